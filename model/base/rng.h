@@ -1,5 +1,5 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC'11). A value depends on (seed, stream, index)
-// alone, so initialisation and shuffling are the same for every layout, worker count and resume point.
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC'11). A value depends on (seed, stream,
+// index) alone, so initialisation and shuffling are the same for every layout, worker count and resume point.
 #pragma once
 #include <array>
 #include <cstdint>

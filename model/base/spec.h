@@ -1,7 +1,8 @@
-// Everything a user can say about one run, with its defaults: the YAML keys are these names (`net.embed_dim`).
+// Everything a user can say about one run, with its defaults: the YAML keys are these names
+// (`net.embed_dim`).
 //
-// load_run_spec() reads a YAML file with inheritance and `--set` overrides and refuses what cannot be run, with
-// a ConfigError naming file, key and mend. Plain data: rooms below take the part they need.
+// load_run_spec() reads a YAML file with inheritance and `--set` overrides and refuses what cannot be run,
+// with a ConfigError naming file, key and mend. Plain data: rooms below take the part they need.
 //
 //   RunSpec spec = load_run_spec("configs/models/vit-384.yaml", {"train.global_batch=8"});
 #pragma once
@@ -12,15 +13,15 @@
 
 namespace isobar {
 
-struct NetSpec {                 // net:
+struct NetSpec {  // net:
   std::string kind = "vit";
-  int64_t embed_dim = 384;       // D
+  int64_t embed_dim = 384;  // D
   int64_t depth = 12;
   int64_t num_heads = 8;
-  int64_t patch_size = 8;        // p, square
+  int64_t patch_size = 8;  // p, square
   int64_t mlp_ratio = 4;
-  int64_t img_height = 360;      // rows (latitude)
-  int64_t img_width = 720;       // columns (longitude)
+  int64_t img_height = 360;  // rows (latitude)
+  int64_t img_width = 720;   // columns (longitude)
   int64_t in_channels = 20;
   int64_t out_channels = 20;
   double norm_eps = 1e-6;
@@ -29,29 +30,29 @@ struct NetSpec {                 // net:
   int64_t head_dim() const { return embed_dim / num_heads; }
 };
 
-struct DataSpec {                // data:
-  std::string train;             // directory of yearly HDF5 files, or one CF NetCDF file; "" = noise made in memory
-  std::string valid;             // as train; "" = no validation
-  std::string means, stds;       // .npy statistics [1,C,1,1]; "" = computed from the training set
+struct DataSpec {     // data:
+  std::string train;  // directory of yearly HDF5 files, or one CF NetCDF file; "" = noise made in memory
+  std::string valid;  // as train; "" = no validation
+  std::string means, stds;             // .npy statistics [1,C,1,1]; "" = computed from the training set
   std::vector<std::string> variables;  // NetCDF only: one channel each; {} = every field variable
-  double train_fraction = 1.0;   // one NetCDF file split in time: first part trains, the rest validates
-  int64_t dt = 1;                // target lies dt file steps after the input
-  int64_t limit_samples = 0;     // 0 = all
+  double train_fraction = 1.0;         // one NetCDF file split in time: first part trains, the rest validates
+  int64_t dt = 1;                      // target lies dt file steps after the input
+  int64_t limit_samples = 0;           // 0 = all
   int64_t limit_valid_samples = 0;
-  int64_t workers = 0;           // loader threads; 0 = the training thread reads
-  int64_t prefetch = 2;          // batches kept ready per worker
+  int64_t workers = 0;   // loader threads; 0 = the training thread reads
+  int64_t prefetch = 2;  // batches kept ready per worker
   bool shuffle = true;
 };
 
-struct TrainSpec {               // train:
+struct TrainSpec {  // train:
   int64_t global_batch = 16;
-  int64_t steps = 128;           // optimizer steps
-  std::string optimizer = "adam";     // adam | adamw
+  int64_t steps = 128;             // optimizer steps
+  std::string optimizer = "adam";  // adam | adamw
   double lr = 5e-4;
   double beta1 = 0.9, beta2 = 0.95, adam_eps = 1e-8;
   double weight_decay = 0.0;
   std::string lr_schedule = "cosine";  // cosine | constant
-  int64_t warmup = 0;            // steps
+  int64_t warmup = 0;                  // steps
   std::string lr_scaling = "none";     // none | sqrt: lr * sqrt(global_batch / lr_base_batch)
   int64_t lr_base_batch = 16;
   int64_t seed = 0;
@@ -60,33 +61,33 @@ struct TrainSpec {               // train:
   int64_t checkpoint_every = 0;  // steps; 0 = never
 };
 
-struct LayoutSpec {              // layout:
+struct LayoutSpec {  // layout:
   int64_t dp = 1, tp = 1, cp = 1, pp = 1, vpp = 1;
   std::string order = "tp-cp-dp-pp";  // first token varies fastest (Megatron)
   int64_t world() const { return dp * tp * cp * pp; }
 };
 
-struct PolicySpec {              // policy:
-  std::string amp = "none";      // none (fp32) | bf16
-  int64_t micro_batch = 0;       // samples per micro-batch and dp rank; 0 = global_batch / dp
-  std::string schedule = "1f1b"; // gpipe | 1f1b | interleaved | zb-h1
-  int64_t zero = 0;              // ZeRO stage
-  double bucket_mb = 25;         // MB of fp32 gradient per all-reduce
-  bool overlap = true;           // gradient all-reduce under backward; false = after it
+struct PolicySpec {               // policy:
+  std::string amp = "none";       // none (fp32) | bf16
+  int64_t micro_batch = 0;        // samples per micro-batch and dp rank; 0 = global_batch / dp
+  std::string schedule = "1f1b";  // gpipe | 1f1b | interleaved | zb-h1
+  int64_t zero = 0;               // ZeRO stage
+  double bucket_mb = 25;          // MB of fp32 gradient per all-reduce
+  bool overlap = true;            // gradient all-reduce under backward; false = after it
   bool sequence_parallel = false;
-  std::string cp_kind = "allgather";   // allgather | ring | ulysses
-  std::string recompute = "none";      // none | selective | full
+  std::string cp_kind = "allgather";  // allgather | ring | ulysses
+  std::string recompute = "none";     // none | selective | full
 };
 
-struct RunOptions {              // run:
-  std::string out;               // directory of this run: result.jsonl, checkpoints/; "" = nothing written
-  int64_t threads = 0;           // OpenMP threads per rank; 0 = cores / ranks on this host
-  bool serial = false;           // every op on one lane
-  double hang_timeout = 300;     // seconds without progress after which a rank aborts the run
+struct RunOptions {           // run:
+  std::string out;            // directory of this run: result.jsonl, checkpoints/; "" = nothing written
+  int64_t threads = 0;        // OpenMP threads per rank; 0 = cores / ranks on this host
+  bool serial = false;        // every op on one lane
+  double hang_timeout = 300;  // seconds without progress after which a rank aborts the run
 };
 
 struct RunSpec {
-  std::string file;              // where it came from, for messages
+  std::string file;  // where it came from, for messages
   NetSpec net;
   DataSpec data;
   TrainSpec train;
@@ -94,7 +95,9 @@ struct RunSpec {
   PolicySpec policy;
   RunOptions run;
 
-  int64_t micro_batch() const { return policy.micro_batch ? policy.micro_batch : train.global_batch / layout.dp; }
+  int64_t micro_batch() const {
+    return policy.micro_batch ? policy.micro_batch : train.global_batch / layout.dp;
+  }
   int64_t micro_batches() const { return train.global_batch / (layout.dp * micro_batch()); }  // per step
 };
 

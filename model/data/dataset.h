@@ -1,10 +1,10 @@
 // Samples on disk: pairs (state at t, state at t + dt) of C channels on H x W points, normalised per channel.
 //
-// Two formats. (1) The NERSC layout: a directory of yearly HDF5 files (name ends in the 4-digit year), each with
-// one dataset `fields` [time, channel, lat, lon] f32; pairs never cross years. (2) CF NetCDF as the Copernicus
-// Climate Data Store delivers it: packed shorts with scale_factor/add_offset, _FillValue, any axis order CF allows
-// (axes found by standard_name/units/axis attributes, latitude flipped to north-south, vertical levels become channels).
-// A larger file grid is cropped to its first H rows and W columns.
+// Two formats. (1) The NERSC layout: a directory of yearly HDF5 files (name ends in the 4-digit year), each
+// with one dataset `fields` [time, channel, lat, lon] f32; pairs never cross years. (2) CF NetCDF as the
+// Copernicus Climate Data Store delivers it: packed shorts with scale_factor/add_offset, _FillValue, any axis
+// order CF allows (axes found by standard_name/units/axis attributes, latitude flipped to north-south,
+// vertical levels become channels). A larger file grid is cropped to its first H rows and W columns.
 //
 //   auto set = open_dataset(spec.data, spec.data.train, Split::train, shape);
 //   set->read(i, input, target);      // thread-safe, really parallel
@@ -31,16 +31,18 @@ enum class Split { train, valid };
 class Dataset {
  public:
   virtual ~Dataset() = default;
-  virtual int64_t size() const = 0;         // number of pairs
-  virtual FieldShape shape() const = 0;     // after cropping
+  virtual int64_t size() const = 0;      // number of pairs
+  virtual FieldShape shape() const = 0;  // after cropping
   virtual std::vector<std::string> channel_names() const = 0;
-  /// Reads, decodes and normalises pair i into input and target, each [C,H,W] f32. Thread-safe. Throws ConfigError
-  /// for a truncated file or for NaN and fill values in the data, naming file, time step and channel.
+  /// Reads, decodes and normalises pair i into input and target, each [C,H,W] f32. Thread-safe. Throws
+  /// ConfigError for a truncated file or for NaN and fill values in the data, naming file, time step and
+  /// channel.
   virtual void read(int64_t i, float* input, float* target) const = 0;
 };
 
-/// Opens data.train or data.valid (or, when `path` is empty, noise made in memory). Checks the shape of the file
-/// against `want` before anything is read. Throws ConfigError.
-std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& path, Split split, FieldShape want);
+/// Opens data.train or data.valid (or, when `path` is empty, noise made in memory). Checks the shape of the
+/// file against `want` before anything is read. Throws ConfigError.
+std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& path, Split split,
+                                      FieldShape want);
 
 }  // namespace isobar

@@ -1,13 +1,13 @@
-// Batches for one dp rank, in an order that depends on (seed, epoch) alone: never on the number of workers, the
-// prefetch depth or where a run was resumed.
+// Batches for one dp rank, in an order that depends on (seed, epoch) alone: never on the number of workers,
+// the prefetch depth or where a run was resumed.
 //
-// The sampler permutes all samples per epoch with one seed, gives rank r of dp every dp-th block of its batch, and
-// drops the last incomplete global batch. With workers = 0 next() reads itself; else `workers` threads read samples
-// ahead into `prefetch * workers` batch slots (at least one).
+// The sampler permutes all samples per epoch with one seed, gives rank r of dp every dp-th block of its
+// batch, and drops the last incomplete global batch. With workers = 0 next() reads itself; else `workers`
+// threads read samples ahead into `prefetch * workers` batch slots (at least one).
 //
-//   Loader loader(*set, {.batch = 4, .dp = 2, .rank = 0, .seed = 1, .workers = 2, .prefetch = 2, .shuffle = true});
-//   loader.seek(step);                    // resume: the batch that micro-batch `step` gets
-//   Batch b = loader.next();              // b.input [batch,C,H,W], valid until the next call
+//   Loader loader(*set, {.batch = 4, .dp = 2, .rank = 0, .seed = 1, .workers = 2, .prefetch = 2, .shuffle =
+//   true}); loader.seek(step);                    // resume: the batch that micro-batch `step` gets Batch b =
+//   loader.next();              // b.input [batch,C,H,W], valid until the next call
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,8 +17,8 @@
 namespace isobar {
 
 struct LoaderOptions {
-  int64_t batch;       // samples per call of next(): the micro-batch of this rank
-  int64_t per_step;    // micro-batches per optimizer step: batch * per_step * dp = global batch
+  int64_t batch;     // samples per call of next(): the micro-batch of this rank
+  int64_t per_step;  // micro-batches per optimizer step: batch * per_step * dp = global batch
   int64_t dp, rank;
   uint64_t seed;
   int64_t workers, prefetch;
@@ -35,9 +35,9 @@ class Loader {
  public:
   Loader(const Dataset& set, LoaderOptions options);
   ~Loader();
-  int64_t batches_per_epoch() const;      // optimizer steps per epoch (whole global batches)
-  void seek(int64_t micro_batch);         // absolute count of next() calls since the start of training
-  Batch next();                           // rethrows a worker's error
+  int64_t batches_per_epoch() const;  // optimizer steps per epoch (whole global batches)
+  void seek(int64_t micro_batch);     // absolute count of next() calls since the start of training
+  Batch next();                       // rethrows a worker's error
   static int64_t bytes(const LoaderOptions& o, FieldShape s);  // host memory that the slots take
 
  private:

@@ -1,0 +1,148 @@
+#include "model/base/yaml.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include "model/base/error.h"
+#include "model/base/files.h"
+
+namespace isobar {
+namespace {
+
+nlohmann::json scalar(const YAML::Node& node) {
+  const std::string& s = node.Scalar();
+  if (node.Tag() == "!") return s;  // quoted
+  if (s.empty() || s == "~" || s == "null" || s == "Null" || s == "NULL" || s == "None") return nullptr;
+  if (s == "true" || s == "True" || s == "TRUE") return true;
+  if (s == "false" || s == "False" || s == "FALSE") return false;
+  const char* first = s.data() + (s[0] == '+' ? 1 : 0);
+  const char* last = s.data() + s.size();
+  int64_t i = 0;
+  if (auto r = std::from_chars(first, last, i); r.ec == std::errc() && r.ptr == last) return i;
+  double d = 0;
+  if (auto r = std::from_chars(first, last, d); r.ec == std::errc() && r.ptr == last && std::isfinite(d))
+    return d;
+  return s;
+}
+
+nlohmann::json convert(const YAML::Node& node, const std::string& file, const std::string& key, int depth) {
+  if (depth > 64) throw ConfigError(file, key, "is nested more than 64 levels deep", "flatten it");
+  switch (node.Type()) {
+    case YAML::NodeType::Scalar:
+      return scalar(node);
+    case YAML::NodeType::Sequence: {
+      nlohmann::json out = nlohmann::json::array();
+      for (size_t i = 0; i < node.size(); ++i)
+        out.push_back(convert(node[i], file, key + "[" + std::to_string(i) + "]", depth + 1));
+      return out;
+    }
+    case YAML::NodeType::Map: {
+      nlohmann::json out = nlohmann::json::object();
+      for (const auto& item : node) {
+        if (!item.first.IsScalar())
+          throw ConfigError(file, key, "has a key that is not a word", "use plain keys");
+        const std::string name = item.first.Scalar();
+        if (name == "<<")
+          throw ConfigError(file, key, "uses a YAML merge key", "use `inherits: FILE` instead");
+        if (out.contains(name)) throw ConfigError(file, name, "is given twice", "keep one of the two");
+        out[name] = convert(item.second, file, key.empty() ? name : key + "." + name, depth + 1);
+      }
+      return out;
+    }
+    default:
+      return nullptr;
+  }
+}
+
+nlohmann::json load(const std::string& path, int depth) {
+  if (depth > 16)
+    throw ConfigError(path, "inherits", "the files inherit each other in a circle", "break the circle");
+  nlohmann::json own = parse_yaml(read_file(path), path);
+  if (own.is_null()) own = nlohmann::json::object();
+  if (!own.is_object())
+    throw ConfigError(path, "", "does not hold a map of keys", "start with `net:` or `inherits:`");
+  if (!own.contains("inherits")) return own;
+  if (!own["inherits"].is_string())
+    throw ConfigError(path, "inherits", "must be a file name", "e.g. vit.yaml");
+  const std::filesystem::path parent =
+      std::filesystem::path(path).parent_path() / own["inherits"].get<std::string>();
+  if (!std::filesystem::exists(parent))
+    throw ConfigError(path, "inherits", "there is no file " + parent.string(), "name a file beside this one");
+  nlohmann::json base = load(parent.string(), depth + 1);
+  own.erase("inherits");
+  merge_into(base, own);
+  return base;
+}
+
+}  // namespace
+
+nlohmann::json parse_yaml(const std::string& text, const std::string& file) {
+  try {
+    return convert(YAML::Load(text), file, "", 0);
+  } catch (const YAML::Exception& e) {
+    throw ConfigError(file, "line " + std::to_string(e.mark.line + 1), "is not valid YAML: " + e.msg,
+                      "check indentation, colons and quotes there");
+  }
+}
+
+nlohmann::json load_yaml(const std::string& path) {
+  return load(path, 0);
+}
+
+void merge_into(nlohmann::json& base, const nlohmann::json& over) {
+  if (!base.is_object() || !over.is_object()) {
+    base = over;
+    return;
+  }
+  for (const auto& [key, value] : over.items()) merge_into(base[key], value);
+}
+
+void apply_override(nlohmann::json& j, const std::string& assignment) {
+  const size_t eq = assignment.find('=');
+  if (eq == std::string::npos || eq == 0)
+    throw ConfigError("--set", assignment, "is not key=value", "write e.g. --set train.global_batch=8");
+  const std::string key = assignment.substr(0, eq);
+  nlohmann::json* at = &j;
+  for (size_t begin = 0;;) {
+    const size_t dot = key.find('.', begin);
+    const std::string part = key.substr(begin, dot == std::string::npos ? dot : dot - begin);
+    if (part.empty()) throw ConfigError("--set", key, "has an empty part", "write e.g. net.embed_dim");
+    if (at->is_null()) *at = nlohmann::json::object();
+    if (!at->is_object()) throw ConfigError("--set", key, "goes through a value", "name an existing section");
+    at = &(*at)[part];
+    if (dot == std::string::npos) break;
+    begin = dot + 1;
+  }
+  *at = parse_yaml(assignment.substr(eq + 1), "--set " + key);
+}
+
+std::string nearest(const std::string& word, const std::vector<std::string>& allowed) {
+  std::string best;
+  size_t best_distance = SIZE_MAX;
+  for (const std::string& candidate : allowed) {
+    std::vector<size_t> row(candidate.size() + 1);
+    std::iota(row.begin(), row.end(), 0);
+    for (size_t i = 1; i <= word.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j <= candidate.size(); ++j) {
+        const size_t next =
+            std::min({row[j] + 1, row[j - 1] + 1, diagonal + (word[i - 1] != candidate[j - 1])});
+        diagonal = row[j];
+        row[j] = next;
+      }
+    }
+    if (row.back() < best_distance) {
+      best_distance = row.back();
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace isobar

@@ -1,0 +1,23 @@
+// YAML files with inheritance, turned into JSON, with errors that say where.
+//
+// `inherits: other.yaml` (relative to the file) is read first and overridden key by key. Scalars become JSON
+// null, bool, integer, float or string by YAML 1.2's core rules ("None" counts as null, as NERSC's files
+// write it).
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace isobar {
+
+nlohmann::json load_yaml(const std::string& path);                            // throws ConfigError
+nlohmann::json parse_yaml(const std::string& text, const std::string& file);  // no inheritance
+/// Sets "a.b.c=value" (value in YAML syntax) in `j`. Throws ConfigError naming `--set`.
+void apply_override(nlohmann::json& j, const std::string& assignment);
+/// `over` replaces `base` key by key; maps merge, all else is replaced.
+void merge_into(nlohmann::json& base, const nlohmann::json& over);
+
+/// The allowed word nearest to `word` (edit distance), for "did you mean".
+std::string nearest(const std::string& word, const std::vector<std::string>& allowed);
+
+}  // namespace isobar
