@@ -1,0 +1,11 @@
+// From what the user asked for to the placed plan of one rank.
+#pragma once
+#include "model/base/spec.h"
+#include "model/plan/plan.h"
+
+namespace isobar {
+
+/// Pure. Throws ConfigError for a layout or policy that the net cannot take, with the nearest that it can.
+Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace);
+
+}  // namespace isobar

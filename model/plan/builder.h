@@ -1,0 +1,77 @@
+// What the nets write plans with: declare parameters and buffers, open a routine, emit ops.
+//
+//   Builder b(rank, world, workspace);
+//   View w = b.param("fc.weight", {n, k}, Init::normal, 0.02f);
+//   b.begin("forward", Pass::forward);
+//   b.gemm("fc/forward", {.m = rows, .n = n, .k = k, .trans_b = true}, x, b.weight(w), View{}, y);
+//   b.end();
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/plan/plan.h"
+
+namespace isobar {
+
+class Builder {
+ public:
+  Builder(int rank, int world, Workspace workspace);
+
+  // ---- parameters: all declared, in forward order, before the first routine ----
+  /// Returns a view into params; the same range of grads, moments and params16 belongs to it. Parameters that
+  /// one op reads as a single operand (q, k and v) are declared together and lie side by side.
+  View param(const std::string& name, std::vector<int64_t> shape, Init init, float scale = 0);
+  View params_together(const std::vector<Param>& pieces);
+  void end_params(bool params16);        // creates params, grads, adam moments, params16
+  View weight(const View& param) const;  // what matrix products read: params16 under AMP, else params
+  View grad(const View& param) const { return {grads_, param.offset, param.count}; }
+
+  // ---- buffers ----
+  View io(const std::string& name, DType t, int64_t count) { return add(name, BufferKind::io, t, count); }
+  View saved(const std::string& name, DType t, int64_t count) {
+    return add(name, BufferKind::saved, t, count);
+  }
+  View scratch(const std::string& name, DType t, int64_t count) {
+    return add(name, BufferKind::scratch, t, count);
+  }
+
+  // ---- routines and ops ----
+  int begin(const std::string& name, Pass pass, int chunk = 0);  // returns the routine's index
+  void end();
+  Op& emit(OpKind kind, const std::string& path, Attrs a, std::vector<View> reads, std::vector<View> writes,
+           Lane lane = Lane::compute);
+  /// Adds the scratch that the backend wants for an op, as its last write.
+  void emit_with_workspace(OpKind kind, const std::string& path, Attrs a, std::vector<View> reads,
+                           std::vector<View> writes);
+  int group(const std::string& name, std::vector<int> ranks);
+
+  Plan plan;
+
+ private:
+  View add(const std::string& name, BufferKind kind, DType t, int64_t count);
+  Workspace workspace_;
+  int64_t param_end_ = 0;  // elements declared so far, gaps included
+  int params_ = -1, params16_ = -1, grads_ = -1;
+  int routine_ = -1;
+};
+
+/// Emits the gradient all-reduces of data parallelism: contiguous buckets from the end of `grads` towards its
+/// start, each as soon as backward has written all of it. With overlap off they are emitted by finish() only.
+class GradientBuckets {
+ public:
+  GradientBuckets(Builder& b, int group, int64_t bucket_bytes, bool overlap);
+  void done_down_to(int64_t offset);  // every gradient at or after this element is final
+  void finish();
+
+ private:
+  void reduce(int64_t from);
+  Builder& b_;
+  int group_;
+  int64_t bucket_;  // elements
+  bool overlap_;
+  int64_t reduced_;  // elements from here on are emitted
+  int64_t done_;
+  int count_ = 0;
+};
+
+}  // namespace isobar

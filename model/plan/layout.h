@@ -1,0 +1,25 @@
+// Ranks, coordinates and communicator groups of a layout, with Megatron's `order` semantics: the tokens of
+// `order` are mixed-radix digits of the rank, first token fastest. Axes of size 1 may be left out; one of
+// size > 1 may not.
+//
+//   layout_groups({.dp=2,.tp=2,.cp=2,.order="tp-cp-dp"}, "dp")  ->  {0,4} {1,5} {2,6} {3,7}
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/base/spec.h"
+
+namespace isobar {
+
+struct Coords {
+  int dp = 0, tp = 0, cp = 0, pp = 0;
+};
+
+/// Throws ConfigError (file = `file`) when `order` is malformed.
+std::vector<std::string> order_tokens(const LayoutSpec& l, const std::string& file = "layout");
+Coords coords_of(const LayoutSpec& l, int rank);
+/// All groups over the axes in `axes` ("dp", "tp-cp"): ranks that agree on every other axis.
+std::vector<std::vector<int>> layout_groups(const LayoutSpec& l, const std::string& axes);
+std::vector<int> group_of(const LayoutSpec& l, const std::string& axes, int rank);
+
+}  // namespace isobar

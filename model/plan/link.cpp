@@ -1,0 +1,143 @@
+#include "model/plan/link.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <stdexcept>
+
+namespace isobar {
+namespace {
+
+using LaneTable = std::array<int32_t, kLanes>;  // an instr index per lane, -1: none
+
+// The last writer and the last reader on each lane of every byte of the arena, as a map of disjoint ranges.
+class Accesses {
+ public:
+  explicit Accesses(int64_t bytes) { ranges_[0] = {bytes, fresh()}; }
+
+  /// Records an access of [begin, end) by `instr` on `lane` and raises `waits` to what it must wait for.
+  void access(int64_t begin, int64_t end, bool write, int32_t instr, int lane, LaneTable& waits) {
+    split(begin);
+    split(end);
+    for (auto it = ranges_.find(begin); it != ranges_.end() && it->first < end; ++it) {
+      State& s = it->second.second;
+      if (s.writer >= 0) raise(waits, s.writer_lane, s.writer);
+      if (!write) {
+        s.readers[lane] = instr;
+        continue;
+      }
+      for (int l = 0; l < kLanes; ++l)
+        if (s.readers[l] >= 0) raise(waits, l, s.readers[l]);
+      s = fresh();
+      s.writer = instr;
+      s.writer_lane = lane;
+    }
+  }
+
+ private:
+  struct State {
+    int32_t writer;
+    int writer_lane;
+    LaneTable readers;
+  };
+  static State fresh() {
+    State s{-1, 0, {}};
+    s.readers.fill(-1);
+    return s;
+  }
+  static void raise(LaneTable& waits, int lane, int32_t instr) { waits[lane] = std::max(waits[lane], instr); }
+  void split(int64_t at) {
+    auto it = std::prev(ranges_.upper_bound(at));
+    if (it->first == at || it->second.first <= at) return;
+    ranges_[at] = it->second;
+    it->second.first = at;
+  }
+  std::map<int64_t, std::pair<int64_t, State>> ranges_;  // begin -> (end, state)
+};
+
+}  // namespace
+
+std::pair<int64_t, int64_t> address(const Plan& plan, const View& v, int32_t slot) {
+  const Buffer& b = plan.buffers[v.buffer];
+  const int64_t begin = b.offset + slot * b.slot_stride + v.offset * size_of(b.dtype);
+  return {begin, begin + v.count * size_of(b.dtype)};
+}
+
+Program link(const Plan& plan, const std::vector<Invocation>& invocations, bool serial) {
+  Program program;
+  Accesses accesses(plan.memory.arena);
+  // What each lane already knows to be finished on the others, so that a wait is stated once.
+  std::array<LaneTable, kLanes> known;
+  for (LaneTable& k : known) k.fill(-1);
+  for (size_t n = 0; n < invocations.size(); ++n) {
+    const Invocation& invocation = invocations[n];
+    const Routine& routine = plan.routines[invocation.routine];
+    for (int32_t o = routine.first; o < routine.first + routine.count; ++o) {
+      const Op& op = plan.ops[o];
+      const auto index = static_cast<int32_t>(program.instrs.size());
+      Instr instr{
+          o, invocation.micro, invocation.slot, static_cast<int32_t>(n), serial ? Lane::compute : op.lane,
+          {}};
+      const int lane = static_cast<int>(instr.lane);
+      LaneTable waits;
+      waits.fill(-1);
+      const auto touch = [&](const std::vector<View>& views, bool write) {
+        for (const View& v : views) {
+          if (!v || v.count == 0) continue;
+          const auto [begin, end] = address(plan, v, instr.slot);
+          accesses.access(begin, end, write, index, lane, waits);
+        }
+      };
+      touch(op.reads, false);
+      touch(op.writes, true);
+      for (int other = 0; other < kLanes; ++other) {
+        if (other == lane || waits[other] <= known[lane][other]) continue;
+        instr.waits.push_back(waits[other]);
+        known[lane][other] = waits[other];
+      }
+      program.instrs.push_back(std::move(instr));
+    }
+  }
+  return program;
+}
+
+void check(const std::vector<Plan>& plans) {
+  struct Call {
+    OpKind kind;
+    int64_t count;
+    std::string path;
+  };
+  std::map<std::vector<int>, std::vector<std::vector<Call>>> calls;  // by group: per member, in order
+  for (const Plan& plan : plans) {
+    const std::string rank = "rank " + std::to_string(plan.rank);
+    for (const Op& op : plan.ops)
+      for (const auto* views : {&op.reads, &op.writes})
+        for (const View& v : *views)
+          if (v && (v.offset < 0 || v.offset + v.count > plan.buffers.at(v.buffer).count))
+            throw std::logic_error(rank + ": " + op.path + " reaches outside of " +
+                                   plan.buffers[v.buffer].name);
+    std::map<std::vector<int>, std::vector<Call>> own;
+    for (const auto* list : {&plan.init, &plan.train, &plan.eval})
+      for (const Invocation& i : *list)
+        for (int32_t o = plan.routines[i.routine].first;
+             o < plan.routines[i.routine].first + plan.routines[i.routine].count; ++o)
+          if (const Op& op = plan.ops[o]; is_collective(op.kind))
+            own[plan.groups.at(op.a.group).ranks].push_back({op.kind, op.reads.at(0).count, op.path});
+    for (auto& [group, list] : own) calls[group].push_back(std::move(list));
+  }
+  for (const auto& [group, members] : calls) {
+    if (members.size() != group.size())
+      throw std::logic_error("only " + std::to_string(members.size()) + " of " +
+                             std::to_string(group.size()) + " ranks of a group use it");
+    for (const auto& list : members) {
+      if (list.size() != members[0].size())
+        throw std::logic_error("ranks of a group disagree on the number of calls");
+      for (size_t i = 0; i < list.size(); ++i)
+        if (list[i].kind != members[0][i].kind || list[i].count != members[0][i].count)
+          throw std::logic_error("call " + std::to_string(i) + " of a group differs: " + list[i].path +
+                                 " and " + members[0][i].path);
+    }
+  }
+}
+
+}  // namespace isobar

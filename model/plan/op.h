@@ -1,0 +1,76 @@
+// One op = one library call or kernel launch of one rank. The vocabulary that all four readers of a plan
+// share.
+//
+// An op names the operands it reads and writes as views into buffers; absent optional operands are View{}.
+// Which operand stands where is the table beside each kind below. `Attrs` holds the sizes; what a kind does
+// not use is 0.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/base/dtype.h"
+
+namespace isobar {
+
+enum class Lane : uint8_t { compute, tp, cp, dp, pp_forward, pp_backward };  // in-order queue each
+constexpr int kLanes = 6;
+
+enum class OpKind : uint8_t {
+  // kind                     reads                                              writes
+  fetch,                   // -                                                | input, target
+  patch_gather,            // image                                            | patches
+  gemm,                    // A, B, bias?                                      | C
+  attention,               // q, k, v                                          | o, lse, workspace
+  attention_backward,      // q, k, v, o, lse, do                              | dq, dk, dv, workspace
+  residual_norm,           // residual, y?, gamma, beta                        | x, h, mean, rstd
+  residual_norm_backward,  // x, mean, rstd, gamma, dh                         | dx, dy?, dgamma, dbeta,
+                           // dbias?
+  gelu,                    // u                                                | g
+  gelu_backward,           // u, dg                                            | du, dbias
+  column_sum,              // x                                                | sum
+  period_sum,              // dx                                               | dpos
+  loss,                    // pred, target                                     | sums, metrics
+  loss_backward,           // pred, target, sums                               | dpred
+  zero,                    // -                                                | x
+  cast,                    // x                                                | y
+  squared_sum,             // x                                                | sum
+  adam,                    // grad, scalars                                    | param, m, v, param16?
+  all_reduce,              // x                                                | x (in place, sum)
+  broadcast,  // x                                                | x (from the group's first rank)
+};
+const char* name_of(OpKind k);
+const char* name_of(Lane l);
+bool is_collective(OpKind k);
+
+struct View {           // a run of elements of one buffer
+  int32_t buffer = -1;  // -1: absent
+  int64_t offset = 0;   // elements
+  int64_t count = 0;    // elements
+  explicit operator bool() const { return buffer >= 0; }
+  View slice(int64_t from, int64_t n) const { return {buffer, offset + from, n}; }
+};
+
+struct Attrs {
+  int64_t m = 0, n = 0, k = 0;  // gemm: C[m,n] = A[m,k] B[k,n]; row kernels: m rows of n columns
+  bool trans_a = false, trans_b = false, accumulate = false;
+  int64_t batch = 0, heads = 0, kv_heads = 0, tq = 0, tk = 0, d = 0;  // attention
+  int64_t ld_q = 0, ld_kv = 0, ld_o = 0;                              // elements between rows
+  bool causal = false;
+  float scale = 0;     // attention: 1/sqrt(d); loss: weight of this micro-batch in the step's mean
+  float eps = 0;       // norms
+  int64_t period = 0;  // residual_norm, period_sum: rows after which the residual repeats (0: never)
+  bool first = false;  // residual_norm_backward: dx is written, not added to
+  int64_t channels = 0, height = 0, width = 0, patch = 0;  // images
+  int32_t group = -1;                                      // collectives: index into Plan::groups
+};
+
+struct Op {
+  OpKind kind;
+  Lane lane = Lane::compute;
+  Attrs a;
+  std::vector<View> reads, writes;
+  std::string path;  // block07/attn/qkv/forward: NVTX range, trace name and join key
+};
+
+}  // namespace isobar

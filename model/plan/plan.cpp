@@ -1,0 +1,127 @@
+#include "model/plan/plan.h"
+
+#include <cstdio>
+
+#include "model/plan/work.h"
+
+namespace isobar {
+
+const char* name_of(OpKind k) {
+  static const char* names[] = {"fetch",       "patch_gather", "gemm",       "attention", "attention_bwd",
+                                "norm",        "norm_bwd",     "gelu",       "gelu_bwd",  "column_sum",
+                                "period_sum",  "loss",         "loss_bwd",   "zero",      "cast",
+                                "squared_sum", "adam",         "all_reduce", "broadcast"};
+  return names[static_cast<int>(k)];
+}
+
+const char* name_of(Lane l) {
+  static const char* names[] = {"compute", "tp", "cp", "dp", "pp_forward", "pp_backward"};
+  return names[static_cast<int>(l)];
+}
+
+const char* name_of(BufferKind k) {
+  static const char* names[] = {"params", "params16", "grads", "adam", "io", "saved", "scratch"};
+  return names[static_cast<int>(k)];
+}
+
+bool is_collective(OpKind k) {
+  return k == OpKind::all_reduce || k == OpKind::broadcast;
+}
+
+int64_t Plan::parameter_count() const {
+  int64_t n = 0;
+  for (const Param& p : params) n += p.count;
+  return n;
+}
+
+namespace {
+
+std::string operand(const Plan& plan, const View& v) {
+  if (!v) return "-";
+  const Buffer& b = plan.buffers[v.buffer];
+  std::string s = b.name;
+  if (v.offset != 0 || v.count != b.count)
+    s += "[" + std::to_string(v.offset) + ":" + std::to_string(v.offset + v.count) + "]";
+  return s;
+}
+
+std::string sizes(const Op& op) {
+  const Attrs& a = op.a;
+  char s[160] = "";
+  switch (op.kind) {
+    case OpKind::gemm:
+      std::snprintf(s, sizeof s, "%c%c %ldx%ldx%ld%s", a.trans_a ? 'T' : 'N', a.trans_b ? 'T' : 'N', a.m, a.n,
+                    a.k, a.accumulate ? " +=" : "");
+      break;
+    case OpKind::attention:
+    case OpKind::attention_backward:
+      std::snprintf(s, sizeof s, "b%ld h%ld/%ld q%ld k%ld d%ld%s", a.batch, a.heads, a.kv_heads, a.tq, a.tk,
+                    a.d, a.causal ? " causal" : "");
+      break;
+    case OpKind::patch_gather:
+    case OpKind::loss:
+    case OpKind::loss_backward:
+    case OpKind::fetch:
+      std::snprintf(s, sizeof s, "b%ld c%ld %ldx%ld p%ld", a.batch, a.channels, a.height, a.width, a.patch);
+      break;
+    default:
+      if (a.m || a.n) std::snprintf(s, sizeof s, "%ldx%ld%s", a.m, a.n, a.accumulate ? " +=" : "");
+  }
+  return s;
+}
+
+}  // namespace
+
+std::string to_text(const Plan& plan) {
+  std::string out;
+  char line[512];
+  std::snprintf(line, sizeof line, "plan rank %d of %d, %ld parameters, arena %ld bytes\n", plan.rank,
+                plan.world, plan.parameter_count(), plan.memory.arena);
+  out += line;
+  for (const Group& g : plan.groups) {
+    out += "group " + g.name + ":";
+    for (int r : g.ranks) out += " " + std::to_string(r);
+    out += "\n";
+  }
+  for (int k = 0; k < kBufferKinds; ++k) {
+    if (plan.memory.by_kind[k] == 0) continue;
+    std::snprintf(line, sizeof line, "memory %-9s %15ld bytes\n", name_of(static_cast<BufferKind>(k)),
+                  plan.memory.by_kind[k]);
+    out += line;
+  }
+  for (const Routine& r : plan.routines) {
+    std::snprintf(line, sizeof line, "routine %s chunk %d: %d ops\n", r.name.c_str(), r.chunk, r.count);
+    out += line;
+    for (int i = r.first; i < r.first + r.count; ++i) {
+      const Op& op = plan.ops[i];
+      const Work w = work(op, plan);
+      std::snprintf(line, sizeof line, "  %-42s %-8s %-14s %-26s %12.4g F %12.4g B", op.path.c_str(),
+                    name_of(op.lane), name_of(op.kind), sizes(op).c_str(), w.flops, w.bytes());
+      out += line;
+      if (w.wire_bytes > 0) {
+        std::snprintf(line, sizeof line, " %12.4g wire", w.wire_bytes);
+        out += line;
+      }
+      out += " |";
+      for (const View& v : op.reads) out += " " + operand(plan, v);
+      out += " ->";
+      for (const View& v : op.writes) out += " " + operand(plan, v);
+      out += "\n";
+    }
+  }
+  const auto list = [&](const char* title, const std::vector<Invocation>& invocations) {
+    out += title;
+    for (const Invocation& i : invocations) {
+      out += " " + plan.routines[i.routine].name;
+      if (plan.routines[i.routine].pass == Pass::forward || plan.routines[i.routine].pass == Pass::backward)
+        out += "(" + std::to_string(i.micro) + ")@" + std::to_string(i.slot);
+    }
+    out += "\n";
+  };
+  list("init:", plan.init);
+  list("step:", plan.train);
+  list("eval:", plan.eval);
+  return out;
+}
+
+}  // namespace isobar

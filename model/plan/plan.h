@@ -1,0 +1,98 @@
+// A plan is what one rank does in one optimizer step: buffers, ops grouped in routines, and the order in
+// which a step invokes them. It is a pure function of (net, layout, policy, rank) and has four readers: the
+// engine executes it, its placed arena is the memory, the predictor prices it, the tracer joins spans to it.
+//
+//   Plan plan = build_plan(spec, rank, workspace);   // model/nets/build.h: emit, place
+//   Program step = link(plan, plan.train);           // flat, with waits across lanes
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "model/plan/op.h"
+
+namespace isobar {
+
+enum class BufferKind : uint8_t { params, params16, grads, adam, io, saved, scratch };
+constexpr int kBufferKinds = 7;
+const char* name_of(BufferKind k);
+
+struct Buffer {
+  std::string name;
+  BufferKind kind;
+  DType dtype;
+  int64_t count;            // elements
+  int32_t routine = -1;     // scratch: the routine that it lives in
+  int32_t chunk = 0;        // saved: the stage chunk whose slots it is part of
+  int64_t offset = -1;      // bytes from the start of the arena (place); saved: in slot 0
+  int64_t slot_stride = 0;  // saved: bytes from one micro-batch's slot to the next
+  int64_t bytes() const { return count * size_of(dtype); }
+};
+
+enum class Init : uint8_t { zero, one, normal, uniform };
+
+struct Param {       // a named piece of the params buffer, under its PyTorch name
+  std::string name;  // blocks.3.attn.q.weight
+  std::vector<int64_t> shape;
+  int64_t offset;  // elements into params (and grads, moments, params16)
+  int64_t count;
+  Init init;
+  float scale;  // normal: sigma; uniform: half width
+};
+
+struct Group {             // one communicator of this rank
+  std::string name;        // "dp"
+  std::vector<int> ranks;  // world ranks, in group order
+};
+
+enum class Pass : uint8_t { init, forward, backward, optimizer, begin, eval_end };
+
+struct Routine {
+  std::string name;  // forward, backward.first, …
+  Pass pass;
+  int32_t chunk = 0;
+  int32_t first = 0, count = 0;  // ops
+};
+
+struct Invocation {
+  int32_t routine;
+  int32_t micro;  // micro-batch
+  int32_t slot;   // which slot of saved buffers
+};
+
+struct Memory {
+  int64_t arena = 0;                   // bytes, all of the below but loader
+  int64_t by_kind[kBufferKinds] = {};  // bytes in the arena by BufferKind (scratch: its region)
+  int64_t loader = 0;                  // host batches that the data loader keeps ready
+  int64_t total() const { return arena + loader; }
+};
+
+struct Plan {
+  int rank = 0, world = 1;
+  std::vector<Group> groups;
+  std::vector<Buffer> buffers;
+  std::vector<Param> params;
+  std::vector<Op> ops;
+  std::vector<Routine> routines;
+  std::vector<Invocation> init, train, eval;
+  std::vector<int64_t> slots;  // per chunk: micro-batches in flight
+  Memory memory;
+  // Buffers that the engine talks to by name.
+  View params_all, grads_all, adam_m, adam_v, params16_all, metrics, grad_norm2, adam_scalars;
+
+  int64_t parameter_count() const;  // without alignment gaps
+};
+
+/// Bytes of scratch that a backend's library wants for an op; asked before placement (pure: depends on the
+/// op).
+using Workspace = std::function<int64_t(const Op&)>;
+
+/// Gives every buffer its address: persistent buffers, then slots of saved ones, then scratch by liveness
+/// (best fit inside its routine). Fills offsets and plan.memory.
+void place(Plan& plan);
+
+/// The text that golden files hold; its hash names the plan.
+std::string to_text(const Plan& plan);
+
+}  // namespace isobar

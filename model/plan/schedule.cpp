@@ -1,0 +1,54 @@
+#include "model/plan/schedule.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace isobar {
+namespace {
+
+// The k-th forward (or backward) of interleaved 1F1B: groups of p micro-batches go through chunk after chunk.
+Action virtual_micro(int k, int p, int m, int v, Action::Type type) {
+  const int group = k / (p * v);
+  const int in_group = std::min(p, m - group * p);  // the last group may be smaller
+  const int rest = k - group * p * v;
+  const int chunk = rest / in_group;
+  return {type, type == Action::Type::forward ? chunk : v - 1 - chunk, group * p + rest % in_group};
+}
+
+}  // namespace
+
+std::vector<Action> schedule_actions(const std::string& kind, int p, int stage, int m, int v) {
+  using Type = Action::Type;
+  std::vector<Action> out;
+  const int total = m * v;
+  const auto forward = [&](int k) { out.push_back(virtual_micro(k, p, m, v, Type::forward)); };
+  const auto backward = [&](int k) { out.push_back(virtual_micro(k, p, m, v, Type::backward)); };
+  int warmup;
+  if (kind == "gpipe")
+    warmup = total;
+  else if (kind == "1f1b" && v == 1)
+    warmup = std::min(p - stage - 1, m);
+  else if (kind == "interleaved" || kind == "1f1b")
+    warmup = std::min(2 * (p - stage - 1) + (v - 1) * p, total);
+  else
+    throw std::invalid_argument("unknown schedule " + kind);
+  for (int k = 0; k < warmup; ++k) forward(k);
+  for (int k = warmup; k < total; ++k) {
+    forward(k);
+    backward(k - warmup);
+  }
+  for (int k = total - warmup; k < total; ++k) backward(k);
+  return out;
+}
+
+std::vector<int64_t> in_flight(const std::vector<Action>& actions, int v) {
+  std::vector<int64_t> now(v, 0), most(v, 0);
+  for (const Action& a : actions) {
+    int64_t& n = now[a.chunk];
+    n += a.type == Action::Type::forward ? 1 : -1;
+    most[a.chunk] = std::max(most[a.chunk], n);
+  }
+  return most;
+}
+
+}  // namespace isobar

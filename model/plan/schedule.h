@@ -1,0 +1,27 @@
+// Pipeline schedules as compute-only action lists of one stage: what PyTorch prints as 2F0. Sends, receives,
+// gradient reduction and slots are derived from them, never part of them.
+//
+// GPipe (Huang 2019); 1F1B (Narayanan 2019); interleaved 1F1B (Narayanan 2021, Megatron's order of virtual
+// micro-batches). In-flight micro-batches, warm-up counts and bubbles have closed forms that tests hold these
+// to.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace isobar {
+
+struct Action {
+  enum class Type : uint8_t { forward, backward } type;
+  int32_t chunk;  // model chunk on this stage, 0 … vpp-1
+  int32_t micro;
+};
+
+/// `kind`: gpipe | 1f1b | interleaved. p stages, this one is `stage`, m micro-batches, v chunks per stage.
+std::vector<Action> schedule_actions(const std::string& kind, int p, int stage, int m, int v = 1);
+
+/// Most micro-batches of each chunk that are forwarded and not yet backwarded: the slots its saved buffers
+/// need.
+std::vector<int64_t> in_flight(const std::vector<Action>& actions, int v);
+
+}  // namespace isobar

@@ -1,0 +1,119 @@
+#include "model/plan/work.h"
+
+#include <cmath>
+
+namespace isobar {
+
+Work& Work::operator+=(const Work& o) {
+  flops += o.flops;
+  vector_flops += o.vector_flops;
+  bytes_read += o.bytes_read;
+  bytes_written += o.bytes_written;
+  wire_bytes += o.wire_bytes;
+  messages += o.messages;
+  return *this;
+}
+
+namespace {
+
+double bytes_of(const View& v, const Plan& plan) {
+  return v ? static_cast<double>(v.count) * static_cast<double>(size_of(plan.buffers[v.buffer].dtype)) : 0;
+}
+
+// Arithmetic per element of the row kernels: counted from their formulas, transcendental functions as one.
+double vector_flops(const Op& op) {
+  const double elements = static_cast<double>(op.a.m) * static_cast<double>(op.a.n);
+  switch (op.kind) {
+    case OpKind::residual_norm:
+      return 9 * elements;
+    case OpKind::residual_norm_backward:
+      return 14 * elements;
+    case OpKind::gelu:
+      return 8 * elements;
+    case OpKind::gelu_backward:
+      return 13 * elements;
+    case OpKind::column_sum:
+    case OpKind::period_sum:
+      return elements;
+    case OpKind::adam:
+      return 12 * elements;
+    case OpKind::squared_sum:
+      return 2 * elements;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+Work work(const Op& op, const Plan& plan) {
+  Work w;
+  const Attrs& a = op.a;
+  for (const View& v : op.reads) w.bytes_read += bytes_of(v, plan);
+  for (const View& v : op.writes) w.bytes_written += bytes_of(v, plan);
+  w.vector_flops = vector_flops(op);
+  switch (op.kind) {
+    case OpKind::gemm:
+      w.flops = 2.0 * static_cast<double>(a.m) * static_cast<double>(a.n) * static_cast<double>(a.k);
+      if (a.accumulate) w.bytes_read += bytes_of(op.writes[0], plan);
+      break;
+    case OpKind::attention:
+    case OpKind::attention_backward: {
+      // two products forward, five backward (one of them recomputed), each 2 tq tk d; causal needs half of
+      // them
+      const double product = 2.0 * static_cast<double>(a.batch * a.heads) * static_cast<double>(a.tq) *
+                             static_cast<double>(a.tk) * static_cast<double>(a.d) * (a.causal ? 0.5 : 1.0);
+      w.flops = (op.kind == OpKind::attention ? 2 : 5) * product;
+      // q, k and v are strided views: count the elements that are touched, not the span; workspace stays in
+      // cache
+      const double size = static_cast<double>(size_of(plan.buffers[op.writes[0].buffer].dtype));
+      const double q = size * static_cast<double>(a.batch * a.tq * a.heads * a.d);
+      const double kv = size * static_cast<double>(2 * a.batch * a.tk * a.kv_heads * a.d);
+      const double lse = 4.0 * static_cast<double>(a.batch * a.heads * a.tq);
+      const bool forward = op.kind == OpKind::attention;
+      w.bytes_read = forward ? q + kv : 3 * q + kv + lse;
+      w.bytes_written = forward ? q + lse : q + kv;
+      break;
+    }
+    case OpKind::residual_norm_backward:
+      if (!a.first) w.bytes_read += bytes_of(op.writes[0], plan);
+      break;
+    case OpKind::adam:  // parameter and moments are read as well as written
+      for (int i = 0; i < 3; ++i) w.bytes_read += bytes_of(op.writes[i], plan);
+      break;
+    case OpKind::all_reduce: {
+      const double n = static_cast<double>(plan.groups[a.group].ranks.size());
+      w.wire_bytes = 2 * (n - 1) / n * bytes_of(op.reads[0], plan);
+      w.messages = 2 * (n - 1);
+      break;
+    }
+    case OpKind::broadcast: {
+      const double n = static_cast<double>(plan.groups[a.group].ranks.size());
+      w.wire_bytes = n > 1 ? bytes_of(op.reads[0], plan) : 0;
+      w.messages = std::ceil(std::log2(n));
+      break;
+    }
+    default:
+      break;
+  }
+  return w;
+}
+
+Totals totals(const Plan& plan, int64_t micro_batch) {
+  Totals t;
+  std::vector<Work> per_routine(plan.routines.size());
+  for (size_t r = 0; r < plan.routines.size(); ++r) {
+    const Routine& routine = plan.routines[r];
+    for (int i = routine.first; i < routine.first + routine.count; ++i)
+      per_routine[r] += work(plan.ops[i], plan);
+    if (routine.pass == Pass::forward)
+      t.forward_flops += per_routine[r].flops / static_cast<double>(micro_batch);
+  }
+  for (const Invocation& i : plan.train) {
+    t.step += per_routine[i.routine];
+    t.ops += plan.routines[i.routine].count;
+  }
+  return t;
+}
+
+}  // namespace isobar

@@ -1,0 +1,28 @@
+// What an op costs in countable things. The only place where FLOPs and bytes are written down:
+// micro-benchmarks, tracer, predictor and reports all ask here.
+#pragma once
+#include "model/plan/plan.h"
+
+namespace isobar {
+
+struct Work {
+  double flops = 0;         // multiply and add of matrix products and attention
+  double vector_flops = 0;  // arithmetic of row kernels, roughly
+  double bytes_read = 0;    // operands, each once
+  double bytes_written = 0;
+  double wire_bytes = 0;  // sent by this rank over the network (ring algorithm, nccl-tests' busbw factors)
+  double messages = 0;    // latency-bound steps of the collective
+  double bytes() const { return bytes_read + bytes_written; }
+  Work& operator+=(const Work& o);
+};
+
+Work work(const Op& op, const Plan& plan);
+
+struct Totals {
+  Work step;                 // one optimizer step of this rank
+  double forward_flops = 0;  // matrix FLOPs of one sample's forward pass (all ranks)
+  int64_t ops = 0;           // launches in a step
+};
+Totals totals(const Plan& plan, int64_t micro_batch);
+
+}  // namespace isobar
