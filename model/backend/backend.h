@@ -1,0 +1,33 @@
+// A backend runs ops of one rank in one arena. The null backend runs none: the same engine, dry.
+//
+// launch() runs an op to its end (CPU) or enqueues it on the op's lane (GPU); sync() waits for all that was
+// launched. Collectives are not the backend's: they go to model/comm.
+#pragma once
+#include <cstddef>
+#include <functional>
+
+#include "model/plan/link.h"
+
+namespace isobar {
+
+class Backend {
+ public:
+  /// Delivers the micro-batch's input and target, [B,C,H,W] f32 each, into the two buffers.
+  using Fetch = std::function<void(int32_t micro, float* input, float* target)>;
+
+  virtual ~Backend() = default;
+  virtual void launch(const Op& op, int32_t micro, int32_t slot) = 0;
+  virtual void sync() {}
+  virtual const char* name() const = 0;
+
+  void on_fetch(Fetch fetch) { fetch_ = std::move(fetch); }
+  std::byte* at(const View& v, int32_t slot = 0) const { return arena_ + address(plan_, v, slot).first; }
+
+ protected:
+  Backend(const Plan& plan, std::byte* arena) : plan_(plan), arena_(arena) {}
+  const Plan& plan_;
+  std::byte* arena_;
+  Fetch fetch_;
+};
+
+}  // namespace isobar

@@ -1,0 +1,102 @@
+#include "model/backend/cpu/cpu_backend.h"
+
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include "model/backend/cpu/kernels.h"
+
+namespace isobar {
+namespace {
+
+cpu::Attention attention_of(const Op& op, DType act) {
+  const Attrs& a = op.a;
+  return {a.batch, a.heads, a.kv_heads, a.tq, a.tk, a.d, a.scale, a.causal, act, a.ld_q, a.ld_kv, a.ld_o};
+}
+
+}  // namespace
+
+Workspace cpu_workspace(int threads) {
+  return [threads](const Op& op) -> int64_t {
+    if (op.kind != OpKind::attention && op.kind != OpKind::attention_backward) return 0;
+    // The wider type's need covers both: the plan's buffers are not known yet when a backend is asked.
+    const bool backward = op.kind == OpKind::attention_backward;
+    return std::max(cpu::attention_workspace(attention_of(op, DType::f32), backward, threads),
+                    cpu::attention_workspace(attention_of(op, DType::bf16), backward, threads));
+  };
+}
+
+void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
+  const Attrs& a = op.a;
+  const auto in = [&](size_t i) -> void* { return op.reads[i] ? at(op.reads[i], slot) : nullptr; };
+  const auto out = [&](size_t i) -> void* { return op.writes[i] ? at(op.writes[i], slot) : nullptr; };
+  const auto fin = [&](size_t i) { return static_cast<float*>(in(i)); };
+  const auto fout = [&](size_t i) { return static_cast<float*>(out(i)); };
+  const auto type = [&](const View& v) { return plan_.buffers[v.buffer].dtype; };
+  const auto patch = [&](DType act) {
+    return cpu::Patch{a.batch, a.channels, a.height, a.width, a.patch, act};
+  };
+  switch (op.kind) {
+    case OpKind::fetch:
+      if (!fetch_) throw std::logic_error("fetch without a data source");
+      fetch_(micro, fout(0), fout(1));
+      return;
+    case OpKind::patch_gather:
+      return cpu::patch_gather(patch(type(op.writes[0])), fin(0), out(0));
+    case OpKind::gemm:
+      return cpu::gemm({a.m, a.n, a.k, a.trans_a, a.trans_b, type(op.reads[0]), type(op.reads[1]),
+                        type(op.writes[0]), static_cast<bool>(op.reads[2]), a.accumulate},
+                       in(0), in(1), fin(2), out(0));
+    case OpKind::attention:
+      return cpu::attention_forward(attention_of(op, type(op.reads[0])), in(0), in(1), in(2), out(0), fout(1),
+                                    out(2));
+    case OpKind::attention_backward:
+      return cpu::attention_backward(attention_of(op, type(op.reads[0])), in(0), in(1), in(2), in(3), fin(4),
+                                     in(5), out(0), out(1), out(2), a.ld_q, a.ld_kv, out(3));
+    case OpKind::residual_norm:
+      return cpu::residual_norm_forward({a.m, a.n, a.eps, a.period, type(op.writes[1])}, fin(0), in(1),
+                                        fin(2), fin(3), fout(0), out(1), fout(2), fout(3));
+    case OpKind::residual_norm_backward:
+      return cpu::residual_norm_backward({a.m, a.n, a.eps, 0, type(op.reads[4])}, fin(0), fin(1), fin(2),
+                                         fin(3), in(4), fout(0), a.first, out(1), fout(2), fout(3), fout(4),
+                                         a.accumulate);
+    case OpKind::gelu:
+      return cpu::gelu_forward(a.m * a.n, type(op.reads[0]), in(0), out(0));
+    case OpKind::gelu_backward:
+      return cpu::gelu_backward(a.m, a.n, type(op.reads[0]), in(0), in(1), out(0), fout(1), a.accumulate);
+    case OpKind::column_sum:
+      return cpu::column_sum(a.m, a.n, type(op.reads[0]), in(0), fout(0), a.accumulate);
+    case OpKind::period_sum:
+      return cpu::period_sum(a.m, a.n, a.period, fin(0), fout(0), a.accumulate);
+    case OpKind::loss:  // metrics: loss, then one RMSE a channel
+      return cpu::loss_forward(patch(type(op.reads[0])), in(0), fin(1), a.scale, fout(0), fout(1),
+                               fout(1) + 1);
+    case OpKind::loss_backward:
+      return cpu::loss_backward(patch(type(op.reads[0])), in(0), fin(1), fin(2), a.scale, out(0));
+    case OpKind::zero:
+      std::memset(out(0), 0, op.writes[0].count * size_of(type(op.writes[0])));
+      return;
+    case OpKind::cast:
+      return cpu::cast(a.n, type(op.reads[0]), type(op.writes[0]), in(0), out(0));
+    case OpKind::squared_sum:
+      *fout(0) = static_cast<float>(cpu::squared_sum(a.n, fin(0)));
+      return;
+    case OpKind::adam: {  // scalars: learning rate, step
+      const cpu::Adam adam{fin(1)[0],
+                           static_cast<float>(train_.beta1),
+                           static_cast<float>(train_.beta2),
+                           static_cast<float>(train_.adam_eps),
+                           static_cast<float>(train_.weight_decay),
+                           train_.optimizer == "adamw",
+                           static_cast<int64_t>(fin(1)[1]),
+                           1.0f};
+      return cpu::adam(adam, a.n, fout(0), fin(0), fout(1), fout(2), static_cast<bf16*>(out(3)));
+    }
+    case OpKind::all_reduce:
+    case OpKind::broadcast:
+      break;
+  }
+  throw std::logic_error(op.path + ": the CPU backend does not run this kind");
+}
+
+}  // namespace isobar

@@ -1,0 +1,22 @@
+// Ops on the CPU: each is one kernel of kernels.h.
+#pragma once
+#include "model/backend/backend.h"
+#include "model/base/spec.h"
+
+namespace isobar {
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend(const Plan& plan, std::byte* arena, const TrainSpec& train)
+      : Backend(plan, arena), train_(train) {}
+  void launch(const Op& op, int32_t micro, int32_t slot) override;
+  const char* name() const override { return "cpu"; }
+
+ private:
+  const TrainSpec train_;
+};
+
+/// Scratch that the CPU kernels want for an op, with `threads` OpenMP threads.
+Workspace cpu_workspace(int threads);
+
+}  // namespace isobar

@@ -1,0 +1,19 @@
+// Runs a plan without computing anything: what is left is the engine's own cost, and a check that it can be
+// run.
+#pragma once
+#include "model/backend/backend.h"
+
+namespace isobar {
+
+class NullBackend : public Backend {
+ public:
+  NullBackend(const Plan& plan, std::byte* arena) : Backend(plan, arena) {}
+  void launch(const Op& op, int32_t micro, int32_t slot) override;
+  const char* name() const override { return "null"; }
+  int64_t launched() const { return launched_; }
+
+ private:
+  int64_t launched_ = 0;
+};
+
+}  // namespace isobar

@@ -1,0 +1,28 @@
+// The one block of memory that a rank computes in: exactly the bytes that the plan predicted, zeroed, on
+// pages of its own. Throws OutOfMemory when the host cannot give it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+
+namespace isobar {
+
+class OutOfMemory : public std::runtime_error {
+  using runtime_error::runtime_error;
+};
+
+class Arena {
+ public:
+  explicit Arena(int64_t bytes);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* data_;
+  int64_t bytes_;
+};
+
+}  // namespace isobar

@@ -1,0 +1,73 @@
+// Runs linked programs: compute ops on the calling thread, collectives on one communication thread that posts
+// them in plan order, both held together by nothing but each op's waits.
+//
+//   Executor run(plan, backend, comm, serial);
+//   run(step_program, step);        // returns when every lane is done
+//
+// Keeps seconds per op (always) and spans (while a recorder is set). A failure on either thread ends the run
+// of the program on both and is thrown here.
+#pragma once
+#include <array>
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "model/backend/backend.h"
+#include "model/comm/comm.h"
+#include "model/trace/recorder.h"
+
+namespace isobar {
+
+struct OpTime {
+  int64_t count = 0;
+  double seconds = 0;
+};
+
+class Executor {
+ public:
+  Executor(const Plan& plan, Backend& backend, Comm* comm);  // comm is null in a world of one
+  ~Executor();
+  void operator()(const Program& program, int32_t step);
+
+  void record_to(SpanRecorder* recorder) { recorder_ = recorder; }
+  void reset_op_times();
+  const std::vector<OpTime>& op_times() const { return times_; }  // by Plan::ops index
+  /// What is running now, for a hang report: op path or "idle". Any thread may ask.
+  std::string now_running() const;
+  /// Counts ops begun; a watchdog looks whether it moves. Any thread may ask.
+  int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
+
+ private:
+  void run_compute(const Program& program, int32_t step);
+  void run_comm(const Program& program, int32_t step);
+  void comm_loop();
+  void wait_for(const Program& program, const Instr& instr);
+  void run_collective(const Op& op, const Instr& instr);
+  void finish(Lane lane, int32_t index);
+  void measure(const Instr& instr, int32_t index, int32_t step, int64_t t0);
+
+  const Plan& plan_;
+  Backend& backend_;
+  Comm* comm_;
+  SpanRecorder* recorder_ = nullptr;
+  std::vector<OpTime> times_;
+  std::array<std::atomic<int32_t>, kLanes> done_;  // highest finished instr of each lane
+  std::atomic<bool> failed_{false};
+  std::atomic<int32_t> current_{-1};
+  std::atomic<int64_t> progress_{0};
+
+  // hand-over to the communication thread
+  std::atomic<int32_t> ticket_{0};         // programs handed over
+  std::atomic<int32_t> comm_finished_{0};  // programs that it is done with
+  const Program* program_ = nullptr;
+  int32_t step_ = 0;
+  std::exception_ptr comm_error_;
+  std::atomic<bool> stop_{false};
+  std::thread comm_thread_;
+};
+
+int64_t now_ns();  // steady clock
+
+}  // namespace isobar
