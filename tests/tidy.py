@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -33,6 +34,17 @@ def key_of(entry, salt):
     return hashlib.sha256(salt + entry["file"][len(str(ROOT)):].encode() + text).hexdigest()
 
 
+def brief(output):
+    """The findings with their source line, without the analyser's path notes."""
+    lines, keep, kept = output.splitlines(), False, []
+    for line in lines:
+        if re.search(r":\d+:\d+: (error|warning|note):", line):
+            keep = ": note:" not in line
+        if keep:
+            kept.append(line)
+    return "\n".join(kept)
+
+
 def check(entry, build, salt):
     """Returns (file, findings); no findings when clean."""
     name = os.path.relpath(entry["file"], ROOT)
@@ -43,7 +55,7 @@ def check(entry, build, salt):
     if run.returncode == 0:
         stamp.touch()
         return name, ""
-    return name, run.stdout + run.stderr
+    return name, brief(run.stdout) or run.stdout + run.stderr
 
 
 def main():
