@@ -26,6 +26,10 @@ isobar() { build/isobar "$@"; }
 
 # stage NAME SECONDS: the headline of a stage; SECONDS is what it takes on 2 cores when nothing is there yet
 STAGES=("Set-up and build:240" "Doctor:2" "Data:5" "Calibration:60" "Sweep:120" "Fit:10" "Report:5")
+[[ ! -x build/isobar ]] || STAGES[0]="Set-up and build:5"
+[[ ! -f "$DATA/.made" ]] || STAGES[2]="Data:0"
+[[ ! -f "$MACHINE" ]] || STAGES[3]="Calibration:0"
+[[ ! -f "$FITTED" ]] || STAGES[4]="Sweep:5"
 stage_index=0
 stage() {
   local left=0 i

@@ -90,7 +90,8 @@ build_isobar() {
   shift 2
   if [[ ! -f "$dir/build.ninja" && ! -f "$dir/Makefile" ]]; then
     [[ -f "$dir/CMakeCache.txt" ]] || { command -v ninja >/dev/null && generator=(-G Ninja); }
-    cmake -S "$ISOBAR_ROOT" -B "$dir" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release "$@" || return 1
+    say "configuring ${dir##*/}"
+    cmake -S "$ISOBAR_ROOT" -B "$dir" --log-level=NOTICE "${generator[@]}" -DCMAKE_BUILD_TYPE=Release "$@" || return 1
   fi
   NINJA_STATUS='[%f/%t, %e s] ' cmake --build "$dir" --target "$target" --parallel "$(nproc)"
 }
