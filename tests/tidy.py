@@ -62,7 +62,7 @@ def main():
     build = sys.argv[1]
     CACHE.mkdir(parents=True, exist_ok=True)
     salt = subprocess.run(["clang-tidy", "--version"], capture_output=True, check=True).stdout
-    salt += (ROOT / ".clang-tidy").read_bytes()
+    salt += (ROOT / ".clang-tidy").read_bytes() + (ROOT / "tests" / ".clang-tidy").read_bytes()
     entries = {e["file"]: e for e in json.loads((ROOT / build / "compile_commands.json").read_text())}
     started, failed = time.time(), []
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
