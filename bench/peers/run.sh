@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Isobar beside current PyTorch on this machine's CPU: prints step times and their ratio.
+#
+#   bench/peers/run.sh             # vit-small and vit-384, fp32 and bf16, all cores; some 20 minutes on 2
+#   bench/peers/run.sh --help      # other configs, threads, rounds (arguments of compare.py)
+#   bench/peers/run.sh --setup-only
+#
+# PyTorch comes from the package index into .venv-peers (some gigabytes, once), apart from everything else.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
+cd "$ISOBAR_ROOT"
+
+TORCH="${ISOBAR_PEER_TORCH:-torch}"  # a version to compare with: ISOBAR_PEER_TORCH=torch==2.9.1
+
+if [[ "${1:-}" == --setup-only ]]; then
+  setup_isobar --no-build
+else
+  setup_isobar
+fi
+python_env .venv-peers "$TORCH" numpy || die "PyTorch could not be installed (see above)."
+[[ "${1:-}" == --setup-only ]] || exec .venv-peers/bin/python bench/peers/compare.py "$@"

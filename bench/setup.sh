@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# Installs what Isobar needs and builds build/isobar. Idempotent: takes a second when all is there.
+#
+#   bench/setup.sh                 # packages, .venv-reports, configure, build the command
+#   bench/setup.sh --tests         # also what tests/run.sh needs (clang-format, clang-tidy)
+#   bench/setup.sh --no-build      # stop after the packages
+#   source bench/setup.sh          # only the functions, as the other scripts do
+#
+# On Debian and its relatives the packages come from apt, as root or through sudo. Elsewhere (a cluster's login node)
+# it says which libraries CMake will look for; with those loaded, `--no-packages` skips straight to the build.
+
+ISOBAR_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+VL_CONVERT_VERSION=1.9.0.post1   # renders the charts of reports
+
+BUILD_PACKAGES=(  # ocl-icd-opencl-dev: Debian 12's CMake file of oneDNN looks for OpenCL
+  g++ cmake ninja-build ccache pkg-config git python3 python3-venv
+  libopenmpi-dev openmpi-bin libdnnl-dev ocl-icd-opencl-dev libhdf5-dev libnetcdf-dev libhwloc-dev
+  libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libssl-dev
+  libceres-dev libsqlitecpp-dev libsqlite3-dev libbenchmark-dev libgtest-dev
+)
+TEST_PACKAGES=(clang-format clang-tidy libomp-dev)
+
+headline() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+say() { printf '   %s\n' "$*"; }
+die() { printf '%s\n' "$*" >&2; exit 1; }
+
+# duration SECONDS -> "1 min 05 s"
+duration() {
+  if (($1 >= 60)); then printf '%d min %02d s' $(($1 / 60)) $(($1 % 60)); else printf '%d s' "$1"; fi
+}
+
+# missing_packages NAME... prints those that dpkg does not have installed
+missing_packages() {
+  local installed name
+  installed="$(dpkg-query -W -f='${db:Status-Abbrev}${Package}\n' "$@" 2>/dev/null | sed -n 's/^ii *//p')" || true
+  for name in "$@"; do
+    grep -qxF -- "$name" <<<"$installed" || echo "$name"
+  done
+}
+
+# install_packages NAME... through apt, or says what to type
+install_packages() {
+  if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+    die "This system has no apt, so nothing was installed. Isobar needs (as modules or packages of your system):
+  a C++20 compiler (GCC 12 or newer), CMake 3.25, Ninja, pkg-config, Python 3 with venv
+  MPI, oneDNN, HDF5 (C), NetCDF (C), hwloc, yaml-cpp, nlohmann-json, CLI11, spdlog, OpenSSL,
+  Ceres, SQLiteCpp with SQLite 3, Google Benchmark, GoogleTest
+Load them (so that CMake finds them; CMAKE_PREFIX_PATH helps), then run this script again with --no-packages."
+  fi
+  local missing sudo=()
+  mapfile -t missing < <(missing_packages "$@")
+  if ((${#missing[@]} == 0)); then
+    say "packages: all $# are installed"
+    return
+  fi
+  if ((EUID != 0)); then
+    if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [[ -t 0 ]]; }; then
+      sudo=(sudo)
+    else
+      die "${#missing[@]} packages are missing, and installing them needs root. Type (or ask who may):
+  sudo apt-get update && sudo apt-get install --no-install-recommends ${missing[*]}
+then run this script again."
+    fi
+  fi
+  say "packages: installing ${missing[*]}"
+  "${sudo[@]}" apt-get update -q || die "apt-get update failed (see above): is this machine online?"
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -qy --no-install-recommends -o Dpkg::Use-Pty=0 "${missing[@]}" ||
+    die "apt-get could not install the packages (see above)."
+}
+
+# python_env DIR REQUIREMENT... makes a virtual environment that holds exactly these
+python_env() {
+  local dir="$ISOBAR_ROOT/$1" stamp
+  shift
+  stamp="$dir/.holds"
+  if [[ -x "$dir/bin/python" && "$(cat "$stamp" 2>/dev/null)" == "$*" ]]; then
+    say "${dir##*/}: has $*"
+    return
+  fi
+  say "${dir##*/}: installing $*"
+  rm -rf "$dir"
+  python3 -m venv "$dir" && "$dir/bin/pip" install -q --disable-pip-version-check "$@" || return 1
+  echo "$*" >"$stamp"
+}
+
+# build_isobar DIR TARGET [CMAKE_ARGS...] configures (once) and builds, with progress
+build_isobar() {
+  local dir="$ISOBAR_ROOT/$1" target="$2" generator=()
+  shift 2
+  if [[ ! -f "$dir/build.ninja" && ! -f "$dir/Makefile" ]]; then
+    [[ -f "$dir/CMakeCache.txt" ]] || { command -v ninja >/dev/null && generator=(-G Ninja); }
+    say "configuring ${dir##*/}"
+    cmake -S "$ISOBAR_ROOT" -B "$dir" --log-level=NOTICE "${generator[@]}" -DCMAKE_BUILD_TYPE=Release "$@" || return 1
+  fi
+  NINJA_STATUS='[%f/%t, %e s] ' cmake --build "$dir" --target "$target" --parallel "$(nproc)"
+}
+
+# setup_isobar [--tests] [--no-build] [--no-packages]
+setup_isobar() {
+  local packages=("${BUILD_PACKAGES[@]}") build=1 install=1 argument
+  for argument in "$@"; do
+    case "$argument" in
+      --tests) packages+=("${TEST_PACKAGES[@]}") ;;
+      --no-build) build=0 ;;
+      --no-packages) install=0 ;;
+      *) die "setup.sh: unknown argument '$argument' (see the head of the script)" ;;
+    esac
+  done
+  if ((install)); then install_packages "${packages[@]}"; fi
+  python_env .venv-reports "vl-convert-python==$VL_CONVERT_VERSION" ||
+    say "WARNING: .venv-reports could not be made, so reports will lack rendered charts; run this again when online"
+  if ((build)); then
+    build_isobar build isobar || die "The build failed (see above)."
+    say "built build/isobar"
+  fi
+}
+
+if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then
+  set -euo pipefail
+  case "${1:-}" in
+    -h | --help) sed -n '2,/^$/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  esac
+  cd "$ISOBAR_ROOT"
+  started=$SECONDS
+  headline "Setting up Isobar"
+  setup_isobar "$@"
+  say "done in $(duration $((SECONDS - started)))"
+fi

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Every test of Isobar, from nothing: installs what is missing, builds, tests, checks, and tests again under sanitizers.
+#
+#   tests/run.sh                   # all of it; ends with "N passed, N failed"
+#   tests/run.sh --quick           # set-up, build and tests only
+#   tests/run.sh tests asan        # chosen suites of: tests checks asan tsan
+#
+# Suites: `tests` runs the GoogleTest programs through ctest (build/); `checks` are clang-format, clang-tidy and the
+# scripts' syntax; `asan` is address and undefined behaviour (build-asan/), `tsan` is threads (build-tsan/).
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../bench/setup.sh"
+cd "$ISOBAR_ROOT"
+
+FORMAT_VERSION=14              # layout differs between versions: this one judges (Debian 12's, or PyPI's wheel of it)
+FORMAT_WHEEL=clang-format==14.0.6
+# Rooms that thread sanitizer can judge: it does not see libgomp's barriers, so the CPU kernels' own parallel loops are
+# left to `asan`, and OpenMP runs one thread wide where the others call it.
+TSAN_ROOMS='base|plan|data|comm|trace|sweep|engine'
+
+suites=()
+for argument in "$@"; do
+  case "$argument" in
+    --quick) suites+=(tests) ;;
+    tests | checks | asan | tsan) suites+=("$argument") ;;
+    -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) die "tests/run.sh: unknown argument '$argument' (see --help)" ;;
+  esac
+done
+((${#suites[@]})) || suites=(tests checks asan tsan)
+
+passed=0 failed=0 skipped=0 failures=()
+if ((EUID == 0)); then  # Open MPI refuses root otherwise; tests that start mpiexec themselves rely on this
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+export OMP_WAIT_POLICY=passive  # tests share the cores
+
+# count NAME COMMAND...: one check; its output is shown when it fails
+count() {
+  local name="$1" output
+  shift
+  if output="$("$@" 2>&1)"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1)) failures+=("$name")
+    printf '%s\n   FAILED: %s\n' "$output" "$name"
+  fi
+}
+
+# run_ctest DIR SUITE CTEST_ARGS...: adds ctest's totals, read from its JUnit file
+run_ctest() {
+  local runner=(env) dir="$1" suite="$2" junit="$ISOBAR_ROOT/$1/ctest.xml" totals
+  shift 2
+  # GCC 12's thread sanitizer cannot place its shadow memory where newer kernels randomize addresses widely
+  if [[ "$suite" == tsan ]] && setarch "$(uname -m)" -R true 2>/dev/null; then runner=(setarch "$(uname -m)" -R); fi
+  rm -f "$junit"
+  "${runner[@]}" ctest --test-dir "$dir" --parallel "$(nproc)" --output-on-failure --no-tests=error --output-junit "$junit" "$@" || true
+  if totals="$(python3 - "$junit" "$suite" <<'PY'
+import sys, xml.etree.ElementTree as et
+cases = list(et.parse(sys.argv[1]).getroot().iter("testcase"))
+skips = [c for c in cases if c.get("status") == "disabled" or (
+    c.get("status") == "notrun" and c.find("skipped").get("message") == "SKIP_REGULAR_EXPRESSION_MATCHED")]
+bad = [c.get("name") for c in cases if c.get("status") != "run" and c not in skips]
+print(len(cases) - len(bad) - len(skips), len(bad), len(skips), *(f"{sys.argv[2]}/{n}" for n in bad))
+PY
+  )"; then
+    read -r -a totals <<<"$totals"
+    passed=$((passed + totals[0])) failed=$((failed + totals[1])) skipped=$((skipped + totals[2]))
+    failures+=("${totals[@]:3}")
+  else
+    failed=$((failed + 1)) failures+=("$suite: ctest wrote no results")
+  fi
+}
+
+# build_or_count DIR [CMAKE_ARGS...]: a build that fails is a failure like any other, and the next suite still runs
+build_or_count() {
+  build_isobar "$1" all "${@:2}" && return
+  failed=$((failed + 1)) failures+=("build in $1")
+  return 1
+}
+
+suite_tests() {
+  headline "Tests ($(duration $SECONDS) so far)"
+  if build_or_count build; then run_ctest build tests; fi
+}
+
+clang_format() {
+  if clang-format --version 2>/dev/null | grep -q "version $FORMAT_VERSION\."; then
+    echo clang-format
+  else
+    python_env .venv-format "$FORMAT_WHEEL" >&2 && echo "$ISOBAR_ROOT/.venv-format/bin/clang-format"
+  fi
+}
+
+suite_checks() {
+  headline "Checks ($(duration $SECONDS) so far)"
+  local file format
+  format="$(clang_format)" || die "no clang-format $FORMAT_VERSION: neither installed nor to be had from PyPI"
+  local tracked
+  tracked="$(git ls-files)" && [[ -n "$tracked" ]] || die "git ls-files names no file: the checks need the git checkout"
+  say "clang-format over $(grep -cE '\.(cpp|h|cu)$' <<<"$tracked") files, syntax of the scripts"
+  while read -r file; do
+    case "$file" in
+      *.cpp | *.h | *.cu) count "clang-format $file" "$format" --dry-run -Werror "$file" ;;
+      *.sh | .ci/run) count "syntax of $file" bash -n "$file" ;;
+      *.py) count "syntax of $file" python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$file" ;;
+    esac
+  done <<<"$tracked"
+  say "clang-tidy ($(duration $SECONDS) so far)"
+  local totals
+  [[ -f build/compile_commands.json ]] || build_or_count build || return 0
+  if totals="$(python3 tests/tidy.py build)"; then
+    read -r -a totals <<<"$totals"
+    passed=$((passed + totals[0])) failed=$((failed + totals[1])) failures+=("${totals[@]:2}")
+  else
+    failed=$((failed + 1)) failures+=("clang-tidy did not run")
+  fi
+}
+
+suite_asan() {
+  headline "Address and undefined-behaviour sanitizers ($(duration $SECONDS) so far)"
+  build_or_count build-asan "-DISOBAR_SANITIZE=address;undefined" || return 0
+  ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1 \
+    LSAN_OPTIONS=suppressions="$ISOBAR_ROOT/tests/lsan.supp":print_suppressions=0 \
+    run_ctest build-asan asan
+}
+
+suite_tsan() {
+  headline "Thread sanitizer ($(duration $SECONDS) so far)"
+  build_or_count build-tsan -DISOBAR_SANITIZE=thread || return 0
+  TSAN_OPTIONS=suppressions="$ISOBAR_ROOT/tests/tsan.supp":second_deadlock_stack=1 OMP_NUM_THREADS=1 \
+    run_ctest build-tsan tsan --tests-regex "^($TSAN_ROOMS)/"
+}
+
+headline "Set-up"
+setup_isobar --tests --no-build
+for suite in "${suites[@]}"; do "suite_$suite"; done
+
+headline "All suites done in $(duration $SECONDS): ${suites[*]}"
+if ((failed)); then printf '   FAILED: %s\n' "${failures[@]}"; fi
+echo "$passed passed, $failed failed$( ((skipped)) && echo ", $skipped skipped")"
+((failed == 0))
