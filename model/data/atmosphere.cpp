@@ -11,7 +11,7 @@ namespace isobar {
 namespace {
 
 constexpr double kPi = std::numbers::pi;
-constexpr int64_t kWaves = 16;       // zonal wavenumbers 1 … 16
+constexpr int64_t kWaves = 16;       // zonal wavenumbers 1 … 16, fewer on a coarse grid
 constexpr int64_t kMeridional = 6;   // degrees n = m … m + 5 of each
 constexpr double kOmega = 7.292e-5;  // rotation of the earth, rad/s
 constexpr double kDrift = 2.4e-6;    // mean westerly wind as angular speed, rad/s (15 m/s at the equator)
@@ -35,8 +35,8 @@ constexpr Channel kChannels[] = {
     {"sp", "Pa", stream, 97500, 95000, 900, 60, 0, 0.7},
     {"msl", "Pa", stream, 101100, 100800, 1000, 60, 0, 0.7},
     {"t850", "K", stream, 290, 255, 5, 0.6, 8, 0.9},
-    {"u1000", "m s**-1", zonal, -3, 1, 4, 0.2, 0, 0.6},
-    {"v1000", "m s**-1", meridional, 0, 0, 4, 0.3, 0, 0.6},
+    {"u1000", "m s**-1", zonal, -3.3, 1.2, 4.4, 0.2, 0, 0.57},
+    {"v1000", "m s**-1", meridional, 0, 0, 4.4, 0.3, 0, 0.57},
     {"z1000", "m**2 s**-2", stream, 900, 700, 800, 40, 0, 0.7},
     {"u850", "m s**-1", zonal, -2, 4, 6, 0.1, 0, 0.4},
     {"v850", "m s**-1", meridional, 0, 0, 5, 0.1, 0, 0.4},
@@ -46,8 +46,8 @@ constexpr Channel kChannels[] = {
     {"z500", "m**2 s**-2", stream, 57300, 50000, 1500, 20, 700, 0},
     {"t500", "K", stream, 267, 237, 4, 0.1, 4, 0.5},
     {"z50", "m**2 s**-2", stream, 202000, 193000, 1800, 20, 3000, -0.6},
-    {"r500", "%", stream, 45, 60, 20, 1, 0, 2.2},
-    {"r850", "%", stream, 70, 75, 18, 3, 0, 1.9},
+    {"r500", "%", stream, 45, 55, 11, 1, 0, 2.2},
+    {"r850", "%", stream, 62, 60, 9, 2, 0, 1.9},
     {"tcwv", "kg m**-2", stream, 42, 5, 5, 0.3, 2, 1.5},
 };
 constexpr int64_t kKnown = std::size(kChannels);
@@ -93,14 +93,15 @@ std::vector<std::string> default_channel_names(int64_t channels) {
 
 struct SyntheticAtmosphere::Impl {
   FieldShape shape;
-  Wave waves[kWaves][kMeridional];
+  int64_t used;  // zonal wavenumbers that the grid resolves with at least six points; even, for add_waves
+  Wave waves[kWaves][kMeridional] = {};
   std::vector<double> latitude;    // [H] rad, centres of bands, north to south
   std::vector<double> profile[3];  // [H][kWaves][kMeridional] by Shape
   std::vector<float> basis;        // [2 kWaves][W]: cos(m lon), sin(m lon)
 
-  Impl(FieldShape s, uint64_t seed) : shape(s) {
+  Impl(FieldShape s, uint64_t seed) : shape(s), used(std::clamp<int64_t>(s.width / 12 * 2, 2, kWaves)) {
     double power = 0;
-    for (int64_t m = 1; m <= kWaves; ++m)
+    for (int64_t m = 1; m <= used; ++m)
       for (int64_t k = 0; k < kMeridional; ++k) {
         const double n = static_cast<double>(m + k), id = static_cast<double>(m * kMeridional + k);
         const auto stream_id = static_cast<uint64_t>(id);
@@ -178,7 +179,7 @@ struct SyntheticAtmosphere::Impl {
           spec.equator + (spec.pole - spec.equator) * s * s - spec.seasonal * s * std::cos(year);
       float* row = out + i * shape.width;
       std::fill(row, row + shape.width, static_cast<float>(mean));
-      add_waves(coefficient, basis.data(), 2 * kWaves, shape.width, row);
+      add_waves(coefficient, basis.data(), 2 * used, shape.width, row);
     }
   }
 };

@@ -7,6 +7,7 @@
 
 #include "model/base/error.h"
 #include "model/data/cf_axes.h"
+#include "model/data/classic_array.h"
 #include "model/data/field_file.h"
 #include "model/data/hdf5_array.h"
 #include "model/data/netcdf_file.h"
@@ -47,7 +48,7 @@ class NetcdfFields : public FieldFile {
   std::vector<double> coordinate(int64_t dim) const;
   std::string field_names() const;
 
-  std::shared_ptr<NetcdfFile> file_;  // null once everything is known about a netCDF-4 file
+  std::unique_ptr<NetcdfFile> file_;  // null once everything is known
   std::vector<Variable> variables_;
   std::vector<Run> runs_;
   int64_t time_dim_ = -1, row_dim_ = -1, column_dim_ = -1;
@@ -59,18 +60,18 @@ NetcdfFields::NetcdfFields(const std::string& path, const std::string& key,
   info_.path = path;
   info_.key = key;
   try {
-    file_ = std::make_shared<NetcdfFile>(path);
+    file_ = std::make_unique<NetcdfFile>(path);
     info_.format = file_->is_hdf5() ? "netCDF-4" : "netCDF classic";
     choose(wanted);
     read_coordinates();
     for (Variable& v : variables_) read_packing(v);
     const bool hdf5 = file_->is_hdf5();
-    if (hdf5) file_.reset();  // HDF5 will not open a file that netCDF holds
+    file_.reset();  // HDF5 will not open a file that netCDF holds
     for (Variable& v : variables_) {
       if (hdf5) {
         v.array = std::make_unique<Hdf5Array>(path, v.meta.name, cache);
       } else {
-        v.array = std::make_unique<ClassicArray>(file_, v.meta);
+        v.array = std::make_unique<ClassicArray>(path, v.meta.name);
       }
       const Index chunk = v.array->chunk();
       if (!chunk.empty()) info_.steps_per_chunk = std::max(info_.steps_per_chunk, chunk[v.time]);

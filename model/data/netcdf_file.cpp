@@ -4,8 +4,6 @@
 
 #include <cstring>
 
-#include "model/data/slab.h"
-
 namespace isobar {
 
 namespace {
@@ -173,31 +171,6 @@ std::vector<double> NetcdfFile::values(const NetcdfVariable& v) const {
   LibraryLock lock;
   check(nc_get_var_double(id_, v.id, out.data()), "read '" + v.name + "'");
   return out;
-}
-
-void NetcdfFile::read(const NetcdfVariable& v, const Index& start, const Index& count, void* out) const {
-  const std::vector<size_t> s(start.begin(), start.end()), c(count.begin(), count.end());
-  LibraryLock lock;
-  check(nc_get_vara(id_, v.id, s.data(), c.data(), out), "read '" + v.name + "'");
-}
-
-ClassicArray::ClassicArray(std::shared_ptr<const NetcdfFile> file, NetcdfVariable v)
-    : file_(std::move(file)), variable_(std::move(v)) {
-  for (int64_t d : variable_.dims) dims_.push_back(file_->dimensions()[d].size);
-}
-
-nlohmann::json ClassicArray::layout() const {
-  return {{"element", name_of(variable_.element)},
-          {"big_endian", true},
-          {"storage", "contiguous"},
-          {"chunk", nlohmann::json::array()},
-          {"filters", nlohmann::json::array()},
-          {"parallel", false},
-          {"locked_because", "classic format"}};
-}
-
-void ClassicArray::read(const Index& start, const Index& count, void* out) const {
-  file_->read(variable_, start, count, out);
 }
 
 }  // namespace isobar

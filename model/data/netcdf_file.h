@@ -43,8 +43,6 @@ class NetcdfFile {
   std::string text(const NetcdfVariable& v, const std::string& attribute) const;  // "" when absent
   std::vector<double> numbers(const NetcdfVariable& v, const std::string& attribute) const;
   std::vector<double> values(const NetcdfVariable& v) const;  // the whole variable, as stored
-  /// A slab of a variable in its own element type, under the library lock.
-  void read(const NetcdfVariable& v, const Index& start, const Index& count, void* out) const;
 
  private:
   void check(int rc, const std::string& doing) const;
@@ -53,22 +51,6 @@ class NetcdfFile {
   bool hdf5_ = false;
   std::vector<NetcdfDimension> dimensions_;
   std::vector<NetcdfVariable> variables_;
-};
-
-/// A variable of a classic netCDF file as an array. The classic library seeks in one shared buffer, so reads
-/// take turns; netCDF-4 files are read through Hdf5Array instead.
-class ClassicArray : public RawArray {
- public:
-  ClassicArray(std::shared_ptr<const NetcdfFile> file, NetcdfVariable v);
-  const Index& dims() const override { return dims_; }
-  Element element() const override { return variable_.element; }
-  nlohmann::json layout() const override;
-  void read(const Index& start, const Index& count, void* out) const override;
-
- private:
-  std::shared_ptr<const NetcdfFile> file_;
-  NetcdfVariable variable_;
-  Index dims_;
 };
 
 }  // namespace isobar
