@@ -1,8 +1,6 @@
-// Which axis a CF coordinate is, told by its attributes (CF conventions, chapter 4), not by its place or
-// name.
+// Which axis a CF coordinate is, told by its attributes (CF conventions, chapter 4), not by its place.
 //
-//   classify({.name = "valid_time", .standard_name = "time", .units = "seconds since 1970-01-01"})  ->
-//   CfAxis::time
+//   classify({.name = "t0", .units = "hours since 1900-01-01"})   ->   CfAxis::time
 #pragma once
 #include <string>
 #include <vector>

@@ -157,13 +157,8 @@ void ClassicArray::parse(const std::string& name) {
     throw ArrayError("is truncated: '" + name + "' should end at byte " + std::to_string(end), kMend);
 }
 
-nlohmann::json ClassicArray::layout() const {
-  return {{"element", name_of(element_)},
-          {"big_endian", true},
-          {"storage", record_ ? "records" : "contiguous"},
-          {"chunk", nlohmann::json::array()},
-          {"filters", nlohmann::json::array()},
-          {"parallel", true}};
+StorageLayout ClassicArray::layout() const {
+  return {.element = name_of(element_), .storage = record_ ? "records" : "contiguous", .big_endian = true};
 }
 
 void ClassicArray::read(const Index& start, const Index& count, void* out) const {

@@ -23,7 +23,7 @@ class ClassicArray : public RawArray {
 
   const Index& dims() const override { return dims_; }
   Element element() const override { return element_; }
-  nlohmann::json layout() const override;
+  StorageLayout layout() const override;
   void read(const Index& start, const Index& count, void* out) const override;
 
  private:

@@ -1,8 +1,8 @@
 // Numeric element types as files hold them, and the CF packing that turns them into physical values.
 //
-//   Packing p{.scale = 0.01, .offset = 273.15, .missing = {-32767}};
-//   int64_t bad = unpack(raw, Element::i16, n, p, out);   // out = raw * scale + offset; bad = -1 when all
-//   are valid
+//   Packing p{.scale = 0.01, .offset = 273.15};
+//   p.missing[0] = -32767;
+//   int64_t bad = unpack(raw, Element::i16, n, p, out);   // out = raw * scale + offset; -1 when none is bad
 #pragma once
 #include <array>
 #include <cstdint>

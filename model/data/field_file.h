@@ -5,12 +5,12 @@
 //   files[0]->read(t, files[0]->info().shape, nullptr, out);       // out [C,H,W] f32
 #pragma once
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "model/data/chunk_cache.h"
 #include "model/data/dataset.h"
+#include "model/data/raw_array.h"
 
 namespace isobar {
 
@@ -25,7 +25,7 @@ struct FieldInfo {
   std::string time_units, calendar;
   std::vector<double> latitude, longitude;  // degrees, in the order of the rows and columns; may be empty
   int64_t steps_per_chunk = 1;
-  nlohmann::json layout;  // storage, chunk, filters, parallel (of the first variable)
+  StorageLayout layout;  // of the first variable
 };
 
 class FieldFile {

@@ -232,14 +232,17 @@ std::vector<std::string> Hdf5Array::text_attribute(const std::string& name) cons
   return out;
 }
 
-nlohmann::json Hdf5Array::layout() const {
-  nlohmann::json j{{"element", name_of(element_)}, {"big_endian", swap_}, {"chunk", chunk_}};
-  j["storage"] = !chunk_.empty() ? "chunked" : locked_because_ == "storage layout" ? "other" : "contiguous";
-  j["filters"] = nlohmann::json::array();
-  for (const Filter& f : filters_) j["filters"].push_back(f.name);
-  j["parallel"] = locked_because_.empty();
-  if (!locked_because_.empty()) j["locked_because"] = locked_because_;
-  return j;
+StorageLayout Hdf5Array::layout() const {
+  const bool other = locked_because_ == "storage layout";
+  StorageLayout l{.element = name_of(element_),
+                  .storage = !chunk_.empty() ? "chunked"
+                             : other         ? "other"
+                                             : "contiguous",
+                  .big_endian = swap_,
+                  .chunk = chunk_,
+                  .locked_because = locked_because_};
+  for (const Filter& f : filters_) l.filters.push_back(f.name);
+  return l;
 }
 
 void Hdf5Array::read(const Index& start, const Index& count, void* out) const {

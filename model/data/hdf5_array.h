@@ -33,7 +33,7 @@ class Hdf5Array : public RawArray {
   const Index& dims() const override { return dims_; }
   Element element() const override { return element_; }
   Index chunk() const override { return chunk_; }
-  nlohmann::json layout() const override;
+  StorageLayout layout() const override;
   void read(const Index& start, const Index& count, void* out) const override;
 
   /// Text attributes of the dataset: one string, or one per element of a string array; {} when there is none.

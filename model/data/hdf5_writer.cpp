@@ -51,6 +51,7 @@ FieldsWriter::FieldsWriter(std::string path, int64_t steps, FieldShape shape,
 
 void FieldsWriter::put_texts(const std::string& attribute, const std::vector<std::string>& texts) {
   std::vector<const char*> pointers;
+  pointers.reserve(texts.size());
   for (const std::string& t : texts) pointers.push_back(t.c_str());
   const hsize_t n = texts.size();
   const hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate_simple(1, &n, nullptr);

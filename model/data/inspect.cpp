@@ -21,6 +21,13 @@ json range_of(const float* x, int64_t n) {
   return {{"min", *low}, {"max", *high}, {"mean", sum / static_cast<double>(n)}};
 }
 
+json layout_of(const StorageLayout& l) {
+  json j{{"element", l.element}, {"storage", l.storage}, {"big_endian", l.big_endian},
+         {"chunk", l.chunk},     {"filters", l.filters}, {"parallel", l.parallel()}};
+  if (!l.parallel()) j["locked_because"] = l.locked_because;
+  return j;
+}
+
 std::string time_text(const FieldInfo& info, int64_t t) {
   if (info.times.empty()) return "";
   const std::string iso = iso_time(info.times[t], info.time_units, info.calendar);
@@ -51,7 +58,7 @@ json inspect(const std::string& path, const std::vector<std::string>& variables,
          {"channels", first.shape.channels},
          {"height", first.shape.height},
          {"width", first.shape.width},
-         {"layout", first.layout},
+         {"layout", layout_of(first.layout)},
          {"steps_per_chunk", first.steps_per_chunk},
          {"dt", dt}};
   int64_t steps = 0, pairs = 0, samples = 0;
@@ -90,7 +97,7 @@ json inspect(const std::string& path, const std::vector<std::string>& variables,
     channel["units"] = first.units.empty() ? "" : first.units[c];
     j["fields"].push_back(channel);
   }
-  if (first.steps_per_chunk > 1 && !first.layout["filters"].empty())
+  if (first.steps_per_chunk > 1 && !first.layout.filters.empty())
     j["advice"] = "each chunk holds " + std::to_string(first.steps_per_chunk) +
                   " time steps, all decoded to read one: rechunk to one step (nccopy -c time/1,…) for speed";
   return j;

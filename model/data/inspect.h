@@ -1,7 +1,7 @@
-// What a data set holds, for people and for scripts.
+// What a data set holds, for people and for scripts: format, dims, channels, time range, layout, samples.
 //
-//   nlohmann::json j = inspect("era5.nc");     // format, dims, channels, time range, layout, samples, a
-//   field's range std::cout << inspect_text(j);
+//   nlohmann::json j = inspect("era5.nc");
+//   std::cout << inspect_text(j);
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>

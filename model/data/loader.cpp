@@ -68,7 +68,7 @@ struct Loader::Impl {
       throw std::invalid_argument("Loader: impossible options");
     batches = s.size() / global;
     if (batches == 0)
-      throw ConfigError("data", "train.global_batch",
+      throw ConfigError("configuration", "train.global_batch",
                         "the set has " + std::to_string(s.size()) +
                             " samples, fewer than one global batch of " + std::to_string(global),
                         "lower train.global_batch, or give more data (data.limit_samples)");

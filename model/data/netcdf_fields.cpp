@@ -32,7 +32,7 @@ struct Run {  // channels that one read delivers: adjacent levels of one variabl
 class NetcdfFields : public FieldFile {
  public:
   NetcdfFields(const std::string& path, const std::string& key, const std::vector<std::string>& wanted,
-               std::shared_ptr<ChunkCache> cache);
+               const std::shared_ptr<ChunkCache>& cache);
   void read(int64_t t, FieldShape crop, const Statistics* norm, float* out) const override;
 
  private:
@@ -56,7 +56,7 @@ class NetcdfFields : public FieldFile {
 };
 
 NetcdfFields::NetcdfFields(const std::string& path, const std::string& key,
-                           const std::vector<std::string>& wanted, std::shared_ptr<ChunkCache> cache) {
+                           const std::vector<std::string>& wanted, const std::shared_ptr<ChunkCache>& cache) {
   info_.path = path;
   info_.key = key;
   try {

@@ -1,5 +1,4 @@
-// The metadata of a netCDF file (classic or netCDF-4), read through the netCDF library behind the library
-// lock.
+// The metadata of a netCDF file (classic or netCDF-4), read by the netCDF library behind the library lock.
 //
 //   NetcdfFile file("era5.nc");            // throws ArrayError
 //   for (const auto& v : file.variables()) …

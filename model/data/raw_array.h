@@ -1,14 +1,10 @@
-// An n-dimensional numeric array in a file, read slab by slab from many threads.
+// An n-dimensional numeric array in a file, read slab by slab from many threads. Two implementations:
+// Hdf5Array (HDF5 and netCDF-4) and ClassicArray (netCDF-3).
 //
-// Two implementations: Hdf5Array (HDF5 and netCDF-4; parallel) and the classic netCDF reader in
-// netcdf_fields.cpp (behind the library lock).
-//
-//   array->read({t, 0, 0, 0}, {1, C, H, W}, out);   // C order, element() as it lies in the file, native
-//   endianness
+//   array->read({t, 0, 0, 0}, {1, C, H, W}, out);   // C order, element() as in the file, native endianness
 #pragma once
 #include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -26,14 +22,24 @@ struct ArrayError : std::runtime_error {
   std::string mend;
 };
 
+struct StorageLayout {
+  std::string element;  // f32, i16, …
+  std::string storage;  // contiguous, chunked, records, other
+  bool big_endian = false;
+  Index chunk;                       // {} unless chunked
+  std::vector<std::string> filters;  // in write order
+  std::string locked_because;        // "" = threads read and decode in parallel
+  bool parallel() const { return locked_because.empty(); }
+};
+
 class RawArray {
  public:
   virtual ~RawArray() = default;
   virtual const Index& dims() const = 0;
   virtual Element element() const = 0;
   virtual Index chunk() const { return {}; }  // {} when contiguous
-  /// How the bytes lie in the file: storage, chunk, filters, whether reads run in parallel.
-  virtual nlohmann::json layout() const = 0;
+  /// How the bytes lie in the file.
+  virtual StorageLayout layout() const = 0;
   /// Reads prod(count) elements. Thread-safe. Throws ArrayError.
   virtual void read(const Index& start, const Index& count, void* out) const = 0;
 };

@@ -1,5 +1,4 @@
-// Mean and standard deviation per channel, over all rows, columns and time steps, and the .npy files that
-// hold them.
+// Mean and standard deviation per channel, over all rows, columns and steps, and the .npy files for them.
 //
 //   Statistics s = compute_statistics("era5/train");
 //   write_statistics("era5/stats", s);        // global_means.npy, global_stds.npy, each [1,C,1,1]

@@ -80,7 +80,7 @@ TEST(Hdf5Array, SlabsEqualTheDataInEveryLayout) {
       const auto data = random_floats(volume(dims));
       write_hdf5(dir / "a.h5", dims, data, o);
       const Hdf5Array array(dir / "a.h5", "fields", std::make_shared<ChunkCache>(1 << 20));
-      EXPECT_EQ(array.layout()["parallel"], c.parallel);
+      EXPECT_EQ(array.layout().parallel(), c.parallel);
       expect_slabs(array, dims, data, 20);
     }
   }
@@ -118,7 +118,7 @@ TEST(Hdf5Array, OtherElementTypes) {
     x = std::nearbyint(x / ulp) * ulp;
   }
   const Hdf5Array a = open();
-  EXPECT_EQ(a.layout()["parallel"], false);
+  EXPECT_EQ(a.layout().parallel(), false);
   expect_slabs(a, dims, rounded, 20);
   H5Tclose(half);
 }

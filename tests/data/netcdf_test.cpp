@@ -82,7 +82,7 @@ TEST(Netcdf, ClassicFilesWithRecordsReadInParallel) {
         if (o.two) values.push_back(random_packed(o));
         write_netcdf(dir / "a.nc", o, values);
         expect_fields(dir / "a.nc", o, values);
-        EXPECT_EQ(open_fields(dir / "a.nc", "", {})[0]->info().layout["parallel"], true);
+        EXPECT_EQ(open_fields(dir / "a.nc", "", {})[0]->info().layout.parallel(), true);
         fs::resize_file(dir / "a.nc", fs::file_size(dir / "a.nc") - 4);
         expect_config_error([&] { open_fields(dir / "a.nc", "data.train", {}); },
                             {"a.nc", "'data.train'", "truncated"});
@@ -97,7 +97,7 @@ TEST(Netcdf, ChunkedAndCompressedFilesReadInParallel) {
       const std::vector<Packed> values = {random_packed(o)};
       write_netcdf(dir / "a.nc", o, values);
       expect_fields(dir / "a.nc", o, values);
-      EXPECT_EQ(open_fields(dir / "a.nc", "", {})[0]->info().layout["parallel"], true);
+      EXPECT_EQ(open_fields(dir / "a.nc", "", {})[0]->info().layout.parallel(), true);
     }
 }
 
