@@ -48,7 +48,7 @@ std::unique_ptr<FieldFile> open_hdf5_fields(const std::string& path, const std::
                                             std::shared_ptr<ChunkCache> cache);
 std::unique_ptr<FieldFile> open_netcdf_fields(const std::string& path, const std::string& key,
                                               const std::vector<std::string>& variables,
-                                              std::shared_ptr<ChunkCache> cache);
+                                              const std::shared_ptr<ChunkCache>& cache);
 
 /// Opens one file, or all *.h5/*.hdf5 (else *.nc) files of a directory sorted by name, and checks that they
 /// agree in grid and channels. Throws ConfigError.
