@@ -3,11 +3,12 @@
 //
 // The sampler permutes all samples per epoch with one seed, gives rank r of dp every dp-th block of its
 // batch, and drops the last incomplete global batch. With workers = 0 next() reads itself; else `workers`
-// threads read samples ahead into `prefetch * workers` batch slots (at least one).
+// threads read samples ahead into `prefetch * workers` batch slots (at least one), beside the one in use.
 //
-//   Loader loader(*set, {.batch = 4, .dp = 2, .rank = 0, .seed = 1, .workers = 2, .prefetch = 2, .shuffle =
-//   true}); loader.seek(step);                    // resume: the batch that micro-batch `step` gets Batch b =
-//   loader.next();              // b.input [batch,C,H,W], valid until the next call
+//   Loader loader(*set, {.batch = 4, .per_step = 1, .dp = 2, .rank = 0, .seed = 1, .workers = 2,
+//                        .prefetch = 2, .shuffle = true});
+//   loader.seek(step);           // resume: the batch that micro-batch `step` gets
+//   Batch b = loader.next();     // b.input [batch,C,H,W], valid until the next call
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -1,0 +1,150 @@
+#include "bench/cli/data.h"
+
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "model/data/field_file.h"
+#include "model/data/inspect.h"
+#include "model/data/stats.h"
+#include "model/data/synth.h"
+
+namespace isobar {
+
+namespace {
+
+void add_make(CLI::App& data) {
+  struct Arguments {
+    std::string dir;
+    SyntheticOptions options;
+    bool json = false;
+  };
+  auto a = std::make_shared<Arguments>();
+  a->options.samples_per_year = 120;  // small by default: the full grid takes 20.7 MB a sample
+  a->options.height = 32;
+  a->options.width = 64;
+  CLI::App* make = data.add_subcommand("make", "Write a synthetic atmosphere in the NERSC ERA5 layout");
+  make->footer(
+      "Writes DIR/train, DIR/valid and DIR/test with one HDF5 file a year (`fields` [time, channel, lat, "
+      "lon]) and\n"
+      "DIR/stats with global_means.npy, global_stds.npy and time_means.npy. Waves drift and grow as on a "
+      "real\n"
+      "planet, so a net can learn to beat persistence. Files of an interrupted call are kept.\n\n"
+      "  isobar data make data/small                               16 MB a year\n"
+      "  isobar data make data/era5 --height 360 --width 720 --samples-per-year 40     0.8 GB a year, ERA5's "
+      "grid\n"
+      "  isobar data make data/packed --deflate 4                  chunked and compressed");
+  make->add_option("dir", a->dir, "Directory to write")->required();
+  make->add_option("--samples-per-year", a->options.samples_per_year, "Six-hourly steps in each file")
+      ->capture_default_str();
+  make->add_option("--channels", a->options.channels, "Channels (FourCastNet's 20 come first)")
+      ->capture_default_str();
+  make->add_option("--height", a->options.height, "Rows (latitudes)")->capture_default_str();
+  make->add_option("--width", a->options.width, "Columns (longitudes)")->capture_default_str();
+  make->add_option("--train-years", a->options.train_years, "Yearly files to train on")
+      ->capture_default_str();
+  make->add_option("--valid-years", a->options.valid_years, "Yearly files to validate on")
+      ->capture_default_str();
+  make->add_option("--test-years", a->options.test_years, "Yearly files kept for tests")
+      ->capture_default_str();
+  make->add_option("--first-year", a->options.first_year, "Year of the first file")->capture_default_str();
+  make->add_option("--seed", a->options.seed, "Another seed, another atmosphere")->capture_default_str();
+  make->add_option("--deflate", a->options.deflate, "0 = contiguous; 1 to 9 = chunked, shuffled, deflated")
+      ->capture_default_str();
+  make->add_flag("--force", a->options.force, "Replace another synthetic set in DIR");
+  make->add_flag("--json", a->json, "Print what was made as JSON");
+  make->callback([a] {
+    a->options.show_progress = !a->json;
+    make_synthetic(a->dir, a->options);
+    const nlohmann::json made = inspect(a->dir + "/train");
+    if (a->json) {
+      std::cout << nlohmann::json{{"dir", a->dir}, {"train", made}}.dump(2) << "\n";
+      return;
+    }
+    std::cout << inspect_text(made) << "\nTrain on it with\n  --set data.train=" << a->dir << "/train";
+    if (a->options.valid_years > 0) std::cout << " --set data.valid=" << a->dir << "/valid";
+    std::cout << " \\\n  --set data.means=" << a->dir << "/stats/global_means.npy --set data.stds=" << a->dir
+              << "/stats/global_stds.npy\n";
+  });
+}
+
+void add_stats(CLI::App& data) {
+  struct Arguments {
+    std::string path, out;
+    std::vector<std::string> variables;
+    int64_t steps = 0;
+    bool json = false;
+  };
+  auto a = std::make_shared<Arguments>();
+  CLI::App* stats = data.add_subcommand("stats", "Mean and standard deviation of every channel");
+  stats->footer(
+      "Streams once over the data, in double precision. Give it the training part only, so that nothing "
+      "leaks from\n"
+      "the years that validate.\n\n"
+      "  isobar data stats data/era5/train -o data/era5/stats      writes global_means.npy and "
+      "global_stds.npy\n"
+      "  isobar data stats era5.nc --json                          prints them");
+  stats->add_option("path", a->path, "Directory of HDF5 files, or a NetCDF file")->required();
+  stats->add_option("-o,--out", a->out, "Directory for global_means.npy and global_stds.npy, [1,C,1,1]");
+  stats->add_option("--variables", a->variables, "NetCDF: only these fields")->delimiter(',');
+  stats->add_option("--steps", a->steps, "Only this many, evenly spaced; 0 = all")
+      ->check(CLI::NonNegativeNumber);
+  stats->add_flag("--json", a->json, "Print as JSON");
+  stats->callback([a] {
+    const auto files = open_fields(a->path, "", a->variables);
+    const FieldInfo& info = files[0]->info();
+    const Statistics s = compute_statistics(segments_of(files), info.shape, a->steps, !a->json);
+    if (!a->out.empty()) write_statistics(a->out, s);
+    if (a->json) {
+      std::cout << nlohmann::json{{"path", a->path},
+                                  {"channels", info.channels},
+                                  {"mean", s.mean},
+                                  {"std", s.std}}
+                       .dump(2)
+                << "\n";
+      return;
+    }
+    for (size_t c = 0; c < s.mean.size(); ++c)
+      std::cout << info.channels[c] << "  mean " << s.mean[c] << "  std " << s.std[c]
+                << (info.units.empty() ? "" : "  " + info.units[c]) << "\n";
+  });
+}
+
+void add_inspect(CLI::App& data) {
+  struct Arguments {
+    std::string path;
+    std::vector<std::string> variables;
+    int64_t dt = 1;
+    bool json = false;
+  };
+  auto a = std::make_shared<Arguments>();
+  CLI::App* command = data.add_subcommand("inspect", "What a data set holds");
+  command->footer(
+      "Prints format, grid, channels with units and the range of the first step, time range, how the bytes "
+      "lie and\n"
+      "whether loader workers can read them in parallel, and how many samples they make.\n\n"
+      "  isobar data inspect era5.nc --dt 6\n"
+      "  isobar data inspect data/era5/train --json");
+  command->add_option("path", a->path, "Directory of HDF5 files, or a NetCDF file")->required();
+  command->add_option("--variables", a->variables, "NetCDF: only these fields")->delimiter(',');
+  command->add_option("--dt", a->dt, "Steps between input and target")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", a->json, "Print as JSON");
+  command->callback([a] {
+    const nlohmann::json j = inspect(a->path, a->variables, a->dt);
+    std::cout << (a->json ? j.dump(2) + "\n" : inspect_text(j));
+  });
+}
+
+}  // namespace
+
+void add_data_commands(CLI::App& app) {
+  CLI::App* data = app.add_subcommand("data", "Make, measure and inspect data sets");
+  data->require_subcommand(1);
+  add_make(*data);
+  add_stats(*data);
+  add_inspect(*data);
+}
+
+}  // namespace isobar

@@ -1,0 +1,10 @@
+// `isobar data make | stats | inspect`: the data room on the command line.
+#pragma once
+#include <CLI/CLI.hpp>
+
+namespace isobar {
+
+/// Adds the subcommand. Bad input ends in ConfigError, thrown out of CLI::App::parse.
+void add_data_commands(CLI::App& app);
+
+}  // namespace isobar

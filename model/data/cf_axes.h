@@ -1,0 +1,25 @@
+// Which axis a CF coordinate is, told by its attributes (CF conventions, chapter 4), not by its place.
+//
+//   classify({.name = "t0", .units = "hours since 1900-01-01"})   ->   CfAxis::time
+#pragma once
+#include <string>
+#include <vector>
+
+namespace isobar {
+
+enum class CfAxis { time, level, latitude, longitude, other };
+
+struct CfCoordinate {
+  std::string name, standard_name, units, axis, positive;
+};
+
+CfAxis classify(const CfCoordinate& c);
+
+/// A level as channel names write it: 50000 Pa and 500 hPa are both "500".
+std::string level_name(double value, const std::string& units);
+
+/// "2019-03-01T00:00Z" for a value in "<unit> since <date>" of the standard calendars; "" when it cannot be
+/// told.
+std::string iso_time(double value, const std::string& units, const std::string& calendar);
+
+}  // namespace isobar

@@ -1,0 +1,40 @@
+// A variable of a classic netCDF file (CDF-1, CDF-2 "64-bit offset", CDF-5), read by many threads at once.
+//
+// The older Copernicus store delivers these. The netCDF library seeks in one buffer, so it would serve one
+// thread at a time, and it reads zeros beyond the end of a truncated file. The header is simple (netCDF
+// User's Guide, appendix "File Format Specifications"): this reads where a variable begins, and pread(2) does
+// the rest.
+//
+//   ClassicArray t2m("era5.nc", "t2m");        // throws ArrayError: no such variable, truncated
+//   t2m.read({t, 0, 0}, {1, H, W}, out);
+#pragma once
+#include <string>
+
+#include "model/data/raw_array.h"
+
+namespace isobar {
+
+class ClassicArray : public RawArray {
+ public:
+  ClassicArray(const std::string& file, const std::string& name);
+  ~ClassicArray() override;
+  ClassicArray(const ClassicArray&) = delete;
+  ClassicArray& operator=(const ClassicArray&) = delete;
+
+  const Index& dims() const override { return dims_; }
+  Element element() const override { return element_; }
+  StorageLayout layout() const override;
+  void read(const Index& start, const Index& count, void* out) const override;
+
+ private:
+  void parse(const std::string& name);
+  int fd_ = -1;
+  Index dims_;
+  Element element_ = Element::f32;
+  int64_t begin_ = 0;  // file position of the first element
+  bool record_ =
+      false;  // the first axis is the unlimited one: its records lie interleaved with other variables'
+  int64_t record_bytes_ = 0;  // from one record to the next
+};
+
+}  // namespace isobar

@@ -1,0 +1,133 @@
+#include "model/data/dataset.h"
+
+#include <algorithm>
+
+#include "model/base/error.h"
+#include "model/data/field_file.h"
+#include "model/data/noise.h"
+#include "model/data/stats.h"
+
+namespace isobar {
+
+namespace {
+
+constexpr int64_t kStatisticsSteps = 512;  // of HDF5 files, which may hold decades
+
+/// Pairs (t, t + dt) of the segments of some files.
+class FileDataset : public Dataset {
+ public:
+  FileDataset(std::vector<std::unique_ptr<FieldFile>> files, std::vector<Segment> segments,
+              Statistics statistics, FieldShape shape, int64_t dt, int64_t limit, bool wrap)
+      : files_(std::move(files)),
+        segments_(std::move(segments)),
+        statistics_(std::move(statistics)),
+        shape_(shape),
+        dt_(dt),
+        wrap_(wrap) {
+    ends_.reserve(segments_.size());
+    for (const Segment& s : segments_) {
+      if (s.steps > dt_) size_ += wrap_ ? s.steps : s.steps - dt_;
+      ends_.push_back(size_);
+    }
+    if (limit > 0) size_ = std::min(size_, limit);
+  }
+
+  int64_t size() const override { return size_; }
+  FieldShape shape() const override { return shape_; }
+  std::vector<std::string> channel_names() const override { return files_[0]->info().channels; }
+
+  void read(int64_t i, float* input, float* target) const override {
+    const auto at = std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin();
+    const Segment& s = segments_[at];
+    int64_t t = i - (at ? ends_[at - 1] : 0);
+    if (wrap_) {
+      // As the NERSC loader counts: one sample per step of the year; the last dt wrap around to its start,
+      // and the first dt steps are never inputs, so a few pairs come up twice.
+      const int64_t inputs = s.steps - dt_;
+      t %= inputs;
+      if (t < dt_ && t + dt_ < inputs) t += dt_;
+    }
+    s.file->read(s.first + t, shape_, &statistics_, input);
+    s.file->read(s.first + t + dt_, shape_, &statistics_, target);
+  }
+
+ private:
+  std::vector<std::unique_ptr<FieldFile>> files_;
+  std::vector<Segment> segments_;
+  std::vector<int64_t> ends_;  // number of pairs up to and including a segment
+  Statistics statistics_;
+  FieldShape shape_;
+  int64_t dt_, size_ = 0;
+  bool wrap_;
+};
+
+void check_shape(const FieldInfo& info, FieldShape want) {
+  const FieldShape have = info.shape;
+  if (have.channels != want.channels) {
+    std::string names;
+    for (const std::string& c : info.channels) names += (names.empty() ? "" : ", ") + c;
+    throw ConfigError(info.path, "net.in_channels",
+                      "the data have " + std::to_string(have.channels) + " channels (" + names +
+                          "), the net " + std::to_string(want.channels),
+                      "set net.in_channels and net.out_channels to " + std::to_string(have.channels) +
+                          (info.format.starts_with("netCDF") ? ", or choose with data.variables" : ""));
+  }
+  if (have.height < want.height || have.width < want.width)
+    throw ConfigError(info.path, have.height < want.height ? "net.img_height" : "net.img_width",
+                      "the grid of " + std::to_string(have.height) + " x " + std::to_string(have.width) +
+                          " is smaller than the image of " + std::to_string(want.height) + " x " +
+                          std::to_string(want.width),
+                      "lower net.img_height and net.img_width (multiples of the patch size)");
+}
+
+Statistics statistics_for(const DataSpec& data, const std::vector<std::unique_ptr<FieldFile>>* training,
+                          FieldShape want) {
+  if (!data.means.empty() || !data.stds.empty()) return read_statistics(data.means, data.stds, want.channels);
+  std::vector<std::unique_ptr<FieldFile>> opened;
+  if (!training) {
+    opened = open_fields(data.train, "data.train", data.variables);
+    check_shape(opened[0]->info(), want);
+    training = &opened;
+  }
+  const bool hdf5 = (*training)[0]->info().format.starts_with("HDF5");
+  return compute_statistics(split_in_time(segments_of(*training), data.train_fraction, Split::train), want,
+                            hdf5 ? kStatisticsSteps : 0);
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& path, Split split,
+                                      FieldShape want) {
+  const int64_t limit = split == Split::train ? data.limit_samples : data.limit_valid_samples;
+  if (data.dt < 1)
+    throw ConfigError("configuration", "data.dt", std::to_string(data.dt) + " is not a lead",
+                      "use 1 or more file steps");
+  if (!(data.train_fraction > 0 && data.train_fraction <= 1))
+    throw ConfigError("configuration", "data.train_fraction",
+                      std::to_string(data.train_fraction) + " is out of range",
+                      "use a number above 0 and up to 1");
+  if (data.train.empty() && path.empty()) return make_noise(limit > 0 ? limit : 64, data.dt, split, want);
+
+  const bool tail = split == Split::valid && path.empty();  // the end of data.train validates
+  const std::string key = split == Split::train || tail ? "data.train" : "data.valid";
+  if (tail && data.train_fraction == 1)
+    throw ConfigError(data.train, "data.valid", "there are no validation data",
+                      "name some in data.valid, or set data.train_fraction below 1");
+  auto files = open_fields(tail ? data.train : path, key, data.variables);
+  const FieldInfo& info = files[0]->info();
+  check_shape(info, want);
+  std::vector<Segment> segments = segments_of(files);
+  if (split == Split::train || tail) segments = split_in_time(segments, data.train_fraction, split);
+  Statistics statistics = statistics_for(data, split == Split::train || tail ? &files : nullptr, want);
+  const bool wrap = info.format.starts_with("HDF5");
+  auto set = std::make_unique<FileDataset>(std::move(files), std::move(segments), std::move(statistics), want,
+                                           data.dt, limit, wrap);
+  if (set->size() == 0)
+    throw ConfigError(tail ? data.train : path, key,
+                      std::string("no pair of steps ") + std::to_string(data.dt) + " apart lies in the " +
+                          (split == Split::train ? "training" : "validation") + " part",
+                      "lower data.dt, change data.train_fraction, or give longer files");
+  return set;
+}
+
+}  // namespace isobar

@@ -1,0 +1,118 @@
+#include "model/data/element.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+namespace isobar {
+
+static_assert(std::endian::native == std::endian::little,
+              "file bytes are decoded on a little-endian machine");
+
+int64_t size_of(Element e) {
+  switch (e) {
+    case Element::i8:
+    case Element::u8:
+      return 1;
+    case Element::i16:
+    case Element::u16:
+      return 2;
+    case Element::i32:
+    case Element::u32:
+    case Element::f32:
+      return 4;
+    case Element::i64:
+    case Element::u64:
+    case Element::f64:
+      return 8;
+  }
+  return 0;
+}
+
+const char* name_of(Element e) {
+  constexpr const char* names[] = {"i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64"};
+  return names[static_cast<int>(e)];
+}
+
+namespace {
+
+template <class T>
+bool is_missing(T x, const Packing& p) {
+  const double v = static_cast<double>(x);
+  return v == p.missing[0] || v == p.missing[1] || v == p.missing[2] || v == p.missing[3] || v < p.lowest ||
+         v > p.highest;
+}
+
+template <class T>
+int64_t unpack_as(const T* raw, int64_t n, const Packing& p, float* out) {
+  if (std::is_same_v<T, float> && p.scale == 1 && p.offset == 0) {
+    if (static_cast<const void*>(raw) != out) std::memcpy(out, raw, n * sizeof(float));
+  } else {
+    for (int64_t i = 0; i < n; ++i)
+      out[i] = static_cast<float>(static_cast<double>(raw[i]) * p.scale + p.offset);
+  }
+  const bool nothing_to_check = std::isnan(p.missing[0]) && std::isinf(p.lowest) && std::isinf(p.highest);
+  if (nothing_to_check) return -1;
+  const Packing q = p;  // a copy that `out` cannot alias, so that the loop vectorises
+  unsigned bad = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double v = static_cast<double>(raw[i]);
+    bad |= static_cast<unsigned>(v == q.missing[0]) | static_cast<unsigned>(v == q.missing[1]) |
+           static_cast<unsigned>(v == q.missing[2]) | static_cast<unsigned>(v == q.missing[3]) |
+           static_cast<unsigned>(v < q.lowest) | static_cast<unsigned>(v > q.highest);
+  }
+  if (!bad) return -1;
+  for (int64_t i = 0; i < n; ++i)
+    if (is_missing(raw[i], p)) return i;
+  return -1;
+}
+
+}  // namespace
+
+int64_t unpack(const void* raw, Element element, int64_t n, const Packing& p, float* out) {
+  switch (element) {
+    case Element::i8:
+      return unpack_as(static_cast<const int8_t*>(raw), n, p, out);
+    case Element::u8:
+      return unpack_as(static_cast<const uint8_t*>(raw), n, p, out);
+    case Element::i16:
+      return unpack_as(static_cast<const int16_t*>(raw), n, p, out);
+    case Element::u16:
+      return unpack_as(static_cast<const uint16_t*>(raw), n, p, out);
+    case Element::i32:
+      return unpack_as(static_cast<const int32_t*>(raw), n, p, out);
+    case Element::u32:
+      return unpack_as(static_cast<const uint32_t*>(raw), n, p, out);
+    case Element::i64:
+      return unpack_as(static_cast<const int64_t*>(raw), n, p, out);
+    case Element::u64:
+      return unpack_as(static_cast<const uint64_t*>(raw), n, p, out);
+    case Element::f32:
+      return unpack_as(static_cast<const float*>(raw), n, p, out);
+    case Element::f64:
+      return unpack_as(static_cast<const double*>(raw), n, p, out);
+  }
+  return -1;
+}
+
+namespace {
+template <class U, class Swap>
+void swap_each(void* data, int64_t n, Swap swap) {
+  auto* bytes = static_cast<unsigned char*>(data);
+  for (int64_t i = 0; i < n; ++i) {
+    U u;
+    std::memcpy(&u, bytes + i * sizeof(U), sizeof(U));
+    u = swap(u);
+    std::memcpy(bytes + i * sizeof(U), &u, sizeof(U));
+  }
+}
+}  // namespace
+
+void swap_bytes(void* data, int64_t n, int64_t size) {
+  if (size == 2) swap_each<uint16_t>(data, n, [](uint16_t u) { return __builtin_bswap16(u); });
+  if (size == 4) swap_each<uint32_t>(data, n, [](uint32_t u) { return __builtin_bswap32(u); });
+  if (size == 8) swap_each<uint64_t>(data, n, [](uint64_t u) { return __builtin_bswap64(u); });
+}
+
+}  // namespace isobar

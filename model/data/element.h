@@ -1,0 +1,34 @@
+// Numeric element types as files hold them, and the CF packing that turns them into physical values.
+//
+//   Packing p{.scale = 0.01, .offset = 273.15};
+//   p.missing[0] = -32767;
+//   int64_t bad = unpack(raw, Element::i16, n, p, out);   // out = raw * scale + offset; -1 when none is bad
+#pragma once
+#include <array>
+#include <cstdint>
+#include <limits>
+
+namespace isobar {
+
+enum class Element : uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f32, f64 };
+
+int64_t size_of(Element e);  // bytes
+const char* name_of(Element e);
+
+struct Packing {
+  static constexpr double none =
+      std::numeric_limits<double>::quiet_NaN();  // equals nothing, so it marks "unused"
+  double scale = 1, offset = 0;
+  std::array<double, 4> missing = {none, none, none, none};  // packed values that mean "no data"
+  double lowest = -std::numeric_limits<double>::infinity();  // valid_range, in packed values
+  double highest = std::numeric_limits<double>::infinity();
+};
+
+/// Unpacks n elements to f32, computing in double. Returns the index of the first missing element, or -1.
+/// A NaN in a floating-point file is passed on as NaN and not counted as missing.
+int64_t unpack(const void* raw, Element element, int64_t n, const Packing& packing, float* out);
+
+/// Reverses the bytes of each of n elements of `size` bytes in place (a file of the other endianness).
+void swap_bytes(void* data, int64_t n, int64_t size);
+
+}  // namespace isobar

@@ -1,0 +1,163 @@
+#include "model/data/field_file.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "model/base/error.h"
+
+namespace isobar {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kCacheBytes = 64 << 20;
+
+/// Normalises n values in place; true when all of them were finite.
+bool normalise(float* x, int64_t n, float mean, float std) {
+  uint32_t bad = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(x[i]) & 0x7f800000u;
+    bad |= static_cast<uint32_t>(bits == 0x7f800000u);  // exponent all ones: NaN or infinite
+    x[i] = (x[i] - mean) / std;
+  }
+  return !bad;
+}
+
+enum class Format : uint8_t { hdf5, netcdf };
+
+Format format_of(const fs::path& path, const std::string& key) {
+  char magic[8] = "";
+  std::ifstream in(path, std::ios::binary);
+  in.read(magic, sizeof magic);
+  const std::string head(magic, in.gcount());
+  if (head.starts_with("CDF")) return Format::netcdf;
+  if (head.starts_with("\x89HDF") || head.empty()) {
+    const std::string ext = path.extension();
+    return ext == ".nc" || ext == ".nc4" || ext == ".cdf" || ext == ".netcdf" ? Format::netcdf : Format::hdf5;
+  }
+  if (head.starts_with("GRIB"))
+    throw ConfigError(path, key, "is a GRIB file",
+                      "download it as NetCDF, or convert it: grib_to_netcdf -o out.nc FILE");
+  if (head.starts_with("PK"))
+    throw ConfigError(path, key, "is a ZIP archive (the Copernicus store packs several streams so)",
+                      "unzip it and name the .nc file");
+  throw ConfigError(path, key, "is neither HDF5 nor NetCDF",
+                    "give a .h5 or .nc file, or a directory of them");
+}
+
+std::vector<fs::path> list(const fs::path& dir, std::initializer_list<const char*> extensions) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    const std::string name = entry.path().filename(), ext = entry.path().extension();
+    const bool wanted =
+        std::any_of(extensions.begin(), extensions.end(), [&](const char* e) { return ext == e; });
+    if (wanted && !name.starts_with('.') && fs::is_regular_file(entry.status()))
+      found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::vector<fs::path> files_at(const std::string& path, const std::string& key) {
+  if (!fs::exists(path))
+    throw ConfigError(
+        path, key, "no such file or directory",
+        "check the path (relative paths start in the working directory), or make data: isobar data make");
+  if (!fs::is_directory(path)) return {path};
+  auto files = list(path, {".h5", ".hdf5"});
+  if (files.empty()) files = list(path, {".nc", ".nc4"});
+  if (files.empty())
+    throw ConfigError(path, key, "the directory holds no .h5 or .nc file",
+                      "name the directory that holds the yearly files, for instance .../train");
+  return files;
+}
+
+std::string text(FieldShape s) {
+  return std::to_string(s.channels) + " channels on " + std::to_string(s.height) + " x " +
+         std::to_string(s.width);
+}
+
+}  // namespace
+
+void FieldFile::fail(int64_t t, int64_t c, const std::string& what, const std::string& mend) const {
+  std::string where = "time step " + std::to_string(t);
+  if (c >= 0) where += ", channel '" + info_.channels[c] + "'";
+  throw ConfigError(info_.path, info_.key, where + ": " + what, mend);
+}
+
+void FieldFile::finish_plane(int64_t t, int64_t c, FieldShape crop, const Statistics* norm,
+                             float* plane) const {
+  const int64_t n = crop.height * crop.width;
+  const bool scale = norm && !norm->mean.empty();
+  // Statistics are finite and std is not zero, so a value that was not finite still is not: find it
+  // afterwards.
+  if (normalise(plane, n, scale ? norm->mean[c] : 0.0f, scale ? norm->std[c] : 1.0f)) return;
+  const auto at = std::find_if(plane, plane + n, [](float x) { return !std::isfinite(x); }) - plane;
+  fail(t, c,
+       std::string(std::isnan(plane[at]) ? "NaN" : "an infinite value") + " at row " +
+           std::to_string(at / crop.width) + ", column " + std::to_string(at % crop.width),
+       "training needs complete fields: fill or drop this step");
+}
+
+std::vector<std::unique_ptr<FieldFile>> open_fields(const std::string& path, const std::string& key,
+                                                    const std::vector<std::string>& variables) {
+  auto cache = std::make_shared<ChunkCache>(kCacheBytes);
+  std::vector<std::unique_ptr<FieldFile>> files;
+  for (const fs::path& p : files_at(path, key)) {
+    auto file = format_of(p, key) == Format::netcdf ? open_netcdf_fields(p, key, variables, cache)
+                                                    : open_hdf5_fields(p, key, cache);
+    if (!files.empty()) {
+      const FieldInfo &a = files[0]->info(), &b = file->info();
+      if (text(a.shape) != text(b.shape) || a.channels != b.channels)
+        throw ConfigError(b.path, key,
+                          text(b.shape) + ", but " + a.path + " has " + text(a.shape) +
+                              (a.channels != b.channels ? ", or other names" : ""),
+                          "keep only files of one kind there");
+    }
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+std::vector<Segment> segments_of(const std::vector<std::unique_ptr<FieldFile>>& files) {
+  std::vector<Segment> out;
+  for (const auto& file : files) {
+    const FieldInfo& info = file->info();
+    int64_t first = 0;
+    if (info.times.size() > 2) {
+      std::vector<double> gaps;
+      for (size_t t = 1; t < info.times.size(); ++t) gaps.push_back(info.times[t] - info.times[t - 1]);
+      std::vector<double> sorted = gaps;
+      const auto middle = sorted.begin() + static_cast<int64_t>(sorted.size() / 2);
+      std::nth_element(sorted.begin(), middle, sorted.end());
+      for (size_t i = 0; i < gaps.size(); ++i) {
+        if (gaps[i] <= 1.5 * *middle) continue;
+        out.push_back({file.get(), first, static_cast<int64_t>(i) + 1 - first});
+        first = static_cast<int64_t>(i) + 1;
+      }
+    }
+    out.push_back({file.get(), first, info.steps - first});
+  }
+  return out;
+}
+
+std::vector<Segment> split_in_time(const std::vector<Segment>& all, double fraction, Split split) {
+  int64_t total = 0;
+  for (const Segment& s : all) total += s.steps;
+  const auto cut = static_cast<int64_t>(std::floor(static_cast<double>(total) * fraction + 1e-9));
+  const int64_t low = split == Split::train ? 0 : cut, high = split == Split::train ? cut : total;
+  std::vector<Segment> out;
+  int64_t at = 0;  // steps before this segment
+  for (const Segment& s : all) {
+    const int64_t from = std::max(low, at), to = std::min(high, at + s.steps);
+    if (from < to) out.push_back({s.file, s.first + from - at, to - from});
+    at += s.steps;
+  }
+  return out;
+}
+
+}  // namespace isobar

@@ -1,0 +1,70 @@
+// One file of fields: T time steps of C channels on an H x W grid, in physical units, rows from north to
+// south. What the two formats have in common; data sets, statistics and `inspect` are written over it.
+//
+//   auto files = open_fields("era5/train", "data.train", {});      // a directory or one file, either format
+//   files[0]->read(t, files[0]->info().shape, nullptr, out);       // out [C,H,W] f32
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/data/chunk_cache.h"
+#include "model/data/dataset.h"
+#include "model/data/raw_array.h"
+
+namespace isobar {
+
+struct FieldInfo {
+  std::string path,
+      key;  // for messages: the file, and the configuration key that named it ("" on the command line)
+  std::string format;  // "HDF5 fields", "netCDF-4", "netCDF classic"
+  int64_t steps = 0;
+  FieldShape shape{};                        // the whole grid
+  std::vector<std::string> channels, units;  // units may be empty
+  std::vector<double> times;                 // one per step, in time_units; empty when the file does not say
+  std::string time_units, calendar;
+  std::vector<double> latitude, longitude;  // degrees, in the order of the rows and columns; may be empty
+  int64_t steps_per_chunk = 1;
+  StorageLayout layout;  // of the first variable
+};
+
+class FieldFile {
+ public:
+  virtual ~FieldFile() = default;
+  const FieldInfo& info() const { return info_; }
+  /// Reads step t, the first crop.height rows and crop.width columns of every channel: out [C,H,W]. With
+  /// `norm` (and its vectors not empty) subtracts mean and divides by std. Thread-safe. Throws ConfigError
+  /// naming file, time step and channel when the data are truncated, corrupt, NaN, infinite or missing.
+  virtual void read(int64_t t, FieldShape crop, const Statistics* norm, float* out) const = 0;
+
+ protected:
+  /// Normalises one channel in place and refuses what is not finite.
+  void finish_plane(int64_t t, int64_t c, FieldShape crop, const Statistics* norm, float* plane) const;
+  [[noreturn]] void fail(int64_t t, int64_t c, const std::string& what, const std::string& mend) const;
+  FieldInfo info_;
+};
+
+std::unique_ptr<FieldFile> open_hdf5_fields(const std::string& path, const std::string& key,
+                                            std::shared_ptr<ChunkCache> cache);
+std::unique_ptr<FieldFile> open_netcdf_fields(const std::string& path, const std::string& key,
+                                              const std::vector<std::string>& variables,
+                                              const std::shared_ptr<ChunkCache>& cache);
+
+/// Opens one file, or all *.h5/*.hdf5 (else *.nc) files of a directory sorted by name, and checks that they
+/// agree in grid and channels. Throws ConfigError.
+std::vector<std::unique_ptr<FieldFile>> open_fields(const std::string& path, const std::string& key,
+                                                    const std::vector<std::string>& variables);
+
+/// A stretch of steps of one file without gaps: pairs lie inside of one segment.
+struct Segment {
+  const FieldFile* file;
+  int64_t first, steps;
+};
+
+/// All segments, in order. A file is cut where its time axis jumps by more than 1.5 times its usual step.
+std::vector<Segment> segments_of(const std::vector<std::unique_ptr<FieldFile>>& files);
+
+/// The first `fraction` of all steps (train), or the rest (valid).
+std::vector<Segment> split_in_time(const std::vector<Segment>& all, double fraction, Split split);
+
+}  // namespace isobar

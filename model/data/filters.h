@@ -1,0 +1,26 @@
+// HDF5 chunk filters undone without the HDF5 library, hence outside its lock: deflate and shuffle.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace isobar {
+
+struct Filter {
+  enum class Kind : uint8_t { deflate, shuffle, other };
+  Kind kind;
+  std::string name;      // "deflate 4", "shuffle", "zstd", …
+  int64_t element_size;  // shuffle only: bytes
+};
+
+/// True when decode_chunk knows the whole pipeline.
+bool can_decode(const std::vector<Filter>& pipeline);
+
+/// Undoes `pipeline` (in write order; bit i of `skipped` = filter i was not applied to this chunk).
+/// stored: the bytes in the file; out: exactly the decoded chunk. Throws ArrayError when the data are
+/// corrupt.
+void decode_chunk(const std::vector<Filter>& pipeline, uint32_t skipped, const std::vector<std::byte>& stored,
+                  std::byte* out, int64_t out_bytes);
+
+}  // namespace isobar

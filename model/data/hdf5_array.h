@@ -1,0 +1,69 @@
+// A numeric dataset of an HDF5 or netCDF-4 file that many threads read at once.
+//
+// The HDF5 C library lets one thread in at a time. So the library only says where the bytes lie (contiguous
+// offset, chunk addresses, filters, element type); reading (pread) and decoding run in the calling thread,
+// outside any lock. What this reader cannot decode itself (szip, zstd, virtual or compact datasets, unusual
+// number formats) goes through H5Dread behind the library lock: slower, never wrong. layout() says which way
+// a dataset goes.
+//
+// No HDF5 handle outlives a call: netCDF opens the same files with another close degree, which HDF5 refuses
+// while a handle is open.
+//
+//   Hdf5Array fields("2015.h5", "fields", std::make_shared<ChunkCache>(64 << 20));
+//   fields.read({t, 0, 0, 0}, {1, C, H, W}, out);
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/data/chunk_cache.h"
+#include "model/data/filters.h"
+#include "model/data/raw_array.h"
+
+namespace isobar {
+
+class Hdf5Array : public RawArray {
+ public:
+  /// Throws ArrayError: not HDF5, truncated, no such dataset, not numeric.
+  Hdf5Array(const std::string& file, const std::string& name, std::shared_ptr<ChunkCache> cache);
+  ~Hdf5Array() override;
+  Hdf5Array(const Hdf5Array&) = delete;
+  Hdf5Array& operator=(const Hdf5Array&) = delete;
+
+  const Index& dims() const override { return dims_; }
+  Element element() const override { return element_; }
+  Index chunk() const override { return chunk_; }
+  StorageLayout layout() const override;
+  void read(const Index& start, const Index& count, void* out) const override;
+
+  /// Text attributes of the dataset: one string, or one per element of a string array; {} when there is none.
+  std::vector<std::string> text_attribute(const std::string& name) const;
+
+ private:
+  struct Stored {  // where a chunk lies
+    uint64_t address = 0, bytes = 0;
+    uint32_t skipped = 0;  // filter mask
+    bool known = false, written = false;
+  };
+  void read_layout(int64_t file, int64_t set);
+  void read_filters(int64_t set, int64_t dcpl);
+  void read_locked(const Index& start, const Index& count, void* out) const;
+  void read_chunks(const Index& start, const Index& count, std::byte* out) const;
+  Stored find_chunk(int64_t number) const;
+  void look_up(int64_t number) const;
+  Index origin_of(int64_t number) const;
+  void decode(const Stored& chunk, std::byte* out) const;
+
+  std::string file_, name_;
+  std::shared_ptr<ChunkCache> cache_;
+  int fd_ = -1;
+  Index dims_, chunk_, grid_;  // grid_: number of chunks along each axis
+  Element element_ = Element::f32;
+  bool swap_ = false;    // file bytes are big-endian
+  int64_t offset_ = -1;  // of a contiguous dataset in the file
+  std::vector<Filter> filters_;
+  std::string locked_because_;         // "" = parallel
+  mutable std::vector<Stored> index_;  // one per chunk, looked up on first use, under LibraryLock
+};
+
+}  // namespace isobar

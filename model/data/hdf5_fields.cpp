@@ -1,0 +1,76 @@
+// The NERSC layout: one dataset `fields` [time, channel, lat, lon] per yearly HDF5 file.
+#include "model/base/error.h"
+#include "model/data/field_file.h"
+#include "model/data/hdf5_array.h"
+#include "model/data/slab.h"
+#include "model/data/synth.h"
+
+namespace isobar {
+
+namespace {
+
+class Hdf5Fields : public FieldFile {
+ public:
+  Hdf5Fields(const std::string& path, const std::string& key, std::shared_ptr<ChunkCache> cache) {
+    info_.path = path;
+    info_.key = key;
+    info_.format = "HDF5 fields";
+    try {
+      array_ = std::make_unique<Hdf5Array>(path, "fields", std::move(cache));
+    } catch (const ArrayError& e) {
+      throw ConfigError(path, key, e.what(), e.mend);
+    }
+    const Index& dims = array_->dims();
+    if (dims.size() != 4 || product(dims) == 0) {
+      std::string text;
+      for (int64_t d : dims) text += (text.empty() ? "" : ", ") + std::to_string(d);
+      throw ConfigError(path, key, "'fields' has shape [" + text + "]",
+                        "it must be [time, channel, lat, lon], none of them 0");
+    }
+    info_.steps = dims[0];
+    info_.shape = {dims[1], dims[2], dims[3]};
+    info_.channels = array_->text_attribute("channels");
+    info_.units = array_->text_attribute("units");
+    if (static_cast<int64_t>(info_.channels.size()) != dims[1])
+      info_.channels = default_channel_names(dims[1]);
+    if (static_cast<int64_t>(info_.units.size()) != dims[1]) info_.units.clear();
+    info_.layout = array_->layout();
+    const Index chunk = array_->chunk();
+    if (!chunk.empty()) info_.steps_per_chunk = chunk[0];
+    // Channel by channel keeps a plane in cache from read to normalisation; chunks over channels forbid it.
+    by_channel_ = chunk.empty() || chunk[1] == 1;
+  }
+
+  void read(int64_t t, FieldShape crop, const Statistics* norm, float* out) const override {
+    const int64_t plane = crop.height * crop.width, step = by_channel_ ? 1 : crop.channels;
+    for (int64_t c = 0; c < crop.channels; c += step) {
+      try {
+        read_raw({t, c, 0, 0}, {1, step, crop.height, crop.width}, out + c * plane);
+      } catch (const ArrayError& e) {
+        fail(t, by_channel_ ? c : -1, e.what(), e.mend);
+      }
+      for (int64_t k = c; k < c + step; ++k) finish_plane(t, k, crop, norm, out + k * plane);
+    }
+  }
+
+ private:
+  void read_raw(const Index& start, const Index& count, float* out) const {
+    if (array_->element() == Element::f32) return array_->read(start, count, out);
+    thread_local std::vector<std::byte> raw;
+    raw.resize(product(count) * size_of(array_->element()));
+    array_->read(start, count, raw.data());
+    unpack(raw.data(), array_->element(), product(count), Packing{}, out);
+  }
+
+  std::unique_ptr<Hdf5Array> array_;
+  bool by_channel_ = true;
+};
+
+}  // namespace
+
+std::unique_ptr<FieldFile> open_hdf5_fields(const std::string& path, const std::string& key,
+                                            std::shared_ptr<ChunkCache> cache) {
+  return std::make_unique<Hdf5Fields>(path, key, std::move(cache));
+}
+
+}  // namespace isobar

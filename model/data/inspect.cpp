@@ -1,0 +1,145 @@
+#include "model/data/inspect.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "model/data/cf_axes.h"
+#include "model/data/field_file.h"
+
+namespace isobar {
+
+using nlohmann::json;
+
+namespace {
+
+json range_of(const float* x, int64_t n) {
+  const auto [low, high] = std::minmax_element(x, x + n);
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]);
+  return {{"min", *low}, {"max", *high}, {"mean", sum / static_cast<double>(n)}};
+}
+
+json layout_of(const StorageLayout& l) {
+  json j{{"element", l.element}, {"storage", l.storage}, {"big_endian", l.big_endian},
+         {"chunk", l.chunk},     {"filters", l.filters}, {"parallel", l.parallel()}};
+  if (!l.parallel()) j["locked_because"] = l.locked_because;
+  return j;
+}
+
+std::string time_text(const FieldInfo& info, int64_t t) {
+  if (info.times.empty()) return "";
+  const std::string iso = iso_time(info.times[t], info.time_units, info.calendar);
+  return iso.empty() ? std::to_string(info.times[t]) + " " + info.time_units : iso;
+}
+
+std::string number(const json& x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.5g", x.get<double>());
+  return text;
+}
+
+std::string padded(std::string s, size_t width) {
+  s.resize(std::max(s.size() + 1, width), ' ');
+  return s;
+}
+
+}  // namespace
+
+json inspect(const std::string& path, const std::vector<std::string>& variables, int64_t dt) {
+  const auto files = open_fields(path, "", variables);
+  const auto segments = segments_of(files);
+  const FieldInfo &first = files.front()->info(), &last = files.back()->info();
+  const bool hdf5 = first.format.starts_with("HDF5");
+  json j{{"path", path},
+         {"format", first.format},
+         {"files", files.size()},
+         {"channels", first.shape.channels},
+         {"height", first.shape.height},
+         {"width", first.shape.width},
+         {"layout", layout_of(first.layout)},
+         {"steps_per_chunk", first.steps_per_chunk},
+         {"dt", dt}};
+  int64_t steps = 0, pairs = 0, samples = 0;
+  uintmax_t bytes = 0;
+  j["steps_per_file"] = json::array();
+  for (const auto& f : files) {
+    steps += f->info().steps;
+    j["steps_per_file"].push_back(f->info().steps);
+    bytes += std::filesystem::file_size(f->info().path);
+  }
+  for (const Segment& s : segments) {
+    const int64_t here = std::max<int64_t>(0, s.steps - dt);
+    pairs += here;
+    samples += hdf5 && here > 0 ? s.steps : here;
+  }
+  j["steps"] = steps;
+  j["bytes"] = bytes;
+  j["segments"] = segments.size();
+  j["pairs"] = pairs;      // different (t, t + dt) that never leave a segment
+  j["samples"] = samples;  // what an epoch counts: the NERSC layout repeats a few pairs
+  if (!first.times.empty()) {
+    j["first_time"] = time_text(first, 0);
+    j["last_time"] = time_text(last, last.steps - 1);
+    j["time_units"] = first.time_units;
+    if (first.steps > 1) j["time_step"] = first.times[1] - first.times[0];
+  }
+  if (!first.latitude.empty()) j["latitude"] = {first.latitude.front(), first.latitude.back()};
+  if (!first.longitude.empty()) j["longitude"] = {first.longitude.front(), first.longitude.back()};
+
+  std::vector<float> fields(first.shape.size());
+  files[0]->read(0, first.shape, nullptr, fields.data());
+  const int64_t plane = first.shape.height * first.shape.width;
+  for (int64_t c = 0; c < first.shape.channels; ++c) {
+    json channel = range_of(fields.data() + c * plane, plane);
+    channel["name"] = first.channels[c];
+    channel["units"] = first.units.empty() ? "" : first.units[c];
+    j["fields"].push_back(channel);
+  }
+  if (first.steps_per_chunk > 1 && !first.layout.filters.empty())
+    j["advice"] = "each chunk holds " + std::to_string(first.steps_per_chunk) +
+                  " time steps, all decoded to read one: rechunk to one step (nccopy -c time/1,…) for speed";
+  return j;
+}
+
+std::string inspect_text(const json& j) {
+  std::string out;
+  const auto line = [&](const std::string& name, const std::string& value) {
+    out += padded(name, 12) + value + "\n";
+  };
+  const auto count = [&](const char* key) { return std::to_string(j[key].get<int64_t>()); };
+  line("path", j["path"]);
+  char size[32];
+  std::snprintf(size, sizeof size, "%.1f MB", j["bytes"].get<double>() / 1e6);
+  line("format", j["format"].get<std::string>() + ", " + count("files") +
+                     (j["files"] == 1 ? " file, " : " files, ") + size);
+  line("grid",
+       count("height") + " rows x " + count("width") + " columns, " + count("channels") + " channels");
+  if (j.contains("latitude") && j.contains("longitude"))
+    line("area", "latitude " + number(j["latitude"][0]) + " to " + number(j["latitude"][1]) + ", longitude " +
+                     number(j["longitude"][0]) + " to " + number(j["longitude"][1]));
+  std::string when = count("steps") + " steps";
+  if (j.contains("first_time"))
+    when += ", " + j["first_time"].get<std::string>() + " to " + j["last_time"].get<std::string>();
+  if (j["segments"] > j["files"]) when += ", with gaps";
+  line("time", when);
+  line("samples", count("samples") + " (" + count("pairs") + " different pairs) at dt = " + count("dt"));
+  const json& l = j["layout"];
+  std::string storage = l["storage"].get<std::string>() + " " + l["element"].get<std::string>();
+  if (!l["chunk"].empty()) storage += ", chunk " + l["chunk"].dump();
+  for (const auto& f : l["filters"]) storage += ", " + f.get<std::string>();
+  storage += l["parallel"].get<bool>()
+                 ? "; read in parallel"
+                 : "; read one at a time (" + l["locked_because"].get<std::string>() + ")";
+  line("storage", storage);
+  if (j.contains("advice")) line("advice", j["advice"]);
+  out += "\n" + padded("channel", 12) + padded("units", 14) + padded("min", 13) + padded("mean", 13) +
+         "max   (first step)\n";
+  for (const json& f : j["fields"])
+    out += padded(f["name"], 12) + padded(f["units"], 14) + padded(number(f["min"]), 13) +
+           padded(number(f["mean"]), 13) + number(f["max"]) + "\n";
+  return out;
+}
+
+}  // namespace isobar

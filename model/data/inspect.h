@@ -1,0 +1,16 @@
+// What a data set holds, for people and for scripts: format, dims, channels, time range, layout, samples.
+//
+//   nlohmann::json j = inspect("era5.nc");
+//   std::cout << inspect_text(j);
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace isobar {
+
+nlohmann::json inspect(const std::string& path, const std::vector<std::string>& variables = {},
+                       int64_t dt = 1);
+std::string inspect_text(const nlohmann::json& j);
+
+}  // namespace isobar

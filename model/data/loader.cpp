@@ -1,0 +1,231 @@
+#include "model/data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "model/base/error.h"
+#include "model/base/rng.h"
+
+namespace isobar {
+
+namespace {
+
+constexpr uint64_t kShuffleStream = uint64_t{0x64617461}
+                                    << 32;  // "data": apart from the streams of other rooms
+
+std::vector<int64_t> order_of_epoch(int64_t set_size, int64_t epoch, uint64_t seed, bool shuffle) {
+  if (shuffle) return permutation(set_size, seed, kShuffleStream + static_cast<uint64_t>(epoch));
+  std::vector<int64_t> order(set_size);
+  for (int64_t i = 0; i < set_size; ++i) order[i] = i;
+  return order;
+}
+
+int64_t slots_for(const LoaderOptions& o) {
+  return o.workers == 0 ? 1 : std::max<int64_t>(1, o.prefetch * o.workers) + 1;
+}
+
+struct FreeAligned {
+  void operator()(float* p) const { std::free(p); }
+};
+using Buffer = std::unique_ptr<float[], FreeAligned>;
+
+Buffer allocate(int64_t floats) {
+  const int64_t bytes = (floats * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
+  auto* p = static_cast<float*>(std::aligned_alloc(64, bytes));
+  if (!p) throw std::bad_alloc();
+  return Buffer(p);
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+// Batches live in a ring: batch n in slot n % slots. Workers take (batch, sample) jobs in order, so that
+// several can fill one batch, and wait while the slot of the next job is still held by the consumer.
+struct Loader::Impl {
+  struct Slot {
+    Buffer input, target;  // [batch,C,H,W]
+    int64_t left = 0;      // samples not yet read
+    int64_t error_at = 0;  // smallest sample that failed, so that the error does not depend on timing
+    std::exception_ptr error;
+  };
+
+  Impl(const Dataset& s, LoaderOptions o)
+      : set(s), options(o), sample(s.shape().size()), slots(slots_for(o)) {
+    const int64_t global = o.batch * o.per_step * o.dp;
+    if (o.batch < 1 || o.per_step < 1 || o.dp < 1 || o.rank < 0 || o.rank >= o.dp || o.workers < 0 ||
+        o.prefetch < 0)
+      throw std::invalid_argument("Loader: impossible options");
+    batches = s.size() / global;
+    if (batches == 0)
+      throw ConfigError("configuration", "train.global_batch",
+                        "the set has " + std::to_string(s.size()) +
+                            " samples, fewer than one global batch of " + std::to_string(global),
+                        "lower train.global_batch, or give more data (data.limit_samples)");
+    for (Slot& slot : slots)
+      slot.input = allocate(o.batch * sample), slot.target = allocate(o.batch * sample);
+    reset(0);
+    try {
+      for (int64_t w = 0; w < o.workers; ++w) threads.emplace_back([this] { work(); });
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+
+  ~Impl() { stop(); }
+
+  void stop() {
+    {
+      std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    job_ready.notify_all();
+    for (std::thread& t : threads) t.join();
+    threads.clear();
+  }
+
+  void reset(int64_t batch) {
+    consumed = job_batch = batch;
+    job_sample = 0;
+    held = false;
+  }
+
+  /// Dataset index of one sample of batch n. Jobs come in order, so one epoch's order at a time is kept.
+  int64_t sample_index(int64_t n, int64_t b) {
+    const int64_t step = n / options.per_step, micro = n % options.per_step, in_epoch = step % batches;
+    if (step / batches != epoch) {
+      epoch = step / batches;
+      order = order_of_epoch(set.size(), epoch, options.seed, options.shuffle);
+    }
+    return order[((in_epoch * options.per_step + micro) * options.dp + options.rank) * options.batch + b];
+  }
+
+  void read_sample(Slot& slot, int64_t index, int64_t b) {
+    set.read(index, slot.input.get() + b * sample, slot.target.get() + b * sample);
+  }
+
+  void work() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      const auto slot_free = [&] {
+        return job_batch < consumed + static_cast<int64_t>(slots.size()) - (held ? 1 : 0);
+      };
+      job_ready.wait(lock, [&] { return stopping || (!seeking && slot_free()); });
+      if (stopping) return;
+      const int64_t n = job_batch, b = job_sample;
+      Slot& slot = slots[n % slots.size()];
+      if (b == 0) slot.left = options.batch, slot.error = nullptr, slot.error_at = options.batch;
+      if (++job_sample == options.batch) job_sample = 0, ++job_batch;
+      std::exception_ptr error;
+      int64_t index = 0;
+      try {
+        index = sample_index(n, b);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      ++busy;
+      lock.unlock();
+      if (!error) {
+        try {
+          read_sample(slot, index, b);
+        } catch (...) {
+          error = std::current_exception();
+        }
+      }
+      lock.lock();
+      --busy;
+      if (error && b < slot.error_at) slot.error = error, slot.error_at = b;
+      if (--slot.left == 0 || busy == 0) batch_ready.notify_all();
+    }
+  }
+
+  Batch next_unthreaded() {
+    const auto start = std::chrono::steady_clock::now();
+    Slot& slot = slots[0];
+    for (int64_t b = 0; b < options.batch; ++b) read_sample(slot, sample_index(consumed, b), b);
+    ++consumed;
+    return {slot.input.get(), slot.target.get(), seconds_since(start)};
+  }
+
+  Batch next() {
+    if (options.workers == 0) return next_unthreaded();
+    const auto start = std::chrono::steady_clock::now();
+    std::unique_lock lock(mutex);
+    if (held) {  // the caller is done with the batch that it got last
+      held = false;
+      job_ready.notify_all();
+    }
+    Slot& slot = slots[consumed % slots.size()];
+    const auto complete = [&] { return job_batch > consumed && slot.left == 0; };
+    batch_ready.wait(lock, complete);
+    if (slot.error) std::rethrow_exception(slot.error);
+    ++consumed;
+    held = true;
+    return {slot.input.get(), slot.target.get(), seconds_since(start)};
+  }
+
+  void seek(int64_t batch) {
+    std::unique_lock lock(mutex);
+    seeking = true;
+    batch_ready.wait(lock, [&] { return busy == 0; });
+    reset(batch);
+    seeking = false;
+    job_ready.notify_all();
+  }
+
+  const Dataset& set;
+  const LoaderOptions options;
+  const int64_t sample;  // floats
+  int64_t batches;       // global batches per epoch
+  std::vector<Slot> slots;
+  std::vector<std::thread> threads;
+
+  std::mutex mutex;  // guards everything below, and the bookkeeping of the slots
+  std::condition_variable job_ready, batch_ready;
+  int64_t consumed = 0;                   // batches that next() has returned
+  int64_t job_batch = 0, job_sample = 0;  // the next job
+  int64_t busy = 0;                       // workers that are reading
+  bool held = false;                      // the caller still uses batch consumed - 1
+  bool seeking = false, stopping = false;
+  int64_t epoch = -1;
+  std::vector<int64_t> order;  // of that epoch
+};
+
+Loader::Loader(const Dataset& set, LoaderOptions options) : impl_(std::make_unique<Impl>(set, options)) {}
+Loader::~Loader() = default;
+int64_t Loader::batches_per_epoch() const {
+  return impl_->batches;
+}
+void Loader::seek(int64_t micro_batch) {
+  impl_->seek(micro_batch);
+}
+Batch Loader::next() {
+  return impl_->next();
+}
+
+int64_t Loader::bytes(const LoaderOptions& o, FieldShape s) {
+  const int64_t buffer = (o.batch * s.size() * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
+  return slots_for(o) * 2 * buffer;
+}
+
+std::vector<int64_t> global_batch_samples(int64_t set_size, int64_t global_batch, int64_t step, uint64_t seed,
+                                          bool shuffle) {
+  const int64_t batches = set_size / global_batch;
+  if (batches == 0) throw std::invalid_argument("global_batch_samples: fewer samples than one global batch");
+  const auto order = order_of_epoch(set_size, step / batches, seed, shuffle);
+  const auto first = order.begin() + step % batches * global_batch;
+  return {first, first + global_batch};
+}
+
+}  // namespace isobar

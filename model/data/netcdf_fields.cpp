@@ -1,0 +1,319 @@
+// CF NetCDF as the Copernicus Climate Data Store delivers it: packed numbers, any axis order, levels as
+// channels.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <set>
+
+#include "model/base/error.h"
+#include "model/data/cf_axes.h"
+#include "model/data/classic_array.h"
+#include "model/data/field_file.h"
+#include "model/data/hdf5_array.h"
+#include "model/data/netcdf_file.h"
+#include "model/data/slab.h"
+
+namespace isobar {
+
+namespace {
+
+struct Variable {
+  NetcdfVariable meta;
+  std::unique_ptr<RawArray> array;
+  Packing packing;
+  int time = -1, level = -1, row = -1, column = -1;  // places of the axes among the variable's dimensions
+};
+
+struct Run {  // channels that one read delivers: adjacent levels of one variable
+  int variable;
+  int64_t first_level, levels, first_channel;
+};
+
+class NetcdfFields : public FieldFile {
+ public:
+  NetcdfFields(const std::string& path, const std::string& key, const std::vector<std::string>& wanted,
+               const std::shared_ptr<ChunkCache>& cache);
+  void read(int64_t t, FieldShape crop, const Statistics* norm, float* out) const override;
+
+ private:
+  [[noreturn]] void refuse(const std::string& what, const std::string& mend) const {
+    throw ConfigError(info_.path, info_.key, what, mend);
+  }
+  CfAxis axis_of(int64_t dim) const;
+  bool place_axes(Variable& v) const;
+  void choose(const std::vector<std::string>& wanted);
+  void add_channels(int variable, const std::string& only);
+  void read_packing(Variable& v) const;
+  void read_coordinates();
+  std::vector<double> coordinate(int64_t dim) const;
+  std::string field_names() const;
+
+  std::unique_ptr<NetcdfFile> file_;  // null once everything is known
+  std::vector<Variable> variables_;
+  std::vector<Run> runs_;
+  int64_t time_dim_ = -1, row_dim_ = -1, column_dim_ = -1;
+  bool south_first_ = false;  // rows are flipped on reading
+};
+
+NetcdfFields::NetcdfFields(const std::string& path, const std::string& key,
+                           const std::vector<std::string>& wanted, const std::shared_ptr<ChunkCache>& cache) {
+  info_.path = path;
+  info_.key = key;
+  try {
+    file_ = std::make_unique<NetcdfFile>(path);
+    info_.format = file_->is_hdf5() ? "netCDF-4" : "netCDF classic";
+    choose(wanted);
+    read_coordinates();
+    for (Variable& v : variables_) read_packing(v);
+    const bool hdf5 = file_->is_hdf5();
+    file_.reset();  // HDF5 will not open a file that netCDF holds
+    for (Variable& v : variables_) {
+      if (hdf5) {
+        v.array = std::make_unique<Hdf5Array>(path, v.meta.name, cache);
+      } else {
+        v.array = std::make_unique<ClassicArray>(path, v.meta.name);
+      }
+      const Index chunk = v.array->chunk();
+      if (!chunk.empty()) info_.steps_per_chunk = std::max(info_.steps_per_chunk, chunk[v.time]);
+    }
+    info_.layout = variables_[0].array->layout();
+  } catch (const ArrayError& e) {
+    refuse(e.what(), e.mend);
+  }
+}
+
+CfAxis NetcdfFields::axis_of(int64_t dim) const {
+  const std::string& name = file_->dimensions()[dim].name;
+  const NetcdfVariable* v = file_->find(name);
+  if (!v || v->dims.size() != 1) return classify({.name = name});
+  return classify({name, file_->text(*v, "standard_name"), file_->text(*v, "units"), file_->text(*v, "axis"),
+                   file_->text(*v, "positive")});
+}
+
+/// Finds time, level, row and column among a variable's dimensions; false when it is not a field.
+bool NetcdfFields::place_axes(Variable& v) const {
+  if (!v.meta.numeric) return false;
+  for (size_t k = 0; k < v.meta.dims.size(); ++k) {
+    const int at = static_cast<int>(k);
+    switch (axis_of(v.meta.dims[k])) {
+      case CfAxis::time:
+        v.time = at;
+        break;
+      case CfAxis::level:
+        v.level = at;
+        break;
+      case CfAxis::latitude:
+        v.row = at;
+        break;
+      case CfAxis::longitude:
+        v.column = at;
+        break;
+      case CfAxis::other:
+        break;
+    }
+  }
+  return v.time >= 0 && v.row >= 0 && v.column >= 0;
+}
+
+std::string NetcdfFields::field_names() const {
+  std::string names;
+  for (const NetcdfVariable& m : file_->variables()) {
+    Variable v{.meta = m};
+    if (place_axes(v)) names += (names.empty() ? "" : ", ") + m.name;
+  }
+  return names;
+}
+
+void NetcdfFields::choose(const std::vector<std::string>& wanted) {
+  const auto add = [&](const NetcdfVariable& meta, const std::string& only) {
+    Variable v{.meta = meta};
+    place_axes(v);
+    const auto& dims = v.meta.dims;
+    for (size_t k = 0; k < dims.size(); ++k) {
+      const int at = static_cast<int>(k);
+      const auto& d = file_->dimensions()[dims[k]];
+      if (at != v.time && at != v.level && at != v.row && at != v.column && d.size != 1)
+        refuse("variable '" + meta.name + "' also varies along '" + d.name + "' (" + std::to_string(d.size) +
+                   ")",
+               "keep one of them, for instance: ncks -d " + d.name + ",0 in.nc out.nc");
+    }
+    if (variables_.empty()) {
+      time_dim_ = dims[v.time], row_dim_ = dims[v.row], column_dim_ = dims[v.column];
+    } else if (dims[v.time] != time_dim_ || dims[v.row] != row_dim_ || dims[v.column] != column_dim_) {
+      refuse("variables '" + variables_[0].meta.name + "' and '" + meta.name + "' lie on different grids",
+             "name variables of one grid: data.variables");
+    }
+    size_t at = 0;
+    while (at < variables_.size() && variables_[at].meta.id != meta.id) ++at;
+    if (at == variables_.size()) variables_.push_back(std::move(v));
+    add_channels(static_cast<int>(at), only);
+  };
+
+  if (wanted.empty()) {
+    for (const NetcdfVariable& m : file_->variables()) {
+      Variable v{.meta = m};
+      if (place_axes(v)) add(m, "");
+    }
+    if (variables_.empty())
+      refuse("no variable on a time, latitude and longitude axis was found",
+             "the axes need CF attributes (standard_name, units or axis) on one-dimensional coordinates");
+  }
+  for (const std::string& name : wanted) {
+    const NetcdfVariable* found = file_->find(name);
+    std::string only;
+    Variable v;
+    if (found) {
+      v.meta = *found;
+      if (!place_axes(v)) found = nullptr;
+    } else {  // "t500": level 500 of variable t
+      for (const NetcdfVariable& m : file_->variables())
+        if (name.starts_with(m.name) && (v = {.meta = m}, place_axes(v)) && v.level >= 0)
+          found = &m, only = name;
+    }
+    const size_t before = info_.channels.size();
+    if (found) add(*found, only);
+    if (info_.channels.size() == before)
+      throw ConfigError(info_.path, "data.variables", "no field '" + name + "'",
+                        "the fields are: " + field_names());
+  }
+  const std::set<std::string> unique(info_.channels.begin(), info_.channels.end());
+  if (unique.size() != info_.channels.size())
+    throw ConfigError(info_.path, "data.variables", "the same channel is named twice", "name each once");
+}
+
+/// Appends the channels of a variable (`only` = "" for all of its levels), joining adjacent levels into one
+/// read.
+void NetcdfFields::add_channels(int variable, const std::string& only) {
+  const Variable& v = variables_[variable];
+  std::vector<std::string> names = {v.meta.name};
+  if (v.level >= 0) {
+    const int64_t dim = v.meta.dims[v.level];
+    const NetcdfVariable* axis = file_->find(file_->dimensions()[dim].name);
+    const std::string units = axis ? file_->text(*axis, "units") : "";
+    names.clear();
+    for (double level : coordinate(dim)) names.push_back(v.meta.name + level_name(level, units));
+  }
+  for (size_t l = 0; l < names.size(); ++l) {
+    if (!only.empty() && names[l] != only) continue;
+    const auto level = static_cast<int64_t>(l);
+    Run* last = runs_.empty() ? nullptr : &runs_.back();
+    if (last && last->variable == variable && last->first_level + last->levels == level) {
+      ++last->levels;
+    } else {
+      runs_.push_back({variable, level, 1, static_cast<int64_t>(info_.channels.size())});
+    }
+    info_.channels.push_back(names[l]);
+    info_.units.push_back(file_->text(v.meta, "units"));
+  }
+}
+
+std::vector<double> NetcdfFields::coordinate(int64_t dim) const {
+  const auto& d = file_->dimensions()[dim];
+  const NetcdfVariable* v = file_->find(d.name);
+  if (v && v->numeric && v->dims.size() == 1) return file_->values(*v);
+  std::vector<double> count(d.size);
+  for (int64_t i = 0; i < d.size; ++i) count[i] = static_cast<double>(i);
+  return count;
+}
+
+void NetcdfFields::read_packing(Variable& v) const {
+  const auto first = [&](const char* name, double otherwise) {
+    const auto x = file_->numbers(v.meta, name);
+    return x.empty() ? otherwise : x[0];
+  };
+  const std::string is_unsigned = file_->text(v.meta, "_Unsigned");
+  if (is_unsigned == "true" || is_unsigned == "True")
+    refuse("variable '" + v.meta.name + "' is a signed type marked _Unsigned",
+           "convert it: ncap2, or xarray's to_netcdf");
+  Packing& p = v.packing;
+  p.scale = first("scale_factor", 1);
+  p.offset = first("add_offset", 0);
+  if (p.scale == 0 || !std::isfinite(p.scale) || !std::isfinite(p.offset))
+    refuse("variable '" + v.meta.name + "' has scale_factor " + std::to_string(p.scale) + " and add_offset " +
+               std::to_string(p.offset),
+           "mend the attributes: ncatted");
+  size_t n = 0;
+  if (v.meta.has_fill) p.missing[n++] = v.meta.fill;
+  for (double m : file_->numbers(v.meta, "missing_value"))
+    if (n < p.missing.size() && !(v.meta.has_fill && m == v.meta.fill)) p.missing[n++] = m;
+  const auto range = file_->numbers(v.meta, "valid_range");
+  const double inf = std::numeric_limits<double>::infinity();
+  p.lowest = range.size() == 2 ? range[0] : first("valid_min", -inf);
+  p.highest = range.size() == 2 ? range[1] : first("valid_max", inf);
+}
+
+void NetcdfFields::read_coordinates() {
+  const auto& dims = file_->dimensions();
+  info_.steps = dims[time_dim_].size;
+  info_.shape = {static_cast<int64_t>(info_.channels.size()), dims[row_dim_].size, dims[column_dim_].size};
+  if (info_.steps == 0)
+    refuse("the time axis '" + dims[time_dim_].name + "' is empty", "download the file again");
+  info_.latitude = coordinate(row_dim_);
+  info_.longitude = coordinate(column_dim_);
+  south_first_ = file_->find(dims[row_dim_].name) && info_.latitude.front() < info_.latitude.back();
+  if (south_first_) std::reverse(info_.latitude.begin(), info_.latitude.end());
+  const NetcdfVariable* time = file_->find(dims[time_dim_].name);
+  if (!time || !time->numeric || time->dims.size() != 1) return;
+  info_.times = file_->values(*time);
+  info_.time_units = file_->text(*time, "units");
+  info_.calendar = file_->text(*time, "calendar");
+  for (size_t t = 1; t < info_.times.size(); ++t)
+    if (!(info_.times[t] > info_.times[t - 1]))
+      refuse("the time axis '" + time->name + "' does not increase at step " + std::to_string(t),
+             "sort the file by time and drop doubled steps");
+}
+
+void NetcdfFields::read(int64_t t, FieldShape crop, const Statistics* norm, float* out) const {
+  thread_local std::vector<std::byte> raw;
+  thread_local std::vector<float> unpacked;
+  const int64_t plane = crop.height * crop.width;
+  for (const Run& run : runs_) {
+    const Variable& v = variables_[run.variable];
+    Index start(v.meta.dims.size(), 0), count(v.meta.dims.size(), 1);
+    start[v.time] = t;
+    if (v.level >= 0) start[v.level] = run.first_level, count[v.level] = run.levels;
+    count[v.row] = crop.height;
+    if (south_first_) start[v.row] = info_.shape.height - crop.height;
+    count[v.column] = crop.width;
+    const int64_t n = product(count);
+    raw.resize(n * size_of(v.array->element()));
+    try {
+      v.array->read(start, count, raw.data());
+    } catch (const ArrayError& e) {
+      fail(t, run.first_channel, e.what(), e.mend);
+    }
+    // The slab in file order becomes [level, row, column], north first.
+    unpacked.resize(n);
+    const int64_t bad = unpack(raw.data(), v.array->element(), n, v.packing, unpacked.data());
+    const Index strides = strides_of(count);
+    const int64_t level_stride = v.level >= 0 ? strides[v.level] : 0;
+    if (bad >= 0) {
+      const int64_t level = v.level >= 0 ? bad / level_stride % run.levels : 0;
+      int64_t row = bad / strides[v.row] % crop.height;
+      if (south_first_) row = crop.height - 1 - row;
+      fail(t, run.first_channel + level,
+           "missing value (_FillValue, missing_value or outside of valid_range) at row " +
+               std::to_string(row) + ", column " + std::to_string(bad / strides[v.column] % crop.width),
+           "training needs complete fields: fill or drop this step");
+    }
+    for (int64_t l = 0; l < run.levels; ++l) {
+      float* to = out + (run.first_channel + l) * plane;
+      for (int64_t i = 0; i < crop.height; ++i) {
+        const int64_t row = south_first_ ? crop.height - 1 - i : i;
+        const float* from = unpacked.data() + l * level_stride + row * strides[v.row];
+        for (int64_t j = 0; j < crop.width; ++j) to[i * crop.width + j] = from[j * strides[v.column]];
+      }
+      finish_plane(t, run.first_channel + l, crop, norm, to);
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<FieldFile> open_netcdf_fields(const std::string& path, const std::string& key,
+                                              const std::vector<std::string>& variables,
+                                              const std::shared_ptr<ChunkCache>& cache) {
+  return std::make_unique<NetcdfFields>(path, key, variables, std::move(cache));
+}
+
+}  // namespace isobar

@@ -1,0 +1,176 @@
+#include "model/data/netcdf_file.h"
+
+#include <netcdf.h>
+
+#include <cstring>
+
+namespace isobar {
+
+namespace {
+
+bool element_of(nc_type type, Element& e) {
+  switch (type) {
+    case NC_BYTE:
+      e = Element::i8;
+      return true;
+    case NC_UBYTE:
+      e = Element::u8;
+      return true;
+    case NC_SHORT:
+      e = Element::i16;
+      return true;
+    case NC_USHORT:
+      e = Element::u16;
+      return true;
+    case NC_INT:
+      e = Element::i32;
+      return true;
+    case NC_UINT:
+      e = Element::u32;
+      return true;
+    case NC_INT64:
+      e = Element::i64;
+      return true;
+    case NC_UINT64:
+      e = Element::u64;
+      return true;
+    case NC_FLOAT:
+      e = Element::f32;
+      return true;
+    case NC_DOUBLE:
+      e = Element::f64;
+      return true;
+    default:
+      return false;
+  }
+}
+
+double as_double(const void* p, Element e) {
+  // Packing{} is the identity, and the fill values of every type survive f64; f32 would round some.
+  switch (e) {
+    case Element::i8:
+      return *static_cast<const int8_t*>(p);
+    case Element::u8:
+      return *static_cast<const uint8_t*>(p);
+    case Element::i16:
+      return *static_cast<const int16_t*>(p);
+    case Element::u16:
+      return *static_cast<const uint16_t*>(p);
+    case Element::i32:
+      return *static_cast<const int32_t*>(p);
+    case Element::u32:
+      return *static_cast<const uint32_t*>(p);
+    case Element::i64:
+      return static_cast<double>(*static_cast<const int64_t*>(p));
+    case Element::u64:
+      return static_cast<double>(*static_cast<const uint64_t*>(p));
+    case Element::f32:
+      return static_cast<double>(*static_cast<const float*>(p));
+    case Element::f64:
+      return *static_cast<const double*>(p);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void NetcdfFile::check(int rc, const std::string& doing) const {
+  if (rc != NC_NOERR)
+    throw ArrayError("netCDF cannot " + doing + ": " + nc_strerror(rc), "copy or download the file again");
+}
+
+NetcdfFile::NetcdfFile(const std::string& path) {
+  LibraryLock lock;
+  const int rc = nc_open(path.c_str(), NC_NOWRITE, &id_);
+  if (rc != NC_NOERR) id_ = -1;
+  check(rc, "open it");
+  try {
+    read_metadata();
+  } catch (...) {
+    nc_close(id_);
+    throw;
+  }
+}
+
+NetcdfFile::~NetcdfFile() {
+  LibraryLock lock;
+  nc_close(id_);
+}
+
+void NetcdfFile::read_metadata() {
+  int format = 0, n_dims = 0, n_vars = 0;
+  check(nc_inq_format(id_, &format), "tell the format");
+  hdf5_ = format == NC_FORMAT_NETCDF4 || format == NC_FORMAT_NETCDF4_CLASSIC;
+  check(nc_inq(id_, &n_dims, &n_vars, nullptr, nullptr), "list the variables");
+  char name[NC_MAX_NAME + 1];
+  for (int d = 0; d < n_dims; ++d) {
+    size_t size = 0;
+    check(nc_inq_dim(id_, d, name, &size), "read a dimension");
+    dimensions_.push_back({name, static_cast<int64_t>(size)});
+  }
+  for (int i = 0; i < n_vars; ++i) {
+    NetcdfVariable v;
+    v.id = i;
+    nc_type type = 0;
+    int rank = 0, ids[NC_MAX_VAR_DIMS];
+    check(nc_inq_var(id_, i, name, &type, &rank, ids, nullptr), "read a variable");
+    v.name = name;
+    v.dims.assign(ids, ids + rank);
+    v.numeric = element_of(type, v.element);
+    int no_fill = 0;
+    alignas(8) char fill[8] = {};
+    if (v.numeric && nc_inq_var_fill(id_, i, &no_fill, fill) == NC_NOERR) {
+      const bool stated = nc_inq_att(id_, i, "_FillValue", nullptr, nullptr) == NC_NOERR;
+      // One-byte types have no default fill value: all of their values may be data.
+      v.has_fill = stated || (!no_fill && size_of(v.element) > 1);
+      v.fill = as_double(fill, v.element);
+    }
+    variables_.push_back(v);
+  }
+}
+
+const NetcdfVariable* NetcdfFile::find(const std::string& name) const {
+  for (const NetcdfVariable& v : variables_)
+    if (v.name == name) return &v;
+  return nullptr;
+}
+
+std::string NetcdfFile::text(const NetcdfVariable& v, const std::string& attribute) const {
+  LibraryLock lock;
+  nc_type type = 0;
+  size_t n = 0;
+  if (nc_inq_att(id_, v.id, attribute.c_str(), &type, &n) != NC_NOERR || n == 0) return "";
+  if (type == NC_CHAR) {
+    std::string s(n, '\0');
+    check(nc_get_att_text(id_, v.id, attribute.c_str(), s.data()), "read an attribute");
+    return s.c_str();  // some writers count a closing zero
+  }
+  if (type != NC_STRING) return "";
+  std::vector<char*> strings(n);
+  check(nc_get_att_string(id_, v.id, attribute.c_str(), strings.data()), "read an attribute");
+  std::string s = strings[0] ? strings[0] : "";
+  nc_free_string(n, strings.data());
+  return s;
+}
+
+std::vector<double> NetcdfFile::numbers(const NetcdfVariable& v, const std::string& attribute) const {
+  LibraryLock lock;
+  nc_type type = 0;
+  size_t n = 0;
+  Element e{};
+  if (nc_inq_att(id_, v.id, attribute.c_str(), &type, &n) != NC_NOERR || !element_of(type, e)) return {};
+  std::vector<double> out(n);
+  check(nc_get_att_double(id_, v.id, attribute.c_str(), out.data()), "read an attribute");
+  return out;
+}
+
+std::vector<double> NetcdfFile::values(const NetcdfVariable& v) const {
+  int64_t n = 1;
+  for (int64_t d : v.dims) n *= dimensions_[d].size;
+  std::vector<double> out(n);
+  LibraryLock lock;
+  check(nc_get_var_double(id_, v.id, out.data()), "read '" + v.name + "'");
+  return out;
+}
+
+}  // namespace isobar

@@ -1,0 +1,74 @@
+#include "model/data/noise.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/base/rng.h"
+#include "model/data/synth.h"
+
+namespace isobar {
+
+namespace {
+
+constexpr int64_t kRows = 13, kColumns = 24;  // coarse grid; columns wrap around
+
+class Noise : public Dataset {
+ public:
+  Noise(int64_t samples, int64_t dt, Split split, FieldShape shape)
+      : samples_(samples),
+        dt_(dt),
+        seed_(split == Split::train ? 0x6e6f697365 : 0x766e6f697365),
+        shape_(shape) {}
+  int64_t size() const override { return samples_; }
+  FieldShape shape() const override { return shape_; }
+  std::vector<std::string> channel_names() const override { return default_channel_names(shape_.channels); }
+  void read(int64_t i, float* input, float* target) const override {
+    make(i, input);
+    make(i + dt_, target);
+  }
+
+ private:
+  float coarse(int64_t t, int64_t c, int64_t point) const {
+    float sum = 0;
+    for (int64_t k = 0; k < 3; ++k) sum += normal(seed_, c, (t + k) * kRows * kColumns + point);
+    return sum * 0.87f;  // 3^-1/2, times 3/2 for the variance that interpolation takes away
+  }
+
+  void make(int64_t t, float* out) const {
+    const int64_t w = shape_.width;
+    float grid[kRows][kColumns + 1], row[kColumns + 1];
+    for (int64_t c = 0; c < shape_.channels; ++c) {
+      for (int64_t i = 0; i < kRows; ++i) {
+        for (int64_t j = 0; j < kColumns; ++j) grid[i][j] = coarse(t, c, i * kColumns + j);
+        grid[i][kColumns] = grid[i][0];
+      }
+      for (int64_t y = 0; y < shape_.height; ++y) {
+        const float at = static_cast<float>(y) * (kRows - 1) / static_cast<float>(shape_.height);
+        const auto i = static_cast<int64_t>(at);
+        const float f = at - static_cast<float>(i);
+        for (int64_t j = 0; j <= kColumns; ++j) row[j] = grid[i][j] + f * (grid[i + 1][j] - grid[i][j]);
+        float* to = out + (c * shape_.height + y) * w;
+        for (int64_t j = 0; j < kColumns; ++j) {
+          const int64_t from = (j * w + kColumns - 1) / kColumns,
+                        end = ((j + 1) * w + kColumns - 1) / kColumns;
+          const float slope = (row[j + 1] - row[j]) * kColumns / static_cast<float>(w);
+          const float base = row[j] - slope * static_cast<float>(j * w) / kColumns;
+          for (int64_t x = from; x < end; ++x)
+            to[x] = base + slope * static_cast<float>(static_cast<int32_t>(x));
+        }
+      }
+    }
+  }
+
+  int64_t samples_, dt_;
+  uint64_t seed_;
+  FieldShape shape_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> make_noise(int64_t samples, int64_t dt, Split split, FieldShape shape) {
+  return std::make_unique<Noise>(samples, dt, split, shape);
+}
+
+}  // namespace isobar

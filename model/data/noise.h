@@ -1,0 +1,16 @@
+// Data when data.train is empty: smooth noise made in memory, so that a run needs no file and no disk
+// bandwidth.
+//
+// State t is bilinear between the points of a coarse grid of normal deviates, averaged over three
+// neighbouring times, hence states one step apart resemble each other (correlation about 2/3). Mean 0,
+// variance about 1.
+#pragma once
+#include <memory>
+
+#include "model/data/dataset.h"
+
+namespace isobar {
+
+std::unique_ptr<Dataset> make_noise(int64_t samples, int64_t dt, Split split, FieldShape shape);
+
+}  // namespace isobar

@@ -1,0 +1,58 @@
+// An n-dimensional numeric array in a file, read slab by slab from many threads. Two implementations:
+// Hdf5Array (HDF5 and netCDF-4) and ClassicArray (netCDF-3).
+//
+//   array->read({t, 0, 0, 0}, {1, C, H, W}, out);   // C order, element() as in the file, native endianness
+#pragma once
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "model/data/element.h"
+
+namespace isobar {
+
+using Index = std::vector<int64_t>;
+
+/// What went wrong inside an array; the reader of fields adds file, time step and channel and throws
+/// ConfigError.
+struct ArrayError : std::runtime_error {
+  ArrayError(const std::string& what, std::string mend_) : std::runtime_error(what), mend(std::move(mend_)) {}
+  std::string mend;
+};
+
+struct StorageLayout {
+  std::string element;  // f32, i16, …
+  std::string storage;  // contiguous, chunked, records, other
+  bool big_endian = false;
+  Index chunk;                       // {} unless chunked
+  std::vector<std::string> filters;  // in write order
+  std::string locked_because;        // "" = threads read and decode in parallel
+  bool parallel() const { return locked_because.empty(); }
+};
+
+class RawArray {
+ public:
+  virtual ~RawArray() = default;
+  virtual const Index& dims() const = 0;
+  virtual Element element() const = 0;
+  virtual Index chunk() const { return {}; }  // {} when contiguous
+  /// How the bytes lie in the file.
+  virtual StorageLayout layout() const = 0;
+  /// Reads prod(count) elements. Thread-safe. Throws ArrayError.
+  virtual void read(const Index& start, const Index& count, void* out) const = 0;
+};
+
+/// The lock around every call into the HDF5 and netCDF C libraries. Neither is safe to enter from two threads
+/// unless HDF5 was built so, and netCDF never is; raw reads and decoding happen outside of it. Constructing
+/// one also silences HDF5's own printing of errors on this thread.
+class LibraryLock {
+ public:
+  LibraryLock();
+
+ private:
+  std::lock_guard<std::mutex> guard_;
+};
+
+}  // namespace isobar

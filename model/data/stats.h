@@ -1,0 +1,29 @@
+// Mean and standard deviation per channel, over all rows, columns and steps, and the .npy files for them.
+//
+//   Statistics s = compute_statistics("era5/train");
+//   write_statistics("era5/stats", s);        // global_means.npy, global_stds.npy, each [1,C,1,1]
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/data/dataset.h"
+#include "model/data/field_file.h"
+
+namespace isobar {
+
+/// Over `segments`, streaming, in double. With max_steps > 0 and fewer than all steps, evenly spaced steps
+/// are taken. Throws ConfigError when a channel is constant: it cannot be normalised.
+Statistics compute_statistics(const std::vector<Segment>& segments, FieldShape crop, int64_t max_steps = 0,
+                              bool show_progress = false);
+
+/// Over the whole of a directory or file.
+Statistics compute_statistics(const std::string& path, const std::vector<std::string>& variables = {},
+                              int64_t max_steps = 0, bool show_progress = false);
+
+void write_statistics(const std::string& dir, const Statistics& s);
+
+/// Reads data.means and data.stds for `channels` channels. Throws ConfigError: wrong size, zero or not
+/// finite.
+Statistics read_statistics(const std::string& means, const std::string& stds, int64_t channels);
+
+}  // namespace isobar

@@ -1,0 +1,349 @@
+// CF NetCDF: whatever order, format and packing the file has, the fields come out the same.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+
+#include "model/data/cf_axes.h"
+#include "model/data/dataset.h"
+#include "model/data/field_file.h"
+#include "model/data/stats.h"
+#include "tests/data/files.h"
+
+namespace isobar::test {
+namespace {
+
+float unpacked(const NetcdfOptions& o, int16_t p) {
+  return static_cast<float>(p * o.scale + o.offset);
+}
+
+/// Every step of the file equals the packed values, whole and cropped.
+void expect_fields(const std::string& path, const NetcdfOptions& o, const std::vector<Packed>& values) {
+  const auto files = open_fields(path, "data.train", {});
+  ASSERT_EQ(files.size(), 1u);
+  const FieldFile& f = *files[0];
+  ASSERT_EQ(f.info().steps, o.steps);
+  const auto channels = static_cast<int64_t>(values.size()) * o.levels;
+  ASSERT_EQ(f.info().shape.channels, channels);
+  ASSERT_EQ(f.info().shape.height, o.rows);
+  ASSERT_EQ(f.info().shape.width, o.columns);
+  for (const FieldShape crop :
+       {FieldShape{channels, o.rows, o.columns}, FieldShape{channels, o.rows - 1, o.columns - 2}}) {
+    for (int64_t t = 0; t < o.steps; ++t) {
+      std::vector<float> got(crop.size(), NAN);
+      f.read(t, crop, nullptr, got.data());
+      for (int64_t c = 0; c < channels; ++c)
+        for (int64_t y = 0; y < crop.height; ++y)
+          for (int64_t x = 0; x < crop.width; ++x) {
+            const Packed& v = values[c / o.levels];
+            const float want = unpacked(o, v[((t * o.levels + c % o.levels) * o.rows + y) * o.columns + x]);
+            ASSERT_EQ(got[(c * crop.height + y) * crop.width + x], want)
+                << t << " " << c << " " << y << " " << x;
+          }
+    }
+  }
+}
+
+TEST(Netcdf, AnyAxisOrderFormatAndDirectionGivesTheSameFields) {
+  TempDir dir;
+  const int formats[] = {NC_NETCDF4, 0, NC_64BIT_OFFSET, NC_NETCDF4 | NC_CLASSIC_MODEL};
+  for (std::string order : {"tzyx", "yxtz", "xyzt", "zntxy", "tyx", "xty", "yxt"}) {
+    const bool has_levels = order.find('z') != std::string::npos;
+    for (int format : formats)
+      for (bool south_first : {false, true})
+        for (bool two : {false, true}) {
+          SCOPED_TRACE(order + " format " + std::to_string(format) + (south_first ? " south first" : ""));
+          NetcdfOptions o{.order = order,
+                          .levels = has_levels ? 3 : 1,
+                          .format = format,
+                          .south_first = south_first,
+                          .two = two};
+          std::vector<Packed> values = {random_packed(o)};
+          if (two) values.push_back(random_packed(o));
+          write_netcdf(dir / "a.nc", o, values);
+          expect_fields(dir / "a.nc", o, values);
+        }
+  }
+}
+
+TEST(Netcdf, ClassicFilesWithRecordsReadInParallel) {
+  TempDir dir;
+  for (int format : {0, NC_64BIT_OFFSET, NC_CDF5})
+    for (int variables : {0, 1, 2})  // 0: t alone, without even a time coordinate, is packed without padding
+      for (int64_t columns : {6, 7}) {  // 3 x 7 shorts are padded to four bytes, 3 x 6 need no padding
+        NetcdfOptions o{.rows = 3,
+                        .columns = columns,
+                        .format = format,
+                        .two = variables == 2,
+                        .unlimited = true,
+                        .coordinates = variables > 0};
+        std::vector<Packed> values = {random_packed(o)};
+        if (o.two) values.push_back(random_packed(o));
+        write_netcdf(dir / "a.nc", o, values);
+        expect_fields(dir / "a.nc", o, values);
+        EXPECT_EQ(open_fields(dir / "a.nc", "", {})[0]->info().layout.parallel(), true);
+        fs::resize_file(dir / "a.nc", fs::file_size(dir / "a.nc") - 4);
+        expect_config_error([&] { open_fields(dir / "a.nc", "data.train", {}); },
+                            {"a.nc", "'data.train'", "truncated"});
+      }
+}
+
+TEST(Netcdf, ChunkedAndCompressedFilesReadInParallel) {
+  TempDir dir;
+  for (const std::vector<size_t>& chunk : {std::vector<size_t>{1, 4, 6}, {3, 2, 5}, {5, 4, 6}})
+    for (bool unlimited : {false, true}) {
+      NetcdfOptions o{.unlimited = unlimited, .deflate = 3, .chunk = chunk};
+      const std::vector<Packed> values = {random_packed(o)};
+      write_netcdf(dir / "a.nc", o, values);
+      expect_fields(dir / "a.nc", o, values);
+      EXPECT_EQ(open_fields(dir / "a.nc", "", {})[0]->info().layout.parallel(), true);
+    }
+}
+
+TEST(Netcdf, NewStoreNamesAndFilesWithoutAttributesAreUnderstood) {
+  TempDir dir;
+  NetcdfOptions o{.time_name = "valid_time", .time_units = "seconds since 1970-01-01"};
+  o.times = {0, 3600, 7200, 10800, 14400};
+  const std::vector<Packed> values = {random_packed(o)};
+  write_netcdf(dir / "new.nc", o, values);
+  expect_fields(dir / "new.nc", o, values);
+  NetcdfOptions bare{.order = "xyt", .row_name = "lat", .column_name = "lon", .attributes = false};
+  const std::vector<Packed> more = {random_packed(bare)};
+  write_netcdf(dir / "bare.nc", bare, more);
+  expect_fields(dir / "bare.nc", bare, more);
+}
+
+TEST(Netcdf, LevelsBecomeChannelsAndVariablesChooseAmongThem) {
+  TempDir dir;
+  NetcdfOptions o{.order = "tzyx", .levels = 4, .two = true};
+  const std::vector<Packed> values = {random_packed(o), random_packed(o)};
+  write_netcdf(dir / "a.nc", o, values);
+  const auto names = [&](const std::vector<std::string>& wanted) {
+    return open_fields(dir / "a.nc", "", wanted)[0]->info().channels;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names({}), (Names{"t1000", "t850", "t500", "t250", "q1000", "q850", "q500", "q250"}));
+  EXPECT_EQ(names({"q"}), (Names{"q1000", "q850", "q500", "q250"}));
+  const Names some = {"q500", "t1000", "t850", "t250", "q250"};
+  EXPECT_EQ(names(some), some);
+  const auto files = open_fields(dir / "a.nc", "", some);
+  std::vector<float> got(5 * 24, NAN);
+  files[0]->read(3, {5, 4, 6}, nullptr, got.data());
+  const std::pair<int, int64_t> where[] = {{1, 2}, {0, 0}, {0, 1}, {0, 3}, {1, 3}};
+  for (int64_t c = 0; c < 5; ++c)
+    for (int64_t i = 0; i < 24; ++i)
+      ASSERT_EQ(got[c * 24 + i], unpacked(o, values[where[c].first][(3 * 4 + where[c].second) * 24 + i]))
+          << c;
+  expect_config_error([&] { names({"t2m"}); }, {"'data.variables'", "'t2m'", "t, q"});
+  expect_config_error([&] { names({"t", "t500"}); }, {"'data.variables'", "twice"});
+}
+
+DataSpec spec_for(const std::string& path, double fraction = 1) {
+  DataSpec d;
+  d.train = path;
+  d.train_fraction = fraction;
+  return d;
+}
+
+/// (time of input, time of target) of every pair, read off the first value, which holds the step number.
+std::vector<std::pair<int, int>> pairs_of(DataSpec d, Split split, const TempDir& dir) {
+  // Statistics of mean 0 and std 1 let the step number through.
+  d.means = dir / "m.npy", d.stds = dir / "s.npy";
+  write_statistics(dir.path(), {{0}, {1}});
+  fs::rename(dir / "global_means.npy", d.means);
+  fs::rename(dir / "global_stds.npy", d.stds);
+  const auto set = open_dataset(d, split == Split::train ? d.train : d.valid, split, {1, 4, 6});
+  std::vector<std::pair<int, int>> out;
+  for (int64_t i = 0; i < set->size(); ++i) {
+    std::vector<float> a(24, NAN), b(24, NAN);
+    set->read(i, a.data(), b.data());
+    out.emplace_back(std::lround(a[0]), std::lround(b[0]));
+  }
+  return out;
+}
+
+Packed numbered(const NetcdfOptions& o) {
+  Packed p(o.steps * o.rows * o.columns);
+  for (size_t i = 0; i < p.size(); ++i) p[i] = static_cast<int16_t>(i / (o.rows * o.columns));
+  return p;
+}
+
+TEST(Netcdf, SplitInTimeNeverStraddlesAndCoversEveryPairOnce) {
+  TempDir dir;
+  NetcdfOptions o{.steps = 20, .scale = 1, .offset = 0};
+  write_netcdf(dir / "a.nc", o, {numbered(o)});
+  using Pairs = std::vector<std::pair<int, int>>;
+  const auto range = [](int low, int high, int dt) {
+    Pairs p;
+    for (int t = low; t + dt < high; ++t) p.emplace_back(t, t + dt);
+    return p;
+  };
+  for (int dt : {1, 3}) {
+    DataSpec d = spec_for(dir / "a.nc", 0.7);
+    d.dt = dt;
+    EXPECT_EQ(pairs_of(d, Split::train, dir), range(0, 14, dt));
+    EXPECT_EQ(pairs_of(d, Split::valid, dir), range(14, 20, dt));
+    d.train_fraction = 1;
+    EXPECT_EQ(pairs_of(d, Split::train, dir), range(0, 20, dt));
+    expect_config_error([&] { pairs_of(d, Split::valid, dir); }, {"'data.valid'", "no validation data"});
+  }
+  DataSpec d = spec_for(dir / "a.nc", 0.97);
+  expect_config_error([&] { pairs_of(d, Split::valid, dir); }, {"validation part", "data.train_fraction"});
+}
+
+TEST(Netcdf, PairsDoNotCrossGapsInTime) {
+  TempDir dir;
+  NetcdfOptions o{.steps = 8, .scale = 1, .offset = 0};
+  o.times = {0, 1, 2, 3, 10, 11, 12, 13};
+  write_netcdf(dir / "a.nc", o, {numbered(o)});
+  DataSpec d = spec_for(dir / "a.nc");
+  d.dt = 2;
+  EXPECT_EQ(pairs_of(d, Split::train, dir),
+            (std::vector<std::pair<int, int>>{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
+  o.times = {0, 31, 59, 90, 120, 151, 181, 212};  // months in days: uneven, yet no gap
+  write_netcdf(dir / "a.nc", o, {numbered(o)});
+  EXPECT_EQ(pairs_of(d, Split::train, dir).size(), 6u);
+}
+
+TEST(Netcdf, StatisticsComeFromTheTrainingPartAlone) {
+  TempDir dir;
+  NetcdfOptions o{.steps = 10};
+  Packed p = random_packed(o);
+  for (size_t i = 0; i < p.size(); ++i)
+    if (i >= 6 * 24) p[i] = static_cast<int16_t>(p[i] + 20000);  // the held-out part is far away
+  write_netcdf(dir / "a.nc", o, {p});
+  long double sum = 0, square = 0;
+  for (int i = 0; i < 144; ++i) sum += unpacked(o, p[i]);
+  const long double mean = sum / 144;
+  for (int i = 0; i < 144; ++i) square += (unpacked(o, p[i]) - mean) * (unpacked(o, p[i]) - mean);
+  const long double std = std::sqrt(square / 144);
+  const DataSpec d = spec_for(dir / "a.nc", 0.6);
+  for (Split split : {Split::train, Split::valid}) {
+    const auto set = open_dataset(d, split == Split::train ? d.train : "", split, {1, 4, 6});
+    std::vector<float> a(24, NAN), b(24, NAN);
+    set->read(0, a.data(), b.data());
+    const int first = split == Split::train ? 0 : 6;
+    for (int i = 0; i < 24; ++i) {
+      EXPECT_NEAR(a[i], static_cast<double>((unpacked(o, p[first * 24 + i]) - mean) / std), 2e-5);
+      EXPECT_NEAR(b[i], static_cast<double>((unpacked(o, p[(first + 1) * 24 + i]) - mean) / std), 2e-5);
+    }
+  }
+}
+
+TEST(Netcdf, FaultsAreOneErrorNamingFileKeyAndMend) {
+  TempDir dir;
+  const std::string file = dir / "a.nc";
+  const auto read = [&](int64_t t) {
+    std::vector<float> out(48);
+    const auto files = open_fields(file, "data.train", {});
+    files[0]->read(t, files[0]->info().shape, nullptr, out.data());
+  };
+  for (std::string order : {"tyx", "xyt"})
+    for (int format : {NC_NETCDF4, 0})
+      for (int16_t hole : {-32767, -32766}) {
+        NetcdfOptions o{.order = order, .format = format, .south_first = order == "xyt", .two = true};
+        std::vector<Packed> values = {random_packed(o), random_packed(o)};
+        values[1][(3 * 4 + 2) * 6 + 5] = hole;
+        write_netcdf(file, o, values);
+        EXPECT_NO_THROW(read(2));
+        expect_config_error([&] { read(3); }, {file, "'data.train'", "time step 3", "channel 'q'", "missing",
+                                               "row 2, column 5"});
+      }
+  NetcdfOptions o{.order = "tnyx", .extra = 2};
+  write_netcdf(file, o, {Packed(240)});
+  o = {.extra = 2};
+  expect_config_error([&] { read(0); }, {file, "'number'", "ncks"});
+  o = {.steps = 3};
+  o.times = {0, 2, 1};
+  write_netcdf(file, o, {random_packed(o)});
+  expect_config_error([&] { read(0); }, {file, "'time'", "does not increase at step 2"});
+  o = {.time_name = "a", .row_name = "b", .column_name = "c", .time_units = "K", .attributes = false};
+  write_netcdf(file, o, {random_packed(o)});
+  expect_config_error([&] { read(0); }, {file, "no variable on a time, latitude and longitude axis"});
+  o = {.scale = 0};
+  write_netcdf(file, o, {random_packed(o)});
+  expect_config_error([&] { read(0); }, {file, "scale_factor"});
+  for (int format : {NC_NETCDF4, 0}) {
+    o = {.steps = 50, .format = format};
+    write_netcdf(file, o, {random_packed(o)});
+    fs::resize_file(file, fs::file_size(file) / 3);
+    expect_config_error(
+        [&] {
+          for (int t = 0; t < 50; ++t) read(t);
+        },
+        {file, "'data.train'"});
+  }
+  std::ofstream(file) << "GRIB....";
+  expect_config_error([&] { read(0); }, {file, "GRIB"});
+  std::ofstream(file) << "PK....";
+  expect_config_error([&] { read(0); }, {file, "ZIP"});
+  std::ofstream(file) << "time,lat,lon\n1,2,3\n";
+  expect_config_error([&] { read(0); }, {file, "neither HDF5 nor NetCDF"});
+}
+
+TEST(Netcdf, AFileCanBeOpenTwiceAtOnce) {
+  TempDir dir;
+  NetcdfOptions o{.steps = 20};
+  const std::vector<Packed> values = {random_packed(o)};
+  write_netcdf(dir / "a.nc", o, values);
+  const DataSpec d = spec_for(dir / "a.nc", 0.5);
+  const auto train = open_dataset(d, d.train, Split::train, {1, 4, 6});
+  const auto valid = open_dataset(d, "", Split::valid, {1, 4, 6});
+  std::vector<float> a(24), b(24);
+  EXPECT_NO_THROW(train->read(3, a.data(), b.data()));
+  EXPECT_NO_THROW(valid->read(3, a.data(), b.data()));
+}
+
+TEST(CfAxes, AreToldByAttributesBeforeNames) {
+  EXPECT_EQ(classify({.name = "x", .standard_name = "latitude"}), CfAxis::latitude);
+  EXPECT_EQ(classify({.name = "a", .units = "degrees_north"}), CfAxis::latitude);
+  EXPECT_EQ(classify({.name = "a", .units = "degreesE"}), CfAxis::longitude);
+  EXPECT_EQ(classify({.name = "a", .units = "days since 1900-1-1"}), CfAxis::time);
+  EXPECT_EQ(classify({.name = "a", .axis = "T"}), CfAxis::time);
+  EXPECT_EQ(
+      classify({.name = "time", .standard_name = "forecast_reference_time", .units = "hours since 2000-1-1"}),
+      CfAxis::other);
+  EXPECT_EQ(classify({.name = "a", .units = "hPa"}), CfAxis::level);
+  EXPECT_EQ(classify({.name = "a", .positive = "Down"}), CfAxis::level);
+  EXPECT_EQ(classify({.name = "a", .axis = "Z"}), CfAxis::level);
+  EXPECT_EQ(classify({.name = "valid_time"}), CfAxis::time);
+  EXPECT_EQ(classify({.name = "number", .standard_name = "realization"}), CfAxis::other);
+  EXPECT_EQ(classify({.name = "expver"}), CfAxis::other);
+  EXPECT_EQ(level_name(50000, "Pa"), "500");
+  EXPECT_EQ(level_name(0.5, "hPa"), "0.5");
+  EXPECT_EQ(iso_time(0, "hours since 1900-01-01 00:00:00.0", "gregorian"), "1900-01-01T00:00Z");
+  EXPECT_EQ(iso_time(1051896, "hours since 1900-01-01 00:00:00.0", ""), "2020-01-01T00:00Z");
+  EXPECT_EQ(iso_time(1551400200, "seconds since 1970-01-01", "proleptic_gregorian"), "2019-03-01T00:30Z");
+  EXPECT_EQ(iso_time(59, "days since 2000-1-1", "360_day"), "");
+  EXPECT_EQ(iso_time(1, "fortnights since 2000-1-1", ""), "");
+}
+
+TEST(Netcdf, RealEra5Sample) {
+  const char* path = std::getenv("ISOBAR_ERA5_SAMPLE");
+  if (!path) GTEST_SKIP() << "set ISOBAR_ERA5_SAMPLE to era5-uk-t2m-2019-03.nc to run on real data";
+  DataSpec d = spec_for(path, 0.8);
+  d.dt = 6;
+  const FieldShape shape{1, 32, 48};
+  const auto train = open_dataset(d, path, Split::train, shape),
+             valid = open_dataset(d, "", Split::valid, shape);
+  EXPECT_EQ(train->channel_names(), std::vector<std::string>{"t2m"});
+  EXPECT_EQ(train->size(), 595 - 6);
+  EXPECT_EQ(valid->size(), 149 - 6);
+  double sum = 0, square = 0, change = 0;
+  std::vector<float> a(shape.size(), NAN), b(shape.size(), NAN);
+  for (int64_t i = 0; i < train->size(); ++i) {
+    train->read(i, a.data(), b.data());
+    for (int64_t k = 0; k < shape.size(); ++k)
+      sum += a[k], square += a[k] * a[k], change += (a[k] - b[k]) * (a[k] - b[k]);
+  }
+  const double n = static_cast<double>(train->size() * shape.size());
+  EXPECT_NEAR(sum / n, 0, 0.05);  // normalised with its own statistics, bar the last six hours
+  EXPECT_NEAR(square / n, 1, 0.05);
+  EXPECT_GT(std::sqrt(change / n),
+            0.2);  // six hours change the temperature, yet not beyond the weather's range
+  EXPECT_LT(std::sqrt(change / n), 1.4);
+}
+
+}  // namespace
+}  // namespace isobar::test
