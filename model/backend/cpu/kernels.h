@@ -1,7 +1,8 @@
-// The CPU kernels that ops call, one function each. All matrices are row-major; every pointer is 64-byte aligned
-// unless it is a view into one; OpenMP threads inside; nothing allocates after the first call with a shape.
-// `DType act` is the type of activations (f32, or bf16 under AMP); statistics, residuals, parameters and
-// gradients of parameters are always f32. Results are bit-identical from run to run for a given thread count.
+// The CPU kernels that ops call, one function each. All matrices are row-major; every pointer is 64-byte
+// aligned unless it is a view into one; OpenMP threads inside; nothing allocates after the first call with a
+// shape. `DType act` is the type of activations (f32, or bf16 under AMP); statistics, residuals, parameters
+// and gradients of parameters are always f32. Results are bit-identical from run to run for a given thread
+// count.
 #pragma once
 #include <cstdint>
 
@@ -10,7 +11,7 @@
 namespace isobar::cpu {
 
 // ---- gemm.cpp ---------------------------------------------------------------------------------------------
-struct Gemm {            // C[m,n] = op(A)[m,k] op(B)[k,n] + bias[n] (+ C when accumulate)
+struct Gemm {  // C[m,n] = op(A)[m,k] op(B)[k,n] + bias[n] (+ C when accumulate)
   int64_t m, n, k;
   bool trans_a, trans_b;  // A stored [k,m], B stored [n,k]
   DType a, b, c;          // f32,f32,f32 | bf16,bf16,bf16 | bf16,bf16,f32
@@ -18,15 +19,18 @@ struct Gemm {            // C[m,n] = op(A)[m,k] op(B)[k,n] + bias[n] (+ C when a
   bool accumulate;        // c must be f32
 };
 void gemm(const Gemm& g, const void* A, const void* B, const float* bias, void* C);
-int64_t gemm_workspace(const Gemm& g);  // bytes that the library allocates for this shape (its scratchpad)
+// bytes of scratch for this shape: the primitive's scratchpad, or the f32 copies of an emulated bf16 product.
+// What dnnl_sgemm packs into (f32) is not known and not counted.
+int64_t gemm_workspace(const Gemm& g);
 
-// ---- attention*.cpp: softmax(q k^T * scale) v without ever holding Tq x Tk ---------------------------------
+// ---- attention*.cpp: softmax(q k^T * scale) v without ever holding Tq x Tk --------------------------------
 struct Attention {
   int64_t batch, heads, kv_heads, tq, tk, d;  // kv_heads divides heads
-  float scale;
-  bool causal;
+  float scale;                                // > 0
+  bool causal;  // query i sees keys j <= i + tk - tq, so the last query sees all of them
   DType act;
-  int64_t ld_q, ld_kv, ld_o;  // elements between rows (tokens) of q, of k and v, of o; head h starts at column h*d
+  // elements between rows (tokens) of q, of k and v, of o and d_o; head h starts at column h*d
+  int64_t ld_q, ld_kv, ld_o;
 };
 // q [batch*tq, ld_q], k and v [batch*tk, ld_kv], o [batch*tq, ld_o], lse [batch, heads, tq] f32
 void attention_forward(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
@@ -44,52 +48,56 @@ struct ResidualNorm {
   int64_t period;  // residual row of row r is r % period (a learned position); 0 = r itself
   DType act;
 };
-// x_out = residual + y;  h = LayerNorm(x_out) * gamma + beta.  residual [rows or period, cols] f32, y [rows, cols]
-// act (nullptr: x_out = residual, not written), x_out f32, h act, mean and rstd [rows] f32
+// x_out = residual + y;  h = LayerNorm(x_out) * gamma + beta.  residual [rows or period, cols] f32, y [rows,
+// cols] act (nullptr: x_out = residual, not written), x_out f32, h act, mean and rstd [rows] f32
 void residual_norm_forward(const ResidualNorm& p, const float* residual, const void* y, const float* gamma,
                            const float* beta, float* x_out, void* h, float* mean, float* rstd);
-// dx (f32, in and out) += LayerNorm'(dh); first == true: dx is written, not read. dy_act = dx as act (nullptr to
-// skip, used under AMP), dgamma, dbeta [cols] and dbias[cols] = column sums of dx (nullptr to skip); accumulate adds
-// to the three. x is x_out of the forward.
+// dx (f32, in and out) += LayerNorm'(dh); first == true: dx is written, not read. dy_act = dx as act (nullptr
+// to skip, used under AMP), dgamma, dbeta [cols] and dbias[cols] = column sums of dx (nullptr to skip);
+// accumulate adds to the three. x is x_out of the forward.
 void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
-                            const float* gamma, const void* dh, float* dx, bool first, void* dy_act, float* dgamma,
-                            float* dbeta, float* dbias, bool accumulate);
+                            const float* gamma, const void* dh, float* dx, bool first, void* dy_act,
+                            float* dgamma, float* dbeta, float* dbias, bool accumulate);
 
 // ---- pointwise.cpp ----------------------------------------------------------------------------------------
 void gelu_forward(int64_t n, DType act, const void* u, void* g);  // exact: u * Phi(u)
 // du = dg * gelu'(u) [rows, cols] act; dbias[cols] = column sums of du
-void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du, float* dbias,
-                   bool accumulate);
+void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
+                   float* dbias, bool accumulate);
 void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, bool accumulate);
 // dpos[period, cols] = sum over r of dx[r, :] with r % period
 void period_sum(int64_t rows, int64_t cols, int64_t period, const float* dx, float* dpos, bool accumulate);
 void cast(int64_t n, DType from, DType to, const void* x, void* y);
-void add(int64_t n, const float* x, float* y);   // y += x
-double squared_sum(int64_t n, const float* x);   // fixed summation tree
+void add(int64_t n, const float* x, float* y);  // y += x
+double squared_sum(int64_t n, const float* x);  // fixed summation tree
 
 // ---- patch.cpp --------------------------------------------------------------------------------------------
 struct Patch {
   int64_t batch, channels, height, width, p;
   DType act;
 };
-// image f32 [B,C,H,W] -> patches act [B*(H/p)*(W/p), C*p*p], columns (c, row, col): a stride-p convolution's im2col
+// image f32 [B,C,H,W] -> patches act [B*(H/p)*(W/p), C*p*p], columns (c, row, col): a stride-p convolution's
+// im2col
 void patch_gather(const Patch& s, const float* image, void* patches);
 
-// ---- loss.cpp: relative L2 (NERSC ViT), prediction as patches [B*N, p*p*C] with columns (row, col, c) -------
+// ---- loss.cpp: relative L2 (NERSC ViT); prediction as patches [B*N, p*p*C], columns (row, col, c) ---------
+//
 // sums [B, 2] f32: |pred - target|^2, |target|^2; channel_rmse [C]: mean over the batch of
-// sqrt(mean_{h,w} w_h (pred - target)^2), w_h = H cos(lat_h) / sum cos(lat), lat from +90 to -90; loss: one float,
-// mean over the batch of sqrt(sums0 / sums1). `weight` multiplies what is *added* to loss and channel_rmse.
-void loss_forward(const Patch& s, const void* pred, const float* target, float weight, float* sums, float* loss,
-                  float* channel_rmse);
+// sqrt(mean_{h,w} w_h (pred - target)^2), w_h = H cos(lat_h) / sum cos(lat), lat from +90 to -90; loss: one
+// float, mean over the batch of sqrt(sums0 / sums1). `weight` multiplies what is *added* to loss and
+// channel_rmse.
+void loss_forward(const Patch& s, const void* pred, const float* target, float weight, float* sums,
+                  float* loss, float* channel_rmse);
 // dpred = scale * d(sqrt(sums0/sums1))/dpred per sample, as act in the patch layout
-void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale, void* dpred);
+void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,
+                   void* dpred);
 
 // ---- adam.cpp ---------------------------------------------------------------------------------------------
 struct Adam {
   float lr, beta1, beta2, eps, weight_decay;  // decoupled when adamw, else L2 added to the gradient
   bool adamw;
-  int64_t step;       // 1 on the first call (bias correction)
-  float grad_scale;   // gradients are multiplied by it (unscale, clip)
+  int64_t step;      // 1 on the first call (bias correction)
+  float grad_scale;  // gradients are multiplied by it (unscale, clip)
 };
 // one pass over parameter, gradient and both moments; writes the 16-bit copy too unless nullptr
 void adam(const Adam& a, int64_t n, float* p, const float* g, float* m, float* v, bf16* p16);
