@@ -19,17 +19,18 @@ struct Gemm {  // C[m,n] = op(A)[m,k] op(B)[k,n] + bias[n] (+ C when accumulate)
   bool accumulate;        // c must be f32
 };
 void gemm(const Gemm& g, const void* A, const void* B, const float* bias, void* C);
-int64_t gemm_workspace(const Gemm& g);  // bytes that the library allocates for this shape (its scratchpad)
+// bytes of scratch for this shape: the primitive's scratchpad, or the f32 copies of an emulated bf16 product.
+// What dnnl_sgemm packs into (f32) is not known and not counted.
+int64_t gemm_workspace(const Gemm& g);
 
-// ---- attention*.cpp: softmax(q k^T * scale) v without ever holding Tq x Tk
-// ---------------------------------
+// ---- attention*.cpp: softmax(q k^T * scale) v without ever holding Tq x Tk --------------------------------
 struct Attention {
   int64_t batch, heads, kv_heads, tq, tk, d;  // kv_heads divides heads
-  float scale;
-  bool causal;
+  float scale;                                // > 0
+  bool causal;  // query i sees keys j <= i + tk - tq, so the last query sees all of them
   DType act;
-  int64_t ld_q, ld_kv,
-      ld_o;  // elements between rows (tokens) of q, of k and v, of o; head h starts at column h*d
+  // elements between rows (tokens) of q, of k and v, of o and d_o; head h starts at column h*d
+  int64_t ld_q, ld_kv, ld_o;
 };
 // q [batch*tq, ld_q], k and v [batch*tk, ld_kv], o [batch*tq, ld_o], lse [batch, heads, tq] f32
 void attention_forward(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
@@ -79,8 +80,9 @@ struct Patch {
 // im2col
 void patch_gather(const Patch& s, const float* image, void* patches);
 
-// ---- loss.cpp: relative L2 (NERSC ViT), prediction as patches [B*N, p*p*C] with columns (row, col, c)
-// ------- sums [B, 2] f32: |pred - target|^2, |target|^2; channel_rmse [C]: mean over the batch of
+// ---- loss.cpp: relative L2 (NERSC ViT); prediction as patches [B*N, p*p*C], columns (row, col, c) ---------
+//
+// sums [B, 2] f32: |pred - target|^2, |target|^2; channel_rmse [C]: mean over the batch of
 // sqrt(mean_{h,w} w_h (pred - target)^2), w_h = H cos(lat_h) / sum cos(lat), lat from +90 to -90; loss: one
 // float, mean over the batch of sqrt(sums0 / sums1). `weight` multiplies what is *added* to loss and
 // channel_rmse.

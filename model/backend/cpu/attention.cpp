@@ -1,0 +1,125 @@
+// Attention: cuts the units of work over threads; the arithmetic is in attention_forward.h and
+// attention_backward.h.
+#include <vector>
+
+#include "model/backend/cpu/kernel_table.h"
+#include "model/backend/cpu/parallel.h"
+
+namespace isobar::cpu {
+namespace {
+
+// Ends of the consecutive shares of units that cost about the same; cost(unit) > 0
+template <class Cost>
+void cut(int64_t units, int threads, const Cost& cost, int64_t* ends) {
+  double total = 0;
+  for (int64_t u = 0; u < units; ++u) total += cost(u);
+  double done = 0;
+  int64_t u = 0;
+  for (int t = 0; t < threads; ++t) {
+    const double goal = total * (t + 1) / threads;
+    while (u < units && (t == threads - 1 || done + 0.5 * cost(u) <= goal)) done += cost(u++);
+    ends[t] = u;
+  }
+}
+
+double forward_cost(const Attention& a, const AttentionSizes& s, int64_t unit) {
+  const int64_t query0 = unit % s.query_tiles * kQueryTile;
+  const int64_t last = std::min(query0 + kQueryTile, a.tq) - 1;
+  return static_cast<double>(visible_keys(a, last)) + 16.0;  // + packing and writing the tile
+}
+
+double backward_cost(const Attention& a, const AttentionSizes& s, int64_t unit) {
+  const int64_t key0 = unit % s.key_spans * s.key_span;
+  const int64_t keys = std::min(s.key_span, a.tk - key0);
+  // queries that see the middle of the span
+  const int64_t unseen = a.causal ? std::clamp<int64_t>(key0 + keys / 2 - (a.tk - a.tq), 0, a.tq) : 0;
+  return static_cast<double>(keys) * static_cast<double>(a.tq - unseen + 16);
+}
+
+int64_t lanes_per_thread(const Attention& a, bool backward) {
+  const AttentionSizes s(a);
+  return backward ? BackwardBuffers(a, s, nullptr).lanes : ForwardBuffers(a, s, nullptr).lanes;
+}
+
+// The parts of dQ of a group that several threads computed, in thread order
+void add_shared_dq(const AttentionArgs& args, const AttentionSizes& s, const int64_t* ends, int threads,
+                   int t, float* workspace, int64_t stride) {
+  const Attention& a = args.shape;
+  const auto kernel = kernels().attention_dq_shared[is_half(a.act)];
+  const int64_t tiles = s.group * s.query_tiles;
+  std::vector<float*> parts;
+  const auto first_of = [&](int thread) { return thread == 0 ? 0 : ends[thread - 1]; };
+  for (int owner = 0; owner + 1 < threads; ++owner) {
+    if (ends[owner] == first_of(owner) || ends[owner] % s.key_spans == 0)
+      continue;  // no work, or ends with a group
+    const int64_t group = ends[owner] / s.key_spans;
+    if (first_of(owner) > group * s.key_spans) continue;  // not the first thread of this group
+    parts.clear();
+    for (int i = owner; i < threads && first_of(i) < (group + 1) * s.key_spans; ++i)
+      if (ends[i] > first_of(i)) {
+        const BackwardBuffers w(a, s, workspace + i * stride);
+        parts.push_back(w.dq[first_of(i) / s.key_spans == group ? 0 : 1]);
+      }
+    const Range mine = share(tiles, t, threads);
+    const int64_t per_tile = a.d * kQueryTile;
+    for (int64_t at = mine.begin; at < mine.end; ++at) {
+      std::vector<float*> here(parts);
+      for (float*& p : here) p += at * per_tile;
+      kernel(args, group, at, here.data(), static_cast<int>(here.size()));
+    }
+  }
+}
+
+}  // namespace
+
+int64_t attention_workspace(const Attention& a, bool backward, int threads) {
+  return lanes_per_thread(a, backward) * threads * static_cast<int64_t>(sizeof(float));
+}
+
+void attention_forward(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
+                       void* workspace) {
+  const AttentionSizes s(a);
+  const int64_t units = a.batch * a.heads * s.query_tiles;
+  const int64_t stride = lanes_per_thread(a, false);
+  const AttentionArgs args{.shape = a, .q = q, .k = k, .v = v, .o_out = o, .lse_out = lse};
+  const auto kernel = kernels().attention_forward[is_half(a.act)];
+  const int threads = static_cast<int>(std::min<int64_t>(units, omp_get_max_threads()));
+  std::vector<int64_t> ends(threads);
+  cut(
+      units, threads, [&](int64_t u) { return forward_cost(a, s, u); }, ends.data());
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+  for (int t = 0; t < threads; ++t)
+    kernel(args, t == 0 ? 0 : ends[t - 1], ends[t], static_cast<float*>(workspace) + t * stride);
+}
+
+void attention_backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,
+                        const float* lse, const void* d_o, void* dq, void* dk, void* dv, int64_t ld_dq,
+                        int64_t ld_dkv, void* workspace) {
+  const AttentionSizes s(a);
+  const int64_t units = a.batch * a.kv_heads * s.key_spans;
+  const int64_t stride = lanes_per_thread(a, true);
+  const AttentionArgs args{.shape = a,
+                           .q = q,
+                           .k = k,
+                           .v = v,
+                           .o = o,
+                           .d_o = d_o,
+                           .dq = dq,
+                           .dk = dk,
+                           .dv = dv,
+                           .lse = lse,
+                           .ld_dq = ld_dq,
+                           .ld_dkv = ld_dkv};
+  const auto kernel = kernels().attention_backward[is_half(a.act)];
+  const int threads = static_cast<int>(std::min<int64_t>(units, omp_get_max_threads()));
+  std::vector<int64_t> ends(threads);
+  cut(
+      units, threads, [&](int64_t u) { return backward_cost(a, s, u); }, ends.data());
+  float* base = static_cast<float*>(workspace);
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+  for (int t = 0; t < threads; ++t) kernel(args, t == 0 ? 0 : ends[t - 1], ends[t], base + t * stride);
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+  for (int t = 0; t < threads; ++t) add_shared_dq(args, s, ends.data(), threads, t, base, stride);
+}
+
+}  // namespace isobar::cpu

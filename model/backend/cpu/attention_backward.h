@@ -1,0 +1,208 @@
+// One thread's share of attention_backward. Included like attention_forward.h, after it.
+//
+// A unit is a span of keys of one (batch, kv head). It sums its dK and dV over all queries (and all query
+// heads of the group), so they are written once; dQ is summed over units. A thread's units are consecutive,
+// so it sums dQ of most groups alone, in slot 1, and writes it out; a group that it shares with other threads
+// stays in its slots (slot 0 for the thread's first group, slot 1 for its last) until attention_dq_shared
+// adds them up in thread order. No atomics, and the same bits for the same number of threads.
+//
+// With the queries across the vectors, as in the forward:  P^T = exp(K Q^T - lse),  dP^T = V dO^T,
+// dS^T = P^T (dP^T - delta),  dV += P^T dO,  dK += dS^T Q,  dQ^T += K^T dS^T.
+
+// Slot of group `group` in the thread that owns units [first, last)
+inline int dq_slot(const AttentionSizes& s, int64_t first, int64_t group) {
+  return first / s.key_spans == group ? 0 : 1;
+}
+
+// scores -> P (f32 in place or bf16 rows)
+template <class V, int kPack>
+[[gnu::noinline]] void probabilities(int64_t keys, float factor, const float* lse2, float* scores,
+                                     float* p_rows) {
+  using Reg = typename V::Reg;
+  constexpr int W = V::kWidth;
+  constexpr int N = 4;
+  constexpr int kDegree = kPack == 1 ? 6 : 4;
+  const Reg f = V::set1(factor);
+  for (int64_t j = 0; j < kQueryTile; j += N * W) {
+    Reg shift[N];
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) shift[v] = V::sub(V::zero(), V::load(lse2 + j + v * W));
+    for (int64_t k = 0; k < keys; ++k)
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) {
+        float* s = scores + k * kQueryTile + j + v * W;
+        const Reg p = exp2<V, kDegree>(V::fma(V::load(s), f, shift[v]));
+        V::store(s, p);
+        if constexpr (kPack == 2)
+          V::store_bf16(reinterpret_cast<char*>(p_rows) + (k * kQueryTile + j + v * W) * 2, p);
+      }
+  }
+}
+
+// grads: dP -> dS (f32 in place, or bf16 rows and pairs)
+template <class V, int kPack>
+[[gnu::noinline]] void score_gradients(int64_t keys, const float* delta, const float* p, float* grads,
+                                       float* ds_rows, float* ds_pairs) {
+  using Reg = typename V::Reg;
+  constexpr int W = V::kWidth;
+  constexpr int N = 4;
+  for (int64_t j = 0; j < kQueryTile; j += N * W) {
+    Reg shift[N];
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) shift[v] = V::load(delta + j + v * W);
+    for (int64_t k = 0; k < keys; k += kPack)
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) {
+        const int64_t at = k * kQueryTile + j + v * W;
+        const Reg even = V::mul(V::load(p + at), V::sub(V::load(grads + at), shift[v]));
+        if constexpr (kPack == 1) {
+          V::store(grads + at, even);
+        } else {
+          Reg odd = V::zero();
+          V::store_bf16(reinterpret_cast<char*>(ds_rows) + at * 2, even);
+          if (k + 1 < keys) {
+            odd = V::mul(V::load(p + at + kQueryTile), V::sub(V::load(grads + at + kQueryTile), shift[v]));
+            V::store_bf16(reinterpret_cast<char*>(ds_rows) + (at + kQueryTile) * 2, odd);
+          }
+          V::store(ds_pairs + k / 2 * kQueryTile + j + v * W, V::pair_bf16(even, odd));
+        }
+      }
+  }
+}
+
+template <class V, int kPack>
+float row_product(const char* x, const char* y, int64_t d) {
+  typename V::Reg sum = V::zero();
+  for (int64_t j = 0; j < d; j += V::kWidth) {
+    const int64_t n = std::min<int64_t>(V::kWidth, d - j);
+    if constexpr (kPack == 1)
+      sum = V::fma(V::load_n(x + j * 4, n), V::load_n(y + j * 4, n), sum);
+    else
+      sum = V::fma(V::load_bf16_n(x + j * 2, n), V::load_bf16_n(y + j * 2, n), sum);
+  }
+  return V::sum(sum);
+}
+
+// Everything about the queries of one (batch, kv head): packed Q and dO, lse, delta
+template <class V, int kPack>
+void pack_queries(const AttentionArgs& args, const AttentionSizes& s, const BackwardBuffers& w, int64_t batch,
+                  int64_t kv_head) {
+  const Attention& a = args.shape;
+  for (int64_t g = 0; g < s.group; ++g)
+    for (int64_t tile = 0; tile < s.query_tiles; ++tile) {
+      const int64_t head = kv_head * s.group + g, at = g * s.query_tiles + tile;
+      const int64_t query0 = tile * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
+      const int64_t row0 = batch * a.tq + query0;
+      const char* q = element<kPack>(args.q, row0 * a.ld_q + head * a.d);
+      const char* d_o = element<kPack>(args.d_o, row0 * a.ld_o + head * a.d);
+      const char* o = element<kPack>(args.o, row0 * a.ld_o + head * a.d);
+      pack_columns<kPack>(q, a.ld_q, queries, a.d, w.q_columns + at * w.columns_stride);
+      pack_columns<kPack>(d_o, a.ld_o, queries, a.d, w.do_columns + at * w.columns_stride);
+      pack_pairs<kPack>(q, a.ld_q, queries, a.d, s.d_pad, w.q_pairs + at * w.pairs_stride);
+      pack_pairs<kPack>(d_o, a.ld_o, queries, a.d, s.d_pad, w.do_pairs + at * w.pairs_stride);
+      const float* lse = args.lse + (batch * a.heads + head) * a.tq + query0;
+      for (int64_t i = 0; i < kQueryTile; ++i) {
+        const bool sees = i < queries && lse[i] > -std::numeric_limits<float>::infinity();
+        w.lse2[at * kQueryTile + i] = sees ? lse[i] * kLog2e : -kNothingYet;  // P = 0 for the rest
+        w.delta[at * kQueryTile + i] = i < queries ? row_product<V, kPack>(d_o + i * a.ld_o * (4 / kPack),
+                                                                           o + i * a.ld_o * (4 / kPack), a.d)
+                                                   : 0.0f;
+      }
+    }
+}
+
+// one tile: queries of tile `at` (first query query0), keys key0 … of the span (span0 = the span's first key)
+template <class V, class Dot>
+void backward_tile(const Attention& a, const AttentionSizes& s, const BackwardBuffers& w, int64_t at,
+                   int64_t query0, int64_t queries, int64_t span0, int64_t key0, int64_t keys, float* dq) {
+  constexpr int kPack = Dot::kPack;
+  constexpr int64_t Q = kQueryTile;
+  const int64_t in_span = key0 - span0;
+  const float* q_columns = w.q_columns + at * w.columns_stride;
+  const float* do_columns = w.do_columns + at * w.columns_stride;
+  const float* q_pairs = w.q_pairs + at * w.pairs_stride;
+  const float* do_pairs = w.do_pairs + at * w.pairs_stride;
+  matmul_tile<V, Dot, false>(keys, Q, s.d_lanes, w.k_rows + in_span * s.d_lanes, s.d_lanes, q_columns, Q,
+                             w.scores, Q, Into::kStore);
+  if (key0 + keys > visible_keys(a, query0)) mask_causal(a, query0, key0, keys, w.scores);
+  probabilities<V, kPack>(keys, a.scale * kLog2e, w.lse2 + at * Q, w.scores, w.p_rows);
+  const int64_t depth = ceil_div(queries, kPack);
+  matmul_tile<V, Dot, false>(keys, s.d_pad, depth, w.p_rows, Q / kPack, do_pairs, s.d_pad,
+                             w.dv + in_span * s.d_pad, s.d_pad, Into::kAdd);
+  matmul_tile<V, Dot, false>(keys, Q, s.d_lanes, w.v_rows + in_span * s.d_lanes, s.d_lanes, do_columns, Q,
+                             w.grads, Q, Into::kStore);
+  score_gradients<V, kPack>(keys, w.delta + at * Q, w.scores, w.grads, w.ds_rows, w.ds_pairs);
+  matmul_tile<V, Dot, false>(keys, s.d_pad, depth, w.ds_rows, Q / kPack, q_pairs, s.d_pad,
+                             w.dk + in_span * s.d_pad, s.d_pad, Into::kAdd);
+  matmul_tile<V, Dot, true>(a.d, Q, ceil_div(keys, kPack), w.k_pairs + in_span / kPack * a.d, a.d, w.ds_pairs,
+                            Q, dq, Q, Into::kAdd);
+}
+
+template <class V, int kPack>
+void write_dq_tile(const AttentionArgs& args, const AttentionSizes& s, int64_t group, int64_t at,
+                   const float* dq) {
+  const Attention& a = args.shape;
+  const int64_t batch = group / a.kv_heads, head = group % a.kv_heads * s.group + at / s.query_tiles;
+  const int64_t query0 = at % s.query_tiles * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
+  float scale[kQueryTile];
+  std::fill_n(scale, kQueryTile, a.scale);
+  char* out = static_cast<char*>(args.dq) + ((batch * a.tq + query0) * args.ld_dq + head * a.d) * (4 / kPack);
+  unpack_transposed<V, kPack>(dq, scale, queries, a.d, out, args.ld_dq);
+}
+
+// units [first, last): unit = (batch * kv_heads + kv head) * key_spans + span
+template <class V, class Dot>
+void attention_backward_part(const AttentionArgs& args, int64_t first, int64_t last, float* workspace) {
+  constexpr int kPack = Dot::kPack;
+  const Attention& a = args.shape;
+  const AttentionSizes s(a);
+  const BackwardBuffers w(a, s, workspace);
+  const int64_t tiles = s.group * s.query_tiles;
+  int64_t packed = -1;
+  float* dq = nullptr;
+  for (int64_t unit = first; unit < last; ++unit) {
+    const int64_t group = unit / s.key_spans, span = unit % s.key_spans;
+    const int64_t batch = group / a.kv_heads, kv_head = group % a.kv_heads;
+    if (packed != group) {
+      packed = group;
+      pack_queries<V, kPack>(args, s, w, batch, kv_head);
+      dq = w.dq[dq_slot(s, first, group)];
+      std::fill_n(dq, tiles * w.dq_stride, 0.0f);
+    }
+    const int64_t span0 = span * s.key_span, span_keys = std::min(s.key_span, a.tk - span0);
+    const int64_t origin = (batch * a.tk + span0) * a.ld_kv + kv_head * a.d;
+    pack_rows<kPack>(element<kPack>(args.k, origin), a.ld_kv, span_keys, a.d, w.k_rows);
+    pack_pairs<kPack>(element<kPack>(args.k, origin), a.ld_kv, span_keys, a.d, a.d, w.k_pairs);
+    pack_rows<kPack>(element<kPack>(args.v, origin), a.ld_kv, span_keys, a.d, w.v_rows);
+    std::fill_n(w.dk, span_keys * s.d_pad, 0.0f);
+    std::fill_n(w.dv, span_keys * s.d_pad, 0.0f);
+    for (int64_t at = 0; at < tiles; ++at) {
+      const int64_t query0 = at % s.query_tiles * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
+      const int64_t end = std::min(span0 + span_keys, visible_keys(a, query0 + queries - 1));
+      for (int64_t key0 = span0; key0 < end; key0 += kKeyBlock)
+        backward_tile<V, Dot>(a, s, w, at, query0, queries, span0, key0, std::min(kKeyBlock, end - key0),
+                              dq + at * w.dq_stride);
+    }
+    const int64_t out = (batch * a.tk + span0) * args.ld_dkv + kv_head * a.d;
+    unpack_rows<V, kPack>(w.dk, s.d_pad, a.scale, span_keys, a.d,
+                          static_cast<char*>(args.dk) + out * (4 / kPack), args.ld_dkv);
+    unpack_rows<V, kPack>(w.dv, s.d_pad, 1.0f, span_keys, a.d,
+                          static_cast<char*>(args.dv) + out * (4 / kPack), args.ld_dkv);
+    if (span == s.key_spans - 1 && first <= group * s.key_spans)
+      for (int64_t at = 0; at < tiles; ++at)
+        write_dq_tile<V, kPack>(args, s, group, at, dq + at * w.dq_stride);
+  }
+}
+
+// dQ of one tile of a group whose units went to several threads: the sum of their parts[0 … count - 1] (each
+// at that tile), which overwrites parts[0]
+template <class V, class Dot>
+void attention_dq_shared(const AttentionArgs& args, int64_t group, int64_t at, float* const* parts,
+                         int count) {
+  const AttentionSizes s(args.shape);
+  const int64_t n = args.shape.d * kQueryTile;
+  for (int i = 1; i < count; ++i)
+    for (int64_t j = 0; j < n; j += V::kWidth)
+      V::store(parts[0] + j, V::add(V::load(parts[0] + j), V::load(parts[i] + j)));
+  write_dq_tile<V, Dot::kPack>(args, s, group, at, parts[0]);
+}

@@ -1,0 +1,135 @@
+// How attention cuts its work into units, and what scratch one thread needs: shared by the driver
+// (attention.cpp), which sizes the workspace, and by the kernels (attention_forward.h, attention_backward.h),
+// which carve it up.
+//
+// Sizes count 32-bit lanes: a lane is one float, or two consecutive bf16 along the dimension that a product
+// sums over. Scratch is packed so that the register tiles read it front to back:
+//   rows    [n][lanes(d)]            a row's elements in order
+//   columns [lanes(d)][64]           the transpose, 64 query rows across
+//   pairs   [lanes(n)][d or d_pad]   two rows' elements side by side (bf16); f32: the rows themselves
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "model/backend/cpu/kernels.h"
+
+namespace isobar::cpu {
+
+constexpr int64_t kQueryTile = 64;  // query rows of one tile: the vector dimension of S^T
+constexpr int64_t kKeyBlock =
+    96;  // keys of one tile: S^T and its gradient (24 KiB each) stay near the L1 cache
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+struct AttentionArgs {
+  Attention shape;
+  const void *q, *k, *v, *o, *d_o;
+  void *o_out, *dq, *dk, *dv;
+  const float* lse;
+  float* lse_out;
+  int64_t ld_dq, ld_dkv;
+};
+
+struct AttentionSizes {
+  int64_t pack, group, query_tiles, d_lanes, d_pad, key_span, key_spans;
+
+  explicit AttentionSizes(const Attention& a)
+      : pack(a.act == DType::f32 ? 1 : 2),
+        group(a.heads / a.kv_heads),
+        query_tiles(ceil_div(a.tq, kQueryTile)),
+        d_lanes(ceil_div(a.d, pack)),
+        d_pad(ceil_div(a.d, 16) * 16),
+        // a backward unit's keys: many, since each pass over the queries costs traffic; few enough for dK, dV
+        // in L2
+        key_span(kKeyBlock * (a.d <= 96 ? 4 : 2)),
+        key_spans(ceil_div(a.tk, key_span)) {}
+};
+
+// Key j is visible to query i when j <= i + tk - tq: the last query sees every key.
+inline int64_t visible_keys(const Attention& a, int64_t query) {
+  return a.causal ? std::clamp<int64_t>(query + 1 + a.tk - a.tq, 0, a.tk) : a.tk;
+}
+
+// Hands out cache-line-aligned pieces; with a null base it only counts.
+class Carver {
+ public:
+  explicit Carver(float* base) : base_(base) {}
+  float* take(int64_t lanes) {
+    float* piece = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += ceil_div(lanes, 16) * 16;
+    return piece;
+  }
+  int64_t used() const { return used_; }
+
+ private:
+  float* base_;
+  int64_t used_ = 0;
+};
+
+struct ForwardBuffers {
+  float *k_rows, *v_pairs;             // one (batch, kv head), all keys
+  float* q_columns;                    // [d_lanes][64]
+  float *scores, *probabilities;       // [96][64] f32; [lanes(96)][64] (the same memory in f32)
+  float* o_transposed;                 // [d][64] f32
+  float *row_max, *row_sum, *rescale;  // [64]
+  int64_t lanes;
+
+  ForwardBuffers(const Attention& a, const AttentionSizes& s, float* base) {
+    Carver carve(base);
+    k_rows = carve.take(a.tk * s.d_lanes);
+    v_pairs = carve.take(ceil_div(a.tk, s.pack) * a.d);
+    q_columns = carve.take(s.d_lanes * kQueryTile);
+    scores = carve.take(kKeyBlock * kQueryTile);
+    probabilities = s.pack == 1 ? scores : carve.take(kKeyBlock / 2 * kQueryTile);
+    o_transposed = carve.take(a.d * kQueryTile);
+    row_max = carve.take(kQueryTile);
+    row_sum = carve.take(kQueryTile);
+    rescale = carve.take(kQueryTile);
+    lanes = carve.used();
+  }
+};
+
+struct BackwardBuffers {
+  // all query heads of one (batch, kv head), tile after tile; strides below
+  float *q_columns, *q_pairs, *do_columns, *do_pairs;
+  float *lse2, *delta;                 // [64] per tile: log-sum-exp in base 2; rowsum(dO * O)
+  float* dq[2];                        // [d][64] f32 per tile; two slots, see attention_backward.h
+  float *k_rows, *k_pairs, *v_rows;    // one key span
+  float *dk, *dv;                      // [key_span][d_pad] f32
+  float *scores, *grads;               // [96][64] f32
+  float *p_rows, *ds_rows, *ds_pairs;  // [96][64 / pack], same, [96 / pack][64] (f32: the same memory)
+  int64_t columns_stride, pairs_stride, dq_stride;  // lanes per tile
+  int64_t lanes;
+
+  BackwardBuffers(const Attention& a, const AttentionSizes& s, float* base) {
+    const int64_t tiles = s.group * s.query_tiles;
+    columns_stride = s.d_lanes * kQueryTile;
+    pairs_stride = kQueryTile / s.pack * s.d_pad;
+    dq_stride = a.d * kQueryTile;
+    Carver carve(base);
+    q_columns = carve.take(tiles * columns_stride);
+    do_columns = carve.take(tiles * columns_stride);
+    q_pairs = carve.take(tiles * pairs_stride);
+    do_pairs = carve.take(tiles * pairs_stride);
+    lse2 = carve.take(tiles * kQueryTile);
+    delta = carve.take(tiles * kQueryTile);
+    dq[0] = carve.take(tiles * dq_stride);
+    dq[1] = carve.take(tiles * dq_stride);
+    const int64_t span = std::min(s.key_span, ceil_div(a.tk, 2) * 2);
+    k_rows = carve.take(span * s.d_lanes);
+    v_rows = carve.take(span * s.d_lanes);
+    k_pairs = carve.take(ceil_div(span, s.pack) * a.d);
+    dk = carve.take(span * s.d_pad);
+    dv = carve.take(span * s.d_pad);
+    scores = carve.take(kKeyBlock * kQueryTile);
+    grads = carve.take(kKeyBlock * kQueryTile);
+    p_rows = s.pack == 1 ? scores : carve.take(kKeyBlock * kQueryTile / 2);
+    ds_rows = s.pack == 1 ? grads : carve.take(kKeyBlock * kQueryTile / 2);
+    ds_pairs = s.pack == 1 ? grads : carve.take(kKeyBlock / 2 * kQueryTile);
+    lanes = carve.used();
+  }
+};
+
+}  // namespace isobar::cpu

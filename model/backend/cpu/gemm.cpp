@@ -1,0 +1,192 @@
+// Matrix products: oneDNN, whichever of its two doors is faster for the case, and an emulation of bf16
+// products (f32 products of bf16 values, rounded at the same points) where the CPU has no bf16 instructions.
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+
+#include "model/backend/cpu/kernel_table.h"
+#include "model/backend/cpu/parallel.h"
+
+namespace isobar::cpu {
+namespace {
+
+using Memory = dnnl::memory;
+
+dnnl::engine& engine() {
+  static dnnl::engine e(dnnl::engine::kind::cpu, 0);
+  return e;
+}
+
+bool is_bf16(const Gemm& g) {
+  return g.a == DType::bf16;
+}
+bool emulated(const Gemm& g) {
+  return is_bf16(g) && current_isa() != Isa::avx512_bf16;
+}
+
+Memory::data_type type_of(DType t) {
+  return t == DType::f32 ? Memory::data_type::f32 : Memory::data_type::bf16;
+}
+
+// [rows, cols], stored transposed or not
+Memory::desc matrix(int64_t rows, int64_t cols, bool transposed, DType t) {
+  return {{rows, cols}, type_of(t), transposed ? Memory::dims{1, rows} : Memory::dims{cols, 1}};
+}
+
+dnnl::matmul::primitive_desc describe(const Gemm& g) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (g.accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0f);
+    attributes.set_post_ops(sum);
+  }
+  const Memory::desc a = matrix(g.m, g.k, g.trans_a, g.a), b = matrix(g.k, g.n, g.trans_b, g.b);
+  const Memory::desc c = matrix(g.m, g.n, false, g.c), bias = matrix(1, g.n, false, DType::f32);
+#if DNNL_VERSION_MAJOR >= 3
+  if (g.bias) return {engine(), a, b, bias, c, attributes};
+  return {engine(), a, b, c, attributes};
+#else
+  if (g.bias) return {dnnl::matmul::desc(a, b, bias, c), attributes, engine()};
+  return {dnnl::matmul::desc(a, b, c), attributes, engine()};
+#endif
+}
+
+// A compiled product with the memory objects that its calls refill
+class Product {
+ public:
+  explicit Product(const Gemm& g) : Product(g, describe(g)) {}
+
+  void run(const void* a, const void* b, const float* bias, void* c, dnnl::stream& stream) {
+    a_.set_data_handle(const_cast<void*>(a));
+    b_.set_data_handle(const_cast<void*>(b));
+    c_.set_data_handle(c);
+    if (has_bias_) bias_.set_data_handle(const_cast<float*>(bias));
+    scratchpad_.set_data_handle(scratch((scratchpad_bytes_ + 3) / 4));
+    primitive_.execute(stream, arguments_);
+    stream.wait();
+  }
+
+ private:
+  Product(const Gemm& g, const dnnl::matmul::primitive_desc& d)
+      : primitive_(d),
+        a_(d.src_desc(), engine(), nullptr),
+        b_(d.weights_desc(), engine(), nullptr),
+        c_(d.dst_desc(), engine(), nullptr),
+        scratchpad_(d.scratchpad_desc(), engine(), nullptr),
+        has_bias_(g.bias),
+        scratchpad_bytes_(static_cast<int64_t>(d.scratchpad_desc().get_size())) {
+    arguments_ = {
+        {DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}, {DNNL_ARG_SCRATCHPAD, scratchpad_}};
+    if (g.bias) {
+      bias_ = Memory(matrix(1, g.n, false, DType::f32), engine(), nullptr);
+      arguments_.insert({DNNL_ARG_BIAS, bias_});
+    }
+  }
+
+  dnnl::matmul primitive_;
+  Memory a_, b_, c_, scratchpad_, bias_;
+  bool has_bias_;
+  int64_t scratchpad_bytes_;
+  std::unordered_map<int, Memory> arguments_;
+};
+
+// oneDNN plans a product for a number of threads, so that is part of the key
+using Key = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+struct HashKey {
+  size_t operator()(const Key& k) const {
+    const auto [m, n, kk, flags] = k;
+    uint64_t h = 0;
+    for (const int64_t x : {m, n, kk, flags})
+      h = (h ^ static_cast<uint64_t>(x)) * 0x9e3779b97f4a7c15u + (h >> 29);
+    return h;
+  }
+};
+
+Key key_of(const Gemm& g) {
+  int64_t flags = omp_get_max_threads();
+  for (const int64_t bit : {static_cast<int64_t>(g.trans_a), static_cast<int64_t>(g.trans_b),
+                            static_cast<int64_t>(g.a == DType::f32), static_cast<int64_t>(g.c == DType::f32),
+                            static_cast<int64_t>(g.bias), static_cast<int64_t>(g.accumulate)})
+    flags = flags * 2 + bit;
+  return {g.m, g.n, g.k, flags};
+}
+
+// Each thread that calls gemm() has products of its own, so none of this needs a lock.
+void run_primitive(const Gemm& g, const void* a, const void* b, const float* bias, void* c) {
+  thread_local std::unordered_map<Key, std::unique_ptr<Product>, HashKey> products;
+  thread_local dnnl::stream stream(engine());
+  std::unique_ptr<Product>& product = products[key_of(g)];
+  if (product == nullptr) product = std::make_unique<Product>(g);
+  product->run(a, b, bias, c, stream);
+}
+
+void run_sgemm(const Gemm& g, const float* a, const float* b, float* c) {
+  const dnnl_status_t status =
+      dnnl_sgemm(g.trans_a ? 'T' : 'N', g.trans_b ? 'T' : 'N', g.m, g.n, g.k, 1.0f, a, g.trans_a ? g.m : g.k,
+                 b, g.trans_b ? g.k : g.n, g.accumulate || g.bias ? 1.0f : 0.0f, c, g.n);
+  if (status != dnnl_success)
+    throw std::runtime_error("dnnl_sgemm failed with status " + std::to_string(status));
+}
+
+// C[m, n] (+)= bias
+void prefill_bias(const Gemm& g, const float* bias, float* c) {
+  const KernelTable& k = kernels();
+  parallel(g.m * g.n, [&](int t, int threads) {
+    const Range rows = share(g.m, t, threads);
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      if (g.accumulate)
+        k.add(g.n, bias, c + i * g.n);
+      else
+        std::copy_n(bias, g.n, c + i * g.n);
+    }
+  });
+}
+
+int64_t emulation_floats(const Gemm& g) {
+  return g.m * g.k + g.k * g.n + (g.c == DType::f32 ? 0 : g.m * g.n);
+}
+
+void run_emulated(const Gemm& g, const void* a, const void* b, const float* bias, void* c) {
+  thread_local std::unique_ptr<float[]> buffer;
+  thread_local int64_t size = 0;
+  if (size < emulation_floats(g)) {
+    buffer.reset();
+    buffer.reset(new float[emulation_floats(g)]);
+    size = emulation_floats(g);
+  }
+  float* a32 = buffer.get();
+  float* b32 = a32 + g.m * g.k;
+  float* c32 = g.c == DType::f32 ? static_cast<float*>(c) : b32 + g.k * g.n;
+  cast(g.m * g.k, DType::bf16, DType::f32, a, a32);
+  cast(g.k * g.n, DType::bf16, DType::f32, b, b32);
+  if (g.bias) prefill_bias(g, bias, c32);
+  run_sgemm(g, a32, b32, c32);
+  if (g.c == DType::bf16) cast(g.m * g.n, DType::f32, DType::bf16, c32, c);
+}
+
+}  // namespace
+
+void gemm(const Gemm& g, const void* A, const void* B, const float* bias, void* C) {
+  if (emulated(g)) {
+    run_emulated(g, A, B, bias, C);
+  } else if (is_bf16(g)) {
+    run_primitive(g, A, B, bias, C);
+  } else {
+    if (g.bias) prefill_bias(g, bias, static_cast<float*>(C));
+    run_sgemm(g, static_cast<const float*>(A), static_cast<const float*>(B), static_cast<float*>(C));
+  }
+}
+
+int64_t gemm_workspace(const Gemm& g) {
+  if (emulated(g)) return emulation_floats(g) * static_cast<int64_t>(sizeof(float));
+  if (is_bf16(g)) return static_cast<int64_t>(describe(g).scratchpad_desc().get_size());
+  return 0;
+}
+
+}  // namespace isobar::cpu

@@ -1,0 +1,98 @@
+// Which instruction set runs.
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <atomic>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include "model/backend/cpu/kernel_table.h"
+#include "model/base/error.h"
+
+namespace isobar::cpu {
+namespace {
+
+struct IsaName {
+  Isa isa;
+  const char* name;
+};
+constexpr IsaName kNames[] = {{Isa::portable, "portable"},
+                              {Isa::avx2, "avx2"},
+                              {Isa::avx512, "avx512"},
+                              {Isa::avx512_bf16, "avx512_bf16"}};
+
+Isa detect() {
+#if defined(__x86_64__)
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (avx512 && __builtin_cpu_supports("avx512bf16")) return Isa::avx512_bf16;
+  if (avx512) return Isa::avx512;
+  if (avx2) return Isa::avx2;
+#endif
+  return Isa::portable;
+}
+
+Isa allowed() {
+  const char* limit = std::getenv("ISOBAR_MAX_ISA");
+  if (limit == nullptr) return Isa::avx512_bf16;
+  for (const IsaName& n : kNames)
+    if (std::string(limit) == n.name) return n.isa;
+  throw ConfigError("environment", "ISOBAR_MAX_ISA", "'" + std::string(limit) + "' is no instruction set",
+                    "use portable, avx2, avx512 or avx512_bf16");
+}
+
+const KernelTable* table_of(Isa isa) {
+  switch (isa) {
+#if defined(__x86_64__)
+    case Isa::avx512_bf16:
+      return &avx512_bf16_kernels();
+    case Isa::avx512:
+      return &avx512_kernels();
+    case Isa::avx2:
+      return &avx2_kernels();
+#endif
+    default:
+      return &portable_kernels();
+  }
+}
+
+struct Choice {
+  std::atomic<Isa> isa;
+  std::atomic<const KernelTable*> table;
+};
+
+Choice& choice() {
+  static Choice c{best_isa(), table_of(best_isa())};
+  return c;
+}
+
+}  // namespace
+
+Isa best_isa() {
+  static const Isa best = std::min(detect(), allowed());
+  return best;
+}
+
+Isa current_isa() {
+  return choice().isa.load(std::memory_order_relaxed);
+}
+
+void use_isa(Isa isa) {
+  if (isa > best_isa()) throw std::invalid_argument("use_isa: more than this CPU (or ISOBAR_MAX_ISA) allows");
+  choice().isa = isa;
+  choice().table = table_of(isa);
+}
+
+const KernelTable& kernels() {
+  return *choice().table.load(std::memory_order_relaxed);
+}
+
+const char* bf16_mode() {
+  if (current_isa() != Isa::avx512_bf16) return "emulated";
+  constexpr unsigned kAmx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);  // a set of bits
+  const bool amx = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kAmx) == kAmx;
+  return amx ? "amx" : "avx512_bf16";
+}
+
+}  // namespace isobar::cpu

@@ -1,0 +1,62 @@
+// The kernels that exist once per instruction set. Each isa_*.cpp fills one table; kernels() is the best that
+// this CPU runs. All of them are serial: the drivers (attention.cpp, norm.cpp, …) cut the work over threads.
+//
+//   kernels().gelu_forward[is_half(act)](n, u, g);
+#pragma once
+#include <cstdint>
+
+#include "model/backend/cpu/attention_layout.h"
+#include "model/backend/cpu/kernels.h"
+
+namespace isobar::cpu {
+
+// Adam's scalars, worked out once in double precision
+struct AdamFactors {
+  float beta1, one_minus_beta1, beta2, one_minus_beta2;
+  float grad_scale;
+  float decay;   // L2: weight_decay; AdamW: 0
+  float shrink;  // AdamW: -lr weight_decay, added to 1 in the kernel; else 0
+  float step_size, inverse_sqrt_correction2, eps;
+};
+
+inline int is_half(DType t) {
+  return t == DType::bf16 ? 1 : 0;
+}
+
+// [2]: activations in f32, in bf16
+struct KernelTable {
+  void (*attention_forward[2])(const AttentionArgs&, int64_t first, int64_t last, float* workspace);
+  void (*attention_backward[2])(const AttentionArgs&, int64_t first, int64_t last, float* workspace);
+  void (*attention_dq_shared[2])(const AttentionArgs&, int64_t group, int64_t at, float* const* parts,
+                                 int count);
+  void (*gelu_forward[2])(int64_t n, const void* u, void* g);
+  void (*gelu_backward[2])(int64_t rows, int64_t cols, const void* u, const void* dg, void* du,
+                           float* column_sums);
+  void (*column_sum[2])(int64_t rows, int64_t cols, const void* x, float* column_sums);
+  void (*cast[2][2])(int64_t n, const void* x, void* y);  // [from][to]
+  void (*add)(int64_t n, const float* x, float* y);
+  double (*squared_sum)(int64_t n, const float* x);
+  void (*adam)(const AdamFactors&, int64_t n, float* p, const float* g, float* m, float* v, bf16* p16);
+  void (*norm_forward[2])(const ResidualNorm&, int64_t row0, int64_t row1, const float* residual,
+                          const void* y, const float* gamma, const float* beta, float* x_out, void* h,
+                          float* mean, float* rstd);
+  void (*norm_backward[2])(const ResidualNorm&, int64_t row0, int64_t row1, const float* x, const float* mean,
+                           const float* rstd, const float* gamma, const void* dh, float* dx, bool first,
+                           void* dy_act, float* sums);
+};
+
+enum class Isa : uint8_t { portable, avx2, avx512, avx512_bf16 };
+
+const KernelTable& portable_kernels();
+const KernelTable& avx2_kernels();
+const KernelTable& avx512_kernels();
+const KernelTable& avx512_bf16_kernels();
+
+/// The best that this CPU has and ISOBAR_MAX_ISA (portable, avx2, avx512, avx512_bf16; read once) allows.
+Isa best_isa();
+/// What runs now: best_isa() unless a test chose less.
+Isa current_isa();
+void use_isa(Isa isa);  // for tests; throws std::invalid_argument when the CPU lacks it
+const KernelTable& kernels();
+
+}  // namespace isobar::cpu

@@ -1,0 +1,33 @@
+// Residual add + layer norm: threads own rows; the three column sums of the backward meet in thread order.
+#include "model/backend/cpu/kernel_table.h"
+#include "model/backend/cpu/parallel.h"
+
+namespace isobar::cpu {
+
+void residual_norm_forward(const ResidualNorm& p, const float* residual, const void* y, const float* gamma,
+                           const float* beta, float* x_out, void* h, float* mean, float* rstd) {
+  const auto kernel = kernels().norm_forward[is_half(p.act)];
+  parallel(p.rows * p.cols, [&](int t, int threads) {
+    const Range r = share(p.rows, t, threads);
+    kernel(p, r.begin, r.end, residual, y, gamma, beta, x_out, h, mean, rstd);
+  });
+}
+
+void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
+                            const float* gamma, const void* dh, float* dx, bool first, void* dy_act,
+                            float* dgamma, float* dbeta, float* dbias, bool accumulate) {
+  const auto kernel = kernels().norm_backward[is_half(p.act)];
+  const int64_t stride = (3 * p.cols + 15) / 16 * 16;
+  float* partials = scratch(threads_for(p.rows * p.cols) * stride);
+  parallel(p.rows * p.cols, [&](int t, int threads) {
+    const Range r = share(p.rows, t, threads, 4);
+    kernel(p, r.begin, r.end, x, mean, rstd, gamma, dh, dx, first, dy_act, partials + t * stride);
+    barrier();
+    const Range c = share(p.cols, t, threads, 16);
+    float* const out[3] = {dgamma, dbeta, dbias};
+    for (int i = 0; i < 3; ++i)
+      if (out[i] != nullptr) sum_parts(partials + i * p.cols, stride, threads, c, out[i], accumulate);
+  });
+}
+
+}  // namespace isobar::cpu

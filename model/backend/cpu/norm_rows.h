@@ -1,0 +1,118 @@
+// Residual add and layer norm over rows that one thread owns. Included like rows.h, after it.
+
+template <class V>
+inline float row_mean(const float* x, int64_t cols) {
+  typename V::Reg a = V::zero(), b = V::zero();
+  int64_t j = 0;
+  for (; j + 2 * V::kWidth <= cols; j += 2 * V::kWidth) {
+    a = V::add(a, V::load(x + j));
+    b = V::add(b, V::load(x + j + V::kWidth));
+  }
+  for (; j < cols; j += V::kWidth) a = V::add(a, load_act<V, false>(x, j, lanes_left<V>(j, cols)));
+  return V::sum(V::add(a, b)) / static_cast<float>(cols);
+}
+
+// mean of (x - mean)^2; two passes over a row in cache, so large means do not cancel
+template <class V>
+inline float row_variance(const float* x, int64_t cols, float mean) {
+  const typename V::Reg mu = V::set1(mean);
+  typename V::Reg a = V::zero(), b = V::zero();
+  int64_t j = 0;
+  for (; j + 2 * V::kWidth <= cols; j += 2 * V::kWidth) {
+    const typename V::Reg x0 = V::sub(V::load(x + j), mu), x1 = V::sub(V::load(x + j + V::kWidth), mu);
+    a = V::fma(x0, x0, a);
+    b = V::fma(x1, x1, b);
+  }
+  float rest = 0;
+  if (j < cols) {
+    for (; j + V::kWidth <= cols; j += V::kWidth) {
+      const typename V::Reg x0 = V::sub(V::load(x + j), mu);
+      a = V::fma(x0, x0, a);
+    }
+    for (; j < cols; ++j) rest += (x[j] - mean) * (x[j] - mean);  // lanes past the end would count as mean^2
+  }
+  return (V::sum(V::add(a, b)) + rest) / static_cast<float>(cols);
+}
+
+// rows [row0, row1)
+template <class V, bool kHalf>
+void norm_forward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const float* residual,
+                       const void* y, const float* gamma, const float* beta, float* x_out, void* h,
+                       float* mean, float* rstd) {
+  using Reg = typename V::Reg;
+  for (int64_t r = row0; r < row1; ++r) {
+    const float* x = residual + (p.period > 0 ? r % p.period : r) * p.cols;
+    if (y != nullptr) {
+      float* out = x_out + r * p.cols;
+      for (int64_t j = 0; j < p.cols; j += V::kWidth) {
+        const int64_t m = lanes_left<V>(j, p.cols);
+        store_act<V, false>(out, j,
+                            V::add(load_act<V, false>(x, j, m), load_act<V, kHalf>(y, r * p.cols + j, m)), m);
+      }
+      x = out;
+    }
+    mean[r] = row_mean<V>(x, p.cols);
+    rstd[r] = 1.0f / std::sqrt(row_variance<V>(x, p.cols, mean[r]) + p.eps);
+    const Reg scale = V::set1(rstd[r]), shift = V::set1(-mean[r] * rstd[r]);
+    for (int64_t j = 0; j < p.cols; j += V::kWidth) {
+      const int64_t m = lanes_left<V>(j, p.cols);
+      const Reg normal = V::fma(load_act<V, false>(x, j, m), scale, shift);
+      store_act<V, kHalf>(h, r * p.cols + j,
+                          V::fma(normal, load_act<V, false>(gamma, j, m), load_act<V, false>(beta, j, m)), m);
+    }
+  }
+}
+
+// rows [row0, row1); sums: partials of dgamma, dbeta, dbias, [3][cols], written
+template <class V, bool kHalf>
+void norm_backward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const float* x, const float* mean,
+                        const float* rstd, const float* gamma, const void* dh, float* dx, bool first,
+                        void* dy_act, float* sums) {
+  using Reg = typename V::Reg;
+  constexpr int64_t kRows = 4;  // x, dh and dx of so many rows stay in L1 between the two passes
+  const int64_t cols = p.cols;
+  const Reg inverse_cols = V::set1(1.0f / static_cast<float>(cols));
+  std::fill_n(sums, 3 * cols, 0.0f);
+  for (int64_t r0 = row0; r0 < row1; r0 += kRows) {
+    const int64_t rows = std::min(kRows, row1 - r0);
+    // dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dh gamma; = rstd g - a - b x
+    Reg constant[kRows], slope[kRows];
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t r = r0 + i;
+      const Reg scale = V::set1(rstd[r]), shift = V::set1(-mean[r] * rstd[r]);
+      Reg sum = V::zero(), dot = V::zero();
+      for (int64_t j = 0; j < cols; j += V::kWidth) {
+        const int64_t m = lanes_left<V>(j, cols);
+        const Reg g = V::mul(load_act<V, kHalf>(dh, r * cols + j, m), load_act<V, false>(gamma, j, m));
+        sum = V::add(sum, g);
+        dot = V::fma(g, V::fma(load_act<V, false>(x, r * cols + j, m), scale, shift), dot);
+      }
+      const Reg mean_g = V::mul(V::set1(V::sum(sum)), inverse_cols);
+      const Reg mean_gx = V::mul(V::set1(V::sum(dot)), inverse_cols);
+      slope[i] = V::mul(mean_gx, scale);  // times xhat
+      constant[i] = V::mul(mean_g, scale);
+    }
+    for (int64_t j = 0; j < cols; j += V::kWidth) {
+      const int64_t m = lanes_left<V>(j, cols);
+      const Reg w = load_act<V, false>(gamma, j, m);
+      Reg dgamma = load_act<V, false>(sums, j, m), dbeta = load_act<V, false>(sums, cols + j, m);
+      Reg dbias = load_act<V, false>(sums, 2 * cols + j, m);
+      for (int64_t i = 0; i < rows; ++i) {
+        const int64_t r = r0 + i, at = r * cols + j;
+        const Reg scale = V::set1(rstd[r]), shift = V::set1(-mean[r] * rstd[r]);
+        const Reg normal = V::fma(load_act<V, false>(x, at, m), scale, shift);
+        const Reg d = load_act<V, kHalf>(dh, at, m);
+        dgamma = V::fma(d, normal, dgamma);
+        dbeta = V::add(dbeta, d);
+        Reg g = V::sub(V::mul(V::mul(d, w), scale), V::fma(slope[i], normal, constant[i]));
+        if (!first) g = V::add(g, load_act<V, false>(dx, at, m));
+        store_act<V, false>(dx, at, g, m);
+        if (dy_act != nullptr) store_act<V, kHalf>(dy_act, at, g, m);
+        dbias = V::add(dbias, g);
+      }
+      store_act<V, false>(sums, j, dgamma, m);
+      store_act<V, false>(sums, cols + j, dbeta, m);
+      store_act<V, false>(sums, 2 * cols + j, dbias, m);
+    }
+  }
+}

@@ -1,0 +1,56 @@
+// Cutting a loop over OpenMP threads in the same way every time, and scratch that grows but is never given
+// back.
+//
+//   parallel(cols * rows, [&](int t, int threads) {
+//     const Range r = share(rows, t, threads);
+//     work(r.begin, r.end);
+//   });
+#pragma once
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace isobar::cpu {
+
+struct Range {
+  int64_t begin, end;
+};
+
+// The t-th of `threads` consecutive shares of n, cut at multiples of `grain`
+inline Range share(int64_t n, int t, int threads, int64_t grain = 1) {
+  const int64_t grains = (n + grain - 1) / grain;
+  return {std::min(n, grains * t / threads * grain), std::min(n, grains * (t + 1) / threads * grain)};
+}
+
+// Threads worth waking for `elements` of work: a pass over a few thousand elements is over before they wake
+// up.
+inline int threads_for(int64_t elements) {
+  constexpr int64_t kElementsPerThread = 8192;
+  return static_cast<int>(std::clamp<int64_t>(elements / kElementsPerThread, 1, omp_get_max_threads()));
+}
+
+// body(thread, threads) on every thread
+template <class Body>
+void parallel(int64_t elements, const Body& body) {
+  const int threads = threads_for(elements);
+  if (threads == 1) {
+    body(0, 1);
+    return;
+  }
+#pragma omp parallel num_threads(threads)
+  body(omp_get_thread_num(), omp_get_num_threads());
+}
+
+inline void barrier() {
+#pragma omp barrier
+}
+
+// Aligned scratch of the calling thread, at least `floats` long; valid until its next call. Contents are
+// undefined.
+float* scratch(int64_t floats);
+
+// out[j] (+)= parts[0][j] + parts[1][j] + … in this order; parts lie `stride` apart
+void sum_parts(const float* parts, int64_t stride, int count, Range columns, float* out, bool accumulate);
+
+}  // namespace isobar::cpu

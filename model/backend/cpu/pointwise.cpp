@@ -1,0 +1,108 @@
+// Elementwise passes and column sums.
+#include <cstring>
+
+#include "model/backend/cpu/kernel_table.h"
+#include "model/backend/cpu/parallel.h"
+
+namespace isobar::cpu {
+namespace {
+
+constexpr int64_t kGrain = 64;    // elements: threads meet on cache lines
+constexpr int64_t kRowGrain = 8;  // rows: the blocks of rows.h
+
+const char* at(const void* p, DType t, int64_t i) {
+  return static_cast<const char*>(p) + i * size_of(t);
+}
+char* at(void* p, DType t, int64_t i) {
+  return static_cast<char*>(p) + i * size_of(t);
+}
+
+int64_t padded(int64_t cols) {
+  return (cols + 15) / 16 * 16;
+}
+
+// rows_of(range, partial column sums) on every thread, then the partials in thread order into `sum`
+template <class RowsOf>
+void with_column_sums(int64_t rows, int64_t cols, float* sum, bool accumulate, const RowsOf& rows_of) {
+  const int64_t stride = padded(cols);
+  float* partials = scratch(threads_for(rows * cols) * stride);
+  parallel(rows * cols, [&](int t, int threads) {
+    rows_of(share(rows, t, threads, kRowGrain), partials + t * stride);
+    if (sum == nullptr) return;
+    barrier();
+    sum_parts(partials, stride, threads, share(cols, t, threads, kGrain), sum, accumulate);
+  });
+}
+
+}  // namespace
+
+void gelu_forward(int64_t n, DType act, const void* u, void* g) {
+  const auto kernel = kernels().gelu_forward[is_half(act)];
+  parallel(n, [&](int t, int threads) {
+    const Range r = share(n, t, threads, kGrain);
+    kernel(r.end - r.begin, at(u, act, r.begin), at(g, act, r.begin));
+  });
+}
+
+void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
+                   float* dbias, bool accumulate) {
+  const auto kernel = kernels().gelu_backward[is_half(act)];
+  with_column_sums(rows, cols, dbias, accumulate, [&](Range r, float* sums) {
+    const int64_t i = r.begin * cols;
+    kernel(r.end - r.begin, cols, at(u, act, i), at(dg, act, i), at(du, act, i), sums);
+  });
+}
+
+void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, bool accumulate) {
+  const auto kernel = kernels().column_sum[is_half(t)];
+  with_column_sums(rows, cols, sum, accumulate, [&](Range r, float* sums) {
+    kernel(r.end - r.begin, cols, at(x, t, r.begin * cols), sums);
+  });
+}
+
+void period_sum(int64_t rows, int64_t cols, int64_t period, const float* dx, float* dpos, bool accumulate) {
+  const KernelTable& k = kernels();
+  parallel(rows * cols, [&](int t, int threads) {
+    const Range range = share(period, t, threads);
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      float* sum = dpos + i * cols;
+      if (!accumulate && i < rows) std::memcpy(sum, dx + i * cols, cols * sizeof(float));
+      if (!accumulate && i >= rows) std::memset(sum, 0, cols * sizeof(float));
+      for (int64_t r = accumulate ? i : i + period; r < rows; r += period) k.add(cols, dx + r * cols, sum);
+    }
+  });
+}
+
+void cast(int64_t n, DType from, DType to, const void* x, void* y) {
+  const auto kernel = kernels().cast[is_half(from)][is_half(to)];
+  parallel(n, [&](int t, int threads) {
+    const Range r = share(n, t, threads, kGrain);
+    kernel(r.end - r.begin, at(x, from, r.begin), at(y, to, r.begin));
+  });
+}
+
+void add(int64_t n, const float* x, float* y) {
+  const KernelTable& k = kernels();
+  parallel(n, [&](int t, int threads) {
+    const Range r = share(n, t, threads, kGrain);
+    k.add(r.end - r.begin, x + r.begin, y + r.begin);
+  });
+}
+
+double squared_sum(int64_t n, const float* x) {
+  // runs of fixed length whatever the number of threads: the tree of additions is always the same
+  constexpr int64_t kRun = 1 << 16;
+  const KernelTable& k = kernels();
+  const int64_t runs = (n + kRun - 1) / kRun;
+  double* partial = reinterpret_cast<double*>(scratch(2 * runs));
+  parallel(n, [&](int t, int threads) {
+    const Range r = share(runs, t, threads);
+    for (int64_t i = r.begin; i < r.end; ++i)
+      partial[i] = k.squared_sum(std::min(kRun, n - i * kRun), x + i * kRun);
+  });
+  double total = 0;
+  for (int64_t i = 0; i < runs; ++i) total += partial[i];
+  return total;
+}
+
+}  // namespace isobar::cpu

@@ -1,0 +1,80 @@
+// Eight floats in an AVX2 register (with FMA); same interface as simd_avx512.h, where it is described.
+
+struct Avx2 {
+  using Reg = __m256;
+  static constexpr int kWidth = 8;
+  static constexpr int kTileVectors = 2;  // 6 x 2 accumulators + 2 + 1 of the 16 registers
+  static constexpr int tile_rows(int vectors) { return vectors == 2 ? 6 : 8; }
+
+  static __m256i first(int64_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  static Reg zero() { return _mm256_setzero_ps(); }
+  static Reg set1(float x) { return _mm256_set1_ps(x); }
+  static Reg load(const void* p) { return _mm256_loadu_ps(static_cast<const float*>(p)); }
+  static Reg load_n(const void* p, int64_t n) {
+    return _mm256_maskload_ps(static_cast<const float*>(p), first(n));
+  }
+  static void store(void* p, Reg x) { _mm256_storeu_ps(static_cast<float*>(p), x); }
+  static void store_n(void* p, Reg x, int64_t n) { _mm256_maskstore_ps(static_cast<float*>(p), first(n), x); }
+
+  static Reg add(Reg a, Reg b) { return _mm256_add_ps(a, b); }
+  static Reg sub(Reg a, Reg b) { return _mm256_sub_ps(a, b); }
+  static Reg mul(Reg a, Reg b) { return _mm256_mul_ps(a, b); }
+  static Reg div(Reg a, Reg b) { return _mm256_div_ps(a, b); }
+  static Reg fma(Reg a, Reg b, Reg c) { return _mm256_fmadd_ps(a, b, c); }
+  static Reg max(Reg a, Reg b) { return _mm256_max_ps(a, b); }
+  static Reg min(Reg a, Reg b) { return _mm256_min_ps(a, b); }
+  static Reg sqrt(Reg a) { return _mm256_sqrt_ps(a); }
+  static Reg abs(Reg a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+  static Reg round(Reg a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static Reg ldexp(Reg a, Reg n) {  // n <= 126; below -126 the result is 0
+    const __m256i e = _mm256_cvtps_epi32(_mm256_max_ps(n, _mm256_set1_ps(-127.0f)));
+    const __m256i bits = _mm256_slli_epi32(_mm256_add_epi32(e, _mm256_set1_epi32(127)), 23);
+    return _mm256_mul_ps(a, _mm256_castsi256_ps(bits));
+  }
+  static Reg select_negative(Reg x, Reg if_negative, Reg otherwise) {
+    return _mm256_blendv_ps(otherwise, if_negative, x);
+  }
+  static float sum(Reg a) {
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
+  }
+
+  static Reg low_half(Reg a) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a), 16)); }
+  static Reg high_half(Reg a) {
+    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_castps_si256(a), _mm256_set1_epi32(-65536)));
+  }
+  static __m256i round_bf16(Reg a) {  // in the low half of each 32-bit lane
+    const __m256i u = _mm256_castps_si256(a);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    const __m256i r = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
+    const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+    const __m256 nan = _mm256_cmp_ps(a, a, _CMP_UNORD_Q);
+    return _mm256_srli_epi32(_mm256_blendv_epi8(r, quiet, _mm256_castps_si256(nan)), 16);
+  }
+  static Reg load_bf16(const void* p) {
+    const __m128i h = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+  }
+  static Reg load_bf16_n(const void* p, int64_t n) {
+    uint16_t lanes[8] = {};
+    std::memcpy(lanes, p, n * sizeof(uint16_t));
+    return load_bf16(lanes);
+  }
+  static void store_bf16(void* p, Reg a) {
+    const __m256i r = round_bf16(a);
+    const __m128i h = _mm_packus_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
+    _mm_storeu_si128(static_cast<__m128i*>(p), h);
+  }
+  static void store_bf16_n(void* p, Reg a, int64_t n) {
+    uint16_t lanes[8];
+    store_bf16(lanes, a);
+    std::memcpy(p, lanes, n * sizeof(uint16_t));
+  }
+  static Reg pair_bf16(Reg even, Reg odd) {
+    return _mm256_castsi256_ps(_mm256_or_si256(round_bf16(even), _mm256_slli_epi32(round_bf16(odd), 16)));
+  }
+};

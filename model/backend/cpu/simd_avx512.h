@@ -1,0 +1,76 @@
+// Sixteen floats in an AVX-512 register. Included by isa_avx512*.cpp only, inside their target region and
+// inside an unnamed namespace, so that no AVX-512 code is ever merged with another file's by the linker.
+//
+// Every simd_*.h offers the same struct: kWidth, the arithmetic that the kernels need, loads and stores of
+// f32 and bf16, whole or of the first n lanes (the others read as 0), and the shape of the register tile for
+// matmul_tile.h.
+
+template <bool kNativeBf16>
+struct Avx512 {
+  using Reg = __m512;
+  static constexpr int kWidth = 16;
+  static constexpr int kTileVectors = 4;  // 6 x 4 accumulators + 4 + 1 of the 32 registers
+  static constexpr int tile_rows(int vectors) { return vectors == 4 ? 6 : 8; }
+
+  static __mmask16 first(int64_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
+  static Reg zero() { return _mm512_setzero_ps(); }
+  static Reg set1(float x) { return _mm512_set1_ps(x); }
+  static Reg load(const void* p) { return _mm512_loadu_ps(p); }
+  static Reg load_n(const void* p, int64_t n) { return _mm512_maskz_loadu_ps(first(n), p); }
+  static void store(void* p, Reg x) { _mm512_storeu_ps(p, x); }
+  static void store_n(void* p, Reg x, int64_t n) { _mm512_mask_storeu_ps(p, first(n), x); }
+
+  static Reg add(Reg a, Reg b) { return _mm512_add_ps(a, b); }
+  static Reg sub(Reg a, Reg b) { return _mm512_sub_ps(a, b); }
+  static Reg mul(Reg a, Reg b) { return _mm512_mul_ps(a, b); }
+  static Reg div(Reg a, Reg b) { return _mm512_div_ps(a, b); }
+  static Reg fma(Reg a, Reg b, Reg c) { return _mm512_fmadd_ps(a, b, c); }
+  static Reg max(Reg a, Reg b) { return _mm512_max_ps(a, b); }
+  static Reg min(Reg a, Reg b) { return _mm512_min_ps(a, b); }
+  static Reg sqrt(Reg a) { return _mm512_sqrt_ps(a); }
+  static Reg abs(Reg a) { return _mm512_abs_ps(a); }
+  static Reg round(Reg a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static Reg ldexp(Reg a, Reg n) {
+    return _mm512_scalef_ps(a, n);
+  }  // a * 2^n, n whole; 0 when n is far below -126
+  static Reg select_negative(Reg x, Reg if_negative, Reg otherwise) {
+    return _mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(x)), otherwise, if_negative);
+  }
+  static float sum(Reg a) { return _mm512_reduce_add_ps(a); }
+
+  // bf16 pairs held in 32-bit lanes: the low half is the element with the even index
+  static Reg low_half(Reg a) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a), 16)); }
+  static Reg high_half(Reg a) {
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(-65536)));
+  }
+  static __m256i round_bf16(Reg a) {
+    if constexpr (kNativeBf16) {
+      return (__m256i)_mm512_cvtneps_pbh(a);
+    } else {
+      const __m512i u = _mm512_castps_si512(a);
+      const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+      __m512i r = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+      const __m512i quiet = _mm512_or_si512(u, _mm512_set1_epi32(0x400000));
+      r = _mm512_mask_mov_epi32(r, _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), quiet);  // NaN stays NaN
+      return _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16));
+    }
+  }
+  static Reg widen(__m256i h) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16)); }
+  static Reg load_bf16(const void* p) { return widen(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }
+  static Reg load_bf16_n(const void* p, int64_t n) { return widen(_mm256_maskz_loadu_epi16(first(n), p)); }
+  static void store_bf16(void* p, Reg a) { _mm256_storeu_si256(static_cast<__m256i*>(p), round_bf16(a)); }
+  static void store_bf16_n(void* p, Reg a, int64_t n) {
+    _mm256_mask_storeu_epi16(p, first(n), round_bf16(a));
+  }
+  // lane i of the result is the pair (even[i], odd[i]) in bf16
+  static Reg pair_bf16(Reg even, Reg odd) {
+    const __m512i lo = _mm512_cvtepu16_epi32(round_bf16(even));
+    if constexpr (kNativeBf16) {
+      const __m512i hi = _mm512_slli_epi32(_mm512_cvtepu16_epi32(round_bf16(odd)), 16);
+      return _mm512_castsi512_ps(_mm512_or_si512(lo, hi));
+    } else {
+      const __m512i hi = _mm512_slli_epi32(_mm512_cvtepu16_epi32(round_bf16(odd)), 16);
+      return _mm512_castsi512_ps(_mm512_or_si512(lo, hi));
+    }
+  }
+};

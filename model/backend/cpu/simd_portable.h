@@ -1,0 +1,73 @@
+// Four floats with the compiler's vector extension, for any machine; same interface as simd_avx512.h, where
+// it is described.
+
+struct Portable {
+  typedef float Reg __attribute__((vector_size(16)));
+  typedef int32_t Int __attribute__((vector_size(16)));
+  static constexpr int kWidth = 4;
+  static constexpr int kTileVectors = 2;
+  static constexpr int tile_rows(int vectors) { return vectors == 2 ? 4 : 8; }
+
+  static Int bits(Reg a) { return std::bit_cast<Int>(a); }
+  static Reg floats(Int a) { return std::bit_cast<Reg>(a); }
+  static Reg zero() { return Reg{0, 0, 0, 0}; }
+  static Reg set1(float x) { return Reg{x, x, x, x}; }
+  static Reg load(const void* p) { return load_n(p, kWidth); }
+  static Reg load_n(const void* p, int64_t n) {
+    Reg r = zero();
+    std::memcpy(&r, p, n * sizeof(float));
+    return r;
+  }
+  static void store(void* p, Reg x) { std::memcpy(p, &x, sizeof(x)); }
+  static void store_n(void* p, Reg x, int64_t n) { std::memcpy(p, &x, n * sizeof(float)); }
+
+  static Reg add(Reg a, Reg b) { return a + b; }
+  static Reg sub(Reg a, Reg b) { return a - b; }
+  static Reg mul(Reg a, Reg b) { return a * b; }
+  static Reg div(Reg a, Reg b) { return a / b; }
+  static Reg fma(Reg a, Reg b, Reg c) { return a * b + c; }
+  static Reg max(Reg a, Reg b) { return a > b ? a : b; }
+  static Reg min(Reg a, Reg b) { return a < b ? a : b; }
+  static Reg sqrt(Reg a) {
+    for (int i = 0; i < kWidth; ++i) a[i] = std::sqrt(a[i]);
+    return a;
+  }
+  static Reg abs(Reg a) { return floats(bits(a) & 0x7fffffff); }
+  static Reg round(Reg a) {  // beyond 2^23 a float is whole already
+    const Reg magic = set1(12582912.0f);
+    return abs(a) < set1(4194304.0f) ? (a + magic) - magic : a;
+  }
+  static Reg ldexp(Reg a, Reg n) {  // n <= 126; below -126 the result is 0
+    const Reg e = max(n, set1(-127.0f));
+    const Int shifted = __builtin_convertvector(e, Int) + 127;
+    return a * floats(shifted << 23);
+  }
+  static Reg select_negative(Reg x, Reg if_negative, Reg otherwise) {
+    return bits(x) < 0 ? if_negative : otherwise;
+  }
+  static float sum(Reg a) { return (a[0] + a[1]) + (a[2] + a[3]); }
+
+  static Reg low_half(Reg a) { return floats(bits(a) << 16); }
+  static Reg high_half(Reg a) { return floats(bits(a) & -65536); }
+  static Int round_bf16(Reg a) {  // in the low half of each 32-bit lane
+    typedef uint32_t Unsigned __attribute__((vector_size(16)));
+    const Unsigned u = std::bit_cast<Unsigned>(a);
+    const Unsigned rounded = u + 0x7fffu + ((u >> 16) & 1u);
+    const Unsigned kept = (u & 0x7fffffffu) > 0x7f800000u ? (u | 0x400000u) : rounded;
+    return std::bit_cast<Int>(kept >> 16);
+  }
+  static Reg load_bf16(const void* p) { return load_bf16_n(p, kWidth); }
+  static Reg load_bf16_n(const void* p, int64_t n) {
+    uint16_t h[4] = {};
+    std::memcpy(h, p, n * sizeof(uint16_t));
+    return low_half(floats(Int{h[0], h[1], h[2], h[3]}));
+  }
+  static void store_bf16(void* p, Reg a) { store_bf16_n(p, a, kWidth); }
+  static void store_bf16_n(void* p, Reg a, int64_t n) {
+    const Int r = round_bf16(a);
+    uint16_t h[4];
+    for (int i = 0; i < kWidth; ++i) h[i] = static_cast<uint16_t>(r[i]);
+    std::memcpy(p, h, n * sizeof(uint16_t));
+  }
+  static Reg pair_bf16(Reg even, Reg odd) { return floats(round_bf16(even) | (round_bf16(odd) << 16)); }
+};

@@ -1,0 +1,79 @@
+// Adam and AdamW over several steps against the formula of torch.optim in double precision.
+#include "tests/cpu/kernel_testing.h"
+
+namespace isobar::cpu::testing {
+namespace {
+
+TEST(Adam, FollowsTheFormulaOverFiveSteps) {
+  Random random;
+  for (const Isa isa : isas())
+    for (const bool adamw : {false, true})
+      for (const bool copy : {false, true}) {
+        const Running running(isa, static_cast<int>(random.integer(1, 2)));
+        const int64_t n = random.one_of<int64_t>({1, 100, 20'011});
+        const double wd = random.coin() ? 0.0 : 0.1, scale = random.one_of({1.0, 0.125});
+        Buffer p = random.buffer(DType::f32, n), m(DType::f32, n), v(DType::f32, n), p16(DType::bf16, n);
+        std::vector<double> P(n), M(n), V(n);
+        for (int64_t i = 0; i < n; ++i) {
+          P[i] = p[i];
+          m.set(i, 0);
+          v.set(i, 0);
+        }
+        for (int64_t step = 1; step <= 5; ++step) {
+          const Buffer g = random.buffer(DType::f32, n, step == 3 ? 1e-3 : 1);
+          const Adam a{.lr = 1e-3f,
+                       .beta1 = 0.9f,
+                       .beta2 = 0.95f,
+                       .eps = 1e-8f,
+                       .weight_decay = static_cast<float>(wd),
+                       .adamw = adamw,
+                       .step = step,
+                       .grad_scale = static_cast<float>(scale)};
+          adam(a, n, p.f32(), g.f32(), m.f32(), v.f32(), copy ? static_cast<bf16*>(p16.data()) : nullptr);
+          const double b1 = a.beta1, b2 = a.beta2, lr = a.lr, decay = a.weight_decay;
+          for (int64_t i = 0; i < n; ++i) {
+            double grad = g[i] * scale;
+            if (adamw) P[i] *= 1 - lr * decay;
+            if (!adamw) grad += decay * P[i];
+            M[i] = b1 * M[i] + (1 - b1) * grad;
+            V[i] = b2 * V[i] + (1 - b2) * grad * grad;
+            const double m_hat = M[i] / (1 - std::pow(b1, static_cast<double>(step)));
+            const double v_hat = V[i] / (1 - std::pow(b2, static_cast<double>(step)));
+            P[i] -= lr * m_hat / (std::sqrt(v_hat) + static_cast<double>(a.eps));
+          }
+        }
+        EXPECT_TRUE(p.intact() && m.intact() && v.intact() && p16.intact());
+        for (int64_t i = 0; i < n; ++i) {
+          // five steps round p twice each (decay, update); the update itself is of size lr
+          ASSERT_TRUE(within(p[i], P[i], 10 * kFloatRoundoff * 1.1 * std::abs(P[i]) + 1e-8));
+          ASSERT_TRUE(within(m[i], M[i], 1e-6));
+          ASSERT_TRUE(within(v[i], V[i], 2e-6 * V[i] + 1e-30));
+          if (copy) {
+            ASSERT_EQ(static_cast<bf16*>(p16.data())[i].bits, to_bf16(p.f32()[i]).bits);
+          }
+        }
+      }
+}
+
+// a gradient of zero from the start must not divide 0 by 0
+TEST(Adam, ZeroGradientLeavesTheParameter) {
+  for (const Isa isa : isas()) {
+    const Running running(isa, 1);
+    float p[3] = {1, -2, 3}, g[3] = {}, m[3] = {}, v[3] = {};
+    adam({.lr = 1,
+          .beta1 = 0.9f,
+          .beta2 = 0.95f,
+          .eps = 1e-8f,
+          .weight_decay = 0,
+          .adamw = false,
+          .step = 1,
+          .grad_scale = 1},
+         3, p, g, m, v, nullptr);
+    EXPECT_EQ(p[0], 1);
+    EXPECT_EQ(p[1], -2);
+    EXPECT_EQ(p[2], 3);
+  }
+}
+
+}  // namespace
+}  // namespace isobar::cpu::testing

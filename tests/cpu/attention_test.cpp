@@ -1,0 +1,330 @@
+// Attention against a double-precision softmax that does hold Tq x Tk.
+#include "tests/cpu/kernel_testing.h"
+
+namespace isobar::cpu::testing {
+namespace {
+
+struct Case {
+  Attention a;
+  Buffer q, k, v, d_o;
+};
+
+Case random_case(Random& random, DType act, int64_t d, int64_t tq, int64_t tk) {
+  const int64_t kv_heads = random.integer(1, 2), heads = kv_heads * random.integer(1, 3),
+                batch = random.integer(1, 2);
+  const int64_t gap = random.integer(0, 5);
+  Attention a{.batch = batch,
+              .heads = heads,
+              .kv_heads = kv_heads,
+              .tq = tq,
+              .tk = tk,
+              .d = d,
+              .scale = static_cast<float>((random.coin() ? 1.0 : 2.0) / std::sqrt(static_cast<double>(d))),
+              .causal = random.coin(),
+              .act = act,
+              .ld_q = heads * d + gap,
+              .ld_kv = kv_heads * d * 2 + gap,
+              .ld_o = heads * d + gap};
+  return {a, random.buffer(act, batch * tq * a.ld_q), random.buffer(act, batch * tk * a.ld_kv),
+          random.buffer(act, batch * tk * a.ld_kv), random.buffer(act, batch * tq * a.ld_o)};
+}
+
+// Everything the reference knows about one query of one head
+struct Row {
+  std::vector<double> p;         // probabilities [tk]
+  std::vector<double> o, o_abs;  // [d]: sum p v, sum p |v|
+  double lse, score_error;       // score_error: what f32 rounding may do to a score
+};
+
+bool visible(const Attention& a, int64_t i, int64_t j) {
+  return !a.causal || j <= i + a.tk - a.tq;
+}
+
+Row reference_row(const Attention& a, const Buffer& q, const Buffer& k, const Buffer& v, int64_t b, int64_t h,
+                  int64_t i) {
+  const int64_t kv = h / (a.heads / a.kv_heads);
+  Row r{.p = std::vector<double>(a.tk), .o = std::vector<double>(a.d), .o_abs = std::vector<double>(a.d)};
+  double top = -INFINITY, largest = 0;
+  for (int64_t j = 0; j < a.tk; ++j) {
+    double s = 0, s_abs = 0;
+    for (int64_t c = 0; c < a.d; ++c) {
+      const double term =
+          q[(b * a.tq + i) * a.ld_q + h * a.d + c] * k[(b * a.tk + j) * a.ld_kv + kv * a.d + c];
+      s += term;
+      s_abs += std::abs(term);
+    }
+    r.p[j] = visible(a, i, j) ? s * static_cast<double>(a.scale) : -INFINITY;
+    top = std::max(top, r.p[j]);
+    largest = std::max(largest, s_abs * static_cast<double>(a.scale));
+  }
+  double sum = 0;
+  for (double& p : r.p) sum += p = std::isinf(p) ? 0.0 : std::exp(p - top);
+  for (int64_t j = 0; j < a.tk; ++j) {
+    if (sum > 0) r.p[j] /= sum;
+    for (int64_t c = 0; c < a.d; ++c) {
+      const double x = v[(b * a.tk + j) * a.ld_kv + kv * a.d + c];
+      r.o[c] += r.p[j] * x;
+      r.o_abs[c] += r.p[j] * std::abs(x);
+    }
+  }
+  r.lse = top + std::log(sum);
+  r.score_error = 4 * kFloatRoundoff * (largest + 4);
+  return r;
+}
+
+// what the kernel may get wrong in a probability, relatively; bf16 probabilities are rounded for the product
+double probability_error(const Attention& a, const Row& r) {
+  return r.score_error * 2 + (a.act == DType::bf16 ? kHalfRoundoff + 1e-5 : 1e-6);
+}
+
+void check_forward(const Case& c) {
+  const Attention& a = c.a;
+  Buffer o(a.act, a.batch * a.tq * a.ld_o), again(a.act, o.size());
+  Buffer lse(DType::f32, a.batch * a.heads * a.tq);
+  Buffer work(DType::f32, attention_workspace(a, false, omp_get_max_threads()) / 4);
+  attention_forward(a, c.q.data(), c.k.data(), c.v.data(), o.data(), lse.f32(), work.data());
+  attention_forward(a, c.q.data(), c.k.data(), c.v.data(), again.data(), lse.f32(), work.data());
+  EXPECT_TRUE(o.same_bits(again));
+  EXPECT_TRUE(o.intact() && lse.intact() && work.intact());
+  for (int64_t b = 0; b < a.batch; ++b)
+    for (int64_t i = 0; i < a.tq; ++i) {
+      for (int64_t h = 0; h < a.heads; ++h) {
+        const Row r = reference_row(a, c.q, c.k, c.v, b, h, i);
+        const float got = lse.f32()[(b * a.heads + h) * a.tq + i];
+        if (std::isinf(r.lse))
+          ASSERT_EQ(got, -INFINITY);
+        else
+          ASSERT_TRUE(within(got, r.lse, r.score_error + 1e-5));
+        for (int64_t x = 0; x < a.d; ++x) {
+          const double bound = r.o_abs[x] * probability_error(a, r) + rounding(a.act, r.o[x]);
+          ASSERT_TRUE(within(o[(b * a.tq + i) * a.ld_o + h * a.d + x], r.o[x], bound))
+              << "o, batch " << b << " query " << i << " head " << h << " column " << x;
+        }
+      }
+      for (int64_t x = a.heads * a.d; x < a.ld_o; ++x)
+        ASSERT_TRUE(std::isnan(o[(b * a.tq + i) * a.ld_o + x])) << "wrote between the rows";
+    }
+}
+
+struct Gradients {
+  std::vector<double> dq, dk, dv;              // dense [batch, t, heads, d]
+  std::vector<double> dq_err, dk_err, dv_err;  // bounds
+  std::vector<double> o, lse;
+};
+
+// The textbook backward; delta comes from the o that the kernel is given
+Gradients reference_backward(const Case& c, const Buffer& o) {
+  const Attention& a = c.a;
+  const double half = a.act == DType::bf16 ? kHalfRoundoff : 0;
+  const int64_t nq = a.batch * a.tq * a.heads * a.d, nk = a.batch * a.tk * a.kv_heads * a.d;
+  Gradients g{.dq = std::vector<double>(nq),
+              .dk = std::vector<double>(nk),
+              .dv = std::vector<double>(nk),
+              .dq_err = std::vector<double>(nq),
+              .dk_err = std::vector<double>(nk),
+              .dv_err = std::vector<double>(nk)};
+  for (int64_t b = 0; b < a.batch; ++b)
+    for (int64_t h = 0; h < a.heads; ++h)
+      for (int64_t i = 0; i < a.tq; ++i) {
+        const int64_t kv = h / (a.heads / a.kv_heads);
+        const Row r = reference_row(a, c.q, c.k, c.v, b, h, i);
+        const double p_err = probability_error(a, r);
+        double delta = 0, delta_abs = 0;
+        for (int64_t x = 0; x < a.d; ++x) {
+          const double term =
+              c.d_o[(b * a.tq + i) * a.ld_o + h * a.d + x] * o[(b * a.tq + i) * a.ld_o + h * a.d + x];
+          delta += term;
+          delta_abs += std::abs(term);
+        }
+        for (int64_t j = 0; j < a.tk; ++j) {
+          double dp = 0, dp_abs = 0;
+          for (int64_t x = 0; x < a.d; ++x) {
+            const double term =
+                c.d_o[(b * a.tq + i) * a.ld_o + h * a.d + x] * c.v[(b * a.tk + j) * a.ld_kv + kv * a.d + x];
+            dp += term;
+            dp_abs += std::abs(term);
+          }
+          const double ds = r.p[j] * (dp - delta);
+          const double ds_err = r.p[j] * (dp_abs + delta_abs) * (r.score_error * 2 + 1e-5) +
+                                std::abs(ds) * (half * 1.02 + 1e-6);
+          for (int64_t x = 0; x < a.d; ++x) {
+            const int64_t at_q = ((b * a.tq + i) * a.heads + h) * a.d + x;
+            const int64_t at_k = ((b * a.tk + j) * a.kv_heads + kv) * a.d + x;
+            const double q = c.q[(b * a.tq + i) * a.ld_q + h * a.d + x] * static_cast<double>(a.scale);
+            const double k = c.k[(b * a.tk + j) * a.ld_kv + kv * a.d + x] * static_cast<double>(a.scale);
+            const double d_o = c.d_o[(b * a.tq + i) * a.ld_o + h * a.d + x];
+            g.dq[at_q] += ds * k;
+            g.dq_err[at_q] += ds_err * std::abs(k);
+            g.dk[at_k] += ds * q;
+            g.dk_err[at_k] += ds_err * std::abs(q);
+            g.dv[at_k] += r.p[j] * d_o;
+            g.dv_err[at_k] += r.p[j] * p_err * std::abs(d_o);
+          }
+        }
+      }
+  return g;
+}
+
+void expect_rows(const Buffer& got, int64_t rows, int64_t ld, int64_t width, const std::vector<double>& want,
+                 const std::vector<double>& bound, const char* name) {
+  EXPECT_TRUE(got.intact());
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t x = 0; x < width; ++x) {
+      const double w = want[i * width + x];
+      ASSERT_TRUE(within(got[i * ld + x], w, bound[i * width + x] + rounding(got.type(), w) + 1e-7))
+          << name << ", row " << i << " column " << x;
+    }
+    for (int64_t x = width; x < ld; ++x)
+      ASSERT_TRUE(std::isnan(got[i * ld + x])) << name << ": wrote between the rows";
+  }
+}
+
+void check_backward(const Case& c) {
+  const Attention& a = c.a;
+  Buffer o(a.act, a.batch * a.tq * a.ld_o), lse(DType::f32, a.batch * a.heads * a.tq);
+  for (int64_t b = 0; b < a.batch; ++b)
+    for (int64_t h = 0; h < a.heads; ++h)
+      for (int64_t i = 0; i < a.tq; ++i) {
+        const Row r = reference_row(a, c.q, c.k, c.v, b, h, i);
+        lse.f32()[(b * a.heads + h) * a.tq + i] = static_cast<float>(r.lse);
+        for (int64_t x = 0; x < a.d; ++x) o.set((b * a.tq + i) * a.ld_o + h * a.d + x, r.o[x]);
+      }
+  const int64_t ld_dq = a.heads * a.d + 3, ld_dkv = a.kv_heads * a.d + 1;
+  Buffer dq(a.act, a.batch * a.tq * ld_dq), dk(a.act, a.batch * a.tk * ld_dkv), dv(a.act, dk.size());
+  Buffer dq2(a.act, dq.size()), dk2(a.act, dk.size()), dv2(a.act, dk.size());
+  Buffer work(DType::f32, attention_workspace(a, true, omp_get_max_threads()) / 4);
+  attention_backward(a, c.q.data(), c.k.data(), c.v.data(), o.data(), lse.f32(), c.d_o.data(), dq.data(),
+                     dk.data(), dv.data(), ld_dq, ld_dkv, work.data());
+  attention_backward(a, c.q.data(), c.k.data(), c.v.data(), o.data(), lse.f32(), c.d_o.data(), dq2.data(),
+                     dk2.data(), dv2.data(), ld_dq, ld_dkv, work.data());
+  EXPECT_TRUE(dq.same_bits(dq2) && dk.same_bits(dk2) && dv.same_bits(dv2));
+  EXPECT_TRUE(work.intact());
+  const Gradients g = reference_backward(c, o);
+  expect_rows(dq, a.batch * a.tq, ld_dq, a.heads * a.d, g.dq, g.dq_err, "dq");
+  expect_rows(dk, a.batch * a.tk, ld_dkv, a.kv_heads * a.d, g.dk, g.dk_err, "dk");
+  expect_rows(dv, a.batch * a.tk, ld_dkv, a.kv_heads * a.d, g.dv, g.dv_err, "dv");
+}
+
+template <class Check>
+void for_many_cases(const Check& check) {
+  Random random;
+  for (const Isa isa : isas())
+    for (const int64_t d : {48, 64, 128, 192, 32, 16, 8, 1, 7, 33, 100}) {
+      const DType act = random.coin() ? DType::f32 : DType::bf16;
+      const int64_t tq = random.integer(1, 150), tk = random.coin() ? tq : random.integer(1, 250);
+      const Case c = random_case(random, act, d, tq, tk);
+      const Running running(isa, static_cast<int>(random.integer(1, 2)));
+      SCOPED_TRACE("d " + std::to_string(d) + " tq " + std::to_string(tq) + " tk " + std::to_string(tk) +
+                   " heads " + std::to_string(c.a.heads) + "/" + std::to_string(c.a.kv_heads) + " causal " +
+                   std::to_string(c.a.causal) + " " + isobar::name_of(act));
+      check(c);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+}
+
+TEST(AttentionForward, IsSoftmaxTimesValuesForAnyShape) {
+  for_many_cases(check_forward);
+}
+TEST(AttentionBackward, IsTheTextbookGradientForAnyShape) {
+  for_many_cases(check_backward);
+}
+
+// more keys than one backward unit spans, so that threads share the queries of a head
+TEST(AttentionBackward, ThreadsThatShareAHeadAddTheirPartsOfDq) {
+  Random random;
+  for (const DType act : {DType::f32, DType::bf16})
+    for (const int threads : {1, 2, 3, 5}) {
+      Case c = random_case(random, act, 16, 70, 384 * 3 + 29);
+      const Running running(best_isa(), threads);
+      check_backward(c);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(AttentionForward, TokensOfTheWeatherNetAtOneAndTwoThreads) {
+  Random random;
+  for (const DType act : {DType::f32, DType::bf16})
+    for (const int threads : {1, 2}) {
+      Case c = random_case(random, act, 48, 333, 1013);
+      const Running running(best_isa(), threads);
+      check_forward(c);
+      check_backward(c);
+      if (HasFatalFailure()) return;
+    }
+}
+
+// large scores: the running maximum must protect the exponential
+TEST(AttentionForward, HugeScoresDoNotOverflow) {
+  Random random;
+  for (const Isa isa : isas()) {
+    const Running running(isa, 1);
+    const Attention a{.batch = 1,
+                      .heads = 1,
+                      .kv_heads = 1,
+                      .tq = 5,
+                      .tk = 200,
+                      .d = 4,
+                      .scale = 1,
+                      .causal = false,
+                      .act = DType::f32,
+                      .ld_q = 4,
+                      .ld_kv = 4,
+                      .ld_o = 4};
+    Buffer q = random.buffer(DType::f32, 20, 30), k = random.buffer(DType::f32, 800, 30);
+    Buffer v = random.buffer(DType::f32, 800), o(DType::f32, 20), lse(DType::f32, 5);
+    Buffer work(DType::f32, attention_workspace(a, false, 1) / 4);
+    attention_forward(a, q.data(), k.data(), v.data(), o.data(), lse.f32(), work.data());
+    for (int64_t i = 0; i < 5; ++i) {
+      const Row r = reference_row(a, q, k, v, 0, 0, i);
+      for (int64_t x = 0; x < 4; ++x) ASSERT_TRUE(within(o[i * 4 + x], r.o[x], 0.01));
+      ASSERT_TRUE(within(lse[i], r.lse, 1e-6 * std::abs(r.lse)));
+    }
+  }
+}
+
+// the derivative of the double-precision forward along a random direction, by central differences
+TEST(AttentionBackward, AgreesWithFiniteDifferences) {
+  Random random;
+  Case c = random_case(random, DType::f32, 12, 9, 11);
+  const Attention& a = c.a;
+  const auto objective = [&](const Case& x) {
+    double sum = 0;
+    for (int64_t b = 0; b < a.batch; ++b)
+      for (int64_t h = 0; h < a.heads; ++h)
+        for (int64_t i = 0; i < a.tq; ++i) {
+          const Row r = reference_row(a, x.q, x.k, x.v, b, h, i);
+          for (int64_t j = 0; j < a.d; ++j) sum += r.o[j] * c.d_o[(b * a.tq + i) * a.ld_o + h * a.d + j];
+        }
+    return sum;
+  };
+  Buffer o(DType::f32, a.batch * a.tq * a.ld_o), lse(DType::f32, a.batch * a.heads * a.tq);
+  Buffer work(DType::f32, std::max(attention_workspace(a, false, 2), attention_workspace(a, true, 2)) / 4);
+  const Running running(best_isa(), 2);
+  attention_forward(a, c.q.data(), c.k.data(), c.v.data(), o.data(), lse.f32(), work.data());
+  Buffer dq(DType::f32, c.q.size()), dk(DType::f32, c.k.size()), dv(DType::f32, c.v.size());
+  attention_backward(a, c.q.data(), c.k.data(), c.v.data(), o.data(), lse.f32(), c.d_o.data(), dq.data(),
+                     dk.data(), dv.data(), a.ld_q, a.ld_kv, work.data());
+  const double h = 1.0 / 512;  // exact in f32, so the perturbed inputs are nearly what is meant
+  double slope = 0, magnitude = 0;
+  Case up{a, Buffer(DType::f32, c.q.size()), Buffer(DType::f32, c.k.size()), Buffer(DType::f32, c.v.size()),
+          Buffer(DType::f32, c.d_o.size())};
+  Case down{a, Buffer(DType::f32, c.q.size()), Buffer(DType::f32, c.k.size()), Buffer(DType::f32, c.v.size()),
+            Buffer(DType::f32, c.d_o.size())};
+  const auto perturb = [&](const Buffer& x, const Buffer& grad, Buffer& plus, Buffer& minus) {
+    for (int64_t i = 0; i < x.size(); ++i) {
+      const double direction = random.normal();
+      plus.set(i, x[i] + h * direction);
+      minus.set(i, x[i] - h * direction);
+      if (std::isnan(grad[i])) continue;  // between the rows
+      slope += grad[i] * (plus[i] - minus[i]);
+      magnitude += std::abs(grad[i] * (plus[i] - minus[i]));
+    }
+  };
+  perturb(c.q, dq, up.q, down.q);
+  perturb(c.k, dk, up.k, down.k);
+  perturb(c.v, dv, up.v, down.v);
+  EXPECT_TRUE(within(slope, objective(up) - objective(down), 2e-4 * magnitude));
+}
+
+}  // namespace
+}  // namespace isobar::cpu::testing

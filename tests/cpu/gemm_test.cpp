@@ -1,0 +1,88 @@
+// Matrix products against double precision, with the bound of a k-term sum in f32.
+#include "tests/cpu/kernel_testing.h"
+
+namespace isobar::cpu::testing {
+namespace {
+
+void check(Random& random, const Gemm& g) {
+  const Buffer a = random.buffer(g.a, g.m * g.k), b = random.buffer(g.b, g.k * g.n);
+  const Buffer bias = random.buffer(DType::f32, g.n), before = random.buffer(DType::f32, g.m * g.n);
+  Buffer c(g.c, g.m * g.n), again(g.c, g.m * g.n);
+  if (g.accumulate) std::memcpy(c.data(), before.data(), c.bytes());
+  if (g.accumulate) std::memcpy(again.data(), before.data(), c.bytes());
+  gemm(g, a.data(), b.data(), g.bias ? bias.f32() : nullptr, c.data());
+  gemm(g, a.data(), b.data(), g.bias ? bias.f32() : nullptr, again.data());
+  EXPECT_TRUE(c.same_bits(again));
+  EXPECT_TRUE(c.intact());
+  for (int64_t i = 0; i < g.m; ++i)
+    for (int64_t j = 0; j < g.n; ++j) {
+      double want = (g.bias ? bias[j] : 0) + (g.accumulate ? before[i * g.n + j] : 0), size = std::abs(want);
+      for (int64_t p = 0; p < g.k; ++p) {
+        const double term =
+            a[g.trans_a ? p * g.m + i : i * g.k + p] * b[g.trans_b ? j * g.k + p : p * g.n + j];
+        want += term;
+        size += std::abs(term);
+      }
+      const double bound = kFloatRoundoff * size * (static_cast<double>(g.k) + 4) + rounding(g.c, want);
+      ASSERT_TRUE(within(c[i * g.n + j], want, bound)) << "row " << i << " column " << j;
+    }
+}
+
+TEST(Gemm, IsTheProductForEveryTransposeTypeAndEpilogue) {
+  Random random;
+  for (const Isa isa : isas())
+    for (const bool trans_a : {false, true})
+      for (const bool trans_b : {false, true})
+        for (const int types : {0, 1, 2})
+          for (const int epilogue : {0, 1, 2, 3}) {
+            Gemm g{.m = random.integer(1, 70),
+                   .n = random.integer(1, 70),
+                   .k = random.integer(1, 70),
+                   .trans_a = trans_a,
+                   .trans_b = trans_b,
+                   .a = types == 0 ? DType::f32 : DType::bf16,
+                   .b = types == 0 ? DType::f32 : DType::bf16,
+                   .c = types == 1 ? DType::bf16 : DType::f32,
+                   .bias = (epilogue & 1) != 0,
+                   .accumulate = (epilogue & 2) != 0};
+            if (g.accumulate && g.c != DType::f32) continue;
+            const Running running(isa, static_cast<int>(random.integer(1, 2)));
+            SCOPED_TRACE("m " + std::to_string(g.m) + " n " + std::to_string(g.n) + " k " +
+                         std::to_string(g.k) + " ta " + std::to_string(trans_a) + " tb " +
+                         std::to_string(trans_b) + " types " + std::to_string(types) + " epilogue " +
+                         std::to_string(epilogue));
+            check(random, g);
+            if (HasFatalFailure()) return;
+            EXPECT_GE(gemm_workspace(g), 0);
+          }
+}
+
+TEST(Gemm, LargerProductsOnOneAndTwoThreads) {
+  Random random;
+  for (const int threads : {1, 2})
+    for (const DType t : {DType::f32, DType::bf16}) {
+      const Running running(best_isa(), threads);
+      check(random, {.m = 301,
+                     .n = 384,
+                     .k = 192,
+                     .trans_a = false,
+                     .trans_b = true,
+                     .a = t,
+                     .b = t,
+                     .c = t,
+                     .bias = true});
+      check(random, {.m = 192,
+                     .n = 256,
+                     .k = 403,
+                     .trans_a = true,
+                     .trans_b = false,
+                     .a = t,
+                     .b = t,
+                     .c = DType::f32,
+                     .accumulate = true});
+      if (HasFatalFailure()) return;
+    }
+}
+
+}  // namespace
+}  // namespace isobar::cpu::testing

@@ -1,0 +1,199 @@
+// Elementwise kernels and column sums against double precision.
+#include "tests/cpu/kernel_testing.h"
+
+namespace isobar::cpu::testing {
+namespace {
+
+double phi(double u) {
+  return 0.5 * std::erfc(-u / std::sqrt(2.0));
+}
+double gelu(double u) {
+  return u * phi(u);
+}
+double gelu_slope(double u) {
+  return phi(u) + u * std::exp(-u * u / 2) / std::sqrt(2 * M_PI);
+}
+
+TEST(Gelu, IsExactToAMillionth) {
+  for (const Isa isa : isas()) {
+    const Running running(isa, 2);
+    const int64_t n = 400'001;
+    Buffer u(DType::f32, n), g(DType::f32, n), one(DType::f32, n), du(DType::f32, n);
+    for (int64_t i = 0; i < n; ++i) {
+      u.set(i, 20.0 * (static_cast<double>(i) / static_cast<double>(n - 1) - 0.5));
+      one.set(i, 1);
+    }
+    gelu_forward(n, DType::f32, u.data(), g.data());
+    gelu_backward(1, n, DType::f32, u.data(), one.data(), du.data(), nullptr, false);
+    for (int64_t i = 0; i < n; ++i) {
+      ASSERT_TRUE(within(g[i], gelu(u[i]), 1e-6)) << "u = " << u[i];
+      ASSERT_TRUE(within(du[i], gelu_slope(u[i]), 1e-6)) << "u = " << u[i];
+    }
+  }
+}
+
+TEST(Gelu, KeepsItsLimits) {
+  for (const Isa isa : isas()) {
+    const Running running(isa, 1);
+    Buffer u(DType::f32, 5), g(DType::f32, 5);
+    const double values[5] = {0, 1e10, -1e10, 40, -40};
+    for (int64_t i = 0; i < 5; ++i) u.set(i, values[i]);
+    gelu_forward(5, DType::f32, u.data(), g.data());
+    for (int64_t i = 0; i < 5; ++i)
+      EXPECT_EQ(g.f32()[i], static_cast<float>(std::max(0.0, values[i]))) << values[i];
+  }
+}
+
+TEST(Gelu, BackwardAndItsColumnSumsForAnyShape) {
+  Random random;
+  for (const Isa isa : isas())
+    for (int round = 0; round < 10; ++round) {
+      const DType act = random.coin() ? DType::f32 : DType::bf16;
+      const int64_t rows = random.integer(1, 90), cols = random.integer(1, 400), n = rows * cols;
+      const bool accumulate = random.coin();
+      const Running running(isa, static_cast<int>(random.integer(1, 2)));
+      const Buffer u = random.buffer(act, n, 2), dg = random.buffer(act, n);
+      Buffer g(act, n), du(act, n), du2(act, n), dbias(DType::f32, cols), dbias2(DType::f32, cols);
+      const Buffer before = random.buffer(DType::f32, cols);
+      if (accumulate)
+        for (int64_t j = 0; j < cols; ++j) dbias.f32()[j] = dbias2.f32()[j] = before.f32()[j];
+      gelu_forward(n, act, u.data(), g.data());
+      gelu_backward(rows, cols, act, u.data(), dg.data(), du.data(), dbias.f32(), accumulate);
+      gelu_backward(rows, cols, act, u.data(), dg.data(), du2.data(), dbias2.f32(), accumulate);
+      EXPECT_TRUE(du.same_bits(du2) && dbias.same_bits(dbias2));
+      EXPECT_TRUE(du.intact() && dbias.intact() && g.intact());
+      for (int64_t j = 0; j < cols; ++j) {
+        double sum = accumulate ? before[j] : 0, size = std::abs(sum) + 1;
+        for (int64_t r = 0; r < rows; ++r) {
+          const int64_t i = r * cols + j;
+          const double want = dg[i] * gelu_slope(u[i]);
+          ASSERT_TRUE(within(g[i], gelu(u[i]), 1e-6 + rounding(act, gelu(u[i]))));
+          ASSERT_TRUE(within(du[i], want, 1e-6 * (1 + std::abs(dg[i])) + rounding(act, want)));
+          sum += want;  // summed before rounding to bf16
+          size += std::abs(want) + std::abs(dg[i]);
+        }
+        ASSERT_TRUE(within(dbias[j], sum, 2e-6 * size));
+      }
+    }
+}
+
+TEST(Gelu, BackwardAgreesWithFiniteDifferences) {
+  Random random;
+  const Buffer u = random.buffer(DType::f32, 100, 2), dg = random.buffer(DType::f32, 100);
+  Buffer du(DType::f32, 100);
+  gelu_backward(10, 10, DType::f32, u.data(), dg.data(), du.data(), nullptr, false);
+  for (int64_t i = 0; i < 100; ++i) {
+    const double h = 1e-5, slope = (gelu(u[i] + h) - gelu(u[i] - h)) / (2 * h);
+    EXPECT_TRUE(within(du[i], dg[i] * slope, 2e-6 * (1 + std::abs(dg[i]))));
+  }
+}
+
+TEST(ColumnSum, AddsRowsOfEitherTypeAndIsRepeatable) {
+  Random random;
+  for (const Isa isa : isas())
+    for (int round = 0; round < 10; ++round) {
+      const DType t = random.coin() ? DType::f32 : DType::bf16;
+      const int64_t rows = random.integer(1, 700), cols = random.integer(1, 130);
+      const bool accumulate = random.coin();
+      const Running running(isa, static_cast<int>(random.integer(1, 3)));
+      const Buffer x = random.buffer(t, rows * cols), before = random.buffer(DType::f32, cols);
+      Buffer sum(DType::f32, cols), again(DType::f32, cols);
+      if (accumulate) std::memcpy(sum.data(), before.data(), sum.bytes());
+      if (accumulate) std::memcpy(again.data(), before.data(), sum.bytes());
+      column_sum(rows, cols, t, x.data(), sum.f32(), accumulate);
+      column_sum(rows, cols, t, x.data(), again.f32(), accumulate);
+      EXPECT_TRUE(sum.same_bits(again) && sum.intact());
+      for (int64_t j = 0; j < cols; ++j) {
+        double want = accumulate ? before[j] : 0, size = 1;
+        for (int64_t r = 0; r < rows; ++r) {
+          want += x[r * cols + j];
+          size += std::abs(x[r * cols + j]);
+        }
+        ASSERT_TRUE(within(sum[j], want, 20 * kFloatRoundoff * size));
+      }
+    }
+}
+
+TEST(PeriodSum, FoldsRowsOntoThePositionsTheyShare) {
+  Random random;
+  for (const Isa isa : isas())
+    for (const bool accumulate : {false, true}) {
+      const Running running(isa, static_cast<int>(random.integer(1, 2)));
+      const int64_t period = random.integer(1, 40), cols = random.integer(1, 60);
+      const int64_t rows = random.integer(1, 4 * period);  // may be less than a period
+      const Buffer dx = random.buffer(DType::f32, rows * cols);
+      const Buffer before = random.buffer(DType::f32, period * cols);
+      Buffer sum(DType::f32, period * cols);
+      if (accumulate) std::memcpy(sum.data(), before.data(), sum.bytes());
+      period_sum(rows, cols, period, dx.f32(), sum.f32(), accumulate);
+      EXPECT_TRUE(sum.intact());
+      for (int64_t i = 0; i < period; ++i)
+        for (int64_t j = 0; j < cols; ++j) {
+          double want = accumulate ? before[i * cols + j] : 0;
+          for (int64_t r = i; r < rows; r += period) want += dx[r * cols + j];
+          ASSERT_TRUE(within(sum[i * cols + j], want, 1e-5));
+        }
+    }
+}
+
+TEST(Cast, RoundsToNearestEvenAndBackExactly) {
+  Random random;
+  for (const Isa isa : isas()) {
+    const Running running(isa, 2);
+    const int64_t n = 50'003;
+    Buffer x = random.buffer(DType::f32, n, 100), half(DType::bf16, n), back(DType::f32, n);
+    // ties, both ways; limits; NaN
+    const uint32_t special[] = {0x3f808000, 0x3f818000, 0x3f808001, 0x7f7fffff,
+                                0x7f800000, 0xff800000, 0x80000000};
+    for (size_t i = 0; i < std::size(special); ++i) x.f32()[i] = std::bit_cast<float>(special[i]);
+    x.f32()[7] = std::bit_cast<float>(0x7f800001u);
+    x.f32()[n - 1] = std::bit_cast<float>(0xffffffffu);
+    cast(n, DType::f32, DType::bf16, x.data(), half.data());
+    cast(n, DType::bf16, DType::f32, half.data(), back.data());
+    EXPECT_TRUE(half.intact() && back.intact());
+    for (int64_t i = 0; i < n; ++i) {
+      const bf16 got = static_cast<bf16*>(half.data())[i];
+      if (std::isnan(x.f32()[i])) {
+        ASSERT_TRUE(std::isnan(to_float(got)) && std::isnan(back[i]));
+        continue;
+      }
+      ASSERT_EQ(got.bits, to_bf16(x.f32()[i]).bits) << "at " << i;
+      ASSERT_EQ(std::bit_cast<uint32_t>(back.f32()[i]), static_cast<uint32_t>(got.bits) << 16);
+    }
+  }
+}
+
+TEST(Add, IsElementwiseToTheLastElement) {
+  Random random;
+  for (const Isa isa : isas())
+    for (const int64_t n : {1, 15, 16, 17, 40'013}) {
+      const Running running(isa, 2);
+      const Buffer x = random.buffer(DType::f32, n), y = random.buffer(DType::f32, n);
+      Buffer sum(DType::f32, n);
+      std::memcpy(sum.data(), y.data(), y.bytes());
+      add(n, x.f32(), sum.f32());
+      EXPECT_TRUE(sum.intact());
+      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(sum.f32()[i], x.f32()[i] + y.f32()[i]);
+    }
+}
+
+TEST(SquaredSum, IsTheSameForAnyNumberOfThreads) {
+  Random random;
+  for (const Isa isa : isas())
+    for (const int64_t n : {1, 1000, 65'536, 300'007}) {
+      const Buffer x = random.buffer(DType::f32, n);
+      double want = 0;
+      for (int64_t i = 0; i < n; ++i) want += x[i] * x[i];
+      double first = 0;
+      for (const int threads : {1, 2, 3}) {
+        const Running running(isa, threads);
+        const double got = squared_sum(n, x.f32());
+        EXPECT_TRUE(within(got, want, 2e-6 * want));
+        if (threads == 1) first = got;
+        EXPECT_EQ(got, first);
+      }
+    }
+}
+
+}  // namespace
+}  // namespace isobar::cpu::testing
