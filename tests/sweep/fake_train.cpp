@@ -5,7 +5,8 @@
 //   fake_train train CONFIG --ranks N --set run.out="DIR"
 //
 // FAKE_LOG=FILE gets a line at every start and end, so that a test can count executions independently of the
-// sweep's own books; FAKE_STEP_MS is the time of a step.
+// sweep's own books; FAKE_STEP_MS is the time of a step; with FAKE_MPI the ranks are started by the real
+// mpiexec.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -15,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -155,42 +157,77 @@ int train(const isobar::RunSpec& spec, const std::string& out, int64_t ranks) {
   return 0;
 }
 
+// The work of all ranks in one process of a group of its own.
+int in_own_group(const isobar::RunSpec& spec, const std::string& out, int64_t ranks) {
+  const pid_t rank = ::fork();
+  if (rank == 0) {
+    ::setpgid(0, 0);
+    int code = 1;
+    try {
+      code = train(spec, out, ranks);
+    } catch (const std::bad_alloc&) {
+      code = 4;
+    }
+    ::_exit(code);
+  }
+  int status = 0;
+  ::waitpid(rank, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int under_mpiexec(char** argv, const std::string& ranks) {
+  std::vector<std::string> words = {"mpiexec",
+                                    "--allow-run-as-root",
+                                    "--oversubscribe",
+                                    "-n",
+                                    ranks,
+                                    std::filesystem::read_symlink("/proc/self/exe").string()};
+  for (char** a = argv + 1; *a; ++a) words.emplace_back(*a);
+  std::vector<char*> pointers;
+  for (std::string& w : words) pointers.push_back(w.data());
+  pointers.push_back(nullptr);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::execvp(pointers[0], pointers.data());
+    ::_exit(127);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int mpi_rank(const isobar::RunSpec& spec, const std::string& out, int64_t ranks, int rank) {
+  if (rank == 0) return train(spec, out, ranks);
+  if (static_cast<Fault>(spec.train.seed) == Fault::hang) stay_forever();
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 7 || std::strcmp(argv[1], "train") != 0 || std::strcmp(argv[3], "--ranks") != 0) return 64;
   const std::string assignment = argv[6];  // run.out="DIR"
   const std::string out = json::parse(assignment.substr(assignment.find('=') + 1)).get<std::string>();
-  log_line("start");
-  // Two trials at a time would both be here: the lock tells.
-  const int lock =
-      ::open((std::string(std::getenv("FAKE_LOG") ? std::getenv("FAKE_LOG") : "/dev/null") + ".lock").c_str(),
-             O_RDWR | O_CREAT, 0644);
-  if (lock >= 0 && ::flock(lock, LOCK_EX | LOCK_NB) != 0) log_line("overlap");
-  int code = 1;
+  const int64_t ranks = std::atol(argv[4]);
   try {
     const isobar::RunSpec spec = isobar::load_run_spec(argv[2]);
+    if (const char* rank = std::getenv("OMPI_COMM_WORLD_RANK"))
+      return mpi_rank(spec, out, ranks, std::atoi(rank));
+
+    log_line("start");
+    // Two trials at a time would both be here: the lock tells.
+    const char* log = std::getenv("FAKE_LOG");
+    const int lock = ::open((std::string(log ? log : "/dev/null") + ".lock").c_str(), O_RDWR | O_CREAT, 0644);
+    if (lock >= 0 && ::flock(lock, LOCK_EX | LOCK_NB) != 0) log_line("overlap");
     if (static_cast<Fault>(spec.train.seed) == Fault::bad_config)
       throw isobar::ConfigError(argv[2], "data.train", "there is no such file", "make it first");
-    const int64_t ranks = std::atol(argv[4]);
-    if (ranks > 1) {
-      const pid_t rank = ::fork();
-      if (rank == 0) {
-        ::setpgid(0, 0);
-        int rank_code = 1;
-        try {
-          rank_code = train(spec, out, ranks);
-        } catch (const std::bad_alloc&) {
-          rank_code = 4;
-        }
-        ::_exit(rank_code);
-      }
-      int status = 0;
-      ::waitpid(rank, &status, 0);
-      code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    } else {
+    int code = 0;
+    if (ranks == 1)
       code = train(spec, out, ranks);
-    }
+    else
+      code = std::getenv("FAKE_MPI") ? under_mpiexec(argv, argv[4]) : in_own_group(spec, out, ranks);
+    log_line("end");
+    return code;
   } catch (const isobar::ConfigError& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 2;
@@ -198,6 +235,4 @@ int main(int argc, char** argv) {
     std::fputs("std::bad_alloc\n", stderr);
     return 4;
   }
-  log_line("end");
-  return code;
 }
