@@ -60,11 +60,15 @@ struct Arguments {
   bool dry_run = false, json = false, retry_failed = false;
 };
 
+std::string show(const nlohmann::json& j) {  // a path may be in any encoding
+  return j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
 int run(const Arguments& a) {
   const SweepSpec sweep = load_sweep_spec(a.file);
   const Matrix matrix = expand(sweep);
   if (a.dry_run) {
-    const std::string text = a.json ? dry_run_json(matrix, sweep).dump(1) + "\n" : dry_run_table(matrix);
+    const std::string text = a.json ? show(dry_run_json(matrix, sweep)) : dry_run_table(matrix);
     std::fputs(text.c_str(), stdout);
     return 0;
   }
@@ -81,10 +85,8 @@ int run(const Arguments& a) {
       run_sweep(matrix, sweep,
                 {.results = a.results, .trainer = a.trainer, .retry_failed = a.retry_failed, .stop = &g_stop},
                 launcher);
-  const std::string text = a.json ? summary_json(matrix, outcome, sweep, a.results)
-                                            .dump(1, ' ', false, nlohmann::json::error_handler_t::replace) +
-                                        "\n"
-                                  : summary_table(matrix, outcome);
+  const std::string text =
+      a.json ? show(summary_json(matrix, outcome, sweep, a.results)) : summary_table(matrix, outcome);
   std::fputs(text.c_str(), stdout);
   if (outcome.interrupted) return 128 + g_stop;
   return outcome.complete() ? 0 : 1;

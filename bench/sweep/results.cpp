@@ -69,7 +69,7 @@ void for_each_event(const fs::path& file, std::vector<std::string>* problems,
 
 json read_json(const fs::path& file, std::vector<std::string>* problems) {
   if (!fs::exists(file)) return nullptr;
-  const json j = json::parse(read_file(file), nullptr, false);
+  json j = json::parse(read_file(file), nullptr, false);
   if (j.is_object()) return j;
   report(problems, file.string() + ": is not a JSON object, ignored");
   return nullptr;

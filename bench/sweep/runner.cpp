@@ -82,7 +82,8 @@ void write_matrix(const Matrix& m, const SweepSpec& sweep, const fs::path& resul
         {{"id", t.id}, {"repetition", t.repetition}, {"ranks", t.ranks()}, {"axes", as_object(t.axes)}});
   for (const Skipped& s : m.skipped)
     j["skipped"].push_back({{"axes", as_object(s.axes)}, {"reason", s.reason}});
-  write_atomically(results / "sweep.json", j.dump(1) + "\n");
+  // A path may be in any encoding.
+  write_atomically(results / "sweep.json", j.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
 ProcessLimits limits_of(const TrialLimits& l, const RunSpec& spec) {

@@ -130,13 +130,16 @@ class SweepReader {
   void flatten(const json& v, const std::string& prefix, const std::string& shown,
                std::map<std::string, json>& out) const {
     for (const auto& [name, value] : v.items()) {
+      std::string path = prefix;
+      path += name;
       if (value.is_object()) {
-        flatten(value, prefix + name + ".", shown, out);
+        flatten(value, path.append("."), shown, out);
         continue;
       }
-      const std::string key = full_key(prefix + name);
+      const std::string key = full_key(path);
       if (!out.emplace(key, value).second)
-        fail(shown + "." + prefix + name, "is given twice (it means " + key + ")", "keep one of the two");
+        fail(std::string(shown).append(".").append(path), "is given twice (it means " + key + ")",
+             "keep one of the two");
     }
   }
 

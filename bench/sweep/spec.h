@@ -43,7 +43,8 @@ struct TrialLimits {
   double grace_s = 5;            // from SIGTERM to SIGKILL
 };
 
-struct SweepSpec {
+// The JSON library's noexcept move holds a check that could throw.
+struct SweepSpec {  // NOLINT(bugprone-exception-escape)
   std::string file;
   std::string base;          // path of the run configuration, resolved
   nlohmann::json base_json;  // its content after inheritance

@@ -68,7 +68,8 @@ std::vector<Column> columns_of(const RunRecord& r) {
   const json spec = to_json(r.spec);
   for (const auto& [section, keys] : spec.items())
     for (const auto& [key, value] : keys.items())
-      c.push_back({section + "_" + key, sql_type(value), value.is_array() ? json(value.dump()) : value});
+      c.push_back({std::string(section).append("_").append(key), sql_type(value),
+                   value.is_array() ? json(value.dump()) : value});
   return c;
 }
 

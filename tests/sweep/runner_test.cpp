@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -282,12 +283,11 @@ TEST_F(RunnerTest, AskedToStopItEndsTheTrialAndTheNextSweepRunsIt) {
   SweepOptions o = options();
   o.stop = &g_stop;
   g_stop = 0;
-  std::thread asker([] {
-    std::this_thread::sleep_for(milliseconds(500));
-    g_stop = SIGINT;
-  });
+  // A signal, as Ctrl-C would be; it also interrupts the wait for the trial.
+  ::signal(SIGALRM, [](int) { g_stop = SIGINT; });
+  const itimerval in_half_a_second{{0, 0}, {0, 500'000}};
+  ::setitimer(ITIMER_REAL, &in_half_a_second, nullptr);
   const SweepOutcome stopped = run(s, o);
-  asker.join();
   EXPECT_TRUE(stopped.interrupted);
   EXPECT_FALSE(stopped.complete());
   EXPECT_EQ(living(), 0);
