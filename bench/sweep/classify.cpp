@@ -1,0 +1,151 @@
+#include "bench/sweep/classify.h"
+
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+namespace isobar {
+namespace {
+
+constexpr std::pair<RunClass, const char*> kNames[] = {{RunClass::ok, "ok"},
+                                                       {RunClass::bad_config, "bad_config"},
+                                                       {RunClass::oom_host, "oom_host"},
+                                                       {RunClass::timeout, "timeout"},
+                                                       {RunClass::hang, "hang"},
+                                                       {RunClass::crash, "crash"},
+                                                       {RunClass::numeric, "numeric"},
+                                                       {RunClass::launch_fail, "launch_fail"},
+                                                       {RunClass::interrupted, "interrupted"}};
+
+std::string where(const ResultTail& tail) {
+  if (!tail.started) return "before run_start";
+  std::string text =
+      tail.last_step >= 0 ? "after step " + std::to_string(tail.last_step) : "before the first step";
+  if (!tail.last_op.empty()) text += ", last op " + tail.last_op;
+  return text;
+}
+
+// The last line of the error output that says something.
+std::string last_words(const std::string& err) {
+  size_t end = err.find_last_not_of(" \t\r\n");
+  if (end == std::string::npos) return "";
+  const size_t begin = err.find_last_of('\n', end);
+  return err
+      .substr(begin == std::string::npos ? 0 : begin + 1,
+              end - (begin == std::string::npos ? 0 : begin + 1) + 1)
+      .substr(0, 500);
+}
+
+std::string with_words(const std::string& text, const std::string& err) {
+  const std::string words = last_words(err);
+  return words.empty() ? text : text + ": " + words;
+}
+
+std::string seconds(double s) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", s);
+  return text;
+}
+
+bool says_out_of_memory(const std::string& err) {
+  return err.find("std::bad_alloc") != std::string::npos ||
+         err.find("Cannot allocate memory") != std::string::npos;
+}
+
+Verdict of_signal(int signal, const ProcessOutcome& o, const ResultTail& tail, const std::string& err) {
+  const std::string name = signal_name(signal);
+  if (signal == SIGKILL && o.oom_kills > 0)
+    return {RunClass::oom_host, "killed by the kernel's out-of-memory killer " + where(tail)};
+  if (signal == SIGABRT && says_out_of_memory(err))
+    return {RunClass::oom_host, "out of memory (" + name + ") " + where(tail)};
+  if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP)
+    return {RunClass::interrupted, "stopped by " + name + " from outside " + where(tail)};
+  return {RunClass::crash, with_words(name + " " + where(tail), err)};
+}
+
+Verdict of_exit(int code, const ProcessOutcome& o, const ResultTail& tail, const std::string& err) {
+  switch (code) {
+    case 0:
+      return {RunClass::crash, "ended without a result " + where(tail)};
+    case 2:
+      return {RunClass::bad_config, last_words(err)};
+    case 3:
+      return {RunClass::numeric, with_words("numeric failure " + where(tail), err)};
+    case 4:
+      return {RunClass::oom_host, with_words("out of memory " + where(tail), err)};
+    case 126:
+    case 127:
+      return {RunClass::launch_fail,
+              with_words("could not be started (exit code " + std::to_string(code) + ")", err)};
+    default:
+      break;
+  }
+  if (says_out_of_memory(err)) return {RunClass::oom_host, with_words("out of memory " + where(tail), err)};
+  if (code > 128 && code <= 128 + SIGRTMAX)
+    return of_signal(code - 128, o, tail, err);  // as mpiexec and shells say it
+  const std::string text = "exit code " + std::to_string(code) + " " + where(tail);
+  return {tail.started ? RunClass::crash : RunClass::launch_fail, with_words(text, err)};
+}
+
+std::string how_it_ended(const ProcessOutcome& o) {
+  switch (o.end) {
+    case ProcessEnd::exited:
+      return o.code == 0 ? "" : "exit code " + std::to_string(o.code) + " after its end";
+    case ProcessEnd::signalled:
+      return signal_name(o.code) + " after its end";
+    default:
+      return "had to be stopped after its end";
+  }
+}
+
+}  // namespace
+
+const char* name_of(RunClass c) {
+  for (const auto& [value, name] : kNames)
+    if (value == c) return name;
+  return "?";
+}
+
+std::optional<RunClass> run_class(const std::string& name) {
+  for (const auto& [value, known] : kNames)
+    if (name == known) return value;
+  return std::nullopt;
+}
+
+bool is_final(RunClass c) {
+  return c != RunClass::launch_fail && c != RunClass::interrupted;
+}
+
+Verdict classify(const ProcessOutcome& o, const ResultTail& tail, const std::string& err) {
+  // A complete result is a measurement, however the process left afterwards.
+  if (tail.ended && tail.status == "ok") return {RunClass::ok, how_it_ended(o)};
+  if (o.end == ProcessEnd::not_started)
+    return {RunClass::launch_fail, std::string("could not be started: ") + std::strerror(o.code)};
+  if (o.end == ProcessEnd::cancelled) return {RunClass::interrupted, "the sweep was stopped " + where(tail)};
+  if (o.end == ProcessEnd::lost) return {RunClass::interrupted, "its supervisor was killed " + where(tail)};
+  if (o.end == ProcessEnd::memory)
+    return {RunClass::oom_host, "took more than its memory limit (" +
+                                    std::to_string(o.peak_private_bytes / 1'000'000) + " MB resident) " +
+                                    where(tail)};
+  // The run's own word counts next; "interrupted" is only its echo of the signal that a limit sent.
+  if (tail.ended)
+    if (const auto own = run_class(tail.failure);
+        own && *own != RunClass::interrupted && *own != RunClass::ok)
+      return {*own, tail.message.empty() ? where(tail) : tail.message};
+  if (o.end == ProcessEnd::timeout)
+    return {RunClass::timeout, "stopped by the time limit, " + seconds(o.wall_s) + " " + where(tail)};
+  if (o.end == ProcessEnd::hang) return {RunClass::hang, "no progress " + where(tail)};
+  if (o.end == ProcessEnd::signalled) return of_signal(o.code, o, tail, err);
+  return of_exit(o.code, o, tail, err);
+}
+
+std::optional<Verdict> verdict_from_results(const ResultTail& tail) {
+  if (!tail.ended) return std::nullopt;
+  if (tail.status == "ok") return Verdict{RunClass::ok, ""};
+  const auto own = run_class(tail.failure);
+  if (own == RunClass::numeric || own == RunClass::bad_config || own == RunClass::oom_host)
+    return Verdict{*own, tail.message};
+  return std::nullopt;
+}
+
+}  // namespace isobar

@@ -1,0 +1,55 @@
+// How a trial ended, in one word that the program writes itself.
+//
+// classify() is a pure function of what the supervisor saw (exit code, signal, limit), of the last events in
+// the run's own result file and of the end of its error output.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "bench/sweep/process.h"
+
+namespace isobar {
+
+enum class RunClass {
+  ok,
+  bad_config,   // the run refused its configuration (exit code 2)
+  oom_host,     // host memory ran out, or the trial's memory limit did
+  timeout,      // wall clock
+  hang,         // no progress
+  crash,        // a signal, or an end without a result
+  numeric,      // NaN or infinite loss (exit code 3)
+  launch_fail,  // never began: not started, or ended before run_start; tried again by the next sweep
+  interrupted,  // stopped from outside together with the sweep; tried again by the next sweep
+};
+
+const char* name_of(RunClass c);
+std::optional<RunClass> run_class(const std::string& name);
+/// Whether a trial of this class is complete: it is not run again unless asked.
+bool is_final(RunClass c);
+
+/// What the last events of result.jsonl say.
+struct ResultTail {
+  bool started = false;  // run_start is there
+  bool ended = false;    // run_end is there
+  std::string status;    // of run_end: ok | failed
+  std::string failure;   // its class
+  std::string message;
+  std::string last_event;  // e.g. "step"
+  int64_t last_step = -1;
+  std::string last_op;  // where an event names one
+};
+
+struct Verdict {
+  RunClass run_class = RunClass::interrupted;
+  std::string message;  // "" when there is nothing to say
+};
+
+Verdict classify(const ProcessOutcome& outcome, const ResultTail& tail, const std::string& err_tail);
+
+/// The verdict on a run of which only its result file is left (the sweep died before it could judge): set
+/// only when the file settles it. A failure that the death of the sweep may itself have caused does not
+/// count.
+std::optional<Verdict> verdict_from_results(const ResultTail& tail);
+
+}  // namespace isobar

@@ -1,0 +1,54 @@
+#include "bench/sweep/launcher.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <stdexcept>
+#include <system_error>
+
+namespace isobar {
+namespace {
+
+constexpr const char* kTag = "ISOBAR_SWEEP";
+
+// Marks every process of a sweep through its environment, which children inherit. The directory's inode is
+// part of it, so that a removed and remade directory does not own the processes of the old one.
+std::string tag_of(const std::filesystem::path& results) {
+  struct stat s {};
+  if (::stat(results.c_str(), &s) != 0)
+    throw std::system_error(errno, std::generic_category(), "cannot read " + results.string());
+  return std::filesystem::canonical(results).string() + "#" + std::to_string(s.st_dev) + "." +
+         std::to_string(s.st_ino);
+}
+
+}  // namespace
+
+int LocalLauncher::recover(const std::filesystem::path& results) {
+  return kill_tagged(std::string(kTag) + "=" + tag_of(results));
+}
+
+void LocalLauncher::start(const LaunchJob& job) {
+  if (process_) throw std::logic_error("LocalLauncher runs one trial at a time");
+  const std::filesystem::path results = job.dir.parent_path().parent_path();  // DIR/trials/<id>
+  process_ = std::make_unique<WatchedProcess>(
+      ProcessJob{.argv = job.command,
+                 .env = {{kTag, tag_of(results)}, {"ISOBAR_TRIAL", job.id}},
+                 .out = job.dir / "out",
+                 .err = job.dir / "err",
+                 .progress_files = {job.dir / "result.jsonl", job.dir / "heartbeat"},
+                 .limits = job.limits});
+  id_ = job.id;
+}
+
+std::optional<LaunchDone> LocalLauncher::wait(double seconds) {
+  if (!process_ || !process_->wait(seconds)) return std::nullopt;
+  const LaunchDone done{id_, process_->outcome()};
+  process_.reset();
+  return done;
+}
+
+void LocalLauncher::cancel() {
+  if (process_) process_->cancel();
+}
+
+}  // namespace isobar

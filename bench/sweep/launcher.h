@@ -1,0 +1,58 @@
+// Where trials run. The runner knows only this interface: one more launcher (a cluster's scheduler) is one
+// more implementation, and start() may as well submit a job as start a process.
+//
+//   LocalLauncher launcher;
+//   launcher.start(job);
+//   while (!(done = launcher.wait(0.2))) …;      // done->id, done->outcome
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "bench/sweep/process.h"
+
+namespace isobar {
+
+struct LaunchJob {
+  std::string id;             // of the trial
+  std::filesystem::path dir;  // its directory, absolute; out and err are written there
+  std::vector<std::string> command;
+  int64_t ranks = 1;  // what a scheduler has to ask for; the command starts them itself
+  ProcessLimits limits;
+};
+
+struct LaunchDone {
+  std::string id;
+  ProcessOutcome outcome;
+};
+
+class Launcher {
+ public:
+  virtual ~Launcher() = default;
+  /// How many jobs may be under way at a time.
+  virtual int capacity() const = 0;
+  /// Ends (or takes up again) what an earlier sweep over `results` left running; returns how many it ended.
+  virtual int recover(const std::filesystem::path& results) = 0;
+  virtual void start(const LaunchJob& job) = 0;
+  /// The next job that ended, or nothing after `seconds` (or a signal).
+  virtual std::optional<LaunchDone> wait(double seconds) = 0;
+  /// Asks all jobs to end; they still come out of wait().
+  virtual void cancel() = 0;
+};
+
+/// Runs one trial at a time on this host: trials that share the machine would measure each other.
+class LocalLauncher : public Launcher {
+ public:
+  int capacity() const override { return 1; }
+  int recover(const std::filesystem::path& results) override;
+  void start(const LaunchJob& job) override;
+  std::optional<LaunchDone> wait(double seconds) override;
+  void cancel() override;
+
+ private:
+  std::string id_;
+  std::unique_ptr<WatchedProcess> process_;
+};
+
+}  // namespace isobar

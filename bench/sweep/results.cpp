@@ -1,0 +1,270 @@
+#include "bench/sweep/results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "model/base/error.h"
+#include "model/base/files.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+void report(std::vector<std::string>* problems, const std::string& what) {
+  if (problems) problems->push_back(what);
+}
+
+// Fields of foreign or older files may be absent or of another type: they read as the fallback.
+double number(const json& j, const char* key, double fallback = 0) {
+  const auto it = j.find(key);
+  return it != j.end() && it->is_number() ? it->get<double>() : fallback;
+}
+int64_t integer(const json& j, const char* key, int64_t fallback = 0) {
+  const auto it = j.find(key);
+  if (it == j.end() || !it->is_number()) return fallback;
+  if (it->is_number_integer()) return it->get<int64_t>();
+  const double d = it->get<double>();
+  return std::abs(d) < 9e18 ? static_cast<int64_t>(d) : fallback;
+}
+std::string word(const json& j, const char* key) {
+  const auto it = j.find(key);
+  return it != j.end() && it->is_string() ? it->get<std::string>() : "";
+}
+json object(const json& j, const char* key) {
+  const auto it = j.find(key);
+  return it != j.end() && it->is_object() ? *it : json::object();
+}
+std::vector<double> numbers(const json& j, const char* key) {
+  std::vector<double> out;
+  if (const auto it = j.find(key); it != j.end() && it->is_array())
+    for (const json& v : *it) out.push_back(v.is_number() ? v.get<double>() : kNaN);
+  return out;
+}
+
+// Calls `use` for each event. A last line that a kill tore apart is no problem; a broken line before it is.
+void for_each_event(const fs::path& file, std::vector<std::string>* problems,
+                    const std::function<void(const json&)>& use) {
+  const std::string text = read_file(file);
+  size_t line = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    ++line;
+    size_t end = text.find('\n', begin);
+    const bool last = end == std::string::npos || end + 1 == text.size();
+    const bool torn = end == std::string::npos;
+    if (torn) end = text.size();
+    const json event =
+        json::parse(text.begin() + begin, text.begin() + end, nullptr, /*allow_exceptions=*/false);
+    if (event.is_object() && event.contains("event") && event["event"].is_string())
+      use(event);
+    else if (end > begin && !(last && torn))
+      report(problems, file.string() + ":" + std::to_string(line) + ": is no event, ignored");
+    begin = end + 1;
+  }
+}
+
+json read_json(const fs::path& file, std::vector<std::string>* problems) {
+  if (!fs::exists(file)) return nullptr;
+  json j = json::parse(read_file(file), nullptr, false);
+  if (j.is_object()) return j;
+  report(problems, file.string() + ": is not a JSON object, ignored");
+  return nullptr;
+}
+
+void take_start(const json& e, RunRecord& r) {
+  r.time_utc = word(e, "time_utc");
+  r.ranks = integer(e, "ranks");
+  r.threads = integer(e, "threads");
+  r.plan_hash = word(e, "plan_hash");
+  r.parameters = integer(e, "parameters");
+  r.flops_forward_per_sample = number(e, "flops_forward_per_sample");
+  const json memory = object(e, "memory");
+  r.arena_bytes = integer(memory, "arena");
+  r.memory_by_category.clear();
+  const json categories = object(memory, "by_category");
+  for (const auto& [name, bytes] : categories.items())
+    if (bytes.is_number()) r.memory_by_category[name] = bytes.get<int64_t>();
+  r.provenance = object(e, "provenance");
+}
+
+void take_step(const json& e, RunRecord& r) {
+  StepRecord s;
+  s.step = integer(e, "step");
+  s.epoch = integer(e, "epoch");
+  s.loss = number(e, "loss", kNaN);
+  s.rmse = number(e, "rmse", kNaN);
+  s.lr = number(e, "lr", kNaN);
+  s.grad_norm = number(e, "grad_norm", kNaN);
+  s.seconds = number(e, "seconds");
+  s.samples_per_s = number(e, "samples_per_s");
+  s.data_wait_s = number(e, "data_wait_s");
+  s.rss_bytes = integer(e, "rss_bytes");
+  r.steps.push_back(s);
+}
+
+void take_end(const json& e, RunRecord& r) {
+  const json s = object(e, "step_s");
+  r.step_s = {number(s, "median"), number(s, "p10"), number(s, "p90"), number(s, "min"), 0};
+  r.samples_per_s = number(e, "samples_per_s");
+  r.peak_rss_bytes = integer(e, "peak_rss_bytes");
+  r.unattributed_share = number(e, "unattributed_share");
+  r.ops.clear();
+  if (const auto it = e.find("ops"); it != e.end() && it->is_array())
+    for (const json& op : *it)
+      if (op.is_object())
+        r.ops.push_back({word(op, "path"), word(op, "kind"), word(op, "lane"), integer(op, "count"),
+                         number(op, "seconds"), number(op, "flops"), number(op, "bytes")});
+}
+
+// run_end's own statistics leave out 2 steps. They stand unless the sweep asked for another warm-up, or the
+// run never came to its end; then the step events count, if they are all there.
+void measure_steps(RunRecord& r, int64_t warmup) {
+  constexpr int64_t kEngineWarmup = 2;
+  if (r.steps.empty()) return;
+  r.final_loss = r.steps.back().loss;
+  std::vector<double> seconds;
+  double wait = 0;
+  for (const StepRecord& s : r.steps) {
+    r.peak_rss_bytes = std::max(r.peak_rss_bytes, s.rss_bytes);
+    if (s.step <= warmup || s.seconds <= 0) continue;
+    seconds.push_back(s.seconds);
+    wait += s.data_wait_s;
+  }
+  if (seconds.empty()) return;
+  const auto count = static_cast<int64_t>(seconds.size());
+  r.data_wait_s = wait / static_cast<double>(count);
+  if (r.step_s.median > 0 && (warmup == kEngineWarmup || count != r.steps.back().step - warmup)) return;
+  r.step_s = step_stats(seconds);
+  r.samples_per_s = static_cast<double>(r.spec.train.global_batch) / r.step_s.median;
+}
+
+void follow(const json& e, ResultTail& t) {
+  t.last_event = word(e, "event");
+  if (t.last_event == "run_start") t = {.started = true, .last_event = "run_start"};
+  if (t.last_event == "step") t.last_step = integer(e, "step", -1);
+  if (e.contains("op")) t.last_op = word(e, "op");
+  if (t.last_event == "run_end") {
+    t.ended = true;
+    t.status = word(e, "status");
+    t.failure = word(e, "class");
+    t.message = word(e, "message");
+  }
+}
+
+void take_spec(const json& j, const std::string& file, RunRecord& r, std::vector<std::string>* problems) {
+  try {
+    r.spec = run_spec_from_json(j, file);
+  } catch (const ConfigError& e) {
+    report(problems, e.what());
+  }
+}
+
+}  // namespace
+
+StepStats step_stats(std::vector<double> seconds) {
+  if (seconds.empty()) return {};
+  std::sort(seconds.begin(), seconds.end());
+  const auto quantile = [&](double q) {
+    const double at = q * static_cast<double>(seconds.size() - 1);
+    const auto low = static_cast<size_t>(at);
+    const size_t high = std::min(low + 1, seconds.size() - 1);
+    return seconds[low] + (at - static_cast<double>(low)) * (seconds[high] - seconds[low]);
+  };
+  return {quantile(0.5), quantile(0.1), quantile(0.9), seconds.front(), static_cast<int64_t>(seconds.size())};
+}
+
+ResultTail read_tail(const fs::path& result_jsonl) {
+  ResultTail t;
+  if (fs::exists(result_jsonl)) for_each_event(result_jsonl, nullptr, [&](const json& e) { follow(e, t); });
+  return t;
+}
+
+RunRecord load_run(const fs::path& dir, std::vector<std::string>* problems) {
+  RunRecord r;
+  r.dir = dir;
+  r.id = fs::absolute(dir / ".").lexically_normal().parent_path().filename().string();
+  ResultTail tail;
+  json started_spec;
+  const fs::path results = dir / "result.jsonl";
+  if (fs::exists(results))
+    for_each_event(results, problems, [&](const json& e) {
+      follow(e, tail);
+      const std::string event = word(e, "event");
+      if (event == "run_start") {  // a resumed run starts again: the last start counts
+        take_start(e, r);
+        started_spec = object(e, "spec");
+        r.steps.clear();
+        r.valid.clear();
+      } else if (event == "step") {
+        take_step(e, r);
+      } else if (event == "valid") {
+        r.valid.push_back({integer(e, "step"), number(e, "loss", kNaN), number(e, "seconds"),
+                           numbers(e, "rmse"), numbers(e, "persistence_rmse")});
+      } else if (event == "run_end") {
+        take_end(e, r);
+      }
+    });
+
+  const json trial = read_json(dir / "trial.json", problems);
+  const json status = read_json(dir / "status.json", problems);
+  json spec = trial.is_object() ? object(trial, "spec") : read_json(dir / "spec.json", problems);
+  if (!spec.is_object() || spec.empty()) spec = started_spec;
+  if (spec.is_object() && !spec.empty())
+    take_spec(spec, (dir / "spec.json").string(), r, problems);
+  else
+    report(problems, dir.string() + ": no specification is left (trial.json, spec.json, run_start)");
+  if (r.ranks == 0) r.ranks = r.spec.layout.world();
+  int64_t warmup = 2;
+  if (trial.is_object()) {
+    if (!word(trial, "id").empty()) r.id = word(trial, "id");
+    r.repetition = integer(trial, "repetition");
+    r.axes = object(trial, "axes");
+    warmup = integer(trial, "warmup", warmup);
+  }
+  measure_steps(r, warmup);
+
+  if (const auto own = status.is_object() ? run_class(word(status, "class")) : std::nullopt) {
+    r.run_class = *own;
+    r.message = word(status, "message");
+    r.attempt = integer(status, "attempt");
+    r.wall_s = number(status, "wall_s");
+    if (r.peak_rss_bytes == 0) r.peak_rss_bytes = integer(status, "max_rss_bytes");
+  } else if (tail.ended) {
+    const auto failure = run_class(tail.failure);
+    r.run_class = tail.status == "ok" ? RunClass::ok : failure.value_or(RunClass::crash);
+    r.message = tail.message;
+  } else {
+    r.message = "no run_end and no verdict: it still runs, or was stopped with the sweep";
+  }
+  r.complete = is_final(r.run_class);
+  return r;
+}
+
+std::vector<RunRecord> load_runs(const fs::path& dir, std::vector<std::string>* problems) {
+  if (!fs::is_directory(dir))
+    throw ConfigError(dir.string(), "", "is not a directory of results",
+                      "run `isobar sweep` or `isobar train` first");
+  if (fs::exists(dir / "result.jsonl") || fs::exists(dir / "trial.json")) return {load_run(dir, problems)};
+  const fs::path root = fs::is_directory(dir / "trials") ? dir / "trials" : dir;
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::directory_iterator(root))
+    if (entry.is_directory() &&
+        (fs::exists(entry.path() / "trial.json") || fs::exists(entry.path() / "result.jsonl")))
+      folders.push_back(entry.path());
+  std::sort(folders.begin(), folders.end());
+  std::vector<RunRecord> out;
+  for (const fs::path& folder : folders) {
+    try {
+      out.push_back(load_run(folder, problems));
+    } catch (const std::exception& e) {  // one unreadable trial must not hide the others
+      report(problems, folder.string() + ": " + e.what());
+    }
+  }
+  return out;
+}
+
+}  // namespace isobar

@@ -1,0 +1,93 @@
+// Finished runs, read back from their directories: what the fit and the reports work on.
+//
+//   std::vector<std::string> problems;
+//   for (const RunRecord& r : load_runs("results/demo", &problems))
+//     if (r.run_class == RunClass::ok) use(r.spec, r.step_s.median, r.ops);
+//
+// `dir` is a sweep's results directory, one run directory, or a folder of run directories. JSON lines are the
+// truth: a torn last line is ignored, anything else that cannot be read becomes a problem, never a failure.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/sweep/classify.h"
+#include "model/base/spec.h"
+
+namespace isobar {
+
+struct StepStats {  // seconds per optimizer step, warm-up left out
+  double median = 0, p10 = 0, p90 = 0, min = 0;
+  int64_t count = 0;  // 0 when taken over from run_end without step events
+};
+
+struct OpRecord {
+  std::string path, kind, lane;
+  int64_t count = 0;   // executions in the run
+  double seconds = 0;  // in all
+  double flops = 0, bytes = 0;
+};
+
+struct StepRecord {
+  int64_t step = 0, epoch = 0;
+  double loss = 0, rmse = 0, lr = 0, grad_norm = 0;  // NaN where the run wrote none
+  double seconds = 0, samples_per_s = 0, data_wait_s = 0;
+  int64_t rss_bytes = 0;
+};
+
+struct ValidRecord {
+  int64_t step = 0;
+  double loss = 0, seconds = 0;
+  std::vector<double> rmse, persistence_rmse;  // per channel
+};
+
+struct RunRecord {
+  std::string id;  // of the trial; the directory's name for a run outside a sweep
+  int64_t repetition = 0;
+  int64_t attempt = 0;  // 1 for a trial that ran once; 0 outside a sweep
+  std::filesystem::path dir;
+  nlohmann::json axes = nlohmann::json::object();  // what the sweep varied
+
+  RunClass run_class = RunClass::interrupted;
+  bool complete = false;  // has a final class
+  std::string message;
+  double wall_s = 0;
+  std::string time_utc;  // of run_start
+
+  RunSpec spec;
+  int64_t ranks = 0, threads = 0;  // threads per rank
+  std::string plan_hash;
+  int64_t parameters = 0;
+  double flops_forward_per_sample = 0;
+
+  StepStats step_s;
+  double samples_per_s = 0;
+  double data_wait_s = 0;  // mean per step, warm-up left out
+  double final_loss = std::numeric_limits<double>::quiet_NaN();
+  double unattributed_share = 0;
+
+  int64_t arena_bytes = 0;  // per rank, as planned
+  std::map<std::string, int64_t> memory_by_category;
+  int64_t peak_rss_bytes = 0;
+
+  std::vector<OpRecord> ops;
+  std::vector<StepRecord> steps;
+  std::vector<ValidRecord> valid;
+  nlohmann::json provenance = nlohmann::json::object();
+};
+
+std::vector<RunRecord> load_runs(const std::filesystem::path& dir,
+                                 std::vector<std::string>* problems = nullptr);
+RunRecord load_run(const std::filesystem::path& dir, std::vector<std::string>* problems = nullptr);
+
+/// The last events of a result file; an absent file gives the empty tail.
+ResultTail read_tail(const std::filesystem::path& result_jsonl);
+
+/// Order statistics with linear interpolation between ranks (numpy's default).
+StepStats step_stats(std::vector<double> seconds);
+
+}  // namespace isobar

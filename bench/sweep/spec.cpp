@@ -1,0 +1,247 @@
+#include "bench/sweep/spec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include "model/base/error.h"
+#include "model/base/spec.h"
+#include "model/base/yaml.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+const std::vector<std::string>& known_keys() {
+  static const std::vector<std::string> keys = {
+      "base",   "set",   "axes", "include",   "exclude", "constraints",     "repetitions", "steps",
+      "warmup", "order", "seed", "timeout_s", "hang_s",  "memory_limit_mb", "grace_s"};
+  return keys;
+}
+
+// Names that people type for the axes they sweep most.
+std::string full_key(const std::string& key) {
+  static const std::map<std::string, std::string> names = {{"gpus", kRanksKey},
+                                                           {"ranks", kRanksKey},
+                                                           {"dp", "layout.dp"},
+                                                           {"tp", "layout.tp"},
+                                                           {"cp", "layout.cp"},
+                                                           {"pp", "layout.pp"},
+                                                           {"amp", "policy.amp"},
+                                                           {"micro_batch", "policy.micro_batch"},
+                                                           {"workers", "data.workers"},
+                                                           {"global_batch", "train.global_batch"},
+                                                           {"batch", "train.global_batch"}};
+  const auto it = names.find(key);
+  return it == names.end() ? key : it->second;
+}
+
+class SweepReader {
+ public:
+  SweepReader(const json& j, const std::string& file) : j_(j), file_(file) {}
+
+  [[noreturn]] void fail(const std::string& key, const std::string& what, const std::string& mend) const {
+    throw ConfigError(file_, key, what, mend);
+  }
+
+  int64_t integer(const json& at, const std::string& key, const std::string& shown, int64_t fallback,
+                  int64_t low, int64_t high) const {
+    if (!at.contains(key)) return fallback;
+    const json& v = at[key];
+    if (!v.is_number_integer()) fail(shown, "is " + v.dump() + ", not a whole number", "give a whole number");
+    const auto value = v.get<int64_t>();
+    if (value < low || value > high)
+      fail(shown, "is " + v.dump() + ", outside " + std::to_string(low) + " to " + std::to_string(high),
+           "give a number in that range");
+    return value;
+  }
+
+  double seconds(const std::string& key, double fallback, bool zero_allowed) const {
+    if (!j_.contains(key)) return fallback;
+    const json& v = j_[key];
+    if (!v.is_number()) fail(key, "is " + v.dump() + ", not a number of seconds", "e.g. 600");
+    const auto value = v.get<double>();
+    if (!(value > 0 || (zero_allowed && value == 0)) || value > 1e8)
+      fail(key, "is " + v.dump() + " s", zero_allowed ? "give seconds, or 0 for never" : "give more than 0");
+    return value;
+  }
+
+  // Nested maps become dotted keys; names are completed, types held against the run specification.
+  Assignments assignments(const json& v, const std::string& shown) const {
+    if (!v.is_object()) fail(shown, "does not hold a map of keys", "write e.g. policy.amp: bf16");
+    std::map<std::string, json> flat;
+    flatten(v, "", shown, flat);
+    Assignments out;
+    for (const auto& [key, value] : flat) {
+      check_value(key, value, shown);
+      out.emplace_back(key, value);
+    }
+    return out;
+  }
+
+  std::vector<Axis> axes(const json& v) const {
+    if (!v.is_object()) fail("axes", "does not hold a map of keys", "write e.g. policy.amp: [none, bf16]");
+    std::map<std::string, json> flat;
+    flatten(v, "", "axes", flat);
+    std::vector<Axis> out;
+    for (const auto& [key, list] : flat) {
+      const std::string shown = "axes." + key;
+      Axis axis{key, {}};
+      // A key that is itself a list of words (data.variables) needs a list of lists.
+      if (list.is_array())
+        axis.values.assign(list.begin(), list.end());
+      else
+        axis.values = {list};
+      if (axis.values.empty()) fail(shown, "is an empty list", "give at least one value, or remove the axis");
+      for (size_t i = 0; i < axis.values.size(); ++i) {
+        check_value(key, axis.values[i], "axes");
+        if (std::find(axis.values.begin(), axis.values.begin() + i, axis.values[i]) !=
+            axis.values.begin() + i)
+          fail(shown, "lists " + axis.values[i].dump() + " twice", "keep one; use `repetitions:` to repeat");
+      }
+      out.push_back(std::move(axis));
+    }
+    return out;
+  }
+
+  std::vector<Exclusion> exclusions(const json& v) const {
+    if (!v.is_array()) fail("exclude", "is not a list", "write e.g. - {gpus: 2, policy.amp: bf16}");
+    std::vector<Exclusion> out;
+    for (size_t i = 0; i < v.size(); ++i) {
+      const std::string shown = "exclude[" + std::to_string(i) + "]";
+      if (!v[i].is_object() || v[i].empty())
+        fail(shown, "is not a map of keys", "write e.g. - {gpus: 2, policy.amp: bf16}");
+      std::map<std::string, json> flat;
+      flatten(v[i], "", shown, flat);
+      Exclusion rule;
+      for (const auto& [key, value] : flat) {
+        std::vector<json> any = value.is_array() ? value.get<std::vector<json>>() : std::vector<json>{value};
+        for (const json& one : any) check_value(key, one, shown);
+        rule.emplace_back(key, std::move(any));
+      }
+      out.push_back(std::move(rule));
+    }
+    return out;
+  }
+
+ private:
+  void flatten(const json& v, const std::string& prefix, const std::string& shown,
+               std::map<std::string, json>& out) const {
+    for (const auto& [name, value] : v.items()) {
+      std::string path = prefix;
+      path += name;
+      if (value.is_object()) {
+        flatten(value, path.append("."), shown, out);
+        continue;
+      }
+      const std::string key = full_key(path);
+      if (!out.emplace(key, value).second)
+        fail(std::string(shown).append(".").append(path), "is given twice (it means " + key + ")",
+             "keep one of the two");
+    }
+  }
+
+  void check_value(const std::string& key, const json& value, const std::string& shown) const {
+    if (key == kRanksKey) {
+      if (!value.is_number_integer() || value.get<int64_t>() < 1)
+        fail(shown + "." + key, "is " + value.dump() + ", not a number of ranks", "give 1 or more");
+      return;
+    }
+    if (key == "run.out")
+      fail(shown + "." + key, "is chosen by the sweep", "remove it: every trial has a directory of its own");
+    const size_t dot = key.find('.');
+    if (dot == std::string::npos)
+      fail(shown + "." + key, "is not a key of a run", "write e.g. train.global_batch, layout.dp or gpus");
+    json one;
+    one[key.substr(0, dot)][key.substr(dot + 1)] = value;
+    run_spec_from_json(one, file_ + ": " + shown);  // refuses unknown keys and wrong types
+  }
+
+  const json& j_;
+  const std::string& file_;
+};
+
+void refuse_two_sizes(const SweepReader& in, const SweepSpec& s) {
+  const auto has = [&](const std::string& key) {
+    return std::any_of(s.axes.begin(), s.axes.end(), [&](const Axis& a) { return a.key == key; }) ||
+           std::any_of(s.set.begin(), s.set.end(), [&](const auto& a) { return a.first == key; });
+  };
+  if (has(kRanksKey) && has("layout.dp"))
+    in.fail("layout.dp", "and gpus (ranks) both say how many ranks there are",
+            "keep one: dp = gpus / (tp * cp * pp)");
+  for (const Axis& a : s.axes)
+    if (std::any_of(s.set.begin(), s.set.end(), [&](const auto& fixed) { return fixed.first == a.key; }))
+      in.fail("set." + a.key, "is an axis as well", "remove it from `set:` or from `axes:`");
+}
+
+}  // namespace
+
+SweepSpec load_sweep_spec(const std::string& path) {
+  const json j = load_yaml(path);
+  const SweepReader in(j, path);
+  for (const auto& item : j.items())
+    if (std::find(known_keys().begin(), known_keys().end(), item.key()) == known_keys().end())
+      in.fail(item.key(), "is not a key of a sweep file",
+              "did you mean '" + nearest(item.key(), known_keys()) + "'?");
+
+  SweepSpec s;
+  s.file = path;
+  if (!j.contains("base") || !j["base"].is_string())
+    in.fail("base", j.contains("base") ? "is not a file name" : "is missing",
+            "name a run configuration relative to this file, e.g. base: ../models/vit-384.yaml");
+  const std::filesystem::path base = std::filesystem::path(path).parent_path() / j["base"].get<std::string>();
+  s.base = base.lexically_normal().string();
+  if (!std::filesystem::is_regular_file(s.base))
+    in.fail("base", "there is no file " + s.base, "paths are relative to the sweep file");
+  s.base_json = load_yaml(s.base);
+  run_spec_from_json(s.base_json, s.base);  // a broken base is told once, not once per trial
+
+  if (j.contains("set")) s.set = in.assignments(j["set"], "set");
+  if (j.contains("axes")) s.axes = in.axes(j["axes"]);
+  if (j.contains("include")) {
+    if (!j["include"].is_array()) in.fail("include", "is not a list", "write e.g. - {gpus: 2, layout.tp: 2}");
+    for (size_t i = 0; i < j["include"].size(); ++i)
+      s.include.push_back(in.assignments(j["include"][i], "include[" + std::to_string(i) + "]"));
+  }
+  if (j.contains("exclude")) s.exclude = in.exclusions(j["exclude"]);
+  if (j.contains("constraints")) {
+    const json& c = j["constraints"];
+    if (!c.is_object()) in.fail("constraints", "does not hold a map of keys", "e.g. {max_ranks: 8}");
+    for (const auto& item : c.items())
+      if (item.key() != "max_ranks" && item.key() != "min_ranks")
+        in.fail("constraints." + item.key(), "is not a known constraint", "use max_ranks or min_ranks");
+    s.max_ranks = in.integer(c, "max_ranks", "constraints.max_ranks", 0, 1, int64_t{1} << 32);
+    s.min_ranks = in.integer(c, "min_ranks", "constraints.min_ranks", 1, 1, int64_t{1} << 32);
+  }
+  refuse_two_sizes(in, s);
+  if (s.axes.empty() && s.include.empty() && s.set.empty() && j.contains("axes"))
+    in.fail("axes", "is empty", "give at least one axis, e.g. gpus: [1, 2]");
+
+  s.repetitions = in.integer(j, "repetitions", "repetitions", 1, 1, 10000);
+  s.warmup = in.integer(j, "warmup", "warmup", 2, 0, 1 << 30);
+  s.seed = static_cast<uint64_t>(in.integer(j, "seed", "seed", 0, 0, INT64_MAX));
+  if (j.contains("steps")) {
+    const int64_t steps = in.integer(j, "steps", "steps", 0, 1, 1 << 30);
+    if (steps <= s.warmup)
+      in.fail("steps",
+              std::to_string(steps) + " leaves nothing to measure after warmup = " + std::to_string(s.warmup),
+              "give more steps, or a smaller `warmup:`");
+    for (const auto& fixed : s.set)
+      if (fixed.first == "train.steps") in.fail("steps", "is given in `set:` as well", "keep one of the two");
+    s.set.emplace_back("train.steps", steps);
+  }
+  if (j.contains("order")) {
+    if (j["order"] != "random" && j["order"] != "listed")
+      in.fail("order", j["order"].dump() + " is unknown", "use random or listed");
+    s.random_order = j["order"] == "random";
+  }
+  s.limits.timeout_s = in.seconds("timeout_s", s.limits.timeout_s, false);
+  if (j.contains("hang_s")) s.limits.hang_s = in.seconds("hang_s", 0, true);
+  s.limits.grace_s = in.seconds("grace_s", s.limits.grace_s, true);
+  s.limits.memory_limit_mb = in.integer(j, "memory_limit_mb", "memory_limit_mb", 0, 0, int64_t{1} << 40);
+  return s;
+}
+
+}  // namespace isobar

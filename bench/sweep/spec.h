@@ -1,0 +1,65 @@
+// A sweep file: which runs to make of one base configuration, how often, in which order and within which
+// limits.
+//
+//   base: ../models/vit-tiny.yaml        # relative to this file
+//   set: {train.steps: 8}                # fixed overrides
+//   axes:                                # every combination becomes a trial
+//     gpus: [1, 2]                       # world size: layout.dp = gpus / (tp * cp * pp)
+//     policy.amp: [none, bf16]
+//   include: [{gpus: 2, policy.bucket_mb: 1}]
+//   exclude: [{gpus: 2, policy.amp: bf16}]
+//   repetitions: 3
+//
+//   SweepSpec sweep = load_sweep_spec("demo.yaml");   // throws ConfigError naming file, key and mend
+#pragma once
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace isobar {
+
+/// The key under which the world size (`gpus:` or `ranks:` in a sweep file) travels; every other key is a
+/// RunSpec key such as `policy.amp`.
+inline constexpr const char* kRanksKey = "ranks";
+
+/// Run-spec keys with their values, sorted by key.
+using Assignments = std::vector<std::pair<std::string, nlohmann::json>>;
+
+struct Axis {
+  std::string key;
+  std::vector<nlohmann::json> values;
+};
+
+/// A combination is excluded when every key holds one of its values.
+using Exclusion = std::vector<std::pair<std::string, std::vector<nlohmann::json>>>;
+
+struct TrialLimits {
+  double timeout_s = 3600;       // wall clock of one trial
+  std::optional<double> hang_s;  // without progress; unset = run.hang_timeout + 30 s; 0 = never
+  int64_t memory_limit_mb = 0;   // resident, all ranks together (10^6 bytes); 0 = none
+  double grace_s = 5;            // from SIGTERM to SIGKILL
+};
+
+// The JSON library's noexcept move holds a check that could throw.
+struct SweepSpec {  // NOLINT(bugprone-exception-escape)
+  std::string file;
+  std::string base;          // path of the run configuration, resolved
+  nlohmann::json base_json;  // its content after inheritance
+  Assignments set;
+  std::vector<Axis> axes;
+  std::vector<Assignments> include;
+  std::vector<Exclusion> exclude;
+  int64_t min_ranks = 1, max_ranks = 0;  // 0 = no bound
+  int64_t repetitions = 1;
+  int64_t warmup = 2;        // steps at the start that statistics leave out
+  bool random_order = true;  // else as listed
+  uint64_t seed = 0;         // of the order
+  TrialLimits limits;
+};
+
+SweepSpec load_sweep_spec(const std::string& path);
+
+}  // namespace isobar

@@ -1,0 +1,195 @@
+#include "bench/sweep/store.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+struct Column {
+  std::string name, type;
+  json value;  // null = SQL NULL
+};
+
+json finite(double v) {
+  return std::isfinite(v) ? json(v) : json(nullptr);
+}
+
+const char* sql_type(const json& v) {
+  return v.is_boolean() || v.is_number_integer() ? "INTEGER" : v.is_number() ? "REAL" : "TEXT";
+}
+
+// The one list of the columns of `runs`: it creates the table and fills it.
+std::vector<Column> columns_of(const RunRecord& r) {
+  const json& p = r.provenance;
+  const auto known = [&](const char* key) { return p.contains(key) ? p[key] : json(nullptr); };
+  std::vector<Column> c = {
+      {"id", "TEXT PRIMARY KEY", r.id},
+      {"repetition", "INTEGER", r.repetition},
+      {"attempt", "INTEGER", r.attempt},
+      {"class", "TEXT", name_of(r.run_class)},
+      {"complete", "INTEGER", r.complete},
+      {"message", "TEXT", r.message},
+      {"dir", "TEXT", r.dir.string()},
+      {"time_utc", "TEXT", r.time_utc},
+      {"wall_s", "REAL", finite(r.wall_s)},
+      {"ranks", "INTEGER", r.ranks},
+      {"threads", "INTEGER", r.threads},
+      {"micro_batch", "INTEGER", r.spec.layout.dp > 0 ? r.spec.micro_batch() : 0},
+      {"global_batch", "INTEGER", r.spec.train.global_batch},
+      {"plan_hash", "TEXT", r.plan_hash},
+      {"parameters", "INTEGER", r.parameters},
+      {"flops_forward_per_sample", "REAL", finite(r.flops_forward_per_sample)},
+      {"step_s_median", "REAL", r.step_s.median > 0 ? finite(r.step_s.median) : json(nullptr)},
+      {"step_s_p10", "REAL", r.step_s.median > 0 ? finite(r.step_s.p10) : json(nullptr)},
+      {"step_s_p90", "REAL", r.step_s.median > 0 ? finite(r.step_s.p90) : json(nullptr)},
+      {"step_s_min", "REAL", r.step_s.median > 0 ? finite(r.step_s.min) : json(nullptr)},
+      {"samples_per_s", "REAL", r.samples_per_s > 0 ? finite(r.samples_per_s) : json(nullptr)},
+      {"data_wait_s", "REAL", finite(r.data_wait_s)},
+      {"final_loss", "REAL", finite(r.final_loss)},
+      {"unattributed_share", "REAL", finite(r.unattributed_share)},
+      {"arena_bytes", "INTEGER", r.arena_bytes},
+      {"peak_rss_bytes", "INTEGER", r.peak_rss_bytes},
+      {"git_commit", "TEXT", known("commit")},
+      {"host", "TEXT", known("host")},
+      {"cpu", "TEXT", known("cpu")},
+      {"isa", "TEXT", known("isa")},
+      {"bf16_mode", "TEXT", known("bf16_mode")},
+      {"axes_json", "TEXT", r.axes.dump()},
+      {"memory_json", "TEXT", json(r.memory_by_category).dump()},
+      {"provenance_json", "TEXT", p.dump()}};
+  const json spec = to_json(r.spec);
+  for (const auto& [section, keys] : spec.items())
+    for (const auto& [key, value] : keys.items())
+      c.push_back({std::string(section).append("_").append(key), sql_type(value),
+                   value.is_array() ? json(value.dump()) : value});
+  return c;
+}
+
+void bind(SQLite::Statement& s, int at, const json& v) {
+  if (v.is_null())
+    s.bind(at);
+  else if (v.is_boolean())
+    s.bind(at, v.get<bool>() ? 1 : 0);
+  else if (v.is_number_integer())
+    s.bind(at, v.get<int64_t>());
+  else if (v.is_number())
+    s.bind(at, v.get<double>());
+  else
+    s.bind(at, v.is_string() ? v.get<std::string>() : v.dump());
+}
+
+void create_tables(SQLite::Database& db) {
+  std::string columns;
+  for (const Column& c : columns_of(RunRecord{}))
+    columns += (columns.empty() ? "" : ", ") + ("\"" + c.name + "\" ") + c.type;
+  db.exec("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)");
+  db.exec("INSERT INTO meta VALUES ('schema_version', '" + std::to_string(Store::kSchemaVersion) + "')");
+  db.exec("CREATE TABLE runs (" + columns + ")");
+  db.exec(
+      "CREATE TABLE ops (run_id TEXT, path TEXT, kind TEXT, lane TEXT, count INTEGER, seconds REAL, flops "
+      "REAL, "
+      "bytes REAL)");
+  db.exec("CREATE INDEX ops_run ON ops (run_id)");
+  db.exec(
+      "CREATE TABLE steps (run_id TEXT, step INTEGER, loss REAL, rmse REAL, lr REAL, grad_norm REAL, seconds "
+      "REAL, "
+      "samples_per_s REAL, data_wait_s REAL, rss_bytes INTEGER)");
+  db.exec("CREATE INDEX steps_run ON steps (run_id)");
+}
+
+// "INSERT INTO table VALUES (?, ?, …)", prepared once and filled row by row.
+class Insertion {
+ public:
+  Insertion(SQLite::Database& db, const std::string& table, size_t columns)
+      : statement_(db, "INSERT INTO " + table + " VALUES (" + marks(columns) + ")") {}
+
+  void row(const std::vector<json>& values) {
+    for (size_t i = 0; i < values.size(); ++i) bind(statement_, static_cast<int>(i) + 1, values[i]);
+    statement_.exec();
+    statement_.reset();
+  }
+
+ private:
+  static std::string marks(size_t n) {
+    std::string text = "?";
+    for (size_t i = 1; i < n; ++i) text += ", ?";
+    return text;
+  }
+  SQLite::Statement statement_;
+};
+
+void add(SQLite::Database& db, const RunRecord& r) {
+  std::vector<json> values;
+  for (Column& c : columns_of(r)) values.push_back(std::move(c.value));
+  Insertion(db, "runs", values.size()).row(values);
+  Insertion ops(db, "ops", 8), steps(db, "steps", 10);
+  for (const OpRecord& o : r.ops)
+    ops.row({r.id, o.path, o.kind, o.lane, o.count, finite(o.seconds), finite(o.flops), finite(o.bytes)});
+  for (const StepRecord& t : r.steps)
+    steps.row({r.id, t.step, finite(t.loss), finite(t.rmse), finite(t.lr), finite(t.grad_norm),
+               finite(t.seconds), finite(t.samples_per_s), finite(t.data_wait_s), t.rss_bytes});
+}
+
+void remove_run(SQLite::Database& db, const std::string& id) {
+  for (const char* where : {"runs WHERE id", "ops WHERE run_id", "steps WHERE run_id"}) {
+    SQLite::Statement s(db, std::string("DELETE FROM ") + where + " = ?");
+    s.bind(1, id);
+    s.exec();
+  }
+}
+
+void remove_with_journals(const fs::path& file) {
+  // A journal that outlived its database would be played into the next one of that name.
+  for (const char* suffix : {"", "-journal", "-wal", "-shm"}) fs::remove(file.string() + suffix);
+}
+
+}  // namespace
+
+Store::Store(const fs::path& results_dir) : file_(results_dir / "index.sqlite") {}
+
+void Store::rebuild(const std::vector<RunRecord>& runs) const {
+  const fs::path fresh = file_.string() + ".new";
+  remove_with_journals(fresh);
+  {
+    SQLite::Database db(fresh.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    db.exec("PRAGMA synchronous = OFF");  // a lost index is rebuilt
+    SQLite::Transaction all(db);
+    create_tables(db);
+    for (const RunRecord& r : runs) {
+      remove_run(db, r.id);  // two directories may hold copies of one run: the later counts
+      add(db, r);
+    }
+    all.commit();
+  }
+  remove_with_journals(file_);
+  fs::rename(fresh, file_);
+}
+
+bool Store::put(const RunRecord& run) const {
+  if (!fs::exists(file_)) return false;
+  try {
+    SQLite::Database db(file_.string(), SQLite::OPEN_READWRITE);
+    db.setBusyTimeout(5000);  // a reader may hold it for a moment
+    SQLite::Statement version(db, "SELECT value FROM meta WHERE key = 'schema_version'");
+    if (!version.executeStep() || version.getColumn(0).getString() != std::to_string(kSchemaVersion))
+      return false;
+    version.reset();
+    SQLite::Transaction one(db);
+    remove_run(db, run.id);
+    add(db, run);
+    one.commit();
+    return true;
+  } catch (const SQLite::Exception&) {
+    return false;
+  }
+}
+
+}  // namespace isobar

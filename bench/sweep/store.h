@@ -1,0 +1,39 @@
+// DIR/index.sqlite: the results of a sweep as tables, for SQL. Only an index: the trials' JSON lines are the
+// truth, and rebuild() makes it again from them at any time, so a damaged or outdated one is simply replaced.
+//
+//   runs   one row per trial: id, class, attempts, every key of the run specification (policy_amp, layout_dp
+//   …),
+//          step_s_median …, samples_per_s, memory, provenance
+//   ops    one row per trial and op        steps  one row per trial and logged step
+//   meta   schema_version
+//
+//   Store store("results/demo");
+//   store.put(load_run("results/demo/trials/1f…"));        // after each trial
+//   store.rebuild(load_runs("results/demo"));
+#pragma once
+#include <filesystem>
+#include <vector>
+
+#include "bench/sweep/results.h"
+
+namespace isobar {
+
+class Store {
+ public:
+  static constexpr int kSchemaVersion = 1;
+
+  explicit Store(const std::filesystem::path& results_dir);
+
+  /// Writes a new index beside the old one and renames it into place.
+  void rebuild(const std::vector<RunRecord>& runs) const;
+  /// Adds or replaces one run. Returns false, leaving the file alone, when the index is missing, damaged or
+  /// of another schema: then it wants a rebuild().
+  bool put(const RunRecord& run) const;
+
+  const std::filesystem::path& file() const { return file_; }
+
+ private:
+  std::filesystem::path file_;
+};
+
+}  // namespace isobar

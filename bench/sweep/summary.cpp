@@ -1,0 +1,176 @@
+#include "bench/sweep/summary.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <vector>
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+std::string format(const char* pattern, double v) {
+  char text[48];
+  std::snprintf(text, sizeof text, pattern, v);
+  return text;
+}
+
+// Columns as wide as their widest cell; the last one is not padded.
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> width;
+  for (const auto& row : rows) {
+    width.resize(std::max(width.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      out += row[i];
+      if (i + 1 < row.size()) out += std::string(width[i] - row[i].size() + 2, ' ');
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+std::vector<std::string> axis_keys(const Matrix& m) {
+  std::set<std::string> keys;
+  for (const Trial& t : m.trials)
+    for (const auto& axis : t.axes) keys.insert(axis.first);
+  return {keys.begin(), keys.end()};
+}
+
+std::string value_of(const Assignments& axes, const std::string& key) {
+  const auto it = std::find_if(axes.begin(), axes.end(), [&](const auto& a) { return a.first == key; });
+  return it == axes.end() ? "-" : show_value(it->second);
+}
+
+std::string skipped_lines(const Matrix& m) {
+  std::string out;
+  for (const Skipped& s : m.skipped) out += "  skipped " + label(s.axes) + ": " + s.reason + "\n";
+  return out;
+}
+
+json axes_json(const Assignments& axes) {
+  json j = json::object();
+  for (const auto& [key, value] : axes) j[key] = value;
+  return j;
+}
+
+json skipped_json(const Matrix& m) {
+  json j = json::array();
+  for (const Skipped& s : m.skipped) j.push_back({{"axes", axes_json(s.axes)}, {"reason", s.reason}});
+  return j;
+}
+
+std::map<std::string, int64_t> count_classes(const SweepOutcome& o) {
+  std::map<std::string, int64_t> counts;
+  for (const RunRecord& r : o.runs) ++counts[name_of(r.run_class)];
+  return counts;
+}
+
+const RunRecord* fastest(const SweepOutcome& o) {
+  const RunRecord* best = nullptr;
+  for (const RunRecord& r : o.runs)
+    if (r.run_class == RunClass::ok && r.samples_per_s > (best ? best->samples_per_s : 0)) best = &r;
+  return best;
+}
+
+}  // namespace
+
+std::string dry_run_table(const Matrix& m) {
+  const std::vector<std::string> keys = axis_keys(m);
+  std::vector<std::vector<std::string>> rows(1, {"trial", "rep"});
+  if (std::find(keys.begin(), keys.end(), kRanksKey) == keys.end()) rows[0].emplace_back("ranks");
+  const bool own_ranks = rows[0].size() == 3;
+  for (const std::string& key : keys) rows[0].push_back(short_key(key));
+  for (const Trial& t : m.trials) {
+    std::vector<std::string> row = {t.id, std::to_string(t.repetition)};
+    if (own_ranks) row.push_back(std::to_string(t.ranks()));
+    for (const std::string& key : keys) row.push_back(value_of(t.axes, key));
+    rows.push_back(std::move(row));
+  }
+  std::string out = table(rows) + std::to_string(m.trials.size()) + " trials, in this order; " +
+                    std::to_string(m.skipped.size()) + " skipped, " + std::to_string(m.excluded) +
+                    " excluded";
+  if (m.duplicates) out += ", " + std::to_string(m.duplicates) + " listed twice";
+  return out + "\n" + skipped_lines(m);
+}
+
+json dry_run_json(const Matrix& m, const SweepSpec& sweep) {
+  json j = {{"sweep", sweep.file},
+            {"trials", json::array()},
+            {"skipped", skipped_json(m)},
+            {"excluded", m.excluded},
+            {"duplicates", m.duplicates}};
+  for (const Trial& t : m.trials)
+    j["trials"].push_back({{"id", t.id},
+                           {"repetition", t.repetition},
+                           {"ranks", t.ranks()},
+                           {"axes", axes_json(t.axes)},
+                           {"spec", to_json(t.spec)}});
+  return j;
+}
+
+std::string summary_table(const Matrix& m, const SweepOutcome& o) {
+  const std::vector<std::string> keys = axis_keys(m);
+  std::vector<std::vector<std::string>> rows(1, {"trial", "rep", "class"});
+  for (const std::string& key : keys) rows[0].push_back(short_key(key));
+  for (const char* name : {"step ms", "p10", "p90", "samples/s", "arena MB", "rss MB", "note"})
+    rows[0].emplace_back(name);
+  for (const RunRecord& r : o.runs) {
+    std::vector<std::string> row = {r.id, std::to_string(r.repetition), name_of(r.run_class)};
+    for (const std::string& key : keys) row.push_back(r.axes.contains(key) ? show_value(r.axes[key]) : "-");
+    const bool timed = r.step_s.median > 0;
+    for (double s : {r.step_s.median, r.step_s.p10, r.step_s.p90})
+      row.push_back(timed ? format("%.1f", s * 1e3) : "-");
+    row.push_back(timed ? format("%.2f", r.samples_per_s) : "-");
+    row.push_back(r.arena_bytes ? format("%.0f", static_cast<double>(r.arena_bytes) / 1e6) : "-");
+    row.push_back(r.peak_rss_bytes ? format("%.0f", static_cast<double>(r.peak_rss_bytes) / 1e6) : "-");
+    std::string note = r.message.substr(0, 100);
+    std::replace(note.begin(), note.end(), '\n', ' ');
+    row.push_back(note);
+    rows.push_back(std::move(row));
+  }
+  std::string out = table(rows) + "\n" + std::to_string(o.runs.size()) + " trials:";
+  for (const auto& [name, n] : count_classes(o)) out += " " + std::to_string(n) + " " + name;
+  out += "  (" + std::to_string(o.started) + " started now, " + std::to_string(o.reused) + " there before, " +
+         std::to_string(o.adopted) + " taken over from a stopped sweep)\n";
+  if (const RunRecord* best = fastest(o)) {
+    std::string what;
+    for (const auto& [key, value] : best->axes.items())
+      what += " " + short_key(key) + "=" + show_value(value);
+    out += "fastest: " + best->id + what + " with " + format("%.2f", best->samples_per_s) + " samples/s\n";
+  }
+  for (const std::string& p : o.problems) out += "problem: " + p + "\n";
+  return out + skipped_lines(m);
+}
+
+json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep,
+                  const std::string& results) {
+  json j = {{"sweep", sweep.file},          {"results", results},         {"complete", o.complete()},
+            {"interrupted", o.interrupted}, {"counts", count_classes(o)}, {"started", o.started},
+            {"reused", o.reused},           {"adopted", o.adopted},       {"skipped", skipped_json(m)},
+            {"problems", o.problems},       {"trials", json::array()}};
+  for (const RunRecord& r : o.runs)
+    j["trials"].push_back(
+        {{"id", r.id},
+         {"repetition", r.repetition},
+         {"attempt", r.attempt},
+         {"class", name_of(r.run_class)},
+         {"message", r.message},
+         {"axes", r.axes},
+         {"ranks", r.ranks},
+         {"step_s", {{"median", r.step_s.median}, {"p10", r.step_s.p10}, {"p90", r.step_s.p90}}},
+         {"samples_per_s", r.samples_per_s},
+         {"arena_bytes", r.arena_bytes},
+         {"peak_rss_bytes", r.peak_rss_bytes},
+         {"wall_s", r.wall_s}});
+  const RunRecord* best = fastest(o);
+  j["fastest"] = best ? json(best->id) : json(nullptr);
+  return j;
+}
+
+}  // namespace isobar

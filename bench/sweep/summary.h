@@ -1,0 +1,17 @@
+// What a sweep prints: the plain tables of a dry run and of its end, and the same as JSON.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/sweep/runner.h"
+
+namespace isobar {
+
+std::string dry_run_table(const Matrix& m);
+nlohmann::json dry_run_json(const Matrix& m, const SweepSpec& sweep);
+
+std::string summary_table(const Matrix& m, const SweepOutcome& o);
+nlohmann::json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep,
+                            const std::string& results);
+
+}  // namespace isobar

@@ -1,0 +1,134 @@
+#include "bench/sweep/trialdir.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+#include <vector>
+
+#include "bench/sweep/results.h"
+#include "model/base/files.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+json object_of(const Assignments& axes) {
+  json j = json::object();
+  for (const auto& [key, value] : axes) j[key] = value;
+  return j;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm t{};
+  ::gmtime_r(&now, &t);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &t);
+  return text;
+}
+
+std::string host() {
+  char name[256] = "";
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+std::string tail_of(const fs::path& file, std::streamoff bytes) {
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) return "";
+  const std::streamoff size = in.tellg();
+  in.seekg(std::max<std::streamoff>(0, size - bytes));
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+TrialDir::TrialDir(const fs::path& results, const Trial& trial, int64_t warmup)
+    : trial_(trial), warmup_(warmup), dir_(fs::absolute(results) / "trials" / trial.id) {}
+
+std::optional<RunClass> TrialDir::verdict() const {
+  if (!fs::exists(dir_ / "status.json")) return std::nullopt;
+  const json j = json::parse(read_file(dir_ / "status.json"), nullptr, /*allow_exceptions=*/false);
+  if (!j.is_object() || !j.contains("class") || !j["class"].is_string()) return std::nullopt;
+  return run_class(j["class"].get<std::string>());
+}
+
+int64_t TrialDir::attempt() const {
+  int64_t n = 0;
+  std::ifstream in(dir_ / "attempt");
+  return in >> n ? n : 0;
+}
+
+bool TrialDir::adopt() {
+  const auto v = verdict_from_results(read_tail(dir_ / "result.jsonl"));
+  if (!v) return false;
+  write_status(*v, nullptr);
+  return true;
+}
+
+void TrialDir::prepare() {
+  fs::create_directories(dir_);
+  const int64_t before = attempt();
+  if (before > 0) {
+    // A kill in the middle of these renames is harmless: `attempt` still holds the number, so the next sweep
+    // moves the rest to the same place. The verdict goes first: without it, what is left is an unfinished
+    // trial.
+    const fs::path old = dir_ / ("attempt-" + std::to_string(before));
+    fs::create_directories(old);
+    std::vector<fs::path> files = {"status.json"};
+    for (const auto& entry : fs::directory_iterator(dir_)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with("attempt") && name != "status.json") files.emplace_back(name);
+    }
+    for (const fs::path& name : files)
+      if (fs::exists(fs::symlink_status(dir_ / name))) fs::rename(dir_ / name, old / name);
+  }
+  write_atomically(dir_ / "attempt", std::to_string(before + 1) + "\n");
+  const json spec = to_json(trial_.spec);
+  const json trial = {{"schema", 1},
+                      {"id", trial_.id},
+                      {"repetition", trial_.repetition},
+                      {"ranks", trial_.ranks()},
+                      {"warmup", warmup_},
+                      {"axes", object_of(trial_.axes)},
+                      {"spec", spec}};
+  write_atomically(dir_ / "trial.json", trial.dump(1) + "\n");
+  // JSON is YAML too; dumping it keeps every value's type beyond doubt.
+  write_atomically(dir_ / "config.yaml", spec.dump(1) + "\n");
+}
+
+void TrialDir::judge(const ProcessOutcome& outcome) {
+  const Verdict v = classify(outcome, read_tail(dir_ / "result.jsonl"), tail_of(dir_ / "err", 4096));
+  write_status(v, &outcome);
+}
+
+void TrialDir::write_status(const Verdict& v, const ProcessOutcome* outcome) const {
+  const ResultTail tail = read_tail(dir_ / "result.jsonl");
+  json j = {{"schema", 1},
+            {"id", trial_.id},
+            {"class", name_of(v.run_class)},
+            {"final", is_final(v.run_class)},
+            {"message", v.message},
+            {"attempt", std::max<int64_t>(1, attempt())},
+            {"adopted", outcome == nullptr},
+            {"last_event", tail.last_event},
+            {"last_step", tail.last_step},
+            {"host", host()},
+            {"time_utc", utc_now()}};
+  if (outcome) {
+    const bool by_signal = outcome->end == ProcessEnd::signalled || outcome->code < 0;
+    if (by_signal) j["signal"] = signal_name(std::abs(outcome->code));
+    if (outcome->end == ProcessEnd::exited) j["exit_code"] = outcome->code;
+    j["wall_s"] = outcome->wall_s;
+    j["max_rss_bytes"] = outcome->max_rss_bytes;
+    if (outcome->peak_private_bytes) j["peak_private_bytes"] = outcome->peak_private_bytes;
+    j["strays_killed"] = outcome->strays;
+  }
+  // A program's last words may be in any encoding.
+  write_atomically(dir_ / "status.json", j.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace isobar

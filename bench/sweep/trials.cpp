@@ -1,0 +1,162 @@
+#include "bench/sweep/trials.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "model/base/error.h"
+#include "model/base/hash.h"
+#include "model/base/rng.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+void assign(json& j, const std::string& key, const json& value) {
+  const size_t dot = key.find('.');
+  j[key.substr(0, dot)][key.substr(dot + 1)] = value;
+}
+
+// The value that a resolved run has under a sweep key.
+json value_of(const json& spec, int64_t ranks, const std::string& key) {
+  if (key == kRanksKey) return ranks;
+  const size_t dot = key.find('.');
+  return spec.at(key.substr(0, dot)).at(key.substr(dot + 1));
+}
+
+bool excluded(const SweepSpec& sweep, const RunSpec& spec) {
+  const json j = to_json(spec);
+  return std::any_of(sweep.exclude.begin(), sweep.exclude.end(), [&](const Exclusion& rule) {
+    return std::all_of(rule.begin(), rule.end(), [&](const auto& term) {
+      return std::find(term.second.begin(), term.second.end(),
+                       value_of(j, spec.layout.world(), term.first)) != term.second.end();
+    });
+  });
+}
+
+// base, then set, then the combination; the world size comes last because dp follows from it.
+RunSpec resolve(const SweepSpec& sweep, const Assignments& combination) {
+  std::map<std::string, json> values;
+  for (const auto& [key, value] : sweep.set) values[key] = value;
+  for (const auto& [key, value] : combination) values[key] = value;
+  json j = sweep.base_json;
+  for (const auto& [key, value] : values)
+    if (key != kRanksKey) assign(j, key, value);
+  RunSpec spec = run_spec_from_json(j, sweep.base);
+  spec.run.out.clear();
+  if (const auto it = values.find(kRanksKey); it != values.end()) {
+    const int64_t ranks = it->second.get<int64_t>();
+    const LayoutSpec& l = spec.layout;
+    if (l.tp < 1 || l.cp < 1 || l.pp < 1) validate(spec);  // its own words about a size below 1
+    const int64_t model = l.tp * l.cp * l.pp;
+    if (ranks % model != 0)
+      throw ConfigError(
+          sweep.file, "gpus",
+          std::to_string(ranks) + " cannot be shared by tp * cp * pp = " + std::to_string(model),
+          "use a multiple");
+    spec.layout.dp = ranks / model;
+  }
+  validate(spec);
+  return spec;
+}
+
+std::vector<Assignments> combinations(const SweepSpec& sweep) {
+  std::vector<Assignments> all;
+  int64_t count = sweep.axes.empty() && !sweep.include.empty() ? 0 : 1;
+  constexpr int64_t kMost = 1'000'000;
+  for (const Axis& axis : sweep.axes) {
+    count *= static_cast<int64_t>(axis.values.size());
+    if (count > kMost)
+      throw ConfigError(sweep.file, "axes", "make more than a million combinations", "remove values");
+  }
+  for (int64_t i = 0; i < count; ++i) {  // the last axis varies fastest
+    Assignments one(sweep.axes.size());
+    int64_t rest = i;
+    for (size_t a = sweep.axes.size(); a-- > 0;) {
+      const Axis& axis = sweep.axes[a];
+      const auto n = static_cast<int64_t>(axis.values.size());
+      one[a] = {axis.key, axis.values[rest % n]};
+      rest /= n;
+    }
+    all.push_back(std::move(one));
+  }
+  all.insert(all.end(), sweep.include.begin(), sweep.include.end());
+  return all;
+}
+
+}  // namespace
+
+std::string trial_id(const RunSpec& spec, int64_t repetition) {
+  json j = to_json(spec);
+  j["run"].erase("out");
+  return sha256_hex(j.dump() + "\nrepetition " + std::to_string(repetition)).substr(0, 16);
+}
+
+std::string short_key(const std::string& key) {
+  return key.substr(key.rfind('.') + 1);
+}
+
+std::string show_value(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string label(const Assignments& axes) {
+  std::string text;
+  for (const auto& [key, value] : axes)
+    text += (text.empty() ? "" : " ") + short_key(key) + "=" + show_value(value);
+  return text.empty() ? "base" : text;
+}
+
+Matrix expand(const SweepSpec& sweep) {
+  Matrix m;
+  std::vector<Trial> once;  // one repetition
+  std::set<std::string> seen;
+  for (const Assignments& combination : combinations(sweep)) {
+    RunSpec spec;
+    try {
+      spec = resolve(sweep, combination);
+    } catch (const ConfigError& e) {
+      m.skipped.push_back({combination, e.what()});
+      continue;
+    }
+    if (excluded(sweep, spec)) {
+      ++m.excluded;
+      continue;
+    }
+    const int64_t ranks = spec.layout.world();
+    if (ranks < sweep.min_ranks || (sweep.max_ranks && ranks > sweep.max_ranks)) {
+      const bool low = ranks < sweep.min_ranks;
+      m.skipped.push_back(
+          {combination, std::to_string(ranks) + " ranks are " +
+                            (low ? "below constraints.min_ranks = " : "above constraints.max_ranks = ") +
+                            std::to_string(low ? sweep.min_ranks : sweep.max_ranks)});
+      continue;
+    }
+    if (!seen.insert(trial_id(spec, 0)).second) {
+      ++m.duplicates;
+      continue;
+    }
+    once.push_back({"", 0, std::move(spec), combination});
+  }
+  if (once.empty())
+    throw ConfigError(
+        sweep.file, "axes", "leave no combination that can be run",
+        m.skipped.empty() ? "loosen `exclude:`" : "the first reason is: " + m.skipped[0].reason);
+  const auto n = static_cast<int64_t>(once.size());
+  // Repetitions are interleaved, so that a slow hour of the machine does not fall on one combination alone.
+  for (int64_t r = 0; r < sweep.repetitions; ++r) {
+    std::vector<int64_t> order(n);
+    for (int64_t i = 0; i < n; ++i) order[i] = i;
+    if (sweep.random_order) order = permutation(n, sweep.seed, static_cast<uint64_t>(r));
+    for (int64_t i : order) {
+      Trial t = once[i];
+      t.repetition = r;
+      t.id = trial_id(t.spec, r);
+      m.trials.push_back(std::move(t));
+    }
+  }
+  return m;
+}
+
+}  // namespace isobar

@@ -1,0 +1,43 @@
+// The trials of a sweep: every combination of its axes, resolved to a run specification, named by content.
+//
+//   Matrix m = expand(load_sweep_spec("demo.yaml"));
+//   for (const Trial& t : m.trials) …   // in the order in which they run; m.skipped says what cannot and why
+#pragma once
+#include <string>
+#include <vector>
+
+#include "bench/sweep/spec.h"
+#include "model/base/spec.h"
+
+namespace isobar {
+
+struct Trial {
+  std::string id;          // 16 hex digits: SHA-256 of the resolved specification and the repetition
+  int64_t repetition = 0;  // 0 … repetitions-1
+  RunSpec spec;            // run.out is empty here: the runner chooses it
+  Assignments axes;        // what this combination sets, for tables
+  int64_t ranks() const { return spec.layout.world(); }
+};
+
+struct Skipped {
+  Assignments axes;
+  std::string reason;
+};
+
+struct Matrix {
+  std::vector<Trial> trials;  // in running order: all of repetition 0, then 1, … each in an order of its own
+  std::vector<Skipped> skipped;  // refused by validate() or by a constraint
+  int64_t excluded = 0;          // combinations that `exclude:` took out
+  int64_t duplicates = 0;        // combinations that resolve to a specification already there
+};
+
+/// Throws ConfigError when not one combination can be run.
+Matrix expand(const SweepSpec& sweep);
+
+std::string trial_id(const RunSpec& spec, int64_t repetition);
+/// "gpus=2 amp=bf16": short enough for a progress bar.
+std::string label(const Assignments& axes);
+std::string short_key(const std::string& key);        // policy.amp -> amp
+std::string show_value(const nlohmann::json& value);  // strings without quotes
+
+}  // namespace isobar

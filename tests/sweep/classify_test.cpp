@@ -1,0 +1,119 @@
+#include "bench/sweep/classify.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace isobar {
+namespace {
+
+ProcessOutcome outcome(ProcessEnd end, int code = 0, int oom_kills = 0) {
+  ProcessOutcome o;
+  o.end = end;
+  o.code = code;
+  o.oom_kills = oom_kills;
+  o.wall_s = 12.5;
+  return o;
+}
+const ResultTail kNothing{};
+const ResultTail kStarted{.started = true, .last_event = "step", .last_step = 7};
+const ResultTail kOk{.started = true, .ended = true, .status = "ok", .last_step = 9};
+ResultTail failed(const std::string& why) {
+  return {.started = true,
+          .ended = true,
+          .status = "failed",
+          .failure = why,
+          .message = "own words",
+          .last_step = 3};
+}
+
+TEST(Classify, TableOfEndsAndTheirClasses) {
+  struct Case {
+    const char* what;
+    ProcessOutcome outcome;
+    ResultTail tail;
+    std::string err;
+    RunClass expected;
+  };
+  const Case cases[] = {
+      {"clean end", outcome(ProcessEnd::exited, 0), kOk, "", RunClass::ok},
+      {"crash after the result", outcome(ProcessEnd::signalled, SIGSEGV), kOk, "", RunClass::ok},
+      {"did not leave after the result", outcome(ProcessEnd::timeout), kOk, "", RunClass::ok},
+      {"exit 0 without a result", outcome(ProcessEnd::exited, 0), kStarted, "", RunClass::crash},
+      {"exit 2", outcome(ProcessEnd::exited, 2), kNothing, "a.yaml: 'k': bad", RunClass::bad_config},
+      {"exit 3", outcome(ProcessEnd::exited, 3), kStarted, "", RunClass::numeric},
+      {"exit 4", outcome(ProcessEnd::exited, 4), kStarted, "", RunClass::oom_host},
+      {"exit 1 before the start", outcome(ProcessEnd::exited, 1), kNothing, "no slots",
+       RunClass::launch_fail},
+      {"exit 1 in the run", outcome(ProcessEnd::exited, 1), kStarted, "boom", RunClass::crash},
+      {"exit 1, bad_alloc in err", outcome(ProcessEnd::exited, 1), kStarted, "x std::bad_alloc",
+       RunClass::oom_host},
+      {"exit 127", outcome(ProcessEnd::exited, 127), kNothing, "", RunClass::launch_fail},
+      {"a rank's SIGSEGV through mpiexec", outcome(ProcessEnd::exited, 139), kStarted, "", RunClass::crash},
+      {"a rank's SIGTERM through mpiexec", outcome(ProcessEnd::exited, 143), kStarted, "",
+       RunClass::interrupted},
+      {"a rank taken by the OOM killer", outcome(ProcessEnd::exited, 137, 1), kStarted, "",
+       RunClass::oom_host},
+      {"SIGSEGV", outcome(ProcessEnd::signalled, SIGSEGV), kStarted, "", RunClass::crash},
+      {"SIGABRT", outcome(ProcessEnd::signalled, SIGABRT), kStarted, "assert", RunClass::crash},
+      {"SIGABRT by bad_alloc", outcome(ProcessEnd::signalled, SIGABRT), kStarted, "std::bad_alloc",
+       RunClass::oom_host},
+      {"SIGKILL by the OOM killer", outcome(ProcessEnd::signalled, SIGKILL, 1), kStarted, "",
+       RunClass::oom_host},
+      {"SIGKILL by somebody", outcome(ProcessEnd::signalled, SIGKILL), kStarted, "", RunClass::crash},
+      {"SIGSEGV while another process is OOM-killed", outcome(ProcessEnd::signalled, SIGSEGV, 1), kStarted,
+       "", RunClass::crash},
+      {"SIGTERM by somebody", outcome(ProcessEnd::signalled, SIGTERM), kStarted, "", RunClass::interrupted},
+      {"time limit", outcome(ProcessEnd::timeout), kStarted, "", RunClass::timeout},
+      {"time limit, echo of SIGTERM", outcome(ProcessEnd::timeout), failed("interrupted"), "",
+       RunClass::timeout},
+      {"no progress", outcome(ProcessEnd::hang), kStarted, "", RunClass::hang},
+      {"failed, then did not leave", outcome(ProcessEnd::hang), failed("numeric"), "", RunClass::numeric},
+      {"memory limit", outcome(ProcessEnd::memory, -SIGKILL), kStarted, "", RunClass::oom_host},
+      {"own word: crash", outcome(ProcessEnd::exited, 1), failed("crash"), "", RunClass::crash},
+      {"own word: hang", outcome(ProcessEnd::exited, 1), failed("hang"), "", RunClass::hang},
+      {"own word unknown, exit 3", outcome(ProcessEnd::exited, 3), failed("sideways"), "", RunClass::numeric},
+      {"not started", outcome(ProcessEnd::not_started, ENOENT), kNothing, "", RunClass::launch_fail},
+      {"cancelled", outcome(ProcessEnd::cancelled, -SIGTERM), kStarted, "", RunClass::interrupted},
+      {"supervisor lost", outcome(ProcessEnd::lost), kStarted, "", RunClass::interrupted},
+  };
+  for (const Case& c : cases) {
+    const Verdict v = classify(c.outcome, c.tail, c.err);
+    EXPECT_EQ(v.run_class, c.expected) << c.what << ": " << name_of(v.run_class) << " (" << v.message << ")";
+    EXPECT_TRUE(c.expected == RunClass::ok || !v.message.empty()) << c.what;
+  }
+}
+
+TEST(Classify, MessagesNameSignalStepAndOp) {
+  ResultTail tail = kStarted;
+  tail.last_op = "block03/mlp/fc1/forward";
+  const std::string hang = classify(outcome(ProcessEnd::hang), tail, "").message;
+  EXPECT_NE(hang.find("step 7"), std::string::npos);
+  EXPECT_NE(hang.find("block03/mlp/fc1/forward"), std::string::npos);
+  const std::string crash =
+      classify(outcome(ProcessEnd::signalled, SIGBUS), kStarted, "first\nlast words\n\n").message;
+  EXPECT_NE(crash.find("SIGBUS"), std::string::npos);
+  EXPECT_NE(crash.find("last words"), std::string::npos);
+  EXPECT_EQ(crash.find("first"), std::string::npos);
+}
+
+TEST(Classify, NamesAreReadBack) {
+  for (int i = 0; i <= static_cast<int>(RunClass::interrupted); ++i) {
+    const auto c = static_cast<RunClass>(i);
+    ASSERT_TRUE(run_class(name_of(c)).has_value());
+    EXPECT_EQ(*run_class(name_of(c)), c);
+  }
+  EXPECT_FALSE(run_class("fine").has_value());
+}
+
+TEST(Classify, OnlyWhatADyingSweepCannotHaveCausedIsTakenOver) {
+  ASSERT_TRUE(verdict_from_results(kOk).has_value());
+  EXPECT_EQ(verdict_from_results(kOk)->run_class, RunClass::ok);
+  EXPECT_EQ(verdict_from_results(failed("numeric"))->run_class, RunClass::numeric);
+  EXPECT_FALSE(verdict_from_results(failed("crash")).has_value());
+  EXPECT_FALSE(verdict_from_results(failed("hang")).has_value());
+  EXPECT_FALSE(verdict_from_results(kStarted).has_value());
+  EXPECT_FALSE(verdict_from_results(kNothing).has_value());
+}
+
+}  // namespace
+}  // namespace isobar

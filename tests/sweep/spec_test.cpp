@@ -1,0 +1,155 @@
+#include "bench/sweep/spec.h"
+
+#include "bench/sweep/trials.h"
+#include "model/base/error.h"
+#include "support.h"
+
+namespace isobar {
+namespace {
+
+class SpecTest : public SweepTest {
+ protected:
+  // The one message of a sweep file that must be refused.
+  std::string refusal(const std::string& text) {
+    write("bad.yaml", text);
+    try {
+      expand(load_sweep_spec((scratch_ / "bad.yaml").string()));
+    } catch (const ConfigError& e) {
+      return e.what();
+    }
+    return "(accepted)";
+  }
+};
+
+TEST_F(SpecTest, RefusalsNameFileKeyAndMend) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> cases = {
+      {"axes: {gpus: [1]}", {"bad.yaml", "'base'", "->"}},
+      {"base: nowhere.yaml", {"bad.yaml", "'base'", "nowhere.yaml", "->"}},
+      {"base: base.yaml\naxis: {gpus: [1]}", {"'axis'", "'axes'"}},
+      {"base: base.yaml\naxes: {policy.ampp: [none]}", {"bad.yaml", "axes", "policy.ampp", "policy.amp"}},
+      {"base: base.yaml\naxes: {policy.micro_batch: [one]}",
+       {"bad.yaml", "policy.micro_batch", "whole number"}},
+      {"base: base.yaml\naxes: {gpus: [0]}", {"axes.ranks", "1 or more"}},
+      {"base: base.yaml\naxes: {gpus: []}", {"axes.ranks", "empty"}},
+      {"base: base.yaml\naxes: {gpus: [2, 2]}", {"axes.ranks", "twice"}},
+      {"base: base.yaml\naxes: {speed: [2]}", {"axes.speed", "not a key of a run"}},
+      {"base: base.yaml\naxes: {run.out: [a]}", {"run.out", "directory of its own"}},
+      {"base: base.yaml\naxes: {gpus: [1], layout.dp: [1]}", {"layout.dp", "keep one"}},
+      {"base: base.yaml\nset: {amp: bf16}\naxes: {policy.amp: [none]}", {"set.policy.amp", "axis"}},
+      {"base: base.yaml\nsteps: 2", {"steps", "warmup"}},
+      {"base: base.yaml\nsteps: many", {"steps", "whole number"}},
+      {"base: base.yaml\nrepetitions: 0", {"repetitions"}},
+      {"base: base.yaml\norder: shuffled", {"order", "random or listed"}},
+      {"base: base.yaml\ntimeout_s: -1", {"timeout_s"}},
+      {"base: base.yaml\nmemory_limit_mb: lots", {"memory_limit_mb"}},
+      {"base: base.yaml\nconstraints: {max_gpus: 1}", {"constraints.max_gpus", "max_ranks"}},
+      {"base: base.yaml\nexclude: {gpus: 1}", {"exclude", "list"}},
+      {"base: base.yaml\nexclude: [{gpuss: 1}]", {"exclude[0]", "gpuss"}},
+      {"base: base.yaml\ninclude: [1]", {"include[0]", "map"}},
+      {"base: base.yaml\naxes: {policy.amp: [fp8]}", {"no combination", "fp8"}},
+      {"[1, 2]", {"bad.yaml"}},
+  };
+  for (const auto& [text, words] : cases)
+    for (const std::string& word : words)
+      EXPECT_NE(refusal(text).find(word), std::string::npos)
+          << text << "\n  said: " << refusal(text) << "\n  without: " << word;
+}
+
+TEST_F(SpecTest, BrokenBaseIsToldOnceUnderItsOwnName) {
+  write("base.yaml", "net: {embed_dimm: 64}\n");
+  EXPECT_NE(refusal("base: base.yaml\naxes: {gpus: [1, 2]}").find("base.yaml: 'net.embed_dimm'"),
+            std::string::npos);
+}
+
+TEST_F(SpecTest, EveryCombinationIsThereOnceAndResolved) {
+  const Matrix m =
+      expand(sweep("axes: {gpus: [1, 2], amp: [none, bf16], data: {workers: [0, 1, 2]}}\nrepetitions: 2"));
+  ASSERT_EQ(m.trials.size(), 24u);
+  std::set<std::string> ids, contents;
+  for (const Trial& t : m.trials) {
+    ids.insert(t.id);
+    contents.insert(std::to_string(t.spec.layout.dp) + t.spec.policy.amp +
+                    std::to_string(t.spec.data.workers) + "r" + std::to_string(t.repetition));
+    EXPECT_EQ(t.spec.train.steps, 4);
+    EXPECT_EQ(t.spec.net.embed_dim, 64);
+    EXPECT_EQ(t.id.size(), 16u);
+  }
+  EXPECT_EQ(ids.size(), 24u);
+  EXPECT_EQ(contents.size(), 24u);
+}
+
+TEST_F(SpecTest, RepetitionsAreInterleavedInOrdersOfTheirOwn) {
+  const Matrix m = expand(sweep("axes: {data.workers: [0, 1, 2, 3, 4, 5, 6, 7]}\nrepetitions: 2\nseed: 7"));
+  ASSERT_EQ(m.trials.size(), 16u);
+  std::vector<int64_t> first, second;
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(m.trials[i].repetition, 0);
+    EXPECT_EQ(m.trials[8 + i].repetition, 1);
+    first.push_back(m.trials[i].spec.data.workers);
+    second.push_back(m.trials[8 + i].spec.data.workers);
+  }
+  EXPECT_NE(first, second);
+  EXPECT_FALSE(std::is_sorted(first.begin(), first.end()));
+  const Matrix listed = expand(sweep("axes: {data.workers: [0, 1, 2, 3]}\norder: listed"));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(listed.trials[i].spec.data.workers, i);
+}
+
+TEST_F(SpecTest, WhatCannotRunIsSkippedWithItsReasonAndExclusionsAreCounted) {
+  const Matrix m =
+      expand(sweep("axes: {gpus: [1, 2, 3, 16], policy.micro_batch: [1, 8]}\nconstraints: {max_ranks: 4}\n"
+                   "exclude: [{gpus: [1, 2], policy.micro_batch: 1}]"));
+  // 8 samples: 3 ranks do not divide them (2 combinations), 8 a micro-batch do not fit 2 ranks (1), 16 ranks
+  // (2).
+  ASSERT_EQ(m.trials.size(), 1u);
+  EXPECT_EQ(m.trials[0].spec.policy.micro_batch, 8);
+  EXPECT_EQ(m.excluded, 2);
+  ASSERT_EQ(m.skipped.size(), 5u);
+  for (const Skipped& s : m.skipped) EXPECT_FALSE(s.reason.empty());
+}
+
+TEST_F(SpecTest, TooManyRanksAreSkippedByTheConstraint) {
+  const Matrix m = expand(sweep("axes: {gpus: [1, 2, 4, 8]}\nconstraints: {max_ranks: 2}"));
+  EXPECT_EQ(m.trials.size(), 2u);
+  ASSERT_EQ(m.skipped.size(), 2u);
+  EXPECT_NE(m.skipped[0].reason.find("max_ranks"), std::string::npos);
+}
+
+TEST_F(SpecTest, WorldSizeIsSharedAmongTheOtherAxes) {
+  const Matrix m = expand(sweep("set: {tp: 2}\naxes: {gpus: [2, 4, 5]}\norder: listed"));
+  ASSERT_EQ(m.trials.size(), 2u);
+  EXPECT_EQ(m.trials[0].spec.layout.dp, 1);
+  EXPECT_EQ(m.trials[1].spec.layout.dp, 2);
+  EXPECT_EQ(m.trials[1].ranks(), 4);
+  ASSERT_EQ(m.skipped.size(), 1u);
+  EXPECT_NE(m.skipped[0].reason.find("tp * cp * pp"), std::string::npos);
+}
+
+TEST_F(SpecTest, IncludedCombinationsComeOnTopAndDoublesRunOnce) {
+  const Matrix m =
+      expand(sweep("axes: {gpus: [1, 2]}\ninclude: [{gpus: 2, policy.bucket_mb: 1}, {gpus: 1}]"));
+  EXPECT_EQ(m.trials.size(), 3u);
+  EXPECT_EQ(m.duplicates, 1);
+}
+
+TEST_F(SpecTest, TrialIdDependsOnContentAloneAndNotOnWhereResultsGo) {
+  RunSpec a = load_run_spec((scratch_ / "base.yaml").string());
+  RunSpec b = a;
+  b.file = "elsewhere.yaml";
+  b.run.out = "/somewhere";
+  EXPECT_EQ(trial_id(a, 0), trial_id(b, 0));
+  EXPECT_NE(trial_id(a, 0), trial_id(a, 1));
+  b.train.lr *= 2;
+  EXPECT_NE(trial_id(a, 0), trial_id(b, 0));
+}
+
+TEST_F(SpecTest, AThousandTrialsExpandInWellUnderTwoSeconds) {
+  std::string values;
+  for (int i = 0; i < 250; ++i) values += (i ? ", " : "") + std::to_string(i);
+  const auto begin = std::chrono::steady_clock::now();
+  const Matrix m = expand(sweep("axes: {train.seed: [" + values + "], amp: [none, bf16], gpus: [1, 2]}"));
+  EXPECT_EQ(m.trials.size(), 1000u);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 2.0);
+}
+
+}  // namespace
+}  // namespace isobar
