@@ -73,4 +73,7 @@ struct Op {
   std::string path;  // block07/attn/qkv/forward: NVTX range, trace name and join key
 };
 
+/// The op's sizes for people: "NT 1024x384x1536", "b8 h6/6 q1024 k1024 d64".
+std::string shape_text(const Op& op);
+
 }  // namespace isobar

@@ -45,7 +45,9 @@ std::string operand(const Plan& plan, const View& v) {
   return s;
 }
 
-std::string sizes(const Op& op) {
+}  // namespace
+
+std::string shape_text(const Op& op) {
   const Attrs& a = op.a;
   char s[160] = "";
   switch (op.kind) {
@@ -69,8 +71,6 @@ std::string sizes(const Op& op) {
   }
   return s;
 }
-
-}  // namespace
 
 std::string to_text(const Plan& plan) {
   std::string out;
@@ -96,7 +96,7 @@ std::string to_text(const Plan& plan) {
       const Op& op = plan.ops[i];
       const Work w = work(op, plan);
       std::snprintf(line, sizeof line, "  %-42s %-8s %-14s %-26s %12.4g F %12.4g B", op.path.c_str(),
-                    name_of(op.lane), name_of(op.kind), sizes(op).c_str(), w.flops, w.bytes());
+                    name_of(op.lane), name_of(op.kind), shape_text(op).c_str(), w.flops, w.bytes());
       out += line;
       if (w.wire_bytes > 0) {
         std::snprintf(line, sizeof line, " %12.4g wire", w.wire_bytes);

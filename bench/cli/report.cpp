@@ -1,0 +1,90 @@
+// isobar report: the command line of reports/.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "reports/report.h"
+#include "reports/report_tables.h"
+
+namespace isobar {
+namespace {
+
+constexpr const char* kHelp =
+    R"(Shows measured beside predicted: tables here, figures and more tables in OUT/index.html,
+one page that works without a network and prints well.
+
+DIR is a sweep's results, one run's directory or a folder of runs. Predictions come from --machine (a file of
+`isobar fit` or `isobar calibrate`), else from DIR/holdout.json, which `isobar fit` may have left there.
+
+  OUT/index.html            the page; hover over a mark to read its run
+  OUT/tables/*.csv          every table
+  OUT/figures/*.svg         every figure; *.vl.json is its Vega-Lite specification, to change and draw again
+
+Examples:
+  isobar report results/demo --machine results/demo-fitted.yaml -o reports/out
+  isobar report runs/era5 -o reports/era5 --pdf)";
+
+struct Arguments {
+  std::string dir, out, machine, python;
+  bool json = false, png = false, pdf = false, no_figures = false;
+};
+
+void print_json(const Report& r) {
+  nlohmann::json j = {{"page", r.page.string()},
+                      {"drawn", r.drawn},
+                      {"figures", r.figure_ids},
+                      {"tables", nlohmann::json::object()},
+                      {"problems", r.data.problems}};
+  if (!r.drawn) j["not_drawn"] = r.not_drawn;
+  for (const Table& t : r.tables) j["tables"][t.id] = to_json(t);
+  std::fputs((j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n").c_str(), stdout);
+}
+
+void print_text(const Report& r, bool figures_wanted) {
+  for (const Table& t : r.tables) {
+    if (t.id != "runs" && t.id != "score" && t.id != "ops" && t.id != "failed" && t.id != "training")
+      continue;
+    Table shown = t;
+    constexpr size_t kRows = 40;
+    if (shown.rows.size() > kRows) {
+      shown.rows.resize(kRows);
+      shown.note = std::to_string(t.rows.size() - kRows) + " more rows in tables/" + t.id + ".csv";
+    }
+    std::fputs((to_text(shown) + "\n").c_str(), stdout);
+  }
+  for (const std::string& p : r.data.problems) std::fprintf(stderr, "warning: %s\n", printable(p).c_str());
+  if (figures_wanted && !r.drawn)
+    std::fprintf(stderr, "warning: figures are not drawn: %s\n", r.not_drawn.c_str());
+  std::printf("Report: %s\n", r.page.c_str());
+}
+
+}  // namespace
+
+void add_report_command(CLI::App& app) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* report =
+      app.add_subcommand("report", "HTML page and tables: measured beside predicted, by run and by op");
+  report->footer(kHelp);
+  report->add_option("DIR", a->dir, "Results of a sweep, or of one run")->required();
+  report->add_option("-o,--out", a->out, "Directory of the report; made when it is missing")->required();
+  report->add_option("--machine", a->machine, "Machine file to predict with");
+  report->add_option("--python", a->python, "Python that has vl-convert-python");
+  report->add_flag("--png", a->png, "Write figures as PNG too");
+  report->add_flag("--pdf", a->pdf, "Write figures as PDF too");
+  report->add_flag("--no-figures", a->no_figures, "Draw nothing");
+  report->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
+  report->callback([a] {
+    const Report r = write_report(
+        a->dir, a->out,
+        {.machine = a->machine, .python = a->python, .png = a->png, .pdf = a->pdf, .draw = !a->no_figures});
+    if (a->json)
+      print_json(r);
+    else
+      print_text(r, !a->no_figures);
+    // A missing Python was said above; anything else that kept render.py from drawing is a failure.
+    if (!r.drawn && r.not_drawn.starts_with("render.py failed")) throw CLI::RuntimeError(1);
+  });
+}
+
+}  // namespace isobar

@@ -1,0 +1,76 @@
+// Everything a report is about, gathered before anything is drawn: measured runs, what was predicted for
+// them, and names that tell the runs apart.
+//
+//   ReportData d = collect("results/demo", {.machine = "fitted.yaml"});
+//   for (const ReportRun& r : d.ok()) ... r.label, r.run.step_s.median, r.prediction->step_s
+#pragma once
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/sweep/results.h"
+
+namespace isobar {
+
+struct RunPrediction {
+  double step_s = 0, lower = 0, upper = 0;              // seconds of a step, 80 % interval
+  bool in_fit = false;                                  // the coefficients were fitted to this very run
+  std::vector<std::pair<std::string, double>> terms;    // seconds of a step; may be empty
+  std::vector<std::pair<std::string, int64_t>> memory;  // bytes of one rank by category; may be empty
+  int64_t memory_total = 0;                             // bytes of one rank's process; 0: not predicted
+  std::map<std::string, double> op_s;                   // seconds of one execution, by path; may be empty
+  std::vector<std::string> warnings;
+};
+
+struct ReportRun {
+  RunRecord run;
+  std::string label;                        // what is particular to it: "gpus=2 amp=bf16"
+  std::map<std::string, std::string> axes;  // key -> value of all that varies among the runs
+  std::optional<RunPrediction> prediction;
+
+  double measured() const { return run.step_s.median; }
+  double error() const { return prediction->step_s / measured() - 1; }  // share of measured
+  bool inside() const { return prediction->lower <= measured() && measured() <= prediction->upper; }
+};
+
+struct Score {  // of predictions over some runs
+  size_t runs = 0;
+  double median_error = 0, mean_error = 0;  // of |error|, shares
+  double bias = 0;                          // mean error
+  double coverage = 0;                      // share of runs inside their interval
+};
+
+struct ReportData {
+  std::filesystem::path dir;
+  std::vector<ReportRun> runs;        // in order of id
+  std::vector<std::string> varied;    // keys that tell the runs apart
+  std::string machine;                // name of what predicted; "": no predictions
+  std::vector<std::string> problems;  // what could not be read or predicted
+
+  std::vector<const ReportRun*> ok() const;      // finished, with a step time
+  std::vector<const ReportRun*> failed() const;  // all others
+  std::vector<const ReportRun*> predicted() const;
+  const ReportRun* best() const;  // most samples/s; nullptr: none
+  Score score(bool in_fit) const;
+};
+
+struct CollectOptions {
+  std::filesystem::path machine;  // predict with this file; "": take holdout.json from the directory
+};
+
+/// Throws ConfigError when there is no run at all.
+ReportData collect(const std::filesystem::path& dir, const CollectOptions& options);
+
+/// Predictions out of a holdout.json of `isobar fit`, by run id. Throws ConfigError naming file and key.
+std::map<std::string, RunPrediction> read_holdout(const std::filesystem::path& file, std::string* machine);
+
+/// Predicts every ok run with the perfmodel: steps, terms, memory and ops.
+void predict_runs(ReportData& data, const std::filesystem::path& machine_file);
+
+/// block07/attn/qkv -> block*/attn/qkv: the ops that a model repeats are one line.
+std::string group_of_path(const std::string& path);
+
+}  // namespace isobar

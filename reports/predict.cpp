@@ -1,0 +1,55 @@
+// The bridge to the performance model: what it says about the runs of a report.
+#include <algorithm>
+#include <exception>
+
+#include "model/nets/build.h"
+#include "perfmodel/fit.h"
+#include "perfmodel/predict.h"
+#include "perfmodel/simulate.h"
+#include "reports/data.h"
+
+namespace isobar {
+namespace {
+
+// Seconds of one execution of each op, out of the replay of a steady step.
+std::map<std::string, double> op_seconds(const RunSpec& spec, const Machine& m, const Conditions& where) {
+  const Plan plan = build_plan(spec, 0, {});
+  const Replay replay = simulate(spec, plan, link(plan, plan.train, spec.run.serial), m.values(), where,
+                                 cache_share(m, where.ranks_on_host));
+  std::map<std::string, std::pair<double, int64_t>> sums;
+  for (const Span& s : replay.timeline.spans) {
+    auto& [seconds, count] = sums[plan.ops.at(static_cast<size_t>(s.op)).path];
+    seconds += static_cast<double>(s.end_ns - s.begin_ns) * 1e-9;
+    ++count;
+  }
+  std::map<std::string, double> out;
+  for (const auto& [path, sum] : sums) out[path] = sum.first / static_cast<double>(sum.second);
+  return out;
+}
+
+}  // namespace
+
+void predict_runs(ReportData& data, const std::filesystem::path& machine_file) {
+  const Machine m = load_machine(machine_file.string());
+  data.machine = m.name.empty() ? machine_file.stem().string() : m.name;
+  for (ReportRun& r : data.runs) {
+    if (r.run.run_class != RunClass::ok) continue;
+    try {
+      const Prediction p = predict(r.run.spec, m, {.threads = r.run.threads});
+      RunPrediction& out = r.prediction.emplace();
+      out.step_s = p.step_s;
+      out.lower = p.lower;
+      out.upper = p.upper;
+      out.in_fit = m.fit && std::find(m.fit->runs.begin(), m.fit->runs.end(), r.run.id) != m.fit->runs.end();
+      for (const Term& t : p.terms) out.terms.emplace_back(t.name, t.seconds);
+      out.memory = p.memory;
+      out.memory_total = p.memory_total;
+      out.warnings = p.warnings;
+      out.op_s = op_seconds(r.run.spec, m, p.where);
+    } catch (const std::exception& e) {  // one run that cannot be priced must not cost the report
+      data.problems.push_back(r.run.id + ": not predicted: " + e.what());
+    }
+  }
+}
+
+}  // namespace isobar

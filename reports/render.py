@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Draws a report: python render.py OUT [--png] [--pdf]
+
+Renders OUT/figures/*.vl.json to SVG (and PNG, PDF) and puts into OUT/index.html the drawings, the Vega bundle
+that makes them interactive, and a policy that lets the page load nothing and run no other script.
+Exit code 3: vl-convert is not installed.
+"""
+
+import argparse
+import base64
+import copy
+import hashlib
+import json
+import os
+import pathlib
+import re
+import sys
+
+try:
+    import vl_convert
+except ImportError:
+    sys.exit(3)
+
+WIDTH = 760  # pixels of a drawing that cannot ask its container
+
+
+def static(spec):
+    """The specification with a width of its own."""
+    spec = copy.deepcopy(spec)
+    spec["width"] = WIDTH
+    return spec
+
+
+def write(path, data):
+    """Readers see the old or the new file, never half of one."""
+    temp = path.with_name(f"{path.name}.tmp.{os.getpid()}")
+    temp.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8"))
+    os.replace(temp, path)
+
+
+def script(text):
+    """A script element, and its name in a content security policy."""
+    assert "</script" not in text.lower() and "<!--" not in text
+    digest = base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
+    return f"<script>{text}</script>", f"'sha256-{digest}'"
+
+
+def bundle():
+    text = vl_convert.javascript_bundle()
+    # Inside an element these would end it or open a comment. In JavaScript they only stand in strings, regular
+    # expressions and templates, where an escape means the same.
+    return re.sub(r"</(script)", r"<\\/\1", text, flags=re.I).replace("<!--", r"\x3C!--")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--png", action="store_true")
+    parser.add_argument("--pdf", action="store_true")
+    args = parser.parse_args()
+    page = (args.out / "index.html").read_text(encoding="utf-8")
+    drawings = {}
+    for path in sorted((args.out / "figures").glob("*.vl.json")):
+        name = path.name.removesuffix(".vl.json")
+        spec = static(json.loads(path.read_text(encoding="utf-8")))
+        svg = vl_convert.vegalite_to_svg(spec)
+        drawings[name] = svg
+        write(path.with_name(name + ".svg"), svg)
+        if args.png:
+            write(path.with_name(name + ".png"), vl_convert.vegalite_to_png(spec, scale=2))
+        if args.pdf:
+            write(path.with_name(name + ".pdf"), vl_convert.vegalite_to_pdf(spec))
+
+    def drawing(match):
+        svg = drawings[match[1]]
+        # Clip paths are named alike in every drawing, and would be shared by all of them.
+        return re.sub(r"\b(clip|gradient)_?(\d+)\b", rf"{match[1]}-\1\2", svg)
+
+    page = re.sub(r"<!--isobar:figure ([\w-]+)-->.*?<!--/isobar:figure-->", drawing, page, flags=re.S)
+    library, library_hash = script(bundle())
+    own = re.search(r'<script id="draw" type="text/plain">(.*?)</script>', page, flags=re.S)
+    draw, draw_hash = script(own[1])
+    policy = (
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+        f"script-src {library_hash} {draw_hash} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:\">"
+    )
+    page = page[: own.start()] + draw + page[own.end() :]
+    page = page.replace("<!--isobar:bundle-->", library, 1).replace("<!--isobar:csp-->", policy, 1)
+    write(args.out / "index.html", page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+#include "reports/report.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "reports/figures.h"
+#include "reports/page.h"
+#include "reports/report_tables.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kNoVlConvert = 3;  // exit code of render.py
+constexpr const char* kMend =
+    "figures need the Python package vl-convert-python: run bench/setup.sh, or make one by hand with "
+    "`python3 -m venv .venv-reports && .venv-reports/bin/pip install vl-convert-python`";
+
+// Runs a program without a shell. Returns its exit code, 127 when it does not start; what it printed goes to
+// `output`.
+int run_program(const std::vector<std::string>& argv, std::string* output) {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, fds[1], 1);
+  posix_spawn_file_actions_adddup2(&actions, fds[1], 2);
+  std::vector<char*> args;
+  args.reserve(argv.size() + 1);
+  for (const std::string& a : argv) args.push_back(const_cast<char*>(a.c_str()));
+  args.push_back(nullptr);
+  pid_t pid = 0;
+  const int error = ::posix_spawnp(&pid, args[0], &actions, nullptr, args.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  ::close(fds[1]);
+  if (error != 0) {
+    ::close(fds[0]);
+    *output = std::string(args[0]) + ": " + std::strerror(error);
+    return 127;
+  }
+  char buffer[4096];
+  for (ssize_t n; (n = ::read(fds[0], buffer, sizeof buffer)) != 0;) {
+    if (n > 0) output->append(buffer, static_cast<size_t>(n));
+    if (n < 0 && errno != EINTR) break;
+  }
+  ::close(fds[0]);
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// What an earlier report left that this one will not write again must not pass for this one's.
+void clear_old(const fs::path& out) {
+  for (const char* folder : {"figures", "tables"}) {
+    if (!fs::is_directory(out / folder)) continue;
+    for (const auto& entry : fs::directory_iterator(out / folder)) {
+      const std::string name = entry.path().filename().string();
+      for (const char* end : {".vl.json", ".svg", ".png", ".pdf", ".csv"})
+        if (entry.is_regular_file() && name.ends_with(end)) fs::remove(entry.path());
+    }
+  }
+}
+
+void draw(Report& report, const fs::path& out, const ReportOptions& options) {
+  const fs::path renderer = find_renderer();
+  if (renderer.empty()) {
+    report.not_drawn =
+        "reports/render.py is not where the program was built from; run isobar in its source tree";
+    return;
+  }
+  const fs::path python = options.python.empty() ? find_python() : options.python;
+  std::vector<std::string> argv = {python.string(), renderer.string(), out.string()};
+  if (options.png) argv.emplace_back("--png");
+  if (options.pdf) argv.emplace_back("--pdf");
+  std::string output;
+  const int code = run_program(argv, &output);
+  report.drawn = code == 0;
+  if (code == 127 || code == kNoVlConvert)
+    report.not_drawn = kMend;
+  else if (code != 0)
+    report.not_drawn = "render.py failed with code " + std::to_string(code) + ": " + output;
+}
+
+}  // namespace
+
+fs::path find_renderer() {
+  std::error_code ignored;
+  // Beside the program's build directory, for a tree that was moved after the build; else where this file
+  // was.
+  for (fs::path p = fs::read_symlink("/proc/self/exe", ignored).parent_path(); p.has_relative_path();
+       p = p.parent_path())
+    if (fs::exists(p / "reports" / "render.py")) return p / "reports" / "render.py";
+  const fs::path source = fs::path(__FILE__).parent_path() / "render.py";
+  return fs::exists(source) ? fs::absolute(source) : fs::path();
+}
+
+fs::path find_python() {
+  if (const char* own = std::getenv("ISOBAR_REPORT_PYTHON"); own && *own) return own;
+  const fs::path python = fs::path(".venv-reports") / "bin" / "python";
+  if (const fs::path r = find_renderer(); !r.empty())
+    if (const fs::path p = r.parent_path().parent_path() / python; fs::exists(p)) return p;
+  if (fs::exists(python)) return fs::absolute(python);
+  return "python3";
+}
+
+Report write_report(const fs::path& dir, const fs::path& out, const ReportOptions& options) {
+  Report r;
+  r.data = collect(dir, {.machine = options.machine});
+  const ReportData& d = r.data;
+  const std::vector<Figure> drawings = figures(d);
+  const auto keep = [&](Table t) {
+    if (!t.rows.empty()) r.tables.push_back(std::move(t));
+  };
+  keep(score_table(d));
+  keep(runs_table(d));
+  if (const ReportRun* run = ops_run(d)) keep(ops_table(*run, true));
+  keep(failed_table(d));
+  keep(memory_table(d));
+  keep(training_table(d));
+  keep(provenance_table(d));
+
+  clear_old(out);
+  for (const Table& t : r.tables) write_atomically(out / "tables" / (t.id + ".csv"), to_csv(t));
+  if (const Table t = terms_table(d); !t.rows.empty())
+    write_atomically(out / "tables" / "terms.csv", to_csv(t));
+  if (const ReportRun* run = ops_run(d))
+    write_atomically(out / "tables" / "ops_all.csv", to_csv(ops_table(*run, false)));
+  for (const Figure& f : drawings) {
+    r.figure_ids.push_back(f.id);
+    write_atomically(out / "figures" / (f.id + ".vl.json"),
+                     f.spec.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  }
+  r.page = out / "index.html";
+  write_atomically(r.page, page_html(d, drawings, r.tables));
+  if (options.draw)
+    draw(r, out, options);
+  else
+    r.not_drawn = "not asked to";
+  return r;
+}
+
+}  // namespace isobar

@@ -1,0 +1,41 @@
+// `isobar report`: a results directory becomes one page, tables and figures.
+//
+//   Report r = write_report("results/demo", "reports/out", {.machine = "fitted.yaml"});
+//   OUT/index.html, OUT/tables/*.csv, OUT/figures/*.{vl.json,svg}
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "reports/data.h"
+#include "reports/tables.h"
+
+namespace isobar {
+
+struct ReportOptions {
+  std::filesystem::path machine;  // predict with it; "": holdout.json of the results directory, if there
+  std::filesystem::path python;   // with vl-convert; "": found (see find_python)
+  bool png = false, pdf = false;  // figures in these formats besides SVG
+  bool draw = true;               // false: tables and specifications only
+};
+
+struct Report {
+  ReportData data;
+  std::vector<Table> tables;
+  std::vector<std::string> figure_ids;
+  std::filesystem::path page;
+  bool drawn = false;
+  std::string not_drawn;  // why, and how to mend it
+};
+
+/// Throws ConfigError for a directory without runs and for a broken machine file or holdout.json; a missing
+/// Python only leaves the figures undrawn.
+Report write_report(const std::filesystem::path& dir, const std::filesystem::path& out,
+                    const ReportOptions& options);
+
+/// The Python that draws: $ISOBAR_REPORT_PYTHON, else .venv-reports of the source tree or of the working
+/// directory, else python3 from the PATH.
+std::filesystem::path find_python();
+std::filesystem::path find_renderer();  // reports/render.py; "" when there is none
+
+}  // namespace isobar

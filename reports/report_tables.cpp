@@ -1,0 +1,248 @@
+#include "reports/report_tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+namespace isobar {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kMs = 1e3;
+constexpr double kMB = 1e-6;
+
+double or_nan(bool known, double v) {
+  return known ? v : kNaN;
+}
+
+std::vector<const ReportRun*> fastest_first(const ReportData& d) {
+  auto runs = d.ok();
+  std::stable_sort(runs.begin(), runs.end(), [](const ReportRun* a, const ReportRun* b) {
+    return a->run.samples_per_s > b->run.samples_per_s;
+  });
+  return runs;
+}
+
+std::string fitted_word(const ReportRun& r) {
+  return !r.prediction ? "" : r.prediction->in_fit ? "fitted" : "held out";
+}
+
+}  // namespace
+
+Table runs_table(const ReportData& d) {
+  Table t{"runs",
+          "Runs: predicted against measured, fastest first",
+          {text_column("run"), number_column("ranks"), number_column("threads"),
+           number_column("rate", "samples/s"), number_column("measured", "ms"),
+           number_column("predicted", "ms"), number_column("low", "ms"), number_column("high", "ms"),
+           number_column("error", "%"), text_column("in 80 %"), text_column("run was"), text_column("id")},
+          {},
+          {}};
+  for (const ReportRun* r : fastest_first(d)) {
+    const RunPrediction none, &p = r->prediction ? *r->prediction : none;
+    const bool known = r->prediction.has_value();
+    t.rows.push_back(
+        {text(r->label), integer(r->run.ranks), integer(r->run.threads), significant(r->run.samples_per_s, 4),
+         significant(r->measured() * kMs, 4), significant(or_nan(known, p.step_s * kMs), 4),
+         significant(or_nan(known, p.lower * kMs), 4), significant(or_nan(known, p.upper * kMs), 4),
+         signed_number(known ? r->error() * 100 : kNaN, 1),
+         text(!known        ? ""
+              : r->inside() ? "yes"
+                            : "no"),
+         text(fitted_word(*r)), text(r->run.id)});
+  }
+  t.note =
+      "measured: median seconds of an optimizer step after warm-up; low to high: 80 % interval of the "
+      "prediction";
+  return t;
+}
+
+Table score_table(const ReportData& d) {
+  Table t{
+      "score",
+      "What the predictions are worth",
+      {text_column("runs"), number_column("count"), number_column("median error", "%"),
+       number_column("mean error", "%"), number_column("bias", "%"), number_column("inside interval", "%")},
+      {},
+      {}};
+  for (const bool in_fit : {false, true}) {
+    const Score s = d.score(in_fit);
+    if (s.runs == 0) continue;
+    t.rows.push_back({text(in_fit ? "fitted to" : "held out"), integer(static_cast<int64_t>(s.runs)),
+                      number(s.median_error * 100, 1), number(s.mean_error * 100, 1),
+                      signed_number(s.bias * 100, 1), number(s.coverage * 100, 0)});
+  }
+  if (!t.rows.empty()) t.note = "predicted with " + d.machine + "; errors are shares of the measured step";
+  return t;
+}
+
+Table terms_table(const ReportData& d) {
+  Table t{"terms",
+          "Predicted step by term",
+          {text_column("run"), text_column("id"), text_column("term"), number_column("time", "ms"),
+           number_column("share", "%")},
+          {},
+          {}};
+  for (const ReportRun* r : fastest_first(d)) {
+    if (!r->prediction) continue;
+    for (const auto& [name, seconds] : r->prediction->terms)
+      t.rows.push_back({text(r->label), text(r->run.id), text(name), significant(seconds * kMs, 4),
+                        number(100 * seconds / r->prediction->step_s, 1)});
+  }
+  return t;
+}
+
+Table memory_table(const ReportData& d) {
+  std::set<std::string> kinds;
+  for (const ReportRun* r : d.ok())
+    for (const auto& [kind, bytes] : r->run.memory_by_category)
+      if (bytes > 0) kinds.insert(kind);
+  Table t{"memory", "Memory of one rank", {text_column("run")}, {}, {}};
+  for (const std::string& k : kinds) t.columns.push_back(number_column(k, "MB"));
+  for (const char* name : {"arena", "predicted RSS", "measured RSS"})
+    t.columns.push_back(number_column(name, "MB"));
+  t.columns.push_back(number_column("error", "%"));
+  for (const ReportRun* r : fastest_first(d)) {
+    std::vector<Cell> row{text(r->label)};
+    for (const std::string& k : kinds) {
+      const auto it = r->run.memory_by_category.find(k);
+      row.push_back(
+          number(it == r->run.memory_by_category.end() ? 0 : static_cast<double>(it->second) * kMB, 1));
+    }
+    const double predicted = r->prediction ? static_cast<double>(r->prediction->memory_total) : 0;
+    const auto measured = static_cast<double>(r->run.peak_rss_bytes);
+    row.push_back(number(or_nan(r->run.arena_bytes > 0, static_cast<double>(r->run.arena_bytes) * kMB), 1));
+    row.push_back(number(or_nan(predicted > 0, predicted * kMB), 1));
+    row.push_back(number(or_nan(measured > 0, measured * kMB), 1));
+    row.push_back(signed_number(predicted > 0 && measured > 0 ? (predicted / measured - 1) * 100 : kNaN, 1));
+    t.rows.push_back(std::move(row));
+  }
+  t.note =
+      "arena: placed by the plan, to the byte; RSS: resident memory of the process, peak (MB = 10^6 bytes)";
+  return t;
+}
+
+Table training_table(const ReportData& d) {
+  Table t{"training",
+          "Validation against persistence (first channel)",
+          {text_column("run"), number_column("step"), number_column("loss"), number_column("RMSE"),
+           number_column("persistence"), number_column("RMSE/persistence", "%")},
+          {},
+          {}};
+  for (const ReportRun& r : d.runs)
+    for (const ValidRecord& v : r.run.valid) {
+      const double rmse = v.rmse.empty() ? kNaN : v.rmse[0];
+      const double persistence = v.persistence_rmse.empty() ? kNaN : v.persistence_rmse[0];
+      t.rows.push_back({text(r.label), integer(v.step), significant(v.loss, 4), significant(rmse, 4),
+                        significant(persistence, 4), number(100 * rmse / persistence, 1)});
+    }
+  return t;
+}
+
+Table failed_table(const ReportData& d) {
+  Table t{"failed",
+          "What did not finish, and why",
+          {text_column("run"), text_column("class"), number_column("after", "s"), text_column("message"),
+           text_column("id")},
+          {},
+          {}};
+  for (const ReportRun* r : d.failed()) {
+    const bool ok = r->run.run_class == RunClass::ok;
+    t.rows.push_back({text(r->label), text(ok ? "ok, untimed" : name_of(r->run.run_class)),
+                      number(or_nan(r->run.wall_s > 0, r->run.wall_s), 1),
+                      text(ok ? "no step was left after warm-up" : r->run.message), text(r->run.id)});
+  }
+  return t;
+}
+
+Table provenance_table(const ReportData& d) {
+  Table t{
+      "provenance", "Provenance", {text_column("what"), text_column("value"), number_column("runs")}, {}, {}};
+  std::map<std::string, std::map<std::string, int64_t>> seen;  // key -> value -> runs
+  for (const ReportRun& r : d.runs) {
+    const nlohmann::json flat = r.run.provenance.is_object() && !r.run.provenance.empty()
+                                    ? r.run.provenance.flatten()
+                                    : nlohmann::json::object();
+    for (const auto& [pointer, v] : flat.items()) {
+      if (v.is_null() || v.is_structured()) continue;
+      std::string key = pointer.substr(1);
+      std::replace(key.begin(), key.end(), '/', '.');
+      ++seen[key][v.is_string() ? v.get<std::string>() : v.dump()];
+    }
+    if (!r.run.time_utc.empty()) ++seen["day"][r.run.time_utc.substr(0, 10)];
+  }
+  for (const auto& [key, values] : seen)
+    for (const auto& [value, count] : values) t.rows.push_back({text(key), text(value), integer(count)});
+  return t;
+}
+
+const ReportRun* ops_run(const ReportData& d) {
+  for (const ReportRun* r : fastest_first(d))
+    if (!r->run.ops.empty()) return r;
+  return nullptr;
+}
+
+std::vector<OpLine> op_lines(const ReportRun& r, bool grouped) {
+  // Op times may leave out warm-up steps: the steps behind them are the runs of an op that every step has
+  // once.
+  int64_t steps = 0;
+  for (const OpRecord& o : r.run.ops)
+    if (o.kind == "adam" && o.count > 0) steps = steps == 0 ? o.count : std::min(steps, o.count);
+  if (steps == 0) steps = static_cast<int64_t>(r.run.steps.size());
+  std::map<std::string, OpLine> lines;
+  for (const OpRecord& o : r.run.ops) {
+    if (o.count <= 0) continue;
+    const std::string path = grouped ? group_of_path(o.path) : o.path;
+    OpLine& line = lines[path];
+    line.path = path;
+    line.kind = o.kind;
+    line.lane = o.lane;
+    const double n = static_cast<double>(std::max<int64_t>(steps, 1));
+    const double per_step = static_cast<double>(o.count) / n;
+    line.count += per_step;
+    line.seconds += o.seconds / n;
+    line.flops += o.flops / n;
+    line.bytes += o.bytes / n;
+    double predicted = kNaN;
+    if (r.prediction)
+      if (const auto it = r.prediction->op_s.find(o.path); it != r.prediction->op_s.end())
+        predicted = it->second * per_step;
+    line.predicted_s += predicted;
+  }
+  std::vector<OpLine> out;
+  for (auto& [path, line] : lines) out.push_back(std::move(line));
+  std::stable_sort(out.begin(), out.end(),
+                   [](const OpLine& a, const OpLine& b) { return a.seconds > b.seconds; });
+  return out;
+}
+
+Table ops_table(const ReportRun& r, bool grouped) {
+  Table t{grouped ? "ops" : "ops_all",
+          (grouped ? "Ops of " : "Every op of ") + r.label,
+          {text_column("op"), text_column("kind"), text_column("lane"), number_column("calls", "/step"),
+           number_column("measured", "ms/step"), number_column("predicted", "ms/step"),
+           number_column("error", "%"), number_column("share", "%"), number_column("achieved", "GFLOP/s"),
+           number_column("predicted", "GFLOP/s"), number_column("achieved", "GB/s"),
+           number_column("predicted", "GB/s")},
+          {},
+          {}};
+  const std::vector<OpLine> lines = op_lines(r, grouped);
+  double total = 0;
+  for (const OpLine& l : lines) total += l.seconds;
+  const auto rate = [](double work, double seconds) {
+    return work > 0 && seconds > 0 ? work / seconds * 1e-9 : kNaN;
+  };
+  for (const OpLine& l : lines)
+    t.rows.push_back({text(l.path), text(l.kind), text(l.lane), significant(l.count, 3),
+                      significant(l.seconds * kMs, 3), significant(l.predicted_s * kMs, 3),
+                      signed_number(l.seconds > 0 ? (l.predicted_s / l.seconds - 1) * 100 : kNaN, 0),
+                      number(total > 0 ? 100 * l.seconds / total : kNaN, 1),
+                      significant(rate(l.flops, l.seconds), 3), significant(rate(l.flops, l.predicted_s), 3),
+                      significant(rate(l.bytes, l.seconds), 3),
+                      significant(rate(l.bytes, l.predicted_s), 3)});
+  t.note = "share: of all op time on all lanes; GFLOP/s count matrix products and attention only";
+  return t;
+}
+
+}  // namespace isobar

@@ -1,0 +1,52 @@
+// A plan of two gemms, an all-reduce of the first one's output on the dp lane, and an optimizer op that needs
+// the reduced values: small enough that every analysis has an answer by hand.
+#pragma once
+#include "model/plan/builder.h"
+#include "model/plan/link.h"
+#include "model/trace/span.h"
+
+namespace isobar {
+
+struct SmallPlan {
+  Plan plan;
+  Program program;  // 0 a (compute), 1 reduce (dp), 2 b (compute), 3 update (compute, waits for 1)
+};
+
+inline SmallPlan small_plan(int rank = 0, const std::string& name_of_b = "b/forward") {
+  Builder b(rank, 2, [](const Op&) { return int64_t{0}; });
+  const View w = b.param("w", {8, 4}, Init::zero);
+  b.end_params(false);
+  const View x = b.io("x", DType::f32, 16 * 4);
+  const View y = b.io("y", DType::f32, 16 * 8);
+  const View z = b.io("z", DType::f32, 16 * 8);
+  const int group = b.group("dp", {0, 1});
+  const int routine = b.begin("all", Pass::forward);
+  Attrs gemm{.m = 16, .n = 8, .k = 4, .trans_b = true};
+  b.emit(OpKind::gemm, "a/forward", gemm, {x, w, View{}}, {y});
+  b.emit(OpKind::all_reduce, "a/reduce", {.group = group}, {y}, {y}, Lane::dp);
+  b.emit(OpKind::gemm, name_of_b, gemm, {x, w, View{}}, {z});
+  b.emit(OpKind::gelu, "update", {.m = 16, .n = 8}, {y}, {z});
+  b.end();
+  b.plan.train = {{routine, 0, 0}};
+  SmallPlan s{b.plan, {}};
+  place(s.plan);
+  s.program = link(s.plan, s.plan.train);
+  return s;
+}
+
+/// One step of it, times in microseconds from `at`:
+///   compute  a 10-40, b 42-60, update 90-100;  dp  reduce 40-85;  step 0-110
+/// Covered: 10-40, 42-60, 90-100 busy = 58; waiting for the reduction 60-85 = 25; unattributed 27.
+/// Communication 45, under compute 42-60 = 18, so exposed 27. Idle: 0-10, 85-90, 100-110 = 25.
+inline void add_step(Timeline& t, int32_t step, int64_t at_us, int32_t rank = 0) {
+  const auto span = [&](int32_t instr, Lane lane, int64_t from, int64_t to) {
+    t.spans.push_back({rank, step, instr, instr, 0, lane, (at_us + from) * 1000, (at_us + to) * 1000});
+  };
+  span(0, Lane::compute, 10, 40);
+  span(1, Lane::dp, 40, 85);
+  span(2, Lane::compute, 42, 60);
+  span(3, Lane::compute, 90, 100);
+  t.steps.push_back({rank, step, at_us * 1000, (at_us + 110) * 1000});
+}
+
+}  // namespace isobar
