@@ -15,12 +15,16 @@ void must(int code, const char* what) {
   throw std::runtime_error(std::string(what) + ": " + std::string(text, n));
 }
 
-bool started_by_launcher() {
+}  // namespace
+
+bool Mpi::started_by_launcher() {
   for (const char* name :
        {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", "PALS_SIZE"})
     if (std::getenv(name)) return true;
   return false;
 }
+
+namespace {
 
 MPI_Datatype mpi_type(DType t) {
   switch (t) {
@@ -69,6 +73,14 @@ void Mpi::barrier() const {
 
 double Mpi::max_of(double x) const {
   if (active_) must(MPI_Allreduce(MPI_IN_PLACE, &x, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD), "MPI_Allreduce");
+  return x;
+}
+
+std::vector<double> Mpi::sum_of(std::vector<double> x) const {
+  if (active_)
+    must(MPI_Allreduce(MPI_IN_PLACE, x.data(), static_cast<int>(x.size()), MPI_DOUBLE, MPI_SUM,
+                       MPI_COMM_WORLD),
+         "MPI_Allreduce");
   return x;
 }
 

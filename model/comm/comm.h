@@ -25,9 +25,11 @@ class Mpi {  // the process's MPI session; a process that was not started by a l
   int rank() const { return rank_; }
   int size() const { return size_; }
   int ranks_on_host() const { return on_host_; }
+  static bool started_by_launcher();  // by mpiexec, srun or PALS
   static std::string version();
   void barrier() const;
-  double max_of(double x) const;                // over all ranks
+  double max_of(double x) const;  // over all ranks
+  std::vector<double> sum_of(std::vector<double> x) const;
   std::string from_first(std::string s) const;  // rank 0's string on every rank
   /// Ends the whole run at once, after the message has been printed.
   [[noreturn]] void abort(int code) const;

@@ -161,7 +161,9 @@ void Executor::measure(const Instr& instr, int32_t index, int32_t step, int64_t 
   OpTime& t = times_[instr.op];
   ++t.count;
   t.seconds += static_cast<double>(t1 - t0) * 1e-9;
-  if (recorder_) recorder_->record(instr.lane, step, index, instr.op, instr.micro, t0, t1);
+  if (!recorder_) return;
+  const int64_t origin = recorder_->origin_ns();
+  recorder_->record(instr.lane, step, index, instr.op, instr.micro, t0 - origin, t1 - origin);
 }
 
 }  // namespace isobar

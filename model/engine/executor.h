@@ -34,6 +34,7 @@ class Executor {
   void record_to(SpanRecorder* recorder) { recorder_ = recorder; }
   void reset_op_times();
   const std::vector<OpTime>& op_times() const { return times_; }  // by Plan::ops index
+  void set_op_times(std::vector<OpTime> times) { times_ = std::move(times); }
   /// What is running now, for a hang report: op path or "idle". Any thread may ask.
   std::string now_running() const;
   /// Counts ops begun; a watchdog looks whether it moves. Any thread may ask.

@@ -1,7 +1,5 @@
 #include "model/nets/build.h"
 
-#include <algorithm>
-
 #include "model/base/error.h"
 #include "model/nets/vit.h"
 

@@ -1,0 +1,23 @@
+// The subcommands of `isobar`. Each add_… registers one on the app; its callback does the work when it is
+// named. A ConfigError ends the program with exit code 2, any other exception with 1.
+#pragma once
+#include <CLI/CLI.hpp>
+
+namespace isobar {
+
+void add_plan_command(CLI::App& app);
+void add_train_command(CLI::App& app);
+void add_calibrate_command(CLI::App& app);
+void add_sweep_command(CLI::App& app);
+void add_fit_command(CLI::App& app);
+void add_predict_command(CLI::App& app);
+void add_report_command(CLI::App& app);
+void add_data_commands(CLI::App& app);
+void add_doctor_command(CLI::App& app);
+
+/// What a callback throws to end with a certain exit code, after it has said why itself.
+struct ExitCode {
+  int code;
+};
+
+}  // namespace isobar

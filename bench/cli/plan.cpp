@@ -1,0 +1,105 @@
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "bench/cli/commands.h"
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/base/error.h"
+#include "model/base/hash.h"
+#include "model/engine/host.h"
+#include "model/engine/summary.h"
+#include "model/nets/build.h"
+#include "model/plan/work.h"
+
+namespace isobar {
+namespace {
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> set;
+  int rank = 0;
+  bool json = false, totals = false;
+};
+
+nlohmann::json ops_json(const Plan& plan) {
+  nlohmann::json out = nlohmann::json::array();
+  for (const Routine& r : plan.routines)
+    for (int i = r.first; i < r.first + r.count; ++i) {
+      const Op& op = plan.ops[i];
+      const Work w = work(op, plan);
+      out.push_back({{"routine", r.name},
+                     {"path", op.path},
+                     {"kind", name_of(op.kind)},
+                     {"lane", name_of(op.lane)},
+                     {"flops", w.flops},
+                     {"bytes_read", w.bytes_read},
+                     {"bytes_written", w.bytes_written},
+                     {"wire_bytes", w.wire_bytes}});
+    }
+  return out;
+}
+
+void print(const Plan& plan, const RunSpec& spec, bool totals_only) {
+  const Totals t = totals(plan, spec.micro_batch());
+  if (!totals_only) std::fputs(to_text(plan).c_str(), stdout);
+  std::printf("\nparameters                %15ld\n", plan.parameter_count());
+  std::printf("forward                   %15.1f GFLOP a sample\n", t.forward_flops / 1e9);
+  std::printf(
+      "step of this rank         %15.1f GFLOP, %.2f GB through memory, %.3f GB on the wire, %ld ops\n",
+      t.step.flops / 1e9, t.step.bytes() / 1e9, t.step.wire_bytes / 1e9, t.ops);
+  std::printf("\nmemory of this rank\n");
+  for (int k = 0; k < kBufferKinds; ++k)
+    if (plan.memory.by_kind[k] > 0)
+      std::printf("  %-22s  %15ld bytes\n", name_of(static_cast<BufferKind>(k)), plan.memory.by_kind[k]);
+  std::printf("  %-22s  %15ld bytes\n", "arena", plan.memory.arena);
+  std::printf("  %-22s  %15ld bytes (host, beside the arena)\n", "loader", plan.memory.loader);
+}
+
+void run(const Arguments& a) {
+  const RunSpec spec = load_run_spec(a.config, a.set);
+  if (a.rank < 0 || a.rank >= spec.layout.world())
+    throw ConfigError("--rank", "",
+                      std::to_string(a.rank) + " is not in 0 … " + std::to_string(spec.layout.world() - 1),
+                      "name a rank of the layout");
+  const int threads = spec.run.threads > 0 ? static_cast<int>(spec.run.threads)
+                                           : std::max(1, cores() / static_cast<int>(spec.layout.world()));
+  const Plan plan = build_plan(spec, a.rank, cpu_workspace(threads));
+  if (!a.json) return print(plan, spec, a.totals);
+  const Totals t = totals(plan, spec.micro_batch());
+  nlohmann::json j = {{"rank", plan.rank},
+                      {"world", plan.world},
+                      {"plan_hash", sha256_hex(to_text(plan))},
+                      {"parameters", plan.parameter_count()},
+                      {"flops_forward_per_sample", t.forward_flops},
+                      {"flops_step", t.step.flops},
+                      {"bytes_step", t.step.bytes()},
+                      {"wire_bytes_step", t.step.wire_bytes},
+                      {"ops_step", t.ops},
+                      {"memory", memory_json(plan)}};
+  if (!a.totals) j["ops"] = ops_json(plan);
+  std::cout << j.dump(1) << "\n";
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* c = app.add_subcommand("plan", "Print what one rank does in one step: ops, FLOPs, bytes, memory");
+  c->add_option("config", a->config, "Run configuration (YAML)")->required();
+  c->add_option("--set", a->set, "Override a key: --set layout.dp=2 (repeatable)")
+      ->allow_extra_args(false)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  c->add_option("--rank", a->rank, "Which rank of the layout");
+  c->add_flag("--totals", a->totals, "Only the totals, not every op");
+  c->add_flag("--json", a->json, "As JSON");
+  c->footer(
+      "  isobar plan configs/models/vit-1536.yaml --totals\n"
+      "  isobar plan configs/models/vit-384.yaml --set layout.dp=2 --set policy.amp=bf16 --rank 1\n\n"
+      "A routine is emitted once; the last lines say in which order a step invokes them: forward(1)@0 is "
+      "micro-batch 1\n"
+      "in slot 0 of the saved activations. Nothing is run and no data is read.");
+  c->callback([a] { run(*a); });
+}
+
+}  // namespace isobar

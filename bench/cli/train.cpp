@@ -1,0 +1,124 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <memory>
+
+#include "bench/cli/commands.h"
+#include "model/base/error.h"
+#include "model/engine/arena.h"
+#include "model/engine/trainer.h"
+
+namespace isobar {
+namespace {
+
+struct Arguments {
+  std::string config, trace, resume;
+  std::vector<std::string> set;
+  int64_t ranks = 0;
+  bool json = false;
+};
+
+int64_t other_axes(const LayoutSpec& l) {
+  return l.tp * l.cp * l.pp;
+}
+
+/// Replaces this process by mpiexec running it `ranks` times. No shell is involved.
+[[noreturn]] void start_under_mpiexec(const Arguments& a, int64_t ranks) {
+  char self[PATH_MAX];
+  const ssize_t n = ::readlink("/proc/self/exe", self, sizeof self - 1);
+  if (n < 0) throw std::runtime_error("cannot find the path of this program");
+  self[n] = '\0';
+  std::vector<std::string> args = {"mpiexec", "-n", std::to_string(ranks)};
+  if (Mpi::version().find("Open MPI") != std::string::npos) {
+    // Every rank manages its own threads; more ranks than cores are legal on a laptop.
+    for (const char* option : {"--bind-to", "none", "--oversubscribe"}) args.emplace_back(option);
+    if (::geteuid() == 0) args.emplace_back("--allow-run-as-root");
+  }
+  for (const char* word : {static_cast<const char*>(self), "train"}) args.emplace_back(word);
+  args.push_back(a.config);
+  for (const std::string& s : a.set) args.insert(args.end(), {"--set", s});
+  if (!a.trace.empty()) args.insert(args.end(), {"--trace", a.trace});
+  if (!a.resume.empty()) args.insert(args.end(), {"--resume", a.resume});
+  if (a.json) args.emplace_back("--json");
+  std::vector<char*> argv;
+  for (std::string& s : args) argv.push_back(s.data());
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  throw std::runtime_error(std::string("cannot start mpiexec: ") + std::strerror(errno) +
+                           "; install Open MPI (isobar doctor says how)");
+}
+
+void run(Arguments a) {
+  const bool launched = Mpi::started_by_launcher();
+  if (a.ranks > 0 && !launched) {
+    const RunSpec spec = load_run_spec(a.config, a.set);
+    const int64_t others = other_axes(spec.layout);
+    if (a.ranks % others != 0)
+      throw ConfigError("--ranks", "",
+                        std::to_string(a.ranks) + " is no multiple of tp*cp*pp = " + std::to_string(others),
+                        "give a multiple");
+    a.set.push_back("layout.dp=" + std::to_string(a.ranks / others));
+    load_run_spec(a.config, a.set);  // one message instead of one a rank
+    if (a.ranks > 1) start_under_mpiexec(a, a.ranks);
+  }
+  const Mpi mpi;
+  // A launcher's ranks become data parallelism unless the layout says otherwise.
+  RunSpec spec = load_run_spec(a.config, a.set);
+  if (spec.layout.world() == 1 && mpi.size() > 1) {
+    a.set.push_back("layout.dp=" + std::to_string(mpi.size()));
+    spec = load_run_spec(a.config, a.set);
+  }
+  if (mpi.size() == 1 && spec.layout.world() > 1 && !launched) start_under_mpiexec(a, spec.layout.world());
+  int code = 1;
+  try {
+    train(spec, {a.trace, a.resume, a.json}, mpi);
+    if (a.json && mpi.rank() == 0)
+      std::cout << nlohmann::json{{"status", "ok"}, {"out", spec.run.out}} << "\n";
+    return;
+  } catch (const ConfigError& e) {
+    code = 2;
+    std::fprintf(stderr, "isobar: %s\n", e.what());
+  } catch (const NumericFailure& e) {
+    code = 3;
+    std::fprintf(stderr, "isobar: rank %d: %s\n", mpi.rank(), e.what());
+  } catch (const OutOfMemory& e) {
+    code = 4;
+    std::fprintf(stderr, "isobar: rank %d: out of memory: %s\n", mpi.rank(), e.what());
+  } catch (const std::bad_alloc&) {
+    code = 4;
+    std::fprintf(stderr, "isobar: rank %d: out of memory\n", mpi.rank());
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "isobar: rank %d: %s\n", mpi.rank(), e.what());
+  }
+  mpi.abort(code);  // the run fails as a whole: no rank waits for one that is gone
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* c = app.add_subcommand("train", "Train a net; with --ranks on several processes over MPI");
+  c->add_option("config", a->config, "Run configuration (YAML), e.g. configs/models/vit-tiny.yaml")
+      ->required();
+  c->add_option("--ranks", a->ranks, "Start under mpiexec with so many ranks (data parallel)");
+  c->add_option("--set", a->set, "Override a key: --set train.global_batch=8 (repeatable)")
+      ->allow_extra_args(false)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  c->add_option("--trace", a->trace, "Write a Chrome trace of the last steps, for ui.perfetto.dev");
+  c->add_option("--resume", a->resume,
+                "Go on from a run directory's last checkpoint, or from one checkpoint");
+  c->add_flag("--json", a->json, "No step lines; one JSON object at the end (results: run.out/result.jsonl)");
+  c->footer(
+      "  isobar train configs/models/vit-tiny.yaml --set run.out=runs/first\n"
+      "  isobar train configs/models/vit-tiny.yaml --ranks 2 --set policy.amp=bf16 --trace trace.json\n"
+      "  mpiexec -n 2 isobar train configs/models/vit-tiny.yaml        # the same; srun works too\n\n"
+      "Exit codes: 0 ok, 2 bad configuration, 3 loss is not a number, 4 out of memory, 1 anything else.");
+  c->callback([a] { run(*a); });
+}
+
+}  // namespace isobar

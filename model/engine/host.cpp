@@ -1,0 +1,85 @@
+#include "model/engine/host.h"
+
+#include <dnnl.h>
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <fstream>
+#include <sstream>
+
+#include "isobar_version.h"
+#include "model/backend/cpu/kernels.h"
+#include "model/comm/comm.h"
+
+extern char** environ;
+
+namespace isobar {
+namespace {
+
+int64_t status_kb(const char* key) {
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(key)) return std::stoll(line.substr(line.find(':') + 1));
+  return 0;
+}
+
+}  // namespace
+
+int64_t resident_bytes() {
+  return status_kb("VmRSS:") * 1024;
+}
+int64_t peak_resident_bytes() {
+  return status_kb("VmHWM:") * 1024;
+}
+
+int cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+std::string cpu_name() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "unknown";
+}
+
+std::string utc_now() {
+  const std::time_t t = std::time(nullptr);
+  std::tm tm{};
+  gmtime_r(&t, &tm);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+  return text;
+}
+
+nlohmann::json provenance() {
+  utsname u{};
+  uname(&u);
+  const dnnl_version_t* v = dnnl_version();
+  std::ostringstream onednn;
+  onednn << v->major << '.' << v->minor << '.' << v->patch;
+  nlohmann::json env = nlohmann::json::object();
+  for (char** e = environ; *e; ++e) {
+    const std::string s = *e;
+    for (const char* prefix : {"OMP_", "OMPI_MCA_", "ONEDNN_", "DNNL_", "SLURM_JOB_ID", "PBS_JOBID"})
+      if (s.starts_with(prefix)) env[s.substr(0, s.find('='))] = s.substr(s.find('=') + 1);
+  }
+  return {{"commit", ISOBAR_COMMIT},
+          {"dirty", ISOBAR_DIRTY != 0},
+          {"host", u.nodename},
+          {"cpu", cpu_name()},
+          {"cores", cores()},
+          {"isa", static_cast<int>(dnnl_get_effective_cpu_isa())},
+          {"bf16_mode", cpu::bf16_mode()},
+          {"compiler", __VERSION__},
+          {"build_type", ISOBAR_BUILD_TYPE},
+          {"onednn", onednn.str()},
+          {"mpi", Mpi::version()},
+          {"kernel", std::string(u.sysname) + " " + u.release},
+          {"env", env}};
+}
+
+}  // namespace isobar

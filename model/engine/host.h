@@ -1,0 +1,18 @@
+// What the host says about itself and about this process.
+#pragma once
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace isobar {
+
+int64_t resident_bytes();       // of this process, now
+int64_t peak_resident_bytes();  // most so far
+int cores();                    // that this process may run on
+std::string cpu_name();
+/// commit, host, cpu, cores, isa, bf16_mode, compiler, build_type, onednn, mpi, kernel, env: stands in every
+/// result
+nlohmann::json provenance();
+std::string utc_now();  // 2026-01-31T12:00:00Z
+
+}  // namespace isobar

@@ -1,0 +1,15 @@
+// The forecast to beat: nothing changes. Latitude-weighted RMSE between a batch's input and its target, with
+// the formula of the net's own metric (systems' NERSC ViT: w_h = H cos(lat_h) / sum cos(lat), lat from +90 to
+// -90).
+#pragma once
+#include <vector>
+
+#include "model/base/spec.h"
+
+namespace isobar {
+
+/// Adds, per channel, the sum over the batch of the RMSE. input and target are [batch,C,H,W].
+void add_persistence_rmse(const NetSpec& net, int64_t batch, const float* input, const float* target,
+                          std::vector<double>& sums);
+
+}  // namespace isobar

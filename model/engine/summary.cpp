@@ -1,0 +1,95 @@
+#include "model/engine/summary.h"
+
+#include <algorithm>
+#include <map>
+
+#include "model/base/hash.h"
+#include "model/engine/host.h"
+#include "model/plan/work.h"
+
+namespace isobar {
+namespace {
+
+double quantile(const std::vector<double>& sorted, double q) {
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto i = static_cast<size_t>(at);
+  const double next = sorted[std::min(i + 1, sorted.size() - 1)];
+  return sorted[i] + (at - static_cast<double>(i)) * (next - sorted[i]);
+}
+
+}  // namespace
+
+nlohmann::json memory_json(const Plan& plan) {
+  nlohmann::json by = nlohmann::json::object();
+  for (int k = 0; k < kBufferKinds; ++k) by[name_of(static_cast<BufferKind>(k))] = plan.memory.by_kind[k];
+  by["loader"] = plan.memory.loader;
+  return {{"arena", plan.memory.arena}, {"total", plan.memory.total()}, {"by_category", by}};
+}
+
+nlohmann::json start_of_run(const RunSpec& spec, const Plan& plan, int ranks, int threads, bool resumed) {
+  return {{"event", "run_start"},
+          {"schema", 1},
+          {"time_utc", utc_now()},
+          {"resumed", resumed},
+          {"spec", to_json(spec)},
+          {"ranks", ranks},
+          {"threads", threads},
+          {"plan_hash", sha256_hex(to_text(plan))},
+          {"parameters", plan.parameter_count()},
+          {"flops_forward_per_sample", totals(plan, spec.micro_batch()).forward_flops},
+          {"memory", memory_json(plan)},
+          {"provenance", provenance()}};
+}
+
+nlohmann::json summary_of_run(const RunSpec& spec, const Plan& plan, const std::vector<OpTime>& times,
+                              std::vector<double> step_seconds) {
+  struct Sum {
+    const Op* op;
+    int64_t count = 0;
+    double seconds = 0, flops = 0, bytes = 0;
+  };
+  std::vector<std::string> order;  // of first execution
+  std::map<std::string, Sum> by_path;
+  double attributed = 0;
+  for (size_t i = 0; i < plan.ops.size(); ++i) {
+    if (times[i].count == 0) continue;
+    const Op& op = plan.ops[i];
+    auto [at, fresh] = by_path.try_emplace(op.path, Sum{&op});
+    if (fresh) order.push_back(op.path);
+    const Work w = work(op, plan);
+    at->second.count += times[i].count;
+    at->second.seconds += times[i].seconds;
+    at->second.flops += w.flops * static_cast<double>(times[i].count);
+    at->second.bytes += w.bytes() * static_cast<double>(times[i].count);
+    if (op.lane == Lane::compute) attributed += times[i].seconds;
+  }
+  nlohmann::json ops = nlohmann::json::array();
+  for (const std::string& path : order) {
+    const Sum& s = by_path.at(path);
+    ops.push_back({{"path", path},
+                   {"kind", name_of(s.op->kind)},
+                   {"lane", name_of(s.op->lane)},
+                   {"count", s.count},
+                   {"seconds", s.seconds},
+                   {"flops", s.flops},
+                   {"bytes", s.bytes}});
+  }
+  double total = 0;
+  for (double s : step_seconds) total += s;
+  std::sort(step_seconds.begin(), step_seconds.end());
+  const double median = quantile(step_seconds, 0.5);
+  return {{"event", "run_end"},
+          {"status", "ok"},
+          {"steps", spec.train.steps},
+          {"step_s",
+           {{"median", median},
+            {"p10", quantile(step_seconds, 0.1)},
+            {"p90", quantile(step_seconds, 0.9)},
+            {"min", step_seconds.front()}}},
+          {"samples_per_s", static_cast<double>(spec.train.global_batch) / median},
+          {"peak_rss_bytes", peak_resident_bytes()},
+          {"unattributed_share", total > 0 ? 1 - attributed / total : 0},  // waits for collectives are in it
+          {"ops", ops}};
+}
+
+}  // namespace isobar

@@ -1,0 +1,339 @@
+#include "model/engine/trainer.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <new>
+#include <optional>
+
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "model/base/hash.h"
+#include "model/data/loader.h"
+#include "model/engine/arena.h"
+#include "model/engine/checkpoint.h"
+#include "model/engine/executor.h"
+#include "model/engine/host.h"
+#include "model/engine/params.h"
+#include "model/engine/persistence.h"
+#include "model/engine/result_log.h"
+#include "model/engine/schedule_lr.h"
+#include "model/engine/summary.h"
+#include "model/engine/watchdog.h"
+#include "model/nets/build.h"
+#include "model/plan/layout.h"
+#include "model/trace/chrome.h"
+
+namespace isobar {
+namespace {
+
+constexpr int64_t kWarmup = 2;        // steps that step statistics and op times leave out
+constexpr int64_t kTracedSteps = 10;  // the last ones
+
+class Trainer {
+ public:
+  Trainer(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi, ResultLog& log)
+      : spec_(spec),
+        options_(options),
+        mpi_(mpi),
+        log_(log),
+        threads_(threads_per_rank(spec, mpi)),
+        plan_(build_plan(spec, mpi.rank(), cpu_workspace(threads_))),
+        train_program_(link(plan_, plan_.train, spec.run.serial)),
+        eval_program_(link(plan_, plan_.eval, spec.run.serial)) {
+    omp_set_num_threads(threads_);
+    log_start();  // before anything slow
+    open_data();
+    arena_.emplace(plan_.memory.arena);
+    backend_.emplace(plan_, arena_->data(), spec.train);
+    if (mpi.size() > 1) comm_.emplace(plan_.groups);
+    executor_.emplace(plan_, *backend_, comm_ ? &*comm_ : nullptr);
+    watchdog_.emplace(*executor_, spec.run.hang_timeout, [this](const std::string& op) { hang(op); });
+  }
+
+  void run() {
+    const int64_t first = initialise();
+    if (spec_.train.valid_every > 0 && valid_loader_ && first == 0) validate(0);
+    if (!options_.trace.empty())
+      recorder_.emplace(mpi_.rank(), train_program_.instrs.size() * static_cast<size_t>(kTracedSteps + 1));
+    started_ = now_ns();
+    for (int64_t step = first; step < spec_.train.steps; ++step) {
+      train_step(step, first);
+      const int64_t done = step + 1;
+      const bool last = done == spec_.train.steps;
+      const int64_t valid = spec_.train.valid_every, save = spec_.train.checkpoint_every;
+      if (valid_loader_ && (last || (valid > 0 && done % valid == 0))) validate(done);
+      if (save > 0 && (last || done % save == 0)) checkpoint(done);
+    }
+    if (recorder_) write_trace();
+    log_.write(summary_of_run(spec_, plan_, executor_->op_times(), step_seconds_));
+  }
+
+ private:
+  float* in_arena(const View& v) { return reinterpret_cast<float*>(backend_->at(v)); }
+  void say(const std::string& line) const {
+    if (mpi_.rank() == 0 && !options_.quiet) std::printf("%s\n", line.c_str());
+  }
+
+  void log_start() {
+    if (!log_.on()) return;
+    log_.write(start_of_run(spec_, plan_, mpi_.size(), threads_, !options_.resume.empty()));
+    write_atomically(std::filesystem::path(spec_.run.out) / "spec.json", to_json(spec_).dump(1) + "\n");
+  }
+
+  void open_data() {
+    const NetSpec& n = spec_.net;
+    const FieldShape shape{n.in_channels, n.img_height, n.img_width};
+    const Coords at = coords_of(spec_.layout, mpi_.rank());
+    const int64_t dp = spec_.layout.dp, batch = spec_.micro_batch();
+    train_set_ = open_dataset(spec_.data, spec_.data.train, Split::train, shape);
+    log_.heartbeat();
+    if (train_set_->size() < spec_.train.global_batch)
+      throw ConfigError(spec_.file, "train.global_batch",
+                        std::to_string(spec_.train.global_batch) + " is more than the " +
+                            std::to_string(train_set_->size()) + " samples of data.train",
+                        "lower it or give more data");
+    const auto seed = static_cast<uint64_t>(spec_.train.seed);
+    train_loader_.emplace(*train_set_,
+                          LoaderOptions{batch, spec_.micro_batches(), dp, at.dp, seed, spec_.data.workers,
+                                        spec_.data.prefetch, spec_.data.shuffle});
+    if (spec_.data.valid.empty() && spec_.data.train_fraction >= 1) return;
+    valid_set_ = open_dataset(spec_.data, spec_.data.valid, Split::valid, shape);
+    if (valid_set_->size() < batch * dp)
+      throw ConfigError(spec_.file, "data.valid",
+                        "holds fewer samples than one batch of " + std::to_string(batch * dp),
+                        "lower policy.micro_batch or give more data");
+    valid_loader_.emplace(*valid_set_, LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false});
+  }
+
+  /// First values or a checkpoint; then every rank gets rank 0's. Returns the step to go on from.
+  int64_t initialise() {
+    float* params = in_arena(plan_.params_all);
+    int64_t step = 0;
+    if (options_.resume.empty()) {
+      init_params(plan_, static_cast<uint64_t>(spec_.train.seed), params);
+    } else {
+      const auto from = find_checkpoint(options_.resume);
+      const TrainState state =
+          load_checkpoint(from, plan_, params, in_arena(plan_.adam_m), in_arena(plan_.adam_v));
+      if (state.global_batch != spec_.train.global_batch)
+        throw ConfigError(from.string(), "train.global_batch",
+                          "the checkpoint was made with " + std::to_string(state.global_batch) + ", not " +
+                              std::to_string(spec_.train.global_batch),
+                          "resume with the same global batch, or the data order would change");
+      step = state.step;
+      say("resumed from " + from.string() + " after step " + std::to_string(step));
+      log_.write({{"event", "resume"}, {"step", step}, {"path", from.string()}});
+    }
+    const Program init = link(plan_, plan_.init, spec_.run.serial);
+    (*executor_)(init, 0);
+    train_loader_->seek(step * spec_.micro_batches());
+    return step;
+  }
+
+  void train_step(int64_t step, int64_t first) {
+    if (step == first + kWarmup || step == first) {
+      executor_->reset_op_times();
+      step_seconds_.clear();
+    }
+    if (recorder_ && step >= spec_.train.steps - kTracedSteps) executor_->record_to(&*recorder_);
+    double wait = 0;
+    backend_->on_fetch(
+        [&](int32_t, float* input, float* target) { wait += fetch(*train_loader_, input, target); });
+    const double lr = learning_rate(spec_.train, step);
+    float* scalars = in_arena(plan_.adam_scalars);
+    scalars[0] = static_cast<float>(lr);
+    scalars[1] = static_cast<float>(step + 1);
+
+    const int64_t t0 = now_ns();
+    (*executor_)(train_program_, static_cast<int32_t>(step));
+    const int64_t t1 = now_ns();
+    if (recorder_)
+      recorder_->record_step(static_cast<int32_t>(step), t0 - recorder_->origin_ns(),
+                             t1 - recorder_->origin_ns());
+    const double seconds = static_cast<double>(t1 - t0) * 1e-9;
+    step_seconds_.push_back(seconds);
+
+    const float* metrics = in_arena(plan_.metrics);
+    const double loss = metrics[0], norm = std::sqrt(static_cast<double>(*in_arena(plan_.grad_norm2)));
+    if (!std::isfinite(loss) || !std::isfinite(norm))
+      throw NumericFailure("step " + std::to_string(step + 1) + ": loss " + std::to_string(loss) +
+                           ", gradient norm " + std::to_string(norm) +
+                           "; lower train.lr or look at the data");
+    const double rate = static_cast<double>(spec_.train.global_batch) / seconds;
+    if (log_.on())
+      log_.write_step({{"event", "step"},
+                       {"step", step + 1},
+                       {"epoch", step / train_loader_->batches_per_epoch()},
+                       {"loss", loss},
+                       {"rmse", metrics[1]},
+                       {"lr", lr},
+                       {"grad_norm", norm},
+                       {"seconds", seconds},
+                       {"samples_per_s", rate},
+                       {"data_wait_s", wait},
+                       {"rss_bytes", resident_bytes()}});
+    if ((step + 1) % spec_.train.log_every == 0 || step + 1 == spec_.train.steps) {
+      const double spent = static_cast<double>(t1 - started_) * 1e-9 / static_cast<double>(step + 1 - first);
+      char line[192];
+      std::snprintf(
+          line, sizeof line,
+          "step %6ld/%ld  loss %.5f  rmse %.5f  lr %.3e  |g| %.3f  %8.2f ms  %8.2f samples/s  %5.0f s left",
+          step + 1, spec_.train.steps, loss, static_cast<double>(metrics[1]), lr, norm, seconds * 1e3, rate,
+          spent * static_cast<double>(spec_.train.steps - step - 1));
+      say(line);
+    }
+  }
+
+  double fetch(Loader& loader, float* input, float* target) {
+    const Batch batch = loader.next();
+    const size_t bytes =
+        static_cast<size_t>(spec_.micro_batch() * train_set_->shape().size()) * sizeof(float);
+    std::memcpy(input, batch.input, bytes);
+    std::memcpy(target, batch.target, bytes);
+    return batch.wait_s;
+  }
+
+  void validate(int64_t step) {
+    const int64_t t0 = now_ns(), channels = spec_.net.out_channels;
+    const int64_t batches = valid_set_->size() / (spec_.micro_batch() * spec_.layout.dp);
+    std::vector<double> sums(1 + channels, 0.0);
+    const bool persist = persistence_.empty();
+    std::vector<double> persistence(channels, 0.0);
+    backend_->on_fetch([&](int32_t, float* input, float* target) {
+      fetch(*valid_loader_, input, target);
+      if (persist) add_persistence_rmse(spec_.net, spec_.micro_batch(), input, target, persistence);
+    });
+    executor_->record_to(nullptr);
+    valid_loader_->seek(0);
+    const auto times = executor_->op_times();
+    for (int64_t i = 0; i < batches; ++i) {
+      (*executor_)(eval_program_, 0);
+      const float* metrics = in_arena(plan_.metrics);
+      // The loss op's weight is that of one micro-batch of a training step.
+      for (size_t c = 0; c < sums.size(); ++c)
+        sums[c] += metrics[c] * static_cast<double>(spec_.micro_batches());
+      if (i % 64 == 0) log_.heartbeat();
+    }
+    executor_->set_op_times(times);  // validation is not part of the training step
+    for (double& x : sums) x /= static_cast<double>(batches);
+    if (persist) {
+      persistence_ = mpi_.sum_of(persistence);
+      for (double& x : persistence_)
+        x /= static_cast<double>(batches * spec_.micro_batch() * spec_.layout.dp);
+    }
+    const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
+    const std::vector<double> rmse(sums.begin() + 1, sums.end());
+    log_.write({{"event", "valid"},
+                {"step", step},
+                {"loss", sums[0]},
+                {"rmse", rmse},
+                {"persistence_rmse", persistence_},
+                {"seconds", seconds}});
+    char line[160];
+    std::snprintf(line, sizeof line, "valid after step %ld: loss %.5f  rmse %.5f  persistence %.5f  (%.1f s)",
+                  step, sums[0], rmse[0], persistence_[0], seconds);
+    say(line);
+  }
+
+  void checkpoint(int64_t step) {
+    if (mpi_.rank() == 0 && log_.on()) {
+      const int64_t t0 = now_ns();
+      const auto dir =
+          save_checkpoint(spec_.run.out, plan_, in_arena(plan_.params_all), in_arena(plan_.adam_m),
+                          in_arena(plan_.adam_v), {step, spec_.train.seed, spec_.train.global_batch});
+      const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
+      log_.write({{"event", "checkpoint"}, {"step", step}, {"path", dir.string()}, {"seconds", seconds}});
+    }
+    watchdog_->alive();
+  }
+
+  void write_trace() {
+    const Timeline timeline = recorder_->take();
+    // One host's ranks share the clock; times count from rank 0's start.
+    const int64_t zero = std::stoll(mpi_.from_first(std::to_string(recorder_->origin_ns())));
+    RankTrace trace{&timeline, &plan_, &train_program_, recorder_->origin_ns() - zero, {}, ""};
+    write_chrome_trace(part_path(options_.trace, mpi_.rank()), {trace});
+    mpi_.barrier();
+    if (mpi_.rank() != 0) return;
+    std::vector<std::filesystem::path> parts;
+    for (int r = 0; r < mpi_.size(); ++r) parts.push_back(part_path(options_.trace, r));
+    merge_chrome_traces(parts, options_.trace);
+    say("trace: " + options_.trace.string());
+  }
+
+  [[noreturn]] void hang(const std::string& op) {
+    const std::string message = "rank " + std::to_string(mpi_.rank()) + " made no progress for " +
+                                std::to_string(static_cast<int64_t>(spec_.run.hang_timeout)) + " s in " + op;
+    std::fprintf(stderr, "isobar: %s\n", message.c_str());
+    ResultLog(spec_.run.out.empty() ? std::filesystem::temp_directory_path() / "isobar-hang"
+                                    : std::filesystem::path(spec_.run.out))
+        .write({{"event", "run_end"},
+                {"status", "failed"},
+                {"class", "hang"},
+                {"op", op},
+                {"message", message}});
+    mpi_.abort(1);
+  }
+
+  const RunSpec& spec_;
+  const TrainOptions& options_;
+  const Mpi& mpi_;
+  ResultLog& log_;
+  const int threads_;
+  const Plan plan_;
+  const Program train_program_, eval_program_;
+  std::unique_ptr<Dataset> train_set_, valid_set_;
+  std::optional<Loader> train_loader_, valid_loader_;
+  std::optional<Arena> arena_;
+  std::optional<CpuBackend> backend_;
+  std::optional<Comm> comm_;
+  std::optional<SpanRecorder> recorder_;
+  std::optional<Executor> executor_;
+  std::optional<Watchdog> watchdog_;
+  std::vector<double> step_seconds_, persistence_;
+  int64_t started_ = 0;
+};
+
+std::string class_of(const std::exception& e) {
+  if (dynamic_cast<const ConfigError*>(&e)) return "bad_config";
+  if (dynamic_cast<const NumericFailure*>(&e)) return "numeric";
+  if (dynamic_cast<const OutOfMemory*>(&e) || dynamic_cast<const std::bad_alloc*>(&e)) return "oom_host";
+  return "crash";
+}
+
+}  // namespace
+
+int threads_per_rank(const RunSpec& spec, const Mpi& mpi) {
+  if (spec.run.threads > 0) return static_cast<int>(spec.run.threads);
+  return std::max(1, cores() / mpi.ranks_on_host());
+}
+
+void train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi) {
+  if (spec.layout.world() != mpi.size())
+    throw ConfigError(spec.file, "layout",
+                      "dp*tp*cp*pp = " + std::to_string(spec.layout.world()) + ", but the run has " +
+                          std::to_string(mpi.size()) + " ranks",
+                      "start it with --ranks " + std::to_string(spec.layout.world()));
+  ResultLog log = mpi.rank() == 0 && !spec.run.out.empty() ? ResultLog(spec.run.out) : ResultLog();
+  try {
+    Trainer(spec, options, mpi, log).run();
+  } catch (const std::exception& e) {
+    // Whichever rank failed says so: one line, appended in one write.
+    if (!spec.run.out.empty())
+      ResultLog(spec.run.out)
+          .write({{"event", "run_end"},
+                  {"status", "failed"},
+                  {"class", class_of(e)},
+                  {"rank", mpi.rank()},
+                  {"message", e.what()}});
+    throw;
+  }
+}
+
+}  // namespace isobar

@@ -1,0 +1,31 @@
+// The training loop of one rank.
+//
+//   Mpi mpi;
+//   return train(load_run_spec("vit-384.yaml"), {.trace = "trace.json"}, mpi);
+#pragma once
+#include <filesystem>
+
+#include "model/base/spec.h"
+#include "model/comm/comm.h"
+
+namespace isobar {
+
+struct TrainOptions {
+  std::filesystem::path trace;   // Chrome trace of the last steps; "" = none
+  std::filesystem::path resume;  // run directory or checkpoint; "" = start anew
+  bool quiet = false;            // no table of steps on stdout
+};
+
+/// Training met a loss or gradient that is no number. Exit code 3.
+struct NumericFailure : std::runtime_error {
+  using runtime_error::runtime_error;
+};
+
+/// Every rank of the run calls it. Throws on failure: ConfigError, NumericFailure, OutOfMemory or another
+/// exception; the failure is in result.jsonl by then.
+void train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi);
+
+/// OpenMP threads of this rank: run.threads, else its share of the host's cores.
+int threads_per_rank(const RunSpec& spec, const Mpi& mpi);
+
+}  // namespace isobar
