@@ -88,7 +88,8 @@ std::vector<Case> read_cases(const json& j, const std::string& file) {
     }
     times[at - cases.begin()].push_back(s);
   }
-  if (cases.empty()) throw ConfigError(file, "benchmarks", "holds no finished benchmark", "run isobar calibrate");
+  if (cases.empty())
+    throw ConfigError(file, "benchmarks", "holds no finished benchmark", "run isobar calibrate");
   for (size_t i = 0; i < cases.size(); ++i) cases[i].seconds = quantile(times[i], 0.5);
   return cases;
 }
@@ -109,9 +110,8 @@ Identity identity_of(const json& j, const std::string& file) {
   if (c.contains("caches") && c["caches"].is_array())
     for (const json& level : c["caches"]) cache = std::max(cache, number(level, "size", 0));
   id.cache_bytes = std::llround(number(c, "cache_bytes", cache));
-  for (auto [value, key] : {std::pair{id.cores, "cores"},
-                            {id.memory_bytes, "memory_bytes"},
-                            {id.cache_bytes, "cache_bytes"}})
+  for (auto [value, key] :
+       {std::pair{id.cores, "cores"}, {id.memory_bytes, "memory_bytes"}, {id.cache_bytes, "cache_bytes"}})
     if (value < 1)
       throw ConfigError(file, std::string("context.") + key, "is missing",
                         std::string("add it with benchmark::AddCustomContext(\"") + key + "\", ...)");
@@ -124,16 +124,19 @@ std::optional<OpKind> op_named(const std::string& name) {
   return std::nullopt;
 }
 
-// Best rate of one core that any case reached, with room above it unless the case was made to reach the peak.
+// Best rate of one core that any case reached. A case made to reach the peak leaves little room above it; of
+// products alone nobody knows how far from the peak they are.
 Peak best_flops(const std::vector<Case>& cases, DType dtype) {
-  constexpr double kRoomAboveGemm = 1.4, kRoomAbovePeak = 1.05;
+  constexpr double kRoomAbovePeak = 1.05, kRoomAboveProducts = 1.4;
   Peak best;
+  bool peak = false;
   for (const Case& c : cases) {
     if (c.dtype != dtype || c.work.flops <= 0) continue;
-    const double room = c.kind == "peak" ? kRoomAbovePeak : kRoomAboveGemm;
-    const double rate = room * c.work.flops / c.seconds / static_cast<double>(c.threads);
+    peak |= c.kind == "peak";
+    const double rate = c.work.flops / c.seconds / static_cast<double>(c.threads);
     if (rate > best.value) best = {rate, {c.name}};
   }
+  best.value *= peak ? kRoomAbovePeak : kRoomAboveProducts;
   return best;
 }
 
@@ -192,8 +195,10 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
     const double cache = cache_share(m, c.ranks);
     const auto n = counts_of(c, cache, file);
     if (!n) continue;
-    const Conditions where{.ranks = c.ranks, .ranks_on_host = c.ranks, .threads = c.threads, .cores = id.cores};
-    Observation o{[n = *n, where](const Counts& k) { return seconds(n, rates(k, where)); }, c.seconds, kScatter};
+    const Conditions where{
+        .ranks = c.ranks, .ranks_on_host = c.ranks, .threads = c.threads, .cores = id.cores};
+    Observation o{[n = *n, where](const Counts& k) { return seconds(n, rates(k, where)); }, c.seconds,
+                  kScatter};
     if (!(o.model(m.values()) > 0))
       throw ConfigError(file, c.name, "has counters that say it does nothing",
                         "set flops, bytes or wire_bytes and messages");

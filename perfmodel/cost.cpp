@@ -48,10 +48,10 @@ Counts rates(const Counts& k, const Conditions& w) {
   const double compute = turns * team * (1 + k[index_of(Coef::share_compute)] * others);
   const double memory = turns * team * (1 + k[index_of(Coef::share_memory)] * others);
   // Ranks on a host exchange through its memory, all at once.
-  const double pairs =
-      cores > 1 ? 1 + k[index_of(Coef::share_memory)] * std::max(0.0, std::min<double>(w.ranks_on_host, cores) - 2) /
-                          (cores - 1)
-                : 1;
+  const double pairs = cores > 1
+                           ? 1 + k[index_of(Coef::share_memory)] *
+                                     std::max(0.0, std::min<double>(w.ranks_on_host, cores) - 2) / (cores - 1)
+                           : 1;
   Counts out;
   for (size_t i = 0; i < kCoefs; ++i) {
     switch (info_of(i).resource) {

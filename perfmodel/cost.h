@@ -24,16 +24,16 @@ struct ReadTime {
 ReadTime read_time(const StepTerms& terms, const Counts& coefficients, const Counts& rates);
 
 struct StepCost {
-  double total = 0;        // seconds of one optimizer step
-  Counts parts{};          // seconds by coefficient: compute, wire (busy, hidden or not), step
-  double compute = 0;      // all compute ops
+  double total = 0;          // seconds of one optimizer step
+  Counts parts{};            // seconds by coefficient: compute, wire (busy, hidden or not), step
+  double compute = 0;        // all compute ops
   double communication = 0;  // all collectives, hidden or not
-  double exposed = 0;      // compute waits for communication
-  double slowdown = 0;     // compute is slower while communication runs
-  double imbalance = 0;    // waiting for the slowest rank
+  double exposed = 0;        // compute waits for communication
+  double slowdown = 0;       // compute is slower while communication runs
+  double imbalance = 0;      // waiting for the slowest rank
   double read_serial = 0, stolen = 0;
-  double data_wait = 0;    // loader workers are the bottleneck
-  double step = 0;         // per-step constant
+  double data_wait = 0;  // loader workers are the bottleneck
+  double step = 0;       // per-step constant
   double part(Coef c) const { return parts[index_of(c)]; }
 };
 StepCost step_cost(const StepTerms& terms, const Counts& coefficients);

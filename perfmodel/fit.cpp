@@ -15,8 +15,10 @@ namespace isobar {
 namespace {
 
 constexpr double kExpectedSpread = 0.05;  // log residual before any run was seen ...
-constexpr double kExpectedRuns = 4;       // ... which weighs as much as this many runs
-constexpr double kRoundsOfSpread = 4;
+constexpr double kExpectedRuns = 1;       // ... which weighs as much as this many runs
+constexpr double kExpectedEffect = 0.03;  // log deviation of a group, before any was seen ...
+constexpr double kExpectedGroups = 2;     // ... which weighs as much as this many groups
+constexpr int kRounds = 6;
 
 // How far the reported median may lie from the run's true one.
 double median_error(const MeasuredRun& r) {
@@ -44,6 +46,35 @@ std::map<std::string, double> spread_of(const Solution& s, const std::vector<std
   }
   for (const auto& [kind, sum] : sums)
     out[kind] = std::sqrt((kShrink * all * all + sum.second) / (kShrink + sum.first));
+  return out;
+}
+
+// How far the groups of each family deviate (expectation maximisation: their means and what is unknown of
+// them).
+std::map<std::string, double> effect_sigma_of(const Solution& s,
+                                              const std::vector<std::pair<std::string, double>>& effects) {
+  std::map<std::string, std::pair<double, double>> sums;
+  for (size_t e = 0; e < effects.size(); ++e) {
+    auto& [count, squares] = sums[family_of(effects[e].first)];
+    const auto d = static_cast<Eigen::Index>(kCoefs + e);
+    count += 1;
+    squares += s.effects[e] * s.effects[e] + s.covariance(d, d);
+  }
+  std::map<std::string, double> out;
+  for (const auto& [family, sum] : sums)
+    out[family] = std::sqrt((kExpectedGroups * kExpectedEffect * kExpectedEffect + sum.second) /
+                            (kExpectedGroups + sum.first));
+  return out;
+}
+
+std::vector<int> indices_of(const std::vector<std::string>& names,
+                            std::vector<std::pair<std::string, double>>& effects) {
+  std::vector<int> out;
+  for (const std::string& name : names) {
+    auto at = std::find_if(effects.begin(), effects.end(), [&](const auto& e) { return e.first == name; });
+    if (at == effects.end()) at = effects.insert(at, {name, 0.0});
+    out.push_back(static_cast<int>(at - effects.begin()));
+  }
   return out;
 }
 
@@ -101,6 +132,19 @@ std::string kind_of(const StepTerms& t) {
   return std::string(t.where.ranks > 1 ? "ranks" : "one_rank") + (t.workers > 0 ? "_workers" : "");
 }
 
+std::vector<std::string> effects_of(const RunSpec& s, const StepTerms& t) {
+  const auto text = [](int64_t v) { return std::to_string(v); };
+  return {"shape: " + s.net.kind + " dim " + text(s.net.embed_dim) + " heads " + text(s.net.num_heads) +
+              " tokens " + text(s.net.tokens()) + " micro-batch " + text(s.micro_batch()) + " amp " +
+              s.policy.amp,
+          "host: ranks " + text(t.where.ranks_on_host) + " threads " + text(t.where.threads) + " workers " +
+              text(t.workers)};
+}
+
+std::string family_of(const std::string& effect) {
+  return effect.substr(0, effect.find(':'));
+}
+
 std::map<std::string, double> quantities_of(const RunSpec& s, const StepTerms& t) {
   return {{"embed_dim", static_cast<double>(s.net.embed_dim)},
           {"tokens", static_cast<double>(s.net.tokens())},
@@ -116,18 +160,21 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   if (runs.empty())
     throw ConfigError("isobar fit", "runs", "there is no successful run to fit to",
                       "run isobar sweep first, or look at why its trials failed");
-  std::vector<StepTerms> terms;
-  std::vector<std::string> kinds;
   Machine out = machine;
   out.fit = FitRecord{};
+  FitRecord& record = *out.fit;
+  std::vector<StepTerms> terms;
+  std::vector<std::string> kinds;
+  std::vector<std::vector<int>> groups;  // of each run: indices into record.effects
   for (const MeasuredRun& r : runs) {
     if (!(r.step_s > 0) || !std::isfinite(r.step_s))
       throw ConfigError(r.id, "step_s", "is not a positive number of seconds", "leave the run out");
     terms.push_back(terms_of(r.spec, machine, r.threads, r.ranks_on_host));
     kinds.push_back(kind_of(terms.back()));
-    out.fit->runs.push_back(r.id);
+    groups.push_back(indices_of(effects_of(r.spec, terms.back()), record.effects));
+    record.runs.push_back(r.id);
     for (const auto& [name, value] : quantities_of(r.spec, terms.back())) {
-      auto [range, fresh] = out.fit->range.try_emplace(name, std::vector<double>{value, value});
+      auto [range, fresh] = record.range.try_emplace(name, std::vector<double>{value, value});
       range->second = {std::min(range->second[0], value), std::max(range->second[1], value)};
     }
   }
@@ -136,49 +183,51 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   Counts start = machine.values();
   if (!ops.empty()) start = solve(ops, prior, start).coefficients;
 
-  // Whole steps; how far they scatter decides what they weigh against the prior, and is learnt on the way.
-  std::map<std::string, double> spread{{"all", kExpectedSpread}};
-  for (const std::string& k : kinds) spread[k] = kExpectedSpread;
-  Solution steps;  // the rows of whole steps
-  Solution s;
-  for (int round = 0; round < kRoundsOfSpread; ++round) {
+  // Whole steps. How far they scatter, and how far groups deviate, decides what they weigh against the prior;
+  // both are learnt on the way.
+  record.spread["all"] = kExpectedSpread;
+  for (const std::string& k : kinds) record.spread[k] = kExpectedSpread;
+  for (const auto& [name, value] : record.effects) record.effect_sigma[family_of(name)] = kExpectedEffect;
+  Solution s, steps;  // of everything; its rows of whole steps
+  for (int round = 0; round < kRounds; ++round) {
     std::vector<Observation> all;
-    for (size_t i = 0; i < runs.size(); ++i) {
-      const StepTerms& t = terms[i];
-      all.push_back({[&t](const Counts& k) { return step_seconds(t, k); }, runs[i].step_s,
-                     std::hypot(spread.at(kinds[i]), median_error(runs[i]))});
-    }
-    const auto n = static_cast<Eigen::Index>(all.size());
+    for (size_t i = 0; i < runs.size(); ++i)
+      all.push_back({[&t = terms[i]](const Counts& k) { return step_seconds(t, k); }, runs[i].step_s,
+                     std::hypot(record.spread.at(kinds[i]), median_error(runs[i])), groups[i]});
     all.insert(all.end(), ops.begin(), ops.end());
-    s = solve(all, prior, start);
+    std::vector<double> effect_sigma;
+    for (const auto& [name, value] : record.effects)
+      effect_sigma.push_back(record.effect_sigma.at(family_of(name)));
+    s = solve(all, prior, start, effect_sigma);
     start = s.coefficients;
     steps = s;
     for (Eigen::VectorXd* v :
          {&steps.residuals, &steps.leverage, &steps.leave_one_out, &steps.leave_one_out_variance})
-      v->conservativeResize(n);
-    spread = spread_of(steps, kinds);
+      v->conservativeResize(static_cast<Eigen::Index>(runs.size()));
+    if (round + 1 == kRounds) break;
+    record.spread = spread_of(steps, kinds);
+    record.effect_sigma = effect_sigma_of(s, record.effects);
   }
-  out.fit->spread = spread;
-  out.fit->quantile = interval_quantile(steps, kinds, spread);
-  out.fit->covariance.resize(kCoefs * kCoefs);
+  record.quantile = interval_quantile(steps, kinds, record.spread);
+  for (size_t e = 0; e < record.effects.size(); ++e) record.effects[e].second = s.effects[e];
+  record.covariance.assign(s.covariance.data(), s.covariance.data() + s.covariance.size());
   for (size_t i = 0; i < kCoefs; ++i) {
-    for (size_t j = 0; j < kCoefs; ++j) out.fit->covariance[i * kCoefs + j] = s.covariance(i, j);
     if (static_cast<Coef>(i) == Coef::process) continue;
     // A run set a coefficient when its step would have felt it.
     std::vector<std::string> provenance;
     for (size_t r = 0; r < runs.size(); ++r)
       if (std::abs(s.jacobian(static_cast<Eigen::Index>(r), static_cast<Eigen::Index>(i))) > 0.01)
         provenance.push_back(runs[r].id);
-    const auto& before = machine.coefficients[i].provenance;
     if (provenance.empty()) continue;
+    const auto& before = machine.coefficients[i].provenance;
     provenance.insert(provenance.end(), before.begin(), before.end());
-    out.coefficients[i] = Coefficient::make(
-        s.coefficients[i], std::sqrt(s.covariance(static_cast<Eigen::Index>(i), static_cast<Eigen::Index>(i))),
-        provenance);
+    const auto d = static_cast<Eigen::Index>(i);
+    out.coefficients[i] =
+        Coefficient::make(s.coefficients[i], std::sqrt(s.covariance(d, d)), std::move(provenance));
   }
   const double memory = process_memory(runs, machine);
   if (memory != machine[Coef::process].value)
-    out[Coef::process] = Coefficient::make(memory, 0.1, out.fit->runs);
+    out[Coef::process] = Coefficient::make(memory, 0.1, record.runs);
   return out;
 }
 

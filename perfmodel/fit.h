@@ -3,9 +3,9 @@
 //   Machine fitted = fit(runs, calibrated, {});
 //   Prediction p = predict(spec, fitted, {});        // predict.h: with an interval
 //
-// Op times of the runs first (where a run has them and nothing disturbs them), then whole steps; the machine's
-// own coefficients are the prior, so twenty runs are enough. What spread remains is learnt from leave-one-out
-// errors and kept in the machine's `fit` section.
+// Op times of the runs first (where a run has them and nothing disturbs them), then whole steps; the
+// machine's own coefficients are the prior, so twenty runs are enough. What spread remains is learnt from
+// leave-one-out errors and kept in the machine's `fit` section.
 #pragma once
 #include <string>
 #include <vector>
@@ -26,11 +26,11 @@ struct MeasuredRun {
   std::string id;
   RunSpec spec;
   int64_t threads = 1, ranks_on_host = 1;
-  double step_s = 0;                // median
+  double step_s = 0;                  // median
   double step_p10 = 0, step_p90 = 0;  // 0: not known
-  int64_t steps = 0;                // behind the median
-  int64_t peak_rss_bytes = 0;       // 0: not known
-  std::vector<MeasuredOp> ops;      // may be empty
+  int64_t steps = 0;                  // behind the median
+  int64_t peak_rss_bytes = 0;         // 0: not known
+  std::vector<MeasuredOp> ops;        // may be empty
 };
 
 struct FitOptions {
@@ -46,6 +46,11 @@ StepTerms terms_of(const RunSpec& spec, const Machine& machine, int64_t threads,
 double cache_share(const Machine& machine, int64_t ranks_on_host);
 /// one_rank | one_rank_workers | ranks | ranks_workers: kinds whose residuals spread differently.
 std::string kind_of(const StepTerms& terms);
+/// Groups of runs that deviate from the counted terms together, "family: which": kernels like some shapes
+/// better than others (shape), and hosts some ways of being shared (host). A group that no run was in
+/// deviates by an unknown amount, and widens the interval.
+std::vector<std::string> effects_of(const RunSpec& spec, const StepTerms& terms);
+std::string family_of(const std::string& effect);
 /// The quantities by whose range a fit knows when it is asked to extrapolate.
 std::map<std::string, double> quantities_of(const RunSpec& spec, const StepTerms& terms);
 

@@ -16,9 +16,11 @@ constexpr uint64_t kSplitStream = uint64_t{0x73706c69} << 32;  // "spli": apart 
 // The values of the keys that differ between runs: one word per run and key.
 std::vector<std::vector<std::string>> varied(const std::vector<MeasuredRun>& runs) {
   std::map<std::string, std::vector<std::string>> columns;
-  for (const MeasuredRun& r : runs)
-    for (const auto& [key, value] : to_json(r.spec).flatten().items())
+  for (const MeasuredRun& r : runs) {
+    const nlohmann::json flat = to_json(r.spec).flatten();
+    for (const auto& [key, value] : flat.items())
       if (key != "/run/out" && key != "/train/seed") columns[key].push_back(value.dump());
+  }
   std::vector<std::vector<std::string>> out;
   for (auto& [key, column] : columns)
     if (std::adjacent_find(column.begin(), column.end(), std::not_equal_to<>()) != column.end())

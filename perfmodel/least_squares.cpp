@@ -32,10 +32,14 @@ double unbend(double log_value, double floor) {
   return x > 30 ? log_value : floor + kSoftness * std::log(std::expm1(x));
 }
 
-struct Space {  // theta = mean + L u, u standard normal beforehand
+// What Ceres varies is u, standard normal beforehand: first the coefficients, theta = mean + L u, then one
+// number for each effect, sigma u.
+struct Space {
   Eigen::VectorXd mean;
   Eigen::MatrixXd L;
   const Eigen::VectorXd& floor;
+  const std::vector<double>& effect_sigma;
+  size_t size() const { return kCoefs + effect_sigma.size(); }
   Eigen::VectorXd theta(const double* u) const {
     return mean + L * Eigen::Map<const Eigen::VectorXd>(u, static_cast<Eigen::Index>(kCoefs));
   }
@@ -44,24 +48,42 @@ struct Space {  // theta = mean + L u, u standard normal beforehand
     for (size_t i = 0; i < kCoefs; ++i) out[i] = std::exp(bend(theta[i], floor[i]));
     return out;
   }
+  double effects(const Observation& o, const double* u) const {
+    double sum = 0;
+    for (int e : o.effects) sum += effect_sigma[e] * u[kCoefs + e];
+    return sum;
+  }
+  /// d (log coefficients, effects) / du, which is block diagonal.
+  Eigen::MatrixXd to_log(const Eigen::VectorXd& theta) const {
+    Eigen::VectorXd slope(kCoefs);
+    for (size_t i = 0; i < kCoefs; ++i) slope[i] = bend_slope(theta[i], floor[i]);
+    Eigen::MatrixXd m = Eigen::MatrixXd::Zero(size(), size());
+    m.topLeftCorner(kCoefs, kCoefs) = slope.asDiagonal() * L;
+    for (size_t e = 0; e < effect_sigma.size(); ++e) m(kCoefs + e, kCoefs + e) = effect_sigma[e];
+    return m;
+  }
 };
+
+Eigen::VectorXd gradient(const Observation& o, const Counts& at, size_t size) {
+  Eigen::VectorXd g = Eigen::VectorXd::Zero(size);
+  g.head(kCoefs) = log_gradient(o.model, at);
+  for (int e : o.effects) g[kCoefs + e] += 1;
+  return g;
+}
 
 class RelativeError : public ceres::CostFunction {
  public:
   RelativeError(const Observation& o, const Space& space) : o_(o), space_(space) {
     set_num_residuals(1);
-    mutable_parameter_block_sizes()->push_back(static_cast<int>(kCoefs));
+    mutable_parameter_block_sizes()->push_back(static_cast<int>(space.size()));
   }
   bool Evaluate(const double* const* u, double* residual, double** jacobian) const override {
     const Eigen::VectorXd theta = space_.theta(u[0]);
     const Counts at = space_.coefficients(theta);
-    residual[0] = std::log(o_.model(at) / o_.measured) / o_.sigma;
-    if (jacobian && jacobian[0]) {
-      Eigen::VectorXd g = log_gradient(o_.model, at);
-      for (size_t i = 0; i < kCoefs; ++i) g[i] *= bend_slope(theta[i], space_.floor[i]);
-      Eigen::Map<Eigen::VectorXd>(jacobian[0], static_cast<Eigen::Index>(kCoefs)) =
-          space_.L.transpose() * g / o_.sigma;
-    }
+    residual[0] = (std::log(o_.model(at) / o_.measured) + space_.effects(o_, u[0])) / o_.sigma;
+    if (jacobian && jacobian[0])
+      Eigen::Map<Eigen::VectorXd>(jacobian[0], space_.size()) =
+          space_.to_log(theta).transpose() * gradient(o_, at, space_.size()) / o_.sigma;
     return std::isfinite(residual[0]);
   }
 
@@ -72,16 +94,19 @@ class RelativeError : public ceres::CostFunction {
 
 class StandardNormal : public ceres::CostFunction {
  public:
-  StandardNormal() {
-    set_num_residuals(static_cast<int>(kCoefs));
-    mutable_parameter_block_sizes()->push_back(static_cast<int>(kCoefs));
+  explicit StandardNormal(size_t n) : n_(n) {
+    set_num_residuals(static_cast<int>(n));
+    mutable_parameter_block_sizes()->push_back(static_cast<int>(n));
   }
   bool Evaluate(const double* const* u, double* residuals, double** jacobian) const override {
-    for (size_t i = 0; i < kCoefs; ++i) residuals[i] = u[0][i];
+    for (size_t i = 0; i < n_; ++i) residuals[i] = u[0][i];
     if (jacobian && jacobian[0])
-      for (size_t i = 0; i < kCoefs * kCoefs; ++i) jacobian[0][i] = i % (kCoefs + 1) == 0;
+      for (size_t i = 0; i < n_ * n_; ++i) jacobian[0][i] = i % (n_ + 1) == 0;
     return true;
   }
+
+ private:
+  size_t n_;
 };
 
 }  // namespace
@@ -122,18 +147,21 @@ Prior prior_of(const Machine& m, double drift) {
   return p;
 }
 
-Solution solve(const std::vector<Observation>& observations, const Prior& prior, const Counts& start) {
+Solution solve(const std::vector<Observation>& observations, const Prior& prior, const Counts& start,
+               const std::vector<double>& effect_sigma) {
   const Eigen::LLT<Eigen::MatrixXd> llt(prior.covariance);
   if (llt.info() != Eigen::Success) throw std::logic_error("the prior's covariance is not positive definite");
-  const Space space{prior.mean, llt.matrixL(), prior.floor};
+  const Space space{prior.mean, llt.matrixL(), prior.floor, effect_sigma};
+  const auto size = static_cast<Eigen::Index>(space.size());
 
   Eigen::VectorXd theta(kCoefs);
   for (size_t i = 0; i < kCoefs; ++i) theta[i] = unbend(std::log(start[i]), prior.floor[i]);
-  Eigen::VectorXd u = llt.matrixL().solve(theta - prior.mean);
+  Eigen::VectorXd u = Eigen::VectorXd::Zero(size);
+  u.head(kCoefs) = llt.matrixL().solve(theta - prior.mean);
   ceres::Problem problem;
   for (const Observation& o : observations)
     problem.AddResidualBlock(new RelativeError(o, space), new ceres::HuberLoss(kHuber), u.data());
-  problem.AddResidualBlock(new StandardNormal, nullptr, u.data());
+  problem.AddResidualBlock(new StandardNormal(space.size()), nullptr, u.data());
   ceres::Solver::Options options;
   options.linear_solver_type = ceres::DENSE_QR;
   options.max_num_iterations = 100;
@@ -147,34 +175,32 @@ Solution solve(const std::vector<Observation>& observations, const Prior& prior,
   Solution s;
   theta = space.theta(u.data());
   s.coefficients = space.coefficients(theta);
+  s.effects.resize(static_cast<Eigen::Index>(effect_sigma.size()));
+  for (size_t e = 0; e < effect_sigma.size(); ++e) s.effects[e] = effect_sigma[e] * u[kCoefs + e];
   const auto n = static_cast<Eigen::Index>(observations.size());
   s.residuals.resize(n);
   s.leverage.resize(n);
   s.leave_one_out.resize(n);
   s.leave_one_out_variance.resize(n);
-  s.jacobian.resize(n, kCoefs);
+  s.jacobian.resize(n, size);
   Eigen::VectorXd weight(n);
-  Eigen::VectorXd slope(kCoefs);
-  for (size_t i = 0; i < kCoefs; ++i) slope[i] = bend_slope(theta[i], prior.floor[i]);
+  const Eigen::MatrixXd to_log = space.to_log(theta);
   // Posterior of u: observations with their robust weights, and the prior.
-  Eigen::MatrixXd information = Eigen::MatrixXd::Identity(kCoefs, kCoefs);
-  Eigen::MatrixXd to_u(n, kCoefs);  // d log model / du
+  Eigen::MatrixXd information = Eigen::MatrixXd::Identity(size, size);
   for (Eigen::Index i = 0; i < n; ++i) {
     const Observation& o = observations[i];
-    s.residuals[i] = std::log(o.measured / o.model(s.coefficients));
-    s.jacobian.row(i) = log_gradient(o.model, s.coefficients).transpose();
-    to_u.row(i) = (s.jacobian.row(i).transpose().cwiseProduct(slope)).transpose() * space.L;
+    s.residuals[i] = std::log(o.measured / o.model(s.coefficients)) - space.effects(o, u.data());
+    s.jacobian.row(i) = gradient(o, s.coefficients, space.size()).transpose();
+    const Eigen::VectorXd to_u = to_log.transpose() * s.jacobian.row(i).transpose();
     const double z = std::abs(s.residuals[i]) / o.sigma;
     weight[i] = (z > kHuber ? kHuber / z : 1) / (o.sigma * o.sigma);
-    information += weight[i] * to_u.row(i).transpose() * to_u.row(i);
+    information += weight[i] * to_u * to_u.transpose();
   }
-  const Eigen::MatrixXd posterior =
-      information.llt().solve(Eigen::MatrixXd::Identity(kCoefs, kCoefs));
-  const Eigen::MatrixXd to_log = slope.asDiagonal() * space.L;
+  const Eigen::MatrixXd posterior = information.llt().solve(Eigen::MatrixXd::Identity(size, size));
   s.covariance = to_log * posterior * to_log.transpose();
   for (Eigen::Index i = 0; i < n; ++i) {
     // Leaving out one observation of a linear model: the error grows by 1 / (1 - leverage).
-    const double v = to_u.row(i) * posterior * to_u.row(i).transpose();
+    const double v = s.jacobian.row(i) * s.covariance * s.jacobian.row(i).transpose();
     s.leverage[i] = std::min(weight[i] * v, 0.98);
     s.leave_one_out[i] = s.residuals[i] / (1 - s.leverage[i]);
     s.leave_one_out_variance[i] = v / (1 - s.leverage[i]);

@@ -1,5 +1,6 @@
 // Least squares on relative error in the logarithms of coefficients, with what is known beforehand as a
-// Gaussian prior: coefficients stay positive, few measurements suffice, and the answer comes with a covariance.
+// Gaussian prior: coefficients stay positive, few measurements suffice, and the answer comes with a
+// covariance.
 //
 //   Solution s = solve(observations, prior, start);
 //   s.coefficients, s.covariance (of their logs), s.leave_one_out[i]
@@ -20,6 +21,7 @@ struct Observation {
   std::function<double(const Counts&)> model;  // seconds, from coefficients
   double measured = 0;                         // seconds
   double sigma = 0;                            // of log(measured)
+  std::vector<int> effects = {};               // log deviations that it shares with others of its group
 };
 
 struct Prior {
@@ -34,15 +36,18 @@ Prior prior_of(const Machine& m, double drift);
 
 struct Solution {
   Counts coefficients{};
-  Eigen::MatrixXd covariance;               // of log coefficients
-  Eigen::VectorXd residuals;                // log(measured / model)
-  Eigen::VectorXd leverage;                 // 0 ... 1: how much an observation decides its own value
-  Eigen::VectorXd leave_one_out;            // log error of each observation had it not been fitted to
-  Eigen::VectorXd leave_one_out_variance;   // of the model there
-  Eigen::MatrixXd jacobian;                 // d log model / d log coefficient
+  Eigen::VectorXd effects;                 // log deviations of the groups
+  Eigen::MatrixXd covariance;              // of log coefficients and effects, in this order
+  Eigen::VectorXd residuals;               // log(measured / model)
+  Eigen::VectorXd leverage;                // 0 ... 1: how much an observation decides its own value
+  Eigen::VectorXd leave_one_out;           // log error of each observation had it not been fitted to
+  Eigen::VectorXd leave_one_out_variance;  // of the model there
+  Eigen::MatrixXd jacobian;                // d log model / d (log coefficient, effect)
 };
 
-Solution solve(const std::vector<Observation>& observations, const Prior& prior, const Counts& start);
+/// `effect_sigma`: how far each group may deviate from the model; zero on average.
+Solution solve(const std::vector<Observation>& observations, const Prior& prior, const Counts& start,
+               const std::vector<double>& effect_sigma = {});
 
 /// d log model / d log coefficient by central differences.
 Eigen::VectorXd log_gradient(const std::function<double(const Counts&)>& model, const Counts& at);

@@ -47,8 +47,11 @@ struct FitRecord {
   std::vector<std::string> runs;         // that it was fitted to
   double quantile = kNormal80;           // 80 % quantile of standardised leave-one-out errors
   std::map<std::string, double> spread;  // log residual by kind of run (fit.h: kind_of); "all" always there
-  std::vector<double> covariance;        // of log coefficients, kCoefs x kCoefs
   std::map<std::string, std::vector<double>> range;  // of varied quantities seen: name -> {lowest, highest}
+  std::vector<std::pair<std::string, double>>
+      effects;                                 // log deviations of groups of runs (fit.h: effects_of)
+  std::map<std::string, double> effect_sigma;  // by family: how far groups deviate
+  std::vector<double> covariance;              // of log coefficients, then effects; square
 };
 
 struct Machine {

@@ -134,8 +134,36 @@ Coefficient read_coefficient(const Reader& r, const CoefficientInfo& info, doubl
   return c;
 }
 
+// Lower triangle, rows by name, so that a file outlives a reordering of the table of coefficients.
+void read_covariance(const Reader& r, FitRecord& fit) {
+  std::vector<size_t> place;
+  for (const std::string& name : r.words("names")) {
+    const auto c = coef_named(name);
+    const auto e =
+        std::find_if(fit.effects.begin(), fit.effects.end(), [&](const auto& x) { return x.first == name; });
+    if (!c && e == fit.effects.end())
+      r.fail("names", "'" + name + "' is no coefficient and no effect", "run isobar fit again");
+    place.push_back(c ? index_of(*c) : kCoefs + static_cast<size_t>(e - fit.effects.begin()));
+  }
+  const json& rows = r.at("covariance", "run isobar fit again");
+  if (!rows.is_array() || rows.size() != place.size())
+    r.fail("covariance", "must have one row for each of fit.names", "run isobar fit again");
+  const size_t size = kCoefs + fit.effects.size();
+  fit.covariance.assign(size * size, 0);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].is_array() || rows[i].size() != i + 1)
+      r.fail("covariance", "must be a lower triangle", "run isobar fit again");
+    for (size_t j = 0; j <= i; ++j) {
+      if (!rows[i][j].is_number()) r.fail("covariance", "must hold numbers", "run isobar fit again");
+      const double v = rows[i][j].get<double>();
+      fit.covariance[place[i] * size + place[j]] = v;
+      fit.covariance[place[j] * size + place[i]] = v;
+    }
+  }
+}
+
 FitRecord read_fit(const Reader& r) {
-  r.only({"runs", "quantile", "spread", "range", "names", "covariance"});
+  r.only({"runs", "quantile", "spread", "range", "effects", "effect_sigma", "names", "covariance"});
   FitRecord fit;
   fit.runs = r.words("runs");
   fit.quantile = r.positive("quantile", "run isobar fit again");
@@ -150,25 +178,15 @@ FitRecord read_fit(const Reader& r) {
       if (fit.range[name].size() != 2) range.fail(name, "must be [lowest, highest]", "run isobar fit again");
     }
   }
-  // Rows by name, so that a file outlives a reordering of the table. Lower triangle.
-  const std::vector<std::string> names = r.words("names");
-  const json& rows = r.at("covariance", "run isobar fit again");
-  if (!rows.is_array() || rows.size() != names.size())
-    r.fail("covariance", "must have one row for each of fit.names", "run isobar fit again");
-  fit.covariance.assign(kCoefs * kCoefs, 0);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const auto a = coef_named(names[i]);
-    if (!a) r.fail("names", "'" + names[i] + "' is no coefficient", "run isobar fit again");
-    if (!rows[i].is_array() || rows[i].size() != i + 1)
-      r.fail("covariance", "must be a lower triangle", "run isobar fit again");
-    for (size_t j = 0; j <= i; ++j) {
-      if (!rows[i][j].is_number()) r.fail("covariance", "must hold numbers", "run isobar fit again");
-      const auto b = coef_named(names[j]);
-      const double v = rows[i][j].get<double>();
-      fit.covariance[index_of(*a) * kCoefs + index_of(*b)] = v;
-      fit.covariance[index_of(*b) * kCoefs + index_of(*a)] = v;
-    }
+  const Reader effects = r.section("effects", "run isobar fit again");
+  for (const auto& [name, value] : effects.value().items()) {
+    if (!value.is_number()) effects.fail(name, "must be a number", "run isobar fit again");
+    fit.effects.emplace_back(name, value.get<double>());
   }
+  const Reader sigma = r.section("effect_sigma", "run isobar fit again");
+  for (const auto& [family, value] : sigma.value().items())
+    fit.effect_sigma[family] = sigma.positive(family, "run isobar fit again");
+  read_covariance(r, fit);
   return fit;
 }
 
@@ -227,12 +245,20 @@ void write_fit(YAML::Emitter& out, const FitRecord& fit) {
   for (const auto& [name, r] : fit.range)
     out << YAML::Key << name << YAML::Value << YAML::Flow << YAML::BeginSeq << number(r[0]) << number(r[1])
         << YAML::EndSeq;
-  out << YAML::EndMap << YAML::Key << "names" << YAML::Value << YAML::Flow << YAML::BeginSeq;
-  for (size_t i = 0; i < kCoefs; ++i) out << info_of(i).name;
-  out << YAML::EndSeq << YAML::Key << "covariance" << YAML::Value << YAML::BeginSeq;
-  for (size_t i = 0; i < kCoefs; ++i) {
+  out << YAML::EndMap << YAML::Key << "effects" << YAML::Value << YAML::BeginMap;
+  for (const auto& [name, v] : fit.effects)
+    out << YAML::Key << YAML::DoubleQuoted << name << YAML::Value << number(v);
+  out << YAML::EndMap << YAML::Key << "effect_sigma" << YAML::Value << YAML::BeginMap;
+  for (const auto& [family, v] : fit.effect_sigma) out << YAML::Key << family << YAML::Value << number(v);
+  out << YAML::EndMap << YAML::Key << "names" << YAML::Value;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < kCoefs; ++i) names.emplace_back(info_of(i).name);
+  for (const auto& [name, v] : fit.effects) names.push_back(name);
+  write_words(out, names);
+  out << YAML::Key << "covariance" << YAML::Value << YAML::BeginSeq;
+  for (size_t i = 0; i < names.size(); ++i) {
     out << YAML::Flow << YAML::BeginSeq;
-    for (size_t j = 0; j <= i; ++j) out << number(fit.covariance[i * kCoefs + j]);
+    for (size_t j = 0; j <= i; ++j) out << number(fit.covariance[i * names.size() + j]);
     out << YAML::EndSeq;
   }
   out << YAML::EndSeq << YAML::EndMap;

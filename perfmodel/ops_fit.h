@@ -1,8 +1,8 @@
 // Op times of measured runs as observations for the fit.
 //
-// One observation per run and kind of op: its seconds in a step against its counts. Only runs in which nothing
-// else has a hand in op times are used (no loader threads, no collectives under compute); reading by the
-// compute thread is part of the fetch op.
+// One observation per run and kind of op: its seconds in a step against its counts. Only runs in which
+// nothing else has a hand in op times are used (no loader threads, no collectives under compute); reading by
+// the compute thread is part of the fetch op.
 #pragma once
 #include <vector>
 

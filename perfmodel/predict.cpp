@@ -41,7 +41,8 @@ std::vector<Term> terms_by_name(const StepCost& s) {
   add("reading data", s.read_serial);
   add("cores taken by loader threads", s.stolen);
   add("waiting for loader threads", s.data_wait);
-  std::stable_sort(out.begin(), out.end(), [](const Term& a, const Term& b) { return a.seconds > b.seconds; });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Term& a, const Term& b) { return a.seconds > b.seconds; });
   return out;
 }
 
@@ -89,22 +90,44 @@ Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& m)
   const Counts k = m.values();
   const auto model = [&](const Counts& c) { return step_seconds(terms, c); };
   const Eigen::VectorXd g = log_gradient(model, k);
-  double variance = 0, q = kNormal80;
+  Estimate e{.physics = model(k)};
+  double log_width = 0, deviation = 0;
   if (m.fit) {
-    const Eigen::Map<const Eigen::MatrixXd> covariance(m.fit->covariance.data(), kCoefs, kCoefs);
+    const auto size = static_cast<Eigen::Index>(kCoefs + m.fit->effects.size());
+    const Eigen::Map<const Eigen::MatrixXd> covariance(m.fit->covariance.data(), size, size);
+    Eigen::VectorXd all = Eigen::VectorXd::Zero(size);
+    all.head(kCoefs) = g;
+    double unknown = 0;
+    for (const std::string& name : effects_of(spec, terms)) {
+      const auto& effects = m.fit->effects;
+      const auto at =
+          std::find_if(effects.begin(), effects.end(), [&](const auto& x) { return x.first == name; });
+      if (at == effects.end()) {
+        const auto sigma = m.fit->effect_sigma.find(family_of(name));
+        unknown += sigma == m.fit->effect_sigma.end() ? 0 : sigma->second * sigma->second;
+        continue;
+      }
+      deviation += at->second;
+      all[static_cast<Eigen::Index>(kCoefs) + (at - effects.begin())] += 1;
+    }
     const auto own = m.fit->spread.find(kind_of(terms));
     const double spread = own != m.fit->spread.end() ? own->second : 1.5 * m.fit->spread.at("all");
     double far = 0;
     for (const auto& [name, value] : quantities_of(spec, terms))
       if (const auto r = m.fit->range.find(name); r != m.fit->range.end()) far += outside(value, r->second);
-    variance = g.dot(covariance * g) + spread * spread + std::pow(kExtrapolation * far, 2);
-    q = m.fit->quantile;
+    // The quantile was learnt from runs inside the range: it says nothing about what lies beyond.
+    log_width = std::hypot(m.fit->quantile * std::sqrt(all.dot(covariance * all) + spread * spread),
+                           kNormal80 * std::sqrt(unknown + std::pow(kExtrapolation * far, 2)));
   } else {
     const Prior prior = prior_of(m, 0.2);
-    variance = g.dot(prior.covariance * g) + kUnfitted * kUnfitted;
+    log_width = kNormal80 * std::sqrt(g.dot(prior.covariance * g) + kUnfitted * kUnfitted);
   }
-  const double seconds = model(k), width = std::exp(q * std::sqrt(variance));
-  return {seconds, seconds / width, seconds * width};
+  // Neither a learnt deviation nor an interval can leave what physics allows.
+  const double ceiling = ceiling_seconds(terms, m.peaks.at("f32").value, m.peaks.at("bf16").value);
+  e.seconds = std::max(e.physics * std::exp(deviation), std::min(ceiling, e.physics));
+  e.lower = std::max(e.seconds / std::exp(log_width), std::min(ceiling, e.physics));
+  e.upper = e.seconds * std::exp(log_width);
+  return e;
 }
 
 Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& options) {
@@ -124,13 +147,15 @@ Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& 
   p.upper = e.upper;
   p.flops = terms.flops_f32 + terms.flops_bf16;
   p.ceiling_s = ceiling_seconds(terms, m.peaks.at("f32").value, m.peaks.at("bf16").value);
-  if (p.step_s < p.ceiling_s * (1 - 1e-9))
-    throw std::logic_error("predicted step of " + number(p.step_s) + " s is faster than the machine's peak allows (" +
-                           number(p.ceiling_s) + " s): wrong coefficients or peaks in " +
+  if (e.physics < p.ceiling_s * (1 - 1e-9))
+    throw std::logic_error("predicted step of " + number(e.physics) +
+                           " s is faster than the machine's peak allows (" + number(p.ceiling_s) +
+                           " s): wrong coefficients or peaks in " +
                            (m.file.empty() ? "the machine" : m.file));
-  p.lower = std::max(p.lower, p.ceiling_s);  // physics bounds the interval too
   p.samples_per_s = static_cast<double>(terms.samples) / p.step_s;
+  p.correction = e.seconds / e.physics;
   p.terms = terms_by_name(s);
+  for (Term& t : p.terms) t.seconds *= p.correction;
   for (int k = 0; k < kBufferKinds; ++k)
     if (plan.memory.by_kind[k] > 0)
       p.memory.emplace_back(name_of(static_cast<BufferKind>(k)), plan.memory.by_kind[k]);

@@ -31,6 +31,7 @@ struct Term {
 struct Prediction {
   double step_s = 0, lower = 0, upper = 0;  // seconds of one optimizer step, 80 % interval
   double samples_per_s = 0;
+  double correction = 1;    // factor by which runs of this kind deviated from the counted terms
   std::vector<Term> terms;  // add up to step_s
   std::vector<std::pair<std::string, int64_t>> memory;  // bytes of one rank by category
   int64_t memory_total = 0;                             // bytes of one rank
@@ -44,7 +45,9 @@ Prediction predict(const RunSpec& spec, const Machine& machine, const PredictOpt
 
 /// Step time and its 80 % interval for terms that are already counted.
 struct Estimate {
-  double seconds = 0, lower = 0, upper = 0;
+  double physics = 0;  // counts times coefficients
+  double seconds = 0;  // with what groups of runs deviate from them
+  double lower = 0, upper = 0;
 };
 Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
 

@@ -62,8 +62,8 @@ class Replayer {
       double next = std::numeric_limits<double>::infinity();
       for (int l = 0; l < kLanes; ++l)
         if (running[l].instr >= 0)
-          next = std::min(next, running[l].delay > 0 ? running[l].delay
-                                                     : running[l].work * stretch(l, communicating));
+          next = std::min(
+              next, running[l].delay > 0 ? running[l].delay : running[l].work * stretch(l, communicating));
       if (!std::isfinite(next)) throw std::logic_error("the program waits for itself");
       now += next;
       for (int l = 0; l < kLanes; ++l) {

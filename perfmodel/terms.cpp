@@ -119,29 +119,48 @@ StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& prog
   counts.reserve(plan.ops.size());
   for (const Op& op : plan.ops) counts.push_back(count_op(op, plan, cache_share));
 
-  std::vector<int> collective(program.instrs.size(), -1);  // instr -> its place among the collectives
+  // A collective is launched by the last compute op that it waits for (lanes are queues, so never before the
+  // one ahead of it), wherever the list names it.
+  std::vector<int> place(program.instrs.size(), -1);  // instr -> its place among the collectives
+  std::vector<std::vector<int32_t>> launched_by(program.instrs.size());
+  std::vector<int32_t> at_once;  // wait for nothing in this step
+  int32_t after = -1;
   int collectives = 0;
+  for (int32_t i = 0; i < static_cast<int32_t>(program.instrs.size()); ++i) {
+    const Instr& instr = program.instrs[i];
+    if (!is_collective(plan.ops[instr.op].kind)) continue;
+    place[i] = collectives++;
+    for (int32_t w : instr.waits)
+      if (program.instrs[w].lane == Lane::compute) after = std::max(after, w);
+    if (instr.lane == Lane::compute) after = i;  // serial: launched in its turn, and waited for below
+    (after < 0 ? at_once : launched_by[after]).push_back(i);
+  }
+
   t.chunks.emplace_back();
+  const auto launch = [&](const std::vector<int32_t>& instrs) {
+    for (int32_t i : instrs) t.chunks.back().collectives.push_back(counts[program.instrs[i].op]);
+  };
+  launch(at_once);
   for (size_t i = 0; i < program.instrs.size(); ++i) {
     const Instr& instr = program.instrs[i];
     const Op& op = plan.ops[instr.op];
     add(t.total, counts[instr.op]);
     if (is_collective(op.kind)) {
-      t.chunks.back().collectives.push_back(counts[instr.op]);
-      collective[i] = collectives++;
       if (instr.lane == Lane::compute) {  // serial: nothing runs beside it
+        launch(launched_by[i]);
         t.chunks.emplace_back();
-        t.chunks.back().join = collective[i];
+        t.chunks.back().join = place[i];
       }
       continue;
     }
     int join = -1;
-    for (int32_t w : instr.waits) join = std::max(join, collective[w]);
+    for (int32_t w : instr.waits) join = std::max(join, place[w]);
     if (join >= 0 || !t.chunks.back().collectives.empty()) {
       t.chunks.emplace_back();
       t.chunks.back().join = join;
     }
     add(t.chunks.back().compute, counts[instr.op]);
+    launch(launched_by[i]);
     const Work w = work(op, plan);
     (dtype_of(op, plan) == DType::f32 ? t.flops_f32 : t.flops_bf16) += w.flops;
   }

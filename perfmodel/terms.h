@@ -31,19 +31,19 @@ Counts count_op(const Op& op, const Plan& plan, double cache_share);
 
 /// Compute ops between two points where lanes meet.
 struct Chunk {
-  int join = -1;                     // the chunk begins when this collective has ended; -1: at once
-  Counts compute{};                  // one after the other
+  int join = -1;                      // the chunk begins when this collective has ended; -1: at once
+  Counts compute{};                   // one after the other
   std::vector<Counts> collectives{};  // launched when the chunk is over, on one lane, in order
 };
 
 struct StepTerms {
   Conditions where;
   std::vector<Chunk> chunks;
-  Counts total{};              // of all chunks, their collectives and the step itself
-  Counts read{};               // data loading of a step, whoever does it
-  int64_t workers = 0;         // loader threads; 0: the compute thread reads
+  Counts total{};                        // of all chunks, their collectives and the step itself
+  Counts read{};                         // data loading of a step, whoever does it
+  int64_t workers = 0;                   // loader threads; 0: the compute thread reads
   double flops_f32 = 0, flops_bf16 = 0;  // for the ceiling
-  int64_t samples = 0;         // global batch
+  int64_t samples = 0;                   // global batch
 };
 
 StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& program, const Conditions& where,

@@ -12,8 +12,12 @@ namespace {
 using nlohmann::json;
 
 json context() {
-  return {{"host_name", "bench"},          {"num_cpus", 2},      {"cpu", "Some CPU"}, {"isa", "avx2"},
-          {"memory_bytes", "16000000000"}, {"caches", json::array({{{"level", 3}, {"size", 32000000}}})}};
+  return {{"host_name", "bench"},
+          {"num_cpus", 2},
+          {"cpu", "Some CPU"},
+          {"isa", "avx2"},
+          {"memory_bytes", "16000000000"},
+          {"caches", json::array({{{"level", 3}, {"size", 32000000}}})}};
 }
 
 // Benchmarks of the ops of small plans, timed by a hidden machine.
@@ -44,7 +48,8 @@ json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
         const DType t = plan.buffers[(op.reads.empty() ? op.writes : op.reads)[0].buffer].dtype;
         for (int64_t threads : {1, 2}) {
           const bool wire = is_collective(op.kind);
-          const Conditions where{.ranks = wire ? 2 : 1, .ranks_on_host = wire ? 2 : 1, .threads = threads, .cores = 2};
+          const Conditions where{
+              .ranks = wire ? 2 : 1, .ranks_on_host = wire ? 2 : 1, .threads = threads, .cores = 2};
           const Counts n = count_op(op, plan, cache_share(truth, where.ranks));
           add(std::string(name_of(op.kind)) + "/" + name_of(t) + "/" + op.path + "/" + std::to_string(width) +
                   "/threads:" + std::to_string(threads),

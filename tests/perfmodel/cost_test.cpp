@@ -139,8 +139,7 @@ TEST(Terms, AreNeverNegativeAndChunksAddUpToTheTotal) {
         sum[i] += c.compute[i];
         for (const Counts& w : c.collectives) sum[i] += w[i];
       }
-    for (size_t i = 0; i < kCoefs; ++i)
-      EXPECT_NEAR(sum[i], t.total[i], 1e-9 * t.total[i]) << info_of(i).name;
+    for (size_t i = 0; i < kCoefs; ++i) EXPECT_NEAR(sum[i], t.total[i], 1e-9 * t.total[i]) << info_of(i).name;
   }
 }
 
@@ -172,8 +171,8 @@ TEST(Cost, PartsAddUpToTheStep) {
     }
     EXPECT_NEAR(priced, t.compute + t.step, 1e-9 * t.total);
     EXPECT_NEAR(
-        t.compute + t.exposed + t.slowdown + t.imbalance + t.step + t.read_serial + t.stolen + t.data_wait, t.total,
-        1e-12 * t.total);
+        t.compute + t.exposed + t.slowdown + t.imbalance + t.step + t.read_serial + t.stolen + t.data_wait,
+        t.total, 1e-12 * t.total);
     EXPECT_LE(t.exposed, t.communication * (1 + 1e-12));
   }
 }
@@ -189,12 +188,12 @@ TEST(Cost, LoaderThreadsHideReadingUntilTheyAreTheBottleneck) {
     return step_cost(terms_of(s, slow, 1, 1), slow.values());
   };
   const double alone = time(0, 1e-9).total - time(0, 1e-9).read_serial;
-  EXPECT_NEAR(time(2, 1e-4).total, alone, 1e-9);                // idle cores decode for nothing
-  EXPECT_NEAR(time(0, 1e-2).read_serial, 8 * 1e-2, 0.01);       // nobody else reads
-  EXPECT_NEAR(time(2, 1.0).total, 8 * 1.0 / 2, 0.05);           // supply: 8 samples by two workers
+  EXPECT_NEAR(time(2, 1e-4).total, alone, 1e-9);           // idle cores decode for nothing
+  EXPECT_NEAR(time(0, 1e-2).read_serial, 8 * 1e-2, 0.01);  // nobody else reads
+  EXPECT_NEAR(time(2, 1.0).total, 8 * 1.0 / 2, 0.05);      // supply: 8 samples by two workers
   EXPECT_NEAR(time(4, 1.0).total, 8 * 1.0 / 4, 0.05);
   m.identity.cores = 1;
-  EXPECT_GT(time(1, 1e-2).stolen, 0.5 * 8 * 1e-2);              // no idle core
+  EXPECT_GT(time(1, 1e-2).stolen, 0.5 * 8 * 1e-2);  // no idle core
 }
 
 }  // namespace

@@ -10,20 +10,31 @@
 namespace isobar {
 namespace {
 
-// Runs of the demo sweep on a hidden machine, by the replay (not by the closed form that is fitted), with noise.
-std::vector<MeasuredRun> runs_on(const Machine& truth, double noise, std::mt19937_64& random, bool ops = false,
-                                 double outliers = 0) {
+// Runs of the demo sweep on a hidden machine, by the replay (not by the closed form that is fitted), with
+// noise.
+std::vector<MeasuredRun> runs_on(const Machine& truth, double noise, std::mt19937_64& random,
+                                 bool ops = false, double outliers = 0, double misfit = 0) {
   std::normal_distribution<double> normal(0, noise);
   std::uniform_real_distribution<double> uniform;
   std::vector<MeasuredRun> out;
+  std::map<std::string, Machine> variants;  // what shape and precision do beyond the counted terms
   for (const RunSpec& s : test::sweep()) {
-    const Replay r = test::replay(s, truth);
+    auto [variant, fresh] = variants.try_emplace(s.policy.amp + std::to_string(s.policy.micro_batch), truth);
+    if (fresh) variant->second = test::perturbed(truth, misfit, random);
+    const Replay r = test::replay(s, variant->second);
     double step = r.step_s * std::exp(normal(random));
     if (uniform(random) < outliers) step *= 1.3;
     const int64_t threads = test::conditions(s, truth).threads;
-    MeasuredRun run{.id = "run" + std::to_string(out.size()), .spec = s, .threads = threads,
-                    .ranks_on_host = s.layout.world(), .step_s = step, .step_p10 = 0.97 * step,
-                    .step_p90 = 1.05 * step, .steps = 8, .peak_rss_bytes = 0, .ops = {}};
+    MeasuredRun run{.id = "run" + std::to_string(out.size()),
+                    .spec = s,
+                    .threads = threads,
+                    .ranks_on_host = s.layout.world(),
+                    .step_s = step,
+                    .step_p10 = 0.97 * step,
+                    .step_p90 = 1.05 * step,
+                    .steps = 8,
+                    .peak_rss_bytes = 0,
+                    .ops = {}};
     if (ops) {
       const Plan plan = build_plan(s, 0, {});
       std::map<std::string, MeasuredOp> by_path;
@@ -45,12 +56,13 @@ struct Campaign {
   std::vector<double> medians;
   double covered = 0, runs = 0;
 };
-Campaign campaign(int seeds, double noise, double off, bool ops, double outliers, uint64_t seed) {
+Campaign campaign(int seeds, double noise, double off, bool ops, double outliers, uint64_t seed,
+                  double misfit = 0) {
   Campaign c;
   for (int i = 0; i < seeds; ++i) {
     std::mt19937_64 random(seed + static_cast<uint64_t>(i));
     const Machine truth = test::perturbed(test::machine(), off, random);
-    const auto runs = runs_on(truth, noise, random, ops, outliers);
+    const auto runs = runs_on(truth, noise, random, ops, outliers, misfit);
     const Split split = split_runs(runs, 0.5, static_cast<uint64_t>(i));
     const Holdout h = hold_out(pick(runs, split.test), fit(pick(runs, split.train), test::machine(), {}));
     c.medians.push_back(h.median_error);
@@ -74,6 +86,7 @@ TEST(Fit, PredictsTheOtherHalfOfASweepAndItsIntervalsAreHonest) {
 TEST(Fit, IntervalsFollowTheNoise) {
   for (double noise : {0.01, 0.08}) {
     const Campaign c = campaign(12, noise, 0.4, false, 0, 300);
+    RecordProperty("coverage_" + std::to_string(noise), std::to_string(c.covered / c.runs));
     EXPECT_GT(c.covered / c.runs, 0.68) << noise;
     EXPECT_LT(c.covered / c.runs, 0.92) << noise;
   }
@@ -84,6 +97,19 @@ TEST(Fit, OutliersDoNotSpoilTheRest) {
   EXPECT_LT(quantile(c.medians, 0.5), 0.06);
   EXPECT_GT(c.covered / c.runs, 0.65);
   EXPECT_LT(c.covered / c.runs, 0.92);
+}
+
+// Real kernels are faster for some shapes than for others: 15 % on every coefficient, anew for each
+// micro-batch and precision, which no term describes.
+TEST(Fit, HoldsWhereTheTermsDoNotTellEverything) {
+  for (bool ops : {false, true}) {
+    const Campaign c = campaign(20, 0.04, 0.5, ops, 0.03, 900, 0.15);
+    RecordProperty(ops ? "coverage_ops" : "coverage", std::to_string(c.covered / c.runs));
+    RecordProperty(ops ? "median_ops" : "median", std::to_string(quantile(c.medians, 0.5)));
+    EXPECT_LT(quantile(c.medians, 0.9), 0.08);
+    EXPECT_GT(c.covered / c.runs, 0.70);
+    EXPECT_LT(c.covered / c.runs, 0.90);
+  }
 }
 
 TEST(Fit, OpTimesMakeCoefficientsBetter) {
@@ -126,7 +152,7 @@ TEST(Fit, RemembersTheRunsThatSetACoefficient) {
   };
   for (const MeasuredRun& r : runs) {
     EXPECT_EQ(has(Coef::gemm_bf16, r.id), r.spec.policy.amp == "bf16") << r.id;
-    if (r.spec.layout.dp == 1) EXPECT_FALSE(has(Coef::wire_host, r.id)) << r.id;
+    EXPECT_FALSE(r.spec.layout.dp == 1 && has(Coef::wire_host, r.id)) << r.id;
   }
   EXPECT_EQ(m[Coef::read_netcdf].provenance, std::vector<std::string>{"spec"});
   EXPECT_LT(m[Coef::gemm_f32].log_sigma(), test::machine()[Coef::gemm_f32].log_sigma());

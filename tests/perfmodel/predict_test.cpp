@@ -53,12 +53,12 @@ TEST(Predict, NeverBeatsThePeakOnRandomMachines) {
 
 TEST(Predict, FasterMachineIsNeverSlower) {
   Machine m = test::machine(), wide = m, quick = m;
-  wide = parse_machine(std::string(test::kSpecSheet).replace(std::string(test::kSpecSheet).find("3.0e10"), 6,
-                                                             "6.0e10"),
-                       "wide");
-  quick = parse_machine(std::string(test::kSpecSheet).replace(std::string(test::kSpecSheet).find("1.0e11"), 6,
-                                                              "2.0e11"),
-                        "quick");
+  wide = parse_machine(
+      std::string(test::kSpecSheet).replace(std::string(test::kSpecSheet).find("3.0e10"), 6, "6.0e10"),
+      "wide");
+  quick = parse_machine(
+      std::string(test::kSpecSheet).replace(std::string(test::kSpecSheet).find("1.0e11"), 6, "2.0e11"),
+      "quick");
   for (const RunSpec& s : test::sweep()) {
     EXPECT_LT(predict(s, wide, {}).step_s, predict(s, m, {}).step_s);
     EXPECT_LE(predict(s, quick, {}).step_s, predict(s, m, {}).step_s);
@@ -70,8 +70,11 @@ TEST(Predict, WidensAndWarnsOutsideOfWhatWasFitted) {
   std::vector<MeasuredRun> runs;
   for (const RunSpec& s : test::sweep()) {
     const double step = test::replay(s, test::machine()).step_s;
-    runs.push_back({.id = std::to_string(runs.size()), .spec = s, .threads = s.run.threads,
-                    .ranks_on_host = s.layout.world(), .step_s = step});
+    runs.push_back({.id = std::to_string(runs.size()),
+                    .spec = s,
+                    .threads = s.run.threads,
+                    .ranks_on_host = s.layout.world(),
+                    .step_s = step});
   }
   const Machine m = fit(runs, test::machine(), {});
   const Prediction inside = predict(runs[0].spec, m, {});
@@ -83,8 +86,9 @@ TEST(Predict, WidensAndWarnsOutsideOfWhatWasFitted) {
   EXPECT_GT(far.upper / far.lower, 1.2 * inside.upper / inside.lower);
   ASSERT_FALSE(far.warnings.empty());
   EXPECT_NE(far.warnings[0].find("depth"), std::string::npos) << far.warnings[0];
-  EXPECT_GT(predict(runs[0].spec, test::machine(), {}).upper / predict(runs[0].spec, test::machine(), {}).lower,
-            inside.upper / inside.lower);
+  EXPECT_GT(
+      predict(runs[0].spec, test::machine(), {}).upper / predict(runs[0].spec, test::machine(), {}).lower,
+      inside.upper / inside.lower);
 }
 
 TEST(Predict, SaysWhenMemoryRunsOut) {
