@@ -6,25 +6,40 @@
 #include <numeric>
 
 #include "model/base/rng.h"
-#include "perfmodel/predict.h"
 
 namespace isobar {
 namespace {
 
 constexpr uint64_t kSplitStream = uint64_t{0x73706c69} << 32;  // "spli": apart from other streams
 
-// The values of the keys that differ between runs: one word per run and key.
-std::vector<std::vector<std::string>> varied(const std::vector<MeasuredRun>& runs) {
-  std::map<std::string, std::vector<std::string>> columns;
-  for (const MeasuredRun& r : runs) {
-    const nlohmann::json flat = to_json(r.spec).flatten();
-    for (const auto& [key, value] : flat.items())
-      if (key != "/run/out" && key != "/train/seed") columns[key].push_back(value.dump());
+// Runs of one specification, and the values of the keys that differ between specifications.
+struct Unit {
+  std::vector<size_t> runs;
+  std::vector<std::string> values;  // one per varied key
+};
+
+std::vector<Unit> units_of(const std::vector<MeasuredRun>& runs) {
+  std::map<std::string, std::vector<size_t>> same;
+  std::vector<nlohmann::json> flat;
+  std::map<std::string, std::vector<std::string>> values;  // that a key takes
+  for (size_t i = 0; i < runs.size(); ++i) {
+    nlohmann::json j = to_json(runs[i].spec).flatten();
+    for (const char* key : {"/run/out", "/train/seed", "/train/steps"}) j.erase(key);
+    for (const auto& [key, value] : j.items()) {
+      auto& known = values[key];
+      if (std::find(known.begin(), known.end(), value.dump()) == known.end()) known.push_back(value.dump());
+    }
+    same[j.dump()].push_back(i);
+    flat.push_back(std::move(j));
   }
-  std::vector<std::vector<std::string>> out;
-  for (auto& [key, column] : columns)
-    if (std::adjacent_find(column.begin(), column.end(), std::not_equal_to<>()) != column.end())
-      out.push_back(std::move(column));
+  std::vector<Unit> out;
+  for (auto& [text, members] : same) {
+    Unit u;
+    u.runs = std::move(members);
+    for (const auto& [key, known] : values)
+      if (known.size() > 1) u.values.push_back(flat[u.runs[0]].value(key, nlohmann::json()).dump());
+    out.push_back(std::move(u));
+  }
   return out;
 }
 
@@ -57,22 +72,23 @@ double spearman(const std::vector<double>& a, const std::vector<double>& b) {
 }  // namespace
 
 Split split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t seed) {
-  const size_t n = runs.size();
-  const auto wanted = static_cast<size_t>(std::llround(fraction * static_cast<double>(n)));
-  const auto columns = varied(runs);
-  std::vector<int64_t> order = permutation(static_cast<int64_t>(n), seed, kSplitStream);
-  std::vector<std::map<std::string, double>> total(columns.size()), taken(columns.size());
-  for (size_t c = 0; c < columns.size(); ++c)
-    for (const std::string& v : columns[c]) total[c][v] += 1;
-  std::vector<bool> train(n, false);
+  const std::vector<Unit> units = units_of(runs);
+  const auto wanted = static_cast<size_t>(std::llround(fraction * static_cast<double>(units.size())));
+  const size_t columns = units.empty() ? 0 : units[0].values.size();
+  std::vector<std::map<std::string, double>> total(columns), taken(columns);
+  for (const Unit& u : units)
+    for (size_t c = 0; c < columns; ++c) total[c][u.values[c]] += 1;
+  std::vector<int64_t> order = permutation(static_cast<int64_t>(units.size()), seed, kSplitStream);
+  std::vector<bool> train(runs.size(), false);
   for (size_t k = 0; k < wanted; ++k) {
-    // Next comes the run whose values are so far the least represented; at a draw, the first in random order.
+    // Next comes the unit whose values are so far the least represented; at a draw, the first in random
+    // order.
     double least = 0;
     auto best = order.end();
     for (auto it = order.begin(); it != order.end(); ++it) {
       double sum = 0;
-      for (size_t c = 0; c < columns.size(); ++c) {
-        const std::string& v = columns[c][*it];
+      for (size_t c = 0; c < columns; ++c) {
+        const std::string& v = units[*it].values[c];
         sum += taken[c][v] / total[c][v];
       }
       if (best == order.end() || sum < least - 1e-12) {
@@ -80,12 +96,12 @@ Split split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t
         best = it;
       }
     }
-    for (size_t c = 0; c < columns.size(); ++c) taken[c][columns[c][*best]] += 1;
-    train[*best] = true;
+    for (size_t c = 0; c < columns; ++c) taken[c][units[*best].values[c]] += 1;
+    for (size_t i : units[*best].runs) train[i] = true;
     order.erase(best);
   }
   Split out;
-  for (size_t i = 0; i < n; ++i) (train[i] ? out.train : out.test).push_back(i);
+  for (size_t i = 0; i < runs.size(); ++i) (train[i] ? out.train : out.test).push_back(i);
   return out;
 }
 
@@ -100,11 +116,14 @@ Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
   Holdout h;
   std::vector<double> errors, measured, predicted;
   for (const MeasuredRun& r : runs) {
-    const Estimate e = estimate(r.spec, terms_of(r.spec, machine, r.threads, r.ranks_on_host), machine);
-    h.rows.push_back({r.id, r.step_s, e.seconds, e.lower, e.upper});
+    const Prediction p =
+        predict(r.spec, machine, {.ranks_on_host = r.ranks_on_host, .threads = r.threads, .workspace = {}});
+    const bool in_fit = machine.fit && std::find(machine.fit->runs.begin(), machine.fit->runs.end(), r.id) !=
+                                           machine.fit->runs.end();
+    h.rows.push_back({r.id, in_fit, r.step_s, p.step_s, p.lower, p.upper, p.terms});
     errors.push_back(std::abs(h.rows.back().error()));
     measured.push_back(r.step_s);
-    predicted.push_back(e.seconds);
+    predicted.push_back(p.step_s);
     h.bias += h.rows.back().error();
     h.coverage += h.rows.back().inside() ? 1 : 0;
   }
@@ -119,24 +138,34 @@ Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
   return h;
 }
 
-nlohmann::json to_json(const Holdout& h) {
+nlohmann::json holdout_json(const Machine& machine, const Holdout& fitted, const Holdout& held_out) {
+  const auto summary = [](const Holdout& h) -> nlohmann::json {
+    if (h.rows.empty()) return nullptr;
+    return {{"runs", h.rows.size()},
+            {"median_error", h.median_error},
+            {"mape", h.mape},
+            {"p90_error", h.p90},
+            {"bias", h.bias},
+            {"coverage", h.coverage},
+            {"rank_correlation", h.rank_correlation}};
+  };
   nlohmann::json rows = nlohmann::json::array();
-  for (const HoldoutRow& r : h.rows)
-    rows.push_back({{"id", r.id},
-                    {"measured_s", r.measured},
-                    {"predicted_s", r.predicted},
-                    {"lower_s", r.lower},
-                    {"upper_s", r.upper},
-                    {"error", r.error()},
-                    {"inside", r.inside()}});
-  return {{"runs", h.rows.size()},
-          {"median_error", h.median_error},
-          {"mape", h.mape},
-          {"p90_error", h.p90},
-          {"bias", h.bias},
-          {"coverage", h.coverage},
-          {"rank_correlation", h.rank_correlation},
-          {"rows", rows}};
+  for (const Holdout* h : {&held_out, &fitted})
+    for (const HoldoutRow& r : h->rows) {
+      nlohmann::json terms = nlohmann::json::object();
+      for (const Term& t : r.terms) terms[t.name] = t.seconds;
+      rows.push_back({{"id", r.id},
+                      {"in_fit", r.in_fit},
+                      {"measured_s", r.measured},
+                      {"predicted_s", r.predicted},
+                      {"lo_s", r.lower},
+                      {"hi_s", r.upper},
+                      {"terms", terms}});
+    }
+  return {{"machine", machine.name.empty() ? "fitted" : machine.name},
+          {"held_out", summary(held_out)},
+          {"fitted", summary(fitted)},
+          {"runs", rows}};
 }
 
 }  // namespace isobar

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "perfmodel/fit.h"
+#include "perfmodel/predict.h"
 
 namespace isobar {
 
@@ -17,13 +18,16 @@ struct Split {
   std::vector<size_t> train, test;  // indices, ascending
 };
 
-/// A random part that holds its share of every value of every key that the runs vary.
+/// A random part that holds its share of every value of every key that the runs vary. Repetitions of one
+/// specification stay together, or what is held out would have been seen.
 Split split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t seed);
 std::vector<MeasuredRun> pick(const std::vector<MeasuredRun>& runs, const std::vector<size_t>& which);
 
 struct HoldoutRow {
   std::string id;
+  bool in_fit = false;                                       // the coefficients were fitted to this very run
   double measured = 0, predicted = 0, lower = 0, upper = 0;  // seconds
+  std::vector<Term> terms;
   double error() const { return predicted / measured - 1; }
   bool inside() const { return lower <= measured && measured <= upper; }
 };
@@ -36,6 +40,9 @@ struct Holdout {
   double rank_correlation = 0;                 // Spearman
 };
 Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine);
-nlohmann::json to_json(const Holdout& h);
+
+/// holdout.json: {machine, held_out: {...}, fitted: {...}, runs: [{id, in_fit, measured_s, predicted_s, lo_s,
+/// hi_s, terms}]}.
+nlohmann::json holdout_json(const Machine& machine, const Holdout& fitted, const Holdout& held_out);
 
 }  // namespace isobar

@@ -181,6 +181,43 @@ TEST(Fit, LearnsTheConstantOfTheProcess) {
   EXPECT_NEAR(fit(runs, test::machine(), {})[Coef::process].value, 87654321, 1);
 }
 
+TEST(Split, KeepsRepetitionsTogether) {
+  std::mt19937_64 random(6);
+  auto runs = runs_on(test::machine(), 0.02, random);
+  const size_t n = runs.size();
+  for (int copy = 1; copy < 3; ++copy)
+    for (size_t i = 0; i < n; ++i) {
+      runs.push_back(runs[i]);
+      runs.back().spec.run.out = "results/" + std::to_string(runs.size());
+    }
+  const Split s = split_runs(runs, 0.5, 7);
+  ASSERT_EQ(s.train.size(), runs.size() / 2);
+  std::vector<int> copies(n, 0);
+  for (size_t i : s.train) ++copies[i % n];
+  for (int c : copies) EXPECT_TRUE(c == 0 || c == 3) << c;
+}
+
+TEST(Holdout, JsonTellsFittedRunsFromHeldOutOnes) {
+  std::mt19937_64 random(7);
+  const auto runs = runs_on(test::machine(), 0.02, random);
+  const Split split = split_runs(runs, 0.25, 7);
+  const Machine m = fit(pick(runs, split.train), test::machine(), {});
+  const Holdout held_out = hold_out(pick(runs, split.test), m);
+  const nlohmann::json j = holdout_json(m, hold_out(pick(runs, split.train), m), held_out);
+  ASSERT_EQ(j["runs"].size(), runs.size());
+  size_t fitted = 0;
+  for (const auto& row : j["runs"]) {
+    fitted += row["in_fit"] == true;
+    double sum = 0;
+    for (const auto& [name, s] : row["terms"].items()) sum += s.get<double>();
+    EXPECT_NEAR(sum, row["predicted_s"].get<double>(), 1e-9);
+    EXPECT_LT(row["lo_s"], row["hi_s"]);
+  }
+  EXPECT_EQ(fitted, runs.size() / 4);
+  EXPECT_EQ(j["held_out"]["median_error"], held_out.median_error);
+  EXPECT_GT(held_out.rank_correlation, 0.9);
+}
+
 TEST(Split, IsDisjointCompleteRepeatableAndBalanced) {
   std::mt19937_64 random(5);
   const auto runs = runs_on(test::machine(), 0.02, random);
