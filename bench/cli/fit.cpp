@@ -1,0 +1,186 @@
+// isobar fit: the command line of perfmodel's fit.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/sweep/results.h"
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "perfmodel/holdout.h"
+
+namespace isobar {
+namespace {
+
+constexpr const char* kHelp =
+    R"(Fits what a machine's work costs to the runs of a sweep.
+
+A step's prediction is a sum of counted terms (FLOPs, bytes, ops, messages, samples) times coefficients with
+units. The fit starts from the machine file (of `isobar calibrate`, or a spec sheet) and moves coefficients as far
+as the runs demand: op times first where runs have them, then whole steps. Twenty runs are enough. FITTED is a
+machine file too; in it every coefficient names the runs that set it, and what remains unexplained becomes the
+interval of every prediction.
+
+With --holdout a random part of the runs, balanced over everything that the sweep varied, is kept out of the fit and
+then predicted: the honest test. It is written to DIR/holdout.json, which `isobar report` shows.
+
+Examples:
+  isobar fit results/demo --machine results/machine.yaml -o results/fitted.yaml
+  isobar fit results/demo --machine results/machine.yaml -o results/fitted.yaml --holdout 0.5 --seed 3
+  isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml)";
+
+struct Arguments {
+  std::string dir, machine, out;
+  double holdout = -1, fraction = -1;
+  uint64_t seed = 0;
+  std::vector<std::string> train_ids;
+  bool json = false;
+};
+
+MeasuredRun measured(const RunRecord& r) {
+  MeasuredRun m;
+  m.id = r.id;
+  m.spec = r.spec;
+  // Ranks started by the command share this host.
+  m.ranks_on_host = std::max<int64_t>(1, r.ranks > 0 ? r.ranks : r.spec.layout.world());
+  m.threads = std::max<int64_t>(1, r.threads);
+  m.step_s = r.step_s.median;
+  m.step_p10 = r.step_s.p10;
+  m.step_p90 = r.step_s.p90;
+  m.steps = r.step_s.count;
+  m.peak_rss_bytes = r.peak_rss_bytes;
+  for (const OpRecord& op : r.ops) m.ops.push_back({op.path, op.lane, op.count, op.seconds});
+  return m;
+}
+
+std::vector<MeasuredRun> usable_runs(const std::string& dir, bool quiet) {
+  std::vector<std::string> problems;
+  std::vector<MeasuredRun> out;
+  int64_t failed = 0;
+  for (const RunRecord& r : load_runs(dir, &problems)) {
+    if (r.run_class == RunClass::ok && r.step_s.median > 0)
+      out.push_back(measured(r));
+    else
+      ++failed;
+  }
+  for (const std::string& p : problems) std::fprintf(stderr, "warning: %s\n", p.c_str());
+  if (failed > 0 && !quiet)
+    std::fprintf(stderr, "%lld runs without a step time are left out\n", static_cast<long long>(failed));
+  if (out.empty())
+    throw ConfigError(dir, "", "holds no successful run",
+                      "run `isobar sweep SWEEP.yaml --results " + dir + "`");
+  return out;
+}
+
+Split split_of(const Arguments& a, const std::vector<MeasuredRun>& runs) {
+  Split s;
+  if (!a.train_ids.empty()) {
+    for (const std::string& id : a.train_ids)
+      if (std::none_of(runs.begin(), runs.end(), [&](const MeasuredRun& r) { return r.id == id; }))
+        throw ConfigError("isobar fit", "--train-ids", "there is no successful run " + id + " in " + a.dir,
+                          "see `isobar report` for their ids");
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const bool train = std::find(a.train_ids.begin(), a.train_ids.end(), runs[i].id) != a.train_ids.end();
+      (train ? s.train : s.test).push_back(i);
+    }
+    return s;
+  }
+  const double fitted = a.fraction > 0 ? a.fraction : a.holdout >= 0 ? 1 - a.holdout : 1;
+  s = split_runs(runs, fitted, a.seed);
+  if (s.train.empty())
+    throw ConfigError("isobar fit", "--holdout", "leaves no run to fit to",
+                      "hold out less, or run more trials");
+  return s;
+}
+
+void print_rows(const Holdout& h) {
+  size_t width = 4;
+  for (const HoldoutRow& r : h.rows) width = std::max(width, r.id.size());
+  std::printf("  %-*s  %11s  %11s  %23s  %7s\n", static_cast<int>(width), "held out", "measured ms",
+              "predicted", "80 % interval", "error");
+  std::vector<const HoldoutRow*> rows;
+  for (const HoldoutRow& r : h.rows) rows.push_back(&r);
+  std::sort(rows.begin(), rows.end(),
+            [](const HoldoutRow* a, const HoldoutRow* b) { return a->measured < b->measured; });
+  for (const HoldoutRow* r : rows)
+    std::printf("  %-*s  %11.3f  %11.3f  %10.3f - %10.3f  %+6.1f%%%s\n", static_cast<int>(width),
+                r->id.c_str(), 1e3 * r->measured, 1e3 * r->predicted, 1e3 * r->lower, 1e3 * r->upper,
+                100 * r->error(), r->inside() ? "" : "  outside");
+}
+
+void print_text(const Machine& before, const Machine& m, const Holdout& fitted, const Holdout& held_out) {
+  std::printf("Fitted to %zu runs. Coefficients that they moved or made surer:\n", m.fit->runs.size());
+  std::printf("  %-24s %12s %12s %25s  %s\n", "coefficient", "before", "fitted", "80 % interval", "unit");
+  for (size_t i = 0; i < kCoefs; ++i) {
+    const Coefficient &a = before.coefficients[i], &b = m.coefficients[i];
+    if (a.value == b.value && a.lower == b.lower) continue;
+    std::printf("  %-24s %12.4g %12.4g %11.4g - %11.4g  %s\n", info_of(i).name, a.value, b.value, b.lower,
+                b.upper, info_of(i).unit);
+  }
+  std::printf("Spread left: %.1f %% in the logarithm; fitted runs: median error %.1f %%\n",
+              100 * m.fit->spread.at("all"), 100 * fitted.median_error);
+  if (held_out.rows.empty()) return;
+  std::printf("\n");
+  print_rows(held_out);
+  std::printf(
+      "Held out: %zu runs, median error %.1f %%, mean %.1f %%, 90 %% of them below %.1f %%, bias %+.1f %%,\n"
+      "rank correlation %.2f; the 80 %% interval holds %.0f %% of them\n",
+      held_out.rows.size(), 100 * held_out.median_error, 100 * held_out.mape, 100 * held_out.p90,
+      100 * held_out.bias, held_out.rank_correlation, 100 * held_out.coverage);
+}
+
+void run(const Arguments& a) {
+  const Machine before = load_machine(a.machine);
+  const std::vector<MeasuredRun> runs = usable_runs(a.dir, a.json);
+  const Split split = split_of(a, runs);
+  const std::vector<MeasuredRun> train = pick(runs, split.train), test = pick(runs, split.test);
+  const Machine m = fit(train, before, {});
+  const Holdout fitted = hold_out(train, m), held_out = hold_out(test, m);
+  const nlohmann::json j = holdout_json(m, fitted, held_out);
+  save_machine(m, a.out);
+  const std::filesystem::path holdout = std::filesystem::path(a.dir) / "holdout.json";
+  if (!test.empty()) write_atomically(holdout, j.dump(1) + "\n");
+  if (a.json) {
+    nlohmann::json out = j;
+    out["file"] = a.out;
+    for (size_t i = 0; i < kCoefs; ++i) {
+      const Coefficient& c = m.coefficients[i];
+      out["coefficients"][info_of(i).name] = {
+          {"value", c.value}, {"lower", c.lower}, {"upper", c.upper}, {"unit", info_of(i).unit}};
+    }
+    std::printf("%s\n", out.dump(1).c_str());
+    return;
+  }
+  print_text(before, m, fitted, held_out);
+  std::printf("Machine: %s%s\n", a.out.c_str(),
+              test.empty() ? "" : ("; held-out runs: " + holdout.string()).c_str());
+}
+
+}  // namespace
+
+void add_fit_command(CLI::App& app) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* fit = app.add_subcommand("fit", "Fits a machine's coefficients to measured runs, with intervals");
+  fit->footer(kHelp);
+  fit->add_option("DIR", a->dir, "Results of a sweep")->required();
+  fit->add_option("--machine", a->machine, "Machine file to start from (isobar calibrate)")->required();
+  fit->add_option("-o,--out", a->out, "Machine file to write")->required();
+  auto* holdout =
+      fit->add_option("--holdout", a->holdout, "Share of the runs to keep out and predict, e.g. 0.5")
+          ->check(CLI::Range(0.0, 1.0));
+  auto* fraction = fit->add_option("--fraction", a->fraction, "Share of the runs to fit to: 1 - holdout")
+                       ->check(CLI::Range(0.0, 1.0))
+                       ->excludes(holdout);
+  fit->add_option("--seed", a->seed, "Which random part is held out")->capture_default_str();
+  fit->add_option("--train-ids", a->train_ids, "Fit to exactly these runs, hold out all others")
+      ->delimiter(',')
+      ->excludes(holdout)
+      ->excludes(fraction);
+  fit->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
+  fit->callback([a] { run(*a); });
+}
+
+}  // namespace isobar

@@ -1,0 +1,87 @@
+// The coefficients that turn counted terms into seconds: their names, units and kinds, one table for the
+// machine file, the cost model and the fit. To add a term, add a line to the table in coefficient.cpp and
+// count it in terms.cpp.
+//
+//   const CoefficientInfo& info = info_of(Coef::gemm_f32);   // "gemm.f32", "s/FLOP", Resource::compute
+//
+// A coefficient is the price of one unit with one thread running alone; how several threads and ranks share
+// the host is said by the coefficients of Resource::sharing (cost.h).
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace isobar {
+
+enum class Coef : int32_t {
+  gemm_f32,
+  gemm_bf16,
+  gemm_bytes,
+  gemm_call,
+  attention_f32,
+  attention_bf16,
+  attention_backward_f32,
+  attention_backward_bf16,
+  norm,
+  gelu,
+  reduction,
+  copy,
+  loss,
+  optimizer,
+  vector,
+  spill,
+  op,
+  fork,
+  step,
+  read_noise,
+  read_hdf5,
+  read_netcdf,
+  read_sample,
+  message_host,
+  wire_host,
+  threads_serial,
+  share_compute,
+  share_memory,
+  steal,
+  overlap_slowdown,
+  imbalance,
+  process,
+};
+constexpr size_t kCoefs = static_cast<size_t>(Coef::process) + 1;
+constexpr size_t index_of(Coef c) {
+  return static_cast<size_t>(c);
+}
+
+/// How much of everything: one number for each coefficient, in its unit (FLOP, B, calls, ...).
+using Counts = std::array<double, kCoefs>;
+
+enum class Resource : uint8_t {
+  compute,  // arithmetic: shared by threads, slowed by other busy cores (share.compute)
+  memory,   // bytes: shared by threads, slowed by other users of the memory (share.memory)
+  serial,   // one thread's time, whatever the number of threads
+  fork,     // starting and joining a team: grows with log2(threads)
+  wire,     // communication
+  read,     // data loading, CPU-seconds of one loader thread
+  sharing,  // no price: says how the others share the host
+  bytes,    // no time: memory of the process
+};
+
+struct CoefficientInfo {
+  Coef coef;
+  const char* name;  // in machine files
+  const char* unit;  // s/FLOP, s/B, s, 1, B
+  const char* term;  // the line of a prediction that it is printed under
+  Resource resource;
+  const char* family;  // members are shrunk towards each other
+  const char* peak;    // f32 | bf16: cannot be cheaper than 1/peak of one core; nullptr: no ceiling
+};
+
+const CoefficientInfo& info_of(Coef c);
+inline const CoefficientInfo& info_of(size_t i) {
+  return info_of(static_cast<Coef>(i));
+}
+std::optional<Coef> coef_named(const std::string& name);
+
+}  // namespace isobar

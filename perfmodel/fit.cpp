@@ -1,0 +1,234 @@
+#include "perfmodel/fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "model/base/error.h"
+#include "model/nets/build.h"
+#include "perfmodel/cost.h"
+#include "perfmodel/least_squares.h"
+#include "perfmodel/ops_fit.h"
+
+namespace isobar {
+namespace {
+
+constexpr double kExpectedSpread = 0.05;  // log residual before any run was seen ...
+constexpr double kExpectedRuns = 1;       // ... which weighs as much as this many runs
+constexpr double kExpectedEffect = 0.03;  // log deviation of a group, before any was seen ...
+constexpr double kExpectedGroups = 2;     // ... which weighs as much as this many groups
+constexpr int kRounds = 6;
+
+// How far the reported median may lie from the run's true one.
+double median_error(const MeasuredRun& r) {
+  if (r.steps < 1 || r.step_p10 <= 0 || r.step_p90 <= r.step_p10) return 0;
+  const double sigma = std::log(r.step_p90 / r.step_p10) / (2 * kNormal80);
+  return 1.2533 * sigma / std::sqrt(static_cast<double>(r.steps));
+}
+
+// Residual spread of all runs and of each kind: robust (80 % quantile), kinds shrunk towards the whole.
+std::map<std::string, double> spread_of(const Solution& s, const std::vector<std::string>& kinds) {
+  const auto n = static_cast<double>(kinds.size());
+  std::vector<double> scaled;  // residuals as large as they would be without the fit's own freedom
+  for (Eigen::Index i = 0; i < s.residuals.size(); ++i)
+    scaled.push_back(std::abs(s.residuals[i]) / std::sqrt(1 - s.leverage[i]));
+  const double robust = quantile(scaled, 0.8) / kNormal80;
+  const double all = std::sqrt((kExpectedRuns * kExpectedSpread * kExpectedSpread + n * robust * robust) /
+                               (kExpectedRuns + n));
+  std::map<std::string, double> out{{"all", all}};
+  constexpr double kShrink = 8;  // runs
+  std::map<std::string, std::pair<double, double>> sums;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const double x = std::min(scaled[i], 2.5 * all);
+    sums[kinds[i]].first += 1;
+    sums[kinds[i]].second += x * x;
+  }
+  for (const auto& [kind, sum] : sums)
+    out[kind] = std::sqrt((kShrink * all * all + sum.second) / (kShrink + sum.first));
+  return out;
+}
+
+// How far the groups of each family deviate (expectation maximisation: their means and what is unknown of
+// them).
+std::map<std::string, double> effect_sigma_of(const Solution& s,
+                                              const std::vector<std::pair<std::string, double>>& effects) {
+  std::map<std::string, std::pair<double, double>> sums;
+  for (size_t e = 0; e < effects.size(); ++e) {
+    auto& [count, squares] = sums[family_of(effects[e].first)];
+    const auto d = static_cast<Eigen::Index>(kCoefs + e);
+    count += 1;
+    squares += s.effects[e] * s.effects[e] + s.covariance(d, d);
+  }
+  std::map<std::string, double> out;
+  for (const auto& [family, sum] : sums)
+    out[family] = std::sqrt((kExpectedGroups * kExpectedEffect * kExpectedEffect + sum.second) /
+                            (kExpectedGroups + sum.first));
+  return out;
+}
+
+std::vector<int> indices_of(const std::vector<std::string>& names,
+                            std::vector<std::pair<std::string, double>>& effects) {
+  std::vector<int> out;
+  for (const std::string& name : names) {
+    auto at = std::find_if(effects.begin(), effects.end(), [&](const auto& e) { return e.first == name; });
+    if (at == effects.end()) at = effects.insert(at, {name, 0.0});
+    out.push_back(static_cast<int>(at - effects.begin()));
+  }
+  return out;
+}
+
+// 80 % quantile of standardised leave-one-out errors, drawn towards the normal's while runs are few.
+double interval_quantile(const Solution& s, const std::vector<std::string>& kinds,
+                         const std::map<std::string, double>& spread) {
+  std::vector<double> scores;
+  for (Eigen::Index i = 0; i < s.residuals.size(); ++i) {
+    const double own = spread.at(kinds[i]);
+    scores.push_back(std::abs(s.leave_one_out[i]) / std::sqrt(own * own + s.leave_one_out_variance[i]));
+  }
+  const auto n = static_cast<double>(scores.size());
+  const double conformal = quantile(scores, std::min(1.0, 0.8 * (n + 1) / n));
+  constexpr double kShrink = 10;  // runs
+  return (n * conformal + kShrink * kNormal80) / (n + kShrink);
+}
+
+double process_memory(const std::vector<MeasuredRun>& runs, const Machine& m) {
+  std::vector<double> constants;
+  for (const MeasuredRun& r : runs) {
+    if (r.peak_rss_bytes <= 0) continue;
+    const Plan plan = build_plan(r.spec, 0, {});
+    const auto rest = static_cast<double>(r.peak_rss_bytes - plan.memory.total());
+    if (rest > 0) constants.push_back(rest);
+  }
+  return constants.empty() ? m[Coef::process].value : quantile(constants, 0.5);
+}
+
+}  // namespace
+
+double quantile(std::vector<double> values, double share) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const double at = share * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(at);
+  const size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
+}
+
+double cache_share(const Machine& machine, int64_t ranks_on_host) {
+  return static_cast<double>(machine.identity.cache_bytes) / static_cast<double>(ranks_on_host);
+}
+
+StepTerms terms_of(const RunSpec& spec, const Machine& machine, int64_t threads, int64_t ranks_on_host) {
+  const Plan plan = build_plan(spec, 0, {});
+  const Conditions where{.ranks = spec.layout.world(),
+                         .ranks_on_host = ranks_on_host,
+                         .threads = threads,
+                         .cores = machine.identity.cores};
+  return count_terms(spec, plan, link(plan, plan.train, spec.run.serial), where,
+                     cache_share(machine, ranks_on_host));
+}
+
+std::string kind_of(const StepTerms& t) {
+  return std::string(t.where.ranks > 1 ? "ranks" : "one_rank") + (t.workers > 0 ? "_workers" : "");
+}
+
+std::vector<std::string> effects_of(const RunSpec& s, const StepTerms& t) {
+  const auto text = [](int64_t v) { return std::to_string(v); };
+  return {"shape: " + s.net.kind + " dim " + text(s.net.embed_dim) + " heads " + text(s.net.num_heads) +
+              " tokens " + text(s.net.tokens()) + " micro-batch " + text(s.micro_batch()) + " amp " +
+              s.policy.amp,
+          "host: ranks " + text(t.where.ranks_on_host) + " threads " + text(t.where.threads) + " workers " +
+              text(t.workers)};
+}
+
+std::string family_of(const std::string& effect) {
+  return effect.substr(0, effect.find(':'));
+}
+
+std::map<std::string, double> quantities_of(const RunSpec& s, const StepTerms& t) {
+  return {{"embed_dim", static_cast<double>(s.net.embed_dim)},
+          {"tokens", static_cast<double>(s.net.tokens())},
+          {"depth", static_cast<double>(s.net.depth)},
+          {"micro_batch", static_cast<double>(s.micro_batch())},
+          {"micro_batches", static_cast<double>(s.micro_batches())},
+          {"ranks", static_cast<double>(t.where.ranks)},
+          {"threads", static_cast<double>(t.where.threads)},
+          {"loader_threads", static_cast<double>(t.workers + 1)}};
+}
+
+Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const FitOptions& options) {
+  if (runs.empty())
+    throw ConfigError("isobar fit", "runs", "there is no successful run to fit to",
+                      "run isobar sweep first, or look at why its trials failed");
+  Machine out = machine;
+  out.fit = FitRecord{};
+  FitRecord& record = *out.fit;
+  std::vector<StepTerms> terms;
+  std::vector<std::string> kinds;
+  std::vector<std::vector<int>> groups;  // of each run: indices into record.effects
+  for (const MeasuredRun& r : runs) {
+    if (!(r.step_s > 0) || !std::isfinite(r.step_s))
+      throw ConfigError(r.id, "step_s", "is not a positive number of seconds", "leave the run out");
+    terms.push_back(terms_of(r.spec, machine, r.threads, r.ranks_on_host));
+    kinds.push_back(kind_of(terms.back()));
+    groups.push_back(indices_of(effects_of(r.spec, terms.back()), record.effects));
+    record.runs.push_back(r.id);
+    for (const auto& [name, value] : quantities_of(r.spec, terms.back())) {
+      auto [range, fresh] = record.range.try_emplace(name, std::vector<double>{value, value});
+      range->second = {std::min(range->second[0], value), std::max(range->second[1], value)};
+    }
+  }
+  const Prior prior = prior_of(machine, options.drift);
+  const std::vector<Observation> ops = op_observations(runs, terms, machine);
+  Counts start = machine.values();
+  if (!ops.empty()) start = solve(ops, prior, start).coefficients;
+
+  // Whole steps. How far they scatter, and how far groups deviate, decides what they weigh against the prior;
+  // both are learnt on the way.
+  record.spread["all"] = kExpectedSpread;
+  for (const std::string& k : kinds) record.spread[k] = kExpectedSpread;
+  for (const auto& [name, value] : record.effects) record.effect_sigma[family_of(name)] = kExpectedEffect;
+  Solution s, steps;  // of everything; its rows of whole steps
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<Observation> all;
+    for (size_t i = 0; i < runs.size(); ++i)
+      all.push_back({[&t = terms[i]](const Counts& k) { return step_seconds(t, k); }, runs[i].step_s,
+                     std::hypot(record.spread.at(kinds[i]), median_error(runs[i])), groups[i]});
+    all.insert(all.end(), ops.begin(), ops.end());
+    std::vector<double> effect_sigma;
+    for (const auto& [name, value] : record.effects)
+      effect_sigma.push_back(record.effect_sigma.at(family_of(name)));
+    s = solve(all, prior, start, effect_sigma);
+    start = s.coefficients;
+    steps = s;
+    for (Eigen::VectorXd* v :
+         {&steps.residuals, &steps.leverage, &steps.leave_one_out, &steps.leave_one_out_variance})
+      v->conservativeResize(static_cast<Eigen::Index>(runs.size()));
+    if (round + 1 == kRounds) break;
+    record.spread = spread_of(steps, kinds);
+    record.effect_sigma = effect_sigma_of(s, record.effects);
+  }
+  record.quantile = interval_quantile(steps, kinds, record.spread);
+  for (size_t e = 0; e < record.effects.size(); ++e) record.effects[e].second = s.effects[e];
+  record.covariance.assign(s.covariance.data(), s.covariance.data() + s.covariance.size());
+  for (size_t i = 0; i < kCoefs; ++i) {
+    if (static_cast<Coef>(i) == Coef::process) continue;
+    // A run set a coefficient when its step would have felt it.
+    std::vector<std::string> provenance;
+    for (size_t r = 0; r < runs.size(); ++r)
+      if (std::abs(s.jacobian(static_cast<Eigen::Index>(r), static_cast<Eigen::Index>(i))) > 0.01)
+        provenance.push_back(runs[r].id);
+    if (provenance.empty()) continue;
+    const auto& before = machine.coefficients[i].provenance;
+    provenance.insert(provenance.end(), before.begin(), before.end());
+    const auto d = static_cast<Eigen::Index>(i);
+    out.coefficients[i] =
+        Coefficient::make(s.coefficients[i], std::sqrt(s.covariance(d, d)), std::move(provenance));
+  }
+  const double memory = process_memory(runs, machine);
+  if (memory != machine[Coef::process].value)
+    out[Coef::process] = Coefficient::make(memory, 0.1, record.runs);
+  return out;
+}
+
+}  // namespace isobar

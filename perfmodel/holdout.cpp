@@ -1,0 +1,171 @@
+#include "perfmodel/holdout.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "model/base/rng.h"
+
+namespace isobar {
+namespace {
+
+constexpr uint64_t kSplitStream = uint64_t{0x73706c69} << 32;  // "spli": apart from other streams
+
+// Runs of one specification, and the values of the keys that differ between specifications.
+struct Unit {
+  std::vector<size_t> runs;
+  std::vector<std::string> values;  // one per varied key
+};
+
+std::vector<Unit> units_of(const std::vector<MeasuredRun>& runs) {
+  std::map<std::string, std::vector<size_t>> same;
+  std::vector<nlohmann::json> flat;
+  std::map<std::string, std::vector<std::string>> values;  // that a key takes
+  for (size_t i = 0; i < runs.size(); ++i) {
+    nlohmann::json j = to_json(runs[i].spec).flatten();
+    for (const char* key : {"/run/out", "/train/seed", "/train/steps"}) j.erase(key);
+    for (const auto& [key, value] : j.items()) {
+      auto& known = values[key];
+      if (std::find(known.begin(), known.end(), value.dump()) == known.end()) known.push_back(value.dump());
+    }
+    same[j.dump()].push_back(i);
+    flat.push_back(std::move(j));
+  }
+  std::vector<Unit> out;
+  for (auto& [text, members] : same) {
+    Unit u;
+    u.runs = std::move(members);
+    for (const auto& [key, known] : values)
+      if (known.size() > 1) u.values.push_back(flat[u.runs[0]].value(key, nlohmann::json()).dump());
+    out.push_back(std::move(u));
+  }
+  return out;
+}
+
+std::vector<double> ranks_of(const std::vector<double>& v) {
+  std::vector<size_t> order(v.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return v[a] < v[b]; });
+  std::vector<double> out(v.size());
+  for (size_t i = 0; i < order.size();) {
+    size_t j = i;
+    while (j < order.size() && v[order[j]] == v[order[i]]) ++j;
+    for (size_t k = i; k < j; ++k) out[order[k]] = 0.5 * static_cast<double>(i + j - 1);
+    i = j;
+  }
+  return out;
+}
+
+double spearman(const std::vector<double>& a, const std::vector<double>& b) {
+  const std::vector<double> x = ranks_of(a), y = ranks_of(b);
+  const double mean = 0.5 * static_cast<double>(a.size() - 1);
+  double xy = 0, xx = 0, yy = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean) * (y[i] - mean);
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+  }
+  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : 0;
+}
+
+}  // namespace
+
+Split split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t seed) {
+  const std::vector<Unit> units = units_of(runs);
+  const auto wanted = static_cast<size_t>(std::llround(fraction * static_cast<double>(units.size())));
+  const size_t columns = units.empty() ? 0 : units[0].values.size();
+  std::vector<std::map<std::string, double>> total(columns), taken(columns);
+  for (const Unit& u : units)
+    for (size_t c = 0; c < columns; ++c) total[c][u.values[c]] += 1;
+  std::vector<int64_t> order = permutation(static_cast<int64_t>(units.size()), seed, kSplitStream);
+  std::vector<bool> train(runs.size(), false);
+  for (size_t k = 0; k < wanted; ++k) {
+    // Next comes the unit whose values are so far the least represented; at a draw, the first in random
+    // order.
+    double least = 0;
+    auto best = order.end();
+    for (auto it = order.begin(); it != order.end(); ++it) {
+      double sum = 0;
+      for (size_t c = 0; c < columns; ++c) {
+        const std::string& v = units[*it].values[c];
+        sum += taken[c][v] / total[c][v];
+      }
+      if (best == order.end() || sum < least - 1e-12) {
+        least = sum;
+        best = it;
+      }
+    }
+    for (size_t c = 0; c < columns; ++c) taken[c][units[*best].values[c]] += 1;
+    for (size_t i : units[*best].runs) train[i] = true;
+    order.erase(best);
+  }
+  Split out;
+  for (size_t i = 0; i < runs.size(); ++i) (train[i] ? out.train : out.test).push_back(i);
+  return out;
+}
+
+std::vector<MeasuredRun> pick(const std::vector<MeasuredRun>& runs, const std::vector<size_t>& which) {
+  std::vector<MeasuredRun> out;
+  out.reserve(which.size());
+  for (size_t i : which) out.push_back(runs.at(i));
+  return out;
+}
+
+Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
+  Holdout h;
+  std::vector<double> errors, measured, predicted;
+  for (const MeasuredRun& r : runs) {
+    const Prediction p =
+        predict(r.spec, machine, {.ranks_on_host = r.ranks_on_host, .threads = r.threads, .workspace = {}});
+    const bool in_fit = machine.fit && std::find(machine.fit->runs.begin(), machine.fit->runs.end(), r.id) !=
+                                           machine.fit->runs.end();
+    h.rows.push_back({r.id, in_fit, r.step_s, p.step_s, p.lower, p.upper, p.terms});
+    errors.push_back(std::abs(h.rows.back().error()));
+    measured.push_back(r.step_s);
+    predicted.push_back(p.step_s);
+    h.bias += h.rows.back().error();
+    h.coverage += h.rows.back().inside() ? 1 : 0;
+  }
+  if (h.rows.empty()) return h;
+  const auto n = static_cast<double>(h.rows.size());
+  h.bias /= n;
+  h.coverage /= n;
+  h.median_error = quantile(errors, 0.5);
+  h.p90 = quantile(errors, 0.9);
+  h.mape = std::accumulate(errors.begin(), errors.end(), 0.0) / n;
+  h.rank_correlation = spearman(measured, predicted);
+  return h;
+}
+
+nlohmann::json holdout_json(const Machine& machine, const Holdout& fitted, const Holdout& held_out) {
+  const auto summary = [](const Holdout& h) -> nlohmann::json {
+    if (h.rows.empty()) return nullptr;
+    return {{"runs", h.rows.size()},
+            {"median_error", h.median_error},
+            {"mape", h.mape},
+            {"p90_error", h.p90},
+            {"bias", h.bias},
+            {"coverage", h.coverage},
+            {"rank_correlation", h.rank_correlation}};
+  };
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Holdout* h : {&held_out, &fitted})
+    for (const HoldoutRow& r : h->rows) {
+      nlohmann::json terms = nlohmann::json::object();
+      for (const Term& t : r.terms) terms[t.name] = t.seconds;
+      rows.push_back({{"id", r.id},
+                      {"in_fit", r.in_fit},
+                      {"measured_s", r.measured},
+                      {"predicted_s", r.predicted},
+                      {"lo_s", r.lower},
+                      {"hi_s", r.upper},
+                      {"terms", terms}});
+    }
+  return {{"machine", machine.name.empty() ? "fitted" : machine.name},
+          {"held_out", summary(held_out)},
+          {"fitted", summary(fitted)},
+          {"runs", rows}};
+}
+
+}  // namespace isobar

@@ -1,0 +1,48 @@
+// What a fit is worth: runs it never saw, predicted and compared.
+//
+//   Split s = split_runs(runs, 0.5, seed);
+//   Holdout h = hold_out(pick(runs, s.test), fit(pick(runs, s.train), machine, {}));
+//   h.median_error, h.coverage
+#pragma once
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "perfmodel/fit.h"
+#include "perfmodel/predict.h"
+
+namespace isobar {
+
+struct Split {
+  std::vector<size_t> train, test;  // indices, ascending
+};
+
+/// A random part that holds its share of every value of every key that the runs vary. Repetitions of one
+/// specification stay together, or what is held out would have been seen.
+Split split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t seed);
+std::vector<MeasuredRun> pick(const std::vector<MeasuredRun>& runs, const std::vector<size_t>& which);
+
+struct HoldoutRow {
+  std::string id;
+  bool in_fit = false;                                       // the coefficients were fitted to this very run
+  double measured = 0, predicted = 0, lower = 0, upper = 0;  // seconds
+  std::vector<Term> terms;
+  double error() const { return predicted / measured - 1; }
+  bool inside() const { return lower <= measured && measured <= upper; }
+};
+
+struct Holdout {
+  std::vector<HoldoutRow> rows;
+  double median_error = 0, mape = 0, p90 = 0;  // of |error|
+  double bias = 0;                             // mean error
+  double coverage = 0;                         // share of runs inside their 80 % interval
+  double rank_correlation = 0;                 // Spearman
+};
+Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine);
+
+/// holdout.json: {machine, held_out: {...}, fitted: {...}, runs: [{id, in_fit, measured_s, predicted_s, lo_s,
+/// hi_s, terms}]}.
+nlohmann::json holdout_json(const Machine& machine, const Holdout& fitted, const Holdout& held_out);
+
+}  // namespace isobar

@@ -1,0 +1,17 @@
+// Op times of measured runs as observations for the fit.
+//
+// One observation per run and kind of op: its seconds in a step against its counts. Only runs in which
+// nothing else has a hand in op times are used (no loader threads, no collectives under compute); reading by
+// the compute thread is part of the fetch op.
+#pragma once
+#include <vector>
+
+#include "perfmodel/fit.h"
+#include "perfmodel/least_squares.h"
+
+namespace isobar {
+
+std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
+                                         const std::vector<StepTerms>& terms, const Machine& machine);
+
+}  // namespace isobar

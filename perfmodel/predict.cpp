@@ -1,0 +1,169 @@
+#include "perfmodel/predict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <stdexcept>
+
+#include "model/nets/build.h"
+#include "perfmodel/fit.h"
+#include "perfmodel/least_squares.h"
+
+namespace isobar {
+namespace {
+
+// Log spread that is expected of predictions from coefficients that were never fitted to whole steps.
+constexpr double kUnfitted = 0.12;
+constexpr double kExtrapolation = 0.08;  // more log sigma for each factor of e outside of what was fitted
+
+double outside(double value, const std::vector<double>& range) {
+  if (value > range[1]) return std::log(value / range[1]);
+  if (value < range[0]) return std::log(range[0] / value);
+  return 0;
+}
+
+std::vector<Term> terms_by_name(const StepCost& s) {
+  std::vector<Term> out;
+  const auto add = [&](const std::string& name, double seconds) {
+    if (seconds <= 0) return;
+    for (Term& t : out)
+      if (t.name == name) {
+        t.seconds += seconds;
+        return;
+      }
+    out.push_back({name, seconds});
+  };
+  for (size_t i = 0; i < kCoefs; ++i)
+    if (info_of(i).resource != Resource::wire) add(info_of(i).term, s.parts[i]);
+  add("communication, not hidden", s.exposed);
+  add("compute slowed by communication", s.slowdown);
+  add("waiting for the slowest rank", s.imbalance);
+  add("reading data", s.read_serial);
+  add("cores taken by loader threads", s.stolen);
+  add("waiting for loader threads", s.data_wait);
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Term& a, const Term& b) { return a.seconds > b.seconds; });
+  return out;
+}
+
+std::string number(double v) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", v);
+  return text;
+}
+
+std::vector<std::string> warnings_of(const RunSpec& spec, const StepTerms& terms, const Machine& m,
+                                     const StepCost& s, int64_t memory) {
+  std::vector<std::string> out;
+  if (!m.fit)
+    out.emplace_back("the machine's coefficients were never fitted to runs: wide interval (see isobar fit)");
+  else
+    for (const auto& [name, value] : quantities_of(spec, terms))
+      if (const auto r = m.fit->range.find(name); r != m.fit->range.end() && outside(value, r->second) > 0) {
+        const double off = name == "loader_threads" ? 1 : 0;  // the reading thread counts as one there
+        out.push_back(name + " " + number(value - off) + " lies outside of the fitted runs (" +
+                      number(r->second[0] - off) + " to " + number(r->second[1] - off) + "): wider interval");
+      }
+  for (size_t i = 0; i < kCoefs; ++i) {
+    const auto& from = m.coefficients[i].provenance;
+    if ((from.empty() || from.front() == "spec") && s.parts[i] > 0.05 * s.total)
+      out.push_back(std::string(info_of(i).name) + " was never measured on this machine, and sets " +
+                    number(std::round(100 * s.parts[i] / s.total)) + " % of the step");
+  }
+  const double host = static_cast<double>(memory) * static_cast<double>(terms.where.ranks_on_host);
+  if (host > static_cast<double>(m.identity.memory_bytes))
+    out.push_back("needs " + number(std::round(host / 1e8) / 10) + " GB on a host of " +
+                  number(std::round(static_cast<double>(m.identity.memory_bytes) / 1e8) / 10) +
+                  " GB: will run out of memory");
+  if (terms.where.threads * terms.where.ranks_on_host > terms.where.cores)
+    out.emplace_back("more compute threads than cores: they take turns");
+  return out;
+}
+
+}  // namespace
+
+int64_t threads_of(const RunSpec& spec, int64_t cores, int64_t ranks_on_host) {
+  return spec.run.threads > 0 ? spec.run.threads : std::max<int64_t>(1, cores / ranks_on_host);
+}
+
+Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& m) {
+  const Counts k = m.values();
+  const auto model = [&](const Counts& c) { return step_seconds(terms, c); };
+  const Eigen::VectorXd g = log_gradient(model, k);
+  Estimate e{.physics = model(k)};
+  double log_width = 0, deviation = 0;
+  if (m.fit) {
+    const auto size = static_cast<Eigen::Index>(kCoefs + m.fit->effects.size());
+    const Eigen::Map<const Eigen::MatrixXd> covariance(m.fit->covariance.data(), size, size);
+    Eigen::VectorXd all = Eigen::VectorXd::Zero(size);
+    all.head(kCoefs) = g;
+    double unknown = 0;
+    for (const std::string& name : effects_of(spec, terms)) {
+      const auto& effects = m.fit->effects;
+      const auto at =
+          std::find_if(effects.begin(), effects.end(), [&](const auto& x) { return x.first == name; });
+      if (at == effects.end()) {
+        const auto sigma = m.fit->effect_sigma.find(family_of(name));
+        unknown += sigma == m.fit->effect_sigma.end() ? 0 : sigma->second * sigma->second;
+        continue;
+      }
+      deviation += at->second;
+      all[static_cast<Eigen::Index>(kCoefs) + (at - effects.begin())] += 1;
+    }
+    const auto own = m.fit->spread.find(kind_of(terms));
+    const double spread = own != m.fit->spread.end() ? own->second : 1.5 * m.fit->spread.at("all");
+    double far = 0;
+    for (const auto& [name, value] : quantities_of(spec, terms))
+      if (const auto r = m.fit->range.find(name); r != m.fit->range.end()) far += outside(value, r->second);
+    // The quantile was learnt from runs inside the range: it says nothing about what lies beyond.
+    log_width = std::hypot(m.fit->quantile * std::sqrt(all.dot(covariance * all) + spread * spread),
+                           kNormal80 * std::sqrt(unknown + std::pow(kExtrapolation * far, 2)));
+  } else {
+    const Prior prior = prior_of(m, 0.2);
+    log_width = kNormal80 * std::sqrt(g.dot(prior.covariance * g) + kUnfitted * kUnfitted);
+  }
+  // Neither a learnt deviation nor an interval can leave what physics allows.
+  const double ceiling = ceiling_seconds(terms, m.peaks.at("f32").value, m.peaks.at("bf16").value);
+  e.seconds = std::max(e.physics * std::exp(deviation), std::min(ceiling, e.physics));
+  e.lower = std::max(e.seconds / std::exp(log_width), std::min(ceiling, e.physics));
+  e.upper = e.seconds * std::exp(log_width);
+  return e;
+}
+
+Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& options) {
+  const Plan plan = build_plan(spec, 0, options.workspace);
+  Prediction p;
+  p.where.ranks = spec.layout.world();
+  p.where.ranks_on_host = options.ranks_on_host > 0 ? options.ranks_on_host : p.where.ranks;
+  p.where.cores = m.identity.cores;
+  p.where.threads =
+      options.threads > 0 ? options.threads : threads_of(spec, p.where.cores, p.where.ranks_on_host);
+  const StepTerms terms = count_terms(spec, plan, link(plan, plan.train, spec.run.serial), p.where,
+                                      cache_share(m, p.where.ranks_on_host));
+  const StepCost s = step_cost(terms, m.values());
+  const Estimate e = estimate(spec, terms, m);
+  p.step_s = e.seconds;
+  p.lower = e.lower;
+  p.upper = e.upper;
+  p.flops = terms.flops_f32 + terms.flops_bf16;
+  p.ceiling_s = ceiling_seconds(terms, m.peaks.at("f32").value, m.peaks.at("bf16").value);
+  if (e.physics < p.ceiling_s * (1 - 1e-9))
+    throw std::logic_error("predicted step of " + number(e.physics) +
+                           " s is faster than the machine's peak allows (" + number(p.ceiling_s) +
+                           " s): wrong coefficients or peaks in " +
+                           (m.file.empty() ? "the machine" : m.file));
+  p.samples_per_s = static_cast<double>(terms.samples) / p.step_s;
+  p.correction = e.seconds / e.physics;
+  p.terms = terms_by_name(s);
+  for (Term& t : p.terms) t.seconds *= p.correction;
+  for (int k = 0; k < kBufferKinds; ++k)
+    if (plan.memory.by_kind[k] > 0)
+      p.memory.emplace_back(name_of(static_cast<BufferKind>(k)), plan.memory.by_kind[k]);
+  p.memory.emplace_back("loader", plan.memory.loader);
+  p.memory.emplace_back("process", static_cast<int64_t>(m[Coef::process].value));
+  p.memory_total = plan.memory.total() + static_cast<int64_t>(m[Coef::process].value);
+  p.warnings = warnings_of(spec, terms, m, s, p.memory_total);
+  return p;
+}
+
+}  // namespace isobar

@@ -1,0 +1,57 @@
+// How long will a step take, how sure is that, and will it fit.
+//
+//   Prediction p = predict(spec, load_machine("fitted.yaml"), {});
+//   p.step_s (p.lower ... p.upper in 80 of 100 cases), p.terms, p.memory
+//
+// Throws std::logic_error for a prediction above the machine's physical ceiling: that is a bug in the machine
+// file or in the model, never a result.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/base/spec.h"
+#include "model/plan/plan.h"
+#include "perfmodel/cost.h"
+#include "perfmodel/machine.h"
+
+namespace isobar {
+
+struct PredictOptions {
+  int64_t ranks_on_host = 0;  // 0: all ranks
+  int64_t threads = 0;        // 0: run.threads of the specification, else cores / ranks on this host
+  Workspace workspace;        // of the backend that will run it, for its share of the memory
+};
+
+struct Term {
+  std::string name;
+  double seconds = 0;
+};
+
+struct Prediction {
+  double step_s = 0, lower = 0, upper = 0;  // seconds of one optimizer step, 80 % interval
+  double samples_per_s = 0;
+  double correction = 1;    // factor by which runs of this kind deviated from the counted terms
+  std::vector<Term> terms;  // add up to step_s
+  std::vector<std::pair<std::string, int64_t>> memory;  // bytes of one rank by category
+  int64_t memory_total = 0;                             // bytes of one rank
+  double flops = 0;                                     // matrix FLOPs of one rank's step
+  double ceiling_s = 0;                                 // no machine of these peaks is faster
+  Conditions where;
+  std::vector<std::string> warnings;
+};
+
+Prediction predict(const RunSpec& spec, const Machine& machine, const PredictOptions& options);
+
+/// Step time and its 80 % interval for terms that are already counted.
+struct Estimate {
+  double physics = 0;  // counts times coefficients
+  double seconds = 0;  // with what groups of runs deviate from them
+  double lower = 0, upper = 0;
+};
+Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
+
+/// Threads that each rank computes with, as the engine chooses them.
+int64_t threads_of(const RunSpec& spec, int64_t cores, int64_t ranks_on_host);
+
+}  // namespace isobar

@@ -1,0 +1,171 @@
+#include "perfmodel/terms.h"
+
+#include <algorithm>
+
+namespace isobar {
+namespace {
+
+void add(Counts& to, const Counts& from) {
+  for (size_t i = 0; i < kCoefs; ++i) to[i] += from[i];
+}
+
+// Operands that do not fit the rank's share of the cache come from memory: the larger, the surer.
+double spilled(double bytes, double cache_share) {
+  return bytes * bytes / (bytes + cache_share);
+}
+
+bool ends_with(const std::string& s, const std::string& tail) {
+  return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
+}
+
+DType dtype_of(const Op& op, const Plan& plan) {
+  for (const auto* views : {&op.reads, &op.writes})
+    for (const View& v : *views)
+      if (v) return plan.buffers[v.buffer].dtype;
+  return DType::f32;
+}
+
+}  // namespace
+
+Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) {
+  Counts n{};
+  const bool half = dtype == DType::bf16 || dtype == DType::f16;
+  const auto at = [&](Coef c) -> double& { return n[index_of(c)]; };
+  if (is_collective(kind)) {
+    at(Coef::message_host) = work.messages;
+    at(Coef::wire_host) = work.wire_bytes;
+    return n;
+  }
+  at(Coef::op) = 1;
+  at(Coef::fork) = 1;
+  const double bytes = work.bytes();
+  const auto rows = [&](Coef c) {
+    at(c) = bytes;
+    at(Coef::vector) = work.vector_flops;
+    at(Coef::spill) = spilled(bytes, cache_share);
+  };
+  switch (kind) {
+    case OpKind::gemm:
+      at(half ? Coef::gemm_bf16 : Coef::gemm_f32) = work.flops;
+      at(Coef::gemm_bytes) = bytes;
+      at(Coef::gemm_call) = 1;
+      at(Coef::spill) = spilled(bytes, cache_share);
+      break;
+    case OpKind::attention:
+      at(half ? Coef::attention_bf16 : Coef::attention_f32) = work.flops;
+      break;
+    case OpKind::attention_backward:
+      at(half ? Coef::attention_backward_bf16 : Coef::attention_backward_f32) = work.flops;
+      break;
+    case OpKind::residual_norm:
+    case OpKind::residual_norm_backward:
+      rows(Coef::norm);
+      break;
+    case OpKind::gelu:
+    case OpKind::gelu_backward:
+      rows(Coef::gelu);
+      break;
+    case OpKind::column_sum:
+    case OpKind::period_sum:
+      rows(Coef::reduction);
+      break;
+    case OpKind::fetch:
+    case OpKind::patch_gather:
+    case OpKind::zero:
+    case OpKind::cast:
+      rows(Coef::copy);
+      break;
+    case OpKind::loss:
+    case OpKind::loss_backward:
+      rows(Coef::loss);
+      break;
+    case OpKind::squared_sum:
+    case OpKind::adam:
+      rows(Coef::optimizer);
+      break;
+    case OpKind::all_reduce:
+    case OpKind::broadcast:
+      break;  // above
+  }
+  return n;
+}
+
+Counts count_op(const Op& op, const Plan& plan, double cache_share) {
+  return count_op(op.kind, dtype_of(op, plan), work(op, plan), cache_share);
+}
+
+Counts count_read(const RunSpec& spec, int64_t samples) {
+  Counts n{};
+  const NetSpec& net = spec.net;
+  const double bytes = 4.0 * static_cast<double>(samples) *
+                       static_cast<double>((net.in_channels + net.out_channels) * net.img_height) *
+                       static_cast<double>(net.img_width);
+  const Coef source = spec.data.train.empty()             ? Coef::read_noise
+                      : ends_with(spec.data.train, ".nc") ? Coef::read_netcdf
+                                                          : Coef::read_hdf5;
+  n[index_of(source)] = bytes;
+  n[index_of(Coef::read_sample)] = static_cast<double>(samples);
+  return n;
+}
+
+StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& program, const Conditions& where,
+                      double cache_share) {
+  StepTerms t;
+  t.where = where;
+  t.workers = spec.data.workers;
+  t.samples = spec.train.global_batch;
+  t.read = count_read(spec, spec.train.global_batch / spec.layout.dp);
+  std::vector<Counts> counts;  // an op is counted once, however often it runs
+  counts.reserve(plan.ops.size());
+  for (const Op& op : plan.ops) counts.push_back(count_op(op, plan, cache_share));
+
+  // A collective is launched by the last compute op that it waits for (lanes are queues, so never before the
+  // one ahead of it), wherever the list names it.
+  std::vector<int> place(program.instrs.size(), -1);  // instr -> its place among the collectives
+  std::vector<std::vector<int32_t>> launched_by(program.instrs.size());
+  std::vector<int32_t> at_once;  // wait for nothing in this step
+  int32_t after = -1;
+  int collectives = 0;
+  for (int32_t i = 0; i < static_cast<int32_t>(program.instrs.size()); ++i) {
+    const Instr& instr = program.instrs[i];
+    if (!is_collective(plan.ops[instr.op].kind)) continue;
+    place[i] = collectives++;
+    for (int32_t w : instr.waits)
+      if (program.instrs[w].lane == Lane::compute) after = std::max(after, w);
+    if (instr.lane == Lane::compute) after = i;  // serial: launched in its turn, and waited for below
+    (after < 0 ? at_once : launched_by[after]).push_back(i);
+  }
+
+  t.chunks.emplace_back();
+  const auto launch = [&](const std::vector<int32_t>& instrs) {
+    for (int32_t i : instrs) t.chunks.back().collectives.push_back(counts[program.instrs[i].op]);
+  };
+  launch(at_once);
+  for (size_t i = 0; i < program.instrs.size(); ++i) {
+    const Instr& instr = program.instrs[i];
+    const Op& op = plan.ops[instr.op];
+    add(t.total, counts[instr.op]);
+    if (is_collective(op.kind)) {
+      if (instr.lane == Lane::compute) {  // serial: nothing runs beside it
+        launch(launched_by[i]);
+        t.chunks.emplace_back();
+        t.chunks.back().join = place[i];
+      }
+      continue;
+    }
+    int join = -1;
+    for (int32_t w : instr.waits) join = std::max(join, place[w]);
+    if (join >= 0 || !t.chunks.back().collectives.empty()) {
+      t.chunks.emplace_back();
+      t.chunks.back().join = join;
+    }
+    add(t.chunks.back().compute, counts[instr.op]);
+    launch(launched_by[i]);
+    const Work w = work(op, plan);
+    (dtype_of(op, plan) == DType::f32 ? t.flops_f32 : t.flops_bf16) += w.flops;
+  }
+  t.total[index_of(Coef::step)] += 1;
+  return t;
+}
+
+}  // namespace isobar

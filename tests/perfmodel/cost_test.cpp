@@ -1,0 +1,200 @@
+#include "perfmodel/cost.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support.h"
+
+namespace isobar {
+namespace {
+
+std::vector<RunSpec> random_specs(int n, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto one_of = [&](auto... v) {
+    const std::vector<int64_t> values{v...};
+    return values[random() % values.size()];
+  };
+  std::vector<RunSpec> out;
+  while (static_cast<int>(out.size()) < n) {
+    RunSpec s = test::tiny();
+    s.net.depth = one_of(1, 2, 5, 8);
+    s.net.embed_dim = one_of(32, 64, 128, 256);
+    s.net.num_heads = one_of(2, 4);
+    s.net.patch_size = one_of(4, 8, 16);
+    s.layout.dp = one_of(1, 2, 4);
+    s.train.global_batch = s.layout.dp * one_of(1, 2, 4, 8);
+    s.policy.micro_batch = 1 + static_cast<int64_t>(random() % 2) * (s.train.global_batch / s.layout.dp - 1);
+    s.policy.amp = random() % 2 ? "bf16" : "none";
+    s.policy.overlap = random() % 4 != 0;
+    s.policy.bucket_mb = 0.02 * static_cast<double>(one_of(1, 10, 100));
+    s.data.workers = one_of(0, 1, 2, 4);
+    s.data.prefetch = one_of(1, 2, 3);
+    s.run.serial = random() % 8 == 0;
+    s.run.threads = one_of(0, 1, 2);
+    validate(s);
+    out.push_back(s);
+  }
+  return out;
+}
+
+double closed(const RunSpec& s, const Machine& m) {
+  const Conditions w = test::conditions(s, m);
+  return step_seconds(terms_of(s, m, w.threads, w.ranks_on_host), m.values());
+}
+
+// The two gears share prices only; how lanes meet, how data arrives and what a step waits for is computed by
+// each on its own.
+TEST(Gears, ClosedFormAgreesWithReplay) {
+  std::mt19937_64 random(20);
+  std::vector<double> gaps;
+  for (const RunSpec& s : random_specs(300, 1)) {
+    const Machine m = test::perturbed(test::machine(), 0.5, random);
+    const double fast = closed(s, m), full = test::replay(s, m).step_s;
+    gaps.push_back(std::abs(fast / full - 1));
+    EXPECT_LT(gaps.back(), 0.10) << to_json(s).dump() << "\nclosed " << fast << " replay " << full;
+  }
+  EXPECT_LT(quantile(gaps, 0.5), 0.005);
+  EXPECT_LT(quantile(gaps, 0.95), 0.05);
+}
+
+TEST(Gears, AreExactWhereNothingOverlaps) {
+  for (RunSpec s : random_specs(40, 2)) {
+    s.layout.dp = 1;
+    s.data.workers = 0;
+    s.train.global_batch = 4;
+    s.policy.micro_batch = 2;
+    EXPECT_NEAR(closed(s, test::machine()) / test::replay(s, test::machine()).step_s, 1, 1e-9);
+  }
+}
+
+TEST(Replay, SpansKeepLaneOrderAndWaits) {
+  RunSpec s = test::tiny();
+  s.layout.dp = 2;
+  s.policy.micro_batch = 2;
+  s.policy.bucket_mb = 0.5;
+  s.data.workers = 1;
+  const Machine m = test::machine();
+  const Plan plan = build_plan(s, 0, {});
+  const Program program = link(plan, plan.train);
+  const Replay r = simulate(s, plan, program, m.values(), test::conditions(s, m), 1e6);
+  ASSERT_EQ(r.timeline.spans.size(), program.instrs.size());
+  std::vector<const Span*> by_instr(program.instrs.size(), nullptr);
+  for (const Span& span : r.timeline.spans) by_instr.at(span.instr) = &span;
+  std::array<int64_t, kLanes> lane_end{};
+  int64_t beside = 0;  // collectives that end while compute goes on
+  for (size_t i = 0; i < by_instr.size(); ++i) {
+    ASSERT_TRUE(by_instr[i]) << i;
+    const Span& span = *by_instr[i];
+    EXPECT_LE(span.begin_ns, span.end_ns);
+    EXPECT_GE(span.begin_ns, lane_end[static_cast<size_t>(span.lane)]);
+    lane_end[static_cast<size_t>(span.lane)] = span.end_ns;
+    for (int32_t w : program.instrs[i].waits) EXPECT_GE(span.begin_ns, by_instr[w]->end_ns);
+    if (span.lane == Lane::dp) ++beside;
+  }
+  EXPECT_GT(beside, 2);
+  EXPECT_LE(*std::max_element(lane_end.begin(), lane_end.end()), r.timeline.steps.at(0).end_ns);
+}
+
+// Independent arithmetic: closed-form FLOPs of a ViT's step.
+TEST(Terms, MatrixFlopsAreThoseOfTheTextbook) {
+  RunSpec s = test::tiny();
+  s.policy.micro_batch = 2;
+  const NetSpec& n = s.net;
+  const double N = static_cast<double>(n.tokens()), D = static_cast<double>(n.embed_dim);
+  const double P = static_cast<double>(n.in_channels * n.patch_size * n.patch_size);
+  const double L = static_cast<double>(n.depth), B = static_cast<double>(s.train.global_batch);
+  const double linear = B * N * (L * 24 * D * D + 4 * P * D);  // forward: blocks, patch embedding and head
+  const double gemm = 3 * linear - B * N * 2 * P * D;          // no gradient of the image
+  const double product = 2 * B * N * N * D * L;
+  const StepTerms t = terms_of(s, test::machine(), 1, 1);
+  EXPECT_DOUBLE_EQ(t.total[index_of(Coef::gemm_f32)], gemm);
+  EXPECT_DOUBLE_EQ(t.total[index_of(Coef::attention_f32)], 2 * product);
+  EXPECT_DOUBLE_EQ(t.total[index_of(Coef::attention_backward_f32)], 5 * product);
+  EXPECT_EQ(t.total[index_of(Coef::gemm_bf16)], 0);
+  EXPECT_DOUBLE_EQ(t.flops_f32, gemm + 7 * product);
+}
+
+TEST(Terms, RingAllReduceMovesTwiceTheGradientsLessOneShare) {
+  RunSpec s = test::tiny();
+  s.layout.dp = 4;
+  const Plan plan = build_plan(s, 0, {});
+  const StepTerms t = terms_of(s, test::machine(), 1, 4);
+  double gradients = 0;
+  for (const Buffer& b : plan.buffers)
+    if (b.kind == BufferKind::grads) gradients += static_cast<double>(b.bytes());
+  const double metrics = 4.0 * static_cast<double>(plan.metrics.count);
+  EXPECT_DOUBLE_EQ(t.total[index_of(Coef::wire_host)], 2 * 3.0 / 4 * (gradients + metrics));
+  EXPECT_EQ(terms_of(test::tiny(), test::machine(), 1, 1).total[index_of(Coef::wire_host)], 0);
+}
+
+TEST(Terms, AreNeverNegativeAndChunksAddUpToTheTotal) {
+  for (const RunSpec& s : random_specs(100, 3)) {
+    const StepTerms t = terms_of(s, test::machine(), 2, s.layout.world());
+    Counts sum{};
+    sum[index_of(Coef::step)] = 1;
+    for (const Chunk& c : t.chunks)
+      for (size_t i = 0; i < kCoefs; ++i) {
+        EXPECT_GE(c.compute[i], 0);
+        sum[i] += c.compute[i];
+        for (const Counts& w : c.collectives) sum[i] += w[i];
+      }
+    for (size_t i = 0; i < kCoefs; ++i) EXPECT_NEAR(sum[i], t.total[i], 1e-9 * t.total[i]) << info_of(i).name;
+  }
+}
+
+// More of any price is never faster; in both gears.
+TEST(Cost, IsMonotoneInEveryCoefficient) {
+  std::mt19937_64 random(4);
+  for (const RunSpec& s : random_specs(40, 4)) {
+    const Machine m = test::perturbed(test::machine(), 0.5, random);
+    const double before = closed(s, m), replayed = test::replay(s, m).step_s;
+    for (size_t i = 0; i < kCoefs; ++i) {
+      Machine dearer = m;
+      dearer.coefficients[i].value *= 1.5;
+      EXPECT_GE(closed(s, dearer), before * (1 - 1e-12)) << info_of(i).name;
+      EXPECT_GE(test::replay(s, dearer).step_s, replayed * (1 - 1e-9)) << info_of(i).name;
+    }
+  }
+}
+
+TEST(Cost, PartsAddUpToTheStep) {
+  std::mt19937_64 random(5);
+  for (const RunSpec& s : random_specs(60, 5)) {
+    const Machine m = test::perturbed(test::machine(), 0.5, random);
+    const Conditions w = test::conditions(s, m);
+    const StepCost t = step_cost(terms_of(s, m, w.threads, w.ranks_on_host), m.values());
+    double priced = 0;
+    for (size_t i = 0; i < kCoefs; ++i) {
+      EXPECT_GE(t.parts[i], 0);
+      if (info_of(i).resource != Resource::wire) priced += t.parts[i];
+    }
+    EXPECT_NEAR(priced, t.compute + t.step, 1e-9 * t.total);
+    EXPECT_NEAR(
+        t.compute + t.exposed + t.slowdown + t.imbalance + t.step + t.read_serial + t.stolen + t.data_wait,
+        t.total, 1e-12 * t.total);
+    EXPECT_LE(t.exposed, t.communication * (1 + 1e-12));
+  }
+}
+
+TEST(Cost, LoaderThreadsHideReadingUntilTheyAreTheBottleneck) {
+  Machine m = test::machine();
+  m.identity.cores = 16;
+  RunSpec s = test::tiny();
+  const auto time = [&](int64_t workers, double seconds_per_sample) {
+    s.data.workers = workers;
+    Machine slow = m;
+    slow[Coef::read_sample].value = seconds_per_sample;
+    return step_cost(terms_of(s, slow, 1, 1), slow.values());
+  };
+  const double alone = time(0, 1e-9).total - time(0, 1e-9).read_serial;
+  EXPECT_NEAR(time(2, 1e-4).total, alone, 1e-9);           // idle cores decode for nothing
+  EXPECT_NEAR(time(0, 1e-2).read_serial, 8 * 1e-2, 0.01);  // nobody else reads
+  EXPECT_NEAR(time(2, 1.0).total, 8 * 1.0 / 2, 0.05);      // supply: 8 samples by two workers
+  EXPECT_NEAR(time(4, 1.0).total, 8 * 1.0 / 4, 0.05);
+  m.identity.cores = 1;
+  EXPECT_GT(time(1, 1e-2).stolen, 0.5 * 8 * 1e-2);  // no idle core
+}
+
+}  // namespace
+}  // namespace isobar

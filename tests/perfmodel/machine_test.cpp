@@ -1,0 +1,105 @@
+#include "perfmodel/machine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "model/base/error.h"
+#include "support.h"
+
+namespace isobar {
+namespace {
+
+TEST(MachineFile, ReadsBackWhatWasWritten) {
+  Machine m = test::machine();
+  m.fit = FitRecord{.runs = {"007", "run b"},
+                    .quantile = 1.37,
+                    .spread = {{"all", 0.04}, {"ranks", 0.06}},
+                    .range = {{"tokens", {16, 64}}},
+                    .effects = {{"shape: vit b", 0.01}, {"host: a", -0.02}},
+                    .effect_sigma = {{"host", 0.03}, {"shape", 0.01}},
+                    .covariance = std::vector<double>((kCoefs + 2) * (kCoefs + 2), 0)};
+  for (size_t i = 0; i < kCoefs; ++i) {
+    m.coefficients[i] = Coefficient::make(m.coefficients[i].value * (1 + 0.013 * static_cast<double>(i)),
+                                          0.21, {"gemm/f32/a: b", "123"});
+  }
+  for (size_t i = 0; i < kCoefs + 2; ++i)
+    for (size_t j = 0; j < kCoefs + 2; ++j)
+      m.fit->covariance[i * (kCoefs + 2) + j] = 1e-3 * static_cast<double>((i + 1) * (j + 1)) / 7;
+  const Machine back = parse_machine(to_yaml(m), "m.yaml");
+  EXPECT_EQ(to_yaml(parse_machine(to_yaml(back), "m.yaml")), to_yaml(back));
+  EXPECT_EQ(back.identity.cpu, m.identity.cpu);
+  EXPECT_EQ(back.values(), m.values());
+  EXPECT_EQ(back[Coef::norm].provenance, m[Coef::norm].provenance);
+  ASSERT_TRUE(back.fit);
+  EXPECT_EQ(back.fit->runs, m.fit->runs);
+  const auto covariance = [](const Machine& x, const std::string& effect, size_t coef) {
+    const auto& e = x.fit->effects;
+    const size_t at =
+        std::find_if(e.begin(), e.end(), [&](auto& p) { return p.first == effect; }) - e.begin();
+    return x.fit->covariance.at((kCoefs + at) * (kCoefs + e.size()) + coef);
+  };
+  for (const char* effect : {"shape: vit b", "host: a"})
+    for (size_t i = 0; i < kCoefs; ++i) EXPECT_EQ(covariance(back, effect, i), covariance(m, effect, i));
+  for (size_t i = 0; i < kCoefs; ++i)
+    for (size_t j = 0; j < kCoefs; ++j)
+      EXPECT_EQ(back.fit->covariance[i * (kCoefs + 2) + j], m.fit->covariance[i * (kCoefs + 2) + j]);
+  EXPECT_EQ(back.fit->effect_sigma, m.fit->effect_sigma);
+  EXPECT_EQ(back.fit->spread, m.fit->spread);
+  EXPECT_EQ(back.fit->range, m.fit->range);
+}
+
+TEST(MachineFile, DerivesWhatItLeavesOutFromTheSpecSheet) {
+  const Machine m = parse_machine(test::kSpecSheet, "m.yaml");
+  for (size_t i = 0; i < kCoefs; ++i) {
+    EXPECT_GT(m.coefficients[i].value, 0) << info_of(i).name;
+    EXPECT_GE(m.coefficients[i].value, m.floor_of(i)) << info_of(i).name;
+    EXPECT_EQ(m.coefficients[i].provenance, std::vector<std::string>{"spec"});
+    EXPECT_GT(m.coefficients[i].log_sigma(), 0.3) << info_of(i).name;
+  }
+}
+
+struct Bad {
+  const char* name;
+  const char* from;  // replaced in a good file by `to`
+  const char* to;
+  const char* key;  // that the message must name
+};
+class BadMachineFile : public testing::TestWithParam<Bad> {};
+
+TEST_P(BadMachineFile, IsRefusedWithItsKey) {
+  std::string text = to_yaml(test::machine());
+  const size_t at = text.find(GetParam().from);
+  ASSERT_NE(at, std::string::npos) << text;
+  text.replace(at, std::string(GetParam().from).size(), GetParam().to);
+  try {
+    parse_machine(text, "bad.yaml");
+    FAIL() << "accepted:\n" << text;
+  } catch (const ConfigError& e) {
+    const std::string what = e.what();
+    EXPECT_NE(what.find("bad.yaml"), std::string::npos) << what;
+    EXPECT_NE(what.find(GetParam().key), std::string::npos) << what;
+    EXPECT_NE(what.find("->"), std::string::npos) << what;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, BadMachineFile,
+    testing::Values(Bad{"unknown_key", "identity:", "identiti:", "identiti"},
+                    Bad{"no_cores", "cores: 2", "cores: 0", "identity.cores"},
+                    Bad{"cores_of_text", "cores: 2", "cores: two", "identity.cores"},
+                    Bad{"unknown_coefficient", "gemm.bf16:", "gemm.fp8:", "gemm.fp8"},
+                    Bad{"wrong_unit", "unit: \"s/FLOP\"", "unit: \"FLOP/s\"", "coefficients.gemm.f32.unit"},
+                    Bad{"negative", "norm: {value: ", "norm: {value: -", "coefficients.norm.value"},
+                    Bad{"value_misspelt", "norm: {value: ", "norm: {valu: ", "coefficients.norm.valu"},
+                    Bad{"peak_of_other_unit", "unit: B/s", "unit: GB/s", "peaks.memory.unit"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(MachineFile, RefusesACoefficientThatIsFasterThanThePeak) {
+  Machine m = test::machine();
+  m[Coef::gemm_f32] = Coefficient::make(0.5 * m.floor_of(index_of(Coef::gemm_f32)), 0.1, {"x"});
+  EXPECT_THROW(parse_machine(to_yaml(m), "m.yaml"), ConfigError);
+}
+
+}  // namespace
+}  // namespace isobar

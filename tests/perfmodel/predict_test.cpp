@@ -1,0 +1,111 @@
+#include "perfmodel/predict.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "model/base/error.h"
+#include "support.h"
+
+namespace isobar {
+namespace {
+
+TEST(Predict, TermsAddUpAndTheIntervalHoldsTheNumber) {
+  for (const RunSpec& s : test::sweep()) {
+    const Prediction p = predict(s, test::machine(), {});
+    double sum = 0;
+    for (const Term& t : p.terms) {
+      EXPECT_GT(t.seconds, 0) << t.name;
+      sum += t.seconds;
+    }
+    EXPECT_NEAR(sum, p.step_s, 1e-9 * p.step_s);
+    EXPECT_LT(p.lower, p.step_s);
+    EXPECT_GT(p.upper, p.step_s);
+    EXPECT_GE(p.lower, p.ceiling_s);
+    EXPECT_DOUBLE_EQ(p.samples_per_s, 8 / p.step_s);
+    int64_t memory = 0;
+    for (const auto& [name, bytes] : p.memory) memory += bytes;
+    EXPECT_EQ(memory, p.memory_total);
+    EXPECT_EQ(memory, build_plan(s, 0, {}).memory.total() +
+                          static_cast<int64_t>(test::machine()[Coef::process].value));
+  }
+}
+
+TEST(Predict, RefusesWhatThePeakForbids) {
+  Machine m = test::machine();
+  for (Coefficient& c : m.coefficients) c.value *= 1e-3;
+  EXPECT_THROW(predict(test::tiny(), m, {}), std::logic_error);
+}
+
+TEST(Predict, NeverBeatsThePeakOnRandomMachines) {
+  std::mt19937_64 random(9);
+  const std::vector<RunSpec> specs = test::sweep();
+  for (int i = 0; i < 300; ++i) {
+    Machine m = test::perturbed(test::machine(), 2.0, random);
+    m.identity.cores = 1 + static_cast<int64_t>(random() % 16);
+    PredictOptions o;
+    o.threads = 1 + static_cast<int64_t>(random() % 16);
+    const Prediction p = predict(specs[random() % specs.size()], m, o);
+    EXPECT_GE(p.step_s, p.ceiling_s);
+    EXPECT_TRUE(std::isfinite(p.upper));
+  }
+}
+
+TEST(Predict, FasterMachineIsNeverSlower) {
+  Machine m = test::machine(), wide = m, quick = m;
+  wide = parse_machine(
+      std::string(test::kSpecSheet).replace(std::string(test::kSpecSheet).find("3.0e10"), 6, "6.0e10"),
+      "wide");
+  quick = parse_machine(
+      std::string(test::kSpecSheet).replace(std::string(test::kSpecSheet).find("1.0e11"), 6, "2.0e11"),
+      "quick");
+  for (const RunSpec& s : test::sweep()) {
+    EXPECT_LT(predict(s, wide, {}).step_s, predict(s, m, {}).step_s);
+    EXPECT_LE(predict(s, quick, {}).step_s, predict(s, m, {}).step_s);
+  }
+}
+
+TEST(Predict, WidensAndWarnsOutsideOfWhatWasFitted) {
+  std::mt19937_64 random(10);
+  std::vector<MeasuredRun> runs;
+  for (const RunSpec& s : test::sweep()) {
+    const double step = test::replay(s, test::machine()).step_s;
+    runs.push_back({.id = std::to_string(runs.size()),
+                    .spec = s,
+                    .threads = s.run.threads,
+                    .ranks_on_host = s.layout.world(),
+                    .step_s = step});
+  }
+  const Machine m = fit(runs, test::machine(), {});
+  const Prediction inside = predict(runs[0].spec, m, {});
+  EXPECT_TRUE(inside.warnings.empty()) << inside.warnings.at(0);
+  RunSpec large = runs[0].spec;
+  large.net.embed_dim *= 8;
+  large.net.depth *= 3;
+  const Prediction far = predict(large, m, {});
+  EXPECT_GT(far.upper / far.lower, 1.2 * inside.upper / inside.lower);
+  ASSERT_FALSE(far.warnings.empty());
+  EXPECT_NE(far.warnings[0].find("depth"), std::string::npos) << far.warnings[0];
+  EXPECT_GT(
+      predict(runs[0].spec, test::machine(), {}).upper / predict(runs[0].spec, test::machine(), {}).lower,
+      inside.upper / inside.lower);
+}
+
+TEST(Predict, SaysWhenMemoryRunsOut) {
+  Machine m = test::machine();
+  m.identity.memory_bytes = 1000000;
+  const Prediction p = predict(test::tiny(), m, {});
+  EXPECT_TRUE(std::any_of(p.warnings.begin(), p.warnings.end(),
+                          [](const std::string& w) { return w.find("out of memory") != std::string::npos; }));
+}
+
+TEST(Predict, ThreadsAreTheEngines) {
+  RunSpec s = test::tiny();
+  EXPECT_EQ(threads_of(s, 8, 2), 1);  // run.threads: 1
+  s.run.threads = 0;
+  EXPECT_EQ(threads_of(s, 8, 2), 4);
+  EXPECT_EQ(threads_of(s, 2, 4), 1);
+}
+
+}  // namespace
+}  // namespace isobar

@@ -1,0 +1,83 @@
+// A small machine and a small sweep that several tests use.
+#pragma once
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "model/nets/build.h"
+#include "perfmodel/fit.h"
+#include "perfmodel/simulate.h"
+
+namespace isobar::test {
+
+inline constexpr const char* kSpecSheet = R"(
+name: two-core
+identity: {host: bench, cpu: "Some CPU", isa: avx2, cores: 2, memory_bytes: 16000000000, cache_bytes: 32000000}
+peaks:
+  f32: {value: 1.0e11, unit: FLOP/s per core, provenance: [spec]}
+  bf16: {value: 2.0e11, unit: FLOP/s per core, provenance: [spec]}
+  memory: {value: 3.0e10, unit: B/s, provenance: [spec]}
+)";
+inline Machine machine() {
+  return parse_machine(kSpecSheet, "spec.yaml");
+}
+
+inline RunSpec tiny() {
+  RunSpec s;
+  s.net.embed_dim = 128;
+  s.net.depth = 4;
+  s.net.num_heads = 4;
+  s.net.patch_size = 8;
+  s.net.img_height = 64;
+  s.net.img_width = 128;
+  s.net.in_channels = s.net.out_channels = 8;
+  s.data.train = "data/demo/train";
+  s.train.global_batch = 8;
+  s.run.threads = 1;
+  validate(s);
+  return s;
+}
+
+/// The demo sweep's shape: ranks x amp x workers x micro-batch, 36 runs.
+inline std::vector<RunSpec> sweep() {
+  std::vector<RunSpec> out;
+  for (int ranks : {1, 2})
+    for (const char* amp : {"none", "bf16"})
+      for (int workers : {0, 1, 2})
+        for (int micro : {1, 2, 4}) {
+          RunSpec s = tiny();
+          s.layout.dp = ranks;
+          s.policy.amp = amp;
+          s.data.workers = workers;
+          s.policy.micro_batch = micro;
+          out.push_back(s);
+        }
+  return out;
+}
+
+/// The machine with every coefficient off by a random factor: what a hidden truth looks like.
+inline Machine perturbed(Machine m, double log_sigma, std::mt19937_64& random) {
+  std::normal_distribution<double> normal(0, log_sigma);
+  for (size_t i = 0; i < kCoefs; ++i) {
+    const double v = std::max(m.coefficients[i].value * std::exp(normal(random)), 1.02 * m.floor_of(i));
+    m.coefficients[i].value = v;
+  }
+  return m;
+}
+
+inline Conditions conditions(const RunSpec& s, const Machine& m) {
+  return {
+      .ranks = s.layout.world(),
+      .ranks_on_host = s.layout.world(),
+      .threads = s.run.threads ? s.run.threads : std::max<int64_t>(1, m.identity.cores / s.layout.world()),
+      .cores = m.identity.cores};
+}
+
+inline Replay replay(const RunSpec& s, const Machine& m) {
+  const Plan plan = build_plan(s, 0, {});
+  const Conditions where = conditions(s, m);
+  return simulate(s, plan, link(plan, plan.train, s.run.serial), m.values(), where,
+                  cache_share(m, where.ranks_on_host));
+}
+
+}  // namespace isobar::test
