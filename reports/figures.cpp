@@ -34,7 +34,14 @@ json base_spec(json rows) {
             {"range",
              {{"category",
                {"#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#777777", "#F0E442",
-                "#000000"}}}}}}};
+                "#BBBBBB"}}}}}}};
+}
+
+json dash_legend() {
+  return {{"symbolType", "stroke"},
+          {"symbolStrokeColor", "#333333"},
+          {"symbolStrokeWidth", 2},
+          {"symbolSize", 500}};
 }
 
 json tip(const std::string& field, const std::string& title, const std::string& format) {

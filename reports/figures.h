@@ -25,6 +25,8 @@ std::vector<Figure> run_figures(const ReportData& d);         // figures_run.cpp
 
 /// The empty figure in the report's style: width of its container, `rows` of data as inline values.
 nlohmann::json base_spec(nlohmann::json rows);
+/// The legend of lines told apart by their dashes.
+nlohmann::json dash_legend();
 /// One tooltip line.
 nlohmann::json tip(const std::string& field, const std::string& title, const std::string& format = "");
 

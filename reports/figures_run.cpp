@@ -13,13 +13,18 @@ using nlohmann::json;
 constexpr size_t kCurves = 6;  // runs whose curves are drawn: more cannot be told apart
 
 json line_spec(json rows, const std::string& y_title, const json& dash) {
+  const json points = rows.size() > 80 ? json(false) : json{{"size", 25}};
   json spec = base_spec(std::move(rows));
   spec["height"] = 300;
-  spec["mark"] = {{"type", "line"}, {"point", {{"size", 25}}}, {"strokeWidth", 1.8}};
+  spec["mark"] = {{"type", "line"}, {"point", points}, {"strokeWidth", 1.8}};
   spec["encoding"] = {
       {"x", {{"field", "step"}, {"type", "quantitative"}, {"title", "optimizer step"}}},
       {"y", {{"field", "value"}, {"type", "quantitative"}, {"title", y_title}, {"scale", {{"zero", false}}}}},
-      {"color", {{"field", "run"}, {"type", "nominal"}, {"title", nullptr}, {"legend", {{"columns", 1}}}}},
+      {"color",
+       {{"field", "run"},
+        {"type", "nominal"},
+        {"title", nullptr},
+        {"legend", {{"columns", 1}, {"symbolType", "stroke"}}}}},
       {"strokeDash", dash},
       {"tooltip",
        {tip("run", "run"), tip("what", "curve"), tip("step", "step", "d"), tip("value", y_title, ".4~g")}}};
@@ -33,6 +38,7 @@ json dashes(const std::vector<std::string>& what) {
   return {{"field", "what"},
           {"type", "nominal"},
           {"title", nullptr},
+          {"legend", dash_legend()},
           {"scale", {{"domain", what}, {"range", range}}}};
 }
 

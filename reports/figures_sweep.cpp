@@ -87,7 +87,7 @@ std::vector<Figure> curve(const ReportData& d, const std::string& key, const std
     colour["legend"] = nullptr;
     colour["scale"] = {{"scheme", "tableau20"}};
   } else {
-    colour["legend"] = {{"columns", lines.size() > 3 ? 1 : 2}};
+    colour["legend"] = {{"columns", 2}, {"symbolType", "stroke"}};
   }
   const json x = {{"field", "value"}, {"type", "ordinal"},           {"sort", sorted},
                   {"title", x_title}, {"axis", {{"labelAngle", 0}}}, {"scale", {{"padding", 0.3}}}};
@@ -97,7 +97,7 @@ std::vector<Figure> curve(const ReportData& d, const std::string& key, const std
                {"type", "nominal"},
                {"title", nullptr},
                {"scale", {{"domain", {"measured", "predicted"}}, {"range", {{1, 0}, {4, 4}}}}}};
-  if (!predicted) dash["legend"] = nullptr;
+  dash["legend"] = predicted ? dash_legend() : json();
   spec["mark"] = {{"type", "line"}, {"point", {{"size", 55}}}, {"strokeWidth", 2}};
   spec["encoding"] = {{"x", x},
                       {"y", y},
@@ -172,7 +172,7 @@ std::vector<Figure> memory(const ReportData& d) {
   const json y = {{"field", "run"}, {"type", "nominal"}, {"title", nullptr}};
   json spec = base_spec(rows);
   spec["height"] = {{"step", 19}};
-  spec["resolve"] = {{"scale", {{"color", "independent"}}}};
+  spec["resolve"] = {{"scale", {{"color", "independent"}, {"shape", "independent"}}}};
   json bars = {
       {"mark", {{"type", "bar"}, {"height", {{"band", 0.75}}}}},
       {"encoding",
