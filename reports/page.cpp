@@ -37,8 +37,8 @@ th.n, td.n { text-align: right; }
 }
 @media print {
   body { max-width: none; padding: 0; } nav, .vega-actions, details summary { display: none; }
-  .scroll { max-height: none; overflow: visible; border: 0; } table { font-size: 7.5pt; } th { position: static; }
-  th, td { padding: 1pt 3pt; } td, td.long { white-space: normal; overflow-wrap: anywhere; min-width: 0; } figure, .tile { break-inside: avoid; } h2 { break-after: avoid; }
+  .scroll { max-height: none; overflow: visible; border: 0; } table { font-size: 6.5pt; width: auto; }
+  th { position: static; white-space: normal; } th, td { padding: 1pt 3pt; } td.long { min-width: 10rem; } figure, .tile { break-inside: avoid; } h2 { break-after: avoid; }
 }
 )";
 
