@@ -1,6 +1,7 @@
 #include "reports/data.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <set>
@@ -26,13 +27,23 @@ std::string last_word(const std::string& key) {
 // All settings of a run under their YAML names, but for those that never change what it measures.
 std::map<std::string, std::string> settings_of(const RunRecord& r) {
   std::map<std::string, std::string> out;
-  for (const auto& [section, values] : to_json(r.spec).items()) {
+  const json spec = to_json(r.spec);
+  for (const auto& [section, values] : spec.items()) {
     if (!values.is_object()) continue;
     for (const auto& [key, value] : values.items()) out[section + "." + key] = plain(value);
   }
   out.erase("run.out");
   out.erase("train.seed");
   return out;
+}
+
+// Labels begin with what readers ask for first, and with what is cut off last on a narrow screen.
+size_t weight_of(const std::string& key) {
+  constexpr std::array<const char*, 7> kOrder = {"gpus",   "layout.", "policy.", "net.",
+                                                 "train.", "data.",   "run."};
+  size_t i = 0;
+  while (i < kOrder.size() && !key.starts_with(kOrder[i])) ++i;
+  return i;
 }
 
 // Sweeps say themselves what they vary; of other runs it is what differs between their specifications.
@@ -57,6 +68,8 @@ void name_runs(ReportData& d) {
         std::all_of(all.begin(), all.end(), [&k = key](const auto& s) { return s.count(k) > 0; });
     if (seen.size() > 1 || !everywhere) d.varied.push_back(key);
   }
+  std::stable_sort(d.varied.begin(), d.varied.end(),
+                   [](const std::string& a, const std::string& b) { return weight_of(a) < weight_of(b); });
   std::map<std::string, int> short_names, uses;
   for (const std::string& key : d.varied) ++short_names[last_word(key)];
   for (size_t i = 0; i < d.runs.size(); ++i) {

@@ -23,6 +23,7 @@ json base_spec(json rows) {
               {"labelColor", "#222"},
               {"titleColor", "#222"}}},
             {"axisY", {{"labelLimit", 300}}},
+            {"axisX", {{"labelOverlap", "greedy"}, {"labelSeparation", 6}}},
             {"legend",
              {{"orient", "top"},
               {"labelFontSize", 12},
@@ -34,7 +35,25 @@ json base_spec(json rows) {
             {"range",
              {{"category",
                {"#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#777777", "#F0E442",
-                "#000000"}}}}}}};
+                "#BBBBBB"}}}}}}};
+}
+
+json points_of(const json& x, const json& y, const std::string& run, const std::string& what, int size,
+               double opacity, const json& tips) {
+  return {{"mark", {{"type", "point"}, {"filled", true}, {"size", size}, {"opacity", opacity}}},
+          {"encoding",
+           {{"x", x},
+            {"y", y},
+            {"color", {{"field", run}, {"type", "nominal"}}},
+            {"detail", {{"field", what}, {"type", "nominal"}}},
+            {"tooltip", tips}}}};
+}
+
+json dash_legend() {
+  return {{"symbolType", "stroke"},
+          {"symbolStrokeColor", "#333333"},
+          {"symbolStrokeWidth", 2},
+          {"symbolSize", 500}};
 }
 
 json tip(const std::string& field, const std::string& title, const std::string& format) {

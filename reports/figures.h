@@ -25,6 +25,12 @@ std::vector<Figure> run_figures(const ReportData& d);         // figures_run.cpp
 
 /// The empty figure in the report's style: width of its container, `rows` of data as inline values.
 nlohmann::json base_spec(nlohmann::json rows);
+/// Points to hover over, on lines that are drawn by a layer of their own: points of a line mark would take
+/// the dashes out of its legend. `run`: field of the colour; `what`: field that parts a run's lines.
+nlohmann::json points_of(const nlohmann::json& x, const nlohmann::json& y, const std::string& run,
+                         const std::string& what, int size, double opacity, const nlohmann::json& tips);
+/// The legend of lines told apart by their dashes.
+nlohmann::json dash_legend();
 /// One tooltip line.
 nlohmann::json tip(const std::string& field, const std::string& title, const std::string& format = "");
 

@@ -39,6 +39,15 @@ json step_tips(bool predicted) {
   return t;
 }
 
+// The same order in both figures of runs: fastest on top.
+json labels_by_step(std::vector<const ReportRun*> runs) {
+  std::stable_sort(runs.begin(), runs.end(),
+                   [](const ReportRun* a, const ReportRun* b) { return a->measured() < b->measured(); });
+  json out = json::array();
+  for (const ReportRun* r : runs) out.push_back(r->label);
+  return out;
+}
+
 Figure scatter(const ReportData& d) {
   json rows = json::array();
   double low = INFINITY, high = 0;
@@ -56,8 +65,11 @@ Figure scatter(const ReportData& d) {
                        {"type", "nominal"},
                        {"title", nullptr},
                        {"scale", {{"domain", {"held out", "fitted to"}}, {"range", {"#D55E00", "#0072B2"}}}}};
-  const json x = {
-      {"field", "measured"}, {"type", "quantitative"}, {"scale", scale}, {"title", "measured step [ms]"}};
+  const json x = {{"field", "measured"},
+                  {"type", "quantitative"},
+                  {"scale", scale},
+                  {"axis", {{"tickCount", 8}}},
+                  {"title", "measured step [ms]"}};
   const auto y = [&](const char* field) {
     return json{
         {"field", field}, {"type", "quantitative"}, {"scale", scale}, {"title", "predicted step [ms]"}};
@@ -94,10 +106,8 @@ Figure by_run(const ReportData& d) {
   json rows = json::array();
   for (const ReportRun* r : d.ok()) rows.push_back(row_of(*r));
   const bool predicted = !d.predicted().empty();
-  const json y = {{"field", "run"},
-                  {"type", "nominal"},
-                  {"title", nullptr},
-                  {"sort", {{"field", "measured"}, {"op", "min"}}}};
+  const json y = {
+      {"field", "run"}, {"type", "nominal"}, {"title", nullptr}, {"sort", labels_by_step(d.ok())}};
   const json x = {{"field", "measured"}, {"type", "quantitative"}, {"title", "step [ms]"}};
   json spec = base_spec(rows);
   spec["height"] = {{"step", 19}};
@@ -154,13 +164,10 @@ Figure by_term(const ReportData& d) {
                       {"term", names[i]},
                       {"place", i},
                       {"ms", seconds * 1e3},
-                      {"share", seconds / r->prediction->step_s},
-                      {"step", r->prediction->step_s * 1e3}});
+                      {"share", seconds / r->prediction->step_s}});
   }
-  const json y = {{"field", "run"},
-                  {"type", "nominal"},
-                  {"title", nullptr},
-                  {"sort", {{"field", "step"}, {"op", "max"}}}};
+  const json y = {
+      {"field", "run"}, {"type", "nominal"}, {"title", nullptr}, {"sort", labels_by_step(d.predicted())}};
   json spec = base_spec(rows);
   spec["height"] = {{"step", 19}};
   spec["layer"] = {
@@ -177,9 +184,7 @@ Figure by_term(const ReportData& d) {
       {{"data", {{"values", measured}}},
        {"mark", {{"type", "tick"}, {"color", "black"}, {"thickness", 2}, {"height", {{"band", 0.9}}}}},
        {"encoding",
-        {{"y", {{"field", "run"}, {"type", "nominal"}}},
-         {"x", {{"field", "measured"}, {"type", "quantitative"}}},
-         {"tooltip", step_tips(true)}}}}};
+        {{"y", y}, {"x", {{"field", "measured"}, {"type", "quantitative"}}}, {"tooltip", step_tips(true)}}}}};
   return {"step-by-term", "What the predicted step is made of",
           "Each bar is one run's predicted step, split into its terms; the black tick is the measured step.",
           spec};

@@ -13,16 +13,22 @@ using nlohmann::json;
 constexpr size_t kCurves = 6;  // runs whose curves are drawn: more cannot be told apart
 
 json line_spec(json rows, const std::string& y_title, const json& dash) {
+  const bool few = rows.size() <= 80;
   json spec = base_spec(std::move(rows));
   spec["height"] = 300;
-  spec["mark"] = {{"type", "line"}, {"point", {{"size", 25}}}, {"strokeWidth", 1.8}};
-  spec["encoding"] = {
-      {"x", {{"field", "step"}, {"type", "quantitative"}, {"title", "optimizer step"}}},
-      {"y", {{"field", "value"}, {"type", "quantitative"}, {"title", y_title}, {"scale", {{"zero", false}}}}},
-      {"color", {{"field", "run"}, {"type", "nominal"}, {"title", nullptr}, {"legend", {{"columns", 1}}}}},
-      {"strokeDash", dash},
-      {"tooltip",
-       {tip("run", "run"), tip("what", "curve"), tip("step", "step", "d"), tip("value", y_title, ".4~g")}}};
+  const json x = {{"field", "step"}, {"type", "quantitative"}, {"title", "optimizer step"}};
+  const json y = {
+      {"field", "value"}, {"type", "quantitative"}, {"title", y_title}, {"scale", {{"zero", false}}}};
+  const json colour = {{"field", "run"},
+                       {"type", "nominal"},
+                       {"title", nullptr},
+                       {"legend", {{"columns", 1}, {"symbolType", "stroke"}}}};
+  const json tips = {tip("run", "run"), tip("what", "curve"), tip("step", "step", "d"),
+                     tip("value", y_title, ".4~g")};
+  spec["layer"] = json::array();
+  spec["layer"].push_back({{"mark", {{"type", "line"}, {"strokeWidth", 1.8}}},
+                           {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"strokeDash", dash}}}});
+  spec["layer"].push_back(points_of(x, y, "run", "what", few ? 25 : 60, few ? 1 : 0, tips));
   return spec;
 }
 
@@ -33,6 +39,7 @@ json dashes(const std::vector<std::string>& what) {
   return {{"field", "what"},
           {"type", "nominal"},
           {"title", nullptr},
+          {"legend", dash_legend()},
           {"scale", {{"domain", what}, {"range", range}}}};
 }
 

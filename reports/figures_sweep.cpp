@@ -87,7 +87,7 @@ std::vector<Figure> curve(const ReportData& d, const std::string& key, const std
     colour["legend"] = nullptr;
     colour["scale"] = {{"scheme", "tableau20"}};
   } else {
-    colour["legend"] = {{"columns", lines.size() > 3 ? 1 : 2}};
+    colour["legend"] = {{"columns", 2}, {"symbolType", "stroke"}};
   }
   const json x = {{"field", "value"}, {"type", "ordinal"},           {"sort", sorted},
                   {"title", x_title}, {"axis", {{"labelAngle", 0}}}, {"scale", {{"padding", 0.3}}}};
@@ -97,15 +97,13 @@ std::vector<Figure> curve(const ReportData& d, const std::string& key, const std
                {"type", "nominal"},
                {"title", nullptr},
                {"scale", {{"domain", {"measured", "predicted"}}, {"range", {{1, 0}, {4, 4}}}}}};
-  if (!predicted) dash["legend"] = nullptr;
-  spec["mark"] = {{"type", "line"}, {"point", {{"size", 55}}}, {"strokeWidth", 2}};
-  spec["encoding"] = {{"x", x},
-                      {"y", y},
-                      {"color", colour},
-                      {"strokeDash", dash},
-                      {"tooltip",
-                       {tip("others", "run"), tip("value", x_title), tip("what", "rate is"),
-                        tip("rate", "samples/s", ".4~g"), tip("runs", "runs", "d")}}};
+  dash["legend"] = predicted ? dash_legend() : json();
+  const json tips = {tip("others", "run"), tip("value", x_title), tip("what", "rate is"),
+                     tip("rate", "samples/s", ".4~g"), tip("runs", "runs", "d")};
+  spec["layer"] = json::array();
+  spec["layer"].push_back({{"mark", {{"type", "line"}, {"strokeWidth", 2}}},
+                           {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"strokeDash", dash}}}});
+  spec["layer"].push_back(points_of(x, y, "others", "what", 55, 1, tips));
   return {{id, title,
            caption + (predicted ? " Solid: measured; dashed: predicted." : "") +
                (few ? "" : " Hover over a line to read which runs it is."),
@@ -147,14 +145,12 @@ Figure throughput(const ReportData& d) {
 }
 
 std::vector<Figure> memory(const ReportData& d) {
-  // Runs of the same memory are one bar: loader settings and repetitions hardly differ.
   json rows = json::array(), totals = json::array();
-  std::set<std::string> kinds;
+  bool predicted = false;
   for (const ReportRun* r : d.ok()) {
     if (r->run.memory_by_category.empty()) continue;
     for (const auto& [kind, bytes] : r->run.memory_by_category) {
       if (bytes <= 0) continue;
-      kinds.insert(kind);
       rows.push_back(
           {{"run", r->label}, {"id", r->run.id}, {"kind", kind}, {"mb", static_cast<double>(bytes) * 1e-6}});
     }
@@ -166,13 +162,16 @@ std::vector<Figure> memory(const ReportData& d) {
                           {"mb", static_cast<double>(bytes) * 1e-6}});
     };
     total("measured RSS", r->run.peak_rss_bytes);
+    predicted = predicted || (r->prediction && r->prediction->memory_total > 0);
     if (r->prediction) total("predicted RSS", r->prediction->memory_total);
   }
   if (rows.empty()) return {};
+  json words = {"measured RSS"};
+  if (predicted) words.push_back("predicted RSS");
   const json y = {{"field", "run"}, {"type", "nominal"}, {"title", nullptr}};
   json spec = base_spec(rows);
   spec["height"] = {{"step", 19}};
-  spec["resolve"] = {{"scale", {{"color", "independent"}}}};
+  spec["resolve"] = {{"scale", {{"color", "independent"}, {"shape", "independent"}}}};
   json bars = {
       {"mark", {{"type", "bar"}, {"height", {{"band", 0.75}}}}},
       {"encoding",
@@ -191,12 +190,12 @@ std::vector<Figure> memory(const ReportData& d) {
          {{"field", "what"},
           {"type", "nominal"},
           {"title", nullptr},
-          {"scale", {{"domain", {"measured RSS", "predicted RSS"}}, {"range", {"circle", "diamond"}}}}}},
+          {"scale", {{"domain", words}, {"range", {"circle", "diamond"}}}}}},
         {"color",
          {{"field", "what"},
           {"type", "nominal"},
           {"title", nullptr},
-          {"scale", {{"domain", {"measured RSS", "predicted RSS"}}, {"range", {"black", "#D55E00"}}}}}},
+          {"scale", {{"domain", words}, {"range", {"black", "#D55E00"}}}}}},
         {"tooltip", {tip("run", "run"), tip("what", "memory"), tip("mb", "MB", ".4~g"), tip("id", "id")}}}}};
   spec["layer"] = json::array({bars});
   if (!totals.empty()) spec["layer"].push_back(marks);

@@ -26,20 +26,19 @@ figure { margin: 0; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { padding: .22rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid #ececec; }
 th { position: sticky; top: 0; background: #f6f6f6; font-weight: 600; white-space: nowrap; }
-td { overflow-wrap: anywhere; min-width: 3.5rem; }
-th.n, td.n { text-align: right; white-space: nowrap; overflow-wrap: normal; min-width: 0; }
+td { white-space: nowrap; }
+td.long { white-space: normal; overflow-wrap: anywhere; min-width: 20rem; }
+th.n, td.n { text-align: right; }
 .unit { color: #666; font-weight: 400; }
-td:first-child { min-width: 11rem; }
 .warn { border-left: 4px solid #D55E00; padding: .1rem .8rem; }
 @media (max-width: 600px) {
   :root { font-size: 15px; } body { padding: 1rem .75rem 3rem; }
   .tiles { grid-template-columns: 1fr 1fr; } .tile b { font-size: 1.2rem; }
-  td:first-child { min-width: 8.5rem; }
 }
 @media print {
   body { max-width: none; padding: 0; } nav, .vega-actions, details summary { display: none; }
-  .scroll { max-height: none; overflow: visible; border: 0; } table { font-size: 7.5pt; } th { position: static; }
-  th, td { padding: 1pt 3pt; } td, td:first-child { min-width: 0; } figure, .tile { break-inside: avoid; } h2 { break-after: avoid; }
+  .scroll { max-height: none; overflow: visible; border: 0; } table { font-size: 6.5pt; width: auto; }
+  th { position: static; white-space: normal; } th, td { padding: 1pt 3pt; } td.long { min-width: 10rem; } figure, .tile { break-inside: avoid; } h2 { break-after: avoid; }
 }
 )";
 
@@ -50,17 +49,17 @@ for (const data of document.querySelectorAll("script[type='application/json'][da
   const plot = document.getElementById("plot-" + data.dataset.figure);
   const spec = JSON.parse(data.textContent);
   if (plot.clientWidth < 560) {
-    spec.config.axisY = {...spec.config.axisY, labelLimit: 132};
-    spec.config.legend = {...spec.config.legend, columns: 1, labelLimit: 280};
+    spec.config.axisY = {...spec.config.axisY, labelLimit: Math.round(0.48 * plot.clientWidth), labelFontSize: 10.5};
+    spec.config.legend = {...spec.config.legend, columns: 1, labelLimit: 240, layout: {top: {direction: "vertical", anchor: "start"}}};
     const narrow = (o) => {
       if (o && typeof o === "object") {
-        if (o.legend && o.legend.columns) o.legend.columns = Math.min(2, o.legend.columns);
+        if (o.legend && o.legend.columns) o.legend.columns = 1;
         Object.entries(o).forEach(([key, value]) => { if (key !== "values" && key !== "config") narrow(value); });
       }
     };
     narrow(spec);
   }
-  vegaEmbed(plot, spec, {renderer: "svg", actions: false}).catch((e) => console.error(data.dataset.figure, e));
+  vegaEmbed(plot, spec, {renderer: "svg", actions: false, logLevel: 1}).catch((e) => console.error(data.dataset.figure, e));
 }
 )";
 
@@ -112,8 +111,9 @@ std::string page_html(const ReportData& d, const std::vector<Figure>& figures,
   out += "<h1>" + html_escape(name) + "</h1>\n<p class=\"sub\">Isobar report, " + today() +
          (d.machine.empty() ? "" : "; predictions by " + html_escape(d.machine)) + "</p>\n";
   out += tiles(d);
-  out += "<nav>";
+  out += "<nav><b>Figures</b> ";
   for (const Figure& f : figures) out += "<a href=\"#" + f.id + "\">" + html_escape(f.title) + "</a> ";
+  out += "</nav>\n<nav><b>Tables</b> ";
   for (const Table& t : tables) out += "<a href=\"#table-" + t.id + "\">" + html_escape(t.title) + "</a> ";
   out += "</nav>\n";
   if (!d.problems.empty()) {

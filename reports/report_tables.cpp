@@ -53,7 +53,7 @@ Table runs_table(const ReportData& d) {
          text(fitted_word(*r)), text(r->run.id)});
   }
   t.note =
-      "measured: median seconds of an optimizer step after warm-up; low to high: 80 % interval of the "
+      "measured: median time of an optimizer step after warm-up; low to high: 80 % interval of the "
       "prediction";
   return t;
 }
@@ -98,7 +98,7 @@ Table memory_table(const ReportData& d) {
   for (const ReportRun* r : d.ok())
     for (const auto& [kind, bytes] : r->run.memory_by_category)
       if (bytes > 0) kinds.insert(kind);
-  Table t{"memory", "Memory of one rank", {text_column("run")}, {}, {}};
+  Table t{"memory", "Memory of one rank, in numbers", {text_column("run")}, {}, {}};
   for (const std::string& k : kinds) t.columns.push_back(number_column(k, "MB"));
   for (const char* name : {"arena", "predicted RSS", "measured RSS"})
     t.columns.push_back(number_column(name, "MB"));

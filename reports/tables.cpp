@@ -137,8 +137,11 @@ std::string to_html(const Table& t) {
   out += "</tr></thead>\n<tbody>\n";
   for (const auto& row : t.rows) {
     out += "<tr>";
-    for (size_t c = 0; c < t.columns.size(); ++c)
-      out += (t.columns[c].right ? "<td class=\"n\">" : "<td>") + html_escape(row.at(c).text) + "</td>";
+    for (size_t c = 0; c < t.columns.size(); ++c) {
+      const bool prose = row.at(c).text.size() > 60;  // such text may break into lines
+      out += t.columns[c].right ? "<td class=\"n\">" : prose ? "<td class=\"long\">" : "<td>";
+      out += html_escape(row[c].text) + "</td>";
+    }
     out += "</tr>\n";
   }
   return out + "</tbody></table>\n";

@@ -70,7 +70,8 @@ class MadeUpResults {
   }
 
   /// Returns the median milliseconds of a step that it wrote.
-  double write_run(const std::string& id, const RunSpec& s, const json& axes, int valid_every = 0, int steps = 12) {
+  double write_run(const std::string& id, const RunSpec& s, const json& axes, int valid_every = 0,
+                   int steps = 12) {
     const std::filesystem::path run = dir_ / "trials" / id;
     const Plan plan = build_plan(s, 0, {});
     std::map<std::string, json> ops;
@@ -81,12 +82,14 @@ class MadeUpResults {
         const Op& op = plan.ops[o];
         const Work w = work(op, plan);
         const double seconds =
-            (w.flops / (s.policy.amp == "bf16" ? 9e10 : 5e10) + w.bytes() / 1.2e10 + 2e-6) * std::exp(normal(0.1));
+            (w.flops / (s.policy.amp == "bf16" ? 9e10 : 5e10) + w.bytes() / 1.2e10 + 2e-6) *
+            std::exp(normal(0.1));
         step_s += seconds;
         json& j = ops[op.path];
         if (j.is_null())
-          j = {{"path", op.path},   {"kind", name_of(op.kind)}, {"lane", name_of(op.lane)}, {"count", 0},
-               {"seconds", 0.0}, {"flops", 0.0},            {"bytes", 0.0}};
+          j = {{"path", op.path}, {"kind", name_of(op.kind)}, {"lane", name_of(op.lane)},
+               {"count", 0},      {"seconds", 0.0},           {"flops", 0.0},
+               {"bytes", 0.0}};
         j["count"] = j["count"].get<int64_t>() + steps;
         j["seconds"] = j["seconds"].get<double>() + seconds * steps;
         j["flops"] = j["flops"].get<double>() + w.flops * steps;
@@ -100,24 +103,48 @@ class MadeUpResults {
     json memory = json::object();
     for (int k = 0; k < kBufferKinds; ++k)
       memory[name_of(static_cast<BufferKind>(k))] = plan.memory.by_kind[k];
-    line({{"event", "run_start"}, {"schema", 1}, {"time_utc", "2026-01-02T03:04:05Z"}, {"spec", to_json(s)},
-          {"ranks", s.layout.world()}, {"threads", 1}, {"plan_hash", "ab12"}, {"parameters", plan.parameter_count()},
-          {"flops_forward_per_sample", 1e9}, {"memory", {{"arena", plan.memory.arena}, {"by_category", memory}}},
+    line({{"event", "run_start"},
+          {"schema", 1},
+          {"time_utc", "2026-01-02T03:04:05Z"},
+          {"spec", to_json(s)},
+          {"ranks", s.layout.world()},
+          {"threads", 1},
+          {"plan_hash", "ab12"},
+          {"parameters", plan.parameter_count()},
+          {"flops_forward_per_sample", 1e9},
+          {"memory", {{"arena", plan.memory.arena}, {"by_category", memory}}},
           {"provenance", provenance}});
     for (int i = 1; i <= steps; ++i) {
-      line({{"event", "step"}, {"step", i}, {"epoch", 0}, {"loss", 1.2 * std::exp(-0.02 * i) + 0.2},
-            {"rmse", 1.0}, {"lr", 1e-3}, {"grad_norm", 1.0}, {"seconds", step_s * std::exp(normal(0.02))},
-            {"samples_per_s", 1.0}, {"data_wait_s", 0.001}, {"rss_bytes", plan.memory.arena + 60'000'000}});
+      line({{"event", "step"},
+            {"step", i},
+            {"epoch", 0},
+            {"loss", 1.2 * std::exp(-0.02 * i) + 0.2},
+            {"rmse", 1.0},
+            {"lr", 1e-3},
+            {"grad_norm", 1.0},
+            {"seconds", step_s * std::exp(normal(0.02))},
+            {"samples_per_s", 1.0},
+            {"data_wait_s", 0.001},
+            {"rss_bytes", plan.memory.arena + 60'000'000}});
       if (valid_every && i % valid_every == 0)
-        line({{"event", "valid"}, {"step", i}, {"loss", 1.3 * std::exp(-0.02 * i) + 0.22},
-              {"rmse", {2.5 * std::exp(-0.02 * i) + 0.8}}, {"persistence_rmse", {1.4}}, {"seconds", 0.1}});
+        line({{"event", "valid"},
+              {"step", i},
+              {"loss", 1.3 * std::exp(-0.02 * i) + 0.22},
+              {"rmse", {2.5 * std::exp(-0.02 * i) + 0.8}},
+              {"persistence_rmse", {1.4}},
+              {"seconds", 0.1}});
     }
     json op_list = json::array();
     for (const auto& [path, j] : ops) op_list.push_back(j);
-    line({{"event", "run_end"}, {"status", "ok"}, {"steps", steps},
-          {"step_s", {{"median", step_s}, {"p10", step_s * 0.97}, {"p90", step_s * 1.05}, {"min", step_s * 0.96}}},
+    line({{"event", "run_end"},
+          {"status", "ok"},
+          {"steps", steps},
+          {"step_s",
+           {{"median", step_s}, {"p10", step_s * 0.97}, {"p90", step_s * 1.05}, {"min", step_s * 0.96}}},
           {"samples_per_s", static_cast<double>(s.train.global_batch) / step_s},
-          {"peak_rss_bytes", plan.memory.arena + 60'000'000}, {"unattributed_share", 0.01}, {"ops", op_list}});
+          {"peak_rss_bytes", plan.memory.arena + 60'000'000},
+          {"unattributed_share", 0.01},
+          {"ops", op_list}});
     write_atomically(run / "result.jsonl", lines);
     write_trial(run, id, s, axes, {{"class", "ok"}, {"message", ""}, {"attempt", 1}, {"wall_s", 2.0}});
     return step_s * 1e3;
@@ -136,8 +163,9 @@ class MadeUpResults {
   static void write_trial(const std::filesystem::path& run, const std::string& id, const RunSpec& s,
                           const json& axes, const json& status) {
     const auto dump = [](const json& j) { return j.dump(1, ' ', false, json::error_handler_t::replace); };
-    write_atomically(run / "trial.json",
-                     dump({{"id", id}, {"repetition", 0}, {"axes", axes}, {"warmup", 2}, {"spec", to_json(s)}}));
+    write_atomically(
+        run / "trial.json",
+        dump({{"id", id}, {"repetition", 0}, {"axes", axes}, {"warmup", 2}, {"spec", to_json(s)}}));
     write_atomically(run / "status.json", dump(status));
   }
   std::filesystem::path dir_;

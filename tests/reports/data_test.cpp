@@ -1,0 +1,147 @@
+#include "reports/data.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "model/base/error.h"
+#include "perfmodel/machine.h"
+#include "reports/report_tables.h"
+#include "tests/reports/fixture.h"
+
+namespace isobar {
+namespace {
+
+TEST(ReportData, JoinsRunsWithTheirPredictionsById) {
+  TempDir dir;
+  MadeUpResults(dir.path).write_sweep();
+  const ReportData d = collect(dir.path, {});
+  EXPECT_EQ(d.runs.size(), 13u);
+  EXPECT_EQ(d.ok().size(), 12u);
+  ASSERT_EQ(d.failed().size(), 1u);
+  EXPECT_EQ(d.failed()[0]->run.id, "run900");
+  EXPECT_EQ(d.machine, "made-up");
+  EXPECT_TRUE(d.problems.empty()) << d.problems[0];
+  const auto holdout = nlohmann::json::parse(read_file(dir.path / "holdout.json"))["runs"];
+  ASSERT_EQ(d.predicted().size(), holdout.size());
+  std::vector<double> errors;
+  double inside = 0;
+  for (const auto& row : holdout) {
+    for (const ReportRun* r : d.predicted()) {
+      if (r->run.id != row["id"]) continue;
+      EXPECT_DOUBLE_EQ(r->prediction->step_s, row["predicted_s"].get<double>());
+      EXPECT_EQ(r->prediction->in_fit, row["in_fit"].get<bool>());
+      EXPECT_EQ(r->prediction->terms.size(), 4u);
+      EXPECT_NEAR(r->measured(), row["measured_s"].get<double>(), 1e-12);
+    }
+    if (row["in_fit"] == true) continue;
+    const double m = row["measured_s"], p = row["predicted_s"];
+    errors.push_back(std::abs(p - m) / m);
+    inside += row["lo_s"] <= m && m <= row["hi_s"];
+  }
+  std::sort(errors.begin(), errors.end());
+  const Score s = d.score(false);
+  EXPECT_EQ(s.runs, 6u);
+  EXPECT_NEAR(s.median_error, (errors[2] + errors[3]) / 2, 1e-9);
+  EXPECT_NEAR(s.coverage, inside / 6, 1e-9);
+}
+
+TEST(ReportData, LabelsNameWhatVariesAndTellAllRunsApart) {
+  TempDir dir;
+  MadeUpResults made(dir.path);
+  made.write_sweep();
+  const nlohmann::json axes = {{"gpus", 1}, {"policy.amp", "none"}, {"data.workers", 0}};
+  made.write_run("run500", MadeUpResults::spec(1, "none", 0), axes);  // a repetition of run100
+  const ReportData d = collect(dir.path, {});
+  std::set<std::string> labels;
+  for (const ReportRun& r : d.runs) labels.insert(r.label);
+  EXPECT_EQ(labels.size(), d.runs.size());
+  EXPECT_TRUE(labels.count("gpus=2 amp=bf16 workers=1"));
+  EXPECT_TRUE(labels.count("gpus=1 amp=none workers=0 #1"));
+  EXPECT_TRUE(labels.count("gpus=1 amp=none workers=0 #2"));
+}
+
+TEST(ReportData, RunsOutsideOfASweepAreNamedByTheirDifferences) {
+  TempDir dir;
+  MadeUpResults made(dir.path);
+  RunSpec a = MadeUpResults::spec(1, "none", 0), b = a;
+  b.train.lr = 1e-3;
+  b.run.out = "elsewhere";
+  made.write_run("a", a, nlohmann::json::object());
+  made.write_run("b", b, nlohmann::json::object());
+  const ReportData d = collect(dir.path, {});
+  EXPECT_EQ(d.varied, std::vector<std::string>{"train.lr"});
+  EXPECT_EQ(d.runs[1].label, "lr=0.001");
+}
+
+TEST(ReportData, PerfmodelPredictsStepsTermsAndOpsOfEveryRun) {
+  TempDir dir;
+  MadeUpResults(dir.path).write_sweep();
+  save_machine(machine_from_spec("little",
+                                 {.host = "h",
+                                  .cpu = "c",
+                                  .isa = "avx2",
+                                  .cores = 2,
+                                  .memory_bytes = 8'000'000'000,
+                                  .cache_bytes = 16'000'000},
+                                 {{"f32", {5e10, {}}}, {"bf16", {5e10, {}}}, {"memory", {2e10, {}}}}),
+               (dir.path / "machine.yaml").string());
+  const ReportData d = collect(dir.path, {.machine = dir.path / "machine.yaml"});
+  EXPECT_TRUE(d.problems.empty()) << d.problems[0];
+  EXPECT_EQ(d.machine, "little");
+  ASSERT_EQ(d.predicted().size(), 12u);
+  for (const ReportRun* r : d.predicted()) {
+    double sum = 0;
+    for (const auto& [name, seconds] : r->prediction->terms) sum += seconds;
+    EXPECT_NEAR(sum, r->prediction->step_s, 1e-6 * sum);
+    for (const OpRecord& o : r->run.ops) EXPECT_GT(r->prediction->op_s.count(o.path), 0u) << o.path;
+  }
+}
+
+TEST(ReportData, OpLinesAreSumsPerStep) {
+  TempDir dir;
+  MadeUpResults(dir.path).write_sweep();
+  const ReportData d = collect(dir.path, {});
+  const ReportRun* r = ops_run(d);
+  ASSERT_NE(r, nullptr);
+  EXPECT_EQ(r, d.best());
+  double total = 0, flops = 0, line_total = 0, line_flops = 0;
+  for (const OpRecord& o : r->run.ops) {
+    total += o.seconds / 12;
+    flops += o.flops / 12;
+  }
+  for (const OpLine& l : op_lines(*r, true)) {
+    line_total += l.seconds;
+    line_flops += l.flops;
+    if (l.path == "block*/mlp/fc1/forward") {
+      EXPECT_DOUBLE_EQ(l.count, 3);  // one of each of the three blocks
+    }
+  }
+  EXPECT_NEAR(line_total, total, 1e-12);
+  EXPECT_NEAR(line_flops, flops, 1e-6 * flops);
+}
+
+TEST(ReportData, PathsOfBlocksFallTogetherAndOthersDoNot) {
+  EXPECT_EQ(group_of_path("block07/attn/qkv/forward"), "block*/attn/qkv/forward");
+  EXPECT_EQ(group_of_path("net/block12"), "net/block*");
+  EXPECT_EQ(group_of_path("grads/bucket0/all_reduce"), "grads/bucket0/all_reduce");
+  EXPECT_EQ(group_of_path("subblock1/x"), "subblock1/x");
+  EXPECT_EQ(group_of_path("block/x"), "block/x");
+}
+
+TEST(ReportData, BadInputsAreNamed) {
+  TempDir dir;
+  EXPECT_THROW(collect(dir.path / "none", {}), ConfigError);
+  EXPECT_THROW(collect(dir.path, {}), ConfigError);  // no runs
+  MadeUpResults(dir.path).write_sweep();
+  write_atomically(dir.path / "holdout.json", R"({"runs":[{"id":"run100","predicted_s":"soon"}]})");
+  try {
+    collect(dir.path, {});
+    FAIL() << "a broken holdout.json was taken";
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("runs[0].predicted_s"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace isobar

@@ -1,0 +1,167 @@
+// The written report: complete without any Python, and whole with one that has vl-convert.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+
+#include "model/base/files.h"
+#include "reports/figures.h"
+#include "reports/report.h"
+#include "tests/reports/fixture.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const char* const kEvil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"' --><!--";
+
+// Everything that a browser would take for an element or an attribute, in the order of the page.
+std::vector<std::string> tags(const std::string& html) {
+  std::vector<std::string> out;
+  for (size_t i = 0; (i = html.find('<', i)) != std::string::npos; ++i) {
+    const size_t end = html.find('>', i);
+    out.push_back(html.substr(i, end - i + 1));
+  }
+  return out;
+}
+
+TEST(Page, HoldsEveryRunEveryTableAndEveryFigure) {
+  TempDir dir, out;
+  MadeUpResults made(dir.path);
+  made.write_sweep();
+  made.write_run("long", MadeUpResults::spec(1, "none", 0), {{"gpus", 1}}, 4, 24);
+  const Report r = write_report(dir.path, out.path, {.draw = false});
+  const std::string page = read_file(out.path / "index.html");
+  EXPECT_FALSE(r.drawn);
+  for (const ReportRun& run : r.data.runs) {
+    EXPECT_NE(page.find(run.run.id), std::string::npos) << run.run.id;
+    EXPECT_NE(page.find(html_escape(run.label)), std::string::npos) << run.label;
+  }
+  EXPECT_NE(page.find("the trial&#39;s memory limit of 100 MB was exceeded"), std::string::npos);
+  for (const Table& t : r.tables) {
+    EXPECT_TRUE(fs::exists(out.path / "tables" / (t.id + ".csv"))) << t.id;
+    EXPECT_NE(page.find("id=\"table-" + t.id + "\""), std::string::npos);
+  }
+  const std::vector<std::string> expected = {"predicted-measured",
+                                             "step-by-run",
+                                             "step-by-term",
+                                             "throughput-by-layout",
+                                             "loader-workers",
+                                             "precision",
+                                             "memory",
+                                             "training-loss",
+                                             "skill",
+                                             "ops"};
+  EXPECT_EQ(r.figure_ids, expected);
+  for (const std::string& id : r.figure_ids) {
+    const json spec = json::parse(read_file(out.path / "figures" / (id + ".vl.json")));
+    EXPECT_FALSE(spec["data"]["values"].empty()) << id;
+    EXPECT_NE(page.find("data-figure=\"" + id + "\""), std::string::npos);
+  }
+}
+
+TEST(Page, ScatterHoldsWhatWasMeasuredAndPredicted) {
+  TempDir dir;
+  MadeUpResults(dir.path).write_sweep();
+  const ReportData d = collect(dir.path, {});
+  const json rows = figures(d).front().spec["data"]["values"];
+  ASSERT_EQ(rows.size(), d.predicted().size());
+  for (const json& row : rows)
+    for (const ReportRun* r : d.predicted())
+      if (r->run.id == row["id"]) {
+        EXPECT_DOUBLE_EQ(row["measured"].get<double>(), r->run.step_s.median * 1e3);
+        EXPECT_DOUBLE_EQ(row["predicted"].get<double>(), r->prediction->step_s * 1e3);
+        EXPECT_DOUBLE_EQ(row["low"].get<double>(), r->prediction->lower * 1e3);
+        EXPECT_EQ(row["was"] == "fitted to", r->prediction->in_fit);
+      }
+}
+
+TEST(Page, TextOfConfigurationsAndMessagesStaysText) {
+  TempDir dir, harmless, out, out_harmless;
+  const auto write = [](const fs::path& to, const std::string& s) {
+    MadeUpResults made(to, 1);
+    RunSpec spec = MadeUpResults::spec(1, "none", 0);
+    made.provenance[s] = s;
+    made.write_run("run1", spec, {{"data.train", s}, {s, 1}});
+    made.write_run("run2", spec, {{"data.train", "x"}, {s, 2}});
+    made.write_failure("run3", spec, {{"data.train", s}, {s, 3}}, "crash", s);
+  };
+  write(dir.path, kEvil);
+  write(harmless.path, "harmless");
+  write_report(dir.path, out.path, {.draw = false});
+  write_report(harmless.path, out_harmless.path, {.draw = false});
+  std::string page = read_file(out.path / "index.html"), plain = read_file(out_harmless.path / "index.html");
+  EXPECT_NE(page.find(html_escape(kEvil)), std::string::npos);
+  EXPECT_EQ(page.find("<script>alert"), std::string::npos);
+  EXPECT_EQ(page.find("<img"), std::string::npos);
+  // Markup is the same whatever the texts are (but for cells that wrap because their text is long).
+  const std::regex wraps(" class=\"long\"");
+  EXPECT_EQ(tags(std::regex_replace(page, wraps, "")), tags(std::regex_replace(plain, wraps, "")));
+}
+
+TEST(Page, WithoutVlConvertTheReportIsThereAndSaysHowToGetIt) {
+  TempDir dir, out;
+  MadeUpResults(dir.path).write_sweep();
+  for (const char* python : {"/nonexistent/python", "/usr/bin/false"}) {
+    const Report r = write_report(dir.path, out.path, {.python = python});
+    EXPECT_FALSE(r.drawn);
+    EXPECT_FALSE(r.not_drawn.empty());
+    EXPECT_TRUE(fs::exists(out.path / "index.html"));
+    EXPECT_TRUE(fs::exists(out.path / "tables" / "runs.csv"));
+    EXPECT_TRUE(fs::exists(out.path / "figures" / "step-by-run.vl.json"));
+    if (std::string(python) == "/nonexistent/python") {
+      EXPECT_NE(r.not_drawn.find("pip install vl-convert-python"), std::string::npos) << r.not_drawn;
+    }
+  }
+}
+
+TEST(Page, NothingOfAnEarlierReportIsLeft) {
+  TempDir dir, out;
+  MadeUpResults(dir.path).write_sweep();
+  write_atomically(out.path / "figures" / "old.svg", "old");
+  write_atomically(out.path / "tables" / "old.csv", "old");
+  write_atomically(out.path / "tables" / "mine.txt", "not ours");
+  write_report(dir.path, out.path, {.draw = false});
+  EXPECT_FALSE(fs::exists(out.path / "figures" / "old.svg"));
+  EXPECT_FALSE(fs::exists(out.path / "tables" / "old.csv"));
+  EXPECT_TRUE(fs::exists(out.path / "tables" / "mine.txt"));
+}
+
+// Needs vl-convert, which bench/setup.sh installs; where it is absent there is nothing to draw with.
+TEST(Page, DrawnPageNeedsNothingFromOutside) {
+  const std::string probe = "'" + find_python().string() + "' -c 'import vl_convert' 2>/dev/null";
+  if (std::system(probe.c_str()) != 0) GTEST_SKIP() << "vl-convert is not installed (bench/setup.sh does)";
+  TempDir dir, out;
+  MadeUpResults made(dir.path);
+  made.write_run("run1", MadeUpResults::spec(1, "none", 0), {{"data.train", kEvil}});
+  made.write_run("run2", MadeUpResults::spec(1, "none", 2), {{"data.train", "x"}});
+  const Report r = write_report(dir.path, out.path, {});
+  ASSERT_TRUE(r.drawn) << r.not_drawn;
+  const std::string page = read_file(out.path / "index.html");
+  EXPECT_EQ(page.find("<!--isobar:"), std::string::npos);
+  EXPECT_EQ(page.find("Not drawn"), std::string::npos);
+  EXPECT_NE(page.find("Content-Security-Policy"), std::string::npos);
+  EXPECT_EQ(page.find("<script>alert"), std::string::npos);
+  EXPECT_EQ(page.find("<img src=x"), std::string::npos);
+  std::string markup;  // the page without what its scripts hold
+  for (size_t i = 0; i < page.size();) {
+    const size_t script = page.find("<script", i);
+    markup += page.substr(i, script == std::string::npos ? script : page.find('>', script) + 1 - i);
+    i = script == std::string::npos ? page.size() : page.find("</script>", script);
+  }
+  for (const std::string& tag : tags(markup)) {
+    EXPECT_FALSE(tag.starts_with("<link") || tag.starts_with("<img") || tag.starts_with("<iframe")) << tag;
+    const std::string names = std::regex_replace(tag, std::regex("\"[^\"]*\""), "");  // values are quoted
+    EXPECT_EQ(names.find(" src="), std::string::npos) << tag;
+    EXPECT_FALSE(std::regex_search(tag, std::regex("\\bhref=\"[^#]"))) << tag;
+    EXPECT_FALSE(std::regex_search(names, std::regex("\\son\\w+="))) << tag;
+  }
+  for (const std::string& id : r.figure_ids)
+    EXPECT_GT(fs::file_size(out.path / "figures" / (id + ".svg")), 500u);
+}
+
+}  // namespace
+}  // namespace isobar
