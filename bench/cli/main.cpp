@@ -19,8 +19,8 @@ int main(int argc, char** argv) {
   add_train_command(app);
   //CAL add_calibrate_command(app);
   add_sweep_command(app);
-  //CAL add_fit_command(app);
-  //CAL add_predict_command(app);
+  add_fit_command(app);
+  add_predict_command(app);
   add_report_command(app);
   add_data_commands(app);
   add_doctor_command(app);
