@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
       "Help on one:      isobar train --help");
   add_plan_command(app);
   add_train_command(app);
-  //CAL add_calibrate_command(app);
+  add_calibrate_command(app);
   add_sweep_command(app);
   add_fit_command(app);
   add_predict_command(app);

@@ -1,0 +1,149 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "bench/cli/commands.h"
+#include "bench/micro/cases.h"
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "model/engine/host.h"
+#include "perfmodel/calibrate.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Arguments {
+  std::string out;
+  int ranks = 2;
+  bool json = false;
+  std::string all_reduce_part;  // internal: this process is one rank of the all-reduce cases
+};
+
+// Nets whose ops cover what users run here: rows and widths from a demo net to a slice of ViT-384.
+std::vector<RunSpec> specimens() {
+  std::vector<RunSpec> out;
+  struct Size {
+    int64_t embed, heads, height, width, batch;
+  };
+  for (const Size& s : {Size{128, 4, 64, 128, 2}, Size{128, 4, 64, 128, 8}, Size{384, 8, 128, 256, 1}}) {
+    for (const char* amp : {"none", "bf16"}) {
+      RunSpec r;
+      r.file = "calibrate";
+      r.net.embed_dim = s.embed;
+      r.net.num_heads = s.heads;
+      r.net.depth = 1;
+      r.net.img_height = s.height;
+      r.net.img_width = s.width;
+      r.net.in_channels = r.net.out_channels = 4;
+      r.train.global_batch = s.batch;
+      r.policy.micro_batch = s.batch;
+      r.policy.amp = amp;
+      out.push_back(r);
+    }
+  }
+  return out;
+}
+
+struct Scratch {  // a directory that goes away
+  fs::path path;
+  Scratch() {
+    std::string name = (fs::temp_directory_path() / "isobar-calibrate-XXXXXX").string();
+    if (!::mkdtemp(name.data())) throw std::runtime_error("cannot make a directory under " + name);
+    path = name;
+  }
+  ~Scratch() {
+    std::error_code ignored;  // nothing depends on it any more
+    fs::remove_all(path, ignored);
+  }
+};
+
+/// Runs this program's all-reduce part under mpiexec; its JSON comes back through a file.
+nlohmann::json measure_all_reduce(int ranks, const fs::path& file) {
+  char self[PATH_MAX];
+  const ssize_t n = ::readlink("/proc/self/exe", self, sizeof self - 1);
+  if (n < 0) throw std::runtime_error("cannot find the path of this program");
+  self[n] = '\0';
+  std::vector<std::string> args = {"mpiexec", "-n", std::to_string(ranks)};
+  if (Mpi::version().find("Open MPI") != std::string::npos) {
+    args.insert(args.end(), {"--bind-to", "none", "--oversubscribe"});
+    if (::geteuid() == 0) args.emplace_back("--allow-run-as-root");
+  }
+  args.insert(args.end(), {self, "calibrate", "-o", "-", "--all-reduce-part", file.string()});
+  std::vector<char*> argv;
+  for (std::string& s : args) argv.push_back(s.data());
+  argv.push_back(nullptr);
+  const pid_t child = ::fork();
+  if (child < 0) throw std::runtime_error("cannot start another process");
+  if (child == 0) {
+    ::execvp(argv[0], argv.data());
+    ::_exit(127);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    throw std::runtime_error("mpiexec failed while measuring all-reduce; isobar doctor says what is missing");
+  return nlohmann::json::parse(read_file(file));
+}
+
+void run_all_reduce_part(const std::string& file) {
+  const Mpi mpi;
+  register_all_reduce_cases(mpi, 1);
+  const nlohmann::json j = run_registered("all-reduce", mpi.rank() == 0);
+  if (mpi.rank() == 0) write_atomically(file, j.dump());
+}
+
+void run(const Arguments& a) {
+  if (!a.all_reduce_part.empty()) return run_all_reduce_part(a.all_reduce_part);
+  if (a.ranks < 1) throw ConfigError("--ranks", "", "must be 1 or more", "e.g. 2");
+  const Scratch scratch;
+  const int all = cores();
+  register_peak_cases(1);
+  if (all > 1) register_peak_cases(all);
+  for (const RunSpec& spec : specimens()) {
+    register_op_cases(spec, 1);
+    if (all > 1 && spec.train.global_batch == 8) register_op_cases(spec, all);
+  }
+  register_read_cases(scratch.path / "data");
+  nlohmann::json j = run_registered("ops");
+  if (a.ranks > 1)
+    for (auto& b : measure_all_reduce(a.ranks, scratch.path / "all_reduce.json")["benchmarks"])
+      j["benchmarks"].push_back(b);
+  const Machine machine = machine_from_benchmarks(j, "benchmarks of this machine");
+  save_machine(machine, a.out);
+  write_atomically(fs::path(a.out).replace_extension(".benchmarks.json"), j.dump(1) + "\n");
+  if (a.json)
+    std::cout << nlohmann::json{{"machine", a.out}, {"benchmarks", j["benchmarks"].size()}}.dump(1) << "\n";
+  else
+    std::printf("%zu benchmarks -> %s\n", j["benchmarks"].size(), a.out.c_str());
+}
+
+}  // namespace
+
+void add_calibrate_command(CLI::App& app) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* c = app.add_subcommand("calibrate", "Measure this machine and write its machine file");
+  c->add_option("-o,--output", a->out, "Machine file to write, e.g. configs/machines/local.yaml")->required();
+  c->add_option("--ranks", a->ranks, "Ranks of the all-reduce cases (1: leave them out)")
+      ->capture_default_str();
+  c->add_flag("--json", a->json, "Print what was written as JSON");
+  c->add_option("--all-reduce-part", a->all_reduce_part)->group("");
+  c->footer(
+      "Runs each op of a few small plans alone through Google Benchmark (about a minute), all-reduces over "
+      "MPI, and data\n"
+      "reading, and turns the times into coefficients with units and intervals. The raw benchmarks are kept "
+      "beside the\n"
+      "machine file, in Google Benchmark's JSON. Quiet the machine first: what else runs becomes part of the "
+      "machine.\n\n"
+      "  isobar calibrate -o configs/machines/local.yaml");
+  c->callback([a] { run(*a); });
+}
+
+}  // namespace isobar

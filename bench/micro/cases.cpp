@@ -1,0 +1,253 @@
+#include "bench/micro/cases.h"
+
+#include <benchmark/benchmark.h>
+#include <omp.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/backend/cpu/kernels.h"
+#include "model/base/progress.h"
+#include "model/base/rng.h"
+#include "model/data/dataset.h"
+#include "model/data/synth.h"
+#include "model/engine/arena.h"
+#include "model/engine/executor.h"
+#include "model/engine/host.h"
+#include "model/nets/build.h"
+#include "model/plan/builder.h"
+#include "model/plan/work.h"
+
+namespace isobar {
+namespace {
+
+constexpr double kMinTime = 0.04;  // seconds a case is measured for
+int registered = 0;
+
+// A plan with an arena full of small numbers: whatever an op reads is finite.
+struct Bench {
+  Bench(const RunSpec& spec, int threads)
+      : plan(build_plan(spec, 0, cpu_workspace(threads))),
+        arena(plan.memory.arena),
+        backend(plan, arena.data(), spec.train) {
+    for (const Buffer& b : plan.buffers) {
+      if (b.offset < 0) continue;
+      std::byte* at = arena.data() + b.offset;
+      for (int64_t i = 0; i < b.count; ++i) {
+        const float x =
+            0.25f + 0.5f * uniform(1, static_cast<uint64_t>(b.offset), static_cast<uint64_t>(i) & 4095);
+        if (b.dtype == DType::bf16) {
+          const bf16 h = to_bf16(x);
+          std::memcpy(at + 2 * i, &h, 2);
+        } else {
+          std::memcpy(at + 4 * i, &x, 4);
+        }
+      }
+    }
+  }
+  Plan plan;
+  Arena arena;
+  CpuBackend backend;
+};
+
+void set_counters(benchmark::State& state, const Work& w, int threads, int64_t ranks) {
+  state.counters["ops"] = 1;
+  state.counters["flops"] = w.flops;
+  state.counters["vector_flops"] = w.vector_flops;
+  state.counters["bytes"] = w.bytes();
+  if (w.wire_bytes > 0) {
+    state.counters["wire_bytes"] = w.wire_bytes;
+    state.counters["messages"] = w.messages;
+  }
+  state.counters["threads"] = threads;
+  state.counters["ranks"] = static_cast<double>(ranks);
+}
+
+std::string shape_of(const Op& op) {
+  const Attrs& a = op.a;
+  std::ostringstream s;
+  if (op.kind == OpKind::gemm)
+    s << (a.trans_a ? 'T' : 'N') << (a.trans_b ? 'T' : 'N') << a.m << 'x' << a.n << 'x' << a.k
+      << (a.accumulate ? "+" : "");
+  else if (a.heads > 0)
+    s << 'b' << a.batch << 'h' << a.heads << 'q' << a.tq << 'k' << a.tk << 'd' << a.d;
+  else if (a.channels > 0)
+    s << 'b' << a.batch << 'c' << a.channels << 'x' << a.height << 'x' << a.width << 'p' << a.patch;
+  else
+    s << a.m << 'x' << a.n << (a.first ? "first" : "") << (a.accumulate ? "+" : "");
+  return s.str();
+}
+
+template <class F>
+void add_case(const std::string& name, F&& body) {
+  ++registered;
+  benchmark::RegisterBenchmark(name.c_str(), std::forward<F>(body))->MinTime(kMinTime)->UseRealTime();
+}
+
+}  // namespace
+
+void register_op_cases(const RunSpec& spec, int threads) {
+  auto bench = std::make_shared<Bench>(spec, threads);
+  std::set<std::string> seen;
+  for (const Op& op : bench->plan.ops) {
+    if (op.kind == OpKind::fetch || is_collective(op.kind)) continue;
+    const std::string name = std::string(name_of(op.kind)) + "/" +
+                             (spec.policy.amp == "bf16" ? "bf16" : "f32") + "/" + shape_of(op) + "/threads" +
+                             std::to_string(threads);
+    if (!seen.insert(name).second) continue;
+    add_case(name, [bench, &op, threads](benchmark::State& state) {
+      omp_set_num_threads(threads);
+      bench->backend.launch(op, 0, 0);  // first call: primitives are made
+      for (auto _ : state) bench->backend.launch(op, 0, 0);
+      set_counters(state, work(op, bench->plan), threads, 1);
+    });
+  }
+}
+
+void register_peak_cases(int threads) {
+  for (const DType t : {DType::f32, DType::bf16}) {
+    const std::string name =
+        std::string("peak/") + name_of(t) + "/product512/threads" + std::to_string(threads);
+    add_case(name, [t, threads](benchmark::State& state) {
+      omp_set_num_threads(threads);
+      constexpr int64_t n = 512;
+      std::vector<float> a(n * n), b(n * n), c(n * n);  // zeros: as many bits as either type needs
+      const cpu::Gemm g{n, n, n, false, true, t, t, t, false, false};
+      cpu::gemm(g, a.data(), b.data(), nullptr, c.data());
+      for (auto _ : state) cpu::gemm(g, a.data(), b.data(), nullptr, c.data());
+      Work w;
+      w.flops = 2.0 * n * n * n;
+      set_counters(state, w, threads, 1);
+    });
+  }
+  add_case("stream/f32/threads" + std::to_string(threads), [threads](benchmark::State& state) {
+    omp_set_num_threads(threads);
+    constexpr int64_t n = int64_t{1} << 25;  // 2 x 128 MiB: larger than any cache
+    std::vector<float> x(n, 1.0f), y(n, 1.0f);
+    for (auto _ : state) cpu::add(n, x.data(), y.data());
+    Work w;
+    w.bytes_read = 2.0 * n * sizeof(float);
+    w.bytes_written = 1.0 * n * sizeof(float);
+    set_counters(state, w, threads, 1);
+  });
+}
+
+void register_read_cases(const std::filesystem::path& scratch) {
+  SyntheticOptions options;
+  options.channels = 4;
+  options.height = 64;
+  options.width = 128;
+  options.samples_per_year = 40;
+  options.train_years = options.valid_years = 1;
+  options.show_progress = false;
+  make_synthetic(scratch.string(), options);
+  for (const bool noise : {true, false}) {
+    add_case(noise ? "read_noise/f32" : "read_hdf5/f32", [noise, scratch](benchmark::State& state) {
+      const FieldShape shape{4, 64, 128};
+      const auto set =
+          open_dataset(DataSpec{}, noise ? "" : (scratch / "train").string(), Split::train, shape);
+      std::vector<float> input(shape.size()), target(shape.size());
+      int64_t i = 0;
+      for (auto _ : state) set->read(i++ % set->size(), input.data(), target.data());
+      state.counters["bytes"] = 2.0 * static_cast<double>(shape.size()) * sizeof(float);
+      state.counters["samples"] = 1;
+      state.counters["threads"] = 1;
+      state.counters["ranks"] = 1;
+    });
+  }
+}
+
+void register_all_reduce_cases(const Mpi& mpi, int threads) {
+  for (const int64_t count : {int64_t{64}, int64_t{1} << 12, int64_t{1} << 16, int64_t{1} << 18,
+                              int64_t{1} << 20, int64_t{1} << 22}) {
+    const std::string name =
+        "all_reduce/f32/" + std::to_string(count * 4) + "B/ranks" + std::to_string(mpi.size());
+    ++registered;
+    benchmark::RegisterBenchmark(name.c_str(),
+                                 [&mpi, threads, count](benchmark::State& state) {
+                                   omp_set_num_threads(threads);
+                                   Builder b(mpi.rank(), mpi.size(), {});
+                                   std::vector<int> ranks(mpi.size());
+                                   for (int r = 0; r < mpi.size(); ++r) ranks[r] = r;
+                                   const int group = b.group("dp", ranks);
+                                   const View x = b.io("x", DType::f32, count);
+                                   const int routine = b.begin("reduce", Pass::backward);
+                                   b.emit(OpKind::all_reduce, "x/all_reduce", {.group = group}, {x}, {x},
+                                          Lane::dp);
+                                   b.end();
+                                   Plan& plan = b.plan;
+                                   plan.train = {{routine, 0, 0}};
+                                   place(plan);
+                                   const Program program = link(plan, plan.train);
+                                   Arena arena(plan.memory.arena);
+                                   CpuBackend backend(plan, arena.data(), TrainSpec{});
+                                   Comm comm(plan.groups);
+                                   Executor run(plan, backend, &comm);
+                                   run(program, 0);
+                                   mpi.barrier();
+                                   for (auto _ : state) run(program, 0);
+                                   set_counters(state, work(plan.ops[0], plan), threads, mpi.size());
+                                 })
+        ->Iterations(count > (1 << 18) ? 20 : 200)  // the same on every rank
+        ->Repetitions(3)
+        ->UseRealTime();
+  }
+}
+
+namespace {
+
+// Google Benchmark's JSON into a string, a progress bar to the terminal.
+class Collector : public benchmark::JSONReporter {
+ public:
+  explicit Collector(Progress& progress) : progress_(progress) {}
+  bool ReportContext(const Context& context) override {
+    return benchmark::JSONReporter::ReportContext(context);
+  }
+  void ReportRuns(const std::vector<Run>& runs) override {
+    progress_.update(++done_, runs.empty() ? "" : runs[0].run_name.function_name);
+    benchmark::JSONReporter::ReportRuns(runs);
+  }
+
+ private:
+  Progress& progress_;
+  int64_t done_ = 0;
+};
+
+void add_context() {
+  static bool once = false;
+  if (std::exchange(once, true)) return;
+  const nlohmann::json p = provenance();
+  benchmark::AddCustomContext("cpu", p["cpu"].get<std::string>());
+  benchmark::AddCustomContext("isa", p["bf16_mode"].get<std::string>());
+  benchmark::AddCustomContext("cores", std::to_string(cores()));
+  benchmark::AddCustomContext("memory_bytes",
+                              std::to_string(::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGE_SIZE)));
+  benchmark::AddCustomContext("commit", p["commit"].get<std::string>());
+  benchmark::AddCustomContext("onednn", p["onednn"].get<std::string>());
+}
+
+}  // namespace
+
+nlohmann::json run_registered(const std::string& title, bool show_progress) {
+  add_context();
+  std::ostringstream out, errors;
+  {
+    Progress progress(title, registered, show_progress);
+    Collector collector(progress);
+    collector.SetOutputStream(&out);
+    collector.SetErrorStream(&errors);
+    benchmark::RunSpecifiedBenchmarks(&collector);
+  }
+  benchmark::ClearRegisteredBenchmarks();
+  registered = 0;
+  const nlohmann::json j = nlohmann::json::parse(out.str(), nullptr, false);
+  if (!j.is_object()) throw std::runtime_error("Google Benchmark wrote no JSON: " + errors.str());
+  return j;
+}
+
+}  // namespace isobar

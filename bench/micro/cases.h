@@ -1,0 +1,30 @@
+// Google Benchmark cases built from op descriptors: the ops of a real plan, each run alone on the CPU
+// backend. Names, counters and context are what perfmodel/calibrate.h reads; nothing is described here a
+// second time.
+//
+//   register_op_cases(spec, 1);  register_peak_cases(2);  register_read_cases(dir);
+//   nlohmann::json j = run_registered("calibrate");      // Google Benchmark's JSON
+#pragma once
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "model/base/spec.h"
+#include "model/comm/comm.h"
+
+namespace isobar {
+
+/// Every op of the spec's step with its own kind and shape, on `threads` OpenMP threads.
+void register_op_cases(const RunSpec& spec, int threads);
+/// Largest rates that the libraries reach here: products that stay in cache, and a pass over memory that does
+/// not.
+void register_peak_cases(int threads);
+/// One loader thread: noise, and HDF5 files made under `scratch`.
+void register_read_cases(const std::filesystem::path& scratch);
+/// Gradient all-reduces of several sizes through the executor; every rank registers and runs the same.
+void register_all_reduce_cases(const Mpi& mpi, int threads);
+
+/// Runs what is registered, with a progress bar on rank 0, and forgets it.
+nlohmann::json run_registered(const std::string& title, bool show_progress = true);
+
+}  // namespace isobar
