@@ -313,7 +313,7 @@ void NetcdfFields::read(int64_t t, FieldShape crop, const Statistics* norm, floa
 std::unique_ptr<FieldFile> open_netcdf_fields(const std::string& path, const std::string& key,
                                               const std::vector<std::string>& variables,
                                               const std::shared_ptr<ChunkCache>& cache) {
-  return std::make_unique<NetcdfFields>(path, key, variables, std::move(cache));
+  return std::make_unique<NetcdfFields>(path, key, variables, cache);
 }
 
 }  // namespace isobar
