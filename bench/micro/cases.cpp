@@ -57,13 +57,13 @@ struct Bench {
 
 void set_counters(benchmark::State& state, const Work& w, int threads, int64_t ranks) {
   state.counters["ops"] = 1;
-  state.counters["flops"] = w.flops;
-  state.counters["vector_flops"] = w.vector_flops;
-  state.counters["bytes"] = w.bytes();
-  if (w.wire_bytes > 0) {
-    state.counters["wire_bytes"] = w.wire_bytes;
-    state.counters["messages"] = w.messages;
-  }
+  // Counters that are zero stay out: their coefficient of variation over repetitions would be no JSON number.
+  for (const auto& [name, value] : {std::pair{"flops", w.flops},
+                                    {"vector_flops", w.vector_flops},
+                                    {"bytes", w.bytes()},
+                                    {"wire_bytes", w.wire_bytes},
+                                    {"messages", w.messages}})
+    if (value > 0) state.counters[name] = value;
   state.counters["threads"] = threads;
   state.counters["ranks"] = static_cast<double>(ranks);
 }
