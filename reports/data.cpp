@@ -30,7 +30,8 @@ std::map<std::string, std::string> settings_of(const RunRecord& r) {
   const json spec = to_json(r.spec);
   for (const auto& [section, values] : spec.items()) {
     if (!values.is_object()) continue;
-    for (const auto& [key, value] : values.items()) out[section + "." + key] = plain(value);
+    for (const auto& [key, value] : values.items())
+      out[std::string(section).append(".").append(key)] = plain(value);
   }
   out.erase("run.out");
   out.erase("train.seed");

@@ -23,6 +23,7 @@ json base_spec(json rows) {
               {"labelColor", "#222"},
               {"titleColor", "#222"}}},
             {"axisY", {{"labelLimit", 300}}},
+            {"axisXQuantitative", {{"tickCount", 8}}},
             {"axisX", {{"labelOverlap", "greedy"}, {"labelSeparation", 6}}},
             {"legend",
              {{"orient", "top"},

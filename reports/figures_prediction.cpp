@@ -144,6 +144,7 @@ Figure by_term(const ReportData& d) {
   for (const ReportRun* r : d.predicted())
     for (const auto& [name, seconds] : r->prediction->terms) sums[name] += seconds;
   std::vector<std::pair<double, std::string>> order;
+  order.reserve(sums.size());
   for (const auto& [name, sum] : sums) order.emplace_back(-sum, name);
   std::sort(order.begin(), order.end());
   json names = json::array();

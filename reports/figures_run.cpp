@@ -98,8 +98,10 @@ std::vector<Figure> ops(const ReportData& d) {
   std::vector<OpLine> lines = op_lines(*r, true);
   if (lines.size() > kShown) lines.resize(kShown);
   json rows = json::array();
+  json names = json::array();  // longest first
   bool predicted = false;
   for (const OpLine& l : lines) {
+    names.push_back(l.path);
     const auto rate = [](double work, double s) {
       return s > 0 && work > 0 ? json(work / s * 1e-9) : json();
     };
@@ -114,10 +116,7 @@ std::vector<Figure> ops(const ReportData& d) {
     }
     rows.push_back(j);
   }
-  const json y = {{"field", "op"},
-                  {"type", "nominal"},
-                  {"title", nullptr},
-                  {"sort", {{"field", "ms"}, {"order", "descending"}}}};
+  const json y = {{"field", "op"}, {"type", "nominal"}, {"title", nullptr}, {"sort", names}};
   json tips = {tip("op", "op"), tip("kind", "kind"), tip("ms", "measured [ms/step]", ".3~g")};
   if (predicted) tips.push_back(tip("predicted", "predicted [ms/step]", ".3~g"));
   tips.push_back(tip("gflops", "GFLOP/s", ".3~g"));

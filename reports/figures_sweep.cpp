@@ -177,7 +177,7 @@ std::vector<Figure> memory(const ReportData& d) {
       {"encoding",
        {{"y", y},
         {"x", {{"field", "mb"}, {"type", "quantitative"}, {"stack", "zero"}, {"title", "MB of one rank"}}},
-        {"color", {{"field", "kind"}, {"type", "nominal"}, {"title", nullptr}, {"legend", {{"columns", 4}}}}},
+        {"color", {{"field", "kind"}, {"type", "nominal"}, {"title", nullptr}, {"legend", {{"columns", 3}}}}},
         {"tooltip",
          {tip("run", "run"), tip("kind", "category"), tip("mb", "MB", ".4~g"), tip("id", "id")}}}}};
   json marks = {

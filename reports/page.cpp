@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kStyle = R"(
 :root { color: #1c1c1c; background: #fff; font: 16px/1.5 system-ui, "Liberation Sans", "DejaVu Sans", sans-serif; }
-body { max-width: 1080px; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
+body { max-width: 1200px; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .2rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.2rem; margin: 2.6rem 0 .4rem; }
 p, figcaption, .note { max-width: 46rem; }
@@ -50,6 +50,7 @@ for (const data of document.querySelectorAll("script[type='application/json'][da
   const spec = JSON.parse(data.textContent);
   if (plot.clientWidth < 560) {
     spec.config.axisY = {...spec.config.axisY, labelLimit: Math.round(0.48 * plot.clientWidth), labelFontSize: 10.5};
+    spec.config.axisXQuantitative = {...spec.config.axisXQuantitative, tickCount: 4};
     spec.config.legend = {...spec.config.legend, columns: 1, labelLimit: 240, layout: {top: {direction: "vertical", anchor: "start"}}};
     const narrow = (o) => {
       if (o && typeof o === "object") {

@@ -110,7 +110,7 @@ fs::path find_python() {
   if (const char* own = std::getenv("ISOBAR_REPORT_PYTHON"); own && *own) return own;
   const fs::path python = fs::path(".venv-reports") / "bin" / "python";
   if (const fs::path r = find_renderer(); !r.empty())
-    if (const fs::path p = r.parent_path().parent_path() / python; fs::exists(p)) return p;
+    if (fs::path p = r.parent_path().parent_path() / python; fs::exists(p)) return p;
   if (fs::exists(python)) return fs::absolute(python);
   return "python3";
 }

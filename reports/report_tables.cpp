@@ -211,6 +211,7 @@ std::vector<OpLine> op_lines(const ReportRun& r, bool grouped) {
     line.predicted_s += predicted;
   }
   std::vector<OpLine> out;
+  out.reserve(lines.size());
   for (auto& [path, line] : lines) out.push_back(std::move(line));
   std::stable_sort(out.begin(), out.end(),
                    [](const OpLine& a, const OpLine& b) { return a.seconds > b.seconds; });
