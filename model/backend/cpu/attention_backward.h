@@ -220,15 +220,17 @@ void attention_backward_part(const AttentionArgs& args, int64_t first, int64_t l
   }
 }
 
-// dQ of one tile of a group whose units went to several threads: the sum of their parts[0 … count - 1] (each
-// at that tile), which overwrites parts[0]
+// dQ of one tile of a group whose units went to several threads: the sum of their parts (slots), which
+// overwrites parts[0]
 template <class V, class Dot>
 void attention_dq_shared(const AttentionArgs& args, int64_t group, int64_t at, float* const* parts,
                          int count) {
   const AttentionSizes s(args.shape);
   const int64_t n = args.shape.d * kQueryTile;
-  for (int i = 1; i < count; ++i)
-    for (int64_t j = 0; j < n; j += V::kWidth)
-      V::store(parts[0] + j, V::add(V::load(parts[0] + j), V::load(parts[i] + j)));
-  write_dq_tile<V, Dot::kPack>(args, s, group, at, parts[0]);
+  float* sum = parts[0] + at * n;
+  for (int i = 1; i < count; ++i) {
+    const float* part = parts[i] + at * n;
+    for (int64_t j = 0; j < n; j += V::kWidth) V::store(sum + j, V::add(V::load(sum + j), V::load(part + j)));
+  }
+  write_dq_tile<V, Dot::kPack>(args, s, group, at, sum);
 }

@@ -73,14 +73,23 @@ inline void pack_pairs(const char* src, int64_t ld, int64_t n, int64_t d, int64_
     if constexpr (kPack == 1) {
       std::memcpy(row, even, d * 4);
     } else {
-      const int64_t odd = i + 1 < n ? ld * 2 : 0;  // the last row of an odd n is paired with itself,
-      const uint32_t keep = i + 1 < n ? 0xffffffffu : 0xffffu;  // masked to zero
-      for (int64_t j = 0; j < d; ++j) {
-        uint16_t lo, hi;
-        std::memcpy(&lo, even + j * 2, 2);
-        std::memcpy(&hi, even + odd + j * 2, 2);
-        const uint32_t pair = (lo | static_cast<uint32_t>(hi) << 16) & keep;
-        std::memcpy(row + j, &pair, 4);
+      static constexpr char kZeros[8] = {};  // stands for the row after an odd n
+      const char* odd = i + 1 < n ? even + ld * 2 : kZeros;
+      const int64_t odd_step = i + 1 < n ? 8 : 0;
+      int64_t j = 0;
+      for (; j + 4 <= d; j += 4, odd += odd_step) {
+        typedef uint16_t Halves __attribute__((vector_size(8)));
+        Halves lo, hi;
+        std::memcpy(&lo, even + j * 2, sizeof(lo));
+        std::memcpy(&hi, odd, sizeof(hi));
+        const auto low = __builtin_shufflevector(lo, hi, 0, 4, 1, 5, 2, 6, 3, 7);
+        std::memcpy(row + j, &low, sizeof(low));
+      }
+      for (; j < d; ++j) {
+        uint16_t pair[2] = {};
+        std::memcpy(&pair[0], even + j * 2, 2);
+        if (i + 1 < n) std::memcpy(&pair[1], even + ld * 2 + j * 2, 2);
+        std::memcpy(row + j, pair, 4);
       }
     }
     if (d < width) std::memset(row + d, 0, (width - d) * 4);
@@ -93,9 +102,13 @@ inline void store_four(char* p, Four x) {
   if constexpr (kPack == 1) {
     std::memcpy(p, &x, sizeof(x));
   } else {
-    bf16 half[4];
-    for (int i = 0; i < 4; ++i) half[i] = to_bf16(x[i]);
-    std::memcpy(p, half, sizeof(half));
+    typedef uint32_t FourBits __attribute__((vector_size(16)));
+    typedef uint16_t FourHalves __attribute__((vector_size(8)));
+    const FourBits u = std::bit_cast<FourBits>(x);
+    const FourBits rounded = u + 0x7fffu + ((u >> 16) & 1u);
+    const FourBits kept = (u & 0x7fffffffu) > 0x7f800000u ? (u | 0x400000u) : rounded;  // NaN stays NaN
+    const FourHalves half = __builtin_convertvector(kept >> 16, FourHalves);
+    std::memcpy(p, &half, sizeof(half));
   }
 }
 
