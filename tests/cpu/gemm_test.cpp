@@ -16,7 +16,8 @@ void check(Random& random, const Gemm& g) {
   EXPECT_TRUE(c.intact());
   for (int64_t i = 0; i < g.m; ++i)
     for (int64_t j = 0; j < g.n; ++j) {
-      double want = (g.bias ? bias[j] : 0) + (g.accumulate ? before[i * g.n + j] : 0), size = std::abs(want);
+      const double x = g.bias ? bias[j] : 0, y = g.accumulate ? before[i * g.n + j] : 0;
+      double want = x + y, size = std::abs(x) + std::abs(y);
       for (int64_t p = 0; p < g.k; ++p) {
         const double term =
             a[g.trans_a ? p * g.m + i : i * g.k + p] * b[g.trans_b ? j * g.k + p : p * g.n + j];

@@ -7,8 +7,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -24,18 +22,20 @@ constexpr double kFloatRoundoff = 1.0 / (1 << 24);
 // n elements, 64-byte aligned, every byte 0xff: NaN in f32 and in bf16
 class Buffer {
  public:
-  Buffer(DType t, int64_t n)
-      : type_(t), n_(n), data_(static_cast<char*>(::operator new(bytes() + 64, kAlign))) {
-    std::memset(data_.get(), 0xff, bytes() + 64);
+  Buffer(DType t, int64_t n) : type_(t), n_(n), storage_(bytes() + 2 * kAlign, static_cast<char>(0xff)) {
+    const auto address = reinterpret_cast<uintptr_t>(storage_.data());
+    offset_ = static_cast<int64_t>((kAlign - address % kAlign) % kAlign);
   }
+  // moving keeps the heap block, so the offset stays right; copying would not
+  Buffer(Buffer&&) = default;
+  Buffer(const Buffer&) = delete;
   int64_t size() const { return n_; }
   int64_t bytes() const { return n_ * size_of(type_); }
   DType type() const { return type_; }
-  void* data() { return data_.get(); }
-  const void* data() const { return data_.get(); }
+  void* data() { return storage_.data() + offset_; }
+  const void* data() const { return storage_.data() + offset_; }
   float* f32() { return static_cast<float*>(data()); }
   const float* f32() const { return static_cast<const float*>(data()); }
-  void* at(int64_t i) { return data_.get() + i * size_of(type_); }
   double operator[](int64_t i) const {
     if (type_ == DType::f32) return f32()[i];
     return to_float(static_cast<const bf16*>(data())[i]);
@@ -48,8 +48,8 @@ class Buffer {
   }
   // nothing was written past the end
   bool intact() const {
-    for (int i = 0; i < 64; ++i)
-      if (data_.get()[bytes() + i] != static_cast<char>(0xff)) return false;
+    for (int64_t i = offset_ + bytes(); i < static_cast<int64_t>(storage_.size()); ++i)
+      if (storage_[i] != static_cast<char>(0xff)) return false;
     return true;
   }
   bool same_bits(const Buffer& o) const {
@@ -57,13 +57,11 @@ class Buffer {
   }
 
  private:
-  static constexpr std::align_val_t kAlign{64};
-  struct Free {
-    void operator()(char* p) const { ::operator delete(p, kAlign); }
-  };
+  static constexpr int64_t kAlign = 64;
   DType type_;
   int64_t n_;
-  std::unique_ptr<char, Free> data_;
+  std::vector<char> storage_;
+  int64_t offset_ = 0;
 };
 
 // A new seed each run; ISOBAR_TEST_SEED repeats one.

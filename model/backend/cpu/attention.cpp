@@ -47,7 +47,7 @@ void add_shared_dq(const AttentionArgs& args, const AttentionSizes& s, const int
   const Attention& a = args.shape;
   const auto kernel = kernels().attention_dq_shared[is_half(a.act)];
   const int64_t tiles = s.group * s.query_tiles;
-  std::vector<float*> parts;
+  thread_local std::vector<float*> parts;
   const auto first_of = [&](int thread) { return thread == 0 ? 0 : ends[thread - 1]; };
   for (int owner = 0; owner + 1 < threads; ++owner) {
     if (ends[owner] == first_of(owner) || ends[owner] % s.key_spans == 0)
@@ -61,12 +61,8 @@ void add_shared_dq(const AttentionArgs& args, const AttentionSizes& s, const int
         parts.push_back(w.dq[first_of(i) / s.key_spans == group ? 0 : 1]);
       }
     const Range mine = share(tiles, t, threads);
-    const int64_t per_tile = a.d * kQueryTile;
-    for (int64_t at = mine.begin; at < mine.end; ++at) {
-      std::vector<float*> here(parts);
-      for (float*& p : here) p += at * per_tile;
-      kernel(args, group, at, here.data(), static_cast<int>(here.size()));
-    }
+    for (int64_t at = mine.begin; at < mine.end; ++at)
+      kernel(args, group, at, parts.data(), static_cast<int>(parts.size()));
   }
 }
 
@@ -84,9 +80,11 @@ void attention_forward(const Attention& a, const void* q, const void* k, const v
   const AttentionArgs args{.shape = a, .q = q, .k = k, .v = v, .o_out = o, .lse_out = lse};
   const auto kernel = kernels().attention_forward[is_half(a.act)];
   const int threads = static_cast<int>(std::min<int64_t>(units, omp_get_max_threads()));
-  std::vector<int64_t> ends(threads);
+  thread_local std::vector<int64_t> shares;
+  shares.resize(threads);
+  int64_t* const ends = shares.data();  // the threads below see this one's
   cut(
-      units, threads, [&](int64_t u) { return forward_cost(a, s, u); }, ends.data());
+      units, threads, [&](int64_t u) { return forward_cost(a, s, u); }, ends);
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
   for (int t = 0; t < threads; ++t)
     kernel(args, t == 0 ? 0 : ends[t - 1], ends[t], static_cast<float*>(workspace) + t * stride);
@@ -112,14 +110,16 @@ void attention_backward(const Attention& a, const void* q, const void* k, const 
                            .ld_dkv = ld_dkv};
   const auto kernel = kernels().attention_backward[is_half(a.act)];
   const int threads = static_cast<int>(std::min<int64_t>(units, omp_get_max_threads()));
-  std::vector<int64_t> ends(threads);
+  thread_local std::vector<int64_t> shares;
+  shares.resize(threads);
+  int64_t* const ends = shares.data();  // the threads below see this one's
   cut(
-      units, threads, [&](int64_t u) { return backward_cost(a, s, u); }, ends.data());
+      units, threads, [&](int64_t u) { return backward_cost(a, s, u); }, ends);
   float* base = static_cast<float*>(workspace);
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
   for (int t = 0; t < threads; ++t) kernel(args, t == 0 ? 0 : ends[t - 1], ends[t], base + t * stride);
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int t = 0; t < threads; ++t) add_shared_dq(args, s, ends.data(), threads, t, base, stride);
+  for (int t = 0; t < threads; ++t) add_shared_dq(args, s, ends, threads, t, base, stride);
 }
 
 }  // namespace isobar::cpu

@@ -14,60 +14,85 @@ inline int dq_slot(const AttentionSizes& s, int64_t first, int64_t group) {
   return first / s.key_spans == group ? 0 : 1;
 }
 
-// scores -> P (f32 in place or bf16 rows)
-template <class V, int kPack>
-[[gnu::noinline]] void probabilities(int64_t keys, float factor, const float* lse2, float* scores,
-                                     float* p_rows) {
+// scores -> P (f32 in place, and bf16 rows), N vectors of queries
+template <class V, int kPack, int N>
+[[gnu::always_inline]] inline void probability_columns(int64_t keys, float factor, const float* lse2,
+                                                       float* scores, char* p_rows) {
   using Reg = typename V::Reg;
   constexpr int W = V::kWidth;
-  constexpr int N = 4;
   constexpr int kDegree = kPack == 1 ? 6 : 4;
   const Reg f = V::set1(factor);
-  for (int64_t j = 0; j < kQueryTile; j += N * W) {
-    Reg shift[N];
+  Reg shift[N];
 #pragma GCC unroll 4
-    for (int v = 0; v < N; ++v) shift[v] = V::sub(V::zero(), V::load(lse2 + j + v * W));
-    for (int64_t k = 0; k < keys; ++k)
+  for (int v = 0; v < N; ++v) shift[v] = V::sub(V::zero(), V::load(lse2 + v * W));
+  for (int64_t k = 0; k < keys; ++k)
 #pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) {
+      float* s = scores + k * kQueryTile + v * W;
+      const Reg p = exp2<V, kDegree>(V::fma(V::load(s), f, shift[v]));
+      V::store(s, p);
+      if constexpr (kPack == 2) V::store_bf16(p_rows + (k * kQueryTile + v * W) * 2, p);
+    }
+}
+
+template <class V, int kPack>
+[[gnu::noinline]] void probabilities(int64_t keys, int64_t width, float factor, const float* lse2,
+                                     float* scores, float* p_rows) {
+  char* rows = reinterpret_cast<char*>(p_rows);
+  int64_t j = 0;
+  for (; j + 4 * V::kWidth <= width; j += 4 * V::kWidth)
+    probability_columns<V, kPack, 4>(keys, factor, lse2 + j, scores + j, rows + j * 2);
+  for (; j < width; j += V::kWidth)
+    probability_columns<V, kPack, 1>(keys, factor, lse2 + j, scores + j, rows + j * 2);
+}
+
+// grads: dP -> dS (f32 in place, or bf16 rows and pairs), N vectors of queries
+template <class V, int kPack, int N>
+[[gnu::always_inline]] inline void score_gradient_columns(int64_t keys, const float* delta, const float* p,
+                                                          float* grads, char* ds_rows, float* ds_pairs) {
+  using Reg = typename V::Reg;
+  constexpr int W = V::kWidth;
+  Reg shift[N];
+#pragma GCC unroll 4
+  for (int v = 0; v < N; ++v) shift[v] = V::load(delta + v * W);
+  int64_t k = 0;
+  for (; k + kPack <= keys; k += kPack)
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) {
+      const int64_t at = k * kQueryTile + v * W;
+      const Reg even = V::mul(V::load(p + at), V::sub(V::load(grads + at), shift[v]));
+      if constexpr (kPack == 1) {
+        V::store(grads + at, even);
+      } else {
+        const Reg next = V::load(grads + at + kQueryTile);
+        const Reg odd = V::mul(V::load(p + at + kQueryTile), V::sub(next, shift[v]));
+        const typename V::Rounded both = V::round_two(even, odd);
+        V::store_even(ds_rows + at * 2, both);
+        V::store_odd(ds_rows + (at + kQueryTile) * 2, both);
+        V::store_pairs(ds_pairs + k / 2 * kQueryTile + v * W, both);
+      }
+    }
+  if constexpr (kPack == 2) {
+    if (k < keys)  // the last key alone
       for (int v = 0; v < N; ++v) {
-        float* s = scores + k * kQueryTile + j + v * W;
-        const Reg p = exp2<V, kDegree>(V::fma(V::load(s), f, shift[v]));
-        V::store(s, p);
-        if constexpr (kPack == 2)
-          V::store_bf16(reinterpret_cast<char*>(p_rows) + (k * kQueryTile + j + v * W) * 2, p);
+        const int64_t at = k * kQueryTile + v * W;
+        const Reg even = V::mul(V::load(p + at), V::sub(V::load(grads + at), shift[v]));
+        const typename V::Rounded both = V::round_two(even, V::zero());
+        V::store_even(ds_rows + at * 2, both);
+        V::store_pairs(ds_pairs + k / 2 * kQueryTile + v * W, both);
       }
   }
 }
 
-// grads: dP -> dS (f32 in place, or bf16 rows and pairs)
 template <class V, int kPack>
-[[gnu::noinline]] void score_gradients(int64_t keys, const float* delta, const float* p, float* grads,
-                                       float* ds_rows, float* ds_pairs) {
-  using Reg = typename V::Reg;
-  constexpr int W = V::kWidth;
-  constexpr int N = 4;
-  for (int64_t j = 0; j < kQueryTile; j += N * W) {
-    Reg shift[N];
-#pragma GCC unroll 4
-    for (int v = 0; v < N; ++v) shift[v] = V::load(delta + j + v * W);
-    for (int64_t k = 0; k < keys; k += kPack)
-#pragma GCC unroll 4
-      for (int v = 0; v < N; ++v) {
-        const int64_t at = k * kQueryTile + j + v * W;
-        const Reg even = V::mul(V::load(p + at), V::sub(V::load(grads + at), shift[v]));
-        if constexpr (kPack == 1) {
-          V::store(grads + at, even);
-        } else {
-          Reg odd = V::zero();
-          V::store_bf16(reinterpret_cast<char*>(ds_rows) + at * 2, even);
-          if (k + 1 < keys) {
-            odd = V::mul(V::load(p + at + kQueryTile), V::sub(V::load(grads + at + kQueryTile), shift[v]));
-            V::store_bf16(reinterpret_cast<char*>(ds_rows) + (at + kQueryTile) * 2, odd);
-          }
-          V::store(ds_pairs + k / 2 * kQueryTile + j + v * W, V::pair_bf16(even, odd));
-        }
-      }
-  }
+[[gnu::noinline]] void score_gradients(int64_t keys, int64_t width, const float* delta, const float* p,
+                                       float* grads, float* ds_rows, float* ds_pairs) {
+  char* rows = reinterpret_cast<char*>(ds_rows);
+  int64_t j = 0;
+  for (; j + 4 * V::kWidth <= width; j += 4 * V::kWidth)
+    score_gradient_columns<V, kPack, 4>(keys, delta + j, p + j, grads + j, rows + j * 2, ds_pairs + j);
+  for (; j < width; j += V::kWidth)
+    score_gradient_columns<V, kPack, 1>(keys, delta + j, p + j, grads + j, rows + j * 2, ds_pairs + j);
 }
 
 template <class V, int kPack>
@@ -117,25 +142,26 @@ void backward_tile(const Attention& a, const AttentionSizes& s, const BackwardBu
                    int64_t query0, int64_t queries, int64_t span0, int64_t key0, int64_t keys, float* dq) {
   constexpr int kPack = Dot::kPack;
   constexpr int64_t Q = kQueryTile;
+  const int64_t width = tile_width(queries);
   const int64_t in_span = key0 - span0;
   const float* q_columns = w.q_columns + at * w.columns_stride;
   const float* do_columns = w.do_columns + at * w.columns_stride;
   const float* q_pairs = w.q_pairs + at * w.pairs_stride;
   const float* do_pairs = w.do_pairs + at * w.pairs_stride;
-  matmul_tile<V, Dot, false>(keys, Q, s.d_lanes, w.k_rows + in_span * s.d_lanes, s.d_lanes, q_columns, Q,
+  matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + in_span * s.d_lanes, s.d_lanes, q_columns, Q,
                              w.scores, Q, Into::kStore);
   if (key0 + keys > visible_keys(a, query0)) mask_causal(a, query0, key0, keys, w.scores);
-  probabilities<V, kPack>(keys, a.scale * kLog2e, w.lse2 + at * Q, w.scores, w.p_rows);
+  probabilities<V, kPack>(keys, width, a.scale * kLog2e, w.lse2 + at * Q, w.scores, w.p_rows);
   const int64_t depth = ceil_div(queries, kPack);
   matmul_tile<V, Dot, false>(keys, s.d_pad, depth, w.p_rows, Q / kPack, do_pairs, s.d_pad,
                              w.dv + in_span * s.d_pad, s.d_pad, Into::kAdd);
-  matmul_tile<V, Dot, false>(keys, Q, s.d_lanes, w.v_rows + in_span * s.d_lanes, s.d_lanes, do_columns, Q,
+  matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.v_rows + in_span * s.d_lanes, s.d_lanes, do_columns, Q,
                              w.grads, Q, Into::kStore);
-  score_gradients<V, kPack>(keys, w.delta + at * Q, w.scores, w.grads, w.ds_rows, w.ds_pairs);
+  score_gradients<V, kPack>(keys, width, w.delta + at * Q, w.scores, w.grads, w.ds_rows, w.ds_pairs);
   matmul_tile<V, Dot, false>(keys, s.d_pad, depth, w.ds_rows, Q / kPack, q_pairs, s.d_pad,
                              w.dk + in_span * s.d_pad, s.d_pad, Into::kAdd);
-  matmul_tile<V, Dot, true>(a.d, Q, ceil_div(keys, kPack), w.k_pairs + in_span / kPack * a.d, a.d, w.ds_pairs,
-                            Q, dq, Q, Into::kAdd);
+  matmul_tile<V, Dot, true>(a.d, width, ceil_div(keys, kPack), w.k_pairs + in_span / kPack * a.d, a.d,
+                            w.ds_pairs, Q, dq, Q, Into::kAdd);
 }
 
 template <class V, int kPack>
@@ -194,15 +220,17 @@ void attention_backward_part(const AttentionArgs& args, int64_t first, int64_t l
   }
 }
 
-// dQ of one tile of a group whose units went to several threads: the sum of their parts[0 … count - 1] (each
-// at that tile), which overwrites parts[0]
+// dQ of one tile of a group whose units went to several threads: the sum of their parts (slots), which
+// overwrites parts[0]
 template <class V, class Dot>
 void attention_dq_shared(const AttentionArgs& args, int64_t group, int64_t at, float* const* parts,
                          int count) {
   const AttentionSizes s(args.shape);
   const int64_t n = args.shape.d * kQueryTile;
-  for (int i = 1; i < count; ++i)
-    for (int64_t j = 0; j < n; j += V::kWidth)
-      V::store(parts[0] + j, V::add(V::load(parts[0] + j), V::load(parts[i] + j)));
-  write_dq_tile<V, Dot::kPack>(args, s, group, at, parts[0]);
+  float* sum = parts[0] + at * n;
+  for (int i = 1; i < count; ++i) {
+    const float* part = parts[i] + at * n;
+    for (int64_t j = 0; j < n; j += V::kWidth) V::store(sum + j, V::add(V::load(sum + j), V::load(part + j)));
+  }
+  write_dq_tile<V, Dot::kPack>(args, s, group, at, sum);
 }

@@ -19,60 +19,72 @@ inline void mask_causal(const Attention& a, int64_t query0, int64_t key0, int64_
   }
 }
 
-// scores [keys][64] -> probabilities (lanes) relative to the running maximum; updates row_max (in units of
-// log2), row_sum and rescale, the factor by which everything summed before has to shrink
-template <class V, int kPack>
-[[gnu::noinline]] void online_softmax(int64_t keys, float factor, const float* scores, float* probabilities,
-                                      float* row_max, float* row_sum, float* rescale) {
+// N vectors of queries: the online softmax below
+template <class V, int kPack, int N>
+[[gnu::always_inline]] inline void softmax_columns(int64_t keys, float factor, const float* scores,
+                                                   float* probabilities, float* row_max, float* row_sum,
+                                                   float* rescale) {
   using Reg = typename V::Reg;
   constexpr int W = V::kWidth;
-  constexpr int N = 4;  // vectors at a time, enough independent chains to fill the pipes
-  static_assert(kQueryTile % (N * W) == 0);
   constexpr int kDegree = kPack == 1 ? 6 : 4;
   const Reg f = V::set1(factor);
-  for (int64_t j = 0; j < kQueryTile; j += N * W) {
-    Reg top[N], sum[N];
+  Reg top[N], sum[N];
 #pragma GCC unroll 4
-    for (int v = 0; v < N; ++v) top[v] = V::set1(-3e38f);
-    for (int64_t k = 0; k < keys; ++k)
+  for (int v = 0; v < N; ++v) top[v] = V::set1(-3e38f);
+  for (int64_t k = 0; k < keys; ++k)
 #pragma GCC unroll 4
-      for (int v = 0; v < N; ++v) top[v] = V::max(top[v], V::load(scores + k * kQueryTile + j + v * W));
+    for (int v = 0; v < N; ++v) top[v] = V::max(top[v], V::load(scores + k * kQueryTile + v * W));
+#pragma GCC unroll 4
+  for (int v = 0; v < N; ++v) {
+    const Reg old = V::load(row_max + v * W);
+    top[v] = V::max(old, V::mul(top[v], f));
+    const Reg shrink = exp2<V>(V::sub(old, top[v]));
+    V::store(rescale + v * W, shrink);
+    V::store(row_max + v * W, top[v]);
+    sum[v] = V::mul(V::load(row_sum + v * W), shrink);
+    top[v] = V::sub(V::zero(), top[v]);
+  }
+  int64_t k = 0;
+  for (; k + kPack <= keys; k += kPack) {
 #pragma GCC unroll 4
     for (int v = 0; v < N; ++v) {
-      const Reg old = V::load(row_max + j + v * W);
-      top[v] = V::max(old, V::mul(top[v], f));
-      const Reg shrink = exp2<V>(V::sub(old, top[v]));
-      V::store(rescale + j + v * W, shrink);
-      V::store(row_max + j + v * W, top[v]);
-      sum[v] = V::mul(V::load(row_sum + j + v * W), shrink);
-      top[v] = V::sub(V::zero(), top[v]);
-    }
-    int64_t k = 0;
-    for (; k + kPack <= keys; k += kPack) {
-#pragma GCC unroll 4
-      for (int v = 0; v < N; ++v) {
-        const float* s = scores + k * kQueryTile + j + v * W;
-        const Reg p = exp2<V, kDegree>(V::fma(V::load(s), f, top[v]));
-        if constexpr (kPack == 1) {
-          sum[v] = V::add(sum[v], p);
-          V::store(probabilities + k * kQueryTile + j + v * W, p);
-        } else {
-          const Reg next = exp2<V, kDegree>(V::fma(V::load(s + kQueryTile), f, top[v]));
-          sum[v] = V::add(sum[v], V::add(p, next));
-          V::store(probabilities + k / 2 * kQueryTile + j + v * W, V::pair_bf16(p, next));
-        }
-      }
-    }
-    if (k < keys) {  // bf16 only: the last key alone
-      for (int v = 0; v < N; ++v) {
-        const Reg p = exp2<V, kDegree>(V::fma(V::load(scores + k * kQueryTile + j + v * W), f, top[v]));
+      const float* s = scores + k * kQueryTile + v * W;
+      const Reg p = exp2<V, kDegree>(V::fma(V::load(s), f, top[v]));
+      if constexpr (kPack == 1) {
         sum[v] = V::add(sum[v], p);
-        V::store(probabilities + k / 2 * kQueryTile + j + v * W, V::pair_bf16(p, V::zero()));
+        V::store(probabilities + k * kQueryTile + v * W, p);
+      } else {
+        const Reg next = exp2<V, kDegree>(V::fma(V::load(s + kQueryTile), f, top[v]));
+        sum[v] = V::add(sum[v], V::add(p, next));
+        V::store_pairs(probabilities + k / 2 * kQueryTile + v * W, V::round_two(p, next));
       }
     }
-#pragma GCC unroll 4
-    for (int v = 0; v < N; ++v) V::store(row_sum + j + v * W, sum[v]);
   }
+  if (k < keys) {  // bf16 only: the last key alone
+    for (int v = 0; v < N; ++v) {
+      const Reg p = exp2<V, kDegree>(V::fma(V::load(scores + k * kQueryTile + v * W), f, top[v]));
+      sum[v] = V::add(sum[v], p);
+      V::store_pairs(probabilities + k / 2 * kQueryTile + v * W, V::round_two(p, V::zero()));
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < N; ++v) V::store(row_sum + v * W, sum[v]);
+}
+
+// scores [keys][64] -> probabilities (lanes) relative to the running maximum; updates row_max (in units of
+// log2), row_sum and rescale, the factor by which everything summed before has to shrink. width: queries in
+// use
+template <class V, int kPack>
+[[gnu::noinline]] void online_softmax(int64_t keys, int64_t width, float factor, const float* scores,
+                                      float* probabilities, float* row_max, float* row_sum, float* rescale) {
+  constexpr int N = 4;  // vectors at a time: enough independent chains to fill the pipes
+  int64_t j = 0;
+  for (; j + N * V::kWidth <= width; j += N * V::kWidth)
+    softmax_columns<V, kPack, N>(keys, factor, scores + j, probabilities + j, row_max + j, row_sum + j,
+                                 rescale + j);
+  for (; j < width; j += V::kWidth)
+    softmax_columns<V, kPack, 1>(keys, factor, scores + j, probabilities + j, row_max + j, row_sum + j,
+                                 rescale + j);
 }
 
 // units [first, last): unit = (batch * heads + head) * query_tiles + tile
@@ -94,7 +106,7 @@ void attention_forward_part(const AttentionArgs& args, int64_t first, int64_t la
       pack_pairs<kPack>(element<kPack>(args.v, origin), a.ld_kv, a.tk, a.d, a.d, w.v_pairs);
     }
     const int64_t query0 = tile * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
-    const int64_t row0 = batch * a.tq + query0;
+    const int64_t width = tile_width(queries), row0 = batch * a.tq + query0;
     pack_columns<kPack>(element<kPack>(args.q, row0 * a.ld_q + head * a.d), a.ld_q, queries, a.d,
                         w.q_columns);
     std::fill_n(w.row_max, kQueryTile, kNothingYet);
@@ -105,11 +117,12 @@ void attention_forward_part(const AttentionArgs& args, int64_t first, int64_t la
     const int64_t seen_by_all = visible_keys(a, query0);
     for (int64_t key0 = 0; key0 < seen; key0 += kKeyBlock) {
       const int64_t keys = std::min(kKeyBlock, seen - key0);
-      matmul_tile<V, Dot, false>(keys, kQueryTile, s.d_lanes, w.k_rows + key0 * s.d_lanes, s.d_lanes,
-                                 w.q_columns, kQueryTile, w.scores, kQueryTile, Into::kStore);
+      matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + key0 * s.d_lanes, s.d_lanes, w.q_columns,
+                                 kQueryTile, w.scores, kQueryTile, Into::kStore);
       if (key0 + keys > seen_by_all) mask_causal(a, query0, key0, keys, w.scores);
-      online_softmax<V, kPack>(keys, factor, w.scores, w.probabilities, w.row_max, w.row_sum, w.rescale);
-      matmul_tile<V, Dot, true>(a.d, kQueryTile, ceil_div(keys, kPack), w.v_pairs + key0 / kPack * a.d, a.d,
+      online_softmax<V, kPack>(keys, width, factor, w.scores, w.probabilities, w.row_max, w.row_sum,
+                               w.rescale);
+      matmul_tile<V, Dot, true>(a.d, width, ceil_div(keys, kPack), w.v_pairs + key0 / kPack * a.d, a.d,
                                 w.probabilities, kQueryTile, w.o_transposed, kQueryTile,
                                 key0 == 0 ? Into::kStore : Into::kScaleAdd, w.rescale);
     }

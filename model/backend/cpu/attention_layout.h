@@ -23,6 +23,11 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
+// columns of a tile that `queries` need: whole vectors of the widest kind
+constexpr int64_t tile_width(int64_t queries) {
+  return ceil_div(queries, 16) * 16;
+}
+
 struct AttentionArgs {
   Attention shape;
   const void *q, *k, *v, *o, *d_o;

@@ -18,20 +18,48 @@ inline void pack_rows(const char* src, int64_t ld, int64_t n, int64_t d, float* 
   }
 }
 
+// Four lanes, whatever the instruction set: transposing is all that they do.
+typedef float Four __attribute__((vector_size(16)));
+
+inline Four load_four(const void* p) {
+  Four x;
+  std::memcpy(&x, p, sizeof(x));
+  return x;
+}
+
+inline void transpose_four(Four x[4]) {
+  const Four low01 = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5);
+  const Four low23 = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
+  const Four high01 = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7);
+  const Four high23 = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
+  x[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+  x[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+  x[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+  x[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+}
+
 // columns [d_lanes][64] of n <= 64 rows; the missing rows are zeros
 template <int kPack>
 inline void pack_columns(const char* src, int64_t ld, int64_t n, int64_t d, float* dst) {
-  const int64_t whole = d / kPack;
-  for (int64_t i = 0; i < n; ++i) {
-    const char* row = src + i * ld * (4 / kPack);
-    for (int64_t p = 0; p < whole; ++p) std::memcpy(dst + p * kQueryTile + i, row + p * 4, 4);
-    if (whole * kPack < d) {
+  const int64_t whole = d / kPack, lanes = (d + kPack - 1) / kPack, row_bytes = ld * (4 / kPack);
+  const int64_t n4 = n / 4 * 4, whole4 = whole / 4 * 4;
+  for (int64_t i = 0; i < n4; i += 4)
+    for (int64_t p = 0; p < whole4; p += 4) {
+      Four x[4];
+      for (int64_t r = 0; r < 4; ++r) x[r] = load_four(src + (i + r) * row_bytes + p * 4);
+      transpose_four(x);
+      for (int64_t r = 0; r < 4; ++r) std::memcpy(dst + (p + r) * kQueryTile + i, &x[r], sizeof(Four));
+    }
+  for (int64_t i = 0; i < n; ++i) {  // what the blocks of 4 x 4 left over
+    const char* row = src + i * row_bytes;
+    for (int64_t p = i < n4 ? whole4 : 0; p < whole; ++p)
+      std::memcpy(dst + p * kQueryTile + i, row + p * 4, 4);
+    if (whole < lanes) {  // an odd d: its last element with a zero
       uint32_t last = 0;
       std::memcpy(&last, row + whole * 4, 2);
       std::memcpy(dst + whole * kQueryTile + i, &last, 4);
     }
   }
-  const int64_t lanes = (d + kPack - 1) / kPack;
   if (n < kQueryTile)
     for (int64_t p = 0; p < lanes; ++p) std::memset(dst + p * kQueryTile + n, 0, (kQueryTile - n) * 4);
 }
@@ -45,18 +73,42 @@ inline void pack_pairs(const char* src, int64_t ld, int64_t n, int64_t d, int64_
     if constexpr (kPack == 1) {
       std::memcpy(row, even, d * 4);
     } else {
-      static constexpr uint16_t kNone[1] = {0};
-      const bool has_odd = i + 1 < n;
-      const char* odd = has_odd ? even + ld * 2 : reinterpret_cast<const char*>(kNone);
-      for (int64_t j = 0; j < d; ++j) {
-        uint16_t lo, hi;
-        std::memcpy(&lo, even + j * 2, 2);
-        std::memcpy(&hi, has_odd ? odd + j * 2 : odd, 2);
-        const uint32_t pair = lo | static_cast<uint32_t>(hi) << 16;
-        std::memcpy(row + j, &pair, 4);
+      static constexpr char kZeros[8] = {};  // stands for the row after an odd n
+      const char* odd = i + 1 < n ? even + ld * 2 : kZeros;
+      const int64_t odd_step = i + 1 < n ? 8 : 0;
+      int64_t j = 0;
+      for (; j + 4 <= d; j += 4, odd += odd_step) {
+        typedef uint16_t Halves __attribute__((vector_size(8)));
+        Halves lo, hi;
+        std::memcpy(&lo, even + j * 2, sizeof(lo));
+        std::memcpy(&hi, odd, sizeof(hi));
+        const auto low = __builtin_shufflevector(lo, hi, 0, 4, 1, 5, 2, 6, 3, 7);
+        std::memcpy(row + j, &low, sizeof(low));
+      }
+      for (; j < d; ++j) {
+        uint16_t pair[2] = {};
+        std::memcpy(&pair[0], even + j * 2, 2);
+        if (i + 1 < n) std::memcpy(&pair[1], even + ld * 2 + j * 2, 2);
+        std::memcpy(row + j, pair, 4);
       }
     }
     if (d < width) std::memset(row + d, 0, (width - d) * 4);
+  }
+}
+
+// four floats at p, as f32 or rounded to bf16
+template <int kPack>
+inline void store_four(char* p, Four x) {
+  if constexpr (kPack == 1) {
+    std::memcpy(p, &x, sizeof(x));
+  } else {
+    typedef uint32_t FourBits __attribute__((vector_size(16)));
+    typedef uint16_t FourHalves __attribute__((vector_size(8)));
+    const FourBits u = std::bit_cast<FourBits>(x);
+    const FourBits rounded = u + 0x7fffu + ((u >> 16) & 1u);
+    const FourBits kept = (u & 0x7fffffffu) > 0x7f800000u ? (u | 0x400000u) : rounded;  // NaN stays NaN
+    const FourHalves half = __builtin_convertvector(kept >> 16, FourHalves);
+    std::memcpy(p, &half, sizeof(half));
   }
 }
 
@@ -64,18 +116,28 @@ inline void pack_pairs(const char* src, int64_t ld, int64_t n, int64_t d, int64_
 template <class V, int kPack>
 inline void unpack_transposed(const float* src, const float* scale, int64_t n, int64_t d, char* dst,
                               int64_t ld) {
-  for (int64_t i = 0; i < n; ++i) {
-    char* row = dst + i * ld * (4 / kPack);
-    for (int64_t j = 0; j < d; ++j) {
-      const float x = src[j * kQueryTile + i] * scale[i];
-      if constexpr (kPack == 1) {
-        std::memcpy(row + j * 4, &x, 4);
-      } else {
-        const bf16 h = to_bf16(x);
-        std::memcpy(row + j * 2, &h, 2);
-      }
+  constexpr int64_t kSize = 4 / kPack;
+  const int64_t n4 = n / 4 * 4, d4 = d / 4 * 4;
+  for (int64_t i = 0; i < n4; i += 4) {
+    const Four factor = load_four(scale + i);
+    for (int64_t j = 0; j < d4; j += 4) {
+      Four x[4];
+      for (int64_t r = 0; r < 4; ++r) x[r] = load_four(src + (j + r) * kQueryTile + i) * factor;
+      transpose_four(x);
+      for (int64_t r = 0; r < 4; ++r) store_four<kPack>(dst + ((i + r) * ld + j) * kSize, x[r]);
     }
   }
+  for (int64_t i = 0; i < n; ++i)  // what the blocks of 4 x 4 left over
+    for (int64_t j = i < n4 ? d4 : 0; j < d; ++j) {
+      const float x = src[j * kQueryTile + i] * scale[i];
+      char* p = dst + (i * ld + j) * kSize;
+      if constexpr (kPack == 1) {
+        std::memcpy(p, &x, 4);
+      } else {
+        const bf16 h = to_bf16(x);
+        std::memcpy(p, &h, 2);
+      }
+    }
 }
 
 // rows of the caller, [n][d] with stride ld, from f32 rows [n][width] times scale

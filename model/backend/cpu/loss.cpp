@@ -4,7 +4,6 @@
 // own, and they are added in order, so the result does not depend on the number of threads.
 #include <cmath>
 #include <numbers>
-#include <vector>
 
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
@@ -33,8 +32,7 @@ void unfold_line(const Patch& s, const Geometry& g, const void* pred, int64_t ba
   }
 }
 
-std::vector<double> latitude_weights(int64_t height) {
-  std::vector<double> w(height);
+void latitude_weights(int64_t height, double* w) {
   double sum = 0;
   for (int64_t j = 0; j < height; ++j) {
     const double latitude =
@@ -42,8 +40,7 @@ std::vector<double> latitude_weights(int64_t height) {
     w[j] = std::cos(latitude * std::numbers::pi / 180.0);
     sum += w[j];
   }
-  for (double& x : w) x *= static_cast<double>(height) / sum;
-  return w;
+  for (int64_t j = 0; j < height; ++j) w[j] *= static_cast<double>(height) / sum;
 }
 
 int64_t as_floats(int64_t doubles) {
@@ -57,12 +54,15 @@ void loss_forward(const Patch& s, const void* pred, const float* target, float w
   const Geometry g(s);
   const int64_t bands = s.batch * g.down,
                 per_band = s.channels + 2;  // |pred - target|^2, |target|^2, weighted by channel
-  const std::vector<double> latitude = latitude_weights(s.height);
   const int64_t line_floats = s.channels * s.width;
-  float* space =
-      scratch(as_floats(bands * per_band) + threads_for(bands * g.across * g.columns) * line_floats);
-  double* partials = reinterpret_cast<double*>(space);
-  float* lines = space + as_floats(bands * per_band);
+  const int64_t doubles = bands * per_band + s.height + per_band + s.channels;
+  float* space = scratch(as_floats(doubles) + threads_for(bands * g.across * g.columns) * line_floats);
+  double* const partials = reinterpret_cast<double*>(space);
+  double* const latitude = partials + bands * per_band;
+  double* const sample = latitude + s.height;
+  double* const rmse = sample + per_band;
+  float* const lines = space + as_floats(doubles);
+  latitude_weights(s.height, latitude);
   parallel(bands * g.across * g.columns, [&](int t, int threads) {
     float* line = lines + t * line_floats;
     const Range mine = share(bands, t, threads);
@@ -91,9 +91,9 @@ void loss_forward(const Patch& s, const void* pred, const float* target, float w
   const double pixels = static_cast<double>(s.height) * static_cast<double>(s.width);
   const double share_of_one = static_cast<double>(weight) / static_cast<double>(s.batch);
   double mean_loss = 0;
-  std::vector<double> rmse(s.channels, 0.0), sample(per_band);
+  std::fill_n(rmse, s.channels, 0.0);
   for (int64_t b = 0; b < s.batch; ++b) {
-    std::fill(sample.begin(), sample.end(), 0.0);
+    std::fill_n(sample, per_band, 0.0);
     for (int64_t band = b * g.down; band < (b + 1) * g.down; ++band)
       for (int64_t i = 0; i < per_band; ++i) sample[i] += partials[band * per_band + i];
     sums[2 * b] = static_cast<float>(sample[0]);

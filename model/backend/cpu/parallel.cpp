@@ -1,28 +1,18 @@
 #include "model/backend/cpu/parallel.h"
 
-#include <memory>
-#include <new>
+#include <vector>
 
 namespace isobar::cpu {
-namespace {
-
-constexpr std::align_val_t kAlignment{64};
-struct Free {
-  void operator()(float* p) const { ::operator delete(p, kAlignment); }
-};
-
-}  // namespace
 
 float* scratch(int64_t floats) {
-  thread_local std::unique_ptr<float, Free> buffer;
-  thread_local int64_t size = 0;
-  if (floats > size) {
-    buffer.reset();
-    size = 0;
-    buffer.reset(static_cast<float*>(::operator new(floats * sizeof(float), kAlignment)));
-    size = floats;
+  constexpr int64_t kLine = 16;  // floats in a cache line
+  thread_local std::vector<float> buffer;
+  if (static_cast<int64_t>(buffer.size()) < floats + kLine) {
+    std::vector<float>().swap(buffer);  // before asking for more: nothing of it is kept
+    buffer.resize(floats + kLine);
   }
-  return buffer.get();
+  const auto address = reinterpret_cast<uintptr_t>(buffer.data());
+  return buffer.data() + (kLine - address / sizeof(float) % kLine) % kLine;
 }
 
 void sum_parts(const float* parts, int64_t stride, int count, Range columns, float* out, bool accumulate) {

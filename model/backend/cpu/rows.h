@@ -38,31 +38,29 @@ void gelu_forward_part(int64_t n, const void* u, void* g) {
   for (int64_t i = 0; i < n; i += V::kWidth) {
     const int64_t m = lanes_left<V>(i, n);
     const typename V::Reg x = load_act<V, kHalf>(u, i, m);
-    typename V::Reg cdf, gauss;
-    normal_cdf<V>(x, &cdf, &gauss);
-    store_act<V, kHalf>(g, i, V::mul(x, cdf), m);
+    typename V::Reg tail, gauss;
+    normal_tail<V, kHalf ? 4 : 6>(x, &tail, &gauss);
+    // u Phi(u) = max(u, 0) - |u| Phi(-|u|)
+    store_act<V, kHalf>(g, i, V::sub(V::max(x, V::zero()), V::mul(V::abs(x), tail)), m);
   }
 }
 
+// row by row, so that memory is read front to back; the column sums stay in the L1 cache
 template <class V, bool kHalf>
 void gelu_backward_rows(int64_t rows, int64_t cols, const void* u, const void* dg, void* du,
                         float* column_sums) {
   std::fill_n(column_sums, cols, 0.0f);
-  for (int64_t r0 = 0; r0 < rows; r0 += kRowBlock) {
-    const int64_t r1 = std::min(rows, r0 + kRowBlock);
+  for (int64_t r = 0; r < rows; ++r) {
     for (int64_t j = 0; j < cols; j += V::kWidth) {
       const int64_t m = lanes_left<V>(j, cols);
-      typename V::Reg sum = load_act<V, false>(column_sums, j, m);
-      for (int64_t r = r0; r < r1; ++r) {
-        const typename V::Reg x = load_act<V, kHalf>(u, r * cols + j, m);
-        typename V::Reg cdf, gauss;
-        normal_cdf<V>(x, &cdf, &gauss);
-        const typename V::Reg slope = V::fma(V::mul(x, V::set1(0.39894228f)), gauss, cdf);
-        const typename V::Reg d = V::mul(load_act<V, kHalf>(dg, r * cols + j, m), slope);
-        store_act<V, kHalf>(du, r * cols + j, d, m);
-        sum = V::add(sum, d);
-      }
-      store_act<V, false>(column_sums, j, sum, m);
+      const typename V::Reg x = load_act<V, kHalf>(u, r * cols + j, m);
+      typename V::Reg tail, gauss;
+      normal_tail<V, kHalf ? 4 : 6>(x, &tail, &gauss);
+      const typename V::Reg cdf = V::select_negative(x, tail, V::sub(V::set1(1.0f), tail));
+      const typename V::Reg slope = V::fma(V::mul(x, V::set1(0.39894228f)), gauss, cdf);
+      const typename V::Reg d = V::mul(load_act<V, kHalf>(dg, r * cols + j, m), slope);
+      store_act<V, kHalf>(du, r * cols + j, d, m);
+      store_act<V, false>(column_sums, j, V::add(load_act<V, false>(column_sums, j, m), d), m);
     }
   }
 }

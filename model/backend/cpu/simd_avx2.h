@@ -64,17 +64,23 @@ struct Avx2 {
     std::memcpy(lanes, p, n * sizeof(uint16_t));
     return load_bf16(lanes);
   }
-  static void store_bf16(void* p, Reg a) {
-    const __m256i r = round_bf16(a);
-    const __m128i h = _mm_packus_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
-    _mm_storeu_si128(static_cast<__m128i*>(p), h);
-  }
+  static void store_bf16(void* p, Reg a) { store_rounded(p, round_bf16(a)); }
   static void store_bf16_n(void* p, Reg a, int64_t n) {
     uint16_t lanes[8];
     store_bf16(lanes, a);
     std::memcpy(p, lanes, n * sizeof(uint16_t));
   }
-  static Reg pair_bf16(Reg even, Reg odd) {
-    return _mm256_castsi256_ps(_mm256_or_si256(round_bf16(even), _mm256_slli_epi32(round_bf16(odd), 16)));
+  struct Rounded {
+    __m256i even, odd;
+  };
+  static Rounded round_two(Reg even, Reg odd) { return {round_bf16(even), round_bf16(odd)}; }
+  static void store_rounded(void* p, __m256i r) {
+    const __m128i h = _mm_packus_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
+    _mm_storeu_si128(static_cast<__m128i*>(p), h);
+  }
+  static void store_even(void* p, Rounded r) { store_rounded(p, r.even); }
+  static void store_odd(void* p, Rounded r) { store_rounded(p, r.odd); }
+  static void store_pairs(void* p, Rounded r) {
+    _mm256_storeu_si256(static_cast<__m256i*>(p), _mm256_or_si256(r.even, _mm256_slli_epi32(r.odd, 16)));
   }
 };

@@ -62,15 +62,27 @@ struct Avx512 {
   static void store_bf16_n(void* p, Reg a, int64_t n) {
     _mm256_mask_storeu_epi16(p, first(n), round_bf16(a));
   }
-  // lane i of the result is the pair (even[i], odd[i]) in bf16
-  static Reg pair_bf16(Reg even, Reg odd) {
-    const __m512i lo = _mm512_cvtepu16_epi32(round_bf16(even));
-    if constexpr (kNativeBf16) {
-      const __m512i hi = _mm512_slli_epi32(_mm512_cvtepu16_epi32(round_bf16(odd)), 16);
-      return _mm512_castsi512_ps(_mm512_or_si512(lo, hi));
-    } else {
-      const __m512i hi = _mm512_slli_epi32(_mm512_cvtepu16_epi32(round_bf16(odd)), 16);
-      return _mm512_castsi512_ps(_mm512_or_si512(lo, hi));
-    }
+  // Two registers rounded to bf16, to be stored apart or as pairs
+  struct Rounded {
+    __m512i lanes;  // even's 16, then odd's
+  };
+  static Rounded round_two(Reg even, Reg odd) {
+    if constexpr (kNativeBf16)
+      return {(__m512i)_mm512_cvtne2ps_pbh(odd, even)};
+    else
+      return {_mm512_inserti64x4(_mm512_castsi256_si512(round_bf16(even)), round_bf16(odd), 1)};
+  }
+  static void store_even(void* p, Rounded r) {
+    _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_castsi512_si256(r.lanes));
+  }
+  static void store_odd(void* p, Rounded r) {
+    _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_extracti64x4_epi64(r.lanes, 1));
+  }
+  static void store_pairs(void* p, Rounded r) {  // 32-bit lane i is (even[i], odd[i])
+    const __m512i order = _mm512_add_epi32(      // words 0, 16, 1, 17, …
+        _mm512_set1_epi32(0x00100000),
+        _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                           _mm512_set1_epi32(0x00010001)));
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi16(order, r.lanes));
   }
 };

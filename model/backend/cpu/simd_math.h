@@ -23,20 +23,20 @@ inline typename V::Reg exp2(typename V::Reg x) {
   return V::ldexp(V::fma(p, f, V::set1(1.0f)), n);
 }
 
-// Phi(u), the normal distribution, and exp(-u^2/2): erfc by Abramowitz & Stegun 7.1.26, |error| <= 8e-8 in
-// Phi.
-template <class V>
-inline void normal_cdf(typename V::Reg u, typename V::Reg* cdf, typename V::Reg* gauss) {
+// Phi(-|u|), the tail of the normal distribution, and exp(-u^2/2): erfc by Abramowitz & Stegun 7.1.26,
+// |error| <= 8e-8 in Phi.
+template <class V, int kDegree>
+inline void normal_tail(typename V::Reg u, typename V::Reg* tail, typename V::Reg* gauss) {
   using Reg = typename V::Reg;
   const Reg t = V::div(V::set1(1.0f), V::fma(V::abs(u), V::set1(0.3275911f * 0.70710678f), V::set1(1.0f)));
-  const Reg square = V::max(V::mul(V::mul(u, u), V::set1(-0.72134752f)), V::set1(-200.0f));  // -u^2/2 log2(e)
-  const Reg e = exp2<V>(square);
-  Reg p = V::fma(V::set1(1.061405429f), t, V::set1(-1.453152027f));
-  p = V::fma(p, t, V::set1(1.421413741f));
-  p = V::fma(p, t, V::set1(-0.284496736f));
-  p = V::fma(p, t, V::set1(0.254829592f));
-  const Reg tail = V::mul(V::mul(V::mul(p, t), e), V::set1(0.5f));
-  *cdf = V::select_negative(u, tail, V::sub(V::set1(1.0f), tail));
+  const Reg exponent =
+      V::max(V::mul(V::mul(u, V::set1(-0.72134752f)), u), V::set1(-200.0f));  // -u^2/2 log2(e)
+  const Reg e = exp2<V, kDegree>(exponent);
+  Reg p = V::fma(V::set1(0.5f * 1.061405429f), t, V::set1(0.5f * -1.453152027f));
+  p = V::fma(p, t, V::set1(0.5f * 1.421413741f));
+  p = V::fma(p, t, V::set1(0.5f * -0.284496736f));
+  p = V::fma(p, t, V::set1(0.5f * 0.254829592f));
+  *tail = V::mul(V::mul(p, t), e);
   *gauss = e;
 }
 

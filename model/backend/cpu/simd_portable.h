@@ -63,11 +63,17 @@ struct Portable {
     return low_half(floats(Int{h[0], h[1], h[2], h[3]}));
   }
   static void store_bf16(void* p, Reg a) { store_bf16_n(p, a, kWidth); }
-  static void store_bf16_n(void* p, Reg a, int64_t n) {
-    const Int r = round_bf16(a);
+  static void store_bf16_n(void* p, Reg a, int64_t n) { store_rounded(p, round_bf16(a), n); }
+  static void store_rounded(void* p, Int r, int64_t n) {
     uint16_t h[4];
     for (int i = 0; i < kWidth; ++i) h[i] = static_cast<uint16_t>(r[i]);
     std::memcpy(p, h, n * sizeof(uint16_t));
   }
-  static Reg pair_bf16(Reg even, Reg odd) { return floats(round_bf16(even) | (round_bf16(odd) << 16)); }
+  struct Rounded {
+    Int even, odd;
+  };
+  static Rounded round_two(Reg even, Reg odd) { return {round_bf16(even), round_bf16(odd)}; }
+  static void store_even(void* p, Rounded r) { store_rounded(p, r.even, kWidth); }
+  static void store_odd(void* p, Rounded r) { store_rounded(p, r.odd, kWidth); }
+  static void store_pairs(void* p, Rounded r) { store(p, floats(r.even | (r.odd << 16))); }
 };
