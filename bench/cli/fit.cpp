@@ -88,7 +88,7 @@ Split split_of(const Arguments& a, const std::vector<MeasuredRun>& runs) {
     }
     return s;
   }
-  const double fitted = a.fraction > 0 ? a.fraction : a.holdout >= 0 ? 1 - a.holdout : 1;
+  const double fitted = a.fraction >= 0 ? a.fraction : a.holdout >= 0 ? 1 - a.holdout : 1;
   s = split_runs(runs, fitted, a.seed);
   if (s.train.empty())
     throw ConfigError("isobar fit", "--holdout", "leaves no run to fit to",

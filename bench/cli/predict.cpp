@@ -75,16 +75,19 @@ void print_text(const Prediction& p, const Machine& m) {
   std::printf("On %s: %lld rank%s x %lld thread%s\n\n", m.name.empty() ? m.file.c_str() : m.name.c_str(),
               static_cast<long long>(p.where.ranks), p.where.ranks == 1 ? "" : "s",
               static_cast<long long>(p.where.threads), p.where.threads == 1 ? "" : "s");
-  std::printf("  %-32s %12s %7s\n", "one optimizer step", "ms", "share");
+  const bool long_step = p.step_s >= 10;
+  const double scale = long_step ? 1 : 1e3;
+  const char* unit = long_step ? "s" : "ms";
+  std::printf("  %-32s %12s %7s\n", "one optimizer step", unit, "share");
   for (const Term& t : p.terms)
-    std::printf("  %-32s %12.3f %6.1f%%\n", t.name.c_str(), 1e3 * t.seconds, 100 * t.seconds / p.step_s);
-  std::printf("  %-32s %12.3f         80 %% interval %.3f - %.3f ms\n", "together", 1e3 * p.step_s,
-              1e3 * p.lower, 1e3 * p.upper);
+    std::printf("  %-32s %12.3f %6.1f%%\n", t.name.c_str(), scale * t.seconds, 100 * t.seconds / p.step_s);
+  std::printf("  %-32s %12.3f         80 %% interval %.3f - %.3f %s\n", "together", scale * p.step_s,
+              scale * p.lower, scale * p.upper, unit);
   if (p.correction != 1)
     std::printf("  (with %+.1f %% by which measured runs of this kind deviate from the counted terms)\n",
                 100 * (p.correction - 1));
-  std::printf("\n  %.4g samples/s; %.4g GFLOP/s a rank; the peak would allow %.3f ms\n\n", p.samples_per_s,
-              1e-9 * p.flops / p.step_s, 1e3 * p.ceiling_s);
+  std::printf("\n  %.4g samples/s; %.4g GFLOP/s a rank; the peak would allow %.3f %s\n\n", p.samples_per_s,
+              1e-9 * p.flops / p.step_s, scale * p.ceiling_s, unit);
   std::printf("  %-32s %12s\n", "memory of one rank", "MB");
   for (const auto& [name, bytes] : p.memory)
     std::printf("  %-32s %12.2f\n", name.c_str(), 1e-6 * static_cast<double>(bytes));

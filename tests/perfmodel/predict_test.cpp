@@ -99,6 +99,14 @@ TEST(Predict, SaysWhenMemoryRunsOut) {
                           [](const std::string& w) { return w.find("out of memory") != std::string::npos; }));
 }
 
+TEST(Predict, SpecSheetOfTheExampleIsEnough) {
+  const Machine m = load_machine(ISOBAR_SOURCE_DIR "/configs/machines/example-2core.yaml");
+  const Prediction p = predict(load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/vit-384.yaml"), m, {});
+  EXPECT_GT(p.upper / p.lower, 1.5);  // and says how little it knows
+  ASSERT_FALSE(p.warnings.empty());
+  EXPECT_NE(p.warnings[0].find("never fitted"), std::string::npos);
+}
+
 TEST(Predict, ThreadsAreTheEngines) {
   RunSpec s = test::tiny();
   EXPECT_EQ(threads_of(s, 8, 2), 1);  // run.threads: 1
