@@ -2,12 +2,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/mpiexec.h"
 #include "bench/micro/cases.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
@@ -66,19 +66,9 @@ struct Scratch {  // a directory that goes away
 
 /// Runs this program's all-reduce part under mpiexec; its JSON comes back through a file.
 nlohmann::json measure_all_reduce(int ranks, const fs::path& file) {
-  char self[PATH_MAX];
-  const ssize_t n = ::readlink("/proc/self/exe", self, sizeof self - 1);
-  if (n < 0) throw std::runtime_error("cannot find the path of this program");
-  self[n] = '\0';
-  std::vector<std::string> args = {"mpiexec", "-n", std::to_string(ranks)};
-  if (Mpi::version().find("Open MPI") != std::string::npos) {
-    args.insert(args.end(), {"--bind-to", "none", "--oversubscribe"});
-    if (::geteuid() == 0) args.emplace_back("--allow-run-as-root");
-  }
-  args.insert(args.end(), {self, "calibrate", "-o", "-", "--all-reduce-part", file.string()});
-  std::vector<char*> argv;
-  for (std::string& s : args) argv.push_back(s.data());
-  argv.push_back(nullptr);
+  std::vector<std::string> args = mpiexec_command(ranks);
+  args.insert(args.end(), {"calibrate", "-o", "-", "--all-reduce-part", file.string()});
+  const std::vector<char*> argv = argv_of(args);
   const pid_t child = ::fork();
   if (child < 0) throw std::runtime_error("cannot start another process");
   if (child == 0) {

@@ -1,13 +1,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
 #include <memory>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/mpiexec.h"
 #include "model/base/error.h"
 #include "model/engine/arena.h"
 #include "model/engine/trainer.h"
@@ -28,25 +28,14 @@ int64_t other_axes(const LayoutSpec& l) {
 
 /// Replaces this process by mpiexec running it `ranks` times. No shell is involved.
 [[noreturn]] void start_under_mpiexec(const Arguments& a, int64_t ranks) {
-  char self[PATH_MAX];
-  const ssize_t n = ::readlink("/proc/self/exe", self, sizeof self - 1);
-  if (n < 0) throw std::runtime_error("cannot find the path of this program");
-  self[n] = '\0';
-  std::vector<std::string> args = {"mpiexec", "-n", std::to_string(ranks)};
-  if (Mpi::version().find("Open MPI") != std::string::npos) {
-    // Every rank manages its own threads; more ranks than cores are legal on a laptop.
-    for (const char* option : {"--bind-to", "none", "--oversubscribe"}) args.emplace_back(option);
-    if (::geteuid() == 0) args.emplace_back("--allow-run-as-root");
-  }
-  for (const char* word : {static_cast<const char*>(self), "train"}) args.emplace_back(word);
+  std::vector<std::string> args = mpiexec_command(ranks);
+  args.emplace_back("train");
   args.push_back(a.config);
   for (const std::string& s : a.set) args.insert(args.end(), {"--set", s});
   if (!a.trace.empty()) args.insert(args.end(), {"--trace", a.trace});
   if (!a.resume.empty()) args.insert(args.end(), {"--resume", a.resume});
   if (a.json) args.emplace_back("--json");
-  std::vector<char*> argv;
-  for (std::string& s : args) argv.push_back(s.data());
-  argv.push_back(nullptr);
+  const std::vector<char*> argv = argv_of(args);
   ::execvp(argv[0], argv.data());
   throw std::runtime_error(std::string("cannot start mpiexec: ") + std::strerror(errno) +
                            "; install Open MPI (isobar doctor says how)");

@@ -1,0 +1,37 @@
+// The words of a command that runs this very program on several ranks of this host. For execvp: no shell is
+// involved.
+#pragma once
+#include <unistd.h>
+
+#include <climits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "model/comm/comm.h"
+
+namespace isobar {
+
+inline std::vector<std::string> mpiexec_command(int64_t ranks) {
+  char self[PATH_MAX];
+  const ssize_t n = ::readlink("/proc/self/exe", self, sizeof self - 1);
+  if (n < 0) throw std::runtime_error("cannot find the path of this program");
+  std::vector<std::string> args = {"mpiexec", "-n", std::to_string(ranks)};
+  if (Mpi::version().find("Open MPI") != std::string::npos) {
+    // Every rank manages its own threads; more ranks than cores are legal on a laptop.
+    args.insert(args.end(), {"--bind-to", "none", "--oversubscribe"});
+    if (::geteuid() == 0) args.emplace_back("--allow-run-as-root");
+  }
+  args.emplace_back(self, static_cast<size_t>(n));
+  return args;
+}
+
+/// What execvp wants; points into `args`.
+inline std::vector<char*> argv_of(std::vector<std::string>& args) {
+  std::vector<char*> argv;
+  for (std::string& s : args) argv.push_back(s.data());
+  argv.push_back(nullptr);
+  return argv;
+}
+
+}  // namespace isobar
