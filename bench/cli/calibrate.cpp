@@ -103,9 +103,10 @@ void run(const Arguments& a) {
   }
   register_read_cases(scratch.path / "data");
   nlohmann::json j = run_registered("ops");
-  if (a.ranks > 1)
-    for (auto& b : measure_all_reduce(a.ranks, scratch.path / "all_reduce.json")["benchmarks"])
-      j["benchmarks"].push_back(b);
+  if (a.ranks > 1) {
+    const nlohmann::json reduced = measure_all_reduce(a.ranks, scratch.path / "all_reduce.json");
+    for (const auto& b : reduced.at("benchmarks")) j["benchmarks"].push_back(b);
+  }
   const Machine machine = machine_from_benchmarks(j, "benchmarks of this machine");
   save_machine(machine, a.out);
   write_atomically(fs::path(a.out).replace_extension(".benchmarks.json"), j.dump(1) + "\n");
