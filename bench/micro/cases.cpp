@@ -209,7 +209,8 @@ class Collector : public benchmark::JSONReporter {
     return benchmark::JSONReporter::ReportContext(context);
   }
   void ReportRuns(const std::vector<Run>& runs) override {
-    progress_.update(++done_, runs.empty() ? "" : runs[0].run_name.function_name);
+    const bool measured = !runs.empty() && runs[0].run_type == Run::RT_Iteration;  // not an aggregate
+    if (measured) progress_.update(++done_, runs[0].run_name.function_name);
     benchmark::JSONReporter::ReportRuns(runs);
   }
 
