@@ -69,13 +69,13 @@ enum class Resource : uint8_t {
 };
 
 struct CoefficientInfo {
-  Coef coef;
-  const char* name;  // in machine files
-  const char* unit;  // s/FLOP, s/B, s, 1, B
-  const char* term;  // the line of a prediction that it is printed under
-  Resource resource;
+  const char* name;    // in machine files
+  const char* unit;    // s/FLOP, s/B, s, 1, B
+  const char* term;    // the line of a prediction that it is printed under
   const char* family;  // members are shrunk towards each other
   const char* peak;    // f32 | bf16: cannot be cheaper than 1/peak of one core; nullptr: no ceiling
+  Coef coef;
+  Resource resource;
 };
 
 const CoefficientInfo& info_of(Coef c);

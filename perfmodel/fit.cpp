@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
+#include <set>
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
@@ -20,11 +20,37 @@ constexpr double kExpectedEffect = 0.03;  // log deviation of a group, before an
 constexpr double kExpectedGroups = 2;     // ... which weighs as much as this many groups
 constexpr int kRounds = 6;
 
-// How far the reported median may lie from the run's true one.
-double median_error(const MeasuredRun& r) {
+// How far the reported step time may lie from the run's undisturbed one. What disturbs steps on a shared host
+// lasts for many of them, so a run of any length holds few independent ones.
+double measurement_error(const MeasuredRun& r) {
+  constexpr double kIndependent = 4;
   if (r.steps < 1 || r.step_p10 <= 0 || r.step_p90 <= r.step_p10) return 0;
   const double sigma = std::log(r.step_p90 / r.step_p10) / (2 * kNormal80);
-  return 1.2533 * sigma / std::sqrt(static_cast<double>(r.steps));
+  return 1.2533 * sigma / std::sqrt(std::min(kIndependent, static_cast<double>(r.steps)));  // of a median
+}
+
+// A run that was faster than the peaks allow proves them wrong. Peaks that were measured, perhaps while the
+// machine was busy, are raised by a little; anything more is a wrong file (or a wrong measurement) and is
+// refused.
+void admit_to_peaks(const MeasuredRun& r, const StepTerms& t, Machine& m, std::vector<std::string>& notes) {
+  constexpr double kRaise = 1.5;
+  const double least = ceiling_seconds(t, m.peaks.at("f32").value, m.peaks.at("bf16").value);
+  if (r.step_s >= least) return;
+  const double factor = 1.02 * least / r.step_s;
+  for (const char* name : {"f32", "bf16"}) {
+    Peak& peak = m.peaks.at(name);
+    if ((std::string(name) == "f32" ? t.flops_f32 : t.flops_bf16) <= 0) continue;
+    const bool measured = !peak.provenance.empty() && peak.provenance.front() != "spec";
+    if (!measured || factor > kRaise)
+      throw ConfigError(m.file.empty() ? "machine" : m.file, std::string("peaks.") + name + ".value",
+                        "is too low: run " + r.id + " took " + std::to_string(r.step_s) +
+                            " s where it allows no less than " + std::to_string(least) + " s",
+                        "correct the peak, or run isobar calibrate while the machine is idle");
+    peak.value *= factor;
+    peak.provenance.push_back(r.id);
+    notes.push_back(std::string("peaks.") + name + " was raised: run " + r.id +
+                    " was faster than it allowed");
+  }
 }
 
 // Residual spread of all runs and of each kind: robust (80 % quantile), kinds shrunk towards the whole.
@@ -163,6 +189,7 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   Machine out = machine;
   out.fit = FitRecord{};
   FitRecord& record = *out.fit;
+  record.statistic = options.statistic;
   std::vector<StepTerms> terms;
   std::vector<std::string> kinds;
   std::vector<std::vector<int>> groups;  // of each run: indices into record.effects
@@ -170,6 +197,7 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
     if (!(r.step_s > 0) || !std::isfinite(r.step_s))
       throw ConfigError(r.id, "step_s", "is not a positive number of seconds", "leave the run out");
     terms.push_back(terms_of(r.spec, machine, r.threads, r.ranks_on_host));
+    admit_to_peaks(r, terms.back(), out, record.notes);
     kinds.push_back(kind_of(terms.back()));
     groups.push_back(indices_of(effects_of(r.spec, terms.back()), record.effects));
     record.runs.push_back(r.id);
@@ -178,8 +206,9 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
       range->second = {std::min(range->second[0], value), std::max(range->second[1], value)};
     }
   }
-  const Prior prior = prior_of(machine, options.drift);
-  const std::vector<Observation> ops = op_observations(runs, terms, machine);
+  const Prior prior = prior_of(out, options.drift);
+  std::vector<std::string> sources = record.runs;  // of each observation: the run that it is from
+  const std::vector<Observation> ops = op_observations(runs, terms, machine, sources);
   Counts start = machine.values();
   if (!ops.empty()) start = solve(ops, prior, start).coefficients;
 
@@ -193,7 +222,7 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
     std::vector<Observation> all;
     for (size_t i = 0; i < runs.size(); ++i)
       all.push_back({[&t = terms[i]](const Counts& k) { return step_seconds(t, k); }, runs[i].step_s,
-                     std::hypot(record.spread.at(kinds[i]), median_error(runs[i])), groups[i]});
+                     std::hypot(record.spread.at(kinds[i]), measurement_error(runs[i])), groups[i]});
     all.insert(all.end(), ops.begin(), ops.end());
     std::vector<double> effect_sigma;
     for (const auto& [name, value] : record.effects)
@@ -213,18 +242,22 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   record.covariance.assign(s.covariance.data(), s.covariance.data() + s.covariance.size());
   for (size_t i = 0; i < kCoefs; ++i) {
     if (static_cast<Coef>(i) == Coef::process) continue;
-    // A run set a coefficient when its step would have felt it.
-    std::vector<std::string> provenance;
-    for (size_t r = 0; r < runs.size(); ++r)
-      if (std::abs(s.jacobian(static_cast<Eigen::Index>(r), static_cast<Eigen::Index>(i))) > 0.01)
-        provenance.push_back(runs[r].id);
-    if (provenance.empty()) continue;
+    // A run set a coefficient when its step, or the time of one of its kinds of ops, would have felt it. What
+    // no run felt has moved with its family only, and keeps its provenance.
+    std::set<std::string> felt;
+    const auto d = static_cast<Eigen::Index>(i);
+    for (Eigen::Index r = 0; r < s.jacobian.rows(); ++r)
+      if (std::abs(s.jacobian(r, d)) > 0.01) felt.insert(sources.at(r));
+    std::vector<std::string> provenance(felt.begin(), felt.end());
     const auto& before = machine.coefficients[i].provenance;
     provenance.insert(provenance.end(), before.begin(), before.end());
-    const auto d = static_cast<Eigen::Index>(i);
     out.coefficients[i] =
         Coefficient::make(s.coefficients[i], std::sqrt(s.covariance(d, d)), std::move(provenance));
   }
+  for (size_t i = 0; i < kCoefs; ++i)
+    if (out.floor_of(i) > 0 && s.coefficients[i] < 1.03 * out.floor_of(i))
+      record.notes.push_back(std::string(info_of(i).name) + " is held at the peak: peaks." + info_of(i).peak +
+                             " may be too low");
   const double memory = process_memory(runs, machine);
   if (memory != machine[Coef::process].value)
     out[Coef::process] = Coefficient::make(memory, 0.1, record.runs);

@@ -26,7 +26,7 @@ struct MeasuredRun {
   std::string id;
   RunSpec spec;
   int64_t threads = 1, ranks_on_host = 1;
-  double step_s = 0;                  // median
+  double step_s = 0;                  // FitOptions::statistic of its steps
   double step_p10 = 0, step_p90 = 0;  // 0: not known
   int64_t steps = 0;                  // behind the median
   int64_t peak_rss_bytes = 0;         // 0: not known
@@ -34,10 +34,12 @@ struct MeasuredRun {
 };
 
 struct FitOptions {
-  double drift = 0.2;  // log sigma between a benchmark and the same work inside a step
+  double drift = 0.2;                // log sigma between a benchmark and the same work inside a step
+  std::string statistic = "median";  // what step_s of the runs is, for the record
 };
 
-/// Throws ConfigError when there is nothing to fit to. Deterministic.
+/// Throws ConfigError when there is nothing to fit to, or when a run was faster than the machine's peaks
+/// allow. Deterministic.
 Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const FitOptions& options);
 
 /// Everything countable of one run, as the fit and the prediction see it.

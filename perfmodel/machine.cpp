@@ -21,10 +21,6 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {1 / (0.65 * f32), 0.4};
     case Coef::gemm_bf16:
       return {1 / (0.5 * bf16), 0.6};
-    case Coef::gemm_bytes:
-      return {0.3 / core, 0.8};
-    case Coef::gemm_call:
-      return {1e-6, 0.8};
     case Coef::attention_f32:
       return {1 / (0.3 * f32), 0.6};
     case Coef::attention_bf16:
@@ -43,8 +39,10 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {1.5 / core, 0.8};
     case Coef::vector:
       return {1 / (0.25 * f32), 0.8};
+    case Coef::gemm_bytes:
     case Coef::spill:
       return {0.3 / core, 0.8};
+    case Coef::gemm_call:
     case Coef::op:
       return {1e-6, 0.8};
     case Coef::fork:
@@ -52,7 +50,6 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
     case Coef::step:
       return {2e-4, 1.0};
     case Coef::read_noise:
-      return {1e-9, 0.8};
     case Coef::read_hdf5:
       return {1e-9, 0.8};
     case Coef::read_netcdf:

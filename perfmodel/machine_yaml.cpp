@@ -163,9 +163,12 @@ void read_covariance(const Reader& r, FitRecord& fit) {
 }
 
 FitRecord read_fit(const Reader& r) {
-  r.only({"runs", "quantile", "spread", "range", "effects", "effect_sigma", "names", "covariance"});
+  r.only({"runs", "statistic", "notes", "quantile", "spread", "range", "effects", "effect_sigma", "names",
+          "covariance"});
   FitRecord fit;
   fit.runs = r.words("runs");
+  if (r.has("statistic")) fit.statistic = r.text("statistic");
+  fit.notes = r.words("notes");
   fit.quantile = r.positive("quantile", "run isobar fit again");
   const Reader spread = r.section("spread", "run isobar fit again");
   for (const auto& [kind, value] : spread.value().items())
@@ -238,6 +241,9 @@ void write_fit(YAML::Emitter& out, const FitRecord& fit) {
   out << YAML::Key << "fit" << YAML::Value << YAML::BeginMap;
   out << YAML::Key << "runs" << YAML::Value;
   write_words(out, fit.runs);
+  out << YAML::Key << "statistic" << YAML::Value << YAML::DoubleQuoted << fit.statistic;
+  out << YAML::Key << "notes" << YAML::Value;
+  write_words(out, fit.notes);
   out << YAML::Key << "quantile" << YAML::Value << number(fit.quantile);
   out << YAML::Key << "spread" << YAML::Value << YAML::BeginMap;
   for (const auto& [kind, v] : fit.spread) out << YAML::Key << kind << YAML::Value << number(v);

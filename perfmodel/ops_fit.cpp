@@ -1,5 +1,6 @@
 #include "perfmodel/ops_fit.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -22,13 +23,17 @@ std::map<OpKind, KindTotal> totals_by_kind(const MeasuredRun& run, const Machine
   for (const MeasuredOp& op : run.ops)
     if (op.count > 0) each[op.path] = op.seconds / static_cast<double>(op.count);
   std::map<OpKind, KindTotal> out;
+  double all = 0;  // seconds of a step, collectives too
+  bool complete = true;
   for (const Invocation& invocation : plan.train) {
     const Routine& r = plan.routines[invocation.routine];
     for (int32_t o = r.first; o < r.first + r.count; ++o) {
       const Op& op = plan.ops[o];
+      const auto found = each.find(op.path);
+      complete &= found != each.end();
+      all += found != each.end() ? found->second : 0;
       if (is_collective(op.kind)) continue;
       KindTotal& total = out[op.kind];
-      const auto found = each.find(op.path);
       if (found == each.end()) {
         total.complete = false;
         continue;
@@ -38,13 +43,18 @@ std::map<OpKind, KindTotal> totals_by_kind(const MeasuredRun& run, const Machine
       for (size_t i = 0; i < kCoefs; ++i) total.counts[i] += n[i];
     }
   }
+  // Op times are means over the run, disturbed steps included; the step time that is fitted is a median or
+  // lower.
+  if (const double scale = complete && all > 0 ? std::min(1.0, run.step_s / all) : 1; scale < 1)
+    for (auto& [kind, total] : out) total.seconds *= scale;
   return out;
 }
 
 }  // namespace
 
 std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
-                                         const std::vector<StepTerms>& terms, const Machine& machine) {
+                                         const std::vector<StepTerms>& terms, const Machine& machine,
+                                         std::vector<std::string>& sources) {
   // A kind's counts are never quite its cost, in every run alike: `common` does not average out, so the more
   // runs there are, the less each of them weighs.
   constexpr double kScatter = 0.08, kCommon = 0.08;  // log sigma
@@ -61,6 +71,7 @@ std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
         for (size_t c = 0; c < kCoefs; ++c) total.counts[c] += terms[i].read[c];
       const std::string name = name_of(kind) + std::string("/") + run.spec.policy.amp;
       ++of_kind[name];
+      sources.push_back(run.id);
       found.emplace_back(name, Observation{[counts = total.counts, where = terms[i].where](const Counts& k) {
                                              return seconds(counts, rates(k, where));
                                            },

@@ -11,7 +11,9 @@
 
 namespace isobar {
 
+/// Appends to `sources` the run that each observation is from.
 std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
-                                         const std::vector<StepTerms>& terms, const Machine& machine);
+                                         const std::vector<StepTerms>& terms, const Machine& machine,
+                                         std::vector<std::string>& sources);
 
 }  // namespace isobar

@@ -24,7 +24,7 @@ json context() {
 json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
   std::normal_distribution<double> normal(0, noise);
   json rows = json::array();
-  const auto add = [&](const std::string& name, json counters, double seconds) {
+  const auto add = [&](const std::string& name, const json& counters, double seconds) {
     for (int repetition = 0; repetition < 3; ++repetition) {
       json row = counters;
       row["name"] = row["run_name"] = name;
@@ -115,7 +115,7 @@ TEST(Calibrate, MakesPredictionsBetterThanTheSpecSheet) {
 TEST(Calibrate, RefusesWhatItCannotUse) {
   std::mt19937_64 random(1);
   const json good = benchmarks(test::machine(), 0, random);
-  const auto message = [](json j) -> std::string {
+  const auto message = [](const json& j) -> std::string {
     try {
       machine_from_benchmarks(j, "bench.json");
     } catch (const ConfigError& e) {

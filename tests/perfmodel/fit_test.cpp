@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/base/error.h"
+#include "perfmodel/cost.h"
 #include "perfmodel/holdout.h"
 #include "perfmodel/predict.h"
 #include "support.h"
@@ -129,6 +130,23 @@ TEST(Fit, OpTimesMakeCoefficientsBetter) {
   EXPECT_LT(with, 0.8 * without);
 }
 
+// The machine that comes out is the solution that was found: also where many small coefficients moved at
+// once.
+TEST(Fit, PredictsWhatItWasFittedTo) {
+  for (bool ops : {false, true}) {
+    double bias = 0;
+    for (int i = 0; i < 5; ++i) {
+      std::mt19937_64 random(60 + i);
+      const Machine truth = test::perturbed(test::machine(), 1.0, random);
+      const auto runs = runs_on(truth, 0.01, random, ops);
+      const Holdout h = hold_out(runs, fit(runs, test::machine(), {}));
+      EXPECT_LT(h.mape, 0.025) << ops;
+      bias += h.bias / 5;
+    }
+    EXPECT_NEAR(bias, 0, 0.01) << ops;
+  }
+}
+
 TEST(Fit, IsTheSameTwiceAndSurvivesTheFile) {
   std::mt19937_64 random(1);
   const Machine truth = test::perturbed(test::machine(), 0.4, random);
@@ -161,13 +179,31 @@ TEST(Fit, RemembersTheRunsThatSetACoefficient) {
 TEST(Fit, NeverGoesBelowThePhysicalFloor) {
   std::mt19937_64 random(3);
   auto runs = runs_on(test::machine(), 0.02, random);
-  for (MeasuredRun& r : runs) {  // a clock that runs ten times too slow
-    r.step_s /= 10;
+  for (MeasuredRun& r : runs) {  // nearly as fast as the peaks allow, beyond what the rest of the step leaves
+    const StepTerms t = terms_of(r.spec, test::machine(), r.threads, r.ranks_on_host);
+    r.step_s = 1.01 * ceiling_seconds(t, 1.0e11, 2.0e11);
     r.step_p10 = r.step_p90 = 0;
   }
   const Machine m = fit(runs, test::machine(), {});
+  EXPECT_FALSE(m.fit->notes.empty());
   for (size_t i = 0; i < kCoefs; ++i) EXPECT_GE(m.coefficients[i].value, m.floor_of(i)) << info_of(i).name;
   EXPECT_NO_THROW(predict(runs[0].spec, m, {}));
+}
+
+TEST(Fit, RefusesRunsFasterThanThePeaks) {
+  std::mt19937_64 random(3);
+  auto runs = runs_on(test::machine(), 0.02, random);
+  const StepTerms t = terms_of(runs[0].spec, test::machine(), runs[0].threads, runs[0].ranks_on_host);
+  runs[0].step_s = 0.9 * ceiling_seconds(t, 1.0e11, 2.0e11);
+  EXPECT_THROW(fit(runs, test::machine(), {}), ConfigError);  // a spec sheet's peak is no guess
+  Machine measured = test::machine();
+  measured.peaks.at("f32").provenance = {"peak/f32"};
+  const Machine m = fit(runs, measured, {});
+  EXPECT_NEAR(m.peaks.at("f32").value, 1.0e11 * 1.02 / 0.9, 1e6);
+  EXPECT_EQ(m.peaks.at("f32").provenance.back(), runs[0].id);
+  EXPECT_FALSE(m.fit->notes.empty());
+  runs[0].step_s /= 2;
+  EXPECT_THROW(fit(runs, measured, {}), ConfigError);
 }
 
 TEST(Fit, RefusesToFitNothing) {
