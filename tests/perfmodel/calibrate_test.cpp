@@ -85,7 +85,7 @@ TEST(Calibrate, FindsTheMachineThatWasTimed) {
     for (Coef c : {Coef::gemm_f32, Coef::gemm_bf16, Coef::attention_f32, Coef::attention_backward_bf16,
                    Coef::wire_host, Coef::read_hdf5})
       EXPECT_NEAR(std::log(m[c].value / truth[c].value), 0, 0.15) << info_of(c).name << " seed " << seed;
-    EXPECT_NEAR(m.peaks.at("f32").value / truth.peaks.at("f32").value, 1.05, 0.1);
+    EXPECT_NEAR(m.peaks.at("f32").value / truth.peaks.at("f32").value, 1.25, 0.1);
     EXPECT_NEAR(m.peaks.at("memory").value / truth.peaks.at("memory").value, 1, 0.1);
     EXPECT_EQ(m.identity.cores, 2);
     EXPECT_EQ(m.identity.cpu, "Some CPU");
