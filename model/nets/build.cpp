@@ -20,6 +20,8 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace) {
     throw ConfigError(spec.file, "policy.zero", "ZeRO stages above 0 cannot be executed yet", "set it to 0");
   if (spec.policy.recompute != "none")
     throw ConfigError(spec.file, "policy.recompute", "cannot be executed yet", "set it to none");
+  if (spec.policy.schedule == "zb-h1")
+    throw ConfigError(spec.file, "policy.schedule", "zb-h1 cannot be executed yet", "set it to 1f1b or gpipe");
   Plan plan = build_vit(spec, rank, workspace);
   // Loader slots: prefetch batches a worker, one batch when the training thread reads itself; input and
   // target.
