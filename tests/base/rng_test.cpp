@@ -91,7 +91,8 @@ TEST(Bf16, RoundsToNearestEven) {
     const float down = to_float({static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16)});
     const float up = to_float({static_cast<uint16_t>((std::bit_cast<uint32_t>(x) >> 16) + 1)});
     const double error = std::abs(static_cast<double>(to_float(to_bf16(x))) - x);
-    ASSERT_LE(error, std::min(std::abs(static_cast<double>(down) - x), std::abs(static_cast<double>(up) - x)));
+    ASSERT_LE(error,
+              std::min(std::abs(static_cast<double>(down) - x), std::abs(static_cast<double>(up) - x)));
   }
 }
 

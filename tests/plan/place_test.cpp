@@ -20,15 +20,16 @@ bool overlap(const Held& a, const Held& b) {
   return a.begin < b.end && b.begin < a.end && a.first <= b.last && b.first <= a.last;
 }
 
-/// All buffers, once per slot, with their lives: persistent ones live for ever, scratch from its first to its last
-/// use inside of its routine (numbered anew in every routine, so routines never meet).
+/// All buffers, once per slot, with their lives: persistent ones live for ever, scratch from its first to its
+/// last use inside of its routine (numbered anew in every routine, so routines never meet).
 std::vector<std::vector<Held>> lives(const Plan& plan) {
   std::vector<Held> always;
   for (const Buffer& b : plan.buffers) {
     if (b.kind == BufferKind::scratch) continue;
     const int64_t slots = b.kind == BufferKind::saved ? plan.slots[b.chunk] : 1;
     for (int64_t s = 0; s < slots; ++s)
-      always.push_back({b.name, b.offset + s * b.slot_stride, b.offset + s * b.slot_stride + b.bytes(), 0, INT32_MAX});
+      always.push_back(
+          {b.name, b.offset + s * b.slot_stride, b.offset + s * b.slot_stride + b.bytes(), 0, INT32_MAX});
   }
   std::vector<std::vector<Held>> out;
   for (const Routine& r : plan.routines) {
@@ -74,7 +75,8 @@ int64_t least_scratch(const Plan& plan) {
       if (at.last == INT32_MAX) continue;
       int64_t bytes = 0;
       for (const Held& h : held)
-        if (h.last != INT32_MAX && h.first <= at.first && at.first <= h.last) bytes += (h.end - h.begin + 63) / 64 * 64;
+        if (h.last != INT32_MAX && h.first <= at.first && at.first <= h.last)
+          bytes += (h.end - h.begin + 63) / 64 * 64;
       least = std::max(least, bytes);
     }
   return least;
@@ -95,7 +97,8 @@ TEST(Place, LiveBuffersNeverShareAByte) {
     SCOPED_TRACE(testing::PrintToString(variant));
     const Plan plan = plan_of("vit-tiny", variant);
     ASSERT_NO_FATAL_FAILURE(expect_sound(plan));
-    const int64_t scratch = plan.memory.by_kind[static_cast<int>(BufferKind::scratch)], least = least_scratch(plan);
+    const int64_t scratch = plan.memory.by_kind[static_cast<int>(BufferKind::scratch)],
+                  least = least_scratch(plan);
     EXPECT_GE(scratch, least);
     EXPECT_LE(static_cast<double>(scratch), 1.25 * static_cast<double>(least)) << "a wasteful placement";
   }
@@ -136,7 +139,8 @@ TEST(Place, WhatAnOpReadsIsWhatItsWriterLeft) {
             }
             ASSERT_TRUE(lines[line].buffer == v.buffer && lines[line].instance == instance)
                 << op.path << " reads " << b.name << ", which "
-                << (lines[line].buffer < 0 ? "nobody wrote" : plan.buffers[lines[line].buffer].name + " overwrote");
+                << (lines[line].buffer < 0 ? "nobody wrote"
+                                           : plan.buffers[lines[line].buffer].name + " overwrote");
             ++checked;
           }
         };
