@@ -20,13 +20,18 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace) {
     throw ConfigError(spec.file, "policy.zero", "ZeRO stages above 0 cannot be executed yet", "set it to 0");
   if (spec.policy.recompute != "none")
     throw ConfigError(spec.file, "policy.recompute", "cannot be executed yet", "set it to none");
+  if (spec.policy.schedule == "zb-h1")
+    throw ConfigError(spec.file, "policy.schedule", "zb-h1 cannot be executed yet",
+                      "set it to 1f1b or gpipe");
   Plan plan = build_vit(spec, rank, workspace);
-  // Loader slots: prefetch batches a worker, one batch when the training thread reads itself; input and
-  // target.
+  // What model/data's Loader keeps, input and target: prefetch batches a worker and the one in use, or one
+  // batch when the training thread reads itself, as it always does for validation.
   const NetSpec& n = spec.net;
-  const int64_t slots = std::max<int64_t>(1, spec.data.workers * spec.data.prefetch);
-  plan.memory.loader =
-      slots * spec.micro_batch() * (n.in_channels + n.out_channels) * n.img_height * n.img_width * 4;
+  const DataSpec& d = spec.data;
+  int64_t slots = d.workers == 0 ? 1 : std::max<int64_t>(1, d.workers * d.prefetch) + 1;
+  if (!d.valid.empty() || d.train_fraction < 1) ++slots;
+  const int64_t batch = (spec.micro_batch() * n.in_channels * n.img_height * n.img_width * 4 + 63) / 64 * 64;
+  plan.memory.loader = slots * 2 * batch;
   place(plan);
   return plan;
 }

@@ -7,12 +7,10 @@ namespace isobar {
 namespace {
 
 // The k-th forward (or backward) of interleaved 1F1B: groups of p micro-batches go through chunk after chunk.
-Action virtual_micro(int k, int p, int m, int v, Action::Type type) {
-  const int group = k / (p * v);
-  const int in_group = std::min(p, m - group * p);  // the last group may be smaller
-  const int rest = k - group * p * v;
-  const int chunk = rest / in_group;
-  return {type, type == Action::Type::forward ? chunk : v - 1 - chunk, group * p + rest % in_group};
+Action virtual_micro(int k, int p, int v, Action::Type type) {
+  const int group = k / (p * v), rest = k % (p * v);
+  const int chunk = rest / p;
+  return {type, type == Action::Type::forward ? chunk : v - 1 - chunk, group * p + rest % p};
 }
 
 }  // namespace
@@ -21,8 +19,11 @@ std::vector<Action> schedule_actions(const std::string& kind, int p, int stage, 
   using Type = Action::Type;
   std::vector<Action> out;
   const int total = m * v;
-  const auto forward = [&](int k) { out.push_back(virtual_micro(k, p, m, v, Type::forward)); };
-  const auto backward = [&](int k) { out.push_back(virtual_micro(k, p, m, v, Type::backward)); };
+  const auto forward = [&](int k) { out.push_back(virtual_micro(k, p, v, Type::forward)); };
+  const auto backward = [&](int k) { out.push_back(virtual_micro(k, p, v, Type::backward)); };
+  if (v > 1 && m % p != 0)  // with a smaller last group the stages would wait for each other for ever
+    throw std::invalid_argument("an interleaved schedule needs a multiple of " + std::to_string(p) +
+                                " micro-batches, not " + std::to_string(m));
   int warmup;
   if (kind == "gpipe")
     warmup = total;

@@ -17,7 +17,8 @@ struct Action {
   int32_t micro;
 };
 
-/// `kind`: gpipe | 1f1b | interleaved. p stages, this one is `stage`, m micro-batches, v chunks per stage.
+/// `kind`: gpipe | 1f1b | interleaved. p stages, this one is `stage`, m micro-batches, v chunks per stage;
+/// with v > 1 p must divide m. Throws std::invalid_argument.
 std::vector<Action> schedule_actions(const std::string& kind, int p, int stage, int m, int v = 1);
 
 /// Most micro-batches of each chunk that are forwarded and not yet backwarded: the slots its saved buffers

@@ -1,0 +1,231 @@
+// What a user can write wrong in a run file, and what each mistake is answered with: one ConfigError that
+// names file, key and mend. Then inheritance, overrides and the round trip through JSON.
+#include "model/base/spec.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "model/base/error.h"
+#include "model/base/yaml.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Spec : public testing::Test {
+ protected:
+  Spec() : dir_(fs::temp_directory_path() / ("isobar-spec-" + std::to_string(::getpid()))) {
+    fs::create_directories(dir_);
+  }
+  ~Spec() override { fs::remove_all(dir_); }
+  std::string file(const std::string& name, const std::string& text) {
+    std::ofstream(dir_ / name) << text;
+    return (dir_ / name).string();
+  }
+  /// The message of the ConfigError that loading ends in; "" when it does not.
+  static std::string message(const std::string& path, const std::vector<std::string>& overrides = {}) {
+    try {
+      load_run_spec(path, overrides);
+    } catch (const ConfigError& e) {
+      return e.what();
+    }
+    return "";
+  }
+  fs::path dir_;
+};
+
+#define EXPECT_HAS(text, part) \
+  EXPECT_NE((text).find(part), std::string::npos) << "'" << (text) << "' lacks '" << (part) << "'"
+
+TEST_F(Spec, EveryMistakeNamesFileKeyAndMend) {
+  struct Case {
+    const char *text, *key, *mend;
+  };
+  const Case cases[] = {
+      // unknown keys, with what was probably meant
+      {"net: {embed_dm: 64}", "'net.embed_dm'", "did you mean 'net.embed_dim'?"},
+      {"trian: {lr: 1}", "'trian'", "did you mean 'train'?"},
+      {"train: {global_bach: 8}", "'train.global_bach'", "did you mean 'train.global_batch'?"},
+      {"policy: {micro_batches: 2}", "'policy.micro_batches'", "did you mean 'policy.micro_batch'?"},
+      {"net: 3", "'net'", "indent them below `net:`"},
+      {"- 1\n- 2", "", "start with `net:`"},
+      // wrong types
+      {"net: {embed_dim: wide}", "'net.embed_dim'", "give a whole number"},
+      {"net: {embed_dim: 64.5}", "'net.embed_dim'", "give a whole number"},
+      {"net: {embed_dim: \"64\"}", "'net.embed_dim'", "give a whole number"},
+      {"net: {depth: [2]}", "'net.depth'", "give a whole number"},
+      {"train: {lr: fast}", "'train.lr'", "give a number"},
+      {"train: {lr: nan}", "'train.lr'", "give a number"},
+      {"policy: {overlap: 1}", "'policy.overlap'", "give true or false"},
+      {"train: {optimizer: 5}", "'train.optimizer'", "give a word"},
+      {"data: {variables: t2m}", "'data.variables'", "give a list of words"},
+      {"data: {variables: [1, 2]}", "'data.variables'", "give a list of words"},
+      // impossible values
+      {"net: {patch_size: 7}", "'net.patch_size'", "the nearest that do are 6 and 8"},
+      {"net: {num_heads: 7}", "'net.num_heads'", "the nearest that do are 6 and 8"},
+      {"net: {depth: 0}", "'net.depth'", "give 1 or more"},
+      {"net: {embed_dim: -64}", "'net.embed_dim'", "give 1 or more"},
+      {"net: {embed_dim: 1000000000}", "'net.embed_dim'", "give 131072 or less"},
+      {"net: {kind: resnet}", "'net.kind'", "use one of vit"},
+      {"net: {out_channels: 3}", "'net.out_channels'", "channels of its input"},
+      {"net: {norm_eps: 0}", "'net.norm_eps'", "use 1e-6"},
+      {"layout: {dp: 3}", "'train.global_batch'", "use a multiple, e.g. 18"},
+      {"layout: {dp: 0}", "'layout.dp'", "give 1 or more"},
+      {"policy: {micro_batch: 3}", "'policy.micro_batch'", "the nearest that do are 2 and 4"},
+      {"policy: {amp: fp8}", "'policy.amp'", "use one of none, bf16"},
+      {"policy: {schedule: dualpipe}", "'policy.schedule'", "use one of gpipe, 1f1b, interleaved"},
+      {"policy: {zero: 4}", "'policy.zero'", "use 0 to 3"},
+      {"policy: {bucket_mb: 0}", "'policy.bucket_mb'", "e.g. 25"},
+      {"policy: {recompute: some}", "'policy.recompute'", "use one of none, selective, full"},
+      {"train: {lr: -1}", "'train.lr'", "e.g. 5e-4"},
+      {"train: {steps: 0}", "'train.steps'", "give 1 or more"},
+      {"train: {beta2: 1}", "'train.beta2'", "e.g. 0.95"},
+      {"train: {optimizer: lion}", "'train.optimizer'", "use one of adam, adamw"},
+      {"train: {lr_schedule: step}", "'train.lr_schedule'", "use one of cosine, constant"},
+      {"train: {warmup: -1}", "'train.warmup'", "give 0 or more"},
+      {"data: {dt: 0}", "'data.dt'", "give 1 or more"},
+      {"data: {workers: -2}", "'data.workers'", "give 0 or more"},
+      {"data: {workers: 99999}", "'data.workers'", "give 1024 or less"},
+      {"data: {train_fraction: 1.5}", "'data.train_fraction'", "e.g. 0.8"},
+      {"run: {hang_timeout: 0}", "'run.hang_timeout'", "give seconds"},
+      // YAML itself
+      {"net: {depth: 2", "'line ", "check indentation, colons and quotes there"},
+      {"net:\n\tdepth: 2", "'line 2'", "check indentation"},
+      {"net: {depth: 2, depth: 3}", "'depth'", "keep one of the two"},
+      {"base: &b {depth: 2}\nnet:\n  <<: *b", "'net'", "use `inherits: FILE` instead"},
+      {"inherits: nowhere.yaml", "'inherits'", "name a file beside this one"},
+      {"inherits: 3", "'inherits'", "e.g. vit.yaml"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.text);
+    const std::string path = file("bad.yaml", c.text);
+    const std::string text = message(path);
+    EXPECT_TRUE(text.starts_with(path + ": ")) << text;
+    EXPECT_HAS(text, c.key);
+    EXPECT_HAS(text, " -> ");
+    EXPECT_HAS(text.substr(text.find(" -> ")), c.mend);
+    EXPECT_EQ(text.find('\n'), std::string::npos) << "more than one line: " << text;
+  }
+}
+
+TEST_F(Spec, AMissingFileIsNamed) {
+  const std::string text = message((dir_ / "absent.yaml").string());
+  EXPECT_HAS(text, "absent.yaml");
+  EXPECT_HAS(text, "check the path");
+  EXPECT_HAS(message(dir_.string()), dir_.string());  // a directory is no file
+}
+
+TEST_F(Spec, OverridesThatAreWrongNameTheCommandLine) {
+  const std::string good = file("good.yaml", "net: {depth: 2}");
+  EXPECT_HAS(message(good, {"train.lr"}), "--set");
+  EXPECT_HAS(message(good, {"train.lr"}), "is not key=value");
+  EXPECT_HAS(message(good, {"=3"}), "is not key=value");
+  EXPECT_HAS(message(good, {"net..depth=3"}), "has an empty part");
+  EXPECT_HAS(message(good, {"net.depth.deeper=3"}), "goes through a value");
+  EXPECT_HAS(message(good, {"net.dept=3"}), "did you mean 'net.depth'?");
+  EXPECT_HAS(message(good, {"net.dept=3"}), "--set");
+  EXPECT_HAS(message(good, {"net.depth=deep"}), "'net.depth'");
+}
+
+TEST_F(Spec, OverridesTakeYamlValuesAndTheLastOneWins) {
+  const std::string good = file("good.yaml", "net: {depth: 2}");
+  const RunSpec s = load_run_spec(
+      good, {"train.lr=1e-3", "policy.overlap=false", "train.seed=3", "train.seed=4", "run.out=a=b",
+             "data.variables=[t2m, u10]", "policy.amp=bf16", "layout.dp=2", "data.train=None"});
+  EXPECT_EQ(s.net.depth, 2);
+  EXPECT_EQ(s.train.lr, 1e-3);
+  EXPECT_FALSE(s.policy.overlap);
+  EXPECT_EQ(s.train.seed, 4);
+  EXPECT_EQ(s.run.out, "a=b");
+  EXPECT_EQ(s.data.variables, (std::vector<std::string>{"t2m", "u10"}));
+  EXPECT_EQ(s.policy.amp, "bf16");
+  EXPECT_EQ(s.layout.dp, 2);
+  EXPECT_EQ(s.data.train, "");
+  EXPECT_EQ(s.micro_batch(), 8);
+  EXPECT_EQ(s.micro_batches(), 1);
+}
+
+TEST_F(Spec, InheritanceMergesKeyByKeyFromTheFileBeside) {
+  fs::create_directories(dir_ / "base");
+  file("base/grand.yaml", "net: {embed_dim: 96, depth: 3, num_heads: 4}\ntrain: {lr: 0.5}\n");
+  file("base/parent.yaml", "inherits: grand.yaml\nnet: {depth: 5}\n");
+  const std::string child = file("child.yaml", "inherits: base/parent.yaml\ntrain: {lr: 0.25, seed: 9}\n");
+  const RunSpec s = load_run_spec(child, {"net.num_heads=8"});
+  EXPECT_EQ(s.file, child);
+  EXPECT_EQ(s.net.embed_dim, 96);
+  EXPECT_EQ(s.net.depth, 5);
+  EXPECT_EQ(s.net.num_heads, 8);
+  EXPECT_EQ(s.train.lr, 0.25);
+  EXPECT_EQ(s.train.seed, 9);
+  EXPECT_EQ(s.train.beta2, TrainSpec{}.beta2);
+}
+
+TEST_F(Spec, ACircleOfInheritanceIsRefused) {
+  const std::string a = file("a.yaml", "inherits: b.yaml");
+  file("b.yaml", "inherits: a.yaml");
+  EXPECT_HAS(message(a), "in a circle");
+}
+
+TEST_F(Spec, JsonHoldsEveryFieldAndComesBackTheSame) {
+  const std::string path = file("all.yaml",
+                                "net: {embed_dim: 96, num_heads: 6}\ntrain: {lr: 0.1, optimizer: adamw}\n"
+                                "data: {variables: [a, b]}\npolicy: {bucket_mb: 0.1}\nrun: {serial: true}\n");
+  const RunSpec s = load_run_spec(path);
+  const nlohmann::json j = to_json(s);
+  const RunSpec back = run_spec_from_json(nlohmann::json::parse(j.dump()), "again");
+  EXPECT_EQ(to_json(back), j);
+  EXPECT_EQ(back.file, "again");
+  EXPECT_EQ(back.net.embed_dim, 96);
+  EXPECT_EQ(back.train.lr, 0.1);
+  EXPECT_EQ(back.data.variables, s.data.variables);
+  EXPECT_TRUE(back.run.serial);
+  nlohmann::json wrong = j;
+  wrong["net"]["color"] = 1;
+  EXPECT_THROW(run_spec_from_json(wrong, "x"), ConfigError);
+}
+
+TEST_F(Spec, EveryShippedModelLoads) {
+  int n = 0;
+  for (const auto& entry : fs::directory_iterator(ISOBAR_SOURCE_DIR "/configs/models")) {
+    EXPECT_EQ(message(entry.path().string()), "") << entry.path();
+    ++n;
+  }
+  EXPECT_GE(n, 5);
+}
+
+TEST(Yaml, ScalarsFollowTheCoreSchema) {
+  const nlohmann::json j = parse_yaml(
+      "{i: 12, n: -3, p: +4, f: 1e-3, g: .5, t: true, x: None, y: ~, z: null, s: word, q: '12', e: '', "
+      "big: 99999999999999999999, v: 1.2.3}",
+      "x");
+  EXPECT_EQ(j["i"], 12);
+  EXPECT_TRUE(j["i"].is_number_integer());
+  EXPECT_EQ(j["n"], -3);
+  EXPECT_EQ(j["p"], 4);
+  EXPECT_EQ(j["f"], 1e-3);
+  EXPECT_EQ(j["g"], 0.5);
+  EXPECT_EQ(j["t"], true);
+  for (const char* key : {"x", "y", "z"}) EXPECT_TRUE(j[key].is_null()) << key;
+  EXPECT_EQ(j["s"], "word");
+  EXPECT_EQ(j["q"], "12");
+  EXPECT_EQ(j["e"], "");
+  EXPECT_TRUE(j["big"].is_number_float());
+  EXPECT_EQ(j["v"], "1.2.3");
+}
+
+TEST(Yaml, NestingHasAnEnd) {
+  EXPECT_THROW(parse_yaml(std::string(200, '[') + std::string(200, ']'), "deep"), ConfigError);
+}
+
+TEST(Yaml, NearestIsTheWordOfLeastEditDistance) {
+  EXPECT_EQ(nearest("embed", {"depth", "embed_dim", "kind"}), "embed_dim");
+  EXPECT_EQ(nearest("lr", {"beta1", "lr", "lr_scaling"}), "lr");
+  EXPECT_EQ(nearest("kitten", {"mitten", "sitting"}), "mitten");
+}
+
+}  // namespace
+}  // namespace isobar

@@ -1,0 +1,187 @@
+// The real `isobar` command as a child process: what it says, how it ends, how long it takes.
+//
+//   Ended e = isobar({"train", config, "--ranks", "2", "--set", "run.out=" + dir});
+//   e.code == 0;  read_run(dir).losses.at(20)
+#pragma once
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace isobar {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Words = std::vector<std::string>;
+
+inline std::string text_of(const fs::path& p) {
+  std::ifstream in(p, std::ios::binary);
+  std::ostringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+inline double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class Folder {  // a fresh directory that goes away with the test
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "isobar-engine-XXXXXX").string();
+    if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp");
+    path_ = name;
+  }
+  ~Folder() { fs::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_;
+};
+
+struct Ended {
+  int code = 0;      // exit status; 1000 + signal when a signal ended it; -1: it had to be stopped
+  std::string text;  // stdout and stderr
+  double seconds = 0;
+};
+
+class Child {
+ public:
+  explicit Child(const Words& words) : output_(folder_ / "output"), begun_(seconds_now()) {
+    std::vector<char*> argv;
+    Words copy = words;
+    for (std::string& w : copy) argv.push_back(w.data());
+    argv.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::setpgid(0, 0);
+      const int out = ::open(output_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644),
+                in = ::open("/dev/null", O_RDONLY);
+      ::dup2(in, 0);
+      ::dup2(out, 1);
+      ::dup2(out, 2);
+      ::setenv("OMP_WAIT_POLICY", "passive", 1);
+      ::execvp(argv[0], argv.data());
+      ::_exit(127);
+    }
+  }
+  ~Child() {
+    if (pid_ > 0) wait(0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  pid_t pid() const { return pid_; }
+  bool over() {  // has it ended by itself?
+    if (!done_ && ::waitpid(pid_, &status_, WNOHANG) == pid_) done_ = true;
+    return done_;
+  }
+  Ended wait(double limit_s = 120) {
+    Ended e;
+    while (!over() && seconds_now() - begun_ < limit_s)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    const bool late = !over();
+    if (late) {
+      ::kill(-pid_, SIGTERM);  // lets mpiexec end its ranks
+      for (int i = 0; i < 1000 && !over(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      if (!over()) ::kill(-pid_, SIGKILL);
+      if (!over()) ::waitpid(pid_, &status_, 0), done_ = true;
+    }
+    e.seconds = seconds_now() - begun_;
+    e.code = late ? -1 : WIFEXITED(status_) ? WEXITSTATUS(status_) : 1000 + WTERMSIG(status_);
+    e.text = text_of(output_);
+    pid_ = -1;
+    return e;
+  }
+
+ private:
+  Folder folder_;
+  std::string output_;
+  double begun_;
+  pid_t pid_ = -1;
+  int status_ = 0;
+  bool done_ = false;
+};
+
+inline std::string command() {
+  return ISOBAR_BINARY_DIR "/isobar";
+}
+inline std::string tiny() {
+  return ISOBAR_SOURCE_DIR "/configs/models/vit-tiny.yaml";
+}
+/// isobar train CONFIG --set a --set b … more
+inline Words train_words(const std::string& config, const Words& set, const Words& more = {}) {
+  Words words = {command(), "train", config};
+  for (const std::string& s : set) words.insert(words.end(), {"--set", s});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+inline Ended train_command(const Words& set, const Words& more = {}) {
+  return Child(train_words(tiny(), set, more)).wait();
+}
+
+struct RunRecord {
+  std::vector<json> events;
+  std::map<int64_t, double> losses;  // by step; a resumed run says some again: the last word counts
+  bool repeats_agree = true;
+  json start, end;
+};
+
+inline RunRecord read_run(const std::string& dir) {
+  RunRecord r;
+  std::ifstream in(dir + "/result.jsonl");
+  for (std::string line; std::getline(in, line);) {
+    const json j = json::parse(line, nullptr, false);
+    if (!j.is_object()) continue;  // torn by a kill
+    r.events.push_back(j);
+    if (j["event"] == "run_start") r.start = j;
+    if (j["event"] == "run_end") r.end = j;
+    if (j["event"] != "step") continue;
+    const auto [at, fresh] = r.losses.try_emplace(j["step"], j["loss"].get<double>());
+    if (!fresh && at->second != j["loss"].get<double>()) r.repeats_agree = false;
+    at->second = j["loss"];
+  }
+  return r;
+}
+
+/// The processes that `parent` started.
+inline std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> out;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string stat = text_of(entry.path() / "stat");
+    const size_t paren = stat.rfind(')');
+    if (paren == std::string::npos || paren + 4 >= stat.size()) continue;
+    if (std::atoi(stat.c_str() + paren + 4) == parent) out.push_back(std::atoi(name.c_str()));
+  }
+  return out;
+}
+
+/// Waits until the run in `dir` has logged `step`, or until `child` has ended; true: it has.
+inline bool reached(Child& child, const std::string& dir, int64_t step, double limit_s = 60) {
+  const double begun = seconds_now();
+  const std::string mark = "\"step\":" + std::to_string(step) + "}";
+  while (seconds_now() - begun < limit_s) {
+    if (text_of(dir + "/result.jsonl").find(mark) != std::string::npos) return true;
+    if (child.over()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+}  // namespace isobar

@@ -1,0 +1,153 @@
+// The executor itself: the null backend runs every op of a step once, in order, in the memory that was
+// planned; errors come out where they were called from.
+#include "model/engine/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/backend/null/null_backend.h"
+#include "model/data/loader.h"
+#include "model/engine/arena.h"
+#include "model/engine/watchdog.h"
+#include "model/nets/build.h"
+#include "model/trace/analyse.h"
+
+namespace isobar {
+namespace {
+
+RunSpec spec_of(const std::vector<std::string>& set = {}) {
+  return load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/vit-tiny.yaml", set);
+}
+
+class Noting : public NullBackend {  // which op ran, in which order
+ public:
+  using NullBackend::NullBackend;
+  void launch(const Op& op, int32_t micro, int32_t slot) override {
+    ran.push_back(&op);
+    NullBackend::launch(op, micro, slot);
+  }
+  std::vector<const Op*> ran;
+};
+
+TEST(Executor, TheNullBackendRunsTheWholePlanDry) {
+  for (const char* micro : {"8", "2"}) {
+    const RunSpec spec = spec_of({std::string("policy.micro_batch=") + micro});
+    const Plan plan = build_plan(spec, 0, cpu_workspace(1));
+    Arena arena(plan.memory.arena);
+    EXPECT_EQ(arena.bytes(), plan.memory.arena);
+    Noting backend(plan, arena.data());
+    Executor execute(plan, backend, nullptr);
+    int64_t fetched = 0;
+    backend.on_fetch([&](int32_t m, float* input, float* target) {
+      EXPECT_EQ(m, fetched++);
+      const int64_t n = spec.micro_batch() * spec.net.in_channels * spec.net.img_height * spec.net.img_width;
+      std::fill(input, input + n, 1.0f);  // lies in the arena, or a sanitizer says so
+      std::fill(target, target + n, 1.0f);
+    });
+    const Program program = link(plan, plan.train);
+    execute(program, 0);
+    EXPECT_EQ(fetched, spec.micro_batches());
+    ASSERT_EQ(backend.ran.size(), program.instrs.size());
+    for (size_t i = 0; i < backend.ran.size(); ++i)
+      EXPECT_EQ(backend.ran[i], &plan.ops[program.instrs[i].op]);
+    EXPECT_EQ(backend.launched(), static_cast<int64_t>(program.instrs.size()));
+    int64_t counted = 0;
+    for (const OpTime& t : execute.op_times()) counted += t.count;
+    EXPECT_EQ(counted, backend.launched());
+    execute(link(plan, plan.init), 0);
+    execute(link(plan, plan.eval), 0);
+    EXPECT_EQ(execute.now_running(), "idle");
+    execute.reset_op_times();
+    for (const OpTime& t : execute.op_times()) EXPECT_EQ(t.count, 0);
+  }
+}
+
+TEST(Executor, AnErrorOfTheDataSourceComesOutAndTheNextStepRuns) {
+  const RunSpec spec = spec_of();
+  const Plan plan = build_plan(spec, 0, cpu_workspace(1));
+  Arena arena(plan.memory.arena);
+  NullBackend backend(plan, arena.data());
+  Executor execute(plan, backend, nullptr);
+  const Program program = link(plan, plan.train);
+  backend.on_fetch([](int32_t, float*, float*) { throw std::domain_error("no such sample"); });
+  EXPECT_THROW(execute(program, 0), std::domain_error);
+  backend.on_fetch([](int32_t, float*, float*) {});
+  EXPECT_NO_THROW(execute(program, 1));
+}
+
+TEST(Executor, SpansAreThoseOfTheProgram) {
+  const RunSpec spec = spec_of({"policy.micro_batch=2"});
+  const Plan plan = build_plan(spec, 0, cpu_workspace(1));
+  Arena arena(plan.memory.arena);
+  NullBackend backend(plan, arena.data());
+  Executor execute(plan, backend, nullptr);
+  const Program program = link(plan, plan.train);
+  SpanRecorder recorder(0, program.instrs.size() * 2);
+  execute.record_to(&recorder);
+  execute(program, 5);
+  execute(program, 6);
+  const Timeline t = recorder.take();
+  ASSERT_EQ(t.spans.size(), 2 * program.instrs.size());
+  for (size_t i = 0; i < t.spans.size(); ++i) {
+    const auto n = static_cast<int32_t>(i % program.instrs.size());
+    EXPECT_EQ(t.spans[i].instr, n);
+    EXPECT_EQ(t.spans[i].op, program.instrs[n].op);
+    EXPECT_EQ(t.spans[i].micro, program.instrs[n].micro);
+    EXPECT_EQ(t.spans[i].step, i < program.instrs.size() ? 5 : 6);
+    EXPECT_LE(t.spans[i].begin_ns, t.spans[i].end_ns);
+    if (i > 0) EXPECT_LE(t.spans[i - 1].end_ns, t.spans[i].begin_ns);
+  }
+}
+
+TEST(Executor, TheWatchdogBarksOnlyWhenNothingMoves) {
+  const RunSpec spec = spec_of();
+  const Plan plan = build_plan(spec, 0, cpu_workspace(1));
+  Arena arena(plan.memory.arena);
+  NullBackend backend(plan, arena.data());
+  backend.on_fetch([](int32_t, float*, float*) {});
+  Executor execute(plan, backend, nullptr);
+  const Program program = link(plan, plan.train);
+  std::atomic<int> barks{0};
+  {
+    Watchdog dog(execute, 0.5, [&](const std::string& op) {
+      EXPECT_EQ(op, "idle");
+      ++barks;
+    });
+    for (int i = 0; i < 40; ++i) {
+      execute(program, i);
+      std::this_thread::sleep_for(std::chrono::milliseconds(25));
+    }
+    EXPECT_EQ(barks, 0);
+    for (int i = 0; i < 200 && barks == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(25));
+  }
+  EXPECT_EQ(barks, 1);
+}
+
+TEST(Arena, IsZeroAlignedAndRefusesWhatTheHostLacks) {
+  const int64_t n = 1 << 20;
+  Arena arena(n);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(arena.data()) % 4096, 0u);
+  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(arena.data()[i], std::byte{0});
+  EXPECT_THROW(Arena(int64_t{1} << 50), OutOfMemory);
+}
+
+// The plan cannot ask the data room (nor may it); so this holds the two to each other.
+TEST(Memory, ThePlannedLoaderIsWhatTheLoaderKeeps) {
+  for (const char* workers : {"0", "1", "3"})
+    for (const char* prefetch : {"1", "4"})
+      for (const bool valid : {false, true}) {
+        const RunSpec s =
+            spec_of({std::string("data.workers=") + workers, std::string("data.prefetch=") + prefetch,
+                     valid ? "data.valid=somewhere" : "data.dt=1", "policy.micro_batch=2"});
+        const FieldShape shape{s.net.in_channels, s.net.img_height, s.net.img_width};
+        const LoaderOptions train{2, 4, 1, 0, 0, s.data.workers, s.data.prefetch, true};
+        const LoaderOptions validation{2, 1, 1, 0, 0, 0, 1, false};
+        EXPECT_EQ(build_plan(s, 0, cpu_workspace(1)).memory.loader,
+                  Loader::bytes(train, shape) + (valid ? Loader::bytes(validation, shape) : 0));
+      }
+}
+
+}  // namespace
+}  // namespace isobar

@@ -1,0 +1,158 @@
+// Pipeline schedules against their closed forms, and against a replay of all stages together: nothing may
+// deadlock, and the makespan is the published one.
+#include "model/plan/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <tuple>
+
+namespace isobar {
+namespace {
+
+using Type = Action::Type;
+
+int warmup_of(const std::vector<Action>& actions) {  // forwards before the first backward
+  int n = 0;
+  while (n < static_cast<int>(actions.size()) && actions[n].type == Type::forward) ++n;
+  return n;
+}
+
+// Every (micro, chunk) once forward and then once backward.
+void expect_complete(const std::vector<Action>& actions, int m, int v) {
+  std::map<std::pair<int, int>, int> state;
+  for (const Action& a : actions) {
+    ASSERT_GE(a.micro, 0);
+    ASSERT_LT(a.micro, m);
+    ASSERT_GE(a.chunk, 0);
+    ASSERT_LT(a.chunk, v);
+    int& s = state[{a.micro, a.chunk}];
+    ASSERT_EQ(s, a.type == Type::forward ? 0 : 1) << "micro " << a.micro << " chunk " << a.chunk;
+    ++s;
+  }
+  ASSERT_EQ(actions.size(), static_cast<size_t>(2 * m * v));
+  ASSERT_EQ(state.size(), static_cast<size_t>(m * v));
+}
+
+// When all stages end, with forwards of 1 and backwards of 2 units a chunk; -1: they wait for each other for
+// ever.
+int makespan(const std::string& kind, int p, int m, int v) {
+  std::vector<std::vector<Action>> lists;
+  for (int s = 0; s < p; ++s) lists.push_back(schedule_actions(kind, p, s, m, v));
+  std::vector<size_t> next(p, 0);
+  std::vector<int> clock(p, 0);
+  std::map<std::tuple<bool, int, int>, int> done;  // (backward, virtual stage, micro) -> end
+  const int stages = p * v;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int s = 0; s < p; ++s) {
+      while (next[s] < lists[s].size()) {
+        const Action& a = lists[s][next[s]];
+        const bool backward = a.type == Type::backward;
+        const int at = a.chunk * p + s;
+        int ready = 0;
+        bool known = true;
+        const auto need = [&](bool b, int stage) {
+          const auto it = done.find({b, stage, a.micro});
+          known = known && it != done.end();
+          if (it != done.end()) ready = std::max(ready, it->second);
+        };
+        if (!backward && at > 0) need(false, at - 1);
+        if (backward) need(false, at);
+        if (backward && at < stages - 1) need(true, at + 1);
+        if (!known) break;
+        clock[s] = std::max(clock[s], ready) + (backward ? 2 : 1);
+        done[{backward, at, a.micro}] = clock[s];
+        ++next[s];
+        moved = true;
+      }
+    }
+  }
+  for (int s = 0; s < p; ++s)
+    if (next[s] != lists[s].size()) return -1;
+  return *std::max_element(clock.begin(), clock.end());
+}
+
+constexpr int kStages[] = {1, 2, 3, 4, 7, 8, 16};
+constexpr int kMicros[] = {1, 2, 3, 4, 5, 8, 15, 16, 17, 33, 64};
+
+TEST(Schedule, OneForwardOneBackward) {
+  for (const int p : kStages)
+    for (const int m : kMicros) {
+      SCOPED_TRACE("p " + std::to_string(p) + " m " + std::to_string(m));
+      for (int r = 0; r < p; ++r) {
+        const auto actions = schedule_actions("1f1b", p, r, m);
+        ASSERT_NO_FATAL_FAILURE(expect_complete(actions, m, 1));
+        EXPECT_EQ(warmup_of(actions), std::min(p - r, m));
+        EXPECT_EQ(in_flight(actions, 1), (std::vector<int64_t>{std::min(p - r, m)}));
+      }
+      EXPECT_EQ(makespan("1f1b", p, m, 1), 3 * (m + p - 1));
+    }
+}
+
+TEST(Schedule, GPipeHoldsEveryMicroBatch) {
+  for (const int p : kStages)
+    for (const int m : kMicros) {
+      SCOPED_TRACE("p " + std::to_string(p) + " m " + std::to_string(m));
+      for (int r = 0; r < p; ++r) {
+        const auto actions = schedule_actions("gpipe", p, r, m);
+        ASSERT_NO_FATAL_FAILURE(expect_complete(actions, m, 1));
+        EXPECT_EQ(warmup_of(actions), m);
+        EXPECT_EQ(in_flight(actions, 1), (std::vector<int64_t>{m}));
+      }
+      EXPECT_EQ(makespan("gpipe", p, m, 1), 3 * (m + p - 1));
+    }
+}
+
+TEST(Schedule, InterleavedShrinksTheBubbleByTheChunks) {
+  for (const int p : kStages)
+    for (const int v : {2, 3, 4})
+      for (const int m : {p, 2 * p, 4 * p}) {
+        if (m > 64) continue;
+        SCOPED_TRACE("p " + std::to_string(p) + " m " + std::to_string(m) + " v " + std::to_string(v));
+        for (int r = 0; r < p; ++r) {
+          const auto actions = schedule_actions("interleaved", p, r, m, v);
+          ASSERT_NO_FATAL_FAILURE(expect_complete(actions, m, v));
+          const int warmup = std::min(2 * (p - r - 1) + (v - 1) * p, m * v);
+          EXPECT_EQ(warmup_of(actions), std::min(warmup + 1, m * v));
+        }
+        // m v chunks of 3 units, and a bubble of p - 1 chunks instead of (p - 1) v
+        EXPECT_EQ(makespan("interleaved", p, m, v), 3 * (m * v + p - 1));
+      }
+}
+
+TEST(Schedule, InterleavedRefusesMicroBatchesThatWouldDeadlock) {
+  for (const int p : kStages)
+    for (const int v : {2, 3})
+      for (const int m : kMicros) {
+        if (m % p == 0)
+          EXPECT_GT(makespan("interleaved", p, m, v), 0);
+        else
+          EXPECT_THROW(schedule_actions("interleaved", p, 0, m, v), std::invalid_argument);
+      }
+}
+
+TEST(Schedule, InFlightIsTheMostThatWaitForTheirBackward) {
+  for (const int v : {2, 4})
+    for (int r = 0; r < 4; ++r) {
+      const auto actions = schedule_actions("interleaved", 4, r, 16, v);
+      std::vector<int64_t> most(v, 0);
+      for (size_t i = 0; i < actions.size(); ++i)  // counted anew at every place of the list
+        for (int c = 0; c < v; ++c) {
+          int64_t open = 0;
+          for (size_t j = 0; j <= i; ++j)
+            if (actions[j].chunk == c) open += actions[j].type == Type::forward ? 1 : -1;
+          most[c] = std::max(most[c], open);
+        }
+      EXPECT_EQ(in_flight(actions, v), most);
+    }
+}
+
+TEST(Schedule, AnUnknownOneIsRefused) {
+  EXPECT_THROW(schedule_actions("dualpipe", 2, 0, 4), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace isobar
