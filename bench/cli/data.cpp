@@ -88,7 +88,7 @@ void add_stats(CLI::App& data) {
   stats->add_option("-o,--out", a->out, "Directory for global_means.npy and global_stds.npy, [1,C,1,1]");
   stats->add_option("--variables", a->variables, "NetCDF: only these fields")->delimiter(',');
   stats->add_option("--steps", a->steps, "Only this many, evenly spaced; 0 = all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1 << 30));
   stats->add_flag("--json", a->json, "Print as JSON");
   stats->callback([a] {
     const auto files = open_fields(a->path, "", a->variables);
@@ -129,7 +129,7 @@ void add_inspect(CLI::App& data) {
   command->add_option("--variables", a->variables, "NetCDF: only these fields")->delimiter(',');
   command->add_option("--dt", a->dt, "Steps between input and target")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 20));
   command->add_flag("--json", a->json, "Print as JSON");
   command->callback([a] {
     const nlohmann::json j = inspect(a->path, a->variables, a->dt);

@@ -24,7 +24,7 @@ std::string on_path(const std::string& program) {
   const char* path = std::getenv("PATH");
   std::istringstream in(path ? path : "");
   for (std::string dir; std::getline(in, dir, ':');) {
-    const std::string file = dir + "/" + program;
+    std::string file = std::filesystem::path(dir) / program;
     if (::access(file.c_str(), X_OK) == 0) return file;
   }
   return "";
@@ -63,7 +63,7 @@ std::vector<Check> checks() {
   out.push_back(
       {"temporary files", temp.string(), "set TMPDIR to a directory that can be written", writable, true});
   const bool charts = std::filesystem::exists(".venv-reports/bin/python");
-  out.push_back({"charts (vl-convert)", charts ? ".venv-reports" : "not here",
+  out.push_back({"charts (vl-convert)", charts ? ".venv-reports" : "no .venv-reports here",
                  "bench/setup.sh; without it reports have tables and data but no pictures", charts, false});
   const bool driver = std::filesystem::exists("/proc/driver/nvidia/version");
   out.push_back({"NVIDIA driver", driver ? "present" : "none", "not needed: this build computes on the CPU",
@@ -89,14 +89,15 @@ void run(bool json) {
     std::printf("%-8s %-20s %s\n",
                 c.ok         ? "ok"
                 : c.required ? "FAILED"
-                             : "missing",
+                             : "absent",
                 c.name.c_str(), c.found.c_str());
     if (!c.ok && !c.mend.empty()) std::printf("         %-20s -> %s\n", "", c.mend.c_str());
   }
   if (json)
     std::cout << nlohmann::json{{"healthy", healthy}, {"checks", j}}.dump(1) << "\n";
   else
-    std::printf("%s\n", healthy ? "All required parts work." : "A required part does not work.");
+    std::printf("%s\n", healthy ? "All required parts work; what is absent is optional."
+                                : "A required part does not work.");
   if (!healthy) throw ExitCode{1};
 }
 

@@ -1,12 +1,39 @@
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
 #include "bench/cli/commands.h"
 #include "model/base/error.h"
+#include "model/base/yaml.h"
 #include "model/engine/arena.h"
 #include "model/engine/trainer.h"
 
-int main(int argc, char** argv) {
-  using namespace isobar;
+namespace {
+
+using namespace isobar;
+
+/// CLI11 would only say that a subcommand is required.
+void refuse_unknown_command(const CLI::App& app, char** words) {
+  if (!*words || app.get_require_subcommand_min() == 0) return;
+  const std::string word = *words;
+  std::vector<std::string> known;
+  for (const CLI::App* c : app.get_subcommands(nullptr)) known.push_back(c->get_name());
+  if (word.starts_with("-")) return;
+  if (std::find(known.begin(), known.end(), word) != known.end())
+    return refuse_unknown_command(*app.get_subcommand(word), words + 1);
+  throw ConfigError("'" + word + "'", "", "is no command", "did you mean '" + nearest(word, known) + "'?");
+}
+
+/// One line, as for any other bad input.
+std::string usage_error(const CLI::App* app, const CLI::Error& e) {
+  std::string command = "isobar", what = e.what();
+  for (auto chosen = app->get_subcommands(); !chosen.empty(); chosen = chosen.front()->get_subcommands())
+    command += " " + chosen.front()->get_name();
+  while (!what.empty() && what.back() == '\n') what.pop_back();
+  return command + ": " + what + " -> see " + command + " --help\n";
+}
+
+int run(int argc, char** argv) {
   CLI::App app(
       "Isobar: how should this model be laid out on this machine, and how fast will it train?\n"
       "Measure with a real training engine, fit a performance model to it, predict the runs you never made.");
@@ -24,15 +51,32 @@ int main(int argc, char** argv) {
   add_report_command(app);
   add_data_commands(app);
   add_doctor_command(app);
+  app.failure_message(usage_error);
   try {
+    refuse_unknown_command(app, argv + std::min(argc, 1));
     app.parse(argc, argv);
     return 0;
+  } catch (const CLI::RuntimeError& e) {
+    return e.get_exit_code();  // the command has said why
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a log file keeps up, and an abort loses no line
+  try {
+    return run(argc, argv);
   } catch (const ExitCode& e) {
     return e.code;
   } catch (const ConfigError& e) {
     std::fprintf(stderr, "isobar: %s\n", e.what());
+    return 2;
+  } catch (const std::filesystem::filesystem_error& e) {
+    std::fprintf(stderr, "isobar: %s: %s -> name a path that exists or can be made\n", e.path1().c_str(),
+                 e.code().message().c_str());
     return 2;
   } catch (const NumericFailure& e) {
     std::fprintf(stderr, "isobar: %s\n", e.what());

@@ -29,6 +29,7 @@ inline std::vector<std::string> mpiexec_command(int64_t ranks) {
 /// What execvp wants; points into `args`.
 inline std::vector<char*> argv_of(std::vector<std::string>& args) {
   std::vector<char*> argv;
+  argv.reserve(args.size() + 1);
   for (std::string& s : args) argv.push_back(s.data());
   argv.push_back(nullptr);
   return argv;

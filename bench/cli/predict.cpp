@@ -108,9 +108,9 @@ void add_predict_command(CLI::App& app) {
   predict_command->add_option("--set", a->set, "key=value of the configuration; may be repeated")
       ->allow_extra_args(false);
   predict_command->add_option("--ranks", a->ranks, "World size; data parallelism takes what is left of it")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 20));
   predict_command->add_option("--ranks-on-host", a->ranks_on_host, "Ranks that share one host (default: all)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 20));
   predict_command->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
   predict_command->callback([a] {
     const RunSpec spec = spec_of(*a);
