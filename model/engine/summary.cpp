@@ -11,6 +11,7 @@ namespace isobar {
 namespace {
 
 double quantile(const std::vector<double>& sorted, double q) {
+  if (sorted.empty()) return 0;  // a run resumed after its last step takes none
   const double at = q * static_cast<double>(sorted.size() - 1);
   const auto i = static_cast<size_t>(at);
   const double next = sorted[std::min(i + 1, sorted.size() - 1)];
@@ -85,8 +86,8 @@ nlohmann::json summary_of_run(const RunSpec& spec, const Plan& plan, const std::
            {{"median", median},
             {"p10", quantile(step_seconds, 0.1)},
             {"p90", quantile(step_seconds, 0.9)},
-            {"min", step_seconds.front()}}},
-          {"samples_per_s", static_cast<double>(spec.train.global_batch) / median},
+            {"min", quantile(step_seconds, 0)}}},
+          {"samples_per_s", median > 0 ? static_cast<double>(spec.train.global_batch) / median : 0},
           {"peak_rss_bytes", peak_resident_bytes()},
           {"unattributed_share", total > 0 ? 1 - attributed / total : 0},  // waits for collectives are in it
           {"ops", ops}};

@@ -141,7 +141,8 @@ class Trainer {
       executor_->reset_op_times();
       step_seconds_.clear();
     }
-    if (recorder_ && step >= spec_.train.steps - kTracedSteps) executor_->record_to(&*recorder_);
+    const bool traced = recorder_ && step >= spec_.train.steps - kTracedSteps;
+    if (traced) executor_->record_to(&*recorder_);
     double wait = 0;
     backend_->on_fetch(
         [&](int32_t, float* input, float* target) { wait += fetch(*train_loader_, input, target); });
@@ -153,7 +154,7 @@ class Trainer {
     const int64_t t0 = now_ns();
     (*executor_)(train_program_, static_cast<int32_t>(step));
     const int64_t t1 = now_ns();
-    if (recorder_)
+    if (traced)
       recorder_->record_step(static_cast<int32_t>(step), t0 - recorder_->origin_ns(),
                              t1 - recorder_->origin_ns());
     const double seconds = static_cast<double>(t1 - t0) * 1e-9;

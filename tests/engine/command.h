@@ -172,6 +172,17 @@ inline std::vector<pid_t> children_of(pid_t parent) {
   return out;
 }
 
+/// Is the process gone, or only a name that its parent has not read yet? Gives it some seconds.
+inline bool gone(pid_t pid) {
+  for (int i = 0; i < 500; ++i) {
+    const std::string stat = text_of("/proc/" + std::to_string(pid) + "/stat");
+    const size_t paren = stat.rfind(')');
+    if (paren == std::string::npos || paren + 2 >= stat.size() || stat[paren + 2] == 'Z') return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
 /// Waits until the run in `dir` has logged `step`, or until `child` has ended; true: it has.
 inline bool reached(Child& child, const std::string& dir, int64_t step, double limit_s = 60) {
   const double begun = seconds_now();

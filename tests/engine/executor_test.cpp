@@ -56,8 +56,10 @@ TEST(Executor, TheNullBackendRunsTheWholePlanDry) {
     int64_t counted = 0;
     for (const OpTime& t : execute.op_times()) counted += t.count;
     EXPECT_EQ(counted, backend.launched());
+    fetched = 0;
     execute(link(plan, plan.init), 0);
     execute(link(plan, plan.eval), 0);
+    EXPECT_EQ(fetched, 1);
     EXPECT_EQ(execute.now_running(), "idle");
     execute.reset_op_times();
     for (const OpTime& t : execute.op_times()) EXPECT_EQ(t.count, 0);

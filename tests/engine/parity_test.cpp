@@ -133,8 +133,7 @@ void compare(const std::string& optimizer, const std::string& amp, int64_t micro
     const double error = distance(w, reference) / norm(reference);
     EXPECT_LE(error, t.weight) << "weights " << name;
     weight = std::max(weight, error);
-    EXPECT_GT(distance(reference, values("init/" + name)) / norm(reference), 10 * t.weight)
-        << name << " hardly moved: nothing is tested";
+    EXPECT_GT(distance(reference, values("init/" + name)) / norm(reference), 2e-3) << name << " hardly moved";
   }
   EXPECT_LE(loss, t.loss);
   EXPECT_LE(rmse, t.rmse);

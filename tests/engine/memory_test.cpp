@@ -1,0 +1,144 @@
+// Predicted memory against what a run takes: the engine touches the last bytes of the planned arena and not
+// one beyond it; a process's resident memory is the planned total and a constant.
+#include <gtest/gtest.h>
+#include <omp.h>
+#include <sys/mman.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/engine/executor.h"
+#include "model/engine/params.h"
+#include "model/nets/build.h"
+#include "tests/engine/command.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // shadow memory is resident too
+#else
+constexpr bool kSanitized = false;
+#endif
+
+namespace isobar {
+namespace {
+
+// Program, libraries, their just-in-time kernels and packing buffers, OpenMP, one thread, no MPI session:
+// 28-48 MB was seen beside arena and loader.
+constexpr double kProcessBytes = 32e6;
+
+class GuardedArena {  // ends where memory that must not be touched begins
+ public:
+  explicit GuardedArena(int64_t bytes) {
+    const int64_t page = 4096, whole = (bytes + page - 1) / page * page;
+    size_ = static_cast<size_t>(whole + page);
+    base_ = static_cast<std::byte*>(
+        ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ::mprotect(base_ + whole, page, PROT_NONE);
+    data_ = base_ + whole - bytes;
+  }
+  ~GuardedArena() { ::munmap(base_, size_); }
+  GuardedArena(const GuardedArena&) = delete;
+  GuardedArena& operator=(const GuardedArena&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte *base_, *data_;
+  size_t size_;
+};
+
+TEST(Memory, AStepUsesThePlannedArenaToItsLastBytes) {
+  const std::vector<Words> configurations = {
+      {},
+      {"policy.amp=bf16"},
+      {"policy.micro_batch=2"},
+      {"policy.micro_batch=2", "policy.schedule=gpipe"},
+      {"policy.micro_batch=1", "policy.schedule=gpipe", "policy.amp=bf16"},
+      {"net.depth=1", "net.embed_dim=128"},
+      {"net.embed_dim=72", "net.num_heads=3", "policy.micro_batch=4"},
+      {"net.patch_size=4", "train.global_batch=3"},
+      {"net.in_channels=5", "net.out_channels=5", "net.img_height=48", "net.img_width=40"},
+      {"net.embed_dim=96", "net.num_heads=8", "net.depth=3", "policy.amp=bf16", "train.global_batch=2"}};
+  omp_set_num_threads(1);
+  for (const Words& set : configurations) {
+    SCOPED_TRACE(testing::PrintToString(set));
+    const RunSpec spec = load_run_spec(tiny(), set);
+    const Plan plan = build_plan(spec, 0, cpu_workspace(1));
+    const int64_t bytes = plan.memory.arena;
+    const GuardedArena arena(bytes);
+    CpuBackend backend(plan, arena.data(), spec.train);
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    backend.on_fetch([&](int32_t, float* input, float* target) {
+      const int64_t n = spec.micro_batch() * spec.net.in_channels * spec.net.img_height * spec.net.img_width;
+      for (int64_t i = 0; i < n; ++i) input[i] = normal(random), target[i] = normal(random);
+    });
+    const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.at(v)); };
+    const int64_t scratch = plan.memory.by_kind[static_cast<int>(BufferKind::scratch)];
+    const int64_t saved = plan.memory.by_kind[static_cast<int>(BufferKind::saved)];
+    std::memset(arena.data() + bytes - scratch - saved, 0x5a, static_cast<size_t>(scratch + saved));
+    init_params(plan, 3, floats(plan.params_all));
+    Executor execute(plan, backend, nullptr);
+    execute(link(plan, plan.init), 0);
+    floats(plan.adam_scalars)[0] = 1e-3f;
+    floats(plan.adam_scalars)[1] = 1;
+    execute(link(plan, plan.train), 0);
+    EXPECT_TRUE(std::isfinite(floats(plan.metrics)[0]));
+    // The last buffer ends within a cache line of the region's end, and its last element was written.
+    const auto untouched = [&](int64_t end) {
+      int64_t n = 0;
+      while (n < end && arena.data()[end - 1 - n] == std::byte{0x5a}) ++n;
+      return n;
+    };
+    int64_t top = 0;  // a kernel's workspace is an upper bound of what it needs: it need not touch its end
+    for (const Buffer& b : plan.buffers)
+      if (b.name.ends_with(".workspace") && b.offset + b.bytes() > bytes - 64) top = std::max(top, b.bytes());
+    EXPECT_LT(untouched(bytes), 64 + 4 + top) << "more scratch is planned than used";
+    EXPECT_LT(untouched(bytes - scratch), 64 + 4) << "more activations are planned than used";
+  }
+}
+
+TEST(Memory, ResidentMemoryIsWithin5PercentOfThePlanAndAConstant) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers keep memory of their own";
+  const Words wide = {"net.img_height=128", "net.img_width=256", "net.embed_dim=128"};
+  const auto with = [](Words a, const Words& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  };
+  const std::vector<Words> configurations = {
+      {"net.embed_dim=512", "net.depth=4"},
+      {"net.embed_dim=512", "net.depth=4", "policy.amp=bf16"},
+      {"net.embed_dim=384", "net.depth=5", "net.num_heads=8"},
+      wide,
+      with(wide, {"policy.amp=bf16"}),
+      with(wide, {"train.global_batch=16", "policy.micro_batch=4", "policy.schedule=gpipe"}),
+      {"net.embed_dim=192", "net.depth=8", "net.img_height=64", "net.img_width=128"},
+      {"net.in_channels=64", "net.out_channels=64", "train.global_batch=16", "net.img_height=64",
+       "net.img_width=128"},
+      {"net.img_height=256", "net.img_width=512", "net.patch_size=16", "data.workers=2", "data.prefetch=4"},
+      {"net.img_height=512", "net.img_width=1024", "net.patch_size=32", "train.global_batch=16"}};
+  double least = INFINITY, most = 0;
+  for (const Words& set : configurations) {
+    SCOPED_TRACE(testing::PrintToString(set));
+    const Folder dir;
+    const Ended e = train_command(with(set, {"train.steps=2", "run.threads=1", "run.out=" + (dir / "run")}));
+    ASSERT_EQ(e.code, 0) << e.text;
+    const RunRecord r = read_run(dir / "run");
+    const RunSpec spec = load_run_spec(tiny(), set);
+    const Plan plan = build_plan(spec, 0, cpu_workspace(1));
+    EXPECT_EQ(r.start["memory"]["arena"], plan.memory.arena);
+    EXPECT_EQ(r.start["memory"]["total"], plan.memory.total());
+    const auto planned = static_cast<double>(plan.memory.total()),
+               resident = r.end["peak_rss_bytes"].get<double>();
+    EXPECT_NEAR(resident / (planned + kProcessBytes), 1, 0.05);
+    std::printf("planned %7.1f MB, resident %7.1f MB: %5.1f MB beside the plan, %+.1f %% off\n",
+                planned / 1e6, resident / 1e6, (resident - planned) / 1e6,
+                100 * (resident / (planned + kProcessBytes) - 1));
+    least = std::min(least, planned);
+    most = std::max(most, planned);
+  }
+  EXPECT_LT(least, 100e6);
+  EXPECT_GT(most, 700e6);
+}
+
+}  // namespace
+}  // namespace isobar

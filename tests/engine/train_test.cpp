@@ -1,0 +1,230 @@
+// Whole runs of the real command: ranks, micro-batches and lanes change nothing that they must not change; a
+// run killed at any moment and resumed ends as if nothing had happened.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "model/data/synth.h"
+#include "tests/engine/command.h"
+
+namespace isobar {
+namespace {
+
+/// One train run that must succeed.
+RunRecord trained(const std::string& out, Words set, const Words& more = {}) {
+  set.push_back("run.out=" + out);
+  set.emplace_back("run.threads=1");
+  const Ended e = train_command(set, more);
+  EXPECT_EQ(e.code, 0) << e.text;
+  RunRecord r = read_run(out);
+  EXPECT_EQ(r.end.value("status", ""), "ok") << e.text;
+  return r;
+}
+
+double largest_difference(const RunRecord& a, const RunRecord& b) {
+  double most = 0;
+  EXPECT_EQ(a.losses.size(), b.losses.size());
+  for (const auto& [step, loss] : a.losses) most = std::max(most, std::abs(b.losses.at(step) / loss - 1));
+  return most;
+}
+
+void expect_same_checkpoint(const std::string& a, const std::string& b, int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%08ld", step);
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
+    const fs::path x = fs::path(a) / "checkpoints" / name / file,
+                   y = fs::path(b) / "checkpoints" / name / file;
+    const std::string text = text_of(x);
+    EXPECT_GT(text.size(), 20u) << x;
+    EXPECT_TRUE(text == text_of(y)) << x << " and " << y << " differ";
+  }
+}
+
+const Words kBase = {"train.steps=20", "train.lr=3e-3",
+                     "train.seed=5"};  // a rate at which something is learnt
+
+Words with(Words base, const Words& more) {
+  base.insert(base.end(), more.begin(), more.end());
+  return base;
+}
+
+TEST(Train, TwoRanksGiveTheLossesOfOne) {
+  const Folder dir;
+  const RunRecord one = trained(dir / "one", kBase);
+  ASSERT_EQ(one.losses.size(), 20u);
+  EXPECT_LT(one.losses.at(20), 0.97 * one.losses.at(1)) << "nothing is learnt: nothing is tested";
+  double most = 0;
+  int n = 0;
+  for (const Words& variant : {Words{}, Words{"policy.micro_batch=2", "policy.bucket_mb=0.05"},
+                               Words{"policy.micro_batch=1", "policy.bucket_mb=0.01", "policy.overlap=false"},
+                               Words{"policy.micro_batch=4", "policy.bucket_mb=0.2", "data.workers=2"}}) {
+    SCOPED_TRACE(testing::PrintToString(variant));
+    const RunRecord two = trained(dir / std::to_string(++n), with(kBase, variant), {"--ranks", "2"});
+    EXPECT_EQ(two.start["ranks"], 2);
+    EXPECT_EQ(two.start["spec"]["layout"]["dp"], 2);
+    const double difference = largest_difference(one, two);
+    EXPECT_LE(difference, 1e-5);
+    most = std::max(most, difference);
+  }
+  const RunRecord cut =
+      trained(dir / "cut", with(kBase, {"policy.micro_batch=2"}));  // accumulation on one rank
+  EXPECT_LE(largest_difference(one, cut), 1e-5);
+  std::printf("largest relative difference of a loss in 20 steps, two ranks to one: %.1e\n", most);
+}
+
+TEST(Train, FourRanksGiveTheLossesOfOneInBf16Too) {
+  const Folder dir;
+  const RunRecord one = trained(dir / "one", with(kBase, {"policy.amp=bf16", "train.steps=6"}));
+  const RunRecord four =
+      trained(dir / "four", with(kBase, {"policy.amp=bf16", "train.steps=6"}), {"--ranks", "4"});
+  // Rounded alike, summed in another order: a bf16 weight may fall to the other side.
+  EXPECT_LE(largest_difference(one, four), 2e-3);
+}
+
+TEST(Train, TheSameRunTwiceIsBitIdentical) {
+  const Folder dir;
+  for (const Words& variant :
+       {Words{}, Words{"policy.amp=bf16", "policy.micro_batch=2", "policy.bucket_mb=0.05"}})
+    for (const char* ranks : {"1", "2"}) {
+      SCOPED_TRACE(testing::PrintToString(variant) + " ranks " + ranks);
+      const Words set = with(with(kBase, variant), {"train.checkpoint_every=20"});
+      const std::string a = dir / (ranks + std::to_string(variant.size()) + "a"),
+                        b = dir / (ranks + std::to_string(variant.size()) + "b");
+      const RunRecord first = trained(a, set, {"--ranks", ranks}),
+                      second = trained(b, set, {"--ranks", ranks});
+      EXPECT_EQ(first.losses, second.losses);
+      EXPECT_EQ(first.start["plan_hash"], second.start["plan_hash"]);
+      expect_same_checkpoint(a, b, 20);
+    }
+}
+
+TEST(Train, OverlapAndSerialLanesAreBitIdentical) {
+  const Folder dir;
+  const Words set =
+      with(kBase, {"train.checkpoint_every=20", "policy.bucket_mb=0.05", "policy.micro_batch=2"});
+  const RunRecord lanes = trained(dir / "lanes", set, {"--ranks", "2"});
+  const RunRecord serial = trained(dir / "serial", with(set, {"run.serial=true"}), {"--ranks", "2"});
+  EXPECT_EQ(lanes.losses, serial.losses);
+  expect_same_checkpoint(dir / "lanes", dir / "serial", 20);
+}
+
+TEST(Train, LoaderWorkersChangeNothing) {
+  const Folder dir;
+  const RunRecord none = trained(dir / "none", kBase);
+  for (const char* workers : {"1", "3"})
+    EXPECT_EQ(trained(dir / workers, with(kBase, {std::string("data.workers=") + workers})).losses,
+              none.losses);
+}
+
+// ---- killed and resumed ----
+
+class Killed : public testing::TestWithParam<const char*> {};  // data workers
+
+TEST_P(Killed, AndResumedEndsAsIfNothingHadHappened) {
+  const Folder dir;
+  make_synthetic(dir / "data", {.train_years = 1,
+                                .valid_years = 1,
+                                .test_years = 0,
+                                .samples_per_year = 37,
+                                .channels = 4,
+                                .height = 32,
+                                .width = 64});
+  const int64_t steps = 150;
+  const Words set =
+      with(kBase, {"train.steps=" + std::to_string(steps), "train.checkpoint_every=7", "train.valid_every=40",
+                   "data.train=" + (dir / "data/train"), "data.valid=" + (dir / "data/valid"),
+                   std::string("data.workers=") + GetParam(), "run.threads=1", "policy.micro_batch=4"});
+  const RunRecord whole = trained(dir / "whole", set);
+  ASSERT_EQ(whole.losses.size(), static_cast<size_t>(steps));
+  std::mt19937 random(std::random_device{}());
+  const std::string out = dir / "killed";
+  int kills = 0;
+  for (int64_t at = 8 + static_cast<int64_t>(random() % 40); at < steps - 20;
+       at += 20 + static_cast<int64_t>(random() % 40)) {
+    Words more;
+    if (kills > 0) more = {"--resume", out};
+    Child child(train_words(tiny(), with(set, {"run.out=" + out}), more));
+    ASSERT_TRUE(reached(child, out, at)) << child.wait().text;
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 8000));
+    ::kill(child.pid(), SIGKILL);
+    const Ended e = child.wait();
+    ASSERT_EQ(e.code, 1000 + SIGKILL) << "was not killed in the middle of its work\n" << e.text;
+    ++kills;
+  }
+  EXPECT_GE(kills, 2);
+  const RunRecord resumed = trained(out, set, {"--resume", out});
+  EXPECT_TRUE(resumed.start["resumed"]);
+  EXPECT_TRUE(resumed.repeats_agree) << "a step trained again gave another loss";
+  EXPECT_EQ(resumed.losses, whole.losses);
+  expect_same_checkpoint(dir / "whole", out, steps);
+  const auto validations = [](const RunRecord& r) {
+    std::map<int64_t, json> v;
+    for (const json& e : r.events)
+      if (e["event"] == "valid") v[e["step"]] = {e["loss"], e["rmse"], e["persistence_rmse"]};
+    return v;
+  };
+  EXPECT_EQ(validations(resumed), validations(whole));
+  EXPECT_EQ(validations(whole).size(), 5u);  // before the first step, after 40, 80, 120, at the end
+}
+INSTANTIATE_TEST_SUITE_P(Workers, Killed, testing::Values("0", "2"));
+
+TEST(Train, TwoRanksKilledAndResumedEndAsIfNothingHadHappened) {
+  const Folder dir;
+  const Words set = with(kBase, {"train.steps=120", "train.checkpoint_every=9", "data.workers=1",
+                                 "policy.bucket_mb=0.1", "run.threads=1"});
+  const RunRecord whole = trained(dir / "whole", set, {"--ranks", "2"});
+  const std::string out = dir / "killed";
+  {
+    Child child(train_words(tiny(), with(set, {"run.out=" + out}), {"--ranks", "2"}));
+    ASSERT_TRUE(reached(child, out, 40));
+    const auto ranks = children_of(child.pid());
+    ASSERT_EQ(ranks.size(), 2u);
+    for (const pid_t rank : ranks) ::kill(rank, SIGKILL);
+    EXPECT_NE(child.wait().code, 0);
+  }
+  const RunRecord resumed = trained(out, set, {"--resume", out, "--ranks", "2"});
+  EXPECT_TRUE(resumed.repeats_agree);
+  EXPECT_EQ(resumed.losses, whole.losses);
+  expect_same_checkpoint(dir / "whole", out, 120);
+}
+
+TEST(Train, ResumingAFinishedRunEndsAtOnce) {
+  const Folder dir;
+  const Words set = with(kBase, {"train.checkpoint_every=20"});
+  trained(dir / "run", set);
+  const RunRecord again = trained(dir / "run", set, {"--resume", dir / "run"});
+  EXPECT_EQ(again.losses.size(), 20u);
+  EXPECT_EQ(again.end["status"], "ok");
+}
+
+TEST(Train, EveryStepAndTheEndSayWhatTheyCost) {
+  const Folder dir;
+  const RunRecord r = trained(dir / "run", kBase);
+  int steps = 0;
+  for (const json& e : r.events) {
+    if (e["event"] != "step") continue;
+    ++steps;
+    for (const char* key : {"loss", "rmse", "lr", "grad_norm", "seconds", "samples_per_s", "rss_bytes"})
+      EXPECT_GT(e.at(key).get<double>(), 0) << key;
+    EXPECT_GE(e.at("data_wait_s").get<double>(), 0);
+    EXPECT_NEAR(e["samples_per_s"].get<double>() * e["seconds"].get<double>(), 8, 1e-6);
+    const double x = e["step"].get<double>() - 1;
+    EXPECT_NEAR(e["lr"].get<double>(), 3e-3 * 0.5 * (1 + std::cos(M_PI * x / 20)), 1e-12);
+  }
+  EXPECT_EQ(steps, 20);
+  EXPECT_EQ(r.start["parameters"], 134976);
+  double seconds = 0;
+  for (const json& op : r.end["ops"]) {
+    EXPECT_EQ(op["count"].get<int64_t>() % 18, 0) << op;  // two steps of 20 are warm-up
+    seconds += op["seconds"].get<double>();
+  }
+  const double median = r.end["step_s"]["median"];
+  EXPECT_LE(r.end["step_s"]["min"].get<double>(), median);
+  EXPECT_LE(median, r.end["step_s"]["p90"].get<double>());
+  EXPECT_GE(seconds, 18 * r.end["step_s"]["min"].get<double>() * 0.9);
+  const json spec = json::parse(text_of(dir / "run/spec.json"));
+  EXPECT_EQ(spec, r.start["spec"]);
+}
+
+}  // namespace
+}  // namespace isobar
