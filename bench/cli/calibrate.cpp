@@ -23,7 +23,7 @@ struct Arguments {
   std::string out;
   int ranks = 2;
   bool json = false;
-  std::string all_reduce_part;  // internal: this process is one rank of the all-reduce cases
+  std::string ranks_part;  // internal: this process is one of several ranks
 };
 
 // Nets whose ops cover what users run here: rows and widths from a demo net to a slice of ViT-384.
@@ -64,10 +64,10 @@ struct Scratch {  // a directory that goes away
   }
 };
 
-/// Runs this program's all-reduce part under mpiexec; its JSON comes back through a file.
-nlohmann::json measure_all_reduce(int ranks, const fs::path& file) {
+/// Runs this program's part on several ranks under mpiexec; its JSON comes back through a file.
+nlohmann::json measure_on_ranks(int ranks, const fs::path& file) {
   std::vector<std::string> args = mpiexec_command(ranks);
-  args.insert(args.end(), {"calibrate", "-o", "-", "--all-reduce-part", file.string()});
+  args.insert(args.end(), {"calibrate", "-o", "-", "--ranks-part", file.string()});
   const std::vector<char*> argv = argv_of(args);
   const pid_t child = ::fork();
   if (child < 0) throw std::runtime_error("cannot start another process");
@@ -79,19 +79,22 @@ nlohmann::json measure_all_reduce(int ranks, const fs::path& file) {
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    throw std::runtime_error("mpiexec failed while measuring all-reduce; isobar doctor says what is missing");
+    throw std::runtime_error(
+        "mpiexec failed while measuring on several ranks; isobar doctor says what is missing");
   return nlohmann::json::parse(read_file(file));
 }
 
-void run_all_reduce_part(const std::string& file) {
+void run_ranks_part(const std::string& file) {
   const Mpi mpi;
   register_all_reduce_cases(mpi, 1);
-  const nlohmann::json j = run_registered("all-reduce", mpi.rank() == 0);
+  for (const RunSpec& spec : specimens())  // what an op costs while the other ranks' ops run beside it
+    if (spec.train.global_batch == 8) register_op_cases(spec, 1, mpi.size());
+  const nlohmann::json j = run_registered(std::to_string(mpi.size()) + " ranks", mpi.rank() == 0);
   if (mpi.rank() == 0) write_atomically(file, j.dump());
 }
 
 void run(const Arguments& a) {
-  if (!a.all_reduce_part.empty()) return run_all_reduce_part(a.all_reduce_part);
+  if (!a.ranks_part.empty()) return run_ranks_part(a.ranks_part);
   if (a.ranks < 1) throw ConfigError("--ranks", "", "must be 1 or more", "e.g. 2");
   const Scratch scratch;
   const int all = cores();
@@ -104,8 +107,8 @@ void run(const Arguments& a) {
   register_read_cases(scratch.path / "data");
   nlohmann::json j = run_registered("ops");
   if (a.ranks > 1) {
-    const nlohmann::json reduced = measure_all_reduce(a.ranks, scratch.path / "all_reduce.json");
-    for (const auto& b : reduced.at("benchmarks")) j["benchmarks"].push_back(b);
+    const nlohmann::json part = measure_on_ranks(a.ranks, scratch.path / "ranks.json");
+    for (const auto& b : part.at("benchmarks")) j["benchmarks"].push_back(b);
   }
   const Machine machine = machine_from_benchmarks(j, "benchmarks of this machine");
   save_machine(machine, a.out);
@@ -122,10 +125,10 @@ void add_calibrate_command(CLI::App& app) {
   auto a = std::make_shared<Arguments>();
   CLI::App* c = app.add_subcommand("calibrate", "Measure this machine and write its machine file");
   c->add_option("-o,--output", a->out, "Machine file to write, e.g. configs/machines/local.yaml")->required();
-  c->add_option("--ranks", a->ranks, "Ranks of the all-reduce cases (1: leave them out)")
+  c->add_option("--ranks", a->ranks, "Ranks of the cases that need several (1: leave them out)")
       ->capture_default_str();
   c->add_flag("--json", a->json, "Print what was written as JSON");
-  c->add_option("--all-reduce-part", a->all_reduce_part)->group("");
+  c->add_option("--ranks-part", a->ranks_part)->group("");
   c->footer(
       "Runs each op of a few small plans alone through Google Benchmark (about a minute), all-reduces over "
       "MPI, and data\n"

@@ -1,5 +1,6 @@
 // isobar predict: the command line of perfmodel's predict.
 #include "perfmodel/predict.h"
+#include "model/backend/cpu/cpu_backend.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -115,7 +116,12 @@ void add_predict_command(CLI::App& app) {
   predict_command->callback([a] {
     const RunSpec spec = spec_of(*a);
     const Machine m = load_machine(a->machine);
-    const Prediction p = predict(spec, m, {.ranks_on_host = a->ranks_on_host, .threads = 0, .workspace = {}});
+    const int64_t on_host = a->ranks_on_host > 0 ? a->ranks_on_host : spec.layout.world();
+    const int64_t threads = threads_of(spec, m.identity.cores, on_host);
+    const Prediction p = predict(spec, m,
+                                 {.ranks_on_host = a->ranks_on_host,
+                                  .threads = threads,
+                                  .workspace = cpu_workspace(static_cast<int>(threads))});
     if (a->json)
       print_json(p, m);
     else

@@ -26,7 +26,8 @@
 namespace isobar {
 namespace {
 
-constexpr double kMinTime = 0.04;  // seconds a case is measured for
+constexpr double kMinTime = 0.012;  // seconds a case is measured for, each of so many times
+constexpr int kRepetitions = 3;
 int registered = 0;
 
 // A plan with an arena full of small numbers: whatever an op reads is finite.
@@ -86,12 +87,15 @@ std::string shape_of(const Op& op) {
 template <class F>
 void add_case(const std::string& name, F&& body) {
   ++registered;
-  benchmark::RegisterBenchmark(name.c_str(), std::forward<F>(body))->MinTime(kMinTime)->UseRealTime();
+  benchmark::RegisterBenchmark(name.c_str(), std::forward<F>(body))
+      ->MinTime(kMinTime)
+      ->Repetitions(kRepetitions)
+      ->UseRealTime();
 }
 
 }  // namespace
 
-void register_op_cases(const RunSpec& spec, int threads) {
+void register_op_cases(const RunSpec& spec, int threads, int64_t ranks) {
   auto bench = std::make_shared<Bench>(spec, threads);
   std::set<std::string> seen;
   for (const Op& op : bench->plan.ops) {
@@ -100,11 +104,11 @@ void register_op_cases(const RunSpec& spec, int threads) {
                              (spec.policy.amp == "bf16" ? "bf16" : "f32") + "/" + shape_of(op) + "/threads" +
                              std::to_string(threads);
     if (!seen.insert(name).second) continue;
-    add_case(name, [bench, &op, threads](benchmark::State& state) {
+    add_case(name, [bench, &op, threads, ranks](benchmark::State& state) {
       omp_set_num_threads(threads);
       bench->backend.launch(op, 0, 0);  // first call: primitives are made
       for (auto _ : state) bench->backend.launch(op, 0, 0);
-      set_counters(state, work(op, bench->plan), threads, 1);
+      set_counters(state, work(op, bench->plan), threads, ranks);
     });
   }
 }

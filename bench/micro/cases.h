@@ -14,8 +14,9 @@
 
 namespace isobar {
 
-/// Every op of the spec's step with its own kind and shape, on `threads` OpenMP threads.
-void register_op_cases(const RunSpec& spec, int threads);
+/// Every op of the spec's step with its own kind and shape, on `threads` OpenMP threads; `ranks` processes of
+/// this host do the same at this time (started by the caller).
+void register_op_cases(const RunSpec& spec, int threads, int64_t ranks = 1);
 /// Largest rates that the libraries reach here: products that stay in cache, and a pass over memory that does
 /// not.
 void register_peak_cases(int threads);

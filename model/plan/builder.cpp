@@ -114,9 +114,14 @@ void GradientBuckets::finish() {
 }
 
 void GradientBuckets::reduce(int64_t from) {
-  const View bucket = b_.plan.grads_all.slice(from, reduced_ - from);
+  const Plan& plan = b_.plan;
+  const View bucket = plan.grads_all.slice(from, reduced_ - from);
+  std::vector<View> reads = {bucket};
+  // The first parameter's gradient is the last that backward writes: who reads it too cannot begin under
+  // backward.
+  if (!overlap_) reads.push_back(plan.grads_all.slice(0, 1));
   b_.emit(OpKind::all_reduce, "grads/bucket" + std::to_string(count_++) + "/all_reduce", {.group = group_},
-          {bucket}, {bucket}, Lane::dp);
+          std::move(reads), {bucket}, Lane::dp);
   reduced_ = from;
 }
 
