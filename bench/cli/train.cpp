@@ -3,14 +3,18 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
 #include "bench/cli/commands.h"
 #include "bench/cli/mpiexec.h"
+#include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
+#include "model/data/field_file.h"
 #include "model/engine/arena.h"
 #include "model/engine/trainer.h"
+#include "model/nets/build.h"
 
 namespace isobar {
 namespace {
@@ -28,6 +32,12 @@ int64_t other_axes(const LayoutSpec& l) {
 
 /// Replaces this process by mpiexec running it `ranks` times. No shell is involved.
 [[noreturn]] void start_under_mpiexec(const Arguments& a, int64_t ranks) {
+  // What cannot be run is refused here, in one line instead of one a rank.
+  const RunSpec spec = load_run_spec(a.config, a.set);
+  build_plan(spec, 0, cpu_workspace(1));
+  const DataSpec& d = spec.data;
+  if (!d.train.empty()) open_fields(d.train, "data.train", d.variables);
+  if (!d.valid.empty()) open_fields(d.valid, "data.valid", d.variables);
   std::vector<std::string> args = mpiexec_command(ranks);
   args.emplace_back("train");
   args.push_back(a.config);
@@ -42,6 +52,9 @@ int64_t other_axes(const LayoutSpec& l) {
 }
 
 void run(Arguments a) {
+  // A folder that cannot be made is told before the training, not after it.
+  if (const auto folder = std::filesystem::path(a.trace).parent_path(); !folder.empty())
+    std::filesystem::create_directories(folder);
   const bool launched = Mpi::started_by_launcher();
   if (a.ranks > 0 && !launched) {
     const RunSpec spec = load_run_spec(a.config, a.set);
@@ -51,7 +64,6 @@ void run(Arguments a) {
                         std::to_string(a.ranks) + " is no multiple of tp*cp*pp = " + std::to_string(others),
                         "give a multiple");
     a.set.push_back("layout.dp=" + std::to_string(a.ranks / others));
-    load_run_spec(a.config, a.set);  // one message instead of one a rank
     if (a.ranks > 1) start_under_mpiexec(a, a.ranks);
   }
   const Mpi mpi;
@@ -93,7 +105,8 @@ void add_train_command(CLI::App& app) {
   CLI::App* c = app.add_subcommand("train", "Train a net; with --ranks on several processes over MPI");
   c->add_option("config", a->config, "Run configuration (YAML), e.g. configs/models/vit-tiny.yaml")
       ->required();
-  c->add_option("--ranks", a->ranks, "Start under mpiexec with so many ranks (data parallel)");
+  c->add_option("--ranks", a->ranks, "Start under mpiexec with so many ranks (data parallel)")
+      ->check(CLI::Range(1, 1 << 20));
   c->add_option("--set", a->set, "Override a key: --set train.global_batch=8 (repeatable)")
       ->allow_extra_args(false)
       ->expected(1)

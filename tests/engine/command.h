@@ -23,6 +23,12 @@
 
 namespace isobar {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // time and memory say nothing then
+#else
+constexpr bool kSanitized = false;
+#endif
+
 namespace fs = std::filesystem;
 using nlohmann::json;
 using Words = std::vector<std::string>;

@@ -13,12 +13,6 @@
 #include "model/nets/build.h"
 #include "tests/engine/command.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // shadow memory is resident too
-#else
-constexpr bool kSanitized = false;
-#endif
-
 namespace isobar {
 namespace {
 
