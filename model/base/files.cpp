@@ -1,6 +1,7 @@
 #include "model/base/files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -61,6 +62,9 @@ void write_atomically(const std::filesystem::path& path, std::string_view bytes)
 void append_line(const std::filesystem::path& path, std::string_view line) {
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
   Descriptor file(path, O_RDWR | O_CREAT | O_APPEND);
+  // Writers take turns, so that none sees another's line half written.
+  while (::flock(file.get(), LOCK_EX) != 0)
+    if (errno != EINTR) fail(path, "cannot lock");
   // A kill may have left half a line behind: close it, so that it stays the only one that is lost.
   std::string out;
   const off_t end = ::lseek(file.get(), 0, SEEK_END);
