@@ -115,6 +115,8 @@ StepSplit Analyser::split(const StepTime& step, const std::vector<const Span*>& 
     }
     free_since = std::max(free_since, s->end_ns);
   }
+  for (const Span* s : spans)  // the step ends when every lane has
+    if (s->lane != Lane::compute) waits.add(free_since, s->end_ns);
 
   out.step_s = static_cast<double>(step.end_ns - step.begin_ns) * 1e-9;
   out.compute_s = compute.seconds();

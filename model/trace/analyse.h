@@ -8,7 +8,9 @@
 //   compute   union of the spans of ops that are neither collectives nor fetches, on any lane
 //   comm      union of the spans of collectives, on any lane
 //   data      union of the fetches: waiting for the loader and unpacking
-//   wait      gap on the compute lane, before an op, while an op of another lane that it must wait for runs
+//   wait      gap on the compute lane, before an op, while an op of another lane that it must wait for runs;
+//   at
+//             the end of the step, while any other lane runs
 //   exposed   comm without compute: |comm \ compute|; the rest of comm is overlapped
 //   idle      neither compute, comm nor data
 //   covered   compute lane busy or in such a wait; what is not is unattributed: the executor's own time

@@ -57,6 +57,17 @@ TEST(Analyse, AGapThatNothingIsWaitedForInIsUnattributed) {
   EXPECT_NEAR(a.steps()[0].unattributed_s, (110 - 58) * kUs, 1e-12);
 }
 
+TEST(Analyse, TheEndOfAStepWaitsForTheOtherLanes) {
+  const SmallPlan s = small_plan();
+  Timeline t;
+  add_step(t, 1, 0);
+  t.spans.erase(t.spans.begin() + 3);  // no update: nobody on the compute lane needs the reduction of 40-85
+  Analyser a(s.plan, s.program);
+  a.add(t);
+  EXPECT_NEAR(a.steps()[0].wait_s, 25 * kUs, 1e-12);                  // 60-85
+  EXPECT_NEAR(a.steps()[0].unattributed_s, (110 - 73) * kUs, 1e-12);  // 10-40, 42-60 and that wait are known
+}
+
 TEST(Analyse, FetchIsDataAndSerialCollectivesAreComm) {
   SmallPlan s = small_plan();
   s.plan.ops[0].kind = OpKind::fetch;
@@ -132,7 +143,7 @@ TEST(Analyse, AgreesWithCountingMicroseconds) {
       const bool busy =
           (us >= cut[0] && us < cut[1]) || (us >= cut[2] && us < cut[3]) || (us >= cut[4] && us < cut[5]);
       const bool reducing = us >= reduce_begin && us < reduce_end;
-      const bool waiting = us >= cut[3] && us < cut[4] && us < reduce_end;
+      const bool waiting = ((us >= cut[3] && us < cut[4]) || us >= cut[5]) && us < reduce_end;
       compute += busy;
       comm += reducing;
       exposed += reducing && !busy;
