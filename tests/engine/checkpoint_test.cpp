@@ -57,8 +57,8 @@ TEST(Safetensors, TheFileIsWhatTheFormatSays) {
   EXPECT_EQ(header["a"], (json{{"dtype", "F32"}, {"shape", {2, 3}}, {"data_offsets", {0, 24}}}));
   EXPECT_EQ(header["b"], (json{{"dtype", "F32"}, {"shape", {4}}, {"data_offsets", {24, 40}}}));
   ASSERT_EQ(bytes.size(), 8 + length + 40);
-  EXPECT_EQ(std::memcmp(bytes.data() + 8 + length, a.data(), 24), 0);
-  EXPECT_EQ(std::memcmp(bytes.data() + 8 + length + 24, b.data(), 16), 0);
+  EXPECT_EQ(bytes.substr(8 + length, 24), std::string(reinterpret_cast<const char*>(a.data()), 24));
+  EXPECT_EQ(bytes.substr(8 + length + 24), std::string(reinterpret_cast<const char*>(b.data()), 16));
 }
 
 TEST(Safetensors, AFileCutOffAnywhereIsRefused) {

@@ -127,9 +127,10 @@ void compare(const std::string& optimizer, const std::string& amp, int64_t micro
     EXPECT_LE(error, t.gradient) << "gradient of " << name;
     gradient = std::max(gradient, error);
   }
+  const std::string after = optimizer + "/";
   for (const auto& [name, w] : ours.weights) {
     if (name.find("attn.k.bias") != std::string::npos) continue;
-    const auto& reference = values(optimizer + "/" + name);
+    const auto& reference = values(after + name);
     const double error = distance(w, reference) / norm(reference);
     EXPECT_LE(error, t.weight) << "weights " << name;
     weight = std::max(weight, error);

@@ -181,6 +181,7 @@ TEST(TraceOfOneRank, CoversTheStepOnOneLane) {
   ASSERT_EQ(step.size(), 8u);
   if (kSanitized) return;
   std::vector<double> shares;
+  shares.reserve(step.size());
   for (const auto& [n, us] : step) shares.push_back(spent[n] / us);
   EXPECT_GE(median_of(shares), 0.98);
 }

@@ -40,6 +40,7 @@ void expect_complete(const std::vector<Action>& actions, int m, int v) {
 // ever.
 int makespan(const std::string& kind, int p, int m, int v) {
   std::vector<std::vector<Action>> lists;
+  lists.reserve(p);
   for (int s = 0; s < p; ++s) lists.push_back(schedule_actions(kind, p, s, m, v));
   std::vector<size_t> next(p, 0);
   std::vector<int> clock(p, 0);

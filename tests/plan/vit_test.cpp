@@ -155,6 +155,7 @@ TEST(Vit, BucketsReduceEveryGradientOnceWhateverTheirSize) {
     SCOPED_TRACE(testing::PrintToString(overrides));
     const RunSpec spec = spec_of("vit-tiny", overrides);
     std::vector<Plan> plans;
+    plans.reserve(dp);
     for (int r = 0; r < dp; ++r) plans.push_back(build_plan(spec, r, odd_workspace));
     EXPECT_NO_THROW(check(plans));
     const Plan& plan = plans[static_cast<size_t>(random() % dp)];
