@@ -31,7 +31,9 @@ struct ReportRun {
   std::map<std::string, std::string> axes;  // key -> value of all that varies among the runs
   std::optional<RunPrediction> prediction;
 
-  double measured() const { return run.step_s.median; }
+  std::string statistic = "median";  // of its steps: what `measured` is, as the machine was fitted to it
+
+  double measured() const { return run.step_s.of(statistic); }
   double error() const { return prediction->step_s / measured() - 1; }  // share of measured
   bool inside() const { return prediction->lower <= measured() && measured() <= prediction->upper; }
 };
@@ -48,6 +50,7 @@ struct ReportData {
   std::vector<ReportRun> runs;        // in order of id
   std::vector<std::string> varied;    // keys that tell the runs apart
   std::string machine;                // name of what predicted; "": no predictions
+  std::string statistic = "median";   // of steps: what is compared with predictions
   std::vector<std::string> problems;  // what could not be read or predicted
 
   std::vector<const ReportRun*> ok() const;      // finished, with a step time

@@ -131,10 +131,9 @@ Figure by_run(const ReportData& d) {
            {"tooltip", step_tips(true)}}}});
   }
   return {"step-by-run", "Step time of every run",
-          predicted
-              ? "Light bar: measured median, its dark band the 10th to 90th percentile of steps. Orange: "
-                "predicted, with its 80 % interval."
-              : "Light bar: measured median, its dark band the 10th to 90th percentile of steps.",
+          predicted ? "Light bar: measured, its dark band the 10th to 90th percentile of steps. Orange: "
+                      "predicted, with its 80 % interval."
+                    : "Light bar: measured, its dark band the 10th to 90th percentile of steps.",
           spec};
 }
 

@@ -32,7 +32,9 @@ std::map<std::string, double> op_seconds(const RunSpec& spec, const Machine& m, 
 void predict_runs(ReportData& data, const std::filesystem::path& machine_file) {
   const Machine m = load_machine(machine_file.string());
   data.machine = m.name.empty() ? machine_file.stem().string() : m.name;
+  if (m.fit) data.statistic = m.fit->statistic;
   for (ReportRun& r : data.runs) {
+    r.statistic = data.statistic;
     if (r.run.run_class != RunClass::ok) continue;
     try {
       const Prediction p = predict(r.run.spec, m, {.threads = r.run.threads});

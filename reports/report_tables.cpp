@@ -52,9 +52,13 @@ Table runs_table(const ReportData& d) {
                             : "no"),
          text(fitted_word(*r)), text(r->run.id)});
   }
-  t.note =
-      "measured: median time of an optimizer step after warm-up; low to high: 80 % interval of the "
-      "prediction";
+  t.note = "measured: " +
+           std::string(d.statistic == "median" ? "median"
+                       : d.statistic == "min"  ? "least"
+                                               : "10th percentile of the") +
+           " time of an optimizer step after warm-up, as the machine was fitted to it; low to high: 80 % "
+           "interval of the "
+           "prediction";
   return t;
 }
 

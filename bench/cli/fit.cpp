@@ -48,7 +48,7 @@ MeasuredRun measured(const RunRecord& r, const std::string& statistic) {
   // Ranks started by the command share this host.
   m.ranks_on_host = std::max<int64_t>(1, r.ranks > 0 ? r.ranks : r.spec.layout.world());
   m.threads = std::max<int64_t>(1, r.threads);
-  m.step_s = statistic == "p10" ? r.step_s.p10 : statistic == "min" ? r.step_s.min : r.step_s.median;
+  m.step_s = r.step_s.of(statistic);
   if (statistic ==
       "median") {  // the spread of steps tells how sure their median is, not how sure the low ones are
     m.step_p10 = r.step_s.p10;

@@ -23,6 +23,10 @@ namespace isobar {
 struct StepStats {  // seconds per optimizer step, warm-up left out
   double median = 0, p10 = 0, p90 = 0, min = 0;
   int64_t count = 0;  // 0 when taken over from run_end without step events
+  /// "median", or "p10" or "min": what a step takes while nothing else disturbs the machine.
+  double of(const std::string& statistic) const {
+    return statistic == "p10" ? p10 : statistic == "min" ? min : median;
+  }
 };
 
 struct OpRecord {
