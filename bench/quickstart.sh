@@ -70,7 +70,7 @@ isobar sweep "$SWEEP" --results "$RESULTS"
 
 stage # Fit
 # The 10th percentile of a run's steps: what a step takes when nothing else disturbs a shared machine.
-isobar fit "$RESULTS" --machine "$MACHINE" --holdout 0.5 --statistic p10 -o "$FITTED"
+isobar fit "$RESULTS" --machine "$MACHINE" --holdout 0.5 --splits 10 --statistic p10 -o "$FITTED"
 
 stage # Report
 isobar report "$RESULTS" --machine "$FITTED" -o "$REPORT"

@@ -38,6 +38,7 @@ struct Arguments {
   uint64_t seed = 0;
   std::vector<std::string> train_ids;
   std::string statistic = "median";
+  int64_t splits = 1;
   bool json = false;
 };
 
@@ -138,6 +139,30 @@ void print_text(const Machine& before, const Machine& m, const Holdout& fitted, 
       100 * held_out.bias, held_out.rank_correlation, 100 * held_out.coverage);
 }
 
+struct Repeated {  // the held-out test over several random parts: one part of few runs says little about an
+                   // interval
+  std::vector<double> median_errors;
+  size_t inside = 0, runs = 0;
+  double coverage() const { return static_cast<double>(inside) / static_cast<double>(runs); }
+};
+
+Repeated repeat(Arguments a, const std::vector<MeasuredRun>& runs, const Machine& before,
+                const Holdout& first) {
+  Repeated out;
+  for (int64_t i = 0; i < a.splits; ++i, ++a.seed) {
+    Holdout h = first;
+    if (i > 0) {
+      const Split split = split_of(a, runs);
+      h = hold_out(pick(runs, split.test), fit(pick(runs, split.train), before, {.statistic = a.statistic}));
+    }
+    out.median_errors.push_back(h.median_error);
+    for (const HoldoutRow& r : h.rows) out.inside += r.inside() ? 1 : 0;
+    out.runs += h.rows.size();
+  }
+  std::sort(out.median_errors.begin(), out.median_errors.end());
+  return out;
+}
+
 void run(const Arguments& a) {
   const Machine before = load_machine(a.machine);
   const std::vector<MeasuredRun> runs = usable_runs(a.dir, a.statistic, a.json);
@@ -149,9 +174,12 @@ void run(const Arguments& a) {
   save_machine(m, a.out);
   const std::filesystem::path holdout = std::filesystem::path(a.dir) / "holdout.json";
   if (!test.empty()) write_atomically(holdout, j.dump(1) + "\n");
+  const Repeated repeated = a.splits > 1 && !test.empty() ? repeat(a, runs, before, held_out) : Repeated{};
   if (a.json) {
     nlohmann::json out = j;
     out["file"] = a.out;
+    if (repeated.runs > 0)
+      out["splits"] = {{"median_errors", repeated.median_errors}, {"coverage", repeated.coverage()}};
     for (size_t i = 0; i < kCoefs; ++i) {
       const Coefficient& c = m.coefficients[i];
       out["coefficients"][info_of(i).name] = {
@@ -161,6 +189,13 @@ void run(const Arguments& a) {
     return;
   }
   print_text(before, m, fitted, held_out);
+  if (repeated.runs > 0)
+    std::printf(
+        "Over %zu random parts: median error %.1f to %.1f %% (middle one %.1f %%), the 80 %% interval holds "
+        "%.0f %%\n",
+        repeated.median_errors.size(), 100 * repeated.median_errors.front(),
+        100 * repeated.median_errors.back(), 100 * repeated.median_errors[repeated.median_errors.size() / 2],
+        100 * repeated.coverage());
   std::printf("Machine: %s%s\n", a.out.c_str(),
               test.empty() ? "" : ("; held-out runs: " + holdout.string()).c_str());
 }
@@ -181,6 +216,9 @@ void add_fit_command(CLI::App& app) {
                        ->check(CLI::Range(0.0, 1.0))
                        ->excludes(holdout);
   fit->add_option("--seed", a->seed, "Which random part is held out")->capture_default_str();
+  fit->add_option("--splits", a->splits, "Repeat the held-out test over so many random parts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   fit->add_option("--train-ids", a->train_ids, "Fit to exactly these runs, hold out all others")
       ->delimiter(',')
       ->excludes(holdout)
