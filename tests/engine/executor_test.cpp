@@ -99,7 +99,9 @@ TEST(Executor, SpansAreThoseOfTheProgram) {
     EXPECT_EQ(t.spans[i].micro, program.instrs[n].micro);
     EXPECT_EQ(t.spans[i].step, i < program.instrs.size() ? 5 : 6);
     EXPECT_LE(t.spans[i].begin_ns, t.spans[i].end_ns);
-    if (i > 0) EXPECT_LE(t.spans[i - 1].end_ns, t.spans[i].begin_ns);
+    if (i > 0) {
+      EXPECT_LE(t.spans[i - 1].end_ns, t.spans[i].begin_ns);
+    }
   }
 }
 
