@@ -3,13 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace isobar {
 namespace {
 
 std::string duration(double seconds) {
-  const int64_t s = static_cast<int64_t>(seconds + 0.5);
+  const auto s = std::lround(seconds);
   char text[32];
   if (s >= 3600)
     std::snprintf(text, sizeof text, "%ldh%02ldm", s / 3600, s / 60 % 60);

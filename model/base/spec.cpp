@@ -144,6 +144,7 @@ void refuse_unknown_keys(const nlohmann::json& j, const std::string& file) {
   RunSpec none;
   visit([&](const std::string& key, auto&) { known[split(key).first].push_back(split(key).second); }, none);
   std::vector<std::string> sections;
+  sections.reserve(known.size());
   for (const auto& [section, names] : known) sections.push_back(section);
   for (const auto& [section, body] : j.items()) {
     if (!known.contains(section))

@@ -50,7 +50,8 @@ nlohmann::json convert(const YAML::Node& node, const std::string& file, const st
         if (name == "<<")
           throw ConfigError(file, key, "uses a YAML merge key", "use `inherits: FILE` instead");
         if (out.contains(name)) throw ConfigError(file, name, "is given twice", "keep one of the two");
-        out[name] = convert(item.second, file, key.empty() ? name : key + "." + name, depth + 1);
+        out[name] = convert(item.second, file, std::string(key).append(key.empty() ? "" : ".").append(name),
+                            depth + 1);
       }
       return out;
     }

@@ -52,8 +52,9 @@ Coords coords_of(const LayoutSpec& l, int rank) {
   Coords c;
   int64_t rest = rank;
   for (const std::string& axis : order_tokens(l)) {
-    const int digit = static_cast<int>(rest % size_of_axis(l, axis));
-    rest /= size_of_axis(l, axis);
+    const int64_t size = std::max<int64_t>(1, size_of_axis(l, axis));  // never 0: order_tokens knows its axes
+    const int digit = static_cast<int>(rest % size);
+    rest /= size;
     if (axis == "dp") c.dp = digit;
     if (axis == "tp") c.tp = digit;
     if (axis == "cp") c.cp = digit;
@@ -73,7 +74,7 @@ std::vector<std::vector<int>> layout_groups(const LayoutSpec& l, const std::stri
     std::vector<int> key;
     int64_t rest = rank;
     for (const std::string& axis : tokens) {
-      const int64_t size = size_of_axis(l, axis);
+      const int64_t size = std::max<int64_t>(1, size_of_axis(l, axis));
       if (std::find(inside.begin(), inside.end(), axis) == inside.end())
         key.push_back(static_cast<int>(rest % size));
       rest /= size;

@@ -29,6 +29,7 @@ std::vector<Life> lifetimes(const Plan& plan, int32_t routine) {
     }
   }
   std::vector<Life> out;
+  out.reserve(lives.size());
   for (const auto& [buffer, life] : lives) out.push_back(life);
   return out;
 }
