@@ -14,7 +14,7 @@ VL_CONVERT_VERSION=1.9.0.post1   # renders the charts of reports
 
 BUILD_PACKAGES=(  # ocl-icd-opencl-dev: Debian 12's CMake file of oneDNN looks for OpenCL
   g++ cmake ninja-build ccache pkg-config git python3 python3-venv
-  libopenmpi-dev openmpi-bin libdnnl-dev ocl-icd-opencl-dev libhdf5-dev libnetcdf-dev libhwloc-dev
+  libopenmpi-dev openmpi-bin libdnnl-dev ocl-icd-opencl-dev libhdf5-dev libnetcdf-dev zlib1g-dev
   libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libssl-dev
   libceres-dev libsqlitecpp-dev libsqlite3-dev libbenchmark-dev libgtest-dev
 )
@@ -43,7 +43,7 @@ install_packages() {
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     die "This system has no apt, so nothing was installed. Isobar needs (as modules or packages of your system):
   a C++20 compiler (GCC 12 or newer), CMake 3.25, Ninja, pkg-config, Python 3 with venv
-  MPI, oneDNN, HDF5 (C), NetCDF (C), hwloc, yaml-cpp, nlohmann-json, CLI11, spdlog, OpenSSL,
+  MPI, oneDNN, HDF5 (C), NetCDF (C), zlib, yaml-cpp, nlohmann-json, CLI11, spdlog, OpenSSL,
   Ceres, SQLiteCpp with SQLite 3, Google Benchmark, GoogleTest
 Load them (so that CMake finds them; CMAKE_PREFIX_PATH helps), then run this script again with --no-packages."
   fi
@@ -84,16 +84,17 @@ python_env() {
   echo "$*" >"$stamp"
 }
 
-# build_isobar DIR TARGET [CMAKE_ARGS...] configures (once) and builds, with progress
+# build_isobar DIR TARGETS [CMAKE_ARGS...] (targets: words of one string) configures (once) and builds, with progress
 build_isobar() {
-  local dir="$ISOBAR_ROOT/$1" target="$2" generator=()
+  local dir="$ISOBAR_ROOT/$1" generator=() targets
+  read -r -a targets <<<"$2"
   shift 2
   if [[ ! -f "$dir/build.ninja" && ! -f "$dir/Makefile" ]]; then
     [[ -f "$dir/CMakeCache.txt" ]] || { command -v ninja >/dev/null && generator=(-G Ninja); }
     say "configuring ${dir##*/}"
     cmake -S "$ISOBAR_ROOT" -B "$dir" --log-level=NOTICE "${generator[@]}" -DCMAKE_BUILD_TYPE=Release "$@" || return 1
   fi
-  NINJA_STATUS='[%f/%t, %e s] ' cmake --build "$dir" --target "$target" --parallel "$(nproc)"
+  NINJA_STATUS='[%f/%t, %e s] ' cmake --build "$dir" --target "${targets[@]}" --parallel "$(nproc)"
 }
 
 # setup_isobar [--tests] [--no-build] [--no-packages]
