@@ -85,7 +85,8 @@ class Child {
       ::dup2(out, 2);
       ::setenv("OMP_WAIT_POLICY", "passive", 1);
       if (std::find(copy.begin(), copy.end(), "--ranks") != copy.end()) {
-        // MPI's library never frees some of its own; runs of one rank do without it and are searched for leaks.
+        // MPI's library never frees some of its own; runs of one rank do without it and are searched for
+        // leaks.
         const char* now = std::getenv("ASAN_OPTIONS");
         ::setenv("ASAN_OPTIONS", (std::string(now ? now : "") + ":detect_leaks=0").c_str(), 1);
       }
