@@ -30,7 +30,8 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
                          const float* v, const TrainState& state) {
   char name[32];
   std::snprintf(name, sizeof name, "step-%08ld", state.step);
-  const fs::path parent = run_dir / "checkpoints", final = parent / name;
+  const fs::path parent = run_dir / "checkpoints";
+  fs::path final = parent / name;
   if (fs::exists(final))
     return final;  // a resumed run comes past its own checkpoints again, with the same content
   const fs::path temp = parent / (std::string(name) + ".tmp");
