@@ -78,13 +78,15 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
         continue;
       }
       const std::string dtype = entry.at("dtype");
-      if (dtype != "F32" && dtype != "F64") throw bad("'" + name + "' is " + dtype + ", not F32 or F64");
+      if (dtype != "F32" && dtype != "F64")
+        throw bad(std::string("'").append(name).append("' is ").append(dtype).append(", not F32 or F64"));
       const size_t width = dtype == "F32" ? 4 : 8;
       const size_t begin = entry.at("data_offsets").at(0), end = entry.at("data_offsets").at(1);
       Tensor t{entry.at("shape").get<std::vector<int64_t>>(), {}};
       size_t n = 1;
       for (int64_t extent : t.shape) n *= static_cast<size_t>(extent);
-      if (begin > end || end > room || (end - begin) / width != n) throw bad("'" + name + "' is cut off");
+      if (begin > end || end > room || (end - begin) / width != n)
+        throw bad(std::string("'").append(name).append("' is cut off"));
       t.values.resize(n);
       const char* data = bytes.data() + base + begin;
       for (size_t i = 0; i < n; ++i) {

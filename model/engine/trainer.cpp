@@ -263,6 +263,7 @@ class Trainer {
     mpi_.barrier();
     if (mpi_.rank() != 0) return;
     std::vector<std::filesystem::path> parts;
+    parts.reserve(mpi_.size());
     for (int r = 0; r < mpi_.size(); ++r) parts.push_back(part_path(options_.trace, r));
     merge_chrome_traces(parts, options_.trace);
     say("trace: " + options_.trace.string());
