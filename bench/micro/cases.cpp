@@ -250,7 +250,7 @@ nlohmann::json run_registered(const std::string& title, bool show_progress) {
   }
   benchmark::ClearRegisteredBenchmarks();
   registered = 0;
-  const nlohmann::json j = nlohmann::json::parse(out.str(), nullptr, false);
+  nlohmann::json j = nlohmann::json::parse(out.str(), nullptr, false);
   if (!j.is_object()) throw std::runtime_error("Google Benchmark wrote no JSON: " + errors.str());
   return j;
 }
