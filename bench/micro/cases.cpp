@@ -232,6 +232,10 @@ void add_context() {
   benchmark::AddCustomContext("cores", std::to_string(cores()));
   benchmark::AddCustomContext("memory_bytes",
                               std::to_string(::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGE_SIZE)));
+  if (benchmark::CPUInfo::Get().caches.empty()) {  // no sysfs here (a bare chroot): what the C library knows
+    const int64_t l3 = sysconf(_SC_LEVEL3_CACHE_SIZE), l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    benchmark::AddCustomContext("cache_bytes", std::to_string(std::max({l3, l2, int64_t{1} << 20})));
+  }
   benchmark::AddCustomContext("commit", p["commit"].get<std::string>());
   benchmark::AddCustomContext("onednn", p["onednn"].get<std::string>());
 }
