@@ -7,15 +7,17 @@
 namespace isobar {
 
 const char* name_of(OpKind k) {
-  static const char* names[] = {"fetch",       "patch_gather", "gemm",       "attention", "attention_bwd",
-                                "norm",        "norm_bwd",     "gelu",       "gelu_bwd",  "column_sum",
-                                "period_sum",  "loss",         "loss_bwd",   "zero",      "cast",
-                                "squared_sum", "adam",         "all_reduce", "broadcast"};
+  static const char* names[] = {
+      "fetch",    "patch_gather", "gemm",       "attention",      "attention_bwd", "norm",     "norm_bwd",
+      "residual", "gelu",         "gelu_bwd",   "column_sum",     "period_sum",    "loss_sums", "loss",
+      "loss_bwd", "zero",         "cast",       "copy",           "squared_sum",   "adam",     "all_reduce",
+      "broadcast", "all_gather",  "reduce_scatter", "send",       "recv"};
   return names[static_cast<int>(k)];
 }
 
 const char* name_of(Lane l) {
-  static const char* names[] = {"compute", "tp", "cp", "dp", "pp_forward", "pp_backward"};
+  static const char* names[] = {"compute",      "tp",           "cp",            "dp",
+                                "recv_forward", "send_forward", "recv_backward", "send_backward"};
   return names[static_cast<int>(l)];
 }
 
@@ -25,7 +27,7 @@ const char* name_of(BufferKind k) {
 }
 
 bool is_collective(OpKind k) {
-  return k == OpKind::all_reduce || k == OpKind::broadcast;
+  return k >= OpKind::all_reduce;  // they stand last
 }
 
 int64_t Plan::parameter_count() const {
