@@ -32,7 +32,11 @@ bool is_collective(OpKind k) {
 
 int64_t Plan::parameter_count() const {
   int64_t n = 0;
-  for (const Param& p : params) n += p.count;
+  for (const Tensor& t : tensors) {
+    int64_t count = 1;
+    for (int64_t extent : t.shape) count *= extent;
+    n += count;
+  }
   return n;
 }
 
