@@ -1,28 +1,83 @@
 #include "model/nets/build.h"
 
+#include <algorithm>
+
 #include "model/base/error.h"
 #include "model/nets/vit.h"
+#include "model/plan/layout.h"
 
 namespace isobar {
 
+namespace {
+
+struct Legality {
+  const RunSpec& s;
+  void refuse_unless(bool ok, const char* key, const std::string& what, const std::string& mend) const {
+    if (!ok) throw ConfigError(s.file, key, what, mend);
+  }
+  /// The sizes from 1 to `most` that `legal` accepts, nearest to `size` on both sides.
+  template <class Legal>
+  static std::string nearest(int64_t size, int64_t most, const Legal& legal) {
+    int64_t below = std::min(size, most), above = size;
+    while (below > 1 && !legal(below)) --below;
+    while (above <= most && !legal(above)) ++above;
+    return "the nearest that can be run " +
+           (above <= most && above != below ? "are " + std::to_string(below) + " and " + std::to_string(above)
+                                            : "is " + std::to_string(below));
+  }
+};
+
+void check_layout(const RunSpec& s) {
+  const Legality check{s};
+  const auto str = [](int64_t v) { return std::to_string(v); };
+  const LayoutSpec& l = s.layout;
+  const NetSpec& n = s.net;
+  const auto cuts_heads = [&](int64_t tp) {
+    return n.num_heads % tp == 0 && n.mlp_ratio * n.embed_dim % tp == 0;
+  };
+  check.refuse_unless(cuts_heads(l.tp), "layout.tp",
+                      str(l.tp) + " does not divide net.num_heads = " + str(n.num_heads),
+                      Legality::nearest(l.tp, n.num_heads, cuts_heads));
+  const auto fills = [&](int64_t cp) { return cp <= n.tokens(); };
+  check.refuse_unless(fills(l.cp), "layout.cp",
+                      str(l.cp) + " is more than the " + str(n.tokens()) + " tokens",
+                      Legality::nearest(l.cp, n.tokens(), fills));
+  const auto deep_enough = [&](int64_t pp) { return pp * l.vpp <= n.depth; };
+  check.refuse_unless(
+      deep_enough(l.pp), "layout.pp",
+      str(l.pp) + " stages of " + str(l.vpp) + " chunks need as many blocks, net.depth is " + str(n.depth),
+      Legality::nearest(l.pp, n.depth, deep_enough));
+  const int64_t m = s.micro_batches();
+  const bool interleaved = s.policy.schedule == "interleaved";
+  check.refuse_unless(l.vpp == 1 || l.pp > 1, "layout.vpp", "needs a pipeline: layout.pp is 1",
+                      "set layout.vpp to 1");
+  check.refuse_unless(l.vpp == 1 || interleaved, "policy.schedule",
+                      s.policy.schedule + " runs one chunk a stage, layout.vpp is " + str(l.vpp),
+                      "use interleaved, or set layout.vpp to 1");
+  check.refuse_unless(!interleaved || l.vpp > 1 || l.pp == 1, "policy.schedule",
+                      "interleaved needs several chunks a stage", "set layout.vpp to 2 or more, or use 1f1b");
+  check.refuse_unless(
+      l.vpp == 1 || m % l.pp == 0, "policy.micro_batch",
+      "interleaved stages need a multiple of layout.pp = " + str(l.pp) + " micro-batches, not " + str(m),
+      "choose it so that train.global_batch / (layout.dp * policy.micro_batch) is " +
+          str(std::max<int64_t>(1, m / l.pp) * l.pp) + " or " + str((m / l.pp + 1) * l.pp));
+  check.refuse_unless(
+      !s.policy.sequence_parallel || l.tp == 1 ||
+          split_evenly(s.micro_batch() * split_evenly(n.tokens(), l.cp).back(), l.tp).back() > 0,
+      "policy.sequence_parallel", "there are fewer rows than layout.tp", "set it to false");
+  const auto later = [&](bool ok, const char* key, const std::string& value, const std::string& mend) {
+    check.refuse_unless(ok, key, value + " cannot be executed yet", mend);
+  };
+  later(l.cp == 1 || s.policy.cp_kind == "allgather", "policy.cp_kind", s.policy.cp_kind, "use allgather");
+  later(s.policy.zero == 0, "policy.zero", "a ZeRO stage above 0", "set it to 0");
+  later(s.policy.schedule != "zb-h1", "policy.schedule", "zb-h1", "use 1f1b, gpipe or interleaved");
+}
+
+}  // namespace
+
 Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace) {
   validate(spec);
-  const auto only = [&](int64_t value, const char* key) {
-    if (value != 1)
-      throw ConfigError(spec.file, key, std::to_string(value) + " cannot be executed yet: only dp is",
-                        std::string("set ") + key + " to 1 and use layout.dp");
-  };
-  only(spec.layout.tp, "layout.tp");
-  only(spec.layout.cp, "layout.cp");
-  only(spec.layout.pp, "layout.pp");
-  only(spec.layout.vpp, "layout.vpp");
-  if (spec.policy.zero != 0)
-    throw ConfigError(spec.file, "policy.zero", "ZeRO stages above 0 cannot be executed yet", "set it to 0");
-  if (spec.policy.recompute != "none")
-    throw ConfigError(spec.file, "policy.recompute", "cannot be executed yet", "set it to none");
-  if (spec.policy.schedule == "zb-h1")
-    throw ConfigError(spec.file, "policy.schedule", "zb-h1 cannot be executed yet",
-                      "set it to 1f1b or gpipe");
+  check_layout(spec);
   Plan plan = build_vit(spec, rank, workspace);
   // What model/data's Loader keeps, input and target: prefetch batches a worker and the one in use, or one
   // batch when the training thread reads itself, as it always does for validation.

@@ -13,8 +13,8 @@
 
 namespace isobar {
 
-// In-order queues. Sends and receives have lanes of their own in both directions: a transfer that waits for its
-// peer then holds up nothing else, whatever order a schedule comes in.
+// In-order queues. Sends and receives have lanes of their own in both directions: a transfer that waits for
+// its peer then holds up nothing else, whatever order a schedule comes in.
 enum class Lane : uint8_t {
   compute,
   tp,
@@ -81,9 +81,10 @@ struct Attrs {
   bool first = false;  // residual_norm_backward: dx is written, not added to
   int64_t channels = 0, height = 0, width = 0, patch = 0;  // images
   int64_t token0 = 0, tokens = 0;  // images: which tokens of each sample the rows stand for (0: all)
-  int64_t extent[3] = {}, from[3] = {}, to[3] = {};  // copy: blocks of n elements, their strides in x and in y
-  int32_t group = -1;                                // collectives: index into Plan::groups
-  std::vector<int64_t> send, receive;                // elements for or of each rank of the group; {}: equal parts
+  int64_t extent[3] = {}, from[3] = {},
+          to[3] = {};                  // copy: blocks of n elements, their strides in x and in y
+  int32_t group = -1;                  // collectives: index into Plan::groups
+  std::vector<int64_t> send, receive;  // elements for or of each rank of the group; {}: equal parts
 };
 
 struct Op {

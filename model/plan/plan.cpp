@@ -8,16 +8,16 @@ namespace isobar {
 
 const char* name_of(OpKind k) {
   static const char* names[] = {
-      "fetch",    "patch_gather", "gemm",       "attention",      "attention_bwd", "norm",     "norm_bwd",
-      "residual", "gelu",         "gelu_bwd",   "column_sum",     "period_sum",    "loss_sums", "loss",
-      "loss_bwd", "zero",         "cast",       "copy",           "squared_sum",   "adam",     "all_reduce",
-      "broadcast", "all_gather",  "reduce_scatter", "send",       "recv"};
+      "fetch",     "patch_gather", "gemm",           "attention",  "attention_bwd", "norm",      "norm_bwd",
+      "residual",  "gelu",         "gelu_bwd",       "column_sum", "period_sum",    "loss_sums", "loss",
+      "loss_bwd",  "zero",         "cast",           "copy",       "squared_sum",   "adam",      "all_reduce",
+      "broadcast", "all_gather",   "reduce_scatter", "send",       "recv"};
   return names[static_cast<int>(k)];
 }
 
 const char* name_of(Lane l) {
-  static const char* names[] = {"compute",      "tp",           "cp",            "dp",
-                                "recv_forward", "send_forward", "recv_backward", "send_backward"};
+  static const char* names[] = {"compute",       "tp",           "cp", "dp", "recv_forward", "send_forward",
+                                "recv_backward", "send_backward"};
   return names[static_cast<int>(l)];
 }
 

@@ -32,17 +32,17 @@ struct Buffer {
 
 enum class Init : uint8_t { zero, one, normal, uniform };
 
-struct Param {       // what this rank holds of a tensor, under its PyTorch name
-  std::string name;  // blocks.3.attn.q.weight
+struct Param {                 // what this rank holds of a tensor, under its PyTorch name
+  std::string name;            // blocks.3.attn.q.weight
   std::vector<int64_t> shape;  // of the whole tensor
   Init init;
-  float scale = 0;           // normal: sigma; uniform: half width
-  int axis = -1;             // tensor parallelism cuts this axis (-1: none) …
-  int64_t begin = 0;         // … and this rank holds [begin, begin + extent) of it
+  float scale = 0;    // normal: sigma; uniform: half width
+  int axis = -1;      // tensor parallelism cuts this axis (-1: none) …
+  int64_t begin = 0;  // … and this rank holds [begin, begin + extent) of it
   int64_t extent = 0;
-  bool writer = true;        // of the ranks that hold these values, this one writes them to checkpoints
-  int64_t offset = 0;        // elements into params (and grads, moments, params16); the part is row-major there
-  int64_t count = 0;         // elements held
+  bool writer = true;  // of the ranks that hold these values, this one writes them to checkpoints
+  int64_t offset = 0;  // elements into params (and grads, moments, params16); the part is row-major there
+  int64_t count = 0;   // elements held
 };
 
 struct Tensor {  // a parameter of the whole net

@@ -1,0 +1,85 @@
+// The pre-norm transformer block: what it owns and what it emits, forward and backward side by side, in
+// execution order, under tensor and context parallelism.
+//
+// Tensor parallelism (Shoeybi 2019): qkv and fc1 are cut by output (heads, hidden), proj and fc2 by input;
+// one reduction a half of the block each way, in the type of the activations. With sequence parallelism
+// (Korthikanti 2022) the reductions become reduce-scatters, and the inputs of qkv and fc1 are gathered: kept
+// cut, gathered again for their weight gradients. Context parallelism (all-gather): queries stay, keys and
+// values of all tokens are gathered, their gradients reduce-scattered.
+#pragma once
+#include <string>
+
+#include "model/nets/sharding.h"
+#include "model/plan/builder.h"
+
+namespace isobar {
+
+struct Linear {
+  View weight;  // [out, in], both as held here
+  View bias;    // [out], may be absent
+  int64_t in = 0, out = 0;
+};
+
+struct Norm {             // parameters and what its forward saves
+  View gamma, beta;       // [D]
+  View x, h, mean, rstd;  // x [rows,D] f32, h [rows,D] act, [rows] f32
+};
+
+struct Block {
+  std::string path;  // block07
+  Norm norm1, norm2;
+  Linear qkv, proj, fc1, fc2;
+  View qkv_out;  // [full_rows,3D/tp] act
+  View kv;       // context parallelism: [B,N,2D/tp] act, keys and values of all tokens
+  View o, lse;   // [full_rows,D/tp] act, [B,heads/tp,tokens] f32
+  View u, g;     // [full_rows,4D/tp] act: before and after GELU
+};
+
+class BlockEmitter {
+ public:
+  BlockEmitter(Builder& b, const RunSpec& spec, const Sharding& at, DType act);
+
+  /// Residual stream in: residual (+ y unless absent); its rows repeat after `period` (0: never). Returns the
+  /// block's own contribution; with it, block.norm2.x is the stream after the block.
+  View forward(Block& k, const View& residual, int64_t period, const View& y);
+  /// dy: gradient of forward's result; dx [rows,D] f32: of the stream, updated in place. `before`: bias of
+  /// the linear whose result came in as y, if it is on this rank. Returns the gradient of that y.
+  View backward(Block& k, const View& dy, const View& before);
+  void backward_begins(const View& dx, bool accumulate) { dx_ = dx, accumulate_ = accumulate; }
+
+  // Pieces that a net's ends use too. `rows` of x and y; `bias` may be absent.
+  void linear_forward(const std::string& path, const Linear& l, const View& x, const View& y, int64_t rows,
+                      const View& bias);
+  void linear_backward_input(const std::string& path, const Linear& l, const View& dy, const View& dx,
+                             int64_t rows);
+  void linear_backward_weight(const std::string& path, const Linear& l, const View& x, const View& dy,
+                              int64_t rows);
+  void norm_forward(const std::string& path, const std::string& pass, Norm& n, const View& residual,
+                    int64_t period, const View& y, bool keep);
+  /// dx += LN'(dh); returns what the linear before the norm gets: dx itself or its 16-bit copy; absent
+  /// without `bias`
+  View norm_backward(const std::string& path, const Norm& n, const View& dh, bool first, const View& bias);
+
+ private:
+  View hold(const std::string& name, DType t, int64_t count, bool keep);
+  Attrs rows(int64_t m, int64_t cols) const;
+  Attrs attention() const;
+  View third(const View& qkv, int which) const;
+  View result(const std::string& path, const View& partial);
+  View gathered(const std::string& path, const View& part);
+  View inside(Block& k, bool keep, const std::string& pass);
+  void core_forward(Block& k, bool keep, const std::string& pass);
+  void core_backward(Block& k, const View& d_o, const View& dqkv);
+  void regroup(const std::string& path, const View& by_rank, const View& by_sample, bool to_sample);
+
+  Builder& b_;
+  const RunSpec& s_;
+  const Sharding& at_;
+  const DType act_;              // of activations: what matrix products read and write
+  const int64_t D_, width_, R_;  // model width, this rank's share of it inside attention, full rows
+  const bool recompute_all_, recompute_core_;
+  View dx_;
+  bool accumulate_ = false;  // backward adds to the gradients
+};
+
+}  // namespace isobar
