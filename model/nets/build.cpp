@@ -5,6 +5,7 @@
 #include "model/base/error.h"
 #include "model/nets/vit.h"
 #include "model/plan/layout.h"
+#include "model/plan/work.h"
 
 namespace isobar {
 
@@ -89,6 +90,16 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace) {
   plan.memory.loader = slots * 2 * batch;
   place(plan);
   return plan;
+}
+
+double forward_flops_per_sample(const RunSpec& spec) {
+  RunSpec one = spec;
+  one.layout = {};
+  one.policy.schedule = "gpipe";
+  one.policy.recompute = "none";
+  one.policy.micro_batch = 1;
+  one.train.global_batch = 1;
+  return totals(build_vit(one, 0, {}), 1).forward_flops;
 }
 
 }  // namespace isobar
