@@ -100,13 +100,16 @@ class Trainer {
                         "lower it or give more data");
     const auto seed = static_cast<uint64_t>(spec_.train.seed);
     // Only the first and the last stage of a pipeline read samples; all that share samples read the same.
-    reads_ = std::any_of(plan_.ops.begin(), plan_.ops.end(), [](const Op& op) { return op.kind == OpKind::fetch; });
-    scores_ = std::any_of(plan_.ops.begin(), plan_.ops.end(), [](const Op& op) { return op.kind == OpKind::loss; }) &&
+    reads_ = std::any_of(plan_.ops.begin(), plan_.ops.end(),
+                         [](const Op& op) { return op.kind == OpKind::fetch; });
+    scores_ = std::any_of(plan_.ops.begin(), plan_.ops.end(),
+                          [](const Op& op) { return op.kind == OpKind::loss; }) &&
               at.tp == 0 && at.cp == 0;
-    batches_per_epoch_ = train_set_->size() / spec_.train.global_batch * spec_.micro_batches();
-    if (reads_) train_loader_.emplace(*train_set_,
-                          LoaderOptions{batch, spec_.micro_batches(), dp, at.dp, seed, spec_.data.workers,
-                                        spec_.data.prefetch, spec_.data.shuffle});
+    steps_per_epoch_ = train_set_->size() / spec_.train.global_batch;
+    if (reads_)
+      train_loader_.emplace(*train_set_,
+                            LoaderOptions{batch, spec_.micro_batches(), dp, at.dp, seed, spec_.data.workers,
+                                          spec_.data.prefetch, spec_.data.shuffle});
     if (spec_.data.valid.empty() && spec_.data.train_fraction >= 1) return;
     valid_set_ = open_dataset(spec_.data, spec_.data.valid, Split::valid, shape);
     if (valid_set_->size() < batch * dp)
@@ -175,7 +178,7 @@ class Trainer {
     if (log_.on())
       log_.write_step({{"event", "step"},
                        {"step", step + 1},
-                       {"epoch", step * spec_.micro_batches() / batches_per_epoch_},
+                       {"epoch", step / steps_per_epoch_},
                        {"loss", loss},
                        {"rmse", metrics[1]},
                        {"lr", lr},
@@ -299,9 +302,9 @@ class Trainer {
   const Program train_program_, eval_program_;
   std::unique_ptr<Dataset> train_set_, valid_set_;
   std::optional<Loader> train_loader_, valid_loader_;
-  bool reads_ = false;             // this rank's plan fetches samples
-  bool scores_ = false;            // … and it speaks for the samples of its dp rank
-  int64_t batches_per_epoch_ = 1;  // micro-batches
+  bool reads_ = false;   // this rank's plan fetches samples
+  bool scores_ = false;  // … and it speaks for the samples of its dp rank
+  int64_t steps_per_epoch_ = 1;
   std::optional<Arena> arena_;
   std::optional<CpuBackend> backend_;
   std::optional<Comm> comm_;

@@ -87,7 +87,9 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace) {
   int64_t slots = d.workers == 0 ? 1 : std::max<int64_t>(1, d.workers * d.prefetch) + 1;
   if (!d.valid.empty() || d.train_fraction < 1) ++slots;
   const int64_t batch = (spec.micro_batch() * n.in_channels * n.img_height * n.img_width * 4 + 63) / 64 * 64;
-  plan.memory.loader = slots * 2 * batch;
+  const bool reads =
+      std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.kind == OpKind::fetch; });
+  plan.memory.loader = reads ? slots * 2 * batch : 0;
   place(plan);
   return plan;
 }
