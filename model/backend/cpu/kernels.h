@@ -49,8 +49,9 @@ struct ResidualNorm {
   DType act;
   int64_t row0 = 0;
 };
-// x_out = residual + y (also alone, without a norm: residual_add);  h = LayerNorm(x_out) * gamma + beta.  residual [rows or period, cols] f32, y [rows,
-// cols] act (nullptr: x_out = residual, not written), x_out f32, h act, mean and rstd [rows] f32
+// x_out = residual + y (also alone, without a norm: residual_add);  h = LayerNorm(x_out) * gamma + beta.
+// residual [rows or period, cols] f32, y [rows, cols] act (nullptr: x_out = residual, not written), x_out
+// f32, h act, mean and rstd [rows] f32
 void residual_norm_forward(const ResidualNorm& p, const float* residual, const void* y, const float* gamma,
                            const float* beta, float* x_out, void* h, float* mean, float* rstd);
 void residual_add(int64_t n, DType act, const float* residual, const void* y, float* x);
@@ -70,7 +71,8 @@ void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, 
 // dpos[period, cols] = sum over r of dx[r, :] with (row0 + r) % period; zero where no row falls
 void period_sum(int64_t rows, int64_t cols, int64_t period, int64_t row0, const float* dx, float* dpos,
                 bool accumulate);
-// y[i,j,k, 0:n] = x[i,j,k, 0:n] for i, j, k below extent; strides in elements of t, the innermost n lie together
+// y[i,j,k, 0:n] = x[i,j,k, 0:n] for i, j, k below extent; strides in elements of t, the innermost n lie
+// together
 struct Copy {
   int64_t extent[3], from[3], to[3], n;
   DType t;
@@ -92,14 +94,15 @@ struct Patch {
 // im2col
 void patch_gather(const Patch& s, const float* image, void* patches);
 
-// ---- loss.cpp: relative L2 (NERSC ViT); prediction as patches [rows, p*p*C], columns (row, col, c) ---------
+// ---- loss.cpp: relative L2 (NERSC ViT); prediction as patches [rows, p*p*C], columns (row, col, c)
+// ---------
 //
 // loss_sums: sums [B, 2 + C] f32, over the rows that this rank holds (0 for a sample of which it holds none):
-// |pred - target|^2, |target|^2, and per channel sum_{h,w} w_h (pred - target)^2 with w_h = H cos(lat_h) / sum
-// cos(lat), lat from +90 to -90. Ranks that share samples add their sums up before the next two.
+// |pred - target|^2, |target|^2, and per channel sum_{h,w} w_h (pred - target)^2 with w_h = H cos(lat_h) /
+// sum cos(lat), lat from +90 to -90. Ranks that share samples add their sums up before the next two.
 void loss_sums(const Patch& s, const void* pred, const float* target, float* sums);
-// Adds `weight` times: to *loss the mean over the batch of sqrt(sums0 / sums1), to channel_rmse [C] the mean over
-// the batch of sqrt(sums_c / (H W)).
+// Adds `weight` times: to *loss the mean over the batch of sqrt(sums0 / sums1), to channel_rmse [C] the mean
+// over the batch of sqrt(sums_c / (H W)).
 void loss(const Patch& s, const float* sums, float weight, float* loss, float* channel_rmse);
 // dpred [rows, p*p*C] = scale * d(sqrt(sums0/sums1))/dpred per sample, as act
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,
