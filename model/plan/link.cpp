@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <stdexcept>
 
 namespace isobar {
@@ -75,9 +76,12 @@ Program link(const Plan& plan, const std::vector<Invocation>& invocations, bool 
     for (int32_t o = routine.first; o < routine.first + routine.count; ++o) {
       const Op& op = plan.ops[o];
       const auto index = static_cast<int32_t>(program.instrs.size());
-      Instr instr{
-          o, invocation.micro, invocation.slot, static_cast<int32_t>(n), serial ? Lane::compute : op.lane,
-          {}};
+      Instr instr{o,
+                  invocation.micro,
+                  invocation.slot,
+                  static_cast<int32_t>(n),
+                  serial && op.kind != OpKind::send ? Lane::compute : op.lane,
+                  {}};
       const int lane = static_cast<int>(instr.lane);
       LaneTable waits;
       waits.fill(-1);
@@ -101,43 +105,14 @@ Program link(const Plan& plan, const std::vector<Invocation>& invocations, bool 
   return program;
 }
 
-void check(const std::vector<Plan>& plans) {
-  struct Call {
-    OpKind kind;
-    int64_t count;
-    std::string path;
-  };
-  std::map<std::vector<int>, std::vector<std::vector<Call>>> calls;  // by group: per member, in order
-  for (const Plan& plan : plans) {
-    const std::string rank = "rank " + std::to_string(plan.rank);
-    for (const Op& op : plan.ops)
-      for (const auto* views : {&op.reads, &op.writes})
-        for (const View& v : *views)
-          if (v && (v.offset < 0 || v.offset + v.count > plan.buffers.at(v.buffer).count))
-            throw std::logic_error(rank + ": " + op.path + " reaches outside of " +
-                                   plan.buffers[v.buffer].name);
-    std::map<std::vector<int>, std::vector<Call>> own;
-    for (const auto* list : {&plan.init, &plan.train, &plan.eval})
-      for (const Invocation& i : *list)
-        for (int32_t o = plan.routines[i.routine].first;
-             o < plan.routines[i.routine].first + plan.routines[i.routine].count; ++o)
-          if (const Op& op = plan.ops[o]; is_collective(op.kind))
-            own[plan.groups.at(op.a.group).ranks].push_back({op.kind, op.reads.at(0).count, op.path});
-    for (auto& [group, list] : own) calls[group].push_back(std::move(list));
-  }
-  for (const auto& [group, members] : calls) {
-    if (members.size() != group.size())
-      throw std::logic_error("only " + std::to_string(members.size()) + " of " +
-                             std::to_string(group.size()) + " ranks of a group use it");
-    for (const auto& list : members) {
-      if (list.size() != members[0].size())
-        throw std::logic_error("ranks of a group disagree on the number of calls");
-      for (size_t i = 0; i < list.size(); ++i)
-        if (list[i].kind != members[0][i].kind || list[i].count != members[0][i].count)
-          throw std::logic_error("call " + std::to_string(i) + " of a group differs: " + list[i].path +
-                                 " and " + members[0][i].path);
-    }
-  }
+std::vector<int64_t> parts_of(const Op& op, int64_t whole, int ranks) {
+  const auto& stated = op.kind == OpKind::reduce_scatter ? op.a.send : op.a.receive;
+  if (stated.empty() && whole % ranks == 0) return std::vector<int64_t>(ranks, whole / ranks);
+  if (static_cast<int>(stated.size()) != ranks ||
+      std::accumulate(stated.begin(), stated.end(), int64_t{0}) != whole)
+    throw std::logic_error(op.path + ": " + std::to_string(whole) + " elements are not parts for " +
+                           std::to_string(ranks) + " ranks");
+  return stated;
 }
 
 }  // namespace isobar

@@ -32,6 +32,7 @@ double vector_flops(const Op& op) {
       return 8 * elements;
     case OpKind::gelu_backward:
       return 13 * elements;
+    case OpKind::residual_add:
     case OpKind::column_sum:
     case OpKind::period_sum:
       return elements;
@@ -81,6 +82,12 @@ Work work(const Op& op, const Plan& plan) {
     case OpKind::adam:  // parameter and moments are read as well as written
       for (int i = 0; i < 3; ++i) w.bytes_read += bytes_of(op.writes[i], plan);
       break;
+    case OpKind::copy: {  // strided views span more than is moved
+      const double elements = static_cast<double>(a.extent[0] * a.extent[1] * a.extent[2] * a.n);
+      w.bytes_read = w.bytes_written =
+          elements * static_cast<double>(size_of(plan.buffers[op.writes[0].buffer].dtype));
+      break;
+    }
     case OpKind::all_reduce: {
       const double n = static_cast<double>(plan.groups[a.group].ranks.size());
       w.wire_bytes = 2 * (n - 1) / n * bytes_of(op.reads[0], plan);
@@ -93,6 +100,21 @@ Work work(const Op& op, const Plan& plan) {
       w.messages = std::ceil(std::log2(n));
       break;
     }
+    case OpKind::all_gather:
+    case OpKind::reduce_scatter: {
+      const double n = static_cast<double>(plan.groups[a.group].ranks.size());
+      const View& whole = op.kind == OpKind::all_gather ? op.writes[0] : op.reads[0];
+      w.wire_bytes = (n - 1) / n * bytes_of(whole, plan);
+      w.messages = n - 1;
+      break;
+    }
+    case OpKind::send:
+      w.wire_bytes = bytes_of(op.reads[0], plan);
+      w.messages = 1;
+      break;
+    case OpKind::recv:  // its bytes are on the sender's account
+      w.messages = 1;
+      break;
     default:
       break;
   }
