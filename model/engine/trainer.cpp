@@ -253,14 +253,15 @@ class Trainer {
   }
 
   void checkpoint(int64_t step) {
-    if (mpi_.rank() == 0 && log_.on()) {
-      const int64_t t0 = now_ns();
-      const auto dir =
-          save_checkpoint(spec_.run.out, plan_, in_arena(plan_.params_all), in_arena(plan_.adam_m),
-                          in_arena(plan_.adam_v), {step, spec_.train.seed, spec_.train.global_batch});
-      const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
-      log_.write({{"event", "checkpoint"}, {"step", step}, {"path", dir.string()}, {"seconds", seconds}});
-    }
+    if (spec_.run.out.empty()) return;
+    const int64_t t0 = now_ns();
+    const Meeting all{mpi_.rank(), [this] { mpi_.barrier(); },
+                      [this](std::string s) { return mpi_.from_first(std::move(s)); }};
+    const auto dir =
+        save_checkpoint(spec_.run.out, plan_, in_arena(plan_.params_all), in_arena(plan_.adam_m),
+                        in_arena(plan_.adam_v), {step, spec_.train.seed, spec_.train.global_batch}, all);
+    const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
+    log_.write({{"event", "checkpoint"}, {"step", step}, {"path", dir.string()}, {"seconds", seconds}});
     watchdog_->alive();
   }
 
