@@ -59,6 +59,7 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
       break;
     case OpKind::residual_norm:
     case OpKind::residual_norm_backward:
+    case OpKind::residual_add:
       rows(Coef::norm);
       break;
     case OpKind::gelu:
@@ -73,8 +74,10 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
     case OpKind::patch_gather:
     case OpKind::zero:
     case OpKind::cast:
+    case OpKind::copy:
       rows(Coef::copy);
       break;
+    case OpKind::loss_sums:
     case OpKind::loss:
     case OpKind::loss_backward:
       rows(Coef::loss);
@@ -85,6 +88,10 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
       break;
     case OpKind::all_reduce:
     case OpKind::broadcast:
+    case OpKind::all_gather:
+    case OpKind::reduce_scatter:
+    case OpKind::send:
+    case OpKind::recv:
       break;  // above
   }
   return n;

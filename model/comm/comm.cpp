@@ -177,7 +177,7 @@ MPI_Op Comm::sum_of(DType t) const {
   return t == DType::bf16 ? sum_bf16_ : t == DType::f16 ? sum_f16_ : MPI_SUM;
 }
 
-Requests Comm::post(const Op& op, const void* in, Counts counts, void* out, DType t) {
+Requests Comm::post(const Op& op, const void* in, Extent counts, void* out, DType t) {
   const std::lock_guard lock(mutex_);
   MPI_Comm comm = comms_.at(op.a.group);
   Requests requests;
@@ -208,7 +208,7 @@ Requests Comm::post(const Op& op, const void* in, Counts counts, void* out, DTyp
   return requests;
 }
 
-void Comm::all_gather(const Op& op, const void* in, Counts counts, void* out, DType t, Requests& requests) {
+void Comm::all_gather(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
   const int rank = rank_[op.a.group], size = size_[op.a.group];
   const auto parts = parts_of(op, counts.out, size);
   // Nonblocking calls may read these until they complete, so they travel with the request.
@@ -229,7 +229,7 @@ void Comm::all_gather(const Op& op, const void* in, Counts counts, void* out, DT
 // One reduction per part, to the rank that owns it. MPI's reduce_scatter would not do: in place it moves the
 // result to the front of the buffer instead of leaving it at the owner's position, and the nonblocking one of
 // Open MPI (libnbc) sums everything at rank 0 and scatters from there.
-void Comm::reduce_scatter(const Op& op, const void* in, Counts counts, void* out, DType t,
+void Comm::reduce_scatter(const Op& op, const void* in, Extent counts, void* out, DType t,
                           Requests& requests) {
   const int rank = rank_[op.a.group], size = size_[op.a.group];
   const auto parts = parts_of(op, counts.in, size);

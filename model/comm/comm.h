@@ -46,7 +46,7 @@ struct Requests {  // what one op has in flight; it is over when all of them are
   MPI_Request* next() { return &all.emplace_back(MPI_REQUEST_NULL); }
 };
 
-struct Counts {     // elements of an op's operands, 0 for one that it has not
+struct Extent {     // elements of an op's operands, 0 for one that it has not
   int64_t in = 0;   // reads[0]
   int64_t out = 0;  // writes[0]
 };
@@ -64,12 +64,12 @@ class Comm {
   /// Starts the op on operands `in` and `out` (null where it has none), which must stay until it is over.
   /// all_reduce and broadcast work in `out`, where `in` lies too. all_gather and reduce_scatter work in place
   /// if the part lies at this rank's position in the whole. Sums of 16-bit floats are rounded at every hop.
-  Requests post(const Op& op, const void* in, Counts counts, void* out, DType t);
+  Requests post(const Op& op, const void* in, Extent counts, void* out, DType t);
   bool test(Requests& requests);
 
  private:
-  void all_gather(const Op& op, const void* in, Counts counts, void* out, DType t, Requests& requests);
-  void reduce_scatter(const Op& op, const void* in, Counts counts, void* out, DType t, Requests& requests);
+  void all_gather(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
+  void reduce_scatter(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
   MPI_Op sum_of(DType t) const;
 
   std::vector<MPI_Comm> comms_;  // by index into Plan::groups
