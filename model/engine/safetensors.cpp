@@ -187,10 +187,11 @@ void SafetensorsReader::parse(std::string_view text, int64_t base, int64_t room)
         continue;
       }
       const auto bad = [&, &key = name](const std::string& what) {
-        return torn(path(), "'" + key + "' " + what);
+        return torn(path(), std::string("'").append(key).append("' ").append(what));
       };
       const std::string dtype = entry.at("dtype");
-      if (dtype != "F32" && dtype != "F64") throw bad("is " + dtype + ", not F32 or F64");
+      if (dtype != "F32" && dtype != "F64")
+        throw bad(std::string("is ").append(dtype).append(", not F32 or F64"));
       const int width = dtype == "F32" ? 4 : 8;
       const int64_t begin = entry.at("data_offsets").at(0), end = entry.at("data_offsets").at(1);
       StoredTensor t{entry.at("shape").get<std::vector<int64_t>>(), 1, 0, width};
