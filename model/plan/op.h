@@ -64,7 +64,7 @@ struct View {           // a run of elements of one buffer
   int32_t buffer = -1;  // -1: absent
   int64_t offset = 0;   // elements
   int64_t count = 0;    // elements
-  explicit operator bool() const { return buffer >= 0; }
+  explicit operator bool() const { return buffer != -1; }
   View slice(int64_t from, int64_t n) const { return {buffer, offset + from, n}; }
 };
 

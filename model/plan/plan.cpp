@@ -67,6 +67,7 @@ std::string shape_text(const Op& op) {
                     a.d, a.causal ? " causal" : "");
       break;
     case OpKind::patch_gather:
+    case OpKind::loss_sums:
     case OpKind::loss:
     case OpKind::loss_backward:
     case OpKind::fetch:

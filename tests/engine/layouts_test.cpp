@@ -17,12 +17,12 @@ const Words kNet = {
     "net.depth=5",   "net.img_height=40", "train.global_batch=12", "train.steps=10",
     "train.lr=3e-3", "train.seed=5",      "run.threads=1",         "train.checkpoint_every=10"};
 
-struct Run {
+struct Outcome {
   RunRecord record;
   TensorFile weights;
 };
 
-Run run(const std::string& out, const Words& layout, int64_t ranks) {
+Outcome run(const std::string& out, const Words& layout, int64_t ranks) {
   Words set = kNet;
   set.insert(set.end(), layout.begin(), layout.end());
   set.push_back("run.out=" + out);
@@ -50,9 +50,9 @@ double distance(const TensorFile& a, const TensorFile& b) {
   return std::sqrt(difference / size);
 }
 
-const Run& one_rank() {
+const Outcome& one_rank() {
   static const Folder dir;
-  static const Run one = run(dir / "one", {}, 1);
+  static const Outcome one = run(dir / "one", {}, 1);
   return one;
 }
 
@@ -68,8 +68,8 @@ void expect_like_one_rank(const Words& layout) {
   }
   SCOPED_TRACE(title);
   const Folder dir;
-  const Run& one = one_rank();
-  const Run many = run(dir / "many", layout, ranks);
+  const Outcome& one = one_rank();
+  const Outcome many = run(dir / "many", layout, ranks);
   ASSERT_EQ(many.record.losses.size(), 10u);
   double most = 0;
   for (const auto& [step, loss] : one.record.losses)
@@ -132,7 +132,7 @@ TEST(Layouts, SerialAndOverlappedAreTheSameToTheBit) {
     const Folder dir;
     Words serial = layout;
     serial.push_back("run.serial=true");
-    const Run a = run(dir / "a", layout, 4), b = run(dir / "b", serial, 4);
+    const Outcome a = run(dir / "a", layout, 4), b = run(dir / "b", serial, 4);
     ASSERT_EQ(a.record.losses.size(), 10u);
     EXPECT_EQ(a.record.losses, b.record.losses);
     EXPECT_EQ(distance(a.weights, b.weights), 0);
