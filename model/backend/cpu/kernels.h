@@ -95,7 +95,6 @@ struct Patch {
 void patch_gather(const Patch& s, const float* image, void* patches);
 
 // ---- loss.cpp: relative L2 (NERSC ViT); prediction as patches [rows, p*p*C], columns (row, col, c)
-// ---------
 //
 // loss_sums: sums [B, 2 + C] f32, over the rows that this rank holds (0 for a sample of which it holds none):
 // |pred - target|^2, |target|^2, and per channel sum_{h,w} w_h (pred - target)^2 with w_h = H cos(lat_h) /
