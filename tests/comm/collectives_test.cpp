@@ -1,21 +1,17 @@
 // Run by mpiexec on several ranks: every transfer against sums and copies made by hand. Each rank makes all
 // ranks' inputs itself, from a seed that they share; outputs are poisoned beforehand.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <random>
 #include <thread>
 
 #include "model/comm/comm.h"
 #include "model/plan/link.h"
+#include "tests/comm/ranks.h"
 
 namespace isobar {
 namespace {
-
-int rank, world;
 
 uint32_t shared_seed() {
   uint32_t seed = std::random_device{}();
@@ -303,18 +299,3 @@ TEST(Comm, RefusesPartsThatDoNotAddUp) {
 
 }  // namespace
 }  // namespace isobar
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  int provided = 0;
-  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
-  MPI_Comm_rank(MPI_COMM_WORLD, &isobar::rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &isobar::world);
-  if (isobar::world < 2) {
-    std::fprintf(stderr, "test_comm looks at transfers between ranks: start it with mpiexec -n 3\n");
-    return 1;
-  }
-  const int failed = RUN_ALL_TESTS();
-  MPI_Finalize();
-  return failed;
-}

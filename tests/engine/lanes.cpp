@@ -1,18 +1,14 @@
 // Run by mpiexec: the executor with real transfers on several lanes, overlapped and serial.
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <stdexcept>
 
 #include "model/backend/null/null_backend.h"
 #include "model/engine/executor.h"
 #include "model/plan/builder.h"
+#include "tests/comm/ranks.h"
 
 namespace isobar {
 namespace {
-
-int rank, world;
 
 class Adding : public NullBackend {  // writes[0] = reads[0] + 1 + micro-batch, on the whole view
  public:
@@ -179,18 +175,3 @@ INSTANTIATE_TEST_SUITE_P(Executor, Programs, testing::Values(false, true),
 
 }  // namespace
 }  // namespace isobar
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  int provided = 0;
-  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
-  MPI_Comm_rank(MPI_COMM_WORLD, &isobar::rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &isobar::world);
-  if (isobar::world < 2) {
-    std::fprintf(stderr, "test_lanes runs programs of several ranks: start it with mpiexec -n 3\n");
-    return 1;
-  }
-  const int failed = RUN_ALL_TESTS();
-  MPI_Finalize();
-  return failed;
-}
