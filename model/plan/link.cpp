@@ -11,6 +11,10 @@ namespace {
 
 using LaneTable = std::array<int32_t, kLanes>;  // an instr index per lane, -1: none
 
+void raise(LaneTable& table, int lane, int32_t instr) {
+  table[lane] = std::max(table[lane], instr);
+}
+
 // The last writer and the last reader on each lane of every byte of the arena, as a map of disjoint ranges.
 class Accesses {
  public:
@@ -46,7 +50,6 @@ class Accesses {
     s.readers.fill(-1);
     return s;
   }
-  static void raise(LaneTable& waits, int lane, int32_t instr) { waits[lane] = std::max(waits[lane], instr); }
   void split(int64_t at) {
     auto it = std::prev(ranges_.upper_bound(at));
     if (it->first == at || it->second.first <= at) return;
@@ -67,9 +70,11 @@ std::pair<int64_t, int64_t> address(const Plan& plan, const View& v, int32_t slo
 Program link(const Plan& plan, const std::vector<Invocation>& invocations, bool serial) {
   Program program;
   Accesses accesses(plan.memory.arena);
-  // What each lane already knows to be finished on the others, so that a wait is stated once.
+  // What each lane already knows to be finished on the others, directly or because an op that it waited for
+  // knew (vector clocks), so that a wait is stated only where nothing else says it.
   std::array<LaneTable, kLanes> known;
   for (LaneTable& k : known) k.fill(-1);
+  std::vector<LaneTable> knew;  // by instr: what is finished when it is
   for (size_t n = 0; n < invocations.size(); ++n) {
     const Invocation& invocation = invocations[n];
     const Routine& routine = plan.routines[invocation.routine];
@@ -94,11 +99,16 @@ Program link(const Plan& plan, const std::vector<Invocation>& invocations, bool 
       };
       touch(op.reads, false);
       touch(op.writes, true);
-      for (int other = 0; other < kLanes; ++other) {
+      std::array<int, kLanes> latest_first;
+      std::iota(latest_first.begin(), latest_first.end(), 0);
+      std::sort(latest_first.begin(), latest_first.end(), [&](int a, int b) { return waits[a] > waits[b]; });
+      for (const int other : latest_first) {
         if (other == lane || waits[other] <= known[lane][other]) continue;
         instr.waits.push_back(waits[other]);
-        known[lane][other] = waits[other];
+        for (int l = 0; l < kLanes; ++l) raise(known[lane], l, knew[waits[other]][l]);
       }
+      known[lane][lane] = index;
+      knew.push_back(known[lane]);
       program.instrs.push_back(std::move(instr));
     }
   }

@@ -31,7 +31,7 @@ std::vector<float> floats(const Backend& backend, const View& v) {
 class Lanes : public testing::Test {
  protected:
   Lanes() : b(rank, world, {}) {
-    b.param("w", {16}, Init::zero);
+    b.param({"w", {16}, Init::zero});
     b.end_params(false);
   }
   void open() { routine = b.begin("step", Pass::forward); }
