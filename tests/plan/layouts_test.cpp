@@ -115,8 +115,11 @@ TEST(Worlds, TensorParallelBlocksReduceTwiceEachWay) {
     EXPECT_EQ(t.at(OpKind::all_reduce).count, 2);
     EXPECT_EQ(t.at(OpKind::all_reduce).elements, 2 * rows);
   }
-  for (const Op& op : plan.ops)
-    if (op.lane == Lane::tp) EXPECT_EQ(plan.buffers[op.reads[0].buffer].dtype, DType::bf16) << op.path;
+  for (const Op& op : plan.ops) {
+    if (op.lane == Lane::tp) {
+      EXPECT_EQ(plan.buffers[op.reads[0].buffer].dtype, DType::bf16) << op.path;
+    }
+  }
 }
 
 TEST(Worlds, SequenceParallelBlocksGatherAndScatterFourAndSixTimes) {
