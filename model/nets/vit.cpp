@@ -215,7 +215,8 @@ class Vit {
     if (at_.norm_group >= 0)
       b_.emit(OpKind::all_reduce, "optimizer/grad_norm/all_reduce", {.group = at_.norm_group}, {p.grad_norm2},
               {p.grad_norm2}, Lane::dp);
-    b_.emit(OpKind::adam, "optimizer/adam", {.m = 1, .n = p.grads_all.count}, {p.grads_all, p.adam_scalars},
+    b_.emit(OpKind::adam, "optimizer/adam", {.m = 1, .n = p.grads_all.count},
+            {p.grads_all, p.adam_scalars, s_.train.grad_clip > 0 ? p.grad_norm2 : View{}},
             {p.params_all, p.adam_m, p.adam_v, p.params16_all});
     reduce_metrics();
     b_.end();

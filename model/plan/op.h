@@ -48,7 +48,7 @@ enum class OpKind : uint8_t {
   cast,                    // x                                          | y
   copy,                    // x                                          | y (strided, same type)
   squared_sum,             // x                                          | sum
-  adam,                    // grad, scalars                              | param, m, v, param16?
+  adam,                    // grad, scalars, squared norm?                | param, m, v, param16?
   all_reduce,              // x                                          | x (in place, sum)
   broadcast,               // x                                          | x (from the group's first rank)
   all_gather,              // part                                       | x (parts in group order)

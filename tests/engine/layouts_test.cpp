@@ -4,10 +4,14 @@
 // over 3 ranks). fp32; what may differ is the order of sums.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
+#include "model/base/error.h"
+#include "model/base/spec.h"
 #include "model/engine/safetensors.h"
+#include "model/nets/build.h"
 #include "tests/engine/command.h"
 
 namespace isobar {
@@ -123,6 +127,76 @@ TEST(Layouts, Combined) {
                         "layout.order=pp-dp-tp", "policy.micro_batch=1", "policy.overlap=false"});
   expect_like_one_rank({"layout.dp=2", "layout.cp=2", "layout.pp=2", "layout.vpp=2",
                         "policy.schedule=interleaved", "policy.micro_batch=1", "layout.order=cp-pp-dp"});
+}
+
+// A layout of 2 to 8 ranks with everything that goes with it, legal for this net; its words.
+Words random_legal(std::mt19937& random) {
+  const auto pick = [&](const std::vector<std::string>& from) { return from[random() % from.size()]; };
+  for (;;) {
+    const std::vector<std::string> sizes = {"1", "1", "2", "2", "3", "4"};
+    const std::string dp = pick(sizes), tp = pick(sizes), cp = pick(sizes), pp = pick(sizes);
+    const int64_t world = std::stoll(dp) * std::stoll(tp) * std::stoll(cp) * std::stoll(pp);
+    if (world < 2 || world > 8) continue;
+    std::vector<std::string> axes = {"tp", "cp", "dp", "pp"};
+    std::shuffle(axes.begin(), axes.end(), random);
+    const std::string schedule = pick({"gpipe", "1f1b", "interleaved"});
+    const Words words = {"layout.dp=" + dp,
+                         "layout.tp=" + tp,
+                         "layout.cp=" + cp,
+                         "layout.pp=" + pp,
+                         std::string("layout.vpp=") + (schedule == "interleaved" ? "2" : "1"),
+                         "layout.order=" + axes[0] + "-" + axes[1] + "-" + axes[2] + "-" + axes[3],
+                         "policy.schedule=" + schedule,
+                         "policy.micro_batch=" + pick({"0", "1", "2"}),
+                         "policy.sequence_parallel=" + pick({"true", "false"}),
+                         "policy.recompute=" + pick({"none", "selective", "full"}),
+                         "policy.bucket_mb=" + pick({"0.05", "25"}),
+                         "policy.overlap=" + pick({"true", "false"})};
+    Words all = kNet;
+    all.insert(all.end(), words.begin(), words.end());
+    try {
+      build_plan(load_run_spec(tiny(), all), 0, {});
+      return words;
+    } catch (const ConfigError&) {
+    }
+  }
+}
+
+// The norm that is clipped is that of the whole net's gradient, each element once.
+TEST(Layouts, ClipByTheGlobalNorm) {
+  const Words clip = {"train.grad_clip=0.02"};
+  const Folder dir;
+  const Outcome one = run(dir / "one", clip, 1);
+  ASSERT_EQ(one.record.losses.size(), 10u);
+  EXPECT_GT(distance(one.weights, one_rank().weights), 1e-5) << "nothing was clipped";
+  int n = 0;
+  for (const auto& [layout, ranks] : std::vector<std::pair<Words, int64_t>>{
+           {{"layout.tp=2"}, 2},
+           {{"layout.tp=2", "policy.sequence_parallel=true", "layout.pp=2"}, 4},
+           {{"layout.dp=2", "layout.cp=2"}, 4}}) {
+    SCOPED_TRACE(testing::PrintToString(layout));
+    Words words = layout;
+    words.insert(words.end(), clip.begin(), clip.end());
+    const Outcome many = run(dir / ("many" + std::to_string(n++)), words, ranks);
+    ASSERT_EQ(many.record.losses.size(), 10u);
+    EXPECT_LT(distance(one.weights, many.weights), 1e-5);
+    for (size_t i = 0; i < one.record.events.size(); ++i) {
+      if (one.record.events[i]["event"] != "step") continue;
+      EXPECT_NEAR(
+          many.record.events[i]["grad_norm"].get<double>() / one.record.events[i]["grad_norm"].get<double>(),
+          1, 1e-5);
+    }
+  }
+}
+
+TEST(Layouts, RandomLegalOnes) {  // ISOBAR_RANDOM_LAYOUTS: how many
+  const char* wanted = std::getenv("ISOBAR_RANDOM_LAYOUTS");
+  const uint32_t seed = std::random_device{}();
+  for (uint32_t i = 0; i < (wanted ? std::stoul(wanted) : 4); ++i) {
+    std::mt19937 random(seed + i);
+    std::printf("seed %u: ", seed + i);
+    expect_like_one_rank(random_legal(random));
+  }
 }
 
 TEST(Layouts, SerialAndOverlappedAreTheSameToTheBit) {

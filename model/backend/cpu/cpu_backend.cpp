@@ -1,5 +1,6 @@
 #include "model/backend/cpu/cpu_backend.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -95,6 +96,10 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
       *fout(0) = static_cast<float>(cpu::squared_sum(a.n, fin(0)));
       return;
     case OpKind::adam: {  // scalars: learning rate, step
+      // torch.nn.utils.clip_grad_norm_: min(1, largest / (norm + 1e-6))
+      const float scale =
+          op.reads[2] ? std::min(1.0f, static_cast<float>(train_.grad_clip) / (std::sqrt(*fin(2)) + 1e-6f))
+                      : 1.0f;
       const cpu::Adam adam{fin(1)[0],
                            static_cast<float>(train_.beta1),
                            static_cast<float>(train_.beta2),
@@ -102,7 +107,7 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
                            static_cast<float>(train_.weight_decay),
                            train_.optimizer == "adamw",
                            static_cast<int64_t>(fin(1)[1]),
-                           1.0f};
+                           scale};
       return cpu::adam(adam, a.n, fout(0), fin(0), fout(1), fout(2), static_cast<bf16*>(out(3)));
     }
     case OpKind::all_reduce:
