@@ -60,6 +60,7 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
     case OpKind::residual_norm:
     case OpKind::residual_norm_backward:
     case OpKind::residual_add:
+    case OpKind::attention_merge:
       rows(Coef::norm);
       break;
     case OpKind::gelu:
@@ -90,6 +91,8 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
     case OpKind::broadcast:
     case OpKind::all_gather:
     case OpKind::reduce_scatter:
+    case OpKind::all_to_all:
+    case OpKind::exchange:
     case OpKind::send:
     case OpKind::recv:
       break;  // above

@@ -196,6 +196,12 @@ Requests Comm::post(const Op& op, const void* in, Extent counts, void* out, DTyp
     case OpKind::reduce_scatter:
       reduce_scatter(op, in, counts, out, t, requests);
       break;
+    case OpKind::all_to_all:
+      all_to_all(op, in, counts, out, t, requests);
+      break;
+    case OpKind::exchange:
+      exchange(op, in, counts, out, t, requests);
+      break;
     case OpKind::send:
       must(MPI_Isend(in, as_int(op, counts.in), mpi_type(t), 1, 0, comm, requests.next()), "MPI_Isend");
       break;
@@ -242,6 +248,32 @@ void Comm::reduce_scatter(const Op& op, const void* in, Extent counts, void* out
                      mpi_type(t), sum_of(t), owner, comms_[op.a.group], requests.next()),
          "MPI_Ireduce");
   }
+}
+
+void Comm::all_to_all(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
+  const int size = size_[op.a.group];
+  // sent parts, then received ones; they travel with the request
+  for (const auto& parts : {send_parts(op, counts.in, size), receive_parts(op, counts.out, size)})
+    for (int r = 0; r < size; ++r) {
+      requests.counts.push_back(as_int(op, parts[r]));
+      requests.displacements.push_back(as_int(op, begin_of(parts, r)));
+    }
+  must(MPI_Ialltoallv(in, requests.counts.data(), requests.displacements.data(), mpi_type(t), out,
+                      requests.counts.data() + size, requests.displacements.data() + size, mpi_type(t),
+                      comms_[op.a.group], requests.next()),
+       "MPI_Ialltoallv");
+}
+
+// Once round the ring of the group's ranks. Two ranks are each other's next and previous one: MPI keeps the
+// order of their messages.
+void Comm::exchange(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
+  const int rank = rank_[op.a.group], size = size_[op.a.group];
+  MPI_Comm comm = comms_[op.a.group];
+  must(
+      MPI_Irecv(out, as_int(op, counts.out), mpi_type(t), (rank + size - 1) % size, 0, comm, requests.next()),
+      "MPI_Irecv");
+  must(MPI_Isend(in, as_int(op, counts.in), mpi_type(t), (rank + 1) % size, 0, comm, requests.next()),
+       "MPI_Isend");
 }
 
 bool Comm::test(Requests& requests) {

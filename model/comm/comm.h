@@ -69,6 +69,8 @@ class Comm {
 
  private:
   void all_gather(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
+  void all_to_all(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
+  void exchange(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
   void reduce_scatter(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
   MPI_Op sum_of(DType t) const;
 

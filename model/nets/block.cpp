@@ -1,7 +1,5 @@
 #include "model/nets/block.h"
 
-#include <cmath>
-
 namespace isobar {
 
 BlockEmitter::BlockEmitter(Builder& b, const RunSpec& spec, const Sharding& at, DType act)
@@ -13,7 +11,8 @@ BlockEmitter::BlockEmitter(Builder& b, const RunSpec& spec, const Sharding& at, 
       width_(spec.net.embed_dim / at.tp),
       R_(at.full_rows),
       recompute_all_(spec.policy.recompute == "full"),
-      recompute_core_(spec.policy.recompute == "selective") {}
+      recompute_core_(spec.policy.recompute == "selective"),
+      core_(b, spec, at, act) {}
 
 // ---- pieces ----
 
@@ -94,104 +93,6 @@ View BlockEmitter::gathered(const std::string& path, const View& part) {
   return all;
 }
 
-// ---- attention ----
-
-Attrs BlockEmitter::attention() const {
-  const NetSpec& n = s_.net;
-  const int64_t heads = n.num_heads / at_.tp;
-  return {.batch = at_.batch,
-          .heads = heads,
-          .kv_heads = heads,
-          .tq = at_.tokens,
-          .tk = at_.cp > 1 ? n.tokens() : at_.tokens,
-          .d = n.head_dim(),
-          .ld_q = 3 * width_,
-          .ld_kv = at_.cp > 1 ? 2 * width_ : 3 * width_,
-          .ld_o = width_,
-          .scale = 1.0f / std::sqrt(static_cast<float>(n.head_dim()))};
-}
-
-// Row 0 … of q, k or v inside the fused [rows, 3 width] matrix: a strided operand, stated as the span that it
-// covers.
-View BlockEmitter::third(const View& qkv, int which) const {
-  return qkv.slice(which * width_, qkv.count - 2 * width_);
-}
-
-// Between the order that ranks deliver, [cp][B][their tokens], and the order of samples, [B][N]; rows of 2
-// width.
-void BlockEmitter::regroup(const std::string& path, const View& by_rank, const View& by_sample,
-                           bool to_sample) {
-  const int64_t cols = 2 * width_, whole = s_.net.tokens() * cols;
-  int64_t token = 0;
-  for (size_t i = 0; i < at_.token_parts.size(); ++i) {
-    const int64_t part = at_.token_parts[i] * cols;
-    const View mine = by_rank.slice(at_.batch * token * cols, at_.batch * part);
-    const View there = by_sample.slice(token * cols, (at_.batch - 1) * whole + part);
-    Attrs a{.n = part};
-    a.extent[0] = at_.batch, a.extent[1] = a.extent[2] = 1;
-    a.from[0] = to_sample ? part : whole;
-    a.to[0] = to_sample ? whole : part;
-    b_.emit(OpKind::copy, path + "/from" + std::to_string(i), a, {to_sample ? mine : there},
-            {to_sample ? there : mine});
-    token += at_.token_parts[i];
-  }
-}
-
-void BlockEmitter::core_forward(Block& k, bool keep, const std::string& pass) {
-  const std::string path = k.path + "/attn/core";
-  k.o = hold(k.path + ".o", act_, R_ * width_, keep);
-  k.lse = hold(k.path + ".lse", DType::f32, at_.batch * s_.net.num_heads / at_.tp * at_.tokens, keep);
-  View keys = third(k.qkv_out, 1), values = third(k.qkv_out, 2);
-  if (at_.cp > 1) {
-    const int64_t cols = 2 * width_;
-    const View own = b_.scratch(k.path + ".kv.own", act_, R_ * cols);
-    Attrs pack{.n = cols};
-    pack.extent[0] = R_, pack.extent[1] = pack.extent[2] = 1;
-    pack.from[0] = 3 * width_, pack.to[0] = cols;
-    b_.emit(OpKind::copy, path + pass + "_pack", pack, {k.qkv_out.slice(width_, k.qkv_out.count - width_)},
-            {own});
-    const int64_t all = at_.batch * s_.net.tokens() * cols;
-    k.kv = hold(k.path + ".kv", act_, all, keep);
-    const View arrived = at_.batch > 1 ? b_.scratch(k.path + ".kv.arrived", act_, all) : k.kv;
-    Attrs a{.group = at_.cp_group};
-    for (int64_t t : at_.token_parts) a.receive.push_back(at_.batch * t * cols);
-    b_.emit(OpKind::all_gather, path + pass + "_all_gather", a, {own}, {arrived}, Lane::cp);
-    if (at_.batch > 1) regroup(path + pass + "_regroup", arrived, k.kv, true);
-    keys = k.kv.slice(0, all - width_), values = k.kv.slice(width_, all - width_);
-  }
-  b_.emit_with_workspace(OpKind::attention, path + pass, attention(), {third(k.qkv_out, 0), keys, values},
-                         {k.o, k.lse});
-}
-
-void BlockEmitter::core_backward(Block& k, const View& d_o, const View& dqkv) {
-  const std::string path = k.path + "/attn/core";
-  if (at_.cp == 1) {
-    b_.emit_with_workspace(OpKind::attention_backward, path + "/backward", attention(),
-                           {third(k.qkv_out, 0), third(k.qkv_out, 1), third(k.qkv_out, 2), k.o, k.lse, d_o},
-                           {third(dqkv, 0), third(dqkv, 1), third(dqkv, 2)});
-    return;
-  }
-  const int64_t cols = 2 * width_, all = k.kv.count;
-  const View dkv = b_.scratch(k.path + ".dkv", act_, all);
-  b_.emit_with_workspace(
-      OpKind::attention_backward, path + "/backward", attention(),
-      {third(k.qkv_out, 0), k.kv.slice(0, all - width_), k.kv.slice(width_, all - width_), k.o, k.lse, d_o},
-      {third(dqkv, 0), dkv.slice(0, all - width_), dkv.slice(width_, all - width_)});
-  View leaving = dkv;
-  if (at_.batch > 1) {
-    leaving = b_.scratch(k.path + ".dkv.leaving", act_, all);
-    regroup(path + "/backward_regroup", leaving, dkv, false);
-  }
-  const View own = b_.scratch(k.path + ".dkv.own", act_, R_ * cols);
-  Attrs a{.group = at_.cp_group};
-  for (int64_t t : at_.token_parts) a.send.push_back(at_.batch * t * cols);
-  b_.emit(OpKind::reduce_scatter, path + "/backward_reduce_scatter", a, {leaving}, {own}, Lane::cp);
-  Attrs unpack{.n = cols};
-  unpack.extent[0] = R_, unpack.extent[1] = unpack.extent[2] = 1;
-  unpack.from[0] = cols, unpack.to[0] = 3 * width_;
-  b_.emit(OpKind::copy, path + "/backward_unpack", unpack, {own}, {dqkv.slice(width_, dqkv.count - width_)});
-}
-
 // ---- the block ----
 
 View BlockEmitter::forward(Block& k, const View& residual, int64_t period, const View& y) {
@@ -208,12 +109,13 @@ View BlockEmitter::inside(Block& k, bool keep, const std::string& pass) {
   // The bias of a row-parallel linear must enter its sum once: rank 0 of the group adds it.
   const auto once = [&](const View& bias) { return at_.at.tp == 0 ? bias : View{}; };
   const std::string attn = k.path + "/attn", mlp = k.path + "/mlp";
-  k.qkv_out = hold(k.path + ".qkv", act_, R_ * 3 * width_, keep);
-  linear_forward(attn + "/qkv" + pass, k.qkv, gathered(attn + "/qkv" + pass, k.norm1.h), k.qkv_out, R_,
+  k.core.qkv =
+      hold(k.path + ".qkv", act_, R_ * 3 * width_, keep && (recompute_core_ || core_.backward_reads_qkv()));
+  linear_forward(attn + "/qkv" + pass, k.qkv, gathered(attn + "/qkv" + pass, k.norm1.h), k.core.qkv, R_,
                  k.qkv.bias);
-  core_forward(k, keep && !recompute_core_, pass);
+  core_.forward(k.path, k.core, keep && !recompute_core_, pass);
   View y = b_.scratch(k.path + ".attn.y", act_, R_ * D_);
-  linear_forward(attn + "/proj" + pass, k.proj, k.o, y, R_, once(k.proj.bias));
+  linear_forward(attn + "/proj" + pass, k.proj, k.core.o, y, R_, once(k.proj.bias));
   y = result(attn + "/proj" + pass, y);
 
   k.norm2.x = hold(k.path + "/norm2.x", DType::f32, at_.rows * D_, keep);
@@ -248,12 +150,12 @@ View BlockEmitter::backward(Block& k, const View& dy_part, const View& before) {
   linear_backward_weight(mlp + "/fc1", k.fc1, h2, du, R_);
   dy = gathered(attn + "/proj/backward", norm_backward(k.path + "/norm2", k.norm2, dh2, false, k.proj.bias));
 
-  if (recompute_core_) core_forward(k, false, "/recompute");
+  if (recompute_core_) core_.forward(k.path, k.core, false, "/recompute");
   const View d_o = b_.scratch(k.path + ".do", act_, R_ * width_);
   linear_backward_input(attn + "/proj", k.proj, dy, d_o, R_);
-  linear_backward_weight(attn + "/proj", k.proj, k.o, dy, R_);
+  linear_backward_weight(attn + "/proj", k.proj, k.core.o, dy, R_);
   const View dqkv = b_.scratch(k.path + ".dqkv", act_, R_ * 3 * width_);
-  core_backward(k, d_o, dqkv);
+  core_.backward(k.path, k.core, d_o, dqkv);
   b_.emit(OpKind::column_sum, attn + "/qkv/backward_bias", rows(R_, 3 * width_), {dqkv},
           {b_.grad(k.qkv.bias)});
   dh = b_.scratch(k.path + ".norm1.dh", act_, R_ * D_);

@@ -4,11 +4,11 @@
 // Tensor parallelism (Shoeybi 2019): qkv and fc1 are cut by output (heads, hidden), proj and fc2 by input;
 // one reduction a half of the block each way, in the type of the activations. With sequence parallelism
 // (Korthikanti 2022) the reductions become reduce-scatters, and the inputs of qkv and fc1 are gathered: kept
-// cut, gathered again for their weight gradients. Context parallelism (all-gather): queries stay, keys and
-// values of all tokens are gathered, their gradients reduce-scattered.
+// cut, gathered again for their weight gradients. Context parallelism is all in context_parallel.h.
 #pragma once
 #include <string>
 
+#include "model/nets/context_parallel.h"
 #include "model/nets/sharding.h"
 #include "model/plan/builder.h"
 
@@ -29,10 +29,8 @@ struct Block {
   std::string path;  // block07
   Norm norm1, norm2;
   Linear qkv, proj, fc1, fc2;
-  View qkv_out;  // [full_rows,3D/tp] act
-  View kv;       // context parallelism: [B,N,2D/tp] act, keys and values of all tokens
-  View o, lse;   // [full_rows,D/tp] act, [B,heads/tp,tokens] f32
-  View u, g;     // [full_rows,4D/tp] act: before and after GELU
+  Core core;  // what attention proper reads and writes
+  View u, g;  // [full_rows,4D/tp] act: before and after GELU
 };
 
 class BlockEmitter {
@@ -63,14 +61,9 @@ class BlockEmitter {
  private:
   View hold(const std::string& name, DType t, int64_t count, bool keep);
   Attrs rows(int64_t m, int64_t cols) const;
-  Attrs attention() const;
-  View third(const View& qkv, int which) const;
   View result(const std::string& path, const View& partial);
   View gathered(const std::string& path, const View& part);
   View inside(Block& k, bool keep, const std::string& pass);
-  void core_forward(Block& k, bool keep, const std::string& pass);
-  void core_backward(Block& k, const View& d_o, const View& dqkv);
-  void regroup(const std::string& path, const View& by_rank, const View& by_sample, bool to_sample);
 
   Builder& b_;
   const RunSpec& s_;
@@ -78,6 +71,7 @@ class BlockEmitter {
   const DType act_;              // of activations: what matrix products read and write
   const int64_t D_, width_, R_;  // model width, this rank's share of it inside attention, full rows
   const bool recompute_all_, recompute_core_;
+  AttentionCore core_;
   View dx_;
   bool accumulate_ = false;  // backward adds to the gradients
 };

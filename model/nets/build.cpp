@@ -43,6 +43,13 @@ void check_layout(const RunSpec& s) {
   check.refuse_unless(fills(l.cp), "layout.cp",
                       str(l.cp) + " is more than the " + str(n.tokens()) + " tokens",
                       Legality::nearest(l.cp, n.tokens(), fills));
+  const bool ulysses = s.policy.cp_kind == "ulysses";
+  const int64_t heads = n.num_heads / l.tp;
+  const auto cuts_heads_of_tp = [&](int64_t cp) { return fills(cp) && heads % cp == 0; };
+  check.refuse_unless(!ulysses || cuts_heads_of_tp(l.cp), "layout.cp",
+                      "ulysses gives each of " + str(l.cp) + " ranks as many heads, and net.num_heads / " +
+                          "layout.tp is " + str(heads),
+                      Legality::nearest(l.cp, heads, cuts_heads_of_tp) + ", or use another policy.cp_kind");
   const auto deep_enough = [&](int64_t pp) { return pp * l.vpp <= n.depth; };
   check.refuse_unless(
       deep_enough(l.pp), "layout.pp",
@@ -69,7 +76,6 @@ void check_layout(const RunSpec& s) {
   const auto later = [&](bool ok, const char* key, const std::string& value, const std::string& mend) {
     check.refuse_unless(ok, key, value + " cannot be executed yet", mend);
   };
-  later(l.cp == 1 || s.policy.cp_kind == "allgather", "policy.cp_kind", s.policy.cp_kind, "use allgather");
   later(s.policy.zero == 0, "policy.zero", "a ZeRO stage above 0", "set it to 0");
   later(s.policy.schedule != "zb-h1", "policy.schedule", "zb-h1", "use 1f1b, gpipe or interleaved");
 }

@@ -37,8 +37,13 @@ struct Call {
   int64_t count;               // elements of the whole
   std::vector<int64_t> parts;  // of it, per rank
   std::string path;
+  // all_to_all, exchange: elements for and from each member, and which of them this is
+  std::vector<int64_t> send, receive;
+  size_t place = 0;
   bool matches(const Call& o) const {
-    return kind == o.kind && dtype == o.dtype && count == o.count && parts == o.parts;
+    return kind == o.kind && dtype == o.dtype && count == o.count && parts == o.parts &&
+           send.size() == o.send.size() &&
+           (send.empty() || (send[o.place] == o.receive[place] && o.send[place] == receive[o.place]));
   }
 };
 
@@ -72,6 +77,28 @@ Call call_of(const Plan& plan, const Op& op) {
       const bool overlap = part.buffer == whole.buffer && part.offset < whole.offset + whole.count &&
                            whole.offset < part.offset + part.count;
       if (overlap && part.offset != begin) refuse("overlaps itself at another place than its part's");
+      break;
+    }
+    case OpKind::all_to_all:
+    case OpKind::exchange: {
+      const View& out = op.writes.at(0);
+      if (plan.buffers[out.buffer].dtype != call.dtype) refuse("writes another type than it reads");
+      if (out.buffer == whole.buffer && out.offset < whole.offset + whole.count &&
+          whole.offset < out.offset + out.count)
+        refuse("overwrites what it still sends");
+      call.place = static_cast<size_t>(place);
+      if (op.kind == OpKind::all_to_all) {
+        call.send = send_parts(op, whole.count, ranks);
+        call.receive = receive_parts(op, out.count, ranks);
+      } else {
+        if (op.a.send != std::vector<int64_t>{whole.count} || op.a.receive != std::vector<int64_t>{out.count})
+          refuse("has operands of other sizes than it says");
+        call.send.assign(ranks, 0);
+        call.receive.assign(ranks, 0);
+        call.send[(place + 1) % ranks] = whole.count;
+        call.receive[(place + ranks - 1) % ranks] = out.count;
+      }
+      call.count = 0;  // the whole differs from rank to rank
       break;
     }
     default:
@@ -113,9 +140,12 @@ void check_calls(const std::vector<Plan>& plans) {
       if (list.size() != members[0].size())
         throw std::logic_error("ranks of group " + name + " disagree on the number of calls");
       for (size_t i = 0; i < list.size(); ++i)
-        if (!list[i].matches(members[0][i]))
-          throw std::logic_error("call " + std::to_string(i) + " of group " + name +
-                                 " differs: " + list[i].path + " and " + members[0][i].path);
+        for (const auto& other : members) {
+          if (i < other.size() && !list[i].matches(other[i]))
+            throw std::logic_error("call " + std::to_string(i) + " of group " + name +
+                                   " differs: " + list[i].path + " and " + other[i].path);
+          if (list[i].send.empty()) break;  // the first stands for all, unless pairs have their own sizes
+        }
     }
   }
 }

@@ -115,14 +115,29 @@ Program link(const Plan& plan, const std::vector<Invocation>& invocations, bool 
   return program;
 }
 
-std::vector<int64_t> parts_of(const Op& op, int64_t whole, int ranks) {
-  const auto& stated = op.kind == OpKind::reduce_scatter ? op.a.send : op.a.receive;
+namespace {
+
+std::vector<int64_t> parts(const Op& op, const std::vector<int64_t>& stated, int64_t whole, int ranks) {
   if (stated.empty() && whole % ranks == 0) return std::vector<int64_t>(ranks, whole / ranks);
   if (static_cast<int>(stated.size()) != ranks ||
       std::accumulate(stated.begin(), stated.end(), int64_t{0}) != whole)
     throw std::logic_error(op.path + ": " + std::to_string(whole) + " elements are not parts for " +
                            std::to_string(ranks) + " ranks");
   return stated;
+}
+
+}  // namespace
+
+std::vector<int64_t> parts_of(const Op& op, int64_t whole, int ranks) {
+  return op.kind == OpKind::reduce_scatter ? send_parts(op, whole, ranks) : receive_parts(op, whole, ranks);
+}
+
+std::vector<int64_t> send_parts(const Op& op, int64_t whole, int ranks) {
+  return parts(op, op.a.send, whole, ranks);
+}
+
+std::vector<int64_t> receive_parts(const Op& op, int64_t whole, int ranks) {
+  return parts(op, op.a.receive, whole, ranks);
 }
 
 }  // namespace isobar

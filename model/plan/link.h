@@ -32,6 +32,9 @@ std::pair<int64_t, int64_t> address(const Plan& plan, const View& v, int32_t slo
 /// Elements of each rank's part in the `whole` of an all_gather (Attrs.receive) or reduce_scatter
 /// (Attrs.send). Throws std::logic_error if they do not add up to it.
 std::vector<int64_t> parts_of(const Op& op, int64_t whole, int ranks);
+/// The same for both sides of an all_to_all.
+std::vector<int64_t> send_parts(const Op& op, int64_t whole, int ranks);
+std::vector<int64_t> receive_parts(const Op& op, int64_t whole, int ranks);
 
 /// Throws std::logic_error naming rank and op unless the ranks' plans (placed, one per world rank) can run
 /// together: every view lies inside its buffer; a group's calls come in the same order with the same sizes on

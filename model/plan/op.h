@@ -34,6 +34,7 @@ enum class OpKind : uint8_t {
   gemm,                    // A, B, bias?                                | C
   attention,               // q, k, v                                    | o, lse, workspace
   attention_backward,      // q, k, v, o, lse, do                        | dq, dk, dv, workspace
+  attention_merge,         // o, lse                                     | o, lse (f32; merged in by lse)
   residual_norm,           // residual, y?, gamma, beta                  | x?, h, mean, rstd
   residual_norm_backward,  // x, mean, rstd, gamma, dh                   | dx, dy?, dgamma, dbeta, dbias?
   residual_add,            // residual, y                                | x
@@ -53,6 +54,8 @@ enum class OpKind : uint8_t {
   broadcast,               // x                                          | x (from the group's first rank)
   all_gather,              // part                                       | x (parts in group order)
   reduce_scatter,          // x (parts in group order)                   | part (sum)
+  all_to_all,              // x (parts in group order)                   | y (parts in group order)
+  exchange,                // x (to the group's next rank)               | y (from its previous rank)
   send,                    // x                                          | - (group: sender, receiver)
   recv,                    // -                                          | x (group: sender, receiver)
 };
@@ -78,7 +81,7 @@ struct Attrs {
   float eps = 0;       // norms
   int64_t period = 0;  // residual_norm, period_sum: rows after which the residual repeats (0: never)
   int64_t row0 = 0;    // of these rows within a period; images: of these rows within batch * tokens
-  bool first = false;  // residual_norm_backward: dx is written, not added to
+  bool first = false;  // residual_norm_backward, attention_merge: written, not added to
   int64_t channels = 0, height = 0, width = 0, patch = 0;  // images
   int64_t token0 = 0, tokens = 0;  // images: which tokens of each sample the rows stand for (0: all)
   int64_t extent[3] = {}, from[3] = {},

@@ -8,10 +8,11 @@ namespace isobar {
 
 const char* name_of(OpKind k) {
   static const char* names[] = {
-      "fetch",     "patch_gather", "gemm",           "attention",  "attention_bwd", "norm",      "norm_bwd",
-      "residual",  "gelu",         "gelu_bwd",       "column_sum", "period_sum",    "loss_sums", "loss",
-      "loss_bwd",  "zero",         "cast",           "copy",       "squared_sum",   "adam",      "all_reduce",
-      "broadcast", "all_gather",   "reduce_scatter", "send",       "recv"};
+      "fetch",          "patch_gather", "gemm",     "attention",  "attention_bwd", "attention_merge",
+      "norm",           "norm_bwd",     "residual", "gelu",       "gelu_bwd",      "column_sum",
+      "period_sum",     "loss_sums",    "loss",     "loss_bwd",   "zero",          "cast",
+      "copy",           "squared_sum",  "adam",     "all_reduce", "broadcast",     "all_gather",
+      "reduce_scatter", "all_to_all",   "exchange", "send",       "recv"};
   return names[static_cast<int>(k)];
 }
 
@@ -63,6 +64,7 @@ std::string shape_text(const Op& op) {
       break;
     case OpKind::attention:
     case OpKind::attention_backward:
+    case OpKind::attention_merge:
       std::snprintf(s, sizeof s, "b%ld h%ld/%ld q%ld k%ld d%ld%s", a.batch, a.heads, a.kv_heads, a.tq, a.tk,
                     a.d, a.causal ? " causal" : "");
       break;
@@ -72,6 +74,9 @@ std::string shape_text(const Op& op) {
     case OpKind::loss_backward:
     case OpKind::fetch:
       std::snprintf(s, sizeof s, "b%ld c%ld %ldx%ld p%ld", a.batch, a.channels, a.height, a.width, a.patch);
+      break;
+    case OpKind::exchange:
+      std::snprintf(s, sizeof s, "%ld out %ld in", a.send.at(0), a.receive.at(0));
       break;
     default:
       if (a.m || a.n) std::snprintf(s, sizeof s, "%ldx%ld%s", a.m, a.n, a.accumulate ? " +=" : "");

@@ -1,6 +1,9 @@
 #include "model/plan/work.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include "model/plan/link.h"
 
 namespace isobar {
 
@@ -36,6 +39,8 @@ double vector_flops(const Op& op) {
     case OpKind::column_sum:
     case OpKind::period_sum:
       return elements;
+    case OpKind::attention_merge:  // weights are a few a row and head
+      return 3 * static_cast<double>(op.a.batch * op.a.tq * op.a.heads * op.a.d);
     case OpKind::adam:
       return 12 * elements;
     case OpKind::squared_sum:
@@ -76,6 +81,9 @@ Work work(const Op& op, const Plan& plan) {
       w.bytes_written = forward ? q + lse : q + kv;
       break;
     }
+    case OpKind::attention_merge:
+      if (!a.first) w.bytes_read += bytes_of(op.writes[0], plan) + bytes_of(op.writes[1], plan);
+      break;
     case OpKind::residual_norm_backward:
       if (!a.first) w.bytes_read += bytes_of(op.writes[0], plan);
       break;
@@ -108,6 +116,20 @@ Work work(const Op& op, const Plan& plan) {
       w.messages = n - 1;
       break;
     }
+    case OpKind::all_to_all: {  // what stays here is no traffic
+      const auto& ranks = plan.groups[a.group].ranks;
+      const auto place = std::find(ranks.begin(), ranks.end(), plan.rank) - ranks.begin();
+      const auto parts = send_parts(op, op.reads[0].count, static_cast<int>(ranks.size()));
+      View leaving = op.reads[0];
+      leaving.count -= parts.at(place);
+      w.wire_bytes = bytes_of(leaving, plan);
+      w.messages = static_cast<double>(ranks.size()) - 1;
+      break;
+    }
+    case OpKind::exchange:
+      w.wire_bytes = bytes_of(op.reads[0], plan);
+      w.messages = 1;
+      break;
     case OpKind::send:
       w.wire_bytes = bytes_of(op.reads[0], plan);
       w.messages = 1;

@@ -138,7 +138,7 @@ TEST(Backend, RefusesWhatGoesOverTheNetwork) {
   Bench bench;
   const View x = bench.add(DType::f32, 4);
   for (const OpKind kind : {OpKind::all_reduce, OpKind::broadcast, OpKind::all_gather, OpKind::reduce_scatter,
-                            OpKind::send, OpKind::recv})
+                            OpKind::all_to_all, OpKind::exchange, OpKind::send, OpKind::recv})
     EXPECT_THROW(bench.run(kind, {}, {x}, {x}), std::logic_error) << isobar::name_of(kind);
 }
 

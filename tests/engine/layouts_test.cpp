@@ -1,7 +1,7 @@
 // Every way to lay a run out over ranks trains like one rank: losses of ten steps and the weights after them.
 //
-// Whole runs of the real command. The net has an odd number of blocks (uneven stages) and 40 tokens (uneven
-// over 3 ranks). fp32; what may differ is the order of sums.
+// Whole runs of the real command. The net has an odd number of blocks (uneven stages) and 35 tokens (uneven
+// over 2, 3 and 4 ranks). fp32; what may differ is the order of sums.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 namespace isobar {
 namespace {
 
-const Words kNet = {
-    "net.depth=5",   "net.img_height=40", "train.global_batch=12", "train.steps=10",
-    "train.lr=3e-3", "train.seed=5",      "run.threads=1",         "train.checkpoint_every=10"};
+const Words kNet = {"net.depth=5",           "net.img_height=40", "net.img_width=56",
+                    "train.global_batch=12", "train.steps=10",    "train.lr=3e-3",
+                    "train.seed=5",          "run.threads=1",     "train.checkpoint_every=10"};
 
 struct Outcome {
   RunRecord record;
@@ -109,6 +109,23 @@ TEST(Layouts, ContextParallel) {
   expect_like_one_rank({"layout.cp=3", "policy.micro_batch=4", "policy.recompute=selective"});
 }
 
+TEST(Layouts, ContextParallelRing) {
+  expect_like_one_rank({"layout.cp=2", "policy.cp_kind=ring"});
+  expect_like_one_rank({"layout.cp=3", "policy.cp_kind=ring", "policy.micro_batch=4"});
+  expect_like_one_rank({"layout.cp=3", "policy.cp_kind=ring", "policy.micro_batch=1"});
+  expect_like_one_rank(
+      {"layout.cp=4", "policy.cp_kind=ring", "policy.micro_batch=4", "policy.recompute=selective"});
+}
+
+TEST(Layouts, ContextParallelUlysses) {
+  expect_like_one_rank({"layout.cp=2", "policy.cp_kind=ulysses"});
+  expect_like_one_rank({"layout.cp=4", "policy.cp_kind=ulysses", "policy.micro_batch=1"});
+  expect_like_one_rank(
+      {"layout.cp=2", "policy.cp_kind=ulysses", "policy.micro_batch=4", "policy.recompute=selective"});
+  expect_like_one_rank(
+      {"layout.cp=4", "policy.cp_kind=ulysses", "policy.micro_batch=3", "policy.recompute=full"});
+}
+
 TEST(Layouts, PipelineParallel) {
   expect_like_one_rank({"layout.pp=2", "policy.micro_batch=2", "policy.schedule=gpipe"});
   expect_like_one_rank({"layout.pp=2", "policy.micro_batch=2"});
@@ -127,6 +144,14 @@ TEST(Layouts, Combined) {
                         "layout.order=pp-dp-tp", "policy.micro_batch=1", "policy.overlap=false"});
   expect_like_one_rank({"layout.dp=2", "layout.cp=2", "layout.pp=2", "layout.vpp=2",
                         "policy.schedule=interleaved", "policy.micro_batch=1", "layout.order=cp-pp-dp"});
+  expect_like_one_rank({"layout.dp=2", "layout.tp=2", "layout.cp=2", "policy.cp_kind=ring",
+                        "policy.sequence_parallel=true", "policy.micro_batch=3", "policy.bucket_mb=0.05"});
+  expect_like_one_rank(
+      {"layout.cp=3", "layout.pp=2", "policy.cp_kind=ring", "policy.micro_batch=2", "policy.recompute=full"});
+  expect_like_one_rank({"layout.dp=2", "layout.tp=2", "layout.cp=2", "policy.cp_kind=ulysses",
+                        "policy.sequence_parallel=true", "policy.micro_batch=3"});
+  expect_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.cp_kind=ulysses",
+                        "policy.micro_batch=3", "policy.recompute=selective"});
 }
 
 // A layout of 2 to 8 ranks with everything that goes with it, legal for this net; its words.
@@ -202,7 +227,9 @@ TEST(Layouts, RandomLegalOnes) {  // ISOBAR_RANDOM_LAYOUTS: how many
 TEST(Layouts, SerialAndOverlappedAreTheSameToTheBit) {
   for (const Words& layout :
        {Words{"layout.tp=2", "layout.pp=2", "policy.micro_batch=2"},
-        Words{"layout.dp=2", "layout.cp=2", "policy.micro_batch=2", "policy.bucket_mb=0.05"}}) {
+        Words{"layout.dp=2", "layout.cp=2", "policy.micro_batch=2", "policy.bucket_mb=0.05"},
+        Words{"layout.dp=2", "layout.cp=2", "policy.micro_batch=2", "policy.cp_kind=ulysses"},
+        Words{"layout.cp=4", "policy.micro_batch=2", "policy.cp_kind=ring"}}) {
     const Folder dir;
     Words serial = layout;
     serial.push_back("run.serial=true");

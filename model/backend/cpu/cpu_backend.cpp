@@ -57,6 +57,9 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
     case OpKind::attention_backward:
       return cpu::attention_backward(attention_of(op, type(op.reads[0])), in(0), in(1), in(2), in(3), fin(4),
                                      in(5), out(0), out(1), out(2), a.ld_q, a.ld_kv, out(3));
+    case OpKind::attention_merge:
+      return cpu::attention_merge(attention_of(op, type(op.reads[0])), a.first, in(0), fin(1), fout(0),
+                                  fout(1));
     case OpKind::residual_norm:
       return cpu::residual_norm_forward({a.m, a.n, a.eps, a.period, type(op.writes[1]), a.row0}, fin(0),
                                         in(1), fin(2), fin(3), fout(0), out(1), fout(2), fout(3));
@@ -114,6 +117,8 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
     case OpKind::broadcast:
     case OpKind::all_gather:
     case OpKind::reduce_scatter:
+    case OpKind::all_to_all:
+    case OpKind::exchange:
     case OpKind::send:
     case OpKind::recv:
       break;

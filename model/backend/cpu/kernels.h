@@ -39,6 +39,10 @@ void attention_forward(const Attention& a, const void* q, const void* k, const v
 void attention_backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,
                         const float* lse, const void* d_o, void* dq, void* dk, void* dv, int64_t ld_dq,
                         int64_t ld_dkv, void* workspace);
+// Adds the result over some keys, o and lse, to that over others: o_sum (f32, rows ld_o apart like o) and
+// lse_sum become the result over both. `first`: they are written.
+void attention_merge(const Attention& a, bool first, const void* o, const float* lse, float* o_sum,
+                     float* lse_sum);
 int64_t attention_workspace(const Attention& a, bool backward, int threads);  // bytes
 
 // ---- norm.cpp ---------------------------------------------------------------------------------------------
