@@ -12,7 +12,14 @@ BlockEmitter::BlockEmitter(Builder& b, const RunSpec& spec, const Sharding& at, 
       R_(at.full_rows),
       recompute_all_(spec.policy.recompute == "full"),
       recompute_core_(spec.policy.recompute == "selective"),
+      split_(spec.policy.schedule == "zb-h1"),
       core_(b, spec, at, act) {}
+
+void BlockEmitter::backward_begins(const View& dx, bool accumulate) {
+  dx_ = dx;
+  accumulate_ = accumulate;
+  postponed_.clear();
+}
 
 // ---- pieces ----
 
@@ -38,9 +45,45 @@ void BlockEmitter::linear_backward_input(const std::string& path, const Linear& 
 
 void BlockEmitter::linear_backward_weight(const std::string& path, const Linear& l, const View& x,
                                           const View& dy, int64_t rows) {
-  b_.emit(OpKind::gemm, path + "/backward_weight",
-          {.m = l.out, .n = l.in, .k = rows, .trans_a = true, .accumulate = accumulate_}, {dy, x, View{}},
-          {b_.grad(l.weight)});
+  const Postponed p{path, &l, x, dy, rows};
+  if (split_)
+    postponed_.push_back(p);
+  else
+    weight_gradient(p);
+}
+
+void BlockEmitter::weight_gradient(const Postponed& p) {
+  const Linear& l = *p.linear;
+  b_.emit(OpKind::gemm, p.path + "/backward_weight",
+          {.m = l.out, .n = l.in, .k = p.rows, .trans_a = true, .accumulate = accumulate_},
+          {p.dy, p.x, View{}}, {b_.grad(l.weight)});
+}
+
+void BlockEmitter::weight_gradients(bool accumulate, const std::function<void(size_t)>& after) {
+  accumulate_ = accumulate;
+  const auto whole = [&](Postponed p) {
+    const std::string path = p.path + "/backward_weight";
+    if (p.x.count < p.rows * p.linear->in) p.x = gathered(path, p.x);
+    if (p.dy.count < p.rows * p.linear->out) p.dy = gathered(path, p.dy);
+    return p;
+  };
+  Postponed now;
+  if (!postponed_.empty()) now = whole(postponed_[0]);
+  for (size_t i = 0; i < postponed_.size(); ++i) {
+    // The next product's operands are gathered under this one.
+    Postponed next;
+    if (i + 1 < postponed_.size()) next = whole(postponed_[i + 1]);
+    weight_gradient(now);
+    after(i + 1);
+    now = std::move(next);
+  }
+}
+
+View BlockEmitter::operand(const std::string& name, DType t, int64_t count) {
+  if (!split_) return b_.scratch(name, t, count);
+  const auto [it, fresh] = operands_.try_emplace(name);
+  if (fresh) it->second = b_.saved(name, t, count);
+  return it->second;
 }
 
 // x = residual + y, h = LN(x)
@@ -57,12 +100,14 @@ void BlockEmitter::norm_forward(const std::string& path, const std::string& pass
 
 View BlockEmitter::norm_backward(const std::string& path, const Norm& n, const View& dh, bool first,
                                  const View& bias) {
-  const View dy16 = act_ == DType::f32 || !bias ? View{} : b_.scratch(path + ".dy", act_, at_.rows * D_);
+  // dx goes on changing, so a weight gradient that comes later needs its own copy in f32, too.
+  const bool copied = bias && (act_ != DType::f32 || split_);
+  const View dy = copied ? operand(path + ".dy", act_, at_.rows * D_) : View{};
   Attrs a = rows(at_.rows, D_);
   a.first = first;
   b_.emit(OpKind::residual_norm_backward, path + "/backward", a, {n.x, n.mean, n.rstd, n.gamma, dh},
-          {dx_, dy16, b_.grad(n.gamma), b_.grad(n.beta), bias ? b_.grad(bias) : View{}});
-  return dy16 ? dy16 : bias ? dx_ : View{};
+          {dx_, dy, b_.grad(n.gamma), b_.grad(n.beta), bias ? b_.grad(bias) : View{}});
+  return dy ? dy : bias ? dx_ : View{};
 }
 
 // ---- tensor parallelism: what goes over the network, a half of the block each ----
@@ -137,30 +182,31 @@ View BlockEmitter::backward(Block& k, const View& dy_part, const View& before) {
     inside(k, false, "/recompute");
   }
   View dy = gathered(mlp + "/fc2/backward", dy_part);
-  const View du = b_.scratch(k.path + ".du", act_, R_ * k.fc1.out);
+  const View du = operand(k.path + ".du", act_, R_ * k.fc1.out);
   linear_backward_input(mlp + "/fc2", k.fc2, dy, du, R_);
-  linear_backward_weight(mlp + "/fc2", k.fc2, k.g, dy, R_);
+  linear_backward_weight(mlp + "/fc2", k.fc2, k.g, split_ ? dy_part : dy, R_);
   b_.emit(OpKind::gelu_backward, mlp + "/gelu/backward", rows(R_, k.fc1.out), {k.u, du},
           {du, b_.grad(k.fc1.bias)});
   View dh = b_.scratch(k.path + ".norm2.dh", act_, R_ * D_);
   linear_backward_input(mlp + "/fc1", k.fc1, du, dh, R_);
   // The weight gradient runs under the reduction of the input gradient.
-  const View h2 = gathered(mlp + "/fc1/backward_weight", k.norm2.h);
+  const View h2 = split_ ? k.norm2.h : gathered(mlp + "/fc1/backward_weight", k.norm2.h);
   const View dh2 = result(mlp + "/fc1/backward_input", dh);
   linear_backward_weight(mlp + "/fc1", k.fc1, h2, du, R_);
-  dy = gathered(attn + "/proj/backward", norm_backward(k.path + "/norm2", k.norm2, dh2, false, k.proj.bias));
+  const View part = norm_backward(k.path + "/norm2", k.norm2, dh2, false, k.proj.bias);
+  dy = gathered(attn + "/proj/backward", part);
 
   if (recompute_core_) core_.forward(k.path, k.core, false, "/recompute");
   const View d_o = b_.scratch(k.path + ".do", act_, R_ * width_);
   linear_backward_input(attn + "/proj", k.proj, dy, d_o, R_);
-  linear_backward_weight(attn + "/proj", k.proj, k.core.o, dy, R_);
-  const View dqkv = b_.scratch(k.path + ".dqkv", act_, R_ * 3 * width_);
+  linear_backward_weight(attn + "/proj", k.proj, k.core.o, split_ ? part : dy, R_);
+  const View dqkv = operand(k.path + ".dqkv", act_, R_ * 3 * width_);
   core_.backward(k.path, k.core, d_o, dqkv);
   b_.emit(OpKind::column_sum, attn + "/qkv/backward_bias", rows(R_, 3 * width_), {dqkv},
           {b_.grad(k.qkv.bias)});
   dh = b_.scratch(k.path + ".norm1.dh", act_, R_ * D_);
   linear_backward_input(attn + "/qkv", k.qkv, dqkv, dh, R_);
-  const View h1 = gathered(attn + "/qkv/backward_weight", k.norm1.h);
+  const View h1 = split_ ? k.norm1.h : gathered(attn + "/qkv/backward_weight", k.norm1.h);
   const View dh1 = result(attn + "/qkv/backward_input", dh);
   linear_backward_weight(attn + "/qkv", k.qkv, h1, dqkv, R_);
   return norm_backward(k.path + "/norm1", k.norm1, dh1, false, before);

@@ -56,12 +56,19 @@ void check_layout(const RunSpec& s) {
       str(l.pp) + " stages of " + str(l.vpp) + " chunks need as many blocks, net.depth is " + str(n.depth),
       Legality::nearest(l.pp, n.depth, deep_enough));
   const int64_t m = s.micro_batches();
-  const bool interleaved = s.policy.schedule == "interleaved";
+  const bool interleaved = s.policy.schedule == "interleaved", zero_bubble = s.policy.schedule == "zb-h1";
   check.refuse_unless(l.vpp == 1 || l.pp > 1, "layout.vpp", "needs a pipeline: layout.pp is 1",
                       "set layout.vpp to 1");
   check.refuse_unless(l.vpp == 1 || interleaved, "policy.schedule",
                       s.policy.schedule + " runs one chunk a stage, layout.vpp is " + str(l.vpp),
                       "use interleaved, or set layout.vpp to 1");
+  // It would run, holding more memory than 1f1b to fill bubbles that are not there.
+  check.refuse_unless(!zero_bubble || l.pp > 1, "policy.schedule",
+                      "zb-h1 fills a pipeline's bubbles, and layout.pp is 1", "set it to 1f1b");
+  check.refuse_unless(!zero_bubble || s.policy.recompute == "none", "policy.recompute",
+                      "zb-h1 needs the activations again for its late weight gradients, and " +
+                          s.policy.recompute + " recomputation throws them away",
+                      "set it to none, or policy.schedule to 1f1b");
   check.refuse_unless(!interleaved || l.vpp > 1 || l.pp == 1, "policy.schedule",
                       "interleaved needs several chunks a stage", "set layout.vpp to 2 or more, or use 1f1b");
   check.refuse_unless(
@@ -77,7 +84,6 @@ void check_layout(const RunSpec& s) {
     check.refuse_unless(ok, key, value + " cannot be executed yet", mend);
   };
   later(s.policy.zero == 0, "policy.zero", "a ZeRO stage above 0", "set it to 0");
-  later(s.policy.schedule != "zb-h1", "policy.schedule", "zb-h1", "use 1f1b, gpipe or interleaved");
 }
 
 }  // namespace

@@ -37,15 +37,20 @@ class Vit {
       StageRoutines r;
       const std::string suffix = stages_.list().size() > 1 ? "." + std::to_string(stage.chunk) : "";
       r.forward = emit_forward(stage, "forward" + suffix);
-      // Gradients are written by the first micro-batch, added to by the others, and reduced under the last.
-      r.backward.resize(m);
-      if (m == 1) {
-        r.backward[0] = emit_backward(stage, "backward" + suffix, false, true);
+      if (emit_.split()) {
+        r.backward =
+            by_micro(m, "backward_input", suffix, [&](const std::string& name, bool accumulate, bool) {
+              return emit_backward(stage, name, accumulate, false);
+            });
+        r.weight = by_micro(m, "backward_weight", suffix,
+                            [&](const std::string& name, bool accumulate, bool reduce) {
+                              return emit_backward_weight(stage, name, accumulate, reduce);
+                            });
       } else {
-        r.backward[0] = emit_backward(stage, "backward.first" + suffix, false, false);
-        const int middle = m > 2 ? emit_backward(stage, "backward.middle" + suffix, true, false) : -1;
-        for (int i = 1; i < m - 1; ++i) r.backward[i] = middle;
-        r.backward[m - 1] = emit_backward(stage, "backward.last" + suffix, true, true);
+        r.backward =
+            by_micro(m, "backward", suffix, [&](const std::string& name, bool accumulate, bool reduce) {
+              return emit_backward(stage, name, accumulate, reduce);
+            });
       }
       routines.push_back(std::move(r));
     }
@@ -61,8 +66,10 @@ class Vit {
     for (const Action& a : actions) {
       const auto slot = static_cast<int32_t>(a.micro % plan.slots[a.chunk]);
       const StageRoutines& r = routines[a.chunk];
-      plan.train.push_back(
-          {a.type == Action::Type::forward ? r.forward : r.backward[a.micro], a.micro, slot});
+      const int routine = a.type == Action::Type::forward           ? r.forward
+                          : a.type == Action::Type::backward_weight ? r.weight[a.micro]
+                                                                    : r.backward[a.micro];
+      plan.train.push_back({routine, a.micro, slot});
     }
     plan.train.push_back({optimizer, 0, 0});
     plan.eval.push_back({begin, 0, 0});
@@ -74,12 +81,30 @@ class Vit {
  private:
   struct StageRoutines {
     int forward;
-    std::vector<int> backward;  // by micro-batch
+    std::vector<int> backward;  // by micro-batch; of a split backward, the input part
+    std::vector<int> weight;    // the weight part
+  };
+  struct Final {  // parameters whose gradients are final after so many weight gradients of a split backward
+    size_t after;
+    int64_t cut, whole;
   };
   struct Region {  // of the flat parameters: one stage chunk's, with one group that sums their gradients
     int group;
     int64_t begin, end;
   };
+
+  // Gradients are written by the first micro-batch, added to by the others, and reduced under the last.
+  template <class Emit>  // (name, accumulate, reduce) -> routine
+  static std::vector<int> by_micro(int m, const std::string& name, const std::string& suffix,
+                                   const Emit& emit) {
+    if (m == 1) return {emit(name + suffix, false, true)};
+    std::vector<int> out(m);
+    out[0] = emit(name + ".first" + suffix, false, false);
+    const int middle = m > 2 ? emit(name + ".middle" + suffix, true, false) : -1;
+    for (int i = 1; i < m - 1; ++i) out[i] = middle;
+    out[m - 1] = emit(name + ".last" + suffix, true, true);
+    return out;
+  }
 
   // ---- parameters ----
   // Those that tensor parallelism cuts lie first, then those that it leaves whole: their gradients are summed
@@ -283,16 +308,14 @@ class Vit {
 
   int emit_backward(const Stage& stage, const std::string& name, bool accumulate, bool reduce) {
     const int r = b_.begin(name, Pass::backward, stage.chunk);
-    std::vector<GradientBuckets> buckets;
-    if (reduce)
-      for (const Region& g : regions_[stage.chunk])
-        buckets.emplace_back(b_, g.group, g.begin, g.end, static_cast<int64_t>(s_.policy.bucket_mb * 1e6),
-                             s_.policy.overlap);
-    // Every gradient of this and the parts behind it is final: `first` are the parts' first parameters.
-    const auto done = [&](const View& cut, const View& whole) {
-      if (!reduce) return;
-      if (buckets.size() == 2) buckets[0].done_down_to(cut.offset);
-      buckets.back().done_down_to(whole.offset);
+    std::vector<GradientBuckets> buckets = buckets_of(stage, reduce);
+    finals_.clear();
+    // Every gradient of this and the parts behind it is final: these are the parts' first parameters.
+    const auto done = [&](int64_t cut, int64_t whole) {
+      if (emit_.split())
+        finals_.push_back({emit_.postponed(), cut, whole});
+      else
+        done_down_to(buckets, cut, whole);
     };
     const int64_t rows = at_.rows;
     const View dx = stages_.stream_gradient(stage, rows * D_);
@@ -300,7 +323,7 @@ class Vit {
     View dy;
     const Block& last = blocks_[stage.end - 1];
     if (stage.is_last) {
-      const View dpred = b_.scratch("dpred", act_, rows * P_);
+      const View dpred = emit_.operand("dpred", act_, rows * P_);
       Attrs a = image();
       a.scale = 1.0f / static_cast<float>(s_.train.global_batch);
       b_.emit(OpKind::loss_backward, "loss/backward", a, {pred_, target_, sums_}, {dpred});
@@ -308,23 +331,25 @@ class Vit {
       emit_.linear_backward_input("head", head_, dpred, dh, rows);
       emit_.linear_backward_weight("head", head_, final_.h, dpred, rows);
       dy = emit_.norm_backward("norm", final_, dh, true, last.fc2.bias);
-      if (buckets.size() == 1) done(View{}, final_.gamma);
-      if (buckets.size() == 2) buckets[1].done_down_to(final_.gamma.offset);
+      done(INT64_MAX, final_.gamma.offset);
     } else {
       stages_.receive_backward(stage, dx);
       b_.emit(OpKind::column_sum, last.path + "/mlp/fc2/backward_bias",
               {.m = rows, .n = D_, .accumulate = accumulate}, {dx}, {b_.grad(last.fc2.bias)});
       dy = dx;
-      if (act_ != DType::f32) {
-        dy = b_.scratch("stream.dy", act_, rows * D_);
-        b_.emit(OpKind::cast, last.path + "/mlp/fc2/backward_cast", {.m = 1, .n = rows * D_}, {dx}, {dy});
+      if (act_ != DType::f32 || emit_.split()) {
+        dy = emit_.operand("stream.dy", act_, rows * D_);
+        Attrs a{.m = 1, .n = rows * D_};
+        if (act_ == DType::f32) a.extent[0] = a.extent[1] = a.extent[2] = 1;
+        b_.emit(act_ == DType::f32 ? OpKind::copy : OpKind::cast, last.path + "/mlp/fc2/backward_cast", a,
+                {dx}, {dy});
       }
     }
     for (int64_t i = stage.end - 1; i >= stage.first; --i) {
       // The linear before norm1 is the previous block's fc2, or the patch embedding, or on another stage.
       const View before = i > stage.first ? blocks_[i - 1].fc2.bias : stage.is_first ? patch_.bias : View{};
       dy = emit_.backward(blocks_[i], dy, before);
-      done(blocks_[i].qkv.weight, blocks_[i].norm1.gamma);
+      done(blocks_[i].qkv.weight.offset, blocks_[i].norm1.gamma.offset);
     }
     View final_gradient = b_.grad(blocks_[stage.first].norm1.gamma);
     if (stage.is_first) {
@@ -345,6 +370,35 @@ class Vit {
     return r;
   }
 
+  // Of the input part that was emitted last: those of all micro-batches postpone the same products.
+  int emit_backward_weight(const Stage& stage, const std::string& name, bool accumulate, bool reduce) {
+    const int r = b_.begin(name, Pass::backward, stage.chunk);
+    std::vector<GradientBuckets> buckets = buckets_of(stage, reduce);
+    size_t next = 0;
+    emit_.weight_gradients(accumulate, [&](size_t emitted) {
+      for (; next < finals_.size() && finals_[next].after <= emitted; ++next)
+        done_down_to(buckets, finals_[next].cut, finals_[next].whole);
+    });
+    const View& last = stage.is_first ? patch_.weight : blocks_[stage.first].qkv.weight;
+    for (GradientBuckets& g : buckets) g.finish(b_.grad(last));
+    b_.end();
+    return r;
+  }
+
+  std::vector<GradientBuckets> buckets_of(const Stage& stage, bool reduce) {
+    std::vector<GradientBuckets> out;
+    if (reduce)
+      for (const Region& g : regions_[stage.chunk])
+        out.emplace_back(b_, g.group, g.begin, g.end, static_cast<int64_t>(s_.policy.bucket_mb * 1e6),
+                         s_.policy.overlap);
+    return out;
+  }
+
+  static void done_down_to(std::vector<GradientBuckets>& buckets, int64_t cut, int64_t whole) {
+    if (buckets.size() == 2) buckets[0].done_down_to(cut);
+    if (!buckets.empty()) buckets.back().done_down_to(whole);
+  }
+
   const RunSpec& s_;
   const NetSpec& n_;
   Builder b_;
@@ -361,6 +415,7 @@ class Vit {
   Norm final_;
   std::vector<Block> blocks_;  // of the whole net; those of other stages stay empty
   View target_, patches_, pred_, sums_;
+  std::vector<Final> finals_;  // of the input part that was emitted last
 };
 
 }  // namespace

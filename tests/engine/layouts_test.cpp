@@ -135,6 +135,19 @@ TEST(Layouts, PipelineParallel) {
       {"layout.pp=2", "layout.vpp=2", "policy.micro_batch=3", "policy.schedule=interleaved"});
 }
 
+TEST(Layouts, ZeroBubble) {
+  expect_like_one_rank({"layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"});
+  expect_like_one_rank({"layout.pp=4", "policy.micro_batch=1", "policy.schedule=zb-h1"});
+  expect_like_one_rank({"layout.pp=2", "policy.micro_batch=12", "policy.schedule=zb-h1"});
+  expect_like_one_rank({"layout.dp=2", "layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1",
+                        "policy.bucket_mb=0.05"});
+  expect_like_one_rank({"layout.tp=2", "layout.pp=2", "policy.micro_batch=6", "policy.schedule=zb-h1"});
+  expect_like_one_rank({"layout.dp=2", "layout.tp=2", "layout.pp=2", "policy.sequence_parallel=true",
+                        "policy.micro_batch=1", "policy.schedule=zb-h1", "policy.bucket_mb=0.05"});
+  expect_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.sequence_parallel=true",
+                        "policy.micro_batch=3", "policy.schedule=zb-h1", "policy.overlap=false"});
+}
+
 TEST(Layouts, Combined) {
   expect_like_one_rank({"layout.dp=2", "layout.tp=2", "layout.cp=2", "policy.sequence_parallel=true",
                         "policy.micro_batch=3", "policy.bucket_mb=0.05"});
