@@ -35,7 +35,7 @@ namespace {
 constexpr int64_t kWarmup = 2;        // steps that step statistics and op times leave out
 constexpr int64_t kTracedSteps = 10;  // the last ones
 
-class Trainer {
+class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a process; fields in order of use
  public:
   Trainer(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi, ResultLog& log)
       : spec_(spec),
@@ -303,9 +303,6 @@ class Trainer {
   const Program train_program_, eval_program_;
   std::unique_ptr<Dataset> train_set_, valid_set_;
   std::optional<Loader> train_loader_, valid_loader_;
-  bool reads_ = false;   // this rank's plan fetches samples
-  bool scores_ = false;  // … and it speaks for the samples of its dp rank
-  int64_t steps_per_epoch_ = 1;
   std::optional<Arena> arena_;
   std::optional<CpuBackend> backend_;
   std::optional<Comm> comm_;
@@ -314,6 +311,9 @@ class Trainer {
   std::optional<Watchdog> watchdog_;
   std::vector<double> step_seconds_, persistence_;
   int64_t started_ = 0;
+  int64_t steps_per_epoch_ = 1;
+  bool reads_ = false;   // this rank's plan fetches samples
+  bool scores_ = false;  // … and it speaks for the samples of its dp rank
 };
 
 std::string class_of(const std::exception& e) {

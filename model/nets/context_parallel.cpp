@@ -185,26 +185,32 @@ void AttentionCore::pass_on(const std::string& path, const View& x, const View& 
   b_.emit(OpKind::exchange, path, a, {x}, {y}, Lane::cp);
 }
 
+namespace {
+std::string numbered(std::string name, int64_t i) {
+  name += std::to_string(i);
+  return name;
+}
+}  // namespace
+
 void AttentionCore::ring_forward(const std::string& block, Core& c, bool, const std::string& pass) {
   const std::string path = block + "/attn/core" + pass;
   const int64_t cols = 2 * width_;
   View kv = own_kv(path + "_pack", block + ".kv0", c.qkv), next;
   const View sum = act_ == DType::f32 ? c.o : b_.scratch(block + ".o.sum", DType::f32, R_ * width_);
   for (int64_t step = 0; step < at_.cp; ++step, kv = next) {
-    const std::string nr = std::to_string(step), after = std::to_string(step + 1);
     if (step + 1 < at_.cp) {  // listed first: it runs under this step's attention
-      next = b_.scratch(block + ".kv" + after, act_, elements(cols)[ring_rank(step + 1)]);
-      pass_on(path + "_exchange" + nr, kv, next);
+      next = b_.scratch(numbered(block + ".kv", step + 1), act_, elements(cols)[ring_rank(step + 1)]);
+      pass_on(numbered(path + "_exchange", step), kv, next);
     }
-    const View o = b_.scratch(block + ".o" + nr, act_, R_ * width_);
-    const View lse = b_.scratch(block + ".lse" + nr, DType::f32, c.lse.count);
+    const View o = b_.scratch(numbered(block + ".o", step), act_, R_ * width_);
+    const View lse = b_.scratch(numbered(block + ".lse", step), DType::f32, c.lse.count);
     Attrs a = attention(at_.token_parts[ring_rank(step)], 3 * width_, cols);
     b_.emit_with_workspace(
-        OpKind::attention, path + nr, a,
+        OpKind::attention, numbered(path, step), a,
         {third(c.qkv, 0, width_), kv.slice(0, kv.count - width_), kv.slice(width_, kv.count - width_)},
         {o, lse});
     a.first = step == 0;
-    b_.emit(OpKind::attention_merge, path + "_merge" + nr, a, {o, lse}, {sum, c.lse});
+    b_.emit(OpKind::attention_merge, numbered(path + "_merge", step), a, {o, lse}, {sum, c.lse});
   }
   if (sum.buffer != c.o.buffer)
     b_.emit(OpKind::cast, path + "_cast", {.m = 1, .n = R_ * width_}, {sum}, {c.o});
@@ -226,26 +232,25 @@ void AttentionCore::ring_backward(const std::string& block, const Core& c, const
       b_.emit(OpKind::residual_add, name, {.m = 1, .n = sum.count}, {sum, part}, {sum});
   };
   for (int64_t step = 0; step < at_.cp; ++step, kv = next) {
-    const std::string nr = std::to_string(step), after = std::to_string(step + 1);
     if (step + 1 < at_.cp) {
-      next = b_.scratch(block + ".back.kv" + after, act_, elements(cols)[ring_rank(step + 1)]);
-      pass_on(path + "_exchange" + nr, kv, next);
+      next = b_.scratch(numbered(block + ".back.kv", step + 1), act_, elements(cols)[ring_rank(step + 1)]);
+      pass_on(numbered(path + "_exchange", step), kv, next);
     }
-    const View dq = b_.scratch(block + ".dq" + nr, act_, R_ * width_);
-    const View dkv = b_.scratch(block + ".dkv" + nr, act_, kv.count);
+    const View dq = b_.scratch(numbered(block + ".dq", step), act_, R_ * width_);
+    const View dkv = b_.scratch(numbered(block + ".dkv", step), act_, kv.count);
     const int64_t span = kv.count - width_;
-    b_.emit_with_workspace(OpKind::attention_backward, path + nr,
+    b_.emit_with_workspace(OpKind::attention_backward, numbered(path, step),
                            attention(at_.token_parts[ring_rank(step)], width_, cols),
                            {q, kv.slice(0, span), kv.slice(width_, span), c.o, c.lse, d_o},
                            {dq, dkv.slice(0, span), dkv.slice(width_, span)});
-    add(path + "_add_q" + nr, dq, dq_sum, step == 0);
+    add(numbered(path + "_add_q", step), dq, dq_sum, step == 0);
     // The sums for these keys and values came from the rank before, under this step's attention; they go on
     // under the next one's, and after the last step home.
     if (step == 0) dkv_sum = b_.scratch(block + ".dkv.sum0", DType::f32, kv.count);
-    add(path + "_add_kv" + nr, dkv, dkv_sum, step == 0);
+    add(numbered(path + "_add_kv", step), dkv, dkv_sum, step == 0);
     const View arriving =
-        b_.scratch(block + ".dkv.sum" + after, DType::f32, elements(cols)[ring_rank(step + 1)]);
-    pass_on(path + "_exchange_sum" + nr, dkv_sum, arriving);
+        b_.scratch(numbered(block + ".dkv.sum", step + 1), DType::f32, elements(cols)[ring_rank(step + 1)]);
+    pass_on(numbered(path + "_exchange_sum", step), dkv_sum, arriving);
     dkv_sum = arriving;
   }
   const auto finish = [&](const std::string& name, const View& sum, int64_t n, const View& into) {

@@ -75,7 +75,7 @@ Op& Builder::emit(OpKind kind, const std::string& path, Attrs a, std::vector<Vie
   for (auto* operands : {&reads, &writes})
     for (View& v : *operands)
       if (v.buffer == -2) v.buffer = params_;  // parameters were declared before their buffer
-  plan.ops.push_back({kind, lane, a, std::move(reads), std::move(writes), path});
+  plan.ops.push_back({kind, lane, std::move(a), std::move(reads), std::move(writes), path});
   return plan.ops.back();
 }
 
@@ -83,7 +83,7 @@ void Builder::emit_with_workspace(OpKind kind, const std::string& path, Attrs a,
                                   std::vector<View> writes) {
   const int64_t bytes = workspace_ ? workspace_({kind, Lane::compute, a, reads, writes, path}) : 0;
   writes.push_back(bytes > 0 ? scratch(path + ".workspace", DType::f32, (bytes + 3) / 4) : View{});
-  emit(kind, path, a, std::move(reads), std::move(writes));
+  emit(kind, path, std::move(a), std::move(reads), std::move(writes));
 }
 
 int Builder::group(const std::string& name, std::vector<int> ranks) {

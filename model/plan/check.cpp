@@ -254,6 +254,7 @@ void check(const std::vector<Plan>& plans) {
   for (const List& list : {List{"init", &Plan::init}, List{"train", &Plan::train}, List{"eval", &Plan::eval}})
     for (const bool serial : {false, true}) {
       std::vector<Program> programs;
+      programs.reserve(plans.size());
       for (const Plan& plan : plans) programs.push_back(link(plan, plan.*list.invocations, serial));
       Rendezvous(plans, std::move(programs)).run(std::string(list.name) + (serial ? ", serial" : ""));
     }

@@ -127,9 +127,6 @@ Work work(const Op& op, const Plan& plan) {
       break;
     }
     case OpKind::exchange:
-      w.wire_bytes = bytes_of(op.reads[0], plan);
-      w.messages = 1;
-      break;
     case OpKind::send:
       w.wire_bytes = bytes_of(op.reads[0], plan);
       w.messages = 1;
