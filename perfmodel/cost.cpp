@@ -1,39 +1,45 @@
 #include "perfmodel/cost.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace isobar {
 namespace {
 
-// One clock for compute and one for the collectives' lane; chunks meet the lane where lists say so.
+// One clock for compute and one for each lane of collectives; they meet where lists say so.
 struct Clocks {
   double compute = 0, exposed = 0, slowdown = 0, communication = 0;
 };
 
 Clocks run_chunks(const StepTerms& t, const Counts& rate, double slowdown) {
   Clocks c;
-  double now = 0, lane_free = 0;
+  double now = 0, busy_until = 0;
+  std::array<double, kLanes> lane_free{};
   std::vector<double> ends;
   for (const Chunk& chunk : t.chunks) {
-    if (chunk.join >= 0 && ends[chunk.join] > now) {
-      c.exposed += ends[chunk.join] - now;
-      now = ends[chunk.join];
+    for (int j : chunk.join) {
+      c.exposed += std::max(0.0, ends[j] - now);
+      now = std::max(now, ends[j]);
     }
     const double work = seconds(chunk.compute, rate);
     c.compute += work;
-    // While the lane is busy compute runs at 1 / (1 + slowdown) of its speed.
-    const double shared = std::min(work, std::max(0.0, lane_free - now) / (1 + slowdown));
+    // While a lane is busy compute runs at 1 / (1 + slowdown) of its speed.
+    const double shared = std::min(work, std::max(0.0, busy_until - now) / (1 + slowdown));
     c.slowdown += shared * slowdown;
     now += work + shared * slowdown;
-    for (const Counts& collective : chunk.collectives) {
-      const double s = seconds(collective, rate);
+    for (const Collective& collective : chunk.collectives) {
+      const double s = seconds(collective.counts, rate);
       c.communication += s;
-      lane_free = std::max(lane_free, now) + s;
-      ends.push_back(lane_free);
+      double& free = lane_free[static_cast<size_t>(collective.lane)];
+      free = std::max(free, now);
+      for (int j : collective.after) free = std::max(free, ends[j]);
+      free += s;
+      ends.push_back(free);
+      busy_until = std::max(busy_until, free);
     }
   }
-  c.exposed += std::max(0.0, lane_free - now);
+  c.exposed += std::max(0.0, busy_until - now);
   return c;
 }
 
@@ -114,13 +120,18 @@ StepCost step_cost(const StepTerms& t, const Counts& k) {
   s.communication = c.communication;
   s.exposed = c.exposed;
   s.slowdown = c.slowdown;
+  // Transfers between stages that the pipeline hides run beside compute.
+  const double transfers = seconds(t.transfers, rate), slower = k[index_of(Coef::overlap_slowdown)];
+  s.communication += transfers;
+  s.bubble = seconds(t.bubble, rate);
+  s.slowdown += transfers * slower / (1 + slower);
   s.step = s.part(Coef::step);
   if (t.where.ranks > 1)
     s.imbalance = k[index_of(Coef::imbalance)] * std::log2(static_cast<double>(t.where.ranks)) * c.compute;
   const ReadTime read = read_time(t, k, rate);
   s.read_serial = read.serial;
   s.stolen = read.stolen;
-  s.total = s.compute + s.exposed + s.slowdown + s.imbalance + s.step + s.read_serial + s.stolen;
+  s.total = s.compute + s.exposed + s.slowdown + s.imbalance + s.step + s.read_serial + s.stolen + s.bubble;
   s.data_wait = std::max(0.0, read.supply - s.total);
   s.total += s.data_wait;
   return s;

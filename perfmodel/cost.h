@@ -30,6 +30,7 @@ struct StepCost {
   double communication = 0;  // all collectives, hidden or not
   double exposed = 0;        // compute waits for communication
   double slowdown = 0;       // compute is slower while communication runs
+  double bubble = 0;         // waiting for other stages of the pipeline to fill and to drain
   double imbalance = 0;      // waiting for the slowest rank
   double read_serial = 0, stolen = 0;
   double data_wait = 0;  // loader workers are the bottleneck

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "model/base/error.h"
-#include "model/nets/build.h"
 #include "perfmodel/cost.h"
 #include "perfmodel/least_squares.h"
 #include "perfmodel/ops_fit.h"
+#include "perfmodel/pipeline.h"
 
 namespace isobar {
 namespace {
@@ -122,8 +122,7 @@ double process_memory(const std::vector<MeasuredRun>& runs, const Machine& m) {
   std::vector<double> constants;
   for (const MeasuredRun& r : runs) {
     if (r.peak_rss_bytes <= 0) continue;
-    const Plan plan = build_plan(r.spec, 0, {});
-    const auto rest = static_cast<double>(r.peak_rss_bytes - plan.memory.total());
+    const auto rest = static_cast<double>(r.peak_rss_bytes - fullest(stages_of(r.spec, {})).memory.total());
     if (rest > 0) constants.push_back(rest);
   }
   return constants.empty() ? m[Coef::process].value : quantile(constants, 0.5);
@@ -145,13 +144,12 @@ double cache_share(const Machine& machine, int64_t ranks_on_host) {
 }
 
 StepTerms terms_of(const RunSpec& spec, const Machine& machine, int64_t threads, int64_t ranks_on_host) {
-  const Plan plan = build_plan(spec, 0, {});
   const Conditions where{.ranks = spec.layout.world(),
                          .ranks_on_host = ranks_on_host,
                          .threads = threads,
                          .cores = machine.identity.cores};
-  return count_terms(spec, plan, link(plan, plan.train, spec.run.serial), where,
-                     cache_share(machine, ranks_on_host));
+  return count_pipeline(spec, stages_of(spec, {}), where, cache_share(machine, ranks_on_host),
+                        machine.values());
 }
 
 std::string kind_of(const StepTerms& t) {
@@ -160,11 +158,17 @@ std::string kind_of(const StepTerms& t) {
 
 std::vector<std::string> effects_of(const RunSpec& s, const StepTerms& t) {
   const auto text = [](int64_t v) { return std::to_string(v); };
-  return {"shape: " + s.net.kind + " dim " + text(s.net.embed_dim) + " heads " + text(s.net.num_heads) +
-              " tokens " + text(s.net.tokens()) + " micro-batch " + text(s.micro_batch()) + " amp " +
-              s.policy.amp,
-          "host: ranks " + text(t.where.ranks_on_host) + " threads " + text(t.where.threads) + " workers " +
-              text(t.workers)};
+  std::vector<std::string> out{"shape: " + s.net.kind + " dim " + text(s.net.embed_dim) + " heads " +
+                                   text(s.net.num_heads) + " tokens " + text(s.net.tokens()) +
+                                   " micro-batch " + text(s.micro_batch()) + " amp " + s.policy.amp,
+                               "host: ranks " + text(t.where.ranks_on_host) + " threads " +
+                                   text(t.where.threads) + " workers " + text(t.workers)};
+  // Data parallelism alone is what the others are held against.
+  const LayoutSpec& l = s.layout;
+  if (l.tp * l.cp * l.pp > 1)
+    out.push_back("layout: tp " + text(l.tp) + (l.tp > 1 && s.policy.sequence_parallel ? " sequence" : "") +
+                  " cp " + text(l.cp) + " pp " + text(l.pp) + (l.pp > 1 ? " " + s.policy.schedule : ""));
+  return out;
 }
 
 std::string family_of(const std::string& effect) {
@@ -177,6 +181,9 @@ std::map<std::string, double> quantities_of(const RunSpec& s, const StepTerms& t
           {"depth", static_cast<double>(s.net.depth)},
           {"micro_batch", static_cast<double>(s.micro_batch())},
           {"micro_batches", static_cast<double>(s.micro_batches())},
+          {"tp", static_cast<double>(s.layout.tp)},
+          {"cp", static_cast<double>(s.layout.cp)},
+          {"pp", static_cast<double>(s.layout.pp)},
           {"ranks", static_cast<double>(t.where.ranks)},
           {"threads", static_cast<double>(t.where.threads)},
           {"loader_threads", static_cast<double>(t.workers + 1)}};

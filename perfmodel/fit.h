@@ -49,7 +49,8 @@ double cache_share(const Machine& machine, int64_t ranks_on_host);
 /// one_rank | one_rank_workers | ranks | ranks_workers: kinds whose residuals spread differently.
 std::string kind_of(const StepTerms& terms);
 /// Groups of runs that deviate from the counted terms together, "family: which": kernels like some shapes
-/// better than others (shape), and hosts some ways of being shared (host). A group that no run was in
+/// better than others (shape), hosts some ways of being shared (host), and how a model is cut brings
+/// waits of its own (layout). A group that no run was in
 /// deviates by an unknown amount, and widens the interval.
 std::vector<std::string> effects_of(const RunSpec& spec, const StepTerms& terms);
 std::string family_of(const std::string& effect);

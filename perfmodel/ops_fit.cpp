@@ -62,8 +62,9 @@ std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
   std::map<std::string, int> of_kind;
   for (size_t i = 0; i < runs.size(); ++i) {
     const MeasuredRun& run = runs[i];
-    const bool undisturbed = run.spec.data.workers == 0 &&
-                             (terms[i].where.ranks == 1 || run.spec.run.serial || !run.spec.policy.overlap);
+    const bool undisturbed =
+        run.spec.data.workers == 0 && (terms[i].where.ranks == 1 || run.spec.run.serial ||
+                                       (!run.spec.policy.overlap && run.spec.layout.pp == 1));
     if (run.ops.empty() || !undisturbed) continue;
     for (auto& [kind, total] : totals_by_kind(run, machine)) {
       if (!total.complete || !(total.seconds > 0)) continue;

@@ -5,9 +5,9 @@
 #include <map>
 #include <stdexcept>
 
-#include "model/nets/build.h"
 #include "perfmodel/fit.h"
 #include "perfmodel/least_squares.h"
+#include "perfmodel/pipeline.h"
 
 namespace isobar {
 namespace {
@@ -37,6 +37,7 @@ std::vector<Term> terms_by_name(const StepCost& s) {
     if (info_of(i).resource != Resource::wire) add(info_of(i).term, s.parts[i]);
   add("communication, not hidden", s.exposed);
   add("compute slowed by communication", s.slowdown);
+  add("pipeline bubble", s.bubble);
   add("waiting for the slowest rank", s.imbalance);
   add("reading data", s.read_serial);
   add("cores taken by loader threads", s.stolen);
@@ -131,15 +132,16 @@ Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& m)
 }
 
 Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& options) {
-  const Plan plan = build_plan(spec, 0, options.workspace);
+  const std::vector<StageProgram> stages = stages_of(spec, options.workspace);
+  const Plan& plan = fullest(stages);
   Prediction p;
   p.where.ranks = spec.layout.world();
   p.where.ranks_on_host = options.ranks_on_host > 0 ? options.ranks_on_host : p.where.ranks;
   p.where.cores = m.identity.cores;
   p.where.threads =
       options.threads > 0 ? options.threads : threads_of(spec, p.where.cores, p.where.ranks_on_host);
-  const StepTerms terms = count_terms(spec, plan, link(plan, plan.train, spec.run.serial), p.where,
-                                      cache_share(m, p.where.ranks_on_host));
+  const StepTerms terms =
+      count_pipeline(spec, stages, p.where, cache_share(m, p.where.ranks_on_host), m.values());
   const StepCost s = step_cost(terms, m.values());
   const Estimate e = estimate(spec, terms, m);
   p.step_s = e.seconds;

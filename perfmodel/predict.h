@@ -33,9 +33,9 @@ struct Prediction {
   double samples_per_s = 0;
   double correction = 1;    // factor by which runs of this kind deviated from the counted terms
   std::vector<Term> terms;  // add up to step_s
-  std::vector<std::pair<std::string, int64_t>> memory;  // bytes of one rank by category
-  int64_t memory_total = 0;                             // bytes of one rank
-  double flops = 0;                                     // matrix FLOPs of one rank's step
+  std::vector<std::pair<std::string, int64_t>> memory;  // bytes of the fullest rank by category
+  int64_t memory_total = 0;                             // bytes of the fullest rank
+  double flops = 0;                                     // matrix FLOPs of the slowest stage's step
   double ceiling_s = 0;                                 // no machine of these peaks is faster
   Conditions where;
   std::vector<std::string> warnings;

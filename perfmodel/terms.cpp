@@ -1,6 +1,7 @@
 #include "perfmodel/terms.h"
 
 #include <algorithm>
+#include <array>
 
 namespace isobar {
 namespace {
@@ -59,6 +60,8 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
       break;
     case OpKind::residual_norm:
     case OpKind::residual_norm_backward:
+    case OpKind::residual_add:
+    case OpKind::attention_merge:
       rows(Coef::norm);
       break;
     case OpKind::gelu:
@@ -73,8 +76,10 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
     case OpKind::patch_gather:
     case OpKind::zero:
     case OpKind::cast:
+    case OpKind::copy:
       rows(Coef::copy);
       break;
+    case OpKind::loss_sums:
     case OpKind::loss:
     case OpKind::loss_backward:
       rows(Coef::loss);
@@ -85,13 +90,24 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
       break;
     case OpKind::all_reduce:
     case OpKind::broadcast:
+    case OpKind::all_gather:
+    case OpKind::reduce_scatter:
+    case OpKind::all_to_all:
+    case OpKind::exchange:
+    case OpKind::send:
+    case OpKind::recv:
       break;  // above
   }
   return n;
 }
 
 Counts count_op(const Op& op, const Plan& plan, double cache_share) {
-  return count_op(op.kind, dtype_of(op, plan), work(op, plan), cache_share);
+  Work w = work(op, plan);
+  // A receive keeps its rank's lane busy for as long as the transfer takes, though the bytes are the
+  // sender's.
+  if (op.kind == OpKind::recv)
+    w.wire_bytes = static_cast<double>(op.writes[0].count * size_of(plan.buffers[op.writes[0].buffer].dtype));
+  return count_op(op.kind, dtype_of(op, plan), w, cache_share);
 }
 
 Counts count_read(const RunSpec& spec, int64_t samples) {
@@ -119,45 +135,68 @@ StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& prog
   counts.reserve(plan.ops.size());
   for (const Op& op : plan.ops) counts.push_back(count_op(op, plan, cache_share));
 
+  // A transfer beside compute waits for another stage, which this rank's list knows nothing of.
+  const auto transfer = [&](const Instr& i) {
+    const OpKind kind = plan.ops[i.op].kind;
+    return (kind == OpKind::send || kind == OpKind::recv) && i.lane != Lane::compute;
+  };
   // A collective is launched by the last compute op that it waits for (lanes are queues, so never before the
-  // one ahead of it), wherever the list names it.
-  std::vector<int> place(program.instrs.size(), -1);  // instr -> its place among the collectives
+  // one ahead of it on its lane), wherever the list names it.
+  std::vector<int> place(program.instrs.size(), -1);  // instr -> its place among the collectives, as launched
   std::vector<std::vector<int32_t>> launched_by(program.instrs.size());
   std::vector<int32_t> at_once;  // wait for nothing in this step
-  int32_t after = -1;
-  int collectives = 0;
+  std::array<int32_t, kLanes> after;
+  after.fill(-1);
+  std::vector<int32_t> begun(program.instrs.size(), -1);  // the compute op that launches a collective
   for (int32_t i = 0; i < static_cast<int32_t>(program.instrs.size()); ++i) {
     const Instr& instr = program.instrs[i];
-    if (!is_collective(plan.ops[instr.op].kind)) continue;
-    place[i] = collectives++;
+    if (!is_collective(plan.ops[instr.op].kind) || transfer(instr)) continue;
+    int32_t& last = after[static_cast<size_t>(instr.lane)];
     for (int32_t w : instr.waits)
-      if (program.instrs[w].lane == Lane::compute) after = std::max(after, w);
-    if (instr.lane == Lane::compute) after = i;  // serial: launched in its turn, and waited for below
-    (after < 0 ? at_once : launched_by[after]).push_back(i);
+      last = std::max(last, program.instrs[w].lane == Lane::compute ? w : begun[w]);
+    if (instr.lane == Lane::compute) last = i;  // serial: launched in its turn, and waited for below
+    begun[i] = last;
+    (last < 0 ? at_once : launched_by[last]).push_back(i);
   }
 
   t.chunks.emplace_back();
+  int collectives = 0;
   const auto launch = [&](const std::vector<int32_t>& instrs) {
-    for (int32_t i : instrs) t.chunks.back().collectives.push_back(counts[program.instrs[i].op]);
+    for (int32_t i : instrs) {
+      const Instr& instr = program.instrs[i];
+      Collective c{.lane = instr.lane, .counts = counts[instr.op]};
+      for (int32_t w : instr.waits)
+        if (place[w] >= 0) c.after.push_back(place[w]);
+      place[i] = collectives++;
+      t.chunks.back().collectives.push_back(std::move(c));
+    }
   };
   launch(at_once);
   for (size_t i = 0; i < program.instrs.size(); ++i) {
     const Instr& instr = program.instrs[i];
     const Op& op = plan.ops[instr.op];
     add(t.total, counts[instr.op]);
+    if (transfer(instr)) {
+      add(t.transfers, counts[instr.op]);
+      continue;
+    }
+    const Pass pass = plan.routines[plan.train[instr.invocation].routine].pass;
+    if ((pass == Pass::forward || pass == Pass::backward) && op.lane != Lane::dp)
+      add(t.micro, counts[instr.op]);
     if (is_collective(op.kind)) {
       if (instr.lane == Lane::compute) {  // serial: nothing runs beside it
         launch(launched_by[i]);
         t.chunks.emplace_back();
-        t.chunks.back().join = place[i];
+        t.chunks.back().join = {place[i]};
       }
       continue;
     }
-    int join = -1;
-    for (int32_t w : instr.waits) join = std::max(join, place[w]);
-    if (join >= 0 || !t.chunks.back().collectives.empty()) {
+    std::vector<int> join;
+    for (int32_t w : instr.waits)
+      if (place[w] >= 0) join.push_back(place[w]);
+    if (!join.empty() || !t.chunks.back().collectives.empty()) {
       t.chunks.emplace_back();
-      t.chunks.back().join = join;
+      t.chunks.back().join = std::move(join);
     }
     add(t.chunks.back().compute, counts[instr.op]);
     launch(launched_by[i]);

@@ -4,7 +4,8 @@
 //   StepTerms t = count_terms(spec, plan, link(plan, plan.train), where, cache_share);
 //   t.total[index_of(Coef::gemm_f32)]          // matrix FLOPs of the step in f32
 //
-// Ranks of a data-parallel step are alike, so one rank speaks for all of them.
+// Ranks that differ by their data, tensor or context coordinate are alike, so the first of them speaks for
+// all; stages of a pipeline are not, and are brought together in pipeline.h.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -29,19 +30,28 @@ struct Conditions {
 Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share);
 Counts count_op(const Op& op, const Plan& plan, double cache_share);
 
+struct Collective {
+  Lane lane;  // in order with the others of its lane only
+  Counts counts{};
+  std::vector<int> after{};  // collectives of other lanes that it waits for
+};
+
 /// Compute ops between two points where lanes meet.
 struct Chunk {
-  int join = -1;                      // the chunk begins when this collective has ended; -1: at once
-  Counts compute{};                   // one after the other
-  std::vector<Counts> collectives{};  // launched when the chunk is over, on one lane, in order
+  std::vector<int> join{};                // the chunk begins when these collectives have ended
+  Counts compute{};                       // one after the other
+  std::vector<Collective> collectives{};  // launched when the chunk is over
 };
 
 struct StepTerms {
   Conditions where;
   std::vector<Chunk> chunks;
-  Counts total{};                        // of all chunks, their collectives and the step itself
-  Counts read{};                         // data loading of a step, whoever does it
-  int64_t workers = 0;                   // loader threads; 0: the compute thread reads
+  Counts total{};       // of all chunks, their collectives, transfers and the step itself
+  Counts micro{};       // of the total, what every micro-batch repeats and the next stage waits for
+  Counts transfers{};   // of the total, sends and receives on lanes of their own: in no chunk
+  Counts bubble{};      // what the other stages of the pipeline do while this one has nothing to do
+  Counts read{};        // data loading of a step, whoever does it
+  int64_t workers = 0;  // loader threads; 0: the compute thread reads
   double flops_f32 = 0, flops_bf16 = 0;  // for the ceiling
   int64_t samples = 0;                   // global batch
 };

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <exception>
 
-#include "model/nets/build.h"
 #include "perfmodel/fit.h"
 #include "perfmodel/predict.h"
 #include "perfmodel/simulate.h"
@@ -13,12 +12,13 @@ namespace {
 
 // Seconds of one execution of each op, out of the replay of a steady step.
 std::map<std::string, double> op_seconds(const RunSpec& spec, const Machine& m, const Conditions& where) {
-  const Plan plan = build_plan(spec, 0, {});
-  const Replay replay = simulate(spec, plan, link(plan, plan.train, spec.run.serial), m.values(), where,
-                                 cache_share(m, where.ranks_on_host));
+  const std::vector<StageProgram> stages = stages_of(spec, {});
+  const Replay replay = simulate(spec, stages, m.values(), where, cache_share(m, where.ranks_on_host));
+  std::map<int, const Plan*> plan_of;
+  for (const StageProgram& stage : stages) plan_of[stage.plan.rank] = &stage.plan;
   std::map<std::string, std::pair<double, int64_t>> sums;
   for (const Span& s : replay.timeline.spans) {
-    auto& [seconds, count] = sums[plan.ops.at(static_cast<size_t>(s.op)).path];
+    auto& [seconds, count] = sums[plan_of.at(s.rank)->ops.at(static_cast<size_t>(s.op)).path];
     seconds += static_cast<double>(s.end_ns - s.begin_ns) * 1e-9;
     ++count;
   }

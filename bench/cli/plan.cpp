@@ -43,7 +43,7 @@ void print(const Plan& plan, const RunSpec& spec, bool totals_only) {
   const Totals t = totals(plan, spec.micro_batch());
   if (!totals_only) std::fputs(to_text(plan).c_str(), stdout);
   std::printf("\nparameters                %15ld\n", plan.parameter_count());
-  std::printf("forward                   %15.1f GFLOP a sample\n", t.forward_flops / 1e9);
+  std::printf("forward                   %15.1f GFLOP a sample\n", forward_flops_per_sample(spec) / 1e9);
   std::printf(
       "step of this rank         %15.1f GFLOP, %.2f GB through memory, %.3f GB on the wire, %ld ops\n",
       t.step.flops / 1e9, t.step.bytes() / 1e9, t.step.wire_bytes / 1e9, t.ops);
@@ -70,7 +70,7 @@ void run(const Arguments& a) {
                       {"world", plan.world},
                       {"plan_hash", sha256_hex(to_text(plan))},
                       {"parameters", plan.parameter_count()},
-                      {"flops_forward_per_sample", t.forward_flops},
+                      {"flops_forward_per_sample", forward_flops_per_sample(spec)},
                       {"flops_step", t.step.flops},
                       {"bytes_step", t.step.bytes()},
                       {"wire_bytes_step", t.step.wire_bytes},

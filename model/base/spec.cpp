@@ -45,6 +45,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("train.beta2", s.train.beta2);
   v("train.adam_eps", s.train.adam_eps);
   v("train.weight_decay", s.train.weight_decay);
+  v("train.grad_clip", s.train.grad_clip);
   v("train.lr_schedule", s.train.lr_schedule);
   v("train.warmup", s.train.warmup);
   v("train.lr_scaling", s.train.lr_scaling);
@@ -250,6 +251,8 @@ void validate(const RunSpec& s) {
   check.that(t.beta2 >= 0 && t.beta2 < 1, "train.beta2", "is not in [0, 1)", "e.g. 0.95");
   check.that(t.adam_eps > 0, "train.adam_eps", "is not positive", "e.g. 1e-8");
   check.that(t.weight_decay >= 0, "train.weight_decay", "is negative", "give 0 or more");
+  check.that(t.grad_clip >= 0 && std::isfinite(t.grad_clip), "train.grad_clip", "is negative",
+             "0 clips nothing");
   check.at_least(t.warmup, 0, "train.warmup");
   check.at_least(t.lr_base_batch, 1, "train.lr_base_batch");
   check.at_least(t.seed, 0, "train.seed");

@@ -51,6 +51,7 @@ struct TrainSpec {  // train:
   double lr = 5e-4;
   double beta1 = 0.9, beta2 = 0.95, adam_eps = 1e-8;
   double weight_decay = 0.0;
+  double grad_clip = 0.0;  // largest global norm of the gradients (all ranks together); 0 = not clipped
   std::string lr_schedule = "cosine";  // cosine | constant
   int64_t warmup = 0;                  // steps
   std::string lr_scaling = "none";     // none | sqrt: lr * sqrt(global_batch / lr_base_batch)

@@ -1,8 +1,15 @@
 #include "model/comm/comm.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
+#include <tuple>
+
+#include "model/plan/link.h"
 
 namespace isobar {
 namespace {
@@ -23,21 +30,6 @@ bool Mpi::started_by_launcher() {
     if (std::getenv(name)) return true;
   return false;
 }
-
-namespace {
-
-MPI_Datatype mpi_type(DType t) {
-  switch (t) {
-    case DType::f32:
-      return MPI_FLOAT;
-    case DType::i32:
-      return MPI_INT32_T;
-    default:
-      throw std::logic_error("MPI sums 16-bit floats as bytes; reduce in f32");
-  }
-}
-
-}  // namespace
 
 Mpi::Mpi() {
   if (!started_by_launcher()) return;
@@ -98,54 +90,218 @@ void Mpi::abort(int code) const {
   std::_Exit(code);
 }
 
-Comm::Comm(const std::vector<Group>& groups) {
-  if (groups.empty()) return;
-  MPI_Group world;
-  MPI_Comm_group(MPI_COMM_WORLD, &world);
-  for (size_t i = 0; i < groups.size(); ++i) {
-    MPI_Group group;
-    MPI_Comm comm;
-    const auto& ranks = groups[i].ranks;
-    must(MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &group), "MPI_Group_incl");
-    must(MPI_Comm_create_group(MPI_COMM_WORLD, group, static_cast<int>(i), &comm), "MPI_Comm_create_group");
-    MPI_Group_free(&group);
-    comms_.push_back(comm);
+namespace {
+
+// MPI has no 16-bit floats: what is only moved goes as 16-bit integers, and sums bring their own operator.
+MPI_Datatype mpi_type(DType t) {
+  switch (t) {
+    case DType::f32:
+      return MPI_FLOAT;
+    case DType::i32:
+      return MPI_INT32_T;
+    case DType::bf16:
+    case DType::f16:
+      return MPI_UINT16_T;
   }
-  MPI_Group_free(&world);
+  throw std::logic_error("an element type that MPI does not know");
+}
+
+void add_bf16(void* in, void* inout, int* count, MPI_Datatype*) {
+  const auto* x = static_cast<const bf16*>(in);
+  auto* y = static_cast<bf16*>(inout);
+  for (int i = 0; i < *count; ++i) y[i] = to_bf16(to_float(x[i]) + to_float(y[i]));
+}
+
+// IEEE half precision by hand: not every compiler has a type for it here. Round to nearest even.
+float from_f16(uint16_t h) {
+  const uint32_t sign = (h & 0x8000u) << 16, exponent = (h >> 10) & 31u, mantissa = h & 0x3ffu;
+  if (exponent == 0) return (sign ? -1.0f : 1.0f) * static_cast<float>(mantissa) * 0x1p-24f;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
+  return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
+}
+uint16_t to_f16(float x) {
+  uint32_t u = std::bit_cast<uint32_t>(x);
+  const auto sign = static_cast<uint16_t>((u >> 16) & 0x8000u);
+  u &= 0x7fffffffu;
+  if (u > 0x7f800000u) return sign | 0x7e00u;   // NaN
+  if (u >= 0x477ff000u) return sign | 0x7c00u;  // rounds to infinity
+  if (u < 0x38800000u)                          // subnormal: an addition rounds where its last bit is
+    return sign |
+           static_cast<uint16_t>(std::bit_cast<uint32_t>(std::bit_cast<float>(u) + 0.5f) - 0x3f000000u);
+  u += 0xc8000fffu + ((u >> 13) & 1u);  // exponent bias from 127 to 15, and half of the last bit
+  return sign | static_cast<uint16_t>(u >> 13);
+}
+
+void add_f16(void* in, void* inout, int* count, MPI_Datatype*) {
+  const auto* x = static_cast<const uint16_t*>(in);
+  auto* y = static_cast<uint16_t*>(inout);
+  for (int i = 0; i < *count; ++i) y[i] = to_f16(from_f16(x[i]) + from_f16(y[i]));
+}
+
+int as_int(const Op& op, int64_t count) {
+  if (count > std::numeric_limits<int>::max())
+    throw std::runtime_error(op.path + ": more than 2^31 elements in one transfer; lower policy.bucket_mb");
+  return static_cast<int>(count);
+}
+
+const std::byte* at(const void* data, int64_t element, DType t) {
+  return static_cast<const std::byte*>(data) + element * size_of(t);
+}
+
+// Where the parts before this rank's end.
+int64_t begin_of(const std::vector<int64_t>& parts, int rank) {
+  return std::accumulate(parts.begin(), parts.begin() + rank, int64_t{0});
+}
+
+}  // namespace
+
+Comm::Comm(const std::vector<Group>& groups, MPI_Comm world)
+    : comms_(groups.size(), MPI_COMM_NULL), rank_(groups.size()), size_(groups.size()) {
+  if (groups.empty()) return;
+  must(MPI_Op_create(add_bf16, 1, &sum_bf16_), "MPI_Op_create");
+  must(MPI_Op_create(add_f16, 1, &sum_f16_), "MPI_Op_create");
+  // Creating a communicator waits for its members. All ranks go by one order of groups, so the first of those
+  // still to be made always finds its members waiting for it, and for nothing else.
+  std::vector<size_t> order(groups.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::tie(groups[a].name, groups[a].ranks) < std::tie(groups[b].name, groups[b].ranks);
+  });
+  MPI_Group all;
+  must(MPI_Comm_group(world, &all), "MPI_Comm_group");
+  for (const size_t i : order) {
+    const auto& ranks = groups[i].ranks;
+    MPI_Group group;
+    must(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &group), "MPI_Group_incl");
+    // Members number their groups differently, so the tag comes from what they agree on. Tags reach to 32767.
+    uint32_t tag = 2166136261;
+    const auto mix = [&](uint32_t x) { tag = (tag ^ x) * 16777619; };
+    for (const char c : groups[i].name) mix(static_cast<unsigned char>(c));
+    for (const int r : ranks) mix(static_cast<uint32_t>(r));
+    must(MPI_Comm_create_group(world, group, static_cast<int>((tag >> 16 ^ tag) & 0x7fff), &comms_[i]),
+         "MPI_Comm_create_group");
+    MPI_Group_free(&group);
+    MPI_Comm_rank(comms_[i], &rank_[i]);
+    MPI_Comm_size(comms_[i], &size_[i]);
+  }
+  MPI_Group_free(&all);
 }
 
 Comm::~Comm() {
   for (MPI_Comm& comm : comms_) MPI_Comm_free(&comm);
+  for (MPI_Op* op : {&sum_bf16_, &sum_f16_})
+    if (*op != MPI_OP_NULL) MPI_Op_free(op);
 }
 
-MPI_Request Comm::post(const Op& op, void* data, int64_t count, DType t) {
-  if (count > std::numeric_limits<int>::max())
-    throw std::runtime_error(op.path + ": more than 2^31 elements in one collective; lower policy.bucket_mb");
-  MPI_Request request = MPI_REQUEST_NULL;
+MPI_Op Comm::sum_of(DType t) const {
+  return t == DType::bf16 ? sum_bf16_ : t == DType::f16 ? sum_f16_ : MPI_SUM;
+}
+
+Requests Comm::post(const Op& op, const void* in, Extent counts, void* out, DType t) {
+  const std::lock_guard lock(mutex_);
   MPI_Comm comm = comms_.at(op.a.group);
-  const int n = static_cast<int>(count);
-  bytes_ += count * size_of(t);
+  Requests requests;
   switch (op.kind) {
     case OpKind::all_reduce:
-      must(MPI_Iallreduce(MPI_IN_PLACE, data, n, mpi_type(t), MPI_SUM, comm, &request), "MPI_Iallreduce");
+      must(MPI_Iallreduce(MPI_IN_PLACE, out, as_int(op, counts.out), mpi_type(t), sum_of(t), comm,
+                          requests.next()),
+           "MPI_Iallreduce");
       break;
     case OpKind::broadcast:
-      must(MPI_Ibcast(data, n, mpi_type(t), 0, comm, &request), "MPI_Ibcast");
+      must(MPI_Ibcast(out, as_int(op, counts.out), mpi_type(t), 0, comm, requests.next()), "MPI_Ibcast");
+      break;
+    case OpKind::all_gather:
+      all_gather(op, in, counts, out, t, requests);
+      break;
+    case OpKind::reduce_scatter:
+      reduce_scatter(op, in, counts, out, t, requests);
+      break;
+    case OpKind::all_to_all:
+      all_to_all(op, in, counts, out, t, requests);
+      break;
+    case OpKind::exchange:
+      exchange(op, in, counts, out, t, requests);
+      break;
+    case OpKind::send:
+      must(MPI_Isend(in, as_int(op, counts.in), mpi_type(t), 1, 0, comm, requests.next()), "MPI_Isend");
+      break;
+    case OpKind::recv:
+      must(MPI_Irecv(out, as_int(op, counts.out), mpi_type(t), 0, 0, comm, requests.next()), "MPI_Irecv");
       break;
     default:
-      throw std::logic_error(op.path + " is not a collective");
+      throw std::logic_error(op.path + " does not run over the network");
   }
-  return request;
+  return requests;
 }
 
-bool Comm::test(MPI_Request& request) {
+void Comm::all_gather(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
+  const int rank = rank_[op.a.group], size = size_[op.a.group];
+  const auto parts = parts_of(op, counts.out, size);
+  // Nonblocking calls may read these until they complete, so they travel with the request.
+  requests.counts.resize(size);
+  requests.displacements.resize(size);
+  for (int r = 0; r < size; ++r) {
+    requests.counts[r] = as_int(op, parts[r]);
+    requests.displacements[r] = as_int(op, begin_of(parts, r));
+  }
+  // In place must hold on all ranks or on none, which a rank cannot know of the others: so it always does.
+  std::byte* own = static_cast<std::byte*>(out) + begin_of(parts, rank) * size_of(t);
+  if (in != own && parts[rank] > 0) std::memcpy(own, in, parts[rank] * size_of(t));
+  must(MPI_Iallgatherv(MPI_IN_PLACE, 0, mpi_type(t), out, requests.counts.data(),
+                       requests.displacements.data(), mpi_type(t), comms_[op.a.group], requests.next()),
+       "MPI_Iallgatherv");
+}
+
+// One reduction per part, to the rank that owns it. MPI's reduce_scatter would not do: in place it moves the
+// result to the front of the buffer instead of leaving it at the owner's position, and the nonblocking one of
+// Open MPI (libnbc) sums everything at rank 0 and scatters from there.
+void Comm::reduce_scatter(const Op& op, const void* in, Extent counts, void* out, DType t,
+                          Requests& requests) {
+  const int rank = rank_[op.a.group], size = size_[op.a.group];
+  const auto parts = parts_of(op, counts.in, size);
+  int64_t begin = 0;
+  for (int owner = 0; owner < size; begin += parts[owner++]) {
+    if (parts[owner] == 0) continue;
+    const void* part = at(in, begin, t);
+    const bool in_place = owner == rank && part == out;
+    must(MPI_Ireduce(in_place ? MPI_IN_PLACE : part, owner == rank ? out : nullptr, as_int(op, parts[owner]),
+                     mpi_type(t), sum_of(t), owner, comms_[op.a.group], requests.next()),
+         "MPI_Ireduce");
+  }
+}
+
+void Comm::all_to_all(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
+  const int size = size_[op.a.group];
+  // sent parts, then received ones; they travel with the request
+  for (const auto& parts : {send_parts(op, counts.in, size), receive_parts(op, counts.out, size)})
+    for (int r = 0; r < size; ++r) {
+      requests.counts.push_back(as_int(op, parts[r]));
+      requests.displacements.push_back(as_int(op, begin_of(parts, r)));
+    }
+  must(MPI_Ialltoallv(in, requests.counts.data(), requests.displacements.data(), mpi_type(t), out,
+                      requests.counts.data() + size, requests.displacements.data() + size, mpi_type(t),
+                      comms_[op.a.group], requests.next()),
+       "MPI_Ialltoallv");
+}
+
+// Once round the ring of the group's ranks. Two ranks are each other's next and previous one: MPI keeps the
+// order of their messages.
+void Comm::exchange(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests) {
+  const int rank = rank_[op.a.group], size = size_[op.a.group];
+  MPI_Comm comm = comms_[op.a.group];
+  must(
+      MPI_Irecv(out, as_int(op, counts.out), mpi_type(t), (rank + size - 1) % size, 0, comm, requests.next()),
+      "MPI_Irecv");
+  must(MPI_Isend(in, as_int(op, counts.in), mpi_type(t), (rank + 1) % size, 0, comm, requests.next()),
+       "MPI_Isend");
+}
+
+bool Comm::test(Requests& requests) {
+  const std::lock_guard lock(mutex_);
   int done = 0;
-  must(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  must(MPI_Testall(static_cast<int>(requests.all.size()), requests.all.data(), &done, MPI_STATUSES_IGNORE),
+       "MPI_Testall");
   return done != 0;
-}
-
-void Comm::wait(MPI_Request& request) {
-  must(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait");
 }
 
 }  // namespace isobar

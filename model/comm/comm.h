@@ -1,13 +1,14 @@
-// One rank's communicators. Collectives are posted in plan order and complete in the background; on CPUs this
-// is MPI, with every call made by the thread that owns the lane (MPI_THREAD_MULTIPLE is asked for).
+// One rank's communicators. Collectives, sends and receives are posted in the order of their lane and
+// complete in the background; on CPUs this is MPI.
 //
 //   Mpi mpi;                                  // initialises MPI only when started by mpiexec or srun
 //   Comm comm(plan.groups);
-//   auto request = comm.post(op, data, count);   while (!comm.test(request)) …;
+//   Requests r = comm.post(op, in, {in_count, out_count}, out, DType::f32);   while (!comm.test(r)) …;
 #pragma once
 #include <mpi.h>
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -39,21 +40,45 @@ class Mpi {  // the process's MPI session; a process that was not started by a l
   bool active_ = false;
 };
 
+struct Requests {  // what one op has in flight; it is over when all of them are
+  std::vector<MPI_Request> all;
+  std::vector<int> counts, displacements;  // arrays that MPI may still read
+  MPI_Request* next() { return &all.emplace_back(MPI_REQUEST_NULL); }
+};
+
+struct Extent {     // elements of an op's operands, 0 for one that it has not
+  int64_t in = 0;   // reads[0]
+  int64_t out = 0;  // writes[0]
+};
+
 class Comm {
  public:
-  explicit Comm(const std::vector<Group>& groups);  // collective over the members of each group
+  /// Collective over the members of each group, whatever other groups each of them has. `world` holds the
+  /// run's ranks, which the groups count in. Every group gets a communicator of its own, so that lanes whose
+  /// groups have the same ranks cannot take each other's messages.
+  explicit Comm(const std::vector<Group>& groups, MPI_Comm world = MPI_COMM_WORLD);
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
-  MPI_Request post(const Op& op, void* data, int64_t count, DType t);  // in place
-  static bool test(MPI_Request& request);
-  static void wait(MPI_Request& request);
-  int64_t bytes_posted() const { return bytes_; }  // payload, for checks against the plan
+  /// Starts the op on operands `in` and `out` (null where it has none), which must stay until it is over.
+  /// all_reduce and broadcast work in `out`, where `in` lies too. all_gather and reduce_scatter work in place
+  /// if the part lies at this rank's position in the whole. Sums of 16-bit floats are rounded at every hop.
+  Requests post(const Op& op, const void* in, Extent counts, void* out, DType t);
+  bool test(Requests& requests);
 
  private:
-  std::vector<MPI_Comm> comms_;
-  int64_t bytes_ = 0;
+  void all_gather(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
+  void all_to_all(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
+  void exchange(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
+  void reduce_scatter(const Op& op, const void* in, Extent counts, void* out, DType t, Requests& requests);
+  MPI_Op sum_of(DType t) const;
+
+  std::vector<MPI_Comm> comms_;  // by index into Plan::groups
+  std::vector<int> rank_, size_;
+  MPI_Op sum_bf16_ = MPI_OP_NULL, sum_f16_ = MPI_OP_NULL;
+  std::mutex
+      mutex_;  // a serial run posts from two threads, and MPI may have been given with one at a time only
 };
 
 }  // namespace isobar

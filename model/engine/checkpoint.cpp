@@ -1,12 +1,9 @@
 #include "model/engine/checkpoint.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
@@ -17,36 +14,55 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Before a parameter's name in the optimizer's file; the words are PyTorch's.
+const std::string kFirst = "exp_avg.", kSecond = "exp_avg_sq.";
+
 void sync_directory(const fs::path& dir) {
-  const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0 || ::fsync(fd) != 0)
-    throw std::system_error(errno, std::generic_category(), "cannot sync " + dir.string());
-  ::close(fd);
+  OpenFile(dir, O_RDONLY | O_DIRECTORY).sync();
 }
 
 }  // namespace
 
 fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float* params, const float* m,
-                         const float* v, const TrainState& state) {
+                         const float* v, const TrainState& state, const Meeting& all) {
   char name[32];
   std::snprintf(name, sizeof name, "step-%08ld", state.step);
   const fs::path parent = run_dir / "checkpoints";
   fs::path final = parent / name;
-  if (fs::exists(final))
-    return final;  // a resumed run comes past its own checkpoints again, with the same content
+  // A resumed run comes past its own checkpoints again, with the same content. Rank 0 decides for all:
+  // another rank's file system may show the directory later.
+  if (all.from_first(fs::exists(final) ? "exists" : "") == "exists") return final;
+
   const fs::path temp = parent / (std::string(name) + ".tmp");
-  fs::remove_all(temp);
-  fs::create_directories(temp);
-  const std::map<std::string, std::string> about = {{"format", "pt"}, {"step", std::to_string(state.step)}};
-  write_safetensors(temp / "model.safetensors", named_tensors(plan, params), about);
-  std::vector<TensorView> moments = named_tensors(plan, m, "exp_avg.");
-  for (TensorView& t : named_tensors(plan, v, "exp_avg_sq.")) moments.push_back(std::move(t));
-  write_safetensors(temp / "optimizer.safetensors", moments, about);
-  const nlohmann::json j = {
-      {"schema", 1}, {"step", state.step}, {"seed", state.seed}, {"global_batch", state.global_batch}};
-  write_atomically(temp / "state.json", j.dump(1) + "\n");
-  fs::rename(temp, final);
-  sync_directory(parent);
+  const fs::path model = temp / "model.safetensors", optimizer = temp / "optimizer.safetensors";
+  const Metadata about = {{"format", "pt"}, {"step", std::to_string(state.step)}};
+  std::vector<Tensor> moments = prefixed(plan.tensors, kFirst);
+  for (Tensor& t : prefixed(plan.tensors, kSecond)) moments.push_back(std::move(t));
+  if (all.rank == 0) {
+    fs::remove_all(temp);
+    fs::create_directories(temp);
+    create_safetensors(model, plan.tensors, about);
+    create_safetensors(optimizer, moments, about);
+  }
+  all.barrier();  // the files are there
+
+  const SafetensorsWriter to_model(model, plan.tensors, about);
+  write_tensors(plan, to_model, "", params);
+  to_model.sync();
+  const SafetensorsWriter to_optimizer(optimizer, moments, about);
+  write_tensors(plan, to_optimizer, kFirst, m);
+  write_tensors(plan, to_optimizer, kSecond, v);
+  to_optimizer.sync();
+  all.barrier();  // everybody's parts are on disk
+
+  if (all.rank == 0) {
+    const nlohmann::json j = {
+        {"schema", 1}, {"step", state.step}, {"seed", state.seed}, {"global_batch", state.global_batch}};
+    write_atomically(temp / "state.json", j.dump(1) + "\n");  // syncs the directory too
+    fs::rename(temp, final);
+    sync_directory(parent);
+  }
+  all.barrier();  // it has its name: who returns may rely on it
   return final;
 }
 
@@ -68,11 +84,10 @@ TrainState load_checkpoint(const fs::path& checkpoint, const Plan& plan, float* 
   const nlohmann::json j = nlohmann::json::parse(read_file(file), nullptr, false);
   if (!j.is_object() || !j.contains("step") || !j["step"].is_number_integer())
     throw ConfigError(file.string(), "step", "cannot be read", "take another checkpoint");
-  const fs::path model = checkpoint / "model.safetensors", optimizer = checkpoint / "optimizer.safetensors";
-  load_tensors(plan, read_safetensors(model), model.string(), "", params);
-  const TensorFile moments = read_safetensors(optimizer);
-  load_tensors(plan, moments, optimizer.string(), "exp_avg.", m);
-  load_tensors(plan, moments, optimizer.string(), "exp_avg_sq.", v);
+  load_tensors(plan, SafetensorsReader(checkpoint / "model.safetensors"), "", params);
+  const SafetensorsReader moments(checkpoint / "optimizer.safetensors");
+  load_tensors(plan, moments, kFirst, m);
+  load_tensors(plan, moments, kSecond, v);
   return {j["step"], j.value("seed", int64_t{0}), j.value("global_batch", int64_t{0})};
 }
 

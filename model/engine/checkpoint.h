@@ -1,8 +1,15 @@
 // Checkpoints: RUN/checkpoints/step-00000100/{model,optimizer}.safetensors and state.json. A directory
-// appears under its final name only when everything in it is on disk; nothing is ever overwritten or deleted.
+// appears under its final name only when everything in it is on disk; nothing but what a kill left unfinished
+// is ever overwritten or deleted. The files hold the net's whole tensors, so a checkpoint does not know the
+// layout that wrote it, and any other can load it: every rank writes and reads its own parts in place.
+//
+//   Meeting all{mpi.rank(), [&] { mpi.barrier(); }, [&](auto s) { return mpi.from_first(s); }};
+//   save_checkpoint(run_dir, plan, params, m, v, {.step = 100}, all);   // on every rank
+//   load_checkpoint(find_checkpoint(run_dir), plan, params, m, v);
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "model/plan/plan.h"
@@ -15,12 +22,23 @@ struct TrainState {
   int64_t global_batch = 0;
 };
 
-/// params, m and v are whole buffers of the arena. Returns the checkpoint's directory.
+struct Meeting {  // how the ranks of a run wait for each other; as it stands, a world of one
+  int rank = 0;
+  std::function<void()> barrier = [] {};
+  std::function<std::string(std::string)> from_first = [](std::string s) {
+    return s;
+  };  // rank 0's, everywhere
+};
+
+/// Collective over all ranks, which see one file system. params, m and v are whole buffers of the arena.
+/// Returns the checkpoint's directory. An exception on one rank leaves the others waiting: it must end the
+/// run (MPI's abort), and the checkpoint then stays under its temporary name.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, const Plan& plan,
                                       const float* params, const float* m, const float* v,
-                                      const TrainState& state);
+                                      const TrainState& state, const Meeting& all);
 /// `dir`: a run directory (its last whole checkpoint is taken) or one checkpoint. Throws ConfigError.
 std::filesystem::path find_checkpoint(const std::filesystem::path& dir);
+/// Reads this rank's parts only. Throws ConfigError.
 TrainState load_checkpoint(const std::filesystem::path& checkpoint, const Plan& plan, float* params, float* m,
                            float* v);
 

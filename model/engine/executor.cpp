@@ -43,6 +43,7 @@ int64_t now_ns() {
 
 Executor::Executor(const Plan& plan, Backend& backend, Comm* comm)
     : plan_(plan), backend_(backend), comm_(comm), times_(plan.ops.size()) {
+  for (auto& c : current_) c = -1;
   if (comm_) comm_thread_ = std::thread([this] { comm_loop(); });
 }
 
@@ -59,8 +60,14 @@ void Executor::reset_op_times() {
 }
 
 std::string Executor::now_running() const {
-  const int32_t op = current_.load(std::memory_order_relaxed);
-  return op < 0 ? "idle" : plan_.ops[op].path;
+  std::string running;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const int32_t op = current_[lane].load(std::memory_order_relaxed);
+    if (op < 0) continue;
+    running += (running.empty() ? "" : ", ") + plan_.ops[op].path;
+    if (lane > 0) running += std::string(" (") + name_of(static_cast<Lane>(lane)) + ")";
+  }
+  return running.empty() ? "idle" : running;
 }
 
 void Executor::operator()(const Program& program, int32_t step) {
@@ -81,13 +88,13 @@ void Executor::operator()(const Program& program, int32_t step) {
     error = std::current_exception();
     failed_ = true;
   }
-  current_ = -1;
   if (comm) {
     const int32_t ticket = ticket_.load();
     for (int32_t seen = comm_finished_.load(); seen != ticket; seen = comm_finished_.load())
       comm_finished_.wait(seen);
     if (comm_error_) error = comm_error_;  // the compute lane only stopped because of it
   }
+  for (auto& c : current_) c = -1;
   if (error) std::rethrow_exception(error);
 }
 
@@ -96,14 +103,17 @@ void Executor::run_compute(const Program& program, int32_t step) {
     const Instr& instr = program.instrs[i];
     if (instr.lane != Lane::compute) continue;
     const Op& op = plan_.ops[instr.op];
-    wait_for(program, instr);
-    current_.store(instr.op, std::memory_order_relaxed);
-    progress_.fetch_add(1, std::memory_order_relaxed);
+    for (Pause pause; !ready(program, instr); pause())
+      if (failed_) throw Stopped();
+    begin(instr);
     const int64_t t0 = now_ns();
-    if (is_collective(op.kind))
-      run_collective(op, instr);  // --serial: every op is on this lane
-    else
+    if (is_collective(op.kind)) {  // a serial program
+      Requests requests = post(instr);
+      for (Pause pause; !comm_->test(requests); pause())
+        if (failed_) throw Stopped();
+    } else {
       backend_.launch(op, instr.micro, instr.slot);
+    }
     measure(instr, static_cast<int32_t>(i), step, t0);
     finish(Lane::compute, static_cast<int32_t>(i));
   }
@@ -111,15 +121,46 @@ void Executor::run_compute(const Program& program, int32_t step) {
 }
 
 void Executor::run_comm(const Program& program, int32_t step) {
-  for (size_t i = 0; i < program.instrs.size(); ++i) {
-    const Instr& instr = program.instrs[i];
-    if (instr.lane == Lane::compute) continue;
-    wait_for(program, instr);
-    progress_.fetch_add(1, std::memory_order_relaxed);
-    const int64_t t0 = now_ns();
-    run_collective(plan_.ops[instr.op], instr);
-    measure(instr, static_cast<int32_t>(i), step, t0);
-    finish(instr.lane, static_cast<int32_t>(i));
+  const auto end = static_cast<int32_t>(program.instrs.size());
+  struct Head {  // where a lane stands
+    int32_t index = -1;
+    bool posted = false;
+    Requests requests;
+    int64_t t0 = 0;
+  };
+  std::array<Head, kLanes> heads;
+  const auto advance = [&](Head& head, int lane) {
+    do ++head.index;
+    while (head.index < end && program.instrs[head.index].lane != static_cast<Lane>(lane));
+  };
+  for (int lane = 1; lane < kLanes; ++lane) advance(heads[lane], lane);
+  for (Pause pause;;) {
+    bool left = false, moved = false;
+    for (int lane = 1; lane < kLanes; ++lane) {
+      Head& head = heads[lane];
+      if (head.index == end) continue;
+      left = true;
+      const Instr& instr = program.instrs[head.index];
+      if (!head.posted) {
+        if (!ready(program, instr)) continue;
+        begin(instr);
+        head.t0 = now_ns();
+        head.requests = post(instr);
+        head.posted = moved = true;
+      }
+      if (!comm_->test(head.requests)) continue;
+      measure(instr, head.index, step, head.t0);
+      finish(instr.lane, head.index);
+      head.posted = false;
+      advance(head, lane);
+      moved = true;
+    }
+    if (!left) return;
+    if (failed_) throw Stopped();
+    if (moved)
+      pause = Pause();
+    else
+      pause();
   }
 }
 
@@ -142,22 +183,29 @@ void Executor::comm_loop() {
   }
 }
 
-void Executor::wait_for(const Program& program, const Instr& instr) {
-  for (const int32_t index : instr.waits) {
-    auto& done = done_[static_cast<int>(program.instrs[index].lane)];
-    for (Pause pause; done.load(std::memory_order_acquire) < index; pause())
-      if (failed_) throw Stopped();
-  }
+bool Executor::ready(const Program& program, const Instr& instr) const {
+  return std::all_of(instr.waits.begin(), instr.waits.end(), [&](int32_t index) {
+    const auto& done = done_[static_cast<int>(program.instrs[index].lane)];
+    return done.load(std::memory_order_acquire) >= index;
+  });
 }
 
-void Executor::run_collective(const Op& op, const Instr& instr) {
-  const View& v = op.writes[0];
-  MPI_Request request = comm_->post(op, backend_.at(v, instr.slot), v.count, plan_.buffers[v.buffer].dtype);
-  for (Pause pause; !Comm::test(request); pause())
-    if (failed_) throw Stopped();
+void Executor::begin(const Instr& instr) {
+  current_[static_cast<int>(instr.lane)].store(instr.op, std::memory_order_relaxed);
+  progress_.fetch_add(1, std::memory_order_relaxed);
+}
+
+Requests Executor::post(const Instr& instr) {
+  const Op& op = plan_.ops[instr.op];
+  const View in = op.reads.empty() ? View{} : op.reads[0];
+  const View out = op.writes.empty() ? View{} : op.writes[0];
+  return comm_->post(op, in ? backend_.at(in, instr.slot) : nullptr, {in.count, out.count},
+                     out ? backend_.at(out, instr.slot) : nullptr,
+                     plan_.buffers[(in ? in : out).buffer].dtype);
 }
 
 void Executor::finish(Lane lane, int32_t index) {
+  current_[static_cast<int>(lane)].store(-1, std::memory_order_relaxed);
   done_[static_cast<int>(lane)].store(index, std::memory_order_release);
 }
 

@@ -1,5 +1,6 @@
-// Runs linked programs: compute ops on the calling thread, collectives on one communication thread that posts
-// them in plan order, both held together by nothing but each op's waits.
+// Runs linked programs: compute ops on the calling thread, all other lanes on one communication thread, which
+// posts each lane's ops in order, one at a time, and lets no lane wait for another. Nothing holds the lanes
+// together but each op's waits.
 //
 //   Executor run(plan, backend, comm, serial);
 //   run(step_program, step);        // returns when every lane is done
@@ -35,17 +36,19 @@ class Executor {
   void reset_op_times();
   const std::vector<OpTime>& op_times() const { return times_; }  // by Plan::ops index
   void set_op_times(std::vector<OpTime> times) { times_ = std::move(times); }
-  /// What is running now, for a hang report: op path or "idle". Any thread may ask.
+  /// What is running now, for a hang report: op paths, transfers in flight with their lane, or "idle". Any
+  /// thread may ask.
   std::string now_running() const;
-  /// Counts ops begun; a watchdog looks whether it moves. Any thread may ask.
+  /// Extent ops begun; a watchdog looks whether it moves. Any thread may ask.
   int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
 
  private:
   void run_compute(const Program& program, int32_t step);
   void run_comm(const Program& program, int32_t step);
   void comm_loop();
-  void wait_for(const Program& program, const Instr& instr);
-  void run_collective(const Op& op, const Instr& instr);
+  bool ready(const Program& program, const Instr& instr) const;
+  void begin(const Instr& instr);
+  Requests post(const Instr& instr);
   void finish(Lane lane, int32_t index);
   void measure(const Instr& instr, int32_t index, int32_t step, int64_t t0);
 
@@ -56,7 +59,7 @@ class Executor {
   std::vector<OpTime> times_;
   std::array<std::atomic<int32_t>, kLanes> done_;  // highest finished instr of each lane
   std::atomic<bool> failed_{false};
-  std::atomic<int32_t> current_{-1};
+  std::array<std::atomic<int32_t>, kLanes> current_;  // op that each lane is in, -1: none
   std::atomic<int64_t> progress_{0};
 
   // hand-over to the communication thread

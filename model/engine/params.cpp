@@ -1,6 +1,6 @@
 #include "model/engine/params.h"
 
-#include <algorithm>
+#include <stdexcept>
 
 #include "model/base/error.h"
 #include "model/base/hash.h"
@@ -8,46 +8,74 @@
 
 namespace isobar {
 
+std::vector<ElementRun> runs_of(const Param& p) {
+  // The tensor as [outer, cut, inner]; one that is not cut is one row.
+  int64_t outer = 1, cut = 1, inner = 1, begin = 0, extent = 1;
+  for (size_t i = 0; i < p.shape.size(); ++i) {
+    const auto axis = static_cast<int>(i);
+    (axis < p.axis ? outer : axis == p.axis ? cut : inner) *= p.shape[i];
+  }
+  if (p.axis >= 0) begin = p.begin, extent = p.extent;
+  if (p.axis >= static_cast<int>(p.shape.size()) || begin < 0 || begin + extent > cut ||
+      p.count != outer * extent * inner)
+    throw std::logic_error("the part of " + p.name + " that the plan names is none");
+  if (extent == cut) return {{0, p.offset, p.count}};
+  std::vector<ElementRun> runs;
+  runs.reserve(static_cast<size_t>(outer));
+  for (int64_t i = 0; i < outer; ++i)
+    runs.push_back({(i * cut + begin) * inner, p.offset + i * extent * inner, extent * inner});
+  return runs;
+}
+
 void init_params(const Plan& plan, uint64_t seed, float* params) {
   for (const Param& p : plan.params) {
     const uint64_t stream = std::stoull(sha256_hex(p.name).substr(0, 16), nullptr, 16);
-    float* x = params + p.offset;
-    for (int64_t i = 0; i < p.count; ++i) {
-      switch (p.init) {
-        case Init::zero:
-          x[i] = 0;
-          break;
-        case Init::one:
-          x[i] = 1;
-          break;
-        case Init::normal:
-          x[i] = p.scale * normal(seed, stream, i);
-          break;
-        case Init::uniform:
-          x[i] = p.scale * (2 * uniform(seed, stream, i) - 1);
-          break;
+    for (const ElementRun& r : runs_of(p)) {
+      float* x = params + r.offset;
+      for (int64_t i = 0; i < r.count; ++i) {
+        switch (p.init) {
+          case Init::zero:
+            x[i] = 0;
+            break;
+          case Init::one:
+            x[i] = 1;
+            break;
+          case Init::normal:
+            x[i] = p.scale * normal(seed, stream, r.whole + i);
+            break;
+          case Init::uniform:
+            x[i] = p.scale * (2 * uniform(seed, stream, r.whole + i) - 1);
+            break;
+        }
       }
     }
   }
 }
 
-std::vector<TensorView> named_tensors(const Plan& plan, const float* buffer, const std::string& prefix) {
-  std::vector<TensorView> out;
-  for (const Param& p : plan.params) out.push_back({prefix + p.name, p.shape, buffer + p.offset});
+std::vector<Tensor> prefixed(const std::vector<Tensor>& tensors, const std::string& prefix) {
+  std::vector<Tensor> out = tensors;
+  for (Tensor& t : out) t.name.insert(0, prefix);
   return out;
 }
 
-void load_tensors(const Plan& plan, const TensorFile& file, const std::string& path,
-                  const std::string& prefix, float* buffer) {
+void write_tensors(const Plan& plan, const SafetensorsWriter& file, const std::string& prefix,
+                   const float* buffer) {
   for (const Param& p : plan.params) {
-    const auto at = file.tensors.find(prefix + p.name);
-    if (at == file.tensors.end())
-      throw ConfigError(path, prefix + p.name, "is missing from the checkpoint", "use one of the same net");
+    if (!p.writer) continue;
+    for (const ElementRun& r : runs_of(p)) file.write(prefix + p.name, r.whole, r.count, buffer + r.offset);
+  }
+}
+
+void load_tensors(const Plan& plan, const SafetensorsReader& file, const std::string& prefix, float* buffer) {
+  for (const Param& p : plan.params) {
+    const auto at = file.tensors().find(prefix + p.name);
+    if (at == file.tensors().end())
+      throw ConfigError(file.path().string(), prefix + p.name, "is missing from the checkpoint",
+                        "use one of the same net");
     if (at->second.shape != p.shape)
-      throw ConfigError(path, prefix + p.name, "has another shape than the net",
+      throw ConfigError(file.path().string(), prefix + p.name, "has another shape than the net",
                         "use a checkpoint of the same net");
-    std::transform(at->second.values.begin(), at->second.values.end(), buffer + p.offset,
-                   [](double v) { return static_cast<float>(v); });
+    for (const ElementRun& r : runs_of(p)) file.read(at->second, r.whole, r.count, buffer + r.offset);
   }
 }
 

@@ -1,19 +1,33 @@
-// Parameters in the arena: first values, and their way in and out under plain PyTorch names.
+// Parameters in the arena: first values, and their way in and out under plain PyTorch names. What a rank
+// holds is parts of the net's tensors; values and files know whole tensors only, so every layout starts alike
+// and reads what any other has written.
+//
+//   init_params(plan, seed, params);
+//   load_tensors(plan, SafetensorsReader(path), "exp_avg.", adam_m);
 #pragma once
 #include "model/engine/safetensors.h"
 #include "model/plan/plan.h"
 
 namespace isobar {
 
-/// Values depend on (seed, parameter name, index) alone, so every layout starts alike. `params`: the whole
-/// buffer.
+struct ElementRun {  // elements that lie side by side in the whole tensor and in this rank's part
+  int64_t whole;     // first one, row-major in the whole tensor
+  int64_t offset;    // first one in a buffer that is laid out like params
+  int64_t count;
+};
+/// A part cut on axis 0 is one run, one cut on axis 1 has a run for each row.
+std::vector<ElementRun> runs_of(const Param& p);
+
+/// Values depend on (seed, parameter name, index in the whole tensor) alone. `params`: the whole buffer.
 void init_params(const Plan& plan, uint64_t seed, float* params);
 
-/// One view a parameter into a buffer that is laid out like params (params itself, a moment); names get
-/// `prefix`.
-std::vector<TensorView> named_tensors(const Plan& plan, const float* buffer, const std::string& prefix = "");
-/// Reads them back. Throws ConfigError naming the parameter that is missing or has another shape.
-void load_tensors(const Plan& plan, const TensorFile& file, const std::string& path,
-                  const std::string& prefix, float* buffer);
+/// The net's tensors with `prefix` before each name.
+std::vector<Tensor> prefixed(const std::vector<Tensor>& tensors, const std::string& prefix);
+/// Writes those parts of this rank's that it is the writer of. `buffer` is laid out like params (params
+/// itself, a moment).
+void write_tensors(const Plan& plan, const SafetensorsWriter& file, const std::string& prefix,
+                   const float* buffer);
+/// Reads this rank's parts. Throws ConfigError naming the parameter that is missing or has another shape.
+void load_tensors(const Plan& plan, const SafetensorsReader& file, const std::string& prefix, float* buffer);
 
 }  // namespace isobar

@@ -1,107 +1,230 @@
 #include "model/engine/safetensors.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <system_error>
+#include <type_traits>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
 
 namespace isobar {
 namespace {
 
-void write_bytes(int fd, const void* data, size_t n, const std::filesystem::path& path) {
-  const char* p = static_cast<const char*>(data);
-  while (n > 0) {
-    const ssize_t w = ::write(fd, p, n);
-    if (w < 0 && errno == EINTR) continue;
-    if (w < 0) throw std::system_error(errno, std::generic_category(), "cannot write " + path.string());
-    p += w;
-    n -= static_cast<size_t>(w);
-  }
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const char* doing, const fs::path& path) {
+  throw std::system_error(errno, std::generic_category(), std::string(doing) + " " + path.string());
 }
 
-struct File {
-  int fd;
-  ~File() { ::close(fd); }
-};
+ConfigError torn(const fs::path& path, const std::string& what) {
+  return {path.string(), "", "is not a whole safetensors file: " + what, "take another checkpoint"};
+}
 
-}  // namespace
+int64_t elements(const std::vector<int64_t>& shape) {
+  int64_t n = 1;
+  for (const int64_t extent : shape) n *= extent;
+  return n;
+}
 
-void write_safetensors(const std::filesystem::path& path, const std::vector<TensorView>& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+/// Length and JSON, padded to a multiple of 8 bytes.
+std::string header_of(const std::vector<Tensor>& tensors, const Metadata& metadata) {
   nlohmann::ordered_json header;
   header["__metadata__"] = metadata;
   int64_t offset = 0;
-  std::vector<int64_t> bytes;
-  for (const TensorView& t : tensors) {
-    int64_t n = sizeof(float);
-    for (int64_t extent : t.shape) n *= extent;
-    header[t.name] = {{"dtype", "F32"}, {"shape", t.shape}, {"data_offsets", {offset, offset + n}}};
-    offset += n;
-    bytes.push_back(n);
+  for (const Tensor& t : tensors) {
+    const int64_t end = offset + elements(t.shape) * static_cast<int64_t>(sizeof(float));
+    header[t.name] = {{"dtype", "F32"}, {"shape", t.shape}, {"data_offsets", {offset, end}}};
+    offset = end;
   }
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');
   const uint64_t length = text.size();
-  File file{::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-  if (file.fd < 0) throw std::system_error(errno, std::generic_category(), "cannot write " + path.string());
-  write_bytes(file.fd, &length, sizeof length, path);
-  write_bytes(file.fd, text.data(), text.size(), path);
-  for (size_t i = 0; i < tensors.size(); ++i) write_bytes(file.fd, tensors[i].data, bytes[i], path);
-  if (::fsync(file.fd) != 0)
-    throw std::system_error(errno, std::generic_category(), "cannot sync " + path.string());
+  std::string out(sizeof length, '\0');
+  std::memcpy(out.data(), &length, sizeof length);
+  return out + text;
 }
 
-TensorFile read_safetensors(const std::filesystem::path& path) {
-  const std::string bytes = read_file(path);
-  const auto bad = [&](const std::string& what) {
-    return ConfigError(path.string(), "", "is not a whole safetensors file: " + what,
-                       "take another checkpoint");
-  };
+template <class Stored, class T>
+void read_as(const OpenFile& file, int64_t offset, int64_t count, T* values) {
+  if constexpr (std::is_same_v<Stored, T>) {
+    file.read_at(offset, values, count * static_cast<int64_t>(sizeof(T)));
+  } else {
+    std::array<Stored, 4096> block;
+    for (int64_t done = 0; done < count;) {
+      const int64_t n = std::min<int64_t>(count - done, block.size());
+      file.read_at(offset + done * static_cast<int64_t>(sizeof(Stored)), block.data(),
+                   n * static_cast<int64_t>(sizeof(Stored)));
+      std::transform(block.begin(), block.begin() + n, values + done,
+                     [](Stored x) { return static_cast<T>(x); });
+      done += n;
+    }
+  }
+}
+
+template <class T>
+void read_any(const OpenFile& file, const StoredTensor& t, int64_t first, int64_t count, T* values) {
+  if (first < 0 || count < 0 || first + count > t.count)
+    throw std::logic_error("elements outside of a tensor are read");
+  const int64_t offset = t.offset + first * t.width;
+  if (t.width == sizeof(float))
+    read_as<float>(file, offset, count, values);
+  else
+    read_as<double>(file, offset, count, values);
+}
+
+/// A path that cannot be read is the user's to mend, not the system's to explain.
+const fs::path& readable(const fs::path& path) {
+  if (::access(path.c_str(), R_OK) != 0 || !fs::is_regular_file(path))
+    throw ConfigError(path.string(), "", "cannot be read", "check the path");
+  return path;
+}
+
+}  // namespace
+
+OpenFile::OpenFile(fs::path path, int flags)
+    : path_(std::move(path)), fd_(::open(path_.c_str(), flags | O_CLOEXEC, 0644)) {
+  if (fd_ < 0) fail("cannot open", path_);
+}
+
+OpenFile::~OpenFile() {
+  ::close(fd_);
+}
+
+void OpenFile::write_at(int64_t offset, const void* data, int64_t bytes) const {
+  const char* p = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::pwrite(fd_, p, static_cast<size_t>(bytes), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("cannot write", path_);
+    p += n, offset += n, bytes -= n;
+  }
+}
+
+void OpenFile::read_at(int64_t offset, void* data, int64_t bytes) const {
+  char* p = static_cast<char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::pread(fd_, p, static_cast<size_t>(bytes), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("cannot read", path_);
+    if (n == 0) throw torn(path_, "it became shorter while it was read");
+    p += n, offset += n, bytes -= n;
+  }
+}
+
+void OpenFile::resize(int64_t bytes) const {
+  if (::ftruncate(fd_, bytes) != 0) fail("cannot resize", path_);
+}
+
+int64_t OpenFile::size() const {
+  struct stat s {};
+  if (::fstat(fd_, &s) != 0) fail("cannot read", path_);
+  return s.st_size;
+}
+
+void OpenFile::sync() const {
+  if (::fsync(fd_) != 0) fail("cannot sync", path_);
+}
+
+void create_safetensors(const fs::path& path, const std::vector<Tensor>& tensors, const Metadata& metadata) {
+  const std::string header = header_of(tensors, metadata);
+  auto bytes = static_cast<int64_t>(header.size());
+  for (const Tensor& t : tensors) bytes += elements(t.shape) * static_cast<int64_t>(sizeof(float));
+  const OpenFile file(path, O_WRONLY | O_CREAT | O_TRUNC);
+  file.write_at(0, header.data(), static_cast<int64_t>(header.size()));
+  file.resize(bytes);
+  file.sync();
+}
+
+SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<Tensor>& tensors,
+                                     const Metadata& metadata)
+    : file_(path, O_WRONLY) {
+  auto offset = static_cast<int64_t>(header_of(tensors, metadata).size());
+  for (const Tensor& t : tensors) {
+    const int64_t n = elements(t.shape);
+    if (!places_.try_emplace(t.name, Place{offset, n}).second)
+      throw std::logic_error("two tensors are called " + t.name);
+    offset += n * static_cast<int64_t>(sizeof(float));
+  }
+}
+
+void SafetensorsWriter::write(const std::string& name, int64_t first, int64_t count,
+                              const float* values) const {
+  const auto at = places_.find(name);
+  if (at == places_.end() || first < 0 || count < 0 || first + count > at->second.count)
+    throw std::logic_error("elements outside of the file's tensors are written: " + name);
+  const auto width = static_cast<int64_t>(sizeof(float));
+  file_.write_at(at->second.offset + first * width, values, count * width);
+}
+
+SafetensorsReader::SafetensorsReader(const fs::path& path) : file_(readable(path), O_RDONLY) {
   uint64_t length = 0;
-  if (bytes.size() < sizeof length) throw bad("no header");
-  std::memcpy(&length, bytes.data(), sizeof length);
-  if (length > bytes.size() - sizeof length) throw bad("the header is cut off");
-  const nlohmann::json header = nlohmann::json::parse(bytes.substr(sizeof length, length), nullptr, false);
-  if (!header.is_object()) throw bad("the header is not JSON");
-  const size_t base = sizeof length + length, room = bytes.size() - base;
-  TensorFile out;
+  const int64_t prefix = sizeof length, size = file_.size();
+  if (size < prefix) throw torn(path, "no header");
+  file_.read_at(0, &length, prefix);
+  if (length > static_cast<uint64_t>(size - prefix)) throw torn(path, "the header is cut off");
+  std::string header(length, '\0');
+  const int64_t base = prefix + static_cast<int64_t>(length);
+  file_.read_at(prefix, header.data(), base - prefix);
+  parse(header, base, size - base);
+}
+
+void SafetensorsReader::parse(std::string_view text, int64_t base, int64_t room) {
+  const nlohmann::json header = nlohmann::json::parse(text, nullptr, false);
+  if (!header.is_object()) throw torn(path(), "the header is not JSON");
   try {
     for (const auto& [name, entry] : header.items()) {
       if (name == "__metadata__") {
-        out.metadata = entry.get<std::map<std::string, std::string>>();
+        metadata_ = entry.get<Metadata>();
         continue;
       }
+      const auto bad = [&, &key = name](const std::string& what) {
+        return torn(path(), std::string("'").append(key).append("' ").append(what));
+      };
       const std::string dtype = entry.at("dtype");
       if (dtype != "F32" && dtype != "F64")
-        throw bad(std::string("'").append(name).append("' is ").append(dtype).append(", not F32 or F64"));
-      const size_t width = dtype == "F32" ? 4 : 8;
-      const size_t begin = entry.at("data_offsets").at(0), end = entry.at("data_offsets").at(1);
-      Tensor t{entry.at("shape").get<std::vector<int64_t>>(), {}};
-      size_t n = 1;
-      for (int64_t extent : t.shape) n *= static_cast<size_t>(extent);
-      if (begin > end || end > room || (end - begin) / width != n)
-        throw bad(std::string("'").append(name).append("' is cut off"));
-      t.values.resize(n);
-      const char* data = bytes.data() + base + begin;
-      for (size_t i = 0; i < n; ++i) {
-        if (width == 8) {
-          std::memcpy(&t.values[i], data + 8 * i, 8);
-        } else {
-          float x;
-          std::memcpy(&x, data + 4 * i, 4);
-          t.values[i] = x;
-        }
+        throw bad(std::string("is ").append(dtype).append(", not F32 or F64"));
+      const int width = dtype == "F32" ? 4 : 8;
+      const int64_t begin = entry.at("data_offsets").at(0), end = entry.at("data_offsets").at(1);
+      StoredTensor t{entry.at("shape").get<std::vector<int64_t>>(), 1, 0, width};
+      for (const int64_t extent : t.shape) {
+        if (extent < 0 || (extent > 0 && t.count > std::numeric_limits<int64_t>::max() / 8 / extent))
+          throw bad("has a shape that no file can hold");
+        t.count *= extent;
       }
-      out.tensors[name] = std::move(t);
+      if (begin < 0 || begin > end || end > room || end - begin != t.count * width) throw bad("is cut off");
+      t.offset = base + begin;
+      tensors_[name] = std::move(t);
     }
   } catch (const nlohmann::json::exception& e) {
-    throw bad(e.what());
+    throw torn(path(), e.what());
+  }
+}
+
+void SafetensorsReader::read(const StoredTensor& t, int64_t first, int64_t count, float* values) const {
+  read_any(file_, t, first, count, values);
+}
+
+void SafetensorsReader::read(const StoredTensor& t, int64_t first, int64_t count, double* values) const {
+  read_any(file_, t, first, count, values);
+}
+
+TensorFile read_safetensors(const fs::path& path) {
+  const SafetensorsReader file(path);
+  TensorFile out{{}, file.metadata()};
+  for (const auto& [name, t] : file.tensors()) {
+    TensorFile::Values& to = out.tensors[name];
+    to.shape = t.shape;
+    to.values.resize(static_cast<size_t>(t.count));
+    file.read(t, 0, t.count, to.values.data());
   }
   return out;
 }

@@ -1,38 +1,102 @@
 // safetensors files: 8 bytes of header length (little-endian), a JSON header {name: {dtype, shape,
 // data_offsets}}, then raw little-endian data. What PyTorch's safetensors.torch.load_file reads. F32 and F64
-// are read, F32 is written.
+// are read, F32 is written. Many processes write one file, and each reads only the elements that it wants.
 //
-//   write_safetensors(path, {{"head.weight", {1280, 384}, data}}, {{"step", "100"}});
-//   auto file = read_safetensors(path);   file.tensors.at("head.weight").values
+//   if (rank == 0) create_safetensors(path, {{"head.weight", {1280, 384}}}, {{"step", "100"}});
+//   barrier();
+//   SafetensorsWriter w(path, {{"head.weight", {1280, 384}}}, {{"step", "100"}});
+//   w.write("head.weight", first, count, data);   w.sync();
+//
+//   SafetensorsReader r(path);   r.read(r.tensors().at("head.weight"), first, count, data);
 #pragma once
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "model/plan/plan.h"
 
 namespace isobar {
 
-struct TensorView {
-  std::string name;
+using Metadata = std::map<std::string, std::string>;
+
+class OpenFile {  // closes itself; throws std::system_error
+ public:
+  OpenFile(std::filesystem::path path, int flags);
+  ~OpenFile();
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+  void write_at(int64_t offset, const void* data, int64_t bytes) const;
+  void read_at(int64_t offset, void* data, int64_t bytes) const;  // all of them, or throws
+  void resize(int64_t bytes) const;
+  int64_t size() const;
+  void sync() const;
+
+ private:
+  std::filesystem::path path_;
+  int fd_;
+};
+
+/// Creates the file with its header and in its full size, all values zero, and fsyncs it. What is where
+/// follows from the arguments alone, so a process that did not create the file can write into it.
+void create_safetensors(const std::filesystem::path& path, const std::vector<Tensor>& tensors,
+                        const Metadata& metadata);
+
+/// Writes values into a created file; the arguments must be those that it was created with.
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::filesystem::path& path, const std::vector<Tensor>& tensors,
+                    const Metadata& metadata);
+  /// Elements [first, first + count) of the tensor in row-major order.
+  void write(const std::string& name, int64_t first, int64_t count, const float* values) const;
+  void sync() const { file_.sync(); }
+
+ private:
+  struct Place {
+    int64_t offset, count;  // bytes from the file's start; elements
+  };
+  std::map<std::string, Place> places_;
+  OpenFile file_;
+};
+
+struct StoredTensor {
   std::vector<int64_t> shape;
-  const float* data;
+  int64_t count;   // elements
+  int64_t offset;  // bytes from the file's start
+  int width;       // bytes an element: 4 (F32) or 8 (F64)
 };
 
-struct Tensor {
-  std::vector<int64_t> shape;
-  std::vector<double> values;  // every dtype widened
-};
-
-struct TensorFile {
-  std::map<std::string, Tensor> tensors;
-  std::map<std::string, std::string> metadata;
-};
-
-/// Not atomic by itself: checkpoint.cpp renames the directory that it is written into. fsyncs the file.
-void write_safetensors(const std::filesystem::path& path, const std::vector<TensorView>& tensors,
-                       const std::map<std::string, std::string>& metadata);
 /// Throws ConfigError for a file that is missing, truncated or malformed.
+class SafetensorsReader {
+ public:
+  explicit SafetensorsReader(const std::filesystem::path& path);
+  const std::filesystem::path& path() const { return file_.path(); }
+  const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
+  const Metadata& metadata() const { return metadata_; }
+  /// Elements [first, first + count) in row-major order, converted.
+  void read(const StoredTensor& t, int64_t first, int64_t count, float* values) const;
+  void read(const StoredTensor& t, int64_t first, int64_t count, double* values) const;
+
+ private:
+  void parse(std::string_view header, int64_t base, int64_t room);
+  OpenFile file_;
+  std::map<std::string, StoredTensor> tensors_;
+  Metadata metadata_;
+};
+
+struct TensorFile {  // a small file, all of it
+  struct Values {
+    std::vector<int64_t> shape;
+    std::vector<double> values;  // every dtype widened
+  };
+  std::map<std::string, Values> tensors;
+  Metadata metadata;
+};
 TensorFile read_safetensors(const std::filesystem::path& path);
 
 }  // namespace isobar

@@ -5,6 +5,7 @@
 
 #include "model/base/hash.h"
 #include "model/engine/host.h"
+#include "model/nets/build.h"
 #include "model/plan/work.h"
 
 namespace isobar {
@@ -37,7 +38,7 @@ nlohmann::json start_of_run(const RunSpec& spec, const Plan& plan, int ranks, in
           {"threads", threads},
           {"plan_hash", sha256_hex(to_text(plan))},
           {"parameters", plan.parameter_count()},
-          {"flops_forward_per_sample", totals(plan, spec.micro_batch()).forward_flops},
+          {"flops_forward_per_sample", forward_flops_per_sample(spec)},
           {"memory", memory_json(plan)},
           {"provenance", provenance()}};
 }

@@ -35,7 +35,7 @@ namespace {
 constexpr int64_t kWarmup = 2;        // steps that step statistics and op times leave out
 constexpr int64_t kTracedSteps = 10;  // the last ones
 
-class Trainer {
+class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a process; fields in order of use
  public:
   Trainer(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi, ResultLog& log)
       : spec_(spec),
@@ -58,7 +58,7 @@ class Trainer {
 
   void run() {
     const int64_t first = initialise();
-    if (spec_.train.valid_every > 0 && valid_loader_ && first == 0) validate(0);
+    if (spec_.train.valid_every > 0 && valid_set_ && first == 0) validate(0);
     if (!options_.trace.empty())
       recorder_.emplace(mpi_.rank(), train_program_.instrs.size() * static_cast<size_t>(kTracedSteps + 1));
     started_ = now_ns();
@@ -67,7 +67,7 @@ class Trainer {
       const int64_t done = step + 1;
       const bool last = done == spec_.train.steps;
       const int64_t valid = spec_.train.valid_every, save = spec_.train.checkpoint_every;
-      if (valid_loader_ && (last || (valid > 0 && done % valid == 0))) validate(done);
+      if (valid_set_ && (last || (valid > 0 && done % valid == 0))) validate(done);
       if (save > 0 && (last || done % save == 0)) checkpoint(done);
     }
     if (recorder_) write_trace();
@@ -99,16 +99,24 @@ class Trainer {
                             std::to_string(train_set_->size()) + " samples of data.train",
                         "lower it or give more data");
     const auto seed = static_cast<uint64_t>(spec_.train.seed);
-    train_loader_.emplace(*train_set_,
-                          LoaderOptions{batch, spec_.micro_batches(), dp, at.dp, seed, spec_.data.workers,
-                                        spec_.data.prefetch, spec_.data.shuffle});
+    // Only the first and the last stage of a pipeline read samples; all that share samples read the same.
+    reads_ = std::any_of(plan_.ops.begin(), plan_.ops.end(),
+                         [](const Op& op) { return op.kind == OpKind::fetch; });
+    scores_ = std::any_of(plan_.ops.begin(), plan_.ops.end(),
+                          [](const Op& op) { return op.kind == OpKind::loss; }) &&
+              at.tp == 0 && at.cp == 0;
+    steps_per_epoch_ = train_set_->size() / spec_.train.global_batch;
+    if (reads_)
+      train_loader_.emplace(*train_set_,
+                            LoaderOptions{batch, spec_.micro_batches(), dp, at.dp, seed, spec_.data.workers,
+                                          spec_.data.prefetch, spec_.data.shuffle});
     if (spec_.data.valid.empty() && spec_.data.train_fraction >= 1) return;
     valid_set_ = open_dataset(spec_.data, spec_.data.valid, Split::valid, shape);
     if (valid_set_->size() < batch * dp)
       throw ConfigError(spec_.file, "data.valid",
                         "holds fewer samples than one batch of " + std::to_string(batch * dp),
                         "lower policy.micro_batch or give more data");
-    valid_loader_.emplace(*valid_set_, LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false});
+    if (reads_) valid_loader_.emplace(*valid_set_, LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false});
   }
 
   /// First values or a checkpoint; then every rank gets rank 0's. Returns the step to go on from.
@@ -132,7 +140,7 @@ class Trainer {
     }
     const Program init = link(plan_, plan_.init, spec_.run.serial);
     (*executor_)(init, 0);
-    train_loader_->seek(step * spec_.micro_batches());
+    if (reads_) train_loader_->seek(step * spec_.micro_batches());
     return step;
   }
 
@@ -145,7 +153,7 @@ class Trainer {
     if (traced) executor_->record_to(&*recorder_);
     double wait = 0;
     backend_->on_fetch(
-        [&](int32_t, float* input, float* target) { wait += fetch(*train_loader_, input, target); });
+        [&](int32_t, float* input, float* target) { wait += fetch(*train_loader_, input, target).wait_s; });
     const double lr = learning_rate(spec_.train, step);
     float* scalars = in_arena(plan_.adam_scalars);
     scalars[0] = static_cast<float>(lr);
@@ -170,7 +178,7 @@ class Trainer {
     if (log_.on())
       log_.write_step({{"event", "step"},
                        {"step", step + 1},
-                       {"epoch", step / train_loader_->batches_per_epoch()},
+                       {"epoch", step / steps_per_epoch_},
                        {"loss", loss},
                        {"rmse", metrics[1]},
                        {"lr", lr},
@@ -191,13 +199,14 @@ class Trainer {
     }
   }
 
-  double fetch(Loader& loader, float* input, float* target) {
+  /// The next batch, copied to where it is wanted (either may be null).
+  Batch fetch(Loader& loader, float* input, float* target) {
     const Batch batch = loader.next();
     const size_t bytes =
         static_cast<size_t>(spec_.micro_batch() * train_set_->shape().size()) * sizeof(float);
-    std::memcpy(input, batch.input, bytes);
-    std::memcpy(target, batch.target, bytes);
-    return batch.wait_s;
+    if (input) std::memcpy(input, batch.input, bytes);
+    if (target) std::memcpy(target, batch.target, bytes);
+    return batch;
   }
 
   void validate(int64_t step) {
@@ -207,11 +216,12 @@ class Trainer {
     const bool persist = persistence_.empty();
     std::vector<double> persistence(channels, 0.0);
     backend_->on_fetch([&](int32_t, float* input, float* target) {
-      fetch(*valid_loader_, input, target);
-      if (persist) add_persistence_rmse(spec_.net, spec_.micro_batch(), input, target, persistence);
+      const Batch batch = fetch(*valid_loader_, input, target);
+      if (persist && scores_)
+        add_persistence_rmse(spec_.net, spec_.micro_batch(), batch.input, batch.target, persistence);
     });
     executor_->record_to(nullptr);
-    valid_loader_->seek(0);
+    if (reads_) valid_loader_->seek(0);
     const auto times = executor_->op_times();
     for (int64_t i = 0; i < batches; ++i) {
       (*executor_)(eval_program_, 0);
@@ -243,14 +253,15 @@ class Trainer {
   }
 
   void checkpoint(int64_t step) {
-    if (mpi_.rank() == 0 && log_.on()) {
-      const int64_t t0 = now_ns();
-      const auto dir =
-          save_checkpoint(spec_.run.out, plan_, in_arena(plan_.params_all), in_arena(plan_.adam_m),
-                          in_arena(plan_.adam_v), {step, spec_.train.seed, spec_.train.global_batch});
-      const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
-      log_.write({{"event", "checkpoint"}, {"step", step}, {"path", dir.string()}, {"seconds", seconds}});
-    }
+    if (spec_.run.out.empty()) return;
+    const int64_t t0 = now_ns();
+    const Meeting all{mpi_.rank(), [this] { mpi_.barrier(); },
+                      [this](std::string s) { return mpi_.from_first(std::move(s)); }};
+    const auto dir =
+        save_checkpoint(spec_.run.out, plan_, in_arena(plan_.params_all), in_arena(plan_.adam_m),
+                        in_arena(plan_.adam_v), {step, spec_.train.seed, spec_.train.global_batch}, all);
+    const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
+    log_.write({{"event", "checkpoint"}, {"step", step}, {"path", dir.string()}, {"seconds", seconds}});
     watchdog_->alive();
   }
 
@@ -300,6 +311,9 @@ class Trainer {
   std::optional<Watchdog> watchdog_;
   std::vector<double> step_seconds_, persistence_;
   int64_t started_ = 0;
+  int64_t steps_per_epoch_ = 1;
+  bool reads_ = false;   // this rank's plan fetches samples
+  bool scores_ = false;  // … and it speaks for the samples of its dp rank
 };
 
 std::string class_of(const std::exception& e) {

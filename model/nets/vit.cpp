@@ -3,31 +3,12 @@
 #include <cmath>
 #include <cstdio>
 
-#include "model/plan/layout.h"
+#include "model/nets/block.h"
+#include "model/nets/stages.h"
 #include "model/plan/schedule.h"
 
 namespace isobar {
 namespace {
-
-struct Linear {
-  View weight;  // [out, in]
-  View bias;    // [out], may be absent
-  int64_t in, out;
-};
-
-struct Norm {             // parameters and what its forward saves
-  View gamma, beta;       // [D]
-  View x, h, mean, rstd;  // x [R,D] f32, h [R,D] act, [R] f32
-};
-
-struct Block {
-  std::string path;  // block07
-  Norm norm1, norm2;
-  Linear qkv, proj, fc1, fc2;
-  View qkv_out;  // [R,3D] act
-  View o, lse;   // [R,D] act, [B,heads,N] f32
-  View u, g;     // [R,4D] act: before and after GELU
-};
 
 class Vit {
  public:
@@ -36,101 +17,192 @@ class Vit {
         n_(spec.net),
         b_(rank, static_cast<int>(spec.layout.world()), workspace),
         act_(spec.policy.amp == "bf16" ? DType::bf16 : DType::f32),
-        B_(spec.micro_batch()),
-        N_(n_.tokens()),
+        at_(b_, spec, rank),
+        emit_(b_, spec, at_, act_),
         D_(n_.embed_dim),
-        R_(B_ * N_),
-        P_(n_.in_channels * n_.patch_size * n_.patch_size) {
-    if (spec.layout.dp > 1) dp_ = b_.group("dp", group_of(spec.layout, "dp", rank));
-  }
+        P_(n_.in_channels * n_.patch_size * n_.patch_size),
+        stages_(b_, spec, rank),
+        blocks_(n_.depth) {}
 
   Plan build() {
     declare_parameters();
     b_.plan.metrics = b_.io("metrics", DType::f32, 1 + n_.out_channels);
     b_.plan.grad_norm2 = b_.io("grad_norm2", DType::f32, 1);
     b_.plan.adam_scalars = b_.io("adam_scalars", DType::f32, 2);
-    const int init = emit_init();
-    const int begin = emit_begin();
-    const int forward = emit_forward();
+    stages_.declare_buffers(at_.rows * D_);
+    const int init = emit_init(), begin = emit_begin();
     const auto m = static_cast<int>(s_.micro_batches());
-    // Gradients are written by the first micro-batch, added to by the others, and reduced under the last.
-    std::vector<int> backward(m);
-    if (m == 1) {
-      backward[0] = emit_backward("backward", false, true);
-    } else {
-      backward[0] = emit_backward("backward.first", false, false);
-      const int middle = m > 2 ? emit_backward("backward.middle", true, false) : -1;
-      for (int i = 1; i < m - 1; ++i) backward[i] = middle;
-      backward[m - 1] = emit_backward("backward.last", true, true);
+    std::vector<StageRoutines> routines;
+    for (const Stage& stage : stages_.list()) {
+      StageRoutines r;
+      const std::string suffix = stages_.list().size() > 1 ? "." + std::to_string(stage.chunk) : "";
+      r.forward = emit_forward(stage, "forward" + suffix);
+      if (emit_.split()) {
+        r.backward =
+            by_micro(m, "backward_input", suffix, [&](const std::string& name, bool accumulate, bool) {
+              return emit_backward(stage, name, accumulate, false);
+            });
+        r.weight = by_micro(m, "backward_weight", suffix,
+                            [&](const std::string& name, bool accumulate, bool reduce) {
+                              return emit_backward_weight(stage, name, accumulate, reduce);
+                            });
+      } else {
+        r.backward =
+            by_micro(m, "backward", suffix, [&](const std::string& name, bool accumulate, bool reduce) {
+              return emit_backward(stage, name, accumulate, reduce);
+            });
+      }
+      routines.push_back(std::move(r));
     }
     const int optimizer = emit_optimizer();
-    const int eval_end = dp_ >= 0 ? emit_eval_end() : -1;
+    const int eval_end = at_.metrics_group >= 0 ? emit_eval_end() : -1;
 
     Plan& plan = b_.plan;
     plan.init = {{init, 0, 0}};
-    const auto actions = schedule_actions(s_.policy.schedule, 1, 0, m);
-    plan.slots = in_flight(actions, 1);
+    const auto actions = schedule_actions(s_.policy.schedule, static_cast<int>(at_.pp), at_.at.pp, m,
+                                          static_cast<int>(s_.layout.vpp));
+    plan.slots = in_flight(actions, static_cast<int>(s_.layout.vpp));
     plan.train.push_back({begin, 0, 0});
     for (const Action& a : actions) {
       const auto slot = static_cast<int32_t>(a.micro % plan.slots[a.chunk]);
-      plan.train.push_back({a.type == Action::Type::forward ? forward : backward[a.micro], a.micro, slot});
+      const StageRoutines& r = routines[a.chunk];
+      const int routine = a.type == Action::Type::forward           ? r.forward
+                          : a.type == Action::Type::backward_weight ? r.weight[a.micro]
+                                                                    : r.backward[a.micro];
+      plan.train.push_back({routine, a.micro, slot});
     }
     plan.train.push_back({optimizer, 0, 0});
-    plan.eval = {{begin, 0, 0}, {forward, 0, 0}};
+    plan.eval.push_back({begin, 0, 0});
+    for (const StageRoutines& r : routines) plan.eval.push_back({r.forward, 0, 0});
     if (eval_end >= 0) plan.eval.push_back({eval_end, 0, 0});
     return std::move(plan);
   }
 
  private:
-  // ---- parameters, in forward order ----
+  struct StageRoutines {
+    int forward;
+    std::vector<int> backward;  // by micro-batch; of a split backward, the input part
+    std::vector<int> weight;    // the weight part
+  };
+  struct Final {  // parameters whose gradients are final after so many weight gradients of a split backward
+    size_t after;
+    int64_t cut, whole;
+  };
+  struct Region {  // of the flat parameters: one stage chunk's, with one group that sums their gradients
+    int group;
+    int64_t begin, end;
+  };
+
+  // Gradients are written by the first micro-batch, added to by the others, and reduced under the last.
+  template <class Emit>  // (name, accumulate, reduce) -> routine
+  static std::vector<int> by_micro(int m, const std::string& name, const std::string& suffix,
+                                   const Emit& emit) {
+    if (m == 1) return {emit(name + suffix, false, true)};
+    std::vector<int> out(m);
+    out[0] = emit(name + ".first" + suffix, false, false);
+    const int middle = m > 2 ? emit(name + ".middle" + suffix, true, false) : -1;
+    for (int i = 1; i < m - 1; ++i) out[i] = middle;
+    out[m - 1] = emit(name + ".last" + suffix, true, true);
+    return out;
+  }
+
+  // ---- parameters ----
+  // Those that tensor parallelism cuts lie first, then those that it leaves whole: their gradients are summed
+  // over different groups. Within both: chunk by chunk, in forward order.
   void declare_parameters() {
+    list_ = true;
+    declare({.first = 0, .end = n_.depth, .is_first = true, .is_last = true});
+    list_ = false;
+    regions_.resize(stages_.list().size());
+    for (const bool cut : {true, false}) {
+      if (cut && at_.tp == 1) continue;
+      cut_ = cut;
+      for (const Stage& stage : stages_.list()) {
+        const int64_t begin = b_.params_end();
+        declare(stage);
+        regions_[stage.chunk].push_back({cut ? at_.cut_group : at_.whole_group, begin, b_.params_end()});
+      }
+      if (cut) cut_end_ = b_.params_end();
+    }
+    b_.end_params(act_ != DType::f32);
+  }
+
+  // One operand of one or several tensors, each [out, in] or [out]; `axis` is what tensor parallelism cuts
+  // (-1: none).
+  void declare(View& v, std::vector<Param> pieces) {
+    if (list_) {
+      for (const Param& p : pieces) b_.plan.tensors.push_back({p.name, p.shape});
+      return;
+    }
+    if (at_.tp == 1)
+      for (Param& p : pieces) p.axis = -1;
+    const bool is_cut = pieces[0].axis >= 0;
+    if (is_cut != cut_) return;
+    for (Param& p : pieces) {
+      if (is_cut) {
+        p.extent = p.shape[p.axis] / at_.tp;
+        p.begin = p.extent * at_.at.tp;
+      }
+      p.writer = at_.at.dp == 0 && at_.at.cp == 0 && (is_cut || at_.at.tp == 0);
+    }
+    v = b_.params_together(pieces);
+  }
+
+  void declare(const Stage& stage) {
     const float sigma = 0.02f;
-    // The patch convolution keeps PyTorch's default: uniform within 1/sqrt(fan_in), weight and bias.
-    const float fan = 1.0f / std::sqrt(static_cast<float>(P_));
-    const int64_t p = n_.patch_size, C = n_.in_channels;
-    patch_ = {b_.param("patch_embed.weight", {D_, C, p, p}, Init::uniform, fan),
-              b_.param("patch_embed.bias", {D_}, Init::uniform, fan), P_, D_};
-    pos_ = b_.param("pos_embed", {N_, D_}, Init::normal, sigma);
-    const auto norm = [&](const std::string& name) {
-      Norm out;
-      out.gamma = b_.param(name + ".weight", {D_}, Init::one);
-      out.beta = b_.param(name + ".bias", {D_}, Init::zero);
-      return out;
+    const auto norm = [&](Norm& n, const std::string& name) {
+      declare(n.gamma, {{name + ".weight", {D_}, Init::one}});
+      declare(n.beta, {{name + ".bias", {D_}, Init::zero}});
     };
-    const auto linear = [&](const std::string& name, int64_t in, int64_t out) {
-      return Linear{b_.param(name + ".weight", {out, in}, Init::normal, sigma),
-                    b_.param(name + ".bias", {out}, Init::zero), in, out};
+    const auto linear = [&](Linear& l, const std::string& name, int64_t in, int64_t out, int cut_axis) {
+      l.in = cut_axis == 1 ? in / at_.tp : in;
+      l.out = cut_axis == 0 ? out / at_.tp : out;
+      declare(l.weight, {{name + ".weight", {out, in}, Init::normal, sigma, cut_axis}});
+      declare(l.bias, {{name + ".bias", {out}, Init::zero, 0, cut_axis == 0 ? 0 : -1}});
     };
+    if (stage.is_first) {
+      // The patch convolution keeps PyTorch's default: uniform within 1/sqrt(fan_in), weight and bias.
+      const float fan = 1.0f / std::sqrt(static_cast<float>(P_));
+      const int64_t p = n_.patch_size;
+      patch_.in = P_, patch_.out = D_;
+      declare(patch_.weight, {{"patch_embed.weight", {D_, n_.in_channels, p, p}, Init::uniform, fan}});
+      declare(patch_.bias, {{"patch_embed.bias", {D_}, Init::uniform, fan}});
+      declare(pos_, {{"pos_embed", {n_.tokens(), D_}, Init::normal, sigma}});
+    }
     const int64_t hidden = n_.mlp_ratio * D_;
-    blocks_.resize(n_.depth);
-    for (int64_t i = 0; i < n_.depth; ++i) {
+    for (int64_t i = stage.first; i < stage.end; ++i) {
       Block& block = blocks_[i];
       char path[16];
       std::snprintf(path, sizeof path, "block%02d", static_cast<int>(i));
       block.path = path;
       const std::string name = "blocks." + std::to_string(i);
-      block.norm1 = norm(name + ".norm1");
+      norm(block.norm1, name + ".norm1");
       std::vector<Param> w, bias;  // q, k and v side by side are one [3D, D] operand
       for (const char* part : {"q", "k", "v"}) {
-        w.push_back({name + ".attn." + part + ".weight", {D_, D_}, 0, 0, Init::normal, sigma});
-        bias.push_back({name + ".attn." + part + ".bias", {D_}, 0, 0, Init::zero, 0});
+        w.push_back({name + ".attn." + part + ".weight", {D_, D_}, Init::normal, sigma, 0});
+        bias.push_back({name + ".attn." + part + ".bias", {D_}, Init::zero, 0, 0});
       }
-      block.qkv = {b_.params_together(w), b_.params_together(bias), D_, 3 * D_};
-      block.proj = linear(name + ".attn.proj", D_, D_);
-      block.norm2 = norm(name + ".norm2");
-      block.fc1 = linear(name + ".mlp.fc1", D_, hidden);
-      block.fc2 = linear(name + ".mlp.fc2", hidden, D_);
+      block.qkv.in = D_, block.qkv.out = 3 * D_ / at_.tp;
+      declare(block.qkv.weight, std::move(w));
+      declare(block.qkv.bias, std::move(bias));
+      linear(block.proj, name + ".attn.proj", D_, D_, 1);
+      norm(block.norm2, name + ".norm2");
+      linear(block.fc1, name + ".mlp.fc1", D_, hidden, 0);
+      linear(block.fc2, name + ".mlp.fc2", hidden, D_, 1);
     }
-    final_ = norm("norm");
-    head_ = {b_.param("head.weight", {P_, D_}, Init::normal, sigma), View{}, D_, P_};
-    b_.end_params(act_ != DType::f32);
+    if (stage.is_last) {
+      norm(final_, "norm");
+      head_.in = D_, head_.out = P_;
+      declare(head_.weight, {{"head.weight", {P_, D_}, Init::normal, sigma}});
+    }
   }
 
   // ---- small routines ----
+  // First values depend on seed and name alone, so every rank makes its own; only the 16-bit copy is left to
+  // do.
   int emit_init() {
     const int r = b_.begin("init", Pass::init);
     const View all = b_.plan.params_all;
-    if (dp_ >= 0) b_.emit(OpKind::broadcast, "params/broadcast", {.group = dp_}, {all}, {all}, Lane::dp);
     if (act_ != DType::f32)
       b_.emit(OpKind::cast, "params/cast", {.m = 1, .n = all.count}, {all}, {b_.plan.params16_all});
     b_.end();
@@ -151,198 +223,199 @@ class Vit {
     return r;
   }
 
+  // Means over dp; stages without the loss add nothing and learn it.
   void reduce_metrics() {
-    if (dp_ < 0) return;
-    b_.emit(OpKind::all_reduce, "metrics/all_reduce", {.group = dp_}, {b_.plan.metrics}, {b_.plan.metrics},
-            Lane::dp);
+    if (at_.metrics_group >= 0)
+      b_.emit(OpKind::all_reduce, "metrics/all_reduce", {.group = at_.metrics_group}, {b_.plan.metrics},
+              {b_.plan.metrics}, Lane::dp);
   }
 
   int emit_optimizer() {
     const int r = b_.begin("optimizer", Pass::optimizer);
     Plan& p = b_.plan;
-    const Attrs whole{.m = 1, .n = p.grads_all.count};
-    b_.emit(OpKind::squared_sum, "optimizer/grad_norm", whole, {p.grads_all}, {p.grad_norm2});
-    b_.emit(OpKind::adam, "optimizer/adam", whole, {p.grads_all, p.adam_scalars},
+    // Every parameter counts once: what tensor parallelism leaves whole, on its rank 0.
+    const int64_t counted = at_.tp > 1 && at_.at.tp > 0 ? cut_end_ : p.grads_all.count;
+    b_.emit(OpKind::squared_sum, "optimizer/grad_norm", {.m = 1, .n = counted},
+            {p.grads_all.slice(0, counted)}, {p.grad_norm2});
+    if (at_.norm_group >= 0)
+      b_.emit(OpKind::all_reduce, "optimizer/grad_norm/all_reduce", {.group = at_.norm_group}, {p.grad_norm2},
+              {p.grad_norm2}, Lane::dp);
+    b_.emit(OpKind::adam, "optimizer/adam", {.m = 1, .n = p.grads_all.count},
+            {p.grads_all, p.adam_scalars, s_.train.grad_clip > 0 ? p.grad_norm2 : View{}},
             {p.params_all, p.adam_m, p.adam_v, p.params16_all});
+    reduce_metrics();
     b_.end();
     return r;
   }
 
-  // ---- pieces shared by forward and backward ----
   Attrs image() const {
-    return {.batch = B_,
+    return {.m = at_.rows,
+            .batch = at_.batch,
+            .row0 = at_.row0,
             .channels = n_.in_channels,
             .height = n_.img_height,
             .width = n_.img_width,
-            .patch = n_.patch_size};
-  }
-  Attrs rows(int64_t cols) const { return {.m = R_, .n = cols, .eps = static_cast<float>(n_.norm_eps)}; }
-  Attrs attention() const {
-    return {.batch = B_,
-            .heads = n_.num_heads,
-            .kv_heads = n_.num_heads,
-            .tq = N_,
-            .tk = N_,
-            .d = n_.head_dim(),
-            .ld_q = 3 * D_,
-            .ld_kv = 3 * D_,
-            .ld_o = D_,
-            .scale = 1.0f / std::sqrt(static_cast<float>(n_.head_dim()))};
-  }
-  // Row 0 … of q, k or v inside the fused [R, 3D] matrix: a strided operand, stated as the span that it
-  // covers.
-  View third(const View& qkv, int which) const { return qkv.slice(which * D_, qkv.count - 2 * D_); }
-
-  void linear_forward(const std::string& path, const Linear& l, const View& x, const View& y) {
-    b_.emit(OpKind::gemm, path + "/forward", {.m = R_, .n = l.out, .k = l.in, .trans_b = true},
-            {x, b_.weight(l.weight), l.bias}, {y});
-  }
-  // dx = dy W (unless dx is absent), dW = dy^T x
-  void linear_backward(const std::string& path, const Linear& l, const View& x, const View& dy,
-                       const View& dx) {
-    if (dx)
-      b_.emit(OpKind::gemm, path + "/backward_input", {.m = R_, .n = l.in, .k = l.out},
-              {dy, b_.weight(l.weight), View{}}, {dx});
-    b_.emit(OpKind::gemm, path + "/backward_weight",
-            {.m = l.out, .n = l.in, .k = R_, .trans_a = true, .accumulate = accumulate_}, {dy, x, View{}},
-            {b_.grad(l.weight)});
-  }
-  // x = residual + y, h = LN(x); allocates what backward will need
-  void norm_forward(const std::string& path, Norm& n, const View& residual, int64_t period, const View& y) {
-    n.x = b_.saved(path + ".x", DType::f32, R_ * D_);
-    n.h = b_.saved(path + ".h", act_, R_ * D_);
-    n.mean = b_.saved(path + ".mean", DType::f32, R_);
-    n.rstd = b_.saved(path + ".rstd", DType::f32, R_);
-    Attrs a = rows(D_);
-    a.period = period;
-    b_.emit(OpKind::residual_norm, path + "/forward", a, {residual, y, n.gamma, n.beta},
-            {n.x, n.h, n.mean, n.rstd});
-  }
-  // dx += LN'(dh); returns the gradient that the linear before this norm gets: dx itself, or its 16-bit copy
-  View norm_backward(const std::string& path, const Norm& n, const View& dh, bool first, const View& bias) {
-    const View dy16 = act_ == DType::f32 ? View{} : b_.scratch(path + ".dy", act_, R_ * D_);
-    Attrs a = rows(D_);
-    a.first = first;
-    a.accumulate = accumulate_;
-    b_.emit(OpKind::residual_norm_backward, path + "/backward", a, {n.x, n.mean, n.rstd, n.gamma, dh},
-            {dx_, dy16, b_.grad(n.gamma), b_.grad(n.beta), b_.grad(bias)});
-    return dy16 ? dy16 : dx_;
+            .patch = n_.patch_size,
+            .token0 = at_.token0,
+            .tokens = at_.tokens};
   }
 
-  int emit_forward() {
-    const int r = b_.begin("forward", Pass::forward);
-    const int64_t pixels = B_ * n_.in_channels * n_.img_height * n_.img_width;
-    const View input = b_.scratch("input", DType::f32, pixels);
-    target_ = b_.saved("target", DType::f32, pixels);
-    patches_ = b_.saved("patches", act_, R_ * P_);
-    b_.emit(OpKind::fetch, "data/fetch", image(), {}, {input, target_});
-    b_.emit(OpKind::patch_gather, "patch_embed/gather", image(), {input}, {patches_});
-    View y = b_.scratch("patch_embed.y", act_, R_ * D_);
-    linear_forward("patch_embed", patch_, patches_, y);
-
-    View residual = pos_;
-    int64_t period = N_;  // the position repeats for every image of the batch
-    for (Block& block : blocks_) {
-      norm_forward(block.path + "/norm1", block.norm1, residual, period, y);
-      block.qkv_out = b_.saved(block.path + ".qkv", act_, R_ * 3 * D_);
-      linear_forward(block.path + "/attn/qkv", block.qkv, block.norm1.h, block.qkv_out);
-      block.o = b_.saved(block.path + ".o", act_, R_ * D_);
-      block.lse = b_.saved(block.path + ".lse", DType::f32, B_ * n_.num_heads * N_);
-      b_.emit_with_workspace(OpKind::attention, block.path + "/attn/core/forward", attention(),
-                             {third(block.qkv_out, 0), third(block.qkv_out, 1), third(block.qkv_out, 2)},
-                             {block.o, block.lse});
-      y = b_.scratch(block.path + ".attn.y", act_, R_ * D_);
-      linear_forward(block.path + "/attn/proj", block.proj, block.o, y);
-
-      norm_forward(block.path + "/norm2", block.norm2, block.norm1.x, 0, y);
-      block.u = b_.saved(block.path + ".u", act_, R_ * block.fc1.out);
-      block.g = b_.saved(block.path + ".g", act_, R_ * block.fc1.out);
-      linear_forward(block.path + "/mlp/fc1", block.fc1, block.norm2.h, block.u);
-      b_.emit(OpKind::gelu, block.path + "/mlp/gelu/forward", rows(block.fc1.out), {block.u}, {block.g});
-      y = b_.scratch(block.path + ".mlp.y", act_, R_ * D_);
-      linear_forward(block.path + "/mlp/fc2", block.fc2, block.g, y);
-      residual = block.norm2.x;
+  int emit_forward(const Stage& stage, const std::string& name) {
+    const int r = b_.begin(name, Pass::forward, stage.chunk);
+    const int64_t rows = at_.rows, pixels = at_.batch * n_.in_channels * n_.img_height * n_.img_width;
+    View residual, y, input;
+    int64_t period = 0;
+    if (stage.is_first) input = b_.scratch("input", DType::f32, pixels);
+    if (stage.is_last) target_ = b_.saved("target", DType::f32, pixels);
+    if (input || stage.is_last)
+      b_.emit(OpKind::fetch, "data/fetch", image(), {}, {input, stage.is_last ? target_ : View{}});
+    if (stage.is_first) {
+      patches_ = b_.saved("patches", act_, rows * P_);
+      b_.emit(OpKind::patch_gather, "patch_embed/gather", image(), {input}, {patches_});
+      y = b_.scratch("patch_embed.y", act_, rows * D_);
+      emit_.linear_forward("patch_embed/forward", patch_, patches_, y, rows, patch_.bias);
+      residual = pos_.slice(at_.token0 * D_, at_.tokens * D_);  // repeats for every image of the batch
+      period = at_.tokens;
+    } else {
+      residual = b_.saved(blocks_[stage.first].path + "/norm1.x", DType::f32, rows * D_);
+      stages_.receive_forward(stage, residual);
+    }
+    for (int64_t i = stage.first; i < stage.end; ++i) {
+      y = emit_.forward(blocks_[i], residual, period, y);
+      residual = blocks_[i].norm2.x;
       period = 0;
     }
-    norm_forward("norm", final_, residual, 0, y);
-    pred_ = b_.saved("pred", act_, R_ * P_);
-    linear_forward("head", head_, final_.h, pred_);
-    sums_ = b_.saved("loss.sums", DType::f32, 2 * B_);
+    if (!stage.is_last) {
+      stages_.send_forward(stage, residual, y);
+      b_.end();
+      return r;
+    }
+    final_.x = b_.saved("norm.x", DType::f32, rows * D_);
+    emit_.norm_forward("norm", "/forward", final_, residual, 0, y, true);
+    pred_ = b_.saved("pred", act_, rows * P_);
+    emit_.linear_forward("head/forward", head_, final_.h, pred_, rows, View{});
+    sums_ = b_.saved("loss.sums", DType::f32, at_.batch * (2 + n_.out_channels));
+    b_.emit(OpKind::loss_sums, "loss/sums", image(), {pred_, target_}, {sums_});
+    if (at_.sample_group >= 0)
+      b_.emit(OpKind::all_reduce, "loss/sums/all_reduce", {.group = at_.sample_group}, {sums_}, {sums_},
+              Lane::cp);
     Attrs a = image();
     a.scale = 1.0f / static_cast<float>(s_.micro_batches() * s_.layout.dp);
-    b_.emit(OpKind::loss, "loss/forward", a, {pred_, target_}, {sums_, b_.plan.metrics});
+    b_.emit(OpKind::loss, "loss/forward", a, {sums_}, {b_.plan.metrics});
     b_.end();
     return r;
   }
 
-  int emit_backward(const std::string& name, bool accumulate, bool reduce) {
-    const int r = b_.begin(name, Pass::backward);
-    accumulate_ = accumulate;
-    GradientBuckets buckets(b_, reduce ? dp_ : -1, static_cast<int64_t>(s_.policy.bucket_mb * 1e6),
-                            s_.policy.overlap);
-    dx_ = b_.scratch("dx", DType::f32, R_ * D_);
-    const View dpred = b_.scratch("dpred", act_, R_ * P_);
-    Attrs a = image();
-    a.scale = 1.0f / static_cast<float>(s_.train.global_batch);
-    b_.emit(OpKind::loss_backward, "loss/backward", a, {pred_, target_, sums_}, {dpred});
-    View dh = b_.scratch("norm.dh", act_, R_ * D_);
-    linear_backward("head", head_, final_.h, dpred, dh);
-    View dy = norm_backward("norm", final_, dh, true, blocks_.back().fc2.bias);
-    buckets.done_down_to(final_.gamma.offset);
-    for (int64_t i = n_.depth - 1; i >= 0; --i) {
-      const Block& block = blocks_[i];
-      const View du = b_.scratch(block.path + ".du", act_, R_ * block.fc1.out);
-      linear_backward(block.path + "/mlp/fc2", block.fc2, block.g, dy, du);
-      Attrs gelu = rows(block.fc1.out);
-      gelu.accumulate = accumulate_;
-      b_.emit(OpKind::gelu_backward, block.path + "/mlp/gelu/backward", gelu, {block.u, du},
-              {du, b_.grad(block.fc1.bias)});
-      dh = b_.scratch(block.path + ".norm2.dh", act_, R_ * D_);
-      linear_backward(block.path + "/mlp/fc1", block.fc1, block.norm2.h, du, dh);
-      dy = norm_backward(block.path + "/norm2", block.norm2, dh, false, block.proj.bias);
-
-      const View d_o = b_.scratch(block.path + ".do", act_, R_ * D_);
-      linear_backward(block.path + "/attn/proj", block.proj, block.o, dy, d_o);
-      const View dqkv = b_.scratch(block.path + ".dqkv", act_, R_ * 3 * D_);
-      const View& qkv = block.qkv_out;
-      b_.emit_with_workspace(OpKind::attention_backward, block.path + "/attn/core/backward", attention(),
-                             {third(qkv, 0), third(qkv, 1), third(qkv, 2), block.o, block.lse, d_o},
-                             {third(dqkv, 0), third(dqkv, 1), third(dqkv, 2)});
-      Attrs sum = rows(3 * D_);
-      sum.accumulate = accumulate_;
-      b_.emit(OpKind::column_sum, block.path + "/attn/qkv/backward_bias", sum, {dqkv},
-              {b_.grad(block.qkv.bias)});
-      dh = b_.scratch(block.path + ".norm1.dh", act_, R_ * D_);
-      linear_backward(block.path + "/attn/qkv", block.qkv, block.norm1.h, dqkv, dh);
-      // The linear before norm1 is the previous block's fc2, or the patch embedding.
-      dy = norm_backward(block.path + "/norm1", block.norm1, dh, false,
-                         i > 0 ? blocks_[i - 1].fc2.bias : patch_.bias);
-      buckets.done_down_to(block.norm1.gamma.offset);
+  int emit_backward(const Stage& stage, const std::string& name, bool accumulate, bool reduce) {
+    const int r = b_.begin(name, Pass::backward, stage.chunk);
+    std::vector<GradientBuckets> buckets = buckets_of(stage, reduce);
+    finals_.clear();
+    // Every gradient of this and the parts behind it is final: these are the parts' first parameters.
+    const auto done = [&](int64_t cut, int64_t whole) {
+      if (emit_.split())
+        finals_.push_back({emit_.postponed(), cut, whole});
+      else
+        done_down_to(buckets, cut, whole);
+    };
+    const int64_t rows = at_.rows;
+    const View dx = stages_.stream_gradient(stage, rows * D_);
+    emit_.backward_begins(dx, accumulate);
+    View dy;
+    const Block& last = blocks_[stage.end - 1];
+    if (stage.is_last) {
+      const View dpred = emit_.operand("dpred", act_, rows * P_);
+      Attrs a = image();
+      a.scale = 1.0f / static_cast<float>(s_.train.global_batch);
+      b_.emit(OpKind::loss_backward, "loss/backward", a, {pred_, target_, sums_}, {dpred});
+      const View dh = b_.scratch("norm.dh", act_, rows * D_);
+      emit_.linear_backward_input("head", head_, dpred, dh, rows);
+      emit_.linear_backward_weight("head", head_, final_.h, dpred, rows);
+      dy = emit_.norm_backward("norm", final_, dh, true, last.fc2.bias);
+      done(INT64_MAX, final_.gamma.offset);
+    } else {
+      stages_.receive_backward(stage, dx);
+      b_.emit(OpKind::column_sum, last.path + "/mlp/fc2/backward_bias",
+              {.m = rows, .n = D_, .accumulate = accumulate}, {dx}, {b_.grad(last.fc2.bias)});
+      dy = dx;
+      if (act_ != DType::f32 || emit_.split()) {
+        dy = emit_.operand("stream.dy", act_, rows * D_);
+        Attrs a{.m = 1, .n = rows * D_};
+        if (act_ == DType::f32) a.extent[0] = a.extent[1] = a.extent[2] = 1;
+        b_.emit(act_ == DType::f32 ? OpKind::copy : OpKind::cast, last.path + "/mlp/fc2/backward_cast", a,
+                {dx}, {dy});
+      }
     }
-    Attrs pos = rows(D_);
-    pos.period = N_;
-    pos.accumulate = accumulate_;
-    b_.emit(OpKind::period_sum, "pos_embed/backward", pos, {dx_}, {b_.grad(pos_)});
-    linear_backward("patch_embed", patch_, patches_, dy, View{});
-    buckets.finish();
-    if (reduce) reduce_metrics();
+    for (int64_t i = stage.end - 1; i >= stage.first; --i) {
+      // The linear before norm1 is the previous block's fc2, or the patch embedding, or on another stage.
+      const View before = i > stage.first ? blocks_[i - 1].fc2.bias : stage.is_first ? patch_.bias : View{};
+      dy = emit_.backward(blocks_[i], dy, before);
+      done(blocks_[i].qkv.weight.offset, blocks_[i].norm1.gamma.offset);
+    }
+    View final_gradient = b_.grad(blocks_[stage.first].norm1.gamma);
+    if (stage.is_first) {
+      const View mine = pos_.slice(at_.token0 * D_, at_.tokens * D_);
+      const bool partial = at_.cp > 1 && !accumulate;  // other tokens' rows get nothing here
+      if (partial)
+        b_.emit(OpKind::zero, "pos_embed/backward_zero", {.m = 1, .n = pos_.count}, {}, {b_.grad(pos_)});
+      Attrs pos{
+          .m = rows, .n = D_, .accumulate = accumulate || partial, .period = at_.tokens, .row0 = at_.row0};
+      b_.emit(OpKind::period_sum, "pos_embed/backward", pos, {dx}, {b_.grad(mine)});
+      emit_.linear_backward_weight("patch_embed", patch_, patches_, dy, rows);
+      final_gradient = b_.grad(patch_.weight);
+    } else {
+      stages_.send_backward(stage, dx);
+    }
+    for (GradientBuckets& g : buckets) g.finish(final_gradient);
     b_.end();
     return r;
+  }
+
+  // Of the input part that was emitted last: those of all micro-batches postpone the same products.
+  int emit_backward_weight(const Stage& stage, const std::string& name, bool accumulate, bool reduce) {
+    const int r = b_.begin(name, Pass::backward, stage.chunk);
+    std::vector<GradientBuckets> buckets = buckets_of(stage, reduce);
+    size_t next = 0;
+    emit_.weight_gradients(accumulate, [&](size_t emitted) {
+      for (; next < finals_.size() && finals_[next].after <= emitted; ++next)
+        done_down_to(buckets, finals_[next].cut, finals_[next].whole);
+    });
+    const View& last = stage.is_first ? patch_.weight : blocks_[stage.first].qkv.weight;
+    for (GradientBuckets& g : buckets) g.finish(b_.grad(last));
+    b_.end();
+    return r;
+  }
+
+  std::vector<GradientBuckets> buckets_of(const Stage& stage, bool reduce) {
+    std::vector<GradientBuckets> out;
+    if (reduce)
+      for (const Region& g : regions_[stage.chunk])
+        out.emplace_back(b_, g.group, g.begin, g.end, static_cast<int64_t>(s_.policy.bucket_mb * 1e6),
+                         s_.policy.overlap);
+    return out;
+  }
+
+  static void done_down_to(std::vector<GradientBuckets>& buckets, int64_t cut, int64_t whole) {
+    if (buckets.size() == 2) buckets[0].done_down_to(cut);
+    if (!buckets.empty()) buckets.back().done_down_to(whole);
   }
 
   const RunSpec& s_;
   const NetSpec& n_;
   Builder b_;
-  const DType act_;              // of activations: what matrix products read and write
-  const int64_t B_, N_, D_, R_;  // micro-batch, tokens, width, rows = B * N
-  const int64_t P_;              // channels * patch * patch
-  int dp_ = -1;                  // group
-  bool accumulate_ = false;      // backward adds to the gradients
+  const DType act_;  // of activations: what matrix products read and write
+  Sharding at_;
+  BlockEmitter emit_;
+  const int64_t D_, P_;  // width; channels * patch * patch
+  Stages stages_;
+  bool list_ = false, cut_ = false;           // what declare() is at
+  int64_t cut_end_ = 0;                       // parameters before it are cut by tensor parallelism
+  std::vector<std::vector<Region>> regions_;  // by chunk
   Linear patch_, head_;
   View pos_;  // [N, D]
   Norm final_;
-  std::vector<Block> blocks_;
-  View target_, patches_, pred_, sums_, dx_;
+  std::vector<Block> blocks_;  // of the whole net; those of other stages stay empty
+  View target_, patches_, pred_, sums_;
+  std::vector<Final> finals_;  // of the input part that was emitted last
 };
 
 }  // namespace

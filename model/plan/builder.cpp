@@ -15,16 +15,14 @@ Builder::Builder(int rank, int world, Workspace workspace) : workspace_(std::mov
   plan.world = world;
 }
 
-View Builder::param(const std::string& name, std::vector<int64_t> shape, Init init, float scale) {
-  return params_together({{name, std::move(shape), 0, 0, init, scale}});
-}
-
 View Builder::params_together(const std::vector<Param>& pieces) {
   param_end_ = (param_end_ + kAlign - 1) / kAlign * kAlign;
   const int64_t first = param_end_;
   for (Param p : pieces) {
+    if (p.axis >= 0 && p.extent == 0) p.extent = p.shape[p.axis];
     p.count = 1;
-    for (int64_t extent : p.shape) p.count *= extent;
+    for (size_t i = 0; i < p.shape.size(); ++i)
+      p.count *= static_cast<int>(i) == p.axis ? p.extent : p.shape[i];
     p.offset = param_end_;
     param_end_ += p.count;
     plan.params.push_back(std::move(p));
@@ -77,7 +75,7 @@ Op& Builder::emit(OpKind kind, const std::string& path, Attrs a, std::vector<Vie
   for (auto* operands : {&reads, &writes})
     for (View& v : *operands)
       if (v.buffer == -2) v.buffer = params_;  // parameters were declared before their buffer
-  plan.ops.push_back({kind, lane, a, std::move(reads), std::move(writes), path});
+  plan.ops.push_back({kind, lane, std::move(a), std::move(reads), std::move(writes), path});
   return plan.ops.back();
 }
 
@@ -85,7 +83,7 @@ void Builder::emit_with_workspace(OpKind kind, const std::string& path, Attrs a,
                                   std::vector<View> writes) {
   const int64_t bytes = workspace_ ? workspace_({kind, Lane::compute, a, reads, writes, path}) : 0;
   writes.push_back(bytes > 0 ? scratch(path + ".workspace", DType::f32, (bytes + 3) / 4) : View{});
-  emit(kind, path, a, std::move(reads), std::move(writes));
+  emit(kind, path, std::move(a), std::move(reads), std::move(writes));
 }
 
 int Builder::group(const std::string& name, std::vector<int> ranks) {
@@ -93,35 +91,37 @@ int Builder::group(const std::string& name, std::vector<int> ranks) {
   return static_cast<int>(plan.groups.size()) - 1;
 }
 
-GradientBuckets::GradientBuckets(Builder& b, int group, int64_t bucket_bytes, bool overlap)
+GradientBuckets::GradientBuckets(Builder& b, int group, int64_t begin, int64_t end, int64_t bucket_bytes,
+                                 bool overlap)
     : b_(b),
       group_(group),
       bucket_(std::max<int64_t>(1, bucket_bytes / size_of(DType::f32))),
       overlap_(overlap),
-      reduced_(b.plan.grads_all.count),
-      done_(reduced_) {}
+      begin_(begin),
+      reduced_(end),
+      done_(end) {}
 
 void GradientBuckets::done_down_to(int64_t offset) {
   done_ = std::min(done_, offset);
   if (group_ >= 0 && overlap_ && reduced_ - done_ >= bucket_) reduce(done_);
 }
 
-void GradientBuckets::finish() {
+void GradientBuckets::finish(const View& last) {
   if (group_ < 0) return;
+  last_ = last;
   // Without overlap the buckets are the same in size, only later.
-  while (reduced_ - bucket_ > 0 && !overlap_) reduce(reduced_ - bucket_);
-  if (reduced_ > 0) reduce(0);
+  while (reduced_ - bucket_ > begin_ && !overlap_) reduce(reduced_ - bucket_);
+  if (reduced_ > begin_) reduce(begin_);
 }
 
 void GradientBuckets::reduce(int64_t from) {
   const Plan& plan = b_.plan;
   const View bucket = plan.grads_all.slice(from, reduced_ - from);
   std::vector<View> reads = {bucket};
-  // The first parameter's gradient is the last that backward writes: who reads it too cannot begin under
-  // backward.
-  if (!overlap_) reads.push_back(plan.grads_all.slice(0, 1));
-  b_.emit(OpKind::all_reduce, "grads/bucket" + std::to_string(count_++) + "/all_reduce", {.group = group_},
-          std::move(reads), {bucket}, Lane::dp);
+  if (!overlap_) reads.push_back(last_);  // who reads it too cannot begin under backward
+  const std::string name = plan.groups[group_].name + "/bucket" + std::to_string(from);
+  b_.emit(OpKind::all_reduce, "grads/" + name + "/all_reduce", {.group = group_}, std::move(reads), {bucket},
+          Lane::dp);
   reduced_ = from;
 }
 

@@ -1,7 +1,7 @@
 // What the nets write plans with: declare parameters and buffers, open a routine, emit ops.
 //
 //   Builder b(rank, world, workspace);
-//   View w = b.param("fc.weight", {n, k}, Init::normal, 0.02f);
+//   View w = b.param({"fc.weight", {n, k}, Init::normal, 0.02f});
 //   b.begin("forward", Pass::forward);
 //   b.gemm("fc/forward", {.m = rows, .n = n, .k = k, .trans_b = true}, x, b.weight(w), View{}, y);
 //   b.end();
@@ -17,12 +17,14 @@ class Builder {
  public:
   Builder(int rank, int world, Workspace workspace);
 
-  // ---- parameters: all declared, in forward order, before the first routine ----
+  // ---- parameters: all declared before the first routine ----
   /// Returns a view into params; the same range of grads, moments and params16 belongs to it. Parameters that
-  /// one op reads as a single operand (q, k and v) are declared together and lie side by side.
-  View param(const std::string& name, std::vector<int64_t> shape, Init init, float scale = 0);
+  /// one op reads as a single operand (q, k and v) are declared together and lie side by side. `offset` and
+  /// `count` are filled in; `extent` defaults to the whole axis.
+  View param(Param p) { return params_together({std::move(p)}); }
   View params_together(const std::vector<Param>& pieces);
-  void end_params(bool params16);        // creates params, grads, adam moments, params16
+  int64_t params_end() const { return param_end_; }  // elements declared so far, gaps included
+  void end_params(bool params16);                    // creates params, grads, adam moments, params16
   View weight(const View& param) const;  // what matrix products read: params16 under AMP, else params
   View grad(const View& param) const { return {grads_, param.offset, param.count}; }
 
@@ -55,13 +57,14 @@ class Builder {
   int routine_ = -1;
 };
 
-/// Emits the gradient all-reduces of data parallelism: contiguous buckets from the end of `grads` towards its
-/// start, each as soon as backward has written all of it. With overlap off they are emitted by finish() only.
+/// Emits the gradient all-reduces of one contiguous range of `grads`: buckets from its end towards its start,
+/// each as soon as backward has written all of it. With overlap off they are emitted by finish() only.
 class GradientBuckets {
  public:
-  GradientBuckets(Builder& b, int group, int64_t bucket_bytes, bool overlap);
+  /// group -1: nothing to reduce
+  GradientBuckets(Builder& b, int group, int64_t begin, int64_t end, int64_t bucket_bytes, bool overlap);
   void done_down_to(int64_t offset);  // every gradient at or after this element is final
-  void finish();
+  void finish(const View& last);      // the gradient that backward wrote last
 
  private:
   void reduce(int64_t from);
@@ -69,9 +72,10 @@ class GradientBuckets {
   int group_;
   int64_t bucket_;  // elements
   bool overlap_;
+  View last_;
+  int64_t begin_;
   int64_t reduced_;  // elements from here on are emitted
   int64_t done_;
-  int count_ = 0;
 };
 
 }  // namespace isobar

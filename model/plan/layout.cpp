@@ -90,6 +90,14 @@ std::vector<std::vector<int>> layout_groups(const LayoutSpec& l, const std::stri
   return groups;
 }
 
+std::vector<int64_t> split_evenly(int64_t total, int64_t n) {
+  int64_t part = (total + n - 1) / n;
+  if (part * (n - 1) >= total) part = total / n;
+  std::vector<int64_t> parts(n, part);
+  parts.back() = total - part * (n - 1);
+  return parts;
+}
+
 std::vector<int> group_of(const LayoutSpec& l, const std::string& axes, int rank) {
   for (auto& group : layout_groups(l, axes))
     if (std::find(group.begin(), group.end(), rank) != group.end()) return group;

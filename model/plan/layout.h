@@ -20,6 +20,9 @@ std::vector<std::string> order_tokens(const LayoutSpec& l, const std::string& fi
 Coords coords_of(const LayoutSpec& l, int rank);
 /// All groups over the axes in `axes` ("dp", "tp-cp"): ranks that agree on every other axis.
 std::vector<std::vector<int>> layout_groups(const LayoutSpec& l, const std::string& axes);
+/// n parts of a whole: ceil(total / n) each and the last what is left; floor where that would leave the last
+/// empty.
+std::vector<int64_t> split_evenly(int64_t total, int64_t n);
 std::vector<int> group_of(const LayoutSpec& l, const std::string& axes, int rank);
 
 }  // namespace isobar

@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <stdexcept>
 
 namespace isobar {
 namespace {
 
 using LaneTable = std::array<int32_t, kLanes>;  // an instr index per lane, -1: none
+
+void raise(LaneTable& table, int lane, int32_t instr) {
+  table[lane] = std::max(table[lane], instr);
+}
 
 // The last writer and the last reader on each lane of every byte of the arena, as a map of disjoint ranges.
 class Accesses {
@@ -45,7 +50,6 @@ class Accesses {
     s.readers.fill(-1);
     return s;
   }
-  static void raise(LaneTable& waits, int lane, int32_t instr) { waits[lane] = std::max(waits[lane], instr); }
   void split(int64_t at) {
     auto it = std::prev(ranges_.upper_bound(at));
     if (it->first == at || it->second.first <= at) return;
@@ -66,18 +70,23 @@ std::pair<int64_t, int64_t> address(const Plan& plan, const View& v, int32_t slo
 Program link(const Plan& plan, const std::vector<Invocation>& invocations, bool serial) {
   Program program;
   Accesses accesses(plan.memory.arena);
-  // What each lane already knows to be finished on the others, so that a wait is stated once.
+  // What each lane already knows to be finished on the others, directly or because an op that it waited for
+  // knew (vector clocks), so that a wait is stated only where nothing else says it.
   std::array<LaneTable, kLanes> known;
   for (LaneTable& k : known) k.fill(-1);
+  std::vector<LaneTable> knew;  // by instr: what is finished when it is
   for (size_t n = 0; n < invocations.size(); ++n) {
     const Invocation& invocation = invocations[n];
     const Routine& routine = plan.routines[invocation.routine];
     for (int32_t o = routine.first; o < routine.first + routine.count; ++o) {
       const Op& op = plan.ops[o];
       const auto index = static_cast<int32_t>(program.instrs.size());
-      Instr instr{
-          o, invocation.micro, invocation.slot, static_cast<int32_t>(n), serial ? Lane::compute : op.lane,
-          {}};
+      Instr instr{o,
+                  invocation.micro,
+                  invocation.slot,
+                  static_cast<int32_t>(n),
+                  serial && op.kind != OpKind::send ? Lane::compute : op.lane,
+                  {}};
       const int lane = static_cast<int>(instr.lane);
       LaneTable waits;
       waits.fill(-1);
@@ -90,54 +99,45 @@ Program link(const Plan& plan, const std::vector<Invocation>& invocations, bool 
       };
       touch(op.reads, false);
       touch(op.writes, true);
-      for (int other = 0; other < kLanes; ++other) {
+      std::array<int, kLanes> latest_first;
+      std::iota(latest_first.begin(), latest_first.end(), 0);
+      std::sort(latest_first.begin(), latest_first.end(), [&](int a, int b) { return waits[a] > waits[b]; });
+      for (const int other : latest_first) {
         if (other == lane || waits[other] <= known[lane][other]) continue;
         instr.waits.push_back(waits[other]);
-        known[lane][other] = waits[other];
+        for (int l = 0; l < kLanes; ++l) raise(known[lane], l, knew[waits[other]][l]);
       }
+      known[lane][lane] = index;
+      knew.push_back(known[lane]);
       program.instrs.push_back(std::move(instr));
     }
   }
   return program;
 }
 
-void check(const std::vector<Plan>& plans) {
-  struct Call {
-    OpKind kind;
-    int64_t count;
-    std::string path;
-  };
-  std::map<std::vector<int>, std::vector<std::vector<Call>>> calls;  // by group: per member, in order
-  for (const Plan& plan : plans) {
-    const std::string rank = "rank " + std::to_string(plan.rank);
-    for (const Op& op : plan.ops)
-      for (const auto* views : {&op.reads, &op.writes})
-        for (const View& v : *views)
-          if (v && (v.offset < 0 || v.offset + v.count > plan.buffers.at(v.buffer).count))
-            throw std::logic_error(rank + ": " + op.path + " reaches outside of " +
-                                   plan.buffers[v.buffer].name);
-    std::map<std::vector<int>, std::vector<Call>> own;
-    for (const auto* list : {&plan.init, &plan.train, &plan.eval})
-      for (const Invocation& i : *list)
-        for (int32_t o = plan.routines[i.routine].first;
-             o < plan.routines[i.routine].first + plan.routines[i.routine].count; ++o)
-          if (const Op& op = plan.ops[o]; is_collective(op.kind))
-            own[plan.groups.at(op.a.group).ranks].push_back({op.kind, op.reads.at(0).count, op.path});
-    for (auto& [group, list] : own) calls[group].push_back(std::move(list));
-  }
-  for (const auto& [group, members] : calls) {
-    if (members.size() != group.size())
-      throw std::logic_error("only " + std::to_string(members.size()) + " of " +
-                             std::to_string(group.size()) + " ranks of a group use it");
-    for (const auto& list : members) {
-      if (list.size() != members[0].size())
-        throw std::logic_error("ranks of a group disagree on the number of calls");
-      for (size_t i = 0; i < list.size(); ++i)
-        if (list[i].kind != members[0][i].kind || list[i].count != members[0][i].count)
-          throw std::logic_error("call " + std::to_string(i) + " of a group differs: " + list[i].path +
-                                 " and " + members[0][i].path);
-    }
-  }
+namespace {
+
+std::vector<int64_t> parts(const Op& op, const std::vector<int64_t>& stated, int64_t whole, int ranks) {
+  if (stated.empty() && whole % ranks == 0) return std::vector<int64_t>(ranks, whole / ranks);
+  if (static_cast<int>(stated.size()) != ranks ||
+      std::accumulate(stated.begin(), stated.end(), int64_t{0}) != whole)
+    throw std::logic_error(op.path + ": " + std::to_string(whole) + " elements are not parts for " +
+                           std::to_string(ranks) + " ranks");
+  return stated;
+}
+
+}  // namespace
+
+std::vector<int64_t> parts_of(const Op& op, int64_t whole, int ranks) {
+  return op.kind == OpKind::reduce_scatter ? send_parts(op, whole, ranks) : receive_parts(op, whole, ranks);
+}
+
+std::vector<int64_t> send_parts(const Op& op, int64_t whole, int ranks) {
+  return parts(op, op.a.send, whole, ranks);
+}
+
+std::vector<int64_t> receive_parts(const Op& op, int64_t whole, int ranks) {
+  return parts(op, op.a.receive, whole, ranks);
 }
 
 }  // namespace isobar

@@ -21,15 +21,25 @@ struct Program {
   std::vector<Instr> instrs;
 };
 
-/// `serial` puts every op on the compute lane.
+/// `serial` puts every op on the compute lane but sends, which keep theirs: a stage that sends activations to
+/// the next while that one sends gradients back would wait for ever if both sends stood before their
+/// receives, and no order of blocking calls suits every schedule.
 Program link(const Plan& plan, const std::vector<Invocation>& invocations, bool serial = false);
 
 /// Byte range [first, second) of a view in the arena, for a micro-batch slot.
 std::pair<int64_t, int64_t> address(const Plan& plan, const View& v, int32_t slot);
 
-/// Throws std::logic_error naming rank and op unless every group's collectives come in the same order with
-/// the same sizes on each of its ranks, and every view lies inside its buffer. `plans` holds one plan per
-/// world rank.
+/// Elements of each rank's part in the `whole` of an all_gather (Attrs.receive) or reduce_scatter
+/// (Attrs.send). Throws std::logic_error if they do not add up to it.
+std::vector<int64_t> parts_of(const Op& op, int64_t whole, int ranks);
+/// The same for both sides of an all_to_all.
+std::vector<int64_t> send_parts(const Op& op, int64_t whole, int ranks);
+std::vector<int64_t> receive_parts(const Op& op, int64_t whole, int ranks);
+
+/// Throws std::logic_error naming rank and op unless the ranks' plans (placed, one per world rank) can run
+/// together: every view lies inside its buffer; a group's calls come in the same order with the same sizes on
+/// each of its ranks, sends meeting receives; a rank uses a group on one lane only; and programs of all
+/// ranks, overlapped and serial, come to their end when each transfer waits for all of its ranks.
 void check(const std::vector<Plan>& plans);
 
 }  // namespace isobar

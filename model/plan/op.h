@@ -13,41 +13,61 @@
 
 namespace isobar {
 
-enum class Lane : uint8_t { compute, tp, cp, dp, pp_forward, pp_backward };  // in-order queue each
-constexpr int kLanes = 6;
+// In-order queues. Sends and receives have lanes of their own in both directions: a transfer that waits for
+// its peer then holds up nothing else, whatever order a schedule comes in.
+enum class Lane : uint8_t {
+  compute,
+  tp,
+  cp,
+  dp,
+  recv_forward,   // activations from the stage before
+  send_forward,   // activations to the stage behind
+  recv_backward,  // their gradients from the stage behind
+  send_backward   // their gradients to the stage before
+};
+constexpr int kLanes = 8;
 
 enum class OpKind : uint8_t {
-  // kind                     reads                                              writes
-  fetch,                   // -                                                | input, target
-  patch_gather,            // image                                            | patches
-  gemm,                    // A, B, bias?                                      | C
-  attention,               // q, k, v                                          | o, lse, workspace
-  attention_backward,      // q, k, v, o, lse, do                              | dq, dk, dv, workspace
-  residual_norm,           // residual, y?, gamma, beta                        | x, h, mean, rstd
-  residual_norm_backward,  // x, mean, rstd, gamma, dh                         | dx, dy?, dgamma, dbeta,
-                           // dbias?
-  gelu,                    // u                                                | g
-  gelu_backward,           // u, dg                                            | du, dbias
-  column_sum,              // x                                                | sum
-  period_sum,              // dx                                               | dpos
-  loss,                    // pred, target                                     | sums, metrics
-  loss_backward,           // pred, target, sums                               | dpred
-  zero,                    // -                                                | x
-  cast,                    // x                                                | y
-  squared_sum,             // x                                                | sum
-  adam,                    // grad, scalars                                    | param, m, v, param16?
-  all_reduce,              // x                                                | x (in place, sum)
-  broadcast,  // x                                                | x (from the group's first rank)
+  // kind                     reads                                      | writes
+  fetch,                   // -                                          | input?, target?
+  patch_gather,            // image                                      | patches
+  gemm,                    // A, B, bias?                                | C
+  attention,               // q, k, v                                    | o, lse, workspace
+  attention_backward,      // q, k, v, o, lse, do                        | dq, dk, dv, workspace
+  attention_merge,         // o, lse                                     | o, lse (f32; merged in by lse)
+  residual_norm,           // residual, y?, gamma, beta                  | x?, h, mean, rstd
+  residual_norm_backward,  // x, mean, rstd, gamma, dh                   | dx, dy?, dgamma, dbeta, dbias?
+  residual_add,            // residual, y                                | x
+  gelu,                    // u                                          | g
+  gelu_backward,           // u, dg                                      | du, dbias
+  column_sum,              // x                                          | sum
+  period_sum,              // dx                                         | dpos
+  loss_sums,               // pred, target                               | sums
+  loss,                    // sums                                       | metrics
+  loss_backward,           // pred, target, sums                         | dpred
+  zero,                    // -                                          | x
+  cast,                    // x                                          | y
+  copy,                    // x                                          | y (strided, same type)
+  squared_sum,             // x                                          | sum
+  adam,                    // grad, scalars, squared norm?                | param, m, v, param16?
+  all_reduce,              // x                                          | x (in place, sum)
+  broadcast,               // x                                          | x (from the group's first rank)
+  all_gather,              // part                                       | x (parts in group order)
+  reduce_scatter,          // x (parts in group order)                   | part (sum)
+  all_to_all,              // x (parts in group order)                   | y (parts in group order)
+  exchange,                // x (to the group's next rank)               | y (from its previous rank)
+  send,                    // x                                          | - (group: sender, receiver)
+  recv,                    // -                                          | x (group: sender, receiver)
 };
 const char* name_of(OpKind k);
 const char* name_of(Lane l);
-bool is_collective(OpKind k);
+bool is_collective(OpKind k);  // runs over the network, sends and receives too
 
 struct View {           // a run of elements of one buffer
   int32_t buffer = -1;  // -1: absent
   int64_t offset = 0;   // elements
   int64_t count = 0;    // elements
-  explicit operator bool() const { return buffer >= 0; }
+  explicit operator bool() const { return buffer != -1; }
   View slice(int64_t from, int64_t n) const { return {buffer, offset + from, n}; }
 };
 
@@ -60,9 +80,14 @@ struct Attrs {
   float scale = 0;     // attention: 1/sqrt(d); loss: weight of this micro-batch in the step's mean
   float eps = 0;       // norms
   int64_t period = 0;  // residual_norm, period_sum: rows after which the residual repeats (0: never)
-  bool first = false;  // residual_norm_backward: dx is written, not added to
+  int64_t row0 = 0;    // of these rows within a period; images: of these rows within batch * tokens
+  bool first = false;  // residual_norm_backward, attention_merge: written, not added to
   int64_t channels = 0, height = 0, width = 0, patch = 0;  // images
-  int32_t group = -1;                                      // collectives: index into Plan::groups
+  int64_t token0 = 0, tokens = 0;  // images: which tokens of each sample the rows stand for (0: all)
+  int64_t extent[3] = {}, from[3] = {},
+          to[3] = {};                  // copy: blocks of n elements, their strides in x and in y
+  int32_t group = -1;                  // collectives: index into Plan::groups
+  std::vector<int64_t> send, receive;  // elements for or of each rank of the group; {}: equal parts
 };
 
 struct Op {

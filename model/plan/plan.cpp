@@ -7,15 +7,18 @@
 namespace isobar {
 
 const char* name_of(OpKind k) {
-  static const char* names[] = {"fetch",       "patch_gather", "gemm",       "attention", "attention_bwd",
-                                "norm",        "norm_bwd",     "gelu",       "gelu_bwd",  "column_sum",
-                                "period_sum",  "loss",         "loss_bwd",   "zero",      "cast",
-                                "squared_sum", "adam",         "all_reduce", "broadcast"};
+  static const char* names[] = {
+      "fetch",          "patch_gather", "gemm",     "attention",  "attention_bwd", "attention_merge",
+      "norm",           "norm_bwd",     "residual", "gelu",       "gelu_bwd",      "column_sum",
+      "period_sum",     "loss_sums",    "loss",     "loss_bwd",   "zero",          "cast",
+      "copy",           "squared_sum",  "adam",     "all_reduce", "broadcast",     "all_gather",
+      "reduce_scatter", "all_to_all",   "exchange", "send",       "recv"};
   return names[static_cast<int>(k)];
 }
 
 const char* name_of(Lane l) {
-  static const char* names[] = {"compute", "tp", "cp", "dp", "pp_forward", "pp_backward"};
+  static const char* names[] = {"compute",       "tp",           "cp", "dp", "recv_forward", "send_forward",
+                                "recv_backward", "send_backward"};
   return names[static_cast<int>(l)];
 }
 
@@ -25,12 +28,16 @@ const char* name_of(BufferKind k) {
 }
 
 bool is_collective(OpKind k) {
-  return k == OpKind::all_reduce || k == OpKind::broadcast;
+  return k >= OpKind::all_reduce;  // they stand last
 }
 
 int64_t Plan::parameter_count() const {
   int64_t n = 0;
-  for (const Param& p : params) n += p.count;
+  for (const Tensor& t : tensors) {
+    int64_t count = 1;
+    for (int64_t extent : t.shape) count *= extent;
+    n += count;
+  }
   return n;
 }
 
@@ -57,14 +64,19 @@ std::string shape_text(const Op& op) {
       break;
     case OpKind::attention:
     case OpKind::attention_backward:
+    case OpKind::attention_merge:
       std::snprintf(s, sizeof s, "b%ld h%ld/%ld q%ld k%ld d%ld%s", a.batch, a.heads, a.kv_heads, a.tq, a.tk,
                     a.d, a.causal ? " causal" : "");
       break;
     case OpKind::patch_gather:
+    case OpKind::loss_sums:
     case OpKind::loss:
     case OpKind::loss_backward:
     case OpKind::fetch:
       std::snprintf(s, sizeof s, "b%ld c%ld %ldx%ld p%ld", a.batch, a.channels, a.height, a.width, a.patch);
+      break;
+    case OpKind::exchange:
+      std::snprintf(s, sizeof s, "%ld out %ld in", a.send.at(0), a.receive.at(0));
       break;
     default:
       if (a.m || a.n) std::snprintf(s, sizeof s, "%ldx%ld%s", a.m, a.n, a.accumulate ? " +=" : "");

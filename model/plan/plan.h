@@ -32,13 +32,22 @@ struct Buffer {
 
 enum class Init : uint8_t { zero, one, normal, uniform };
 
-struct Param {       // a named piece of the params buffer, under its PyTorch name
-  std::string name;  // blocks.3.attn.q.weight
-  std::vector<int64_t> shape;
-  int64_t offset;  // elements into params (and grads, moments, params16)
-  int64_t count;
+struct Param {                 // what this rank holds of a tensor, under its PyTorch name
+  std::string name;            // blocks.3.attn.q.weight
+  std::vector<int64_t> shape;  // of the whole tensor
   Init init;
-  float scale;  // normal: sigma; uniform: half width
+  float scale = 0;    // normal: sigma; uniform: half width
+  int axis = -1;      // tensor parallelism cuts this axis (-1: none) …
+  int64_t begin = 0;  // … and this rank holds [begin, begin + extent) of it
+  int64_t extent = 0;
+  bool writer = true;  // of the ranks that hold these values, this one writes them to checkpoints
+  int64_t offset = 0;  // elements into params (and grads, moments, params16); the part is row-major there
+  int64_t count = 0;   // elements held
+};
+
+struct Tensor {  // a parameter of the whole net
+  std::string name;
+  std::vector<int64_t> shape;
 };
 
 struct Group {             // one communicator of this rank
@@ -72,7 +81,8 @@ struct Plan {
   int rank = 0, world = 1;
   std::vector<Group> groups;
   std::vector<Buffer> buffers;
-  std::vector<Param> params;
+  std::vector<Tensor> tensors;  // the whole net's parameters, the same on every rank
+  std::vector<Param> params;    // of this rank
   std::vector<Op> ops;
   std::vector<Routine> routines;
   std::vector<Invocation> init, train, eval;
@@ -81,7 +91,7 @@ struct Plan {
   // Buffers that the engine talks to by name.
   View params_all, grads_all, adam_m, adam_v, params16_all, metrics, grad_norm2, adam_scalars;
 
-  int64_t parameter_count() const;  // without alignment gaps
+  int64_t parameter_count() const;  // of the whole net
 };
 
 /// Bytes of scratch that a backend's library wants for an op; asked before placement (pure: depends on the

@@ -13,6 +13,30 @@ Action virtual_micro(int k, int p, int v, Action::Type type) {
   return {type, type == Action::Type::forward ? chunk : v - 1 - chunk, group * p + rest % p};
 }
 
+// 1F1B's order of forwards and input gradients. Stage s has p - s micro-batches between the two, so s weight
+// gradients can be put off without holding more than 1F1B's first stage does: p. The later the stage, the
+// longer it waits at the end for input gradients to come back to it, and the more it has put off for then.
+std::vector<Action> zero_bubble(int p, int stage, int m) {
+  using Type = Action::Type;
+  std::vector<Action> out;
+  int inputs = 0, weights = 0;
+  const auto input = [&] { out.push_back({Type::backward_input, 0, inputs++}); };
+  const auto weight = [&] { out.push_back({Type::backward_weight, 0, weights++}); };
+  const int warmup = std::min(p - stage - 1, m);
+  for (int k = 0; k < warmup; ++k) out.push_back({Type::forward, 0, k});
+  for (int k = warmup; k < m; ++k) {
+    out.push_back({Type::forward, 0, k});
+    input();
+    if (inputs - weights > stage) weight();
+  }
+  while (inputs < m) {
+    input();
+    weight();
+  }
+  while (weights < m) weight();
+  return out;
+}
+
 }  // namespace
 
 std::vector<Action> schedule_actions(const std::string& kind, int p, int stage, int m, int v) {
@@ -24,6 +48,7 @@ std::vector<Action> schedule_actions(const std::string& kind, int p, int stage, 
   if (v > 1 && m % p != 0)  // with a smaller last group the stages would wait for each other for ever
     throw std::invalid_argument("an interleaved schedule needs a multiple of " + std::to_string(p) +
                                 " micro-batches, not " + std::to_string(m));
+  if (kind == "zb-h1" && v == 1) return zero_bubble(p, stage, m);
   int warmup;
   if (kind == "gpipe")
     warmup = total;
@@ -46,6 +71,7 @@ std::vector<int64_t> in_flight(const std::vector<Action>& actions, int v) {
   std::vector<int64_t> now(v, 0), most(v, 0);
   for (const Action& a : actions) {
     int64_t& n = now[a.chunk];
+    if (a.type == Action::Type::backward_input) continue;  // its weight gradient reads the same buffers
     n += a.type == Action::Type::forward ? 1 : -1;
     most[a.chunk] = std::max(most[a.chunk], n);
   }

@@ -1,6 +1,9 @@
 #include "model/plan/work.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include "model/plan/link.h"
 
 namespace isobar {
 
@@ -32,9 +35,12 @@ double vector_flops(const Op& op) {
       return 8 * elements;
     case OpKind::gelu_backward:
       return 13 * elements;
+    case OpKind::residual_add:
     case OpKind::column_sum:
     case OpKind::period_sum:
       return elements;
+    case OpKind::attention_merge:  // weights are a few a row and head
+      return 3 * static_cast<double>(op.a.batch * op.a.tq * op.a.heads * op.a.d);
     case OpKind::adam:
       return 12 * elements;
     case OpKind::squared_sum:
@@ -75,12 +81,21 @@ Work work(const Op& op, const Plan& plan) {
       w.bytes_written = forward ? q + lse : q + kv;
       break;
     }
+    case OpKind::attention_merge:
+      if (!a.first) w.bytes_read += bytes_of(op.writes[0], plan) + bytes_of(op.writes[1], plan);
+      break;
     case OpKind::residual_norm_backward:
       if (!a.first) w.bytes_read += bytes_of(op.writes[0], plan);
       break;
     case OpKind::adam:  // parameter and moments are read as well as written
       for (int i = 0; i < 3; ++i) w.bytes_read += bytes_of(op.writes[i], plan);
       break;
+    case OpKind::copy: {  // strided views span more than is moved
+      const double elements = static_cast<double>(a.extent[0] * a.extent[1] * a.extent[2] * a.n);
+      w.bytes_read = w.bytes_written =
+          elements * static_cast<double>(size_of(plan.buffers[op.writes[0].buffer].dtype));
+      break;
+    }
     case OpKind::all_reduce: {
       const double n = static_cast<double>(plan.groups[a.group].ranks.size());
       w.wire_bytes = 2 * (n - 1) / n * bytes_of(op.reads[0], plan);
@@ -93,6 +108,32 @@ Work work(const Op& op, const Plan& plan) {
       w.messages = std::ceil(std::log2(n));
       break;
     }
+    case OpKind::all_gather:
+    case OpKind::reduce_scatter: {
+      const double n = static_cast<double>(plan.groups[a.group].ranks.size());
+      const View& whole = op.kind == OpKind::all_gather ? op.writes[0] : op.reads[0];
+      w.wire_bytes = (n - 1) / n * bytes_of(whole, plan);
+      w.messages = n - 1;
+      break;
+    }
+    case OpKind::all_to_all: {  // what stays here is no traffic
+      const auto& ranks = plan.groups[a.group].ranks;
+      const auto place = std::find(ranks.begin(), ranks.end(), plan.rank) - ranks.begin();
+      const auto parts = send_parts(op, op.reads[0].count, static_cast<int>(ranks.size()));
+      View leaving = op.reads[0];
+      leaving.count -= parts.at(place);
+      w.wire_bytes = bytes_of(leaving, plan);
+      w.messages = static_cast<double>(ranks.size()) - 1;
+      break;
+    }
+    case OpKind::exchange:
+    case OpKind::send:
+      w.wire_bytes = bytes_of(op.reads[0], plan);
+      w.messages = 1;
+      break;
+    case OpKind::recv:  // its bytes are on the sender's account
+      w.messages = 1;
+      break;
     default:
       break;
   }

@@ -14,7 +14,8 @@ Case random_case(Random& random, DType act) {
                  .cols = random.one_of<int64_t>({1, 3, 16, 48, 77, 384, 1000}),
                  .eps = 1e-6f,
                  .period = random.coin() ? 0 : random.integer(1, 20),
-                 .act = act};
+                 .act = act,
+                 .row0 = random.integer(0, 50)};
   const int64_t n = p.rows * p.cols;
   return {p,
           random.buffer(DType::f32, (p.period > 0 ? p.period : p.rows) * p.cols, 1, random.normal(3)),
@@ -29,7 +30,7 @@ std::vector<double> sum_of(const Case& c, bool with_y) {
   std::vector<double> x(c.p.rows * c.p.cols);
   for (int64_t r = 0; r < c.p.rows; ++r)
     for (int64_t j = 0; j < c.p.cols; ++j)
-      x[r * c.p.cols + j] = c.residual[(c.p.period > 0 ? r % c.p.period : r) * c.p.cols + j] +
+      x[r * c.p.cols + j] = c.residual[(c.p.period > 0 ? (c.p.row0 + r) % c.p.period : r) * c.p.cols + j] +
                             (with_y ? c.y[r * c.p.cols + j] : 0.0);
   return x;
 }
@@ -58,11 +59,11 @@ TEST(ResidualNormForward, AddsAndNormalises) {
       const Case c = random_case(random, act);
       const Running running(isa, static_cast<int>(random.integer(1, 2)));
       const ResidualNorm& p = c.p;
-      const bool with_y = random.coin();
+      const bool with_y = random.coin(), with_x = with_y || random.coin();
       const int64_t n = p.rows * p.cols;
       Buffer x_out(DType::f32, n), h(act, n), mean(DType::f32, p.rows), rstd(DType::f32, p.rows);
       residual_norm_forward(p, c.residual.f32(), with_y ? c.y.data() : nullptr, c.gamma.f32(), c.beta.f32(),
-                            x_out.f32(), h.data(), mean.f32(), rstd.f32());
+                            with_x ? x_out.f32() : nullptr, h.data(), mean.f32(), rstd.f32());
       EXPECT_TRUE(x_out.intact() && h.intact() && mean.intact() && rstd.intact());
       const std::vector<double> x = sum_of(c, with_y);
       for (int64_t r = 0; r < p.rows; ++r) {
@@ -87,6 +88,24 @@ TEST(ResidualNormForward, AddsAndNormalises) {
         }
       }
     }
+}
+
+TEST(ResidualAdd, IsElementwiseToTheLastElementAndInPlace) {
+  Random random;
+  for (const Isa isa : isas())
+    for (const DType act : {DType::f32, DType::bf16})
+      for (const int64_t n :
+           {int64_t{1}, int64_t{17}, random.integer(1, 3000), random.integer(20'000, 60'000)}) {
+        const Running running(isa, static_cast<int>(random.integer(1, 3)));
+        const Buffer residual = random.buffer(DType::f32, n), y = random.buffer(act, n);
+        Buffer x(DType::f32, n), in_place(DType::f32, n);
+        std::memcpy(in_place.data(), residual.data(), residual.bytes());
+        residual_add(n, act, residual.f32(), y.data(), x.f32());
+        residual_add(n, act, in_place.f32(), y.data(), in_place.f32());
+        EXPECT_TRUE(x.intact() && x.same_bits(in_place));
+        for (int64_t i = 0; i < n; ++i)
+          ASSERT_EQ(x.f32()[i], residual.f32()[i] + static_cast<float>(y[i])) << "at " << i;
+      }
 }
 
 struct Sums {
@@ -131,6 +150,9 @@ TEST(ResidualNormBackward, IsTheTextbookGradient) {
                              nullptr, again.dgamma.f32(), again.dbeta.f32(), again.dbias.f32(), accumulate);
       EXPECT_TRUE(dx.same_bits(dx2) && after.dgamma.same_bits(again.dgamma) &&
                   after.dbeta.same_bits(again.dbeta) && after.dbias.same_bits(again.dbias));
+      if (with_copy && act == DType::f32) {
+        EXPECT_TRUE(dy.same_bits(dx));
+      }
       EXPECT_TRUE(dx.intact() && dy.intact() && after.dgamma.intact() && after.dbeta.intact());
       std::vector<double> dgamma(p.cols), dbeta(p.cols), dbias(p.cols), size(p.cols);
       for (int64_t r = 0; r < p.rows; ++r) {

@@ -1,4 +1,4 @@
-// Elementwise kernels and column sums against double precision.
+// Elementwise kernels and column sums against double precision, copies against loops.
 #include "tests/cpu/kernel_testing.h"
 
 namespace isobar::cpu::testing {
@@ -117,23 +117,66 @@ TEST(ColumnSum, AddsRowsOfEitherTypeAndIsRepeatable) {
 TEST(PeriodSum, FoldsRowsOntoThePositionsTheyShare) {
   Random random;
   for (const Isa isa : isas())
-    for (const bool accumulate : {false, true}) {
+    for (int round = 0; round < 20; ++round) {
+      const bool accumulate = random.coin();
       const Running running(isa, static_cast<int>(random.integer(1, 2)));
       const int64_t period = random.integer(1, 40), cols = random.integer(1, 60);
       const int64_t rows = random.integer(1, 4 * period);  // may be less than a period
+      const int64_t row0 = random.one_of<int64_t>({0, random.integer(0, 3 * period)});
       const Buffer dx = random.buffer(DType::f32, rows * cols);
       const Buffer before = random.buffer(DType::f32, period * cols);
       Buffer sum(DType::f32, period * cols);
       if (accumulate) std::memcpy(sum.data(), before.data(), sum.bytes());
-      period_sum(rows, cols, period, dx.f32(), sum.f32(), accumulate);
+      period_sum(rows, cols, period, row0, dx.f32(), sum.f32(), accumulate);
       EXPECT_TRUE(sum.intact());
-      for (int64_t i = 0; i < period; ++i)
-        for (int64_t j = 0; j < cols; ++j) {
-          double want = accumulate ? before[i * cols + j] : 0;
-          for (int64_t r = i; r < rows; r += period) want += dx[r * cols + j];
-          ASSERT_TRUE(within(sum[i * cols + j], want, 1e-5));
-        }
+      std::vector<double> want(period * cols, 0.0);
+      std::vector<bool> hit(period);
+      if (accumulate)
+        for (int64_t i = 0; i < period * cols; ++i) want[i] = before[i];
+      for (int64_t r = 0; r < rows; ++r) {
+        hit[(row0 + r) % period] = true;
+        for (int64_t j = 0; j < cols; ++j) want[(row0 + r) % period * cols + j] += dx[r * cols + j];
+      }
+      for (int64_t i = 0; i < period * cols; ++i)
+        ASSERT_TRUE(within(sum[i], want[i], hit[i / cols] ? 1e-5 : 0)) << "position " << i / cols;
     }
+}
+
+// Strides of blocks of n elements that do not overlap, in any order of the three, with gaps; returns the room
+int64_t random_strides(Random& random, const int64_t* extent, int64_t n, int64_t* stride) {
+  int order[3] = {0, 1, 2};
+  for (int i = 2; i > 0; --i) std::swap(order[i], order[random.integer(0, i)]);
+  int64_t room = n;
+  for (const int d : order) {
+    stride[d] = room + (random.coin() ? random.integer(1, 9) : 0);
+    room = stride[d] * (extent[d] - 1) + room;
+  }
+  return room;
+}
+
+TEST(Copy, MovesBlocksBetweenStridesAndNothingElse) {
+  Random random;
+  for (int round = 0; round < 60; ++round) {
+    const Running running(best_isa(), static_cast<int>(random.integer(1, 3)));
+    Copy c{.n = random.one_of<int64_t>({1, random.integer(2, 70), random.integer(500, 30'000)}),
+           .t = random.coin() ? DType::f32 : DType::bf16};
+    for (int64_t& e : c.extent) e = random.integer(1, c.n > 70 ? 3 : 11);
+    const int64_t from_room = random_strides(random, c.extent, c.n, c.from);
+    const int64_t to_room = random_strides(random, c.extent, c.n, c.to);
+    if (random.coin()) c.from[random.integer(0, 2)] = 0;  // the same block again
+    const Buffer x = random.buffer(c.t, from_room);
+    Buffer y(c.t, to_room), want(c.t, to_room);
+    for (int64_t i = 0; i < c.extent[0]; ++i)
+      for (int64_t j = 0; j < c.extent[1]; ++j)
+        for (int64_t k = 0; k < c.extent[2]; ++k)
+          for (int64_t e = 0; e < c.n; ++e)
+            want.set(i * c.to[0] + j * c.to[1] + k * c.to[2] + e,
+                     x[i * c.from[0] + j * c.from[1] + k * c.from[2] + e]);
+    copy(c, x.data(), y.data());
+    ASSERT_TRUE(y.intact());
+    ASSERT_TRUE(y.same_bits(want)) << c.extent[0] << " x " << c.extent[1] << " x " << c.extent[2] << " x "
+                                   << c.n;
+  }
 }
 
 TEST(Cast, RoundsToNearestEvenAndBackExactly) {

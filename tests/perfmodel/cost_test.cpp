@@ -137,7 +137,7 @@ TEST(Terms, AreNeverNegativeAndChunksAddUpToTheTotal) {
       for (size_t i = 0; i < kCoefs; ++i) {
         EXPECT_GE(c.compute[i], 0);
         sum[i] += c.compute[i];
-        for (const Counts& w : c.collectives) sum[i] += w[i];
+        for (const Collective& w : c.collectives) sum[i] += w.counts[i];
       }
     for (size_t i = 0; i < kCoefs; ++i) EXPECT_NEAR(sum[i], t.total[i], 1e-9 * t.total[i]) << info_of(i).name;
   }

@@ -74,10 +74,8 @@ inline Conditions conditions(const RunSpec& s, const Machine& m) {
 }
 
 inline Replay replay(const RunSpec& s, const Machine& m) {
-  const Plan plan = build_plan(s, 0, {});
   const Conditions where = conditions(s, m);
-  return simulate(s, plan, link(plan, plan.train, s.run.serial), m.values(), where,
-                  cache_share(m, where.ranks_on_host));
+  return simulate(s, stages_of(s, {}), m.values(), where, cache_share(m, where.ranks_on_host));
 }
 
 }  // namespace isobar::test

@@ -36,9 +36,12 @@ void expect_complete(const std::vector<Action>& actions, int m, int v) {
   ASSERT_EQ(state.size(), static_cast<size_t>(m * v));
 }
 
-// When all stages end, with forwards of 1 and backwards of 2 units a chunk; -1: they wait for each other for
-// ever.
-int makespan(const std::string& kind, int p, int m, int v) {
+struct Units {
+  int forward = 1, input = 1, weight = 1;  // of one micro-batch on one chunk
+};
+
+// When all stages end, transfers taking no time; -1: they wait for each other for ever.
+int makespan(const std::string& kind, int p, int m, int v, Units t = {}) {
   std::vector<std::vector<Action>> lists;
   lists.reserve(p);
   for (int s = 0; s < p; ++s) lists.push_back(schedule_actions(kind, p, s, m, v));
@@ -51,7 +54,16 @@ int makespan(const std::string& kind, int p, int m, int v) {
     for (int s = 0; s < p; ++s) {
       while (next[s] < lists[s].size()) {
         const Action& a = lists[s][next[s]];
-        const bool backward = a.type == Type::backward;
+        if (a.type == Type::backward_weight) {  // only its own stage waits for it
+          clock[s] += t.weight;
+          ++next[s];
+          moved = true;
+          continue;
+        }
+        const bool backward = a.type != Type::forward;
+        const int units = !backward                        ? t.forward
+                          : a.type == Type::backward_input ? t.input
+                                                           : t.input + t.weight;
         const int at = a.chunk * p + s;
         int ready = 0;
         bool known = true;
@@ -64,7 +76,7 @@ int makespan(const std::string& kind, int p, int m, int v) {
         if (backward) need(false, at);
         if (backward && at < stages - 1) need(true, at + 1);
         if (!known) break;
-        clock[s] = std::max(clock[s], ready) + (backward ? 2 : 1);
+        clock[s] = std::max(clock[s], ready) + units;
         done[{backward, at, a.micro}] = clock[s];
         ++next[s];
         moved = true;
@@ -151,7 +163,48 @@ TEST(Schedule, InFlightIsTheMostThatWaitForTheirBackward) {
     }
 }
 
+TEST(Schedule, ZeroBubbleHoldsNoMoreThanTheFirstStageOfOneForwardOneBackward) {
+  for (const int p : kStages)
+    for (const int m : kMicros) {
+      SCOPED_TRACE("p " + std::to_string(p) + " m " + std::to_string(m));
+      for (int r = 0; r < p; ++r) {
+        const auto actions = schedule_actions("zb-h1", p, r, m);
+        EXPECT_EQ(warmup_of(actions), std::min(p - r, m));
+        EXPECT_EQ(in_flight(actions, 1), (std::vector<int64_t>{std::min(p, m)}));
+        int forwards = 0, inputs = 0, weights = 0;  // each in ascending order, after the one before it
+        for (const Action& a : actions) {
+          int& n = a.type == Type::forward ? forwards : a.type == Type::backward_input ? inputs : weights;
+          ASSERT_NE(a.type, Type::backward);
+          ASSERT_EQ(a.micro, n++);
+          ASSERT_GE(forwards, inputs);
+          ASSERT_GE(inputs, weights);
+          ASSERT_LE(forwards - weights, p);
+        }
+        ASSERT_EQ(forwards, m);
+        ASSERT_EQ(inputs, m);
+        ASSERT_EQ(weights, m);
+      }
+    }
+}
+
+TEST(Schedule, ZeroBubbleLeavesAThirdOfTheBubble) {
+  // (p - 1)(tF + tI - tW) from p micro-batches on; each one that is missing takes a weight gradient with it
+  // that would have filled one of its units.
+  for (const int p : kStages)
+    for (int m = 1; m <= 64; ++m) {
+      SCOPED_TRACE("p " + std::to_string(p) + " m " + std::to_string(m));
+      EXPECT_EQ(makespan("zb-h1", p, m, 1), 3 * m + (p - 1) + std::max(0, p - m));
+    }
+  for (const Units t : {Units{2, 2, 1}, Units{3, 4, 2}, Units{1, 2, 1}, Units{10, 11, 9}})
+    for (const int p : kStages)
+      for (const int m : {p, 2 * p, 4 * p})
+        EXPECT_EQ(makespan("zb-h1", p, m, 1, t),
+                  m * (t.forward + t.input + t.weight) + (p - 1) * (t.forward + t.input - t.weight))
+            << "p " << p << " m " << m;
+}
+
 TEST(Schedule, AnUnknownOneIsRefused) {
+  EXPECT_THROW(schedule_actions("zb-h1", 2, 0, 4, 2), std::invalid_argument);
   EXPECT_THROW(schedule_actions("dualpipe", 2, 0, 4), std::invalid_argument);
 }
 

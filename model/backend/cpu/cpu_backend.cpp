@@ -1,5 +1,6 @@
 #include "model/backend/cpu/cpu_backend.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -34,7 +35,10 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
   const auto fout = [&](size_t i) { return static_cast<float*>(out(i)); };
   const auto type = [&](const View& v) { return plan_.buffers[v.buffer].dtype; };
   const auto patch = [&](DType act) {
-    return cpu::Patch{a.batch, a.channels, a.height, a.width, a.patch, act};
+    const int64_t all = a.patch > 0 ? (a.height / a.patch) * (a.width / a.patch) : 0;
+    const int64_t tokens = a.tokens > 0 ? a.tokens : all;
+    const int64_t rows = a.m > 0 ? a.m : a.batch * tokens - a.row0;
+    return cpu::Patch{a.batch, a.channels, a.height, a.width, a.patch, act, a.token0, tokens, a.row0, rows};
   };
   switch (op.kind) {
     case OpKind::fetch:
@@ -53,13 +57,18 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
     case OpKind::attention_backward:
       return cpu::attention_backward(attention_of(op, type(op.reads[0])), in(0), in(1), in(2), in(3), fin(4),
                                      in(5), out(0), out(1), out(2), a.ld_q, a.ld_kv, out(3));
+    case OpKind::attention_merge:
+      return cpu::attention_merge(attention_of(op, type(op.reads[0])), a.first, in(0), fin(1), fout(0),
+                                  fout(1));
     case OpKind::residual_norm:
-      return cpu::residual_norm_forward({a.m, a.n, a.eps, a.period, type(op.writes[1])}, fin(0), in(1),
-                                        fin(2), fin(3), fout(0), out(1), fout(2), fout(3));
+      return cpu::residual_norm_forward({a.m, a.n, a.eps, a.period, type(op.writes[1]), a.row0}, fin(0),
+                                        in(1), fin(2), fin(3), fout(0), out(1), fout(2), fout(3));
     case OpKind::residual_norm_backward:
       return cpu::residual_norm_backward({a.m, a.n, a.eps, 0, type(op.reads[4])}, fin(0), fin(1), fin(2),
                                          fin(3), in(4), fout(0), a.first, out(1), fout(2), fout(3), fout(4),
                                          a.accumulate);
+    case OpKind::residual_add:
+      return cpu::residual_add(a.m * a.n, type(op.reads[1]), fin(0), in(1), fout(0));
     case OpKind::gelu:
       return cpu::gelu_forward(a.m * a.n, type(op.reads[0]), in(0), out(0));
     case OpKind::gelu_backward:
@@ -67,10 +76,11 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
     case OpKind::column_sum:
       return cpu::column_sum(a.m, a.n, type(op.reads[0]), in(0), fout(0), a.accumulate);
     case OpKind::period_sum:
-      return cpu::period_sum(a.m, a.n, a.period, fin(0), fout(0), a.accumulate);
+      return cpu::period_sum(a.m, a.n, a.period, a.row0, fin(0), fout(0), a.accumulate);
+    case OpKind::loss_sums:
+      return cpu::loss_sums(patch(type(op.reads[0])), in(0), fin(1), fout(0));
     case OpKind::loss:  // metrics: loss, then one RMSE a channel
-      return cpu::loss_forward(patch(type(op.reads[0])), in(0), fin(1), a.scale, fout(0), fout(1),
-                               fout(1) + 1);
+      return cpu::loss(patch(type(op.reads[0])), fin(0), a.scale, fout(0), fout(0) + 1);
     case OpKind::loss_backward:
       return cpu::loss_backward(patch(type(op.reads[0])), in(0), fin(1), fin(2), a.scale, out(0));
     case OpKind::zero:
@@ -78,10 +88,21 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
       return;
     case OpKind::cast:
       return cpu::cast(a.n, type(op.reads[0]), type(op.writes[0]), in(0), out(0));
+    case OpKind::copy:
+      return cpu::copy({{a.extent[0], a.extent[1], a.extent[2]},
+                        {a.from[0], a.from[1], a.from[2]},
+                        {a.to[0], a.to[1], a.to[2]},
+                        a.n,
+                        type(op.reads[0])},
+                       in(0), out(0));
     case OpKind::squared_sum:
       *fout(0) = static_cast<float>(cpu::squared_sum(a.n, fin(0)));
       return;
     case OpKind::adam: {  // scalars: learning rate, step
+      // torch.nn.utils.clip_grad_norm_: min(1, largest / (norm + 1e-6))
+      const float scale =
+          op.reads[2] ? std::min(1.0f, static_cast<float>(train_.grad_clip) / (std::sqrt(*fin(2)) + 1e-6f))
+                      : 1.0f;
       const cpu::Adam adam{fin(1)[0],
                            static_cast<float>(train_.beta1),
                            static_cast<float>(train_.beta2),
@@ -89,11 +110,17 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
                            static_cast<float>(train_.weight_decay),
                            train_.optimizer == "adamw",
                            static_cast<int64_t>(fin(1)[1]),
-                           1.0f};
+                           scale};
       return cpu::adam(adam, a.n, fout(0), fin(0), fout(1), fout(2), static_cast<bf16*>(out(3)));
     }
     case OpKind::all_reduce:
     case OpKind::broadcast:
+    case OpKind::all_gather:
+    case OpKind::reduce_scatter:
+    case OpKind::all_to_all:
+    case OpKind::exchange:
+    case OpKind::send:
+    case OpKind::recv:
       break;
   }
   throw std::logic_error(op.path + ": the CPU backend does not run this kind");

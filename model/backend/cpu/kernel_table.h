@@ -35,6 +35,7 @@ struct KernelTable {
   void (*column_sum[2])(int64_t rows, int64_t cols, const void* x, float* column_sums);
   void (*cast[2][2])(int64_t n, const void* x, void* y);  // [from][to]
   void (*add)(int64_t n, const float* x, float* y);
+  void (*residual_add[2])(int64_t n, const float* residual, const void* y, float* x);
   double (*squared_sum)(int64_t n, const float* x);
   void (*adam)(const AdamFactors&, int64_t n, float* p, const float* g, float* m, float* v, bf16* p16);
   void (*norm_forward[2])(const ResidualNorm&, int64_t row0, int64_t row1, const float* residual,

@@ -39,19 +39,26 @@ void attention_forward(const Attention& a, const void* q, const void* k, const v
 void attention_backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,
                         const float* lse, const void* d_o, void* dq, void* dk, void* dv, int64_t ld_dq,
                         int64_t ld_dkv, void* workspace);
+// Adds the result over some keys, o and lse, to that over others: o_sum (f32, rows ld_o apart like o) and
+// lse_sum become the result over both. `first`: they are written.
+void attention_merge(const Attention& a, bool first, const void* o, const float* lse, float* o_sum,
+                     float* lse_sum);
 int64_t attention_workspace(const Attention& a, bool backward, int threads);  // bytes
 
 // ---- norm.cpp ---------------------------------------------------------------------------------------------
 struct ResidualNorm {
   int64_t rows, cols;
   float eps;
-  int64_t period;  // residual row of row r is r % period (a learned position); 0 = r itself
+  int64_t period;  // residual row of row r is (row0 + r) % period (a learned position); 0 = r itself
   DType act;
+  int64_t row0 = 0;
 };
-// x_out = residual + y;  h = LayerNorm(x_out) * gamma + beta.  residual [rows or period, cols] f32, y [rows,
-// cols] act (nullptr: x_out = residual, not written), x_out f32, h act, mean and rstd [rows] f32
+// x_out = residual + y (also alone, without a norm: residual_add);  h = LayerNorm(x_out) * gamma + beta.
+// residual [rows or period, cols] f32, y [rows, cols] act (nullptr: x_out = residual, not written), x_out
+// f32, h act, mean and rstd [rows] f32
 void residual_norm_forward(const ResidualNorm& p, const float* residual, const void* y, const float* gamma,
                            const float* beta, float* x_out, void* h, float* mean, float* rstd);
+void residual_add(int64_t n, DType act, const float* residual, const void* y, float* x);
 // dx (f32, in and out) += LayerNorm'(dh); first == true: dx is written, not read. dy_act = dx as act (nullptr
 // to skip, used under AMP), dgamma, dbeta [cols] and dbias[cols] = column sums of dx (nullptr to skip);
 // accumulate adds to the three. x is x_out of the forward.
@@ -65,30 +72,42 @@ void gelu_forward(int64_t n, DType act, const void* u, void* g);  // exact: u * 
 void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
                    float* dbias, bool accumulate);
 void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, bool accumulate);
-// dpos[period, cols] = sum over r of dx[r, :] with r % period
-void period_sum(int64_t rows, int64_t cols, int64_t period, const float* dx, float* dpos, bool accumulate);
+// dpos[period, cols] = sum over r of dx[r, :] with (row0 + r) % period; zero where no row falls
+void period_sum(int64_t rows, int64_t cols, int64_t period, int64_t row0, const float* dx, float* dpos,
+                bool accumulate);
+// y[i,j,k, 0:n] = x[i,j,k, 0:n] for i, j, k below extent; strides in elements of t, the innermost n lie
+// together
+struct Copy {
+  int64_t extent[3], from[3], to[3], n;
+  DType t;
+};
+void copy(const Copy& c, const void* x, void* y);
 void cast(int64_t n, DType from, DType to, const void* x, void* y);
 void add(int64_t n, const float* x, float* y);  // y += x
 double squared_sum(int64_t n, const float* x);  // fixed summation tree
 
 // ---- patch.cpp --------------------------------------------------------------------------------------------
+// A rank may hold some of the rows only: of the batch*tokens rows (tokens token0 … token0+tokens-1 of each
+// sample, row-major over the patches of the image) those from row0 on, `rows` of them.
 struct Patch {
   int64_t batch, channels, height, width, p;
   DType act;
+  int64_t token0, tokens, row0, rows;
 };
-// image f32 [B,C,H,W] -> patches act [B*(H/p)*(W/p), C*p*p], columns (c, row, col): a stride-p convolution's
+// image f32 [B,C,H,W] -> patches act [rows, C*p*p], columns (c, row, col): a stride-p convolution's
 // im2col
 void patch_gather(const Patch& s, const float* image, void* patches);
 
-// ---- loss.cpp: relative L2 (NERSC ViT); prediction as patches [B*N, p*p*C], columns (row, col, c) ---------
+// ---- loss.cpp: relative L2 (NERSC ViT); prediction as patches [rows, p*p*C], columns (row, col, c)
 //
-// sums [B, 2] f32: |pred - target|^2, |target|^2; channel_rmse [C]: mean over the batch of
-// sqrt(mean_{h,w} w_h (pred - target)^2), w_h = H cos(lat_h) / sum cos(lat), lat from +90 to -90; loss: one
-// float, mean over the batch of sqrt(sums0 / sums1). `weight` multiplies what is *added* to loss and
-// channel_rmse.
-void loss_forward(const Patch& s, const void* pred, const float* target, float weight, float* sums,
-                  float* loss, float* channel_rmse);
-// dpred = scale * d(sqrt(sums0/sums1))/dpred per sample, as act in the patch layout
+// loss_sums: sums [B, 2 + C] f32, over the rows that this rank holds (0 for a sample of which it holds none):
+// |pred - target|^2, |target|^2, and per channel sum_{h,w} w_h (pred - target)^2 with w_h = H cos(lat_h) /
+// sum cos(lat), lat from +90 to -90. Ranks that share samples add their sums up before the next two.
+void loss_sums(const Patch& s, const void* pred, const float* target, float* sums);
+// Adds `weight` times: to *loss the mean over the batch of sqrt(sums0 / sums1), to channel_rmse [C] the mean
+// over the batch of sqrt(sums_c / (H W)).
+void loss(const Patch& s, const float* sums, float weight, float* loss, float* channel_rmse);
+// dpred [rows, p*p*C] = scale * d(sqrt(sums0/sums1))/dpred per sample, as act
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,
                    void* dpred);
 

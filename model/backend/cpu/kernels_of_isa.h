@@ -22,6 +22,7 @@ constexpr KernelTable make_table() {
           .cast = {{cast_part<V, false, false>, cast_part<V, false, true>},
                    {cast_part<V, true, false>, cast_part<V, true, true>}},
           .add = add_part<V>,
+          .residual_add = {residual_add_part<V, false>, residual_add_part<V, true>},
           .squared_sum = squared_sum_part<V>,
           .adam = adam_part<V>,
           .norm_forward = {norm_forward_rows<V, false>, norm_forward_rows<V, true>},

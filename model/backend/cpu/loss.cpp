@@ -1,12 +1,13 @@
 // Relative L2 loss and latitude-weighted RMSE on predictions that lie as patches.
 //
-// Work is cut into bands: one row of patches of one sample. Each band leaves its sums in a partial of its
-// own, and they are added in order, so the result does not depend on the number of threads.
+// Work is cut into segments (segments.h). Each leaves its sums in a partial of its own, and they are added in
+// order, so the result does not depend on the number of threads.
 #include <cmath>
 #include <numbers>
 
-#include "model/backend/cpu/kernel_table.h"
+#include "model/backend/cpu/kernels.h"
 #include "model/backend/cpu/parallel.h"
+#include "model/backend/cpu/segments.h"
 
 namespace isobar::cpu {
 namespace {
@@ -15,17 +16,11 @@ float read(const void* p, DType t, int64_t i) {
   return t == DType::f32 ? static_cast<const float*>(p)[i] : to_float(static_cast<const bf16*>(p)[i]);
 }
 
-struct Geometry {
-  int64_t down, across, columns;  // patches and columns of a patch
-  explicit Geometry(const Patch& s)
-      : down(s.height / s.p), across(s.width / s.p), columns(s.p * s.p * s.channels) {}
-};
-
-// One line of a band, [channels][width], out of its patches
-void unfold_line(const Patch& s, const Geometry& g, const void* pred, int64_t band, int64_t row,
-                 float* line) {
-  for (int64_t x = 0; x < g.across; ++x) {
-    const int64_t from = (band * g.across + x) * g.columns + row * s.p * s.channels;
+// One line of a segment, its stretch of [channels][width], out of its patches
+void unfold_line(const Patch& s, const Segment& g, const void* pred, int64_t row, float* line) {
+  const int64_t columns = s.p * s.p * s.channels;
+  for (int64_t x = g.x0; x < g.x1; ++x) {
+    const int64_t from = (g.row + x - g.x0) * columns + row * s.p * s.channels;
     for (int64_t col = 0; col < s.p; ++col)
       for (int64_t c = 0; c < s.channels; ++c)
         line[c * s.width + x * s.p + col] = read(pred, s.act, from + col * s.channels + c);
@@ -49,93 +44,104 @@ int64_t as_floats(int64_t doubles) {
 
 }  // namespace
 
-void loss_forward(const Patch& s, const void* pred, const float* target, float weight, float* sums,
-                  float* loss, float* channel_rmse) {
-  const Geometry g(s);
-  const int64_t bands = s.batch * g.down,
-                per_band = s.channels + 2;  // |pred - target|^2, |target|^2, weighted by channel
-  const int64_t line_floats = s.channels * s.width;
-  const int64_t doubles = bands * per_band + s.height + per_band + s.channels;
-  float* space = scratch(as_floats(doubles) + threads_for(bands * g.across * g.columns) * line_floats);
+void loss_sums(const Patch& s, const void* pred, const float* target, float* sums) {
+  const Segments segments(s);
+  const int64_t count = segments.count(), elements = s.rows * s.p * s.p * s.channels;
+  const int64_t per_sample = 2 + s.channels, line_floats = s.channels * s.width;
+  const int64_t doubles = count * per_sample + s.height + per_sample;
+  float* space = scratch(as_floats(doubles) + threads_for(elements) * line_floats);
   double* const partials = reinterpret_cast<double*>(space);
-  double* const latitude = partials + bands * per_band;
-  double* const sample = latitude + s.height;
-  double* const rmse = sample + per_band;
+  double* const latitude = partials + count * per_sample;
+  double* const total = latitude + s.height;
   float* const lines = space + as_floats(doubles);
   latitude_weights(s.height, latitude);
-  parallel(bands * g.across * g.columns, [&](int t, int threads) {
+  parallel(elements, [&](int t, int threads) {
     float* line = lines + t * line_floats;
-    const Range mine = share(bands, t, threads);
-    for (int64_t band = mine.begin; band < mine.end; ++band) {
-      const int64_t b = band / g.down, y0 = band % g.down * s.p;
-      double* sum = partials + band * per_band;
-      std::fill_n(sum, per_band, 0.0);
+    const Range mine = share(count, t, threads);
+    for (int64_t i = mine.begin; i < mine.end; ++i) {
+      const Segment g = segments[i];
+      double* sum = partials + i * per_sample;
+      std::fill_n(sum, per_sample, 0.0);
       for (int64_t row = 0; row < s.p; ++row) {
-        unfold_line(s, g, pred, band, row, line);
+        const int64_t y = g.band * s.p + row;
+        unfold_line(s, g, pred, row, line);
         for (int64_t c = 0; c < s.channels; ++c) {
-          const float* truth = target + ((b * s.channels + c) * s.height + y0 + row) * s.width;
+          const float* truth = target + ((g.sample * s.channels + c) * s.height + y) * s.width;
           const float* guess = line + c * s.width;
           float error = 0, size = 0;  // one line in f32, the rest in double
 #pragma omp simd reduction(+ : error, size)
-          for (int64_t x = 0; x < s.width; ++x) {
+          for (int64_t x = g.x0 * s.p; x < g.x1 * s.p; ++x) {
             error += (guess[x] - truth[x]) * (guess[x] - truth[x]);
             size += truth[x] * truth[x];
           }
           sum[0] += error;
           sum[1] += size;
-          sum[2 + c] += latitude[y0 + row] * error;
+          sum[2 + c] += latitude[y] * error;
         }
       }
     }
   });
+  std::fill_n(sums, s.batch * per_sample, 0.0f);
+  for (int64_t i = 0; i < count;) {
+    const int64_t sample = segments[i].sample;
+    std::fill_n(total, per_sample, 0.0);
+    for (; i < count && segments[i].sample == sample; ++i)
+      for (int64_t j = 0; j < per_sample; ++j) total[j] += partials[i * per_sample + j];
+    for (int64_t j = 0; j < per_sample; ++j) sums[sample * per_sample + j] = static_cast<float>(total[j]);
+  }
+}
+
+void loss(const Patch& s, const float* sums, float weight, float* loss, float* channel_rmse) {
   const double pixels = static_cast<double>(s.height) * static_cast<double>(s.width);
   const double share_of_one = static_cast<double>(weight) / static_cast<double>(s.batch);
-  double mean_loss = 0;
-  std::fill_n(rmse, s.channels, 0.0);
-  for (int64_t b = 0; b < s.batch; ++b) {
-    std::fill_n(sample, per_band, 0.0);
-    for (int64_t band = b * g.down; band < (b + 1) * g.down; ++band)
-      for (int64_t i = 0; i < per_band; ++i) sample[i] += partials[band * per_band + i];
-    sums[2 * b] = static_cast<float>(sample[0]);
-    sums[2 * b + 1] = static_cast<float>(sample[1]);
-    mean_loss += std::sqrt(sample[0] / sample[1]) * share_of_one;
-    for (int64_t c = 0; c < s.channels; ++c) rmse[c] += std::sqrt(sample[2 + c] / pixels) * share_of_one;
+  const int64_t per_sample = 2 + s.channels;
+  double mean = 0;
+  for (int64_t b = 0; b < s.batch; ++b)
+    mean +=
+        std::sqrt(static_cast<double>(sums[b * per_sample]) / static_cast<double>(sums[b * per_sample + 1])) *
+        share_of_one;
+  *loss += static_cast<float>(mean);
+  for (int64_t c = 0; c < s.channels; ++c) {
+    double rmse = 0;
+    for (int64_t b = 0; b < s.batch; ++b)
+      rmse += std::sqrt(static_cast<double>(sums[b * per_sample + 2 + c]) / pixels) * share_of_one;
+    channel_rmse[c] += static_cast<float>(rmse);
   }
-  *loss += static_cast<float>(mean_loss);
-  for (int64_t c = 0; c < s.channels; ++c) channel_rmse[c] += static_cast<float>(rmse[c]);
 }
 
 // d sqrt(e / t) / dpred = (pred - target) / sqrt(e t); zero where the prediction is exact
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,
                    void* dpred) {
-  const Geometry g(s);
-  const int64_t bands = s.batch * g.down;
-  const int64_t line_floats = s.channels * s.width;
-  float* lines = scratch(threads_for(bands * g.across * g.columns) * line_floats);
-  parallel(bands * g.across * g.columns, [&](int t, int threads) {
+  const Segments segments(s);
+  const int64_t columns = s.p * s.p * s.channels, elements = s.rows * columns;
+  const int64_t per_sample = 2 + s.channels, line_floats = s.channels * s.width;
+  float* lines = scratch(threads_for(elements) * line_floats);
+  parallel(elements, [&](int t, int threads) {
     float* line = lines + t * line_floats;
-    const Range mine = share(bands, t, threads);
-    for (int64_t band = mine.begin; band < mine.end; ++band) {
-      const int64_t b = band / g.down, y0 = band % g.down * s.p;
-      const double root = std::sqrt(static_cast<double>(sums[2 * b]) * static_cast<double>(sums[2 * b + 1]));
+    const Range mine = share(segments.count(), t, threads);
+    for (int64_t i = mine.begin; i < mine.end; ++i) {
+      const Segment g = segments[i];
+      const float* sum = sums + g.sample * per_sample;
+      const double root = std::sqrt(static_cast<double>(sum[0]) * static_cast<double>(sum[1]));
       const float factor = root > 0 ? static_cast<float>(scale / root) : 0.0f;
       for (int64_t row = 0; row < s.p; ++row) {
-        unfold_line(s, g, pred, band, row, line);
+        unfold_line(s, g, pred, row, line);
         for (int64_t c = 0; c < s.channels; ++c) {
-          const float* truth = target + ((b * s.channels + c) * s.height + y0 + row) * s.width;
+          const float* truth =
+              target + ((g.sample * s.channels + c) * s.height + g.band * s.p + row) * s.width;
           float* guess = line + c * s.width;
-          for (int64_t x = 0; x < s.width; ++x) guess[x] = factor * (guess[x] - truth[x]);
+          for (int64_t x = g.x0 * s.p; x < g.x1 * s.p; ++x) guess[x] = factor * (guess[x] - truth[x]);
         }
-        for (int64_t x = 0; x < g.across; ++x) {
-          const int64_t to = (band * g.across + x) * g.columns + row * s.p * s.channels;
+        for (int64_t x = g.x0; x < g.x1; ++x) {
+          const int64_t to = (g.row + x - g.x0) * columns + row * s.p * s.channels;
           for (int64_t col = 0; col < s.p; ++col)
             for (int64_t c = 0; c < s.channels; ++c) {
               const float d = line[c * s.width + x * s.p + col];
-              const int64_t i = to + col * s.channels + c;
+              const int64_t at = to + col * s.channels + c;
               if (s.act == DType::f32)
-                static_cast<float*>(dpred)[i] = d;
+                static_cast<float*>(dpred)[at] = d;
               else
-                static_cast<bf16*>(dpred)[i] = to_bf16(d);
+                static_cast<bf16*>(dpred)[at] = to_bf16(d);
             }
         }
       }

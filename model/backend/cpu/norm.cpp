@@ -13,6 +13,15 @@ void residual_norm_forward(const ResidualNorm& p, const float* residual, const v
   });
 }
 
+void residual_add(int64_t n, DType act, const float* residual, const void* y, float* x) {
+  const auto kernel = kernels().residual_add[is_half(act)];
+  parallel(n, [&](int t, int threads) {
+    const Range r = share(n, t, threads, 64);  // elements: threads meet on cache lines
+    kernel(r.end - r.begin, residual + r.begin, static_cast<const char*>(y) + r.begin * size_of(act),
+           x + r.begin);
+  });
+}
+
 void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
                             const float* gamma, const void* dh, float* dx, bool first, void* dy_act,
                             float* dgamma, float* dbeta, float* dbias, bool accumulate) {

@@ -41,7 +41,7 @@ void norm_forward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const 
                        float* mean, float* rstd) {
   using Reg = typename V::Reg;
   for (int64_t r = row0; r < row1; ++r) {
-    const float* x = residual + (p.period > 0 ? r % p.period : r) * p.cols;
+    const float* x = residual + (p.period > 0 ? (p.row0 + r) % p.period : r) * p.cols;
     if (y != nullptr) {
       float* out = x_out + r * p.cols;
       for (int64_t j = 0; j < p.cols; j += V::kWidth) {

@@ -1,4 +1,4 @@
-// Elementwise passes and column sums.
+// Elementwise passes, strided copies and column sums.
 #include <cstring>
 
 #include "model/backend/cpu/kernel_table.h"
@@ -60,15 +60,39 @@ void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, 
   });
 }
 
-void period_sum(int64_t rows, int64_t cols, int64_t period, const float* dx, float* dpos, bool accumulate) {
+void period_sum(int64_t rows, int64_t cols, int64_t period, int64_t row0, const float* dx, float* dpos,
+                bool accumulate) {
   const KernelTable& k = kernels();
   parallel(rows * cols, [&](int t, int threads) {
     const Range range = share(period, t, threads);
     for (int64_t i = range.begin; i < range.end; ++i) {
       float* sum = dpos + i * cols;
-      if (!accumulate && i < rows) std::memcpy(sum, dx + i * cols, cols * sizeof(float));
-      if (!accumulate && i >= rows) std::memset(sum, 0, cols * sizeof(float));
-      for (int64_t r = accumulate ? i : i + period; r < rows; r += period) k.add(cols, dx + r * cols, sum);
+      const int64_t first = (i - row0 % period + period) % period;  // row that falls on position i
+      if (!accumulate && first < rows) std::memcpy(sum, dx + first * cols, cols * sizeof(float));
+      if (!accumulate && first >= rows) std::memset(sum, 0, cols * sizeof(float));
+      for (int64_t r = accumulate ? first : first + period; r < rows; r += period)
+        k.add(cols, dx + r * cols, sum);
+    }
+  });
+}
+
+void copy(const Copy& c, const void* x, void* y) {
+  const int64_t elements = c.extent[0] * c.extent[1] * c.extent[2] * c.n;
+  parallel(elements, [&](int t, int threads) {
+    // shares of elements, not of blocks: one long block is cut too
+    const Range mine = share(elements, t, threads, kGrain);
+    for (int64_t i = mine.begin; i < mine.end;) {
+      const int64_t block = i / c.n, within = i % c.n;
+      const int64_t length = std::min(c.n - within, mine.end - i);
+      const int64_t index[3] = {block / c.extent[2] / c.extent[1], block / c.extent[2] % c.extent[1],
+                                block % c.extent[2]};
+      int64_t from = within, to = within;
+      for (int d = 0; d < 3; ++d) {
+        from += index[d] * c.from[d];
+        to += index[d] * c.to[d];
+      }
+      std::memcpy(at(y, c.t, to), at(x, c.t, from), length * size_of(c.t));
+      i += length;
     }
   });
 }

@@ -87,6 +87,14 @@ void add_part(int64_t n, const float* x, float* y) {
   }
 }
 
+template <class V, bool kHalf>
+void residual_add_part(int64_t n, const float* residual, const void* y, float* x) {
+  for (int64_t i = 0; i < n; i += V::kWidth) {
+    const int64_t m = lanes_left<V>(i, n);
+    store_act<V, false>(x, i, V::add(load_act<V, false>(residual, i, m), load_act<V, kHalf>(y, i, m)), m);
+  }
+}
+
 template <class V, bool kFromHalf, bool kToHalf>
 void cast_part(int64_t n, const void* x, void* y) {
   for (int64_t i = 0; i < n; i += V::kWidth) {

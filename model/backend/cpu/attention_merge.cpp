@@ -1,0 +1,53 @@
+// Attention over two sets of keys from that over each: softmax weights scale by exp(lse of the part - lse of
+// both).
+#include <cmath>
+
+#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/parallel.h"
+
+namespace isobar::cpu {
+namespace {
+
+float as_float(float x) {
+  return x;
+}
+float as_float(bf16 x) {
+  return to_float(x);
+}
+
+template <class T>
+void merge(const Attention& a, bool first, const T* o, const float* lse, float* o_sum, float* lse_sum) {
+  const int64_t rows = a.batch * a.tq;
+  parallel(rows * a.heads * a.d, [&](int t, int threads) {
+    const Range mine = share(rows, t, threads);
+    for (int64_t r = mine.begin; r < mine.end; ++r)
+      for (int64_t h = 0; h < a.heads; ++h) {
+        const int64_t stat = (r / a.tq * a.heads + h) * a.tq + r % a.tq, at = r * a.ld_o + h * a.d;
+        float old_weight = 0, weight = 1, both = lse[stat];
+        if (!first) {
+          const float top = std::max(lse[stat], lse_sum[stat]);
+          both = top + std::log(std::exp(lse[stat] - top) + std::exp(lse_sum[stat] - top));
+          old_weight = std::exp(lse_sum[stat] - both);
+          weight = std::exp(lse[stat] - both);
+        }
+        lse_sum[stat] = both;
+        if (first)  // what lies there may be anything, NaN too
+          for (int64_t c = 0; c < a.d; ++c) o_sum[at + c] = as_float(o[at + c]);
+        else
+          for (int64_t c = 0; c < a.d; ++c)
+            o_sum[at + c] = old_weight * o_sum[at + c] + weight * as_float(o[at + c]);
+      }
+  });
+}
+
+}  // namespace
+
+void attention_merge(const Attention& a, bool first, const void* o, const float* lse, float* o_sum,
+                     float* lse_sum) {
+  if (a.act == DType::f32)
+    merge(a, first, static_cast<const float*>(o), lse, o_sum, lse_sum);
+  else
+    merge(a, first, static_cast<const bf16*>(o), lse, o_sum, lse_sum);
+}
+
+}  // namespace isobar::cpu

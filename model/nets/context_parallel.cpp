@@ -1,0 +1,333 @@
+#include "model/nets/context_parallel.h"
+
+#include <cmath>
+
+namespace isobar {
+
+AttentionCore::AttentionCore(Builder& b, const RunSpec& spec, const Sharding& at, DType act)
+    : b_(b),
+      n_(spec.net),
+      at_(at),
+      act_(act),
+      kind_(at.cp == 1                         ? Kind::alone
+            : spec.policy.cp_kind == "ring"    ? Kind::ring
+            : spec.policy.cp_kind == "ulysses" ? Kind::ulysses
+                                               : Kind::allgather),
+      width_(spec.net.embed_dim / at.tp),
+      heads_(spec.net.num_heads / at.tp),
+      R_(at.full_rows) {}
+
+void AttentionCore::forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
+  c.o = hold(block + ".o", act_, R_ * width_, keep);
+  // Ulysses has cp times the tokens and as many times fewer heads.
+  const int64_t rows =
+      kind_ == Kind::ulysses ? at_.batch * heads_ / at_.cp * n_.tokens() : at_.batch * heads_ * at_.tokens;
+  c.lse = hold(block + ".lse", DType::f32, rows, keep);
+  switch (kind_) {
+    case Kind::alone:
+      b_.emit_with_workspace(
+          OpKind::attention, block + "/attn/core" + pass, attention(at_.tokens, 3 * width_, 3 * width_),
+          {third(c.qkv, 0, width_), third(c.qkv, 1, width_), third(c.qkv, 2, width_)}, {c.o, c.lse});
+      return;
+    case Kind::allgather:
+      return allgather_forward(block, c, keep, pass);
+    case Kind::ring:
+      return ring_forward(block, c, keep, pass);
+    case Kind::ulysses:
+      return ulysses_forward(block, c, keep, pass);
+  }
+}
+
+void AttentionCore::backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv) {
+  switch (kind_) {
+    case Kind::alone:
+      b_.emit_with_workspace(
+          OpKind::attention_backward, block + "/attn/core/backward",
+          attention(at_.tokens, 3 * width_, 3 * width_),
+          {third(c.qkv, 0, width_), third(c.qkv, 1, width_), third(c.qkv, 2, width_), c.o, c.lse, d_o},
+          {third(dqkv, 0, width_), third(dqkv, 1, width_), third(dqkv, 2, width_)});
+      return;
+    case Kind::allgather:
+      return allgather_backward(block, c, d_o, dqkv);
+    case Kind::ring:
+      return ring_backward(block, c, d_o, dqkv);
+    case Kind::ulysses:
+      return ulysses_backward(block, c, d_o, dqkv);
+  }
+}
+
+// ---- pieces ----
+
+Attrs AttentionCore::attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const {
+  return {.batch = at_.batch,
+          .heads = heads_,
+          .kv_heads = heads_,
+          .tq = at_.tokens,
+          .tk = tk,
+          .d = n_.head_dim(),
+          .ld_q = ld_q,
+          .ld_kv = ld_kv,
+          .ld_o = width_,
+          .scale = 1.0f / std::sqrt(static_cast<float>(n_.head_dim()))};
+}
+
+Attrs AttentionCore::attention_of_all() const {  // ulysses
+  const int64_t width = width_ / at_.cp;
+  Attrs a = attention(n_.tokens(), 3 * width, 3 * width);
+  a.heads = a.kv_heads = heads_ / at_.cp;
+  a.tq = n_.tokens();
+  a.ld_o = width;
+  return a;
+}
+
+View AttentionCore::hold(const std::string& name, DType t, int64_t count, bool keep) {
+  return keep ? b_.saved(name, t, count) : b_.scratch(name, t, count);
+}
+
+// Row 0 … of q, k or v inside the fused [rows, 3 width] matrix: a strided operand, stated as the span that it
+// covers.
+View AttentionCore::third(const View& qkv, int which, int64_t width) const {
+  return qkv.slice(which * width, qkv.count - 2 * width);
+}
+
+void AttentionCore::copy(const std::string& path, const Strided& s, const View& x, const View& y) {
+  Attrs a{.n = s.n};
+  for (int d = 0; d < 3; ++d) a.extent[d] = s.extent[d], a.from[d] = s.from[d], a.to[d] = s.to[d];
+  b_.emit(OpKind::copy, path, a, {x}, {y});
+}
+
+// The first n columns of this rank's rows
+void AttentionCore::columns(const std::string& path, int64_t n, const View& x, int64_t ld_x, const View& y,
+                            int64_t ld_y) {
+  copy(path, {{R_, 1, 1}, {ld_x, 0, 0}, {ld_y, 0, 0}, n}, x, y);
+}
+
+// Elements of every rank's rows
+std::vector<int64_t> AttentionCore::elements(int64_t cols) const {
+  std::vector<int64_t> out;
+  for (int64_t t : at_.token_parts) out.push_back(at_.batch * t * cols);
+  return out;
+}
+
+// Between the order that ranks deliver, [cp][B][their tokens], and the order of samples, [B][N].
+void AttentionCore::regroup(const std::string& path, const View& by_rank, const View& by_sample, int64_t cols,
+                            bool to_sample) {
+  const int64_t whole = n_.tokens() * cols;
+  int64_t token = 0;
+  for (size_t i = 0; i < at_.token_parts.size(); ++i) {
+    const int64_t part = at_.token_parts[i] * cols;
+    const View mine = by_rank.slice(at_.batch * token * cols, at_.batch * part);
+    const View there = by_sample.slice(token * cols, (at_.batch - 1) * whole + part);
+    copy(path + "/from" + std::to_string(i),
+         {{at_.batch, 1, 1}, {to_sample ? part : whole, 0, 0}, {to_sample ? whole : part, 0, 0}, part},
+         to_sample ? mine : there, to_sample ? there : mine);
+    token += at_.token_parts[i];
+  }
+}
+
+// This rank's keys and values, side by side
+View AttentionCore::own_kv(const std::string& path, const std::string& name, const View& qkv) {
+  const View own = b_.scratch(name, act_, R_ * 2 * width_);
+  columns(path, 2 * width_, qkv.slice(width_, qkv.count - width_), 3 * width_, own, 2 * width_);
+  return own;
+}
+
+// ---- allgather ----
+
+void AttentionCore::allgather_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
+  const std::string path = block + "/attn/core" + pass;
+  const int64_t cols = 2 * width_, all = at_.batch * n_.tokens() * cols;
+  const View own = own_kv(path + "_pack", block + ".kv.own", c.qkv);
+  c.kv = hold(block + ".kv", act_, all, keep);
+  const View arrived = at_.batch > 1 ? b_.scratch(block + ".kv.arrived", act_, all) : c.kv;
+  Attrs a{.group = at_.cp_group};
+  a.receive = elements(cols);
+  b_.emit(OpKind::all_gather, path + "_all_gather", a, {own}, {arrived}, Lane::cp);
+  if (at_.batch > 1) regroup(path + "_regroup", arrived, c.kv, cols, true);
+  b_.emit_with_workspace(
+      OpKind::attention, path, attention(n_.tokens(), 3 * width_, cols),
+      {third(c.qkv, 0, width_), c.kv.slice(0, all - width_), c.kv.slice(width_, all - width_)}, {c.o, c.lse});
+}
+
+void AttentionCore::allgather_backward(const std::string& block, const Core& c, const View& d_o,
+                                       const View& dqkv) {
+  const std::string path = block + "/attn/core/backward";
+  const int64_t cols = 2 * width_, all = c.kv.count;
+  const View dkv = b_.scratch(block + ".dkv", act_, all);
+  b_.emit_with_workspace(
+      OpKind::attention_backward, path, attention(n_.tokens(), 3 * width_, cols),
+      {third(c.qkv, 0, width_), c.kv.slice(0, all - width_), c.kv.slice(width_, all - width_), c.o, c.lse,
+       d_o},
+      {third(dqkv, 0, width_), dkv.slice(0, all - width_), dkv.slice(width_, all - width_)});
+  View leaving = dkv;
+  if (at_.batch > 1) {
+    leaving = b_.scratch(block + ".dkv.leaving", act_, all);
+    regroup(path + "_regroup", leaving, dkv, cols, false);
+  }
+  const View own = b_.scratch(block + ".dkv.own", act_, R_ * cols);
+  Attrs a{.group = at_.cp_group};
+  a.send = elements(cols);
+  b_.emit(OpKind::reduce_scatter, path + "_reduce_scatter", a, {leaving}, {own}, Lane::cp);
+  columns(path + "_unpack", cols, own, cols, dqkv.slice(width_, dqkv.count - width_), 3 * width_);
+}
+
+// ---- ring ----
+
+// Whose keys and values are here at a step
+int64_t AttentionCore::ring_rank(int64_t step) const {
+  return (at_.at.cp - step % at_.cp + at_.cp) % at_.cp;
+}
+
+void AttentionCore::pass_on(const std::string& path, const View& x, const View& y) {
+  Attrs a{.group = at_.cp_group};
+  a.send = {x.count};
+  a.receive = {y.count};
+  b_.emit(OpKind::exchange, path, a, {x}, {y}, Lane::cp);
+}
+
+namespace {
+std::string numbered(std::string name, int64_t i) {
+  name += std::to_string(i);
+  return name;
+}
+}  // namespace
+
+void AttentionCore::ring_forward(const std::string& block, Core& c, bool, const std::string& pass) {
+  const std::string path = block + "/attn/core" + pass;
+  const int64_t cols = 2 * width_;
+  View kv = own_kv(path + "_pack", block + ".kv0", c.qkv), next;
+  const View sum = act_ == DType::f32 ? c.o : b_.scratch(block + ".o.sum", DType::f32, R_ * width_);
+  for (int64_t step = 0; step < at_.cp; ++step, kv = next) {
+    if (step + 1 < at_.cp) {  // listed first: it runs under this step's attention
+      next = b_.scratch(numbered(block + ".kv", step + 1), act_, elements(cols)[ring_rank(step + 1)]);
+      pass_on(numbered(path + "_exchange", step), kv, next);
+    }
+    const View o = b_.scratch(numbered(block + ".o", step), act_, R_ * width_);
+    const View lse = b_.scratch(numbered(block + ".lse", step), DType::f32, c.lse.count);
+    Attrs a = attention(at_.token_parts[ring_rank(step)], 3 * width_, cols);
+    b_.emit_with_workspace(
+        OpKind::attention, numbered(path, step), a,
+        {third(c.qkv, 0, width_), kv.slice(0, kv.count - width_), kv.slice(width_, kv.count - width_)},
+        {o, lse});
+    a.first = step == 0;
+    b_.emit(OpKind::attention_merge, numbered(path + "_merge", step), a, {o, lse}, {sum, c.lse});
+  }
+  if (sum.buffer != c.o.buffer)
+    b_.emit(OpKind::cast, path + "_cast", {.m = 1, .n = R_ * width_}, {sum}, {c.o});
+}
+
+void AttentionCore::ring_backward(const std::string& block, const Core& c, const View& d_o,
+                                  const View& dqkv) {
+  const std::string path = block + "/attn/core/backward";
+  const int64_t cols = 2 * width_;
+  // Queries of their own, because dq is laid out like them and must lie together to be added up.
+  const View q = b_.scratch(block + ".q", act_, R_ * width_);
+  columns(path + "_pack_q", width_, third(c.qkv, 0, width_), 3 * width_, q, width_);
+  View kv = own_kv(path + "_pack", block + ".back.kv0", c.qkv), next, dkv_sum;
+  const View dq_sum = b_.scratch(block + ".dq.sum", DType::f32, R_ * width_);
+  const auto add = [&](const std::string& name, const View& part, const View& sum, bool first) {
+    if (first)
+      b_.emit(OpKind::cast, name, {.m = 1, .n = sum.count}, {part}, {sum});
+    else
+      b_.emit(OpKind::residual_add, name, {.m = 1, .n = sum.count}, {sum, part}, {sum});
+  };
+  for (int64_t step = 0; step < at_.cp; ++step, kv = next) {
+    if (step + 1 < at_.cp) {
+      next = b_.scratch(numbered(block + ".back.kv", step + 1), act_, elements(cols)[ring_rank(step + 1)]);
+      pass_on(numbered(path + "_exchange", step), kv, next);
+    }
+    const View dq = b_.scratch(numbered(block + ".dq", step), act_, R_ * width_);
+    const View dkv = b_.scratch(numbered(block + ".dkv", step), act_, kv.count);
+    const int64_t span = kv.count - width_;
+    b_.emit_with_workspace(OpKind::attention_backward, numbered(path, step),
+                           attention(at_.token_parts[ring_rank(step)], width_, cols),
+                           {q, kv.slice(0, span), kv.slice(width_, span), c.o, c.lse, d_o},
+                           {dq, dkv.slice(0, span), dkv.slice(width_, span)});
+    add(numbered(path + "_add_q", step), dq, dq_sum, step == 0);
+    // The sums for these keys and values came from the rank before, under this step's attention; they go on
+    // under the next one's, and after the last step home.
+    if (step == 0) dkv_sum = b_.scratch(block + ".dkv.sum0", DType::f32, kv.count);
+    add(numbered(path + "_add_kv", step), dkv, dkv_sum, step == 0);
+    const View arriving =
+        b_.scratch(numbered(block + ".dkv.sum", step + 1), DType::f32, elements(cols)[ring_rank(step + 1)]);
+    pass_on(numbered(path + "_exchange_sum", step), dkv_sum, arriving);
+    dkv_sum = arriving;
+  }
+  const auto finish = [&](const std::string& name, const View& sum, int64_t n, const View& into) {
+    View x = sum;
+    if (act_ != DType::f32) {
+      x = b_.scratch(block + "." + name, act_, sum.count);
+      b_.emit(OpKind::cast, path + "_cast_" + name, {.m = 1, .n = sum.count}, {sum}, {x});
+    }
+    columns(path + "_unpack_" + name, n, x, n, into, 3 * width_);
+  };
+  finish("dq", dq_sum, width_, third(dqkv, 0, width_));
+  finish("dkv", dkv_sum, cols, dqkv.slice(width_, dqkv.count - width_));
+}
+
+// ---- ulysses ----
+
+// Of x [rows, operands, width] every rank gets its heads' columns and returns those of this rank's heads for
+// all tokens: [B, N, operands, width/cp]
+View AttentionCore::tokens_of_all(const std::string& path, const std::string& name, const View& x,
+                                  int64_t operands, const View& into) {
+  const int64_t part = width_ / at_.cp, cols = operands * part;
+  const View leaving = b_.scratch(name + ".leaving", act_, x.count);
+  copy(path + "_pack",
+       {{at_.cp, R_, operands}, {part, operands * width_, width_}, {R_ * cols, cols, part}, part}, x,
+       leaving);
+  const View arrived = at_.batch > 1 ? b_.scratch(name + ".arrived", act_, into.count) : into;
+  Attrs a{.group = at_.cp_group};
+  a.send.assign(at_.cp, R_ * cols);
+  a.receive = elements(cols);
+  b_.emit(OpKind::all_to_all, path + "_all_to_all", a, {leaving}, {arrived}, Lane::cp);
+  if (at_.batch > 1) regroup(path + "_regroup", arrived, into, cols, true);
+  return into;
+}
+
+// The way back: all [B, N, operands, width/cp] -> into [rows, operands, width]
+void AttentionCore::heads_of_all(const std::string& path, const std::string& name, const View& all,
+                                 int64_t operands, const View& into) {
+  const int64_t part = width_ / at_.cp, cols = operands * part;
+  View leaving = all;
+  if (at_.batch > 1) {
+    leaving = b_.scratch(name + ".leaving", act_, all.count);
+    regroup(path + "_regroup", leaving, all, cols, false);
+  }
+  const View arrived = b_.scratch(name + ".arrived", act_, into.count);
+  Attrs a{.group = at_.cp_group};
+  a.send = elements(cols);
+  a.receive.assign(at_.cp, R_ * cols);
+  b_.emit(OpKind::all_to_all, path + "_all_to_all", a, {leaving}, {arrived}, Lane::cp);
+  copy(path + "_unpack",
+       {{at_.cp, R_, operands}, {R_ * cols, cols, part}, {part, operands * width_, width_}, part}, arrived,
+       into);
+}
+
+void AttentionCore::ulysses_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
+  const std::string path = block + "/attn/core" + pass;
+  const int64_t width = width_ / at_.cp, all = at_.batch * n_.tokens() * width;
+  c.all_qkv = hold(block + ".qkv.all", act_, 3 * all, keep);
+  c.all_o = hold(block + ".o.all", act_, all, keep);
+  tokens_of_all(path + "_qkv", block + ".qkv", c.qkv, 3, c.all_qkv);
+  b_.emit_with_workspace(OpKind::attention, path, attention_of_all(),
+                         {third(c.all_qkv, 0, width), third(c.all_qkv, 1, width), third(c.all_qkv, 2, width)},
+                         {c.all_o, c.lse});
+  heads_of_all(path + "_o", block + ".o", c.all_o, 1, c.o);
+}
+
+void AttentionCore::ulysses_backward(const std::string& block, const Core& c, const View& d_o,
+                                     const View& dqkv) {
+  const std::string path = block + "/attn/core/backward";
+  const int64_t width = width_ / at_.cp;
+  const View all_do =
+      tokens_of_all(path + "_o", block + ".do", d_o, 1, b_.scratch(block + ".do.all", act_, c.all_o.count));
+  const View all_dqkv = b_.scratch(block + ".dqkv.all", act_, c.all_qkv.count);
+  b_.emit_with_workspace(OpKind::attention_backward, path, attention_of_all(),
+                         {third(c.all_qkv, 0, width), third(c.all_qkv, 1, width), third(c.all_qkv, 2, width),
+                          c.all_o, c.lse, all_do},
+                         {third(all_dqkv, 0, width), third(all_dqkv, 1, width), third(all_dqkv, 2, width)});
+  heads_of_all(path + "_qkv", block + ".dqkv", all_dqkv, 3, dqkv);
+}
+
+}  // namespace isobar

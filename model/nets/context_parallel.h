@@ -1,0 +1,74 @@
+// The core of attention, softmax(q k^T) v, when each rank of a cp group holds some of the tokens.
+//
+//   allgather   queries stay; keys and values of all tokens are gathered, their gradients reduce-scattered
+//   ring        queries stay; keys and values travel round the group while the present ones are worked on
+//               (Liu 2023). Parts are merged by their log-sum-exp. Backward sends them round again, their
+//               gradients with them, which come home after one round.
+//   ulysses     queries, keys and values are exchanged from all heads of some tokens to some heads of all
+//               tokens and results back (DeepSpeed Ulysses)
+#pragma once
+#include <string>
+
+#include "model/nets/sharding.h"
+#include "model/plan/builder.h"
+
+namespace isobar {
+
+struct Core {    // what forward leaves for backward; width: the model's over tp
+  View qkv;      // [full_rows,3 width] act: given
+  View o, lse;   // [full_rows,width] act, [B,heads/tp,tokens] f32
+  View kv;       // allgather: [B,N,2 width] act, keys and values of all tokens
+  View all_qkv;  // ulysses: [B,N,3 width/cp] act
+  View all_o;    // ulysses: [B,N,width/cp] act; lse is of the same heads and tokens
+};
+
+class AttentionCore {
+ public:
+  AttentionCore(Builder& b, const RunSpec& spec, const Sharding& at, DType act);
+
+  /// c.qkv -> c.o and what backward reads, kept until then if `keep`. `block` is the path of the block.
+  void forward(const std::string& block, Core& c, bool keep, const std::string& pass);
+  /// Gradient of c.o -> gradient of c.qkv
+  void backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
+  /// Backward (without a recomputation) reads c.qkv.
+  bool backward_reads_qkv() const { return kind_ != Kind::ulysses; }
+
+ private:
+  enum class Kind : uint8_t { alone, allgather, ring, ulysses };
+  struct Strided {  // blocks of n elements
+    int64_t extent[3], from[3], to[3], n;
+  };
+
+  void allgather_forward(const std::string& block, Core& c, bool keep, const std::string& pass);
+  void allgather_backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
+  void ring_forward(const std::string& block, Core& c, bool keep, const std::string& pass);
+  void ring_backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
+  void ulysses_forward(const std::string& block, Core& c, bool keep, const std::string& pass);
+  void ulysses_backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
+
+  Attrs attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const;
+  Attrs attention_of_all() const;
+  View hold(const std::string& name, DType t, int64_t count, bool keep);
+  View third(const View& qkv, int which, int64_t width) const;
+  void copy(const std::string& path, const Strided& s, const View& x, const View& y);
+  void columns(const std::string& path, int64_t n, const View& x, int64_t ld_x, const View& y, int64_t ld_y);
+  void regroup(const std::string& path, const View& by_rank, const View& by_sample, int64_t cols,
+               bool to_sample);
+  View own_kv(const std::string& path, const std::string& name, const View& qkv);
+  View tokens_of_all(const std::string& path, const std::string& name, const View& x, int64_t operands,
+                     const View& into);
+  void heads_of_all(const std::string& path, const std::string& name, const View& all, int64_t operands,
+                    const View& into);
+  void pass_on(const std::string& path, const View& x, const View& y);
+  int64_t ring_rank(int64_t step) const;
+  std::vector<int64_t> elements(int64_t cols) const;
+
+  Builder& b_;
+  const NetSpec& n_;
+  const Sharding& at_;
+  const DType act_;
+  const Kind kind_;
+  const int64_t width_, heads_, R_;  // model width and heads of this rank; its rows
+};
+
+}  // namespace isobar

@@ -1,0 +1,43 @@
+// What one rank holds of the activations: which tokens of which rows, with whom it shares them.
+//
+//   Sharding at(builder, spec, rank);
+//   at.rows        // rows of the residual stream on this rank
+//   at.full_rows   // rows that the linears inside attention and MLP work on
+//
+// Context parallelism cuts each sample's tokens (ceil(N/cp) each, the last takes the rest); tensor
+// parallelism with sequence parallelism (Korthikanti 2022) cuts the remaining batch * tokens rows of the
+// residual stream once more.
+#pragma once
+#include <vector>
+
+#include "model/base/spec.h"
+#include "model/plan/builder.h"
+#include "model/plan/layout.h"
+
+namespace isobar {
+
+struct Sharding {
+  Sharding(Builder& b, const RunSpec& spec, int rank);
+
+  Coords at;
+  int64_t tp, cp, pp;
+  bool sequence;                     // sequence parallelism is on (and tp > 1)
+  int64_t batch;                     // B: samples of a micro-batch
+  int64_t token0, tokens;            // of each sample: this rank's first token, how many
+  std::vector<int64_t> token_parts;  // tokens of every cp rank
+  int64_t full_rows;                 // B * tokens
+  int64_t row0, rows;                // of them, this rank's part of the residual stream
+  std::vector<int64_t> row_parts;    // rows of every tp rank under sequence parallelism
+
+  // Groups of the plan; -1 where this rank would be alone.
+  int tp_group = -1, cp_group = -1;
+  int sample_group = -1;   // ranks that hold rows of the same samples: they add up the loss
+  int whole_group = -1;    // gradients of what tensor parallelism leaves whole: summed over …
+  int cut_group = -1;      // … and of what it cuts
+  int norm_group = -1;     // ranks that hold other parameters: they add up the gradient norm
+  int metrics_group = -1;  // ranks with other samples, and stages without any
+
+  std::vector<int64_t> row_elements(int64_t width) const;  // parts of a tp gather of [full_rows, width]
+};
+
+}  // namespace isobar

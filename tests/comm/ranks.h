@@ -1,0 +1,8 @@
+// For test programs that mpiexec starts on several ranks; link main.cpp instead of GoogleTest's own main.
+#pragma once
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+namespace isobar {
+extern int rank, world;  // of MPI_COMM_WORLD
+}

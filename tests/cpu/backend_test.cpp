@@ -1,0 +1,146 @@
+// Which operand and size of an op goes where in the kernel call, and what an op leaves open.
+#include "model/backend/cpu/cpu_backend.h"
+
+#include "tests/cpu/kernel_testing.h"
+
+namespace isobar::cpu::testing {
+namespace {
+
+// A plan of buffers in an arena that begins as NaN
+class Bench {
+ public:
+  Bench() : arena_(DType::f32, kFloats) {}
+  View add(DType t, int64_t n) {
+    const auto id = static_cast<int32_t>(plan_.buffers.size());
+    isobar::Buffer b{
+        .name = std::to_string(id), .kind = BufferKind::io, .dtype = t, .count = n, .offset = end_};
+    plan_.buffers.push_back(b);
+    end_ += (b.bytes() + 63) / 64 * 64;
+    if (end_ > arena_.bytes()) throw std::logic_error("arena too small");
+    return {id, 0, n};
+  }
+  View add(const Buffer& b) {
+    const View v = add(b.type(), b.size());
+    std::memcpy(at(v), b.data(), b.bytes());
+    return v;
+  }
+  void run(OpKind kind, const Attrs& a, std::vector<View> reads, std::vector<View> writes) {
+    CpuBackend backend(plan_, static_cast<std::byte*>(arena_.data()), TrainSpec{});
+    backend.on_fetch([this](int32_t, float* input, float* target) { fetched_ = {input, target}; });
+    backend.launch(
+        {.kind = kind, .a = a, .reads = std::move(reads), .writes = std::move(writes), .path = "op"}, 0, 0);
+  }
+  void* at(const View& v) { return static_cast<char*>(arena_.data()) + plan_.buffers[v.buffer].offset; }
+  float* f32(const View& v) { return static_cast<float*>(at(v)); }
+  bool holds(const View& v, const Buffer& want) { return std::memcmp(at(v), want.data(), want.bytes()) == 0; }
+  std::pair<float*, float*> fetched() const { return fetched_; }
+
+ private:
+  static constexpr int64_t kFloats = 1 << 20;
+  Plan plan_;
+  int64_t end_ = 0;
+  Buffer arena_;
+  std::pair<float*, float*> fetched_;
+};
+
+TEST(Backend, FetchesOnlyWhatTheOpHasRoomFor) {
+  Bench bench;
+  const View image = bench.add(DType::f32, 10);
+  bench.run(OpKind::fetch, {}, {}, {image, View{}});
+  EXPECT_EQ(bench.fetched(), std::make_pair(bench.f32(image), static_cast<float*>(nullptr)));
+  bench.run(OpKind::fetch, {}, {}, {View{}, image});
+  EXPECT_EQ(bench.fetched(), std::make_pair(static_cast<float*>(nullptr), bench.f32(image)));
+}
+
+// An op without token and row ranges means all of them; one with ranges means those.
+TEST(Backend, ImageOpsTakeTheRangesOfTheirAttributes) {
+  Random random;
+  for (const bool all : {true, false}) {
+    SCOPED_TRACE(all ? "all rows" : "a part");
+    Attrs a;
+    a.batch = 2, a.channels = 3, a.height = 8, a.width = 12, a.patch = 2, a.scale = 0.5f;
+    Patch s{2, 3, 8, 12, 2, DType::bf16, 0, 24, 0, 48};
+    if (!all) {
+      a.token0 = s.token0 = 5, a.tokens = s.tokens = 13, a.row0 = s.row0 = 7, a.m = s.rows = 11;
+    }
+    const int64_t n = s.rows * 12;
+    const Buffer image = random.buffer(DType::f32, 2 * 3 * 8 * 12), pred = random.buffer(DType::bf16, n);
+    Buffer patches(DType::bf16, n), sums(DType::f32, 2 * 5), metrics = random.buffer(DType::f32, 4);
+    Buffer dpred(DType::bf16, n);
+    Bench bench;
+    const View v_image = bench.add(image), v_pred = bench.add(pred), v_metrics = bench.add(metrics);
+    const View v_patches = bench.add(DType::bf16, n), v_sums = bench.add(DType::f32, sums.size());
+    const View v_dpred = bench.add(DType::bf16, n);
+    patch_gather(s, image.f32(), patches.data());
+    loss_sums(s, pred.data(), image.f32(), sums.f32());
+    loss(s, sums.f32(), 0.5f, metrics.f32(), metrics.f32() + 1);
+    loss_backward(s, pred.data(), image.f32(), sums.f32(), 0.5f, dpred.data());
+    bench.run(OpKind::patch_gather, a, {v_image}, {v_patches});
+    bench.run(OpKind::loss_sums, a, {v_pred, v_image}, {v_sums});
+    bench.run(OpKind::loss, a, {v_sums}, {v_metrics});
+    bench.run(OpKind::loss_backward, a, {v_pred, v_image, v_sums}, {v_dpred});
+    EXPECT_TRUE(bench.holds(v_patches, patches));
+    EXPECT_TRUE(bench.holds(v_sums, sums));
+    EXPECT_TRUE(bench.holds(v_metrics, metrics));
+    EXPECT_TRUE(bench.holds(v_dpred, dpred));
+  }
+}
+
+TEST(Backend, RowOpsTakeTheirFirstRowAndDoWithoutOptionalOperands) {
+  Random random;
+  Attrs a;
+  a.m = 9, a.n = 20, a.eps = 1e-6f, a.period = 4, a.row0 = 3;
+  const ResidualNorm p{9, 20, 1e-6f, 4, DType::bf16, 3};
+  const Buffer residual = random.buffer(DType::f32, 4 * 20), y = random.buffer(DType::bf16, 9 * 20);
+  const Buffer gamma = random.buffer(DType::f32, 20), beta = random.buffer(DType::f32, 20);
+  for (const bool with_y : {true, false}) {
+    SCOPED_TRACE(with_y ? "with y" : "without y");
+    Buffer x(DType::f32, 9 * 20), h(DType::bf16, 9 * 20), mean(DType::f32, 9), rstd(DType::f32, 9);
+    residual_norm_forward(p, residual.f32(), with_y ? y.data() : nullptr, gamma.f32(), beta.f32(),
+                          with_y ? x.f32() : nullptr, h.data(), mean.f32(), rstd.f32());
+    Bench bench;
+    const View v_residual = bench.add(residual), v_y = bench.add(y), v_gamma = bench.add(gamma);
+    const View v_beta = bench.add(beta), v_x = bench.add(DType::f32, 180), v_h = bench.add(DType::bf16, 180);
+    const View v_mean = bench.add(DType::f32, 9), v_rstd = bench.add(DType::f32, 9);
+    bench.run(OpKind::residual_norm, a, {v_residual, with_y ? v_y : View{}, v_gamma, v_beta},
+              {with_y ? v_x : View{}, v_h, v_mean, v_rstd});
+    EXPECT_TRUE(bench.holds(v_x, x) && bench.holds(v_h, h));  // x stays as it was without y
+    EXPECT_TRUE(bench.holds(v_mean, mean) && bench.holds(v_rstd, rstd));
+  }
+  const Buffer dx = random.buffer(DType::f32, 9 * 20);
+  Buffer dpos(DType::f32, 4 * 20), sum(DType::f32, 9 * 20);
+  period_sum(9, 20, 4, 3, dx.f32(), dpos.f32(), false);
+  residual_add(9 * 20, DType::bf16, dx.f32(), y.data(), sum.f32());
+  Bench bench;
+  const View v_dx = bench.add(dx), v_y = bench.add(y), v_dpos = bench.add(DType::f32, 80);
+  const View v_sum = bench.add(DType::f32, 180);
+  bench.run(OpKind::period_sum, a, {v_dx}, {v_dpos});
+  bench.run(OpKind::residual_add, a, {v_dx, v_y}, {v_sum});
+  EXPECT_TRUE(bench.holds(v_dpos, dpos) && bench.holds(v_sum, sum));
+}
+
+TEST(Backend, CopiesWithTheStridesOfTheOp) {
+  Random random;
+  const Buffer x = random.buffer(DType::bf16, 2 * 3 * 4 * 5);
+  Attrs a;  // [2,3,4,5] -> [4,3,2,5]
+  a.n = 5;
+  const Copy c{{2, 3, 4}, {60, 20, 5}, {5, 10, 30}, 5, DType::bf16};
+  for (int d = 0; d < 3; ++d) a.extent[d] = c.extent[d], a.from[d] = c.from[d], a.to[d] = c.to[d];
+  Buffer y(DType::bf16, x.size());
+  copy(c, x.data(), y.data());
+  Bench bench;
+  const View v_x = bench.add(x), v_y = bench.add(DType::bf16, x.size());
+  bench.run(OpKind::copy, a, {v_x}, {v_y});
+  EXPECT_TRUE(bench.holds(v_y, y));
+}
+
+TEST(Backend, RefusesWhatGoesOverTheNetwork) {
+  Bench bench;
+  const View x = bench.add(DType::f32, 4);
+  for (const OpKind kind : {OpKind::all_reduce, OpKind::broadcast, OpKind::all_gather, OpKind::reduce_scatter,
+                            OpKind::all_to_all, OpKind::exchange, OpKind::send, OpKind::recv})
+    EXPECT_THROW(bench.run(kind, {}, {x}, {x}), std::logic_error) << isobar::name_of(kind);
+}
+
+}  // namespace
+}  // namespace isobar::cpu::testing

@@ -1,0 +1,94 @@
+// What each kind of context parallelism sends, against closed forms; that no kind computes more or less than
+// another; and which layouts cannot be run.
+#include <gtest/gtest.h>
+
+#include "model/base/error.h"
+#include "model/plan/layout.h"
+#include "model/plan/work.h"
+#include "tests/plan/plans.h"
+
+namespace isobar {
+namespace {
+
+const char* const kKinds[] = {"allgather", "ring", "ulysses"};
+
+std::vector<Plan> plans_of(const RunSpec& spec) {
+  std::vector<Plan> plans;
+  for (int r = 0; r < spec.layout.world(); ++r) plans.push_back(build_plan(spec, r, odd_workspace));
+  return plans;
+}
+
+// bytes of one block's forward and backward on one rank
+double wire_bytes(const Plan& plan) {
+  double bytes = 0;
+  for (const Op& op : plan.ops)
+    if (op.lane == Lane::cp && op.path.starts_with("block00/")) bytes += work(op, plan).wire_bytes;
+  return bytes;
+}
+
+TEST(ContextParallel, SendsWhatTheClosedFormsSay) {
+  for (const char* kind : kKinds)
+    for (const int64_t cp : {2, 3, 4})
+      for (const int64_t tp : {1, 2})
+        for (const char* amp : {"none", "bf16"}) {
+          const bool ulysses = std::string(kind) == "ulysses";
+          if (ulysses && 4 / tp % cp != 0) continue;
+          const std::vector<std::string> set = {std::string("policy.cp_kind=") + kind,
+                                                "layout.cp=" + std::to_string(cp),
+                                                "layout.tp=" + std::to_string(tp),
+                                                std::string("policy.amp=") + amp,
+                                                "policy.micro_batch=8",
+                                                "net.img_height=40",
+                                                "net.img_width=56"};
+          SCOPED_TRACE(testing::PrintToString(set));
+          const RunSpec spec = spec_of("vit-tiny", set);
+          const auto plans = plans_of(spec);
+          EXPECT_NO_THROW(check(plans));
+          const double a = spec.policy.amp == "bf16" ? 2 : 4, c = static_cast<double>(cp);
+          const double row = static_cast<double>(8 * spec.net.embed_dim / tp);  // width of all samples
+          const auto N = static_cast<double>(spec.net.tokens());
+          const auto parts = split_evenly(spec.net.tokens(), cp);
+          for (const Plan& plan : plans) {
+            const int at = coords_of(spec.layout, plan.rank).cp;
+            const auto own = static_cast<double>(parts[at]), next = static_cast<double>(parts[(at + 1) % cp]);
+            // ring: keys and values of all ranks but the next one's, both ways, and f32 sums of all;
+            // ulysses: four thirds of qkv, both ways
+            const double want = std::string(kind) == "allgather" ? 2 * (c - 1) / c * a * 2 * row * N
+                                : ulysses ? 4 * a * row * ((c - 1) / c * own + (N - own) / c)
+                                          : 2 * a * 2 * row * (N - next) + 4 * 2 * row * N;
+            EXPECT_NEAR(wire_bytes(plan), want, 1e-9 * want) << "rank " << plan.rank;
+          }
+        }
+}
+
+TEST(ContextParallel, KindsShareOutTheSameWork) {
+  double one = 0;
+  for (const char* kind : kKinds)
+    for (const char* recompute : {"none", "selective", "full"}) {
+      const RunSpec spec = spec_of("vit-tiny", {std::string("policy.cp_kind=") + kind, "layout.cp=2",
+                                                std::string("policy.recompute=") + recompute});
+      const auto plans = plans_of(spec);
+      EXPECT_NO_THROW(check(plans));
+      double flops = 0;
+      for (const Plan& plan : plans) flops += totals(plan, spec.micro_batch()).forward_flops;
+      if (one == 0) one = flops;
+      EXPECT_DOUBLE_EQ(flops, one) << kind << " " << recompute;
+    }
+}
+
+TEST(ContextParallel, UlyssesNeedsHeadsForEveryRank) {
+  for (const auto& [cp, tp, mend] : {std::tuple{"3", "1", "2 and 4"}, std::tuple{"4", "2", "is 2"}}) {
+    try {
+      build_plan(spec_of("vit-tiny", {"policy.cp_kind=ulysses", std::string("layout.cp=") + cp,
+                                      std::string("layout.tp=") + tp}),
+                 0, no_workspace);
+      ADD_FAILURE() << "was planned";
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find("'layout.cp'"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find(mend), std::string::npos) << e.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace isobar

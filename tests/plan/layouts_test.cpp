@@ -1,0 +1,185 @@
+// Plans of whole worlds: what every rank of a random legal layout is told fits together, and what goes over
+// the network is what the closed forms say.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "model/base/error.h"
+#include "model/plan/layout.h"
+#include "model/plan/work.h"
+#include "tests/plan/plans.h"
+
+namespace isobar {
+namespace {
+
+using Words = std::vector<std::string>;
+
+RunSpec spec_with(const Words& words) {
+  Words all = {"net.depth=5", "net.img_height=40", "train.global_batch=24"};
+  all.insert(all.end(), words.begin(), words.end());
+  return spec_of("vit-tiny", all);
+}
+
+std::vector<Plan> world_of(const RunSpec& spec) {
+  std::vector<Plan> plans;
+  for (int r = 0; r < spec.layout.world(); ++r) plans.push_back(build_plan(spec, r, odd_workspace));
+  return plans;
+}
+
+Words random_layout(std::mt19937& random) {
+  const auto pick = [&](std::vector<int> from) { return from[random() % from.size()]; };
+  const auto text = [](const char* key, int64_t v) { return key + std::to_string(v); };
+  const int dp = pick({1, 2, 3}), tp = pick({1, 2, 4}), cp = pick({1, 2, 3}), pp = pick({1, 2, 4});
+  const std::string schedule = pick({0, 1}) ? "1f1b" : pp > 1 && pick({0, 1}) ? "interleaved" : "gpipe";
+  std::vector<std::string> axes = {"tp", "cp", "dp", "pp"};
+  std::shuffle(axes.begin(), axes.end(), random);
+  return {text("layout.dp=", dp),
+          text("layout.tp=", tp),
+          text("layout.cp=", cp),
+          text("layout.pp=", pp),
+          text("layout.vpp=", schedule == "interleaved" ? 2 : 1),
+          "layout.order=" + axes[0] + "-" + axes[1] + "-" + axes[2] + "-" + axes[3],
+          "policy.schedule=" + schedule,
+          text("policy.micro_batch=", pick({1, 2})),
+          std::string("policy.sequence_parallel=") + (pick({0, 1}) ? "true" : "false"),
+          std::string("policy.recompute=") +
+              std::vector<const char*>{"none", "selective", "full"}[pick({0, 1, 2})],
+          std::string("policy.amp=") + (pick({0, 1}) ? "bf16" : "none"),
+          std::string("policy.bucket_mb=") + std::vector<const char*>{"0.02", "0.2", "25"}[pick({0, 1, 2})],
+          std::string("policy.overlap=") + (pick({0, 1}) ? "true" : "false")};
+}
+
+TEST(Worlds, OfRandomLayoutsFitTogetherAndHoldEveryParameterOnce) {
+  const uint32_t seed = std::random_device{}();
+  int legal = 0;
+  for (uint32_t i = 0; legal < 200; ++i) {
+    ASSERT_LT(i, 2000u);
+    std::mt19937 random(seed + i);
+    const Words words = random_layout(random);
+    SCOPED_TRACE("seed " + std::to_string(seed + i) + " " + testing::PrintToString(words));
+    std::vector<Plan> plans;
+    RunSpec spec;
+    try {
+      spec = spec_with(words);
+      plans = world_of(spec);
+    } catch (const ConfigError&) {
+      continue;  // interleaved with too few blocks or micro-batches
+    }
+    ++legal;
+    EXPECT_NO_THROW(check(plans));  // sizes, orders, and a dry run of all ranks against one another
+    // Writers hold each element of each tensor exactly once.
+    std::map<std::string, int64_t> held;
+    for (const Plan& plan : plans)
+      for (const Param& p : plan.params)
+        if (p.writer) held[p.name] += p.count;
+    EXPECT_EQ(held.size(), plans[0].tensors.size());
+    for (const Tensor& t : plans[0].tensors) {
+      int64_t count = 1;
+      for (const int64_t extent : t.shape) count *= extent;
+      EXPECT_EQ(held[t.name], count) << t.name;
+    }
+  }
+}
+
+struct Traffic {
+  int count = 0;
+  double elements = 0;  // of the whole buffers that the collectives work on
+};
+
+/// Ops of one block on a lane, of one pass.
+std::map<OpKind, Traffic> traffic(const Plan& plan, Lane lane, Pass pass) {
+  std::map<OpKind, Traffic> out;
+  for (const Routine& r : plan.routines) {
+    if (r.pass != pass) continue;
+    for (int i = r.first; i < r.first + r.count; ++i) {
+      const Op& op = plan.ops[i];
+      if (op.lane != lane || op.path.rfind("block01/", 0) != 0) continue;
+      Traffic& t = out[op.kind];
+      ++t.count;
+      const int64_t read = op.reads.empty() ? 0 : op.reads[0].count,
+                    wrote = op.writes.empty() ? 0 : op.writes[0].count;
+      t.elements += static_cast<double>(std::max(read, wrote));
+    }
+  }
+  return out;
+}
+
+TEST(Worlds, TensorParallelBlocksReduceTwiceEachWay) {
+  const RunSpec spec = spec_with({"layout.tp=4", "policy.amp=bf16"});
+  const Plan plan = build_plan(spec, 1, no_workspace);
+  const double rows = static_cast<double>(spec.micro_batch() * spec.net.tokens() * spec.net.embed_dim);
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    const auto t = traffic(plan, Lane::tp, pass);
+    ASSERT_EQ(t.size(), 1u);
+    EXPECT_EQ(t.at(OpKind::all_reduce).count, 2);
+    EXPECT_EQ(t.at(OpKind::all_reduce).elements, 2 * rows);
+  }
+  for (const Op& op : plan.ops) {
+    if (op.lane == Lane::tp) {
+      EXPECT_EQ(plan.buffers[op.reads[0].buffer].dtype, DType::bf16) << op.path;
+    }
+  }
+}
+
+TEST(Worlds, SequenceParallelBlocksGatherAndScatterFourAndSixTimes) {
+  const RunSpec spec = spec_with({"layout.tp=4", "policy.sequence_parallel=true"});
+  const Plan plan = build_plan(spec, 3, no_workspace);
+  const double rows = static_cast<double>(spec.micro_batch() * spec.net.tokens() * spec.net.embed_dim);
+  const auto forward = traffic(plan, Lane::tp, Pass::forward),
+             backward = traffic(plan, Lane::tp, Pass::backward);
+  EXPECT_EQ(forward.at(OpKind::all_gather).count, 2);
+  EXPECT_EQ(forward.at(OpKind::reduce_scatter).count, 2);
+  EXPECT_EQ(backward.at(OpKind::all_gather).count,
+            4);  // two of them the inputs, kept cut, for weight gradients
+  EXPECT_EQ(backward.at(OpKind::reduce_scatter).count, 2);
+  EXPECT_EQ(forward.at(OpKind::all_gather).elements + forward.at(OpKind::reduce_scatter).elements, 4 * rows);
+  EXPECT_EQ(backward.at(OpKind::all_gather).elements + backward.at(OpKind::reduce_scatter).elements,
+            6 * rows);
+  // ring volumes: (t-1)/t of each whole buffer
+  double wire = 0;
+  for (const Op& op : plan.ops)
+    if (op.lane == Lane::tp && op.path.rfind("block01/", 0) == 0) wire += work(op, plan).wire_bytes;
+  EXPECT_NEAR(wire, 3.0 / 4 * 10 * rows * 4, 1);
+}
+
+TEST(Worlds, ContextParallelBlocksGatherKeysAndValuesOnceEachWay) {
+  const RunSpec spec = spec_with({"layout.cp=3", "layout.tp=2"});
+  const Plan plan = build_plan(spec, 5, no_workspace);
+  const double kv =
+      static_cast<double>(spec.micro_batch() * spec.net.tokens() * spec.net.embed_dim);  // 2 D / tp wide
+  const auto forward = traffic(plan, Lane::cp, Pass::forward),
+             backward = traffic(plan, Lane::cp, Pass::backward);
+  EXPECT_EQ(forward.at(OpKind::all_gather).count, 1);
+  EXPECT_EQ(forward.at(OpKind::all_gather).elements, kv);
+  EXPECT_EQ(backward.at(OpKind::reduce_scatter).count, 1);
+  EXPECT_EQ(backward.at(OpKind::reduce_scatter).elements, kv);
+}
+
+TEST(Worlds, PipelinesSendOnceAMicroBatchAndChunk) {
+  for (const int64_t vpp : {1, 2}) {
+    const RunSpec spec =
+        spec_with({"layout.pp=2", "layout.vpp=" + std::to_string(vpp), "policy.micro_batch=2",
+                   std::string("policy.schedule=") + (vpp > 1 ? "interleaved" : "1f1b")});
+    std::map<Lane, int64_t> sends;
+    for (const Plan& plan : world_of(spec))
+      for (const Instr& i : link(plan, plan.train).instrs)
+        if (plan.ops[i.op].kind == OpKind::send) {
+          ++sends[plan.ops[i.op].lane];
+          EXPECT_EQ(plan.ops[i.op].reads[0].count, 2 * spec.net.tokens() * spec.net.embed_dim);
+        }
+    EXPECT_EQ(sends[Lane::send_forward], 12 * (2 * vpp - 1));
+    EXPECT_EQ(sends[Lane::send_backward], 12 * (2 * vpp - 1));
+  }
+}
+
+TEST(Worlds, UnevenTokensAreThoseOfThePublishedSplit) {
+  EXPECT_EQ(split_evenly(4050, 4), (std::vector<int64_t>{1013, 1013, 1013, 1011}));
+  EXPECT_EQ(split_evenly(4050, 8).back(), 501);
+  EXPECT_EQ(split_evenly(4050, 16).back(), 240);
+  EXPECT_EQ(split_evenly(4050, 32).back(), 113);
+  EXPECT_EQ(split_evenly(4, 3), (std::vector<int64_t>{1, 1, 2}));  // ceil would leave the last without any
+}
+
+}  // namespace
+}  // namespace isobar
