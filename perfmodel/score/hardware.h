@@ -1,0 +1,29 @@
+// Accelerators of published runs, by the names that tables give them: spec-sheet rates only, nothing fitted.
+//
+//   const Accelerator* a = accelerator_named("A100-80GB-SXM (Selene)");   // nullptr: unknown
+//   a->peak(Precision::bf16)                                               // FLOP/s, dense
+#pragma once
+#include <optional>
+#include <string>
+
+namespace isobar {
+
+enum class Precision { fp32, tf32, bf16, fp8, fp4 };
+/// bf16, fp16, fp16-amp, mxfp8, nvfp4, ... ; nullopt: a name nobody knows.
+std::optional<Precision> precision_named(const std::string& name);
+
+struct Accelerator {
+  const char* name;    // machine family: the scale of spec-sheet predictions is shared inside it
+  double fp32, tf32, half, fp8, fp4;  // dense FLOP/s; 0: not built in
+  double memory_bytes;                // that a process can allocate
+  double memory_rate;                 // B/s
+  double link_rate;                   // B/s per direction inside the scale-up domain
+  double nic_rate;                    // B/s per accelerator between nodes, usual system
+  int domain;                         // accelerators on the fast link, usual system
+  double peak(Precision p) const;     // falls back to the next wider type
+};
+
+/// `intra_link` parts PCIe cards from those with a fast link. nullptr: unknown.
+const Accelerator* accelerator_named(const std::string& gpu_type, const std::string& intra_link = "");
+
+}  // namespace isobar

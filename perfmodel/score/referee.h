@@ -1,0 +1,44 @@
+// The referee: predictions of measured runs that the fit never saw, and how wrong they were.
+//
+//   Library shipped = load_library("configs/published");
+//   TableScore t = judge(read_published("hidden.csv"), shipped, {.split = Split::folds, .folds = 5});
+//   t.time.mape, t.refused
+//
+// Nothing of the rows scored reaches the fit that predicts them: not as training rows, not through another
+// table that repeats a row (same id or same specification), not by way of hyper-parameters.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perfmodel/score/metrics.h"
+#include "perfmodel/score/published_run.h"
+
+namespace isobar {
+
+struct JudgeOptions {
+  enum class Split { folds, layout, gpus, model, points, none } split = Split::folds;
+  int folds = 5;
+  int points = 20;
+  bool spec_only = false;  // spec-sheet prices and one scale a machine family, from other tables
+  unsigned seed = 1;
+  bool no_shipped_campaign = false;  // leave out runs of the library that have the source of those scored
+};
+
+using Library = std::vector<PublishedTable>;
+/// Every table of training runs in the folder, by name.
+Library load_library(const std::string& folder);
+
+struct TableScore {
+  std::string table;
+  std::map<std::string, int> refused;
+  std::vector<ScoredRow> rows;
+  Scores time;
+  std::optional<Scores> fast;  // rows with a published MFU of 15 % or more, beside all
+};
+
+/// `others` are what may be fitted to beside the table itself.
+TableScore judge(const PublishedTable& table, const Library& others, const JudgeOptions& options);
+
+}  // namespace isobar

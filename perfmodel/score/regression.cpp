@@ -1,0 +1,345 @@
+#include "perfmodel/score/regression.h"
+
+#include <Eigen/Cholesky>
+#include <Eigen/LU>
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "perfmodel/fit.h"
+
+namespace isobar {
+namespace {
+
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+constexpr Eigen::Index kP = static_cast<Eigen::Index>(kPrices);
+
+constexpr double kMisfit = 0.08;      // log sigma of a step that counts and prices leave, as the price fit sees it
+constexpr double kManyRuns = 150;     // beyond these, runs only repeat the misfit of those before them
+constexpr double kCampaignRuns = 40;  // as much as one campaign may say about another
+constexpr double kCampaignOffset = 0.1;
+constexpr double kNoiseFloor = 0.015;  // nobody's clock and cluster repeat better
+constexpr size_t kScaleRows = 160, kProcessRows = 900;
+
+double log_step(const StepCounts& c, const VectorXd& log_prices) {
+  Prices p;
+  for (size_t i = 0; i < kPrices; ++i) p[i] = std::exp(log_prices[static_cast<Eigen::Index>(i)]);
+  return std::log(step_seconds(c, p));
+}
+
+VectorXd gradient(const StepCounts& c, const VectorXd& log_prices) {
+  constexpr double h = 1e-4;
+  Prices p;
+  for (size_t i = 0; i < kPrices; ++i) p[i] = std::exp(log_prices[static_cast<Eigen::Index>(i)]);
+  VectorXd g(kP);
+  for (size_t i = 0; i < kPrices; ++i) {
+    const double at = p[i];
+    p[i] = at * std::exp(h);
+    const double up = std::log(step_seconds(c, p));
+    p[i] = at * std::exp(-h);
+    g[static_cast<Eigen::Index>(i)] = (up - std::log(step_seconds(c, p))) / (2 * h);
+    p[i] = at;
+  }
+  return g;
+}
+
+MatrixXd jacobian(const Samples& rows, const VectorXd& log_prices) {
+  MatrixXd j(static_cast<Eigen::Index>(rows.size()), kP);
+  for (size_t i = 0; i < rows.size(); ++i)
+    j.row(static_cast<Eigen::Index>(i)) = gradient(rows[i]->counts, log_prices).transpose();
+  return j;
+}
+
+VectorXd residuals(const Samples& rows, const VectorXd& log_prices) {
+  VectorXd r(static_cast<Eigen::Index>(rows.size()));
+  for (size_t i = 0; i < rows.size(); ++i)
+    r[static_cast<Eigen::Index>(i)] = rows[i]->log_s - log_step(rows[i]->counts, log_prices);
+  return r;
+}
+
+struct PriceFit {
+  VectorXd log_prices;
+  MatrixXd information;  // of the runs alone
+  VectorXd vector;       // information * their own best guess
+};
+
+/// Robust maximum a posteriori by damped Gauss-Newton.
+PriceFit fit_prices(const Samples& rows, const Belief& prior, double most_runs) {
+  const double n = static_cast<double>(rows.size());
+  const double weight = std::min(1.0, most_runs / std::max(n, 1.0)) / (kMisfit * kMisfit);
+  const MatrixXd precision = prior.covariance.ldlt().solve(MatrixXd::Identity(kP, kP));
+  PriceFit f{prior.mean, MatrixXd::Zero(kP, kP), VectorXd::Zero(kP)};
+  for (int round = 0; round < 15 && !rows.empty(); ++round) {
+    const VectorXd r = residuals(rows, f.log_prices);
+    const MatrixXd j = jacobian(rows, f.log_prices);
+    VectorXd w(r.size());
+    for (Eigen::Index i = 0; i < r.size(); ++i)
+      w[i] = weight * std::min(1.0, 1.5 * kMisfit / std::max(std::abs(r[i]), 1e-12));  // Huber
+    f.information = j.transpose() * w.asDiagonal() * j;
+    const VectorXd pull = j.transpose() * (w.cwiseProduct(r));
+    VectorXd step = (f.information + precision)
+                        .ldlt()
+                        .solve(pull - precision * (f.log_prices - prior.mean));
+    f.vector = f.information * f.log_prices + pull;
+    const double largest = step.cwiseAbs().maxCoeff();
+    if (largest > 0.7) step *= 0.7 / largest;
+    f.log_prices += step;
+    if (largest < 1e-4) break;
+  }
+  return f;
+}
+
+/// Evenly spread over the rows; all of them when they are few.
+Samples thin(const Samples& rows, size_t most) {
+  if (rows.size() <= most) return rows;
+  Samples out;
+  for (size_t i = 0; i < most; ++i) out.push_back(rows[i * rows.size() / most]);
+  return out;
+}
+
+constexpr double kRoot3 = 1.7320508075688772;
+
+std::string value_of(const PublishedRun& r, const std::string& what) {
+  if (what == "layout") return r.layout();
+  if (what == "gpus") return std::to_string(r.gpus);
+  return r.model + std::to_string(r.layers) + "/" + std::to_string(r.hidden) + "/" + std::to_string(r.seq);
+}
+
+}  // namespace
+
+Sample sample_of(const PublishedRun& r) {
+  Sample s;
+  s.run = &r;
+  s.counts = count_step(r);
+  s.log_s = r.step_s > 0 ? std::log(r.step_s) : 0;
+  const auto lb = [](double v) { return std::log2(std::max(v, 1e-9)); };
+  // In octaves; switches are worth some octaves each.
+  const std::vector<double> x = {
+      lb(r.hidden / r.tp), lb(r.micro_batch * r.seq / r.cp), lb(r.tp), lb(r.pp), lb(r.dp), lb(r.micro_batches()),
+      lb(r.layers), lb(r.gpus), lb(r.seq), lb(r.hidden), lb(r.heads) / 2, lb(r.cp), lb(r.vpp), lb(r.ep),
+      std::max(0.0, lb(r.tp * r.cp / r.node)) * 2, 3.0 * static_cast<int>(r.recompute),
+      3.0 * (r.attention == AttentionKernel::flash2), 3.0 * (r.attention == AttentionKernel::flash1),
+      3.0 * (r.attention == AttentionKernel::unfused), 2.0 * r.rms_kernel, 2.0 * r.sequence_parallel,
+      2.0 * r.zero, 3.0 * static_cast<int>(r.precision), 3.0 * static_cast<int>(r.schedule), 3.0 * r.frozen_weights,
+      3.0 * (r.experts > 0), lb(r.gpu->half / 1e12), lb(r.gpu->memory_rate / 1e9), 2.0 * r.balanced_embedding};
+  s.features = Eigen::Map<const VectorXd>(x.data(), static_cast<Eigen::Index>(x.size()));
+  return s;
+}
+
+Belief spec_belief() {
+  Belief b{VectorXd(kP), MatrixXd::Zero(kP, kP)};
+  for (size_t i = 0; i < kPrices; ++i) {
+    const PriceInfo& info = info_of(static_cast<Price>(i));
+    const auto k = static_cast<Eigen::Index>(i);
+    b.mean[k] = std::log(info.spec);
+    b.covariance(k, k) = info.unsure * info.unsure + info.differs * info.differs;
+  }
+  return b;
+}
+
+Belief believe(const std::vector<Samples>& campaigns) {
+  const Belief spec = spec_belief();
+  MatrixXd differs = MatrixXd::Zero(kP, kP), precision = MatrixXd::Zero(kP, kP);
+  for (size_t i = 0; i < kPrices; ++i) {
+    const PriceInfo& info = info_of(static_cast<Price>(i));
+    const auto k = static_cast<Eigen::Index>(i);
+    differs(k, k) = info.differs * info.differs;
+    precision(k, k) = 1 / (info.unsure * info.unsure);
+  }
+  VectorXd vector = precision * spec.mean;
+  const MatrixXd one = MatrixXd::Identity(kP, kP);
+  for (const Samples& c : campaigns) {
+    if (c.empty()) continue;
+    const PriceFit f = fit_prices(thin(c, 120), spec, kCampaignRuns);
+    // What a campaign says about the common mean, its own deviation integrated out.
+    const Eigen::PartialPivLU<MatrixXd> widened(one + f.information * differs);
+    precision += widened.solve(f.information);
+    vector += widened.solve(f.vector);
+  }
+  const MatrixXd covariance = precision.ldlt().solve(one);
+  return {covariance * vector, covariance + differs};
+}
+
+StepFit::StepFit(const Samples& training, const Belief& belief) : belief_(belief), prices_(belief.mean) {
+  if (training.empty()) return;
+  prices_ = fit_prices(training, belief, kManyRuns).log_prices;
+  rows_ = thin(training, kProcessRows);
+  jacobian_ = jacobian(rows_, prices_);
+  residual_ = residuals(rows_, prices_) + jacobian_ * (prices_ - belief_.mean);
+  spread_ = jacobian_ * belief_.covariance;
+  features_.resize(static_cast<Eigen::Index>(rows_.size()), rows_[0]->features.size());
+  for (size_t i = 0; i < rows_.size(); ++i)
+    features_.row(static_cast<Eigen::Index>(i)) = rows_[i]->features.transpose();
+  scales_ = VectorXd::Constant(features_.cols(), 3.0);
+  learn_scales();
+  condition();
+  calibrate();
+}
+
+/// Length scales, amplitude and noise that make a sample of the residuals most likely, by Adam on the log
+/// marginal likelihood and a log-normal prior.
+void StepFit::learn_scales() {
+  const size_t n = std::min(rows_.size(), kScaleRows), d = static_cast<size_t>(features_.cols());
+  if (n < 8) return;
+  const auto N = static_cast<Eigen::Index>(n);
+  MatrixXd x(N, features_.cols()), linear(N, N), j(N, kP);
+  VectorXd r(N);
+  std::vector<Eigen::Index> pick(rows_.size());
+  std::iota(pick.begin(), pick.end(), 0);
+  std::shuffle(pick.begin(), pick.end(), std::mt19937(7));  // tables come sorted
+  for (Eigen::Index i = 0; i < N; ++i) {
+    const Eigen::Index from = pick[static_cast<size_t>(i)];
+    x.row(i) = features_.row(from);
+    j.row(i) = jacobian_.row(from);
+    r[i] = residual_[from];
+  }
+  linear = j * belief_.covariance * j.transpose();
+  linear.array() += kCampaignOffset * kCampaignOffset;
+  std::vector<MatrixXd> squares;  // of differences, by feature that varies
+  std::vector<size_t> varies;
+  for (size_t k = 0; k < d; ++k) {
+    const VectorXd v = x.col(static_cast<Eigen::Index>(k));
+    if (v.maxCoeff() - v.minCoeff() < 1e-9) continue;
+    varies.push_back(k);
+    squares.push_back((v.replicate(1, N) - v.transpose().replicate(N, 1)).array().square().matrix());
+  }
+  const size_t m = varies.size();
+  VectorXd h(static_cast<Eigen::Index>(m + 2)), mean(h.size()), sigma = VectorXd::Constant(h.size(), 0.7);
+  mean.setConstant(std::log(3.0));
+  sigma.setConstant(1.0);
+  mean[static_cast<Eigen::Index>(m)] = std::log(0.1);
+  mean[static_cast<Eigen::Index>(m) + 1] = std::log(0.04);
+  sigma.tail(2).setConstant(0.7);
+  h = mean;
+  VectorXd first = VectorXd::Zero(h.size()), second = first;
+  for (int round = 1; round <= 45; ++round) {
+    MatrixXd distance = MatrixXd::Constant(N, N, 1e-12);
+    for (size_t k = 0; k < m; ++k) distance += squares[k] * std::exp(-2 * h[static_cast<Eigen::Index>(k)]);
+    distance = (3 * distance.array()).sqrt().matrix();
+    const MatrixXd decay = (-distance.array()).exp().matrix();
+    const double a2 = std::exp(2 * h[static_cast<Eigen::Index>(m)]), n2 = std::exp(2 * h[static_cast<Eigen::Index>(m) + 1]);
+    const MatrixXd process = (a2 * (1 + distance.array()) * decay.array()).matrix();
+    MatrixXd K = process + linear;
+    K.diagonal().array() += n2 + kNoiseFloor * kNoiseFloor;
+    const Eigen::LLT<MatrixXd> llt(K);
+    const VectorXd alpha = llt.solve(r);
+    const MatrixXd W = llt.solve(MatrixXd::Identity(N, N)) - alpha * alpha.transpose();
+    VectorXd g(h.size());
+    const MatrixXd slope = (W.array() * decay.array() * (3 * a2)).matrix();
+    for (size_t k = 0; k < m; ++k)
+      g[static_cast<Eigen::Index>(k)] =
+          0.5 * std::exp(-2 * h[static_cast<Eigen::Index>(k)]) * slope.cwiseProduct(squares[k]).sum();
+    g[static_cast<Eigen::Index>(m)] = W.cwiseProduct(process).sum();
+    g[static_cast<Eigen::Index>(m) + 1] = n2 * W.trace();
+    g += ((h - mean).array() / sigma.array().square()).matrix();
+    first = 0.9 * first + 0.1 * g;
+    second = 0.999 * second + 0.001 * g.cwiseProduct(g);
+    const VectorXd f = first / (1 - std::pow(0.9, round)), s = second / (1 - std::pow(0.999, round));
+    h -= 0.12 * (f.array() / (s.array().sqrt() + 1e-8)).matrix();
+  }
+  for (size_t k = 0; k < m; ++k) scales_[static_cast<Eigen::Index>(varies[k])] = std::exp(h[static_cast<Eigen::Index>(k)]);
+  amplitude_ = std::exp(h[static_cast<Eigen::Index>(m)]);
+  noise_ = std::hypot(std::exp(h[static_cast<Eigen::Index>(m) + 1]), kNoiseFloor);
+}
+
+VectorXd StepFit::kernel(const VectorXd& x) const {
+  const Eigen::ArrayXXd z = (features_.rowwise() - x.transpose()).array().rowwise() / scales_.transpose().array();
+  const Eigen::ArrayXd d = kRoot3 * (z.square().rowwise().sum() + 1e-12).sqrt();
+  return (amplitude_ * amplitude_ * (1 + d) * (-d).exp()).matrix();
+}
+
+/// The process given the training runs; runs that no neighbour agrees with are taken for noisier.
+void StepFit::condition() {
+  const auto n = static_cast<Eigen::Index>(rows_.size());
+  MatrixXd K(n, n);
+  for (Eigen::Index i = 0; i < n; ++i) K.col(i) = kernel(features_.row(i).transpose());
+  K += spread_ * jacobian_.transpose();
+  K.array() += kCampaignOffset * kCampaignOffset;
+  const double n2 = noise_ * noise_;
+  VectorXd noise = VectorXd::Constant(n, n2);
+  for (int round = 0; round < 3; ++round) {
+    MatrixXd A = K;
+    A.diagonal() += noise;
+    const Eigen::LLT<MatrixXd> llt(A);
+    alpha_ = llt.solve(residual_);
+    if (round == 2) {
+      inverse_ = llt.solve(MatrixXd::Identity(n, n));
+      break;
+    }
+    for (Eigen::Index i = 0; i < n; ++i) {
+      const double e = std::abs(noise[i] * alpha_[i]);
+      noise[i] = n2 / std::clamp(2 * noise_ / std::max(e, 1e-12), 0.01, 1.0);
+    }
+  }
+}
+
+void StepFit::calibrate() {
+  const size_t n = rows_.size();
+  const auto at = [](size_t i) { return static_cast<Eigen::Index>(i); };
+  const auto quantile_of = [](std::vector<double> z) {
+    // A few errors tell little: then the normal law speaks.
+    const double own = static_cast<double>(z.size()), normal = 12;
+    const double q = z.empty() ? kNormal80 : quantile(std::move(z), 0.8);
+    return (own * q + normal * kNormal80) / (own + normal);
+  };
+  std::vector<double> single;
+  for (size_t i = 0; i < n; ++i) single.push_back(std::abs(alpha_[at(i)]) / std::sqrt(inverse_(at(i), at(i))));
+  quantiles_[""] = quantile_of(single);
+  for (const std::string what : {"layout", "model", "gpus"}) {
+    std::map<std::string, std::vector<size_t>> groups;
+    for (size_t i = 0; i < n; ++i) groups[value_of(*rows_[i]->run, what)].push_back(i);
+    std::vector<double> z;
+    for (const auto& [value, members] : groups) {
+      if (groups.size() < 2) break;
+      const auto m = at(members.size());
+      MatrixXd block(m, m);
+      VectorXd a(m);
+      for (Eigen::Index i = 0; i < m; ++i) {
+        a[i] = alpha_[at(members[static_cast<size_t>(i)])];
+        for (Eigen::Index k = 0; k < m; ++k)
+          block(i, k) = inverse_(at(members[static_cast<size_t>(i)]), at(members[static_cast<size_t>(k)]));
+      }
+      const Eigen::LLT<MatrixXd> llt(block);
+      const VectorXd error = llt.solve(a);
+      const MatrixXd variance = llt.solve(MatrixXd::Identity(m, m));
+      for (Eigen::Index i = 0; i < m; ++i) z.push_back(std::abs(error[i]) / std::sqrt(variance(i, i)));
+    }
+    quantiles_[what] = std::max(quantiles_[""], quantile_of(z));
+  }
+}
+
+double StepFit::width(const Sample& s) const {
+  double w = quantiles_.at("");
+  for (const auto& [what, q] : quantiles_) {
+    if (what.empty()) continue;
+    const std::string value = value_of(*s.run, what);
+    const bool seen = std::any_of(rows_.begin(), rows_.end(),
+                                  [&, &what = what](const Sample* r) { return value_of(*r->run, what) == value; });
+    if (!seen) w = std::max(w, q);
+  }
+  return w;
+}
+
+StepEstimate StepFit::predict(const Sample& s) const {
+  const VectorXd j = gradient(s.counts, prices_);
+  double mean = log_step(s.counts, prices_), variance = j.dot(belief_.covariance * j), sigmas = kNormal80;
+  if (rows_.empty()) {
+    variance += kCampaignOffset * kCampaignOffset + amplitude_ * amplitude_;
+  } else {
+    VectorXd k = kernel(s.features) + spread_ * j;
+    k.array() += kCampaignOffset * kCampaignOffset;
+    mean += k.dot(alpha_) - j.dot(prices_ - belief_.mean);
+    variance += kCampaignOffset * kCampaignOffset + amplitude_ * amplitude_ - k.dot(inverse_ * k);
+    variance = std::max(variance, 0.0) + noise_ * noise_;
+    sigmas = width(s);
+  }
+  const double half = sigmas * std::sqrt(variance);
+  // Nothing runs above the peak.
+  const double least = s.counts.ceiling_s;
+  const double seconds = std::max(std::exp(mean), least);
+  return {seconds, std::max(seconds * std::exp(-half), least), seconds * std::exp(half)};
+}
+
+}  // namespace isobar

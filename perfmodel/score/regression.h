@@ -1,0 +1,73 @@
+// Prices from measured steps, and predictions with an interval.
+//
+//   Belief others = believe({vtrain_samples, sc21_samples});     // what other campaigns say about prices
+//   StepFit fit(training_samples, others);
+//   StepEstimate e = fit.predict(sample);                        // e.seconds in e.lower ... e.upper, 80 %
+//
+// Three layers, each weaker than the one before it. Prices: a log-normal prior around the spec sheet, moved by
+// other campaigns (a hierarchical model: campaigns differ from their common mean by PriceInfo::differs), then by
+// this campaign's training runs (robust maximum a posteriori). What counts times prices leave unexplained: a
+// Gaussian process over logarithms of the layout (Rasmussen & Williams 2006, Matern 3/2, its length scales by
+// marginal likelihood), together with the prices' own remaining uncertainty. Width of the interval: the
+// quantile of standardised leave-one-out errors of the training runs; for a layout, model or GPU count that no
+// training run had, of errors with the whole layout, model or GPU count left out.
+#pragma once
+#include <Eigen/Core>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "perfmodel/score/step_model.h"
+
+namespace isobar {
+
+struct Sample {
+  const PublishedRun* run = nullptr;
+  StepCounts counts;
+  Eigen::VectorXd features;  // of the Gaussian process
+  double log_s = 0;
+};
+Sample sample_of(const PublishedRun& run);
+using Samples = std::vector<const Sample*>;
+
+/// Gaussian over the logarithms of prices of a campaign nobody has seen.
+struct Belief {
+  Eigen::VectorXd mean;
+  Eigen::MatrixXd covariance;
+};
+Belief believe(const std::vector<Samples>& campaigns);
+Belief spec_belief();
+
+struct StepEstimate {
+  double seconds = 0, lower = 0, upper = 0;
+};
+
+class StepFit {
+ public:
+  /// `training` may be empty: then the belief alone predicts.
+  StepFit(const Samples& training, const Belief& belief);
+  StepEstimate predict(const Sample& s) const;
+  const Eigen::VectorXd& log_prices() const { return prices_; }
+
+ private:
+  void learn_scales();
+  void condition();
+  void calibrate();
+  Eigen::VectorXd kernel(const Eigen::VectorXd& x) const;  // with every training run
+  double width(const Sample& s) const;                     // sigmas of the 80 % interval
+
+  Belief belief_;
+  Samples rows_;
+  Eigen::VectorXd prices_;             // log
+  Eigen::MatrixXd jacobian_;           // [n, prices] d log step / d log price
+  Eigen::MatrixXd features_;           // [n, d]
+  Eigen::VectorXd residual_;           // against the belief's mean, linearised
+  Eigen::VectorXd scales_;             // length scales [d]
+  double amplitude_ = 0.1, noise_ = 0.05;
+  Eigen::VectorXd alpha_;              // K^-1 residual
+  Eigen::MatrixXd inverse_;            // K^-1
+  Eigen::MatrixXd spread_;             // jacobian * covariance
+  std::map<std::string, double> quantiles_;  // "", "layout", "model", "gpus" -> sigmas
+};
+
+}  // namespace isobar
