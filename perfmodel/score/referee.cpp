@@ -146,10 +146,11 @@ struct Judge {
 
   void add(size_t i, const StepEstimate& e) {
     const PublishedRun& r = table.runs[i];
-    out.rows.push_back({r.id, r.choice_group(), r.step_s, e.seconds, e.lower, e.upper});
+    out.rows.push_back({r.id, r.choice_group() + draw, r.step_s, e.seconds, e.lower, e.upper});
     if (r.mfu >= kFastMfu) fast.push_back(out.rows.back());
   }
   std::vector<ScoredRow> fast;
+  std::string draw;  // groups are of one draw
 };
 
 }  // namespace
@@ -171,7 +172,7 @@ Library load_library(const std::string& folder) {
 }
 
 TableScore judge(const PublishedTable& table, const Library& others, const JudgeOptions& options) {
-  Judge j{table, options, {}, pool_of(others, table), {}, {}, {}};
+  Judge j{table, options, {}, pool_of(others, table), {}, {}, {}, {}};
   j.out.table = table.name;
   j.out.refused = table.refused;
   for (const PublishedRun& r : table.runs) j.samples.push_back(sample_of(r));
@@ -183,6 +184,7 @@ TableScore judge(const PublishedTable& table, const Library& others, const Judge
       std::vector<size_t> order = all;
       std::shuffle(order.begin(), order.end(), random);
       const size_t n = std::min(static_cast<size_t>(options.points), order.size());
+      j.draw = " draw " + std::to_string(draw);
       j.predict({order.begin(), order.begin() + static_cast<std::ptrdiff_t>(n)},
                 {order.begin() + static_cast<std::ptrdiff_t>(n), order.end()});
     }

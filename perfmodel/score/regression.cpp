@@ -20,6 +20,7 @@ constexpr double kMisfit = 0.08;      // log sigma of a step that counts and pri
 constexpr double kManyRuns = 150;     // beyond these, runs only repeat the misfit of those before them
 constexpr double kCampaignRuns = 40;  // as much as one campaign may say about another
 constexpr double kCampaignOffset = 0.1;
+constexpr double kTail = 4;  // degrees of freedom of Student's t: how common outliers are
 constexpr double kNoiseFloor = 0.015;  // nobody's clock and cluster repeat better
 constexpr size_t kScaleRows = 160, kProcessRows = 900;
 
@@ -71,12 +72,13 @@ PriceFit fit_prices(const Samples& rows, const Belief& prior, double most_runs) 
   const double weight = std::min(1.0, most_runs / std::max(n, 1.0)) / (kMisfit * kMisfit);
   const MatrixXd precision = prior.covariance.ldlt().solve(MatrixXd::Identity(kP, kP));
   PriceFit f{prior.mean, MatrixXd::Zero(kP, kP), VectorXd::Zero(kP)};
-  for (int round = 0; round < 15 && !rows.empty(); ++round) {
+  for (int round = 0; round < 18 && !rows.empty(); ++round) {
+    const double heavy = kMisfit * std::max(3.0, 16.0 * std::pow(0.7, round));  // trusting at first
     const VectorXd r = residuals(rows, f.log_prices);
     const MatrixXd j = jacobian(rows, f.log_prices);
     VectorXd w(r.size());
     for (Eigen::Index i = 0; i < r.size(); ++i)
-      w[i] = weight * std::min(1.0, 1.5 * kMisfit / std::max(std::abs(r[i]), 1e-12));  // Huber
+      w[i] = weight / (1 + r[i] * r[i] / (heavy * heavy));  // Student t: outliers hardly count
     f.information = j.transpose() * w.asDiagonal() * j;
     const VectorXd pull = j.transpose() * (w.cwiseProduct(r));
     VectorXd step = (f.information + precision)
@@ -86,7 +88,7 @@ PriceFit fit_prices(const Samples& rows, const Belief& prior, double most_runs) 
     const double largest = step.cwiseAbs().maxCoeff();
     if (largest > 0.7) step *= 0.7 / largest;
     f.log_prices += step;
-    if (largest < 1e-4) break;
+    if (largest < 1e-4 && round > 5) break;
   }
   return f;
 }
@@ -118,7 +120,7 @@ Sample sample_of(const PublishedRun& r) {
   // In octaves; switches are worth some octaves each.
   const std::vector<double> x = {
       lb(r.hidden / r.tp), lb(r.micro_batch * r.seq / r.cp), lb(r.tp), lb(r.pp), lb(r.dp), lb(r.micro_batches()),
-      lb(r.layers), lb(r.gpus), lb(r.seq), lb(r.hidden), lb(r.heads) / 2, lb(r.cp), lb(r.vpp), lb(r.ep),
+      lb(r.layers), lb(r.gpus), lb(r.seq), lb(r.hidden), lb(r.heads), 4.0 * s.counts.ragged, lb(r.cp), lb(r.vpp), lb(r.ep),
       std::max(0.0, lb(r.tp * r.cp / r.node)) * 2, 3.0 * static_cast<int>(r.recompute),
       3.0 * (r.attention == AttentionKernel::flash2), 3.0 * (r.attention == AttentionKernel::flash1),
       3.0 * (r.attention == AttentionKernel::unfused), 2.0 * r.rms_kernel, 2.0 * r.sequence_parallel,
@@ -173,6 +175,16 @@ StepFit::StepFit(const Samples& training, const Belief& belief) : belief_(belief
   for (size_t i = 0; i < rows_.size(); ++i)
     features_.row(static_cast<Eigen::Index>(i)) = rows_[i]->features.transpose();
   scales_ = VectorXd::Constant(features_.cols(), 3.0);
+  ordinary_.assign(rows_.size(), true);
+  {
+    std::vector<double> size;
+    for (size_t i = 0; i < rows_.size(); ++i)
+      size.push_back(std::abs(rows_[i]->log_s - log_step(rows_[i]->counts, prices_)));
+    const double most = std::max(0.3, 6 * quantile(size, 0.5));
+    for (size_t i = 0; i < rows_.size(); ++i) ordinary_[i] = size[i] <= most;
+  }
+  learn_scales();
+  condition();
   learn_scales();
   condition();
   calibrate();
@@ -181,14 +193,15 @@ StepFit::StepFit(const Samples& training, const Belief& belief) : belief_(belief
 /// Length scales, amplitude and noise that make a sample of the residuals most likely, by Adam on the log
 /// marginal likelihood and a log-normal prior.
 void StepFit::learn_scales() {
-  const size_t n = std::min(rows_.size(), kScaleRows), d = static_cast<size_t>(features_.cols());
+  std::vector<Eigen::Index> pick;
+  for (size_t i = 0; i < rows_.size(); ++i)
+    if (ordinary_[i]) pick.push_back(static_cast<Eigen::Index>(i));
+  std::shuffle(pick.begin(), pick.end(), std::mt19937(7));  // tables come sorted
+  const size_t n = std::min(pick.size(), kScaleRows), d = static_cast<size_t>(features_.cols());
   if (n < 8) return;
   const auto N = static_cast<Eigen::Index>(n);
   MatrixXd x(N, features_.cols()), linear(N, N), j(N, kP);
   VectorXd r(N);
-  std::vector<Eigen::Index> pick(rows_.size());
-  std::iota(pick.begin(), pick.end(), 0);
-  std::shuffle(pick.begin(), pick.end(), std::mt19937(7));  // tables come sorted
   for (Eigen::Index i = 0; i < N; ++i) {
     const Eigen::Index from = pick[static_cast<size_t>(i)];
     x.row(i) = features_.row(from);
@@ -197,6 +210,11 @@ void StepFit::learn_scales() {
   }
   linear = j * belief_.covariance * j.transpose();
   linear.array() += kCampaignOffset * kCampaignOffset;
+  MatrixXd same = MatrixXd::Zero(N, N);  // 1: of the same section
+  for (Eigen::Index i = 0; i < N; ++i)
+    for (Eigen::Index k = 0; k < N; ++k)
+      same(i, k) = rows_[static_cast<size_t>(pick[static_cast<size_t>(i)])]->run->section ==
+                   rows_[static_cast<size_t>(pick[static_cast<size_t>(k)])]->run->section;
   std::vector<MatrixXd> squares;  // of differences, by feature that varies
   std::vector<size_t> varies;
   for (size_t k = 0; k < d; ++k) {
@@ -206,12 +224,13 @@ void StepFit::learn_scales() {
     squares.push_back((v.replicate(1, N) - v.transpose().replicate(N, 1)).array().square().matrix());
   }
   const size_t m = varies.size();
-  VectorXd h(static_cast<Eigen::Index>(m + 2)), mean(h.size()), sigma = VectorXd::Constant(h.size(), 0.7);
+  VectorXd h(static_cast<Eigen::Index>(m + 3)), mean(h.size()), sigma = VectorXd::Constant(h.size(), 0.7);
   mean.setConstant(std::log(3.0));
   sigma.setConstant(1.0);
   mean[static_cast<Eigen::Index>(m)] = std::log(0.1);
   mean[static_cast<Eigen::Index>(m) + 1] = std::log(0.04);
-  sigma.tail(2).setConstant(0.7);
+  mean[static_cast<Eigen::Index>(m) + 2] = std::log(0.03);
+  sigma.tail(3).setConstant(0.7);
   h = mean;
   VectorXd first = VectorXd::Zero(h.size()), second = first;
   for (int round = 1; round <= 45; ++round) {
@@ -221,7 +240,8 @@ void StepFit::learn_scales() {
     const MatrixXd decay = (-distance.array()).exp().matrix();
     const double a2 = std::exp(2 * h[static_cast<Eigen::Index>(m)]), n2 = std::exp(2 * h[static_cast<Eigen::Index>(m) + 1]);
     const MatrixXd process = (a2 * (1 + distance.array()) * decay.array()).matrix();
-    MatrixXd K = process + linear;
+    const double s2 = std::exp(2 * h[static_cast<Eigen::Index>(m) + 2]);
+    MatrixXd K = process + linear + s2 * same;
     K.diagonal().array() += n2 + kNoiseFloor * kNoiseFloor;
     const Eigen::LLT<MatrixXd> llt(K);
     const VectorXd alpha = llt.solve(r);
@@ -233,6 +253,7 @@ void StepFit::learn_scales() {
           0.5 * std::exp(-2 * h[static_cast<Eigen::Index>(k)]) * slope.cwiseProduct(squares[k]).sum();
     g[static_cast<Eigen::Index>(m)] = W.cwiseProduct(process).sum();
     g[static_cast<Eigen::Index>(m) + 1] = n2 * W.trace();
+    g[static_cast<Eigen::Index>(m) + 2] = s2 * W.cwiseProduct(same).sum();
     g += ((h - mean).array() / sigma.array().square()).matrix();
     first = 0.9 * first + 0.1 * g;
     second = 0.999 * second + 0.001 * g.cwiseProduct(g);
@@ -241,38 +262,46 @@ void StepFit::learn_scales() {
   }
   for (size_t k = 0; k < m; ++k) scales_[static_cast<Eigen::Index>(varies[k])] = std::exp(h[static_cast<Eigen::Index>(k)]);
   amplitude_ = std::exp(h[static_cast<Eigen::Index>(m)]);
+  section_ = std::exp(h[static_cast<Eigen::Index>(m) + 2]);
   noise_ = std::hypot(std::exp(h[static_cast<Eigen::Index>(m) + 1]), kNoiseFloor);
 }
 
-VectorXd StepFit::kernel(const VectorXd& x) const {
-  const Eigen::ArrayXXd z = (features_.rowwise() - x.transpose()).array().rowwise() / scales_.transpose().array();
+VectorXd StepFit::kernel(const Sample& s) const {
+  const Eigen::ArrayXXd z = (features_.rowwise() - s.features.transpose()).array().rowwise() / scales_.transpose().array();
   const Eigen::ArrayXd d = kRoot3 * (z.square().rowwise().sum() + 1e-12).sqrt();
-  return (amplitude_ * amplitude_ * (1 + d) * (-d).exp()).matrix();
+  VectorXd k = (amplitude_ * amplitude_ * (1 + d) * (-d).exp()).matrix();
+  for (size_t i = 0; i < rows_.size(); ++i)
+    if (rows_[i]->run->section == s.run->section) k[static_cast<Eigen::Index>(i)] += section_ * section_;
+  return k;
 }
 
 /// The process given the training runs; runs that no neighbour agrees with are taken for noisier.
 void StepFit::condition() {
   const auto n = static_cast<Eigen::Index>(rows_.size());
   MatrixXd K(n, n);
-  for (Eigen::Index i = 0; i < n; ++i) K.col(i) = kernel(features_.row(i).transpose());
+  for (Eigen::Index i = 0; i < n; ++i) K.col(i) = kernel(*rows_[static_cast<size_t>(i)]);
   K += spread_ * jacobian_.transpose();
   K.array() += kCampaignOffset * kCampaignOffset;
   const double n2 = noise_ * noise_;
   VectorXd noise = VectorXd::Constant(n, n2);
-  for (int round = 0; round < 3; ++round) {
+  for (Eigen::Index i = 0; i < n; ++i)
+    if (!ordinary_[static_cast<size_t>(i)]) noise[i] = 1.0;
+  constexpr int kRounds = 5;
+  for (int round = 0; round < kRounds; ++round) {
     MatrixXd A = K;
     A.diagonal() += noise;
     const Eigen::LLT<MatrixXd> llt(A);
     alpha_ = llt.solve(residual_);
-    if (round == 2) {
+    if (round + 1 == kRounds) {
       inverse_ = llt.solve(MatrixXd::Identity(n, n));
       break;
     }
     for (Eigen::Index i = 0; i < n; ++i) {
-      const double e = std::abs(noise[i] * alpha_[i]);
-      noise[i] = n2 / std::clamp(2 * noise_ / std::max(e, 1e-12), 0.01, 1.0);
+      const double e = noise[i] * alpha_[i];
+      noise[i] = std::min((kTail * n2 + e * e) / (kTail + 1), 4.0);
     }
   }
+  for (Eigen::Index i = 0; i < n; ++i) ordinary_[static_cast<size_t>(i)] = noise[i] < 9 * n2;
 }
 
 void StepFit::calibrate() {
@@ -328,10 +357,10 @@ StepEstimate StepFit::predict(const Sample& s) const {
   if (rows_.empty()) {
     variance += kCampaignOffset * kCampaignOffset + amplitude_ * amplitude_;
   } else {
-    VectorXd k = kernel(s.features) + spread_ * j;
+    VectorXd k = kernel(s) + spread_ * j;
     k.array() += kCampaignOffset * kCampaignOffset;
     mean += k.dot(alpha_) - j.dot(prices_ - belief_.mean);
-    variance += kCampaignOffset * kCampaignOffset + amplitude_ * amplitude_ - k.dot(inverse_ * k);
+    variance += kCampaignOffset * kCampaignOffset + amplitude_ * amplitude_ + section_ * section_ - k.dot(inverse_ * k);
     variance = std::max(variance, 0.0) + noise_ * noise_;
     sigmas = width(s);
   }

@@ -53,17 +53,18 @@ class StepFit {
   void learn_scales();
   void condition();
   void calibrate();
-  Eigen::VectorXd kernel(const Eigen::VectorXd& x) const;  // with every training run
+  Eigen::VectorXd kernel(const Sample& s) const;  // with every training run
   double width(const Sample& s) const;                     // sigmas of the 80 % interval
 
   Belief belief_;
   Samples rows_;
+  std::vector<bool> ordinary_;         // runs that their neighbours do not contradict
   Eigen::VectorXd prices_;             // log
   Eigen::MatrixXd jacobian_;           // [n, prices] d log step / d log price
   Eigen::MatrixXd features_;           // [n, d]
   Eigen::VectorXd residual_;           // against the belief's mean, linearised
   Eigen::VectorXd scales_;             // length scales [d]
-  double amplitude_ = 0.1, noise_ = 0.05;
+  double amplitude_ = 0.1, noise_ = 0.05, section_ = 0.03;  // section: what rows of one table inside a source share
   Eigen::VectorXd alpha_;              // K^-1 residual
   Eigen::MatrixXd inverse_;            // K^-1
   Eigen::MatrixXd spread_;             // jacobian * covariance

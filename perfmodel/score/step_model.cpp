@@ -14,11 +14,14 @@ constexpr std::array<PriceInfo, kPrices> kInfo{{
     {"gemm.tokens", 200, 0.8, 0.8},
     {"attention", 2.0, 0.4, 0.3},
     {"attention.v1", 1.5, 0.3, 0.2},
+    {"scores", 1.6, 0.3, 0.2},
+    {"ragged_heads", 2.0, 0.5, 0.3},
     {"scores.torch", 1.3, 0.5, 0.4},
     {"scores.fused", 1.3, 0.5, 0.4},
     {"pointwise", 1.5, 0.4, 0.4},
     {"rms.saved", 0.7, 0.3, 0.2},
     {"launch", 600e-6, 0.8, 0.8},
+    {"launch.tp", 100e-6, 1.0, 1.5},
     {"tp.link", 1.5, 0.4, 0.3},
     {"tp.nic", 1.6, 0.5, 0.5},
     {"tp.latency", 30e-6, 0.8, 0.6},
@@ -50,6 +53,9 @@ double longer(double a, double b) {
   static_assert(kSharp == 4);
   return hi * std::sqrt(std::sqrt(1 + q2 * q2));
 }
+
+/// Accelerators that share the fast link: the node, or the racks' domain where that is larger.
+double domain_of(const PublishedRun& r) { return std::max<double>(r.node, r.gpu->domain); }
 
 /// B/s of a ring over `ranks` of which `together` share a node: every NIC of those carries a part.
 double ring_rate(const PublishedRun& r, double ranks, double together, bool& far) {
@@ -108,7 +114,8 @@ StepCounts count_step(const PublishedRun& r) {
   const double score_flops = 4 * T * r.seq * q / r.tp * causal;
   // The flash backward makes the scores again: 5 products for 2.
   const double score_passes = 1 + (flash ? 2.5 : 2) + (full || (selective && !flash) ? 1 : 0);
-  c.attention_s = score_flops * score_passes / g.peak(wide);
+  (flash ? c.attention_s : c.scores_s) = score_flops * score_passes / g.peak(wide);
+  c.ragged = std::fmod(r.head_dim, 8) != 0 ? 1 : 0;
   c.v1 = r.attention == AttentionKernel::flash1 ? 1 : 0;
   if (!flash) {
     const double scores = r.micro_batch * r.heads / r.tp * r.seq * r.seq / r.cp * bytes * (3 + (full || selective));
@@ -120,9 +127,10 @@ StepCounts count_step(const PublishedRun& r) {
                   bytes * (3 + full) / g.memory_rate;
   c.rms = r.rms_kernel ? 1 : 0;
   c.launches = (3 + full) / 3.0;
+  c.peers = r.pp > 1 ? r.tp - 1 : 0;
 
   if (r.tp > 1) {
-    const double together = std::min(r.tp, r.node);
+    const double together = std::min(r.tp, domain_of(r));
     const double rate = ring_rate(r, r.tp, together, c.tp_far);
     c.tp_calls = 4 + 2 * full;
     c.tp_s = c.tp_calls * 2 * (r.tp - 1) / r.tp * T * r.hidden * bytes / rate;
@@ -130,12 +138,12 @@ StepCounts count_step(const PublishedRun& r) {
   }
   if (r.cp > 1) {  // keys and values around the ring, forward and twice backward
     bool far = false;
-    const double rate = ring_rate(r, r.cp, std::max(1.0, std::min(r.cp, r.node / r.tp)), far);
+    const double rate = ring_rate(r, r.cp, std::max(1.0, std::min(r.cp, domain_of(r) / r.tp)), far);
     c.cp_s = 3 * 2 * (r.cp - 1) * T * kv / r.tp * bytes / rate;
   }
   if (r.experts > 0 && r.ep > 1) {  // dispatch and combine, forward and backward
     bool far = false;
-    const double rate = ring_rate(r, r.ep, std::max(1.0, std::min(r.ep, g.domain / r.tp)), far);
+    const double rate = ring_rate(r, r.ep, std::max(1.0, std::min(r.ep, domain_of(r) / r.tp)), far);
     c.ep_s = 4 * (r.ep - 1) / r.ep * T * r.top_k * r.hidden * bytes / rate;
   }
 
@@ -145,7 +153,7 @@ StepCounts count_step(const PublishedRun& r) {
   const double last_layers = r.layers - (r.pp - 1) * c.layers;
   c.vocabulary_s = head_s;
   if (r.pp > 1) {
-    const double spare = (c.layers - std::max(0.0, last_layers)) * (c.gemm_s + c.attention_s);
+    const double spare = (c.layers - std::max(0.0, last_layers)) * (c.gemm_s + c.attention_s + c.scores_s);
     c.vocabulary_s = std::max(0.0, head_s - (r.short_end_stages || r.balanced_embedding ? c.gemm_s : spare));
   }
 
@@ -153,7 +161,7 @@ StepCounts count_step(const PublishedRun& r) {
   const double stage_parameters =
       c.layers * own + r.hidden * r.vocab / r.tp * (r.pp > 1 || r.arch == Arch::gpt ? 1 : 2);
   // Ranks of a data-parallel group that share a node.
-  const double together = std::max(1.0, std::min(r.dp * r.cp, r.node / r.tp));
+  const double together = std::max(1.0, std::min(r.dp * r.cp, domain_of(r) / r.tp));
   const double replicas = r.dp * r.cp;
   const double rate = ring_rate(r, replicas, together, c.dp_far);
   const bool fsdp = r.zero >= 3;
@@ -168,7 +176,7 @@ StepCounts count_step(const PublishedRun& r) {
   }
   if (r.pp > 1) {
     const double nic = r.nic_rate > 0 ? r.nic_rate : g.nic_rate;
-    const bool far = r.tp * r.cp * r.dp * r.pp > r.node;
+    const bool far = r.gpus > domain_of(r);
     c.pp_calls = 2 * r.vpp;
     c.pp_s = c.pp_calls * T * r.hidden * bytes / r.tp / (far ? nic : g.link_rate);
   }
@@ -189,9 +197,10 @@ double step_seconds(const StepCounts& c, const Prices& price) {
   const double gemm = p(Price::gemm) * (c.low > 0 ? p(Price::gemm_low) : 1);
   const double device = c.gemm_s * gemm * shape +
                         c.attention_s * p(Price::attention) * (c.v1 > 0 ? p(Price::attention_v1) : 1) +
+                        c.scores_s * p(Price::scores) * (c.ragged > 0 ? p(Price::ragged_heads) : 1) +
                         c.torch_s * p(Price::scores_torch) + c.fused_s * p(Price::scores_fused) +
                         c.pointwise_s * p(Price::pointwise) * (c.rms > 0 ? p(Price::rms_saved) : 1);
-  double layer = longer(device, c.launches * p(Price::launch));
+  double layer = longer(device, c.launches * (p(Price::launch) + c.peers * p(Price::launch_tp)));
   layer += c.tp_s * p(c.tp_far ? Price::tp_nic : Price::tp_link) + c.tp_calls * p(Price::tp_latency) +
            c.tp_calls * c.tp_hops * p(Price::tp_hop);
   layer += c.cp_s * p(Price::cp_link) + c.ep_s * p(Price::ep_link);
