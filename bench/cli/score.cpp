@@ -21,7 +21,7 @@ struct Arguments {
   std::vector<std::string> tables, fit_on;
   std::string published, leave_out, machine;
   int folds = 0, points = 0;
-  bool spec = false, json = false, rows = false;
+  bool experts = false, spec = false, json = false, rows = false;
 };
 
 nlohmann::json json_of(const Scores& s) {
@@ -56,11 +56,11 @@ void print_line(const std::string& name, int refused, const Scores& s) {
 void run(const Arguments& a) {
   const std::string shipped = a.published.empty() ? "configs/published" : a.published;
   Library others;
-  for (const std::string& f : a.fit_on) others.push_back(read_published(f));
-  if (a.fit_on.empty()) others = load_library(shipped);
+  for (const std::string& f : a.fit_on) others.push_back(read_published(f, a.experts));
+  if (a.fit_on.empty()) others = load_library(shipped, a.experts);
   Library scored;
-  for (const std::string& f : a.tables) scored.push_back(read_published(f));
-  if (a.tables.empty()) scored = load_library(shipped);
+  for (const std::string& f : a.tables) scored.push_back(read_published(f, a.experts));
+  if (a.tables.empty()) scored = load_library(shipped, a.experts);
   JudgeOptions o;
   using Split = JudgeOptions::Split;
   o.spec_only = a.spec;
@@ -110,6 +110,7 @@ void add_score_command(CLI::App& app) {
       ->check(CLI::IsMember({"layout", "gpus", "model"}))->excludes(folds);
   score->add_option("--points", a->points, "Fit to N random rows of the table only")->check(CLI::Range(1, 100000))->excludes(folds)->excludes(leave);
   score->add_flag("--spec", a->spec, "Spec sheet only: nothing fitted but a scale a machine family, from other tables");
+  score->add_flag("--experts", a->experts, "Take mixtures of experts too; else their rows are refused");
   score->add_option("--machine", a->machine, "Machine file whose rates stand in for the spec sheet");
   score->add_option("--published", a->published, "Folder of the shipped tables (configs/published)");
   score->add_flag("--json", a->json, "One JSON object a table");

@@ -13,14 +13,17 @@ enum class Precision { fp32, tf32, bf16, fp8, fp4 };
 std::optional<Precision> precision_named(const std::string& name);
 
 struct Accelerator {
-  const char* name;    // machine family: the scale of spec-sheet predictions is shared inside it
+  const char* name;
   double fp32, tf32, half, fp8, fp4;  // dense FLOP/s; 0: not built in
   double memory_bytes;                // that a process can allocate
   double memory_rate;                 // B/s
   double link_rate;                   // B/s per direction inside the scale-up domain
   double nic_rate;                    // B/s per accelerator between nodes, usual system
   int domain;                         // accelerators on the fast link, usual system
+  double matmul, matmul_low;          // share of the half and of the fp8 peak that the best large product reaches
   double peak(Precision p) const;     // falls back to the next wider type
+  std::string chip() const;           // name without memory size and form
+  double reached(Precision p) const;  // FLOP/s of the best large product
 };
 
 /// `intra_link` parts PCIe cards from those with a fast link. nullptr: unknown.

@@ -44,7 +44,7 @@ Arch arch_of(const CsvRow& row) {
   throw Refused("nets of kind '" + a + "' are not modelled");
 }
 
-void read_net(const CsvRow& row, const std::string& notes, PublishedRun& r) {
+void read_net(const CsvRow& row, const std::string& notes, bool experts, PublishedRun& r) {
   r.arch = arch_of(row);
   r.layers = positive(row, "layers", "number of layers");
   r.hidden = positive(row, "hidden", "hidden size");
@@ -56,6 +56,7 @@ void read_net(const CsvRow& row, const std::string& notes, PublishedRun& r) {
   if (!(r.head_dim > 0)) r.head_dim = r.hidden / r.heads;
   r.vocab = r.arch == Arch::vit ? 0 : row.number("vocab", 50304);
   if (lower(row.text("arch")) != "moe") return;
+  if (!experts) throw Refused("mixtures of experts are not modelled well enough (--experts tries)");
   std::smatch m;
   if (!std::regex_search(notes, m, std::regex("MoE ([0-9]+)(?: experts)? top-([0-9]+)")))
     throw Refused("mixture of experts without the number of experts in its notes");
@@ -75,6 +76,8 @@ void read_layout(const CsvRow& row, const std::string& notes, PublishedRun& r) {
   r.ep = std::max(1.0, row.number("ep", 1));
   if (std::abs(r.dp * r.tp * r.cp * r.pp - r.gpus) > 0.5) throw Refused("dp tp cp pp do not multiply to the GPUs");
   r.zero = row.number("zero_stage", -1);
+  // The recipes' default: a distributed optimizer.
+  if (r.zero < 0 && (contains(r.engine, "Megatron-Core") || contains(r.engine, "NeMo"))) r.zero = 1;
   r.micro_batch = positive(row, "micro_batch", "micro-batch size");
   r.global_batch = positive(row, "global_batch", "global batch size");
   if (r.micro_batches() < 0.99) throw Refused("the micro-batches are larger than the global batch");
@@ -99,6 +102,7 @@ void read_policy(const CsvRow& row, const std::string& notes, PublishedRun& r) {
   const auto p = precision_named(precision);
   if (!p) throw Refused("precision '" + precision + "' is not known");
   r.precision = *p;
+  r.block_scaled = contains(lower(precision), "mx") || contains(lower(precision), "nv");
   const std::string recompute = lower(row.text("recompute"));
   if (contains(recompute, "full"))
     r.recompute = Recompute::full;
@@ -142,7 +146,7 @@ double step_seconds(const CsvRow& row, const PublishedRun& r) {
   return 6 * tokens * (weights + 2 * r.layers * r.seq * q + r.hidden * r.vocab) / rate;
 }
 
-PublishedRun run_from(const CsvRow& row, const std::string& table) {
+PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts) {
   const std::string& notes = row.text("notes");
   PublishedRun r;
   r.table = table;
@@ -153,12 +157,13 @@ PublishedRun run_from(const CsvRow& row, const std::string& table) {
   r.model = row.text("model_name");
   r.engine = row.text("framework");
   r.gpu_type = row.text("gpu_type");
+  r.campaign = contains(r.engine, "(Megatron-Core)") ? "Megatron-Core recipes" : r.source;
   r.gpu = accelerator_named(r.gpu_type, row.text("intra_node_link"));
   if (!r.gpu) throw Refused("accelerator '" + r.gpu_type + "' is not known");
   const std::string metric = row.text("metric_name");
   if (metric.starts_with("stage_T") || metric.starts_with("T_comm"))
     throw Refused("metric '" + metric + "' is part of a step");
-  read_net(row, notes, r);
+  read_net(row, notes, experts, r);
   read_layout(row, notes, r);
   read_policy(row, notes, r);
   // Four 100 Gb/s Omni-Path ports for eight GPUs.
@@ -194,8 +199,8 @@ std::string PublishedRun::choice_group() const {
 
 std::string PublishedRun::specification() const {
   char s[256];
-  std::snprintf(s, sizeof s, "%d %g %g %g %g %g %g %s %d %s ep%g z%g mb%g gb%g %d%d%d %d %d %d", static_cast<int>(arch),
-                layers, hidden, ffn, heads, seq, vocab, gpu->name, static_cast<int>(precision),
+  std::snprintf(s, sizeof s, "%d %g %g %g %g %g %g %s %d%d %s ep%g z%g mb%g gb%g %d%d%d %d %d %d", static_cast<int>(arch),
+                layers, hidden, ffn, heads, seq, vocab, gpu->name, static_cast<int>(precision), block_scaled,
                 layout().c_str(), ep, zero, micro_batch, global_batch, sequence_parallel, rms_kernel,
                 frozen_weights, static_cast<int>(attention), static_cast<int>(recompute),
                 static_cast<int>(schedule));
@@ -208,7 +213,7 @@ int PublishedTable::refused_rows() const {
   return n;
 }
 
-PublishedTable published_from(const CsvTable& csv) {
+PublishedTable published_from(const CsvTable& csv, bool experts) {
   for (const char* column : {"gpu_type", "layers", "hidden", "dp", "tp", "pp", "metric_name"})
     if (!csv.has(column))
       throw ConfigError(csv.file, column, "is not a column: this is no table of training runs",
@@ -217,7 +222,7 @@ PublishedTable published_from(const CsvTable& csv) {
   t.name = std::filesystem::path(csv.file).stem().string();
   for (const CsvRow& row : csv.rows) {
     try {
-      PublishedRun r = run_from(row, t.name);
+      PublishedRun r = run_from(row, t.name, experts);
       (r.outcome == Outcome::ran ? t.runs : t.outcomes).push_back(std::move(r));
     } catch (const Refused& why) {
       ++t.refused[why.what()];
@@ -226,6 +231,8 @@ PublishedTable published_from(const CsvTable& csv) {
   return t;
 }
 
-PublishedTable read_published(const std::string& path) { return published_from(read_csv(path)); }
+PublishedTable read_published(const std::string& path, bool experts) {
+  return published_from(read_csv(path), experts);
+}
 
 }  // namespace isobar

@@ -24,7 +24,9 @@ enum class Outcome { ran, out_of_memory };
 
 struct PublishedRun {
   std::string table;    // file name without folder and ending
-  std::string source;   // whose measurements: runs of one source share an engine and a machine
+  std::string source;   // whose measurements
+  std::string campaign; // runs that share an engine and its tuning, so that they share prices: a source, or the
+                        // vendor's own recipes for Megatron-Core whatever page printed them
   std::string section;  // the table inside the source
   std::string id, model, engine, gpu_type;
   int line = 0;
@@ -40,6 +42,7 @@ struct PublishedRun {
   double zero = -1;  // ZeRO stage; -1: not stated
   double micro_batch = 0, global_batch = 0;
   bool sequence_parallel = false, rms_kernel = false, frozen_weights = false, balanced_embedding = false;
+  bool block_scaled = false;      // mxfp8, nvfp4: a scale every 16 or 32 values
   bool short_end_stages = false;  // first and last stage hold one layer less
   AttentionKernel attention = AttentionKernel::flash2;
   Recompute recompute = Recompute::none;
@@ -64,8 +67,9 @@ struct PublishedTable {
   int refused_rows() const;
 };
 
-/// Rows that are no training runs at all (nccl-tests, GEMM sweeps) make a ConfigError.
-PublishedTable read_published(const std::string& path);
-PublishedTable published_from(const CsvTable& csv);
+/// A table of no training runs (nccl-tests, GEMM sweeps) makes a ConfigError. `experts`: take mixtures of experts
+/// too, whose prices are not held apart from those of dense nets.
+PublishedTable read_published(const std::string& path, bool experts = false);
+PublishedTable published_from(const CsvTable& csv, bool experts = false);
 
 }  // namespace isobar

@@ -19,6 +19,7 @@ namespace {
 using Split = JudgeOptions::Split;
 constexpr size_t kMostFolds = 12;  // of held-out values; more values share folds
 constexpr int kDraws = 5;          // of N random points
+constexpr double kBusy = 2;
 constexpr double kFastMfu = 15;
 
 std::string value_of(const PublishedRun& r, Split split) {
@@ -46,13 +47,13 @@ std::vector<std::vector<size_t>> parts_of(const PublishedTable& t, const JudgeOp
   return parts;
 }
 
-/// What may be learnt from: samples by source, owned here.
+/// What may be learnt from: samples by campaign, owned here.
 struct Pool {
   std::vector<std::unique_ptr<Sample>> owned;
-  std::map<std::string, Samples> by_source;
+  std::map<std::string, Samples> by_campaign;
   void add(const PublishedRun& r) {
     owned.push_back(std::make_unique<Sample>(sample_of(r)));
-    by_source[r.source].push_back(owned.back().get());
+    by_campaign[r.campaign].push_back(owned.back().get());
   }
 };
 
@@ -71,15 +72,16 @@ Pool pool_of(const Library& library, const PublishedTable& scored) {
 }
 
 /// Spec-sheet prices, and how much slower the machine family was in other campaigns (all machines where the
-/// family was in none): a median.
+/// family was in none): a median over runs that the accelerator's rates decide, not the host's.
 class SpecScale {
  public:
-  SpecScale(const Pool& pool, const std::string& source) {
-    for (const auto& [from, samples] : pool.by_source) {
-      if (from == source) continue;
+  SpecScale(const Pool& pool, const std::string& campaign) {
+    for (const auto& [from, samples] : pool.by_campaign) {
+      if (from == campaign) continue;
       std::map<std::string, std::vector<double>> ratios;
       for (const Sample* s : samples)
-        ratios[s->run->gpu->name].push_back(s->log_s - std::log(step_seconds(s->counts, spec_prices())));
+        if (busy(s->counts, spec_prices()) > kBusy)
+          ratios[s->run->gpu->chip()].push_back(s->log_s - std::log(step_seconds(s->counts, spec_prices())));
       for (auto& [family, r] : ratios) {  // every campaign has one voice
         const double m = quantile(r, 0.5);
         by_family_[family].push_back(m);
@@ -88,7 +90,7 @@ class SpecScale {
     }
   }
   StepEstimate predict(const Sample& s) const {
-    const auto f = by_family_.find(s.run->gpu->name);
+    const auto f = by_family_.find(s.run->gpu->chip());
     const std::vector<double>& voices = f != by_family_.end() ? f->second : all_;
     const double scale = voices.empty() ? 0 : quantile(voices, 0.5);
     const double seconds = std::exp(scale) * step_seconds(s.counts, spec_prices());
@@ -106,40 +108,40 @@ struct Judge {
   const JudgeOptions& options;
   std::vector<Sample> samples;  // of the table, in its order
   Pool pool;
-  std::map<std::string, Belief> beliefs;  // by source: of the others
+  std::map<std::string, Belief> beliefs;  // by campaign: of the others
   TableScore out;
 
-  const Belief& belief_for(const std::string& source) {
-    auto found = beliefs.find(source);
+  const Belief& belief_for(const std::string& campaign) {
+    auto found = beliefs.find(campaign);
     if (found == beliefs.end()) {
       std::vector<Samples> campaigns;
-      for (const auto& [from, s] : pool.by_source)
-        if (from != source) campaigns.push_back(s);
-      found = beliefs.emplace(source, believe(campaigns)).first;
+      for (const auto& [from, s] : pool.by_campaign)
+        if (from != campaign) campaigns.push_back(s);
+      found = beliefs.emplace(campaign, believe(campaigns)).first;
     }
     return found->second;
   }
 
-  /// Predicts the rows `test` from the table's rows `train` and the pool, source by source.
+  /// Predicts the rows `test` from the table's rows `train` and the pool, campaign by campaign.
   void predict(const std::vector<size_t>& train, const std::vector<size_t>& test) {
-    std::map<std::string, std::vector<size_t>> by_source;
-    for (size_t i : test) by_source[table.runs[i].source].push_back(i);
+    std::map<std::string, std::vector<size_t>> by_campaign;
+    for (size_t i : test) by_campaign[table.runs[i].campaign].push_back(i);
     std::set<std::string> held_out;  // values of what is left out
     for (size_t i : test) held_out.insert(value_of(table.runs[i], options.split));
-    for (const auto& [source, members] : by_source) {
+    for (const auto& [campaign, members] : by_campaign) {
       if (options.spec_only) {
-        const SpecScale scale(pool, source);
+        const SpecScale scale(pool, campaign);
         for (size_t i : members) add(i, scale.predict(samples[i]));
         continue;
       }
       Samples rows;
       for (size_t i : train)
-        if (table.runs[i].source == source) rows.push_back(&samples[i]);
-      const auto shipped = pool.by_source.find(source);
-      if (shipped != pool.by_source.end() && !options.no_shipped_campaign && options.split != Split::points)
+        if (table.runs[i].campaign == campaign) rows.push_back(&samples[i]);
+      const auto shipped = pool.by_campaign.find(campaign);
+      if (shipped != pool.by_campaign.end() && !options.no_shipped_campaign && options.split != Split::points)
         for (const Sample* s : shipped->second)
           if (!held_out.contains(value_of(*s->run, options.split))) rows.push_back(s);
-      const StepFit fit(rows, belief_for(source));
+      const StepFit fit(rows, belief_for(campaign));
       for (size_t i : members) add(i, fit.predict(samples[i]));
     }
   }
@@ -155,7 +157,7 @@ struct Judge {
 
 }  // namespace
 
-Library load_library(const std::string& folder) {
+Library load_library(const std::string& folder, bool experts) {
   std::vector<std::filesystem::path> files;
   std::error_code gone;
   for (const auto& e : std::filesystem::directory_iterator(folder, gone))
@@ -166,7 +168,7 @@ Library load_library(const std::string& folder) {
   Library library;
   for (const auto& f : files) {
     const CsvTable csv = read_csv(f.string());
-    if (csv.has("metric_name")) library.push_back(published_from(csv));
+    if (csv.has("metric_name")) library.push_back(published_from(csv, experts));
   }
   return library;
 }

@@ -28,7 +28,7 @@ struct JudgeOptions {
 
 using Library = std::vector<PublishedTable>;
 /// Every table of training runs in the folder, by name.
-Library load_library(const std::string& folder);
+Library load_library(const std::string& folder, bool experts = false);
 
 struct TableScore {
   std::string table;

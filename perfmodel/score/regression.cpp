@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "perfmodel/fit.h"
 
@@ -20,6 +21,7 @@ constexpr double kMisfit = 0.08;      // log sigma of a step that counts and pri
 constexpr double kManyRuns = 150;     // beyond these, runs only repeat the misfit of those before them
 constexpr double kCampaignRuns = 40;  // as much as one campaign may say about another
 constexpr double kCampaignOffset = 0.1;
+constexpr double kSourceOffset = 0.05;  // between pages that print one campaign
 constexpr double kTail = 4;  // degrees of freedom of Student's t: how common outliers are
 constexpr double kNoiseFloor = 0.015;  // nobody's clock and cluster repeat better
 constexpr size_t kScaleRows = 160, kProcessRows = 900;
@@ -104,6 +106,7 @@ Samples thin(const Samples& rows, size_t most) {
 constexpr double kRoot3 = 1.7320508075688772;
 
 std::string value_of(const PublishedRun& r, const std::string& what) {
+  if (what.empty()) return r.specification();
   if (what == "layout") return r.layout();
   if (what == "gpus") return std::to_string(r.gpus);
   return r.model + std::to_string(r.layers) + "/" + std::to_string(r.hidden) + "/" + std::to_string(r.seq);
@@ -125,7 +128,8 @@ Sample sample_of(const PublishedRun& r) {
       3.0 * (r.attention == AttentionKernel::flash2), 3.0 * (r.attention == AttentionKernel::flash1),
       3.0 * (r.attention == AttentionKernel::unfused), 2.0 * r.rms_kernel, 2.0 * r.sequence_parallel,
       2.0 * r.zero, 3.0 * static_cast<int>(r.precision), 3.0 * static_cast<int>(r.schedule), 3.0 * r.frozen_weights,
-      3.0 * (r.experts > 0), lb(r.gpu->half / 1e12), lb(r.gpu->memory_rate / 1e9), 2.0 * r.balanced_embedding};
+      3.0 * (r.experts > 0), lb(r.gpu->half / 1e12), lb(r.gpu->memory_rate / 1e9), 2.0 * r.balanced_embedding, 2.0 * r.block_scaled,
+      lb(r.gpu->memory_bytes / 1e9), lb(r.gpu->domain) / 2, lb(std::max(r.top_k, 1.0)), lb(std::max(r.experts, 1.0)) / 2};
   s.features = Eigen::Map<const VectorXd>(x.data(), static_cast<Eigen::Index>(x.size()));
   return s;
 }
@@ -197,6 +201,11 @@ void StepFit::learn_scales() {
   for (size_t i = 0; i < rows_.size(); ++i)
     if (ordinary_[i]) pick.push_back(static_cast<Eigen::Index>(i));
   std::shuffle(pick.begin(), pick.end(), std::mt19937(7));  // tables come sorted
+  // Of repetitions one: how well runs repeat says nothing about runs that differ.
+  std::set<std::string> known;
+  std::erase_if(pick, [&](Eigen::Index i) {
+    return !known.insert(rows_[static_cast<size_t>(i)]->run->specification()).second;
+  });
   const size_t n = std::min(pick.size(), kScaleRows), d = static_cast<size_t>(features_.cols());
   if (n < 8) return;
   const auto N = static_cast<Eigen::Index>(n);
@@ -270,8 +279,10 @@ VectorXd StepFit::kernel(const Sample& s) const {
   const Eigen::ArrayXXd z = (features_.rowwise() - s.features.transpose()).array().rowwise() / scales_.transpose().array();
   const Eigen::ArrayXd d = kRoot3 * (z.square().rowwise().sum() + 1e-12).sqrt();
   VectorXd k = (amplitude_ * amplitude_ * (1 + d) * (-d).exp()).matrix();
-  for (size_t i = 0; i < rows_.size(); ++i)
+  for (size_t i = 0; i < rows_.size(); ++i) {
     if (rows_[i]->run->section == s.run->section) k[static_cast<Eigen::Index>(i)] += section_ * section_;
+    if (rows_[i]->run->source == s.run->source) k[static_cast<Eigen::Index>(i)] += kSourceOffset * kSourceOffset;
+  }
   return k;
 }
 
@@ -313,10 +324,7 @@ void StepFit::calibrate() {
     const double q = z.empty() ? kNormal80 : quantile(std::move(z), 0.8);
     return (own * q + normal * kNormal80) / (own + normal);
   };
-  std::vector<double> single;
-  for (size_t i = 0; i < n; ++i) single.push_back(std::abs(alpha_[at(i)]) / std::sqrt(inverse_(at(i), at(i))));
-  quantiles_[""] = quantile_of(single);
-  for (const std::string what : {"layout", "model", "gpus"}) {
+  for (const std::string what : {"", "layout", "model", "gpus"}) {  // "": repetitions of a run stay together
     std::map<std::string, std::vector<size_t>> groups;
     for (size_t i = 0; i < n; ++i) groups[value_of(*rows_[i]->run, what)].push_back(i);
     std::vector<double> z;
@@ -335,7 +343,8 @@ void StepFit::calibrate() {
       const MatrixXd variance = llt.solve(MatrixXd::Identity(m, m));
       for (Eigen::Index i = 0; i < m; ++i) z.push_back(std::abs(error[i]) / std::sqrt(variance(i, i)));
     }
-    quantiles_[what] = std::max(quantiles_[""], quantile_of(z));
+    const double q = quantile_of(std::move(z));
+    quantiles_[what] = what.empty() ? q : std::max(quantiles_[""], q);
   }
 }
 
@@ -360,7 +369,8 @@ StepEstimate StepFit::predict(const Sample& s) const {
     VectorXd k = kernel(s) + spread_ * j;
     k.array() += kCampaignOffset * kCampaignOffset;
     mean += k.dot(alpha_) - j.dot(prices_ - belief_.mean);
-    variance += kCampaignOffset * kCampaignOffset + amplitude_ * amplitude_ + section_ * section_ - k.dot(inverse_ * k);
+    variance += kCampaignOffset * kCampaignOffset + amplitude_ * amplitude_ + section_ * section_ +
+                kSourceOffset * kSourceOffset - k.dot(inverse_ * k);
     variance = std::max(variance, 0.0) + noise_ * noise_;
     sigmas = width(s);
   }

@@ -8,17 +8,18 @@ namespace {
 
 // In the order of Price. spec, log sigma, log sigma between campaigns.
 constexpr std::array<PriceInfo, kPrices> kInfo{{
-    {"gemm", 1.25, 0.15, 0.10},
-    {"gemm.low", 1.25, 0.15, 0.10},
+    {"gemm", 1.08, 0.15, 0.10},
+    {"gemm.low", 1.2, 0.15, 0.10},
+    {"gemm.fp4", 1.6, 0.2, 0.15},
     {"gemm.width", 60, 0.8, 0.6},
     {"gemm.tokens", 200, 0.8, 0.8},
     {"attention", 2.0, 0.4, 0.3},
     {"attention.v1", 1.5, 0.3, 0.2},
-    {"scores", 1.6, 0.3, 0.2},
+    {"scores", 1.4, 0.3, 0.2},
     {"ragged_heads", 2.0, 0.5, 0.3},
-    {"scores.torch", 1.3, 0.5, 0.4},
-    {"scores.fused", 1.3, 0.5, 0.4},
-    {"pointwise", 1.5, 0.4, 0.4},
+    {"scores.torch", 1.15, 0.5, 0.4},
+    {"scores.fused", 1.15, 0.5, 0.4},
+    {"pointwise", 1.3, 0.4, 0.4},
     {"rms.saved", 0.7, 0.3, 0.2},
     {"launch", 600e-6, 0.8, 0.8},
     {"launch.tp", 100e-6, 1.0, 1.5},
@@ -37,7 +38,7 @@ constexpr std::array<PriceInfo, kPrices> kInfo{{
     {"zero3.link", 1.5, 0.5, 0.4},
     {"zero3.nic", 1.6, 0.5, 0.4},
     {"zero3.exposed", 0.1, 0.8, 0.6},
-    {"optimizer", 1.3, 0.4, 0.4},
+    {"optimizer", 1.15, 0.4, 0.4},
     {"vocabulary", 1.0, 0.3, 0.2},
     {"fill", 1.0, 0.15, 0.1},
     {"micro", 1e-3, 1.0, 1.0},
@@ -104,8 +105,10 @@ StepCounts count_step(const PublishedRun& r) {
 
   c.layers = stage_layers(r);
   c.low = r.precision > Precision::bf16 && g.peak(r.precision) > g.peak(Precision::bf16) ? 1 : 0;
+  c.fp4 = r.precision == Precision::fp4 && g.fp4 > 0 ? 1 : 0;
   const double peak = g.peak(r.precision);
-  c.gemm_s = 2 * T * weights / r.tp * passes / peak;
+  const double rate = g.reached(r.precision);
+  c.gemm_s = 2 * T * weights / r.tp * passes / rate;
   c.width = std::min(r.hidden, r.experts > 0 ? r.expert_ffn : r.ffn) / r.tp;
   c.tokens = r.experts > 0 ? T * r.top_k * r.ep / r.experts : T;
 
@@ -114,7 +117,7 @@ StepCounts count_step(const PublishedRun& r) {
   const double score_flops = 4 * T * r.seq * q / r.tp * causal;
   // The flash backward makes the scores again: 5 products for 2.
   const double score_passes = 1 + (flash ? 2.5 : 2) + (full || (selective && !flash) ? 1 : 0);
-  (flash ? c.attention_s : c.scores_s) = score_flops * score_passes / g.peak(wide);
+  (flash ? c.attention_s : c.scores_s) = score_flops * score_passes / (flash ? g.peak(wide) : g.reached(wide));
   c.ragged = std::fmod(r.head_dim, 8) != 0 ? 1 : 0;
   c.v1 = r.attention == AttentionKernel::flash1 ? 1 : 0;
   if (!flash) {
@@ -148,7 +151,7 @@ StepCounts count_step(const PublishedRun& r) {
   }
 
   const double head_flops = 2 * T * r.hidden * r.vocab / r.tp * (r.frozen_weights ? 2 : 3);
-  const double head_s = head_flops / g.peak(wide) + T * r.vocab / r.tp * 16 / g.memory_rate;
+  const double head_s = head_flops / g.reached(wide) + T * r.vocab / r.tp * 16 / g.memory_rate;
   // The last stage has the vocabulary; where it holds fewer layers, others are as busy.
   const double last_layers = r.layers - (r.pp - 1) * c.layers;
   c.vocabulary_s = head_s;
@@ -163,14 +166,14 @@ StepCounts count_step(const PublishedRun& r) {
   // Ranks of a data-parallel group that share a node.
   const double together = std::max(1.0, std::min(r.dp * r.cp, domain_of(r) / r.tp));
   const double replicas = r.dp * r.cp;
-  const double rate = ring_rate(r, replicas, together, c.dp_far);
+  const double ring = ring_rate(r, replicas, together, c.dp_far);
   const bool fsdp = r.zero >= 3;
   if (replicas > 1 && !r.frozen_weights) {
     if (fsdp) {
       c.zero3_far = c.dp_far;
-      c.zero3_s = (3 + (full ? 0 : 0)) * own * bytes * (replicas - 1) / replicas / rate;
+      c.zero3_s = (3 + (full ? 0 : 0)) * own * bytes * (replicas - 1) / replicas / ring;
     } else {
-      c.dp_s = 2 * stage_parameters * bytes * (replicas - 1) / replicas / rate;
+      c.dp_s = 2 * stage_parameters * bytes * (replicas - 1) / replicas / ring;
       c.dp_doublings = std::log2(replicas);
     }
   }
@@ -191,16 +194,30 @@ StepCounts count_step(const PublishedRun& r) {
   return c;
 }
 
-double step_seconds(const StepCounts& c, const Prices& price) {
+namespace {
+
+double device_seconds(const StepCounts& c, const Prices& price) {
   const auto p = [&](Price x) { return price[index_of(x)]; };
   const double shape = (1 + p(Price::gemm_width) / c.width) * (1 + p(Price::gemm_tokens) / c.tokens);
-  const double gemm = p(Price::gemm) * (c.low > 0 ? p(Price::gemm_low) : 1);
-  const double device = c.gemm_s * gemm * shape +
-                        c.attention_s * p(Price::attention) * (c.v1 > 0 ? p(Price::attention_v1) : 1) +
-                        c.scores_s * p(Price::scores) * (c.ragged > 0 ? p(Price::ragged_heads) : 1) +
-                        c.torch_s * p(Price::scores_torch) + c.fused_s * p(Price::scores_fused) +
-                        c.pointwise_s * p(Price::pointwise) * (c.rms > 0 ? p(Price::rms_saved) : 1);
-  double layer = longer(device, c.launches * (p(Price::launch) + c.peers * p(Price::launch_tp)));
+  const double gemm = p(Price::gemm) * (c.low > 0 ? p(Price::gemm_low) : 1) * (c.fp4 > 0 ? p(Price::gemm_fp4) : 1);
+  return c.gemm_s * gemm * shape +
+         c.attention_s * p(Price::attention) * (c.v1 > 0 ? p(Price::attention_v1) : 1) +
+         c.scores_s * p(Price::scores) * (c.ragged > 0 ? p(Price::ragged_heads) : 1) +
+         c.torch_s * p(Price::scores_torch) + c.fused_s * p(Price::scores_fused) +
+         c.pointwise_s * p(Price::pointwise) * (c.rms > 0 ? p(Price::rms_saved) : 1);
+}
+
+double host_seconds(const StepCounts& c, const Prices& price) {
+  return c.launches * (price[index_of(Price::launch)] + c.peers * price[index_of(Price::launch_tp)]);
+}
+
+}  // namespace
+
+double busy(const StepCounts& c, const Prices& price) { return device_seconds(c, price) / host_seconds(c, price); }
+
+double step_seconds(const StepCounts& c, const Prices& price) {
+  const auto p = [&](Price x) { return price[index_of(x)]; };
+  double layer = longer(device_seconds(c, price), host_seconds(c, price));
   layer += c.tp_s * p(c.tp_far ? Price::tp_nic : Price::tp_link) + c.tp_calls * p(Price::tp_latency) +
            c.tp_calls * c.tp_hops * p(Price::tp_hop);
   layer += c.cp_s * p(Price::cp_link) + c.ep_s * p(Price::ep_link);

@@ -17,8 +17,9 @@
 namespace isobar {
 
 enum class Price : int {
-  gemm,             // 1/efficiency of large matrix products
+  gemm,             // slowdown against the best large matrix product
   gemm_low,         // further factor of fp8 and fp4 products
+  gemm_fp4,         // and of fp4 products on top
   gemm_width,       // matrix width at which half of the efficiency is left
   gemm_tokens,      // rows at which half of the efficiency is left
   attention,        // 1/efficiency of flash-attention 2
@@ -66,7 +67,7 @@ Prices spec_prices();
 struct StepCounts {
   double layers = 1;             // of the stage
   double gemm_s = 0;             // a layer and micro-batch, all passes
-  double low = 0;                // 1: fp8 or fp4
+  double low = 0, fp4 = 0;       // 1: fp8 or fp4; fp4
   double width = 1, tokens = 1;  // of the local products
   double attention_s = 0;
   double scores_s = 0;           // unfused attention, at the matrix peak
@@ -94,6 +95,8 @@ struct StepCounts {
 
 StepCounts count_step(const PublishedRun& run);
 double step_seconds(const StepCounts& c, const Prices& p);
+/// The accelerator's time of a layer over the host's time to launch it: above 1 the accelerator is busy.
+double busy(const StepCounts& c, const Prices& p);
 
 /// What is said of a memory model too: matrix parameters of one layer, and of the fullest stage with its share
 /// of the vocabulary, all before division by tp.
