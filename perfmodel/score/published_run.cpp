@@ -77,7 +77,8 @@ void read_layout(const CsvRow& row, const std::string& notes, PublishedRun& r) {
   if (std::abs(r.dp * r.tp * r.cp * r.pp - r.gpus) > 0.5) throw Refused("dp tp cp pp do not multiply to the GPUs");
   r.zero = row.number("zero_stage", -1);
   // The recipes' default: a distributed optimizer.
-  if (r.zero < 0 && (contains(r.engine, "Megatron-Core") || contains(r.engine, "NeMo"))) r.zero = 1;
+  if (r.zero < 0 && (contains(r.engine, "Megatron-Core") || contains(r.engine, "NeMo") || contains(r.engine, "AlephAlpha")))
+    r.zero = 1;
   r.micro_batch = positive(row, "micro_batch", "micro-batch size");
   r.global_batch = positive(row, "global_batch", "global batch size");
   if (r.micro_batches() < 0.99) throw Refused("the micro-batches are larger than the global batch");

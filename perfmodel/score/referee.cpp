@@ -89,7 +89,7 @@ class SpecScale {
       }
     }
   }
-  StepEstimate predict(const Sample& s) const {
+  Estimated predict(const Sample& s) const {
     const auto f = by_family_.find(s.run->gpu->chip());
     const std::vector<double>& voices = f != by_family_.end() ? f->second : all_;
     const double scale = voices.empty() ? 0 : quantile(voices, 0.5);
@@ -117,7 +117,7 @@ struct Judge {
       std::vector<Samples> campaigns;
       for (const auto& [from, s] : pool.by_campaign)
         if (from != campaign) campaigns.push_back(s);
-      found = beliefs.emplace(campaign, believe(campaigns)).first;
+      found = beliefs.emplace(campaign, believe(kStepSeconds, campaigns)).first;
     }
     return found->second;
   }
@@ -141,14 +141,14 @@ struct Judge {
       if (shipped != pool.by_campaign.end() && !options.no_shipped_campaign && options.split != Split::points)
         for (const Sample* s : shipped->second)
           if (!held_out.contains(value_of(*s->run, options.split))) rows.push_back(s);
-      const StepFit fit(rows, belief_for(campaign));
+      const CampaignFit fit(kStepSeconds, rows, belief_for(campaign));
       for (size_t i : members) add(i, fit.predict(samples[i]));
     }
   }
 
-  void add(size_t i, const StepEstimate& e) {
+  void add(size_t i, const Estimated& e) {
     const PublishedRun& r = table.runs[i];
-    out.rows.push_back({r.id, r.choice_group() + draw, r.step_s, e.seconds, e.lower, e.upper});
+    out.rows.push_back({r.id, r.choice_group() + draw, r.step_s, e.value, e.lower, e.upper});
     if (r.mfu >= kFastMfu) fast.push_back(out.rows.back());
   }
   std::vector<ScoredRow> fast;

@@ -15,9 +15,8 @@ namespace {
 
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
-constexpr Eigen::Index kP = static_cast<Eigen::Index>(kPrices);
 
-constexpr double kMisfit = 0.08;      // log sigma of a step that counts and prices leave, as the price fit sees it
+constexpr double kMisfit = 0.08;      // log sigma of a value that counts and prices leave, as the price fit sees it
 constexpr double kManyRuns = 150;     // beyond these, runs only repeat the misfit of those before them
 constexpr double kCampaignRuns = 40;  // as much as one campaign may say about another
 constexpr double kCampaignOffset = 0.1;
@@ -26,40 +25,41 @@ constexpr double kTail = 4;  // degrees of freedom of Student's t: how common ou
 constexpr double kNoiseFloor = 0.015;  // nobody's clock and cluster repeat better
 constexpr size_t kScaleRows = 160, kProcessRows = 900;
 
-double log_step(const StepCounts& c, const VectorXd& log_prices) {
-  Prices p;
-  for (size_t i = 0; i < kPrices; ++i) p[i] = std::exp(log_prices[static_cast<Eigen::Index>(i)]);
-  return std::log(step_seconds(c, p));
-}
-
-VectorXd gradient(const StepCounts& c, const VectorXd& log_prices) {
+VectorXd gradient(const Quantity& q, const Sample& s, VectorXd log_prices) {
   constexpr double h = 1e-4;
-  Prices p;
-  for (size_t i = 0; i < kPrices; ++i) p[i] = std::exp(log_prices[static_cast<Eigen::Index>(i)]);
-  VectorXd g(kP);
-  for (size_t i = 0; i < kPrices; ++i) {
-    const double at = p[i];
-    p[i] = at * std::exp(h);
-    const double up = std::log(step_seconds(c, p));
-    p[i] = at * std::exp(-h);
-    g[static_cast<Eigen::Index>(i)] = (up - std::log(step_seconds(c, p))) / (2 * h);
-    p[i] = at;
+  VectorXd g(log_prices.size());
+  for (Eigen::Index i = 0; i < g.size(); ++i) {
+    const double at = log_prices[i];
+    log_prices[i] = at + h;
+    const double up = q.log_value(s, log_prices);
+    log_prices[i] = at - h;
+    g[i] = (up - q.log_value(s, log_prices)) / (2 * h);
+    log_prices[i] = at;
   }
   return g;
 }
 
-MatrixXd jacobian(const Samples& rows, const VectorXd& log_prices) {
-  MatrixXd j(static_cast<Eigen::Index>(rows.size()), kP);
+MatrixXd jacobian(const Quantity& q, const Samples& rows, const VectorXd& log_prices) {
+  MatrixXd j(static_cast<Eigen::Index>(rows.size()), log_prices.size());
   for (size_t i = 0; i < rows.size(); ++i)
-    j.row(static_cast<Eigen::Index>(i)) = gradient(rows[i]->counts, log_prices).transpose();
+    j.row(static_cast<Eigen::Index>(i)) = gradient(q, *rows[i], log_prices).transpose();
   return j;
 }
 
-VectorXd residuals(const Samples& rows, const VectorXd& log_prices) {
+VectorXd residuals(const Quantity& q, const Samples& rows, const VectorXd& log_prices) {
   VectorXd r(static_cast<Eigen::Index>(rows.size()));
   for (size_t i = 0; i < rows.size(); ++i)
-    r[static_cast<Eigen::Index>(i)] = rows[i]->log_s - log_step(rows[i]->counts, log_prices);
+    r[static_cast<Eigen::Index>(i)] = rows[i]->log_s - q.log_value(*rows[i], log_prices);
   return r;
+}
+
+/// Probit: slope and curvature of log P(bound holds) in the logarithm of the value, `r` below the bound.
+std::pair<double, double> bound_pull(double r, int bound) {
+  const double z = (bound < 0 ? r : -r) / kMisfit;
+  const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * M_PI);
+  const double mass = 0.5 * std::erfc(-z / std::sqrt(2.0));
+  const double hazard = mass > 1e-12 ? density / mass : -z;
+  return {bound * hazard / kMisfit, std::max(0.0, hazard * (hazard + z)) / (kMisfit * kMisfit)};
 }
 
 struct PriceFit {
@@ -69,20 +69,29 @@ struct PriceFit {
 };
 
 /// Robust maximum a posteriori by damped Gauss-Newton.
-PriceFit fit_prices(const Samples& rows, const Belief& prior, double most_runs) {
+PriceFit fit_prices(const Quantity& q, const Samples& rows, const Belief& prior, double most_runs) {
+  const Eigen::Index kP = prior.mean.size();
   const double n = static_cast<double>(rows.size());
-  const double weight = std::min(1.0, most_runs / std::max(n, 1.0)) / (kMisfit * kMisfit);
+  const double share = std::min(1.0, most_runs / std::max(n, 1.0));
   const MatrixXd precision = prior.covariance.ldlt().solve(MatrixXd::Identity(kP, kP));
   PriceFit f{prior.mean, MatrixXd::Zero(kP, kP), VectorXd::Zero(kP)};
   for (int round = 0; round < 18 && !rows.empty(); ++round) {
     const double heavy = kMisfit * std::max(3.0, 16.0 * std::pow(0.7, round));  // trusting at first
-    const VectorXd r = residuals(rows, f.log_prices);
-    const MatrixXd j = jacobian(rows, f.log_prices);
-    VectorXd w(r.size());
-    for (Eigen::Index i = 0; i < r.size(); ++i)
-      w[i] = weight / (1 + r[i] * r[i] / (heavy * heavy));  // Student t: outliers hardly count
+    const VectorXd r = residuals(q, rows, f.log_prices);
+    const MatrixXd j = jacobian(q, rows, f.log_prices);
+    VectorXd w(r.size()), slope(r.size());
+    for (Eigen::Index i = 0; i < r.size(); ++i) {
+      if (const int bound = rows[static_cast<size_t>(i)]->bound; bound != 0) {
+        const auto [pull, curvature] = bound_pull(r[i], bound);
+        slope[i] = pull * share;
+        w[i] = curvature * share;
+      } else {
+        w[i] = share / (kMisfit * kMisfit) / (1 + r[i] * r[i] / (heavy * heavy));  // Student t: outliers hardly count
+        slope[i] = w[i] * r[i];
+      }
+    }
     f.information = j.transpose() * w.asDiagonal() * j;
-    const VectorXd pull = j.transpose() * (w.cwiseProduct(r));
+    const VectorXd pull = j.transpose() * slope;
     VectorXd step = (f.information + precision)
                         .ldlt()
                         .solve(pull - precision * (f.log_prices - prior.mean));
@@ -118,6 +127,7 @@ Sample sample_of(const PublishedRun& r) {
   Sample s;
   s.run = &r;
   s.counts = count_step(r);
+  s.memory = count_memory(r);
   s.log_s = r.step_s > 0 ? std::log(r.step_s) : 0;
   const auto lb = [](double v) { return std::log2(std::max(v, 1e-9)); };
   // In octaves; switches are worth some octaves each.
@@ -134,31 +144,38 @@ Sample sample_of(const PublishedRun& r) {
   return s;
 }
 
-Belief spec_belief() {
-  Belief b{VectorXd(kP), MatrixXd::Zero(kP, kP)};
-  for (size_t i = 0; i < kPrices; ++i) {
-    const PriceInfo& info = info_of(static_cast<Price>(i));
-    const auto k = static_cast<Eigen::Index>(i);
-    b.mean[k] = std::log(info.spec);
-    b.covariance(k, k) = info.unsure * info.unsure + info.differs * info.differs;
+Sample memory_sample_of(const PublishedRun& r) {
+  Sample s = sample_of(r);
+  const bool read = r.memory_gb > 0;
+  s.log_s = std::log(read ? r.memory_gb * 1073741824.0 : r.gpu->memory_bytes);
+  s.bound = read ? 0 : r.outcome == Outcome::out_of_memory ? 1 : -1;
+  return s;
+}
+
+Belief spec_belief(const Quantity& q) {
+  const auto n = static_cast<Eigen::Index>(q.prices);
+  Belief b{VectorXd(n), MatrixXd::Zero(n, n)};
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const PriceInfo& info = q.info[i];
+    b.mean[i] = std::log(info.spec);
+    b.covariance(i, i) = info.unsure * info.unsure + info.differs * info.differs;
   }
   return b;
 }
 
-Belief believe(const std::vector<Samples>& campaigns) {
-  const Belief spec = spec_belief();
-  MatrixXd differs = MatrixXd::Zero(kP, kP), precision = MatrixXd::Zero(kP, kP);
-  for (size_t i = 0; i < kPrices; ++i) {
-    const PriceInfo& info = info_of(static_cast<Price>(i));
-    const auto k = static_cast<Eigen::Index>(i);
-    differs(k, k) = info.differs * info.differs;
-    precision(k, k) = 1 / (info.unsure * info.unsure);
+Belief believe(const Quantity& q, const std::vector<Samples>& campaigns) {
+  const Belief spec = spec_belief(q);
+  const Eigen::Index n = spec.mean.size();
+  MatrixXd differs = MatrixXd::Zero(n, n), precision = MatrixXd::Zero(n, n);
+  for (Eigen::Index i = 0; i < n; ++i) {
+    differs(i, i) = q.info[i].differs * q.info[i].differs;
+    precision(i, i) = 1 / (q.info[i].unsure * q.info[i].unsure);
   }
   VectorXd vector = precision * spec.mean;
-  const MatrixXd one = MatrixXd::Identity(kP, kP);
+  const MatrixXd one = MatrixXd::Identity(n, n);
   for (const Samples& c : campaigns) {
     if (c.empty()) continue;
-    const PriceFit f = fit_prices(thin(c, 120), spec, kCampaignRuns);
+    const PriceFit f = fit_prices(q, thin(c, 120), spec, kCampaignRuns);
     // What a campaign says about the common mean, its own deviation integrated out.
     const Eigen::PartialPivLU<MatrixXd> widened(one + f.information * differs);
     precision += widened.solve(f.information);
@@ -168,12 +185,17 @@ Belief believe(const std::vector<Samples>& campaigns) {
   return {covariance * vector, covariance + differs};
 }
 
-StepFit::StepFit(const Samples& training, const Belief& belief) : belief_(belief), prices_(belief.mean) {
+VectorXd fitted_prices(const Quantity& q, const Samples& training, const Belief& belief) {
+  return fit_prices(q, training, belief, kManyRuns).log_prices;
+}
+
+CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, const Belief& belief)
+    : quantity_(quantity), belief_(belief), prices_(belief.mean) {
   if (training.empty()) return;
-  prices_ = fit_prices(training, belief, kManyRuns).log_prices;
+  prices_ = fitted_prices(quantity, training, belief);
   rows_ = thin(training, kProcessRows);
-  jacobian_ = jacobian(rows_, prices_);
-  residual_ = residuals(rows_, prices_) + jacobian_ * (prices_ - belief_.mean);
+  jacobian_ = jacobian(quantity_, rows_, prices_);
+  residual_ = residuals(quantity_, rows_, prices_) + jacobian_ * (prices_ - belief_.mean);
   spread_ = jacobian_ * belief_.covariance;
   features_.resize(static_cast<Eigen::Index>(rows_.size()), rows_[0]->features.size());
   for (size_t i = 0; i < rows_.size(); ++i)
@@ -183,7 +205,7 @@ StepFit::StepFit(const Samples& training, const Belief& belief) : belief_(belief
   {
     std::vector<double> size;
     for (size_t i = 0; i < rows_.size(); ++i)
-      size.push_back(std::abs(rows_[i]->log_s - log_step(rows_[i]->counts, prices_)));
+      size.push_back(std::abs(rows_[i]->log_s - quantity_.log_value(*rows_[i], prices_)));
     const double most = std::max(0.3, 6 * quantile(size, 0.5));
     for (size_t i = 0; i < rows_.size(); ++i) ordinary_[i] = size[i] <= most;
   }
@@ -196,7 +218,7 @@ StepFit::StepFit(const Samples& training, const Belief& belief) : belief_(belief
 
 /// Length scales, amplitude and noise that make a sample of the residuals most likely, by Adam on the log
 /// marginal likelihood and a log-normal prior.
-void StepFit::learn_scales() {
+void CampaignFit::learn_scales() {
   std::vector<Eigen::Index> pick;
   for (size_t i = 0; i < rows_.size(); ++i)
     if (ordinary_[i]) pick.push_back(static_cast<Eigen::Index>(i));
@@ -209,7 +231,7 @@ void StepFit::learn_scales() {
   const size_t n = std::min(pick.size(), kScaleRows), d = static_cast<size_t>(features_.cols());
   if (n < 8) return;
   const auto N = static_cast<Eigen::Index>(n);
-  MatrixXd x(N, features_.cols()), linear(N, N), j(N, kP);
+  MatrixXd x(N, features_.cols()), linear(N, N), j(N, prices_.size());
   VectorXd r(N);
   for (Eigen::Index i = 0; i < N; ++i) {
     const Eigen::Index from = pick[static_cast<size_t>(i)];
@@ -275,7 +297,7 @@ void StepFit::learn_scales() {
   noise_ = std::hypot(std::exp(h[static_cast<Eigen::Index>(m) + 1]), kNoiseFloor);
 }
 
-VectorXd StepFit::kernel(const Sample& s) const {
+VectorXd CampaignFit::kernel(const Sample& s) const {
   const Eigen::ArrayXXd z = (features_.rowwise() - s.features.transpose()).array().rowwise() / scales_.transpose().array();
   const Eigen::ArrayXd d = kRoot3 * (z.square().rowwise().sum() + 1e-12).sqrt();
   VectorXd k = (amplitude_ * amplitude_ * (1 + d) * (-d).exp()).matrix();
@@ -287,7 +309,7 @@ VectorXd StepFit::kernel(const Sample& s) const {
 }
 
 /// The process given the training runs; runs that no neighbour agrees with are taken for noisier.
-void StepFit::condition() {
+void CampaignFit::condition() {
   const auto n = static_cast<Eigen::Index>(rows_.size());
   MatrixXd K(n, n);
   for (Eigen::Index i = 0; i < n; ++i) K.col(i) = kernel(*rows_[static_cast<size_t>(i)]);
@@ -315,7 +337,7 @@ void StepFit::condition() {
   for (Eigen::Index i = 0; i < n; ++i) ordinary_[static_cast<size_t>(i)] = noise[i] < 9 * n2;
 }
 
-void StepFit::calibrate() {
+void CampaignFit::calibrate() {
   const size_t n = rows_.size();
   const auto at = [](size_t i) { return static_cast<Eigen::Index>(i); };
   const auto quantile_of = [](std::vector<double> z) {
@@ -348,7 +370,7 @@ void StepFit::calibrate() {
   }
 }
 
-double StepFit::width(const Sample& s) const {
+double CampaignFit::width(const Sample& s) const {
   double w = quantiles_.at("");
   for (const auto& [what, q] : quantiles_) {
     if (what.empty()) continue;
@@ -360,9 +382,9 @@ double StepFit::width(const Sample& s) const {
   return w;
 }
 
-StepEstimate StepFit::predict(const Sample& s) const {
-  const VectorXd j = gradient(s.counts, prices_);
-  double mean = log_step(s.counts, prices_), variance = j.dot(belief_.covariance * j), sigmas = kNormal80;
+Estimated CampaignFit::predict(const Sample& s) const {
+  const VectorXd j = gradient(quantity_, s, prices_);
+  double mean = quantity_.log_value(s, prices_), variance = j.dot(belief_.covariance * j), sigmas = kNormal80;
   if (rows_.empty()) {
     variance += kCampaignOffset * kCampaignOffset + amplitude_ * amplitude_;
   } else {
@@ -376,9 +398,9 @@ StepEstimate StepFit::predict(const Sample& s) const {
   }
   const double half = sigmas * std::sqrt(variance);
   // Nothing runs above the peak.
-  const double least = s.counts.ceiling_s;
-  const double seconds = std::max(std::exp(mean), least);
-  return {seconds, std::max(seconds * std::exp(-half), least), seconds * std::exp(half)};
+  const double least = &quantity_ == &kStepSeconds ? s.counts.ceiling_s : 0;
+  const double value = std::max(std::exp(mean), least);
+  return {value, std::max(value * std::exp(-half), least), value * std::exp(half)};
 }
 
 }  // namespace isobar

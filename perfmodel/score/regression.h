@@ -1,8 +1,8 @@
 // Prices from measured steps, and predictions with an interval.
 //
-//   Belief others = believe({vtrain_samples, sc21_samples});     // what other campaigns say about prices
-//   StepFit fit(training_samples, others);
-//   StepEstimate e = fit.predict(sample);                        // e.seconds in e.lower ... e.upper, 80 %
+//   Belief others = believe(kStepSeconds, {vtrain_samples, sc21_samples});  // what other campaigns say about prices
+//   CampaignFit fit(kStepSeconds, training_samples, others);
+//   Estimated e = fit.predict(sample);                        // e.value in e.lower ... e.upper, 80 %
 //
 // Three layers, each weaker than the one before it. Prices: a log-normal prior around the spec sheet, moved by
 // other campaigns (a hierarchical model: campaigns differ from their common mean by PriceInfo::differs), then by
@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "perfmodel/score/memory_model.h"
 #include "perfmodel/score/step_model.h"
 
 namespace isobar {
@@ -25,9 +26,13 @@ struct Sample {
   const PublishedRun* run = nullptr;
   StepCounts counts;
   Eigen::VectorXd features;  // of the Gaussian process
-  double log_s = 0;
+  double log_s = 0;                  // logarithm of what was measured
+  int bound = 0;                     // +1: the truth is larger (it did not fit), -1: smaller (it fitted)
+  MemoryCounts memory;
 };
 Sample sample_of(const PublishedRun& run);
+/// Its memory: the reading where there is one, else the capacity as a bound.
+Sample memory_sample_of(const PublishedRun& run);
 using Samples = std::vector<const Sample*>;
 
 /// Gaussian over the logarithms of prices of a campaign nobody has seen.
@@ -35,18 +40,20 @@ struct Belief {
   Eigen::VectorXd mean;
   Eigen::MatrixXd covariance;
 };
-Belief believe(const std::vector<Samples>& campaigns);
-Belief spec_belief();
+Belief believe(const Quantity& quantity, const std::vector<Samples>& campaigns);
+Belief spec_belief(const Quantity& quantity);
+/// Logarithms of prices that suit these samples best, bounds among them.
+Eigen::VectorXd fitted_prices(const Quantity& quantity, const Samples& training, const Belief& belief);
 
-struct StepEstimate {
-  double seconds = 0, lower = 0, upper = 0;
+struct Estimated {
+  double value = 0, lower = 0, upper = 0;
 };
 
-class StepFit {
+class CampaignFit {
  public:
   /// `training` may be empty: then the belief alone predicts.
-  StepFit(const Samples& training, const Belief& belief);
-  StepEstimate predict(const Sample& s) const;
+  CampaignFit(const Quantity& quantity, const Samples& training, const Belief& belief);
+  Estimated predict(const Sample& s) const;
   const Eigen::VectorXd& log_prices() const { return prices_; }
 
  private:
@@ -56,6 +63,7 @@ class StepFit {
   Eigen::VectorXd kernel(const Sample& s) const;  // with every training run
   double width(const Sample& s) const;                     // sigmas of the 80 % interval
 
+  const Quantity& quantity_;
   Belief belief_;
   Samples rows_;
   std::vector<bool> ordinary_;         // runs that their neighbours do not contradict

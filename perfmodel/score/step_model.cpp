@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "perfmodel/score/regression.h"
+
 namespace isobar {
 namespace {
 
@@ -19,7 +21,7 @@ constexpr std::array<PriceInfo, kPrices> kInfo{{
     {"ragged_heads", 2.0, 0.5, 0.3},
     {"scores.torch", 1.15, 0.5, 0.4},
     {"scores.fused", 1.15, 0.5, 0.4},
-    {"pointwise", 1.3, 0.4, 0.4},
+    {"pointwise", 1.5, 0.4, 0.4},
     {"rms.saved", 0.7, 0.3, 0.2},
     {"launch", 600e-6, 0.8, 0.8},
     {"launch.tp", 100e-6, 1.0, 1.5},
@@ -236,5 +238,12 @@ double step_seconds(const StepCounts& c, const Prices& price) {
   const double step = pipeline + exposed + c.optimizer_s * p(Price::optimizer) + p(Price::step);
   return step * (1 + p(Price::straggler) * c.gpu_doublings);
 }
+
+const Quantity kStepSeconds{kPrices, kInfo.data(), [](const Sample& s, const Eigen::VectorXd& log_prices) {
+                              Prices p;
+                              for (size_t i = 0; i < kPrices; ++i)
+                                p[i] = std::exp(log_prices[static_cast<Eigen::Index>(i)]);
+                              return std::log(step_seconds(s.counts, p));
+                            }};
 
 }  // namespace isobar

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 
+#include "perfmodel/score/prices.h"
 #include "perfmodel/score/published_run.h"
 
 namespace isobar {
@@ -54,12 +55,6 @@ constexpr size_t kPrices = static_cast<size_t>(Price::straggler) + 1;
 using Prices = std::array<double, kPrices>;
 constexpr size_t index_of(Price p) { return static_cast<size_t>(p); }
 
-struct PriceInfo {
-  const char* name;
-  double spec;     // before any measurement
-  double unsure;   // log sigma of that
-  double differs;  // log sigma between engines and machines
-};
 const PriceInfo& info_of(Price p);
 Prices spec_prices();
 
