@@ -39,6 +39,14 @@ nlohmann::json json_of(const Scores& s) {
   return j;
 }
 
+nlohmann::json json_of(const Confusion& c) {
+  return {{"rows", c.rows()},
+          {"right", 100 * c.right()},
+          {"out_of_memory", {{"called", c.failed_called}, {"missed", c.failed_missed}}},
+          {"fitted", {{"called", c.fitted_called}, {"missed", c.fitted_missed}}},
+          {"misses", c.misses}};
+}
+
 void print_line(const std::string& name, int refused, const Scores& s) {
   std::printf("%-34s %5zu %7d", name.c_str(), s.rows, refused);
   if (s.rows == 0) {
@@ -85,6 +93,8 @@ void run(const Arguments& a) {
       j["refused"] = t.refused_rows();
       j["reasons"] = s.refused;
       if (s.fast) j["mfu_15"] = json_of(*s.fast);
+      if (s.memory) j["memory"] = json_of(*s.memory);
+      if (s.outcomes) j["outcomes"] = json_of(*s.outcomes);
       if (a.rows)
         for (const ScoredRow& r : s.rows)
           j["row"].push_back({{"id", r.id}, {"measured_s", r.measured}, {"predicted_s", r.predicted}, {"lower_s", r.lower}, {"upper_s", r.upper}});
@@ -93,6 +103,9 @@ void run(const Arguments& a) {
     }
     print_line(s.table, t.refused_rows(), s.time);
     if (s.fast) print_line("  of them, MFU 15 % or more", 0, *s.fast);
+    if (s.memory) print_line("  memory", 0, *s.memory);
+    if (s.outcomes)
+      std::printf("  outcomes: %.1f %% of %d right; out of memory: %d called, %d missed; fitted: %d called, %d missed\n", 100 * s.outcomes->right(), s.outcomes->rows(), s.outcomes->failed_called, s.outcomes->failed_missed, s.outcomes->fitted_called, s.outcomes->fitted_missed);
     for (const auto& [why, n] : s.refused) std::printf("  refused %d: %s\n", n, why.c_str());
   }
 }

@@ -159,6 +159,8 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts)
   r.engine = row.text("framework");
   r.gpu_type = row.text("gpu_type");
   r.campaign = contains(r.engine, "(Megatron-Core)") ? "Megatron-Core recipes" : r.source;
+  for (const char* ending : {"-oom", "-failed"})  // failures are told apart from the runs that did not fail
+    if (r.campaign.ends_with(ending)) r.campaign.resize(r.campaign.size() - std::string(ending).size());
   r.gpu = accelerator_named(r.gpu_type, row.text("intra_node_link"));
   if (!r.gpu) throw Refused("accelerator '" + r.gpu_type + "' is not known");
   const std::string metric = row.text("metric_name");
@@ -173,6 +175,7 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts)
   r.memory_gb = row.number("memory_gb", 0);
   r.mfu = row.number("mfu_pct", 0);
   const std::string outcome = lower(metric + " " + row.text("metric_value"));
+  if (contains(outcome, "crash")) throw Refused("the outcome lumps crashes and lack of memory");
   if (contains(outcome, "oom") || contains(notes, "OOM reported")) {
     r.outcome = Outcome::out_of_memory;
     r.memory_gb = 0;

@@ -23,19 +23,29 @@ struct JudgeOptions {
   int points = 20;
   bool spec_only = false;  // spec-sheet prices and one scale a machine family, from other tables
   unsigned seed = 1;
-  bool no_shipped_campaign = false;  // leave out runs of the library that have the source of those scored
 };
 
 using Library = std::vector<PublishedTable>;
 /// Every table of training runs in the folder, by name.
 Library load_library(const std::string& folder, bool experts = false);
 
+/// Who ran out of memory, and who was said to.
+struct Confusion {
+  int failed_called = 0, failed_missed = 0;  // did not fit: called so; said to fit
+  int fitted_called = 0, fitted_missed = 0;  // fitted: called so; said not to
+  std::vector<std::string> misses;           // row ids
+  int rows() const { return failed_called + failed_missed + fitted_called + fitted_missed; }
+  double right() const { return rows() == 0 ? 0 : double(failed_called + fitted_called) / rows(); }
+};
+
 struct TableScore {
   std::string table;
   std::map<std::string, int> refused;
-  std::vector<ScoredRow> rows;
+  std::vector<ScoredRow> rows, memory_rows;  // seconds; bytes
   Scores time;
-  std::optional<Scores> fast;  // rows with a published MFU of 15 % or more, beside all
+  std::optional<Scores> fast;                // rows with a published MFU of 15 % or more, beside all
+  std::optional<Scores> memory;              // where there are readings
+  std::optional<Confusion> outcomes;         // where runs did not fit, or campaigns tell of some
 };
 
 /// `others` are what may be fitted to beside the table itself.
