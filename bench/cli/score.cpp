@@ -98,6 +98,9 @@ void run(const Arguments& a) {
       if (a.rows)
         for (const ScoredRow& r : s.rows)
           j["row"].push_back({{"id", r.id}, {"measured_s", r.measured}, {"predicted_s", r.predicted}, {"lower_s", r.lower}, {"upper_s", r.upper}});
+      if (a.rows)
+        for (const ScoredRow& r : s.memory_rows)
+          j["memory_row"].push_back({{"id", r.id}, {"measured", r.measured}, {"predicted", r.predicted}, {"lower", r.lower}, {"upper", r.upper}});
       std::printf("%s\n", j.dump().c_str());
       continue;
     }

@@ -17,7 +17,8 @@ struct Sample;
 
 struct Quantity {
   size_t prices;
-  const PriceInfo* info;                                                // [prices]
+  const PriceInfo* info;  // [prices]
+  double misfit;          // log sigma that counts and prices leave
   double (*log_value)(const Sample& sample, const Eigen::VectorXd& log_prices);  // [prices]
 };
 extern const Quantity kStepSeconds, kPeakBytes;

@@ -16,7 +16,6 @@ namespace {
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-constexpr double kMisfit = 0.08;      // log sigma of a value that counts and prices leave, as the price fit sees it
 constexpr double kManyRuns = 150;     // beyond these, runs only repeat the misfit of those before them
 constexpr double kCampaignRuns = 40;  // as much as one campaign may say about another
 constexpr double kCampaignOffset = 0.1;
@@ -55,11 +54,12 @@ VectorXd residuals(const Quantity& q, const Samples& rows, const VectorXd& log_p
 
 /// Probit: slope and curvature of log P(bound holds) in the logarithm of the value, `r` below the bound.
 std::pair<double, double> bound_pull(double r, int bound) {
-  const double z = (bound < 0 ? r : -r) / kMisfit;
+  constexpr double misfit = 0.08;  // log sigma of what decides whether a process fits
+  const double z = (bound < 0 ? r : -r) / misfit;
   const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * M_PI);
   const double mass = 0.5 * std::erfc(-z / std::sqrt(2.0));
   const double hazard = mass > 1e-12 ? density / mass : -z;
-  return {bound * hazard / kMisfit, std::max(0.0, hazard * (hazard + z)) / (kMisfit * kMisfit)};
+  return {bound * hazard / misfit, std::max(0.0, hazard * (hazard + z)) / (misfit * misfit)};
 }
 
 struct PriceFit {
@@ -76,7 +76,7 @@ PriceFit fit_prices(const Quantity& q, const Samples& rows, const Belief& prior,
   const MatrixXd precision = prior.covariance.ldlt().solve(MatrixXd::Identity(kP, kP));
   PriceFit f{prior.mean, MatrixXd::Zero(kP, kP), VectorXd::Zero(kP)};
   for (int round = 0; round < 18 && !rows.empty(); ++round) {
-    const double heavy = kMisfit * std::max(3.0, 16.0 * std::pow(0.7, round));  // trusting at first
+    const double heavy = q.misfit * std::max(3.0, 16.0 * std::pow(0.7, round));  // trusting at first
     const VectorXd r = residuals(q, rows, f.log_prices);
     const MatrixXd j = jacobian(q, rows, f.log_prices);
     VectorXd w(r.size()), slope(r.size());
@@ -86,7 +86,7 @@ PriceFit fit_prices(const Quantity& q, const Samples& rows, const Belief& prior,
         slope[i] = pull * share;
         w[i] = curvature * share;
       } else {
-        w[i] = share / (kMisfit * kMisfit) / (1 + r[i] * r[i] / (heavy * heavy));  // Student t: outliers hardly count
+        w[i] = share / (q.misfit * q.misfit) / (1 + r[i] * r[i] / (heavy * heavy));  // Student t: outliers hardly count
         slope[i] = w[i] * r[i];
       }
     }
@@ -206,7 +206,7 @@ CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, cons
     std::vector<double> size;
     for (size_t i = 0; i < rows_.size(); ++i)
       size.push_back(std::abs(rows_[i]->log_s - quantity_.log_value(*rows_[i], prices_)));
-    const double most = std::max(0.3, 6 * quantile(size, 0.5));
+    const double most = std::max(4 * quantity.misfit, 6 * quantile(size, 0.5));
     for (size_t i = 0; i < rows_.size(); ++i) ordinary_[i] = size[i] <= most;
   }
   learn_scales();

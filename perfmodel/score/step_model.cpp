@@ -239,7 +239,7 @@ double step_seconds(const StepCounts& c, const Prices& price) {
   return step * (1 + p(Price::straggler) * c.gpu_doublings);
 }
 
-const Quantity kStepSeconds{kPrices, kInfo.data(), [](const Sample& s, const Eigen::VectorXd& log_prices) {
+const Quantity kStepSeconds{kPrices, kInfo.data(), 0.08, [](const Sample& s, const Eigen::VectorXd& log_prices) {
                               Prices p;
                               for (size_t i = 0; i < kPrices; ++i)
                                 p[i] = std::exp(log_prices[static_cast<Eigen::Index>(i)]);
