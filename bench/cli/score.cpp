@@ -20,7 +20,7 @@ constexpr const char* kHelp = R"(Runs the predictor over tables of measured runs
 struct Arguments {
   std::vector<std::string> tables, fit_on;
   std::string published, leave_out, machine;
-  int folds = 0, points = 0;
+  int folds = 0, points = 0, up_to = 0;
   bool experts = false, spec = false, json = false, rows = false;
 };
 
@@ -67,14 +67,28 @@ void run(const Arguments& a) {
   for (const std::string& f : a.fit_on) others.push_back(read_published(f, a.experts));
   if (a.fit_on.empty()) others = load_library(shipped, a.experts);
   Library scored;
-  for (const std::string& f : a.tables) scored.push_back(read_published(f, a.experts));
-  if (a.tables.empty()) scored = load_library(shipped, a.experts);
+  std::vector<CollectiveTable> collectives;
+  const auto take = [&](const std::string& file) {
+    const CsvTable csv = read_csv(file);
+    if (csv.has("collective"))
+      collectives.push_back(collectives_from(csv));
+    else
+      scored.push_back(published_from(csv, a.experts));
+  };
+  for (const std::string& f : a.tables) take(f);
+  if (a.tables.empty()) {
+    scored = load_library(shipped, a.experts);
+    take(shipped + "/collectives.csv");
+  }
   JudgeOptions o;
   using Split = JudgeOptions::Split;
   o.spec_only = a.spec;
   if (a.points > 0) {
     o.split = Split::points;
     o.points = a.points;
+  } else if (a.up_to > 0) {
+    o.split = Split::up_to;
+    o.nodes = a.up_to;
   } else if (!a.leave_out.empty()) {
     o.split = a.leave_out == "layout" ? Split::layout : a.leave_out == "gpus" ? Split::gpus : Split::model;
   } else if (a.folds > 0) {
@@ -111,6 +125,31 @@ void run(const Arguments& a) {
       std::printf("  outcomes: %.1f %% of %d right; out of memory: %d called, %d missed; fitted: %d called, %d missed\n", 100 * s.outcomes->right(), s.outcomes->rows(), s.outcomes->failed_called, s.outcomes->failed_missed, s.outcomes->fitted_called, s.outcomes->fitted_missed);
     for (const auto& [why, n] : s.refused) std::printf("  refused %d: %s\n", n, why.c_str());
   }
+  for (const CollectiveTable& t : collectives) {
+    const CollectiveScore s = judge(t, o);
+    int refused = 0;
+    for (const auto& [why, n] : s.refused) refused += n;
+    if (a.json) {
+      nlohmann::json j = json_of(s.time);
+      j["table"] = s.table;
+      j["refused"] = refused;
+      j["reasons"] = s.refused;
+      j["over_64_mib"] = json_of(s.large);
+      for (const auto& [tool, scores] : s.by_tool) {
+        j["tools"][tool] = json_of(scores.first);
+        j["tools"][tool]["over_64_mib"] = json_of(scores.second);
+      }
+      std::printf("%s\n", j.dump().c_str());
+      continue;
+    }
+    print_line(s.table, refused, s.time);
+    print_line("  64 MiB and more", 0, s.large);
+    for (const auto& [tool, scores] : s.by_tool) {
+      print_line("  " + tool.substr(0, 30), 0, scores.first);
+      print_line("    64 MiB and more", 0, scores.second);
+    }
+    for (const auto& [why, n] : s.refused) std::printf("  refused %d: %s\n", n, why.c_str());
+  }
 }
 
 }  // namespace
@@ -125,6 +164,7 @@ void add_score_command(CLI::App& app) {
   auto* leave = score->add_option("--leave-out", a->leave_out, "Hold out whole values: layout, gpus, model")
       ->check(CLI::IsMember({"layout", "gpus", "model"}))->excludes(folds);
   score->add_option("--points", a->points, "Fit to N random rows of the table only")->check(CLI::Range(1, 100000))->excludes(folds)->excludes(leave);
+  score->add_option("--up-to", a->up_to, "Fit to runs of at most N nodes, score those of more")->check(CLI::Range(1, 100000))->excludes(folds)->excludes(leave);
   score->add_flag("--spec", a->spec, "Spec sheet only: nothing fitted but a scale a machine family, from other tables");
   score->add_flag("--experts", a->experts, "Take mixtures of experts too; else their rows are refused");
   score->add_option("--machine", a->machine, "Machine file whose rates stand in for the spec sheet");

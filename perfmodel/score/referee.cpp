@@ -55,25 +55,20 @@ class SpecScale {
 /// One quantity of one table: its rows split, fitted and predicted.
 class Judge {
  public:
-  using Value = std::string (*)(const PublishedRun&, Split);
   using Predict = std::function<void(size_t row, const Estimated& e, const std::string& draw)>;
 
-  Judge(const Quantity& quantity, const JudgeOptions& options, Value value)
-      : quantity_(quantity), options_(options), value_(value) {}
+  Judge(const Quantity& quantity, const JudgeOptions& options) : quantity_(quantity), options_(options) {}
 
-  /// Samples of the table come first, then those of the library that are none of the table's own.
-  template <typename MakeSample>
-  void read(const std::vector<const PublishedRun*>& scored, const std::vector<const PublishedRun*>& others,
-            const MakeSample& make) {
+  /// The rows to score, and those that may be fitted beside them but for what the scored rows repeat.
+  void read(std::vector<Sample> scored, std::vector<Sample> others) {
+    samples_ = std::move(scored);
     std::set<std::string> own;
-    for (const PublishedRun* r : scored) {
-      samples_.push_back(make(*r));
-      values_.push_back(value_(*r, options_.split));
-      own.insert(r->id);
-      own.insert(value_(*r, Split::folds));
+    for (const Sample& s : samples_) {
+      own.insert(s.id);
+      own.insert(s.values.at(""));
     }
-    for (const PublishedRun* r : others)
-      if (!own.contains(r->id) && !own.contains(value_(*r, Split::folds))) pool_.add(make(*r));
+    for (Sample& s : others)
+      if (!own.contains(s.id) && !own.contains(s.values.at(""))) pool_.add(std::move(s));
   }
 
   void run(const Predict& predicted) {
@@ -91,7 +86,7 @@ class Judge {
     } else if (options_.split == Split::none || options_.spec_only) {
       predict({}, all, predicted, "");
     } else {
-      for (const std::vector<size_t>& test : parts_of(values_, most_parts(options_), options_.seed)) {
+      for (const std::vector<size_t>& test : parts()) {
         const std::set<size_t> out(test.begin(), test.end());
         std::vector<size_t> train;
         std::copy_if(all.begin(), all.end(), std::back_inserter(train), [&](size_t i) { return !out.contains(i); });
@@ -104,13 +99,29 @@ class Judge {
   bool prices_only = false;  // predict with prices alone: outcomes, that a process has nothing to say about
 
  private:
+  static std::string value_of(const Sample& s, Split split) {
+    return s.values.at(split == Split::layout ? "layout" : split == Split::gpus ? "gpus" : split == Split::model ? "model" : "");
+  }
+
+  std::vector<std::vector<size_t>> parts() const {
+    if (options_.split == Split::up_to) {
+      std::vector<size_t> beyond;
+      for (size_t i = 0; i < samples_.size(); ++i)
+        if (samples_[i].nodes > options_.nodes) beyond.push_back(i);
+      return {beyond};
+    }
+    std::vector<std::string> values;
+    for (const Sample& s : samples_) values.push_back(value_of(s, options_.split));
+    return parts_of(values, most_parts(options_), options_.seed);
+  }
+
   void predict(const std::vector<size_t>& train, const std::vector<size_t>& test, const Predict& predicted,
                const std::string& draw) {
     std::map<std::string, std::vector<size_t>> by_campaign;
     std::set<std::string> held_out;
     for (size_t i : test) {
-      by_campaign[samples_[i].run->campaign].push_back(i);
-      held_out.insert(values_[i]);
+      by_campaign[samples_[i].campaign].push_back(i);
+      held_out.insert(value_of(samples_[i], options_.split));
     }
     for (const auto& [campaign, members] : by_campaign) {
       if (options_.spec_only && &quantity_ == &kStepSeconds) {
@@ -120,10 +131,11 @@ class Judge {
       }
       Samples rows;
       for (size_t i : train)
-        if (samples_[i].run->campaign == campaign) rows.push_back(&samples_[i]);
+        if (samples_[i].campaign == campaign) rows.push_back(&samples_[i]);
       if (options_.split != Split::points)
         for (const Sample* s : pool_.of(campaign))
-          if (!held_out.contains(value_(*s->run, options_.split))) rows.push_back(s);
+          if (!held_out.contains(value_of(*s, options_.split)) && (options_.split != Split::up_to || s->nodes <= options_.nodes))
+            rows.push_back(s);
       const Belief& belief = pool_.belief_without(quantity_, campaign);
       if (prices_only) {
         const Eigen::VectorXd prices = fitted_prices(quantity_, rows, belief);
@@ -140,21 +152,28 @@ class Judge {
 
   const Quantity& quantity_;
   const JudgeOptions& options_;
-  Value value_;
   std::vector<Sample> samples_;
-  std::vector<std::string> values_;
   Pool pool_;
 };
 
 using Runs = std::vector<const PublishedRun*>;
+
+template <typename Make>
+std::vector<Sample> samples_of(const Runs& runs, const Make& make) {
+  std::vector<Sample> out;
+  for (const PublishedRun* r : runs) out.push_back(make(*r));
+  return out;
+}
+constexpr auto kTime = [](const PublishedRun& r) { return sample_of(r); };
+constexpr auto kMemory = [](const PublishedRun& r) { return memory_sample_of(r); };
 
 void judge_time(const PublishedTable& table, const Library& others, const JudgeOptions& options, TableScore& out) {
   Runs scored, rest;
   for (const PublishedRun& r : table.runs) scored.push_back(&r);
   for (const PublishedTable& t : others)
     for (const PublishedRun& r : t.runs) rest.push_back(&r);
-  Judge judge(kStepSeconds, options, held_out_value);
-  judge.read(scored, rest, sample_of);
+  Judge judge(kStepSeconds, options);
+  judge.read(samples_of(scored, kTime), samples_of(rest, kTime));
   std::vector<ScoredRow> fast;
   judge.run([&](size_t i, const Estimated& e, const std::string& draw) {
     const PublishedRun& r = *scored[i];
@@ -173,8 +192,8 @@ void judge_memory(const PublishedTable& table, const Library& others, const Judg
   for (const PublishedTable& t : others)
     for (const PublishedRun& r : t.runs)
       if (r.memory_gb > 0) rest.push_back(&r);
-  Judge judge(kPeakBytes, options, memory_value);
-  judge.read(scored, rest, memory_sample_of);
+  Judge judge(kPeakBytes, options);
+  judge.read(samples_of(scored, kMemory), samples_of(rest, kMemory));
   judge.run([&](size_t i, const Estimated& e, const std::string& draw) {
     const PublishedRun& r = *scored[i];
     out.memory_rows.push_back({r.id, r.choice_group() + draw, r.memory_gb * kGiB, e.value, e.lower, e.upper});
@@ -201,9 +220,9 @@ void judge_outcomes(const PublishedTable& table, const Library& others, const Ju
   take(table, scored);
   if (scored.empty()) return;
   for (const PublishedTable& t : others) take(t, rest);
-  Judge judge(kPeakBytes, options, memory_value);
+  Judge judge(kPeakBytes, options);
   judge.prices_only = true;
-  judge.read(scored, rest, memory_sample_of);
+  judge.read(samples_of(scored, kMemory), samples_of(rest, kMemory));
   Confusion c;
   judge.run([&](size_t i, const Estimated& e, const std::string&) {
     const PublishedRun& r = *scored[i];
@@ -239,6 +258,32 @@ TableScore judge(const PublishedTable& table, const Library& others, const Judge
   judge_time(table, others, options, out);
   judge_memory(table, others, options, out);
   judge_outcomes(table, others, options, out);
+  return out;
+}
+
+CollectiveScore judge(const CollectiveTable& table, const JudgeOptions& options) {
+  constexpr double kLarge = 64.0 * 1048576;
+  CollectiveScore out;
+  out.table = table.name;
+  out.refused = table.refused;
+  std::vector<Sample> samples;
+  for (const CollectiveRun& r : table.runs) samples.push_back(sample_of(r));
+  Judge judge(kCollectiveSeconds, options);
+  judge.read(std::move(samples), {});
+  std::vector<ScoredRow> large;
+  std::map<std::string, std::pair<std::vector<ScoredRow>, std::vector<ScoredRow>>> tools;
+  judge.run([&](size_t i, const Estimated& e, const std::string&) {
+    const CollectiveRun& r = table.runs[i];
+    const ScoredRow row{r.id, r.id, r.seconds, e.value, e.lower, e.upper};  // nobody chooses among them
+    out.rows.push_back(row);
+    tools[r.tool].first.push_back(row);
+    if (r.bytes < kLarge) return;
+    large.push_back(row);
+    tools[r.tool].second.push_back(row);
+  });
+  out.time = score_rows(out.rows);
+  out.large = score_rows(large);
+  for (const auto& [tool, rows] : tools) out.by_tool[tool] = {score_rows(rows.first), score_rows(rows.second)};
   return out;
 }
 

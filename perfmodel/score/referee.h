@@ -12,15 +12,17 @@
 #include <string>
 #include <vector>
 
+#include "perfmodel/score/collective_model.h"
 #include "perfmodel/score/metrics.h"
 #include "perfmodel/score/published_run.h"
 
 namespace isobar {
 
 struct JudgeOptions {
-  enum class Split { folds, layout, gpus, model, points, none } split = Split::folds;
+  enum class Split { folds, layout, gpus, model, points, up_to, none } split = Split::folds;
   int folds = 5;
   int points = 20;
+  double nodes = 8;        // up_to: fitted to runs of at most so many nodes, scored on the others
   bool spec_only = false;  // spec-sheet prices and one scale a machine family, from other tables
   unsigned seed = 1;
 };
@@ -47,6 +49,15 @@ struct TableScore {
   std::optional<Scores> memory;              // where there are readings
   std::optional<Confusion> outcomes;         // where runs did not fit, or campaigns tell of some
 };
+
+struct CollectiveScore {
+  std::string table;
+  std::map<std::string, int> refused;
+  std::vector<ScoredRow> rows;
+  Scores time, large;  // all sizes; 64 MiB and more
+  std::map<std::string, std::pair<Scores, Scores>> by_tool;
+};
+CollectiveScore judge(const CollectiveTable& table, const JudgeOptions& options);
 
 /// `others` are what may be fitted to beside the table itself.
 TableScore judge(const PublishedTable& table, const Library& others, const JudgeOptions& options);

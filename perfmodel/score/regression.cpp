@@ -114,18 +114,20 @@ Samples thin(const Samples& rows, size_t most) {
 
 constexpr double kRoot3 = 1.7320508075688772;
 
-std::string value_of(const PublishedRun& r, const std::string& what) {
-  if (what.empty()) return r.specification();
-  if (what == "layout") return r.layout();
-  if (what == "gpus") return std::to_string(r.gpus);
-  return r.model + std::to_string(r.layers) + "/" + std::to_string(r.hidden) + "/" + std::to_string(r.seq);
-}
-
 }  // namespace
 
 Sample sample_of(const PublishedRun& r) {
   Sample s;
   s.run = &r;
+  s.id = r.id;
+  s.campaign = r.campaign;
+  s.nodes = std::ceil(r.gpus / r.node);
+  s.source = r.source;
+  s.section = r.section;
+  s.values = {{"", r.specification()},
+              {"layout", r.layout()},
+              {"gpus", std::to_string(r.gpus)},
+              {"model", r.model + std::to_string(r.layers) + "/" + std::to_string(r.hidden) + "/" + std::to_string(r.seq)}};
   s.counts = count_step(r);
   s.memory = count_memory(r);
   s.log_s = r.step_s > 0 ? std::log(r.step_s) : 0;
@@ -146,6 +148,10 @@ Sample sample_of(const PublishedRun& r) {
 
 Sample memory_sample_of(const PublishedRun& r) {
   Sample s = sample_of(r);
+  // The global batch changes nothing once pipelines are full.
+  PublishedRun full = r;
+  full.global_batch = std::min(r.micro_batches(), 2 * r.pp) * r.dp * r.micro_batch;
+  s.values[""] = full.specification();
   const bool read = r.memory_gb > 0;
   s.log_s = std::log(read ? r.memory_gb * 1073741824.0 : r.gpu->memory_bytes);
   s.bound = read ? 0 : r.outcome == Outcome::out_of_memory ? 1 : -1;
@@ -226,7 +232,7 @@ void CampaignFit::learn_scales() {
   // Of repetitions one: how well runs repeat says nothing about runs that differ.
   std::set<std::string> known;
   std::erase_if(pick, [&](Eigen::Index i) {
-    return !known.insert(rows_[static_cast<size_t>(i)]->run->specification()).second;
+    return !known.insert(rows_[static_cast<size_t>(i)]->values.at("")).second;
   });
   const size_t n = std::min(pick.size(), kScaleRows), d = static_cast<size_t>(features_.cols());
   if (n < 8) return;
@@ -244,8 +250,8 @@ void CampaignFit::learn_scales() {
   MatrixXd same = MatrixXd::Zero(N, N);  // 1: of the same section
   for (Eigen::Index i = 0; i < N; ++i)
     for (Eigen::Index k = 0; k < N; ++k)
-      same(i, k) = rows_[static_cast<size_t>(pick[static_cast<size_t>(i)])]->run->section ==
-                   rows_[static_cast<size_t>(pick[static_cast<size_t>(k)])]->run->section;
+      same(i, k) = rows_[static_cast<size_t>(pick[static_cast<size_t>(i)])]->section ==
+                   rows_[static_cast<size_t>(pick[static_cast<size_t>(k)])]->section;
   std::vector<MatrixXd> squares;  // of differences, by feature that varies
   std::vector<size_t> varies;
   for (size_t k = 0; k < d; ++k) {
@@ -302,8 +308,8 @@ VectorXd CampaignFit::kernel(const Sample& s) const {
   const Eigen::ArrayXd d = kRoot3 * (z.square().rowwise().sum() + 1e-12).sqrt();
   VectorXd k = (amplitude_ * amplitude_ * (1 + d) * (-d).exp()).matrix();
   for (size_t i = 0; i < rows_.size(); ++i) {
-    if (rows_[i]->run->section == s.run->section) k[static_cast<Eigen::Index>(i)] += section_ * section_;
-    if (rows_[i]->run->source == s.run->source) k[static_cast<Eigen::Index>(i)] += kSourceOffset * kSourceOffset;
+    if (rows_[i]->section == s.section) k[static_cast<Eigen::Index>(i)] += section_ * section_;
+    if (rows_[i]->source == s.source) k[static_cast<Eigen::Index>(i)] += kSourceOffset * kSourceOffset;
   }
   return k;
 }
@@ -348,7 +354,7 @@ void CampaignFit::calibrate() {
   };
   for (const std::string what : {"", "layout", "model", "gpus"}) {  // "": repetitions of a run stay together
     std::map<std::string, std::vector<size_t>> groups;
-    for (size_t i = 0; i < n; ++i) groups[value_of(*rows_[i]->run, what)].push_back(i);
+    for (size_t i = 0; i < n; ++i) groups[rows_[i]->values.at(what)].push_back(i);
     std::vector<double> z;
     for (const auto& [value, members] : groups) {
       if (groups.size() < 2) break;
@@ -374,9 +380,9 @@ double CampaignFit::width(const Sample& s) const {
   double w = quantiles_.at("");
   for (const auto& [what, q] : quantiles_) {
     if (what.empty()) continue;
-    const std::string value = value_of(*s.run, what);
+    const std::string& value = s.values.at(what);
     const bool seen = std::any_of(rows_.begin(), rows_.end(),
-                                  [&, &what = what](const Sample* r) { return value_of(*r->run, what) == value; });
+                                  [&, &what = what](const Sample* r) { return r->values.at(what) == value; });
     if (!seen) w = std::max(w, q);
   }
   return w;

@@ -17,18 +17,24 @@
 #include <string>
 #include <vector>
 
+#include "perfmodel/score/collective_model.h"
 #include "perfmodel/score/memory_model.h"
 #include "perfmodel/score/step_model.h"
 
 namespace isobar {
 
 struct Sample {
-  const PublishedRun* run = nullptr;
+  const PublishedRun* run = nullptr;  // none: a collective
+  std::string id, campaign, source, section;
+  double nodes = 1;
+  /// What it may be held out by: "" (repetitions), "layout", "model", "gpus".
+  std::map<std::string, std::string> values;
   StepCounts counts;
   Eigen::VectorXd features;  // of the Gaussian process
   double log_s = 0;                  // logarithm of what was measured
   int bound = 0;                     // +1: the truth is larger (it did not fit), -1: smaller (it fitted)
   MemoryCounts memory;
+  CollectiveTraffic traffic;
 };
 Sample sample_of(const PublishedRun& run);
 /// Its memory: the reading where there is one, else the capacity as a bound.

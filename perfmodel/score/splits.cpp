@@ -7,22 +7,6 @@ namespace isobar {
 
 using Split = JudgeOptions::Split;
 
-std::string held_out_value(const PublishedRun& r, Split split) {
-  switch (split) {
-    case Split::layout: return r.layout();
-    case Split::gpus: return std::to_string(r.gpus);
-    case Split::model: return r.model;
-    default: return r.specification();
-  }
-}
-
-std::string memory_value(const PublishedRun& r, Split split) {
-  if (split != Split::folds && split != Split::points && split != Split::none) return held_out_value(r, split);
-  PublishedRun full = r;
-  full.global_batch = std::min(r.micro_batches(), 2 * r.pp) * r.dp * r.micro_batch;
-  return full.specification();
-}
-
 std::vector<std::vector<size_t>> parts_of(const std::vector<std::string>& of_rows, size_t most, unsigned seed) {
   std::map<std::string, std::vector<size_t>> by_value;
   for (size_t i = 0; i < of_rows.size(); ++i) by_value[of_rows[i]].push_back(i);
@@ -44,7 +28,7 @@ size_t most_parts(const JudgeOptions& o) {
 
 void Pool::add(Sample s) {
   owned_.push_back(std::make_unique<Sample>(std::move(s)));
-  by_campaign_[owned_.back()->run->campaign].push_back(owned_.back().get());
+  by_campaign_[owned_.back()->campaign].push_back(owned_.back().get());
 }
 
 const Samples& Pool::of(const std::string& campaign) const {

@@ -13,11 +13,6 @@
 
 namespace isobar {
 
-/// What is held out together under this split; with folds, repetitions of a run.
-std::string held_out_value(const PublishedRun& r, JudgeOptions::Split split);
-/// The same for readings of memory, which the global batch does not change once pipelines are full.
-std::string memory_value(const PublishedRun& r, JudgeOptions::Split split);
-
 /// Whole values dealt to parts, at random but always alike.
 std::vector<std::vector<size_t>> parts_of(const std::vector<std::string>& values, size_t most, unsigned seed);
 size_t most_parts(const JudgeOptions& options);
