@@ -18,10 +18,7 @@ using Eigen::VectorXd;
 
 constexpr double kManyRuns = 150;     // beyond these, runs only repeat the misfit of those before them
 constexpr double kCampaignRuns = 40;  // as much as one campaign may say about another
-constexpr double kCampaignOffset = 0.1;
-constexpr double kSourceOffset = 0.05;  // between pages that print one campaign
 constexpr double kTail = 4;  // degrees of freedom of Student's t: how common outliers are
-constexpr double kNoiseFloor = 0.015;  // nobody's clock and cluster repeat better
 constexpr size_t kScaleRows = 160, kProcessRows = 900;
 
 VectorXd gradient(const Quantity& q, const Sample& s, VectorXd log_prices) {
@@ -197,6 +194,13 @@ VectorXd fitted_prices(const Quantity& q, const Samples& training, const Belief&
 
 CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, const Belief& belief)
     : quantity_(quantity), belief_(belief), prices_(belief.mean) {
+  // All in proportion to how well counts and prices are expected to do.
+  amplitude_ = 1.25 * quantity.misfit;
+  noise_ = 0.5 * quantity.misfit;
+  section_ = 0.4 * quantity.misfit;
+  offset2_ = std::pow(1.25 * quantity.misfit, 2);
+  source2_ = std::pow(0.6 * quantity.misfit, 2);
+  floor_ = std::min(0.015, 0.19 * quantity.misfit);
   if (training.empty()) return;
   prices_ = fitted_prices(quantity, training, belief);
   rows_ = thin(training, kProcessRows);
@@ -235,7 +239,7 @@ void CampaignFit::learn_scales() {
     return !known.insert(rows_[static_cast<size_t>(i)]->values.at("")).second;
   });
   const size_t n = std::min(pick.size(), kScaleRows), d = static_cast<size_t>(features_.cols());
-  if (n < 8) return;
+  if (n < 5) return;
   const auto N = static_cast<Eigen::Index>(n);
   MatrixXd x(N, features_.cols()), linear(N, N), j(N, prices_.size());
   VectorXd r(N);
@@ -246,7 +250,7 @@ void CampaignFit::learn_scales() {
     r[i] = residual_[from];
   }
   linear = j * belief_.covariance * j.transpose();
-  linear.array() += kCampaignOffset * kCampaignOffset;
+  linear.array() += offset2_;
   MatrixXd same = MatrixXd::Zero(N, N);  // 1: of the same section
   for (Eigen::Index i = 0; i < N; ++i)
     for (Eigen::Index k = 0; k < N; ++k)
@@ -264,9 +268,9 @@ void CampaignFit::learn_scales() {
   VectorXd h(static_cast<Eigen::Index>(m + 3)), mean(h.size()), sigma = VectorXd::Constant(h.size(), 0.7);
   mean.setConstant(std::log(3.0));
   sigma.setConstant(1.0);
-  mean[static_cast<Eigen::Index>(m)] = std::log(0.1);
-  mean[static_cast<Eigen::Index>(m) + 1] = std::log(0.04);
-  mean[static_cast<Eigen::Index>(m) + 2] = std::log(0.03);
+  mean[static_cast<Eigen::Index>(m)] = std::log(1.25 * quantity_.misfit);
+  mean[static_cast<Eigen::Index>(m) + 1] = std::log(0.5 * quantity_.misfit);
+  mean[static_cast<Eigen::Index>(m) + 2] = std::log(0.4 * quantity_.misfit);
   sigma.tail(3).setConstant(0.7);
   h = mean;
   VectorXd first = VectorXd::Zero(h.size()), second = first;
@@ -279,7 +283,7 @@ void CampaignFit::learn_scales() {
     const MatrixXd process = (a2 * (1 + distance.array()) * decay.array()).matrix();
     const double s2 = std::exp(2 * h[static_cast<Eigen::Index>(m) + 2]);
     MatrixXd K = process + linear + s2 * same;
-    K.diagonal().array() += n2 + kNoiseFloor * kNoiseFloor;
+    K.diagonal().array() += n2 + floor_ * floor_;
     const Eigen::LLT<MatrixXd> llt(K);
     const VectorXd alpha = llt.solve(r);
     const MatrixXd W = llt.solve(MatrixXd::Identity(N, N)) - alpha * alpha.transpose();
@@ -300,7 +304,7 @@ void CampaignFit::learn_scales() {
   for (size_t k = 0; k < m; ++k) scales_[static_cast<Eigen::Index>(varies[k])] = std::exp(h[static_cast<Eigen::Index>(k)]);
   amplitude_ = std::exp(h[static_cast<Eigen::Index>(m)]);
   section_ = std::exp(h[static_cast<Eigen::Index>(m) + 2]);
-  noise_ = std::hypot(std::exp(h[static_cast<Eigen::Index>(m) + 1]), kNoiseFloor);
+  noise_ = std::hypot(std::exp(h[static_cast<Eigen::Index>(m) + 1]), floor_);
 }
 
 VectorXd CampaignFit::kernel(const Sample& s) const {
@@ -309,7 +313,7 @@ VectorXd CampaignFit::kernel(const Sample& s) const {
   VectorXd k = (amplitude_ * amplitude_ * (1 + d) * (-d).exp()).matrix();
   for (size_t i = 0; i < rows_.size(); ++i) {
     if (rows_[i]->section == s.section) k[static_cast<Eigen::Index>(i)] += section_ * section_;
-    if (rows_[i]->source == s.source) k[static_cast<Eigen::Index>(i)] += kSourceOffset * kSourceOffset;
+    if (rows_[i]->source == s.source) k[static_cast<Eigen::Index>(i)] += source2_;
   }
   return k;
 }
@@ -320,7 +324,7 @@ void CampaignFit::condition() {
   MatrixXd K(n, n);
   for (Eigen::Index i = 0; i < n; ++i) K.col(i) = kernel(*rows_[static_cast<size_t>(i)]);
   K += spread_ * jacobian_.transpose();
-  K.array() += kCampaignOffset * kCampaignOffset;
+  K.array() += offset2_;
   const double n2 = noise_ * noise_;
   VectorXd noise = VectorXd::Constant(n, n2);
   for (Eigen::Index i = 0; i < n; ++i)
@@ -392,13 +396,13 @@ Estimated CampaignFit::predict(const Sample& s) const {
   const VectorXd j = gradient(quantity_, s, prices_);
   double mean = quantity_.log_value(s, prices_), variance = j.dot(belief_.covariance * j), sigmas = kNormal80;
   if (rows_.empty()) {
-    variance += kCampaignOffset * kCampaignOffset + amplitude_ * amplitude_;
+    variance += offset2_ + amplitude_ * amplitude_;
   } else {
     VectorXd k = kernel(s) + spread_ * j;
-    k.array() += kCampaignOffset * kCampaignOffset;
+    k.array() += offset2_;
     mean += k.dot(alpha_) - j.dot(prices_ - belief_.mean);
-    variance += kCampaignOffset * kCampaignOffset + amplitude_ * amplitude_ + section_ * section_ +
-                kSourceOffset * kSourceOffset - k.dot(inverse_ * k);
+    variance += offset2_ + amplitude_ * amplitude_ + section_ * section_ +
+                source2_ - k.dot(inverse_ * k);
     variance = std::max(variance, 0.0) + noise_ * noise_;
     sigmas = width(s);
   }

@@ -78,7 +78,10 @@ class CampaignFit {
   Eigen::MatrixXd features_;           // [n, d]
   Eigen::VectorXd residual_;           // against the belief's mean, linearised
   Eigen::VectorXd scales_;             // length scales [d]
-  double amplitude_ = 0.1, noise_ = 0.05, section_ = 0.03;  // section: what rows of one table inside a source share
+  double amplitude_ = 0, noise_ = 0;   // log sigmas
+  double section_ = 0;                 // of what rows of one section share
+  double offset2_ = 0, source2_ = 0;   // squared: of a campaign, of one source of it
+  double floor_ = 0;                   // nobody's clock and cluster repeat better
   Eigen::VectorXd alpha_;              // K^-1 residual
   Eigen::MatrixXd inverse_;            // K^-1
   Eigen::MatrixXd spread_;             // jacobian * covariance
