@@ -16,12 +16,12 @@ namespace {
 
 using Split = JudgeOptions::Split;
 constexpr int kDraws = 5;  // of N random points
-constexpr double kBusy = 2;
 constexpr double kFastMfu = 15;
 constexpr double kGiB = 1073741824.0;
 
 /// Spec-sheet prices, and how much slower the machine family was in other campaigns (all machines where the
-/// family was in none): a median over runs that the accelerator's rates decide, not the host's.
+/// family was in none), over runs that the accelerator's rates decide and not the host's. Campaigns are averaged
+/// as in a meta-analysis (DerSimonian & Laird 1986): the less one scale describes a campaign, the less it counts.
 class SpecScale {
  public:
   SpecScale(const Pool& pool, const std::string& campaign) {
@@ -31,25 +31,33 @@ class SpecScale {
       for (const Sample* s : samples)
         if (busy(s->counts, spec_prices()) > kBusy)
           ratios[s->run->gpu->chip()].push_back(s->log_s - std::log(step_seconds(s->counts, spec_prices())));
-      for (auto& [family, r] : ratios) {  // every campaign has one voice
-        const double m = quantile(r, 0.5);
-        by_family_[family].push_back(m);
-        all_.push_back(m);
+      for (auto& [family, r] : ratios) {
+        const double within = (quantile(r, 0.75) - quantile(r, 0.25)) / 1.349;
+        const double weight = 1 / (kBetween * kBetween + within * within);
+        for (Mean* m : {&by_family_[family], &all_}) {
+          m->sum += weight * quantile(r, 0.5);
+          m->weight += weight;
+        }
       }
     }
   }
   Estimated predict(const Sample& s) const {
     const auto f = by_family_.find(s.run->gpu->chip());
-    const std::vector<double>& voices = f != by_family_.end() ? f->second : all_;
-    const double scale = voices.empty() ? 0 : quantile(voices, 0.5);
-    const double seconds = std::exp(scale) * step_seconds(s.counts, spec_prices());
-    const double half = kNormal80 * (f != by_family_.end() ? 0.22 : 0.3);
+    const bool known = f != by_family_.end();
+    const double seconds = std::exp((known ? f->second : all_).value()) * step_seconds(s.counts, spec_prices());
+    const double half = kNormal80 * (known ? 1.0 : 1.5) * kBetween;
     return {seconds, seconds * std::exp(-half), seconds * std::exp(half)};
   }
 
  private:
-  std::map<std::string, std::vector<double>> by_family_;
-  std::vector<double> all_;
+  static constexpr double kBusy = 2;
+  static constexpr double kBetween = 0.2;  // log sigma between campaigns of a family
+  struct Mean {
+    double sum = 0, weight = 0;
+    double value() const { return weight > 0 ? sum / weight : 0; }
+  };
+  std::map<std::string, Mean> by_family_;
+  Mean all_;
 };
 
 /// One quantity of one table: its rows split, fitted and predicted.

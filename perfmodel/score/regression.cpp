@@ -138,7 +138,10 @@ Sample sample_of(const PublishedRun& r) {
       3.0 * (r.attention == AttentionKernel::unfused), 2.0 * r.rms_kernel, 2.0 * r.sequence_parallel,
       2.0 * r.zero, 3.0 * static_cast<int>(r.precision), 3.0 * static_cast<int>(r.schedule), 3.0 * r.frozen_weights,
       3.0 * (r.experts > 0), lb(r.gpu->half / 1e12), lb(r.gpu->memory_rate / 1e9), 2.0 * r.balanced_embedding, 2.0 * r.block_scaled,
-      lb(r.gpu->memory_bytes / 1e9), lb(r.gpu->domain) / 2, lb(std::max(r.top_k, 1.0)), lb(std::max(r.experts, 1.0)) / 2};
+      lb(r.gpu->memory_bytes / 1e9), lb(r.gpu->domain) / 2, lb(std::max(r.top_k, 1.0)), lb(std::max(r.experts, 1.0)) / 2,
+      // Engines that reduce gradients in every micro-batch of a pipeline; allocators that have to clean up.
+      3.0 * (r.zero == 0 && r.dp > 1 && r.pp > 1),
+      8.0 * std::clamp(lb(peak_bytes(s.memory, spec_memory_prices()) / r.gpu->memory_bytes), -0.2, 0.2)};
   s.features = Eigen::Map<const VectorXd>(x.data(), static_cast<Eigen::Index>(x.size()));
   return s;
 }
@@ -350,16 +353,19 @@ void CampaignFit::condition() {
 void CampaignFit::calibrate() {
   const size_t n = rows_.size();
   const auto at = [](size_t i) { return static_cast<Eigen::Index>(i); };
-  const auto quantile_of = [](std::vector<double> z) {
-    // A few errors tell little: then the normal law speaks.
-    const double own = static_cast<double>(z.size()), normal = 12;
-    const double q = z.empty() ? kNormal80 : quantile(std::move(z), 0.8);
-    return (own * q + normal * kNormal80) / (own + normal);
+  const auto quantile_of = [](std::vector<double> z, double otherwise) {
+    // A few errors tell little: then the normal law speaks, or the campaign as a whole.
+    const double own = static_cast<double>(z.size()), few = 12;
+    const double q = z.empty() ? otherwise : quantile(std::move(z), 0.8);
+    return (own * q + few * otherwise) / (own + few);
   };
+  std::set<std::string> sources;
+  for (const Sample* r : rows_) sources.insert(r->source);
   for (const std::string what : {"", "layout", "model", "gpus"}) {  // "": repetitions of a run stay together
     std::map<std::string, std::vector<size_t>> groups;
     for (size_t i = 0; i < n; ++i) groups[rows_[i]->values.at(what)].push_back(i);
     std::vector<double> z;
+    std::map<std::string, std::vector<double>> by_source;
     for (const auto& [value, members] : groups) {
       if (groups.size() < 2) break;
       const auto m = at(members.size());
@@ -373,16 +379,29 @@ void CampaignFit::calibrate() {
       const Eigen::LLT<MatrixXd> llt(block);
       const VectorXd error = llt.solve(a);
       const MatrixXd variance = llt.solve(MatrixXd::Identity(m, m));
-      for (Eigen::Index i = 0; i < m; ++i) z.push_back(std::abs(error[i]) / std::sqrt(variance(i, i)));
+      for (Eigen::Index i = 0; i < m; ++i) {
+        z.push_back(std::abs(error[i]) / std::sqrt(variance(i, i)));
+        by_source[rows_[members[static_cast<size_t>(i)]]->source].push_back(z.back());
+      }
     }
-    const double q = quantile_of(std::move(z));
-    quantiles_[what] = what.empty() ? q : std::max(quantiles_[""], q);
+    const double pooled = quantile_of(std::move(z), kNormal80);
+    for (const std::string& source : sources) {
+      const double q = quantile_of(by_source[source], pooled);
+      quantiles_[source][what] = what.empty() ? q : std::max(quantiles_[source][""], q);
+    }
   }
 }
 
 double CampaignFit::width(const Sample& s) const {
-  double w = quantiles_.at("");
-  for (const auto& [what, q] : quantiles_) {
+  const auto own = quantiles_.find(s.source);
+  double w = 0;
+  if (own == quantiles_.end()) {  // a source of this campaign that no training run came from: the worst
+    for (const auto& [source, by_what] : quantiles_)
+      for (const auto& [what, q] : by_what) w = std::max(w, q);
+    return w;
+  }
+  w = own->second.at("");
+  for (const auto& [what, q] : own->second) {
     if (what.empty()) continue;
     const std::string& value = s.values.at(what);
     const bool seen = std::any_of(rows_.begin(), rows_.end(),

@@ -85,7 +85,7 @@ class CampaignFit {
   Eigen::VectorXd alpha_;              // K^-1 residual
   Eigen::MatrixXd inverse_;            // K^-1
   Eigen::MatrixXd spread_;             // jacobian * covariance
-  std::map<std::string, double> quantiles_;  // "", "layout", "model", "gpus" -> sigmas
+  std::map<std::string, std::map<std::string, double>> quantiles_;  // source -> what is left out -> sigmas
 };
 
 }  // namespace isobar

@@ -215,7 +215,9 @@ double host_seconds(const StepCounts& c, const Prices& price) {
 
 }  // namespace
 
-double busy(const StepCounts& c, const Prices& price) { return device_seconds(c, price) / host_seconds(c, price); }
+double busy(const StepCounts& c, const Prices& price) {
+  return device_seconds(c, price) / host_seconds(c, price);
+}
 
 double step_seconds(const StepCounts& c, const Prices& price) {
   const auto p = [&](Price x) { return price[index_of(x)]; };
