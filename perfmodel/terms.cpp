@@ -60,12 +60,20 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
       break;
     case OpKind::residual_norm:
     case OpKind::residual_norm_backward:
+    case OpKind::rms_norm:
+    case OpKind::rms_norm_backward:
+    case OpKind::dropout:
+    case OpKind::dropout_backward:
     case OpKind::residual_add:
     case OpKind::attention_merge:
       rows(Coef::norm);
       break;
     case OpKind::gelu:
     case OpKind::gelu_backward:
+    case OpKind::swiglu:
+    case OpKind::swiglu_backward:
+    case OpKind::softmax:
+    case OpKind::softmax_backward:
       rows(Coef::gelu);
       break;
     case OpKind::column_sum:
@@ -77,11 +85,18 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
     case OpKind::zero:
     case OpKind::cast:
     case OpKind::copy:
+    case OpKind::rotary:
+    case OpKind::rotary_backward:
+    case OpKind::embedding:
+    case OpKind::embedding_backward:
       rows(Coef::copy);
       break;
     case OpKind::loss_sums:
     case OpKind::loss:
     case OpKind::loss_backward:
+    case OpKind::cross_entropy_max:
+    case OpKind::cross_entropy_sums:
+    case OpKind::cross_entropy:
       rows(Coef::loss);
       break;
     case OpKind::squared_sum:
@@ -113,9 +128,11 @@ Counts count_op(const Op& op, const Plan& plan, double cache_share) {
 Counts count_read(const RunSpec& spec, int64_t samples) {
   Counts n{};
   const NetSpec& net = spec.net;
-  const double bytes = 4.0 * static_cast<double>(samples) *
-                       static_cast<double>((net.in_channels + net.out_channels) * net.img_height) *
-                       static_cast<double>(net.img_width);
+  const double sample = net.language()
+                            ? 2 * static_cast<double>(net.tokens())  // tokens and labels
+                            : static_cast<double>((net.in_channels + net.out_channels) * net.img_height) *
+                                  static_cast<double>(net.img_width);
+  const double bytes = 4.0 * static_cast<double>(samples) * sample;
   const Coef source = spec.data.train.empty()             ? Coef::read_noise
                       : ends_with(spec.data.train, ".nc") ? Coef::read_netcdf
                                                           : Coef::read_hdf5;
