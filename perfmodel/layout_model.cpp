@@ -146,7 +146,7 @@ size_t LayoutModel::Hash::operator()(const Key& k) const {
                           static_cast<int64_t>(k.section.sequence_parallel) + 2 * k.section.recompute +
                               8 * k.section.cp_kind + 32 * static_cast<int64_t>(k.section.single),
                           static_cast<int64_t>(k.micro_batch), static_cast<int64_t>(k.tp_per_host),
-                          static_cast<int64_t>(k.cp_per_host)})
+                          2 * k.cp_per_host + static_cast<int64_t>(k.split)})
     h = (h ^ static_cast<size_t>(v)) * 0x9E3779B97F4A7C15ULL;
   return h ^ (h >> 29);
 }
@@ -156,7 +156,7 @@ LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) {
   const double slowdown = machine_[Coef::overlap_slowdown].value;
   const Placements at{.tp = static_cast<double>(key.tp_per_host), .cp = static_cast<double>(key.cp_per_host)};
   const auto time = [&](const Section& s, Counts* c) {
-    return time_of(n, s, key.section, key.micro_batch, k_, slowdown, where_, at, peaks_, c);
+    return time_of(n, s, key.section, key.micro_batch, k_, slowdown, where_, at, peaks_, c, key.split);
   };
   const auto part = [&](int i) { return counts ? counts + i : nullptr; };
   return {.embed_forward = time(n.embed_forward, part(0)),
@@ -169,7 +169,8 @@ LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) {
 }
 
 const LayoutModel::StageTimes& LayoutModel::times_of(const Layout& l, const Placements& at) {
-  const Key key{l.key(), l.micro_batch, static_cast<int16_t>(at.tp), static_cast<int16_t>(at.cp)};
+  const Key key{l.key(), l.micro_batch, static_cast<int16_t>(at.tp), static_cast<int16_t>(at.cp),
+                l.schedule == ScheduleKind::zb_h1};
   if (last_ && key == last_key_) return *last_;
   auto found = known_.find(key);
   if (found == known_.end()) found = known_.emplace(key, price(key, nullptr)).first;
@@ -263,9 +264,37 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
   const double hosts = p / at.pp, near = transfer(at.pp > 1 ? 2 : 1), far = hosts > 1 ? transfer(1) : near;
   const double crossings = hosts > 1 ? hosts - 1 + (v - 1) * hosts : 0;
   const double fill = 2 * (crossings * far + (p * v - 1 - crossings) * near);
-  // With 1F1B as many micro-batches are under way as there are stages, none to spare: every p of them wait
-  // for a whole round trip.
-  c.pp = fill * (l.schedule == ScheduleKind::one_f_one_b ? std::max(1.0, m / p) : 1);
+  // Once it is full, a micro-batch takes as long as the slowest stage, or as a link carries what one stage
+  // sends, or as its round trip takes over how many are under way: with 1F1B as many as there are stages,
+  // none to spare.
+  const double round = wait + slowest + fill, link = v * far;
+  double period = std::max(slowest, link), under_way = p;
+  const double forward = static_cast<double>(slow.blocks) * t.block_forward.seconds +
+                         (slow.first ? t.embed_forward.seconds : 0) +
+                         (slow.last ? t.head_forward.seconds : 0);
+  // Gradients of the stream have one buffer: the next arrives when the last has left.
+  const double arrivals = slow.first || slow.last ? 1 : 2;
+  switch (l.schedule) {
+    case ScheduleKind::gpipe: {
+      period = std::max(forward, far) + slowest - forward + arrivals * far;
+      break;
+    }
+    case ScheduleKind::one_f_one_b:
+      period = std::max({period, round / under_way, slowest - forward + arrivals * far});
+      break;
+    case ScheduleKind::interleaved:
+      under_way = (2 * (p - 1) + (v - 1) * p + 1) / v;
+      period = std::max(period, round / under_way);
+      break;
+    case ScheduleKind::zb_h1:  // nobody waits for weight gradients
+      period =
+          std::max(period, (round - of_blocks(t, static_cast<double>(spec_.net.depth), &SectionTime::weight) -
+                            of_ends(t, true, true, &SectionTime::weight)) /
+                               under_way);
+      break;
+  }
+  const double steady = l.schedule == ScheduleKind::gpipe ? m - 1 : std::max(0.0, m - under_way);
+  c.pp = fill + steady * (period - slowest);
 }
 
 void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const StageTimes& t,
@@ -279,7 +308,9 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
   const auto exposed = [&](double busy, double under) {
     return spec_.policy.overlap ? std::max(busy * first, busy - under * (1 - first)) : busy;
   };
-  const double backward = blocks * t.block_backward.seconds, forward = blocks * t.block_forward.seconds;
+  const double backward = blocks * (l.schedule == ScheduleKind::zb_h1 ? t.block_backward.weight
+                                                                      : t.block_backward.seconds),
+               forward = blocks * t.block_forward.seconds;
   double busy = times * reduce, waits = 0;
   if (l.zero == 3) {  // gathered block by block for both passes of every micro-batch
     busy += 2 * m * gather;
@@ -294,7 +325,9 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
 }
 
 double LayoutModel::least_seconds(const Layout& l, const Placements& at) {
-  const StageTimes& t = times_of(l, at);
+  Layout any = l;
+  any.schedule = ScheduleKind::one_f_one_b;
+  const StageTimes& t = times_of(any, at);
   const double blocks = static_cast<double>((spec_.net.depth + l.pp - 1) / l.pp);
   return micro_batches(l) * of_blocks(t, blocks, &SectionTime::seconds);
 }
@@ -341,6 +374,13 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
     c.imbalance = machine_[Coef::imbalance].value * std::log2(static_cast<double>(where_.ranks)) * c.compute;
   c.seconds = c.compute + c.host + c.tp + c.cp + c.slowdown + c.bubble + c.pp + c.dp + c.optimizer + c.step +
               c.imbalance;
+  StepTerms reading;
+  reading.where = where_;
+  reading.workers = spec_.data.workers;
+  reading.read = count_read(spec_, spec_.train.global_batch / l.dp);
+  const ReadTime read = read_time(reading, machine_.values(), k_);
+  c.data = read.serial + std::max(0.0, read.supply - c.seconds);
+  c.seconds += c.data;
   c.ceiling = m * of(*slow, &SectionTime::ceiling);
   c.flops = m * static_cast<double>(l.dp) * l.cp * l.tp *
             (of_blocks(t, static_cast<double>(spec_.net.depth), &SectionTime::flops) +
@@ -349,7 +389,9 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
   if (!counts) return;
   *counts = {};
   std::array<Counts, 3> parts{};  // embedding, block, head
-  price({l.key(), l.micro_batch, static_cast<int16_t>(at.tp), static_cast<int16_t>(at.cp)}, parts.data());
+  price({l.key(), l.micro_batch, static_cast<int16_t>(at.tp), static_cast<int16_t>(at.cp),
+         l.schedule == ScheduleKind::zb_h1},
+        parts.data());
   const auto add_part = [&](const Counts& x, double times) {
     for (size_t i = 0; i < kCoefs; ++i) (*counts)[i] += m * times * x[i];
   };
@@ -446,6 +488,7 @@ void name_terms(LayoutPrediction& out, const Counts& k) {
   term("transfers between stages", c.pp);
   term("data parallelism, not hidden", c.dp);
   term("optimizer", c.optimizer);
+  term("reading data", c.data);
   term("step overhead", c.step);
   term("waiting for the slowest rank", c.imbalance);
   std::stable_sort(out.terms.begin(), out.terms.end(),

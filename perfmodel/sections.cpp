@@ -169,12 +169,13 @@ const NetSections& SectionCache::of(const SectionKey& key) {
 
 SectionTime time_of(const NetSections& of, const Section& section, const SectionKey& key, double samples,
                     const Counts& rates, double slowdown, const Conditions& where,
-                    const Placements& placements, const Peaks& peaks, Counts* counts) {
+                    const Placements& placements, const Peaks& peaks, Counts* counts, bool split) {
   constexpr double kNoCache = std::numeric_limits<double>::infinity();
   SectionTime t;
   std::array<double, kLanes> free{};
   std::vector<double> end(section.size());
   const double x = of.two > of.one ? (samples - of.one) / (of.two - of.one) : 0;
+  double postponed = 0;
   double busy_until = 0;  // some collective is under way
   for (size_t i = 0; i < section.size(); ++i) {
     const SectionOp& op = section[i];
@@ -182,6 +183,14 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
     if (op.lane == Lane::tp) shape.group = {static_cast<double>(key.tp), placements.tp};
     if (op.lane == Lane::cp) shape.group = {static_cast<double>(key.cp), placements.cp};
     double s = op_seconds(shape, rates, where, kNoCache, counts);
+    if (split && op.weight) {
+      postponed += s;
+      t.flops += shape.work.flops;
+      t.ceiling += shape.work.flops / (shape.fp8                   ? peaks.fp8
+                                       : shape.dtype == DType::f32 ? peaks.f32
+                                                                   : peaks.bf16);
+      continue;
+    }
     double& now = free[static_cast<size_t>(op.lane)];
     double begin = now;
     Lane waited = op.lane;
@@ -210,6 +219,9 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   t.seconds = std::max(compute_end, busy_until);
   const bool by_cp = free[static_cast<size_t>(Lane::cp)] > free[static_cast<size_t>(Lane::tp)];
   (by_cp ? t.cp : t.tp) += t.seconds - compute_end;
+  t.compute += postponed;
+  t.weight += postponed;
+  t.seconds += postponed;
   const double launches = static_cast<double>(section.size()) * rates[index_of(Coef::host_op)];
   if (counts) (*counts)[index_of(Coef::host_op)] += static_cast<double>(section.size());
   t.host = std::max(0.0, launches - t.seconds);

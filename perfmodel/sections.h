@@ -80,12 +80,14 @@ struct SectionTime {
   double host = 0;                // the rest: launches come too slowly
   double flops = 0, ceiling = 0;  // matrix FLOPs; least possible seconds of them
 };
+/// `split`: weight gradients come after everything else, so they hide no collective.
 /// `counts`: all of the section's counts, added up. `peaks`: FLOP/s by f32, bf16, fp8, for the ceiling.
 struct Peaks {
   double f32 = 0, bf16 = 0, fp8 = 0;
 };
 SectionTime time_of(const NetSections& of, const Section& section, const SectionKey& key, double samples,
                     const Counts& rates, double slowdown, const Conditions& where,
-                    const Placements& placements, const Peaks& peaks, Counts* counts = nullptr);
+                    const Placements& placements, const Peaks& peaks, Counts* counts = nullptr,
+                    bool split = false);
 
 }  // namespace isobar
