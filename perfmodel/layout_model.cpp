@@ -293,7 +293,7 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
                                under_way);
       break;
   }
-  const double steady = l.schedule == ScheduleKind::gpipe ? m - 1 : std::max(0.0, m - under_way);
+  const double steady = std::max(0.0, m - (l.schedule == ScheduleKind::interleaved ? under_way : 1));
   c.pp = fill + steady * (period - slowest);
 }
 

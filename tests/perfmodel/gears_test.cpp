@@ -51,7 +51,8 @@ RunSpec random_spec(std::mt19937_64& random) {
   s.policy.cp_kind = one_of<const char*>(random, {"allgather", "ring", "ulysses"});
   s.policy.overlap = random() % 4 != 0;
   if (s.net.language() && s.layout.cp == 1 && random() % 3 == 0) s.policy.attention = "unfused";
-  s.net.in_channels = s.net.out_channels = 2;  // loaders keep up: who waits for them is another model's concern
+  s.net.in_channels = s.net.out_channels =
+      2;  // loaders keep up: who waits for them is another model's concern
   s.data.workers = 16;
   if (s.layout.pp > 1) {
     s.policy.schedule = one_of<const char*>(random, {"1f1b", "1f1b", "gpipe", "interleaved", "zb-h1"});
@@ -67,8 +68,8 @@ double replayed(const RunSpec& s, const Machine& m) {
 }
 
 TEST(Gears, ClosedFormAndReplayAgreeOnRandomLayouts) {
-  const char* asked = std::getenv("ISOBAR_GEARS");  // 1000 for the whole test
-  const int wanted = asked ? std::atoi(asked) : 40;
+  const char* asked = std::getenv("ISOBAR_GEARS");  // how many
+  const int wanted = asked ? std::atoi(asked) : 1000;
   const uint64_t seed = std::random_device{}();
   std::mt19937_64 random(seed);
   std::vector<std::pair<double, std::string>> gaps;
@@ -100,7 +101,7 @@ TEST(Gears, ClosedFormAndReplayAgreeOnRandomLayouts) {
   std::printf("gap of the gears: median %.2f %%, p95 %.2f %%, worst %.2f %%\n", 100 * at(0.5), 100 * at(0.95),
               100 * at(1));
   EXPECT_LT(at(0.5), 0.02) << "seed " << seed << "\n" << worst;
-  EXPECT_LT(at(0.95), asked ? 0.05 : 0.08) << "seed " << seed << "\n" << worst;  // few draws scatter
+  EXPECT_LT(at(0.95), 0.07) << "seed " << seed << "\n" << worst;
 }
 
 }  // namespace
