@@ -68,6 +68,7 @@ Counts rates(const Counts& k, const Conditions& w) {
         out[i] = k[i] * memory;
         break;
       case Resource::serial:
+      case Resource::host:
         out[i] = k[i] * turns;
         break;
       case Resource::fork:
@@ -99,6 +100,10 @@ ReadTime read_time(const StepTerms& t, const Counts& k, const Counts& rate) {
   const double cpu = seconds(t.read, rate);  // CPU-seconds of one rank's step
   if (t.workers == 0) {
     r.serial = cpu;
+    return r;
+  }
+  if (t.where.processors > 0) {  // beside accelerators there are cores enough
+    r.supply = cpu / static_cast<double>(t.workers);
     return r;
   }
   const auto w = static_cast<double>(t.workers), ranks = static_cast<double>(t.where.ranks_on_host);
