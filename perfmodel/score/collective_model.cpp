@@ -50,7 +50,7 @@ CollectiveRun run_from(const CsvRow& row) {
   if (const double bus = row.number("busbw_GBs"); !(r.seconds > 0) && bus > 0) r.seconds = share * r.bytes / (bus * 1e9);
   if (!(r.seconds > 0)) throw Refused("no time or bandwidth");
   if (r.seconds > 1e3) throw Refused("the time stands for a failure");
-  const Accelerator* g = accelerator_named(row.text("gpu_type"), row.text("intra_node_link"));
+  const ChipSpec* g = chip_named(row.text("gpu_type"), row.text("intra_node_link"));
   if (!g) throw Refused("accelerator '" + row.text("gpu_type") + "' is not known");
   const double together = r.ranks / r.nodes;
   if (together < 1) throw Refused("fewer GPUs than nodes");

@@ -4,13 +4,15 @@
 #include <array>
 #include <cctype>
 
+#include "model/base/error.h"
+
 namespace isobar {
 namespace {
 
 constexpr double T = 1e12, G = 1e9, GiB = 1073741824.0;
 
 // Sources: configs/published/hardware.csv; products of V100 and MI250X are assumed. Order matters: the first name found in gpu_type wins.
-constexpr std::array<std::pair<const char*, Accelerator>, 16> kAccelerators{{
+constexpr std::array<std::pair<const char*, ChipSpec>, 16> kAccelerators{{
     {"GB300", {"gb300", 80 * T, 1250 * T, 2500 * T, 5000 * T, 15000 * T, 277.5 * GiB, 8000 * G, 900 * G, 100 * G, 72, 0.73, 0.72}},
     {"GB200", {"gb200", 80 * T, 1250 * T, 2500 * T, 5000 * T, 10000 * T, 185.0 * GiB, 8000 * G, 900 * G, 50 * G, 72, 0.729, 0.723}},
     {"B300", {"b300", 80 * T, 1125 * T, 2250 * T, 4500 * T, 12600 * T, 268.6 * GiB, 8000 * G, 900 * G, 100 * G, 8, 0.786, 0.745}},
@@ -30,7 +32,7 @@ constexpr std::array<std::pair<const char*, Accelerator>, 16> kAccelerators{{
 }};
 // PCIe cards: the rates of the board, and one PCIe 4.0 x16 slot instead of a link (32 GB/s, 1/2 usable across
 // a switch under all-to-all use is left to the fit).
-constexpr Accelerator kA100Pcie{"a100-pcie", 19.5 * T, 156 * T,  312 * T,  0,     0,
+constexpr ChipSpec kA100Pcie{"a100-pcie", 19.5 * T, 156 * T,  312 * T,  0,     0,
                                 79.2 * GiB,  1940 * G, 32 * G, 25 * G, 8, 0.811, 0.811};
 
 std::string upper(std::string s) {
@@ -51,7 +53,7 @@ std::optional<Precision> precision_named(const std::string& name) {
   return std::nullopt;
 }
 
-double Accelerator::peak(Precision p) const {
+double ChipSpec::peak(Precision p) const {
   switch (p) {
     case Precision::fp4: return fp4 > 0 ? fp4 : peak(Precision::fp8);
     case Precision::fp8: return fp8 > 0 ? fp8 : half;
@@ -62,17 +64,17 @@ double Accelerator::peak(Precision p) const {
   return half;
 }
 
-std::string Accelerator::chip() const {
+std::string ChipSpec::chip() const {
   const std::string s = name;
   return s.substr(0, s.find('-'));
 }
 
-double Accelerator::reached(Precision p) const {
+double ChipSpec::reached(Precision p) const {
   const double share = p > Precision::bf16 && fp8 > 0 ? matmul_low : matmul;
   return peak(p) * share;
 }
 
-const Accelerator* accelerator_named(const std::string& gpu_type, const std::string& intra_link) {
+const ChipSpec* chip_named(const std::string& gpu_type, const std::string& intra_link) {
   const std::string s = upper(gpu_type);
   if (s.find("A100") != std::string::npos &&
       (s.find("PCIE") != std::string::npos || upper(intra_link).find("PCIE") != std::string::npos))
@@ -80,6 +82,26 @@ const Accelerator* accelerator_named(const std::string& gpu_type, const std::str
   for (const auto& [name, a] : kAccelerators)
     if (s.find(name) != std::string::npos) return &a;
   return nullptr;
+}
+
+ChipSpec at_rates_of(const ChipSpec& chip, const Machine& m) {
+  if (!m.accelerator)
+    throw ConfigError(m.file, "accelerator", "is missing: tables of published runs are of accelerators",
+                      "name a machine file like configs/machines/dgx-a100.yaml");
+  ChipSpec c = chip;
+  const auto take = [&](double& rate, const char* peak) {
+    if (const auto p = m.peaks.find(peak); p != m.peaks.end()) rate = p->second.value;
+  };
+  take(c.fp32, "f32");
+  take(c.tf32, "tf32");
+  take(c.half, "bf16");
+  take(c.fp8, "fp8");
+  take(c.memory_rate, "memory");
+  c.memory_bytes = static_cast<double>(m.accelerator->memory_bytes);
+  c.link_rate = m.accelerator->host.of_rank();
+  c.nic_rate = m.accelerator->net.of_rank();
+  c.domain = static_cast<int>(m.accelerator->host.ranks);
+  return c;
 }
 
 }  // namespace isobar

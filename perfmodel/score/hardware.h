@@ -1,10 +1,12 @@
 // Accelerators of published runs, by the names that tables give them: spec-sheet rates only, nothing fitted.
 //
-//   const Accelerator* a = accelerator_named("A100-80GB-SXM (Selene)");   // nullptr: unknown
+//   const ChipSpec* a = chip_named("A100-80GB-SXM (Selene)");   // nullptr: unknown
 //   a->peak(Precision::bf16)                                               // FLOP/s, dense
 #pragma once
 #include <optional>
 #include <string>
+
+#include "perfmodel/machine.h"
 
 namespace isobar {
 
@@ -12,7 +14,7 @@ enum class Precision { fp32, tf32, bf16, fp8, fp4 };
 /// bf16, fp16, fp16-amp, mxfp8, nvfp4, ... ; nullopt: a name nobody knows.
 std::optional<Precision> precision_named(const std::string& name);
 
-struct Accelerator {
+struct ChipSpec {
   const char* name;
   double fp32, tf32, half, fp8, fp4;  // dense FLOP/s; 0: not built in
   double memory_bytes;                // that a process can allocate
@@ -26,7 +28,10 @@ struct Accelerator {
   double reached(Precision p) const;  // FLOP/s of the best large product
 };
 
+/// The same chip at the rates of a machine file: its tiers, peaks and memory.
+ChipSpec at_rates_of(const ChipSpec& chip, const Machine& machine);
+
 /// `intra_link` parts PCIe cards from those with a fast link. nullptr: unknown.
-const Accelerator* accelerator_named(const std::string& gpu_type, const std::string& intra_link = "");
+const ChipSpec* chip_named(const std::string& gpu_type, const std::string& intra_link = "");
 
 }  // namespace isobar

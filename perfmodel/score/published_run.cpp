@@ -161,7 +161,7 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts)
   r.campaign = contains(r.engine, "(Megatron-Core)") ? "Megatron-Core recipes" : r.source;
   for (const char* ending : {"-oom", "-failed"})  // failures are told apart from the runs that did not fail
     if (r.campaign.ends_with(ending)) r.campaign.resize(r.campaign.size() - std::string(ending).size());
-  r.gpu = accelerator_named(r.gpu_type, row.text("intra_node_link"));
+  r.gpu = chip_named(r.gpu_type, row.text("intra_node_link"));
   if (!r.gpu) throw Refused("accelerator '" + r.gpu_type + "' is not known");
   const std::string metric = row.text("metric_name");
   if (metric.starts_with("stage_T") || metric.starts_with("T_comm"))

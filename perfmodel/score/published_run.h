@@ -35,7 +35,7 @@ struct PublishedRun {
   double layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, seq = 0;
   double experts = 0, top_k = 0, expert_ffn = 0;  // 0: dense
   // where and how
-  const Accelerator* gpu = nullptr;
+  const ChipSpec* gpu = nullptr;
   Precision precision = Precision::bf16;
   double nic_rate = 0;  // B/s per GPU; 0: the accelerator's usual system
   double gpus = 0, node = 8, dp = 1, tp = 1, cp = 1, pp = 1, vpp = 1, ep = 1;

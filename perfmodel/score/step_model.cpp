@@ -93,7 +93,7 @@ double layer_parameters(const PublishedRun& r) {
 
 StepCounts count_step(const PublishedRun& r) {
   StepCounts c;
-  const Accelerator& g = *r.gpu;
+  const ChipSpec& g = *r.gpu;
   const double T = r.micro_batch * r.seq / r.cp;  // tokens of a rank's micro-batch
   const double q = r.heads * r.head_dim, kv = r.kv_heads * r.head_dim;
   const double matrices = r.arch == Arch::llama ? 3 : 2;
