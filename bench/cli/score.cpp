@@ -55,7 +55,8 @@ struct Arguments {
 
 nlohmann::json json_of(const Scores& s) {
   nlohmann::json j = {{"rows", s.rows}, {"groups", s.groups}};
-  for (const char* key : {"mape", "median", "p90", "bias", "spearman", "regret", "coverage"}) j[key] = nullptr;
+  for (const char* key : {"mape", "median", "p90", "bias", "spearman", "regret", "coverage"})
+    j[key] = nullptr;
   if (s.rows == 0) return j;
   j["mape"] = 100 * s.mape;
   j["median"] = 100 * s.median;
@@ -130,8 +131,9 @@ void print(const TableScore& s, const Arguments& a) {
   if (s.fast) print_line("  rows with MFU 15 % or more", 0, *s.fast);
   if (s.memory) print_line("  memory", 0, *s.memory);
   if (const auto& c = s.outcomes) {
-    std::printf("    will it fit: %.1f %% of %d right; ran out: %d called, %d missed; fitted: %d called, %d missed\n",
-                100 * c->right(), c->rows(), c->failed_called, c->failed_missed, c->fitted_called, c->fitted_missed);
+    std::printf(
+        "    will it fit: %.1f %% of %d right; ran out: %d called, %d missed; fitted: %d called, %d missed\n",
+        100 * c->right(), c->rows(), c->failed_called, c->failed_missed, c->fitted_called, c->fitted_missed);
     for (size_t i = 0; i < c->misses.size(); ++i)
       std::printf("%s%s%s", i % 6 == 0 ? "      misses: " : " ", c->misses[i].c_str(),
                   i % 6 == 5 || i + 1 == c->misses.size() ? "\n" : "");
@@ -226,13 +228,14 @@ void run(const Arguments& a) {
   for (const std::string& f : a.tables) board.take(f, a.experts);
   if (a.tables.empty()) {
     board.tables = load_library(shipped, a.experts);
-    if (std::filesystem::exists(shipped + "/collectives.csv")) board.take(shipped + "/collectives.csv", a.experts);
+    if (std::filesystem::exists(shipped + "/collectives.csv"))
+      board.take(shipped + "/collectives.csv", a.experts);
   }
   if (!a.machine.empty()) board.run_on(load_machine(a.machine));
   const JudgeOptions options = options_of(a);
   if (!a.json)
-    std::printf("%-36s %5s %7s %7s %7s %7s %7s %6s %8s %7s %8s\n", "table", "rows", "refused", "MAPE", "median",
-                "p90", "bias", "groups", "Spearman", "regret", "coverage");
+    std::printf("%-36s %5s %7s %7s %7s %7s %7s %6s %8s %7s %8s\n", "table", "rows", "refused", "MAPE",
+                "median", "p90", "bias", "groups", "Spearman", "regret", "coverage");
   for (const PublishedTable& t : board.tables) print(judge(t, others, options), a);
   for (const CollectiveTable& t : board.collectives) print(judge(t, options), a);
 }
@@ -244,10 +247,13 @@ void add_score_command(CLI::App& app) {
   CLI::App* score =
       app.add_subcommand("score", "Predicts measured runs that it never saw, and says how wrong it was");
   score->footer(kHelp);
-  score->add_option("TABLES", a->tables, "Tables of runs or collectives (CSV); none: those that ship with Isobar");
-  score->add_option("--machine", a->machine, "Machine file whose rates stand in for the chips that the rows name");
+  score->add_option("TABLES", a->tables,
+                    "Tables of runs or collectives (CSV); none: those that ship with Isobar");
+  score->add_option("--machine", a->machine,
+                    "Machine file whose rates stand in for the chips that the rows name");
   score->add_option("--fit-on", a->fit_on, "Fit to these tables instead of the shipped ones");
-  auto* folds = score->add_option("--folds", a->folds, "Cross-validation in K parts")->check(CLI::Range(2, 100));
+  auto* folds =
+      score->add_option("--folds", a->folds, "Cross-validation in K parts")->check(CLI::Range(2, 100));
   auto* leave = score->add_option("--leave-out", a->leave_out, "Hold out whole values: layout, gpus or model")
                     ->check(CLI::IsMember({"layout", "gpus", "model"}))
                     ->excludes(folds);

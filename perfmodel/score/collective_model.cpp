@@ -47,7 +47,8 @@ CollectiveRun run_from(const CsvRow& row) {
   if (!(r.nodes >= 1) || !(r.ranks >= 2)) throw Refused("no number of nodes and GPUs");
   const double share = ring_share(r.collective, r.ranks);
   r.seconds = 1e-6 * row.number("time_us");
-  if (const double bus = row.number("busbw_GBs"); !(r.seconds > 0) && bus > 0) r.seconds = share * r.bytes / (bus * 1e9);
+  if (const double bus = row.number("busbw_GBs"); !(r.seconds > 0) && bus > 0)
+    r.seconds = share * r.bytes / (bus * 1e9);
   if (!(r.seconds > 0)) throw Refused("no time or bandwidth");
   if (r.seconds > 1e3) throw Refused("the time stands for a failure");
   const ChipSpec* g = chip_named(row.text("gpu_type"), row.text("intra_node_link"));
@@ -97,7 +98,8 @@ CollectivePrices spec_collective_prices() {
 double collective_seconds(const CollectiveTraffic& c, const CollectivePrices& price) {
   const auto p = [&](CollectivePrice x) { return price[static_cast<size_t>(x)]; };
   const auto time = [&](double link, double nic, double near, double far) {
-    return p(CollectivePrice::call) + near * p(CollectivePrice::near_hop) + far * p(CollectivePrice::far_hop) +
+    return p(CollectivePrice::call) + near * p(CollectivePrice::near_hop) +
+           far * p(CollectivePrice::far_hop) +
            std::max(link * p(CollectivePrice::link), nic * p(CollectivePrice::nic));
   };
   const double ring = time(c.ring_link_s, c.ring_nic_s, c.near_hops, c.far_hops);

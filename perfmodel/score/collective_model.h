@@ -4,9 +4,9 @@
 //   CollectiveTraffic c = t.runs[0].traffic;
 //   double s = collective_seconds(c, spec_collective_prices());
 //
-// Ring: (n-1)/n of the bytes a rank, twice for an all-reduce, one hop after the other; over nodes every NIC of
-// those that share a node carries a part. Double binary tree for small all-reduces (Sanders 2009): all bytes
-// twice in 2 log2(nodes) hops. The faster one counts.
+// Ring: (n-1)/n of the bytes a rank, twice for an all-reduce, one hop after the other; over nodes every NIC
+// of those that share a node carries a part. Double binary tree for small all-reduces (Sanders 2009): all
+// bytes twice in 2 log2(nodes) hops. The faster one counts.
 #pragma once
 #include <array>
 #include <map>

@@ -53,7 +53,9 @@ const std::string& CsvRow::text(const std::string& column) const {
   return c == columns_->end() || c->second >= cells_.size() ? kNothing : cells_[c->second];
 }
 
-double CsvRow::number(const std::string& column) const { return number(column, std::nan("")); }
+double CsvRow::number(const std::string& column) const {
+  return number(column, std::nan(""));
+}
 
 double CsvRow::number(const std::string& column, double otherwise) const {
   const std::string& s = text(column);
@@ -72,7 +74,8 @@ CsvTable parse_csv(const std::string& text, const std::string& file) {
   CsvTable t{file, {}, {}};
   size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;
   int line = 1;
-  if (at == text.size()) throw ConfigError(file, "", "is empty", "a table begins with a line of column names");
+  if (at == text.size())
+    throw ConfigError(file, "", "is empty", "a table begins with a line of column names");
   t.columns = record(text, at, line, file);
   auto columns = std::make_shared<std::map<std::string, size_t>>();
   for (size_t i = 0; i < t.columns.size(); ++i) (*columns)[t.columns[i]] = i;

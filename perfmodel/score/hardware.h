@@ -22,7 +22,7 @@ struct ChipSpec {
   double link_rate;                   // B/s per direction inside the scale-up domain
   double nic_rate;                    // B/s per accelerator between nodes, usual system
   int domain;                         // accelerators on the fast link, usual system
-  double matmul, matmul_low;          // share of the half and of the fp8 peak that the best large product reaches
+  double matmul, matmul_low;  // share of the half and of the fp8 peak that the best large product reaches
   double peak(Precision p) const;     // falls back to the next wider type
   std::string chip() const;           // name without memory size and form
   double reached(Precision p) const;  // FLOP/s of the best large product

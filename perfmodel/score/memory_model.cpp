@@ -111,7 +111,8 @@ MemoryPrices spec_memory_prices() {
   return p;
 }
 
-const Quantity kPeakBytes{kMemoryPrices, kInfo.data(), 0.04, [](const Sample& s, const Eigen::VectorXd& log_prices) {
+const Quantity kPeakBytes{kMemoryPrices, kInfo.data(), 0.04,
+                          [](const Sample& s, const Eigen::VectorXd& log_prices) {
                             MemoryPrices p;
                             for (size_t i = 0; i < kMemoryPrices; ++i)
                               p[i] = std::exp(log_prices[static_cast<Eigen::Index>(i)]);

@@ -4,8 +4,8 @@
 //   MemoryCounts m = count_memory(run);
 //   double bytes = peak_bytes(m, spec_memory_prices());
 //
-// Sources: activations of a layer Korthikanti 2022 (sbh (10 + 24/t + 5 a s / h t) for GPT), counted by operand
-// for Llama; ZeRO shards Rajbhandari 2020; in-flight micro-batches Narayanan 2021 and Qi 2024.
+// Sources: activations of a layer Korthikanti 2022 (sbh (10 + 24/t + 5 a s / h t) for GPT), counted by
+// operand for Llama; ZeRO shards Rajbhandari 2020; in-flight micro-batches Narayanan 2021 and Qi 2024.
 #pragma once
 #include <array>
 

@@ -8,9 +8,13 @@
 #include <stdexcept>
 
 #include "model/base/error.h"
+#include "perfmodel/score/step_model.h"
 
 namespace isobar {
 namespace {
+
+constexpr double kLargest = 1e8;   // of any count in a table
+constexpr double kCeiling = 0.97;  // of the least time that the peak allows: tables round
 
 struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -21,7 +25,9 @@ std::string lower(std::string s) {
   return s;
 }
 
-bool contains(const std::string& s, const char* part) { return s.find(part) != std::string::npos; }
+bool contains(const std::string& s, const char* part) {
+  return s.find(part) != std::string::npos;
+}
 
 /// First number after `words` in the notes; NaN: not there.
 double noted(const std::string& notes, const std::string& words) {
@@ -33,6 +39,14 @@ double noted(const std::string& notes, const std::string& words) {
 double positive(const CsvRow& row, const char* column, const char* what) {
   const double v = row.number(column);
   if (!(v > 0)) throw Refused(std::string("no ") + what);
+  if (v > kLargest) throw Refused(std::string("no believable ") + what);
+  return v;
+}
+
+/// What may be left out of a row.
+double optional(const CsvRow& row, const char* column, double otherwise, double least) {
+  const double v = row.number(column, otherwise);
+  if (!(v >= least && v <= kLargest)) throw Refused(std::string("no believable ") + column);
   return v;
 }
 
@@ -49,12 +63,12 @@ void read_net(const CsvRow& row, const std::string& notes, bool experts, Publish
   r.layers = positive(row, "layers", "number of layers");
   r.hidden = positive(row, "hidden", "hidden size");
   r.heads = positive(row, "heads", "number of heads");
-  r.kv_heads = row.number("kv_heads", r.heads);
-  r.ffn = row.number("ffn_hidden", 4 * r.hidden);
+  r.kv_heads = optional(row, "kv_heads", r.heads, 1);
+  r.ffn = optional(row, "ffn_hidden", 4 * r.hidden, 1);
   r.seq = positive(row, "seq_len", "sequence length");
   r.head_dim = noted(notes, "head_dim");
   if (!(r.head_dim > 0)) r.head_dim = r.hidden / r.heads;
-  r.vocab = r.arch == Arch::vit ? 0 : row.number("vocab", 50304);
+  r.vocab = r.arch == Arch::vit ? 0 : optional(row, "vocab", 50304, 1);
   if (lower(row.text("arch")) != "moe") return;
   if (!experts) throw Refused("mixtures of experts are not modelled well enough (--experts tries)");
   std::smatch m;
@@ -68,16 +82,18 @@ void read_net(const CsvRow& row, const std::string& notes, bool experts, Publish
 
 void read_layout(const CsvRow& row, const std::string& notes, PublishedRun& r) {
   r.gpus = positive(row, "gpus", "number of GPUs");
-  r.node = row.number("gpus_per_node", r.gpu->domain >= 8 ? std::min(8, r.gpu->domain) : r.gpu->domain);
+  r.node = optional(row, "gpus_per_node", std::min(8, r.gpu->domain), 1);
   r.tp = positive(row, "tp", "tensor-parallel size");
   r.pp = positive(row, "pp", "pipeline-parallel size");
-  r.cp = row.number("cp", 1);
-  r.dp = row.number("dp", r.gpus / (r.tp * r.pp * r.cp));
-  r.ep = std::max(1.0, row.number("ep", 1));
-  if (std::abs(r.dp * r.tp * r.cp * r.pp - r.gpus) > 0.5) throw Refused("dp tp cp pp do not multiply to the GPUs");
-  r.zero = row.number("zero_stage", -1);
+  r.cp = optional(row, "cp", 1, 1);
+  r.dp = optional(row, "dp", r.gpus / (r.tp * r.pp * r.cp), 1);
+  r.ep = optional(row, "ep", 1, 1);
+  if (std::abs(r.dp * r.tp * r.cp * r.pp - r.gpus) > 0.5)
+    throw Refused("dp tp cp pp do not multiply to the GPUs");
+  r.zero = optional(row, "zero_stage", -1, -1);
   // The recipes' default: a distributed optimizer.
-  if (r.zero < 0 && (contains(r.engine, "Megatron-Core") || contains(r.engine, "NeMo") || contains(r.engine, "AlephAlpha")))
+  if (r.zero < 0 &&
+      (contains(r.engine, "Megatron-Core") || contains(r.engine, "NeMo") || contains(r.engine, "AlephAlpha")))
     r.zero = 1;
   r.micro_batch = positive(row, "micro_batch", "micro-batch size");
   r.global_batch = positive(row, "global_batch", "global batch size");
@@ -94,7 +110,8 @@ void read_layout(const CsvRow& row, const std::string& notes, PublishedRun& r) {
   r.vpp = row.number("vpp", r.schedule == Schedule::interleaved ? layers_a_stage : 1);  // one layer a chunk
   if (r.pp == 1) r.vpp = 1;
   r.vpp = std::clamp(r.vpp, 1.0, layers_a_stage);
-  r.short_end_stages = contains(notes, "first and last stage hold one layer less") || r.source == "zero-bubble";
+  r.short_end_stages =
+      contains(notes, "first and last stage hold one layer less") || r.source == "zero-bubble";
   r.balanced_embedding = contains(notes, "embedding balanced as a pipeline slot");
 }
 
@@ -109,8 +126,8 @@ void read_policy(const CsvRow& row, const std::string& notes, PublishedRun& r) {
     r.recompute = Recompute::full;
   else if (contains(recompute, "selective"))
     r.recompute = Recompute::selective;
-  const bool flash = row.text("flash_attention") == "y" ||
-                     (row.text("flash_attention") != "n" && r.arch != Arch::gpt);
+  const bool flash =
+      row.text("flash_attention") == "y" || (row.text("flash_attention") != "n" && r.arch != Arch::gpt);
   r.attention = flash ? AttentionKernel::flash2 : AttentionKernel::fused_softmax;
   std::smatch m;
   if (std::regex_search(notes, m, std::regex("attention kernel: ([^;]*)"))) {
@@ -173,6 +190,8 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts)
   if (contains(row.text("inter_node_link"), "4x Omni-Path")) r.nic_rate = 6.25e9;
   if (contains(row.text("inter_node_link"), "Slingshot")) r.nic_rate = 25e9;
   r.memory_gb = row.number("memory_gb", 0);
+  if (r.memory_gb < 0 || r.memory_gb * 1e9 > 1.2 * r.gpu->memory_bytes)
+    r.memory_gb = 0;  // no reading of this chip
   r.mfu = row.number("mfu_pct", 0);
   const std::string outcome = lower(metric + " " + row.text("metric_value"));
   if (contains(outcome, "crash")) throw Refused("the outcome lumps crashes and lack of memory");
@@ -181,8 +200,11 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts)
     r.memory_gb = 0;
     return r;
   }
-  if (metric == "outcome") throw Refused("outcome '" + row.text("metric_value") + "' says nothing about time");
+  if (metric == "outcome")
+    throw Refused("outcome '" + row.text("metric_value") + "' says nothing about time");
   r.step_s = step_seconds(row, r);
+  if (!(r.step_s > 1e-6 && r.step_s < 1e6)) throw Refused("the step time is no time of a training step");
+  if (r.step_s < kCeiling * count_step(r).ceiling_s) throw Refused("faster than the chip's peak allows");
   return r;
 }
 
@@ -203,11 +225,11 @@ std::string PublishedRun::choice_group() const {
 
 std::string PublishedRun::specification() const {
   char s[256];
-  std::snprintf(s, sizeof s, "%d %g %g %g %g %g %g %s %d%d %s ep%g z%g mb%g gb%g %d%d%d %d %d %d", static_cast<int>(arch),
-                layers, hidden, ffn, heads, seq, vocab, gpu->name, static_cast<int>(precision), block_scaled,
-                layout().c_str(), ep, zero, micro_batch, global_batch, sequence_parallel, rms_kernel,
-                frozen_weights, static_cast<int>(attention), static_cast<int>(recompute),
-                static_cast<int>(schedule));
+  std::snprintf(s, sizeof s, "%d %g %g %g %g %g %g %s %d%d %s ep%g z%g mb%g gb%g %d%d%d %d %d %d",
+                static_cast<int>(arch), layers, hidden, ffn, heads, seq, vocab, gpu->name,
+                static_cast<int>(precision), block_scaled, layout().c_str(), ep, zero, micro_batch,
+                global_batch, sequence_parallel, rms_kernel, frozen_weights, static_cast<int>(attention),
+                static_cast<int>(recompute), static_cast<int>(schedule));
   return s;
 }
 

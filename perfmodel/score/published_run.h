@@ -23,10 +23,10 @@ enum class Schedule { one_f_one_b, interleaved, zb_1p, zb_2p };
 enum class Outcome { ran, out_of_memory };
 
 struct PublishedRun {
-  std::string table;    // file name without folder and ending
-  std::string source;   // whose measurements
-  std::string campaign; // runs that share an engine and its tuning, so that they share prices: a source, or the
-                        // vendor's own recipes for Megatron-Core whatever page printed them
+  std::string table;     // file name without folder and ending
+  std::string source;    // whose measurements
+  std::string campaign;  // runs that share an engine and its tuning, so that they share prices: a source, or
+                         // the vendor's own recipes for Megatron-Core whatever page printed them
   std::string section;  // the table inside the source
   std::string id, model, engine, gpu_type;
   int line = 0;
@@ -60,15 +60,15 @@ struct PublishedRun {
 };
 
 struct PublishedTable {
-  std::string name;                   // file name without folder and ending
-  std::vector<PublishedRun> runs;     // with a step time, in file order
-  std::vector<PublishedRun> outcomes; // did not fit in memory (no step time); or memory alone was read
-  std::map<std::string, int> refused; // reason -> rows
+  std::string name;                    // file name without folder and ending
+  std::vector<PublishedRun> runs;      // with a step time, in file order
+  std::vector<PublishedRun> outcomes;  // did not fit in memory (no step time); or memory alone was read
+  std::map<std::string, int> refused;  // reason -> rows
   int refused_rows() const;
 };
 
-/// A table of no training runs (nccl-tests, GEMM sweeps) makes a ConfigError. `experts`: take mixtures of experts
-/// too, whose prices are not held apart from those of dense nets.
+/// A table of no training runs (nccl-tests, GEMM sweeps) makes a ConfigError. `experts`: take mixtures of
+/// experts too, whose prices are not held apart from those of dense nets.
 PublishedTable read_published(const std::string& path, bool experts = false);
 PublishedTable published_from(const CsvTable& csv, bool experts = false);
 

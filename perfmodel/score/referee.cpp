@@ -20,8 +20,9 @@ constexpr double kFastMfu = 15;
 constexpr double kGiB = 1073741824.0;
 
 /// Spec-sheet prices, and how much slower the machine family was in other campaigns (all machines where the
-/// family was in none), over runs that the accelerator's rates decide and not the host's. Campaigns are averaged
-/// as in a meta-analysis (DerSimonian & Laird 1986): the less one scale describes a campaign, the less it counts.
+/// family was in none), over runs that the accelerator's rates decide and not the host's. Campaigns are
+/// averaged as in a meta-analysis (DerSimonian & Laird 1986): the less one scale describes a campaign, the
+/// less it counts.
 class SpecScale {
  public:
   SpecScale(const Pool& pool, const std::string& campaign) {
@@ -44,7 +45,8 @@ class SpecScale {
   Estimated predict(const Sample& s) const {
     const auto f = by_family_.find(s.run->gpu->chip());
     const bool known = f != by_family_.end();
-    const double seconds = std::exp((known ? f->second : all_).value()) * step_seconds(s.counts, spec_prices());
+    const double seconds =
+        std::exp((known ? f->second : all_).value()) * step_seconds(s.counts, spec_prices());
     const double half = kNormal80 * (known ? 1.0 : 1.5) * kBetween;
     return {seconds, seconds * std::exp(-half), seconds * std::exp(half)};
   }
@@ -87,7 +89,8 @@ class Judge {
       for (int draw = 0; draw < kDraws; ++draw) {
         std::vector<size_t> order = all;
         std::shuffle(order.begin(), order.end(), random);
-        const auto n = static_cast<std::ptrdiff_t>(std::min(static_cast<size_t>(options_.points), order.size()));
+        const auto n =
+            static_cast<std::ptrdiff_t>(std::min(static_cast<size_t>(options_.points), order.size()));
         predict({order.begin(), order.begin() + n}, {order.begin() + n, order.end()}, predicted,
                 " draw " + std::to_string(draw));
       }
@@ -97,7 +100,8 @@ class Judge {
       for (const std::vector<size_t>& test : parts()) {
         const std::set<size_t> out(test.begin(), test.end());
         std::vector<size_t> train;
-        std::copy_if(all.begin(), all.end(), std::back_inserter(train), [&](size_t i) { return !out.contains(i); });
+        std::copy_if(all.begin(), all.end(), std::back_inserter(train),
+                     [&](size_t i) { return !out.contains(i); });
         predict(train, test, predicted, "");
       }
     }
@@ -108,7 +112,10 @@ class Judge {
 
  private:
   static std::string value_of(const Sample& s, Split split) {
-    return s.values.at(split == Split::layout ? "layout" : split == Split::gpus ? "gpus" : split == Split::model ? "model" : "");
+    return s.values.at(split == Split::layout  ? "layout"
+                       : split == Split::gpus  ? "gpus"
+                       : split == Split::model ? "model"
+                                               : "");
   }
 
   std::vector<std::vector<size_t>> parts() const {
@@ -142,7 +149,8 @@ class Judge {
         if (samples_[i].campaign == campaign) rows.push_back(&samples_[i]);
       if (options_.split != Split::points)
         for (const Sample* s : pool_.of(campaign))
-          if (!held_out.contains(value_of(*s, options_.split)) && (options_.split != Split::up_to || s->nodes <= options_.nodes))
+          if (!held_out.contains(value_of(*s, options_.split)) &&
+              (options_.split != Split::up_to || s->nodes <= options_.nodes))
             rows.push_back(s);
       const Belief& belief = pool_.belief_without(quantity_, campaign);
       if (prices_only) {
@@ -175,7 +183,8 @@ std::vector<Sample> samples_of(const Runs& runs, const Make& make) {
 constexpr auto kTime = [](const PublishedRun& r) { return sample_of(r); };
 constexpr auto kMemory = [](const PublishedRun& r) { return memory_sample_of(r); };
 
-void judge_time(const PublishedTable& table, const Library& others, const JudgeOptions& options, TableScore& out) {
+void judge_time(const PublishedTable& table, const Library& others, const JudgeOptions& options,
+                TableScore& out) {
   Runs scored, rest;
   for (const PublishedRun& r : table.runs) scored.push_back(&r);
   for (const PublishedTable& t : others)
@@ -192,7 +201,8 @@ void judge_time(const PublishedTable& table, const Library& others, const JudgeO
   if (!fast.empty() && fast.size() < out.rows.size()) out.fast = score_rows(fast);
 }
 
-void judge_memory(const PublishedTable& table, const Library& others, const JudgeOptions& options, TableScore& out) {
+void judge_memory(const PublishedTable& table, const Library& others, const JudgeOptions& options,
+                  TableScore& out) {
   Runs scored, rest;
   for (const PublishedRun& r : table.runs)
     if (r.memory_gb > 0) scored.push_back(&r);
@@ -291,7 +301,8 @@ CollectiveScore judge(const CollectiveTable& table, const JudgeOptions& options)
   });
   out.time = score_rows(out.rows);
   out.large = score_rows(large);
-  for (const auto& [tool, rows] : tools) out.by_tool[tool] = {score_rows(rows.first), score_rows(rows.second)};
+  for (const auto& [tool, rows] : tools)
+    out.by_tool[tool] = {score_rows(rows.first), score_rows(rows.second)};
   return out;
 }
 

@@ -45,9 +45,9 @@ struct TableScore {
   std::map<std::string, int> refused;
   std::vector<ScoredRow> rows, memory_rows;  // seconds; bytes
   Scores time;
-  std::optional<Scores> fast;                // rows with a published MFU of 15 % or more, beside all
-  std::optional<Scores> memory;              // where there are readings
-  std::optional<Confusion> outcomes;         // where runs did not fit, or campaigns tell of some
+  std::optional<Scores> fast;         // rows with a published MFU of 15 % or more, beside all
+  std::optional<Scores> memory;       // where there are readings
+  std::optional<Confusion> outcomes;  // where runs did not fit, or campaigns tell of some
 };
 
 struct CollectiveScore {

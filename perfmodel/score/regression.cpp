@@ -18,7 +18,7 @@ using Eigen::VectorXd;
 
 constexpr double kManyRuns = 150;     // beyond these, runs only repeat the misfit of those before them
 constexpr double kCampaignRuns = 40;  // as much as one campaign may say about another
-constexpr double kTail = 4;  // degrees of freedom of Student's t: how common outliers are
+constexpr double kTail = 4;           // degrees of freedom of Student's t: how common outliers are
 constexpr size_t kScaleRows = 160, kProcessRows = 900;
 
 VectorXd gradient(const Quantity& q, const Sample& s, VectorXd log_prices) {
@@ -83,15 +83,14 @@ PriceFit fit_prices(const Quantity& q, const Samples& rows, const Belief& prior,
         slope[i] = pull * share;
         w[i] = curvature * share;
       } else {
-        w[i] = share / (q.misfit * q.misfit) / (1 + r[i] * r[i] / (heavy * heavy));  // Student t: outliers hardly count
+        w[i] = share / (q.misfit * q.misfit) /
+               (1 + r[i] * r[i] / (heavy * heavy));  // Student t: outliers hardly count
         slope[i] = w[i] * r[i];
       }
     }
     f.information = j.transpose() * w.asDiagonal() * j;
     const VectorXd pull = j.transpose() * slope;
-    VectorXd step = (f.information + precision)
-                        .ldlt()
-                        .solve(pull - precision * (f.log_prices - prior.mean));
+    VectorXd step = (f.information + precision).ldlt().solve(pull - precision * (f.log_prices - prior.mean));
     f.vector = f.information * f.log_prices + pull;
     const double largest = step.cwiseAbs().maxCoeff();
     if (largest > 0.7) step *= 0.7 / largest;
@@ -124,21 +123,24 @@ Sample sample_of(const PublishedRun& r) {
   s.values = {{"", r.specification()},
               {"layout", r.layout()},
               {"gpus", std::to_string(r.gpus)},
-              {"model", r.model + std::to_string(r.layers) + "/" + std::to_string(r.hidden) + "/" + std::to_string(r.seq)}};
+              {"model", r.model + std::to_string(r.layers) + "/" + std::to_string(r.hidden) + "/" +
+                            std::to_string(r.seq)}};
   s.counts = count_step(r);
   s.memory = count_memory(r);
   s.log_s = r.step_s > 0 ? std::log(r.step_s) : 0;
   const auto lb = [](double v) { return std::log2(std::max(v, 1e-9)); };
   // In octaves; switches are worth some octaves each.
   const std::vector<double> x = {
-      lb(r.hidden / r.tp), lb(r.micro_batch * r.seq / r.cp), lb(r.tp), lb(r.pp), lb(r.dp), lb(r.micro_batches()),
-      lb(r.layers), lb(r.gpus), lb(r.seq), lb(r.hidden), lb(r.heads), 4.0 * s.counts.ragged, lb(r.cp), lb(r.vpp), lb(r.ep),
-      std::max(0.0, lb(r.tp * r.cp / r.node)) * 2, 3.0 * static_cast<int>(r.recompute),
-      3.0 * (r.attention == AttentionKernel::flash2), 3.0 * (r.attention == AttentionKernel::flash1),
-      3.0 * (r.attention == AttentionKernel::unfused), 2.0 * r.rms_kernel, 2.0 * r.sequence_parallel,
-      2.0 * r.zero, 3.0 * static_cast<int>(r.precision), 3.0 * static_cast<int>(r.schedule), 3.0 * r.frozen_weights,
-      3.0 * (r.experts > 0), lb(r.gpu->half / 1e12), lb(r.gpu->memory_rate / 1e9), 2.0 * r.balanced_embedding, 2.0 * r.block_scaled,
-      lb(r.gpu->memory_bytes / 1e9), lb(r.gpu->domain) / 2, lb(std::max(r.top_k, 1.0)), lb(std::max(r.experts, 1.0)) / 2,
+      lb(r.hidden / r.tp), lb(r.micro_batch * r.seq / r.cp), lb(r.tp), lb(r.pp), lb(r.dp),
+      lb(r.micro_batches()), lb(r.layers), lb(r.gpus), lb(r.seq), lb(r.hidden), lb(r.heads),
+      4.0 * s.counts.ragged, lb(r.cp), lb(r.vpp), lb(r.ep), std::max(0.0, lb(r.tp * r.cp / r.node)) * 2,
+      3.0 * static_cast<int>(r.recompute), 3.0 * (r.attention == AttentionKernel::flash2),
+      3.0 * (r.attention == AttentionKernel::flash1), 3.0 * (r.attention == AttentionKernel::unfused),
+      2.0 * r.rms_kernel, 2.0 * r.sequence_parallel, 2.0 * r.zero, 3.0 * static_cast<int>(r.precision),
+      3.0 * static_cast<int>(r.schedule), 3.0 * r.frozen_weights, 3.0 * (r.experts > 0),
+      lb(r.gpu->half / 1e12), lb(r.gpu->memory_rate / 1e9), 2.0 * r.balanced_embedding, 2.0 * r.block_scaled,
+      lb(r.gpu->memory_bytes / 1e9), lb(r.gpu->domain) / 2, lb(std::max(r.top_k, 1.0)),
+      lb(std::max(r.experts, 1.0)) / 2,
       // Engines that reduce gradients in every micro-batch of a pipeline; allocators that have to clean up.
       3.0 * (r.zero == 0 && r.dp > 1 && r.pp > 1),
       8.0 * std::clamp(lb(peak_bytes(s.memory, spec_memory_prices()) / r.gpu->memory_bytes), -0.2, 0.2)};
@@ -282,7 +284,8 @@ void CampaignFit::learn_scales() {
     for (size_t k = 0; k < m; ++k) distance += squares[k] * std::exp(-2 * h[static_cast<Eigen::Index>(k)]);
     distance = (3 * distance.array()).sqrt().matrix();
     const MatrixXd decay = (-distance.array()).exp().matrix();
-    const double a2 = std::exp(2 * h[static_cast<Eigen::Index>(m)]), n2 = std::exp(2 * h[static_cast<Eigen::Index>(m) + 1]);
+    const double a2 = std::exp(2 * h[static_cast<Eigen::Index>(m)]),
+                 n2 = std::exp(2 * h[static_cast<Eigen::Index>(m) + 1]);
     const MatrixXd process = (a2 * (1 + distance.array()) * decay.array()).matrix();
     const double s2 = std::exp(2 * h[static_cast<Eigen::Index>(m) + 2]);
     MatrixXd K = process + linear + s2 * same;
@@ -304,14 +307,16 @@ void CampaignFit::learn_scales() {
     const VectorXd f = first / (1 - std::pow(0.9, round)), s = second / (1 - std::pow(0.999, round));
     h -= 0.12 * (f.array() / (s.array().sqrt() + 1e-8)).matrix();
   }
-  for (size_t k = 0; k < m; ++k) scales_[static_cast<Eigen::Index>(varies[k])] = std::exp(h[static_cast<Eigen::Index>(k)]);
+  for (size_t k = 0; k < m; ++k)
+    scales_[static_cast<Eigen::Index>(varies[k])] = std::exp(h[static_cast<Eigen::Index>(k)]);
   amplitude_ = std::exp(h[static_cast<Eigen::Index>(m)]);
   section_ = std::exp(h[static_cast<Eigen::Index>(m) + 2]);
   noise_ = std::hypot(std::exp(h[static_cast<Eigen::Index>(m) + 1]), floor_);
 }
 
 VectorXd CampaignFit::kernel(const Sample& s) const {
-  const Eigen::ArrayXXd z = (features_.rowwise() - s.features.transpose()).array().rowwise() / scales_.transpose().array();
+  const Eigen::ArrayXXd z =
+      (features_.rowwise() - s.features.transpose()).array().rowwise() / scales_.transpose().array();
   const Eigen::ArrayXd d = kRoot3 * (z.square().rowwise().sum() + 1e-12).sqrt();
   VectorXd k = (amplitude_ * amplitude_ * (1 + d) * (-d).exp()).matrix();
   for (size_t i = 0; i < rows_.size(); ++i) {
@@ -420,8 +425,7 @@ Estimated CampaignFit::predict(const Sample& s) const {
     VectorXd k = kernel(s) + spread_ * j;
     k.array() += offset2_;
     mean += k.dot(alpha_) - j.dot(prices_ - belief_.mean);
-    variance += offset2_ + amplitude_ * amplitude_ + section_ * section_ +
-                source2_ - k.dot(inverse_ * k);
+    variance += offset2_ + amplitude_ * amplitude_ + section_ * section_ + source2_ - k.dot(inverse_ * k);
     variance = std::max(variance, 0.0) + noise_ * noise_;
     sigmas = width(s);
   }

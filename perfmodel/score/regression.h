@@ -1,16 +1,16 @@
 // Prices from measured steps, and predictions with an interval.
 //
-//   Belief others = believe(kStepSeconds, {vtrain_samples, sc21_samples});  // what other campaigns say about prices
-//   CampaignFit fit(kStepSeconds, training_samples, others);
-//   Estimated e = fit.predict(sample);                        // e.value in e.lower ... e.upper, 80 %
+//   Belief others = believe(kStepSeconds, {vtrain_samples, sc21_samples});  // what other campaigns say about
+//   prices CampaignFit fit(kStepSeconds, training_samples, others); Estimated e = fit.predict(sample); //
+//   e.value in e.lower ... e.upper, 80 %
 //
-// Three layers, each weaker than the one before it. Prices: a log-normal prior around the spec sheet, moved by
-// other campaigns (a hierarchical model: campaigns differ from their common mean by PriceInfo::differs), then by
-// this campaign's training runs (robust maximum a posteriori). What counts times prices leave unexplained: a
-// Gaussian process over logarithms of the layout (Rasmussen & Williams 2006, Matern 3/2, its length scales by
-// marginal likelihood), together with the prices' own remaining uncertainty. Width of the interval: the
-// quantile of standardised leave-one-out errors of the training runs; for a layout, model or GPU count that no
-// training run had, of errors with the whole layout, model or GPU count left out.
+// Three layers, each weaker than the one before it. Prices: a log-normal prior around the spec sheet, moved
+// by other campaigns (a hierarchical model: campaigns differ from their common mean by PriceInfo::differs),
+// then by this campaign's training runs (robust maximum a posteriori). What counts times prices leave
+// unexplained: a Gaussian process over logarithms of the layout (Rasmussen & Williams 2006, Matern 3/2, its
+// length scales by marginal likelihood), together with the prices' own remaining uncertainty. Width of the
+// interval: the quantile of standardised leave-one-out errors of the training runs; for a layout, model or
+// GPU count that no training run had, of errors with the whole layout, model or GPU count left out.
 #pragma once
 #include <Eigen/Core>
 #include <map>
@@ -31,8 +31,8 @@ struct Sample {
   std::map<std::string, std::string> values;
   StepCounts counts;
   Eigen::VectorXd features;  // of the Gaussian process
-  double log_s = 0;                  // logarithm of what was measured
-  int bound = 0;                     // +1: the truth is larger (it did not fit), -1: smaller (it fitted)
+  double log_s = 0;          // logarithm of what was measured
+  int bound = 0;             // +1: the truth is larger (it did not fit), -1: smaller (it fitted)
   MemoryCounts memory;
   CollectiveTraffic traffic;
 };
@@ -67,24 +67,24 @@ class CampaignFit {
   void condition();
   void calibrate();
   Eigen::VectorXd kernel(const Sample& s) const;  // with every training run
-  double width(const Sample& s) const;                     // sigmas of the 80 % interval
+  double width(const Sample& s) const;            // sigmas of the 80 % interval
 
   const Quantity& quantity_;
   Belief belief_;
   Samples rows_;
-  std::vector<bool> ordinary_;         // runs that their neighbours do not contradict
-  Eigen::VectorXd prices_;             // log
-  Eigen::MatrixXd jacobian_;           // [n, prices] d log step / d log price
-  Eigen::MatrixXd features_;           // [n, d]
-  Eigen::VectorXd residual_;           // against the belief's mean, linearised
-  Eigen::VectorXd scales_;             // length scales [d]
-  double amplitude_ = 0, noise_ = 0;   // log sigmas
-  double section_ = 0;                 // of what rows of one section share
-  double offset2_ = 0, source2_ = 0;   // squared: of a campaign, of one source of it
-  double floor_ = 0;                   // nobody's clock and cluster repeat better
-  Eigen::VectorXd alpha_;              // K^-1 residual
-  Eigen::MatrixXd inverse_;            // K^-1
-  Eigen::MatrixXd spread_;             // jacobian * covariance
+  std::vector<bool> ordinary_;        // runs that their neighbours do not contradict
+  Eigen::VectorXd prices_;            // log
+  Eigen::MatrixXd jacobian_;          // [n, prices] d log step / d log price
+  Eigen::MatrixXd features_;          // [n, d]
+  Eigen::VectorXd residual_;          // against the belief's mean, linearised
+  Eigen::VectorXd scales_;            // length scales [d]
+  double amplitude_ = 0, noise_ = 0;  // log sigmas
+  double section_ = 0;                // of what rows of one section share
+  double offset2_ = 0, source2_ = 0;  // squared: of a campaign, of one source of it
+  double floor_ = 0;                  // nobody's clock and cluster repeat better
+  Eigen::VectorXd alpha_;             // K^-1 residual
+  Eigen::MatrixXd inverse_;           // K^-1
+  Eigen::MatrixXd spread_;            // jacobian * covariance
   std::map<std::string, std::map<std::string, double>> quantiles_;  // source -> what is left out -> sigmas
 };
 

@@ -7,7 +7,8 @@ namespace isobar {
 
 using Split = JudgeOptions::Split;
 
-std::vector<std::vector<size_t>> parts_of(const std::vector<std::string>& of_rows, size_t most, unsigned seed) {
+std::vector<std::vector<size_t>> parts_of(const std::vector<std::string>& of_rows, size_t most,
+                                          unsigned seed) {
   std::map<std::string, std::vector<size_t>> by_value;
   for (size_t i = 0; i < of_rows.size(); ++i) by_value[of_rows[i]].push_back(i);
   std::vector<const std::vector<size_t>*> values;

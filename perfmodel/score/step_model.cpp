@@ -10,42 +10,18 @@ namespace {
 
 // In the order of Price. spec, log sigma, log sigma between campaigns.
 constexpr std::array<PriceInfo, kPrices> kInfo{{
-    {"gemm", 1.08, 0.15, 0.10},
-    {"gemm.low", 1.2, 0.15, 0.10},
-    {"gemm.fp4", 1.6, 0.2, 0.15},
-    {"gemm.width", 60, 0.8, 0.6},
-    {"gemm.tokens", 200, 0.8, 0.8},
-    {"attention", 2.0, 0.4, 0.3},
-    {"attention.v1", 1.5, 0.3, 0.2},
-    {"scores", 1.4, 0.3, 0.2},
-    {"ragged_heads", 2.0, 0.5, 0.3},
-    {"scores.torch", 1.15, 0.5, 0.4},
-    {"scores.fused", 1.15, 0.5, 0.4},
-    {"pointwise", 1.5, 0.4, 0.4},
-    {"rms.saved", 0.7, 0.3, 0.2},
-    {"launch", 600e-6, 0.8, 0.8},
-    {"launch.tp", 100e-6, 1.0, 1.5},
-    {"tp.link", 1.5, 0.4, 0.3},
-    {"tp.nic", 1.6, 0.5, 0.5},
-    {"tp.latency", 30e-6, 0.8, 0.6},
-    {"tp.hop", 50e-6, 0.8, 0.6},
-    {"cp.link", 1.5, 0.5, 0.4},
-    {"ep.link", 2.0, 0.5, 0.4},
-    {"dp.link", 1.5, 0.5, 0.4},
-    {"dp.nic", 1.6, 0.5, 0.5},
-    {"dp.latency", 200e-6, 1.0, 0.8},
-    {"dp.hidden", 0.1, 1.0, 0.8},
-    {"pp.link", 2.0, 0.6, 0.5},
-    {"pp.latency", 100e-6, 1.0, 1.0},
-    {"zero3.link", 1.5, 0.5, 0.4},
-    {"zero3.nic", 1.6, 0.5, 0.4},
-    {"zero3.exposed", 0.1, 0.8, 0.6},
-    {"optimizer", 1.15, 0.4, 0.4},
-    {"vocabulary", 1.0, 0.3, 0.2},
-    {"fill", 1.0, 0.15, 0.1},
-    {"micro", 1e-3, 1.0, 1.0},
-    {"step", 10e-3, 1.0, 1.0},
-    {"straggler", 0.005, 0.8, 0.8},
+    {"gemm", 1.08, 0.15, 0.10},       {"gemm.low", 1.2, 0.15, 0.10},    {"gemm.fp4", 1.6, 0.2, 0.15},
+    {"gemm.width", 60, 0.8, 0.6},     {"gemm.tokens", 200, 0.8, 0.8},   {"attention", 2.0, 0.4, 0.3},
+    {"attention.v1", 1.5, 0.3, 0.2},  {"scores", 1.4, 0.3, 0.2},        {"ragged_heads", 2.0, 0.5, 0.3},
+    {"scores.torch", 1.15, 0.5, 0.4}, {"scores.fused", 1.15, 0.5, 0.4}, {"pointwise", 1.5, 0.4, 0.4},
+    {"rms.saved", 0.7, 0.3, 0.2},     {"launch", 600e-6, 0.8, 0.8},     {"launch.tp", 100e-6, 1.0, 1.5},
+    {"tp.link", 1.5, 0.4, 0.3},       {"tp.nic", 1.6, 0.5, 0.5},        {"tp.latency", 30e-6, 0.8, 0.6},
+    {"tp.hop", 50e-6, 0.8, 0.6},      {"cp.link", 1.5, 0.5, 0.4},       {"ep.link", 2.0, 0.5, 0.4},
+    {"dp.link", 1.5, 0.5, 0.4},       {"dp.nic", 1.6, 0.5, 0.5},        {"dp.latency", 200e-6, 1.0, 0.8},
+    {"dp.hidden", 0.1, 1.0, 0.8},     {"pp.link", 2.0, 0.6, 0.5},       {"pp.latency", 100e-6, 1.0, 1.0},
+    {"zero3.link", 1.5, 0.5, 0.4},    {"zero3.nic", 1.6, 0.5, 0.4},     {"zero3.exposed", 0.1, 0.8, 0.6},
+    {"optimizer", 1.15, 0.4, 0.4},    {"vocabulary", 1.0, 0.3, 0.2},    {"fill", 1.0, 0.15, 0.1},
+    {"micro", 1e-3, 1.0, 1.0},        {"step", 10e-3, 1.0, 1.0},        {"straggler", 0.005, 0.8, 0.8},
 }};
 
 constexpr double kSharp = 4;  // how suddenly the longer of two concurrent activities takes over
@@ -58,7 +34,9 @@ double longer(double a, double b) {
 }
 
 /// Accelerators that share the fast link: the node, or the racks' domain where that is larger.
-double domain_of(const PublishedRun& r) { return std::max<double>(r.node, r.gpu->domain); }
+double domain_of(const PublishedRun& r) {
+  return std::max<double>(r.node, r.gpu->domain);
+}
 
 /// B/s of a ring over `ranks` of which `together` share a node: every NIC of those carries a part.
 double ring_rate(const PublishedRun& r, double ranks, double together, bool& far) {
@@ -69,7 +47,9 @@ double ring_rate(const PublishedRun& r, double ranks, double together, bool& far
 
 }  // namespace
 
-const PriceInfo& info_of(Price p) { return kInfo[index_of(p)]; }
+const PriceInfo& info_of(Price p) {
+  return kInfo[index_of(p)];
+}
 
 Prices spec_prices() {
   Prices p{};
@@ -98,7 +78,8 @@ StepCounts count_step(const PublishedRun& r) {
   const double q = r.heads * r.head_dim, kv = r.kv_heads * r.head_dim;
   const double matrices = r.arch == Arch::llama ? 3 : 2;
   const double ffn_active = r.experts > 0 ? r.top_k * r.expert_ffn : r.ffn;
-  const double weights = r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * ffn_active;  // that a token meets
+  const double weights =
+      r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * ffn_active;  // that a token meets
   const bool full = r.recompute == Recompute::full, selective = r.recompute == Recompute::selective;
   // Frozen weights need no weight gradients.
   const double passes = (r.frozen_weights ? 2 : 3) + (full ? 1 : 0);
@@ -119,16 +100,19 @@ StepCounts count_step(const PublishedRun& r) {
   const double score_flops = 4 * T * r.seq * q / r.tp * causal;
   // The flash backward makes the scores again: 5 products for 2.
   const double score_passes = 1 + (flash ? 2.5 : 2) + (full || (selective && !flash) ? 1 : 0);
-  (flash ? c.attention_s : c.scores_s) = score_flops * score_passes / (flash ? g.peak(wide) : g.reached(wide));
+  (flash ? c.attention_s : c.scores_s) =
+      score_flops * score_passes / (flash ? g.peak(wide) : g.reached(wide));
   c.ragged = std::fmod(r.head_dim, 8) != 0 ? 1 : 0;
   c.v1 = r.attention == AttentionKernel::flash1 ? 1 : 0;
   if (!flash) {
-    const double scores = r.micro_batch * r.heads / r.tp * r.seq * r.seq / r.cp * bytes * (3 + (full || selective));
+    const double scores =
+        r.micro_batch * r.heads / r.tp * r.seq * r.seq / r.cp * bytes * (3 + (full || selective));
     (r.attention == AttentionKernel::unfused ? c.torch_s : c.fused_s) =
         scores * (r.attention == AttentionKernel::unfused ? 8 : 5) / g.memory_rate;
   }
   const double spread = r.sequence_parallel ? r.tp : 1;
-  c.pointwise_s = (14 * T * r.hidden / spread + 6 * T * q / r.tp + (r.arch == Arch::llama ? 6 : 4) * T * ffn_active / r.tp) *
+  c.pointwise_s = (14 * T * r.hidden / spread + 6 * T * q / r.tp +
+                   (r.arch == Arch::llama ? 6 : 4) * T * ffn_active / r.tp) *
                   bytes * (3 + full) / g.memory_rate;
   c.rms = r.rms_kernel ? 1 : 0;
   c.launches = (3 + full) / 3.0;
@@ -192,7 +176,8 @@ StepCounts count_step(const PublishedRun& r) {
   // Adam: gradient, master weight and two moments read, three written, in fp32, and the 2-byte weight.
   c.optimizer_s = r.frozen_weights ? 0 : stage_parameters / shards * 30 / g.memory_rate;
   c.gpu_doublings = std::log2(r.gpus);
-  c.ceiling_s = (2 * T * weights / r.tp * passes * r.layers / r.pp + head_flops / r.pp) / peak * c.micro_batches;
+  c.ceiling_s =
+      (2 * T * weights / r.tp * passes * r.layers / r.pp + head_flops / r.pp) / peak * c.micro_batches;
   return c;
 }
 
@@ -201,7 +186,8 @@ namespace {
 double device_seconds(const StepCounts& c, const Prices& price) {
   const auto p = [&](Price x) { return price[index_of(x)]; };
   const double shape = (1 + p(Price::gemm_width) / c.width) * (1 + p(Price::gemm_tokens) / c.tokens);
-  const double gemm = p(Price::gemm) * (c.low > 0 ? p(Price::gemm_low) : 1) * (c.fp4 > 0 ? p(Price::gemm_fp4) : 1);
+  const double gemm =
+      p(Price::gemm) * (c.low > 0 ? p(Price::gemm_low) : 1) * (c.fp4 > 0 ? p(Price::gemm_fp4) : 1);
   return c.gemm_s * gemm * shape +
          c.attention_s * p(Price::attention) * (c.v1 > 0 ? p(Price::attention_v1) : 1) +
          c.scores_s * p(Price::scores) * (c.ragged > 0 ? p(Price::ragged_heads) : 1) +
@@ -229,8 +215,8 @@ double step_seconds(const StepCounts& c, const Prices& price) {
     const double traffic = c.zero3_s * p(c.zero3_far ? Price::zero3_nic : Price::zero3_link);
     layer = longer(layer, traffic) + p(Price::zero3_exposed) * traffic;
   }
-  const double micro = c.layers * layer + c.vocabulary_s * p(Price::vocabulary) * p(Price::gemm) + c.pp_s * p(Price::pp_link) +
-                       c.pp_calls * p(Price::pp_latency) + p(Price::micro);
+  const double micro = c.layers * layer + c.vocabulary_s * p(Price::vocabulary) * p(Price::gemm) +
+                       c.pp_s * p(Price::pp_link) + c.pp_calls * p(Price::pp_latency) + p(Price::micro);
   const double pipeline = micro * (c.micro_batches + c.fill * p(Price::fill));
   const double gradients =
       c.dp_s * p(c.dp_far ? Price::dp_nic : Price::dp_link) + c.dp_doublings * p(Price::dp_latency);
@@ -241,7 +227,8 @@ double step_seconds(const StepCounts& c, const Prices& price) {
   return step * (1 + p(Price::straggler) * c.gpu_doublings);
 }
 
-const Quantity kStepSeconds{kPrices, kInfo.data(), 0.08, [](const Sample& s, const Eigen::VectorXd& log_prices) {
+const Quantity kStepSeconds{kPrices, kInfo.data(), 0.08,
+                            [](const Sample& s, const Eigen::VectorXd& log_prices) {
                               Prices p;
                               for (size_t i = 0; i < kPrices; ++i)
                                 p[i] = std::exp(log_prices[static_cast<Eigen::Index>(i)]);
