@@ -128,7 +128,8 @@ Sample sample_of(const CollectiveRun& r) {
   s.values = {{"", r.system + r.collective + shape + "/" + std::to_string(r.bytes)},
               {"layout", shape},
               {"gpus", std::to_string(r.ranks)},
-              {"model", r.collective}};
+              {"model", r.collective},
+              {"precision", ""}};
   s.traffic = r.traffic;
   s.log_s = std::log(r.seconds);
   s.features.resize(6);

@@ -122,6 +122,7 @@ Sample sample_of(const PublishedRun& r) {
   s.section = r.section;
   s.values = {{"", r.specification()},
               {"layout", r.layout()},
+              {"precision", std::to_string(static_cast<int>(r.precision)) + (r.block_scaled ? "b" : "")},
               {"gpus", std::to_string(r.gpus)},
               {"model", r.model + std::to_string(r.layers) + "/" + std::to_string(r.hidden) + "/" +
                             std::to_string(r.seq)}};
@@ -272,7 +273,7 @@ void CampaignFit::learn_scales() {
   const size_t m = varies.size();
   VectorXd h(static_cast<Eigen::Index>(m + 3)), mean(h.size()), sigma = VectorXd::Constant(h.size(), 0.7);
   mean.setConstant(std::log(3.0));
-  sigma.setConstant(1.0);
+  sigma.setConstant(0.4);  // tight: a few dozen runs say little about thirty scales
   mean[static_cast<Eigen::Index>(m)] = std::log(1.25 * quantity_.misfit);
   mean[static_cast<Eigen::Index>(m) + 1] = std::log(0.5 * quantity_.misfit);
   mean[static_cast<Eigen::Index>(m) + 2] = std::log(0.4 * quantity_.misfit);
@@ -366,7 +367,7 @@ void CampaignFit::calibrate() {
   };
   std::set<std::string> sources;
   for (const Sample* r : rows_) sources.insert(r->source);
-  for (const std::string what : {"", "layout", "model", "gpus"}) {  // "": repetitions of a run stay together
+  for (const std::string what : {"", "layout", "model", "gpus", "precision"}) {  // "": repetitions of a run stay together
     std::map<std::string, std::vector<size_t>> groups;
     for (size_t i = 0; i < n; ++i) groups[rows_[i]->values.at(what)].push_back(i);
     std::vector<double> z;

@@ -10,7 +10,7 @@
 // unexplained: a Gaussian process over logarithms of the layout (Rasmussen & Williams 2006, Matern 3/2, its
 // length scales by marginal likelihood), together with the prices' own remaining uncertainty. Width of the
 // interval: the quantile of standardised leave-one-out errors of the training runs; for a layout, model or
-// GPU count that no training run had, of errors with the whole layout, model or GPU count left out.
+// GPU count that no training run had, of errors with all of that left out.
 #pragma once
 #include <Eigen/Core>
 #include <map>
@@ -27,7 +27,7 @@ struct Sample {
   const PublishedRun* run = nullptr;  // none: a collective
   std::string id, campaign, source, section;
   double nodes = 1;
-  /// What it may be held out by: "" (repetitions), "layout", "model", "gpus".
+  /// What it may be held out by: "" (repetitions), "layout", "model", "gpus", "precision".
   std::map<std::string, std::string> values;
   StepCounts counts;
   Eigen::VectorXd features;  // of the Gaussian process
