@@ -150,6 +150,23 @@ TEST(Layouts, ZeroBubble) {
                         "policy.micro_batch=3", "policy.schedule=zb-h1", "policy.overlap=false"});
 }
 
+TEST(Layouts, ZeroRedundancy) {
+  for (const char* zero : {"policy.zero=1", "policy.zero=2", "policy.zero=3"}) {
+    expect_like_one_rank({"layout.dp=2", zero});
+    expect_like_one_rank({"layout.dp=3", zero, "policy.micro_batch=1", "policy.bucket_mb=0.05"});
+    expect_like_one_rank({"layout.dp=2", "layout.tp=2", zero, "policy.sequence_parallel=true",
+                          "policy.micro_batch=3", "policy.overlap=false"});
+    expect_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", zero, "policy.micro_batch=3",
+                          "policy.recompute=full", "policy.bucket_mb=0.05"});
+  }
+  expect_like_one_rank({"layout.tp=2", "policy.zero=3", "policy.sequence_parallel=true",
+                        "policy.micro_batch=3"});
+  expect_like_one_rank({"layout.dp=2", "layout.pp=2", "layout.vpp=2", "policy.zero=3",
+                        "policy.micro_batch=1", "policy.schedule=interleaved"});
+  expect_like_one_rank({"layout.dp=2", "layout.pp=2", "policy.zero=1", "policy.micro_batch=1",
+                        "policy.schedule=zb-h1", "policy.bucket_mb=0.05"});
+}
+
 TEST(Layouts, Combined) {
   expect_like_one_rank({"layout.dp=2", "layout.tp=2", "layout.cp=2", "policy.sequence_parallel=true",
                         "policy.micro_batch=3", "policy.bucket_mb=0.05"});
@@ -190,6 +207,7 @@ Words random_legal(std::mt19937& random) {
                          "policy.micro_batch=" + pick({"0", "1", "2"}),
                          "policy.sequence_parallel=" + pick({"true", "false"}),
                          "policy.recompute=" + pick({"none", "selective", "full"}),
+                         "policy.zero=" + pick({"0", "1", "2", "3"}),
                          "policy.bucket_mb=" + pick({"0.05", "25"}),
                          "policy.overlap=" + pick({"true", "false"})};
     Words all = kNet;
@@ -213,7 +231,9 @@ TEST(Layouts, ClipByTheGlobalNorm) {
   for (const auto& [layout, ranks] : std::vector<std::pair<Words, int64_t>>{
            {{"layout.tp=2"}, 2},
            {{"layout.tp=2", "policy.sequence_parallel=true", "layout.pp=2"}, 4},
-           {{"layout.dp=2", "layout.cp=2"}, 4}}) {
+           {{"layout.dp=2", "layout.cp=2"}, 4},
+           {{"layout.dp=2", "layout.tp=2", "policy.zero=1"}, 4},
+           {{"layout.dp=2", "layout.tp=2", "policy.zero=3", "policy.sequence_parallel=true"}, 4}}) {
     SCOPED_TRACE(testing::PrintToString(layout));
     Words words = layout;
     words.insert(words.end(), clip.begin(), clip.end());
@@ -244,7 +264,9 @@ TEST(Layouts, SerialAndOverlappedAreTheSameToTheBit) {
        {Words{"layout.tp=2", "layout.pp=2", "policy.micro_batch=2"},
         Words{"layout.dp=2", "layout.cp=2", "policy.micro_batch=2", "policy.bucket_mb=0.05"},
         Words{"layout.dp=2", "layout.cp=2", "policy.micro_batch=2", "policy.cp_kind=ulysses"},
-        Words{"layout.cp=4", "policy.micro_batch=2", "policy.cp_kind=ring"}}) {
+        Words{"layout.cp=4", "policy.micro_batch=2", "policy.cp_kind=ring"},
+        Words{"layout.dp=4", "policy.micro_batch=1", "policy.zero=1", "policy.bucket_mb=0.05"},
+        Words{"layout.dp=2", "layout.pp=2", "policy.micro_batch=1", "policy.zero=3"}}) {
     const Folder dir;
     Words serial = layout;
     serial.push_back("run.serial=true");
