@@ -63,7 +63,7 @@ class Builder {
   View add(const std::string& name, BufferKind kind, DType t, int64_t count);
   View at(Use use, const View& param) const;
   Workspace workspace_;
-  int64_t param_end_ = 0;  // elements declared so far, gaps included
+  int64_t param_end_ = 0;             // elements declared so far, gaps included
   std::map<int64_t, View> homes_[3];  // by use: first flat element -> where it lives
   int routine_ = -1;
 };

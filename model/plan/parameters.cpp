@@ -130,8 +130,7 @@ void Parameters::backward(int chunk, bool first, bool last) {
       b_.home(Use::gradient, u.begin, b_.plan.grads_all.slice(u.grads, u.size()));
     else
       b_.home(Use::gradient, u.begin,
-              raw_[i] = b_.scratch(
-                  "grads" + std::to_string(u.begin), DType::f32, u.size()));
+              raw_[i] = b_.scratch("grads" + std::to_string(u.begin), DType::f32, u.size()));
   }
 }
 
@@ -148,8 +147,8 @@ void Parameters::gather(int part) {
     here_[i] = true;
     const View own = copied(u) ? share(u, b_.plan.params16_all, u.params16, false)
                                : share(u, b_.plan.params_all, u.params, false);
-    const View all = b_.scratch("params" + std::to_string(u.begin), copied(u) ? policy_.act : DType::f32,
-                                u.size());
+    const View all =
+        b_.scratch("params" + std::to_string(u.begin), copied(u) ? policy_.act : DType::f32, u.size());
     b_.emit(OpKind::all_gather, name("params", u) + "/all_gather", {.group = u.section.group}, {own}, {all},
             Lane::dp);
     b_.home(copied(u) ? Use::matrix : Use::vector, u.begin, all);
@@ -193,8 +192,8 @@ void Parameters::reduce(size_t index, const View& after) {
     for (size_t g = 0; g < u.gaps.size(); ++g)
       b_.emit(OpKind::zero, "grads/bucket" + std::to_string(u.begin) + "/gap" + std::to_string(g),
               {.m = 1, .n = u.gaps[g].count}, {}, {raw.slice(u.gaps[g].offset, u.gaps[g].count)});
-    const View part = first_ ? kept : b_.scratch("grads" + std::to_string(u.begin) + ".part", DType::f32,
-                                                 u.share());
+    const View part =
+        first_ ? kept : b_.scratch("grads" + std::to_string(u.begin) + ".part", DType::f32, u.share());
     communicate(OpKind::reduce_scatter, raw, part);
     if (!first_) add(part);
   }
@@ -219,7 +218,7 @@ std::vector<Parameters::Run> Parameters::runs() const {
         copied(*before) == copied(u)) {
       Run& last = out.back();
       last.unit = nullptr;
-      for (View Run::* v : {&Run::param, &Run::param16, &Run::grad, &Run::m, &Run::v})
+      for (View Run::*v : {&Run::param, &Run::param16, &Run::grad, &Run::m, &Run::v})
         if (last.*v) (last.*v).count += (r.*v).count;
     } else {
       out.push_back(r);

@@ -31,10 +31,10 @@ struct ParameterPolicy {
   bool overlap = true;       // communication under compute; false: after and before it
 };
 
-struct Section {       // neighbours in the flat parameters with one fate
-  int chunk = 0;       // of the pipeline stage
-  int group = -1;      // ranks that sum its gradients (-1: this one alone)
-  bool matrix = true;  // matrix products read it; else f32 ops
+struct Section {        // neighbours in the flat parameters with one fate
+  int chunk = 0;        // of the pipeline stage
+  int group = -1;       // ranks that sum its gradients (-1: this one alone)
+  bool matrix = true;   // matrix products read it; else f32 ops
   bool counted = true;  // this rank's share counts in the norm of all gradients
 };
 

@@ -159,12 +159,31 @@ TEST(Layouts, ZeroRedundancy) {
     expect_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", zero, "policy.micro_batch=3",
                           "policy.recompute=full", "policy.bucket_mb=0.05"});
   }
-  expect_like_one_rank({"layout.tp=2", "policy.zero=3", "policy.sequence_parallel=true",
-                        "policy.micro_batch=3"});
-  expect_like_one_rank({"layout.dp=2", "layout.pp=2", "layout.vpp=2", "policy.zero=3",
-                        "policy.micro_batch=1", "policy.schedule=interleaved"});
+  expect_like_one_rank(
+      {"layout.tp=2", "policy.zero=3", "policy.sequence_parallel=true", "policy.micro_batch=3"});
+  expect_like_one_rank({"layout.dp=2", "layout.pp=2", "layout.vpp=2", "policy.zero=3", "policy.micro_batch=1",
+                        "policy.schedule=interleaved"});
   expect_like_one_rank({"layout.dp=2", "layout.pp=2", "policy.zero=1", "policy.micro_batch=1",
                         "policy.schedule=zb-h1", "policy.bucket_mb=0.05"});
+}
+
+// Two addends have one sum: over two ranks and with one micro-batch, ZeRO changes nothing, not even the last
+// bit, whatever the type.
+TEST(Layouts, ZeroStagesAreTheSameToTheBit) {
+  for (const char* amp : {"policy.amp=none", "policy.amp=bf16"}) {
+    const Words whole = {"layout.dp=2", "policy.bucket_mb=0.05", amp};
+    const Folder dir;
+    const Outcome a = run(dir / "0", whole, 2);
+    ASSERT_EQ(a.record.losses.size(), 10u);
+    for (const char* zero : {"1", "2", "3"}) {
+      SCOPED_TRACE(std::string(amp) + " stage " + zero);
+      Words sharded = whole;
+      sharded.push_back(std::string("policy.zero=") + zero);
+      const Outcome b = run(dir / zero, sharded, 2);
+      EXPECT_EQ(a.record.losses, b.record.losses);
+      EXPECT_EQ(distance(a.weights, b.weights), 0);
+    }
+  }
 }
 
 TEST(Layouts, Combined) {
