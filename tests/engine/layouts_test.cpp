@@ -26,11 +26,13 @@ struct Outcome {
   TensorFile weights;
 };
 
-Outcome run(const std::string& out, const Words& layout, int64_t ranks) {
+Outcome run(const std::string& out, const Words& layout, int64_t ranks, const Words& more = {}) {
   Words set = kNet;
   set.insert(set.end(), layout.begin(), layout.end());
   set.push_back("run.out=" + out);
-  const Ended e = train_command(set, ranks > 1 ? Words{"--ranks", std::to_string(ranks)} : Words{});
+  Words options = more;
+  if (ranks > 1) options.insert(options.end(), {"--ranks", std::to_string(ranks)});
+  const Ended e = train_command(set, options);
   EXPECT_EQ(e.code, 0) << e.text;
   if (e.code != 0) return {};
   return {read_run(out), read_safetensors(fs::path(out) / "checkpoints/step-00000010/model.safetensors")};
@@ -265,6 +267,28 @@ TEST(Layouts, ClipByTheGlobalNorm) {
           many.record.events[i]["grad_norm"].get<double>() / one.record.events[i]["grad_norm"].get<double>(),
           1, 1e-5);
     }
+  }
+}
+
+// A checkpoint knows the net, not the layout.
+TEST(Layouts, ResumeAsAnyOther) {
+  const Folder dir;
+  const Words save = {"train.checkpoint_every=5"};
+  Words first = {"layout.tp=2", "layout.pp=2", "layout.dp=2", "policy.zero=1", "policy.micro_batch=3"};
+  first.insert(first.end(), save.begin(), save.end());
+  const Outcome a = run(dir / "a", first, 8);
+  ASSERT_EQ(a.record.losses.size(), 10u);
+  const std::string middle = dir / "a/checkpoints/step-00000005";
+  for (const auto& [name, layout, ranks] : std::vector<std::tuple<std::string, Words, int64_t>>{
+           {"one", {}, 1},
+           {"b", {"layout.cp=2", "layout.dp=2", "policy.zero=3", "policy.micro_batch=2"}, 4},
+           {"c", {"layout.tp=2", "layout.dp=2", "policy.zero=2", "policy.sequence_parallel=true"}, 4}}) {
+    SCOPED_TRACE(name);
+    const Outcome b = run(dir / name, layout, ranks, {"--resume", middle});
+    ASSERT_EQ(b.record.losses.size(), 5u);
+    for (const auto& [step, loss] : b.record.losses)
+      EXPECT_NEAR(loss / a.record.losses.at(step), 1, 1e-6) << "step " << step;
+    EXPECT_LT(distance(a.weights, b.weights), 1e-6);
   }
 }
 
