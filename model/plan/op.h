@@ -74,6 +74,7 @@ struct View {           // a run of elements of one buffer
 struct Attrs {
   int64_t m = 0, n = 0, k = 0;  // gemm: C[m,n] = A[m,k] B[k,n]; row kernels: m rows of n columns
   bool trans_a = false, trans_b = false, accumulate = false;
+  bool tf32 = false;  // gemm, attention: products of f32 operands take them rounded to 10 bits of mantissa
   int64_t batch = 0, heads = 0, kv_heads = 0, tq = 0, tk = 0, d = 0;  // attention
   int64_t ld_q = 0, ld_kv = 0, ld_o = 0;                              // elements between rows
   bool causal = false;

@@ -72,9 +72,15 @@ Row reference_row(const Attention& a, const Buffer& q, const Buffer& k, const Bu
   return r;
 }
 
-// what the kernel may get wrong in a probability, relatively; bf16 probabilities are rounded for the product
+// of an operand of a product that is not an input
+double operand_roundoff(const Attention& a) {
+  return a.tf32 ? kF16Roundoff : a.act == DType::f32 ? 0 : roundoff(a.act);
+}
+
+// what the kernel may get wrong in a probability, relatively; those of 16 bits or tf32 are rounded for the
+// product
 double probability_error(const Attention& a, const Row& r) {
-  return r.score_error * 2 + (a.act == DType::bf16 ? kHalfRoundoff + 1e-5 : 1e-6);
+  return r.score_error * 2 + (a.act != DType::f32 || a.tf32 ? operand_roundoff(a) + 1e-5 : 1e-6);
 }
 
 void check_forward(const Case& c) {
@@ -115,7 +121,7 @@ struct Gradients {
 // The textbook backward; delta comes from the o that the kernel is given
 Gradients reference_backward(const Case& c, const Buffer& o) {
   const Attention& a = c.a;
-  const double half = a.act == DType::bf16 ? kHalfRoundoff : 0;
+  const double half = operand_roundoff(a);
   const int64_t nq = a.batch * a.tq * a.heads * a.d, nk = a.batch * a.tk * a.kv_heads * a.d;
   Gradients g{.dq = std::vector<double>(nq),
               .dk = std::vector<double>(nk),
@@ -145,8 +151,9 @@ Gradients reference_backward(const Case& c, const Buffer& o) {
             dp_abs += std::abs(term);
           }
           const double ds = r.p[j] * (dp - delta);
-          const double ds_err = r.p[j] * (dp_abs + delta_abs) * (r.score_error * 2 + 1e-5) +
-                                std::abs(ds) * (half * 1.02 + 1e-6);
+          const double ds_err =
+              r.p[j] * (dp_abs + delta_abs) * (r.score_error * 2 + 1e-5) +
+              std::abs(ds) * (half * (a.act == DType::bf16 ? 1.02 : 2.04) + 1e-6);  // and that of p
           for (int64_t x = 0; x < a.d; ++x) {
             const int64_t at_q = ((b * a.tq + i) * a.heads + h) * a.d + x;
             const int64_t at_k = ((b * a.tk + j) * a.kv_heads + kv) * a.d + x;
@@ -210,13 +217,17 @@ void for_many_cases(const Check& check) {
   Random random;
   for (const Isa isa : isas())
     for (const int64_t d : {48, 64, 128, 192, 32, 16, 8, 1, 7, 33, 100}) {
-      const DType act = random.coin() ? DType::f32 : DType::bf16;
+      const DType act = random.act();
       const int64_t tq = random.integer(1, 150), tk = random.coin() ? tq : random.integer(1, 250);
-      const Case c = random_case(random, act, d, tq, tk);
+      Case c = random_case(random, act, d, tq, tk);
+      if (act == DType::f32 && random.coin()) {  // with inputs that tf32 holds exactly
+        c.a.tf32 = true;
+        for (Buffer* x : {&c.q, &c.k, &c.v, &c.d_o}) round_tf32(x->size(), x->f32(), x->f32());
+      }
       const Running running(isa, static_cast<int>(random.integer(1, 2)));
       SCOPED_TRACE("d " + std::to_string(d) + " tq " + std::to_string(tq) + " tk " + std::to_string(tk) +
                    " heads " + std::to_string(c.a.heads) + "/" + std::to_string(c.a.kv_heads) + " causal " +
-                   std::to_string(c.a.causal) + " " + isobar::name_of(act));
+                   std::to_string(c.a.causal) + " " + isobar::name_of(act) + (c.a.tf32 ? " as tf32" : ""));
       check(c);
       if (::testing::Test::HasFatalFailure()) return;
     }
@@ -232,7 +243,7 @@ TEST(AttentionBackward, IsTheTextbookGradientForAnyShape) {
 // more keys than one backward unit spans, so that threads share the queries of a head
 TEST(AttentionBackward, ThreadsThatShareAHeadAddTheirPartsOfDq) {
   Random random;
-  for (const DType act : {DType::f32, DType::bf16})
+  for (const DType act : kActs)
     for (const int threads : {1, 2, 3, 5}) {
       Case c = random_case(random, act, 16, 70, 384 * 3 + 29);
       const Running running(best_isa(), threads);
@@ -243,7 +254,7 @@ TEST(AttentionBackward, ThreadsThatShareAHeadAddTheirPartsOfDq) {
 
 TEST(AttentionForward, TokensOfTheWeatherNetAtOneAndTwoThreads) {
   Random random;
-  for (const DType act : {DType::f32, DType::bf16})
+  for (const DType act : kActs)
     for (const int threads : {1, 2}) {
       Case c = random_case(random, act, 48, 333, 1013);
       const Running running(best_isa(), threads);

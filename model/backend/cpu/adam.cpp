@@ -6,7 +6,7 @@
 
 namespace isobar::cpu {
 
-void adam(const Adam& a, int64_t n, float* p, const float* g, float* m, float* v, bf16* p16) {
+void adam(const Adam& a, int64_t n, float* p, const float* g, float* m, float* v, void* p16, DType type16) {
   const double beta1 = a.beta1, beta2 = a.beta2, lr = a.lr;
   AdamFactors f;
   f.beta1 = a.beta1;
@@ -20,11 +20,11 @@ void adam(const Adam& a, int64_t n, float* p, const float* g, float* m, float* v
   f.inverse_sqrt_correction2 =
       static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(beta2, static_cast<double>(a.step))));
   f.eps = a.eps;
-  const KernelTable& k = kernels();
+  const auto kernel = kernels().adam[type16 == DType::f16 ? 1 : 0];
   parallel(n, [&](int t, int threads) {
     const Range r = share(n, t, threads, 64);
-    k.adam(f, r.end - r.begin, p + r.begin, g + r.begin, m + r.begin, v + r.begin,
-           p16 == nullptr ? nullptr : p16 + r.begin);
+    kernel(f, r.end - r.begin, p + r.begin, g + r.begin, m + r.begin, v + r.begin,
+           p16 == nullptr ? nullptr : static_cast<uint16_t*>(p16) + r.begin);
   });
 }
 

@@ -12,7 +12,8 @@ namespace {
 
 cpu::Attention attention_of(const Op& op, DType act) {
   const Attrs& a = op.a;
-  return {a.batch, a.heads, a.kv_heads, a.tq, a.tk, a.d, a.scale, a.causal, act, a.ld_q, a.ld_kv, a.ld_o};
+  return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,   a.scale,
+          a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32};
 }
 
 }  // namespace
@@ -49,7 +50,7 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
       return cpu::patch_gather(patch(type(op.writes[0])), fin(0), out(0));
     case OpKind::gemm:
       return cpu::gemm({a.m, a.n, a.k, a.trans_a, a.trans_b, type(op.reads[0]), type(op.reads[1]),
-                        type(op.writes[0]), static_cast<bool>(op.reads[2]), a.accumulate},
+                        type(op.writes[0]), static_cast<bool>(op.reads[2]), a.accumulate, a.tf32},
                        in(0), in(1), fin(2), out(0));
     case OpKind::attention:
       return cpu::attention_forward(attention_of(op, type(op.reads[0])), in(0), in(1), in(2), out(0), fout(1),
@@ -112,7 +113,8 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
                            train_.optimizer == "adamw",
                            static_cast<int64_t>(fin(1)[1]),
                            scale};
-      return cpu::adam(adam, a.n, fout(0), fin(0), fout(1), fout(2), static_cast<bf16*>(out(3)));
+      return cpu::adam(adam, a.n, fout(0), fin(0), fout(1), fout(2), out(3),
+                       op.writes[3] ? type(op.writes[3]) : DType::bf16);
     }
     case OpKind::all_reduce:
     case OpKind::broadcast:

@@ -37,7 +37,7 @@ void with_column_sums(int64_t rows, int64_t cols, float* sum, bool accumulate, c
 }  // namespace
 
 void gelu_forward(int64_t n, DType act, const void* u, void* g) {
-  const auto kernel = kernels().gelu_forward[is_half(act)];
+  const auto kernel = kernels().gelu_forward[of(act)];
   parallel(n, [&](int t, int threads) {
     const Range r = share(n, t, threads, kGrain);
     kernel(r.end - r.begin, at(u, act, r.begin), at(g, act, r.begin));
@@ -46,7 +46,7 @@ void gelu_forward(int64_t n, DType act, const void* u, void* g) {
 
 void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
                    float* dbias, bool accumulate) {
-  const auto kernel = kernels().gelu_backward[is_half(act)];
+  const auto kernel = kernels().gelu_backward[of(act)];
   with_column_sums(rows, cols, dbias, accumulate, [&](Range r, float* sums) {
     const int64_t i = r.begin * cols;
     kernel(r.end - r.begin, cols, at(u, act, i), at(dg, act, i), at(du, act, i), sums);
@@ -54,7 +54,7 @@ void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const v
 }
 
 void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, bool accumulate) {
-  const auto kernel = kernels().column_sum[is_half(t)];
+  const auto kernel = kernels().column_sum[of(t)];
   with_column_sums(rows, cols, sum, accumulate, [&](Range r, float* sums) {
     kernel(r.end - r.begin, cols, at(x, t, r.begin * cols), sums);
   });
@@ -98,10 +98,18 @@ void copy(const Copy& c, const void* x, void* y) {
 }
 
 void cast(int64_t n, DType from, DType to, const void* x, void* y) {
-  const auto kernel = kernels().cast[is_half(from)][is_half(to)];
+  const auto kernel = kernels().cast[of(from)][of(to)];
   parallel(n, [&](int t, int threads) {
     const Range r = share(n, t, threads, kGrain);
     kernel(r.end - r.begin, at(x, from, r.begin), at(y, to, r.begin));
+  });
+}
+
+void round_tf32(int64_t n, const float* x, float* y) {
+  const KernelTable& k = kernels();
+  parallel(n, [&](int t, int threads) {
+    const Range r = share(n, t, threads, kGrain);
+    k.round_tf32(r.end - r.begin, x + r.begin, y + r.begin);
   });
 }
 
