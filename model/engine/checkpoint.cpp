@@ -56,8 +56,11 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
   all.barrier();  // everybody's parts are on disk
 
   if (all.rank == 0) {
-    const nlohmann::json j = {
+    nlohmann::json j = {
         {"schema", 1}, {"step", state.step}, {"seed", state.seed}, {"global_batch", state.global_batch}};
+    if (state.loss_scale > 0)
+      j.update(
+          {{"updates", state.updates}, {"loss_scale", state.loss_scale}, {"good_steps", state.good_steps}});
     write_atomically(temp / "state.json", j.dump(1) + "\n");  // syncs the directory too
     fs::rename(temp, final);
     sync_directory(parent);
@@ -88,7 +91,13 @@ TrainState load_checkpoint(const fs::path& checkpoint, const Plan& plan, float* 
   const SafetensorsReader moments(checkpoint / "optimizer.safetensors");
   load_tensors(plan, moments, kFirst, &Shard::moments, m);
   load_tensors(plan, moments, kSecond, &Shard::moments, v);
-  return {j["step"], j.value("seed", int64_t{0}), j.value("global_batch", int64_t{0})};
+  const int64_t step = j["step"];
+  return {step,
+          j.value("seed", int64_t{0}),
+          j.value("global_batch", int64_t{0}),
+          j.value("updates", step),
+          j.value("loss_scale", 0.0),
+          j.value("good_steps", int64_t{0})};
 }
 
 }  // namespace isobar

@@ -18,7 +18,7 @@ class Vit {
         n_(spec.net),
         b_(rank, static_cast<int>(spec.layout.world()), workspace),
         params_(b_, policy_of(spec)),
-        act_(spec.policy.amp == "bf16" ? DType::bf16 : DType::f32),
+        act_(act_of(spec)),
         at_(b_, spec, rank),
         emit_(b_, spec, at_, act_),
         D_(n_.embed_dim),
@@ -30,7 +30,7 @@ class Vit {
     declare_parameters();
     b_.plan.metrics = b_.io("metrics", DType::f32, 1 + n_.out_channels);
     b_.plan.grad_norm2 = b_.io("grad_norm2", DType::f32, 1);
-    b_.plan.adam_scalars = b_.io("adam_scalars", DType::f32, 2);
+    b_.plan.scalars = b_.io("scalars", DType::f32, kScalars);
     stages_.declare_buffers(at_.rows * D_);
     const int init = emit_init(), begin = emit_begin();
     const auto m = static_cast<int>(s_.micro_batches());
@@ -91,10 +91,14 @@ class Vit {
     int part;
   };
 
+  static DType act_of(const RunSpec& spec) {
+    const std::string& amp = spec.policy.amp;
+    return amp == "bf16" ? DType::bf16 : amp == "fp16" ? DType::f16 : DType::f32;
+  }
   static ParameterPolicy policy_of(const RunSpec& spec) {
     const PolicySpec& p = spec.policy;
     const auto bucket = static_cast<int64_t>(p.bucket_mb * 1e6) / size_of(DType::f32);
-    return {p.zero, p.amp == "bf16" ? DType::bf16 : DType::f32, std::max<int64_t>(1, bucket), p.overlap};
+    return {p.zero, act_of(spec), std::max<int64_t>(1, bucket), p.overlap};
   }
   // Parts of a chunk, in forward order: the embedding, its blocks, the head.
   static int part_of(const Stage& stage, int64_t block) { return static_cast<int>(1 + block - stage.first); }
@@ -251,11 +255,16 @@ class Vit {
     if (at_.norm_group >= 0)
       b_.emit(OpKind::all_reduce, "optimizer/grad_norm/all_reduce", {.group = at_.norm_group}, {p.grad_norm2},
               {p.grad_norm2}, Lane::dp);
-    params_.update(p.adam_scalars, s_.train.grad_clip > 0 ? p.grad_norm2 : View{});
+    if (scaled())
+      b_.emit(OpKind::loss_scale, "optimizer/loss_scale", {}, {p.grad_norm2, p.scalars},
+              {p.grad_norm2, p.scalars});
+    params_.update(p.scalars, s_.train.grad_clip > 0 ? p.grad_norm2 : View{});
     reduce_metrics();
     b_.end();
     return r;
   }
+
+  bool scaled() const { return act_ == DType::f16; }
 
   Attrs image() const {
     return {.m = at_.rows,
@@ -340,7 +349,8 @@ class Vit {
       const View dpred = emit_.operand("dpred", act_, rows * P_);
       Attrs a = image();
       a.scale = 1.0f / static_cast<float>(s_.train.global_batch);
-      b_.emit(OpKind::loss_backward, "loss/backward", a, {pred_, target_, sums_}, {dpred});
+      b_.emit(OpKind::loss_backward, "loss/backward", a,
+              {pred_, target_, sums_, scaled() ? b_.plan.scalars : View{}}, {dpred});
       const View dh = b_.scratch("norm.dh", act_, rows * D_);
       emit_.linear_backward_input("head", head_, dpred, dh, rows);
       emit_.linear_backward_weight("head", head_, final_.h, dpred, rows);

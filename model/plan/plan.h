@@ -82,6 +82,16 @@ struct Memory {
   int64_t total() const { return arena + loader; }
 };
 
+/// Elements of Plan::scalars. With a scaled loss the plan's loss_scale op keeps all but the first.
+enum Scalar : uint8_t {
+  kLearningRate,  // of this step
+  kStep,          // of the optimizer, 1 the first time: steps that were skipped do not count
+  kLossScale,     // of the next backward pass
+  kGoodSteps,     // since the scale has changed
+  kUnscale,       // what gradients are multiplied by; 0: this step is skipped
+  kScalars
+};
+
 struct Plan {
   int rank = 0, world = 1;
   std::vector<Group> groups;
@@ -95,7 +105,7 @@ struct Plan {
   std::vector<int64_t> slots;  // per chunk: micro-batches in flight
   Memory memory;
   // Buffers that the engine talks to by name.
-  View params_all, grads_all, adam_m, adam_v, params16_all, metrics, grad_norm2, adam_scalars;
+  View params_all, grads_all, adam_m, adam_v, params16_all, metrics, grad_norm2, scalars;
 
   int64_t parameter_count() const;  // of the whole net
 };

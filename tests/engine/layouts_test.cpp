@@ -26,7 +26,14 @@ struct Outcome {
   TensorFile weights;
 };
 
-Outcome run(const std::string& out, const Words& layout, int64_t ranks, const Words& more = {}) {
+TensorFile weights_after(const std::string& out, int64_t step) {
+  char checkpoint[64];
+  std::snprintf(checkpoint, sizeof checkpoint, "checkpoints/step-%08ld/model.safetensors", step);
+  return read_safetensors(fs::path(out) / checkpoint);
+}
+
+Outcome trained_to(const std::string& out, const Words& layout, int64_t ranks, int64_t steps,
+                   const Words& more = {}) {
   Words set = kNet;
   set.insert(set.end(), layout.begin(), layout.end());
   set.push_back("run.out=" + out);
@@ -35,7 +42,11 @@ Outcome run(const std::string& out, const Words& layout, int64_t ranks, const Wo
   const Ended e = train_command(set, options);
   EXPECT_EQ(e.code, 0) << e.text;
   if (e.code != 0) return {};
-  return {read_run(out), read_safetensors(fs::path(out) / "checkpoints/step-00000010/model.safetensors")};
+  return {read_run(out), weights_after(out, steps)};
+}
+
+Outcome run(const std::string& out, const Words& layout, int64_t ranks, const Words& more = {}) {
+  return trained_to(out, layout, ranks, 10, more);
 }
 
 // |a - b| over |a|, of all weights together
@@ -289,6 +300,60 @@ TEST(Layouts, ResumeAsAnyOther) {
     for (const auto& [step, loss] : b.record.losses)
       EXPECT_NEAR(loss / a.record.losses.at(step), 1, 1e-6) << "step " << step;
     EXPECT_LT(distance(a.weights, b.weights), 1e-6);
+  }
+}
+
+// fp16: a scale far too large at first; every rank must skip the same steps, and learning begins when it
+// fits.
+TEST(Layouts, Fp16SkipsOverflowsOnAllRanksAlike) {
+  const Words fp16 = {"policy.amp=fp16", "train.initial_loss_scale=1e12", "train.loss_scale_window=2",
+                      "train.steps=40", "train.checkpoint_every=40"};
+  const auto run_fp16 = [&](const std::string& out, const Words& layout, int64_t ranks,
+                            const Words& more = {}) {
+    Words words = fp16;
+    words.insert(words.end(), layout.begin(), layout.end());
+    return trained_to(out, words, ranks, 40, more);
+  };
+  const auto skipped = [](const Outcome& o) {
+    std::vector<int> out;
+    for (const auto& e : o.record.events)
+      if (e["event"] == "step" && e["skipped"].get<bool>()) out.push_back(e["step"]);
+    return out;
+  };
+  const Folder dir;
+  const Outcome one = run_fp16(dir / "one", {"train.checkpoint_every=1"}, 1);
+  ASSERT_EQ(one.record.losses.size(), 40u);
+  const std::vector<int> expected = skipped(one);
+  ASSERT_GE(expected.size(), 3u) << "nothing overflowed";
+  EXPECT_EQ(expected[0], 1);
+  for (int step = 2; step < 10; ++step) {
+    const bool changed = distance(weights_after(dir / "one", step - 1), weights_after(dir / "one", step)) > 0;
+    EXPECT_EQ(changed, std::count(expected.begin(), expected.end(), step) == 0) << "step " << step;
+  }
+  EXPECT_GT(expected.back(), static_cast<int>(expected.size())) << "it never grew into an overflow again";
+  EXPECT_LT(one.record.losses.at(40), 0.95 * one.record.losses.at(1));
+  // Scale and counters come back with a checkpoint.
+  const int last_skip = expected.back();
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%08d", last_skip);
+  const Outcome resumed = run_fp16(dir / "resumed", {}, 1, {"--resume", (dir / "one/checkpoints/") + name});
+  EXPECT_EQ(resumed.record.losses.size(), 40u - static_cast<size_t>(last_skip));
+  for (const auto& [step, loss] : resumed.record.losses) EXPECT_EQ(loss, one.record.losses.at(step));
+  EXPECT_EQ(distance(resumed.weights, one.weights), 0);
+  int n = 0;
+  for (const auto& [layout, ranks] : std::vector<std::pair<Words, int64_t>>{
+           {{"layout.tp=2", "layout.pp=2", "policy.micro_batch=3"}, 4},
+           {{"layout.dp=2", "layout.cp=2", "policy.zero=3"}, 4},
+           {{"layout.dp=2", "layout.tp=2", "policy.zero=1", "policy.sequence_parallel=true"}, 4},
+           {{"layout.dp=3"}, 3}}) {
+    SCOPED_TRACE(testing::PrintToString(layout));
+    const Outcome many = run_fp16(dir / std::to_string(n++), layout, ranks);
+    ASSERT_EQ(many.record.losses.size(), 40u);
+    EXPECT_EQ(skipped(many), expected);
+    for (const auto& [step, loss] : one.record.losses)
+      EXPECT_NEAR(many.record.losses.at(step) / loss, 1, 2e-3) << "step " << step;
+    EXPECT_LT(distance(one.weights, many.weights), 5e-3);
+    std::printf("weights %.1e\n", distance(one.weights, many.weights));
   }
 }
 

@@ -74,8 +74,9 @@ Trained run(const std::string& optimizer, const std::string& amp, int64_t micro_
       }
     });
     EXPECT_NEAR(learning_rate(spec.train, step), values("lr")[step], 1e-15);
-    floats(plan.adam_scalars)[0] = static_cast<float>(learning_rate(spec.train, step));
-    floats(plan.adam_scalars)[1] = static_cast<float>(step + 1);
+    floats(plan.scalars)[kLearningRate] = static_cast<float>(learning_rate(spec.train, step));
+    floats(plan.scalars)[kStep] = static_cast<float>(step + 1);
+    floats(plan.scalars)[kUnscale] = 1;
     execute(step_program, static_cast<int32_t>(step));
     EXPECT_EQ(fetched, 4 / micro_batch);
     const float* metrics = floats(plan.metrics);
