@@ -271,7 +271,7 @@ void validate(const RunSpec& s) {
              "use a multiple, e.g. " + str((t.global_batch / l.dp + 1) * l.dp));
 
   const PolicySpec& p = s.policy;
-  check.one_of(p.amp, {"none", "bf16", "fp16"}, "policy.amp");
+  check.one_of(p.amp, {"none", "tf32", "bf16", "fp16"}, "policy.amp");
   check.one_of(p.schedule, {"gpipe", "1f1b", "interleaved", "zb-h1"}, "policy.schedule");
   check.one_of(p.cp_kind, {"allgather", "ring", "ulysses"}, "policy.cp_kind");
   check.one_of(p.recompute, {"none", "selective", "full"}, "policy.recompute");

@@ -74,7 +74,7 @@ struct LayoutSpec {  // layout:
 };
 
 struct PolicySpec {               // policy:
-  std::string amp = "none";       // none (fp32) | bf16 | fp16 (scaled loss)
+  std::string amp = "none";       // none (fp32) | tf32 (in matrix products) | bf16 | fp16 (scaled loss)
   int64_t micro_batch = 0;        // samples per micro-batch and dp rank; 0 = global_batch / dp
   std::string schedule = "1f1b";  // gpipe | 1f1b | interleaved | zb-h1
   int64_t zero = 0;               // ZeRO stage

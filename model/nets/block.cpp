@@ -13,6 +13,7 @@ BlockEmitter::BlockEmitter(Builder& b, const RunSpec& spec, const Sharding& at, 
       recompute_all_(spec.policy.recompute == "full"),
       recompute_core_(spec.policy.recompute == "selective"),
       split_(spec.policy.schedule == "zb-h1"),
+      tf32_(spec.policy.amp == "tf32"),
       core_(b, spec, at, act) {}
 
 void BlockEmitter::backward_begins(const View& dx, bool accumulate) {
@@ -33,13 +34,13 @@ Attrs BlockEmitter::rows(int64_t m, int64_t cols) const {
 
 void BlockEmitter::linear_forward(const std::string& path, const Linear& l, const View& x, const View& y,
                                   int64_t rows, const View& bias) {
-  b_.emit(OpKind::gemm, path, {.m = rows, .n = l.out, .k = l.in, .trans_b = true},
+  b_.emit(OpKind::gemm, path, {.m = rows, .n = l.out, .k = l.in, .trans_b = true, .tf32 = tf32_},
           {x, b_.weight(l.weight), bias}, {y});
 }
 
 void BlockEmitter::linear_backward_input(const std::string& path, const Linear& l, const View& dy,
                                          const View& dx, int64_t rows) {
-  b_.emit(OpKind::gemm, path + "/backward_input", {.m = rows, .n = l.in, .k = l.out},
+  b_.emit(OpKind::gemm, path + "/backward_input", {.m = rows, .n = l.in, .k = l.out, .tf32 = tf32_},
           {dy, b_.weight(l.weight), View{}}, {dx});
 }
 
@@ -55,7 +56,7 @@ void BlockEmitter::linear_backward_weight(const std::string& path, const Linear&
 void BlockEmitter::weight_gradient(const Postponed& p) {
   const Linear& l = *p.linear;
   b_.emit(OpKind::gemm, p.path + "/backward_weight",
-          {.m = l.out, .n = l.in, .k = p.rows, .trans_a = true, .accumulate = accumulate_},
+          {.m = l.out, .n = l.in, .k = p.rows, .trans_a = true, .accumulate = accumulate_, .tf32 = tf32_},
           {p.dy, p.x, View{}}, {b_.grad(l.weight)});
 }
 

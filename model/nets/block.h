@@ -94,7 +94,7 @@ class BlockEmitter {
   const Sharding& at_;
   const DType act_;              // of activations: what matrix products read and write
   const int64_t D_, width_, R_;  // model width, this rank's share of it inside attention, full rows
-  const bool recompute_all_, recompute_core_, split_;
+  const bool recompute_all_, recompute_core_, split_, tf32_;
   AttentionCore core_;
   View dx_;
   bool accumulate_ = false;  // backward adds to the gradients

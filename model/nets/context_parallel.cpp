@@ -15,7 +15,8 @@ AttentionCore::AttentionCore(Builder& b, const RunSpec& spec, const Sharding& at
                                                : Kind::allgather),
       width_(spec.net.embed_dim / at.tp),
       heads_(spec.net.num_heads / at.tp),
-      R_(at.full_rows) {}
+      R_(at.full_rows),
+      tf32_(spec.policy.amp == "tf32") {}
 
 void AttentionCore::forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   c.o = hold(block + ".o", act_, R_ * width_, keep);
@@ -59,7 +60,8 @@ void AttentionCore::backward(const std::string& block, const Core& c, const View
 // ---- pieces ----
 
 Attrs AttentionCore::attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const {
-  return {.batch = at_.batch,
+  return {.tf32 = tf32_,
+          .batch = at_.batch,
           .heads = heads_,
           .kv_heads = heads_,
           .tq = at_.tokens,

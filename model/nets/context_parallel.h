@@ -69,6 +69,7 @@ class AttentionCore {
   const DType act_;
   const Kind kind_;
   const int64_t width_, heads_, R_;  // model width and heads of this rank; its rows
+  const bool tf32_;
 };
 
 }  // namespace isobar
