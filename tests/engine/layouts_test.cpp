@@ -333,7 +333,7 @@ TEST(Layouts, Fp16SkipsOverflowsOnAllRanksAlike) {
   EXPECT_GT(expected.back(), static_cast<int>(expected.size())) << "it never grew into an overflow again";
   EXPECT_LT(one.record.losses.at(40), 0.95 * one.record.losses.at(1));
   // Scale and counters come back with a checkpoint.
-  const int last_skip = expected.back();
+  const int last_skip = *std::find_if(expected.rbegin(), expected.rend(), [](int s) { return s < 36; });
   char name[32];
   std::snprintf(name, sizeof name, "step-%08d", last_skip);
   const Outcome resumed = run_fp16(dir / "resumed", {}, 1, {"--resume", (dir / "one/checkpoints/") + name});
