@@ -68,6 +68,7 @@ Counts rates(const Counts& k, const Conditions& w) {
         out[i] = k[i] * memory;
         break;
       case Resource::serial:
+      case Resource::host:
         out[i] = k[i] * turns;
         break;
       case Resource::fork:

@@ -8,6 +8,9 @@ namespace isobar {
 /// Pure. Throws ConfigError for a layout or policy that the net cannot take, with the nearest that it can.
 Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace);
 
+/// Throws ConfigError naming the ops that no backend has a kernel for: such a plan can be predicted, not run.
+void require_kernels(const RunSpec& spec, const Plan& plan);
+
 /// Matrix FLOPs of one sample's forward pass through the whole net, whatever the layout: counted from the
 /// plan of one rank, without recomputation.
 double forward_flops_per_sample(const RunSpec& spec);
