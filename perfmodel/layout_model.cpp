@@ -130,27 +130,33 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine)
       peaks_(peaks_of(machine, where_)),
       sixteen_(spec.policy.amp != "none"),
       cache_(spec) {
-  const Counts raw = machine.values();
-  k_ = rates(raw, where_);
+  set_coefficients(machine.values());
+}
+
+void LayoutModel::set_coefficients(const Counts& coefficients) {
+  for (size_t i = 0; i < kCoefs; ++i) machine_.coefficients[i].value = coefficients[i];
+  k_ = rates(coefficients, where_);
+  known_.clear();
+  last_ = nullptr;
 }
 
 size_t LayoutModel::Hash::operator()(const Key& k) const {
   size_t h = 0;
-  for (const int64_t v :
-       {k.section.tp, k.section.cp,
-        static_cast<int64_t>(k.section.sequence_parallel) + 2 * k.section.recompute + 8 * k.section.cp_kind,
-        static_cast<int64_t>(k.micro_batch), static_cast<int64_t>(k.tp_per_host),
-        static_cast<int64_t>(k.cp_per_host)})
+  for (const int64_t v : {k.section.tp, k.section.cp,
+                          static_cast<int64_t>(k.section.sequence_parallel) + 2 * k.section.recompute +
+                              8 * k.section.cp_kind + 32 * static_cast<int64_t>(k.section.single),
+                          static_cast<int64_t>(k.micro_batch), static_cast<int64_t>(k.tp_per_host),
+                          static_cast<int64_t>(k.cp_per_host)})
     h = (h ^ static_cast<size_t>(v)) * 0x9E3779B97F4A7C15ULL;
   return h ^ (h >> 29);
 }
 
-LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) const {
+LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) {
   const NetSections& n = cache_.of(key.section);
   const double slowdown = machine_[Coef::overlap_slowdown].value;
   const Placements at{.tp = static_cast<double>(key.tp_per_host), .cp = static_cast<double>(key.cp_per_host)};
   const auto time = [&](const Section& s, Counts* c) {
-    return time_of(s, key.section, key.micro_batch, k_, slowdown, where_, at, peaks_, c);
+    return time_of(n, s, key.section, key.micro_batch, k_, slowdown, where_, at, peaks_, c);
   };
   const auto part = [&](int i) { return counts ? counts + i : nullptr; };
   return {.embed_forward = time(n.embed_forward, part(0)),
@@ -172,11 +178,35 @@ const LayoutModel::StageTimes& LayoutModel::times_of(const Layout& l, const Plac
   return *last_;
 }
 
-// Of all gradients, once; `gather`: of the parameters that a shard updated.
-double LayoutModel::gradient_seconds(const Layout& l, const Parameters& p, const Placements& at,
-                                     double& gather) const {
-  const bool scatter = l.zero > 0;
-  const OpKind kind = scatter ? OpKind::reduce_scatter : OpKind::all_reduce;
+const NetSections& LayoutModel::sections_of(const Layout& l) {
+  const SectionKey key = l.key();
+  if (!last_sections_ || key != last_section_) last_sections_ = &cache_.of(key), last_section_ = key;
+  return *last_sections_;
+}
+
+// The first stage, which has the embedding; the second, which has blocks that do not come out even; the last.
+std::array<LayoutModel::Rank, 3> LayoutModel::ranks_of(const Layout& l) const {
+  const int64_t p = l.pp;
+  const auto rank = [&](int64_t s) {
+    Rank r{s, 0, s == 0, s == p - 1};
+    for (int64_t chunk = 0; chunk < l.vpp; ++chunk)
+      r.blocks += blocks_of(spec_.net.depth, p * l.vpp, chunk * p + s);
+    return r;
+  };
+  return {rank(0), rank(std::min<int64_t>(1, p - 1)), rank(p - 1)};
+}
+
+Parameters LayoutModel::parameters_of(const Rank& r, const NetSections& n) const {
+  Parameters q{static_cast<double>(r.blocks) * n.block.cut, static_cast<double>(r.blocks) * n.block.whole};
+  const auto add = [&](const Parameters& x) { q.cut += x.cut, q.whole += x.whole; };
+  if (r.first) add(n.embed);
+  if (r.last) add(n.head);
+  return q;
+}
+
+// Of all gradients, once
+double LayoutModel::reduce_seconds(const Layout& l, const Parameters& p, const Placements& at) const {
+  const OpKind kind = l.zero > 0 ? OpKind::reduce_scatter : OpKind::all_reduce;
   const Placement cut{static_cast<double>(l.dp) * l.cp, at.dp * at.cp};
   Placement whole = cut;
   if (l.sequence_parallel) whole = {cut.ranks * l.tp, cut.per_host * at.tp};
@@ -187,121 +217,117 @@ double LayoutModel::gradient_seconds(const Layout& l, const Parameters& p, const
     const double buckets = std::ceil(bytes / bucket);
     return buckets * isobar::seconds(count_collective(kind, bytes / buckets, group, k_, where_), k_);
   };
-  const auto collect = [&](double elements, const Placement& group) {
-    if (group.ranks <= 1 || elements <= 0) return 0.0;
-    const double bytes = (sixteen_ ? kHalf : kF32) * elements, buckets = std::ceil(bytes / bucket);
-    return buckets *
-           isobar::seconds(count_collective(OpKind::all_gather, bytes / buckets, group, k_, where_), k_);
-  };
-  gather = scatter ? collect(p.cut, cut) + collect(p.whole, cut) : 0;
   return reduce(p.cut, cut) + reduce(p.whole, whole);
 }
 
-LayoutCost LayoutModel::cost(const Layout& l, Counts* counts) {
-  const Placements at = placements_of(l, where_.ranks_on_host);
+// Of all parameters that shards updated, once
+double LayoutModel::gather_seconds(const Layout& l, const Parameters& p, const Placements& at) const {
+  const Placement group{static_cast<double>(l.dp) * l.cp, at.dp * at.cp};
+  if (l.zero == 0 || group.ranks <= 1) return 0;
+  const double bytes = (sixteen_ ? kHalf : kF32) * p.all();
+  const double buckets = std::ceil(bytes / (spec_.policy.bucket_mb * 1e6));
+  return buckets *
+         isobar::seconds(count_collective(OpKind::all_gather, bytes / buckets, group, k_, where_), k_);
+}
+
+namespace {
+template <class Times>
+double of_blocks(const Times& t, double blocks, double SectionTime::*member) {
+  return blocks * (t.block_forward.*member + t.block_backward.*member);
+}
+template <class Times>
+double of_ends(const Times& t, bool first, bool last, double SectionTime::*member) {
+  return (first ? t.embed_forward.*member + t.embed_backward.*member : 0) +
+         (last ? t.head_forward.*member + t.head_backward.*member : 0);
+}
+}  // namespace
+
+// Filling and draining pass every other stage once.
+void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const StageTimes& t, const Rank& slow,
+                               double slowest, LayoutCost& c) const {
+  const double p = l.pp, v = l.vpp, m = micro_batches(l);
+  const auto others = [&](double SectionTime::*member, double own) {
+    return of_blocks(t, static_cast<double>(spec_.net.depth), member) + of_ends(t, true, true, member) - own;
+  };
+  const double wait = others(&SectionTime::seconds, slowest);
+  c.bubble = wait / v;
+  if (l.schedule == ScheduleKind::zb_h1) {  // weight gradients of other micro-batches fill two thirds of it
+    const double own = of_blocks(t, static_cast<double>(slow.blocks), &SectionTime::weight) +
+                       of_ends(t, slow.first, slow.last, &SectionTime::weight);
+    c.bubble = std::max(0.0, wait - 2 * others(&SectionTime::weight, own));
+  }
+  const auto transfer = [&](double per_host) {
+    return isobar::seconds(
+        count_collective(OpKind::send, t.sections->stream.at(l.micro_batch), {2, per_host}, k_, where_), k_);
+  };
+  const double hosts = p / at.pp, near = transfer(at.pp > 1 ? 2 : 1), far = hosts > 1 ? transfer(1) : near;
+  const double crossings = hosts > 1 ? hosts - 1 + (v - 1) * hosts : 0;
+  const double fill = 2 * (crossings * far + (p * v - 1 - crossings) * near);
+  // With 1F1B as many micro-batches are under way as there are stages, none to spare: every p of them wait
+  // for a whole round trip.
+  c.pp = fill * (l.schedule == ScheduleKind::one_f_one_b ? std::max(1.0, m / p) : 1);
+}
+
+void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const StageTimes& t,
+                                    const Rank& slow, LayoutCost& c) const {
+  const Parameters mine = parameters_of(slow, *t.sections);
+  const auto blocks = static_cast<double>(slow.blocks);
+  const double reduce = reduce_seconds(l, mine, at), gather = gather_seconds(l, mine, at);
+  const double m = micro_batches(l), times = l.zero >= 2 ? m : 1;  // scattered as they come, or once
+  // Under the backward pass of a micro-batch, but for the last bucket.
+  const double first = 1 / std::max(1.0, blocks);
+  const auto exposed = [&](double busy, double under) {
+    return spec_.policy.overlap ? std::max(busy * first, busy - under * (1 - first)) : busy;
+  };
+  const double backward = blocks * t.block_backward.seconds, forward = blocks * t.block_forward.seconds;
+  double busy = times * reduce, waits = 0;
+  if (l.zero == 3) {  // gathered block by block for both passes of every micro-batch
+    busy += 2 * m * gather;
+    waits = m * (exposed(gather, forward) + exposed(gather + reduce, backward));
+  } else {
+    waits = times * exposed(reduce, backward) + gather;
+    busy += gather;
+  }
+  c.dp = waits;
+  const double slower = machine_[Coef::overlap_slowdown].value;
+  c.slowdown += std::max(0.0, busy - waits) * slower / (1 + slower);
+}
+
+double LayoutModel::least_seconds(const Layout& l, const Placements& at) {
+  const StageTimes& t = times_of(l, at);
+  const double blocks = static_cast<double>((spec_.net.depth + l.pp - 1) / l.pp);
+  return micro_batches(l) * of_blocks(t, blocks, &SectionTime::seconds);
+}
+
+void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c, Counts* counts) {
   const StageTimes& t = times_of(l, at);
   const NetSections& n = *t.sections;
-  const int64_t p = l.pp, v = l.vpp, stages = p * v, depth = spec_.net.depth;
-  const double b = l.micro_batch, m = static_cast<double>(spec_.train.global_batch) / (l.dp * b);
-  LayoutCost c;
-
-  // ---- stages: what one micro-batch takes on the ranks that may be the slowest ----
-  struct Rank {
-    int64_t stage, blocks;
-    bool first, last;
-  };
-  const auto rank_at = [&](int64_t s) {
-    Rank r{s, 0, s == 0, s == p - 1};
-    for (int64_t chunk = 0; chunk < v; ++chunk) r.blocks += blocks_of(depth, stages, chunk * p + s);
-    return r;
-  };
-  std::array<Rank, 3> ranks{rank_at(0), rank_at(std::min<int64_t>(1, p - 1)), rank_at(p - 1)};
-  const double boundary =  // the stream is added up before it is sent
-      p > 1
-          ? static_cast<double>(v) * (k_[index_of(Coef::op)] + 3 * n.stream.at(b) * k_[index_of(Coef::norm)])
-          : 0;
-  const auto pick = [&](const Rank& r, auto member) {
-    double s = static_cast<double>(r.blocks) * (t.block_forward.*member + t.block_backward.*member);
-    if (r.first) s += t.embed_forward.*member + t.embed_backward.*member;
-    if (r.last) s += t.head_forward.*member + t.head_backward.*member;
-    return s;
+  const double b = l.micro_batch, m = micro_batches(l);
+  // The stream is added up before it is sent.
+  const double boundary =
+      l.pp > 1 ? l.vpp * (k_[index_of(Coef::op)] + 3 * n.stream.at(b) * k_[index_of(Coef::norm)]) : 0;
+  const std::array<Rank, 3> ranks = ranks_of(l);
+  const auto of = [&](const Rank& r, double SectionTime::*member) {
+    return of_blocks(t, static_cast<double>(r.blocks), member) + of_ends(t, r.first, r.last, member);
   };
   const Rank* slow = &ranks[0];
   double slowest = 0;
   for (const Rank& r : ranks)
-    if (const double s = pick(r, &SectionTime::seconds); s > slowest) slowest = s, slow = &r;
-  c.compute = m * (pick(*slow, &SectionTime::compute) + boundary);
-  c.tp = m * pick(*slow, &SectionTime::tp);
-  c.cp = m * pick(*slow, &SectionTime::cp);
-  c.slowdown = m * pick(*slow, &SectionTime::slowdown);
-  c.host = m * pick(*slow, &SectionTime::host);
-
-  // ---- pipeline: filling and draining pass every other stage once ----
-  if (p > 1) {
-    const auto all = [&](auto member) {
-      return static_cast<double>(depth) * (t.block_forward.*member + t.block_backward.*member) +
-             t.embed_forward.*member + t.embed_backward.*member + t.head_forward.*member +
-             t.head_backward.*member;
-    };
-    const double others = all(&SectionTime::seconds) - slowest + static_cast<double>(p - 1) * boundary;
-    c.bubble = others / static_cast<double>(v);
-    if (l.schedule == ScheduleKind::zb_h1)  // weight gradients of other micro-batches fill two thirds of it
-      c.bubble = std::max(0.0, others - 2 * (all(&SectionTime::weight) - pick(*slow, &SectionTime::weight)));
-    const Placement pair{2, at.pp > 1 ? 2.0 : 1.0}, across{2, 1};
-    const double bytes = n.stream.at(b);
-    const auto transfer = [&](const Placement& g) {
-      return isobar::seconds(count_collective(OpKind::send, bytes, g, k_, where_), k_);
-    };
-    const double hosts = static_cast<double>(p) / at.pp;
-    const double near = transfer(pair), far = hosts > 1 ? transfer(across) : near;
-    const double crossings = hosts > 1 ? hosts - 1 + static_cast<double>(v - 1) * hosts : 0;
-    const double fill = 2 * (crossings * far + (static_cast<double>(stages) - 1 - crossings) * near);
-    // With 1F1B as many micro-batches are under way as there are stages, none to spare: every p of them wait
-    // for a whole round trip.
-    c.pp = fill * (l.schedule == ScheduleKind::one_f_one_b ? std::max(1.0, m / static_cast<double>(p)) : 1);
-  }
-
-  // ---- data parallelism ----
-  const auto parameters = [&](const Rank& r) {
-    Parameters q{static_cast<double>(r.blocks) * n.block.cut, static_cast<double>(r.blocks) * n.block.whole};
-    const auto add_to = [&](const Parameters& x) { q.cut += x.cut, q.whole += x.whole; };
-    if (r.first) add_to(n.embed);
-    if (r.last) add_to(n.head);
-    return q;
-  };
-  const double shards = l.zero > 0 ? static_cast<double>(l.dp) * l.cp : 1;
-  const Parameters mine = parameters(*slow);
-  if (static_cast<double>(l.dp) * l.cp > 1) {
-    double gather = 0;
-    const double reduce = gradient_seconds(l, mine, at, gather);
-    // Under the backward pass of the last micro-batch, but for the last bucket.
-    const double window = static_cast<double>(slow->blocks) * t.block_backward.seconds;
-    const double first = 1 / static_cast<double>(std::max<int64_t>(1, slow->blocks));
-    const auto exposed = [&](double busy, double under) {
-      return spec_.policy.overlap ? std::max(busy * first, busy - under * (1 - first)) : busy;
-    };
-    double times = 1;
-    if (l.zero >= 2) times = m;  // gradients are scattered as they come, by every micro-batch
-    const double waits = times * exposed(reduce, window);
-    c.dp = waits + (l.zero < 3 ? gather : 0);
-    if (l.zero == 3) {  // gathered block by block for both passes of every micro-batch
-      const double forward = static_cast<double>(slow->blocks) * t.block_forward.seconds;
-      c.dp += m * (exposed(gather, forward) +
-                   std::max(gather * first, exposed(reduce + gather, window) - exposed(reduce, window)));
-    }
-    if (spec_.policy.overlap) {
-      const double slower = machine_[Coef::overlap_slowdown].value, hidden = times * reduce - waits;
-      c.slowdown += std::max(0.0, hidden) * slower / (1 + slower);
-    }
-  }
-  if (spec_.net.tie_embeddings && p > 1) {
-    const bool near = at.pp >= static_cast<double>(p);
+    if (const double s = of(r, &SectionTime::seconds); s > slowest) slowest = s, slow = &r;
+  c.compute = m * (of(*slow, &SectionTime::compute) + boundary);
+  c.tp = m * of(*slow, &SectionTime::tp);
+  c.cp = m * of(*slow, &SectionTime::cp);
+  c.slowdown = m * of(*slow, &SectionTime::slowdown);
+  c.host = m * of(*slow, &SectionTime::host);
+  if (l.pp > 1) add_pipeline(l, at, t, *slow, slowest, c);
+  if (l.dp * l.cp > 1) add_data_parallel(l, at, t, *slow, c);
+  if (spec_.net.tie_embeddings && l.pp > 1)
     c.dp += isobar::seconds(
-        count_collective(OpKind::all_reduce, kF32 * n.embed.cut, {2, near ? 2.0 : 1.0}, k_, where_), k_);
-  }
+        count_collective(OpKind::all_reduce, kF32 * n.embed.cut, {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
+        k_);
 
-  // ---- the end of the step ----
-  const double updated = mine.all() / shards;  // Adam and the gradient's norm
+  // Adam, and the gradient's norm
+  const double updated = parameters_of(*slow, n).all() / shards_of(l);
   const double traffic = updated * (7 * kF32 + (sixteen_ ? kHalf : 0) + kF32);
   c.optimizer = traffic * k_[index_of(Coef::optimizer)] + 14 * updated * k_[index_of(Coef::vector)] +
                 2 * k_[index_of(Coef::op)];
@@ -315,72 +341,84 @@ LayoutCost LayoutModel::cost(const Layout& l, Counts* counts) {
     c.imbalance = machine_[Coef::imbalance].value * std::log2(static_cast<double>(where_.ranks)) * c.compute;
   c.seconds = c.compute + c.host + c.tp + c.cp + c.slowdown + c.bubble + c.pp + c.dp + c.optimizer + c.step +
               c.imbalance;
-  c.ceiling = m * pick(*slow, &SectionTime::ceiling);
+  c.ceiling = m * of(*slow, &SectionTime::ceiling);
+  c.flops = m * static_cast<double>(l.dp) * l.cp * l.tp *
+            (of_blocks(t, static_cast<double>(spec_.net.depth), &SectionTime::flops) +
+             of_ends(t, true, true, &SectionTime::flops));
 
-  // ---- memory of the fullest rank ----
-  const double block_gathered = l.zero == 3 ? 2 * n.block.all() * (sixteen_ ? kHalf : kF32) : 0;
-  for (const Rank& r : ranks) {
-    const double q = parameters(r).all();
-    const double params = sixteen_ ? kF32 / shards + (l.zero == 3 ? kHalf / shards : kHalf)
-                                   : (l.zero == 3 ? kF32 / shards : kF32);
-    const double grads = l.zero >= 2 ? kF32 / shards : kF32;
-    const double persistent = q * (params + grads + 2 * kF32 / shards) + block_gathered;
+  if (!counts) return;
+  *counts = {};
+  std::array<Counts, 3> parts{};  // embedding, block, head
+  price({l.key(), l.micro_batch, static_cast<int16_t>(at.tp), static_cast<int16_t>(at.cp)}, parts.data());
+  const auto add_part = [&](const Counts& x, double times) {
+    for (size_t i = 0; i < kCoefs; ++i) (*counts)[i] += m * times * x[i];
+  };
+  if (slow->first) add_part(parts[0], 1);
+  add_part(parts[1], static_cast<double>(slow->blocks));
+  if (slow->last) add_part(parts[2], 1);
+  (*counts)[index_of(Coef::optimizer)] += traffic;
+  (*counts)[index_of(Coef::step)] += 1;
+}
+
+void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
+  const NetSections& n = sections_of(l);
+  const int64_t p = l.pp, v = l.vpp;
+  const double b = l.micro_batch, m = micro_batches(l), shards = shards_of(l);
+  const double scratch =
+      n.scratch.at(b) + (p > 1 ? 2 * static_cast<double>(v) * n.stream.at(b) : 0) +
+      (l.zero == 3 ? 2 * n.block.all() * (sixteen_ ? kHalf : kF32) : 0);  // gathered blocks
+  const double half = sixteen_ ? (l.zero == 3 ? kHalf / shards : kHalf) : 0;
+  const double master = sixteen_ || l.zero == 3 ? kF32 / shards : kF32;
+  const double element = half + master + (l.zero >= 2 ? kF32 / shards : kF32) + 2 * kF32 / shards;
+  for (const Rank& r : ranks_of(l)) {
+    const double persistent = element * parameters_of(r, n).all();
     double saved = 0;
-    const auto micro_batches = static_cast<int64_t>(m);
     for (int64_t chunk = 0; chunk < v; ++chunk) {
       double slots = std::min<double>(m, static_cast<double>(p - r.stage));
       if (l.schedule == ScheduleKind::gpipe) slots = m;
       if (l.schedule == ScheduleKind::interleaved || l.schedule == ScheduleKind::zb_h1)
         slots = static_cast<double>(slots_of(l.schedule, static_cast<int>(p), static_cast<int>(r.stage),
-                                             micro_batches, static_cast<int>(v))[chunk]);
-      double one = static_cast<double>(blocks_of(depth, stages, chunk * p + r.stage)) * n.block_saved.at(b);
-      if (r.first && chunk == 0) one += n.embed_saved.at(b);
-      if (r.last && chunk == v - 1) one += n.head_saved.at(b);
-      saved += slots * one;
+                                             static_cast<int64_t>(m), static_cast<int>(v))[chunk]);
+      const auto blocks = static_cast<double>(blocks_of(spec_.net.depth, p * v, chunk * p + r.stage));
+      saved += slots * (blocks * n.block_saved.at(b) + (r.first && chunk == 0 ? n.embed_saved.at(b) : 0) +
+                        (r.last && chunk == v - 1 ? n.head_saved.at(b) : 0));
     }
-    const double scratch = n.scratch.at(b) + (p > 1 ? 2 * static_cast<double>(v) * n.stream.at(b) : 0);
-    if (persistent + saved + scratch > c.persistent + c.saved + c.scratch)
-      c.persistent = persistent, c.saved = saved, c.scratch = scratch;
+    if (persistent + saved > c.persistent + c.saved) c.persistent = persistent, c.saved = saved;
   }
+  c.scratch = scratch;
   c.process = machine_[Coef::process].value;
   c.memory = c.persistent + c.saved + c.scratch + c.process;
+}
 
-  if (counts) {
-    *counts = {};
-    std::array<Counts, 3> parts{};  // embedding, block, head
-    price({l.key(), l.micro_batch, static_cast<int16_t>(at.tp), static_cast<int16_t>(at.cp)}, parts.data());
-    const auto add_part = [&](const Counts& x, double times) {
-      for (size_t i = 0; i < kCoefs; ++i) (*counts)[i] += m * times * x[i];
-    };
-    if (slow->first) add_part(parts[0], 1);
-    add_part(parts[1], static_cast<double>(slow->blocks));
-    if (slow->last) add_part(parts[2], 1);
-    (*counts)[index_of(Coef::optimizer)] += traffic;
-    (*counts)[index_of(Coef::step)] += 1;
-  }
+LayoutCost LayoutModel::cost(const Layout& l, Counts* counts) {
+  LayoutCost c;
+  add_memory(l, c);
+  add_time(l, placements_of(l, where_.ranks_on_host), c, counts);
   return c;
 }
 
-LayoutPrediction predict_layout(const RunSpec& spec, const Machine& machine) {
-  validate(spec);
-  LayoutModel model(spec, machine);
-  LayoutPrediction out;
-  const Layout l = layout_of(spec);
-  out.cost = model.cost(l, &out.counts);
+namespace {
+
+constexpr double kUnfitted = 0.12;  // log spread of predictions that were never fitted to whole steps
+
+// How the interval follows from what is known of each coefficient.
+double log_width(LayoutModel& model, const Layout& l, double seconds) {
+  const Machine machine = model.machine();
+  const Counts k = machine.values();
+  double variance = kUnfitted * kUnfitted;
+  for (size_t i = 0; i < kCoefs; ++i) {
+    Counts moved = k;
+    moved[i] *= 1.1;
+    model.set_coefficients(moved);
+    const double slope = std::log(model.cost(l).seconds / seconds) / std::log(1.1);
+    variance += std::pow(slope * machine.coefficients[i].log_sigma(), 2);
+  }
+  model.set_coefficients(k);
+  return kNormal80 * std::sqrt(variance);
+}
+
+void name_terms(LayoutPrediction& out, const Counts& k) {
   const LayoutCost& c = out.cost;
-  if (c.seconds < c.ceiling * (1 - 1e-9))
-    throw std::logic_error("predicted step of " + std::to_string(c.seconds) +
-                           " s is faster than the machine's peaks allow (" + std::to_string(c.ceiling) +
-                           " s): wrong coefficients or peaks in " +
-                           (machine.file.empty() ? "the machine" : machine.file));
-  out.step_s = c.seconds;
-  out.samples_per_s = static_cast<double>(spec.train.global_batch) / c.seconds;
-  out.tokens_per_s = out.samples_per_s * static_cast<double>(spec.net.tokens());
-  // Compute by what it is spent on: the counts at their prices; bubbles and exposed waits stand for
-  // themselves.
-  const Counts k =
-      rates(machine.values(),
-            machine.accelerator ? conditions_of(*machine.accelerator, l.world()) : where_of(spec, machine));
   const auto term = [&](const std::string& name, double s) {
     if (s <= 0) return;
     for (Term& t : out.terms)
@@ -390,7 +428,7 @@ LayoutPrediction predict_layout(const RunSpec& spec, const Machine& machine) {
       }
     out.terms.push_back({name, s});
   };
-  double named = 0;
+  double named = 0;  // compute by what it is spent on: the counts at their prices
   for (size_t i = 0; i < kCoefs; ++i) {
     const Resource r = info_of(i).resource;
     if (r == Resource::wire || r == Resource::host || i == index_of(Coef::step) ||
@@ -412,14 +450,41 @@ LayoutPrediction predict_layout(const RunSpec& spec, const Machine& machine) {
   term("waiting for the slowest rank", c.imbalance);
   std::stable_sort(out.terms.begin(), out.terms.end(),
                    [](const Term& a, const Term& b) { return a.seconds > b.seconds; });
+}
+
+}  // namespace
+
+LayoutPrediction predict_layout(LayoutModel& model, const Layout& l) {
+  const RunSpec& spec = model.spec();
+  const Machine& machine = model.machine();
+  LayoutPrediction out;
+  out.cost = model.cost(l, &out.counts);
+  const LayoutCost& c = out.cost;
+  if (c.seconds < c.ceiling * (1 - 1e-9))
+    throw std::logic_error("predicted step of " + std::to_string(c.seconds) +
+                           " s is faster than the machine's peaks allow (" + std::to_string(c.ceiling) +
+                           " s): wrong coefficients or peaks in " +
+                           (machine.file.empty() ? "the machine" : machine.file));
+  out.step_s = c.seconds;
+  const double width = std::exp(log_width(model, l, c.seconds));
+  out.lower = std::max(c.seconds / width, std::min(c.ceiling, c.seconds));
+  out.upper = c.seconds * width;
+  out.samples_per_s = static_cast<double>(spec.train.global_batch) / c.seconds;
+  out.tokens_per_s = out.samples_per_s * static_cast<double>(spec.net.tokens());
+  out.flops = c.flops;
+  name_terms(out, model.prices());
   out.memory = {{"parameters, gradients, optimizer", c.persistent},
                 {"activations", c.saved},
                 {"scratch", c.scratch},
                 {"process", c.process}};
   out.memory_total = c.memory;
-  for (const Coef f : {Coef::gemm_f32, Coef::gemm_tf32, Coef::gemm_bf16, Coef::gemm_fp8})
-    out.flops += out.counts[index_of(f)];
   return out;
+}
+
+LayoutPrediction predict_layout(const RunSpec& spec, const Machine& machine) {
+  validate(spec);
+  LayoutModel model(spec, machine);
+  return predict_layout(model, layout_of(spec));
 }
 
 }  // namespace isobar

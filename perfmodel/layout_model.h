@@ -15,6 +15,7 @@
 // collectives by tier (collective.h); shards of ZeRO (Rajbhandari 2020); in-flight micro-batches of each
 // schedule as in model/plan/schedule.h. A test holds them to the replay of linked plans (simulate.h).
 #pragma once
+#include <array>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -36,7 +37,9 @@ struct Layout {
   int8_t recompute = 0, cp_kind = 0;  // as SectionKey
   int8_t order = 0;                   // index of kOrders: which axis' ranks are neighbours
   int64_t world() const { return int64_t{dp} * tp * cp * pp; }
-  SectionKey key() const { return {tp, cp, sequence_parallel, recompute, cp_kind}; }
+  SectionKey key() const {
+    return {tp, cp, sequence_parallel, recompute, cp_kind, cp > 1 && micro_batch == 1};
+  }
 };
 Layout layout_of(const RunSpec& spec);
 RunSpec with_layout(RunSpec spec, const Layout& l);
@@ -58,6 +61,7 @@ struct LayoutCost {
   double persistent = 0, saved = 0, scratch = 0, process = 0;  // bytes
   double memory = 0;
   double ceiling = 0;  // no machine of these peaks is faster
+  double flops = 0;    // matrix FLOPs of all ranks, recomputation too
 };
 
 class LayoutModel {
@@ -65,8 +69,18 @@ class LayoutModel {
   LayoutModel(const RunSpec& spec, const Machine& machine);
   /// Throws ConfigError for a layout that the net cannot take (see build.h).
   LayoutCost cost(const Layout& l, Counts* counts = nullptr);
+  // The halves of cost(), for a search: many placements need the same memory.
+  void add_memory(const Layout& l, LayoutCost& c);
+  void add_time(const Layout& l, const Placements& at, LayoutCost& c, Counts* counts = nullptr);
+  /// Seconds of blocks alone: no layout with these sections and this pipeline is faster.
+  double least_seconds(const Layout& l, const Placements& at);
+
+  /// Other prices for the same counts.
+  void set_coefficients(const Counts& coefficients);
   const Machine& machine() const { return machine_; }
   const RunSpec& spec() const { return spec_; }
+  const Conditions& where() const { return where_; }
+  const Counts& prices() const { return k_; }
   size_t sections_built() const { return cache_.size(); }
 
  private:
@@ -83,9 +97,25 @@ class LayoutModel {
   struct Hash {
     size_t operator()(const Key& k) const;
   };
-  StageTimes price(const Key& key, Counts* counts) const;
+  struct Rank {  // one of each kind of pipeline stage
+    int64_t stage, blocks;
+    bool first, last;
+  };
+  double micro_batches(const Layout& l) const {
+    return static_cast<double>(spec_.train.global_batch) / (static_cast<double>(l.dp) * l.micro_batch);
+  }
+  static double shards_of(const Layout& l) { return l.zero > 0 ? static_cast<double>(l.dp) * l.cp : 1; }
+  std::array<Rank, 3> ranks_of(const Layout& l) const;
+  StageTimes price(const Key& key, Counts* counts);
   const StageTimes& times_of(const Layout& l, const Placements& at);
-  double gradient_seconds(const Layout& l, const Parameters& p, const Placements& at, double& gather) const;
+  const NetSections& sections_of(const Layout& l);
+  Parameters parameters_of(const Rank& r, const NetSections& n) const;
+  double reduce_seconds(const Layout& l, const Parameters& p, const Placements& at) const;
+  double gather_seconds(const Layout& l, const Parameters& p, const Placements& at) const;
+  void add_pipeline(const Layout& l, const Placements& at, const StageTimes& t, const Rank& slow,
+                    double slowest, LayoutCost& c) const;
+  void add_data_parallel(const Layout& l, const Placements& at, const StageTimes& t, const Rank& slow,
+                         LayoutCost& c) const;
 
   RunSpec spec_;
   Machine machine_;
@@ -93,15 +123,18 @@ class LayoutModel {
   Conditions where_;
   Peaks peaks_;
   bool sixteen_;  // parameters have a 16-bit copy
-  mutable SectionCache cache_;
+  SectionCache cache_;
   std::unordered_map<Key, StageTimes, Hash> known_;
   Key last_key_{};
   const StageTimes* last_ = nullptr;
+  SectionKey last_section_{};
+  const NetSections* last_sections_ = nullptr;
 };
 
 struct LayoutPrediction {
   LayoutCost cost;
-  double step_s = 0, samples_per_s = 0, tokens_per_s = 0;
+  double step_s = 0, lower = 0, upper = 0;  // 80 % interval
+  double samples_per_s = 0, tokens_per_s = 0;
   std::vector<Term> terms;                             // seconds, largest first; add up to step_s
   std::vector<std::pair<std::string, double>> memory;  // bytes
   double memory_total = 0;
@@ -109,5 +142,7 @@ struct LayoutPrediction {
   Counts counts{};   // of the slowest rank's step, hidden or not, in units of the coefficients
 };
 LayoutPrediction predict_layout(const RunSpec& spec, const Machine& machine);
+/// The same of a layout of a model that is already there.
+LayoutPrediction predict_layout(LayoutModel& model, const Layout& l);
 
 }  // namespace isobar

@@ -88,14 +88,16 @@ void cut_ops(const Both& one, const Both& two, NetSections& out) {
 }
 
 void count_memory(const Both& one, const Both& two, NetSections& out) {
-  const bool sixteen = static_cast<bool>(one.plan.params16_all);
-  (void)sixteen;
   for (const Param& p : one.plan.params) {
     const Part part = part_of_param(p.name);
     if (part == Part::none) continue;
     Parameters& q = part == Part::embed ? out.embed : part == Part::block ? out.block : out.head;
     (p.axis >= 0 ? q.cut : q.whole) += static_cast<double>(p.count);
   }
+  const auto through = [&](double first, double second) {
+    const double slope = out.two > out.one ? (second - first) / (out.two - out.one) : 0;
+    return Line{first - slope * out.one, slope};
+  };
   const auto saved = [](const Plan& plan, Part part) {
     double bytes = 0;
     for (const Buffer& b : plan.buffers)
@@ -103,26 +105,25 @@ void count_memory(const Both& one, const Both& two, NetSections& out) {
         bytes += static_cast<double>(b.bytes());
     return bytes;
   };
-  const auto line = [&](Part part) { return Line::through(saved(one.plan, part), saved(two.plan, part)); };
+  const auto line = [&](Part part) { return through(saved(one.plan, part), saved(two.plan, part)); };
   out.embed_saved = line(Part::embed);
   out.block_saved = line(Part::block);
   out.head_saved = line(Part::head);
   const auto scratch = [](const Plan& p) {
     return static_cast<double>(p.memory.by_kind[static_cast<int>(BufferKind::scratch)]);
   };
-  out.scratch = Line::through(scratch(one.plan), scratch(two.plan));
+  out.scratch = through(scratch(one.plan), scratch(two.plan));
   const auto stream = [](const Plan& plan) {
     for (const Buffer& b : plan.buffers)
       if (b.name == std::string(kMiddle) + "/norm1.x") return static_cast<double>(b.bytes());
     return 0.0;
   };
-  out.stream = Line::through(stream(one.plan), stream(two.plan));
+  out.stream = through(stream(one.plan), stream(two.plan));
 }
 
-// The op for so many samples, from those for one and two.
-OpShape between(const OpShape& one, const OpShape& two, double samples) {
+// The op that lies on the line through two, at x of the way from the first to the second.
+OpShape between(const OpShape& one, const OpShape& two, double x) {
   OpShape s = one;
-  const double x = samples - 1;
   const auto mix = [x](double& a, double b) { a += x * (b - a); };
   mix(s.m, two.m);
   mix(s.n, two.n);
@@ -155,25 +156,29 @@ const NetSections& SectionCache::of(const SectionKey& key) {
   spec.policy.sequence_parallel = key.sequence_parallel;
   spec.policy.recompute = kRecompute[key.recompute];
   spec.policy.cp_kind = kCpKinds[key.cp_kind];
-  const Both one = of_samples(spec, 1), two = of_samples(spec, 2);
   auto out = std::make_unique<NetSections>();
+  // Context parallelism regroups several samples by copies that one alone does not need.
+  if (key.cp > 1) out->one = key.single ? 1 : 2, out->two = key.single ? 1 : 4;
+  const Both one = of_samples(spec, static_cast<int64_t>(out->one));
+  const Both two = out->two > out->one ? of_samples(spec, static_cast<int64_t>(out->two)) : one;
   cut_ops(one, two, *out);
   count_memory(one, two, *out);
   known = std::move(out);
   return *known;
 }
 
-SectionTime time_of(const Section& section, const SectionKey& key, double samples, const Counts& rates,
-                    double slowdown, const Conditions& where, const Placements& placements,
-                    const Peaks& peaks, Counts* counts) {
+SectionTime time_of(const NetSections& of, const Section& section, const SectionKey& key, double samples,
+                    const Counts& rates, double slowdown, const Conditions& where,
+                    const Placements& placements, const Peaks& peaks, Counts* counts) {
   constexpr double kNoCache = std::numeric_limits<double>::infinity();
   SectionTime t;
   std::array<double, kLanes> free{};
   std::vector<double> end(section.size());
+  const double x = of.two > of.one ? (samples - of.one) / (of.two - of.one) : 0;
   double busy_until = 0;  // some collective is under way
   for (size_t i = 0; i < section.size(); ++i) {
     const SectionOp& op = section[i];
-    OpShape shape = between(op.one, op.two, samples);
+    OpShape shape = between(op.one, op.two, x);
     if (op.lane == Lane::tp) shape.group = {static_cast<double>(key.tp), placements.tp};
     if (op.lane == Lane::cp) shape.group = {static_cast<double>(key.cp), placements.cp};
     double s = op_seconds(shape, rates, where, kNoCache, counts);

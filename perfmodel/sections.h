@@ -5,9 +5,9 @@
 //
 //   SectionCache cache(spec);                       // net and policy of the search
 //   const NetSections& s = cache.of({.tp = 8, .cp = 1, .sequence_parallel = true, .recompute = "none"});
-//   SectionTime t = time_of(s.block_forward, 4 /* samples */, rates, where, placement, cache_share);
+//   SectionTime t = time_of(s, s.block_forward, 4 /* samples */, rates, where, placement, cache_share);
 //
-// Everything about an op is linear in the samples of a micro-batch, so plans of one and of two are enough.
+// Everything about an op is linear in the samples of a micro-batch, so two small plans are enough.
 #pragma once
 #include <map>
 #include <memory>
@@ -20,8 +20,9 @@ namespace isobar {
 struct SectionKey {
   int64_t tp = 1, cp = 1;
   bool sequence_parallel = false;
-  int recompute = 0;  // index of kRecompute
-  int cp_kind = 0;    // index of kCpKinds
+  int recompute = 0;    // index of kRecompute
+  int cp_kind = 0;      // index of kCpKinds
+  bool single = false;  // of one sample, and cp > 1: it needs no regrouping by sample
   auto operator<=>(const SectionKey&) const = default;
 };
 inline constexpr const char* kRecompute[] = {"none", "selective", "full"};
@@ -30,11 +31,10 @@ inline constexpr const char* kCpKinds[] = {"allgather", "ring", "ulysses"};
 struct Line {  // a + b * samples
   double a = 0, b = 0;
   double at(double samples) const { return a + b * samples; }
-  static Line through(double one, double two) { return {2 * one - two, two - one}; }
 };
 
 struct SectionOp {
-  OpShape one, two;  // for one and for two samples
+  OpShape one, two;  // for NetSections::one and ::two samples
   Lane lane;
   bool weight = false;         // weight gradient: what a split backward pass puts off
   std::vector<int32_t> waits;  // ops of this section
@@ -47,6 +47,7 @@ struct Parameters {           // elements a rank holds
 };
 
 struct NetSections {
+  double one = 1, two = 2;  // samples of the plans that it was cut from; equal: it is of these alone
   Section embed_forward, block_forward, head_forward, head_backward, block_backward, embed_backward;
   Parameters embed, block, head;
   Line embed_saved, block_saved, head_saved;  // bytes that a micro-batch in flight keeps
@@ -83,8 +84,8 @@ struct SectionTime {
 struct Peaks {
   double f32 = 0, bf16 = 0, fp8 = 0;
 };
-SectionTime time_of(const Section& section, const SectionKey& key, double samples, const Counts& rates,
-                    double slowdown, const Conditions& where, const Placements& placements,
-                    const Peaks& peaks, Counts* counts = nullptr);
+SectionTime time_of(const NetSections& of, const Section& section, const SectionKey& key, double samples,
+                    const Counts& rates, double slowdown, const Conditions& where,
+                    const Placements& placements, const Peaks& peaks, Counts* counts = nullptr);
 
 }  // namespace isobar
