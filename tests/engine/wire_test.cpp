@@ -98,7 +98,7 @@ TEST_F(Wire, Combined) {
 // their own plan says.
 TEST_F(Wire, AllThatIsNotAStepIsNamed) {
   const Folder data;
-  const Words make = {command(), "data", "make", data / "d", "--samples-per-year", "13", "--channels", "4"};
+  const Words make = {command(), "data", "make", data / "d", "--samples-per-year", "12", "--channels", "4"};
   const Ended made = Child(make).wait();
   ASSERT_EQ(made.code, 0) << made.text;
   const Words set = {"net.depth=2",
@@ -115,7 +115,7 @@ TEST_F(Wire, AllThatIsNotAStepIsNamed) {
   ASSERT_EQ(all.ranks.size(), 4u);
   for (int r = 0; r < 4; ++r) {
     const Plan plan = plan_of(spec, r);
-    // 12 pairs of states 1 step apart, 4 at a time
+    // 12 samples of the year that validates, 4 at a time
     EXPECT_EQ(all.ranks[r].channels,
               said(plan, {{&plan.init, 1}, {&plan.train, 2}, {&plan.eval, 3}}).channels);
     EXPECT_EQ(all.ranks[r].unknown, Calls{});
