@@ -32,6 +32,8 @@ constexpr CoefficientInfo kTable[] = {
     {"read.sample", "s", "data", "read_sample", nullptr, Coef::read_sample, R::read},
     {"all_reduce.host.message", "s", "communication", "message", nullptr, Coef::message_host, R::wire},
     {"all_reduce.host.bytes", "s/B", "communication", "wire", nullptr, Coef::wire_host, R::wire},
+    {"all_reduce.net.message", "s", "communication", "message_net", nullptr, Coef::message_net, R::wire},
+    {"all_reduce.net.bytes", "s/B", "communication", "wire_net", nullptr, Coef::wire_net, R::wire},
     {"threads.serial", "1", "", "threads", nullptr, Coef::threads_serial, R::sharing},
     {"share.compute", "1", "", "share", nullptr, Coef::share_compute, R::sharing},
     {"share.memory", "1", "", "share", nullptr, Coef::share_memory, R::sharing},

@@ -41,6 +41,8 @@ enum class Coef : int32_t {
   read_sample,
   message_host,
   wire_host,
+  message_net,
+  wire_net,
   threads_serial,
   share_compute,
   share_memory,
@@ -62,7 +64,7 @@ enum class Resource : uint8_t {
   memory,   // bytes: shared by threads, slowed by other users of the memory (share.memory)
   serial,   // one thread's time, whatever the number of threads
   fork,     // starting and joining a team: grows with log2(threads)
-  wire,     // communication
+  wire,     // communication, inside a host or between hosts
   read,     // data loading, CPU-seconds of one loader thread
   sharing,  // no price: says how the others share the host
   bytes,    // no time: memory of the process

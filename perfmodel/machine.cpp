@@ -60,6 +60,10 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {5e-6, 0.8};
     case Coef::wire_host:
       return {2 / core, 0.6};
+    case Coef::message_net:
+      return {3e-5, 1.0};
+    case Coef::wire_net:  // 10 Gbit/s
+      return {8e-10, 1.0};
     case Coef::threads_serial:
       return {0.05, 0.8};
     case Coef::share_compute:

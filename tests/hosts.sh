@@ -3,8 +3,8 @@
 # parallelism across the cable is timed against tensor parallelism inside the hosts: the same net, the same ranks, only
 # layout.order differs.
 #
-#   sudo tests/hosts.sh                            # 2 hosts x 2 ranks, 1 Gbit/s; prints a table; half a minute
-#   sudo ISOBAR_LINK=200mbit tests/hosts.sh --json FILE
+#   sudo tests/hosts.sh                            # 2 hosts x 2 ranks, 1 Gbit/s; prints a table; two minutes
+#   sudo ISOBAR_LINK=200mbit ISOBAR_STEPS=40 tests/hosts.sh
 #
 # The machine file that predicts is measured in the same two hosts: one host alone, then the cable. Fails unless tensor
 # parallelism across the cable loses, in measurement and in prediction. Nothing is left behind. Needs root, ip and tc.
@@ -65,14 +65,52 @@ ranks() {  # ranks N_PER_HOST COMMAND...: that many on each host
     --mca btl self,vader,tcp --mca btl_tcp_if_include 10.77.0.0/24 --mca mpi_yield_when_idle 1 "$@"
 }
 
+export OMPI_MCA_mpi_yield_when_idle=1  # two ranks share each host's core
+echo "1/4 calibrating one host alone"
+on "$near" "$ISOBAR" calibrate -o "$work/machine.yaml" --ranks 2 >"$work/calibrate.log" 2>&1 ||
+  { cat "$work/calibrate.log" >&2; exit 1; }
+echo "2/4 calibrating the cable ($LINK)"
+ranks 1 "$ISOBAR" calibrate -o "$work/machine.yaml" 2>&1 | tail -1
+
+# A net whose activations outweigh its gradients, and little arithmetic for either.
 NET=(net.embed_dim=128 net.depth=4 net.img_height=64 net.img_width=64 train.global_batch=16 policy.micro_batch=8
   run.threads=1 layout.tp=2 layout.dp=2)
 sets() { for item in "${NET[@]}" "$@"; do printf -- '--set %s ' "$item"; done; }
-train() {  # train NAME ORDER
+try() {  # try NAME ORDER
   # shellcheck disable=SC2046  # words without spaces
   ranks 2 "$ISOBAR" train configs/models/vit-tiny.yaml $(sets "layout.order=$2" "train.steps=$STEPS" "run.out=$work/$1") \
     >"$work/$1.log" 2>&1 || { cat "$work/$1.log" >&2; exit 1; }
+  # shellcheck disable=SC2046
+  "$ISOBAR" predict configs/models/vit-tiny.yaml $(sets "layout.order=$2") --machine "$work/machine.yaml" \
+    --ranks-on-host 2 --json >"$work/$1.predicted.json"
 }
-train inside tp-dp-cp-pp
-train across dp-tp-cp-pp
-for n in inside across; do tail -2 $work/$n.log; tail -1 $work/$n/result.jsonl | head -c 1500; done
+echo "3/4 tensor parallelism inside the hosts, data parallelism across"
+try inside tp-dp-cp-pp
+echo "4/4 tensor parallelism across, data parallelism inside"
+try across dp-tp-cp-pp
+
+python3 - "$work" "$LINK" <<'PY'
+import json, sys
+work, link = sys.argv[1:]
+rows = {}
+for name in ("inside", "across"):
+    events = [json.loads(line) for line in open(f"{work}/{name}/result.jsonl")]
+    end = next(e for e in events if e["event"] == "run_end")
+    losses = [e["loss"] for e in events if e["event"] == "step"]
+    lanes = {lane: sum(op["seconds"] for op in end["ops"] if op["lane"] == lane) / (len(losses) - 2) for lane in ("tp", "dp")}
+    rows[name] = end["step_s"], json.load(open(f"{work}/{name}.predicted.json")), losses, lanes
+print(f"\n2 hosts x 2 ranks, {link} between them; ms a step")
+print(f"{'tensor parallelism':<20}{'measured':>10}{'p10 - p90':>16}{'tp lane':>9}{'dp lane':>9}{'predicted':>11}{'80 % interval':>18}")
+for name, (s, p, _, lanes) in rows.items():
+    print(f"{name + ' the hosts':<20}{1e3 * s['median']:>10.1f}{1e3 * s['p10']:>8.1f} - {1e3 * s['p90']:<5.1f}{1e3 * lanes['tp']:>9.1f}"
+          f"{1e3 * lanes['dp']:>9.1f}{1e3 * p['step_s']:>11.1f}{1e3 * p['lower_s']:>9.1f} - {1e3 * p['upper_s']:<6.1f}")
+measured = rows["across"][0]["median"] / rows["inside"][0]["median"]
+predicted = rows["across"][1]["step_s"] / rows["inside"][1]["step_s"]
+print(f"{'across / inside':<20}{measured:>10.2f}{'':>34}{predicted:>11.2f}")
+same = max(abs(a / b - 1) for a, b in zip(rows["inside"][2], rows["across"][2]))
+print(f"losses of both agree within {same:.1e}")
+wrong = [text for ok, text in ((measured > 1, "measured: tensor parallelism across the cable won"),
+                               (predicted > 1, "predicted: tensor parallelism across the cable won"),
+                               (same < 1e-5, "the losses differ")) if not ok]
+sys.exit("\n".join(wrong) if wrong else 0)
+PY
