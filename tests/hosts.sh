@@ -44,6 +44,7 @@ done
 on() {
   local host="$1"
   shift
+  # shellcheck disable=SC2016  # for the inner shell
   ip netns exec "$host" unshare --uts -- bash -c 'hostname "$1"; shift; exec "$@"' _ "$host" \
     taskset -c "$(core "$host")" "$@"
 }
@@ -73,7 +74,7 @@ echo "2/4 calibrating the cable ($LINK)"
 ranks 1 "$ISOBAR" calibrate -o "$work/machine.yaml" 2>&1 | tail -1
 
 # A net whose activations outweigh its gradients, and little arithmetic for either.
-NET=(net.embed_dim=128 net.depth=4 net.img_height=64 net.img_width=64 train.global_batch=16 policy.micro_batch=8
+NET=(net.embed_dim=128 net.depth=4 net.img_height=64 net.img_width=64 train.global_batch=32 policy.micro_batch=16
   run.threads=1 layout.tp=2 layout.dp=2)
 sets() { for item in "${NET[@]}" "$@"; do printf -- '--set %s ' "$item"; done; }
 try() {  # try NAME ORDER
