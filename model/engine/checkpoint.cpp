@@ -47,11 +47,11 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
   all.barrier();  // the files are there
 
   const SafetensorsWriter to_model(model, plan.tensors, about);
-  write_tensors(plan, to_model, "", params);
+  write_tensors(plan, to_model, "", &Shard::params, params);
   to_model.sync();
   const SafetensorsWriter to_optimizer(optimizer, moments, about);
-  write_tensors(plan, to_optimizer, kFirst, m);
-  write_tensors(plan, to_optimizer, kSecond, v);
+  write_tensors(plan, to_optimizer, kFirst, &Shard::moments, m);
+  write_tensors(plan, to_optimizer, kSecond, &Shard::moments, v);
   to_optimizer.sync();
   all.barrier();  // everybody's parts are on disk
 
@@ -84,10 +84,10 @@ TrainState load_checkpoint(const fs::path& checkpoint, const Plan& plan, float* 
   const nlohmann::json j = nlohmann::json::parse(read_file(file), nullptr, false);
   if (!j.is_object() || !j.contains("step") || !j["step"].is_number_integer())
     throw ConfigError(file.string(), "step", "cannot be read", "take another checkpoint");
-  load_tensors(plan, SafetensorsReader(checkpoint / "model.safetensors"), "", params);
+  load_tensors(plan, SafetensorsReader(checkpoint / "model.safetensors"), "", &Shard::params, params);
   const SafetensorsReader moments(checkpoint / "optimizer.safetensors");
-  load_tensors(plan, moments, kFirst, m);
-  load_tensors(plan, moments, kSecond, v);
+  load_tensors(plan, moments, kFirst, &Shard::moments, m);
+  load_tensors(plan, moments, kSecond, &Shard::moments, v);
   return {j["step"], j.value("seed", int64_t{0}), j.value("global_batch", int64_t{0})};
 }
 

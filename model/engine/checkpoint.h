@@ -30,7 +30,8 @@ struct Meeting {  // how the ranks of a run wait for each other; as it stands, a
   };  // rank 0's, everywhere
 };
 
-/// Collective over all ranks, which see one file system. params, m and v are whole buffers of the arena.
+/// Collective over all ranks, which see one file system. params, m and v: the plan's buffers params, adam.m and
+/// adam.v as they lie in the arena.
 /// Returns the checkpoint's directory. An exception on one rank leaves the others waiting: it must end the
 /// run (MPI's abort), and the checkpoint then stays under its temporary name.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, const Plan& plan,

@@ -40,9 +40,14 @@ struct Param {                 // what this rank holds of a tensor, under its Py
   int axis = -1;      // tensor parallelism cuts this axis (-1: none) …
   int64_t begin = 0;  // … and this rank holds [begin, begin + extent) of it
   int64_t extent = 0;
-  bool writer = true;  // of the ranks that hold these values, this one writes them to checkpoints
-  int64_t offset = 0;  // elements into params (and grads, moments, params16); the part is row-major there
-  int64_t count = 0;   // elements held
+  bool writer = true;  // of the ranks with these values in their shards, this one writes them to checkpoints
+  int64_t offset = 0;  // elements into the flat parameters of this rank; the part is row-major there
+  int64_t count = 0;   // elements
+};
+
+struct Shard {              // of the flat parameters, what this rank answers for (all of them without ZeRO)
+  int64_t begin, count;     // flat elements
+  int64_t params, moments;  // first one's place in the buffer params; in both of Adam's
 };
 
 struct Tensor {  // a parameter of the whole net
@@ -82,7 +87,8 @@ struct Plan {
   std::vector<Group> groups;
   std::vector<Buffer> buffers;
   std::vector<Tensor> tensors;  // the whole net's parameters, the same on every rank
-  std::vector<Param> params;    // of this rank
+  std::vector<Param> params;    // of this rank, by offset
+  std::vector<Shard> shards;    // of those, by begin: what it starts, updates, saves and loads
   std::vector<Op> ops;
   std::vector<Routine> routines;
   std::vector<Invocation> init, train, eval;

@@ -26,11 +26,13 @@ struct Outcome {
   TensorFile weights;
 };
 
-Outcome run(const std::string& out, const Words& layout, int64_t ranks) {
+Outcome run(const std::string& out, const Words& layout, int64_t ranks, const Words& more = {}) {
   Words set = kNet;
   set.insert(set.end(), layout.begin(), layout.end());
   set.push_back("run.out=" + out);
-  const Ended e = train_command(set, ranks > 1 ? Words{"--ranks", std::to_string(ranks)} : Words{});
+  Words options = more;
+  if (ranks > 1) options.insert(options.end(), {"--ranks", std::to_string(ranks)});
+  const Ended e = train_command(set, options);
   EXPECT_EQ(e.code, 0) << e.text;
   if (e.code != 0) return {};
   return {read_run(out), read_safetensors(fs::path(out) / "checkpoints/step-00000010/model.safetensors")};
@@ -150,6 +152,42 @@ TEST(Layouts, ZeroBubble) {
                         "policy.micro_batch=3", "policy.schedule=zb-h1", "policy.overlap=false"});
 }
 
+TEST(Layouts, ZeroRedundancy) {
+  for (const char* zero : {"policy.zero=1", "policy.zero=2", "policy.zero=3"}) {
+    expect_like_one_rank({"layout.dp=2", zero});
+    expect_like_one_rank({"layout.dp=3", zero, "policy.micro_batch=1", "policy.bucket_mb=0.05"});
+    expect_like_one_rank({"layout.dp=2", "layout.tp=2", zero, "policy.sequence_parallel=true",
+                          "policy.micro_batch=3", "policy.overlap=false"});
+    expect_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", zero, "policy.micro_batch=3",
+                          "policy.recompute=full", "policy.bucket_mb=0.05"});
+  }
+  expect_like_one_rank(
+      {"layout.tp=2", "policy.zero=3", "policy.sequence_parallel=true", "policy.micro_batch=3"});
+  expect_like_one_rank({"layout.dp=2", "layout.pp=2", "layout.vpp=2", "policy.zero=3", "policy.micro_batch=1",
+                        "policy.schedule=interleaved"});
+  expect_like_one_rank({"layout.dp=2", "layout.pp=2", "policy.zero=1", "policy.micro_batch=1",
+                        "policy.schedule=zb-h1", "policy.bucket_mb=0.05"});
+}
+
+// Two addends have one sum: over two ranks and with one micro-batch, ZeRO changes nothing, not even the last
+// bit, whatever the type.
+TEST(Layouts, ZeroStagesAreTheSameToTheBit) {
+  for (const char* amp : {"policy.amp=none", "policy.amp=bf16"}) {
+    const Words whole = {"layout.dp=2", "policy.bucket_mb=0.05", amp};
+    const Folder dir;
+    const Outcome a = run(dir / "0", whole, 2);
+    ASSERT_EQ(a.record.losses.size(), 10u);
+    for (const char* zero : {"1", "2", "3"}) {
+      SCOPED_TRACE(std::string(amp) + " stage " + zero);
+      Words sharded = whole;
+      sharded.push_back(std::string("policy.zero=") + zero);
+      const Outcome b = run(dir / zero, sharded, 2);
+      EXPECT_EQ(a.record.losses, b.record.losses);
+      EXPECT_EQ(distance(a.weights, b.weights), 0);
+    }
+  }
+}
+
 TEST(Layouts, Combined) {
   expect_like_one_rank({"layout.dp=2", "layout.tp=2", "layout.cp=2", "policy.sequence_parallel=true",
                         "policy.micro_batch=3", "policy.bucket_mb=0.05"});
@@ -190,6 +228,7 @@ Words random_legal(std::mt19937& random) {
                          "policy.micro_batch=" + pick({"0", "1", "2"}),
                          "policy.sequence_parallel=" + pick({"true", "false"}),
                          "policy.recompute=" + pick({"none", "selective", "full"}),
+                         "policy.zero=" + pick({"0", "1", "2", "3"}),
                          "policy.bucket_mb=" + pick({"0.05", "25"}),
                          "policy.overlap=" + pick({"true", "false"})};
     Words all = kNet;
@@ -213,7 +252,9 @@ TEST(Layouts, ClipByTheGlobalNorm) {
   for (const auto& [layout, ranks] : std::vector<std::pair<Words, int64_t>>{
            {{"layout.tp=2"}, 2},
            {{"layout.tp=2", "policy.sequence_parallel=true", "layout.pp=2"}, 4},
-           {{"layout.dp=2", "layout.cp=2"}, 4}}) {
+           {{"layout.dp=2", "layout.cp=2"}, 4},
+           {{"layout.dp=2", "layout.tp=2", "policy.zero=1"}, 4},
+           {{"layout.dp=2", "layout.tp=2", "policy.zero=3", "policy.sequence_parallel=true"}, 4}}) {
     SCOPED_TRACE(testing::PrintToString(layout));
     Words words = layout;
     words.insert(words.end(), clip.begin(), clip.end());
@@ -226,6 +267,28 @@ TEST(Layouts, ClipByTheGlobalNorm) {
           many.record.events[i]["grad_norm"].get<double>() / one.record.events[i]["grad_norm"].get<double>(),
           1, 1e-5);
     }
+  }
+}
+
+// A checkpoint knows the net, not the layout.
+TEST(Layouts, ResumeAsAnyOther) {
+  const Folder dir;
+  const Words save = {"train.checkpoint_every=5"};
+  Words first = {"layout.tp=2", "layout.pp=2", "layout.dp=2", "policy.zero=1", "policy.micro_batch=3"};
+  first.insert(first.end(), save.begin(), save.end());
+  const Outcome a = run(dir / "a", first, 8);
+  ASSERT_EQ(a.record.losses.size(), 10u);
+  const std::string middle = dir / "a/checkpoints/step-00000005";
+  for (const auto& [name, layout, ranks] : std::vector<std::tuple<std::string, Words, int64_t>>{
+           {"one", {}, 1},
+           {"b", {"layout.cp=2", "layout.dp=2", "policy.zero=3", "policy.micro_batch=2"}, 4},
+           {"c", {"layout.tp=2", "layout.dp=2", "policy.zero=2", "policy.sequence_parallel=true"}, 4}}) {
+    SCOPED_TRACE(name);
+    const Outcome b = run(dir / name, layout, ranks, {"--resume", middle});
+    ASSERT_EQ(b.record.losses.size(), 5u);
+    for (const auto& [step, loss] : b.record.losses)
+      EXPECT_NEAR(loss / a.record.losses.at(step), 1, 1e-6) << "step " << step;
+    EXPECT_LT(distance(a.weights, b.weights), 1e-6);
   }
 }
 
@@ -244,7 +307,9 @@ TEST(Layouts, SerialAndOverlappedAreTheSameToTheBit) {
        {Words{"layout.tp=2", "layout.pp=2", "policy.micro_batch=2"},
         Words{"layout.dp=2", "layout.cp=2", "policy.micro_batch=2", "policy.bucket_mb=0.05"},
         Words{"layout.dp=2", "layout.cp=2", "policy.micro_batch=2", "policy.cp_kind=ulysses"},
-        Words{"layout.cp=4", "policy.micro_batch=2", "policy.cp_kind=ring"}}) {
+        Words{"layout.cp=4", "policy.micro_batch=2", "policy.cp_kind=ring"},
+        Words{"layout.dp=4", "policy.micro_batch=1", "policy.zero=1", "policy.bucket_mb=0.05"},
+        Words{"layout.dp=2", "layout.pp=2", "policy.micro_batch=1", "policy.zero=3"}}) {
     const Folder dir;
     Words serial = layout;
     serial.push_back("run.serial=true");

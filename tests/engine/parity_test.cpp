@@ -56,7 +56,7 @@ Trained run(const std::string& optimizer, const std::string& amp, int64_t micro_
   const int64_t clean = plan.memory.arena - plan.memory.by_kind[static_cast<int>(BufferKind::saved)] -
                         plan.memory.by_kind[static_cast<int>(BufferKind::scratch)];
   std::memset(arena.data() + clean, 0xff, static_cast<size_t>(plan.memory.arena - clean));
-  load_tensors(plan, SafetensorsReader(kFixture + ".safetensors"), "init/", floats(plan.params_all));
+  load_tensors(plan, SafetensorsReader(kFixture + ".safetensors"), "init/", &Shard::params, floats(plan.params_all));
   Executor execute(plan, backend, nullptr);
   execute(link(plan, plan.init), 0);
   const Program step_program = link(plan, plan.train);

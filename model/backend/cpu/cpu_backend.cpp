@@ -96,7 +96,8 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
                         type(op.reads[0])},
                        in(0), out(0));
     case OpKind::squared_sum:
-      *fout(0) = static_cast<float>(cpu::squared_sum(a.n, fin(0)));
+      *fout(0) = static_cast<float>(cpu::squared_sum(a.n, fin(0)) +
+                                    (a.accumulate ? static_cast<double>(*fout(0)) : 0.0));
       return;
     case OpKind::adam: {  // scalars: learning rate, step
       // torch.nn.utils.clip_grad_norm_: min(1, largest / (norm + 1e-6))
