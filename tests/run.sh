@@ -6,7 +6,8 @@
 #   tests/run.sh tests asan        # chosen suites of: tests hosts checks asan tsan
 #
 # Suites: `tests` runs the GoogleTest programs through ctest (build/); `hosts` trains over two emulated hosts (as root,
-# else skipped); `checks` are clang-format, clang-tidy and the scripts' syntax; `asan` is address and undefined behaviour (build-asan/), `tsan` is threads (build-tsan/).
+# else skipped); `checks` are clang-format, clang-tidy and the scripts' syntax; `asan` is address and undefined
+# behaviour (build-asan/), `tsan` is threads (build-tsan/).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../bench/setup.sh"
 cd "$ISOBAR_ROOT"

@@ -128,5 +128,28 @@ TEST_F(Wire, PipelinesSendEveryMicroBatchOnceAndDataParallelRanksSumEveryGradien
     EXPECT_EQ(use_of(two.ranks[r], r, {"MPI_Iallreduce"}).bytes, 2 * 4 * (parameters + 1 + 4));
 }
 
+// Of the bytes of all gradients, n - 1 of n parts leave a rank: a sum sends them twice (there and back), a
+// scatter or a gather once. m micro-batches: stage 1 scatters and gathers once a step, stage 2 scatters every
+// micro-batch, and stage 3 gathers the weights for each forward and each backward as well.
+TEST_F(Wire, ShardedRanksMoveTheirPublishedVolumes) {
+  const double m = 3;
+  const std::set<std::string> names = {"MPI_Iallreduce", "MPI_Ireduce", "MPI_Iallgatherv"};
+  for (const auto& [stage, times] : {std::pair{"0", 2.0}, {"1", 2.0}, {"2", m + 1}, {"3", 3 * m}}) {
+    SCOPED_TRACE(stage);
+    std::vector<Counted>
+        runs;  // one step and two: the difference leaves out how ranks get their first values
+    for (const int64_t steps : {1, 2}) {
+      const Words set = net_words(steps) +
+                        Words{"layout.dp=2", std::string("policy.zero=") + stage, "policy.micro_batch=2"};
+      runs.push_back(count(load_run_spec(tiny(), set), set));
+      ASSERT_EQ(runs.back().ranks.size(), 2u);
+    }
+    const double gradients = 4 * runs[0].record.start["parameters"].get<double>();
+    for (int r = 0; r < 2; ++r)
+      EXPECT_NEAR(use_of(runs[1].ranks[r], r, names).bytes - use_of(runs[0].ranks[r], r, names).bytes,
+                  times * gradients / 2, 100);  // and loss, RMSE and a norm
+  }
+}
+
 }  // namespace
 }  // namespace isobar

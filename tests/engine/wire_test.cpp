@@ -84,6 +84,16 @@ TEST_F(Wire, DataParallelAndClipping) {
   expect_what_the_plans_say({"layout.dp=2", "policy.overlap=false", "policy.amp=bf16"}, true);
 }
 
+TEST_F(Wire, ShardedDataParallel) {
+  for (const char* stage : {"1", "2", "3"})
+    expect_what_the_plans_say({"layout.dp=2", std::string("policy.zero=") + stage, "policy.micro_batch=3",
+                               "policy.bucket_mb=0.05", "train.grad_clip=0.02"},
+                              true);
+  expect_what_the_plans_say({"layout.dp=2", "layout.tp=2", "layout.pp=2", "policy.zero=3",
+                             "policy.micro_batch=3", "policy.amp=bf16"});
+  expect_what_the_plans_say({"layout.dp=3", "layout.tp=2", "policy.zero=2", "policy.sequence_parallel=true"});
+}
+
 TEST_F(Wire, Combined) {
   expect_what_the_plans_say({"layout.dp=2", "layout.tp=2", "layout.pp=2", "policy.sequence_parallel=true",
                              "policy.micro_batch=3", "policy.schedule=zb-h1", "train.grad_clip=0.02"},
