@@ -56,14 +56,14 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {2e-9, 0.8};
     case Coef::read_sample:
       return {1e-4, 1.0};
+    case Coef::message_net:
+      return {2e-5, 0.8};
+    case Coef::wire_net:
+      return {1 / 1.25e9, 1.0};
     case Coef::message_host:
       return {5e-6, 0.8};
     case Coef::wire_host:
       return {2 / core, 0.6};
-    case Coef::message_net:
-      return {3e-5, 1.0};
-    case Coef::wire_net:  // 10 Gbit/s
-      return {8e-10, 1.0};
     case Coef::threads_serial:
       return {0.05, 0.8};
     case Coef::share_compute:
