@@ -74,6 +74,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("policy.micro_batch", s.policy.micro_batch);
   v("policy.schedule", s.policy.schedule);
   v("policy.zero", s.policy.zero);
+  v("policy.main_grads_dtype", s.policy.main_grads_dtype);
   v("policy.bucket_mb", s.policy.bucket_mb);
   v("policy.overlap", s.policy.overlap);
   v("policy.sequence_parallel", s.policy.sequence_parallel);
@@ -294,6 +295,7 @@ void validate(const RunSpec& s) {
 
   const PolicySpec& p = s.policy;
   check.one_of(p.amp, {"none", "tf32", "bf16", "fp16", "fp8"}, "policy.amp");
+  check.one_of(p.main_grads_dtype, {"fp32", "bf16"}, "policy.main_grads_dtype");
   check.one_of(p.schedule, {"gpipe", "1f1b", "interleaved", "zb-h1"}, "policy.schedule");
   check.one_of(p.cp_kind, {"allgather", "ring", "ulysses"}, "policy.cp_kind");
   check.one_of(p.recompute, {"none", "selective", "full"}, "policy.recompute");

@@ -100,7 +100,11 @@ class Vit {
   static ParameterPolicy policy_of(const RunSpec& spec) {
     const PolicySpec& p = spec.policy;
     const auto bucket = static_cast<int64_t>(p.bucket_mb * 1e6) / size_of(DType::f32);
-    return {p.zero, act_of(spec), std::max<int64_t>(1, bucket), p.overlap};
+    return {.zero = p.zero,
+            .act = act_of(spec),
+            .grads = p.main_grads_dtype == "bf16" ? DType::bf16 : DType::f32,
+            .bucket = std::max<int64_t>(1, bucket),
+            .overlap = p.overlap};
   }
   // Parts of a chunk, in forward order: the embedding, its blocks, the head.
   static int part_of(const Stage& stage, int64_t block) { return static_cast<int>(1 + block - stage.first); }

@@ -46,7 +46,7 @@ enum class OpKind : uint8_t {
   loss,                    // sums                                       | metrics
   loss_backward,           // pred, target, sums, scalars?               | dpred
   zero,                    // -                                          | x
-  cast,                    // x                                          | y
+  cast,                    // x                                          | y (accumulate: added to)
   copy,                    // x                                          | y (strided, same type)
   squared_sum,             // x                                          | sum
   loss_scale,              // squared norm, scalars                      | squared norm, scalars

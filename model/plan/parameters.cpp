@@ -68,7 +68,7 @@ void Parameters::end() {
   close_unit();
   Plan& plan = b_.plan;
   plan.params_all = b_.persistent("params", BufferKind::params, DType::f32, params_);
-  plan.grads_all = b_.persistent("grads", BufferKind::grads, DType::f32, grads_);
+  plan.grads_all = b_.persistent("grads", BufferKind::grads, policy_.grads, grads_);
   plan.adam_m = b_.persistent("adam.m", BufferKind::adam, DType::f32, moments_);
   plan.adam_v = b_.persistent("adam.v", BufferKind::adam, DType::f32, moments_);
   if (params16_ > 0)
@@ -77,7 +77,7 @@ void Parameters::end() {
     if (whole_params(u)) b_.home(Use::vector, u.begin, plan.params_all.slice(u.params, u.size()));
     if (copied(u) && whole_params16(u))
       b_.home(Use::matrix, u.begin, plan.params16_all.slice(u.params16, u.size()));
-    if (whole_grads(u)) b_.home(Use::gradient, u.begin, plan.grads_all.slice(u.grads, u.size()));
+    if (ops_accumulate()) b_.home(Use::gradient, u.begin, plan.grads_all.slice(u.grads, u.size()));
     const int64_t first = sharded(u) ? u.me * u.share() : 0;
     const Shard shard{u.begin + first, sharded(u) ? u.share() : u.size(),
                       u.params + (whole_params(u) ? first : 0), u.moments};
@@ -134,11 +134,9 @@ void Parameters::backward(int chunk, bool first, bool last) {
   for (size_t i = 0; i < units_.size(); ++i) {
     const Unit& u = units_[i];
     if (u.section.chunk != chunk_) continue;
-    if (whole_grads(u) && first)
-      b_.home(Use::gradient, u.begin, b_.plan.grads_all.slice(u.grads, u.size()));
-    else
-      b_.home(Use::gradient, u.begin,
-              raw_[i] = b_.scratch("grads" + std::to_string(u.begin), DType::f32, u.size()));
+    const bool direct = whole_grads(u) && first && policy_.grads == DType::f32;
+    if (!direct) raw_[i] = b_.scratch("grads" + std::to_string(u.begin), DType::f32, u.size());
+    b_.home(Use::gradient, u.begin, direct ? b_.plan.grads_all.slice(u.grads, u.size()) : raw_[i]);
   }
 }
 
@@ -176,13 +174,14 @@ void Parameters::finish(const View& last) {
 
 // `after`: who reads it too cannot begin under backward.
 void Parameters::reduce(size_t index, const View& after) {
-  const Unit& u = units_[index];
   if (reduced_[index]) return;
   reduced_[index] = true;
+  const Unit& u = units_[index];
+  const std::string bucket = "grads/bucket" + std::to_string(u.begin);
   const View raw = raw_[index], kept = share(u, b_.plan.grads_all, u.grads, whole_grads(u));
-  const auto add = [&](const View& x) {
-    b_.emit(OpKind::residual_add, "grads/bucket" + std::to_string(u.begin) + "/add", {.m = 1, .n = x.count},
-            {kept, x}, {kept});
+  const auto bring = [&](const View& x, const View& y, bool accumulate) {
+    b_.emit(OpKind::cast, bucket + (accumulate ? "/add" : "/cast"),
+            {.m = 1, .n = x.count, .accumulate = accumulate}, {x}, {y});
   };
   const auto communicate = [&](OpKind kind, const View& from, const View& to) {
     std::vector<View> reads = {from};
@@ -190,21 +189,26 @@ void Parameters::reduce(size_t index, const View& after) {
     const char* what = kind == OpKind::all_reduce ? "/all_reduce" : "/reduce_scatter";
     b_.emit(kind, name("grads", u) + what, {.group = u.section.group}, std::move(reads), {to}, Lane::dp);
   };
-  if (!sharded(u)) {
-    if (raw) add(raw);
-    const View all = b_.plan.grads_all.slice(u.grads, u.size());
-    if (last_ && u.ranks > 1) communicate(OpKind::all_reduce, all, all);
-  } else if (whole_grads(u)) {
-    if (last_) communicate(OpKind::reduce_scatter, b_.plan.grads_all.slice(u.grads, u.size()), kept);
-  } else {
+  if (raw)
     for (size_t g = 0; g < u.gaps.size(); ++g)
-      b_.emit(OpKind::zero, "grads/bucket" + std::to_string(u.begin) + "/gap" + std::to_string(g),
-              {.m = 1, .n = u.gaps[g].count}, {}, {raw.slice(u.gaps[g].offset, u.gaps[g].count)});
-    const View part =
-        first_ ? kept : b_.scratch("grads" + std::to_string(u.begin) + ".part", DType::f32, u.share());
-    communicate(OpKind::reduce_scatter, raw, part);
-    if (!first_) add(part);
+      b_.emit(OpKind::zero, bucket + "/gap" + std::to_string(g), {.m = 1, .n = u.gaps[g].count}, {},
+              {raw.slice(u.gaps[g].offset, u.gaps[g].count)});
+  if (whole_grads(u)) {
+    const View all = b_.plan.grads_all.slice(u.grads, u.size());
+    if (raw) bring(raw, all, !first_);
+    if (last_ && u.ranks > 1)
+      communicate(sharded(u) ? OpKind::reduce_scatter : OpKind::all_reduce, all, kept);
+    return;
   }
+  View leaving = raw;
+  if (policy_.grads != DType::f32) {
+    leaving = b_.scratch("grads" + std::to_string(u.begin) + ".16", policy_.grads, u.size());
+    bring(raw, leaving, false);
+  }
+  const View part =
+      first_ ? kept : b_.scratch("grads" + std::to_string(u.begin) + ".part", policy_.grads, u.share());
+  communicate(OpKind::reduce_scatter, leaving, part);
+  if (!first_) bring(part, kept, true);
 }
 
 // ---- routines of their own ----

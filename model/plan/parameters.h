@@ -7,6 +7,9 @@
 //   2      whole        1/n          1/n        the same; a reduce-scatter every micro-batch
 //   3      1/n          1/n          1/n        and an all-gather before every use
 //
+// Gradients that are not kept whole, or not in f32, are those of one micro-batch at first (raw, in scratch),
+// and added to the kept ones when a unit is final.
+//
 // Where matrix products read 16-bit copies, the f32 masters are kept like the moments, and what is read in
 // f32 (norms, biases, embeddings) is in units of its own that are not copied.
 //
@@ -27,6 +30,7 @@ namespace isobar {
 struct ParameterPolicy {
   int64_t zero = 0;
   DType act = DType::f32;    // of matrix products: a 16-bit type brings 16-bit copies of what they read
+  DType grads = DType::f32;  // kept and summed in; ops write them in f32
   int64_t bucket = 1 << 22;  // elements: units are at least as large, but at stage 3 one part each
   bool overlap = true;       // communication under compute; false: after and before it
 };
@@ -61,7 +65,7 @@ class Parameters {
   /// … all of them; backward wrote `last` last.
   void finish(const View& last);
   /// Ops of later micro-batches add to the gradients themselves; else they write them, and it is done here.
-  bool ops_accumulate() const { return policy_.zero < 2; }
+  bool ops_accumulate() const { return policy_.zero < 2 && policy_.grads == DType::f32; }
   /// What matrix products read is declared in sections of its own.
   bool by_reader() const { return policy_.zero > 0 && policy_.act != DType::f32; }
 

@@ -183,19 +183,44 @@ TEST(Layouts, ZeroRedundancy) {
 // Two addends have one sum: over two ranks and with one micro-batch, ZeRO changes nothing, not even the last
 // bit, whatever the type.
 TEST(Layouts, ZeroStagesAreTheSameToTheBit) {
-  for (const char* amp : {"policy.amp=none", "policy.amp=bf16"}) {
-    const Words whole = {"layout.dp=2", "policy.bucket_mb=0.05", amp};
+  for (const auto& [amp, grads] : {std::pair{"policy.amp=none", "policy.main_grads_dtype=fp32"},
+                                   {"policy.amp=bf16", "policy.main_grads_dtype=fp32"},
+                                   {"policy.amp=bf16", "policy.main_grads_dtype=bf16"}}) {
+    const Words whole = {"layout.dp=2", "policy.bucket_mb=0.05", amp, grads};
     const Folder dir;
     const Outcome a = run(dir / "0", whole, 2);
     ASSERT_EQ(a.record.losses.size(), 10u);
     for (const char* zero : {"1", "2", "3"}) {
-      SCOPED_TRACE(std::string(amp) + " stage " + zero);
+      SCOPED_TRACE(std::string(amp) + " " + grads + " stage " + zero);
       Words sharded = whole;
       sharded.push_back(std::string("policy.zero=") + zero);
       const Outcome b = run(dir / zero, sharded, 2);
       EXPECT_EQ(a.record.losses, b.record.losses);
       EXPECT_EQ(distance(a.weights, b.weights), 0);
     }
+  }
+}
+
+// Gradients that are kept and reduced in bf16 (8 bits): close to, and not the same as, those in f32.
+TEST(Layouts, GradientsInBf16) {
+  const Folder dir;
+  int n = 0;
+  for (const auto& [layout, ranks] : std::vector<std::pair<Words, int64_t>>{
+           {{"policy.micro_batch=3"}, 1},
+           {{"layout.dp=2", "layout.tp=2", "policy.zero=2", "policy.micro_batch=2"}, 4},
+           {{"layout.dp=3", "policy.zero=3", "policy.micro_batch=1"}, 3},
+           {{"layout.dp=2", "layout.pp=2", "policy.micro_batch=1", "policy.bucket_mb=0.05"}, 4}}) {
+    SCOPED_TRACE(testing::PrintToString(layout));
+    Words words = layout;
+    words.emplace_back("policy.main_grads_dtype=bf16");
+    const Outcome many = run(dir / std::to_string(n++), words, ranks);
+    ASSERT_EQ(many.record.losses.size(), 10u);
+    for (const auto& [step, loss] : one_rank().record.losses)
+      EXPECT_NEAR(many.record.losses.at(step) / loss, 1, 2e-3) << "step " << step;
+    const double weights = distance(one_rank().weights, many.weights);
+    EXPECT_LT(weights, 0.02);
+    EXPECT_GT(weights, 1e-5);
+    std::printf("weights %.1e\n", weights);
   }
 }
 

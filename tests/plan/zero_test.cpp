@@ -26,10 +26,12 @@ Sizes sizes_of(const Plan& plan) {
   return s;
 }
 
+/// `amp`: none, bf16, or bf16 with gradients in bf16 ("bf16+").
 RunSpec spec_with(int zero, int dp, const std::string& amp, const Words& more = {}) {
   Words words = {"policy.zero=" + std::to_string(zero),
                  "layout.dp=" + std::to_string(dp),
-                 "policy.amp=" + amp,
+                 "policy.amp=" + amp.substr(0, 4),
+                 std::string("policy.main_grads_dtype=") + (amp == "bf16+" ? "bf16" : "fp32"),
                  "train.global_batch=12",
                  "policy.micro_batch=1",
                  "net.embed_dim=64"};
@@ -37,7 +39,7 @@ RunSpec spec_with(int zero, int dp, const std::string& amp, const Words& more = 
   return spec_of("vit-tiny", words);
 }
 
-// Rajbhandari 2020, figure 1, with gradients in f32 (the paper's are 16-bit): bytes a parameter.
+// Rajbhandari 2020, figure 1, with gradients in f32, and in 16 bits as in the paper: bytes a parameter.
 TEST(Zero, KeepsWhatItsStageSays) {
   for (const double n : {2.0, 3.0, 4.0}) {
     const auto expect = [&](int zero, const std::string& amp, double matrix, double vector) {
@@ -62,6 +64,10 @@ TEST(Zero, KeepsWhatItsStageSays) {
     expect(1, "bf16", 6 + 12 / n, 8 + 8 / n);
     expect(2, "bf16", 2 + 16 / n, 4 + 12 / n);
     expect(3, "bf16", 18 / n, 16 / n);
+    expect(0, "bf16+", 16, 16);
+    expect(1, "bf16+", 4 + 12 / n, 6 + 8 / n);
+    expect(2, "bf16+", 2 + 14 / n, 4 + 10 / n);
+    expect(3, "bf16+", 16 / n, 14 / n);
   }
 }
 

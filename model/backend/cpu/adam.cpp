@@ -4,11 +4,13 @@
 
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
+#include "model/backend/cpu/widen.h"
 #include "model/plan/plan.h"
 
 namespace isobar::cpu {
 
-void adam(const Adam& a, int64_t n, float* p, const float* g, float* m, float* v, void* p16, DType type16) {
+void adam(const Adam& a, int64_t n, float* p, const void* g, float* m, float* v, void* p16, DType type16,
+          DType type_g) {
   const double beta1 = a.beta1, beta2 = a.beta2, lr = a.lr;
   AdamFactors f;
   f.beta1 = a.beta1;
@@ -24,9 +26,10 @@ void adam(const Adam& a, int64_t n, float* p, const float* g, float* m, float* v
   f.eps = a.eps;
   const auto kernel = kernels().adam[type16 == DType::f16 ? 1 : 0];
   parallel(n, [&](int t, int threads) {
-    const Range r = share(n, t, threads, 64);
-    kernel(f, r.end - r.begin, p + r.begin, g + r.begin, m + r.begin, v + r.begin,
-           p16 == nullptr ? nullptr : static_cast<uint16_t*>(p16) + r.begin);
+    in_f32(g, type_g, share(n, t, threads, 64), [&](Range r, const float* gradient) {
+      kernel(f, r.end - r.begin, p + r.begin, gradient, m + r.begin, v + r.begin,
+             p16 == nullptr ? nullptr : static_cast<uint16_t*>(p16) + r.begin);
+    });
   });
 }
 

@@ -90,6 +90,7 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
       std::memset(out(0), 0, op.writes[0].count * size_of(type(op.writes[0])));
       return;
     case OpKind::cast:
+      if (a.accumulate) return cpu::cast_add(a.n, type(op.reads[0]), type(op.writes[0]), in(0), out(0));
       return cpu::cast(a.n, type(op.reads[0]), type(op.writes[0]), in(0), out(0));
     case OpKind::copy:
       return cpu::copy({{a.extent[0], a.extent[1], a.extent[2]},
@@ -99,7 +100,7 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
                         type(op.reads[0])},
                        in(0), out(0));
     case OpKind::squared_sum:
-      *fout(0) = static_cast<float>(cpu::squared_sum(a.n, fin(0)) +
+      *fout(0) = static_cast<float>(cpu::squared_sum(a.n, in(0), type(op.reads[0])) +
                                     (a.accumulate ? static_cast<double>(*fout(0)) : 0.0));
       return;
     case OpKind::loss_scale:
@@ -120,8 +121,8 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
                            train_.optimizer == "adamw",
                            static_cast<int64_t>(scalars[kStep]),
                            clip * scalars[kUnscale]};
-      return cpu::adam(adam, a.n, fout(0), fin(0), fout(1), fout(2), out(3),
-                       op.writes[3] ? type(op.writes[3]) : DType::bf16);
+      return cpu::adam(adam, a.n, fout(0), in(0), fout(1), fout(2), out(3),
+                       op.writes[3] ? type(op.writes[3]) : DType::bf16, type(op.reads[0]));
     }
     case OpKind::all_reduce:
     case OpKind::broadcast:

@@ -85,9 +85,10 @@ struct Copy {
 };
 void copy(const Copy& c, const void* x, void* y);
 void cast(int64_t n, DType from, DType to, const void* x, void* y);
+void cast_add(int64_t n, DType from, DType to, const void* x, void* y);  // y += x, summed in f32
 void round_tf32(int64_t n, const float* x, float* y);
-void add(int64_t n, const float* x, float* y);  // y += x
-double squared_sum(int64_t n, const float* x);  // fixed summation tree
+void add(int64_t n, const float* x, float* y);                       // y += x
+double squared_sum(int64_t n, const void* x, DType t = DType::f32);  // fixed summation tree
 
 // ---- patch.cpp --------------------------------------------------------------------------------------------
 // A rank may hold some of the rows only: of the batch*tokens rows (tokens token0 … token0+tokens-1 of each
@@ -121,16 +122,17 @@ struct Adam {
   int64_t step;      // 1 on the first call (bias correction)
   float grad_scale;  // gradients are multiplied by it (unscale, clip)
 };
-// one pass over parameter, gradient and both moments; writes the 16-bit copy (bf16 or f16) too unless nullptr
-void adam(const Adam& a, int64_t n, float* p, const float* g, float* m, float* v, void* p16,
-          DType type16 = DType::bf16);
+// one pass over parameter, gradient (of any type) and both moments; writes the 16-bit copy (bf16 or f16) too
+// unless nullptr
+void adam(const Adam& a, int64_t n, float* p, const void* g, float* m, float* v, void* p16,
+          DType type16 = DType::bf16, DType type_g = DType::f32);
 
 struct LossScale {
   float least;
   int64_t window;  // steps without overflow after which the scale doubles
 };
-// Squared norm of the gradients of a scaled loss -> that of the gradients, and the step's scalars (plan.h). No
-// finite norm: an overflow, this step must be skipped.
+// Squared norm of the gradients of a scaled loss -> that of the gradients, and the step's scalars (plan.h).
+// No finite norm: an overflow, this step must be skipped.
 void loss_scale(const LossScale& p, float* norm2, float* scalars);
 
 // ---- isa.cpp ----------------------------------------------------------------------------------------------

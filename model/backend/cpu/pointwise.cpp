@@ -3,6 +3,7 @@
 
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
+#include "model/backend/cpu/widen.h"
 
 namespace isobar::cpu {
 namespace {
@@ -105,6 +106,23 @@ void cast(int64_t n, DType from, DType to, const void* x, void* y) {
   });
 }
 
+void cast_add(int64_t n, DType from, DType to, const void* x, void* y) {
+  const KernelTable& k = kernels();
+  parallel(n, [&](int t, int threads) {
+    in_f32(x, from, share(n, t, threads, kGrain), [&](Range r, const float* part) {
+      const int64_t m = r.end - r.begin;
+      if (to == DType::f32) return k.add(m, part, static_cast<float*>(y) + r.begin);
+      float sum[kBlock];
+      for (int64_t i = 0; i < m; i += kBlock) {
+        const int64_t block = std::min(kBlock, m - i);
+        k.cast[of(to)][of(DType::f32)](block, at(y, to, r.begin + i), sum);
+        k.add(block, part + i, sum);
+        k.cast[of(DType::f32)][of(to)](block, sum, at(y, to, r.begin + i));
+      }
+    });
+  });
+}
+
 void round_tf32(int64_t n, const float* x, float* y) {
   const KernelTable& k = kernels();
   parallel(n, [&](int t, int threads) {
@@ -121,7 +139,7 @@ void add(int64_t n, const float* x, float* y) {
   });
 }
 
-double squared_sum(int64_t n, const float* x) {
+double squared_sum(int64_t n, const void* x, DType type) {
   // runs of fixed length whatever the number of threads: the tree of additions is always the same
   constexpr int64_t kRun = 1 << 16;
   const KernelTable& k = kernels();
@@ -129,8 +147,12 @@ double squared_sum(int64_t n, const float* x) {
   double* partial = reinterpret_cast<double*>(scratch(2 * runs));
   parallel(n, [&](int t, int threads) {
     const Range r = share(runs, t, threads);
-    for (int64_t i = r.begin; i < r.end; ++i)
-      partial[i] = k.squared_sum(std::min(kRun, n - i * kRun), x + i * kRun);
+    for (int64_t i = r.begin; i < r.end; ++i) {
+      partial[i] = 0;
+      in_f32(x, type, {i * kRun, std::min(n, (i + 1) * kRun)}, [&](Range part, const float* values) {
+        partial[i] += k.squared_sum(part.end - part.begin, values);
+      });
+    }
   });
   double total = 0;
   for (int64_t i = 0; i < runs; ++i) total += partial[i];
