@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace isobar {
 namespace {
@@ -97,6 +98,7 @@ void count_compute(OpKind kind, DType dtype, bool fp8, const Work& work, double 
       rows(Coef::loss);
       break;
     case OpKind::squared_sum:
+    case OpKind::loss_scale:
     case OpKind::adam:
       rows(Coef::optimizer);
       break;
@@ -219,13 +221,24 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
   return n;
 }
 
-Counts count_op(const Op& op, const Plan& plan, double cache_share) {
+Counts count_op(const Op& op, const Plan& plan, double cache_share, int64_t ranks_on_host) {
   Work w = work(op, plan);
   // A receive keeps its rank's lane busy for as long as the transfer takes, though the bytes are the
   // sender's.
   if (op.kind == OpKind::recv)
     w.wire_bytes = static_cast<double>(op.writes[0].count * size_of(plan.buffers[op.writes[0].buffer].dtype));
-  return count_op(op.kind, dtype_of(op, plan), w, cache_share);
+  Counts n = count_op(op.kind, dtype_of(op, plan), w, cache_share);
+  if (!is_collective(op.kind)) return n;
+  const auto& ranks = plan.groups[op.a.group].ranks;
+  const auto here = std::count_if(ranks.begin(), ranks.end(),
+                                  [&](int r) { return r / ranks_on_host == plan.rank / ranks_on_host; });
+  if (here == static_cast<std::ptrdiff_t>(ranks.size())) return n;
+  // A ring enters and leaves a host once, however many of its members sit there; this host has this many
+  // rings.
+  const double rings = static_cast<double>(ranks_on_host) / static_cast<double>(here);
+  n[index_of(Coef::message_net)] = std::exchange(n[index_of(Coef::message_host)], 0);
+  n[index_of(Coef::wire_net)] = rings * std::exchange(n[index_of(Coef::wire_host)], 0);
+  return n;
 }
 
 Counts count_read(const RunSpec& spec, int64_t samples) {
@@ -253,7 +266,7 @@ StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& prog
   t.read = count_read(spec, spec.train.global_batch / spec.layout.dp);
   std::vector<Counts> counts;  // an op is counted once, however often it runs
   counts.reserve(plan.ops.size());
-  for (const Op& op : plan.ops) counts.push_back(count_op(op, plan, cache_share));
+  for (const Op& op : plan.ops) counts.push_back(count_op(op, plan, cache_share, where.ranks_on_host));
 
   // A transfer beside compute waits for another stage, which this rank's list knows nothing of.
   const auto transfer = [&](const Instr& i) {

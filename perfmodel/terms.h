@@ -51,7 +51,9 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
 
 /// One op's counts: a few entries of (coefficient, amount). `dtype` is that of its first operand.
 Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share);
-Counts count_op(const Op& op, const Plan& plan, double cache_share);
+/// World ranks fill hosts in order, `ranks_on_host` on each. A group inside a host exchanges through its
+/// memory, any other over the network, where all groups like it share the link of each host.
+Counts count_op(const Op& op, const Plan& plan, double cache_share, int64_t ranks_on_host);
 
 struct Collective {
   Lane lane;  // in order with the others of its lane only

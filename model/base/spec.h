@@ -66,6 +66,11 @@ struct TrainSpec {  // train:
   double lr = 5e-4;
   double beta1 = 0.9, beta2 = 0.95, adam_eps = 1e-8;
   double weight_decay = 0.0;
+  // fp16: the loss is multiplied by a scale that halves when a gradient overflows (the step is skipped) and
+  // doubles after loss_scale_window steps without (Micikevicius 2018).
+  double initial_loss_scale = 65536;
+  double min_loss_scale = 1;         // an overflow at this scale ends the run
+  int64_t loss_scale_window = 2000;  // steps
   double grad_clip = 0.0;  // largest global norm of the gradients (all ranks together); 0 = not clipped
   std::string lr_schedule = "cosine";  // cosine | constant
   int64_t warmup = 0;                  // steps
@@ -83,13 +88,16 @@ struct LayoutSpec {  // layout:
   int64_t world() const { return dp * tp * cp * pp; }
 };
 
-struct PolicySpec {               // policy:
-  std::string amp = "none";       // none (fp32) | bf16 | fp8 (bf16 with linears in fp8; gpt and llama)
-  int64_t micro_batch = 0;        // samples per micro-batch and dp rank; 0 = global_batch / dp
-  std::string schedule = "1f1b";  // gpipe | 1f1b | interleaved | zb-h1
-  int64_t zero = 0;               // ZeRO stage
-  double bucket_mb = 25;          // MB of fp32 gradient per all-reduce
-  bool overlap = true;            // gradient all-reduce under backward; false = after it
+struct PolicySpec {  // policy:
+  // none (fp32) | tf32 (in matrix products) | bf16 | fp16 (scaled loss) | fp8 (bf16 with linears in fp8; gpt
+  // and llama)
+  std::string amp = "none";
+  int64_t micro_batch = 0;                // samples per micro-batch and dp rank; 0 = global_batch / dp
+  std::string schedule = "1f1b";          // gpipe | 1f1b | interleaved | zb-h1
+  int64_t zero = 0;                       // ZeRO stage
+  std::string main_grads_dtype = "fp32";  // fp32 | bf16: what gradients are kept, added and reduced in
+  double bucket_mb = 25;                  // MB of fp32 gradient per all-reduce
+  bool overlap = true;                    // gradient all-reduce under backward; false = after it
   bool sequence_parallel = false;
   std::string cp_kind = "allgather";  // allgather | ring | ulysses
   std::string recompute = "none";     // none | selective | full

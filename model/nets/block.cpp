@@ -15,6 +15,7 @@ BlockEmitter::BlockEmitter(Builder& b, const RunSpec& spec, const Sharding& at, 
       recompute_all_(spec.policy.recompute == "full"),
       recompute_core_(spec.policy.recompute == "selective"),
       split_(spec.policy.schedule == "zb-h1"),
+      tf32_(spec.policy.amp == "tf32"),
       core_(b, spec, at, act) {}
 
 void BlockEmitter::backward_begins(const View& dx, bool accumulate) {
@@ -35,14 +36,16 @@ Attrs BlockEmitter::rows(int64_t m, int64_t cols) const {
 
 void BlockEmitter::linear_forward(const std::string& path, const Linear& l, const View& x, const View& y,
                                   int64_t rows, const View& bias) {
-  b_.emit(OpKind::gemm, path, {.m = rows, .n = l.out, .k = l.in, .trans_b = true, .fp8 = fp8()},
+  b_.emit(OpKind::gemm, path,
+          {.m = rows, .n = l.out, .k = l.in, .trans_b = true, .tf32 = tf32_, .fp8 = fp8()},
           {x, b_.weight(l.weight), bias}, {y});
 }
 
 void BlockEmitter::linear_backward_input(const std::string& path, const Linear& l, const View& dy,
                                          const View& dx, int64_t rows) {
-  b_.emit(OpKind::gemm, path + "/backward_input", {.m = rows, .n = l.in, .k = l.out, .fp8 = fp8()},
-          {dy, b_.weight(l.weight), View{}}, {dx});
+  b_.emit(OpKind::gemm, path + "/backward_input",
+          {.m = rows, .n = l.in, .k = l.out, .tf32 = tf32_, .fp8 = fp8()}, {dy, b_.weight(l.weight), View{}},
+          {dx});
 }
 
 void BlockEmitter::linear_backward_weight(const std::string& path, const Linear& l, const View& x,
@@ -57,7 +60,13 @@ void BlockEmitter::linear_backward_weight(const std::string& path, const Linear&
 void BlockEmitter::weight_gradient(const Postponed& p) {
   const Linear& l = *p.linear;
   b_.emit(OpKind::gemm, p.path + "/backward_weight",
-          {.m = l.out, .n = l.in, .k = p.rows, .trans_a = true, .accumulate = accumulate_, .fp8 = fp8()},
+          {.m = l.out,
+           .n = l.in,
+           .k = p.rows,
+           .trans_a = true,
+           .accumulate = accumulate_,
+           .tf32 = tf32_,
+           .fp8 = fp8()},
           {p.dy, p.x, View{}}, {b_.grad(l.weight)});
 }
 

@@ -107,7 +107,7 @@ class BlockEmitter {
   const DType act_, stream_;  // of activations: what matrix products read and write; of the residual stream
   // Model width, this rank's share of it inside attention, with keys and values; full rows
   const int64_t D_, width_, qkv_, R_;
-  const bool recompute_all_, recompute_core_, split_;
+  const bool recompute_all_, recompute_core_, split_, tf32_;
   AttentionCore core_;
   View dx_;
   bool accumulate_ = false;  // backward adds to the gradients

@@ -19,7 +19,8 @@ AttentionCore::AttentionCore(Builder& b, const RunSpec& spec, const Sharding& at
       kv_heads_(spec.net.kv_heads() / at.tp),
       kv_(kv_heads_ * spec.net.head_dim()),
       qkv_(width_ + 2 * kv_),
-      R_(at.full_rows) {}
+      R_(at.full_rows),
+      tf32_(spec.policy.amp == "tf32") {}
 
 void AttentionCore::forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   c.o = hold(block + ".o", act_, R_ * width_, keep);
@@ -66,7 +67,8 @@ void AttentionCore::backward(const std::string& block, const Core& c, const View
 // ---- pieces ----
 
 Attrs AttentionCore::attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const {
-  return {.batch = at_.batch,
+  return {.tf32 = tf32_,
+          .batch = at_.batch,
           .heads = heads_,
           .kv_heads = kv_heads_,
           .tq = at_.tokens,

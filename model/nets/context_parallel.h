@@ -73,6 +73,7 @@ class AttentionCore {
   const Kind kind_;
   // Width and heads of queries, of keys (as of values), and of all three; rows: all of this rank
   const int64_t width_, heads_, kv_heads_, kv_, qkv_, R_;
+  const bool tf32_;
 };
 
 }  // namespace isobar

@@ -44,11 +44,12 @@ enum class OpKind : uint8_t {
   period_sum,              // dx                                         | dpos
   loss_sums,               // pred, target                               | sums
   loss,                    // sums                                       | metrics
-  loss_backward,           // pred, target, sums                         | dpred
+  loss_backward,           // pred, target, sums, scalars?               | dpred
   zero,                    // -                                          | x
-  cast,                    // x                                          | y
+  cast,                    // x                                          | y (accumulate: added to)
   copy,                    // x                                          | y (strided, same type)
   squared_sum,             // x                                          | sum
+  loss_scale,              // squared norm, scalars                      | squared norm, scalars
   adam,                    // grad, scalars, squared norm?                | param, m, v, param16?
   // Without kernels so far: planned, placed and predicted (kernel_less)
   rms_norm,            // residual, y?, gamma                        | x?, h, rstd
@@ -91,6 +92,7 @@ struct View {           // a run of elements of one buffer
 struct Attrs {
   int64_t m = 0, n = 0, k = 0;  // gemm: C[m,n] = A[m,k] B[k,n]; row kernels: m rows of n columns
   bool trans_a = false, trans_b = false, accumulate = false;
+  bool tf32 = false;  // gemm, attention: products of f32 operands take them rounded to 10 bits of mantissa
   int64_t batch = 0, heads = 0, kv_heads = 0, tq = 0, tk = 0, d = 0;  // attention
   int64_t ld_q = 0, ld_kv = 0, ld_o = 0;                              // elements between rows
   bool causal = false;

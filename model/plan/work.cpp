@@ -121,6 +121,9 @@ Work work(const Op& op, const Plan& plan) {
     case OpKind::attention_merge:
       if (!a.first) w.bytes_read += bytes_of(op.writes[0], plan) + bytes_of(op.writes[1], plan);
       break;
+    case OpKind::cast:
+      if (a.accumulate) w.bytes_read += bytes_of(op.writes[0], plan);
+      break;
     case OpKind::residual_norm_backward:
       if (!a.first) w.bytes_read += bytes_of(op.writes[0], plan);
       break;

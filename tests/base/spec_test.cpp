@@ -76,7 +76,7 @@ TEST_F(Spec, EveryMistakeNamesFileKeyAndMend) {
       {"layout: {dp: 3}", "'train.global_batch'", "use a multiple, e.g. 18"},
       {"layout: {dp: 0}", "'layout.dp'", "give 1 or more"},
       {"policy: {micro_batch: 3}", "'policy.micro_batch'", "the nearest that do are 2 and 4"},
-      {"policy: {amp: fp8}", "'policy.amp'", "use one of none, bf16"},
+      {"policy: {amp: fp8}", "'policy.amp'", "use one of none, tf32, bf16"},
       {"policy: {schedule: dualpipe}", "'policy.schedule'", "use one of gpipe, 1f1b, interleaved"},
       {"policy: {zero: 4}", "'policy.zero'", "use 0 to 3"},
       {"policy: {bucket_mb: 0}", "'policy.bucket_mb'", "e.g. 25"},

@@ -49,7 +49,7 @@ void for_pixels(const Patch& s, const F& f) {
 TEST(PatchGather, PutsEveryPixelInItsColumn) {
   Random random;
   for (const Isa isa : isas())
-    for (const DType act : {DType::f32, DType::bf16}) {
+    for (const DType act : kActs) {
       const Running running(isa, static_cast<int>(random.integer(1, 2)));
       const Patch s = random_patch(random, act);
       const Buffer image = random.buffer(DType::f32, pixels(s));
@@ -58,7 +58,9 @@ TEST(PatchGather, PutsEveryPixelInItsColumn) {
       EXPECT_TRUE(patches.intact());
       for_pixels(s, [&](int64_t b, int64_t c, int64_t y, int64_t x) {
         const float pixel = image.f32()[image_index(s, b, c, y, x)];
-        const double want = act == DType::f32 ? pixel : to_float(to_bf16(pixel));
+        const double want = act == DType::f32   ? pixel
+                            : act == DType::f16 ? to_float(to_f16(pixel))
+                                                : to_float(to_bf16(pixel));
         ASSERT_EQ(patches[patch_index(s, b, c, y, x, false)], want);
       });
     }
@@ -101,7 +103,7 @@ Expected reference(const Patch& s, const Buffer& pred, const Buffer& target) {
 TEST(Loss, ForwardIsRelativeL2AndLatitudeWeightedRmse) {
   Random random;
   for (const Isa isa : isas())
-    for (const DType act : {DType::f32, DType::bf16}) {
+    for (const DType act : kActs) {
       const Patch s = random_patch(random, act);
       const Buffer pred = random.buffer(act, pixels(s)), target = random.buffer(DType::f32, pixels(s), 2);
       const Expected e = reference(s, pred, target);
@@ -135,7 +137,7 @@ TEST(Loss, ForwardIsRelativeL2AndLatitudeWeightedRmse) {
 TEST(Loss, BackwardIsItsGradientPerSample) {
   Random random;
   for (const Isa isa : isas())
-    for (const DType act : {DType::f32, DType::bf16}) {
+    for (const DType act : kActs) {
       const Running running(isa, static_cast<int>(random.integer(1, 2)));
       const Patch s = random_patch(random, act);
       const Buffer pred = random.buffer(act, pixels(s)), target = random.buffer(DType::f32, pixels(s), 2);
@@ -252,7 +254,7 @@ TEST(Parts, OfPatchesAndOfTheGradientMakeUpTheWhole) {
   Random random;
   for (const Isa isa : isas())
     for (int round = 0; round < 20; ++round) {
-      const DType act = random.coin() ? DType::f32 : DType::bf16;
+      const DType act = random.act();
       const Running running(isa, static_cast<int>(random.integer(1, 3)));
       const Patch s = random_patch(random, act);
       const Buffer image = random.buffer(DType::f32, pixels(s)),
@@ -291,7 +293,7 @@ TEST(Parts, OfTheSumsAddUpToTheWholeForAnyNumberOfThreads) {
   Random random;
   for (const Isa isa : isas())
     for (int round = 0; round < 10; ++round) {
-      const DType act = random.coin() ? DType::f32 : DType::bf16;
+      const DType act = random.act();
       const Patch s = random_patch(random, act);
       const Buffer pred = random.buffer(act, pixels(s)), target = random.buffer(DType::f32, pixels(s), 2);
       const Expected e = reference(s, pred, target);

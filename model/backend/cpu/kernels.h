@@ -1,8 +1,8 @@
 // The CPU kernels that ops call, one function each. All matrices are row-major; every pointer is 64-byte
 // aligned unless it is a view into one; OpenMP threads inside; nothing allocates after the first call with a
-// shape. `DType act` is the type of activations (f32, or bf16 under AMP); statistics, residuals, parameters
-// and gradients of parameters are always f32. Results are bit-identical from run to run for a given thread
-// count.
+// shape. `DType act` is the type of activations (f32, or bf16 or f16 under AMP); statistics, residuals,
+// parameters and gradients of parameters are always f32. Results are bit-identical from run to run for a
+// given thread count.
 #pragma once
 #include <cstdint>
 
@@ -14,12 +14,13 @@ namespace isobar::cpu {
 struct Gemm {  // C[m,n] = op(A)[m,k] op(B)[k,n] + bias[n] (+ C when accumulate)
   int64_t m, n, k;
   bool trans_a, trans_b;  // A stored [k,m], B stored [n,k]
-  DType a, b, c;          // f32,f32,f32 | bf16,bf16,bf16 | bf16,bf16,f32
+  DType a, b, c;          // f32,f32,f32 | bf16,bf16,bf16 | bf16,bf16,f32 | f16,f16,f16 | f16,f16,f32
   bool bias;              // bias is f32 [n]
   bool accumulate;        // c must be f32
+  bool tf32 = false;      // f32 only: A and B are rounded to tf32 first
 };
 void gemm(const Gemm& g, const void* A, const void* B, const float* bias, void* C);
-// bytes of scratch for this shape: the primitive's scratchpad, or the f32 copies of an emulated bf16 product.
+// bytes of scratch for this shape: the primitive's scratchpad, or the f32 copies of an emulated product.
 // What dnnl_sgemm packs into (f32) is not known and not counted.
 int64_t gemm_workspace(const Gemm& g);
 
@@ -31,6 +32,7 @@ struct Attention {
   DType act;
   // elements between rows (tokens) of q, of k and v, of o and d_o; head h starts at column h*d
   int64_t ld_q, ld_kv, ld_o;
+  bool tf32 = false;  // f32 only: operands of all products are rounded to tf32 first
 };
 // q [batch*tq, ld_q], k and v [batch*tk, ld_kv], o [batch*tq, ld_o], lse [batch, heads, tq] f32
 void attention_forward(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
@@ -83,8 +85,10 @@ struct Copy {
 };
 void copy(const Copy& c, const void* x, void* y);
 void cast(int64_t n, DType from, DType to, const void* x, void* y);
-void add(int64_t n, const float* x, float* y);  // y += x
-double squared_sum(int64_t n, const float* x);  // fixed summation tree
+void cast_add(int64_t n, DType from, DType to, const void* x, void* y);  // y += x, summed in f32
+void round_tf32(int64_t n, const float* x, float* y);
+void add(int64_t n, const float* x, float* y);                       // y += x
+double squared_sum(int64_t n, const void* x, DType t = DType::f32);  // fixed summation tree
 
 // ---- patch.cpp --------------------------------------------------------------------------------------------
 // A rank may hold some of the rows only: of the batch*tokens rows (tokens token0 … token0+tokens-1 of each
@@ -118,11 +122,25 @@ struct Adam {
   int64_t step;      // 1 on the first call (bias correction)
   float grad_scale;  // gradients are multiplied by it (unscale, clip)
 };
-// one pass over parameter, gradient and both moments; writes the 16-bit copy too unless nullptr
-void adam(const Adam& a, int64_t n, float* p, const float* g, float* m, float* v, bf16* p16);
+// one pass over parameter, gradient (of any type) and both moments; writes the 16-bit copy (bf16 or f16) too
+// unless nullptr
+void adam(const Adam& a, int64_t n, float* p, const void* g, float* m, float* v, void* p16,
+          DType type16 = DType::bf16, DType type_g = DType::f32);
+
+struct LossScale {
+  float least;
+  int64_t window;  // steps without overflow after which the scale doubles
+};
+// Squared norm of the gradients of a scaled loss -> that of the gradients, and the step's scalars (plan.h).
+// No finite norm: an overflow, this step must be skipped.
+void loss_scale(const LossScale& p, float* norm2, float* scalars);
 
 // ---- isa.cpp ----------------------------------------------------------------------------------------------
 /// "amx", "avx512_bf16" or "emulated": how bf16 matrix products run here. Goes into every result.
 const char* bf16_mode();
+/// "emulated": products of f16 and of f32 as tf32 are f32 products of rounded operands, on every CPU. For
+/// correctness, not for speed.
+const char* f16_mode();
+const char* tf32_mode();
 
 }  // namespace isobar::cpu

@@ -13,7 +13,27 @@ namespace isobar::cpu {
 namespace {
 
 float read(const void* p, DType t, int64_t i) {
-  return t == DType::f32 ? static_cast<const float*>(p)[i] : to_float(static_cast<const bf16*>(p)[i]);
+  switch (t) {
+    case DType::bf16:
+      return to_float(static_cast<const bf16*>(p)[i]);
+    case DType::f16:
+      return to_float(static_cast<const f16*>(p)[i]);
+    default:
+      return static_cast<const float*>(p)[i];
+  }
+}
+
+void write(void* p, DType t, int64_t i, float x) {
+  switch (t) {
+    case DType::bf16:
+      static_cast<bf16*>(p)[i] = to_bf16(x);
+      return;
+    case DType::f16:
+      static_cast<f16*>(p)[i] = to_f16(x);
+      return;
+    default:
+      static_cast<float*>(p)[i] = x;
+  }
 }
 
 // One line of a segment, its stretch of [channels][width], out of its patches
@@ -135,14 +155,8 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
         for (int64_t x = g.x0; x < g.x1; ++x) {
           const int64_t to = (g.row + x - g.x0) * columns + row * s.p * s.channels;
           for (int64_t col = 0; col < s.p; ++col)
-            for (int64_t c = 0; c < s.channels; ++c) {
-              const float d = line[c * s.width + x * s.p + col];
-              const int64_t at = to + col * s.channels + c;
-              if (s.act == DType::f32)
-                static_cast<float*>(dpred)[at] = d;
-              else
-                static_cast<bf16*>(dpred)[at] = to_bf16(d);
-            }
+            for (int64_t c = 0; c < s.channels; ++c)
+              write(dpred, s.act, to + col * s.channels + c, line[c * s.width + x * s.p + col]);
         }
       }
     }
