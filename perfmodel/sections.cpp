@@ -186,9 +186,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
     if (split && op.weight) {
       postponed += s;
       t.flops += shape.work.flops;
-      t.ceiling += shape.work.flops / (shape.fp8                   ? peaks.fp8
-                                       : shape.dtype == DType::f32 ? peaks.f32
-                                                                   : peaks.bf16);
+      t.ceiling += shape.work.flops / peaks.of(shape);
       continue;
     }
     double& now = free[static_cast<size_t>(op.lane)];
@@ -207,8 +205,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
       if (op.weight) t.weight += s;
       t.slowdown += shared * slowdown;
       t.flops += shape.work.flops;
-      const double peak = shape.fp8 ? peaks.fp8 : shape.dtype == DType::f32 ? peaks.f32 : peaks.bf16;
-      t.ceiling += shape.work.flops / peak;
+      t.ceiling += shape.work.flops / peaks.of(shape);
       s += shared * slowdown;
     } else {
       busy_until = std::max(busy_until, begin + s);
