@@ -51,6 +51,7 @@ struct NetSections {
   Section embed_forward, block_forward, head_forward, head_backward, block_backward, embed_backward;
   Parameters embed, block, head;
   Line embed_saved, block_saved, head_saved;  // bytes that a micro-batch in flight keeps
+  Line block_split, head_split;               // more of it when weight gradients are put off: their operands
   Line scratch;                               // bytes
   Line stream;                                // bytes of the residual stream on a rank
 };

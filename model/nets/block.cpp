@@ -132,13 +132,14 @@ View BlockEmitter::norm_backward(const std::string& path, const Norm& n, const V
 
 View BlockEmitter::dropout(const std::string& path, const View& y, bool keep) {
   if (s_.net.dropout == 0) return {};
-  const View mask = hold(path + ".mask", DType::f32, (at_.rows * D_ + 3) / 4, keep);
+  // Without one, the state of the random numbers brings it back.
+  const View mask = keep ? b_.saved(path + ".mask", DType::f32, (at_.rows * D_ + 3) / 4) : View{};
   b_.emit(OpKind::dropout, path, {.m = at_.rows, .n = D_}, {y}, {y, mask});
   return mask;
 }
 
 void BlockEmitter::dropout_backward(const std::string& path, const View& dy, const View& mask) {
-  if (mask) b_.emit(OpKind::dropout_backward, path, {.m = at_.rows, .n = D_}, {dy, mask}, {dy});
+  if (s_.net.dropout > 0) b_.emit(OpKind::dropout_backward, path, {.m = at_.rows, .n = D_}, {dy, mask}, {dy});
 }
 
 // ---- tensor parallelism: what goes over the network, a half of the block each ----
@@ -207,7 +208,7 @@ View BlockEmitter::inside(Block& k, bool keep, const std::string& pass) {
   y = b_.scratch(k.path + ".mlp.y", act_, R_ * D_);
   linear_forward(mlp + "/fc2" + pass, k.fc2, k.g, y, R_, once(k.fc2.bias));
   y = result(mlp + "/fc2" + pass, y);
-  k.mlp_mask = dropout(mlp + "/dropout" + pass, y, true);  // small, and no recomputation comes so far
+  k.mlp_mask = dropout(mlp + "/dropout" + pass, y, keep);
   return y;
 }
 
