@@ -172,7 +172,7 @@ class Search {
     int64_t arena = 0;
     const std::vector<int> pipeline = group_of(s.layout, "pp", 0);
     std::set<int> stages{0, std::min<int>(1, l.pp - 1), l.pp - 1};
-    for (const int stage : stages) arena = std::max(arena, build_plan(s, pipeline[stage], {}).memory.total());
+    for (const int stage : stages) arena = std::max(arena, build_plan(s, pipeline[stage], {}).memory.arena);
     return arena;
   }
 

@@ -51,7 +51,7 @@ void print(const Plan& plan, const RunSpec& spec, bool totals_only) {
   for (int k = 0; k < kBufferKinds; ++k)
     if (plan.memory.by_kind[k] > 0)
       std::printf("  %-22s  %15ld bytes\n", name_of(static_cast<BufferKind>(k)), plan.memory.by_kind[k]);
-  std::printf("  %-22s  %15ld bytes\n", "arena", plan.memory.arena);
+  std::printf("  %-22s  %15ld bytes (the above but host)\n", "arena", plan.memory.arena);
   std::printf("  %-22s  %15ld bytes (host, beside the arena)\n", "loader", plan.memory.loader);
 }
 

@@ -74,6 +74,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("policy.micro_batch", s.policy.micro_batch);
   v("policy.schedule", s.policy.schedule);
   v("policy.zero", s.policy.zero);
+  v("policy.offload_optimizer", s.policy.offload_optimizer);
   v("policy.main_grads_dtype", s.policy.main_grads_dtype);
   v("policy.bucket_mb", s.policy.bucket_mb);
   v("policy.overlap", s.policy.overlap);

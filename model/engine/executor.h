@@ -1,4 +1,5 @@
 // Runs linked programs: compute ops on the calling thread, all other lanes on one communication thread, which
+// copies what is offloaded, and
 // posts each lane's ops in order, one at a time, and lets no lane wait for another. Nothing holds the lanes
 // together but each op's waits.
 //

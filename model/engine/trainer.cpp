@@ -50,7 +50,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     log_start();  // before anything slow
     open_data();
     arena_.emplace(plan_.memory.arena);
-    backend_.emplace(plan_, arena_->data(), spec.train);
+    if (plan_.memory.host > 0) host_arena_.emplace(plan_.memory.host);
+    backend_.emplace(plan_, arena_->data(), spec.train, host_arena_ ? host_arena_->data() : nullptr);
     if (mpi.size() > 1) comm_.emplace(plan_.groups);
     executor_.emplace(plan_, *backend_, comm_ ? &*comm_ : nullptr);
     watchdog_.emplace(*executor_, spec.run.hang_timeout, [this](const std::string& op) { hang(op); });
@@ -325,7 +326,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const Program train_program_, eval_program_;
   std::unique_ptr<Dataset> train_set_, valid_set_;
   std::optional<Loader> train_loader_, valid_loader_;
-  std::optional<Arena> arena_;
+  std::optional<Arena> arena_, host_arena_;
   std::optional<CpuBackend> backend_;
   std::optional<Comm> comm_;
   std::optional<SpanRecorder> recorder_;

@@ -104,6 +104,7 @@ class Vit {
             .act = act_of(spec),
             .grads = p.main_grads_dtype == "bf16" ? DType::bf16 : DType::f32,
             .bucket = std::max<int64_t>(1, bucket),
+            .offload = p.offload_optimizer,
             .overlap = p.overlap};
   }
   // Parts of a chunk, in forward order: the embedding, its blocks, the head.

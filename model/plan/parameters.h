@@ -32,6 +32,7 @@ struct ParameterPolicy {
   DType act = DType::f32;    // of matrix products: a 16-bit type brings 16-bit copies of what they read
   DType grads = DType::f32;  // kept and summed in; ops write them in f32
   int64_t bucket = 1 << 22;  // elements: units are at least as large, but at stage 3 one part each
+  bool offload = false;      // moments live in host memory: each unit's come for its update and go again
   bool overlap = true;       // communication under compute; false: after and before it
 };
 
@@ -107,6 +108,7 @@ class Parameters {
   void gather(int part);
   void reduce(size_t index, const View& after);
   void spread(const Unit& u);
+  void transfer(const std::string& path, const View& from, const View& to, Lane lane);
   std::string name(const char* what, const Unit& u) const;
 
   Builder& b_;

@@ -93,6 +93,10 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
       if (a.accumulate) return cpu::cast_add(a.n, type(op.reads[0]), type(op.writes[0]), in(0), out(0));
       return cpu::cast(a.n, type(op.reads[0]), type(op.writes[0]), in(0), out(0));
     case OpKind::copy:
+      if (op.lane != Lane::compute) {  // beside compute, whose threads are not this one's to use
+        std::memcpy(out(0), in(0), op.reads[0].count * size_of(type(op.reads[0])));
+        return;
+      }
       return cpu::copy({{a.extent[0], a.extent[1], a.extent[2]},
                         {a.from[0], a.from[1], a.from[2]},
                         {a.to[0], a.to[1], a.to[2]},

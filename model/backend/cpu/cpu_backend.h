@@ -7,8 +7,8 @@ namespace isobar {
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend(const Plan& plan, std::byte* arena, const TrainSpec& train)
-      : Backend(plan, arena), train_(train) {}
+  CpuBackend(const Plan& plan, std::byte* arena, const TrainSpec& train, std::byte* host = nullptr)
+      : Backend(plan, arena, host), train_(train) {}
   void launch(const Op& op, int32_t micro, int32_t slot) override;
   const char* name() const override { return "cpu"; }
 
