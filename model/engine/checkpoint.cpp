@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -19,6 +20,18 @@ const std::string kFirst = "exp_avg.", kSecond = "exp_avg_sq.";
 
 void sync_directory(const fs::path& dir) {
   OpenFile(dir, O_RDONLY | O_DIRECTORY).sync();
+}
+
+nlohmann::json to_json(const Plateau& p) {
+  nlohmann::json j = {{"bad", p.bad}, {"cooldown", p.cooldown}, {"factor", p.factor}};
+  if (std::isfinite(p.best)) j["best"] = p.best;  // JSON has no infinity: absent before the first validation
+  return j;
+}
+
+Plateau plateau_of(const nlohmann::json& j) {
+  const Plateau p;
+  return {j.value("best", p.best), j.value("bad", p.bad), j.value("cooldown", p.cooldown),
+          j.value("factor", p.factor)};
 }
 
 }  // namespace
@@ -56,8 +69,11 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
   all.barrier();  // everybody's parts are on disk
 
   if (all.rank == 0) {
-    const nlohmann::json j = {
-        {"schema", 1}, {"step", state.step}, {"seed", state.seed}, {"global_batch", state.global_batch}};
+    const nlohmann::json j = {{"schema", 1},
+                              {"step", state.step},
+                              {"seed", state.seed},
+                              {"global_batch", state.global_batch},
+                              {"plateau", to_json(state.plateau)}};
     write_atomically(temp / "state.json", j.dump(1) + "\n");  // syncs the directory too
     fs::rename(temp, final);
     sync_directory(parent);
@@ -88,7 +104,8 @@ TrainState load_checkpoint(const fs::path& checkpoint, const Plan& plan, float* 
   const SafetensorsReader moments(checkpoint / "optimizer.safetensors");
   load_tensors(plan, moments, kFirst, m);
   load_tensors(plan, moments, kSecond, v);
-  return {j["step"], j.value("seed", int64_t{0}), j.value("global_batch", int64_t{0})};
+  return {j["step"], j.value("seed", int64_t{0}), j.value("global_batch", int64_t{0}),
+          plateau_of(j.value("plateau", nlohmann::json::object()))};
 }
 
 }  // namespace isobar

@@ -12,6 +12,7 @@
 #include <functional>
 #include <string>
 
+#include "model/engine/schedule_lr.h"
 #include "model/plan/plan.h"
 
 namespace isobar {
@@ -20,6 +21,7 @@ struct TrainState {
   int64_t step = 0;  // optimizer steps done; the loader's position follows from it
   int64_t seed = 0;
   int64_t global_batch = 0;
+  Plateau plateau;  // of the learning rate
 };
 
 struct Meeting {  // how the ranks of a run wait for each other; as it stands, a world of one

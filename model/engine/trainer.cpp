@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <new>
@@ -135,6 +136,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                               std::to_string(spec_.train.global_batch),
                           "resume with the same global batch, or the data order would change");
       step = state.step;
+      plateau_ = state.plateau;
       say("resumed from " + from.string() + " after step " + std::to_string(step));
       log_.write({{"event", "resume"}, {"step", step}, {"path", from.string()}});
     }
@@ -154,7 +156,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     double wait = 0;
     backend_->on_fetch(
         [&](int32_t, float* input, float* target) { wait += fetch(*train_loader_, input, target).wait_s; });
-    const double lr = learning_rate(spec_.train, step);
+    const double lr = learning_rate(spec_.train, step, plateau_);
     float* scalars = in_arena(plan_.adam_scalars);
     scalars[0] = static_cast<float>(lr);
     scalars[1] = static_cast<float>(step + 1);
@@ -238,6 +240,12 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       for (double& x : persistence_)
         x /= static_cast<double>(batches * spec_.micro_batch() * spec_.layout.dp);
     }
+    // Rank 0's loss, to the last bit, on every rank: their learning rates must not part.
+    if (step > 0 && spec_.train.lr_schedule == "plateau") {
+      char loss[32];
+      std::snprintf(loss, sizeof loss, "%a", sums[0]);
+      plateau_.observe(spec_.train, std::strtod(mpi_.from_first(loss).c_str(), nullptr));
+    }
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
     const std::vector<double> rmse(sums.begin() + 1, sums.end());
     log_.write({{"event", "valid"},
@@ -257,9 +265,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const int64_t t0 = now_ns();
     const Meeting all{mpi_.rank(), [this] { mpi_.barrier(); },
                       [this](std::string s) { return mpi_.from_first(std::move(s)); }};
-    const auto dir =
-        save_checkpoint(spec_.run.out, plan_, in_arena(plan_.params_all), in_arena(plan_.adam_m),
-                        in_arena(plan_.adam_v), {step, spec_.train.seed, spec_.train.global_batch}, all);
+    const auto dir = save_checkpoint(spec_.run.out, plan_, in_arena(plan_.params_all), in_arena(plan_.adam_m),
+                                     in_arena(plan_.adam_v),
+                                     {step, spec_.train.seed, spec_.train.global_batch, plateau_}, all);
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
     log_.write({{"event", "checkpoint"}, {"step", step}, {"path", dir.string()}, {"seconds", seconds}});
     watchdog_->alive();
@@ -310,6 +318,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   std::optional<Executor> executor_;
   std::optional<Watchdog> watchdog_;
   std::vector<double> step_seconds_, persistence_;
+  Plateau plateau_;
   int64_t started_ = 0;
   int64_t steps_per_epoch_ = 1;
   bool reads_ = false;   // this rank's plan fetches samples
