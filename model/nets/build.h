@@ -8,6 +8,11 @@ namespace isobar {
 /// Pure. Throws ConfigError for a layout or policy that the net cannot take, with the nearest that it can.
 Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace);
 
+/// What no rank can see by itself (check in plan/link.h): a plan of every rank, each against the others.
+/// Throws ConfigError naming the layout when they do not fit together. Time grows with the world.
+void check_world(const RunSpec& spec, const Workspace& workspace);
+void check_world(const RunSpec& spec, const std::vector<Plan>& plans);
+
 /// Matrix FLOPs of one sample's forward pass through the whole net, whatever the layout: counted from the
 /// plan of one rank, without recomputation.
 double forward_flops_per_sample(const RunSpec& spec);

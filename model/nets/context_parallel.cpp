@@ -19,11 +19,11 @@ AttentionCore::AttentionCore(Builder& b, const RunSpec& spec, const Sharding& at
       tf32_(spec.policy.amp == "tf32") {}
 
 void AttentionCore::forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
-  c.o = hold(block + ".o", act_, R_ * width_, keep);
+  c.o = b_.hold(block + ".o", act_, R_ * width_, keep);
   // Ulysses has cp times the tokens and as many times fewer heads.
   const int64_t rows =
       kind_ == Kind::ulysses ? at_.batch * heads_ / at_.cp * n_.tokens() : at_.batch * heads_ * at_.tokens;
-  c.lse = hold(block + ".lse", DType::f32, rows, keep);
+  c.lse = b_.hold(block + ".lse", DType::f32, rows, keep);
   switch (kind_) {
     case Kind::alone:
       b_.emit_with_workspace(
@@ -33,7 +33,7 @@ void AttentionCore::forward(const std::string& block, Core& c, bool keep, const 
     case Kind::allgather:
       return allgather_forward(block, c, keep, pass);
     case Kind::ring:
-      return ring_forward(block, c, keep, pass);
+      return ring_forward(block, c, pass);
     case Kind::ulysses:
       return ulysses_forward(block, c, keep, pass);
   }
@@ -80,10 +80,6 @@ Attrs AttentionCore::attention_of_all() const {  // ulysses
   a.tq = n_.tokens();
   a.ld_o = width;
   return a;
-}
-
-View AttentionCore::hold(const std::string& name, DType t, int64_t count, bool keep) {
-  return keep ? b_.saved(name, t, count) : b_.scratch(name, t, count);
 }
 
 // Row 0 … of q, k or v inside the fused [rows, 3 width] matrix: a strided operand, stated as the span that it
@@ -140,7 +136,7 @@ void AttentionCore::allgather_forward(const std::string& block, Core& c, bool ke
   const std::string path = block + "/attn/core" + pass;
   const int64_t cols = 2 * width_, all = at_.batch * n_.tokens() * cols;
   const View own = own_kv(path + "_pack", block + ".kv.own", c.qkv);
-  c.kv = hold(block + ".kv", act_, all, keep);
+  c.kv = b_.hold(block + ".kv", act_, all, keep);
   const View arrived = at_.batch > 1 ? b_.scratch(block + ".kv.arrived", act_, all) : c.kv;
   Attrs a{.group = at_.cp_group};
   a.receive = elements(cols);
@@ -194,7 +190,7 @@ std::string numbered(std::string name, int64_t i) {
 }
 }  // namespace
 
-void AttentionCore::ring_forward(const std::string& block, Core& c, bool, const std::string& pass) {
+void AttentionCore::ring_forward(const std::string& block, Core& c, const std::string& pass) {
   const std::string path = block + "/attn/core" + pass;
   const int64_t cols = 2 * width_;
   View kv = own_kv(path + "_pack", block + ".kv0", c.qkv), next;
@@ -309,8 +305,8 @@ void AttentionCore::heads_of_all(const std::string& path, const std::string& nam
 void AttentionCore::ulysses_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   const std::string path = block + "/attn/core" + pass;
   const int64_t width = width_ / at_.cp, all = at_.batch * n_.tokens() * width;
-  c.all_qkv = hold(block + ".qkv.all", act_, 3 * all, keep);
-  c.all_o = hold(block + ".o.all", act_, all, keep);
+  c.all_qkv = b_.hold(block + ".qkv.all", act_, 3 * all, keep);
+  c.all_o = b_.hold(block + ".o.all", act_, all, keep);
   tokens_of_all(path + "_qkv", block + ".qkv", c.qkv, 3, c.all_qkv);
   b_.emit_with_workspace(OpKind::attention, path, attention_of_all(),
                          {third(c.all_qkv, 0, width), third(c.all_qkv, 1, width), third(c.all_qkv, 2, width)},

@@ -281,7 +281,11 @@ class Vit {
       stages_.receive_forward(stage, residual);
     }
     for (int64_t i = stage.first; i < stage.end; ++i) {
-      y = emit_.forward(blocks_[i], residual, period, y);
+      const auto [from, to] = recomputed_with(s_.policy, stage, i);
+      y = emit_.forward(blocks_[i], residual, period, y,
+                        from == to  ? Keep::all
+                        : i == from ? Keep::input
+                                    : Keep::nothing);
       residual = blocks_[i].norm2.x;
       period = 0;
     }
@@ -348,6 +352,8 @@ class Vit {
     for (int64_t i = stage.end - 1; i >= stage.first; --i) {
       // The linear before norm1 is the previous block's fc2, or the patch embedding, or on another stage.
       const View before = i > stage.first ? blocks_[i - 1].fc2.bias : stage.is_first ? patch_.bias : View{};
+      const auto [from, to] = recomputed_with(s_.policy, stage, i);
+      if (from < to && i == to - 1) emit_.recompute({&blocks_[from], static_cast<size_t>(to - from)});
       dy = emit_.backward(blocks_[i], dy, before);
       done(blocks_[i].qkv.weight.offset, blocks_[i].norm1.gamma.offset);
     }

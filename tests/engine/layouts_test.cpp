@@ -96,6 +96,9 @@ TEST(Layouts, MicroBatchesAndRecomputation) {
   expect_like_one_rank({"policy.micro_batch=3"});
   expect_like_one_rank({"policy.recompute=selective"});
   expect_like_one_rank({"policy.recompute=full", "policy.micro_batch=4"});
+  expect_like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=2", "policy.micro_batch=4"});
+  expect_like_one_rank(
+      {"policy.recompute=full", "policy.recompute_method=block", "policy.recompute_num_layers=3"});
 }
 
 TEST(Layouts, TensorParallel) {
@@ -155,6 +158,8 @@ TEST(Layouts, Combined) {
                         "policy.micro_batch=3", "policy.bucket_mb=0.05"});
   expect_like_one_rank(
       {"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.micro_batch=3", "policy.recompute=full"});
+  expect_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.sequence_parallel=true",
+                        "policy.micro_batch=3", "policy.recompute=full", "policy.recompute_num_layers=2"});
   expect_like_one_rank({"layout.dp=2", "layout.tp=2", "layout.pp=2", "policy.sequence_parallel=true",
                         "layout.order=pp-dp-tp", "policy.micro_batch=1", "policy.overlap=false"});
   expect_like_one_rank({"layout.dp=2", "layout.cp=2", "layout.pp=2", "layout.vpp=2",
@@ -180,18 +185,22 @@ Words random_legal(std::mt19937& random) {
     std::vector<std::string> axes = {"tp", "cp", "dp", "pp"};
     std::shuffle(axes.begin(), axes.end(), random);
     const std::string schedule = pick({"gpipe", "1f1b", "interleaved"});
-    const Words words = {"layout.dp=" + dp,
-                         "layout.tp=" + tp,
-                         "layout.cp=" + cp,
-                         "layout.pp=" + pp,
-                         std::string("layout.vpp=") + (schedule == "interleaved" ? "2" : "1"),
-                         "layout.order=" + axes[0] + "-" + axes[1] + "-" + axes[2] + "-" + axes[3],
-                         "policy.schedule=" + schedule,
-                         "policy.micro_batch=" + pick({"0", "1", "2"}),
-                         "policy.sequence_parallel=" + pick({"true", "false"}),
-                         "policy.recompute=" + pick({"none", "selective", "full"}),
-                         "policy.bucket_mb=" + pick({"0.05", "25"}),
-                         "policy.overlap=" + pick({"true", "false"})};
+    const std::string recompute = pick({"none", "selective", "full"});
+    const Words words = {
+        "layout.dp=" + dp,
+        "layout.tp=" + tp,
+        "layout.cp=" + cp,
+        "layout.pp=" + pp,
+        std::string("layout.vpp=") + (schedule == "interleaved" ? "2" : "1"),
+        "layout.order=" + axes[0] + "-" + axes[1] + "-" + axes[2] + "-" + axes[3],
+        "policy.schedule=" + schedule,
+        "policy.micro_batch=" + pick({"0", "1", "2"}),
+        "policy.sequence_parallel=" + pick({"true", "false"}),
+        "policy.recompute=" + recompute,
+        "policy.recompute_method=" + (recompute == "full" ? pick({"uniform", "block"}) : "uniform"),
+        "policy.recompute_num_layers=" + (recompute == "full" ? pick({"1", "2", "3"}) : "1"),
+        "policy.bucket_mb=" + pick({"0.05", "25"}),
+        "policy.overlap=" + pick({"true", "false"})};
     Words all = kNet;
     all.insert(all.end(), words.begin(), words.end());
     try {
@@ -199,6 +208,26 @@ Words random_legal(std::mt19937& random) {
       return words;
     } catch (const ConfigError&) {
     }
+  }
+}
+
+// Every rank holds some of the pixels, whatever is summed over them.
+TEST(Layouts, OtherLosses) {
+  for (const char* loss : {"mae", "mse", "huber"}) {
+    const Words words = {std::string("train.loss=") + loss, "train.loss_weights=[1, 0.25, 2, 0.5]",
+                         "train.huber_delta=0.5"};
+    const Folder dir;
+    const Outcome one = run(dir / "one", words, 1);
+    ASSERT_EQ(one.record.losses.size(), 10u);
+    EXPECT_LT(one.record.losses.at(10), 0.99 * one.record.losses.at(1)) << loss << ": nothing is learnt";
+    Words layout = {"layout.tp=2", "layout.cp=2", "layout.dp=2", "policy.sequence_parallel=true",
+                    "policy.micro_batch=3"};
+    layout.insert(layout.end(), words.begin(), words.end());
+    const Outcome many = run(dir / "many", layout, 8);
+    ASSERT_EQ(many.record.losses.size(), 10u);
+    for (const auto& [step, value] : one.record.losses)
+      EXPECT_NEAR(many.record.losses.at(step) / value, 1, 1e-5) << loss;
+    EXPECT_LT(distance(one.weights, many.weights), 1e-5) << loss;
   }
 }
 
