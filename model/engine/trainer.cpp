@@ -345,6 +345,7 @@ void train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi) {
                       "dp*tp*cp*pp = " + std::to_string(spec.layout.world()) + ", but the run has " +
                           std::to_string(mpi.size()) + " ranks",
                       "start it with --ranks " + std::to_string(spec.layout.world()));
+  if (mpi.rank() == 0) check_world(spec, cpu_workspace(threads_per_rank(spec, mpi)));
   ResultLog log = mpi.rank() == 0 && !spec.run.out.empty() ? ResultLog(spec.run.out) : ResultLog();
   try {
     Trainer(spec, options, mpi, log).run();

@@ -73,6 +73,12 @@ inline Conditions conditions(const RunSpec& s, const Machine& m) {
       .cores = m.identity.cores};
 }
 
+/// Seconds by the closed form
+inline double closed(const RunSpec& s, const Machine& m) {
+  const Conditions w = conditions(s, m);
+  return step_seconds(terms_of(s, m, w.threads, w.ranks_on_host), m.values());
+}
+
 inline Replay replay(const RunSpec& s, const Machine& m) {
   const Conditions where = conditions(s, m);
   return simulate(s, stages_of(s, {}), m.values(), where, cache_share(m, where.ranks_on_host));
