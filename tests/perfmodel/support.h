@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "model/nets/build.h"
+#include "perfmodel/cost.h"
 #include "perfmodel/fit.h"
+#include "perfmodel/predict.h"
 #include "perfmodel/simulate.h"
 
 namespace isobar::test {
