@@ -85,6 +85,7 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
       rows(Coef::loss);
       break;
     case OpKind::squared_sum:
+    case OpKind::loss_scale:
     case OpKind::adam:
       rows(Coef::optimizer);
       break;

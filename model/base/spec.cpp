@@ -48,6 +48,9 @@ void visit(Visitor&& v, RunSpec& s) {
   v("train.beta2", s.train.beta2);
   v("train.adam_eps", s.train.adam_eps);
   v("train.weight_decay", s.train.weight_decay);
+  v("train.initial_loss_scale", s.train.initial_loss_scale);
+  v("train.min_loss_scale", s.train.min_loss_scale);
+  v("train.loss_scale_window", s.train.loss_scale_window);
   v("train.grad_clip", s.train.grad_clip);
   v("train.lr_schedule", s.train.lr_schedule);
   v("train.lr_gamma", s.train.lr_gamma);
@@ -297,6 +300,10 @@ void validate(const RunSpec& s) {
   check.that(t.weight_decay >= 0, "train.weight_decay", "is negative", "give 0 or more");
   check.that(t.grad_clip >= 0 && std::isfinite(t.grad_clip), "train.grad_clip", "is negative",
              "0 clips nothing");
+  check.that(t.min_loss_scale > 0 && t.min_loss_scale <= t.initial_loss_scale, "train.min_loss_scale",
+             "is not between 0 and train.initial_loss_scale", "e.g. 1");
+  check.that(t.initial_loss_scale <= 0x1p100, "train.initial_loss_scale", "is above 2^100", "e.g. 65536");
+  check.at_least(t.loss_scale_window, 1, "train.loss_scale_window");
   check.at_least(t.warmup, 0, "train.warmup");
   check.at_least(t.lr_base_batch, 1, "train.lr_base_batch");
   check.at_least(t.seed, 0, "train.seed");
@@ -308,7 +315,7 @@ void validate(const RunSpec& s) {
              "use a multiple, e.g. " + str((t.global_batch / l.dp + 1) * l.dp));
 
   const PolicySpec& p = s.policy;
-  check.one_of(p.amp, {"none", "tf32", "bf16"}, "policy.amp");
+  check.one_of(p.amp, {"none", "tf32", "bf16", "fp16"}, "policy.amp");
   check.one_of(p.schedule, {"gpipe", "1f1b", "interleaved", "zb-h1"}, "policy.schedule");
   check.one_of(p.cp_kind, {"allgather", "ring", "ulysses"}, "policy.cp_kind");
   check.one_of(p.recompute, {"none", "selective", "full"}, "policy.recompute");

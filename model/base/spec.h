@@ -54,6 +54,11 @@ struct TrainSpec {  // train:
   double lr = 5e-4;
   double beta1 = 0.9, beta2 = 0.95, adam_eps = 1e-8;
   double weight_decay = 0.0;
+  // fp16: the loss is multiplied by a scale that halves when a gradient overflows (the step is skipped) and
+  // doubles after loss_scale_window steps without (Micikevicius 2018).
+  double initial_loss_scale = 65536;
+  double min_loss_scale = 1;         // an overflow at this scale ends the run
+  int64_t loss_scale_window = 2000;  // steps
   double grad_clip = 0.0;  // largest global norm of the gradients (all ranks together); 0 = not clipped
   std::string lr_schedule = "cosine";  // cosine | constant | step | plateau (engine/schedule_lr.h)
   double lr_gamma = 0.1;               // step, plateau: the factor
@@ -78,7 +83,7 @@ struct LayoutSpec {  // layout:
 };
 
 struct PolicySpec {               // policy:
-  std::string amp = "none";       // none (fp32) | tf32 (in matrix products) | bf16
+  std::string amp = "none";       // none (fp32) | tf32 (in matrix products) | bf16 | fp16 (scaled loss)
   int64_t micro_batch = 0;        // samples per micro-batch and dp rank; 0 = global_batch / dp
   std::string schedule = "1f1b";  // gpipe | 1f1b | interleaved | zb-h1
   int64_t zero = 0;               // ZeRO stage

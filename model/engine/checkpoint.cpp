@@ -60,20 +60,23 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
   all.barrier();  // the files are there
 
   const SafetensorsWriter to_model(model, plan.tensors, about);
-  write_tensors(plan, to_model, "", params);
+  write_tensors(plan, to_model, "", &Shard::params, params);
   to_model.sync();
   const SafetensorsWriter to_optimizer(optimizer, moments, about);
-  write_tensors(plan, to_optimizer, kFirst, m);
-  write_tensors(plan, to_optimizer, kSecond, v);
+  write_tensors(plan, to_optimizer, kFirst, &Shard::moments, m);
+  write_tensors(plan, to_optimizer, kSecond, &Shard::moments, v);
   to_optimizer.sync();
   all.barrier();  // everybody's parts are on disk
 
   if (all.rank == 0) {
-    const nlohmann::json j = {{"schema", 1},
-                              {"step", state.step},
-                              {"seed", state.seed},
-                              {"global_batch", state.global_batch},
-                              {"plateau", to_json(state.plateau)}};
+    nlohmann::json j = {{"schema", 1},
+                        {"step", state.step},
+                        {"seed", state.seed},
+                        {"global_batch", state.global_batch},
+                        {"plateau", to_json(state.plateau)}};
+    if (state.loss_scale > 0)
+      j.update(
+          {{"updates", state.updates}, {"loss_scale", state.loss_scale}, {"good_steps", state.good_steps}});
     write_atomically(temp / "state.json", j.dump(1) + "\n");  // syncs the directory too
     fs::rename(temp, final);
     sync_directory(parent);
@@ -100,11 +103,17 @@ TrainState load_checkpoint(const fs::path& checkpoint, const Plan& plan, float* 
   const nlohmann::json j = nlohmann::json::parse(read_file(file), nullptr, false);
   if (!j.is_object() || !j.contains("step") || !j["step"].is_number_integer())
     throw ConfigError(file.string(), "step", "cannot be read", "take another checkpoint");
-  load_tensors(plan, SafetensorsReader(checkpoint / "model.safetensors"), "", params);
+  load_tensors(plan, SafetensorsReader(checkpoint / "model.safetensors"), "", &Shard::params, params);
   const SafetensorsReader moments(checkpoint / "optimizer.safetensors");
-  load_tensors(plan, moments, kFirst, m);
-  load_tensors(plan, moments, kSecond, v);
-  return {j["step"], j.value("seed", int64_t{0}), j.value("global_batch", int64_t{0}),
+  load_tensors(plan, moments, kFirst, &Shard::moments, m);
+  load_tensors(plan, moments, kSecond, &Shard::moments, v);
+  const int64_t step = j["step"];
+  return {step,
+          j.value("seed", int64_t{0}),
+          j.value("global_batch", int64_t{0}),
+          j.value("updates", step),
+          j.value("loss_scale", 0.0),
+          j.value("good_steps", int64_t{0}),
           plateau_of(j.value("plateau", nlohmann::json::object()))};
 }
 

@@ -120,30 +120,34 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (reads_) valid_loader_.emplace(*valid_set_, LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false});
   }
 
-  /// First values or a checkpoint; then every rank gets rank 0's. Returns the step to go on from.
+  /// First values or a checkpoint. Returns the step to go on from.
   int64_t initialise() {
     float* params = in_arena(plan_.params_all);
-    int64_t step = 0;
+    TrainState state;
     if (options_.resume.empty()) {
       init_params(plan_, static_cast<uint64_t>(spec_.train.seed), params);
     } else {
       const auto from = find_checkpoint(options_.resume);
-      const TrainState state =
-          load_checkpoint(from, plan_, params, in_arena(plan_.adam_m), in_arena(plan_.adam_v));
+      state = load_checkpoint(from, plan_, params, in_arena(plan_.adam_m), in_arena(plan_.adam_v));
       if (state.global_batch != spec_.train.global_batch)
         throw ConfigError(from.string(), "train.global_batch",
                           "the checkpoint was made with " + std::to_string(state.global_batch) + ", not " +
                               std::to_string(spec_.train.global_batch),
                           "resume with the same global batch, or the data order would change");
-      step = state.step;
       plateau_ = state.plateau;
-      say("resumed from " + from.string() + " after step " + std::to_string(step));
-      log_.write({{"event", "resume"}, {"step", step}, {"path", from.string()}});
+      say("resumed from " + from.string() + " after step " + std::to_string(state.step));
+      log_.write({{"event", "resume"}, {"step", state.step}, {"path", from.string()}});
     }
+    float* scalars = in_arena(plan_.scalars);
+    scalars[kStep] = static_cast<float>(state.updates);
+    scalars[kLossScale] =
+        static_cast<float>(state.loss_scale > 0 ? state.loss_scale : spec_.train.initial_loss_scale);
+    scalars[kGoodSteps] = static_cast<float>(state.good_steps);
+    scalars[kUnscale] = 1;
     const Program init = link(plan_, plan_.init, spec_.run.serial);
     (*executor_)(init, 0);
-    if (reads_) train_loader_->seek(step * spec_.micro_batches());
-    return step;
+    if (reads_) train_loader_->seek(state.step * spec_.micro_batches());
+    return state.step;
   }
 
   void train_step(int64_t step, int64_t first) {
@@ -157,9 +161,10 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     backend_->on_fetch(
         [&](int32_t, float* input, float* target) { wait += fetch(*train_loader_, input, target).wait_s; });
     const double lr = learning_rate(spec_.train, step, plateau_);
-    float* scalars = in_arena(plan_.adam_scalars);
-    scalars[0] = static_cast<float>(lr);
-    scalars[1] = static_cast<float>(step + 1);
+    float* scalars = in_arena(plan_.scalars);
+    scalars[kLearningRate] = static_cast<float>(lr);
+    if (!scaled_) scalars[kStep] = static_cast<float>(step + 1);
+    const float scale = scalars[kLossScale];
 
     const int64_t t0 = now_ns();
     (*executor_)(train_program_, static_cast<int32_t>(step));
@@ -172,23 +177,31 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
 
     const float* metrics = in_arena(plan_.metrics);
     const double loss = metrics[0], norm = std::sqrt(static_cast<double>(*in_arena(plan_.grad_norm2)));
-    if (!std::isfinite(loss) || !std::isfinite(norm))
+    const bool skipped = scaled_ && scalars[kUnscale] == 0;
+    if (skipped && scale <= static_cast<float>(spec_.train.min_loss_scale))
+      throw NumericFailure("step " + std::to_string(step + 1) +
+                           ": gradients overflow in fp16 at train.min_loss_scale; lower train.lr, use " +
+                           "policy.amp bf16, or look at the data");
+    if (!std::isfinite(loss) || (!std::isfinite(norm) && !skipped))
       throw NumericFailure("step " + std::to_string(step + 1) + ": loss " + std::to_string(loss) +
                            ", gradient norm " + std::to_string(norm) +
                            "; lower train.lr or look at the data");
     const double rate = static_cast<double>(spec_.train.global_batch) / seconds;
-    if (log_.on())
-      log_.write_step({{"event", "step"},
-                       {"step", step + 1},
-                       {"epoch", step / steps_per_epoch_},
-                       {"loss", loss},
-                       {"rmse", metrics[1]},
-                       {"lr", lr},
-                       {"grad_norm", norm},
-                       {"seconds", seconds},
-                       {"samples_per_s", rate},
-                       {"data_wait_s", wait},
-                       {"rss_bytes", resident_bytes()}});
+    if (log_.on()) {
+      nlohmann::json line = {{"event", "step"},
+                             {"step", step + 1},
+                             {"epoch", step / steps_per_epoch_},
+                             {"loss", loss},
+                             {"rmse", metrics[1]},
+                             {"lr", lr},
+                             {"grad_norm", norm},  // null where it overflowed
+                             {"seconds", seconds},
+                             {"samples_per_s", rate},
+                             {"data_wait_s", wait},
+                             {"rss_bytes", resident_bytes()}};
+      if (scaled_) line.update({{"loss_scale", scale}, {"skipped", skipped}});
+      log_.write_step(line);
+    }
     if ((step + 1) % spec_.train.log_every == 0 || step + 1 == spec_.train.steps) {
       const double spent = static_cast<double>(t1 - started_) * 1e-9 / static_cast<double>(step + 1 - first);
       char line[192];
@@ -260,14 +273,24 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     say(line);
   }
 
+  TrainState state_after(int64_t step) {
+    TrainState state{step, spec_.train.seed, spec_.train.global_batch};
+    state.plateau = plateau_;
+    if (!scaled_) return state;
+    const float* scalars = in_arena(plan_.scalars);
+    state.updates = static_cast<int64_t>(scalars[kStep]);
+    state.loss_scale = static_cast<double>(scalars[kLossScale]);
+    state.good_steps = static_cast<int64_t>(scalars[kGoodSteps]);
+    return state;
+  }
+
   void checkpoint(int64_t step) {
     if (spec_.run.out.empty()) return;
     const int64_t t0 = now_ns();
     const Meeting all{mpi_.rank(), [this] { mpi_.barrier(); },
                       [this](std::string s) { return mpi_.from_first(std::move(s)); }};
     const auto dir = save_checkpoint(spec_.run.out, plan_, in_arena(plan_.params_all), in_arena(plan_.adam_m),
-                                     in_arena(plan_.adam_v),
-                                     {step, spec_.train.seed, spec_.train.global_batch, plateau_}, all);
+                                     in_arena(plan_.adam_v), state_after(step), all);
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
     log_.write({{"event", "checkpoint"}, {"step", step}, {"path", dir.string()}, {"seconds", seconds}});
     watchdog_->alive();
@@ -321,6 +344,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   Plateau plateau_;
   int64_t started_ = 0;
   int64_t steps_per_epoch_ = 1;
+  const bool scaled_ = spec_.policy.amp == "fp16";
   bool reads_ = false;   // this rank's plan fetches samples
   bool scores_ = false;  // … and it speaks for the samples of its dp rank
 };

@@ -82,10 +82,10 @@ void check_layout(const RunSpec& s) {
       !s.policy.sequence_parallel || l.tp == 1 ||
           split_evenly(s.micro_batch() * split_evenly(n.tokens(), l.cp).back(), l.tp).back() > 0,
       "policy.sequence_parallel", "there are fewer rows than layout.tp", "set it to false");
-  const auto later = [&](bool ok, const char* key, const std::string& value, const std::string& mend) {
-    check.refuse_unless(ok, key, value + " cannot be executed yet", mend);
-  };
-  later(s.policy.zero == 0, "policy.zero", "a ZeRO stage above 0", "set it to 0");
+  // The late weight gradients of every micro-batch would need a buffer, or a reduction, of their own.
+  check.refuse_unless(!zero_bubble || s.policy.zero < 2, "policy.zero",
+                      "zb-h1 keeps whole gradients until its late weight gradients are in",
+                      "set it to 1, or policy.schedule to 1f1b");
 }
 
 }  // namespace

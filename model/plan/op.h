@@ -44,11 +44,12 @@ enum class OpKind : uint8_t {
   period_sum,              // dx                                         | dpos
   loss_sums,               // pred, target                               | sums
   loss,                    // sums                                       | metrics
-  loss_backward,           // pred, target, sums                         | dpred
+  loss_backward,           // pred, target, sums, scalars?               | dpred
   zero,                    // -                                          | x
   cast,                    // x                                          | y
   copy,                    // x                                          | y (strided, same type)
   squared_sum,             // x                                          | sum
+  loss_scale,              // squared norm, scalars                      | squared norm, scalars
   adam,                    // grad, scalars, squared norm?                | param, m, v, param16?
   all_reduce,              // x                                          | x (in place, sum)
   broadcast,               // x                                          | x (from the group's first rank)

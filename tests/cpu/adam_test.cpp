@@ -1,4 +1,5 @@
 // Adam and AdamW over several steps against the formula of torch.optim in double precision.
+#include "model/plan/plan.h"
 #include "tests/cpu/kernel_testing.h"
 
 namespace isobar::cpu::testing {
@@ -76,6 +77,31 @@ TEST(Adam, ZeroGradientLeavesTheParameter) {
     EXPECT_EQ(p[1], -2);
     EXPECT_EQ(p[2], 3);
   }
+}
+
+TEST(LossScale, BacksOffAtOnceAndGrowsAfterAWindow) {
+  const cpu::LossScale p{4, 3};
+  float scalars[kScalars] = {};
+  scalars[kLossScale] = 16;
+  const auto step = [&](float norm2) {
+    cpu::loss_scale(p, &norm2, scalars);
+    return norm2;
+  };
+  EXPECT_EQ(step(512), 2);  // 512 / 16^2
+  EXPECT_EQ(scalars[kUnscale], 1.0f / 16);
+  EXPECT_EQ(scalars[kStep], 1);
+  step(512);
+  step(512);
+  EXPECT_EQ(scalars[kUnscale], 1.0f / 16) << "this step's gradients carry the old scale";
+  EXPECT_EQ(scalars[kLossScale], 32);
+  EXPECT_EQ(scalars[kStep], 3);
+  for (const float bad : {INFINITY, NAN, INFINITY, NAN}) {
+    step(bad);
+    EXPECT_EQ(scalars[kUnscale], 0);
+    EXPECT_EQ(scalars[kStep], 3);
+    EXPECT_EQ(scalars[kGoodSteps], 0);
+  }
+  EXPECT_EQ(scalars[kLossScale], 4) << "the least";
 }
 
 }  // namespace

@@ -89,8 +89,9 @@ TEST(Memory, AStepUsesThePlannedArenaToItsLastBytes) {
     init_params(plan, 3, floats(plan.params_all));
     Executor execute(plan, backend, nullptr);
     execute(link(plan, plan.init), 0);
-    floats(plan.adam_scalars)[0] = 1e-3f;
-    floats(plan.adam_scalars)[1] = 1;
+    floats(plan.scalars)[kLearningRate] = 1e-3f;
+    floats(plan.scalars)[kStep] = 1;
+    floats(plan.scalars)[kUnscale] = 1;
     execute(link(plan, plan.train), 0);
     EXPECT_TRUE(std::isfinite(floats(plan.metrics)[0]));
     // The last buffer ends within a cache line of the region's end, and its last element was written.

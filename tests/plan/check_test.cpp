@@ -14,10 +14,7 @@ namespace {
 // One rank's plan: a list of ops on buffers of one routine, invoked once for each micro-batch.
 class Rank {
  public:
-  Rank(int rank, int world) : b_(rank, world, {}) {
-    b_.param({"w", {16}, Init::zero});
-    b_.end_params(false);
-  }
+  Rank(int rank, int world) : b_(rank, world, {}) { b_.persistent("w", BufferKind::params, DType::f32, 16); }
   View buffer(const std::string& name, int64_t count, DType t = DType::f32) { return b_.io(name, t, count); }
   int group(const std::string& name, std::vector<int> ranks) { return b_.group(name, std::move(ranks)); }
   Rank& op(OpKind kind, const std::string& path, Lane lane, int group, std::vector<View> reads,

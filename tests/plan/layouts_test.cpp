@@ -48,6 +48,7 @@ Words random_layout(std::mt19937& random) {
       "policy.recompute=" + recompute,
       std::string("policy.recompute_method=") + (recompute == "full" && pick({0, 1}) ? "block" : "uniform"),
       text("policy.recompute_num_layers=", recompute == "full" ? pick({1, 2, 3, 9}) : 1),
+      text("policy.zero=", pick({0, 1, 2, 3})),
       std::string("policy.amp=") + (pick({0, 1}) ? "bf16" : "none"),
       std::string("policy.bucket_mb=") + std::vector<const char*>{"0.02", "0.2", "25"}[pick({0, 1, 2})],
       std::string("policy.overlap=") + (pick({0, 1}) ? "true" : "false")};
@@ -71,11 +72,14 @@ TEST(Worlds, OfRandomLayoutsFitTogetherAndHoldEveryParameterOnce) {
     }
     ++legal;
     EXPECT_NO_THROW(check(plans));  // sizes, orders, and a dry run of all ranks against one another
-    // Writers hold each element of each tensor exactly once.
+    // The writers' shards hold each element of each tensor exactly once.
     std::map<std::string, int64_t> held;
     for (const Plan& plan : plans)
       for (const Param& p : plan.params)
-        if (p.writer) held[p.name] += p.count;
+        for (const Shard& s : plan.shards)
+          if (p.writer)
+            held[p.name] += std::max<int64_t>(
+                0, std::min(p.offset + p.count, s.begin + s.count) - std::max(p.offset, s.begin));
     EXPECT_EQ(held.size(), plans[0].tensors.size());
     for (const Tensor& t : plans[0].tensors) {
       int64_t count = 1;

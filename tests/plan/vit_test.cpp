@@ -250,7 +250,7 @@ TEST(Vit, PathsNameOneOpEachAndPassesMatch) {
 }
 
 TEST(Vit, WhatCannotBeExecutedIsRefusedWithAMend) {
-  for (const char* key : {"layout.tp=3", "layout.cp=33", "layout.pp=3", "layout.vpp=2", "policy.zero=1"}) {
+  for (const char* key : {"layout.tp=3", "layout.cp=33", "layout.pp=3", "layout.vpp=2"}) {
     SCOPED_TRACE(key);
     const std::string name = std::string(key).substr(0, std::string(key).find('='));
     try {

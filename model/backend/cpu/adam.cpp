@@ -1,8 +1,10 @@
 // Adam and AdamW, one pass.
+#include <algorithm>
 #include <cmath>
 
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
+#include "model/plan/plan.h"
 
 namespace isobar::cpu {
 
@@ -26,6 +28,24 @@ void adam(const Adam& a, int64_t n, float* p, const float* g, float* m, float* v
     kernel(f, r.end - r.begin, p + r.begin, g + r.begin, m + r.begin, v + r.begin,
            p16 == nullptr ? nullptr : static_cast<uint16_t*>(p16) + r.begin);
   });
+}
+
+// As PyTorch's GradScaler: backoff by a half, growth by two.
+void loss_scale(const LossScale& p, float* norm2, float* scalars) {
+  const float scale = scalars[kLossScale];
+  if (!std::isfinite(*norm2)) {
+    scalars[kUnscale] = 0;
+    scalars[kLossScale] = std::max(scale / 2, p.least);
+    scalars[kGoodSteps] = 0;
+    return;
+  }
+  *norm2 = *norm2 / scale / scale;
+  scalars[kUnscale] = 1 / scale;
+  scalars[kStep] += 1;
+  scalars[kGoodSteps] += 1;
+  if (static_cast<int64_t>(scalars[kGoodSteps]) < p.window) return;
+  scalars[kGoodSteps] = 0;
+  if (std::isfinite(scale * 2)) scalars[kLossScale] = scale * 2;
 }
 
 }  // namespace isobar::cpu

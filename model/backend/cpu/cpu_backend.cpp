@@ -92,9 +92,11 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
     case OpKind::loss:  // metrics: loss, then one RMSE a channel
       return cpu::loss(patch(type(op.reads[0])), fin(0), a.scale, fout(0), fout(0) + 1,
                        loss_of(train_, loss_weights_));
-    case OpKind::loss_backward:
-      return cpu::loss_backward(patch(type(op.reads[0])), in(0), fin(1), fin(2), a.scale, out(0),
+    case OpKind::loss_backward: {
+      const float scale = op.reads[3] ? a.scale * fin(3)[kLossScale] : a.scale;
+      return cpu::loss_backward(patch(type(op.reads[0])), in(0), fin(1), fin(2), scale, out(0),
                                 loss_of(train_, loss_weights_));
+    }
     case OpKind::zero:
       std::memset(out(0), 0, op.writes[0].count * size_of(type(op.writes[0])));
       return;
@@ -108,21 +110,27 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
                         type(op.reads[0])},
                        in(0), out(0));
     case OpKind::squared_sum:
-      *fout(0) = static_cast<float>(cpu::squared_sum(a.n, fin(0)));
+      *fout(0) = static_cast<float>(cpu::squared_sum(a.n, fin(0)) +
+                                    (a.accumulate ? static_cast<double>(*fout(0)) : 0.0));
       return;
-    case OpKind::adam: {  // scalars: learning rate, step
+    case OpKind::loss_scale:
+      return cpu::loss_scale({static_cast<float>(train_.min_loss_scale), train_.loss_scale_window}, fout(0),
+                             fout(1));
+    case OpKind::adam: {
+      const float* scalars = fin(1);
+      if (scalars[kUnscale] == 0) return;  // gradients overflowed
       // torch.nn.utils.clip_grad_norm_: min(1, largest / (norm + 1e-6))
-      const float scale =
+      const float clip =
           op.reads[2] ? std::min(1.0f, static_cast<float>(train_.grad_clip) / (std::sqrt(*fin(2)) + 1e-6f))
                       : 1.0f;
-      const cpu::Adam adam{fin(1)[0],
+      const cpu::Adam adam{scalars[kLearningRate],
                            static_cast<float>(train_.beta1),
                            static_cast<float>(train_.beta2),
                            static_cast<float>(train_.adam_eps),
                            static_cast<float>(train_.weight_decay),
                            train_.optimizer == "adamw",
-                           static_cast<int64_t>(fin(1)[1]),
-                           scale};
+                           static_cast<int64_t>(scalars[kStep]),
+                           clip * scalars[kUnscale]};
       return cpu::adam(adam, a.n, fout(0), fin(0), fout(1), fout(2), out(3),
                        op.writes[3] ? type(op.writes[3]) : DType::bf16);
     }

@@ -138,6 +138,14 @@ struct Adam {
 void adam(const Adam& a, int64_t n, float* p, const float* g, float* m, float* v, void* p16,
           DType type16 = DType::bf16);
 
+struct LossScale {
+  float least;
+  int64_t window;  // steps without overflow after which the scale doubles
+};
+// Squared norm of the gradients of a scaled loss -> that of the gradients, and the step's scalars (plan.h).
+// No finite norm: an overflow, this step must be skipped.
+void loss_scale(const LossScale& p, float* norm2, float* scalars);
+
 // ---- sgd.cpp ----------------------------------------------------------------------------------------------
 struct Sgd {  // torch.optim.SGD without dampening and Nesterov
   float lr, momentum, weight_decay;

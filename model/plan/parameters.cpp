@@ -1,0 +1,267 @@
+#include "model/plan/parameters.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace isobar {
+namespace {
+constexpr int64_t kAlign = 16;  // elements of a share: 64 bytes in f32
+}
+
+// ---- declaration ----
+
+void Parameters::section(const Section& s) {
+  close_unit();
+  section_ = s;
+  b_.pad_params(kAlign);
+}
+
+void Parameters::part(int index) {
+  const bool full = open_ && b_.params_end() - units_.back().begin >= policy_.bucket;
+  const bool communicates = section_.group >= 0;
+  if (open_ && communicates && (full || policy_.zero == 3)) close_unit();
+  if (open_) return;
+  Unit u{section_, index, b_.params_end()};
+  if (communicates) {
+    const std::vector<int>& ranks = b_.plan.groups[section_.group].ranks;
+    u.ranks = static_cast<int64_t>(ranks.size());
+    u.me = std::find(ranks.begin(), ranks.end(), b_.plan.rank) - ranks.begin();
+  }
+  units_.push_back(std::move(u));
+  open_ = true;
+}
+
+void Parameters::close_unit() {
+  if (!open_) return;
+  open_ = false;
+  Unit& u = units_.back();
+  b_.pad_params(kAlign);
+  if (sharded(u)) b_.pad_params(kAlign * u.ranks, u.begin);
+  u.end = b_.params_end();
+  if (u.size() == 0)
+    units_.pop_back();
+  else
+    allot(u);
+}
+
+void Parameters::allot(Unit& u) {
+  const auto take = [&](int64_t& next, bool whole) {
+    const int64_t at = next;
+    next += whole ? u.size() : u.share();
+    return at;
+  };
+  u.params = take(params_, whole_params(u));
+  if (copied(u)) u.params16 = take(params16_, whole_params16(u));
+  u.grads = take(grads_, whole_grads(u));
+  u.moments = take(moments_, !sharded(u));
+}
+
+void Parameters::end() {
+  close_unit();
+  Plan& plan = b_.plan;
+  plan.params_all = b_.persistent("params", BufferKind::params, DType::f32, params_);
+  plan.grads_all = b_.persistent("grads", BufferKind::grads, DType::f32, grads_);
+  plan.adam_m = b_.persistent("adam.m", BufferKind::adam, DType::f32, moments_);
+  plan.adam_v = b_.persistent("adam.v", BufferKind::adam, DType::f32, moments_);
+  if (params16_ > 0)
+    plan.params16_all = b_.persistent("params16", BufferKind::params16, policy_.act, params16_);
+  for (const Unit& u : units_) {
+    if (whole_params(u)) b_.home(Use::vector, u.begin, plan.params_all.slice(u.params, u.size()));
+    if (copied(u) && whole_params16(u))
+      b_.home(Use::matrix, u.begin, plan.params16_all.slice(u.params16, u.size()));
+    if (whole_grads(u)) b_.home(Use::gradient, u.begin, plan.grads_all.slice(u.grads, u.size()));
+    const int64_t first = sharded(u) ? u.me * u.share() : 0;
+    const Shard shard{u.begin + first, sharded(u) ? u.share() : u.size(),
+                      u.params + (whole_params(u) ? first : 0), u.moments};
+    plan.shards.push_back(shard);
+  }
+  find_gaps();
+}
+
+void Parameters::find_gaps() {
+  for (Unit& u : units_) {
+    int64_t at = u.begin;
+    const auto until = [&](int64_t next) {
+      if (next > at) u.gaps.push_back({-1, at - u.begin, next - at});
+    };
+    for (const Param& p : b_.plan.params) {  // in order of their offsets
+      if (p.offset < u.begin || p.offset >= u.end) continue;
+      until(p.offset);
+      at = p.offset + p.count;
+    }
+    until(u.end);
+  }
+}
+
+// This rank's share of what it has whole (one n-th of it), or of which it has the share alone.
+View Parameters::share(const Unit& u, const View& all, int64_t at, bool whole) const {
+  if (!sharded(u)) return all.slice(at, u.size());
+  return all.slice(at + (whole ? u.me * u.share() : 0), u.share());
+}
+
+std::string Parameters::name(const char* what, const Unit& u) const {
+  return what + ("/" + b_.plan.groups[u.section.group].name) + "/bucket" + std::to_string(u.begin);
+}
+
+// ---- inside a routine that runs a chunk ----
+
+void Parameters::forward(int chunk) {
+  chunk_ = chunk;
+  direction_ = 1;
+  here_.assign(units_.size(), false);
+  for (const Unit& u : units_) {
+    if (!whole_params(u) && !copied(u)) b_.no_home(Use::vector, u.begin);
+    if (copied(u) && !whole_params16(u)) b_.no_home(Use::matrix, u.begin);
+  }
+}
+
+void Parameters::backward(int chunk, bool first, bool last) {
+  forward(chunk);
+  direction_ = -1;
+  first_ = first;
+  last_ = last;
+  reduced_.assign(units_.size(), false);
+  raw_.assign(units_.size(), View{});
+  if (ops_accumulate()) return;
+  for (size_t i = 0; i < units_.size(); ++i) {
+    const Unit& u = units_[i];
+    if (u.section.chunk != chunk_) continue;
+    if (whole_grads(u) && first)
+      b_.home(Use::gradient, u.begin, b_.plan.grads_all.slice(u.grads, u.size()));
+    else
+      b_.home(Use::gradient, u.begin,
+              raw_[i] = b_.scratch("grads" + std::to_string(u.begin), DType::f32, u.size()));
+  }
+}
+
+void Parameters::need(int part) {
+  gather(part);
+  if (policy_.overlap) gather(part + direction_);
+}
+
+void Parameters::gather(int part) {
+  for (size_t i = 0; i < units_.size(); ++i) {
+    const Unit& u = units_[i];
+    if (policy_.zero < 3 || !sharded(u) || u.section.chunk != chunk_ || u.first_part != part || here_[i])
+      continue;
+    here_[i] = true;
+    const View own = copied(u) ? share(u, b_.plan.params16_all, u.params16, false)
+                               : share(u, b_.plan.params_all, u.params, false);
+    const View all =
+        b_.scratch("params" + std::to_string(u.begin), copied(u) ? policy_.act : DType::f32, u.size());
+    b_.emit(OpKind::all_gather, name("params", u) + "/all_gather", {.group = u.section.group}, {own}, {all},
+            Lane::dp);
+    b_.home(copied(u) ? Use::matrix : Use::vector, u.begin, all);
+  }
+}
+
+void Parameters::final(int part) {
+  if (!policy_.overlap) return;
+  for (size_t i = units_.size(); i-- > 0;)
+    if (units_[i].section.chunk == chunk_ && units_[i].first_part >= part) reduce(i, View{});
+}
+
+void Parameters::finish(const View& last) {
+  for (size_t i = units_.size(); i-- > 0;)
+    if (units_[i].section.chunk == chunk_) reduce(i, policy_.overlap ? View{} : last);
+}
+
+// `after`: who reads it too cannot begin under backward.
+void Parameters::reduce(size_t index, const View& after) {
+  const Unit& u = units_[index];
+  if (reduced_[index]) return;
+  reduced_[index] = true;
+  const View raw = raw_[index], kept = share(u, b_.plan.grads_all, u.grads, whole_grads(u));
+  const auto add = [&](const View& x) {
+    b_.emit(OpKind::residual_add, "grads/bucket" + std::to_string(u.begin) + "/add", {.m = 1, .n = x.count},
+            {kept, x}, {kept});
+  };
+  const auto communicate = [&](OpKind kind, const View& from, const View& to) {
+    std::vector<View> reads = {from};
+    if (after) reads.push_back(after);
+    const char* what = kind == OpKind::all_reduce ? "/all_reduce" : "/reduce_scatter";
+    b_.emit(kind, name("grads", u) + what, {.group = u.section.group}, std::move(reads), {to}, Lane::dp);
+  };
+  if (!sharded(u)) {
+    if (raw) add(raw);
+    const View all = b_.plan.grads_all.slice(u.grads, u.size());
+    if (last_ && u.ranks > 1) communicate(OpKind::all_reduce, all, all);
+  } else if (whole_grads(u)) {
+    if (last_) communicate(OpKind::reduce_scatter, b_.plan.grads_all.slice(u.grads, u.size()), kept);
+  } else {
+    for (size_t g = 0; g < u.gaps.size(); ++g)
+      b_.emit(OpKind::zero, "grads/bucket" + std::to_string(u.begin) + "/gap" + std::to_string(g),
+              {.m = 1, .n = u.gaps[g].count}, {}, {raw.slice(u.gaps[g].offset, u.gaps[g].count)});
+    const View part =
+        first_ ? kept : b_.scratch("grads" + std::to_string(u.begin) + ".part", DType::f32, u.share());
+    communicate(OpKind::reduce_scatter, raw, part);
+    if (!first_) add(part);
+  }
+}
+
+// ---- routines of their own ----
+
+std::vector<Parameters::Run> Parameters::runs() const {
+  const Plan& plan = b_.plan;
+  std::vector<Run> out;
+  for (const Unit& u : units_) {
+    const Run r{"/bucket" + std::to_string(u.begin),
+                &u,
+                u.section.counted,
+                share(u, plan.params_all, u.params, whole_params(u)),
+                copied(u) ? share(u, plan.params16_all, u.params16, whole_params16(u)) : View{},
+                share(u, plan.grads_all, u.grads, whole_grads(u)),
+                share(u, plan.adam_m, u.moments, false),
+                share(u, plan.adam_v, u.moments, false)};
+    const Unit* before = out.empty() ? nullptr : units_.data() + (&u - units_.data()) - 1;
+    if (before && !sharded(*before) && !sharded(u) && before->section.counted == r.counted &&
+        copied(*before) == copied(u)) {
+      Run& last = out.back();
+      last.unit = nullptr;
+      for (View Run::*v : {&Run::param, &Run::param16, &Run::grad, &Run::m, &Run::v})
+        if (last.*v) (last.*v).count += (r.*v).count;
+    } else {
+      out.push_back(r);
+    }
+  }
+  if (out.size() == 1) out[0].name.clear();
+  return out;
+}
+
+// What other ranks have updated of what is whole here.
+void Parameters::spread(const Unit& u) {
+  if (!sharded(u) || policy_.zero == 3) return;
+  const View all = copied(u) ? b_.plan.params16_all.slice(u.params16, u.size())
+                             : b_.plan.params_all.slice(u.params, u.size());
+  b_.emit(OpKind::all_gather, name("params", u) + "/all_gather", {.group = u.section.group},
+          {all.slice(u.me * u.share(), u.share())}, {all}, Lane::dp);
+}
+
+void Parameters::copies(const std::string& path) {
+  for (const Run& r : runs()) {
+    if (r.param16)
+      b_.emit(OpKind::cast, path + r.name + "/cast", {.m = 1, .n = r.param.count}, {r.param}, {r.param16});
+    if (r.unit) spread(*r.unit);
+  }
+}
+
+void Parameters::squared_norm(const View& sum) {
+  bool first = true;
+  for (const Run& r : runs()) {
+    if (!r.counted) continue;
+    b_.emit(OpKind::squared_sum, "optimizer/grad_norm" + r.name,
+            {.m = 1, .n = r.grad.count, .accumulate = !first}, {r.grad}, {sum});
+    first = false;
+  }
+  if (first) throw std::logic_error("no gradient of this rank counts in the norm");
+}
+
+void Parameters::update(const View& scalars, const View& norm2) {
+  for (const Run& r : runs()) {
+    b_.emit(OpKind::adam, "optimizer/adam" + r.name, {.m = 1, .n = r.grad.count}, {r.grad, scalars, norm2},
+            {r.param, r.m, r.v, r.param16});
+    if (r.unit) spread(*r.unit);
+  }
+}
+
+}  // namespace isobar
