@@ -87,6 +87,7 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
     case OpKind::squared_sum:
     case OpKind::loss_scale:
     case OpKind::adam:
+    case OpKind::sgd:
       rows(Coef::optimizer);
       break;
     case OpKind::all_reduce:

@@ -44,6 +44,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("train.huber_delta", s.train.huber_delta);
   v("train.optimizer", s.train.optimizer);
   v("train.lr", s.train.lr);
+  v("train.momentum", s.train.momentum);
   v("train.beta1", s.train.beta1);
   v("train.beta2", s.train.beta2);
   v("train.adam_eps", s.train.adam_eps);
@@ -268,7 +269,8 @@ void validate(const RunSpec& s) {
   check.at_least(t.global_batch, 1, "train.global_batch");
   check.at_most(t.global_batch, 1 << 24, "train.global_batch");
   check.at_least(t.steps, 1, "train.steps");
-  check.one_of(t.optimizer, {"adam", "adamw"}, "train.optimizer");
+  check.one_of(t.optimizer, {"adam", "adamw", "sgd"}, "train.optimizer");
+  check.that(t.momentum >= 0 && t.momentum < 1, "train.momentum", "is not in [0, 1)", "e.g. 0.9");
   const auto weights = static_cast<int64_t>(t.loss_weights.size());
   check.one_of(t.loss, {"relative-l2", "mae", "mse", "huber"}, "train.loss");
   check.that(weights == 0 || t.loss != "relative-l2", "train.loss_weights",

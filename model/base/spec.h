@@ -50,8 +50,9 @@ struct TrainSpec {  // train:
   std::string loss = "relative-l2";  // relative-l2 | mae | mse | huber (formulas: backend/cpu/kernels.h)
   std::vector<double> loss_weights;  // mae, mse, huber: one factor a channel; {} = all 1
   double huber_delta = 1.0;          // |error| where Huber's loss goes over from square to line
-  std::string optimizer = "adam";    // adam | adamw
+  std::string optimizer = "adam";    // adam | adamw | sgd
   double lr = 5e-4;
+  double momentum = 0.9;  // sgd
   double beta1 = 0.9, beta2 = 0.95, adam_eps = 1e-8;
   double weight_decay = 0.0;
   // fp16: the loss is multiplied by a scale that halves when a gradient overflows (the step is skipped) and

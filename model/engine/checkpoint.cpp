@@ -16,7 +16,12 @@ namespace {
 namespace fs = std::filesystem;
 
 // Before a parameter's name in the optimizer's file; the words are PyTorch's.
-const std::string kFirst = "exp_avg.", kSecond = "exp_avg_sq.";
+const std::string kFirst = "exp_avg.", kSecond = "exp_avg_sq.", kMomentum = "momentum_buffer.";
+
+// SGD has no second moment.
+const std::string& first_of(const float* second) {
+  return second ? kFirst : kMomentum;
+}
 
 void sync_directory(const fs::path& dir) {
   OpenFile(dir, O_RDONLY | O_DIRECTORY).sync();
@@ -49,8 +54,9 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
   const fs::path temp = parent / (std::string(name) + ".tmp");
   const fs::path model = temp / "model.safetensors", optimizer = temp / "optimizer.safetensors";
   const Metadata about = {{"format", "pt"}, {"step", std::to_string(state.step)}};
-  std::vector<Tensor> moments = prefixed(plan.tensors, kFirst);
-  for (Tensor& t : prefixed(plan.tensors, kSecond)) moments.push_back(std::move(t));
+  std::vector<Tensor> moments = prefixed(plan.tensors, first_of(v));
+  if (v)
+    for (Tensor& t : prefixed(plan.tensors, kSecond)) moments.push_back(std::move(t));
   if (all.rank == 0) {
     fs::remove_all(temp);
     fs::create_directories(temp);
@@ -63,8 +69,8 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
   write_tensors(plan, to_model, "", &Shard::params, params);
   to_model.sync();
   const SafetensorsWriter to_optimizer(optimizer, moments, about);
-  write_tensors(plan, to_optimizer, kFirst, &Shard::moments, m);
-  write_tensors(plan, to_optimizer, kSecond, &Shard::moments, v);
+  write_tensors(plan, to_optimizer, first_of(v), &Shard::moments, m);
+  if (v) write_tensors(plan, to_optimizer, kSecond, &Shard::moments, v);
   to_optimizer.sync();
   all.barrier();  // everybody's parts are on disk
 
@@ -105,8 +111,8 @@ TrainState load_checkpoint(const fs::path& checkpoint, const Plan& plan, float* 
     throw ConfigError(file.string(), "step", "cannot be read", "take another checkpoint");
   load_tensors(plan, SafetensorsReader(checkpoint / "model.safetensors"), "", &Shard::params, params);
   const SafetensorsReader moments(checkpoint / "optimizer.safetensors");
-  load_tensors(plan, moments, kFirst, &Shard::moments, m);
-  load_tensors(plan, moments, kSecond, &Shard::moments, v);
+  load_tensors(plan, moments, first_of(v), &Shard::moments, m);
+  if (v) load_tensors(plan, moments, kSecond, &Shard::moments, v);
   const int64_t step = j["step"];
   return {step,
           j.value("seed", int64_t{0}),

@@ -76,7 +76,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   }
 
  private:
-  float* in_arena(const View& v) { return reinterpret_cast<float*>(backend_->at(v)); }
+  float* in_arena(const View& v) { return v ? reinterpret_cast<float*>(backend_->at(v)) : nullptr; }
   void say(const std::string& line) const {
     if (mpi_.rank() == 0 && !options_.quiet) std::printf("%s\n", line.c_str());
   }

@@ -98,7 +98,11 @@ class Vit {
   static ParameterPolicy policy_of(const RunSpec& spec) {
     const PolicySpec& p = spec.policy;
     const auto bucket = static_cast<int64_t>(p.bucket_mb * 1e6) / size_of(DType::f32);
-    return {p.zero, act_of(spec), std::max<int64_t>(1, bucket), p.overlap};
+    return {.zero = p.zero,
+            .act = act_of(spec),
+            .bucket = std::max<int64_t>(1, bucket),
+            .sgd = spec.train.optimizer == "sgd",
+            .overlap = p.overlap};
   }
   // Parts of a chunk, in forward order: the embedding, its blocks, the head.
   static int part_of(const Stage& stage, int64_t block) { return static_cast<int>(1 + block - stage.first); }

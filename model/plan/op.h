@@ -51,6 +51,7 @@ enum class OpKind : uint8_t {
   squared_sum,             // x                                          | sum
   loss_scale,              // squared norm, scalars                      | squared norm, scalars
   adam,                    // grad, scalars, squared norm?                | param, m, v, param16?
+  sgd,                     // grad, scalars, squared norm?                | param, momentum, param16?
   all_reduce,              // x                                          | x (in place, sum)
   broadcast,               // x                                          | x (from the group's first rank)
   all_gather,              // part                                       | x (parts in group order)

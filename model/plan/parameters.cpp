@@ -62,7 +62,7 @@ void Parameters::end() {
   plan.params_all = b_.persistent("params", BufferKind::params, DType::f32, params_);
   plan.grads_all = b_.persistent("grads", BufferKind::grads, DType::f32, grads_);
   plan.adam_m = b_.persistent("adam.m", BufferKind::adam, DType::f32, moments_);
-  plan.adam_v = b_.persistent("adam.v", BufferKind::adam, DType::f32, moments_);
+  if (!policy_.sgd) plan.adam_v = b_.persistent("adam.v", BufferKind::adam, DType::f32, moments_);
   if (params16_ > 0)
     plan.params16_all = b_.persistent("params16", BufferKind::params16, policy_.act, params16_);
   for (const Unit& u : units_) {
@@ -212,7 +212,7 @@ std::vector<Parameters::Run> Parameters::runs() const {
                 copied(u) ? share(u, plan.params16_all, u.params16, whole_params16(u)) : View{},
                 share(u, plan.grads_all, u.grads, whole_grads(u)),
                 share(u, plan.adam_m, u.moments, false),
-                share(u, plan.adam_v, u.moments, false)};
+                policy_.sgd ? View{} : share(u, plan.adam_v, u.moments, false)};
     const Unit* before = out.empty() ? nullptr : units_.data() + (&u - units_.data()) - 1;
     if (before && !sharded(*before) && !sharded(u) && before->section.counted == r.counted &&
         copied(*before) == copied(u)) {
@@ -258,8 +258,12 @@ void Parameters::squared_norm(const View& sum) {
 
 void Parameters::update(const View& scalars, const View& norm2) {
   for (const Run& r : runs()) {
-    b_.emit(OpKind::adam, "optimizer/adam" + r.name, {.m = 1, .n = r.grad.count}, {r.grad, scalars, norm2},
-            {r.param, r.m, r.v, r.param16});
+    const Attrs a{.m = 1, .n = r.grad.count};
+    if (policy_.sgd)
+      b_.emit(OpKind::sgd, "optimizer/sgd" + r.name, a, {r.grad, scalars, norm2}, {r.param, r.m, r.param16});
+    else
+      b_.emit(OpKind::adam, "optimizer/adam" + r.name, a, {r.grad, scalars, norm2},
+              {r.param, r.m, r.v, r.param16});
     if (r.unit) spread(*r.unit);
   }
 }

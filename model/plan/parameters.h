@@ -28,6 +28,7 @@ struct ParameterPolicy {
   int64_t zero = 0;
   DType act = DType::f32;    // of matrix products: a 16-bit type brings 16-bit copies of what they read
   int64_t bucket = 1 << 22;  // elements: units are at least as large, but at stage 3 one part each
+  bool sgd = false;          // one moment, the momentum, instead of Adam's two
   bool overlap = true;       // communication under compute; false: after and before it
 };
 
@@ -65,7 +66,7 @@ class Parameters {
   // ---- inside routines of their own ----
   void copies(const std::string& path);  // masters to 16-bit copies and to the other ranks
   void squared_norm(const View& sum);    // of this rank's share of the gradients
-  /// One Adam a unit: `scalars` and `norm2` are operands of the op.
+  /// One Adam (or SGD) a unit: `scalars` and `norm2` are operands of the op.
   void update(const View& scalars, const View& norm2);
 
  private:

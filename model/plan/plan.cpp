@@ -7,12 +7,12 @@
 namespace isobar {
 
 const char* name_of(OpKind k) {
-  static const char* names[] = {"fetch",           "patch_gather", "gemm",       "attention", "attention_bwd",
-                                "attention_merge", "norm",         "norm_bwd",   "residual",  "gelu",
-                                "gelu_bwd",        "column_sum",   "period_sum", "loss_sums", "loss",
-                                "loss_bwd",        "zero",         "cast",       "copy",      "squared_sum",
-                                "loss_scale",      "adam",         "all_reduce", "broadcast", "all_gather",
-                                "reduce_scatter",  "all_to_all",   "exchange",   "send",      "recv"};
+  static const char* names[] = {
+      "fetch",    "patch_gather", "gemm",       "attention", "attention_bwd", "attention_merge", "norm",
+      "norm_bwd", "residual",     "gelu",       "gelu_bwd",  "column_sum",    "period_sum",      "loss_sums",
+      "loss",     "loss_bwd",     "zero",       "cast",      "copy",          "squared_sum",     "loss_scale",
+      "adam",     "sgd",          "all_reduce", "broadcast", "all_gather",    "reduce_scatter",  "all_to_all",
+      "exchange", "send",         "recv"};
   return names[static_cast<int>(k)];
 }
 

@@ -281,6 +281,34 @@ TEST(Layouts, OtherLosses) {
   }
 }
 
+// Its one moment is cut, saved and loaded like Adam's two.
+TEST(Layouts, SgdWithMomentum) {
+  const Words sgd = {"train.optimizer=sgd", "train.lr=1", "train.weight_decay=0.01",
+                     "train.lr_schedule=constant"};
+  const Folder dir;
+  const Outcome one = run(dir / "one", sgd, 1);
+  ASSERT_EQ(one.record.losses.size(), 10u);
+  EXPECT_LT(one.record.losses.at(10), 0.99 * one.record.losses.at(1)) << "nothing is learnt";
+  Words half = {"layout.dp=2", "layout.tp=2", "policy.zero=1", "policy.micro_batch=3"};
+  half.insert(half.end(), sgd.begin(), sgd.end());
+  half.insert(half.end(), {"train.steps=5", "train.checkpoint_every=5", "run.out=" + (dir / "half")});
+  Words first = kNet;
+  first.insert(first.end(), half.begin(), half.end());
+  ASSERT_EQ(train_command(first, {"--ranks", "4"}).code, 0);
+  Words rest = kNet;
+  rest.insert(rest.end(), sgd.begin(), sgd.end());
+  rest.insert(rest.end(),
+              {"layout.dp=3", "policy.zero=3", "policy.micro_batch=2", "run.out=" + (dir / "rest")});
+  const Ended e = train_command(rest, {"--ranks", "3", "--resume", dir / "half"});
+  ASSERT_EQ(e.code, 0) << e.text;
+  const RunRecord record = read_run(dir / "rest");
+  ASSERT_EQ(record.losses.size(), 5u);
+  for (const auto& [step, loss] : record.losses) EXPECT_NEAR(loss / one.record.losses.at(step), 1, 1e-5);
+  EXPECT_LT(distance(one.weights, read_safetensors(fs::path(dir / "rest") /
+                                                   "checkpoints/step-00000010/model.safetensors")),
+            1e-5);
+}
+
 // The norm that is clipped is that of the whole net's gradient, each element once.
 TEST(Layouts, ClipByTheGlobalNorm) {
   const Words clip = {"train.grad_clip=0.02"};

@@ -48,6 +48,9 @@ TEST(Vit, ParametersAndFlopsAreThoseOfThePublishedNets) {
     EXPECT_EQ(kind_bytes(plan, BufferKind::params), 4 * c.parameters);
     EXPECT_EQ(kind_bytes(plan, BufferKind::grads), 4 * c.parameters);
     EXPECT_EQ(kind_bytes(plan, BufferKind::adam), 8 * c.parameters);
+    EXPECT_EQ(
+        kind_bytes(build_plan(spec_of(c.model, {"train.optimizer=sgd"}), 0, no_workspace), BufferKind::adam),
+        4 * c.parameters);
     EXPECT_EQ(kind_bytes(plan, BufferKind::params16), spec.policy.amp == "bf16" ? 2 * c.parameters : 0);
   }
 }

@@ -116,13 +116,19 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
     case OpKind::loss_scale:
       return cpu::loss_scale({static_cast<float>(train_.min_loss_scale), train_.loss_scale_window}, fout(0),
                              fout(1));
-    case OpKind::adam: {
+    case OpKind::adam:
+    case OpKind::sgd: {
       const float* scalars = fin(1);
       if (scalars[kUnscale] == 0) return;  // gradients overflowed
       // torch.nn.utils.clip_grad_norm_: min(1, largest / (norm + 1e-6))
       const float clip =
           op.reads[2] ? std::min(1.0f, static_cast<float>(train_.grad_clip) / (std::sqrt(*fin(2)) + 1e-6f))
                       : 1.0f;
+      if (op.kind == OpKind::sgd)
+        return cpu::sgd({scalars[kLearningRate], static_cast<float>(train_.momentum),
+                         static_cast<float>(train_.weight_decay), clip * scalars[kUnscale]},
+                        a.n, fout(0), fin(0), fout(1), out(2),
+                        op.writes[2] ? type(op.writes[2]) : DType::bf16);
       const cpu::Adam adam{scalars[kLearningRate],
                            static_cast<float>(train_.beta1),
                            static_cast<float>(train_.beta2),
