@@ -5,7 +5,8 @@
 //   const CoefficientInfo& info = info_of(Coef::gemm_f32);   // "gemm.f32", "s/FLOP", Resource::compute
 //
 // A coefficient is the price of one unit with one thread running alone; how several threads and ranks share
-// the host is said by the coefficients of Resource::sharing (cost.h).
+// the host is said by the coefficients of Resource::sharing (cost.h). An accelerator counts as one thread on
+// a core of its own.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -17,7 +18,9 @@ namespace isobar {
 
 enum class Coef : int32_t {
   gemm_f32,
+  gemm_tf32,
   gemm_bf16,
+  gemm_fp8,
   gemm_bytes,
   gemm_call,
   attention_f32,
@@ -35,12 +38,16 @@ enum class Coef : int32_t {
   op,
   fork,
   step,
+  host_op,
   read_noise,
   read_hdf5,
   read_netcdf,
   read_sample,
   message_host,
   wire_host,
+  message_net,
+  wire_net,
+  collective_call,
   threads_serial,
   share_compute,
   share_memory,
@@ -62,7 +69,8 @@ enum class Resource : uint8_t {
   memory,   // bytes: shared by threads, slowed by other users of the memory (share.memory)
   serial,   // one thread's time, whatever the number of threads
   fork,     // starting and joining a team: grows with log2(threads)
-  wire,     // communication
+  wire,     // communication, inside a host or between hosts
+  host,     // the processor that feeds an accelerator: beside it, unless it falls behind
   read,     // data loading, CPU-seconds of one loader thread
   sharing,  // no price: says how the others share the host
   bytes,    // no time: memory of the process
@@ -73,7 +81,8 @@ struct CoefficientInfo {
   const char* unit;    // s/FLOP, s/B, s, 1, B
   const char* term;    // the line of a prediction that it is printed under
   const char* family;  // members are shrunk towards each other
-  const char* peak;    // f32 | bf16: cannot be cheaper than 1/peak of one core; nullptr: no ceiling
+  const char*
+      peak;  // f32 | tf32 | bf16 | fp8: cannot be cheaper than 1/peak of one core; nullptr: no ceiling
   Coef coef;
   Resource resource;
 };

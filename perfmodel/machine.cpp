@@ -19,8 +19,12 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
   switch (c) {
     case Coef::gemm_f32:
       return {1 / (0.65 * f32), 0.4};
+    case Coef::gemm_tf32:
+      return {1 / (0.5 * peaks.at("tf32").value), 0.6};
     case Coef::gemm_bf16:
       return {1 / (0.5 * bf16), 0.6};
+    case Coef::gemm_fp8:
+      return {1 / (0.5 * peaks.at("fp8").value), 0.6};
     case Coef::attention_f32:
       return {1 / (0.3 * f32), 0.6};
     case Coef::attention_bf16:
@@ -56,6 +60,14 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {2e-9, 0.8};
     case Coef::read_sample:
       return {1e-4, 1.0};
+    case Coef::host_op:  // cores launch their own work
+      return {1e-9, 0.8};
+    case Coef::collective_call:
+      return {1e-9, 0.8};
+    case Coef::message_net:
+      return {2e-5, 0.8};
+    case Coef::wire_net:
+      return {1 / 1.25e9, 1.0};
     case Coef::message_host:
       return {5e-6, 0.8};
     case Coef::wire_host:
@@ -78,6 +90,74 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
   return {1, 1};
 }
 
+// The same of an accelerator. Products: what large ones reach in published micro-benchmarks (GEMM counts are
+// already rounded up to whole rounds of tiles, terms.h); memory-bound kernels: 80 % of a stream's rate;
+// launches and the host's dispatch: a framework in Python without graphs.
+Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Peak>& peaks) {
+  const double memory = peaks.at("memory").value, bf16 = peaks.at("bf16").value;
+  switch (c) {
+    case Coef::gemm_f32:
+      return {1 / (0.85 * peaks.at("f32").value), 0.15};
+    case Coef::gemm_tf32:
+      return {1 / (0.75 * peaks.at("tf32").value), 0.2};
+    case Coef::gemm_bf16:
+      return {1 / (0.78 * bf16), 0.15};
+    case Coef::gemm_fp8:
+      return {1 / (0.65 * peaks.at("fp8").value), 0.2};
+    case Coef::attention_f32:
+      return {1 / (0.4 * peaks.at("tf32").value), 0.4};
+    case Coef::attention_bf16:
+      return {1 / (0.6 * bf16), 0.25};
+    case Coef::attention_backward_f32:
+      return {1 / (0.3 * peaks.at("tf32").value), 0.4};
+    case Coef::attention_backward_bf16:
+      return {1 / (0.45 * bf16), 0.25};
+    case Coef::norm:
+    case Coef::gelu:
+    case Coef::reduction:
+    case Coef::copy:
+    case Coef::loss:
+    case Coef::optimizer:
+      return {1.25 / memory, 0.25};
+    case Coef::vector:
+      return {0.1 / peaks.at("f32").value, 0.8};
+    case Coef::gemm_bytes:  // mostly under the arithmetic
+      return {0.25 / memory, 0.5};
+    case Coef::spill:
+      return {1e-4 / memory, 0.8};
+    case Coef::gemm_call:
+      return {2e-6, 0.5};
+    case Coef::op:
+      return {2e-6, 0.5};
+    case Coef::host_op:
+      return {8e-6, 0.5};
+    case Coef::step:
+      return {3e-3, 1.0};
+    case Coef::message_host:
+      return {a.host.latency, 0.5};
+    case Coef::wire_host:
+      return {1 / (0.8 * a.host.of_rank()), 0.2};
+    case Coef::message_net:
+      return {a.net.latency, 0.5};
+    case Coef::wire_net:
+      return {1 / (0.85 * a.net.of_rank()), 0.3};
+    case Coef::collective_call:
+      return {8e-6, 0.5};
+    case Coef::share_compute:  // accelerators share nothing but links
+    case Coef::share_memory:
+    case Coef::threads_serial:
+      return {1e-9, 0.8};
+    case Coef::overlap_slowdown:
+      return {0.15, 0.6};
+    case Coef::imbalance:
+      return {0.005, 0.8};
+    case Coef::process:  // context, libraries' workspaces, communicators
+      return {2e9, 0.3};
+    default:
+      return {1e-9, 1};
+  }
+}
+
 }  // namespace
 
 Coefficient Coefficient::make(double value, double log_sigma, std::vector<std::string> provenance) {
@@ -97,13 +177,19 @@ double Machine::floor_of(size_t coef) const {
 }
 
 Machine machine_from_spec(const std::string& name, const Identity& identity,
-                          const std::map<std::string, Peak>& peaks) {
+                          const std::map<std::string, Peak>& peaks,
+                          const std::optional<Accelerator>& accelerator) {
   Machine m;
   m.name = name;
   m.identity = identity;
   m.peaks = peaks;
+  m.accelerator = accelerator;
+  // Without units of their own, these types run as the next wider one.
+  m.peaks.try_emplace("tf32", Peak{peaks.at("f32").value, {"that of f32"}});
+  m.peaks.try_emplace("fp8", Peak{peaks.at("bf16").value, {"that of bf16"}});
   for (size_t i = 0; i < kCoefs; ++i) {
-    const Default d = default_of(static_cast<Coef>(i), identity, peaks);
+    const auto c = static_cast<Coef>(i);
+    const Default d = accelerator ? default_of(c, *accelerator, m.peaks) : default_of(c, identity, m.peaks);
     m.coefficients[i] = Coefficient::make(d.value, d.log_sigma, {"spec"});
   }
   return m;

@@ -5,8 +5,10 @@
 //   m[Coef::gemm_f32].value                                      // seconds per FLOP of one thread alone
 //   save_machine(m, "fitted.yaml");
 //
-// Only `identity` and `peaks` have to be in a file: a coefficient that it leaves out is derived from them
-// ("spec") and carries a wide interval. `peaks` hold FLOP/s of ONE core by dtype and memory B/s of the host.
+// Only `identity` (or `accelerator`) and `peaks` have to be in a file: a coefficient that it leaves out is
+// derived from them ("spec") and carries a wide interval. `peaks` hold FLOP/s of ONE core by dtype and memory
+// B/s of the host; with an `accelerator`, FLOP/s and memory B/s of one of those
+// (configs/machines/dgx-a100.yaml).
 #pragma once
 #include <array>
 #include <cmath>
@@ -30,7 +32,31 @@ struct Identity {
 };
 
 struct Peak {
-  double value = 0;  // f32, bf16: FLOP/s of one core; memory: B/s of the host
+  double value = 0;  // f32, tf32, bf16, fp8: FLOP/s of one core; memory: B/s of the host
+  std::vector<std::string> provenance;
+};
+
+/// A level of the network between ranks: how far it reaches and what one rank can send over it.
+struct Tier {
+  std::string name;        // host (one NVLink domain) | net (between them)
+  int64_t ranks = 0;       // that it connects; 0: all
+  double bandwidth = 0;    // B/s of one link, one direction
+  double links = 1;        // of each rank: NVLink counts as one, NICs are counted (0.5: two ranks share one)
+  double latency = 0;      // s, of one message
+  bool reduction = false;  // the switch adds up (NVLS, SHARP): an all-reduce sends its bytes once
+  std::vector<std::string> provenance;
+  double of_rank() const { return bandwidth * links; }  // B/s
+};
+
+/// What ranks of a GPU cluster compute on. With it, `peaks` are those of one accelerator.
+struct Accelerator {
+  std::string name;
+  int64_t memory_bytes = 0;
+  int64_t processors = 0;     // SMs, compute units, Xe cores: a product's tiles go round over them
+  double power_w = 0;         // 0: not known
+  double price_per_hour = 0;  // of one, in `currency`; 0: not known
+  std::string currency = "USD";
+  Tier host, net;
   std::vector<std::string> provenance;
 };
 
@@ -60,7 +86,8 @@ struct Machine {
   std::string file;  // where it came from, for messages
   std::string name;
   Identity identity;
-  std::map<std::string, Peak> peaks;  // f32, bf16, memory
+  std::map<std::string, Peak> peaks;  // f32, tf32, bf16, fp8, memory
+  std::optional<Accelerator> accelerator;
   std::array<Coefficient, kCoefs> coefficients;
   std::optional<FitRecord> fit;
 
@@ -73,7 +100,8 @@ struct Machine {
 
 /// A machine from its spec sheet: every coefficient derived from identity and peaks.
 Machine machine_from_spec(const std::string& name, const Identity& identity,
-                          const std::map<std::string, Peak>& peaks);
+                          const std::map<std::string, Peak>& peaks,
+                          const std::optional<Accelerator>& accelerator = std::nullopt);
 
 Machine load_machine(const std::string& path);
 Machine parse_machine(const std::string& yaml, const std::string& file);

@@ -93,10 +93,9 @@ class Reader {
   std::string file_, key_;
 };
 
-const std::map<std::string, std::string>& peak_units() {
-  static const std::map<std::string, std::string> units = {
-      {"f32", "FLOP/s per core"}, {"bf16", "FLOP/s per core"}, {"memory", "B/s"}};
-  return units;
+constexpr const char* kPeaks[] = {"f32", "tf32", "bf16", "fp8", "memory"};
+std::string peak_unit(const std::string& peak, bool accelerator) {
+  return peak == "memory" ? "B/s" : accelerator ? "FLOP/s" : "FLOP/s per core";
 }
 
 void check_unit(const Reader& r, const std::string& expected) {
@@ -116,6 +115,42 @@ Identity read_identity(const Reader& r) {
   id.memory_bytes = r.whole("memory_bytes", "give the host's memory in bytes, e.g. 16000000000");
   id.cache_bytes = r.whole("cache_bytes", "give the last-level cache in bytes, e.g. 32000000");
   return id;
+}
+
+Tier read_tier(const Reader& r, const std::string& name, bool last) {
+  r.only({"ranks", "bandwidth", "links", "latency", "reduction", "provenance"});
+  Tier t;
+  t.name = name;
+  if (!last) t.ranks = r.whole("ranks", "give how many ranks it connects, e.g. 8");
+  t.bandwidth = r.positive("bandwidth", "give B/s of one link in one direction, e.g. 25e9");
+  if (r.has("links")) t.links = r.positive("links", "give links of each rank, e.g. 1");
+  t.latency = r.positive("latency", "give seconds of one message, e.g. 5e-6");
+  if (r.has("reduction")) {
+    if (!r.value()["reduction"].is_boolean())
+      r.fail("reduction", "must be true or false", "true: NVLS or SHARP");
+    t.reduction = r.value()["reduction"].get<bool>();
+  }
+  t.provenance = r.words("provenance");
+  return t;
+}
+
+Accelerator read_accelerator(const Reader& r) {
+  r.only(
+      {"name", "memory_bytes", "processors", "power_w", "price_per_hour", "currency", "tiers", "provenance"});
+  Accelerator a;
+  a.name = r.text("name");
+  a.memory_bytes = r.whole("memory_bytes", "give the memory of one in bytes, e.g. 80000000000");
+  a.processors = r.whole("processors", "give its SMs or compute units, e.g. 108");
+  if (r.has("power_w")) a.power_w = r.positive("power_w", "give W of one, e.g. 400");
+  if (r.has("price_per_hour"))
+    a.price_per_hour = r.positive("price_per_hour", "give the price of one for an hour");
+  if (r.has("currency")) a.currency = r.text("currency");
+  a.provenance = r.words("provenance");
+  const Reader tiers = r.section("tiers", "give host: and net:, see configs/machines/dgx-a100.yaml");
+  tiers.only({"host", "net"});
+  a.host = read_tier(tiers.section("host", "give the ranks that NVLink or the like connects"), "host", false);
+  a.net = read_tier(tiers.section("net", "give the network between hosts"), "net", true);
+  return a;
 }
 
 Coefficient read_coefficient(const Reader& r, const CoefficientInfo& info, double floor) {
@@ -195,19 +230,26 @@ FitRecord read_fit(const Reader& r) {
 
 Machine from_json(const json& j, const std::string& file) {
   const Reader r(j, file, "");
-  r.only({"name", "identity", "peaks", "coefficients", "fit"});
-  const Identity identity =
-      read_identity(r.section("identity", "say what the machine is: host, cpu, cores, memory_bytes, ..."));
+  r.only({"name", "identity", "accelerator", "peaks", "coefficients", "fit"});
+  std::optional<Accelerator> accelerator;
+  if (r.has("accelerator")) accelerator = read_accelerator(r.section("accelerator", ""));
+  Identity identity{.cores = 1, .memory_bytes = 1, .cache_bytes = 1};
+  if (accelerator) identity.memory_bytes = accelerator->memory_bytes;
+  if (!accelerator || r.has("identity"))
+    identity =
+        read_identity(r.section("identity", "say what the machine is: host, cpu, cores, memory_bytes, ..."));
   const Reader peaks = r.section("peaks", "give f32, bf16 and memory; isobar calibrate measures them");
-  peaks.only({"f32", "bf16", "memory"});
+  peaks.only({std::begin(kPeaks), std::end(kPeaks)});
   std::map<std::string, Peak> read;
-  for (const auto& [name, unit] : peak_units()) {
+  for (const std::string name : kPeaks) {
+    const std::string unit = peak_unit(name, accelerator.has_value());
+    if (!peaks.has(name) && (name == "tf32" || name == "fp8")) continue;
     const Reader p = peaks.section(name, "give {value: ..., unit: " + unit + "}");
     p.only({"value", "unit", "provenance"});
     check_unit(p, unit);
     read[name] = {p.positive("value", "give it in " + unit), p.words("provenance")};
   }
-  Machine m = machine_from_spec(r.text("name"), identity, read);
+  Machine m = machine_from_spec(r.text("name"), identity, read, accelerator);
   m.file = file;
   if (r.has("coefficients")) {
     std::vector<std::string> known;
@@ -235,6 +277,32 @@ void write_words(YAML::Emitter& out, const std::vector<std::string>& words) {
   out << YAML::Flow << YAML::BeginSeq;
   for (const std::string& w : words) out << YAML::DoubleQuoted << w;
   out << YAML::EndSeq;
+}
+
+void write_accelerator(YAML::Emitter& out, const Accelerator& a) {
+  const auto value = [&](const char* key, double v) { out << YAML::Key << key << YAML::Value << number(v); };
+  out << YAML::Key << "accelerator" << YAML::Value << YAML::BeginMap;
+  out << YAML::Key << "name" << YAML::Value << YAML::DoubleQuoted << a.name;
+  out << YAML::Key << "memory_bytes" << YAML::Value << a.memory_bytes;
+  out << YAML::Key << "processors" << YAML::Value << a.processors;
+  if (a.power_w > 0) value("power_w", a.power_w);
+  if (a.price_per_hour > 0) value("price_per_hour", a.price_per_hour);
+  out << YAML::Key << "currency" << YAML::Value << YAML::DoubleQuoted << a.currency;
+  out << YAML::Key << "tiers" << YAML::Value << YAML::BeginMap;
+  for (const Tier* t : {&a.host, &a.net}) {
+    out << YAML::Key << t->name << YAML::Value << YAML::Flow << YAML::BeginMap;
+    if (t->ranks > 0) out << YAML::Key << "ranks" << YAML::Value << t->ranks;
+    value("bandwidth", t->bandwidth);
+    value("links", t->links);
+    value("latency", t->latency);
+    out << YAML::Key << "reduction" << YAML::Value << t->reduction << YAML::Key << "provenance"
+        << YAML::Value;
+    write_words(out, t->provenance);
+    out << YAML::EndMap;
+  }
+  out << YAML::EndMap << YAML::Key << "provenance" << YAML::Value;
+  write_words(out, a.provenance);
+  out << YAML::EndMap;
 }
 
 void write_fit(YAML::Emitter& out, const FitRecord& fit) {
@@ -294,9 +362,11 @@ std::string to_yaml(const Machine& m) {
   out << YAML::Key << "cores" << YAML::Value << m.identity.cores;
   out << YAML::Key << "memory_bytes" << YAML::Value << m.identity.memory_bytes;
   out << YAML::Key << "cache_bytes" << YAML::Value << m.identity.cache_bytes << YAML::EndMap;
+  if (m.accelerator) write_accelerator(out, *m.accelerator);
   out << YAML::Key << "peaks" << YAML::Value << YAML::BeginMap;
-  for (const auto& [name, unit] : peak_units()) {
+  for (const std::string name : kPeaks) {
     const Peak& p = m.peaks.at(name);
+    const std::string unit = peak_unit(name, m.accelerator.has_value());
     out << YAML::Key << name << YAML::Value << YAML::Flow << YAML::BeginMap;
     out << YAML::Key << "value" << YAML::Value << number(p.value);
     out << YAML::Key << "unit" << YAML::Value << unit << YAML::Key << "provenance" << YAML::Value;

@@ -14,21 +14,46 @@
 #include "model/plan/link.h"
 #include "model/plan/plan.h"
 #include "model/plan/work.h"
-#include "perfmodel/coefficient.h"
+#include "perfmodel/collective.h"
+#include "perfmodel/machine.h"
 
 namespace isobar {
 
 /// Where a rank runs, and with whom it shares the host.
 struct Conditions {
-  int64_t ranks = 1;          // world size
-  int64_t ranks_on_host = 1;  // those that share this rank's host
-  int64_t threads = 1;        // compute threads of each rank
-  int64_t cores = 1;          // of the host
+  int64_t ranks = 1;            // world size
+  int64_t ranks_on_host = 1;    // those that share this rank's host
+  int64_t threads = 1;          // compute threads of each rank
+  int64_t cores = 1;            // of the host
+  int64_t processors = 0;       // of an accelerator; 0: ranks compute on cores
+  bool host_reduction = false;  // the switch inside a host adds up
 };
+
+/// Of the ranks of a cluster of accelerators: as many on a host as it connects.
+Conditions conditions_of(const Accelerator& a, int64_t ranks);
+
+/// What pricing an op needs of it. Numbers are doubles: those of a larger micro-batch lie on the line through
+/// two smaller ones.
+struct OpShape {
+  OpKind kind;
+  DType dtype;  // of its first operand
+  bool fp8 = false, causal = false;
+  double m = 0, n = 0, k = 0, batch = 1;    // gemm
+  double heads = 0, tq = 0, tk = 0, d = 0;  // attention; batch as above
+  Work work;
+  double bytes = 0;  // collectives: as count_collective wants them
+  Placement group;
+};
+OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where);
+/// Seconds of the op, and its counts (collectives: what is charged) added to `counts` if given.
+double op_seconds(const OpShape& op, const Counts& rates, const Conditions& where, double cache_share,
+                  Counts* counts = nullptr);
 
 /// One op's counts: a few entries of (coefficient, amount). `dtype` is that of its first operand.
 Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share);
-Counts count_op(const Op& op, const Plan& plan, double cache_share);
+/// World ranks fill hosts in order, `ranks_on_host` on each. A group inside a host exchanges through its
+/// memory, any other over the network, where all groups like it share the link of each host.
+Counts count_op(const Op& op, const Plan& plan, double cache_share, int64_t ranks_on_host);
 
 struct Collective {
   Lane lane;  // in order with the others of its lane only

@@ -64,6 +64,7 @@ void run(Arguments a) {
                         std::to_string(a.ranks) + " is no multiple of tp*cp*pp = " + std::to_string(others),
                         "give a multiple");
     a.set.push_back("layout.dp=" + std::to_string(a.ranks / others));
+    if (spec.net.language()) require_kernels(spec, build_plan(load_run_spec(a.config, a.set), 0, {}));
     if (a.ranks > 1) start_under_mpiexec(a, a.ranks);
   }
   const Mpi mpi;
@@ -73,6 +74,7 @@ void run(Arguments a) {
     a.set.push_back("layout.dp=" + std::to_string(mpi.size()));
     spec = load_run_spec(a.config, a.set);
   }
+  if (spec.net.language()) require_kernels(spec, build_plan(spec, 0, {}));
   if (mpi.size() == 1 && spec.layout.world() > 1 && !launched) start_under_mpiexec(a, spec.layout.world());
   int code = 1;
   try {

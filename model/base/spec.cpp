@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <tuple>
 
 #include "model/base/error.h"
 #include "model/base/yaml.h"
@@ -25,6 +26,12 @@ void visit(Visitor&& v, RunSpec& s) {
   v("net.in_channels", s.net.in_channels);
   v("net.out_channels", s.net.out_channels);
   v("net.norm_eps", s.net.norm_eps);
+  v("net.seq_length", s.net.seq_length);
+  v("net.vocab_size", s.net.vocab_size);
+  v("net.num_kv_heads", s.net.num_kv_heads);
+  v("net.ffn_dim", s.net.ffn_dim);
+  v("net.tie_embeddings", s.net.tie_embeddings);
+  v("net.dropout", s.net.dropout);
   v("data.train", s.data.train);
   v("data.valid", s.data.valid);
   v("data.means", s.data.means);
@@ -84,6 +91,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("policy.recompute", s.policy.recompute);
   v("policy.recompute_method", s.policy.recompute_method);
   v("policy.recompute_num_layers", s.policy.recompute_num_layers);
+  v("policy.attention", s.policy.attention);
   v("run.out", s.run.out);
   v("run.threads", s.run.threads);
   v("run.serial", s.run.serial);
@@ -223,7 +231,7 @@ void validate(const RunSpec& s) {
   const Check check{s};
   const auto str = [](int64_t v) { return std::to_string(v); };
   const NetSpec& n = s.net;
-  check.one_of(n.kind, {"vit"}, "net.kind");
+  check.one_of(n.kind, {"vit", "gpt", "llama"}, "net.kind");
   // Upper bounds keep every product of sizes below 2^63.
   for (auto [value, key] : {std::pair{n.embed_dim, "net.embed_dim"},
                             {n.depth, "net.depth"},
@@ -237,9 +245,23 @@ void validate(const RunSpec& s) {
     check.at_least(value, 1, key);
     check.at_most(value, 1 << 17, key);
   }
-  check.divides(n.patch_size, n.img_height, "net.patch_size", "net.img_height");
-  check.divides(n.patch_size, n.img_width, "net.patch_size", "net.img_width");
+  for (auto [value, low, key] : {std::tuple{n.seq_length, int64_t{1}, "net.seq_length"},
+                                 {n.vocab_size, int64_t{1}, "net.vocab_size"},
+                                 {n.num_kv_heads, int64_t{0}, "net.num_kv_heads"},
+                                 {n.ffn_dim, int64_t{0}, "net.ffn_dim"}}) {
+    check.at_least(value, low, key);
+    check.at_most(value, 1 << 24, key);
+  }
+  if (!n.language()) {
+    check.divides(n.patch_size, n.img_height, "net.patch_size", "net.img_height");
+    check.divides(n.patch_size, n.img_width, "net.patch_size", "net.img_width");
+  }
   check.divides(n.num_heads, n.embed_dim, "net.num_heads", "net.embed_dim");
+  check.divides(n.kv_heads(), n.num_heads, "net.num_kv_heads", "net.num_heads");
+  check.that(n.dropout >= 0 && n.dropout < 1, "net.dropout", "is not in [0, 1)", "e.g. 0.1");
+  check.that(n.language() || (n.dropout == 0 && n.num_kv_heads == 0 && n.ffn_dim == 0 && !n.tie_embeddings),
+             "net.kind", "vit has no dropout, num_kv_heads, ffn_dim or tie_embeddings",
+             "remove them, or use gpt or llama");
   check.that(n.in_channels == n.out_channels, "net.out_channels",
              str(n.out_channels) + " differs from net.in_channels = " + str(n.in_channels),
              "a forecast has the channels of its input");
@@ -317,7 +339,7 @@ void validate(const RunSpec& s) {
              "use a multiple, e.g. " + str((t.global_batch / l.dp + 1) * l.dp));
 
   const PolicySpec& p = s.policy;
-  check.one_of(p.amp, {"none", "tf32", "bf16", "fp16"}, "policy.amp");
+  check.one_of(p.amp, {"none", "tf32", "bf16", "fp16", "fp8"}, "policy.amp");
   check.one_of(p.schedule, {"gpipe", "1f1b", "interleaved", "zb-h1"}, "policy.schedule");
   check.one_of(p.cp_kind, {"allgather", "ring", "ulysses"}, "policy.cp_kind");
   check.one_of(p.recompute, {"none", "selective", "full"}, "policy.recompute");
@@ -327,6 +349,13 @@ void validate(const RunSpec& s) {
              p.recompute_num_layers == 1 ? "policy.recompute_method" : "policy.recompute_num_layers",
              "says which blocks full recomputation throws away, and policy.recompute is " + p.recompute,
              "leave it out, or set policy.recompute to full");
+  check.one_of(p.attention, {"flash", "unfused"}, "policy.attention");
+  check.that(p.amp != "fp8" || n.language(), "policy.amp", "fp8 is for net.kind gpt and llama",
+             "use one of none, tf32, bf16, fp16");
+  check.that(p.attention != "unfused" || n.language(), "policy.attention",
+             "unfused is for net.kind gpt and llama", "use flash");
+  check.that(p.attention != "unfused" || l.cp == 1, "policy.attention",
+             "unfused attention cannot be cut by layout.cp", "use flash, or set layout.cp to 1");
   check.at_least(p.micro_batch, 0, "policy.micro_batch");
   if (p.micro_batch)
     check.divides(p.micro_batch, t.global_batch / l.dp, "policy.micro_batch", "the batch of one dp rank");

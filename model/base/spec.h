@@ -14,6 +14,8 @@
 namespace isobar {
 
 struct NetSpec {  // net:
+  // vit: images in, images out. gpt: LayerNorm, GELU, biases, learned positions. llama: RMSNorm, SwiGLU,
+  // rotary positions, no biases. Both of the latter: tokens in, causal attention, loss over the vocabulary.
   std::string kind = "vit";
   int64_t embed_dim = 384;  // D
   int64_t depth = 12;
@@ -25,9 +27,22 @@ struct NetSpec {  // net:
   int64_t in_channels = 20;
   int64_t out_channels = 20;
   double norm_eps = 1e-6;
+  // gpt and llama only
+  int64_t seq_length = 2048;
+  int64_t vocab_size = 50257;   // padded to a multiple of 128 * tp, as Megatron does
+  int64_t num_kv_heads = 0;     // grouped-query attention; 0 = num_heads
+  int64_t ffn_dim = 0;          // hidden width of the MLP; 0 = mlp_ratio * embed_dim
+  bool tie_embeddings = false;  // the head's weight is the embedding's
+  double dropout = 0.0;         // of hidden states and attention weights
 
-  int64_t tokens() const { return (img_height / patch_size) * (img_width / patch_size); }  // N
+  bool language() const { return kind != "vit"; }
+  bool rms_norm() const { return kind == "llama"; }  // with it: SwiGLU, rotary positions, no biases
+  int64_t tokens() const {                           // N
+    return language() ? seq_length : (img_height / patch_size) * (img_width / patch_size);
+  }
   int64_t head_dim() const { return embed_dim / num_heads; }
+  int64_t kv_heads() const { return num_kv_heads ? num_kv_heads : num_heads; }
+  int64_t hidden() const { return ffn_dim ? ffn_dim : mlp_ratio * embed_dim; }
 };
 
 struct DataSpec {     // data:
@@ -83,8 +98,10 @@ struct LayoutSpec {  // layout:
   int64_t world() const { return dp * tp * cp * pp; }
 };
 
-struct PolicySpec {               // policy:
-  std::string amp = "none";       // none (fp32) | tf32 (in matrix products) | bf16 | fp16 (scaled loss)
+struct PolicySpec {  // policy:
+  // none (fp32) | tf32 (in matrix products) | bf16 | fp16 (scaled loss) | fp8 (bf16 with linears in fp8; gpt
+  // and llama)
+  std::string amp = "none";
   int64_t micro_batch = 0;        // samples per micro-batch and dp rank; 0 = global_batch / dp
   std::string schedule = "1f1b";  // gpipe | 1f1b | interleaved | zb-h1
   int64_t zero = 0;               // ZeRO stage
@@ -97,6 +114,7 @@ struct PolicySpec {               // policy:
       "uniform";                     // Megatron's: uniform (all blocks, N at a time from the input of the
                                      // first) | block (the first N of a stage chunk, one at a time)
   int64_t recompute_num_layers = 1;  // N
+  std::string attention = "flash";   // flash (tiled) | unfused: the matrix of weights lies in memory
 };
 
 struct RunOptions {           // run:

@@ -28,13 +28,13 @@ namespace isobar {
 
 struct Linear {
   View weight;  // [out, in], both as held here
-  View bias;    // [out], may be absent
+  View bias;    // [out], absent in nets without
   int64_t in = 0, out = 0;
 };
 
-struct Norm {             // parameters and what its forward saves
+struct Norm {             // parameters and what its forward saves; RMSNorm has no beta and no mean
   View gamma, beta;       // [D]
-  View x, h, mean, rstd;  // x [rows,D] f32, h [rows,D] act, [rows] f32
+  View x, h, mean, rstd;  // x [rows,D] of the stream, h [rows,D] act, [rows] f32
 };
 
 struct Block {
@@ -42,7 +42,8 @@ struct Block {
   Norm norm1, norm2;
   Linear qkv, proj, fc1, fc2;
   Core core;  // what attention proper reads and writes
-  View u, g;  // [full_rows,4D/tp] act: before and after GELU
+  View u, g;  // [full_rows,4D/tp] act: before and after GELU; SwiGLU: u is twice as wide, gate and up
+  View attn_mask, mlp_mask;  // [rows,D] bytes: what dropout let through
 };
 
 enum class Keep : uint8_t { all, input, nothing };  // from a block's forward until backward
@@ -56,9 +57,9 @@ class BlockEmitter {
   View forward(Block& k, const View& residual, int64_t period, const View& y, Keep keep);
   /// Blocks of which only the first one's input was kept, up to where backward of the last can begin.
   void recompute(std::span<Block> blocks);
-  /// dy: gradient of forward's result; dx [rows,D] f32: of the stream, updated in place. `before`: bias of
-  /// the linear whose result came in as y, if it is on this rank. Returns the gradient of that y.
-  View backward(Block& k, const View& dy, const View& before);
+  /// dy: gradient of forward's result; dx [rows,D]: of the stream, updated in place. `here`: the linear whose
+  /// result came in as y is on this rank, `before` its bias. Returns the gradient of that y.
+  View backward(Block& k, const View& dy, bool here, const View& before);
   void backward_begins(const View& dx, bool accumulate);
 
   // ---- split backward ----
@@ -80,9 +81,19 @@ class BlockEmitter {
                               int64_t rows);
   void norm_forward(const std::string& path, const std::string& pass, Norm& n, const View& residual,
                     int64_t period, const View& y, bool keep);
-  /// dx += LN'(dh); returns what the linear before the norm gets: dx itself or its copy (16-bit, or kept for
-  /// the weight gradient); absent without `bias`
-  View norm_backward(const std::string& path, const Norm& n, const View& dh, bool first, const View& bias);
+  /// dx += LN'(dh); returns what the linear before the norm gets: dx itself or its copy (in another type, to
+  /// change, or kept for the weight gradient); absent unless that linear is `here`. `bias`: its own, or
+  /// absent
+  View norm_backward(const std::string& path, const Norm& n, const View& dh, bool first, bool here,
+                     const View& bias);
+  /// Of the residual stream: f32 for images; language models keep it in the type of activations.
+  DType stream() const { return stream_; }
+  /// The gradient that arrives from the stage behind, as what the last linear gets: like norm_backward
+  bool copies_gradient() const { return act_ != stream_ || split_ || s_.net.dropout > 0; }
+  /// Partial [full_rows, D] of a row-parallel linear -> their sum, this rank's rows of it
+  View result(const std::string& path, const View& partial);
+  View gathered(const std::string& path, const View& part);         // all rows of a [rows, D] operand
+  View dropout(const std::string& path, const View& y, bool keep);  // in place; returns the mask
 
  private:
   struct Postponed {
@@ -93,15 +104,17 @@ class BlockEmitter {
   };
   void weight_gradient(const Postponed& p);
   Attrs rows(int64_t m, int64_t cols) const;
-  View result(const std::string& path, const View& partial);
-  View gathered(const std::string& path, const View& part);
+  void dropout_backward(const std::string& path, const View& dy, const View& mask);
+  void rotary(OpKind kind, const std::string& path, const View& qkv);
+  bool fp8() const { return s_.policy.amp == "fp8"; }
   View inside(Block& k, bool keep, const std::string& pass, bool with_result);
 
   Builder& b_;
   const RunSpec& s_;
   const Sharding& at_;
-  const DType act_;              // of activations: what matrix products read and write
-  const int64_t D_, width_, R_;  // model width, this rank's share of it inside attention, full rows
+  const DType act_, stream_;  // of activations: what matrix products read and write; of the residual stream
+  // Model width, this rank's share of it inside attention, with keys and values; full rows
+  const int64_t D_, width_, qkv_, R_;
   const bool recompute_core_, split_, tf32_;
   AttentionCore core_;
   View dx_;

@@ -1,6 +1,7 @@
 #include "model/nets/build.h"
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 #include "model/base/error.h"
@@ -36,20 +37,22 @@ void check_layout(const RunSpec& s) {
   const LayoutSpec& l = s.layout;
   const NetSpec& n = s.net;
   const auto cuts_heads = [&](int64_t tp) {
-    return n.num_heads % tp == 0 && n.mlp_ratio * n.embed_dim % tp == 0;
+    return n.num_heads % tp == 0 && n.kv_heads() % tp == 0 && n.hidden() % tp == 0;
   };
   check.refuse_unless(cuts_heads(l.tp), "layout.tp",
-                      str(l.tp) + " does not divide net.num_heads = " + str(n.num_heads),
+                      str(l.tp) + " does not divide net.num_heads = " + str(n.num_heads) +
+                          (n.kv_heads() != n.num_heads ? ", net.num_kv_heads = " + str(n.kv_heads()) : "") +
+                          " and the MLP's width = " + str(n.hidden()),
                       Legality::nearest(l.tp, n.num_heads, cuts_heads));
   const auto fills = [&](int64_t cp) { return cp <= n.tokens(); };
   check.refuse_unless(fills(l.cp), "layout.cp",
                       str(l.cp) + " is more than the " + str(n.tokens()) + " tokens",
                       Legality::nearest(l.cp, n.tokens(), fills));
   const bool ulysses = s.policy.cp_kind == "ulysses";
-  const int64_t heads = n.num_heads / l.tp;
+  const int64_t heads = n.kv_heads() / l.tp;
   const auto cuts_heads_of_tp = [&](int64_t cp) { return fills(cp) && heads % cp == 0; };
   check.refuse_unless(!ulysses || cuts_heads_of_tp(l.cp), "layout.cp",
-                      "ulysses gives each of " + str(l.cp) + " ranks as many heads, and net.num_heads / " +
+                      "ulysses gives each of " + str(l.cp) + " ranks as many heads, and net.num_kv_heads / " +
                           "layout.tp is " + str(heads),
                       Legality::nearest(l.cp, heads, cuts_heads_of_tp) + ", or use another policy.cp_kind");
   const auto deep_enough = [&](int64_t pp) { return pp * l.vpp <= n.depth; };
@@ -100,7 +103,8 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace) {
   const DataSpec& d = spec.data;
   int64_t slots = d.workers == 0 ? 1 : std::max<int64_t>(1, d.workers * d.prefetch) + 1;
   if (!d.valid.empty() || d.train_fraction < 1) ++slots;
-  const int64_t batch = (spec.micro_batch() * n.in_channels * n.img_height * n.img_width * 4 + 63) / 64 * 64;
+  const int64_t sample = n.language() ? n.tokens() : n.in_channels * n.img_height * n.img_width;
+  const int64_t batch = (spec.micro_batch() * sample * 4 + 63) / 64 * 64;
   const bool reads =
       std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.kind == OpKind::fetch; });
   plan.memory.loader = reads ? slots * 2 * batch : 0;
@@ -126,6 +130,18 @@ void check_world(const RunSpec& spec, const Workspace& workspace) {
   std::vector<Plan> plans;
   for (int rank = 0; rank < spec.layout.world(); ++rank) plans.push_back(build_plan(spec, rank, workspace));
   check_world(spec, plans);
+}
+
+void require_kernels(const RunSpec& spec, const Plan& plan) {
+  std::string missing;
+  std::set<OpKind> seen;
+  for (const Op& op : plan.ops)
+    if (kernel_less(op.kind) && seen.insert(op.kind).second)
+      missing += (missing.empty() ? "" : ", ") + std::string(name_of(op.kind));
+  if (!missing.empty())
+    throw ConfigError(spec.file, "net.kind",
+                      spec.net.kind + " cannot be trained yet: no kernels for " + missing,
+                      "plan and predict take it; train a vit");
 }
 
 double forward_flops_per_sample(const RunSpec& spec) {

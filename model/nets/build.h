@@ -13,6 +13,9 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace);
 void check_world(const RunSpec& spec, const Workspace& workspace);
 void check_world(const RunSpec& spec, const std::vector<Plan>& plans);
 
+/// Throws ConfigError naming the ops that no backend has a kernel for: such a plan can be predicted, not run.
+void require_kernels(const RunSpec& spec, const Plan& plan);
+
 /// Matrix FLOPs of one sample's forward pass through the whole net, whatever the layout: counted from the
 /// plan of one rank, without recomputation.
 double forward_flops_per_sample(const RunSpec& spec);

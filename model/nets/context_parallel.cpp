@@ -9,12 +9,16 @@ AttentionCore::AttentionCore(Builder& b, const RunSpec& spec, const Sharding& at
       n_(spec.net),
       at_(at),
       act_(act),
-      kind_(at.cp == 1                         ? Kind::alone
+      kind_(spec.policy.attention == "unfused" ? Kind::unfused
+            : at.cp == 1                       ? Kind::alone
             : spec.policy.cp_kind == "ring"    ? Kind::ring
             : spec.policy.cp_kind == "ulysses" ? Kind::ulysses
                                                : Kind::allgather),
       width_(spec.net.embed_dim / at.tp),
       heads_(spec.net.num_heads / at.tp),
+      kv_heads_(spec.net.kv_heads() / at.tp),
+      kv_(kv_heads_ * spec.net.head_dim()),
+      qkv_(width_ + 2 * kv_),
       R_(at.full_rows),
       tf32_(spec.policy.amp == "tf32") {}
 
@@ -23,13 +27,15 @@ void AttentionCore::forward(const std::string& block, Core& c, bool keep, const 
   // Ulysses has cp times the tokens and as many times fewer heads.
   const int64_t rows =
       kind_ == Kind::ulysses ? at_.batch * heads_ / at_.cp * n_.tokens() : at_.batch * heads_ * at_.tokens;
-  c.lse = b_.hold(block + ".lse", DType::f32, rows, keep);
+  if (kind_ != Kind::unfused) c.lse = b_.hold(block + ".lse", DType::f32, rows, keep);
   switch (kind_) {
     case Kind::alone:
-      b_.emit_with_workspace(
-          OpKind::attention, block + "/attn/core" + pass, attention(at_.tokens, 3 * width_, 3 * width_),
-          {third(c.qkv, 0, width_), third(c.qkv, 1, width_), third(c.qkv, 2, width_)}, {c.o, c.lse});
+      b_.emit_with_workspace(OpKind::attention, block + "/attn/core" + pass,
+                             attention(at_.tokens, qkv_, qkv_),
+                             {part(c.qkv, 0), part(c.qkv, 1), part(c.qkv, 2)}, {c.o, c.lse});
       return;
+    case Kind::unfused:
+      return unfused_forward(block, c, keep, pass);
     case Kind::allgather:
       return allgather_forward(block, c, keep, pass);
     case Kind::ring:
@@ -42,12 +48,13 @@ void AttentionCore::forward(const std::string& block, Core& c, bool keep, const 
 void AttentionCore::backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv) {
   switch (kind_) {
     case Kind::alone:
-      b_.emit_with_workspace(
-          OpKind::attention_backward, block + "/attn/core/backward",
-          attention(at_.tokens, 3 * width_, 3 * width_),
-          {third(c.qkv, 0, width_), third(c.qkv, 1, width_), third(c.qkv, 2, width_), c.o, c.lse, d_o},
-          {third(dqkv, 0, width_), third(dqkv, 1, width_), third(dqkv, 2, width_)});
+      b_.emit_with_workspace(OpKind::attention_backward, block + "/attn/core/backward",
+                             attention(at_.tokens, qkv_, qkv_),
+                             {part(c.qkv, 0), part(c.qkv, 1), part(c.qkv, 2), c.o, c.lse, d_o},
+                             {part(dqkv, 0), part(dqkv, 1), part(dqkv, 2)});
       return;
+    case Kind::unfused:
+      return unfused_backward(block, c, d_o, dqkv);
     case Kind::allgather:
       return allgather_backward(block, c, d_o, dqkv);
     case Kind::ring:
@@ -63,29 +70,31 @@ Attrs AttentionCore::attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const {
   return {.tf32 = tf32_,
           .batch = at_.batch,
           .heads = heads_,
-          .kv_heads = heads_,
+          .kv_heads = kv_heads_,
           .tq = at_.tokens,
           .tk = tk,
           .d = n_.head_dim(),
           .ld_q = ld_q,
           .ld_kv = ld_kv,
           .ld_o = width_,
+          .causal = n_.language(),
           .scale = 1.0f / std::sqrt(static_cast<float>(n_.head_dim()))};
 }
 
 Attrs AttentionCore::attention_of_all() const {  // ulysses
-  const int64_t width = width_ / at_.cp;
-  Attrs a = attention(n_.tokens(), 3 * width, 3 * width);
-  a.heads = a.kv_heads = heads_ / at_.cp;
+  Attrs a = attention(n_.tokens(), qkv_ / at_.cp, qkv_ / at_.cp);
+  a.heads = heads_ / at_.cp;
+  a.kv_heads = kv_heads_ / at_.cp;
   a.tq = n_.tokens();
-  a.ld_o = width;
+  a.ld_o = width_ / at_.cp;
   return a;
 }
 
-// Row 0 … of q, k or v inside the fused [rows, 3 width] matrix: a strided operand, stated as the span that it
-// covers.
-View AttentionCore::third(const View& qkv, int which, int64_t width) const {
-  return qkv.slice(which * width, qkv.count - 2 * width);
+// q, k or v (which: 0 … 2) inside the fused [rows, qkv / cut] matrix: a strided operand, stated as the span
+// that it covers.
+View AttentionCore::part(const View& qkv, int which, int64_t cut) const {
+  const int64_t first = which == 0 ? 0 : width_ + (which - 1) * kv_, width = which == 0 ? width_ : kv_;
+  return qkv.slice(first / cut, qkv.count - (qkv_ - width) / cut);
 }
 
 void AttentionCore::copy(const std::string& path, const Strided& s, const View& x, const View& y) {
@@ -125,16 +134,54 @@ void AttentionCore::regroup(const std::string& path, const View& by_rank, const 
 
 // This rank's keys and values, side by side
 View AttentionCore::own_kv(const std::string& path, const std::string& name, const View& qkv) {
-  const View own = b_.scratch(name, act_, R_ * 2 * width_);
-  columns(path, 2 * width_, qkv.slice(width_, qkv.count - width_), 3 * width_, own, 2 * width_);
+  const View own = b_.scratch(name, act_, R_ * 2 * kv_);
+  columns(path, 2 * kv_, qkv.slice(width_, qkv.count - width_), qkv_, own, 2 * kv_);
   return own;
+}
+
+// ---- unfused: the matrix of attention weights lies in memory ----
+
+void AttentionCore::unfused_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
+  const std::string path = block + "/attn/core";
+  const int64_t matrices = at_.batch * heads_, all = matrices * n_.tokens() * n_.tokens(), d = n_.head_dim();
+  const Attrs rows{.m = matrices * n_.tokens(), .n = n_.tokens(), .causal = n_.language()};
+  const View scores = b_.scratch(block + ".scores", act_, all);
+  b_.emit(OpKind::gemm, path + "/scores" + pass,
+          {.m = n_.tokens(), .n = n_.tokens(), .k = d, .trans_b = true, .batch = matrices},
+          {part(c.qkv, 0), part(c.qkv, 1), View{}}, {scores});
+  c.weights = b_.hold(block + ".weights", act_, all, keep);
+  if (n_.dropout > 0) {
+    c.mask = b_.hold(block + ".weights.mask", DType::f32, (all + 3) / 4, keep);
+    c.dropped = b_.hold(block + ".weights.dropped", act_, all, keep);
+  }
+  b_.emit(OpKind::softmax, path + "/softmax" + pass, rows, {scores}, {c.weights, c.mask, c.dropped});
+  b_.emit(OpKind::gemm, path + "/values" + pass,
+          {.m = n_.tokens(), .n = d, .k = n_.tokens(), .batch = matrices},
+          {c.dropped ? c.dropped : c.weights, part(c.qkv, 2), View{}}, {c.o});
+}
+
+void AttentionCore::unfused_backward(const std::string& block, const Core& c, const View& d_o,
+                                     const View& dqkv) {
+  const std::string path = block + "/attn/core";
+  const int64_t matrices = at_.batch * heads_, N = n_.tokens(), d = n_.head_dim();
+  const View dw = b_.scratch(block + ".dweights", act_, matrices * N * N);
+  const auto product = [&](const std::string& name, int64_t n, int64_t k, const View& a, const View& b,
+                           const View& out) {
+    b_.emit(OpKind::gemm, path + name, {.m = N, .n = n, .k = k, .batch = matrices}, {a, b, View{}}, {out});
+  };
+  product("/values/backward_input", N, d, d_o, part(c.qkv, 2), dw);
+  product("/values/backward_weight", d, N, c.dropped ? c.dropped : c.weights, d_o, part(dqkv, 2));
+  b_.emit(OpKind::softmax_backward, path + "/softmax/backward",
+          {.m = matrices * N, .n = N, .causal = n_.language()}, {c.weights, c.mask, dw}, {dw});
+  product("/scores/backward_q", d, N, dw, part(c.qkv, 1), part(dqkv, 0));
+  product("/scores/backward_k", d, N, dw, part(c.qkv, 0), part(dqkv, 1));
 }
 
 // ---- allgather ----
 
 void AttentionCore::allgather_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   const std::string path = block + "/attn/core" + pass;
-  const int64_t cols = 2 * width_, all = at_.batch * n_.tokens() * cols;
+  const int64_t cols = 2 * kv_, all = at_.batch * n_.tokens() * cols;
   const View own = own_kv(path + "_pack", block + ".kv.own", c.qkv);
   c.kv = b_.hold(block + ".kv", act_, all, keep);
   const View arrived = at_.batch > 1 ? b_.scratch(block + ".kv.arrived", act_, all) : c.kv;
@@ -142,21 +189,20 @@ void AttentionCore::allgather_forward(const std::string& block, Core& c, bool ke
   a.receive = elements(cols);
   b_.emit(OpKind::all_gather, path + "_all_gather", a, {own}, {arrived}, Lane::cp);
   if (at_.batch > 1) regroup(path + "_regroup", arrived, c.kv, cols, true);
-  b_.emit_with_workspace(
-      OpKind::attention, path, attention(n_.tokens(), 3 * width_, cols),
-      {third(c.qkv, 0, width_), c.kv.slice(0, all - width_), c.kv.slice(width_, all - width_)}, {c.o, c.lse});
+  b_.emit_with_workspace(OpKind::attention, path, attention(n_.tokens(), qkv_, cols),
+                         {part(c.qkv, 0), c.kv.slice(0, all - kv_), c.kv.slice(kv_, all - kv_)},
+                         {c.o, c.lse});
 }
 
 void AttentionCore::allgather_backward(const std::string& block, const Core& c, const View& d_o,
                                        const View& dqkv) {
   const std::string path = block + "/attn/core/backward";
-  const int64_t cols = 2 * width_, all = c.kv.count;
+  const int64_t cols = 2 * kv_, all = c.kv.count;
   const View dkv = b_.scratch(block + ".dkv", act_, all);
   b_.emit_with_workspace(
-      OpKind::attention_backward, path, attention(n_.tokens(), 3 * width_, cols),
-      {third(c.qkv, 0, width_), c.kv.slice(0, all - width_), c.kv.slice(width_, all - width_), c.o, c.lse,
-       d_o},
-      {third(dqkv, 0, width_), dkv.slice(0, all - width_), dkv.slice(width_, all - width_)});
+      OpKind::attention_backward, path, attention(n_.tokens(), qkv_, cols),
+      {part(c.qkv, 0), c.kv.slice(0, all - kv_), c.kv.slice(kv_, all - kv_), c.o, c.lse, d_o},
+      {part(dqkv, 0), dkv.slice(0, all - kv_), dkv.slice(kv_, all - kv_)});
   View leaving = dkv;
   if (at_.batch > 1) {
     leaving = b_.scratch(block + ".dkv.leaving", act_, all);
@@ -166,7 +212,7 @@ void AttentionCore::allgather_backward(const std::string& block, const Core& c, 
   Attrs a{.group = at_.cp_group};
   a.send = elements(cols);
   b_.emit(OpKind::reduce_scatter, path + "_reduce_scatter", a, {leaving}, {own}, Lane::cp);
-  columns(path + "_unpack", cols, own, cols, dqkv.slice(width_, dqkv.count - width_), 3 * width_);
+  columns(path + "_unpack", cols, own, cols, dqkv.slice(width_, dqkv.count - width_), qkv_);
 }
 
 // ---- ring ----
@@ -192,7 +238,7 @@ std::string numbered(std::string name, int64_t i) {
 
 void AttentionCore::ring_forward(const std::string& block, Core& c, const std::string& pass) {
   const std::string path = block + "/attn/core" + pass;
-  const int64_t cols = 2 * width_;
+  const int64_t cols = 2 * kv_;
   View kv = own_kv(path + "_pack", block + ".kv0", c.qkv), next;
   const View sum = act_ == DType::f32 ? c.o : b_.scratch(block + ".o.sum", DType::f32, R_ * width_);
   for (int64_t step = 0; step < at_.cp; ++step, kv = next) {
@@ -202,11 +248,10 @@ void AttentionCore::ring_forward(const std::string& block, Core& c, const std::s
     }
     const View o = b_.scratch(numbered(block + ".o", step), act_, R_ * width_);
     const View lse = b_.scratch(numbered(block + ".lse", step), DType::f32, c.lse.count);
-    Attrs a = attention(at_.token_parts[ring_rank(step)], 3 * width_, cols);
-    b_.emit_with_workspace(
-        OpKind::attention, numbered(path, step), a,
-        {third(c.qkv, 0, width_), kv.slice(0, kv.count - width_), kv.slice(width_, kv.count - width_)},
-        {o, lse});
+    Attrs a = attention(at_.token_parts[ring_rank(step)], qkv_, cols);
+    b_.emit_with_workspace(OpKind::attention, numbered(path, step), a,
+                           {part(c.qkv, 0), kv.slice(0, kv.count - kv_), kv.slice(kv_, kv.count - kv_)},
+                           {o, lse});
     a.first = step == 0;
     b_.emit(OpKind::attention_merge, numbered(path + "_merge", step), a, {o, lse}, {sum, c.lse});
   }
@@ -217,10 +262,10 @@ void AttentionCore::ring_forward(const std::string& block, Core& c, const std::s
 void AttentionCore::ring_backward(const std::string& block, const Core& c, const View& d_o,
                                   const View& dqkv) {
   const std::string path = block + "/attn/core/backward";
-  const int64_t cols = 2 * width_;
+  const int64_t cols = 2 * kv_;
   // Queries of their own, because dq is laid out like them and must lie together to be added up.
   const View q = b_.scratch(block + ".q", act_, R_ * width_);
-  columns(path + "_pack_q", width_, third(c.qkv, 0, width_), 3 * width_, q, width_);
+  columns(path + "_pack_q", width_, part(c.qkv, 0), qkv_, q, width_);
   View kv = own_kv(path + "_pack", block + ".back.kv0", c.qkv), next, dkv_sum;
   const View dq_sum = b_.scratch(block + ".dq.sum", DType::f32, R_ * width_);
   const auto add = [&](const std::string& name, const View& part, const View& sum, bool first) {
@@ -236,11 +281,11 @@ void AttentionCore::ring_backward(const std::string& block, const Core& c, const
     }
     const View dq = b_.scratch(numbered(block + ".dq", step), act_, R_ * width_);
     const View dkv = b_.scratch(numbered(block + ".dkv", step), act_, kv.count);
-    const int64_t span = kv.count - width_;
+    const int64_t span = kv.count - kv_;
     b_.emit_with_workspace(OpKind::attention_backward, numbered(path, step),
                            attention(at_.token_parts[ring_rank(step)], width_, cols),
-                           {q, kv.slice(0, span), kv.slice(width_, span), c.o, c.lse, d_o},
-                           {dq, dkv.slice(0, span), dkv.slice(width_, span)});
+                           {q, kv.slice(0, span), kv.slice(kv_, span), c.o, c.lse, d_o},
+                           {dq, dkv.slice(0, span), dkv.slice(kv_, span)});
     add(numbered(path + "_add_q", step), dq, dq_sum, step == 0);
     // The sums for these keys and values came from the rank before, under this step's attention; they go on
     // under the next one's, and after the last step home.
@@ -257,23 +302,22 @@ void AttentionCore::ring_backward(const std::string& block, const Core& c, const
       x = b_.scratch(block + "." + name, act_, sum.count);
       b_.emit(OpKind::cast, path + "_cast_" + name, {.m = 1, .n = sum.count}, {sum}, {x});
     }
-    columns(path + "_unpack_" + name, n, x, n, into, 3 * width_);
+    columns(path + "_unpack_" + name, n, x, n, into, qkv_);
   };
-  finish("dq", dq_sum, width_, third(dqkv, 0, width_));
+  finish("dq", dq_sum, width_, part(dqkv, 0));
   finish("dkv", dkv_sum, cols, dqkv.slice(width_, dqkv.count - width_));
 }
 
 // ---- ulysses ----
 
-// Of x [rows, operands, width] every rank gets its heads' columns and returns those of this rank's heads for
-// all tokens: [B, N, operands, width/cp]
+// Of x [rows, operands, kv] every rank gets its heads' columns and returns those of this rank's heads for all
+// tokens: [B, N, operands, kv/cp]. Queries are heads / kv_heads operands.
 View AttentionCore::tokens_of_all(const std::string& path, const std::string& name, const View& x,
                                   int64_t operands, const View& into) {
-  const int64_t part = width_ / at_.cp, cols = operands * part;
+  const int64_t part = kv_ / at_.cp, cols = operands * part;
   const View leaving = b_.scratch(name + ".leaving", act_, x.count);
-  copy(path + "_pack",
-       {{at_.cp, R_, operands}, {part, operands * width_, width_}, {R_ * cols, cols, part}, part}, x,
-       leaving);
+  copy(path + "_pack", {{at_.cp, R_, operands}, {part, operands * kv_, kv_}, {R_ * cols, cols, part}, part},
+       x, leaving);
   const View arrived = at_.batch > 1 ? b_.scratch(name + ".arrived", act_, into.count) : into;
   Attrs a{.group = at_.cp_group};
   a.send.assign(at_.cp, R_ * cols);
@@ -283,10 +327,10 @@ View AttentionCore::tokens_of_all(const std::string& path, const std::string& na
   return into;
 }
 
-// The way back: all [B, N, operands, width/cp] -> into [rows, operands, width]
+// The way back: all [B, N, operands, kv/cp] -> into [rows, operands, kv]
 void AttentionCore::heads_of_all(const std::string& path, const std::string& name, const View& all,
                                  int64_t operands, const View& into) {
-  const int64_t part = width_ / at_.cp, cols = operands * part;
+  const int64_t part = kv_ / at_.cp, cols = operands * part;
   View leaving = all;
   if (at_.batch > 1) {
     leaving = b_.scratch(name + ".leaving", act_, all.count);
@@ -297,35 +341,34 @@ void AttentionCore::heads_of_all(const std::string& path, const std::string& nam
   a.send = elements(cols);
   a.receive.assign(at_.cp, R_ * cols);
   b_.emit(OpKind::all_to_all, path + "_all_to_all", a, {leaving}, {arrived}, Lane::cp);
-  copy(path + "_unpack",
-       {{at_.cp, R_, operands}, {R_ * cols, cols, part}, {part, operands * width_, width_}, part}, arrived,
-       into);
+  copy(path + "_unpack", {{at_.cp, R_, operands}, {R_ * cols, cols, part}, {part, operands * kv_, kv_}, part},
+       arrived, into);
 }
 
 void AttentionCore::ulysses_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   const std::string path = block + "/attn/core" + pass;
-  const int64_t width = width_ / at_.cp, all = at_.batch * n_.tokens() * width;
-  c.all_qkv = b_.hold(block + ".qkv.all", act_, 3 * all, keep);
-  c.all_o = b_.hold(block + ".o.all", act_, all, keep);
-  tokens_of_all(path + "_qkv", block + ".qkv", c.qkv, 3, c.all_qkv);
+  const int64_t rows = at_.batch * n_.tokens(), queries = heads_ / kv_heads_;
+  c.all_qkv = b_.hold(block + ".qkv.all", act_, rows * (qkv_ / at_.cp), keep);
+  c.all_o = b_.hold(block + ".o.all", act_, rows * (width_ / at_.cp), keep);
+  tokens_of_all(path + "_qkv", block + ".qkv", c.qkv, queries + 2, c.all_qkv);
   b_.emit_with_workspace(OpKind::attention, path, attention_of_all(),
-                         {third(c.all_qkv, 0, width), third(c.all_qkv, 1, width), third(c.all_qkv, 2, width)},
+                         {part(c.all_qkv, 0, at_.cp), part(c.all_qkv, 1, at_.cp), part(c.all_qkv, 2, at_.cp)},
                          {c.all_o, c.lse});
-  heads_of_all(path + "_o", block + ".o", c.all_o, 1, c.o);
+  heads_of_all(path + "_o", block + ".o", c.all_o, queries, c.o);
 }
 
 void AttentionCore::ulysses_backward(const std::string& block, const Core& c, const View& d_o,
                                      const View& dqkv) {
   const std::string path = block + "/attn/core/backward";
-  const int64_t width = width_ / at_.cp;
-  const View all_do =
-      tokens_of_all(path + "_o", block + ".do", d_o, 1, b_.scratch(block + ".do.all", act_, c.all_o.count));
+  const int64_t queries = heads_ / kv_heads_;
+  const View all_do = tokens_of_all(path + "_o", block + ".do", d_o, queries,
+                                    b_.scratch(block + ".do.all", act_, c.all_o.count));
   const View all_dqkv = b_.scratch(block + ".dqkv.all", act_, c.all_qkv.count);
   b_.emit_with_workspace(OpKind::attention_backward, path, attention_of_all(),
-                         {third(c.all_qkv, 0, width), third(c.all_qkv, 1, width), third(c.all_qkv, 2, width),
+                         {part(c.all_qkv, 0, at_.cp), part(c.all_qkv, 1, at_.cp), part(c.all_qkv, 2, at_.cp),
                           c.all_o, c.lse, all_do},
-                         {third(all_dqkv, 0, width), third(all_dqkv, 1, width), third(all_dqkv, 2, width)});
-  heads_of_all(path + "_qkv", block + ".dqkv", all_dqkv, 3, dqkv);
+                         {part(all_dqkv, 0, at_.cp), part(all_dqkv, 1, at_.cp), part(all_dqkv, 2, at_.cp)});
+  heads_of_all(path + "_qkv", block + ".dqkv", all_dqkv, queries + 2, dqkv);
 }
 
 }  // namespace isobar

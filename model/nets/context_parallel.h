@@ -14,12 +14,13 @@
 
 namespace isobar {
 
-struct Core {    // what forward leaves for backward; width: the model's over tp
-  View qkv;      // [full_rows,3 width] act: given
+struct Core {    // what forward leaves for backward; width: the model's over tp; kv: that of keys (or values)
+  View qkv;      // [full_rows,width + 2 kv] act: given
   View o, lse;   // [full_rows,width] act, [B,heads/tp,tokens] f32
-  View kv;       // allgather: [B,N,2 width] act, keys and values of all tokens
-  View all_qkv;  // ulysses: [B,N,3 width/cp] act
+  View kv;       // allgather: [B,N,2 kv] act, keys and values of all tokens
+  View all_qkv;  // ulysses: [B,N,(width + 2 kv)/cp] act
   View all_o;    // ulysses: [B,N,width/cp] act; lse is of the same heads and tokens
+  View weights, mask, dropped;  // unfused: [B,heads/tp,N,N] act, bytes, act
 };
 
 class AttentionCore {
@@ -34,11 +35,13 @@ class AttentionCore {
   bool backward_reads_qkv() const { return kind_ != Kind::ulysses; }
 
  private:
-  enum class Kind : uint8_t { alone, allgather, ring, ulysses };
+  enum class Kind : uint8_t { alone, unfused, allgather, ring, ulysses };
   struct Strided {  // blocks of n elements
     int64_t extent[3], from[3], to[3], n;
   };
 
+  void unfused_forward(const std::string& block, Core& c, bool keep, const std::string& pass);
+  void unfused_backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
   void allgather_forward(const std::string& block, Core& c, bool keep, const std::string& pass);
   void allgather_backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
   void ring_forward(const std::string& block, Core& c, const std::string& pass);
@@ -48,7 +51,7 @@ class AttentionCore {
 
   Attrs attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const;
   Attrs attention_of_all() const;
-  View third(const View& qkv, int which, int64_t width) const;
+  View part(const View& qkv, int which, int64_t cut = 1) const;
   void copy(const std::string& path, const Strided& s, const View& x, const View& y);
   void columns(const std::string& path, int64_t n, const View& x, int64_t ld_x, const View& y, int64_t ld_y);
   void regroup(const std::string& path, const View& by_rank, const View& by_sample, int64_t cols,
@@ -67,7 +70,8 @@ class AttentionCore {
   const Sharding& at_;
   const DType act_;
   const Kind kind_;
-  const int64_t width_, heads_, R_;  // model width and heads of this rank; its rows
+  // Width and heads of queries, of keys (as of values), and of all three; rows: all of this rank
+  const int64_t width_, heads_, kv_heads_, kv_, qkv_, R_;
   const bool tf32_;
 };
 

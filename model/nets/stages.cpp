@@ -29,13 +29,14 @@ Stages::Stages(Builder& b, const RunSpec& spec, int rank)
   }
 }
 
-void Stages::declare_buffers(int64_t count) {
+void Stages::declare_buffers(int64_t count, DType stream) {
+  stream_ = stream;
   leaving_.resize(list_.size());
   gradient_.resize(list_.size());
   for (const Stage& s : list_) {
     const std::string name = "stage" + std::to_string(s.chunk);
-    if (!s.is_last) leaving_[s.chunk] = b_.io(name + ".x", DType::f32, count);
-    if (!s.is_last || !s.is_first) gradient_[s.chunk] = b_.io(name + ".dx", DType::f32, count);
+    if (!s.is_last) leaving_[s.chunk] = b_.io(name + ".x", stream, count);
+    if (!s.is_last || !s.is_first) gradient_[s.chunk] = b_.io(name + ".dx", stream, count);
   }
 }
 
@@ -62,7 +63,7 @@ void Stages::send_forward(const Stage& s, const View& residual, const View& y) {
 }
 
 View Stages::stream_gradient(const Stage& s, int64_t count) {
-  return gradient_[s.chunk] ? gradient_[s.chunk] : b_.scratch("dx", DType::f32, count);
+  return gradient_[s.chunk] ? gradient_[s.chunk] : b_.scratch("dx", stream_, count);
 }
 
 void Stages::receive_backward(const Stage& s, const View& dx) {

@@ -36,7 +36,7 @@ class Stages {
   const std::vector<Stage>& list() const { return list_; }
   /// What leaves a chunk lies in buffers of its own, so that a transfer holds up no other memory. `count`:
   /// elements of the residual stream.
-  void declare_buffers(int64_t count);
+  void declare_buffers(int64_t count, DType stream = DType::f32);
 
   void receive_forward(const Stage& s, const View& x);
   void send_forward(const Stage& s, const View& residual, const View& y);  // their sum
@@ -50,6 +50,7 @@ class Stages {
   Builder& b_;
   std::vector<int> ranks_;  // of this pipeline, by stage
   int stage_;
+  DType stream_ = DType::f32;
   std::vector<Stage> list_;
   std::vector<View> leaving_, gradient_;  // by chunk
 };

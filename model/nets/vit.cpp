@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "model/nets/block.h"
+#include "model/nets/language.h"
 #include "model/nets/stages.h"
 #include "model/plan/parameters.h"
 #include "model/plan/schedule.h"
@@ -24,14 +25,15 @@ class Vit {
         D_(n_.embed_dim),
         P_(n_.in_channels * n_.patch_size * n_.patch_size),
         stages_(b_, spec, rank),
+        language_(b_, spec, at_, emit_, act_),
         blocks_(n_.depth) {}
 
   Plan build() {
     declare_parameters();
-    b_.plan.metrics = b_.io("metrics", DType::f32, 1 + n_.out_channels);
+    b_.plan.metrics = b_.io("metrics", DType::f32, 1 + (n_.language() ? 0 : n_.out_channels));
     b_.plan.grad_norm2 = b_.io("grad_norm2", DType::f32, 1);
     b_.plan.scalars = b_.io("scalars", DType::f32, kScalars);
-    stages_.declare_buffers(at_.rows * D_);
+    stages_.declare_buffers(at_.rows * D_, emit_.stream());
     const int init = emit_init(), begin = emit_begin();
     const auto m = static_cast<int>(s_.micro_batches());
     std::vector<StageRoutines> routines;
@@ -162,7 +164,7 @@ class Vit {
         p.extent = p.shape[p.axis] / at_.tp;
         p.begin = p.extent * at_.at.tp;
       }
-      p.writer = is_cut ? at_.writes_cut : at_.writes_whole;
+      p.writer = p.writer && (is_cut ? at_.writes_cut : at_.writes_whole);
     }
     v = b_.params_together(pieces);
   }
@@ -171,18 +173,31 @@ class Vit {
     const float sigma = 0.02f;
     const auto norm = [&](Norm& n, const std::string& name) {
       declare(n.gamma, false, {{name + ".weight", {D_}, Init::one}});
-      declare(n.beta, false, {{name + ".bias", {D_}, Init::zero}});
+      if (!n_.rms_norm()) declare(n.beta, false, {{name + ".bias", {D_}, Init::zero}});
     };
     const auto linear = [&](Linear& l, const std::string& name, int64_t in, int64_t out, int cut_axis) {
       l.in = cut_axis == 1 ? in / at_.tp : in;
       l.out = cut_axis == 0 ? out / at_.tp : out;
       declare(l.weight, true, {{name + ".weight", {out, in}, Init::normal, sigma, cut_axis}});
-      declare(l.bias, false, {{name + ".bias", {out}, Init::zero, 0, cut_axis == 0 ? 0 : -1}});
+      if (!n_.rms_norm())
+        declare(l.bias, false, {{name + ".bias", {out}, Init::zero, 0, cut_axis == 0 ? 0 : -1}});
     };
     const auto part = [&](int index) {
       if (!list_) params_.part(index);
     };
-    if (stage.is_first) {
+    const auto declaring = [&](int index) {
+      return [this, part, index](View& v, Param p, int tied) {
+        if (list_ && tied == 2) return;
+        if (!list_ && tied > 0) params_.alone(index, tied == 1);
+        p.writer = tied != 2;
+        declare(v, true, {std::move(p)});
+        part(index);
+      };
+    };
+    if (stage.is_first && n_.language()) {
+      part(0);
+      language_.declare_first(declaring(0));
+    } else if (stage.is_first) {
       part(0);
       // The patch convolution keeps PyTorch's default: uniform within 1/sqrt(fan_in), weight and bias.
       const float fan = 1.0f / std::sqrt(static_cast<float>(P_));
@@ -192,7 +207,7 @@ class Vit {
       declare(patch_.bias, false, {{"patch_embed.bias", {D_}, Init::uniform, fan}});
       declare(pos_, false, {{"pos_embed", {n_.tokens(), D_}, Init::normal, sigma}});
     }
-    const int64_t hidden = n_.mlp_ratio * D_;
+    const int64_t hidden = n_.hidden();
     for (int64_t i = stage.first; i < stage.end; ++i) {
       part(part_of(stage, i));
       Block& block = blocks_[i];
@@ -202,21 +217,24 @@ class Vit {
       const std::string name = "blocks." + std::to_string(i);
       norm(block.norm1, name + ".norm1");
       std::vector<Param> w, bias;  // q, k and v side by side are one [3D, D] operand
-      for (const char* part : {"q", "k", "v"}) {
-        w.push_back({name + ".attn." + part + ".weight", {D_, D_}, Init::normal, sigma, 0});
-        bias.push_back({name + ".attn." + part + ".bias", {D_}, Init::zero, 0, 0});
+      const int64_t kv = n_.kv_heads() * n_.head_dim();
+      for (const auto& [part, out] : {std::pair{"q", D_}, {"k", kv}, {"v", kv}}) {
+        w.push_back({name + ".attn." + part + ".weight", {out, D_}, Init::normal, sigma, 0});
+        bias.push_back({name + ".attn." + part + ".bias", {out}, Init::zero, 0, 0});
       }
-      block.qkv.in = D_, block.qkv.out = 3 * D_ / at_.tp;
+      block.qkv.in = D_, block.qkv.out = (D_ + 2 * kv) / at_.tp;
       declare(block.qkv.weight, true, std::move(w));
-      declare(block.qkv.bias, false, std::move(bias));
+      if (!n_.rms_norm()) declare(block.qkv.bias, false, std::move(bias));
       linear(block.proj, name + ".attn.proj", D_, D_, 1);
       norm(block.norm2, name + ".norm2");
-      linear(block.fc1, name + ".mlp.fc1", D_, hidden, 0);
+      linear(block.fc1, name + ".mlp.fc1", D_, n_.rms_norm() ? 2 * hidden : hidden,
+             0);  // SwiGLU: gate and up
       linear(block.fc2, name + ".mlp.fc2", hidden, D_, 1);
     }
     if (stage.is_last) {
       part(head_of(stage));
       norm(final_, "norm");
+      if (n_.language()) return language_.declare_last(declaring(head_of(stage)), stage.is_first);
       head_.in = D_, head_.out = P_;
       declare(head_.weight, true, {{"head.weight", {P_, D_}, Init::normal, sigma}});
     }
@@ -255,6 +273,7 @@ class Vit {
   int emit_optimizer() {
     const int r = b_.begin("optimizer", Pass::optimizer);
     Plan& p = b_.plan;
+    language_.emit_tied_reduction(params_);
     params_.squared_norm(p.grad_norm2);
     if (at_.norm_group >= 0)
       b_.emit(OpKind::all_reduce, "optimizer/grad_norm/all_reduce", {.group = at_.norm_group}, {p.grad_norm2},
@@ -288,12 +307,16 @@ class Vit {
     const int64_t rows = at_.rows, pixels = at_.batch * n_.in_channels * n_.img_height * n_.img_width;
     View residual, y, input;
     int64_t period = 0;
-    if (stage.is_first) input = b_.scratch("input", DType::f32, pixels);
-    if (stage.is_last) target_ = b_.saved("target", DType::f32, pixels);
-    if (input || stage.is_last)
+    if (stage.is_first && !n_.language()) input = b_.scratch("input", DType::f32, pixels);
+    if (stage.is_last && !n_.language()) target_ = b_.saved("target", DType::f32, pixels);
+    if (n_.language())
+      language_.emit_fetch(stage);
+    else if (input || stage.is_last)
       b_.emit(OpKind::fetch, "data/fetch", image(), {}, {input, stage.is_last ? target_ : View{}});
-    if (stage.is_first) {
-      params_.need(0);
+    if (stage.is_first) params_.need(0);
+    if (stage.is_first && n_.language()) {
+      residual = language_.emit_first(blocks_[stage.first].path);
+    } else if (stage.is_first) {
       patches_ = b_.saved("patches", act_, rows * P_);
       b_.emit(OpKind::patch_gather, "patch_embed/gather", image(), {input}, {patches_});
       y = b_.scratch("patch_embed.y", act_, rows * D_);
@@ -301,7 +324,7 @@ class Vit {
       residual = pos_.slice(at_.token0 * D_, at_.tokens * D_);  // repeats for every image of the batch
       period = at_.tokens;
     } else {
-      residual = b_.saved(blocks_[stage.first].path + "/norm1.x", DType::f32, rows * D_);
+      residual = b_.saved(blocks_[stage.first].path + "/norm1.x", emit_.stream(), rows * D_);
       stages_.receive_forward(stage, residual);
     }
     for (int64_t i = stage.first; i < stage.end; ++i) {
@@ -320,8 +343,13 @@ class Vit {
       return r;
     }
     params_.need(head_of(stage));
-    final_.x = b_.saved("norm.x", DType::f32, rows * D_);
+    final_.x = b_.saved("norm.x", emit_.stream(), rows * D_);
     emit_.norm_forward("norm", "/forward", final_, residual, 0, y, true);
+    if (n_.language()) {
+      language_.emit_last(final_.h);
+      b_.end();
+      return r;
+    }
     pred_ = b_.saved("pred", act_, rows * P_);
     emit_.linear_forward("head/forward", head_, final_.h, pred_, rows, View{});
     sums_ = b_.saved("loss.sums", DType::f32, at_.batch * (2 + n_.out_channels));
@@ -352,8 +380,13 @@ class Vit {
     emit_.backward_begins(dx, accumulate);
     View dy;
     const Block& last = blocks_[stage.end - 1];
-    if (stage.is_last) {
-      params_.need(head_of(stage));
+    if (stage.is_last) params_.need(head_of(stage));
+    if (stage.is_last && n_.language()) {
+      if (stage.is_first) params_.need(0);  // a tied head
+      const View dh = language_.emit_backward_last(final_.h);
+      dy = emit_.norm_backward("norm", final_, dh, true, true, last.fc2.bias);
+      done(head_of(stage));
+    } else if (stage.is_last) {
       const View dpred = emit_.operand("dpred", act_, rows * P_);
       Attrs a = image();
       a.scale = 1.0f / static_cast<float>(s_.train.global_batch);
@@ -362,19 +395,20 @@ class Vit {
       const View dh = b_.scratch("norm.dh", act_, rows * D_);
       emit_.linear_backward_input("head", head_, dpred, dh, rows);
       emit_.linear_backward_weight("head", head_, final_.h, dpred, rows);
-      dy = emit_.norm_backward("norm", final_, dh, true, last.fc2.bias);
+      dy = emit_.norm_backward("norm", final_, dh, true, true, last.fc2.bias);
       done(head_of(stage));
     } else {
       stages_.receive_backward(stage, dx);
-      b_.emit(OpKind::column_sum, last.path + "/mlp/fc2/backward_bias",
-              {.m = rows, .n = D_, .accumulate = accumulate}, {dx}, {b_.grad(last.fc2.bias)});
+      if (last.fc2.bias)
+        b_.emit(OpKind::column_sum, last.path + "/mlp/fc2/backward_bias",
+                {.m = rows, .n = D_, .accumulate = accumulate}, {dx}, {b_.grad(last.fc2.bias)});
       dy = dx;
-      if (act_ != DType::f32 || emit_.split()) {
+      if (emit_.copies_gradient()) {
         dy = emit_.operand("stream.dy", act_, rows * D_);
+        const bool same = act_ == emit_.stream();
         Attrs a{.m = 1, .n = rows * D_};
-        if (act_ == DType::f32) a.extent[0] = a.extent[1] = a.extent[2] = 1;
-        b_.emit(act_ == DType::f32 ? OpKind::copy : OpKind::cast, last.path + "/mlp/fc2/backward_cast", a,
-                {dx}, {dy});
+        if (same) a.extent[0] = a.extent[1] = a.extent[2] = 1;
+        b_.emit(same ? OpKind::copy : OpKind::cast, last.path + "/mlp/fc2/backward_cast", a, {dx}, {dy});
       }
     }
     for (int64_t i = stage.end - 1; i >= stage.first; --i) {
@@ -385,12 +419,16 @@ class Vit {
         for (int64_t j = from; j < to; ++j) params_.need(part_of(stage, j));
         emit_.recompute({&blocks_[from], static_cast<size_t>(to - from)});
       }
+      const bool here = i > stage.first || (stage.is_first && !n_.language());
       params_.need(part_of(stage, i));
-      dy = emit_.backward(blocks_[i], dy, before);
+      dy = emit_.backward(blocks_[i], dy, here, before);
       done(part_of(stage, i));
     }
     View final_gradient = b_.grad(blocks_[stage.first].norm1.gamma);
-    if (stage.is_first) {
+    if (stage.is_first && n_.language()) {
+      language_.emit_backward_first(dx);
+      final_gradient = language_.first_gradient();
+    } else if (stage.is_first) {
       const View mine = pos_.slice(at_.token0 * D_, at_.tokens * D_);
       const bool partial = at_.cp > 1 && !accumulate;  // other tokens' rows get nothing here
       if (partial)
@@ -417,7 +455,8 @@ class Vit {
       for (; next < finals_.size() && finals_[next].after <= emitted; ++next)
         params_.final(finals_[next].part);
     });
-    params_.finish(b_.grad(stage.is_first ? patch_.weight : blocks_[stage.first].qkv.weight));
+    const bool patches = stage.is_first && !n_.language();
+    params_.finish(b_.grad(patches ? patch_.weight : blocks_[stage.first].qkv.weight));
     b_.end();
     return r;
   }
@@ -431,6 +470,7 @@ class Vit {
   BlockEmitter emit_;
   const int64_t D_, P_;  // width; channels * patch * patch
   Stages stages_;
+  LanguageEnds language_;            // gpt and llama
   bool list_ = false, cut_ = false;  // what declare() is at
   Section section_;
   Linear patch_, head_;

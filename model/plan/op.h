@@ -52,18 +52,35 @@ enum class OpKind : uint8_t {
   loss_scale,              // squared norm, scalars                      | squared norm, scalars
   adam,                    // grad, scalars, squared norm?                | param, m, v, param16?
   sgd,                     // grad, scalars, squared norm?                | param, momentum, param16?
-  all_reduce,              // x                                          | x (in place, sum)
-  broadcast,               // x                                          | x (from the group's first rank)
-  all_gather,              // part                                       | x (parts in group order)
-  reduce_scatter,          // x (parts in group order)                   | part (sum)
-  all_to_all,              // x (parts in group order)                   | y (parts in group order)
-  exchange,                // x (to the group's next rank)               | y (from its previous rank)
-  send,                    // x                                          | - (group: sender, receiver)
-  recv,                    // -                                          | x (group: sender, receiver)
+  // Without kernels so far: planned, placed and predicted (kernel_less)
+  rms_norm,            // residual, y?, gamma                        | x?, h, rstd
+  rms_norm_backward,   // x, rstd, gamma, dh                         | dx, dy?, dgamma
+  swiglu,              // u (gate, up)                               | g
+  swiglu_backward,     // u, dg                                      | du
+  rotary,              // q and k                                    | q and k (in place)
+  rotary_backward,     // dq and dk                                  | dq and dk (in place)
+  dropout,             // x                                          | x (in place), mask
+  dropout_backward,    // dx, mask                                   | dx (in place)
+  softmax,             // scores                                     | weights, mask?, dropped?
+  softmax_backward,    // weights, mask?, d weights                  | d scores
+  embedding,           // tokens, table, positions?                  | x
+  embedding_backward,  // tokens, dx                                 | d table, d positions?
+  cross_entropy_max,   // logits                                     | largest of each row
+  cross_entropy_sums,  // logits, labels, max                        | sums of each row
+  cross_entropy,       // logits, labels, max, sums                  | gradient (over the logits), metrics
+  all_reduce,          // x                                          | x (in place, sum)
+  broadcast,           // x                                          | x (from the group's first rank)
+  all_gather,          // part                                       | x (parts in group order)
+  reduce_scatter,      // x (parts in group order)                   | part (sum)
+  all_to_all,          // x (parts in group order)                   | y (parts in group order)
+  exchange,            // x (to the group's next rank)               | y (from its previous rank)
+  send,                // x                                          | - (group: sender, receiver)
+  recv,                // -                                          | x (group: sender, receiver)
 };
 const char* name_of(OpKind k);
 const char* name_of(Lane l);
 bool is_collective(OpKind k);  // runs over the network, sends and receives too
+bool kernel_less(OpKind k);    // no backend has a kernel for it
 
 struct View {           // a run of elements of one buffer
   int32_t buffer = -1;  // -1: absent
@@ -80,6 +97,7 @@ struct Attrs {
   int64_t batch = 0, heads = 0, kv_heads = 0, tq = 0, tk = 0, d = 0;  // attention
   int64_t ld_q = 0, ld_kv = 0, ld_o = 0;                              // elements between rows
   bool causal = false;
+  bool fp8 = false;    // gemm: operands are rounded to 8 bits on the way in
   float scale = 0;     // attention: 1/sqrt(d); loss: weight of this micro-batch in the step's mean
   float eps = 0;       // norms
   int64_t period = 0;  // residual_norm, period_sum: rows after which the residual repeats (0: never)

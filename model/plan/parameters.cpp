@@ -19,8 +19,9 @@ void Parameters::section(const Section& s) {
 void Parameters::part(int index) {
   const bool full = open_ && b_.params_end() - units_.back().begin >= policy_.bucket;
   const bool communicates = section_.group >= 0;
-  if (open_ && communicates && (full || policy_.zero == 3)) close_unit();
+  if (open_ && (alone_ || (communicates && (full || policy_.zero == 3)))) close_unit();
   if (open_) return;
+  alone_ = false;
   Unit u{section_, index, b_.params_end()};
   if (communicates) {
     const std::vector<int>& ranks = b_.plan.groups[section_.group].ranks;
@@ -29,6 +30,13 @@ void Parameters::part(int index) {
   }
   units_.push_back(std::move(u));
   open_ = true;
+}
+
+void Parameters::alone(int index, bool counted) {
+  close_unit();
+  part(index);
+  alone_ = true;
+  units_.back().section.counted = units_.back().section.counted && counted;
 }
 
 void Parameters::close_unit() {
@@ -243,6 +251,13 @@ void Parameters::copies(const std::string& path) {
       b_.emit(OpKind::cast, path + r.name + "/cast", {.m = 1, .n = r.param.count}, {r.param}, {r.param16});
     if (r.unit) spread(*r.unit);
   }
+}
+
+View Parameters::kept_gradient(const View& param) const {
+  for (const Unit& u : units_)
+    if (u.begin <= param.offset && param.offset < u.end)
+      return share(u, b_.plan.grads_all, u.grads, whole_grads(u));
+  throw std::logic_error("a view that is no parameter");
 }
 
 void Parameters::squared_norm(const View& sum) {

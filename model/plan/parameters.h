@@ -46,7 +46,10 @@ class Parameters {
   // ---- declaration ----
   void section(const Section& s);
   void part(int index);  // ascending within a section: forward order
-  void end();            // creates the buffers
+  /// The same, and what comes until the next call is a unit of its own: another rank's of the same tensor is
+  /// cut alike.
+  void alone(int index, bool counted);
+  void end();  // creates the buffers
 
   // ---- inside a routine that runs a chunk ----
   void forward(int chunk);
@@ -64,8 +67,9 @@ class Parameters {
   bool by_reader() const { return policy_.zero > 0 && policy_.act != DType::f32; }
 
   // ---- inside routines of their own ----
-  void copies(const std::string& path);  // masters to 16-bit copies and to the other ranks
-  void squared_norm(const View& sum);    // of this rank's share of the gradients
+  void copies(const std::string& path);         // masters to 16-bit copies and to the other ranks
+  View kept_gradient(const View& param) const;  // of the unit it is in
+  void squared_norm(const View& sum);           // of this rank's share of the gradients
   /// One Adam (or SGD) a unit: `scalars` and `norm2` are operands of the op.
   void update(const View& scalars, const View& norm2);
 
@@ -106,7 +110,8 @@ class Parameters {
   const ParameterPolicy policy_;
   Section section_;
   int part_ = 0;
-  bool open_ = false;  // units_.back() is being declared
+  bool open_ = false;   // units_.back() is being declared …
+  bool alone_ = false;  // … and takes no further part
   std::vector<Unit> units_;
   int64_t params_ = 0, params16_ = 0, grads_ = 0, moments_ = 0;  // elements allotted so far
 

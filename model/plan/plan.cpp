@@ -7,12 +7,52 @@
 namespace isobar {
 
 const char* name_of(OpKind k) {
-  static const char* names[] = {
-      "fetch",    "patch_gather", "gemm",       "attention", "attention_bwd", "attention_merge", "norm",
-      "norm_bwd", "residual",     "gelu",       "gelu_bwd",  "column_sum",    "period_sum",      "loss_sums",
-      "loss",     "loss_bwd",     "zero",       "cast",      "copy",          "squared_sum",     "loss_scale",
-      "adam",     "sgd",          "all_reduce", "broadcast", "all_gather",    "reduce_scatter",  "all_to_all",
-      "exchange", "send",         "recv"};
+  static const char* names[] = {"fetch",
+                                "patch_gather",
+                                "gemm",
+                                "attention",
+                                "attention_bwd",
+                                "attention_merge",
+                                "norm",
+                                "norm_bwd",
+                                "residual",
+                                "gelu",
+                                "gelu_bwd",
+                                "column_sum",
+                                "period_sum",
+                                "loss_sums",
+                                "loss",
+                                "loss_bwd",
+                                "zero",
+                                "cast",
+                                "copy",
+                                "squared_sum",
+                                "loss_scale",
+                                "adam",
+                                "sgd",
+                                "rms_norm",
+                                "rms_norm_bwd",
+                                "swiglu",
+                                "swiglu_bwd",
+                                "rotary",
+                                "rotary_bwd",
+                                "dropout",
+                                "dropout_bwd",
+                                "softmax",
+                                "softmax_bwd",
+                                "embedding",
+                                "embedding_bwd",
+                                "cross_entropy_max",
+                                "cross_entropy_sums",
+                                "cross_entropy",
+                                "all_reduce",
+                                "broadcast",
+                                "all_gather",
+                                "reduce_scatter",
+                                "all_to_all",
+                                "exchange",
+                                "send",
+                                "recv"};
   return names[static_cast<int>(k)];
 }
 
@@ -29,6 +69,10 @@ const char* name_of(BufferKind k) {
 
 bool is_collective(OpKind k) {
   return k >= OpKind::all_reduce;  // they stand last
+}
+
+bool kernel_less(OpKind k) {
+  return k >= OpKind::rms_norm && k <= OpKind::cross_entropy;
 }
 
 int64_t Plan::parameter_count() const {

@@ -47,6 +47,32 @@ double vector_flops(const Op& op) {
       return 6 * elements;
     case OpKind::squared_sum:
       return 2 * elements;
+    case OpKind::rms_norm:
+      return 6 * elements;
+    case OpKind::rms_norm_backward:
+      return 11 * elements;
+    case OpKind::swiglu:
+      return 6 * elements;
+    case OpKind::swiglu_backward:
+      return 12 * elements;
+    case OpKind::rotary:
+    case OpKind::rotary_backward:
+      return 3 * elements;
+    case OpKind::dropout:
+    case OpKind::dropout_backward:
+      return 2 * elements;
+    case OpKind::softmax:
+      return 6 * elements;
+    case OpKind::softmax_backward:
+      return 5 * elements;
+    case OpKind::embedding:
+    case OpKind::embedding_backward:
+    case OpKind::cross_entropy_max:
+      return elements;
+    case OpKind::cross_entropy_sums:
+      return 3 * elements;
+    case OpKind::cross_entropy:
+      return 4 * elements;
     default:
       return 0;
   }
@@ -62,8 +88,19 @@ Work work(const Op& op, const Plan& plan) {
   w.vector_flops = vector_flops(op);
   switch (op.kind) {
     case OpKind::gemm:
-      w.flops = 2.0 * static_cast<double>(a.m) * static_cast<double>(a.n) * static_cast<double>(a.k);
+      w.flops = 2.0 * static_cast<double>(std::max<int64_t>(1, a.batch)) * static_cast<double>(a.m) *
+                static_cast<double>(a.n) * static_cast<double>(a.k);
+      if (a.batch > 0) {  // operands are strided views: count the elements that are touched
+        const double size = static_cast<double>(size_of(plan.buffers[op.writes[0].buffer].dtype));
+        w.bytes_read = size * static_cast<double>(a.batch * a.k * (a.m + a.n));
+        w.bytes_written = size * static_cast<double>(a.batch * a.m * a.n);
+      }
       if (a.accumulate) w.bytes_read += bytes_of(op.writes[0], plan);
+      break;
+    case OpKind::rotary:
+    case OpKind::rotary_backward:  // values and gradients in place, strided
+      w.bytes_read = w.bytes_written = static_cast<double>(a.m * a.n) *
+                                       static_cast<double>(size_of(plan.buffers[op.writes[0].buffer].dtype));
       break;
     case OpKind::attention:
     case OpKind::attention_backward: {
@@ -88,6 +125,17 @@ Work work(const Op& op, const Plan& plan) {
       break;
     case OpKind::residual_norm_backward:
       if (!a.first) w.bytes_read += bytes_of(op.writes[0], plan);
+      break;
+    case OpKind::rms_norm_backward:
+      if (!a.first) w.bytes_read += bytes_of(op.writes[0], plan);
+      break;
+    case OpKind::embedding:  // of the table only the rows that are looked up
+      w.bytes_read = static_cast<double>(a.m) * 4 + bytes_of(op.writes[0], plan) * (op.reads[2] ? 2 : 1);
+      break;
+    case OpKind::embedding_backward:  // added to gradients in place
+      w.bytes_read = bytes_of(op.reads[0], plan) + bytes_of(op.reads[1], plan) +
+                     4 * static_cast<double>(a.m) * static_cast<double>(a.n) * (op.writes[1] ? 2 : 1);
+      w.bytes_written = 4 * static_cast<double>(a.m) * static_cast<double>(a.n) * (op.writes[1] ? 2 : 1);
       break;
     case OpKind::adam:  // parameter and moments are read as well as written
       for (int i = 0; i < 3; ++i) w.bytes_read += bytes_of(op.writes[i], plan);

@@ -1,0 +1,57 @@
+// The two ends of a language model, around the blocks that all transformers share (block.h): embedding of
+// tokens, and loss over the vocabulary. Both are cut by vocabulary under tensor parallelism (Shoeybi 2019):
+// each rank looks up the tokens that it holds, and the partial results are added up; of the logits each rank
+// keeps its columns, and only the largest value, the sum of exponentials and the label's logit of each row
+// travel.
+//
+//   first stage   tokens -> x [rows, D]: table (gpt: and learned positions)
+//   last stage    h [rows, D] -> logits [full_rows, V/tp] -> their gradient in place, and the loss
+//
+// A tied head is the embedding's table. Where first and last stage are different ranks, both hold it and add
+// up their gradients at the end of the step.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "model/nets/block.h"
+#include "model/nets/stages.h"
+#include "model/plan/parameters.h"
+
+namespace isobar {
+
+class LanguageEnds {
+ public:
+  /// `tied`: the other end of the pipeline holds the same tensor; 1: it is its first holder, 2: the second.
+  using Declare = std::function<void(View&, Param, int tied)>;
+  LanguageEnds(Builder& b, const RunSpec& spec, const Sharding& at, BlockEmitter& block, DType act);
+
+  void declare_first(const Declare& declare);
+  void declare_last(const Declare& declare, bool with_first);
+
+  void emit_fetch(const Stage& stage);
+  View emit_first(const std::string& block);  // the stream, kept for `block`'s first norm
+  void emit_last(const View& h);              // h [rows, D]: of the final norm
+  View emit_backward_last(const View& h);     // gradient of h
+  void emit_backward_first(const View& dx);
+  void emit_tied_reduction(const Parameters& params);
+  View first_gradient() const;  // what emit_backward_first writes
+
+ private:
+  Attrs vocabulary() const;
+  void reduce_rows(const std::string& path, const View& x);
+  bool tied_over_stages() const;
+
+  Builder& b_;
+  const RunSpec& s_;
+  const NetSpec& n_;
+  const Sharding& at_;
+  BlockEmitter& block_;
+  const DType act_;
+  const int64_t D_, R_, vocab_;  // vocabulary: this rank's part, padded
+  View table_, positions_, head_;
+  Linear head_linear_;
+  View tokens_, labels_, logits_;
+  bool first_ = false, last_ = false;
+};
+
+}  // namespace isobar

@@ -1,0 +1,254 @@
+#include "perfmodel/search.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "model/base/error.h"
+#include "model/nets/build.h"
+#include "model/plan/layout.h"
+
+namespace isobar {
+namespace {
+
+std::vector<int64_t> divisors(int64_t n, int64_t most) {
+  std::vector<int64_t> out;
+  for (int64_t d = 1; d <= std::min(n, most); ++d)
+    if (n % d == 0) out.push_back(d);
+  return out;
+}
+
+constexpr int64_t kLeastTokens = 128;  // of a sample on a rank: one tile of attention
+
+using Axes = std::array<int32_t, 4>;  // dp, tp, cp, pp
+
+class Search {
+ public:
+  Search(const RunSpec& spec, const Machine& machine, const SearchOptions& options)
+      : spec_(spec),
+        net_(spec_.net),
+        options_(options),
+        space_(options.space),
+        model_(spec, machine),
+        capacity_(machine.accelerator ? static_cast<double>(machine.accelerator->memory_bytes)
+                                      : static_cast<double>(machine.identity.memory_bytes) /
+                                            static_cast<double>(model_.where().ranks_on_host)) {}
+
+  SearchResult run() {
+    const auto begin = std::chrono::steady_clock::now();
+    const int64_t gpus = spec_.layout.world(), batch = spec_.train.global_batch;
+    for (const int64_t tp : divisors(gpus, space_.max_tp)) {
+      if (net_.num_heads % tp != 0 || net_.kv_heads() % tp != 0 || net_.hidden() % tp != 0) continue;
+      for (const int64_t cp : divisors(gpus / tp, space_.context_parallel ? net_.tokens() : 1))
+        for (const int64_t pp : divisors(gpus / tp / cp, net_.depth)) {
+          const int64_t dp = gpus / tp / cp / pp;
+          if (batch % dp != 0) continue;
+          axes(static_cast<int32_t>(dp), static_cast<int32_t>(tp), static_cast<int32_t>(cp),
+               static_cast<int32_t>(pp));
+        }
+    }
+    finish();
+    result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return std::move(result_);
+  }
+
+ private:
+  struct Place {
+    int8_t order;
+    Placements at;
+  };
+
+  void axes(int32_t dp, int32_t tp, int32_t cp, int32_t pp) {
+    Layout l{.dp = dp, .tp = tp, .cp = cp, .pp = pp};
+    const int64_t rows = net_.tokens() / cp;
+    if (cp > 1 && rows < kLeastTokens) return;
+    places(l);
+    for (const int sp : {1, 0}) {
+      if ((sp == 1 && tp == 1) || (sp == 0 && tp > 1 && !space_.sequence_parallel_off)) continue;
+      l.sequence_parallel = sp == 1;
+      for (const int recompute : space_.recompute)
+        for (int kind = 0; kind < (cp > 1 ? 3 : 1); ++kind) {
+          if (kind == 2 && net_.kv_heads() / tp % cp != 0) continue;  // ulysses cuts heads
+          l.recompute = static_cast<int8_t>(recompute);
+          l.cp_kind = static_cast<int8_t>(kind);
+          for (const int64_t micro : divisors(spec_.train.global_batch / dp, 64)) {
+            l.micro_batch = static_cast<int32_t>(micro);
+            if (l.sequence_parallel && micro * rows < tp) continue;
+            policies(l);
+          }
+        }
+    }
+  }
+
+  // Orders of ranks that place differently. A tie keeps the first.
+  void places(Layout l) {
+    places_.clear();
+    const int orders = space_.orders ? static_cast<int>(rank_orders().size()) : 1;
+    for (int o = 0; o < orders; ++o) {
+      l.order = static_cast<int8_t>(o);
+      const Placements at = placements_of(l, model_.where().ranks_on_host);
+      const bool known = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
+        return p.at.tp == at.tp && p.at.cp == at.cp && p.at.dp == at.dp && p.at.pp == at.pp;
+      });
+      if (!known) places_.push_back({l.order, at});
+    }
+  }
+
+  // Schedules and ZeRO stages of one micro-batch
+  void policies(Layout l) {
+    const int64_t micro_batches = spec_.train.global_batch / (int64_t{l.dp} * l.micro_batch);
+    schedules_.clear();
+    for (const ScheduleKind s : space_.schedules) {
+      if (s == ScheduleKind::one_f_one_b || s == ScheduleKind::gpipe) schedules_.emplace_back(s, 1);
+      if (l.pp == 1) continue;
+      if (s == ScheduleKind::zb_h1 && l.recompute == 0) schedules_.emplace_back(s, 1);
+      if (s == ScheduleKind::interleaved && micro_batches % l.pp == 0)
+        for (int64_t v = 2; v <= space_.max_chunks && v * l.pp <= net_.depth; ++v)
+          if (net_.depth % (v * l.pp) == 0) schedules_.emplace_back(s, v);
+    }
+    int64_t stages = 0;
+    for (const int zero : space_.zero) stages += zero == 0 || l.dp * l.cp > 1 ? 1 : 0;
+    const auto each = static_cast<int64_t>(schedules_.size()) * stages;
+    result_.considered += each * static_cast<int64_t>(places_.size());
+
+    // What fits at all, whatever the placement
+    fitting_.clear();
+    for (const auto& [schedule, chunks] : schedules_)
+      for (const int zero : space_.zero) {
+        if (zero > 0 && l.dp * l.cp == 1) continue;
+        l.schedule = schedule;
+        l.vpp = static_cast<int32_t>(chunks);
+        l.zero = static_cast<int8_t>(zero);
+        Candidate c{l, {}};
+        model_.add_memory(l, c.cost);
+        least_memory_ = std::min(least_memory_, c.cost.memory);
+        if (c.cost.memory > capacity_)
+          result_.too_large += static_cast<int64_t>(places_.size());
+        else
+          fitting_.push_back(c);
+      }
+    if (fitting_.empty()) return;
+    for (const Place& p : places_) {
+      if (!options_.pareto && model_.least_seconds(l, p.at) > bound_) continue;
+      for (Candidate c : fitting_) {
+        c.layout.order = p.order;
+        model_.add_time(c.layout, p.at, c.cost);
+        ++result_.priced;
+        keep(c);
+      }
+    }
+  }
+
+  void keep(const Candidate& c) {
+    if (c.cost.seconds < bound_) {
+      const Axes axes{c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp};
+      const auto [at, fresh] = best_.try_emplace(axes, c);
+      if (!fresh && c.cost.seconds < at->second.cost.seconds) at->second = c;
+      // Some more than asked for: a finalist may turn out too large, and turns() looks further down.
+      if (best_.size() > 4 * options_.top + 8) {
+        auto worst = std::max_element(best_.begin(), best_.end(), slower);
+        best_.erase(worst);
+      }
+      if (best_.size() == 4 * options_.top + 8)
+        bound_ = std::max_element(best_.begin(), best_.end(), slower)->second.cost.seconds;
+    }
+    if (!options_.pareto) return;
+    // Front of time against memory: sorted by memory, every entry faster than those before it.
+    auto it = front_.upper_bound(c.cost.memory);
+    if (it != front_.begin() && std::prev(it)->second.cost.seconds <= c.cost.seconds) return;
+    while (it != front_.end() && it->second.cost.seconds >= c.cost.seconds) it = front_.erase(it);
+    front_.insert_or_assign(c.cost.memory, c);
+  }
+
+  static bool slower(const std::pair<const Axes, Candidate>& a, const std::pair<const Axes, Candidate>& b) {
+    return a.second.cost.seconds < b.second.cost.seconds;
+  }
+
+  // Bytes of the placed plans of the stages that may be the fullest; 0 if it cannot be planned as asked.
+  int64_t placed(const Layout& l) const {
+    const RunSpec s = with_layout(spec_, l);
+    int64_t arena = 0;
+    const std::vector<int> pipeline = group_of(s.layout, "pp", 0);
+    std::set<int> stages{0, std::min<int>(1, l.pp - 1), l.pp - 1};
+    for (const int stage : stages) arena = std::max(arena, build_plan(s, pipeline[stage], {}).memory.total());
+    return arena;
+  }
+
+  void finish() {
+    result_.sections = model_.sections_built();
+    if (best_.empty())
+      throw ConfigError(
+          spec_.file, "--gpus",
+          "no layout on " + std::to_string(spec_.layout.world()) + " fits " +
+              std::to_string(capacity_ / 1e9) + " GB" +
+              (least_memory_ < 1e300 ? "; the smallest needs " + std::to_string(least_memory_ / 1e9) + " GB"
+                                     : ""),
+          "give more of them, or a batch that they divide");
+    for (const auto& [axes, c] : best_) result_.best.push_back(c);
+    std::sort(result_.best.begin(), result_.best.end(),
+              [](const Candidate& a, const Candidate& b) { return a.cost.seconds < b.cost.seconds; });
+    if (options_.confirm) {
+      const double process = model_.machine()[Coef::process].value;
+      size_t good = 0;
+      for (auto c = result_.best.begin(); c != result_.best.end() && good < options_.top;) {
+        c->arena = placed(c->layout);
+        if (static_cast<double>(c->arena) + process > capacity_) {
+          ++result_.too_large_when_placed;
+          c = result_.best.erase(c);
+          continue;
+        }
+        ++good;
+        ++c;
+      }
+    }
+    for (const auto& [memory, c] : front_) result_.pareto.push_back(c);
+  }
+
+  RunSpec spec_;
+  const NetSpec& net_;
+  SearchOptions options_;
+  const SearchSpace& space_;
+  LayoutModel model_;
+  double capacity_;
+  SearchResult result_;
+  double bound_ = std::numeric_limits<double>::infinity();
+  double least_memory_ = std::numeric_limits<double>::infinity();
+  std::map<Axes, Candidate> best_;
+  std::map<double, Candidate> front_;
+  std::vector<Place> places_;
+  std::vector<std::pair<ScheduleKind, int64_t>> schedules_;
+  std::vector<Candidate> fitting_;
+};
+
+}  // namespace
+
+SearchSpace SearchSpace::one_d() {
+  return {.context_parallel = false,
+          .sequence_parallel_off = false,
+          .recompute = {0},
+          .zero = {1},
+          .schedules = {ScheduleKind::one_f_one_b}};
+}
+
+SearchResult search(const RunSpec& spec, const Machine& machine, const SearchOptions& options) {
+  return Search(spec, machine, options).run();
+}
+
+std::string text_of(const Layout& l) {
+  std::string s = "dp" + std::to_string(l.dp) + " tp" + std::to_string(l.tp);
+  if (l.sequence_parallel) s += "+sp";
+  if (l.cp > 1) s += " cp" + std::to_string(l.cp) + " " + kCpKinds[l.cp_kind];
+  s += " pp" + std::to_string(l.pp);
+  if (l.vpp > 1) s += "x" + std::to_string(l.vpp);
+  if (l.pp > 1)
+    s += l.schedule == ScheduleKind::zb_h1 ? " zb-h1" : l.schedule == ScheduleKind::gpipe ? " gpipe" : "";
+  s += ", micro-batch " + std::to_string(l.micro_batch);
+  if (l.zero > 0) s += ", zero " + std::to_string(l.zero);
+  if (l.recompute > 0) s += std::string(", recompute ") + kRecompute[l.recompute];
+  if (l.order > 0) s += ", order " + rank_orders()[l.order];
+  return s;
+}
+
+}  // namespace isobar

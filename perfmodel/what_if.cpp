@@ -1,0 +1,111 @@
+// Machines that do not exist, and what would have to change for another layout to win.
+#include <algorithm>
+#include <cmath>
+
+#include "model/base/error.h"
+#include "model/base/yaml.h"
+#include "perfmodel/search.h"
+
+namespace isobar {
+namespace {
+
+void scale(Machine& m, std::initializer_list<Coef> coefs, double factor) {
+  for (Coef c : coefs) {
+    Coefficient& k = m[c];
+    k.value *= factor;
+    k.lower *= factor;
+    k.upper *= factor;
+  }
+}
+
+void apply(Machine& m, const std::string& quantity, double f) {
+  if (quantity == "flops") {
+    for (const char* peak : {"f32", "tf32", "bf16", "fp8"}) m.peaks.at(peak).value *= f;
+    scale(m,
+          {Coef::gemm_f32, Coef::gemm_tf32, Coef::gemm_bf16, Coef::gemm_fp8, Coef::attention_f32,
+           Coef::attention_bf16, Coef::attention_backward_f32, Coef::attention_backward_bf16},
+          1 / f);
+  } else if (quantity == "memory_bw") {
+    m.peaks.at("memory").value *= f;
+    scale(m,
+          {Coef::gemm_bytes, Coef::norm, Coef::gelu, Coef::reduction, Coef::copy, Coef::loss, Coef::optimizer,
+           Coef::spill},
+          1 / f);
+  } else if (quantity == "nvlink_bw") {
+    if (m.accelerator) m.accelerator->host.bandwidth *= f;
+    scale(m, {Coef::wire_host}, 1 / f);
+  } else if (quantity == "net_bw") {
+    if (m.accelerator) m.accelerator->net.bandwidth *= f;
+    scale(m, {Coef::wire_net}, 1 / f);
+  } else if (quantity == "latency") {
+    if (m.accelerator) m.accelerator->host.latency *= f, m.accelerator->net.latency *= f;
+    scale(m, {Coef::message_host, Coef::message_net, Coef::collective_call}, f);
+  } else if (quantity == "memory_size") {
+    if (m.accelerator)
+      m.accelerator->memory_bytes = std::llround(static_cast<double>(m.accelerator->memory_bytes) * f);
+    m.identity.memory_bytes = std::llround(static_cast<double>(m.identity.memory_bytes) * f);
+  } else if (quantity == "nvlink_ranks") {
+    if (m.accelerator)
+      m.accelerator->host.ranks =
+          std::max<int64_t>(1, std::llround(static_cast<double>(m.accelerator->host.ranks) * f));
+  }
+}
+
+}  // namespace
+
+const std::vector<std::string>& what_if_quantities() {
+  static const std::vector<std::string> names{"flops",   "memory_bw",   "nvlink_bw",   "net_bw",
+                                              "latency", "memory_size", "nvlink_ranks"};
+  return names;
+}
+
+Machine what_if(Machine machine, const std::string& change) {
+  const size_t star = change.find_first_of("*/");
+  const std::string quantity = change.substr(0, star);
+  const auto& known = what_if_quantities();
+  if (std::find(known.begin(), known.end(), quantity) == known.end())
+    throw ConfigError("--whatif", "", "'" + quantity + "' is no quantity of a machine",
+                      "did you mean " + nearest(quantity, known) + "?");
+  double factor = 0;
+  try {
+    factor = star == std::string::npos ? 0 : std::stod(change.substr(star + 1));
+  } catch (const std::exception&) {
+    factor = 0;
+  }
+  if (!(factor > 0) || !std::isfinite(factor))
+    throw ConfigError("--whatif", "", "'" + change + "' has no factor", "write e.g. nvlink_bw*2");
+  if (change[star] == '/') factor = 1 / factor;
+  apply(machine, quantity, factor);
+  machine.name += " with " + change;
+  return machine;
+}
+
+std::vector<Turn> turns(const RunSpec& spec, const Machine& machine,
+                        const std::vector<Candidate>& candidates) {
+  std::vector<Turn> out;
+  for (const char* quantity : {"flops", "memory_bw", "nvlink_bw", "net_bw", "latency"})
+    for (const double direction : {1.0, -1.0}) {
+      // The first step of 2^(1/4) at which another leads, up to a factor of 16 either way
+      for (int step = 1; step <= 16; ++step) {
+        const double factor = std::exp2(direction * step / 4);
+        Machine m = machine;
+        apply(m, quantity, factor);
+        LayoutModel model(spec, m);
+        const Candidate* leads = nullptr;
+        double least = 0;
+        for (const Candidate& c : candidates) {
+          const double s = model.cost(c.layout).seconds;
+          if (!leads || s < least) leads = &c, least = s;
+        }
+        if (leads == &candidates.front()) continue;
+        out.push_back({quantity, factor, leads->layout, least});
+        break;
+      }
+    }
+  std::sort(out.begin(), out.end(), [](const Turn& a, const Turn& b) {
+    return std::abs(std::log(a.factor)) < std::abs(std::log(b.factor));
+  });
+  return out;
+}
+
+}  // namespace isobar
