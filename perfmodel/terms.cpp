@@ -100,6 +100,7 @@ void count_compute(OpKind kind, DType dtype, bool fp8, const Work& work, double 
     case OpKind::squared_sum:
     case OpKind::loss_scale:
     case OpKind::adam:
+    case OpKind::sgd:
       rows(Coef::optimizer);
       break;
     case OpKind::all_reduce:

@@ -40,7 +40,7 @@ class Executor {
   /// What is running now, for a hang report: op paths, transfers in flight with their lane, or "idle". Any
   /// thread may ask.
   std::string now_running() const;
-  /// Extent ops begun; a watchdog looks whether it moves. Any thread may ask.
+  /// Counts ops begun; a watchdog looks whether it moves. Any thread may ask.
   int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
 
  private:

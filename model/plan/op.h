@@ -53,6 +53,7 @@ enum class OpKind : uint8_t {
   squared_sum,             // x                                          | sum
   loss_scale,              // squared norm, scalars                      | squared norm, scalars
   adam,                    // grad, scalars, squared norm?                | param, m, v, param16?
+  sgd,                     // grad, scalars, squared norm?                | param, momentum, param16?
   // Without kernels so far: planned, placed and predicted (kernel_less)
   rms_norm,            // residual, y?, gamma                        | x?, h, rstd
   rms_norm_backward,   // x, rstd, gamma, dh                         | dx, dy?, dgamma

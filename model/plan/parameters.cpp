@@ -72,7 +72,7 @@ void Parameters::end() {
   plan.grads_all = b_.persistent("grads", BufferKind::grads, policy_.grads, grads_);
   const BufferKind home = policy_.offload ? BufferKind::host : BufferKind::adam;
   plan.adam_m = b_.persistent("adam.m", home, DType::f32, moments_);
-  plan.adam_v = b_.persistent("adam.v", home, DType::f32, moments_);
+  if (!policy_.sgd) plan.adam_v = b_.persistent("adam.v", home, DType::f32, moments_);
   if (params16_ > 0)
     plan.params16_all = b_.persistent("params16", BufferKind::params16, policy_.act, params16_);
   for (const Unit& u : units_) {
@@ -226,7 +226,7 @@ std::vector<Parameters::Run> Parameters::runs() const {
                 copied(u) ? share(u, plan.params16_all, u.params16, whole_params16(u)) : View{},
                 share(u, plan.grads_all, u.grads, whole_grads(u)),
                 share(u, plan.adam_m, u.moments, false),
-                share(u, plan.adam_v, u.moments, false)};
+                policy_.sgd ? View{} : share(u, plan.adam_v, u.moments, false)};
     const Unit* before = out.empty() ? nullptr : units_.data() + (&u - units_.data()) - 1;
     if (before && !policy_.offload && !sharded(*before) && !sharded(u) &&
         before->section.counted == r.counted && copied(*before) == copied(u)) {
@@ -285,26 +285,32 @@ void Parameters::transfer(const std::string& path, const View& from, const View&
 
 void Parameters::update(const View& scalars, const View& norm2) {
   std::vector<Run> all = runs();
-  std::vector<Run> kept = all;  // where the moments live
+  const std::vector<Run> kept = all;  // where the moments live
+  const auto path = [&](size_t i, View Run::*v) {
+    return "optimizer/" + b_.plan.buffers[(kept[i].*v).buffer].name + kept[i].name;
+  };
   const auto load = [&](size_t i) {
     if (!policy_.offload || i >= all.size()) return;
     for (View Run::*v : {&Run::m, &Run::v}) {
-      const std::string name = "optimizer/" + b_.plan.buffers[(kept[i].*v).buffer].name + kept[i].name;
-      all[i].*v = b_.scratch(name, DType::f32, (kept[i].*v).count);
-      transfer(name + "/load", kept[i].*v, all[i].*v, Lane::h2d);
+      if (!(kept[i].*v)) continue;
+      all[i].*v = b_.scratch(path(i, v), DType::f32, (kept[i].*v).count);
+      transfer(path(i, v) + "/load", kept[i].*v, all[i].*v, Lane::h2d);
     }
   };
   load(0);
   for (size_t i = 0; i < all.size(); ++i) {
     if (policy_.overlap) load(i + 1);
     const Run& r = all[i];
-    b_.emit(OpKind::adam, "optimizer/adam" + r.name, {.m = 1, .n = r.grad.count}, {r.grad, scalars, norm2},
-            {r.param, r.m, r.v, r.param16});
+    const Attrs a{.m = 1, .n = r.grad.count};
+    if (policy_.sgd)
+      b_.emit(OpKind::sgd, "optimizer/sgd" + r.name, a, {r.grad, scalars, norm2}, {r.param, r.m, r.param16});
+    else
+      b_.emit(OpKind::adam, "optimizer/adam" + r.name, a, {r.grad, scalars, norm2},
+              {r.param, r.m, r.v, r.param16});
     if (r.unit) spread(*r.unit);
     if (!policy_.offload) continue;
     for (View Run::*v : {&Run::m, &Run::v})
-      transfer("optimizer/" + b_.plan.buffers[(kept[i].*v).buffer].name + r.name + "/store", r.*v, kept[i].*v,
-               Lane::d2h);
+      if (kept[i].*v) transfer(path(i, v) + "/store", r.*v, kept[i].*v, Lane::d2h);
     if (!policy_.overlap) load(i + 1);
   }
 }

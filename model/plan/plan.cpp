@@ -29,6 +29,7 @@ const char* name_of(OpKind k) {
                                 "squared_sum",
                                 "loss_scale",
                                 "adam",
+                                "sgd",
                                 "rms_norm",
                                 "rms_norm_bwd",
                                 "swiglu",

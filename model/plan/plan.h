@@ -106,6 +106,7 @@ struct Plan {
   std::vector<int64_t> slots;  // per chunk: micro-batches in flight
   Memory memory;
   // Buffers that the engine talks to by name.
+  // adam_m: SGD's momentum, too; it has no adam_v.
   View params_all, grads_all, adam_m, adam_v, params16_all, metrics, grad_norm2, scalars;
 
   int64_t parameter_count() const;  // of the whole net
