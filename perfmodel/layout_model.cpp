@@ -92,6 +92,10 @@ Placements placements_of(const Layout& l, int64_t ranks_on_host) {
 }
 
 Layout layout_of(const RunSpec& s) {
+  if (s.policy.recompute_num_layers != 1 || s.policy.recompute_method != "uniform")
+    throw ConfigError(s.file, "policy.recompute_num_layers",
+                      "the closed form of layouts knows full recomputation block by block only",
+                      "leave out recompute_num_layers and recompute_method, or predict it by replay");
   const auto i32 = [](int64_t v) { return static_cast<int32_t>(v); };
   Layout l{.dp = i32(s.layout.dp),
            .tp = i32(s.layout.tp),
@@ -120,6 +124,8 @@ RunSpec with_layout(RunSpec s, const Layout& l) {
   s.policy.zero = l.zero;
   s.policy.sequence_parallel = l.sequence_parallel;
   s.policy.recompute = kRecompute[l.recompute];
+  s.policy.recompute_method = "uniform";
+  s.policy.recompute_num_layers = 1;
   s.policy.cp_kind = kCpKinds[l.cp_kind];
   return s;
 }
@@ -132,6 +138,16 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine)
       sixteen_(spec.policy.amp == "bf16" || spec.policy.amp == "fp16" || spec.policy.amp == "fp8"),
       gradient_(spec.policy.main_grads_dtype == "bf16" ? kHalf : kF32),
       cache_(spec) {
+  if (spec.train.optimizer == "sgd")
+    throw ConfigError(spec.file, "train.optimizer", "the closed form of layouts counts Adam's moments only",
+                      "use adam or adamw, or predict it by replay");
+  if (spec.policy.offload_optimizer)
+    throw ConfigError(spec.file, "policy.offload_optimizer", "is not in the closed form of layouts yet",
+                      "set it to false");
+  if (spec.policy.recompute == "full" &&
+      (spec.policy.recompute_method != "uniform" || spec.policy.recompute_num_layers != 1))
+    throw ConfigError(spec.file, "policy.recompute_num_layers",
+                      "the closed form of layouts recomputes every block by itself", "use uniform with 1");
   set_coefficients(machine.values());
 }
 

@@ -158,6 +158,8 @@ SectionCache::SectionCache(const RunSpec& spec) : base_(spec) {
   base_.layout = {};
   base_.policy.schedule = "gpipe";
   base_.policy.zero = 0;
+  base_.policy.recompute_method = "uniform";
+  base_.policy.recompute_num_layers = 1;
   base_.data = {};
 }
 

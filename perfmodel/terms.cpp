@@ -107,6 +107,7 @@ void count_compute(OpKind kind, DType dtype, Coef product, const Work& work, dou
     case OpKind::squared_sum:
     case OpKind::loss_scale:
     case OpKind::adam:
+    case OpKind::sgd:
       rows(Coef::optimizer);
       break;
     case OpKind::all_reduce:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <new>
@@ -50,7 +51,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     log_start();  // before anything slow
     open_data();
     arena_.emplace(plan_.memory.arena);
-    backend_.emplace(plan_, arena_->data(), spec.train);
+    if (plan_.memory.host > 0) host_arena_.emplace(plan_.memory.host);
+    backend_.emplace(plan_, arena_->data(), spec.train, host_arena_ ? host_arena_->data() : nullptr);
     if (mpi.size() > 1) comm_.emplace(plan_.groups);
     executor_.emplace(plan_, *backend_, comm_ ? &*comm_ : nullptr);
     watchdog_.emplace(*executor_, spec.run.hang_timeout, [this](const std::string& op) { hang(op); });
@@ -75,7 +77,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   }
 
  private:
-  float* in_arena(const View& v) { return reinterpret_cast<float*>(backend_->at(v)); }
+  float* in_arena(const View& v) { return v ? reinterpret_cast<float*>(backend_->at(v)) : nullptr; }
   void say(const std::string& line) const {
     if (mpi_.rank() == 0 && !options_.quiet) std::printf("%s\n", line.c_str());
   }
@@ -133,6 +135,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                           "the checkpoint was made with " + std::to_string(state.global_batch) + ", not " +
                               std::to_string(spec_.train.global_batch),
                           "resume with the same global batch, or the data order would change");
+      plateau_ = state.plateau;
       say("resumed from " + from.string() + " after step " + std::to_string(state.step));
       log_.write({{"event", "resume"}, {"step", state.step}, {"path", from.string()}});
     }
@@ -158,7 +161,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     double wait = 0;
     backend_->on_fetch(
         [&](int32_t, float* input, float* target) { wait += fetch(*train_loader_, input, target).wait_s; });
-    const double lr = learning_rate(spec_.train, step);
+    const double lr = learning_rate(spec_.train, step, plateau_);
     float* scalars = in_arena(plan_.scalars);
     scalars[kLearningRate] = static_cast<float>(lr);
     if (!scaled_) scalars[kStep] = static_cast<float>(step + 1);
@@ -251,6 +254,12 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       for (double& x : persistence_)
         x /= static_cast<double>(batches * spec_.micro_batch() * spec_.layout.dp);
     }
+    // Rank 0's loss, to the last bit, on every rank: their learning rates must not part.
+    if (step > 0 && spec_.train.lr_schedule == "plateau") {
+      char loss[32];
+      std::snprintf(loss, sizeof loss, "%a", sums[0]);
+      plateau_.observe(spec_.train, std::strtod(mpi_.from_first(loss).c_str(), nullptr));
+    }
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
     const std::vector<double> rmse(sums.begin() + 1, sums.end());
     log_.write({{"event", "valid"},
@@ -267,6 +276,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
 
   TrainState state_after(int64_t step) {
     TrainState state{step, spec_.train.seed, spec_.train.global_batch};
+    state.plateau = plateau_;
     if (!scaled_) return state;
     const float* scalars = in_arena(plan_.scalars);
     state.updates = static_cast<int64_t>(scalars[kStep]);
@@ -325,13 +335,14 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const Program train_program_, eval_program_;
   std::unique_ptr<Dataset> train_set_, valid_set_;
   std::optional<Loader> train_loader_, valid_loader_;
-  std::optional<Arena> arena_;
+  std::optional<Arena> arena_, host_arena_;
   std::optional<CpuBackend> backend_;
   std::optional<Comm> comm_;
   std::optional<SpanRecorder> recorder_;
   std::optional<Executor> executor_;
   std::optional<Watchdog> watchdog_;
   std::vector<double> step_seconds_, persistence_;
+  Plateau plateau_;
   int64_t started_ = 0;
   int64_t steps_per_epoch_ = 1;
   const bool scaled_ = spec_.policy.amp == "fp16";
@@ -359,6 +370,7 @@ void train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi) {
                       "dp*tp*cp*pp = " + std::to_string(spec.layout.world()) + ", but the run has " +
                           std::to_string(mpi.size()) + " ranks",
                       "start it with --ranks " + std::to_string(spec.layout.world()));
+  if (mpi.rank() == 0) check_world(spec, cpu_workspace(threads_per_rank(spec, mpi)));
   ResultLog log = mpi.rank() == 0 && !spec.run.out.empty() ? ResultLog(spec.run.out) : ResultLog();
   try {
     Trainer(spec, options, mpi, log).run();

@@ -12,7 +12,6 @@ BlockEmitter::BlockEmitter(Builder& b, const RunSpec& spec, const Sharding& at, 
       width_(spec.net.embed_dim / at.tp),
       qkv_(width_ + 2 * spec.net.kv_heads() / at.tp * spec.net.head_dim()),
       R_(at.full_rows),
-      recompute_all_(spec.policy.recompute == "full"),
       recompute_core_(spec.policy.recompute == "selective"),
       split_(spec.policy.schedule == "zb-h1"),
       tf32_(spec.policy.amp == "tf32"),
@@ -25,10 +24,6 @@ void BlockEmitter::backward_begins(const View& dx, bool accumulate) {
 }
 
 // ---- pieces ----
-
-View BlockEmitter::hold(const std::string& name, DType t, int64_t count, bool keep) {
-  return keep ? b_.saved(name, t, count) : b_.scratch(name, t, count);
-}
 
 Attrs BlockEmitter::rows(int64_t m, int64_t cols) const {
   return {.m = m, .n = cols, .accumulate = accumulate_, .eps = static_cast<float>(s_.net.norm_eps)};
@@ -101,15 +96,15 @@ View BlockEmitter::operand(const std::string& name, DType t, int64_t count) {
 void BlockEmitter::norm_forward(const std::string& path, const std::string& pass, Norm& n,
                                 const View& residual, int64_t period, const View& y, bool keep) {
   const int64_t rows = at_.rows;
-  n.h = hold(path + ".h", act_, rows * D_, keep);
+  n.h = b_.hold(path + ".h", act_, rows * D_, keep);
   if (s_.net.rms_norm()) {
-    n.rstd = hold(path + ".rstd", DType::f32, rows, keep);
+    n.rstd = b_.hold(path + ".rstd", DType::f32, rows, keep);
     b_.emit(OpKind::rms_norm, path + pass, {.m = rows, .n = D_, .eps = static_cast<float>(s_.net.norm_eps)},
             {residual, y, n.gamma}, {y ? n.x : View{}, n.h, n.rstd});
     return;
   }
-  n.mean = hold(path + ".mean", DType::f32, rows, keep);
-  n.rstd = hold(path + ".rstd", DType::f32, rows, keep);
+  n.mean = b_.hold(path + ".mean", DType::f32, rows, keep);
+  n.rstd = b_.hold(path + ".rstd", DType::f32, rows, keep);
   Attrs a{.m = rows, .n = D_, .eps = static_cast<float>(s_.net.norm_eps), .period = period, .row0 = at_.row0};
   b_.emit(OpKind::residual_norm, path + pass, a, {residual, y, n.gamma, n.beta},
           {y ? n.x : View{}, n.h, n.mean, n.rstd});
@@ -170,22 +165,31 @@ View BlockEmitter::gathered(const std::string& path, const View& part) {
 
 // ---- the block ----
 
-View BlockEmitter::forward(Block& k, const View& residual, int64_t period, const View& y) {
-  const bool keep = !recompute_all_;
-  // The stream at the block's door is what a full recomputation starts from. Without y it has just arrived.
-  k.norm1.x = y ? b_.saved(k.path + "/norm1.x", stream_, at_.rows * D_) : residual;
-  norm_forward(k.path + "/norm1", "/forward", k.norm1, residual, period, y, keep);
-  return inside(k, keep, "/forward");
+View BlockEmitter::forward(Block& k, const View& residual, int64_t period, const View& y, Keep keep) {
+  // Without y the stream at the block's door has just arrived.
+  k.norm1.x = y ? b_.hold(k.path + "/norm1.x", stream_, at_.rows * D_, keep != Keep::nothing) : residual;
+  norm_forward(k.path + "/norm1", "/forward", k.norm1, residual, period, y, keep == Keep::all);
+  return inside(k, keep == Keep::all, "/forward", true);
 }
 
-// From the first norm on. A recomputation stops before the last product, which backward does not need.
-View BlockEmitter::inside(Block& k, bool keep, const std::string& pass) {
-  const bool again = pass != "/forward";
+void BlockEmitter::recompute(std::span<Block> blocks) {
+  View residual = blocks.front().norm1.x, y;
+  for (Block& k : blocks) {
+    if (y) k.norm1.x = b_.scratch(k.path + "/norm1.x", stream_, at_.rows * D_);
+    norm_forward(k.path + "/norm1", "/recompute", k.norm1, residual, 0, y, false);
+    y = inside(k, false, "/recompute", &k != &blocks.back());
+    residual = k.norm2.x;
+  }
+}
+
+// From the first norm on. Backward does not need the last product: a recomputation makes it for the next
+// block only.
+View BlockEmitter::inside(Block& k, bool keep, const std::string& pass, bool with_result) {
   // The bias of a row-parallel linear must enter its sum once: rank 0 of the group adds it.
   const auto once = [&](const View& bias) { return at_.at.tp == 0 ? bias : View{}; };
   const std::string attn = k.path + "/attn", mlp = k.path + "/mlp";
   k.core.qkv =
-      hold(k.path + ".qkv", act_, R_ * qkv_, keep && (recompute_core_ || core_.backward_reads_qkv()));
+      b_.hold(k.path + ".qkv", act_, R_ * qkv_, keep && (recompute_core_ || core_.backward_reads_qkv()));
   linear_forward(attn + "/qkv" + pass, k.qkv, gathered(attn + "/qkv" + pass, k.norm1.h), k.core.qkv, R_,
                  k.qkv.bias);
   if (s_.net.rms_norm()) rotary(OpKind::rotary, attn + "/rotary" + pass, k.core.qkv);
@@ -195,16 +199,16 @@ View BlockEmitter::inside(Block& k, bool keep, const std::string& pass) {
   y = result(attn + "/proj" + pass, y);
   k.attn_mask = dropout(attn + "/dropout" + pass, y, keep);
 
-  k.norm2.x = hold(k.path + "/norm2.x", stream_, at_.rows * D_, keep);
+  k.norm2.x = b_.hold(k.path + "/norm2.x", stream_, at_.rows * D_, keep);
   norm_forward(k.path + "/norm2", pass, k.norm2, k.norm1.x, 0, y, keep);
-  k.u = hold(k.path + ".u", act_, R_ * k.fc1.out, keep);
-  k.g = hold(k.path + ".g", act_, R_ * k.fc2.in, keep);
+  k.u = b_.hold(k.path + ".u", act_, R_ * k.fc1.out, keep);
+  k.g = b_.hold(k.path + ".g", act_, R_ * k.fc2.in, keep);
   linear_forward(mlp + "/fc1" + pass, k.fc1, gathered(mlp + "/fc1" + pass, k.norm2.h), k.u, R_, k.fc1.bias);
   if (s_.net.rms_norm())
     b_.emit(OpKind::swiglu, mlp + "/swiglu" + pass, rows(R_, k.fc2.in), {k.u}, {k.g});
   else
     b_.emit(OpKind::gelu, mlp + "/gelu" + pass, rows(R_, k.fc1.out), {k.u}, {k.g});
-  if (again) return {};
+  if (!with_result) return {};
   y = b_.scratch(k.path + ".mlp.y", act_, R_ * D_);
   linear_forward(mlp + "/fc2" + pass, k.fc2, k.g, y, R_, once(k.fc2.bias));
   y = result(mlp + "/fc2" + pass, y);
@@ -221,10 +225,6 @@ void BlockEmitter::rotary(OpKind kind, const std::string& path, const View& qkv)
 
 View BlockEmitter::backward(Block& k, const View& dy_part, bool here, const View& before) {
   const std::string attn = k.path + "/attn", mlp = k.path + "/mlp";
-  if (recompute_all_) {
-    norm_forward(k.path + "/norm1", "/recompute", k.norm1, k.norm1.x, 0, View{}, false);
-    inside(k, false, "/recompute");
-  }
   dropout_backward(mlp + "/dropout/backward", dy_part, k.mlp_mask);
   View dy = gathered(mlp + "/fc2/backward", dy_part);
   const bool gated = s_.net.rms_norm();

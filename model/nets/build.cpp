@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <set>
+#include <stdexcept>
 
 #include "model/base/error.h"
 #include "model/nets/vit.h"
 #include "model/plan/layout.h"
+#include "model/plan/link.h"
 #include "model/plan/work.h"
 
 namespace isobar {
@@ -111,6 +113,26 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace) {
   plan.memory.loader = reads ? slots * 2 * batch : 0;
   place(plan);
   return plan;
+}
+
+void check_world(const RunSpec& spec, const std::vector<Plan>& plans) {
+  try {
+    check(plans);
+  } catch (const std::logic_error& e) {
+    const LayoutSpec& l = spec.layout;
+    const auto axis = [](const char* name, int64_t n) { return name + std::to_string(n) + " "; };
+    throw ConfigError(
+        spec.file, "layout",
+        axis("dp", l.dp) + axis("tp", l.tp) + axis("cp", l.cp) + axis("pp", l.pp) + axis("vpp", l.vpp) +
+            "in order " + l.order + " under " + spec.policy.schedule + " cannot run: " + e.what(),
+        "no legal layout should come to this, so please report it; another one will do meanwhile");
+  }
+}
+
+void check_world(const RunSpec& spec, const Workspace& workspace) {
+  std::vector<Plan> plans;
+  for (int rank = 0; rank < spec.layout.world(); ++rank) plans.push_back(build_plan(spec, rank, workspace));
+  check_world(spec, plans);
 }
 
 void require_kernels(const RunSpec& spec, const Plan& plan) {

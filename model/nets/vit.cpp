@@ -104,6 +104,8 @@ class Vit {
             .act = act_of(spec),
             .grads = p.main_grads_dtype == "bf16" ? DType::bf16 : DType::f32,
             .bucket = std::max<int64_t>(1, bucket),
+            .sgd = spec.train.optimizer == "sgd",
+            .offload = p.offload_optimizer,
             .overlap = p.overlap};
   }
   // Parts of a chunk, in forward order: the embedding, its blocks, the head.
@@ -329,7 +331,11 @@ class Vit {
     }
     for (int64_t i = stage.first; i < stage.end; ++i) {
       params_.need(part_of(stage, i));
-      y = emit_.forward(blocks_[i], residual, period, y);
+      const auto [from, to] = recomputed_with(s_.policy, stage, i);
+      y = emit_.forward(blocks_[i], residual, period, y,
+                        from == to  ? Keep::all
+                        : i == from ? Keep::input
+                                    : Keep::nothing);
       residual = blocks_[i].norm2.x;
       period = 0;
     }
@@ -410,6 +416,11 @@ class Vit {
     for (int64_t i = stage.end - 1; i >= stage.first; --i) {
       // The linear before norm1 is the previous block's fc2, or the patch embedding, or on another stage.
       const View before = i > stage.first ? blocks_[i - 1].fc2.bias : stage.is_first ? patch_.bias : View{};
+      const auto [from, to] = recomputed_with(s_.policy, stage, i);
+      if (from < to && i == to - 1) {
+        for (int64_t j = from; j < to; ++j) params_.need(part_of(stage, j));
+        emit_.recompute({&blocks_[from], static_cast<size_t>(to - from)});
+      }
       const bool here = i > stage.first || (stage.is_first && !n_.language());
       params_.need(part_of(stage, i));
       dy = emit_.backward(blocks_[i], dy, here, before);

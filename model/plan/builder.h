@@ -47,6 +47,11 @@ class Builder {
     return add(name, BufferKind::scratch, t, count);
   }
 
+  /// saved if something after the routine reads it, else scratch
+  View hold(const std::string& name, DType t, int64_t count, bool keep) {
+    return keep ? saved(name, t, count) : scratch(name, t, count);
+  }
+
   // ---- routines and ops ----
   int begin(const std::string& name, Pass pass, int chunk = 0);  // returns the routine's index
   void end();

@@ -23,9 +23,11 @@ enum class Lane : uint8_t {
   recv_forward,   // activations from the stage before
   send_forward,   // activations to the stage behind
   recv_backward,  // their gradients from the stage behind
-  send_backward   // their gradients to the stage before
+  send_backward,  // their gradients to the stage before
+  h2d,            // from host memory (offload) …
+  d2h             // … and back
 };
-constexpr int kLanes = 8;
+constexpr int kLanes = 10;
 
 enum class OpKind : uint8_t {
   // kind                     reads                                      | writes
@@ -51,6 +53,7 @@ enum class OpKind : uint8_t {
   squared_sum,             // x                                          | sum
   loss_scale,              // squared norm, scalars                      | squared norm, scalars
   adam,                    // grad, scalars, squared norm?                | param, m, v, param16?
+  sgd,                     // grad, scalars, squared norm?                | param, momentum, param16?
   // Without kernels so far: planned, placed and predicted (kernel_less)
   rms_norm,            // residual, y?, gamma                        | x?, h, rstd
   rms_norm_backward,   // x, rstd, gamma, dh                         | dx, dy?, dgamma

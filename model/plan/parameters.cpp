@@ -19,7 +19,8 @@ void Parameters::section(const Section& s) {
 void Parameters::part(int index) {
   const bool full = open_ && b_.params_end() - units_.back().begin >= policy_.bucket;
   const bool communicates = section_.group >= 0;
-  if (open_ && (alone_ || (communicates && (full || policy_.zero == 3)))) close_unit();
+  const bool cut = communicates && (full || policy_.zero == 3);
+  if (open_ && (alone_ || cut || (policy_.offload && full))) close_unit();
   if (open_) return;
   alone_ = false;
   Unit u{section_, index, b_.params_end()};
@@ -69,8 +70,9 @@ void Parameters::end() {
   Plan& plan = b_.plan;
   plan.params_all = b_.persistent("params", BufferKind::params, DType::f32, params_);
   plan.grads_all = b_.persistent("grads", BufferKind::grads, policy_.grads, grads_);
-  plan.adam_m = b_.persistent("adam.m", BufferKind::adam, DType::f32, moments_);
-  plan.adam_v = b_.persistent("adam.v", BufferKind::adam, DType::f32, moments_);
+  const BufferKind home = policy_.offload ? BufferKind::host : BufferKind::adam;
+  plan.adam_m = b_.persistent("adam.m", home, DType::f32, moments_);
+  if (!policy_.sgd) plan.adam_v = b_.persistent("adam.v", home, DType::f32, moments_);
   if (params16_ > 0)
     plan.params16_all = b_.persistent("params16", BufferKind::params16, policy_.act, params16_);
   for (const Unit& u : units_) {
@@ -224,10 +226,10 @@ std::vector<Parameters::Run> Parameters::runs() const {
                 copied(u) ? share(u, plan.params16_all, u.params16, whole_params16(u)) : View{},
                 share(u, plan.grads_all, u.grads, whole_grads(u)),
                 share(u, plan.adam_m, u.moments, false),
-                share(u, plan.adam_v, u.moments, false)};
+                policy_.sgd ? View{} : share(u, plan.adam_v, u.moments, false)};
     const Unit* before = out.empty() ? nullptr : units_.data() + (&u - units_.data()) - 1;
-    if (before && !sharded(*before) && !sharded(u) && before->section.counted == r.counted &&
-        copied(*before) == copied(u)) {
+    if (before && !policy_.offload && !sharded(*before) && !sharded(u) &&
+        before->section.counted == r.counted && copied(*before) == copied(u)) {
       Run& last = out.back();
       last.unit = nullptr;
       for (View Run::*v : {&Run::param, &Run::param16, &Run::grad, &Run::m, &Run::v})
@@ -275,11 +277,41 @@ void Parameters::squared_norm(const View& sum) {
   if (first) throw std::logic_error("no gradient of this rank counts in the norm");
 }
 
+void Parameters::transfer(const std::string& path, const View& from, const View& to, Lane lane) {
+  Attrs a{.m = 1, .n = from.count};
+  a.extent[0] = a.extent[1] = a.extent[2] = 1;
+  b_.emit(OpKind::copy, path, a, {from}, {to}, lane);
+}
+
 void Parameters::update(const View& scalars, const View& norm2) {
-  for (const Run& r : runs()) {
-    b_.emit(OpKind::adam, "optimizer/adam" + r.name, {.m = 1, .n = r.grad.count}, {r.grad, scalars, norm2},
-            {r.param, r.m, r.v, r.param16});
+  std::vector<Run> all = runs();
+  const std::vector<Run> kept = all;  // where the moments live
+  const auto path = [&](size_t i, View Run::*v) {
+    return "optimizer/" + b_.plan.buffers[(kept[i].*v).buffer].name + kept[i].name;
+  };
+  const auto load = [&](size_t i) {
+    if (!policy_.offload || i >= all.size()) return;
+    for (View Run::*v : {&Run::m, &Run::v}) {
+      if (!(kept[i].*v)) continue;
+      all[i].*v = b_.scratch(path(i, v), DType::f32, (kept[i].*v).count);
+      transfer(path(i, v) + "/load", kept[i].*v, all[i].*v, Lane::h2d);
+    }
+  };
+  load(0);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (policy_.overlap) load(i + 1);
+    const Run& r = all[i];
+    const Attrs a{.m = 1, .n = r.grad.count};
+    if (policy_.sgd)
+      b_.emit(OpKind::sgd, "optimizer/sgd" + r.name, a, {r.grad, scalars, norm2}, {r.param, r.m, r.param16});
+    else
+      b_.emit(OpKind::adam, "optimizer/adam" + r.name, a, {r.grad, scalars, norm2},
+              {r.param, r.m, r.v, r.param16});
     if (r.unit) spread(*r.unit);
+    if (!policy_.offload) continue;
+    for (View Run::*v : {&Run::m, &Run::v})
+      if (kept[i].*v) transfer(path(i, v) + "/store", r.*v, kept[i].*v, Lane::d2h);
+    if (!policy_.overlap) load(i + 1);
   }
 }
 

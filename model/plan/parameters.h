@@ -32,6 +32,8 @@ struct ParameterPolicy {
   DType act = DType::f32;    // of matrix products: a 16-bit type brings 16-bit copies of what they read
   DType grads = DType::f32;  // kept and summed in; ops write them in f32
   int64_t bucket = 1 << 22;  // elements: units are at least as large, but at stage 3 one part each
+  bool sgd = false;          // one moment, the momentum, instead of Adam's two
+  bool offload = false;      // moments live in host memory: each unit's come for its update and go again
   bool overlap = true;       // communication under compute; false: after and before it
 };
 
@@ -73,7 +75,7 @@ class Parameters {
   void copies(const std::string& path);         // masters to 16-bit copies and to the other ranks
   View kept_gradient(const View& param) const;  // of the unit it is in
   void squared_norm(const View& sum);           // of this rank's share of the gradients
-  /// One Adam a unit: `scalars` and `norm2` are operands of the op.
+  /// One Adam (or SGD) a unit: `scalars` and `norm2` are operands of the op.
   void update(const View& scalars, const View& norm2);
 
  private:
@@ -107,6 +109,7 @@ class Parameters {
   void gather(int part);
   void reduce(size_t index, const View& after);
   void spread(const Unit& u);
+  void transfer(const std::string& path, const View& from, const View& to, Lane lane);
   std::string name(const char* what, const Unit& u) const;
 
   Builder& b_;

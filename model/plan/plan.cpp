@@ -29,6 +29,7 @@ const char* name_of(OpKind k) {
                                 "squared_sum",
                                 "loss_scale",
                                 "adam",
+                                "sgd",
                                 "rms_norm",
                                 "rms_norm_bwd",
                                 "swiglu",
@@ -56,13 +57,14 @@ const char* name_of(OpKind k) {
 }
 
 const char* name_of(Lane l) {
-  static const char* names[] = {"compute",       "tp",           "cp", "dp", "recv_forward", "send_forward",
-                                "recv_backward", "send_backward"};
+  static const char* names[] = {
+      "compute",       "tp",  "cp", "dp", "recv_forward", "send_forward", "recv_backward",
+      "send_backward", "h2d", "d2h"};
   return names[static_cast<int>(l)];
 }
 
 const char* name_of(BufferKind k) {
-  static const char* names[] = {"params", "params16", "grads", "adam", "io", "saved", "scratch"};
+  static const char* names[] = {"params", "params16", "grads", "adam", "io", "saved", "scratch", "host"};
   return names[static_cast<int>(k)];
 }
 

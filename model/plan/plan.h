@@ -14,8 +14,8 @@
 
 namespace isobar {
 
-enum class BufferKind : uint8_t { params, params16, grads, adam, io, saved, scratch };
-constexpr int kBufferKinds = 7;
+enum class BufferKind : uint8_t { params, params16, grads, adam, io, saved, scratch, host };
+constexpr int kBufferKinds = 8;
 const char* name_of(BufferKind k);
 
 struct Buffer {
@@ -76,10 +76,11 @@ struct Invocation {
 };
 
 struct Memory {
-  int64_t arena = 0;                   // bytes, all of the below but loader
-  int64_t by_kind[kBufferKinds] = {};  // bytes in the arena by BufferKind (scratch: its region)
+  int64_t arena = 0;                   // bytes of the device, all of the below but host and loader
+  int64_t host = 0;                    // bytes of the host arena: buffers that are offloaded
+  int64_t by_kind[kBufferKinds] = {};  // bytes by BufferKind (scratch: its region)
   int64_t loader = 0;                  // host batches that the data loader keeps ready
-  int64_t total() const { return arena + loader; }
+  int64_t total() const { return arena + host + loader; }
 };
 
 /// Elements of Plan::scalars. With a scaled loss the plan's loss_scale op keeps all but the first.
@@ -105,6 +106,7 @@ struct Plan {
   std::vector<int64_t> slots;  // per chunk: micro-batches in flight
   Memory memory;
   // Buffers that the engine talks to by name.
+  // adam_m: SGD's momentum, too; it has no adam_v.
   View params_all, grads_all, adam_m, adam_v, params16_all, metrics, grad_norm2, scalars;
 
   int64_t parameter_count() const;  // of the whole net
@@ -115,7 +117,8 @@ struct Plan {
 using Workspace = std::function<int64_t(const Op&)>;
 
 /// Gives every buffer its address: persistent buffers, then slots of saved ones, then scratch by liveness
-/// (best fit inside its routine). Fills offsets and plan.memory.
+/// (best fit inside its routine). Addresses of the host arena follow those of the device's. Fills offsets and
+/// plan.memory.
 void place(Plan& plan);
 
 /// The text that golden files hold; its hash names the plan.

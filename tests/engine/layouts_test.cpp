@@ -109,6 +109,9 @@ TEST(Layouts, MicroBatchesAndRecomputation) {
   expect_like_one_rank({"policy.micro_batch=3"});
   expect_like_one_rank({"policy.recompute=selective"});
   expect_like_one_rank({"policy.recompute=full", "policy.micro_batch=4"});
+  expect_like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=2", "policy.micro_batch=4"});
+  expect_like_one_rank(
+      {"policy.recompute=full", "policy.recompute_method=block", "policy.recompute_num_layers=3"});
 }
 
 TEST(Layouts, TensorParallel) {
@@ -201,6 +204,30 @@ TEST(Layouts, ZeroStagesAreTheSameToTheBit) {
   }
 }
 
+// Where the moments live is nothing to what is learnt.
+TEST(Layouts, OffloadChangesNothing) {
+  int n = 0;
+  const Folder dir;
+  for (const auto& [layout, ranks] : std::vector<std::pair<Words, int64_t>>{
+           {{"policy.bucket_mb=0.1"}, 1},
+           {{"policy.amp=bf16", "train.optimizer=sgd", "policy.bucket_mb=0.1", "policy.overlap=false"}, 1},
+           {{"layout.dp=2", "layout.tp=2", "policy.zero=2", "policy.bucket_mb=0.05"}, 4}}) {
+    SCOPED_TRACE(testing::PrintToString(layout));
+    Words offloaded = layout;
+    offloaded.emplace_back("policy.offload_optimizer=true");
+    const Outcome a = run(dir / std::to_string(n++), layout, ranks),
+                  b = run(dir / std::to_string(n++), offloaded, ranks);
+    ASSERT_EQ(a.record.losses.size(), 10u);
+    EXPECT_EQ(a.record.losses, b.record.losses);
+    EXPECT_EQ(distance(a.weights, b.weights), 0);
+    const auto &kept = a.record.start["memory"]["by_category"],
+               &gone = b.record.start["memory"]["by_category"];
+    EXPECT_EQ(gone["adam"], 0);
+    EXPECT_EQ(gone["host"], kept["adam"]);
+    EXPECT_LT(b.record.start["memory"]["arena"], a.record.start["memory"]["arena"]);
+  }
+}
+
 // Gradients that are kept and reduced in bf16 (8 bits): close to, and not the same as, those in f32.
 TEST(Layouts, GradientsInBf16) {
   const Folder dir;
@@ -229,6 +256,8 @@ TEST(Layouts, Combined) {
                         "policy.micro_batch=3", "policy.bucket_mb=0.05"});
   expect_like_one_rank(
       {"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.micro_batch=3", "policy.recompute=full"});
+  expect_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.sequence_parallel=true",
+                        "policy.micro_batch=3", "policy.recompute=full", "policy.recompute_num_layers=2"});
   expect_like_one_rank({"layout.dp=2", "layout.tp=2", "layout.pp=2", "policy.sequence_parallel=true",
                         "layout.order=pp-dp-tp", "policy.micro_batch=1", "policy.overlap=false"});
   expect_like_one_rank({"layout.dp=2", "layout.cp=2", "layout.pp=2", "layout.vpp=2",
@@ -254,19 +283,23 @@ Words random_legal(std::mt19937& random) {
     std::vector<std::string> axes = {"tp", "cp", "dp", "pp"};
     std::shuffle(axes.begin(), axes.end(), random);
     const std::string schedule = pick({"gpipe", "1f1b", "interleaved"});
-    const Words words = {"layout.dp=" + dp,
-                         "layout.tp=" + tp,
-                         "layout.cp=" + cp,
-                         "layout.pp=" + pp,
-                         std::string("layout.vpp=") + (schedule == "interleaved" ? "2" : "1"),
-                         "layout.order=" + axes[0] + "-" + axes[1] + "-" + axes[2] + "-" + axes[3],
-                         "policy.schedule=" + schedule,
-                         "policy.micro_batch=" + pick({"0", "1", "2"}),
-                         "policy.sequence_parallel=" + pick({"true", "false"}),
-                         "policy.recompute=" + pick({"none", "selective", "full"}),
-                         "policy.zero=" + pick({"0", "1", "2", "3"}),
-                         "policy.bucket_mb=" + pick({"0.05", "25"}),
-                         "policy.overlap=" + pick({"true", "false"})};
+    const std::string recompute = pick({"none", "selective", "full"});
+    const Words words = {
+        "layout.dp=" + dp,
+        "layout.tp=" + tp,
+        "layout.cp=" + cp,
+        "layout.pp=" + pp,
+        std::string("layout.vpp=") + (schedule == "interleaved" ? "2" : "1"),
+        "layout.order=" + axes[0] + "-" + axes[1] + "-" + axes[2] + "-" + axes[3],
+        "policy.schedule=" + schedule,
+        "policy.micro_batch=" + pick({"0", "1", "2"}),
+        "policy.sequence_parallel=" + pick({"true", "false"}),
+        "policy.recompute=" + recompute,
+        "policy.recompute_method=" + (recompute == "full" ? pick({"uniform", "block"}) : "uniform"),
+        "policy.recompute_num_layers=" + (recompute == "full" ? pick({"1", "2", "3"}) : "1"),
+        "policy.zero=" + pick({"0", "1", "2", "3"}),
+        "policy.bucket_mb=" + pick({"0.05", "25"}),
+        "policy.overlap=" + pick({"true", "false"})};
     Words all = kNet;
     all.insert(all.end(), words.begin(), words.end());
     try {
@@ -275,6 +308,54 @@ Words random_legal(std::mt19937& random) {
     } catch (const ConfigError&) {
     }
   }
+}
+
+// Every rank holds some of the pixels, whatever is summed over them.
+TEST(Layouts, OtherLosses) {
+  for (const char* loss : {"mae", "mse", "huber"}) {
+    const Words words = {std::string("train.loss=") + loss, "train.loss_weights=[1, 0.25, 2, 0.5]",
+                         "train.huber_delta=0.5"};
+    const Folder dir;
+    const Outcome one = run(dir / "one", words, 1);
+    ASSERT_EQ(one.record.losses.size(), 10u);
+    EXPECT_LT(one.record.losses.at(10), 0.99 * one.record.losses.at(1)) << loss << ": nothing is learnt";
+    Words layout = {"layout.tp=2", "layout.cp=2", "layout.dp=2", "policy.sequence_parallel=true",
+                    "policy.micro_batch=3"};
+    layout.insert(layout.end(), words.begin(), words.end());
+    const Outcome many = run(dir / "many", layout, 8);
+    ASSERT_EQ(many.record.losses.size(), 10u);
+    for (const auto& [step, value] : one.record.losses)
+      EXPECT_NEAR(many.record.losses.at(step) / value, 1, 1e-5) << loss;
+    EXPECT_LT(distance(one.weights, many.weights), 1e-5) << loss;
+  }
+}
+
+// Its one moment is cut, saved and loaded like Adam's two.
+TEST(Layouts, SgdWithMomentum) {
+  const Words sgd = {"train.optimizer=sgd", "train.lr=1", "train.weight_decay=0.01",
+                     "train.lr_schedule=constant"};
+  const Folder dir;
+  const Outcome one = run(dir / "one", sgd, 1);
+  ASSERT_EQ(one.record.losses.size(), 10u);
+  EXPECT_LT(one.record.losses.at(10), 0.99 * one.record.losses.at(1)) << "nothing is learnt";
+  Words half = {"layout.dp=2", "layout.tp=2", "policy.zero=1", "policy.micro_batch=3"};
+  half.insert(half.end(), sgd.begin(), sgd.end());
+  half.insert(half.end(), {"train.steps=5", "train.checkpoint_every=5", "run.out=" + (dir / "half")});
+  Words first = kNet;
+  first.insert(first.end(), half.begin(), half.end());
+  ASSERT_EQ(train_command(first, {"--ranks", "4"}).code, 0);
+  Words rest = kNet;
+  rest.insert(rest.end(), sgd.begin(), sgd.end());
+  rest.insert(rest.end(),
+              {"layout.dp=3", "policy.zero=3", "policy.micro_batch=2", "run.out=" + (dir / "rest")});
+  const Ended e = train_command(rest, {"--ranks", "3", "--resume", dir / "half"});
+  ASSERT_EQ(e.code, 0) << e.text;
+  const RunRecord record = read_run(dir / "rest");
+  ASSERT_EQ(record.losses.size(), 5u);
+  for (const auto& [step, loss] : record.losses) EXPECT_NEAR(loss / one.record.losses.at(step), 1, 1e-5);
+  EXPECT_LT(distance(one.weights, read_safetensors(fs::path(dir / "rest") /
+                                                   "checkpoints/step-00000010/model.safetensors")),
+            1e-5);
 }
 
 // The norm that is clipped is that of the whole net's gradient, each element once.

@@ -38,11 +38,6 @@ std::vector<RunSpec> random_specs(int n, uint64_t seed) {
   return out;
 }
 
-double closed(const RunSpec& s, const Machine& m) {
-  const Conditions w = test::conditions(s, m);
-  return step_seconds(terms_of(s, m, w.threads, w.ranks_on_host), m.values());
-}
-
 // The two gears share prices only; how lanes meet, how data arrives and what a step waits for is computed by
 // each on its own.
 TEST(Gears, ClosedFormAgreesWithReplay) {
@@ -50,7 +45,7 @@ TEST(Gears, ClosedFormAgreesWithReplay) {
   std::vector<double> gaps;
   for (const RunSpec& s : random_specs(300, 1)) {
     const Machine m = test::perturbed(test::machine(), 0.5, random);
-    const double fast = closed(s, m), full = test::replay(s, m).step_s;
+    const double fast = test::closed(s, m), full = test::replay(s, m).step_s;
     gaps.push_back(std::abs(fast / full - 1));
     EXPECT_LT(gaps.back(), 0.10) << to_json(s).dump() << "\nclosed " << fast << " replay " << full;
   }
@@ -64,7 +59,7 @@ TEST(Gears, AreExactWhereNothingOverlaps) {
     s.data.workers = 0;
     s.train.global_batch = 4;
     s.policy.micro_batch = 2;
-    EXPECT_NEAR(closed(s, test::machine()) / test::replay(s, test::machine()).step_s, 1, 1e-9);
+    EXPECT_NEAR(test::closed(s, test::machine()) / test::replay(s, test::machine()).step_s, 1, 1e-9);
   }
 }
 
@@ -202,11 +197,11 @@ TEST(Cost, IsMonotoneInEveryCoefficient) {
   std::mt19937_64 random(4);
   for (const RunSpec& s : random_specs(40, 4)) {
     const Machine m = test::perturbed(test::machine(), 0.5, random);
-    const double before = closed(s, m), replayed = test::replay(s, m).step_s;
+    const double before = test::closed(s, m), replayed = test::replay(s, m).step_s;
     for (size_t i = 0; i < kCoefs; ++i) {
       Machine dearer = m;
       dearer.coefficients[i].value *= 1.5;
-      EXPECT_GE(closed(s, dearer), before * (1 - 1e-12)) << info_of(i).name;
+      EXPECT_GE(test::closed(s, dearer), before * (1 - 1e-12)) << info_of(i).name;
       EXPECT_GE(test::replay(s, dearer).step_s, replayed * (1 - 1e-9)) << info_of(i).name;
     }
   }

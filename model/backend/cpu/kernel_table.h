@@ -44,6 +44,7 @@ struct KernelTable {
   double (*squared_sum)(int64_t n, const float* x);
   // [2]: the 16-bit copy in bf16, in f16
   void (*adam[2])(const AdamFactors&, int64_t n, float* p, const float* g, float* m, float* v, void* p16);
+  void (*sgd[2])(const Sgd&, int64_t n, float* p, const float* g, float* buf, void* p16);
   void (*norm_forward[3])(const ResidualNorm&, int64_t row0, int64_t row1, const float* residual,
                           const void* y, const float* gamma, const float* beta, float* x_out, void* h,
                           float* mean, float* rstd);

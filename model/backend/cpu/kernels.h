@@ -102,18 +102,31 @@ struct Patch {
 // im2col
 void patch_gather(const Patch& s, const float* image, void* patches);
 
-// ---- loss.cpp: relative L2 (NERSC ViT); prediction as patches [rows, p*p*C], columns (row, col, c)
+// ---- loss.cpp: prediction as patches [rows, p*p*C], columns (row, col, c)
 //
+// What is averaged over the batch, e = pred - target of a sample:
+//   relative_l2   |e| / |target|, norms over the whole sample (NERSC ViT)
+//   mae           mean of w_c |e|  over channels and pixels (Aurora's, with weights per variable)
+//   mse           mean of w_c e^2
+//   huber         mean of w_c h(e), h = e^2 / 2 where |e| <= delta, else delta (|e| - delta / 2)
+struct Loss {
+  enum class Kind : uint8_t { relative_l2, mae, mse, huber };
+  Kind kind = Kind::relative_l2;
+  float delta = 1;
+  const float* weights = nullptr;  // [C]; nullptr: all 1. Not for relative_l2
+};
 // loss_sums: sums [B, 2 + C] f32, over the rows that this rank holds (0 for a sample of which it holds none):
-// |pred - target|^2, |target|^2, and per channel sum_{h,w} w_h (pred - target)^2 with w_h = H cos(lat_h) /
-// sum cos(lat), lat from +90 to -90. Ranks that share samples add their sums up before the next two.
-void loss_sums(const Patch& s, const void* pred, const float* target, float* sums);
-// Adds `weight` times: to *loss the mean over the batch of sqrt(sums0 / sums1), to channel_rmse [C] the mean
-// over the batch of sqrt(sums_c / (H W)).
-void loss(const Patch& s, const float* sums, float weight, float* loss, float* channel_rmse);
-// dpred [rows, p*p*C] = scale * d(sqrt(sums0/sums1))/dpred per sample, as act
+// |pred - target|^2 (other losses: the sum of w_c |e|, …), |target|^2, and per channel sum_{h,w} w_h (pred -
+// target)^2 with w_h = H cos(lat_h) / sum cos(lat), lat from +90 to -90. Ranks that share samples add their
+// sums up before the next two.
+void loss_sums(const Patch& s, const void* pred, const float* target, float* sums, const Loss& l = {});
+// Adds `weight` times: to *loss the mean over the batch of sqrt(sums0 / sums1) (others: sums0 / (C H W)), to
+// channel_rmse [C] the mean over the batch of sqrt(sums_c / (H W)).
+void loss(const Patch& s, const float* sums, float weight, float* loss, float* channel_rmse,
+          const Loss& l = {});
+// dpred [rows, p*p*C] = scale * d(loss of the sample)/dpred, as act; 0 where |e| has no derivative
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,
-                   void* dpred);
+                   void* dpred, const Loss& l = {});
 
 // ---- adam.cpp ---------------------------------------------------------------------------------------------
 struct Adam {
@@ -134,6 +147,15 @@ struct LossScale {
 // Squared norm of the gradients of a scaled loss -> that of the gradients, and the step's scalars (plan.h).
 // No finite norm: an overflow, this step must be skipped.
 void loss_scale(const LossScale& p, float* norm2, float* scalars);
+
+// ---- sgd.cpp ----------------------------------------------------------------------------------------------
+struct Sgd {  // torch.optim.SGD without dampening and Nesterov
+  float lr, momentum, weight_decay;
+  float grad_scale;  // gradients are multiplied by it (unscale, clip)
+};
+// buf = momentum buf + (grad + weight_decay p); p -= lr buf. buf begins as zeros. p16 as in adam.
+void sgd(const Sgd& s, int64_t n, float* p, const void* g, float* buf, void* p16,
+         DType type16 = DType::bf16, DType type_g = DType::f32);
 
 // ---- isa.cpp ----------------------------------------------------------------------------------------------
 /// "amx", "avx512_bf16" or "emulated": how bf16 matrix products run here. Goes into every result.

@@ -35,6 +35,7 @@ constexpr KernelTable make_table() {
       .residual_add = {residual_add_part<V, f32>, residual_add_part<V, bf16>, residual_add_part<V, f16>},
       .squared_sum = squared_sum_part<V>,
       .adam = {adam_part<V, bf16>, adam_part<V, f16>},
+      .sgd = {sgd_part<V, bf16>, sgd_part<V, f16>},
       .norm_forward = {norm_forward_rows<V, f32>, norm_forward_rows<V, bf16>, norm_forward_rows<V, f16>},
       .norm_backward = {norm_backward_rows<V, f32>, norm_backward_rows<V, bf16>, norm_backward_rows<V, f16>}};
 }

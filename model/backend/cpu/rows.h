@@ -161,3 +161,21 @@ void adam_part(const AdamFactors& f, int64_t n, float* p, const float* g, float*
     if (p16 != nullptr) store_act<V, k16>(p16, i, w, k);
   }
 }
+
+// torch.optim.SGD: buf = momentum buf + grad; p -= lr buf
+template <class V, DType k16>
+void sgd_part(const Sgd& f, int64_t n, float* p, const float* g, float* buf, void* p16) {
+  using Reg = typename V::Reg;
+  const Reg momentum = V::set1(f.momentum), decay = V::set1(f.weight_decay), unscale = V::set1(f.grad_scale);
+  const Reg step = V::set1(-f.lr);
+  for (int64_t i = 0; i < n; i += V::kWidth) {
+    const int64_t k = lanes_left<V>(i, n);
+    Reg w = load_act<V, DType::f32>(p, i, k);
+    const Reg grad = V::fma(w, decay, V::mul(load_act<V, DType::f32>(g, i, k), unscale));
+    const Reg b = V::fma(momentum, load_act<V, DType::f32>(buf, i, k), grad);
+    w = V::fma(step, b, w);
+    store_act<V, DType::f32>(buf, i, b, k);
+    store_act<V, DType::f32>(p, i, w, k);
+    if (p16 != nullptr) store_act<V, k16>(p16, i, w, k);
+  }
+}
