@@ -173,6 +173,22 @@ std::optional<Counts> counts_of(const Case& c, double cache, const std::string& 
                     "use the name of an op, read_noise, read_hdf5, read_netcdf, peak or stream");
 }
 
+// A coefficient of the machine from what was solved for. The benchmarks that feel it most are its source;
+// what none felt has moved with its family only.
+void take(Machine& m, size_t coef, const Solution& s, const std::vector<std::string>& names) {
+  const auto d = static_cast<Eigen::Index>(coef);
+  std::vector<std::pair<double, std::string>> felt;
+  for (size_t b = 0; b < names.size(); ++b)
+    if (const double share = std::abs(s.jacobian(static_cast<Eigen::Index>(b), d)); share > 0.01)
+      felt.emplace_back(-share, names[b]);
+  std::sort(felt.begin(), felt.end());
+  constexpr size_t kNamed = 4;
+  std::vector<std::string> from;
+  for (size_t f = 0; f < std::min(felt.size(), kNamed); ++f) from.push_back(felt[f].second);
+  if (from.empty()) from = m.coefficients[coef].provenance;
+  m.coefficients[coef] = Coefficient::make(s.coefficients[coef], std::sqrt(s.covariance(d, d)), from);
+}
+
 }  // namespace
 
 Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
@@ -210,21 +226,33 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
     names.push_back(c.name);
   }
   const Solution s = solve(observations, prior_of(m, 0), m.values());
-  for (size_t i = 0; i < kCoefs; ++i) {
-    // The benchmarks that feel a coefficient most are its source; what none felt has moved with its family
-    // only.
-    const auto d = static_cast<Eigen::Index>(i);
-    std::vector<std::pair<double, std::string>> felt;
-    for (size_t b = 0; b < names.size(); ++b)
-      if (const double share = std::abs(s.jacobian(static_cast<Eigen::Index>(b), d)); share > 0.01)
-        felt.emplace_back(-share, names[b]);
-    std::sort(felt.begin(), felt.end());
-    constexpr size_t kNamed = 4;
-    std::vector<std::string> from;
-    for (size_t f = 0; f < std::min(felt.size(), kNamed); ++f) from.push_back(felt[f].second);
-    if (from.empty()) from = m.coefficients[i].provenance;
-    m.coefficients[i] = Coefficient::make(s.coefficients[i], std::sqrt(s.covariance(d, d)), from);
+  for (size_t i = 0; i < kCoefs; ++i) take(m, i, s, names);
+  return m;
+}
+
+Machine with_network(Machine m, const json& gbench, const std::string& file) {
+  constexpr double kScatter =
+      0.2;  // log sigma of one case: other traffic, and algorithms that change with the size
+  std::vector<Observation> observations;
+  std::vector<std::string> names;
+  for (const Case& c : read_cases(gbench, file)) {
+    if (c.kind != "all_reduce") continue;
+    Counts n{};  // a ring over all ranks enters and leaves each host once
+    n[index_of(Coef::message_net)] = c.work.messages;
+    n[index_of(Coef::wire_net)] = c.work.wire_bytes;
+    if (!(c.work.messages > 0 && c.work.wire_bytes > 0))
+      throw ConfigError(file, c.name, "has counters that say it sends nothing",
+                        "set wire_bytes and messages");
+    observations.push_back({[n](const Counts& k) { return seconds(n, k); }, c.seconds, kScatter});
+    names.push_back(c.name);
   }
+  if (observations.empty())
+    throw ConfigError(file, "all_reduce", "there is no benchmark of the network", "run isobar calibrate");
+  const Machine unknown =
+      machine_from_spec(m.name, m.identity, m.peaks);  // what an earlier network cost says nothing
+  for (const Coef c : {Coef::message_net, Coef::wire_net}) m[c] = unknown[c];
+  const Solution s = solve(observations, prior_of(m, 0), m.values());
+  for (const Coef c : {Coef::message_net, Coef::wire_net}) take(m, index_of(c), s, names);
   return m;
 }
 

@@ -30,5 +30,7 @@ namespace isobar {
 
 /// `file` is for messages. Throws ConfigError for a benchmark that it cannot use.
 Machine machine_from_benchmarks(const nlohmann::json& gbench, const std::string& file = "benchmarks");
+/// The same machine with what its network costs, from all-reduces over the ranks of several hosts.
+Machine with_network(Machine m, const nlohmann::json& gbench, const std::string& file = "benchmarks");
 
 }  // namespace isobar

@@ -69,7 +69,7 @@ enum class Resource : uint8_t {
   memory,   // bytes: shared by threads, slowed by other users of the memory (share.memory)
   serial,   // one thread's time, whatever the number of threads
   fork,     // starting and joining a team: grows with log2(threads)
-  wire,     // communication
+  wire,     // communication, inside a host or between hosts
   host,     // the processor that feeds an accelerator: beside it, unless it falls behind
   read,     // data loading, CPU-seconds of one loader thread
   sharing,  // no price: says how the others share the host

@@ -75,7 +75,7 @@ Counts rates(const Counts& k, const Conditions& w) {
         out[i] = k[i] * turns * std::log2(t);
         break;
       case Resource::wire:
-        out[i] = k[i] * pairs;
+        out[i] = k[i] * (i == index_of(Coef::message_host) || i == index_of(Coef::wire_host) ? pairs : 1);
         break;
       case Resource::read:
         out[i] = k[i];

@@ -18,13 +18,21 @@ struct Unit {
   std::vector<std::string> values;  // one per varied key
 };
 
-std::vector<Unit> units_of(const std::vector<MeasuredRun>& runs) {
+bool splits(const std::string& key, Together together) {
+  if (together == Together::specification) return true;
+  return key.starts_with("/layout/") || (key.starts_with("/policy/") && key != "/policy/amp");
+}
+
+std::vector<Unit> units_of(const std::vector<MeasuredRun>& runs, Together together) {
   std::map<std::string, std::vector<size_t>> same;
   std::vector<nlohmann::json> flat;
   std::map<std::string, std::vector<std::string>> values;  // that a key takes
   for (size_t i = 0; i < runs.size(); ++i) {
     nlohmann::json j = to_json(runs[i].spec).flatten();
     for (const char* key : {"/run/out", "/train/seed", "/train/steps"}) j.erase(key);
+    const nlohmann::json every = j;
+    for (const auto& [key, value] : every.items())
+      if (!splits(key, together)) j.erase(key);
     for (const auto& [key, value] : j.items()) {
       auto& known = values[key];
       if (std::find(known.begin(), known.end(), value.dump()) == known.end()) known.push_back(value.dump());
@@ -69,10 +77,23 @@ double spearman(const std::vector<double>& a, const std::vector<double>& b) {
   return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : 0;
 }
 
+// Runs of different batches are compared by samples a second.
+double regret_of(const std::vector<MeasuredRun>& runs, const std::vector<HoldoutRow>& rows) {
+  double best = 0, first = 0, chosen = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto samples = static_cast<double>(runs[i].spec.train.global_batch);
+    best = std::max(best, samples / rows[i].measured);
+    if (samples / rows[i].predicted <= first) continue;
+    first = samples / rows[i].predicted;
+    chosen = samples / rows[i].measured;
+  }
+  return 1 - chosen / best;
+}
+
 }  // namespace
 
-Split split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t seed) {
-  const std::vector<Unit> units = units_of(runs);
+Split split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t seed, Together together) {
+  const std::vector<Unit> units = units_of(runs, together);
   const auto wanted = static_cast<size_t>(std::llround(fraction * static_cast<double>(units.size())));
   const size_t columns = units.empty() ? 0 : units[0].values.size();
   std::vector<std::map<std::string, double>> total(columns), taken(columns);
@@ -128,6 +149,7 @@ Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
     h.coverage += h.rows.back().inside() ? 1 : 0;
   }
   if (h.rows.empty()) return h;
+  h.regret = regret_of(runs, h.rows);
   const auto n = static_cast<double>(h.rows.size());
   h.bias /= n;
   h.coverage /= n;
@@ -147,7 +169,8 @@ nlohmann::json holdout_json(const Machine& machine, const Holdout& fitted, const
             {"p90_error", h.p90},
             {"bias", h.bias},
             {"coverage", h.coverage},
-            {"rank_correlation", h.rank_correlation}};
+            {"rank_correlation", h.rank_correlation},
+            {"regret", h.regret}};
   };
   nlohmann::json rows = nlohmann::json::array();
   for (const Holdout* h : {&held_out, &fitted})

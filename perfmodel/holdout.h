@@ -18,9 +18,15 @@ struct Split {
   std::vector<size_t> train, test;  // indices, ascending
 };
 
-/// A random part that holds its share of every value of every key that the runs vary. Repetitions of one
-/// specification stay together, or what is held out would have been seen.
-Split split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t seed);
+/// What stays together when runs are split, or what is held out would have been seen.
+enum class Together : uint8_t {
+  specification,  // repetitions of one run
+  layout          // all runs of one layout and policy, whatever their precision, data and optimizer
+};
+
+/// A random part that holds its share of every value of every key that the runs vary (and that may be split).
+Split split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t seed,
+                 Together together = Together::specification);
 std::vector<MeasuredRun> pick(const std::vector<MeasuredRun>& runs, const std::vector<size_t>& which);
 
 struct HoldoutRow {
@@ -38,6 +44,7 @@ struct Holdout {
   double bias = 0;                             // mean error
   double coverage = 0;                         // share of runs inside their 80 % interval
   double rank_correlation = 0;                 // Spearman
+  double regret = 0;  // of whoever takes the first choice: its measured throughput is short of the best by
 };
 Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine);
 

@@ -42,7 +42,8 @@ Peaks peaks_of(const Machine& m, const Conditions& w) {
                            ? 1
                            : std::min(static_cast<double>(w.threads),
                                       static_cast<double>(w.cores) / static_cast<double>(w.ranks_on_host));
-  return {cores * m.peaks.at("f32").value, cores * m.peaks.at("bf16").value, cores * m.peaks.at("fp8").value};
+  return {cores * m.peaks.at("f32").value, cores * m.peaks.at("tf32").value, cores * m.peaks.at("bf16").value,
+          cores * m.peaks.at("fp8").value};
 }
 
 // Micro-batches in flight of each chunk of a stage. The count settles once the pipeline is full.
@@ -91,6 +92,10 @@ Placements placements_of(const Layout& l, int64_t ranks_on_host) {
 }
 
 Layout layout_of(const RunSpec& s) {
+  if (s.policy.recompute_num_layers != 1 || s.policy.recompute_method != "uniform")
+    throw ConfigError(s.file, "policy.recompute_num_layers",
+                      "the closed form of layouts knows full recomputation block by block only",
+                      "leave out recompute_num_layers and recompute_method, or predict it by replay");
   const auto i32 = [](int64_t v) { return static_cast<int32_t>(v); };
   Layout l{.dp = i32(s.layout.dp),
            .tp = i32(s.layout.tp),
@@ -119,6 +124,8 @@ RunSpec with_layout(RunSpec s, const Layout& l) {
   s.policy.zero = l.zero;
   s.policy.sequence_parallel = l.sequence_parallel;
   s.policy.recompute = kRecompute[l.recompute];
+  s.policy.recompute_method = "uniform";
+  s.policy.recompute_num_layers = 1;
   s.policy.cp_kind = kCpKinds[l.cp_kind];
   return s;
 }
@@ -128,8 +135,19 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine)
       machine_(machine),
       where_(where_of(spec, machine)),
       peaks_(peaks_of(machine, where_)),
-      sixteen_(spec.policy.amp != "none"),
+      sixteen_(spec.policy.amp == "bf16" || spec.policy.amp == "fp16" || spec.policy.amp == "fp8"),
+      gradient_(spec.policy.main_grads_dtype == "bf16" ? kHalf : kF32),
       cache_(spec) {
+  if (spec.train.optimizer == "sgd")
+    throw ConfigError(spec.file, "train.optimizer", "the closed form of layouts counts Adam's moments only",
+                      "use adam or adamw, or predict it by replay");
+  if (spec.policy.offload_optimizer)
+    throw ConfigError(spec.file, "policy.offload_optimizer", "is not in the closed form of layouts yet",
+                      "set it to false");
+  if (spec.policy.recompute == "full" &&
+      (spec.policy.recompute_method != "uniform" || spec.policy.recompute_num_layers != 1))
+    throw ConfigError(spec.file, "policy.recompute_num_layers",
+                      "the closed form of layouts recomputes every block by itself", "use uniform with 1");
   set_coefficients(machine.values());
 }
 
@@ -213,7 +231,7 @@ double LayoutModel::reduce_seconds(const Layout& l, const Parameters& p, const P
   if (l.sequence_parallel) whole = {cut.ranks * l.tp, cut.per_host * at.tp};
   const double bucket = spec_.policy.bucket_mb * 1e6;
   const auto reduce = [&](double elements, const Placement& group) {
-    const double bytes = kF32 * elements;
+    const double bytes = gradient_ * elements;
     if (group.ranks <= 1 || bytes <= 0) return 0.0;
     const double buckets = std::ceil(bytes / bucket);
     return buckets * isobar::seconds(count_collective(kind, bytes / buckets, group, k_, where_), k_);
@@ -302,22 +320,35 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
   const Parameters mine = parameters_of(slow, *t.sections);
   const auto blocks = static_cast<double>(slow.blocks);
   const double reduce = reduce_seconds(l, mine, at), gather = gather_seconds(l, mine, at);
-  const double m = micro_batches(l), times = l.zero >= 2 ? m : 1;  // scattered as they come, or once
-  // Under the backward pass of a micro-batch, but for the last bucket.
-  const double first = 1 / std::max(1.0, blocks);
+  const double m = micro_batches(l);
+  // Reduced under the backward pass of a micro-batch: it begins when the head's gradients are there, or the
+  // last block's, and what the pass makes last is left over.
+  const double start = slow.last ? 0 : 1 / std::max(1.0, blocks);
+  const double tail =
+      std::min(1.0, (slow.first ? t.sections->embed.all() : t.sections->block.all()) / mine.all());
   const auto exposed = [&](double busy, double under) {
-    return spec_.policy.overlap ? std::max(busy * first, busy - under * (1 - first)) : busy;
+    return spec_.policy.overlap ? std::max(busy * tail, busy - under * (1 - start)) : busy;
   };
-  const double backward = blocks * (l.schedule == ScheduleKind::zb_h1 ? t.block_backward.weight
-                                                                      : t.block_backward.seconds),
-               forward = blocks * t.block_forward.seconds;
-  double busy = times * reduce, waits = 0;
-  if (l.zero == 3) {  // gathered block by block for both passes of every micro-batch
-    busy += 2 * m * gather;
-    waits = m * (exposed(gather, forward) + exposed(gather + reduce, backward));
+  const double backward =
+      blocks * (l.schedule == ScheduleKind::zb_h1 ? t.block_backward.weight : t.block_backward.seconds);
+  double busy = reduce + gather, waits = 0;
+  if (l.zero < 2) {
+    waits = exposed(reduce, backward) + gather;
   } else {
-    waits = times * exposed(reduce, backward) + gather;
-    busy += gather;
+    // Scattered by every micro-batch. Gradients on their way share their memory with what comes next, which
+    // waits.
+    busy = m * reduce + gather;
+    waits = m * reduce + gather;
+    // Each is added to its shard: read, read and written.
+    c.compute += m * (static_cast<double>(blocks + 2) * k_[index_of(Coef::op)] +
+                      3 * gradient_ * mine.all() / shards_of(l) * k_[index_of(Coef::norm)]);
+  }
+  if (l.zero == 3) {  // gathered block by block for both passes of every micro-batch
+    busy = m * (reduce + 2 * gather);
+    const auto hidden = [&](double under) {
+      return spec_.policy.overlap ? std::max(gather / std::max(1.0, blocks), gather - under) : gather;
+    };
+    waits = m * (reduce + hidden(blocks * t.block_forward.seconds) + hidden(backward));
   }
   c.dp = waits;
   const double slower = machine_[Coef::overlap_slowdown].value;
@@ -355,13 +386,13 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
   if (l.pp > 1) add_pipeline(l, at, t, *slow, slowest, c);
   if (l.dp * l.cp > 1) add_data_parallel(l, at, t, *slow, c);
   if (spec_.net.tie_embeddings && l.pp > 1)
-    c.dp += isobar::seconds(
-        count_collective(OpKind::all_reduce, kF32 * n.embed.cut, {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
-        k_);
+    c.dp += isobar::seconds(count_collective(OpKind::all_reduce, gradient_ * n.embed.cut,
+                                             {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
+                            k_);
 
   // Adam, and the gradient's norm
   const double updated = parameters_of(*slow, n).all() / shards_of(l);
-  const double traffic = updated * (7 * kF32 + (sixteen_ ? kHalf : 0) + kF32);
+  const double traffic = updated * (6 * kF32 + (sixteen_ ? kHalf : 0) + 2 * gradient_);
   c.optimizer = traffic * k_[index_of(Coef::optimizer)] + 14 * updated * k_[index_of(Coef::vector)] +
                 2 * k_[index_of(Coef::op)];
   if (l.tp * l.pp > 1)
@@ -406,12 +437,9 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   const NetSections& n = sections_of(l);
   const int64_t p = l.pp, v = l.vpp;
   const double b = l.micro_batch, m = micro_batches(l), shards = shards_of(l);
-  const double scratch =
-      n.scratch.at(b) + (p > 1 ? 2 * static_cast<double>(v) * n.stream.at(b) : 0) +
-      (l.zero == 3 ? 2 * n.block.all() * (sixteen_ ? kHalf : kF32) : 0);  // gathered blocks
   const double half = sixteen_ ? (l.zero == 3 ? kHalf / shards : kHalf) : 0;
   const double master = sixteen_ || l.zero == 3 ? kF32 / shards : kF32;
-  const double element = half + master + (l.zero >= 2 ? kF32 / shards : kF32) + 2 * kF32 / shards;
+  const double element = half + master + (l.zero >= 2 ? gradient_ / shards : gradient_) + 2 * kF32 / shards;
   for (const Rank& r : ranks_of(l)) {
     const double persistent = element * parameters_of(r, n).all();
     double saved = 0;
@@ -422,12 +450,20 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
         slots = static_cast<double>(slots_of(l.schedule, static_cast<int>(p), static_cast<int>(r.stage),
                                              static_cast<int64_t>(m), static_cast<int>(v))[chunk]);
       const auto blocks = static_cast<double>(blocks_of(spec_.net.depth, p * v, chunk * p + r.stage));
+      if (l.schedule == ScheduleKind::zb_h1)
+        saved += slots * (blocks * n.block_split.at(b) + (r.last ? n.head_split.at(b) : 0));
       saved += slots * (blocks * n.block_saved.at(b) + (r.first && chunk == 0 ? n.embed_saved.at(b) : 0) +
                         (r.last && chunk == v - 1 ? n.head_saved.at(b) : 0));
     }
-    if (persistent + saved > c.persistent + c.saved) c.persistent = persistent, c.saved = saved;
+    // ZeRO: a unit in use and a block on its way
+    const double unit =
+        n.block.all() + std::max({n.block.all(), r.first ? n.embed.all() : 0, r.last ? n.head.all() : 0});
+    const double scratch = n.scratch.at(b) + (p > 1 ? 2 * static_cast<double>(v) * n.stream.at(b) : 0) +
+                           (l.zero == 3 ? unit * (sixteen_ ? kHalf : kF32) : 0) +
+                           (l.zero >= 2 ? unit * gradient_ : 0);
+    if (persistent + saved + scratch > c.persistent + c.saved + c.scratch)
+      c.persistent = persistent, c.saved = saved, c.scratch = scratch;
   }
-  c.scratch = scratch;
   c.process = machine_[Coef::process].value;
   c.memory = c.persistent + c.saved + c.scratch + c.process;
 }

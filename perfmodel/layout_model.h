@@ -124,7 +124,8 @@ class LayoutModel {
   Counts k_;  // coefficients as prices: every rank has its accelerator, or its share of the host
   Conditions where_;
   Peaks peaks_;
-  bool sixteen_;  // parameters have a 16-bit copy
+  bool sixteen_;     // parameters have a 16-bit copy
+  double gradient_;  // bytes of an element of the gradients
   SectionCache cache_;
   std::unordered_map<Key, StageTimes, Hash> known_;
   Key last_key_{};

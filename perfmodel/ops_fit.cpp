@@ -39,7 +39,7 @@ std::map<OpKind, KindTotal> totals_by_kind(const MeasuredRun& run, const Machine
         continue;
       }
       total.seconds += found->second;
-      const Counts n = count_op(op, plan, cache);
+      const Counts n = count_op(op, plan, cache, run.ranks_on_host);
       for (size_t i = 0; i < kCoefs; ++i) total.counts[i] += n[i];
     }
   }

@@ -72,7 +72,8 @@ StepTerms count_pipeline(const RunSpec& spec, const std::vector<StageProgram>& s
   if (out.workers > 0) out.read = terms[0].read;
   for (const Op& op : stages[0].plan.ops)
     if (op.kind == OpKind::send) {
-      add(out.bubble, count_op(op, stages[0].plan, cache_share), exposed_transfers(spec));
+      add(out.bubble, count_op(op, stages[0].plan, cache_share, where.ranks_on_host),
+          exposed_transfers(spec));
       break;
     }
   return out;

@@ -71,6 +71,10 @@ std::vector<std::string> warnings_of(const RunSpec& spec, const StepTerms& terms
       out.push_back(std::string(info_of(i).name) + " was never measured on this machine, and sets " +
                     number(std::round(100 * s.parts[i] / s.total)) + " % of the step");
   }
+  if (spec.policy.amp == "tf32" || spec.policy.amp == "fp16")
+    out.push_back("policy.amp " + spec.policy.amp + " is emulated on CPUs: priced as " +
+                  (spec.policy.amp == "tf32" ? "fp32" : "bf16") +
+                  ", without the passes that round the operands");
   const double host = static_cast<double>(memory) * static_cast<double>(terms.where.ranks_on_host);
   if (host > static_cast<double>(m.identity.memory_bytes))
     out.push_back("needs " + number(std::round(host / 1e8) / 10) + " GB on a host of " +

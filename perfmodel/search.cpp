@@ -166,26 +166,14 @@ class Search {
     return a.second.cost.seconds < b.second.cost.seconds;
   }
 
-  // Bytes of the placed plans of the stages that may be the fullest. What ZeRO takes from them is exact:
-  // shards of whole buffers.
+  // Bytes of the placed plans of the stages that may be the fullest
   int64_t placed(const Layout& l) const {
-    RunSpec s = with_layout(spec_, l);
-    s.policy.zero = 0;
-    const auto shards = static_cast<double>(l.zero > 0 ? l.dp * l.cp : 1);
-    double most = 0;
+    const RunSpec s = with_layout(spec_, l);
+    int64_t arena = 0;
     const std::vector<int> pipeline = group_of(s.layout, "pp", 0);
-    for (const int stage : std::set<int>{0, std::min<int>(1, l.pp - 1), l.pp - 1}) {
-      const Memory m = build_plan(s, pipeline[stage], {}).memory;
-      const auto bytes = [&](BufferKind k) { return static_cast<double>(m.by_kind[static_cast<int>(k)]); };
-      double taken = 0;
-      if (l.zero >= 1)
-        taken += bytes(BufferKind::adam) + (bytes(BufferKind::params16) > 0 ? bytes(BufferKind::params) : 0);
-      if (l.zero >= 2) taken += bytes(BufferKind::grads);
-      if (l.zero >= 3)
-        taken += bytes(BufferKind::params16) > 0 ? bytes(BufferKind::params16) : bytes(BufferKind::params);
-      most = std::max(most, static_cast<double>(m.total()) - taken * (1 - 1 / shards));
-    }
-    return static_cast<int64_t>(most);
+    const std::set<int> stages{0, std::min<int>(1, l.pp - 1), l.pp - 1};
+    for (const int stage : stages) arena = std::max(arena, build_plan(s, pipeline[stage], {}).memory.arena);
+    return arena;
   }
 
   void finish() {

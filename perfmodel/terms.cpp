@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace isobar {
 namespace {
@@ -28,10 +29,17 @@ DType dtype_of(const Op& op, const Plan& plan) {
   return DType::f32;
 }
 
+Coef product_of(DType dtype, bool fp8, bool tf32) {  // what a matrix product is priced at
+  return fp8                                           ? Coef::gemm_fp8
+         : dtype == DType::bf16 || dtype == DType::f16 ? Coef::gemm_bf16
+         : tf32                                        ? Coef::gemm_tf32
+                                                       : Coef::gemm_f32;
+}
+
 // The coefficients of an op that is no collective, and how much of each: `put(coefficient, amount)`. `flops`:
 // those that are charged, at least those that are done.
 template <class Put>
-void count_compute(OpKind kind, DType dtype, bool fp8, const Work& work, double flops, double cache_share,
+void count_compute(OpKind kind, DType dtype, Coef product, const Work& work, double flops, double cache_share,
                    const Put& put) {
   const bool half = dtype == DType::bf16 || dtype == DType::f16;
   put(Coef::op, 1);
@@ -44,7 +52,7 @@ void count_compute(OpKind kind, DType dtype, bool fp8, const Work& work, double 
   };
   switch (kind) {
     case OpKind::gemm:
-      put(fp8 ? Coef::gemm_fp8 : half ? Coef::gemm_bf16 : Coef::gemm_f32, flops);
+      put(product, flops);
       put(Coef::gemm_bytes, bytes);
       put(Coef::gemm_call, 1);
       put(Coef::spill, spilled(bytes, cache_share));
@@ -97,7 +105,9 @@ void count_compute(OpKind kind, DType dtype, bool fp8, const Work& work, double 
       rows(Coef::loss);
       break;
     case OpKind::squared_sum:
+    case OpKind::loss_scale:
     case OpKind::adam:
+    case OpKind::sgd:
       rows(Coef::optimizer);
       break;
     case OpKind::all_reduce:
@@ -163,6 +173,7 @@ OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where) {
   OpShape s{.kind = op.kind,
             .dtype = dtype_of(op, plan),
             .fp8 = op.a.fp8,
+            .tf32 = op.a.tf32,
             .causal = op.a.causal,
             .m = static_cast<double>(op.a.m),
             .n = static_cast<double>(op.a.n),
@@ -200,10 +211,11 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
   if (processors > 0 && (op.kind == OpKind::attention || op.kind == OpKind::attention_backward))
     flops = paid_attention(op, processors);
   double s = 0;
-  count_compute(op.kind, op.dtype, op.fp8, op.work, flops, cache_share, [&](Coef c, double n) {
-    s += n * rates[index_of(c)];
-    if (counts) (*counts)[index_of(c)] += n;
-  });
+  count_compute(op.kind, op.dtype, product_of(op.dtype, op.fp8, op.tf32), op.work, flops, cache_share,
+                [&](Coef c, double n) {
+                  s += n * rates[index_of(c)];
+                  if (counts) (*counts)[index_of(c)] += n;
+                });
   return s;
 }
 
@@ -214,18 +226,29 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
     n[index_of(Coef::wire_host)] = work.wire_bytes;
     return n;
   }
-  count_compute(kind, dtype, false, work, work.flops, cache_share,
+  count_compute(kind, dtype, product_of(dtype, false, false), work, work.flops, cache_share,
                 [&](Coef c, double amount) { n[index_of(c)] += amount; });
   return n;
 }
 
-Counts count_op(const Op& op, const Plan& plan, double cache_share) {
+Counts count_op(const Op& op, const Plan& plan, double cache_share, int64_t ranks_on_host) {
   Work w = work(op, plan);
   // A receive keeps its rank's lane busy for as long as the transfer takes, though the bytes are the
   // sender's.
   if (op.kind == OpKind::recv)
     w.wire_bytes = static_cast<double>(op.writes[0].count * size_of(plan.buffers[op.writes[0].buffer].dtype));
-  return count_op(op.kind, dtype_of(op, plan), w, cache_share);
+  Counts n = count_op(op.kind, dtype_of(op, plan), w, cache_share);
+  if (!is_collective(op.kind)) return n;
+  const auto& ranks = plan.groups[op.a.group].ranks;
+  const auto here = std::count_if(ranks.begin(), ranks.end(),
+                                  [&](int r) { return r / ranks_on_host == plan.rank / ranks_on_host; });
+  if (here == static_cast<std::ptrdiff_t>(ranks.size())) return n;
+  // A ring enters and leaves a host once, however many of its members sit there; this host has this many
+  // rings.
+  const double rings = static_cast<double>(ranks_on_host) / static_cast<double>(here);
+  n[index_of(Coef::message_net)] = std::exchange(n[index_of(Coef::message_host)], 0);
+  n[index_of(Coef::wire_net)] = rings * std::exchange(n[index_of(Coef::wire_host)], 0);
+  return n;
 }
 
 Counts count_read(const RunSpec& spec, int64_t samples) {
@@ -253,7 +276,7 @@ StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& prog
   t.read = count_read(spec, spec.train.global_batch / spec.layout.dp);
   std::vector<Counts> counts;  // an op is counted once, however often it runs
   counts.reserve(plan.ops.size());
-  for (const Op& op : plan.ops) counts.push_back(count_op(op, plan, cache_share));
+  for (const Op& op : plan.ops) counts.push_back(count_op(op, plan, cache_share, where.ranks_on_host));
 
   // A transfer beside compute waits for another stage, which this rank's list knows nothing of.
   const auto transfer = [&](const Instr& i) {

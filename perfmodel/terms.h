@@ -37,7 +37,7 @@ Conditions conditions_of(const Accelerator& a, int64_t ranks);
 struct OpShape {
   OpKind kind;
   DType dtype;  // of its first operand
-  bool fp8 = false, causal = false;
+  bool fp8 = false, tf32 = false, causal = false;
   double m = 0, n = 0, k = 0, batch = 1;    // gemm
   double heads = 0, tq = 0, tk = 0, d = 0;  // attention; batch as above
   Work work;
@@ -51,7 +51,9 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
 
 /// One op's counts: a few entries of (coefficient, amount). `dtype` is that of its first operand.
 Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share);
-Counts count_op(const Op& op, const Plan& plan, double cache_share);
+/// World ranks fill hosts in order, `ranks_on_host` on each. A group inside a host exchanges through its
+/// memory, any other over the network, where all groups like it share the link of each host.
+Counts count_op(const Op& op, const Plan& plan, double cache_share, int64_t ranks_on_host);
 
 struct Collective {
   Lane lane;  // in order with the others of its lane only

@@ -3,10 +3,11 @@
 #
 #   tests/run.sh                   # all of it; ends with "N passed, N failed"
 #   tests/run.sh --quick           # set-up, build and tests only
-#   tests/run.sh tests asan        # chosen suites of: tests checks asan tsan
+#   tests/run.sh tests asan        # chosen suites of: tests hosts checks asan tsan
 #
-# Suites: `tests` runs the GoogleTest programs through ctest (build/); `checks` are clang-format, clang-tidy and the
-# scripts' syntax; `asan` is address and undefined behaviour (build-asan/), `tsan` is threads (build-tsan/).
+# Suites: `tests` runs the GoogleTest programs through ctest (build/); `hosts` trains over two emulated hosts (as root,
+# else skipped); `checks` are clang-format, clang-tidy and the scripts' syntax; `asan` is address and undefined
+# behaviour (build-asan/), `tsan` is threads (build-tsan/).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../bench/setup.sh"
 cd "$ISOBAR_ROOT"
@@ -23,12 +24,12 @@ suites=()
 for argument in "$@"; do
   case "$argument" in
     --quick) suites+=(tests) ;;
-    tests | checks | asan | tsan) suites+=("$argument") ;;
+    tests | hosts | checks | asan | tsan) suites+=("$argument") ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "tests/run.sh: unknown argument '$argument' (see --help)" ;;
   esac
 done
-((${#suites[@]})) || suites=(tests checks asan tsan)
+((${#suites[@]})) || suites=(tests hosts checks asan tsan)
 
 passed=0 failed=0 skipped=0 failures=()
 if ((EUID == 0)); then  # Open MPI refuses root otherwise; tests that start mpiexec themselves rely on this
@@ -83,6 +84,18 @@ build_or_count() {
 suite_tests() {
   headline "Tests ($(duration $SECONDS) so far)"
   if build_or_count build all; then run_ctest build tests; fi
+}
+
+suite_hosts() {
+  headline "Two emulated hosts ($(duration $SECONDS) so far)"
+  build_or_count build isobar || return 0
+  local output
+  if output="$(tests/hosts.sh 2>&1)"; then
+    if [[ "$output" == SKIPPED* ]]; then skipped=$((skipped + 1)); else passed=$((passed + 1)); fi
+  else
+    failed=$((failed + 1)) failures+=("tests/hosts.sh")
+  fi
+  echo "$output"
 }
 
 clang_format() {

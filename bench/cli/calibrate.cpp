@@ -93,8 +93,33 @@ void run_ranks_part(const std::string& file) {
   if (mpi.rank() == 0) write_atomically(file, j.dump());
 }
 
+// Started by a launcher on several hosts: what lies between them, added to the file that one of them has
+// written.
+void run_network(const Arguments& a) {
+  const Mpi mpi;
+  if (mpi.ranks_on_host() == mpi.size())
+    throw ConfigError("isobar calibrate", "", "was started by a launcher with all ranks on one host",
+                      "start it by itself, or on two hosts and more to measure their network");
+  Machine machine = load_machine(a.out);
+  if (machine.fit)
+    throw ConfigError(a.out, "fit", "was fitted to runs already, on another network or none",
+                      "add the network to what isobar calibrate wrote, then run isobar fit again");
+  register_all_reduce_cases(mpi, 1);
+  const nlohmann::json j = run_registered("network", mpi.rank() == 0);
+  if (mpi.rank() != 0) return;
+  machine = with_network(std::move(machine), j, "benchmarks of the network");
+  save_machine(machine, a.out);
+  write_atomically(fs::path(a.out).replace_extension(".network.json"), j.dump(1) + "\n");
+  if (a.json)
+    std::cout << nlohmann::json{{"machine", a.out}, {"benchmarks", j["benchmarks"].size()}}.dump(1) << "\n";
+  else
+    std::printf("network: %.0f us a message, %.2f Gbit/s -> %s\n", 1e6 * machine[Coef::message_net].value,
+                8e-9 / machine[Coef::wire_net].value, a.out.c_str());
+}
+
 void run(const Arguments& a) {
   if (!a.ranks_part.empty()) return run_ranks_part(a.ranks_part);
+  if (Mpi::started_by_launcher()) return run_network(a);
   if (a.ranks < 1) throw ConfigError("--ranks", "", "must be 1 or more", "e.g. 2");
   const Scratch scratch;
   const int all = cores();
@@ -136,7 +161,11 @@ void add_calibrate_command(CLI::App& app) {
       "beside the\n"
       "machine file, in Google Benchmark's JSON. Quiet the machine first: what else runs becomes part of the "
       "machine.\n\n"
-      "  isobar calibrate -o configs/machines/local.yaml");
+      "  isobar calibrate -o configs/machines/local.yaml\n\n"
+      "On a cluster measure one host first, and then, with one rank on each of two hosts, the network "
+      "between "
+      "them:\n\n"
+      "  mpiexec -n 2 --map-by node isobar calibrate -o configs/machines/local.yaml      # srun works too");
   c->callback([a] { run(*a); });
 }
 

@@ -55,6 +55,11 @@ std::vector<Check> checks() {
   const std::string bf16 = p["bf16_mode"];
   out.push_back({"bf16", bf16, "emulated means correct, not fast: the CPU has no AMX or AVX512_BF16",
                  bf16 != "emulated", false});
+  for (const char* type : {"f16", "tf32"}) {
+    const std::string mode = p[std::string(type) + "_mode"];
+    out.push_back({type, mode, "emulated means correct, not fast: this build has no such products on CPUs",
+                   mode != "emulated", false});
+  }
   const std::string mpiexec = on_path("mpiexec");
   out.push_back({"MPI", p["mpi"].get<std::string>() + (mpiexec.empty() ? ", no mpiexec" : ", " + mpiexec),
                  "apt-get install openmpi-bin libopenmpi-dev", !mpiexec.empty(), true});

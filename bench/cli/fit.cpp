@@ -40,6 +40,7 @@ struct Arguments {
   std::string statistic = "median";
   int64_t splits = 1;
   bool json = false;
+  std::string by = "run";
 };
 
 MeasuredRun measured(const RunRecord& r, const std::string& statistic) {
@@ -95,7 +96,7 @@ Split split_of(const Arguments& a, const std::vector<MeasuredRun>& runs) {
     return s;
   }
   const double fitted = a.fraction >= 0 ? a.fraction : a.holdout >= 0 ? 1 - a.holdout : 1;
-  s = split_runs(runs, fitted, a.seed);
+  s = split_runs(runs, fitted, a.seed, a.by == "layout" ? Together::layout : Together::specification);
   if (s.train.empty())
     throw ConfigError("isobar fit", "--holdout", "leaves no run to fit to",
                       "hold out less, or run more trials");
@@ -134,32 +135,31 @@ void print_text(const Machine& before, const Machine& m, const Holdout& fitted, 
   print_rows(held_out);
   std::printf(
       "Held out: %zu runs, median error %.1f %%, mean %.1f %%, 90 %% of them below %.1f %%, bias %+.1f %%,\n"
-      "rank correlation %.2f; the 80 %% interval holds %.0f %% of them\n",
+      "rank correlation %.2f, regret of the first choice %.1f %%; the 80 %% interval holds %.0f %% of them\n",
       held_out.rows.size(), 100 * held_out.median_error, 100 * held_out.mape, 100 * held_out.p90,
-      100 * held_out.bias, held_out.rank_correlation, 100 * held_out.coverage);
+      100 * held_out.bias, held_out.rank_correlation, 100 * held_out.regret, 100 * held_out.coverage);
 }
 
 struct Repeated {  // the held-out test over several random parts: one part of few runs says little about an
                    // interval
-  std::vector<double> median_errors;
+  std::vector<double> median_errors, regrets;  // of the held-out runs; of all runs of the sweep
   size_t inside = 0, runs = 0;
   double coverage() const { return static_cast<double>(inside) / static_cast<double>(runs); }
 };
 
-Repeated repeat(Arguments a, const std::vector<MeasuredRun>& runs, const Machine& before,
-                const Holdout& first) {
+Repeated repeat(Arguments a, const std::vector<MeasuredRun>& runs, const Machine& before) {
   Repeated out;
   for (int64_t i = 0; i < a.splits; ++i, ++a.seed) {
-    Holdout h = first;
-    if (i > 0) {
-      const Split split = split_of(a, runs);
-      h = hold_out(pick(runs, split.test), fit(pick(runs, split.train), before, {.statistic = a.statistic}));
-    }
+    const Split split = split_of(a, runs);
+    const Machine m = fit(pick(runs, split.train), before, {.statistic = a.statistic});
+    const Holdout h = hold_out(pick(runs, split.test), m);
+    out.regrets.push_back(hold_out(runs, m).regret);
     out.median_errors.push_back(h.median_error);
     for (const HoldoutRow& r : h.rows) out.inside += r.inside() ? 1 : 0;
     out.runs += h.rows.size();
   }
   std::sort(out.median_errors.begin(), out.median_errors.end());
+  std::sort(out.regrets.begin(), out.regrets.end());
   return out;
 }
 
@@ -174,12 +174,14 @@ void run(const Arguments& a) {
   save_machine(m, a.out);
   const std::filesystem::path holdout = std::filesystem::path(a.dir) / "holdout.json";
   if (!test.empty()) write_atomically(holdout, j.dump(1) + "\n");
-  const Repeated repeated = a.splits > 1 && !test.empty() ? repeat(a, runs, before, held_out) : Repeated{};
+  const Repeated repeated = a.splits > 1 && !test.empty() ? repeat(a, runs, before) : Repeated{};
   if (a.json) {
     nlohmann::json out = j;
     out["file"] = a.out;
     if (repeated.runs > 0)
-      out["splits"] = {{"median_errors", repeated.median_errors}, {"coverage", repeated.coverage()}};
+      out["splits"] = {{"median_errors", repeated.median_errors},
+                       {"coverage", repeated.coverage()},
+                       {"regrets", repeated.regrets}};
     for (size_t i = 0; i < kCoefs; ++i) {
       const Coefficient& c = m.coefficients[i];
       out["coefficients"][info_of(i).name] = {
@@ -192,10 +194,11 @@ void run(const Arguments& a) {
   if (repeated.runs > 0)
     std::printf(
         "Over %zu random parts: median error %.1f to %.1f %% (middle one %.1f %%), the 80 %% interval holds "
-        "%.0f %%\n",
+        "%.0f %%; regret of the first choice among all runs: middle %.1f %%, worst %.1f %%\n",
         repeated.median_errors.size(), 100 * repeated.median_errors.front(),
         100 * repeated.median_errors.back(), 100 * repeated.median_errors[repeated.median_errors.size() / 2],
-        100 * repeated.coverage());
+        100 * repeated.coverage(), 100 * repeated.regrets[repeated.regrets.size() / 2],
+        100 * repeated.regrets.back());
   std::printf("Machine: %s%s\n", a.out.c_str(),
               test.empty() ? "" : ("; held-out runs: " + holdout.string()).c_str());
 }
@@ -218,6 +221,9 @@ void add_fit_command(CLI::App& app) {
   fit->add_option("--seed", a->seed, "Which random part is held out")->capture_default_str();
   fit->add_option("--splits", a->splits, "Repeat the held-out test over so many random parts")
       ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  fit->add_option("--by", a->by, "What is held out: single runs, or all runs of a layout and its policy")
+      ->check(CLI::IsMember({"run", "layout"}))
       ->capture_default_str();
   fit->add_option("--train-ids", a->train_ids, "Fit to exactly these runs, hold out all others")
       ->delimiter(',')

@@ -51,7 +51,7 @@ void print(const Plan& plan, const RunSpec& spec, bool totals_only) {
   for (int k = 0; k < kBufferKinds; ++k)
     if (plan.memory.by_kind[k] > 0)
       std::printf("  %-22s  %15ld bytes\n", name_of(static_cast<BufferKind>(k)), plan.memory.by_kind[k]);
-  std::printf("  %-22s  %15ld bytes\n", "arena", plan.memory.arena);
+  std::printf("  %-22s  %15ld bytes (the above but host)\n", "arena", plan.memory.arena);
   std::printf("  %-22s  %15ld bytes (host, beside the arena)\n", "loader", plan.memory.loader);
 }
 
@@ -63,6 +63,7 @@ void run(const Arguments& a) {
                       "name a rank of the layout");
   const int threads = spec.run.threads > 0 ? static_cast<int>(spec.run.threads)
                                            : std::max(1, cores() / static_cast<int>(spec.layout.world()));
+  check_world(spec, cpu_workspace(threads));
   const Plan plan = build_plan(spec, a.rank, cpu_workspace(threads));
   if (!a.json) return print(plan, spec, a.totals);
   const Totals t = totals(plan, spec.micro_batch());
@@ -98,7 +99,8 @@ void add_plan_command(CLI::App& app) {
       "  isobar plan configs/models/vit-384.yaml --set layout.dp=2 --set policy.amp=bf16 --rank 1\n\n"
       "A routine is emitted once; the last lines say in which order a step invokes them: forward(1)@0 is "
       "micro-batch 1\n"
-      "in slot 0 of the saved activations. Nothing is run and no data is read.");
+      "in slot 0 of the saved activations. All ranks' plans are checked against one another first. Nothing "
+      "is run and no data is read.");
   c->callback([a] { run(*a); });
 }
 

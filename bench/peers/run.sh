@@ -5,7 +5,8 @@
 #   bench/peers/run.sh --help      # other configs, threads, rounds (arguments of compare.py)
 #   bench/peers/run.sh --setup-only
 #
-# PyTorch comes from the package index into .venv-peers (some gigabytes, once), apart from everything else.
+# PyTorch comes from the package index into .venv-peers (some gigabytes, once), apart from everything else. With it
+# there, the tests also let PyTorch read checkpoints (tests/engine/pytorch_checkpoint.py).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
 cd "$ISOBAR_ROOT"
@@ -17,5 +18,5 @@ if [[ "${1:-}" == --setup-only ]]; then
 else
   setup_isobar
 fi
-python_env .venv-peers "$TORCH" numpy || die "PyTorch could not be installed (see above)."
+python_env .venv-peers "$TORCH" numpy h5py safetensors || die "PyTorch could not be installed (see above)."
 [[ "${1:-}" == --setup-only ]] || exec .venv-peers/bin/python bench/peers/compare.py "$@"

@@ -1,4 +1,5 @@
-// A backend runs ops of one rank in one arena. The null backend runs none: the same engine, dry.
+// A backend runs ops of one rank in one arena (and a second one in host memory, if anything is offloaded).
+// The null backend runs none: the same engine, dry.
 //
 // launch() runs an op to its end (CPU) or enqueues it on the op's lane (GPU); sync() waits for all that was
 // launched. Collectives are not the backend's: they go to model/comm.
@@ -21,12 +22,15 @@ class Backend {
   virtual const char* name() const = 0;
 
   void on_fetch(Fetch fetch) { fetch_ = std::move(fetch); }
-  std::byte* at(const View& v, int32_t slot = 0) const { return arena_ + address(plan_, v, slot).first; }
+  std::byte* at(const View& v, int32_t slot = 0) const {
+    const int64_t begin = address(plan_, v, slot).first;
+    return begin < plan_.memory.arena ? arena_ + begin : host_ + (begin - plan_.memory.arena);
+  }
 
  protected:
-  Backend(const Plan& plan, std::byte* arena) : plan_(plan), arena_(arena) {}
+  Backend(const Plan& plan, std::byte* arena, std::byte* host) : plan_(plan), arena_(arena), host_(host) {}
   const Plan& plan_;
-  std::byte* arena_;
+  std::byte *arena_, *host_;
   Fetch fetch_;
 };
 

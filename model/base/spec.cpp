@@ -46,14 +46,27 @@ void visit(Visitor&& v, RunSpec& s) {
   v("data.shuffle", s.data.shuffle);
   v("train.global_batch", s.train.global_batch);
   v("train.steps", s.train.steps);
+  v("train.loss", s.train.loss);
+  v("train.loss_weights", s.train.loss_weights);
+  v("train.huber_delta", s.train.huber_delta);
   v("train.optimizer", s.train.optimizer);
   v("train.lr", s.train.lr);
+  v("train.momentum", s.train.momentum);
   v("train.beta1", s.train.beta1);
   v("train.beta2", s.train.beta2);
   v("train.adam_eps", s.train.adam_eps);
   v("train.weight_decay", s.train.weight_decay);
+  v("train.initial_loss_scale", s.train.initial_loss_scale);
+  v("train.min_loss_scale", s.train.min_loss_scale);
+  v("train.loss_scale_window", s.train.loss_scale_window);
   v("train.grad_clip", s.train.grad_clip);
   v("train.lr_schedule", s.train.lr_schedule);
+  v("train.lr_gamma", s.train.lr_gamma);
+  v("train.lr_step_size", s.train.lr_step_size);
+  v("train.lr_patience", s.train.lr_patience);
+  v("train.lr_threshold", s.train.lr_threshold);
+  v("train.lr_cooldown", s.train.lr_cooldown);
+  v("train.lr_min", s.train.lr_min);
   v("train.warmup", s.train.warmup);
   v("train.lr_scaling", s.train.lr_scaling);
   v("train.lr_base_batch", s.train.lr_base_batch);
@@ -71,11 +84,15 @@ void visit(Visitor&& v, RunSpec& s) {
   v("policy.micro_batch", s.policy.micro_batch);
   v("policy.schedule", s.policy.schedule);
   v("policy.zero", s.policy.zero);
+  v("policy.offload_optimizer", s.policy.offload_optimizer);
+  v("policy.main_grads_dtype", s.policy.main_grads_dtype);
   v("policy.bucket_mb", s.policy.bucket_mb);
   v("policy.overlap", s.policy.overlap);
   v("policy.sequence_parallel", s.policy.sequence_parallel);
   v("policy.cp_kind", s.policy.cp_kind);
   v("policy.recompute", s.policy.recompute);
+  v("policy.recompute_method", s.policy.recompute_method);
+  v("policy.recompute_num_layers", s.policy.recompute_num_layers);
   v("policy.attention", s.policy.attention);
   v("run.out", s.run.out);
   v("run.threads", s.run.threads);
@@ -131,6 +148,17 @@ struct Reader {
     if (!v) return;
     if (!v->is_boolean()) wrong(key, *v, "true or false");
     out = v->get<bool>();
+  }
+  void operator()(const std::string& key, std::vector<double>& out) const {
+    const auto* v = find(key);
+    if (!v) return;
+    out.clear();
+    if (v->is_null()) return;
+    if (!v->is_array()) wrong(key, *v, "a list of numbers");
+    for (const auto& number : *v) {
+      if (!number.is_number()) wrong(key, *v, "a list of numbers");
+      out.push_back(number.get<double>());
+    }
   }
   void operator()(const std::string& key, std::vector<std::string>& out) const {
     const auto* v = find(key);
@@ -265,8 +293,31 @@ void validate(const RunSpec& s) {
   check.at_least(t.global_batch, 1, "train.global_batch");
   check.at_most(t.global_batch, 1 << 24, "train.global_batch");
   check.at_least(t.steps, 1, "train.steps");
-  check.one_of(t.optimizer, {"adam", "adamw"}, "train.optimizer");
-  check.one_of(t.lr_schedule, {"cosine", "constant"}, "train.lr_schedule");
+  check.one_of(t.optimizer, {"adam", "adamw", "sgd"}, "train.optimizer");
+  check.that(t.momentum >= 0 && t.momentum < 1, "train.momentum", "is not in [0, 1)", "e.g. 0.9");
+  const auto weights = static_cast<int64_t>(t.loss_weights.size());
+  check.one_of(t.loss, {"relative-l2", "mae", "mse", "huber"}, "train.loss");
+  check.that(weights == 0 || t.loss != "relative-l2", "train.loss_weights",
+             "are not for relative-l2, a quotient of norms over all channels", "use mae, mse or huber");
+  check.that(weights == 0 || weights == n.out_channels, "train.loss_weights",
+             "has " + str(weights) + " numbers, net.out_channels is " + str(n.out_channels),
+             "give one a channel");
+  for (const double w : t.loss_weights)
+    check.that(w >= 0 && std::isfinite(w), "train.loss_weights", "has a negative number", "give 0 or more");
+  check.that(t.huber_delta > 0 && std::isfinite(t.huber_delta), "train.huber_delta", "is not positive",
+             "e.g. 1");
+  check.one_of(t.lr_schedule, {"cosine", "constant", "step", "plateau"}, "train.lr_schedule");
+  check.that(t.lr_gamma > 0 && t.lr_gamma < 1, "train.lr_gamma", "is not in (0, 1)", "e.g. 0.1");
+  check.at_least(t.lr_step_size, t.lr_schedule == "step" ? 1 : 0, "train.lr_step_size");
+  check.at_least(t.lr_patience, 0, "train.lr_patience");
+  check.at_least(t.lr_cooldown, 0, "train.lr_cooldown");
+  check.that(t.lr_threshold >= 0 && t.lr_threshold < 1, "train.lr_threshold", "is not in [0, 1)",
+             "e.g. 1e-4");
+  check.that(t.lr_min >= 0 && std::isfinite(t.lr_min), "train.lr_min", "is negative", "give 0 or more");
+  const bool validates = t.valid_every > 0 && (!d.valid.empty() || d.train_fraction < 1);
+  check.that(t.lr_schedule != "plateau" || validates, "train.lr_schedule",
+             "plateau watches the validation loss, and this run has none before its end",
+             "set train.valid_every, and data.valid or data.train_fraction");
   check.one_of(t.lr_scaling, {"none", "sqrt"}, "train.lr_scaling");
   check.that(t.lr > 0 && std::isfinite(t.lr), "train.lr", "is not positive", "e.g. 5e-4");
   check.that(t.beta1 >= 0 && t.beta1 < 1, "train.beta1", "is not in [0, 1)", "e.g. 0.9");
@@ -275,6 +326,10 @@ void validate(const RunSpec& s) {
   check.that(t.weight_decay >= 0, "train.weight_decay", "is negative", "give 0 or more");
   check.that(t.grad_clip >= 0 && std::isfinite(t.grad_clip), "train.grad_clip", "is negative",
              "0 clips nothing");
+  check.that(t.min_loss_scale > 0 && t.min_loss_scale <= t.initial_loss_scale, "train.min_loss_scale",
+             "is not between 0 and train.initial_loss_scale", "e.g. 1");
+  check.that(t.initial_loss_scale <= 0x1p100, "train.initial_loss_scale", "is above 2^100", "e.g. 65536");
+  check.at_least(t.loss_scale_window, 1, "train.loss_scale_window");
   check.at_least(t.warmup, 0, "train.warmup");
   check.at_least(t.lr_base_batch, 1, "train.lr_base_batch");
   check.at_least(t.seed, 0, "train.seed");
@@ -286,13 +341,20 @@ void validate(const RunSpec& s) {
              "use a multiple, e.g. " + str((t.global_batch / l.dp + 1) * l.dp));
 
   const PolicySpec& p = s.policy;
-  check.one_of(p.amp, {"none", "bf16", "fp8"}, "policy.amp");
+  check.one_of(p.amp, {"none", "tf32", "bf16", "fp16", "fp8"}, "policy.amp");
+  check.one_of(p.main_grads_dtype, {"fp32", "bf16"}, "policy.main_grads_dtype");
   check.one_of(p.schedule, {"gpipe", "1f1b", "interleaved", "zb-h1"}, "policy.schedule");
   check.one_of(p.cp_kind, {"allgather", "ring", "ulysses"}, "policy.cp_kind");
   check.one_of(p.recompute, {"none", "selective", "full"}, "policy.recompute");
+  check.one_of(p.recompute_method, {"uniform", "block"}, "policy.recompute_method");
+  check.at_least(p.recompute_num_layers, 1, "policy.recompute_num_layers");
+  check.that(p.recompute == "full" || (p.recompute_method == "uniform" && p.recompute_num_layers == 1),
+             p.recompute_num_layers == 1 ? "policy.recompute_method" : "policy.recompute_num_layers",
+             "says which blocks full recomputation throws away, and policy.recompute is " + p.recompute,
+             "leave it out, or set policy.recompute to full");
   check.one_of(p.attention, {"flash", "unfused"}, "policy.attention");
   check.that(p.amp != "fp8" || n.language(), "policy.amp", "fp8 is for net.kind gpt and llama",
-             "use one of none, bf16");
+             "use one of none, tf32, bf16, fp16");
   check.that(p.attention != "unfused" || n.language(), "policy.attention",
              "unfused is for net.kind gpt and llama", "use flash");
   check.that(p.attention != "unfused" || l.cp == 1, "policy.attention",

@@ -61,13 +61,28 @@ struct DataSpec {     // data:
 
 struct TrainSpec {  // train:
   int64_t global_batch = 16;
-  int64_t steps = 128;             // optimizer steps
-  std::string optimizer = "adam";  // adam | adamw
+  int64_t steps = 128;               // optimizer steps
+  std::string loss = "relative-l2";  // relative-l2 | mae | mse | huber (formulas: backend/cpu/kernels.h)
+  std::vector<double> loss_weights;  // mae, mse, huber: one factor a channel; {} = all 1
+  double huber_delta = 1.0;          // |error| where Huber's loss goes over from square to line
+  std::string optimizer = "adam";    // adam | adamw | sgd
   double lr = 5e-4;
+  double momentum = 0.9;  // sgd
   double beta1 = 0.9, beta2 = 0.95, adam_eps = 1e-8;
   double weight_decay = 0.0;
+  // fp16: the loss is multiplied by a scale that halves when a gradient overflows (the step is skipped) and
+  // doubles after loss_scale_window steps without (Micikevicius 2018).
+  double initial_loss_scale = 65536;
+  double min_loss_scale = 1;         // an overflow at this scale ends the run
+  int64_t loss_scale_window = 2000;  // steps
   double grad_clip = 0.0;  // largest global norm of the gradients (all ranks together); 0 = not clipped
-  std::string lr_schedule = "cosine";  // cosine | constant
+  std::string lr_schedule = "cosine";  // cosine | constant | step | plateau (engine/schedule_lr.h)
+  double lr_gamma = 0.1;               // step, plateau: the factor
+  int64_t lr_step_size = 0;            // step: optimizer steps between two factors
+  int64_t lr_patience = 10;            // plateau: validations without improvement that are let pass
+  double lr_threshold = 1e-4;          // plateau: relative improvement that counts
+  int64_t lr_cooldown = 0;             // plateau: validations after a factor that do not count
+  double lr_min = 0;                   // plateau: never below
   int64_t warmup = 0;                  // steps
   std::string lr_scaling = "none";     // none | sqrt: lr * sqrt(global_batch / lr_base_batch)
   int64_t lr_base_batch = 16;
@@ -83,17 +98,25 @@ struct LayoutSpec {  // layout:
   int64_t world() const { return dp * tp * cp * pp; }
 };
 
-struct PolicySpec {               // policy:
-  std::string amp = "none";       // none (fp32) | bf16 | fp8 (bf16 with linears in fp8; gpt and llama)
-  int64_t micro_batch = 0;        // samples per micro-batch and dp rank; 0 = global_batch / dp
-  std::string schedule = "1f1b";  // gpipe | 1f1b | interleaved | zb-h1
-  int64_t zero = 0;               // ZeRO stage
-  double bucket_mb = 25;          // MB of fp32 gradient per all-reduce
-  bool overlap = true;            // gradient all-reduce under backward; false = after it
+struct PolicySpec {  // policy:
+  // none (fp32) | tf32 (in matrix products) | bf16 | fp16 (scaled loss) | fp8 (bf16 with linears in fp8; gpt
+  // and llama)
+  std::string amp = "none";
+  int64_t micro_batch = 0;         // samples per micro-batch and dp rank; 0 = global_batch / dp
+  std::string schedule = "1f1b";   // gpipe | 1f1b | interleaved | zb-h1
+  int64_t zero = 0;                // ZeRO stage
+  bool offload_optimizer = false;  // moments live in host memory, and visit the device a bucket at a time
+  std::string main_grads_dtype = "fp32";  // fp32 | bf16: what gradients are kept, added and reduced in
+  double bucket_mb = 25;                  // MB of fp32 gradient per all-reduce
+  bool overlap = true;                    // gradient all-reduce under backward; false = after it
   bool sequence_parallel = false;
   std::string cp_kind = "allgather";  // allgather | ring | ulysses
-  std::string recompute = "none";     // none | selective | full
-  std::string attention = "flash";    // flash (tiled) | unfused: the matrix of weights lies in memory
+  std::string recompute = "none";     // none | selective (attention's core) | full (blocks, by the next two)
+  std::string recompute_method =
+      "uniform";                     // Megatron's: uniform (all blocks, N at a time from the input of the
+                                     // first) | block (the first N of a stage chunk, one at a time)
+  int64_t recompute_num_layers = 1;  // N
+  std::string attention = "flash";   // flash (tiled) | unfused: the matrix of weights lies in memory
 };
 
 struct RunOptions {           // run:

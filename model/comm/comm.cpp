@@ -112,30 +112,10 @@ void add_bf16(void* in, void* inout, int* count, MPI_Datatype*) {
   for (int i = 0; i < *count; ++i) y[i] = to_bf16(to_float(x[i]) + to_float(y[i]));
 }
 
-// IEEE half precision by hand: not every compiler has a type for it here. Round to nearest even.
-float from_f16(uint16_t h) {
-  const uint32_t sign = (h & 0x8000u) << 16, exponent = (h >> 10) & 31u, mantissa = h & 0x3ffu;
-  if (exponent == 0) return (sign ? -1.0f : 1.0f) * static_cast<float>(mantissa) * 0x1p-24f;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
-  return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
-}
-uint16_t to_f16(float x) {
-  uint32_t u = std::bit_cast<uint32_t>(x);
-  const auto sign = static_cast<uint16_t>((u >> 16) & 0x8000u);
-  u &= 0x7fffffffu;
-  if (u > 0x7f800000u) return sign | 0x7e00u;   // NaN
-  if (u >= 0x477ff000u) return sign | 0x7c00u;  // rounds to infinity
-  if (u < 0x38800000u)                          // subnormal: an addition rounds where its last bit is
-    return sign |
-           static_cast<uint16_t>(std::bit_cast<uint32_t>(std::bit_cast<float>(u) + 0.5f) - 0x3f000000u);
-  u += 0xc8000fffu + ((u >> 13) & 1u);  // exponent bias from 127 to 15, and half of the last bit
-  return sign | static_cast<uint16_t>(u >> 13);
-}
-
 void add_f16(void* in, void* inout, int* count, MPI_Datatype*) {
-  const auto* x = static_cast<const uint16_t*>(in);
-  auto* y = static_cast<uint16_t*>(inout);
-  for (int i = 0; i < *count; ++i) y[i] = to_f16(from_f16(x[i]) + from_f16(y[i]));
+  const auto* x = static_cast<const f16*>(in);
+  auto* y = static_cast<f16*>(inout);
+  for (int i = 0; i < *count; ++i) y[i] = to_f16(to_float(x[i]) + to_float(y[i]));
 }
 
 int as_int(const Op& op, int64_t count) {

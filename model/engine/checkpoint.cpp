@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -15,10 +16,27 @@ namespace {
 namespace fs = std::filesystem;
 
 // Before a parameter's name in the optimizer's file; the words are PyTorch's.
-const std::string kFirst = "exp_avg.", kSecond = "exp_avg_sq.";
+const std::string kFirst = "exp_avg.", kSecond = "exp_avg_sq.", kMomentum = "momentum_buffer.";
+
+// SGD has no second moment.
+const std::string& first_of(const float* second) {
+  return second ? kFirst : kMomentum;
+}
 
 void sync_directory(const fs::path& dir) {
   OpenFile(dir, O_RDONLY | O_DIRECTORY).sync();
+}
+
+nlohmann::json to_json(const Plateau& p) {
+  nlohmann::json j = {{"bad", p.bad}, {"cooldown", p.cooldown}, {"factor", p.factor}};
+  if (std::isfinite(p.best)) j["best"] = p.best;  // JSON has no infinity: absent before the first validation
+  return j;
+}
+
+Plateau plateau_of(const nlohmann::json& j) {
+  const Plateau p;
+  return {j.value("best", p.best), j.value("bad", p.bad), j.value("cooldown", p.cooldown),
+          j.value("factor", p.factor)};
 }
 
 }  // namespace
@@ -36,8 +54,9 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
   const fs::path temp = parent / (std::string(name) + ".tmp");
   const fs::path model = temp / "model.safetensors", optimizer = temp / "optimizer.safetensors";
   const Metadata about = {{"format", "pt"}, {"step", std::to_string(state.step)}};
-  std::vector<Tensor> moments = prefixed(plan.tensors, kFirst);
-  for (Tensor& t : prefixed(plan.tensors, kSecond)) moments.push_back(std::move(t));
+  std::vector<Tensor> moments = prefixed(plan.tensors, first_of(v));
+  if (v)
+    for (Tensor& t : prefixed(plan.tensors, kSecond)) moments.push_back(std::move(t));
   if (all.rank == 0) {
     fs::remove_all(temp);
     fs::create_directories(temp);
@@ -47,17 +66,23 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
   all.barrier();  // the files are there
 
   const SafetensorsWriter to_model(model, plan.tensors, about);
-  write_tensors(plan, to_model, "", params);
+  write_tensors(plan, to_model, "", &Shard::params, params);
   to_model.sync();
   const SafetensorsWriter to_optimizer(optimizer, moments, about);
-  write_tensors(plan, to_optimizer, kFirst, m);
-  write_tensors(plan, to_optimizer, kSecond, v);
+  write_tensors(plan, to_optimizer, first_of(v), &Shard::moments, m);
+  if (v) write_tensors(plan, to_optimizer, kSecond, &Shard::moments, v);
   to_optimizer.sync();
   all.barrier();  // everybody's parts are on disk
 
   if (all.rank == 0) {
-    const nlohmann::json j = {
-        {"schema", 1}, {"step", state.step}, {"seed", state.seed}, {"global_batch", state.global_batch}};
+    nlohmann::json j = {{"schema", 1},
+                        {"step", state.step},
+                        {"seed", state.seed},
+                        {"global_batch", state.global_batch},
+                        {"plateau", to_json(state.plateau)}};
+    if (state.loss_scale > 0)
+      j.update(
+          {{"updates", state.updates}, {"loss_scale", state.loss_scale}, {"good_steps", state.good_steps}});
     write_atomically(temp / "state.json", j.dump(1) + "\n");  // syncs the directory too
     fs::rename(temp, final);
     sync_directory(parent);
@@ -84,11 +109,18 @@ TrainState load_checkpoint(const fs::path& checkpoint, const Plan& plan, float* 
   const nlohmann::json j = nlohmann::json::parse(read_file(file), nullptr, false);
   if (!j.is_object() || !j.contains("step") || !j["step"].is_number_integer())
     throw ConfigError(file.string(), "step", "cannot be read", "take another checkpoint");
-  load_tensors(plan, SafetensorsReader(checkpoint / "model.safetensors"), "", params);
+  load_tensors(plan, SafetensorsReader(checkpoint / "model.safetensors"), "", &Shard::params, params);
   const SafetensorsReader moments(checkpoint / "optimizer.safetensors");
-  load_tensors(plan, moments, kFirst, m);
-  load_tensors(plan, moments, kSecond, v);
-  return {j["step"], j.value("seed", int64_t{0}), j.value("global_batch", int64_t{0})};
+  load_tensors(plan, moments, first_of(v), &Shard::moments, m);
+  if (v) load_tensors(plan, moments, kSecond, &Shard::moments, v);
+  const int64_t step = j["step"];
+  return {step,
+          j.value("seed", int64_t{0}),
+          j.value("global_batch", int64_t{0}),
+          j.value("updates", step),
+          j.value("loss_scale", 0.0),
+          j.value("good_steps", int64_t{0}),
+          plateau_of(j.value("plateau", nlohmann::json::object()))};
 }
 
 }  // namespace isobar

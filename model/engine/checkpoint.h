@@ -12,6 +12,7 @@
 #include <functional>
 #include <string>
 
+#include "model/engine/schedule_lr.h"
 #include "model/plan/plan.h"
 
 namespace isobar {
@@ -20,6 +21,11 @@ struct TrainState {
   int64_t step = 0;  // optimizer steps done; the loader's position follows from it
   int64_t seed = 0;
   int64_t global_batch = 0;
+  // Of runs with a scaled loss; 0 in the files of others.
+  int64_t updates = 0;     // steps that were not skipped
+  double loss_scale = 0;   // of the next one
+  int64_t good_steps = 0;  // since the scale has changed
+  Plateau plateau;         // of the learning rate
 };
 
 struct Meeting {  // how the ranks of a run wait for each other; as it stands, a world of one
@@ -30,9 +36,10 @@ struct Meeting {  // how the ranks of a run wait for each other; as it stands, a
   };  // rank 0's, everywhere
 };
 
-/// Collective over all ranks, which see one file system. params, m and v are whole buffers of the arena.
-/// Returns the checkpoint's directory. An exception on one rank leaves the others waiting: it must end the
-/// run (MPI's abort), and the checkpoint then stays under its temporary name.
+/// Collective over all ranks, which see one file system. params, m and v: the plan's buffers params, adam.m
+/// and adam.v as they lie in the arena. Returns the checkpoint's directory. An exception on one rank leaves
+/// the others waiting: it must end the run (MPI's abort), and the checkpoint then stays under its temporary
+/// name.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, const Plan& plan,
                                       const float* params, const float* m, const float* v,
                                       const TrainState& state, const Meeting& all);

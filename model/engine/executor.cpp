@@ -28,7 +28,7 @@ class Pause {
   int turns_ = 0;
 };
 
-bool has_collectives(const Program& program) {
+bool has_other_lanes(const Program& program) {
   return std::any_of(program.instrs.begin(), program.instrs.end(),
                      [](const Instr& i) { return i.lane != Lane::compute; });
 }
@@ -44,7 +44,8 @@ int64_t now_ns() {
 Executor::Executor(const Plan& plan, Backend& backend, Comm* comm)
     : plan_(plan), backend_(backend), comm_(comm), times_(plan.ops.size()) {
   for (auto& c : current_) c = -1;
-  if (comm_) comm_thread_ = std::thread([this] { comm_loop(); });
+  if (std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.lane != Lane::compute; }))
+    comm_thread_ = std::thread([this] { comm_loop(); });
 }
 
 Executor::~Executor() {
@@ -73,7 +74,7 @@ std::string Executor::now_running() const {
 void Executor::operator()(const Program& program, int32_t step) {
   for (auto& d : done_) d.store(-1);
   failed_ = false;
-  const bool comm = has_collectives(program);
+  const bool comm = has_other_lanes(program);
   if (comm) {
     program_ = &program;
     step_ = step;
@@ -145,10 +146,14 @@ void Executor::run_comm(const Program& program, int32_t step) {
         if (!ready(program, instr)) continue;
         begin(instr);
         head.t0 = now_ns();
-        head.requests = post(instr);
+        const Op& op = plan_.ops[instr.op];
+        if (is_collective(op.kind))
+          head.requests = post(instr);
+        else
+          backend_.launch(op, instr.micro, instr.slot);
         head.posted = moved = true;
       }
-      if (!comm_->test(head.requests)) continue;
+      if (is_collective(plan_.ops[instr.op].kind) && !comm_->test(head.requests)) continue;
       measure(instr, head.index, step, head.t0);
       finish(instr.lane, head.index);
       head.posted = false;

@@ -1,4 +1,5 @@
 // Runs linked programs: compute ops on the calling thread, all other lanes on one communication thread, which
+// copies what is offloaded, and
 // posts each lane's ops in order, one at a time, and lets no lane wait for another. Nothing holds the lanes
 // together but each op's waits.
 //
@@ -39,7 +40,7 @@ class Executor {
   /// What is running now, for a hang report: op paths, transfers in flight with their lane, or "idle". Any
   /// thread may ask.
   std::string now_running() const;
-  /// Extent ops begun; a watchdog looks whether it moves. Any thread may ask.
+  /// Counts ops begun; a watchdog looks whether it moves. Any thread may ask.
   int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
 
  private:

@@ -74,6 +74,8 @@ nlohmann::json provenance() {
           {"cores", cores()},
           {"isa", static_cast<int>(dnnl_get_effective_cpu_isa())},
           {"bf16_mode", cpu::bf16_mode()},
+          {"f16_mode", cpu::f16_mode()},
+          {"tf32_mode", cpu::tf32_mode()},
           {"compiler", __VERSION__},
           {"build_type", ISOBAR_BUILD_TYPE},
           {"onednn", onednn.str()},

@@ -1,5 +1,6 @@
 #include "model/engine/params.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "model/base/error.h"
@@ -27,10 +28,27 @@ std::vector<ElementRun> runs_of(const Param& p) {
   return runs;
 }
 
+std::vector<ElementRun> kept_runs(const Plan& plan, const Param& p, int64_t Shard::*buffer) {
+  std::vector<ElementRun> kept;
+  for (const ElementRun& r : runs_of(p)) {
+    // Shards come by their begin and do not overlap: from the last that begins before the run does.
+    auto shard = std::upper_bound(plan.shards.begin(), plan.shards.end(), r.offset,
+                                  [](int64_t offset, const Shard& s) { return offset < s.begin; });
+    if (shard != plan.shards.begin()) --shard;
+    for (; shard != plan.shards.end() && shard->begin < r.offset + r.count; ++shard) {
+      const int64_t first = std::max(r.offset, shard->begin);
+      const int64_t end = std::min(r.offset + r.count, shard->begin + shard->count);
+      if (first < end)
+        kept.push_back({r.whole + first - r.offset, (*shard).*buffer + first - shard->begin, end - first});
+    }
+  }
+  return kept;
+}
+
 void init_params(const Plan& plan, uint64_t seed, float* params) {
   for (const Param& p : plan.params) {
     const uint64_t stream = std::stoull(sha256_hex(p.name).substr(0, 16), nullptr, 16);
-    for (const ElementRun& r : runs_of(p)) {
+    for (const ElementRun& r : kept_runs(plan, p, &Shard::params)) {
       float* x = params + r.offset;
       for (int64_t i = 0; i < r.count; ++i) {
         switch (p.init) {
@@ -59,14 +77,16 @@ std::vector<Tensor> prefixed(const std::vector<Tensor>& tensors, const std::stri
 }
 
 void write_tensors(const Plan& plan, const SafetensorsWriter& file, const std::string& prefix,
-                   const float* buffer) {
+                   int64_t Shard::*buffer, const float* data) {
   for (const Param& p : plan.params) {
     if (!p.writer) continue;
-    for (const ElementRun& r : runs_of(p)) file.write(prefix + p.name, r.whole, r.count, buffer + r.offset);
+    for (const ElementRun& r : kept_runs(plan, p, buffer))
+      file.write(prefix + p.name, r.whole, r.count, data + r.offset);
   }
 }
 
-void load_tensors(const Plan& plan, const SafetensorsReader& file, const std::string& prefix, float* buffer) {
+void load_tensors(const Plan& plan, const SafetensorsReader& file, const std::string& prefix,
+                  int64_t Shard::*buffer, float* data) {
   for (const Param& p : plan.params) {
     const auto at = file.tensors().find(prefix + p.name);
     if (at == file.tensors().end())
@@ -75,7 +95,8 @@ void load_tensors(const Plan& plan, const SafetensorsReader& file, const std::st
     if (at->second.shape != p.shape)
       throw ConfigError(file.path().string(), prefix + p.name, "has another shape than the net",
                         "use a checkpoint of the same net");
-    for (const ElementRun& r : runs_of(p)) file.read(at->second, r.whole, r.count, buffer + r.offset);
+    for (const ElementRun& r : kept_runs(plan, p, buffer))
+      file.read(at->second, r.whole, r.count, data + r.offset);
   }
 }
 

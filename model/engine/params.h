@@ -3,7 +3,7 @@
 // and reads what any other has written.
 //
 //   init_params(plan, seed, params);
-//   load_tensors(plan, SafetensorsReader(path), "exp_avg.", adam_m);
+//   load_tensors(plan, SafetensorsReader(path), "exp_avg.", &Shard::moments, adam_m);
 #pragma once
 #include "model/engine/safetensors.h"
 #include "model/plan/plan.h"
@@ -12,22 +12,26 @@ namespace isobar {
 
 struct ElementRun {  // elements that lie side by side in the whole tensor and in this rank's part
   int64_t whole;     // first one, row-major in the whole tensor
-  int64_t offset;    // first one in a buffer that is laid out like params
+  int64_t offset;    // first one among the flat parameters; or in a buffer (kept_runs)
   int64_t count;
 };
 /// A part cut on axis 0 is one run, one cut on axis 1 has a run for each row.
 std::vector<ElementRun> runs_of(const Param& p);
+/// Those of them that lie in this rank's shards, with the place that one of a shard's buffers has for them:
+///   kept_runs(plan, p, &Shard::moments)
+std::vector<ElementRun> kept_runs(const Plan& plan, const Param& p, int64_t Shard::*buffer);
 
-/// Values depend on (seed, parameter name, index in the whole tensor) alone. `params`: the whole buffer.
+/// Values depend on (seed, parameter name, index in the whole tensor) alone. `params`: the whole buffer;
+/// what is in no shard of this rank is left to the plan's init.
 void init_params(const Plan& plan, uint64_t seed, float* params);
 
 /// The net's tensors with `prefix` before each name.
 std::vector<Tensor> prefixed(const std::vector<Tensor>& tensors, const std::string& prefix);
-/// Writes those parts of this rank's that it is the writer of. `buffer` is laid out like params (params
-/// itself, a moment).
+/// Writes those parts of this rank's that it is the writer of. `data`: the whole of the buffer named.
 void write_tensors(const Plan& plan, const SafetensorsWriter& file, const std::string& prefix,
-                   const float* buffer);
+                   int64_t Shard::*buffer, const float* data);
 /// Reads this rank's parts. Throws ConfigError naming the parameter that is missing or has another shape.
-void load_tensors(const Plan& plan, const SafetensorsReader& file, const std::string& prefix, float* buffer);
+void load_tensors(const Plan& plan, const SafetensorsReader& file, const std::string& prefix,
+                  int64_t Shard::*buffer, float* data);
 
 }  // namespace isobar

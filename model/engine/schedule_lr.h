@@ -1,24 +1,70 @@
-// Learning rate of an optimizer step, as the NERSC ViT sets it.
+// Learning rate of an optimizer step.
+//
+//   constant   lr
+//   cosine     to 0 over train.steps, as the NERSC ViT sets it
+//   step       times lr_gamma after every lr_step_size optimizer steps (torch.optim.lr_scheduler.StepLR)
+//   plateau    times lr_gamma when the validation loss no longer falls (ReduceLROnPlateau)
+//
+//   Plateau plateau;                                    // kept in checkpoints
+//   plateau.observe(train, validation_loss);            // after every validation
+//   const double lr = learning_rate(train, step, plateau);
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "model/base/spec.h"
 
 namespace isobar {
 
-/// step counts from 0. Cosine to 0 over train.steps, under a linear warm-up: min((x+1)/warmup, (1+cos(pi
-/// x/steps))/2); scaled by sqrt(global_batch / lr_base_batch) when lr_scaling is sqrt.
-inline double learning_rate(const TrainSpec& t, int64_t step) {
+/// lr, scaled by sqrt(global_batch / lr_base_batch) when lr_scaling is sqrt.
+inline double base_learning_rate(const TrainSpec& t) {
+  return t.lr_scaling == "sqrt"
+             ? t.lr * std::sqrt(static_cast<double>(t.global_batch) / static_cast<double>(t.lr_base_batch))
+             : t.lr;
+}
+
+/// What torch.optim.lr_scheduler.ReduceLROnPlateau remembers (mode min, threshold_mode rel, eps 1e-8): an
+/// improvement is a loss below best * (1 - lr_threshold); more than lr_patience validations in a row without
+/// one bring the factor lr_gamma, down to lr_min, and the next lr_cooldown validations count for nothing. A
+/// validation before the first step is not observed.
+struct Plateau {
+  double best = std::numeric_limits<double>::infinity();
+  int64_t bad = 0, cooldown = 0;  // validations: without improvement; still to be passed over
+  double factor = 1;              // of the base learning rate
+
+  void observe(const TrainSpec& t, double loss) {
+    if (loss < best * (1 - t.lr_threshold)) {
+      best = loss;
+      bad = 0;
+    } else {
+      ++bad;
+    }
+    if (cooldown > 0) {
+      --cooldown;
+      bad = 0;
+    }
+    if (bad <= t.lr_patience) return;
+    const double base = base_learning_rate(t), next = std::max(base * factor * t.lr_gamma, t.lr_min);
+    if (base * factor - next > 1e-8) factor = next / base;
+    cooldown = t.lr_cooldown;
+    bad = 0;
+  }
+};
+
+/// step counts from 0. Cosine: (1+cos(pi x/steps))/2. Under a linear warm-up: min((x+1)/warmup, factor).
+inline double learning_rate(const TrainSpec& t, int64_t step, const Plateau& plateau = {}) {
   const double x = static_cast<double>(step);
-  double factor = t.lr_schedule == "cosine"
-                      ? 0.5 * (1 + std::cos(std::numbers::pi * x / static_cast<double>(t.steps)))
-                      : 1.0;
+  double factor = 1;
+  if (t.lr_schedule == "cosine")
+    factor = 0.5 * (1 + std::cos(std::numbers::pi * x / static_cast<double>(t.steps)));
+  else if (t.lr_schedule == "step")
+    factor = std::pow(t.lr_gamma, static_cast<double>(step / t.lr_step_size));
+  else if (t.lr_schedule == "plateau")
+    factor = plateau.factor;
   if (t.warmup > 0) factor = std::min(factor, (x + 1) / static_cast<double>(t.warmup));
-  if (t.lr_scaling == "sqrt")
-    factor *= std::sqrt(static_cast<double>(t.global_batch) / static_cast<double>(t.lr_base_batch));
-  return t.lr * factor;
+  return base_learning_rate(t) * factor;
 }
 
 }  // namespace isobar

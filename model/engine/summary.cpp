@@ -25,7 +25,10 @@ nlohmann::json memory_json(const Plan& plan) {
   nlohmann::json by = nlohmann::json::object();
   for (int k = 0; k < kBufferKinds; ++k) by[name_of(static_cast<BufferKind>(k))] = plan.memory.by_kind[k];
   by["loader"] = plan.memory.loader;
-  return {{"arena", plan.memory.arena}, {"total", plan.memory.total()}, {"by_category", by}};
+  return {{"arena", plan.memory.arena},
+          {"host", plan.memory.host},
+          {"total", plan.memory.total()},
+          {"by_category", by}};
 }
 
 nlohmann::json start_of_run(const RunSpec& spec, const Plan& plan, int ranks, int threads, bool resumed) {

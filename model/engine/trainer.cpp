@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <new>
@@ -50,7 +51,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     log_start();  // before anything slow
     open_data();
     arena_.emplace(plan_.memory.arena);
-    backend_.emplace(plan_, arena_->data(), spec.train);
+    if (plan_.memory.host > 0) host_arena_.emplace(plan_.memory.host);
+    backend_.emplace(plan_, arena_->data(), spec.train, host_arena_ ? host_arena_->data() : nullptr);
     if (mpi.size() > 1) comm_.emplace(plan_.groups);
     executor_.emplace(plan_, *backend_, comm_ ? &*comm_ : nullptr);
     watchdog_.emplace(*executor_, spec.run.hang_timeout, [this](const std::string& op) { hang(op); });
@@ -75,7 +77,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   }
 
  private:
-  float* in_arena(const View& v) { return reinterpret_cast<float*>(backend_->at(v)); }
+  float* in_arena(const View& v) { return v ? reinterpret_cast<float*>(backend_->at(v)) : nullptr; }
   void say(const std::string& line) const {
     if (mpi_.rank() == 0 && !options_.quiet) std::printf("%s\n", line.c_str());
   }
@@ -119,29 +121,34 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (reads_) valid_loader_.emplace(*valid_set_, LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false});
   }
 
-  /// First values or a checkpoint; then every rank gets rank 0's. Returns the step to go on from.
+  /// First values or a checkpoint. Returns the step to go on from.
   int64_t initialise() {
     float* params = in_arena(plan_.params_all);
-    int64_t step = 0;
+    TrainState state;
     if (options_.resume.empty()) {
       init_params(plan_, static_cast<uint64_t>(spec_.train.seed), params);
     } else {
       const auto from = find_checkpoint(options_.resume);
-      const TrainState state =
-          load_checkpoint(from, plan_, params, in_arena(plan_.adam_m), in_arena(plan_.adam_v));
+      state = load_checkpoint(from, plan_, params, in_arena(plan_.adam_m), in_arena(plan_.adam_v));
       if (state.global_batch != spec_.train.global_batch)
         throw ConfigError(from.string(), "train.global_batch",
                           "the checkpoint was made with " + std::to_string(state.global_batch) + ", not " +
                               std::to_string(spec_.train.global_batch),
                           "resume with the same global batch, or the data order would change");
-      step = state.step;
-      say("resumed from " + from.string() + " after step " + std::to_string(step));
-      log_.write({{"event", "resume"}, {"step", step}, {"path", from.string()}});
+      plateau_ = state.plateau;
+      say("resumed from " + from.string() + " after step " + std::to_string(state.step));
+      log_.write({{"event", "resume"}, {"step", state.step}, {"path", from.string()}});
     }
+    float* scalars = in_arena(plan_.scalars);
+    scalars[kStep] = static_cast<float>(state.updates);
+    scalars[kLossScale] =
+        static_cast<float>(state.loss_scale > 0 ? state.loss_scale : spec_.train.initial_loss_scale);
+    scalars[kGoodSteps] = static_cast<float>(state.good_steps);
+    scalars[kUnscale] = 1;
     const Program init = link(plan_, plan_.init, spec_.run.serial);
     (*executor_)(init, 0);
-    if (reads_) train_loader_->seek(step * spec_.micro_batches());
-    return step;
+    if (reads_) train_loader_->seek(state.step * spec_.micro_batches());
+    return state.step;
   }
 
   void train_step(int64_t step, int64_t first) {
@@ -154,10 +161,11 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     double wait = 0;
     backend_->on_fetch(
         [&](int32_t, float* input, float* target) { wait += fetch(*train_loader_, input, target).wait_s; });
-    const double lr = learning_rate(spec_.train, step);
-    float* scalars = in_arena(plan_.adam_scalars);
-    scalars[0] = static_cast<float>(lr);
-    scalars[1] = static_cast<float>(step + 1);
+    const double lr = learning_rate(spec_.train, step, plateau_);
+    float* scalars = in_arena(plan_.scalars);
+    scalars[kLearningRate] = static_cast<float>(lr);
+    if (!scaled_) scalars[kStep] = static_cast<float>(step + 1);
+    const float scale = scalars[kLossScale];
 
     const int64_t t0 = now_ns();
     (*executor_)(train_program_, static_cast<int32_t>(step));
@@ -170,23 +178,31 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
 
     const float* metrics = in_arena(plan_.metrics);
     const double loss = metrics[0], norm = std::sqrt(static_cast<double>(*in_arena(plan_.grad_norm2)));
-    if (!std::isfinite(loss) || !std::isfinite(norm))
+    const bool skipped = scaled_ && scalars[kUnscale] == 0;
+    if (skipped && scale <= static_cast<float>(spec_.train.min_loss_scale))
+      throw NumericFailure("step " + std::to_string(step + 1) +
+                           ": gradients overflow in fp16 at train.min_loss_scale; lower train.lr, use " +
+                           "policy.amp bf16, or look at the data");
+    if (!std::isfinite(loss) || (!std::isfinite(norm) && !skipped))
       throw NumericFailure("step " + std::to_string(step + 1) + ": loss " + std::to_string(loss) +
                            ", gradient norm " + std::to_string(norm) +
                            "; lower train.lr or look at the data");
     const double rate = static_cast<double>(spec_.train.global_batch) / seconds;
-    if (log_.on())
-      log_.write_step({{"event", "step"},
-                       {"step", step + 1},
-                       {"epoch", step / steps_per_epoch_},
-                       {"loss", loss},
-                       {"rmse", metrics[1]},
-                       {"lr", lr},
-                       {"grad_norm", norm},
-                       {"seconds", seconds},
-                       {"samples_per_s", rate},
-                       {"data_wait_s", wait},
-                       {"rss_bytes", resident_bytes()}});
+    if (log_.on()) {
+      nlohmann::json line = {{"event", "step"},
+                             {"step", step + 1},
+                             {"epoch", step / steps_per_epoch_},
+                             {"loss", loss},
+                             {"rmse", metrics[1]},
+                             {"lr", lr},
+                             {"grad_norm", norm},  // null where it overflowed
+                             {"seconds", seconds},
+                             {"samples_per_s", rate},
+                             {"data_wait_s", wait},
+                             {"rss_bytes", resident_bytes()}};
+      if (scaled_) line.update({{"loss_scale", scale}, {"skipped", skipped}});
+      log_.write_step(line);
+    }
     if ((step + 1) % spec_.train.log_every == 0 || step + 1 == spec_.train.steps) {
       const double spent = static_cast<double>(t1 - started_) * 1e-9 / static_cast<double>(step + 1 - first);
       char line[192];
@@ -238,6 +254,12 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       for (double& x : persistence_)
         x /= static_cast<double>(batches * spec_.micro_batch() * spec_.layout.dp);
     }
+    // Rank 0's loss, to the last bit, on every rank: their learning rates must not part.
+    if (step > 0 && spec_.train.lr_schedule == "plateau") {
+      char loss[32];
+      std::snprintf(loss, sizeof loss, "%a", sums[0]);
+      plateau_.observe(spec_.train, std::strtod(mpi_.from_first(loss).c_str(), nullptr));
+    }
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
     const std::vector<double> rmse(sums.begin() + 1, sums.end());
     log_.write({{"event", "valid"},
@@ -252,14 +274,24 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     say(line);
   }
 
+  TrainState state_after(int64_t step) {
+    TrainState state{step, spec_.train.seed, spec_.train.global_batch};
+    state.plateau = plateau_;
+    if (!scaled_) return state;
+    const float* scalars = in_arena(plan_.scalars);
+    state.updates = static_cast<int64_t>(scalars[kStep]);
+    state.loss_scale = static_cast<double>(scalars[kLossScale]);
+    state.good_steps = static_cast<int64_t>(scalars[kGoodSteps]);
+    return state;
+  }
+
   void checkpoint(int64_t step) {
     if (spec_.run.out.empty()) return;
     const int64_t t0 = now_ns();
     const Meeting all{mpi_.rank(), [this] { mpi_.barrier(); },
                       [this](std::string s) { return mpi_.from_first(std::move(s)); }};
-    const auto dir =
-        save_checkpoint(spec_.run.out, plan_, in_arena(plan_.params_all), in_arena(plan_.adam_m),
-                        in_arena(plan_.adam_v), {step, spec_.train.seed, spec_.train.global_batch}, all);
+    const auto dir = save_checkpoint(spec_.run.out, plan_, in_arena(plan_.params_all), in_arena(plan_.adam_m),
+                                     in_arena(plan_.adam_v), state_after(step), all);
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
     log_.write({{"event", "checkpoint"}, {"step", step}, {"path", dir.string()}, {"seconds", seconds}});
     watchdog_->alive();
@@ -303,15 +335,17 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const Program train_program_, eval_program_;
   std::unique_ptr<Dataset> train_set_, valid_set_;
   std::optional<Loader> train_loader_, valid_loader_;
-  std::optional<Arena> arena_;
+  std::optional<Arena> arena_, host_arena_;
   std::optional<CpuBackend> backend_;
   std::optional<Comm> comm_;
   std::optional<SpanRecorder> recorder_;
   std::optional<Executor> executor_;
   std::optional<Watchdog> watchdog_;
   std::vector<double> step_seconds_, persistence_;
+  Plateau plateau_;
   int64_t started_ = 0;
   int64_t steps_per_epoch_ = 1;
+  const bool scaled_ = spec_.policy.amp == "fp16";
   bool reads_ = false;   // this rank's plan fetches samples
   bool scores_ = false;  // … and it speaks for the samples of its dp rank
 };
@@ -336,6 +370,7 @@ void train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi) {
                       "dp*tp*cp*pp = " + std::to_string(spec.layout.world()) + ", but the run has " +
                           std::to_string(mpi.size()) + " ranks",
                       "start it with --ranks " + std::to_string(spec.layout.world()));
+  if (mpi.rank() == 0) check_world(spec, cpu_workspace(threads_per_rank(spec, mpi)));
   ResultLog log = mpi.rank() == 0 && !spec.run.out.empty() ? ResultLog(spec.run.out) : ResultLog();
   try {
     Trainer(spec, options, mpi, log).run();

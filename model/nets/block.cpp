@@ -12,9 +12,9 @@ BlockEmitter::BlockEmitter(Builder& b, const RunSpec& spec, const Sharding& at, 
       width_(spec.net.embed_dim / at.tp),
       qkv_(width_ + 2 * spec.net.kv_heads() / at.tp * spec.net.head_dim()),
       R_(at.full_rows),
-      recompute_all_(spec.policy.recompute == "full"),
       recompute_core_(spec.policy.recompute == "selective"),
       split_(spec.policy.schedule == "zb-h1"),
+      tf32_(spec.policy.amp == "tf32"),
       core_(b, spec, at, act) {}
 
 void BlockEmitter::backward_begins(const View& dx, bool accumulate) {
@@ -25,24 +25,22 @@ void BlockEmitter::backward_begins(const View& dx, bool accumulate) {
 
 // ---- pieces ----
 
-View BlockEmitter::hold(const std::string& name, DType t, int64_t count, bool keep) {
-  return keep ? b_.saved(name, t, count) : b_.scratch(name, t, count);
-}
-
 Attrs BlockEmitter::rows(int64_t m, int64_t cols) const {
   return {.m = m, .n = cols, .accumulate = accumulate_, .eps = static_cast<float>(s_.net.norm_eps)};
 }
 
 void BlockEmitter::linear_forward(const std::string& path, const Linear& l, const View& x, const View& y,
                                   int64_t rows, const View& bias) {
-  b_.emit(OpKind::gemm, path, {.m = rows, .n = l.out, .k = l.in, .trans_b = true, .fp8 = fp8()},
+  b_.emit(OpKind::gemm, path,
+          {.m = rows, .n = l.out, .k = l.in, .trans_b = true, .tf32 = tf32_, .fp8 = fp8()},
           {x, b_.weight(l.weight), bias}, {y});
 }
 
 void BlockEmitter::linear_backward_input(const std::string& path, const Linear& l, const View& dy,
                                          const View& dx, int64_t rows) {
-  b_.emit(OpKind::gemm, path + "/backward_input", {.m = rows, .n = l.in, .k = l.out, .fp8 = fp8()},
-          {dy, b_.weight(l.weight), View{}}, {dx});
+  b_.emit(OpKind::gemm, path + "/backward_input",
+          {.m = rows, .n = l.in, .k = l.out, .tf32 = tf32_, .fp8 = fp8()}, {dy, b_.weight(l.weight), View{}},
+          {dx});
 }
 
 void BlockEmitter::linear_backward_weight(const std::string& path, const Linear& l, const View& x,
@@ -57,7 +55,13 @@ void BlockEmitter::linear_backward_weight(const std::string& path, const Linear&
 void BlockEmitter::weight_gradient(const Postponed& p) {
   const Linear& l = *p.linear;
   b_.emit(OpKind::gemm, p.path + "/backward_weight",
-          {.m = l.out, .n = l.in, .k = p.rows, .trans_a = true, .accumulate = accumulate_, .fp8 = fp8()},
+          {.m = l.out,
+           .n = l.in,
+           .k = p.rows,
+           .trans_a = true,
+           .accumulate = accumulate_,
+           .tf32 = tf32_,
+           .fp8 = fp8()},
           {p.dy, p.x, View{}}, {b_.grad(l.weight)});
 }
 
@@ -92,15 +96,15 @@ View BlockEmitter::operand(const std::string& name, DType t, int64_t count) {
 void BlockEmitter::norm_forward(const std::string& path, const std::string& pass, Norm& n,
                                 const View& residual, int64_t period, const View& y, bool keep) {
   const int64_t rows = at_.rows;
-  n.h = hold(path + ".h", act_, rows * D_, keep);
+  n.h = b_.hold(path + ".h", act_, rows * D_, keep);
   if (s_.net.rms_norm()) {
-    n.rstd = hold(path + ".rstd", DType::f32, rows, keep);
+    n.rstd = b_.hold(path + ".rstd", DType::f32, rows, keep);
     b_.emit(OpKind::rms_norm, path + pass, {.m = rows, .n = D_, .eps = static_cast<float>(s_.net.norm_eps)},
             {residual, y, n.gamma}, {y ? n.x : View{}, n.h, n.rstd});
     return;
   }
-  n.mean = hold(path + ".mean", DType::f32, rows, keep);
-  n.rstd = hold(path + ".rstd", DType::f32, rows, keep);
+  n.mean = b_.hold(path + ".mean", DType::f32, rows, keep);
+  n.rstd = b_.hold(path + ".rstd", DType::f32, rows, keep);
   Attrs a{.m = rows, .n = D_, .eps = static_cast<float>(s_.net.norm_eps), .period = period, .row0 = at_.row0};
   b_.emit(OpKind::residual_norm, path + pass, a, {residual, y, n.gamma, n.beta},
           {y ? n.x : View{}, n.h, n.mean, n.rstd});
@@ -123,13 +127,14 @@ View BlockEmitter::norm_backward(const std::string& path, const Norm& n, const V
 
 View BlockEmitter::dropout(const std::string& path, const View& y, bool keep) {
   if (s_.net.dropout == 0) return {};
-  const View mask = hold(path + ".mask", DType::f32, (at_.rows * D_ + 3) / 4, keep);
+  // Without one, the state of the random numbers brings it back.
+  const View mask = keep ? b_.saved(path + ".mask", DType::f32, (at_.rows * D_ + 3) / 4) : View{};
   b_.emit(OpKind::dropout, path, {.m = at_.rows, .n = D_}, {y}, {y, mask});
   return mask;
 }
 
 void BlockEmitter::dropout_backward(const std::string& path, const View& dy, const View& mask) {
-  if (mask) b_.emit(OpKind::dropout_backward, path, {.m = at_.rows, .n = D_}, {dy, mask}, {dy});
+  if (s_.net.dropout > 0) b_.emit(OpKind::dropout_backward, path, {.m = at_.rows, .n = D_}, {dy, mask}, {dy});
 }
 
 // ---- tensor parallelism: what goes over the network, a half of the block each ----
@@ -160,22 +165,31 @@ View BlockEmitter::gathered(const std::string& path, const View& part) {
 
 // ---- the block ----
 
-View BlockEmitter::forward(Block& k, const View& residual, int64_t period, const View& y) {
-  const bool keep = !recompute_all_;
-  // The stream at the block's door is what a full recomputation starts from. Without y it has just arrived.
-  k.norm1.x = y ? b_.saved(k.path + "/norm1.x", stream_, at_.rows * D_) : residual;
-  norm_forward(k.path + "/norm1", "/forward", k.norm1, residual, period, y, keep);
-  return inside(k, keep, "/forward");
+View BlockEmitter::forward(Block& k, const View& residual, int64_t period, const View& y, Keep keep) {
+  // Without y the stream at the block's door has just arrived.
+  k.norm1.x = y ? b_.hold(k.path + "/norm1.x", stream_, at_.rows * D_, keep != Keep::nothing) : residual;
+  norm_forward(k.path + "/norm1", "/forward", k.norm1, residual, period, y, keep == Keep::all);
+  return inside(k, keep == Keep::all, "/forward", true);
 }
 
-// From the first norm on. A recomputation stops before the last product, which backward does not need.
-View BlockEmitter::inside(Block& k, bool keep, const std::string& pass) {
-  const bool again = pass != "/forward";
+void BlockEmitter::recompute(std::span<Block> blocks) {
+  View residual = blocks.front().norm1.x, y;
+  for (Block& k : blocks) {
+    if (y) k.norm1.x = b_.scratch(k.path + "/norm1.x", stream_, at_.rows * D_);
+    norm_forward(k.path + "/norm1", "/recompute", k.norm1, residual, 0, y, false);
+    y = inside(k, false, "/recompute", &k != &blocks.back());
+    residual = k.norm2.x;
+  }
+}
+
+// From the first norm on. Backward does not need the last product: a recomputation makes it for the next
+// block only.
+View BlockEmitter::inside(Block& k, bool keep, const std::string& pass, bool with_result) {
   // The bias of a row-parallel linear must enter its sum once: rank 0 of the group adds it.
   const auto once = [&](const View& bias) { return at_.at.tp == 0 ? bias : View{}; };
   const std::string attn = k.path + "/attn", mlp = k.path + "/mlp";
   k.core.qkv =
-      hold(k.path + ".qkv", act_, R_ * qkv_, keep && (recompute_core_ || core_.backward_reads_qkv()));
+      b_.hold(k.path + ".qkv", act_, R_ * qkv_, keep && (recompute_core_ || core_.backward_reads_qkv()));
   linear_forward(attn + "/qkv" + pass, k.qkv, gathered(attn + "/qkv" + pass, k.norm1.h), k.core.qkv, R_,
                  k.qkv.bias);
   if (s_.net.rms_norm()) rotary(OpKind::rotary, attn + "/rotary" + pass, k.core.qkv);
@@ -185,20 +199,20 @@ View BlockEmitter::inside(Block& k, bool keep, const std::string& pass) {
   y = result(attn + "/proj" + pass, y);
   k.attn_mask = dropout(attn + "/dropout" + pass, y, keep);
 
-  k.norm2.x = hold(k.path + "/norm2.x", stream_, at_.rows * D_, keep);
+  k.norm2.x = b_.hold(k.path + "/norm2.x", stream_, at_.rows * D_, keep);
   norm_forward(k.path + "/norm2", pass, k.norm2, k.norm1.x, 0, y, keep);
-  k.u = hold(k.path + ".u", act_, R_ * k.fc1.out, keep);
-  k.g = hold(k.path + ".g", act_, R_ * k.fc2.in, keep);
+  k.u = b_.hold(k.path + ".u", act_, R_ * k.fc1.out, keep);
+  k.g = b_.hold(k.path + ".g", act_, R_ * k.fc2.in, keep);
   linear_forward(mlp + "/fc1" + pass, k.fc1, gathered(mlp + "/fc1" + pass, k.norm2.h), k.u, R_, k.fc1.bias);
   if (s_.net.rms_norm())
     b_.emit(OpKind::swiglu, mlp + "/swiglu" + pass, rows(R_, k.fc2.in), {k.u}, {k.g});
   else
     b_.emit(OpKind::gelu, mlp + "/gelu" + pass, rows(R_, k.fc1.out), {k.u}, {k.g});
-  if (again) return {};
+  if (!with_result) return {};
   y = b_.scratch(k.path + ".mlp.y", act_, R_ * D_);
   linear_forward(mlp + "/fc2" + pass, k.fc2, k.g, y, R_, once(k.fc2.bias));
   y = result(mlp + "/fc2" + pass, y);
-  k.mlp_mask = dropout(mlp + "/dropout" + pass, y, true);  // small, and no recomputation comes so far
+  k.mlp_mask = dropout(mlp + "/dropout" + pass, y, keep);
   return y;
 }
 
@@ -211,10 +225,6 @@ void BlockEmitter::rotary(OpKind kind, const std::string& path, const View& qkv)
 
 View BlockEmitter::backward(Block& k, const View& dy_part, bool here, const View& before) {
   const std::string attn = k.path + "/attn", mlp = k.path + "/mlp";
-  if (recompute_all_) {
-    norm_forward(k.path + "/norm1", "/recompute", k.norm1, k.norm1.x, 0, View{}, false);
-    inside(k, false, "/recompute");
-  }
   dropout_backward(mlp + "/dropout/backward", dy_part, k.mlp_mask);
   View dy = gathered(mlp + "/fc2/backward", dy_part);
   const bool gated = s_.net.rms_norm();

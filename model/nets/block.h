@@ -6,12 +6,17 @@
 // (Korthikanti 2022) the reductions become reduce-scatters, and the inputs of qkv and fc1 are gathered: kept
 // cut, gathered again for their weight gradients. Context parallelism is all in context_parallel.h.
 //
+// Full recomputation (Chen 2016) keeps the residual stream at the door of the first of some neighbouring
+// blocks, and runs those forward once more when backward comes to the last of them. All that they compute
+// again is scratch.
+//
 // A split backward pass (ZB-H1, Qi 2023) emits all but the weight-gradient products and notes those down, to
 // be emitted into a routine of their own. What they read outlives the routine that wrote it; of what sequence
 // parallelism cuts, this rank's part is kept, and gathered again.
 #pragma once
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,13 +46,17 @@ struct Block {
   View attn_mask, mlp_mask;  // [rows,D] bytes: what dropout let through
 };
 
+enum class Keep : uint8_t { all, input, nothing };  // from a block's forward until backward
+
 class BlockEmitter {
  public:
   BlockEmitter(Builder& b, const RunSpec& spec, const Sharding& at, DType act);
 
   /// Residual stream in: residual (+ y unless absent); its rows repeat after `period` (0: never). Returns the
   /// block's own contribution; with it, block.norm2.x is the stream after the block.
-  View forward(Block& k, const View& residual, int64_t period, const View& y);
+  View forward(Block& k, const View& residual, int64_t period, const View& y, Keep keep);
+  /// Blocks of which only the first one's input was kept, up to where backward of the last can begin.
+  void recompute(std::span<Block> blocks);
   /// dy: gradient of forward's result; dx [rows,D]: of the stream, updated in place. `here`: the linear whose
   /// result came in as y is on this rank, `before` its bias. Returns the gradient of that y.
   View backward(Block& k, const View& dy, bool here, const View& before);
@@ -94,12 +103,11 @@ class BlockEmitter {
     int64_t rows;
   };
   void weight_gradient(const Postponed& p);
-  View hold(const std::string& name, DType t, int64_t count, bool keep);
   Attrs rows(int64_t m, int64_t cols) const;
   void dropout_backward(const std::string& path, const View& dy, const View& mask);
   void rotary(OpKind kind, const std::string& path, const View& qkv);
   bool fp8() const { return s_.policy.amp == "fp8"; }
-  View inside(Block& k, bool keep, const std::string& pass);
+  View inside(Block& k, bool keep, const std::string& pass, bool with_result);
 
   Builder& b_;
   const RunSpec& s_;
@@ -107,7 +115,7 @@ class BlockEmitter {
   const DType act_, stream_;  // of activations: what matrix products read and write; of the residual stream
   // Model width, this rank's share of it inside attention, with keys and values; full rows
   const int64_t D_, width_, qkv_, R_;
-  const bool recompute_all_, recompute_core_, split_;
+  const bool recompute_core_, split_, tf32_;
   AttentionCore core_;
   View dx_;
   bool accumulate_ = false;  // backward adds to the gradients

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <set>
+#include <stdexcept>
 
 #include "model/base/error.h"
 #include "model/nets/vit.h"
 #include "model/plan/layout.h"
+#include "model/plan/link.h"
 #include "model/plan/work.h"
 
 namespace isobar {
@@ -83,10 +85,13 @@ void check_layout(const RunSpec& s) {
       !s.policy.sequence_parallel || l.tp == 1 ||
           split_evenly(s.micro_batch() * split_evenly(n.tokens(), l.cp).back(), l.tp).back() > 0,
       "policy.sequence_parallel", "there are fewer rows than layout.tp", "set it to false");
-  const auto later = [&](bool ok, const char* key, const std::string& value, const std::string& mend) {
-    check.refuse_unless(ok, key, value + " cannot be executed yet", mend);
-  };
-  later(s.policy.zero == 0, "policy.zero", "a ZeRO stage above 0", "set it to 0");
+  check.refuse_unless(!zero_bubble || s.policy.main_grads_dtype == "fp32", "policy.main_grads_dtype",
+                      "zb-h1 adds its late weight gradients to whole ones in fp32",
+                      "set it to fp32, or policy.schedule to 1f1b");
+  // The late weight gradients of every micro-batch would need a buffer, or a reduction, of their own.
+  check.refuse_unless(!zero_bubble || s.policy.zero < 2, "policy.zero",
+                      "zb-h1 keeps whole gradients until its late weight gradients are in",
+                      "set it to 1, or policy.schedule to 1f1b");
 }
 
 }  // namespace
@@ -108,6 +113,26 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace) {
   plan.memory.loader = reads ? slots * 2 * batch : 0;
   place(plan);
   return plan;
+}
+
+void check_world(const RunSpec& spec, const std::vector<Plan>& plans) {
+  try {
+    check(plans);
+  } catch (const std::logic_error& e) {
+    const LayoutSpec& l = spec.layout;
+    const auto axis = [](const char* name, int64_t n) { return name + std::to_string(n) + " "; };
+    throw ConfigError(
+        spec.file, "layout",
+        axis("dp", l.dp) + axis("tp", l.tp) + axis("cp", l.cp) + axis("pp", l.pp) + axis("vpp", l.vpp) +
+            "in order " + l.order + " under " + spec.policy.schedule + " cannot run: " + e.what(),
+        "no legal layout should come to this, so please report it; another one will do meanwhile");
+  }
+}
+
+void check_world(const RunSpec& spec, const Workspace& workspace) {
+  std::vector<Plan> plans;
+  for (int rank = 0; rank < spec.layout.world(); ++rank) plans.push_back(build_plan(spec, rank, workspace));
+  check_world(spec, plans);
 }
 
 void require_kernels(const RunSpec& spec, const Plan& plan) {

@@ -8,6 +8,11 @@ namespace isobar {
 /// Pure. Throws ConfigError for a layout or policy that the net cannot take, with the nearest that it can.
 Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace);
 
+/// What no rank can see by itself (check in plan/link.h): a plan of every rank, each against the others.
+/// Throws ConfigError naming the layout when they do not fit together. Time grows with the world.
+void check_world(const RunSpec& spec, const Workspace& workspace);
+void check_world(const RunSpec& spec, const std::vector<Plan>& plans);
+
 /// Throws ConfigError naming the ops that no backend has a kernel for: such a plan can be predicted, not run.
 void require_kernels(const RunSpec& spec, const Plan& plan);
 

@@ -19,14 +19,15 @@ AttentionCore::AttentionCore(Builder& b, const RunSpec& spec, const Sharding& at
       kv_heads_(spec.net.kv_heads() / at.tp),
       kv_(kv_heads_ * spec.net.head_dim()),
       qkv_(width_ + 2 * kv_),
-      R_(at.full_rows) {}
+      R_(at.full_rows),
+      tf32_(spec.policy.amp == "tf32") {}
 
 void AttentionCore::forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
-  c.o = hold(block + ".o", act_, R_ * width_, keep);
+  c.o = b_.hold(block + ".o", act_, R_ * width_, keep);
   // Ulysses has cp times the tokens and as many times fewer heads.
   const int64_t rows =
       kind_ == Kind::ulysses ? at_.batch * heads_ / at_.cp * n_.tokens() : at_.batch * heads_ * at_.tokens;
-  if (kind_ != Kind::unfused) c.lse = hold(block + ".lse", DType::f32, rows, keep);
+  if (kind_ != Kind::unfused) c.lse = b_.hold(block + ".lse", DType::f32, rows, keep);
   switch (kind_) {
     case Kind::alone:
       b_.emit_with_workspace(OpKind::attention, block + "/attn/core" + pass,
@@ -38,7 +39,7 @@ void AttentionCore::forward(const std::string& block, Core& c, bool keep, const 
     case Kind::allgather:
       return allgather_forward(block, c, keep, pass);
     case Kind::ring:
-      return ring_forward(block, c, keep, pass);
+      return ring_forward(block, c, pass);
     case Kind::ulysses:
       return ulysses_forward(block, c, keep, pass);
   }
@@ -66,7 +67,8 @@ void AttentionCore::backward(const std::string& block, const Core& c, const View
 // ---- pieces ----
 
 Attrs AttentionCore::attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const {
-  return {.batch = at_.batch,
+  return {.tf32 = tf32_,
+          .batch = at_.batch,
           .heads = heads_,
           .kv_heads = kv_heads_,
           .tq = at_.tokens,
@@ -86,10 +88,6 @@ Attrs AttentionCore::attention_of_all() const {  // ulysses
   a.tq = n_.tokens();
   a.ld_o = width_ / at_.cp;
   return a;
-}
-
-View AttentionCore::hold(const std::string& name, DType t, int64_t count, bool keep) {
-  return keep ? b_.saved(name, t, count) : b_.scratch(name, t, count);
 }
 
 // q, k or v (which: 0 … 2) inside the fused [rows, qkv / cut] matrix: a strided operand, stated as the span
@@ -151,10 +149,10 @@ void AttentionCore::unfused_forward(const std::string& block, Core& c, bool keep
   b_.emit(OpKind::gemm, path + "/scores" + pass,
           {.m = n_.tokens(), .n = n_.tokens(), .k = d, .trans_b = true, .batch = matrices},
           {part(c.qkv, 0), part(c.qkv, 1), View{}}, {scores});
-  c.weights = hold(block + ".weights", act_, all, keep);
+  c.weights = b_.hold(block + ".weights", act_, all, keep);
   if (n_.dropout > 0) {
-    c.mask = hold(block + ".weights.mask", DType::f32, (all + 3) / 4, keep);
-    c.dropped = hold(block + ".weights.dropped", act_, all, keep);
+    c.mask = b_.hold(block + ".weights.mask", DType::f32, (all + 3) / 4, keep);
+    c.dropped = b_.hold(block + ".weights.dropped", act_, all, keep);
   }
   b_.emit(OpKind::softmax, path + "/softmax" + pass, rows, {scores}, {c.weights, c.mask, c.dropped});
   b_.emit(OpKind::gemm, path + "/values" + pass,
@@ -185,7 +183,7 @@ void AttentionCore::allgather_forward(const std::string& block, Core& c, bool ke
   const std::string path = block + "/attn/core" + pass;
   const int64_t cols = 2 * kv_, all = at_.batch * n_.tokens() * cols;
   const View own = own_kv(path + "_pack", block + ".kv.own", c.qkv);
-  c.kv = hold(block + ".kv", act_, all, keep);
+  c.kv = b_.hold(block + ".kv", act_, all, keep);
   const View arrived = at_.batch > 1 ? b_.scratch(block + ".kv.arrived", act_, all) : c.kv;
   Attrs a{.group = at_.cp_group};
   a.receive = elements(cols);
@@ -238,7 +236,7 @@ std::string numbered(std::string name, int64_t i) {
 }
 }  // namespace
 
-void AttentionCore::ring_forward(const std::string& block, Core& c, bool, const std::string& pass) {
+void AttentionCore::ring_forward(const std::string& block, Core& c, const std::string& pass) {
   const std::string path = block + "/attn/core" + pass;
   const int64_t cols = 2 * kv_;
   View kv = own_kv(path + "_pack", block + ".kv0", c.qkv), next;
@@ -350,8 +348,8 @@ void AttentionCore::heads_of_all(const std::string& path, const std::string& nam
 void AttentionCore::ulysses_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   const std::string path = block + "/attn/core" + pass;
   const int64_t rows = at_.batch * n_.tokens(), queries = heads_ / kv_heads_;
-  c.all_qkv = hold(block + ".qkv.all", act_, rows * (qkv_ / at_.cp), keep);
-  c.all_o = hold(block + ".o.all", act_, rows * (width_ / at_.cp), keep);
+  c.all_qkv = b_.hold(block + ".qkv.all", act_, rows * (qkv_ / at_.cp), keep);
+  c.all_o = b_.hold(block + ".o.all", act_, rows * (width_ / at_.cp), keep);
   tokens_of_all(path + "_qkv", block + ".qkv", c.qkv, queries + 2, c.all_qkv);
   b_.emit_with_workspace(OpKind::attention, path, attention_of_all(),
                          {part(c.all_qkv, 0, at_.cp), part(c.all_qkv, 1, at_.cp), part(c.all_qkv, 2, at_.cp)},

@@ -44,14 +44,13 @@ class AttentionCore {
   void unfused_backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
   void allgather_forward(const std::string& block, Core& c, bool keep, const std::string& pass);
   void allgather_backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
-  void ring_forward(const std::string& block, Core& c, bool keep, const std::string& pass);
+  void ring_forward(const std::string& block, Core& c, const std::string& pass);
   void ring_backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
   void ulysses_forward(const std::string& block, Core& c, bool keep, const std::string& pass);
   void ulysses_backward(const std::string& block, const Core& c, const View& d_o, const View& dqkv);
 
   Attrs attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const;
   Attrs attention_of_all() const;
-  View hold(const std::string& name, DType t, int64_t count, bool keep);
   View part(const View& qkv, int which, int64_t cut = 1) const;
   void copy(const std::string& path, const Strided& s, const View& x, const View& y);
   void columns(const std::string& path, int64_t n, const View& x, int64_t ld_x, const View& y, int64_t ld_y);
@@ -73,6 +72,7 @@ class AttentionCore {
   const Kind kind_;
   // Width and heads of queries, of keys (as of values), and of all three; rows: all of this rank
   const int64_t width_, heads_, kv_heads_, kv_, qkv_, R_;
+  const bool tf32_;
 };
 
 }  // namespace isobar

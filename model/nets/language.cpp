@@ -25,29 +25,24 @@ LanguageEnds::LanguageEnds(Builder& b, const RunSpec& spec, const Sharding& at, 
 // ---- parameters ----
 
 void LanguageEnds::declare_first(const Declare& declare) {
-  first_ = true;
-  declare(table_, {"embed.weight", {vocab_ * at_.tp, D_}, Init::normal, 0.02f, 0});
-  if (!n_.rms_norm()) declare(positions_, {"pos_embed", {n_.tokens(), D_}, Init::normal, 0.02f});
+  declare(table_, {"embed.weight", {vocab_ * at_.tp, D_}, Init::normal, 0.02f, 0},
+          tied_over_stages() ? 1 : 0);
+  if (!n_.rms_norm()) declare(positions_, {"pos_embed", {n_.tokens(), D_}, Init::normal, 0.02f}, 0);
 }
 
 void LanguageEnds::declare_last(const Declare& declare, bool with_first) {
-  last_ = true;
   if (n_.tie_embeddings && with_first) {
     head_ = table_;
   } else {
     // A tied copy starts with the same values, because they depend on the name.
     const char* name = n_.tie_embeddings ? "embed.weight" : "head.weight";
-    declare(head_, {name, {vocab_ * at_.tp, D_}, Init::normal, 0.02f, 0});
+    declare(head_, {name, {vocab_ * at_.tp, D_}, Init::normal, 0.02f, 0}, n_.tie_embeddings ? 2 : 0);
   }
   head_linear_ = {head_, View{}, D_, vocab_};
 }
 
 bool LanguageEnds::tied_over_stages() const {
   return n_.tie_embeddings && at_.pp > 1;
-}
-
-int64_t LanguageEnds::head_offset() const {
-  return head_.offset == table_.offset ? INT64_MAX : head_.offset;
 }
 
 View LanguageEnds::first_gradient() const {
@@ -70,6 +65,7 @@ void LanguageEnds::emit_fetch(const Stage& stage) {
 }
 
 View LanguageEnds::emit_first(const std::string& block) {
+  first_ = true;
   const bool scattered = at_.sequence;
   const View x = b_.saved(block + "/norm1.x", block_.stream(), at_.rows * D_);
   const View whole = scattered ? b_.scratch("embed.x", act_, R_ * D_) : x;
@@ -92,6 +88,7 @@ void LanguageEnds::reduce_rows(const std::string& path, const View& x) {
 }
 
 void LanguageEnds::emit_last(const View& h) {
+  last_ = true;
   logits_ = b_.saved("logits", act_, R_ * vocab_);
   block_.linear_forward("head/forward", head_linear_, block_.gathered("head/forward", h), logits_, R_,
                         View{});
@@ -125,11 +122,11 @@ void LanguageEnds::emit_backward_first(const View& dx) {
           {b_.grad(table_), positions_ ? b_.grad(positions_) : View{}});
 }
 
-void LanguageEnds::emit_tied_reduction() {
+void LanguageEnds::emit_tied_reduction(const Parameters& params) {
   if (!tied_over_stages() || !(first_ || last_)) return;
   const std::vector<int> ranks = group_of(s_.layout, "pp", b_.plan.rank);
   const int group = b_.group("embedding", {ranks.front(), ranks.back()});
-  const View g = b_.grad(first_ ? table_ : head_);
+  const View g = params.kept_gradient(first_ ? table_ : head_);
   b_.emit(OpKind::all_reduce, "optimizer/embedding/all_reduce", {.group = group}, {g}, {g}, Lane::dp);
 }
 

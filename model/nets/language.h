@@ -15,12 +15,14 @@
 
 #include "model/nets/block.h"
 #include "model/nets/stages.h"
+#include "model/plan/parameters.h"
 
 namespace isobar {
 
 class LanguageEnds {
  public:
-  using Declare = std::function<void(View&, Param)>;
+  /// `tied`: the other end of the pipeline holds the same tensor; 1: it is its first holder, 2: the second.
+  using Declare = std::function<void(View&, Param, int tied)>;
   LanguageEnds(Builder& b, const RunSpec& spec, const Sharding& at, BlockEmitter& block, DType act);
 
   void declare_first(const Declare& declare);
@@ -31,9 +33,8 @@ class LanguageEnds {
   void emit_last(const View& h);              // h [rows, D]: of the final norm
   View emit_backward_last(const View& h);     // gradient of h
   void emit_backward_first(const View& dx);
-  void emit_tied_reduction();
+  void emit_tied_reduction(const Parameters& params);
   View first_gradient() const;  // what emit_backward_first writes
-  int64_t head_offset() const;  // of the head's parameters among those that tensor parallelism cuts
 
  private:
   Attrs vocabulary() const;

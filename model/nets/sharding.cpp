@@ -29,8 +29,13 @@ Sharding::Sharding(Builder& b, const RunSpec& spec, int rank)
   sample_group = group("samples", sequence ? "tp-cp" : "cp");
   whole_group = group("dp", sequence ? "tp-cp-dp" : "cp-dp");
   cut_group = tp > 1 ? group("dp.cut", "cp-dp") : -1;
-  norm_group = group("norm", "tp-pp");
+  // ZeRO's shards are of as many ranks as sum the gradients: each of them answers for its own.
+  const bool sharded = spec.policy.zero > 0;
+  norm_group = group("norm", sharded ? "tp-cp-dp-pp" : "tp-pp");
   metrics_group = group("metrics", "dp-pp");
+  counts_whole = at.tp == 0 || (sharded && sequence);
+  writes_cut = sharded || (at.dp == 0 && at.cp == 0);
+  writes_whole = writes_cut && counts_whole;
 }
 
 std::vector<int64_t> Sharding::row_elements(int64_t width) const {

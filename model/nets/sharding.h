@@ -34,8 +34,12 @@ struct Sharding {
   int sample_group = -1;   // ranks that hold rows of the same samples: they add up the loss
   int whole_group = -1;    // gradients of what tensor parallelism leaves whole: summed over …
   int cut_group = -1;      // … and of what it cuts
-  int norm_group = -1;     // ranks that hold other parameters: they add up the gradient norm
+  int norm_group = -1;     // ranks that answer for other parameters: they add up the gradient norm
   int metrics_group = -1;  // ranks with other samples, and stages without any
+
+  // Of ranks that hold the same values one writes them to checkpoints, and one counts their gradients in the
+  // norm: of what tensor parallelism cuts, and of what it leaves whole.
+  bool writes_cut, writes_whole, counts_whole;
 
   std::vector<int64_t> row_elements(int64_t width) const;  // parts of a tp gather of [full_rows, width]
 };

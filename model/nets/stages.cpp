@@ -10,6 +10,14 @@ std::vector<int64_t> stage_depths(int64_t depth, int64_t stages) {
   return out;
 }
 
+std::pair<int64_t, int64_t> recomputed_with(const PolicySpec& policy, const Stage& stage, int64_t i) {
+  const int64_t n = policy.recompute_num_layers;
+  if (policy.recompute != "full") return {i, i};
+  if (policy.recompute_method == "block") return {i, i < stage.first + n ? i + 1 : i};
+  const int64_t first = i - (i - stage.first) % n;
+  return {first, std::min(first + n, stage.end)};
+}
+
 Stages::Stages(Builder& b, const RunSpec& spec, int rank)
     : b_(b), ranks_(group_of(spec.layout, "pp", rank)), stage_(coords_of(spec.layout, rank).pp) {
   const auto pp = static_cast<int>(spec.layout.pp), chunks = static_cast<int>(spec.layout.vpp);

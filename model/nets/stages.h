@@ -7,6 +7,7 @@
 // (Narayanan 2021). Every ordered pair of neighbours has a communicator for activations and one for
 // gradients, so each carries one direction only and is used by one end to send, by the other to receive.
 #pragma once
+#include <utility>
 #include <vector>
 
 #include "model/base/spec.h"
@@ -24,6 +25,10 @@ struct Stage {
 /// Blocks of every virtual stage: as even as can be; what is left over goes to the stages after the first,
 /// which has the embedding, and before the last, which has the head.
 std::vector<int64_t> stage_depths(int64_t depth, int64_t stages);
+
+/// [first, end) of the blocks that are recomputed together with block i of a stage; empty: it is not
+/// recomputed. Megatron's --recompute-method and --recompute-num-layers, by stage chunk.
+std::pair<int64_t, int64_t> recomputed_with(const PolicySpec& policy, const Stage& stage, int64_t i);
 
 class Stages {
  public:

@@ -6,6 +6,7 @@
 #include "model/nets/block.h"
 #include "model/nets/language.h"
 #include "model/nets/stages.h"
+#include "model/plan/parameters.h"
 #include "model/plan/schedule.h"
 
 namespace isobar {
@@ -17,7 +18,8 @@ class Vit {
       : s_(spec),
         n_(spec.net),
         b_(rank, static_cast<int>(spec.layout.world()), workspace),
-        act_(spec.policy.amp == "none" ? DType::f32 : DType::bf16),
+        params_(b_, policy_of(spec)),
+        act_(act_of(spec)),
         at_(b_, spec, rank),
         emit_(b_, spec, at_, act_),
         D_(n_.embed_dim),
@@ -30,7 +32,7 @@ class Vit {
     declare_parameters();
     b_.plan.metrics = b_.io("metrics", DType::f32, 1 + (n_.language() ? 0 : n_.out_channels));
     b_.plan.grad_norm2 = b_.io("grad_norm2", DType::f32, 1);
-    b_.plan.adam_scalars = b_.io("adam_scalars", DType::f32, 2);
+    b_.plan.scalars = b_.io("scalars", DType::f32, kScalars);
     stages_.declare_buffers(at_.rows * D_, emit_.stream());
     const int init = emit_init(), begin = emit_begin();
     const auto m = static_cast<int>(s_.micro_batches());
@@ -86,14 +88,29 @@ class Vit {
     std::vector<int> backward;  // by micro-batch; of a split backward, the input part
     std::vector<int> weight;    // the weight part
   };
-  struct Final {  // parameters whose gradients are final after so many weight gradients of a split backward
+  struct Final {  // a part whose gradients are final after so many weight gradients of a split backward
     size_t after;
-    int64_t cut, whole;
+    int part;
   };
-  struct Region {  // of the flat parameters: one stage chunk's, with one group that sums their gradients
-    int group;
-    int64_t begin, end;
-  };
+
+  static DType act_of(const RunSpec& spec) {
+    const std::string& amp = spec.policy.amp;
+    return amp == "bf16" ? DType::bf16 : amp == "fp16" ? DType::f16 : DType::f32;
+  }
+  static ParameterPolicy policy_of(const RunSpec& spec) {
+    const PolicySpec& p = spec.policy;
+    const auto bucket = static_cast<int64_t>(p.bucket_mb * 1e6) / size_of(DType::f32);
+    return {.zero = p.zero,
+            .act = act_of(spec),
+            .grads = p.main_grads_dtype == "bf16" ? DType::bf16 : DType::f32,
+            .bucket = std::max<int64_t>(1, bucket),
+            .sgd = spec.train.optimizer == "sgd",
+            .offload = p.offload_optimizer,
+            .overlap = p.overlap};
+  }
+  // Parts of a chunk, in forward order: the embedding, its blocks, the head.
+  static int part_of(const Stage& stage, int64_t block) { return static_cast<int>(1 + block - stage.first); }
+  static int head_of(const Stage& stage) { return part_of(stage, stage.end); }
 
   // Gradients are written by the first micro-batch, added to by the others, and reduced under the last.
   template <class Emit>  // (name, accumulate, reduce) -> routine
@@ -115,23 +132,27 @@ class Vit {
     list_ = true;
     declare({.first = 0, .end = n_.depth, .is_first = true, .is_last = true});
     list_ = false;
-    regions_.resize(stages_.list().size());
     for (const bool cut : {true, false}) {
       if (cut && at_.tp == 1) continue;
-      cut_ = cut;
-      for (const Stage& stage : stages_.list()) {
-        const int64_t begin = b_.params_end();
-        declare(stage);
-        regions_[stage.chunk].push_back({cut ? at_.cut_group : at_.whole_group, begin, b_.params_end()});
+      for (const bool matrix : {true, false}) {
+        if (!matrix && !params_.by_reader()) continue;
+        for (const Stage& stage : stages_.list()) {
+          section_ = {.chunk = stage.chunk,
+                      .group = cut ? at_.cut_group : at_.whole_group,
+                      .matrix = matrix,
+                      .counted = cut || at_.counts_whole};
+          cut_ = cut;
+          params_.section(section_);
+          declare(stage);
+        }
       }
-      if (cut) cut_end_ = b_.params_end();
     }
-    b_.end_params(act_ != DType::f32);
+    params_.end();
   }
 
   // One operand of one or several tensors, each [out, in] or [out]; `axis` is what tensor parallelism cuts
-  // (-1: none).
-  void declare(View& v, std::vector<Param> pieces) {
+  // (-1: none). `matrix`: matrix products read it.
+  void declare(View& v, bool matrix, std::vector<Param> pieces) {
     if (list_) {
       for (const Param& p : pieces) b_.plan.tensors.push_back({p.name, p.shape});
       return;
@@ -139,13 +160,13 @@ class Vit {
     if (at_.tp == 1)
       for (Param& p : pieces) p.axis = -1;
     const bool is_cut = pieces[0].axis >= 0;
-    if (is_cut != cut_) return;
+    if (is_cut != cut_ || (params_.by_reader() && matrix != section_.matrix)) return;
     for (Param& p : pieces) {
       if (is_cut) {
         p.extent = p.shape[p.axis] / at_.tp;
         p.begin = p.extent * at_.at.tp;
       }
-      p.writer = at_.at.dp == 0 && at_.at.cp == 0 && (is_cut || at_.at.tp == 0);
+      p.writer = p.writer && (is_cut ? at_.writes_cut : at_.writes_whole);
     }
     v = b_.params_together(pieces);
   }
@@ -153,29 +174,44 @@ class Vit {
   void declare(const Stage& stage) {
     const float sigma = 0.02f;
     const auto norm = [&](Norm& n, const std::string& name) {
-      declare(n.gamma, {{name + ".weight", {D_}, Init::one}});
-      if (!n_.rms_norm()) declare(n.beta, {{name + ".bias", {D_}, Init::zero}});
+      declare(n.gamma, false, {{name + ".weight", {D_}, Init::one}});
+      if (!n_.rms_norm()) declare(n.beta, false, {{name + ".bias", {D_}, Init::zero}});
     };
     const auto linear = [&](Linear& l, const std::string& name, int64_t in, int64_t out, int cut_axis) {
       l.in = cut_axis == 1 ? in / at_.tp : in;
       l.out = cut_axis == 0 ? out / at_.tp : out;
-      declare(l.weight, {{name + ".weight", {out, in}, Init::normal, sigma, cut_axis}});
-      if (!n_.rms_norm()) declare(l.bias, {{name + ".bias", {out}, Init::zero, 0, cut_axis == 0 ? 0 : -1}});
+      declare(l.weight, true, {{name + ".weight", {out, in}, Init::normal, sigma, cut_axis}});
+      if (!n_.rms_norm())
+        declare(l.bias, false, {{name + ".bias", {out}, Init::zero, 0, cut_axis == 0 ? 0 : -1}});
     };
-    const auto declare_one = [this](View& v, Param p) { declare(v, {std::move(p)}); };
+    const auto part = [&](int index) {
+      if (!list_) params_.part(index);
+    };
+    const auto declaring = [&](int index) {
+      return [this, part, index](View& v, Param p, int tied) {
+        if (list_ && tied == 2) return;
+        if (!list_ && tied > 0) params_.alone(index, tied == 1);
+        p.writer = tied != 2;
+        declare(v, true, {std::move(p)});
+        part(index);
+      };
+    };
     if (stage.is_first && n_.language()) {
-      language_.declare_first(declare_one);
+      part(0);
+      language_.declare_first(declaring(0));
     } else if (stage.is_first) {
+      part(0);
       // The patch convolution keeps PyTorch's default: uniform within 1/sqrt(fan_in), weight and bias.
       const float fan = 1.0f / std::sqrt(static_cast<float>(P_));
       const int64_t p = n_.patch_size;
       patch_.in = P_, patch_.out = D_;
-      declare(patch_.weight, {{"patch_embed.weight", {D_, n_.in_channels, p, p}, Init::uniform, fan}});
-      declare(patch_.bias, {{"patch_embed.bias", {D_}, Init::uniform, fan}});
-      declare(pos_, {{"pos_embed", {n_.tokens(), D_}, Init::normal, sigma}});
+      declare(patch_.weight, true, {{"patch_embed.weight", {D_, n_.in_channels, p, p}, Init::uniform, fan}});
+      declare(patch_.bias, false, {{"patch_embed.bias", {D_}, Init::uniform, fan}});
+      declare(pos_, false, {{"pos_embed", {n_.tokens(), D_}, Init::normal, sigma}});
     }
     const int64_t hidden = n_.hidden();
     for (int64_t i = stage.first; i < stage.end; ++i) {
+      part(part_of(stage, i));
       Block& block = blocks_[i];
       char path[16];
       std::snprintf(path, sizeof path, "block%02d", static_cast<int>(i));
@@ -189,8 +225,8 @@ class Vit {
         bias.push_back({name + ".attn." + part + ".bias", {out}, Init::zero, 0, 0});
       }
       block.qkv.in = D_, block.qkv.out = (D_ + 2 * kv) / at_.tp;
-      declare(block.qkv.weight, std::move(w));
-      if (!n_.rms_norm()) declare(block.qkv.bias, std::move(bias));
+      declare(block.qkv.weight, true, std::move(w));
+      if (!n_.rms_norm()) declare(block.qkv.bias, false, std::move(bias));
       linear(block.proj, name + ".attn.proj", D_, D_, 1);
       norm(block.norm2, name + ".norm2");
       linear(block.fc1, name + ".mlp.fc1", D_, n_.rms_norm() ? 2 * hidden : hidden,
@@ -198,21 +234,19 @@ class Vit {
       linear(block.fc2, name + ".mlp.fc2", hidden, D_, 1);
     }
     if (stage.is_last) {
+      part(head_of(stage));
       norm(final_, "norm");
-      if (n_.language()) return language_.declare_last(declare_one, stage.is_first);
+      if (n_.language()) return language_.declare_last(declaring(head_of(stage)), stage.is_first);
       head_.in = D_, head_.out = P_;
-      declare(head_.weight, {{"head.weight", {P_, D_}, Init::normal, sigma}});
+      declare(head_.weight, true, {{"head.weight", {P_, D_}, Init::normal, sigma}});
     }
   }
 
   // ---- small routines ----
-  // First values depend on seed and name alone, so every rank makes its own; only the 16-bit copy is left to
-  // do.
+  // First values depend on seed and name alone, so every rank makes its own.
   int emit_init() {
     const int r = b_.begin("init", Pass::init);
-    const View all = b_.plan.params_all;
-    if (act_ != DType::f32)
-      b_.emit(OpKind::cast, "params/cast", {.m = 1, .n = all.count}, {all}, {b_.plan.params16_all});
+    params_.copies("params");
     b_.end();
     return r;
   }
@@ -241,21 +275,21 @@ class Vit {
   int emit_optimizer() {
     const int r = b_.begin("optimizer", Pass::optimizer);
     Plan& p = b_.plan;
-    language_.emit_tied_reduction();
-    // Every parameter counts once: what tensor parallelism leaves whole, on its rank 0.
-    const int64_t counted = at_.tp > 1 && at_.at.tp > 0 ? cut_end_ : p.grads_all.count;
-    b_.emit(OpKind::squared_sum, "optimizer/grad_norm", {.m = 1, .n = counted},
-            {p.grads_all.slice(0, counted)}, {p.grad_norm2});
+    language_.emit_tied_reduction(params_);
+    params_.squared_norm(p.grad_norm2);
     if (at_.norm_group >= 0)
       b_.emit(OpKind::all_reduce, "optimizer/grad_norm/all_reduce", {.group = at_.norm_group}, {p.grad_norm2},
               {p.grad_norm2}, Lane::dp);
-    b_.emit(OpKind::adam, "optimizer/adam", {.m = 1, .n = p.grads_all.count},
-            {p.grads_all, p.adam_scalars, s_.train.grad_clip > 0 ? p.grad_norm2 : View{}},
-            {p.params_all, p.adam_m, p.adam_v, p.params16_all});
+    if (scaled())
+      b_.emit(OpKind::loss_scale, "optimizer/loss_scale", {}, {p.grad_norm2, p.scalars},
+              {p.grad_norm2, p.scalars});
+    params_.update(p.scalars, s_.train.grad_clip > 0 ? p.grad_norm2 : View{});
     reduce_metrics();
     b_.end();
     return r;
   }
+
+  bool scaled() const { return act_ == DType::f16; }
 
   Attrs image() const {
     return {.m = at_.rows,
@@ -271,6 +305,7 @@ class Vit {
 
   int emit_forward(const Stage& stage, const std::string& name) {
     const int r = b_.begin(name, Pass::forward, stage.chunk);
+    params_.forward(stage.chunk);
     const int64_t rows = at_.rows, pixels = at_.batch * n_.in_channels * n_.img_height * n_.img_width;
     View residual, y, input;
     int64_t period = 0;
@@ -280,6 +315,7 @@ class Vit {
       language_.emit_fetch(stage);
     else if (input || stage.is_last)
       b_.emit(OpKind::fetch, "data/fetch", image(), {}, {input, stage.is_last ? target_ : View{}});
+    if (stage.is_first) params_.need(0);
     if (stage.is_first && n_.language()) {
       residual = language_.emit_first(blocks_[stage.first].path);
     } else if (stage.is_first) {
@@ -294,7 +330,12 @@ class Vit {
       stages_.receive_forward(stage, residual);
     }
     for (int64_t i = stage.first; i < stage.end; ++i) {
-      y = emit_.forward(blocks_[i], residual, period, y);
+      params_.need(part_of(stage, i));
+      const auto [from, to] = recomputed_with(s_.policy, stage, i);
+      y = emit_.forward(blocks_[i], residual, period, y,
+                        from == to  ? Keep::all
+                        : i == from ? Keep::input
+                                    : Keep::nothing);
       residual = blocks_[i].norm2.x;
       period = 0;
     }
@@ -303,6 +344,7 @@ class Vit {
       b_.end();
       return r;
     }
+    params_.need(head_of(stage));
     final_.x = b_.saved("norm.x", emit_.stream(), rows * D_);
     emit_.norm_forward("norm", "/forward", final_, residual, 0, y, true);
     if (n_.language()) {
@@ -326,34 +368,37 @@ class Vit {
 
   int emit_backward(const Stage& stage, const std::string& name, bool accumulate, bool reduce) {
     const int r = b_.begin(name, Pass::backward, stage.chunk);
-    std::vector<GradientBuckets> buckets = buckets_of(stage, reduce);
+    params_.backward(stage.chunk, !accumulate, reduce);
+    accumulate = accumulate && params_.ops_accumulate();
     finals_.clear();
-    // Every gradient of this and the parts behind it is final: these are the parts' first parameters.
-    const auto done = [&](int64_t cut, int64_t whole) {
+    const auto done = [&](int part) {
       if (emit_.split())
-        finals_.push_back({emit_.postponed(), cut, whole});
+        finals_.push_back({emit_.postponed(), part});
       else
-        done_down_to(buckets, cut, whole);
+        params_.final(part);
     };
     const int64_t rows = at_.rows;
     const View dx = stages_.stream_gradient(stage, rows * D_);
     emit_.backward_begins(dx, accumulate);
     View dy;
     const Block& last = blocks_[stage.end - 1];
+    if (stage.is_last) params_.need(head_of(stage));
     if (stage.is_last && n_.language()) {
+      if (stage.is_first) params_.need(0);  // a tied head
       const View dh = language_.emit_backward_last(final_.h);
       dy = emit_.norm_backward("norm", final_, dh, true, true, last.fc2.bias);
-      done(language_.head_offset(), final_.gamma.offset);
+      done(head_of(stage));
     } else if (stage.is_last) {
       const View dpred = emit_.operand("dpred", act_, rows * P_);
       Attrs a = image();
       a.scale = 1.0f / static_cast<float>(s_.train.global_batch);
-      b_.emit(OpKind::loss_backward, "loss/backward", a, {pred_, target_, sums_}, {dpred});
+      b_.emit(OpKind::loss_backward, "loss/backward", a,
+              {pred_, target_, sums_, scaled() ? b_.plan.scalars : View{}}, {dpred});
       const View dh = b_.scratch("norm.dh", act_, rows * D_);
       emit_.linear_backward_input("head", head_, dpred, dh, rows);
       emit_.linear_backward_weight("head", head_, final_.h, dpred, rows);
       dy = emit_.norm_backward("norm", final_, dh, true, true, last.fc2.bias);
-      done(INT64_MAX, final_.gamma.offset);
+      done(head_of(stage));
     } else {
       stages_.receive_backward(stage, dx);
       if (last.fc2.bias)
@@ -371,9 +416,15 @@ class Vit {
     for (int64_t i = stage.end - 1; i >= stage.first; --i) {
       // The linear before norm1 is the previous block's fc2, or the patch embedding, or on another stage.
       const View before = i > stage.first ? blocks_[i - 1].fc2.bias : stage.is_first ? patch_.bias : View{};
+      const auto [from, to] = recomputed_with(s_.policy, stage, i);
+      if (from < to && i == to - 1) {
+        for (int64_t j = from; j < to; ++j) params_.need(part_of(stage, j));
+        emit_.recompute({&blocks_[from], static_cast<size_t>(to - from)});
+      }
       const bool here = i > stage.first || (stage.is_first && !n_.language());
+      params_.need(part_of(stage, i));
       dy = emit_.backward(blocks_[i], dy, here, before);
-      done(blocks_[i].qkv.weight.offset, blocks_[i].norm1.gamma.offset);
+      done(part_of(stage, i));
     }
     View final_gradient = b_.grad(blocks_[stage.first].norm1.gamma);
     if (stage.is_first && n_.language()) {
@@ -392,7 +443,7 @@ class Vit {
     } else {
       stages_.send_backward(stage, dx);
     }
-    for (GradientBuckets& g : buckets) g.finish(final_gradient);
+    params_.finish(final_gradient);
     b_.end();
     return r;
   }
@@ -400,44 +451,30 @@ class Vit {
   // Of the input part that was emitted last: those of all micro-batches postpone the same products.
   int emit_backward_weight(const Stage& stage, const std::string& name, bool accumulate, bool reduce) {
     const int r = b_.begin(name, Pass::backward, stage.chunk);
-    std::vector<GradientBuckets> buckets = buckets_of(stage, reduce);
+    params_.backward(stage.chunk, !accumulate, reduce);
     size_t next = 0;
     emit_.weight_gradients(accumulate, [&](size_t emitted) {
       for (; next < finals_.size() && finals_[next].after <= emitted; ++next)
-        done_down_to(buckets, finals_[next].cut, finals_[next].whole);
+        params_.final(finals_[next].part);
     });
-    const View& last = stage.is_first && !n_.language() ? patch_.weight : blocks_[stage.first].qkv.weight;
-    for (GradientBuckets& g : buckets) g.finish(b_.grad(last));
+    const bool patches = stage.is_first && !n_.language();
+    params_.finish(b_.grad(patches ? patch_.weight : blocks_[stage.first].qkv.weight));
     b_.end();
     return r;
-  }
-
-  std::vector<GradientBuckets> buckets_of(const Stage& stage, bool reduce) {
-    std::vector<GradientBuckets> out;
-    if (reduce)
-      for (const Region& g : regions_[stage.chunk])
-        out.emplace_back(b_, g.group, g.begin, g.end, static_cast<int64_t>(s_.policy.bucket_mb * 1e6),
-                         s_.policy.overlap);
-    return out;
-  }
-
-  static void done_down_to(std::vector<GradientBuckets>& buckets, int64_t cut, int64_t whole) {
-    if (buckets.size() == 2) buckets[0].done_down_to(cut);
-    if (!buckets.empty()) buckets.back().done_down_to(whole);
   }
 
   const RunSpec& s_;
   const NetSpec& n_;
   Builder b_;
+  Parameters params_;
   const DType act_;  // of activations: what matrix products read and write
   Sharding at_;
   BlockEmitter emit_;
   const int64_t D_, P_;  // width; channels * patch * patch
   Stages stages_;
-  LanguageEnds language_;                     // gpt and llama
-  bool list_ = false, cut_ = false;           // what declare() is at
-  int64_t cut_end_ = 0;                       // parameters before it are cut by tensor parallelism
-  std::vector<std::vector<Region>> regions_;  // by chunk
+  LanguageEnds language_;            // gpt and llama
+  bool list_ = false, cut_ = false;  // what declare() is at
+  Section section_;
   Linear patch_, head_;
   View pos_;  // [N, D]
   Norm final_;

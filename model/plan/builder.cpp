@@ -16,7 +16,7 @@ Builder::Builder(int rank, int world, Workspace workspace) : workspace_(std::mov
 }
 
 View Builder::params_together(const std::vector<Param>& pieces) {
-  param_end_ = (param_end_ + kAlign - 1) / kAlign * kAlign;
+  pad_params(kAlign);
   const int64_t first = param_end_;
   for (Param p : pieces) {
     if (p.axis >= 0 && p.extent == 0) p.extent = p.shape[p.axis];
@@ -27,24 +27,27 @@ View Builder::params_together(const std::vector<Param>& pieces) {
     param_end_ += p.count;
     plan.params.push_back(std::move(p));
   }
-  return {-2, first, param_end_ - first};  // the buffer is known after end_params()
+  return {-2, first, param_end_ - first};  // where they live is looked up when an op uses them
 }
 
-void Builder::end_params(bool params16) {
-  params_ = add("params", BufferKind::params, DType::f32, param_end_).buffer;
-  grads_ = add("grads", BufferKind::grads, DType::f32, param_end_).buffer;
-  plan.adam_m = add("adam.m", BufferKind::adam, DType::f32, param_end_);
-  plan.adam_v = add("adam.v", BufferKind::adam, DType::f32, param_end_);
-  plan.params_all = {params_, 0, param_end_};
-  plan.grads_all = {grads_, 0, param_end_};
-  if (params16) {
-    plan.params16_all = add("params16", BufferKind::params16, DType::bf16, param_end_);
-    params16_ = plan.params16_all.buffer;
+void Builder::pad_params(int64_t to, int64_t from) {
+  param_end_ = from + (param_end_ - from + to - 1) / to * to;
+}
+
+View Builder::at(Use use, const View& param) const {
+  const auto& homes = homes_[static_cast<int>(use)];
+  auto home = homes.upper_bound(param.offset);
+  if (home != homes.begin()) {
+    --home;
+    const int64_t from = param.offset - home->first;
+    if (from + param.count <= home->second.count) return home->second.slice(from, param.count);
   }
+  throw std::logic_error("the parameters at " + std::to_string(param.offset) + " are not on this rank now");
 }
 
 View Builder::weight(const View& param) const {
-  return {params16_ >= 0 ? params16_ : params_, param.offset, param.count};
+  const auto& copies = homes_[static_cast<int>(Use::matrix)];
+  return at(copies.empty() ? Use::vector : Use::matrix, param);
 }
 
 View Builder::add(const std::string& name, BufferKind kind, DType t, int64_t count) {
@@ -74,7 +77,7 @@ Op& Builder::emit(OpKind kind, const std::string& path, Attrs a, std::vector<Vie
   if (routine_ < 0) throw std::logic_error("op " + path + " is emitted outside of a routine");
   for (auto* operands : {&reads, &writes})
     for (View& v : *operands)
-      if (v.buffer == -2) v.buffer = params_;  // parameters were declared before their buffer
+      if (v.buffer == -2) v = at(Use::vector, v);
   plan.ops.push_back({kind, lane, std::move(a), std::move(reads), std::move(writes), path});
   return plan.ops.back();
 }
@@ -89,40 +92,6 @@ void Builder::emit_with_workspace(OpKind kind, const std::string& path, Attrs a,
 int Builder::group(const std::string& name, std::vector<int> ranks) {
   plan.groups.push_back({name, std::move(ranks)});
   return static_cast<int>(plan.groups.size()) - 1;
-}
-
-GradientBuckets::GradientBuckets(Builder& b, int group, int64_t begin, int64_t end, int64_t bucket_bytes,
-                                 bool overlap)
-    : b_(b),
-      group_(group),
-      bucket_(std::max<int64_t>(1, bucket_bytes / size_of(DType::f32))),
-      overlap_(overlap),
-      begin_(begin),
-      reduced_(end),
-      done_(end) {}
-
-void GradientBuckets::done_down_to(int64_t offset) {
-  done_ = std::min(done_, offset);
-  if (group_ >= 0 && overlap_ && reduced_ - done_ >= bucket_) reduce(done_);
-}
-
-void GradientBuckets::finish(const View& last) {
-  if (group_ < 0) return;
-  last_ = last;
-  // Without overlap the buckets are the same in size, only later.
-  while (reduced_ - bucket_ > begin_ && !overlap_) reduce(reduced_ - bucket_);
-  if (reduced_ > begin_) reduce(begin_);
-}
-
-void GradientBuckets::reduce(int64_t from) {
-  const Plan& plan = b_.plan;
-  const View bucket = plan.grads_all.slice(from, reduced_ - from);
-  std::vector<View> reads = {bucket};
-  if (!overlap_) reads.push_back(last_);  // who reads it too cannot begin under backward
-  const std::string name = plan.groups[group_].name + "/bucket" + std::to_string(from);
-  b_.emit(OpKind::all_reduce, "grads/" + name + "/all_reduce", {.group = group_}, std::move(reads), {bucket},
-          Lane::dp);
-  reduced_ = from;
 }
 
 }  // namespace isobar

@@ -6,6 +6,7 @@
 //   b.gemm("fc/forward", {.m = rows, .n = n, .k = k, .trans_b = true}, x, b.weight(w), View{}, y);
 //   b.end();
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,28 +14,42 @@
 
 namespace isobar {
 
+enum class Use : uint8_t { vector, matrix, gradient };  // of a parameter: read in f32, read by products
+
 class Builder {
  public:
   Builder(int rank, int world, Workspace workspace);
 
-  // ---- parameters: all declared before the first routine ----
-  /// Returns a view into params; the same range of grads, moments and params16 belongs to it. Parameters that
-  /// one op reads as a single operand (q, k and v) are declared together and lie side by side. `offset` and
-  /// `count` are filled in; `extent` defaults to the whole axis.
+  // ---- parameters: all declared before the first routine, by way of Parameters (parameters.h) ----
+  /// Returns a view of the flat parameters. Those that one op reads as a single operand (q, k and v) are
+  /// declared together and lie side by side. `offset` and `count` are filled in; `extent` defaults to the
+  /// whole axis.
   View param(Param p) { return params_together({std::move(p)}); }
   View params_together(const std::vector<Param>& pieces);
   int64_t params_end() const { return param_end_; }  // elements declared so far, gaps included
-  void end_params(bool params16);                    // creates params, grads, adam moments, params16
-  View weight(const View& param) const;  // what matrix products read: params16 under AMP, else params
-  View grad(const View& param) const { return {grads_, param.offset, param.count}; }
+  void pad_params(int64_t to, int64_t from = 0);     // until they are a multiple of `to` from there on
+  /// Where ops find the flat range that begins at `begin`, from here on.
+  void home(Use use, int64_t begin, const View& at) { homes_[static_cast<int>(use)][begin] = at; }
+  void no_home(Use use, int64_t begin) { homes_[static_cast<int>(use)].erase(begin); }
+  /// What matrix products read: the 16-bit copy where there is one.
+  View weight(const View& param) const;
+  View grad(const View& param) const { return at(Use::gradient, param); }
 
   // ---- buffers ----
+  View persistent(const std::string& name, BufferKind kind, DType t, int64_t count) {
+    return add(name, kind, t, count);
+  }
   View io(const std::string& name, DType t, int64_t count) { return add(name, BufferKind::io, t, count); }
   View saved(const std::string& name, DType t, int64_t count) {
     return add(name, BufferKind::saved, t, count);
   }
   View scratch(const std::string& name, DType t, int64_t count) {
     return add(name, BufferKind::scratch, t, count);
+  }
+
+  /// saved if something after the routine reads it, else scratch
+  View hold(const std::string& name, DType t, int64_t count, bool keep) {
+    return keep ? saved(name, t, count) : scratch(name, t, count);
   }
 
   // ---- routines and ops ----
@@ -51,31 +66,11 @@ class Builder {
 
  private:
   View add(const std::string& name, BufferKind kind, DType t, int64_t count);
+  View at(Use use, const View& param) const;
   Workspace workspace_;
-  int64_t param_end_ = 0;  // elements declared so far, gaps included
-  int params_ = -1, params16_ = -1, grads_ = -1;
+  int64_t param_end_ = 0;             // elements declared so far, gaps included
+  std::map<int64_t, View> homes_[3];  // by use: first flat element -> where it lives
   int routine_ = -1;
-};
-
-/// Emits the gradient all-reduces of one contiguous range of `grads`: buckets from its end towards its start,
-/// each as soon as backward has written all of it. With overlap off they are emitted by finish() only.
-class GradientBuckets {
- public:
-  /// group -1: nothing to reduce
-  GradientBuckets(Builder& b, int group, int64_t begin, int64_t end, int64_t bucket_bytes, bool overlap);
-  void done_down_to(int64_t offset);  // every gradient at or after this element is final
-  void finish(const View& last);      // the gradient that backward wrote last
-
- private:
-  void reduce(int64_t from);
-  Builder& b_;
-  int group_;
-  int64_t bucket_;  // elements
-  bool overlap_;
-  View last_;
-  int64_t begin_;
-  int64_t reduced_;  // elements from here on are emitted
-  int64_t done_;
 };
 
 }  // namespace isobar

@@ -69,7 +69,7 @@ std::pair<int64_t, int64_t> address(const Plan& plan, const View& v, int32_t slo
 
 Program link(const Plan& plan, const std::vector<Invocation>& invocations, bool serial) {
   Program program;
-  Accesses accesses(plan.memory.arena);
+  Accesses accesses(plan.memory.arena + plan.memory.host);
   // What each lane already knows to be finished on the others, directly or because an op that it waited for
   // knew (vector clocks), so that a wait is stated only where nothing else says it.
   std::array<LaneTable, kLanes> known;

@@ -26,7 +26,7 @@ struct Program {
 /// receives, and no order of blocking calls suits every schedule.
 Program link(const Plan& plan, const std::vector<Invocation>& invocations, bool serial = false);
 
-/// Byte range [first, second) of a view in the arena, for a micro-batch slot.
+/// Byte range [first, second) of a view, for a micro-batch slot; from plan.memory.arena on in the host arena.
 std::pair<int64_t, int64_t> address(const Plan& plan, const View& v, int32_t slot);
 
 /// Elements of each rank's part in the `whole` of an all_gather (Attrs.receive) or reduce_scatter

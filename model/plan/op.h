@@ -23,9 +23,11 @@ enum class Lane : uint8_t {
   recv_forward,   // activations from the stage before
   send_forward,   // activations to the stage behind
   recv_backward,  // their gradients from the stage behind
-  send_backward   // their gradients to the stage before
+  send_backward,  // their gradients to the stage before
+  h2d,            // from host memory (offload) …
+  d2h             // … and back
 };
-constexpr int kLanes = 8;
+constexpr int kLanes = 10;
 
 enum class OpKind : uint8_t {
   // kind                     reads                                      | writes
@@ -44,12 +46,14 @@ enum class OpKind : uint8_t {
   period_sum,              // dx                                         | dpos
   loss_sums,               // pred, target                               | sums
   loss,                    // sums                                       | metrics
-  loss_backward,           // pred, target, sums                         | dpred
+  loss_backward,           // pred, target, sums, scalars?               | dpred
   zero,                    // -                                          | x
-  cast,                    // x                                          | y
+  cast,                    // x                                          | y (accumulate: added to)
   copy,                    // x                                          | y (strided, same type)
   squared_sum,             // x                                          | sum
+  loss_scale,              // squared norm, scalars                      | squared norm, scalars
   adam,                    // grad, scalars, squared norm?                | param, m, v, param16?
+  sgd,                     // grad, scalars, squared norm?                | param, momentum, param16?
   // Without kernels so far: planned, placed and predicted (kernel_less)
   rms_norm,            // residual, y?, gamma                        | x?, h, rstd
   rms_norm_backward,   // x, rstd, gamma, dh                         | dx, dy?, dgamma
@@ -57,8 +61,8 @@ enum class OpKind : uint8_t {
   swiglu_backward,     // u, dg                                      | du
   rotary,              // q and k                                    | q and k (in place)
   rotary_backward,     // dq and dk                                  | dq and dk (in place)
-  dropout,             // x                                          | x (in place), mask
-  dropout_backward,    // dx, mask                                   | dx (in place)
+  dropout,             // x                                          | x (in place), mask?
+  dropout_backward,    // dx, mask?                                  | dx (in place)
   softmax,             // scores                                     | weights, mask?, dropped?
   softmax_backward,    // weights, mask?, d weights                  | d scores
   embedding,           // tokens, table, positions?                  | x
@@ -91,6 +95,7 @@ struct View {           // a run of elements of one buffer
 struct Attrs {
   int64_t m = 0, n = 0, k = 0;  // gemm: C[m,n] = A[m,k] B[k,n]; row kernels: m rows of n columns
   bool trans_a = false, trans_b = false, accumulate = false;
+  bool tf32 = false;  // gemm, attention: products of f32 operands take them rounded to 10 bits of mantissa
   int64_t batch = 0, heads = 0, kv_heads = 0, tq = 0, tk = 0, d = 0;  // attention
   int64_t ld_q = 0, ld_kv = 0, ld_o = 0;                              // elements between rows
   bool causal = false;

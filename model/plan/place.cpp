@@ -71,7 +71,7 @@ int64_t place_scratch(Plan& plan, int32_t routine) {
 
 void place(Plan& plan) {
   int64_t end = 0;
-  plan.memory = {.arena = 0, .by_kind = {}, .loader = plan.memory.loader};
+  plan.memory = {.arena = 0, .host = 0, .by_kind = {}, .loader = plan.memory.loader};
   for (BufferKind kind :
        {BufferKind::params, BufferKind::params16, BufferKind::grads, BufferKind::adam, BufferKind::io}) {
     const int64_t start = end;
@@ -108,6 +108,12 @@ void place(Plan& plan) {
     if (b.kind == BufferKind::scratch && b.offset >= 0) b.offset += end;
   plan.memory.by_kind[static_cast<int>(BufferKind::scratch)] = region;
   plan.memory.arena = end + region;
+  for (Buffer& b : plan.buffers) {
+    if (b.kind != BufferKind::host) continue;
+    b.offset = plan.memory.arena + plan.memory.host;
+    plan.memory.host += aligned(b.bytes());
+  }
+  plan.memory.by_kind[static_cast<int>(BufferKind::host)] = plan.memory.host;
 }
 
 }  // namespace isobar

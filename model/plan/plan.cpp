@@ -27,7 +27,9 @@ const char* name_of(OpKind k) {
                                 "cast",
                                 "copy",
                                 "squared_sum",
+                                "loss_scale",
                                 "adam",
+                                "sgd",
                                 "rms_norm",
                                 "rms_norm_bwd",
                                 "swiglu",
@@ -55,13 +57,14 @@ const char* name_of(OpKind k) {
 }
 
 const char* name_of(Lane l) {
-  static const char* names[] = {"compute",       "tp",           "cp", "dp", "recv_forward", "send_forward",
-                                "recv_backward", "send_backward"};
+  static const char* names[] = {
+      "compute",       "tp",  "cp", "dp", "recv_forward", "send_forward", "recv_backward",
+      "send_backward", "h2d", "d2h"};
   return names[static_cast<int>(l)];
 }
 
 const char* name_of(BufferKind k) {
-  static const char* names[] = {"params", "params16", "grads", "adam", "io", "saved", "scratch"};
+  static const char* names[] = {"params", "params16", "grads", "adam", "io", "saved", "scratch", "host"};
   return names[static_cast<int>(k)];
 }
 
@@ -101,14 +104,14 @@ std::string shape_text(const Op& op) {
   char s[160] = "";
   switch (op.kind) {
     case OpKind::gemm:
-      std::snprintf(s, sizeof s, "%c%c %ldx%ldx%ld%s", a.trans_a ? 'T' : 'N', a.trans_b ? 'T' : 'N', a.m, a.n,
-                    a.k, a.accumulate ? " +=" : "");
+      std::snprintf(s, sizeof s, "%c%c %ldx%ldx%ld%s%s", a.trans_a ? 'T' : 'N', a.trans_b ? 'T' : 'N', a.m,
+                    a.n, a.k, a.accumulate ? " +=" : "", a.tf32 ? " tf32" : "");
       break;
     case OpKind::attention:
     case OpKind::attention_backward:
     case OpKind::attention_merge:
-      std::snprintf(s, sizeof s, "b%ld h%ld/%ld q%ld k%ld d%ld%s", a.batch, a.heads, a.kv_heads, a.tq, a.tk,
-                    a.d, a.causal ? " causal" : "");
+      std::snprintf(s, sizeof s, "b%ld h%ld/%ld q%ld k%ld d%ld%s%s", a.batch, a.heads, a.kv_heads, a.tq, a.tk,
+                    a.d, a.causal ? " causal" : "", a.tf32 ? " tf32" : "");
       break;
     case OpKind::patch_gather:
     case OpKind::loss_sums:

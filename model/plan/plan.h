@@ -14,8 +14,8 @@
 
 namespace isobar {
 
-enum class BufferKind : uint8_t { params, params16, grads, adam, io, saved, scratch };
-constexpr int kBufferKinds = 7;
+enum class BufferKind : uint8_t { params, params16, grads, adam, io, saved, scratch, host };
+constexpr int kBufferKinds = 8;
 const char* name_of(BufferKind k);
 
 struct Buffer {
@@ -40,9 +40,14 @@ struct Param {                 // what this rank holds of a tensor, under its Py
   int axis = -1;      // tensor parallelism cuts this axis (-1: none) …
   int64_t begin = 0;  // … and this rank holds [begin, begin + extent) of it
   int64_t extent = 0;
-  bool writer = true;  // of the ranks that hold these values, this one writes them to checkpoints
-  int64_t offset = 0;  // elements into params (and grads, moments, params16); the part is row-major there
-  int64_t count = 0;   // elements held
+  bool writer = true;  // of the ranks with these values in their shards, this one writes them to checkpoints
+  int64_t offset = 0;  // elements into the flat parameters of this rank; the part is row-major there
+  int64_t count = 0;   // elements
+};
+
+struct Shard {              // of the flat parameters, what this rank answers for (all of them without ZeRO)
+  int64_t begin, count;     // flat elements
+  int64_t params, moments;  // first one's place in the buffer params; in both of Adam's
 };
 
 struct Tensor {  // a parameter of the whole net
@@ -71,10 +76,21 @@ struct Invocation {
 };
 
 struct Memory {
-  int64_t arena = 0;                   // bytes, all of the below but loader
-  int64_t by_kind[kBufferKinds] = {};  // bytes in the arena by BufferKind (scratch: its region)
+  int64_t arena = 0;                   // bytes of the device, all of the below but host and loader
+  int64_t host = 0;                    // bytes of the host arena: buffers that are offloaded
+  int64_t by_kind[kBufferKinds] = {};  // bytes by BufferKind (scratch: its region)
   int64_t loader = 0;                  // host batches that the data loader keeps ready
-  int64_t total() const { return arena + loader; }
+  int64_t total() const { return arena + host + loader; }
+};
+
+/// Elements of Plan::scalars. With a scaled loss the plan's loss_scale op keeps all but the first.
+enum Scalar : uint8_t {
+  kLearningRate,  // of this step
+  kStep,          // of the optimizer, 1 the first time: steps that were skipped do not count
+  kLossScale,     // of the next backward pass
+  kGoodSteps,     // since the scale has changed
+  kUnscale,       // what gradients are multiplied by; 0: this step is skipped
+  kScalars
 };
 
 struct Plan {
@@ -82,14 +98,16 @@ struct Plan {
   std::vector<Group> groups;
   std::vector<Buffer> buffers;
   std::vector<Tensor> tensors;  // the whole net's parameters, the same on every rank
-  std::vector<Param> params;    // of this rank
+  std::vector<Param> params;    // of this rank, by offset
+  std::vector<Shard> shards;    // of those, by begin: what it starts, updates, saves and loads
   std::vector<Op> ops;
   std::vector<Routine> routines;
   std::vector<Invocation> init, train, eval;
   std::vector<int64_t> slots;  // per chunk: micro-batches in flight
   Memory memory;
   // Buffers that the engine talks to by name.
-  View params_all, grads_all, adam_m, adam_v, params16_all, metrics, grad_norm2, adam_scalars;
+  // adam_m: SGD's momentum, too; it has no adam_v.
+  View params_all, grads_all, adam_m, adam_v, params16_all, metrics, grad_norm2, scalars;
 
   int64_t parameter_count() const;  // of the whole net
 };
@@ -99,7 +117,8 @@ struct Plan {
 using Workspace = std::function<int64_t(const Op&)>;
 
 /// Gives every buffer its address: persistent buffers, then slots of saved ones, then scratch by liveness
-/// (best fit inside its routine). Fills offsets and plan.memory.
+/// (best fit inside its routine). Addresses of the host arena follow those of the device's. Fills offsets and
+/// plan.memory.
 void place(Plan& plan);
 
 /// The text that golden files hold; its hash names the plan.

@@ -43,6 +43,8 @@ double vector_flops(const Op& op) {
       return 3 * static_cast<double>(op.a.batch * op.a.tq * op.a.heads * op.a.d);
     case OpKind::adam:
       return 12 * elements;
+    case OpKind::sgd:
+      return 6 * elements;
     case OpKind::squared_sum:
       return 2 * elements;
     case OpKind::rms_norm:
@@ -121,6 +123,9 @@ Work work(const Op& op, const Plan& plan) {
     case OpKind::attention_merge:
       if (!a.first) w.bytes_read += bytes_of(op.writes[0], plan) + bytes_of(op.writes[1], plan);
       break;
+    case OpKind::cast:
+      if (a.accumulate) w.bytes_read += bytes_of(op.writes[0], plan);
+      break;
     case OpKind::residual_norm_backward:
       if (!a.first) w.bytes_read += bytes_of(op.writes[0], plan);
       break;
@@ -137,6 +142,9 @@ Work work(const Op& op, const Plan& plan) {
       break;
     case OpKind::adam:  // parameter and moments are read as well as written
       for (int i = 0; i < 3; ++i) w.bytes_read += bytes_of(op.writes[i], plan);
+      break;
+    case OpKind::sgd:
+      for (int i = 0; i < 2; ++i) w.bytes_read += bytes_of(op.writes[i], plan);
       break;
     case OpKind::copy: {  // strided views span more than is moved
       const double elements = static_cast<double>(a.extent[0] * a.extent[1] * a.extent[2] * a.n);

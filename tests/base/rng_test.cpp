@@ -88,8 +88,8 @@ TEST(Bf16, RoundsToNearestEven) {
   for (int i = 0; i < 100000; ++i) {  // the nearest of the two neighbours
     const float x = std::bit_cast<float>(static_cast<uint32_t>(random()));
     if (!std::isfinite(x) || std::abs(x) > 3e38f) continue;
-    const float down = to_float({static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16)});
-    const float up = to_float({static_cast<uint16_t>((std::bit_cast<uint32_t>(x) >> 16) + 1)});
+    const float down = to_float(bf16{static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16)});
+    const float up = to_float(bf16{static_cast<uint16_t>((std::bit_cast<uint32_t>(x) >> 16) + 1)});
     const double error = std::abs(static_cast<double>(to_float(to_bf16(x))) - x);
     ASSERT_LE(error,
               std::min(std::abs(static_cast<double>(down) - x), std::abs(static_cast<double>(up) - x)));

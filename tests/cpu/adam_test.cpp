@@ -1,4 +1,5 @@
 // Adam and AdamW over several steps against the formula of torch.optim in double precision.
+#include "model/plan/plan.h"
 #include "tests/cpu/kernel_testing.h"
 
 namespace isobar::cpu::testing {
@@ -12,7 +13,8 @@ TEST(Adam, FollowsTheFormulaOverFiveSteps) {
         const Running running(isa, static_cast<int>(random.integer(1, 2)));
         const int64_t n = random.one_of<int64_t>({1, 100, 20'011});
         const double wd = random.coin() ? 0.0 : 0.1, scale = random.one_of({1.0, 0.125});
-        Buffer p = random.buffer(DType::f32, n), m(DType::f32, n), v(DType::f32, n), p16(DType::bf16, n);
+        Buffer p = random.buffer(DType::f32, n), m(DType::f32, n), v(DType::f32, n);
+        Buffer p16(random.coin() ? DType::bf16 : DType::f16, n);
         std::vector<double> P(n), M(n), V(n);
         for (int64_t i = 0; i < n; ++i) {
           P[i] = p[i];
@@ -29,7 +31,7 @@ TEST(Adam, FollowsTheFormulaOverFiveSteps) {
                        .adamw = adamw,
                        .step = step,
                        .grad_scale = static_cast<float>(scale)};
-          adam(a, n, p.f32(), g.f32(), m.f32(), v.f32(), copy ? static_cast<bf16*>(p16.data()) : nullptr);
+          adam(a, n, p.f32(), g.f32(), m.f32(), v.f32(), copy ? p16.data() : nullptr, p16.type());
           const double b1 = a.beta1, b2 = a.beta2, lr = a.lr, decay = a.weight_decay;
           for (int64_t i = 0; i < n; ++i) {
             double grad = g[i] * scale;
@@ -49,7 +51,9 @@ TEST(Adam, FollowsTheFormulaOverFiveSteps) {
           ASSERT_TRUE(within(m[i], M[i], 1e-6));
           ASSERT_TRUE(within(v[i], V[i], 2e-6 * V[i] + 1e-30));
           if (copy) {
-            ASSERT_EQ(static_cast<bf16*>(p16.data())[i].bits, to_bf16(p.f32()[i]).bits);
+            Buffer want(p16.type(), 1);
+            want.set(0, p[i]);
+            ASSERT_EQ(p16[i], want[0]);
           }
         }
       }
@@ -73,6 +77,31 @@ TEST(Adam, ZeroGradientLeavesTheParameter) {
     EXPECT_EQ(p[1], -2);
     EXPECT_EQ(p[2], 3);
   }
+}
+
+TEST(LossScale, BacksOffAtOnceAndGrowsAfterAWindow) {
+  const cpu::LossScale p{4, 3};
+  float scalars[kScalars] = {};
+  scalars[kLossScale] = 16;
+  const auto step = [&](float norm2) {
+    cpu::loss_scale(p, &norm2, scalars);
+    return norm2;
+  };
+  EXPECT_EQ(step(512), 2);  // 512 / 16^2
+  EXPECT_EQ(scalars[kUnscale], 1.0f / 16);
+  EXPECT_EQ(scalars[kStep], 1);
+  step(512);
+  step(512);
+  EXPECT_EQ(scalars[kUnscale], 1.0f / 16) << "this step's gradients carry the old scale";
+  EXPECT_EQ(scalars[kLossScale], 32);
+  EXPECT_EQ(scalars[kStep], 3);
+  for (const float bad : {INFINITY, NAN, INFINITY, NAN}) {
+    step(bad);
+    EXPECT_EQ(scalars[kUnscale], 0);
+    EXPECT_EQ(scalars[kStep], 3);
+    EXPECT_EQ(scalars[kGoodSteps], 0);
+  }
+  EXPECT_EQ(scalars[kLossScale], 4) << "the least";
 }
 
 }  // namespace

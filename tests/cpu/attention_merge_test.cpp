@@ -8,7 +8,7 @@ TEST(AttentionMerge, IsTheWeightedSumOfItsParts) {
   Random random;
   for (int round = 0; round < 40; ++round) {
     const Running running(best_isa(), static_cast<int>(random.integer(1, 3)));
-    const DType act = random.coin() ? DType::f32 : DType::bf16;
+    const DType act = random.act();
     const int64_t d = random.integer(1, 80), heads = random.integer(1, 4), parts = random.integer(1, 5);
     Attention a{.batch = random.integer(1, 3), .heads = heads, .tq = random.integer(1, 70), .d = d};
     a.act = act;

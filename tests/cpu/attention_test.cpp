@@ -33,6 +33,7 @@ Case random_case(Random& random, DType act, int64_t d, int64_t tq, int64_t tk) {
 struct Row {
   std::vector<double> p;         // probabilities [tk]
   std::vector<double> o, o_abs;  // [d]: sum p v, sum p |v|
+  std::vector<double> v_abs;     // [d]: sum |v|
   double lse, score_error;       // score_error: what f32 rounding may do to a score
 };
 
@@ -43,7 +44,10 @@ bool visible(const Attention& a, int64_t i, int64_t j) {
 Row reference_row(const Attention& a, const Buffer& q, const Buffer& k, const Buffer& v, int64_t b, int64_t h,
                   int64_t i) {
   const int64_t kv = h / (a.heads / a.kv_heads);
-  Row r{.p = std::vector<double>(a.tk), .o = std::vector<double>(a.d), .o_abs = std::vector<double>(a.d)};
+  Row r{.p = std::vector<double>(a.tk),
+        .o = std::vector<double>(a.d),
+        .o_abs = std::vector<double>(a.d),
+        .v_abs = std::vector<double>(a.d)};
   double top = -INFINITY, largest = 0;
   for (int64_t j = 0; j < a.tk; ++j) {
     double s = 0, s_abs = 0;
@@ -65,6 +69,7 @@ Row reference_row(const Attention& a, const Buffer& q, const Buffer& k, const Bu
       const double x = v[(b * a.tk + j) * a.ld_kv + kv * a.d + c];
       r.o[c] += r.p[j] * x;
       r.o_abs[c] += r.p[j] * std::abs(x);
+      r.v_abs[c] += std::abs(x);
     }
   }
   r.lse = top + std::log(sum);
@@ -72,9 +77,20 @@ Row reference_row(const Attention& a, const Buffer& q, const Buffer& k, const Bu
   return r;
 }
 
-// what the kernel may get wrong in a probability, relatively; bf16 probabilities are rounded for the product
+// of an operand of a product that is not an input
+double operand_roundoff(const Attention& a) {
+  return a.tf32 ? kF16Roundoff : a.act == DType::f32 ? 0 : roundoff(a.act);
+}
+
+// … and how much of it is lost below f16's normal range
+double operand_underflow(const Attention& a) {
+  return a.act == DType::f16 ? 0x1p-25 : 0;
+}
+
+// what the kernel may get wrong in a probability, relatively; those of 16 bits or tf32 are rounded for the
+// product
 double probability_error(const Attention& a, const Row& r) {
-  return r.score_error * 2 + (a.act == DType::bf16 ? kHalfRoundoff + 1e-5 : 1e-6);
+  return r.score_error * 2 + (a.act != DType::f32 || a.tf32 ? operand_roundoff(a) + 1e-5 : 1e-6);
 }
 
 void check_forward(const Case& c) {
@@ -96,7 +112,8 @@ void check_forward(const Case& c) {
         else
           ASSERT_TRUE(within(got, r.lse, r.score_error + 1e-5));
         for (int64_t x = 0; x < a.d; ++x) {
-          const double bound = r.o_abs[x] * probability_error(a, r) + rounding(a.act, r.o[x]);
+          const double bound = r.o_abs[x] * probability_error(a, r) + rounding(a.act, r.o[x]) +
+                               operand_underflow(a) * r.v_abs[x];
           ASSERT_TRUE(within(o[(b * a.tq + i) * a.ld_o + h * a.d + x], r.o[x], bound))
               << "o, batch " << b << " query " << i << " head " << h << " column " << x;
         }
@@ -115,7 +132,7 @@ struct Gradients {
 // The textbook backward; delta comes from the o that the kernel is given
 Gradients reference_backward(const Case& c, const Buffer& o) {
   const Attention& a = c.a;
-  const double half = a.act == DType::bf16 ? kHalfRoundoff : 0;
+  const double half = operand_roundoff(a), tiny = operand_underflow(a);
   const int64_t nq = a.batch * a.tq * a.heads * a.d, nk = a.batch * a.tk * a.kv_heads * a.d;
   Gradients g{.dq = std::vector<double>(nq),
               .dk = std::vector<double>(nk),
@@ -146,7 +163,9 @@ Gradients reference_backward(const Case& c, const Buffer& o) {
           }
           const double ds = r.p[j] * (dp - delta);
           const double ds_err = r.p[j] * (dp_abs + delta_abs) * (r.score_error * 2 + 1e-5) +
-                                std::abs(ds) * (half * 1.02 + 1e-6);
+                                // its own rounding, and that of p
+                                std::abs(ds) * (half * (a.act == DType::bf16 ? 1.02 : 2.04) + 1e-6) +
+                                tiny * (1 + std::abs(dp - delta));
           for (int64_t x = 0; x < a.d; ++x) {
             const int64_t at_q = ((b * a.tq + i) * a.heads + h) * a.d + x;
             const int64_t at_k = ((b * a.tk + j) * a.kv_heads + kv) * a.d + x;
@@ -158,7 +177,7 @@ Gradients reference_backward(const Case& c, const Buffer& o) {
             g.dk[at_k] += ds * q;
             g.dk_err[at_k] += ds_err * std::abs(q);
             g.dv[at_k] += r.p[j] * d_o;
-            g.dv_err[at_k] += r.p[j] * p_err * std::abs(d_o);
+            g.dv_err[at_k] += (r.p[j] * p_err + tiny) * std::abs(d_o);
           }
         }
       }
@@ -210,13 +229,17 @@ void for_many_cases(const Check& check) {
   Random random;
   for (const Isa isa : isas())
     for (const int64_t d : {48, 64, 128, 192, 32, 16, 8, 1, 7, 33, 100}) {
-      const DType act = random.coin() ? DType::f32 : DType::bf16;
+      const DType act = random.act();
       const int64_t tq = random.integer(1, 150), tk = random.coin() ? tq : random.integer(1, 250);
-      const Case c = random_case(random, act, d, tq, tk);
+      Case c = random_case(random, act, d, tq, tk);
+      if (act == DType::f32 && random.coin()) {  // with inputs that tf32 holds exactly
+        c.a.tf32 = true;
+        for (Buffer* x : {&c.q, &c.k, &c.v, &c.d_o}) round_tf32(x->size(), x->f32(), x->f32());
+      }
       const Running running(isa, static_cast<int>(random.integer(1, 2)));
       SCOPED_TRACE("d " + std::to_string(d) + " tq " + std::to_string(tq) + " tk " + std::to_string(tk) +
                    " heads " + std::to_string(c.a.heads) + "/" + std::to_string(c.a.kv_heads) + " causal " +
-                   std::to_string(c.a.causal) + " " + isobar::name_of(act));
+                   std::to_string(c.a.causal) + " " + isobar::name_of(act) + (c.a.tf32 ? " as tf32" : ""));
       check(c);
       if (::testing::Test::HasFatalFailure()) return;
     }
@@ -232,7 +255,7 @@ TEST(AttentionBackward, IsTheTextbookGradientForAnyShape) {
 // more keys than one backward unit spans, so that threads share the queries of a head
 TEST(AttentionBackward, ThreadsThatShareAHeadAddTheirPartsOfDq) {
   Random random;
-  for (const DType act : {DType::f32, DType::bf16})
+  for (const DType act : kActs)
     for (const int threads : {1, 2, 3, 5}) {
       Case c = random_case(random, act, 16, 70, 384 * 3 + 29);
       const Running running(best_isa(), threads);
@@ -243,7 +266,7 @@ TEST(AttentionBackward, ThreadsThatShareAHeadAddTheirPartsOfDq) {
 
 TEST(AttentionForward, TokensOfTheWeatherNetAtOneAndTwoThreads) {
   Random random;
-  for (const DType act : {DType::f32, DType::bf16})
+  for (const DType act : kActs)
     for (const int threads : {1, 2}) {
       Case c = random_case(random, act, 48, 333, 1013);
       const Running running(best_isa(), threads);

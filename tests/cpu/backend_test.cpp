@@ -78,7 +78,7 @@ TEST(Backend, ImageOpsTakeTheRangesOfTheirAttributes) {
     bench.run(OpKind::patch_gather, a, {v_image}, {v_patches});
     bench.run(OpKind::loss_sums, a, {v_pred, v_image}, {v_sums});
     bench.run(OpKind::loss, a, {v_sums}, {v_metrics});
-    bench.run(OpKind::loss_backward, a, {v_pred, v_image, v_sums}, {v_dpred});
+    bench.run(OpKind::loss_backward, a, {v_pred, v_image, v_sums, View{}}, {v_dpred});
     EXPECT_TRUE(bench.holds(v_patches, patches));
     EXPECT_TRUE(bench.holds(v_sums, sums));
     EXPECT_TRUE(bench.holds(v_metrics, metrics));

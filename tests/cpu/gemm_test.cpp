@@ -4,7 +4,20 @@
 namespace isobar::cpu::testing {
 namespace {
 
+// operands, result; the last is f32 as tf32
+constexpr DType kTypes[6][2] = {{DType::f32, DType::f32},  {DType::bf16, DType::bf16},
+                                {DType::bf16, DType::f32}, {DType::f16, DType::f16},
+                                {DType::f16, DType::f32},  {DType::f32, DType::f32}};
+
+// To 11 significant bits, ties to even
+double as_tf32(double x) {
+  int exponent;
+  const double mantissa = std::frexp(x, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(mantissa, 11)), exponent - 11);
+}
+
 void check(Random& random, const Gemm& g) {
+  const auto operand = [&](double x) { return g.tf32 ? as_tf32(x) : x; };
   const Buffer a = random.buffer(g.a, g.m * g.k), b = random.buffer(g.b, g.k * g.n);
   const Buffer bias = random.buffer(DType::f32, g.n), before = random.buffer(DType::f32, g.m * g.n);
   Buffer c(g.c, g.m * g.n), again(g.c, g.m * g.n);
@@ -19,8 +32,8 @@ void check(Random& random, const Gemm& g) {
       const double x = g.bias ? bias[j] : 0, y = g.accumulate ? before[i * g.n + j] : 0;
       double want = x + y, size = std::abs(x) + std::abs(y);
       for (int64_t p = 0; p < g.k; ++p) {
-        const double term =
-            a[g.trans_a ? p * g.m + i : i * g.k + p] * b[g.trans_b ? j * g.k + p : p * g.n + j];
+        const double term = operand(a[g.trans_a ? p * g.m + i : i * g.k + p]) *
+                            operand(b[g.trans_b ? j * g.k + p : p * g.n + j]);
         want += term;
         size += std::abs(term);
       }
@@ -34,18 +47,19 @@ TEST(Gemm, IsTheProductForEveryTransposeTypeAndEpilogue) {
   for (const Isa isa : isas())
     for (const bool trans_a : {false, true})
       for (const bool trans_b : {false, true})
-        for (const int types : {0, 1, 2})
+        for (const int types : {0, 1, 2, 3, 4, 5})
           for (const int epilogue : {0, 1, 2, 3}) {
             Gemm g{.m = random.integer(1, 70),
                    .n = random.integer(1, 70),
                    .k = random.integer(1, 70),
                    .trans_a = trans_a,
                    .trans_b = trans_b,
-                   .a = types == 0 ? DType::f32 : DType::bf16,
-                   .b = types == 0 ? DType::f32 : DType::bf16,
-                   .c = types == 1 ? DType::bf16 : DType::f32,
+                   .a = kTypes[types][0],
+                   .b = kTypes[types][0],
+                   .c = kTypes[types][1],
                    .bias = (epilogue & 1) != 0,
-                   .accumulate = (epilogue & 2) != 0};
+                   .accumulate = (epilogue & 2) != 0,
+                   .tf32 = types == 5};
             if (g.accumulate && g.c != DType::f32) continue;
             const Running running(isa, static_cast<int>(random.integer(1, 2)));
             SCOPED_TRACE("m " + std::to_string(g.m) + " n " + std::to_string(g.n) + " k " +
@@ -61,7 +75,7 @@ TEST(Gemm, IsTheProductForEveryTransposeTypeAndEpilogue) {
 TEST(Gemm, LargerProductsOnOneAndTwoThreads) {
   Random random;
   for (const int threads : {1, 2})
-    for (const DType t : {DType::f32, DType::bf16}) {
+    for (const DType t : kActs) {
       const Running running(best_isa(), threads);
       check(random, {.m = 301,
                      .n = 384,

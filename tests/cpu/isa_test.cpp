@@ -13,6 +13,8 @@ TEST(Isa, ReportsEmulationWhereverBf16ProductsAreNotNative) {
       EXPECT_TRUE(mode == "amx" || mode == "avx512_bf16") << mode;
     else
       EXPECT_EQ(mode, "emulated");
+    EXPECT_STREQ(f16_mode(), "emulated");
+    EXPECT_STREQ(tf32_mode(), "emulated");
   }
 }
 

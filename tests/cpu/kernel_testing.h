@@ -18,8 +18,16 @@ namespace isobar::cpu::testing {
 
 constexpr double kHalfRoundoff = 1.0 / 256;  // bf16: 8 significant bits, half a unit in the last place
 constexpr double kFloatRoundoff = 1.0 / (1 << 24);
+constexpr double kF16Roundoff = 1.0 / 2048;  // f16 and tf32: 11 significant bits
 
-// n elements, 64-byte aligned, every byte 0xff: NaN in f32 and in bf16
+// Types of activations
+constexpr std::initializer_list<DType> kActs = {DType::f32, DType::bf16, DType::f16};
+
+inline double roundoff(DType t) {
+  return t == DType::bf16 ? kHalfRoundoff : t == DType::f16 ? kF16Roundoff : kFloatRoundoff;
+}
+
+// n elements, 64-byte aligned, every byte 0xff: NaN in f32, bf16 and f16
 class Buffer {
  public:
   Buffer(DType t, int64_t n) : type_(t), n_(n), storage_(bytes() + 2 * kAlign, static_cast<char>(0xff)) {
@@ -38,11 +46,14 @@ class Buffer {
   const float* f32() const { return static_cast<const float*>(data()); }
   double operator[](int64_t i) const {
     if (type_ == DType::f32) return f32()[i];
+    if (type_ == DType::f16) return to_float(static_cast<const f16*>(data())[i]);
     return to_float(static_cast<const bf16*>(data())[i]);
   }
   void set(int64_t i, double x) {
     if (type_ == DType::f32)
       f32()[i] = static_cast<float>(x);
+    else if (type_ == DType::f16)
+      static_cast<f16*>(data())[i] = to_f16(static_cast<float>(x));
     else
       static_cast<bf16*>(data())[i] = to_bf16(static_cast<float>(x));
   }
@@ -76,6 +87,7 @@ class Random {
     return std::uniform_int_distribution<int64_t>(from, to)(engine_);
   }
   bool coin() { return integer(0, 1) == 1; }
+  DType act() { return one_of(kActs); }
   template <class T>
   T one_of(std::initializer_list<T> options) {
     return options.begin()[integer(0, static_cast<int64_t>(options.size()) - 1)];
@@ -138,7 +150,7 @@ inline ::testing::AssertionResult within(double got, double want, double bound) 
 
 // what storing x as t may add to its error
 inline double rounding(DType t, double x) {
-  return std::abs(x) * (t == DType::bf16 ? kHalfRoundoff : kFloatRoundoff) + 1e-37;
+  return std::abs(x) * roundoff(t) + (t == DType::f16 ? 0x1p-25 : 1e-37);  // f16: half of the smallest
 }
 
 }  // namespace isobar::cpu::testing

@@ -1,4 +1,4 @@
-// Patches, relative L2 loss and weighted RMSE against their formulas on whole images, and in parts.
+// Patches, losses and weighted RMSE against their formulas on whole images, and in parts.
 #include "tests/cpu/kernel_testing.h"
 
 namespace isobar::cpu::testing {
@@ -49,7 +49,7 @@ void for_pixels(const Patch& s, const F& f) {
 TEST(PatchGather, PutsEveryPixelInItsColumn) {
   Random random;
   for (const Isa isa : isas())
-    for (const DType act : {DType::f32, DType::bf16}) {
+    for (const DType act : kActs) {
       const Running running(isa, static_cast<int>(random.integer(1, 2)));
       const Patch s = random_patch(random, act);
       const Buffer image = random.buffer(DType::f32, pixels(s));
@@ -58,7 +58,9 @@ TEST(PatchGather, PutsEveryPixelInItsColumn) {
       EXPECT_TRUE(patches.intact());
       for_pixels(s, [&](int64_t b, int64_t c, int64_t y, int64_t x) {
         const float pixel = image.f32()[image_index(s, b, c, y, x)];
-        const double want = act == DType::f32 ? pixel : to_float(to_bf16(pixel));
+        const double want = act == DType::f32   ? pixel
+                            : act == DType::f16 ? to_float(to_f16(pixel))
+                                                : to_float(to_bf16(pixel));
         ASSERT_EQ(patches[patch_index(s, b, c, y, x, false)], want);
       });
     }
@@ -101,7 +103,7 @@ Expected reference(const Patch& s, const Buffer& pred, const Buffer& target) {
 TEST(Loss, ForwardIsRelativeL2AndLatitudeWeightedRmse) {
   Random random;
   for (const Isa isa : isas())
-    for (const DType act : {DType::f32, DType::bf16}) {
+    for (const DType act : kActs) {
       const Patch s = random_patch(random, act);
       const Buffer pred = random.buffer(act, pixels(s)), target = random.buffer(DType::f32, pixels(s), 2);
       const Expected e = reference(s, pred, target);
@@ -135,7 +137,7 @@ TEST(Loss, ForwardIsRelativeL2AndLatitudeWeightedRmse) {
 TEST(Loss, BackwardIsItsGradientPerSample) {
   Random random;
   for (const Isa isa : isas())
-    for (const DType act : {DType::f32, DType::bf16}) {
+    for (const DType act : kActs) {
       const Running running(isa, static_cast<int>(random.integer(1, 2)));
       const Patch s = random_patch(random, act);
       const Buffer pred = random.buffer(act, pixels(s)), target = random.buffer(DType::f32, pixels(s), 2);
@@ -179,6 +181,118 @@ TEST(Loss, BackwardAgreesWithFiniteDifferences) {
   }
   const double want = reference(s, up, target).loss - reference(s, down, target).loss;
   EXPECT_TRUE(within(slope, want, 1e-4 * magnitude));
+}
+
+// ---- losses that are sums over pixels ----
+
+struct Pointwise {
+  Loss loss;
+  std::vector<float> weights;  // {}: all 1
+  double value(double e) const {
+    const double size = std::abs(e), delta = loss.delta;
+    if (loss.kind == Loss::Kind::mae) return size;
+    if (loss.kind == Loss::Kind::mse) return e * e;
+    return size <= delta ? e * e / 2 : delta * (size - delta / 2);
+  }
+  double slope(double e) const {
+    const double delta = loss.delta;
+    if (loss.kind == Loss::Kind::mae) return e > 0 ? 1 : e < 0 ? -1 : 0;
+    if (loss.kind == Loss::Kind::mse) return 2 * e;
+    return std::clamp(e, -delta, delta);
+  }
+  double weight(int64_t c) const { return weights.empty() ? 1 : weights[c]; }
+};
+
+std::vector<Pointwise> pointwise_losses(Random& random, int64_t channels) {
+  std::vector<Pointwise> out;
+  for (const Loss::Kind kind : {Loss::Kind::mae, Loss::Kind::mse, Loss::Kind::huber})
+    for (const bool weighted : {false, true}) {
+      out.push_back({{.kind = kind, .delta = static_cast<float>(0.2 + std::abs(random.normal()))}, {}});
+      for (int64_t c = 0; weighted && c < channels; ++c)
+        out.back().weights.push_back(static_cast<float>(3 * std::abs(random.normal())));
+    }
+  for (Pointwise& p : out)
+    if (!p.weights.empty()) p.loss.weights = p.weights.data();
+  return out;
+}
+
+// Mean over samples, channels and pixels
+double pointwise_reference(const Pointwise& p, const Patch& s, const Buffer& pred, const Buffer& target) {
+  double sum = 0;
+  for_pixels(s, [&](int64_t b, int64_t c, int64_t y, int64_t x) {
+    sum += p.weight(c) * p.value(pred[patch_index(s, b, c, y, x, true)] - target[image_index(s, b, c, y, x)]);
+  });
+  return sum / static_cast<double>(pixels(s));
+}
+
+TEST(PointwiseLoss, IsTheWeightedMeanAndItsGradient) {
+  Random random;
+  for (const Isa isa : isas())
+    for (const DType act : kActs) {
+      const Patch s = random_patch(random, act);
+      const Buffer target = random.buffer(DType::f32, pixels(s)), pred = random.buffer(act, pixels(s));
+      const Expected e = reference(s, pred, target);
+      for (const Pointwise& p : pointwise_losses(random, s.channels)) {
+        SCOPED_TRACE("kind " + std::to_string(static_cast<int>(p.loss.kind)));
+        const double want = pointwise_reference(p, s, pred, target), scale = 1024;
+        float first = 0;
+        for (const int threads : {1, 2, 3}) {
+          const Running running(isa, threads);
+          Buffer sums(DType::f32, s.batch * (2 + s.channels)), rmse(DType::f32, s.channels),
+              dpred(act, pixels(s));
+          for (int64_t c = 0; c < s.channels; ++c) rmse.set(c, 0);
+          float loss = 5;
+          loss_sums(s, pred.data(), target.f32(), sums.f32(), p.loss);
+          cpu::loss(s, sums.f32(), 0.25f, &loss, rmse.f32(), p.loss);
+          EXPECT_TRUE(within(loss, 5 + 0.25 * want, 2e-6 + 4e-6 * want));
+          if (threads == 1) first = loss;
+          EXPECT_EQ(loss, first);
+          for (int64_t c = 0; c < s.channels; ++c)  // the metric is that of every loss
+            EXPECT_TRUE(within(rmse[c], 0.25 * e.rmse[c], 1e-5 * e.rmse[c]));
+          loss_backward(s, pred.data(), target.f32(), sums.f32(), static_cast<float>(scale), dpred.data(),
+                        p.loss);
+          EXPECT_TRUE(dpred.intact() && sums.intact() && rmse.intact());
+          for_pixels(s, [&](int64_t b, int64_t c, int64_t y, int64_t x) {
+            const int64_t i = patch_index(s, b, c, y, x, true);
+            const double d = scale * p.weight(c) * p.slope(pred[i] - target[image_index(s, b, c, y, x)]) *
+                             static_cast<double>(s.batch) / static_cast<double>(pixels(s));
+            ASSERT_TRUE(within(dpred[i], d,
+                               1e-6 * (std::abs(d) + scale * p.weight(c) / static_cast<double>(pixels(s))) +
+                                   rounding(act, d)));
+          });
+        }
+      }
+    }
+}
+
+TEST(PointwiseLoss, GradientAgreesWithFiniteDifferences) {
+  Random random;
+  const Patch s = whole({.batch = 2, .channels = 3, .height = 8, .width = 12, .p = 4, .act = DType::f32});
+  const Buffer target = random.buffer(DType::f32, pixels(s));
+  for (const Pointwise& p : pointwise_losses(random, 3)) {
+    // Away from the kinks of |e| and of Huber's loss, which finite differences would straddle
+    Buffer pred(DType::f32, pixels(s)), up(DType::f32, pixels(s)), down(DType::f32, pixels(s));
+    const double delta = p.loss.delta;
+    for_pixels(s, [&](int64_t b, int64_t c, int64_t y, int64_t x) {
+      double e = random.normal();
+      while (std::abs(e) < 0.02 || std::abs(std::abs(e) - delta) < 0.02) e = random.normal();
+      pred.set(patch_index(s, b, c, y, x, true), target[image_index(s, b, c, y, x)] + e);
+    });
+    Buffer sums(DType::f32, 2 * 5), dpred(DType::f32, pixels(s));
+    loss_sums(s, pred.data(), target.f32(), sums.f32(), p.loss);
+    loss_backward(s, pred.data(), target.f32(), sums.f32(), 0.5f, dpred.data(),
+                  p.loss);  // mean over two samples
+    double slope = 0, magnitude = 0;
+    for (int64_t i = 0; i < pixels(s); ++i) {
+      const double direction = std::clamp(random.normal(), -3.0, 3.0) / 256;
+      up.set(i, pred[i] + direction);
+      down.set(i, pred[i] - direction);
+      slope += dpred[i] * (up[i] - down[i]);
+      magnitude += std::abs(dpred[i] * (up[i] - down[i]));
+    }
+    const double want = pointwise_reference(p, s, up, target) - pointwise_reference(p, s, down, target);
+    EXPECT_TRUE(within(slope, want, 1e-5 * magnitude)) << static_cast<int>(p.loss.kind);
+  }
 }
 
 TEST(Loss, PerfectPredictionHasZeroLossAndZeroGradient) {
@@ -252,7 +366,7 @@ TEST(Parts, OfPatchesAndOfTheGradientMakeUpTheWhole) {
   Random random;
   for (const Isa isa : isas())
     for (int round = 0; round < 20; ++round) {
-      const DType act = random.coin() ? DType::f32 : DType::bf16;
+      const DType act = random.act();
       const Running running(isa, static_cast<int>(random.integer(1, 3)));
       const Patch s = random_patch(random, act);
       const Buffer image = random.buffer(DType::f32, pixels(s)),
@@ -291,7 +405,7 @@ TEST(Parts, OfTheSumsAddUpToTheWholeForAnyNumberOfThreads) {
   Random random;
   for (const Isa isa : isas())
     for (int round = 0; round < 10; ++round) {
-      const DType act = random.coin() ? DType::f32 : DType::bf16;
+      const DType act = random.act();
       const Patch s = random_patch(random, act);
       const Buffer pred = random.buffer(act, pixels(s)), target = random.buffer(DType::f32, pixels(s), 2);
       const Expected e = reference(s, pred, target);

@@ -55,7 +55,7 @@ TEST(ResidualNormForward, AddsAndNormalises) {
   Random random;
   for (const Isa isa : isas())
     for (int round = 0; round < 12; ++round) {
-      const DType act = random.coin() ? DType::f32 : DType::bf16;
+      const DType act = random.act();
       const Case c = random_case(random, act);
       const Running running(isa, static_cast<int>(random.integer(1, 2)));
       const ResidualNorm& p = c.p;
@@ -93,7 +93,7 @@ TEST(ResidualNormForward, AddsAndNormalises) {
 TEST(ResidualAdd, IsElementwiseToTheLastElementAndInPlace) {
   Random random;
   for (const Isa isa : isas())
-    for (const DType act : {DType::f32, DType::bf16})
+    for (const DType act : kActs)
       for (const int64_t n :
            {int64_t{1}, int64_t{17}, random.integer(1, 3000), random.integer(20'000, 60'000)}) {
         const Running running(isa, static_cast<int>(random.integer(1, 3)));
@@ -117,7 +117,7 @@ TEST(ResidualNormBackward, IsTheTextbookGradient) {
   Random random;
   for (const Isa isa : isas())
     for (int round = 0; round < 12; ++round) {
-      const DType act = random.coin() ? DType::f32 : DType::bf16;
+      const DType act = random.act();
       const Case c = random_case(random, act);
       const Running running(isa, static_cast<int>(random.integer(1, 2)));
       const ResidualNorm& p = c.p;

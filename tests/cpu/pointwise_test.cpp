@@ -48,7 +48,7 @@ TEST(Gelu, BackwardAndItsColumnSumsForAnyShape) {
   Random random;
   for (const Isa isa : isas())
     for (int round = 0; round < 10; ++round) {
-      const DType act = random.coin() ? DType::f32 : DType::bf16;
+      const DType act = random.act();
       const int64_t rows = random.integer(1, 90), cols = random.integer(1, 400), n = rows * cols;
       const bool accumulate = random.coin();
       const Running running(isa, static_cast<int>(random.integer(1, 2)));
@@ -92,7 +92,7 @@ TEST(ColumnSum, AddsRowsOfEitherTypeAndIsRepeatable) {
   Random random;
   for (const Isa isa : isas())
     for (int round = 0; round < 10; ++round) {
-      const DType t = random.coin() ? DType::f32 : DType::bf16;
+      const DType t = random.act();
       const int64_t rows = random.integer(1, 700), cols = random.integer(1, 130);
       const bool accumulate = random.coin();
       const Running running(isa, static_cast<int>(random.integer(1, 3)));
@@ -159,7 +159,7 @@ TEST(Copy, MovesBlocksBetweenStridesAndNothingElse) {
   for (int round = 0; round < 60; ++round) {
     const Running running(best_isa(), static_cast<int>(random.integer(1, 3)));
     Copy c{.n = random.one_of<int64_t>({1, random.integer(2, 70), random.integer(500, 30'000)}),
-           .t = random.coin() ? DType::f32 : DType::bf16};
+           .t = random.act()};
     for (int64_t& e : c.extent) e = random.integer(1, c.n > 70 ? 3 : 11);
     const int64_t from_room = random_strides(random, c.extent, c.n, c.from);
     const int64_t to_room = random_strides(random, c.extent, c.n, c.to);

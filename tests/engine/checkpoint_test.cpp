@@ -211,6 +211,7 @@ Plan cut_plan(const std::vector<Piece>& net, const Cut& cut, int rank) {
     plan.params.push_back(std::move(p));
   }
   plan.params_all = {0, 0, end};
+  plan.shards = {{0, end, 0, 0}};
   return plan;
 }
 

@@ -40,7 +40,7 @@ TEST(Failure, AWrongConfigurationExitsWith2AndOneLine) {
         Case{{"train.global_batch=7"}, {"--ranks", "2"}, "'train.global_batch'", "use a multiple"},
         Case{{"layout.tp=3"}, {"--ranks", "3"}, "'layout.tp'", "the nearest that can be run are 2 and 4"},
         Case{{"policy.schedule=zb-h1"}, {}, "'policy.schedule'", "set it to 1f1b"},
-        Case{{"policy.zero=1"}, {}, "'policy.zero'", "set it to 0"},
+        Case{{"policy.zero=4"}, {}, "'policy.zero'", "use 0 to 3"},
         Case{{"data.train=" + (dir / "nowhere")}, {}, "nowhere", "->"},
         Case{{}, {"--resume", dir / "nothing"}, "--resume", "holds no checkpoint"}}) {
     SCOPED_TRACE(c.key);

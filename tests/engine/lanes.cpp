@@ -30,10 +30,7 @@ std::vector<float> floats(const Backend& backend, const View& v) {
 
 class Lanes : public testing::Test {
  protected:
-  Lanes() : b(rank, world, {}) {
-    b.param({"w", {16}, Init::zero});
-    b.end_params(false);
-  }
+  Lanes() : b(rank, world, {}) { b.persistent("w", BufferKind::params, DType::f32, 16); }
   void open() { routine = b.begin("step", Pass::forward); }
   void close(int micro_batches = 1, bool serial = false) {
     b.end();

@@ -21,15 +21,17 @@ namespace {
 // 28-48 MB was seen beside arena and loader.
 constexpr double kProcessBytes = 32e6;
 
-/// What matrix products keep beside the arena: f32 copies of their operands where bf16 has to be emulated.
+/// What matrix products keep beside the arena: f32 copies of their operands where a precision has to be
+/// emulated.
 int64_t product_workspace(const Plan& plan) {
   int64_t most = 0;
   const auto type = [&](const View& v) { return plan.buffers[v.buffer].dtype; };
   for (const Op& op : plan.ops)
     if (op.kind == OpKind::gemm)
-      most = std::max(most, cpu::gemm_workspace({op.a.m, op.a.n, op.a.k, op.a.trans_a, op.a.trans_b,
-                                                 type(op.reads[0]), type(op.reads[1]), type(op.writes[0]),
-                                                 static_cast<bool>(op.reads[2]), op.a.accumulate}));
+      most =
+          std::max(most, cpu::gemm_workspace({op.a.m, op.a.n, op.a.k, op.a.trans_a, op.a.trans_b,
+                                              type(op.reads[0]), type(op.reads[1]), type(op.writes[0]),
+                                              static_cast<bool>(op.reads[2]), op.a.accumulate, op.a.tf32}));
   return most;
 }
 
@@ -57,6 +59,7 @@ TEST(Memory, AStepUsesThePlannedArenaToItsLastBytes) {
   const std::vector<Words> configurations = {
       {},
       {"policy.amp=bf16"},
+      {"policy.amp=tf32"},
       {"policy.micro_batch=2"},
       {"policy.micro_batch=2", "policy.schedule=gpipe"},
       {"policy.micro_batch=1", "policy.schedule=gpipe", "policy.amp=bf16"},
@@ -86,8 +89,9 @@ TEST(Memory, AStepUsesThePlannedArenaToItsLastBytes) {
     init_params(plan, 3, floats(plan.params_all));
     Executor execute(plan, backend, nullptr);
     execute(link(plan, plan.init), 0);
-    floats(plan.adam_scalars)[0] = 1e-3f;
-    floats(plan.adam_scalars)[1] = 1;
+    floats(plan.scalars)[kLearningRate] = 1e-3f;
+    floats(plan.scalars)[kStep] = 1;
+    floats(plan.scalars)[kUnscale] = 1;
     execute(link(plan, plan.train), 0);
     EXPECT_TRUE(std::isfinite(floats(plan.metrics)[0]));
     // The last buffer ends within a cache line of the region's end, and its last element was written.

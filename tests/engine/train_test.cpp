@@ -168,6 +168,40 @@ TEST_P(Killed, AndResumedEndsAsIfNothingHadHappened) {
 }
 INSTANTIATE_TEST_SUITE_P(Workers, Killed, testing::Values("0", "2"));
 
+// Validations decide on the rate, so what they have said so far must survive.
+TEST(Train, ResumedOnAPlateauGoesOnWithItsRate) {
+  const Folder dir;
+  make_synthetic(dir / "data", {.train_years = 1,
+                                .valid_years = 1,
+                                .test_years = 0,
+                                .samples_per_year = 37,
+                                .channels = 4,
+                                .height = 32,
+                                .width = 64});
+  const Words set =
+      with(kBase, {"train.steps=40", "train.checkpoint_every=10", "train.valid_every=5",
+                   "data.train=" + (dir / "data/train"), "data.valid=" + (dir / "data/valid"),
+                   "train.lr_schedule=plateau", "train.lr_patience=1", "train.lr_gamma=0.5",
+                   "train.lr_threshold=0.9", "train.loss=huber", "train.loss_weights=[1, 0.5, 2, 1]"});
+  const auto rates = [](const RunRecord& r) {
+    std::map<int64_t, double> out;
+    for (const json& e : r.events)
+      if (e["event"] == "step") out[e["step"]] = e["lr"];
+    return out;
+  };
+  const RunRecord whole = trained(dir / "whole", set, {"--ranks", "2"});
+  const auto expected = rates(whole);
+  // The first validation, after step 5, is the best; every second one after it is one too many.
+  EXPECT_EQ(expected.at(15) / expected.at(1), 1);
+  EXPECT_EQ(expected.at(16) / expected.at(1), 0.5);
+  EXPECT_EQ(expected.at(36) / expected.at(1), 0.125);
+  trained(dir / "halves", with(set, {"train.steps=20"}), {"--ranks", "2"});
+  const RunRecord halves = trained(dir / "halves", set, {"--ranks", "2", "--resume", dir / "halves"});
+  EXPECT_EQ(rates(halves), expected);
+  EXPECT_EQ(halves.losses, whole.losses);
+  expect_same_checkpoint(dir / "whole", dir / "halves", 40);
+}
+
 TEST(Train, TwoRanksKilledAndResumedEndAsIfNothingHadHappened) {
   const Folder dir;
   const Words set = with(kBase, {"train.steps=120", "train.checkpoint_every=9", "data.workers=1",

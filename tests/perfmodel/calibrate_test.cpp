@@ -50,7 +50,7 @@ json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
           const bool wire = is_collective(op.kind);
           const Conditions where{
               .ranks = wire ? 2 : 1, .ranks_on_host = wire ? 2 : 1, .threads = threads, .cores = 2};
-          const Counts n = count_op(op, plan, cache_share(truth, where.ranks));
+          const Counts n = count_op(op, plan, cache_share(truth, where.ranks), where.ranks);
           add(std::string(name_of(op.kind)) + "/" + name_of(t) + "/" + op.path + "/" + std::to_string(width) +
                   "/threads:" + std::to_string(threads),
               {{"flops", w.flops},
@@ -95,6 +95,36 @@ TEST(Calibrate, FindsTheMachineThatWasTimed) {
     EXPECT_EQ(m[Coef::gemm_bf16].provenance.at(0).substr(0, 9), "gemm/bf16");
     EXPECT_NO_THROW(parse_machine(to_yaml(m), "calibrated.yaml"));
   }
+}
+
+TEST(Calibrate, FindsTheNetworkBetweenHosts) {
+  const uint64_t seed = std::random_device{}();
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> noise(0, 0.03);
+  const Machine truth = test::perturbed(test::machine(), 0.7, random);
+  json rows = json::array();
+  for (double bytes = 256; bytes < 2e7; bytes *= 8) {
+    const double s = 2 * truth[Coef::message_net].value + bytes * truth[Coef::wire_net].value;
+    rows.push_back({{"name", "all_reduce/f32/" + std::to_string(bytes) + "/ranks2"},
+                    {"time_unit", "ms"},
+                    {"real_time", 1e3 * s * std::exp(noise(random))},
+                    {"messages", 2},
+                    {"wire_bytes", bytes},
+                    {"ranks", 2}});
+  }
+  const Machine before = test::machine(), m = with_network(before, {{"benchmarks", rows}});
+  for (size_t i = 0; i < kCoefs; ++i) {
+    const auto c = static_cast<Coef>(i);
+    if (c != Coef::message_net && c != Coef::wire_net) {
+      EXPECT_EQ(m[c].value, before[c].value) << info_of(c).name;
+      continue;
+    }
+    EXPECT_NEAR(std::log(m[c].value / truth[c].value), 0, 0.25) << info_of(c).name << " seed " << seed;
+    EXPECT_EQ(m[c].provenance.at(0).substr(0, 10), "all_reduce");
+  }
+  EXPECT_EQ(with_network(m, {{"benchmarks", rows}})[Coef::wire_net].value, m[Coef::wire_net].value)
+      << "what was measured before is no evidence";
+  EXPECT_THROW(with_network(before, {{"benchmarks", json::array()}}), ConfigError);
 }
 
 TEST(Calibrate, MakesPredictionsBetterThanTheSpecSheet) {

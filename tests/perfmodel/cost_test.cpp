@@ -38,11 +38,6 @@ std::vector<RunSpec> random_specs(int n, uint64_t seed) {
   return out;
 }
 
-double closed(const RunSpec& s, const Machine& m) {
-  const Conditions w = test::conditions(s, m);
-  return step_seconds(terms_of(s, m, w.threads, w.ranks_on_host), m.values());
-}
-
 // The two gears share prices only; how lanes meet, how data arrives and what a step waits for is computed by
 // each on its own.
 TEST(Gears, ClosedFormAgreesWithReplay) {
@@ -50,7 +45,7 @@ TEST(Gears, ClosedFormAgreesWithReplay) {
   std::vector<double> gaps;
   for (const RunSpec& s : random_specs(300, 1)) {
     const Machine m = test::perturbed(test::machine(), 0.5, random);
-    const double fast = closed(s, m), full = test::replay(s, m).step_s;
+    const double fast = test::closed(s, m), full = test::replay(s, m).step_s;
     gaps.push_back(std::abs(fast / full - 1));
     EXPECT_LT(gaps.back(), 0.10) << to_json(s).dump() << "\nclosed " << fast << " replay " << full;
   }
@@ -64,7 +59,7 @@ TEST(Gears, AreExactWhereNothingOverlaps) {
     s.data.workers = 0;
     s.train.global_batch = 4;
     s.policy.micro_batch = 2;
-    EXPECT_NEAR(closed(s, test::machine()) / test::replay(s, test::machine()).step_s, 1, 1e-9);
+    EXPECT_NEAR(test::closed(s, test::machine()) / test::replay(s, test::machine()).step_s, 1, 1e-9);
   }
 }
 
@@ -128,6 +123,60 @@ TEST(Terms, RingAllReduceMovesTwiceTheGradientsLessOneShare) {
   EXPECT_EQ(terms_of(test::tiny(), test::machine(), 1, 1).total[index_of(Coef::wire_host)], 0);
 }
 
+TEST(Terms, GroupsThatSpanHostsPayTheNetworkAndShareItsLinks) {
+  RunSpec s = test::tiny();
+  s.layout.tp = s.layout.dp = 2;
+  s.policy.micro_batch = 2;
+  const auto host = index_of(Coef::wire_host), net = index_of(Coef::wire_net);
+  const auto messages_host = index_of(Coef::message_host), messages_net = index_of(Coef::message_net);
+  // two ranks each send as much as they reduce: 4 times a block in activations
+  const auto activations = static_cast<double>(4 * s.net.depth * s.train.global_batch / s.layout.dp *
+                                               s.net.tokens() * s.net.embed_dim * 4);
+  const auto terms = [&](const char* order, int64_t ranks_on_host) {
+    s.layout.order = order;
+    return terms_of(s, test::machine(), 1, ranks_on_host).total;
+  };
+  const Counts together = terms("tp-dp-cp-pp", 4), inside = terms("tp-dp-cp-pp", 2),
+               across = terms("dp-tp-cp-pp", 2), apart = terms("tp-dp-cp-pp", 1);
+  EXPECT_EQ(together[net] + together[messages_net], 0);
+  EXPECT_NEAR(inside[host], activations, 100);  // and a norm's sum
+  EXPECT_NEAR(across[net], 2 * activations, 100) << "both tensor parallel groups pass each host's link";
+  EXPECT_NEAR(inside[net], 2 * (together[host] - activations), 200);
+  EXPECT_NEAR(across[host], together[host] - activations, 100);
+  EXPECT_EQ(apart[host] + apart[messages_host], 0);
+  EXPECT_EQ(apart[net], together[host]) << "a host with one rank shares its link with nobody";
+  for (const Counts& n : {inside, across, apart})
+    EXPECT_EQ(n[messages_host] + n[messages_net], together[messages_host]);
+}
+
+TEST(Terms, ARingOverSeveralRanksOfAHostPassesItsLinkOnce) {
+  RunSpec s = test::tiny();
+  s.layout.dp = 8;
+  const Counts one = terms_of(s, test::machine(), 1, 8).total, two = terms_of(s, test::machine(), 1, 4).total;
+  EXPECT_GT(one[index_of(Coef::wire_host)], 0);
+  EXPECT_EQ(two[index_of(Coef::wire_net)], one[index_of(Coef::wire_host)]);
+  EXPECT_EQ(two[index_of(Coef::wire_host)], 0);
+}
+
+// In both gears, and not where hosts do not matter.
+TEST(Cost, TensorParallelismAcrossASlowLinkLosesToInside) {
+  Machine m = test::machine();
+  m[Coef::wire_net].value = 8e-9;  // 1 Gbit/s
+  RunSpec s = test::tiny();
+  s.layout.tp = s.layout.dp = 2;
+  const auto seconds_of = [&](const char* order, int64_t ranks_on_host) {
+    s.layout.order = order;
+    const Conditions where{.ranks = 4, .ranks_on_host = ranks_on_host, .threads = 1, .cores = 2};
+    const double cache = cache_share(m, ranks_on_host);
+    return std::pair{step_seconds(terms_of(s, m, 1, ranks_on_host), m.values()),
+                     simulate(s, stages_of(s, {}), m.values(), where, cache).step_s};
+  };
+  const auto inside = seconds_of("tp-dp-cp-pp", 2), across = seconds_of("dp-tp-cp-pp", 2);
+  EXPECT_GT(across.first, 1.2 * inside.first);
+  EXPECT_GT(across.second, 1.2 * inside.second);
+  EXPECT_EQ(seconds_of("tp-dp-cp-pp", 4), seconds_of("dp-tp-cp-pp", 4));
+}
+
 TEST(Terms, AreNeverNegativeAndChunksAddUpToTheTotal) {
   for (const RunSpec& s : random_specs(100, 3)) {
     const StepTerms t = terms_of(s, test::machine(), 2, s.layout.world());
@@ -148,11 +197,11 @@ TEST(Cost, IsMonotoneInEveryCoefficient) {
   std::mt19937_64 random(4);
   for (const RunSpec& s : random_specs(40, 4)) {
     const Machine m = test::perturbed(test::machine(), 0.5, random);
-    const double before = closed(s, m), replayed = test::replay(s, m).step_s;
+    const double before = test::closed(s, m), replayed = test::replay(s, m).step_s;
     for (size_t i = 0; i < kCoefs; ++i) {
       Machine dearer = m;
       dearer.coefficients[i].value *= 1.5;
-      EXPECT_GE(closed(s, dearer), before * (1 - 1e-12)) << info_of(i).name;
+      EXPECT_GE(test::closed(s, dearer), before * (1 - 1e-12)) << info_of(i).name;
       EXPECT_GE(test::replay(s, dearer).step_s, replayed * (1 - 1e-9)) << info_of(i).name;
     }
   }

@@ -233,6 +233,44 @@ TEST(Split, KeepsRepetitionsTogether) {
   for (int c : copies) EXPECT_TRUE(c == 0 || c == 3) << c;
 }
 
+TEST(Split, ByLayoutShowsTheFitNothingOfWhatIsHeldOut) {
+  std::mt19937_64 random(8);
+  const auto runs = runs_on(test::machine(), 0.02, random);
+  const auto layout_of = [&](size_t i) {
+    nlohmann::json j = to_json(runs[i].spec);
+    j["policy"].erase("amp");
+    return j["layout"].dump() + j["policy"].dump();
+  };
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const Split s = split_runs(runs, 0.5, seed, Together::layout);
+    EXPECT_EQ(s.train.size() + s.test.size(), runs.size());
+    std::set<std::string> seen, held_out;
+    for (size_t i : s.train) seen.insert(layout_of(i));
+    for (size_t i : s.test) held_out.insert(layout_of(i));
+    EXPECT_FALSE(seen.empty());
+    for (const std::string& l : held_out) EXPECT_EQ(seen.count(l), 0u);
+  }
+}
+
+TEST(Holdout, RegretIsWhatTheFirstChoiceLoses) {
+  std::mt19937_64 random(9);
+  auto runs = runs_on(test::machine(), 0, random);
+  const Holdout h = hold_out(runs, test::machine());
+  size_t first = 0;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    runs[i].step_s = h.rows[i].predicted;
+    const auto rate = [&](size_t k) {
+      return static_cast<double>(runs[k].spec.train.global_batch) / h.rows[k].predicted;
+    };
+    if (rate(i) > rate(first)) first = i;
+  }
+  EXPECT_EQ(hold_out(runs, test::machine()).regret, 0) << "the truth regrets nothing";
+  runs[first].step_s *= 1.25;
+  const double regret = hold_out(runs, test::machine()).regret;
+  EXPECT_GT(regret, 0);
+  EXPECT_LE(regret, 0.2 + 1e-12);
+}
+
 TEST(Holdout, JsonTellsFittedRunsFromHeldOutOnes) {
   std::mt19937_64 random(7);
   const auto runs = runs_on(test::machine(), 0.02, random);

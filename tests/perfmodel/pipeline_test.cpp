@@ -21,11 +21,6 @@ RunSpec piped(int64_t p, int64_t m, int64_t v, const std::string& schedule) {
   return s;
 }
 
-double closed(const RunSpec& s, const Machine& m) {
-  const Conditions w = test::conditions(s, m);
-  return step_seconds(terms_of(s, m, w.threads, w.ranks_on_host), m.values());
-}
-
 // The closed form knows equal virtual stages and transfers shorter than a micro-batch; what it takes the rest
 // for, with embedding and head at the ends and random prices, is what the bound states.
 TEST(Pipeline, ClosedFormAgreesWithReplay) {
@@ -44,7 +39,7 @@ TEST(Pipeline, ClosedFormAgreesWithReplay) {
               s.run.serial = serial;
               validate(s);
               const Machine machine = test::perturbed(test::machine(), 0.3, random);
-              const double fast = closed(s, machine), full = test::replay(s, machine).step_s;
+              const double fast = test::closed(s, machine), full = test::replay(s, machine).step_s;
               gaps.push_back(std::abs(fast / full - 1));
               EXPECT_LT(gaps.back(), 0.10)
                   << "pp " << p << " m " << m << " v " << v << " tp " << tp << " " << s.policy.schedule
@@ -66,7 +61,7 @@ TEST(Pipeline, TensorAndContextParallelAgreeWithReplay) {
         s.policy.micro_batch = 2;
         validate(s);
         const Machine m = test::perturbed(test::machine(), 0.5, random);
-        EXPECT_NEAR(closed(s, m) / test::replay(s, m).step_s, 1, 0.10)
+        EXPECT_NEAR(test::closed(s, m) / test::replay(s, m).step_s, 1, 0.10)
             << "tp " << tp << " cp " << cp << " dp " << dp << " sequence " << sequence;
       }
 }

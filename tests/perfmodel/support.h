@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "model/nets/build.h"
+#include "perfmodel/cost.h"
 #include "perfmodel/fit.h"
+#include "perfmodel/predict.h"
 #include "perfmodel/simulate.h"
 
 namespace isobar::test {
@@ -71,6 +73,12 @@ inline Conditions conditions(const RunSpec& s, const Machine& m) {
       .ranks_on_host = s.layout.world(),
       .threads = s.run.threads ? s.run.threads : std::max<int64_t>(1, m.identity.cores / s.layout.world()),
       .cores = m.identity.cores};
+}
+
+/// Seconds by the closed form
+inline double closed(const RunSpec& s, const Machine& m) {
+  const Conditions w = conditions(s, m);
+  return step_seconds(terms_of(s, m, w.threads, w.ranks_on_host), m.values());
 }
 
 inline Replay replay(const RunSpec& s, const Machine& m) {

@@ -14,10 +14,7 @@ namespace {
 // One rank's plan: a list of ops on buffers of one routine, invoked once for each micro-batch.
 class Rank {
  public:
-  Rank(int rank, int world) : b_(rank, world, {}) {
-    b_.param({"w", {16}, Init::zero});
-    b_.end_params(false);
-  }
+  Rank(int rank, int world) : b_(rank, world, {}) { b_.persistent("w", BufferKind::params, DType::f32, 16); }
   View buffer(const std::string& name, int64_t count, DType t = DType::f32) { return b_.io(name, t, count); }
   int group(const std::string& name, std::vector<int> ranks) { return b_.group(name, std::move(ranks)); }
   Rank& op(OpKind kind, const std::string& path, Lane lane, int group, std::vector<View> reads,
@@ -65,17 +62,20 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+// One of two ranks: x is reduced over one group, y over another, or the other way round.
+Plan two_reductions(int rank, Lane lane_x, Lane lane_y, bool swapped) {
+  Rank r(rank, 2);
+  const int first = r.group("first", {0, 1}), second = r.group("second", {0, 1});
+  const View x = r.buffer("x", 8), y = r.buffer("y", 8);
+  if (swapped)
+    r.all_reduce("y/all_reduce", lane_y, second, y).all_reduce("x/all_reduce", lane_x, first, x);
+  else
+    r.all_reduce("x/all_reduce", lane_x, first, x).all_reduce("y/all_reduce", lane_y, second, y);
+  return r.plan();
+}
+
 TEST(Deadlock, TwoGroupsInOppositeOrderOnOneLane) {
-  const auto make = [](int rank, bool swapped) {
-    Rank r(rank, 2);
-    const int first = r.group("first", {0, 1}), second = r.group("second", {0, 1});
-    const View x = r.buffer("x", 8), y = r.buffer("y", 8);
-    if (swapped)
-      r.all_reduce("y/all_reduce", Lane::dp, second, y).all_reduce("x/all_reduce", Lane::dp, first, x);
-    else
-      r.all_reduce("x/all_reduce", Lane::dp, first, x).all_reduce("y/all_reduce", Lane::dp, second, y);
-    return r.plan();
-  };
+  const auto make = [](int rank, bool swapped) { return two_reductions(rank, Lane::dp, Lane::dp, swapped); };
   EXPECT_EQ(refusal({make(0, false), make(1, false)}), "");
   const std::string why = refusal({make(0, false), make(1, true)});
   EXPECT_TRUE(has(why, "deadlock in train")) << why;
@@ -84,16 +84,7 @@ TEST(Deadlock, TwoGroupsInOppositeOrderOnOneLane) {
 }
 
 TEST(Deadlock, LanesOfTheirOwnMayComeInAnyOrderUntilTheyAreSerial) {
-  const auto make = [](int rank, bool swapped) {
-    Rank r(rank, 2);
-    const int dp = r.group("dp", {0, 1}), tp = r.group("tp", {0, 1});
-    const View x = r.buffer("x", 8), y = r.buffer("y", 8);
-    if (swapped)
-      r.all_reduce("y/all_reduce", Lane::tp, tp, y).all_reduce("x/all_reduce", Lane::dp, dp, x);
-    else
-      r.all_reduce("x/all_reduce", Lane::dp, dp, x).all_reduce("y/all_reduce", Lane::tp, tp, y);
-    return r.plan();
-  };
+  const auto make = [](int rank, bool swapped) { return two_reductions(rank, Lane::dp, Lane::tp, swapped); };
   EXPECT_EQ(refusal({make(0, false), make(1, false)}), "");
   const std::string why = refusal({make(0, false), make(1, true)});
   EXPECT_TRUE(has(why, "deadlock in train, serial")) << why;

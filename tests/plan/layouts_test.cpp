@@ -32,22 +32,26 @@ Words random_layout(std::mt19937& random) {
   const auto text = [](const char* key, int64_t v) { return key + std::to_string(v); };
   const int dp = pick({1, 2, 3}), tp = pick({1, 2, 4}), cp = pick({1, 2, 3}), pp = pick({1, 2, 4});
   const std::string schedule = pick({0, 1}) ? "1f1b" : pp > 1 && pick({0, 1}) ? "interleaved" : "gpipe";
+  const std::string recompute = std::vector<const char*>{"none", "selective", "full"}[pick({0, 1, 2})];
   std::vector<std::string> axes = {"tp", "cp", "dp", "pp"};
   std::shuffle(axes.begin(), axes.end(), random);
-  return {text("layout.dp=", dp),
-          text("layout.tp=", tp),
-          text("layout.cp=", cp),
-          text("layout.pp=", pp),
-          text("layout.vpp=", schedule == "interleaved" ? 2 : 1),
-          "layout.order=" + axes[0] + "-" + axes[1] + "-" + axes[2] + "-" + axes[3],
-          "policy.schedule=" + schedule,
-          text("policy.micro_batch=", pick({1, 2})),
-          std::string("policy.sequence_parallel=") + (pick({0, 1}) ? "true" : "false"),
-          std::string("policy.recompute=") +
-              std::vector<const char*>{"none", "selective", "full"}[pick({0, 1, 2})],
-          std::string("policy.amp=") + (pick({0, 1}) ? "bf16" : "none"),
-          std::string("policy.bucket_mb=") + std::vector<const char*>{"0.02", "0.2", "25"}[pick({0, 1, 2})],
-          std::string("policy.overlap=") + (pick({0, 1}) ? "true" : "false")};
+  return {
+      text("layout.dp=", dp),
+      text("layout.tp=", tp),
+      text("layout.cp=", cp),
+      text("layout.pp=", pp),
+      text("layout.vpp=", schedule == "interleaved" ? 2 : 1),
+      "layout.order=" + axes[0] + "-" + axes[1] + "-" + axes[2] + "-" + axes[3],
+      "policy.schedule=" + schedule,
+      text("policy.micro_batch=", pick({1, 2})),
+      std::string("policy.sequence_parallel=") + (pick({0, 1}) ? "true" : "false"),
+      "policy.recompute=" + recompute,
+      std::string("policy.recompute_method=") + (recompute == "full" && pick({0, 1}) ? "block" : "uniform"),
+      text("policy.recompute_num_layers=", recompute == "full" ? pick({1, 2, 3, 9}) : 1),
+      text("policy.zero=", pick({0, 1, 2, 3})),
+      std::string("policy.amp=") + (pick({0, 1}) ? "bf16" : "none"),
+      std::string("policy.bucket_mb=") + std::vector<const char*>{"0.02", "0.2", "25"}[pick({0, 1, 2})],
+      std::string("policy.overlap=") + (pick({0, 1}) ? "true" : "false")};
 }
 
 TEST(Worlds, OfRandomLayoutsFitTogetherAndHoldEveryParameterOnce) {
@@ -68,17 +72,37 @@ TEST(Worlds, OfRandomLayoutsFitTogetherAndHoldEveryParameterOnce) {
     }
     ++legal;
     EXPECT_NO_THROW(check(plans));  // sizes, orders, and a dry run of all ranks against one another
-    // Writers hold each element of each tensor exactly once.
+    // The writers' shards hold each element of each tensor exactly once.
     std::map<std::string, int64_t> held;
     for (const Plan& plan : plans)
       for (const Param& p : plan.params)
-        if (p.writer) held[p.name] += p.count;
+        for (const Shard& s : plan.shards)
+          if (p.writer)
+            held[p.name] += std::max<int64_t>(
+                0, std::min(p.offset + p.count, s.begin + s.count) - std::max(p.offset, s.begin));
     EXPECT_EQ(held.size(), plans[0].tensors.size());
     for (const Tensor& t : plans[0].tensors) {
       int64_t count = 1;
       for (const int64_t extent : t.shape) count *= extent;
       EXPECT_EQ(held[t.name], count) << t.name;
     }
+  }
+}
+
+TEST(Worlds, ThatDoNotFitTogetherAreRefusedByTheirLayout) {
+  const RunSpec spec = spec_with({"layout.dp=2", "layout.pp=2", "policy.micro_batch=2"});
+  EXPECT_NO_THROW(check_world(spec, odd_workspace));
+  std::vector<Plan> plans = world_of(spec);
+  EXPECT_NO_THROW(check_world(spec, plans));
+  plans[2].train.pop_back();  // the rank leaves out its optimizer, and with it what others wait for
+  try {
+    check_world(spec, plans);
+    FAIL() << "was not refused";
+  } catch (const ConfigError& e) {
+    const std::string what = e.what();
+    for (const char* part :
+         {"vit-tiny.yaml: 'layout'", "dp2 tp1 cp1 pp2 vpp1", "tp-cp-dp-pp", "1f1b", "disagree"})
+      EXPECT_NE(what.find(part), std::string::npos) << what;
   }
 }
 

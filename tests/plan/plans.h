@@ -33,8 +33,7 @@ inline Plan random_plan(uint32_t seed) {
   std::mt19937 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % n); };
   Builder b(0, 1, no_workspace);
-  b.param({"w", {64}, Init::zero});
-  b.end_params(false);
+  b.persistent("w", BufferKind::params, DType::f32, 64);
   std::vector<View> io;
   for (int i = 0; i < 3; ++i) io.push_back(b.io("io" + std::to_string(i), DType::f32, 16 + below(100)));
   for (int r = 0; r < 2; ++r) {

@@ -48,6 +48,9 @@ TEST(Vit, ParametersAndFlopsAreThoseOfThePublishedNets) {
     EXPECT_EQ(kind_bytes(plan, BufferKind::params), 4 * c.parameters);
     EXPECT_EQ(kind_bytes(plan, BufferKind::grads), 4 * c.parameters);
     EXPECT_EQ(kind_bytes(plan, BufferKind::adam), 8 * c.parameters);
+    EXPECT_EQ(
+        kind_bytes(build_plan(spec_of(c.model, {"train.optimizer=sgd"}), 0, no_workspace), BufferKind::adam),
+        4 * c.parameters);
     EXPECT_EQ(kind_bytes(plan, BufferKind::params16), spec.policy.amp == "bf16" ? 2 * c.parameters : 0);
   }
 }
@@ -99,6 +102,46 @@ TEST(Vit, MemoryIsThatOfTheClosedForms) {
                     slots * saved_bytes(n, micro, spec.policy.amp == "bf16" ? 2 : 4));
           EXPECT_EQ(plan.memory.loader, 7 * micro * 2 * n.in_channels * n.img_height * n.img_width * 4);
           EXPECT_EQ(plan.memory.total(), plan.memory.arena + plan.memory.loader);
+        }
+}
+
+// What full recomputation keeps of a micro-batch: of L blocks, uniform the input of every N-th; block all but
+// the insides of the first N. What it costs: the forward pass of those blocks, without the last product of
+// every group.
+TEST(Vit, RecomputationKeepsAndCostsWhatItsMethodSays) {
+  for (const char* amp : {"none", "bf16"})
+    for (const int64_t depth : {1, 4, 5})
+      for (const char* method : {"uniform", "block"})
+        for (const int64_t N : {1, 2, 3, 9}) {
+          const std::string number = std::to_string(N);
+          SCOPED_TRACE(std::string(amp) + ", " + method + " " + number + " of " + std::to_string(depth));
+          const std::vector<std::string> words = {
+              std::string("policy.amp=") + amp, "net.depth=" + std::to_string(depth), "policy.micro_batch=2"};
+          std::vector<std::string> full = words;
+          full.insert(full.end(), {"policy.recompute=full", std::string("policy.recompute_method=") + method,
+                                   "policy.recompute_num_layers=" + number});
+          const RunSpec spec = spec_of("vit-tiny", full);
+          const Plan none = build_plan(spec_of("vit-tiny", words), 0, no_workspace),
+                     plan = build_plan(spec, 0, no_workspace);
+          NetSpec n = spec.net;
+          const int64_t a = spec.policy.amp == "bf16" ? 2 : 4;
+          const int64_t L = depth, R = 2 * n.tokens(), D = n.embed_dim;
+          n.depth = 1;
+          const int64_t one = saved_bytes(n, 2, a);
+          n.depth = 2;
+          const int64_t block = saved_bytes(n, 2, a) - one, rest = one - block, input = 4 * R * D;
+          const bool uniform = std::string(method) == "uniform";
+          const int64_t recomputed = uniform ? L : std::min(N, L);
+          const int64_t groups = uniform ? (L + N - 1) / N : recomputed;
+          EXPECT_EQ(kind_bytes(none, BufferKind::saved), rest + L * block);
+          EXPECT_EQ(kind_bytes(plan, BufferKind::saved), rest + (L - recomputed) * block + groups * input);
+          const auto tokens = static_cast<double>(n.tokens()), width = static_cast<double>(D);
+          const double forward = 24 * tokens * width * width + 4 * tokens * tokens * width;
+          const double last = 8 * tokens * width * width;
+          EXPECT_DOUBLE_EQ(
+              totals(plan, 2).step.flops - totals(none, 2).step.flops,
+              static_cast<double>(spec.train.global_batch) *
+                  (static_cast<double>(recomputed) * forward - static_cast<double>(groups) * last));
         }
 }
 
@@ -210,7 +253,7 @@ TEST(Vit, PathsNameOneOpEachAndPassesMatch) {
 }
 
 TEST(Vit, WhatCannotBeExecutedIsRefusedWithAMend) {
-  for (const char* key : {"layout.tp=3", "layout.cp=33", "layout.pp=3", "layout.vpp=2", "policy.zero=1"}) {
+  for (const char* key : {"layout.tp=3", "layout.cp=33", "layout.pp=3", "layout.vpp=2"}) {
     SCOPED_TRACE(key);
     const std::string name = std::string(key).substr(0, std::string(key).find('='));
     try {

@@ -14,8 +14,7 @@ struct SmallPlan {
 
 inline SmallPlan small_plan(int rank = 0, const std::string& name_of_b = "b/forward") {
   Builder b(rank, 2, [](const Op&) { return int64_t{0}; });
-  const View w = b.param({"w", {8, 4}, Init::zero});
-  b.end_params(false);
+  const View w = b.persistent("w", BufferKind::params, DType::f32, 32);
   const View x = b.io("x", DType::f32, 16 * 4);
   const View y = b.io("y", DType::f32, 16 * 8);
   const View z = b.io("z", DType::f32, 16 * 8);

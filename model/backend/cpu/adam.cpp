@@ -1,12 +1,16 @@
 // Adam and AdamW, one pass.
+#include <algorithm>
 #include <cmath>
 
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
+#include "model/backend/cpu/widen.h"
+#include "model/plan/plan.h"
 
 namespace isobar::cpu {
 
-void adam(const Adam& a, int64_t n, float* p, const float* g, float* m, float* v, bf16* p16) {
+void adam(const Adam& a, int64_t n, float* p, const void* g, float* m, float* v, void* p16, DType type16,
+          DType type_g) {
   const double beta1 = a.beta1, beta2 = a.beta2, lr = a.lr;
   AdamFactors f;
   f.beta1 = a.beta1;
@@ -20,12 +24,31 @@ void adam(const Adam& a, int64_t n, float* p, const float* g, float* m, float* v
   f.inverse_sqrt_correction2 =
       static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(beta2, static_cast<double>(a.step))));
   f.eps = a.eps;
-  const KernelTable& k = kernels();
+  const auto kernel = kernels().adam[type16 == DType::f16 ? 1 : 0];
   parallel(n, [&](int t, int threads) {
-    const Range r = share(n, t, threads, 64);
-    k.adam(f, r.end - r.begin, p + r.begin, g + r.begin, m + r.begin, v + r.begin,
-           p16 == nullptr ? nullptr : p16 + r.begin);
+    in_f32(g, type_g, share(n, t, threads, 64), [&](Range r, const float* gradient) {
+      kernel(f, r.end - r.begin, p + r.begin, gradient, m + r.begin, v + r.begin,
+             p16 == nullptr ? nullptr : static_cast<uint16_t*>(p16) + r.begin);
+    });
   });
+}
+
+// As PyTorch's GradScaler: backoff by a half, growth by two.
+void loss_scale(const LossScale& p, float* norm2, float* scalars) {
+  const float scale = scalars[kLossScale];
+  if (!std::isfinite(*norm2)) {
+    scalars[kUnscale] = 0;
+    scalars[kLossScale] = std::max(scale / 2, p.least);
+    scalars[kGoodSteps] = 0;
+    return;
+  }
+  *norm2 = *norm2 / scale / scale;
+  scalars[kUnscale] = 1 / scale;
+  scalars[kStep] += 1;
+  scalars[kGoodSteps] += 1;
+  if (static_cast<int64_t>(scalars[kGoodSteps]) < p.window) return;
+  scalars[kGoodSteps] = 0;
+  if (std::isfinite(scale * 2)) scalars[kLossScale] = scale * 2;
 }
 
 }  // namespace isobar::cpu

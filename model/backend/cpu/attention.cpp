@@ -45,7 +45,7 @@ int64_t lanes_per_thread(const Attention& a, bool backward) {
 void add_shared_dq(const AttentionArgs& args, const AttentionSizes& s, const int64_t* ends, int threads,
                    int t, float* workspace, int64_t stride) {
   const Attention& a = args.shape;
-  const auto kernel = kernels().attention_dq_shared[is_half(a.act)];
+  const auto kernel = kernels().attention_dq_shared[of(a)];
   const int64_t tiles = s.group * s.query_tiles;
   thread_local std::vector<float*> parts;
   const auto first_of = [&](int thread) { return thread == 0 ? 0 : ends[thread - 1]; };
@@ -78,7 +78,7 @@ void attention_forward(const Attention& a, const void* q, const void* k, const v
   const int64_t units = a.batch * a.heads * s.query_tiles;
   const int64_t stride = lanes_per_thread(a, false);
   const AttentionArgs args{.shape = a, .q = q, .k = k, .v = v, .o_out = o, .lse_out = lse};
-  const auto kernel = kernels().attention_forward[is_half(a.act)];
+  const auto kernel = kernels().attention_forward[of(a)];
   const int threads = static_cast<int>(std::min<int64_t>(units, omp_get_max_threads()));
   thread_local std::vector<int64_t> shares;
   shares.resize(threads);
@@ -108,7 +108,7 @@ void attention_backward(const Attention& a, const void* q, const void* k, const 
                            .lse = lse,
                            .ld_dq = ld_dq,
                            .ld_dkv = ld_dkv};
-  const auto kernel = kernels().attention_backward[is_half(a.act)];
+  const auto kernel = kernels().attention_backward[of(a)];
   const int threads = static_cast<int>(std::min<int64_t>(units, omp_get_max_threads()));
   thread_local std::vector<int64_t> shares;
   shares.resize(threads);

@@ -14,12 +14,14 @@ inline int dq_slot(const AttentionSizes& s, int64_t first, int64_t group) {
   return first / s.key_spans == group ? 0 : 1;
 }
 
-// scores -> P (f32 in place, and bf16 rows), N vectors of queries
-template <class V, int kPack, int N>
+// scores -> P (f32 in place, and bf16 rows), N vectors of queries. Of f16 and tf32 the gradient of the scores
+// sees the rounded P too: there is one copy of it.
+template <class V, class E, int N>
 [[gnu::always_inline]] inline void probability_columns(int64_t keys, float factor, const float* lse2,
                                                        float* scores, char* p_rows) {
   using Reg = typename V::Reg;
   constexpr int W = V::kWidth;
+  constexpr int64_t kPack = kPackOf<E>;
   constexpr int kDegree = kPack == 1 ? 6 : 4;
   const Reg f = V::set1(factor);
   Reg shift[N];
@@ -30,28 +32,29 @@ template <class V, int kPack, int N>
     for (int v = 0; v < N; ++v) {
       float* s = scores + k * kQueryTile + v * W;
       const Reg p = exp2<V, kDegree>(V::fma(V::load(s), f, shift[v]));
-      V::store(s, p);
+      V::store(s, as_operand<V, E>(p));
       if constexpr (kPack == 2) V::store_bf16(p_rows + (k * kQueryTile + v * W) * 2, p);
     }
 }
 
-template <class V, int kPack>
+template <class V, class E>
 [[gnu::noinline]] void probabilities(int64_t keys, int64_t width, float factor, const float* lse2,
                                      float* scores, float* p_rows) {
   char* rows = reinterpret_cast<char*>(p_rows);
   int64_t j = 0;
   for (; j + 4 * V::kWidth <= width; j += 4 * V::kWidth)
-    probability_columns<V, kPack, 4>(keys, factor, lse2 + j, scores + j, rows + j * 2);
+    probability_columns<V, E, 4>(keys, factor, lse2 + j, scores + j, rows + j * 2);
   for (; j < width; j += V::kWidth)
-    probability_columns<V, kPack, 1>(keys, factor, lse2 + j, scores + j, rows + j * 2);
+    probability_columns<V, E, 1>(keys, factor, lse2 + j, scores + j, rows + j * 2);
 }
 
 // grads: dP -> dS (f32 in place, or bf16 rows and pairs), N vectors of queries
-template <class V, int kPack, int N>
+template <class V, class E, int N>
 [[gnu::always_inline]] inline void score_gradient_columns(int64_t keys, const float* delta, const float* p,
                                                           float* grads, char* ds_rows, float* ds_pairs) {
   using Reg = typename V::Reg;
   constexpr int W = V::kWidth;
+  constexpr int64_t kPack = kPackOf<E>;
   Reg shift[N];
 #pragma GCC unroll 4
   for (int v = 0; v < N; ++v) shift[v] = V::load(delta + v * W);
@@ -62,7 +65,7 @@ template <class V, int kPack, int N>
       const int64_t at = k * kQueryTile + v * W;
       const Reg even = V::mul(V::load(p + at), V::sub(V::load(grads + at), shift[v]));
       if constexpr (kPack == 1) {
-        V::store(grads + at, even);
+        V::store(grads + at, as_operand<V, E>(even));
       } else {
         const Reg next = V::load(grads + at + kQueryTile);
         const Reg odd = V::mul(V::load(p + at + kQueryTile), V::sub(next, shift[v]));
@@ -84,32 +87,29 @@ template <class V, int kPack, int N>
   }
 }
 
-template <class V, int kPack>
+template <class V, class E>
 [[gnu::noinline]] void score_gradients(int64_t keys, int64_t width, const float* delta, const float* p,
                                        float* grads, float* ds_rows, float* ds_pairs) {
   char* rows = reinterpret_cast<char*>(ds_rows);
   int64_t j = 0;
   for (; j + 4 * V::kWidth <= width; j += 4 * V::kWidth)
-    score_gradient_columns<V, kPack, 4>(keys, delta + j, p + j, grads + j, rows + j * 2, ds_pairs + j);
+    score_gradient_columns<V, E, 4>(keys, delta + j, p + j, grads + j, rows + j * 2, ds_pairs + j);
   for (; j < width; j += V::kWidth)
-    score_gradient_columns<V, kPack, 1>(keys, delta + j, p + j, grads + j, rows + j * 2, ds_pairs + j);
+    score_gradient_columns<V, E, 1>(keys, delta + j, p + j, grads + j, rows + j * 2, ds_pairs + j);
 }
 
-template <class V, int kPack>
+template <class V, class E>
 float row_product(const char* x, const char* y, int64_t d) {
   typename V::Reg sum = V::zero();
   for (int64_t j = 0; j < d; j += V::kWidth) {
     const int64_t n = std::min<int64_t>(V::kWidth, d - j);
-    if constexpr (kPack == 1)
-      sum = V::fma(V::load_n(x + j * 4, n), V::load_n(y + j * 4, n), sum);
-    else
-      sum = V::fma(V::load_bf16_n(x + j * 2, n), V::load_bf16_n(y + j * 2, n), sum);
+    sum = V::fma(load_element_n<V, E>(x + j * sizeof(E), n), load_element_n<V, E>(y + j * sizeof(E), n), sum);
   }
   return V::sum(sum);
 }
 
 // Everything about the queries of one (batch, kv head): packed Q and dO, lse, delta
-template <class V, int kPack>
+template <class V, class E>
 void pack_queries(const AttentionArgs& args, const AttentionSizes& s, const BackwardBuffers& w, int64_t batch,
                   int64_t kv_head) {
   const Attention& a = args.shape;
@@ -118,20 +118,20 @@ void pack_queries(const AttentionArgs& args, const AttentionSizes& s, const Back
       const int64_t head = kv_head * s.group + g, at = g * s.query_tiles + tile;
       const int64_t query0 = tile * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
       const int64_t row0 = batch * a.tq + query0;
-      const char* q = element<kPack>(args.q, row0 * a.ld_q + head * a.d);
-      const char* d_o = element<kPack>(args.d_o, row0 * a.ld_o + head * a.d);
-      const char* o = element<kPack>(args.o, row0 * a.ld_o + head * a.d);
-      pack_columns<kPack>(q, a.ld_q, queries, a.d, w.q_columns + at * w.columns_stride);
-      pack_columns<kPack>(d_o, a.ld_o, queries, a.d, w.do_columns + at * w.columns_stride);
-      pack_pairs<kPack>(q, a.ld_q, queries, a.d, s.d_pad, w.q_pairs + at * w.pairs_stride);
-      pack_pairs<kPack>(d_o, a.ld_o, queries, a.d, s.d_pad, w.do_pairs + at * w.pairs_stride);
+      const char* q = element<E>(args.q, row0 * a.ld_q + head * a.d);
+      const char* d_o = element<E>(args.d_o, row0 * a.ld_o + head * a.d);
+      const char* o = element<E>(args.o, row0 * a.ld_o + head * a.d);
+      pack_columns<E>(q, a.ld_q, queries, a.d, w.q_columns + at * w.columns_stride);
+      pack_columns<E>(d_o, a.ld_o, queries, a.d, w.do_columns + at * w.columns_stride);
+      pack_pairs<V, E>(q, a.ld_q, queries, a.d, s.d_pad, w.q_pairs + at * w.pairs_stride);
+      pack_pairs<V, E>(d_o, a.ld_o, queries, a.d, s.d_pad, w.do_pairs + at * w.pairs_stride);
       const float* lse = args.lse + (batch * a.heads + head) * a.tq + query0;
       for (int64_t i = 0; i < kQueryTile; ++i) {
         const bool sees = i < queries && lse[i] > -std::numeric_limits<float>::infinity();
         w.lse2[at * kQueryTile + i] = sees ? lse[i] * kLog2e : -kNothingYet;  // P = 0 for the rest
-        w.delta[at * kQueryTile + i] = i < queries ? row_product<V, kPack>(d_o + i * a.ld_o * (4 / kPack),
-                                                                           o + i * a.ld_o * (4 / kPack), a.d)
-                                                   : 0.0f;
+        w.delta[at * kQueryTile + i] =
+            i < queries ? row_product<V, E>(element<E>(d_o, i * a.ld_o), element<E>(o, i * a.ld_o), a.d)
+                        : 0.0f;
       }
     }
 }
@@ -141,6 +141,7 @@ template <class V, class Dot>
 void backward_tile(const Attention& a, const AttentionSizes& s, const BackwardBuffers& w, int64_t at,
                    int64_t query0, int64_t queries, int64_t span0, int64_t key0, int64_t keys, float* dq) {
   constexpr int kPack = Dot::kPack;
+  using E = typename Dot::Element;
   constexpr int64_t Q = kQueryTile;
   const int64_t width = tile_width(queries);
   const int64_t in_span = key0 - span0;
@@ -151,20 +152,20 @@ void backward_tile(const Attention& a, const AttentionSizes& s, const BackwardBu
   matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + in_span * s.d_lanes, s.d_lanes, q_columns, Q,
                              w.scores, Q, Into::kStore);
   if (key0 + keys > visible_keys(a, query0)) mask_causal(a, query0, key0, keys, w.scores);
-  probabilities<V, kPack>(keys, width, a.scale * kLog2e, w.lse2 + at * Q, w.scores, w.p_rows);
+  probabilities<V, E>(keys, width, a.scale * kLog2e, w.lse2 + at * Q, w.scores, w.p_rows);
   const int64_t depth = ceil_div(queries, kPack);
   matmul_tile<V, Dot, false>(keys, s.d_pad, depth, w.p_rows, Q / kPack, do_pairs, s.d_pad,
                              w.dv + in_span * s.d_pad, s.d_pad, Into::kAdd);
   matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.v_rows + in_span * s.d_lanes, s.d_lanes, do_columns, Q,
                              w.grads, Q, Into::kStore);
-  score_gradients<V, kPack>(keys, width, w.delta + at * Q, w.scores, w.grads, w.ds_rows, w.ds_pairs);
+  score_gradients<V, E>(keys, width, w.delta + at * Q, w.scores, w.grads, w.ds_rows, w.ds_pairs);
   matmul_tile<V, Dot, false>(keys, s.d_pad, depth, w.ds_rows, Q / kPack, q_pairs, s.d_pad,
                              w.dk + in_span * s.d_pad, s.d_pad, Into::kAdd);
   matmul_tile<V, Dot, true>(a.d, width, ceil_div(keys, kPack), w.k_pairs + in_span / kPack * a.d, a.d,
                             w.ds_pairs, Q, dq, Q, Into::kAdd);
 }
 
-template <class V, int kPack>
+template <class V, class E>
 void write_dq_tile(const AttentionArgs& args, const AttentionSizes& s, int64_t group, int64_t at,
                    const float* dq) {
   const Attention& a = args.shape;
@@ -172,14 +173,15 @@ void write_dq_tile(const AttentionArgs& args, const AttentionSizes& s, int64_t g
   const int64_t query0 = at % s.query_tiles * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
   float scale[kQueryTile];
   std::fill_n(scale, kQueryTile, a.scale);
-  char* out = static_cast<char*>(args.dq) + ((batch * a.tq + query0) * args.ld_dq + head * a.d) * (4 / kPack);
-  unpack_transposed<V, kPack>(dq, scale, queries, a.d, out, args.ld_dq);
+  char* out = static_cast<char*>(args.dq) +
+              ((batch * a.tq + query0) * args.ld_dq + head * a.d) * static_cast<int64_t>(sizeof(E));
+  unpack_transposed<V, E>(dq, scale, queries, a.d, out, args.ld_dq);
 }
 
 // units [first, last): unit = (batch * kv_heads + kv head) * key_spans + span
 template <class V, class Dot>
 void attention_backward_part(const AttentionArgs& args, int64_t first, int64_t last, float* workspace) {
-  constexpr int kPack = Dot::kPack;
+  using E = typename Dot::Element;
   const Attention& a = args.shape;
   const AttentionSizes s(a);
   const BackwardBuffers w(a, s, workspace);
@@ -191,15 +193,15 @@ void attention_backward_part(const AttentionArgs& args, int64_t first, int64_t l
     const int64_t batch = group / a.kv_heads, kv_head = group % a.kv_heads;
     if (packed != group) {
       packed = group;
-      pack_queries<V, kPack>(args, s, w, batch, kv_head);
+      pack_queries<V, E>(args, s, w, batch, kv_head);
       dq = w.dq[dq_slot(s, first, group)];
       std::fill_n(dq, tiles * w.dq_stride, 0.0f);
     }
     const int64_t span0 = span * s.key_span, span_keys = std::min(s.key_span, a.tk - span0);
     const int64_t origin = (batch * a.tk + span0) * a.ld_kv + kv_head * a.d;
-    pack_rows<kPack>(element<kPack>(args.k, origin), a.ld_kv, span_keys, a.d, w.k_rows);
-    pack_pairs<kPack>(element<kPack>(args.k, origin), a.ld_kv, span_keys, a.d, a.d, w.k_pairs);
-    pack_rows<kPack>(element<kPack>(args.v, origin), a.ld_kv, span_keys, a.d, w.v_rows);
+    pack_rows<V, E>(element<E>(args.k, origin), a.ld_kv, span_keys, a.d, w.k_rows);
+    pack_pairs<V, E>(element<E>(args.k, origin), a.ld_kv, span_keys, a.d, a.d, w.k_pairs);
+    pack_rows<V, E>(element<E>(args.v, origin), a.ld_kv, span_keys, a.d, w.v_rows);
     std::fill_n(w.dk, span_keys * s.d_pad, 0.0f);
     std::fill_n(w.dv, span_keys * s.d_pad, 0.0f);
     for (int64_t at = 0; at < tiles; ++at) {
@@ -210,13 +212,12 @@ void attention_backward_part(const AttentionArgs& args, int64_t first, int64_t l
                               dq + at * w.dq_stride);
     }
     const int64_t out = (batch * a.tk + span0) * args.ld_dkv + kv_head * a.d;
-    unpack_rows<V, kPack>(w.dk, s.d_pad, a.scale, span_keys, a.d,
-                          static_cast<char*>(args.dk) + out * (4 / kPack), args.ld_dkv);
-    unpack_rows<V, kPack>(w.dv, s.d_pad, 1.0f, span_keys, a.d,
-                          static_cast<char*>(args.dv) + out * (4 / kPack), args.ld_dkv);
+    unpack_rows<V, E>(w.dk, s.d_pad, a.scale, span_keys, a.d,
+                      static_cast<char*>(args.dk) + out * static_cast<int64_t>(sizeof(E)), args.ld_dkv);
+    unpack_rows<V, E>(w.dv, s.d_pad, 1.0f, span_keys, a.d,
+                      static_cast<char*>(args.dv) + out * static_cast<int64_t>(sizeof(E)), args.ld_dkv);
     if (span == s.key_spans - 1 && first <= group * s.key_spans)
-      for (int64_t at = 0; at < tiles; ++at)
-        write_dq_tile<V, kPack>(args, s, group, at, dq + at * w.dq_stride);
+      for (int64_t at = 0; at < tiles; ++at) write_dq_tile<V, E>(args, s, group, at, dq + at * w.dq_stride);
   }
 }
 
@@ -232,5 +233,5 @@ void attention_dq_shared(const AttentionArgs& args, int64_t group, int64_t at, f
     const float* part = parts[i] + at * n;
     for (int64_t j = 0; j < n; j += V::kWidth) V::store(sum + j, V::add(V::load(sum + j), V::load(part + j)));
   }
-  write_dq_tile<V, Dot::kPack>(args, s, group, at, sum);
+  write_dq_tile<V, typename Dot::Element>(args, s, group, at, sum);
 }

@@ -20,12 +20,13 @@ inline void mask_causal(const Attention& a, int64_t query0, int64_t key0, int64_
 }
 
 // N vectors of queries: the online softmax below
-template <class V, int kPack, int N>
+template <class V, class E, int N>
 [[gnu::always_inline]] inline void softmax_columns(int64_t keys, float factor, const float* scores,
                                                    float* probabilities, float* row_max, float* row_sum,
                                                    float* rescale) {
   using Reg = typename V::Reg;
   constexpr int W = V::kWidth;
+  constexpr int64_t kPack = kPackOf<E>;
   constexpr int kDegree = kPack == 1 ? 6 : 4;
   const Reg f = V::set1(factor);
   Reg top[N], sum[N];
@@ -52,7 +53,7 @@ template <class V, int kPack, int N>
       const Reg p = exp2<V, kDegree>(V::fma(V::load(s), f, top[v]));
       if constexpr (kPack == 1) {
         sum[v] = V::add(sum[v], p);
-        V::store(probabilities + k * kQueryTile + v * W, p);
+        V::store(probabilities + k * kQueryTile + v * W, as_operand<V, E>(p));
       } else {
         const Reg next = exp2<V, kDegree>(V::fma(V::load(s + kQueryTile), f, top[v]));
         sum[v] = V::add(sum[v], V::add(p, next));
@@ -74,23 +75,24 @@ template <class V, int kPack, int N>
 // scores [keys][64] -> probabilities (lanes) relative to the running maximum; updates row_max (in units of
 // log2), row_sum and rescale, the factor by which everything summed before has to shrink. width: queries in
 // use
-template <class V, int kPack>
+template <class V, class E>
 [[gnu::noinline]] void online_softmax(int64_t keys, int64_t width, float factor, const float* scores,
                                       float* probabilities, float* row_max, float* row_sum, float* rescale) {
   constexpr int N = 4;  // vectors at a time: enough independent chains to fill the pipes
   int64_t j = 0;
   for (; j + N * V::kWidth <= width; j += N * V::kWidth)
-    softmax_columns<V, kPack, N>(keys, factor, scores + j, probabilities + j, row_max + j, row_sum + j,
-                                 rescale + j);
+    softmax_columns<V, E, N>(keys, factor, scores + j, probabilities + j, row_max + j, row_sum + j,
+                             rescale + j);
   for (; j < width; j += V::kWidth)
-    softmax_columns<V, kPack, 1>(keys, factor, scores + j, probabilities + j, row_max + j, row_sum + j,
-                                 rescale + j);
+    softmax_columns<V, E, 1>(keys, factor, scores + j, probabilities + j, row_max + j, row_sum + j,
+                             rescale + j);
 }
 
 // units [first, last): unit = (batch * heads + head) * query_tiles + tile
 template <class V, class Dot>
 void attention_forward_part(const AttentionArgs& args, int64_t first, int64_t last, float* workspace) {
   constexpr int kPack = Dot::kPack;
+  using E = typename Dot::Element;
   const Attention& a = args.shape;
   const AttentionSizes s(a);
   const ForwardBuffers w(a, s, workspace);
@@ -102,13 +104,12 @@ void attention_forward_part(const AttentionArgs& args, int64_t first, int64_t la
     if (packed != batch * a.kv_heads + kv_head) {
       packed = batch * a.kv_heads + kv_head;
       const int64_t origin = batch * a.tk * a.ld_kv + kv_head * a.d;
-      pack_rows<kPack>(element<kPack>(args.k, origin), a.ld_kv, a.tk, a.d, w.k_rows);
-      pack_pairs<kPack>(element<kPack>(args.v, origin), a.ld_kv, a.tk, a.d, a.d, w.v_pairs);
+      pack_rows<V, E>(element<E>(args.k, origin), a.ld_kv, a.tk, a.d, w.k_rows);
+      pack_pairs<V, E>(element<E>(args.v, origin), a.ld_kv, a.tk, a.d, a.d, w.v_pairs);
     }
     const int64_t query0 = tile * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
     const int64_t width = tile_width(queries), row0 = batch * a.tq + query0;
-    pack_columns<kPack>(element<kPack>(args.q, row0 * a.ld_q + head * a.d), a.ld_q, queries, a.d,
-                        w.q_columns);
+    pack_columns<E>(element<E>(args.q, row0 * a.ld_q + head * a.d), a.ld_q, queries, a.d, w.q_columns);
     std::fill_n(w.row_max, kQueryTile, kNothingYet);
     std::fill_n(w.row_sum, kQueryTile, 0.0f);
     std::fill_n(w.o_transposed, a.d * kQueryTile, 0.0f);
@@ -120,8 +121,7 @@ void attention_forward_part(const AttentionArgs& args, int64_t first, int64_t la
       matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + key0 * s.d_lanes, s.d_lanes, w.q_columns,
                                  kQueryTile, w.scores, kQueryTile, Into::kStore);
       if (key0 + keys > seen_by_all) mask_causal(a, query0, key0, keys, w.scores);
-      online_softmax<V, kPack>(keys, width, factor, w.scores, w.probabilities, w.row_max, w.row_sum,
-                               w.rescale);
+      online_softmax<V, E>(keys, width, factor, w.scores, w.probabilities, w.row_max, w.row_sum, w.rescale);
       matmul_tile<V, Dot, true>(a.d, width, ceil_div(keys, kPack), w.v_pairs + key0 / kPack * a.d, a.d,
                                 w.probabilities, kQueryTile, w.o_transposed, kQueryTile,
                                 key0 == 0 ? Into::kStore : Into::kScaleAdd, w.rescale);
@@ -133,7 +133,8 @@ void attention_forward_part(const AttentionArgs& args, int64_t first, int64_t la
           sum > 0 ? (w.row_max[i] + std::log2(sum)) * 0.693147181f : -std::numeric_limits<float>::infinity();
       w.rescale[i] = sum > 0 ? 1.0f / sum : 0.0f;
     }
-    char* out = static_cast<char*>(args.o_out) + (row0 * a.ld_o + head * a.d) * (4 / kPack);
-    unpack_transposed<V, kPack>(w.o_transposed, w.rescale, queries, a.d, out, a.ld_o);
+    char* out =
+        static_cast<char*>(args.o_out) + (row0 * a.ld_o + head * a.d) * static_cast<int64_t>(sizeof(E));
+    unpack_transposed<V, E>(w.o_transposed, w.rescale, queries, a.d, out, a.ld_o);
   }
 }

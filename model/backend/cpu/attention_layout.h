@@ -3,7 +3,8 @@
 // which carve it up.
 //
 // Sizes count 32-bit lanes: a lane is one float, or two consecutive bf16 along the dimension that a product
-// sums over. Scratch is packed so that the register tiles read it front to back:
+// sums over. f16 has no products here: it is widened to lanes of one float. Scratch is packed so that the
+// register tiles read it front to back:
 //   rows    [n][lanes(d)]            a row's elements in order
 //   columns [lanes(d)][64]           the transpose, 64 query rows across
 //   pairs   [lanes(n)][d or d_pad]   two rows' elements side by side (bf16); f32: the rows themselves
@@ -41,7 +42,7 @@ struct AttentionSizes {
   int64_t pack, group, query_tiles, d_lanes, d_pad, key_span, key_spans;
 
   explicit AttentionSizes(const Attention& a)
-      : pack(a.act == DType::f32 ? 1 : 2),
+      : pack(a.act == DType::bf16 ? 2 : 1),
         group(a.heads / a.kv_heads),
         query_tiles(ceil_div(a.tq, kQueryTile)),
         d_lanes(ceil_div(a.d, pack)),

@@ -11,7 +11,8 @@ namespace {
 float as_float(float x) {
   return x;
 }
-float as_float(bf16 x) {
+template <class T>
+float as_float(T x) {
   return to_float(x);
 }
 
@@ -46,6 +47,8 @@ void attention_merge(const Attention& a, bool first, const void* o, const float*
                      float* lse_sum) {
   if (a.act == DType::f32)
     merge(a, first, static_cast<const float*>(o), lse, o_sum, lse_sum);
+  else if (a.act == DType::f16)
+    merge(a, first, static_cast<const f16*>(o), lse, o_sum, lse_sum);
   else
     merge(a, first, static_cast<const bf16*>(o), lse, o_sum, lse_sum);
 }

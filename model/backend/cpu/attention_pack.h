@@ -1,20 +1,81 @@
-// Packing for attention: from the caller's strided rows (f32 or bf16) to the lane layouts of
+// Packing for attention: from the caller's strided rows (E: what they hold) to the lane layouts of
 // attention_layout.h. Included like simd_avx512.h: inside an unnamed namespace, after simd_math.h.
 
-template <int kPack>
+template <class E>
 inline const char* element(const void* base, int64_t index) {
-  return static_cast<const char*>(base) + index * (4 / kPack);
+  return static_cast<const char*>(base) + index * static_cast<int64_t>(sizeof(E));
+}
+
+template <class E>
+constexpr int64_t kPackOf = std::is_same_v<E, bf16> ? 2 : 1;  // elements in a lane
+
+// f16 is widened, and tf32 rounded, on the way into lanes of f32; float and bf16 lie there as they come.
+template <class E>
+constexpr bool kConverts = std::is_same_v<E, f16> || std::is_same_v<E, Tf32>;
+
+template <class V, class E>
+inline typename V::Reg load_element_n(const void* p, int64_t n) {
+  if constexpr (std::is_same_v<E, bf16>)
+    return V::load_bf16_n(p, n);
+  else if constexpr (std::is_same_v<E, f16>)
+    return V::load_f16_n(p, n);
+  else
+    return V::load_n(p, n);
+}
+
+template <class V, class E>
+inline void store_element_n(void* p, typename V::Reg x, int64_t n) {
+  if constexpr (std::is_same_v<E, bf16>)
+    V::store_bf16_n(p, x, n);
+  else if constexpr (std::is_same_v<E, f16>)
+    V::store_f16_n(p, x, n);
+  else
+    V::store_n(p, x, n);
+}
+
+// A register's worth of a product's f32 operand, as its type would hold it
+template <class V, class E>
+inline typename V::Reg as_operand(typename V::Reg x) {
+  if constexpr (std::is_same_v<E, f16>)
+    return V::round_f16(x);
+  else if constexpr (std::is_same_v<E, Tf32>)
+    return V::round_tf32(x);
+  else
+    return x;
+}
+
+template <class E>
+inline float as_lane(const char* p) {
+  E x;
+  std::memcpy(&x, p, sizeof(x));
+  if constexpr (std::is_same_v<E, Tf32>)
+    return isobar::round_tf32(x.value);
+  else
+    return to_float(x);
+}
+
+template <class V, class E>
+inline void convert_row(const char* src, int64_t d, float* dst) {
+  for (int64_t j = 0; j < d; j += V::kWidth) {
+    const int64_t n = std::min<int64_t>(V::kWidth, d - j);
+    V::store_n(dst + j, as_operand<V, E>(load_element_n<V, E>(src + j * sizeof(E), n)), n);
+  }
 }
 
 // rows [n][d_lanes]; an odd d is padded with a zero
-template <int kPack>
+template <class V, class E>
 inline void pack_rows(const char* src, int64_t ld, int64_t n, int64_t d, float* dst) {
+  constexpr int64_t kPack = kPackOf<E>, kSize = sizeof(E);
   const int64_t lanes = (d + kPack - 1) / kPack;
-  const int64_t bytes = d * (4 / kPack);
+  const int64_t bytes = d * kSize;
   for (int64_t i = 0; i < n; ++i) {
-    char* row = reinterpret_cast<char*>(dst + i * lanes);
-    std::memcpy(row, src + i * ld * (4 / kPack), bytes);
-    if (bytes < lanes * 4) std::memset(row + bytes, 0, lanes * 4 - bytes);
+    if constexpr (kConverts<E>) {
+      convert_row<V, E>(src + i * ld * kSize, d, dst + i * lanes);
+    } else {
+      char* row = reinterpret_cast<char*>(dst + i * lanes);
+      std::memcpy(row, src + i * ld * kSize, bytes);
+      if (bytes < lanes * 4) std::memset(row + bytes, 0, lanes * 4 - bytes);
+    }
   }
 }
 
@@ -39,10 +100,11 @@ inline void transpose_four(Four x[4]) {
 }
 
 // columns [d_lanes][64] of n <= 64 rows; the missing rows are zeros
-template <int kPack>
+template <class E>
 inline void pack_columns(const char* src, int64_t ld, int64_t n, int64_t d, float* dst) {
-  const int64_t whole = d / kPack, lanes = (d + kPack - 1) / kPack, row_bytes = ld * (4 / kPack);
-  const int64_t n4 = n / 4 * 4, whole4 = whole / 4 * 4;
+  constexpr int64_t kPack = kPackOf<E>, kSize = sizeof(E);
+  const int64_t whole = d / kPack, lanes = (d + kPack - 1) / kPack, row_bytes = ld * kSize;
+  const int64_t n4 = kConverts<E> ? 0 : n / 4 * 4, whole4 = whole / 4 * 4;
   for (int64_t i = 0; i < n4; i += 4)
     for (int64_t p = 0; p < whole4; p += 4) {
       Four x[4];
@@ -53,7 +115,10 @@ inline void pack_columns(const char* src, int64_t ld, int64_t n, int64_t d, floa
   for (int64_t i = 0; i < n; ++i) {  // what the blocks of 4 x 4 left over
     const char* row = src + i * row_bytes;
     for (int64_t p = i < n4 ? whole4 : 0; p < whole; ++p)
-      std::memcpy(dst + p * kQueryTile + i, row + p * 4, 4);
+      if constexpr (kConverts<E>)
+        dst[p * kQueryTile + i] = as_lane<E>(row + p * kSize);
+      else
+        std::memcpy(dst + p * kQueryTile + i, row + p * 4, 4);
     if (whole < lanes) {  // an odd d: its last element with a zero
       uint32_t last = 0;
       std::memcpy(&last, row + whole * 4, 2);
@@ -65,12 +130,15 @@ inline void pack_columns(const char* src, int64_t ld, int64_t n, int64_t d, floa
 }
 
 // pairs [ceil(n / kPack)][width] of n rows; columns d … width - 1 are zeros
-template <int kPack>
+template <class V, class E>
 inline void pack_pairs(const char* src, int64_t ld, int64_t n, int64_t d, int64_t width, float* dst) {
+  constexpr int64_t kPack = kPackOf<E>, kSize = sizeof(E);
   for (int64_t i = 0; i < n; i += kPack) {
-    const char* even = src + i * ld * (4 / kPack);
+    const char* even = src + i * ld * kSize;
     float* row = dst + i / kPack * width;
-    if constexpr (kPack == 1) {
+    if constexpr (kConverts<E>) {
+      convert_row<V, E>(even, d, row);
+    } else if constexpr (kPack == 1) {
       std::memcpy(row, even, d * 4);
     } else {
       static constexpr char kZeros[8] = {};  // stands for the row after an odd n
@@ -96,10 +164,13 @@ inline void pack_pairs(const char* src, int64_t ld, int64_t n, int64_t d, int64_
   }
 }
 
-// four floats at p, as f32 or rounded to bf16
-template <int kPack>
+// four floats at p, rounded to E
+template <class E>
 inline void store_four(char* p, Four x) {
-  if constexpr (kPack == 1) {
+  if constexpr (std::is_same_v<E, f16>) {
+    const f16 half[4] = {to_f16(x[0]), to_f16(x[1]), to_f16(x[2]), to_f16(x[3])};
+    std::memcpy(p, half, sizeof(half));
+  } else if constexpr (kPackOf<E> == 1) {
     std::memcpy(p, &x, sizeof(x));
   } else {
     typedef uint32_t FourBits __attribute__((vector_size(16)));
@@ -113,10 +184,10 @@ inline void store_four(char* p, Four x) {
 }
 
 // rows of the caller, [n][d] with stride ld, from a transposed f32 tile [d][64], each row i times scale[i]
-template <class V, int kPack>
+template <class V, class E>
 inline void unpack_transposed(const float* src, const float* scale, int64_t n, int64_t d, char* dst,
                               int64_t ld) {
-  constexpr int64_t kSize = 4 / kPack;
+  constexpr int64_t kSize = sizeof(E);
   const int64_t n4 = n / 4 * 4, d4 = d / 4 * 4;
   for (int64_t i = 0; i < n4; i += 4) {
     const Four factor = load_four(scale + i);
@@ -124,36 +195,36 @@ inline void unpack_transposed(const float* src, const float* scale, int64_t n, i
       Four x[4];
       for (int64_t r = 0; r < 4; ++r) x[r] = load_four(src + (j + r) * kQueryTile + i) * factor;
       transpose_four(x);
-      for (int64_t r = 0; r < 4; ++r) store_four<kPack>(dst + ((i + r) * ld + j) * kSize, x[r]);
+      for (int64_t r = 0; r < 4; ++r) store_four<E>(dst + ((i + r) * ld + j) * kSize, x[r]);
     }
   }
   for (int64_t i = 0; i < n; ++i)  // what the blocks of 4 x 4 left over
     for (int64_t j = i < n4 ? d4 : 0; j < d; ++j) {
       const float x = src[j * kQueryTile + i] * scale[i];
       char* p = dst + (i * ld + j) * kSize;
-      if constexpr (kPack == 1) {
-        std::memcpy(p, &x, 4);
-      } else {
+      if constexpr (std::is_same_v<E, bf16>) {
         const bf16 h = to_bf16(x);
         std::memcpy(p, &h, 2);
+      } else if constexpr (std::is_same_v<E, f16>) {
+        const f16 h = to_f16(x);
+        std::memcpy(p, &h, 2);
+      } else {
+        std::memcpy(p, &x, 4);
       }
     }
 }
 
 // rows of the caller, [n][d] with stride ld, from f32 rows [n][width] times scale
-template <class V, int kPack>
+template <class V, class E>
 inline void unpack_rows(const float* src, int64_t width, float scale, int64_t n, int64_t d, char* dst,
                         int64_t ld) {
   const typename V::Reg s = V::set1(scale);
   for (int64_t i = 0; i < n; ++i) {
-    char* row = dst + i * ld * (4 / kPack);
+    char* row = dst + i * ld * static_cast<int64_t>(sizeof(E));
     for (int64_t j = 0; j < d; j += V::kWidth) {
       const typename V::Reg x = V::mul(V::load(src + i * width + j), s);
       const int64_t left = std::min<int64_t>(V::kWidth, d - j);
-      if constexpr (kPack == 1)
-        V::store_n(row + j * 4, x, left);
-      else
-        V::store_bf16_n(row + j * 2, x, left);
+      store_element_n<V, E>(row + j * sizeof(E), x, left);
     }
   }
 }

@@ -12,7 +12,17 @@ namespace {
 
 cpu::Attention attention_of(const Op& op, DType act) {
   const Attrs& a = op.a;
-  return {a.batch, a.heads, a.kv_heads, a.tq, a.tk, a.d, a.scale, a.causal, act, a.ld_q, a.ld_kv, a.ld_o};
+  return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,   a.scale,
+          a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32};
+}
+
+cpu::Loss loss_of(const TrainSpec& train, const std::vector<float>& weights) {
+  using Kind = cpu::Loss::Kind;
+  const Kind kind = train.loss == "mae"     ? Kind::mae
+                    : train.loss == "mse"   ? Kind::mse
+                    : train.loss == "huber" ? Kind::huber
+                                            : Kind::relative_l2;
+  return {kind, static_cast<float>(train.huber_delta), weights.empty() ? nullptr : weights.data()};
 }
 
 }  // namespace
@@ -49,7 +59,7 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
       return cpu::patch_gather(patch(type(op.writes[0])), fin(0), out(0));
     case OpKind::gemm:
       return cpu::gemm({a.m, a.n, a.k, a.trans_a, a.trans_b, type(op.reads[0]), type(op.reads[1]),
-                        type(op.writes[0]), static_cast<bool>(op.reads[2]), a.accumulate},
+                        type(op.writes[0]), static_cast<bool>(op.reads[2]), a.accumulate, a.tf32},
                        in(0), in(1), fin(2), out(0));
     case OpKind::attention:
       return cpu::attention_forward(attention_of(op, type(op.reads[0])), in(0), in(1), in(2), out(0), fout(1),
@@ -78,17 +88,26 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
     case OpKind::period_sum:
       return cpu::period_sum(a.m, a.n, a.period, a.row0, fin(0), fout(0), a.accumulate);
     case OpKind::loss_sums:
-      return cpu::loss_sums(patch(type(op.reads[0])), in(0), fin(1), fout(0));
+      return cpu::loss_sums(patch(type(op.reads[0])), in(0), fin(1), fout(0), loss_of(train_, loss_weights_));
     case OpKind::loss:  // metrics: loss, then one RMSE a channel
-      return cpu::loss(patch(type(op.reads[0])), fin(0), a.scale, fout(0), fout(0) + 1);
-    case OpKind::loss_backward:
-      return cpu::loss_backward(patch(type(op.reads[0])), in(0), fin(1), fin(2), a.scale, out(0));
+      return cpu::loss(patch(type(op.reads[0])), fin(0), a.scale, fout(0), fout(0) + 1,
+                       loss_of(train_, loss_weights_));
+    case OpKind::loss_backward: {
+      const float scale = op.reads[3] ? a.scale * fin(3)[kLossScale] : a.scale;
+      return cpu::loss_backward(patch(type(op.reads[0])), in(0), fin(1), fin(2), scale, out(0),
+                                loss_of(train_, loss_weights_));
+    }
     case OpKind::zero:
       std::memset(out(0), 0, op.writes[0].count * size_of(type(op.writes[0])));
       return;
     case OpKind::cast:
+      if (a.accumulate) return cpu::cast_add(a.n, type(op.reads[0]), type(op.writes[0]), in(0), out(0));
       return cpu::cast(a.n, type(op.reads[0]), type(op.writes[0]), in(0), out(0));
     case OpKind::copy:
+      if (op.lane != Lane::compute) {  // beside compute, whose threads are not this one's to use
+        std::memcpy(out(0), in(0), op.reads[0].count * size_of(type(op.reads[0])));
+        return;
+      }
       return cpu::copy({{a.extent[0], a.extent[1], a.extent[2]},
                         {a.from[0], a.from[1], a.from[2]},
                         {a.to[0], a.to[1], a.to[2]},
@@ -96,22 +115,35 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
                         type(op.reads[0])},
                        in(0), out(0));
     case OpKind::squared_sum:
-      *fout(0) = static_cast<float>(cpu::squared_sum(a.n, fin(0)));
+      *fout(0) = static_cast<float>(cpu::squared_sum(a.n, in(0), type(op.reads[0])) +
+                                    (a.accumulate ? static_cast<double>(*fout(0)) : 0.0));
       return;
-    case OpKind::adam: {  // scalars: learning rate, step
+    case OpKind::loss_scale:
+      return cpu::loss_scale({static_cast<float>(train_.min_loss_scale), train_.loss_scale_window}, fout(0),
+                             fout(1));
+    case OpKind::adam:
+    case OpKind::sgd: {
+      const float* scalars = fin(1);
+      if (scalars[kUnscale] == 0) return;  // gradients overflowed
       // torch.nn.utils.clip_grad_norm_: min(1, largest / (norm + 1e-6))
-      const float scale =
+      const float clip =
           op.reads[2] ? std::min(1.0f, static_cast<float>(train_.grad_clip) / (std::sqrt(*fin(2)) + 1e-6f))
                       : 1.0f;
-      const cpu::Adam adam{fin(1)[0],
+      if (op.kind == OpKind::sgd)
+        return cpu::sgd({scalars[kLearningRate], static_cast<float>(train_.momentum),
+                         static_cast<float>(train_.weight_decay), clip * scalars[kUnscale]},
+                        a.n, fout(0), in(0), fout(1), out(2), op.writes[2] ? type(op.writes[2]) : DType::bf16,
+                        type(op.reads[0]));
+      const cpu::Adam adam{scalars[kLearningRate],
                            static_cast<float>(train_.beta1),
                            static_cast<float>(train_.beta2),
                            static_cast<float>(train_.adam_eps),
                            static_cast<float>(train_.weight_decay),
                            train_.optimizer == "adamw",
-                           static_cast<int64_t>(fin(1)[1]),
-                           scale};
-      return cpu::adam(adam, a.n, fout(0), fin(0), fout(1), fout(2), static_cast<bf16*>(out(3)));
+                           static_cast<int64_t>(scalars[kStep]),
+                           clip * scalars[kUnscale]};
+      return cpu::adam(adam, a.n, fout(0), in(0), fout(1), fout(2), out(3),
+                       op.writes[3] ? type(op.writes[3]) : DType::bf16, type(op.reads[0]));
     }
     case OpKind::all_reduce:
     case OpKind::broadcast:

@@ -7,13 +7,16 @@ namespace isobar {
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend(const Plan& plan, std::byte* arena, const TrainSpec& train)
-      : Backend(plan, arena), train_(train) {}
+  CpuBackend(const Plan& plan, std::byte* arena, const TrainSpec& train, std::byte* host = nullptr)
+      : Backend(plan, arena, host),
+        train_(train),
+        loss_weights_(train.loss_weights.begin(), train.loss_weights.end()) {}
   void launch(const Op& op, int32_t micro, int32_t slot) override;
   const char* name() const override { return "cpu"; }
 
  private:
   const TrainSpec train_;
+  const std::vector<float> loss_weights_;  // by channel
 };
 
 /// Scratch that the CPU kernels want for an op, with `threads` OpenMP threads.

@@ -1,5 +1,6 @@
-// Matrix products: oneDNN, whichever of its two doors is faster for the case, and an emulation of bf16
-// products (f32 products of bf16 values, rounded at the same points) where the CPU has no bf16 instructions.
+// Matrix products: oneDNN, whichever of its two doors is faster for the case, and an emulation of
+// bf16 products where the CPU has no bf16 instructions, and of f16 and tf32 products everywhere: f32 products
+// of the rounded values, rounded at the same points.
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include <memory>
@@ -26,7 +27,7 @@ bool is_bf16(const Gemm& g) {
   return g.a == DType::bf16;
 }
 bool emulated(const Gemm& g) {
-  return is_bf16(g) && current_isa() != Isa::avx512_bf16;
+  return (is_bf16(g) && current_isa() != Isa::avx512_bf16) || g.a == DType::f16 || g.tf32;
 }
 
 Memory::data_type type_of(DType t) {
@@ -163,11 +164,17 @@ void run_emulated(const Gemm& g, const void* a, const void* b, const float* bias
   float* a32 = buffer.get();
   float* b32 = a32 + g.m * g.k;
   float* c32 = g.c == DType::f32 ? static_cast<float*>(c) : b32 + g.k * g.n;
-  cast(g.m * g.k, DType::bf16, DType::f32, a, a32);
-  cast(g.k * g.n, DType::bf16, DType::f32, b, b32);
+  const auto widen = [&](int64_t n, DType from, const void* x, float* y) {
+    if (g.tf32)
+      round_tf32(n, static_cast<const float*>(x), y);
+    else
+      cast(n, from, DType::f32, x, y);
+  };
+  widen(g.m * g.k, g.a, a, a32);
+  widen(g.k * g.n, g.b, b, b32);
   if (g.bias) prefill_bias(g, bias, c32);
   run_sgemm(g, a32, b32, c32);
-  if (g.c == DType::bf16) cast(g.m * g.n, DType::f32, DType::bf16, c32, c);
+  if (g.c != DType::f32) cast(g.m * g.n, DType::f32, g.c, c32, c);
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ constexpr IsaName kNames[] = {{Isa::portable, "portable"},
 
 Isa detect() {
 #if defined(__x86_64__)
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (avx512 && __builtin_cpu_supports("avx512bf16")) return Isa::avx512_bf16;
@@ -93,6 +94,12 @@ const char* bf16_mode() {
   constexpr unsigned kAmx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);  // a set of bits
   const bool amx = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kAmx) == kAmx;
   return amx ? "amx" : "avx512_bf16";
+}
+const char* f16_mode() {
+  return "emulated";
+}
+const char* tf32_mode() {
+  return "emulated";
 }
 
 }  // namespace isobar::cpu

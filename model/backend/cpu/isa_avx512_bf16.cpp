@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "model/backend/cpu/kernel_table.h"
 
@@ -32,6 +33,7 @@ namespace {
 
 // the instruction itself; it sums the pair in f32 and treats denormals as zero
 struct DotBf16Native {
+  using Element = bf16;
   static constexpr int kPack = 2;
   static constexpr int kSteps = 1;
   using Operand = __m512bh;

@@ -1,7 +1,7 @@
 // The kernels that exist once per instruction set. Each isa_*.cpp fills one table; kernels() is the best that
 // this CPU runs. All of them are serial: the drivers (attention.cpp, norm.cpp, …) cut the work over threads.
 //
-//   kernels().gelu_forward[is_half(act)](n, u, g);
+//   kernels().gelu_forward[of(act)](n, u, g);
 #pragma once
 #include <cstdint>
 
@@ -19,29 +19,36 @@ struct AdamFactors {
   float step_size, inverse_sqrt_correction2, eps;
 };
 
-inline int is_half(DType t) {
-  return t == DType::bf16 ? 1 : 0;
+// Which of a kernel's variants
+inline int of(DType t) {
+  return t == DType::bf16 ? 1 : t == DType::f16 ? 2 : 0;
+}
+inline int of(const Attention& a) {
+  return a.tf32 ? 3 : of(a.act);
 }
 
-// [2]: activations in f32, in bf16
+// [3]: activations in f32, in bf16, in f16; [4]: and in f32 whose products take them as tf32
 struct KernelTable {
-  void (*attention_forward[2])(const AttentionArgs&, int64_t first, int64_t last, float* workspace);
-  void (*attention_backward[2])(const AttentionArgs&, int64_t first, int64_t last, float* workspace);
-  void (*attention_dq_shared[2])(const AttentionArgs&, int64_t group, int64_t at, float* const* parts,
+  void (*attention_forward[4])(const AttentionArgs&, int64_t first, int64_t last, float* workspace);
+  void (*attention_backward[4])(const AttentionArgs&, int64_t first, int64_t last, float* workspace);
+  void (*attention_dq_shared[4])(const AttentionArgs&, int64_t group, int64_t at, float* const* parts,
                                  int count);
-  void (*gelu_forward[2])(int64_t n, const void* u, void* g);
-  void (*gelu_backward[2])(int64_t rows, int64_t cols, const void* u, const void* dg, void* du,
+  void (*gelu_forward[3])(int64_t n, const void* u, void* g);
+  void (*gelu_backward[3])(int64_t rows, int64_t cols, const void* u, const void* dg, void* du,
                            float* column_sums);
-  void (*column_sum[2])(int64_t rows, int64_t cols, const void* x, float* column_sums);
-  void (*cast[2][2])(int64_t n, const void* x, void* y);  // [from][to]
+  void (*column_sum[3])(int64_t rows, int64_t cols, const void* x, float* column_sums);
+  void (*cast[3][3])(int64_t n, const void* x, void* y);  // [from][to]
+  void (*round_tf32)(int64_t n, const float* x, float* y);
   void (*add)(int64_t n, const float* x, float* y);
-  void (*residual_add[2])(int64_t n, const float* residual, const void* y, float* x);
+  void (*residual_add[3])(int64_t n, const float* residual, const void* y, float* x);
   double (*squared_sum)(int64_t n, const float* x);
-  void (*adam)(const AdamFactors&, int64_t n, float* p, const float* g, float* m, float* v, bf16* p16);
-  void (*norm_forward[2])(const ResidualNorm&, int64_t row0, int64_t row1, const float* residual,
+  // [2]: the 16-bit copy in bf16, in f16
+  void (*adam[2])(const AdamFactors&, int64_t n, float* p, const float* g, float* m, float* v, void* p16);
+  void (*sgd[2])(const Sgd&, int64_t n, float* p, const float* g, float* buf, void* p16);
+  void (*norm_forward[3])(const ResidualNorm&, int64_t row0, int64_t row1, const float* residual,
                           const void* y, const float* gamma, const float* beta, float* x_out, void* h,
                           float* mean, float* rstd);
-  void (*norm_backward[2])(const ResidualNorm&, int64_t row0, int64_t row1, const float* x, const float* mean,
+  void (*norm_backward[3])(const ResidualNorm&, int64_t row0, int64_t row1, const float* x, const float* mean,
                            const float* rstd, const float* gamma, const void* dh, float* dx, bool first,
                            void* dy_act, float* sums);
 };

@@ -1,8 +1,8 @@
 // The CPU kernels that ops call, one function each. All matrices are row-major; every pointer is 64-byte
 // aligned unless it is a view into one; OpenMP threads inside; nothing allocates after the first call with a
-// shape. `DType act` is the type of activations (f32, or bf16 under AMP); statistics, residuals, parameters
-// and gradients of parameters are always f32. Results are bit-identical from run to run for a given thread
-// count.
+// shape. `DType act` is the type of activations (f32, or bf16 or f16 under AMP); statistics, residuals,
+// parameters and gradients of parameters are always f32. Results are bit-identical from run to run for a
+// given thread count.
 #pragma once
 #include <cstdint>
 
@@ -14,12 +14,13 @@ namespace isobar::cpu {
 struct Gemm {  // C[m,n] = op(A)[m,k] op(B)[k,n] + bias[n] (+ C when accumulate)
   int64_t m, n, k;
   bool trans_a, trans_b;  // A stored [k,m], B stored [n,k]
-  DType a, b, c;          // f32,f32,f32 | bf16,bf16,bf16 | bf16,bf16,f32
+  DType a, b, c;          // f32,f32,f32 | bf16,bf16,bf16 | bf16,bf16,f32 | f16,f16,f16 | f16,f16,f32
   bool bias;              // bias is f32 [n]
   bool accumulate;        // c must be f32
+  bool tf32 = false;      // f32 only: A and B are rounded to tf32 first
 };
 void gemm(const Gemm& g, const void* A, const void* B, const float* bias, void* C);
-// bytes of scratch for this shape: the primitive's scratchpad, or the f32 copies of an emulated bf16 product.
+// bytes of scratch for this shape: the primitive's scratchpad, or the f32 copies of an emulated product.
 // What dnnl_sgemm packs into (f32) is not known and not counted.
 int64_t gemm_workspace(const Gemm& g);
 
@@ -31,6 +32,7 @@ struct Attention {
   DType act;
   // elements between rows (tokens) of q, of k and v, of o and d_o; head h starts at column h*d
   int64_t ld_q, ld_kv, ld_o;
+  bool tf32 = false;  // f32 only: operands of all products are rounded to tf32 first
 };
 // q [batch*tq, ld_q], k and v [batch*tk, ld_kv], o [batch*tq, ld_o], lse [batch, heads, tq] f32
 void attention_forward(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
@@ -83,8 +85,10 @@ struct Copy {
 };
 void copy(const Copy& c, const void* x, void* y);
 void cast(int64_t n, DType from, DType to, const void* x, void* y);
-void add(int64_t n, const float* x, float* y);  // y += x
-double squared_sum(int64_t n, const float* x);  // fixed summation tree
+void cast_add(int64_t n, DType from, DType to, const void* x, void* y);  // y += x, summed in f32
+void round_tf32(int64_t n, const float* x, float* y);
+void add(int64_t n, const float* x, float* y);                       // y += x
+double squared_sum(int64_t n, const void* x, DType t = DType::f32);  // fixed summation tree
 
 // ---- patch.cpp --------------------------------------------------------------------------------------------
 // A rank may hold some of the rows only: of the batch*tokens rows (tokens token0 … token0+tokens-1 of each
@@ -98,18 +102,31 @@ struct Patch {
 // im2col
 void patch_gather(const Patch& s, const float* image, void* patches);
 
-// ---- loss.cpp: relative L2 (NERSC ViT); prediction as patches [rows, p*p*C], columns (row, col, c)
+// ---- loss.cpp: prediction as patches [rows, p*p*C], columns (row, col, c)
 //
+// What is averaged over the batch, e = pred - target of a sample:
+//   relative_l2   |e| / |target|, norms over the whole sample (NERSC ViT)
+//   mae           mean of w_c |e|  over channels and pixels (Aurora's, with weights per variable)
+//   mse           mean of w_c e^2
+//   huber         mean of w_c h(e), h = e^2 / 2 where |e| <= delta, else delta (|e| - delta / 2)
+struct Loss {
+  enum class Kind : uint8_t { relative_l2, mae, mse, huber };
+  Kind kind = Kind::relative_l2;
+  float delta = 1;
+  const float* weights = nullptr;  // [C]; nullptr: all 1. Not for relative_l2
+};
 // loss_sums: sums [B, 2 + C] f32, over the rows that this rank holds (0 for a sample of which it holds none):
-// |pred - target|^2, |target|^2, and per channel sum_{h,w} w_h (pred - target)^2 with w_h = H cos(lat_h) /
-// sum cos(lat), lat from +90 to -90. Ranks that share samples add their sums up before the next two.
-void loss_sums(const Patch& s, const void* pred, const float* target, float* sums);
-// Adds `weight` times: to *loss the mean over the batch of sqrt(sums0 / sums1), to channel_rmse [C] the mean
-// over the batch of sqrt(sums_c / (H W)).
-void loss(const Patch& s, const float* sums, float weight, float* loss, float* channel_rmse);
-// dpred [rows, p*p*C] = scale * d(sqrt(sums0/sums1))/dpred per sample, as act
+// |pred - target|^2 (other losses: the sum of w_c |e|, …), |target|^2, and per channel sum_{h,w} w_h (pred -
+// target)^2 with w_h = H cos(lat_h) / sum cos(lat), lat from +90 to -90. Ranks that share samples add their
+// sums up before the next two.
+void loss_sums(const Patch& s, const void* pred, const float* target, float* sums, const Loss& l = {});
+// Adds `weight` times: to *loss the mean over the batch of sqrt(sums0 / sums1) (others: sums0 / (C H W)), to
+// channel_rmse [C] the mean over the batch of sqrt(sums_c / (H W)).
+void loss(const Patch& s, const float* sums, float weight, float* loss, float* channel_rmse,
+          const Loss& l = {});
+// dpred [rows, p*p*C] = scale * d(loss of the sample)/dpred, as act; 0 where |e| has no derivative
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,
-                   void* dpred);
+                   void* dpred, const Loss& l = {});
 
 // ---- adam.cpp ---------------------------------------------------------------------------------------------
 struct Adam {
@@ -118,11 +135,34 @@ struct Adam {
   int64_t step;      // 1 on the first call (bias correction)
   float grad_scale;  // gradients are multiplied by it (unscale, clip)
 };
-// one pass over parameter, gradient and both moments; writes the 16-bit copy too unless nullptr
-void adam(const Adam& a, int64_t n, float* p, const float* g, float* m, float* v, bf16* p16);
+// one pass over parameter, gradient (of any type) and both moments; writes the 16-bit copy (bf16 or f16) too
+// unless nullptr
+void adam(const Adam& a, int64_t n, float* p, const void* g, float* m, float* v, void* p16,
+          DType type16 = DType::bf16, DType type_g = DType::f32);
+
+struct LossScale {
+  float least;
+  int64_t window;  // steps without overflow after which the scale doubles
+};
+// Squared norm of the gradients of a scaled loss -> that of the gradients, and the step's scalars (plan.h).
+// No finite norm: an overflow, this step must be skipped.
+void loss_scale(const LossScale& p, float* norm2, float* scalars);
+
+// ---- sgd.cpp ----------------------------------------------------------------------------------------------
+struct Sgd {  // torch.optim.SGD without dampening and Nesterov
+  float lr, momentum, weight_decay;
+  float grad_scale;  // gradients are multiplied by it (unscale, clip)
+};
+// buf = momentum buf + (grad + weight_decay p); p -= lr buf. buf begins as zeros. p16 as in adam.
+void sgd(const Sgd& s, int64_t n, float* p, const void* g, float* buf, void* p16,
+         DType type16 = DType::bf16, DType type_g = DType::f32);
 
 // ---- isa.cpp ----------------------------------------------------------------------------------------------
 /// "amx", "avx512_bf16" or "emulated": how bf16 matrix products run here. Goes into every result.
 const char* bf16_mode();
+/// "emulated": products of f16 and of f32 as tf32 are f32 products of rounded operands, on every CPU. For
+/// correctness, not for speed.
+const char* f16_mode();
+const char* tf32_mode();
 
 }  // namespace isobar::cpu

@@ -13,18 +13,29 @@
 
 template <class V, class DotBf16>
 constexpr KernelTable make_table() {
-  return {.attention_forward = {attention_forward_part<V, DotF32<V>>, attention_forward_part<V, DotBf16>},
-          .attention_backward = {attention_backward_part<V, DotF32<V>>, attention_backward_part<V, DotBf16>},
-          .attention_dq_shared = {attention_dq_shared<V, DotF32<V>>, attention_dq_shared<V, DotBf16>},
-          .gelu_forward = {gelu_forward_part<V, false>, gelu_forward_part<V, true>},
-          .gelu_backward = {gelu_backward_rows<V, false>, gelu_backward_rows<V, true>},
-          .column_sum = {column_sum_rows<V, false>, column_sum_rows<V, true>},
-          .cast = {{cast_part<V, false, false>, cast_part<V, false, true>},
-                   {cast_part<V, true, false>, cast_part<V, true, true>}},
-          .add = add_part<V>,
-          .residual_add = {residual_add_part<V, false>, residual_add_part<V, true>},
-          .squared_sum = squared_sum_part<V>,
-          .adam = adam_part<V>,
-          .norm_forward = {norm_forward_rows<V, false>, norm_forward_rows<V, true>},
-          .norm_backward = {norm_backward_rows<V, false>, norm_backward_rows<V, true>}};
+  constexpr DType f32 = DType::f32, bf16 = DType::bf16, f16 = DType::f16;
+  using F32 = DotF32<V>;
+  using F16 = DotF16Widened<V>;
+  using AsTf32 = DotTf32Emulated<V>;
+  return {
+      .attention_forward = {attention_forward_part<V, F32>, attention_forward_part<V, DotBf16>,
+                            attention_forward_part<V, F16>, attention_forward_part<V, AsTf32>},
+      .attention_backward = {attention_backward_part<V, F32>, attention_backward_part<V, DotBf16>,
+                             attention_backward_part<V, F16>, attention_backward_part<V, AsTf32>},
+      .attention_dq_shared = {attention_dq_shared<V, F32>, attention_dq_shared<V, DotBf16>,
+                              attention_dq_shared<V, F16>, attention_dq_shared<V, AsTf32>},
+      .gelu_forward = {gelu_forward_part<V, f32>, gelu_forward_part<V, bf16>, gelu_forward_part<V, f16>},
+      .gelu_backward = {gelu_backward_rows<V, f32>, gelu_backward_rows<V, bf16>, gelu_backward_rows<V, f16>},
+      .column_sum = {column_sum_rows<V, f32>, column_sum_rows<V, bf16>, column_sum_rows<V, f16>},
+      .cast = {{cast_part<V, f32, f32>, cast_part<V, f32, bf16>, cast_part<V, f32, f16>},
+               {cast_part<V, bf16, f32>, cast_part<V, bf16, bf16>, cast_part<V, bf16, f16>},
+               {cast_part<V, f16, f32>, cast_part<V, f16, bf16>, cast_part<V, f16, f16>}},
+      .round_tf32 = round_tf32_part<V>,
+      .add = add_part<V>,
+      .residual_add = {residual_add_part<V, f32>, residual_add_part<V, bf16>, residual_add_part<V, f16>},
+      .squared_sum = squared_sum_part<V>,
+      .adam = {adam_part<V, bf16>, adam_part<V, f16>},
+      .sgd = {sgd_part<V, bf16>, sgd_part<V, f16>},
+      .norm_forward = {norm_forward_rows<V, f32>, norm_forward_rows<V, bf16>, norm_forward_rows<V, f16>},
+      .norm_backward = {norm_backward_rows<V, f32>, norm_backward_rows<V, bf16>, norm_backward_rows<V, f16>}};
 }

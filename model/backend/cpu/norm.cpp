@@ -6,7 +6,7 @@ namespace isobar::cpu {
 
 void residual_norm_forward(const ResidualNorm& p, const float* residual, const void* y, const float* gamma,
                            const float* beta, float* x_out, void* h, float* mean, float* rstd) {
-  const auto kernel = kernels().norm_forward[is_half(p.act)];
+  const auto kernel = kernels().norm_forward[of(p.act)];
   parallel(p.rows * p.cols, [&](int t, int threads) {
     const Range r = share(p.rows, t, threads);
     kernel(p, r.begin, r.end, residual, y, gamma, beta, x_out, h, mean, rstd);
@@ -14,7 +14,7 @@ void residual_norm_forward(const ResidualNorm& p, const float* residual, const v
 }
 
 void residual_add(int64_t n, DType act, const float* residual, const void* y, float* x) {
-  const auto kernel = kernels().residual_add[is_half(act)];
+  const auto kernel = kernels().residual_add[of(act)];
   parallel(n, [&](int t, int threads) {
     const Range r = share(n, t, threads, 64);  // elements: threads meet on cache lines
     kernel(r.end - r.begin, residual + r.begin, static_cast<const char*>(y) + r.begin * size_of(act),
@@ -25,7 +25,7 @@ void residual_add(int64_t n, DType act, const float* residual, const void* y, fl
 void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
                             const float* gamma, const void* dh, float* dx, bool first, void* dy_act,
                             float* dgamma, float* dbeta, float* dbias, bool accumulate) {
-  const auto kernel = kernels().norm_backward[is_half(p.act)];
+  const auto kernel = kernels().norm_backward[of(p.act)];
   const int64_t stride = (3 * p.cols + 15) / 16 * 16;
   float* partials = scratch(threads_for(p.rows * p.cols) * stride);
   parallel(p.rows * p.cols, [&](int t, int threads) {

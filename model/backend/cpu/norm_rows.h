@@ -8,7 +8,7 @@ inline float row_mean(const float* x, int64_t cols) {
     a = V::add(a, V::load(x + j));
     b = V::add(b, V::load(x + j + V::kWidth));
   }
-  for (; j < cols; j += V::kWidth) a = V::add(a, load_act<V, false>(x, j, lanes_left<V>(j, cols)));
+  for (; j < cols; j += V::kWidth) a = V::add(a, load_act<V, DType::f32>(x, j, lanes_left<V>(j, cols)));
   return V::sum(V::add(a, b)) / static_cast<float>(cols);
 }
 
@@ -35,7 +35,7 @@ inline float row_variance(const float* x, int64_t cols, float mean) {
 }
 
 // rows [row0, row1)
-template <class V, bool kHalf>
+template <class V, DType kAct>
 void norm_forward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const float* residual,
                        const void* y, const float* gamma, const float* beta, float* x_out, void* h,
                        float* mean, float* rstd) {
@@ -46,8 +46,8 @@ void norm_forward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const 
       float* out = x_out + r * p.cols;
       for (int64_t j = 0; j < p.cols; j += V::kWidth) {
         const int64_t m = lanes_left<V>(j, p.cols);
-        store_act<V, false>(out, j,
-                            V::add(load_act<V, false>(x, j, m), load_act<V, kHalf>(y, r * p.cols + j, m)), m);
+        store_act<V, DType::f32>(
+            out, j, V::add(load_act<V, DType::f32>(x, j, m), load_act<V, kAct>(y, r * p.cols + j, m)), m);
       }
       x = out;
     }
@@ -56,15 +56,16 @@ void norm_forward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const 
     const Reg scale = V::set1(rstd[r]), shift = V::set1(-mean[r] * rstd[r]);
     for (int64_t j = 0; j < p.cols; j += V::kWidth) {
       const int64_t m = lanes_left<V>(j, p.cols);
-      const Reg normal = V::fma(load_act<V, false>(x, j, m), scale, shift);
-      store_act<V, kHalf>(h, r * p.cols + j,
-                          V::fma(normal, load_act<V, false>(gamma, j, m), load_act<V, false>(beta, j, m)), m);
+      const Reg normal = V::fma(load_act<V, DType::f32>(x, j, m), scale, shift);
+      store_act<V, kAct>(
+          h, r * p.cols + j,
+          V::fma(normal, load_act<V, DType::f32>(gamma, j, m), load_act<V, DType::f32>(beta, j, m)), m);
     }
   }
 }
 
 // rows [row0, row1); sums: partials of dgamma, dbeta, dbias, [3][cols], written
-template <class V, bool kHalf>
+template <class V, DType kAct>
 void norm_backward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const float* x, const float* mean,
                         const float* rstd, const float* gamma, const void* dh, float* dx, bool first,
                         void* dy_act, float* sums) {
@@ -83,9 +84,9 @@ void norm_backward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const
       Reg sum = V::zero(), dot = V::zero();
       for (int64_t j = 0; j < cols; j += V::kWidth) {
         const int64_t m = lanes_left<V>(j, cols);
-        const Reg g = V::mul(load_act<V, kHalf>(dh, r * cols + j, m), load_act<V, false>(gamma, j, m));
+        const Reg g = V::mul(load_act<V, kAct>(dh, r * cols + j, m), load_act<V, DType::f32>(gamma, j, m));
         sum = V::add(sum, g);
-        dot = V::fma(g, V::fma(load_act<V, false>(x, r * cols + j, m), scale, shift), dot);
+        dot = V::fma(g, V::fma(load_act<V, DType::f32>(x, r * cols + j, m), scale, shift), dot);
       }
       const Reg mean_g = V::mul(V::set1(V::sum(sum)), inverse_cols);
       const Reg mean_gx = V::mul(V::set1(V::sum(dot)), inverse_cols);
@@ -94,25 +95,25 @@ void norm_backward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const
     }
     for (int64_t j = 0; j < cols; j += V::kWidth) {
       const int64_t m = lanes_left<V>(j, cols);
-      const Reg w = load_act<V, false>(gamma, j, m);
-      Reg dgamma = load_act<V, false>(sums, j, m), dbeta = load_act<V, false>(sums, cols + j, m);
-      Reg dbias = load_act<V, false>(sums, 2 * cols + j, m);
+      const Reg w = load_act<V, DType::f32>(gamma, j, m);
+      Reg dgamma = load_act<V, DType::f32>(sums, j, m), dbeta = load_act<V, DType::f32>(sums, cols + j, m);
+      Reg dbias = load_act<V, DType::f32>(sums, 2 * cols + j, m);
       for (int64_t i = 0; i < rows; ++i) {
         const int64_t r = r0 + i, at = r * cols + j;
         const Reg scale = V::set1(rstd[r]), shift = V::set1(-mean[r] * rstd[r]);
-        const Reg normal = V::fma(load_act<V, false>(x, at, m), scale, shift);
-        const Reg d = load_act<V, kHalf>(dh, at, m);
+        const Reg normal = V::fma(load_act<V, DType::f32>(x, at, m), scale, shift);
+        const Reg d = load_act<V, kAct>(dh, at, m);
         dgamma = V::fma(d, normal, dgamma);
         dbeta = V::add(dbeta, d);
         Reg g = V::sub(V::mul(V::mul(d, w), scale), V::fma(slope[i], normal, constant[i]));
-        if (!first) g = V::add(g, load_act<V, false>(dx, at, m));
-        store_act<V, false>(dx, at, g, m);
-        if (dy_act != nullptr) store_act<V, kHalf>(dy_act, at, g, m);
+        if (!first) g = V::add(g, load_act<V, DType::f32>(dx, at, m));
+        store_act<V, DType::f32>(dx, at, g, m);
+        if (dy_act != nullptr) store_act<V, kAct>(dy_act, at, g, m);
         dbias = V::add(dbias, g);
       }
-      store_act<V, false>(sums, j, dgamma, m);
-      store_act<V, false>(sums, cols + j, dbeta, m);
-      store_act<V, false>(sums, 2 * cols + j, dbias, m);
+      store_act<V, DType::f32>(sums, j, dgamma, m);
+      store_act<V, DType::f32>(sums, cols + j, dbeta, m);
+      store_act<V, DType::f32>(sums, 2 * cols + j, dbias, m);
     }
   }
 }

@@ -8,7 +8,7 @@ namespace isobar::cpu {
 void patch_gather(const Patch& s, const float* image, void* patches) {
   const Segments segments(s);
   const int64_t columns = s.channels * s.p * s.p;
-  const auto convert = kernels().cast[0][is_half(s.act)];
+  const auto convert = kernels().cast[0][of(s.act)];
   parallel(s.rows * columns, [&](int t, int threads) {
     const Range mine = share(segments.count(), t, threads);
     for (int64_t i = mine.begin; i < mine.end; ++i) {

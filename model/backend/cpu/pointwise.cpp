@@ -3,6 +3,7 @@
 
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
+#include "model/backend/cpu/widen.h"
 
 namespace isobar::cpu {
 namespace {
@@ -37,7 +38,7 @@ void with_column_sums(int64_t rows, int64_t cols, float* sum, bool accumulate, c
 }  // namespace
 
 void gelu_forward(int64_t n, DType act, const void* u, void* g) {
-  const auto kernel = kernels().gelu_forward[is_half(act)];
+  const auto kernel = kernels().gelu_forward[of(act)];
   parallel(n, [&](int t, int threads) {
     const Range r = share(n, t, threads, kGrain);
     kernel(r.end - r.begin, at(u, act, r.begin), at(g, act, r.begin));
@@ -46,7 +47,7 @@ void gelu_forward(int64_t n, DType act, const void* u, void* g) {
 
 void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
                    float* dbias, bool accumulate) {
-  const auto kernel = kernels().gelu_backward[is_half(act)];
+  const auto kernel = kernels().gelu_backward[of(act)];
   with_column_sums(rows, cols, dbias, accumulate, [&](Range r, float* sums) {
     const int64_t i = r.begin * cols;
     kernel(r.end - r.begin, cols, at(u, act, i), at(dg, act, i), at(du, act, i), sums);
@@ -54,7 +55,7 @@ void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const v
 }
 
 void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, bool accumulate) {
-  const auto kernel = kernels().column_sum[is_half(t)];
+  const auto kernel = kernels().column_sum[of(t)];
   with_column_sums(rows, cols, sum, accumulate, [&](Range r, float* sums) {
     kernel(r.end - r.begin, cols, at(x, t, r.begin * cols), sums);
   });
@@ -98,10 +99,35 @@ void copy(const Copy& c, const void* x, void* y) {
 }
 
 void cast(int64_t n, DType from, DType to, const void* x, void* y) {
-  const auto kernel = kernels().cast[is_half(from)][is_half(to)];
+  const auto kernel = kernels().cast[of(from)][of(to)];
   parallel(n, [&](int t, int threads) {
     const Range r = share(n, t, threads, kGrain);
     kernel(r.end - r.begin, at(x, from, r.begin), at(y, to, r.begin));
+  });
+}
+
+void cast_add(int64_t n, DType from, DType to, const void* x, void* y) {
+  const KernelTable& k = kernels();
+  parallel(n, [&](int t, int threads) {
+    in_f32(x, from, share(n, t, threads, kGrain), [&](Range r, const float* part) {
+      const int64_t m = r.end - r.begin;
+      if (to == DType::f32) return k.add(m, part, static_cast<float*>(y) + r.begin);
+      float sum[kBlock];
+      for (int64_t i = 0; i < m; i += kBlock) {
+        const int64_t block = std::min(kBlock, m - i);
+        k.cast[of(to)][of(DType::f32)](block, at(y, to, r.begin + i), sum);
+        k.add(block, part + i, sum);
+        k.cast[of(DType::f32)][of(to)](block, sum, at(y, to, r.begin + i));
+      }
+    });
+  });
+}
+
+void round_tf32(int64_t n, const float* x, float* y) {
+  const KernelTable& k = kernels();
+  parallel(n, [&](int t, int threads) {
+    const Range r = share(n, t, threads, kGrain);
+    k.round_tf32(r.end - r.begin, x + r.begin, y + r.begin);
   });
 }
 
@@ -113,7 +139,7 @@ void add(int64_t n, const float* x, float* y) {
   });
 }
 
-double squared_sum(int64_t n, const float* x) {
+double squared_sum(int64_t n, const void* x, DType type) {
   // runs of fixed length whatever the number of threads: the tree of additions is always the same
   constexpr int64_t kRun = 1 << 16;
   const KernelTable& k = kernels();
@@ -121,8 +147,12 @@ double squared_sum(int64_t n, const float* x) {
   double* partial = reinterpret_cast<double*>(scratch(2 * runs));
   parallel(n, [&](int t, int threads) {
     const Range r = share(runs, t, threads);
-    for (int64_t i = r.begin; i < r.end; ++i)
-      partial[i] = k.squared_sum(std::min(kRun, n - i * kRun), x + i * kRun);
+    for (int64_t i = r.begin; i < r.end; ++i) {
+      partial[i] = 0;
+      in_f32(x, type, {i * kRun, std::min(n, (i + 1) * kRun)}, [&](Range part, const float* values) {
+        partial[i] += k.squared_sum(part.end - part.begin, values);
+      });
+    }
   });
   double total = 0;
   for (int64_t i = 0; i < runs; ++i) total += partial[i];

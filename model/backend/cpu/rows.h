@@ -2,22 +2,28 @@
 // partial of the caller, which adds up the threads' partials in thread order. Included like simd_avx512.h:
 // inside an unnamed namespace, after simd_math.h.
 
-template <class V, bool kHalf>
+template <class V, DType kAct>
 inline typename V::Reg load_act(const void* base, int64_t i, int64_t n) {
-  if constexpr (kHalf) {
+  if constexpr (kAct == DType::bf16) {
     const bf16* p = static_cast<const bf16*>(base) + i;
     return n == V::kWidth ? V::load_bf16(p) : V::load_bf16_n(p, n);
+  } else if constexpr (kAct == DType::f16) {
+    const f16* p = static_cast<const f16*>(base) + i;
+    return n == V::kWidth ? V::load_f16(p) : V::load_f16_n(p, n);
   } else {
     const float* p = static_cast<const float*>(base) + i;
     return n == V::kWidth ? V::load(p) : V::load_n(p, n);
   }
 }
 
-template <class V, bool kHalf>
+template <class V, DType kAct>
 inline void store_act(void* base, int64_t i, typename V::Reg x, int64_t n) {
-  if constexpr (kHalf) {
+  if constexpr (kAct == DType::bf16) {
     bf16* p = static_cast<bf16*>(base) + i;
     n == V::kWidth ? V::store_bf16(p, x) : V::store_bf16_n(p, x, n);
+  } else if constexpr (kAct == DType::f16) {
+    f16* p = static_cast<f16*>(base) + i;
+    n == V::kWidth ? V::store_f16(p, x) : V::store_f16_n(p, x, n);
   } else {
     float* p = static_cast<float*>(base) + i;
     n == V::kWidth ? V::store(p, x) : V::store_n(p, x, n);
@@ -33,48 +39,48 @@ constexpr int64_t kRowBlock =
     8;  // rows whose column sums are gathered in registers before touching the partial
 
 // ---- elementwise ----
-template <class V, bool kHalf>
+template <class V, DType kAct>
 void gelu_forward_part(int64_t n, const void* u, void* g) {
   for (int64_t i = 0; i < n; i += V::kWidth) {
     const int64_t m = lanes_left<V>(i, n);
-    const typename V::Reg x = load_act<V, kHalf>(u, i, m);
+    const typename V::Reg x = load_act<V, kAct>(u, i, m);
     typename V::Reg tail, gauss;
-    normal_tail<V, kHalf ? 4 : 6>(x, &tail, &gauss);
+    normal_tail<V, kAct == DType::bf16 ? 4 : 6>(x, &tail, &gauss);
     // u Phi(u) = max(u, 0) - |u| Phi(-|u|)
-    store_act<V, kHalf>(g, i, V::sub(V::max(x, V::zero()), V::mul(V::abs(x), tail)), m);
+    store_act<V, kAct>(g, i, V::sub(V::max(x, V::zero()), V::mul(V::abs(x), tail)), m);
   }
 }
 
 // row by row, so that memory is read front to back; the column sums stay in the L1 cache
-template <class V, bool kHalf>
+template <class V, DType kAct>
 void gelu_backward_rows(int64_t rows, int64_t cols, const void* u, const void* dg, void* du,
                         float* column_sums) {
   std::fill_n(column_sums, cols, 0.0f);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t j = 0; j < cols; j += V::kWidth) {
       const int64_t m = lanes_left<V>(j, cols);
-      const typename V::Reg x = load_act<V, kHalf>(u, r * cols + j, m);
+      const typename V::Reg x = load_act<V, kAct>(u, r * cols + j, m);
       typename V::Reg tail, gauss;
-      normal_tail<V, kHalf ? 4 : 6>(x, &tail, &gauss);
+      normal_tail<V, kAct == DType::bf16 ? 4 : 6>(x, &tail, &gauss);
       const typename V::Reg cdf = V::select_negative(x, tail, V::sub(V::set1(1.0f), tail));
       const typename V::Reg slope = V::fma(V::mul(x, V::set1(0.39894228f)), gauss, cdf);
-      const typename V::Reg d = V::mul(load_act<V, kHalf>(dg, r * cols + j, m), slope);
-      store_act<V, kHalf>(du, r * cols + j, d, m);
-      store_act<V, false>(column_sums, j, V::add(load_act<V, false>(column_sums, j, m), d), m);
+      const typename V::Reg d = V::mul(load_act<V, kAct>(dg, r * cols + j, m), slope);
+      store_act<V, kAct>(du, r * cols + j, d, m);
+      store_act<V, DType::f32>(column_sums, j, V::add(load_act<V, DType::f32>(column_sums, j, m), d), m);
     }
   }
 }
 
-template <class V, bool kHalf>
+template <class V, DType kAct>
 void column_sum_rows(int64_t rows, int64_t cols, const void* x, float* column_sums) {
   std::fill_n(column_sums, cols, 0.0f);
   for (int64_t r0 = 0; r0 < rows; r0 += kRowBlock) {
     const int64_t r1 = std::min(rows, r0 + kRowBlock);
     for (int64_t j = 0; j < cols; j += V::kWidth) {
       const int64_t m = lanes_left<V>(j, cols);
-      typename V::Reg sum = load_act<V, false>(column_sums, j, m);
-      for (int64_t r = r0; r < r1; ++r) sum = V::add(sum, load_act<V, kHalf>(x, r * cols + j, m));
-      store_act<V, false>(column_sums, j, sum, m);
+      typename V::Reg sum = load_act<V, DType::f32>(column_sums, j, m);
+      for (int64_t r = r0; r < r1; ++r) sum = V::add(sum, load_act<V, kAct>(x, r * cols + j, m));
+      store_act<V, DType::f32>(column_sums, j, sum, m);
     }
   }
 }
@@ -83,23 +89,33 @@ template <class V>
 void add_part(int64_t n, const float* x, float* y) {
   for (int64_t i = 0; i < n; i += V::kWidth) {
     const int64_t m = lanes_left<V>(i, n);
-    store_act<V, false>(y, i, V::add(load_act<V, false>(y, i, m), load_act<V, false>(x, i, m)), m);
+    store_act<V, DType::f32>(y, i, V::add(load_act<V, DType::f32>(y, i, m), load_act<V, DType::f32>(x, i, m)),
+                             m);
   }
 }
 
-template <class V, bool kHalf>
+template <class V, DType kAct>
 void residual_add_part(int64_t n, const float* residual, const void* y, float* x) {
   for (int64_t i = 0; i < n; i += V::kWidth) {
     const int64_t m = lanes_left<V>(i, n);
-    store_act<V, false>(x, i, V::add(load_act<V, false>(residual, i, m), load_act<V, kHalf>(y, i, m)), m);
+    store_act<V, DType::f32>(x, i,
+                             V::add(load_act<V, DType::f32>(residual, i, m), load_act<V, kAct>(y, i, m)), m);
   }
 }
 
-template <class V, bool kFromHalf, bool kToHalf>
+template <class V, DType kFrom, DType kTo>
 void cast_part(int64_t n, const void* x, void* y) {
   for (int64_t i = 0; i < n; i += V::kWidth) {
     const int64_t m = lanes_left<V>(i, n);
-    store_act<V, kToHalf>(y, i, load_act<V, kFromHalf>(x, i, m), m);
+    store_act<V, kTo>(y, i, load_act<V, kFrom>(x, i, m), m);
+  }
+}
+
+template <class V>
+void round_tf32_part(int64_t n, const float* x, float* y) {
+  for (int64_t i = 0; i < n; i += V::kWidth) {
+    const int64_t m = lanes_left<V>(i, n);
+    store_act<V, DType::f32>(y, i, V::round_tf32(load_act<V, DType::f32>(x, i, m)), m);
   }
 }
 
@@ -110,10 +126,10 @@ double squared_sum_part(int64_t n, const float* x) {
   for (int64_t i0 = 0; i0 < n; i0 += kRun) {
     typename V::Reg even = V::zero(), odd = V::zero();
     for (int64_t i = i0; i < std::min(n, i0 + kRun); i += 2 * V::kWidth) {
-      const typename V::Reg a = load_act<V, false>(x, i, lanes_left<V>(i, n));
+      const typename V::Reg a = load_act<V, DType::f32>(x, i, lanes_left<V>(i, n));
       even = V::fma(a, a, even);
       if (i + V::kWidth < n) {
-        const typename V::Reg b = load_act<V, false>(x, i + V::kWidth, lanes_left<V>(i + V::kWidth, n));
+        const typename V::Reg b = load_act<V, DType::f32>(x, i + V::kWidth, lanes_left<V>(i + V::kWidth, n));
         odd = V::fma(b, b, odd);
       }
     }
@@ -124,8 +140,8 @@ double squared_sum_part(int64_t n, const float* x) {
 
 // ---- Adam ----
 // torch.optim.Adam: p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
-template <class V>
-void adam_part(const AdamFactors& f, int64_t n, float* p, const float* g, float* m, float* v, bf16* p16) {
+template <class V, DType k16>
+void adam_part(const AdamFactors& f, int64_t n, float* p, const float* g, float* m, float* v, void* p16) {
   using Reg = typename V::Reg;
   const Reg b1 = V::set1(f.beta1), c1 = V::set1(f.one_minus_beta1);
   const Reg b2 = V::set1(f.beta2), c2 = V::set1(f.one_minus_beta2);
@@ -133,15 +149,33 @@ void adam_part(const AdamFactors& f, int64_t n, float* p, const float* g, float*
   const Reg step = V::set1(-f.step_size), eps = V::set1(f.eps), v_scale = V::set1(f.inverse_sqrt_correction2);
   for (int64_t i = 0; i < n; i += V::kWidth) {
     const int64_t k = lanes_left<V>(i, n);
-    Reg w = load_act<V, false>(p, i, k);
+    Reg w = load_act<V, DType::f32>(p, i, k);
     w = V::fma(w, shrink, w);
-    const Reg grad = V::fma(w, decay, V::mul(load_act<V, false>(g, i, k), unscale));
-    const Reg m1 = V::fma(c1, grad, V::mul(b1, load_act<V, false>(m, i, k)));
-    const Reg v1 = V::fma(V::mul(c2, grad), grad, V::mul(b2, load_act<V, false>(v, i, k)));
+    const Reg grad = V::fma(w, decay, V::mul(load_act<V, DType::f32>(g, i, k), unscale));
+    const Reg m1 = V::fma(c1, grad, V::mul(b1, load_act<V, DType::f32>(m, i, k)));
+    const Reg v1 = V::fma(V::mul(c2, grad), grad, V::mul(b2, load_act<V, DType::f32>(v, i, k)));
     w = V::fma(step, V::div(m1, V::fma(V::sqrt(v1), v_scale, eps)), w);
-    store_act<V, false>(m, i, m1, k);
-    store_act<V, false>(v, i, v1, k);
-    store_act<V, false>(p, i, w, k);
-    if (p16 != nullptr) store_act<V, true>(p16, i, w, k);
+    store_act<V, DType::f32>(m, i, m1, k);
+    store_act<V, DType::f32>(v, i, v1, k);
+    store_act<V, DType::f32>(p, i, w, k);
+    if (p16 != nullptr) store_act<V, k16>(p16, i, w, k);
+  }
+}
+
+// torch.optim.SGD: buf = momentum buf + grad; p -= lr buf
+template <class V, DType k16>
+void sgd_part(const Sgd& f, int64_t n, float* p, const float* g, float* buf, void* p16) {
+  using Reg = typename V::Reg;
+  const Reg momentum = V::set1(f.momentum), decay = V::set1(f.weight_decay), unscale = V::set1(f.grad_scale);
+  const Reg step = V::set1(-f.lr);
+  for (int64_t i = 0; i < n; i += V::kWidth) {
+    const int64_t k = lanes_left<V>(i, n);
+    Reg w = load_act<V, DType::f32>(p, i, k);
+    const Reg grad = V::fma(w, decay, V::mul(load_act<V, DType::f32>(g, i, k), unscale));
+    const Reg b = V::fma(momentum, load_act<V, DType::f32>(buf, i, k), grad);
+    w = V::fma(step, b, w);
+    store_act<V, DType::f32>(buf, i, b, k);
+    store_act<V, DType::f32>(p, i, w, k);
+    if (p16 != nullptr) store_act<V, k16>(p16, i, w, k);
   }
 }

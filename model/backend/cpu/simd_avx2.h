@@ -70,6 +70,29 @@ struct Avx2 {
     store_bf16(lanes, a);
     std::memcpy(p, lanes, n * sizeof(uint16_t));
   }
+  static Reg load_f16(const void* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
+  static Reg load_f16_n(const void* p, int64_t n) {
+    uint16_t lanes[8] = {};
+    std::memcpy(lanes, p, n * sizeof(uint16_t));
+    return load_f16(lanes);
+  }
+  static __m128i halves(Reg a) { return _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static void store_f16(void* p, Reg a) { _mm_storeu_si128(static_cast<__m128i*>(p), halves(a)); }
+  static void store_f16_n(void* p, Reg a, int64_t n) {
+    uint16_t lanes[8];
+    store_f16(lanes, a);
+    std::memcpy(p, lanes, n * sizeof(uint16_t));
+  }
+  static Reg round_f16(Reg a) { return _mm256_cvtph_ps(halves(a)); }
+  static Reg round_tf32(Reg a) {
+    const __m256i u = _mm256_castps_si256(a);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 13), _mm256_set1_epi32(1));
+    const __m256i r = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0xfff)), odd);
+    const __m256 kept = _mm256_castsi256_ps(_mm256_and_si256(r, _mm256_set1_epi32(~0x1fff)));
+    return _mm256_blendv_ps(kept, _mm256_add_ps(a, a), _mm256_cmp_ps(a, a, _CMP_UNORD_Q));  // NaN stays NaN
+  }
   struct Rounded {
     __m256i even, odd;
   };

@@ -62,6 +62,23 @@ struct Avx512 {
   static void store_bf16_n(void* p, Reg a, int64_t n) {
     _mm256_mask_storeu_epi16(p, first(n), round_bf16(a));
   }
+  static Reg load_f16(const void* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  }
+  static Reg load_f16_n(const void* p, int64_t n) {
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(n), p));
+  }
+  static __m256i halves(Reg a) { return _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static void store_f16(void* p, Reg a) { _mm256_storeu_si256(static_cast<__m256i*>(p), halves(a)); }
+  static void store_f16_n(void* p, Reg a, int64_t n) { _mm256_mask_storeu_epi16(p, first(n), halves(a)); }
+  static Reg round_f16(Reg a) { return _mm512_cvtph_ps(halves(a)); }
+  static Reg round_tf32(Reg a) {
+    const __m512i u = _mm512_castps_si512(a);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 13), _mm512_set1_epi32(1));
+    const __m512i r = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0xfff)), odd);
+    const __m512 kept = _mm512_castsi512_ps(_mm512_and_si512(r, _mm512_set1_epi32(~0x1fff)));
+    return _mm512_mask_add_ps(kept, _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), a, a);  // NaN stays NaN
+  }
   // Two registers rounded to bf16, to be stored apart or as pairs
   struct Rounded {
     __m512i lanes;  // even's 16, then odd's

@@ -43,6 +43,7 @@ inline void normal_tail(typename V::Reg u, typename V::Reg* tail, typename V::Re
 // One 32-bit lane holds kPack consecutive elements along the summed dimension. acc += a * b over the pack.
 template <class V>
 struct DotF32 {
+  using Element = float;
   static constexpr int kPack = 1;
   static constexpr int kSteps = 1;
   using Operand = typename V::Reg;
@@ -55,10 +56,24 @@ struct DotF32 {
   static typename V::Reg mac(Operand a, Operand b, typename V::Reg acc) { return V::fma(a, b, acc); }
 };
 
+// Operands were widened from f16, or rounded to tf32, when they were packed: the products are f32's.
+template <class V>
+struct DotF16Widened : DotF32<V> {
+  using Element = f16;
+};
+struct Tf32 {
+  float value;
+};
+template <class V>
+struct DotTf32Emulated : DotF32<V> {
+  using Element = Tf32;
+};
+
 // bf16 products without an instruction for them: the even elements, then the odd ones, widened (exactly) to
 // f32.
 template <class V>
 struct DotBf16Widened {
+  using Element = bf16;
   static constexpr int kPack = 2;
   static constexpr int kSteps = 2;
   using Operand = typename V::Reg;

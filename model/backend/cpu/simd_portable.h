@@ -69,6 +69,25 @@ struct Portable {
     for (int i = 0; i < kWidth; ++i) h[i] = static_cast<uint16_t>(r[i]);
     std::memcpy(p, h, n * sizeof(uint16_t));
   }
+  static Reg load_f16(const void* p) { return load_f16_n(p, kWidth); }
+  static Reg load_f16_n(const void* p, int64_t n) {
+    f16 h[4] = {};
+    std::memcpy(h, p, n * sizeof(f16));
+    return Reg{to_float(h[0]), to_float(h[1]), to_float(h[2]), to_float(h[3])};
+  }
+  static void store_f16(void* p, Reg a) { store_f16_n(p, a, kWidth); }
+  static void store_f16_n(void* p, Reg a, int64_t n) {
+    const f16 h[4] = {to_f16(a[0]), to_f16(a[1]), to_f16(a[2]), to_f16(a[3])};
+    std::memcpy(p, h, n * sizeof(f16));
+  }
+  static Reg round_f16(Reg a) {
+    for (int i = 0; i < kWidth; ++i) a[i] = to_float(to_f16(a[i]));
+    return a;
+  }
+  static Reg round_tf32(Reg a) {
+    for (int i = 0; i < kWidth; ++i) a[i] = isobar::round_tf32(a[i]);
+    return a;
+  }
   struct Rounded {
     Int even, odd;
   };

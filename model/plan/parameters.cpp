@@ -1,0 +1,318 @@
+#include "model/plan/parameters.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace isobar {
+namespace {
+constexpr int64_t kAlign = 16;  // elements of a share: 64 bytes in f32
+}
+
+// ---- declaration ----
+
+void Parameters::section(const Section& s) {
+  close_unit();
+  section_ = s;
+  b_.pad_params(kAlign);
+}
+
+void Parameters::part(int index) {
+  const bool full = open_ && b_.params_end() - units_.back().begin >= policy_.bucket;
+  const bool communicates = section_.group >= 0;
+  const bool cut = communicates && (full || policy_.zero == 3);
+  if (open_ && (alone_ || cut || (policy_.offload && full))) close_unit();
+  if (open_) return;
+  alone_ = false;
+  Unit u{section_, index, b_.params_end()};
+  if (communicates) {
+    const std::vector<int>& ranks = b_.plan.groups[section_.group].ranks;
+    u.ranks = static_cast<int64_t>(ranks.size());
+    u.me = std::find(ranks.begin(), ranks.end(), b_.plan.rank) - ranks.begin();
+  }
+  units_.push_back(std::move(u));
+  open_ = true;
+}
+
+void Parameters::alone(int index, bool counted) {
+  close_unit();
+  part(index);
+  alone_ = true;
+  units_.back().section.counted = units_.back().section.counted && counted;
+}
+
+void Parameters::close_unit() {
+  if (!open_) return;
+  open_ = false;
+  Unit& u = units_.back();
+  b_.pad_params(kAlign);
+  if (sharded(u)) b_.pad_params(kAlign * u.ranks, u.begin);
+  u.end = b_.params_end();
+  if (u.size() == 0)
+    units_.pop_back();
+  else
+    allot(u);
+}
+
+void Parameters::allot(Unit& u) {
+  const auto take = [&](int64_t& next, bool whole) {
+    const int64_t at = next;
+    next += whole ? u.size() : u.share();
+    return at;
+  };
+  u.params = take(params_, whole_params(u));
+  if (copied(u)) u.params16 = take(params16_, whole_params16(u));
+  u.grads = take(grads_, whole_grads(u));
+  u.moments = take(moments_, !sharded(u));
+}
+
+void Parameters::end() {
+  close_unit();
+  Plan& plan = b_.plan;
+  plan.params_all = b_.persistent("params", BufferKind::params, DType::f32, params_);
+  plan.grads_all = b_.persistent("grads", BufferKind::grads, policy_.grads, grads_);
+  const BufferKind home = policy_.offload ? BufferKind::host : BufferKind::adam;
+  plan.adam_m = b_.persistent("adam.m", home, DType::f32, moments_);
+  if (!policy_.sgd) plan.adam_v = b_.persistent("adam.v", home, DType::f32, moments_);
+  if (params16_ > 0)
+    plan.params16_all = b_.persistent("params16", BufferKind::params16, policy_.act, params16_);
+  for (const Unit& u : units_) {
+    if (whole_params(u)) b_.home(Use::vector, u.begin, plan.params_all.slice(u.params, u.size()));
+    if (copied(u) && whole_params16(u))
+      b_.home(Use::matrix, u.begin, plan.params16_all.slice(u.params16, u.size()));
+    if (ops_accumulate()) b_.home(Use::gradient, u.begin, plan.grads_all.slice(u.grads, u.size()));
+    const int64_t first = sharded(u) ? u.me * u.share() : 0;
+    const Shard shard{u.begin + first, sharded(u) ? u.share() : u.size(),
+                      u.params + (whole_params(u) ? first : 0), u.moments};
+    plan.shards.push_back(shard);
+  }
+  find_gaps();
+}
+
+void Parameters::find_gaps() {
+  for (Unit& u : units_) {
+    int64_t at = u.begin;
+    const auto until = [&](int64_t next) {
+      if (next > at) u.gaps.push_back({-1, at - u.begin, next - at});
+    };
+    for (const Param& p : b_.plan.params) {  // in order of their offsets
+      if (p.offset < u.begin || p.offset >= u.end) continue;
+      until(p.offset);
+      at = p.offset + p.count;
+    }
+    until(u.end);
+  }
+}
+
+// This rank's share of what it has whole (one n-th of it), or of which it has the share alone.
+View Parameters::share(const Unit& u, const View& all, int64_t at, bool whole) const {
+  if (!sharded(u)) return all.slice(at, u.size());
+  return all.slice(at + (whole ? u.me * u.share() : 0), u.share());
+}
+
+std::string Parameters::name(const char* what, const Unit& u) const {
+  return what + ("/" + b_.plan.groups[u.section.group].name) + "/bucket" + std::to_string(u.begin);
+}
+
+// ---- inside a routine that runs a chunk ----
+
+void Parameters::forward(int chunk) {
+  chunk_ = chunk;
+  direction_ = 1;
+  here_.assign(units_.size(), false);
+  for (const Unit& u : units_) {
+    if (!whole_params(u) && !copied(u)) b_.no_home(Use::vector, u.begin);
+    if (copied(u) && !whole_params16(u)) b_.no_home(Use::matrix, u.begin);
+  }
+}
+
+void Parameters::backward(int chunk, bool first, bool last) {
+  forward(chunk);
+  direction_ = -1;
+  first_ = first;
+  last_ = last;
+  reduced_.assign(units_.size(), false);
+  raw_.assign(units_.size(), View{});
+  if (ops_accumulate()) return;
+  for (size_t i = 0; i < units_.size(); ++i) {
+    const Unit& u = units_[i];
+    if (u.section.chunk != chunk_) continue;
+    const bool direct = whole_grads(u) && first && policy_.grads == DType::f32;
+    if (!direct) raw_[i] = b_.scratch("grads" + std::to_string(u.begin), DType::f32, u.size());
+    b_.home(Use::gradient, u.begin, direct ? b_.plan.grads_all.slice(u.grads, u.size()) : raw_[i]);
+  }
+}
+
+void Parameters::need(int part) {
+  gather(part);
+  if (policy_.overlap) gather(part + direction_);
+}
+
+void Parameters::gather(int part) {
+  for (size_t i = 0; i < units_.size(); ++i) {
+    const Unit& u = units_[i];
+    if (policy_.zero < 3 || !sharded(u) || u.section.chunk != chunk_ || u.first_part != part || here_[i])
+      continue;
+    here_[i] = true;
+    const View own = copied(u) ? share(u, b_.plan.params16_all, u.params16, false)
+                               : share(u, b_.plan.params_all, u.params, false);
+    const View all =
+        b_.scratch("params" + std::to_string(u.begin), copied(u) ? policy_.act : DType::f32, u.size());
+    b_.emit(OpKind::all_gather, name("params", u) + "/all_gather", {.group = u.section.group}, {own}, {all},
+            Lane::dp);
+    b_.home(copied(u) ? Use::matrix : Use::vector, u.begin, all);
+  }
+}
+
+void Parameters::final(int part) {
+  if (!policy_.overlap) return;
+  for (size_t i = units_.size(); i-- > 0;)
+    if (units_[i].section.chunk == chunk_ && units_[i].first_part >= part) reduce(i, View{});
+}
+
+void Parameters::finish(const View& last) {
+  for (size_t i = units_.size(); i-- > 0;)
+    if (units_[i].section.chunk == chunk_) reduce(i, policy_.overlap ? View{} : last);
+}
+
+// `after`: who reads it too cannot begin under backward.
+void Parameters::reduce(size_t index, const View& after) {
+  if (reduced_[index]) return;
+  reduced_[index] = true;
+  const Unit& u = units_[index];
+  const std::string bucket = "grads/bucket" + std::to_string(u.begin);
+  const View raw = raw_[index], kept = share(u, b_.plan.grads_all, u.grads, whole_grads(u));
+  const auto bring = [&](const View& x, const View& y, bool accumulate) {
+    b_.emit(OpKind::cast, bucket + (accumulate ? "/add" : "/cast"),
+            {.m = 1, .n = x.count, .accumulate = accumulate}, {x}, {y});
+  };
+  const auto communicate = [&](OpKind kind, const View& from, const View& to) {
+    std::vector<View> reads = {from};
+    if (after) reads.push_back(after);
+    const char* what = kind == OpKind::all_reduce ? "/all_reduce" : "/reduce_scatter";
+    b_.emit(kind, name("grads", u) + what, {.group = u.section.group}, std::move(reads), {to}, Lane::dp);
+  };
+  if (raw)
+    for (size_t g = 0; g < u.gaps.size(); ++g)
+      b_.emit(OpKind::zero, bucket + "/gap" + std::to_string(g), {.m = 1, .n = u.gaps[g].count}, {},
+              {raw.slice(u.gaps[g].offset, u.gaps[g].count)});
+  if (whole_grads(u)) {
+    const View all = b_.plan.grads_all.slice(u.grads, u.size());
+    if (raw) bring(raw, all, !first_);
+    if (last_ && u.ranks > 1)
+      communicate(sharded(u) ? OpKind::reduce_scatter : OpKind::all_reduce, all, kept);
+    return;
+  }
+  View leaving = raw;
+  if (policy_.grads != DType::f32) {
+    leaving = b_.scratch("grads" + std::to_string(u.begin) + ".16", policy_.grads, u.size());
+    bring(raw, leaving, false);
+  }
+  const View part =
+      first_ ? kept : b_.scratch("grads" + std::to_string(u.begin) + ".part", policy_.grads, u.share());
+  communicate(OpKind::reduce_scatter, leaving, part);
+  if (!first_) bring(part, kept, true);
+}
+
+// ---- routines of their own ----
+
+std::vector<Parameters::Run> Parameters::runs() const {
+  const Plan& plan = b_.plan;
+  std::vector<Run> out;
+  for (const Unit& u : units_) {
+    const Run r{"/bucket" + std::to_string(u.begin),
+                &u,
+                u.section.counted,
+                share(u, plan.params_all, u.params, whole_params(u)),
+                copied(u) ? share(u, plan.params16_all, u.params16, whole_params16(u)) : View{},
+                share(u, plan.grads_all, u.grads, whole_grads(u)),
+                share(u, plan.adam_m, u.moments, false),
+                policy_.sgd ? View{} : share(u, plan.adam_v, u.moments, false)};
+    const Unit* before = out.empty() ? nullptr : units_.data() + (&u - units_.data()) - 1;
+    if (before && !policy_.offload && !sharded(*before) && !sharded(u) &&
+        before->section.counted == r.counted && copied(*before) == copied(u)) {
+      Run& last = out.back();
+      last.unit = nullptr;
+      for (View Run::*v : {&Run::param, &Run::param16, &Run::grad, &Run::m, &Run::v})
+        if (last.*v) (last.*v).count += (r.*v).count;
+    } else {
+      out.push_back(r);
+    }
+  }
+  if (out.size() == 1) out[0].name.clear();
+  return out;
+}
+
+// What other ranks have updated of what is whole here.
+void Parameters::spread(const Unit& u) {
+  if (!sharded(u) || policy_.zero == 3) return;
+  const View all = copied(u) ? b_.plan.params16_all.slice(u.params16, u.size())
+                             : b_.plan.params_all.slice(u.params, u.size());
+  b_.emit(OpKind::all_gather, name("params", u) + "/all_gather", {.group = u.section.group},
+          {all.slice(u.me * u.share(), u.share())}, {all}, Lane::dp);
+}
+
+void Parameters::copies(const std::string& path) {
+  for (const Run& r : runs()) {
+    if (r.param16)
+      b_.emit(OpKind::cast, path + r.name + "/cast", {.m = 1, .n = r.param.count}, {r.param}, {r.param16});
+    if (r.unit) spread(*r.unit);
+  }
+}
+
+View Parameters::kept_gradient(const View& param) const {
+  for (const Unit& u : units_)
+    if (u.begin <= param.offset && param.offset < u.end)
+      return share(u, b_.plan.grads_all, u.grads, whole_grads(u));
+  throw std::logic_error("a view that is no parameter");
+}
+
+void Parameters::squared_norm(const View& sum) {
+  bool first = true;
+  for (const Run& r : runs()) {
+    if (!r.counted) continue;
+    b_.emit(OpKind::squared_sum, "optimizer/grad_norm" + r.name,
+            {.m = 1, .n = r.grad.count, .accumulate = !first}, {r.grad}, {sum});
+    first = false;
+  }
+  if (first) throw std::logic_error("no gradient of this rank counts in the norm");
+}
+
+void Parameters::transfer(const std::string& path, const View& from, const View& to, Lane lane) {
+  Attrs a{.m = 1, .n = from.count};
+  a.extent[0] = a.extent[1] = a.extent[2] = 1;
+  b_.emit(OpKind::copy, path, a, {from}, {to}, lane);
+}
+
+void Parameters::update(const View& scalars, const View& norm2) {
+  std::vector<Run> all = runs();
+  const std::vector<Run> kept = all;  // where the moments live
+  const auto path = [&](size_t i, View Run::*v) {
+    return "optimizer/" + b_.plan.buffers[(kept[i].*v).buffer].name + kept[i].name;
+  };
+  const auto load = [&](size_t i) {
+    if (!policy_.offload || i >= all.size()) return;
+    for (View Run::*v : {&Run::m, &Run::v}) {
+      if (!(kept[i].*v)) continue;
+      all[i].*v = b_.scratch(path(i, v), DType::f32, (kept[i].*v).count);
+      transfer(path(i, v) + "/load", kept[i].*v, all[i].*v, Lane::h2d);
+    }
+  };
+  load(0);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (policy_.overlap) load(i + 1);
+    const Run& r = all[i];
+    const Attrs a{.m = 1, .n = r.grad.count};
+    if (policy_.sgd)
+      b_.emit(OpKind::sgd, "optimizer/sgd" + r.name, a, {r.grad, scalars, norm2}, {r.param, r.m, r.param16});
+    else
+      b_.emit(OpKind::adam, "optimizer/adam" + r.name, a, {r.grad, scalars, norm2},
+              {r.param, r.m, r.v, r.param16});
+    if (r.unit) spread(*r.unit);
+    if (!policy_.offload) continue;
+    for (View Run::*v : {&Run::m, &Run::v})
+      if (kept[i].*v) transfer(path(i, v) + "/store", r.*v, kept[i].*v, Lane::d2h);
+    if (!policy_.overlap) load(i + 1);
+  }
+}
+
+}  // namespace isobar

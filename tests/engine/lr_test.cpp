@@ -1,0 +1,61 @@
+// Learning rates against their closed forms, and the plateau's against PyTorch's.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "model/engine/schedule_lr.h"
+
+namespace isobar {
+namespace {
+
+TEST(LearningRate, StepFallsByGammaEveryStepSize) {
+  TrainSpec t;
+  t.lr = 0.3;
+  t.lr_schedule = "step";
+  t.lr_step_size = 7;
+  t.lr_gamma = 0.5;
+  for (int64_t step = 0; step < 50; ++step)
+    EXPECT_DOUBLE_EQ(learning_rate(t, step), 0.3 * std::pow(0.5, std::floor(static_cast<double>(step) / 7)));
+  t.warmup = 10;
+  EXPECT_DOUBLE_EQ(learning_rate(t, 0), 0.03);
+  EXPECT_DOUBLE_EQ(learning_rate(t, 6), 0.21);
+  EXPECT_DOUBLE_EQ(learning_rate(t, 7), 0.15);  // the lower of the two
+}
+
+// torch.optim.lr_scheduler.ReduceLROnPlateau of PyTorch 2.15 on these losses, lr 0.4, factor 0.5
+TEST(LearningRate, PlateauIsPyTorchs) {
+  const double losses[] = {1.0,    0.9,   0.895, 0.894, 0.893, 0.9,  0.95, 0.8,  0.81, 0.799,
+                           0.7995, 0.805, 0.81,  0.7,   0.71,  0.72, 0.73, 0.74, 0.75, 0.76,
+                           0.77,   0.78,  0.79,  0.8,   0.6,   0.61, 0.62, 0.63, 0.64, 0.65};
+  struct Case {
+    int64_t patience, cooldown;
+    double threshold, min;
+    std::vector<double> rates;
+  };
+  const Case cases[] = {
+      {2, 0, 1e-4, 0, {.4, .4, .4, .4, .4,  .4,  .4,  .4,   .4,   .4,   .4,   .4,   .2,    .2,    .2,
+                       .2, .1, .1, .1, .05, .05, .05, .025, .025, .025, .025, .025, .0125, .0125, .0125}},
+      {2, 2, 1e-2, 0, {.4, .4,  .4,  .4,  .2,  .2,  .2,   .2,   .2,   .2,   .1,   .1,   .1,    .1,    .1,
+                       .1, .05, .05, .05, .05, .05, .025, .025, .025, .025, .025, .025, .0125, .0125, .0125}},
+      {0, 1, 1e-4, 0.02, {.4,  .4,  .4,  .4,  .4,  .2,  .2,  .2,  .1,  .1,  .05, .05, .025, .025, .02,
+                          .02, .02, .02, .02, .02, .02, .02, .02, .02, .02, .02, .02, .02,  .02,  .02}}};
+  for (const Case& c : cases) {
+    TrainSpec t;
+    t.lr = 0.4;
+    t.lr_schedule = "plateau";
+    t.lr_gamma = 0.5;
+    t.lr_patience = c.patience;
+    t.lr_cooldown = c.cooldown;
+    t.lr_threshold = c.threshold;
+    t.lr_min = c.min;
+    Plateau plateau;
+    EXPECT_EQ(learning_rate(t, 0, plateau), 0.4);
+    for (size_t i = 0; i < std::size(losses); ++i) {
+      plateau.observe(t, losses[i]);
+      EXPECT_DOUBLE_EQ(learning_rate(t, 3, plateau), c.rates.at(i)) << "after loss " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace isobar

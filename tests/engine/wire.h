@@ -1,0 +1,228 @@
+// What the ranks of a real run say to one another over MPI, and what their plans say they should.
+//
+//   const Counted one = count(spec, set);       // runs the command under mpi_counter.cpp
+//   one.ranks[0].channels == said(plan, {{&plan.init, 1}, {&plan.train, steps}}).channels
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/base/spec.h"
+#include "model/nets/build.h"
+#include "model/plan/link.h"
+#include "model/plan/work.h"
+#include "tests/engine/command.h"
+
+namespace isobar {
+
+using Calls = std::vector<std::string>;              // "MPI_Iallreduce 32768": as mpi_counter.cpp writes them
+using Channel = std::pair<std::vector<int>, Calls>;  // what one communicator of these world ranks carried
+
+struct Seen {                     // by one rank
+  std::vector<Channel> channels;  // those that were used, sorted
+  Calls world;                    // calls on MPI_COMM_WORLD
+  Calls unknown;                  // … on communicators that nobody was seen to make
+};
+
+// An odd number of blocks, and tokens (35) that do not divide by 2, 3 or 4.
+inline Words net_words(int64_t steps) {
+  return {"net.depth=5",           "net.img_height=40", "net.img_width=56",
+          "train.global_batch=12", "run.threads=1",     "train.steps=" + std::to_string(steps)};
+}
+
+inline Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+inline std::string joined(const std::vector<int64_t>& elements, DType t) {
+  std::string out;
+  for (const int64_t n : elements) out += " " + std::to_string(n * size_of(t));
+  return out;
+}
+
+// ---- what was seen
+// -------------------------------------------------------------------------------------------------
+
+inline Seen read_seen(const std::string& path) {
+  Seen seen;
+  std::map<std::string, Channel> channels;
+  std::ifstream in(path);
+  EXPECT_TRUE(in) << path << " was not written";
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    std::string what, id, call;
+    words >> what >> id;
+    if (what == "comm") {
+      for (int r = 0; words >> r;) channels[id].first.push_back(r);
+      continue;
+    }
+    std::getline(words >> std::ws, call);
+    (id == "0" ? seen.world : id == "unknown" ? seen.unknown : channels[id].second).push_back(call);
+  }
+  for (const auto& [id, channel] : channels)
+    if (!channel.second.empty()) seen.channels.push_back(channel);
+  std::sort(seen.channels.begin(), seen.channels.end());
+  return seen;
+}
+
+struct Counted {
+  std::vector<Seen> ranks;
+  RunRecord record;
+  int64_t sent = 0;  // bytes that all ranks' point-to-point layer sent, start-up among them
+};
+
+inline Counted count(const RunSpec& spec, const Words& set) {
+  const Folder dir;
+  fs::create_directories(dir / "calls");
+  const Words environment = {"env",
+                             "LD_PRELOAD=" ISOBAR_MPI_COUNTER,
+                             "ISOBAR_MPI_CALLS=" + dir / "calls",
+                             "OMPI_MCA_pml_monitoring_enable=2",
+                             "OMPI_MCA_pml_monitoring_enable_output=3",
+                             "OMPI_MCA_pml_monitoring_filename=" + dir / "traffic"};
+  const Words command = train_words(tiny(), set + Words{"run.out=" + dir / "run"},
+                                    {"--ranks", std::to_string(spec.layout.world())});
+  const Ended e = Child(environment + command).wait();
+  EXPECT_EQ(e.code, 0) << e.text;
+  Counted out;
+  if (e.code != 0) return out;
+  out.record = read_run(dir / "run");
+  for (int r = 0; r < spec.layout.world(); ++r) {
+    out.ranks.push_back(read_seen(dir / ("calls/rank" + std::to_string(r))));
+    // E (or I, for what a collective sends itself), from, to, "N bytes", "N msgs sent"
+    std::ifstream in(dir / ("traffic." + std::to_string(r) + ".prof"));
+    EXPECT_TRUE(in) << "Open MPI has no monitoring component";
+    for (std::string line; std::getline(in, line);) {
+      std::istringstream words(line);
+      std::string kind;
+      int64_t from = 0, to = 0, bytes = 0;
+      if (words >> kind >> from >> to >> bytes && (kind == "E" || kind == "I")) out.sent += bytes;
+    }
+  }
+  return out;
+}
+
+// ---- what the plan says
+// --------------------------------------------------------------------------------------------
+
+inline void add_calls(Calls& calls, const Op& op, const Plan& plan) {
+  const auto& ranks = plan.groups[op.a.group].ranks;
+  const int members = static_cast<int>(ranks.size());
+  const auto place = std::find(ranks.begin(), ranks.end(), plan.rank) - ranks.begin();
+  const View in = op.reads.empty() ? View{} : op.reads[0], out = op.writes.empty() ? View{} : op.writes[0];
+  const DType t = plan.buffers[in ? in.buffer : out.buffer].dtype;
+  const std::string n_in = joined({in.count}, t), n_out = joined({out.count}, t);
+  const auto peer = [&](int64_t r) { return std::to_string((r + members) % members); };
+  switch (op.kind) {
+    case OpKind::all_reduce:
+      return calls.push_back("MPI_Iallreduce" + n_out);
+    case OpKind::broadcast:
+      return calls.push_back("MPI_Ibcast root 0" + n_out);
+    case OpKind::all_gather:
+      return calls.push_back("MPI_Iallgatherv" + joined(parts_of(op, out.count, members), t));
+    case OpKind::reduce_scatter: {  // one reduction a part, to its owner
+      const auto parts = parts_of(op, in.count, members);
+      for (int r = 0; r < members; ++r)
+        if (parts[r] > 0) calls.push_back("MPI_Ireduce root " + std::to_string(r) + joined({parts[r]}, t));
+      return;
+    }
+    case OpKind::all_to_all:
+      return calls.push_back("MPI_Ialltoallv" + joined(send_parts(op, in.count, members), t) + " from" +
+                             joined(receive_parts(op, out.count, members), t));
+    case OpKind::exchange:
+      calls.push_back("MPI_Irecv from " + peer(place - 1) + n_out);
+      return calls.push_back("MPI_Isend to " + peer(place + 1) + n_in);
+    case OpKind::send:
+      return calls.push_back("MPI_Isend to 1" + n_in);
+    case OpKind::recv:
+      return calls.push_back("MPI_Irecv from 0" + n_out);
+    default:
+      FAIL() << op.path << " has no call";
+  }
+}
+
+struct Said {  // by one rank's plan in `times` runs of some invocations
+  std::vector<Channel> channels;
+  double wire_bytes = 0;  // of one run, by model/plan/work.h
+};
+
+inline Said said(const Plan& plan,
+                 const std::vector<std::pair<const std::vector<Invocation>*, int64_t>>& programs) {
+  Said out;
+  std::vector<Channel> channels;
+  for (const Group& g : plan.groups) channels.push_back({g.ranks, {}});
+  for (const auto& [invocations, times] : programs)
+    for (int64_t t = 0; t < times; ++t)
+      for (const Invocation& i : *invocations) {
+        const Routine& routine = plan.routines[i.routine];
+        for (int o = routine.first; o < routine.first + routine.count; ++o) {
+          const Op& op = plan.ops[o];
+          if (!is_collective(op.kind)) continue;
+          add_calls(channels[op.a.group].second, op, plan);
+          out.wire_bytes += work(op, plan).wire_bytes;
+        }
+      }
+  for (Channel& c : channels)
+    if (!c.second.empty()) out.channels.push_back(std::move(c));
+  std::sort(out.channels.begin(), out.channels.end());
+  return out;
+}
+
+// ---- bytes of a call
+// -----------------------------------------------------------------------------------------------
+
+struct Call {
+  std::string name;
+  int64_t root = -1;            // or peer
+  std::vector<double> bytes;    // of the whole, or of each member's part
+  std::vector<double> receive;  // all to all
+};
+
+inline Call parse(const std::string& text) {
+  Call call;
+  std::istringstream words(text);
+  words >> call.name;
+  std::vector<double>* to = &call.bytes;
+  for (std::string w; words >> w;) {
+    if ((w == "root" || w == "to" || w == "from") && call.bytes.empty())
+      words >> call.root;
+    else if (w == "from")
+      to = &call.receive;
+    else
+      to->push_back(std::stod(w));
+  }
+  return call;
+}
+
+inline double sum(const std::vector<double>& x) {
+  return std::accumulate(x.begin(), x.end(), 0.0);
+}
+
+/// What a rank sends in its share of a call when the algorithm wastes nothing: the published ring volumes.
+inline double wire_bytes(const Channel& channel, int rank) {
+  const auto& ranks = channel.first;
+  const auto n = static_cast<double>(ranks.size());
+  const auto place = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+  double out = 0;
+  for (const std::string& text : channel.second) {
+    const Call c = parse(text);
+    if (c.name == "MPI_Iallreduce") out += 2 * (n - 1) / n * sum(c.bytes);
+    if (c.name == "MPI_Iallgatherv" || c.name == "MPI_Ireduce") out += (n - 1) / n * sum(c.bytes);
+    if (c.name == "MPI_Ialltoallv") out += sum(c.bytes) - c.bytes.at(place);
+    if (c.name == "MPI_Isend" || c.name == "MPI_Ibcast") out += sum(c.bytes);
+  }
+  return out;
+}
+
+class Wire : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (kSanitized) GTEST_SKIP() << "a preloaded layer would come before the sanitizer's runtime";
+  }
+};
+
+}  // namespace isobar

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Two emulated hosts: network namespaces with names and a core each, joined by one cable of limited rate. Tensor
+# parallelism across the cable is timed against tensor parallelism inside the hosts: the same net, the same ranks, only
+# layout.order differs.
+#
+#   sudo tests/hosts.sh                            # 2 hosts x 2 ranks, 1 Gbit/s; prints a table; two minutes
+#   sudo ISOBAR_LINK=200mbit ISOBAR_STEPS=40 tests/hosts.sh
+#
+# The machine file that predicts is measured in the same two hosts: one host alone, then the cable. Fails unless tensor
+# parallelism across the cable loses, in measurement and in prediction. Nothing is left behind. Needs root, ip and tc.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+ISOBAR="${ISOBAR:-$PWD/build/isobar}"
+LINK="${ISOBAR_LINK:-1gbit}"
+STEPS="${ISOBAR_STEPS:-12}"
+skip() { echo "SKIPPED: $*"; exit 0; }
+((EUID == 0)) || skip "two emulated hosts need root"
+for tool in ip tc mpiexec unshare taskset python3; do command -v "$tool" >/dev/null || skip "$tool is not installed"; done
+[[ -x "$ISOBAR" ]] || { echo "build first: $ISOBAR is missing" >&2; exit 1; }
+
+work="$(mktemp -d "${TMPDIR:-/tmp}/isobar-hosts-XXXXXX")"
+near="isobar-near-$$" far="isobar-far-$$"  # names of namespaces and of hosts
+finish() {
+  ip netns del "$near" 2>/dev/null || true  # the cable goes with its ends
+  ip netns del "$far" 2>/dev/null || true
+  rm -rf "$work"
+}
+trap finish EXIT
+ip netns add "$near" 2>"$work/why" || skip "no network namespaces here: $(cat "$work/why")"
+ip netns add "$far"
+ip link add name cable netns "$near" type veth peer name cable netns "$far" || skip "this kernel has no veth"
+address() { [[ $1 == "$near" ]] && echo 10.77.0.1 || echo 10.77.0.2; }
+core() { [[ $1 == "$near" || $(nproc) == 1 ]] && echo 0 || echo 1; }
+for host in "$near" "$far"; do
+  ip -n "$host" link set lo up
+  ip -n "$host" addr add "$(address "$host")/24" dev cable
+  ip -n "$host" link set cable up
+  ip netns exec "$host" tc qdisc add dev cable root tbf rate "$LINK" burst 64kb latency 100ms ||
+    skip "this kernel cannot limit a rate (tc tbf)"
+done
+
+# on HOST COMMAND...: as if logged in there
+on() {
+  local host="$1"
+  shift
+  # shellcheck disable=SC2016  # for the inner shell
+  ip netns exec "$host" unshare --uts -- bash -c 'hostname "$1"; shift; exec "$@"' _ "$host" \
+    taskset -c "$(core "$host")" "$@"
+}
+# What mpiexec calls instead of ssh: agent ADDRESS COMMAND
+{
+  echo '#!/usr/bin/env bash'
+  echo 'set -euo pipefail; shift'
+  declare -f on address core
+  echo "near=$near; on $far bash -c \"\$*\""
+} >"$work/agent"
+chmod +x "$work/agent"
+printf '%s slots=2\n%s slots=2\n' "$(address "$near")" "$(address "$far")" >"$work/hostfile"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive
+ranks() {  # ranks N_PER_HOST COMMAND...: that many on each host
+  local each="$1"
+  shift
+  on "$near" mpiexec -n "$((2 * each))" --map-by "ppr:$each:node" --hostfile "$work/hostfile" --bind-to none \
+    --mca plm rsh --mca plm_rsh_agent "$work/agent" --mca oob_tcp_if_include 10.77.0.0/24 \
+    --mca btl self,vader,tcp --mca btl_tcp_if_include 10.77.0.0/24 --mca mpi_yield_when_idle 1 "$@"
+}
+
+export OMPI_MCA_mpi_yield_when_idle=1  # two ranks share each host's core
+echo "1/4 calibrating one host alone"
+on "$near" "$ISOBAR" calibrate -o "$work/machine.yaml" --ranks 2 >"$work/calibrate.log" 2>&1 ||
+  { cat "$work/calibrate.log" >&2; exit 1; }
+echo "2/4 calibrating the cable ($LINK)"
+ranks 1 "$ISOBAR" calibrate -o "$work/machine.yaml" 2>&1 | tail -1
+
+# A net whose activations outweigh its gradients, and little arithmetic for either.
+NET=(net.embed_dim=128 net.depth=4 net.img_height=64 net.img_width=64 train.global_batch=32 policy.micro_batch=16
+  run.threads=1 layout.tp=2 layout.dp=2)
+sets() { for item in "${NET[@]}" "$@"; do printf -- '--set %s ' "$item"; done; }
+try() {  # try NAME ORDER
+  # shellcheck disable=SC2046  # words without spaces
+  ranks 2 "$ISOBAR" train configs/models/vit-tiny.yaml $(sets "layout.order=$2" "train.steps=$STEPS" "run.out=$work/$1") \
+    >"$work/$1.log" 2>&1 || { cat "$work/$1.log" >&2; exit 1; }
+  # shellcheck disable=SC2046
+  "$ISOBAR" predict configs/models/vit-tiny.yaml $(sets "layout.order=$2") --machine "$work/machine.yaml" \
+    --ranks-on-host 2 --json >"$work/$1.predicted.json"
+}
+echo "3/4 tensor parallelism inside the hosts, data parallelism across"
+try inside tp-dp-cp-pp
+echo "4/4 tensor parallelism across, data parallelism inside"
+try across dp-tp-cp-pp
+
+python3 - "$work" "$LINK" <<'PY'
+import json, sys
+work, link = sys.argv[1:]
+rows = {}
+for name in ("inside", "across"):
+    events = [json.loads(line) for line in open(f"{work}/{name}/result.jsonl")]
+    end = next(e for e in events if e["event"] == "run_end")
+    losses = [e["loss"] for e in events if e["event"] == "step"]
+    lanes = {lane: sum(op["seconds"] for op in end["ops"] if op["lane"] == lane) / (len(losses) - 2) for lane in ("tp", "dp")}
+    rows[name] = end["step_s"], json.load(open(f"{work}/{name}.predicted.json")), losses, lanes
+print(f"\n2 hosts x 2 ranks, {link} between them; ms a step")
+print(f"{'tensor parallelism':<20}{'measured':>10}{'p10 - p90':>16}{'tp lane':>9}{'dp lane':>9}{'predicted':>11}{'80 % interval':>18}")
+for name, (s, p, _, lanes) in rows.items():
+    print(f"{name + ' the hosts':<20}{1e3 * s['median']:>10.1f}{1e3 * s['p10']:>8.1f} - {1e3 * s['p90']:<5.1f}{1e3 * lanes['tp']:>9.1f}"
+          f"{1e3 * lanes['dp']:>9.1f}{1e3 * p['step_s']:>11.1f}{1e3 * p['lower_s']:>9.1f} - {1e3 * p['upper_s']:<6.1f}")
+measured = rows["across"][0]["median"] / rows["inside"][0]["median"]
+predicted = rows["across"][1]["step_s"] / rows["inside"][1]["step_s"]
+print(f"{'across / inside':<20}{measured:>10.2f}{'':>34}{predicted:>11.2f}")
+same = max(abs(a / b - 1) for a, b in zip(rows["inside"][2], rows["across"][2]))
+print(f"losses of both agree within {same:.1e}")
+wrong = [text for ok, text in ((measured > 1, "measured: tensor parallelism across the cable won"),
+                               (predicted > 1, "predicted: tensor parallelism across the cable won"),
+                               (same < 1e-5, "the losses differ")) if not ok]
+sys.exit("\n".join(wrong) if wrong else 0)
+PY
