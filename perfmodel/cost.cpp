@@ -102,6 +102,10 @@ ReadTime read_time(const StepTerms& t, const Counts& k, const Counts& rate) {
     r.serial = cpu;
     return r;
   }
+  if (t.where.processors > 0) {  // beside accelerators there are cores enough
+    r.supply = cpu / static_cast<double>(t.workers);
+    return r;
+  }
   const auto w = static_cast<double>(t.workers), ranks = static_cast<double>(t.where.ranks_on_host);
   const auto cores = static_cast<double>(t.where.cores);
   const double busy = std::min(cores, ranks * static_cast<double>(t.where.threads));

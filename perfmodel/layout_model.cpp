@@ -42,7 +42,8 @@ Peaks peaks_of(const Machine& m, const Conditions& w) {
                            ? 1
                            : std::min(static_cast<double>(w.threads),
                                       static_cast<double>(w.cores) / static_cast<double>(w.ranks_on_host));
-  return {cores * m.peaks.at("f32").value, cores * m.peaks.at("bf16").value, cores * m.peaks.at("fp8").value};
+  return {cores * m.peaks.at("f32").value, cores * m.peaks.at("tf32").value, cores * m.peaks.at("bf16").value,
+          cores * m.peaks.at("fp8").value};
 }
 
 // Micro-batches in flight of each chunk of a stage. The count settles once the pipeline is full.
@@ -134,7 +135,8 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine)
       machine_(machine),
       where_(where_of(spec, machine)),
       peaks_(peaks_of(machine, where_)),
-      sixteen_(spec.policy.amp != "none" && spec.policy.amp != "tf32"),
+      sixteen_(spec.policy.amp == "bf16" || spec.policy.amp == "fp16" || spec.policy.amp == "fp8"),
+      gradient_(spec.policy.main_grads_dtype == "bf16" ? kHalf : kF32),
       cache_(spec) {
   if (spec.train.optimizer == "sgd")
     throw ConfigError(spec.file, "train.optimizer", "the closed form of layouts counts Adam's moments only",
@@ -155,7 +157,7 @@ size_t LayoutModel::Hash::operator()(const Key& k) const {
                           static_cast<int64_t>(k.section.sequence_parallel) + 2 * k.section.recompute +
                               8 * k.section.cp_kind + 32 * static_cast<int64_t>(k.section.single),
                           static_cast<int64_t>(k.micro_batch), static_cast<int64_t>(k.tp_per_host),
-                          static_cast<int64_t>(k.cp_per_host)})
+                          2 * k.cp_per_host + static_cast<int64_t>(k.split)})
     h = (h ^ static_cast<size_t>(v)) * 0x9E3779B97F4A7C15ULL;
   return h ^ (h >> 29);
 }
@@ -165,7 +167,7 @@ LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) {
   const double slowdown = machine_[Coef::overlap_slowdown].value;
   const Placements at{.tp = static_cast<double>(key.tp_per_host), .cp = static_cast<double>(key.cp_per_host)};
   const auto time = [&](const Section& s, Counts* c) {
-    return time_of(n, s, key.section, key.micro_batch, k_, slowdown, where_, at, peaks_, c);
+    return time_of(n, s, key.section, key.micro_batch, k_, slowdown, where_, at, peaks_, c, key.split);
   };
   const auto part = [&](int i) { return counts ? counts + i : nullptr; };
   return {.embed_forward = time(n.embed_forward, part(0)),
@@ -178,7 +180,8 @@ LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) {
 }
 
 const LayoutModel::StageTimes& LayoutModel::times_of(const Layout& l, const Placements& at) {
-  const Key key{l.key(), l.micro_batch, static_cast<int16_t>(at.tp), static_cast<int16_t>(at.cp)};
+  const Key key{l.key(), l.micro_batch, static_cast<int16_t>(at.tp), static_cast<int16_t>(at.cp),
+                l.schedule == ScheduleKind::zb_h1};
   if (last_ && key == last_key_) return *last_;
   auto found = known_.find(key);
   if (found == known_.end()) found = known_.emplace(key, price(key, nullptr)).first;
@@ -221,7 +224,7 @@ double LayoutModel::reduce_seconds(const Layout& l, const Parameters& p, const P
   if (l.sequence_parallel) whole = {cut.ranks * l.tp, cut.per_host * at.tp};
   const double bucket = spec_.policy.bucket_mb * 1e6;
   const auto reduce = [&](double elements, const Placement& group) {
-    const double bytes = kF32 * elements;
+    const double bytes = gradient_ * elements;
     if (group.ranks <= 1 || bytes <= 0) return 0.0;
     const double buckets = std::ceil(bytes / bucket);
     return buckets * isobar::seconds(count_collective(kind, bytes / buckets, group, k_, where_), k_);
@@ -272,9 +275,37 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
   const double hosts = p / at.pp, near = transfer(at.pp > 1 ? 2 : 1), far = hosts > 1 ? transfer(1) : near;
   const double crossings = hosts > 1 ? hosts - 1 + (v - 1) * hosts : 0;
   const double fill = 2 * (crossings * far + (p * v - 1 - crossings) * near);
-  // With 1F1B as many micro-batches are under way as there are stages, none to spare: every p of them wait
-  // for a whole round trip.
-  c.pp = fill * (l.schedule == ScheduleKind::one_f_one_b ? std::max(1.0, m / p) : 1);
+  // Once it is full, a micro-batch takes as long as the slowest stage, or as a link carries what one stage
+  // sends, or as its round trip takes over how many are under way: with 1F1B as many as there are stages,
+  // none to spare.
+  const double round = wait + slowest + fill, link = v * far;
+  double period = std::max(slowest, link), under_way = p;
+  const double forward = static_cast<double>(slow.blocks) * t.block_forward.seconds +
+                         (slow.first ? t.embed_forward.seconds : 0) +
+                         (slow.last ? t.head_forward.seconds : 0);
+  // Gradients of the stream have one buffer: the next arrives when the last has left.
+  const double arrivals = slow.first || slow.last ? 1 : 2;
+  switch (l.schedule) {
+    case ScheduleKind::gpipe: {
+      period = std::max(forward, far) + slowest - forward + arrivals * far;
+      break;
+    }
+    case ScheduleKind::one_f_one_b:
+      period = std::max({period, round / under_way, slowest - forward + arrivals * far});
+      break;
+    case ScheduleKind::interleaved:
+      under_way = (2 * (p - 1) + (v - 1) * p + 1) / v;
+      period = std::max(period, round / under_way);
+      break;
+    case ScheduleKind::zb_h1:  // nobody waits for weight gradients
+      period =
+          std::max(period, (round - of_blocks(t, static_cast<double>(spec_.net.depth), &SectionTime::weight) -
+                            of_ends(t, true, true, &SectionTime::weight)) /
+                               under_way);
+      break;
+  }
+  const double steady = std::max(0.0, m - (l.schedule == ScheduleKind::interleaved ? under_way : 1));
+  c.pp = fill + steady * (period - slowest);
 }
 
 void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const StageTimes& t,
@@ -282,20 +313,35 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
   const Parameters mine = parameters_of(slow, *t.sections);
   const auto blocks = static_cast<double>(slow.blocks);
   const double reduce = reduce_seconds(l, mine, at), gather = gather_seconds(l, mine, at);
-  const double m = micro_batches(l), times = l.zero >= 2 ? m : 1;  // scattered as they come, or once
-  // Under the backward pass of a micro-batch, but for the last bucket.
-  const double first = 1 / std::max(1.0, blocks);
+  const double m = micro_batches(l);
+  // Reduced under the backward pass of a micro-batch: it begins when the head's gradients are there, or the
+  // last block's, and what the pass makes last is left over.
+  const double start = slow.last ? 0 : 1 / std::max(1.0, blocks);
+  const double tail =
+      std::min(1.0, (slow.first ? t.sections->embed.all() : t.sections->block.all()) / mine.all());
   const auto exposed = [&](double busy, double under) {
-    return spec_.policy.overlap ? std::max(busy * first, busy - under * (1 - first)) : busy;
+    return spec_.policy.overlap ? std::max(busy * tail, busy - under * (1 - start)) : busy;
   };
-  const double backward = blocks * t.block_backward.seconds, forward = blocks * t.block_forward.seconds;
-  double busy = times * reduce, waits = 0;
-  if (l.zero == 3) {  // gathered block by block for both passes of every micro-batch
-    busy += 2 * m * gather;
-    waits = m * (exposed(gather, forward) + exposed(gather + reduce, backward));
+  const double backward =
+      blocks * (l.schedule == ScheduleKind::zb_h1 ? t.block_backward.weight : t.block_backward.seconds);
+  double busy = reduce + gather, waits = 0;
+  if (l.zero < 2) {
+    waits = exposed(reduce, backward) + gather;
   } else {
-    waits = times * exposed(reduce, backward) + gather;
-    busy += gather;
+    // Scattered by every micro-batch. Gradients on their way share their memory with what comes next, which
+    // waits.
+    busy = m * reduce + gather;
+    waits = m * reduce + gather;
+    // Each is added to its shard: read, read and written.
+    c.compute += m * (static_cast<double>(blocks + 2) * k_[index_of(Coef::op)] +
+                      3 * gradient_ * mine.all() / shards_of(l) * k_[index_of(Coef::norm)]);
+  }
+  if (l.zero == 3) {  // gathered block by block for both passes of every micro-batch
+    busy = m * (reduce + 2 * gather);
+    const auto hidden = [&](double under) {
+      return spec_.policy.overlap ? std::max(gather / std::max(1.0, blocks), gather - under) : gather;
+    };
+    waits = m * (reduce + hidden(blocks * t.block_forward.seconds) + hidden(backward));
   }
   c.dp = waits;
   const double slower = machine_[Coef::overlap_slowdown].value;
@@ -303,7 +349,9 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
 }
 
 double LayoutModel::least_seconds(const Layout& l, const Placements& at) {
-  const StageTimes& t = times_of(l, at);
+  Layout any = l;
+  any.schedule = ScheduleKind::one_f_one_b;
+  const StageTimes& t = times_of(any, at);
   const double blocks = static_cast<double>((spec_.net.depth + l.pp - 1) / l.pp);
   return micro_batches(l) * of_blocks(t, blocks, &SectionTime::seconds);
 }
@@ -331,13 +379,13 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
   if (l.pp > 1) add_pipeline(l, at, t, *slow, slowest, c);
   if (l.dp * l.cp > 1) add_data_parallel(l, at, t, *slow, c);
   if (spec_.net.tie_embeddings && l.pp > 1)
-    c.dp += isobar::seconds(
-        count_collective(OpKind::all_reduce, kF32 * n.embed.cut, {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
-        k_);
+    c.dp += isobar::seconds(count_collective(OpKind::all_reduce, gradient_ * n.embed.cut,
+                                             {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
+                            k_);
 
   // Adam, and the gradient's norm
   const double updated = parameters_of(*slow, n).all() / shards_of(l);
-  const double traffic = updated * (7 * kF32 + (sixteen_ ? kHalf : 0) + kF32);
+  const double traffic = updated * (6 * kF32 + (sixteen_ ? kHalf : 0) + 2 * gradient_);
   c.optimizer = traffic * k_[index_of(Coef::optimizer)] + 14 * updated * k_[index_of(Coef::vector)] +
                 2 * k_[index_of(Coef::op)];
   if (l.tp * l.pp > 1)
@@ -350,6 +398,13 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
     c.imbalance = machine_[Coef::imbalance].value * std::log2(static_cast<double>(where_.ranks)) * c.compute;
   c.seconds = c.compute + c.host + c.tp + c.cp + c.slowdown + c.bubble + c.pp + c.dp + c.optimizer + c.step +
               c.imbalance;
+  StepTerms reading;
+  reading.where = where_;
+  reading.workers = spec_.data.workers;
+  reading.read = count_read(spec_, spec_.train.global_batch / l.dp);
+  const ReadTime read = read_time(reading, machine_.values(), k_);
+  c.data = read.serial + std::max(0.0, read.supply - c.seconds);
+  c.seconds += c.data;
   c.ceiling = m * of(*slow, &SectionTime::ceiling);
   c.flops = m * static_cast<double>(l.dp) * l.cp * l.tp *
             (of_blocks(t, static_cast<double>(spec_.net.depth), &SectionTime::flops) +
@@ -358,7 +413,9 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
   if (!counts) return;
   *counts = {};
   std::array<Counts, 3> parts{};  // embedding, block, head
-  price({l.key(), l.micro_batch, static_cast<int16_t>(at.tp), static_cast<int16_t>(at.cp)}, parts.data());
+  price({l.key(), l.micro_batch, static_cast<int16_t>(at.tp), static_cast<int16_t>(at.cp),
+         l.schedule == ScheduleKind::zb_h1},
+        parts.data());
   const auto add_part = [&](const Counts& x, double times) {
     for (size_t i = 0; i < kCoefs; ++i) (*counts)[i] += m * times * x[i];
   };
@@ -373,12 +430,9 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   const NetSections& n = sections_of(l);
   const int64_t p = l.pp, v = l.vpp;
   const double b = l.micro_batch, m = micro_batches(l), shards = shards_of(l);
-  const double scratch =
-      n.scratch.at(b) + (p > 1 ? 2 * static_cast<double>(v) * n.stream.at(b) : 0) +
-      (l.zero == 3 ? 2 * n.block.all() * (sixteen_ ? kHalf : kF32) : 0);  // gathered blocks
   const double half = sixteen_ ? (l.zero == 3 ? kHalf / shards : kHalf) : 0;
   const double master = sixteen_ || l.zero == 3 ? kF32 / shards : kF32;
-  const double element = half + master + (l.zero >= 2 ? kF32 / shards : kF32) + 2 * kF32 / shards;
+  const double element = half + master + (l.zero >= 2 ? gradient_ / shards : gradient_) + 2 * kF32 / shards;
   for (const Rank& r : ranks_of(l)) {
     const double persistent = element * parameters_of(r, n).all();
     double saved = 0;
@@ -389,12 +443,20 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
         slots = static_cast<double>(slots_of(l.schedule, static_cast<int>(p), static_cast<int>(r.stage),
                                              static_cast<int64_t>(m), static_cast<int>(v))[chunk]);
       const auto blocks = static_cast<double>(blocks_of(spec_.net.depth, p * v, chunk * p + r.stage));
+      if (l.schedule == ScheduleKind::zb_h1)
+        saved += slots * (blocks * n.block_split.at(b) + (r.last ? n.head_split.at(b) : 0));
       saved += slots * (blocks * n.block_saved.at(b) + (r.first && chunk == 0 ? n.embed_saved.at(b) : 0) +
                         (r.last && chunk == v - 1 ? n.head_saved.at(b) : 0));
     }
-    if (persistent + saved > c.persistent + c.saved) c.persistent = persistent, c.saved = saved;
+    // ZeRO: a unit in use and a block on its way
+    const double unit =
+        n.block.all() + std::max({n.block.all(), r.first ? n.embed.all() : 0, r.last ? n.head.all() : 0});
+    const double scratch = n.scratch.at(b) + (p > 1 ? 2 * static_cast<double>(v) * n.stream.at(b) : 0) +
+                           (l.zero == 3 ? unit * (sixteen_ ? kHalf : kF32) : 0) +
+                           (l.zero >= 2 ? unit * gradient_ : 0);
+    if (persistent + saved + scratch > c.persistent + c.saved + c.scratch)
+      c.persistent = persistent, c.saved = saved, c.scratch = scratch;
   }
-  c.scratch = scratch;
   c.process = machine_[Coef::process].value;
   c.memory = c.persistent + c.saved + c.scratch + c.process;
 }
@@ -455,6 +517,7 @@ void name_terms(LayoutPrediction& out, const Counts& k) {
   term("transfers between stages", c.pp);
   term("data parallelism, not hidden", c.dp);
   term("optimizer", c.optimizer);
+  term("reading data", c.data);
   term("step overhead", c.step);
   term("waiting for the slowest rank", c.imbalance);
   std::stable_sort(out.terms.begin(), out.terms.end(),

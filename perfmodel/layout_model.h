@@ -57,6 +57,7 @@ struct LayoutCost {
   double slowdown = 0;        // compute beside communication
   double bubble = 0, pp = 0;  // waiting for other stages; transfers between them
   double dp = 0;              // exposed reduction of gradients and gathering of parameters
+  double data = 0;            // reading samples, or waiting for those who do
   double optimizer = 0, step = 0, imbalance = 0;
   double persistent = 0, saved = 0, scratch = 0, process = 0;  // bytes
   double memory = 0;
@@ -92,6 +93,7 @@ class LayoutModel {
     SectionKey section;
     int32_t micro_batch;
     int16_t tp_per_host, cp_per_host;
+    bool split;  // ZB-H1
     bool operator==(const Key&) const = default;
   };
   struct Hash {
@@ -122,7 +124,8 @@ class LayoutModel {
   Counts k_;  // coefficients as prices: every rank has its accelerator, or its share of the host
   Conditions where_;
   Peaks peaks_;
-  bool sixteen_;  // parameters have a 16-bit copy
+  bool sixteen_;     // parameters have a 16-bit copy
+  double gradient_;  // bytes of an element of the gradients
   SectionCache cache_;
   std::unordered_map<Key, StageTimes, Hash> known_;
   Key last_key_{};

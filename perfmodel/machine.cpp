@@ -143,6 +143,13 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
       return {1 / (0.85 * a.net.of_rank()), 0.3};
     case Coef::collective_call:
       return {8e-6, 0.5};
+    case Coef::read_noise:
+    case Coef::read_hdf5:
+      return {1e-9, 0.8};
+    case Coef::read_netcdf:
+      return {2e-9, 0.8};
+    case Coef::read_sample:
+      return {1e-4, 1.0};
     case Coef::share_compute:  // accelerators share nothing but links
     case Coef::share_memory:
     case Coef::threads_serial:

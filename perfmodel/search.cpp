@@ -166,12 +166,12 @@ class Search {
     return a.second.cost.seconds < b.second.cost.seconds;
   }
 
-  // Bytes of the placed plans of the stages that may be the fullest; 0 if it cannot be planned as asked.
+  // Bytes of the placed plans of the stages that may be the fullest
   int64_t placed(const Layout& l) const {
     const RunSpec s = with_layout(spec_, l);
     int64_t arena = 0;
     const std::vector<int> pipeline = group_of(s.layout, "pp", 0);
-    std::set<int> stages{0, std::min<int>(1, l.pp - 1), l.pp - 1};
+    const std::set<int> stages{0, std::min<int>(1, l.pp - 1), l.pp - 1};
     for (const int stage : stages) arena = std::max(arena, build_plan(s, pipeline[stage], {}).memory.arena);
     return arena;
   }

@@ -87,7 +87,7 @@ void cut_ops(const Both& one, const Both& two, NetSections& out) {
   }
 }
 
-void count_memory(const Both& one, const Both& two, NetSections& out) {
+void count_memory(const Both& one, const Both& two, double tp, NetSections& out) {
   for (const Param& p : one.plan.params) {
     const Part part = part_of_param(p.name);
     if (part == Part::none) continue;
@@ -109,6 +109,20 @@ void count_memory(const Both& one, const Both& two, NetSections& out) {
   out.embed_saved = line(Part::embed);
   out.block_saved = line(Part::block);
   out.head_saved = line(Part::head);
+  // A product's other operand is saved anyway. What sequence parallelism gathered is kept in part.
+  const auto operands = [&](const Plan& plan, bool head) {
+    double bytes = 0;
+    for (const Op& op : plan.ops) {
+      const bool here = head ? starts_with(op.path, "head") : starts_with(op.path, kMiddle);
+      if (!here || op.kind != OpKind::gemm || !ends_with(op.path, "/backward_weight")) continue;
+      const Buffer& dy = plan.buffers[op.reads[0].buffer];
+      if (dy.kind == BufferKind::saved) continue;
+      bytes += static_cast<double>(dy.bytes()) / (ends_with(dy.name, ".all") ? tp : 1);
+    }
+    return bytes;
+  };
+  out.block_split = through(operands(one.plan, false), operands(two.plan, false));
+  out.head_split = through(operands(one.plan, true), operands(two.plan, true));
   const auto scratch = [](const Plan& p) {
     return static_cast<double>(p.memory.by_kind[static_cast<int>(BufferKind::scratch)]);
   };
@@ -164,19 +178,20 @@ const NetSections& SectionCache::of(const SectionKey& key) {
   const Both one = of_samples(spec, static_cast<int64_t>(out->one));
   const Both two = out->two > out->one ? of_samples(spec, static_cast<int64_t>(out->two)) : one;
   cut_ops(one, two, *out);
-  count_memory(one, two, *out);
+  count_memory(one, two, static_cast<double>(key.tp), *out);
   known = std::move(out);
   return *known;
 }
 
 SectionTime time_of(const NetSections& of, const Section& section, const SectionKey& key, double samples,
                     const Counts& rates, double slowdown, const Conditions& where,
-                    const Placements& placements, const Peaks& peaks, Counts* counts) {
+                    const Placements& placements, const Peaks& peaks, Counts* counts, bool split) {
   constexpr double kNoCache = std::numeric_limits<double>::infinity();
   SectionTime t;
   std::array<double, kLanes> free{};
   std::vector<double> end(section.size());
   const double x = of.two > of.one ? (samples - of.one) / (of.two - of.one) : 0;
+  double postponed = 0;
   double busy_until = 0;  // some collective is under way
   for (size_t i = 0; i < section.size(); ++i) {
     const SectionOp& op = section[i];
@@ -184,6 +199,12 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
     if (op.lane == Lane::tp) shape.group = {static_cast<double>(key.tp), placements.tp};
     if (op.lane == Lane::cp) shape.group = {static_cast<double>(key.cp), placements.cp};
     double s = op_seconds(shape, rates, where, kNoCache, counts);
+    if (split && op.weight) {
+      postponed += s;
+      t.flops += shape.work.flops;
+      t.ceiling += shape.work.flops / peaks.of(shape);
+      continue;
+    }
     double& now = free[static_cast<size_t>(op.lane)];
     double begin = now;
     Lane waited = op.lane;
@@ -200,8 +221,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
       if (op.weight) t.weight += s;
       t.slowdown += shared * slowdown;
       t.flops += shape.work.flops;
-      const double peak = shape.fp8 ? peaks.fp8 : shape.dtype == DType::f32 ? peaks.f32 : peaks.bf16;
-      t.ceiling += shape.work.flops / peak;
+      t.ceiling += shape.work.flops / peaks.of(shape);
       s += shared * slowdown;
     } else {
       busy_until = std::max(busy_until, begin + s);
@@ -212,6 +232,9 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   t.seconds = std::max(compute_end, busy_until);
   const bool by_cp = free[static_cast<size_t>(Lane::cp)] > free[static_cast<size_t>(Lane::tp)];
   (by_cp ? t.cp : t.tp) += t.seconds - compute_end;
+  t.compute += postponed;
+  t.weight += postponed;
+  t.seconds += postponed;
   const double launches = static_cast<double>(section.size()) * rates[index_of(Coef::host_op)];
   if (counts) (*counts)[index_of(Coef::host_op)] += static_cast<double>(section.size());
   t.host = std::max(0.0, launches - t.seconds);

@@ -51,6 +51,7 @@ struct NetSections {
   Section embed_forward, block_forward, head_forward, head_backward, block_backward, embed_backward;
   Parameters embed, block, head;
   Line embed_saved, block_saved, head_saved;  // bytes that a micro-batch in flight keeps
+  Line block_split, head_split;               // more of it when weight gradients are put off: their operands
   Line scratch;                               // bytes
   Line stream;                                // bytes of the residual stream on a rank
 };
@@ -80,12 +81,17 @@ struct SectionTime {
   double host = 0;                // the rest: launches come too slowly
   double flops = 0, ceiling = 0;  // matrix FLOPs; least possible seconds of them
 };
-/// `counts`: all of the section's counts, added up. `peaks`: FLOP/s by f32, bf16, fp8, for the ceiling.
+/// `split`: weight gradients come after everything else, so they hide no collective.
+/// `counts`: all of the section's counts, added up. `peaks`: FLOP/s by type, for the ceiling.
 struct Peaks {
-  double f32 = 0, bf16 = 0, fp8 = 0;
+  double f32 = 0, tf32 = 0, bf16 = 0, fp8 = 0;
+  double of(const OpShape& s) const {
+    return s.fp8 ? fp8 : s.tf32 ? tf32 : s.dtype == DType::f32 ? f32 : bf16;
+  }
 };
 SectionTime time_of(const NetSections& of, const Section& section, const SectionKey& key, double samples,
                     const Counts& rates, double slowdown, const Conditions& where,
-                    const Placements& placements, const Peaks& peaks, Counts* counts = nullptr);
+                    const Placements& placements, const Peaks& peaks, Counts* counts = nullptr,
+                    bool split = false);
 
 }  // namespace isobar

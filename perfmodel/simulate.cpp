@@ -42,12 +42,14 @@ struct Running {
   double delay = 0;      // not slowed by anything: waiting for data
   double work = 0;
   double begin = 0;
+  double launched = 0;  // no sooner
 };
 
 struct Rank {
   const Plan* plan;
   const Program* program;
   std::vector<double> cost;          // seconds by instr
+  double launch = 0;                 // the host launches one op after the other, each in so many seconds
   std::optional<Producer> producer;  // loader threads, where this rank has some that read
   std::vector<int32_t> meeting;      // by group of the plan: index among meetings; -1: no other rank replayed
   std::array<std::vector<int32_t>, kLanes> queues;
@@ -90,6 +92,7 @@ class Replayer {
   /// Runs one step from `now`; returns when its last op ended. Fills `spans` when given.
   double step(double now, std::vector<Span>* spans, double* data_wait) {
     const double start = now;
+    started_ = now;
     size_t left = 0;
     for (Rank& r : ranks_) {
       r.done.assign(r.program->instrs.size(), false);
@@ -150,18 +153,21 @@ class Replayer {
         continue;
       Running& x = r.running[l];
       x = {.instr = i, .work = r.cost[i], .begin = now};
+      x.launched = started_ + (i + 1) * r.launch;
+      x.delay = std::max(0.0, x.launched - now);
       const Op& op = r.op(i);
       if (r.producer && op.kind == OpKind::fetch) {
         x.delay = r.producer->next(now) - now;
         if (data_wait) *data_wait += x.delay;
       }
-      if (is_collective(op.kind) && r.meeting[op.a.group] >= 0) meet(meetings_[r.meeting[op.a.group]], x);
+      if (is_collective(op.kind) && r.meeting[op.a.group] >= 0)
+        meet(meetings_[r.meeting[op.a.group]], x, now);
       ++r.head[l];
     }
   }
 
   // The last to come lets all begin; together they take as long as the longest of them would.
-  static void meet(Meeting& m, Running& x) {
+  static void meet(Meeting& m, Running& x, double now) {
     x.waiting = true;
     m.arrived.push_back(&x);
     if (m.arrived.size() < m.ranks) return;
@@ -169,6 +175,7 @@ class Replayer {
     for (const Running* other : m.arrived) work = std::max(work, other->work);
     for (Running* other : m.arrived) {
       other->work = work;
+      other->delay = std::max(0.0, other->launched - now);
       other->waiting = false;
     }
     m.arrived.clear();
@@ -190,6 +197,7 @@ class Replayer {
   std::vector<Rank> ranks_;
   std::vector<Meeting> meetings_;
   double slowdown_;
+  double started_ = 0;  // of the step: the host is in step with the device
 };
 
 // A rank's ops priced; `compute`: seconds of those that are no collectives.
@@ -200,7 +208,9 @@ Rank priced(const RunSpec& spec, const Plan& plan, const Program& program, const
   by_op.reserve(plan.ops.size());
   bool reads = false;
   for (const Op& op : plan.ops) {
-    by_op.push_back(seconds(count_op(op, plan, cache_share, where.ranks_on_host), rate));
+    by_op.push_back(where.processors > 0
+                        ? op_seconds(shape_of(op, plan, where), rate, where, cache_share)
+                        : seconds(count_op(op, plan, cache_share, where.ranks_on_host), rate));
     reads |= op.kind == OpKind::fetch;
   }
   // Data: read by the compute thread inside its fetch ops, or by workers that take cores from compute; those
@@ -225,6 +235,7 @@ Rank priced(const RunSpec& spec, const Plan& plan, const Program& program, const
     if (kind == OpKind::fetch) cost[i] += read.serial / batches;
   }
   Rank out{.plan = &plan, .program = &program, .cost = std::move(cost)};
+  if (where.processors > 0) out.launch = rate[index_of(Coef::host_op)];
   if (spec.data.workers > 0 && reads)
     out.producer.emplace(read.supply / batches, std::max<int64_t>(1, spec.data.workers * spec.data.prefetch));
   return out;

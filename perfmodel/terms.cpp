@@ -29,10 +29,17 @@ DType dtype_of(const Op& op, const Plan& plan) {
   return DType::f32;
 }
 
+Coef product_of(DType dtype, bool fp8, bool tf32) {  // what a matrix product is priced at
+  return fp8                                           ? Coef::gemm_fp8
+         : dtype == DType::bf16 || dtype == DType::f16 ? Coef::gemm_bf16
+         : tf32                                        ? Coef::gemm_tf32
+                                                       : Coef::gemm_f32;
+}
+
 // The coefficients of an op that is no collective, and how much of each: `put(coefficient, amount)`. `flops`:
 // those that are charged, at least those that are done.
 template <class Put>
-void count_compute(OpKind kind, DType dtype, bool fp8, const Work& work, double flops, double cache_share,
+void count_compute(OpKind kind, DType dtype, Coef product, const Work& work, double flops, double cache_share,
                    const Put& put) {
   const bool half = dtype == DType::bf16 || dtype == DType::f16;
   put(Coef::op, 1);
@@ -45,7 +52,7 @@ void count_compute(OpKind kind, DType dtype, bool fp8, const Work& work, double 
   };
   switch (kind) {
     case OpKind::gemm:
-      put(fp8 ? Coef::gemm_fp8 : half ? Coef::gemm_bf16 : Coef::gemm_f32, flops);
+      put(product, flops);
       put(Coef::gemm_bytes, bytes);
       put(Coef::gemm_call, 1);
       put(Coef::spill, spilled(bytes, cache_share));
@@ -166,6 +173,7 @@ OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where) {
   OpShape s{.kind = op.kind,
             .dtype = dtype_of(op, plan),
             .fp8 = op.a.fp8,
+            .tf32 = op.a.tf32,
             .causal = op.a.causal,
             .m = static_cast<double>(op.a.m),
             .n = static_cast<double>(op.a.n),
@@ -203,10 +211,11 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
   if (processors > 0 && (op.kind == OpKind::attention || op.kind == OpKind::attention_backward))
     flops = paid_attention(op, processors);
   double s = 0;
-  count_compute(op.kind, op.dtype, op.fp8, op.work, flops, cache_share, [&](Coef c, double n) {
-    s += n * rates[index_of(c)];
-    if (counts) (*counts)[index_of(c)] += n;
-  });
+  count_compute(op.kind, op.dtype, product_of(op.dtype, op.fp8, op.tf32), op.work, flops, cache_share,
+                [&](Coef c, double n) {
+                  s += n * rates[index_of(c)];
+                  if (counts) (*counts)[index_of(c)] += n;
+                });
   return s;
 }
 
@@ -217,7 +226,7 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
     n[index_of(Coef::wire_host)] = work.wire_bytes;
     return n;
   }
-  count_compute(kind, dtype, false, work, work.flops, cache_share,
+  count_compute(kind, dtype, product_of(dtype, false, false), work, work.flops, cache_share,
                 [&](Coef c, double amount) { n[index_of(c)] += amount; });
   return n;
 }

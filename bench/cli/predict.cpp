@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/predict_layouts.h"
 #include "model/base/error.h"
+#include "perfmodel/search.h"
 
 namespace isobar {
 namespace {
@@ -20,7 +22,14 @@ much memory one rank needs; nothing is run.
 The interval holds the truth in 80 of 100 cases. It is narrow for runs like those that the machine file was fitted
 to, wide for others, and widest for a spec sheet or a calibration alone; warnings say why.
 
+For a cluster of accelerators (configs/machines/dgx-h100.yaml …) --gpus searches every layout, policy and placement
+that fits, and says what would have to change for another to be the best; without it the configuration's layout is
+predicted.
+
 Examples:
+  isobar predict configs/models/gpt3-1t.yaml --machine configs/machines/dgx-b200.yaml --gpus 16384 --global-batch 4096
+  isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --gpus 256 --tokens 1e12
+  isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --whatif nvlink_bw*2
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --ranks 2 --set policy.amp=bf16
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --json | jq .step_s)";
@@ -28,8 +37,9 @@ Examples:
 struct Arguments {
   std::string config, machine;
   std::vector<std::string> set;
-  int64_t ranks = 0, ranks_on_host = 0;
-  bool json = false;
+  int64_t ranks = 0, ranks_on_host = 0, global_batch = 0;
+  std::vector<std::string> what_if;
+  LayoutQuestion question;
 };
 
 RunSpec spec_of(const Arguments& a) {
@@ -112,17 +122,41 @@ void add_predict_command(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 20));
   predict_command->add_option("--ranks-on-host", a->ranks_on_host, "Ranks that share one host (default: all)")
       ->check(CLI::Range(1, 1 << 20));
-  predict_command->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
+  predict_command->add_option("--gpus", a->question.gpus, "Search the layouts of so many; may be repeated")
+      ->allow_extra_args(false)
+      ->check(CLI::Range(1, 1 << 20));
+  predict_command->add_option("--global-batch", a->global_batch, "Samples of a step")
+      ->check(CLI::Range(1, 1 << 24));
+  predict_command->add_option("--top", a->question.top, "How many layouts to list")
+      ->check(CLI::Range(1, 1000));
+  predict_command->add_flag("--pareto", a->question.pareto, "The front of time against memory, too");
+  predict_command
+      ->add_option(
+          "--whatif", a->what_if,
+          "Change the machine: flops, memory_bw, nvlink_bw, net_bw, latency, memory_size, nvlink_ranks, "
+          "e.g. nvlink_bw*2; may be repeated")
+      ->allow_extra_args(false);
+  predict_command->add_option("--tokens", a->question.tokens, "Time and cost of training on so many tokens");
+  predict_command->add_option("--samples", a->question.samples,
+                              "Time and cost of training on so many samples");
+  predict_command->add_flag("--json", a->question.json, "Print JSON on stdout instead of tables");
   predict_command->callback([a] {
+    if (a->global_batch > 0) a->set.push_back("train.global_batch=" + std::to_string(a->global_batch));
+    if (!a->question.gpus.empty())  // its own layout is not asked for
+      for (const char* one : {"layout.dp=1", "layout.tp=1", "layout.cp=1", "layout.pp=1", "layout.vpp=1",
+                              "layout.order=tp-cp-dp-pp", "policy.micro_batch=0", "policy.schedule=1f1b"})
+        a->set.emplace_back(one);
     const RunSpec spec = spec_of(*a);
-    const Machine m = load_machine(a->machine);
+    Machine m = load_machine(a->machine);
+    for (const std::string& change : a->what_if) m = what_if(m, change);
+    if (m.accelerator || !a->question.gpus.empty()) return answer(spec, m, a->question);
     const int64_t on_host = a->ranks_on_host > 0 ? a->ranks_on_host : spec.layout.world();
     const int64_t threads = threads_of(spec, m.identity.cores, on_host);
     const Prediction p = predict(spec, m,
                                  {.ranks_on_host = a->ranks_on_host,
                                   .threads = threads,
                                   .workspace = cpu_workspace(static_cast<int>(threads))});
-    if (a->json)
+    if (a->question.json)
       print_json(p, m);
     else
       print_text(p, m);

@@ -127,13 +127,14 @@ View BlockEmitter::norm_backward(const std::string& path, const Norm& n, const V
 
 View BlockEmitter::dropout(const std::string& path, const View& y, bool keep) {
   if (s_.net.dropout == 0) return {};
-  const View mask = b_.hold(path + ".mask", DType::f32, (at_.rows * D_ + 3) / 4, keep);
+  // Without one, the state of the random numbers brings it back.
+  const View mask = keep ? b_.saved(path + ".mask", DType::f32, (at_.rows * D_ + 3) / 4) : View{};
   b_.emit(OpKind::dropout, path, {.m = at_.rows, .n = D_}, {y}, {y, mask});
   return mask;
 }
 
 void BlockEmitter::dropout_backward(const std::string& path, const View& dy, const View& mask) {
-  if (mask) b_.emit(OpKind::dropout_backward, path, {.m = at_.rows, .n = D_}, {dy, mask}, {dy});
+  if (s_.net.dropout > 0) b_.emit(OpKind::dropout_backward, path, {.m = at_.rows, .n = D_}, {dy, mask}, {dy});
 }
 
 // ---- tensor parallelism: what goes over the network, a half of the block each ----
@@ -211,10 +212,7 @@ View BlockEmitter::inside(Block& k, bool keep, const std::string& pass, bool wit
   y = b_.scratch(k.path + ".mlp.y", act_, R_ * D_);
   linear_forward(mlp + "/fc2" + pass, k.fc2, k.g, y, R_, once(k.fc2.bias));
   y = result(mlp + "/fc2" + pass, y);
-  if (pass == "/forward")
-    k.mlp_mask = dropout(mlp + "/dropout" + pass, y, true);  // small, and few recomputations come so far
-  else
-    dropout_backward(mlp + "/dropout" + pass, y, k.mlp_mask);  // the same are let through again
+  k.mlp_mask = dropout(mlp + "/dropout" + pass, y, keep);
   return y;
 }
 

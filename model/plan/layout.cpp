@@ -98,10 +98,23 @@ std::vector<int64_t> split_evenly(int64_t total, int64_t n) {
   return parts;
 }
 
+// Straight from the rank's digits: of a world of many thousands only one group is wanted.
 std::vector<int> group_of(const LayoutSpec& l, const std::string& axes, int rank) {
-  for (auto& group : layout_groups(l, axes))
-    if (std::find(group.begin(), group.end(), rank) != group.end()) return group;
-  return {rank};
+  const std::vector<std::string> inside = split(axes);
+  std::vector<int> group{rank};
+  int64_t stride = 1;
+  for (const std::string& axis : order_tokens(l)) {
+    const int64_t size = std::max<int64_t>(1, size_of_axis(l, axis));
+    if (std::find(inside.begin(), inside.end(), axis) != inside.end()) {
+      const int64_t own = rank / stride % size;
+      std::vector<int> wider;  // slower digits outside, so that ranks ascend
+      for (int64_t digit = 0; digit < size; ++digit)
+        for (int r : group) wider.push_back(static_cast<int>(r + (digit - own) * stride));
+      group = std::move(wider);
+    }
+    stride *= size;
+  }
+  return group;
 }
 
 }  // namespace isobar

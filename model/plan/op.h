@@ -61,8 +61,8 @@ enum class OpKind : uint8_t {
   swiglu_backward,     // u, dg                                      | du
   rotary,              // q and k                                    | q and k (in place)
   rotary_backward,     // dq and dk                                  | dq and dk (in place)
-  dropout,             // x                                          | x (in place), mask
-  dropout_backward,    // dx, mask                                   | dx (in place)
+  dropout,             // x                                          | x (in place), mask?
+  dropout_backward,    // dx, mask?                                  | dx (in place)
   softmax,             // scores                                     | weights, mask?, dropped?
   softmax_backward,    // weights, mask?, d weights                  | d scores
   embedding,           // tokens, table, positions?                  | x

@@ -1,0 +1,76 @@
+// How fast layouts are searched: Google Benchmark cases of the closed form, on one core.
+//
+//   build/search_benchmark                       # from the repository's root
+//   build/search_benchmark --benchmark_format=json
+//
+// Counters: layouts considered in one search, and a second of CPU time; how many of them were priced one by
+// one (others lie above a lower bound, or do not fit), and how many distinct sections were built for it.
+// Nothing is kept from one search to the next.
+#include <benchmark/benchmark.h>
+
+#include <string>
+
+#include "perfmodel/search.h"
+
+namespace isobar {
+namespace {
+
+struct Case {
+  RunSpec spec;
+  Machine machine;
+};
+
+Case case_of(int64_t gpus) {
+  Case c{load_run_spec("configs/models/gpt3-1t.yaml"), load_machine("configs/machines/dgx-b200.yaml")};
+  c.spec.layout = {.dp = gpus};
+  c.spec.policy.micro_batch = 0;
+  return c;
+}
+
+void run(benchmark::State& state, const SearchOptions& options) {
+  const Case c = case_of(state.range(0));
+  SearchResult r;
+  for (auto _ : state) {
+    r = search(c.spec, c.machine, options);
+    benchmark::DoNotOptimize(r.considered);
+  }
+  const auto considered = static_cast<double>(r.considered);
+  state.counters["considered"] = considered;
+  state.counters["priced"] = static_cast<double>(r.priced);
+  state.counters["too_large"] = static_cast<double>(r.too_large);
+  state.counters["sections"] = static_cast<double>(r.sections);
+  state.counters["layouts/s"] =
+      benchmark::Counter(considered * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
+void all_layouts(benchmark::State& state) {
+  run(state, {.confirm = false});
+}
+void every_layout_priced(benchmark::State& state) {
+  run(state, {.pareto = true, .confirm = false});
+}
+void one_d(benchmark::State& state) {
+  run(state, {.confirm = false, .space = SearchSpace::one_d()});
+}
+BENCHMARK(all_layouts)->Arg(1024)->Arg(16384)->Unit(benchmark::kMillisecond);
+BENCHMARK(every_layout_priced)->Arg(16384)->Unit(benchmark::kMillisecond);
+BENCHMARK(one_d)->Arg(1024)->Arg(16384)->Unit(benchmark::kMillisecond);
+
+// One layout whose sections are known
+void one_cost(benchmark::State& state) {
+  const Case c = case_of(16384);
+  LayoutModel model(c.spec, c.machine);
+  Layout l{.dp = 32, .tp = 8, .pp = 64, .sequence_parallel = true};
+  for (auto _ : state) {
+    l.zero = static_cast<int8_t>((l.zero + 1) % 4);
+    benchmark::DoNotOptimize(model.cost(l).seconds);
+  }
+  state.counters["layouts/s"] =
+      benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+BENCHMARK(one_cost);
+
+}  // namespace
+}  // namespace isobar
+
+BENCHMARK_MAIN();
