@@ -141,6 +141,13 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine)
   if (spec.train.optimizer == "sgd")
     throw ConfigError(spec.file, "train.optimizer", "the closed form of layouts counts Adam's moments only",
                       "use adam or adamw, or predict it by replay");
+  if (spec.policy.offload_optimizer)
+    throw ConfigError(spec.file, "policy.offload_optimizer", "is not in the closed form of layouts yet",
+                      "set it to false");
+  if (spec.policy.recompute == "full" &&
+      (spec.policy.recompute_method != "uniform" || spec.policy.recompute_num_layers != 1))
+    throw ConfigError(spec.file, "policy.recompute_num_layers",
+                      "the closed form of layouts recomputes every block by itself", "use uniform with 1");
   set_coefficients(machine.values());
 }
 

@@ -18,6 +18,7 @@ using Eigen::VectorXd;
 
 constexpr double kManyRuns = 150;     // beyond these, runs only repeat the misfit of those before them
 constexpr double kCampaignRuns = 40;  // as much as one campaign may say about another
+constexpr double kFew = 5;  // different runs, that the fit of everything else takes up
 constexpr double kTail = 4;           // degrees of freedom of Student's t: how common outliers are
 constexpr size_t kScaleRows = 160, kProcessRows = 900;
 
@@ -365,7 +366,9 @@ void CampaignFit::calibrate() {
     const double q = z.empty() ? otherwise : quantile(std::move(z), 0.8);
     return (own * q + few * otherwise) / (own + few);
   };
-  std::set<std::string> sources;
+  std::set<std::string> sources, different;
+  for (const Sample* r : rows_) different.insert(r->values.at(""));
+  different_ = static_cast<double>(different.size());
   for (const Sample* r : rows_) sources.insert(r->source);
   for (const std::string what : {"", "layout", "model", "gpus", "precision"}) {  // "": repetitions of a run stay together
     std::map<std::string, std::vector<size_t>> groups;
@@ -428,7 +431,8 @@ Estimated CampaignFit::predict(const Sample& s) const {
     mean += k.dot(alpha_) - j.dot(prices_ - belief_.mean);
     variance += offset2_ + amplitude_ * amplitude_ + section_ * section_ + source2_ - k.dot(inverse_ * k);
     variance = std::max(variance, 0.0) + noise_ * noise_;
-    sigmas = width(s);
+    // Prices, scales and quantiles of a handful of different runs are unsure themselves.
+    sigmas = width(s) * std::sqrt(1 + kFew / different_);
   }
   const double half = sigmas * std::sqrt(variance);
   // Nothing runs above the peak.
