@@ -270,10 +270,12 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
   };
   const double wait = others(&SectionTime::seconds, slowest);
   c.bubble = wait / v;
-  if (l.schedule == ScheduleKind::zb_h1) {  // weight gradients of other micro-batches fill two thirds of it
+  if (l.schedule == ScheduleKind::zb_h1 && l.zero < 2) {
+    // Weight gradients of other micro-batches fill two thirds of it, as far as there are others.
     const double own = of_blocks(t, static_cast<double>(slow.blocks), &SectionTime::weight) +
                        of_ends(t, slow.first, slow.last, &SectionTime::weight);
-    c.bubble = std::max(0.0, wait - 2 * others(&SectionTime::weight, own));
+    const double filled = 2 * others(&SectionTime::weight, own) * std::min(1.0, m / p);
+    c.bubble = std::max(0.0, wait - filled);
   }
   const auto transfer = [&](double per_host) {
     return isobar::seconds(
@@ -348,7 +350,8 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
     const auto hidden = [&](double under) {
       return spec_.policy.overlap ? std::max(gather / std::max(1.0, blocks), gather - under) : gather;
     };
-    waits = m * (reduce + hidden(blocks * t.block_forward.seconds) + hidden(backward));
+    waits =
+        m * (reduce + hidden(blocks * t.block_forward.seconds) + hidden(blocks * t.block_backward.seconds));
   }
   c.dp = waits;
   const double slower = machine_[Coef::overlap_slowdown].value;
@@ -363,35 +366,31 @@ double LayoutModel::least_seconds(const Layout& l, const Placements& at) {
   return micro_batches(l) * of_blocks(t, blocks, &SectionTime::seconds);
 }
 
-void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c, Counts* counts) {
-  const StageTimes& t = times_of(l, at);
+// As if everyone waited for this rank
+void LayoutModel::add_rank_time(const Layout& l, const Placements& at, const StageTimes& t, const Rank& r,
+                                LayoutCost& c) const {
   const NetSections& n = *t.sections;
   const double b = l.micro_batch, m = micro_batches(l);
   // The stream is added up before it is sent.
   const double boundary =
       l.pp > 1 ? l.vpp * (k_[index_of(Coef::op)] + 3 * n.stream.at(b) * k_[index_of(Coef::norm)]) : 0;
-  const std::array<Rank, 3> ranks = ranks_of(l);
-  const auto of = [&](const Rank& r, double SectionTime::*member) {
+  const auto of = [&](double SectionTime::*member) {
     return of_blocks(t, static_cast<double>(r.blocks), member) + of_ends(t, r.first, r.last, member);
   };
-  const Rank* slow = &ranks[0];
-  double slowest = 0;
-  for (const Rank& r : ranks)
-    if (const double s = of(r, &SectionTime::seconds); s > slowest) slowest = s, slow = &r;
-  c.compute = m * (of(*slow, &SectionTime::compute) + boundary);
-  c.tp = m * of(*slow, &SectionTime::tp);
-  c.cp = m * of(*slow, &SectionTime::cp);
-  c.slowdown = m * of(*slow, &SectionTime::slowdown);
-  c.host = m * of(*slow, &SectionTime::host);
-  if (l.pp > 1) add_pipeline(l, at, t, *slow, slowest, c);
-  if (l.dp * l.cp > 1) add_data_parallel(l, at, t, *slow, c);
+  c.compute = m * (of(&SectionTime::compute) + boundary);
+  c.tp = m * of(&SectionTime::tp);
+  c.cp = m * of(&SectionTime::cp);
+  c.slowdown = m * of(&SectionTime::slowdown);
+  c.host = m * of(&SectionTime::host);
+  if (l.pp > 1) add_pipeline(l, at, t, r, of(&SectionTime::seconds), c);
+  if (l.dp * l.cp > 1) add_data_parallel(l, at, t, r, c);
   if (spec_.net.tie_embeddings && l.pp > 1)
     c.dp += isobar::seconds(count_collective(OpKind::all_reduce, gradient_ * n.embed.cut,
                                              {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
                             k_);
 
   // Adam, and the gradient's norm
-  const double updated = parameters_of(*slow, n).all() / shards_of(l);
+  const double updated = parameters_of(r, n).all() / shards_of(l);
   const double traffic = updated * (6 * kF32 + (sixteen_ ? kHalf : 0) + 2 * gradient_);
   c.optimizer = traffic * k_[index_of(Coef::optimizer)] + 14 * updated * k_[index_of(Coef::vector)] +
                 2 * k_[index_of(Coef::op)];
@@ -405,6 +404,22 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
     c.imbalance = machine_[Coef::imbalance].value * std::log2(static_cast<double>(where_.ranks)) * c.compute;
   c.seconds = c.compute + c.host + c.tp + c.cp + c.slowdown + c.bubble + c.pp + c.dp + c.optimizer + c.step +
               c.imbalance;
+  c.ceiling = m * of(&SectionTime::ceiling);
+}
+
+void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c, Counts* counts) {
+  const StageTimes& t = times_of(l, at);
+  const double m = micro_batches(l);
+  const std::array<Rank, 3> ranks = ranks_of(l);
+  const Rank* slow = nullptr;
+  LayoutCost slowest;
+  for (const Rank& r : ranks) {
+    if (&r != &ranks[0] && r.stage == (&r - 1)->stage) continue;
+    LayoutCost one = c;
+    add_rank_time(l, at, t, r, one);
+    if (!slow || one.seconds > slowest.seconds) slowest = one, slow = &r;
+  }
+  c = slowest;
   StepTerms reading;
   reading.where = where_;
   reading.workers = spec_.data.workers;
@@ -412,7 +427,6 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
   const ReadTime read = read_time(reading, machine_.values(), k_);
   c.data = read.serial + std::max(0.0, read.supply - c.seconds);
   c.seconds += c.data;
-  c.ceiling = m * of(*slow, &SectionTime::ceiling);
   c.flops = m * static_cast<double>(l.dp) * l.cp * l.tp *
             (of_blocks(t, static_cast<double>(spec_.net.depth), &SectionTime::flops) +
              of_ends(t, true, true, &SectionTime::flops));
@@ -429,7 +443,8 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
   if (slow->first) add_part(parts[0], 1);
   add_part(parts[1], static_cast<double>(slow->blocks));
   if (slow->last) add_part(parts[2], 1);
-  (*counts)[index_of(Coef::optimizer)] += traffic;
+  const double updated = parameters_of(*slow, *t.sections).all() / shards_of(l);
+  (*counts)[index_of(Coef::optimizer)] += updated * (6 * kF32 + (sixteen_ ? kHalf : 0) + 2 * gradient_);
   (*counts)[index_of(Coef::step)] += 1;
 }
 

@@ -114,6 +114,8 @@ class LayoutModel {
   Parameters parameters_of(const Rank& r, const NetSections& n) const;
   double reduce_seconds(const Layout& l, const Parameters& p, const Placements& at) const;
   double gather_seconds(const Layout& l, const Parameters& p, const Placements& at) const;
+  void add_rank_time(const Layout& l, const Placements& at, const StageTimes& t, const Rank& r,
+                     LayoutCost& c) const;
   void add_pipeline(const Layout& l, const Placements& at, const StageTimes& t, const Rank& slow,
                     double slowest, LayoutCost& c) const;
   void add_data_parallel(const Layout& l, const Placements& at, const StageTimes& t, const Rank& slow,

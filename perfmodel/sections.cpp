@@ -192,6 +192,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   std::vector<double> end(section.size());
   const double x = of.two > of.one ? (samples - of.one) / (of.two - of.one) : 0;
   double postponed = 0;
+  size_t put_off = 0;
   double busy_until = 0;  // some collective is under way
   for (size_t i = 0; i < section.size(); ++i) {
     const SectionOp& op = section[i];
@@ -201,6 +202,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
     double s = op_seconds(shape, rates, where, kNoCache, counts);
     if (split && op.weight) {
       postponed += s;
+      ++put_off;
       t.flops += shape.work.flops;
       t.ceiling += shape.work.flops / peaks.of(shape);
       continue;
@@ -232,13 +234,16 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   t.seconds = std::max(compute_end, busy_until);
   const bool by_cp = free[static_cast<size_t>(Lane::cp)] > free[static_cast<size_t>(Lane::tp)];
   (by_cp ? t.cp : t.tp) += t.seconds - compute_end;
-  t.compute += postponed;
-  t.weight += postponed;
-  t.seconds += postponed;
-  const double launches = static_cast<double>(section.size()) * rates[index_of(Coef::host_op)];
+  // The host launches one op after the other; weight gradients that come last have launches of their own.
+  const double launch = rates[index_of(Coef::host_op)];
   if (counts) (*counts)[index_of(Coef::host_op)] += static_cast<double>(section.size());
+  const double launches = launch * static_cast<double>(section.size() - put_off);
   t.host = std::max(0.0, launches - t.seconds);
-  t.seconds += t.host;
+  t.compute += postponed;
+  const double late = std::max(0.0, launch * static_cast<double>(put_off) - postponed);
+  t.weight += postponed + late;
+  t.host += late;
+  t.seconds += t.host + postponed;
   return t;
 }
 
