@@ -105,11 +105,11 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
     case Coef::gemm_fp8:
       return {1 / (0.65 * peaks.at("fp8").value), 0.2};
     case Coef::attention_f32:
-      return {1 / (0.4 * peaks.at("tf32").value), 0.4};
+      return {1 / (0.7 * peaks.at("f32").value), 0.4};
     case Coef::attention_bf16:
       return {1 / (0.6 * bf16), 0.25};
     case Coef::attention_backward_f32:
-      return {1 / (0.3 * peaks.at("tf32").value), 0.4};
+      return {1 / (0.5 * peaks.at("f32").value), 0.4};
     case Coef::attention_backward_bf16:
       return {1 / (0.45 * bf16), 0.25};
     case Coef::norm:

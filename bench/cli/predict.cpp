@@ -129,6 +129,10 @@ void add_predict_command(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 24));
   predict_command->add_option("--top", a->question.top, "How many layouts to list")
       ->check(CLI::Range(1, 1000));
+  predict_command
+      ->add_option("--space", a->question.space,
+                   "all, or 1d: tp with sequence parallelism, dp with ZeRO 1, pp by 1F1B, no recomputation")
+      ->check(CLI::IsMember({"all", "1d"}));
   predict_command->add_flag("--pareto", a->question.pareto, "The front of time against memory, too");
   predict_command
       ->add_option(

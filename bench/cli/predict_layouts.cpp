@@ -142,7 +142,9 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q) {
     RunSpec spec = given;
     spec.layout = {.dp = gpus};
     spec.policy.micro_batch = 0;
-    const SearchResult r = search(spec, m, {.top = q.top, .pareto = q.pareto});
+    const SearchResult r = search(
+        spec, m,
+        {.top = q.top, .pareto = q.pareto, .space = q.space == "1d" ? SearchSpace::one_d() : SearchSpace{}});
     const Candidate& best = r.best.front();
     LayoutModel model(spec, m);
     const LayoutPrediction p = predict_layout(model, best.layout);
