@@ -57,12 +57,14 @@ struct Plateau {
 inline double learning_rate(const TrainSpec& t, int64_t step, const Plateau& plateau = {}) {
   const double x = static_cast<double>(step);
   double factor = 1;
-  if (t.lr_schedule == "cosine")
+  if (t.lr_schedule == "cosine") {
     factor = 0.5 * (1 + std::cos(std::numbers::pi * x / static_cast<double>(t.steps)));
-  else if (t.lr_schedule == "step")
-    factor = std::pow(t.lr_gamma, static_cast<double>(step / t.lr_step_size));
-  else if (t.lr_schedule == "plateau")
+  } else if (t.lr_schedule == "step") {
+    const int64_t cuts = step / t.lr_step_size;
+    factor = std::pow(t.lr_gamma, static_cast<double>(cuts));
+  } else if (t.lr_schedule == "plateau") {
     factor = plateau.factor;
+  }
   if (t.warmup > 0) factor = std::min(factor, (x + 1) / static_cast<double>(t.warmup));
   return base_learning_rate(t) * factor;
 }

@@ -1,6 +1,10 @@
 // Which instruction set runs.
 #include <oneapi/dnnl/dnnl.hpp>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <atomic>
 #include <cstdlib>
 #include <stdexcept>
@@ -21,10 +25,16 @@ constexpr IsaName kNames[] = {{Isa::portable, "portable"},
                               {Isa::avx512, "avx512"},
                               {Isa::avx512_bf16, "avx512_bf16"}};
 
+#if defined(__x86_64__)
+bool has_f16c() {  // clang has no name for it
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 Isa detect() {
 #if defined(__x86_64__)
-  const bool avx2 =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (avx512 && __builtin_cpu_supports("avx512bf16")) return Isa::avx512_bf16;
