@@ -47,8 +47,7 @@ MeasuredRun measured(const RunRecord& r, const std::string& statistic) {
   MeasuredRun m;
   m.id = r.id;
   m.spec = r.spec;
-  // Ranks started by the command share this host.
-  m.ranks_on_host = std::max<int64_t>(1, r.ranks > 0 ? r.ranks : r.spec.layout.world());
+  m.ranks_on_host = std::max<int64_t>(1, r.ranks_on_host);
   m.threads = std::max<int64_t>(1, r.threads);
   m.step_s = r.step_s.of(statistic);
   if (statistic ==

@@ -48,6 +48,7 @@ int run(int argc, char** argv) {
   add_sweep_command(app);
   add_fit_command(app);
   add_predict_command(app);
+  add_score_command(app);
   add_report_command(app);
   add_import_command(app);
   add_data_commands(app);

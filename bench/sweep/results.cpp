@@ -78,6 +78,7 @@ json read_json(const fs::path& file, std::vector<std::string>* problems) {
 void take_start(const json& e, RunRecord& r) {
   r.time_utc = word(e, "time_utc");
   r.ranks = integer(e, "ranks");
+  r.ranks_on_host = integer(e, "ranks_on_host");
   r.threads = integer(e, "threads");
   r.plan_hash = word(e, "plan_hash");
   r.parameters = integer(e, "parameters");
@@ -218,6 +219,7 @@ RunRecord load_run(const fs::path& dir, std::vector<std::string>* problems) {
   else
     report(problems, dir.string() + ": no specification is left (trial.json, spec.json, run_start)");
   if (r.ranks == 0) r.ranks = r.spec.layout.world();
+  if (r.ranks_on_host == 0) r.ranks_on_host = r.ranks;  // older results: started on one host
   int64_t warmup = 2;
   if (trial.is_object()) {
     if (!word(trial, "id").empty()) r.id = word(trial, "id");

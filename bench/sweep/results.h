@@ -63,7 +63,7 @@ struct RunRecord {
   std::string time_utc;  // of run_start
 
   RunSpec spec;
-  int64_t ranks = 0, threads = 0;  // threads per rank
+  int64_t ranks = 0, ranks_on_host = 0, threads = 0;  // ranks that share rank 0's host; threads per rank
   std::string plan_hash;
   int64_t parameters = 0;
   double flops_forward_per_sample = 0;

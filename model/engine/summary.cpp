@@ -31,13 +31,15 @@ nlohmann::json memory_json(const Plan& plan) {
           {"by_category", by}};
 }
 
-nlohmann::json start_of_run(const RunSpec& spec, const Plan& plan, int ranks, int threads, bool resumed) {
+nlohmann::json start_of_run(const RunSpec& spec, const Plan& plan, int ranks, int ranks_on_host, int threads,
+                            bool resumed) {
   return {{"event", "run_start"},
           {"schema", 1},
           {"time_utc", utc_now()},
           {"resumed", resumed},
           {"spec", to_json(spec)},
           {"ranks", ranks},
+          {"ranks_on_host", ranks_on_host},
           {"threads", threads},
           {"plan_hash", sha256_hex(to_text(plan))},
           {"parameters", plan.parameter_count()},

@@ -8,7 +8,8 @@
 
 namespace isobar {
 
-nlohmann::json start_of_run(const RunSpec& spec, const Plan& plan, int ranks, int threads, bool resumed);
+nlohmann::json start_of_run(const RunSpec& spec, const Plan& plan, int ranks, int ranks_on_host, int threads,
+                            bool resumed);
 /// Op times summed by path over routines and micro-batches. `step_seconds`: without warm-up.
 nlohmann::json summary_of_run(const RunSpec& spec, const Plan& plan, const std::vector<OpTime>& times,
                               std::vector<double> step_seconds);

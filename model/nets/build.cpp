@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "model/base/error.h"
-#include "model/nets/vit.h"
+#include "model/nets/transformer.h"
 #include "model/plan/layout.h"
 #include "model/plan/link.h"
 #include "model/plan/work.h"
@@ -99,7 +99,7 @@ void check_layout(const RunSpec& s) {
 Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace) {
   validate(spec);
   check_layout(spec);
-  Plan plan = build_vit(spec, rank, workspace);
+  Plan plan = build_transformer(spec, rank, workspace);
   // What model/data's Loader keeps, input and target: prefetch batches a worker and the one in use, or one
   // batch when the training thread reads itself, as it always does for validation.
   const NetSpec& n = spec.net;
@@ -154,7 +154,7 @@ double forward_flops_per_sample(const RunSpec& spec) {
   one.policy.recompute = "none";
   one.policy.micro_batch = 1;
   one.train.global_batch = 1;
-  return totals(build_vit(one, 0, {}), 1).forward_flops;
+  return totals(build_transformer(one, 0, {}), 1).forward_flops;
 }
 
 }  // namespace isobar

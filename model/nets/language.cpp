@@ -25,9 +25,10 @@ LanguageEnds::LanguageEnds(Builder& b, const RunSpec& spec, const Sharding& at, 
 // ---- parameters ----
 
 void LanguageEnds::declare_first(const Declare& declare) {
-  declare(table_, {"embed.weight", {vocab_ * at_.tp, D_}, Init::normal, 0.02f, 0},
-          tied_over_stages() ? 1 : 0);
-  if (!n_.rms_norm()) declare(positions_, {"pos_embed", {n_.tokens(), D_}, Init::normal, 0.02f}, 0);
+  declare(table_, true, {"embed.weight", {vocab_ * at_.tp, D_}, Init::normal, 0.02f, 0},
+          tied_over_stages() ? Held::first_of_two : Held::once);
+  if (!n_.rms_norm())
+    declare(positions_, true, {"pos_embed", {n_.tokens(), D_}, Init::normal, 0.02f}, Held::once);
 }
 
 void LanguageEnds::declare_last(const Declare& declare, bool with_first) {
@@ -36,17 +37,14 @@ void LanguageEnds::declare_last(const Declare& declare, bool with_first) {
   } else {
     // A tied copy starts with the same values, because they depend on the name.
     const char* name = n_.tie_embeddings ? "embed.weight" : "head.weight";
-    declare(head_, {name, {vocab_ * at_.tp, D_}, Init::normal, 0.02f, 0}, n_.tie_embeddings ? 2 : 0);
+    declare(head_, true, {name, {vocab_ * at_.tp, D_}, Init::normal, 0.02f, 0},
+            n_.tie_embeddings ? Held::second_of_two : Held::once);
   }
   head_linear_ = {head_, View{}, D_, vocab_};
 }
 
 bool LanguageEnds::tied_over_stages() const {
   return n_.tie_embeddings && at_.pp > 1;
-}
-
-View LanguageEnds::first_gradient() const {
-  return b_.grad(table_);
 }
 
 // ---- forward ----
@@ -64,7 +62,7 @@ void LanguageEnds::emit_fetch(const Stage& stage) {
           {stage.is_first ? tokens_ : View{}, stage.is_last ? labels_ : View{}});
 }
 
-View LanguageEnds::emit_first(const std::string& block) {
+Ends::Stream LanguageEnds::emit_first(const std::string& block) {
   first_ = true;
   const bool scattered = at_.sequence;
   const View x = b_.saved(block + "/norm1.x", block_.stream(), at_.rows * D_);
@@ -79,7 +77,7 @@ View LanguageEnds::emit_first(const std::string& block) {
     block_.result("embed/forward", x);
   }
   block_.dropout("embed/dropout", x, true);
-  return x;
+  return {x, View{}, 0};
 }
 
 // What the ranks of a vocabulary know of each row, added up (or its largest value taken)
@@ -115,7 +113,7 @@ View LanguageEnds::emit_backward_last(const View& h) {
   return own;
 }
 
-void LanguageEnds::emit_backward_first(const View& dx) {
+void LanguageEnds::emit_backward_first(const View& dx, const View&, bool) {
   const View all = block_.gathered("embed/backward", dx);
   b_.emit(OpKind::embedding_backward, "embed/backward",
           {.m = R_, .n = D_, .accumulate = true, .token0 = at_.token0, .tokens = at_.tokens}, {tokens_, all},

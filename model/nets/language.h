@@ -10,31 +10,29 @@
 // A tied head is the embedding's table. Where first and last stage are different ranks, both hold it and add
 // up their gradients at the end of the step.
 #pragma once
-#include <functional>
 #include <string>
 
 #include "model/nets/block.h"
-#include "model/nets/stages.h"
-#include "model/plan/parameters.h"
+#include "model/nets/ends.h"
 
 namespace isobar {
 
-class LanguageEnds {
+class LanguageEnds : public Ends {
  public:
-  /// `tied`: the other end of the pipeline holds the same tensor; 1: it is its first holder, 2: the second.
-  using Declare = std::function<void(View&, Param, int tied)>;
   LanguageEnds(Builder& b, const RunSpec& spec, const Sharding& at, BlockEmitter& block, DType act);
 
-  void declare_first(const Declare& declare);
-  void declare_last(const Declare& declare, bool with_first);
-
-  void emit_fetch(const Stage& stage);
-  View emit_first(const std::string& block);  // the stream, kept for `block`'s first norm
-  void emit_last(const View& h);              // h [rows, D]: of the final norm
-  View emit_backward_last(const View& h);     // gradient of h
-  void emit_backward_first(const View& dx);
-  void emit_tied_reduction(const Parameters& params);
-  View first_gradient() const;  // what emit_backward_first writes
+  void declare_first(const Declare& declare) override;
+  void declare_last(const Declare& declare, bool with_first) override;
+  int64_t metrics() const override { return 1; }
+  void emit_fetch(const Stage& stage) override;
+  Stream emit_first(const std::string& block) override;
+  void emit_last(const View& h) override;
+  View emit_backward_last(const View& h) override;
+  void emit_backward_first(const View& dx, const View& dy, bool accumulate) override;
+  void emit_tied_reduction(const Parameters& params) override;
+  bool first_is_linear() const override { return false; }
+  View first_parameter() const override { return table_; }
+  bool last_reads_first() const override { return n_.tie_embeddings; }
 
  private:
   Attrs vocabulary() const;

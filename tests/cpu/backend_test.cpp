@@ -16,6 +16,7 @@ class Bench {
         .name = std::to_string(id), .kind = BufferKind::io, .dtype = t, .count = n, .offset = end_};
     plan_.buffers.push_back(b);
     end_ += (b.bytes() + 63) / 64 * 64;
+    plan_.memory.arena = end_;
     if (end_ > arena_.bytes()) throw std::logic_error("arena too small");
     return {id, 0, n};
   }

@@ -1,10 +1,11 @@
-#include "model/nets/vit.h"
+#include "model/nets/transformer.h"
 
-#include <cmath>
 #include <cstdio>
+#include <memory>
 
 #include "model/nets/block.h"
 #include "model/nets/language.h"
+#include "model/nets/pixels.h"
 #include "model/nets/stages.h"
 #include "model/plan/parameters.h"
 #include "model/plan/schedule.h"
@@ -12,9 +13,9 @@
 namespace isobar {
 namespace {
 
-class Vit {
+class Transformer {
  public:
-  Vit(const RunSpec& spec, int rank, const Workspace& workspace)
+  Transformer(const RunSpec& spec, int rank, const Workspace& workspace)
       : s_(spec),
         n_(spec.net),
         b_(rank, static_cast<int>(spec.layout.world()), workspace),
@@ -23,14 +24,17 @@ class Vit {
         at_(b_, spec, rank),
         emit_(b_, spec, at_, act_),
         D_(n_.embed_dim),
-        P_(n_.in_channels * n_.patch_size * n_.patch_size),
         stages_(b_, spec, rank),
-        language_(b_, spec, at_, emit_, act_),
-        blocks_(n_.depth) {}
+        blocks_(n_.depth) {
+    if (n_.language())
+      ends_ = std::make_unique<LanguageEnds>(b_, spec, at_, emit_, act_);
+    else
+      ends_ = std::make_unique<PixelEnds>(b_, spec, at_, emit_, act_);
+  }
 
   Plan build() {
     declare_parameters();
-    b_.plan.metrics = b_.io("metrics", DType::f32, 1 + (n_.language() ? 0 : n_.out_channels));
+    b_.plan.metrics = b_.io("metrics", DType::f32, ends_->metrics());
     b_.plan.grad_norm2 = b_.io("grad_norm2", DType::f32, 1);
     b_.plan.scalars = b_.io("scalars", DType::f32, kScalars);
     stages_.declare_buffers(at_.rows * D_, emit_.stream());
@@ -187,27 +191,18 @@ class Vit {
     const auto part = [&](int index) {
       if (!list_) params_.part(index);
     };
-    const auto declaring = [&](int index) {
-      return [this, part, index](View& v, Param p, int tied) {
-        if (list_ && tied == 2) return;
-        if (!list_ && tied > 0) params_.alone(index, tied == 1);
-        p.writer = tied != 2;
-        declare(v, true, {std::move(p)});
+    const auto ends = [&](int index) {
+      return [this, part, index](View& v, bool matrix, Param p, Held held) {
+        if (list_ && held == Held::second_of_two) return;
+        if (!list_ && held != Held::once) params_.alone(index, held == Held::first_of_two);
+        p.writer = held != Held::second_of_two;
+        declare(v, matrix, {std::move(p)});
         part(index);
       };
     };
-    if (stage.is_first && n_.language()) {
+    if (stage.is_first) {
       part(0);
-      language_.declare_first(declaring(0));
-    } else if (stage.is_first) {
-      part(0);
-      // The patch convolution keeps PyTorch's default: uniform within 1/sqrt(fan_in), weight and bias.
-      const float fan = 1.0f / std::sqrt(static_cast<float>(P_));
-      const int64_t p = n_.patch_size;
-      patch_.in = P_, patch_.out = D_;
-      declare(patch_.weight, true, {{"patch_embed.weight", {D_, n_.in_channels, p, p}, Init::uniform, fan}});
-      declare(patch_.bias, false, {{"patch_embed.bias", {D_}, Init::uniform, fan}});
-      declare(pos_, false, {{"pos_embed", {n_.tokens(), D_}, Init::normal, sigma}});
+      ends_->declare_first(ends(0));
     }
     const int64_t hidden = n_.hidden();
     for (int64_t i = stage.first; i < stage.end; ++i) {
@@ -236,9 +231,7 @@ class Vit {
     if (stage.is_last) {
       part(head_of(stage));
       norm(final_, "norm");
-      if (n_.language()) return language_.declare_last(declaring(head_of(stage)), stage.is_first);
-      head_.in = D_, head_.out = P_;
-      declare(head_.weight, true, {{"head.weight", {P_, D_}, Init::normal, sigma}});
+      ends_->declare_last(ends(head_of(stage)), stage.is_first);
     }
   }
 
@@ -275,12 +268,12 @@ class Vit {
   int emit_optimizer() {
     const int r = b_.begin("optimizer", Pass::optimizer);
     Plan& p = b_.plan;
-    language_.emit_tied_reduction(params_);
+    ends_->emit_tied_reduction(params_);
     params_.squared_norm(p.grad_norm2);
     if (at_.norm_group >= 0)
       b_.emit(OpKind::all_reduce, "optimizer/grad_norm/all_reduce", {.group = at_.norm_group}, {p.grad_norm2},
               {p.grad_norm2}, Lane::dp);
-    if (scaled())
+    if (act_ == DType::f16)
       b_.emit(OpKind::loss_scale, "optimizer/loss_scale", {}, {p.grad_norm2, p.scalars},
               {p.grad_norm2, p.scalars});
     params_.update(p.scalars, s_.train.grad_clip > 0 ? p.grad_norm2 : View{});
@@ -289,42 +282,17 @@ class Vit {
     return r;
   }
 
-  bool scaled() const { return act_ == DType::f16; }
-
-  Attrs image() const {
-    return {.m = at_.rows,
-            .batch = at_.batch,
-            .row0 = at_.row0,
-            .channels = n_.in_channels,
-            .height = n_.img_height,
-            .width = n_.img_width,
-            .patch = n_.patch_size,
-            .token0 = at_.token0,
-            .tokens = at_.tokens};
-  }
-
   int emit_forward(const Stage& stage, const std::string& name) {
     const int r = b_.begin(name, Pass::forward, stage.chunk);
     params_.forward(stage.chunk);
-    const int64_t rows = at_.rows, pixels = at_.batch * n_.in_channels * n_.img_height * n_.img_width;
-    View residual, y, input;
+    const int64_t rows = at_.rows;
+    View residual, y;
     int64_t period = 0;
-    if (stage.is_first && !n_.language()) input = b_.scratch("input", DType::f32, pixels);
-    if (stage.is_last && !n_.language()) target_ = b_.saved("target", DType::f32, pixels);
-    if (n_.language())
-      language_.emit_fetch(stage);
-    else if (input || stage.is_last)
-      b_.emit(OpKind::fetch, "data/fetch", image(), {}, {input, stage.is_last ? target_ : View{}});
-    if (stage.is_first) params_.need(0);
-    if (stage.is_first && n_.language()) {
-      residual = language_.emit_first(blocks_[stage.first].path);
-    } else if (stage.is_first) {
-      patches_ = b_.saved("patches", act_, rows * P_);
-      b_.emit(OpKind::patch_gather, "patch_embed/gather", image(), {input}, {patches_});
-      y = b_.scratch("patch_embed.y", act_, rows * D_);
-      emit_.linear_forward("patch_embed/forward", patch_, patches_, y, rows, patch_.bias);
-      residual = pos_.slice(at_.token0 * D_, at_.tokens * D_);  // repeats for every image of the batch
-      period = at_.tokens;
+    ends_->emit_fetch(stage);
+    if (stage.is_first) {
+      params_.need(0);
+      const Ends::Stream in = ends_->emit_first(blocks_[stage.first].path);
+      residual = in.residual, y = in.y, period = in.period;
     } else {
       residual = b_.saved(blocks_[stage.first].path + "/norm1.x", emit_.stream(), rows * D_);
       stages_.receive_forward(stage, residual);
@@ -347,21 +315,7 @@ class Vit {
     params_.need(head_of(stage));
     final_.x = b_.saved("norm.x", emit_.stream(), rows * D_);
     emit_.norm_forward("norm", "/forward", final_, residual, 0, y, true);
-    if (n_.language()) {
-      language_.emit_last(final_.h);
-      b_.end();
-      return r;
-    }
-    pred_ = b_.saved("pred", act_, rows * P_);
-    emit_.linear_forward("head/forward", head_, final_.h, pred_, rows, View{});
-    sums_ = b_.saved("loss.sums", DType::f32, at_.batch * (2 + n_.out_channels));
-    b_.emit(OpKind::loss_sums, "loss/sums", image(), {pred_, target_}, {sums_});
-    if (at_.sample_group >= 0)
-      b_.emit(OpKind::all_reduce, "loss/sums/all_reduce", {.group = at_.sample_group}, {sums_}, {sums_},
-              Lane::cp);
-    Attrs a = image();
-    a.scale = 1.0f / static_cast<float>(s_.micro_batches() * s_.layout.dp);
-    b_.emit(OpKind::loss, "loss/forward", a, {sums_}, {b_.plan.metrics});
+    ends_->emit_last(final_.h);
     b_.end();
     return r;
   }
@@ -382,21 +336,10 @@ class Vit {
     emit_.backward_begins(dx, accumulate);
     View dy;
     const Block& last = blocks_[stage.end - 1];
-    if (stage.is_last) params_.need(head_of(stage));
-    if (stage.is_last && n_.language()) {
-      if (stage.is_first) params_.need(0);  // a tied head
-      const View dh = language_.emit_backward_last(final_.h);
-      dy = emit_.norm_backward("norm", final_, dh, true, true, last.fc2.bias);
-      done(head_of(stage));
-    } else if (stage.is_last) {
-      const View dpred = emit_.operand("dpred", act_, rows * P_);
-      Attrs a = image();
-      a.scale = 1.0f / static_cast<float>(s_.train.global_batch);
-      b_.emit(OpKind::loss_backward, "loss/backward", a,
-              {pred_, target_, sums_, scaled() ? b_.plan.scalars : View{}}, {dpred});
-      const View dh = b_.scratch("norm.dh", act_, rows * D_);
-      emit_.linear_backward_input("head", head_, dpred, dh, rows);
-      emit_.linear_backward_weight("head", head_, final_.h, dpred, rows);
+    if (stage.is_last) {
+      params_.need(head_of(stage));
+      if (stage.is_first && ends_->last_reads_first()) params_.need(0);
+      const View dh = ends_->emit_backward_last(final_.h);
       dy = emit_.norm_backward("norm", final_, dh, true, true, last.fc2.bias);
       done(head_of(stage));
     } else {
@@ -414,32 +357,22 @@ class Vit {
       }
     }
     for (int64_t i = stage.end - 1; i >= stage.first; --i) {
-      // The linear before norm1 is the previous block's fc2, or the patch embedding, or on another stage.
-      const View before = i > stage.first ? blocks_[i - 1].fc2.bias : stage.is_first ? patch_.bias : View{};
+      // The linear before norm1 is the previous block's fc2, or the first end's, or on another stage.
+      const bool inner = i > stage.first, here = inner || (stage.is_first && ends_->first_is_linear());
+      const View before = inner ? blocks_[i - 1].fc2.bias : here ? ends_->first_bias() : View{};
       const auto [from, to] = recomputed_with(s_.policy, stage, i);
       if (from < to && i == to - 1) {
         for (int64_t j = from; j < to; ++j) params_.need(part_of(stage, j));
         emit_.recompute({&blocks_[from], static_cast<size_t>(to - from)});
       }
-      const bool here = i > stage.first || (stage.is_first && !n_.language());
       params_.need(part_of(stage, i));
       dy = emit_.backward(blocks_[i], dy, here, before);
       done(part_of(stage, i));
     }
     View final_gradient = b_.grad(blocks_[stage.first].norm1.gamma);
-    if (stage.is_first && n_.language()) {
-      language_.emit_backward_first(dx);
-      final_gradient = language_.first_gradient();
-    } else if (stage.is_first) {
-      const View mine = pos_.slice(at_.token0 * D_, at_.tokens * D_);
-      const bool partial = at_.cp > 1 && !accumulate;  // other tokens' rows get nothing here
-      if (partial)
-        b_.emit(OpKind::zero, "pos_embed/backward_zero", {.m = 1, .n = pos_.count}, {}, {b_.grad(pos_)});
-      Attrs pos{
-          .m = rows, .n = D_, .accumulate = accumulate || partial, .period = at_.tokens, .row0 = at_.row0};
-      b_.emit(OpKind::period_sum, "pos_embed/backward", pos, {dx}, {b_.grad(mine)});
-      emit_.linear_backward_weight("patch_embed", patch_, patches_, dy, rows);
-      final_gradient = b_.grad(patch_.weight);
+    if (stage.is_first) {
+      ends_->emit_backward_first(dx, dy, accumulate);
+      final_gradient = b_.grad(ends_->first_parameter());
     } else {
       stages_.send_backward(stage, dx);
     }
@@ -457,8 +390,8 @@ class Vit {
       for (; next < finals_.size() && finals_[next].after <= emitted; ++next)
         params_.final(finals_[next].part);
     });
-    const bool patches = stage.is_first && !n_.language();
-    params_.finish(b_.grad(patches ? patch_.weight : blocks_[stage.first].qkv.weight));
+    const bool first = stage.is_first && ends_->first_is_linear();
+    params_.finish(b_.grad(first ? ends_->first_parameter() : blocks_[stage.first].qkv.weight));
     b_.end();
     return r;
   }
@@ -470,23 +403,20 @@ class Vit {
   const DType act_;  // of activations: what matrix products read and write
   Sharding at_;
   BlockEmitter emit_;
-  const int64_t D_, P_;  // width; channels * patch * patch
+  const int64_t D_;  // width
   Stages stages_;
-  LanguageEnds language_;            // gpt and llama
+  std::unique_ptr<Ends> ends_;
   bool list_ = false, cut_ = false;  // what declare() is at
   Section section_;
-  Linear patch_, head_;
-  View pos_;  // [N, D]
   Norm final_;
   std::vector<Block> blocks_;  // of the whole net; those of other stages stay empty
-  View target_, patches_, pred_, sums_;
   std::vector<Final> finals_;  // of the input part that was emitted last
 };
 
 }  // namespace
 
-Plan build_vit(const RunSpec& spec, int rank, const Workspace& workspace) {
-  return Vit(spec, rank, workspace).build();
+Plan build_transformer(const RunSpec& spec, int rank, const Workspace& workspace) {
+  return Transformer(spec, rank, workspace).build();
 }
 
 }  // namespace isobar

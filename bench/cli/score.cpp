@@ -1,0 +1,277 @@
+// isobar score: the command line of perfmodel/score's referee.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/cli/commands.h"
+#include "model/base/error.h"
+#include "perfmodel/score/referee.h"
+
+namespace isobar {
+namespace {
+
+constexpr const char* kHelp =
+    R"(Without TABLES it runs every table that ships with Isobar (configs/published; its README.md has sources and columns).
+
+A step is counted from its row (FLOPs, bytes, messages, pipeline slots), and counts are multiplied by prices: how far
+an engine stays behind the spec sheet. Prices begin at the spec sheet, are moved by other campaigns, then by the
+training rows of the campaign at hand; a Gaussian process over the layout learns what that leaves unexplained. Nothing
+of the rows that are scored reaches the fit, nor a row of another table that repeats one of them.
+
+What is fitted to:
+  (default)          --folds 5, and the shipped runs of other tables. Rows that repeat a specification stay together
+  --folds K          K parts: each is predicted from the other K - 1
+  --leave-out WHAT   whole layouts (dp tp cp pp v), GPU counts or models (dealt to at most 12 parts); shipped runs of the
+                     campaign that have what is left out are left out too
+  --points N         N random rows of the table, five draws; of other campaigns only the prices are known
+  --up-to N          runs on at most N nodes, scored on those of more
+  --fit-on OTHER     these tables instead of the shipped ones, and nothing of TABLES; with --folds or --leave-out both
+  --spec             spec sheet only; one scale a machine family, from other campaigns
+
+What is printed, in percent: mean, median, 90th percentile and bias of predicted over measured step time; over groups
+of at least five rows with the same model, machine, GPUs and batch, rank correlation (Spearman, of 1) and regret (extra
+time of the row that the predictor would have chosen); coverage, how many rows the 80 % interval holds. The same for
+peak memory, where rows have readings, and who ran out of memory, where tables tell. Rows that cannot be specified are
+refused with the reason.
+
+Examples:
+  isobar score                                                    # the scoreboard
+  isobar score mine.csv --leave-out layout                        # your runs, layouts that the fit never saw
+  isobar score mine.csv --points 20                               # what twenty runs are worth
+  isobar score configs/published/megatron_sc21.csv --spec --json)";
+
+struct Arguments {
+  std::vector<std::string> tables, fit_on;
+  std::string published, leave_out, machine;
+  int folds = 0, points = 0, up_to = 0;
+  bool experts = false, spec = false, json = false, rows = false;
+};
+
+nlohmann::json json_of(const Scores& s) {
+  nlohmann::json j = {{"rows", s.rows}, {"groups", s.groups}};
+  for (const char* key : {"mape", "median", "p90", "bias", "spearman", "regret", "coverage"})
+    j[key] = nullptr;
+  if (s.rows == 0) return j;
+  j["mape"] = 100 * s.mape;
+  j["median"] = 100 * s.median;
+  j["p90"] = 100 * s.p90;
+  j["bias"] = 100 * s.bias;
+  j["coverage"] = 100 * s.coverage;
+  if (s.spearman) j["spearman"] = *s.spearman;
+  if (s.regret) j["regret"] = 100 * *s.regret;
+  return j;
+}
+
+nlohmann::json json_of(const Confusion& c) {
+  return {{"rows", c.rows()},
+          {"right", 100 * c.right()},
+          {"out_of_memory", {{"called", c.failed_called}, {"missed", c.failed_missed}}},
+          {"fitted", {{"called", c.fitted_called}, {"missed", c.fitted_missed}}},
+          {"misses", c.misses}};
+}
+
+nlohmann::json json_of(const std::vector<ScoredRow>& rows) {
+  nlohmann::json j = nlohmann::json::array();
+  for (const ScoredRow& r : rows)
+    j.push_back({{"id", r.id},
+                 {"measured", r.measured},
+                 {"predicted", r.predicted},
+                 {"lower", r.lower},
+                 {"upper", r.upper}});
+  return j;
+}
+
+void print_line(const std::string& name, int refused, const Scores& s) {
+  std::printf("%-36s %5zu %7d", name.c_str(), s.rows, refused);
+  if (s.rows > 0)
+    std::printf(" %7.1f %7.1f %7.1f %+7.1f", 100 * s.mape, 100 * s.median, 100 * s.p90, 100 * s.bias);
+  if (s.rows > 0 && s.spearman)
+    std::printf(" %6zu %8.2f", s.groups, *s.spearman);
+  else if (s.rows > 0)
+    std::printf(" %6zu %8s", s.groups, "-");
+  if (s.rows > 0 && s.regret)
+    std::printf(" %7.1f", 100 * *s.regret);
+  else if (s.rows > 0)
+    std::printf(" %7s", "-");
+  if (s.rows > 0) std::printf(" %8.0f", 100 * s.coverage);
+  std::printf("\n");
+}
+
+void print_reasons(const std::map<std::string, int>& refused) {
+  for (const auto& [why, rows] : refused) std::printf("    refused %d: %s\n", rows, why.c_str());
+}
+
+int sum(const std::map<std::string, int>& refused) {
+  int n = 0;
+  for (const auto& [why, rows] : refused) n += rows;
+  return n;
+}
+
+void print(const TableScore& s, const Arguments& a) {
+  if (a.json) {
+    nlohmann::json j = json_of(s.time);
+    j["table"] = s.table;
+    j["refused"] = sum(s.refused);
+    j["reasons"] = s.refused;
+    if (s.fast) j["mfu_15"] = json_of(*s.fast);
+    if (s.memory) j["memory"] = json_of(*s.memory);
+    if (s.outcomes) j["outcomes"] = json_of(*s.outcomes);
+    if (a.rows) j["step_s"] = json_of(s.rows);
+    if (a.rows && s.memory) j["memory_bytes"] = json_of(s.memory_rows);
+    std::printf("%s\n", j.dump().c_str());
+    return;
+  }
+  print_line(s.table, sum(s.refused), s.time);
+  if (s.fast) print_line("  rows with MFU 15 % or more", 0, *s.fast);
+  if (s.memory) print_line("  memory", 0, *s.memory);
+  if (const auto& c = s.outcomes) {
+    std::printf(
+        "    will it fit: %.1f %% of %d right; ran out: %d called, %d missed; fitted: %d called, %d missed\n",
+        100 * c->right(), c->rows(), c->failed_called, c->failed_missed, c->fitted_called, c->fitted_missed);
+    for (size_t i = 0; i < c->misses.size(); ++i)
+      std::printf("%s%s%s", i % 6 == 0 ? "      misses: " : " ", c->misses[i].c_str(),
+                  i % 6 == 5 || i + 1 == c->misses.size() ? "\n" : "");
+  }
+  print_reasons(s.refused);
+}
+
+void print(const CollectiveScore& s, const Arguments& a) {
+  if (a.json) {
+    nlohmann::json j = json_of(s.time);
+    j["table"] = s.table;
+    j["refused"] = sum(s.refused);
+    j["reasons"] = s.refused;
+    j["over_64_mib"] = json_of(s.large);
+    for (const auto& [tool, scores] : s.by_tool) {
+      j["tools"][tool] = json_of(scores.first);
+      j["tools"][tool]["over_64_mib"] = json_of(scores.second);
+    }
+    if (a.rows) j["seconds"] = json_of(s.rows);
+    std::printf("%s\n", j.dump().c_str());
+    return;
+  }
+  print_line(s.table, sum(s.refused), s.time);
+  print_line("  64 MiB and more", 0, s.large);
+  for (const auto& [tool, scores] : s.by_tool) {
+    if (s.by_tool.size() < 2) break;
+    print_line("  " + tool.substr(0, 34), 0, scores.first);
+    print_line("    64 MiB and more", 0, scores.second);
+  }
+  print_reasons(s.refused);
+}
+
+/// Where the shipped tables are: here, or beside the build that this program is from.
+std::string shipped_folder(const Arguments& a) {
+  if (!a.published.empty()) return a.published;
+  const std::filesystem::path here = "configs/published";
+  std::error_code unknown;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  const auto beside = program.parent_path().parent_path() / here;
+  return !std::filesystem::exists(here) && std::filesystem::exists(beside) ? beside.string() : here.string();
+}
+
+JudgeOptions options_of(const Arguments& a) {
+  using Split = JudgeOptions::Split;
+  JudgeOptions o;
+  o.spec_only = a.spec;
+  if (a.points > 0) {
+    o.split = Split::points;
+    o.points = a.points;
+  } else if (a.up_to > 0) {
+    o.split = Split::up_to;
+    o.nodes = a.up_to;
+  } else if (!a.leave_out.empty()) {
+    o.split = a.leave_out == "layout" ? Split::layout : a.leave_out == "gpus" ? Split::gpus : Split::model;
+  } else if (a.folds > 0) {
+    o.folds = a.folds;
+  } else if (!a.fit_on.empty()) {
+    o.split = Split::none;
+  }
+  return o;
+}
+
+struct Scoreboard {
+  Library tables;
+  std::vector<CollectiveTable> collectives;
+  std::map<const ChipSpec*, std::unique_ptr<ChipSpec>> chips;  // at the rates of --machine
+
+  void take(const std::string& file, bool experts) {
+    const CsvTable csv = read_csv(file);
+    if (csv.has("collective"))
+      collectives.push_back(collectives_from(csv));
+    else
+      tables.push_back(published_from(csv, experts));
+  }
+  void run_on(const Machine& machine) {
+    for (PublishedTable& t : tables)
+      for (std::vector<PublishedRun>* runs : {&t.runs, &t.outcomes})
+        for (PublishedRun& r : *runs) {
+          auto& chip = chips[r.gpu];
+          if (!chip) chip = std::make_unique<ChipSpec>(at_rates_of(*r.gpu, machine));
+          r.gpu = chip.get();
+        }
+  }
+};
+
+void run(const Arguments& a) {
+  const std::string shipped = shipped_folder(a);
+  Library others;
+  for (const std::string& f : a.fit_on) others.push_back(read_published(f, a.experts));
+  if (a.fit_on.empty()) others = load_library(shipped, a.experts);
+  Scoreboard board;
+  for (const std::string& f : a.tables) board.take(f, a.experts);
+  if (a.tables.empty()) {
+    board.tables = load_library(shipped, a.experts);
+    if (std::filesystem::exists(shipped + "/collectives.csv"))
+      board.take(shipped + "/collectives.csv", a.experts);
+  }
+  if (!a.machine.empty()) board.run_on(load_machine(a.machine));
+  const JudgeOptions options = options_of(a);
+  if (!a.json)
+    std::printf("%-36s %5s %7s %7s %7s %7s %7s %6s %8s %7s %8s\n", "table", "rows", "refused", "MAPE",
+                "median", "p90", "bias", "groups", "Spearman", "regret", "coverage");
+  for (const PublishedTable& t : board.tables) print(judge(t, others, options), a);
+  for (const CollectiveTable& t : board.collectives) print(judge(t, options), a);
+}
+
+}  // namespace
+
+void add_score_command(CLI::App& app) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* score =
+      app.add_subcommand("score", "Predicts measured runs that it never saw, and says how wrong it was");
+  score->footer(kHelp);
+  score->add_option("TABLES", a->tables,
+                    "Tables of runs or collectives (CSV); none: those that ship with Isobar");
+  score->add_option("--machine", a->machine,
+                    "Machine file whose rates stand in for the chips that the rows name");
+  score->add_option("--fit-on", a->fit_on, "Fit to these tables instead of the shipped ones");
+  auto* folds =
+      score->add_option("--folds", a->folds, "Cross-validation in K parts")->check(CLI::Range(2, 100));
+  auto* leave = score->add_option("--leave-out", a->leave_out, "Hold out whole values: layout, gpus or model")
+                    ->check(CLI::IsMember({"layout", "gpus", "model"}))
+                    ->excludes(folds);
+  auto* points = score->add_option("--points", a->points, "Fit to N random rows of the table")
+                     ->check(CLI::Range(1, 100000))
+                     ->excludes(folds)
+                     ->excludes(leave);
+  score->add_option("--up-to", a->up_to, "Fit to runs on at most N nodes, score those on more")
+      ->check(CLI::Range(1, 100000))
+      ->excludes(folds)
+      ->excludes(leave)
+      ->excludes(points);
+  score->add_flag("--spec", a->spec, "Spec sheet only, and one scale a machine family from other campaigns");
+  score->add_flag("--experts", a->experts, "Take mixtures of experts too; else their rows are refused");
+  score->add_option("--published", a->published, "Folder of the shipped tables (configs/published)");
+  score->add_flag("--json", a->json, "One JSON object a table, a line each");
+  score->add_flag("--rows", a->rows, "With --json: every row's prediction too");
+  score->callback([a] { run(*a); });
+}
+
+}  // namespace isobar

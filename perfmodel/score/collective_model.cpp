@@ -1,0 +1,141 @@
+#include "perfmodel/score/collective_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <stdexcept>
+
+#include "model/base/error.h"
+#include "perfmodel/score/regression.h"
+
+namespace isobar {
+namespace {
+
+// In the order of CollectivePrice.
+constexpr std::array<PriceInfo, kCollectivePrices> kInfo{{
+    {"call", 20e-6, 0.5, 0.4},     // seconds
+    {"near_hop", 2e-6, 0.5, 0.5},  // seconds a hop inside a node
+    {"far_hop", 8e-6, 0.5, 0.5},   // seconds a hop between nodes
+    {"link", 1.3, 0.3, 0.3},       // 1/share of the rate
+    {"nic", 1.3, 0.3, 0.3},
+    {"tree", 1.3, 0.3, 0.2},  // slowdown of trees against rings
+}};
+
+struct Refused : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Bytes that a rank sends in a ring, as a share of the operand.
+double ring_share(const std::string& collective, double n) {
+  const double part = (n - 1) / n;
+  if (collective == "allreduce") return 2 * part;
+  if (collective == "allgather" || collective == "reducescatter" || collective == "alltoall") return part;
+  throw Refused("collective '" + collective + "' is not modelled");
+}
+
+CollectiveRun run_from(const CsvRow& row) {
+  CollectiveRun r;
+  r.id = row.text("row_id");
+  r.system = row.text("system");
+  r.tool = row.text("tool");
+  r.source = row.text("source");
+  r.collective = row.text("collective");
+  r.bytes = row.number("bytes");
+  r.nodes = row.number("nodes");
+  r.ranks = row.number("gpus");
+  if (!(r.bytes > 0)) throw Refused("no message size");
+  if (!(r.nodes >= 1) || !(r.ranks >= 2)) throw Refused("no number of nodes and GPUs");
+  const double share = ring_share(r.collective, r.ranks);
+  r.seconds = 1e-6 * row.number("time_us");
+  if (const double bus = row.number("busbw_GBs"); !(r.seconds > 0) && bus > 0)
+    r.seconds = share * r.bytes / (bus * 1e9);
+  if (!(r.seconds > 0)) throw Refused("no time or bandwidth");
+  if (r.seconds > 1e3) throw Refused("the time stands for a failure");
+  const ChipSpec* g = chip_named(row.text("gpu_type"), row.text("intra_node_link"));
+  if (!g) throw Refused("accelerator '" + row.text("gpu_type") + "' is not known");
+  const double together = r.ranks / r.nodes;
+  if (together < 1) throw Refused("fewer GPUs than nodes");
+  CollectiveTraffic& c = r.traffic;
+  const bool far = r.nodes > 1;
+  if (together > 1) c.ring_link_s = share * r.bytes / g->link_rate;
+  if (far) c.ring_nic_s = share * r.bytes / (g->nic_rate * together);
+  const double rounds = r.collective == "allreduce" ? 2 : 1;
+  c.near_hops = rounds * (r.ranks - r.nodes);
+  c.far_hops = far ? rounds * (r.nodes - 1) : 0;
+  if (r.collective == "allreduce" && far) {
+    if (together > 1) c.tree_link_s = 2 * r.bytes / g->link_rate;
+    c.tree_nic_s = 2 * r.bytes / (g->nic_rate * together);
+    c.tree_near_hops = 2 * (together - 1);
+    c.tree_far_hops = 2 * std::log2(r.nodes);
+  }
+  return r;
+}
+
+}  // namespace
+
+CollectiveTable collectives_from(const CsvTable& csv) {
+  for (const char* column : {"collective", "bytes", "nodes", "gpus", "time_us"})
+    if (!csv.has(column))
+      throw ConfigError(csv.file, column, "is not a column: this is no table of collectives",
+                        "give the columns of configs/published/collectives.csv");
+  CollectiveTable t{std::filesystem::path(csv.file).stem().string(), {}, {}};
+  for (const CsvRow& row : csv.rows) {
+    try {
+      t.runs.push_back(run_from(row));
+    } catch (const Refused& why) {
+      ++t.refused[why.what()];
+    }
+  }
+  return t;
+}
+
+CollectivePrices spec_collective_prices() {
+  CollectivePrices p{};
+  for (size_t i = 0; i < kCollectivePrices; ++i) p[i] = kInfo[i].spec;
+  return p;
+}
+
+double collective_seconds(const CollectiveTraffic& c, const CollectivePrices& price) {
+  const auto p = [&](CollectivePrice x) { return price[static_cast<size_t>(x)]; };
+  const auto time = [&](double link, double nic, double near, double far) {
+    return p(CollectivePrice::call) + near * p(CollectivePrice::near_hop) +
+           far * p(CollectivePrice::far_hop) +
+           std::max(link * p(CollectivePrice::link), nic * p(CollectivePrice::nic));
+  };
+  const double ring = time(c.ring_link_s, c.ring_nic_s, c.near_hops, c.far_hops);
+  if (c.tree_nic_s <= 0) return ring;
+  const double tree =
+      p(CollectivePrice::tree) * time(c.tree_link_s, c.tree_nic_s, c.tree_near_hops, c.tree_far_hops);
+  return std::min(ring, tree);
+}
+
+const Quantity kCollectiveSeconds{kCollectivePrices, kInfo.data(), 0.15,
+                                  [](const Sample& s, const Eigen::VectorXd& log_prices) {
+                                    CollectivePrices p;
+                                    for (size_t i = 0; i < kCollectivePrices; ++i)
+                                      p[i] = std::exp(log_prices[static_cast<Eigen::Index>(i)]);
+                                    return std::log(collective_seconds(s.traffic, p));
+                                  }};
+
+Sample sample_of(const CollectiveRun& r) {
+  Sample s;
+  s.id = r.id;
+  s.campaign = r.system;
+  s.nodes = r.nodes;
+  s.source = r.source;
+  s.section = r.collective;
+  const std::string shape = std::to_string(r.nodes) + "x" + std::to_string(r.ranks / r.nodes);
+  s.values = {{"", r.system + r.collective + shape + "/" + std::to_string(r.bytes)},
+              {"layout", shape},
+              {"gpus", std::to_string(r.ranks)},
+              {"model", r.collective},
+              {"precision", ""}};
+  s.traffic = r.traffic;
+  s.log_s = std::log(r.seconds);
+  s.features.resize(6);
+  s.features << std::log2(r.bytes), std::log2(r.nodes), std::log2(r.ranks / r.nodes),
+      3.0 * (r.collective == "allreduce"), 3.0 * (r.collective == "alltoall"), 2.0 * (r.nodes > 1);
+  return s;
+}
+
+}  // namespace isobar

@@ -1,0 +1,104 @@
+#include "perfmodel/score/csv.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "model/base/error.h"
+
+namespace isobar {
+namespace {
+
+/// One record from `at`, which is left behind its line end; `line` counts the lines passed.
+std::vector<std::string> record(const std::string& text, size_t& at, int& line, const std::string& file) {
+  std::vector<std::string> cells(1);
+  const int first = line;
+  bool quoted = false;
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '\n') ++line;
+    if (quoted) {
+      if (c != '"')
+        cells.back() += c;
+      else if (at + 1 < text.size() && text[at + 1] == '"')
+        cells.back() += text[++at];
+      else
+        quoted = false;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == ',') {
+      cells.emplace_back();
+    } else if (c == '\n') {
+      ++at;
+      return cells;
+    } else if (c != '\r') {
+      cells.back() += c;
+    }
+  }
+  if (quoted)
+    throw ConfigError(file, "line " + std::to_string(first), "opens a quote that is never closed",
+                      "close it, or double the quotes inside a cell");
+  ++line;
+  return cells;
+}
+
+const std::string kNothing;
+
+}  // namespace
+
+const std::string& CsvRow::text(const std::string& column) const {
+  const auto c = columns_->find(column);
+  return c == columns_->end() || c->second >= cells_.size() ? kNothing : cells_[c->second];
+}
+
+double CsvRow::number(const std::string& column) const {
+  return number(column, std::nan(""));
+}
+
+double CsvRow::number(const std::string& column, double otherwise) const {
+  const std::string& s = text(column);
+  if (s.empty()) return otherwise;
+  char* end = nullptr;
+  const double v = std::strtod(s.c_str(), &end);
+  while (end && *end == ' ') ++end;
+  return end == s.c_str() || *end != '\0' || !std::isfinite(v) ? otherwise : v;
+}
+
+bool CsvTable::has(const std::string& column) const {
+  return std::find(columns.begin(), columns.end(), column) != columns.end();
+}
+
+CsvTable parse_csv(const std::string& text, const std::string& file) {
+  CsvTable t{file, {}, {}};
+  size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;
+  int line = 1;
+  if (at == text.size())
+    throw ConfigError(file, "", "is empty", "a table begins with a line of column names");
+  t.columns = record(text, at, line, file);
+  auto columns = std::make_shared<std::map<std::string, size_t>>();
+  for (size_t i = 0; i < t.columns.size(); ++i) (*columns)[t.columns[i]] = i;
+  while (at < text.size()) {
+    const int begin = line;
+    std::vector<std::string> cells = record(text, at, line, file);
+    if (cells.size() == 1 && cells[0].empty()) continue;  // an empty line
+    if (cells.size() != t.columns.size())
+      throw ConfigError(file, "line " + std::to_string(begin),
+                        "has " + std::to_string(cells.size()) + " cells under " +
+                            std::to_string(t.columns.size()) + " columns",
+                        "quote cells that hold a comma");
+    t.rows.emplace_back(columns, std::move(cells), begin);
+  }
+  return t;
+}
+
+CsvTable read_csv(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (!in || !(text << in.rdbuf()))
+    throw ConfigError(path, "", "cannot be read", "name a table in the format of configs/published");
+  return parse_csv(text.str(), path);
+}
+
+}  // namespace isobar

@@ -1,0 +1,122 @@
+#include "perfmodel/score/memory_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "perfmodel/score/regression.h"
+#include "perfmodel/score/step_model.h"
+
+namespace isobar {
+namespace {
+
+constexpr double kGiB = 1073741824.0;
+
+// In the order of MemoryPrice.
+constexpr std::array<PriceInfo, kMemoryPrices> kInfo{{
+    {"gradients", 0.8, 0.3, 0.3},
+    {"optimizer", 1.0, 0.05, 0.1},
+    {"stream", 1.0, 0.2, 0.2},
+    {"attention", 1.0, 0.2, 0.2},
+    {"ffn", 1.0, 0.15, 0.15},
+    {"scores", 1.0, 0.15, 0.15},
+    {"checkpoint", 1.0, 0.2, 0.3},
+    {"working", 1.0, 0.4, 0.4},
+    {"transient", 0.3, 0.7, 0.7},
+    {"logits", 1.3, 0.4, 0.5},
+    {"vocabulary", 0.7, 0.5, 0.6},
+    {"runtime", 0.8 * kGiB, 0.8, 1.0},
+    {"fragments", 1.04, 0.04, 0.05},
+}};
+
+/// Micro-batches in flight on a stage, in units of its layers.
+double in_flight(const PublishedRun& r, double stage) {
+  const double p = r.pp, m = r.micro_batches(), v = r.vpp;
+  if (p <= 1) return 1;
+  if (r.schedule == Schedule::zb_2p) return std::min(m, 2 * (p - stage) - 1);
+  if (r.schedule == Schedule::interleaved || v > 1)  // chunks: 2 (p - s - 1) + (v - 1) p + 1 warm up
+    return std::min(m, (2 * (p - stage - 1) + (v - 1) * p + 1) / v);
+  return std::min(m, p - stage);
+}
+
+}  // namespace
+
+MemoryCounts count_memory(const PublishedRun& r) {
+  MemoryCounts out;
+  const double T = r.micro_batch * r.seq / r.cp;
+  const double q = r.heads * r.head_dim, kv = r.kv_heads * r.head_dim;
+  const bool llama = r.arch == Arch::llama, full = r.recompute == Recompute::full;
+  const double bytes = r.precision == Precision::fp32 || r.precision == Precision::tf32 ? 4 : 2;
+  const double scale = bytes / 2;
+  const double spread = r.sequence_parallel ? r.tp : 1;
+  const double shards = r.zero >= 1 ? r.dp * r.cp : 1;
+  const double gradient_shards = r.zero >= 2 ? r.dp * r.cp : 1, weight_shards = r.zero >= 3 ? r.dp * r.cp : 1;
+  const double layer = layer_parameters(r) / r.tp;
+  const double table = r.hidden * r.vocab / r.tp;
+  for (int i = 0; i < 2; ++i) {
+    StageMemory& s = out.stages[static_cast<size_t>(i)];
+    const double stage = i == 0 ? 0 : r.pp - 1;
+    double layers = stage_layers(r);
+    if (r.pp > 1 && (r.short_end_stages || r.balanced_embedding))
+      layers -= 1;
+    else if (i == 1 && r.pp > 1)
+      layers = std::max(1.0, r.layers - (r.pp - 1) * layers);
+    const double tables = r.pp > 1 ? 1 : r.arch == Arch::gpt ? 1 : 2;
+    const double parameters = layers * layer + tables * table;
+    s.weights = bytes * parameters / weight_shards;
+    s.gradients = r.frozen_weights ? 0 : 4 * parameters / gradient_shards;
+    s.optimizer = r.frozen_weights ? 0 : (bytes == 4 ? 8 : 12) * parameters / shards;
+    s.stream = T * r.hidden * (llama ? 8 : 10) * scale / spread;
+    s.attention = T * (2 * (q + 2 * kv) + 2 * q) * scale / r.tp;
+    const double f = r.experts > 0 ? r.top_k * r.expert_ffn : r.ffn;
+    s.ffn = T * f * (llama ? 6 : 4) * scale / r.tp;
+    if (r.attention == AttentionKernel::unfused || r.attention == AttentionKernel::fused_softmax) {
+      s.scores = 5 * r.micro_batch * r.heads / r.tp * r.seq * r.seq / r.cp * scale;
+      s.scores_again = r.recompute == Recompute::selective;
+    }
+    s.kept_layers = layers * in_flight(r, stage);
+    s.checkpoint = full ? 2 * scale * T * r.hidden / spread : 0;
+    s.logits = i == 1 ? 4 * T * r.vocab / r.tp : 0;
+    s.vocabulary = 2 * table;
+  }
+  return out;
+}
+
+double peak_bytes(const MemoryCounts& m, const MemoryPrices& price) {
+  const auto p = [&](MemoryPrice x) { return price[static_cast<size_t>(x)]; };
+  double peak = 0;
+  for (const StageMemory& s : m.stages) {
+    const double persistent =
+        s.weights + s.gradients * p(MemoryPrice::gradients) + s.optimizer * p(MemoryPrice::optimizer);
+    const double scores = s.scores * p(MemoryPrice::scores);
+    const double dense = s.stream * p(MemoryPrice::stream) + s.attention * p(MemoryPrice::attention) +
+                         s.ffn * p(MemoryPrice::ffn);
+    const double layer = dense + (s.scores_again ? 0 : scores);
+    double activations = s.kept_layers * layer;
+    double working = p(MemoryPrice::transient) * (dense + scores);
+    if (s.checkpoint > 0) {
+      activations = s.kept_layers * s.checkpoint * p(MemoryPrice::checkpoint);
+      working = p(MemoryPrice::working) * (dense + scores);
+    }
+    // The loss comes when every layer's activations are there; gradients of activations when logits are gone.
+    const double top = std::max(s.logits * p(MemoryPrice::logits), working);
+    peak = std::max(peak, persistent + (activations + top) * p(MemoryPrice::fragments) +
+                              s.vocabulary * p(MemoryPrice::vocabulary));
+  }
+  return peak + p(MemoryPrice::runtime);
+}
+
+MemoryPrices spec_memory_prices() {
+  MemoryPrices p{};
+  for (size_t i = 0; i < kMemoryPrices; ++i) p[i] = kInfo[i].spec;
+  return p;
+}
+
+const Quantity kPeakBytes{kMemoryPrices, kInfo.data(), 0.04,
+                          [](const Sample& s, const Eigen::VectorXd& log_prices) {
+                            MemoryPrices p;
+                            for (size_t i = 0; i < kMemoryPrices; ++i)
+                              p[i] = std::exp(log_prices[static_cast<Eigen::Index>(i)]);
+                            return std::log(peak_bytes(s.memory, p));
+                          }};
+
+}  // namespace isobar

@@ -1,0 +1,51 @@
+// Peak memory of an accelerator under a foreign engine, counted like its step: parameters and activations in
+// closed form, prices for what engines do differently (gradient type, what is kept, fragmentation).
+//
+//   MemoryCounts m = count_memory(run);
+//   double bytes = peak_bytes(m, spec_memory_prices());
+//
+// Sources: activations of a layer Korthikanti 2022 (sbh (10 + 24/t + 5 a s / h t) for GPT), counted by
+// operand for Llama; ZeRO shards Rajbhandari 2020; in-flight micro-batches Narayanan 2021 and Qi 2024.
+#pragma once
+#include <array>
+
+#include "perfmodel/score/prices.h"
+#include "perfmodel/score/published_run.h"
+
+namespace isobar {
+
+enum class MemoryPrice : int {
+  gradients,   // over 4 bytes a parameter
+  optimizer,   // over 12 bytes a parameter and shard: master weight, two moments
+  stream,      // kept share of what a layer keeps on the residual stream
+  attention,   // ... of queries, keys, values and their result
+  ffn,         // ... of the feed-forward part
+  scores,      // ... of unfused attention
+  checkpoint,  // kept over one layer input, under full recomputation
+  working,     // over one layer's activations, while it is computed again
+  transient,   // gradients of activations, over one layer's activations
+  logits,      // over 4 bytes a logit
+  vocabulary,  // temporary gradient of the embedding, over 2 bytes a parameter
+  runtime,     // bytes of context, libraries, communicators
+  fragments,   // factor on activations
+};
+constexpr size_t kMemoryPrices = static_cast<size_t>(MemoryPrice::fragments) + 1;
+using MemoryPrices = std::array<double, kMemoryPrices>;
+
+struct StageMemory {  // bytes
+  double weights = 0, gradients = 0, optimizer = 0;
+  double stream = 0, attention = 0, ffn = 0, scores = 0;  // of one layer and micro-batch
+  double kept_layers = 0;                                 // layers times micro-batches in flight
+  double checkpoint = 0;                                  // one layer input; 0: nothing is computed again
+  bool scores_again = false;                              // selective recomputation: scores are not kept
+  double logits = 0, vocabulary = 0;
+};
+struct MemoryCounts {
+  std::array<StageMemory, 2> stages;  // first, last
+};
+
+MemoryCounts count_memory(const PublishedRun& run);
+double peak_bytes(const MemoryCounts& m, const MemoryPrices& prices);
+MemoryPrices spec_memory_prices();
+
+}  // namespace isobar

@@ -1,0 +1,77 @@
+#include "perfmodel/score/metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "perfmodel/fit.h"
+
+namespace isobar {
+namespace {
+
+std::vector<double> ranks(const std::vector<double>& v) {
+  std::vector<size_t> order(v.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return v[a] < v[b]; });
+  std::vector<double> rank(v.size());
+  for (size_t i = 0; i < order.size();) {
+    size_t end = i + 1;
+    while (end < order.size() && v[order[end]] == v[order[i]]) ++end;
+    for (size_t k = i; k < end; ++k) rank[order[k]] = 0.5 * static_cast<double>(i + end - 1);
+    i = end;
+  }
+  return rank;
+}
+
+}  // namespace
+
+double spearman(const std::vector<double>& a, const std::vector<double>& b) {
+  const std::vector<double> x = ranks(a), y = ranks(b);
+  const double mean = 0.5 * (static_cast<double>(x.size()) - 1);
+  double xy = 0, xx = 0, yy = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean) * (y[i] - mean);
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+  }
+  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : 0;
+}
+
+Scores score_rows(const std::vector<ScoredRow>& rows) {
+  Scores s;
+  s.rows = rows.size();
+  if (rows.empty()) return s;
+  const double n = static_cast<double>(rows.size());
+  std::vector<double> errors;
+  std::map<std::string, std::vector<const ScoredRow*>> groups;
+  for (const ScoredRow& r : rows) {
+    errors.push_back(std::abs(r.error()));
+    s.bias += r.error() / n;
+    s.coverage += (r.inside() ? 1 : 0) / n;
+    groups[r.group].push_back(&r);
+  }
+  s.mape = std::accumulate(errors.begin(), errors.end(), 0.0) / n;
+  s.median = quantile(errors, 0.5);
+  s.p90 = quantile(errors, 0.9);
+  double rank = 0, regret = 0;
+  for (const auto& [name, members] : groups) {
+    if (members.size() < kGroup) continue;
+    std::vector<double> measured, predicted;
+    for (const ScoredRow* r : members) {
+      measured.push_back(r->measured);
+      predicted.push_back(r->predicted);
+    }
+    const auto chosen = std::min_element(predicted.begin(), predicted.end()) - predicted.begin();
+    regret += measured[static_cast<size_t>(chosen)] / *std::min_element(measured.begin(), measured.end()) - 1;
+    rank += spearman(measured, predicted);
+    ++s.groups;
+  }
+  if (s.groups > 0) {
+    s.spearman = rank / static_cast<double>(s.groups);
+    s.regret = regret / static_cast<double>(s.groups);
+  }
+  return s;
+}
+
+}  // namespace isobar

@@ -1,0 +1,30 @@
+// What a user feels of a prediction's error: the numbers of `isobar score`.
+//
+//   Scores s = score_rows(rows);   // s.mape, s.regret, s.coverage: shares of 1; s.spearman
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace isobar {
+
+struct ScoredRow {
+  std::string id, group;  // group: rows among which a planner would choose
+  double measured = 0, predicted = 0, lower = 0, upper = 0;
+  double error() const { return predicted / measured - 1; }
+  bool inside() const { return lower <= measured && measured <= upper; }
+};
+
+struct Scores {
+  size_t rows = 0;
+  double mape = 0, median = 0, p90 = 0, bias = 0, coverage = 0;
+  size_t groups = 0;                       // of at least kGroup rows
+  std::optional<double> spearman, regret;  // mean over groups; none: no group is big enough
+};
+constexpr size_t kGroup = 5;
+
+Scores score_rows(const std::vector<ScoredRow>& rows);
+/// Rank correlation, ties sharing their mean rank.
+double spearman(const std::vector<double>& a, const std::vector<double>& b);
+
+}  // namespace isobar

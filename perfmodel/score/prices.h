@@ -1,0 +1,26 @@
+// A quantity that counts and prices make: the step's seconds (step_model.h), the peak's bytes
+// (memory_model.h). The fit (regression.h) knows no more of it than this.
+#pragma once
+#include <Eigen/Core>
+#include <cstddef>
+
+namespace isobar {
+
+struct PriceInfo {
+  const char* name;
+  double spec;     // before any measurement
+  double unsure;   // log sigma of that
+  double differs;  // log sigma between engines and machines
+};
+
+struct Sample;
+
+struct Quantity {
+  size_t prices;
+  const PriceInfo* info;  // [prices]
+  double misfit;          // log sigma that counts and prices leave
+  double (*log_value)(const Sample& sample, const Eigen::VectorXd& log_prices);  // [prices]
+};
+extern const Quantity kStepSeconds, kPeakBytes;
+
+}  // namespace isobar

@@ -1,0 +1,75 @@
+// One measured training run of somebody else, read from a table in the column format of configs/published:
+// either it can be specified from its row, or it is refused with the reason.
+//
+//   PublishedTable t = read_published("vtrain_ground_truth.csv");
+//   t.runs[0].step_s; t.refused["no micro-batch size"]   // how many rows
+//
+// `notes` is read for the few facts that have no column: attention kernel, head dimension, experts, LoRA,
+// uneven stages, a data loader that is the bottleneck.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "perfmodel/score/csv.h"
+#include "perfmodel/score/hardware.h"
+
+namespace isobar {
+
+enum class Arch { gpt, llama, vit };
+enum class AttentionKernel { unfused, fused_softmax, flash1, flash2 };
+enum class Recompute { none, selective, full };
+enum class Schedule { one_f_one_b, interleaved, zb_1p, zb_2p };
+enum class Outcome { ran, out_of_memory };
+
+struct PublishedRun {
+  std::string table;     // file name without folder and ending
+  std::string source;    // whose measurements
+  std::string campaign;  // runs that share an engine and its tuning, so that they share prices: a source, or
+                         // the vendor's own recipes for Megatron-Core whatever page printed them
+  std::string section;  // the table inside the source
+  std::string id, model, engine, gpu_type;
+  int line = 0;
+  // the net
+  Arch arch = Arch::gpt;
+  double layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, seq = 0;
+  double experts = 0, top_k = 0, expert_ffn = 0;  // 0: dense
+  // where and how
+  const ChipSpec* gpu = nullptr;
+  Precision precision = Precision::bf16;
+  double nic_rate = 0;  // B/s per GPU; 0: the accelerator's usual system
+  double gpus = 0, node = 8, dp = 1, tp = 1, cp = 1, pp = 1, vpp = 1, ep = 1;
+  double zero = -1;  // ZeRO stage; -1: not stated
+  double micro_batch = 0, global_batch = 0;
+  bool sequence_parallel = false, rms_kernel = false, frozen_weights = false, balanced_embedding = false;
+  bool block_scaled = false;      // mxfp8, nvfp4: a scale every 16 or 32 values
+  bool short_end_stages = false;  // first and last stage hold one layer less
+  AttentionKernel attention = AttentionKernel::flash2;
+  Recompute recompute = Recompute::none;
+  Schedule schedule = Schedule::one_f_one_b;
+  // what was measured; 0: not stated
+  double step_s = 0, memory_gb = 0, mfu = 0;
+  Outcome outcome = Outcome::ran;
+
+  double micro_batches() const { return global_batch / (dp * micro_batch); }
+  /// Two runs with the same key were specified alike: one must not be fitted when the other is scored.
+  std::string specification() const;
+  std::string layout() const;  // "dp8 tp4 cp1 pp2 v1"
+  /// Model, machine, GPUs and batch: inside such a group a planner chooses.
+  std::string choice_group() const;
+};
+
+struct PublishedTable {
+  std::string name;                    // file name without folder and ending
+  std::vector<PublishedRun> runs;      // with a step time, in file order
+  std::vector<PublishedRun> outcomes;  // did not fit in memory (no step time); or memory alone was read
+  std::map<std::string, int> refused;  // reason -> rows
+  int refused_rows() const;
+};
+
+/// A table of no training runs (nccl-tests, GEMM sweeps) makes a ConfigError. `experts`: take mixtures of
+/// experts too, whose prices are not held apart from those of dense nets.
+PublishedTable read_published(const std::string& path, bool experts = false);
+PublishedTable published_from(const CsvTable& csv, bool experts = false);
+
+}  // namespace isobar

@@ -1,0 +1,309 @@
+#include "perfmodel/score/referee.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "model/base/error.h"
+#include "perfmodel/fit.h"
+#include "perfmodel/score/splits.h"
+
+namespace isobar {
+namespace {
+
+using Split = JudgeOptions::Split;
+constexpr int kDraws = 5;  // of N random points
+constexpr double kFastMfu = 15;
+constexpr double kGiB = 1073741824.0;
+
+/// Spec-sheet prices, and how much slower the machine family was in other campaigns (all machines where the
+/// family was in none), over runs that the accelerator's rates decide and not the host's. Campaigns are
+/// averaged as in a meta-analysis (DerSimonian & Laird 1986): the less one scale describes a campaign, the
+/// less it counts.
+class SpecScale {
+ public:
+  SpecScale(const Pool& pool, const std::string& campaign) {
+    for (const auto& [from, samples] : pool.by_campaign()) {
+      if (from == campaign) continue;
+      std::map<std::string, std::vector<double>> ratios;
+      for (const Sample* s : samples)
+        if (busy(s->counts, spec_prices()) > kBusy)
+          ratios[s->run->gpu->chip()].push_back(s->log_s - std::log(step_seconds(s->counts, spec_prices())));
+      for (auto& [family, r] : ratios) {
+        const double within = (quantile(r, 0.75) - quantile(r, 0.25)) / 1.349;
+        const double weight = 1 / (kBetween * kBetween + within * within);
+        for (Mean* m : {&by_family_[family], &all_}) {
+          m->sum += weight * quantile(r, 0.5);
+          m->weight += weight;
+        }
+      }
+    }
+  }
+  Estimated predict(const Sample& s) const {
+    const auto f = by_family_.find(s.run->gpu->chip());
+    const bool known = f != by_family_.end();
+    const double seconds =
+        std::exp((known ? f->second : all_).value()) * step_seconds(s.counts, spec_prices());
+    const double half = kNormal80 * (known ? 1.0 : 1.5) * kBetween;
+    return {seconds, seconds * std::exp(-half), seconds * std::exp(half)};
+  }
+
+ private:
+  static constexpr double kBusy = 2;
+  static constexpr double kBetween = 0.2;  // log sigma between campaigns of a family
+  struct Mean {
+    double sum = 0, weight = 0;
+    double value() const { return weight > 0 ? sum / weight : 0; }
+  };
+  std::map<std::string, Mean> by_family_;
+  Mean all_;
+};
+
+/// One quantity of one table: its rows split, fitted and predicted.
+class Judge {
+ public:
+  using Predict = std::function<void(size_t row, const Estimated& e, const std::string& draw)>;
+
+  Judge(const Quantity& quantity, const JudgeOptions& options) : quantity_(quantity), options_(options) {}
+
+  /// The rows to score, and those that may be fitted beside them but for what the scored rows repeat.
+  void read(std::vector<Sample> scored, std::vector<Sample> others) {
+    samples_ = std::move(scored);
+    std::set<std::string> own;
+    for (const Sample& s : samples_) {
+      own.insert(s.id);
+      own.insert(s.values.at(""));
+    }
+    for (Sample& s : others)
+      if (!own.contains(s.id) && !own.contains(s.values.at(""))) pool_.add(std::move(s));
+  }
+
+  void run(const Predict& predicted) {
+    std::vector<size_t> all(samples_.size());
+    std::iota(all.begin(), all.end(), 0);
+    if (options_.split == Split::points) {
+      std::mt19937 random(options_.seed);
+      for (int draw = 0; draw < kDraws; ++draw) {
+        std::vector<size_t> order = all;
+        std::shuffle(order.begin(), order.end(), random);
+        const auto n =
+            static_cast<std::ptrdiff_t>(std::min(static_cast<size_t>(options_.points), order.size()));
+        predict({order.begin(), order.begin() + n}, {order.begin() + n, order.end()}, predicted,
+                " draw " + std::to_string(draw));
+      }
+    } else if (options_.split == Split::none || options_.spec_only) {
+      predict({}, all, predicted, "");
+    } else {
+      for (const std::vector<size_t>& test : parts()) {
+        const std::set<size_t> out(test.begin(), test.end());
+        std::vector<size_t> train;
+        std::copy_if(all.begin(), all.end(), std::back_inserter(train),
+                     [&](size_t i) { return !out.contains(i); });
+        predict(train, test, predicted, "");
+      }
+    }
+  }
+
+  const Sample& sample(size_t i) const { return samples_[i]; }
+  bool prices_only = false;  // predict with prices alone: outcomes, that a process has nothing to say about
+
+ private:
+  static std::string value_of(const Sample& s, Split split) {
+    return s.values.at(split == Split::layout  ? "layout"
+                       : split == Split::gpus  ? "gpus"
+                       : split == Split::model ? "model"
+                                               : "");
+  }
+
+  std::vector<std::vector<size_t>> parts() const {
+    if (options_.split == Split::up_to) {
+      std::vector<size_t> beyond;
+      for (size_t i = 0; i < samples_.size(); ++i)
+        if (samples_[i].nodes > options_.nodes) beyond.push_back(i);
+      return {beyond};
+    }
+    std::vector<std::string> values;
+    for (const Sample& s : samples_) values.push_back(value_of(s, options_.split));
+    return parts_of(values, most_parts(options_), options_.seed);
+  }
+
+  void predict(const std::vector<size_t>& train, const std::vector<size_t>& test, const Predict& predicted,
+               const std::string& draw) {
+    std::map<std::string, std::vector<size_t>> by_campaign;
+    std::set<std::string> held_out;
+    for (size_t i : test) {
+      by_campaign[samples_[i].campaign].push_back(i);
+      held_out.insert(value_of(samples_[i], options_.split));
+    }
+    for (const auto& [campaign, members] : by_campaign) {
+      if (options_.spec_only && &quantity_ == &kStepSeconds) {
+        const SpecScale scale(pool_, campaign);
+        for (size_t i : members) predicted(i, scale.predict(samples_[i]), draw);
+        continue;
+      }
+      Samples rows;
+      for (size_t i : train)
+        if (samples_[i].campaign == campaign) rows.push_back(&samples_[i]);
+      if (options_.split != Split::points)
+        for (const Sample* s : pool_.of(campaign))
+          if (!held_out.contains(value_of(*s, options_.split)) &&
+              (options_.split != Split::up_to || s->nodes <= options_.nodes))
+            rows.push_back(s);
+      const Belief& belief = pool_.belief_without(quantity_, campaign);
+      if (prices_only) {
+        const Eigen::VectorXd prices = fitted_prices(quantity_, rows, belief);
+        for (size_t i : members) {
+          const double value = std::exp(quantity_.log_value(samples_[i], prices));
+          predicted(i, {value, value, value}, draw);
+        }
+        continue;
+      }
+      const CampaignFit fit(quantity_, rows, belief);
+      for (size_t i : members) predicted(i, fit.predict(samples_[i]), draw);
+    }
+  }
+
+  const Quantity& quantity_;
+  const JudgeOptions& options_;
+  std::vector<Sample> samples_;
+  Pool pool_;
+};
+
+using Runs = std::vector<const PublishedRun*>;
+
+template <typename Make>
+std::vector<Sample> samples_of(const Runs& runs, const Make& make) {
+  std::vector<Sample> out;
+  for (const PublishedRun* r : runs) out.push_back(make(*r));
+  return out;
+}
+constexpr auto kTime = [](const PublishedRun& r) { return sample_of(r); };
+constexpr auto kMemory = [](const PublishedRun& r) { return memory_sample_of(r); };
+
+void judge_time(const PublishedTable& table, const Library& others, const JudgeOptions& options,
+                TableScore& out) {
+  Runs scored, rest;
+  for (const PublishedRun& r : table.runs) scored.push_back(&r);
+  for (const PublishedTable& t : others)
+    for (const PublishedRun& r : t.runs) rest.push_back(&r);
+  Judge judge(kStepSeconds, options);
+  judge.read(samples_of(scored, kTime), samples_of(rest, kTime));
+  std::vector<ScoredRow> fast;
+  judge.run([&](size_t i, const Estimated& e, const std::string& draw) {
+    const PublishedRun& r = *scored[i];
+    out.rows.push_back({r.id, r.choice_group() + draw, r.step_s, e.value, e.lower, e.upper});
+    if (r.mfu >= kFastMfu) fast.push_back(out.rows.back());
+  });
+  out.time = score_rows(out.rows);
+  if (!fast.empty() && fast.size() < out.rows.size()) out.fast = score_rows(fast);
+}
+
+void judge_memory(const PublishedTable& table, const Library& others, const JudgeOptions& options,
+                  TableScore& out) {
+  Runs scored, rest;
+  for (const PublishedRun& r : table.runs)
+    if (r.memory_gb > 0) scored.push_back(&r);
+  if (scored.empty()) return;
+  for (const PublishedTable& t : others)
+    for (const PublishedRun& r : t.runs)
+      if (r.memory_gb > 0) rest.push_back(&r);
+  Judge judge(kPeakBytes, options);
+  judge.read(samples_of(scored, kMemory), samples_of(rest, kMemory));
+  judge.run([&](size_t i, const Estimated& e, const std::string& draw) {
+    const PublishedRun& r = *scored[i];
+    out.memory_rows.push_back({r.id, r.choice_group() + draw, r.memory_gb * kGiB, e.value, e.lower, e.upper});
+  });
+  out.memory = score_rows(out.memory_rows);
+  out.memory->regret.reset();  // nobody chooses a layout for the least memory
+}
+
+/// Runs that fitted and runs that did not, of campaigns that tell of both.
+void judge_outcomes(const PublishedTable& table, const Library& others, const JudgeOptions& options,
+                    TableScore& out) {
+  std::set<std::string> campaigns;  // that tell of failures
+  const auto tells = [&](const PublishedTable& t) {
+    for (const PublishedRun& r : t.outcomes) campaigns.insert(r.campaign);
+  };
+  tells(table);
+  for (const PublishedTable& t : others) tells(t);
+  Runs scored, rest;
+  const auto take = [&](const PublishedTable& t, Runs& into) {
+    for (const PublishedRun& r : t.outcomes) into.push_back(&r);
+    for (const PublishedRun& r : t.runs)
+      if (campaigns.contains(r.campaign)) into.push_back(&r);
+  };
+  take(table, scored);
+  if (scored.empty()) return;
+  for (const PublishedTable& t : others) take(t, rest);
+  Judge judge(kPeakBytes, options);
+  judge.prices_only = true;
+  judge.read(samples_of(scored, kMemory), samples_of(rest, kMemory));
+  Confusion c;
+  judge.run([&](size_t i, const Estimated& e, const std::string&) {
+    const PublishedRun& r = *scored[i];
+    const bool failed = r.outcome == Outcome::out_of_memory, called = e.value > r.gpu->memory_bytes;
+    ++(failed ? called ? c.failed_called : c.failed_missed : called ? c.fitted_missed : c.fitted_called);
+    if (failed != called) c.misses.push_back(r.id);
+  });
+  out.outcomes = c;
+}
+
+}  // namespace
+
+Library load_library(const std::string& folder, bool experts) {
+  std::vector<std::filesystem::path> files;
+  std::error_code gone;
+  for (const auto& e : std::filesystem::directory_iterator(folder, gone))
+    if (e.path().extension() == ".csv") files.push_back(e.path());
+  if (gone || files.empty())
+    throw ConfigError(folder, "", "holds no tables of published runs", "name the folder with --published");
+  std::sort(files.begin(), files.end());
+  Library library;
+  for (const auto& f : files) {
+    const CsvTable csv = read_csv(f.string());
+    if (csv.has("metric_name")) library.push_back(published_from(csv, experts));
+  }
+  return library;
+}
+
+TableScore judge(const PublishedTable& table, const Library& others, const JudgeOptions& options) {
+  TableScore out;
+  out.table = table.name;
+  out.refused = table.refused;
+  judge_time(table, others, options, out);
+  judge_memory(table, others, options, out);
+  judge_outcomes(table, others, options, out);
+  return out;
+}
+
+CollectiveScore judge(const CollectiveTable& table, const JudgeOptions& options) {
+  constexpr double kLarge = 64.0 * 1048576;
+  CollectiveScore out;
+  out.table = table.name;
+  out.refused = table.refused;
+  std::vector<Sample> samples;
+  for (const CollectiveRun& r : table.runs) samples.push_back(sample_of(r));
+  Judge judge(kCollectiveSeconds, options);
+  judge.read(std::move(samples), {});
+  std::vector<ScoredRow> large;
+  std::map<std::string, std::pair<std::vector<ScoredRow>, std::vector<ScoredRow>>> tools;
+  judge.run([&](size_t i, const Estimated& e, const std::string&) {
+    const CollectiveRun& r = table.runs[i];
+    const ScoredRow row{r.id, r.id, r.seconds, e.value, e.lower, e.upper};  // nobody chooses among them
+    out.rows.push_back(row);
+    tools[r.tool].first.push_back(row);
+    if (r.bytes < kLarge) return;
+    large.push_back(row);
+    tools[r.tool].second.push_back(row);
+  });
+  out.time = score_rows(out.rows);
+  out.large = score_rows(large);
+  for (const auto& [tool, rows] : tools)
+    out.by_tool[tool] = {score_rows(rows.first), score_rows(rows.second)};
+  return out;
+}
+
+}  // namespace isobar

@@ -1,0 +1,92 @@
+// Prices from measured steps, and predictions with an interval.
+//
+//   Belief others = believe(kStepSeconds, {vtrain_samples, sc21_samples});  // what other campaigns say about
+//   prices CampaignFit fit(kStepSeconds, training_samples, others); Estimated e = fit.predict(sample); //
+//   e.value in e.lower ... e.upper, 80 %
+//
+// Three layers, each weaker than the one before it. Prices: a log-normal prior around the spec sheet, moved
+// by other campaigns (a hierarchical model: campaigns differ from their common mean by PriceInfo::differs),
+// then by this campaign's training runs (robust maximum a posteriori). What counts times prices leave
+// unexplained: a Gaussian process over logarithms of the layout (Rasmussen & Williams 2006, Matern 3/2, its
+// length scales by marginal likelihood), together with the prices' own remaining uncertainty. Width of the
+// interval: the quantile of standardised leave-one-out errors of the training runs; for a layout, model or
+// GPU count that no training run had, of errors with all of that left out.
+#pragma once
+#include <Eigen/Core>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "perfmodel/score/collective_model.h"
+#include "perfmodel/score/memory_model.h"
+#include "perfmodel/score/step_model.h"
+
+namespace isobar {
+
+struct Sample {
+  const PublishedRun* run = nullptr;  // none: a collective
+  std::string id, campaign, source, section;
+  double nodes = 1;
+  /// What it may be held out by: "" (repetitions), "layout", "model", "gpus", "precision".
+  std::map<std::string, std::string> values;
+  StepCounts counts;
+  Eigen::VectorXd features;  // of the Gaussian process
+  double log_s = 0;          // logarithm of what was measured
+  int bound = 0;             // +1: the truth is larger (it did not fit), -1: smaller (it fitted)
+  MemoryCounts memory;
+  CollectiveTraffic traffic;
+};
+Sample sample_of(const PublishedRun& run);
+/// Its memory: the reading where there is one, else the capacity as a bound.
+Sample memory_sample_of(const PublishedRun& run);
+using Samples = std::vector<const Sample*>;
+
+/// Gaussian over the logarithms of prices of a campaign nobody has seen.
+struct Belief {
+  Eigen::VectorXd mean;
+  Eigen::MatrixXd covariance;
+};
+Belief believe(const Quantity& quantity, const std::vector<Samples>& campaigns);
+Belief spec_belief(const Quantity& quantity);
+/// Logarithms of prices that suit these samples best, bounds among them.
+Eigen::VectorXd fitted_prices(const Quantity& quantity, const Samples& training, const Belief& belief);
+
+struct Estimated {
+  double value = 0, lower = 0, upper = 0;
+};
+
+class CampaignFit {
+ public:
+  /// `training` may be empty: then the belief alone predicts.
+  CampaignFit(const Quantity& quantity, const Samples& training, const Belief& belief);
+  Estimated predict(const Sample& s) const;
+  const Eigen::VectorXd& log_prices() const { return prices_; }
+
+ private:
+  void learn_scales();
+  void condition();
+  void calibrate();
+  Eigen::VectorXd kernel(const Sample& s) const;  // with every training run
+  double width(const Sample& s) const;            // sigmas of the 80 % interval
+
+  const Quantity& quantity_;
+  Belief belief_;
+  Samples rows_;
+  std::vector<bool> ordinary_;        // runs that their neighbours do not contradict
+  Eigen::VectorXd prices_;            // log
+  Eigen::MatrixXd jacobian_;          // [n, prices] d log step / d log price
+  Eigen::MatrixXd features_;          // [n, d]
+  Eigen::VectorXd residual_;          // against the belief's mean, linearised
+  Eigen::VectorXd scales_;            // length scales [d]
+  double amplitude_ = 0, noise_ = 0;  // log sigmas
+  double section_ = 0;                // of what rows of one section share
+  double offset2_ = 0, source2_ = 0;  // squared: of a campaign, of one source of it
+  double different_ = 1;               // training runs, repetitions not counted
+  double floor_ = 0;                  // nobody's clock and cluster repeat better
+  Eigen::VectorXd alpha_;             // K^-1 residual
+  Eigen::MatrixXd inverse_;           // K^-1
+  Eigen::MatrixXd spread_;            // jacobian * covariance
+  std::map<std::string, std::map<std::string, double>> quantiles_;  // source -> what is left out -> sigmas
+};
+
+}  // namespace isobar

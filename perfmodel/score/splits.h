@@ -1,0 +1,35 @@
+// Who is fitted and who is predicted: held-out parts of a table, and the pool of everybody else's runs.
+//
+//   for (const std::vector<size_t>& test : parts_of(runs, key, 5, seed)) ...   // indices of runs
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "perfmodel/score/referee.h"
+#include "perfmodel/score/regression.h"
+
+namespace isobar {
+
+/// Whole values dealt to parts, at random but always alike.
+std::vector<std::vector<size_t>> parts_of(const std::vector<std::string>& values, size_t most, unsigned seed);
+size_t most_parts(const JudgeOptions& options);
+
+/// Samples to learn from, by campaign, owned here.
+class Pool {
+ public:
+  void add(Sample s);
+  const std::map<std::string, Samples>& by_campaign() const { return by_campaign_; }
+  const Samples& of(const std::string& campaign) const;
+  /// What all campaigns but this one say about prices; made once.
+  const Belief& belief_without(const Quantity& quantity, const std::string& campaign);
+
+ private:
+  std::vector<std::unique_ptr<Sample>> owned_;
+  std::map<std::string, Samples> by_campaign_;
+  std::map<std::string, Belief> beliefs_;
+};
+
+}  // namespace isobar

@@ -1,0 +1,238 @@
+#include "perfmodel/score/step_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "perfmodel/score/regression.h"
+
+namespace isobar {
+namespace {
+
+// In the order of Price. spec, log sigma, log sigma between campaigns.
+constexpr std::array<PriceInfo, kPrices> kInfo{{
+    {"gemm", 1.08, 0.15, 0.10},       {"gemm.low", 1.2, 0.15, 0.10},    {"gemm.fp4", 1.6, 0.2, 0.15},
+    {"gemm.width", 60, 0.8, 0.6},     {"gemm.tokens", 200, 0.8, 0.8},   {"attention", 2.0, 0.4, 0.3},
+    {"attention.v1", 1.5, 0.3, 0.2},  {"scores", 1.4, 0.3, 0.2},        {"ragged_heads", 2.0, 0.5, 0.3},
+    {"scores.torch", 1.15, 0.5, 0.4}, {"scores.fused", 1.15, 0.5, 0.4}, {"pointwise", 1.5, 0.4, 0.4},
+    {"rms.saved", 0.7, 0.3, 0.2},     {"launch", 600e-6, 0.8, 0.8},     {"launch.tp", 100e-6, 1.0, 1.5},
+    {"tp.link", 1.5, 0.4, 0.3},       {"tp.nic", 1.6, 0.5, 0.5},        {"tp.latency", 30e-6, 0.8, 0.6},
+    {"tp.hop", 50e-6, 0.8, 0.6},      {"cp.link", 1.5, 0.5, 0.4},       {"ep.link", 2.0, 0.5, 0.4},
+    {"dp.link", 1.5, 0.5, 0.4},       {"dp.nic", 1.6, 0.5, 0.5},        {"dp.latency", 200e-6, 1.0, 0.8},
+    {"dp.hidden", 0.1, 1.0, 0.8},     {"pp.link", 2.0, 0.6, 0.5},       {"pp.latency", 100e-6, 1.0, 1.0},
+    {"zero3.link", 1.5, 0.5, 0.4},    {"zero3.nic", 1.6, 0.5, 0.4},     {"zero3.exposed", 0.1, 0.8, 0.6},
+    {"optimizer", 1.15, 0.4, 0.4},    {"vocabulary", 1.0, 0.3, 0.2},    {"fill", 1.0, 0.15, 0.1},
+    {"micro", 1e-3, 1.0, 1.0},        {"step", 10e-3, 1.0, 1.0},        {"straggler", 0.005, 0.8, 0.8},
+}};
+
+constexpr double kSharp = 4;  // how suddenly the longer of two concurrent activities takes over
+double longer(double a, double b) {
+  if (b <= 0) return a;
+  if (a <= 0) return b;
+  const double hi = std::max(a, b), q = std::min(a, b) / hi, q2 = q * q;
+  static_assert(kSharp == 4);
+  return hi * std::sqrt(std::sqrt(1 + q2 * q2));
+}
+
+/// Accelerators that share the fast link: the node, or the racks' domain where that is larger.
+double domain_of(const PublishedRun& r) {
+  return std::max<double>(r.node, r.gpu->domain);
+}
+
+/// B/s of a ring over `ranks` of which `together` share a node: every NIC of those carries a part.
+double ring_rate(const PublishedRun& r, double ranks, double together, bool& far) {
+  const double nic = r.nic_rate > 0 ? r.nic_rate : r.gpu->nic_rate;
+  far = ranks > together + 0.5;
+  return far ? std::min(r.gpu->link_rate, nic * together) : r.gpu->link_rate;
+}
+
+}  // namespace
+
+const PriceInfo& info_of(Price p) {
+  return kInfo[index_of(p)];
+}
+
+Prices spec_prices() {
+  Prices p{};
+  for (size_t i = 0; i < kPrices; ++i) p[i] = kInfo[i].spec;
+  return p;
+}
+
+double stage_layers(const PublishedRun& r) {
+  if (r.pp <= 1) return r.layers;
+  if (r.short_end_stages) return std::ceil((r.layers + 2) / r.pp);
+  if (r.balanced_embedding) return std::max(1.0, std::ceil((r.layers + 2) / r.pp));
+  return std::max(1.0, std::ceil(r.layers / r.pp));
+}
+
+double layer_parameters(const PublishedRun& r) {
+  const double q = r.heads * r.head_dim, kv = r.kv_heads * r.head_dim;
+  const double matrices = r.arch == Arch::llama ? 3 : 2;
+  const double ffn = r.experts > 0 ? r.experts / r.ep * r.expert_ffn : r.ffn;
+  return r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * ffn;
+}
+
+StepCounts count_step(const PublishedRun& r) {
+  StepCounts c;
+  const ChipSpec& g = *r.gpu;
+  const double T = r.micro_batch * r.seq / r.cp;  // tokens of a rank's micro-batch
+  const double q = r.heads * r.head_dim, kv = r.kv_heads * r.head_dim;
+  const double matrices = r.arch == Arch::llama ? 3 : 2;
+  const double ffn_active = r.experts > 0 ? r.top_k * r.expert_ffn : r.ffn;
+  const double weights =
+      r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * ffn_active;  // that a token meets
+  const bool full = r.recompute == Recompute::full, selective = r.recompute == Recompute::selective;
+  // Frozen weights need no weight gradients.
+  const double passes = (r.frozen_weights ? 2 : 3) + (full ? 1 : 0);
+  const double bytes = r.precision == Precision::fp32 || r.precision == Precision::tf32 ? 4 : 2;
+  const Precision wide = std::min(r.precision, Precision::bf16);
+
+  c.layers = stage_layers(r);
+  c.low = r.precision > Precision::bf16 && g.peak(r.precision) > g.peak(Precision::bf16) ? 1 : 0;
+  c.fp4 = r.precision == Precision::fp4 && g.fp4 > 0 ? 1 : 0;
+  const double peak = g.peak(r.precision);
+  const double rate = g.reached(r.precision);
+  c.gemm_s = 2 * T * weights / r.tp * passes / rate;
+  c.width = std::min(r.hidden, r.experts > 0 ? r.expert_ffn : r.ffn) / r.tp;
+  c.tokens = r.experts > 0 ? T * r.top_k * r.ep / r.experts : T;
+
+  const bool flash = r.attention == AttentionKernel::flash1 || r.attention == AttentionKernel::flash2;
+  const double causal = flash && r.arch != Arch::vit ? 0.5 : 1;  // flash kernels skip masked tiles
+  const double score_flops = 4 * T * r.seq * q / r.tp * causal;
+  // The flash backward makes the scores again: 5 products for 2.
+  const double score_passes = 1 + (flash ? 2.5 : 2) + (full || (selective && !flash) ? 1 : 0);
+  (flash ? c.attention_s : c.scores_s) =
+      score_flops * score_passes / (flash ? g.peak(wide) : g.reached(wide));
+  c.ragged = std::fmod(r.head_dim, 8) != 0 ? 1 : 0;
+  c.v1 = r.attention == AttentionKernel::flash1 ? 1 : 0;
+  if (!flash) {
+    const double scores =
+        r.micro_batch * r.heads / r.tp * r.seq * r.seq / r.cp * bytes * (3 + (full || selective));
+    (r.attention == AttentionKernel::unfused ? c.torch_s : c.fused_s) =
+        scores * (r.attention == AttentionKernel::unfused ? 8 : 5) / g.memory_rate;
+  }
+  const double spread = r.sequence_parallel ? r.tp : 1;
+  c.pointwise_s = (14 * T * r.hidden / spread + 6 * T * q / r.tp +
+                   (r.arch == Arch::llama ? 6 : 4) * T * ffn_active / r.tp) *
+                  bytes * (3 + full) / g.memory_rate;
+  c.rms = r.rms_kernel ? 1 : 0;
+  c.launches = (3 + full) / 3.0;
+  c.peers = r.pp > 1 ? r.tp - 1 : 0;
+
+  if (r.tp > 1) {
+    const double together = std::min(r.tp, domain_of(r));
+    const double rate = ring_rate(r, r.tp, together, c.tp_far);
+    c.tp_calls = 4 + 2 * full;
+    c.tp_s = c.tp_calls * 2 * (r.tp - 1) / r.tp * T * r.hidden * bytes / rate;
+    c.tp_hops = c.tp_far ? std::log2(r.tp / together) : 0;
+  }
+  if (r.cp > 1) {  // keys and values around the ring, forward and twice backward
+    bool far = false;
+    const double rate = ring_rate(r, r.cp, std::max(1.0, std::min(r.cp, domain_of(r) / r.tp)), far);
+    c.cp_s = 3 * 2 * (r.cp - 1) * T * kv / r.tp * bytes / rate;
+  }
+  if (r.experts > 0 && r.ep > 1) {  // dispatch and combine, forward and backward
+    bool far = false;
+    const double rate = ring_rate(r, r.ep, std::max(1.0, std::min(r.ep, domain_of(r) / r.tp)), far);
+    c.ep_s = 4 * (r.ep - 1) / r.ep * T * r.top_k * r.hidden * bytes / rate;
+  }
+
+  const double head_flops = 2 * T * r.hidden * r.vocab / r.tp * (r.frozen_weights ? 2 : 3);
+  const double head_s = head_flops / g.reached(wide) + T * r.vocab / r.tp * 16 / g.memory_rate;
+  // The last stage has the vocabulary; where it holds fewer layers, others are as busy.
+  const double last_layers = r.layers - (r.pp - 1) * c.layers;
+  c.vocabulary_s = head_s;
+  if (r.pp > 1) {
+    const double spare = (c.layers - std::max(0.0, last_layers)) * (c.gemm_s + c.attention_s + c.scores_s);
+    c.vocabulary_s = std::max(0.0, head_s - (r.short_end_stages || r.balanced_embedding ? c.gemm_s : spare));
+  }
+
+  const double own = layer_parameters(r) / r.tp;
+  const double stage_parameters =
+      c.layers * own + r.hidden * r.vocab / r.tp * (r.pp > 1 || r.arch == Arch::gpt ? 1 : 2);
+  // Ranks of a data-parallel group that share a node.
+  const double together = std::max(1.0, std::min(r.dp * r.cp, domain_of(r) / r.tp));
+  const double replicas = r.dp * r.cp;
+  const double ring = ring_rate(r, replicas, together, c.dp_far);
+  const bool fsdp = r.zero >= 3;
+  if (replicas > 1 && !r.frozen_weights) {
+    if (fsdp) {
+      c.zero3_far = c.dp_far;
+      c.zero3_s = (3 + (full ? 0 : 0)) * own * bytes * (replicas - 1) / replicas / ring;
+    } else {
+      c.dp_s = 2 * stage_parameters * bytes * (replicas - 1) / replicas / ring;
+      c.dp_doublings = std::log2(replicas);
+    }
+  }
+  if (r.pp > 1) {
+    const double nic = r.nic_rate > 0 ? r.nic_rate : g.nic_rate;
+    const bool far = r.gpus > domain_of(r);
+    c.pp_calls = 2 * r.vpp;
+    c.pp_s = c.pp_calls * T * r.hidden * bytes / r.tp / (far ? nic : g.link_rate);
+  }
+  c.micro_batches = r.micro_batches();
+  const double bubble = r.schedule == Schedule::zb_2p ? 0.02 : r.schedule == Schedule::zb_1p ? 0.4 : 1;
+  c.fill = (r.pp - 1) / r.vpp * bubble;
+  const double shards = r.zero >= 1 ? r.dp : 1;
+  // Adam: gradient, master weight and two moments read, three written, in fp32, and the 2-byte weight.
+  c.optimizer_s = r.frozen_weights ? 0 : stage_parameters / shards * 30 / g.memory_rate;
+  c.gpu_doublings = std::log2(r.gpus);
+  c.ceiling_s =
+      (2 * T * weights / r.tp * passes * r.layers / r.pp + head_flops / r.pp) / peak * c.micro_batches;
+  return c;
+}
+
+namespace {
+
+double device_seconds(const StepCounts& c, const Prices& price) {
+  const auto p = [&](Price x) { return price[index_of(x)]; };
+  const double shape = (1 + p(Price::gemm_width) / c.width) * (1 + p(Price::gemm_tokens) / c.tokens);
+  const double gemm =
+      p(Price::gemm) * (c.low > 0 ? p(Price::gemm_low) : 1) * (c.fp4 > 0 ? p(Price::gemm_fp4) : 1);
+  return c.gemm_s * gemm * shape +
+         c.attention_s * p(Price::attention) * (c.v1 > 0 ? p(Price::attention_v1) : 1) +
+         c.scores_s * p(Price::scores) * (c.ragged > 0 ? p(Price::ragged_heads) : 1) +
+         c.torch_s * p(Price::scores_torch) + c.fused_s * p(Price::scores_fused) +
+         c.pointwise_s * p(Price::pointwise) * (c.rms > 0 ? p(Price::rms_saved) : 1);
+}
+
+double host_seconds(const StepCounts& c, const Prices& price) {
+  return c.launches * (price[index_of(Price::launch)] + c.peers * price[index_of(Price::launch_tp)]);
+}
+
+}  // namespace
+
+double busy(const StepCounts& c, const Prices& price) {
+  return device_seconds(c, price) / host_seconds(c, price);
+}
+
+double step_seconds(const StepCounts& c, const Prices& price) {
+  const auto p = [&](Price x) { return price[index_of(x)]; };
+  double layer = longer(device_seconds(c, price), host_seconds(c, price));
+  layer += c.tp_s * p(c.tp_far ? Price::tp_nic : Price::tp_link) + c.tp_calls * p(Price::tp_latency) +
+           c.tp_calls * c.tp_hops * p(Price::tp_hop);
+  layer += c.cp_s * p(Price::cp_link) + c.ep_s * p(Price::ep_link);
+  if (c.zero3_s > 0) {
+    const double traffic = c.zero3_s * p(c.zero3_far ? Price::zero3_nic : Price::zero3_link);
+    layer = longer(layer, traffic) + p(Price::zero3_exposed) * traffic;
+  }
+  const double micro = c.layers * layer + c.vocabulary_s * p(Price::vocabulary) * p(Price::gemm) +
+                       c.pp_s * p(Price::pp_link) + c.pp_calls * p(Price::pp_latency) + p(Price::micro);
+  const double pipeline = micro * (c.micro_batches + c.fill * p(Price::fill));
+  const double gradients =
+      c.dp_s * p(c.dp_far ? Price::dp_nic : Price::dp_link) + c.dp_doublings * p(Price::dp_latency);
+  // What the last micro-batch's backward hides; smooth, so that the fit can find its way.
+  const double window = micro * p(Price::dp_hidden);
+  const double exposed = gradients > 0 ? gradients * gradients / (gradients + window) : 0;
+  const double step = pipeline + exposed + c.optimizer_s * p(Price::optimizer) + p(Price::step);
+  return step * (1 + p(Price::straggler) * c.gpu_doublings);
+}
+
+const Quantity kStepSeconds{kPrices, kInfo.data(), 0.08,
+                            [](const Sample& s, const Eigen::VectorXd& log_prices) {
+                              Prices p;
+                              for (size_t i = 0; i < kPrices; ++i)
+                                p[i] = std::exp(log_prices[static_cast<Eigen::Index>(i)]);
+                              return std::log(step_seconds(s.counts, p));
+                            }};
+
+}  // namespace isobar

@@ -1,0 +1,147 @@
+// What is counted of foreign engines, against closed forms that know nothing of it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "perfmodel/score/memory_model.h"
+#include "perfmodel/score/metrics.h"
+#include "perfmodel/score/regression.h"
+
+namespace isobar {
+namespace {
+
+struct Draw {
+  explicit Draw(unsigned seed) : random(seed) {}
+  double one_of(std::initializer_list<double> v) { return *(v.begin() + random() % v.size()); }
+  PublishedRun run() {
+    PublishedRun r;
+    r.arch = random() % 2 ? Arch::gpt : Arch::llama;
+    r.heads = one_of({16, 32, 64});
+    r.kv_heads = r.arch == Arch::gpt ? r.heads : one_of({8, 16});
+    r.head_dim = one_of({64, 96, 128});
+    r.hidden = r.heads * r.head_dim;
+    r.ffn = 4 * r.hidden;
+    r.layers = one_of({16, 32, 48});
+    r.vocab = one_of({32000, 51200, 128256});
+    r.seq = one_of({1024, 2048, 8192});
+    r.gpu = chip_named(std::vector<std::string>{"A100-80GB", "H100", "B200", "V100"}[random() % 4]);
+    r.precision = random() % 4 ? Precision::bf16 : Precision::fp8;
+    r.tp = one_of({1, 2, 4, 8});
+    r.pp = one_of({1, 2, 4, 8});
+    r.dp = one_of({1, 2, 16, 64});
+    r.gpus = r.tp * r.pp * r.dp;
+    r.micro_batch = one_of({1, 2, 4});
+    r.global_batch = r.dp * r.micro_batch * one_of({1, 2, 8, 32});
+    r.zero = one_of({0, 1, 3});
+    r.recompute = static_cast<Recompute>(random() % 3);
+    r.attention = static_cast<AttentionKernel>(random() % 4);
+    r.sequence_parallel = random() % 2;
+    return r;
+  }
+  std::mt19937 random;
+};
+
+// Narayanan 2021: 96 B s L h^2 (1 + s / 6h + V / 16 L h) FLOPs with full recomputation.
+TEST(StepModel, CountsTheFlopsOfNarayanan2021) {
+  Draw draw(std::random_device{}());
+  for (int i = 0; i < 200; ++i) {
+    PublishedRun r = draw.run();
+    r.arch = Arch::gpt;
+    r.kv_heads = r.heads;
+    r.tp = r.pp = 1;
+    r.precision = Precision::bf16;
+    r.recompute = Recompute::full;
+    r.attention = AttentionKernel::unfused;
+    const StepCounts c = count_step(r);
+    const double rate = r.gpu->reached(Precision::bf16), tokens = r.micro_batch * r.seq;
+    const double head = c.vocabulary_s - tokens * r.vocab * 16 / r.gpu->memory_rate;
+    const double counted = (r.layers * (c.gemm_s + c.scores_s) + head) * rate;
+    const double h = r.hidden, L = r.layers;
+    const double formula = 96 * tokens * L * h * h * (1 + r.seq / (6 * h) + r.vocab / (16 * L * h));
+    EXPECT_NEAR(counted / formula, 1, 1e-9);
+  }
+}
+
+// Korthikanti 2022: a layer keeps s b h (34 + 5 a s / h) bytes.
+TEST(MemoryModel, KeepsTheActivationsOfKorthikanti2022) {
+  Draw draw(std::random_device{}());
+  for (int i = 0; i < 200; ++i) {
+    PublishedRun r = draw.run();
+    r.arch = Arch::gpt;
+    r.kv_heads = r.heads;
+    r.tp = 1;
+    r.precision = Precision::bf16;
+    r.recompute = Recompute::none;
+    r.attention = AttentionKernel::unfused;
+    const StageMemory s = count_memory(r).stages[0];
+    const double sbh = r.seq * r.micro_batch * r.hidden;
+    EXPECT_NEAR((s.stream + s.attention + s.ffn + s.scores) / (sbh * (34 + 5 * r.heads * r.seq / r.hidden)),
+                1, 1e-9);
+  }
+}
+
+TEST(StepModel, NothingIsFasterThanThePeakAndMoreBandwidthIsNeverSlower) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Draw draw(seed);
+  for (int i = 0; i < 5000; ++i) {
+    PublishedRun r = draw.run();
+    const double base = step_seconds(count_step(r), spec_prices());
+    ASSERT_TRUE(std::isfinite(base));
+    ASSERT_GE(base, count_step(r).ceiling_s);
+    ChipSpec better = *r.gpu;
+    for (double* rate : {&better.link_rate, &better.nic_rate, &better.memory_rate, &better.half}) {
+      const double before = *rate;
+      *rate *= 2;
+      r.gpu = &better;
+      ASSERT_LE(step_seconds(count_step(r), spec_prices()), base * (1 + 1e-12));
+      *rate = before;
+    }
+  }
+}
+
+TEST(Metrics, AgreeWithTheirDefinitions) {
+  Draw draw(std::random_device{}());
+  std::normal_distribution<double> normal;
+  std::vector<ScoredRow> rows;
+  double mape = 0, bias = 0, inside = 0;
+  for (int i = 0; i < 40; ++i) {
+    ScoredRow r{"r", i < 20 ? "a" : "b", std::exp(normal(draw.random)), std::exp(normal(draw.random)), 0.5,
+                2};
+    mape += std::abs(r.predicted - r.measured) / r.measured / 40;
+    bias += (r.predicted - r.measured) / r.measured / 40;
+    inside += r.measured >= 0.5 && r.measured <= 2 ? 1.0 / 40 : 0;
+    rows.push_back(r);
+  }
+  const Scores s = score_rows(rows);
+  EXPECT_NEAR(s.mape, mape, 1e-12);
+  EXPECT_NEAR(s.bias, bias, 1e-12);
+  EXPECT_NEAR(s.coverage, inside, 1e-12);
+  double rank = 0, regret = 0;
+  for (size_t g = 0; g < 2; ++g) {  // without ties: 1 - 6 sum d^2 / n (n^2 - 1)
+    double d2 = 0, best = 1e9, chosen = 0, least = 1e9;
+    for (size_t i = 20 * g; i < 20 * g + 20; ++i) {
+      double x = 0, y = 0;
+      for (size_t k = 20 * g; k < 20 * g + 20; ++k) {
+        x += rows[k].measured < rows[i].measured;
+        y += rows[k].predicted < rows[i].predicted;
+      }
+      d2 += (x - y) * (x - y);
+      best = std::min(best, rows[i].measured);
+      if (rows[i].predicted < least) {
+        least = rows[i].predicted;
+        chosen = rows[i].measured;
+      }
+    }
+    rank += 0.5 * (1 - 6 * d2 / (20 * 399));
+    regret += 0.5 * (chosen / best - 1);
+  }
+  EXPECT_NEAR(*s.spearman, rank, 1e-12);
+  EXPECT_NEAR(*s.regret, regret, 1e-12);
+  EXPECT_FALSE(score_rows({rows.begin(), rows.begin() + 4}).regret.has_value());
+  EXPECT_NEAR(spearman({1, 1, 2}, {1, 1, 2}), 1, 1e-12);  // ties share a rank
+}
+
+}  // namespace
+}  // namespace isobar
