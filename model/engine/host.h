@@ -10,8 +10,8 @@ int64_t resident_bytes();       // of this process, now
 int64_t peak_resident_bytes();  // most so far
 int cores();                    // that this process may run on
 std::string cpu_name();
-/// commit, host, cpu, cores, isa, bf16_mode, f16_mode, tf32_mode, compiler, build_type, onednn, mpi, kernel, env: stands in every
-/// result
+/// commit, host, cpu, cores, isa, bf16_mode, f16_mode, tf32_mode, compiler, build_type, onednn, mpi, kernel,
+/// env: stands in every result
 nlohmann::json provenance();
 std::string utc_now();  // 2026-01-31T12:00:00Z
 

@@ -131,6 +131,7 @@ void check_world(const RunSpec& spec, const std::vector<Plan>& plans) {
 
 void check_world(const RunSpec& spec, const Workspace& workspace) {
   std::vector<Plan> plans;
+  plans.reserve(static_cast<size_t>(spec.layout.world()));
   for (int rank = 0; rank < spec.layout.world(); ++rank) plans.push_back(build_plan(spec, rank, workspace));
   check_world(spec, plans);
 }

@@ -127,8 +127,6 @@ Work work(const Op& op, const Plan& plan) {
       if (a.accumulate) w.bytes_read += bytes_of(op.writes[0], plan);
       break;
     case OpKind::residual_norm_backward:
-      if (!a.first) w.bytes_read += bytes_of(op.writes[0], plan);
-      break;
     case OpKind::rms_norm_backward:
       if (!a.first) w.bytes_read += bytes_of(op.writes[0], plan);
       break;

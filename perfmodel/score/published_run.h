@@ -27,7 +27,7 @@ struct PublishedRun {
   std::string source;    // whose measurements
   std::string campaign;  // runs that share an engine and its tuning, so that they share prices: a source, or
                          // the vendor's own recipes for Megatron-Core whatever page printed them
-  std::string section;  // the table inside the source
+  std::string section;   // the table inside the source
   std::string id, model, engine, gpu_type;
   int line = 0;
   // the net

@@ -18,7 +18,7 @@ using Eigen::VectorXd;
 
 constexpr double kManyRuns = 150;     // beyond these, runs only repeat the misfit of those before them
 constexpr double kCampaignRuns = 40;  // as much as one campaign may say about another
-constexpr double kFew = 5;  // different runs, that the fit of everything else takes up
+constexpr double kFew = 5;            // different runs, that the fit of everything else takes up
 constexpr double kTail = 4;           // degrees of freedom of Student's t: how common outliers are
 constexpr size_t kScaleRows = 160, kProcessRows = 900;
 
@@ -370,7 +370,8 @@ void CampaignFit::calibrate() {
   for (const Sample* r : rows_) different.insert(r->values.at(""));
   different_ = static_cast<double>(different.size());
   for (const Sample* r : rows_) sources.insert(r->source);
-  for (const std::string what : {"", "layout", "model", "gpus", "precision"}) {  // "": repetitions of a run stay together
+  for (const std::string what :
+       {"", "layout", "model", "gpus", "precision"}) {  // "": repetitions of a run stay together
     std::map<std::string, std::vector<size_t>> groups;
     for (size_t i = 0; i < n; ++i) groups[rows_[i]->values.at(what)].push_back(i);
     std::vector<double> z;

@@ -81,7 +81,7 @@ class CampaignFit {
   double amplitude_ = 0, noise_ = 0;  // log sigmas
   double section_ = 0;                // of what rows of one section share
   double offset2_ = 0, source2_ = 0;  // squared: of a campaign, of one source of it
-  double different_ = 1;               // training runs, repetitions not counted
+  double different_ = 1;              // training runs, repetitions not counted
   double floor_ = 0;                  // nobody's clock and cluster repeat better
   Eigen::VectorXd alpha_;             // K^-1 residual
   Eigen::MatrixXd inverse_;           // K^-1

@@ -31,8 +31,11 @@ Words random_layout(std::mt19937& random) {
   const auto pick = [&](std::vector<int> from) { return from[random() % from.size()]; };
   const auto text = [](const char* key, int64_t v) { return key + std::to_string(v); };
   const int dp = pick({1, 2, 3}), tp = pick({1, 2, 4}), cp = pick({1, 2, 3}), pp = pick({1, 2, 4});
-  const std::string schedule = pick({0, 1}) ? "1f1b" : pp > 1 && pick({0, 1}) ? "interleaved" : "gpipe";
-  const std::string recompute = std::vector<const char*>{"none", "selective", "full"}[pick({0, 1, 2})];
+  const auto word = [&](const std::vector<std::string>& from) { return from[random() % from.size()]; };
+  const std::string schedule =
+      pp > 1 ? word({"1f1b", "gpipe", "interleaved", "zb-h1"}) : word({"1f1b", "gpipe"});
+  const bool late = schedule == "zb-h1";  // weight gradients: needs activations and whole gradients
+  const std::string recompute = late ? "none" : word({"none", "selective", "full"});
   std::vector<std::string> axes = {"tp", "cp", "dp", "pp"};
   std::shuffle(axes.begin(), axes.end(), random);
   return {
@@ -48,9 +51,12 @@ Words random_layout(std::mt19937& random) {
       "policy.recompute=" + recompute,
       std::string("policy.recompute_method=") + (recompute == "full" && pick({0, 1}) ? "block" : "uniform"),
       text("policy.recompute_num_layers=", recompute == "full" ? pick({1, 2, 3, 9}) : 1),
-      text("policy.zero=", pick({0, 1, 2, 3})),
-      std::string("policy.amp=") + (pick({0, 1}) ? "bf16" : "none"),
-      std::string("policy.bucket_mb=") + std::vector<const char*>{"0.02", "0.2", "25"}[pick({0, 1, 2})],
+      "policy.cp_kind=" + word({"allgather", "ring", "ulysses"}),
+      text("policy.zero=", late ? pick({0, 1}) : pick({0, 1, 2, 3})),
+      "policy.amp=" + word({"none", "tf32", "bf16", "fp16"}),
+      "policy.main_grads_dtype=" + (late ? "fp32" : word({"bf16", "fp32", "fp32"})),
+      "policy.offload_optimizer=" + word({"true", "false", "false"}),
+      "policy.bucket_mb=" + word({"0.02", "0.2", "25"}),
       std::string("policy.overlap=") + (pick({0, 1}) ? "true" : "false")};
 }
 

@@ -154,8 +154,8 @@ struct Sgd {  // torch.optim.SGD without dampening and Nesterov
   float grad_scale;  // gradients are multiplied by it (unscale, clip)
 };
 // buf = momentum buf + (grad + weight_decay p); p -= lr buf. buf begins as zeros. p16 as in adam.
-void sgd(const Sgd& s, int64_t n, float* p, const void* g, float* buf, void* p16,
-         DType type16 = DType::bf16, DType type_g = DType::f32);
+void sgd(const Sgd& s, int64_t n, float* p, const void* g, float* buf, void* p16, DType type16 = DType::bf16,
+         DType type_g = DType::f32);
 
 // ---- isa.cpp ----------------------------------------------------------------------------------------------
 /// "amx", "avx512_bf16" or "emulated": how bf16 matrix products run here. Goes into every result.

@@ -1,0 +1,102 @@
+// Whole runs of the real command under a layout, held against one rank: losses of ten steps and the weights
+// after them. The net has an odd number of blocks (uneven stages) and 35 tokens (uneven over 2, 3 and 4
+// ranks). fp32, unless the words say otherwise; what may differ is the order of sums.
+//
+//   expect_like_one_rank({"layout.tp=2", "layout.pp=2", "policy.micro_batch=3"});
+//   const Outcome many = run(dir / "many", {"layout.dp=2"}, 2);   // many.record.losses.at(10), many.weights
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include "model/engine/safetensors.h"
+#include "tests/engine/command.h"
+
+namespace isobar {
+
+inline const Words kNet = {"net.depth=5",           "net.img_height=40", "net.img_width=56",
+                           "train.global_batch=12", "train.steps=10",    "train.lr=3e-3",
+                           "train.seed=5",          "run.threads=1",     "train.checkpoint_every=10"};
+
+struct Outcome {
+  RunRecord record;
+  TensorFile weights;
+};
+
+inline TensorFile weights_after(const std::string& out, int64_t step) {
+  char checkpoint[64];
+  std::snprintf(checkpoint, sizeof checkpoint, "checkpoints/step-%08ld/model.safetensors", step);
+  return read_safetensors(fs::path(out) / checkpoint);
+}
+
+inline Outcome trained_to(const std::string& out, const Words& layout, int64_t ranks, int64_t steps,
+                          const Words& more = {}) {
+  Words set = kNet;
+  set.insert(set.end(), layout.begin(), layout.end());
+  set.push_back("run.out=" + out);
+  Words options = more;
+  if (ranks > 1) options.insert(options.end(), {"--ranks", std::to_string(ranks)});
+  const Ended e = train_command(set, options);
+  EXPECT_EQ(e.code, 0) << e.text;
+  if (e.code != 0) return {};
+  return {read_run(out), weights_after(out, steps)};
+}
+
+inline Outcome run(const std::string& out, const Words& layout, int64_t ranks, const Words& more = {}) {
+  return trained_to(out, layout, ranks, 10, more);
+}
+
+// |a - b| over |a|, of all weights together
+inline double distance(const TensorFile& a, const TensorFile& b) {
+  double difference = 0, size = 0;
+  EXPECT_EQ(a.tensors.size(), b.tensors.size());
+  for (const auto& [name, x] : a.tensors) {
+    const auto y = b.tensors.find(name);
+    if (y == b.tensors.end() || y->second.shape != x.shape) {
+      ADD_FAILURE() << name << " is missing or has another shape";
+      continue;
+    }
+    for (size_t i = 0; i < x.values.size(); ++i) {
+      difference += (x.values[i] - y->second.values[i]) * (x.values[i] - y->second.values[i]);
+      size += x.values[i] * x.values[i];
+    }
+  }
+  return std::sqrt(difference / size);
+}
+
+inline const Outcome& one_rank() {
+  static const Folder dir;
+  static const Outcome one = run(dir / "one", {}, 1);
+  return one;
+}
+
+inline void expect_like_one_rank(const Words& layout) {
+  static int cases = 0;  // of this test; a sanitizer makes a run so slow that one in four must do there
+  if (kSanitized && cases++ % 4 != 0) return;
+  int64_t ranks = 1;
+  std::string title;
+  for (const std::string& word : layout) {
+    title += word + " ";
+    for (const char* axis : {"dp", "tp", "cp", "pp"}) {
+      const std::string key = std::string("layout.") + axis + "=";
+      if (word.rfind(key, 0) == 0) ranks *= std::stoll(word.substr(key.size()));
+    }
+  }
+  SCOPED_TRACE(title);
+  const Folder dir;
+  const Outcome& one = one_rank();
+  const Outcome many = run(dir / "many", layout, ranks);
+  ASSERT_EQ(many.record.losses.size(), 10u);
+  double most = 0;
+  for (const auto& [step, loss] : one.record.losses)
+    most = std::max(most, std::abs(many.record.losses.at(step) / loss - 1));
+  const double weights = distance(one.weights, many.weights);
+  EXPECT_LT(most, 1e-5);
+  EXPECT_LT(weights, 1e-5);
+  std::printf("%-90s losses %.1e  weights %.1e\n", title.c_str(), most, weights);
+}
+
+}  // namespace isobar

@@ -1,0 +1,64 @@
+// Layouts that nobody thought of: random legal ones, with everything that goes with them.
+#include <random>
+
+#include "model/base/error.h"
+#include "model/nets/build.h"
+#include "tests/engine/layouts.h"
+
+namespace isobar {
+namespace {
+
+// A layout of 2 to 8 ranks with everything that goes with it, legal for this net; its words.
+Words random_legal(std::mt19937& random) {
+  const auto pick = [&](const std::vector<std::string>& from) { return from[random() % from.size()]; };
+  for (;;) {
+    const std::vector<std::string> sizes = {"1", "1", "2", "2", "3", "4"};
+    const std::string dp = pick(sizes), tp = pick(sizes), cp = pick(sizes), pp = pick(sizes);
+    const int64_t world = std::stoll(dp) * std::stoll(tp) * std::stoll(cp) * std::stoll(pp);
+    if (world < 2 || world > 8) continue;
+    std::vector<std::string> axes = {"tp", "cp", "dp", "pp"};
+    std::shuffle(axes.begin(), axes.end(), random);
+    const std::string schedule =
+        pp == "1" ? pick({"gpipe", "1f1b"}) : pick({"gpipe", "1f1b", "interleaved", "zb-h1"});
+    const bool late = schedule == "zb-h1";  // weight gradients: needs activations and whole gradients
+    const std::string recompute = late ? "none" : pick({"none", "selective", "full"});
+    const Words words = {
+        "layout.dp=" + dp,
+        "layout.tp=" + tp,
+        "layout.cp=" + cp,
+        "layout.pp=" + pp,
+        std::string("layout.vpp=") + (schedule == "interleaved" ? "2" : "1"),
+        "layout.order=" + axes[0] + "-" + axes[1] + "-" + axes[2] + "-" + axes[3],
+        "policy.cp_kind=" + pick({"allgather", "ring", "ulysses"}),
+        "policy.schedule=" + schedule,
+        "policy.micro_batch=" + pick({"0", "1", "2"}),
+        "policy.sequence_parallel=" + pick({"true", "false"}),
+        "policy.recompute=" + recompute,
+        "policy.recompute_method=" + (recompute == "full" ? pick({"uniform", "block"}) : "uniform"),
+        "policy.recompute_num_layers=" + (recompute == "full" ? pick({"1", "2", "3"}) : "1"),
+        "policy.zero=" + (late ? pick({"0", "1"}) : pick({"0", "1", "2", "3"})),
+        "policy.offload_optimizer=" + pick({"true", "false", "false"}),
+        "policy.bucket_mb=" + pick({"0.05", "25"}),
+        "policy.overlap=" + pick({"true", "false"})};
+    Words all = kNet;
+    all.insert(all.end(), words.begin(), words.end());
+    try {
+      build_plan(load_run_spec(tiny(), all), 0, {});
+      return words;
+    } catch (const ConfigError&) {
+    }
+  }
+}
+
+TEST(Layouts, RandomLegalOnes) {  // ISOBAR_RANDOM_LAYOUTS: how many
+  const char* wanted = std::getenv("ISOBAR_RANDOM_LAYOUTS");
+  const uint32_t seed = std::random_device{}();
+  for (uint32_t i = 0; i < (wanted ? std::stoul(wanted) : 4); ++i) {
+    std::mt19937 random(seed + i);
+    std::printf("seed %u: ", seed + i);
+    expect_like_one_rank(random_legal(random));
+  }
+}
+
+}  // namespace
+}  // namespace isobar

@@ -1,0 +1,139 @@
+// Whatever a run trains with trains alike under any layout: losses, optimizers, clipping, a scaled loss.
+#include "tests/engine/layouts.h"
+
+namespace isobar {
+namespace {
+
+// Every rank holds some of the pixels, whatever is summed over them.
+TEST(Layouts, OtherLosses) {
+  for (const char* loss : {"mae", "mse", "huber"}) {
+    const Words words = {std::string("train.loss=") + loss, "train.loss_weights=[1, 0.25, 2, 0.5]",
+                         "train.huber_delta=0.5"};
+    const Folder dir;
+    const Outcome one = run(dir / "one", words, 1);
+    ASSERT_EQ(one.record.losses.size(), 10u);
+    EXPECT_LT(one.record.losses.at(10), 0.99 * one.record.losses.at(1)) << loss << ": nothing is learnt";
+    Words layout = {"layout.tp=2", "layout.cp=2", "layout.dp=2", "policy.sequence_parallel=true",
+                    "policy.micro_batch=3"};
+    layout.insert(layout.end(), words.begin(), words.end());
+    const Outcome many = run(dir / "many", layout, 8);
+    ASSERT_EQ(many.record.losses.size(), 10u);
+    for (const auto& [step, value] : one.record.losses)
+      EXPECT_NEAR(many.record.losses.at(step) / value, 1, 1e-5) << loss;
+    EXPECT_LT(distance(one.weights, many.weights), 1e-5) << loss;
+  }
+}
+
+// Its one moment is cut, saved and loaded like Adam's two.
+TEST(Layouts, SgdWithMomentum) {
+  const Words sgd = {"train.optimizer=sgd", "train.lr=1", "train.weight_decay=0.01",
+                     "train.lr_schedule=constant"};
+  const Folder dir;
+  const Outcome one = run(dir / "one", sgd, 1);
+  ASSERT_EQ(one.record.losses.size(), 10u);
+  EXPECT_LT(one.record.losses.at(10), 0.99 * one.record.losses.at(1)) << "nothing is learnt";
+  Words half = {"layout.dp=2", "layout.tp=2", "policy.zero=1", "policy.micro_batch=3"};
+  half.insert(half.end(), sgd.begin(), sgd.end());
+  half.insert(half.end(), {"train.steps=5", "train.checkpoint_every=5", "run.out=" + (dir / "half")});
+  Words first = kNet;
+  first.insert(first.end(), half.begin(), half.end());
+  ASSERT_EQ(train_command(first, {"--ranks", "4"}).code, 0);
+  Words rest = kNet;
+  rest.insert(rest.end(), sgd.begin(), sgd.end());
+  rest.insert(rest.end(),
+              {"layout.dp=3", "policy.zero=3", "policy.micro_batch=2", "run.out=" + (dir / "rest")});
+  const Ended e = train_command(rest, {"--ranks", "3", "--resume", dir / "half"});
+  ASSERT_EQ(e.code, 0) << e.text;
+  const RunRecord record = read_run(dir / "rest");
+  ASSERT_EQ(record.losses.size(), 5u);
+  for (const auto& [step, loss] : record.losses) EXPECT_NEAR(loss / one.record.losses.at(step), 1, 1e-5);
+  EXPECT_LT(distance(one.weights, read_safetensors(fs::path(dir / "rest") /
+                                                   "checkpoints/step-00000010/model.safetensors")),
+            1e-5);
+}
+
+// The norm that is clipped is that of the whole net's gradient, each element once.
+TEST(Layouts, ClipByTheGlobalNorm) {
+  const Words clip = {"train.grad_clip=0.02"};
+  const Folder dir;
+  const Outcome one = run(dir / "one", clip, 1);
+  ASSERT_EQ(one.record.losses.size(), 10u);
+  EXPECT_GT(distance(one.weights, one_rank().weights), 1e-5) << "nothing was clipped";
+  int n = 0;
+  for (const auto& [layout, ranks] : std::vector<std::pair<Words, int64_t>>{
+           {{"layout.tp=2"}, 2},
+           {{"layout.tp=2", "policy.sequence_parallel=true", "layout.pp=2"}, 4},
+           {{"layout.dp=2", "layout.cp=2"}, 4},
+           {{"layout.dp=2", "layout.tp=2", "policy.zero=1"}, 4},
+           {{"layout.dp=2", "layout.tp=2", "policy.zero=3", "policy.sequence_parallel=true"}, 4}}) {
+    SCOPED_TRACE(testing::PrintToString(layout));
+    Words words = layout;
+    words.insert(words.end(), clip.begin(), clip.end());
+    const Outcome many = run(dir / ("many" + std::to_string(n++)), words, ranks);
+    ASSERT_EQ(many.record.losses.size(), 10u);
+    EXPECT_LT(distance(one.weights, many.weights), 1e-5);
+    for (size_t i = 0; i < one.record.events.size(); ++i) {
+      if (one.record.events[i]["event"] != "step") continue;
+      EXPECT_NEAR(
+          many.record.events[i]["grad_norm"].get<double>() / one.record.events[i]["grad_norm"].get<double>(),
+          1, 1e-5);
+    }
+  }
+}
+
+// fp16: a scale far too large at first; every rank must skip the same steps, and learning begins when it
+// fits.
+TEST(Layouts, Fp16SkipsOverflowsOnAllRanksAlike) {
+  const Words fp16 = {"policy.amp=fp16", "train.initial_loss_scale=1e12", "train.loss_scale_window=2",
+                      "train.steps=40", "train.checkpoint_every=40"};
+  const auto run_fp16 = [&](const std::string& out, const Words& layout, int64_t ranks,
+                            const Words& more = {}) {
+    Words words = fp16;
+    words.insert(words.end(), layout.begin(), layout.end());
+    return trained_to(out, words, ranks, 40, more);
+  };
+  const auto skipped = [](const Outcome& o) {
+    std::vector<int> out;
+    for (const auto& e : o.record.events)
+      if (e["event"] == "step" && e["skipped"].get<bool>()) out.push_back(e["step"]);
+    return out;
+  };
+  const Folder dir;
+  const Outcome one = run_fp16(dir / "one", {"train.checkpoint_every=1"}, 1);
+  ASSERT_EQ(one.record.losses.size(), 40u);
+  const std::vector<int> expected = skipped(one);
+  ASSERT_GE(expected.size(), 3u) << "nothing overflowed";
+  EXPECT_EQ(expected[0], 1);
+  for (int step = 2; step < 10; ++step) {
+    const bool changed = distance(weights_after(dir / "one", step - 1), weights_after(dir / "one", step)) > 0;
+    EXPECT_EQ(changed, std::count(expected.begin(), expected.end(), step) == 0) << "step " << step;
+  }
+  EXPECT_GT(expected.back(), static_cast<int>(expected.size())) << "it never grew into an overflow again";
+  EXPECT_LT(one.record.losses.at(40), 0.95 * one.record.losses.at(1));
+  // Scale and counters come back with a checkpoint.
+  const int last_skip = *std::find_if(expected.rbegin(), expected.rend(), [](int s) { return s < 36; });
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%08d", last_skip);
+  const Outcome resumed = run_fp16(dir / "resumed", {}, 1, {"--resume", (dir / "one/checkpoints/") + name});
+  EXPECT_EQ(resumed.record.losses.size(), 40u - static_cast<size_t>(last_skip));
+  for (const auto& [step, loss] : resumed.record.losses) EXPECT_EQ(loss, one.record.losses.at(step));
+  EXPECT_EQ(distance(resumed.weights, one.weights), 0);
+  int n = 0;
+  for (const auto& [layout, ranks] : std::vector<std::pair<Words, int64_t>>{
+           {{"layout.tp=2", "layout.pp=2", "policy.micro_batch=3"}, 4},
+           {{"layout.dp=2", "layout.cp=2", "policy.zero=3"}, 4},
+           {{"layout.dp=2", "layout.tp=2", "policy.zero=1", "policy.sequence_parallel=true"}, 4},
+           {{"layout.dp=3"}, 3}}) {
+    SCOPED_TRACE(testing::PrintToString(layout));
+    const Outcome many = run_fp16(dir / std::to_string(n++), layout, ranks);
+    ASSERT_EQ(many.record.losses.size(), 40u);
+    EXPECT_EQ(skipped(many), expected);
+    for (const auto& [step, loss] : one.record.losses)
+      EXPECT_NEAR(many.record.losses.at(step) / loss, 1, 2e-3) << "step " << step;
+    EXPECT_LT(distance(one.weights, many.weights), 5e-3);
+    std::printf("weights %.1e\n", distance(one.weights, many.weights));
+  }
+}
+
+}  // namespace
+}  // namespace isobar

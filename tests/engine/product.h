@@ -1,0 +1,144 @@
+// The product of all layouts of a world: every (dp, tp, cp, pp) with that many ranks, with each cp kind,
+// schedule, ZeRO stage and recompute mode that makes a difference there; each with the smallest net that is
+// legal for it.
+//
+//   std::vector<Choice> all = product_of(8);
+//   const size_t pairs = covering_first(all, random);  // all[0 … pairs): every two axes in every combination
+//   RunSpec spec = load_run_spec(tiny, words_of(all[0], random));
+#pragma once
+#include <algorithm>
+#include <array>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace isobar {
+
+struct Choice {
+  // dp, tp, cp, pp, then indices into the names below; -1: the axis makes no difference here
+  enum Axis { kDp, kTp, kCp, kPp, kKind, kSchedule, kZero, kRecompute, kAxes };
+  std::array<int, kAxes> axes;
+  int operator[](Axis a) const { return axes[a]; }
+  bool interleaved() const { return axes[kSchedule] == 2; }
+  bool zero_bubble() const { return axes[kSchedule] == 3; }
+};
+inline const std::array<const char*, 3> kKinds = {"allgather", "ring", "ulysses"};
+inline const std::array<const char*, 4> kSchedules = {"gpipe", "1f1b", "interleaved", "zb-h1"};
+inline const std::array<const char*, 3> kRecomputes = {"none", "selective", "full"};
+
+inline std::vector<Choice> product_of(int world) {
+  std::vector<Choice> out;
+  const auto only_if = [](bool applies, int n) {
+    std::vector<int> values;
+    for (int i = 0; i < (applies ? n : 1); ++i) values.push_back(applies ? i : -1);
+    return values;
+  };
+  for (int dp = 1; dp <= world; ++dp)
+    for (int tp = 1; dp * tp <= world; ++tp)
+      for (int cp = 1; dp * tp * cp <= world; ++cp) {
+        if (world % (dp * tp * cp) != 0) continue;
+        const int pp = world / (dp * tp * cp);
+        for (const int kind : only_if(cp > 1, 3))
+          for (const int schedule : only_if(pp > 1, 4))
+            for (const int zero : only_if(dp * tp * cp > 1, 4))
+              for (const int recompute : only_if(true, 3)) {
+                const Choice c{{dp, tp, cp, pp, kind, schedule, zero, recompute}};
+                // refused: zb-h1 keeps activations and whole gradients for its late weight gradients
+                if (c.zero_bubble() && (zero > 1 || recompute > 0)) continue;
+                out.push_back(c);
+              }
+      }
+  return out;
+}
+
+/// Shuffles, then puts first a set in which every two values of two axes that stand together in any choice do
+/// so (greedily: each of it the one with most pairs that are new). Returns the size of that set.
+inline size_t covering_first(std::vector<Choice>& all, std::mt19937& random) {
+  std::shuffle(all.begin(), all.end(), random);
+  using Pair = std::tuple<int, int, int, int>;  // two axes, their values
+  const auto pairs = [](const Choice& c) {
+    std::vector<Pair> out;
+    for (int a = 0; a < Choice::kAxes; ++a)
+      for (int b = a + 1; b < Choice::kAxes; ++b)
+        if (c.axes[a] >= 0 && c.axes[b] >= 0) out.emplace_back(a, b, c.axes[a], c.axes[b]);
+    return out;
+  };
+  std::set<Pair> covered;
+  for (size_t n = 0; n < all.size(); ++n) {
+    size_t best = n, most = 0;
+    for (size_t i = n; i < all.size(); ++i) {
+      const std::vector<Pair> own = pairs(all[i]);
+      const size_t fresh =
+          std::count_if(own.begin(), own.end(), [&](const Pair& p) { return !covered.contains(p); });
+      if (fresh > most) best = i, most = fresh;
+    }
+    if (most == 0) return n;
+    std::swap(all[n], all[best]);
+    for (const Pair& p : pairs(all[n])) covered.insert(p);
+  }
+  return all.size();
+}
+
+/// Samples: a multiple of dp * pp, two or more for each.
+inline int batch_of(const Choice& c) {
+  const int shared = c[Choice::kDp] * c[Choice::kPp];
+  return 12 % shared == 0 ? 12 : 2 * shared;
+}
+
+/// As many heads as tp and Ulysses cut evenly, blocks and micro-batches so that stages come out uneven, 35
+/// tokens so that cp's parts do.
+inline std::vector<std::string> net_of(const Choice& c) {
+  const auto text = [](const char* key, int v) { return key + std::to_string(v); };
+  const int cuts = c[Choice::kTp] * c[Choice::kCp], heads = 4 % cuts == 0 ? 4 : cuts;
+  const int chunks = c[Choice::kPp] * (c.interleaved() ? 2 : 1);
+  return {text("net.num_heads=", heads),
+          text("net.embed_dim=", 4 * heads),
+          text("net.depth=", std::max(5, chunks + 1)),
+          "net.patch_size=4",
+          "net.img_height=20",
+          "net.img_width=28",
+          "net.in_channels=2",
+          "net.out_channels=2",
+          text("train.global_batch=", batch_of(c)),
+          "train.steps=10",
+          "train.lr=3e-3",
+          "train.seed=5",
+          "run.threads=1"};
+}
+
+/// The net and the choice; what else a layout can have is drawn.
+inline std::vector<std::string> words_of(const Choice& c, std::mt19937& random) {
+  std::vector<std::string> words = net_of(c);
+  const auto pick = [&](const std::vector<std::string>& from) { return from[random() % from.size()]; };
+  const auto text = [](const char* key, int v) { return key + std::to_string(v); };
+  const int dp = c[Choice::kDp], tp = c[Choice::kTp], cp = c[Choice::kCp], pp = c[Choice::kPp];
+  std::vector<std::string> axes = {"tp", "cp", "dp", "pp"};
+  std::shuffle(axes.begin(), axes.end(), random);
+  std::vector<std::string> micro_batches;
+  for (int b = 1, n = batch_of(c) / dp; b <= n; ++b)
+    if (n % b == 0 && (!c.interleaved() || n / b % pp == 0)) micro_batches.push_back(std::to_string(b));
+  // Nothing but the rows that sequence parallelism cuts is shared in a world of tp alone.
+  const bool sequence = tp > 1 && ((c[Choice::kZero] > 0 && dp * cp == 1) || random() % 2 == 0);
+  const int recompute = c[Choice::kRecompute];
+  for (const std::string& word :
+       {text("layout.dp=", dp), text("layout.tp=", tp), text("layout.cp=", cp), text("layout.pp=", pp),
+        text("layout.vpp=", c.interleaved() ? 2 : 1),
+        "layout.order=" + axes[0] + "-" + axes[1] + "-" + axes[2] + "-" + axes[3],
+        std::string("policy.cp_kind=") + kKinds[std::max(0, c[Choice::kKind])],
+        std::string("policy.schedule=") + (pp > 1 ? kSchedules[c[Choice::kSchedule]] : "1f1b"),
+        text("policy.zero=", std::max(0, c[Choice::kZero])),
+        std::string("policy.recompute=") + kRecomputes[recompute],
+        "policy.recompute_method=" + (recompute == 2 ? pick({"uniform", "block"}) : "uniform"),
+        "policy.recompute_num_layers=" + (recompute == 2 ? pick({"1", "2", "3"}) : "1"),
+        "policy.micro_batch=" + pick(micro_batches),
+        std::string("policy.sequence_parallel=") + (sequence ? "true" : "false"),
+        "policy.bucket_mb=" + pick({"0.01", "25"}), "policy.overlap=" + pick({"true", "false"}),
+        "policy.offload_optimizer=" + pick({"true", "false", "false"}),
+        "run.serial=" + pick({"true", "false", "false"})})
+    words.push_back(word);
+  return words;
+}
+
+}  // namespace isobar
