@@ -11,35 +11,18 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <map>
-#include <optional>
 
-#include "model/backend/cpu/cpu_backend.h"
-#include "model/base/rng.h"
-#include "model/engine/arena.h"
-#include "model/engine/executor.h"
-#include "model/engine/params.h"
-#include "model/engine/schedule_lr.h"
-#include "model/engine/watchdog.h"
-#include "model/nets/build.h"
-#include "model/plan/layout.h"
+#include "tests/engine/in_process.h"
 #include "tests/engine/product.h"
 
 namespace isobar {
 namespace {
 
 using Words = std::vector<std::string>;
-constexpr const char* kConfig = ISOBAR_SOURCE_DIR "/configs/models/vit-tiny.yaml";
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-std::string text_of(const Words& words) {
-  std::string out;
-  for (const std::string& w : words) out += (out.empty() ? "" : " ") + w;
-  return out;
 }
 
 struct Trained {
@@ -48,60 +31,16 @@ struct Trained {
   std::vector<float> params;  // the buffer of that name
 };
 
-// Samples repeat after some steps; a target is what a net can learn of its input.
-void sample(int64_t index, int64_t size, float* input, float* target) {
-  static std::map<int64_t, std::vector<float>> made;
-  std::vector<float>& x = made[index % 48];
-  for (auto i = static_cast<int64_t>(x.size()); i < size; ++i) x.push_back(normal(9, index % 48, i));
-  for (int64_t i = 0; i < size; ++i) {
-    if (input) input[i] = x[i];
-    if (target) target[i] = 0.7f * x[i] + 0.3f * x[(i + 1) % size];
-  }
-}
-
-Trained trained(const RunSpec& spec, const Mpi& mpi, const std::string& words) {
-  const bool alone = spec.layout.world() == 1;
-  const int rank = alone ? 0 : mpi.rank();
+Trained trained(const RunSpec& spec, const Mpi& mpi, const std::string& title) {
+  InProcess run(spec, mpi, title);
   Trained out;
-  out.plan = build_plan(spec, rank, cpu_workspace(1));
-  const Plan& plan = out.plan;
-  Arena arena(plan.memory.arena);
-  std::optional<Arena> host;
-  if (plan.memory.host > 0) host.emplace(plan.memory.host);
-  CpuBackend backend(plan, arena.data(), spec.train, host ? host->data() : nullptr);
-  std::optional<Comm> comm;
-  if (!alone) comm.emplace(plan.groups);
-  Executor execute(plan, backend, comm ? &*comm : nullptr);
-  const Watchdog watchdog(execute, 120, [&](const std::string& op) {
-    std::printf("rank %d hangs in %s under %s\n", mpi.rank(), op.c_str(), words.c_str());
-    std::fflush(stdout);
-    mpi.abort(1);
-  });
-  const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.at(v)); };
-  // Activations and scratch begin as no numbers.
-  const int64_t poisoned = plan.memory.by_kind[static_cast<int>(BufferKind::scratch)] +
-                           plan.memory.by_kind[static_cast<int>(BufferKind::saved)];
-  std::memset(arena.data() + plan.memory.arena - poisoned, 0xff, static_cast<size_t>(poisoned));
-  init_params(plan, static_cast<uint64_t>(spec.train.seed), floats(plan.params_all));
-  float* scalars = floats(plan.scalars);
-  scalars[kLossScale] = scalars[kUnscale] = 1;
-  execute(link(plan, plan.init, spec.run.serial), 0);
-  const Program program = link(plan, plan.train, spec.run.serial);
-  const int64_t size = spec.net.in_channels * spec.net.img_height * spec.net.img_width;
-  const int64_t batch = spec.micro_batch(), dp = coords_of(spec.layout, rank).dp;
   for (int64_t step = 0; step < spec.train.steps; ++step) {
-    backend.on_fetch([&](int32_t micro, float* input, float* target) {
-      const int64_t first = step * spec.train.global_batch + (micro * spec.layout.dp + dp) * batch;
-      for (int64_t i = 0; i < batch; ++i)
-        sample(first + i, size, input ? input + i * size : nullptr, target ? target + i * size : nullptr);
-    });
-    scalars[kLearningRate] = static_cast<float>(learning_rate(spec.train, step, {}));
-    scalars[kStep] = static_cast<float>(step + 1);
-    execute(program, static_cast<int32_t>(step));
-    out.losses.push_back(floats(plan.metrics)[0]);
-    out.norms.push_back(std::sqrt(static_cast<double>(*floats(plan.grad_norm2))));
+    const Step s = run.step(step);
+    out.losses.push_back(s.loss);
+    out.norms.push_back(s.norm);
   }
-  out.params.assign(floats(plan.params_all), floats(plan.params_all) + plan.params_all.count);
+  out.plan = run.plan;
+  out.params = run.params();
   return out;
 }
 
@@ -149,25 +88,15 @@ const Trained& one_rank(const Words& net, const Mpi& mpi) {
   const std::string name = text_of(net);
   const auto at = known.find(name);
   if (at != known.end()) return at->second;
-  return known.emplace(name, trained(load_run_spec(kConfig, net), mpi, name)).first->second;
-}
-
-uint32_t seed_of_all(const Mpi& mpi) {
-  const char* wanted = std::getenv("ISOBAR_PRODUCT_SEED");
-  return static_cast<uint32_t>(
-      std::stoul(mpi.from_first(wanted ? wanted : std::to_string(std::random_device{}()))));
+  return known.emplace(name, trained(load_run_spec(kTiny, net), mpi, name)).first->second;
 }
 
 TEST(Product, OfAllLayoutsOfThisWorldTrainsLikeOneRank) {
-  const Mpi mpi;
-  if (mpi.rank() != 0) {  // one speaks for all; what it says is agreed with the others
-    auto& listeners = testing::UnitTest::GetInstance()->listeners();
-    delete listeners.Release(listeners.default_result_printer());
-  }
+  const Mpi& mpi = session();
   omp_set_num_threads(1);
   const char* limit = std::getenv("ISOBAR_PRODUCT_SECONDS");
   const double seconds = limit ? std::stod(limit) : -1, begun = seconds_now();
-  const uint32_t seed = seed_of_all(mpi);
+  const uint32_t seed = seed_of_all("ISOBAR_PRODUCT_SEED");
   std::mt19937 random(seed);
   std::vector<Choice> all = product_of(mpi.size());
   const size_t pairs = covering_first(all, random);
@@ -184,9 +113,10 @@ TEST(Product, OfAllLayoutsOfThisWorldTrainsLikeOneRank) {
     const Words words = words_of(all[i], drawn);
     const std::string text = text_of(words);
     const double t0 = seconds_now();
+    if (mpi.rank() == 0) std::printf("%s\n", text.c_str()), std::fflush(stdout);
     try {
       const Trained& one = one_rank(net, mpi);
-      const Deviation d = compare(trained(load_run_spec(kConfig, words), mpi, text), one, mpi);
+      const Deviation d = compare(trained(load_run_spec(kTiny, words), mpi, text), one, mpi);
       ++ran;
       losses = std::max(losses, d.losses);
       norms = std::max(norms, d.norms);
@@ -195,8 +125,8 @@ TEST(Product, OfAllLayoutsOfThisWorldTrainsLikeOneRank) {
                       one.losses[9] < 0.99 * one.losses[0];
       if (!ok) ++failed;
       if (mpi.rank() != 0) continue;
-      std::printf("%s losses %.1e norms %.1e weights %.1e %.2f s %s\n", ok ? "      " : "FAILED", d.losses,
-                  d.norms, d.weights, seconds_now() - t0, text.c_str());
+      std::printf("%s losses %.1e norms %.1e weights %.1e %.2f s\n", ok ? "      " : "FAILED", d.losses,
+                  d.norms, d.weights, seconds_now() - t0);
       std::fflush(stdout);
       EXPECT_LT(one.losses[9], 0.99 * one.losses[0]) << "nothing is learnt: nothing is tested. " << text;
       EXPECT_LT(d.losses, 1e-5) << text;

@@ -141,4 +141,10 @@ inline std::vector<std::string> words_of(const Choice& c, std::mt19937& random) 
   return words;
 }
 
+inline std::string text_of(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& w : words) out += (out.empty() ? "" : " ") + w;
+  return out;
+}
+
 }  // namespace isobar

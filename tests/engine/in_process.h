@@ -1,0 +1,127 @@
+// Training without a process of its own: what `isobar train` is made of, on the ranks that mpiexec has
+// started, for one layout after the other. Its arenas are guarded, its working memory begins as no numbers.
+//
+//   InProcess run(spec, mpi, "dp2 tp2");       // on every rank; a world of one: on each for itself
+//   for (int step = 0; step < 10; ++step) losses.push_back(run.step(step).loss);
+//   run.params(), run.plan
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/base/rng.h"
+#include "model/comm/comm.h"
+#include "model/engine/executor.h"
+#include "model/engine/params.h"
+#include "model/engine/schedule_lr.h"
+#include "model/engine/watchdog.h"
+#include "model/nets/build.h"
+#include "model/plan/layout.h"
+#include "tests/engine/guarded_arena.h"
+
+namespace isobar {
+
+inline const std::string kTiny = ISOBAR_SOURCE_DIR "/configs/models/vit-tiny.yaml";
+
+/// The process's MPI session. One rank speaks for all: what it says is agreed with the others first.
+inline const Mpi& session() {
+  static const Mpi mpi;
+  static const bool silenced = [] {
+    auto& listeners = testing::UnitTest::GetInstance()->listeners();
+    if (mpi.rank() != 0) delete listeners.Release(listeners.default_result_printer());
+    return true;
+  }();
+  (void)silenced;
+  return mpi;
+}
+
+/// The same on every rank; from the environment, if it is there.
+inline uint32_t seed_of_all(const char* variable) {
+  const char* wanted = std::getenv(variable);
+  return static_cast<uint32_t>(
+      std::stoul(session().from_first(wanted ? wanted : std::to_string(std::random_device{}()))));
+}
+
+struct Step {
+  double loss, norm;  // of the batch; of its gradients
+};
+
+class InProcess {
+ public:
+  const Plan plan;
+
+  InProcess(const RunSpec& spec, const Mpi& mpi, const std::string& title)
+      : plan(build_plan(spec, spec.layout.world() == 1 ? 0 : mpi.rank(), cpu_workspace(1))),
+        spec_(spec),
+        train_(link(plan, plan.train, spec.run.serial)),
+        arena_(plan.memory.arena) {
+    if (plan.memory.host > 0) host_.emplace(plan.memory.host);
+    backend_.emplace(plan, arena_.data(), spec.train, host_ ? host_->data() : nullptr);
+    if (spec.layout.world() > 1) comm_.emplace(plan.groups);
+    execute_.emplace(plan, *backend_, comm_ ? &*comm_ : nullptr);
+    watchdog_.emplace(*execute_, 120, [&mpi, title](const std::string& op) {
+      std::printf("FAILED: rank %d hangs in %s under %s\n", mpi.rank(), op.c_str(), title.c_str());
+      std::fflush(stdout);
+      mpi.abort(1);
+    });
+    arena_.poison(plan);
+    init_params(plan, static_cast<uint64_t>(spec.train.seed), floats(plan.params_all));
+    floats(plan.scalars)[kLossScale] = static_cast<float>(spec.train.initial_loss_scale);
+    floats(plan.scalars)[kUnscale] = 1;
+    (*execute_)(link(plan, plan.init, spec.run.serial), 0);
+    size_ = spec.net.in_channels * spec.net.img_height * spec.net.img_width;
+    dp_ = coords_of(spec.layout, plan.rank).dp;
+  }
+
+  Step step(int64_t n) {
+    const int64_t batch = spec_.micro_batch();
+    backend_->on_fetch([&](int32_t micro, float* input, float* target) {
+      const int64_t first = n * spec_.train.global_batch + (micro * spec_.layout.dp + dp_) * batch;
+      for (int64_t i = 0; i < batch; ++i)
+        sample(first + i, input ? input + i * size_ : nullptr, target ? target + i * size_ : nullptr);
+    });
+    float* scalars = floats(plan.scalars);
+    scalars[kLearningRate] = static_cast<float>(learning_rate(spec_.train, n, {}));
+    if (spec_.policy.amp != "fp16") scalars[kStep] = static_cast<float>(n + 1);  // else the plan counts
+    (*execute_)(train_, static_cast<int32_t>(n));
+    return {floats(plan.metrics)[0], std::sqrt(static_cast<double>(*floats(plan.grad_norm2)))};
+  }
+
+  std::vector<float> params() {
+    return {floats(plan.params_all), floats(plan.params_all) + plan.params_all.count};
+  }
+  Idle idle() const { return arena_.idle(plan); }
+
+ private:
+  float* floats(const View& v) { return reinterpret_cast<float*>(backend_->at(v)); }
+  // Samples come again after some steps; a target is what a net can learn of its input.
+  void sample(int64_t index, float* input, float* target) const {
+    static std::map<std::pair<int64_t, int64_t>, std::vector<float>> made;  // by sample and size
+    std::vector<float>& x = made[{index % 48, size_}];
+    for (auto i = static_cast<int64_t>(x.size()); i < size_; ++i) x.push_back(normal(9, index % 48, i));
+    for (int64_t i = 0; i < size_; ++i) {
+      if (input) input[i] = x[i];
+      if (target) target[i] = 0.7f * x[i] + 0.3f * x[(i + 1) % size_];
+    }
+  }
+
+  const RunSpec spec_;
+  const Program train_;
+  const GuardedArena arena_;
+  std::optional<GuardedArena> host_;
+  std::optional<CpuBackend> backend_;
+  std::optional<Comm> comm_;
+  std::optional<Executor> execute_;
+  std::optional<Watchdog> watchdog_;
+  int64_t size_ = 0;  // elements of a sample
+  int64_t dp_ = 0;
+};
+
+}  // namespace isobar
