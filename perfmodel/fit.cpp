@@ -122,7 +122,7 @@ double process_memory(const std::vector<MeasuredRun>& runs, const Machine& m) {
   std::vector<double> constants;
   for (const MeasuredRun& r : runs) {
     if (r.peak_rss_bytes <= 0) continue;
-    const auto rest = static_cast<double>(r.peak_rss_bytes - fullest(stages_of(r.spec, {})).memory.total());
+    const auto rest = static_cast<double>(r.peak_rss_bytes - fullest(r.spec, {}).total());
     if (rest > 0) constants.push_back(rest);
   }
   return constants.empty() ? m[Coef::process].value : quantile(constants, 0.5);

@@ -121,7 +121,7 @@ RunSpec with_layout(RunSpec s, const Layout& l) {
   s.layout = {.dp = l.dp, .tp = l.tp, .cp = l.cp, .pp = l.pp, .vpp = l.vpp, .order = rank_orders()[l.order]};
   s.policy.micro_batch = l.micro_batch;
   s.policy.schedule = kSchedules[static_cast<int>(l.schedule)];
-  s.policy.zero = l.zero;
+  s.policy.zero = static_cast<unsigned char>(l.zero);
   s.policy.sequence_parallel = l.sequence_parallel;
   s.policy.recompute = kRecompute[l.recompute];
   s.policy.recompute_method = "uniform";
@@ -362,7 +362,8 @@ double LayoutModel::least_seconds(const Layout& l, const Placements& at) {
   Layout any = l;
   any.schedule = ScheduleKind::one_f_one_b;
   const StageTimes& t = times_of(any, at);
-  const double blocks = static_cast<double>((spec_.net.depth + l.pp - 1) / l.pp);
+  const int64_t deepest = (spec_.net.depth + l.pp - 1) / l.pp;
+  const auto blocks = static_cast<double>(deepest);
   return micro_batches(l) * of_blocks(t, blocks, &SectionTime::seconds);
 }
 

@@ -61,7 +61,6 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
     case Coef::read_sample:
       return {1e-4, 1.0};
     case Coef::host_op:  // cores launch their own work
-      return {1e-9, 0.8};
     case Coef::collective_call:
       return {1e-9, 0.8};
     case Coef::message_net:
@@ -126,7 +125,6 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
     case Coef::spill:
       return {1e-4 / memory, 0.8};
     case Coef::gemm_call:
-      return {2e-6, 0.5};
     case Coef::op:
       return {2e-6, 0.5};
     case Coef::host_op:

@@ -27,6 +27,8 @@ double exposed_transfers(const RunSpec& s) {
   return 2 * (p * v - 1) * (s.policy.schedule == "1f1b" ? std::max(1.0, m / p) : 1);
 }
 
+constexpr int64_t kPlanned = 64;  // ranks: worlds that are planned whole for their memory
+
 }  // namespace
 
 std::vector<StageProgram> stages_of(const RunSpec& spec, const Workspace& workspace) {
@@ -40,12 +42,17 @@ std::vector<StageProgram> stages_of(const RunSpec& spec, const Workspace& worksp
   return out;
 }
 
-const Plan& fullest(const std::vector<StageProgram>& stages) {
-  return std::max_element(stages.begin(), stages.end(),
-                          [](const StageProgram& a, const StageProgram& b) {
-                            return a.plan.memory.total() < b.plan.memory.total();
-                          })
-      ->plan;
+Memory fullest(const RunSpec& spec, const Workspace& workspace) {
+  const LayoutSpec& l = spec.layout;
+  Memory most;
+  for (int rank = 0; rank < l.world(); ++rank) {
+    const Coords at = coords_of(l, rank);
+    const auto inner = [](int64_t place, int64_t size) { return place > 0 && place < size - 1; };
+    if (l.world() > kPlanned && (inner(at.tp, l.tp) || inner(at.cp, l.cp) || inner(at.dp, l.dp))) continue;
+    const Memory m = build_plan(spec, rank, workspace).memory;
+    if (m.total() > most.total()) most = m;
+  }
+  return most;
 }
 
 StepTerms count_pipeline(const RunSpec& spec, const std::vector<StageProgram>& stages,

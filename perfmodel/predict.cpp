@@ -137,7 +137,7 @@ Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& m)
 
 Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& options) {
   const std::vector<StageProgram> stages = stages_of(spec, options.workspace);
-  const Plan& plan = fullest(stages);
+  const Memory memory = fullest(spec, options.workspace);
   Prediction p;
   p.where.ranks = spec.layout.world();
   p.where.ranks_on_host = options.ranks_on_host > 0 ? options.ranks_on_host : p.where.ranks;
@@ -163,11 +163,10 @@ Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& 
   p.terms = terms_by_name(s);
   for (Term& t : p.terms) t.seconds *= p.correction;
   for (int k = 0; k < kBufferKinds; ++k)
-    if (plan.memory.by_kind[k] > 0)
-      p.memory.emplace_back(name_of(static_cast<BufferKind>(k)), plan.memory.by_kind[k]);
-  p.memory.emplace_back("loader", plan.memory.loader);
+    if (memory.by_kind[k] > 0) p.memory.emplace_back(name_of(static_cast<BufferKind>(k)), memory.by_kind[k]);
+  p.memory.emplace_back("loader", memory.loader);
   p.memory.emplace_back("process", static_cast<int64_t>(m[Coef::process].value));
-  p.memory_total = plan.memory.total() + static_cast<int64_t>(m[Coef::process].value);
+  p.memory_total = memory.total() + static_cast<int64_t>(m[Coef::process].value);
   p.warnings = warnings_of(spec, terms, m, s, p.memory_total);
   return p;
 }

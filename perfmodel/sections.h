@@ -23,7 +23,7 @@ struct SectionKey {
   int recompute = 0;    // index of kRecompute
   int cp_kind = 0;      // index of kCpKinds
   bool single = false;  // of one sample, and cp > 1: it needs no regrouping by sample
-  auto operator<=>(const SectionKey&) const = default;
+  auto operator<=>(const SectionKey&) const = default;  // NOLINT(modernize-use-nullptr): its own 0
 };
 inline constexpr const char* kRecompute[] = {"none", "selective", "full"};
 inline constexpr const char* kCpKinds[] = {"allgather", "ring", "ulysses"};

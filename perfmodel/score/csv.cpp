@@ -60,10 +60,10 @@ double CsvRow::number(const std::string& column) const {
 double CsvRow::number(const std::string& column, double otherwise) const {
   const std::string& s = text(column);
   if (s.empty()) return otherwise;
-  char* end = nullptr;
-  const double v = std::strtod(s.c_str(), &end);
-  while (end && *end == ' ') ++end;
-  return end == s.c_str() || *end != '\0' || !std::isfinite(v) ? otherwise : v;
+  char* stop = nullptr;
+  const double v = std::strtod(s.c_str(), &stop);
+  const std::string rest = stop == s.c_str() ? "no number" : s.substr(static_cast<size_t>(stop - s.c_str()));
+  return rest.find_first_not_of(' ') != std::string::npos || !std::isfinite(v) ? otherwise : v;
 }
 
 bool CsvTable::has(const std::string& column) const {

@@ -12,6 +12,7 @@ std::vector<std::vector<size_t>> parts_of(const std::vector<std::string>& of_row
   std::map<std::string, std::vector<size_t>> by_value;
   for (size_t i = 0; i < of_rows.size(); ++i) by_value[of_rows[i]].push_back(i);
   std::vector<const std::vector<size_t>*> values;
+  values.reserve(by_value.size());
   for (const auto& [value, rows] : by_value) values.push_back(&rows);
   std::shuffle(values.begin(), values.end(), std::mt19937(seed));
   std::vector<std::vector<size_t>> parts(std::min(most, values.size()));

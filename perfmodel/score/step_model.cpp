@@ -157,7 +157,7 @@ StepCounts count_step(const PublishedRun& r) {
   if (replicas > 1 && !r.frozen_weights) {
     if (fsdp) {
       c.zero3_far = c.dp_far;
-      c.zero3_s = (3 + (full ? 0 : 0)) * own * bytes * (replicas - 1) / replicas / ring;
+      c.zero3_s = 3 * own * bytes * (replicas - 1) / replicas / ring;
     } else {
       c.dp_s = 2 * stage_parameters * bytes * (replicas - 1) / replicas / ring;
       c.dp_doublings = std::log2(replicas);
