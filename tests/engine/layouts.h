@@ -17,9 +17,11 @@
 
 namespace isobar {
 
-inline const Words kNet = {"net.depth=5",           "net.img_height=40", "net.img_width=56",
-                           "train.global_batch=12", "train.steps=10",    "train.lr=3e-3",
-                           "train.seed=5",          "run.threads=1",     "train.checkpoint_every=10"};
+inline const Words kNet = {"net.depth=5",         "net.img_height=40",
+                           "net.img_width=56",    "train.global_batch=12",
+                           "train.steps=10",      "train.lr=3e-3",
+                           "train.seed=5",        "run.threads=1",
+                           "run.hang_timeout=60", "train.checkpoint_every=10"};
 
 struct Outcome {
   RunRecord record;
