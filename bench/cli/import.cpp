@@ -27,7 +27,7 @@ Examples:
 nlohmann::json read(const std::string& path) {
   std::ifstream in(path);
   if (!in) throw ConfigError(path, "", "cannot be read", "name a file that exists");
-  const nlohmann::json j = nlohmann::json::parse(in, nullptr, false);
+  nlohmann::json j = nlohmann::json::parse(in, nullptr, false);
   if (j.is_discarded()) throw ConfigError(path, "", "is no JSON", "give the file as its program reads it");
   return j;
 }

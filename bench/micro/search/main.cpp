@@ -30,7 +30,7 @@ Case case_of(int64_t gpus) {
 void run(benchmark::State& state, const SearchOptions& options) {
   const Case c = case_of(state.range(0));
   SearchResult r;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     r = search(c.spec, c.machine, options);
     benchmark::DoNotOptimize(r.considered);
   }
@@ -61,7 +61,7 @@ void one_cost(benchmark::State& state) {
   const Case c = case_of(16384);
   LayoutModel model(c.spec, c.machine);
   Layout l{.dp = 32, .tp = 8, .pp = 64, .sequence_parallel = true};
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     l.zero = static_cast<int8_t>((l.zero + 1) % 4);
     benchmark::DoNotOptimize(model.cost(l).seconds);
   }
