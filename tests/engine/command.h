@@ -104,7 +104,7 @@ class Child {
     if (!done_ && ::waitpid(pid_, &status_, WNOHANG) == pid_) done_ = true;
     return done_;
   }
-  Ended wait(double limit_s = 120) {
+  Ended wait(double limit_s = 240) {
     Ended e;
     while (!over() && seconds_now() - begun_ < limit_s)
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
