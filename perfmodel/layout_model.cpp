@@ -513,15 +513,7 @@ double log_width(LayoutModel& model, const Layout& l, double seconds) {
 
 void name_terms(LayoutPrediction& out, const Counts& k) {
   const LayoutCost& c = out.cost;
-  const auto term = [&](const std::string& name, double s) {
-    if (s <= 0) return;
-    for (Term& t : out.terms)
-      if (t.name == name) {
-        t.seconds += s;
-        return;
-      }
-    out.terms.push_back({name, s});
-  };
+  const auto term = [&](const std::string& name, double s) { add_term(out.terms, name, s); };
   double named = 0;  // compute by what it is spent on: the counts at their prices
   for (size_t i = 0; i < kCoefs; ++i) {
     const Resource r = info_of(i).resource;
@@ -555,11 +547,7 @@ LayoutPrediction predict_layout(LayoutModel& model, const Layout& l) {
   LayoutPrediction out;
   out.cost = model.cost(l, &out.counts);
   const LayoutCost& c = out.cost;
-  if (c.seconds < c.ceiling * (1 - 1e-9))
-    throw std::logic_error("predicted step of " + std::to_string(c.seconds) +
-                           " s is faster than the machine's peaks allow (" + std::to_string(c.ceiling) +
-                           " s): wrong coefficients or peaks in " +
-                           (machine.file.empty() ? "the machine" : machine.file));
+  refuse_above_ceiling(c.seconds, c.ceiling, machine);
   out.step_s = c.seconds;
   const double width = std::exp(log_width(model, l, c.seconds));
   out.lower = std::max(c.seconds / width, std::min(c.ceiling, c.seconds));

@@ -24,15 +24,7 @@ double outside(double value, const std::vector<double>& range) {
 
 std::vector<Term> terms_by_name(const StepCost& s) {
   std::vector<Term> out;
-  const auto add = [&](const std::string& name, double seconds) {
-    if (seconds <= 0) return;
-    for (Term& t : out)
-      if (t.name == name) {
-        t.seconds += seconds;
-        return;
-      }
-    out.push_back({name, seconds});
-  };
+  const auto add = [&](const std::string& name, double seconds) { add_term(out, name, seconds); };
   for (size_t i = 0; i < kCoefs; ++i)
     if (info_of(i).resource != Resource::wire) add(info_of(i).term, s.parts[i]);
   add("communication, not hidden", s.exposed);
@@ -135,6 +127,23 @@ Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& m)
   return e;
 }
 
+void add_term(std::vector<Term>& terms, const std::string& name, double seconds) {
+  if (seconds <= 0) return;
+  const auto known = std::find_if(terms.begin(), terms.end(), [&](const Term& t) { return t.name == name; });
+  if (known != terms.end())
+    known->seconds += seconds;
+  else
+    terms.push_back({name, seconds});
+}
+
+void refuse_above_ceiling(double seconds, double ceiling_s, const Machine& m) {
+  if (seconds < ceiling_s * (1 - 1e-9))
+    throw std::logic_error("predicted step of " + number(seconds) +
+                           " s is faster than the machine's peaks allow (" + number(ceiling_s) +
+                           " s): wrong coefficients or peaks in " +
+                           (m.file.empty() ? "the machine" : m.file));
+}
+
 Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& options) {
   const std::vector<StageProgram> stages = stages_of(spec, options.workspace);
   const Memory memory = fullest(spec, options.workspace);
@@ -153,11 +162,7 @@ Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& 
   p.upper = e.upper;
   p.flops = terms.flops_f32 + terms.flops_bf16;
   p.ceiling_s = ceiling_seconds(terms, m.peaks.at("f32").value, m.peaks.at("bf16").value);
-  if (e.physics < p.ceiling_s * (1 - 1e-9))
-    throw std::logic_error("predicted step of " + number(e.physics) +
-                           " s is faster than the machine's peak allows (" + number(p.ceiling_s) +
-                           " s): wrong coefficients or peaks in " +
-                           (m.file.empty() ? "the machine" : m.file));
+  refuse_above_ceiling(e.physics, p.ceiling_s, m);
   p.samples_per_s = static_cast<double>(terms.samples) / p.step_s;
   p.correction = e.seconds / e.physics;
   p.terms = terms_by_name(s);

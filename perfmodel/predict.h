@@ -28,6 +28,11 @@ struct Term {
   double seconds = 0;
 };
 
+/// Adds to the term of that name, if there is anything to add.
+void add_term(std::vector<Term>& terms, const std::string& name, double seconds);
+/// Throws std::logic_error for a step that is shorter than the machine's peaks allow.
+void refuse_above_ceiling(double seconds, double ceiling_s, const Machine& m);
+
 struct Prediction {
   double step_s = 0, lower = 0, upper = 0;  // seconds of one optimizer step, 80 % interval
   double samples_per_s = 0;

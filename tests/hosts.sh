@@ -22,8 +22,10 @@ for tool in ip tc mpiexec unshare taskset python3; do command -v "$tool" >/dev/n
 work="$(mktemp -d "${TMPDIR:-/tmp}/isobar-hosts-XXXXXX")"
 near="isobar-near-$$" far="isobar-far-$$"  # names of namespaces and of hosts
 finish() {
-  ip netns del "$near" 2>/dev/null || true  # the cable goes with its ends
-  ip netns del "$far" 2>/dev/null || true
+  local host
+  for host in "$near" "$far"; do  # the cable goes with its ends
+    if [[ -e /run/netns/$host ]]; then ip netns del "$host"; fi
+  done
   rm -rf "$work"
 }
 trap finish EXIT

@@ -1,7 +1,6 @@
 // Runs linked programs: compute ops on the calling thread, all other lanes on one communication thread, which
-// copies what is offloaded, and
-// posts each lane's ops in order, one at a time, and lets no lane wait for another. Nothing holds the lanes
-// together but each op's waits.
+// posts each lane's transfers in order, one at a time, and lets no lane wait for another (copies of what is
+// offloaded it makes itself). Nothing holds the lanes together but each op's waits.
 //
 //   Executor run(plan, backend, comm, serial);
 //   run(step_program, step);        // returns when every lane is done
