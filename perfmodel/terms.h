@@ -27,6 +27,8 @@ struct Conditions {
   int64_t cores = 1;            // of the host
   int64_t processors = 0;       // of an accelerator; 0: ranks compute on cores
   bool host_reduction = false;  // the switch inside a host adds up
+  /// Compute goes on beside transfers. Cores that all compute make the transfers themselves.
+  bool overlaps() const { return processors > 0 || core_for_communication(threads, ranks_on_host, cores); }
 };
 
 /// Of the ranks of a cluster of accelerators: as many on a host as it connects.

@@ -172,31 +172,31 @@ void register_all_reduce_cases(const Mpi& mpi, int threads) {
     const std::string name =
         "all_reduce/f32/" + std::to_string(count * 4) + "B/ranks" + std::to_string(mpi.size());
     ++registered;
-    benchmark::RegisterBenchmark(name.c_str(),
-                                 [&mpi, threads, count](benchmark::State& state) {
-                                   omp_set_num_threads(threads);
-                                   Builder b(mpi.rank(), mpi.size(), {});
-                                   std::vector<int> ranks(mpi.size());
-                                   for (int r = 0; r < mpi.size(); ++r) ranks[r] = r;
-                                   const int group = b.group("dp", ranks);
-                                   const View x = b.io("x", DType::f32, count);
-                                   const int routine = b.begin("reduce", Pass::backward);
-                                   b.emit(OpKind::all_reduce, "x/all_reduce", {.group = group}, {x}, {x},
-                                          Lane::dp);
-                                   b.end();
-                                   Plan& plan = b.plan;
-                                   plan.train = {{routine, 0, 0}};
-                                   place(plan);
-                                   const Program program = link(plan, plan.train);
-                                   Arena arena(plan.memory.arena);
-                                   CpuBackend backend(plan, arena.data(), TrainSpec{});
-                                   Comm comm(plan.groups);
-                                   Executor run(plan, backend, &comm);
-                                   run(program, 0);
-                                   mpi.barrier();
-                                   for (auto _ : state) run(program, 0);
-                                   set_counters(state, work(plan.ops[0], plan), threads, mpi.size());
-                                 })
+    benchmark::RegisterBenchmark(
+        name.c_str(),
+        [&mpi, threads, count](benchmark::State& state) {
+          omp_set_num_threads(threads);
+          Builder b(mpi.rank(), mpi.size(), {});
+          std::vector<int> ranks(mpi.size());
+          for (int r = 0; r < mpi.size(); ++r) ranks[r] = r;
+          const int group = b.group("dp", ranks);
+          const View x = b.io("x", DType::f32, count);
+          const int routine = b.begin("reduce", Pass::backward);
+          b.emit(OpKind::all_reduce, "x/all_reduce", {.group = group}, {x}, {x}, Lane::dp);
+          b.end();
+          Plan& plan = b.plan;
+          plan.train = {{routine, 0, 0}};
+          place(plan);
+          const Program program = link(plan, plan.train);
+          Arena arena(plan.memory.arena);
+          CpuBackend backend(plan, arena.data(), TrainSpec{});
+          Comm comm(plan.groups);
+          Executor run(plan, backend, &comm, core_for_communication(threads, mpi.ranks_on_host(), cores()));
+          run(program, 0);
+          mpi.barrier();
+          for (auto _ : state) run(program, 0);
+          set_counters(state, work(plan.ops[0], plan), threads, mpi.size());
+        })
         ->Iterations(count > (1 << 18) ? 20 : 200)  // the same on every rank
         ->Repetitions(3)
         ->UseRealTime();
