@@ -135,8 +135,7 @@ StepCost step_cost(const StepTerms& t, const Counts& k) {
   s.bubble = seconds(t.bubble, rate);
   s.slowdown += transfers * (t.where.overlaps() ? slower / (1 + slower) : 1);
   s.step = s.part(Coef::step);
-  if (t.where.ranks > 1)
-    s.imbalance = k[index_of(Coef::imbalance)] * std::log2(static_cast<double>(t.where.ranks)) * c.compute;
+  s.imbalance = k[index_of(Coef::imbalance)] * t.where.doublings() * c.compute;
   const ReadTime read = read_time(t, k, rate);
   s.read_serial = read.serial;
   s.stolen = read.stolen;

@@ -255,9 +255,8 @@ Replay replay(const RunSpec& spec, const std::vector<std::pair<const Plan*, cons
     ranks.push_back(priced(spec, *plan, *program, k, where, cache_share, own));
     compute = std::max(compute, own);
   }
-  double tail = rates(k, where)[index_of(Coef::step)];
-  if (where.ranks > 1)
-    tail += k[index_of(Coef::imbalance)] * std::log2(static_cast<double>(where.ranks)) * compute;
+  const double tail =
+      rates(k, where)[index_of(Coef::step)] + k[index_of(Coef::imbalance)] * where.doublings() * compute;
   Replayer replayer(std::move(ranks), where.overlaps(), k[index_of(Coef::overlap_slowdown)]);
   // The first steps fill or drain the loader's slots; then every step is like the one before.
   const int64_t slots = std::max<int64_t>(1, spec.data.workers * spec.data.prefetch);
