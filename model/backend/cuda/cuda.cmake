@@ -1,0 +1,68 @@
+# CUDA: found, not required. Sets ISOBAR_WITH_CUDA and makes the target isobar_cuda: the toolkit's headers and the
+# runtime, which is linked statically and reaches the driver only when it is called. cuBLASLt, cuDNN, NCCL and CUPTI
+# are opened at run time (model/backend/cuda/library.h), so a CUDA build starts, and trains on the CPU, where none of
+# them is installed.
+set(ISOBAR_CUDA AUTO CACHE STRING "AUTO: where nvcc, cuBLASLt and cuDNN are found; ON: required; OFF")
+set_property(CACHE ISOBAR_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(ISOBAR_WITH_CUDA FALSE)
+if(ISOBAR_CUDA STREQUAL OFF OR ISOBAR_SANITIZE)
+  return()
+endif()
+
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(_nvcc nvcc PATHS /usr/local/cuda/bin)
+  if(_nvcc)
+    set(CMAKE_CUDA_COMPILER ${_nvcc})
+  endif()
+  unset(_nvcc CACHE)
+endif()
+# 80: A100; 90a: Hopper with its own instructions; 100: Blackwell
+set(CMAKE_CUDA_ARCHITECTURES "80;90a;100" CACHE STRING "GPUs to compile for")
+include(CheckLanguage)
+check_language(CUDA)
+set(_missing "")
+if(CMAKE_CUDA_COMPILER)
+  enable_language(CUDA)
+  find_package(CUDAToolkit QUIET)
+  find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES x86_64-linux-gnu)
+  find_path(CUBLASLT_INCLUDE cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  foreach(_found CUDAToolkit_FOUND CUDNN_INCLUDE CUBLASLT_INCLUDE)
+    if(NOT ${_found})
+      string(APPEND _missing " ${_found}")
+    endif()
+  endforeach()
+else()
+  set(_missing " nvcc")
+endif()
+if(_missing)
+  if(ISOBAR_CUDA STREQUAL ON)
+    message(FATAL_ERROR "ISOBAR_CUDA is ON, and this is missing:${_missing}")
+  endif()
+  message(STATUS "CUDA: not built, missing:${_missing}")
+  return()
+endif()
+
+set(ISOBAR_WITH_CUDA TRUE)
+set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")  # which CMake 3.25 does not know of nvcc
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -Xptxas=-warn-spills -Xcompiler=-Wall -diag-suppress=177")
+add_library(isobar_cuda INTERFACE)
+target_include_directories(isobar_cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE} ${CUBLASLT_INCLUDE})
+target_link_libraries(isobar_cuda INTERFACE CUDA::cudart_static ${CMAKE_DL_LIBS})
+target_compile_definitions(isobar_cuda INTERFACE ISOBAR_WITH_CUDA)
+# Where the libraries that are opened at run time lie: searched after what the system knows.
+set(ISOBAR_CUDA_LIBRARY_DIR ${CUDAToolkit_LIBRARY_DIR})
+target_compile_definitions(isobar_cuda INTERFACE ISOBAR_CUDA_LIBRARY_DIR="${ISOBAR_CUDA_LIBRARY_DIR}")
+# cuDNN's C++ frontend: headers only, and the way to its fused attention. Without it attention runs in plain kernels.
+find_path(CUDNN_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${CMAKE_SOURCE_DIR}/.venv-cudnn/include
+          PATH_SUFFIXES cudnn-frontend)
+if(CUDNN_FRONTEND_INCLUDE)
+  set(ISOBAR_CUDNN_FRONTEND TRUE)
+  message(STATUS "cuDNN frontend: ${CUDNN_FRONTEND_INCLUDE}")
+else()
+  message(STATUS "cuDNN frontend: not found, so attention on GPUs runs in plain kernels "
+                 "(pip install --target .venv-cudnn --no-deps nvidia-cudnn-frontend)")
+endif()
+message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
