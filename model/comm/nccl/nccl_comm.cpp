@@ -76,9 +76,9 @@ std::pair<double, double> digest(const std::string& s) {
 
 }  // namespace
 
-bool any_two_alike(const Mpi& mpi, const std::string& device) {
+bool any_two_share_a_device(const Mpi& mpi) {
   std::vector<double> all(2 * static_cast<size_t>(mpi.size()), 0.0);
-  std::tie(all[2 * mpi.rank()], all[2 * mpi.rank() + 1]) = digest(device);
+  std::tie(all[2 * mpi.rank()], all[2 * mpi.rank() + 1]) = digest(device_address());
   all = mpi.sum_of(all);
   std::vector<std::pair<double, double>> seen;
   for (size_t r = 0; r < all.size(); r += 2) seen.emplace_back(all[r], all[r + 1]);
@@ -86,18 +86,18 @@ bool any_two_alike(const Mpi& mpi, const std::string& device) {
   return std::adjacent_find(seen.begin(), seen.end()) != seen.end();
 }
 
-NcclComm::NcclComm(const Plan& plan, const Mpi& mpi, Comm& bootstrap, double timeout_s)
-    : plan_(plan), comms_(plan.groups.size(), nullptr), rank_(plan.groups.size(), 0) {
-  shares_device_ = any_two_alike(mpi, device_address());
+NcclComm::NcclComm(const std::vector<Group>& groups, int rank, bool share_a_device, Comm& bootstrap,
+                   double timeout_s)
+    : groups_(groups), comms_(groups.size(), nullptr), rank_(groups.size(), 0) {
   // Before NCCL reads its environment, which it does once.
-  if (shares_device_) ::setenv("NCCL_HOSTID", ("isobar-rank-" + std::to_string(mpi.rank())).c_str(), 1);
+  if (share_a_device) ::setenv("NCCL_HOSTID", ("isobar-rank-" + std::to_string(rank)).c_str(), 1);
   try {
-    for (const size_t i : creation_order(plan.groups)) {
-      const Group& group = plan.groups[i];
-      const auto me = std::find(group.ranks.begin(), group.ranks.end(), plan.rank);
-      if (me == group.ranks.end()) throw std::logic_error("rank is not in its group " + group.name);
-      rank_[i] = static_cast<int>(me - group.ranks.begin());
-      create(group, static_cast<int32_t>(i), rank_[i], bootstrap, timeout_s);
+    for (const size_t i : creation_order(groups)) {
+      const auto& ranks = groups[i].ranks;
+      const auto me = std::find(ranks.begin(), ranks.end(), rank);
+      if (me == ranks.end()) throw std::logic_error("rank is not in its group " + groups[i].name);
+      rank_[i] = static_cast<int>(me - ranks.begin());
+      create(groups[i], static_cast<int32_t>(i), rank_[i], bootstrap, timeout_s);
     }
   } catch (...) {
     abort();
@@ -160,7 +160,7 @@ void NcclComm::launch(const Op& op, const void* in, Extent counts, void* out, DT
   const Nccl& n = nccl();
   ncclComm_t comm = comms_.at(op.a.group);
   const ncclDataType_t type = nccl_type(t);
-  const auto size = static_cast<int>(plan_.groups[op.a.group].ranks.size());
+  const auto size = static_cast<int>(groups_[op.a.group].ranks.size());
   const auto calls = transfer_calls(op, rank_[op.a.group], size, counts);
   const auto call = [&](const TransferCall& c) {
     auto* to = static_cast<std::byte*>(out) + c.out * size_of(t);
@@ -195,7 +195,7 @@ void NcclComm::check() {
     if (!comms_[i]) continue;
     ncclResult_t state = ncclSuccess;
     must(nccl().CommGetAsyncError(comms_[i], &state), "ncclCommGetAsyncError", comms_[i]);
-    if (state != ncclInProgress) must(state, "transfers of group " + plan_.groups[i].name, comms_[i]);
+    if (state != ncclInProgress) must(state, "transfers of group " + groups_[i].name, comms_[i]);
   }
 }
 

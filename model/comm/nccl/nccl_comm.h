@@ -1,13 +1,13 @@
 // One rank's NCCL communicators, one for each group of the plan. The ids that make them travel over MPI; what
 // is launched runs in its stream's order.
 //
-//   NcclComm comm(plan, mpi, bootstrap, spec.run.hang_timeout);      // every rank of the run
+//   NcclComm comm(plan.groups, mpi.rank(), any_two_share_a_device(mpi), bootstrap, spec.run.hang_timeout);
 //   comm.launch(op, in, {in_count, out_count}, out, DType::bf16, streams[op.lane]);
 //   while (cudaStreamQuery(stream) == cudaErrorNotReady) comm.check();   // a peer that failed: throws
 //
 // Several ranks on one GPU: NCCL refuses that among processes of one host, so each is given a host of its own
 // (NCCL_HOSTID) and they talk over sockets. It is the real path of every call, and slow: good for
-// correctness, and results say so (shares_device()).
+// correctness, and results say so.
 #pragma once
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -22,9 +22,10 @@ namespace isobar {
 
 class NcclComm {
  public:
-  /// The device of the calling thread must be set. `bootstrap` holds the same groups. Throws
-  /// cuda::Failure, also when making a communicator takes longer than `timeout_s`.
-  NcclComm(const Plan& plan, const Mpi& mpi, Comm& bootstrap, double timeout_s);
+  /// Every rank of the run calls it, with its device set. `bootstrap` holds the same groups. Throws
+  /// cuda::Failure, also when making one communicator takes longer than `timeout_s`.
+  NcclComm(const std::vector<Group>& groups, int rank, bool share_a_device, Comm& bootstrap,
+           double timeout_s);
   ~NcclComm();
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;
@@ -35,21 +36,17 @@ class NcclComm {
   void check();
   /// Ends all that is in flight, on this rank: after a failure or a hang, when nothing else may be called.
   void abort() noexcept;
-  /// Whether any two ranks of the run compute on one GPU.
-  bool shares_device() const { return shares_device_; }
 
   static std::string version();  // of the library that is found; throws where there is none
 
  private:
   void create(const Group& group, int32_t index, int rank, Comm& bootstrap, double timeout_s);
-  const Plan& plan_;
-  std::vector<ncclComm_t> comms_;  // by index into Plan::groups
+  const std::vector<Group> groups_;
+  std::vector<ncclComm_t> comms_;  // by index into groups
   std::vector<int> rank_;
-  bool shares_device_ = false;
 };
 
-/// Which ranks are on a GPU that another one uses, too, from each rank's host and the GPU's PCI address
-/// there.
-bool any_two_alike(const Mpi& mpi, const std::string& device);
+/// Whether any two ranks of the run compute on one GPU. Every rank calls it, with its device set.
+bool any_two_share_a_device(const Mpi& mpi);
 
 }  // namespace isobar
