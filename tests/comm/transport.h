@@ -21,7 +21,7 @@ using TestRequests = Requests;
 
 namespace isobar {
 
-struct Mirror {  // host memory and its copy on the device
+struct Mirror {  // an output and its copy on the device
   std::byte *host, *device;
   int64_t bytes;
 };
@@ -60,7 +60,8 @@ class TestComm {
       device_in = copy + (from - begin);
       device_out = copy + (to - begin);
     } else {
-      if (from) device_in = mirror(r, from, in_bytes, stream);
+      TestRequests only_read;
+      if (from) device_in = mirror(only_read, from, in_bytes, stream);
       if (to) device_out = mirror(r, to, out_bytes, stream);
     }
     nccl_.launch(op, device_in, counts, device_out, t, stream);
