@@ -1,0 +1,39 @@
+// Patches: im2col of a convolution whose stride is its kernel.
+#include "model/backend/cuda/pack.cuh"
+
+namespace isobar::cuda {
+namespace {
+
+// A block a row: its token's patch, columns (c, row, col), V columns a thread. Patch and image are read in runs of p
+// floats; neighbouring blocks read the rest of the same lines.
+template <class T, int V>
+__global__ void __launch_bounds__(256)
+    gather_kernel(Patch s, const float* __restrict__ image, T* __restrict__ patches) {
+  const int p = static_cast<int>(s.p), columns = static_cast<int>(s.channels) * p * p;
+  const int64_t global = s.row0 + blockIdx.x, sample = global / s.tokens;
+  const auto token = static_cast<int>(s.token0 + global % s.tokens);
+  const int across = static_cast<int>(s.width) / p, band = token / across, x0 = (token - band * across) * p;
+  for (int j = threadIdx.x * V; j < columns; j += 256 * V) {
+    const int c = j / (p * p), row = j / p % p, col = j % p;
+    float x[V];
+    load<V>(image + ((sample * s.channels + c) * s.height + band * p + row) * s.width + x0 + col, x);
+    store<V>(patches + static_cast<int64_t>(blockIdx.x) * columns + j, x);
+  }
+}
+
+}  // namespace
+
+void patch_gather(const Patch& s, const float* image, void* patches, cudaStream_t stream) {
+  if (s.rows == 0) return;
+  by_type(s.act, [&](auto type) {
+    using T = decltype(type);
+    auto* out = static_cast<T*>(patches);
+    if (s.p % 4 == 0 && s.width % 4 == 0 && on_16_bytes(image, patches))
+      gather_kernel<T, 4><<<grid(s.rows), 256, 0, stream>>>(s, image, out);
+    else
+      gather_kernel<T, 1><<<grid(s.rows), 256, 0, stream>>>(s, image, out);
+  });
+  ISOBAR_CUDA(cudaGetLastError());
+}
+
+}  // namespace isobar::cuda

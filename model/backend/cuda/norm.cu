@@ -1,0 +1,327 @@
+// Residual add + layer norm. A row stays in the registers of R threads (4 packs of 4 elements each), so it is read
+// once: mean, variance about it and the result are passes over registers. Rows of odd width or more than that go
+// the long way, by kernels that read them again for every pass.
+#include "model/backend/cuda/pack.cuh"
+#include "model/backend/cuda/workspace.h"
+
+namespace isobar::cuda {
+namespace {
+
+constexpr int kPacks = 4;  // of 4 elements, a thread
+
+struct Rows {
+  int64_t rows;
+  int cols;
+  float eps;
+  int64_t period, row0;
+  __device__ int64_t residual_row(int64_t r) const { return period > 0 ? (row0 + r) % period : r; }
+};
+
+// Sum over the R threads of a row; they are a warp, or the whole block
+template <int R>
+__device__ float row_sum(float x, float* shared) {
+  x = warp_sum(x);
+  if constexpr (R > 32) {
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = warp_sum(threadIdx.x % 32 < R / 32 ? shared[threadIdx.x % 32] : 0.0f);
+    __syncthreads();  // shared is used again
+  }
+  return x;
+}
+
+template <int R>
+constexpr int kThreadsOf = R < 128 ? 128 : R;
+
+template <class T, int R>
+__global__ void __launch_bounds__(kThreadsOf<R>)
+    forward_in_registers(Rows p, const float* __restrict__ residual, const T* __restrict__ y,
+                         const float* __restrict__ gamma, const float* __restrict__ beta, float* __restrict__ x_out,
+                         T* __restrict__ h, float* __restrict__ mean, float* __restrict__ rstd) {
+  constexpr int kRows = kThreadsOf<R> / R;
+  __shared__ float shared[32];
+  const int lane = threadIdx.x % R;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / R;
+  if (row >= p.rows) return;  // whole warps: no barrier follows where a block has several rows
+  const int packs = p.cols / 4;
+  const float inverse = 1.0f / static_cast<float>(p.cols);
+  const float* from = residual + p.residual_row(row) * p.cols;
+  float x[kPacks][4], add[kPacks][4];
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    const int at = (lane + k * R) * 4;
+    if (lane + k * R >= packs) continue;
+    load<4>(from + at, x[k]);
+    if (y != nullptr) load<4>(y + row * p.cols + at, add[k]);
+  }
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    if (lane + k * R >= packs) continue;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (y != nullptr) x[k][i] += add[k][i];
+      sum += x[k][i];
+    }
+    if (y != nullptr) store<4>(x_out + row * p.cols + (lane + k * R) * 4, x[k]);
+  }
+  const float mu = row_sum<R>(sum, shared) * inverse;
+  float squares = 0;
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    if (lane + k * R >= packs) continue;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) squares += (x[k][i] - mu) * (x[k][i] - mu);
+  }
+  const float r = 1.0f / sqrtf(row_sum<R>(squares, shared) * inverse + p.eps);
+  if (lane == 0) {
+    mean[row] = mu;
+    rstd[row] = r;
+  }
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    const int at = (lane + k * R) * 4;
+    if (lane + k * R >= packs) continue;
+    float w[4], b[4], out[4];
+    load<4>(gamma + at, w);
+    load<4>(beta + at, b);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) out[i] = fmaf(fmaf(x[k][i], r, -mu * r), w[i], b[i]);
+    store<4>(h + row * p.cols + at, out);
+  }
+}
+
+// A row a block, any width
+template <class T>
+__global__ void __launch_bounds__(256)
+    forward_any(Rows p, const float* __restrict__ residual, const T* __restrict__ y, const float* __restrict__ gamma,
+                const float* __restrict__ beta, float* __restrict__ x_out, T* __restrict__ h,
+                float* __restrict__ mean, float* __restrict__ rstd) {
+  __shared__ float shared[32];
+  const int64_t row = blockIdx.x, at = row * p.cols;
+  const float* from = residual + p.residual_row(row) * p.cols;
+  const auto x = [&](int j) { return from[j] + (y != nullptr ? as_float(y[at + j]) : 0.0f); };
+  const float inverse = 1.0f / static_cast<float>(p.cols);
+  float sum = 0, squares = 0;
+  for (int j = threadIdx.x; j < p.cols; j += 256) sum += x(j);
+  const float mu = row_sum<256>(sum, shared) * inverse;
+  for (int j = threadIdx.x; j < p.cols; j += 256) squares += (x(j) - mu) * (x(j) - mu);
+  const float r = 1.0f / sqrtf(row_sum<256>(squares, shared) * inverse + p.eps);
+  if (threadIdx.x == 0) {
+    mean[row] = mu;
+    rstd[row] = r;
+  }
+  for (int j = threadIdx.x; j < p.cols; j += 256) {
+    const float value = x(j);
+    if (y != nullptr) x_out[at + j] = value;
+    h[at + j] = as<T>(fmaf(fmaf(value, r, -mu * r), gamma[j], beta[j]));
+  }
+}
+
+// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dh gamma. Blocks go over rows a grid apart and keep the three
+// column sums in registers; partials: [blocks][3][cols].
+template <class T, int R>
+__global__ void __launch_bounds__(kThreadsOf<R>)
+    backward_in_registers(Rows p, const float* __restrict__ x, const float* __restrict__ mean,
+                          const float* __restrict__ rstd, const float* __restrict__ gamma, const T* __restrict__ dh,
+                          float* __restrict__ dx, bool first, T* __restrict__ dy, float* __restrict__ partials) {
+  constexpr int kRows = kThreadsOf<R> / R;
+  __shared__ float shared[32];
+  __shared__ float totals[kRows > 1 ? 3 * kPacks * 4 * R : 1];
+  const int lane = threadIdx.x % R, packs = p.cols / 4;
+  const float inverse = 1.0f / static_cast<float>(p.cols);
+  float dgamma[kPacks][4] = {}, dbeta[kPacks][4] = {}, dbias[kPacks][4] = {};
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / R; row < p.rows;
+       row += static_cast<int64_t>(gridDim.x) * kRows) {
+    const int64_t begin = row * p.cols;
+    const float r = rstd[row], shift = -mean[row] * r;
+    float normal[kPacks][4], d[kPacks][4], old[kPacks][4];
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      const int at = (lane + k * R) * 4;
+      if (lane + k * R >= packs) continue;
+      load<4>(x + begin + at, normal[k]);
+      load<4>(dh + begin + at, d[k]);
+      if (!first) load<4>(dx + begin + at, old[k]);
+    }
+    float sum = 0, dot = 0;
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      if (lane + k * R >= packs) continue;
+      float w[4];
+      load<4>(gamma + (lane + k * R) * 4, w);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        normal[k][i] = fmaf(normal[k][i], r, shift);
+        dgamma[k][i] = fmaf(d[k][i], normal[k][i], dgamma[k][i]);
+        dbeta[k][i] += d[k][i];
+        d[k][i] *= w[i];
+        sum += d[k][i];
+        dot = fmaf(d[k][i], normal[k][i], dot);
+      }
+    }
+    const float constant = row_sum<R>(sum, shared) * inverse * r;
+    const float slope = row_sum<R>(dot, shared) * inverse * r;
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      const int at = (lane + k * R) * 4;
+      if (lane + k * R >= packs) continue;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float g = d[k][i] * r - fmaf(slope, normal[k][i], constant);
+        if (!first) g += old[k][i];
+        d[k][i] = g;
+        dbias[k][i] += g;
+      }
+      store<4>(dx + begin + at, d[k]);
+      if (dy != nullptr) store<4>(dy + begin + at, d[k]);
+    }
+  }
+  float* out = partials + static_cast<int64_t>(blockIdx.x) * 3 * p.cols;
+  if constexpr (kRows == 1) {
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      const int at = (lane + k * R) * 4;
+      if (lane + k * R >= packs) continue;
+      store<4>(out + at, dgamma[k]);
+      store<4>(out + p.cols + at, dbeta[k]);
+      store<4>(out + 2 * p.cols + at, dbias[k]);
+    }
+  } else {  // the rows' warps, one after the other
+    constexpr int kStride = kPacks * 4 * R;
+#pragma unroll 1
+    for (int turn = 0; turn < kRows; ++turn) {
+      if (threadIdx.x / R == turn) {
+#pragma unroll
+        for (int k = 0; k < kPacks; ++k)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            float* total = totals + (lane + k * R) * 4 + i;
+            total[0] = dgamma[k][i] + (turn > 0 ? total[0] : 0.0f);
+            total[kStride] = dbeta[k][i] + (turn > 0 ? total[kStride] : 0.0f);
+            total[2 * kStride] = dbias[k][i] + (turn > 0 ? total[2 * kStride] : 0.0f);
+          }
+      }
+      __syncthreads();
+    }
+    for (int j = threadIdx.x; j < p.cols; j += kThreadsOf<R>)
+#pragma unroll
+      for (int s = 0; s < 3; ++s) out[s * p.cols + j] = totals[s * kStride + j];
+  }
+}
+
+// Any width: dx, a row a block …
+template <class T>
+__global__ void __launch_bounds__(256)
+    backward_any(Rows p, const float* __restrict__ x, const float* __restrict__ mean, const float* __restrict__ rstd,
+                 const float* __restrict__ gamma, const T* __restrict__ dh, float* __restrict__ dx, bool first,
+                 T* __restrict__ dy) {
+  __shared__ float shared[32];
+  const int64_t row = blockIdx.x, at = row * p.cols;
+  const float inverse = 1.0f / static_cast<float>(p.cols), r = rstd[row], shift = -mean[row] * r;
+  float sum = 0, dot = 0;
+  for (int j = threadIdx.x; j < p.cols; j += 256) {
+    const float g = as_float(dh[at + j]) * gamma[j];
+    sum += g;
+    dot = fmaf(g, fmaf(x[at + j], r, shift), dot);
+  }
+  const float constant = row_sum<256>(sum, shared) * inverse * r;
+  const float slope = row_sum<256>(dot, shared) * inverse * r;
+  for (int j = threadIdx.x; j < p.cols; j += 256) {
+    float g = as_float(dh[at + j]) * gamma[j] * r - fmaf(slope, fmaf(x[at + j], r, shift), constant);
+    if (!first) g += dx[at + j];
+    dx[at + j] = g;
+    if (dy != nullptr) dy[at + j] = as<T>(g);
+  }
+}
+
+// … and the column sums, from dx as it then is
+template <class T>
+__global__ void __launch_bounds__(128)
+    backward_any_columns(Rows p, const float* __restrict__ x, const float* __restrict__ mean,
+                         const float* __restrict__ rstd, const T* __restrict__ dh, const float* __restrict__ dx,
+                         float* __restrict__ partials) {
+  const int j = blockIdx.y * 128 + threadIdx.x;
+  if (j >= p.cols) return;
+  float dgamma = 0, dbeta = 0, dbias = 0;
+  for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x) {
+    const float d = as_float(dh[row * p.cols + j]);
+    dgamma = fmaf(d, fmaf(x[row * p.cols + j], rstd[row], -mean[row] * rstd[row]), dgamma);
+    dbeta += d;
+    dbias += dx[row * p.cols + j];
+  }
+  float* out = partials + static_cast<int64_t>(blockIdx.x) * 3 * p.cols + j;
+  out[0] = dgamma;
+  out[p.cols] = dbeta;
+  out[2 * p.cols] = dbias;
+}
+
+Rows rows_of(const ResidualNorm& p) {
+  return {p.rows, static_cast<int>(p.cols), p.eps, p.period, p.row0};
+}
+
+// f(R) for the fewest threads that hold a row, if any do
+template <int kMost, class F>
+bool by_width(int64_t cols, F&& f) {
+  const int64_t packs = cols / 4;
+  if (cols % 4 != 0) return false;
+  if (packs <= 32 * kPacks) return f(std::integral_constant<int, 32>()), true;
+  if (packs <= 128 * kPacks) return f(std::integral_constant<int, 128>()), true;
+  if (packs <= 256 * kPacks) return f(std::integral_constant<int, 256>()), true;
+  if constexpr (kMost >= 1024)
+    if (packs <= 1024 * kPacks) return f(std::integral_constant<int, 1024>()), true;
+  return false;
+}
+
+}  // namespace
+
+void residual_norm(const ResidualNorm& p, const float* residual, const void* y, const float* gamma,
+                   const float* beta, float* x, void* h, float* mean, float* rstd, cudaStream_t stream) {
+  if (p.rows == 0) return;
+  by_type(p.act, [&](auto type) {
+    using T = decltype(type);
+    const bool fast =
+        on_16_bytes(residual, y, gamma, beta, x, h) && by_width<1024>(p.cols, [&](auto r) {
+          constexpr int R = r();
+          constexpr int kRows = kThreadsOf<R> / R;
+          forward_in_registers<T, R><<<grid(ceil_div(p.rows, kRows)), kThreadsOf<R>, 0, stream>>>(
+              rows_of(p), residual, static_cast<const T*>(y), gamma, beta, x, static_cast<T*>(h), mean, rstd);
+        });
+    if (!fast)
+      forward_any<T><<<grid(p.rows), 256, 0, stream>>>(rows_of(p), residual, static_cast<const T*>(y), gamma, beta, x,
+                                                       static_cast<T*>(h), mean, rstd);
+  });
+  ISOBAR_CUDA(cudaGetLastError());
+}
+
+void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
+                            const float* gamma, const void* dh, float* dx, bool first, void* dy, float* dgamma,
+                            float* dbeta, float* dbias, bool accumulate, float* workspace, cudaStream_t stream) {
+  const Sums sums{{dgamma, dbeta, dbias}};
+  const int partials = norm_partials(p.rows);
+  int blocks = partials;
+  if (p.rows == 0) blocks = 0;
+  if (p.rows > 0)
+    by_type(p.act, [&](auto type) {
+      using T = decltype(type);
+      const auto* d = static_cast<const T*>(dh);
+      auto* d16 = static_cast<T*>(dy);
+      const bool fast =
+          on_16_bytes(x, gamma, dh, dx, dy, workspace) && by_width<256>(p.cols, [&](auto r) {
+            constexpr int R = r();
+            constexpr int kRows = kThreadsOf<R> / R;
+            blocks = static_cast<int>(std::min<int64_t>(partials, ceil_div(p.rows, kRows)));
+            backward_in_registers<T, R><<<grid(blocks), kThreadsOf<R>, 0, stream>>>(rows_of(p), x, mean, rstd, gamma,
+                                                                                  d, dx, first, d16, workspace);
+          });
+      if (fast) return;
+      backward_any<T><<<grid(p.rows), 256, 0, stream>>>(rows_of(p), x, mean, rstd, gamma, d, dx, first, d16);
+      ISOBAR_CUDA(cudaGetLastError());
+      backward_any_columns<T><<<dim3(grid(blocks), grid(ceil_div(p.cols, 128))), 128, 0, stream>>>(
+          rows_of(p), x, mean, rstd, d, dx, workspace);
+    });
+  ISOBAR_CUDA(cudaGetLastError());
+  add_partials(blocks, 3, p.cols, workspace, sums, accumulate, stream);
+}
+
+}  // namespace isobar::cuda

@@ -1,0 +1,219 @@
+// The optimizer's passes. What decides about a step (learning rate, its number, whether it is skipped, the norm that
+// clips) lies on the device, so a captured step replays with new values.
+#include "model/backend/cuda/pack.cuh"
+#include "model/backend/cuda/workspace.h"
+#include "model/plan/plan.h"
+
+namespace isobar::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// The whole block's sum, on every thread
+__device__ double block_sum(double x) {
+  __shared__ double shared[kThreads / 32];
+  x = warp_sum(x);
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+  __syncthreads();
+  return warp_sum(threadIdx.x % 32 < kThreads / 32 ? shared[threadIdx.x % 32] : 0.0);
+}
+
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) squared_partials(int64_t n, const T* __restrict__ x, double* partials) {
+  double sum = 0;  // f32 within a pack, double across
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * V;
+  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n; i += step) {
+    float a[V], s = 0;
+    load<V>(x + i, a);
+#pragma unroll
+    for (int k = 0; k < V; ++k) s = fmaf(a[k], a[k], s);
+    sum += static_cast<double>(s);
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    squared_total(int parts, const double* __restrict__ partials, float* sum, bool accumulate) {
+  double total = 0;
+  for (int p = threadIdx.x; p < parts; p += kThreads) total += partials[p];
+  total = block_sum(total);
+  if (threadIdx.x == 0) *sum = static_cast<float>(total + (accumulate ? static_cast<double>(*sum) : 0.0));
+}
+
+// As PyTorch's GradScaler: backoff by a half, growth by two.
+__global__ void loss_scale_kernel(float least, int64_t window, float* norm2, float* scalars) {
+  const float scale = scalars[kLossScale];
+  if (!isfinite(*norm2)) {
+    scalars[kUnscale] = 0;
+    scalars[kLossScale] = fmaxf(scale / 2, least);
+    scalars[kGoodSteps] = 0;
+    return;
+  }
+  *norm2 = *norm2 / scale / scale;
+  scalars[kUnscale] = 1 / scale;
+  scalars[kStep] += 1;
+  scalars[kGoodSteps] += 1;
+  if (static_cast<int64_t>(scalars[kGoodSteps]) < window) return;
+  scalars[kGoodSteps] = 0;
+  if (isfinite(scale * 2)) scalars[kLossScale] = scale * 2;
+}
+
+// What gradients are multiplied by: unscaled, and clipped as torch.nn.utils.clip_grad_norm_ does
+__device__ float gradient_scale(const float* scalars, const float* norm2, float grad_clip) {
+  const float clip = norm2 != nullptr ? grad_clip / (sqrtf(*norm2) + 1e-6f) : 1.0f;
+  // as std::min(1, clip): a norm that is no number leaves 1
+  return (clip < 1.0f ? clip : 1.0f) * scalars[kUnscale];
+}
+
+struct AdamConstants {
+  Adam a;
+  float one_minus_beta1, one_minus_beta2;
+};
+struct AdamStep {
+  float step_size, inverse_sqrt_correction2, shrink, grad_scale;
+};
+
+// torch.optim.Adam: p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+template <class G, class P16, int V>
+__global__ void __launch_bounds__(kThreads)
+    adam_kernel(AdamConstants c, int64_t n, const G* __restrict__ g, const float* __restrict__ scalars,
+                const float* __restrict__ norm2, float* __restrict__ p, float* __restrict__ m, float* __restrict__ v,
+                P16* __restrict__ p16) {
+  if (scalars[kUnscale] == 0) return;  // gradients overflowed
+  __shared__ AdamStep shared;
+  if (threadIdx.x == 0) {
+    const double lr = scalars[kLearningRate], t = floor(static_cast<double>(scalars[kStep]));
+    shared.step_size = static_cast<float>(lr / (1.0 - pow(static_cast<double>(c.a.beta1), t)));
+    shared.inverse_sqrt_correction2 =
+        static_cast<float>(1.0 / sqrt(1.0 - pow(static_cast<double>(c.a.beta2), t)));
+    shared.shrink = c.a.adamw ? static_cast<float>(-lr * static_cast<double>(c.a.weight_decay)) : 0.0f;
+    shared.grad_scale = gradient_scale(scalars, norm2, c.a.grad_clip);
+  }
+  __syncthreads();
+  const AdamStep f = shared;
+  const float decay = c.a.adamw ? 0.0f : c.a.weight_decay;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * V;
+  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n; i += step) {
+    float w[V], grad[V], m1[V], v1[V];
+    load<V>(p + i, w);
+    load<V>(g + i, grad);
+    load<V>(m + i, m1);
+    load<V>(v + i, v1);
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      w[k] = fmaf(w[k], f.shrink, w[k]);
+      grad[k] = fmaf(w[k], decay, grad[k] * f.grad_scale);
+      m1[k] = fmaf(c.one_minus_beta1, grad[k], c.a.beta1 * m1[k]);
+      v1[k] = fmaf(c.one_minus_beta2 * grad[k], grad[k], c.a.beta2 * v1[k]);
+      w[k] = fmaf(-f.step_size, m1[k] / fmaf(sqrtf(v1[k]), f.inverse_sqrt_correction2, c.a.eps), w[k]);
+    }
+    store<V>(m + i, m1);
+    store<V>(v + i, v1);
+    store<V>(p + i, w);
+    if (p16 != nullptr) store<V>(p16 + i, w);
+  }
+}
+
+// torch.optim.SGD without dampening and Nesterov: buf = momentum buf + grad; p -= lr buf
+template <class G, class P16, int V>
+__global__ void __launch_bounds__(kThreads)
+    sgd_kernel(Sgd s, int64_t n, const G* __restrict__ g, const float* __restrict__ scalars,
+               const float* __restrict__ norm2, float* __restrict__ p, float* __restrict__ buf,
+               P16* __restrict__ p16) {
+  if (scalars[kUnscale] == 0) return;
+  const float scale = gradient_scale(scalars, norm2, s.grad_clip), lr = scalars[kLearningRate];
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * V;
+  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n; i += step) {
+    float w[V], grad[V], b[V];
+    load<V>(p + i, w);
+    load<V>(g + i, grad);
+    load<V>(buf + i, b);
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      grad[k] = fmaf(w[k], s.weight_decay, grad[k] * scale);
+      b[k] = fmaf(s.momentum, b[k], grad[k]);
+      w[k] = fmaf(-lr, b[k], w[k]);
+    }
+    store<V>(buf + i, b);
+    store<V>(p + i, w);
+    if (p16 != nullptr) store<V>(p16 + i, w);
+  }
+}
+
+// launch(G, P16, V) for gradients in f32 or bf16 and copies in bf16 or f16
+template <class Launch>
+void by_update(DType g, DType p16, bool packs, const Launch& launch) {
+  const auto width = [&](auto grad, auto copy) {
+    if (packs)
+      launch(grad, copy, std::integral_constant<int, 4>());
+    else
+      launch(grad, copy, std::integral_constant<int, 1>());
+  };
+  const auto copied = [&](auto grad) {
+    if (p16 == DType::f16)
+      width(grad, F16{});
+    else
+      width(grad, Bf16{});
+  };
+  if (g == DType::bf16)
+    copied(Bf16{});
+  else if (g == DType::f32)
+    copied(float{});
+  else
+    throw std::logic_error("gradients are kept in f32 or bf16");
+}
+
+}  // namespace
+
+void squared_sum(int64_t n, const void* x, DType t, float* sum, bool accumulate, double* workspace,
+                 cudaStream_t stream) {
+  const int partials = squared_sum_partials(n);
+  by_type(t, [&](auto type) {
+    using T = decltype(type);
+    constexpr int V = 16 / sizeof(T);
+    const auto* a = static_cast<const T*>(x);
+    if (n % V == 0 && on_16_bytes(x))
+      squared_partials<T, V><<<partials, kThreads, 0, stream>>>(n, a, workspace);
+    else
+      squared_partials<T, 1><<<partials, kThreads, 0, stream>>>(n, a, workspace);
+  });
+  ISOBAR_CUDA(cudaGetLastError());
+  squared_total<<<1, kThreads, 0, stream>>>(partials, workspace, sum, accumulate);
+  ISOBAR_CUDA(cudaGetLastError());
+}
+
+void loss_scale(float least, int64_t window, float* norm2, float* scalars, cudaStream_t stream) {
+  loss_scale_kernel<<<1, 1, 0, stream>>>(least, window, norm2, scalars);
+  ISOBAR_CUDA(cudaGetLastError());
+}
+
+void adam(const Adam& a, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2, float* p,
+          float* m, float* v, void* p16, DType type16, cudaStream_t stream) {
+  if (n == 0) return;
+  const AdamConstants c{a, static_cast<float>(1.0 - static_cast<double>(a.beta1)),
+                        static_cast<float>(1.0 - static_cast<double>(a.beta2))};
+  by_update(type_g, type16, n % 4 == 0 && on_16_bytes(g, p, m, v, p16), [&](auto grad, auto copy, auto width) {
+    using G = decltype(grad);
+    using P16 = decltype(copy);
+    constexpr int V = width();
+    adam_kernel<G, P16, V><<<filling_grid(ceil_div(n, V), kThreads), kThreads, 0, stream>>>(
+        c, n, static_cast<const G*>(g), scalars, norm2, p, m, v, static_cast<P16*>(p16));
+  });
+  ISOBAR_CUDA(cudaGetLastError());
+}
+
+void sgd(const Sgd& s, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2, float* p,
+         float* buf, void* p16, DType type16, cudaStream_t stream) {
+  if (n == 0) return;
+  by_update(type_g, type16, n % 4 == 0 && on_16_bytes(g, p, buf, p16), [&](auto grad, auto copy, auto width) {
+    using G = decltype(grad);
+    using P16 = decltype(copy);
+    constexpr int V = width();
+    sgd_kernel<G, P16, V><<<filling_grid(ceil_div(n, V), kThreads), kThreads, 0, stream>>>(
+        s, n, static_cast<const G*>(g), scalars, norm2, p, buf, static_cast<P16*>(p16));
+  });
+  ISOBAR_CUDA(cudaGetLastError());
+}
+
+}  // namespace isobar::cuda

@@ -1,0 +1,96 @@
+// What every kernel file needs: element types as floats, accesses of several elements at once, sums over a warp,
+// and the way from a DType to a template.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <stdexcept>
+
+#include "model/backend/cuda/device.h"
+#include "model/backend/cuda/kernels.h"
+
+namespace isobar::cuda {
+
+using Bf16 = __nv_bfloat16;
+using F16 = __half;
+
+__device__ inline float as_float(float x) { return x; }
+__device__ inline float as_float(Bf16 x) { return __bfloat162float(x); }
+__device__ inline float as_float(F16 x) { return __half2float(x); }
+template <class T>
+__device__ inline T as(float x);  // round to nearest even
+template <>
+__device__ inline float as<float>(float x) { return x; }
+template <>
+__device__ inline Bf16 as<Bf16>(float x) { return __float2bfloat16_rn(x); }
+template <>
+__device__ inline F16 as<F16>(float x) { return __float2half_rn(x); }
+
+// N neighbours, moved by as few accesses as there can be (16 bytes each at most)
+template <class T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
+  T x[N];
+};
+template <int N, class T>
+__device__ inline void load(const T* p, float (&x)[N]) {
+  const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(p);
+#pragma unroll
+  for (int i = 0; i < N; ++i) x[i] = as_float(pack.x[i]);
+}
+template <int N, class T>
+__device__ inline void store(T* p, const float (&x)[N]) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < N; ++i) pack.x[i] = as<T>(x[i]);
+  *reinterpret_cast<Pack<T, N>*>(p) = pack;
+}
+
+/// All pointers lie on 16 bytes (or are null), so that packs of them may begin at multiples of their width.
+template <class... P>
+bool on_16_bytes(const P*... p) {
+  return ((reinterpret_cast<uintptr_t>(p) % 16 == 0) && ...);
+}
+
+__device__ inline float warp_sum(float x) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
+  return x;
+}
+__device__ inline double warp_sum(double x) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
+  return x;
+}
+
+/// f(T{}) for the type that `t` names
+template <class F>
+void by_type(DType t, F&& f) {
+  switch (t) {
+    case DType::f32:
+      return f(float{});
+    case DType::bf16:
+      return f(Bf16{});
+    case DType::f16:
+      return f(F16{});
+    case DType::i32:
+      break;
+  }
+  throw std::logic_error("integers have no such kernel");
+}
+
+inline int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+/// Blocks of a grid, checked to be a size that a launch takes.
+inline unsigned grid(int64_t blocks) {
+  if (blocks < 0 || blocks > 0x7fffffff) throw std::logic_error("a grid of " + std::to_string(blocks) + " blocks");
+  return static_cast<unsigned>(blocks);
+}
+/// Of kernels that stride over the rest: enough to fill any GPU some times over.
+inline unsigned filling_grid(int64_t threads_wanted, int threads) {
+  const int64_t blocks = ceil_div(threads_wanted, threads);
+  return grid(blocks < 132 * 32 ? blocks : 132 * 32);
+}
+
+}  // namespace isobar::cuda

@@ -1,0 +1,159 @@
+// Elementwise passes and strided copies: packs of 16 bytes (of the narrower type), threads stride over the rest.
+#include "model/backend/cuda/activation.cuh"
+
+namespace isobar::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// f(i) for every V-th i below n
+template <int V, class F>
+__device__ inline void each(int64_t n, const F& f) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * V;
+  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n; i += step) f(i);
+}
+
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) residual_add_kernel(int64_t n, const float* residual, const T* y, float* x) {
+  each<V>(n, [&](int64_t i) {  // x may be the residual, so nothing is restricted
+    float a[V], b[V];
+    load<V>(residual + i, a);
+    load<V>(y + i, b);
+#pragma unroll
+    for (int k = 0; k < V; ++k) a[k] += b[k];
+    store<V>(x + i, a);
+  });
+}
+
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) gelu_kernel(int64_t n, const T* __restrict__ u, T* __restrict__ g) {
+  each<V>(n, [&](int64_t i) {
+    float x[V];
+    load<V>(u + i, x);
+#pragma unroll
+    for (int k = 0; k < V; ++k) x[k] = gelu_of<T>(x[k]);
+    store<V>(g + i, x);
+  });
+}
+
+template <class From, class To, int V>
+__global__ void __launch_bounds__(kThreads)
+    cast_kernel(int64_t n, const From* __restrict__ x, To* __restrict__ y, bool accumulate) {
+  each<V>(n, [&](int64_t i) {
+    float a[V], b[V];
+    load<V>(x + i, a);
+    if (accumulate) {
+      load<V>(y + i, b);
+#pragma unroll
+      for (int k = 0; k < V; ++k) a[k] += b[k];
+    }
+    store<V>(y + i, a);
+  });
+}
+
+struct Blocks {  // a Copy in units of sizeof(Unit) bytes
+  uint32_t extent1, extent2, n;
+  int64_t from[3], to[3];
+};
+template <class Unit>
+__global__ void __launch_bounds__(kThreads)
+    copy_kernel(Blocks c, int64_t units, const Unit* __restrict__ x, Unit* __restrict__ y) {
+  each<1>(units, [&](int64_t i) {
+    const int64_t block = i / c.n;
+    const auto within = static_cast<uint32_t>(i - block * c.n);
+    const int64_t plane = block / c.extent2;
+    const auto k = static_cast<uint32_t>(block - plane * c.extent2);
+    const int64_t first = plane / c.extent1;
+    const auto j = static_cast<uint32_t>(plane - first * c.extent1);
+    y[first * c.to[0] + j * c.to[1] + k * c.to[2] + within] =
+        x[first * c.from[0] + j * c.from[1] + k * c.from[2] + within];
+  });
+}
+
+template <class Unit>
+void copy_units(const Copy& c, const void* x, void* y, cudaStream_t stream) {
+  const int64_t per = static_cast<int64_t>(sizeof(Unit)) / c.element_bytes;
+  Blocks b{static_cast<uint32_t>(c.extent[1]), static_cast<uint32_t>(c.extent[2]), static_cast<uint32_t>(c.n / per),
+           {}, {}};
+  for (int d = 0; d < 3; ++d) b.from[d] = c.from[d] / per, b.to[d] = c.to[d] / per;
+  const int64_t units = c.extent[0] * c.extent[1] * c.extent[2] * (c.n / per);
+  copy_kernel<Unit><<<filling_grid(units, kThreads), kThreads, 0, stream>>>(b, units, static_cast<const Unit*>(x),
+                                                                            static_cast<Unit*>(y));
+}
+
+}  // namespace
+
+void residual_add(int64_t n, DType act, const float* residual, const void* y, float* x, cudaStream_t stream) {
+  if (n == 0) return;
+  by_type(act, [&](auto type) {
+    using T = decltype(type);
+    const auto* add = static_cast<const T*>(y);
+    if (n % 8 == 0 && on_16_bytes(residual, y, x))
+      residual_add_kernel<T, 8><<<filling_grid(n / 8, kThreads), kThreads, 0, stream>>>(n, residual, add, x);
+    else
+      residual_add_kernel<T, 1><<<filling_grid(n, kThreads), kThreads, 0, stream>>>(n, residual, add, x);
+  });
+  ISOBAR_CUDA(cudaGetLastError());
+}
+
+void gelu(int64_t n, DType act, const void* u, void* g, cudaStream_t stream) {
+  if (n == 0) return;
+  by_type(act, [&](auto type) {
+    using T = decltype(type);
+    constexpr int V = 16 / sizeof(T);
+    const auto* x = static_cast<const T*>(u);
+    auto* y = static_cast<T*>(g);
+    if (n % V == 0 && on_16_bytes(u, g))
+      gelu_kernel<T, V><<<filling_grid(n / V, kThreads), kThreads, 0, stream>>>(n, x, y);
+    else
+      gelu_kernel<T, 1><<<filling_grid(n, kThreads), kThreads, 0, stream>>>(n, x, y);
+  });
+  ISOBAR_CUDA(cudaGetLastError());
+}
+
+void cast(int64_t n, DType from, DType to, const void* x, void* y, bool accumulate, cudaStream_t stream) {
+  if (n == 0) return;
+  by_type(from, [&](auto from_type) {
+    by_type(to, [&](auto to_type) {
+      using From = decltype(from_type);
+      using To = decltype(to_type);
+      const auto* a = static_cast<const From*>(x);
+      auto* b = static_cast<To*>(y);
+      if (n % 8 == 0 && on_16_bytes(x, y))
+        cast_kernel<From, To, 8><<<filling_grid(n / 8, kThreads), kThreads, 0, stream>>>(n, a, b, accumulate);
+      else
+        cast_kernel<From, To, 1><<<filling_grid(n, kThreads), kThreads, 0, stream>>>(n, a, b, accumulate);
+    });
+  });
+  ISOBAR_CUDA(cudaGetLastError());
+}
+
+void copy(const Copy& c, const void* x, void* y, cudaStream_t stream) {
+  const int64_t blocks = c.extent[0] * c.extent[1] * c.extent[2];
+  if (blocks * c.n == 0) return;
+  if (blocks == 1) {
+    ISOBAR_CUDA(cudaMemcpyAsync(y, x, static_cast<size_t>(c.n * c.element_bytes), cudaMemcpyDefault, stream));
+    return;
+  }
+  // the widest unit that all starts and lengths are multiples of
+  const auto fits = [&](int64_t bytes) {
+    int64_t all = reinterpret_cast<int64_t>(x) | reinterpret_cast<int64_t>(y) | c.n * c.element_bytes;
+    for (int d = 0; d < 3; ++d)
+      if (c.extent[d] > 1) all |= c.from[d] * c.element_bytes | c.to[d] * c.element_bytes;
+    return all % bytes == 0;
+  };
+  Copy used = c;  // strides that nothing goes along must not spoil the division
+  for (int d = 0; d < 3; ++d)
+    if (c.extent[d] == 1) used.from[d] = used.to[d] = 0;
+  if (fits(16))
+    copy_units<uint4>(used, x, y, stream);
+  else if (fits(8))
+    copy_units<uint2>(used, x, y, stream);
+  else if (fits(4))
+    copy_units<uint32_t>(used, x, y, stream);
+  else
+    copy_units<uint16_t>(used, x, y, stream);
+  ISOBAR_CUDA(cudaGetLastError());
+}
+
+}  // namespace isobar::cuda

@@ -1,0 +1,38 @@
+// The scratch that an op's kernels take, as the plan is told it: a pure function of the op, so that the arena can
+// be predicted where there is no GPU. The kernels take their numbers of partial sums from here, too.
+#pragma once
+#include <algorithm>
+
+#include "model/plan/plan.h"
+
+namespace isobar {
+
+/// `capability`: the device's, major (8: A100, 9: H100, 10: B200); cuDNN's need differs.
+Workspace cuda_workspace(int capability = 9);
+
+namespace cuda {
+
+constexpr int64_t kGemmWorkspace = int64_t{32} << 20;  // what cuBLAS takes for itself on Hopper
+
+/// Blocks of residual_norm_backward, each of which leaves three sums a column.
+inline int norm_partials(int64_t rows) {
+  return static_cast<int>(std::clamp<int64_t>((rows + 3) / 4, 1, 384));
+}
+/// Row blocks of gelu_backward and column_sum, each of which leaves one sum a column.
+inline int column_partials(int64_t rows, int64_t cols) {
+  const int64_t tiles = (cols + 255) / 256;
+  return static_cast<int>(std::clamp<int64_t>(1056 / tiles, 1, std::max<int64_t>(1, (rows + 7) / 8)));
+}
+/// Blocks of squared_sum, each of which leaves one sum.
+inline int squared_sum_partials(int64_t n) {
+  return static_cast<int>(std::clamp<int64_t>((n + 8191) / 8192, 1, 1056));
+}
+/// Blocks a sample of loss_sums, each of which leaves three sums a channel.
+inline int loss_partials(int64_t batch, int64_t tokens) {
+  return static_cast<int>(std::clamp<int64_t>(528 / std::max<int64_t>(1, batch), 1, std::max<int64_t>(1, tokens)));
+}
+/// Tokens of a sample that an image op's rows are cut from.
+int64_t tokens_of(const Attrs& a);
+
+}  // namespace cuda
+}  // namespace isobar
