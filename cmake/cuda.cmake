@@ -48,6 +48,9 @@ set(ISOBAR_WITH_CUDA TRUE)
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc speaks it
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+endif()
 set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -Xptxas=-warn-spills -Xcompiler=-Wall -diag-suppress=177")
 add_library(isobar_cuda INTERFACE)
 target_include_directories(isobar_cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE} ${CUBLASLT_INCLUDE}
