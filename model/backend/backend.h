@@ -22,6 +22,14 @@ class Backend {
   virtual const char* name() const = 0;
 
   void on_fetch(Fetch fetch) { fetch_ = std::move(fetch); }
+
+  // ---- what the host reads and writes between programs: a persistent buffer in place (CPU), or a copy of it
+  // that download() fills and upload() takes back (GPU) ----
+  virtual std::byte* host(const View& v) { return at(v); }
+  virtual void download(const std::vector<View>&) {}
+  virtual void upload(const std::vector<View>&) {}
+  virtual void drop_host_copies() {}  // of large buffers
+
   std::byte* at(const View& v, int32_t slot = 0) const {
     const int64_t begin = address(plan_, v, slot).first;
     return begin < plan_.memory.arena ? arena_ + begin : host_ + (begin - plan_.memory.arena);

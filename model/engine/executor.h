@@ -16,31 +16,25 @@
 #include <vector>
 
 #include "model/backend/backend.h"
+#include "model/backend/runner.h"
 #include "model/comm/comm.h"
-#include "model/trace/recorder.h"
 
 namespace isobar {
 
-struct OpTime {
-  int64_t count = 0;
-  double seconds = 0;
-};
-
-class Executor {
+class Executor : public Runner {
  public:
   Executor(const Plan& plan, Backend& backend, Comm* comm);  // comm is null in a world of one
-  ~Executor();
-  void operator()(const Program& program, int32_t step);
+  ~Executor() override;
+  void operator()(const Program& program, int32_t step) override;
 
-  void record_to(SpanRecorder* recorder) { recorder_ = recorder; }
-  void reset_op_times();
-  const std::vector<OpTime>& op_times() const { return times_; }  // by Plan::ops index
-  void set_op_times(std::vector<OpTime> times) { times_ = std::move(times); }
-  /// What is running now, for a hang report: op paths, transfers in flight with their lane, or "idle". Any
-  /// thread may ask.
-  std::string now_running() const;
-  /// Counts ops begun; a watchdog looks whether it moves. Any thread may ask.
-  int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
+  void record_to(SpanRecorder* recorder) override { recorder_ = recorder; }
+  bool times_ops() const override { return true; }
+  void reset_op_times() override;
+  const std::vector<OpTime>& op_times() const override { return times_; }
+  void set_op_times(std::vector<OpTime> times) override { times_ = std::move(times); }
+  /// Op paths, transfers in flight with their lane, or "idle"
+  std::string now_running() const override;
+  int64_t progress() const override { return progress_.load(std::memory_order_relaxed); }
 
  private:
   void run_compute(const Program& program, int32_t step);

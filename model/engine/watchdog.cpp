@@ -4,8 +4,7 @@
 
 namespace isobar {
 
-Watchdog::Watchdog(const Executor& executor, double timeout_s,
-                   std::function<void(const std::string&)> on_hang)
+Watchdog::Watchdog(const Runner& executor, double timeout_s, std::function<void(const std::string&)> on_hang)
     : executor_(executor),
       timeout_s_(timeout_s),
       on_hang_(std::move(on_hang)),

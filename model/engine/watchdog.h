@@ -7,20 +7,20 @@
 #include <string>
 #include <thread>
 
-#include "model/engine/executor.h"
+#include "model/backend/runner.h"
 
 namespace isobar {
 
 class Watchdog {
  public:
-  Watchdog(const Executor& executor, double timeout_s, std::function<void(const std::string&)> on_hang);
+  Watchdog(const Runner& executor, double timeout_s, std::function<void(const std::string&)> on_hang);
   ~Watchdog();
   /// Time outside of the executor that is no hang (validation data, a checkpoint).
   void alive() { touches_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   void watch();
-  const Executor& executor_;
+  const Runner& executor_;
   const double timeout_s_;
   std::function<void(const std::string&)> on_hang_;
   std::atomic<int64_t> touches_{0};

@@ -78,13 +78,23 @@ Op& Builder::emit(OpKind kind, const std::string& path, Attrs a, std::vector<Vie
   for (auto* operands : {&reads, &writes})
     for (View& v : *operands)
       if (v.buffer == -2) v = at(Use::vector, v);
-  plan.ops.push_back({kind, lane, std::move(a), std::move(reads), std::move(writes), path});
+  // Kinds of which the CPU knows no workspace have it behind their operands, where a backend asks for it.
+  const bool fixed = kind == OpKind::attention || kind == OpKind::attention_backward;
+  const int64_t bytes = fixed ? 0 : workspace_of(kind, path, a, reads, writes);
+  if (bytes > 0) writes.push_back(scratch(path + ".workspace", DType::f32, (bytes + 3) / 4));
+  plan.ops.push_back(
+      {kind, lane, std::move(a), std::move(reads), std::move(writes), path, fixed || bytes > 0});
   return plan.ops.back();
+}
+
+int64_t Builder::workspace_of(OpKind kind, const std::string& path, const Attrs& a,
+                              const std::vector<View>& reads, const std::vector<View>& writes) const {
+  return workspace_ ? workspace_({kind, Lane::compute, a, reads, writes, path}) : 0;
 }
 
 void Builder::emit_with_workspace(OpKind kind, const std::string& path, Attrs a, std::vector<View> reads,
                                   std::vector<View> writes) {
-  const int64_t bytes = workspace_ ? workspace_({kind, Lane::compute, a, reads, writes, path}) : 0;
+  const int64_t bytes = workspace_of(kind, path, a, reads, writes);
   writes.push_back(bytes > 0 ? scratch(path + ".workspace", DType::f32, (bytes + 3) / 4) : View{});
   emit(kind, path, std::move(a), std::move(reads), std::move(writes));
 }

@@ -57,7 +57,7 @@ class Builder {
   void end();
   Op& emit(OpKind kind, const std::string& path, Attrs a, std::vector<View> reads, std::vector<View> writes,
            Lane lane = Lane::compute);
-  /// Adds the scratch that the backend wants for an op, as its last write.
+  /// Of attention, whose last write is its workspace, or absent: other kinds have one only if it is wanted.
   void emit_with_workspace(OpKind kind, const std::string& path, Attrs a, std::vector<View> reads,
                            std::vector<View> writes);
   int group(const std::string& name, std::vector<int> ranks);
@@ -67,6 +67,8 @@ class Builder {
  private:
   View add(const std::string& name, BufferKind kind, DType t, int64_t count);
   View at(Use use, const View& param) const;
+  int64_t workspace_of(OpKind kind, const std::string& path, const Attrs& a, const std::vector<View>& reads,
+                       const std::vector<View>& writes) const;
   Workspace workspace_;
   int64_t param_end_ = 0;             // elements declared so far, gaps included
   std::map<int64_t, View> homes_[3];  // by use: first flat element -> where it lives

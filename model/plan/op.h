@@ -118,7 +118,8 @@ struct Op {
   Lane lane = Lane::compute;
   Attrs a;
   std::vector<View> reads, writes;
-  std::string path;  // block07/attn/qkv/forward: NVTX range, trace name and join key
+  std::string path;        // block07/attn/qkv/forward: NVTX range, trace name and join key
+  bool workspace = false;  // the last of `writes` is scratch that the backend asked for
 };
 
 /// The op's sizes for people: "NT 1024x384x1536", "b8 h6/6 q1024 k1024 d64".

@@ -85,6 +85,7 @@ Work work(const Op& op, const Plan& plan) {
   const Attrs& a = op.a;
   for (const View& v : op.reads) w.bytes_read += bytes_of(v, plan);
   for (const View& v : op.writes) w.bytes_written += bytes_of(v, plan);
+  if (op.workspace) w.bytes_written -= bytes_of(op.writes.back(), plan);  // it stays in cache
   w.vector_flops = vector_flops(op);
   switch (op.kind) {
     case OpKind::gemm:

@@ -1,5 +1,5 @@
-// GELU, exact: u Phi(u), and its slope Phi(u) + u phi(u). In f32 by erfcf; for 16-bit activations by Abramowitz &
-// Stegun 7.1.26 (|error| <= 8e-8 in Phi), which keeps the kernels bound by memory.
+// GELU, exact: u Phi(u), and its slope Phi(u) + u phi(u). In f32 by erfcf; for 16-bit activations by
+// Abramowitz & Stegun 7.1.26 (|error| <= 8e-8 in Phi), which keeps the kernels bound by memory.
 #pragma once
 #include "model/backend/cuda/pack.cuh"
 

@@ -1,5 +1,6 @@
-// Passes over a matrix that leave column sums. A block of 32 x 8 threads owns 32 packs of columns and every eighth
-// row of its share; its eight sums meet in shared memory, blocks' sums in add_partials, always in the same order.
+// Passes over a matrix that leave column sums. A block of 32 x 8 threads owns 32 packs of columns and every
+// eighth row of its share; its eight sums meet in shared memory, blocks' sums in add_partials, always in the
+// same order.
 #include "model/backend/cuda/activation.cuh"
 #include "model/backend/cuda/workspace.h"
 
@@ -38,7 +39,8 @@ __device__ void column_partials_of(int64_t rows, int cols, float* partials, cons
 // dg and du may be the same: an element is read before it is written, by one thread
 template <class T, int V>
 __global__ void __launch_bounds__(kAcross* kDown)
-    gelu_backward_kernel(int64_t rows, int cols, const T* __restrict__ u, const T* dg, T* du, float* partials) {
+    gelu_backward_kernel(int64_t rows, int cols, const T* __restrict__ u, const T* dg, T* du,
+                         float* partials) {
   column_partials_of<V>(rows, cols, partials, [&](int64_t at, float(&d)[V]) {
     float x[V];
     load<V>(u + at, x);
@@ -117,8 +119,8 @@ void add_partials(int parts, int outs, int64_t cols, const float* partials, cons
   ISOBAR_CUDA(cudaGetLastError());
 }
 
-void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du, float* dbias,
-                   bool accumulate, float* workspace, cudaStream_t stream) {
+void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
+                   float* dbias, bool accumulate, float* workspace, cudaStream_t stream) {
   if (cols == 0) return;
   const int partials = column_partials(rows, cols);
   by_pack(act, on_16_bytes(u, dg, du), cols, [&](auto type, auto width) {
@@ -126,15 +128,15 @@ void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const v
     constexpr int V = width();
     const dim3 blocks(grid(ceil_div(cols, kAcross * V)), partials);
     gelu_backward_kernel<T, V><<<blocks, dim3(kAcross, kDown), 0, stream>>>(
-        rows, static_cast<int>(cols), static_cast<const T*>(u), static_cast<const T*>(dg), static_cast<T*>(du),
-        workspace);
+        rows, static_cast<int>(cols), static_cast<const T*>(u), static_cast<const T*>(dg),
+        static_cast<T*>(du), workspace);
   });
   ISOBAR_CUDA(cudaGetLastError());
   if (dbias != nullptr) add_partials(partials, 1, cols, workspace, {{dbias}}, accumulate, stream);
 }
 
-void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, bool accumulate, float* workspace,
-                cudaStream_t stream) {
+void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, bool accumulate,
+                float* workspace, cudaStream_t stream) {
   if (cols == 0) return;
   const int partials = column_partials(rows, cols);
   by_pack(t, on_16_bytes(x), cols, [&](auto type, auto width) {

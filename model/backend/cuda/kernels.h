@@ -1,9 +1,9 @@
 // Our own kernels, one function each: they enqueue on `stream` and return. Semantics are those of
-// model/backend/cpu/kernels.h, statistics and sums are f32 (loss and norms of gradients: double), and every sum
-// goes by a fixed tree, so results are the same from run to run.
+// model/backend/cpu/kernels.h, statistics and sums are f32 (loss and norms of gradients: double), and every
+// sum goes by a fixed tree, so results are the same from run to run.
 //
-// All matrices are row-major. `act` is the type of activations: f32, bf16 or f16. Accesses are 16 bytes a thread
-// where pointers and widths allow it, else one element. Workspaces are those of workspace.h.
+// All matrices are row-major. `act` is the type of activations: f32, bf16 or f16. Accesses are 16 bytes a
+// thread where pointers and widths allow it, else one element. Workspaces are those of workspace.h.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -24,18 +24,19 @@ struct ResidualNorm {
 /// x = residual + y (y null: x = residual, not written); h = LayerNorm(x) gamma + beta
 void residual_norm(const ResidualNorm& p, const float* residual, const void* y, const float* gamma,
                    const float* beta, float* x, void* h, float* mean, float* rstd, cudaStream_t stream);
-/// dx (+)= LayerNorm'(dh), dy = dx as act; dgamma, dbeta, dbias [cols] (+)= their column sums. dy and dbias may be
-/// null.
+/// dx (+)= LayerNorm'(dh), dy = dx as act; dgamma, dbeta, dbias [cols] (+)= their column sums. dy and dbias
+/// may be null.
 void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
-                            const float* gamma, const void* dh, float* dx, bool first, void* dy, float* dgamma,
-                            float* dbeta, float* dbias, bool accumulate, float* workspace, cudaStream_t stream);
+                            const float* gamma, const void* dh, float* dx, bool first, void* dy,
+                            float* dgamma, float* dbeta, float* dbias, bool accumulate, float* workspace,
+                            cudaStream_t stream);
 
 // ---- columns.cu: passes that leave column sums ------------------------------------------------------------
 /// du = dg gelu'(u); dbias (may be null) (+)= column sums of du. du and dg may be the same.
-void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du, float* dbias,
-                   bool accumulate, float* workspace, cudaStream_t stream);
-void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, bool accumulate, float* workspace,
-                cudaStream_t stream);
+void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
+                   float* dbias, bool accumulate, float* workspace, cudaStream_t stream);
+void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, bool accumulate,
+                float* workspace, cudaStream_t stream);
 void period_sum(int64_t rows, int64_t cols, int64_t period, int64_t row0, const float* dx, float* dpos,
                 bool accumulate, cudaStream_t stream);
 /// out[i][c] (+)= sum over p < parts of partials[p][i][c], for i < outs, c < cols; out[i] may be null
@@ -55,6 +56,9 @@ struct Copy {  // y[i,j,k, 0:n] = x[i,j,k, 0:n]; strides in elements
 };
 void copy(const Copy& c, const void* x, void* y, cudaStream_t stream);
 
+/// Finite numbers of all 16- and 32-bit types, for timing: bytes / 4 words
+void fill_noise(int64_t bytes, void* x, cudaStream_t stream);
+
 // ---- images.cu, loss.cu -----------------------------------------------------------------------------------
 struct Patch {
   int64_t batch, channels, height, width, p;
@@ -73,7 +77,8 @@ struct Loss {
 void loss_sums(const Patch& s, const void* pred, const float* target, float* sums, const Loss& l,
                double* workspace, cudaStream_t stream);
 /// metrics[0] += weight * mean loss, metrics[1 + c] += weight * mean RMSE
-void loss(const Patch& s, const float* sums, float weight, float* metrics, const Loss& l, cudaStream_t stream);
+void loss(const Patch& s, const float* sums, float weight, float* metrics, const Loss& l,
+          cudaStream_t stream);
 /// `scalars`: the loss is scaled by their kLossScale too; null: it is not
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,
                    const float* scalars, void* dpred, const Loss& l, cudaStream_t stream);
@@ -87,13 +92,13 @@ struct Adam {
   bool adamw;
   float grad_clip;  // used where norm2 is given
 };
-void adam(const Adam& a, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2, float* p,
-          float* m, float* v, void* p16, DType type16, cudaStream_t stream);
+void adam(const Adam& a, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2,
+          float* p, float* m, float* v, void* p16, DType type16, cudaStream_t stream);
 struct Sgd {
   float momentum, weight_decay, grad_clip;
 };
-void sgd(const Sgd& s, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2, float* p,
-         float* buf, void* p16, DType type16, cudaStream_t stream);
+void sgd(const Sgd& s, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2,
+         float* p, float* buf, void* p16, DType type16, cudaStream_t stream);
 
 // ---- attention_*.cu ---------------------------------------------------------------------------------------
 struct Attention {
@@ -109,9 +114,9 @@ void attention_simt(const Attention& a, const void* q, const void* k, const void
                     cudaStream_t stream);
 /// workspace: rowsum(dO * O), [batch, heads, tq] f32
 void attention_simt_backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,
-                             const float* lse, const void* d_o, void* dq, void* dk, void* dv, float* workspace,
-                             cudaStream_t stream);
-void attention_merge(const Attention& a, bool first, const void* o, const float* lse, float* o_sum, float* lse_sum,
-                     cudaStream_t stream);
+                             const float* lse, const void* d_o, void* dq, void* dk, void* dv,
+                             float* workspace, cudaStream_t stream);
+void attention_merge(const Attention& a, bool first, const void* o, const float* lse, float* o_sum,
+                     float* lse_sum, cudaStream_t stream);
 
 }  // namespace isobar::cuda

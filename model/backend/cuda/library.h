@@ -23,6 +23,7 @@ class Library {
   F function(const char* name) const {
     return reinterpret_cast<F>(address(name));
   }
+  void* handle() const { return handle_; }  // of dlopen
 
  private:
   void* address(const char* name) const;  // throws if the library has none of that name

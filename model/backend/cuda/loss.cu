@@ -1,8 +1,8 @@
-// Losses and latitude-weighted RMSE on predictions that lie as patches, [rows, p*p*C] with columns (row, col, c),
-// against images [B,C,H,W].
+// Losses and latitude-weighted RMSE on predictions that lie as patches, [rows, p*p*C] with columns (row, col,
+// c), against images [B,C,H,W].
 //
-// The two orders meet in shared memory, a patch at a time: what is stored by column is walked by channel, so that both
-// sides are read in runs. Patches too large for that are walked without.
+// The two orders meet in shared memory, a patch at a time: what is stored by column is walked by channel, so
+// that both sides are read in runs. Patches too large for that are walked without.
 #include <cmath>
 #include <numbers>
 
@@ -53,12 +53,13 @@ __device__ float slope(Kind kind, float delta, float factor, float e) {
   }
 }
 
-// Per block and channel: the sums of penalties, of target^2, and of w_h e^2. A warp keeps to its channels and a block
-// to its tokens (every gridDim.x-th of a sample), so each sum has one order. partials [B][blocks][3][C]
+// Per block and channel: the sums of penalties, of target^2, and of w_h e^2. A warp keeps to its channels and
+// a block to its tokens (every gridDim.x-th of a sample), so each sum has one order. partials
+// [B][blocks][3][C]
 template <class T, bool kShared>
 __global__ void __launch_bounds__(kThreads)
-    sums_kernel(Patch s, const T* __restrict__ pred, const float* __restrict__ target, Loss l, double latitude_scale,
-                double* __restrict__ partials) {
+    sums_kernel(Patch s, const T* __restrict__ pred, const float* __restrict__ target, Loss l,
+                double latitude_scale, double* __restrict__ partials) {
   extern __shared__ double shared[];  // [3][C], then the rows' weights [p], then the patch
   const int C = static_cast<int>(s.channels), p = static_cast<int>(s.p), columns = p * p * C;
   float* const latitude = reinterpret_cast<float*>(shared + 3 * C);
@@ -72,9 +73,9 @@ __global__ void __launch_bounds__(kThreads)
     const Place at(s, t);
     __syncthreads();  // the patch before is done with
     for (int i = threadIdx.x; i < p; i += kThreads) {
-      const double degrees =
-          s.height == 1 ? 90.0
-                        : 90.0 - 180.0 * static_cast<double>(at.band * p + i) / static_cast<double>(s.height - 1);
+      const double degrees = s.height == 1 ? 90.0
+                                           : 90.0 - 180.0 * static_cast<double>(at.band * p + i) /
+                                                        static_cast<double>(s.height - 1);
       latitude[i] = static_cast<float>(cos(degrees * std::numbers::pi / 180.0) * latitude_scale);
     }
     const T* guess = pred + row * columns;
@@ -139,7 +140,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // One thread for the loss, one for each channel's RMSE
-__global__ void metrics_kernel(Patch s, Kind kind, float weight, const float* __restrict__ sums, float* metrics) {
+__global__ void metrics_kernel(Patch s, Kind kind, float weight, const float* __restrict__ sums,
+                               float* metrics) {
   const int C = static_cast<int>(s.channels), i = threadIdx.x;
   if (i > C) return;
   const double pixels = static_cast<double>(s.height) * static_cast<double>(s.width);
@@ -157,7 +159,8 @@ __global__ void metrics_kernel(Patch s, Kind kind, float weight, const float* __
   metrics[i] += static_cast<float>(mean);
 }
 
-// relative L2: d sqrt(e / t) / dpred = (pred - target) / sqrt(e t); zero where the prediction is exact. A block a row.
+// relative L2: d sqrt(e / t) / dpred = (pred - target) / sqrt(e t); zero where the prediction is exact. A
+// block a row.
 template <class T, bool kShared>
 __global__ void __launch_bounds__(kThreads)
     slopes_kernel(Patch s, const T* __restrict__ pred, const float* __restrict__ target,
@@ -198,15 +201,16 @@ __global__ void __launch_bounds__(kThreads)
 double latitude_scale(int64_t height) {  // makes the mean of cos(latitude) 1
   double sum = 0;
   for (int64_t j = 0; j < height; ++j)
-    sum += std::cos((height == 1 ? 90.0 : 90.0 - 180.0 * static_cast<double>(j) / static_cast<double>(height - 1)) *
-                    std::numbers::pi / 180.0);
+    sum += std::cos(
+        (height == 1 ? 90.0 : 90.0 - 180.0 * static_cast<double>(j) / static_cast<double>(height - 1)) *
+        std::numbers::pi / 180.0);
   return static_cast<double>(height) / sum;
 }
 
 void check_channels(const Patch& s) {
   if (s.channels > kMaxChannels)
-    throw std::logic_error("the GPU's losses take " + std::to_string(kMaxChannels) + " channels at most, not " +
-                           std::to_string(s.channels));
+    throw std::logic_error("the GPU's losses take " + std::to_string(kMaxChannels) +
+                           " channels at most, not " + std::to_string(s.channels));
 }
 
 }  // namespace
@@ -222,18 +226,20 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
     const dim3 blocks(parts, grid(s.batch));
     const auto* guess = static_cast<const T*>(pred);
     if (fixed + patch <= kMostShared)
-      sums_kernel<T, true><<<blocks, kThreads, fixed + patch, stream>>>(s, guess, target, l, latitude_scale(s.height),
-                                                                        workspace);
+      sums_kernel<T, true><<<blocks, kThreads, fixed + patch, stream>>>(s, guess, target, l,
+                                                                        latitude_scale(s.height), workspace);
     else
       sums_kernel<T, false>
           <<<blocks, kThreads, fixed, stream>>>(s, guess, target, l, latitude_scale(s.height), workspace);
   });
   ISOBAR_CUDA(cudaGetLastError());
-  totals_kernel<<<grid(s.batch), kThreads, 0, stream>>>(parts, static_cast<int>(s.channels), l, workspace, sums);
+  totals_kernel<<<grid(s.batch), kThreads, 0, stream>>>(parts, static_cast<int>(s.channels), l, workspace,
+                                                        sums);
   ISOBAR_CUDA(cudaGetLastError());
 }
 
-void loss(const Patch& s, const float* sums, float weight, float* metrics, const Loss& l, cudaStream_t stream) {
+void loss(const Patch& s, const float* sums, float weight, float* metrics, const Loss& l,
+          cudaStream_t stream) {
   check_channels(s);
   metrics_kernel<<<1, kMaxChannels + 32, 0, stream>>>(s, l.kind, weight, sums, metrics);
   ISOBAR_CUDA(cudaGetLastError());
@@ -252,7 +258,8 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
       slopes_kernel<T, true>
           <<<grid(s.rows), kThreads, patch, stream>>>(s, guess, target, sums, scale, scalars, l, out);
     else
-      slopes_kernel<T, false><<<grid(s.rows), kThreads, 0, stream>>>(s, guess, target, sums, scale, scalars, l, out);
+      slopes_kernel<T, false>
+          <<<grid(s.rows), kThreads, 0, stream>>>(s, guess, target, sums, scale, scalars, l, out);
   });
   ISOBAR_CUDA(cudaGetLastError());
 }

@@ -1,6 +1,6 @@
-// Residual add + layer norm. A row stays in the registers of R threads (4 packs of 4 elements each), so it is read
-// once: mean, variance about it and the result are passes over registers. Rows of odd width or more than that go
-// the long way, by kernels that read them again for every pass.
+// Residual add + layer norm. A row stays in the registers of R threads (4 packs of 4 elements each), so it is
+// read once: mean, variance about it and the result are passes over registers. Rows of odd width or more than
+// that go the long way, by kernels that read them again for every pass.
 #include "model/backend/cuda/pack.cuh"
 #include "model/backend/cuda/workspace.h"
 
@@ -36,8 +36,9 @@ constexpr int kThreadsOf = R < 128 ? 128 : R;
 template <class T, int R>
 __global__ void __launch_bounds__(kThreadsOf<R>)
     forward_in_registers(Rows p, const float* __restrict__ residual, const T* __restrict__ y,
-                         const float* __restrict__ gamma, const float* __restrict__ beta, float* __restrict__ x_out,
-                         T* __restrict__ h, float* __restrict__ mean, float* __restrict__ rstd) {
+                         const float* __restrict__ gamma, const float* __restrict__ beta,
+                         float* __restrict__ x_out, T* __restrict__ h, float* __restrict__ mean,
+                         float* __restrict__ rstd) {
   constexpr int kRows = kThreadsOf<R> / R;
   __shared__ float shared[32];
   const int lane = threadIdx.x % R;
@@ -94,9 +95,9 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
 // A row a block, any width
 template <class T>
 __global__ void __launch_bounds__(256)
-    forward_any(Rows p, const float* __restrict__ residual, const T* __restrict__ y, const float* __restrict__ gamma,
-                const float* __restrict__ beta, float* __restrict__ x_out, T* __restrict__ h,
-                float* __restrict__ mean, float* __restrict__ rstd) {
+    forward_any(Rows p, const float* __restrict__ residual, const T* __restrict__ y,
+                const float* __restrict__ gamma, const float* __restrict__ beta, float* __restrict__ x_out,
+                T* __restrict__ h, float* __restrict__ mean, float* __restrict__ rstd) {
   __shared__ float shared[32];
   const int64_t row = blockIdx.x, at = row * p.cols;
   const float* from = residual + p.residual_row(row) * p.cols;
@@ -118,13 +119,14 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dh gamma. Blocks go over rows a grid apart and keep the three
-// column sums in registers; partials: [blocks][3][cols].
+// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dh gamma. Blocks go over rows a grid apart and keep
+// the three column sums in registers; partials: [blocks][3][cols].
 template <class T, int R>
 __global__ void __launch_bounds__(kThreadsOf<R>)
     backward_in_registers(Rows p, const float* __restrict__ x, const float* __restrict__ mean,
-                          const float* __restrict__ rstd, const float* __restrict__ gamma, const T* __restrict__ dh,
-                          float* __restrict__ dx, bool first, T* __restrict__ dy, float* __restrict__ partials) {
+                          const float* __restrict__ rstd, const float* __restrict__ gamma,
+                          const T* __restrict__ dh, float* __restrict__ dx, bool first, T* __restrict__ dy,
+                          float* __restrict__ partials) {
   constexpr int kRows = kThreadsOf<R> / R;
   __shared__ float shared[32];
   __shared__ float totals[kRows > 1 ? 3 * kPacks * 4 * R : 1];
@@ -213,9 +215,9 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
 // Any width: dx, a row a block …
 template <class T>
 __global__ void __launch_bounds__(256)
-    backward_any(Rows p, const float* __restrict__ x, const float* __restrict__ mean, const float* __restrict__ rstd,
-                 const float* __restrict__ gamma, const T* __restrict__ dh, float* __restrict__ dx, bool first,
-                 T* __restrict__ dy) {
+    backward_any(Rows p, const float* __restrict__ x, const float* __restrict__ mean,
+                 const float* __restrict__ rstd, const float* __restrict__ gamma, const T* __restrict__ dh,
+                 float* __restrict__ dx, bool first, T* __restrict__ dy) {
   __shared__ float shared[32];
   const int64_t row = blockIdx.x, at = row * p.cols;
   const float inverse = 1.0f / static_cast<float>(p.cols), r = rstd[row], shift = -mean[row] * r;
@@ -239,8 +241,8 @@ __global__ void __launch_bounds__(256)
 template <class T>
 __global__ void __launch_bounds__(128)
     backward_any_columns(Rows p, const float* __restrict__ x, const float* __restrict__ mean,
-                         const float* __restrict__ rstd, const T* __restrict__ dh, const float* __restrict__ dx,
-                         float* __restrict__ partials) {
+                         const float* __restrict__ rstd, const T* __restrict__ dh,
+                         const float* __restrict__ dx, float* __restrict__ partials) {
   const int j = blockIdx.y * 128 + threadIdx.x;
   if (j >= p.cols) return;
   float dgamma = 0, dbeta = 0, dbias = 0;
@@ -288,15 +290,16 @@ void residual_norm(const ResidualNorm& p, const float* residual, const void* y, 
               rows_of(p), residual, static_cast<const T*>(y), gamma, beta, x, static_cast<T*>(h), mean, rstd);
         });
     if (!fast)
-      forward_any<T><<<grid(p.rows), 256, 0, stream>>>(rows_of(p), residual, static_cast<const T*>(y), gamma, beta, x,
-                                                       static_cast<T*>(h), mean, rstd);
+      forward_any<T><<<grid(p.rows), 256, 0, stream>>>(rows_of(p), residual, static_cast<const T*>(y), gamma,
+                                                       beta, x, static_cast<T*>(h), mean, rstd);
   });
   ISOBAR_CUDA(cudaGetLastError());
 }
 
 void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
-                            const float* gamma, const void* dh, float* dx, bool first, void* dy, float* dgamma,
-                            float* dbeta, float* dbias, bool accumulate, float* workspace, cudaStream_t stream) {
+                            const float* gamma, const void* dh, float* dx, bool first, void* dy,
+                            float* dgamma, float* dbeta, float* dbias, bool accumulate, float* workspace,
+                            cudaStream_t stream) {
   const Sums sums{{dgamma, dbeta, dbias}};
   const int partials = norm_partials(p.rows);
   int blocks = partials;
@@ -306,14 +309,13 @@ void residual_norm_backward(const ResidualNorm& p, const float* x, const float* 
       using T = decltype(type);
       const auto* d = static_cast<const T*>(dh);
       auto* d16 = static_cast<T*>(dy);
-      const bool fast =
-          on_16_bytes(x, gamma, dh, dx, dy, workspace) && by_width<256>(p.cols, [&](auto r) {
-            constexpr int R = r();
-            constexpr int kRows = kThreadsOf<R> / R;
-            blocks = static_cast<int>(std::min<int64_t>(partials, ceil_div(p.rows, kRows)));
-            backward_in_registers<T, R><<<grid(blocks), kThreadsOf<R>, 0, stream>>>(rows_of(p), x, mean, rstd, gamma,
-                                                                                  d, dx, first, d16, workspace);
-          });
+      const bool fast = on_16_bytes(x, gamma, dh, dx, dy, workspace) && by_width<256>(p.cols, [&](auto r) {
+                          constexpr int R = r();
+                          constexpr int kRows = kThreadsOf<R> / R;
+                          blocks = static_cast<int>(std::min<int64_t>(partials, ceil_div(p.rows, kRows)));
+                          backward_in_registers<T, R><<<grid(blocks), kThreadsOf<R>, 0, stream>>>(
+                              rows_of(p), x, mean, rstd, gamma, d, dx, first, d16, workspace);
+                        });
       if (fast) return;
       backward_any<T><<<grid(p.rows), 256, 0, stream>>>(rows_of(p), x, mean, rstd, gamma, d, dx, first, d16);
       ISOBAR_CUDA(cudaGetLastError());

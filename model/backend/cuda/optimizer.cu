@@ -1,5 +1,5 @@
-// The optimizer's passes. What decides about a step (learning rate, its number, whether it is skipped, the norm that
-// clips) lies on the device, so a captured step replays with new values.
+// The optimizer's passes. What decides about a step (learning rate, its number, whether it is skipped, the
+// norm that clips) lies on the device, so a captured step replays with new values.
 #include "model/backend/cuda/pack.cuh"
 #include "model/backend/cuda/workspace.h"
 #include "model/plan/plan.h"
@@ -19,7 +19,8 @@ __device__ double block_sum(double x) {
 }
 
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) squared_partials(int64_t n, const T* __restrict__ x, double* partials) {
+__global__ void __launch_bounds__(kThreads)
+    squared_partials(int64_t n, const T* __restrict__ x, double* partials) {
   double sum = 0;  // f32 within a pack, double across
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * V;
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n; i += step) {
@@ -78,8 +79,8 @@ struct AdamStep {
 template <class G, class P16, int V>
 __global__ void __launch_bounds__(kThreads)
     adam_kernel(AdamConstants c, int64_t n, const G* __restrict__ g, const float* __restrict__ scalars,
-                const float* __restrict__ norm2, float* __restrict__ p, float* __restrict__ m, float* __restrict__ v,
-                P16* __restrict__ p16) {
+                const float* __restrict__ norm2, float* __restrict__ p, float* __restrict__ m,
+                float* __restrict__ v, P16* __restrict__ p16) {
   if (scalars[kUnscale] == 0) return;  // gradients overflowed
   __shared__ AdamStep shared;
   if (threadIdx.x == 0) {
@@ -188,23 +189,24 @@ void loss_scale(float least, int64_t window, float* norm2, float* scalars, cudaS
   ISOBAR_CUDA(cudaGetLastError());
 }
 
-void adam(const Adam& a, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2, float* p,
-          float* m, float* v, void* p16, DType type16, cudaStream_t stream) {
+void adam(const Adam& a, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2,
+          float* p, float* m, float* v, void* p16, DType type16, cudaStream_t stream) {
   if (n == 0) return;
   const AdamConstants c{a, static_cast<float>(1.0 - static_cast<double>(a.beta1)),
                         static_cast<float>(1.0 - static_cast<double>(a.beta2))};
-  by_update(type_g, type16, n % 4 == 0 && on_16_bytes(g, p, m, v, p16), [&](auto grad, auto copy, auto width) {
-    using G = decltype(grad);
-    using P16 = decltype(copy);
-    constexpr int V = width();
-    adam_kernel<G, P16, V><<<filling_grid(ceil_div(n, V), kThreads), kThreads, 0, stream>>>(
-        c, n, static_cast<const G*>(g), scalars, norm2, p, m, v, static_cast<P16*>(p16));
-  });
+  by_update(type_g, type16, n % 4 == 0 && on_16_bytes(g, p, m, v, p16),
+            [&](auto grad, auto copy, auto width) {
+              using G = decltype(grad);
+              using P16 = decltype(copy);
+              constexpr int V = width();
+              adam_kernel<G, P16, V><<<filling_grid(ceil_div(n, V), kThreads), kThreads, 0, stream>>>(
+                  c, n, static_cast<const G*>(g), scalars, norm2, p, m, v, static_cast<P16*>(p16));
+            });
   ISOBAR_CUDA(cudaGetLastError());
 }
 
-void sgd(const Sgd& s, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2, float* p,
-         float* buf, void* p16, DType type16, cudaStream_t stream) {
+void sgd(const Sgd& s, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2,
+         float* p, float* buf, void* p16, DType type16, cudaStream_t stream) {
   if (n == 0) return;
   by_update(type_g, type16, n % 4 == 0 && on_16_bytes(g, p, buf, p16), [&](auto grad, auto copy, auto width) {
     using G = decltype(grad);

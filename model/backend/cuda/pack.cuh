@@ -1,5 +1,5 @@
-// What every kernel file needs: element types as floats, accesses of several elements at once, sums over a warp,
-// and the way from a DType to a template.
+// What every kernel file needs: element types as floats, accesses of several elements at once, sums over a
+// warp, and the way from a DType to a template.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -15,17 +15,29 @@ namespace isobar::cuda {
 using Bf16 = __nv_bfloat16;
 using F16 = __half;
 
-__device__ inline float as_float(float x) { return x; }
-__device__ inline float as_float(Bf16 x) { return __bfloat162float(x); }
-__device__ inline float as_float(F16 x) { return __half2float(x); }
+__device__ inline float as_float(float x) {
+  return x;
+}
+__device__ inline float as_float(Bf16 x) {
+  return __bfloat162float(x);
+}
+__device__ inline float as_float(F16 x) {
+  return __half2float(x);
+}
 template <class T>
 __device__ inline T as(float x);  // round to nearest even
 template <>
-__device__ inline float as<float>(float x) { return x; }
+__device__ inline float as<float>(float x) {
+  return x;
+}
 template <>
-__device__ inline Bf16 as<Bf16>(float x) { return __float2bfloat16_rn(x); }
+__device__ inline Bf16 as<Bf16>(float x) {
+  return __float2bfloat16_rn(x);
+}
 template <>
-__device__ inline F16 as<F16>(float x) { return __float2half_rn(x); }
+__device__ inline F16 as<F16>(float x) {
+  return __float2half_rn(x);
+}
 
 // N neighbours, moved by as few accesses as there can be (16 bytes each at most)
 template <class T, int N>
@@ -84,7 +96,8 @@ inline int64_t ceil_div(int64_t a, int64_t b) {
 }
 /// Blocks of a grid, checked to be a size that a launch takes.
 inline unsigned grid(int64_t blocks) {
-  if (blocks < 0 || blocks > 0x7fffffff) throw std::logic_error("a grid of " + std::to_string(blocks) + " blocks");
+  if (blocks < 0 || blocks > 0x7fffffff)
+    throw std::logic_error("a grid of " + std::to_string(blocks) + " blocks");
   return static_cast<unsigned>(blocks);
 }
 /// Of kernels that stride over the rest: enough to fill any GPU some times over.

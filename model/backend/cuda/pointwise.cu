@@ -1,4 +1,5 @@
-// Elementwise passes and strided copies: packs of 16 bytes (of the narrower type), threads stride over the rest.
+// Elementwise passes and strided copies: packs of 16 bytes (of the narrower type), threads stride over the
+// rest.
 #include "model/backend/cuda/activation.cuh"
 
 namespace isobar::cuda {
@@ -14,7 +15,8 @@ __device__ inline void each(int64_t n, const F& f) {
 }
 
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) residual_add_kernel(int64_t n, const float* residual, const T* y, float* x) {
+__global__ void __launch_bounds__(kThreads)
+    residual_add_kernel(int64_t n, const float* residual, const T* y, float* x) {
   each<V>(n, [&](int64_t i) {  // x may be the residual, so nothing is restricted
     float a[V], b[V];
     load<V>(residual + i, a);
@@ -26,7 +28,8 @@ __global__ void __launch_bounds__(kThreads) residual_add_kernel(int64_t n, const
 }
 
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) gelu_kernel(int64_t n, const T* __restrict__ u, T* __restrict__ g) {
+__global__ void __launch_bounds__(kThreads)
+    gelu_kernel(int64_t n, const T* __restrict__ u, T* __restrict__ g) {
   each<V>(n, [&](int64_t i) {
     float x[V];
     load<V>(u + i, x);
@@ -73,15 +76,35 @@ __global__ void __launch_bounds__(kThreads)
 template <class Unit>
 void copy_units(const Copy& c, const void* x, void* y, cudaStream_t stream) {
   const int64_t per = static_cast<int64_t>(sizeof(Unit)) / c.element_bytes;
-  Blocks b{static_cast<uint32_t>(c.extent[1]), static_cast<uint32_t>(c.extent[2]), static_cast<uint32_t>(c.n / per),
-           {}, {}};
+  Blocks b{static_cast<uint32_t>(c.extent[1]),
+           static_cast<uint32_t>(c.extent[2]),
+           static_cast<uint32_t>(c.n / per),
+           {},
+           {}};
   for (int d = 0; d < 3; ++d) b.from[d] = c.from[d] / per, b.to[d] = c.to[d] / per;
   const int64_t units = c.extent[0] * c.extent[1] * c.extent[2] * (c.n / per);
-  copy_kernel<Unit><<<filling_grid(units, kThreads), kThreads, 0, stream>>>(b, units, static_cast<const Unit*>(x),
-                                                                            static_cast<Unit*>(y));
+  copy_kernel<Unit><<<filling_grid(units, kThreads), kThreads, 0, stream>>>(
+      b, units, static_cast<const Unit*>(x), static_cast<Unit*>(y));
+}
+
+// Halves of sign and fraction at random, with exponents that make each a number in (0.5, 2) in f16 and in
+// bf16, and the upper one an f32 of that size
+__global__ void __launch_bounds__(kThreads) noise_kernel(int64_t words, uint32_t* x) {
+  each<1>(words, [&](int64_t i) {
+    uint32_t h = static_cast<uint32_t>(i) * 0x9e3779b9u;
+    h = (h ^ (h >> 16)) * 0x85ebca6bu;
+    x[i] = ((h ^ (h >> 13)) & 0x80ff80ffu) | 0x3f003f00u;
+  });
 }
 
 }  // namespace
+
+void fill_noise(int64_t bytes, void* x, cudaStream_t stream) {
+  if (bytes < 4) return;
+  noise_kernel<<<filling_grid(bytes / 4, kThreads), kThreads, 0, stream>>>(bytes / 4,
+                                                                           static_cast<uint32_t*>(x));
+  ISOBAR_CUDA(cudaGetLastError());
+}
 
 void residual_add(int64_t n, DType act, const float* residual, const void* y, float* x, cudaStream_t stream) {
   if (n == 0) return;

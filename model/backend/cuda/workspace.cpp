@@ -4,7 +4,8 @@ namespace isobar {
 namespace {
 
 // cuDNN 9.19's fused attention, asked for the plans of A100, H100 and B200: backward keeps dq in f32 and two
-// statistics a row; without Hopper's engines dq twice, and somewhat more a head. Forward wants 256 bytes at most.
+// statistics a row; without Hopper's engines dq twice, and somewhat more a head. Forward wants 256 bytes at
+// most.
 int64_t attention_backward_bytes(const Attrs& a, int capability) {
   const int64_t rows = a.batch * a.heads * a.tq;
   const int64_t dq = 4 * rows * a.d, sums = 4 * rows;

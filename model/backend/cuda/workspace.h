@@ -1,5 +1,5 @@
-// The scratch that an op's kernels take, as the plan is told it: a pure function of the op, so that the arena can
-// be predicted where there is no GPU. The kernels take their numbers of partial sums from here, too.
+// The scratch that an op's kernels take, as the plan is told it: a pure function of the op, so that the arena
+// can be predicted where there is no GPU. The kernels take their numbers of partial sums from here, too.
 #pragma once
 #include <algorithm>
 
@@ -29,7 +29,8 @@ inline int squared_sum_partials(int64_t n) {
 }
 /// Blocks a sample of loss_sums, each of which leaves three sums a channel.
 inline int loss_partials(int64_t batch, int64_t tokens) {
-  return static_cast<int>(std::clamp<int64_t>(528 / std::max<int64_t>(1, batch), 1, std::max<int64_t>(1, tokens)));
+  return static_cast<int>(
+      std::clamp<int64_t>(528 / std::max<int64_t>(1, batch), 1, std::max<int64_t>(1, tokens)));
 }
 /// Tokens of a sample that an image op's rows are cut from.
 int64_t tokens_of(const Attrs& a);

@@ -155,13 +155,14 @@ void NcclComm::create(const Group& group, int32_t index, int rank, Comm& bootstr
   comms_[index] = m.comm;
 }
 
-void NcclComm::launch(const Op& op, const void* in, Extent counts, void* out, DType t, cudaStream_t stream) {
+void NcclComm::launch(const Op& op, const void* in, int64_t in_count, void* out, int64_t out_count, DType t,
+                      cudaStream_t stream) {
   using Kind = TransferCall::Kind;
   const Nccl& n = nccl();
   ncclComm_t comm = comms_.at(op.a.group);
   const ncclDataType_t type = nccl_type(t);
   const auto size = static_cast<int>(groups_[op.a.group].ranks.size());
-  const auto calls = transfer_calls(op, rank_[op.a.group], size, counts);
+  const auto calls = transfer_calls(op, rank_[op.a.group], size, {in_count, out_count});
   const auto call = [&](const TransferCall& c) {
     auto* to = static_cast<std::byte*>(out) + c.out * size_of(t);
     const auto* from = c.in_place ? to : static_cast<const std::byte*>(in) + c.in * size_of(t);

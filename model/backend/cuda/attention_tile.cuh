@@ -1,0 +1,78 @@
+// What the plain attention kernels share: tiles in shared memory, as floats, whichever type they come from.
+// 256 threads as 32 x 8: ty is a row of a tile, the eight tx share its columns.
+#pragma once
+#include "model/backend/cuda/pack.cuh"
+
+namespace isobar::cuda {
+
+constexpr int kAttentionThreads = 256;
+constexpr int kAcrossTile = 8;
+constexpr int kKeys = 32;  // of a tile
+constexpr int kSlack =
+    256;  // floats behind the last tile: columns past d are read, and what comes of it is not used
+
+// Rows of a tile lie an odd number of floats apart, so that equal columns of eight rows lie in eight banks.
+__host__ __device__ inline int tile_ld(int64_t d) {
+  return static_cast<int>(d | 1);
+}
+
+// f32 to the nearest tf32, ties to even, as round_tf32 of model/base/dtype.h
+__device__ inline float nearest_tf32(float x) {
+  uint32_t u = __float_as_uint(x);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return x;
+  u += 0xfffu + ((u >> 13) & 1u);
+  return __uint_as_float(u & ~0x1fffu);
+}
+
+struct TileShape {
+  int d, ld;  // columns; floats between rows in shared memory
+  bool tf32;
+  __device__ float operand(float x) const { return tf32 ? nearest_tf32(x) : x; }
+};
+
+// rows x d elements, rows `ld_from` apart; those past `valid` become 0
+template <class T>
+__device__ void load_tile(const TileShape& s, int rows, int64_t valid, const T* from, int64_t ld_from,
+                          float* tile) {
+  for (int i = threadIdx.x; i < rows * s.d; i += kAttentionThreads) {
+    const int r = i / s.d, c = i - r * s.d;
+    tile[r * s.ld + c] = r < valid ? s.operand(as_float(from[r * ld_from + c])) : 0.0f;
+  }
+}
+
+// Of the 8 threads of a row
+__device__ inline float row_of_8_sum(float x) {
+#pragma unroll
+  for (int offset = 4; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
+  return x;
+}
+__device__ inline float row_of_8_max(float x) {
+#pragma unroll
+  for (int offset = 4; offset > 0; offset /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, offset));
+  return x;
+}
+
+// Query i sees key j when j <= i + tk - tq: the last one sees all.
+__device__ inline bool sees(const Attention& a, int64_t query, int64_t key) {
+  return query < a.tq && key < a.tk && (!a.causal || key <= query + a.tk - a.tq);
+}
+
+/// f(kColumns) for the fewest columns a thread that eight threads cover d with
+template <class F>
+void by_head_dim(const Attention& a, F&& f) {
+  if (a.d <= 64) return f(std::integral_constant<int, 8>());
+  if (a.d <= 128) return f(std::integral_constant<int, 16>());
+  if (a.d <= 256) return f(std::integral_constant<int, 32>());
+  throw std::logic_error("attention heads of " + std::to_string(a.d) +
+                         " columns: the GPU's kernels take 256 at most");
+}
+
+/// Allows a kernel the shared memory that it takes beyond 48 KB.
+template <class Kernel>
+void allow_shared(Kernel* kernel, size_t bytes) {
+  if (bytes > 48 << 10)
+    ISOBAR_CUDA(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+}
+
+}  // namespace isobar::cuda

@@ -1,0 +1,350 @@
+#include "model/backend/cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+#include "model/backend/cuda/kernels.h"
+#include "model/backend/cuda/workspace.h"
+
+namespace isobar::cuda {
+namespace {
+
+constexpr int64_t kSmall = int64_t{1} << 20;       // bytes: host copies up to here are pinned, and kept
+constexpr int64_t kBiasRoom = int64_t{256} << 10;  // at the end of a product's workspace: its bias in 16 bits
+
+// Every parameter has its 16-bit copy, at the same offset: so without ZeRO.
+bool mirrored(const Plan& plan) {
+  if (!plan.params16_all || plan.params16_all.count != plan.params_all.count) return false;
+  int64_t end = 0;
+  for (const Param& p : plan.params) end = std::max(end, p.offset + p.count);
+  return plan.params_all.count >= end;
+}
+
+Loss loss_from(const TrainSpec& t) {
+  Loss l{};
+  l.kind = t.loss == "mae"     ? Loss::Kind::mae
+           : t.loss == "mse"   ? Loss::Kind::mse
+           : t.loss == "huber" ? Loss::Kind::huber
+                               : Loss::Kind::relative_l2;
+  l.delta = static_cast<float>(t.huber_delta);
+  std::fill_n(l.weight, kMaxChannels, 1.0f);
+  for (size_t c = 0; c < std::min<size_t>(t.loss_weights.size(), kMaxChannels); ++c)
+    l.weight[c] = static_cast<float>(t.loss_weights[c]);
+  return l;
+}
+
+Patch patch_of(const Attrs& a, DType act) {
+  const int64_t tokens = tokens_of(a);
+  const int64_t rows = a.m > 0 ? a.m : a.batch * tokens - a.row0;
+  return {a.batch, a.channels, a.height, a.width, a.patch, act, a.token0, tokens, a.row0, rows};
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(const Plan& plan, std::byte* arena, const TrainSpec& train, std::byte* host,
+                         const Streams& streams, const BackendOptions& options)
+    : Backend(plan, arena, host),
+      train_(train),
+      streams_(streams),
+      options_(options),
+      loss_(loss_from(train)),
+      biases_copied_(mirrored(plan)),
+      gemms_(options.gemm) {}
+
+CudaBackend::~CudaBackend() = default;
+
+// ---- operands ----
+
+std::byte* CudaBackend::workspace(const Op& op, int32_t slot) const {
+  if (!op.workspace || !op.writes.back())
+    throw std::logic_error(op.path + ": the plan was made without the GPU's workspaces");
+  return at(op.writes.back(), slot);
+}
+
+Attention CudaBackend::attention_of(const Op& op) const {
+  const Attrs& a = op.a;
+  const DType act = plan_.buffers[op.reads[0].buffer].dtype;
+  return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,   a.scale,
+          a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32};
+}
+
+bool CudaBackend::by_cudnn(const Attention& a, bool backward) const {
+  return options_.cudnn && CudnnAttention::takes(a, backward, options_.capability);
+}
+
+// A bias in 16 bits, where C is: the copy that lies beside the parameters, or room in the workspace for one.
+GemmOperands CudaBackend::operands_of(const Op& op, int32_t slot) const {
+  GemmOperands x{at(op.reads[0], slot), at(op.reads[1], slot), nullptr, at(op.writes[0], slot)};
+  const View& bias = op.reads[2];
+  if (!bias) return x;
+  if (plan_.buffers[op.writes[0].buffer].dtype == DType::f32)
+    x.bias = at(bias, slot);
+  else if (biases_copied_ && bias.buffer == plan_.params_all.buffer)
+    x.bias = at({plan_.params16_all.buffer, bias.offset, bias.count}, slot);
+  else
+    x.bias = workspace(op, slot) + kGemmWorkspace - kBiasRoom;
+  return x;
+}
+
+// ---- before the first step ----
+
+void CudaBackend::prepare() {
+  std::vector<std::set<int32_t>> slots(plan_.routines.size());  // that each routine is run with
+  for (const auto* program : {&plan_.init, &plan_.train, &plan_.eval})
+    for (const Invocation& i : *program) slots[static_cast<size_t>(i.routine)].insert(i.slot);
+  const bool timed = options_.gemm == GemmChoice::timed;
+  const cudaStream_t stream = streams_[Lane::compute];
+  if (timed) fill_noise(plan_.memory.arena, arena_, stream);  // zeros would run faster than what is to come
+  for (size_t r = 0; r < plan_.routines.size(); ++r) {
+    const Routine& routine = plan_.routines[r];
+    for (int32_t o = routine.first; o < routine.first + routine.count; ++o) {
+      const Op& op = plan_.ops[static_cast<size_t>(o)];
+      const bool backward = op.kind == OpKind::attention_backward;
+      if (op.kind == OpKind::gemm)
+        for (const int32_t slot : slots[r]) {
+          const GemmOperands x = operands_of(op, slot);
+          gemms_.prepare(key_of(op, plan_, x), x, workspace(op, slot), kGemmWorkspace - kBiasRoom, stream);
+        }
+      if ((op.kind == OpKind::attention || backward) && by_cudnn(attention_of(op), backward)) {
+        if (!cudnn_) cudnn_.emplace();
+        cudnn_->prepare(attention_of(op), backward, op.writes.back().count * size_of(DType::f32));
+      }
+    }
+  }
+  if (timed) ISOBAR_CUDA(cudaMemsetAsync(arena_, 0, static_cast<size_t>(plan_.memory.arena), stream));
+  ISOBAR_CUDA(cudaStreamSynchronize(stream));
+}
+
+// ---- ops ----
+
+void CudaBackend::launch(const Op& op, int32_t micro, int32_t slot) {
+  const cudaStream_t stream = streams_[op.lane];
+  if (op.kind != OpKind::fetch) return launch_on(op, micro, slot, stream);
+  reserve_staging(1);
+  fill_staging(op, micro, 0);
+  copy_staged(op, slot, 0, stream);
+  staging_in_use(0, stream);
+}
+
+void CudaBackend::launch_on(const Op& op, int32_t /*micro*/, int32_t slot, cudaStream_t stream) {
+  const Attrs& a = op.a;
+  const auto in = [&](size_t i) -> void* { return op.reads[i] ? at(op.reads[i], slot) : nullptr; };
+  const auto out = [&](size_t i) -> void* { return op.writes[i] ? at(op.writes[i], slot) : nullptr; };
+  const auto fin = [&](size_t i) { return static_cast<float*>(in(i)); };
+  const auto fout = [&](size_t i) { return static_cast<float*>(out(i)); };
+  const auto type = [&](const View& v) { return plan_.buffers[v.buffer].dtype; };
+  const auto scratch = [&] { return reinterpret_cast<float*>(workspace(op, slot)); };
+  const auto doubles = [&] { return reinterpret_cast<double*>(workspace(op, slot)); };
+  switch (op.kind) {
+    case OpKind::patch_gather:
+      return patch_gather(patch_of(a, type(op.writes[0])), fin(0), out(0), stream);
+    case OpKind::gemm:
+      return gemm(op, slot, stream);
+    case OpKind::attention:
+      return attention(op, slot, stream);
+    case OpKind::attention_backward:
+      return attention_backward(op, slot, stream);
+    case OpKind::attention_merge:
+      return attention_merge(attention_of(op), a.first, in(0), fin(1), fout(0), fout(1), stream);
+    case OpKind::residual_norm:
+      return residual_norm({a.m, a.n, a.eps, a.period, a.row0, type(op.writes[1])}, fin(0), in(1), fin(2),
+                           fin(3), fout(0), out(1), fout(2), fout(3), stream);
+    case OpKind::residual_norm_backward:
+      return residual_norm_backward({a.m, a.n, a.eps, 0, 0, type(op.reads[4])}, fin(0), fin(1), fin(2),
+                                    fin(3), in(4), fout(0), a.first, out(1), fout(2), fout(3), fout(4),
+                                    a.accumulate, scratch(), stream);
+    case OpKind::residual_add:
+      return residual_add(a.m * a.n, type(op.reads[1]), fin(0), in(1), fout(0), stream);
+    case OpKind::gelu:
+      return gelu(a.m * a.n, type(op.reads[0]), in(0), out(0), stream);
+    case OpKind::gelu_backward:
+      return gelu_backward(a.m, a.n, type(op.reads[0]), in(0), in(1), out(0), fout(1), a.accumulate,
+                           scratch(), stream);
+    case OpKind::column_sum:
+      return column_sum(a.m, a.n, type(op.reads[0]), in(0), fout(0), a.accumulate, scratch(), stream);
+    case OpKind::period_sum:
+      return period_sum(a.m, a.n, a.period, a.row0, fin(0), fout(0), a.accumulate, stream);
+    case OpKind::loss_sums:
+      return loss_sums(patch_of(a, type(op.reads[0])), in(0), fin(1), fout(0), loss_, doubles(), stream);
+    case OpKind::loss:
+      return loss(patch_of(a, type(op.reads[0])), fin(0), a.scale, fout(0), loss_, stream);
+    case OpKind::loss_backward:
+      return loss_backward(patch_of(a, type(op.reads[0])), in(0), fin(1), fin(2), a.scale, fin(3), out(0),
+                           loss_, stream);
+    case OpKind::zero:
+      ISOBAR_CUDA(cudaMemsetAsync(
+          out(0), 0, static_cast<size_t>(op.writes[0].count * size_of(type(op.writes[0]))), stream));
+      return;
+    case OpKind::cast:
+      return cast(a.n, type(op.reads[0]), type(op.writes[0]), in(0), out(0), a.accumulate, stream);
+    case OpKind::copy:
+      return copy({{a.extent[0], a.extent[1], a.extent[2]},
+                   {a.from[0], a.from[1], a.from[2]},
+                   {a.to[0], a.to[1], a.to[2]},
+                   a.n,
+                   size_of(type(op.reads[0]))},
+                  in(0), out(0), stream);
+    case OpKind::squared_sum:
+      return squared_sum(a.n, in(0), type(op.reads[0]), fout(0), a.accumulate, doubles(), stream);
+    case OpKind::loss_scale:
+      return loss_scale(static_cast<float>(train_.min_loss_scale), train_.loss_scale_window, fout(0), fout(1),
+                        stream);
+    case OpKind::adam:
+    case OpKind::sgd:
+      return optimizer(op, slot, stream);
+    default:  // fetch, collectives, and those of kernel_less()
+      break;
+  }
+  throw std::logic_error(op.path + ": the GPU backend does not run this kind");
+}
+
+void CudaBackend::gemm(const Op& op, int32_t slot, cudaStream_t stream) {
+  const GemmOperands x = operands_of(op, slot);
+  std::byte* const scratch = workspace(op, slot);
+  if (x.bias == scratch + kGemmWorkspace - kBiasRoom) {
+    const View& bias = op.reads[2];
+    if (bias.count * 2 > kBiasRoom) throw std::logic_error(op.path + ": a bias of more than 131072 elements");
+    cast(bias.count, DType::f32, plan_.buffers[op.writes[0].buffer].dtype, at(bias, slot),
+         scratch + kGemmWorkspace - kBiasRoom, false, stream);
+  }
+  gemms_.run(key_of(op, plan_, x), x, scratch, kGemmWorkspace - kBiasRoom, stream);
+}
+
+void CudaBackend::attention(const Op& op, int32_t slot, cudaStream_t stream) {
+  const Attention a = attention_of(op);
+  const auto in = [&](size_t i) { return at(op.reads[i], slot); };
+  std::byte* const o = at(op.writes[0], slot);
+  auto* const lse = reinterpret_cast<float*>(at(op.writes[1], slot));
+  if (by_cudnn(a, false))
+    cudnn_->forward(a, in(0), in(1), in(2), o, lse, workspace(op, slot), stream);
+  else
+    attention_simt(a, in(0), in(1), in(2), o, lse, stream);
+}
+
+void CudaBackend::attention_backward(const Op& op, int32_t slot, cudaStream_t stream) {
+  const Attention a = attention_of(op);
+  const auto in = [&](size_t i) { return at(op.reads[i], slot); };
+  const auto out = [&](size_t i) { return at(op.writes[i], slot); };
+  const auto* lse = reinterpret_cast<const float*>(in(4));
+  if (by_cudnn(a, true))
+    cudnn_->backward(a, in(0), in(1), in(2), in(3), lse, in(5), out(0), out(1), out(2), workspace(op, slot),
+                     stream);
+  else
+    attention_simt_backward(a, in(0), in(1), in(2), in(3), lse, in(5), out(0), out(1), out(2),
+                            reinterpret_cast<float*>(workspace(op, slot)), stream);
+}
+
+void CudaBackend::optimizer(const Op& op, int32_t slot, cudaStream_t stream) {
+  const auto floats = [&](const View& v) { return v ? reinterpret_cast<float*>(at(v, slot)) : nullptr; };
+  const auto type = [&](const View& v) { return v ? plan_.buffers[v.buffer].dtype : DType::bf16; };
+  const auto clip = static_cast<float>(train_.grad_clip);
+  const void* grad = at(op.reads[0], slot);
+  const float *scalars = floats(op.reads[1]), *norm2 = floats(op.reads[2]);
+  if (op.kind == OpKind::sgd) {
+    const Sgd s{static_cast<float>(train_.momentum), static_cast<float>(train_.weight_decay), clip};
+    return sgd(s, op.a.n, grad, type(op.reads[0]), scalars, norm2, floats(op.writes[0]), floats(op.writes[1]),
+               floats(op.writes[2]), type(op.writes[2]), stream);
+  }
+  const Adam a{static_cast<float>(train_.beta1),    static_cast<float>(train_.beta2),
+               static_cast<float>(train_.adam_eps), static_cast<float>(train_.weight_decay),
+               train_.optimizer == "adamw",         clip};
+  adam(a, op.a.n, grad, type(op.reads[0]), scalars, norm2, floats(op.writes[0]), floats(op.writes[1]),
+       floats(op.writes[2]), floats(op.writes[3]), type(op.writes[3]), stream);
+}
+
+// ---- host copies ----
+
+std::byte* CudaBackend::host(const View& v) {
+  const Buffer& b = plan_.buffers[v.buffer];
+  if (b.kind == BufferKind::host) return at(v);  // it lives there
+  if (b.kind == BufferKind::scratch || b.kind == BufferKind::saved)
+    throw std::logic_error(b.name + ": only persistent buffers have host copies");
+  std::byte* copy;
+  if (b.bytes() <= kSmall) {
+    std::unique_ptr<PinnedMemory>& memory = small_[v.buffer];
+    if (!memory) memory = std::make_unique<PinnedMemory>(b.bytes());
+    copy = memory->data();
+  } else {
+    std::vector<std::byte>& memory = large_[v.buffer];
+    memory.resize(static_cast<size_t>(b.bytes()));
+    copy = memory.data();
+  }
+  return copy + v.offset * size_of(b.dtype);
+}
+
+void CudaBackend::download(const std::vector<View>& views) {
+  const cudaStream_t stream = streams_[Lane::compute];
+  for (const View& v : views) {
+    if (!v || plan_.buffers[v.buffer].kind == BufferKind::host) continue;
+    ISOBAR_CUDA(cudaMemcpyAsync(host(v), at(v),
+                                static_cast<size_t>(v.count * size_of(plan_.buffers[v.buffer].dtype)),
+                                cudaMemcpyDeviceToHost, stream));
+  }
+  ISOBAR_CUDA(cudaStreamSynchronize(stream));
+}
+
+// What runs next on any lane comes after it: programs begin behind the compute stream.
+void CudaBackend::upload(const std::vector<View>& views) {
+  const cudaStream_t stream = streams_[Lane::compute];
+  for (const View& v : views) {
+    if (!v || plan_.buffers[v.buffer].kind == BufferKind::host) continue;
+    ISOBAR_CUDA(cudaMemcpyAsync(at(v), host(v),
+                                static_cast<size_t>(v.count * size_of(plan_.buffers[v.buffer].dtype)),
+                                cudaMemcpyHostToDevice, stream));
+  }
+}
+
+void CudaBackend::drop_host_copies() {
+  ISOBAR_CUDA(cudaStreamSynchronize(streams_[Lane::compute]));
+  large_.clear();
+}
+
+// ---- fetch ----
+
+int64_t CudaBackend::input_bytes(const Op& fetch) const {
+  return fetch.writes[0] ? fetch.writes[0].count * int64_t{4} : 0;
+}
+
+void CudaBackend::reserve_staging(int count) {
+  int64_t bytes = 0;
+  for (const Op& op : plan_.ops)
+    if (op.kind == OpKind::fetch)
+      bytes = std::max(bytes, input_bytes(op) + (op.writes[1] ? op.writes[1].count * int64_t{4} : 0));
+  while (staging() < count) staging_.push_back(std::make_unique<Staging>(bytes));
+}
+
+int64_t CudaBackend::staging_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& s : staging_) bytes += s->memory.bytes();
+  return bytes;
+}
+
+void CudaBackend::fill_staging(const Op& fetch, int32_t micro, int index) {
+  if (!fetch_) throw std::logic_error("fetch without a data source");
+  Staging& s = *staging_.at(static_cast<size_t>(index));
+  if (s.in_use) ISOBAR_CUDA(cudaEventSynchronize(s.copied.get()));
+  s.in_use = false;
+  const auto floats = [](std::byte* p) { return reinterpret_cast<float*>(p); };
+  fetch_(micro, fetch.writes[0] ? floats(s.memory.data()) : nullptr,
+         fetch.writes[1] ? floats(s.memory.data() + input_bytes(fetch)) : nullptr);
+}
+
+void CudaBackend::copy_staged(const Op& fetch, int32_t slot, int index, cudaStream_t stream) {
+  const Staging& s = *staging_.at(static_cast<size_t>(index));
+  const std::byte* from = s.memory.data();
+  for (const View& v : fetch.writes) {
+    if (!v) continue;
+    const auto bytes = static_cast<size_t>(v.count * 4);
+    ISOBAR_CUDA(cudaMemcpyAsync(at(v, slot), from, bytes, cudaMemcpyHostToDevice, stream));
+    from += bytes;
+  }
+}
+
+void CudaBackend::staging_in_use(int index, cudaStream_t stream) {
+  Staging& s = *staging_.at(static_cast<size_t>(index));
+  ISOBAR_CUDA(cudaEventRecord(s.copied.get(), stream));
+  s.in_use = true;
+}
+
+}  // namespace isobar::cuda

@@ -1,0 +1,93 @@
+// Runs linked programs on a GPU: one host thread enqueues every op on its lane's stream in program order, lanes wait
+// for each other by events only where the program says so, and the host waits once, at the end.
+//
+//   DeviceExecutor run(plan, backend, comm, streams, {.graphs = true});
+//   run.keep(step_program);              // runs many times: captured as a graph at its second run
+//   run(step_program, step);
+//
+// A program's first run is enqueued, because kernels are loaded and connections are opened then. Graphs leave out what
+// the host does: a fetch's staging buffers are filled before a replay. While a recorder is set, ops are enqueued with
+// an event before and behind each, so spans and op times are of that mode.
+#pragma once
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "model/backend/cuda/cuda_backend.h"
+#include "model/backend/cuda/device_comm.h"
+#include "model/backend/cuda/op_observer.h"
+#include "model/backend/cuda/stream_order.h"
+#include "model/backend/runner.h"
+
+namespace isobar::cuda {
+
+struct ExecutorOptions {
+  bool graphs = true;
+};
+
+class DeviceExecutor : public Runner {
+ public:
+  /// `comm` is null in a world of one.
+  DeviceExecutor(const Plan& plan, CudaBackend& backend, DeviceComm* comm, const Streams& streams,
+                 const ExecutorOptions& options);
+  ~DeviceExecutor() override;
+  void operator()(const Program& program, int32_t step) override;
+  void keep(const Program& program) override;
+
+  void record_to(SpanRecorder* recorder) override { recorder_ = recorder; }
+  bool times_ops() const override { return recorder_ != nullptr; }
+  const std::vector<OpTime>& op_times() const override { return times_; }
+  void set_op_times(std::vector<OpTime> times) override { times_ = std::move(times); }
+  void reset_op_times() override;
+  std::string now_running() const override;
+  int64_t progress() const override { return progress_.load(std::memory_order_relaxed); }
+
+  void observe(OpObserver* observer) { observer_ = observer; }
+  /// Runs that were replays of a graph.
+  int64_t replays() const { return replays_; }
+
+ private:
+  struct Kept {
+    StreamOrder order;
+    int32_t fetches = 0;
+    int64_t runs = 0;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    explicit Kept(const Program& program);
+    ~Kept();
+    Kept(const Kept&) = delete;
+    Kept& operator=(const Kept&) = delete;
+  };
+  enum class Mode : uint8_t { enqueue, timed, capture };
+  void enqueue(const Program& program, const StreamOrder& order, int32_t step, Mode mode);
+  void launch(const Instr& instr, cudaStream_t stream, Mode mode, int& fetched);
+  void capture(const Program& program, Kept& kept, int32_t step);
+  void replay(const Program& program, const Kept& kept, int32_t step);
+  void wait(const StreamOrder& order);
+  void read_times(const Program& program, const StreamOrder& order, int32_t step, int64_t began_ns);
+  void fork(const StreamOrder& order);
+  void join(const StreamOrder& order);
+
+  const Plan& plan_;
+  CudaBackend& backend_;
+  DeviceComm* comm_;
+  const Streams& streams_;
+  const ExecutorOptions options_;
+  SpanRecorder* recorder_ = nullptr;
+  OpObserver* observer_ = nullptr;
+  std::vector<OpTime> times_;
+  std::vector<Event> events_;           // between lanes
+  std::vector<Event> timed_;            // before and behind each op
+  std::array<Event, kLanes> lane_end_;  // of a capture
+  Event begin_, timed_begin_;
+  std::map<const Program*, std::unique_ptr<Kept>> kept_;
+  int64_t replays_ = 0;
+
+  std::atomic<int32_t> current_{-1};  // op that is being enqueued
+  std::atomic<bool> waiting_{false};  // for the device
+  std::atomic<int64_t> progress_{0};
+};
+
+}  // namespace isobar::cuda

@@ -1,0 +1,228 @@
+#include "model/backend/cuda/gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+#include "model/backend/cuda/device.h"
+#include "model/backend/cuda/workspace.h"
+
+namespace isobar::cuda {
+namespace {
+
+constexpr int kCandidates = 8;  // that are timed
+constexpr int kTimedRuns = 20;  // of each, after …
+constexpr int kWarmUpRuns = 3;
+
+cudaDataType_t type_of(DType t) {
+  switch (t) {
+    case DType::f32:
+      return CUDA_R_32F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::f16:
+      return CUDA_R_16F;
+    case DType::i32:
+      break;
+  }
+  throw std::logic_error("matrix products take no integers");
+}
+
+}  // namespace
+
+// ---- what a product is ----
+
+int alignment_of(const GemmOperands& x) {
+  uintptr_t all = 16;
+  for (const void* p : {x.a, x.b, x.bias, static_cast<const void*>(x.c)})
+    all |= reinterpret_cast<uintptr_t>(p);
+  return static_cast<int>(all & (~all + 1));  // the lowest bit
+}
+
+GemmKey key_of(const Op& op, const Plan& plan, const GemmOperands& x) {
+  const Attrs& a = op.a;
+  if (a.batch > 0 || a.fp8)
+    throw std::logic_error(op.path + ": the GPU backend runs no " + (a.fp8 ? "fp8" : "batched") +
+                           " products");
+  const auto type = [&](const View& v) { return plan.buffers[v.buffer].dtype; };
+  return {a.m,
+          a.n,
+          a.k,
+          a.trans_a,
+          a.trans_b,
+          type(op.reads[0]),
+          type(op.writes[0]),
+          static_cast<bool>(op.reads[2]),
+          a.accumulate,
+          a.tf32,
+          alignment_of(x)};
+}
+
+std::string text_of(const GemmKey& k) {
+  std::string s = std::string(k.trans_a ? "T" : "N") + (k.trans_b ? "T" : "N") + " " + std::to_string(k.m) +
+                  "x" + std::to_string(k.n) + "x" + std::to_string(k.k) + " " + name_of(k.in) + "->" +
+                  name_of(k.out);
+  if (k.tf32) s += " tf32";
+  if (k.bias) s += " +bias";
+  if (k.accumulate) s += " +=";
+  return s + " on " + std::to_string(k.align) + " bytes";
+}
+
+ColumnMajor column_major(const GemmKey& k) {
+  return {k.n, k.m, k.k, k.trans_b, k.trans_a, k.trans_b ? k.k : k.n, k.trans_a ? k.m : k.k, k.n};
+}
+
+// ---- cuBLASLt ----
+
+struct Gemms::Api {
+  Library lib{"libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR)};
+#define ISOBAR_CUBLAS_FUNCTION(member, name) decltype(&name) member = lib.function<decltype(&name)>(#name)
+  ISOBAR_CUBLAS_FUNCTION(create, cublasLtCreate);
+  ISOBAR_CUBLAS_FUNCTION(destroy, cublasLtDestroy);
+  ISOBAR_CUBLAS_FUNCTION(version, cublasLtGetVersion);
+  ISOBAR_CUBLAS_FUNCTION(status_text, cublasLtGetStatusString);
+  ISOBAR_CUBLAS_FUNCTION(desc_create, cublasLtMatmulDescCreate);
+  ISOBAR_CUBLAS_FUNCTION(desc_destroy, cublasLtMatmulDescDestroy);
+  ISOBAR_CUBLAS_FUNCTION(desc_set, cublasLtMatmulDescSetAttribute);
+  ISOBAR_CUBLAS_FUNCTION(layout_create, cublasLtMatrixLayoutCreate);
+  ISOBAR_CUBLAS_FUNCTION(layout_destroy, cublasLtMatrixLayoutDestroy);
+  ISOBAR_CUBLAS_FUNCTION(preference_create, cublasLtMatmulPreferenceCreate);
+  ISOBAR_CUBLAS_FUNCTION(preference_destroy, cublasLtMatmulPreferenceDestroy);
+  ISOBAR_CUBLAS_FUNCTION(preference_set, cublasLtMatmulPreferenceSetAttribute);
+  ISOBAR_CUBLAS_FUNCTION(heuristic, cublasLtMatmulAlgoGetHeuristic);
+  ISOBAR_CUBLAS_FUNCTION(matmul, cublasLtMatmul);
+#undef ISOBAR_CUBLAS_FUNCTION
+
+  void must(cublasStatus_t status, const std::string& what) const {
+    if (status != CUBLAS_STATUS_SUCCESS) throw Failure("cuBLASLt: " + what + ": " + status_text(status));
+  }
+};
+
+struct Gemms::Product {
+  const Api& api;
+  std::string text;
+  bool bias, accumulate;
+  cublasLtMatmulDesc_t desc = nullptr;
+  cublasLtMatrixLayout_t first = nullptr, second = nullptr, out = nullptr;
+  cublasLtMatmulAlgo_t algorithm{};
+
+  Product(const Api& a, const GemmKey& key)
+      : api(a), text(text_of(key)), bias(key.bias), accumulate(key.accumulate) {
+    const ColumnMajor c = column_major(key);
+    const cublasComputeType_t compute = key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    api.must(api.desc_create(&desc, compute, CUDA_R_32F), text);
+    const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+      api.must(api.desc_set(desc, attribute, &value, sizeof value), text);
+    };
+    set(CUBLASLT_MATMUL_DESC_TRANSA, c.trans_first ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, c.trans_second ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (key.bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    const auto matrix = [&](cublasLtMatrixLayout_t* m, DType t, int64_t rows, int64_t cols, int64_t ld) {
+      api.must(api.layout_create(m, type_of(t), static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), ld),
+               text);
+    };
+    matrix(&first, key.in, c.trans_first ? c.inner : c.rows, c.trans_first ? c.rows : c.inner, c.ld_first);
+    matrix(&second, key.in, c.trans_second ? c.cols : c.inner, c.trans_second ? c.inner : c.cols,
+           c.ld_second);
+    matrix(&out, key.out, c.rows, c.cols, c.ld_out);
+  }
+  ~Product() {
+    for (cublasLtMatrixLayout_t m : {first, second, out})
+      if (m) api.layout_destroy(m);
+    if (desc) api.desc_destroy(desc);
+  }
+  Product(const Product&) = delete;
+  Product& operator=(const Product&) = delete;
+
+  // The best by cuBLASLt's own estimate first
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(cublasLtHandle_t handle, int most, int align,
+                                                          int64_t bytes) const {
+    cublasLtMatmulPreference_t preference = nullptr;
+    api.must(api.preference_create(&preference), text);
+    const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>, decltype(api.preference_destroy)>
+        owner(preference, api.preference_destroy);
+    const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      api.must(api.preference_set(preference, attribute, &value, sizeof value), text);
+    };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(bytes));
+    const auto lie_on = static_cast<uint32_t>(align);
+    for (const auto operand :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      set(operand, lie_on);
+    std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
+    int n = 0;
+    api.must(api.heuristic(handle, desc, first, second, out, out, preference, most, found.data(), &n),
+             "no algorithm for " + text);
+    found.resize(static_cast<size_t>(n));
+    std::erase_if(found, [](const auto& r) { return r.state != CUBLAS_STATUS_SUCCESS; });
+    if (found.empty()) throw Failure("cuBLASLt: no algorithm for " + text);
+    return found;
+  }
+};
+
+Gemms::Gemms(GemmChoice choice) : api_(std::make_unique<Api>()), choice_(choice) {
+  api_->must(api_->create(&handle_), "cublasLtCreate");
+}
+
+Gemms::~Gemms() {
+  table_.clear();
+  api_->destroy(handle_);
+}
+
+std::string Gemms::version() const {
+  const size_t v = api_->version();  // 130100: 13.1.0
+  return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
+}
+
+void Gemms::prepare(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
+                    cudaStream_t stream) {
+  if (table_.contains(key) || key.m * key.n == 0) return;
+  auto product = std::make_unique<Product>(*api_, key);
+  // Some algorithms look at where the bias lies, so it is there when they are chosen.
+  if (key.bias)
+    api_->must(api_->desc_set(product->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &x.bias, sizeof x.bias),
+               product->text);
+  const bool timed = choice_ == GemmChoice::timed;
+  const auto candidates = product->candidates(handle_, timed ? kCandidates : 1, key.align, bytes);
+  product->algorithm = candidates[0].algo;
+  if (timed) {
+    const Event begin(true), end(true);
+    float best = -1;
+    for (const auto& candidate : candidates) {
+      for (int i = 0; i < kWarmUpRuns; ++i) launch(*product, candidate.algo, x, workspace, bytes, stream);
+      ISOBAR_CUDA(cudaEventRecord(begin.get(), stream));
+      for (int i = 0; i < kTimedRuns; ++i) launch(*product, candidate.algo, x, workspace, bytes, stream);
+      ISOBAR_CUDA(cudaEventRecord(end.get(), stream));
+      ISOBAR_CUDA(cudaEventSynchronize(end.get()));
+      float ms = 0;
+      ISOBAR_CUDA(cudaEventElapsedTime(&ms, begin.get(), end.get()));
+      if (best >= 0 && ms >= best) continue;
+      best = ms;
+      product->algorithm = candidate.algo;
+    }
+  }
+  table_.emplace(key, std::move(product));
+}
+
+void Gemms::run(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
+                cudaStream_t stream) const {
+  if (key.m * key.n == 0) return;
+  const auto at = table_.find(key);
+  if (at == table_.end()) throw std::logic_error("no algorithm was chosen for the product " + text_of(key));
+  launch(*at->second, at->second->algorithm, x, workspace, bytes, stream);
+}
+
+void Gemms::launch(const Product& p, const cublasLtMatmulAlgo_t& algorithm, const GemmOperands& x,
+                   void* workspace, int64_t bytes, cudaStream_t stream) const {
+  if (p.bias)
+    api_->must(api_->desc_set(p.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &x.bias, sizeof x.bias), p.text);
+  const float one = 1, beta = p.accumulate ? 1.0f : 0.0f;
+  const cublasStatus_t status =
+      api_->matmul(handle_, p.desc, &one, x.b, p.first, x.a, p.second, &beta, x.c, p.out, x.c, p.out,
+                   &algorithm, workspace, static_cast<size_t>(bytes), stream);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw Failure("cuBLASLt: " + p.text + ": " + api_->status_text(status));
+}
+
+}  // namespace isobar::cuda

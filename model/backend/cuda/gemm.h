@@ -1,0 +1,78 @@
+// Matrix products by cuBLASLt. What algorithm a shape gets is decided once, before the first step: cuBLASLt's
+// heuristic, or the fastest of its first candidates by timing.
+//
+//   Gemms gemms(GemmChoice::heuristic);
+//   gemms.prepare(key_of(op, plan, operands), operands, workspace, bytes, stream);     // once a shape
+//   gemms.run(key_of(op, plan, operands), operands, workspace, bytes, stream);
+//
+// Row-major C[m,n] = op(A) op(B) is for cuBLASLt, which thinks in columns, C' = op(B)' op(A)': its first
+// operand is our second, and the bias lies along its rows, where its epilogue adds it.
+#pragma once
+#include <cublasLt.h>
+
+#include <compare>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "model/backend/cuda/library.h"
+#include "model/plan/plan.h"
+
+namespace isobar::cuda {
+
+struct GemmKey {  // all that an algorithm's choice depends on
+  int64_t m = 0, n = 0, k = 0;
+  bool trans_a = false, trans_b = false;
+  DType in = DType::f32, out = DType::f32;  // of A and B; of C
+  bool bias = false, accumulate = false, tf32 = false;
+  int align = 16;  // bytes that all operands lie on; no access is wider than 16
+  auto operator<=>(const GemmKey&) const = default;
+};
+struct GemmOperands {
+  const void *a, *b;
+  const void* bias;  // in the type of C
+  void* c;
+};
+/// Throws std::logic_error for what the GPU does not run: batched products and fp8.
+GemmKey key_of(const Op& op, const Plan& plan, const GemmOperands& x);
+int alignment_of(const GemmOperands& x);
+std::string text_of(const GemmKey& key);  // "NT 1024x384x1536 bf16->f32 +="
+
+/// How the product looks to cuBLASLt: C' [rows, cols], first operand B, second A.
+struct ColumnMajor {
+  int64_t rows, cols, inner;
+  bool trans_first, trans_second;
+  int64_t ld_first, ld_second, ld_out;
+};
+ColumnMajor column_major(const GemmKey& key);
+
+enum class GemmChoice : uint8_t { heuristic, timed };
+
+class Gemms {
+ public:
+  explicit Gemms(GemmChoice choice);
+  ~Gemms();
+  Gemms(const Gemms&) = delete;
+  Gemms& operator=(const Gemms&) = delete;
+
+  /// Makes the table's entry for a shape. Timing runs the product on what lies in the operands.
+  void prepare(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
+               cudaStream_t stream);
+  /// `bytes`: of the workspace, no fewer than it was prepared with
+  void run(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
+           cudaStream_t stream) const;
+  size_t shapes() const { return table_.size(); }
+  std::string version() const;
+
+ private:
+  struct Api;
+  struct Product;  // descriptors and algorithm of one shape
+  void launch(const Product& p, const cublasLtMatmulAlgo_t& algorithm, const GemmOperands& x, void* workspace,
+              int64_t bytes, cudaStream_t stream) const;
+  std::unique_ptr<Api> api_;
+  GemmChoice choice_;
+  cublasLtHandle_t handle_ = nullptr;
+  std::map<GemmKey, std::unique_ptr<Product>> table_;
+};
+
+}  // namespace isobar::cuda

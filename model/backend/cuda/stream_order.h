@@ -1,0 +1,30 @@
+// How a linked program goes onto streams: every op on its lane's stream in program order, an event behind
+// each op that another lane waits for, and no other waits than the program's own.
+//
+//   const StreamOrder order(program);
+//   for (const Enqueue& e : order.list) { wait for events e.waits; launch; if (e.event >= 0) record it }
+//
+// Pure: what it says can be tested without a GPU.
+#pragma once
+#include <array>
+#include <vector>
+
+#include "model/plan/link.h"
+
+namespace isobar::cuda {
+
+struct Enqueue {
+  int32_t instr;  // index into the program
+  Lane lane;
+  std::vector<int32_t> waits;  // events of other lanes, all recorded earlier in the list
+  int32_t event = -1;          // recorded behind it; -1: nobody waits
+};
+
+struct StreamOrder {
+  explicit StreamOrder(const Program& program);
+  std::vector<Enqueue> list;  // in program order
+  int32_t events = 0;
+  std::array<bool, kLanes> used{};
+};
+
+}  // namespace isobar::cuda
