@@ -38,7 +38,7 @@ A combination that cannot be run is reported as skipped, with the reason.
 
 Stop it with Ctrl-C or kill it at any moment: the same command goes on where it was, runs no finished trial again
 and keeps what an unfinished one left. A trial that crashes, hangs or runs out of memory is recorded as such:
-  ok  bad_config  oom_host  timeout  hang  crash  numeric  launch_fail  interrupted
+  ok  bad_config  oom_host  oom_device  timeout  hang  crash  numeric  launch_fail  interrupted
 The last two are tried again by the next sweep, the other failures only with --retry-failed.
 
 Results: DIR/trials/<id>/ (result.jsonl is the truth), DIR/index.sqlite (tables runs, ops, steps), DIR/sweep.json.

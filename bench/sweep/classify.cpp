@@ -10,6 +10,7 @@ namespace {
 constexpr std::pair<RunClass, const char*> kNames[] = {{RunClass::ok, "ok"},
                                                        {RunClass::bad_config, "bad_config"},
                                                        {RunClass::oom_host, "oom_host"},
+                                                       {RunClass::oom_device, "oom_device"},
                                                        {RunClass::timeout, "timeout"},
                                                        {RunClass::hang, "hang"},
                                                        {RunClass::crash, "crash"},
@@ -143,7 +144,8 @@ std::optional<Verdict> verdict_from_results(const ResultTail& tail) {
   if (!tail.ended) return std::nullopt;
   if (tail.status == "ok") return Verdict{RunClass::ok, ""};
   const auto own = run_class(tail.failure);
-  if (own == RunClass::numeric || own == RunClass::bad_config || own == RunClass::oom_host)
+  if (own == RunClass::numeric || own == RunClass::bad_config || own == RunClass::oom_host ||
+      own == RunClass::oom_device)
     return Verdict{*own, tail.message};
   return std::nullopt;
 }

@@ -15,6 +15,7 @@ enum class RunClass {
   ok,
   bad_config,   // the run refused its configuration (exit code 2)
   oom_host,     // host memory ran out, or the trial's memory limit did
+  oom_device,   // a GPU's memory ran out
   timeout,      // wall clock
   hang,         // no progress
   crash,        // a signal, or an end without a result

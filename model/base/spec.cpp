@@ -97,6 +97,9 @@ void visit(Visitor&& v, RunSpec& s) {
   v("run.out", s.run.out);
   v("run.threads", s.run.threads);
   v("run.serial", s.run.serial);
+  v("run.device", s.run.device);
+  v("run.cuda_graphs", s.run.cuda_graphs);
+  v("run.gemm_choice", s.run.gemm_choice);
   v("run.hang_timeout", s.run.hang_timeout);
 }
 
@@ -365,6 +368,8 @@ void validate(const RunSpec& s) {
   check.that(p.zero >= 0 && p.zero <= 3, "policy.zero", str(p.zero) + " is no ZeRO stage", "use 0 to 3");
   check.that(p.bucket_mb > 0 && std::isfinite(p.bucket_mb), "policy.bucket_mb", "is not positive", "e.g. 25");
   check.at_least(s.run.threads, 0, "run.threads");
+  check.one_of(s.run.device, {"cpu", "cuda", "auto"}, "run.device");
+  check.one_of(s.run.gemm_choice, {"heuristic", "timed"}, "run.gemm_choice");
   check.that(s.run.hang_timeout > 0, "run.hang_timeout", "is not positive", "give seconds, e.g. 300");
 }
 

@@ -119,11 +119,15 @@ struct PolicySpec {  // policy:
   std::string attention = "flash";   // flash (tiled) | unfused: the matrix of weights lies in memory
 };
 
-struct RunOptions {           // run:
-  std::string out;            // directory of this run: result.jsonl, checkpoints/; "" = nothing written
-  int64_t threads = 0;        // OpenMP threads per rank; 0 = cores / ranks on this host
-  bool serial = false;        // every op on one lane
-  double hang_timeout = 300;  // seconds without progress after which a rank aborts the run
+struct RunOptions {     // run:
+  std::string out;      // directory of this run: result.jsonl, checkpoints/; "" = nothing written
+  int64_t threads = 0;  // OpenMP threads per rank; 0 = cores / ranks on this host
+  bool serial = false;  // every op on one lane
+  std::string device =
+      "cpu";  // cpu | cuda (one of the host's NVIDIA GPUs a rank) | auto (cuda where there is one)
+  bool cuda_graphs = true;  // a step is captured once and replayed; false: its ops are launched one by one
+  std::string gemm_choice = "heuristic";  // cuda: algorithms of matrix products, cuBLASLt's choice | timed
+  double hang_timeout = 300;              // seconds without progress after which a rank aborts the run
 };
 
 struct RunSpec {

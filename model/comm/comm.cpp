@@ -44,6 +44,7 @@ Mpi::Mpi() {
   must(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host),
        "MPI_Comm_split_type");
   MPI_Comm_size(host, &on_host_);
+  MPI_Comm_rank(host, &rank_on_host_);
   MPI_Comm_free(&host);
 }
 

@@ -26,6 +26,7 @@ class Mpi {  // the process's MPI session; a process that was not started by a l
   int rank() const { return rank_; }
   int size() const { return size_; }
   int ranks_on_host() const { return on_host_; }
+  int rank_on_host() const { return rank_on_host_; }
   static bool started_by_launcher();  // by mpiexec, srun or PALS
   static std::string version();
   void barrier() const;
@@ -36,7 +37,7 @@ class Mpi {  // the process's MPI session; a process that was not started by a l
   [[noreturn]] void abort(int code) const;
 
  private:
-  int rank_ = 0, size_ = 1, on_host_ = 1;
+  int rank_ = 0, size_ = 1, on_host_ = 1, rank_on_host_ = 0;
   bool active_ = false;
 };
 

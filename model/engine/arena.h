@@ -11,6 +11,10 @@ class OutOfMemory : public std::runtime_error {
   using runtime_error::runtime_error;
 };
 
+class DeviceOutOfMemory : public OutOfMemory {  // of a GPU
+  using OutOfMemory::OutOfMemory;
+};
+
 class Arena {
  public:
   explicit Arena(int64_t bytes);

@@ -11,7 +11,6 @@
 #include <new>
 #include <optional>
 
-#include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/hash.h"
@@ -22,6 +21,7 @@
 #include "model/engine/host.h"
 #include "model/engine/params.h"
 #include "model/engine/persistence.h"
+#include "model/engine/processor.h"
 #include "model/engine/result_log.h"
 #include "model/engine/schedule_lr.h"
 #include "model/engine/summary.h"
@@ -38,23 +38,27 @@ constexpr int64_t kTracedSteps = 10;  // the last ones
 
 class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a process; fields in order of use
  public:
-  Trainer(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi, ResultLog& log)
+  Trainer(const RunSpec& spec, const TrainOptions& options, ComputeDevice device, const Mpi& mpi,
+          ResultLog& log)
       : spec_(spec),
         options_(options),
         mpi_(mpi),
         log_(log),
         threads_(threads_per_rank(spec, mpi)),
-        plan_(build_plan(spec, mpi.rank(), cpu_workspace(threads_))),
+        device_(std::move(device)),
+        plan_(build_plan(spec, mpi.rank(), workspace_of(device_, threads_))),
         train_program_(link(plan_, plan_.train, spec.run.serial)),
         eval_program_(link(plan_, plan_.eval, spec.run.serial)) {
     omp_set_num_threads(threads_);
     log_start();  // before anything slow
     open_data();
-    arena_.emplace(plan_.memory.arena);
-    if (plan_.memory.host > 0) host_arena_.emplace(plan_.memory.host);
-    backend_.emplace(plan_, arena_->data(), spec.train, host_arena_ ? host_arena_->data() : nullptr);
-    if (mpi.size() > 1) comm_.emplace(plan_.groups);
-    executor_.emplace(plan_, *backend_, comm_ ? &*comm_ : nullptr);
+    processor_ = make_processor(device_, spec, plan_, mpi);
+    backend_ = &processor_->backend();
+    executor_ = &processor_->runner();
+    executor_->keep(train_program_);
+    executor_->keep(eval_program_);
+    if (const auto about = processor_->describe(); !about.is_null())
+      log_.write({{"event", "device"}, {"gpu", about}});
     watchdog_.emplace(*executor_, spec.run.hang_timeout, [this](const std::string& op) { hang(op); });
   }
 
@@ -73,11 +77,12 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       if (save > 0 && (last || done % save == 0)) checkpoint(done);
     }
     if (recorder_) write_trace();
-    log_.write(summary_of_run(spec_, plan_, executor_->op_times(), step_seconds_));
+    log_.write(summary_of_run(spec_, plan_, executor_->op_times(), step_seconds_, timed_seconds_));
   }
 
  private:
-  float* in_arena(const View& v) { return v ? reinterpret_cast<float*>(backend_->at(v)) : nullptr; }
+  // A buffer of the plan's, as the host sees it: after download() of it, and until upload() puts it back.
+  float* on_host(const View& v) { return v ? reinterpret_cast<float*>(backend_->host(v)) : nullptr; }
   void say(const std::string& line) const {
     if (mpi_.rank() == 0 && !options_.quiet) std::printf("%s\n", line.c_str());
   }
@@ -124,13 +129,13 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
 
   /// First values or a checkpoint. Returns the step to go on from.
   int64_t initialise() {
-    float* params = in_arena(plan_.params_all);
+    float* params = on_host(plan_.params_all);
     TrainState state;
     if (options_.resume.empty()) {
       init_params(plan_, static_cast<uint64_t>(spec_.train.seed), params);
     } else {
       const auto from = find_checkpoint(options_.resume);
-      state = load_checkpoint(from, plan_, params, in_arena(plan_.adam_m), in_arena(plan_.adam_v));
+      state = load_checkpoint(from, plan_, params, on_host(plan_.adam_m), on_host(plan_.adam_v));
       if (state.global_batch != spec_.train.global_batch)
         throw ConfigError(from.string(), "train.global_batch",
                           "the checkpoint was made with " + std::to_string(state.global_batch) + ", not " +
@@ -140,14 +145,17 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       say("resumed from " + from.string() + " after step " + std::to_string(state.step));
       log_.write({{"event", "resume"}, {"step", state.step}, {"path", from.string()}});
     }
-    float* scalars = in_arena(plan_.scalars);
+    float* scalars = on_host(plan_.scalars);
     scalars[kStep] = static_cast<float>(state.updates);
     scalars[kLossScale] =
         static_cast<float>(state.loss_scale > 0 ? state.loss_scale : spec_.train.initial_loss_scale);
     scalars[kGoodSteps] = static_cast<float>(state.good_steps);
     scalars[kUnscale] = 1;
+    backend_->upload({plan_.params_all, plan_.scalars});
+    if (!options_.resume.empty()) backend_->upload({plan_.adam_m, plan_.adam_v});
     const Program init = link(plan_, plan_.init, spec_.run.serial);
     (*executor_)(init, 0);
+    backend_->drop_host_copies();
     if (reads_) train_loader_->seek(state.step * spec_.micro_batches());
     return state.step;
   }
@@ -156,6 +164,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (step == first + kWarmup || step == first) {
       executor_->reset_op_times();
       step_seconds_.clear();
+      timed_seconds_ = 0;
     }
     const bool traced = recorder_ && step >= spec_.train.steps - kTracedSteps;
     if (traced) executor_->record_to(&*recorder_);
@@ -163,22 +172,25 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     backend_->on_fetch(
         [&](int32_t, float* input, float* target) { wait += fetch(*train_loader_, input, target).wait_s; });
     const double lr = learning_rate(spec_.train, step, plateau_);
-    float* scalars = in_arena(plan_.scalars);
+    float* scalars = on_host(plan_.scalars);
     scalars[kLearningRate] = static_cast<float>(lr);
     if (!scaled_) scalars[kStep] = static_cast<float>(step + 1);
     const float scale = scalars[kLossScale];
 
     const int64_t t0 = now_ns();
+    backend_->upload({plan_.scalars});
     (*executor_)(train_program_, static_cast<int32_t>(step));
+    backend_->download({plan_.metrics, plan_.grad_norm2, plan_.scalars});
     const int64_t t1 = now_ns();
     if (traced)
       recorder_->record_step(static_cast<int32_t>(step), t0 - recorder_->origin_ns(),
                              t1 - recorder_->origin_ns());
     const double seconds = static_cast<double>(t1 - t0) * 1e-9;
     step_seconds_.push_back(seconds);
+    if (executor_->times_ops()) timed_seconds_ += seconds;
 
-    const float* metrics = in_arena(plan_.metrics);
-    const double loss = metrics[0], norm = std::sqrt(static_cast<double>(*in_arena(plan_.grad_norm2)));
+    const float* metrics = on_host(plan_.metrics);
+    const double loss = metrics[0], norm = std::sqrt(static_cast<double>(*on_host(plan_.grad_norm2)));
     const bool skipped = scaled_ && scalars[kUnscale] == 0;
     if (skipped && scale <= static_cast<float>(spec_.train.min_loss_scale))
       throw NumericFailure("step " + std::to_string(step + 1) +
@@ -242,7 +254,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const auto times = executor_->op_times();
     for (int64_t i = 0; i < batches; ++i) {
       (*executor_)(eval_program_, 0);
-      const float* metrics = in_arena(plan_.metrics);
+      backend_->download({plan_.metrics});
+      const float* metrics = on_host(plan_.metrics);
       // The loss op's weight is that of one micro-batch of a training step.
       for (size_t c = 0; c < sums.size(); ++c)
         sums[c] += metrics[c] * static_cast<double>(spec_.micro_batches());
@@ -279,7 +292,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     TrainState state{step, spec_.train.seed, spec_.train.global_batch};
     state.plateau = plateau_;
     if (!scaled_) return state;
-    const float* scalars = in_arena(plan_.scalars);
+    const float* scalars = on_host(plan_.scalars);
     state.updates = static_cast<int64_t>(scalars[kStep]);
     state.loss_scale = static_cast<double>(scalars[kLossScale]);
     state.good_steps = static_cast<int64_t>(scalars[kGoodSteps]);
@@ -291,8 +304,10 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const int64_t t0 = now_ns();
     const Meeting all{mpi_.rank(), [this] { mpi_.barrier(); },
                       [this](std::string s) { return mpi_.from_first(std::move(s)); }};
-    const auto dir = save_checkpoint(spec_.run.out, plan_, in_arena(plan_.params_all), in_arena(plan_.adam_m),
-                                     in_arena(plan_.adam_v), state_after(step), all);
+    backend_->download({plan_.params_all, plan_.adam_m, plan_.adam_v});
+    const auto dir = save_checkpoint(spec_.run.out, plan_, on_host(plan_.params_all), on_host(plan_.adam_m),
+                                     on_host(plan_.adam_v), state_after(step), all);
+    backend_->drop_host_copies();
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
     log_.write({{"event", "checkpoint"}, {"step", step}, {"path", dir.string()}, {"seconds", seconds}});
     watchdog_->alive();
@@ -332,17 +347,18 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const Mpi& mpi_;
   ResultLog& log_;
   const int threads_;
+  const ComputeDevice device_;
   const Plan plan_;
   const Program train_program_, eval_program_;
   std::unique_ptr<Dataset> train_set_, valid_set_;
   std::optional<Loader> train_loader_, valid_loader_;
-  std::optional<Arena> arena_, host_arena_;
-  std::optional<CpuBackend> backend_;
-  std::optional<Comm> comm_;
+  std::unique_ptr<Processor> processor_;
+  Backend* backend_ = nullptr;
+  Runner* executor_ = nullptr;
   std::optional<SpanRecorder> recorder_;
-  std::optional<Executor> executor_;
   std::optional<Watchdog> watchdog_;
   std::vector<double> step_seconds_, persistence_;
+  double timed_seconds_ = 0;  // of those steps whose ops were timed
   Plateau plateau_;
   int64_t started_ = 0;
   int64_t steps_per_epoch_ = 1;
@@ -354,6 +370,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
 std::string class_of(const std::exception& e) {
   if (dynamic_cast<const ConfigError*>(&e)) return "bad_config";
   if (dynamic_cast<const NumericFailure*>(&e)) return "numeric";
+  if (dynamic_cast<const DeviceOutOfMemory*>(&e)) return "oom_device";
   if (dynamic_cast<const OutOfMemory*>(&e) || dynamic_cast<const std::bad_alloc*>(&e)) return "oom_host";
   return "crash";
 }
@@ -371,10 +388,11 @@ void train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi) {
                       "dp*tp*cp*pp = " + std::to_string(spec.layout.world()) + ", but the run has " +
                           std::to_string(mpi.size()) + " ranks",
                       "start it with --ranks " + std::to_string(spec.layout.world()));
-  if (mpi.rank() == 0) check_world(spec, cpu_workspace(threads_per_rank(spec, mpi)));
+  const ComputeDevice device = choose_device(spec, mpi.rank_on_host());
+  if (mpi.rank() == 0) check_world(spec, workspace_of(device, threads_per_rank(spec, mpi)));
   ResultLog log = mpi.rank() == 0 && !spec.run.out.empty() ? ResultLog(spec.run.out) : ResultLog();
   try {
-    Trainer(spec, options, mpi, log).run();
+    Trainer(spec, options, device, mpi, log).run();
   } catch (const std::exception& e) {
     // Whichever rank failed says so: one line, appended in one write.
     if (!spec.run.out.empty())

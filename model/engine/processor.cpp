@@ -1,0 +1,129 @@
+#include "model/engine/processor.h"
+
+#include <optional>
+
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/base/error.h"
+#include "model/engine/arena.h"
+#include "model/engine/executor.h"
+#ifdef ISOBAR_WITH_CUDA
+#include "model/backend/cuda/cuda_backend.h"
+#include "model/backend/cuda/executor.h"
+#include "model/backend/cuda/workspace.h"
+#endif
+
+namespace isobar {
+namespace {
+
+class CpuProcessor : public Processor {
+ public:
+  CpuProcessor(const RunSpec& spec, const Plan& plan, const Mpi& mpi)
+      : arena_(plan.memory.arena),
+        host_(plan.memory.host > 0 ? std::make_unique<Arena>(plan.memory.host) : nullptr),
+        backend_(plan, arena_.data(), spec.train, host_ ? host_->data() : nullptr),
+        comm_(mpi.size() > 1 ? std::make_unique<Comm>(plan.groups) : nullptr),
+        executor_(plan, backend_, comm_.get()) {}
+  Backend& backend() override { return backend_; }
+  Runner& runner() override { return executor_; }
+
+ private:
+  Arena arena_;
+  std::unique_ptr<Arena> host_;
+  CpuBackend backend_;
+  std::unique_ptr<Comm> comm_;
+  Executor executor_;
+};
+
+#ifdef ISOBAR_WITH_CUDA
+
+std::unique_ptr<cuda::DeviceArena> device_arena(int64_t bytes) {
+  try {
+    return std::make_unique<cuda::DeviceArena>(bytes);
+  } catch (const cuda::OutOfDeviceMemory& e) {
+    throw DeviceOutOfMemory(e.what());
+  }
+}
+
+class GpuProcessor : public Processor {
+ public:
+  GpuProcessor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan, const Mpi& mpi)
+      : device_(device),
+        before_(cuda::device_memory_in_use()),
+        arena_(device_arena(plan.memory.arena)),
+        host_(plan.memory.host),
+        backend_(
+            plan, arena_->data(), spec.train, host_.data(), streams_,
+            {.gemm = spec.run.gemm_choice == "timed" ? cuda::GemmChoice::timed : cuda::GemmChoice::heuristic,
+             .capability = device.capability}) {
+    if (mpi.size() > 1)
+      throw ConfigError(spec.file, "run.device", "several ranks on GPUs need NCCL, which is not built in yet",
+                        "use one rank, or run.device: cpu");
+    backend_.prepare();
+    executor_.emplace(plan, backend_, nullptr, streams_,
+                      cuda::ExecutorOptions{.graphs = spec.run.cuda_graphs});
+    libraries_ = cuda::device_memory_in_use() - before_ - arena_->bytes();
+  }
+  Backend& backend() override { return backend_; }
+  Runner& runner() override { return *executor_; }
+  nlohmann::json describe() const override {
+    return {{"device", device_.name},
+            {"index", device_.index},
+            {"arena_bytes", arena_->bytes()},
+            {"pinned_bytes", host_.bytes() + backend_.staging_bytes()},
+            {"context_bytes", before_},     // in use before the arena, by anyone: CUDA's context
+            {"library_bytes", libraries_},  // what cuBLASLt and cuDNN took since
+            {"cublaslt", backend_.gemms().version()},
+            {"cudnn", cuda::CudnnAttention::version()},
+            {"gemm_shapes", backend_.gemms().shapes()}};
+  }
+
+ private:
+  const ComputeDevice device_;
+  const int64_t before_;
+  int64_t libraries_ = 0;
+  std::unique_ptr<cuda::DeviceArena> arena_;
+  cuda::PinnedMemory host_;
+  cuda::Streams streams_;
+  cuda::CudaBackend backend_;
+  std::optional<cuda::DeviceExecutor> executor_;
+};
+
+#endif
+
+}  // namespace
+
+ComputeDevice choose_device(const RunSpec& spec, int rank_on_host) {
+  const std::string& wanted = spec.run.device;
+  if (wanted == "cpu") return {};
+#ifdef ISOBAR_WITH_CUDA
+  if (wanted == "auto" && cuda::find_devices().all.empty()) return {};
+  const cuda::Device d = cuda::use_device(spec.file, rank_on_host);
+  return {true, d.index, d.major, d.name};
+#else
+  (void)rank_on_host;
+  if (wanted == "auto") return {};
+  throw ConfigError(spec.file, "run.device", "this program was built without CUDA",
+                    "build it where nvcc, cuBLASLt and cuDNN are, or set run.device: cpu");
+#endif
+}
+
+Workspace workspace_of(const ComputeDevice& device, int threads) {
+#ifdef ISOBAR_WITH_CUDA
+  if (device.gpu) return cuda_workspace(device.capability);
+#else
+  (void)device;
+#endif
+  return cpu_workspace(threads);
+}
+
+std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan,
+                                          const Mpi& mpi) {
+#ifdef ISOBAR_WITH_CUDA
+  if (device.gpu) return std::make_unique<GpuProcessor>(device, spec, plan, mpi);
+#else
+  (void)device;
+#endif
+  return std::make_unique<CpuProcessor>(spec, plan, mpi);
+}
+
+}  // namespace isobar

@@ -1,0 +1,43 @@
+// Where a rank computes, as run.device says: on this host's cores, or on one of its GPUs. Chosen before the
+// plan is built, because kernels differ in the scratch that they take.
+//
+//   const ComputeDevice device = choose_device(spec, mpi.rank_on_host());
+//   const Plan plan = build_plan(spec, rank, workspace_of(device, threads));
+//   const auto processor = make_processor(device, spec, plan, mpi);
+//   processor->runner()(program, step);
+#pragma once
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "model/backend/backend.h"
+#include "model/backend/runner.h"
+#include "model/base/spec.h"
+#include "model/comm/comm.h"
+
+namespace isobar {
+
+struct ComputeDevice {
+  bool gpu = false;
+  int index = 0;       // of the GPU on this host
+  int capability = 0;  // major
+  std::string name;    // of the GPU
+};
+
+class Processor {  // a rank's memory, backend and executor
+ public:
+  virtual ~Processor() = default;
+  virtual Backend& backend() = 0;
+  virtual Runner& runner() = 0;
+  /// For the log: what computes, and the memory that is not in the plan. null: nothing to add
+  virtual nlohmann::json describe() const { return nullptr; }
+};
+
+/// Throws ConfigError where run.device asks for a GPU and there is none.
+ComputeDevice choose_device(const RunSpec& spec, int rank_on_host);
+Workspace workspace_of(const ComputeDevice& device, int threads);
+/// Collective over all ranks. Throws OutOfMemory.
+std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan,
+                                          const Mpi& mpi);
+
+}  // namespace isobar
