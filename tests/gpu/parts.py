@@ -106,6 +106,7 @@ def environment(bundle):
         env |= {"PATH": f"{bundle / 'bin'}:{env['PATH']}", "OPAL_PREFIX": str(bundle), "OPAL_LIBDIR": str(bundle / "lib"),
                 "OPAL_PKGLIBDIR": str(bundle / "lib" / "openmpi"), "OPAL_PKGDATADIR": str(bundle / "share" / "openmpi"),
                 "OPAL_DATADIR": str(bundle / "share"), "PMIX_INSTALL_PREFIX": str(bundle),
+                "OMPI_MCA_plm_rsh_agent": "sh",  # nothing is started elsewhere, and a bare machine has no ssh
                 "PMIX_MCA_mca_base_component_path": str(bundle / "lib" / "pmix")}
     env["LD_LIBRARY_PATH"] = ":".join(dirs + [d for d in [os.environ.get("LD_LIBRARY_PATH")] if d])
     return env, found, {n: use for n, use in LIBRARIES.items() if not found[n]}
@@ -277,7 +278,7 @@ def bench(s):
         steps = 12 if s.rehearse else 40
         runs = {"graphs": train(s, MODELS / f"{name}.yaml", sets, steps), "no graphs": None}
         if not s.rehearse:
-            runs["no graphs"] = train(s, MODELS / f"{name}.yaml", [*sets, "run.graphs=false"], steps)
+            runs["no graphs"] = train(s, MODELS / f"{name}.yaml", [*sets, "run.cuda_graphs=false"], steps)
         one = found[name] = {"batch": batch}
         for kind, run in runs.items():
             if run:
@@ -319,7 +320,7 @@ def trace(s):
     found, rows = {}, []
     config = "vit-tiny" if s.rehearse else "vit-384"
     sets = ["train.global_batch=8", "policy.micro_batch=0", "policy.amp=bf16"]
-    kinds = {"": []} if s.rehearse else {"graphs": [], "no graphs": ["run.graphs=false"]}
+    kinds = {"": []} if s.rehearse else {"graphs": [], "no graphs": ["run.cuda_graphs=false"]}
     for kind, more in kinds.items():
         plain, traced = [], []
         for i in range(2):  # by turns, so that what drifts touches both
