@@ -106,7 +106,7 @@ def environment(bundle):
         env |= {"PATH": f"{bundle / 'bin'}:{env['PATH']}", "OPAL_PREFIX": str(bundle), "OPAL_LIBDIR": str(bundle / "lib"),
                 "OPAL_PKGLIBDIR": str(bundle / "lib" / "openmpi"), "OPAL_PKGDATADIR": str(bundle / "share" / "openmpi"),
                 "OPAL_DATADIR": str(bundle / "share"), "PMIX_INSTALL_PREFIX": str(bundle),
-                "OMPI_MCA_plm_rsh_agent": "sh",  # nothing is started elsewhere, and a bare machine has no ssh
+                "ISOBAR_NVTX_PROBE": str(bundle / "lib" / "libnvtx_probe.so"), "OMPI_MCA_plm_rsh_agent": "sh",  # nothing is started elsewhere, and a bare machine has no ssh
                 "PMIX_MCA_mca_base_component_path": str(bundle / "lib" / "pmix")}
     env["LD_LIBRARY_PATH"] = ":".join(dirs + [d for d in [os.environ.get("LD_LIBRARY_PATH")] if d])
     return env, found, {n: use for n, use in LIBRARIES.items() if not found[n]}
@@ -284,7 +284,8 @@ def bench(s):
             if run:
                 seconds = [e["seconds"] - e["data_wait_s"] for e in run["steps"][4:]]
                 one[kind] = {"step_s": statistics.median(seconds), "samples_per_s": batch / statistics.median(seconds),
-                             "memory": run["start"]["memory"], "device_memory": run["start"].get("device_memory")}
+                             "memory": run["start"]["memory"],
+                             "gpu": next((e["gpu"] for e in run["events"] if e["event"] == "device"), None)}
         ours = one["graphs"]
         flops = 3 * runs["graphs"]["start"]["flops_forward_per_sample"] * ours["samples_per_s"]
         ours["flops_per_s"] = flops

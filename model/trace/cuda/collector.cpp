@@ -158,10 +158,6 @@ void Collector::captured() {
 }
 
 void Collector::start() {
-  {
-    const std::lock_guard lock(mutex_);
-    records_.clocks.clear();
-  }
   read_clocks();
   for (const CUpti_ActivityKind kind : kKinds) ISOBAR_CUPTI(ActivityEnable(kind));
   recording_ = true;

@@ -38,7 +38,7 @@ class Collector {
   // ---- by the thread of the training loop; the device is at rest ----
   void start();
   void stop();
-  /// All since start(), and the nodes of all graphs so far. Starts afresh.
+  /// All between start() and stop() since the last take(), and the nodes of all graphs so far.
   DeviceRecords take();
 
  private:

@@ -1,5 +1,7 @@
 #include "model/trace/cuda/op_tracer.h"
 
+#include <utility>
+
 #include "model/backend/cuda/device.h"
 
 namespace isobar::cuda {
@@ -22,7 +24,7 @@ void OpTracer::begin_op(const Program& program, int32_t instr, int32_t step, cud
   if (!collector_) return;
   if (is_capturing(stream))
     collector_->capturing(instr, 0);  // a graph is a whole program
-  else
+  else if (&program == program_)
     collector_->launching({step, instr});
 }
 
@@ -34,9 +36,9 @@ void OpTracer::end_op(const Program&, int32_t, int32_t, cudaStream_t) {
   ranges_.end();
 }
 
-void OpTracer::begin_graph(const Program&, int32_t step, cudaStream_t) {
+void OpTracer::begin_graph(const Program& program, int32_t step, cudaStream_t) {
   ranges_.begin("graph");
-  if (collector_) collector_->launching({step, 0});
+  if (collector_ && &program == program_) collector_->launching({step, 0});
 }
 
 void OpTracer::end_graph(const Program&, int32_t, cudaStream_t) {
@@ -44,16 +46,18 @@ void OpTracer::end_graph(const Program&, int32_t, cudaStream_t) {
   ranges_.end();
 }
 
-void OpTracer::start() {
+void OpTracer::start(const Program& program) {
+  if (std::exchange(running_, true)) return;
+  program_ = &program;
   collector_.value().start();
 }
 
 void OpTracer::stop() {
-  collector_.value().stop();
+  if (std::exchange(running_, false)) collector_.value().stop();
 }
 
-DeviceJoin OpTracer::take(const Program& program, int rank, int64_t origin_ns) {
-  return join(collector_.value().take(), program, rank, origin_ns);
+DeviceJoin OpTracer::take(int rank, int64_t origin_ns) {
+  return join(collector_.value().take(), *program_, rank, origin_ns);
 }
 
 }  // namespace isobar::cuda

@@ -3,8 +3,8 @@
 //
 //   OpTracer tracer(plan);
 //   executor.observe(&tracer);                       // before the first run: graphs are noted when captured
-//   tracer.start();  executor(program, step);  tracer.stop();
-//   DeviceJoin j = tracer.take(program, rank, recorder.origin_ns());
+//   tracer.start(program);  executor(program, step);  tracer.stop();     // as often as wished
+//   DeviceJoin j = tracer.take(rank, recorder.origin_ns());
 //
 // Without `collect` there are only the ranges, which cost next to nothing; CUPTI is not opened.
 #pragma once
@@ -25,13 +25,18 @@ class OpTracer : public OpObserver {
   void end_graph(const Program& program, int32_t step, cudaStream_t stream) override;
 
   // ---- with `collect`; the device is at rest ----
-  void start();
+  bool collects() const { return collector_.has_value(); }
+  /// Runs of this program are announced from here on. Nothing happens if they are already.
+  void start(const Program& program);
   void stop();
-  DeviceJoin take(const Program& program, int rank, int64_t origin_ns);
+  /// What was collected, joined to the ops of the program that start() was called with last.
+  DeviceJoin take(int rank, int64_t origin_ns);
 
  private:
   NvtxRanges ranges_;
   std::optional<Collector> collector_;
+  const Program* program_ = nullptr;  // that is or was collected
+  bool running_ = false;
 };
 
 }  // namespace isobar::cuda
