@@ -159,6 +159,18 @@ Workspace workspace_of(const ComputeDevice& device, int threads) {
   return cpu_workspace(threads);
 }
 
+Workspace planned_workspace(const RunSpec& spec, int threads) {
+#ifdef ISOBAR_WITH_CUDA
+  const std::vector<cuda::Device> here =
+      spec.run.device == "cpu" ? std::vector<cuda::Device>{} : cuda::find_devices().all;
+  if (!here.empty()) return cuda_workspace(here[0].major);
+  if (spec.run.device == "cuda") return cuda_workspace();
+  return cpu_workspace(threads);
+#else
+  return workspace_of(choose_device(spec, 0), threads);
+#endif
+}
+
 std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan,
                                           const Mpi& mpi, [[maybe_unused]] bool traced) {
 #ifdef ISOBAR_WITH_CUDA

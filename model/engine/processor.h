@@ -46,6 +46,9 @@ class Processor {  // a rank's memory, backend and executor
 /// Throws ConfigError where run.device asks for a GPU and there is none.
 ComputeDevice choose_device(const RunSpec& spec, int rank_on_host);
 Workspace workspace_of(const ComputeDevice& device, int threads);
+/// The same for a run that is only planned: of the device that run.device names, whether it is here or not. A
+/// GPU that is not here counts as Hopper.
+Workspace planned_workspace(const RunSpec& spec, int threads);
 /// Collective over all ranks. `traced`: steps may be watched. Throws OutOfMemory.
 std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan,
                                           const Mpi& mpi, bool traced);
