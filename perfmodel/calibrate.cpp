@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "model/base/error.h"
 #include "perfmodel/cost.h"
@@ -16,8 +17,10 @@ using nlohmann::json;
 struct Case {  // one benchmark; of its repetitions the fastest: what disturbs them only ever adds
   std::string name, kind;
   DType dtype = DType::f32;
+  bool tf32 = false;
   double seconds = 0;
   double ops = 1, samples = 0;
+  double charged = 0;  // FLOPs
   Work work;
   int64_t threads = 1, ranks = 1;
 };
@@ -53,12 +56,14 @@ Case read_case(const json& b, const std::string& file, const std::string& name) 
     throw ConfigError(file, name, "does not begin with KIND/DTYPE", "name it e.g. gemm/f32/4050x384x384");
   c.kind = name.substr(0, slash);
   const std::string dtype = name.substr(slash + 1, name.find('/', slash + 1) - slash - 1);
-  if (dtype != "f32" && dtype != "bf16")
-    throw ConfigError(file, name, "has the unknown dtype '" + dtype + "'", "use f32 or bf16");
-  c.dtype = dtype == "f32" ? DType::f32 : DType::bf16;
+  if (dtype != "f32" && dtype != "bf16" && dtype != "tf32")
+    throw ConfigError(file, name, "has the unknown dtype '" + dtype + "'", "use f32, tf32 or bf16");
+  c.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
+  c.tf32 = dtype == "tf32";
   c.ops = number(b, "ops", 1);
   c.samples = number(b, "samples", 0);
   c.work.flops = number(b, "flops", 0);
+  c.charged = number(b, "charged_flops", c.work.flops);
   c.work.vector_flops = number(b, "vector_flops", 0);
   c.work.bytes_read = number(b, "bytes", 0);
   c.work.wire_bytes = number(b, "wire_bytes", 0);
@@ -118,6 +123,35 @@ Identity identity_of(const json& j, const std::string& file) {
   return id;
 }
 
+// The accelerator that the context names. What lies between several is not measured by cases of one: its
+// tiers are placeholders with provenance, to be replaced by hand or by measured collectives.
+std::optional<Accelerator> accelerator_of(const json& j, const std::string& file) {
+  const json c = j.value("context", json::object());
+  Accelerator a;
+  a.name = context_text(c, "accelerator");
+  if (a.name.empty()) return std::nullopt;
+  a.memory_bytes = std::llround(number(c, "accelerator_memory_bytes", 0));
+  a.processors = std::llround(number(c, "processors", 0));
+  for (auto [value, key] :
+       {std::pair{a.memory_bytes, "accelerator_memory_bytes"}, {a.processors, "processors"}})
+    if (value < 1)
+      throw ConfigError(file, std::string("context.") + key, "is missing",
+                        std::string("add it with benchmark::AddCustomContext(\"") + key + "\", ...)");
+  const std::vector<std::string> assumed{"assumed: nothing was measured between accelerators"};
+  a.host = {.name = "host",
+            .ranks = std::max<int64_t>(1, std::llround(number(c, "accelerators", 1))),
+            .bandwidth = 5e10,  // PCIe 5
+            .latency = 1e-5,
+            .provenance = assumed};
+  a.net = {.name = "net", .bandwidth = 2.5e10, .latency = 2e-5, .provenance = assumed};
+  a.provenance = {"isobar calibrate on " + context_text(c, "host_name")};
+  return a;
+}
+
+bool ends_with(const std::string& s, const std::string& tail) {
+  return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
+}
+
 std::optional<OpKind> op_named(const std::string& name) {
   for (int k = 0; k <= static_cast<int>(OpKind::recv); ++k)
     if (name == name_of(static_cast<OpKind>(k))) return static_cast<OpKind>(k);
@@ -126,12 +160,12 @@ std::optional<OpKind> op_named(const std::string& name) {
 
 // Best rate of one core that any case reached. A case made to reach the peak may still have been disturbed;
 // of products alone nobody knows how far from the peak they are.
-Peak best_flops(const std::vector<Case>& cases, DType dtype) {
+Peak best_flops(const std::vector<Case>& cases, DType dtype, bool tf32 = false) {
   constexpr double kRoomAbovePeak = 1.25, kRoomAboveProducts = 1.4;
   Peak best;
   bool peak = false;
   for (const Case& c : cases) {
-    if (c.dtype != dtype || c.work.flops <= 0) continue;
+    if (c.dtype != dtype || c.tf32 != tf32 || c.work.flops <= 0) continue;
     peak |= c.kind == "peak";
     const double rate = c.work.flops / c.seconds / static_cast<double>(c.threads);
     if (rate > best.value) best = {rate, {c.name}};
@@ -154,14 +188,21 @@ Peak best_bytes(const std::vector<Case>& cases) {
 std::optional<Counts> counts_of(const Case& c, double cache, const std::string& file) {
   if (const auto kind = op_named(c.kind)) {
     Work one = c.work;  // spilling depends on the size of one op
+    one.flops = c.charged;
     for (double* v : {&one.flops, &one.vector_flops, &one.bytes_read, &one.wire_bytes, &one.messages})
       *v /= c.ops;
     Counts n = count_op(*kind, c.dtype, one, cache);
     for (double& v : n) v *= c.ops;
+    if (c.tf32) n[index_of(Coef::gemm_tf32)] = std::exchange(n[index_of(Coef::gemm_f32)], 0);
     return n;
   }
   if (c.kind == "peak" || c.kind == "stream") return std::nullopt;
   Counts n{};
+  if (c.kind == "step" || c.kind == "launch") {
+    n[index_of(c.kind == "step" ? Coef::op : Coef::host_op)] = c.ops;
+    if (c.kind == "step") n[index_of(Coef::step)] = 1;
+    return n;
+  }
   if (c.kind.rfind("read_", 0) == 0) {
     if (const auto source = coef_named("read." + c.kind.substr(5)); source && *source != Coef::read_sample) {
       n[index_of(*source)] = c.work.bytes();
@@ -169,8 +210,9 @@ std::optional<Counts> counts_of(const Case& c, double cache, const std::string& 
       return n;
     }
   }
-  throw ConfigError(file, c.name, "is of the unknown kind '" + c.kind + "'",
-                    "use the name of an op, read_noise, read_hdf5, read_netcdf, peak or stream");
+  throw ConfigError(
+      file, c.name, "is of the unknown kind '" + c.kind + "'",
+      "use the name of an op, read_noise, read_hdf5, read_netcdf, step, launch, peak or stream");
 }
 
 // A coefficient of the machine from what was solved for. The benchmarks that feel it most are its source;
@@ -191,9 +233,23 @@ void take(Machine& m, size_t coef, const Solution& s, const std::vector<std::str
 
 }  // namespace
 
+double charged_flops(const Op& op, const Plan& plan, int64_t processors) {
+  const Conditions where{.processors = processors};
+  Counts counts{};
+  op_seconds(shape_of(op, plan, where), Counts{}, where, 1, &counts);
+  double flops = 0;
+  for (const Coef c : {Coef::gemm_f32, Coef::gemm_tf32, Coef::gemm_bf16, Coef::gemm_fp8, Coef::attention_f32,
+                       Coef::attention_bf16, Coef::attention_backward_f32, Coef::attention_backward_bf16})
+    flops += counts[index_of(c)];
+  return flops;
+}
+
 Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
-  const Identity id = identity_of(gbench, file);
-  const std::vector<Case> cases = read_cases(gbench, file);
+  Identity id = identity_of(gbench, file);
+  const std::optional<Accelerator> accelerator = accelerator_of(gbench, file);
+  if (accelerator)
+    id.cache_bytes = std::max(1LL, std::llround(number(gbench["context"], "accelerator_cache_bytes", 1)));
+  std::vector<Case> cases = read_cases(gbench, file);
   std::map<std::string, Peak> peaks{{"f32", best_flops(cases, DType::f32)},
                                     {"bf16", best_flops(cases, DType::bf16)},
                                     {"memory", best_bytes(cases)}};
@@ -202,7 +258,9 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
   if (peaks["memory"].value <= 0)
     throw ConfigError(file, "stream/f32", "there is no benchmark of memory traffic", "add one");
   if (peaks["bf16"].value <= 0) peaks["bf16"] = {peaks["f32"].value, {"assumed: that of f32"}};
-  Machine m = machine_from_spec(id.host, id, peaks);
+  if (const Peak tf32 = best_flops(cases, DType::f32, true); tf32.value > 0) peaks["tf32"] = tf32;
+  Machine m = machine_from_spec(accelerator ? accelerator->name : id.host, id, peaks, accelerator);
+  std::erase_if(cases, [](const Case& c) { return ends_with(c.name, "/warm"); });
 
   // Log sigma of a benchmark against the model of its op: its own, and what all cases of a kind have in
   // common, which no number of them averages out.
@@ -215,8 +273,8 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
     const double cache = cache_share(m, c.ranks);
     const auto n = counts_of(c, cache, file);
     if (!n) continue;
-    const Conditions where{
-        .ranks = c.ranks, .ranks_on_host = c.ranks, .threads = c.threads, .cores = id.cores};
+    Conditions where{.ranks = c.ranks, .ranks_on_host = c.ranks, .threads = c.threads, .cores = id.cores};
+    if (accelerator) where = conditions_of(*accelerator, c.ranks);
     Observation o{[n = *n, where](const Counts& k) { return seconds(n, rates(k, where)); }, c.seconds,
                   std::sqrt(kScatter * kScatter + of_kind[c.kind + name_of(c.dtype)] * kCommon * kCommon)};
     if (!(o.model(m.values()) > 0))

@@ -20,13 +20,24 @@
 //
 // The context (benchmark::AddCustomContext) carries cpu, isa, cores, memory_bytes and cache_bytes; host_name,
 // num_cpus and caches, which Google Benchmark writes itself, stand in for what is left out.
+//
+// Benchmarks of an accelerator say so in the context: accelerator (its name), processors,
+// accelerator_memory_bytes, accelerator_cache_bytes, accelerators (on this host). DTYPE may be tf32 there,
+// and products and attention carry charged_flops: what the rounds of tiles cost that they run in. A case
+// whose name ends in /warm found its operands in cache: it is kept in the file and not fitted to, as in a
+// step they seldom are. Besides, `step` is a whole step of `ops` small ops (counters of their sum), and
+// `launch` what the host takes to enqueue `ops` of them.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "model/plan/plan.h"
 #include "perfmodel/machine.h"
 
 namespace isobar {
+
+/// FLOPs that an op is charged for on an accelerator of so many processors, for the counter charged_flops.
+double charged_flops(const Op& op, const Plan& plan, int64_t processors);
 
 /// `file` is for messages. Throws ConfigError for a benchmark that it cannot use.
 Machine machine_from_benchmarks(const nlohmann::json& gbench, const std::string& file = "benchmarks");

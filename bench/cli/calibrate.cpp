@@ -13,6 +13,9 @@
 #include "model/base/files.h"
 #include "model/engine/host.h"
 #include "perfmodel/calibrate.h"
+#ifdef ISOBAR_WITH_CUDA
+#include "bench/micro/device/cases.h"
+#endif
 
 namespace isobar {
 namespace {
@@ -21,6 +24,7 @@ namespace fs = std::filesystem;
 
 struct Arguments {
   std::string out;
+  std::string device = "cpu";
   int ranks = 2;
   bool json = false;
   std::string ranks_part;  // internal: this process is one of several ranks
@@ -117,7 +121,73 @@ void run_network(const Arguments& a) {
                 8e-9 / machine[Coef::wire_net].value, a.out.c_str());
 }
 
+void write_machine(const Arguments& a, const nlohmann::json& j) {
+  const Machine machine = machine_from_benchmarks(j, "benchmarks of this machine");
+  save_machine(machine, a.out);
+  write_atomically(fs::path(a.out).replace_extension(".benchmarks.json"), j.dump(1) + "\n");
+  if (a.json)
+    std::cout << nlohmann::json{{"machine", a.out}, {"benchmarks", j["benchmarks"].size()}}.dump(1) << "\n";
+  else
+    std::printf("%zu benchmarks -> %s\n", j["benchmarks"].size(), a.out.c_str());
+}
+
+#ifdef ISOBAR_WITH_CUDA
+
+// Slices of nets as users train them on a GPU, tokens and widths in full: a block at D=384 and at D=1536.
+std::vector<RunSpec> device_specimens() {
+  std::vector<RunSpec> out;
+  struct Size {
+    int64_t embed, heads, batch;
+  };
+  for (const Size& s : {Size{384, 8, 1}, Size{384, 8, 16}, Size{1536, 8, 4}})
+    for (const char* amp : {"bf16", "tf32", "none"}) {
+      if (s.batch > 1 && amp != std::string("bf16")) continue;
+      RunSpec r;
+      r.file = "calibrate";
+      r.net.embed_dim = s.embed;
+      r.net.num_heads = s.heads;
+      r.net.depth = 1;
+      r.train.global_batch = r.policy.micro_batch = s.batch;
+      r.policy.amp = amp;
+      out.push_back(r);
+    }
+  return out;
+}
+
+// One rank: the GPU and its ops. Several, started by a launcher: NCCL between them, into a file of its own.
+void run_device(const Arguments& a) {
+  const Mpi mpi;
+  cuda::use_device("--device", mpi.rank_on_host());
+  const DeviceTimer timer;
+  add_device_context(timer);
+  if (mpi.size() > 1) {
+    register_nccl_cases(mpi);
+    const nlohmann::json j = run_registered("NCCL", mpi.rank() == 0);
+    if (mpi.rank() != 0) return;
+    const fs::path file = fs::path(a.out).replace_extension(".nccl.json");
+    write_atomically(file, j.dump(1) + "\n");
+    std::printf("%zu benchmarks over %d ranks -> %s\n", j["benchmarks"].size(), mpi.size(), file.c_str());
+    return;
+  }
+  const Scratch scratch;
+  register_device_peak_cases(timer);
+  for (const RunSpec& spec : device_specimens()) register_device_op_cases(spec, timer);
+  register_device_step_cases(timer);
+  register_read_cases(scratch.path / "data");
+  write_machine(a, run_registered("device"));
+}
+
+#else
+
+void run_device(const Arguments&) {
+  throw ConfigError("--device", "", "is cuda, and this program was built without it",
+                    "build it where nvcc, cuBLASLt and cuDNN are, or leave --device out");
+}
+
+#endif
+
 void run(const Arguments& a) {
+  if (a.device != "cpu") return run_device(a);
   if (!a.ranks_part.empty()) return run_ranks_part(a.ranks_part);
   if (Mpi::started_by_launcher()) return run_network(a);
   if (a.ranks < 1) throw ConfigError("--ranks", "", "must be 1 or more", "e.g. 2");
@@ -135,13 +205,7 @@ void run(const Arguments& a) {
     const nlohmann::json part = measure_on_ranks(a.ranks, scratch.path / "ranks.json");
     for (const auto& b : part.at("benchmarks")) j["benchmarks"].push_back(b);
   }
-  const Machine machine = machine_from_benchmarks(j, "benchmarks of this machine");
-  save_machine(machine, a.out);
-  write_atomically(fs::path(a.out).replace_extension(".benchmarks.json"), j.dump(1) + "\n");
-  if (a.json)
-    std::cout << nlohmann::json{{"machine", a.out}, {"benchmarks", j["benchmarks"].size()}}.dump(1) << "\n";
-  else
-    std::printf("%zu benchmarks -> %s\n", j["benchmarks"].size(), a.out.c_str());
+  write_machine(a, j);
 }
 
 }  // namespace
@@ -152,6 +216,9 @@ void add_calibrate_command(CLI::App& app) {
   c->add_option("-o,--output", a->out, "Machine file to write, e.g. configs/machines/local.yaml")->required();
   c->add_option("--ranks", a->ranks, "Ranks of the cases that need several (1: leave them out)")
       ->capture_default_str();
+  c->add_option("--device", a->device, "cuda: this host's GPU, by its own clock")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
   c->add_flag("--json", a->json, "Print what was written as JSON");
   c->add_option("--ranks-part", a->ranks_part)->group("");
   c->footer(
@@ -161,7 +228,8 @@ void add_calibrate_command(CLI::App& app) {
       "beside the\n"
       "machine file, in Google Benchmark's JSON. Quiet the machine first: what else runs becomes part of the "
       "machine.\n\n"
-      "  isobar calibrate -o configs/machines/local.yaml\n\n"
+      "  isobar calibrate -o configs/machines/local.yaml\n"
+      "  isobar calibrate --device cuda -o configs/machines/gpu.yaml\n\n"
       "On a cluster measure one host first, and then, with one rank on each of two hosts, the network "
       "between "
       "them:\n\n"

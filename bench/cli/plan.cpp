@@ -3,10 +3,10 @@
 #include <memory>
 
 #include "bench/cli/commands.h"
-#include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
 #include "model/base/hash.h"
 #include "model/engine/host.h"
+#include "model/engine/processor.h"
 #include "model/engine/summary.h"
 #include "model/nets/build.h"
 #include "model/plan/work.h"
@@ -63,8 +63,8 @@ void run(const Arguments& a) {
                       "name a rank of the layout");
   const int threads = spec.run.threads > 0 ? static_cast<int>(spec.run.threads)
                                            : std::max(1, cores() / static_cast<int>(spec.layout.world()));
-  check_world(spec, cpu_workspace(threads));
-  const Plan plan = build_plan(spec, a.rank, cpu_workspace(threads));
+  check_world(spec, planned_workspace(spec, threads));
+  const Plan plan = build_plan(spec, a.rank, planned_workspace(spec, threads));
   if (!a.json) return print(plan, spec, a.totals);
   const Totals t = totals(plan, spec.micro_batch());
   nlohmann::json j = {{"rank", plan.rank},

@@ -1,6 +1,6 @@
 // isobar predict: the command line of perfmodel's predict.
 #include "perfmodel/predict.h"
-#include "model/backend/cpu/cpu_backend.h"
+#include "model/engine/processor.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -159,7 +159,7 @@ void add_predict_command(CLI::App& app) {
     const Prediction p = predict(spec, m,
                                  {.ranks_on_host = a->ranks_on_host,
                                   .threads = threads,
-                                  .workspace = cpu_workspace(static_cast<int>(threads))});
+                                  .workspace = planned_workspace(spec, static_cast<int>(threads))});
     if (a->question.json)
       print_json(p, m);
     else

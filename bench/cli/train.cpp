@@ -9,10 +9,10 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/mpiexec.h"
-#include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
 #include "model/data/field_file.h"
 #include "model/engine/arena.h"
+#include "model/engine/processor.h"
 #include "model/engine/trainer.h"
 #include "model/nets/build.h"
 
@@ -34,7 +34,7 @@ int64_t other_axes(const LayoutSpec& l) {
 [[noreturn]] void start_under_mpiexec(const Arguments& a, int64_t ranks) {
   // What cannot be run is refused here, in one line instead of one a rank.
   const RunSpec spec = load_run_spec(a.config, a.set);
-  build_plan(spec, 0, cpu_workspace(1));
+  build_plan(spec, 0, planned_workspace(spec, 1));
   const DataSpec& d = spec.data;
   if (!d.train.empty()) open_fields(d.train, "data.train", d.variables);
   if (!d.valid.empty()) open_fields(d.valid, "data.valid", d.variables);

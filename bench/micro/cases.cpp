@@ -70,7 +70,14 @@ void set_counters(benchmark::State& state, const Work& w, int threads, int64_t r
   state.counters["ranks"] = static_cast<double>(ranks);
 }
 
-std::string shape_of(const Op& op) {
+template <class F>
+void add_case(const std::string& name, F&& body) {
+  register_case(name, std::forward<F>(body))->MinTime(kMinTime)->Repetitions(kRepetitions)->UseRealTime();
+}
+
+}  // namespace
+
+std::string case_shape(const Op& op) {
   const Attrs& a = op.a;
   std::ostringstream s;
   if (op.kind == OpKind::gemm)
@@ -85,16 +92,11 @@ std::string shape_of(const Op& op) {
   return s.str();
 }
 
-template <class F>
-void add_case(const std::string& name, F&& body) {
+benchmark::internal::Benchmark* register_case(const std::string& name,
+                                              std::function<void(benchmark::State&)> body) {
   ++registered;
-  benchmark::RegisterBenchmark(name.c_str(), std::forward<F>(body))
-      ->MinTime(kMinTime)
-      ->Repetitions(kRepetitions)
-      ->UseRealTime();
+  return benchmark::RegisterBenchmark(name.c_str(), std::move(body));
 }
-
-}  // namespace
 
 void register_op_cases(const RunSpec& spec, int threads, int64_t ranks) {
   auto bench = std::make_shared<Bench>(spec, threads);
@@ -102,8 +104,8 @@ void register_op_cases(const RunSpec& spec, int threads, int64_t ranks) {
   for (const Op& op : bench->plan.ops) {
     if (op.kind == OpKind::fetch || is_collective(op.kind)) continue;
     const std::string name = std::string(name_of(op.kind)) + "/" +
-                             (spec.policy.amp == "bf16" ? "bf16" : "f32") + "/" + shape_of(op) + "/threads" +
-                             std::to_string(threads);
+                             (spec.policy.amp == "bf16" ? "bf16" : "f32") + "/" + case_shape(op) +
+                             "/threads" + std::to_string(threads);
     if (!seen.insert(name).second) continue;
     add_case(name, [bench, &op, threads, ranks](benchmark::State& state) {
       omp_set_num_threads(threads);

@@ -5,12 +5,16 @@
 //   register_op_cases(spec, 1);  register_peak_cases(2);  register_read_cases(dir);
 //   nlohmann::json j = run_registered("calibrate");      // Google Benchmark's JSON
 #pragma once
+#include <benchmark/benchmark.h>
+
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "model/base/spec.h"
 #include "model/comm/comm.h"
+#include "model/plan/op.h"
 
 namespace isobar {
 
@@ -24,6 +28,11 @@ void register_peak_cases(int threads);
 void register_read_cases(const std::filesystem::path& scratch);
 /// Gradient all-reduces of several sizes through the executor; every rank registers and runs the same.
 void register_collective_cases(const Mpi& mpi, int threads);
+
+/// Registers one, so that run_registered's progress knows of it.
+benchmark::internal::Benchmark* register_case(const std::string& name,
+                                              std::function<void(benchmark::State&)> body);
+std::string case_shape(const Op& op);  // as names hold it
 
 /// Runs what is registered, with a progress bar on rank 0, and forgets it.
 nlohmann::json run_registered(const std::string& title, bool show_progress = true);

@@ -5,12 +5,14 @@ bf16, torch.compile on request. The parameter names are those of Isobar's checkp
 
     python vit.py --embed-dim 384 --amp bf16 --threads 2 --steps 10       # prints one JSON line with the step times
     python vit.py --embed-dim 192 --depth 4 --img 120 240 --profile       # and where the time goes
+    python vit.py --device cuda --amp bf16 --compile --steps 50           # on a GPU, by its own clock
 """
 
 import argparse
 import json
 import math
 import os
+import statistics
 import time
 
 import torch
@@ -116,12 +118,40 @@ def cosine_lr(lr, step, steps, warmup=0):
 
 def train_step(model, optimizer, x, y, amp):
     optimizer.zero_grad(set_to_none=True)
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=amp == "bf16"):
+    with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=amp == "bf16"):
         pred = model(x)
     loss = relative_l2(pred.float(), y)
     loss.backward()
     optimizer.step()
-    return loss.item()
+    return loss.detach()
+
+
+def time_steps(step, count, device):
+    """Seconds of each of `count` steps, and the last one's loss. On a GPU steps follow each other without the host
+    waiting for any, and the device's own events tell when each was over."""
+    if device == "cpu":
+        seconds = []
+        for _ in range(count):
+            t = time.perf_counter()
+            loss = step().item()
+            seconds.append(time.perf_counter() - t)
+        return seconds, loss
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+    events[0].record()
+    for event in events[1:]:
+        loss = step()
+        event.record()
+    torch.cuda.synchronize()
+    return [a.elapsed_time(b) / 1e3 for a, b in zip(events, events[1:])], loss.item()
+
+
+def matmul_rate(n=8192, count=20):
+    """FLOP/s of a large bf16 product of random matrices on the GPU: median of `count` after a warm-up."""
+    a, b = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    for _ in range(5):
+        a @ b
+    seconds, _ = time_steps(lambda: (a @ b)[0, 0], count, "cuda")
+    return 2 * n**3 / statistics.median(seconds)
 
 
 KINDS = (  # how the profile sums operator names; the first that matches
@@ -163,32 +193,32 @@ def main():
     ap.add_argument("--steps", type=int, default=10, help="timed steps, after --warmup")
     ap.add_argument("--warmup", type=int, default=2)
     ap.add_argument("--compile", action="store_true", help="torch.compile the model")
+    ap.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     ap.add_argument("--profile", action="store_true")
     args = ap.parse_args()
 
     torch.manual_seed(0)
     torch.set_num_threads(args.threads)
     h, w = args.img
-    model = ViT(args.embed_dim, args.depth, args.heads, args.patch, args.mlp_ratio, h, w, *args.channels)
+    model = ViT(args.embed_dim, args.depth, args.heads, args.patch, args.mlp_ratio, h, w, *args.channels).to(args.device)
     optimizer = make_optimizer(model, args.optimizer)
     run = torch.compile(model) if args.compile else model
-    x = torch.randn(args.batch, args.channels[0], h, w)
-    y = torch.randn(args.batch, args.channels[1], h, w)
+    x = torch.randn(args.batch, args.channels[0], h, w, device=args.device)
+    y = torch.randn(args.batch, args.channels[1], h, w, device=args.device)
     step = lambda: train_step(run, optimizer, x, y, args.amp)
 
     started = time.perf_counter()
     for _ in range(args.warmup):
-        step()
+        step().item()
     warmup_s = time.perf_counter() - started
-    seconds = []
-    for _ in range(args.steps):
-        t = time.perf_counter()
-        loss = step()
-        seconds.append(time.perf_counter() - t)
+    seconds, loss = time_steps(step, args.steps, args.device)
     result = {"torch": torch.__version__, "threads": args.threads, "amp": args.amp, "compile": args.compile,
               "parameters": sum(p.numel() for p in model.parameters()), "warmup_s": round(warmup_s, 3),
               "loss": loss, "seconds": [round(s, 6) for s in seconds],
               "cpu_capability": torch.backends.cpu.get_cpu_capability(), "pid": os.getpid()}
+    if args.device == "cuda":
+        result |= {"device": torch.cuda.get_device_name(), "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
+                   "peak_bytes": torch.cuda.max_memory_allocated(), "matmul_flops_per_s": matmul_rate()}
     if args.profile:
         kinds, prof = profile_steps(step, max(1, min(3, args.steps)))
         result["profile"] = {k: round(v, 5) for k, v in kinds.items()}

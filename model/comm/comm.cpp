@@ -136,21 +136,23 @@ int64_t begin_of(const std::vector<int64_t>& parts, int rank) {
 
 }  // namespace
 
-Comm::Comm(const std::vector<Group>& groups, MPI_Comm world)
-    : comms_(groups.size(), MPI_COMM_NULL), rank_(groups.size()), size_(groups.size()) {
-  if (groups.empty()) return;
-  must(MPI_Op_create(add_bf16, 1, &sum_bf16_), "MPI_Op_create");
-  must(MPI_Op_create(add_f16, 1, &sum_f16_), "MPI_Op_create");
-  // Creating a communicator waits for its members. All ranks go by one order of groups, so the first of those
-  // still to be made always finds its members waiting for it, and for nothing else.
+std::vector<size_t> creation_order(const std::vector<Group>& groups) {
   std::vector<size_t> order(groups.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return std::tie(groups[a].name, groups[a].ranks) < std::tie(groups[b].name, groups[b].ranks);
   });
+  return order;
+}
+
+Comm::Comm(const std::vector<Group>& groups, MPI_Comm world)
+    : comms_(groups.size(), MPI_COMM_NULL), rank_(groups.size()), size_(groups.size()) {
+  if (groups.empty()) return;
+  must(MPI_Op_create(add_bf16, 1, &sum_bf16_), "MPI_Op_create");
+  must(MPI_Op_create(add_f16, 1, &sum_f16_), "MPI_Op_create");
   MPI_Group all;
   must(MPI_Comm_group(world, &all), "MPI_Comm_group");
-  for (const size_t i : order) {
+  for (const size_t i : creation_order(groups)) {
     const auto& ranks = groups[i].ranks;
     MPI_Group group;
     must(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &group), "MPI_Group_incl");

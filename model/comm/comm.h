@@ -52,6 +52,11 @@ struct Extent {     // elements of an op's operands, 0 for one that it has not
   int64_t out = 0;  // writes[0]
 };
 
+/// In which order a rank makes its groups' communicators. Making one waits for its members; as all ranks go
+/// by one order, the first group that is still to be made finds its members waiting for it, and for nothing
+/// else.
+std::vector<size_t> creation_order(const std::vector<Group>& groups);
+
 class Comm {
  public:
   /// Collective over the members of each group, whatever other groups each of them has. `world` holds the

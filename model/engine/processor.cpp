@@ -12,6 +12,8 @@
 #include "model/backend/cuda/cuda_backend.h"
 #include "model/backend/cuda/executor.h"
 #include "model/backend/cuda/workspace.h"
+#include "model/comm/nccl/nccl_comm.h"
+#include "model/trace/cuda/op_tracer.h"
 #endif
 
 namespace isobar {
@@ -49,8 +51,10 @@ std::unique_ptr<cuda::DeviceArena> device_arena(int64_t bytes) {
 
 class GpuProcessor : public Processor {
  public:
-  GpuProcessor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan, const Mpi& mpi)
+  GpuProcessor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan, const Mpi& mpi,
+               bool traced)
       : device_(device),
+        rank_(mpi.rank()),
         before_(cuda::device_memory_in_use()),
         arena_(device_arena(plan.memory.arena)),
         host_(plan.memory.host),
@@ -58,37 +62,76 @@ class GpuProcessor : public Processor {
             plan, arena_->data(), spec.train, host_.data(), streams_,
             {.gemm = spec.run.gemm_choice == "timed" ? cuda::GemmChoice::timed : cuda::GemmChoice::heuristic,
              .capability = device.capability}) {
-    if (mpi.size() > 1)
-      throw ConfigError(spec.file, "run.device", "several ranks on GPUs need NCCL, which is not built in yet",
-                        "use one rank, or run.device: cpu");
     backend_.prepare();
-    executor_.emplace(plan, backend_, nullptr, streams_,
+    const int64_t before_nccl = cuda::device_memory_in_use();
+    if (mpi.size() > 1) {
+      shares_device_ = any_two_share_a_device(mpi);
+      bootstrap_.emplace(plan.groups);
+      nccl_.emplace(plan.groups, mpi.rank(), shares_device_, *bootstrap_, spec.run.hang_timeout);
+    }
+    nccl_bytes_ = cuda::device_memory_in_use() - before_nccl;
+    executor_.emplace(plan, backend_, nccl_ ? &*nccl_ : nullptr, streams_,
                       cuda::ExecutorOptions{.graphs = spec.run.cuda_graphs});
-    libraries_ = cuda::device_memory_in_use() - before_ - arena_->bytes();
+    make_tracer(plan, traced);
+    executor_->observe(&*tracer_);
+    libraries_ = before_nccl - before_ - arena_->bytes();
   }
   Backend& backend() override { return backend_; }
   Runner& runner() override { return *executor_; }
   nlohmann::json describe() const override {
-    return {{"device", device_.name},
-            {"index", device_.index},
-            {"arena_bytes", arena_->bytes()},
-            {"pinned_bytes", host_.bytes() + backend_.staging_bytes()},
-            {"context_bytes", before_},     // in use before the arena, by anyone: CUDA's context
-            {"library_bytes", libraries_},  // what cuBLASLt and cuDNN took since
-            {"cublaslt", backend_.gemms().version()},
-            {"cudnn", cuda::CudnnAttention::version()},
-            {"gemm_shapes", backend_.gemms().shapes()}};
+    nlohmann::json j{{"device", device_.name},
+                     {"index", device_.index},
+                     {"arena_bytes", arena_->bytes()},
+                     {"pinned_bytes", host_.bytes() + backend_.staging_bytes()},
+                     {"context_bytes", before_},     // in use before the arena, by anyone: CUDA's context
+                     {"library_bytes", libraries_},  // what cuBLASLt and cuDNN took since
+                     {"cublaslt", backend_.gemms().version()},
+                     {"cudnn", cuda::CudnnAttention::version()},
+                     {"gemm_shapes", backend_.gemms().shapes()},
+                     {"trace", untraced_.empty() ? "CUPTI" : "events: " + untraced_}};
+    if (nccl_)
+      j.update({{"nccl", NcclComm::version()},
+                {"nccl_bytes", nccl_bytes_},
+                {"ranks_share_a_gpu", shares_device_},
+                {"mode", shares_device_ ? "correctness: ranks share a GPU and talk over sockets"
+                                        : "one GPU a rank"}});
+    return j;
   }
 
+  bool watch(const Program& program) override {
+    if (!tracer_->collects()) return false;
+    tracer_->start(program);
+    return true;
+  }
+  void stop_watching() override { tracer_->stop(); }
+  DeviceJoin watched(int64_t origin_ns) override { return tracer_->take(rank_, origin_ns); }
+
  private:
+  // Where CUPTI is missing or taken, ops are timed by events instead; the log says so.
+  void make_tracer(const Plan& plan, bool traced) {
+    try {
+      tracer_.emplace(plan, traced);
+    } catch (const std::runtime_error& e) {
+      untraced_ = e.what();
+      tracer_.emplace(plan, false);
+    }
+  }
+
   const ComputeDevice device_;
+  const int rank_;
   const int64_t before_;
   int64_t libraries_ = 0;
   std::unique_ptr<cuda::DeviceArena> arena_;
   cuda::PinnedMemory host_;
   cuda::Streams streams_;
   cuda::CudaBackend backend_;
-  std::optional<cuda::DeviceExecutor> executor_;
+  std::optional<Comm> bootstrap_;
+  std::optional<NcclComm> nccl_;
+  bool shares_device_ = false;
+  int64_t nccl_bytes_ = 0;
+  std::optional<cuda::OpTracer> tracer_;
+  std::string untraced_;                          // why the device cannot be watched
+  std::optional<cuda::DeviceExecutor> executor_;  // last: its graphs go before what they call
 };
 
 #endif
@@ -119,10 +162,22 @@ Workspace workspace_of(const ComputeDevice& device, int threads) {
   return cpu_workspace(threads);
 }
 
-std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan,
-                                          const Mpi& mpi) {
+Workspace planned_workspace(const RunSpec& spec, int threads) {
 #ifdef ISOBAR_WITH_CUDA
-  if (device.gpu) return std::make_unique<GpuProcessor>(device, spec, plan, mpi);
+  const std::vector<cuda::Device> here =
+      spec.run.device == "cpu" ? std::vector<cuda::Device>{} : cuda::find_devices().all;
+  if (!here.empty()) return cuda_workspace(here[0].major);
+  if (spec.run.device == "cuda") return cuda_workspace();
+  return cpu_workspace(threads);
+#else
+  return workspace_of(choose_device(spec, 0), threads);
+#endif
+}
+
+std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan,
+                                          const Mpi& mpi, [[maybe_unused]] bool traced) {
+#ifdef ISOBAR_WITH_CUDA
+  if (device.gpu) return std::make_unique<GpuProcessor>(device, spec, plan, mpi, traced);
 #else
   (void)device;
 #endif

@@ -14,6 +14,7 @@
 #include "model/backend/runner.h"
 #include "model/base/spec.h"
 #include "model/comm/comm.h"
+#include "model/trace/device_records.h"
 
 namespace isobar {
 
@@ -31,13 +32,25 @@ class Processor {  // a rank's memory, backend and executor
   virtual Runner& runner() = 0;
   /// For the log: what computes, and the memory that is not in the plan. null: nothing to add
   virtual nlohmann::json describe() const { return nullptr; }
+
+  // ---- a trace by the device itself, where it can: without it the runner times its ops (Runner::record_to)
+  // ----
+  /// Whether runs of `program` are watched from here on.
+  virtual bool watch(const Program&) { return false; }
+  virtual void stop_watching() {}
+  /// The spans of all that was watched, times from `origin_ns` on, and how much of the device's time they
+  /// are.
+  virtual DeviceJoin watched(int64_t /*origin_ns*/) { return {}; }
 };
 
 /// Throws ConfigError where run.device asks for a GPU and there is none.
 ComputeDevice choose_device(const RunSpec& spec, int rank_on_host);
 Workspace workspace_of(const ComputeDevice& device, int threads);
-/// Collective over all ranks. Throws OutOfMemory.
+/// The same for a run that is only planned: of the device that run.device names, whether it is here or not. A
+/// GPU that is not here counts as Hopper.
+Workspace planned_workspace(const RunSpec& spec, int threads);
+/// Collective over all ranks. `traced`: steps may be watched. Throws OutOfMemory.
 std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan,
-                                          const Mpi& mpi);
+                                          const Mpi& mpi, bool traced);
 
 }  // namespace isobar

@@ -52,7 +52,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     omp_set_num_threads(threads_);
     log_start();  // before anything slow
     open_data();
-    processor_ = make_processor(device_, spec, plan_, mpi);
+    processor_ = make_processor(device_, spec, plan_, mpi, !options.trace.empty());
     backend_ = &processor_->backend();
     executor_ = &processor_->runner();
     executor_->keep(train_program_);
@@ -167,7 +167,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       timed_seconds_ = 0;
     }
     const bool traced = recorder_ && step >= spec_.train.steps - kTracedSteps;
-    if (traced) executor_->record_to(&*recorder_);
+    watched_ = traced && processor_->watch(train_program_);
+    if (traced && !watched_) executor_->record_to(&*recorder_);
     double wait = 0;
     backend_->on_fetch(
         [&](int32_t, float* input, float* target) { wait += fetch(*train_loader_, input, target).wait_s; });
@@ -187,7 +188,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                              t1 - recorder_->origin_ns());
     const double seconds = static_cast<double>(t1 - t0) * 1e-9;
     step_seconds_.push_back(seconds);
-    if (executor_->times_ops()) timed_seconds_ += seconds;
+    if (executor_->times_ops() || watched_) timed_seconds_ += seconds;
 
     const float* metrics = on_host(plan_.metrics);
     const double loss = metrics[0], norm = std::sqrt(static_cast<double>(*on_host(plan_.grad_norm2)));
@@ -250,6 +251,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         add_persistence_rmse(spec_.net, spec_.micro_batch(), batch.input, batch.target, persistence);
     });
     executor_->record_to(nullptr);
+    processor_->stop_watching();
     if (reads_) valid_loader_->seek(0);
     const auto times = executor_->op_times();
     for (int64_t i = 0; i < batches; ++i) {
@@ -314,7 +316,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   }
 
   void write_trace() {
-    const Timeline timeline = recorder_->take();
+    Timeline timeline = recorder_->take();
+    if (watched_) add_watched(timeline);
     // One host's ranks share the clock; times count from rank 0's start.
     const int64_t zero = std::stoll(mpi_.from_first(std::to_string(recorder_->origin_ns())));
     RankTrace trace{&timeline, &plan_, &train_program_, recorder_->origin_ns() - zero, {}, ""};
@@ -326,6 +329,28 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     for (int r = 0; r < mpi_.size(); ++r) parts.push_back(part_path(options_.trace, r));
     merge_chrome_traces(parts, options_.trace);
     say("trace: " + options_.trace.string());
+  }
+
+  // What the device itself says of the traced steps: their spans, the ops' times, and how much of it is
+  // whose.
+  void add_watched(Timeline& timeline) {
+    processor_->stop_watching();
+    DeviceJoin join = processor_->watched(recorder_->origin_ns());
+    std::vector<OpTime> times(plan_.ops.size());
+    for (const Span& s : join.spans) {
+      ++times[s.op].count;
+      times[s.op].seconds += static_cast<double>(s.end_ns - s.begin_ns) * 1e-9;
+    }
+    executor_->set_op_times(std::move(times));
+    timeline.spans = std::move(join.spans);
+    const std::string text = to_text(join.share);
+    log_.write({{"event", "device_share"},
+                {"joined_share", join.share.joined_share()},
+                {"device_s", static_cast<double>(join.share.device_ns) * 1e-9},
+                {"activities", join.share.activities},
+                {"lost", join.share.lost},
+                {"text", text}});
+    say(text);
   }
 
   [[noreturn]] void hang(const std::string& op) {
@@ -359,6 +384,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   std::optional<Watchdog> watchdog_;
   std::vector<double> step_seconds_, persistence_;
   double timed_seconds_ = 0;  // of those steps whose ops were timed
+  bool watched_ = false;      // the last step was, by the device
   Plateau plateau_;
   int64_t started_ = 0;
   int64_t steps_per_epoch_ = 1;

@@ -1,14 +1,15 @@
 // Run by mpiexec on several ranks: every transfer against sums and copies made by hand. Each rank makes all
-// ranks' inputs itself, from a seed that they share; outputs are poisoned beforehand.
+// ranks' inputs itself, from a seed that they share; outputs are poisoned beforehand. The same tests judge
+// MPI and NCCL (transport.h).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
 #include <thread>
 
-#include "model/comm/comm.h"
 #include "model/plan/link.h"
 #include "tests/comm/ranks.h"
+#include "tests/comm/transport.h"
 
 namespace isobar {
 namespace {
@@ -25,7 +26,7 @@ std::vector<int> all_ranks() {
   return ranks;
 }
 
-void finish(Comm& comm, Requests& requests) {
+void finish(TestComm& comm, TestRequests& requests) {
   while (!comm.test(requests)) std::this_thread::yield();
 }
 
@@ -114,7 +115,7 @@ class Transfers : public testing::TestWithParam<DType> {
 };
 
 TEST_P(Transfers, AllReduceSumsOverTheRanks) {
-  Comm comm({{"dp", all_ranks()}});
+  TestComm comm({{"dp", all_ranks()}});
   const Op op{OpKind::all_reduce, Lane::dp, {.group = 0}, {}, {}, "x"};
   for (const int64_t n : {1, 7, 1000, 300001}) {
     const uint32_t seed = shared_seed();
@@ -122,7 +123,7 @@ TEST_P(Transfers, AllReduceSumsOverTheRanks) {
     std::vector<std::vector<float>> inputs;
     for (int r = 0; r < world; ++r) inputs.push_back(data(seed, r, n));
     auto x = encode(inputs[rank], type);
-    Requests requests = comm.post(op, x.data(), {n, n}, x.data(), type);
+    TestRequests requests = comm.post(op, x.data(), {n, n}, x.data(), type);
     finish(comm, requests);
     expect_sums(decode(x, type), inputs, 0);
   }
@@ -131,13 +132,13 @@ TEST_P(Transfers, AllReduceSumsOverTheRanks) {
 TEST_P(Transfers, BroadcastGivesTheFirstRanksBits) {
   std::vector<int> ranks = all_ranks();
   std::reverse(ranks.begin(), ranks.end());
-  Comm comm({{"dp", ranks}});
+  TestComm comm({{"dp", ranks}});
   const Op op{OpKind::broadcast, Lane::dp, {.group = 0}, {}, {}, "x"};
   const uint32_t seed = shared_seed();
   for (const int64_t n : {1, 50021}) {
     const auto sent = encode(data(seed, world - 1, n), type);
     auto x = rank == world - 1 ? sent : poison(n);
-    Requests requests = comm.post(op, x.data(), {n, n}, x.data(), type);
+    TestRequests requests = comm.post(op, x.data(), {n, n}, x.data(), type);
     finish(comm, requests);
     EXPECT_EQ(x, sent);
   }
@@ -147,7 +148,7 @@ TEST_P(Transfers, AllGatherPutsPartsInGroupOrder) {
   std::vector<int> ranks = all_ranks();
   std::rotate(ranks.begin(), ranks.begin() + 1, ranks.end());  // group order is not the world's
   const int me = (rank + world - 1) % world;
-  Comm comm({{"tp", ranks}});
+  TestComm comm({{"tp", ranks}});
   for (int round = 0; round < 12; ++round) {
     const uint32_t seed = shared_seed();
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -169,14 +170,14 @@ TEST_P(Transfers, AllGatherPutsPartsInGroupOrder) {
     const auto own = encode(data(seed, rank, parts[me]), type);
     std::byte* place = out.data() + begin * size_of(type);
     if (in_place) std::copy(own.begin(), own.end(), place);
-    Requests requests = comm.post(op, in_place ? place : own.data(), {parts[me], n}, out.data(), type);
+    TestRequests requests = comm.post(op, in_place ? place : own.data(), {parts[me], n}, out.data(), type);
     finish(comm, requests);
     ASSERT_EQ(out, expected) << "round " << round;
   }
 }
 
 TEST_P(Transfers, ReduceScatterLeavesEachRankTheSumOfItsPart) {
-  Comm comm({{"tp", all_ranks()}});
+  TestComm comm({{"tp", all_ranks()}});
   for (int round = 0; round < 12; ++round) {
     const uint32_t seed = shared_seed();
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -197,7 +198,7 @@ TEST_P(Transfers, ReduceScatterLeavesEachRankTheSumOfItsPart) {
     const auto before = whole;
     auto apart = poison(parts[rank]);
     std::byte* place = in_place ? whole.data() + begin * size_of(type) : apart.data();
-    Requests requests = comm.post(op, whole.data(), {n, parts[rank]}, place, type);
+    TestRequests requests = comm.post(op, whole.data(), {n, parts[rank]}, place, type);
     finish(comm, requests);
     std::vector<std::byte> got(place, place + parts[rank] * size_of(type));
     expect_sums(decode(got, type), inputs, begin);
@@ -212,15 +213,15 @@ TEST_P(Transfers, SendsMeetTheReceivesOfTheirGroup) {
   const int to = (rank + 1) % world, from = (rank + world - 1) % world;
   groups.push_back({"forward", {rank, to}});
   groups.push_back({"forward", {from, rank}});
-  Comm comm(groups);
+  TestComm comm(groups);
   for (const int64_t n : {1, 100, 200003}) {
     const uint32_t seed = shared_seed();
     const auto sent = encode(data(seed, rank, n), type), expected = encode(data(seed, from, n), type);
     auto got = poison(n);
     const Op send{OpKind::send, Lane::send_forward, {.group = 0}, {}, {}, "send"};
     const Op recv{OpKind::recv, Lane::recv_forward, {.group = 1}, {}, {}, "recv"};
-    Requests sending = comm.post(send, sent.data(), {n, 0}, nullptr, type);
-    Requests receiving = comm.post(recv, nullptr, {0, n}, got.data(), type);
+    TestRequests sending = comm.post(send, sent.data(), {n, 0}, nullptr, type);
+    TestRequests receiving = comm.post(recv, nullptr, {0, n}, got.data(), type);
     finish(comm, receiving);
     finish(comm, sending);
     EXPECT_EQ(got, expected);
@@ -232,18 +233,18 @@ INSTANTIATE_TEST_SUITE_P(Types, Transfers, testing::Values(DType::f32, DType::bf
 
 TEST(Comm, GroupsOfTheSameRanksDoNotMix) {
   // two lanes at once, posted in opposite orders on even and odd ranks, many in flight
-  Comm comm({{"dp", all_ranks()}, {"tp", all_ranks()}});
+  TestComm comm({{"dp", all_ranks()}, {"tp", all_ranks()}});
   const int64_t n = 5000;
   for (int round = 0; round < 20; ++round) {
     std::vector<float> dp(n, static_cast<float>(rank + 1)), tp(n, static_cast<float>(100 * (rank + 1)));
-    Requests requests[2];
+    TestRequests requests[2];
     for (const int turn : {0, 1}) {
       const int group = (turn + rank) % 2;
       std::vector<float>& x = group == 0 ? dp : tp;
       const Op op{OpKind::all_reduce, group == 0 ? Lane::dp : Lane::tp, {.group = group}, {}, {}, "x"};
       requests[group] = comm.post(op, x.data(), {n, n}, x.data(), DType::f32);
     }
-    for (Requests& r : requests) finish(comm, r);
+    for (TestRequests& r : requests) finish(comm, r);
     const auto sum = static_cast<float>(world * (world + 1) / 2);
     ASSERT_EQ(dp, std::vector<float>(n, sum));
     ASSERT_EQ(tp, std::vector<float>(n, 100 * sum));
@@ -259,14 +260,14 @@ TEST(Comm, GroupsComeInAnyOrderAndNumber) {
   groups.push_back({"all", all_ranks()});
   if (rank == 0) groups.push_back({"alone", {0}});
   std::shuffle(groups.begin(), groups.end(), random);
-  Comm comm(groups);
+  TestComm comm(groups);
   std::vector<float> x(groups.size(), static_cast<float>(1 << rank));
-  std::vector<Requests> requests;
+  std::vector<TestRequests> requests;
   for (size_t g = 0; g < groups.size(); ++g) {
     const Op op{OpKind::all_reduce, Lane::dp, {.group = static_cast<int32_t>(g)}, {}, {}, "x"};
     requests.push_back(comm.post(op, &x[g], {1, 1}, &x[g], DType::f32));
   }
-  for (Requests& r : requests) finish(comm, r);
+  for (TestRequests& r : requests) finish(comm, r);
   for (size_t g = 0; g < groups.size(); ++g) {
     int expected = 0;
     for (const int r : groups[g].ranks) expected |= 1 << r;
@@ -274,22 +275,24 @@ TEST(Comm, GroupsComeInAnyOrderAndNumber) {
   }
 }
 
+#ifndef ISOBAR_TEST_NCCL  // its ranks are those of the groups
 TEST(Comm, RanksCountInTheWorldThatItIsGiven) {
   MPI_Comm reversed;
   MPI_Comm_split(MPI_COMM_WORLD, 0, world - rank, &reversed);
   {
-    Comm comm({{"dp", all_ranks()}}, reversed);
+    TestComm comm({{"dp", all_ranks()}}, reversed);
     float x = rank == world - 1 ? 7.0f : 0.0f;  // first in the reversed world
-    Requests requests =
+    TestRequests requests =
         comm.post({OpKind::broadcast, Lane::dp, {.group = 0}, {}, {}, "x"}, &x, {1, 1}, &x, DType::f32);
     finish(comm, requests);
     EXPECT_EQ(x, 7.0f);
   }
   MPI_Comm_free(&reversed);
 }
+#endif
 
 TEST(Comm, RefusesPartsThatDoNotAddUp) {
-  Comm comm({{"dp", all_ranks()}});
+  TestComm comm({{"dp", all_ranks()}});
   Op op{OpKind::all_gather, Lane::dp, {.group = 0}, {}, {}, "x"};
   std::vector<float> x(2 * world + 1);
   EXPECT_THROW(comm.post(op, x.data(), {2, 2 * world + 1}, x.data(), DType::f32), std::logic_error);

@@ -98,6 +98,101 @@ TEST(Calibrate, FindsTheMachineThatWasTimed) {
   }
 }
 
+// A slice of a net as it fills an accelerator.
+RunSpec slice(int64_t width, const char* amp) {
+  RunSpec s = test::tiny();
+  s.net.img_height = 360;
+  s.net.img_width = 720;
+  s.net.in_channels = s.net.out_channels = 20;
+  s.net.embed_dim = width;
+  s.net.depth = 1;
+  s.policy.amp = amp;
+  return s;
+}
+
+// The same of an accelerator, as bench/micro/device writes it: cold cases and warm ones, of which those that
+// are bound by memory take half the time.
+json accelerator_benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
+  std::normal_distribution<double> normal(0, noise);
+  json rows = json::array();
+  const auto add = [&](const std::string& name, const json& counters, double seconds) {
+    json row = counters;
+    row["name"] = row["run_name"] = name;
+    row["time_unit"] = "us";
+    row["real_time"] = 1e6 * seconds * std::exp(normal(random));
+    rows.push_back(row);
+  };
+  const Conditions where = conditions_of(*truth.accelerator, 1);
+  const Counts rate = rates(truth.values(), where);
+  const double cache = cache_share(truth, 1);
+  for (int64_t width : {192, 384, 1536})
+    for (const char* amp : {"none", "tf32", "bf16"}) {
+      const Plan plan = build_plan(slice(width, amp), 0, {});
+      for (const Op& op : plan.ops) {
+        if (op.kind == OpKind::fetch) continue;
+        const Work w = work(op, plan);
+        const DType t = plan.buffers[(op.reads.empty() ? op.writes : op.reads)[0].buffer].dtype;
+        const std::string name = std::string(name_of(op.kind)) + "/" + (op.a.tf32 ? "tf32" : name_of(t)) +
+                                 "/" + op.path + "/" + std::to_string(width);
+        if (op.kind != OpKind::gemm && op.a.tf32) continue;
+        const json counters{{"flops", w.flops},
+                            {"charged_flops", charged_flops(op, plan, truth.accelerator->processors)},
+                            {"vector_flops", w.vector_flops},
+                            {"bytes", w.bytes()}};
+        const double seconds = op_seconds(shape_of(op, plan, where), rate, where, cache);
+        add(name + "/cold", counters, seconds);
+        add(name + "/warm", counters, w.flops > 0 ? seconds : seconds / 2);
+      }
+    }
+  for (const double ops : {50.0, 500.0}) {
+    add("step/f32/" + std::to_string(ops), {{"ops", ops}},
+        truth[Coef::step].value + ops * truth[Coef::op].value);
+    add("launch/f32/" + std::to_string(ops), {{"ops", ops}}, ops * truth[Coef::host_op].value);
+  }
+  for (const char* t : {"f32", "tf32", "bf16"})
+    add(std::string("peak/") + t, {{"flops", 1e12}}, 1e12 / truth.peaks.at(t).value);
+  add("stream/f32", {{"bytes", 1e10}}, 1e10 / truth.peaks.at("memory").value);
+  json c = context();
+  c.update({{"accelerator", "Some GPU"},
+            {"processors", std::to_string(truth.accelerator->processors)},
+            {"accelerator_memory_bytes", "80000000000"},
+            {"accelerator_cache_bytes", "1"}});
+  return {{"context", c}, {"benchmarks", rows}};
+}
+
+TEST(Calibrate, FindsTheAcceleratorThatWasTimed) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const Machine truth =
+      test::perturbed(load_machine(ISOBAR_SOURCE_DIR "/configs/machines/dgx-h100.yaml"), 0.3, random);
+  const Machine m = machine_from_benchmarks(accelerator_benchmarks(truth, 0.01, random));
+  ASSERT_TRUE(m.accelerator);
+  EXPECT_EQ(m.name, "Some GPU");
+  EXPECT_EQ(m.accelerator->processors, truth.accelerator->processors);
+  EXPECT_EQ(m.accelerator->memory_bytes, 80000000000);
+  for (Coef c : {Coef::gemm_f32, Coef::gemm_tf32, Coef::gemm_bf16, Coef::attention_bf16,
+                 Coef::attention_backward_bf16, Coef::optimizer, Coef::host_op, Coef::step})
+    EXPECT_NEAR(std::log(m[c].value / truth[c].value), 0, 0.15) << info_of(c).name;
+  for (const char* t : {"f32", "tf32", "bf16"})
+    EXPECT_NEAR(m.peaks.at(t).value / truth.peaks.at(t).value, 1.25, 0.1) << t;
+  const Machine again = parse_machine(to_yaml(m), "calibrated.yaml");
+  EXPECT_EQ(again.accelerator->host.provenance.at(0).substr(0, 7), "assumed");
+  // Whole steps, by the replay: what the file is for.
+  for (const char* amp : {"none", "tf32", "bf16"}) {
+    const Plan plan = build_plan(slice(768, amp), 0, {});  // a width that was not timed
+    const Conditions where = conditions_of(*truth.accelerator, 1);
+    double sum[2] = {};
+    for (const Op& op : plan.ops)
+      for (const int i : {0, 1}) {
+        const Machine& priced = i == 0 ? truth : again;
+        sum[i] += op_seconds(shape_of(op, plan, where), rates(priced.values(), where), where,
+                             cache_share(priced, 1));
+      }
+    EXPECT_NEAR(sum[1] / sum[0], 1, 0.08) << amp;
+  }
+}
+
 TEST(Calibrate, FindsTheNetworkBetweenHosts) {
   const uint64_t seed = std::random_device{}();
   std::mt19937_64 random(seed);

@@ -2,7 +2,7 @@
 # runtime, which is linked statically and reaches the driver only when it is called. cuBLASLt, cuDNN, NCCL and CUPTI
 # are opened at run time (model/backend/cuda/library.h), so a CUDA build starts, and trains on the CPU, where none of
 # them is installed.
-set(ISOBAR_CUDA AUTO CACHE STRING "AUTO: where nvcc, cuBLASLt and cuDNN are found; ON: required; OFF")
+set(ISOBAR_CUDA AUTO CACHE STRING "AUTO: where nvcc and the libraries' headers are found; ON: required; OFF")
 set_property(CACHE ISOBAR_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(ISOBAR_WITH_CUDA FALSE)
 if(ISOBAR_CUDA STREQUAL OFF OR ISOBAR_SANITIZE)
@@ -26,7 +26,9 @@ if(CMAKE_CUDA_COMPILER)
   find_package(CUDAToolkit QUIET)
   find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES x86_64-linux-gnu)
   find_path(CUBLASLT_INCLUDE cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-  foreach(_found CUDAToolkit_FOUND CUDNN_INCLUDE CUBLASLT_INCLUDE)
+  find_path(NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_path(CUPTI_INCLUDE cupti.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_LIBRARY_ROOT}/extras/CUPTI/include)
+  foreach(_found CUDAToolkit_FOUND CUDNN_INCLUDE CUBLASLT_INCLUDE NCCL_INCLUDE CUPTI_INCLUDE)
     if(NOT ${_found})
       string(APPEND _missing " ${_found}")
     endif()
@@ -47,9 +49,13 @@ set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")  # which CMake 3.25 does 
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc speaks it
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+endif()
 set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -Xptxas=-warn-spills -Xcompiler=-Wall -diag-suppress=177")
 add_library(isobar_cuda INTERFACE)
-target_include_directories(isobar_cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE} ${CUBLASLT_INCLUDE})
+target_include_directories(isobar_cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE} ${CUBLASLT_INCLUDE}
+                           ${NCCL_INCLUDE} ${CUPTI_INCLUDE})
 target_link_libraries(isobar_cuda INTERFACE CUDA::cudart_static ${CMAKE_DL_LIBS})
 target_compile_definitions(isobar_cuda INTERFACE ISOBAR_WITH_CUDA)
 # Where the libraries that are opened at run time lie: searched after what the system knows.

@@ -1,0 +1,212 @@
+#include "bench/micro/device/cases.h"
+
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <set>
+
+#include "bench/micro/cases.h"
+#include "model/backend/cuda/cuda_backend.h"
+#include "model/backend/cuda/executor.h"
+#include "model/backend/cuda/kernels.h"
+#include "model/backend/cuda/workspace.h"
+#include "model/nets/build.h"
+#include "model/plan/builder.h"
+#include "model/plan/work.h"
+#include "perfmodel/calibrate.h"
+
+namespace isobar {
+namespace {
+
+constexpr int kSamples = 3, kRepetitions = 3;
+
+// A plan on the device, its arena full of noise: whatever an op reads is finite.
+struct DeviceBench {
+  DeviceBench(Plan p, const TrainSpec& train, const DeviceTimer& timer)
+      : plan(std::move(p)),
+        arena(plan.memory.arena),
+        host(plan.memory.host),
+        backend(plan, arena.data(), train, host.data(), timer.streams(),
+                {.gemm = cuda::GemmChoice::heuristic, .capability = timer.device().major}) {
+    backend.prepare();
+    cuda::fill_noise(arena.bytes(), arena.data(), timer.streams()[Lane::compute]);
+    timer.streams().sync();
+  }
+  const Plan plan;
+  cuda::DeviceArena arena;
+  cuda::PinnedMemory host;
+  cuda::CudaBackend backend;
+};
+
+void set_counters(benchmark::State& state, const Work& w, double charged) {
+  state.counters["ops"] = 1;
+  // Counters that are zero stay out: their coefficient of variation over repetitions would be no JSON number.
+  for (const auto& [name, value] : {std::pair{"flops", w.flops},
+                                    {"charged_flops", charged},
+                                    {"vector_flops", w.vector_flops},
+                                    {"bytes", w.bytes()}})
+    if (value > 0) state.counters[name] = value;
+}
+
+void time_launches(benchmark::State& state, const DeviceTimer& timer, const DeviceTimer::Launch& launch,
+                   bool cold) {
+  const auto c = timer.prepare(launch, cold);
+  int64_t discarded = 0;
+  for (auto _ : state) {
+    const DeviceTimer::Sample s = timer.sample(*c);
+    state.SetIterationTime(s.seconds);
+    discarded += s.discarded;
+  }
+  if (discarded > 0) state.counters["discarded"] = static_cast<double>(discarded);
+}
+
+template <class F>
+void add_case(const std::string& name, F&& body) {
+  register_case(name, std::forward<F>(body))
+      ->Iterations(kSamples)
+      ->Repetitions(kRepetitions)
+      ->UseManualTime();
+}
+
+std::string dtype_of(const Op& op, const Plan& plan) {
+  if (op.a.tf32) return "tf32";
+  for (const auto* views : {&op.reads, &op.writes})
+    for (const View& v : *views)
+      if (v) return plan.buffers[static_cast<size_t>(v.buffer)].dtype == DType::f32 ? "f32" : "bf16";
+  return "f32";
+}
+
+// One product of square matrices.
+Plan product(int64_t n, DType t, bool tf32, int capability) {
+  Builder b(0, 1, cuda_workspace(capability));
+  const View x = b.io("x", t, n * n), w = b.io("w", t, n * n), y = b.io("y", t, n * n);
+  const int routine = b.begin("product", Pass::forward);
+  b.emit(OpKind::gemm, "product", {.m = n, .n = n, .k = n, .trans_b = true, .tf32 = tf32}, {x, w, View{}},
+         {y});
+  b.end();
+  b.plan.train = {{routine, 0, 0}};
+  place(b.plan);
+  return std::move(b.plan);
+}
+
+}  // namespace
+
+void register_device_op_cases(const RunSpec& spec, const DeviceTimer& timer) {
+  auto bench = std::make_shared<DeviceBench>(build_plan(spec, 0, cuda_workspace(timer.device().major)),
+                                             spec.train, timer);
+  std::set<std::string> seen;
+  for (const Op& op : bench->plan.ops) {
+    if (op.kind == OpKind::fetch || is_collective(op.kind)) continue;
+    // Attention in tf32 has no coefficient of its own.
+    if (op.a.tf32 && op.kind != OpKind::gemm) continue;
+    const std::string name =
+        std::string(name_of(op.kind)) + "/" + dtype_of(op, bench->plan) + "/" + case_shape(op);
+    if (!seen.insert(name).second) continue;
+    for (const bool cold : {true, false})
+      add_case(name + (cold ? "/cold" : "/warm"), [bench, &op, &timer, cold](benchmark::State& state) {
+        time_launches(
+            state, timer, [&](cudaStream_t s) { bench->backend.launch_on(op, 0, 0, s); }, cold);
+        set_counters(state, work(op, bench->plan),
+                     charged_flops(op, bench->plan, timer.device().multiprocessors));
+      });
+  }
+}
+
+void register_device_peak_cases(const DeviceTimer& timer) {
+  struct Peak {
+    const char* name;
+    DType t;
+    bool tf32;
+    int64_t n;
+  };
+  for (const Peak& p : {Peak{"f32", DType::f32, false, 4096}, Peak{"tf32", DType::f32, true, 8192},
+                        Peak{"bf16", DType::bf16, false, 8192}})
+    add_case("peak/" + std::string(p.name) + "/product" + std::to_string(p.n),
+             [p, &timer](benchmark::State& state) {
+               DeviceBench bench(product(p.n, p.t, p.tf32, timer.device().major), TrainSpec{}, timer);
+               const Op& op = bench.plan.ops.at(0);
+               time_launches(
+                   state, timer, [&](cudaStream_t s) { bench.backend.launch_on(op, 0, 0, s); }, false);
+               Work w;
+               w.flops = work(op, bench.plan).flops;
+               set_counters(state, w, 0);
+             });
+  add_case("stream/f32/copy", [&timer](benchmark::State& state) {
+    constexpr int64_t bytes = int64_t{1} << 30;
+    cuda::DeviceArena x(bytes), y(bytes);
+    cuda::fill_noise(bytes, x.data(), timer.streams()[Lane::compute]);
+    time_launches(
+        state, timer,
+        [&](cudaStream_t s) {
+          ISOBAR_CUDA(cudaMemcpyAsync(y.data(), x.data(), bytes, cudaMemcpyDeviceToDevice, s));
+        },
+        false);
+    Work w;
+    w.bytes_read = w.bytes_written = static_cast<double>(bytes);
+    set_counters(state, w, 0);
+  });
+}
+
+void register_device_step_cases(const DeviceTimer& timer) {
+  for (const int64_t depth : {1, 8}) {  // two, so that what a step costs and what its ops cost come apart
+    RunSpec spec;
+    spec.file = "calibrate";
+    spec.net.embed_dim = 64;
+    spec.net.num_heads = 4;
+    spec.net.depth = depth;
+    spec.net.img_height = 32;
+    spec.net.img_width = 64;
+    spec.net.in_channels = spec.net.out_channels = 4;
+    spec.train.global_batch = spec.policy.micro_batch = 1;
+    spec.policy.amp = "bf16";
+    for (const bool step : {true, false}) {
+      const std::string name =
+          std::string(step ? "step" : "launch") + "/bf16/vit-d64-depth" + std::to_string(depth);
+      register_case(
+          name,
+          [spec, step, &timer](benchmark::State& state) {
+            DeviceBench bench(build_plan(spec, 0, cuda_workspace(timer.device().major)), spec.train, timer);
+            bench.backend.on_fetch([](int32_t, float*, float*) {});
+            const Program program = link(bench.plan, bench.plan.train);
+            // Launched one by one, as a replay leaves the host nothing to do.
+            cuda::DeviceExecutor run(bench.plan, bench.backend, nullptr, timer.streams(), {.graphs = step});
+            run.keep(program);
+            for (int i = 0; i < 3; ++i) run(program, i);
+            using clock = std::chrono::steady_clock;
+            for (auto _ : state) {
+              const auto t0 = clock::now();
+              if (step) {
+                run(program, 3);
+              } else {
+                for (const Instr& i : program.instrs)
+                  if (bench.plan.ops[static_cast<size_t>(i.op)].kind != OpKind::fetch)
+                    bench.backend.launch(bench.plan.ops[static_cast<size_t>(i.op)], i.micro, i.slot);
+              }
+              state.SetIterationTime(std::chrono::duration<double>(clock::now() - t0).count());
+              timer.streams().sync();
+            }
+            state.counters["ops"] = static_cast<double>(program.instrs.size());
+          })
+          ->Iterations(20)
+          ->Repetitions(kRepetitions)
+          ->UseManualTime();
+    }
+  }
+}
+
+void add_device_context(const DeviceTimer& timer) {
+  const cuda::Device& d = timer.device();
+  benchmark::AddCustomContext("accelerator", d.name);
+  benchmark::AddCustomContext("processors", std::to_string(d.multiprocessors));
+  benchmark::AddCustomContext("accelerator_memory_bytes", std::to_string(d.memory));
+  benchmark::AddCustomContext("accelerator_cache_bytes", std::to_string(d.l2));
+  const cuda::Devices all = cuda::find_devices();
+  benchmark::AddCustomContext("accelerators", std::to_string(all.all.size()));
+  benchmark::AddCustomContext("cuda_driver", std::to_string(all.driver));
+  benchmark::AddCustomContext("cuda_runtime", std::to_string(all.runtime));
+  benchmark::AddCustomContext("throttled_samples", timer.clocks_missing().empty()
+                                                       ? "discarded"
+                                                       : "not seen: " + timer.clocks_missing());
+}
+
+}  // namespace isobar

@@ -1,0 +1,61 @@
+#include "bench/micro/device/clocks.h"
+
+#include <stdexcept>
+
+#include "model/backend/cuda/library.h"
+
+namespace isobar {
+
+// NVML's header is not part of the toolkit's packages; these are its documented, versioned entry points.
+struct Clocks::Nvml {
+  using Device = void*;
+  cuda::Library lib{"libnvidia-ml.so.1"};
+  int (*init)() = lib.function<int (*)()>("nvmlInit_v2");
+  int (*by_bus)(const char*,
+                Device*) = lib.function<int (*)(const char*, Device*)>("nvmlDeviceGetHandleByPciBusId_v2");
+  int (*clock)(Device, int,
+               unsigned*) = lib.function<int (*)(Device, int, unsigned*)>("nvmlDeviceGetClockInfo");
+  int (*max_clock)(Device, int,
+                   unsigned*) = lib.function<int (*)(Device, int, unsigned*)>("nvmlDeviceGetMaxClockInfo");
+  int (*reasons)(Device, unsigned long long*) =
+      lib.function<int (*)(Device, unsigned long long*)>("nvmlDeviceGetCurrentClocksThrottleReasons");
+};
+
+namespace {
+constexpr int kMultiprocessors = 1;  // NVML_CLOCK_SM
+// nvmlClocksEventReason…: HwSlowdown, SwThermalSlowdown, HwThermalSlowdown, HwPowerBrakeSlowdown
+constexpr uint64_t kHeldDown = 0x8 | 0x20 | 0x40 | 0x80;
+}  // namespace
+
+bool throttled(const std::optional<ClockState>& state) {
+  if (!state) return false;
+  return (state->reasons & kHeldDown) != 0 || 2 * state->mhz < state->max_mhz;
+}
+
+Clocks::Clocks(const std::string& bus) {
+  try {
+    nvml_ = std::make_unique<Nvml>();
+  } catch (const std::runtime_error& e) {
+    why_ = e.what();
+    return;
+  }
+  if (nvml_->init() != 0 || nvml_->by_bus(bus.c_str(), &device_) != 0 || !read()) {
+    why_ = "NVML does not tell the clocks of " + bus;
+    nvml_.reset();
+  }
+}
+
+Clocks::~Clocks() = default;
+
+std::optional<ClockState> Clocks::read() const {
+  if (!nvml_) return std::nullopt;
+  ClockState s;
+  unsigned long long reasons = 0;
+  if (nvml_->clock(device_, kMultiprocessors, &s.mhz) != 0 ||
+      nvml_->max_clock(device_, kMultiprocessors, &s.max_mhz) != 0 || nvml_->reasons(device_, &reasons) != 0)
+    return std::nullopt;
+  s.reasons = reasons;
+  return s;
+}
+
+}  // namespace isobar

@@ -1,0 +1,109 @@
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "bench/micro/cases.h"
+#include "bench/micro/device/cases.h"
+#include "model/backend/cuda/kernels.h"
+#include "model/comm/nccl/nccl_comm.h"
+#include "model/plan/builder.h"
+#include "model/plan/link.h"
+#include "model/plan/work.h"
+
+namespace isobar {
+namespace {
+
+constexpr double kTimeout = 60;  // seconds until a communicator must be there
+constexpr int kWarmup = 5;
+
+// One transfer of `bytes` over all ranks, as a plan has it: the size that nccl-tests names, which is the
+// largest of what a rank sends and what it gets.
+struct Transfer {
+  Transfer(const Mpi& mpi, OpKind kind, int64_t bytes)
+      : plan(plan_of(mpi, kind, bytes)), bootstrap(plan.groups) {}
+
+  static Plan plan_of(const Mpi& mpi, OpKind kind, int64_t bytes) {
+    Builder b(mpi.rank(), mpi.size(), {});
+    std::vector<int> ranks(mpi.size());
+    for (int r = 0; r < mpi.size(); ++r) ranks[r] = r;
+    const int group = b.group("all", ranks);
+    const int64_t whole = bytes / 4 / mpi.size() * mpi.size(), part = whole / mpi.size();
+    const View x = b.io("x", DType::f32, whole), y = b.io("y", DType::f32, whole);
+    const int routine = b.begin("transfer", Pass::backward);
+    const bool in_place = kind == OpKind::all_reduce || kind == OpKind::broadcast;
+    b.emit(kind, "transfer", {.group = group}, {kind == OpKind::all_gather ? x.slice(0, part) : x},
+           {in_place                         ? x
+            : kind == OpKind::reduce_scatter ? y.slice(0, part)
+                                             : y},
+           Lane::dp);
+    b.end();
+    b.plan.train = {{routine, 0, 0}};
+    place(b.plan);
+    return std::move(b.plan);
+  }
+  const Plan plan;
+  Comm bootstrap;
+};
+
+}  // namespace
+
+void register_nccl_cases(const Mpi& mpi) {
+  const bool shared = any_two_share_a_device(mpi);
+  for (const OpKind kind : {OpKind::all_reduce, OpKind::all_gather, OpKind::reduce_scatter,
+                            OpKind::all_to_all, OpKind::broadcast, OpKind::exchange})
+    for (int64_t bytes = 4096; bytes <= (shared ? int64_t{4} << 20 : int64_t{256} << 20); bytes *= 16) {
+      const std::string name = std::string(name_of(kind)) + "/f32/" + std::to_string(bytes) + "B/ranks" +
+                               std::to_string(mpi.size()) + (shared ? "/shared-gpu" : "");
+      register_case(name,
+                    [&mpi, kind, bytes, shared](benchmark::State& state) {
+                      Transfer t(mpi, kind, bytes);
+                      NcclComm nccl(t.plan.groups, mpi.rank(), shared, t.bootstrap, kTimeout);
+                      cuda::DeviceArena arena(t.plan.memory.arena);
+                      const cuda::Streams streams;
+                      const cudaStream_t stream = streams[Lane::dp];
+                      cuda::fill_noise(arena.bytes(), arena.data(), stream);
+                      const Op& op = t.plan.ops.at(0);
+                      const View &in = op.reads.at(0), &out = op.writes.at(0);
+                      const auto launch = [&] {
+                        nccl.launch(op, arena.data() + address(t.plan, in, 0).first, in.count,
+                                    arena.data() + address(t.plan, out, 0).first, out.count, DType::f32,
+                                    stream);
+                      };
+                      const auto finish = [&] {
+                        while (cudaStreamQuery(stream) == cudaErrorNotReady) nccl.check();
+                        ISOBAR_CUDA(cudaStreamSynchronize(stream));
+                      };
+                      for (int i = 0; i < kWarmup; ++i) launch();
+                      finish();
+                      const cuda::Event begin(true), end(true);
+                      constexpr int kLaunches = 10;
+                      double least = 0;
+                      for (auto _ : state) {
+                        mpi.barrier();
+                        ISOBAR_CUDA(cudaEventRecord(begin.get(), stream));
+                        for (int i = 0; i < kLaunches; ++i) launch();
+                        ISOBAR_CUDA(cudaEventRecord(end.get(), stream));
+                        finish();
+                        float ms = 0;
+                        ISOBAR_CUDA(cudaEventElapsedTime(&ms, begin.get(), end.get()));
+                        const double seconds =
+                            mpi.max_of(static_cast<double>(ms) * 1e-3 / kLaunches);  // as the slowest rank
+                        state.SetIterationTime(seconds);
+                        least = least > 0 ? std::min(least, seconds) : seconds;
+                      }
+                      const Work w = work(op, t.plan);
+                      state.counters["ops"] = 1;
+                      state.counters["wire_bytes"] = w.wire_bytes;
+                      state.counters["messages"] = w.messages;
+                      state.counters["ranks"] = mpi.size();
+                      // nccl-tests' busbw: what one rank's link carries, whatever the number of ranks
+                      state.counters["busbw_bytes_per_s"] = w.wire_bytes / least;
+                    })
+          ->Iterations(5)  // the same on every rank
+          ->Repetitions(2)
+          ->UseManualTime();
+    }
+}
+
+}  // namespace isobar

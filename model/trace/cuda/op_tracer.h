@@ -1,0 +1,42 @@
+// Watches a device executor: every op becomes an NVTX range, and between start() and stop() what the device
+// does is collected and joined to the ops.
+//
+//   OpTracer tracer(plan);
+//   executor.observe(&tracer);                       // before the first run: graphs are noted when captured
+//   tracer.start(program);  executor(program, step);  tracer.stop();     // as often as wished
+//   DeviceJoin j = tracer.take(rank, recorder.origin_ns());
+//
+// Without `collect` there are only the ranges, which cost next to nothing; CUPTI is not opened.
+#pragma once
+#include <optional>
+
+#include "model/backend/cuda/op_observer.h"
+#include "model/trace/cuda/collector.h"
+#include "model/trace/cuda/nvtx_ranges.h"
+
+namespace isobar::cuda {
+
+class OpTracer : public OpObserver {
+ public:
+  OpTracer(const Plan& plan, bool collect);
+  void begin_op(const Program& program, int32_t instr, int32_t step, cudaStream_t stream) override;
+  void end_op(const Program& program, int32_t instr, int32_t step, cudaStream_t stream) override;
+  void begin_graph(const Program& program, int32_t step, cudaStream_t stream) override;
+  void end_graph(const Program& program, int32_t step, cudaStream_t stream) override;
+
+  // ---- with `collect`; the device is at rest ----
+  bool collects() const { return collector_.has_value(); }
+  /// Runs of this program are announced from here on. Nothing happens if they are already.
+  void start(const Program& program);
+  void stop();
+  /// What was collected, joined to the ops of the program that start() was called with last.
+  DeviceJoin take(int rank, int64_t origin_ns);
+
+ private:
+  NvtxRanges ranges_;
+  std::optional<Collector> collector_;
+  const Program* program_ = nullptr;  // that is or was collected
+  bool running_ = false;
+};
+
+}  // namespace isobar::cuda

@@ -1,0 +1,148 @@
+#include "model/trace/device_records.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <optional>
+
+namespace isobar {
+namespace {
+
+// What each call was announced for. A call leaves a record in the runtime and one in the driver below it,
+// both with its id and, if all is well, both for one op.
+struct Announced {
+  OpKey key;
+  bool ambiguous = false;
+};
+
+std::unordered_map<uint32_t, Announced> announced_by_call(const std::vector<Link>& links) {
+  std::unordered_map<uint32_t, Announced> out;
+  out.reserve(links.size());
+  for (const Link& l : links) {
+    const OpKey key = op_key(l.external);
+    const auto [at, fresh] = out.try_emplace(l.correlation, Announced{key});
+    if (!fresh && !(at->second.key == key)) at->second.ambiguous = true;
+  }
+  return out;
+}
+
+bool names_an_instr(int64_t instr, const Program& program) {
+  return instr >= 0 && instr < static_cast<int64_t>(program.instrs.size());
+}
+
+class Joiner {
+ public:
+  Joiner(const DeviceRecords& records, const Program& program)
+      : records_(records), program_(program), announced_(announced_by_call(records.links)) {}
+
+  std::optional<OpKey> key_of(const DeviceActivity& a, DeviceShare& share) const {
+    const auto call = announced_.find(a.correlation);
+    if (call == announced_.end()) return std::nullopt;
+    if (call->second.ambiguous) {
+      ++share.ambiguous;
+      return std::nullopt;
+    }
+    OpKey key = call->second.key;
+    int64_t instr = key.instr;
+    if (a.graph_node != 0) {
+      const auto node = records_.node_instr.find(a.graph_node);
+      if (node == records_.node_instr.end()) return std::nullopt;
+      instr += node->second;
+    }
+    if (!names_an_instr(instr, program_)) return std::nullopt;
+    key.instr = static_cast<int32_t>(instr);
+    return key;
+  }
+
+ private:
+  const DeviceRecords& records_;
+  const Program& program_;
+  const std::unordered_map<uint32_t, Announced> announced_;
+};
+
+}  // namespace
+
+ClockMap::ClockMap(const std::vector<ClockPair>& pairs) {
+  if (pairs.empty()) return;
+  first_ = pairs.front();
+  const ClockPair& last = pairs.back();
+  if (last.device_ns > first_.device_ns)
+    rate_ = static_cast<double>(last.host_ns - first_.host_ns) /
+            static_cast<double>(last.device_ns - first_.device_ns);
+}
+
+int64_t ClockMap::to_host(int64_t device_ns) const {
+  // Small differences through the double, so that it loses no nanosecond.
+  const int64_t since = device_ns - first_.device_ns;
+  return first_.host_ns + since + std::llround(static_cast<double>(since) * (rate_ - 1));
+}
+
+DeviceJoin join(const DeviceRecords& records, const Program& program, int rank, int64_t origin_ns) {
+  const Joiner joiner(records, program);
+  const ClockMap clock(records.clocks);
+  DeviceJoin out;
+  out.share.lost = records.lost;
+  std::map<std::pair<int32_t, int32_t>, size_t> spans;  // (step, instr) -> index
+  std::map<std::string, int64_t> other;
+  for (const DeviceActivity& a : records.activities) {
+    ++out.share.activities;
+    if (a.end_ns < a.begin_ns || a.end_ns == 0) {
+      ++out.share.untimed;
+      continue;
+    }
+    const int64_t ns = a.end_ns - a.begin_ns;
+    out.share.device_ns += ns;
+    const std::optional<OpKey> key = joiner.key_of(a, out.share);
+    if (!key) {
+      other[a.name] += ns;
+      continue;
+    }
+    ++out.share.joined;
+    out.share.joined_ns += ns;
+    const int64_t begin = clock.to_host(a.begin_ns) - origin_ns, end = clock.to_host(a.end_ns) - origin_ns;
+    const Instr& instr = program.instrs[static_cast<size_t>(key->instr)];
+    const auto [at, fresh] = spans.try_emplace({key->step, key->instr}, out.spans.size());
+    if (fresh) {
+      out.spans.push_back({rank, key->step, key->instr, instr.op, instr.micro, instr.lane, begin, end});
+    } else {
+      Span& s = out.spans[at->second];
+      s.begin_ns = std::min(s.begin_ns, begin);
+      s.end_ns = std::max(s.end_ns, end);
+    }
+  }
+  std::stable_sort(out.spans.begin(), out.spans.end(),
+                   [](const Span& a, const Span& b) { return a.begin_ns < b.begin_ns; });
+  out.share.other.assign(other.begin(), other.end());
+  std::stable_sort(out.share.other.begin(), out.share.other.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return out;
+}
+
+std::string to_text(const DeviceShare& s) {
+  constexpr size_t kNamed = 4;
+  const auto percent = [&](int64_t ns) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2f %%",
+                  s.device_ns > 0 ? 100.0 * static_cast<double>(ns) / static_cast<double>(s.device_ns) : 0.0);
+    return std::string(text);
+  };
+  char head[96];
+  std::snprintf(head, sizeof head,
+                "device time %.3f ms in %ld activities: ", static_cast<double>(s.device_ns) * 1e-6,
+                s.activities);
+  std::string text =
+      head + percent(s.joined_ns) + " joined to ops, other " + percent(s.device_ns - s.joined_ns);
+  std::string names;
+  for (size_t i = 0; i < std::min(kNamed, s.other.size()); ++i)
+    names += (i ? ", " : "") + s.other[i].first + " " + percent(s.other[i].second);
+  if (s.other.size() > kNamed) names += ", ...";
+  if (!names.empty()) text += " (" + names + ")";
+  for (const auto& [count, what] : {std::pair<int64_t, const char*>{s.untimed, "without times"},
+                                    {s.ambiguous, "announced for two ops"},
+                                    {s.lost, "records lost"}})
+    if (count > 0) text += "; " + std::to_string(count) + " " + what;
+  return text;
+}
+
+}  // namespace isobar

@@ -1,0 +1,74 @@
+// Steps on a GPU, watched by CUPTI: what the device did belongs to the plan's ops. Skipped where there is
+// none.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "model/backend/cuda/device.h"
+#include "model/engine/processor.h"
+#include "model/nets/build.h"
+
+namespace isobar {
+namespace {
+
+class DeviceTrace : public testing::TestWithParam<bool> {};
+
+TEST_P(DeviceTrace, TheDevicesTimeBelongsToOps) {
+  const cuda::Devices found = cuda::find_devices();
+  if (found.all.empty()) GTEST_SKIP() << found.why_none;
+  RunSpec spec;
+  spec.net.embed_dim = 128;
+  spec.net.depth = 2;
+  spec.net.num_heads = 4;
+  spec.net.img_height = 64;
+  spec.net.img_width = 128;
+  spec.net.in_channels = spec.net.out_channels = 4;
+  spec.train.global_batch = 4;
+  spec.policy.micro_batch = 2;  // the same ops twice a step
+  spec.policy.amp = "bf16";
+  spec.run.device = "cuda";
+  spec.run.cuda_graphs = GetParam();
+  const Mpi mpi;
+  const ComputeDevice device = choose_device(spec, 0);
+  const Plan plan = build_plan(spec, 0, workspace_of(device, 1));
+  const Program program = link(plan, plan.train), init = link(plan, plan.init);
+  const auto processor = make_processor(device, spec, plan, mpi, true);
+  if (!processor->watch(program)) GTEST_SKIP() << processor->describe().dump();
+  processor->stop_watching();
+  processor->backend().on_fetch([&](int32_t, float* input, float* target) {
+    const int64_t n = spec.policy.micro_batch * 4 * 64 * 128;
+    for (float* x : {input, target})
+      for (int64_t i = 0; x && i < n; ++i) x[i] = static_cast<float>(i % 17) - 8;
+  });
+  Runner& run = processor->runner();
+  run.keep(program);
+  run(init, 0);
+  for (int step = 0; step < 3; ++step) run(program, step);  // the first is enqueued, the second captured
+  (void)processor->watched(0);
+  ASSERT_TRUE(processor->watch(program));
+  constexpr int kSteps = 4;
+  for (int step = 3; step < 3 + kSteps; ++step) run(program, step);
+  processor->stop_watching();
+  const DeviceJoin j = processor->watched(0);
+  const std::string text = to_text(j.share);
+  EXPECT_EQ(j.share.lost, 0) << text;
+  EXPECT_GE(j.share.joined_share(), 0.98) << text;
+  std::set<std::pair<int32_t, int32_t>> seen;
+  for (const Span& s : j.spans) {
+    EXPECT_TRUE(seen.insert({s.step, s.instr}).second);
+    EXPECT_LT(s.begin_ns, s.end_ns);
+    EXPECT_GE(s.step, 3);
+    EXPECT_LT(s.step, 3 + kSteps);
+  }
+  for (int step = 3; step < 3 + kSteps; ++step)
+    for (size_t i = 0; i < program.instrs.size(); ++i)
+      EXPECT_TRUE(seen.count({step, static_cast<int32_t>(i)}))
+          << "step " << step << ": nothing ran for " << plan.ops[program.instrs[i].op].path;
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, DeviceTrace, testing::Bool(), [](const auto& info) {
+  return info.param ? std::string("Graphs") : std::string("Launches");
+});
+
+}  // namespace
+}  // namespace isobar

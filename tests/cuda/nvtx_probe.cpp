@@ -1,0 +1,61 @@
+// A tool that listens to NVTX, as Nsight Systems does: writes down domains, strings and ranges. The tests
+// load it through NVTX_INJECTION64_PATH and read its log.
+#include <nvtx3/nvToolsExt.h>
+
+#include <map>
+#include <string>
+
+namespace {
+
+std::string log_text;
+std::map<const void*, std::string> names;  // of domains and strings, by handle
+
+void* remember(const std::string& name) {
+  auto* handle = new std::string(name);  // lives as long as the process, like the handle
+  names[handle] = name;
+  return handle;
+}
+
+nvtxDomainHandle_t create_domain(const char* name) {
+  return static_cast<nvtxDomainHandle_t>(remember(name));
+}
+nvtxStringHandle_t register_string(nvtxDomainHandle_t domain, const char* text) {
+  log_text += "string " + names[domain] + " " + text + "\n";
+  return static_cast<nvtxStringHandle_t>(remember(text));
+}
+int push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* a) {
+  const bool registered = a->messageType == NVTX_MESSAGE_TYPE_REGISTERED;
+  log_text += "push " + names[domain] + " " +
+              (registered ? names[a->message.registered] : std::string("text ") + a->message.ascii);
+  if (a->payloadType == NVTX_PAYLOAD_TYPE_INT32) log_text += " " + std::to_string(a->payload.iValue);
+  log_text += "\n";
+  return 0;
+}
+int pop(nvtxDomainHandle_t domain) {
+  log_text += "pop " + names[domain] + "\n";
+  return 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* nvtx_probe_log() {
+  return log_text.c_str();
+}
+
+int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t table_of) {
+  const auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(table_of(NVTX_ETID_CALLBACKS));
+  NvtxFunctionTable table = nullptr;
+  unsigned size = 0;
+  if (!callbacks || !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE2, &table, &size)) return 0;
+  const auto set = [&](unsigned id, auto* function) {
+    if (id < size) *table[id] = reinterpret_cast<NvtxFunctionPointer>(function);
+  };
+  set(NVTX_CBID_CORE2_DomainCreateA, create_domain);
+  set(NVTX_CBID_CORE2_DomainRegisterStringA, register_string);
+  set(NVTX_CBID_CORE2_DomainRangePushEx, push);
+  set(NVTX_CBID_CORE2_DomainRangePop, pop);
+  return 1;
+}
+}

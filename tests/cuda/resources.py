@@ -1,0 +1,175 @@
+"""What the CUDA compiler made of the kernels: no spills, wide memory accesses, and where the matrix units are used.
+
+    resources.py --library build/libisobar_model_backend_cuda.a     # with cuobjdump: what is really linked
+    resources.py --sources model/backend/cuda/*.cu                  # without: nvcc compiles them again (slower)
+
+Checked of every kernel, for every architecture that was compiled for: no stack frame and no local memory, hence no
+spill. With cuobjdump, also of the code for Hopper: kernels that stream through memory load and store 16 bytes at a
+time, and which matrix instructions (HGMMA, HMMA) our kernels hold is printed. Products and attention are cuBLASLt's
+and cuDNN's, whose kernels are packed in ways that cuobjdump does not open; whether they use the matrix units shows in
+their rate, on a GPU (tests/gpu.sh, part bench).
+
+Exit code 0 all is well, 1 something is not, 77 neither cuobjdump nor nvcc is here.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SKIP = 77
+# Kernels that may have a stack frame: bytes, and why.
+MAY_HAVE_STACK = {
+    "sums_kernel": (48, "cosf keeps a table there for angles beyond 105,615 radians, which no latitude is"),
+}
+# Of these, a kernel with a pack of 16 bytes (…, 8> for 16-bit types) or rows in registers streams through memory.
+STREAMING = re.compile(r"(residual_norm|forward_in_registers|backward_in_registers|gelu|adam)", re.IGNORECASE)
+HOPPER = ("sm_90a", "sm_90")
+
+Kernel = collections.namedtuple("Kernel", "name arch registers stack local spills")
+
+
+def run(command, **more):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **more)
+    if done.returncode != 0:
+        sys.exit(f"failed ({done.returncode}): {' '.join(map(str, command))}\n{done.stdout[-1000:]}{done.stderr[-3000:]}")
+    return done.stdout + done.stderr
+
+
+def find_cuobjdump():
+    """In $ISOBAR_CUOBJDUMP, the path, the toolkit, or the triton package of any Python that is named or runs this."""
+    candidates = [os.environ.get("ISOBAR_CUOBJDUMP"), shutil.which("cuobjdump"), "/usr/local/cuda/bin/cuobjdump"]
+    spec = importlib.util.find_spec("triton")
+    if spec and spec.origin:
+        candidates.append(str(pathlib.Path(spec.origin).parent / "backends/nvidia/bin/cuobjdump"))
+    return next((c for c in candidates if c and os.access(c, os.X_OK)), None)
+
+
+def demangle(names):
+    """Readable names without parameters, by mangled name."""
+    if not names or not shutil.which("c++filt"):
+        return {n: n for n in names}
+    out = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout.splitlines()
+    return dict(zip(names, (re.sub(r"\((?!anonymous).*", "", o.replace("(anonymous namespace)::", "")) for o in out)))
+
+
+def kernels_of_library(cuobjdump, library):
+    kernels, arch, name = [], "?", None
+    for line in run([cuobjdump, "--dump-resource-usage", library]).splitlines():
+        if m := re.match(r"\s*arch = (\S+)", line):
+            arch = m.group(1)
+        elif m := re.match(r"\s*Function (.+):$", line):
+            name = m.group(1)
+        elif name and (m := re.search(r"REG:(\d+) STACK:(\d+) .*LOCAL:(\d+)", line)):
+            kernels.append(Kernel(name, arch, *map(int, m.groups()), 0))
+            name = None
+    return kernels
+
+
+def kernels_of_sources(nvcc, sources, include, arch):
+    """Compiles for one architecture and reads ptxas's report."""
+    def one(source):
+        with tempfile.TemporaryDirectory() as scratch:
+            text = run([nvcc, "-std=c++20", "-O3", f"-I{include}", f"-arch={arch}", "-cubin", "-Xptxas", "-v", source,
+                        "-o", pathlib.Path(scratch) / "out.cubin"])
+        found, name, stack, spills = [], None, 0, 0
+        for line in text.splitlines():
+            if m := re.search(r"Compiling entry function '(.+)' for '(\S+)'", line):
+                name = m.group(1)
+            elif m := re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", line):
+                stack, spills = int(m.group(1)), int(m.group(2)) + int(m.group(3))
+            elif name and (m := re.search(r"Used (\d+) registers", line)):
+                found.append(Kernel(name, arch, int(m.group(1)), stack, 0, spills))
+                name = None
+        return found
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+        return [k for found in pool.map(one, sources) for k in found]
+
+
+def instructions_of_library(cuobjdump, library, arch):
+    """Counts of the instructions that matter, by kernel."""
+    counts, current = {}, None
+    wanted = re.compile(r"\b(LDG|STG|LDL|STL|HGMMA|HMMA|QGMMA|UTMALDG)\b([.A-Z0-9_]*)")
+    for line in run([cuobjdump, "--dump-sass", "--gpu-architecture", arch, library]).splitlines():
+        if m := re.match(r"\s*Function : (\S+)", line):
+            current = counts.setdefault(m.group(1), collections.Counter())
+        elif current is not None and (m := wanted.search(line)):
+            wide = ".128" if ".128" in m.group(2) else ""
+            current[m.group(1) + wide] += 1
+    return counts
+
+
+def stack_of(name):
+    """Bytes of stack that a kernel may have."""
+    return next((most for part, (most, _) in MAY_HAVE_STACK.items() if part in name), 0)
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--library", type=pathlib.Path)
+    ap.add_argument("--sources", type=pathlib.Path, nargs="*", default=[])
+    ap.add_argument("--include", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent.parent)
+    ap.add_argument("--nvcc", default=shutil.which("nvcc"))
+    ap.add_argument("--arch", default="sm_90a", help="that --sources are compiled for")
+    args = ap.parse_args()
+
+    cuobjdump = find_cuobjdump() if args.library else None
+    if cuobjdump:
+        kernels, source = kernels_of_library(cuobjdump, args.library), f"cuobjdump of {args.library.name}"
+    elif args.nvcc and args.sources:
+        kernels, source = kernels_of_sources(args.nvcc, args.sources, args.include, args.arch), "ptxas's report"
+    else:
+        print("SKIPPED: neither cuobjdump (in the CUDA toolkit, or in the package triton) nor nvcc with --sources")
+        return SKIP
+    failures = []
+    names = demangle(sorted({k.name for k in kernels}))
+    by_arch = collections.Counter(k.arch for k in kernels)
+    print(f"{source}: " + ", ".join(f"{n} kernels for {a}" for a, n in sorted(by_arch.items())))
+    if not kernels:
+        failures.append("no kernel was found")
+    if len(set(by_arch.values())) > 1:
+        failures.append("not every kernel is there for every architecture")
+    for k in kernels:
+        if k.stack > stack_of(names[k.name]) or k.local or k.spills:
+            failures.append(f"{names[k.name]} for {k.arch}: {k.stack} bytes of stack, {k.local} of local memory, "
+                            f"{k.spills} of spills, {k.registers} registers")
+    most = max(kernels, key=lambda k: k.registers, default=None)
+    if most:
+        print(f"most registers: {most.registers} in {names[most.name]} for {most.arch}")
+
+    arch = next((a for a in HOPPER if a in by_arch), None)
+    if cuobjdump and arch:
+        counts = instructions_of_library(cuobjdump, args.library, arch)
+        names |= demangle(sorted(set(counts) - set(names)))
+        streaming = [n for n in counts if STREAMING.search(names[n])]
+        wide = [n for n in streaming if counts[n]["LDG.128"] and counts[n]["STG.128"]]
+        print(f"{arch}: {len(wide)} of {len(streaming)} streaming kernels load and store 16 bytes at a time")
+        for pattern in sorted({STREAMING.search(names[n]).group(1).lower() for n in streaming}):
+            if not any(pattern in names[n].lower() for n in wide):
+                failures.append(f"no {pattern} kernel for {arch} has 16-byte loads and stores")
+        if not streaming:
+            failures.append("no streaming kernel was recognised: mend STREAMING in this file")
+        local = [names[n] for n, c in counts.items() if (c["LDL"] or c["STL"]) and not stack_of(names[n])]
+        failures += [f"{n} for {arch} uses local memory (LDL, STL)" for n in local]
+        ours = collections.Counter()
+        for c in counts.values():
+            ours.update({i: c[i] for i in ("HGMMA", "QGMMA", "HMMA", "UTMALDG")})
+        used = ", ".join(f"{n} {i}" for i, n in ours.items() if n)
+        print(f"{arch}: matrix instructions in our own kernels: {used or 'none (products and attention are the libraries)'}")
+    else:
+        print("instructions not looked at: no cuobjdump" if not cuobjdump else "no code for Hopper in this build")
+    for f in failures:
+        print("FAILED:", f)
+    print("resources:", "FAILED" if failures else "ok")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

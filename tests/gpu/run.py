@@ -1,0 +1,123 @@
+"""The parts of tests/gpu.sh: each within its time, one table at the end, everything in one JSON file.
+
+A part that cannot run says why and the next one runs. With --rehearse every part runs on the CPU with a tiny net, which
+tests this script and measures nothing.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+from parts import Skip, Trouble, environment
+import parts
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+NO_DEVICE = 77
+
+
+def find_device():
+    """What nvidia-smi says of the first GPU, or why there is none."""
+    fields = ("name", "driver_version", "memory.total", "compute_cap", "clocks.sm", "clocks.max.sm", "temperature.gpu",
+              "power.limit")
+    try:
+        done = subprocess.run(["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"],
+                              capture_output=True, text=True, timeout=60)
+    except FileNotFoundError:
+        return None, "there is no nvidia-smi, so no NVIDIA driver"
+    except (OSError, subprocess.TimeoutExpired) as e:
+        return None, f"nvidia-smi: {e}"
+    if done.returncode != 0 or not done.stdout.strip():
+        return None, f"nvidia-smi: {(done.stdout + done.stderr).strip().splitlines()[:1]}"
+    return dict(zip(fields, (v.strip() for v in done.stdout.splitlines()[0].split(",")))), ""
+
+
+def slug(text):
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def table(rows):
+    width = [max(len(str(r[i])) for r in rows) for i in (0, 1)]
+    return "\n".join(f"{r[0]:<{width[0]}}  {r[1]:<{width[1]}}  {r[2]}".rstrip() for r in rows)
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("parts", nargs="*", help=f"of {', '.join(parts.ALL)}; all by default")
+    ap.add_argument("--build", type=pathlib.Path)
+    ap.add_argument("--bundle", type=pathlib.Path, help="unpacked")
+    ap.add_argument("--minutes", type=float, default=9)
+    ap.add_argument("--out", type=pathlib.Path, default=os.environ.get("OUT") or ROOT / "bench" / "results")
+    ap.add_argument("--rehearse", action="store_true")
+    ap.add_argument("--dry-run", action="store_true")
+    args = ap.parse_args()
+    chosen = args.parts or list(parts.ALL)
+    if unknown := [p for p in chosen if p not in parts.ALL]:
+        ap.error(f"no part is called {unknown[0]}")
+
+    device, why = ({"name": "rehearsal on the CPU"}, "") if args.rehearse else find_device()
+    binaries = (args.bundle / "bin") if args.bundle else args.build
+    env, libraries, missing = environment(args.bundle)
+    if args.dry_run:
+        print(f"device: {device['name'] if device else 'none (' + why + ')'}")
+        for program in ("isobar", "test_cuda", "test_nccl"):
+            print(f"{program}: {binaries / program if (binaries / program).exists() else 'MISSING in ' + str(binaries)}")
+        for name, place in libraries.items():
+            print(f"{name}: {place or 'not found; needed by ' + missing[name]}")
+        print("PyTorch:", parts.torch_version() or "none: no peer to time against")
+        for name in chosen:
+            print(f"part {name}: {parts.ALL[name].seconds} s at most: {parts.ALL[name].__doc__.splitlines()[0]}")
+        print(f"sum {sum(parts.ALL[n].seconds for n in chosen)} s; stops after {args.minutes:g} minutes")
+        return 0
+    if device is None:
+        print(f"no device: {why}; tests/gpu.sh runs nothing here")
+        return NO_DEVICE
+
+    started = time.monotonic()
+    result = {"schema": 1, "kind": "gpu", "time_utc": datetime.datetime.now(datetime.timezone.utc).isoformat("T", "seconds"),
+              "rehearsal": args.rehearse, "device": device, "libraries": {n: bool(p) for n, p in libraries.items()},
+              "parts": {}}
+    rows, failed = [], 0
+    with tempfile.TemporaryDirectory(prefix="isobar-gpu-") as scratch:
+        session = parts.Session(binaries=binaries, env=env, scratch=pathlib.Path(scratch), rehearse=args.rehearse,
+                                missing=missing, deadline=started + args.minutes * 60, out=args.out)
+        for name in chosen:
+            part, left = parts.ALL[name], session.left()
+            begun = time.monotonic()
+            print(f"== {name} ({left:.0f} s left)", flush=True)
+            try:
+                if left < part.least:
+                    raise Skip(f"{left:.0f} s were left of {args.minutes:g} minutes, it needs {part.least}")
+                session.part_ends = begun + min(part.seconds, left)
+                found, lines = part(session)
+                state = "ok"
+            except Skip as e:
+                found, lines, state = {"why": str(e)}, [(name, "skipped", str(e))], "skipped"
+            except Trouble as e:
+                found, lines, state = {"why": str(e)} | e.found, [*e.rows, (name, "FAILED", str(e).splitlines()[0])], "failed"
+                failed += 1
+            found = {"state": state, "seconds": round(time.monotonic() - begun, 1)} | found
+            result["parts"][name] = found
+            rows += lines
+            for line in lines:
+                print("   ", *line, flush=True)
+    args.out.mkdir(parents=True, exist_ok=True)
+    result["provenance"] = session.provenance
+    result["seconds"] = round(time.monotonic() - started, 1)
+    file = args.out / f"gpu-{slug(device['name'])}.json"
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    head = [(device["name"], f"{result['seconds']:.0f} s", f"commit {session.provenance.get('commit', '?')}")]
+    print("\n" + table(head + rows))
+    print(f"\n{failed} failed, {sum(p['state'] == 'skipped' for p in result['parts'].values())} skipped, "
+          f"{sum(p['state'] == 'ok' for p in result['parts'].values())} ok; written to {file}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
