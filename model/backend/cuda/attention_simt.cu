@@ -14,7 +14,7 @@ template <class T, int kColumns>
 __global__ void __launch_bounds__(kAttentionThreads, 1)
     forward_kernel(Attention a, TileShape s, const T* __restrict__ q, const T* __restrict__ k,
                    const T* __restrict__ v, T* __restrict__ o, float* __restrict__ lse) {
-  extern __shared__ float shared[];
+  float* const shared = dynamic_shared<float>();
   float* const q_tile = shared;                    // [64][ld]
   float* const k_tile = q_tile + kQueries * s.ld;  // [32][ld]
   float* const weights = k_tile + kKeys * s.ld;    // [64][33]
@@ -132,14 +132,11 @@ void attention_simt(const Attention& a, const void* q, const void* k, const void
     by_head_dim(a, [&](auto columns) {
       using T = decltype(type);
       constexpr int kColumns = columns();
-      allow_shared(forward_kernel<T, kColumns>, bytes);
-      forward_kernel<T, kColumns>
-          <<<grid(ceil_div(a.tq, kQueries) * a.batch * a.heads), kAttentionThreads, bytes, stream>>>(
-              a, s, static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v),
-              static_cast<T*>(o), lse);
+      launch(forward_kernel<T, kColumns>, grid(ceil_div(a.tq, kQueries) * a.batch * a.heads),
+             kAttentionThreads, bytes, stream, a, s, static_cast<const T*>(q), static_cast<const T*>(k),
+             static_cast<const T*>(v), static_cast<T*>(o), lse);
     });
   });
-  ISOBAR_CUDA(cudaGetLastError());
 }
 
 void attention_merge(const Attention& a, bool first, const void* o, const float* lse, float* o_sum,
@@ -147,10 +144,9 @@ void attention_merge(const Attention& a, bool first, const void* o, const float*
   if (a.batch * a.heads * a.tq == 0) return;
   by_type(a.act, [&](auto type) {
     using T = decltype(type);
-    merge_kernel<T><<<grid(ceil_div(a.batch * a.tq * a.heads, 8)), 256, 0, stream>>>(
-        a, first, static_cast<const T*>(o), lse, o_sum, lse_sum);
+    launch(merge_kernel<T>, grid(ceil_div(a.batch * a.tq * a.heads, 8)), 256, 0, stream, a, first,
+           static_cast<const T*>(o), lse, o_sum, lse_sum);
   });
-  ISOBAR_CUDA(cudaGetLastError());
 }
 
 }  // namespace isobar::cuda

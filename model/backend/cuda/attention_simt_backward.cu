@@ -72,7 +72,7 @@ struct Operands {
 
 template <class T, int kColumns>
 __global__ void __launch_bounds__(kAttentionThreads, 1) keys_kernel(Attention a, TileShape s, Operands<T> x) {
-  extern __shared__ float shared[];
+  float* const shared = dynamic_shared<float>();
   const Tiles t(s, shared);
   const int tiles = static_cast<int>((a.tk + kKeys - 1) / kKeys);
   const int64_t pair = blockIdx.x / tiles, batch = pair / a.kv_heads, kv_head = pair - batch * a.kv_heads;
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1) keys_kernel(Attention a,
 template <class T, int kColumns>
 __global__ void __launch_bounds__(kAttentionThreads, 1)
     queries_kernel(Attention a, TileShape s, Operands<T> x) {
-  extern __shared__ float shared[];
+  float* const shared = dynamic_shared<float>();
   const Tiles t(s, shared);
   const int tiles = static_cast<int>((a.tq + kQueries - 1) / kQueries);
   const int64_t pair = blockIdx.x / tiles, batch = pair / a.heads, head = pair - batch * a.heads;
@@ -171,26 +171,19 @@ void attention_simt_backward(const Attention& a, const void* q, const void* k, c
                         static_cast<T*>(dk),
                         static_cast<T*>(dv)};
     if (a.tq > 0) {
-      delta_kernel<T><<<grid(ceil_div(a.batch * a.tq * a.heads, 8)), 256, 0, stream>>>(
-          a, static_cast<const T*>(o), x.d_o, workspace);
-      ISOBAR_CUDA(cudaGetLastError());
+      launch(delta_kernel<T>, grid(ceil_div(a.batch * a.tq * a.heads, 8)), 256, 0, stream, a,
+             static_cast<const T*>(o), x.d_o, workspace);
     }
     by_head_dim(a, [&](auto columns) {
       constexpr int kColumns = columns();
-      allow_shared(keys_kernel<T, kColumns>, bytes);
-      allow_shared(queries_kernel<T, kColumns>, bytes);
       if (a.tk > 0)
-        keys_kernel<T, kColumns>
-            <<<grid(ceil_div(a.tk, kKeys) * a.batch * a.kv_heads), kAttentionThreads, bytes, stream>>>(a, s,
-                                                                                                       x);
-      ISOBAR_CUDA(cudaGetLastError());
+        launch(keys_kernel<T, kColumns>, grid(ceil_div(a.tk, kKeys) * a.batch * a.kv_heads),
+               kAttentionThreads, bytes, stream, a, s, x);
       if (a.tq > 0)
-        queries_kernel<T, kColumns>
-            <<<grid(ceil_div(a.tq, kQueries) * a.batch * a.heads), kAttentionThreads, bytes, stream>>>(a, s,
-                                                                                                       x);
+        launch(queries_kernel<T, kColumns>, grid(ceil_div(a.tq, kQueries) * a.batch * a.heads),
+               kAttentionThreads, bytes, stream, a, s, x);
     });
   });
-  ISOBAR_CUDA(cudaGetLastError());
 }
 
 }  // namespace isobar::cuda

@@ -67,12 +67,4 @@ void by_head_dim(const Attention& a, F&& f) {
                          " columns: the GPU's kernels take 256 at most");
 }
 
-/// Allows a kernel the shared memory that it takes beyond 48 KB.
-template <class Kernel>
-void allow_shared(Kernel* kernel, size_t bytes) {
-  if (bytes > 48 << 10)
-    ISOBAR_CUDA(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
-}
-
 }  // namespace isobar::cuda

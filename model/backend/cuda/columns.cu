@@ -114,9 +114,8 @@ void by_pack(DType t, bool aligned, int64_t cols, const Launch& launch) {
 void add_partials(int parts, int outs, int64_t cols, const float* partials, const Sums& sums, bool accumulate,
                   cudaStream_t stream) {
   if (cols == 0) return;
-  add_partials_kernel<<<grid(ceil_div(outs * cols, kAcross)), dim3(kAcross, kDown), 0, stream>>>(
-      parts, outs, static_cast<int>(cols), partials, sums, accumulate);
-  ISOBAR_CUDA(cudaGetLastError());
+  launch(add_partials_kernel, grid(ceil_div(outs * cols, kAcross)), dim3(kAcross, kDown), 0, stream, parts,
+         outs, static_cast<int>(cols), partials, sums, accumulate);
 }
 
 void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
@@ -127,11 +126,9 @@ void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const v
     using T = decltype(type);
     constexpr int V = width();
     const dim3 blocks(grid(ceil_div(cols, kAcross * V)), partials);
-    gelu_backward_kernel<T, V><<<blocks, dim3(kAcross, kDown), 0, stream>>>(
-        rows, static_cast<int>(cols), static_cast<const T*>(u), static_cast<const T*>(dg),
-        static_cast<T*>(du), workspace);
+    launch(gelu_backward_kernel<T, V>, blocks, dim3(kAcross, kDown), 0, stream, rows, static_cast<int>(cols),
+           static_cast<const T*>(u), static_cast<const T*>(dg), static_cast<T*>(du), workspace);
   });
-  ISOBAR_CUDA(cudaGetLastError());
   if (dbias != nullptr) add_partials(partials, 1, cols, workspace, {{dbias}}, accumulate, stream);
 }
 
@@ -143,10 +140,9 @@ void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, 
     using T = decltype(type);
     constexpr int V = width();
     const dim3 blocks(grid(ceil_div(cols, kAcross * V)), partials);
-    column_sum_kernel<T, V><<<blocks, dim3(kAcross, kDown), 0, stream>>>(rows, static_cast<int>(cols),
-                                                                         static_cast<const T*>(x), workspace);
+    launch(column_sum_kernel<T, V>, blocks, dim3(kAcross, kDown), 0, stream, rows, static_cast<int>(cols),
+           static_cast<const T*>(x), workspace);
   });
-  ISOBAR_CUDA(cudaGetLastError());
   add_partials(partials, 1, cols, workspace, {{sum}}, accumulate, stream);
 }
 
@@ -157,11 +153,10 @@ void period_sum(int64_t rows, int64_t cols, int64_t period, int64_t row0, const 
     if constexpr (sizeof(type) == 4) {
       constexpr int V = width();
       const dim3 blocks(grid(period), grid(ceil_div(cols, 256 * V)));
-      period_sum_kernel<V>
-          <<<blocks, 256, 0, stream>>>(rows, static_cast<int>(cols), period, row0, dx, dpos, accumulate);
+      launch(period_sum_kernel<V>, blocks, 256, 0, stream, rows, static_cast<int>(cols), period, row0, dx,
+             dpos, accumulate);
     }
   });
-  ISOBAR_CUDA(cudaGetLastError());
 }
 
 }  // namespace isobar::cuda

@@ -31,8 +31,8 @@ DeviceExecutor::Kept::~Kept() {
   if (graph) cudaGraphDestroy(graph);
 }
 
-DeviceExecutor::DeviceExecutor(const Plan& plan, CudaBackend& backend, DeviceComm* comm, const Streams& streams,
-                               const ExecutorOptions& options)
+DeviceExecutor::DeviceExecutor(const Plan& plan, CudaBackend& backend, DeviceComm* comm,
+                               const Streams& streams, const ExecutorOptions& options)
     : plan_(plan),
       backend_(backend),
       comm_(comm),
@@ -211,7 +211,8 @@ void DeviceExecutor::wait(const StreamOrder& order) {
   waiting_.store(false, std::memory_order_relaxed);
 }
 
-void DeviceExecutor::read_times(const Program& program, const StreamOrder& order, int32_t step, int64_t began_ns) {
+void DeviceExecutor::read_times(const Program& program, const StreamOrder& order, int32_t step,
+                                int64_t began_ns) {
   const auto since_begin = [&](size_t event) {
     float ms = 0;
     ISOBAR_CUDA(cudaEventElapsedTime(&ms, timed_begin_.get(), timed_[event].get()));

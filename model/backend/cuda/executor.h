@@ -1,13 +1,13 @@
-// Runs linked programs on a GPU: one host thread enqueues every op on its lane's stream in program order, lanes wait
-// for each other by events only where the program says so, and the host waits once, at the end.
+// Runs linked programs on a GPU: one host thread enqueues every op on its lane's stream in program order,
+// lanes wait for each other by events only where the program says so, and the host waits once, at the end.
 //
 //   DeviceExecutor run(plan, backend, comm, streams, {.graphs = true});
 //   run.keep(step_program);              // runs many times: captured as a graph at its second run
 //   run(step_program, step);
 //
-// A program's first run is enqueued, because kernels are loaded and connections are opened then. Graphs leave out what
-// the host does: a fetch's staging buffers are filled before a replay. While a recorder is set, ops are enqueued with
-// an event before and behind each, so spans and op times are of that mode.
+// A program's first run is enqueued, because kernels are loaded and connections are opened then. Graphs leave
+// out what the host does: a fetch's staging buffers are filled before a replay. While a recorder is set, ops
+// are enqueued with an event before and behind each, so spans and op times are of that mode.
 #pragma once
 #include <array>
 #include <atomic>

@@ -29,11 +29,10 @@ void patch_gather(const Patch& s, const float* image, void* patches, cudaStream_
     using T = decltype(type);
     auto* out = static_cast<T*>(patches);
     if (s.p % 4 == 0 && s.width % 4 == 0 && on_16_bytes(image, patches))
-      gather_kernel<T, 4><<<grid(s.rows), 256, 0, stream>>>(s, image, out);
+      launch(gather_kernel<T, 4>, grid(s.rows), 256, 0, stream, s, image, out);
     else
-      gather_kernel<T, 1><<<grid(s.rows), 256, 0, stream>>>(s, image, out);
+      launch(gather_kernel<T, 1>, grid(s.rows), 256, 0, stream, s, image, out);
   });
-  ISOBAR_CUDA(cudaGetLastError());
 }
 
 }  // namespace isobar::cuda

@@ -60,7 +60,7 @@ template <class T, bool kShared>
 __global__ void __launch_bounds__(kThreads)
     sums_kernel(Patch s, const T* __restrict__ pred, const float* __restrict__ target, Loss l,
                 double latitude_scale, double* __restrict__ partials) {
-  extern __shared__ double shared[];  // [3][C], then the rows' weights [p], then the patch
+  double* const shared = dynamic_shared<double>();  // [3][C], then the rows' weights [p], then the patch
   const int C = static_cast<int>(s.channels), p = static_cast<int>(s.p), columns = p * p * C;
   float* const latitude = reinterpret_cast<float*>(shared + 3 * C);
   float* const patch = latitude + p;
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(kThreads)
     slopes_kernel(Patch s, const T* __restrict__ pred, const float* __restrict__ target,
                   const float* __restrict__ sums, float scale, const float* __restrict__ scalars, Loss l,
                   T* __restrict__ dpred) {
-  extern __shared__ float truth_by_column[];  // in the order of the prediction's columns
+  float* const truth_by_column = dynamic_shared<float>();  // in the order of the prediction's columns
   const int C = static_cast<int>(s.channels), p = static_cast<int>(s.p), columns = p * p * C;
   const int64_t global = s.row0 + blockIdx.x, sample = global / s.tokens;
   const Place at(s, global % s.tokens);
@@ -226,23 +226,20 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
     const dim3 blocks(parts, grid(s.batch));
     const auto* guess = static_cast<const T*>(pred);
     if (fixed + patch <= kMostShared)
-      sums_kernel<T, true><<<blocks, kThreads, fixed + patch, stream>>>(s, guess, target, l,
-                                                                        latitude_scale(s.height), workspace);
+      launch(sums_kernel<T, true>, blocks, kThreads, fixed + patch, stream, s, guess, target, l,
+             latitude_scale(s.height), workspace);
     else
-      sums_kernel<T, false>
-          <<<blocks, kThreads, fixed, stream>>>(s, guess, target, l, latitude_scale(s.height), workspace);
+      launch(sums_kernel<T, false>, blocks, kThreads, fixed, stream, s, guess, target, l,
+             latitude_scale(s.height), workspace);
   });
-  ISOBAR_CUDA(cudaGetLastError());
-  totals_kernel<<<grid(s.batch), kThreads, 0, stream>>>(parts, static_cast<int>(s.channels), l, workspace,
-                                                        sums);
-  ISOBAR_CUDA(cudaGetLastError());
+  launch(totals_kernel, grid(s.batch), kThreads, 0, stream, parts, static_cast<int>(s.channels), l, workspace,
+         sums);
 }
 
 void loss(const Patch& s, const float* sums, float weight, float* metrics, const Loss& l,
           cudaStream_t stream) {
   check_channels(s);
-  metrics_kernel<<<1, kMaxChannels + 32, 0, stream>>>(s, l.kind, weight, sums, metrics);
-  ISOBAR_CUDA(cudaGetLastError());
+  launch(metrics_kernel, 1, kMaxChannels + 32, 0, stream, s, l.kind, weight, sums, metrics);
 }
 
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,
@@ -255,13 +252,12 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
     const auto* guess = static_cast<const T*>(pred);
     auto* out = static_cast<T*>(dpred);
     if (patch <= kMostShared)
-      slopes_kernel<T, true>
-          <<<grid(s.rows), kThreads, patch, stream>>>(s, guess, target, sums, scale, scalars, l, out);
+      launch(slopes_kernel<T, true>, grid(s.rows), kThreads, patch, stream, s, guess, target, sums, scale,
+             scalars, l, out);
     else
-      slopes_kernel<T, false>
-          <<<grid(s.rows), kThreads, 0, stream>>>(s, guess, target, sums, scale, scalars, l, out);
+      launch(slopes_kernel<T, false>, grid(s.rows), kThreads, 0, stream, s, guess, target, sums, scale,
+             scalars, l, out);
   });
-  ISOBAR_CUDA(cudaGetLastError());
 }
 
 }  // namespace isobar::cuda

@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
     constexpr int kStride = kPacks * 4 * R;
 #pragma unroll 1
     for (int turn = 0; turn < kRows; ++turn) {
-      if (threadIdx.x / R == turn) {
+      if (static_cast<int>(threadIdx.x) / R == turn) {
 #pragma unroll
         for (int k = 0; k < kPacks; ++k)
 #pragma unroll
@@ -282,18 +282,17 @@ void residual_norm(const ResidualNorm& p, const float* residual, const void* y, 
   if (p.rows == 0) return;
   by_type(p.act, [&](auto type) {
     using T = decltype(type);
-    const bool fast =
-        on_16_bytes(residual, y, gamma, beta, x, h) && by_width<1024>(p.cols, [&](auto r) {
-          constexpr int R = r();
-          constexpr int kRows = kThreadsOf<R> / R;
-          forward_in_registers<T, R><<<grid(ceil_div(p.rows, kRows)), kThreadsOf<R>, 0, stream>>>(
-              rows_of(p), residual, static_cast<const T*>(y), gamma, beta, x, static_cast<T*>(h), mean, rstd);
-        });
+    const bool fast = on_16_bytes(residual, y, gamma, beta, x, h) && by_width<1024>(p.cols, [&](auto r) {
+                        constexpr int R = r();
+                        constexpr int kRows = kThreadsOf<R> / R;
+                        launch(forward_in_registers<T, R>, grid(ceil_div(p.rows, kRows)), kThreadsOf<R>, 0,
+                               stream, rows_of(p), residual, static_cast<const T*>(y), gamma, beta, x,
+                               static_cast<T*>(h), mean, rstd);
+                      });
     if (!fast)
-      forward_any<T><<<grid(p.rows), 256, 0, stream>>>(rows_of(p), residual, static_cast<const T*>(y), gamma,
-                                                       beta, x, static_cast<T*>(h), mean, rstd);
+      launch(forward_any<T>, grid(p.rows), 256, 0, stream, rows_of(p), residual, static_cast<const T*>(y),
+             gamma, beta, x, static_cast<T*>(h), mean, rstd);
   });
-  ISOBAR_CUDA(cudaGetLastError());
 }
 
 void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
@@ -313,16 +312,15 @@ void residual_norm_backward(const ResidualNorm& p, const float* x, const float* 
                           constexpr int R = r();
                           constexpr int kRows = kThreadsOf<R> / R;
                           blocks = static_cast<int>(std::min<int64_t>(partials, ceil_div(p.rows, kRows)));
-                          backward_in_registers<T, R><<<grid(blocks), kThreadsOf<R>, 0, stream>>>(
-                              rows_of(p), x, mean, rstd, gamma, d, dx, first, d16, workspace);
+                          launch(backward_in_registers<T, R>, grid(blocks), kThreadsOf<R>, 0, stream,
+                                 rows_of(p), x, mean, rstd, gamma, d, dx, first, d16, workspace);
                         });
       if (fast) return;
-      backward_any<T><<<grid(p.rows), 256, 0, stream>>>(rows_of(p), x, mean, rstd, gamma, d, dx, first, d16);
-      ISOBAR_CUDA(cudaGetLastError());
-      backward_any_columns<T><<<dim3(grid(blocks), grid(ceil_div(p.cols, 128))), 128, 0, stream>>>(
-          rows_of(p), x, mean, rstd, d, dx, workspace);
+      launch(backward_any<T>, grid(p.rows), 256, 0, stream, rows_of(p), x, mean, rstd, gamma, d, dx, first,
+             d16);
+      launch(backward_any_columns<T>, dim3(grid(blocks), grid(ceil_div(p.cols, 128))), 128, 0, stream,
+             rows_of(p), x, mean, rstd, d, dx, workspace);
     });
-  ISOBAR_CUDA(cudaGetLastError());
   add_partials(blocks, 3, p.cols, workspace, sums, accumulate, stream);
 }
 

@@ -175,18 +175,15 @@ void squared_sum(int64_t n, const void* x, DType t, float* sum, bool accumulate,
     constexpr int V = 16 / sizeof(T);
     const auto* a = static_cast<const T*>(x);
     if (n % V == 0 && on_16_bytes(x))
-      squared_partials<T, V><<<partials, kThreads, 0, stream>>>(n, a, workspace);
+      launch(squared_partials<T, V>, partials, kThreads, 0, stream, n, a, workspace);
     else
-      squared_partials<T, 1><<<partials, kThreads, 0, stream>>>(n, a, workspace);
+      launch(squared_partials<T, 1>, partials, kThreads, 0, stream, n, a, workspace);
   });
-  ISOBAR_CUDA(cudaGetLastError());
-  squared_total<<<1, kThreads, 0, stream>>>(partials, workspace, sum, accumulate);
-  ISOBAR_CUDA(cudaGetLastError());
+  launch(squared_total, 1, kThreads, 0, stream, partials, workspace, sum, accumulate);
 }
 
 void loss_scale(float least, int64_t window, float* norm2, float* scalars, cudaStream_t stream) {
-  loss_scale_kernel<<<1, 1, 0, stream>>>(least, window, norm2, scalars);
-  ISOBAR_CUDA(cudaGetLastError());
+  launch(loss_scale_kernel, 1, 1, 0, stream, least, window, norm2, scalars);
 }
 
 void adam(const Adam& a, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2,
@@ -199,10 +196,9 @@ void adam(const Adam& a, int64_t n, const void* g, DType type_g, const float* sc
               using G = decltype(grad);
               using P16 = decltype(copy);
               constexpr int V = width();
-              adam_kernel<G, P16, V><<<filling_grid(ceil_div(n, V), kThreads), kThreads, 0, stream>>>(
-                  c, n, static_cast<const G*>(g), scalars, norm2, p, m, v, static_cast<P16*>(p16));
+              launch(adam_kernel<G, P16, V>, filling_grid(ceil_div(n, V), kThreads), kThreads, 0, stream, c,
+                     n, static_cast<const G*>(g), scalars, norm2, p, m, v, static_cast<P16*>(p16));
             });
-  ISOBAR_CUDA(cudaGetLastError());
 }
 
 void sgd(const Sgd& s, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2,
@@ -212,10 +208,9 @@ void sgd(const Sgd& s, int64_t n, const void* g, DType type_g, const float* scal
     using G = decltype(grad);
     using P16 = decltype(copy);
     constexpr int V = width();
-    sgd_kernel<G, P16, V><<<filling_grid(ceil_div(n, V), kThreads), kThreads, 0, stream>>>(
-        s, n, static_cast<const G*>(g), scalars, norm2, p, buf, static_cast<P16*>(p16));
+    launch(sgd_kernel<G, P16, V>, filling_grid(ceil_div(n, V), kThreads), kThreads, 0, stream, s, n,
+           static_cast<const G*>(g), scalars, norm2, p, buf, static_cast<P16*>(p16));
   });
-  ISOBAR_CUDA(cudaGetLastError());
 }
 
 }  // namespace isobar::cuda

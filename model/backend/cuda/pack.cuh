@@ -75,6 +75,33 @@ __device__ inline double warp_sum(double x) {
   return x;
 }
 
+/// The block's shared memory whose size the launch says
+template <class T>
+__device__ inline T* dynamic_shared() {
+#ifdef ISOBAR_EMULATED
+  return static_cast<T*>(emulator::dynamic_shared());
+#else
+  extern __shared__ double dynamic_shared_memory[];
+  return reinterpret_cast<T*>(dynamic_shared_memory);
+#endif
+}
+
+/// kernel<<<blocks, threads, shared, stream>>>(args...), checked. In the emulator (tests/cuda/emulator.h),
+/// which runs kernels on the host where there is no GPU, their threads take turns.
+template <class... P, class... A>
+void launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,
+            [[maybe_unused]] cudaStream_t stream, A... args) {
+#ifdef ISOBAR_EMULATED
+  emulator::run(blocks, threads, shared, [&] { kernel(static_cast<P>(args)...); });
+#else
+  if (shared > 48 << 10)  // more than every device gives unasked
+    ISOBAR_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
+  kernel<<<blocks, threads, shared, stream> > >(static_cast<P>(args)...);
+  ISOBAR_CUDA(cudaGetLastError());
+#endif
+}
+
 /// f(T{}) for the type that `t` names
 template <class F>
 void by_type(DType t, F&& f) {

@@ -83,8 +83,8 @@ void copy_units(const Copy& c, const void* x, void* y, cudaStream_t stream) {
            {}};
   for (int d = 0; d < 3; ++d) b.from[d] = c.from[d] / per, b.to[d] = c.to[d] / per;
   const int64_t units = c.extent[0] * c.extent[1] * c.extent[2] * (c.n / per);
-  copy_kernel<Unit><<<filling_grid(units, kThreads), kThreads, 0, stream>>>(
-      b, units, static_cast<const Unit*>(x), static_cast<Unit*>(y));
+  launch(copy_kernel<Unit>, filling_grid(units, kThreads), kThreads, 0, stream, b, units,
+         static_cast<const Unit*>(x), static_cast<Unit*>(y));
 }
 
 // Halves of sign and fraction at random, with exponents that make each a number in (0.5, 2) in f16 and in
@@ -101,9 +101,8 @@ __global__ void __launch_bounds__(kThreads) noise_kernel(int64_t words, uint32_t
 
 void fill_noise(int64_t bytes, void* x, cudaStream_t stream) {
   if (bytes < 4) return;
-  noise_kernel<<<filling_grid(bytes / 4, kThreads), kThreads, 0, stream>>>(bytes / 4,
-                                                                           static_cast<uint32_t*>(x));
-  ISOBAR_CUDA(cudaGetLastError());
+  launch(noise_kernel, filling_grid(bytes / 4, kThreads), kThreads, 0, stream, bytes / 4,
+         static_cast<uint32_t*>(x));
 }
 
 void residual_add(int64_t n, DType act, const float* residual, const void* y, float* x, cudaStream_t stream) {
@@ -112,11 +111,11 @@ void residual_add(int64_t n, DType act, const float* residual, const void* y, fl
     using T = decltype(type);
     const auto* add = static_cast<const T*>(y);
     if (n % 8 == 0 && on_16_bytes(residual, y, x))
-      residual_add_kernel<T, 8><<<filling_grid(n / 8, kThreads), kThreads, 0, stream>>>(n, residual, add, x);
+      launch(residual_add_kernel<T, 8>, filling_grid(n / 8, kThreads), kThreads, 0, stream, n, residual, add,
+             x);
     else
-      residual_add_kernel<T, 1><<<filling_grid(n, kThreads), kThreads, 0, stream>>>(n, residual, add, x);
+      launch(residual_add_kernel<T, 1>, filling_grid(n, kThreads), kThreads, 0, stream, n, residual, add, x);
   });
-  ISOBAR_CUDA(cudaGetLastError());
 }
 
 void gelu(int64_t n, DType act, const void* u, void* g, cudaStream_t stream) {
@@ -127,11 +126,10 @@ void gelu(int64_t n, DType act, const void* u, void* g, cudaStream_t stream) {
     const auto* x = static_cast<const T*>(u);
     auto* y = static_cast<T*>(g);
     if (n % V == 0 && on_16_bytes(u, g))
-      gelu_kernel<T, V><<<filling_grid(n / V, kThreads), kThreads, 0, stream>>>(n, x, y);
+      launch(gelu_kernel<T, V>, filling_grid(n / V, kThreads), kThreads, 0, stream, n, x, y);
     else
-      gelu_kernel<T, 1><<<filling_grid(n, kThreads), kThreads, 0, stream>>>(n, x, y);
+      launch(gelu_kernel<T, 1>, filling_grid(n, kThreads), kThreads, 0, stream, n, x, y);
   });
-  ISOBAR_CUDA(cudaGetLastError());
 }
 
 void cast(int64_t n, DType from, DType to, const void* x, void* y, bool accumulate, cudaStream_t stream) {
@@ -143,12 +141,12 @@ void cast(int64_t n, DType from, DType to, const void* x, void* y, bool accumula
       const auto* a = static_cast<const From*>(x);
       auto* b = static_cast<To*>(y);
       if (n % 8 == 0 && on_16_bytes(x, y))
-        cast_kernel<From, To, 8><<<filling_grid(n / 8, kThreads), kThreads, 0, stream>>>(n, a, b, accumulate);
+        launch(cast_kernel<From, To, 8>, filling_grid(n / 8, kThreads), kThreads, 0, stream, n, a, b,
+               accumulate);
       else
-        cast_kernel<From, To, 1><<<filling_grid(n, kThreads), kThreads, 0, stream>>>(n, a, b, accumulate);
+        launch(cast_kernel<From, To, 1>, filling_grid(n, kThreads), kThreads, 0, stream, n, a, b, accumulate);
     });
   });
-  ISOBAR_CUDA(cudaGetLastError());
 }
 
 void copy(const Copy& c, const void* x, void* y, cudaStream_t stream) {
@@ -176,7 +174,6 @@ void copy(const Copy& c, const void* x, void* y, cudaStream_t stream) {
     copy_units<uint32_t>(used, x, y, stream);
   else
     copy_units<uint16_t>(used, x, y, stream);
-  ISOBAR_CUDA(cudaGetLastError());
 }
 
 }  // namespace isobar::cuda

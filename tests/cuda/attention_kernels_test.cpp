@@ -1,0 +1,170 @@
+// The plain attention kernels, against softmax in double.
+#include "tests/cuda/kernel_check.h"
+
+namespace isobar::cuda::testing {
+namespace {
+
+struct Shape {
+  int64_t batch, heads, kv_heads, tq, tk, d, pad;
+  bool causal, tf32;
+};
+const Shape kShapes[] = {{2, 3, 3, 33, 33, 16, 0, false, false}, {1, 2, 1, 70, 50, 48, 8, false, false},
+                         {1, 4, 2, 40, 67, 65, 3, true, false},  {1, 1, 1, 65, 40, 128, 0, false, false},
+                         {1, 1, 1, 5, 3, 192, 0, false, false},  {2, 2, 2, 31, 31, 8, 0, true, true},
+                         {1, 2, 2, 34, 66, 12, 4, false, true},  {1, 1, 1, 9, 70, 256, 0, false, false}};
+
+struct Problem {
+  Attention a;
+  Buffer q, k, v, d_o;
+  Problem(const Shape& s, DType act, Random& random)
+      : a{s.batch,
+          s.heads,
+          s.kv_heads,
+          s.tq,
+          s.tk,
+          s.d,
+          1 / std::sqrt(static_cast<float>(s.d)),
+          s.causal,
+          act,
+          s.heads * s.d + s.pad,
+          s.kv_heads * s.d + 2 * s.pad,
+          s.heads * s.d + s.pad,
+          s.tf32},
+        q(random.buffer(act, s.batch * s.tq * a.ld_q)),
+        k(random.buffer(act, s.batch * s.tk * a.ld_kv)),
+        v(random.buffer(act, s.batch * s.tk * a.ld_kv)),
+        d_o(random.buffer(act, s.batch * s.tq * a.ld_o)) {}
+  cpu::Attention cpu() const {
+    return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,   a.scale,
+            a.causal, a.act,   a.ld_q,     a.ld_kv, a.ld_o, a.tf32};
+  }
+  int64_t rows() const { return a.batch * a.heads * a.tq; }
+};
+
+// softmax(q k' scale) v and its gradients, element by element
+struct Reference {
+  std::vector<double> o, lse, dq, dk, dv;
+  explicit Reference(const Problem& x) {
+    const Attention& a = x.a;
+    o.assign(static_cast<size_t>(a.batch * a.tq * a.ld_o), 0);
+    dq.assign(static_cast<size_t>(a.batch * a.tq * a.ld_q), 0);
+    dk.assign(static_cast<size_t>(a.batch * a.tk * a.ld_kv), 0);
+    dv = dk;
+    std::vector<double> p(static_cast<size_t>(a.tk)), dp(p);
+    for (int64_t b = 0; b < a.batch; ++b)
+      for (int64_t h = 0; h < a.heads; ++h)
+        for (int64_t i = 0; i < a.tq; ++i) {
+          const int64_t kv_head = h / (a.heads / a.kv_heads);
+          const int64_t qi = (b * a.tq + i) * a.ld_q + h * a.d, oi = (b * a.tq + i) * a.ld_o + h * a.d;
+          const auto kj = [&](int64_t j) { return (b * a.tk + j) * a.ld_kv + kv_head * a.d; };
+          const int64_t seen = a.causal ? std::clamp<int64_t>(i + 1 + a.tk - a.tq, 0, a.tk) : a.tk;
+          double sum = 0, delta = 0;
+          for (int64_t j = 0; j < seen; ++j) {
+            double s = 0;
+            for (int64_t e = 0; e < a.d; ++e) s += x.q[qi + e] * x.k[kj(j) + e];
+            p[j] = std::exp(s * static_cast<double>(a.scale));
+            sum += p[j];
+          }
+          lse.push_back(std::log(sum));
+          for (int64_t j = 0; j < seen; ++j) {
+            p[j] /= sum;
+            dp[j] = 0;
+            for (int64_t e = 0; e < a.d; ++e) {
+              o[oi + e] += p[j] * x.v[kj(j) + e];
+              dp[j] += x.d_o[oi + e] * x.v[kj(j) + e];
+            }
+            delta += p[j] * dp[j];
+          }
+          for (int64_t j = 0; j < seen; ++j) {
+            const double ds = p[j] * (dp[j] - delta) * static_cast<double>(a.scale);
+            for (int64_t e = 0; e < a.d; ++e) {
+              dq[qi + e] += ds * x.k[kj(j) + e];
+              dk[kj(j) + e] += ds * x.q[qi + e];
+              dv[kj(j) + e] += p[j] * x.d_o[oi + e];
+            }
+          }
+        }
+  }
+};
+
+// Of the heads' columns; those between them must still be NaN
+void expect_heads(const Buffer& got, const std::vector<double>& want, int64_t rows, int64_t columns,
+                  int64_t ld, double tolerance, const std::string& what) {
+  double error = 0, size = 0;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < ld; ++c) {
+      const double x = got[r * ld + c], y = want[static_cast<size_t>(r * ld + c)];
+      if (c >= columns) {
+        EXPECT_TRUE(std::isnan(x)) << what << ": column " << c << " is not a head's";
+        continue;
+      }
+      error += (x - y) * (x - y);
+      size += y * y;
+    }
+  EXPECT_TRUE(std::sqrt(error / size) <= tolerance) << what << ": off by " << std::sqrt(error / size);
+}
+
+TEST(Kernels, PlainAttentionIsSoftmaxTimesValuesAndItsGradient) {
+  ISOBAR_NEEDS_KERNELS();
+  Random random;
+  for (const Shape& s : kShapes)
+    for (const DType act : kActs) {
+      if (s.tf32 && act != DType::f32) continue;
+      const Problem x(s, act, random);
+      const Attention& a = x.a;
+      const Reference want(x);
+      Buffer o(act, x.d_o.size()), lse(DType::f32, x.rows()), dq(act, x.q.size()), dk(act, x.k.size()),
+          dv(act, x.k.size()), delta(DType::f32, x.rows());
+      const OnDevice gq(x.q), gk(x.k), gv(x.v), gdo(x.d_o), go(o), gl(lse), gdq(dq), gdk(dk), gdv(dv),
+          gw(delta);
+      attention_simt(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), nullptr);
+      attention_simt_backward(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), gdo.data(), gdq.data(),
+                              gdk.data(), gdv.data(), gw.f32(), nullptr);
+      const double unit = s.tf32 ? 1.0 / 1024 : roundoff(act);
+      const double forward = act == DType::f32 && !s.tf32 ? 3e-6 : 2 * unit;
+      const double backward = act == DType::f32 && !s.tf32 ? 1e-5 : 4 * unit;
+      const std::string what = std::string(name_of(act)) + " q" + std::to_string(s.tq) + " k" +
+                               std::to_string(s.tk) + " d" + std::to_string(s.d);
+      expect_heads(go.read(act), want.o, s.batch * s.tq, s.heads * s.d, a.ld_o, forward, what + " o");
+      expect_heads(gdq.read(act), want.dq, s.batch * s.tq, s.heads * s.d, a.ld_q, backward, what + " dq");
+      expect_heads(gdk.read(act), want.dk, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, backward, what + " dk");
+      expect_heads(gdv.read(act), want.dv, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, backward, what + " dv");
+      const Buffer got = gl.read(DType::f32);
+      for (int64_t r = 0; r < x.rows(); ++r)
+        ASSERT_NEAR(got[r], want.lse[static_cast<size_t>(r)], s.tf32 ? 1e-2 : 1e-4) << what << " lse";
+    }
+}
+
+TEST(Kernels, PartsOfTheKeysMergeIntoAttentionOverAll) {
+  ISOBAR_NEEDS_KERNELS();
+  Random random;
+  for (const DType act : kActs) {
+    const Problem x({2, 2, 2, 19, 40, 24, 0, false, false}, act, random);
+    const Reference want(x);
+    Buffer sum(DType::f32, x.d_o.size()), lse_sum(DType::f32, x.rows());
+    const OnDevice gq(x.q), gs(sum), gls(lse_sum);
+    int64_t begin = 0;
+    for (const int64_t keys : {13, 27}) {
+      Attention part = x.a;
+      part.tk = keys;
+      Buffer k(act, x.a.batch * keys * x.a.ld_kv), v(act, k.size());
+      for (int64_t b = 0; b < x.a.batch; ++b)
+        for (int64_t i = 0; i < keys * x.a.ld_kv; ++i) {
+          k.set(b * keys * x.a.ld_kv + i, x.k[(b * x.a.tk + begin) * x.a.ld_kv + i]);
+          v.set(b * keys * x.a.ld_kv + i, x.v[(b * x.a.tk + begin) * x.a.ld_kv + i]);
+        }
+      Buffer o(act, x.d_o.size()), lse(DType::f32, x.rows());
+      const OnDevice gk(k), gv(v), go(o), gl(lse);
+      attention_simt(part, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), nullptr);
+      attention_merge(part, begin == 0, go.data(), gl.f32(), gs.f32(), gls.f32(), nullptr);
+      begin += keys;
+    }
+    expect_heads(gs.read(DType::f32), want.o, x.a.batch * x.a.tq, x.a.ld_o, x.a.ld_o, 2 * tolerance(act),
+                 std::string(name_of(act)) + " merged");
+    const Buffer got = gls.read(DType::f32);
+    for (int64_t r = 0; r < x.rows(); ++r) EXPECT_NEAR(got[r], want.lse[static_cast<size_t>(r)], 1e-4);
+  }
+}
+
+}  // namespace
+}  // namespace isobar::cuda::testing

@@ -1,0 +1,67 @@
+// Runs the GPU's kernels on the host, so that their indices, barriers and sums are tested where there is no
+// GPU. The .cu files are compiled as C++ with this header in front: a block's threads are fibers that take
+// turns, and change hands at __syncthreads, __syncwarp and shuffles. A barrier that not all of a block's (a
+// warp's) threads reach is an error here. Slow, and no proof of speed or of what the hardware does with
+// races; of those compute-sanitizer speaks.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
+#include <vector_types.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#define ISOBAR_EMULATED
+#undef __shared__
+#define __shared__ static
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+
+namespace isobar::emulator {
+struct Index {
+  unsigned x, y, z;
+};
+extern Index thread, block;
+extern dim3 block_size, grid_size;
+void* dynamic_shared();
+/// Every thread of every block runs `body`, block after block.
+void run(dim3 blocks, dim3 threads, size_t shared, const std::function<void()>& body);
+void block_barrier();
+void warp_barrier();
+uint64_t exchange(uint64_t bits, int lane_mask);  // with the lane whose number differs by the mask
+}  // namespace isobar::emulator
+
+#define threadIdx isobar::emulator::thread
+#define blockIdx isobar::emulator::block
+#define blockDim isobar::emulator::block_size
+#define gridDim isobar::emulator::grid_size
+
+inline void __syncthreads() {
+  isobar::emulator::block_barrier();
+}
+inline void __syncwarp() {
+  isobar::emulator::warp_barrier();
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T x, int mask) {
+  static_assert(sizeof(T) <= 8);
+  uint64_t bits = 0;
+  __builtin_memcpy(&bits, &x, sizeof x);
+  bits = isobar::emulator::exchange(bits, mask);
+  __builtin_memcpy(&x, &bits, sizeof x);
+  return x;
+}
+inline float __fdividef(float x, float y) {
+  return x / y;
+}
+inline unsigned __float_as_uint(float x) {
+  return __builtin_bit_cast(unsigned, x);
+}
+inline float __uint_as_float(unsigned x) {
+  return __builtin_bit_cast(float, x);
+}
+using std::isfinite;
+#define cudaMemcpyAsync(to, from, bytes, kind, stream) (std::memcpy(to, from, bytes), cudaSuccess)

@@ -1,0 +1,115 @@
+// GPU kernels against the CPU's, op by op. The same tests run on a GPU where there is one, and everywhere in
+// the emulator (emulator.h). Operands are random, outputs begin as NaN, and what lies beside them must stay
+// as it was.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "model/backend/cuda/device.h"
+#include "model/backend/cuda/kernels.h"
+#include "tests/cpu/kernel_testing.h"
+
+namespace isobar::cuda::testing {
+
+using cpu::testing::Buffer;
+using cpu::testing::Random;
+using cpu::testing::roundoff;
+
+constexpr DType kActs[] = {DType::f32, DType::bf16, DType::f16};
+
+#ifdef ISOBAR_EMULATED
+#define ISOBAR_NEEDS_KERNELS() (void)0
+#else
+#define ISOBAR_NEEDS_KERNELS()                                 \
+  if (const Devices found = find_devices(); found.all.empty()) \
+  GTEST_SKIP() << "needs a GPU: " << found.why_none
+#endif
+
+/// A copy of a host buffer that kernels can work on, between guards.
+class OnDevice {
+ public:
+  explicit OnDevice(const Buffer& b, int64_t shift = 0) : OnDevice(b.data(), b.bytes(), shift) {}
+  OnDevice(const void* from, int64_t bytes, int64_t shift = 0) : bytes_(bytes), shift_(shift) {
+    const auto all = static_cast<size_t>(bytes + shift + 2 * kGuard);
+    std::vector<std::byte> image(all, kPattern);
+    std::copy_n(static_cast<const std::byte*>(from), bytes, image.data() + kGuard + shift);
+#ifdef ISOBAR_EMULATED
+    base_ = static_cast<std::byte*>(std::aligned_alloc(256, (all + 255) / 256 * 256));
+    std::memcpy(base_, image.data(), all);
+#else
+    void* p = nullptr;
+    ISOBAR_CUDA(cudaMalloc(&p, all));
+    base_ = static_cast<std::byte*>(p);
+    ISOBAR_CUDA(cudaMemcpy(base_, image.data(), all, cudaMemcpyHostToDevice));
+#endif
+  }
+  ~OnDevice() {
+#ifdef ISOBAR_EMULATED
+    std::free(base_);
+#else
+    cudaFree(base_);
+#endif
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+  void* data() const {
+    return base_ + kGuard + shift_;
+  }
+  float* f32() const {
+    return static_cast<float*>(data());
+  }
+  double* f64() const {
+    return static_cast<double*>(data());
+  }
+  /// What lies there now. Fails if anything beside it has changed.
+  Buffer read(DType t) const {
+    const auto all = static_cast<size_t>(bytes_ + shift_ + 2 * kGuard);
+    std::vector<std::byte> image(all);
+#ifdef ISOBAR_EMULATED
+    std::memcpy(image.data(), base_, all);
+#else
+    ISOBAR_CUDA(cudaDeviceSynchronize());
+    ISOBAR_CUDA(cudaMemcpy(image.data(), base_, all, cudaMemcpyDeviceToHost));
+#endif
+    const auto begin = static_cast<size_t>(kGuard + shift_), end = begin + static_cast<size_t>(bytes_);
+    for (size_t i = 0; i < all; ++i)
+      if ((i < begin || i >= end) && image[i] != kPattern) {
+        ADD_FAILURE() << "byte " << static_cast<int64_t>(i - begin) << " beside the buffer was written";
+        break;
+      }
+    Buffer b(t, bytes_ / size_of(t));
+    std::memcpy(b.data(), image.data() + begin, static_cast<size_t>(bytes_));
+    return b;
+  }
+
+ private:
+  static constexpr int64_t kGuard = 256;
+  static constexpr std::byte kPattern{0xa5};
+  int64_t bytes_, shift_;
+  std::byte* base_ = nullptr;
+};
+
+/// |got - want| / |want| in the Euclidean norm; NaN where either holds one.
+inline double distance(const Buffer& got, const Buffer& want) {
+  double error = 0, size = 0;
+  for (int64_t i = 0; i < want.size(); ++i) {
+    error += (got[i] - want[i]) * (got[i] - want[i]);
+    size += want[i] * want[i];
+  }
+  return size > 0 ? std::sqrt(error / size) : std::sqrt(error);
+}
+/// How far two right results may be apart: one rounding, and sums in another order in f32.
+inline double tolerance(DType t) {
+  return t == DType::f32 ? 2e-6 : 1.5 * roundoff(t);
+}
+inline void expect_near(const Buffer& got, const Buffer& want, double tolerance, const std::string& what) {
+  const double d = distance(got, want);
+  EXPECT_TRUE(d <= tolerance) << what << ": |got - want| / |want| = " << d << ", allowed " << tolerance;
+}
+
+}  // namespace isobar::cuda::testing

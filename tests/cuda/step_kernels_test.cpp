@@ -1,0 +1,172 @@
+// Images, losses, optimizers.
+#include "model/backend/cuda/workspace.h"
+#include "model/plan/plan.h"
+#include "tests/cuda/kernel_check.h"
+
+namespace isobar::cuda::testing {
+namespace {
+
+struct Image {
+  int64_t batch, channels, height, width, p, token0, tokens, row0, rows;
+  Patch gpu(DType act) const { return {batch, channels, height, width, p, act, token0, tokens, row0, rows}; }
+  cpu::Patch cpu(DType act) const {
+    return {batch, channels, height, width, p, act, token0, tokens, row0, rows};
+  }
+  int64_t pixels() const { return batch * channels * height * width; }
+  int64_t columns() const { return p * p * channels; }
+};
+// whole images; some tokens of each; some rows of those; a patch too large for shared memory; one row of
+// pixels
+const Image kImages[] = {{2, 5, 16, 32, 4, 0, 32, 0, 64},
+                         {2, 3, 12, 18, 3, 5, 13, 0, 26},
+                         {3, 2, 8, 8, 2, 3, 9, 7, 15},
+                         {1, 20, 24, 48, 24, 0, 2, 0, 2},
+                         {1, 4, 1, 6, 1, 0, 6, 0, 6}};
+
+TEST(Kernels, PatchGatherIsTheCpus) {
+  ISOBAR_NEEDS_KERNELS();
+  Random random;
+  for (const Image& s : kImages)
+    for (const DType act : kActs) {
+      const Buffer image = random.buffer(DType::f32, s.pixels());
+      Buffer patches(act, s.rows * s.columns());
+      const OnDevice gi(image), gp(patches);
+      patch_gather(s.gpu(act), gi.f32(), gp.data(), nullptr);
+      cpu::patch_gather(s.cpu(act), image.f32(), patches.data());
+      EXPECT_TRUE(gp.read(act).same_bits(patches)) << name_of(act) << " p " << s.p;
+    }
+}
+
+TEST(Kernels, LossesAndTheirGradientsAreTheCpus) {
+  ISOBAR_NEEDS_KERNELS();
+  Random random;
+  for (const Image& s : kImages)
+    for (const DType act : kActs)
+      for (const auto kind : {Loss::Kind::relative_l2, Loss::Kind::mae, Loss::Kind::mse, Loss::Kind::huber}) {
+        const Buffer pred = random.buffer(act, s.rows * s.columns()),
+                     target = random.buffer(DType::f32, s.pixels());
+        const Buffer weights = random.buffer(DType::f32, s.channels, 0.1, 1);
+        Loss loss_gpu{};
+        loss_gpu.kind = kind;
+        loss_gpu.delta = 0.7f;
+        for (int64_t c = 0; c < s.channels; ++c) loss_gpu.weight[c] = weights.f32()[c];
+        const cpu::Loss loss_cpu{static_cast<cpu::Loss::Kind>(kind), 0.7f,
+                                 kind == Loss::Kind::relative_l2 ? nullptr : weights.f32()};
+        Buffer sums(DType::f32, s.batch * (2 + s.channels)), dpred(act, s.rows * s.columns());
+        Buffer metrics = random.buffer(DType::f32, 1 + s.channels),
+               scalars = random.buffer(DType::f32, kScalars);
+        scalars.set(kLossScale, 1024);
+        Buffer scratch(DType::f32, 2 * 3 * s.channels * s.batch * loss_partials(s.batch, s.tokens));
+        const OnDevice gp(pred), gt(target), gs(sums), gd(dpred), gm(metrics), gc(scalars), gw(scratch);
+        loss_sums(s.gpu(act), gp.data(), gt.f32(), gs.f32(), loss_gpu, gw.f64(), nullptr);
+        cpu::loss_sums(s.cpu(act), pred.data(), target.f32(), sums.f32(), loss_cpu);
+        const std::string what = std::string(name_of(act)) + " loss " +
+                                 std::to_string(static_cast<int>(kind)) + " p " + std::to_string(s.p);
+        expect_near(gs.read(DType::f32), sums, 2e-6, what + " sums");
+        loss(s.gpu(act), gs.f32(), 0.25f, gm.f32(), loss_gpu, nullptr);
+        cpu::loss(s.cpu(act), sums.f32(), 0.25f, metrics.f32(), metrics.f32() + 1, loss_cpu);
+        expect_near(gm.read(DType::f32), metrics, 2e-6, what + " metrics");
+        for (const bool scaled : {false, true}) {
+          loss_backward(s.gpu(act), gp.data(), gt.f32(), gs.f32(), 0.5f, scaled ? gc.f32() : nullptr,
+                        gd.data(), loss_gpu, nullptr);
+          cpu::loss_backward(s.cpu(act), pred.data(), target.f32(), sums.f32(), scaled ? 0.5f * 1024 : 0.5f,
+                             dpred.data(), loss_cpu);
+          expect_near(gd.read(act), dpred, tolerance(act), what + " gradient");
+        }
+        (void)gw.read(DType::f32);
+      }
+}
+
+TEST(Kernels, SquaredSumIsTheCpusAndAlwaysTheSame) {
+  ISOBAR_NEEDS_KERNELS();
+  Random random;
+  for (const int64_t n : {int64_t{1}, int64_t{8192}, int64_t{30001}})
+    for (const DType t : {DType::f32, DType::bf16})
+      for (const bool accumulate : {false, true}) {
+        const Buffer x = random.buffer(t, n);
+        Buffer sum(DType::f32, 1), scratch(DType::f32, 2 * squared_sum_partials(n));
+        sum.set(0, 3);
+        const OnDevice gx(x), gs(sum), again(sum), gw(scratch);
+        squared_sum(n, gx.data(), t, gs.f32(), accumulate, gw.f64(), nullptr);
+        squared_sum(n, gx.data(), t, again.f32(), accumulate, gw.f64(), nullptr);
+        const double want = cpu::squared_sum(n, x.data(), t) + (accumulate ? 3.0 : 0.0);
+        const Buffer got = gs.read(DType::f32);
+        EXPECT_NEAR(got[0], want, 5e-7 * want) << n << " " << name_of(t);
+        EXPECT_TRUE(got.same_bits(again.read(DType::f32)));
+      }
+}
+
+TEST(Kernels, LossScaleIsTheCpus) {
+  ISOBAR_NEEDS_KERNELS();
+  for (const float norm : {4.0f, INFINITY, NAN})
+    for (const float good : {0.0f, 9.0f})
+      for (const float scale : {65536.0f, 1.0f}) {
+        Buffer norm2(DType::f32, 1), scalars(DType::f32, kScalars);
+        norm2.set(0, static_cast<double>(norm));
+        for (int i = 0; i < kScalars; ++i) scalars.set(i, 1);
+        scalars.set(kLossScale, static_cast<double>(scale));
+        scalars.set(kGoodSteps, static_cast<double>(good));
+        const OnDevice gn(norm2), gs(scalars);
+        loss_scale(1.0f, 10, gn.f32(), gs.f32(), nullptr);
+        cpu::loss_scale({1.0f, 10}, norm2.f32(), scalars.f32());
+        EXPECT_TRUE(gs.read(DType::f32).same_bits(scalars)) << norm << " " << good << " " << scale;
+        if (std::isfinite(norm)) {
+          EXPECT_TRUE(gn.read(DType::f32).same_bits(norm2));
+        }
+      }
+}
+
+struct Update {
+  int64_t n;
+  DType grad, copy;
+  bool copied, adamw, clipped, skipped;
+};
+const Update kUpdates[] = {{1000, DType::f32, DType::bf16, true, true, true, false},
+                           {1001, DType::f32, DType::f16, true, false, false, false},
+                           {64, DType::bf16, DType::bf16, true, true, false, false},
+                           {4, DType::f32, DType::bf16, false, false, true, false},
+                           {300, DType::f32, DType::bf16, true, true, true, true}};
+
+TEST(Kernels, AdamAndSgdAreTheCpus) {
+  ISOBAR_NEEDS_KERNELS();
+  Random random;
+  for (const Update& u : kUpdates)
+    for (const bool adam_not_sgd : {true, false}) {
+      const float unscale = u.skipped ? 0.0f : 1.0f / 128, lr = 1e-2f, norm = 90;
+      const Buffer g = random.buffer(u.grad, u.n, 50);
+      Buffer p = random.buffer(DType::f32, u.n), m = random.buffer(DType::f32, u.n, 0.1), v(DType::f32, u.n),
+             p16 = random.buffer(u.copy, u.n), scalars(DType::f32, kScalars), norm2(DType::f32, 1);
+      for (int64_t i = 0; i < u.n; ++i) v.set(i, 1e-3 * std::abs(random.normal()));
+      scalars.set(kLearningRate, static_cast<double>(lr));
+      scalars.set(kStep, 7);
+      scalars.set(kLossScale, 128);
+      scalars.set(kGoodSteps, 0);
+      scalars.set(kUnscale, static_cast<double>(unscale));
+      norm2.set(0, static_cast<double>(norm));
+      const OnDevice gg(g), gp(p), gm(m), gv(v), gc(p16), gs(scalars), gn(norm2);
+      const float clip = u.clipped ? std::min(1.0f, 2.0f / (std::sqrt(norm) + 1e-6f)) : 1.0f;
+      void* const copy = u.copied ? gc.data() : nullptr;
+      if (adam_not_sgd) {
+        adam({0.9f, 0.95f, 1e-8f, 0.1f, u.adamw, 2.0f}, u.n, gg.data(), u.grad, gs.f32(),
+             u.clipped ? gn.f32() : nullptr, gp.f32(), gm.f32(), gv.f32(), copy, u.copy, nullptr);
+        if (!u.skipped)
+          cpu::adam({lr, 0.9f, 0.95f, 1e-8f, 0.1f, u.adamw, 7, clip * unscale}, u.n, p.f32(), g.data(),
+                    m.f32(), v.f32(), u.copied ? p16.data() : nullptr, u.copy, u.grad);
+      } else {
+        sgd({0.9f, 0.1f, 2.0f}, u.n, gg.data(), u.grad, gs.f32(), u.clipped ? gn.f32() : nullptr, gp.f32(),
+            gm.f32(), copy, u.copy, nullptr);
+        if (!u.skipped)
+          cpu::sgd({lr, 0.9f, 0.1f, clip * unscale}, u.n, p.f32(), g.data(), m.f32(),
+                   u.copied ? p16.data() : nullptr, u.copy, u.grad);
+      }
+      const std::string what = std::string(adam_not_sgd ? "adam " : "sgd ") + std::to_string(u.n);
+      const double allowed = u.skipped ? 0 : 1e-6;
+      expect_near(gp.read(DType::f32), p, allowed, what + " parameters");
+      expect_near(gm.read(DType::f32), m, allowed, what + " first moment");
+      expect_near(gv.read(DType::f32), v, allowed, what + " second moment");
+      expect_near(gc.read(u.copy), p16, u.skipped || !u.copied ? 0 : roundoff(u.copy), what + " 16-bit copy");
+    }
+}
+
+}  // namespace
+}  // namespace isobar::cuda::testing
