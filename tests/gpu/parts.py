@@ -112,6 +112,14 @@ def environment(bundle):
     return env, found, {n: use for n, use in LIBRARIES.items() if not found[n]}
 
 
+def unresolved(program, env):
+    """Libraries that a program is linked to and the loader does not find."""
+    if not shutil.which("ldd"):
+        return []
+    out = subprocess.run(["ldd", program], capture_output=True, text=True, env=env, check=False).stdout
+    return [line.split()[0] for line in out.splitlines() if "not found" in line]
+
+
 def torch_version():
     if not importlib.util.find_spec("torch"):
         return None
