@@ -29,6 +29,8 @@ extern dim3 block_size, grid_size;
 void* dynamic_shared();
 /// Every thread of every block runs `body`, block after block.
 void run(dim3 blocks, dim3 threads, size_t shared, const std::function<void()>& body);
+/// Work for a stream: done when something waits for it, in an order that only streams and events decide.
+void enqueue(cudaStream_t stream, std::function<void()> work);
 void block_barrier();
 void warp_barrier();
 uint64_t exchange(uint64_t bits, int lane_mask);  // with the lane whose number differs by the mask
@@ -64,4 +66,3 @@ inline float __uint_as_float(unsigned x) {
   return __builtin_bit_cast(float, x);
 }
 using std::isfinite;
-#define cudaMemcpyAsync(to, from, bytes, kind, stream) (std::memcpy(to, from, bytes), cudaSuccess)

@@ -37,45 +37,24 @@ class OnDevice {
     const auto all = static_cast<size_t>(bytes + shift + 2 * kGuard);
     std::vector<std::byte> image(all, kPattern);
     std::copy_n(static_cast<const std::byte*>(from), bytes, image.data() + kGuard + shift);
-#ifdef ISOBAR_EMULATED
-    base_ = static_cast<std::byte*>(std::aligned_alloc(256, (all + 255) / 256 * 256));
-    std::memcpy(base_, image.data(), all);
-#else
     void* p = nullptr;
     ISOBAR_CUDA(cudaMalloc(&p, all));
     base_ = static_cast<std::byte*>(p);
     ISOBAR_CUDA(cudaMemcpy(base_, image.data(), all, cudaMemcpyHostToDevice));
-#endif
   }
-  ~OnDevice() {
-#ifdef ISOBAR_EMULATED
-    std::free(base_);
-#else
-    cudaFree(base_);
-#endif
-  }
+  ~OnDevice() { cudaFree(base_); }
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
 
-  void* data() const {
-    return base_ + kGuard + shift_;
-  }
-  float* f32() const {
-    return static_cast<float*>(data());
-  }
-  double* f64() const {
-    return static_cast<double*>(data());
-  }
+  void* data() const { return base_ + kGuard + shift_; }
+  float* f32() const { return static_cast<float*>(data()); }
+  double* f64() const { return static_cast<double*>(data()); }
   /// What lies there now. Fails if anything beside it has changed.
   Buffer read(DType t) const {
     const auto all = static_cast<size_t>(bytes_ + shift_ + 2 * kGuard);
     std::vector<std::byte> image(all);
-#ifdef ISOBAR_EMULATED
-    std::memcpy(image.data(), base_, all);
-#else
     ISOBAR_CUDA(cudaDeviceSynchronize());
     ISOBAR_CUDA(cudaMemcpy(image.data(), base_, all, cudaMemcpyDeviceToHost));
-#endif
     const auto begin = static_cast<size_t>(kGuard + shift_), end = begin + static_cast<size_t>(bytes_);
     for (size_t i = 0; i < all; ++i)
       if ((i < begin || i >= end) && image[i] != kPattern) {
@@ -83,7 +62,7 @@ class OnDevice {
         break;
       }
     Buffer b(t, bytes_ / size_of(t));
-    std::memcpy(b.data(), image.data() + begin, static_cast<size_t>(bytes_));
+    std::copy_n(image.data() + begin, bytes_, static_cast<std::byte*>(b.data()));
     return b;
   }
 

@@ -30,48 +30,6 @@ cudaDataType_t type_of(DType t) {
 
 }  // namespace
 
-// ---- what a product is ----
-
-int alignment_of(const GemmOperands& x) {
-  uintptr_t all = 16;
-  for (const void* p : {x.a, x.b, x.bias, static_cast<const void*>(x.c)})
-    all |= reinterpret_cast<uintptr_t>(p);
-  return static_cast<int>(all & (~all + 1));  // the lowest bit
-}
-
-GemmKey key_of(const Op& op, const Plan& plan, const GemmOperands& x) {
-  const Attrs& a = op.a;
-  if (a.batch > 0 || a.fp8)
-    throw std::logic_error(op.path + ": the GPU backend runs no " + (a.fp8 ? "fp8" : "batched") +
-                           " products");
-  const auto type = [&](const View& v) { return plan.buffers[v.buffer].dtype; };
-  return {a.m,
-          a.n,
-          a.k,
-          a.trans_a,
-          a.trans_b,
-          type(op.reads[0]),
-          type(op.writes[0]),
-          static_cast<bool>(op.reads[2]),
-          a.accumulate,
-          a.tf32,
-          alignment_of(x)};
-}
-
-std::string text_of(const GemmKey& k) {
-  std::string s = std::string(k.trans_a ? "T" : "N") + (k.trans_b ? "T" : "N") + " " + std::to_string(k.m) +
-                  "x" + std::to_string(k.n) + "x" + std::to_string(k.k) + " " + name_of(k.in) + "->" +
-                  name_of(k.out);
-  if (k.tf32) s += " tf32";
-  if (k.bias) s += " +bias";
-  if (k.accumulate) s += " +=";
-  return s + " on " + std::to_string(k.align) + " bytes";
-}
-
-ColumnMajor column_major(const GemmKey& k) {
-  return {k.n, k.m, k.k, k.trans_b, k.trans_a, k.trans_b ? k.k : k.n, k.trans_a ? k.m : k.k, k.n};
-}
-
 // ---- cuBLASLt ----
 
 struct Gemms::Api {

@@ -92,7 +92,8 @@ template <class... P, class... A>
 void launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,
             [[maybe_unused]] cudaStream_t stream, A... args) {
 #ifdef ISOBAR_EMULATED
-  emulator::run(blocks, threads, shared, [&] { kernel(static_cast<P>(args)...); });
+  emulator::enqueue(
+      stream, [=] { emulator::run(blocks, threads, shared, [&] { kernel(static_cast<P>(args)...); }); });
 #else
   if (shared > 48 << 10)  // more than every device gives unasked
     ISOBAR_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),

@@ -1,0 +1,55 @@
+// Matrix products for the emulator: the CPU's, asked for as cuBLASLt would be. There is no cuDNN.
+#include <stdexcept>
+
+#include "model/backend/cpu/kernels.h"
+#include "model/backend/cuda/attention_cudnn.h"
+#include "model/backend/cuda/device.h"
+#include "model/backend/cuda/gemm.h"
+#include "tests/cuda/emulator.h"
+
+namespace isobar::cuda {
+
+struct Gemms::Api {};
+struct Gemms::Product {};
+Gemms::Gemms(GemmChoice choice) : choice_(choice) {}
+Gemms::~Gemms() = default;
+std::string Gemms::version() const {
+  return "emulated";
+}
+
+void Gemms::prepare(const GemmKey& key, const GemmOperands&, void*, int64_t, cudaStream_t) {
+  table_.try_emplace(key);
+}
+
+void Gemms::run(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
+                cudaStream_t stream) const {
+  if (!table_.contains(key)) throw std::logic_error("not prepared: " + text_of(key));
+  emulator::enqueue(stream, [=] {
+    std::memset(workspace, 0xff, static_cast<size_t>(bytes));  // it is the product's to write
+    std::vector<float> bias(key.bias ? static_cast<size_t>(key.n) : 0);
+    if (key.bias) cpu::cast(key.n, key.out, DType::f32, x.bias, bias.data());
+    cpu::gemm({key.m, key.n, key.k, key.trans_a, key.trans_b, key.in, key.in, key.out, key.bias,
+               key.accumulate, key.tf32},
+              x.a, x.b, bias.data(), x.c);
+  });
+}
+
+struct CudnnAttention::Impl {};
+CudnnAttention::CudnnAttention() = default;
+CudnnAttention::~CudnnAttention() = default;
+bool CudnnAttention::built() {
+  return false;
+}
+bool CudnnAttention::takes(const Attention&, bool, int) {
+  return false;
+}
+void CudnnAttention::prepare(const Attention&, bool, int64_t) {}
+void CudnnAttention::forward(const Attention&, const void*, const void*, const void*, void*, float*, void*,
+                             cudaStream_t) {}
+void CudnnAttention::backward(const Attention&, const void*, const void*, const void*, const void*,
+                              const float*, const void*, void*, void*, void*, void*, cudaStream_t) {}
+std::string CudnnAttention::version() {
+  return "";
+}
+
+}  // namespace isobar::cuda

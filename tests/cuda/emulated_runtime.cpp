@@ -1,0 +1,242 @@
+// CUDA's runtime for the emulator: memory is the host's, streams are queues, a graph is a list of what was
+// captured.
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <random>
+#include <stdexcept>
+
+#include "tests/cuda/emulator.h"
+
+namespace {
+
+struct Task {
+  std::function<void()> run;  // empty: an event is recorded or waited for
+  cudaEvent_t record = nullptr, wait = nullptr;
+  uint64_t version = 0;  // of the event
+};
+using Queues = std::map<cudaStream_t, std::deque<Task>>;
+
+Queues queues;
+std::map<cudaEvent_t, uint64_t> recorded, done;  // how often
+std::map<cudaEvent_t, double> happened;          // when, last
+double clock_ms = 0;
+std::minstd_rand random_engine{std::random_device()()};
+
+struct Captured {
+  std::vector<std::pair<cudaStream_t, Task>> tasks;
+};
+Captured* capturing = nullptr;
+
+// One task of a stream picked at random among those that may go on.
+bool step(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
+  std::vector<cudaStream_t> ready;
+  for (const auto& [stream, tasks] : q) {
+    if (tasks.empty()) continue;
+    const Task& t = tasks.front();
+    if (!t.wait || finished[t.wait] >= t.version) ready.push_back(stream);
+  }
+  if (ready.empty()) return false;
+  auto& tasks = q[ready[std::uniform_int_distribution<size_t>(0, ready.size() - 1)(random_engine)]];
+  const Task t = std::move(tasks.front());
+  tasks.pop_front();
+  clock_ms += 0.001;
+  if (t.run) t.run();
+  if (t.record) {
+    finished[t.record] = t.version;
+    happened[t.record] = clock_ms;
+  }
+  return true;
+}
+
+void drain(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
+  while (step(q, finished)) {
+  }
+  for (const auto& [stream, tasks] : q)
+    if (!tasks.empty()) throw std::logic_error("a stream waits for an event that never comes");
+}
+
+void add(cudaStream_t stream, Task task) {
+  if (capturing)
+    capturing->tasks.emplace_back(stream, std::move(task));
+  else
+    queues[stream].push_back(std::move(task));
+}
+
+void replay(const Captured& graph) {  // its events are its own
+  Queues q;
+  std::map<cudaEvent_t, uint64_t> finished, versions;
+  for (auto [stream, task] : graph.tasks) {
+    if (task.record) task.version = ++versions[task.record];
+    if (task.wait) {
+      task.version = versions[task.wait];
+      if (task.version == 0) throw std::logic_error("a captured stream waits for an event from outside");
+    }
+    q[stream].push_back(std::move(task));
+  }
+  drain(q, finished);
+}
+
+template <class Handle>
+Handle fresh() {
+  static uintptr_t next = 0x1000;
+  return reinterpret_cast<Handle>(next += 16);
+}
+
+}  // namespace
+
+void isobar::emulator::enqueue(cudaStream_t stream, std::function<void()> work) {
+  add(stream, {std::move(work)});
+}
+
+extern "C" {
+
+const char* cudaGetErrorName(cudaError_t e) {
+  return e == cudaSuccess ? "cudaSuccess" : "cudaErrorEmulated";
+}
+const char* cudaGetErrorString(cudaError_t) {
+  return "emulated";
+}
+cudaError_t cudaGetLastError() {
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* v) {
+  *v = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* v) {
+  *v = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* n) {
+  *n = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+  *p = {};
+  p->major = 9;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int) {
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** p, size_t bytes) {
+  *p = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
+  std::memset(*p, 0xff, (bytes + 256) / 256 * 256);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* p) {
+  drain(queues, done);
+  std::free(p);
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** p, size_t bytes, unsigned) {
+  return cudaMalloc(p, bytes);
+}
+cudaError_t cudaFreeHost(void* p) {
+  return cudaFree(p);
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *free = *total = size_t{1} << 30;
+  return cudaSuccess;
+}
+cudaError_t cudaMemset(void* p, int value, size_t bytes) {
+  drain(queues, done);
+  std::memset(p, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+  drain(queues, done);
+  std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t stream) {
+  add(stream, {[=] { std::memset(p, value, bytes); }});
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  add(stream, {[=] { std::memcpy(to, from, bytes); }});
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* low, int* high) {
+  *low = 0;
+  *high = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) {
+  *s = fresh<cudaStream_t>();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t s) {
+  step(queues, done);
+  return queues[s].empty() ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  drain(queues, done);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  drain(queues, done);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+  *e = fresh<cudaEvent_t>();
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  add(s, {{}, e, nullptr, capturing ? 0 : ++recorded[e]});
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+  add(s, {{}, nullptr, e, capturing ? 0 : recorded[e]});
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  drain(queues, done);
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+  *ms = static_cast<float>(happened.at(to) - happened.at(from));
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+  capturing = new Captured;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
+  *graph = reinterpret_cast<cudaGraph_t>(capturing);
+  capturing = nullptr;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  *exec = reinterpret_cast<cudaGraphExec_t>(graph);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
+  add(s, {[graph = reinterpret_cast<Captured*>(exec)] { replay(*graph); }});
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete reinterpret_cast<Captured*>(graph);
+  return cudaSuccess;
+}
+
+}  // extern "C"

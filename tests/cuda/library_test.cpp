@@ -1,0 +1,136 @@
+// cuBLASLt's products and cuDNN's attention against the CPU's kernels; on a GPU only.
+#include "model/backend/cuda/attention_cudnn.h"
+#include "model/backend/cuda/gemm.h"
+#include "model/backend/cuda/workspace.h"
+#include "tests/cuda/kernel_check.h"
+
+namespace isobar::cuda::testing {
+namespace {
+
+TEST(OnGpu, ProductsAreTheCpus) {
+  ISOBAR_NEEDS_KERNELS();
+  const Device device = use_device("test", 0);
+  Random random;
+  const Streams streams;
+  const DeviceArena workspace(kGemmWorkspace);
+  for (const GemmChoice choice : {GemmChoice::heuristic, GemmChoice::timed}) {
+    Gemms gemms(choice);
+    for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{128, 384, 256},
+                                  {405, 1152, 384},
+                                  {77, 63, 51},
+                                  {1, 8, 8},
+                                  {384, 96, 4050}})
+      for (const auto& [in, out] : {std::pair{DType::f32, DType::f32},
+                                    {DType::bf16, DType::bf16},
+                                    {DType::f16, DType::f16},
+                                    {DType::bf16, DType::f32},
+                                    {DType::f16, DType::f32}})
+        for (int form = 0; form < 4; ++form)
+          for (const bool tf32 : {false, true}) {
+            if (tf32 && in != DType::f32) continue;
+            const bool accumulate = out == DType::f32 && form % 2 == 1, bias = !accumulate && form == 2;
+            GemmKey key{m, n, k, form == 3, form != 1, in, out, bias, accumulate, tf32};
+            const Buffer a = random.buffer(in, m * k), b = random.buffer(in, k * n);
+            Buffer bias32 = random.buffer(DType::f32, n), bias_out(out, n);
+            for (int64_t j = 0; j < n; ++j) bias_out.set(j, bias32[j]), bias32.set(j, bias_out[j]);
+            Buffer c = accumulate ? random.buffer(DType::f32, m * n) : Buffer(out, m * n);
+            const OnDevice ga(a), gb(b), gbias(bias_out), gc(c);
+            const GemmOperands x{ga.data(), gb.data(), bias ? gbias.data() : nullptr, gc.data()};
+            key.align = alignment_of(x);
+            if (choice == GemmChoice::timed) {  // timing adds to C: into another one
+              const OnDevice other(c);
+              gemms.prepare(key, {x.a, x.b, x.bias, other.data()}, workspace.data(), kGemmWorkspace,
+                            streams[Lane::compute]);
+              streams.sync();
+            } else {
+              gemms.prepare(key, x, workspace.data(), kGemmWorkspace, streams[Lane::compute]);
+            }
+            gemms.run(key, x, workspace.data(), kGemmWorkspace, streams[Lane::compute]);
+            streams.sync();
+            cpu::gemm({m, n, k, key.trans_a, key.trans_b, in, in, out, bias, accumulate, tf32}, a.data(),
+                      b.data(), bias32.f32(), c.data());
+            // Tensor cores may truncate tf32 operands where the CPU rounds them.
+            const double allowed = tf32 ? 2e-3 : tolerance(out) + 3e-6;
+            expect_near(gc.read(out), c, allowed, text_of(key));
+          }
+  }
+  EXPECT_GE(device.major, 8);
+}
+
+TEST(OnGpu, FusedAttentionIsThePlainKernels) {
+  ISOBAR_NEEDS_KERNELS();
+  const Device device = use_device("test", 0);
+  if (!CudnnAttention::built()) GTEST_SKIP() << "built without cuDNN's frontend";
+  Random random;
+  const Streams streams;
+  CudnnAttention fused;
+  for (const auto& [batch, heads, tq, tk, d] :
+       {std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>{2, 8, 405, 405, 48},
+        {1, 4, 130, 517, 64},
+        {1, 2, 65, 65, 8},
+        {1, 2, 333, 200, 128},
+        {1, 2, 300, 300, 192}})
+    for (const DType act : {DType::bf16, DType::f16}) {
+      const Attention a{batch,
+                        heads,
+                        heads,
+                        tq,
+                        tk,
+                        d,
+                        1 / std::sqrt(static_cast<float>(d)),
+                        false,
+                        act,
+                        3 * heads * d,
+                        3 * heads * d,
+                        heads * d,
+                        false};
+      const std::string what =
+          std::string(name_of(act)) + " q" + std::to_string(tq) + " d" + std::to_string(d);
+      const Buffer q = random.buffer(act, batch * tq * a.ld_q), k = random.buffer(act, batch * tk * a.ld_kv),
+                   v = random.buffer(act, batch * tk * a.ld_kv),
+                   d_o = random.buffer(act, batch * tq * a.ld_o);
+      const int64_t rows = batch * heads * tq;
+      const Buffer o(act, d_o.size()), lse(DType::f32, rows), dq(act, q.size()), dk(act, k.size()),
+          dv(act, k.size());
+      const Op op{OpKind::attention_backward,
+                  Lane::compute,
+                  {.batch = batch, .heads = heads, .kv_heads = heads, .tq = tq, .tk = tk, .d = d}};
+      const int64_t bytes = cuda_workspace(device.major)(op);
+      const DeviceArena workspace(std::max<int64_t>(bytes, 4 * rows));
+      const OnDevice gq(q), gk(k), gv(v), gdo(d_o), o1(o), o2(o), l1(lse), l2(lse), dq1(dq), dq2(dq), dk1(dk),
+          dk2(dk), dv1(dv), dv2(dv);
+      const cudaStream_t stream = streams[Lane::compute];
+      if (!CudnnAttention::takes(a, true, device.major)) continue;
+      fused.prepare(a, false, 1024);
+      fused.prepare(a, true, bytes);
+      fused.forward(a, gq.data(), gk.data(), gv.data(), o1.data(), l1.f32(), workspace.data(), stream);
+      fused.backward(a, gq.data(), gk.data(), gv.data(), o1.data(), l1.f32(), gdo.data(), dq1.data(),
+                     dk1.data(), dv1.data(), workspace.data(), stream);
+      streams.sync();
+      attention_simt(a, gq.data(), gk.data(), gv.data(), o2.data(), l2.f32(), stream);
+      attention_simt_backward(a, gq.data(), gk.data(), gv.data(), o2.data(), l2.f32(), gdo.data(), dq2.data(),
+                              dk2.data(), dv2.data(), reinterpret_cast<float*>(workspace.data()), stream);
+      streams.sync();
+      const auto same = [&](const OnDevice& x, const OnDevice& y, int64_t count, int64_t ld,
+                            const char* name) {
+        const Buffer got = x.read(act), want = y.read(act);
+        double error = 0, size = 0;
+        for (int64_t r = 0; r < count; ++r)
+          for (int64_t c = 0; c < heads * d; ++c) {
+            error += std::pow(got[r * ld + c] - want[r * ld + c], 2);
+            size += std::pow(want[r * ld + c], 2);
+          }
+        EXPECT_TRUE(std::sqrt(error / size) <= 4 * roundoff(act))
+            << what << " " << name << " " << std::sqrt(error / size);
+      };
+      same(o1, o2, batch * tq, a.ld_o, "o");
+      same(dq1, dq2, batch * tq, a.ld_q, "dq");
+      same(dk1, dk2, batch * tk, a.ld_kv, "dk");
+      same(dv1, dv2, batch * tk, a.ld_kv, "dv");
+      // natural logarithm, [batch, heads, tq]: what ring attention merges by
+      expect_near(l1.read(DType::f32), l2.read(DType::f32), 1e-4, what + " lse");
+    }
+}
+
+}  // namespace
+}  // namespace isobar::cuda::testing

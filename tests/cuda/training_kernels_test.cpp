@@ -1,0 +1,220 @@
+// Whole nets: the same plan, data and first values on the CPU and on the GPU, step by step.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <random>
+
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/backend/cuda/executor.h"
+#include "model/backend/cuda/workspace.h"
+#include "model/nets/build.h"
+#include "tests/cuda/kernel_check.h"
+
+namespace isobar::cuda::testing {
+namespace {
+
+RunSpec tiny() {
+  RunSpec s;
+  s.file = "test";
+  s.net.embed_dim = 32;
+  s.net.depth = 2;
+  s.net.num_heads = 2;
+  s.net.patch_size = 4;
+  s.net.mlp_ratio = 2;
+  s.net.img_height = 12;
+  s.net.img_width = 16;
+  s.net.in_channels = s.net.out_channels = 3;
+  s.train.global_batch = 4;
+  s.train.steps = 20;
+  return s;
+}
+
+struct Step {
+  double loss, norm, scale;
+};
+
+// Samples by step and micro-batch, the same wherever they are asked for
+void sample(uint64_t seed, int64_t step, int32_t micro, int64_t n, float* input, float* target) {
+  std::mt19937_64 engine(seed + 1000 * static_cast<uint64_t>(step) + static_cast<uint64_t>(micro));
+  std::normal_distribution<float> normal;
+  for (int64_t i = 0; i < n; ++i) {
+    const float x = normal(engine), y = 0.5f * x + 0.1f * normal(engine);
+    if (input) input[i] = x;
+    if (target) target[i] = y;
+  }
+}
+
+void first_values(const Plan& plan, uint64_t seed, float* params) {
+  std::mt19937_64 engine(seed);
+  std::normal_distribution<float> normal;
+  for (const Param& p : plan.params)
+    for (int64_t i = 0; i < p.count; ++i)
+      params[p.offset + i] = p.init == Init::one ? 1.0f : 0.1f * normal(engine);
+}
+
+void set_scalars(const RunSpec& spec, int64_t step, float* scalars) {
+  if (step == 0) {
+    scalars[kStep] = 0;
+    scalars[kLossScale] = static_cast<float>(spec.train.initial_loss_scale);
+    scalars[kGoodSteps] = 0;
+    scalars[kUnscale] = 1;
+  }
+  scalars[kLearningRate] = 1e-3f;
+  if (spec.policy.amp != "fp16") scalars[kStep] = static_cast<float>(step + 1);
+}
+
+// `run(program, step)` on any backend
+template <class Run>
+std::vector<Step> train(const RunSpec& spec, const Plan& plan, Backend& backend, uint64_t seed, int64_t steps,
+                        const Program& program, const Run& run) {
+  const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.host(v)); };
+  const int64_t pixels = spec.micro_batch() * spec.net.in_channels * spec.net.img_height * spec.net.img_width;
+  first_values(plan, seed, floats(plan.params_all));
+  set_scalars(spec, 0, floats(plan.scalars));
+  backend.upload({plan.params_all, plan.scalars});
+  run(link(plan, plan.init), 0);
+  std::vector<Step> out;
+  for (int64_t step = 0; step < steps; ++step) {
+    backend.on_fetch([&](int32_t micro, float* input, float* target) {
+      sample(seed, step, micro, pixels, input, target);
+    });
+    set_scalars(spec, step, floats(plan.scalars));
+    backend.upload({plan.scalars});
+    run(program, static_cast<int32_t>(step));
+    backend.download({plan.metrics, plan.grad_norm2, plan.scalars});
+    out.push_back({static_cast<double>(floats(plan.metrics)[0]),
+                   static_cast<double>(floats(plan.grad_norm2)[0]),
+                   static_cast<double>(floats(plan.scalars)[kLossScale])});
+  }
+  return out;
+}
+
+std::vector<Step> on_cpu(const RunSpec& spec, uint64_t seed, int64_t steps, std::vector<float>& params) {
+  const Plan plan = build_plan(spec, 0, cpu_workspace(omp_get_max_threads()));
+  const Program program = link(plan, plan.train);
+  std::vector<std::byte> arena(static_cast<size_t>(plan.memory.arena + 64)),
+      host(static_cast<size_t>(plan.memory.host + 64));
+  const auto aligned = [](std::vector<std::byte>& v) {
+    return reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(v.data()) + 63) / 64 * 64);
+  };
+  CpuBackend backend(plan, aligned(arena), spec.train, aligned(host));
+  const auto steps_done = train(spec, plan, backend, seed, steps, program, [&](const Program& p, int32_t) {
+    for (const Instr& i : p.instrs) backend.launch(plan.ops[static_cast<size_t>(i.op)], i.micro, i.slot);
+  });
+  const auto* p = reinterpret_cast<const float*>(backend.at(plan.params_all));
+  params.assign(p, p + plan.params_all.count);
+  return steps_done;
+}
+
+std::vector<Step> on_gpu(const RunSpec& spec, uint64_t seed, int64_t steps, bool graphs,
+                         std::vector<float>& params) {
+  const Plan plan = build_plan(spec, 0, cuda_workspace());
+  const Program program = link(plan, plan.train);
+  const Streams streams;
+  const DeviceArena arena(plan.memory.arena);
+  EXPECT_EQ(arena.bytes(), plan.memory.arena);
+  const PinnedMemory host(plan.memory.host);
+  CudaBackend backend(plan, arena.data(), spec.train, host.data(), streams, {});
+  backend.prepare();
+  DeviceExecutor run(plan, backend, nullptr, streams, {.graphs = graphs});
+  run.keep(program);
+  const auto steps_done =
+      train(spec, plan, backend, seed, steps, program, [&](const Program& p, int32_t step) { run(p, step); });
+  EXPECT_EQ(run.replays(), graphs ? steps - 1 : 0);
+  backend.download({plan.params_all});
+  const auto* p = reinterpret_cast<const float*>(backend.host(plan.params_all));
+  params.assign(p, p + plan.params_all.count);
+  return steps_done;
+}
+
+#ifdef ISOBAR_EMULATED
+constexpr int64_t kMany = 6, kFew = 2;  // steps; two, so that a graph is replayed
+#else
+constexpr int64_t kMany = 20, kFew = 20;
+#endif
+
+struct Case {
+  const char* name;
+  const char* amp;
+  double tolerance;  // of losses, relative
+  std::function<void(RunSpec&)> change;
+  bool graphs = true;
+  int64_t steps = kFew;
+};
+
+class Training : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Training, FollowsTheCpu) {
+  ISOBAR_NEEDS_KERNELS();
+  const Case& c = GetParam();
+  RunSpec spec = tiny();
+  spec.policy.amp = c.amp;
+  c.change(spec);
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::vector<float> want_params, got_params;
+  const auto want = on_cpu(spec, seed, c.steps, want_params);
+  const auto got = on_gpu(spec, seed, c.steps, c.graphs, got_params);
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_NEAR(got[i].loss, want[i].loss, c.tolerance * std::abs(want[i].loss)) << "step " << i + 1;
+    EXPECT_NEAR(got[i].norm, want[i].norm, 20 * c.tolerance * std::abs(want[i].norm)) << "step " << i + 1;
+    EXPECT_EQ(got[i].scale, want[i].scale) << "step " << i + 1;
+  }
+  double error = 0, size = 0;
+  for (size_t i = 0; i < want_params.size(); ++i) {
+    error += std::pow(static_cast<double>(got_params[i]) - static_cast<double>(want_params[i]), 2);
+    size += std::pow(static_cast<double>(want_params[i]), 2);
+  }
+  EXPECT_LE(std::sqrt(error / size), 10 * c.tolerance);
+}
+
+const auto kAsItIs = [](RunSpec&) {};
+const Case kCases[] = {
+    {"f32", "none", 1e-5, kAsItIs, true, kMany},
+    {"f32_launched", "none", 1e-5, kAsItIs, false},
+    {"tf32", "tf32", 2e-3, kAsItIs},
+    {"bf16", "bf16", 2e-2, kAsItIs},
+    {"fp16", "fp16", 3e-3, [](RunSpec& s) { s.train.initial_loss_scale = 1024; }},
+    {"micro_batches", "bf16", 2e-2, [](RunSpec& s) { s.policy.micro_batch = 1; }},
+    {"micro_batches_launched", "none", 1e-5, [](RunSpec& s) { s.policy.micro_batch = 1; }, false},
+    {"offload", "none", 1e-5,
+     [](RunSpec& s) {
+       s.policy.offload_optimizer = true;
+       s.policy.bucket_mb = 0.01;
+     }},
+    {"offload_launched_clip", "bf16", 2e-2,
+     [](RunSpec& s) {
+       s.policy.offload_optimizer = true;
+       s.policy.bucket_mb = 0.01;
+       s.train.grad_clip = 0.1;
+     },
+     false},
+    {"sgd_huber", "none", 1e-5,
+     [](RunSpec& s) {
+       s.train.optimizer = "sgd";
+       s.train.loss = "huber";
+       s.train.loss_weights = {0.5, 1, 2};
+     }},
+    {"recompute_bf16_gradients", "bf16", 2e-2,
+     [](RunSpec& s) {
+       s.policy.recompute = "full";
+       s.policy.main_grads_dtype = "bf16";
+       s.policy.micro_batch = 2;
+       s.train.optimizer = "adamw";
+       s.train.weight_decay = 0.1;
+     }},
+    {"odd_sizes", "fp16", 3e-3,
+     [](RunSpec& s) {
+       s.net.embed_dim = 30;
+       s.net.patch_size = 3;
+       s.net.img_width = 15;
+       s.net.in_channels = s.net.out_channels = 5;
+       s.train.initial_loss_scale = 1024;
+       s.policy.recompute = "selective";
+     }},
+};
+INSTANTIATE_TEST_SUITE_P(Kernels, Training, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace isobar::cuda::testing
