@@ -27,7 +27,7 @@ void register_peak_cases(int threads);
 /// One loader thread: noise, and HDF5 files made under `scratch`.
 void register_read_cases(const std::filesystem::path& scratch);
 /// Gradient all-reduces of several sizes through the executor; every rank registers and runs the same.
-void register_all_reduce_cases(const Mpi& mpi, int threads);
+void register_collective_cases(const Mpi& mpi, int threads);
 
 /// Registers one, so that run_registered's progress knows of it.
 benchmark::internal::Benchmark* register_case(const std::string& name,

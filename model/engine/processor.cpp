@@ -6,6 +6,8 @@
 #include "model/base/error.h"
 #include "model/engine/arena.h"
 #include "model/engine/executor.h"
+#include "model/engine/host.h"
+#include "model/engine/trainer.h"
 #ifdef ISOBAR_WITH_CUDA
 #include "model/backend/cuda/cuda_backend.h"
 #include "model/backend/cuda/executor.h"
@@ -24,7 +26,8 @@ class CpuProcessor : public Processor {
         host_(plan.memory.host > 0 ? std::make_unique<Arena>(plan.memory.host) : nullptr),
         backend_(plan, arena_.data(), spec.train, host_ ? host_->data() : nullptr),
         comm_(mpi.size() > 1 ? std::make_unique<Comm>(plan.groups) : nullptr),
-        executor_(plan, backend_, comm_.get()) {}
+        executor_(plan, backend_, comm_.get(),
+                  core_for_communication(threads_per_rank(spec, mpi), mpi.ranks_on_host(), cores())) {}
   Backend& backend() override { return backend_; }
   Runner& runner() override { return executor_; }
 
