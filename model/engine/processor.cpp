@@ -72,7 +72,7 @@ class GpuProcessor : public Processor {
             {"pinned_bytes", host_.bytes() + backend_.staging_bytes()},
             {"context_bytes", before_},     // in use before the arena, by anyone: CUDA's context
             {"library_bytes", libraries_},  // what cuBLASLt and cuDNN took since
-            {"cublaslt", backend_.gemms().version()},
+            {"cublaslt", cuda::Gemms::library_version()},
             {"cudnn", cuda::CudnnAttention::version()},
             {"gemm_shapes", backend_.gemms().shapes()}};
   }
