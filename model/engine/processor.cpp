@@ -6,6 +6,7 @@
 #include "model/base/error.h"
 #include "model/engine/arena.h"
 #include "model/engine/executor.h"
+#include "model/engine/host.h"
 #ifdef ISOBAR_WITH_CUDA
 #include "model/backend/cuda/cuda_backend.h"
 #include "model/backend/cuda/executor.h"
@@ -17,12 +18,13 @@ namespace {
 
 class CpuProcessor : public Processor {
  public:
-  CpuProcessor(const RunSpec& spec, const Plan& plan, const Mpi& mpi)
+  CpuProcessor(const RunSpec& spec, const Plan& plan, const Mpi& mpi, int threads)
       : arena_(plan.memory.arena),
         host_(plan.memory.host > 0 ? std::make_unique<Arena>(plan.memory.host) : nullptr),
         backend_(plan, arena_.data(), spec.train, host_ ? host_->data() : nullptr),
         comm_(mpi.size() > 1 ? std::make_unique<Comm>(plan.groups) : nullptr),
-        executor_(plan, backend_, comm_.get()) {}
+        executor_(plan, backend_, comm_.get(),
+                  core_for_communication(threads, mpi.ranks_on_host(), cores())) {}
   Backend& backend() override { return backend_; }
   Runner& runner() override { return executor_; }
 
@@ -117,13 +119,13 @@ Workspace workspace_of(const ComputeDevice& device, int threads) {
 }
 
 std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan,
-                                          const Mpi& mpi) {
+                                          const Mpi& mpi, int threads) {
 #ifdef ISOBAR_WITH_CUDA
   if (device.gpu) return std::make_unique<GpuProcessor>(device, spec, plan, mpi);
 #else
   (void)device;
 #endif
-  return std::make_unique<CpuProcessor>(spec, plan, mpi);
+  return std::make_unique<CpuProcessor>(spec, plan, mpi, threads);
 }
 
 }  // namespace isobar

@@ -3,7 +3,7 @@
 //
 //   const ComputeDevice device = choose_device(spec, mpi.rank_on_host());
 //   const Plan plan = build_plan(spec, rank, workspace_of(device, threads));
-//   const auto processor = make_processor(device, spec, plan, mpi);
+//   const auto processor = make_processor(device, spec, plan, mpi, threads);
 //   processor->runner()(program, step);
 #pragma once
 #include <memory>
@@ -36,8 +36,8 @@ class Processor {  // a rank's memory, backend and executor
 /// Throws ConfigError where run.device asks for a GPU and there is none.
 ComputeDevice choose_device(const RunSpec& spec, int rank_on_host);
 Workspace workspace_of(const ComputeDevice& device, int threads);
-/// Collective over all ranks. Throws OutOfMemory.
+/// Collective over all ranks. `threads`: of this rank's on the CPU. Throws OutOfMemory.
 std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan,
-                                          const Mpi& mpi);
+                                          const Mpi& mpi, int threads);
 
 }  // namespace isobar
