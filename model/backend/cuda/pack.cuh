@@ -98,7 +98,7 @@ void launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared,
   if (shared > 48 << 10)  // more than every device gives unasked
     ISOBAR_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                      cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
-  // clang-format off: it takes the brackets apart
+  // clang-format off
   kernel<<<blocks, threads, shared, stream>>>(static_cast<P>(args)...);
   // clang-format on
   ISOBAR_CUDA(cudaGetLastError());
