@@ -266,7 +266,7 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
   // common, which no number of them averages out.
   constexpr double kScatter = 0.08, kCommon = 0.05;
   std::map<std::string, int> of_kind;
-  for (const Case& c : cases) ++of_kind[c.kind + name_of(c.dtype)];
+  for (const Case& c : cases) ++of_kind[c.kind + (c.tf32 ? "tf32" : name_of(c.dtype))];
   std::vector<Observation> observations;
   std::vector<std::string> names;
   for (const Case& c : cases) {
@@ -276,7 +276,8 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
     Conditions where{.ranks = c.ranks, .ranks_on_host = c.ranks, .threads = c.threads, .cores = id.cores};
     if (accelerator) where = conditions_of(*accelerator, c.ranks);
     Observation o{[n = *n, where](const Counts& k) { return seconds(n, rates(k, where)); }, c.seconds,
-                  std::sqrt(kScatter * kScatter + of_kind[c.kind + name_of(c.dtype)] * kCommon * kCommon)};
+                  std::sqrt(kScatter * kScatter +
+                            of_kind[c.kind + (c.tf32 ? "tf32" : name_of(c.dtype))] * kCommon * kCommon)};
     if (!(o.model(m.values()) > 0))
       throw ConfigError(file, c.name, "has counters that say it does nothing",
                         "set flops, bytes or wire_bytes and messages");

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that needs an NVIDIA GPU, on a machine with one, in under 10 minutes; ends with one short table.
 #
-#   tests/gpu.sh                           # with build-cuda/, or builds it where nvcc and the packages are
+#   tests/gpu.sh                           # with build-cuda/, which it builds where the packages are and it is missing
 #   tests/gpu.sh --pack bundle.tar.xz      # elsewhere: the build and all it needs beside the driver, in one file …
 #   tests/gpu.sh --bundle bundle.tar.xz    # … which runs on a bare machine (same kind of processor, glibc as new)
 #   tests/gpu.sh ops nccl                  # chosen parts: device ops sanitizer nccl modes bench trace predict
@@ -9,9 +9,9 @@
 #   tests/gpu.sh --dry-run                 # says what would run, with what, and what is missing; runs nothing
 #
 # Options: --build DIR (build-cuda), --minutes N (9), --out DIR ($OUT, else bench/results), --python EXE (with torch).
-# Exit codes: 0 all that could run is well, 1 a part failed, 2 bad arguments, 77 no device. What was skipped and why is
-# in the table and in the JSON. Several ranks on one GPU talk over sockets: a correctness mode, and labelled as such.
-# Nothing is installed, and the GPU's settings are left alone.
+# Exit codes: 0 all that could run is well, 1 a part failed (--dry-run: a program or library is missing), 2 bad
+# arguments, 77 no device. What was skipped and why is in the table and in the JSON. Several ranks on one GPU talk over
+# sockets: a correctness mode, and labelled as such. Nothing is installed, and the GPU's settings are left alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -79,5 +79,9 @@ if [[ -n "$bundle" ]]; then
   "$python" -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$bundle" "$unpacked"
   "$python" tests/gpu/run.py --bundle "$unpacked" "${pass[@]}"
 else
+  if [[ ! -x $build/isobar && " ${pass[*]} " != *" --dry-run "* ]] && command -v nvidia-smi >/dev/null; then
+    cmake --preset cuda -B "$build" >&2 || fail "there is no $build/isobar, and it cannot be configured here: carry a bundle (--pack)"
+    cmake --build "$build" --target isobar test_cuda test_nccl >&2
+  fi
   "$python" tests/gpu/run.py --build "$build" "${pass[@]}"
 fi

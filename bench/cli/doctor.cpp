@@ -11,6 +11,10 @@
 #include "bench/cli/commands.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/engine/host.h"
+#ifdef ISOBAR_WITH_CUDA
+#include "model/backend/cuda/device.h"
+#include "model/backend/cuda/library.h"
+#endif
 
 namespace isobar {
 namespace {
@@ -37,6 +41,39 @@ bool matrix_product_works() {
   cpu::gemm({2, 2, 2, false, false, DType::f32, DType::f32, DType::f32, false, false}, a, b, nullptr, c);
   return c[0] == 19 && c[1] == 22 && c[2] == 43 && c[3] == 50;
 }
+
+#ifdef ISOBAR_WITH_CUDA
+
+void add_gpu(std::vector<Check>& out) {
+  const cuda::Devices found = cuda::find_devices();
+  std::string names;
+  for (const cuda::Device& d : found.all)
+    names += (names.empty() ? "" : ", ") + d.name + " (" + std::to_string(d.memory >> 30) + " GiB)";
+  out.push_back({"GPU", names.empty() ? found.why_none : names, "without one, runs compute on the CPU",
+                 !found.all.empty(), false});
+  for (const auto& [file, use] : {std::pair{"libcublasLt.so.13", "no matrix products on a GPU without it"},
+                                  {"libcudnn.so.9", "attention on a GPU is slow without it"},
+                                  {"libnccl.so.2", "one GPU at most without it"},
+                                  {"libcupti.so.13", "traces on a GPU are timed by events without it"}}) {
+    std::string why;
+    try {
+      const cuda::Library library(file);
+    } catch (const std::runtime_error& e) {
+      why = e.what();
+    }
+    out.push_back({file, why.empty() ? "can be opened" : why, use, why.empty(), false});
+  }
+}
+
+#else
+
+void add_gpu(std::vector<Check>& out) {
+  const bool driver = std::filesystem::exists("/proc/driver/nvidia/version");
+  out.push_back({"NVIDIA driver", driver ? "present" : "none", "not needed: this build computes on the CPU",
+                 driver, false});
+}
+
+#endif
 
 std::vector<Check> checks() {
   std::vector<Check> out;
@@ -70,9 +107,7 @@ std::vector<Check> checks() {
   const bool charts = std::filesystem::exists(".venv-reports/bin/python");
   out.push_back({"charts (vl-convert)", charts ? ".venv-reports" : "no .venv-reports here",
                  "bench/setup.sh; without it reports have tables and data but no pictures", charts, false});
-  const bool driver = std::filesystem::exists("/proc/driver/nvidia/version");
-  out.push_back({"NVIDIA driver", driver ? "present" : "none", "not needed: this build computes on the CPU",
-                 driver, false});
+  add_gpu(out);
   const std::string slurm = on_path("sbatch"), pbs = on_path("qsub");
   out.push_back({"scheduler",
                  !slurm.empty() ? slurm

@@ -7,7 +7,6 @@
 #include "model/engine/arena.h"
 #include "model/engine/executor.h"
 #include "model/engine/host.h"
-#include "model/engine/trainer.h"
 #ifdef ISOBAR_WITH_CUDA
 #include "model/backend/cuda/cuda_backend.h"
 #include "model/backend/cuda/executor.h"
@@ -21,13 +20,13 @@ namespace {
 
 class CpuProcessor : public Processor {
  public:
-  CpuProcessor(const RunSpec& spec, const Plan& plan, const Mpi& mpi)
+  CpuProcessor(const RunSpec& spec, const Plan& plan, const Mpi& mpi, int threads)
       : arena_(plan.memory.arena),
         host_(plan.memory.host > 0 ? std::make_unique<Arena>(plan.memory.host) : nullptr),
         backend_(plan, arena_.data(), spec.train, host_ ? host_->data() : nullptr),
         comm_(mpi.size() > 1 ? std::make_unique<Comm>(plan.groups) : nullptr),
         executor_(plan, backend_, comm_.get(),
-                  core_for_communication(threads_per_rank(spec, mpi), mpi.ranks_on_host(), cores())) {}
+                  core_for_communication(threads, mpi.ranks_on_host(), cores())) {}
   Backend& backend() override { return backend_; }
   Runner& runner() override { return executor_; }
 
@@ -85,7 +84,7 @@ class GpuProcessor : public Processor {
                      {"pinned_bytes", host_.bytes() + backend_.staging_bytes()},
                      {"context_bytes", before_},     // in use before the arena, by anyone: CUDA's context
                      {"library_bytes", libraries_},  // what cuBLASLt and cuDNN took since
-                     {"cublaslt", backend_.gemms().version()},
+                     {"cublaslt", cuda::Gemms::library_version()},
                      {"cudnn", cuda::CudnnAttention::version()},
                      {"gemm_shapes", backend_.gemms().shapes()},
                      {"trace", untraced_.empty() ? "CUPTI" : "events: " + untraced_}};
@@ -175,13 +174,13 @@ Workspace planned_workspace(const RunSpec& spec, int threads) {
 }
 
 std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan,
-                                          const Mpi& mpi, [[maybe_unused]] bool traced) {
+                                          const Mpi& mpi, int threads, [[maybe_unused]] bool traced) {
 #ifdef ISOBAR_WITH_CUDA
   if (device.gpu) return std::make_unique<GpuProcessor>(device, spec, plan, mpi, traced);
 #else
   (void)device;
 #endif
-  return std::make_unique<CpuProcessor>(spec, plan, mpi);
+  return std::make_unique<CpuProcessor>(spec, plan, mpi, threads);
 }
 
 }  // namespace isobar

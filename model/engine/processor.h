@@ -3,7 +3,7 @@
 //
 //   const ComputeDevice device = choose_device(spec, mpi.rank_on_host());
 //   const Plan plan = build_plan(spec, rank, workspace_of(device, threads));
-//   const auto processor = make_processor(device, spec, plan, mpi);
+//   const auto processor = make_processor(device, spec, plan, mpi, threads);
 //   processor->runner()(program, step);
 #pragma once
 #include <memory>
@@ -49,8 +49,9 @@ Workspace workspace_of(const ComputeDevice& device, int threads);
 /// The same for a run that is only planned: of the device that run.device names, whether it is here or not. A
 /// GPU that is not here counts as Hopper.
 Workspace planned_workspace(const RunSpec& spec, int threads);
-/// Collective over all ranks. `traced`: steps may be watched. Throws OutOfMemory.
+/// Collective over all ranks. `threads`: of this rank's on the CPU; `traced`: steps may be watched. Throws
+/// OutOfMemory.
 std::unique_ptr<Processor> make_processor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan,
-                                          const Mpi& mpi, bool traced);
+                                          const Mpi& mpi, int threads, bool traced);
 
 }  // namespace isobar

@@ -52,7 +52,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     omp_set_num_threads(threads_);
     log_start();  // before anything slow
     open_data();
-    processor_ = make_processor(device_, spec, plan_, mpi, !options.trace.empty());
+    processor_ = make_processor(device_, spec, plan_, mpi, threads_, !options.trace.empty());
     backend_ = &processor_->backend();
     executor_ = &processor_->runner();
     executor_->keep(train_program_);

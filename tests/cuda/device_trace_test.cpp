@@ -32,7 +32,7 @@ TEST_P(DeviceTrace, TheDevicesTimeBelongsToOps) {
   const ComputeDevice device = choose_device(spec, 0);
   const Plan plan = build_plan(spec, 0, workspace_of(device, 1));
   const Program program = link(plan, plan.train), init = link(plan, plan.init);
-  const auto processor = make_processor(device, spec, plan, mpi, true);
+  const auto processor = make_processor(device, spec, plan, mpi, 1, true);
   if (!processor->watch(program)) GTEST_SKIP() << processor->describe().dump();
   processor->stop_watching();
   processor->backend().on_fetch([&](int32_t, float* input, float* target) {

@@ -13,7 +13,7 @@ struct Gemms::Api {};
 struct Gemms::Product {};
 Gemms::Gemms(GemmChoice choice) : choice_(choice) {}
 Gemms::~Gemms() = default;
-std::string Gemms::version() const {
+std::string Gemms::library_version() {
   return "emulated";
 }
 

@@ -186,13 +186,26 @@ TEST(StreamOrder, KeepsEveryWaitOfTheProgramAndAddsNone) {
             ++waits;
           }
           EXPECT_EQ(waited, std::set<int32_t>(instr.waits.begin(), instr.waits.end()));
-          if (e.event >= 0) EXPECT_TRUE(recorded.emplace(e.event, i).second) << "an event is recorded once";
+          if (e.event >= 0) {
+            EXPECT_TRUE(recorded.emplace(e.event, i).second) << "an event is recorded once";
+          }
         }
         EXPECT_EQ(static_cast<size_t>(order.events), recorded.size());
         const bool lanes = std::any_of(program.instrs.begin(), program.instrs.end(),
                                        [](const Instr& i) { return i.lane != Lane::compute; });
         EXPECT_EQ(waits > 0, lanes);
       }
+}
+
+TEST(Libraries, HaveTheFunctionsThatAreAskedFor) {
+  std::string cublas;
+  try {
+    cublas = Gemms::library_version();
+  } catch (const std::runtime_error& e) {
+    GTEST_SKIP() << e.what();
+  }
+  EXPECT_EQ(cublas.substr(0, cublas.find('.')), std::to_string(CUBLAS_VER_MAJOR));
+  if (CudnnAttention::built()) EXPECT_EQ(CudnnAttention::version().substr(0, 2), "9.");
 }
 
 TEST(CudnnAttention, IsForWholeSixteenByteRowsOfSixteenBitTypes) {

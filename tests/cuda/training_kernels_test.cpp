@@ -129,8 +129,11 @@ std::vector<Step> on_gpu(const RunSpec& spec, uint64_t seed, int64_t steps, bool
 
 #ifdef ISOBAR_EMULATED
 constexpr int64_t kMany = 6, kFew = 2;  // steps; two, so that a graph is replayed
+constexpr double kLibraries = 1;
 #else
 constexpr int64_t kMany = 20, kFew = 20;
+constexpr double kLibraries =
+    5;  // products in another order than the CPU's, which Adam's first steps magnify
 #endif
 
 struct Case {
@@ -147,6 +150,7 @@ class Training : public ::testing::TestWithParam<Case> {};
 TEST_P(Training, FollowsTheCpu) {
   ISOBAR_NEEDS_KERNELS();
   const Case& c = GetParam();
+  const double tolerance = kLibraries * c.tolerance;
   RunSpec spec = tiny();
   spec.policy.amp = c.amp;
   c.change(spec);
@@ -156,8 +160,8 @@ TEST_P(Training, FollowsTheCpu) {
   const auto want = on_cpu(spec, seed, c.steps, want_params);
   const auto got = on_gpu(spec, seed, c.steps, c.graphs, got_params);
   for (size_t i = 0; i < want.size(); ++i) {
-    EXPECT_NEAR(got[i].loss, want[i].loss, c.tolerance * std::abs(want[i].loss)) << "step " << i + 1;
-    EXPECT_NEAR(got[i].norm, want[i].norm, 20 * c.tolerance * std::abs(want[i].norm)) << "step " << i + 1;
+    EXPECT_NEAR(got[i].loss, want[i].loss, tolerance * std::abs(want[i].loss)) << "step " << i + 1;
+    EXPECT_NEAR(got[i].norm, want[i].norm, 20 * tolerance * std::abs(want[i].norm)) << "step " << i + 1;
     EXPECT_EQ(got[i].scale, want[i].scale) << "step " << i + 1;
   }
   double error = 0, size = 0;
@@ -165,7 +169,7 @@ TEST_P(Training, FollowsTheCpu) {
     error += std::pow(static_cast<double>(got_params[i]) - static_cast<double>(want_params[i]), 2);
     size += std::pow(static_cast<double>(want_params[i]), 2);
   }
-  EXPECT_LE(std::sqrt(error / size), 10 * c.tolerance);
+  EXPECT_LE(std::sqrt(error / size), 10 * tolerance);
 }
 
 const auto kAsItIs = [](RunSpec&) {};

@@ -66,15 +66,18 @@ def main():
     env, libraries, missing = environment(args.bundle)
     if args.dry_run:
         print(f"device: {device['name'] if device else 'none (' + why + ')'}")
+        lacking = 0
         for program in ("isobar", "test_cuda", "test_nccl"):
-            print(f"{program}: {binaries / program if (binaries / program).exists() else 'MISSING in ' + str(binaries)}")
+            lacks = parts.unresolved(binaries / program, env) if (binaries / program).exists() else ["the program itself"]
+            lacking += bool(lacks)
+            print(f"{program}: {binaries / program}{', LACKS ' + ', '.join(lacks) if lacks else ''}")
         for name, place in libraries.items():
             print(f"{name}: {place or 'not found; needed by ' + missing[name]}")
         print("PyTorch:", parts.torch_version() or "none: no peer to time against")
         for name in chosen:
             print(f"part {name}: {parts.ALL[name].seconds} s at most: {parts.ALL[name].__doc__.splitlines()[0]}")
         print(f"sum {sum(parts.ALL[n].seconds for n in chosen)} s; stops after {args.minutes:g} minutes")
-        return 0
+        return 1 if lacking else 0
     if device is None:
         print(f"no device: {why}; tests/gpu.sh runs nothing here")
         return NO_DEVICE

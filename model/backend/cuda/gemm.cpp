@@ -128,8 +128,8 @@ Gemms::~Gemms() {
   api_->destroy(handle_);
 }
 
-std::string Gemms::version() const {
-  const size_t v = api_->version();  // 130100: 13.1.0
+std::string Gemms::library_version() {
+  const size_t v = Api().version();  // 130100: 13.1.0
   return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
 }
 

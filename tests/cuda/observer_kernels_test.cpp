@@ -1,0 +1,115 @@
+// What a profiler learns from the executor, launched op by op or replayed as a graph: a stand-in for CUPTI
+// makes the records that a device would leave, one activity for whatever an op enqueues, and they must join
+// to every op of every step.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "model/backend/cuda/executor.h"
+#include "model/backend/cuda/workspace.h"
+#include "model/nets/build.h"
+#include "model/trace/device_records.h"
+#include "tests/cuda/kernel_check.h"
+
+namespace isobar::cuda::testing {
+namespace {
+
+class StandIn : public OpObserver {
+ public:
+  void begin_op(const Program&, int32_t instr, int32_t step, cudaStream_t) override {
+    EXPECT_FALSE(open_) << "an op begins inside another";
+    open_ = true;
+    enqueued_.push_back({step, instr});
+  }
+  void end_op(const Program&, int32_t instr, int32_t, cudaStream_t) override {
+    EXPECT_TRUE(open_);
+    EXPECT_EQ(enqueued_.back().instr, instr);
+    open_ = false;
+  }
+  void captured(const Program&, cudaGraph_t, cudaGraphExec_t) override {
+    for (const OpKey& k : enqueued_) {  // they became nodes, and nothing ran
+      records.node_instr[next_node_] = k.instr;
+      nodes_.push_back(next_node_++);
+    }
+    enqueued_.clear();
+  }
+  void begin_graph(const Program&, int32_t step, cudaStream_t) override {
+    const uint32_t call = announce({step, 0});
+    for (const uint64_t node : nodes_) ran(call, node);
+    ++graphs;
+  }
+  void ended() {  // a run: what was enqueued and not captured was launched
+    EXPECT_FALSE(open_);
+    for (const OpKey& k : enqueued_) ran(announce(k), 0);
+    enqueued_.clear();
+  }
+  DeviceRecords records;
+  int graphs = 0;
+
+ private:
+  uint32_t announce(OpKey k) {
+    records.links.push_back({++call_, external_id(k)});
+    return call_;
+  }
+  void ran(uint32_t call, uint64_t node) {
+    clock_ += 10;
+    records.activities.push_back({DeviceActivity::Kind::kernel, call, node, clock_, clock_ + 5, "kernel"});
+  }
+  bool open_ = false;
+  std::vector<OpKey> enqueued_;
+  std::vector<uint64_t> nodes_;
+  uint64_t next_node_ = 1000;
+  uint32_t call_ = 0;
+  int64_t clock_ = 1;
+};
+
+class Observer : public ::testing::TestWithParam<bool> {};
+
+TEST_P(Observer, HearsOfEveryOpOfEveryStepOnce) {
+  ISOBAR_NEEDS_KERNELS();
+  RunSpec spec;
+  spec.file = "test";
+  spec.net.embed_dim = 32;
+  spec.net.depth = 1;
+  spec.net.num_heads = 2;
+  spec.net.patch_size = 4;
+  spec.net.img_height = 8;
+  spec.net.img_width = 8;
+  spec.net.in_channels = spec.net.out_channels = 2;
+  spec.train.global_batch = 2;
+  spec.policy.micro_batch = 1;  // the same ops twice a step
+  const Plan plan = build_plan(spec, 0, cuda_workspace());
+  const Program program = link(plan, plan.train), init = link(plan, plan.init);
+  const Streams streams;
+  const DeviceArena arena(plan.memory.arena);
+  const PinnedMemory host(plan.memory.host);
+  CudaBackend backend(plan, arena.data(), spec.train, host.data(), streams, {});
+  backend.prepare();
+  backend.on_fetch([](int32_t, float* input, float* target) {
+    for (float* x : {input, target})
+      for (int i = 0; x && i < 2 * 8 * 8; ++i) x[i] = static_cast<float>(i % 5) - 2;
+  });
+  DeviceExecutor run(plan, backend, nullptr, streams, {.graphs = GetParam()});
+  run.keep(program);
+  run(init, 0);
+  StandIn device;
+  run.observe(&device);
+  constexpr int kSteps = 3;
+  for (int step = 0; step < kSteps; ++step) {
+    run(program, step);
+    device.ended();
+  }
+  EXPECT_EQ(device.graphs, GetParam() ? kSteps - 1 : 0);
+  const DeviceJoin j = join(device.records, program, 0);
+  EXPECT_EQ(j.share.joined_share(), 1) << to_text(j.share);
+  std::set<std::pair<int32_t, int32_t>> seen;
+  for (const Span& s : j.spans) EXPECT_TRUE(seen.insert({s.step, s.instr}).second);
+  EXPECT_EQ(seen.size(), kSteps * program.instrs.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Observer, ::testing::Bool(), [](const auto& info) {
+  return info.param ? std::string("Graphs") : std::string("Launches");
+});
+
+}  // namespace
+}  // namespace isobar::cuda::testing
