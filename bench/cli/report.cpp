@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "reports/report.h"
 #include "reports/report_tables.h"
@@ -14,7 +15,8 @@ constexpr const char* kHelp =
     R"(Shows measured beside predicted: tables here, figures and more tables in OUT/index.html,
 one page that works without a network and prints well.
 
-DIR is a sweep's results, one run's directory or a folder of runs. Predictions come from --machine (a file of
+DIR is a sweep's results, one run's directory or a folder of runs. Further ones are compared with the first,
+specification by specification, with intervals and tests. Predictions come from --machine (a file of
 `isobar fit` or `isobar calibrate`), else from DIR/holdout.json, which `isobar fit` may have left there.
 
   OUT/index.html            the page; hover over a mark to read its run
@@ -23,10 +25,12 @@ DIR is a sweep's results, one run's directory or a folder of runs. Predictions c
 
 Examples:
   isobar report results/demo --machine results/demo-fitted.yaml -o reports/out
+  isobar report results/before results/after -o reports/change     # what changed, and whether it is noise
   isobar report runs/era5 -o reports/era5 --pdf)";
 
 struct Arguments {
-  std::string dir, out, machine, python;
+  std::vector<std::string> dirs;
+  std::string out, machine, python;
   bool json = false, png = false, pdf = false, no_figures = false;
 };
 
@@ -43,7 +47,8 @@ void print_json(const Report& r) {
 
 void print_text(const Report& r, bool figures_wanted) {
   for (const Table& t : r.tables) {
-    if (t.id != "runs" && t.id != "score" && t.id != "ops" && t.id != "failed" && t.id != "training")
+    if (t.id != "runs" && t.id != "score" && t.id != "ops" && t.id != "failed" && t.id != "training" &&
+        !t.id.starts_with("comparison"))
       continue;
     Table shown = t;
     constexpr size_t kRows = 40;
@@ -66,7 +71,7 @@ void add_report_command(CLI::App& app) {
   CLI::App* report =
       app.add_subcommand("report", "HTML page and tables: measured beside predicted, by run and by op");
   report->footer(kHelp);
-  report->add_option("DIR", a->dir, "Results of a sweep, or of one run")->required();
+  report->add_option("DIR", a->dirs, "Results of a sweep, or of one run; several are compared")->required();
   report->add_option("-o,--out", a->out, "Directory of the report; made when it is missing")->required();
   report->add_option("--machine", a->machine, "Machine file to predict with");
   report->add_option("--python", a->python, "Python that has vl-convert-python");
@@ -76,7 +81,7 @@ void add_report_command(CLI::App& app) {
   report->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
   report->callback([a] {
     const Report r = write_report(
-        a->dir, a->out,
+        {a->dirs.begin(), a->dirs.end()}, a->out,
         {.machine = a->machine, .python = a->python, .png = a->png, .pdf = a->pdf, .draw = !a->no_figures});
     if (a->json)
       print_json(r);
