@@ -90,10 +90,10 @@ void judge(std::vector<Change>& changes) {
   for (size_t i = 0; i < changes.size(); ++i) {
     Change& c = changes[i];
     c.q = q[i];
-    c.verdict = std::isnan(c.q)  ? "not tested"
-                : c.q > kLevel   ? "no difference seen"
-                : c.ratio < 1    ? "faster"
-                                 : "slower";
+    c.verdict = std::isnan(c.q) ? "not tested"
+                : c.q > kLevel  ? "no difference seen"
+                : c.ratio < 1   ? "faster"
+                                : "slower";
   }
 }
 
@@ -118,8 +118,8 @@ Noise noise_inside(const RunRecord& r) {
 }
 
 size_t Comparison::count(const std::string& verdict) const {
-  return static_cast<size_t>(std::count_if(changes.begin(), changes.end(),
-                                           [&](const Change& c) { return c.verdict == verdict; }));
+  return static_cast<size_t>(
+      std::count_if(changes.begin(), changes.end(), [&](const Change& c) { return c.verdict == verdict; }));
 }
 
 std::vector<Comparison> compare(const ReportData& d) {
@@ -147,9 +147,9 @@ std::vector<Comparison> compare(const ReportData& d) {
       c.only_before += a != sets.end() && b == sets.end() ? 1 : 0;
       c.only_after += a == sets.end() && b != sets.end() ? 1 : 0;
       if (a == sets.end() || b == sets.end()) continue;
-      c.changes.push_back(change_of(a->second, b->second,
-                                    repetitions ? pooled(a->second, b->second, between)
-                                                : welch(a->second, b->second)));
+      c.changes.push_back(
+          change_of(a->second, b->second,
+                    repetitions ? pooled(a->second, b->second, between) : welch(a->second, b->second)));
       logs.push_back(std::log(c.changes.back().ratio));
     }
     judge(c.changes);

@@ -6,6 +6,7 @@
 //
 // Several directories are several sets of results, to be compared: `set` is then the first of the axes.
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -32,7 +33,7 @@ struct ReportRun {
   RunRecord run;
   std::string set;                          // name of its results directory
   std::string layout;                       // "tp2 sp", "1 rank"
-  std::string label;                        // what is particular to it: "dp2, bf16, mb 4"
+  std::string label;                        // what is particular to it: "dp2, bf16, mb4"
   std::map<std::string, std::string> axes;  // key -> value of all that varies among the runs
   std::optional<RunPrediction> prediction;
 
@@ -57,9 +58,9 @@ struct Facet {  // a setting that readers may filter by
 
 struct ReportData {
   std::vector<std::filesystem::path> dirs;
-  std::vector<std::string> sets;      // their names, all different
-  std::vector<ReportRun> runs;        // by set, in order of id
-  std::vector<std::string> varied;    // keys that tell the runs apart
+  std::vector<std::string> sets;    // their names, all different
+  std::vector<ReportRun> runs;      // by set, in order of id
+  std::vector<std::string> varied;  // keys that tell the runs apart
   std::vector<Facet> facets;
   std::optional<Machine> predictor;   // what predicted, if it was a machine file
   std::string machine;                // name of what predicted; "": no predictions
@@ -86,6 +87,7 @@ std::map<std::string, RunPrediction> read_holdout(const std::filesystem::path& f
 /// Names runs by what varies among them, and finds the facets.
 void name_runs(ReportData& data);
 std::string layout_of(const RunSpec& spec);
+std::string facet_value(const ReportRun& r, const std::string& key);
 
 /// Predicts every ok run with the perfmodel: steps, terms and memory; ops of the run whose ops are shown.
 void predict_runs(ReportData& data, const std::filesystem::path& machine_file);

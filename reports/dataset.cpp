@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <set>
+#include <tuple>
 
 namespace isobar {
 namespace {
@@ -36,10 +37,13 @@ double memory_of(const ReportRun& r) {  // bytes of one rank
 // Of runs that nothing else beats in time, memory and cost at once. Sorted by time, a run is beaten only by
 // runs before it.
 std::set<const ReportRun*> front_of(std::vector<const ReportRun*> runs, const ReportData& d) {
-  std::stable_sort(runs.begin(), runs.end(), [](const ReportRun* a, const ReportRun* b) {
-    return a->run.samples_per_s > b->run.samples_per_s;
+  const auto cost = [](const ReportRun* r) {
+    return static_cast<double>(r->run.ranks) / r->run.samples_per_s;
+  };
+  std::stable_sort(runs.begin(), runs.end(), [&](const ReportRun* a, const ReportRun* b) {
+    return std::tuple(-a->run.samples_per_s, cost(a), memory_of(*a)) <
+           std::tuple(-b->run.samples_per_s, cost(b), memory_of(*b));
   });
-  const auto cost = [](const ReportRun* r) { return static_cast<double>(r->run.ranks) / r->run.samples_per_s; };
   std::set<const ReportRun*> out;
   for (const std::string& set : d.sets) {
     std::vector<const ReportRun*> front;
@@ -152,14 +156,8 @@ Dataset dataset(const ReportData& d) {
       for (const auto& [name, seconds] : p->terms) parts[term_place[name]] += seconds;
       for (const auto& [place, seconds] : parts) j[out.terms[place].field] = rounded(seconds * kMs);
     }
-    for (size_t i = 0; i < d.facets.size(); ++i) {
-      const std::string& key = d.facets[i].key;
-      const auto it = r->axes.find(key);
-      j["f" + std::to_string(i)] = key == "set"            ? r->set
-                                   : key == "layout"       ? r->layout
-                                   : it == r->axes.end() ? std::string("(not set)")
-                                                           : it->second;
-    }
+    for (size_t i = 0; i < d.facets.size(); ++i)
+      j["f" + std::to_string(i)] = facet_value(*r, d.facets[i].key);
     out.rows.push_back(std::move(j));
   }
   return out;
@@ -185,9 +183,8 @@ json fields_used(const json& rows, const json& spec) {
   std::set<std::string> seen;
   for (const json& row : rows)
     for (const auto& [field, value] : row.items())
-      if (seen.insert(field).second &&
-          (text.find("\"" + field + "\"") != std::string::npos ||
-           text.find("datum." + field) != std::string::npos))
+      if (seen.insert(field).second && (text.find("\"" + field + "\"") != std::string::npos ||
+                                        text.find("datum." + field) != std::string::npos))
         used.insert(field);
   json out = json::array();
   for (const json& row : rows) {

@@ -27,6 +27,8 @@ json style() {
             {"titleFontSize", 12},
             {"titleFontWeight", 500},
             {"labelLimit", 320},
+            {"symbolOpacity", 1},
+            {"layout", {{"top", {{"anchor", "start"}, {"bounds", "full"}}}}},
             {"columns", 3}}},
           // Okabe and Ito's colours: told apart by colour-blind readers, and as greys in print
           {"range",
@@ -94,9 +96,14 @@ json tip(const std::string& field, const std::string& title, const std::string& 
 }
 
 json run_tips(const ReportData& d) {
-  json t = {tip("run", "run"), tip("layout", "layout"), tip("ranks", "ranks", "d"),
-            tip("amp", "precision"), tip("rate", "samples/s", ".4~g"), tip("measured", "step [ms]", ".4~g"),
-            tip("p10", "10 % of steps under [ms]", ".4~g"), tip("p90", "90 % of steps under [ms]", ".4~g")};
+  json t = {tip("run", "run"),
+            tip("layout", "layout"),
+            tip("ranks", "ranks", "d"),
+            tip("amp", "precision"),
+            tip("rate", "samples/s", ".4~g"),
+            tip("measured", "step [ms]", ".4~g"),
+            tip("p10", "10 % of steps under [ms]", ".4~g"),
+            tip("p90", "90 % of steps under [ms]", ".4~g")};
   if (!d.predicted().empty()) {
     t.push_back(tip("predicted", "predicted [ms]", ".4~g"));
     t.push_back(tip("low", "80 % interval from [ms]", ".4~g"));
@@ -130,7 +137,7 @@ std::vector<Figure> figures(const ReportData& d, const Dataset& s) {
   take(prediction_figures(d, s));
   take(op_figures(d));
   take(timeline_figures(d));
-  take(memory_figures(d, s));
+  take(memory_figures(s));
   take(training_figures(d));
   take(failure_figures(d));
   return out;

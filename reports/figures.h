@@ -29,15 +29,15 @@ std::vector<Figure> figures(const ReportData& d, const Dataset& s);
 nlohmann::json self_contained(const Figure& f, const Dataset& s);
 
 // ---- pieces, one file each ----
-std::vector<Figure> comparison_figures(const ReportData& d);                   // figures_comparison.cpp
-std::vector<Figure> speed_figures(const ReportData& d, const Dataset& s);      // figures_speed.cpp
-std::vector<Figure> prediction_figures(const ReportData& d, const Dataset& s); // figures_prediction.cpp
-std::vector<Figure> memory_figures(const ReportData& d, const Dataset& s);     // figures_memory.cpp
-std::vector<Figure> setting_figures(const ReportData& d);                      // figures_settings.cpp
-std::vector<Figure> op_figures(const ReportData& d);                           // figures_ops.cpp
-std::vector<Figure> timeline_figures(const ReportData& d);                     // figures_timeline.cpp
-std::vector<Figure> training_figures(const ReportData& d);                     // figures_training.cpp
-std::vector<Figure> failure_figures(const ReportData& d);                      // figures_failures.cpp
+std::vector<Figure> comparison_figures(const ReportData& d);                    // figures_comparison.cpp
+std::vector<Figure> speed_figures(const ReportData& d, const Dataset& s);       // figures_speed.cpp
+std::vector<Figure> prediction_figures(const ReportData& d, const Dataset& s);  // figures_prediction.cpp
+std::vector<Figure> memory_figures(const Dataset& s);                           // figures_memory.cpp
+std::vector<Figure> setting_figures(const ReportData& d);                       // figures_settings.cpp
+std::vector<Figure> op_figures(const ReportData& d);                            // figures_ops.cpp
+std::vector<Figure> timeline_figures(const ReportData& d);                      // figures_timeline.cpp
+std::vector<Figure> training_figures(const ReportData& d);                      // figures_training.cpp
+std::vector<Figure> failure_figures(const ReportData& d);                       // figures_failures.cpp
 
 constexpr size_t kBars = 40;  // runs in a figure with a line for each
 

@@ -55,23 +55,26 @@ Figure forest(const Comparison& c, const std::string& id) {
                      tip("id", "id")};
   json spec = base_spec(rows_of(shown));
   spec["height"] = {{"step", 19}};
-  spec["layer"] = {{{"data", {{"values", {{{"zero", 0}}}}}},
-                    {"mark", {{"type", "rule"}, {"color", "#888"}, {"strokeDash", {4, 4}}}},
-                    {"encoding", {{"x", quantity("zero")}}}},
-                   {{"mark", {{"type", "rule"}, {"strokeWidth", 1.6}}},
-                    {"encoding",
-                     {{"y", y}, {"x", percent_axis("low")}, {"x2", {{"field", "high"}}}, {"color", verdict_colour()}}}},
-                   {{"mark", {{"type", "point"}, {"filled", true}, {"size", 60}}},
-                    {"encoding",
-                     {{"y", y}, {"x", percent_axis("change")}, {"color", verdict_colour()}, {"tooltip", tips}}}}};
-  return {id, "Comparison", c.after + " against " + c.before,
-          "Change of the step time of the same specification, with its 95 % interval" +
-              (c.changes.size() > kBars ? "; the " + std::to_string(kBars) + " largest changes" : std::string()) +
-              ". Grey: no difference that is larger than the noise." +
-              (c.repetitions ? ""
-                             : " There are no repetitions, so only the noise inside a run is known: a machine that "
-                               "was slower on that day looks like a change."),
-          spec};
+  spec["layer"] = {
+      {{"data", {{"values", {{{"zero", 0}}}}}},
+       {"mark", {{"type", "rule"}, {"color", "#888"}, {"strokeDash", {4, 4}}}},
+       {"encoding", {{"x", percent_axis("zero")}}}},
+      {{"mark", {{"type", "rule"}, {"strokeWidth", 1.6}}},
+       {"encoding",
+        {{"y", y}, {"x", percent_axis("low")}, {"x2", {{"field", "high"}}}, {"color", verdict_colour()}}}},
+      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 60}}},
+       {"encoding",
+        {{"y", y}, {"x", percent_axis("change")}, {"color", verdict_colour()}, {"tooltip", tips}}}}};
+  return {
+      id, "Comparison", c.after + " against " + c.before,
+      "Change of the step time of the same specification, with its 95 % interval" +
+          (c.changes.size() > kBars ? "; the " + std::to_string(kBars) + " largest changes" : std::string()) +
+          ". Grey: no difference that is larger than the noise." +
+          (c.repetitions
+               ? ""
+               : " There are no repetitions, so only the noise inside a run is known: a machine that "
+                 "was slower on that day looks like a change."),
+      spec};
 }
 
 Figure histogram(const Comparison& c, const std::string& id) {
@@ -80,11 +83,11 @@ Figure histogram(const Comparison& c, const std::string& id) {
   json spec = base_spec(rows_of(c.changes));
   spec["height"] = 200;
   spec["mark"] = {{"type", "bar"}};
-  spec["encoding"] = {{"x", x},
-                      {"y", {{"aggregate", "count"}, {"type", "quantitative"}, {"title", "specifications"}}},
-                      {"color", verdict_colour()},
-                      {"tooltip",
-                       {{{"aggregate", "count"}, {"title", "specifications"}}, tip("verdict", "verdict")}}};
+  spec["encoding"] = {
+      {"x", x},
+      {"y", {{"aggregate", "count"}, {"type", "quantitative"}, {"title", "specifications"}}},
+      {"color", verdict_colour()},
+      {"tooltip", {{{"aggregate", "count"}, {"title", "specifications"}}, tip("verdict", "verdict")}}};
   return {id, "Comparison", "How many changed by how much",
           "All " + std::to_string(c.changes.size()) + " specifications that both sets have.", spec};
 }

@@ -23,7 +23,8 @@ std::vector<Figure> failure_figures(const ReportData& d) {
   spec["mark"] = {{"type", "bar"}};
   spec["encoding"] = {
       {"y", y},
-      {"x", {{"aggregate", "count"}, {"type", "quantitative"}, {"title", "runs"}, {"axis", {{"tickMinStep", 1}}}}},
+      {"x",
+       {{"aggregate", "count"}, {"type", "quantitative"}, {"title", "runs"}, {"axis", {{"tickMinStep", 1}}}}},
       {"color", nominal("class")},
       {"tooltip",
        {tip("layout", "layout"), tip("class", "ended as"), {{"aggregate", "count"}, {"title", "runs"}}}}};

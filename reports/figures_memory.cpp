@@ -7,7 +7,7 @@ namespace isobar {
 
 using nlohmann::json;
 
-std::vector<Figure> memory_figures(const ReportData& d, const Dataset& s) {
+std::vector<Figure> memory_figures(const Dataset& s) {
   if (s.memory.empty()) return {};
   double most = 0;
   bool predicted = false;
@@ -54,32 +54,35 @@ std::vector<Figure> memory_figures(const ReportData& d, const Dataset& s) {
        {"mark", {{"type", "point"}, {"filled", true}, {"size", 55}, {"opacity", 0.9}}},
        {"encoding",
         {{"y", y},
-         {"x", quantity("value")},
+         {"x", quantity("value", "MB of one rank")},
          {"shape", shape},
          {"color", own},
-         {"tooltip", {tip("run", "run"), tip("what", "memory"), tip("value", "MB", ".4~g"), tip("id", "id")}}}}});
+         {"tooltip",
+          {tip("run", "run"), tip("what", "memory"), tip("value", "MB", ".4~g"), tip("id", "id")}}}}});
   std::string capacity;
   if (s.capacity_mb > 0) {
     char text[160];
     if (s.capacity_mb < 4 * most) {
       spec["layer"].push_back({{"data", {{"values", {{{"mb", s.capacity_mb}}}}}},
                                {"mark", {{"type", "rule"}, {"color", "#D55E00"}, {"strokeWidth", 2.5}}},
-                               {"encoding", {{"x", quantity("mb")}}}});
+                               {"encoding", {{"x", quantity("mb", "MB of one rank")}}}});
       std::snprintf(text, sizeof text, " Orange line: what the machine has for each rank, %.3g GB.",
                     s.capacity_mb * 1e-3);
     } else {
-      std::snprintf(text, sizeof text,
-                    " The machine has %.3g GB for each rank, of which the fullest run takes %.2g %%: off the scale.",
-                    s.capacity_mb * 1e-3, 100 * most / s.capacity_mb);
+      std::snprintf(
+          text, sizeof text,
+          " The machine has %.3g GB for each rank, of which the fullest run takes %.2g %%: off the scale.",
+          s.capacity_mb * 1e-3, 100 * most / s.capacity_mb);
     }
     capacity = text;
   }
-  return {{"memory", "Memory", "Memory of one rank",
-           "The " + std::to_string(kBars) +
-               " runs that take the most. Bars: what the plan places, by category. Points: the whole process, "
-               "which besides holds the program, its libraries and the data loader." +
-               capacity,
-           spec}};
+  return {
+      {"memory", "Memory", "Memory of one rank",
+       "The " + std::to_string(kBars) +
+           " runs that take the most. Bars: what the plan places, by category. Points: the whole process, "
+           "which besides holds the program, its libraries and the data loader." +
+           capacity,
+       spec}};
 }
 
 }  // namespace isobar

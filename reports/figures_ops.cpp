@@ -45,7 +45,7 @@ Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
   if (predicted)
     spec["layer"].push_back(
         {{"mark", {{"type", "tick"}, {"color", "black"}, {"thickness", 2.5}, {"height", {{"band", 0.95}}}}},
-         {"encoding", {{"y", y}, {"x", quantity("predicted")}, {"tooltip", tips}}}});
+         {"encoding", {{"y", y}, {"x", quantity("predicted", "ms per step")}, {"tooltip", tips}}}});
   return {"ops", kSection, "The longest ops",
           "Of " + r.label + ", the fastest run, summed over blocks and micro-batches." +
               (predicted ? " Bar: measured; black tick: predicted." : ""),
@@ -84,25 +84,25 @@ std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& line
   size["scale"] = {{"range", {25, 500}}};
   json spec = base_spec(rows);
   spec["height"] = 320;
-  spec["layer"] = {
-      {{"data", {{"values", lines_of_roof}}},
-       {"mark", {{"type", "line"}, {"color", "#555"}, {"strokeWidth", 2}}},
-       {"encoding", {{"x", x}, {"y", y}}}},
-      {{"mark", {{"type", "point"}, {"filled", true}, {"opacity", 0.75}}},
-       {"encoding",
-        {{"x", x},
-         {"y", y},
-         {"size", size},
-         {"color", nominal("kind")},
-         {"tooltip",
-          {tip("op", "op"), tip("kind", "kind"), tip("gflops", "GFLOP/s", ".3~g"),
-           tip("intensity", "FLOP/byte", ".3~g"), tip("efficiency", "of the roofline", ".0%"),
-           tip("ms", "ms per step", ".3~g")}}}}}};
-  return {{"roofline", kSection, "How near the ops come to the machine's limits",
-           "Grey line: what one rank can reach by its peak and its share of memory bandwidth, both measured by "
-           "isobar calibrate. Dots near the line are done; large dots far below it are where time can be won. "
-           "An op can lie above the slope when its data is still in cache.",
-           spec}};
+  spec["layer"] = {{{"data", {{"values", lines_of_roof}}},
+                    {"mark", {{"type", "line"}, {"color", "#555"}, {"strokeWidth", 2}}},
+                    {"encoding", {{"x", x}, {"y", y}}}},
+                   {{"mark", {{"type", "point"}, {"filled", true}, {"opacity", 0.75}}},
+                    {"encoding",
+                     {{"x", x},
+                      {"y", y},
+                      {"size", size},
+                      {"color", nominal("kind")},
+                      {"tooltip",
+                       {tip("op", "op"), tip("kind", "kind"), tip("gflops", "GFLOP/s", ".3~g"),
+                        tip("intensity", "FLOP/byte", ".3~g"), tip("efficiency", "of the roofline", ".0%"),
+                        tip("ms", "ms per step", ".3~g")}}}}}};
+  return {
+      {"roofline", kSection, "How near the ops come to the machine's limits",
+       "Grey line: what one rank can reach by its peak and its share of memory bandwidth, both measured by "
+       "isobar calibrate. Dots near the line are done; large dots far below it are where time can be won. "
+       "An op can lie above the slope when its data is still in cache.",
+       spec}};
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What predictions are worth: against measurements, their errors by layout, and the terms that they are made of.
+// What predictions are worth: against measurements, their errors by layout, and the terms that they are made
+// of.
 #include <algorithm>
 #include <cmath>
 
@@ -8,6 +9,8 @@ namespace isobar {
 namespace {
 
 using nlohmann::json;
+
+constexpr const char* kErrorTitle = "error of the predicted step (right: predicted too slow)";
 
 json colour_of_was() {
   json j = nominal("was");
@@ -59,16 +62,17 @@ Figure scatter(const ReportData& d) {
          {"shape", shape},
          {"opacity", faded(0.9)},
          {"tooltip", run_tips(d)}}}}};
-  return {"predicted-measured", "How good the predictions are", "Predicted against measured step time",
-          "One point per run; the bar is the 80 % interval of its prediction. On the dashed line prediction and "
-          "measurement agree. Runs held out were never seen by the fit: they are the honest test.",
-          spec};
+  return {
+      "predicted-measured", "How good the predictions are", "Predicted against measured step time",
+      "One point per run; the bar is the 80 % interval of its prediction. On the dashed line prediction and "
+      "measurement agree. Runs held out were never seen by the fit: they are the honest test.",
+      spec};
 }
 
 Figure residuals(const ReportData& d) {
   json y = nominal("layout");
   y["sort"] = {{"field", "error"}, {"op", "median"}, {"order", "descending"}};
-  json x = quantity("error", "error of the predicted step (right: predicted too slow)");
+  json x = quantity("error", kErrorTitle);
   x["axis"] = {{"format", "+.0%"}};
   json spec = runs_spec();
   spec["height"] = {{"step", 26}};
@@ -76,14 +80,21 @@ Figure residuals(const ReportData& d) {
   spec["layer"] = {
       {{"data", {{"values", {{{"zero", 0}}}}}},
        {"mark", {{"type", "rule"}, {"color", "#888"}, {"strokeDash", {4, 4}}}},
-       {"encoding", {{"x", quantity("zero")}}}},
+       {"encoding", {{"x", quantity("zero", kErrorTitle)}}}},
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 42}}},
        {"encoding",
         {{"y", y}, {"x", x}, {"color", colour_of_was()}, {"opacity", faded(0.6)}, {"tooltip", run_tips(d)}}}},
       {{"mark", {{"type", "tick"}, {"color", "black"}, {"thickness", 2.5}, {"height", {{"band", 0.8}}}}},
-       {"encoding", {{"y", y}, {"x", {{"aggregate", "median"}, {"field", "error"}, {"type", "quantitative"}}}}}}};
+       {"encoding",
+        {{"y", y},
+         {"x",
+          {{"aggregate", "median"},
+           {"field", "error"},
+           {"type", "quantitative"},
+           {"title", kErrorTitle}}}}}}};
   return {"residuals", "How good the predictions are", "Errors by layout",
-          "One dot per run, black tick: the middle one. A layout whose dots all lie on one side is mispriced as a "
+          "One dot per run, black tick: the middle one. A layout whose dots all lie on one side is mispriced "
+          "as a "
           "whole; dots on both sides are noise.",
           spec};
 }
@@ -116,9 +127,10 @@ Figure by_term(const ReportData& d, const Dataset& s) {
           {tip("run", "run"), tip("part", "term"), tip("value", "predicted [ms]", ".3~g"),
            tip("share", "share of the step", ".1%"), tip("id", "id")}}}}},
       {{"mark", {{"type", "tick"}, {"color", "black"}, {"thickness", 2}, {"height", {{"band", 0.9}}}}},
-       {"encoding", {{"y", y}, {"x", quantity("measured")}, {"tooltip", run_tips(d)}}}}};
+       {"encoding", {{"y", y}, {"x", quantity("measured", "step [ms]")}, {"tooltip", run_tips(d)}}}}};
   return {"step-by-term", "Where the time goes", "What a step is made of",
-          "Each bar is one run's predicted step, split into its terms; the black tick is the measured step. The " +
+          "Each bar is one run's predicted step, split into its terms; the black tick is the measured step. "
+          "The " +
               std::to_string(kBars) + " fastest runs.",
           spec};
 }

@@ -20,7 +20,10 @@ std::vector<Figure> curve(const ReportData& d, const Setting& s) {
   const bool predicted = !d.predicted().empty();
   json spec = runs_spec();
   spec["height"] = 300;
-  json x = {{"field", s.field}, {"type", "ordinal"}, {"title", s.x}, {"axis", {{"labelAngle", 0}}},
+  json x = {{"field", s.field},
+            {"type", "ordinal"},
+            {"title", s.x},
+            {"axis", {{"labelAngle", 0}}},
             {"scale", {{"padding", 0.3}}}};
   if (std::string(s.field) == "amp") x["sort"] = {"fp32", "tf32", "fp16", "bf16", "fp8"};
   json y = quantity("rate", "samples/s");
@@ -32,19 +35,21 @@ std::vector<Figure> curve(const ReportData& d, const Setting& s) {
   };
   const std::string line = std::string("line_") + s.field;
   const auto dash = [&](const char* word) {
-    return json{{"datum", word},
-                {"type", "nominal"},
-                {"title", nullptr},
-                {"legend", dash_legend()},
-                {"scale",
-                 {{"domain", {"measured, median", "predicted, median"}}, {"range", {{1, 0}, {6, 4}}}}}};
+    return json{
+        {"datum", word},
+        {"type", "nominal"},
+        {"title", nullptr},
+        {"legend", dash_legend()},
+        {"scale", {{"domain", {"measured, median", "predicted, median"}}, {"range", {{1, 0}, {6, 4}}}}}};
   };
   json colour = nominal("layout");
   colour["legend"] = {{"columns", 4}};
+  std::set<std::string> layouts;
+  for (const ReportRun* r : d.ok()) layouts.insert(r->layout);
+  if (layouts.size() > 9) colour["scale"] = {{"scheme", "tableau20"}};
   spec["layer"] = {
       {{"mark", {{"type", "line"}, {"strokeWidth", 1}, {"opacity", 0.35}}},
-       {"encoding",
-        {{"x", x}, {"y", median("rate")}, {"color", colour}, {"detail", nominal(line)}}}},
+       {"encoding", {{"x", x}, {"y", median("rate")}, {"color", colour}, {"detail", nominal(line)}}}},
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 34}}},
        {"encoding",
         {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded(0.7)}, {"tooltip", run_tips(d)}}}},

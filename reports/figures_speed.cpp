@@ -22,31 +22,40 @@ Figure throughput(const ReportData& d) {
   json spec = runs_spec();
   spec["height"] = {{"step", 26}};
   spec["transform"] = json::array();
-  if (sets) spec["transform"].push_back({{"calculate", "datum.layout + ' (' + datum.set + ')'"}, {"as", "row"}});
+  if (sets)
+    spec["transform"].push_back({{"calculate", "datum.layout + ' (' + datum.set + ')'"}, {"as", "row"}});
   // The best run of each row, drawn above the others
   spec["transform"].push_back({{"window", {{{"op", "row_number"}, {"as", "of_layout"}}}},
                                {"groupby", {sets ? "row" : "layout"}},
                                {"sort", {{{"field", "rate"}, {"order", "descending"}}}}});
   spec["layer"] = {
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 34}}},
-       {"encoding", {{"y", y}, {"x", x}, {"color", colour}, {"opacity", faded(0.55)}, {"tooltip", run_tips(d)}}}},
+       {"encoding",
+        {{"y", y}, {"x", x}, {"color", colour}, {"opacity", faded(0.55)}, {"tooltip", run_tips(d)}}}},
       {{"transform", {{{"filter", "datum.of_layout == 1"}}}},
        {"mark", {{"type", "rule"}, {"strokeWidth", 7}, {"opacity", 0.3}}},
        {"encoding",
-        {{"y", y}, {"x", quantity("rate_low")}, {"x2", {{"field", "rate_high"}}}, {"color", colour}}}},
+        {{"y", y},
+         {"x", quantity("rate_low", "samples/s")},
+         {"x2", {{"field", "rate_high"}}},
+         {"color", colour}}}},
       {{"transform", {{{"filter", "datum.of_layout == 1"}}}},
-       {"mark", {{"type", "point"}, {"filled", true}, {"size", 110}, {"stroke", "black"}, {"strokeWidth", 1}}},
-       {"encoding", {{"y", y}, {"x", x}, {"color", colour}, {"opacity", faded()}, {"tooltip", run_tips(d)}}}}};
+       {"mark",
+        {{"type", "point"}, {"filled", true}, {"size", 110}, {"stroke", "black"}, {"strokeWidth", 1}}},
+       {"encoding",
+        {{"y", y}, {"x", x}, {"color", colour}, {"opacity", faded()}, {"tooltip", run_tips(d)}}}}};
   if (predicted)
     spec["layer"].push_back(
         {{"transform", {{{"filter", "datum.of_layout == 1 && isValid(datum.predicted_rate)"}}}},
-         {"mark", {{"type", "point"}, {"shape", "diamond"}, {"size", 80}, {"color", "black"}, {"strokeWidth", 1.6}}},
-         {"encoding", {{"y", y}, {"x", quantity("predicted_rate")}, {"tooltip", run_tips(d)}}}});
-  return {"throughput-by-layout", kSection, "Throughput by layout",
-          std::string("One dot is one run, over all other settings; further right is faster. The outlined dot is "
-                      "the best run of its layout, the band behind it holds 80 % of that run's steps") +
-              (predicted ? ", the open diamond is what was predicted for it." : "."),
-          spec};
+         {"mark",
+          {{"type", "point"}, {"shape", "diamond"}, {"size", 80}, {"color", "black"}, {"strokeWidth", 1.6}}},
+         {"encoding", {{"y", y}, {"x", quantity("predicted_rate", "samples/s")}, {"tooltip", run_tips(d)}}}});
+  return {
+      "throughput-by-layout", kSection, "Throughput by layout",
+      std::string("One dot is one run, over all other settings; further right is faster. The outlined dot is "
+                  "the best run of its layout, the band behind it holds 80 % of that run's steps") +
+          (predicted ? ", the open diamond is what was predicted for it." : "."),
+      spec};
 }
 
 Figure front(const ReportData& d, const Dataset& s) {
@@ -56,9 +65,7 @@ Figure front(const ReportData& d, const Dataset& s) {
   json tips = run_tips(d);
   tips.insert(tips.begin() + 4, {tip("sample_ms", "ms per sample", ".4~g"),
                                  tip("memory", "MB of one rank", ".4~g"), tip("cost", s.cost_title, ".4~g")});
-  json colour = quantity("cost", s.cost_title);
-  colour["scale"] = {{"scheme", "viridis"}, {"reverse", true}};
-  colour["legend"] = {{"gradientLength", 160}, {"orient", "top"}};
+  json colour = nominal("ranks", "ranks");
   json spec = runs_spec();
   spec["height"] = 340;
   spec["resolve"] = {{"scale", {{"size", "independent"}}}};
@@ -71,11 +78,12 @@ Figure front(const ReportData& d, const Dataset& s) {
        {"mark",
         {{"type", "point"}, {"filled", true}, {"size", 130}, {"stroke", "black"}, {"strokeWidth", 1.4}}},
        {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded()}, {"tooltip", tips}}}}};
-  return {"pareto-front", kSection, "Time, memory and cost: the best compromises",
-          "Lower left is better, and darker colour is dearer. Outlined runs are on the Pareto front: no run is "
-          "better in one of time, memory and cost (" +
-              s.cost_title + ") without being worse in another. Drag a rectangle to pick runs in every figure.",
-          spec};
+  return {
+      "pareto-front", kSection, "Time, memory and cost: the best compromises",
+      "Lower left is better. Cost goes with time and ranks: " + s.cost_title +
+          ". Outlined runs are on the Pareto front: no run is better in one of time, memory and cost without "
+          "being worse in another. Drag a rectangle to pick runs in every figure.",
+      spec};
 }
 
 std::vector<Figure> scaling(const ReportData& d) {
@@ -93,7 +101,8 @@ std::vector<Figure> scaling(const ReportData& d) {
   json by_ranks = group;
   by_ranks.push_back("ranks");
   spec["transform"] = {
-      {{"aggregate", {{{"op", "argmax"}, {"field", "rate"}, {"as", "best"}}, {{"op", "count"}, {"as", "runs"}}}},
+      {{"aggregate",
+        {{{"op", "argmax"}, {"field", "rate"}, {"as", "best"}}, {{"op", "count"}, {"as", "runs"}}}},
        {"groupby", by_ranks}},
       {{"calculate", "datum.best.rate"}, {"as", "rate"}},
       {{"calculate", "datum.best.rate_low"}, {"as", "rate_low"}},
@@ -108,7 +117,10 @@ std::vector<Figure> scaling(const ReportData& d) {
       {{"calculate", "'measured'"}, {"as", "measured_word"}},
       {{"calculate", "'predicted'"}, {"as", "predicted_word"}},
       {{"calculate", "'ideal'"}, {"as", "ideal_word"}}};
-  json x = {{"field", "ranks"}, {"type", "ordinal"}, {"title", "ranks"}, {"axis", {{"labelAngle", 0}}},
+  json x = {{"field", "ranks"},
+            {"type", "ordinal"},
+            {"title", "ranks"},
+            {"axis", {{"labelAngle", 0}}},
             {"scale", {{"padding", 0.4}}}};
   const auto y = [](const char* field) {
     json j = quantity(field, "samples/s");
@@ -123,9 +135,13 @@ std::vector<Figure> scaling(const ReportData& d) {
     j["field"] = field;
     return j;
   };
-  const json tips = {tip("line", "line"), tip("ranks", "ranks", "d"), tip("run", "best run"),
-                     tip("rate", "samples/s", ".4~g"), tip("predicted_rate", "predicted samples/s", ".4~g"),
-                     tip("efficiency", "of ideal", ".0%"), tip("runs", "of runs", "d")};
+  const json tips = {tip("line", "line"),
+                     tip("ranks", "ranks", "d"),
+                     tip("run", "best run"),
+                     tip("rate", "samples/s", ".4~g"),
+                     tip("predicted_rate", "predicted samples/s", ".4~g"),
+                     tip("efficiency", "of ideal", ".0%"),
+                     tip("runs", "of runs", "d")};
   const json colour = nominal("line");
   spec["layer"] = {
       {{"mark", {{"type", "line"}, {"strokeWidth", 1.5}, {"opacity", 0.7}}},
@@ -135,7 +151,8 @@ std::vector<Figure> scaling(const ReportData& d) {
       {{"mark", {{"type", "rule"}, {"strokeWidth", 6}, {"opacity", 0.3}}},
        {"encoding", {{"x", x}, {"y", y("rate_low")}, {"y2", {{"field", "rate_high"}}}, {"color", colour}}}},
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 80}}},
-       {"encoding", {{"x", x}, {"y", y("rate")}, {"color", colour}, {"opacity", faded()}, {"tooltip", tips}}}}};
+       {"encoding",
+        {{"x", x}, {"y", y("rate")}, {"color", colour}, {"opacity", faded()}, {"tooltip", tips}}}}};
   if (predicted)
     spec["layer"].push_back({{"mark", {{"type", "line"}, {"strokeWidth", 1.8}}},
                              {"encoding",
@@ -162,16 +179,19 @@ Figure by_run(const ReportData& d) {
   spec["layer"] = {
       {{"mark", {{"type", "bar"}, {"color", "#a9cbe3"}, {"height", {{"band", 0.75}}}}},
        {"encoding",
-        {{"y", y}, {"x", quantity("measured", "step [ms]")}, {"opacity", faded()}, {"tooltip", run_tips(d)}}}},
+        {{"y", y},
+         {"x", quantity("measured", "step [ms]")},
+         {"opacity", faded()},
+         {"tooltip", run_tips(d)}}}},
       {{"mark", {{"type", "rule"}, {"color", "#0072B2"}, {"strokeWidth", 5}, {"opacity", 0.55}}},
-       {"encoding", {{"y", y}, {"x", quantity("p10")}, {"x2", {{"field", "p90"}}}}}}};
+       {"encoding", {{"y", y}, {"x", quantity("p10", "step [ms]")}, {"x2", {{"field", "p90"}}}}}}};
   if (predicted) {
     spec["layer"].push_back(
         {{"mark", {{"type", "rule"}, {"color", "#D55E00"}, {"strokeWidth", 1.5}}},
-         {"encoding", {{"y", y}, {"x", quantity("low")}, {"x2", {{"field", "high"}}}}}});
+         {"encoding", {{"y", y}, {"x", quantity("low", "step [ms]")}, {"x2", {{"field", "high"}}}}}});
     spec["layer"].push_back(
         {{"mark", {{"type", "point"}, {"filled", true}, {"color", "#D55E00"}, {"size", 45}}},
-         {"encoding", {{"y", y}, {"x", quantity("predicted")}, {"tooltip", run_tips(d)}}}});
+         {"encoding", {{"y", y}, {"x", quantity("predicted", "step [ms]")}, {"tooltip", run_tips(d)}}}});
   }
   return {"step-by-run", kSection, "Step time of the fastest runs",
           std::string("The ") + std::to_string(kBars) +

@@ -52,7 +52,8 @@ Figure drawn(const StepTimeline& t, const std::string& id, const std::string& ti
                         tip("begin", "begins at [ms]", ".4~g")}}};
   return {id, "Where the time goes", title,
           "One step of " + of + ". Orange-red: communication that no computation hides (" +
-              percent(t.exposed_ms, t.step_ms) + " of the step, mean over ranks). Grey: the compute lane has " +
+              percent(t.exposed_ms, t.step_ms) +
+              " of the step, mean over ranks). Grey: the compute lane has " +
               "nothing to do, as in a pipeline's bubble (" + percent(t.idle_ms, t.step_ms) + ").",
           spec};
 }
@@ -71,8 +72,9 @@ std::vector<Figure> timeline_figures(const ReportData& d) {
       out.push_back(drawn(*t, "timeline-measured", "Timeline, measured", traced->label));
   const ReportRun* r = traced && traced->prediction ? traced : ops_run(d);
   if (d.predictor && r && r->prediction)
-    out.push_back(drawn(predicted_timeline(*r, *d.predictor), "timeline-predicted", "Timeline, predicted",
-                        r->label + (r->run.spec.layout.pp > 1 ? ", one rank of each stage" : ", one rank of those alike")));
+    out.push_back(drawn(
+        predicted_timeline(*r, *d.predictor), "timeline-predicted", "Timeline, predicted",
+        r->label + (r->run.spec.layout.pp > 1 ? ", one rank of each stage" : ", one rank of those alike")));
   return out;
 }
 

@@ -27,8 +27,8 @@ json line_spec(json rows, const std::string& y_title, const json& dash) {
   spec["layer"] = json::array();
   spec["layer"].push_back({{"mark", {{"type", "line"}, {"strokeWidth", 1.8}}},
                            {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"strokeDash", dash}}}});
-  // Points to hover over, in a layer of their own: as points of the line mark they would take the dashes out of
-  // its legend.
+  // Points to hover over, in a layer of their own: as points of the line mark they would take the dashes out
+  // of its legend.
   spec["layer"].push_back(
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", few ? 25 : 60}, {"opacity", few ? 1 : 0}}},
        {"encoding",
@@ -90,7 +90,8 @@ std::vector<Figure> training_figures(const ReportData& d) {
   }
   std::vector<Figure> out;
   if (!loss.empty())
-    out.push_back({"training-loss", "Training", "Training curve", "Loss by optimizer step; dashed: on validation data.",
+    out.push_back({"training-loss", "Training", "Training curve",
+                   "Loss by optimizer step; dashed: on validation data.",
                    line_spec(loss, "loss", dashes({"training", "validation"}))});
   if (!rmse.empty())
     out.push_back(

@@ -1,5 +1,6 @@
-// Names for runs: as short as they can be while they still tell the runs apart, because they stand on axes and
-// in tooltips. Layout first, then what else varies: "pp2 zb-h1, bf16, mb 4, workers 2".
+// Names for runs: as short as they can be while they still tell the runs apart, because they stand on axes
+// and in tooltips. Layout first, then what else varies: "pp2 zb-h1, bf16, mb4, w2" (4 samples a micro-batch,
+// 2 loader workers).
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -24,10 +25,9 @@ std::string last_word(const std::string& key) {
 
 // Settings that layout_of() speaks of.
 bool in_layout(const std::string& key) {
-  constexpr std::array<const char*, 10> kKeys = {"gpus",        "layout.dp",       "layout.tp",
-                                                 "layout.cp",   "layout.pp",       "layout.vpp",
-                                                 "policy.zero", "policy.schedule", "policy.cp_kind",
-                                                 "policy.sequence_parallel"};
+  constexpr std::array<const char*, 10> kKeys = {
+      "gpus",       "layout.dp",   "layout.tp",       "layout.cp",      "layout.pp",
+      "layout.vpp", "policy.zero", "policy.schedule", "policy.cp_kind", "policy.sequence_parallel"};
   return std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
 }
 
@@ -69,8 +69,8 @@ bool before(const std::string& a, const std::string& b) {
 
 std::string words_for(const std::string& key, const std::string& value, bool only_one_of_its_name) {
   if (key == "policy.amp") return value == "none" ? "fp32" : value;
-  if (key == "policy.micro_batch") return value == "0" ? "mb all" : "mb " + value;
-  if (key == "data.workers") return "workers " + value;
+  if (key == "policy.micro_batch") return value == "0" ? "mb all" : "mb" + value;
+  if (key == "data.workers") return "w" + value;
   if (key == "train.global_batch") return "batch " + value;
   return (only_one_of_its_name ? last_word(key) : key) + "=" + value;
 }
@@ -102,17 +102,29 @@ void find_facets(ReportData& d) {
     std::sort(f.values.begin(), f.values.end(), before);
     d.facets.push_back(std::move(f));
   };
-  add("set", "results", [](const ReportRun& r) { return r.set; });
-  add("layout", "layout", [](const ReportRun& r) { return r.layout; });
-  for (const std::string& key : d.varied)
+  add("set", "results", [](const ReportRun& r) { return facet_value(r, "set"); });
+  add("layout", "layout", [](const ReportRun& r) { return facet_value(r, "layout"); });
+  const std::map<std::string, std::string> titles = {{"policy.amp", "precision"},
+                                                     {"policy.micro_batch", "micro-batch"},
+                                                     {"data.workers", "loader workers"},
+                                                     {"train.global_batch", "global batch"}};
+  for (const std::string& key : d.varied) {
+    const auto title = titles.find(key);
     if (!in_layout(key))
-      add(key, last_word(key), [&](const ReportRun& r) {
-        const auto it = r.axes.find(key);
-        return it == r.axes.end() ? std::string("(not set)") : it->second;
-      });
+      add(key, title == titles.end() ? last_word(key) : title->second,
+          [&](const ReportRun& r) { return facet_value(r, key); });
+  }
 }
 
 }  // namespace
+
+std::string facet_value(const ReportRun& r, const std::string& key) {
+  if (key == "set") return r.set;
+  if (key == "layout") return r.layout;
+  const auto it = r.axes.find(key);
+  if (it == r.axes.end()) return "(not set)";
+  return key == "policy.amp" && it->second == "none" ? "fp32" : it->second;
+}
 
 std::string layout_of(const RunSpec& s) {
   std::string out;

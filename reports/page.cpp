@@ -34,7 +34,7 @@ a { color: #005a8e; }
 figure { margin: 0; }
 .plot { width: 100%; min-width: 0; } .plot svg, .plot canvas { max-width: 100%; }
 .plot > svg { height: auto; }
-.plot.vega-embed { display: block; padding: 0; }
+.plot.vega-embed { display: block; padding: 0 !important; }
 .scroll { overflow-x: auto; max-height: 34rem; border: 1px solid #e2e2e2; border-radius: 4px; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { padding: .22rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid #ececec; }
@@ -114,8 +114,8 @@ void append_table(std::string& out, const Table& t) {
   Table shown = t;
   if (shown.rows.size() > kRows) {
     shown.rows.resize(kRows);
-    shown.note += (shown.note.empty() ? "" : ". ") + std::string("The first ") + std::to_string(kRows) + " of " +
-                  std::to_string(t.rows.size()) + " rows; all are in tables/" + t.id + ".csv";
+    shown.note += (shown.note.empty() ? "" : ". ") + std::string("The first ") + std::to_string(kRows) +
+                  " of " + std::to_string(t.rows.size()) + " rows; all are in tables/" + t.id + ".csv";
   }
   if (!shown.note.empty()) out += "<p class=\"note\">" + html_escape(shown.note) + "</p>\n";
   out += "<div class=\"scroll\">" + to_html(shown) + "</div>\n</section>\n";
@@ -152,9 +152,8 @@ void append_head(std::string& out, const ReportData& d, const std::vector<Senten
 std::string facets_json(const ReportData& d) {
   nlohmann::json out = nlohmann::json::array();
   for (size_t i = 0; i < d.facets.size(); ++i)
-    out.push_back({{"field", "f" + std::to_string(i)},
-                   {"title", d.facets[i].title},
-                   {"values", d.facets[i].values}});
+    out.push_back(
+        {{"field", "f" + std::to_string(i)}, {"title", d.facets[i].title}, {"values", d.facets[i].values}});
   return script_json(out);
 }
 
@@ -166,16 +165,19 @@ std::string page_html(const ReportData& d, const Dataset& s, const std::vector<S
   append_head(out, d, sentences);
   std::vector<std::string> sections;
   for (const Figure& f : figures)
-    if (std::find(sections.begin(), sections.end(), f.section) == sections.end()) sections.push_back(f.section);
+    if (std::find(sections.begin(), sections.end(), f.section) == sections.end())
+      sections.push_back(f.section);
   const auto anchor = [&](const std::string& section) {
-    return "section-" + std::to_string(std::find(sections.begin(), sections.end(), section) - sections.begin());
+    return "section-" +
+           std::to_string(std::find(sections.begin(), sections.end(), section) - sections.begin());
   };
   out += "<nav>";
   for (const std::string& section : sections)
     out += "<a href=\"#" + anchor(section) + "\">" + html_escape(section) + "</a> ";
   for (const Table& t : tables) out += "<a href=\"#table-" + t.id + "\">" + html_escape(t.title) + "</a> ";
-  out += "</nav>\n<details id=\"controls\" open hidden><summary>Filter and pick</summary></details>\n"
-         "<div id=\"status\" hidden></div>\n";
+  out +=
+      "</nav>\n<details id=\"controls\" open hidden><summary>Filter and pick</summary></details>\n"
+      "<div id=\"status\" hidden></div>\n";
   for (const std::string& section : sections) {
     out += "<h2 id=\"" + anchor(section) + "\">" + html_escape(section) + "</h2>\n";
     for (const Figure& f : figures)
@@ -183,7 +185,8 @@ std::string page_html(const ReportData& d, const Dataset& s, const std::vector<S
   }
   out += "<h2>Tables</h2>\n";
   for (const Table& t : tables) append_table(out, t);
-  out += "<script type=\"application/json\" id=\"runs-data\">" + script_json(columns_of(s.rows)) + "</script>\n";
+  out +=
+      "<script type=\"application/json\" id=\"runs-data\">" + script_json(columns_of(s.rows)) + "</script>\n";
   out += "<script type=\"application/json\" id=\"facets\">" + facets_json(d) + "</script>\n";
   out += "<!--isobar:scripts-->\n";
   return out + "</body>\n</html>\n";

@@ -2,7 +2,7 @@
 // figures at once, and lets a run that is picked in one figure stand out in the others and in the table.
 "use strict";
 (() => {
-  const KMANY = 1500; // runs; beyond it marks go on a canvas, which is faster than an element for each
+  const MANY = 1500; // runs; beyond it marks go on a canvas, which is faster than an element for each
   const ROWS = 200; // of the table at a time
   const byId = (id) => document.getElementById(id);
   const parse = (id) => JSON.parse(byId(id).textContent);
@@ -21,6 +21,10 @@
 
   // ---- figures ----
 
+  // Vega-Lite notes at every figure with a line for each run that its height is not fitted, which is as it should be.
+  const warn = console.warn;
+  console.warn = (...words) => (words.some((w) => /Dropping "fit-y"/.test(w)) ? undefined : warn.apply(console, words));
+
   // On a narrow screen labels get less room than marks.
   function narrow(spec, width) {
     spec.config.axisY = { ...spec.config.axisY, labelLimit: Math.round(0.44 * width), labelFontSize: 10.5 };
@@ -29,7 +33,7 @@
       ...spec.config.legend,
       columns: 1,
       labelLimit: Math.round(0.8 * width),
-      layout: { top: { direction: "vertical", anchor: "start" } },
+      layout: { top: { direction: "vertical", anchor: "start", bounds: "full" } },
     };
     const inner = (o) => {
       if (!o || typeof o !== "object") return;
@@ -58,7 +62,7 @@
     if (ofRuns) spec.datasets = { runs: rowsFor(figure) };
     if (plot.clientWidth < 560) narrow(spec, plot.clientWidth);
     const { view } = await vegaEmbed(plot, spec, {
-      renderer: ofRuns && runs.length > KMANY ? "canvas" : "svg",
+      renderer: ofRuns && runs.length > MANY ? "canvas" : "svg",
       actions: { export: true, source: false, compiled: false, editor: false },
       logLevel: 1,
       downloadFileName: name,
@@ -150,7 +154,7 @@
         textContent:
           "Choose values to show only runs that have them, in every figure of runs. Click a mark to pick its run: it " +
           "stands out in all figures and comes first in the table of runs. Shift adds to the choice; where the text " +
-          "says so, drag a rectangle.",
+          "says so, drag a rectangle. In names, mb is samples per micro-batch and w is loader workers.",
       }),
     );
     controls.hidden = false;

@@ -83,7 +83,8 @@ void draw(Report& report, const fs::path& out, const ReportOptions& options) {
   }
   const fs::path python = options.python.empty() ? find_python() : options.python;
   std::vector<std::string> argv = {python.string(), renderer.string(), out.string()};
-  // Marks of so many runs are drawn by the reader's browser alone: still pictures of them would double the page.
+  // Marks of so many runs are drawn by the reader's browser alone: still pictures of them would double the
+  // page.
   if (report.data.runs.size() > kStill) argv.emplace_back("--no-stills");
   if (options.png) argv.emplace_back("--png");
   if (options.pdf) argv.emplace_back("--pdf");
@@ -146,8 +147,9 @@ Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, cons
     write_atomically(out / "tables" / "ops_all.csv", to_csv(ops_table(d, *run, false)));
   for (const Figure& f : drawings) {
     r.figure_ids.push_back(f.id);
-    write_atomically(out / "figures" / (f.id + ".vl.json"),
-                     self_contained(f, s).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    write_atomically(
+        out / "figures" / (f.id + ".vl.json"),
+        self_contained(f, s).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   }
   r.page = out / "index.html";
   write_atomically(r.page, page_html(d, s, story(d, comparisons), drawings, r.tables));

@@ -181,9 +181,9 @@ Table provenance_table(const ReportData& d) {
     if (values.size() > kListed) {
       int64_t runs = 0;
       for (const auto& [value, count] : values) runs += count;
-      t.rows.push_back({text(key), text(std::to_string(values.size()) + " different values, as " +
-                                        values.begin()->first),
-                        integer(runs)});
+      t.rows.push_back(
+          {text(key), text(std::to_string(values.size()) + " different values, as " + values.begin()->first),
+           integer(runs)});
       continue;
     }
     for (const auto& [value, count] : values) t.rows.push_back({text(key), text(value), integer(count)});
@@ -220,16 +220,19 @@ Table pareto_table(const ReportData& d, const Dataset& s) {
 }
 
 Table comparison_table(const Comparison& c, size_t number) {
-  Table t{"comparison" + (number > 0 ? "-" + std::to_string(number) : std::string()),
-          c.after + " against " + c.before,
-          {text_column("run"), number_column("before", "ms"), number_column("after", "ms"),
-           number_column("change", "%"), number_column("from", "%"), number_column("to", "%"),
-           number_column("runs before"), number_column("runs after"), number_column("p"), number_column("q"),
-           text_column("verdict"), text_column("id before"), text_column("id after")},
-          {},
-          std::string("from, to: 95 % interval of the change; p: chance of such a change if nothing had changed; q: p "
-                      "adjusted for the number of tests (Benjamini and Hochberg)") +
-              (c.repetitions ? "; noise: from repetitions" : "; noise: only inside each run, there are no repetitions")};
+  Table t{
+      "comparison" + (number > 0 ? "-" + std::to_string(number) : std::string()),
+      c.after + " against " + c.before,
+      {text_column("run"), number_column("before", "ms"), number_column("after", "ms"),
+       number_column("change", "%"), number_column("from", "%"), number_column("to", "%"),
+       number_column("runs before"), number_column("runs after"), number_column("p"), number_column("q"),
+       text_column("verdict"), text_column("id before"), text_column("id after")},
+      {},
+      std::string(
+          "from, to: 95 % interval of the change; p: chance of such a change if nothing had changed; q: p "
+          "adjusted for the number of tests (Benjamini and Hochberg)") +
+          (c.repetitions ? "; noise: from repetitions"
+                         : "; noise: only inside each run, there are no repetitions")};
   for (const Change& x : c.changes)
     t.rows.push_back({text(x.label), significant(x.before_s * kMs, 4), significant(x.after_s * kMs, 4),
                       signed_number(100 * (x.ratio - 1), 1), signed_number(100 * (x.lower - 1), 1),
@@ -249,7 +252,7 @@ Roof roof_of(const ReportRun& r, const Machine& m) {
     const auto it = m.peaks.find(name);
     return it == m.peaks.end() ? 0.0 : it->second.value;
   };
-  const double flops = peak(amp == "bf16" || amp == "fp16" ? "bf16"
+  const double flops = peak(amp == "bf16" || amp == "fp16"  ? "bf16"
                             : amp == "tf32" || amp == "fp8" ? amp
                                                             : "f32");
   if (m.accelerator) return {flops, peak("memory")};
@@ -321,10 +324,12 @@ Table ops_table(const ReportData& d, const ReportRun& r, bool grouped) {
                       signed_number(l.seconds > 0 ? (l.predicted_s / l.seconds - 1) * 100 : kNaN, 0),
                       number(total > 0 ? 100 * l.seconds / total : kNaN, 1),
                       significant(rate(l.flops, l.seconds), 3), significant(rate(l.flops, l.predicted_s), 3),
-                      significant(rate(l.bytes, l.seconds), 3),
-                      significant(rate(l.bytes, l.predicted_s), 3), number(100 * l.efficiency, 0)});
-  t.note = "share: of all op time on all lanes; GFLOP/s count matrix products and attention only; of roofline: "
-      "the least time that the machine's peak and memory bandwidth allow over the measured one (above 100: the "
+                      significant(rate(l.bytes, l.seconds), 3), significant(rate(l.bytes, l.predicted_s), 3),
+                      number(100 * l.efficiency, 0)});
+  t.note =
+      "share: of all op time on all lanes; GFLOP/s count matrix products and attention only; of roofline: "
+      "the least time that the machine's peak and memory bandwidth allow over the measured one (above 100: "
+      "the "
       "data was in cache)";
   return t;
 }

@@ -1,5 +1,5 @@
-// What a reader should look at first, in sentences: the fastest layout and how sure that is, what predictions are
-// worth, what changed between sets of results, what failed.
+// What a reader should look at first, in sentences: the fastest layout and how sure that is, what predictions
+// are worth, what changed between sets of results, what failed.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace isobar {
 
 struct Sentence {
-  std::string head;    // few words
+  std::string head;  // few words
   std::string text;
   std::string anchor;  // figure or table that shows it
 };

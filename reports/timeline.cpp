@@ -74,7 +74,8 @@ StepTimeline marked(const std::vector<LaneSpan>& spans, double step_ms) {
     computing = merged(computing);
     double exposed = 0, idle = 0;
     for (const Interval& t : merged(talking))
-      split(t.first, t.second, computing, [&](double a, double b, bool covered) { exposed += covered ? 0 : b - a; });
+      split(t.first, t.second, computing,
+            [&](double a, double b, bool covered) { exposed += covered ? 0 : b - a; });
     const bool shown = rank < kRanks;
     split(0, step_ms, merged(busy), [&](double a, double b, bool covered) {
       if (covered || b - a < smallest) return;
@@ -86,7 +87,8 @@ StepTimeline marked(const std::vector<LaneSpan>& spans, double step_ms) {
     if (!shown) continue;
     for (const LaneSpan* s : own) {
       if (!s->communication) {
-        out.segments.push_back({rank, s->lane, s->data ? "data" : "compute", s->path, s->begin_ms, s->end_ms});
+        out.segments.push_back(
+            {rank, s->lane, s->data ? "data" : "compute", s->path, s->begin_ms, s->end_ms});
         continue;
       }
       split(s->begin_ms, s->end_ms, computing, [&](double a, double b, bool covered) {
@@ -107,13 +109,14 @@ std::optional<StepTimeline> measured_timeline(const RunRecord& r) {
   };
   if (!trace.is_object() || !trace.contains("traceEvents") || !trace["traceEvents"].is_array())
     throw refuse("is missing");
-  std::map<std::pair<int, int>, std::string> lanes;                  // (pid, tid) -> name
-  std::map<int, std::map<int, std::pair<double, double>>> steps;     // step -> rank -> begin, end
+  std::map<std::pair<int, int>, std::string> lanes;               // (pid, tid) -> name
+  std::map<int, std::map<int, std::pair<double, double>>> steps;  // step -> rank -> begin, end
   for (const json& e : trace["traceEvents"]) {
     if (!e.is_object()) throw refuse("holds something that is no event");
     const json args = e.value("args", json::object());
     const int pid = e.value("pid", 0), tid = e.value("tid", 0);
-    if (e.value("ph", "") == "M" && e.value("name", "") == "thread_name") lanes[{pid, tid}] = args.value("name", "");
+    if (e.value("ph", "") == "M" && e.value("name", "") == "thread_name")
+      lanes[{pid, tid}] = args.value("name", "");
     if (e.value("ph", "") == "X" && e.value("cat", "") == "step") {
       const double ts = e.value("ts", 0.0);
       steps[args.value("step", 0)][pid] = {ts, ts + e.value("dur", 0.0)};

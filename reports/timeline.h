@@ -1,10 +1,11 @@
 // One step of some ranks as segments on their lanes, with what costs time marked: communication that no
 // computation hides, and gaps in which the compute lane has nothing to do (bubbles).
 //
-//   std::optional<StepTimeline> t = measured_timeline(run);      // from DIR/trace.json, as `train --trace` writes it
-//   std::optional<StepTimeline> p = predicted_timeline(run, machine);
+//   std::optional<StepTimeline> t = measured_timeline(run);      // from DIR/trace.json, as `train --trace`
+//   writes it std::optional<StepTimeline> p = predicted_timeline(run, machine);
 //
-// Words as in model/trace/analyse.h: communication is exposed where no computation runs on any lane of the rank.
+// Words as in model/trace/analyse.h: communication is exposed where no computation runs on any lane of the
+// rank.
 #pragma once
 #include <optional>
 #include <string>
