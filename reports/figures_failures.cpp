@@ -1,4 +1,6 @@
 // What did not finish: how many runs of each layout ended in which class.
+#include <algorithm>
+
 #include "reports/figures.h"
 
 namespace isobar {
@@ -16,6 +18,9 @@ std::vector<Figure> failure_figures(const ReportData& d) {
                     {"id", r->run.id}});
   }
   if (rows.empty()) return {};
+  std::map<std::string, int> counts;
+  int most = 0;
+  for (const json& row : rows) most = std::max(most, ++counts[row["layout"].get<std::string>()]);
   json y = nominal("layout");
   y["sort"] = "-x";
   json spec = base_spec(rows);
@@ -24,7 +29,10 @@ std::vector<Figure> failure_figures(const ReportData& d) {
   spec["encoding"] = {
       {"y", y},
       {"x",
-       {{"aggregate", "count"}, {"type", "quantitative"}, {"title", "runs"}, {"axis", {{"tickMinStep", 1}}}}},
+       {{"aggregate", "count"},
+        {"type", "quantitative"},
+        {"title", "runs"},
+        {"axis", {{"tickCount", std::min(most, 8)}, {"format", "d"}}}}},
       {"color", nominal("class")},
       {"tooltip",
        {tip("layout", "layout"), tip("class", "ended as"), {{"aggregate", "count"}, {"title", "runs"}}}}};

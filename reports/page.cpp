@@ -54,7 +54,7 @@ th.n, td.n { text-align: right; }
   body { max-width: none; padding: 0; } nav, #controls, #status button, .vega-embed details { display: none !important; }
   #status { position: static; } .plot svg, .plot canvas { height: auto !important; width: auto !important; }
   .scroll { max-height: none; overflow: visible; border: 0; } table { font-size: 6.5pt; width: auto; }
-  th { position: static; white-space: normal; } td { white-space: normal; } th, td { padding: 1pt 3pt; } td.long { min-width: 10rem; }
+  th { position: static; white-space: normal; } td { white-space: normal; } th, td { padding: 1pt 2pt; overflow-wrap: anywhere; } td.long { min-width: 10rem; }
   figure, .tile { break-inside: avoid; } h2, h3, figcaption { break-after: avoid; }
 }
 )";

@@ -17,7 +17,8 @@
   let shown = runs;
   let picked = null; // {id: 1, ...}
   let sorting = { field: "rate", down: true };
-  const figures = []; // {name, view, ofRuns, fields}
+  let changes = 0; // of filters and choices
+  const figures = []; // {name, view, ofRuns, fields, shown}
 
   // ---- figures ----
 
@@ -59,6 +60,7 @@
       fields: fields.filter((f) => text.includes(`"${f}"`) || text.includes(`datum.${f}`)),
     };
     if (!figure.fields.includes("id") && fields.includes("id")) figure.fields.push("id");
+    const drawn = shown;
     if (ofRuns) spec.datasets = { runs: rowsFor(figure) };
     if (plot.clientWidth < 560) narrow(spec, plot.clientWidth);
     const { view } = await vegaEmbed(plot, spec, {
@@ -67,7 +69,7 @@
       logLevel: 1,
       downloadFileName: name,
     });
-    figure.view = view;
+    Object.assign(figure, { view, shown: drawn });
     figures.push(figure);
     view.addEventListener("click", (event, item) => onClick(figure, event, item));
     if (text.includes('"brush"')) view.addSignalListener("brush", later((_, extent) => onBrush(figure, extent), 120));
@@ -111,18 +113,33 @@
 
   function pick(ids) {
     picked = ids;
-    for (const f of figures) if (f.ofRuns) f.view.signal("picked", picked).runAsync();
     describe();
     fillTable();
+    update();
+  }
+
+  // Brings the figures of runs to what is shown and picked now, the page answering in between, and counts it for
+  // whoever waits. A change that comes meanwhile takes over.
+  async function update() {
+    const own = ++changes;
+    for (const f of figures) {
+      if (!f.ofRuns) continue;
+      if (f.shown !== shown) f.view.data("runs", rowsFor(f)).resize();
+      f.shown = shown;
+      await f.view.signal("picked", picked).runAsync();
+      await new Promise((next) => setTimeout(next));
+      if (own !== changes) return;
+    }
+    document.documentElement.dataset.updates = changes;
   }
 
   // ---- filters ----
 
   function filter() {
     shown = runs.filter((run) => facets.every((f, i) => !chosen[i].size || chosen[i].has(run[f.field])));
-    for (const f of figures) if (f.ofRuns) f.view.data("runs", rowsFor(f)).resize().runAsync();
     describe();
     fillTable();
+    update();
   }
 
   function element(tag, properties = {}, ...children) {
@@ -173,7 +190,6 @@
       for (const chip of document.querySelectorAll(".chip")) chip.setAttribute("aria-pressed", "false");
       picked = null;
       filter();
-      pick(null);
     });
     status.append(reset);
   }
@@ -247,6 +263,7 @@
       }
       await new Promise((next) => setTimeout(next)); // the page answers between two figures
     }
+    if (shown !== runs || picked) await update(); // chosen while they were drawn
     document.documentElement.dataset.ready = "yes";
   }
   start();
