@@ -158,6 +158,7 @@ Dataset dataset(const ReportData& d) {
     }
     for (size_t i = 0; i < d.facets.size(); ++i)
       j["f" + std::to_string(i)] = facet_value(*r, d.facets[i].key);
+    for (const auto& [field, value] : j.items()) out.fields.insert(field);
     out.rows.push_back(std::move(j));
   }
   return out;
@@ -177,17 +178,15 @@ json columns_of(const json& rows) {
   return out;
 }
 
-json fields_used(const json& rows, const json& spec) {
+json fields_used(const Dataset& s, const json& spec) {
   const std::string text = spec.dump(-1, ' ', false, json::error_handler_t::replace);
-  std::set<std::string> used;
-  std::set<std::string> seen;
-  for (const json& row : rows)
-    for (const auto& [field, value] : row.items())
-      if (seen.insert(field).second && (text.find("\"" + field + "\"") != std::string::npos ||
-                                        text.find("datum." + field) != std::string::npos))
-        used.insert(field);
+  std::vector<std::string> used;
+  for (const std::string& field : s.fields)
+    if (text.find("\"" + field + "\"") != std::string::npos ||
+        text.find("datum." + field) != std::string::npos)
+      used.push_back(field);
   json out = json::array();
-  for (const json& row : rows) {
+  for (const json& row : s.rows) {
     json kept = json::object();
     for (const std::string& field : used)
       if (const auto it = row.find(field); it != row.end()) kept[field] = *it;

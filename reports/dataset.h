@@ -14,6 +14,7 @@
 //   line_X        runs with the same one agree in all but X
 #pragma once
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct NamedField {
 
 struct Dataset {
   nlohmann::json rows = nlohmann::json::array();
+  std::set<std::string> fields;    // that any row has
   std::vector<NamedField> terms;   // longest on the whole first; the last may be "other"
   std::vector<NamedField> memory;  // categories
   std::string cost_title;          // with its unit
@@ -38,7 +40,7 @@ Dataset dataset(const ReportData& d);
 /// Rows as {"field": [value of row 0, value of row 1, ...]}: a third of the size.
 nlohmann::json columns_of(const nlohmann::json& rows);
 /// Only the fields that a Vega-Lite specification speaks of.
-nlohmann::json fields_used(const nlohmann::json& rows, const nlohmann::json& spec);
+nlohmann::json fields_used(const Dataset& s, const nlohmann::json& spec);
 /// Six digits: more than any of it is measured to.
 nlohmann::json rounded(double value);
 

@@ -145,7 +145,7 @@ std::vector<Figure> figures(const ReportData& d, const Dataset& s) {
 
 json self_contained(const Figure& f, const Dataset& s) {
   json spec = f.spec;
-  if (f.of_runs()) spec["datasets"] = {{"runs", fields_used(s.rows, f.spec)}};
+  if (f.of_runs()) spec["datasets"] = {{"runs", fields_used(s, f.spec)}};
   return spec;
 }
 

@@ -122,8 +122,13 @@
   // whoever waits. A change that comes meanwhile takes over.
   async function update() {
     const own = ++changes;
-    for (const f of figures) {
-      if (!f.ofRuns) continue;
+    const away = (f) => {
+      const { top, bottom } = byId("plot-" + f.name).getBoundingClientRect();
+      return top > innerHeight ? top - innerHeight : Math.max(0, -bottom);
+    };
+    const order = figures.filter((f) => f.ofRuns).map((f) => [away(f), f]);
+    order.sort((a, b) => a[0] - b[0]); // what is in view comes first
+    for (const [, f] of order) {
       if (f.shown !== shown) f.view.data("runs", rowsFor(f)).resize();
       f.shown = shown;
       await f.view.signal("picked", picked).runAsync();

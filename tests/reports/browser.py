@@ -139,15 +139,18 @@ def use(page, made, keep):
 
     left, top, width, height = page.evaluate(
         "(() => { const p = document.getElementById('plot-pareto-front'); p.scrollIntoView({block: 'center'});"
-        "const r = p.querySelector('svg, canvas').getBoundingClientRect(); return [r.x, r.y, r.width, r.height]; })()"
+        "const r = p.querySelector('svg.marks, canvas.marks').getBoundingClientRect(); return [r.x, r.y, r.width, r.height]; })()"
     )
 
     def drag():
+        page.hover(left + 0.1 * width, top + 0.3 * height)
+        time.sleep(0.2)
         page.mouse("mousePressed", left + 0.1 * width, top + 0.3 * height, button="left", clickCount=1)
         for i in range(1, 11):
             page.mouse(
                 "mouseMoved", left + (0.1 + 0.08 * i) * width, top + (0.3 + 0.05 * i) * height, button="left", buttons=1
             )
+            time.sleep(0.02)
         page.mouse("mouseReleased", left + 0.9 * width, top + 0.8 * height, button="left", clickCount=1)
 
     seconds.append(settled(page, drag))
