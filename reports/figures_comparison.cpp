@@ -79,7 +79,8 @@ Figure forest(const Comparison& c, const std::string& id) {
 
 Figure histogram(const Comparison& c, const std::string& id) {
   json x = percent_axis("change");
-  x["bin"] = {{"maxbins", 40}};
+  x["bin"] = {{"maxbins", 30}};
+  x["axis"] = {{"format", "+.1%"}};
   json spec = base_spec(rows_of(c.changes));
   spec["height"] = 200;
   spec["mark"] = {{"type", "bar"}};

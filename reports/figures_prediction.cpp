@@ -141,7 +141,7 @@ std::vector<Figure> prediction_figures(const ReportData& d, const Dataset& s) {
   std::vector<Figure> out;
   if (d.predicted().empty()) return out;
   out.push_back(scatter(d));
-  out.push_back(residuals(d));
+  if (d.predicted().size() > 1) out.push_back(residuals(d));
   if (!s.terms.empty()) out.push_back(by_term(d, s));
   return out;
 }

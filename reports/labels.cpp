@@ -25,9 +25,17 @@ std::string last_word(const std::string& key) {
 
 // Settings that layout_of() speaks of.
 bool in_layout(const std::string& key) {
-  constexpr std::array<const char*, 10> kKeys = {
-      "gpus",       "layout.dp",   "layout.tp",       "layout.cp",      "layout.pp",
-      "layout.vpp", "policy.zero", "policy.schedule", "policy.cp_kind", "policy.sequence_parallel"};
+  constexpr std::array<const char*, 11> kKeys = {"ranks",
+                                                 "gpus",
+                                                 "layout.dp",
+                                                 "layout.tp",
+                                                 "layout.cp",
+                                                 "layout.pp",
+                                                 "layout.vpp",
+                                                 "policy.zero",
+                                                 "policy.schedule",
+                                                 "policy.cp_kind",
+                                                 "policy.sequence_parallel"};
   return std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
 }
 

@@ -132,7 +132,7 @@ Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, cons
   for (size_t i = 0; i < comparisons.size(); ++i) keep(comparison_table(comparisons[i], i));
   keep(score_table(d));
   keep(runs_table(d));
-  keep(pareto_table(d, s));
+  if (s.rows.size() > 2) keep(pareto_table(d, s));
   if (const ReportRun* run = ops_run(d)) keep(ops_table(d, *run, true));
   keep(failed_table(d));
   keep(memory_table(d));

@@ -40,7 +40,9 @@ std::string runner_up(const ReportData& d, const ReportRun& best) {
   return s +
          (p < 0.05 ? say("; that is more than the noise of their steps (p = %.2g). ", p)
                    : say("; that may be noise (p = %.2g). ", p)) +
-         "Only repetitions would show how much runs differ from day to day.";
+         (best.label.find(" #") == std::string::npos
+              ? "Only repetitions would show how much runs differ from day to day."
+              : "See its repetitions for how much runs differ.");
 }
 
 void fastest(const ReportData& d, std::vector<Sentence>& out) {
@@ -60,10 +62,10 @@ void predictions(const ReportData& d, std::vector<Sentence>& out) {
   const Score s = d.score(!held_out);
   if (s.runs == 0) return;
   std::string text =
-      say("On %zu runs that the fit %s, the predicted step was off by %.1f %% (middle) and %.1f %% "
+      say("On %zu run%s that the fit %s, the predicted step was off by %.1f %% (middle) and %.1f %% "
           "(mean); %.0f %% lie inside their 80 %% interval, where 80 %% should.",
-          s.runs, held_out ? "never saw" : "was made from", 100 * s.median_error, 100 * s.mean_error,
-          100 * s.coverage);
+          s.runs, s.runs == 1 ? "" : "s", held_out ? "never saw" : "was made from", 100 * s.median_error,
+          100 * s.mean_error, 100 * s.coverage);
   const ReportRun* choice = nullptr;
   for (const ReportRun* r : d.predicted()) {
     const auto predicted_rate = [](const ReportRun* x) {
@@ -72,13 +74,13 @@ void predictions(const ReportData& d, std::vector<Sentence>& out) {
     if (!choice || predicted_rate(r) > predicted_rate(choice)) choice = r;
   }
   const ReportRun* best = d.best();
-  if (choice && best && d.sets.size() == 1)
+  if (choice && best && d.sets.size() == 1 && s.runs > 1)
     text += choice == best
                 ? " The run it would have chosen is the fastest."
                 : " The run it would have chosen, " + choice->label + ", is " +
                       say("%.1f %%", 100 * (1 - choice->run.samples_per_s / best->run.samples_per_s)) +
                       " slower than the fastest.";
-  if (s.coverage < 0.7) text += " Take its intervals for too narrow.";
+  if (s.coverage < 0.7 && s.runs >= 10) text += " Take its intervals for too narrow.";
   out.push_back({"Predictions", text, "predicted-measured"});
 }
 

@@ -1,10 +1,13 @@
 // isobar report: the command line of reports/.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "model/base/files.h"
+#include "reports/exports.h"
 #include "reports/report.h"
 #include "reports/report_tables.h"
 
@@ -22,6 +25,7 @@ specification by specification, with intervals and tests. Predictions come from 
   OUT/index.html            the page; hover over a mark to read its run
   OUT/tables/*.csv          every table
   OUT/figures/*.svg         every figure; *.vl.json is its Vega-Lite specification, to change and draw again
+  OUT/benchmark.json        step times as Google Benchmark writes them, for its compare.py
 
 Examples:
   isobar report results/demo --machine results/demo-fitted.yaml -o reports/out
@@ -31,7 +35,7 @@ Examples:
 struct Arguments {
   std::vector<std::string> dirs;
   std::string out, machine, python;
-  bool json = false, png = false, pdf = false, no_figures = false;
+  bool json = false, png = false, pdf = false, no_figures = false, tensorboard = false, mlperf = false;
 };
 
 void print_json(const Report& r) {
@@ -77,12 +81,21 @@ void add_report_command(CLI::App& app) {
   report->add_option("--python", a->python, "Python that has vl-convert-python");
   report->add_flag("--png", a->png, "Write figures as PNG too");
   report->add_flag("--pdf", a->pdf, "Write figures as PDF too");
+  report->add_flag("--tensorboard", a->tensorboard,
+                   "Write event files for TensorBoard too (OUT/tensorboard)");
+  report->add_flag("--mlperf", a->mlperf, "Write MLPerf's log lines too (OUT/mlperf)");
   report->add_flag("--no-figures", a->no_figures, "Draw nothing");
   report->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
   report->callback([a] {
     const Report r = write_report(
         {a->dirs.begin(), a->dirs.end()}, a->out,
         {.machine = a->machine, .python = a->python, .png = a->png, .pdf = a->pdf, .draw = !a->no_figures});
+    const std::filesystem::path out = a->out;
+    write_atomically(
+        out / "benchmark.json",
+        benchmark_json(r.data).dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    if (a->tensorboard) write_tensorboard(r.data, out / "tensorboard");
+    if (a->mlperf) write_mlperf(r.data, out / "mlperf");
     if (a->json)
       print_json(r);
     else
