@@ -42,7 +42,7 @@ std::string kind_of(const std::string& name) {
   }
   if (has({"flash", "fmha", "attention", "sdpa"}))
     return has({"bwd", "backward"}) ? "attention_bwd" : "attention";
-  if (has({"gemm", "::mm", "addmm", "bmm", "matmul", "linear", "cutlass", "xmma"})) return "gemm";
+  if (has({"gemm", "::mm", "addmm", "bmm", "mmbackward", "matmul", "linear", "cutlass", "xmma"})) return "gemm";
   if (has({"layer_norm", "layernorm", "rms_norm", "rmsnorm"})) return "norm";
   if (has({"adam", "sgd", "foreach"})) return "optimizer";
   if (has({"memcpy", "copy_"})) return "copy";
@@ -129,7 +129,10 @@ TraceRank read_rank(const std::string& file) {
       if (e->end <= end) continue;
       end = e->end;
     }
-    const std::string kind = kind_of(e->name), path = "kernel/" + e->name.substr(0, 96);
+    std::string name = e->name;  // autograd names what it evaluates at the end of a long prefix
+    if (const std::string prefix = "autograd::engine::evaluate_function: "; name.starts_with(prefix))
+      name.erase(0, prefix.size());
+    const std::string kind = kind_of(name), path = "kernel/" + name.substr(0, 96);
     OpRecord& o = out.ops[path];
     o.path = path;
     o.kind = kind;

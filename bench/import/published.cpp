@@ -78,7 +78,8 @@ Imported import_published(const std::string& csv, const PublishedImport& options
     try {
       r.spec = spec_of(p);
     } catch (const ConfigError& e) {
-      ++out.refused[e.what()];
+      const std::string why = e.what();
+      ++out.refused[why.starts_with(": ") ? why.substr(2) : why];
       continue;
     }
     r.repetition = seen[to_json(r.spec).dump()]++;

@@ -166,7 +166,8 @@ TEST(Watch, ShowsPlannedRunningDoneAndFailedTrialsAsTheyCome) {
   fs::remove(dir.path / "trials/run2/status.json");
   // It writes a line just now.
   const std::string text = read_file(dir.path / "trials/run2/result.jsonl");
-  const size_t fifth = text.find("\"step\":5,");
+  const size_t fifth = text.find("\"step\":5}");
+  ASSERT_NE(fifth, std::string::npos);
   write_atomically(dir.path / "trials/run2/result.jsonl", text.substr(0, text.find('\n', fifth) + 30));
   watch.refresh();
   const WatchState& s = watch.state();
