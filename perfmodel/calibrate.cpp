@@ -119,7 +119,7 @@ Identity identity_of(const json& j, const std::string& file) {
 }
 
 std::optional<OpKind> op_named(const std::string& name) {
-  for (int k = 0; k <= static_cast<int>(OpKind::broadcast); ++k)
+  for (int k = 0; k <= static_cast<int>(OpKind::recv); ++k)
     if (name == name_of(static_cast<OpKind>(k))) return static_cast<OpKind>(k);
   return std::nullopt;
 }

@@ -38,6 +38,7 @@ constexpr CoefficientInfo kTable[] = {
     {"message.net", "s", "communication", "message", nullptr, Coef::message_net, R::wire},
     {"wire.net", "s/B", "communication", "wire", nullptr, Coef::wire_net, R::wire},
     {"collective.call", "s", "communication", "calls", nullptr, Coef::collective_call, R::wire},
+    {"sum.host", "s/FLOP", "communication", "sum", nullptr, Coef::sum_host, R::wire},
     {"threads.serial", "1", "", "threads", nullptr, Coef::threads_serial, R::sharing},
     {"share.compute", "1", "", "share", nullptr, Coef::share_compute, R::sharing},
     {"share.memory", "1", "", "share", nullptr, Coef::share_memory, R::sharing},

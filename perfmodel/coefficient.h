@@ -48,6 +48,7 @@ enum class Coef : int32_t {
   message_net,
   wire_net,
   collective_call,
+  sum_host,
   threads_serial,
   share_compute,
   share_memory,

@@ -38,7 +38,7 @@ CollectiveCounts tree(double bytes, const Placement& p) {
 
 double seconds(const CollectiveCounts& c, const Counts& r) {
   return c.calls * r[index_of(Coef::collective_call)] + c.message_host * r[index_of(Coef::message_host)] +
-         c.message_net * r[index_of(Coef::message_net)] +
+         c.message_net * r[index_of(Coef::message_net)] + c.sums * r[index_of(Coef::sum_host)] +
          std::max(c.wire_host * r[index_of(Coef::wire_host)], c.wire_net * r[index_of(Coef::wire_net)]);
 }
 
@@ -46,6 +46,7 @@ void add(Counts& to, const CollectiveCounts& c, const Counts& r, double factor) 
   to[index_of(Coef::collective_call)] += factor * c.calls;
   to[index_of(Coef::message_host)] += factor * c.message_host;
   to[index_of(Coef::message_net)] += factor * c.message_net;
+  to[index_of(Coef::sum_host)] += factor * c.sums;
   const bool host = c.wire_host * r[index_of(Coef::wire_host)] >= c.wire_net * r[index_of(Coef::wire_net)];
   if (host)
     to[index_of(Coef::wire_host)] += factor * c.wire_host;
@@ -53,15 +54,18 @@ void add(Counts& to, const CollectiveCounts& c, const Counts& r, double factor) 
     to[index_of(Coef::wire_net)] += factor * c.wire_net;
 }
 
-CollectiveCounts count_collective(OpKind kind, double bytes, const Placement& p, const Counts& rates,
-                                  const Conditions& where) {
+CollectiveCounts count_collective(OpKind kind, double bytes, double element, const Placement& p,
+                                  const Counts& rates, const Conditions& where) {
   const double n = p.ranks, k = p.per_host;
   if (n <= 1) return {};
   const bool inside = p.hosts() <= 1;
   switch (kind) {
     case OpKind::all_reduce: {
-      const CollectiveCounts r = ring(bytes, p, 2);
-      if (where.processors == 0) return r;  // MPI between processes: what `isobar calibrate` measures
+      CollectiveCounts r = ring(bytes, p, 2);
+      if (where.processors == 0) {  // MPI between processes: what `isobar calibrate` measures
+        r.sums = (n - 1) / n * bytes / element;
+        return r;
+      }
       if (inside && where.host_reduction && n > 2)
         return {.calls = 1, .message_host = 2, .wire_host = kInSwitch * bytes};
       if (inside) return r;
@@ -69,8 +73,12 @@ CollectiveCounts count_collective(OpKind kind, double bytes, const Placement& p,
       return seconds(t, rates) < seconds(r, rates) ? t : r;
     }
     case OpKind::all_gather:
-    case OpKind::reduce_scatter:
       return ring(bytes, p, 1);
+    case OpKind::reduce_scatter: {
+      CollectiveCounts r = ring(bytes, p, 1);
+      if (where.processors == 0) r.sums = (n - 1) / n * bytes / element;
+      return r;
+    }
     case OpKind::all_to_all:  // bytes: what leaves this rank, as much for each of the others
       return {.calls = 1,
               .message_host = k - 1,

@@ -28,12 +28,13 @@ struct CollectiveCounts {
   double calls = 0;
   double message_host = 0, wire_host = 0;
   double message_net = 0, wire_net = 0;  // wires of both tiers are busy at once: the slower one counts
+  double sums = 0;                       // additions by cores, where ranks have no accelerators
 };
 
 /// `bytes`: of the whole operand (all_gather: of what is gathered; all_to_all and transfers: what this rank
-/// sends). The faster algorithm at these prices.
-CollectiveCounts count_collective(OpKind kind, double bytes, const Placement& group, const Counts& rates,
-                                  const Conditions& where);
+/// sends), in elements of `element` bytes. The faster algorithm at these prices.
+CollectiveCounts count_collective(OpKind kind, double bytes, double element, const Placement& group,
+                                  const Counts& rates, const Conditions& where);
 double seconds(const CollectiveCounts& c, const Counts& rates);
 /// Adds what `seconds` charges, times `factor`.
 void add(Counts& to, const CollectiveCounts& c, const Counts& rates, double factor);

@@ -12,7 +12,8 @@ struct Clocks {
   double compute = 0, exposed = 0, slowdown = 0, communication = 0;
 };
 
-Clocks run_chunks(const StepTerms& t, const Counts& rate, double slowdown) {
+// `overlaps`: compute goes on while a lane is busy, at 1 / (1 + slowdown) of its speed.
+Clocks run_chunks(const StepTerms& t, const Counts& rate, bool overlaps, double slowdown) {
   Clocks c;
   double now = 0, busy_until = 0;
   std::array<double, kLanes> lane_free{};
@@ -22,9 +23,12 @@ Clocks run_chunks(const StepTerms& t, const Counts& rate, double slowdown) {
       c.exposed += std::max(0.0, ends[j] - now);
       now = std::max(now, ends[j]);
     }
+    if (!overlaps && busy_until > now) {
+      c.exposed += busy_until - now;
+      now = busy_until;
+    }
     const double work = seconds(chunk.compute, rate);
     c.compute += work;
-    // While a lane is busy compute runs at 1 / (1 + slowdown) of its speed.
     const double shared = std::min(work, std::max(0.0, busy_until - now) / (1 + slowdown));
     c.slowdown += shared * slowdown;
     now += work + shared * slowdown;
@@ -119,7 +123,7 @@ ReadTime read_time(const StepTerms& t, const Counts& k, const Counts& rate) {
 StepCost step_cost(const StepTerms& t, const Counts& k) {
   const Counts rate = rates(k, t.where);
   StepCost s;
-  const Clocks c = run_chunks(t, rate, k[index_of(Coef::overlap_slowdown)]);
+  const Clocks c = run_chunks(t, rate, t.where.overlaps(), k[index_of(Coef::overlap_slowdown)]);
   for (size_t i = 0; i < kCoefs; ++i) s.parts[i] = t.total[i] * rate[i];
   s.compute = c.compute;
   s.communication = c.communication;
@@ -129,10 +133,9 @@ StepCost step_cost(const StepTerms& t, const Counts& k) {
   const double transfers = seconds(t.transfers, rate), slower = k[index_of(Coef::overlap_slowdown)];
   s.communication += transfers;
   s.bubble = seconds(t.bubble, rate);
-  s.slowdown += transfers * slower / (1 + slower);
+  s.slowdown += transfers * (t.where.overlaps() ? slower / (1 + slower) : 1);
   s.step = s.part(Coef::step);
-  if (t.where.ranks > 1)
-    s.imbalance = k[index_of(Coef::imbalance)] * std::log2(static_cast<double>(t.where.ranks)) * c.compute;
+  s.imbalance = k[index_of(Coef::imbalance)] * t.where.doublings() * c.compute;
   const ReadTime read = read_time(t, k, rate);
   s.read_serial = read.serial;
   s.stolen = read.stolen;

@@ -6,6 +6,7 @@
 //
 // Sharing: t threads of one rank take (1 + serial (t - 1)) / t of one thread's time; with A busy cores on a
 // host of C everything slows by 1 + share (A - 1) / (C - 1); more threads than cores take turns.
+// Where no core is left for communication, compute stands still while a transfer is under way.
 #pragma once
 #include "perfmodel/terms.h"
 

@@ -145,6 +145,7 @@ double cache_share(const Machine& machine, int64_t ranks_on_host) {
 
 StepTerms terms_of(const RunSpec& spec, const Machine& machine, int64_t threads, int64_t ranks_on_host) {
   const Conditions where{.ranks = spec.layout.world(),
+                         .stages = spec.layout.pp,
                          .ranks_on_host = ranks_on_host,
                          .threads = threads,
                          .cores = machine.identity.cores};

@@ -234,7 +234,8 @@ double LayoutModel::reduce_seconds(const Layout& l, const Parameters& p, const P
     const double bytes = gradient_ * elements;
     if (group.ranks <= 1 || bytes <= 0) return 0.0;
     const double buckets = std::ceil(bytes / bucket);
-    return buckets * isobar::seconds(count_collective(kind, bytes / buckets, group, k_, where_), k_);
+    return buckets *
+           isobar::seconds(count_collective(kind, bytes / buckets, gradient_, group, k_, where_), k_);
   };
   return reduce(p.cut, cut) + reduce(p.whole, whole);
 }
@@ -246,7 +247,7 @@ double LayoutModel::gather_seconds(const Layout& l, const Parameters& p, const P
   const double bytes = (sixteen_ ? kHalf : kF32) * p.all();
   const double buckets = std::ceil(bytes / (spec_.policy.bucket_mb * 1e6));
   return buckets *
-         isobar::seconds(count_collective(OpKind::all_gather, bytes / buckets, group, k_, where_), k_);
+         isobar::seconds(count_collective(OpKind::all_gather, bytes / buckets, kF32, group, k_, where_), k_);
 }
 
 namespace {
@@ -278,8 +279,9 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
     c.bubble = std::max(0.0, wait - filled);
   }
   const auto transfer = [&](double per_host) {
-    return isobar::seconds(
-        count_collective(OpKind::send, t.sections->stream.at(l.micro_batch), {2, per_host}, k_, where_), k_);
+    return isobar::seconds(count_collective(OpKind::send, t.sections->stream.at(l.micro_batch), kHalf,
+                                            {2, per_host}, k_, where_),
+                           k_);
   };
   const double hosts = p / at.pp, near = transfer(at.pp > 1 ? 2 : 1), far = hosts > 1 ? transfer(1) : near;
   const double crossings = hosts > 1 ? hosts - 1 + (v - 1) * hosts : 0;
@@ -386,7 +388,7 @@ void LayoutModel::add_rank_time(const Layout& l, const Placements& at, const Sta
   if (l.pp > 1) add_pipeline(l, at, t, r, of(&SectionTime::seconds), c);
   if (l.dp * l.cp > 1) add_data_parallel(l, at, t, r, c);
   if (spec_.net.tie_embeddings && l.pp > 1)
-    c.dp += isobar::seconds(count_collective(OpKind::all_reduce, gradient_ * n.embed.cut,
+    c.dp += isobar::seconds(count_collective(OpKind::all_reduce, gradient_ * n.embed.cut, gradient_,
                                              {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
                             k_);
 
@@ -397,12 +399,13 @@ void LayoutModel::add_rank_time(const Layout& l, const Placements& at, const Sta
                 2 * k_[index_of(Coef::op)];
   if (l.tp * l.pp > 1)
     c.optimizer +=
-        isobar::seconds(count_collective(OpKind::all_reduce, kF32,
+        isobar::seconds(count_collective(OpKind::all_reduce, kF32, kF32,
                                          {static_cast<double>(l.tp) * l.pp, at.tp * at.pp}, k_, where_),
                         k_);
   c.step = k_[index_of(Coef::step)];
-  if (where_.ranks > 1)
-    c.imbalance = machine_[Coef::imbalance].value * std::log2(static_cast<double>(where_.ranks)) * c.compute;
+  c.imbalance = machine_[Coef::imbalance].value *
+                std::log2(static_cast<double>(l.dp) * static_cast<double>(l.tp) * static_cast<double>(l.cp)) *
+                c.compute;
   c.seconds = c.compute + c.host + c.tp + c.cp + c.slowdown + c.bubble + c.pp + c.dp + c.optimizer + c.step +
               c.imbalance;
   c.ceiling = m * of(&SectionTime::ceiling);

@@ -51,8 +51,8 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {1e-6, 0.8};
     case Coef::fork:
       return {2e-6, 0.8};
-    case Coef::step:
-      return {2e-4, 1.0};
+    case Coef::step:  // ops fill the step: what is left is the loop around them
+      return {1e-4, 0.5};
     case Coef::read_noise:
     case Coef::read_hdf5:
       return {1e-9, 0.8};
@@ -63,6 +63,8 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
     case Coef::host_op:  // cores launch their own work
     case Coef::collective_call:
       return {1e-9, 0.8};
+    case Coef::sum_host:  // MPI's loops over two operands and a result
+      return {12 / core, 0.8};
     case Coef::message_net:
       return {2e-5, 0.8};
     case Coef::wire_net:

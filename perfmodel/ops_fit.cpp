@@ -63,8 +63,9 @@ std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
   for (size_t i = 0; i < runs.size(); ++i) {
     const MeasuredRun& run = runs[i];
     const bool undisturbed =
-        run.spec.data.workers == 0 && (terms[i].where.ranks == 1 || run.spec.run.serial ||
-                                       (!run.spec.policy.overlap && run.spec.layout.pp == 1));
+        run.spec.data.workers == 0 &&
+        (terms[i].where.ranks == 1 || run.spec.run.serial || !terms[i].where.overlaps() ||
+         (!run.spec.policy.overlap && run.spec.layout.pp == 1));
     if (run.ops.empty() || !undisturbed) continue;
     for (auto& [kind, total] : totals_by_kind(run, machine)) {
       if (!total.complete || !(total.seconds > 0)) continue;

@@ -149,6 +149,7 @@ Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& 
   const Memory memory = fullest(spec, options.workspace);
   Prediction p;
   p.where.ranks = spec.layout.world();
+  p.where.stages = spec.layout.pp;
   p.where.ranks_on_host = options.ranks_on_host > 0 ? options.ranks_on_host : p.where.ranks;
   p.where.cores = m.identity.cores;
   p.where.threads =

@@ -68,7 +68,8 @@ struct Rank {
 
 class Replayer {
  public:
-  Replayer(std::vector<Rank> ranks, double slowdown) : ranks_(std::move(ranks)), slowdown_(slowdown) {
+  Replayer(std::vector<Rank> ranks, bool overlaps, double slowdown)
+      : ranks_(std::move(ranks)), overlaps_(overlaps), slowdown_(slowdown) {
     std::set<int> replayed;
     for (const Rank& r : ranks_) replayed.insert(r.plan->rank);
     std::map<std::pair<std::string, std::vector<int>>, int32_t> known;
@@ -106,7 +107,7 @@ class Replayer {
       for (const Rank& r : ranks_) {
         const bool communicating = r.communicating();
         for (const Running& x : r.running)
-          if (x.instr >= 0 && !x.waiting)
+          if (x.instr >= 0 && !x.waiting && !stopped(r, x, communicating))
             next = std::min(next, x.delay > 0 ? x.delay : x.work * stretch(r, x, communicating));
       }
       if (!std::isfinite(next)) throw std::logic_error("the program waits for itself");
@@ -122,6 +123,9 @@ class Replayer {
     std::vector<Running*> arrived;
   };
 
+  bool stopped(const Rank& r, const Running& x, bool communicating) const {
+    return communicating && !overlaps_ && !is_collective(r.op(x.instr).kind);
+  }
   double stretch(const Rank& r, const Running& x, bool communicating) const {
     return communicating && !is_collective(r.op(x.instr).kind) ? 1 + slowdown_ : 1;
   }
@@ -131,7 +135,7 @@ class Replayer {
     size_t ended = 0;
     for (int l = 0; l < kLanes; ++l) {
       Running& x = r.running[l];
-      if (x.instr < 0 || x.waiting) continue;
+      if (x.instr < 0 || x.waiting || stopped(r, x, communicating)) continue;
       double& part = x.delay > 0 ? x.delay : x.work;
       const double rest = part - (x.delay > 0 ? next : next / stretch(r, x, communicating));
       part = rest <= 1e-15 ? 0 : rest;  // below the clock's resolution
@@ -196,6 +200,7 @@ class Replayer {
 
   std::vector<Rank> ranks_;
   std::vector<Meeting> meetings_;
+  bool overlaps_;
   double slowdown_;
   double started_ = 0;  // of the step: the host is in step with the device
 };
@@ -250,10 +255,9 @@ Replay replay(const RunSpec& spec, const std::vector<std::pair<const Plan*, cons
     ranks.push_back(priced(spec, *plan, *program, k, where, cache_share, own));
     compute = std::max(compute, own);
   }
-  double tail = rates(k, where)[index_of(Coef::step)];
-  if (where.ranks > 1)
-    tail += k[index_of(Coef::imbalance)] * std::log2(static_cast<double>(where.ranks)) * compute;
-  Replayer replayer(std::move(ranks), k[index_of(Coef::overlap_slowdown)]);
+  const double tail =
+      rates(k, where)[index_of(Coef::step)] + k[index_of(Coef::imbalance)] * where.doublings() * compute;
+  Replayer replayer(std::move(ranks), where.overlaps(), k[index_of(Coef::overlap_slowdown)]);
   // The first steps fill or drain the loader's slots; then every step is like the one before.
   const int64_t slots = std::max<int64_t>(1, spec.data.workers * spec.data.prefetch);
   const int64_t warm = 2 + slots / spec.micro_batches(), steady = 4;

@@ -201,7 +201,7 @@ OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where) {
 double op_seconds(const OpShape& op, const Counts& rates, const Conditions& where, double cache_share,
                   Counts* counts) {
   if (is_collective(op.kind)) {
-    const CollectiveCounts c = count_collective(op.kind, op.bytes, op.group, rates, where);
+    const CollectiveCounts c = count_collective(op.kind, op.bytes, size_of(op.dtype), op.group, rates, where);
     if (counts) add(*counts, c, rates, 1);
     return seconds(c, rates);
   }
@@ -224,6 +224,7 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
   if (is_collective(kind)) {
     n[index_of(Coef::message_host)] = work.messages;
     n[index_of(Coef::wire_host)] = work.wire_bytes;
+    n[index_of(Coef::sum_host)] = work.vector_flops;
     return n;
   }
   count_compute(kind, dtype, product_of(dtype, false, false), work, work.flops, cache_share,

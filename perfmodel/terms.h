@@ -7,6 +7,7 @@
 // Ranks that differ by their data, tensor or context coordinate are alike, so the first of them speaks for
 // all; stages of a pipeline are not, and are brought together in pipeline.h.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -22,11 +23,17 @@ namespace isobar {
 /// Where a rank runs, and with whom it shares the host.
 struct Conditions {
   int64_t ranks = 1;            // world size
+  int64_t stages = 1;           // of its pipeline
   int64_t ranks_on_host = 1;    // those that share this rank's host
   int64_t threads = 1;          // compute threads of each rank
   int64_t cores = 1;            // of the host
   int64_t processors = 0;       // of an accelerator; 0: ranks compute on cores
   bool host_reduction = false;  // the switch inside a host adds up
+  /// What the slowest rank costs, in shares of compute for each doubling of those that wait for one another
+  /// in every micro-batch or step. Stages of a pipeline have the schedule's slack between them.
+  double doublings() const { return std::log2(static_cast<double>(ranks) / static_cast<double>(stages)); }
+  /// Compute goes on beside transfers. Cores that all compute make the transfers themselves.
+  bool overlaps() const { return processors > 0 || core_for_communication(threads, ranks_on_host, cores); }
 };
 
 /// Of the ranks of a cluster of accelerators: as many on a host as it connects.

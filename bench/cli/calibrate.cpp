@@ -86,7 +86,7 @@ nlohmann::json measure_on_ranks(int ranks, const fs::path& file) {
 
 void run_ranks_part(const std::string& file) {
   const Mpi mpi;
-  register_all_reduce_cases(mpi, 1);
+  register_collective_cases(mpi, 1);
   for (const RunSpec& spec : specimens())  // what an op costs while the other ranks' ops run beside it
     if (spec.train.global_batch == 8) register_op_cases(spec, 1, mpi.size());
   const nlohmann::json j = run_registered(std::to_string(mpi.size()) + " ranks", mpi.rank() == 0);
@@ -104,7 +104,7 @@ void run_network(const Arguments& a) {
   if (machine.fit)
     throw ConfigError(a.out, "fit", "was fitted to runs already, on another network or none",
                       "add the network to what isobar calibrate wrote, then run isobar fit again");
-  register_all_reduce_cases(mpi, 1);
+  register_collective_cases(mpi, 1);
   const nlohmann::json j = run_registered("network", mpi.rank() == 0);
   if (mpi.rank() != 0) return;
   machine = with_network(std::move(machine), j, "benchmarks of the network");

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <sstream>
 
@@ -166,41 +167,71 @@ void register_read_cases(const std::filesystem::path& scratch) {
   }
 }
 
-void register_all_reduce_cases(const Mpi& mpi, int threads) {
-  for (const int64_t count : {int64_t{64}, int64_t{1} << 12, int64_t{1} << 16, int64_t{1} << 18,
-                              int64_t{1} << 20, int64_t{1} << 22}) {
-    const std::string name =
-        "all_reduce/f32/" + std::to_string(count * 4) + "B/ranks" + std::to_string(mpi.size());
-    ++registered;
-    benchmark::RegisterBenchmark(name.c_str(),
-                                 [&mpi, threads, count](benchmark::State& state) {
-                                   omp_set_num_threads(threads);
-                                   Builder b(mpi.rank(), mpi.size(), {});
-                                   std::vector<int> ranks(mpi.size());
-                                   for (int r = 0; r < mpi.size(); ++r) ranks[r] = r;
-                                   const int group = b.group("dp", ranks);
-                                   const View x = b.io("x", DType::f32, count);
-                                   const int routine = b.begin("reduce", Pass::backward);
-                                   b.emit(OpKind::all_reduce, "x/all_reduce", {.group = group}, {x}, {x},
-                                          Lane::dp);
-                                   b.end();
-                                   Plan& plan = b.plan;
-                                   plan.train = {{routine, 0, 0}};
-                                   place(plan);
-                                   const Program program = link(plan, plan.train);
-                                   Arena arena(plan.memory.arena);
-                                   CpuBackend backend(plan, arena.data(), TrainSpec{});
-                                   Comm comm(plan.groups);
-                                   Executor run(plan, backend, &comm);
-                                   run(program, 0);
-                                   mpi.barrier();
-                                   for (auto _ : state) run(program, 0);
-                                   set_counters(state, work(plan.ops[0], plan), threads, mpi.size());
-                                 })
-        ->Iterations(count > (1 << 18) ? 20 : 200)  // the same on every rank
-        ->Repetitions(3)
-        ->UseRealTime();
+// The plan of one collective over all ranks, its operands as nets place them: parts lie in their whole.
+Plan plan_of_collective(OpKind kind, DType t, int64_t count, const Mpi& mpi) {
+  Builder b(mpi.rank(), mpi.size(), {});
+  std::vector<int> ranks(mpi.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  Attrs a;
+  a.group = b.group("dp", ranks);
+  const View whole = b.io("whole", t, count);
+  const int64_t part = count / mpi.size();
+  const View own = whole.slice(mpi.rank() * part, part);
+  const int routine = b.begin("collective", Pass::backward);
+  const auto emit = [&](const View& in, const View& out) {
+    b.emit(kind, name_of(kind), a, {in}, {out}, Lane::dp);
+  };
+  switch (kind) {
+    case OpKind::all_gather:
+      emit(own, whole);
+      break;
+    case OpKind::reduce_scatter:
+      emit(whole, own);
+      break;
+    case OpKind::all_to_all:
+    case OpKind::exchange:
+      emit(whole, b.io("received", t, count));
+      break;
+    default:
+      emit(whole, whole);
   }
+  b.end();
+  b.plan.train = {{routine, 0, 0}};
+  place(b.plan);
+  return std::move(b.plan);
+}
+
+void register_collective_cases(const Mpi& mpi, int threads) {
+  for (const OpKind kind :
+       {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::all_to_all, OpKind::exchange})
+    for (const DType t : {DType::f32, DType::bf16})
+      for (const int64_t count : {int64_t{64}, int64_t{1} << 12, int64_t{1} << 16, int64_t{1} << 18,
+                                  int64_t{1} << 20, int64_t{1} << 22}) {
+        const bool sums = kind == OpKind::all_reduce || kind == OpKind::reduce_scatter;
+        if (t == DType::bf16 && !sums) continue;  // what is only moved is bytes
+        const std::string name = std::string(name_of(kind)) + "/" + name_of(t) + "/" +
+                                 std::to_string(count * size_of(t)) + "B/ranks" + std::to_string(mpi.size());
+        ++registered;
+        benchmark::RegisterBenchmark(name.c_str(),
+                                     [&mpi, threads, kind, t, count](benchmark::State& state) {
+                                       omp_set_num_threads(threads);
+                                       const Plan plan = plan_of_collective(kind, t, count, mpi);
+                                       const Program program = link(plan, plan.train);
+                                       Arena arena(plan.memory.arena);
+                                       CpuBackend backend(plan, arena.data(), TrainSpec{});
+                                       Comm comm(plan.groups);
+                                       Executor run(
+                                           plan, backend, &comm,
+                                           core_for_communication(threads, mpi.ranks_on_host(), cores()));
+                                       run(program, 0);
+                                       mpi.barrier();
+                                       for (auto _ : state) run(program, 0);
+                                       set_counters(state, work(plan.ops[0], plan), threads, mpi.size());
+                                     })
+            ->Iterations(count > (1 << 18) ? 20 : 200)  // the same on every rank
+            ->Repetitions(3)
+            ->UseRealTime();
+      }
 }
 
 namespace {

@@ -23,7 +23,7 @@ void register_peak_cases(int threads);
 /// One loader thread: noise, and HDF5 files made under `scratch`.
 void register_read_cases(const std::filesystem::path& scratch);
 /// Gradient all-reduces of several sizes through the executor; every rank registers and runs the same.
-void register_all_reduce_cases(const Mpi& mpi, int threads);
+void register_collective_cases(const Mpi& mpi, int threads);
 
 /// Runs what is registered, with a progress bar on rank 0, and forgets it.
 nlohmann::json run_registered(const std::string& title, bool show_progress = true);

@@ -126,6 +126,13 @@ struct RunOptions {           // run:
   double hang_timeout = 300;  // seconds without progress after which a rank aborts the run
 };
 
+/// Whether a host has a core for each rank's communication thread beside those that compute. Where it has
+/// not, a thread would only take turns with them: the compute thread then moves the transfers itself, between
+/// ops and while it waits.
+inline bool core_for_communication(int64_t threads, int64_t ranks_on_host, int64_t cores) {
+  return (threads + 1) * ranks_on_host <= cores;
+}
+
 struct RunSpec {
   std::string file;  // where it came from, for messages
   NetSpec net;

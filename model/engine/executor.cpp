@@ -11,12 +11,19 @@ namespace {
 
 struct Stopped : std::exception {};  // the other lane failed; its error is the one to report
 
-// Waiting that leaves the core to compute threads: yields for a moment, because most waits are short, then
-// sleeps in short turns, because MPI moves data only inside its calls and a failure elsewhere must be seen.
+// Waiting. Most waits are short, and MPI moves data only inside its calls: so it asks again at once for a
+// while, then lets others have the core between two questions. A thread of its own gives the core away sooner
+// and sleeps in short turns, because compute threads want it.
 class Pause {
  public:
+  explicit Pause(bool own_core) : own_core_(own_core) {}
   void operator()() {
-    if (turns_++ < 64) {
+    ++turns_;
+    if (own_core_) {
+      if (turns_ > 200) sched_yield();
+      return;
+    }
+    if (turns_ < 64) {
       sched_yield();
       return;
     }
@@ -25,6 +32,7 @@ class Pause {
   }
 
  private:
+  bool own_core_;
   int turns_ = 0;
 };
 
@@ -41,10 +49,11 @@ int64_t now_ns() {
   return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
 }
 
-Executor::Executor(const Plan& plan, Backend& backend, Comm* comm)
+Executor::Executor(const Plan& plan, Backend& backend, Comm* comm, bool comm_thread)
     : plan_(plan), backend_(backend), comm_(comm), times_(plan.ops.size()) {
   for (auto& c : current_) c = -1;
-  if (std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.lane != Lane::compute; }))
+  if (comm_thread &&
+      std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.lane != Lane::compute; }))
     comm_thread_ = std::thread([this] { comm_loop(); });
 }
 
@@ -74,99 +83,105 @@ std::string Executor::now_running() const {
 void Executor::operator()(const Program& program, int32_t step) {
   for (auto& d : done_) d.store(-1);
   failed_ = false;
-  const bool comm = has_other_lanes(program);
-  if (comm) {
-    program_ = &program;
-    step_ = step;
-    comm_error_ = nullptr;
-    ticket_.fetch_add(1);
-    ticket_.notify_all();
+  program_ = &program;
+  step_ = step;
+  open_lanes();
+  if (!comm_thread_.joinable() || !has_other_lanes(program)) {
+    run_compute();
+    for (Pause pause(true); !lanes_done(); pause()) advance_lanes();
+    return;
   }
+  comm_error_ = nullptr;
+  ticket_.fetch_add(1);
+  ticket_.notify_all();
   std::exception_ptr error;
   try {
-    run_compute(program, step);
+    run_compute();
   } catch (...) {
     error = std::current_exception();
     failed_ = true;
   }
-  if (comm) {
-    const int32_t ticket = ticket_.load();
-    for (int32_t seen = comm_finished_.load(); seen != ticket; seen = comm_finished_.load())
-      comm_finished_.wait(seen);
-    if (comm_error_) error = comm_error_;  // the compute lane only stopped because of it
-  }
+  const int32_t ticket = ticket_.load();
+  for (int32_t seen = comm_finished_.load(); seen != ticket; seen = comm_finished_.load())
+    comm_finished_.wait(seen);
+  if (comm_error_) error = comm_error_;  // the compute lane only stopped because of it
   for (auto& c : current_) c = -1;
   if (error) std::rethrow_exception(error);
 }
 
-void Executor::run_compute(const Program& program, int32_t step) {
-  for (size_t i = 0; i < program.instrs.size(); ++i) {
-    const Instr& instr = program.instrs[i];
+void Executor::run_compute() {
+  const bool alone = !comm_thread_.joinable();
+  for (size_t i = 0; i < program_->instrs.size(); ++i) {
+    const Instr& instr = program_->instrs[i];
     if (instr.lane != Lane::compute) continue;
     const Op& op = plan_.ops[instr.op];
-    for (Pause pause; !ready(program, instr); pause())
+    if (alone) advance_lanes();
+    for (Pause pause(alone); !ready(instr); pause()) {
       if (failed_) throw Stopped();
+      if (alone) advance_lanes();
+    }
     begin(instr);
     const int64_t t0 = now_ns();
     if (is_collective(op.kind)) {  // a serial program
       Requests requests = post(instr);
-      for (Pause pause; !comm_->test(requests); pause())
+      for (Pause pause(alone); !comm_->test(requests); pause()) {
         if (failed_) throw Stopped();
+        if (alone) advance_lanes();
+      }
     } else {
       backend_.launch(op, instr.micro, instr.slot);
     }
-    measure(instr, static_cast<int32_t>(i), step, t0);
+    measure(instr, static_cast<int32_t>(i), t0);
     finish(Lane::compute, static_cast<int32_t>(i));
   }
   backend_.sync();
 }
 
-void Executor::run_comm(const Program& program, int32_t step) {
-  const auto end = static_cast<int32_t>(program.instrs.size());
-  struct Head {  // where a lane stands
-    int32_t index = -1;
-    bool posted = false;
-    Requests requests;
-    int64_t t0 = 0;
-  };
-  std::array<Head, kLanes> heads;
-  const auto advance = [&](Head& head, int lane) {
-    do ++head.index;
-    while (head.index < end && program.instrs[head.index].lane != static_cast<Lane>(lane));
-  };
-  for (int lane = 1; lane < kLanes; ++lane) advance(heads[lane], lane);
-  for (Pause pause;;) {
-    bool left = false, moved = false;
-    for (int lane = 1; lane < kLanes; ++lane) {
-      Head& head = heads[lane];
-      if (head.index == end) continue;
-      left = true;
-      const Instr& instr = program.instrs[head.index];
-      if (!head.posted) {
-        if (!ready(program, instr)) continue;
-        begin(instr);
-        head.t0 = now_ns();
-        const Op& op = plan_.ops[instr.op];
-        if (is_collective(op.kind))
-          head.requests = post(instr);
-        else
-          backend_.launch(op, instr.micro, instr.slot);
-        head.posted = moved = true;
-      }
-      if (is_collective(plan_.ops[instr.op].kind) && !comm_->test(head.requests)) continue;
-      measure(instr, head.index, step, head.t0);
-      finish(instr.lane, head.index);
-      head.posted = false;
-      advance(head, lane);
-      moved = true;
-    }
-    if (!left) return;
-    if (failed_) throw Stopped();
-    if (moved)
-      pause = Pause();
-    else
-      pause();
+void Executor::open_lanes() {
+  for (int lane = 1; lane < kLanes; ++lane) {
+    heads_[lane] = Head{};
+    next(lane);
   }
+}
+
+void Executor::next(int lane) {
+  const auto end = static_cast<int32_t>(program_->instrs.size());
+  Head& head = heads_[lane];
+  head.posted = false;
+  do ++head.index;
+  while (head.index < end && program_->instrs[head.index].lane != static_cast<Lane>(lane));
+}
+
+bool Executor::lanes_done() const {
+  const auto end = static_cast<int32_t>(program_->instrs.size());
+  return std::all_of(heads_.begin() + 1, heads_.end(), [&](const Head& head) { return head.index >= end; });
+}
+
+bool Executor::advance_lanes() {
+  const auto end = static_cast<int32_t>(program_->instrs.size());
+  bool moved = false;
+  for (int lane = 1; lane < kLanes; ++lane) {
+    Head& head = heads_[lane];
+    if (head.index >= end) continue;
+    const Instr& instr = program_->instrs[head.index];
+    const Op& op = plan_.ops[instr.op];
+    if (!head.posted) {
+      if (!ready(instr)) continue;
+      begin(instr);
+      head.t0 = now_ns();
+      if (is_collective(op.kind))
+        head.requests = post(instr);
+      else
+        backend_.launch(op, instr.micro, instr.slot);
+      head.posted = moved = true;
+    }
+    if (is_collective(op.kind) && !comm_->test(head.requests)) continue;
+    measure(instr, head.index, head.t0);
+    finish(instr.lane, head.index);
+    next(lane);
+    moved = true;
+  }
+  return moved;
 }
 
 void Executor::comm_loop() {
@@ -176,7 +191,13 @@ void Executor::comm_loop() {
     seen = ticket_.load();
     if (stop_) return;
     try {
-      run_comm(*program_, step_);
+      for (Pause pause(false); !lanes_done();) {
+        if (failed_) throw Stopped();
+        if (advance_lanes())
+          pause = Pause(false);
+        else
+          pause();
+      }
     } catch (const Stopped&) {
       // the compute lane reports its own error
     } catch (...) {
@@ -188,9 +209,9 @@ void Executor::comm_loop() {
   }
 }
 
-bool Executor::ready(const Program& program, const Instr& instr) const {
+bool Executor::ready(const Instr& instr) const {
   return std::all_of(instr.waits.begin(), instr.waits.end(), [&](int32_t index) {
-    const auto& done = done_[static_cast<int>(program.instrs[index].lane)];
+    const auto& done = done_[static_cast<int>(program_->instrs[index].lane)];
     return done.load(std::memory_order_acquire) >= index;
   });
 }
@@ -214,14 +235,14 @@ void Executor::finish(Lane lane, int32_t index) {
   done_[static_cast<int>(lane)].store(index, std::memory_order_release);
 }
 
-void Executor::measure(const Instr& instr, int32_t index, int32_t step, int64_t t0) {
+void Executor::measure(const Instr& instr, int32_t index, int64_t t0) {
   const int64_t t1 = now_ns();
   OpTime& t = times_[instr.op];
   ++t.count;
   t.seconds += static_cast<double>(t1 - t0) * 1e-9;
   if (!recorder_) return;
   const int64_t origin = recorder_->origin_ns();
-  recorder_->record(instr.lane, step, index, instr.op, instr.micro, t0 - origin, t1 - origin);
+  recorder_->record(instr.lane, step_, index, instr.op, instr.micro, t0 - origin, t1 - origin);
 }
 
 }  // namespace isobar

@@ -1,8 +1,9 @@
-// Runs linked programs: compute ops on the calling thread, all other lanes on one communication thread, which
-// posts each lane's transfers in order, one at a time, and lets no lane wait for another (copies of what is
-// offloaded it makes itself). Nothing holds the lanes together but each op's waits.
+// Runs linked programs: compute ops on the calling thread, all other lanes on a communication thread or,
+// where no core is left for one, on the calling thread too, between compute ops and while it waits. Each
+// lane's transfers are posted in order, one at a time, and no lane waits for another (copies of what is
+// offloaded are made on the spot). Nothing holds the lanes together but each op's waits.
 //
-//   Executor run(plan, backend, comm, serial);
+//   Executor run(plan, backend, comm, /*comm_thread=*/true);
 //   run(step_program, step);        // returns when every lane is done
 //
 // Keeps seconds per op (always) and spans (while a recorder is set). A failure on either thread ends the run
@@ -28,7 +29,8 @@ struct OpTime {
 
 class Executor {
  public:
-  Executor(const Plan& plan, Backend& backend, Comm* comm);  // comm is null in a world of one
+  Executor(const Plan& plan, Backend& backend, Comm* comm,  // comm is null in a world of one
+           bool comm_thread = true);
   ~Executor();
   void operator()(const Program& program, int32_t step);
 
@@ -43,14 +45,24 @@ class Executor {
   int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
 
  private:
-  void run_compute(const Program& program, int32_t step);
-  void run_comm(const Program& program, int32_t step);
+  struct Head {  // where a lane stands
+    int32_t index = -1;
+    bool posted = false;
+    Requests requests;
+    int64_t t0 = 0;
+  };
+
+  void run_compute();
   void comm_loop();
-  bool ready(const Program& program, const Instr& instr) const;
+  void open_lanes();     // all but compute stand at their first op
+  bool advance_lanes();  // posts and completes what can be now; whether anything could
+  bool lanes_done() const;
+  void next(int lane);
+  bool ready(const Instr& instr) const;
   void begin(const Instr& instr);
   Requests post(const Instr& instr);
   void finish(Lane lane, int32_t index);
-  void measure(const Instr& instr, int32_t index, int32_t step, int64_t t0);
+  void measure(const Instr& instr, int32_t index, int64_t t0);
 
   const Plan& plan_;
   Backend& backend_;
@@ -62,11 +74,14 @@ class Executor {
   std::array<std::atomic<int32_t>, kLanes> current_;  // op that each lane is in, -1: none
   std::atomic<int64_t> progress_{0};
 
+  // the program that is running
+  const Program* program_ = nullptr;
+  int32_t step_ = 0;
+  std::array<Head, kLanes> heads_;
+
   // hand-over to the communication thread
   std::atomic<int32_t> ticket_{0};         // programs handed over
   std::atomic<int32_t> comm_finished_{0};  // programs that it is done with
-  const Program* program_ = nullptr;
-  int32_t step_ = 0;
   std::exception_ptr comm_error_;
   std::atomic<bool> stop_{false};
   std::thread comm_thread_;

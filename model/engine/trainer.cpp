@@ -54,7 +54,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (plan_.memory.host > 0) host_arena_.emplace(plan_.memory.host);
     backend_.emplace(plan_, arena_->data(), spec.train, host_arena_ ? host_arena_->data() : nullptr);
     if (mpi.size() > 1) comm_.emplace(plan_.groups);
-    executor_.emplace(plan_, *backend_, comm_ ? &*comm_ : nullptr);
+    executor_.emplace(plan_, *backend_, comm_ ? &*comm_ : nullptr,
+                      core_for_communication(threads_, mpi.ranks_on_host(), cores()));
     watchdog_.emplace(*executor_, spec.run.hang_timeout, [this](const std::string& op) { hang(op); });
   }
 

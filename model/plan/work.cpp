@@ -154,6 +154,7 @@ Work work(const Op& op, const Plan& plan) {
       const double n = static_cast<double>(plan.groups[a.group].ranks.size());
       w.wire_bytes = 2 * (n - 1) / n * bytes_of(op.reads[0], plan);
       w.messages = 2 * (n - 1);
+      w.vector_flops = (n - 1) / n * static_cast<double>(op.reads[0].count);
       break;
     }
     case OpKind::broadcast: {
@@ -167,6 +168,8 @@ Work work(const Op& op, const Plan& plan) {
       const double n = static_cast<double>(plan.groups[a.group].ranks.size());
       const View& whole = op.kind == OpKind::all_gather ? op.writes[0] : op.reads[0];
       w.wire_bytes = (n - 1) / n * bytes_of(whole, plan);
+      if (op.kind == OpKind::reduce_scatter)
+        w.vector_flops = (n - 1) / n * static_cast<double>(whole.count);
       w.messages = n - 1;
       break;
     }

@@ -38,6 +38,7 @@ json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
     for (const char* amp : {"none", "bf16"}) {
       RunSpec s = test::tiny();
       s.layout.dp = 2;
+      s.policy.zero = 1;  // sums and copies alone
       s.net.embed_dim = width;
       s.net.depth = 1;
       s.policy.amp = amp;

@@ -70,6 +70,7 @@ inline Machine perturbed(Machine m, double log_sigma, std::mt19937_64& random) {
 inline Conditions conditions(const RunSpec& s, const Machine& m) {
   return {
       .ranks = s.layout.world(),
+      .stages = s.layout.pp,
       .ranks_on_host = s.layout.world(),
       .threads = s.run.threads ? s.run.threads : std::max<int64_t>(1, m.identity.cores / s.layout.world()),
       .cores = m.identity.cores};
