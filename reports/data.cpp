@@ -1,7 +1,6 @@
 #include "reports/data.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cmath>
 #include <set>
@@ -20,74 +19,21 @@ std::string plain(const json& v) {
                        : v.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::string last_word(const std::string& key) {
-  return key.substr(key.find_last_of('.') + 1);
-}
-
-// All settings of a run under their YAML names, but for those that never change what it measures.
-std::map<std::string, std::string> settings_of(const RunRecord& r) {
-  std::map<std::string, std::string> out;
-  const json spec = to_json(r.spec);
-  for (const auto& [section, values] : spec.items()) {
-    if (!values.is_object()) continue;
-    for (const auto& [key, value] : values.items())
-      out[std::string(section).append(".").append(key)] = plain(value);
+// demo and old/demo -> "demo" and "old/demo": as much of each path as tells it from the others.
+std::vector<std::string> names_of(const std::vector<fs::path>& dirs) {
+  std::vector<std::string> out;
+  for (size_t parts = 1; parts < 8; ++parts) {
+    out.clear();
+    for (const fs::path& dir : dirs) {
+      fs::path rest = (fs::absolute(dir) / ".").lexically_normal().parent_path(), name;
+      for (size_t i = 0; i < parts && rest.has_relative_path(); ++i, rest = rest.parent_path())
+        name = name.empty() ? rest.filename() : rest.filename() / name;
+      out.push_back(name.string());
+    }
+    if (std::set<std::string>(out.begin(), out.end()).size() == dirs.size()) return out;
   }
-  out.erase("run.out");
-  out.erase("train.seed");
+  for (size_t i = 0; i < out.size(); ++i) out[i] += " (" + std::to_string(i + 1) + ")";
   return out;
-}
-
-// Labels begin with what readers ask for first, and with what is cut off last on a narrow screen.
-size_t weight_of(const std::string& key) {
-  constexpr std::array<const char*, 7> kOrder = {"gpus",   "layout.", "policy.", "net.",
-                                                 "train.", "data.",   "run."};
-  size_t i = 0;
-  while (i < kOrder.size() && !key.starts_with(kOrder[i])) ++i;
-  return i;
-}
-
-// Sweeps say themselves what they vary; of other runs it is what differs between their specifications.
-void name_runs(ReportData& d) {
-  const bool swept = std::all_of(d.runs.begin(), d.runs.end(), [](const ReportRun& r) {
-    return r.run.axes.is_object() && !r.run.axes.empty();
-  });
-  std::map<std::string, std::set<std::string>> values;
-  std::vector<std::map<std::string, std::string>> all;
-  for (const ReportRun& r : d.runs) {
-    if (swept) {
-      all.emplace_back();
-      for (const auto& [key, value] : r.run.axes.items()) all.back()[key] = plain(value);
-    } else {
-      all.push_back(settings_of(r.run));
-    }
-  }
-  for (const auto& settings : all)
-    for (const auto& [key, value] : settings) values[key].insert(value);
-  for (const auto& [key, seen] : values) {
-    const bool everywhere =
-        std::all_of(all.begin(), all.end(), [&k = key](const auto& s) { return s.count(k) > 0; });
-    if (seen.size() > 1 || !everywhere) d.varied.push_back(key);
-  }
-  std::stable_sort(d.varied.begin(), d.varied.end(),
-                   [](const std::string& a, const std::string& b) { return weight_of(a) < weight_of(b); });
-  std::map<std::string, int> short_names, uses;
-  for (const std::string& key : d.varied) ++short_names[last_word(key)];
-  for (size_t i = 0; i < d.runs.size(); ++i) {
-    ReportRun& r = d.runs[i];
-    for (const std::string& key : d.varied) {
-      const auto it = all[i].find(key);
-      if (it == all[i].end()) continue;
-      r.axes[key] = it->second;
-      r.label += (r.label.empty() ? "" : " ") + (short_names[last_word(key)] > 1 ? key : last_word(key)) +
-                 "=" + it->second;
-    }
-    if (r.label.empty()) r.label = r.run.id;
-    ++uses[r.label];
-  }
-  std::map<std::string, int> seen;  // repetitions get a number, so that each label is one run
-  for (ReportRun& r : d.runs)
-    if (uses[r.label] > 1) r.label += " #" + std::to_string(++seen[r.label]);
 }
 
 double number_at(const json& row, const char* key, const std::string& file, const std::string& where) {
@@ -148,22 +94,38 @@ Score ReportData::score(bool in_fit) const {
   return s;
 }
 
-ReportData collect(const fs::path& dir, const CollectOptions& options) {
+const ReportRun* ops_run(const ReportData& d) {
+  const ReportRun* best = nullptr;
+  for (const ReportRun* r : d.ok())
+    if (!r->run.ops.empty() && (!best || r->run.samples_per_s > best->run.samples_per_s)) best = r;
+  return best;
+}
+
+ReportData collect(const std::vector<fs::path>& dirs, const CollectOptions& options) {
   ReportData d;
-  d.dir = dir;
-  for (RunRecord& r : load_runs(dir, &d.problems)) {
-    d.runs.emplace_back();
-    d.runs.back().run = std::move(r);
+  d.dirs = dirs;
+  d.sets = names_of(dirs);
+  for (size_t i = 0; i < dirs.size(); ++i) {
+    const size_t before = d.runs.size();
+    for (RunRecord& r : load_runs(dirs[i], &d.problems)) {
+      d.runs.emplace_back();
+      d.runs.back().run = std::move(r);
+      d.runs.back().set = d.sets[i];
+    }
+    if (d.runs.size() == before)
+      throw ConfigError(dirs[i].string(), "", "holds no runs", "run `isobar sweep` or `isobar train` first");
   }
-  if (d.runs.empty())
-    throw ConfigError(dir.string(), "", "holds no runs", "run `isobar sweep` or `isobar train` first");
   name_runs(d);
   if (!options.machine.empty()) {
     predict_runs(d, options.machine);
-  } else if (fs::exists(dir / "holdout.json")) {
-    const auto predictions = read_holdout(dir / "holdout.json", &d.machine);
+    return d;
+  }
+  for (size_t i = 0; i < dirs.size(); ++i) {
+    if (!fs::exists(dirs[i] / "holdout.json")) continue;
+    const auto predictions = read_holdout(dirs[i] / "holdout.json", &d.machine);
     for (ReportRun& r : d.runs)
-      if (const auto it = predictions.find(r.run.id); it != predictions.end()) r.prediction = it->second;
+      if (const auto it = predictions.find(r.run.id); r.set == d.sets[i] && it != predictions.end())
+        r.prediction = it->second;
   }
   return d;
 }

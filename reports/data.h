@@ -1,9 +1,12 @@
 // Everything a report is about, gathered before anything is drawn: measured runs, what was predicted for
 // them, and names that tell the runs apart.
 //
-//   ReportData d = collect("results/demo", {.machine = "fitted.yaml"});
-//   for (const ReportRun& r : d.ok()) ... r.label, r.run.step_s.median, r.prediction->step_s
+//   ReportData d = collect({"results/demo"}, {.machine = "fitted.yaml"});
+//   for (const ReportRun* r : d.ok()) ... r->label, r->run.step_s.median, r->prediction->step_s
+//
+// Several directories are several sets of results, to be compared: `set` is then the first of the axes.
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -12,6 +15,7 @@
 #include <vector>
 
 #include "bench/sweep/results.h"
+#include "perfmodel/machine.h"
 
 namespace isobar {
 
@@ -27,7 +31,9 @@ struct RunPrediction {
 
 struct ReportRun {
   RunRecord run;
-  std::string label;                        // what is particular to it: "gpus=2 amp=bf16"
+  std::string set;                          // name of its results directory
+  std::string layout;                       // "tp2 sp", "1 rank"
+  std::string label;                        // what is particular to it: "dp2, bf16, mb4"
   std::map<std::string, std::string> axes;  // key -> value of all that varies among the runs
   std::optional<RunPrediction> prediction;
 
@@ -45,10 +51,18 @@ struct Score {  // of predictions over some runs
   double coverage = 0;                      // share of runs inside their interval
 };
 
+struct Facet {  // a setting that readers may filter by
+  std::string key, title;
+  std::vector<std::string> values;  // in order
+};
+
 struct ReportData {
-  std::filesystem::path dir;
-  std::vector<ReportRun> runs;        // in order of id
-  std::vector<std::string> varied;    // keys that tell the runs apart
+  std::vector<std::filesystem::path> dirs;
+  std::vector<std::string> sets;    // their names, all different
+  std::vector<ReportRun> runs;      // by set, in order of id
+  std::vector<std::string> varied;  // keys that tell the runs apart
+  std::vector<Facet> facets;
+  std::optional<Machine> predictor;   // what predicted, if it was a machine file
   std::string machine;                // name of what predicted; "": no predictions
   std::string statistic = "median";   // of steps: what is compared with predictions
   std::vector<std::string> problems;  // what could not be read or predicted
@@ -64,14 +78,21 @@ struct CollectOptions {
   std::filesystem::path machine;  // predict with this file; "": take holdout.json from the directory
 };
 
-/// Throws ConfigError when there is no run at all.
-ReportData collect(const std::filesystem::path& dir, const CollectOptions& options);
+/// Throws ConfigError when a directory holds no run at all.
+ReportData collect(const std::vector<std::filesystem::path>& dirs, const CollectOptions& options);
 
 /// Predictions out of a holdout.json of `isobar fit`, by run id. Throws ConfigError naming file and key.
 std::map<std::string, RunPrediction> read_holdout(const std::filesystem::path& file, std::string* machine);
 
-/// Predicts every ok run with the perfmodel: steps, terms, memory and ops.
+/// Names runs by what varies among them, and finds the facets.
+void name_runs(ReportData& data);
+std::string layout_of(const RunSpec& spec);
+std::string facet_value(const ReportRun& r, const std::string& key);
+
+/// Predicts every ok run with the perfmodel: steps, terms and memory; ops of the run whose ops are shown.
 void predict_runs(ReportData& data, const std::filesystem::path& machine_file);
+/// The run whose ops are shown: the best of those that recorded ops; nullptr: none did.
+const ReportRun* ops_run(const ReportData& d);
 
 /// block07/attn/qkv -> block*/attn/qkv: the ops that a model repeats are one line.
 std::string group_of_path(const std::string& path);

@@ -1,37 +1,66 @@
-// The figures of a report as Vega-Lite specifications with their data inside: what render.py draws and what
-// the page shows. A figure whose data is not there is left out.
+// The figures of a report as Vega-Lite specifications: what render.py draws and what the page shows. A figure
+// whose data is not there is left out.
+//
+// Figures of runs name the shared data set ("runs", dataset.h) and do their own picking and adding up in
+// transforms, so that they stay right when the page filters it; the others hold their rows themselves.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "reports/data.h"
+#include "reports/dataset.h"
 
 namespace isobar {
 
 struct Figure {
-  std::string id;  // file name and anchor
+  std::string id;       // file name and anchor
+  std::string section;  // heading under which it stands
   std::string title;
   std::string caption;  // what it shows and how to read it
   nlohmann::json spec;  // Vega-Lite; width "container"
+
+  bool of_runs() const { return spec["data"].contains("name"); }
 };
 
-std::vector<Figure> figures(const ReportData& d);
+/// In the page's order, with those of a section together.
+std::vector<Figure> figures(const ReportData& d, const Dataset& s);
+/// The specification with all of its data in it.
+nlohmann::json self_contained(const Figure& f, const Dataset& s);
 
 // ---- pieces, one file each ----
-std::vector<Figure> prediction_figures(const ReportData& d);  // figures_prediction.cpp
-std::vector<Figure> sweep_figures(const ReportData& d);       // figures_sweep.cpp
-std::vector<Figure> run_figures(const ReportData& d);         // figures_run.cpp
+std::vector<Figure> comparison_figures(const ReportData& d);                    // figures_comparison.cpp
+std::vector<Figure> speed_figures(const ReportData& d, const Dataset& s);       // figures_speed.cpp
+std::vector<Figure> prediction_figures(const ReportData& d, const Dataset& s);  // figures_prediction.cpp
+std::vector<Figure> memory_figures(const Dataset& s);                           // figures_memory.cpp
+std::vector<Figure> setting_figures(const ReportData& d);                       // figures_settings.cpp
+std::vector<Figure> op_figures(const ReportData& d);                            // figures_ops.cpp
+std::vector<Figure> timeline_figures(const ReportData& d);                      // figures_timeline.cpp
+std::vector<Figure> training_figures(const ReportData& d);                      // figures_training.cpp
+std::vector<Figure> failure_figures(const ReportData& d);                       // figures_failures.cpp
+
+constexpr size_t kBars = 40;  // runs in a figure with a line for each
 
 /// The empty figure in the report's style: width of its container, `rows` of data as inline values.
 nlohmann::json base_spec(nlohmann::json rows);
-/// Points to hover over, on lines that are drawn by a layer of their own: points of a line mark would take
-/// the dashes out of its legend. `run`: field of the colour; `what`: field that parts a run's lines.
-nlohmann::json points_of(const nlohmann::json& x, const nlohmann::json& y, const std::string& run,
-                         const std::string& what, int size, double opacity, const nlohmann::json& tips);
-/// The legend of lines told apart by their dashes.
-nlohmann::json dash_legend();
+/// The same over the shared data set; marks of what was picked elsewhere stand out (see faded()).
+nlohmann::json runs_spec();
+/// Opacity that falls when the page has picked other runs.
+nlohmann::json faded(double opacity = 1);
+/// Transforms that keep the `kBars` first runs in order of a field.
+nlohmann::json first_of(const std::string& field, bool descending);
+/// Fold of these fields into rows {part, value}, with their names as `part`.
+nlohmann::json folded(const std::vector<NamedField>& fields);
+
+nlohmann::json nominal(const std::string& field, const std::string& title = "");
+nlohmann::json quantity(const std::string& field, const std::string& title = "");
 /// One tooltip line.
 nlohmann::json tip(const std::string& field, const std::string& title, const std::string& format = "");
+/// What to say of a run when it is hovered over.
+nlohmann::json run_tips(const ReportData& d);
+/// The legend of lines told apart by their dashes.
+nlohmann::json dash_legend();
+/// Text as a literal in an expression of Vega.
+std::string literal(const std::string& s);
 
 }  // namespace isobar

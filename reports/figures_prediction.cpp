@@ -1,4 +1,5 @@
-// Predicted against measured: the scatter, the runs one by one, and what the predicted step is made of.
+// What predictions are worth: against measurements, their errors by layout, and the terms that they are made
+// of.
 #include <algorithm>
 #include <cmath>
 
@@ -9,50 +10,17 @@ namespace {
 
 using nlohmann::json;
 
-json row_of(const ReportRun& r) {
-  json j = {{"run", r.label},
-            {"id", r.run.id},
-            {"measured", r.measured() * 1e3},
-            {"p10", r.run.step_s.p10 * 1e3},
-            {"p90", r.run.step_s.p90 * 1e3},
-            {"rate", r.run.samples_per_s}};
-  if (r.prediction) {
-    j["predicted"] = r.prediction->step_s * 1e3;
-    j["low"] = r.prediction->lower * 1e3;
-    j["high"] = r.prediction->upper * 1e3;
-    j["error"] = r.error();
-    j["was"] = r.prediction->in_fit ? "fitted to" : "held out";
-  }
+constexpr const char* kErrorTitle = "error of the predicted step (right: predicted too slow)";
+
+json colour_of_was() {
+  json j = nominal("was");
+  j["scale"] = {{"domain", {"held out", "fitted to"}}, {"range", {"#D55E00", "#0072B2"}}};
   return j;
 }
 
-json step_tips(bool predicted) {
-  json t = {tip("run", "run"), tip("measured", "measured [ms]", ".4~g"), tip("rate", "samples/s", ".4~g")};
-  if (predicted) {
-    t.push_back(tip("predicted", "predicted [ms]", ".4~g"));
-    t.push_back(tip("low", "80 % low [ms]", ".4~g"));
-    t.push_back(tip("high", "80 % high [ms]", ".4~g"));
-    t.push_back(tip("error", "error", "+.1%"));
-    t.push_back(tip("was", "run was"));
-  }
-  t.push_back(tip("id", "id"));
-  return t;
-}
-
-// The same order in both figures of runs: fastest on top.
-json labels_by_step(std::vector<const ReportRun*> runs) {
-  std::stable_sort(runs.begin(), runs.end(),
-                   [](const ReportRun* a, const ReportRun* b) { return a->measured() < b->measured(); });
-  json out = json::array();
-  for (const ReportRun* r : runs) out.push_back(r->label);
-  return out;
-}
-
 Figure scatter(const ReportData& d) {
-  json rows = json::array();
   double low = INFINITY, high = 0;
   for (const ReportRun* r : d.predicted()) {
-    rows.push_back(row_of(*r));
     low = std::min({low, r->measured(), r->prediction->lower});
     high = std::max({high, r->measured(), r->prediction->upper});
   }
@@ -61,146 +29,120 @@ Figure scatter(const ReportData& d) {
   const bool logarithmic = high > 8 * low;
   if (!logarithmic) low = 0;
   const json scale = {{"domain", {low, high}}, {"nice", false}, {"type", logarithmic ? "log" : "linear"}};
-  const json colour = {{"field", "was"},
-                       {"type", "nominal"},
-                       {"title", nullptr},
-                       {"scale", {{"domain", {"held out", "fitted to"}}, {"range", {"#D55E00", "#0072B2"}}}}};
-  const json x = {{"field", "measured"},
-                  {"type", "quantitative"},
-                  {"scale", scale},
-                  {"axis", {{"tickCount", 8}}},
-                  {"title", "measured step [ms]"}};
-  const auto y = [&](const char* field) {
-    return json{
-        {"field", field}, {"type", "quantitative"}, {"scale", scale}, {"title", "predicted step [ms]"}};
+  const auto axis = [&](const char* field, const char* title) {
+    json j = quantity(field, title);
+    j["scale"] = scale;
+    return j;
   };
-  json spec = base_spec(rows);
+  json x = axis("measured", "measured step [ms]");
+  x["axis"] = {{"tickCount", 8}};
+  json shape = nominal("was");
+  shape["scale"] = {{"domain", {"held out", "fitted to"}}, {"range", {"circle", "square"}}};
+  json spec = runs_spec();
   spec["height"] = 420;
   spec["layer"] = {
       {{"data", {{"values", {{{"v", low}}, {{"v", high}}}}}},
        {"mark", {{"type", "line"}, {"color", "#888"}, {"strokeDash", {4, 4}}}},
-       {"encoding",
-        {{"x", {{"field", "v"}, {"type", "quantitative"}, {"scale", scale}}},
-         {"y", {{"field", "v"}, {"type", "quantitative"}, {"scale", scale}}}}}},
-      {{"mark", {{"type", "rule"}, {"opacity", 0.55}, {"strokeWidth", 1.5}}},
-       {"encoding", {{"x", x}, {"y", y("low")}, {"y2", {{"field", "high"}}}, {"color", colour}}}},
-      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 70}, {"opacity", 0.9}}},
+       {"encoding", {{"x", axis("v", "measured step [ms]")}, {"y", axis("v", "predicted step [ms]")}}}},
+      {{"transform", {{{"filter", "isValid(datum.predicted)"}}}},
+       {"mark", {{"type", "rule"}, {"strokeWidth", 1.3}}},
        {"encoding",
         {{"x", x},
-         {"y", y("predicted")},
-         {"color", colour},
-         {"shape",
-          {{"field", "was"},
-           {"type", "nominal"},
-           {"title", nullptr},
-           {"scale", {{"domain", {"held out", "fitted to"}}, {"range", {"circle", "square"}}}}}},
-         {"tooltip", step_tips(true)}}}}};
+         {"y", axis("low", "predicted step [ms]")},
+         {"y2", {{"field", "high"}}},
+         {"color", colour_of_was()},
+         {"opacity", faded(0.4)}}}},
+      {{"params", {{{"name", "brush"}, {"select", {{"type", "interval"}}}}}},
+       {"transform", {{{"filter", "isValid(datum.predicted)"}}}},
+       {"mark", {{"type", "point"}, {"filled", true}, {"size", 60}}},
+       {"encoding",
+        {{"x", x},
+         {"y", axis("predicted", "predicted step [ms]")},
+         {"color", colour_of_was()},
+         {"shape", shape},
+         {"opacity", faded(0.9)},
+         {"tooltip", run_tips(d)}}}}};
   return {
-      "predicted-measured", "Predicted against measured step time",
+      "predicted-measured", "How good the predictions are", "Predicted against measured step time",
       "One point per run; the bar is the 80 % interval of its prediction. On the dashed line prediction and "
-      "measurement agree. Runs held out were never seen by the fit.",
+      "measurement agree. Runs held out were never seen by the fit: they are the honest test.",
       spec};
 }
 
-Figure by_run(const ReportData& d) {
-  json rows = json::array();
-  for (const ReportRun* r : d.ok()) rows.push_back(row_of(*r));
-  const bool predicted = !d.predicted().empty();
-  const json y = {
-      {"field", "run"}, {"type", "nominal"}, {"title", nullptr}, {"sort", labels_by_step(d.ok())}};
-  const json x = {{"field", "measured"}, {"type", "quantitative"}, {"title", "step [ms]"}};
-  json spec = base_spec(rows);
-  spec["height"] = {{"step", 19}};
-  spec["layer"] = json::array();
-  spec["layer"].push_back({{"mark", {{"type", "bar"}, {"color", "#a9cbe3"}, {"height", {{"band", 0.75}}}}},
-                           {"encoding", {{"y", y}, {"x", x}, {"tooltip", step_tips(predicted)}}}});
-  spec["layer"].push_back(
-      {{"mark", {{"type", "rule"}, {"color", "#0072B2"}, {"strokeWidth", 5}, {"opacity", 0.55}}},
+Figure residuals(const ReportData& d) {
+  json y = nominal("layout");
+  y["sort"] = {{"field", "error"}, {"op", "median"}, {"order", "descending"}};
+  json x = quantity("error", kErrorTitle);
+  x["axis"] = {{"format", "+.0%"}};
+  json spec = runs_spec();
+  spec["height"] = {{"step", 26}};
+  spec["transform"] = {{{"filter", "isValid(datum.error)"}}};
+  spec["layer"] = {
+      {{"data", {{"values", {{{"zero", 0}}}}}},
+       {"mark", {{"type", "rule"}, {"color", "#888"}, {"strokeDash", {4, 4}}}},
+       {"encoding", {{"x", quantity("zero", kErrorTitle)}}}},
+      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 42}}},
        {"encoding",
-        {{"y", y}, {"x", {{"field", "p10"}, {"type", "quantitative"}}}, {"x2", {{"field", "p90"}}}}}});
-  if (predicted) {
-    spec["layer"].push_back(
-        {{"mark", {{"type", "rule"}, {"color", "#D55E00"}, {"strokeWidth", 1.5}}},
-         {"encoding",
-          {{"y", y}, {"x", {{"field", "low"}, {"type", "quantitative"}}}, {"x2", {{"field", "high"}}}}}});
-    spec["layer"].push_back(
-        {{"mark", {{"type", "point"}, {"filled", true}, {"color", "#D55E00"}, {"size", 45}}},
-         {"encoding",
-          {{"y", y},
-           {"x", {{"field", "predicted"}, {"type", "quantitative"}}},
-           {"tooltip", step_tips(true)}}}});
-  }
-  return {"step-by-run", "Step time of every run",
-          predicted ? "Light bar: measured, its dark band the 10th to 90th percentile of steps. Orange: "
-                      "predicted, with its 80 % interval."
-                    : "Light bar: measured, its dark band the 10th to 90th percentile of steps.",
+        {{"y", y}, {"x", x}, {"color", colour_of_was()}, {"opacity", faded(0.6)}, {"tooltip", run_tips(d)}}}},
+      {{"mark", {{"type", "tick"}, {"color", "black"}, {"thickness", 2.5}, {"height", {{"band", 0.8}}}}},
+       {"encoding",
+        {{"y", y},
+         {"x",
+          {{"aggregate", "median"},
+           {"field", "error"},
+           {"type", "quantitative"},
+           {"title", kErrorTitle}}}}}}};
+  return {"residuals", "How good the predictions are", "Errors by layout",
+          "One dot per run, black tick: the middle one. A layout whose dots all lie on one side is mispriced "
+          "as a "
+          "whole; dots on both sides are noise.",
           spec};
 }
 
-Figure by_term(const ReportData& d) {
-  constexpr size_t kShown = 8;  // as many as there are colours to tell apart
-  std::map<std::string, double> sums;
-  for (const ReportRun* r : d.predicted())
-    for (const auto& [name, seconds] : r->prediction->terms) sums[name] += seconds;
-  std::vector<std::pair<double, std::string>> order;
-  order.reserve(sums.size());
-  for (const auto& [name, sum] : sums) order.emplace_back(-sum, name);
-  std::sort(order.begin(), order.end());
+Figure by_term(const ReportData& d, const Dataset& s) {
+  json y = nominal("run");
+  y["sort"] = {{"field", "measured"}, {"op", "min"}, {"order", "ascending"}};
   json names = json::array();
-  std::map<std::string, size_t> place;
-  for (size_t i = 0; i < order.size(); ++i) {
-    place[order[i].second] = i;
-    if (i < kShown) names.push_back(order[i].second);
-  }
-  if (order.size() > kShown) names.push_back("other");
-  json rows = json::array(), measured = json::array();
-  for (const ReportRun* r : d.predicted()) {
-    if (r->prediction->terms.empty()) continue;
-    measured.push_back(row_of(*r));
-    std::map<size_t, double> parts;
-    for (const auto& [name, seconds] : r->prediction->terms) parts[std::min(place[name], kShown)] += seconds;
-    for (const auto& [i, seconds] : parts)
-      rows.push_back({{"run", r->label},
-                      {"term", names[i]},
-                      {"place", i},
-                      {"ms", seconds * 1e3},
-                      {"share", seconds / r->prediction->step_s}});
-  }
-  const json y = {
-      {"field", "run"}, {"type", "nominal"}, {"title", nullptr}, {"sort", labels_by_step(d.predicted())}};
-  json spec = base_spec(rows);
+  for (const NamedField& t : s.terms) names.push_back(t.name);
+  json colour = nominal("part");
+  colour["scale"] = {{"domain", names}};
+  json spec = runs_spec();
   spec["height"] = {{"step", 19}};
+  spec["transform"] = first_of("measured", false);
+  spec["transform"].push_back({{"filter", "isValid(datum.predicted)"}});
+  json parts = folded(s.terms);
+  parts.push_back({{"calculate", "datum.value / datum.predicted"}, {"as", "share"}});
+  json x = quantity("value", "step [ms]");
+  x["stack"] = "zero";
   spec["layer"] = {
-      {{"mark", {{"type", "bar"}, {"height", {{"band", 0.75}}}}},
+      {{"transform", parts},
+       {"mark", {{"type", "bar"}, {"height", {{"band", 0.75}}}}},
        {"encoding",
         {{"y", y},
-         {"x", {{"field", "ms"}, {"type", "quantitative"}, {"stack", "zero"}, {"title", "step [ms]"}}},
-         {"order", {{"field", "place"}, {"type", "quantitative"}}},
-         {"color",
-          {{"field", "term"}, {"type", "nominal"}, {"title", nullptr}, {"scale", {{"domain", names}}}}},
+         {"x", x},
+         {"order", {{"field", "order"}, {"type", "quantitative"}}},
+         {"color", colour},
+         {"opacity", faded()},
          {"tooltip",
-          {tip("run", "run"), tip("term", "term"), tip("ms", "predicted [ms]", ".3~g"),
-           tip("share", "share of the step", ".1%")}}}}},
-      {{"data", {{"values", measured}}},
-       {"mark", {{"type", "tick"}, {"color", "black"}, {"thickness", 2}, {"height", {{"band", 0.9}}}}},
-       {"encoding",
-        {{"y", y}, {"x", {{"field", "measured"}, {"type", "quantitative"}}}, {"tooltip", step_tips(true)}}}}};
-  return {"step-by-term", "What the predicted step is made of",
-          "Each bar is one run's predicted step, split into its terms; the black tick is the measured step.",
+          {tip("run", "run"), tip("part", "term"), tip("value", "predicted [ms]", ".3~g"),
+           tip("share", "share of the step", ".1%"), tip("id", "id")}}}}},
+      {{"mark", {{"type", "tick"}, {"color", "black"}, {"thickness", 2}, {"height", {{"band", 0.9}}}}},
+       {"encoding", {{"y", y}, {"x", quantity("measured", "step [ms]")}, {"tooltip", run_tips(d)}}}}};
+  return {"step-by-term", "Where the time goes", "What a step is made of",
+          "Each bar is one run's predicted step, split into its terms; the black tick is the measured step. "
+          "The " +
+              std::to_string(kBars) + " fastest runs.",
           spec};
 }
 
 }  // namespace
 
-std::vector<Figure> prediction_figures(const ReportData& d) {
+std::vector<Figure> prediction_figures(const ReportData& d, const Dataset& s) {
   std::vector<Figure> out;
-  if (!d.predicted().empty()) out.push_back(scatter(d));
-  if (!d.ok().empty()) out.push_back(by_run(d));
-  for (const ReportRun* r : d.predicted())
-    if (!r->prediction->terms.empty()) {
-      out.push_back(by_term(d));
-      break;
-    }
+  if (d.predicted().empty()) return out;
+  out.push_back(scatter(d));
+  if (d.predicted().size() > 1) out.push_back(residuals(d));
+  if (!s.terms.empty()) out.push_back(by_term(d, s));
   return out;
 }
 

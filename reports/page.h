@@ -5,14 +5,18 @@
 #include <vector>
 
 #include "reports/data.h"
+#include "reports/dataset.h"
 #include "reports/figures.h"
+#include "reports/story.h"
 #include "reports/tables.h"
 
 namespace isobar {
 
-/// Places that render.py fills: <!--isobar:bundle-->, <!--isobar:csp--> and, for each figure,
+/// Places that render.py fills: <!--isobar:scripts-->, <!--isobar:csp--> and, for each figure,
 /// <!--isobar:figure ID--> ... <!--/isobar:figure-->. No data can hold such a mark: all text is escaped.
-std::string page_html(const ReportData& d, const std::vector<Figure>& figures,
-                      const std::vector<Table>& tables);
+/// page.js reads the shared data set (#runs-data, by column), the facets (#facets) and each figure's
+/// specification (script[data-figure]).
+std::string page_html(const ReportData& d, const Dataset& s, const std::vector<Sentence>& sentences,
+                      const std::vector<Figure>& figures, const std::vector<Table>& tables);
 
 }  // namespace isobar

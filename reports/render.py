@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Draws a report: python render.py OUT [--png] [--pdf]
 
-Renders OUT/figures/*.vl.json to SVG (and PNG, PDF) and puts into OUT/index.html the drawings, the Vega bundle
-that makes them interactive, and a policy that lets the page load nothing and run no other script.
+Renders OUT/figures/*.vl.json to SVG (and PNG, PDF) and puts into OUT/index.html the drawings, the Vega bundle and
+page.js that make them interactive, and a policy that lets the page load nothing and run no other script.
+With --no-stills the page comes first and holds no drawings of its own: browsers draw them.
 Exit code 3: vl-convert is not installed.
 """
 
@@ -52,14 +53,38 @@ def bundle():
     return re.sub(r"</(script)", r"<\\/\1", text, flags=re.I).replace("<!--", r"\x3C!--")
 
 
+def fill(out, drawings):
+    """The page as it is read: drawings, scripts and policy in their places."""
+    page = (out / "index.html").read_text(encoding="utf-8")
+
+    def drawing(match):
+        if drawings is None:
+            return "<noscript><p class='warn'>Drawn by JavaScript, which this browser does not run.</p></noscript>"
+        # Clip paths are named alike in every drawing, and would be shared by all of them.
+        return re.sub(r"\b(clip|gradient)_?(\d+)\b", rf"{match[1]}-\1\2", drawings[match[1]])
+
+    page = re.sub(r"<!--isobar:figure ([\w-]+)-->.*?<!--/isobar:figure-->", drawing, page, flags=re.S)
+    library, library_hash = script(bundle())
+    own, own_hash = script(pathlib.Path(__file__).with_name("page.js").read_text(encoding="utf-8"))
+    policy = (
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+        f"script-src {library_hash} {own_hash} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:\">"
+    )
+    page = page.replace("<!--isobar:scripts-->", library + own, 1).replace("<!--isobar:csp-->", policy, 1)
+    write(out / "index.html", page)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--png", action="store_true")
     parser.add_argument("--pdf", action="store_true")
+    parser.add_argument("--no-stills", action="store_true")
     args = parser.parse_args()
-    page = (args.out / "index.html").read_text(encoding="utf-8")
     drawings = {}
+    if args.no_stills and not args.png and not args.pdf:
+        fill(args.out, None)
+        return
     for path in sorted((args.out / "figures").glob("*.vl.json")):
         name = path.name.removesuffix(".vl.json")
         spec = static(json.loads(path.read_text(encoding="utf-8")))
@@ -70,23 +95,7 @@ def main():
             write(path.with_name(name + ".png"), vl_convert.vegalite_to_png(spec, scale=2))
         if args.pdf:
             write(path.with_name(name + ".pdf"), vl_convert.vegalite_to_pdf(spec))
-
-    def drawing(match):
-        svg = drawings[match[1]]
-        # Clip paths are named alike in every drawing, and would be shared by all of them.
-        return re.sub(r"\b(clip|gradient)_?(\d+)\b", rf"{match[1]}-\1\2", svg)
-
-    page = re.sub(r"<!--isobar:figure ([\w-]+)-->.*?<!--/isobar:figure-->", drawing, page, flags=re.S)
-    library, library_hash = script(bundle())
-    own = re.search(r'<script id="draw" type="text/plain">(.*?)</script>', page, flags=re.S)
-    draw, draw_hash = script(own[1])
-    policy = (
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
-        f"script-src {library_hash} {draw_hash} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:\">"
-    )
-    page = page[: own.start()] + draw + page[own.end() :]
-    page = page.replace("<!--isobar:bundle-->", library, 1).replace("<!--isobar:csp-->", policy, 1)
-    write(args.out / "index.html", page)
+    fill(args.out, None if args.no_stills else drawings)
 
 
 if __name__ == "__main__":

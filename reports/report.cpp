@@ -21,6 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kStill = 2000;  // runs
 constexpr int kNoVlConvert = 3;  // exit code of render.py
 constexpr const char* kMend =
     "figures need the Python package vl-convert-python: run bench/setup.sh, or make one by hand with "
@@ -82,6 +83,9 @@ void draw(Report& report, const fs::path& out, const ReportOptions& options) {
   }
   const fs::path python = options.python.empty() ? find_python() : options.python;
   std::vector<std::string> argv = {python.string(), renderer.string(), out.string()};
+  // Marks of so many runs are drawn by the reader's browser alone: still pictures of them would double the
+  // page.
+  if (report.data.runs.size() > kStill) argv.emplace_back("--no-stills");
   if (options.png) argv.emplace_back("--png");
   if (options.pdf) argv.emplace_back("--pdf");
   std::string output;
@@ -115,17 +119,21 @@ fs::path find_python() {
   return "python3";
 }
 
-Report write_report(const fs::path& dir, const fs::path& out, const ReportOptions& options) {
+Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, const ReportOptions& options) {
   Report r;
-  r.data = collect(dir, {.machine = options.machine});
+  r.data = collect(dirs, {.machine = options.machine});
   const ReportData& d = r.data;
-  const std::vector<Figure> drawings = figures(d);
+  const Dataset s = dataset(d);
+  const std::vector<Comparison> comparisons = compare(d);
+  const std::vector<Figure> drawings = figures(d, s);
   const auto keep = [&](Table t) {
     if (!t.rows.empty()) r.tables.push_back(std::move(t));
   };
+  for (size_t i = 0; i < comparisons.size(); ++i) keep(comparison_table(comparisons[i], i));
   keep(score_table(d));
   keep(runs_table(d));
-  if (const ReportRun* run = ops_run(d)) keep(ops_table(*run, true));
+  if (s.rows.size() > 2) keep(pareto_table(d, s));
+  if (const ReportRun* run = ops_run(d)) keep(ops_table(d, *run, true));
   keep(failed_table(d));
   keep(memory_table(d));
   keep(training_table(d));
@@ -136,14 +144,15 @@ Report write_report(const fs::path& dir, const fs::path& out, const ReportOption
   if (const Table t = terms_table(d); !t.rows.empty())
     write_atomically(out / "tables" / "terms.csv", to_csv(t));
   if (const ReportRun* run = ops_run(d))
-    write_atomically(out / "tables" / "ops_all.csv", to_csv(ops_table(*run, false)));
+    write_atomically(out / "tables" / "ops_all.csv", to_csv(ops_table(d, *run, false)));
   for (const Figure& f : drawings) {
     r.figure_ids.push_back(f.id);
-    write_atomically(out / "figures" / (f.id + ".vl.json"),
-                     f.spec.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    write_atomically(
+        out / "figures" / (f.id + ".vl.json"),
+        self_contained(f, s).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   }
   r.page = out / "index.html";
-  write_atomically(r.page, page_html(d, drawings, r.tables));
+  write_atomically(r.page, page_html(d, s, story(d, comparisons), drawings, r.tables));
   if (options.draw)
     draw(r, out, options);
   else

@@ -1,6 +1,6 @@
 // `isobar report`: a results directory becomes one page, tables and figures.
 //
-//   Report r = write_report("results/demo", "reports/out", {.machine = "fitted.yaml"});
+//   Report r = write_report({"results/demo"}, "reports/out", {.machine = "fitted.yaml"});
 //   OUT/index.html, OUT/tables/*.csv, OUT/figures/*.{vl.json,svg}
 #pragma once
 #include <filesystem>
@@ -30,7 +30,7 @@ struct Report {
 
 /// Throws ConfigError for a directory without runs and for a broken machine file or holdout.json; a missing
 /// Python only leaves the figures undrawn.
-Report write_report(const std::filesystem::path& dir, const std::filesystem::path& out,
+Report write_report(const std::vector<std::filesystem::path>& dirs, const std::filesystem::path& out,
                     const ReportOptions& options);
 
 /// The Python that draws: $ISOBAR_REPORT_PYTHON, else .venv-reports of the source tree or of the working

@@ -161,6 +161,7 @@ Table failed_table(const ReportData& d) {
 }
 
 Table provenance_table(const ReportData& d) {
+  constexpr size_t kListed = 6;  // different values of one fact; beyond it they are counted
   Table t{
       "provenance", "Provenance", {text_column("what"), text_column("value"), number_column("runs")}, {}, {}};
   std::map<std::string, std::map<std::string, int64_t>> seen;  // key -> value -> runs
@@ -176,18 +177,91 @@ Table provenance_table(const ReportData& d) {
     }
     if (!r.run.time_utc.empty()) ++seen["day"][r.run.time_utc.substr(0, 10)];
   }
-  for (const auto& [key, values] : seen)
+  for (const auto& [key, values] : seen) {
+    if (values.size() > kListed) {
+      int64_t runs = 0;
+      for (const auto& [value, count] : values) runs += count;
+      t.rows.push_back(
+          {text(key), text(std::to_string(values.size()) + " different values, as " + values.begin()->first),
+           integer(runs)});
+      continue;
+    }
     for (const auto& [value, count] : values) t.rows.push_back({text(key), text(value), integer(count)});
+  }
+  for (size_t i = 0; i < d.dirs.size(); ++i)
+    t.rows.push_back({text("results"), text(d.dirs[i].string()),
+                      integer(std::count_if(d.runs.begin(), d.runs.end(),
+                                            [&](const ReportRun& r) { return r.set == d.sets[i]; }))});
+  if (!d.machine.empty())
+    t.rows.push_back(
+        {text("predicted by"), text(d.machine), integer(static_cast<int64_t>(d.predicted().size()))});
   return t;
 }
 
-const ReportRun* ops_run(const ReportData& d) {
-  for (const ReportRun* r : fastest_first(d))
-    if (!r->run.ops.empty()) return r;
-  return nullptr;
+Table pareto_table(const ReportData& d, const Dataset& s) {
+  Table t{"pareto",
+          "The best compromises of time, memory and cost",
+          {text_column("run"), number_column("rate", "samples/s"), number_column("time of a sample", "ms"),
+           number_column("memory of a rank", "MB"), number_column("cost", s.cost_title), text_column("id")},
+          {},
+          "No other run is better in one of the three without being worse in another."};
+  std::map<std::string, const nlohmann::json*> rows;
+  for (const nlohmann::json& row : s.rows)
+    if (row["front"] == "on the front") rows[row["id"].get<std::string>() + row.value("set", "")] = &row;
+  for (const ReportRun* r : fastest_first(d)) {
+    const auto it = rows.find(r->run.id + (d.sets.size() > 1 ? r->set : ""));
+    if (it == rows.end()) continue;
+    t.rows.push_back({text(r->label), significant(r->run.samples_per_s, 4),
+                      significant(it->second->value("sample_ms", kNaN), 4),
+                      significant(it->second->value("memory", kNaN), 4),
+                      significant(it->second->value("cost", kNaN), 4), text(r->run.id)});
+  }
+  return t;
 }
 
-std::vector<OpLine> op_lines(const ReportRun& r, bool grouped) {
+Table comparison_table(const Comparison& c, size_t number) {
+  Table t{
+      "comparison" + (number > 0 ? "-" + std::to_string(number) : std::string()),
+      c.after + " against " + c.before,
+      {text_column("run"), number_column("before", "ms"), number_column("after", "ms"),
+       number_column("change", "%"), number_column("from", "%"), number_column("to", "%"),
+       number_column("runs before"), number_column("runs after"), number_column("p"), number_column("q"),
+       text_column("verdict"), text_column("id before"), text_column("id after")},
+      {},
+      std::string(
+          "from, to: 95 % interval of the change; p: chance of such a change if nothing had changed; q: p "
+          "adjusted for the number of tests (Benjamini and Hochberg)") +
+          (c.repetitions ? "; noise: from repetitions"
+                         : "; noise: only inside each run, there are no repetitions")};
+  for (const Change& x : c.changes)
+    t.rows.push_back({text(x.label), significant(x.before_s * kMs, 4), significant(x.after_s * kMs, 4),
+                      signed_number(100 * (x.ratio - 1), 1), signed_number(100 * (x.lower - 1), 1),
+                      signed_number(100 * (x.upper - 1), 1), integer(static_cast<int64_t>(x.runs_before)),
+                      integer(static_cast<int64_t>(x.runs_after)), significant(x.p, 2), significant(x.q, 2),
+                      text(x.verdict), text(x.before_id), text(x.after_id)});
+  return t;
+}
+
+double Roof::seconds(double work_flops, double work_bytes) const {
+  return std::max(flops > 0 ? work_flops / flops : 0, bytes > 0 ? work_bytes / bytes : 0);
+}
+
+Roof roof_of(const ReportRun& r, const Machine& m) {
+  const std::string& amp = r.run.spec.policy.amp;
+  const auto peak = [&](const std::string& name) {
+    const auto it = m.peaks.find(name);
+    return it == m.peaks.end() ? 0.0 : it->second.value;
+  };
+  const double flops = peak(amp == "bf16" || amp == "fp16"  ? "bf16"
+                            : amp == "tf32" || amp == "fp8" ? amp
+                                                            : "f32");
+  if (m.accelerator) return {flops, peak("memory")};
+  const auto threads = static_cast<double>(std::max<int64_t>(1, r.run.threads));
+  const auto sharing = static_cast<double>(std::max<int64_t>(1, r.run.ranks_on_host));
+  return {flops * threads, peak("memory") / sharing};
+}
+
+std::vector<OpLine> op_lines(const ReportData& d, const ReportRun& r, bool grouped) {
   // Op times may leave out warm-up steps: the steps behind them are the runs of an op that every step has
   // once.
   int64_t steps = 0;
@@ -216,23 +290,29 @@ std::vector<OpLine> op_lines(const ReportRun& r, bool grouped) {
   }
   std::vector<OpLine> out;
   out.reserve(lines.size());
-  for (auto& [path, line] : lines) out.push_back(std::move(line));
+  const Roof roof = d.predictor ? roof_of(r, *d.predictor) : Roof{};
+  for (auto& [path, line] : lines) {
+    // Collectives are bound by the network, of which the roofline knows nothing.
+    const double least = line.lane == "compute" ? roof.seconds(line.flops, line.bytes) : 0;
+    line.efficiency = least > 0 && line.seconds > 0 ? least / line.seconds : kNaN;
+    out.push_back(std::move(line));
+  }
   std::stable_sort(out.begin(), out.end(),
                    [](const OpLine& a, const OpLine& b) { return a.seconds > b.seconds; });
   return out;
 }
 
-Table ops_table(const ReportRun& r, bool grouped) {
+Table ops_table(const ReportData& d, const ReportRun& r, bool grouped) {
   Table t{grouped ? "ops" : "ops_all",
           (grouped ? "Ops of " : "Every op of ") + r.label,
           {text_column("op"), text_column("kind"), text_column("lane"), number_column("calls", "/step"),
            number_column("measured", "ms/step"), number_column("predicted", "ms/step"),
            number_column("error", "%"), number_column("share", "%"), number_column("achieved", "GFLOP/s"),
            number_column("predicted", "GFLOP/s"), number_column("achieved", "GB/s"),
-           number_column("predicted", "GB/s")},
+           number_column("predicted", "GB/s"), number_column("of roofline", "%")},
           {},
           {}};
-  const std::vector<OpLine> lines = op_lines(r, grouped);
+  const std::vector<OpLine> lines = op_lines(d, r, grouped);
   double total = 0;
   for (const OpLine& l : lines) total += l.seconds;
   const auto rate = [](double work, double seconds) {
@@ -244,9 +324,13 @@ Table ops_table(const ReportRun& r, bool grouped) {
                       signed_number(l.seconds > 0 ? (l.predicted_s / l.seconds - 1) * 100 : kNaN, 0),
                       number(total > 0 ? 100 * l.seconds / total : kNaN, 1),
                       significant(rate(l.flops, l.seconds), 3), significant(rate(l.flops, l.predicted_s), 3),
-                      significant(rate(l.bytes, l.seconds), 3),
-                      significant(rate(l.bytes, l.predicted_s), 3)});
-  t.note = "share: of all op time on all lanes; GFLOP/s count matrix products and attention only";
+                      significant(rate(l.bytes, l.seconds), 3), significant(rate(l.bytes, l.predicted_s), 3),
+                      number(100 * l.efficiency, 0)});
+  t.note =
+      "share: of all op time on all lanes; GFLOP/s count matrix products and attention only; of roofline: "
+      "the least time that the machine's peak and memory bandwidth allow over the measured one (above 100: "
+      "the "
+      "data was in cache)";
   return t;
 }
 

@@ -1,6 +1,8 @@
 // The tables of a report; on the terminal, in the page and as CSV they are the same.
 #pragma once
+#include "reports/compare.h"
 #include "reports/data.h"
+#include "reports/dataset.h"
 #include "reports/tables.h"
 
 namespace isobar {
@@ -13,10 +15,19 @@ Table training_table(const ReportData& d);  // validation against persistence
 Table failed_table(const ReportData& d);    // what failed and why
 Table provenance_table(const ReportData& d);
 
+Table pareto_table(const ReportData& d, const Dataset& s);   // the best compromises of time, memory and cost
+Table comparison_table(const Comparison& c, size_t number);  // one set of results against another
+
 /// Ops of one run, longest first; `grouped`: block*/... are one line. Predicted beside measured where known.
-Table ops_table(const ReportRun& r, bool grouped);
-/// The run whose ops are shown: the best of those that recorded ops; nullptr: none did.
-const ReportRun* ops_run(const ReportData& d);
+Table ops_table(const ReportData& d, const ReportRun& r, bool grouped);
+
+/// What one rank can reach at most, by the machine file.
+struct Roof {
+  double flops = 0, bytes = 0;  // per second; 0: not known
+  /// Seconds that so much work takes at least.
+  double seconds(double work_flops, double work_bytes) const;
+};
+Roof roof_of(const ReportRun& r, const Machine& m);
 
 /// Ops of a run summed over all that share a line.
 struct OpLine {
@@ -24,7 +35,8 @@ struct OpLine {
   double count = 0;                     // executions per step
   double seconds = 0, predicted_s = 0;  // per step; predicted NaN where nothing is
   double flops = 0, bytes = 0;          // per step
+  double efficiency = 0;                // least time by the roofline over measured; NaN: not known
 };
-std::vector<OpLine> op_lines(const ReportRun& r, bool grouped);
+std::vector<OpLine> op_lines(const ReportData& d, const ReportRun& r, bool grouped);
 
 }  // namespace isobar

@@ -1,14 +1,16 @@
-// isobar import: machines and models of other performance models become ours.
+// isobar import: machines and models of other performance models, and runs and links that others measured.
 #include "perfmodel/import.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/cli/commands.h"
+#include "bench/import/import.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 
@@ -16,13 +18,28 @@ namespace isobar {
 namespace {
 
 constexpr const char* kHelp =
-    R"(Turns JSON files of Calculon (systems/, models/, executions) and of transformer-perf-estimates (config-*.json,
-a model as {"l": 2048, "e": 25600, "h": 160, "depth": 128}) into a machine file or a run configuration.
+    R"(Takes over what other programs wrote; the files say themselves what they are:
+
+  Calculon (systems/, models/, executions) and transformer-perf-estimates (config-*.json, models): JSON
+      -> a machine file or a run configuration
+  runs of other engines: CSV in the columns of configs/published (README.md there)
+      -> a results directory, for isobar fit and isobar report; --only A100 takes rows of that accelerator
+  PyTorch's profiler: traces (export_chrome_trace) with a schedule and step() marks, one a rank, with --config RUN.yaml
+      -> a run in a results directory
+  nccl-tests: the text it printed
+      -> a CSV for isobar score; or, with --machine M.yaml, that machine with the measured latency and bandwidth
 
 Examples:
   isobar import systems/a100_80g.json -o a100.yaml
   isobar import models/megatron-1T.json examples/3072_t4_p64_d12_mbs4_full.json -o run.yaml
-  isobar predict run.yaml --machine a100.yaml)";
+  isobar import my_megatron_runs.csv --only H100 -o results/megatron
+  isobar import trace.rank0.json trace.rank1.json --config run.yaml -o results/torch
+  isobar import all_reduce.log --machine configs/machines/dgx-h100.yaml -o mine.yaml)";
+
+struct Arguments {
+  std::vector<std::string> files;
+  std::string out, config, machine, only, collective;
+};
 
 nlohmann::json read(const std::string& path) {
   std::ifstream in(path);
@@ -32,35 +49,78 @@ nlohmann::json read(const std::string& path) {
   return j;
 }
 
-void run(const std::vector<std::string>& files, const std::string& out) {
-  std::string text;
-  const nlohmann::json first = read(files[0]);
-  if (is_machine(peer_file(first, files[0]))) {
-    if (files.size() > 1)
-      throw ConfigError(files[1], "", "comes behind a machine", "import one machine at a time");
-    text = to_yaml(import_machine(first, files[0]));
-  } else {
-    nlohmann::json all = nlohmann::json::object();
-    for (const std::string& f : files) all.merge_patch(import_model(read(f), f));
-    text = all.dump(1) + "\n";  // JSON is YAML
-  }
-  if (out.empty())
+void write(const Arguments& a, const std::string& text) {
+  if (a.out.empty())
     std::fputs(text.c_str(), stdout);
   else
-    write_atomically(out, text);
+    write_atomically(a.out, text);
+}
+
+void peers(const Arguments& a) {
+  const nlohmann::json first = read(a.files[0]);
+  if (is_machine(peer_file(first, a.files[0]))) {
+    if (a.files.size() > 1)
+      throw ConfigError(a.files[1], "", "comes behind a machine", "import one machine at a time");
+    write(a, to_yaml(import_machine(first, a.files[0])));
+    return;
+  }
+  nlohmann::json all = nlohmann::json::object();
+  for (const std::string& f : a.files) all.merge_patch(import_model(read(f), f));
+  write(a, all.dump(1) + "\n");  // JSON is YAML
+}
+
+void only_one(const Arguments& a, const char* what) {
+  if (a.files.size() > 1)
+    throw ConfigError(a.files[1], "", "comes behind " + std::string(what), "import one at a time");
+}
+
+void needs(const std::string& value, const std::string& file, const char* option, const char* mend) {
+  if (value.empty()) throw ConfigError(file, option, "is missing", mend);
+}
+
+void tell(const Imported& i, const std::string& out) {
+  std::printf("%zu runs in %s\n", i.runs, out.c_str());
+  for (const auto& [reason, n] : i.refused) std::printf("  %zu left out: %s\n", n, reason.c_str());
+  if (i.runs == 0) throw ConfigError(out, "", "got no run", "see the reasons above");
+}
+
+void run(const Arguments& a) {
+  const std::string& file = a.files[0];
+  if (!std::filesystem::is_regular_file(file))
+    throw ConfigError(file, "", "cannot be read", "name a file that exists");
+  const std::string text = read_file(file);
+  if (is_kineto(text)) {
+    needs(a.config, file, "--config", "say what was trained: --config RUN.yaml");
+    needs(a.out, file, "--output", "say where the run goes, e.g. -o results/torch");
+    tell(import_kineto(a.files, a.config, a.out), a.out);
+  } else if (is_nccl_tests(text)) {
+    only_one(a, "a log of nccl-tests");
+    const Collectives c = read_nccl_tests(file, a.collective);
+    write(a, a.machine.empty() ? to_csv(c) : to_yaml(with_links(load_machine(a.machine), c)));
+  } else if (std::filesystem::path(file).extension() == ".csv") {
+    only_one(a, "a table");
+    needs(a.out, file, "--output", "say where the runs go, e.g. -o results/mine");
+    tell(import_published(file, {.out = a.out, .only = a.only}), a.out);
+  } else {
+    peers(a);
+  }
 }
 
 }  // namespace
 
 void add_import_command(CLI::App& app) {
-  auto files = std::make_shared<std::vector<std::string>>();
-  auto out = std::make_shared<std::string>();
+  auto a = std::make_shared<Arguments>();
   CLI::App* c =
-      app.add_subcommand("import", "Machines and models of Calculon and transformer-perf-estimates");
+      app.add_subcommand("import", "Runs, links, machines and models that other programs measured or wrote");
   c->footer(kHelp);
-  c->add_option("FILE", *files, "JSON files: one machine, or a model and its execution")->required();
-  c->add_option("-o,--output", *out, "Where to write it; otherwise it is printed");
-  c->callback([files, out] { run(*files, *out); });
+  c->add_option("FILE", a->files, "What to take over")->required();
+  c->add_option("-o,--output", a->out, "Where to write it; text is otherwise printed");
+  c->add_option("--config", a->config, "Run configuration of what a PyTorch trace shows");
+  c->add_option("--machine", a->machine, "Machine file that gets the links of an nccl-tests log");
+  c->add_option("--only", a->only, "Rows of a table whose gpu_type holds this text");
+  c->add_option("--collective", a->collective, "What an nccl-tests log measured, if it does not say")
+      ->check(CLI::IsMember({"all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast"}));
+  c->callback([a] { run(*a); });
 }
 
 }  // namespace isobar

@@ -50,6 +50,7 @@ int run(int argc, char** argv) {
   add_predict_command(app);
   add_score_command(app);
   add_report_command(app);
+  add_watch_command(app);
   add_import_command(app);
   add_data_commands(app);
   add_doctor_command(app);

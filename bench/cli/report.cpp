@@ -1,9 +1,13 @@
 // isobar report: the command line of reports/.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "model/base/files.h"
+#include "reports/exports.h"
 #include "reports/report.h"
 #include "reports/report_tables.h"
 
@@ -14,20 +18,24 @@ constexpr const char* kHelp =
     R"(Shows measured beside predicted: tables here, figures and more tables in OUT/index.html,
 one page that works without a network and prints well.
 
-DIR is a sweep's results, one run's directory or a folder of runs. Predictions come from --machine (a file of
+DIR is a sweep's results, one run's directory or a folder of runs. Further ones are compared with the first,
+specification by specification, with intervals and tests. Predictions come from --machine (a file of
 `isobar fit` or `isobar calibrate`), else from DIR/holdout.json, which `isobar fit` may have left there.
 
   OUT/index.html            the page; hover over a mark to read its run
   OUT/tables/*.csv          every table
   OUT/figures/*.svg         every figure; *.vl.json is its Vega-Lite specification, to change and draw again
+  OUT/benchmark.json        step times as Google Benchmark writes them, for its compare.py
 
 Examples:
   isobar report results/demo --machine results/demo-fitted.yaml -o reports/out
+  isobar report results/before results/after -o reports/change     # what changed, and whether it is noise
   isobar report runs/era5 -o reports/era5 --pdf)";
 
 struct Arguments {
-  std::string dir, out, machine, python;
-  bool json = false, png = false, pdf = false, no_figures = false;
+  std::vector<std::string> dirs;
+  std::string out, machine, python;
+  bool json = false, png = false, pdf = false, no_figures = false, tensorboard = false, mlperf = false;
 };
 
 void print_json(const Report& r) {
@@ -43,7 +51,8 @@ void print_json(const Report& r) {
 
 void print_text(const Report& r, bool figures_wanted) {
   for (const Table& t : r.tables) {
-    if (t.id != "runs" && t.id != "score" && t.id != "ops" && t.id != "failed" && t.id != "training")
+    if (t.id != "runs" && t.id != "score" && t.id != "ops" && t.id != "failed" && t.id != "training" &&
+        !t.id.starts_with("comparison"))
       continue;
     Table shown = t;
     constexpr size_t kRows = 40;
@@ -66,18 +75,27 @@ void add_report_command(CLI::App& app) {
   CLI::App* report =
       app.add_subcommand("report", "HTML page and tables: measured beside predicted, by run and by op");
   report->footer(kHelp);
-  report->add_option("DIR", a->dir, "Results of a sweep, or of one run")->required();
+  report->add_option("DIR", a->dirs, "Results of a sweep, or of one run; several are compared")->required();
   report->add_option("-o,--out", a->out, "Directory of the report; made when it is missing")->required();
   report->add_option("--machine", a->machine, "Machine file to predict with");
   report->add_option("--python", a->python, "Python that has vl-convert-python");
   report->add_flag("--png", a->png, "Write figures as PNG too");
   report->add_flag("--pdf", a->pdf, "Write figures as PDF too");
+  report->add_flag("--tensorboard", a->tensorboard,
+                   "Write event files for TensorBoard too (OUT/tensorboard)");
+  report->add_flag("--mlperf", a->mlperf, "Write MLPerf's log lines too (OUT/mlperf)");
   report->add_flag("--no-figures", a->no_figures, "Draw nothing");
   report->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
   report->callback([a] {
     const Report r = write_report(
-        a->dir, a->out,
+        {a->dirs.begin(), a->dirs.end()}, a->out,
         {.machine = a->machine, .python = a->python, .png = a->png, .pdf = a->pdf, .draw = !a->no_figures});
+    const std::filesystem::path out = a->out;
+    write_atomically(
+        out / "benchmark.json",
+        benchmark_json(r.data).dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    if (a->tensorboard) write_tensorboard(r.data, out / "tensorboard");
+    if (a->mlperf) write_mlperf(r.data, out / "mlperf");
     if (a->json)
       print_json(r);
     else

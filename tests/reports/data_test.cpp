@@ -15,7 +15,7 @@ namespace {
 TEST(ReportData, JoinsRunsWithTheirPredictionsById) {
   TempDir dir;
   MadeUpResults(dir.path).write_sweep();
-  const ReportData d = collect(dir.path, {});
+  const ReportData d = collect({dir.path}, {});
   EXPECT_EQ(d.runs.size(), 13u);
   EXPECT_EQ(d.ok().size(), 12u);
   ASSERT_EQ(d.failed().size(), 1u);
@@ -52,13 +52,13 @@ TEST(ReportData, LabelsNameWhatVariesAndTellAllRunsApart) {
   made.write_sweep();
   const nlohmann::json axes = {{"gpus", 1}, {"policy.amp", "none"}, {"data.workers", 0}};
   made.write_run("run500", MadeUpResults::spec(1, "none", 0), axes);  // a repetition of run100
-  const ReportData d = collect(dir.path, {});
+  const ReportData d = collect({dir.path}, {});
   std::set<std::string> labels;
   for (const ReportRun& r : d.runs) labels.insert(r.label);
   EXPECT_EQ(labels.size(), d.runs.size());
-  EXPECT_TRUE(labels.count("gpus=2 amp=bf16 workers=1"));
-  EXPECT_TRUE(labels.count("gpus=1 amp=none workers=0 #1"));
-  EXPECT_TRUE(labels.count("gpus=1 amp=none workers=0 #2"));
+  EXPECT_TRUE(labels.count("dp2, bf16, w1"));
+  EXPECT_TRUE(labels.count("1 rank, fp32, w0 #1"));
+  EXPECT_TRUE(labels.count("1 rank, fp32, w0 #2"));
 }
 
 TEST(ReportData, RunsOutsideOfASweepAreNamedByTheirDifferences) {
@@ -69,7 +69,7 @@ TEST(ReportData, RunsOutsideOfASweepAreNamedByTheirDifferences) {
   b.run.out = "elsewhere";
   made.write_run("a", a, nlohmann::json::object());
   made.write_run("b", b, nlohmann::json::object());
-  const ReportData d = collect(dir.path, {});
+  const ReportData d = collect({dir.path}, {});
   EXPECT_EQ(d.varied, std::vector<std::string>{"train.lr"});
   EXPECT_EQ(d.runs[1].label, "lr=0.001");
 }
@@ -86,7 +86,7 @@ TEST(ReportData, PerfmodelPredictsStepsTermsAndOpsOfEveryRun) {
                                   .cache_bytes = 16'000'000},
                                  {{"f32", {5e10, {}}}, {"bf16", {5e10, {}}}, {"memory", {2e10, {}}}}),
                (dir.path / "machine.yaml").string());
-  const ReportData d = collect(dir.path, {.machine = dir.path / "machine.yaml"});
+  const ReportData d = collect({dir.path}, {.machine = dir.path / "machine.yaml"});
   EXPECT_TRUE(d.problems.empty()) << d.problems[0];
   EXPECT_EQ(d.machine, "little");
   ASSERT_EQ(d.predicted().size(), 12u);
@@ -94,14 +94,16 @@ TEST(ReportData, PerfmodelPredictsStepsTermsAndOpsOfEveryRun) {
     double sum = 0;
     for (const auto& [name, seconds] : r->prediction->terms) sum += seconds;
     EXPECT_NEAR(sum, r->prediction->step_s, 1e-6 * sum);
-    for (const OpRecord& o : r->run.ops) EXPECT_GT(r->prediction->op_s.count(o.path), 0u) << o.path;
   }
+  const ReportRun* shown = ops_run(d);
+  ASSERT_NE(shown, nullptr);
+  for (const OpRecord& o : shown->run.ops) EXPECT_GT(shown->prediction->op_s.count(o.path), 0u) << o.path;
 }
 
 TEST(ReportData, OpLinesAreSumsPerStep) {
   TempDir dir;
   MadeUpResults(dir.path).write_sweep();
-  const ReportData d = collect(dir.path, {});
+  const ReportData d = collect({dir.path}, {});
   const ReportRun* r = ops_run(d);
   ASSERT_NE(r, nullptr);
   EXPECT_EQ(r, d.best());
@@ -110,7 +112,7 @@ TEST(ReportData, OpLinesAreSumsPerStep) {
     total += o.seconds / 12;
     flops += o.flops / 12;
   }
-  for (const OpLine& l : op_lines(*r, true)) {
+  for (const OpLine& l : op_lines(d, *r, true)) {
     line_total += l.seconds;
     line_flops += l.flops;
     if (l.path == "block*/mlp/fc1/forward") {
@@ -119,6 +121,23 @@ TEST(ReportData, OpLinesAreSumsPerStep) {
   }
   EXPECT_NEAR(line_total, total, 1e-12);
   EXPECT_NEAR(line_flops, flops, 1e-6 * flops);
+}
+
+TEST(ReportData, SeveralDirectoriesAreSetsWithNamesOfTheirOwn) {
+  TempDir dir;
+  MadeUpResults(dir.path / "old" / "demo").write_sweep();
+  MadeUpResults(dir.path / "new" / "demo").write_sweep();
+  const ReportData d = collect({dir.path / "old" / "demo", dir.path / "new" / "demo"}, {});
+  EXPECT_EQ(d.sets, (std::vector<std::string>{"old/demo", "new/demo"}));
+  EXPECT_EQ(d.runs.size(), 26u);
+  std::set<std::string> labels;
+  for (const ReportRun& r : d.runs) {
+    labels.insert(r.label);
+    EXPECT_TRUE(r.label.starts_with(r.set)) << r.label;
+  }
+  EXPECT_EQ(labels.size(), d.runs.size());
+  ASSERT_FALSE(d.facets.empty());
+  EXPECT_EQ(d.facets[0].key, "set");
 }
 
 TEST(ReportData, PathsOfBlocksFallTogetherAndOthersDoNot) {
@@ -131,12 +150,12 @@ TEST(ReportData, PathsOfBlocksFallTogetherAndOthersDoNot) {
 
 TEST(ReportData, BadInputsAreNamed) {
   TempDir dir;
-  EXPECT_THROW(collect(dir.path / "none", {}), ConfigError);
-  EXPECT_THROW(collect(dir.path, {}), ConfigError);  // no runs
+  EXPECT_THROW(collect({dir.path / "none"}, {}), ConfigError);
+  EXPECT_THROW(collect({dir.path}, {}), ConfigError);  // no runs
   MadeUpResults(dir.path).write_sweep();
   write_atomically(dir.path / "holdout.json", R"({"runs":[{"id":"run100","predicted_s":"soon"}]})");
   try {
-    collect(dir.path, {});
+    collect({dir.path}, {});
     FAIL() << "a broken holdout.json was taken";
   } catch (const ConfigError& e) {
     EXPECT_NE(std::string(e.what()).find("runs[0].predicted_s"), std::string::npos) << e.what();

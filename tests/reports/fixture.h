@@ -3,12 +3,15 @@
 #pragma once
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "model/base/files.h"
 #include "model/base/spec.h"
@@ -148,6 +151,41 @@ class MadeUpResults {
     write_atomically(run / "result.jsonl", lines);
     write_trial(run, id, s, axes, {{"class", "ok"}, {"message", ""}, {"attempt", 1}, {"wall_s", 2.0}});
     return step_s * 1e3;
+  }
+
+  /// A run of `steps` steps about this median, scattered by `sigma`; no ops.
+  void write_timed(const std::string& id, const RunSpec& s, double step_s, double sigma, int steps = 26) {
+    const std::filesystem::path run = dir_ / "trials" / id;
+    std::string lines;
+    const auto line = [&](const json& j) { lines += j.dump() + "\n"; };
+    line({{"event", "run_start"},
+          {"schema", 1},
+          {"spec", to_json(s)},
+          {"ranks", s.layout.world()},
+          {"threads", 1}});
+    std::vector<double> seconds;
+    for (int i = 1; i <= steps; ++i) {
+      seconds.push_back(step_s * std::exp(normal(sigma)));
+      line({{"event", "step"}, {"step", i}, {"seconds", seconds.back()}, {"samples_per_s", 1.0}});
+    }
+    std::sort(seconds.begin() + 2, seconds.end());
+    const auto at = [&](double q) {
+      return seconds[2 + static_cast<size_t>(q * static_cast<double>(steps - 3))];
+    };
+    line({{"event", "run_end"},
+          {"status", "ok"},
+          {"steps", steps},
+          {"step_s", {{"median", at(0.5)}, {"p10", at(0.1)}, {"p90", at(0.9)}, {"min", at(0)}}},
+          {"samples_per_s", static_cast<double>(s.train.global_batch) / at(0.5)}});
+    std::filesystem::create_directories(run);
+    std::ofstream(run / "result.jsonl") << lines;  // many of them: not each needs to reach the disk
+    std::ofstream(run / "trial.json") << json{{"id", id},
+                                              {"repetition", 0},
+                                              {"axes", {{"data.workers", s.data.workers}}},
+                                              {"warmup", 2},
+                                              {"spec", to_json(s)}};
+    std::ofstream(run / "status.json")
+        << json{{"class", "ok"}, {"message", ""}, {"attempt", 1}, {"wall_s", 2.0}};
   }
 
   void write_failure(const std::string& id, const RunSpec& s, const json& axes, const std::string& cls,

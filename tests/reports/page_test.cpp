@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "model/base/files.h"
+#include "reports/dataset.h"
 #include "reports/figures.h"
 #include "reports/report.h"
 #include "tests/reports/fixture.h"
@@ -33,7 +34,7 @@ TEST(Page, HoldsEveryRunEveryTableAndEveryFigure) {
   MadeUpResults made(dir.path);
   made.write_sweep();
   made.write_run("long", MadeUpResults::spec(1, "none", 0), {{"gpus", 1}}, 4, 24);
-  const Report r = write_report(dir.path, out.path, {.draw = false});
+  const Report r = write_report({dir.path}, out.path, {.draw = false});
   const std::string page = read_file(out.path / "index.html");
   EXPECT_FALSE(r.drawn);
   for (const ReportRun& run : r.data.runs) {
@@ -45,38 +46,53 @@ TEST(Page, HoldsEveryRunEveryTableAndEveryFigure) {
     EXPECT_TRUE(fs::exists(out.path / "tables" / (t.id + ".csv"))) << t.id;
     EXPECT_NE(page.find("id=\"table-" + t.id + "\""), std::string::npos);
   }
-  const std::vector<std::string> expected = {"predicted-measured",
+  const std::vector<std::string> expected = {"throughput-by-layout",
+                                             "pareto-front",
+                                             "scaling",
                                              "step-by-run",
-                                             "step-by-term",
-                                             "throughput-by-layout",
                                              "loader-workers",
                                              "precision",
+                                             "predicted-measured",
+                                             "residuals",
+                                             "step-by-term",
+                                             "ops",
                                              "memory",
                                              "training-loss",
                                              "skill",
-                                             "ops"};
+                                             "failures"};
   EXPECT_EQ(r.figure_ids, expected);
   for (const std::string& id : r.figure_ids) {
     const json spec = json::parse(read_file(out.path / "figures" / (id + ".vl.json")));
-    EXPECT_FALSE(spec["data"]["values"].empty()) << id;
+    const json& rows = spec["data"].contains("name") ? spec["datasets"]["runs"] : spec["data"]["values"];
+    EXPECT_FALSE(rows.empty()) << id;
     EXPECT_NE(page.find("data-figure=\"" + id + "\""), std::string::npos);
   }
 }
 
-TEST(Page, ScatterHoldsWhatWasMeasuredAndPredicted) {
+TEST(Page, SharedRowsHoldWhatWasMeasuredAndPredicted) {
   TempDir dir;
   MadeUpResults(dir.path).write_sweep();
-  const ReportData d = collect(dir.path, {});
-  const json rows = figures(d).front().spec["data"]["values"];
-  ASSERT_EQ(rows.size(), d.predicted().size());
+  const ReportData d = collect({dir.path}, {});
+  const json rows = dataset(d).rows;
+  ASSERT_EQ(rows.size(), d.ok().size());
+  const auto near = [](const json& value, double expected) {
+    EXPECT_NEAR(value.get<double>(), expected, 1e-5 * expected);
+  };
+  size_t matched = 0;
   for (const json& row : rows)
     for (const ReportRun* r : d.predicted())
       if (r->run.id == row["id"]) {
-        EXPECT_DOUBLE_EQ(row["measured"].get<double>(), r->run.step_s.median * 1e3);
-        EXPECT_DOUBLE_EQ(row["predicted"].get<double>(), r->prediction->step_s * 1e3);
-        EXPECT_DOUBLE_EQ(row["low"].get<double>(), r->prediction->lower * 1e3);
+        ++matched;
+        near(row["measured"], r->run.step_s.median * 1e3);
+        near(row["predicted"], r->prediction->step_s * 1e3);
+        near(row["low"], r->prediction->lower * 1e3);
+        near(row["rate"], r->run.samples_per_s);
         EXPECT_EQ(row["was"] == "fitted to", r->prediction->in_fit);
+        double terms = 0;
+        for (size_t t = 0; t < 4; ++t) terms += row["t" + std::to_string(t)].get<double>();
+        near(terms, r->prediction->step_s * 1e3);
       }
+  EXPECT_EQ(matched, d.predicted().size());
 }
 
 TEST(Page, TextOfConfigurationsAndMessagesStaysText) {
@@ -91,8 +107,8 @@ TEST(Page, TextOfConfigurationsAndMessagesStaysText) {
   };
   write(dir.path, kEvil);
   write(harmless.path, "harmless");
-  write_report(dir.path, out.path, {.draw = false});
-  write_report(harmless.path, out_harmless.path, {.draw = false});
+  write_report({dir.path}, out.path, {.draw = false});
+  write_report({harmless.path}, out_harmless.path, {.draw = false});
   std::string page = read_file(out.path / "index.html"), plain = read_file(out_harmless.path / "index.html");
   EXPECT_NE(page.find(html_escape(kEvil)), std::string::npos);
   EXPECT_EQ(page.find("<script>alert"), std::string::npos);
@@ -106,7 +122,7 @@ TEST(Page, WithoutVlConvertTheReportIsThereAndSaysHowToGetIt) {
   TempDir dir, out;
   MadeUpResults(dir.path).write_sweep();
   for (const char* python : {"/nonexistent/python", "/usr/bin/false"}) {
-    const Report r = write_report(dir.path, out.path, {.python = python});
+    const Report r = write_report({dir.path}, out.path, {.python = python});
     EXPECT_FALSE(r.drawn);
     EXPECT_FALSE(r.not_drawn.empty());
     EXPECT_TRUE(fs::exists(out.path / "index.html"));
@@ -124,7 +140,7 @@ TEST(Page, NothingOfAnEarlierReportIsLeft) {
   write_atomically(out.path / "figures" / "old.svg", "old");
   write_atomically(out.path / "tables" / "old.csv", "old");
   write_atomically(out.path / "tables" / "mine.txt", "not ours");
-  write_report(dir.path, out.path, {.draw = false});
+  write_report({dir.path}, out.path, {.draw = false});
   EXPECT_FALSE(fs::exists(out.path / "figures" / "old.svg"));
   EXPECT_FALSE(fs::exists(out.path / "tables" / "old.csv"));
   EXPECT_TRUE(fs::exists(out.path / "tables" / "mine.txt"));
@@ -138,7 +154,7 @@ TEST(Page, DrawnPageNeedsNothingFromOutside) {
   MadeUpResults made(dir.path);
   made.write_run("run1", MadeUpResults::spec(1, "none", 0), {{"data.train", kEvil}});
   made.write_run("run2", MadeUpResults::spec(1, "none", 2), {{"data.train", "x"}});
-  const Report r = write_report(dir.path, out.path, {});
+  const Report r = write_report({dir.path}, out.path, {});
   ASSERT_TRUE(r.drawn) << r.not_drawn;
   const std::string page = read_file(out.path / "index.html");
   EXPECT_EQ(page.find("<!--isobar:"), std::string::npos);
@@ -159,6 +175,7 @@ TEST(Page, DrawnPageNeedsNothingFromOutside) {
     EXPECT_FALSE(std::regex_search(tag, std::regex("\\bhref=\"[^#]"))) << tag;
     EXPECT_FALSE(std::regex_search(names, std::regex("\\son\\w+="))) << tag;
   }
+  EXPECT_NE(page.find("vegaEmbed(plot"), std::string::npos);  // page.js is in it
   for (const std::string& id : r.figure_ids)
     EXPECT_GT(fs::file_size(out.path / "figures" / (id + ".svg")), 500u);
 }

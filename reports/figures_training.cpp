@@ -1,9 +1,8 @@
-// Single runs: training curves, and the ops of the best run.
+// Training curves: loss and skill by optimizer step.
 #include <algorithm>
 #include <cmath>
 
 #include "reports/figures.h"
-#include "reports/report_tables.h"
 
 namespace isobar {
 namespace {
@@ -28,7 +27,16 @@ json line_spec(json rows, const std::string& y_title, const json& dash) {
   spec["layer"] = json::array();
   spec["layer"].push_back({{"mark", {{"type", "line"}, {"strokeWidth", 1.8}}},
                            {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"strokeDash", dash}}}});
-  spec["layer"].push_back(points_of(x, y, "run", "what", few ? 25 : 60, few ? 1 : 0, tips));
+  // Points to hover over, in a layer of their own: as points of the line mark they would take the dashes out
+  // of its legend.
+  spec["layer"].push_back(
+      {{"mark", {{"type", "point"}, {"filled", true}, {"size", few ? 25 : 60}, {"opacity", few ? 1 : 0}}},
+       {"encoding",
+        {{"x", x},
+         {"y", y},
+         {"color", {{"field", "run"}, {"type", "nominal"}}},
+         {"detail", {{"field", "what"}, {"type", "nominal"}}},
+         {"tooltip", tips}}}});
   return spec;
 }
 
@@ -60,7 +68,9 @@ size_t stride_of(size_t points) {
   return std::max<size_t>(1, points / 800);
 }
 
-std::vector<Figure> training(const ReportData& d) {
+}  // namespace
+
+std::vector<Figure> training_figures(const ReportData& d) {
   json loss = json::array(), rmse = json::array();
   for (const ReportRun* r : with_curves(d)) {
     const auto& steps = r->run.steps;
@@ -80,74 +90,15 @@ std::vector<Figure> training(const ReportData& d) {
   }
   std::vector<Figure> out;
   if (!loss.empty())
-    out.push_back({"training-loss", "Training curve", "Loss by optimizer step; dashed: on validation data.",
+    out.push_back({"training-loss", "Training", "Training curve",
+                   "Loss by optimizer step; dashed: on validation data.",
                    line_spec(loss, "loss", dashes({"training", "validation"}))});
   if (!rmse.empty())
     out.push_back(
-        {"skill", "Forecast error against persistence",
+        {"skill", "Training", "Forecast error against persistence",
          "Latitude-weighted RMSE of the first channel on validation data; dashed: of the forecast that "
          "nothing changes. Below the dashed line the model has skill.",
          line_spec(rmse, "RMSE", dashes({"RMSE", "persistence"}))});
-  return out;
-}
-
-std::vector<Figure> ops(const ReportData& d) {
-  const ReportRun* r = ops_run(d);
-  if (!r) return {};
-  constexpr size_t kShown = 18;
-  std::vector<OpLine> lines = op_lines(*r, true);
-  if (lines.size() > kShown) lines.resize(kShown);
-  json rows = json::array();
-  json names = json::array();  // longest first
-  bool predicted = false;
-  for (const OpLine& l : lines) {
-    names.push_back(l.path);
-    const auto rate = [](double work, double s) {
-      return s > 0 && work > 0 ? json(work / s * 1e-9) : json();
-    };
-    json j = {{"op", l.path},
-              {"kind", l.kind},
-              {"ms", l.seconds * 1e3},
-              {"gflops", rate(l.flops, l.seconds)},
-              {"gbytes", rate(l.bytes, l.seconds)}};
-    if (std::isfinite(l.predicted_s)) {
-      predicted = true;
-      j["predicted"] = l.predicted_s * 1e3;
-    }
-    rows.push_back(j);
-  }
-  const json y = {{"field", "op"}, {"type", "nominal"}, {"title", nullptr}, {"sort", names}};
-  json tips = {tip("op", "op"), tip("kind", "kind"), tip("ms", "measured [ms/step]", ".3~g")};
-  if (predicted) tips.push_back(tip("predicted", "predicted [ms/step]", ".3~g"));
-  tips.push_back(tip("gflops", "GFLOP/s", ".3~g"));
-  tips.push_back(tip("gbytes", "GB/s", ".3~g"));
-  json spec = base_spec(rows);
-  spec["height"] = {{"step", 19}};
-  spec["layer"] = json::array();
-  spec["layer"].push_back(
-      {{"mark", {{"type", "bar"}, {"height", {{"band", 0.75}}}}},
-       {"encoding",
-        {{"y", y},
-         {"x", {{"field", "ms"}, {"type", "quantitative"}, {"title", "ms per step"}}},
-         {"color",
-          {{"field", "kind"}, {"type", "nominal"}, {"title", nullptr}, {"legend", {{"columns", 4}}}}},
-         {"tooltip", tips}}}});
-  if (predicted)
-    spec["layer"].push_back(
-        {{"mark", {{"type", "tick"}, {"color", "black"}, {"thickness", 2.5}, {"height", {{"band", 0.95}}}}},
-         {"encoding",
-          {{"y", y}, {"x", {{"field", "predicted"}, {"type", "quantitative"}}}, {"tooltip", tips}}}});
-  return {{"ops", "Where the step goes, by op",
-           "The longest ops of " + r->label + ", summed over blocks and micro-batches." +
-               (predicted ? " Bar: measured; black tick: predicted." : ""),
-           spec}};
-}
-
-}  // namespace
-
-std::vector<Figure> run_figures(const ReportData& d) {
-  std::vector<Figure> out = training(d);
-  for (Figure& f : ops(d)) out.push_back(std::move(f));
   return out;
 }
 

@@ -1,0 +1,75 @@
+// isobar watch: the command line of reports/watch.h.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "bench/cli/commands.h"
+#include "reports/watch.h"
+
+namespace isobar {
+namespace {
+
+constexpr const char* kHelp =
+    R"(Shows how far a sweep is, what runs now, what failed and what was fastest, and ends when all trials have ended.
+It only reads, so it may run on another machine of a shared filesystem, and be stopped at any time.
+
+Examples:
+  isobar watch results/demo
+  isobar watch results/demo --once      # one look, e.g. from a script)";
+
+struct Arguments {
+  std::string dir;
+  bool once = false;
+  double every = 1;
+};
+
+FrameOptions terminal() {
+  winsize size{};
+  FrameOptions o;
+  if (::isatty(STDOUT_FILENO) && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    o.width = size.ws_col;
+    o.rows = size.ws_row > 2 ? size.ws_row - 1 : 24;
+    o.colour = true;
+  }
+  return o;
+}
+
+void run(const Arguments& a) {
+  SweepWatch watch(a.dir);
+  const bool live = !a.once && ::isatty(STDOUT_FILENO);
+  while (true) {
+    watch.refresh();
+    // The cursor goes home and what is left of the frame before is wiped: no flicker.
+    std::string text = frame(watch.state(), terminal());
+    if (live) text = "\x1b[H" + text + "\x1b[J";
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+    if (a.once || watch.state().done == watch.state().trials.size()) return;
+    std::this_thread::sleep_for(std::chrono::duration<double>(a.every));
+  }
+}
+
+}  // namespace
+
+void add_watch_command(CLI::App& app) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* watch = app.add_subcommand("watch", "Shows a sweep as it goes, in the terminal");
+  watch->footer(kHelp);
+  watch->add_option("DIR", a->dir, "Results of the sweep")->required();
+  watch->add_flag("--once", a->once, "Look once and end");
+  watch->add_option("--every", a->every, "Seconds between two looks")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  watch->callback([a] {
+    if (!a->once && ::isatty(STDOUT_FILENO)) std::fputs("\x1b[2J", stdout);
+    run(*a);
+  });
+}
+
+}  // namespace isobar

@@ -1,0 +1,63 @@
+// Measurements of other engines and tools become results that `isobar fit` and `isobar report` read.
+//
+//   Imported a = import_published("mine.csv", {.out = "results/mine", .only = "A100"});   // published-table
+//   columns Imported b = import_kineto({"trace.json"}, "run.yaml", "results/torch");              // PyTorch
+//   profiler Collectives c = read_nccl_tests("all_reduce.log", "");                               //
+//   nccl-tests' output write_atomically("links.csv", to_csv(c));     Machine m =
+//   with_links(load_machine("dgx.yaml"), c);
+//
+// Each run gets a directory as a sweep's trial has one (trial.json, status.json, result.jsonl), named by what
+// defines it, so that importing twice changes nothing. What cannot be taken over is counted with its reason.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/sweep/results.h"
+#include "perfmodel/machine.h"
+
+namespace isobar {
+
+struct Imported {
+  size_t runs = 0;
+  std::map<std::string, size_t> refused;  // reason -> how many
+};
+
+struct PublishedImport {
+  std::filesystem::path out;  // results directory
+  std::string only;           // rows whose gpu_type holds this text; "": all
+};
+Imported import_published(const std::string& csv, const PublishedImport& options);
+
+/// Traces of torch.profiler (export_chrome_trace) with ProfilerStep marks: one a rank, or several of one run,
+/// of which the slowest step counts. `config` says what was trained.
+Imported import_kineto(const std::vector<std::string>& traces, const std::string& config,
+                       const std::filesystem::path& out);
+
+struct CollectiveTime {
+  std::string collective;  // all_reduce | all_gather | reduce_scatter | alltoall | broadcast
+  int64_t ranks = 0, hosts = 0;
+  double bytes = 0, seconds = 0;  // out of place
+  double algbw = 0, busbw = 0;    // GB/s, as the tool printed them
+};
+struct Collectives {
+  std::string file, device;
+  std::vector<CollectiveTime> rows;
+};
+/// `collective`: for logs that do not name it; "": taken from the log, else from the file's name.
+Collectives read_nccl_tests(const std::string& file, const std::string& collective);
+/// In the columns of configs/published/collectives.csv, for `isobar score`.
+std::string to_csv(const Collectives& c);
+/// The machine with the latency and bandwidth of these measurements: between hosts where there were several,
+/// else inside a host.
+Machine with_links(Machine m, const Collectives& c);
+
+/// Writes one run as the sweep would have: `spec`, `step_s` ... of `r` are taken, and `steps` if there are
+/// any.
+void write_imported_run(const RunRecord& r, const std::filesystem::path& results);
+bool is_kineto(const std::string& text);
+bool is_nccl_tests(const std::string& text);
+
+}  // namespace isobar

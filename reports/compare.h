@@ -1,0 +1,47 @@
+// Two sets of results beside each other: what became faster or slower, by how much, and whether that is more
+// than noise. Runs are matched by their specification (but for seed and where files lie).
+//
+//   for (const Comparison& c : compare(data))          // each further set against the first
+//     for (const Change& x : c.changes) ... x.ratio, x.lower, x.upper, x.verdict
+//
+// Step times are compared on a log scale. With repetitions, noise is what repetitions of the same
+// specification differ by, pooled over all specifications (Student's t). Without, only the noise inside a run
+// is known, from batches of its steps (Welch's t): that a machine drifts between two runs is then not seen,
+// and it is said. Verdicts allow for the number of specifications tested (Benjamini and Hochberg 1995, 5 %).
+#pragma once
+#include <string>
+#include <vector>
+
+#include "reports/data.h"
+
+namespace isobar {
+
+struct Change {
+  std::string label, layout;
+  std::string before_id, after_id;         // the first run of each
+  size_t runs_before = 0, runs_after = 0;  // repetitions
+  double before_s = 0, after_s = 0;        // geometric mean of their step times
+  double ratio = 1, lower = 1, upper = 1;  // after / before with 95 % interval; NaN: noise is not known
+  double p = 1, q = 1;                     // two-sided; adjusted
+  std::string verdict;                     // faster | slower | no difference seen | not tested
+};
+
+struct Comparison {
+  std::string before, after;               // sets
+  std::vector<Change> changes;             // largest first
+  size_t only_before = 0, only_after = 0;  // specifications without a partner
+  bool repetitions = false;                // noise between runs is known
+  double ratio = 1, lower = 1, upper = 1;  // geometric mean over specifications, 95 % interval
+  size_t count(const std::string& verdict) const;
+};
+
+std::vector<Comparison> compare(const ReportData& d);
+
+/// Noise of the middle step time of one run on a log scale, from batches of its steps. Returns the variance
+/// and its degrees of freedom; {NaN, 0} when there are too few steps.
+struct Noise {
+  double variance = 0, df = 0;
+};
+Noise noise_inside(const RunRecord& r);
+
+}  // namespace isobar

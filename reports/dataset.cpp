@@ -1,0 +1,198 @@
+#include "reports/dataset.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <tuple>
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kMs = 1e3, kMB = 1e-6;
+constexpr size_t kTerms = 8;  // as many as there are colours to tell apart
+
+// Terms of all runs by how much they weigh; beyond kTerms they are one, "other".
+std::vector<std::string> terms_by_weight(const ReportData& d) {
+  std::map<std::string, double> sums;
+  for (const ReportRun* r : d.predicted())
+    for (const auto& [name, seconds] : r->prediction->terms) sums[name] += seconds / r->prediction->step_s;
+  std::vector<std::pair<double, std::string>> order;
+  order.reserve(sums.size());
+  for (const auto& [name, sum] : sums) order.emplace_back(-sum, name);
+  std::sort(order.begin(), order.end());
+  std::vector<std::string> out;
+  out.reserve(order.size());
+  for (auto& [weight, name] : order) out.push_back(std::move(name));
+  return out;
+}
+
+double memory_of(const ReportRun& r) {  // bytes of one rank
+  return static_cast<double>(r.run.peak_rss_bytes > 0 ? r.run.peak_rss_bytes : r.run.arena_bytes);
+}
+
+// Of runs that nothing else beats in time, memory and cost at once. Sorted by time, a run is beaten only by
+// runs before it.
+std::set<const ReportRun*> front_of(std::vector<const ReportRun*> runs, const ReportData& d) {
+  const auto cost = [](const ReportRun* r) {
+    return static_cast<double>(r->run.ranks) / r->run.samples_per_s;
+  };
+  std::stable_sort(runs.begin(), runs.end(), [&](const ReportRun* a, const ReportRun* b) {
+    return std::tuple(-a->run.samples_per_s, cost(a), memory_of(*a)) <
+           std::tuple(-b->run.samples_per_s, cost(b), memory_of(*b));
+  });
+  std::set<const ReportRun*> out;
+  for (const std::string& set : d.sets) {
+    std::vector<const ReportRun*> front;
+    for (const ReportRun* r : runs) {
+      if (r->set != set || !(r->run.samples_per_s > 0)) continue;
+      const bool beaten = std::any_of(front.begin(), front.end(), [&](const ReportRun* f) {
+        return memory_of(*f) <= memory_of(*r) && cost(f) <= cost(r);
+      });
+      if (!beaten) front.push_back(r);
+    }
+    out.insert(front.begin(), front.end());
+  }
+  return out;
+}
+
+double capacity_of(const ReportData& d) {  // MB a rank
+  if (!d.predictor) return 0;
+  const Machine& m = *d.predictor;
+  if (m.accelerator) return static_cast<double>(m.accelerator->memory_bytes) * kMB;
+  int64_t ranks = 1;
+  for (const ReportRun* r : d.ok()) ranks = std::max(ranks, r->run.ranks_on_host);
+  return static_cast<double>(m.identity.memory_bytes) * kMB / static_cast<double>(ranks);
+}
+
+// Runs that agree in all but one setting share a number: a line of that setting's figure.
+std::map<const ReportRun*, std::string> lines_of(const ReportData& d, const std::string& key) {
+  std::map<const ReportRun*, std::string> out;
+  std::map<std::string, int> number;
+  for (const ReportRun* r : d.ok()) {
+    std::string others = r->set;
+    for (const auto& [k, v] : r->axes)
+      if (k != key) others += '\n' + k + '=' + v;
+    const int n = number.emplace(others, static_cast<int>(number.size())).first->second;
+    out[r] = std::to_string(n);
+  }
+  return out;
+}
+
+}  // namespace
+
+json rounded(double v) {
+  if (!std::isfinite(v)) return nullptr;
+  char s[32];
+  std::snprintf(s, sizeof s, "%.6g", v);
+  return std::strtod(s, nullptr);
+}
+
+Dataset dataset(const ReportData& d) {
+  Dataset out;
+  const std::vector<std::string> terms = terms_by_weight(d);
+  for (size_t i = 0; i < std::min(terms.size(), kTerms); ++i)
+    out.terms.push_back({"t" + std::to_string(i), terms[i]});
+  if (terms.size() > kTerms) out.terms.push_back({"t" + std::to_string(kTerms), "other"});
+  std::map<std::string, size_t> term_place, memory_place;
+  for (size_t i = 0; i < terms.size(); ++i) term_place[terms[i]] = std::min(i, kTerms);
+  for (const ReportRun* r : d.ok())
+    for (const auto& [kind, bytes] : r->run.memory_by_category)
+      if (bytes > 0) memory_place.emplace(kind, 0);
+  for (auto& [kind, place] : memory_place) {
+    place = out.memory.size();
+    out.memory.push_back({"m" + std::to_string(place), kind});
+  }
+  const bool priced = d.predictor && d.predictor->accelerator && d.predictor->accelerator->price_per_hour > 0;
+  const double price = priced ? d.predictor->accelerator->price_per_hour / 3600 : 1;  // a rank and second
+  const double per = priced ? 1e6 : 1e3;                                              // samples
+  out.cost_title =
+      priced ? d.predictor->accelerator->currency + " per million samples" : "rank-seconds per 1,000 samples";
+  out.capacity_mb = capacity_of(d);
+
+  const std::set<const ReportRun*> front = front_of(d.ok(), d);
+  const auto by_workers = lines_of(d, "data.workers"), by_amp = lines_of(d, "policy.amp"),
+             by_micro_batch = lines_of(d, "policy.micro_batch");
+  for (const ReportRun* r : d.ok()) {
+    const auto batch = static_cast<double>(r->run.spec.train.global_batch);
+    const double rate = r->run.samples_per_s;
+    json j = {{"id", r->run.id},
+              {"run", r->label},
+              {"layout", r->layout},
+              {"ranks", r->run.ranks},
+              {"amp", r->run.spec.policy.amp == "none" ? "fp32" : r->run.spec.policy.amp},
+              {"micro_batch", r->run.spec.micro_batch()},
+              {"workers", r->run.spec.data.workers},
+              {"batch", r->run.spec.train.global_batch},
+              {"rate", rounded(rate)},
+              {"measured", rounded(r->measured() * kMs)},
+              {"p10", rounded(r->run.step_s.p10 * kMs)},
+              {"p90", rounded(r->run.step_s.p90 * kMs)},
+              {"sample_ms", rounded(kMs / rate)},
+              {"cost", rounded(static_cast<double>(r->run.ranks) * price * per / rate)},
+              {"line_workers", by_workers.at(r)},
+              {"line_amp", by_amp.at(r)},
+              {"line_micro_batch", by_micro_batch.at(r)},
+              {"front", front.count(r) ? "on the front" : "beaten"}};
+    if (d.sets.size() > 1) j["set"] = r->set;
+    if (r->run.step_s.p90 > 0) j["rate_low"] = rounded(batch / r->run.step_s.p90);
+    if (r->run.step_s.p10 > 0) j["rate_high"] = rounded(batch / r->run.step_s.p10);
+    if (memory_of(*r) > 0) j["memory"] = rounded(memory_of(*r) * kMB);
+    if (r->run.peak_rss_bytes > 0) j["rss"] = rounded(static_cast<double>(r->run.peak_rss_bytes) * kMB);
+    for (const auto& [kind, bytes] : r->run.memory_by_category)
+      if (bytes > 0) j[out.memory[memory_place[kind]].field] = rounded(static_cast<double>(bytes) * kMB);
+    if (const auto& p = r->prediction) {
+      j["predicted"] = rounded(p->step_s * kMs);
+      j["low"] = rounded(p->lower * kMs);
+      j["high"] = rounded(p->upper * kMs);
+      j["error"] = rounded(r->error());
+      j["was"] = p->in_fit ? "fitted to" : "held out";
+      j["predicted_rate"] = rounded(batch / p->step_s);
+      if (p->memory_total > 0) j["predicted_rss"] = rounded(static_cast<double>(p->memory_total) * kMB);
+      std::map<size_t, double> parts;
+      for (const auto& [name, seconds] : p->terms) parts[term_place[name]] += seconds;
+      for (const auto& [place, seconds] : parts) j[out.terms[place].field] = rounded(seconds * kMs);
+    }
+    for (size_t i = 0; i < d.facets.size(); ++i)
+      j["f" + std::to_string(i)] = facet_value(*r, d.facets[i].key);
+    for (const auto& [field, value] : j.items()) out.fields.insert(field);
+    out.rows.push_back(std::move(j));
+  }
+  return out;
+}
+
+json columns_of(const json& rows) {
+  json out = json::object();
+  for (size_t i = 0; i < rows.size(); ++i)
+    for (const auto& [field, value] : rows[i].items()) {
+      json& column = out[field];
+      if (column.is_null()) column = json::array();
+      while (column.size() < i) column.push_back(nullptr);
+      column.push_back(value);
+    }
+  for (auto& [field, column] : out.items())
+    while (column.size() < rows.size()) column.push_back(nullptr);
+  return out;
+}
+
+json fields_used(const Dataset& s, const json& spec) {
+  const std::string text = spec.dump(-1, ' ', false, json::error_handler_t::replace);
+  std::vector<std::string> used;
+  for (const std::string& field : s.fields)
+    if (text.find("\"" + field + "\"") != std::string::npos ||
+        text.find("datum." + field) != std::string::npos)
+      used.push_back(field);
+  json out = json::array();
+  for (const json& row : s.rows) {
+    json kept = json::object();
+    for (const std::string& field : used)
+      if (const auto it = row.find(field); it != row.end()) kept[field] = *it;
+    out.push_back(std::move(kept));
+  }
+  return out;
+}
+
+}  // namespace isobar

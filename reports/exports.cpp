@@ -1,0 +1,190 @@
+#include "reports/exports.h"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+
+#include "model/base/files.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+// Protocol buffers' wire format: a key of field number and type, then the value.
+// (tensorflow/core/util/event.proto: wall_time = 1 double, step = 2 int64, file_version = 3 string, summary =
+// 5; Summary.value = 1 repeated; of a value tag = 1 string, simple_value = 2 float.)
+enum WireType : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
+
+void put_varint(std::string& out, uint64_t v) {
+  while (v >= 0x80) {
+    out += static_cast<char>(v | 0x80);
+    v >>= 7;
+  }
+  out += static_cast<char>(v);
+}
+
+template <class T>
+std::string little_endian(T v) {
+  std::string out(sizeof v, '\0');
+  std::memcpy(out.data(), &v, sizeof v);  // this program runs on little-endian machines only
+  return out;
+}
+
+void put(std::string& out, int field, WireType type, const std::string& value) {
+  put_varint(out, static_cast<uint64_t>(field) << 3 | type);
+  if (type == bytes) put_varint(out, value.size());
+  out += value;
+}
+
+std::string scalar(double wall_time, int64_t step, const std::string& tag, double value) {
+  std::string v, summary, event, step_text;
+  put(v, 1, bytes, tag);
+  put(v, 2, fixed32, little_endian(static_cast<float>(value)));
+  put(summary, 1, bytes, v);
+  put_varint(step_text, static_cast<uint64_t>(step));
+  put(event, 1, fixed64, little_endian(wall_time));
+  put(event, 2, varint, step_text);
+  put(event, 5, bytes, summary);
+  return event;
+}
+
+double seconds_of(const std::string& utc) {  // 2026-01-02T03:04:05Z
+  std::tm t{};
+  return strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%S", &t) ? static_cast<double>(timegm(&t)) : 0;
+}
+
+std::string without_number(const std::string& label) {
+  const size_t at = label.rfind(" #");
+  return at == std::string::npos ? label : label.substr(0, at);
+}
+
+std::string file_name(const ReportData& d, const ReportRun& r) {
+  return (d.sets.size() > 1 ? r.set + "." : std::string()) + r.run.id;
+}
+
+}  // namespace
+
+uint32_t crc32c(const std::string& data) {
+  static const std::array<uint32_t, 256> kTable = [] {
+    std::array<uint32_t, 256> t{};
+    for (uint32_t i = 0; i < 256; ++i) {
+      uint32_t c = i;
+      for (int bit = 0; bit < 8; ++bit)
+        c = (c >> 1) ^ (c & 1 ? 0x82F63B78u : 0);  // the polynomial, reflected
+      t[i] = c;
+    }
+    return t;
+  }();
+  uint32_t c = 0xFFFFFFFFu;
+  for (const char ch : data) c = kTable[(c ^ static_cast<unsigned char>(ch)) & 0xFF] ^ (c >> 8);
+  return ~c;
+}
+
+std::string tf_record(const std::string& data) {
+  const auto masked = [](const std::string& s) {
+    const uint32_t c = crc32c(s);
+    return little_endian(static_cast<uint32_t>(((c >> 15) | (c << 17)) + 0xA282EAD8u));
+  };
+  const std::string length = little_endian(static_cast<uint64_t>(data.size()));
+  return length + masked(length) + data + masked(data);
+}
+
+size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folder) {
+  size_t written = 0;
+  for (const ReportRun& r : d.runs) {
+    if (r.run.steps.empty()) continue;
+    const double begin = seconds_of(r.run.time_utc);
+    double now = begin;
+    std::string out, version;
+    put(version, 1, fixed64, little_endian(begin));
+    put(version, 3, bytes, "brain.Event:2");  // what readers expect of the first event
+    out += tf_record(version);
+    const auto add = [&](int64_t step, const char* tag, double value) {
+      if (std::isfinite(value)) out += tf_record(scalar(now, step, tag, value));
+    };
+    size_t valid = 0;
+    for (const StepRecord& s : r.run.steps) {
+      now += s.seconds;
+      add(s.step, "train/loss", s.loss);
+      add(s.step, "train/rmse", s.rmse);
+      add(s.step, "train/lr", s.lr);
+      add(s.step, "train/grad_norm", s.grad_norm);
+      add(s.step, "speed/step_ms", s.seconds * 1e3);
+      add(s.step, "speed/samples_per_s", s.samples_per_s);
+      for (; valid < r.run.valid.size() && r.run.valid[valid].step <= s.step; ++valid) {
+        const ValidRecord& v = r.run.valid[valid];
+        add(v.step, "valid/loss", v.loss);
+        for (size_t c = 0; c < v.rmse.size(); ++c)
+          add(v.step, ("valid/rmse_" + std::to_string(c)).c_str(), v.rmse[c]);
+      }
+    }
+    const std::string name = "events.out.tfevents." + std::to_string(static_cast<int64_t>(begin)) + ".isobar";
+    write_atomically(folder / file_name(d, r) / name, out);
+    ++written;
+  }
+  return written;
+}
+
+json benchmark_json(const ReportData& d) {
+  json out = {{"context", {{"executable", "isobar"}, {"json_schema_version", 1}}},
+              {"benchmarks", json::array()}};
+  std::map<std::string, int64_t> total, index;
+  for (const ReportRun* r : d.ok()) ++total[without_number(r->label)];
+  for (const ReportRun* r : d.ok()) {
+    const std::string name = without_number(r->label);
+    if (!out["context"].contains("date")) {
+      out["context"]["date"] = r->run.time_utc;
+      out["context"]["host_name"] = r->run.provenance.value("host", json(""));
+      out["context"]["num_cpus"] = r->run.provenance.value("cores", json(0));
+    }
+    out["benchmarks"].push_back({{"name", name},
+                                 {"run_name", name},
+                                 {"run_type", "iteration"},
+                                 {"repetitions", total[name]},
+                                 {"repetition_index", index[name]++},
+                                 {"threads", r->run.ranks},
+                                 {"iterations", std::max<size_t>(1, r->run.steps.size())},
+                                 {"real_time", r->measured() * 1e3},
+                                 {"cpu_time", r->measured() * 1e3},  // every rank computes all the time
+                                 {"time_unit", "ms"},
+                                 {"items_per_second", r->run.samples_per_s},
+                                 {"label", r->run.id}});
+  }
+  return out;
+}
+
+size_t write_mlperf(const ReportData& d, const std::filesystem::path& folder) {
+  size_t written = 0;
+  for (const ReportRun* r : d.ok()) {
+    const double begin = seconds_of(r->run.time_utc) * 1e3;
+    double now = begin;
+    std::string out;
+    const auto log = [&](const char* type, const char* key, const json& value, json metadata) {
+      const json e = {{"namespace", ""}, {"time_ms", std::llround(now)},   {"event_type", type}, {"key", key},
+                      {"value", value},  {"metadata", std::move(metadata)}};
+      out += ":::MLLOG " + e.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+    };
+    const RunSpec& s = r->run.spec;
+    log("POINT_IN_TIME", "submission_benchmark", s.net.kind, json::object());
+    log("POINT_IN_TIME", "global_batch_size", s.train.global_batch, json::object());
+    log("POINT_IN_TIME", "opt_base_learning_rate", s.train.lr, json::object());
+    log("POINT_IN_TIME", "seed", s.train.seed, json::object());
+    log("INTERVAL_START", "run_start", nullptr, json::object());
+    size_t valid = 0;
+    for (const StepRecord& step : r->run.steps) {
+      now += step.seconds * 1e3;
+      if (std::isfinite(step.loss)) log("POINT_IN_TIME", "train_loss", step.loss, {{"step", step.step}});
+      for (; valid < r->run.valid.size() && r->run.valid[valid].step <= step.step; ++valid)
+        log("POINT_IN_TIME", "eval_error", r->run.valid[valid].loss, {{"step", r->run.valid[valid].step}});
+    }
+    log("POINT_IN_TIME", "tracked_stats", {{"throughput", r->run.samples_per_s}}, json::object());
+    log("INTERVAL_END", "run_stop", nullptr, {{"status", "success"}});
+    write_atomically(folder / (file_name(d, *r) + ".log"), out);
+    ++written;
+  }
+  return written;
+}
+
+}  // namespace isobar

@@ -1,0 +1,43 @@
+// What did not finish: how many runs of each layout ended in which class.
+#include <algorithm>
+
+#include "reports/figures.h"
+
+namespace isobar {
+
+using nlohmann::json;
+
+std::vector<Figure> failure_figures(const ReportData& d) {
+  json rows = json::array();
+  for (const ReportRun* r : d.failed()) {
+    const bool ok = r->run.run_class == RunClass::ok;
+    rows.push_back({{"run", r->label},
+                    {"layout", r->layout},
+                    {"class", ok ? "ok, untimed" : name_of(r->run.run_class)},
+                    {"message", r->run.message},
+                    {"id", r->run.id}});
+  }
+  if (rows.empty()) return {};
+  std::map<std::string, int> counts;
+  int most = 0;
+  for (const json& row : rows) most = std::max(most, ++counts[row["layout"].get<std::string>()]);
+  json y = nominal("layout");
+  y["sort"] = "-x";
+  json spec = base_spec(rows);
+  spec["height"] = {{"step", 22}};
+  spec["mark"] = {{"type", "bar"}};
+  spec["encoding"] = {
+      {"y", y},
+      {"x",
+       {{"aggregate", "count"},
+        {"type", "quantitative"},
+        {"title", "runs"},
+        {"axis", {{"tickCount", std::min(most, 8)}, {"format", "d"}}}}},
+      {"color", nominal("class")},
+      {"tooltip",
+       {tip("layout", "layout"), tip("class", "ended as"), {{"aggregate", "count"}, {"title", "runs"}}}}};
+  return {{"failures", "What failed", "What did not finish, by layout",
+           "Runs by the class that the program gave them; the table below says why each one failed.", spec}};
+}
+
+}  // namespace isobar

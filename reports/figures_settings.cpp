@@ -1,0 +1,84 @@
+// What single settings do: throughput along one of them while all others stand still.
+#include <set>
+
+#include "reports/figures.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+struct Setting {
+  const char *key, *field, *id, *title, *x, *caption;
+};
+
+std::vector<Figure> curve(const ReportData& d, const Setting& s) {
+  std::set<std::string> values;
+  for (const ReportRun* r : d.ok())
+    if (const auto it = r->axes.find(s.key); it != r->axes.end()) values.insert(it->second);
+  if (values.size() < 2) return {};
+  const bool predicted = !d.predicted().empty();
+  json spec = runs_spec();
+  spec["height"] = 300;
+  json x = {{"field", s.field},
+            {"type", "ordinal"},
+            {"title", s.x},
+            {"axis", {{"labelAngle", 0}}},
+            {"scale", {{"padding", 0.3}}}};
+  if (std::string(s.field) == "amp") x["sort"] = {"fp32", "tf32", "fp16", "bf16", "fp8"};
+  json y = quantity("rate", "samples/s");
+  y["scale"] = {{"zero", true}};
+  const auto median = [](const char* field) {
+    json j = {{"aggregate", "median"}, {"field", field}, {"type", "quantitative"}, {"title", "samples/s"}};
+    j["scale"] = {{"zero", true}};
+    return j;
+  };
+  const std::string line = std::string("line_") + s.field;
+  const auto dash = [&](const char* word) {
+    return json{
+        {"datum", word},
+        {"type", "nominal"},
+        {"title", nullptr},
+        {"legend", dash_legend()},
+        {"scale", {{"domain", {"measured, median", "predicted, median"}}, {"range", {{1, 0}, {6, 4}}}}}};
+  };
+  json colour = nominal("layout");
+  colour["legend"] = {{"columns", 4}};
+  std::set<std::string> layouts;
+  for (const ReportRun* r : d.ok()) layouts.insert(r->layout);
+  if (layouts.size() > 9) colour["scale"] = {{"scheme", "tableau20"}};
+  spec["layer"] = {
+      {{"mark", {{"type", "line"}, {"strokeWidth", 1}, {"opacity", 0.35}}},
+       {"encoding", {{"x", x}, {"y", median("rate")}, {"color", colour}, {"detail", nominal(line)}}}},
+      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 34}}},
+       {"encoding",
+        {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded(0.7)}, {"tooltip", run_tips(d)}}}},
+      {{"mark", {{"type", "line"}, {"strokeWidth", 3.5}, {"color", "black"}}},
+       {"encoding", {{"x", x}, {"y", median("rate")}, {"strokeDash", dash("measured, median")}}}}};
+  if (predicted)
+    spec["layer"].push_back(
+        {{"mark", {{"type", "line"}, {"strokeWidth", 2.5}, {"color", "black"}}},
+         {"encoding",
+          {{"x", x}, {"y", median("predicted_rate")}, {"strokeDash", dash("predicted, median")}}}});
+  return {{s.id, "What the settings do", s.title,
+           std::string("A thin line joins runs that agree in everything else; thick black: the middle run") +
+               (predicted ? ", dashed as predicted. " : ". ") + s.caption,
+           spec}};
+}
+
+constexpr Setting kSettings[] = {
+    {"data.workers", "workers", "loader-workers", "Loader workers", "loader workers",
+     "Workers read and decode beside training; with 0 the training thread reads."},
+    {"policy.amp", "amp", "precision", "Precision (AMP)", "precision", "fp32: no mixed precision."},
+    {"policy.micro_batch", "micro_batch", "micro-batch", "Micro-batch", "samples per micro-batch", ""}};
+
+}  // namespace
+
+std::vector<Figure> setting_figures(const ReportData& d) {
+  std::vector<Figure> out;
+  for (const Setting& s : kSettings)
+    for (Figure& f : curve(d, s)) out.push_back(std::move(f));
+  return out;
+}
+
+}  // namespace isobar

@@ -1,0 +1,214 @@
+// How fast each layout is, how that scales over ranks, what it costs in memory and rank-time, and the fastest
+// runs one by one.
+#include <set>
+
+#include "reports/figures.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kSection = "How fast";
+
+Figure throughput(const ReportData& d) {
+  const bool predicted = !d.predicted().empty(), sets = d.sets.size() > 1;
+  json y = nominal(sets ? "row" : "layout", "layout");
+  y["title"] = nullptr;
+  y["sort"] = {{"field", "rate"}, {"op", "max"}, {"order", "descending"}};
+  json x = quantity("rate", "samples/s");
+  x["scale"] = {{"zero", true}};
+  json colour = nominal("amp");
+  json spec = runs_spec();
+  spec["height"] = {{"step", 26}};
+  spec["transform"] = json::array();
+  if (sets)
+    spec["transform"].push_back({{"calculate", "datum.layout + ' (' + datum.set + ')'"}, {"as", "row"}});
+  // The best run of each row, drawn above the others
+  spec["transform"].push_back({{"window", {{{"op", "row_number"}, {"as", "of_layout"}}}},
+                               {"groupby", {sets ? "row" : "layout"}},
+                               {"sort", {{{"field", "rate"}, {"order", "descending"}}}}});
+  spec["layer"] = {
+      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 34}}},
+       {"encoding",
+        {{"y", y}, {"x", x}, {"color", colour}, {"opacity", faded(0.55)}, {"tooltip", run_tips(d)}}}},
+      {{"transform", {{{"filter", "datum.of_layout == 1"}}}},
+       {"mark", {{"type", "rule"}, {"strokeWidth", 7}, {"opacity", 0.3}}},
+       {"encoding",
+        {{"y", y},
+         {"x", quantity("rate_low", "samples/s")},
+         {"x2", {{"field", "rate_high"}}},
+         {"color", colour}}}},
+      {{"transform", {{{"filter", "datum.of_layout == 1"}}}},
+       {"mark",
+        {{"type", "point"}, {"filled", true}, {"size", 110}, {"stroke", "black"}, {"strokeWidth", 1}}},
+       {"encoding",
+        {{"y", y}, {"x", x}, {"color", colour}, {"opacity", faded()}, {"tooltip", run_tips(d)}}}}};
+  if (predicted)
+    spec["layer"].push_back(
+        {{"transform", {{{"filter", "datum.of_layout == 1 && isValid(datum.predicted_rate)"}}}},
+         {"mark",
+          {{"type", "point"}, {"shape", "diamond"}, {"size", 80}, {"color", "black"}, {"strokeWidth", 1.6}}},
+         {"encoding", {{"y", y}, {"x", quantity("predicted_rate", "samples/s")}, {"tooltip", run_tips(d)}}}});
+  return {
+      "throughput-by-layout", kSection, "Throughput by layout",
+      std::string("One dot is one run, over all other settings; further right is faster. The outlined dot is "
+                  "the best run of its layout, the band behind it holds 80 % of that run's steps") +
+          (predicted ? ", the open diamond is what was predicted for it." : "."),
+      spec};
+}
+
+Figure front(const ReportData& d, const Dataset& s) {
+  json x = quantity("sample_ms", "milliseconds per sample"), y = quantity("memory", "MB of one rank");
+  x["scale"] = {{"zero", false}};
+  y["scale"] = {{"zero", false}};
+  json tips = run_tips(d);
+  tips.insert(tips.begin() + 4, {tip("sample_ms", "ms per sample", ".4~g"),
+                                 tip("memory", "MB of one rank", ".4~g"), tip("cost", s.cost_title, ".4~g")});
+  json colour = nominal("ranks", "ranks");
+  json spec = runs_spec();
+  spec["height"] = 340;
+  spec["resolve"] = {{"scale", {{"size", "independent"}}}};
+  spec["layer"] = {
+      {{"params", {{{"name", "brush"}, {"select", {{"type", "interval"}}}}}},
+       {"transform", {{{"filter", "datum.front != 'on the front'"}}}},
+       {"mark", {{"type", "point"}, {"filled", true}, {"size", 30}}},
+       {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded(0.6)}, {"tooltip", tips}}}},
+      {{"transform", {{{"filter", "datum.front == 'on the front'"}}}},
+       {"mark",
+        {{"type", "point"}, {"filled", true}, {"size", 130}, {"stroke", "black"}, {"strokeWidth", 1.4}}},
+       {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded()}, {"tooltip", tips}}}}};
+  return {
+      "pareto-front", kSection, "Time, memory and cost: the best compromises",
+      "Lower left is better. Cost goes with time and ranks: " + s.cost_title +
+          ". Outlined runs are on the Pareto front: no run is better in one of time, memory and cost without "
+          "being worse in another. Drag a rectangle to pick runs in every figure.",
+      spec};
+}
+
+std::vector<Figure> scaling(const ReportData& d) {
+  std::set<int64_t> ranks, batches;
+  for (const ReportRun* r : d.ok()) {
+    ranks.insert(r->run.ranks);
+    batches.insert(r->run.spec.train.global_batch);
+  }
+  if (ranks.size() < 2) return {};
+  const bool predicted = !d.predicted().empty(), sets = d.sets.size() > 1;
+  json spec = runs_spec();
+  spec["height"] = 320;
+  json group = {"amp"};
+  if (sets) group.push_back("set");
+  json by_ranks = group;
+  by_ranks.push_back("ranks");
+  spec["transform"] = {
+      {{"aggregate",
+        {{{"op", "argmax"}, {"field", "rate"}, {"as", "best"}}, {{"op", "count"}, {"as", "runs"}}}},
+       {"groupby", by_ranks}},
+      {{"calculate", "datum.best.rate"}, {"as", "rate"}},
+      {{"calculate", "datum.best.rate_low"}, {"as", "rate_low"}},
+      {{"calculate", "datum.best.rate_high"}, {"as", "rate_high"}},
+      {{"calculate", "datum.best.predicted_rate"}, {"as", "predicted_rate"}},
+      {{"calculate", "datum.best.id"}, {"as", "id"}},
+      {{"calculate", "datum.best.run"}, {"as", "run"}},
+      {{"calculate", sets ? "datum.amp + ', ' + datum.set" : "datum.amp"}, {"as", "line"}},
+      {{"joinaggregate", {{{"op", "argmin"}, {"field", "ranks"}, {"as", "least"}}}}, {"groupby", group}},
+      {{"calculate", "datum.least.best.rate / datum.least.ranks * datum.ranks"}, {"as", "ideal"}},
+      {{"calculate", "datum.rate / datum.ideal"}, {"as", "efficiency"}},
+      {{"calculate", "'measured'"}, {"as", "measured_word"}},
+      {{"calculate", "'predicted'"}, {"as", "predicted_word"}},
+      {{"calculate", "'ideal'"}, {"as", "ideal_word"}}};
+  json x = {{"field", "ranks"},
+            {"type", "ordinal"},
+            {"title", "ranks"},
+            {"axis", {{"labelAngle", 0}}},
+            {"scale", {{"padding", 0.4}}}};
+  const auto y = [](const char* field) {
+    json j = quantity(field, "samples/s");
+    j["scale"] = {{"zero", true}};
+    return j;
+  };
+  json dash = nominal("measured_word");
+  dash["scale"] = {{"domain", {"measured", "predicted", "ideal"}}, {"range", {{1, 0}, {6, 4}, {1, 3}}}};
+  dash["legend"] = dash_legend();
+  const auto dashed = [&](const char* field) {
+    json j = dash;
+    j["field"] = field;
+    return j;
+  };
+  const json tips = {tip("line", "line"),
+                     tip("ranks", "ranks", "d"),
+                     tip("run", "best run"),
+                     tip("rate", "samples/s", ".4~g"),
+                     tip("predicted_rate", "predicted samples/s", ".4~g"),
+                     tip("efficiency", "of ideal", ".0%"),
+                     tip("runs", "of runs", "d")};
+  const json colour = nominal("line");
+  spec["layer"] = {
+      {{"mark", {{"type", "line"}, {"strokeWidth", 1.5}, {"opacity", 0.7}}},
+       {"encoding", {{"x", x}, {"y", y("ideal")}, {"color", colour}, {"strokeDash", dashed("ideal_word")}}}},
+      {{"mark", {{"type", "line"}, {"strokeWidth", 2.2}}},
+       {"encoding", {{"x", x}, {"y", y("rate")}, {"color", colour}, {"strokeDash", dash}}}},
+      {{"mark", {{"type", "rule"}, {"strokeWidth", 6}, {"opacity", 0.3}}},
+       {"encoding", {{"x", x}, {"y", y("rate_low")}, {"y2", {{"field", "rate_high"}}}, {"color", colour}}}},
+      {{"mark", {{"type", "point"}, {"filled", true}, {"size", 80}}},
+       {"encoding",
+        {{"x", x}, {"y", y("rate")}, {"color", colour}, {"opacity", faded()}, {"tooltip", tips}}}}};
+  if (predicted)
+    spec["layer"].push_back({{"mark", {{"type", "line"}, {"strokeWidth", 1.8}}},
+                             {"encoding",
+                              {{"x", x},
+                               {"y", y("predicted_rate")},
+                               {"color", colour},
+                               {"strokeDash", dashed("predicted_word")}}}});
+  return {{"scaling", kSection, batches.size() > 1 ? "Scaling" : "Strong scaling",
+           std::string("The fastest run of each number of ranks") +
+               (batches.size() > 1 ? "" : ", all with the same global batch") +
+               ". Solid: measured, with the band of 80 % of its steps; " +
+               (predicted ? "dashed: predicted for the same run; " : "") +
+               "dotted: if every rank added as much as the first.",
+           spec}};
+}
+
+Figure by_run(const ReportData& d) {
+  const bool predicted = !d.predicted().empty();
+  json y = nominal("run");
+  y["sort"] = {{"field", "measured"}, {"op", "min"}, {"order", "ascending"}};
+  json spec = runs_spec();
+  spec["height"] = {{"step", 19}};
+  spec["transform"] = first_of("measured", false);
+  spec["layer"] = {
+      {{"mark", {{"type", "bar"}, {"color", "#a9cbe3"}, {"height", {{"band", 0.75}}}}},
+       {"encoding",
+        {{"y", y},
+         {"x", quantity("measured", "step [ms]")},
+         {"opacity", faded()},
+         {"tooltip", run_tips(d)}}}},
+      {{"mark", {{"type", "rule"}, {"color", "#0072B2"}, {"strokeWidth", 5}, {"opacity", 0.55}}},
+       {"encoding", {{"y", y}, {"x", quantity("p10", "step [ms]")}, {"x2", {{"field", "p90"}}}}}}};
+  if (predicted) {
+    spec["layer"].push_back(
+        {{"mark", {{"type", "rule"}, {"color", "#D55E00"}, {"strokeWidth", 1.5}}},
+         {"encoding", {{"y", y}, {"x", quantity("low", "step [ms]")}, {"x2", {{"field", "high"}}}}}});
+    spec["layer"].push_back(
+        {{"mark", {{"type", "point"}, {"filled", true}, {"color", "#D55E00"}, {"size", 45}}},
+         {"encoding", {{"y", y}, {"x", quantity("predicted", "step [ms]")}, {"tooltip", run_tips(d)}}}});
+  }
+  return {"step-by-run", kSection, "Step time of the fastest runs",
+          std::string("The ") + std::to_string(kBars) +
+              " with the shortest step. Light bar: measured; its dark band holds 80 % of the steps." +
+              (predicted ? " Orange: predicted, with its 80 % interval." : ""),
+          spec};
+}
+
+}  // namespace
+
+std::vector<Figure> speed_figures(const ReportData& d, const Dataset& s) {
+  if (d.ok().empty()) return {};
+  std::vector<Figure> out = {throughput(d)};
+  if (s.rows.size() > 2) out.push_back(front(d, s));
+  for (Figure& f : scaling(d)) out.push_back(std::move(f));
+  out.push_back(by_run(d));
+  return out;
+}
+
+}  // namespace isobar

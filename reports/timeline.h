@@ -1,0 +1,46 @@
+// One step of some ranks as segments on their lanes, with what costs time marked: communication that no
+// computation hides, and gaps in which the compute lane has nothing to do (bubbles).
+//
+//   std::optional<StepTimeline> t = measured_timeline(run);      // from DIR/trace.json, as `train --trace`
+//   writes it std::optional<StepTimeline> p = predicted_timeline(run, machine);
+//
+// Words as in model/trace/analyse.h: communication is exposed where no computation runs on any lane of the
+// rank.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reports/data.h"
+
+namespace isobar {
+
+struct Segment {
+  int rank = 0;
+  std::string lane;
+  std::string what;  // compute | data | communication, hidden | communication, exposed | idle
+  std::string op;    // path; "" for idle
+  double begin_ms = 0, end_ms = 0;
+};
+
+struct StepTimeline {
+  double step_ms = 0;
+  int ranks = 0;
+  std::vector<Segment> segments;
+  double exposed_ms = 0, idle_ms = 0;  // mean over ranks
+};
+
+/// A span as both sources give it.
+struct LaneSpan {
+  int rank = 0;
+  std::string lane, path;
+  bool communication = false, data = false;
+  double begin_ms = 0, end_ms = 0;
+};
+StepTimeline marked(const std::vector<LaneSpan>& spans, double step_ms);
+
+/// The step of middle length of rank 0. Throws ConfigError for a file that is no trace of Isobar's.
+std::optional<StepTimeline> measured_timeline(const RunRecord& r);
+StepTimeline predicted_timeline(const ReportRun& r, const Machine& m);
+
+}  // namespace isobar

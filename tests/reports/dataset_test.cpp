@@ -1,0 +1,137 @@
+// The shared rows, and the timeline's marks, against definitions computed the slow way.
+#include "reports/dataset.h"
+
+#include <gtest/gtest.h>
+
+#include "reports/figures.h"
+#include "reports/timeline.h"
+#include "tests/reports/fixture.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+TEST(Dataset, FrontHoldsExactlyTheRunsThatNothingBeats) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 rng(seed);
+  ReportData d;
+  d.sets = {"only"};
+  for (int i = 0; i < 300; ++i) {
+    ReportRun r;
+    r.set = "only";
+    r.run.id = std::to_string(i);
+    r.run.run_class = RunClass::ok;
+    r.run.ranks = 1 << (rng() % 4);
+    r.run.step_s.median = 0.01 + 0.001 * static_cast<double>(rng() % 50);  // ties happen
+    r.run.samples_per_s = 8 / r.run.step_s.median;
+    r.run.peak_rss_bytes = static_cast<int64_t>(1'000'000 * (50 + rng() % 40));
+    d.runs.push_back(r);
+  }
+  const json rows = dataset(d).rows;
+  ASSERT_EQ(rows.size(), 300u);
+  size_t on_front = 0;
+  for (size_t i = 0; i < 300; ++i) {
+    const auto values = [&](size_t k) {
+      const RunRecord& r = d.runs[k].run;
+      return std::array<double, 3>{1 / r.samples_per_s, static_cast<double>(r.peak_rss_bytes),
+                                   static_cast<double>(r.ranks) / r.samples_per_s};
+    };
+    bool beaten = false;
+    for (size_t k = 0; k < 300; ++k) {
+      const auto a = values(k), b = values(i);
+      beaten = beaten || (a != b && a[0] <= b[0] && a[1] <= b[1] && a[2] <= b[2]);
+    }
+    if (!beaten) ++on_front;
+    // Of runs that are alike in all three one is enough.
+    if (rows[i]["front"] == "on the front") {
+      EXPECT_FALSE(beaten) << i;
+    }
+  }
+  size_t said = 0;
+  for (const json& row : rows) said += row["front"] == "on the front";
+  EXPECT_GE(said, 1u);
+  EXPECT_LE(said, on_front);
+}
+
+TEST(Dataset, ColumnsAreTheRowsAgain) {
+  const json rows = {{{"a", 1}, {"b", "x"}}, {{"b", "y"}}, {{"a", 3}, {"c", true}}};
+  const json columns = columns_of(rows);
+  EXPECT_EQ(columns,
+            (json{{"a", {1, nullptr, 3}}, {"b", {"x", "y", nullptr}}, {"c", {nullptr, nullptr, true}}}));
+}
+
+TEST(Dataset, FiguresCarryTheFieldsThatTheySpeakOfAndNoOthers) {
+  TempDir dir;
+  MadeUpResults(dir.path).write_sweep();
+  const ReportData d = collect({dir.path}, {});
+  const Dataset s = dataset(d);
+  for (const Figure& f : figures(d, s)) {
+    const json spec = self_contained(f, s);
+    if (!f.of_runs()) continue;
+    const std::string text = f.spec.dump();
+    for (const json& row : spec["datasets"]["runs"])
+      for (const auto& [field, value] : row.items())
+        EXPECT_NE(text.find(field), std::string::npos) << f.id << " " << field;
+    EXPECT_TRUE(spec["datasets"]["runs"][0].contains("run")) << f.id;
+  }
+}
+
+TEST(Timeline, MarksAreWhatTheDefinitionsSayAtEveryMoment) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 rng(seed);
+  const int kStep = 1000;  // whole milliseconds, so that each of them can be looked at
+  for (int round = 0; round < 20; ++round) {
+    std::vector<LaneSpan> spans;
+    for (int rank = 0; rank < 3; ++rank) {
+      for (int at = 0; at < kStep;) {
+        const int begin = at + static_cast<int>(rng() % 30),
+                  end = std::min<int>(kStep, begin + 1 + rng() % 60);
+        if (begin >= kStep) break;
+        spans.push_back({rank, "compute", "op", false, rng() % 8 == 0, double(begin), double(end)});
+        at = end;
+      }
+      for (const char* lane : {"dp", "tp"})
+        for (int at = static_cast<int>(rng() % 50); at < kStep;) {
+          const int end = std::min<int>(kStep, at + 1 + rng() % 80);
+          spans.push_back({rank, lane, "collective", true, false, double(at), double(end)});
+          at = end + static_cast<int>(rng() % 100);
+        }
+    }
+    const StepTimeline t = marked(spans, kStep);
+    EXPECT_EQ(t.ranks, 3);
+    double exposed = 0, idle = 0;
+    for (int rank = 0; rank < 3; ++rank) {
+      int gap = 0;
+      for (int ms = 0; ms <= kStep; ++ms) {
+        bool computing = false, communicating = false, busy = false;
+        for (const LaneSpan& s : spans)
+          if (s.rank == rank && ms < kStep && s.begin_ms <= ms && ms < s.end_ms) {
+            computing = computing || (!s.communication && !s.data);
+            communicating = communicating || s.communication;
+            busy = busy || s.lane == "compute";
+          }
+        if (ms < kStep) exposed += communicating && !computing;
+        if (ms < kStep && !busy) {
+          ++gap;
+        } else {
+          idle += gap >= 2 ? gap : 0;  // shorter ones, 0.2 % of the step, are not marked
+          gap = 0;
+        }
+      }
+    }
+    EXPECT_NEAR(t.exposed_ms, exposed / 3, 1e-6);
+    EXPECT_NEAR(t.idle_ms, idle / 3, 1e-6);
+    double hidden_and_exposed = 0, of_collectives = 0;
+    for (const Segment& s : t.segments)
+      if (s.what.starts_with("communication")) hidden_and_exposed += s.end_ms - s.begin_ms;
+    for (const LaneSpan& s : spans)
+      if (s.communication) of_collectives += s.end_ms - s.begin_ms;
+    EXPECT_NEAR(hidden_and_exposed, of_collectives, 1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace isobar
