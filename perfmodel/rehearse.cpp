@@ -71,10 +71,21 @@ class Stage {
 
 }  // namespace
 
-size_t Play::trials_to(double enough) const {
+size_t Play::reached(double enough) const {
   for (size_t i = 0; i < regret.size(); ++i)
     if (regret[i] <= enough) return trials[i];
   return trials.empty() ? 1 : trials.back() + 1;
+}
+
+size_t Play::kept(double enough) const {
+  size_t from = trials.empty() ? 1 : trials.back() + 1;
+  for (size_t i = regret.size(); i-- > 0 && regret[i] <= enough;) from = trials[i];
+  return from;
+}
+
+size_t Play::stop(double bound) const {
+  const auto at = std::find_if(expected.begin(), expected.end(), [&](double r) { return r < bound; });
+  return at == expected.end() ? expected.size() - 1 : static_cast<size_t>(at - expected.begin());
 }
 
 std::vector<double> true_regrets(const std::vector<Candidate>& finished) {
@@ -99,8 +110,10 @@ Rehearsal rehearse(const std::vector<Candidate>& all, const Machine& machine,
   for (int64_t s = 0; s < options.seeds; ++s) {
     const uint64_t seed = options.seed + static_cast<uint64_t>(s);
     const std::vector<int64_t> order = permutation(static_cast<int64_t>(trials.size()), seed, kOrderStream);
-    const auto over = [&](const Play& p, const Stage& stage) {
-      return stage.shown() >= most || (options.enough > 0 && p.regret.back() <= options.enough);
+    const auto over = [&](const Play& p, const Stage& stage, bool doubts) {
+      if (stage.shown() >= most) return true;
+      if (options.enough <= 0 || p.kept(options.enough) + options.hold > stage.shown()) return false;
+      return !doubts || p.expected[p.stop(options.enough)] < options.enough;
     };
     for (const bool suggests : {true, false}) {
       Stage stage(finished, machine, options);
@@ -111,7 +124,7 @@ Rehearsal rehearse(const std::vector<Candidate>& all, const Machine& machine,
         const Outlook o = stage.look(seed);
         stage.note(o, play);
         if (!suggests) stage.note_blind(blind);
-        if (over(play, stage)) break;
+        if (over(play, stage, suggests)) break;
         const size_t until = std::min(stage.shown() + options.round, most);
         if (suggests)
           for (size_t i = 0; i < o.next.size() && stage.shown() < until; ++i) stage.show(o.next[i].candidate);
@@ -119,7 +132,7 @@ Rehearsal rehearse(const std::vector<Candidate>& all, const Machine& machine,
           while (stage.shown() < until) stage.show(trials[static_cast<size_t>(order[stage.shown()])]);
       }
       if (!suggests) {  // measuring on without fits
-        while (stage.shown() < most && !(options.enough > 0 && blind.regret.back() <= options.enough)) {
+        while (!over(blind, stage, false)) {
           stage.show(trials[static_cast<size_t>(order[stage.shown()])]);
           stage.note_blind(blind);
         }

@@ -3,7 +3,7 @@
 //
 //   Rehearsal r = rehearse(candidates, calibrated, {.seeds = 20});
 //   r.suggested[s], r.random[s]      // regret of the choice after each round, by seed
-//   r.trials_to(0.02)                // trials that each needed
+//   r.suggested[s].kept(0.02)        // trials that it needed
 //
 // Both use the same fit and the same rule for the choice, so they differ in the order of trials only. A
 // candidate's true time is the median of its repetitions; a trial shows one of them.
@@ -21,8 +21,8 @@ struct RehearsalOptions {
   size_t first = 4;       // random trials that both begin with
   size_t round = 4;       // trials between two fits
   size_t max_trials = 0;  // 0: all
-  double enough = 0;      // regret at which a play ends; 0: plays go on
-  double drift = 0.2;     // FitOptions
+  double enough = 0;      // a play ends when its choice has stayed within this regret ...
+  size_t hold = 8;        // ... for so many more trials; enough 0: plays go on to the last trial
   std::function<void(int64_t done, int64_t of)> progress = {};
 };
 
@@ -30,8 +30,13 @@ struct Play {
   std::vector<size_t> trials;    // run before each choice
   std::vector<double> regret;    // true, of the choice
   std::vector<double> expected;  // what look_ahead thought it was
-  /// Trials after which the choice was within `regret` for the first time; all and one more if never.
-  size_t trials_to(double regret) const;
+  /// Trials after which the choice was within `regret` for the first time, perhaps by luck, ...
+  size_t reached(double regret) const;
+  /// ... and from which on it stayed there as long as the play went on. One more than all if never.
+  size_t kept(double regret) const;
+  /// Index of the round at which `--until` would have stopped: expected regret below the bound, else the
+  /// last.
+  size_t stop(double bound) const;
 };
 
 struct Rehearsal {

@@ -206,26 +206,47 @@ int rehearse_finished(const SuggestArguments& a, const Field& field, const Sugge
   options.progress = [&](int64_t done, int64_t) { bar.update(done, ""); };
   const Rehearsal r = rehearse(field.candidates(), field.before(), options);
   bar.finish();
-  json out = {{"regret", enough}, {"seeds", a.rehearse}};
+  json out = {{"regret", enough}, {"seeds", a.rehearse}, {"held_for", options.hold}};
   if (!context.json)
     std::printf(
-        "Trials until the choice was within %.1f %% of the best measured, %lld seeds, first %zu trials "
-        "random:\n  %-36s  %6s  %6s  %6s\n",
-        100 * enough, static_cast<long long>(a.rehearse), options.first, "trials chosen by", "mean", "middle",
-        "worst");
+        "Trials until the choice was within %.1f %% of the best measured, %lld seeds, first %zu random; "
+        "kept: and\n"
+        "stayed there for %zu more trials\n  %-36s  %24s  %24s\n  %-36s  %7s %7s %8s  %7s %7s %8s\n",
+        100 * enough, static_cast<long long>(a.rehearse), options.first, options.hold, "", "reached", "kept",
+        "trials chosen by", "mean", "middle", "worst", "mean", "middle", "worst");
   for (const auto& [name, key, plays] :
        {std::tuple{"suggestions", "suggested", &r.suggested},
         std::tuple{"random order, same fit and choice", "random", &r.random},
         std::tuple{"random order, best measured, no fit", "random_no_fit", &r.blind}}) {
-    std::vector<size_t> needed;
-    for (const Play& p : *plays) needed.push_back(p.trials_to(enough));
-    out[key] = {{"trials", needed}, {"mean", mean_of(needed)}};
-    std::sort(needed.begin(), needed.end());
+    std::vector<size_t> reached, kept;
+    for (const Play& p : *plays) {
+      reached.push_back(p.reached(enough));
+      kept.push_back(p.kept(enough));
+    }
+    out[key] = {{"reached", reached},
+                {"mean_reached", mean_of(reached)},
+                {"kept", kept},
+                {"mean_kept", mean_of(kept)}};
+    std::sort(reached.begin(), reached.end());
+    std::sort(kept.begin(), kept.end());
     if (!context.json)
-      std::printf("  %-36s  %6.1f  %6zu  %6zu\n", name, mean_of(needed), needed[needed.size() / 2],
-                  needed.back());
+      std::printf("  %-36s  %7.1f %7zu %8zu  %7.1f %7zu %8zu\n", name, mean_of(reached),
+                  reached[reached.size() / 2], reached.back(), mean_of(kept), kept[kept.size() / 2],
+                  kept.back());
   }
-  if (context.json) std::printf("%s\n", out.dump(1).c_str());
+  double stopped = 0, left = 0;
+  for (const Play& p : r.suggested) {
+    const size_t at = p.stop(enough);
+    stopped += static_cast<double>(p.trials[at]) / static_cast<double>(r.suggested.size());
+    left += p.regret[at] / static_cast<double>(r.suggested.size());
+  }
+  out["until"] = {{"mean_trials", stopped}, {"mean_regret", left}};
+  if (context.json)
+    std::printf("%s\n", out.dump(1).c_str());
+  else
+    std::printf(
+        "--until 'regret<%g%%' would have ended after %.1f trials, with a regret of %.1f %% (means)\n",
+        100 * enough, stopped, 100 * left);
   return 0;
 }
 

@@ -216,9 +216,9 @@ TEST(Suggest, TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder) {
     const Rehearsal r = rehearse(
         h.finished, machine(),
         {.seeds = 1, .seed = seed + static_cast<uint64_t>(i), .first = 3, .round = 1, .enough = 0.02});
-    suggested += static_cast<double>(r.suggested[0].trials_to(0.02)) / kMachines;
-    random += static_cast<double>(r.random[0].trials_to(0.02)) / kMachines;
-    blind += static_cast<double>(r.blind[0].trials_to(0.02)) / kMachines;
+    suggested += static_cast<double>(r.suggested[0].kept(0.02)) / kMachines;
+    random += static_cast<double>(r.random[0].kept(0.02)) / kMachines;
+    blind += static_cast<double>(r.blind[0].kept(0.02)) / kMachines;
   }
   std::printf("trials to 2 %% regret: suggested %.1f, random order %.1f, without a fit %.1f\n", suggested,
               random, blind);
