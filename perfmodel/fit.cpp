@@ -20,15 +20,6 @@ constexpr double kExpectedEffect = 0.03;  // log deviation of a group, before an
 constexpr double kExpectedGroups = 2;     // ... which weighs as much as this many groups
 constexpr int kRounds = 6;
 
-// How far the reported step time may lie from the run's undisturbed one. What disturbs steps on a shared host
-// lasts for many of them, so a run of any length holds few independent ones.
-double measurement_error(const MeasuredRun& r) {
-  constexpr double kIndependent = 4;
-  if (r.steps < 1 || r.step_p10 <= 0 || r.step_p90 <= r.step_p10) return 0;
-  const double sigma = std::log(r.step_p90 / r.step_p10) / (2 * kNormal80);
-  return 1.2533 * sigma / std::sqrt(std::min(kIndependent, static_cast<double>(r.steps)));  // of a median
-}
-
 // A run that was faster than the peaks allow proves them wrong. Peaks that were measured, perhaps while the
 // machine was busy, are raised by a little; anything more is a wrong file (or a wrong measurement) and is
 // refused.
@@ -129,6 +120,15 @@ double process_memory(const std::vector<MeasuredRun>& runs, const Machine& m) {
 }
 
 }  // namespace
+
+// What disturbs steps on a shared host lasts for many of them, so a run of any length holds few independent
+// ones.
+double measurement_error(const MeasuredRun& r) {
+  constexpr double kIndependent = 4;
+  if (r.steps < 1 || r.step_p10 <= 0 || r.step_p90 <= r.step_p10) return 0;
+  const double sigma = std::log(r.step_p90 / r.step_p10) / (2 * kNormal80);
+  return 1.2533 * sigma / std::sqrt(std::min(kIndependent, static_cast<double>(r.steps)));  // of a median
+}
 
 double quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;

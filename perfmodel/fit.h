@@ -42,6 +42,9 @@ struct FitOptions {
 /// allow. Deterministic.
 Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const FitOptions& options);
 
+/// Log sigma of the reported step time about the run's undisturbed one; 0 where its steps were not kept.
+double measurement_error(const MeasuredRun& run);
+
 /// Everything countable of one run, as the fit and the prediction see it.
 StepTerms terms_of(const RunSpec& spec, const Machine& machine, int64_t threads, int64_t ranks_on_host);
 /// Bytes of the last-level cache that one rank can count on.

@@ -83,45 +83,58 @@ int64_t threads_of(const RunSpec& spec, int64_t cores, int64_t ranks_on_host) {
   return spec.run.threads > 0 ? spec.run.threads : std::max<int64_t>(1, cores / ranks_on_host);
 }
 
-Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& m) {
-  const Counts k = m.values();
-  const auto model = [&](const Counts& c) { return step_seconds(terms, c); };
-  const Eigen::VectorXd g = log_gradient(model, k);
-  Estimate e{.physics = model(k)};
-  double log_width = 0, deviation = 0;
-  if (m.fit) {
-    const auto size = static_cast<Eigen::Index>(kCoefs + m.fit->effects.size());
-    const Eigen::Map<const Eigen::MatrixXd> covariance(m.fit->covariance.data(), size, size);
-    Eigen::VectorXd all = Eigen::VectorXd::Zero(size);
-    all.head(kCoefs) = g;
-    double unknown = 0;
-    for (const std::string& name : effects_of(spec, terms)) {
-      const auto& effects = m.fit->effects;
-      const auto at =
-          std::find_if(effects.begin(), effects.end(), [&](const auto& x) { return x.first == name; });
-      if (at == effects.end()) {
-        const auto sigma = m.fit->effect_sigma.find(family_of(name));
-        unknown += sigma == m.fit->effect_sigma.end() ? 0 : sigma->second * sigma->second;
-        continue;
-      }
-      deviation += at->second;
-      all[static_cast<Eigen::Index>(kCoefs) + (at - effects.begin())] += 1;
+std::vector<double> covariance_of(const Machine& m) {
+  if (m.fit) return m.fit->covariance;
+  const Eigen::MatrixXd c = prior_of(m, 0.2).covariance;
+  return {c.data(), c.data() + c.size()};
+}
+
+ErrorSources error_sources(const RunSpec& spec, const StepTerms& terms, const Machine& m) {
+  const Eigen::VectorXd g = log_gradient([&](const Counts& c) { return step_seconds(terms, c); }, m.values());
+  ErrorSources e{.gradient = {g.data(), g.data() + g.size()}, .spread = kUnfitted};
+  if (!m.fit) return e;
+  const auto& effects = m.fit->effects;
+  e.gradient.resize(kCoefs + effects.size(), 0);
+  for (const std::string& name : effects_of(spec, terms)) {
+    const auto at =
+        std::find_if(effects.begin(), effects.end(), [&](const auto& x) { return x.first == name; });
+    if (at == effects.end()) {
+      const auto sigma = m.fit->effect_sigma.find(family_of(name));
+      if (sigma != m.fit->effect_sigma.end()) e.groups[name] = sigma->second;
+      continue;
     }
-    const auto own = m.fit->spread.find(kind_of(terms));
-    const double spread = own != m.fit->spread.end() ? own->second : 1.5 * m.fit->spread.at("all");
-    double far = 0;
-    for (const auto& [name, value] : quantities_of(spec, terms))
-      if (const auto r = m.fit->range.find(name); r != m.fit->range.end()) far += outside(value, r->second);
-    // The quantile was learnt from runs inside the range: it says nothing about what lies beyond.
-    log_width = std::hypot(m.fit->quantile * std::sqrt(all.dot(covariance * all) + spread * spread),
-                           kNormal80 * std::sqrt(unknown + std::pow(kExtrapolation * far, 2)));
-  } else {
-    const Prior prior = prior_of(m, 0.2);
-    log_width = kNormal80 * std::sqrt(g.dot(prior.covariance * g) + kUnfitted * kUnfitted);
+    e.deviation += at->second;
+    e.gradient[kCoefs + static_cast<size_t>(at - effects.begin())] += 1;
   }
+  const auto own = m.fit->spread.find(kind_of(terms));
+  e.spread = own != m.fit->spread.end() ? own->second : 1.5 * m.fit->spread.at("all");
+  e.scale = m.fit->quantile / kNormal80;
+  double sum = 0;
+  for (const auto& [name, value] : quantities_of(spec, terms))
+    if (const auto r = m.fit->range.find(name); r != m.fit->range.end() && outside(value, r->second) > 0) {
+      e.far[name] = outside(value, r->second);
+      sum += e.far[name];
+    }
+  // Several at a time are worse than each for itself: together kExtrapolation * sum.
+  for (auto& [name, off] : e.far) off = kExtrapolation * std::sqrt(off * sum);
+  return e;
+}
+
+Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& m) {
+  Estimate e{.physics = step_seconds(terms, m.values())};
+  const ErrorSources error = error_sources(spec, terms, m);
+  const std::vector<double> c = covariance_of(m);
+  const auto size = static_cast<Eigen::Index>(error.gradient.size());
+  const Eigen::Map<const Eigen::MatrixXd> covariance(c.data(), size, size);
+  const Eigen::Map<const Eigen::VectorXd> g(error.gradient.data(), size);
+  // The scale was learnt from runs inside the range: it says nothing about what lies beyond.
+  double variance = error.scale * error.scale * (g.dot(covariance * g) + error.spread * error.spread);
+  for (const auto& [name, sigma] : error.groups) variance += sigma * sigma;
+  for (const auto& [name, sigma] : error.far) variance += sigma * sigma;
+  const double log_width = kNormal80 * std::sqrt(variance);
   // Neither a learnt deviation nor an interval can leave what physics allows.
   const double ceiling = ceiling_seconds(terms, m.peaks.at("f32").value, m.peaks.at("bf16").value);
-  e.seconds = std::max(e.physics * std::exp(deviation), std::min(ceiling, e.physics));
+  e.seconds = std::max(e.physics * std::exp(error.deviation), std::min(ceiling, e.physics));
   e.lower = std::max(e.seconds / std::exp(log_width), std::min(ceiling, e.physics));
   e.upper = e.seconds * std::exp(log_width);
   return e;

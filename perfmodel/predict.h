@@ -6,6 +6,7 @@
 // Throws std::logic_error for a prediction above the machine's physical ceiling: that is a bug in the machine
 // file or in the model, never a result.
 #pragma once
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +56,21 @@ struct Estimate {
   double lower = 0, upper = 0;
 };
 Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
+
+/// Where the error of an estimate's logarithm comes from, so that errors that two estimates share can be told
+/// from their own (suggest.h). Variances add up; the interval is kNormal80 times their root.
+struct ErrorSources {
+  std::vector<double> gradient;          // d log(seconds) / d (log coefficient, known effect), ...
+  double scale = 1;                      // ... whose covariance_of() and the spread are widened by this
+  double spread = 0;                     // log sigma of each specification for itself
+  double deviation = 0;                  // sum of its known effects
+  std::map<std::string, double> groups;  // log sigma of effects that no run was in, by name
+  std::map<std::string, double> far;     // log sigma by quantity that lies outside of what was fitted
+};
+ErrorSources error_sources(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
+/// Of log coefficients, then known effects: what a fit left unknown, or without one the machine file's
+/// intervals. Square, by columns.
+std::vector<double> covariance_of(const Machine& machine);
 
 /// Threads that each rank computes with, as the engine chooses them.
 int64_t threads_of(const RunSpec& spec, int64_t cores, int64_t ranks_on_host);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "bench/cli/sweep_suggest.h"
 #include "bench/sweep/runner.h"
 #include "bench/sweep/summary.h"
 #include "model/base/error.h"
@@ -41,12 +42,22 @@ and keeps what an unfinished one left. A trial that crashes, hangs or runs out o
   ok  bad_config  oom_host  oom_device  timeout  hang  crash  numeric  launch_fail  interrupted
 The last two are tried again by the next sweep, the other failures only with --retry-failed.
 
+Not all trials have to run. With a machine file (isobar calibrate), --suggest N names the N trials that would lower
+the expected regret of your choice most: what the layout that looks best now is expected to fall short of the best
+one. It fits the machine to what DIR holds, prints each trial with its predicted time, its chance to be the best and
+what it is worth, and runs nothing; --run runs them. --until 'regret<2%' goes on in rounds of N (4), fitting anew
+after each, until the expected regret is below that, all is measured, or DIR holds --max-trials. It can be killed and
+given again like any sweep. --rehearse S plays a finished sweep S times as if it had not run, and tells how many
+trials suggestions need and how many random order needs.
+
 Results: DIR/trials/<id>/ (result.jsonl is the truth), DIR/index.sqlite (tables runs, ops, steps), DIR/sweep.json.
-Exit code: 0 every trial has its verdict, 1 some have none yet, 2 bad configuration, 130 stopped by Ctrl-C.
+Exit code: 0 every trial (of a round: every suggested one) has its verdict, and --until reached its end; 1 not so; 2 bad configuration, 130 stopped by Ctrl-C.
 
 Examples:
   isobar sweep configs/sweeps/demo.yaml --dry-run
   isobar sweep configs/sweeps/demo.yaml --results results/demo
+  isobar sweep configs/sweeps/demo.yaml --results results/demo --machine results/machine.yaml --suggest 4
+  isobar sweep configs/sweeps/demo.yaml --results results/demo --machine results/machine.yaml --until 'regret<2%'
   sqlite3 results/demo/index.sqlite "SELECT ranks, policy_amp, step_s_median FROM runs WHERE class = 'ok'")";
 
 volatile std::sig_atomic_t g_stop = 0;  // written by the signal handler only
@@ -56,12 +67,24 @@ void on_signal(int s) {
 }
 
 struct Arguments {
-  std::string file, results, trainer;
+  std::string file, results, trainer, machine;
+  SuggestArguments suggest;
   bool dry_run = false, json = false, retry_failed = false;
 };
 
 std::string show(const nlohmann::json& j) {  // a path may be in any encoding
   return j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+SweepOutcome execute(const Arguments& a, const Matrix& matrix, const SweepSpec& sweep, const Matrix& whole) {
+  LocalLauncher launcher;
+  return run_sweep(matrix, sweep,
+                   {.results = a.results,
+                    .trainer = a.trainer,
+                    .retry_failed = a.retry_failed,
+                    .whole = &whole,
+                    .stop = &g_stop},
+                   launcher);
 }
 
 int run(const Arguments& a) {
@@ -80,11 +103,13 @@ int run(const Arguments& a) {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESETHAND;  // a second Ctrl-C ends the sweep at once, which is safe too
   for (int s : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(s, &action, nullptr);
-  LocalLauncher launcher;
-  const SweepOutcome outcome =
-      run_sweep(matrix, sweep,
-                {.results = a.results, .trainer = a.trainer, .retry_failed = a.retry_failed, .stop = &g_stop},
-                launcher);
+  if (a.suggest.asked()) {
+    const int code = suggest_trials(
+        a.suggest, matrix, {.results = a.results, .machine = a.machine, .json = a.json, .stop = &g_stop},
+        [&](const Matrix& part) { return execute(a, part, sweep, matrix); });
+    return g_stop != 0 ? 128 + g_stop : code;
+  }
+  const SweepOutcome outcome = execute(a, matrix, sweep, matrix);
   const std::string text =
       a.json ? show(summary_json(matrix, outcome, sweep, a.results)) : summary_table(matrix, outcome);
   std::fputs(text.c_str(), stdout);
@@ -104,6 +129,8 @@ void add_sweep_command(CLI::App& app) {
   sweep->add_flag("--dry-run", a->dry_run, "Print the matrix and what is skipped; run nothing");
   sweep->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
   sweep->add_flag("--retry-failed", a->retry_failed, "Run complete trials that are not ok again");
+  sweep->add_option("--machine", a->machine, "Machine file (isobar calibrate), for suggestions");
+  add_suggest_options(*sweep, a->suggest);
   sweep->callback([a] {
     if (const int code = run(*a); code != 0) throw CLI::RuntimeError(code);
   });

@@ -223,7 +223,7 @@ SweepOutcome run_sweep(const Matrix& matrix, const SweepSpec& sweep, const Sweep
   refuse_other_schema(options.results);
   const Lock lock(options.results, options.lock_wait_s);
   launcher.recover(options.results);
-  write_matrix(matrix, sweep, options.results);
+  write_matrix(options.whole ? *options.whole : matrix, sweep, options.results);
   return Run(matrix, sweep, options, launcher)();
 }
 

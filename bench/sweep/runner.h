@@ -29,7 +29,8 @@ struct SweepOptions {
   std::string trainer;        // executable that understands `train CONFIG --ranks N --set run.out=DIR`
   bool retry_failed = false;  // run complete trials of another class than ok again
   bool progress = true;
-  double lock_wait_s = 15;                           // a killed sweep's supervisor needs a moment to clean up
+  double lock_wait_s = 15;        // a killed sweep's supervisor needs a moment to clean up
+  const Matrix* whole = nullptr;  // what sweep.json tells of, where only a part of it is to run now
   const volatile std::sig_atomic_t* stop = nullptr;  // not 0: stop the trial under way and return
 };
 

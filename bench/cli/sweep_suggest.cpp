@@ -1,0 +1,328 @@
+#include "bench/cli/sweep_suggest.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <stdexcept>
+
+#include "bench/cli/measured.h"
+#include "model/base/error.h"
+#include "model/base/progress.h"
+#include "perfmodel/predict.h"
+#include "perfmodel/rehearse.h"
+#include "perfmodel/suggest.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kRound = 4;  // trials between two fits, where nothing else is said
+
+// The trials of a sweep by specification, with what is known of them.
+class Field {
+ public:
+  Field(const Matrix& matrix, const SuggestContext& context, const SuggestArguments& a)
+      : matrix_(matrix), context_(context), a_(a), before_(load_machine(context.machine)) {
+    if (before_.accelerator)
+      throw ConfigError(context.machine, "accelerator", "is not what suggestions are fitted for",
+                        "name a machine file of hosts, as isobar calibrate writes it");
+    std::map<std::string, size_t> known;
+    for (const Trial& t : matrix.trials) {
+      const auto [at, fresh] = known.try_emplace(to_json(t.spec).dump(), groups_.size());
+      if (fresh) groups_.push_back({.candidate = {.spec = t.spec, .terms = {}}});
+      groups_[at->second].trials.push_back(&t);
+      group_of_[t.id] = at->second;
+    }
+    for (Group& g : groups_) {
+      const int64_t ranks = g.candidate.spec.layout.world();
+      const int64_t on_host = context.ranks_per_node > 0 ? std::min(context.ranks_per_node, ranks) : ranks;
+      const int64_t threads = threads_of(g.candidate.spec, before_.identity.cores, on_host);
+      g.candidate.terms = terms_of(g.candidate.spec, before_, threads, on_host);
+    }
+  }
+
+  // Reads the results directory and fits.
+  void refresh() {
+    for (Group& g : groups_) {
+      g.candidate.measured.clear();
+      g.done.clear();
+    }
+    std::vector<MeasuredRun> runs;
+    problems_.clear();
+    if (std::filesystem::exists(context_.results))
+      for (const RunRecord& r : load_runs(context_.results, &problems_)) {
+        const auto at = group_of_.find(r.id);
+        if (at == group_of_.end()) continue;  // of another sweep file
+        Group& g = groups_[at->second];
+        if (r.complete) g.done.insert(r.id);
+        if (!is_usable(r, a_.statistic)) continue;
+        g.candidate.measured.push_back(measured(r, a_.statistic));
+        runs.push_back(g.candidate.measured.back());
+      }
+    measured_ = static_cast<int64_t>(runs.size());
+    refuse_seen(runs);
+    machine_ = runs.empty() ? before_ : fit(runs, before_, {.statistic = a_.statistic});
+    candidates_.clear();
+    shown_.clear();
+    complete_ = 0;
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      Group& g = groups_[i];
+      complete_ += static_cast<int64_t>(g.done.size());
+      if (g.candidate.measured.empty() && !g.done.empty()) continue;  // it cannot be run
+      g.candidate.trials_left = 0;
+      for (const Trial* t : g.trials) g.candidate.trials_left += can_run(g, *t) ? 1 : 0;
+      candidates_.push_back(g.candidate);
+      shown_.push_back(i);
+    }
+    if (candidates_.empty())
+      throw ConfigError(context_.results, "", "holds failed trials only",
+                        "look at why they failed (isobar report), or use --retry-failed");
+  }
+
+  Outlook look(int64_t count) const {
+    return look_ahead(candidates_, machine_, {.count = static_cast<size_t>(count), .seed = a_.seed});
+  }
+  // The trials behind suggestions: of each specification the next repetitions that were not run.
+  std::vector<const Trial*> trials_of(const std::vector<Suggestion>& next) const {
+    std::vector<const Trial*> out;
+    for (const Suggestion& s : next) {
+      const Group& g = groups_[shown_[s.candidate]];
+      out.push_back(*std::find_if(g.trials.begin(), g.trials.end(), [&](const Trial* t) {
+        return can_run(g, *t) && std::find(out.begin(), out.end(), t) == out.end();
+      }));
+    }
+    return out;
+  }
+  void tried(const Trial& t) { tried_.insert(t.id); }
+
+  const Assignments& axes(size_t candidate) const { return groups_[shown_[candidate]].trials[0]->axes; }
+  const std::vector<Candidate>& candidates() const { return candidates_; }
+  const Machine& before() const { return before_; }
+  const std::vector<std::string>& problems() const { return problems_; }
+  int64_t measured_runs() const { return measured_; }
+  int64_t complete() const { return complete_; }
+  int64_t trials() const { return static_cast<int64_t>(matrix_.trials.size()); }
+
+ private:
+  struct Group {
+    Candidate candidate;
+    std::vector<const Trial*> trials = {};
+    std::set<std::string> done = {};  // ids with a final verdict
+  };
+  // What could not be launched under this very command is not suggested again by it.
+  bool can_run(const Group& g, const Trial& t) const {
+    return !g.done.contains(t.id) && !tried_.contains(t.id);
+  }
+  void refuse_seen(const std::vector<MeasuredRun>& runs) const {
+    if (!before_.fit) return;
+    const std::vector<std::string>& seen = before_.fit->runs;
+    for (const MeasuredRun& r : runs)
+      if (std::find(seen.begin(), seen.end(), r.id) != seen.end())
+        throw ConfigError(context_.machine, "fit.runs",
+                          "names run " + r.id + " of " + context_.results + ", which would count twice",
+                          "name the machine file that the fit started from (isobar calibrate)");
+  }
+
+  const Matrix& matrix_;
+  const SuggestContext& context_;
+  const SuggestArguments& a_;
+  Machine before_, machine_;
+  std::vector<Group> groups_;
+  std::map<std::string, size_t> group_of_;  // by trial
+  std::vector<Candidate> candidates_;       // that can be run, or were
+  std::vector<size_t> shown_;               // their groups
+  std::set<std::string> tried_;
+  std::vector<std::string> problems_;
+  int64_t measured_ = 0, complete_ = 0;
+};
+
+json json_of(const Field& f, size_t candidate, double seconds, double lower, double upper, double chance) {
+  json axes = json::object();
+  for (const auto& [key, value] : f.axes(candidate)) axes[key] = value;
+  return {{"axes", std::move(axes)},
+          {"step_s", seconds},
+          {"lo_s", lower},
+          {"hi_s", upper},
+          {"chance_best", chance}};
+}
+
+json json_of(const Field& f, const Outlook& o) {
+  const Belief& b = o.beliefs[o.choice];
+  json choice = json_of(f, o.choice, b.seconds, b.lower, b.upper, b.chance);
+  choice["measured"] = f.candidates()[o.choice].measured.size();
+  json next = json::array();
+  const std::vector<const Trial*> trials = f.trials_of(o.next);
+  for (size_t i = 0; i < o.next.size(); ++i) {
+    const Suggestion& s = o.next[i];
+    json j = json_of(f, s.candidate, s.seconds, s.lower, s.upper, s.chance);
+    j["id"] = trials[i]->id;
+    j["repetition"] = trials[i]->repetition;
+    j["regret_gain"] = s.gain;
+    j["rank_seconds"] = s.cost_s;
+    next.push_back(std::move(j));
+  }
+  return {{"trials", f.trials()},        {"complete", f.complete()}, {"measured", f.measured_runs()},
+          {"expected_regret", o.regret}, {"choice", choice},         {"next", next}};
+}
+
+void print_outlook(const Field& f, const Outlook& o) {
+  const Belief& b = o.beliefs[o.choice];
+  std::printf(
+      "%lld of %lld trials measured. Best so far by fit and measurement:\n  %s: %.3f ms a step "
+      "(%.3f - %.3f), %s, best of all with a chance of %.0f %%; expected regret %.1f %%\n",
+      static_cast<long long>(f.measured_runs()), static_cast<long long>(f.trials()),
+      label(f.axes(o.choice)).c_str(), 1e3 * b.seconds, 1e3 * b.lower, 1e3 * b.upper,
+      f.candidates()[o.choice].measured.empty() ? "not measured yet" : "measured", 100 * b.chance,
+      100 * o.regret);
+  if (o.next.empty()) return;
+  std::printf("  %-16s  %10s  %23s  %6s  %8s  %8s  %s\n", "next trials", "ms a step", "80 % interval", "best",
+              "regret", "rank s", "");
+  const std::vector<const Trial*> trials = f.trials_of(o.next);
+  for (size_t i = 0; i < o.next.size(); ++i) {
+    const Suggestion& s = o.next[i];
+    std::printf("  %-16s  %10.3f  %10.3f - %10.3f  %4.0f %%  %+6.2f %%  %8.1f  %s\n", trials[i]->id.c_str(),
+                1e3 * s.seconds, 1e3 * s.lower, 1e3 * s.upper, 100 * s.chance, -100 * s.gain, s.cost_s,
+                label(f.axes(s.candidate)).c_str());
+  }
+  std::fflush(stdout);
+}
+
+double mean_of(const std::vector<size_t>& v) {
+  double sum = 0;
+  for (size_t x : v) sum += static_cast<double>(x);
+  return sum / static_cast<double>(v.size());
+}
+
+int rehearse_finished(const SuggestArguments& a, const Field& field, const SuggestContext& context) {
+  const double enough = a.until.empty() ? 0.02 : regret_bound(a.until);
+  Progress bar("rehearsal", 2 * a.rehearse, !context.json);
+  RehearsalOptions options{.seeds = a.rehearse, .seed = a.seed, .enough = enough};
+  if (a.count > 0) options.first = options.round = static_cast<size_t>(a.count);
+  if (a.max_trials > 0) options.max_trials = static_cast<size_t>(a.max_trials);
+  options.progress = [&](int64_t done, int64_t) { bar.update(done, ""); };
+  const Rehearsal r = rehearse(field.candidates(), field.before(), options);
+  bar.finish();
+  json out = {{"regret", enough}, {"seeds", a.rehearse}, {"held_for", options.hold}};
+  if (!context.json)
+    std::printf(
+        "Trials until the choice was within %.1f %% of the best measured, %lld seeds, first %zu random; "
+        "kept: and\n"
+        "stayed there for %zu more trials\n  %-36s  %24s  %24s\n  %-36s  %7s %7s %8s  %7s %7s %8s\n",
+        100 * enough, static_cast<long long>(a.rehearse), options.first, options.hold, "", "reached", "kept",
+        "trials chosen by", "mean", "middle", "worst", "mean", "middle", "worst");
+  for (const auto& [name, key, plays] :
+       {std::tuple{"suggestions", "suggested", &r.suggested},
+        std::tuple{"random order, same fit and choice", "random", &r.random},
+        std::tuple{"random order, best measured, no fit", "random_no_fit", &r.blind}}) {
+    std::vector<size_t> reached, kept;
+    for (const Play& p : *plays) {
+      reached.push_back(p.reached(enough));
+      kept.push_back(p.kept(enough));
+    }
+    out[key] = {{"reached", reached},
+                {"mean_reached", mean_of(reached)},
+                {"kept", kept},
+                {"mean_kept", mean_of(kept)}};
+    std::sort(reached.begin(), reached.end());
+    std::sort(kept.begin(), kept.end());
+    if (!context.json)
+      std::printf("  %-36s  %7.1f %7zu %8zu  %7.1f %7zu %8zu\n", name, mean_of(reached),
+                  reached[reached.size() / 2], reached.back(), mean_of(kept), kept[kept.size() / 2],
+                  kept.back());
+  }
+  double stopped = 0, left = 0;
+  for (const Play& p : r.suggested) {
+    const size_t at = p.stop(enough);
+    stopped += static_cast<double>(p.trials[at]) / static_cast<double>(r.suggested.size());
+    left += p.regret[at] / static_cast<double>(r.suggested.size());
+  }
+  out["until"] = {{"mean_trials", stopped}, {"mean_regret", left}};
+  if (context.json)
+    std::printf("%s\n", out.dump(1).c_str());
+  else
+    std::printf(
+        "--until 'regret<%g%%' would have ended after %.1f trials, with a regret of %.1f %% (means)\n",
+        100 * enough, stopped, 100 * left);
+  return 0;
+}
+
+}  // namespace
+
+void add_suggest_options(CLI::App& sweep, SuggestArguments& a) {
+  auto* count = sweep.add_option("--suggest", a.count, "Name the next N trials that would lower regret most")
+                    ->check(CLI::Range(1, 10000));
+  sweep.add_flag("--run", a.run, "Run what --suggest names")->needs(count);
+  sweep.add_option("--until", a.until, "Run suggested trials in rounds until e.g. 'regret<2%'");
+  sweep.add_option("--max-trials", a.max_trials, "With --until: end when DIR holds so many trials")
+      ->check(CLI::PositiveNumber);
+  sweep.add_option("--rehearse", a.rehearse, "Play a finished sweep again with this many seeds")
+      ->check(CLI::Range(1, 1000));
+  sweep
+      .add_option("--statistic", a.statistic,
+                  "Of a run's steps, for suggestions: median, or p10 or min on a busy machine")
+      ->check(CLI::IsMember({"median", "p10", "min"}))
+      ->capture_default_str();
+  sweep.add_option("--suggest-seed", a.seed, "Of the draws behind suggestions")->capture_default_str();
+}
+
+double regret_bound(const std::string& until) {
+  static const std::regex form(R"(\s*regret\s*<\s*([0-9]+(\.[0-9]*)?|\.[0-9]+)\s*%\s*)");
+  std::smatch match;
+  if (!std::regex_match(until, match, form))
+    throw ConfigError("isobar sweep", "--until", "'" + until + "' is not a bound on regret",
+                      "write it as 'regret<2%', in quotes");
+  return std::stod(match[1]) / 100;
+}
+
+int suggest_trials(const SuggestArguments& a, const Matrix& matrix, const SuggestContext& context,
+                   const RunPart& run) {
+  const double bound = a.until.empty() ? 0 : regret_bound(a.until);
+  if (context.machine.empty())
+    throw ConfigError("isobar sweep", "--machine", "is missing",
+                      "suggestions need a machine file, as isobar calibrate writes it");
+  Field field(matrix, context, a);
+  field.refresh();
+  if (!context.json)
+    for (const std::string& p : field.problems()) std::fprintf(stderr, "warning: %s\n", p.c_str());
+  if (a.rehearse > 0) {
+    if (field.measured_runs() < 2)
+      throw ConfigError(context.results, "", "holds fewer than two measured trials of this sweep",
+                        "run the sweep first: a rehearsal plays finished trials");
+    return rehearse_finished(a, field, context);
+  }
+
+  const bool rounds = !a.until.empty();
+  const int64_t round = a.count > 0 ? a.count : kRound;
+  json history = json::array();
+  int code = 0;
+  for (int64_t n = 0;; ++n) {
+    int64_t wanted = round;
+    if (a.max_trials > 0) wanted = std::min(wanted, a.max_trials - field.complete());
+    const Outlook o = field.look(std::max<int64_t>(0, wanted));
+    if (context.json)
+      history.push_back(json_of(field, o));
+    else
+      print_outlook(field, o);
+    if (!rounds && (!a.run || n > 0)) break;
+    if (o.next.empty() || (rounds && o.regret < bound)) {
+      if (rounds && o.regret >= bound && field.complete() < field.trials()) code = 1;
+      break;
+    }
+    Matrix part;
+    for (const Trial* t : field.trials_of(o.next)) part.trials.push_back(*t);
+    const SweepOutcome outcome = run(part);
+    for (const Trial& t : part.trials) field.tried(t);
+    if (!outcome.complete()) code = 1;
+    if (outcome.interrupted || (context.stop && *context.stop)) break;
+    field.refresh();
+  }
+  if (context.json)
+    std::printf("%s\n", (rounds || a.run ? json{{"rounds", history}} : history[0]).dump(1).c_str());
+  return code;
+}
+
+}  // namespace isobar

@@ -1,0 +1,42 @@
+// isobar sweep --suggest, --until and --rehearse: which trials of a sweep to run, from what is known so far.
+// How they run is the sweep's business (`RunPart`).
+#pragma once
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <functional>
+#include <string>
+
+#include "bench/sweep/runner.h"
+
+namespace isobar {
+
+struct SuggestArguments {
+  int64_t count = 0;  // --suggest; 0: not given
+  bool run = false;
+  std::string until;
+  int64_t max_trials = 0;
+  int64_t rehearse = 0;  // seeds
+  std::string statistic = "median";
+  uint64_t seed = 0;
+  bool asked() const { return count > 0 || !until.empty() || rehearse > 0; }
+};
+void add_suggest_options(CLI::App& sweep, SuggestArguments& a);
+
+struct SuggestContext {
+  std::string results, machine;
+  bool json = false;
+  int64_t ranks_per_node = 0;                        // 0: all ranks of a trial share a host
+  const volatile std::sig_atomic_t* stop = nullptr;  // not 0: after this round
+};
+
+/// Runs these trials of the matrix; what is complete is not run again.
+using RunPart = std::function<SweepOutcome(const Matrix& part)>;
+
+/// Prints; returns the exit code.
+int suggest_trials(const SuggestArguments& a, const Matrix& matrix, const SuggestContext& context,
+                   const RunPart& run);
+
+/// "regret<2%" -> 0.02; throws ConfigError for anything else.
+double regret_bound(const std::string& until);
+
+}  // namespace isobar

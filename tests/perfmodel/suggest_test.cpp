@@ -1,0 +1,229 @@
+// Suggestions against hidden machines: what they promise is checked by drawing the truth many times.
+#include "perfmodel/suggest.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "perfmodel/rehearse.h"
+#include "tests/perfmodel/support.h"
+
+namespace isobar {
+namespace {
+
+using test::machine;
+
+uint64_t fresh_seed() {
+  const uint64_t seed = std::random_device{}();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  return seed;
+}
+
+// The demo sweep on a hidden machine: coefficients off by a fifth, each specification by a few percent of its
+// own, each measurement by its steps' noise.
+struct Hidden {
+  std::vector<Candidate> finished;
+  std::vector<double> truth;  // undisturbed seconds
+};
+Hidden demo_space(uint64_t seed, double own, double noise, int repetitions = 1) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  const Machine before = machine(), hidden = test::perturbed(before, 0.2, random);
+  static const std::vector<RunSpec> specs = test::sweep();
+  static const std::vector<StepTerms> terms = [&] {
+    std::vector<StepTerms> out;
+    for (const RunSpec& s : specs) {
+      const Conditions w = test::conditions(s, before);
+      out.push_back(terms_of(s, before, w.threads, w.ranks_on_host));
+    }
+    return out;
+  }();
+  Hidden h;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    Candidate c{.spec = specs[i], .terms = terms[i]};
+    const double ceiling =
+        ceiling_seconds(terms[i], before.peaks.at("f32").value, before.peaks.at("bf16").value);
+    h.truth.push_back(
+        std::max(1.1 * ceiling, step_seconds(terms[i], hidden.values()) * std::exp(own * normal(random))));
+    for (int r = 0; r < repetitions; ++r) {
+      MeasuredRun m{.id = std::to_string(i) + "/" + std::to_string(r), .spec = specs[i]};
+      m.threads = terms[i].where.threads;
+      m.ranks_on_host = terms[i].where.ranks_on_host;
+      m.step_s = std::max(1.01 * ceiling, h.truth[i] * std::exp(noise * normal(random)));
+      m.steps = 38;
+      // So that measurement_error() finds `noise` again.
+      const double width = kNormal80 * noise * 2 / 1.2533;
+      m.step_p10 = m.step_s * std::exp(-width);
+      m.step_p90 = m.step_s * std::exp(width);
+      c.measured.push_back(m);
+    }
+    h.finished.push_back(std::move(c));
+  }
+  return h;
+}
+
+// As they stand after the first `n` of a random order were run.
+std::vector<Candidate> after(const std::vector<Candidate>& finished, size_t n, std::mt19937_64& random,
+                             std::vector<MeasuredRun>& runs) {
+  std::vector<size_t> order(finished.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::shuffle(order.begin(), order.end(), random);
+  std::vector<Candidate> out = finished;
+  for (size_t k = 0; k < order.size(); ++k) {
+    Candidate& c = out[order[k]];
+    c.trials_left = 0;
+    if (k < n) {
+      runs.insert(runs.end(), c.measured.begin(), c.measured.end());
+    } else {
+      c.trials_left = static_cast<int64_t>(c.measured.size());
+      c.measured.clear();
+    }
+  }
+  return out;
+}
+
+TEST(Suggest, GainFromOneNormalIsItsIntegral) {
+  std::mt19937_64 random(fresh_seed());
+  std::normal_distribution<double> normal;
+  for (int round = 0; round < 50; ++round) {
+    const size_t n = 1 + random() % 12;
+    std::vector<double> mean(n), slope(n);
+    for (size_t i = 0; i < n; ++i) {
+      mean[i] = normal(random);
+      slope[i] = round % 3 == 0 ? std::round(normal(random)) : normal(random);  // parallel lines too
+    }
+    double integral = 0;
+    const double step = 1e-3;
+    for (double z = -9; z < 9; z += step) {
+      double least = mean[0] + slope[0] * z;
+      for (size_t i = 1; i < n; ++i) least = std::min(least, mean[i] + slope[i] * z);
+      integral += least * std::exp(-0.5 * z * z) / std::sqrt(2 * M_PI) * step;
+    }
+    EXPECT_NEAR(expected_minimum_change(mean, slope), integral - *std::min_element(mean.begin(), mean.end()),
+                1e-5);
+  }
+}
+
+TEST(Suggest, BeliefInWhatWasNotRunIsTheEstimate) {
+  const uint64_t seed = fresh_seed();
+  std::mt19937_64 random(seed);
+  for (const size_t n : {0U, 12U}) {
+    std::vector<MeasuredRun> runs;
+    const std::vector<Candidate> c = after(demo_space(seed, 0.05, 0.02).finished, n, random, runs);
+    const Machine m = runs.empty() ? machine() : fit(runs, machine(), {});
+    const Outlook o = look_ahead(c, m, {});
+    double chances = 0;
+    for (size_t i = 0; i < c.size(); ++i) {
+      chances += o.beliefs[i].chance;
+      if (!c[i].measured.empty()) continue;
+      const Estimate e = estimate(c[i].spec, c[i].terms, m);
+      EXPECT_NEAR(o.beliefs[i].seconds, e.seconds, 1e-9 * e.seconds);
+      EXPECT_NEAR(o.beliefs[i].upper, e.upper, n == 0 ? 1e-6 * e.upper : 0.03 * e.upper);
+    }
+    EXPECT_NEAR(chances, 1, 1e-9);
+  }
+}
+
+TEST(Suggest, NamesDifferentTrialsThatWereNotRunAndDoesSoAgain) {
+  const uint64_t seed = fresh_seed();
+  std::mt19937_64 random(seed);
+  std::vector<MeasuredRun> runs;
+  const std::vector<Candidate> c = after(demo_space(seed, 0.05, 0.02).finished, 10, random, runs);
+  const Machine m = fit(runs, machine(), {});
+  const Outlook o = look_ahead(c, m, {.count = 40, .seed = 3});
+  EXPECT_EQ(o.next.size(), 26U) << "all that are left, and no more";
+  std::set<size_t> named;
+  for (const Suggestion& s : o.next) {
+    EXPECT_TRUE(c[s.candidate].measured.empty());
+    EXPECT_TRUE(named.insert(s.candidate).second) << s.candidate << " was named before";
+    EXPECT_GE(s.gain, 0);
+  }
+  const Outlook again = look_ahead(c, m, {.count = 40, .seed = 3});
+  EXPECT_EQ(o.regret, again.regret);
+  ASSERT_EQ(o.next.size(), again.next.size());
+  for (size_t i = 0; i < o.next.size(); ++i) EXPECT_EQ(o.next[i].candidate, again.next[i].candidate);
+}
+
+TEST(Suggest, OfEqualTrialsTheCheaperOneGoesFirst) {
+  // The same work with fewer steps to run is the same knowledge for less.
+  const uint64_t seed = fresh_seed();
+  Candidate dear = demo_space(seed, 0.05, 0.02).finished[0];
+  dear.measured.clear();
+  dear.spec.train.steps = 400;
+  Candidate cheap = dear;
+  cheap.spec.train.steps = 40;
+  for (const bool swapped : {false, true}) {
+    const std::vector<Candidate> c =
+        swapped ? std::vector<Candidate>{cheap, dear} : std::vector<Candidate>{dear, cheap};
+    const Outlook o = look_ahead(c, machine(), {.count = 1});
+    ASSERT_EQ(o.next.size(), 1U);
+    EXPECT_EQ(o.next[0].candidate, swapped ? 0U : 1U);
+  }
+}
+
+TEST(Suggest, RegretIsZeroWhenEverythingIsMeasuredWithoutError) {
+  const uint64_t seed = fresh_seed();
+  std::mt19937_64 random(seed);
+  const Hidden h = demo_space(seed, 0.05, 0);
+  std::vector<MeasuredRun> runs;
+  const std::vector<Candidate> c = after(h.finished, h.finished.size(), random, runs);
+  const Outlook o = look_ahead(c, fit(runs, machine(), {}), {});
+  EXPECT_TRUE(o.next.empty());
+  EXPECT_NEAR(o.regret, 0, 1e-9);
+  EXPECT_EQ(o.choice,
+            static_cast<size_t>(std::min_element(h.truth.begin(), h.truth.end()) - h.truth.begin()));
+}
+
+TEST(Suggest, StoppingAtTwoPercentLeavesAboutThatMuch) {
+  // What --until promises: the regret that is left is what was expected, on average over machines.
+  const uint64_t seed = fresh_seed();
+  constexpr int kMachines = 24;
+  double expected = 0, left = 0;
+  for (int i = 0; i < kMachines; ++i) {
+    const Hidden h = demo_space(seed + static_cast<uint64_t>(i), 0.04, 0.01);
+    std::vector<Candidate> known = h.finished;
+    for (Candidate& c : known) c.measured.clear();
+    std::vector<MeasuredRun> runs;
+    while (true) {
+      const Outlook o =
+          look_ahead(known, runs.empty() ? machine() : fit(runs, machine(), {}), {.draws = 1024});
+      if (o.regret < 0.02 || o.next.empty()) {
+        expected += o.regret / kMachines;
+        left += (1 - *std::min_element(h.truth.begin(), h.truth.end()) / h.truth[o.choice]) / kMachines;
+        break;
+      }
+      for (const Suggestion& s : o.next) {
+        known[s.candidate].measured = h.finished[s.candidate].measured;
+        known[s.candidate].trials_left = 0;
+        runs.push_back(known[s.candidate].measured[0]);
+      }
+    }
+  }
+  std::printf("expected regret %.2f %%, left %.2f %%\n", 100 * expected, 100 * left);
+  EXPECT_LT(expected, 0.02);
+  EXPECT_LT(left, 0.02);
+}
+
+TEST(Suggest, TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder) {
+  const uint64_t seed = fresh_seed();
+  double suggested = 0, random = 0, blind = 0;
+  constexpr int kMachines = 20;
+  for (int i = 0; i < kMachines; ++i) {
+    const Hidden h = demo_space(seed + static_cast<uint64_t>(i), 0.05, 0.01);
+    const Rehearsal r = rehearse(
+        h.finished, machine(),
+        {.seeds = 1, .seed = seed + static_cast<uint64_t>(i), .first = 3, .round = 1, .enough = 0.02});
+    suggested += static_cast<double>(r.suggested[0].kept(0.02)) / kMachines;
+    random += static_cast<double>(r.random[0].kept(0.02)) / kMachines;
+    blind += static_cast<double>(r.blind[0].kept(0.02)) / kMachines;
+  }
+  std::printf("trials to 2 %% regret: suggested %.1f, random order %.1f, without a fit %.1f\n", suggested,
+              random, blind);
+  EXPECT_LE(suggested, 0.5 * random);
+}
+
+}  // namespace
+}  // namespace isobar
