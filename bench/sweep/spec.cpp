@@ -15,9 +15,15 @@ namespace {
 using nlohmann::json;
 
 const std::vector<std::string>& known_keys() {
-  static const std::vector<std::string> keys = {
-      "base",   "set",   "axes", "include",   "exclude", "constraints",     "repetitions", "steps",
-      "warmup", "order", "seed", "timeout_s", "hang_s",  "memory_limit_mb", "grace_s"};
+  static const std::vector<std::string> keys = {"base",        "set",
+                                                "axes",        "include",
+                                                "exclude",     "constraints",
+                                                "repetitions", "steps",
+                                                "warmup",      "order",
+                                                "seed",        "timeout_s",
+                                                "hang_s",      "memory_limit_mb",
+                                                "grace_s",     "noise_limit",
+                                                "machine",     "probe_infeasible"};
   return keys;
 }
 
@@ -56,6 +62,14 @@ class SweepReader {
       fail(shown, "is " + v.dump() + ", outside " + std::to_string(low) + " to " + std::to_string(high),
            "give a number in that range");
     return value;
+  }
+
+  double share(const std::string& key, double high) const {
+    if (!j_.contains(key)) return 0;
+    const json& v = j_[key];
+    if (!v.is_number() || !(v.get<double>() >= 0 && v.get<double>() <= high))
+      fail(key, "is " + v.dump() + ", not a share from 0 to " + json(high).dump(), "e.g. 0.02");
+    return v.get<double>();
   }
 
   double seconds(const std::string& key, double fallback, bool zero_allowed) const {
@@ -238,8 +252,20 @@ SweepSpec load_sweep_spec(const std::string& path) {
     s.random_order = j["order"] == "random";
   }
   s.limits.timeout_s = in.seconds("timeout_s", s.limits.timeout_s, false);
+  s.limits.timeout_given = j.contains("timeout_s");
   if (j.contains("hang_s")) s.limits.hang_s = in.seconds("hang_s", 0, true);
   s.limits.grace_s = in.seconds("grace_s", s.limits.grace_s, true);
+  s.limits.noise_limit = in.share("noise_limit", 100);
+  s.probe_infeasible = in.share("probe_infeasible", 1);
+  if (j.contains("machine")) {
+    if (!j["machine"].is_string())
+      in.fail("machine", "is not a file name", "e.g. machine: ../machines/local.yaml");
+    s.machine = (std::filesystem::path(path).parent_path() / j["machine"].get<std::string>())
+                    .lexically_normal()
+                    .string();
+    if (!std::filesystem::is_regular_file(s.machine))
+      in.fail("machine", "there is no file " + s.machine, "paths are relative to the sweep file");
+  }
   s.limits.memory_limit_mb = in.integer(j, "memory_limit_mb", "memory_limit_mb", 0, 0, int64_t{1} << 40);
   return s;
 }

@@ -137,7 +137,7 @@ Matrix expand(const SweepSpec& sweep) {
       ++m.duplicates;
       continue;
     }
-    once.push_back({"", 0, std::move(spec), combination});
+    once.push_back({.id = "", .repetition = 0, .spec = std::move(spec), .axes = combination});
   }
   if (once.empty())
     throw ConfigError(
