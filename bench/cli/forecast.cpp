@@ -12,6 +12,10 @@
 namespace isobar {
 namespace {
 
+// So many different trials are priced by their placed plans, tens of milliseconds each; more by the closed
+// form.
+constexpr size_t kMostPlaced = 48;
+
 std::string gigabytes(double bytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g GB", 1e-9 * bytes);
@@ -33,16 +37,25 @@ Forecast on_accelerators(const RunSpec& spec, const Machine& m) {
   return f;
 }
 
-Forecast on_hosts(const RunSpec& spec, const Machine& m, int64_t ranks_per_node) {
+Forecast on_hosts(const RunSpec& spec, const Machine& m, int64_t ranks_per_node, bool placed) {
   const int64_t on_host =
       ranks_per_node > 0 ? std::min(ranks_per_node, spec.layout.world()) : spec.layout.world();
-  const int64_t threads = threads_of(spec, m.identity.cores, on_host);
-  const Prediction p = predict(
-      spec, m,
-      {.ranks_on_host = on_host, .threads = threads, .workspace = cpu_workspace(static_cast<int>(threads))});
-  Forecast f{
-      .step_s = p.step_s, .upper_s = p.upper, .ceiling_s = p.ceiling_s, .memory_bytes = p.memory_total};
-  const double needed = static_cast<double>(p.memory_total) * static_cast<double>(on_host);
+  Forecast f;
+  if (placed) {
+    const int64_t threads = threads_of(spec, m.identity.cores, on_host);
+    const Prediction p = predict(spec, m,
+                                 {.ranks_on_host = on_host,
+                                  .threads = threads,
+                                  .workspace = cpu_workspace(static_cast<int>(threads))});
+    f = {.step_s = p.step_s, .upper_s = p.upper, .ceiling_s = p.ceiling_s, .memory_bytes = p.memory_total};
+  } else {
+    const LayoutPrediction p = predict_layout(spec, m);
+    f = {.step_s = p.step_s,
+         .upper_s = p.upper,
+         .ceiling_s = p.cost.ceiling,
+         .memory_bytes = std::llround(p.memory_total)};
+  }
+  const double needed = static_cast<double>(f.memory_bytes) * static_cast<double>(on_host);
   if (needed > static_cast<double>(m.identity.memory_bytes))
     f.infeasible = "a host's ranks need " + gigabytes(needed) + " of its " +
                    gigabytes(static_cast<double>(m.identity.memory_bytes));
@@ -63,12 +76,15 @@ std::string key_of(const RunSpec& spec) {
 
 void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, int64_t ranks_per_node) {
   std::map<std::string, Forecast> known;  // repetitions share theirs
+  for (const Trial& t : matrix.trials) known.try_emplace(key_of(t.spec));
+  const bool placed = known.size() <= kMostPlaced;
+  known.clear();
   std::vector<Trial> run;
   for (Trial& t : matrix.trials) {
     const auto [at, fresh] = known.try_emplace(key_of(t.spec));
     if (fresh)
-      at->second =
-          machine.accelerator ? on_accelerators(t.spec, machine) : on_hosts(t.spec, machine, ranks_per_node);
+      at->second = machine.accelerator ? on_accelerators(t.spec, machine)
+                                       : on_hosts(t.spec, machine, ranks_per_node, placed);
     t.forecast = at->second;
     if (machine.accelerator) {  // of this trial's steps
       const double hours = t.forecast->step_s * static_cast<double>(t.spec.train.steps) / 3600;

@@ -165,6 +165,9 @@ Verdict classify(const ProcessOutcome& o, const ResultTail& tail, const std::str
     if (const auto own = run_class(tail.failure);
         own && *own != RunClass::interrupted && *own != RunClass::ok)
       return {*own, tail.message.empty() ? where(tail) : tail.message};
+  // What never began cannot hang: whoever should have started it did not, as when a node's daemon is gone.
+  if (!tail.started && (o.end == ProcessEnd::timeout || o.end == ProcessEnd::hang))
+    return {RunClass::launch_fail, with_words("had not begun after " + seconds(o.wall_s), err)};
   if (o.end == ProcessEnd::timeout)
     return {RunClass::timeout, "stopped by the time limit, " + seconds(o.wall_s) + " " + where(tail)};
   if (o.end == ProcessEnd::hang) return {RunClass::hang, "no progress " + where(tail)};

@@ -28,7 +28,7 @@ void pause(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-enum class Stop { none, taken_over, time_up, told };
+enum class Stop { none, taken_over, time_up, told, nothing_starts };
 
 class Pilot {
  public:
@@ -73,14 +73,16 @@ class Pilot {
 
  private:
   static constexpr double kReserve_s = 5;  // for judging the last trial
+  static constexpr int kMostUnstarted = 2;
 
   void say_line(const std::string& what) const { std::printf("%s\n", what.c_str()); }
 
   int leave(Stop why) const {
-    say_line(why == Stop::taken_over ? "another life of this job has taken over"
-             : why == Stop::time_up  ? "the job's time is up"
-                                     : "told to stop");
-    return 1;
+    say_line(why == Stop::taken_over       ? "another life of this job has taken over"
+             : why == Stop::time_up        ? "the job's time is up"
+             : why == Stop::nothing_starts ? "no trial starts here"
+                                           : "told to stop");
+    return why == Stop::time_up ? 0 : 1;
   }
 
   Stop stop() {
@@ -154,8 +156,11 @@ class Pilot {
       dir.settle(verdict_of_job("TIMEOUT", dir_.id()), dir_.id());
     else
       dir.judge(o, plausibility_of(t, limits_), dir_.id());
-    say_line(t.id + " " + name_of(dir.verdict().value_or(RunClass::interrupted)));
-    return why;
+    const RunClass verdict = dir.verdict().value_or(RunClass::interrupted);
+    say_line(t.id + " " + name_of(verdict));
+    // A sick node must not use up every trial's attempts.
+    unstarted_ = verdict == RunClass::launch_fail ? unstarted_ + 1 : 0;
+    return why == Stop::none && unstarted_ >= kMostUnstarted ? Stop::nothing_starts : why;
   }
 
   fs::path results_;
@@ -167,6 +172,7 @@ class Pilot {
   double time_s_;
   TrialLimits limits_;
   int64_t life_ = 0, started_ = 0;
+  int unstarted_ = 0;  // trials in a row that did not begin
   std::vector<std::string> nodes_;
   Clock::time_point begin_ = Clock::now(), looked_{};
 };

@@ -86,7 +86,9 @@ void write_matrix(const Matrix& m, const SweepSpec& sweep, const fs::path& resul
     j["trials"].push_back(
         {{"id", t.id}, {"repetition", t.repetition}, {"ranks", t.ranks()}, {"axes", object_of(t.axes)}});
   for (const Skipped& s : m.skipped)
-    j["skipped"].push_back({{"axes", object_of(s.axes)}, {"reason", s.reason}});
+    j["skipped"].push_back({{"axes", object_of(s.axes)},
+                            {"state", s.infeasible ? "skipped_infeasible" : "skipped"},
+                            {"reason", s.reason}});
   // A path may be in any encoding.
   write_atomically(results / "sweep.json", j.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }

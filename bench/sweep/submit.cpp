@@ -24,6 +24,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
+constexpr int kMostFruitless = 4;
 constexpr double kMargin_s = 60;      // of a job, besides its trials
 constexpr double kSubmission_s = 30;  // within which a submission that was begun has reached the scheduler
 
@@ -74,7 +75,9 @@ class ClusterSweep {
     }
     bar.finish();
     const DirLock lock(options_.results, std::max(options_.lock_wait_s, 60.0));
+    const std::vector<std::string> told = outcome_.problems;
     Store(options_.results).rebuild(collect_runs(matrix_, options_.results, outcome_));
+    outcome_.problems.insert(outcome_.problems.begin(), told.begin(), told.end());
     explain();
     return std::move(outcome_);
   }
@@ -149,17 +152,35 @@ class ClusterSweep {
 
   void settle(const JobDir& job, const std::string& id, const std::string& state, bool watched) {
     job.close(state);
+    tell(job.name() + " (" + (id.empty() ? "no id" : id) + ") is over: " + state);
     const bool lost_node = state.starts_with("NODE_FAIL");
     if (lost_node) std::this_thread::sleep_for(std::chrono::duration<double>(cluster_.fence_s));
-    for (const json& one : job.description().at("trials")) {
+    int began = 0;
+    const json about = job.description();
+    for (const json& one : about.at("trials")) {
       const Trial t = trial_from_json(one, (job.path() / "job.json").string());
       TrialDir dir = directory(t);
       if (claimed_by(dir.path()) != job.name()) continue;
       give_verdict(dir, job.name(), id, state);
+      began += began_well(dir, id);
       // A person cancelled it: to submit it again at once would be against their will.
       if (watched && state.starts_with("CANCELLED") && !dir.finished()) held_.insert(t.id);
       release(dir.path());
     }
+    any_began_ = any_began_ || began > 0;
+    if (!state.starts_with("CANCELLED")) ++fruitless_;
+    last_over_ = job.path();
+  }
+
+  // Whether this job brought the trial further than to a failure to launch.
+  static bool began_well(const TrialDir& dir, const std::string& id) {
+    if (!dir.verdict()) return false;
+    const json j = json::parse(read_file(dir.path() / "status.json"), nullptr, false);
+    return j.value("job", std::string()) == id && *dir.verdict() != RunClass::launch_fail;
+  }
+
+  void tell(const std::string& what) const {
+    if (options_.progress) std::fprintf(stderr, "\n%s\n", what.c_str());
   }
 
   void give_verdict(TrialDir& dir, const std::string& name, const std::string& id,
@@ -183,9 +204,22 @@ class ClusterSweep {
       if (done(t) || held_.contains(t.id)) continue;
       const std::string who = claimed_by(directory(t).path());
       if (!who.empty() && std::find(open.begin(), open.end(), who) != open.end()) continue;
+      // Finished, but whoever ran it or held its job for over died before they could say so.
+      if (TrialDir dir = directory(t); !again_.contains(t.id) && !dir.verdict() && dir.adopt()) {
+        ++outcome_.adopted;
+        continue;
+      }
       todo.push_back(&t);
     }
     if (todo.empty()) return;
+    if (!any_began_ && fruitless_ >= kMostFruitless) {  // the cluster is broken, not the trials
+      outcome_.problems.assign(
+          1, std::to_string(fruitless_) + " jobs began no trial: see " + last_over_.string());
+      return;
+    }
+    // What could not be launched before goes last: a job leaves when nothing starts any more.
+    std::stable_partition(todo.begin(), todo.end(),
+                          [&](const Trial* t) { return directory(*t).verdict() != RunClass::launch_fail; });
     for (const PlannedJob& p : plan_jobs(todo, sweep_, cluster_)) {
       if (static_cast<int64_t>(live_.size()) >= cluster_.max_jobs) break;
       submit(p);
@@ -272,6 +306,9 @@ class ClusterSweep {
   std::set<std::string> held_;   // trials of jobs that somebody cancelled under our eyes
   std::set<std::string> again_;  // finished trials that --retry-failed runs again
   std::string waiting_;
+  bool any_began_ = false;  // a trial got past its launch
+  int fruitless_ = 0;       // jobs that are over
+  fs::path last_over_;
   SweepOutcome outcome_;
 };
 

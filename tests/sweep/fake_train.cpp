@@ -122,9 +122,9 @@ int train(const isobar::RunSpec& spec, const std::string& out, int64_t ranks) {
                                      {"memory", {{"arena", 4096}, {"by_category", {{"params", 1024}}}}},
                                      {"provenance", {{"commit", "c0ffee"}, {"host", "fake"}}}})
                                    .dump());
-  for (int64_t step = 1; step <= spec.train.steps; ++step) {
+  for (int64_t step = 1; step <= spec.train.steps || fault == Fault::crawl; ++step) {
     if (step == 2) misbehave(fault, results);
-    pause_ms(ms);
+    pause_ms(fault == Fault::crawl ? 500 : ms);
     isobar::append_line(results, json({{"event", "step"},
                                        {"step", step},
                                        {"epoch", 0},
