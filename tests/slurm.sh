@@ -124,13 +124,13 @@ MACHINE
 }
 machine mpi.yaml openmpi 1 ", job_time_s: 40"
 machine limit.machine.yaml openmpi 1 ", retries: 0"
-machine pmix.yaml srun 2 ", start_options: [--mpi=pmix], retries: 0"
+machine pmix.yaml srun 2 ", start_options: [--mpi=pmix], retries: 0, preflight: true"
 base="base: $PWD/configs/models/vit-tiny.yaml
 set: {run.threads: 1, train.global_batch: 4, run.hang_timeout: 60}"
 # 101 segv, 103 hang, 106 numeric, 107 bad_config, 108 never begins, 114 crawls: as tests/sweep/fault.h has them
-printf '%s\nsteps: 40\ntimeout_s: 9\nhang_s: 5\ngrace_s: 1\naxes: {gpus: [1, 2], train.seed: [%s]}\n' "$base" \
+printf '%s\nsteps: 40\ntimeout_s: 12\nhang_s: 8\ngrace_s: 1\naxes: {gpus: [1, 2], train.seed: [%s]}\n' "$base" \
   "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 101, 103, 106, 107, 108, 114" >"$work/forty.yaml"
-printf '%s\nsteps: 30\ntimeout_s: 9\nhang_s: 5\ngrace_s: 1\norder: listed\naxes: {train.seed: [114, 1, 2]}\n' "$base" \
+printf '%s\nsteps: 30\ntimeout_s: 12\nhang_s: 8\ngrace_s: 1\norder: listed\naxes: {train.seed: [114, 1, 2]}\n' "$base" \
   >"$work/crash.yaml"
 printf '%s\nsteps: 41\ntimeout_s: 200\nhang_s: 20\ngrace_s: 1\naxes: {train.seed: [114]}\n' "$base" >"$work/limit.yaml"
 printf '%s\nsteps: 20\ntimeout_s: 60\naxes: {gpus: [1, 2], policy.amp: [none, bf16]}\n' "$base" >"$work/pmix.sweep.yaml"
@@ -152,8 +152,11 @@ ends() { grep -c '^end' "$TRIAL_LOG" 2>/dev/null || true; }
 at_least() { (($(ends) >= $1)); }
 running_on() { squeue -h -t running -w "$1" -o %i | head -1; }
 is_running_on() { [[ -n "$(running_on "$1")" ]]; }
-crash() {  # everything that Slurm started there
+crash() {  # crash NODE JOB: the job's step daemon, and everything that Slurm started on the node
   local pid
+  for pid in $(pgrep -f "slurmstepd: \\[$2\\." || true); do
+    if grep -qzF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ"; then kill -9 "$pid"; fi
+  done
   for pid in $(grep -lszF "SLURMD_NODENAME=$1" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3); do
     kill -9 "$pid" 2>/dev/null || true
   done
@@ -202,7 +205,7 @@ crashed="$submitter"
 until_true 60 "a trial on the node that will go down" grep -rqs '"step"' "$work/crash/trials"
 node="$(squeue -h -t running -n "$(basename "$work"/crash/jobs/*)" -o %N)"
 stop_daemon "$work/$node.pid" KILL
-crash "$node"
+crash "$node" "$(cat "$work"/crash/jobs/*/id)"
 say "$node went down with all that ran there"
 until_true 60 "$node is seen to be down" node_is "$node" down
 start_node "$node"
@@ -264,6 +267,9 @@ limit = summary("limit")["trials"][0]
 print(f"time limit of the job: {limit['class']} ({limit['message']})")
 if limit["class"] != "timeout": wrong.append("the job's time limit gave " + limit["class"])
 pmix = summary("pmix")["counts"]
+flown = [json.load(open(f))["nodes"] for f in glob.glob(f"{work}/pmix/jobs/*/preflight.json")]
+if not flown or any(n["matrix_flops_s"] < 1e8 or n["copy_bytes_s"] < 1e8 for f in flown for n in f): wrong.append(f"preflight: {flown}")
+else: print(f"preflight: {flown[0][0]['matrix_flops_s']:.3g} FLOP/s, {flown[0][0]['copy_bytes_s']:.3g} B/s copied on {flown[0][0]['host']}")
 if pmix != {"ok": 4}: wrong.append(f"srun --mpi=pmix: {pmix}")
 if os.path.exists(f"{work}/pwned"): wrong.append("a configuration's words reached a shell")
 for w in wrong: print("WRONG:", w)

@@ -1,5 +1,6 @@
 #include "bench/sweep/classify.h"
 
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <utility>
@@ -73,6 +74,12 @@ bool says_device_out_of_memory(const std::string& err) {
 bool says_assertion(const std::string& err) {
   return (err.find("Assertion `") != std::string::npos || err.find("Assertion '") != std::string::npos) &&
          err.find("failed") != std::string::npos;
+}
+
+bool says_storage_failed(const std::string& text) {
+  for (const int code : {ENOSPC, EDQUOT, EROFS, ESTALE})
+    if (text.find(std::strerror(code)) != std::string::npos) return true;
+  return false;
 }
 
 Verdict of_signal(int signal, const ProcessOutcome& o, const ResultTail& tail, const std::string& err) {
@@ -160,6 +167,9 @@ Verdict classify(const ProcessOutcome& o, const ResultTail& tail, const std::str
     return {RunClass::oom_host, "took more than its memory limit (" +
                                     std::to_string(o.peak_private_bytes / 1'000'000) + " MB resident) " +
                                     where(tail)};
+  if (says_storage_failed(err) || says_storage_failed(tail.message))
+    return {RunClass::interrupted, with_words("its results could not be written " + where(tail), err), true,
+            true};
   // The run's own word counts next; "interrupted" is only its echo of the signal that a limit sent.
   if (tail.ended)
     if (const auto own = run_class(tail.failure);
@@ -178,6 +188,7 @@ Verdict classify(const ProcessOutcome& o, const ResultTail& tail, const std::str
 std::optional<Verdict> verdict_from_results(const ResultTail& tail) {
   if (!tail.ended) return std::nullopt;
   if (tail.status == "ok") return Verdict{RunClass::ok, ""};
+  if (says_storage_failed(tail.message)) return std::nullopt;
   const auto own = run_class(tail.failure);
   if (own == RunClass::numeric || own == RunClass::bad_config || own == RunClass::oom_host ||
       own == RunClass::oom_device || own == RunClass::wrong_result || own == RunClass::assertion)

@@ -50,8 +50,9 @@ struct ResultTail {
 
 struct Verdict {
   RunClass run_class = RunClass::interrupted;
-  std::string message;  // "" when there is nothing to say
-  bool retry = false;   // not the trial's own doing, whatever the class: it may be tried again
+  std::string message;   // "" when there is nothing to say
+  bool retry = false;    // not the trial's own doing, whatever the class: it may be tried again
+  bool storage = false;  // the results' filesystem failed: what follows would fare no better
 };
 
 /// What a measurement must satisfy to count as one; 0 = not asked.

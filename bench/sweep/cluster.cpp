@@ -15,7 +15,7 @@ const std::vector<std::string> kKeys = {
     "scheduler",   "start",  "start_options", "ranks_per_node", "cores_per_node", "queue",
     "account",     "qos",    "constraint",    "directives",     "modules",        "preamble",
     "environment", "cores",  "job_time_s",    "max_time_s",     "start_s",        "max_jobs",
-    "retries",     "poll_s", "fence_s",       "preflight"};
+    "retries",     "poll_s", "fence_s",       "preflight",      "spare_nodes"};
 
 class ClusterReader {
  public:
@@ -154,6 +154,7 @@ ClusterSpec cluster_from_json(const json& j, const std::string& file) {
   c.poll_s = in.number("poll_s", c.poll_s, 0.2, 3600);
   c.fence_s = in.number("fence_s", c.fence_s, 2, 600);
   c.preflight = in.flag("preflight");
+  c.spare_nodes = in.whole("spare_nodes", 0, 0, 1024);
   return c;
 }
 
@@ -189,7 +190,8 @@ json to_json(const ClusterSpec& c) {
             {"retries", c.retries},
             {"poll_s", c.poll_s},
             {"fence_s", c.fence_s},
-            {"preflight", c.preflight}};
+            {"preflight", c.preflight},
+            {"spare_nodes", c.spare_nodes}};
   if (!c.cores.empty()) j["cores"] = c.cores;
   return j;
 }

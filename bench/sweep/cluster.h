@@ -15,6 +15,7 @@
 //     job_time_s: 1800                 # about how long a job shall be;  max_time_s: 14400
 //     max_jobs: 4                      # under way at a time;  retries: 2, poll_s: 10
 //     preflight: true                  # measure every node before the first trial and leave out slow ones
+//     spare_nodes: 1                   # asked for besides, so that there is something to leave out
 //
 // Nothing here reaches a shell unquoted: `$` and `;` in a preamble's words are those characters, no more.
 #pragma once
@@ -46,6 +47,7 @@ struct ClusterSpec {
   double poll_s = 10;
   double fence_s = 4;  // for which a job that took over waits, so that one that lost its node can notice
   bool preflight = false;
+  int64_t spare_nodes = 0;
 
   int64_t nodes(int64_t ranks) const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
 };

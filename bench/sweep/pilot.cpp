@@ -60,6 +60,7 @@ class Pilot {
     say_line("life " + std::to_string(life_) + " on " + std::to_string(nodes_.size()) + " nodes, first " +
              nodes_.at(0));
     if (life_ > 1) pause(cluster_.fence_s);  // an earlier life may still be ending its trial
+    if (cluster_.preflight) preflight();
     for (const json& one : about_.at("trials")) {
       const Trial t = trial_from_json(one, (dir_.path() / "job.json").string());
       if (const Stop why = stop(); why != Stop::none) return leave(why);
@@ -83,6 +84,26 @@ class Pilot {
              : why == Stop::nothing_starts ? "no trial starts here"
                                            : "told to stop");
     return why == Stop::time_up ? 0 : 1;
+  }
+
+  // Leaves out the nodes that are slow, where enough others are left; all are named in the job's output.
+  void preflight() {
+    const fs::path file = dir_.path() / "preflight.json";
+    ClusterSpec one_each = cluster_;
+    one_each.ranks_per_node = 1;
+    one_each.cores.clear();  // the whole node
+    const auto ranks = static_cast<int64_t>(nodes_.size());
+    const Said s =
+        say(start_command(one_each, nodes_, ranks, {about_.at("self"), "preflight", "-o", file.string()},
+                          "preflight", dir_.path() / "rankfile"),
+            {.timeout_s = 120});
+    if (s.code != 0) return say_line("preflight did not run: " + s.err.substr(0, s.err.find('\n')));
+    for (const SlowNode& slow : slow_nodes(json::parse(read_file(file)), nodes_)) {
+      const bool spare = static_cast<int64_t>(nodes_.size()) > about_.at("needed").get<int64_t>();
+      say_line("slow node " + slow.node + (spare ? ", left out: " : ", kept because no other is left: ") +
+               slow.reason);
+      if (spare) std::erase(nodes_, slow.node);
+    }
   }
 
   Stop stop() {

@@ -83,8 +83,11 @@ void write_matrix(const Matrix& m, const SweepSpec& sweep, const fs::path& resul
             {"trials", json::array()},
             {"skipped", json::array()}};
   for (const Trial& t : m.trials)
-    j["trials"].push_back(
-        {{"id", t.id}, {"repetition", t.repetition}, {"ranks", t.ranks()}, {"axes", object_of(t.axes)}});
+    j["trials"].push_back({{"id", t.id},
+                           {"repetition", t.repetition},
+                           {"ranks", t.ranks()},
+                           {"axes", object_of(t.axes)},
+                           {"baseline", t.baseline}});
   for (const Skipped& s : m.skipped)
     j["skipped"].push_back({{"axes", object_of(s.axes)},
                             {"state", s.infeasible ? "skipped_infeasible" : "skipped"},

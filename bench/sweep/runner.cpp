@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <stdexcept>
 
 #include "bench/sweep/jobs.h"
 #include "bench/sweep/resultsdir.h"
@@ -92,7 +93,10 @@ class Run {
 
   void finish(const Trial& t, const ProcessOutcome& outcome) {
     TrialDir dir(options_.results, t, sweep_.warmup);
-    dir.judge(outcome, plausibility_of(t, sweep_.limits));
+    const Verdict v = dir.judge(outcome, plausibility_of(t, sweep_.limits));
+    if (v.storage)
+      throw std::runtime_error(dir.path().string() + ": " + v.message +
+                               " -> make room; what is finished is kept");
     std::vector<std::string> unheard;  // collect() reads the same files once more and keeps the problems
     if (!store_.put(load_run(dir.path(), &unheard))) store_.rebuild(load_runs(options_.results, &unheard));
   }

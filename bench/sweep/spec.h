@@ -10,6 +10,10 @@
 //   exclude: [{gpus: 2, policy.amp: bf16}]
 //   repetitions: 3
 //
+// `tp: any` (cp, pp) stands for every divisor of the world sizes. `weak_scaling: [1, 2, 4]` is one line of
+// gpus with a global batch in proportion, `strong_scaling: [1, 2, 4]` one with the same batch. `baselines:
+// [{gpus: 1}]` are trials besides that the summary compares with.
+//
 //   SweepSpec sweep = load_sweep_spec("demo.yaml");   // throws ConfigError naming file, key and mend
 #pragma once
 #include <cstdint>
@@ -31,6 +35,7 @@ using Assignments = std::vector<std::pair<std::string, nlohmann::json>>;
 struct Axis {
   std::string key;
   std::vector<nlohmann::json> values;
+  bool any = false;  // was `any`: combinations that cannot be are no news
 };
 
 /// A combination is excluded when every key holds one of its values.
@@ -53,7 +58,9 @@ struct SweepSpec {  // NOLINT(bugprone-exception-escape)
   nlohmann::json base_json;  // its content after inheritance
   Assignments set;
   std::vector<Axis> axes;
+  std::vector<Assignments> scaling;  // points of weak_scaling and strong_scaling, crossed with the axes
   std::vector<Assignments> include;
+  std::vector<Assignments> baselines;  // combinations besides, to compare with
   std::vector<Exclusion> exclude;
   int64_t min_ranks = 1, max_ranks = 0;  // 0 = no bound
   int64_t repetitions = 1;

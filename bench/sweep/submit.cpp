@@ -234,6 +234,8 @@ class ClusterSweep {
                   {"nodes", p.nodes},
                   {"time_s", p.time_s},
                   {"warmup", sweep_.warmup},
+                  {"self", options_.self},
+                  {"needed", p.nodes},
                   {"trainer", options_.trainer},
                   {"cluster", to_json(cluster_)},
                   {"limits",
@@ -246,7 +248,7 @@ class ClusterSweep {
                   {"trials", json::array()}};
     for (const Trial* t : p.trials) about["trials"].push_back(to_json(*t));
     const JobRequest request{.name = job.name(),
-                             .nodes = p.nodes,
+                             .nodes = p.nodes + cluster_.spare_nodes,
                              .time_s = p.time_s,
                              .after = submit_.after,
                              .cwd = fs::current_path().string(),

@@ -194,6 +194,13 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o) {
       what += " " + short_key(key) + "=" + show_value(value);
     out += "fastest: " + best->id + what + " with " + format("%.2f", best->samples_per_s) + " samples/s\n";
   }
+  for (size_t i = 0; i < m.trials.size() && i < o.runs.size(); ++i) {
+    const RunRecord &base = o.runs[i], *best = fastest(o);
+    if (!m.trials[i].baseline || base.run_class != RunClass::ok || !best || base.samples_per_s <= 0) continue;
+    out += "baseline " + label(m.trials[i].axes) + ": " + format("%.2f", base.samples_per_s) +
+           " samples/s; the fastest is " + format("%.2f", best->samples_per_s / base.samples_per_s) +
+           " times that\n";
+  }
   for (const std::string& p : o.problems) out += "problem: " + p + "\n";
   return out + skipped_lines(m);
 }
@@ -204,6 +211,9 @@ json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep
             {"interrupted", o.interrupted}, {"counts", count_classes(o)}, {"started", o.started},
             {"reused", o.reused},           {"adopted", o.adopted},       {"skipped", skipped_json(m)},
             {"problems", o.problems},       {"trials", json::array()}};
+  std::set<std::string> baseline;
+  for (const Trial& t : m.trials)
+    if (t.baseline) baseline.insert(t.id);
   for (const RunRecord& r : o.runs)
     j["trials"].push_back(
         {{"id", r.id},
@@ -212,6 +222,7 @@ json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep
          {"class", name_of(r.run_class)},
          {"message", r.message},
          {"axes", r.axes},
+         {"baseline", baseline.contains(r.id)},
          {"ranks", r.ranks},
          {"step_s", {{"median", r.step_s.median}, {"p10", r.step_s.p10}, {"p90", r.step_s.p90}}},
          {"samples_per_s", r.samples_per_s},

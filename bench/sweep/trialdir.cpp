@@ -110,14 +110,15 @@ void TrialDir::prepare() {
   write_atomically(dir_ / "config.yaml", spec.dump(1) + "\n");
 }
 
-void TrialDir::judge(const ProcessOutcome& outcome, const Plausibility& plausibility,
-                     const std::string& job) {
+Verdict TrialDir::judge(const ProcessOutcome& outcome, const Plausibility& plausibility,
+                        const std::string& job) {
   Verdict v = classify(outcome, read_tail(dir_ / "result.jsonl"), tail_of(dir_ / "err", 4096));
   if (v.run_class == RunClass::ok && (plausibility.least_step_s > 0 || plausibility.noise_limit > 0)) {
     std::vector<std::string> unheard;  // whoever reads the results is told
     v = doubted(v, load_run(dir_, &unheard).step_s, plausibility);
   }
   write_status(v, &outcome, job);
+  return v;
 }
 
 void TrialDir::settle(const Verdict& v, const std::string& job) {

@@ -27,8 +27,8 @@ class TrialDir {
   /// Moves what an earlier attempt left into attempt-<n>/ and writes all that a new one starts from.
   void prepare();
   /// `job`: the cluster job that ran it, "" on this host.
-  void judge(const ProcessOutcome& outcome, const Plausibility& plausibility = {},
-             const std::string& job = "");
+  Verdict judge(const ProcessOutcome& outcome, const Plausibility& plausibility = {},
+                const std::string& job = "");
   /// A verdict that does not come from the process' end.
   void settle(const Verdict& v, const std::string& job);
 

@@ -27,6 +27,7 @@ struct Trial {
   int64_t repetition = 0;  // 0 … repetitions-1
   RunSpec spec;            // run.out is empty here: the runner chooses it
   Assignments axes;        // what this combination sets, for tables
+  bool baseline = false;   // the summary compares with it
   std::optional<Forecast> forecast = std::nullopt;  // where a machine file was given
   int64_t ranks() const { return spec.layout.world(); }
 };
