@@ -85,6 +85,21 @@ void release(const fs::path& trial_dir) {
   fs::remove(trial_dir / "claim");
 }
 
+std::string trial_state(const fs::path& results, const std::string& trial) {
+  const fs::path dir = results / "trials" / trial;
+  const std::string job = claimed_by(dir);
+  const bool has_job =
+      !job.empty() && fs::exists(results / "jobs" / job / "job.json") && !JobDir(results, job).closed();
+  if (fs::exists(dir / "status.json")) {
+    const json j = json::parse(read_file(dir / "status.json"), nullptr, false);
+    const bool again = has_job && j.is_object() && j.value("final", json(true)) == json(false);
+    if (j.is_object() && !again) return j.value("class", std::string("planned"));
+    return "submitted";
+  }
+  if (has_job) return word_in(dir / "started_by") == job ? "running" : "submitted";
+  return fs::exists(dir / "attempt") ? "running" : "planned";
+}
+
 json to_json(const Trial& t) {
   json j = {
       {"id", t.id}, {"repetition", t.repetition}, {"axes", object_of(t.axes)}, {"spec", to_json(t.spec)}};

@@ -53,6 +53,9 @@ std::string claimed_by(const std::filesystem::path& trial_dir);  // "" = nobody
 void claim(const std::filesystem::path& trial_dir, const std::string& job);
 void release(const std::filesystem::path& trial_dir);
 
+/// planned, submitted (a job has it), running, or the class of its last verdict.
+std::string trial_state(const std::filesystem::path& results, const std::string& trial);
+
 nlohmann::json to_json(const Trial& t);
 Trial trial_from_json(const nlohmann::json& j, const std::string& file);
 

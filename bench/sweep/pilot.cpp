@@ -155,7 +155,7 @@ class Pilot {
     if (const std::string found = in_path(command[0]); !found.empty()) command[0] = found;
     ++started_;
     WatchedProcess process({.argv = command,
-                            .env = {{"ISOBAR_TRIAL", t.id}},
+                            .env = {{"ISOBAR_JOB", dir_.name()}, {"ISOBAR_TRIAL", t.id}},
                             .out = dir.path() / "out",
                             .err = dir.path() / "err",
                             .progress_files = {dir.path() / "result.jsonl", dir.path() / "heartbeat"},
@@ -170,6 +170,7 @@ class Pilot {
       if (why != Stop::none) process.cancel();
     }
     const ProcessOutcome& o = process.outcome();
+    if (o.end == ProcessEnd::lost) kill_tagged("ISOBAR_JOB=" + dir_.name());
     if (o.end != ProcessEnd::exited && o.end != ProcessEnd::not_started) scheduler_->clear(t.id);
     if (!dir_.is_life(life_)) return Stop::taken_over;
     const bool spoke = read_tail(dir.path() / "result.jsonl").ended;

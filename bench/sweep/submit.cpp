@@ -107,8 +107,14 @@ class ClusterSweep {
     }
   }
 
-  bool done(const Trial& t) const { return directory(t).finished() && !again_.contains(t.id); }
-  int64_t unfinished() const {
+  bool done(const Trial& t) {
+    if (again_.contains(t.id)) return false;
+    if (done_.contains(t.id)) return true;
+    if (!directory(t).finished()) return false;
+    done_.insert(t.id);  // for good
+    return true;
+  }
+  int64_t unfinished() {
     return std::count_if(matrix_.trials.begin(), matrix_.trials.end(),
                          [&](const Trial& t) { return !done(t) && !held_.contains(t.id); });
   }
@@ -119,6 +125,9 @@ class ClusterSweep {
     std::set<std::string> before;
     std::swap(before, live_);
     waiting_.clear();
+    for (const std::string& name : before)  // another submitter saw it end
+      if (std::find(names.begin(), names.end(), name) == names.end())
+        hold_if_cancelled(JobDir(options_.results, name));
     if (names.empty()) return;
     std::vector<JobKey> keys;
     for (const std::string& n : names) keys.push_back({n, JobDir(options_.results, n).id()});
@@ -145,6 +154,14 @@ class ClusterSweep {
     }
   }
 
+  // A person cancelled it: to submit it again at once would be against their will.
+  void hold_if_cancelled(const JobDir& job) {
+    const json ended = json::parse(read_file(job.path() / "state.json"), nullptr, false);
+    if (!ended.is_object() || !ended.value("state", std::string()).starts_with("CANCELLED")) return;
+    const json about = job.description();
+    for (const json& one : about.at("trials")) held_.insert(one.at("id").get<std::string>());
+  }
+
   static double age_s(const JobDir& job) {
     const auto written = fs::last_write_time(job.path() / "job.json");
     return std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count();
@@ -163,10 +180,9 @@ class ClusterSweep {
       if (claimed_by(dir.path()) != job.name()) continue;
       give_verdict(dir, job.name(), id, state);
       began += began_well(dir, id);
-      // A person cancelled it: to submit it again at once would be against their will.
-      if (watched && state.starts_with("CANCELLED") && !dir.finished()) held_.insert(t.id);
       release(dir.path());
     }
+    if (watched) hold_if_cancelled(job);
     any_began_ = any_began_ || began > 0;
     if (!state.starts_with("CANCELLED")) ++fruitless_;
     last_over_ = job.path();
@@ -288,12 +304,11 @@ class ClusterSweep {
   void explain() {
     for (RunRecord& r : outcome_.runs) {
       if (r.complete) continue;
-      const fs::path dir = options_.results / "trials" / r.id;
-      const std::string job = claimed_by(dir);
-      if (job.empty() || JobDir(options_.results, job).closed()) continue;
-      const bool runs = fs::exists(dir / "started_by") && !fs::exists(dir / "status.json");
-      r.message = std::string(runs ? "running" : "submitted") + ": " + job + ", " + cluster_.scheduler +
-                  " job " + JobDir(options_.results, job).id();
+      const std::string state = trial_state(options_.results, r.id);
+      if (state != "submitted" && state != "running") continue;
+      const std::string job = claimed_by(options_.results / "trials" / r.id);
+      r.message =
+          state + ": " + job + ", " + cluster_.scheduler + " job " + JobDir(options_.results, job).id();
     }
   }
 
@@ -306,6 +321,7 @@ class ClusterSweep {
   std::map<std::string, const Trial*> by_id_;
   std::set<std::string> live_;   // jobs that wait or run
   std::set<std::string> held_;   // trials of jobs that somebody cancelled under our eyes
+  std::set<std::string> done_;   // trials with a final verdict
   std::set<std::string> again_;  // finished trials that --retry-failed runs again
   std::string waiting_;
   bool any_began_ = false;  // a trial got past its launch

@@ -49,13 +49,16 @@ RunSpec resolve(const SweepSpec& sweep, const Assignments& combination) {
     const int64_t ranks = it->second.get<int64_t>();
     const LayoutSpec& l = spec.layout;
     if (l.tp < 1 || l.cp < 1 || l.pp < 1) validate(spec);  // its own words about a size below 1
-    const int64_t model = l.tp * l.cp * l.pp;
-    if (ranks % model != 0)
-      throw ConfigError(
-          sweep.file, "gpus",
-          std::to_string(ranks) + " cannot be shared by tp * cp * pp = " + std::to_string(model),
-          "use a multiple");
-    spec.layout.dp = ranks / model;
+    // Divided one by one: the product of what people type may not be a number.
+    int64_t left = ranks;
+    for (const int64_t size : {l.tp, l.cp, l.pp}) left = left % size == 0 ? left / size : 0;
+    if (left == 0)
+      throw ConfigError(sweep.file, "gpus",
+                        std::to_string(ranks) +
+                            " cannot be shared by tp * cp * pp = " + std::to_string(l.tp) + " * " +
+                            std::to_string(l.cp) + " * " + std::to_string(l.pp),
+                        "use a multiple");
+    spec.layout.dp = left;
   }
   validate(spec);
   return spec;

@@ -226,7 +226,7 @@ int main(int argc, char** argv) {
       code = train(spec, out, ranks);
     else
       code = std::getenv("FAKE_MPI") ? under_mpiexec(argv, argv[4]) : in_own_group(spec, out, ranks);
-    log_line("end");
+    log_line(code == 0 ? "end" : "fail");
     return code;
   } catch (const isobar::ConfigError& e) {
     std::fprintf(stderr, "%s\n", e.what());
