@@ -95,7 +95,7 @@ def mom(home, job):
            "PBS_QUEUE": about["want"]["-q"], "PBS_ENVIRONMENT": "PBS_BATCH", "PBS_JOBDIR": str(home / "home"),
            "PBS_JOBCOOKIE": "0" * 16, "PBS_NODENUM": "0", "PBS_TASKNUM": "1", "PBS_MOMPORT": "15003", "NCPUS": select["ncpus"]}
     out = open(pathlib.Path(about["workdir"]) / about["want"]["-o"], "a")
-    process = subprocess.Popen(["/bin/bash", about["script"]], cwd=home / "home", env=env, stdin=subprocess.DEVNULL,
+    process = subprocess.Popen(["/bin/bash", "-l", about["script"]], cwd=home / "home", env=env, stdin=subprocess.DEVNULL,
                                stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
     about.update(job_state="R", session=process.pid)
     save(home, job, about)
@@ -182,13 +182,14 @@ def test(isobar, fake):
         (home / "modules.sh").write_text("export MODULES_SEEN=$1\n")
         root = pathlib.Path(__file__).resolve().parents[2]
         evil = "a'b \"c\" $(touch pwned) ; `touch pwned` $HOME"
-        cluster = {"scheduler": "pbs", "start": "pals", "ranks_per_node": 12, "cores_per_node": 104, "queue": "debug",
-                   "account": "Project", "directives": ["-lfilesystems=home:flare", "-kdoe"], "cores": TILES,
+        (home / "home" / ".bash_profile").write_text(f"module() {{ echo \"module $*\"; }}\nPATH={shlex.quote(str(home))}/bin:$PATH\n")
+        # besides what configs/machines/aurora.yaml says: 12 tiles a node and their cores
+        cluster = {"account": "Project",
                    "preamble": [["source", str(home / "modules.sh"), evil], ["printenv", "MODULES_SEEN"]],
-                   "environment": {"OMP_NUM_THREADS": 1, "EVIL": evil, "FAKE_STEP_MS": 2},
+                   "environment": {"EVIL": evil, "FAKE_STEP_MS": 2},
                    "poll_s": 0.2, "fence_s": 2, "job_time_s": 300, "max_jobs": 3}
         machine = home / "machine.yaml"
-        machine.write_text(json.dumps({"inherits": str(root / "configs/machines/example-2core.yaml"), "cluster": cluster}))
+        machine.write_text(json.dumps({"inherits": str(root / "configs/machines/aurora.yaml"), "cluster": cluster}))
         base = home / "base.yaml"
         base.write_text("net: {embed_dim: 16, num_heads: 2, depth: 1, img_height: 16, img_width: 16, in_channels: 1, out_channels: 1}\n"
                         "train: {global_batch: 24}\n")
@@ -221,6 +222,7 @@ def test(isobar, fake):
               f"node counts of the jobs: {[j['want']['resources']['select'] for j in jobs]}")
         check(all(j["want"]["resources"]["filesystems"] == "home:flare" and j["want"]["-A"] == "Project" for j in jobs), "directives")
         outs = [f.read_text() for f in (home / "work dir").glob("res*/jobs/*/out")]
+        check(all("module load frameworks" in o for o in outs), "modules are loaded")
         check(outs and all(evil in o for o in outs), "a preamble's words arrive as they are")
         for place in (home, home / "work dir", home / "home"): check(not (place / "pwned").exists(), "a word reached a shell")
         maps = [json.loads(f.read_text()) for f in (home / "work dir").glob("res*/trials/*/launch_map.json")]
@@ -228,13 +230,13 @@ def test(isobar, fake):
         # a job that PBS ends at its walltime: the trial is cut off, tried again, and in the end a timeout
         slow = home / "slow.yaml"
         slow.write_text("base: base.yaml\nsteps: 4\ntimeout_s: 60\nhang_s: 0\ngrace_s: 0.2\naxes: {train.seed: [114]}\n")
-        machine.write_text(json.dumps({"inherits": str(root / "configs/machines/example-2core.yaml"), "cluster": dict(cluster, retries=1)}))
+        machine.write_text(json.dumps({"inherits": str(root / "configs/machines/aurora.yaml"), "cluster": dict(cluster, retries=1)}))
         command[2:5] = [str(slow), "--results", str(home / "slow")]
         done = subprocess.run(command, env=dict(env, PBS_PLAYER_LIMIT="1.5"), cwd=home, capture_output=True, text=True, timeout=60)
         t = json.loads(done.stdout)["trials"][0]
         check((t["class"], t["attempt"]) == ("timeout", 2), f"walltime: {t['class']} ({t['message']}) after {t['attempt']} attempts")
         # refused by the scheduler: one line that says where to mend it
-        machine.write_text(json.dumps({"inherits": str(root / "configs/machines/example-2core.yaml"), "cluster": dict(cluster, queue="nope")}))
+        machine.write_text(json.dumps({"inherits": str(root / "configs/machines/aurora.yaml"), "cluster": dict(cluster, queue="nope")}))
         command[4] = str(home / "refused")
         done = subprocess.run(command, env=env, cwd=home, capture_output=True, text=True, timeout=60)
         check(done.returncode == 2 and "Unknown queue" in done.stderr and "machine.yaml" in done.stderr, f"refusal: {done.returncode} {done.stderr}")
