@@ -230,7 +230,7 @@ FitRecord read_fit(const Reader& r) {
 
 Machine from_json(const json& j, const std::string& file) {
   const Reader r(j, file, "");
-  r.only({"name", "identity", "accelerator", "peaks", "coefficients", "fit"});
+  r.only({"name", "identity", "accelerator", "peaks", "coefficients", "fit", "cluster"});
   std::optional<Accelerator> accelerator;
   if (r.has("accelerator")) accelerator = read_accelerator(r.section("accelerator", ""));
   Identity identity{.cores = 1, .memory_bytes = 1, .cache_bytes = 1};
@@ -262,6 +262,7 @@ Machine from_json(const json& j, const std::string& file) {
     }
   }
   if (r.has("fit")) m.fit = read_fit(r.section("fit", ""));
+  if (r.has("cluster")) m.cluster = r.section("cluster", "").value().dump();
   return m;
 }
 
@@ -387,6 +388,7 @@ std::string to_yaml(const Machine& m) {
   }
   out << YAML::EndMap;
   if (m.fit) write_fit(out, *m.fit);
+  if (!m.cluster.empty()) out << YAML::Key << "cluster" << YAML::Value << YAML::Load(m.cluster);
   out << YAML::EndMap;
   return std::string(out.c_str()) + "\n";
 }

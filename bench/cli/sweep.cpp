@@ -5,11 +5,16 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "bench/cli/forecast.h"
 #include "bench/cli/sweep_suggest.h"
+#include "bench/sweep/pilot.h"
 #include "bench/sweep/runner.h"
+#include "bench/sweep/submit.h"
 #include "bench/sweep/summary.h"
 #include "model/base/error.h"
 
@@ -35,12 +40,25 @@ A sweep file names a run configuration and what to vary:
   order: random                      # or listed;  seed: 0
   timeout_s: 600                     # per trial;  hang_s: 120, memory_limit_mb: 8000, grace_s: 5
 
-A combination that cannot be run is reported as skipped, with the reason.
+  machine: ../machines/local.yaml    # forecasts; or --machine
+  probe_infeasible: 0.02             # share of the trials forecast not to fit that run all the same
+  noise_limit: 0.3                   # (p90 - p10) / median of the steps above which a run counts as noisy
+
+A combination that cannot be run is reported as skipped, with the reason. With a machine file every trial has a
+forecast: --dry-run prints time, memory and cost, what does not fit is skipped, and what beats the machine's peaks is
+implausible.
 
 Stop it with Ctrl-C or kill it at any moment: the same command goes on where it was, runs no finished trial again
 and keeps what an unfinished one left. A trial that crashes, hangs or runs out of memory is recorded as such:
-  ok  bad_config  oom_host  oom_device  timeout  hang  crash  numeric  launch_fail  interrupted
-The last two are tried again by the next sweep, the other failures only with --retry-failed.
+  ok  bad_config  oom_host  oom_device  timeout  hang  crash  assertion  numeric  wrong_result  noisy  implausible
+  launch_fail  node_fail  preempted  interrupted
+The last four are tried again by the next sweep, the other failures only with --retry-failed.
+
+On a cluster (--launcher slurm or pbs; the machine file's `cluster:` section says how, see bench/sweep/cluster.h)
+trials are grouped by the nodes they need into jobs that run many of them, one after the other. The command follows the
+jobs and submits again what a lost node, a preemption or a time limit cut off. It may be stopped: the jobs go on, and
+the same command takes them up again. Several may share a results directory. Jobs that somebody cancels stay
+cancelled until the command is given again.
 
 Not all trials have to run. With a machine file (isobar calibrate), --suggest N names the N trials that would lower
 the expected regret of your choice most: what the layout that looks best now is expected to fall short of the best
@@ -50,14 +68,15 @@ after each, until the expected regret is below that, all is measured, or DIR hol
 given again like any sweep. --rehearse S plays a finished sweep S times as if it had not run, and tells how many
 trials suggestions need and how many random order needs.
 
-Results: DIR/trials/<id>/ (result.jsonl is the truth), DIR/index.sqlite (tables runs, ops, steps), DIR/sweep.json.
-Exit code: 0 every trial (of a round: every suggested one) has its verdict, and --until reached its end; 1 not so; 2 bad configuration, 130 stopped by Ctrl-C.
+Results: DIR/jobs/<name>/ (a cluster's jobs), DIR/trials/<id>/ (result.jsonl is the truth), DIR/index.sqlite (tables runs, ops, steps), DIR/sweep.json.
+Exit code: 0 every trial (of a round: every suggested one) has its verdict, 1 some have none yet, 2 bad configuration, 130 stopped by Ctrl-C.
 
 Examples:
   isobar sweep configs/sweeps/demo.yaml --dry-run
   isobar sweep configs/sweeps/demo.yaml --results results/demo
   isobar sweep configs/sweeps/demo.yaml --results results/demo --machine results/machine.yaml --suggest 4
   isobar sweep configs/sweeps/demo.yaml --results results/demo --machine results/machine.yaml --until 'regret<2%'
+  isobar sweep configs/sweeps/demo.yaml --results results/demo --launcher slurm --machine configs/machines/mine.yaml
   sqlite3 results/demo/index.sqlite "SELECT ranks, policy_amp, step_s_median FROM runs WHERE class = 'ok'")";
 
 volatile std::sig_atomic_t g_stop = 0;  // written by the signal handler only
@@ -66,30 +85,58 @@ void on_signal(int s) {
   g_stop = s;
 }
 
+void catch_signals(std::initializer_list<int> signals, int flags) {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = flags;
+  for (int s : signals) ::sigaction(s, &action, nullptr);
+}
+
 struct Arguments {
-  std::string file, results, trainer, machine;
+  std::string file, results, trainer, self, machine, launcher = "local", after, job;
   SuggestArguments suggest;
-  bool dry_run = false, json = false, retry_failed = false;
+  bool dry_run = false, json = false, retry_failed = false, no_wait = false, cancel = false;
 };
 
 std::string show(const nlohmann::json& j) {  // a path may be in any encoding
   return j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-SweepOutcome execute(const Arguments& a, const Matrix& matrix, const SweepSpec& sweep, const Matrix& whole) {
-  LocalLauncher launcher;
-  return run_sweep(matrix, sweep,
-                   {.results = a.results,
-                    .trainer = a.trainer,
-                    .retry_failed = a.retry_failed,
-                    .whole = &whole,
-                    .stop = &g_stop},
-                   launcher);
+// `part` of the sweep's matrix, or all of it
+SweepOutcome execute(const Arguments& a, const Matrix& part, const SweepSpec& sweep, const Matrix& whole,
+                     const std::optional<ClusterSpec>& cluster) {
+  const SweepOptions options{.results = a.results,
+                             .trainer = a.trainer,
+                             .self = a.self,
+                             .retry_failed = a.retry_failed,
+                             .whole = &whole,
+                             .stop = &g_stop};
+  if (!cluster) {
+    LocalLauncher launcher;
+    return run_sweep(part, sweep, options, launcher);
+  }
+  return run_on_cluster(part, sweep, options, *cluster, *scheduler_of(cluster->scheduler),
+                        {.wait = !a.no_wait, .after = a.after});
+}
+
+std::optional<ClusterSpec> cluster_of(const Arguments& a, const std::string& machine) {
+  if (a.launcher == "local") return std::nullopt;
+  if (machine.empty())
+    throw ConfigError("isobar sweep", "--machine", "is missing",
+                      "name a machine file with a `cluster:` section that says how jobs are submitted");
+  ClusterSpec c = load_cluster(machine);
+  if (c.scheduler != a.launcher)
+    throw ConfigError(machine, "cluster.scheduler",
+                      "is " + c.scheduler + ", and --launcher says " + a.launcher, "give the same to both");
+  return c;
 }
 
 int run(const Arguments& a) {
   const SweepSpec sweep = load_sweep_spec(a.file);
-  const Matrix matrix = expand(sweep);
+  const std::string machine = a.machine.empty() ? sweep.machine : a.machine;
+  const std::optional<ClusterSpec> cluster = cluster_of(a, machine);
+  Matrix matrix = expand(sweep);
+  if (!machine.empty()) forecast(matrix, sweep, load_machine(machine), cluster ? cluster->ranks_per_node : 0);
   if (a.dry_run) {
     const std::string text = a.json ? show(dry_run_json(matrix, sweep)) : dry_run_table(matrix);
     std::fputs(text.c_str(), stdout);
@@ -99,17 +146,27 @@ int run(const Arguments& a) {
     throw ConfigError("isobar sweep", "--results", "is missing",
                       "say where results go, e.g. --results results/demo");
 
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESETHAND;  // a second Ctrl-C ends the sweep at once, which is safe too
-  for (int s : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(s, &action, nullptr);
+  if (a.cancel) {
+    if (!cluster)
+      throw ConfigError("isobar sweep", "--cancel", "is for a cluster's jobs", "add --launcher slurm or pbs");
+    std::printf("%d jobs cancelled\n", cancel_jobs(a.results, *scheduler_of(cluster->scheduler)));
+    return 0;
+  }
+
+  // A second Ctrl-C ends the sweep at once, which is safe too.
+  catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
   if (a.suggest.asked()) {
-    const int code = suggest_trials(
-        a.suggest, matrix, {.results = a.results, .machine = a.machine, .json = a.json, .stop = &g_stop},
-        [&](const Matrix& part) { return execute(a, part, sweep, matrix); });
+    const int code =
+        suggest_trials(a.suggest, matrix,
+                       {.results = a.results,
+                        .machine = machine,
+                        .json = a.json,
+                        .ranks_per_node = cluster ? cluster->ranks_per_node : 0,
+                        .stop = &g_stop},
+                       [&](const Matrix& part) { return execute(a, part, sweep, matrix, cluster); });
     return g_stop != 0 ? 128 + g_stop : code;
   }
-  const SweepOutcome outcome = execute(a, matrix, sweep, matrix);
+  const SweepOutcome outcome = execute(a, matrix, sweep, matrix, cluster);
   const std::string text =
       a.json ? show(summary_json(matrix, outcome, sweep, a.results)) : summary_table(matrix, outcome);
   std::fputs(text.c_str(), stdout);
@@ -121,18 +178,34 @@ int run(const Arguments& a) {
 
 void add_sweep_command(CLI::App& app) {
   auto a = std::make_shared<Arguments>();
-  a->trainer = std::filesystem::read_symlink("/proc/self/exe").string();
+  a->self = a->trainer = std::filesystem::read_symlink("/proc/self/exe").string();
   CLI::App* sweep = app.add_subcommand("sweep", "Runs every trial of a matrix; safe to kill and rerun");
   sweep->footer(kHelp);
   sweep->add_option("SWEEP", a->file, "Sweep file (YAML)")->required();
   sweep->add_option("--results", a->results, "Directory of the results; made when it is missing");
   sweep->add_flag("--dry-run", a->dry_run, "Print the matrix and what is skipped; run nothing");
+  sweep->add_option("--launcher", a->launcher, "local, slurm or pbs")
+      ->check(CLI::IsMember({"local", "slurm", "pbs"}))
+      ->capture_default_str();
+  sweep->add_option("--machine", a->machine,
+                    "Machine file: forecasts, suggestions, and its `cluster:` section for a launcher");
+  sweep->add_flag("--no-wait", a->no_wait, "Submit what can be submitted now, and return");
+  sweep->add_option("--after", a->after, "Submitted jobs start when the job of this id has ended");
+  sweep->add_flag("--cancel", a->cancel, "Cancel the jobs of --results");
+  sweep->add_option("--trainer", a->trainer)->group("");  // a stand-in, for tests
   sweep->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
   sweep->add_flag("--retry-failed", a->retry_failed, "Run complete trials that are not ok again");
-  sweep->add_option("--machine", a->machine, "Machine file (isobar calibrate), for suggestions");
   add_suggest_options(*sweep, a->suggest);
   sweep->callback([a] {
     if (const int code = run(*a); code != 0) throw CLI::RuntimeError(code);
+  });
+
+  CLI::App* job = app.add_subcommand("sweep-job", "What a cluster's job runs")->group("");
+  job->add_option("DIR", a->results)->required();
+  job->add_option("NAME", a->job)->required();
+  job->callback([a] {
+    catch_signals({SIGUSR1, SIGTERM, SIGINT, SIGHUP}, 0);
+    if (const int code = run_pilot(a->results, a->job, &g_stop); code != 0) throw CLI::RuntimeError(code);
   });
 }
 

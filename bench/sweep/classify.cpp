@@ -1,8 +1,11 @@
 #include "bench/sweep/classify.h"
 
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <utility>
+
+#include "bench/sweep/results.h"
 
 namespace isobar {
 namespace {
@@ -14,7 +17,13 @@ constexpr std::pair<RunClass, const char*> kNames[] = {{RunClass::ok, "ok"},
                                                        {RunClass::timeout, "timeout"},
                                                        {RunClass::hang, "hang"},
                                                        {RunClass::crash, "crash"},
+                                                       {RunClass::assertion, "assertion"},
                                                        {RunClass::numeric, "numeric"},
+                                                       {RunClass::wrong_result, "wrong_result"},
+                                                       {RunClass::noisy, "noisy"},
+                                                       {RunClass::implausible, "implausible"},
+                                                       {RunClass::node_fail, "node_fail"},
+                                                       {RunClass::preempted, "preempted"},
                                                        {RunClass::launch_fail, "launch_fail"},
                                                        {RunClass::interrupted, "interrupted"}};
 
@@ -53,10 +62,34 @@ bool says_out_of_memory(const std::string& err) {
          err.find("Cannot allocate memory") != std::string::npos;
 }
 
+// In the words of the CUDA runtime, cuBLAS and cuDNN.
+bool says_device_out_of_memory(const std::string& err) {
+  for (const char* words : {"cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY", "CUDA out of memory",
+                            "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "hipErrorOutOfMemory"})
+    if (err.find(words) != std::string::npos) return true;
+  return false;
+}
+
+// glibc's assert() and libstdc++'s.
+bool says_assertion(const std::string& err) {
+  return (err.find("Assertion `") != std::string::npos || err.find("Assertion '") != std::string::npos) &&
+         err.find("failed") != std::string::npos;
+}
+
+bool says_storage_failed(const std::string& text) {
+  for (const int code : {ENOSPC, EDQUOT, EROFS, ESTALE})
+    if (text.find(std::strerror(code)) != std::string::npos) return true;
+  return false;
+}
+
 Verdict of_signal(int signal, const ProcessOutcome& o, const ResultTail& tail, const std::string& err) {
   const std::string name = signal_name(signal);
   if (signal == SIGKILL && o.oom_kills > 0)
     return {RunClass::oom_host, "killed by the kernel's out-of-memory killer " + where(tail)};
+  if (signal == SIGABRT && says_device_out_of_memory(err))
+    return {RunClass::oom_device, with_words("out of device memory " + where(tail), err)};
+  if (signal == SIGABRT && says_assertion(err))
+    return {RunClass::assertion, with_words("a check failed " + where(tail), err)};
   if (signal == SIGABRT && says_out_of_memory(err))
     return {RunClass::oom_host, "out of memory (" + name + ") " + where(tail)};
   if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP)
@@ -73,6 +106,8 @@ Verdict of_exit(int code, const ProcessOutcome& o, const ResultTail& tail, const
     case 3:
       return {RunClass::numeric, with_words("numeric failure " + where(tail), err)};
     case 4:
+      if (says_device_out_of_memory(err))
+        return {RunClass::oom_device, with_words("out of device memory " + where(tail), err)};
       return {RunClass::oom_host, with_words("out of memory " + where(tail), err)};
     case 126:
     case 127:
@@ -81,6 +116,9 @@ Verdict of_exit(int code, const ProcessOutcome& o, const ResultTail& tail, const
     default:
       break;
   }
+  if (says_device_out_of_memory(err))
+    return {RunClass::oom_device, with_words("out of device memory " + where(tail), err)};
+  if (says_assertion(err)) return {RunClass::assertion, with_words("a check failed " + where(tail), err)};
   if (says_out_of_memory(err)) return {RunClass::oom_host, with_words("out of memory " + where(tail), err)};
   if (code > 128 && code <= 128 + SIGRTMAX)
     return of_signal(code - 128, o, tail, err);  // as mpiexec and shells say it
@@ -114,7 +152,8 @@ std::optional<RunClass> run_class(const std::string& name) {
 }
 
 bool is_final(RunClass c) {
-  return c != RunClass::launch_fail && c != RunClass::interrupted;
+  return c != RunClass::launch_fail && c != RunClass::interrupted && c != RunClass::node_fail &&
+         c != RunClass::preempted;
 }
 
 Verdict classify(const ProcessOutcome& o, const ResultTail& tail, const std::string& err) {
@@ -128,11 +167,17 @@ Verdict classify(const ProcessOutcome& o, const ResultTail& tail, const std::str
     return {RunClass::oom_host, "took more than its memory limit (" +
                                     std::to_string(o.peak_private_bytes / 1'000'000) + " MB resident) " +
                                     where(tail)};
+  if (says_storage_failed(err) || says_storage_failed(tail.message))
+    return {RunClass::interrupted, with_words("its results could not be written " + where(tail), err), true,
+            true};
   // The run's own word counts next; "interrupted" is only its echo of the signal that a limit sent.
   if (tail.ended)
     if (const auto own = run_class(tail.failure);
         own && *own != RunClass::interrupted && *own != RunClass::ok)
       return {*own, tail.message.empty() ? where(tail) : tail.message};
+  // What never began cannot hang: whoever should have started it did not, as when a node's daemon is gone.
+  if (!tail.started && (o.end == ProcessEnd::timeout || o.end == ProcessEnd::hang))
+    return {RunClass::launch_fail, with_words("had not begun after " + seconds(o.wall_s), err)};
   if (o.end == ProcessEnd::timeout)
     return {RunClass::timeout, "stopped by the time limit, " + seconds(o.wall_s) + " " + where(tail)};
   if (o.end == ProcessEnd::hang) return {RunClass::hang, "no progress " + where(tail)};
@@ -143,11 +188,42 @@ Verdict classify(const ProcessOutcome& o, const ResultTail& tail, const std::str
 std::optional<Verdict> verdict_from_results(const ResultTail& tail) {
   if (!tail.ended) return std::nullopt;
   if (tail.status == "ok") return Verdict{RunClass::ok, ""};
+  if (says_storage_failed(tail.message)) return std::nullopt;
   const auto own = run_class(tail.failure);
   if (own == RunClass::numeric || own == RunClass::bad_config || own == RunClass::oom_host ||
-      own == RunClass::oom_device)
+      own == RunClass::oom_device || own == RunClass::wrong_result || own == RunClass::assertion)
     return Verdict{*own, tail.message};
   return std::nullopt;
+}
+
+Verdict doubted(Verdict v, const StepStats& step_s, const Plausibility& p) {
+  if (v.run_class != RunClass::ok || step_s.median <= 0) return v;
+  char text[160];
+  if (p.least_step_s > 0 && step_s.median < p.least_step_s) {
+    std::snprintf(text, sizeof text, "a step took %.3g s, and the machine's peaks allow no less than %.3g s",
+                  step_s.median, p.least_step_s);
+    return {RunClass::implausible, text};
+  }
+  const double scatter = (step_s.p90 - step_s.p10) / step_s.median;
+  if (p.noise_limit > 0 && scatter > p.noise_limit) {
+    std::snprintf(text, sizeof text,
+                  "p10 to p90 of the steps is %.0f %% of their median, above the %.0f %% allowed",
+                  100 * scatter, 100 * p.noise_limit);
+    return {RunClass::noisy, text};
+  }
+  return v;
+}
+
+Verdict verdict_of_job(const std::string& state, const std::string& job) {
+  const std::string said = " (job " + job + ": " + state + ")";
+  const auto is = [&](const char* word) { return state.starts_with(word); };
+  if (is("NODE_FAIL") || is("BOOT_FAIL")) return {RunClass::node_fail, "its node went down" + said, true};
+  if (is("PREEMPTED") || is("REQUEUED")) return {RunClass::preempted, "its job had to give way" + said, true};
+  if (is("TIMEOUT") || is("DEADLINE"))
+    return {RunClass::timeout, "the job's time limit came first" + said, true};
+  if (is("OUT_OF_MEMORY")) return {RunClass::oom_host, "the job ran out of memory" + said};
+  if (is("CANCELLED")) return {RunClass::interrupted, "its job was cancelled" + said};
+  return {RunClass::interrupted, "its job ended without a word about it" + said, true};
 }
 
 }  // namespace isobar

@@ -30,9 +30,10 @@ int LocalLauncher::recover(const std::filesystem::path& results) {
 void LocalLauncher::start(const LaunchJob& job) {
   if (process_) throw std::logic_error("LocalLauncher runs one trial at a time");
   const std::filesystem::path results = job.dir.parent_path().parent_path();  // DIR/trials/<id>
+  tag_ = tag_of(results);
   process_ = std::make_unique<WatchedProcess>(
       ProcessJob{.argv = job.command,
-                 .env = {{kTag, tag_of(results)}, {"ISOBAR_TRIAL", job.id}},
+                 .env = {{kTag, tag_}, {"ISOBAR_TRIAL", job.id}},
                  .out = job.dir / "out",
                  .err = job.dir / "err",
                  .progress_files = {job.dir / "result.jsonl", job.dir / "heartbeat"},
@@ -44,6 +45,8 @@ std::optional<LaunchDone> LocalLauncher::wait(double seconds) {
   if (!process_ || !process_->wait(seconds)) return std::nullopt;
   const LaunchDone done{id_, process_->outcome()};
   process_.reset();
+  // Without its supervisor, ranks in process groups of their own may live on.
+  if (done.outcome.end == ProcessEnd::lost) kill_tagged(std::string(kTag) + "=" + tag_);
   return done;
 }
 

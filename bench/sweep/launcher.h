@@ -51,7 +51,7 @@ class LocalLauncher : public Launcher {
   void cancel() override;
 
  private:
-  std::string id_;
+  std::string id_, tag_;
   std::unique_ptr<WatchedProcess> process_;
 };
 

@@ -242,7 +242,8 @@ RunRecord load_run(const fs::path& dir, std::vector<std::string>* problems) {
   } else {
     r.message = "no run_end and no verdict: it still runs, or was stopped with the sweep";
   }
-  r.complete = is_final(r.run_class);
+  const json final = status.is_object() && status.contains("final") ? status["final"] : json();
+  r.complete = final.is_boolean() ? final.get<bool>() : is_final(r.run_class);
   return r;
 }
 

@@ -1,20 +1,16 @@
 #include "bench/sweep/runner.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
 #include <map>
-#include <system_error>
-#include <thread>
+#include <stdexcept>
 
+#include "bench/sweep/jobs.h"
+#include "bench/sweep/resultsdir.h"
 #include "bench/sweep/store.h"
 #include "bench/sweep/trialdir.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
 #include "model/base/progress.h"
 
 namespace isobar {
@@ -22,77 +18,6 @@ namespace {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
-
-// One sweep per directory. The supervisor of a trial inherits the lock, so after a kill it becomes free only
-// when the trial's last process is gone.
-class Lock {
- public:
-  Lock(const fs::path& dir, double wait_s) {
-    const fs::path file = dir / "lock";
-    fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "cannot open " + file.string());
-    const auto begin = std::chrono::steady_clock::now();
-    while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK && errno != EINTR) {
-        const int error = errno;
-        ::close(fd_);
-        throw std::system_error(error, std::generic_category(), "cannot lock " + file.string());
-      }
-      if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > wait_s) {
-        ::close(fd_);
-        throw ConfigError(dir.string(), "", "is in use by another sweep",
-                          "wait for it, stop it, or use another --results");
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-  }
-  ~Lock() { ::close(fd_); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-
- private:
-  int fd_ = -1;
-};
-
-void refuse_other_schema(const fs::path& results) {
-  const fs::path file = results / "sweep.json";
-  if (!fs::exists(file)) return;
-  const json j = json::parse(read_file(file), nullptr, false);
-  if (j.is_object() && j.value("schema", json(0)) == json(1)) return;
-  throw ConfigError(file.string(), "schema", "was written by another version",
-                    "use another --results directory");
-}
-
-json as_object(const Assignments& axes) {
-  json j = json::object();
-  for (const auto& [key, value] : axes) j[key] = value;
-  return j;
-}
-
-void write_matrix(const Matrix& m, const SweepSpec& sweep, const fs::path& results) {
-  json j = {{"schema", 1},
-            {"file", sweep.file},
-            {"base", sweep.base},
-            {"excluded", m.excluded},
-            {"duplicates", m.duplicates},
-            {"trials", json::array()},
-            {"skipped", json::array()}};
-  for (const Trial& t : m.trials)
-    j["trials"].push_back(
-        {{"id", t.id}, {"repetition", t.repetition}, {"ranks", t.ranks()}, {"axes", as_object(t.axes)}});
-  for (const Skipped& s : m.skipped)
-    j["skipped"].push_back({{"axes", as_object(s.axes)}, {"reason", s.reason}});
-  // A path may be in any encoding.
-  write_atomically(results / "sweep.json", j.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
-}
-
-ProcessLimits limits_of(const TrialLimits& l, const RunSpec& spec) {
-  // The run's own watch fires first and can name the op; this one is for a run that can no longer speak.
-  return {.timeout_s = l.timeout_s,
-          .hang_s = l.hang_s.value_or(spec.run.hang_timeout + 30),
-          .grace_s = l.grace_s,
-          .memory_bytes = l.memory_limit_mb * 1'000'000};
-}
 
 class Run {
  public:
@@ -118,7 +43,7 @@ class Run {
         verdict = dir.verdict();
       }
       const bool again = options_.retry_failed && verdict && *verdict != RunClass::ok;
-      if (verdict && is_final(*verdict) && !again)
+      if (dir.finished() && !again)
         ++outcome_.reused;
       else
         todo_.push_back(&t);
@@ -162,39 +87,21 @@ class Run {
          .command = {options_.trainer, "train", (dir.path() / "config.yaml").string(), "--ranks",
                      std::to_string(t.ranks()), "--set", "run.out=" + json(dir.path().string()).dump()},
          .ranks = t.ranks(),
-         .limits = limits_of(sweep_.limits, t.spec)});
+         .limits = limits_of(sweep_.limits, t)});
     ++outcome_.started;
   }
 
   void finish(const Trial& t, const ProcessOutcome& outcome) {
     TrialDir dir(options_.results, t, sweep_.warmup);
-    dir.judge(outcome);
+    const Verdict v = dir.judge(outcome, plausibility_of(t, sweep_.limits));
+    if (v.storage)
+      throw std::runtime_error(dir.path().string() + ": " + v.message +
+                               " -> make room; what is finished is kept");
     std::vector<std::string> unheard;  // collect() reads the same files once more and keeps the problems
     if (!store_.put(load_run(dir.path(), &unheard))) store_.rebuild(load_runs(options_.results, &unheard));
   }
 
-  void collect() {
-    std::vector<std::string> problems;
-    std::vector<RunRecord> all = load_runs(options_.results, &problems);
-    store_.rebuild(all);
-    outcome_.problems = std::move(problems);
-    std::map<std::string, RunRecord*> by_id;
-    for (RunRecord& r : all) by_id[r.id] = &r;
-    for (const Trial& t : matrix_.trials) {
-      RunRecord r;
-      if (const auto it = by_id.find(t.id); it != by_id.end()) {
-        r = *it->second;
-      } else {
-        r.id = t.id;
-        r.repetition = t.repetition;
-        r.spec = t.spec;
-        r.ranks = t.ranks();
-        r.message = "not run yet";
-      }
-      r.axes = as_object(t.axes);
-      outcome_.runs.push_back(std::move(r));
-    }
-  }
+  void collect() { store_.rebuild(collect_runs(matrix_, options_.results, outcome_)); }
 
   const Matrix& matrix_;
   const SweepSpec& sweep_;
@@ -219,9 +126,12 @@ SweepOutcome run_sweep(const Matrix& matrix, const SweepSpec& sweep, const Sweep
                        Launcher& launcher) {
   if (::access(options.trainer.c_str(), X_OK) != 0)
     throw ConfigError(options.trainer, "", "is not an executable trainer", "build it first");
-  fs::create_directories(options.results / "trials");
-  refuse_other_schema(options.results);
-  const Lock lock(options.results, options.lock_wait_s);
+  open_results(options.results);
+  const DirLock lock(options.results, options.lock_wait_s);
+  if (const std::vector<std::string> jobs = open_jobs(options.results); !jobs.empty())
+    throw ConfigError((options.results / "jobs" / jobs.front()).string(), "",
+                      "is a cluster job still under way",
+                      "go on with --launcher slurm or pbs, or use another --results");
   launcher.recover(options.results);
   write_matrix(options.whole ? *options.whole : matrix, sweep, options.results);
   return Run(matrix, sweep, options, launcher)();

@@ -27,6 +27,7 @@ namespace isobar {
 struct SweepOptions {
   std::filesystem::path results;
   std::string trainer;        // executable that understands `train CONFIG --ranks N --set run.out=DIR`
+  std::string self = {};      // this program, for what a cluster's job becomes
   bool retry_failed = false;  // run complete trials of another class than ok again
   bool progress = true;
   double lock_wait_s = 15;        // a killed sweep's supervisor needs a moment to clean up

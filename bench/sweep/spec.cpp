@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "model/base/error.h"
 #include "model/base/spec.h"
@@ -15,9 +16,17 @@ namespace {
 using nlohmann::json;
 
 const std::vector<std::string>& known_keys() {
-  static const std::vector<std::string> keys = {
-      "base",   "set",   "axes", "include",   "exclude", "constraints",     "repetitions", "steps",
-      "warmup", "order", "seed", "timeout_s", "hang_s",  "memory_limit_mb", "grace_s"};
+  static const std::vector<std::string> keys = {"base",         "set",
+                                                "axes",         "include",
+                                                "exclude",      "constraints",
+                                                "repetitions",  "steps",
+                                                "warmup",       "order",
+                                                "seed",         "timeout_s",
+                                                "hang_s",       "memory_limit_mb",
+                                                "grace_s",      "noise_limit",
+                                                "machine",      "probe_infeasible",
+                                                "weak_scaling", "strong_scaling",
+                                                "baselines"};
   return keys;
 }
 
@@ -58,6 +67,14 @@ class SweepReader {
     return value;
   }
 
+  double share(const std::string& key, double high) const {
+    if (!j_.contains(key)) return 0;
+    const json& v = j_[key];
+    if (!v.is_number() || !(v.get<double>() >= 0 && v.get<double>() <= high))
+      fail(key, "is " + v.dump() + ", not a share from 0 to " + json(high).dump(), "e.g. 0.02");
+    return v.get<double>();
+  }
+
   double seconds(const std::string& key, double fallback, bool zero_allowed) const {
     if (!j_.contains(key)) return fallback;
     const json& v = j_[key];
@@ -94,6 +111,8 @@ class SweepReader {
         axis.values.assign(list.begin(), list.end());
       else
         axis.values = {list};
+      axis.any = list == "any" && (key == "layout.tp" || key == "layout.cp" || key == "layout.pp");
+      if (axis.any) axis.values = {1};  // until the world sizes are known
       if (axis.values.empty()) fail(shown, "is an empty list", "give at least one value, or remove the axis");
       for (size_t i = 0; i < axis.values.size(); ++i) {
         check_value(key, axis.values[i], "axes");
@@ -103,6 +122,19 @@ class SweepReader {
       }
       out.push_back(std::move(axis));
     }
+    return out;
+  }
+
+  // World sizes, growing: [1, 2, 4].
+  std::vector<int64_t> sizes(const std::string& key) const {
+    const json& v = j_[key];
+    std::vector<int64_t> out;
+    if (v.is_array())
+      for (const json& one : v)
+        if (one.is_number_integer() && one.get<int64_t>() > (out.empty() ? 0 : out.back()))
+          out.push_back(one.get<int64_t>());
+    if (!v.is_array() || v.empty() || out.size() != v.size() || out.back() > int64_t{1} << 32)
+      fail(key, "is " + v.dump().substr(0, 80) + ", not a growing list of world sizes", "e.g. [1, 2, 4, 8]");
     return out;
   }
 
@@ -163,6 +195,63 @@ class SweepReader {
   const std::string& file_;
 };
 
+int64_t batch_of(const SweepSpec& s) {
+  for (const auto& [key, value] : s.set)
+    if (key == "train.global_batch") return value.get<int64_t>();
+  return run_spec_from_json(s.base_json, s.base).train.global_batch;
+}
+
+// Weak scaling: the batch grows with the ranks. Strong scaling: it stays.
+void read_scaling(const SweepReader& in, const json& j, SweepSpec& s) {
+  for (const char* key : {"weak_scaling", "strong_scaling"}) {
+    if (!j.contains(key)) continue;
+    const bool weak = key[0] == 'w';
+    const std::vector<int64_t> sizes = in.sizes(key);
+    const int64_t batch = batch_of(s);
+    for (const int64_t n : sizes) {
+      if (weak && (batch > (int64_t{1} << 30) || batch * n % sizes[0] != 0))
+        in.fail(key,
+                "cannot share train.global_batch = " + std::to_string(batch) + " out in proportion to " +
+                    std::to_string(n),
+                "give a global batch that is a multiple of " + std::to_string(sizes[0]));
+      s.scaling.push_back({{kRanksKey, n}, {"train.global_batch", weak ? batch * n / sizes[0] : batch}});
+    }
+    for (const Axis& a : s.axes)
+      if (a.key == kRanksKey || a.key == "layout.dp" || a.key == "train.global_batch")
+        in.fail("axes." + a.key, std::string("is set by ") + key, "keep one of the two");
+    for (const auto& fixed : s.set)
+      if (fixed.first == kRanksKey || fixed.first == "layout.dp")
+        in.fail("set." + fixed.first, std::string("is set by ") + key, "keep one of the two");
+  }
+}
+
+// `tp: any`: every divisor of the world sizes.
+void resolve_any(const SweepReader& in, SweepSpec& s) {
+  if (std::none_of(s.axes.begin(), s.axes.end(), [](const Axis& a) { return a.any; })) return;
+  std::set<int64_t> sizes;
+  const auto take = [&](const std::string& key, const json& value) {
+    if (key == kRanksKey) sizes.insert(value.get<int64_t>());
+  };
+  for (const Axis& a : s.axes)
+    for (const json& v : a.values) take(a.key, v);
+  for (const auto& [key, value] : s.set) take(key, value);
+  for (const Assignments& point : s.scaling)
+    for (const auto& [key, value] : point) take(key, value);
+  for (Axis& a : s.axes) {
+    if (!a.any) continue;
+    if (sizes.empty())
+      in.fail("axes." + a.key, "is any, and nothing says how many ranks there are",
+              "give gpus, e.g. gpus: [8]");
+    if (*sizes.rbegin() > 1 << 20)
+      in.fail("axes.gpus", "is too many ranks for `any`", "give a list of sizes");
+    std::set<int64_t> divisors;
+    for (const int64_t n : sizes)
+      for (int64_t d = 1; d <= n; ++d)
+        if (n % d == 0) divisors.insert(d);
+    a.values.assign(divisors.begin(), divisors.end());
+  }
+}
+
 void refuse_two_sizes(const SweepReader& in, const SweepSpec& s) {
   const auto has = [&](const std::string& key) {
     return std::any_of(s.axes.begin(), s.axes.end(), [&](const Axis& a) { return a.key == key; }) ||
@@ -193,7 +282,8 @@ SweepSpec load_sweep_spec(const std::string& path) {
             "name a run configuration relative to this file, e.g. base: ../models/vit-384.yaml");
   const std::filesystem::path base = std::filesystem::path(path).parent_path() / j["base"].get<std::string>();
   s.base = base.lexically_normal().string();
-  if (!std::filesystem::is_regular_file(s.base))
+  std::error_code unreadable;
+  if (!std::filesystem::is_regular_file(s.base, unreadable))
     in.fail("base", "there is no file " + s.base, "paths are relative to the sweep file");
   s.base_json = load_yaml(s.base);
   run_spec_from_json(s.base_json, s.base);  // a broken base is told once, not once per trial
@@ -204,6 +294,12 @@ SweepSpec load_sweep_spec(const std::string& path) {
     if (!j["include"].is_array()) in.fail("include", "is not a list", "write e.g. - {gpus: 2, layout.tp: 2}");
     for (size_t i = 0; i < j["include"].size(); ++i)
       s.include.push_back(in.assignments(j["include"][i], "include[" + std::to_string(i) + "]"));
+  }
+  if (j.contains("baselines")) {
+    if (!j["baselines"].is_array())
+      in.fail("baselines", "is not a list", "write e.g. - {gpus: 1, policy.amp: none}");
+    for (size_t i = 0; i < j["baselines"].size(); ++i)
+      s.baselines.push_back(in.assignments(j["baselines"][i], "baselines[" + std::to_string(i) + "]"));
   }
   if (j.contains("exclude")) s.exclude = in.exclusions(j["exclude"]);
   if (j.contains("constraints")) {
@@ -216,6 +312,8 @@ SweepSpec load_sweep_spec(const std::string& path) {
     s.min_ranks = in.integer(c, "min_ranks", "constraints.min_ranks", 1, 1, int64_t{1} << 32);
   }
   refuse_two_sizes(in, s);
+  read_scaling(in, j, s);
+  resolve_any(in, s);
   if (s.axes.empty() && s.include.empty() && s.set.empty() && j.contains("axes"))
     in.fail("axes", "is empty", "give at least one axis, e.g. gpus: [1, 2]");
 
@@ -238,8 +336,20 @@ SweepSpec load_sweep_spec(const std::string& path) {
     s.random_order = j["order"] == "random";
   }
   s.limits.timeout_s = in.seconds("timeout_s", s.limits.timeout_s, false);
+  s.limits.timeout_given = j.contains("timeout_s");
   if (j.contains("hang_s")) s.limits.hang_s = in.seconds("hang_s", 0, true);
   s.limits.grace_s = in.seconds("grace_s", s.limits.grace_s, true);
+  s.limits.noise_limit = in.share("noise_limit", 100);
+  s.probe_infeasible = in.share("probe_infeasible", 1);
+  if (j.contains("machine")) {
+    if (!j["machine"].is_string())
+      in.fail("machine", "is not a file name", "e.g. machine: ../machines/local.yaml");
+    s.machine = (std::filesystem::path(path).parent_path() / j["machine"].get<std::string>())
+                    .lexically_normal()
+                    .string();
+    if (!std::filesystem::is_regular_file(s.machine, unreadable))
+      in.fail("machine", "there is no file " + s.machine, "paths are relative to the sweep file");
+  }
   s.limits.memory_limit_mb = in.integer(j, "memory_limit_mb", "memory_limit_mb", 0, 0, int64_t{1} << 40);
   return s;
 }

@@ -10,6 +10,10 @@
 //   exclude: [{gpus: 2, policy.amp: bf16}]
 //   repetitions: 3
 //
+// `tp: any` (cp, pp) stands for every divisor of the world sizes. `weak_scaling: [1, 2, 4]` is one line of
+// gpus with a global batch in proportion, `strong_scaling: [1, 2, 4]` one with the same batch. `baselines:
+// [{gpus: 1}]` are trials besides that the summary compares with.
+//
 //   SweepSpec sweep = load_sweep_spec("demo.yaml");   // throws ConfigError naming file, key and mend
 #pragma once
 #include <cstdint>
@@ -31,6 +35,7 @@ using Assignments = std::vector<std::pair<std::string, nlohmann::json>>;
 struct Axis {
   std::string key;
   std::vector<nlohmann::json> values;
+  bool any = false;  // was `any`: combinations that cannot be are no news
 };
 
 /// A combination is excluded when every key holds one of its values.
@@ -38,25 +43,31 @@ using Exclusion = std::vector<std::pair<std::string, std::vector<nlohmann::json>
 
 struct TrialLimits {
   double timeout_s = 3600;       // wall clock of one trial
+  bool timeout_given = false;    // by the sweep file; else a forecast may shorten it
   std::optional<double> hang_s;  // without progress; unset = run.hang_timeout + 30 s; 0 = never
   int64_t memory_limit_mb = 0;   // resident, all ranks together (10^6 bytes); 0 = none
   double grace_s = 5;            // from SIGTERM to SIGKILL
+  double noise_limit = 0;        // (p90 - p10) / median of the steps above which a run is noisy; 0 = never
 };
 
 // The JSON library's noexcept move holds a check that could throw.
 struct SweepSpec {  // NOLINT(bugprone-exception-escape)
   std::string file;
   std::string base;          // path of the run configuration, resolved
+  std::string machine;       // path of a machine file, resolved; "" = none
   nlohmann::json base_json;  // its content after inheritance
   Assignments set;
   std::vector<Axis> axes;
+  std::vector<Assignments> scaling;  // points of weak_scaling and strong_scaling, crossed with the axes
   std::vector<Assignments> include;
+  std::vector<Assignments> baselines;  // combinations besides, to compare with
   std::vector<Exclusion> exclude;
   int64_t min_ranks = 1, max_ranks = 0;  // 0 = no bound
   int64_t repetitions = 1;
-  int64_t warmup = 2;        // steps at the start that statistics leave out
-  bool random_order = true;  // else as listed
-  uint64_t seed = 0;         // of the order
+  double probe_infeasible = 0;  // share of the trials predicted infeasible that run all the same
+  int64_t warmup = 2;           // steps at the start that statistics leave out
+  bool random_order = true;     // else as listed
+  uint64_t seed = 0;            // of the order
   TrialLimits limits;
 };
 

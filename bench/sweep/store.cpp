@@ -158,19 +158,27 @@ Store::Store(const fs::path& results_dir) : file_(results_dir / "index.sqlite") 
 void Store::rebuild(const std::vector<RunRecord>& runs) const {
   const fs::path fresh = file_.string() + ".new";
   remove_with_journals(fresh);
-  {
-    SQLite::Database db(fresh.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-    db.exec("PRAGMA synchronous = OFF");  // a lost index is rebuilt
-    SQLite::Transaction all(db);
-    create_tables(db);
-    for (const RunRecord& r : runs) {
-      remove_run(db, r.id);  // two directories may hold copies of one run: the later counts
-      add(db, r);
-    }
-    all.commit();
+  try {
+    fill(fresh, runs);
+  } catch (const SQLite::Exception& e) {
+    throw std::runtime_error(fresh.string() + ": " + e.what() +
+                             " -> make room; results are not touched, and the index is made "
+                             "again from them");
   }
   remove_with_journals(file_);
   fs::rename(fresh, file_);
+}
+
+void Store::fill(const fs::path& fresh, const std::vector<RunRecord>& runs) {
+  SQLite::Database db(fresh.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  db.exec("PRAGMA synchronous = OFF");  // a lost index is rebuilt
+  SQLite::Transaction all(db);
+  create_tables(db);
+  for (const RunRecord& r : runs) {
+    remove_run(db, r.id);  // two directories may hold copies of one run: the later counts
+    add(db, r);
+  }
+  all.commit();
 }
 
 bool Store::put(const RunRecord& run) const {

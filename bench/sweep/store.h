@@ -33,6 +33,7 @@ class Store {
   const std::filesystem::path& file() const { return file_; }
 
  private:
+  static void fill(const std::filesystem::path& fresh, const std::vector<RunRecord>& runs);
   std::filesystem::path file_;
 };
 

@@ -49,7 +49,9 @@ std::string value_of(const Assignments& axes, const std::string& key) {
 
 std::string skipped_lines(const Matrix& m) {
   std::string out;
-  for (const Skipped& s : m.skipped) out += "  skipped " + label(s.axes) + ": " + s.reason + "\n";
+  for (const Skipped& s : m.skipped)
+    out +=
+        std::string(s.infeasible ? "  infeasible " : "  skipped ") + label(s.axes) + ": " + s.reason + "\n";
   return out;
 }
 
@@ -61,7 +63,10 @@ json axes_json(const Assignments& axes) {
 
 json skipped_json(const Matrix& m) {
   json j = json::array();
-  for (const Skipped& s : m.skipped) j.push_back({{"axes", axes_json(s.axes)}, {"reason", s.reason}});
+  for (const Skipped& s : m.skipped)
+    j.push_back({{"axes", axes_json(s.axes)},
+                 {"state", s.infeasible ? "skipped_infeasible" : "skipped"},
+                 {"reason", s.reason}});
   return j;
 }
 
@@ -78,6 +83,32 @@ const RunRecord* fastest(const SweepOutcome& o) {
   return best;
 }
 
+// Predicted step, duration of the whole trial, memory of the fullest rank, cost.
+std::vector<std::string> forecast_cells(const Trial& t) {
+  if (!t.forecast) return {"-", "-", "-", "-"};
+  const Forecast& f = *t.forecast;
+  return {format("%.4g", 1e3 * f.step_s), format("%.3g", f.step_s * static_cast<double>(t.spec.train.steps)),
+          format("%.3g", 1e-9 * static_cast<double>(f.memory_bytes)),
+          f.cost > 0 ? format("%.3g ", f.cost) + f.currency : "-"};
+}
+
+// What the sweep takes in all, one trial after the other.
+std::string forecast_total(const Matrix& m) {
+  double seconds = 0, rank_hours = 0, cost = 0;
+  std::string currency;
+  for (const Trial& t : m.trials) {
+    if (!t.forecast) return "";
+    const double s = t.forecast->step_s * static_cast<double>(t.spec.train.steps);
+    seconds += s;
+    rank_hours += s * static_cast<double>(t.ranks()) / 3600;
+    cost += t.forecast->cost;
+    if (t.forecast->cost > 0) currency = t.forecast->currency;
+  }
+  return "forecast: " + format("%.3g", seconds / 60) + " minutes one after the other without start-up, " +
+         format("%.3g", rank_hours) + " rank hours" + (cost > 0 ? format(", %.4g ", cost) + currency : "") +
+         "\n";
+}
+
 }  // namespace
 
 std::string dry_run_table(const Matrix& m) {
@@ -86,17 +117,26 @@ std::string dry_run_table(const Matrix& m) {
   if (std::find(keys.begin(), keys.end(), kRanksKey) == keys.end()) rows[0].emplace_back("ranks");
   const bool own_ranks = rows[0].size() == 3;
   for (const std::string& key : keys) rows[0].push_back(short_key(key));
+  const bool forecast =
+      std::any_of(m.trials.begin(), m.trials.end(), [](const Trial& t) { return t.forecast.has_value(); });
+  if (forecast)
+    for (const char* name : {"step ms", "trial s", "GB/rank", "cost", "note"}) rows[0].emplace_back(name);
   for (const Trial& t : m.trials) {
     std::vector<std::string> row = {t.id, std::to_string(t.repetition)};
     if (own_ranks) row.push_back(std::to_string(t.ranks()));
     for (const std::string& key : keys) row.push_back(value_of(t.axes, key));
+    if (forecast) {
+      for (std::string& cell : forecast_cells(t)) row.push_back(std::move(cell));
+      row.push_back(t.forecast && !t.forecast->infeasible.empty() ? "runs to test: " + t.forecast->infeasible
+                                                                  : "");
+    }
     rows.push_back(std::move(row));
   }
   std::string out = table(rows) + std::to_string(m.trials.size()) + " trials, in this order; " +
                     std::to_string(m.skipped.size()) + " skipped, " + std::to_string(m.excluded) +
                     " excluded";
   if (m.duplicates) out += ", " + std::to_string(m.duplicates) + " listed twice";
-  return out + "\n" + skipped_lines(m);
+  return out + "\n" + forecast_total(m) + skipped_lines(m);
 }
 
 json dry_run_json(const Matrix& m, const SweepSpec& sweep) {
@@ -105,12 +145,22 @@ json dry_run_json(const Matrix& m, const SweepSpec& sweep) {
             {"skipped", skipped_json(m)},
             {"excluded", m.excluded},
             {"duplicates", m.duplicates}};
-  for (const Trial& t : m.trials)
-    j["trials"].push_back({{"id", t.id},
-                           {"repetition", t.repetition},
-                           {"ranks", t.ranks()},
-                           {"axes", axes_json(t.axes)},
-                           {"spec", to_json(t.spec)}});
+  for (const Trial& t : m.trials) {
+    json one = {{"id", t.id},
+                {"repetition", t.repetition},
+                {"ranks", t.ranks()},
+                {"axes", axes_json(t.axes)},
+                {"spec", to_json(t.spec)}};
+    if (t.forecast)
+      one["forecast"] = {{"step_s", t.forecast->step_s},
+                         {"upper_s", t.forecast->upper_s},
+                         {"ceiling_s", t.forecast->ceiling_s},
+                         {"memory_bytes", t.forecast->memory_bytes},
+                         {"cost", t.forecast->cost},
+                         {"currency", t.forecast->currency},
+                         {"infeasible", t.forecast->infeasible}};
+    j["trials"].push_back(std::move(one));
+  }
   return j;
 }
 
@@ -144,6 +194,13 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o) {
       what += " " + short_key(key) + "=" + show_value(value);
     out += "fastest: " + best->id + what + " with " + format("%.2f", best->samples_per_s) + " samples/s\n";
   }
+  for (size_t i = 0; i < m.trials.size() && i < o.runs.size(); ++i) {
+    const RunRecord &base = o.runs[i], *best = fastest(o);
+    if (!m.trials[i].baseline || base.run_class != RunClass::ok || !best || base.samples_per_s <= 0) continue;
+    out += "baseline " + label(m.trials[i].axes) + ": " + format("%.2f", base.samples_per_s) +
+           " samples/s; the fastest is " + format("%.2f", best->samples_per_s / base.samples_per_s) +
+           " times that\n";
+  }
   for (const std::string& p : o.problems) out += "problem: " + p + "\n";
   return out + skipped_lines(m);
 }
@@ -154,6 +211,9 @@ json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep
             {"interrupted", o.interrupted}, {"counts", count_classes(o)}, {"started", o.started},
             {"reused", o.reused},           {"adopted", o.adopted},       {"skipped", skipped_json(m)},
             {"problems", o.problems},       {"trials", json::array()}};
+  std::set<std::string> baseline;
+  for (const Trial& t : m.trials)
+    if (t.baseline) baseline.insert(t.id);
   for (const RunRecord& r : o.runs)
     j["trials"].push_back(
         {{"id", r.id},
@@ -162,6 +222,7 @@ json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep
          {"class", name_of(r.run_class)},
          {"message", r.message},
          {"axes", r.axes},
+         {"baseline", baseline.contains(r.id)},
          {"ranks", r.ranks},
          {"step_s", {{"median", r.step_s.median}, {"p10", r.step_s.p10}, {"p90", r.step_s.p90}}},
          {"samples_per_s", r.samples_per_s},

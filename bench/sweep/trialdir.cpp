@@ -46,14 +46,24 @@ std::string tail_of(const fs::path& file, std::streamoff bytes) {
 
 }  // namespace
 
-TrialDir::TrialDir(const fs::path& results, const Trial& trial, int64_t warmup)
-    : trial_(trial), warmup_(warmup), dir_(fs::absolute(results) / "trials" / trial.id) {}
+TrialDir::TrialDir(const fs::path& results, const Trial& trial, int64_t warmup, int64_t max_attempts)
+    : trial_(trial),
+      warmup_(warmup),
+      max_attempts_(max_attempts),
+      dir_(fs::absolute(results) / "trials" / trial.id) {}
 
 std::optional<RunClass> TrialDir::verdict() const {
   if (!fs::exists(dir_ / "status.json")) return std::nullopt;
   const json j = json::parse(read_file(dir_ / "status.json"), nullptr, /*allow_exceptions=*/false);
   if (!j.is_object() || !j.contains("class") || !j["class"].is_string()) return std::nullopt;
   return run_class(j["class"].get<std::string>());
+}
+
+bool TrialDir::finished() const {
+  const auto own = verdict();
+  if (!own) return false;
+  const json j = json::parse(read_file(dir_ / "status.json"), nullptr, false);
+  return j.is_object() && j.value("final", json(is_final(*own))) == true;
 }
 
 int64_t TrialDir::attempt() const {
@@ -65,7 +75,7 @@ int64_t TrialDir::attempt() const {
 bool TrialDir::adopt() {
   const auto v = verdict_from_results(read_tail(dir_ / "result.jsonl"));
   if (!v) return false;
-  write_status(*v, nullptr);
+  write_status(*v, nullptr, "");
   return true;
 }
 
@@ -81,7 +91,7 @@ void TrialDir::prepare() {
     std::vector<fs::path> files = {"status.json"};
     for (const auto& entry : fs::directory_iterator(dir_)) {
       const std::string name = entry.path().filename().string();
-      if (!name.starts_with("attempt") && name != "status.json") files.emplace_back(name);
+      if (!name.starts_with("attempt") && name != "status.json" && name != "claim") files.emplace_back(name);
     }
     for (const fs::path& name : files)
       if (fs::exists(fs::symlink_status(dir_ / name))) fs::rename(dir_ / name, old / name);
@@ -100,17 +110,31 @@ void TrialDir::prepare() {
   write_atomically(dir_ / "config.yaml", spec.dump(1) + "\n");
 }
 
-void TrialDir::judge(const ProcessOutcome& outcome) {
-  const Verdict v = classify(outcome, read_tail(dir_ / "result.jsonl"), tail_of(dir_ / "err", 4096));
-  write_status(v, &outcome);
+Verdict TrialDir::judge(const ProcessOutcome& outcome, const Plausibility& plausibility,
+                        const std::string& job) {
+  Verdict v = classify(outcome, read_tail(dir_ / "result.jsonl"), tail_of(dir_ / "err", 4096));
+  if (v.run_class == RunClass::ok && (plausibility.least_step_s > 0 || plausibility.noise_limit > 0)) {
+    std::vector<std::string> unheard;  // whoever reads the results is told
+    v = doubted(v, load_run(dir_, &unheard).step_s, plausibility);
+  }
+  write_status(v, &outcome, job);
+  return v;
 }
 
-void TrialDir::write_status(const Verdict& v, const ProcessOutcome* outcome) const {
+void TrialDir::settle(const Verdict& v, const std::string& job) {
+  write_status(v, nullptr, job);
+}
+
+void TrialDir::write_status(const Verdict& v, const ProcessOutcome* outcome, const std::string& job) const {
   const ResultTail tail = read_tail(dir_ / "result.jsonl");
+  // A person's stop is never held against the trial, however often it comes.
+  const bool worn_out =
+      max_attempts_ > 0 && attempt() >= max_attempts_ && (v.retry || v.run_class != RunClass::interrupted);
+  const bool final = worn_out || (is_final(v.run_class) && !v.retry);
   json j = {{"schema", 1},
             {"id", trial_.id},
             {"class", name_of(v.run_class)},
-            {"final", is_final(v.run_class)},
+            {"final", final},
             {"message", v.message},
             {"attempt", std::max<int64_t>(1, attempt())},
             {"adopted", outcome == nullptr},
@@ -118,6 +142,7 @@ void TrialDir::write_status(const Verdict& v, const ProcessOutcome* outcome) con
             {"last_step", tail.last_step},
             {"host", host()},
             {"time_utc", utc_now()}};
+  if (!job.empty()) j["job"] = job;
   if (outcome) {
     const bool by_signal = outcome->end == ProcessEnd::signalled || outcome->code < 0;
     if (by_signal) j["signal"] = signal_name(std::abs(outcome->code));

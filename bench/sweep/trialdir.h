@@ -12,23 +12,31 @@ namespace isobar {
 
 class TrialDir {
  public:
-  TrialDir(const std::filesystem::path& results, const Trial& trial, int64_t warmup);
+  TrialDir(const std::filesystem::path& results, const Trial& trial, int64_t warmup,
+           int64_t max_attempts = 0);
 
   const std::filesystem::path& path() const { return dir_; }
   /// The class in status.json; nothing when there is none, or it cannot be read.
   std::optional<RunClass> verdict() const;
+  /// Whether that class is final, or was tried max_attempts times (0: as often as is asked).
+  bool finished() const;
+  /// How often it was started.
+  int64_t attempt() const;
   /// Judges an attempt whose sweep died before it could, if its results settle it.
   bool adopt();
   /// Moves what an earlier attempt left into attempt-<n>/ and writes all that a new one starts from.
   void prepare();
-  void judge(const ProcessOutcome& outcome);
+  /// `job`: the cluster job that ran it, "" on this host.
+  Verdict judge(const ProcessOutcome& outcome, const Plausibility& plausibility = {},
+                const std::string& job = "");
+  /// A verdict that does not come from the process' end.
+  void settle(const Verdict& v, const std::string& job);
 
  private:
-  int64_t attempt() const;
-  void write_status(const Verdict& v, const ProcessOutcome* outcome) const;
+  void write_status(const Verdict& v, const ProcessOutcome* outcome, const std::string& job) const;
 
   const Trial& trial_;
-  int64_t warmup_;
+  int64_t warmup_, max_attempts_;
   std::filesystem::path dir_;
 };
 

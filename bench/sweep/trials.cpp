@@ -49,13 +49,16 @@ RunSpec resolve(const SweepSpec& sweep, const Assignments& combination) {
     const int64_t ranks = it->second.get<int64_t>();
     const LayoutSpec& l = spec.layout;
     if (l.tp < 1 || l.cp < 1 || l.pp < 1) validate(spec);  // its own words about a size below 1
-    const int64_t model = l.tp * l.cp * l.pp;
-    if (ranks % model != 0)
-      throw ConfigError(
-          sweep.file, "gpus",
-          std::to_string(ranks) + " cannot be shared by tp * cp * pp = " + std::to_string(model),
-          "use a multiple");
-    spec.layout.dp = ranks / model;
+    // Divided one by one: the product of what people type may not be a number.
+    int64_t left = ranks;
+    for (const int64_t size : {l.tp, l.cp, l.pp}) left = left % size == 0 ? left / size : 0;
+    if (left == 0)
+      throw ConfigError(sweep.file, "gpus",
+                        std::to_string(ranks) +
+                            " cannot be shared by tp * cp * pp = " + std::to_string(l.tp) + " * " +
+                            std::to_string(l.cp) + " * " + std::to_string(l.pp),
+                        "use a multiple");
+    spec.layout.dp = left;
   }
   validate(spec);
   return spec;
@@ -63,21 +66,29 @@ RunSpec resolve(const SweepSpec& sweep, const Assignments& combination) {
 
 std::vector<Assignments> combinations(const SweepSpec& sweep) {
   std::vector<Assignments> all;
-  int64_t count = sweep.axes.empty() && !sweep.include.empty() ? 0 : 1;
+  int64_t count = sweep.axes.empty() && sweep.scaling.empty() && !sweep.include.empty() ? 0 : 1;
+  const auto points = static_cast<int64_t>(std::max<size_t>(1, sweep.scaling.size()));
   constexpr int64_t kMost = 1'000'000;
   for (const Axis& axis : sweep.axes) {
     count *= static_cast<int64_t>(axis.values.size());
     if (count > kMost)
       throw ConfigError(sweep.file, "axes", "make more than a million combinations", "remove values");
   }
-  for (int64_t i = 0; i < count; ++i) {  // the last axis varies fastest
+  if (count * points > kMost)
+    throw ConfigError(sweep.file, "axes", "make more than a million combinations", "remove values");
+  for (int64_t i = 0; i < count * points; ++i) {  // the last axis varies fastest
     Assignments one(sweep.axes.size());
-    int64_t rest = i;
+    int64_t rest = i / points;
     for (size_t a = sweep.axes.size(); a-- > 0;) {
       const Axis& axis = sweep.axes[a];
       const auto n = static_cast<int64_t>(axis.values.size());
       one[a] = {axis.key, axis.values[rest % n]};
       rest /= n;
+    }
+    if (!sweep.scaling.empty()) {
+      const Assignments& point = sweep.scaling[i % points];
+      one.insert(one.end(), point.begin(), point.end());
+      std::sort(one.begin(), one.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     }
     all.push_back(std::move(one));
   }
@@ -112,11 +123,20 @@ Matrix expand(const SweepSpec& sweep) {
   Matrix m;
   std::vector<Trial> once;  // one repetition
   std::set<std::string> seen;
-  for (const Assignments& combination : combinations(sweep)) {
+  const bool any = std::any_of(sweep.axes.begin(), sweep.axes.end(), [](const Axis& a) { return a.any; });
+  std::vector<Assignments> all = sweep.baselines;  // first, so that a double of one is the baseline
+  const std::vector<Assignments> others = combinations(sweep);
+  all.insert(all.end(), others.begin(), others.end());
+  for (size_t at = 0; at < all.size(); ++at) {
+    const Assignments& combination = all[at];
     RunSpec spec;
     try {
       spec = resolve(sweep, combination);
     } catch (const ConfigError& e) {
+      if (any && at >= sweep.baselines.size()) {
+        ++m.excluded;
+        continue;
+      }
       m.skipped.push_back({combination, e.what()});
       continue;
     }
@@ -137,7 +157,11 @@ Matrix expand(const SweepSpec& sweep) {
       ++m.duplicates;
       continue;
     }
-    once.push_back({"", 0, std::move(spec), combination});
+    once.push_back({.id = "",
+                    .repetition = 0,
+                    .spec = std::move(spec),
+                    .axes = combination,
+                    .baseline = at < sweep.baselines.size()});
   }
   if (once.empty())
     throw ConfigError(

@@ -3,6 +3,7 @@
 //   Matrix m = expand(load_sweep_spec("demo.yaml"));
 //   for (const Trial& t : m.trials) …   // in the order in which they run; m.skipped says what cannot and why
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,17 +12,30 @@
 
 namespace isobar {
 
+/// What the performance model says about a trial before it runs.
+struct Forecast {
+  double step_s = 0, upper_s = 0;  // of one optimizer step; upper end of the 80 % interval
+  double ceiling_s = 0;            // no machine of these peaks is faster; 0: not known
+  int64_t memory_bytes = 0;        // of the fullest rank
+  double cost = 0;                 // of the whole trial, in `currency`; 0: the machine has no price
+  std::string currency;
+  std::string infeasible;  // why it cannot run there; "" = it can
+};
+
 struct Trial {
   std::string id;          // 16 hex digits: SHA-256 of the resolved specification and the repetition
   int64_t repetition = 0;  // 0 … repetitions-1
   RunSpec spec;            // run.out is empty here: the runner chooses it
   Assignments axes;        // what this combination sets, for tables
+  bool baseline = false;   // the summary compares with it
+  std::optional<Forecast> forecast = std::nullopt;  // where a machine file was given
   int64_t ranks() const { return spec.layout.world(); }
 };
 
 struct Skipped {
   Assignments axes;
   std::string reason;
+  bool infeasible = false;  // by the performance model's word, not by the specification's
 };
 
 struct Matrix {

@@ -222,9 +222,14 @@ struct Check {
   }
   void divides(int64_t d, int64_t n, const char* key, const std::string& of) const {
     if (n % d == 0) return;
-    int64_t below = d, above = d;
-    while (below > 1 && n % below != 0) --below;
-    while (above < n && n % above != 0) ++above;
+    int64_t below = 1,
+            above = n;  // among divisors up to a million and their partners: any number may be typed
+    for (int64_t i = 1; i <= std::min<int64_t>(n / i, 1'000'000); ++i)
+      if (n % i == 0)
+        for (const int64_t one : {i, n / i}) {
+          if (one < d) below = std::max(below, one);
+          if (one > d) above = std::min(above, one);
+        }
     that(false, key, std::to_string(d) + " does not divide " + of + " = " + std::to_string(n),
          "the nearest that do are " + std::to_string(below) + " and " + std::to_string(above));
   }

@@ -30,10 +30,26 @@ nlohmann::json scalar(const YAML::Node& node) {
   return s;
 }
 
+bool is_utf8(const std::string& s) {
+  try {
+    const std::string quoted = nlohmann::json(s).dump();  // throws for anything else
+    return !quoted.empty();
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
+
+void refuse_other_encodings(const std::string& s, const std::string& file, const std::string& key) {
+  const bool plain = std::all_of(s.begin(), s.end(), [](char c) { return static_cast<signed char>(c) >= 0; });
+  if (!plain && !is_utf8(s))
+    throw ConfigError(file, key, "holds bytes that are no UTF-8", "save the file as UTF-8");
+}
+
 nlohmann::json convert(const YAML::Node& node, const std::string& file, const std::string& key, int depth) {
   if (depth > 64) throw ConfigError(file, key, "is nested more than 64 levels deep", "flatten it");
   switch (node.Type()) {
     case YAML::NodeType::Scalar:
+      refuse_other_encodings(node.Scalar(), file, key);
       return scalar(node);
     case YAML::NodeType::Sequence: {
       nlohmann::json out = nlohmann::json::array();
@@ -47,6 +63,7 @@ nlohmann::json convert(const YAML::Node& node, const std::string& file, const st
         if (!item.first.IsScalar())
           throw ConfigError(file, key, "has a key that is not a word", "use plain keys");
         const std::string name = item.first.Scalar();
+        refuse_other_encodings(name, file, key);
         if (name == "<<")
           throw ConfigError(file, key, "uses a YAML merge key", "use `inherits: FILE` instead");
         if (out.contains(name)) throw ConfigError(file, name, "is given twice", "keep one of the two");
@@ -72,7 +89,8 @@ nlohmann::json load(const std::string& path, int depth) {
     throw ConfigError(path, "inherits", "must be a file name", "e.g. vit.yaml");
   const std::filesystem::path parent =
       std::filesystem::path(path).parent_path() / own["inherits"].get<std::string>();
-  if (!std::filesystem::exists(parent))
+  std::error_code unreadable;
+  if (!std::filesystem::exists(parent, unreadable))
     throw ConfigError(path, "inherits", "there is no file " + parent.string(), "name a file beside this one");
   nlohmann::json base = load(parent.string(), depth + 1);
   own.erase("inherits");

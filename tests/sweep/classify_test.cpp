@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "bench/sweep/results.h"
+
 namespace isobar {
 namespace {
 
@@ -68,6 +70,31 @@ TEST(Classify, TableOfEndsAndTheirClasses) {
        RunClass::timeout},
       {"no progress", outcome(ProcessEnd::hang), kStarted, "", RunClass::hang},
       {"failed, then did not leave", outcome(ProcessEnd::hang), failed("numeric"), "", RunClass::numeric},
+      {"no progress before the start", outcome(ProcessEnd::hang), kNothing, "", RunClass::launch_fail},
+      {"time limit before the start", outcome(ProcessEnd::timeout), kNothing, "", RunClass::launch_fail},
+      {"exit 4 by a device", outcome(ProcessEnd::exited, 4), kStarted, "CUDA_ERROR_OUT_OF_MEMORY",
+       RunClass::oom_device},
+      {"exit 1 by a device", outcome(ProcessEnd::exited, 1), kStarted,
+       "cudaErrorMemoryAllocation: out of memory", RunClass::oom_device},
+      {"own word: oom_device", outcome(ProcessEnd::exited, 4), failed("oom_device"), "",
+       RunClass::oom_device},
+      {"own word: wrong_result", outcome(ProcessEnd::exited, 1), failed("wrong_result"), "",
+       RunClass::wrong_result},
+      {"assert()", outcome(ProcessEnd::signalled, SIGABRT), kStarted, "a.cpp:3: f: Assertion `x > 0' failed.",
+       RunClass::assertion},
+      {"a rank's assert() through mpiexec", outcome(ProcessEnd::exited, 134), kStarted,
+       "a.cpp:3: f: Assertion `x > 0' failed.\nmpiexec noticed", RunClass::assertion},
+      {"full disk", outcome(ProcessEnd::exited, 1), kStarted, "cannot write x: No space left on device",
+       RunClass::interrupted},
+      {"full disk, its own word",
+       outcome(ProcessEnd::exited, 1),
+       {.started = true,
+        .ended = true,
+        .status = "failed",
+        .failure = "crash",
+        .message = "cannot write x: No space left on device"},
+       "",
+       RunClass::interrupted},
       {"memory limit", outcome(ProcessEnd::memory, -SIGKILL), kStarted, "", RunClass::oom_host},
       {"own word: crash", outcome(ProcessEnd::exited, 1), failed("crash"), "", RunClass::crash},
       {"own word: hang", outcome(ProcessEnd::exited, 1), failed("hang"), "", RunClass::hang},
@@ -80,6 +107,31 @@ TEST(Classify, TableOfEndsAndTheirClasses) {
     const Verdict v = classify(c.outcome, c.tail, c.err);
     EXPECT_EQ(v.run_class, c.expected) << c.what << ": " << name_of(v.run_class) << " (" << v.message << ")";
     EXPECT_TRUE(c.expected == RunClass::ok || !v.message.empty()) << c.what;
+  }
+}
+
+TEST(Classify, AMeasurementThatCannotBeIsNoResult) {
+  const StepStats step{.median = 0.010, .p10 = 0.009, .p90 = 0.013};
+  const Verdict ok{RunClass::ok, ""};
+  EXPECT_EQ(doubted(ok, step, {}).run_class, RunClass::ok);
+  EXPECT_EQ(doubted(ok, step, {.least_step_s = 0.0101}).run_class, RunClass::implausible);
+  EXPECT_EQ(doubted(ok, step, {.least_step_s = 0.0099}).run_class, RunClass::ok);
+  EXPECT_EQ(doubted(ok, step, {.noise_limit = 0.39}).run_class, RunClass::noisy);
+  EXPECT_EQ(doubted(ok, step, {.noise_limit = 0.41}).run_class, RunClass::ok);
+  EXPECT_EQ(doubted({RunClass::crash, "x"}, step, {.least_step_s = 1}).run_class, RunClass::crash);
+}
+
+TEST(Classify, TheSchedulersLastWordOnAJob) {
+  const std::pair<const char*, RunClass> words[] = {
+      {"NODE_FAIL", RunClass::node_fail},    {"BOOT_FAIL", RunClass::node_fail},
+      {"PREEMPTED", RunClass::preempted},    {"TIMEOUT", RunClass::timeout},
+      {"OUT_OF_MEMORY", RunClass::oom_host}, {"CANCELLED by 1000", RunClass::interrupted},
+      {"COMPLETED", RunClass::interrupted},  {"FAILED (Exit_status 1)", RunClass::interrupted}};
+  for (const auto& [state, expected] : words) {
+    const Verdict v = verdict_of_job(state, "12");
+    EXPECT_EQ(v.run_class, expected) << state;
+    EXPECT_NE(v.message.find("12"), std::string::npos) << v.message;
+    EXPECT_EQ(v.retry, expected != RunClass::oom_host && std::string(state).substr(0, 4) != "CANC") << state;
   }
 }
 

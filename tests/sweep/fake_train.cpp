@@ -122,9 +122,9 @@ int train(const isobar::RunSpec& spec, const std::string& out, int64_t ranks) {
                                      {"memory", {{"arena", 4096}, {"by_category", {{"params", 1024}}}}},
                                      {"provenance", {{"commit", "c0ffee"}, {"host", "fake"}}}})
                                    .dump());
-  for (int64_t step = 1; step <= spec.train.steps; ++step) {
+  for (int64_t step = 1; step <= spec.train.steps || fault == Fault::crawl; ++step) {
     if (step == 2) misbehave(fault, results);
-    pause_ms(ms);
+    pause_ms(fault == Fault::crawl ? 500 : ms);
     isobar::append_line(results, json({{"event", "step"},
                                        {"step", step},
                                        {"epoch", 0},
@@ -226,7 +226,7 @@ int main(int argc, char** argv) {
       code = train(spec, out, ranks);
     else
       code = std::getenv("FAKE_MPI") ? under_mpiexec(argv, argv[4]) : in_own_group(spec, out, ranks);
-    log_line("end");
+    log_line(code == 0 ? "end" : "fail");
     return code;
   } catch (const isobar::ConfigError& e) {
     std::fprintf(stderr, "%s\n", e.what());

@@ -18,6 +18,7 @@ enum class Fault {
   half_line,    // killed in the middle of a line
   stray,        // ends well but leaves a process behind
   late_segv,    // crashes after run_end
+  crawl,        // a step every half second, without end
 };
 
 }  // namespace isobar

@@ -1,0 +1,107 @@
+#include "bench/cli/forecast.h"
+
+#include <cmath>
+#include <map>
+
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/base/error.h"
+#include "model/base/rng.h"
+#include "perfmodel/layout_model.h"
+#include "perfmodel/predict.h"
+
+namespace isobar {
+namespace {
+
+// So many different trials are priced by their placed plans, tens of milliseconds each; more by the closed
+// form.
+constexpr size_t kMostPlaced = 48;
+
+std::string gigabytes(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g GB", 1e-9 * bytes);
+  return text;
+}
+
+Forecast on_accelerators(const RunSpec& spec, const Machine& m) {
+  const LayoutPrediction p = predict_layout(spec, m);
+  Forecast f{.step_s = p.step_s,
+             .upper_s = p.upper,
+             .ceiling_s = p.cost.ceiling,
+             .memory_bytes = std::llround(p.memory_total)};
+  const double hours = f.step_s * static_cast<double>(spec.train.steps) / 3600;
+  f.cost = hours * static_cast<double>(spec.layout.world()) * m.accelerator->price_per_hour;
+  f.currency = m.accelerator->currency;
+  if (p.memory_total > static_cast<double>(m.accelerator->memory_bytes))
+    f.infeasible = "a rank needs " + gigabytes(p.memory_total) + " of an accelerator's " +
+                   gigabytes(static_cast<double>(m.accelerator->memory_bytes));
+  return f;
+}
+
+Forecast on_hosts(const RunSpec& spec, const Machine& m, int64_t ranks_per_node, bool placed) {
+  const int64_t on_host =
+      ranks_per_node > 0 ? std::min(ranks_per_node, spec.layout.world()) : spec.layout.world();
+  Forecast f;
+  if (placed) {
+    const int64_t threads = threads_of(spec, m.identity.cores, on_host);
+    const Prediction p = predict(spec, m,
+                                 {.ranks_on_host = on_host,
+                                  .threads = threads,
+                                  .workspace = cpu_workspace(static_cast<int>(threads))});
+    f = {.step_s = p.step_s, .upper_s = p.upper, .ceiling_s = p.ceiling_s, .memory_bytes = p.memory_total};
+  } else {
+    const LayoutPrediction p = predict_layout(spec, m);
+    f = {.step_s = p.step_s,
+         .upper_s = p.upper,
+         .ceiling_s = p.cost.ceiling,
+         .memory_bytes = std::llround(p.memory_total)};
+  }
+  const double needed = static_cast<double>(f.memory_bytes) * static_cast<double>(on_host);
+  if (needed > static_cast<double>(m.identity.memory_bytes))
+    f.infeasible = "a host's ranks need " + gigabytes(needed) + " of its " +
+                   gigabytes(static_cast<double>(m.identity.memory_bytes));
+  return f;
+}
+
+// Loader, data and learning rate change nothing that takes long to count: what the plan depends on is the
+// key.
+std::string key_of(const RunSpec& spec) {
+  nlohmann::json j = to_json(spec);
+  for (const char* name : {"lr", "seed", "steps", "log_every", "valid_every", "checkpoint_every"})
+    j["train"].erase(name);
+  j.erase("run");
+  return j.dump() + " " + std::to_string(spec.run.threads);
+}
+
+}  // namespace
+
+void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, int64_t ranks_per_node) {
+  std::map<std::string, Forecast> known;  // repetitions share theirs
+  for (const Trial& t : matrix.trials) known.try_emplace(key_of(t.spec));
+  const bool placed = known.size() <= kMostPlaced;
+  known.clear();
+  std::vector<Trial> run;
+  for (Trial& t : matrix.trials) {
+    const auto [at, fresh] = known.try_emplace(key_of(t.spec));
+    if (fresh)
+      at->second = machine.accelerator ? on_accelerators(t.spec, machine)
+                                       : on_hosts(t.spec, machine, ranks_per_node, placed);
+    t.forecast = at->second;
+    if (machine.accelerator) {  // of this trial's steps
+      const double hours = t.forecast->step_s * static_cast<double>(t.spec.train.steps) / 3600;
+      t.forecast->cost = hours * static_cast<double>(t.ranks()) * machine.accelerator->price_per_hour;
+    }
+    // The same trials every time: a sweep that goes on must not choose others.
+    const double dice = uniform(sweep.seed, std::stoull(t.id, nullptr, 16), 0);
+    if (t.forecast->infeasible.empty() || dice < sweep.probe_infeasible)
+      run.push_back(std::move(t));
+    else
+      matrix.skipped.push_back({t.axes, t.forecast->infeasible, true});
+  }
+  matrix.trials = std::move(run);
+  if (matrix.trials.empty())
+    throw ConfigError(
+        sweep.file, "axes", "leave no trial that is predicted to run on " + machine.file,
+        matrix.skipped.empty() ? "change the axes" : "the first reason is: " + matrix.skipped.back().reason);
+}
+
+}  // namespace isobar

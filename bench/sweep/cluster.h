@@ -1,0 +1,60 @@
+// A cluster as a sweep uses it: the `cluster:` section of a machine file.
+//
+//   cluster:
+//     scheduler: slurm                 # or pbs
+//     start: srun                      # how ranks start inside a job: srun | openmpi | pals
+//     start_options: [--mpi=pmix]      # words, passed on as they are
+//     ranks_per_node: 4
+//     cores_per_node: 64               # PBS asks for them; Slurm takes whole nodes
+//     queue: debug                     # Slurm's partition;  account, qos, constraint
+//     directives: ["--gpus-per-node=4"]  # more lines for the scheduler
+//     modules: [cudatoolkit]
+//     preamble: [[source, /opt/env.sh], [ulimit, -n, "4096"]]   # commands as lists of words
+//     environment: {OMP_NUM_THREADS: 1}
+//     cores: [4-7, 8-11]               # of each rank of a node, in order: its CPU binding
+//     job_time_s: 1800                 # about how long a job shall be;  max_time_s: 14400
+//     max_jobs: 4                      # under way at a time;  retries: 2, poll_s: 10
+//     preflight: true                  # measure every node before the first trial and leave out slow ones
+//     spare_nodes: 1                   # asked for besides, so that there is something to leave out
+//
+// Nothing here reaches a shell unquoted: `$` and `;` in a preamble's words are those characters, no more.
+#pragma once
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace isobar {
+
+struct ClusterSpec {
+  std::string file;
+  std::string scheduler = "slurm";
+  std::string start = "srun";
+  std::vector<std::string> start_options;
+  int64_t ranks_per_node = 1;
+  int64_t cores_per_node = 1;
+  std::string queue, account, qos, constraint;
+  std::vector<std::string> directives, modules;
+  std::vector<std::vector<std::string>> preamble;
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<std::string> cores;  // "4-7", one a local rank; {} = not bound
+  double job_time_s = 1800;
+  double max_time_s = 4 * 3600;
+  double start_s = 30;  // that a trial takes besides its steps
+  int64_t max_jobs = 4;
+  int64_t retries = 2;
+  double poll_s = 10;
+  double fence_s = 4;  // for which a job that took over waits, so that one that lost its node can notice
+  bool preflight = false;
+  int64_t spare_nodes = 0;
+
+  int64_t nodes(int64_t ranks) const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
+};
+
+/// The section of a machine file. Throws ConfigError naming file, key and mend.
+ClusterSpec load_cluster(const std::string& machine_file);
+ClusterSpec cluster_from_json(const nlohmann::json& section, const std::string& file);
+nlohmann::json to_json(const ClusterSpec& c);
+
+}  // namespace isobar

@@ -1,0 +1,104 @@
+#include "bench/sweep/command.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <system_error>
+
+namespace isobar {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Pipe {
+  int end[2] = {-1, -1};
+  Pipe() {
+    if (::pipe2(end, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+  }
+  ~Pipe() {
+    shut(0);
+    shut(1);
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  void shut(int i) {
+    if (end[i] >= 0) ::close(end[i]);
+    end[i] = -1;
+  }
+};
+
+[[noreturn]] void become(std::vector<std::string> words, const SayOptions& o, const Pipe& out,
+                         const Pipe& err) {
+  ::setpgid(0, 0);  // Ctrl-C is for the sweep: a submission under way is finished
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int in = ::open("/dev/null", O_RDONLY);
+  if (in < 0 || ::dup2(in, 0) < 0 || ::dup2(out.end[1], 1) < 0 || ::dup2(err.end[1], 2) < 0) ::_exit(126);
+  if (!o.cwd.empty() && ::chdir(o.cwd.c_str()) != 0) ::_exit(126);
+  std::vector<char*> argv;
+  for (std::string& w : words) argv.push_back(w.data());
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  const std::string why = words[0] + ": " + std::strerror(errno) + "\n";
+  if (::write(2, why.data(), why.size()) < 0) ::_exit(126);
+  ::_exit(127);
+}
+
+}  // namespace
+
+Said say(const std::vector<std::string>& argv, const SayOptions& options) {
+  Pipe out, err;
+  const pid_t pid = ::fork();
+  if (pid < 0) throw std::system_error(errno, std::generic_category(), "fork");
+  if (pid == 0) become(argv, options, out, err);
+  out.shut(1);
+  err.shut(1);
+  Said said;
+  const auto begin = Clock::now();
+  bool late = false;
+  while (out.end[0] >= 0 || err.end[0] >= 0) {
+    pollfd p[2] = {{out.end[0], POLLIN, 0}, {err.end[0], POLLIN, 0}};  // poll passes over -1
+    ::poll(p, 2, 200);
+    for (int i = 0; i < 2; ++i) {
+      Pipe& from = i == 0 ? out : err;
+      if (from.end[0] < 0 || !p[i].revents) continue;
+      char bytes[4096];
+      const ssize_t n = ::read(from.end[0], bytes, sizeof bytes);
+      if (n > 0) (i == 0 ? said.out : said.err).append(bytes, static_cast<size_t>(n));
+      if (n == 0 || (n < 0 && errno != EINTR)) from.shut(0);
+    }
+    if (std::chrono::duration<double>(Clock::now() - begin).count() > options.timeout_s) {
+      late = true;
+      ::kill(-pid, SIGKILL);
+      break;
+    }
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  said.code = !late && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  if (late) said.err += argv[0] + " did not answer";
+  return said;
+}
+
+std::string in_path(const std::string& name) {
+  if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0 ? name : "";
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string file = (folder.empty() ? "." : folder) + "/" + name;
+    if (::access(file.c_str(), X_OK) == 0) return file;
+  }
+  return "";
+}
+
+}  // namespace isobar

@@ -1,0 +1,27 @@
+// A short command of somebody else's (sbatch, squeue, qstat), run without a shell, and what it said.
+//
+//   const Said s = say({"squeue", "-h", "-o", "%i"}, {.timeout_s = 30});
+//   if (s.code != 0) throw std::runtime_error(s.err);
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace isobar {
+
+struct Said {
+  int code = -1;  // exit code; -1: not started, stopped by the time limit, or ended by a signal
+  std::string out, err;
+};
+
+struct SayOptions {
+  std::filesystem::path cwd = {};  // "" = here
+  double timeout_s = 60;
+};
+
+Said say(const std::vector<std::string>& argv, const SayOptions& options = {});
+
+/// The executable of that name in PATH; "" when there is none.
+std::string in_path(const std::string& name);
+
+}  // namespace isobar

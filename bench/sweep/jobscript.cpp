@@ -1,0 +1,89 @@
+#include "bench/sweep/jobscript.h"
+
+#include <cstdio>
+
+namespace isobar {
+namespace {
+
+// How long before a job's end Slurm tells it, besides the up to 60 s by which it may be early.
+constexpr int kWarning_s = 30;
+
+std::string quoted_line(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& w : words) line += (line.empty() ? "" : " ") + shell_quoted(w);
+  return line + "\n";
+}
+
+std::string body(const ClusterSpec& c, const JobRequest& job) {
+  std::string out = "cd " + shell_quoted(job.cwd) + " || exit 1\n";
+  for (const std::string& m : c.modules) out += quoted_line({"module", "load", m});
+  for (const auto& command : c.preamble) out += quoted_line(command);
+  for (const auto& [name, value] : c.environment) out += "export " + name + "=" + shell_quoted(value) + "\n";
+  return out + "exec " + quoted_line(job.command);
+}
+
+}  // namespace
+
+std::string shell_quoted(const std::string& word) {
+  std::string out = "'";
+  for (const char ch : word) {
+    if (ch == '\'')
+      out += "'\\''";
+    else
+      out += ch;
+  }
+  return out + "'";
+}
+
+std::string hours(int64_t seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%02lld:%02lld:%02lld", static_cast<long long>(seconds / 3600),
+                static_cast<long long>(seconds / 60 % 60), static_cast<long long>(seconds % 60));
+  return text;
+}
+
+std::string slurm_script(const ClusterSpec& c, const JobRequest& job) {
+  std::string out = "#!/bin/bash -l\n";  // a login shell knows `module`
+  const auto ask = [&](const std::string& option) { out += "#SBATCH " + option + "\n"; };
+  ask("--job-name=" + job.name);
+  ask("--nodes=" + std::to_string(job.nodes));
+  ask("--ntasks-per-node=" + std::to_string(c.ranks_per_node));
+  ask("--exclusive");
+  ask("--time=" + hours(job.time_s));
+  ask("--signal=B:USR1@" + std::to_string(kWarning_s));
+  ask("--requeue");
+  ask("--open-mode=append");
+  ask("--output=out");  // in the job's directory, from where it is submitted
+  if (!c.queue.empty()) ask("--partition=" + c.queue);
+  if (!c.account.empty()) ask("--account=" + c.account);
+  if (!c.qos.empty()) ask("--qos=" + c.qos);
+  if (!c.constraint.empty()) ask("--constraint=" + c.constraint);
+  if (!job.after.empty()) ask("--dependency=afterany:" + job.after);
+  for (const std::string& d : c.directives) ask(d);
+  return out + body(c, job);
+}
+
+std::string pbs_script(const ClusterSpec& c, const JobRequest& job) {
+  std::string out = "#!/bin/bash -l\n";  // a login shell knows `module`
+  const auto ask = [&](const std::string& option) { out += "#PBS " + option + "\n"; };
+  ask("-N " + job.name);
+  ask("-l select=" + std::to_string(job.nodes) + ":ncpus=" + std::to_string(c.cores_per_node) +
+      ":mpiprocs=" + std::to_string(c.ranks_per_node) + (c.constraint.empty() ? "" : ":" + c.constraint));
+  ask("-l place=scatter:excl");
+  ask("-l walltime=" + hours(job.time_s));
+  ask("-r y");
+  ask("-j oe");
+  ask("-o out");
+  if (!c.queue.empty()) ask("-q " + c.queue);
+  if (!c.account.empty()) ask("-A " + c.account);
+  if (!c.qos.empty()) ask("-l qos=" + c.qos);
+  if (!job.after.empty()) ask("-W depend=afterany:" + job.after);
+  for (const std::string& d : c.directives) {
+    // "-l filesystems=home" is an option and its value: PBS wants the blank that a plain word cannot hold
+    const bool glued = d.size() > 2 && d[0] == '-' && d[1] != '-' && d[2] != ' ';
+    ask(glued ? d.substr(0, 2) + " " + d.substr(2) : d);
+  }
+  return out + body(c, job);
+}
+
+}  // namespace isobar

@@ -1,0 +1,121 @@
+// PBS (OpenPBS, PBS Professional), through qsub, qstat -x, qselect and qdel. Job history must be on
+// (job_history_enable) for the state of ended jobs; without it they count as forgotten.
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "bench/sweep/command.h"
+#include "bench/sweep/scheduler.h"
+#include "model/base/error.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// Exit_status of a finished job in Slurm's words. Negative ones are PBS' own: -26 virtual memory, -27 memory,
+// -29 walltime; 256 and more is 256 + signal.
+std::string ended_as(const json& job) {
+  const int64_t substate =
+      job.contains("substate") && job["substate"].is_number() ? job["substate"].get<int64_t>() : 0;
+  if (!job.contains("Exit_status") || !job["Exit_status"].is_number_integer())
+    return substate == 91 ? "CANCELLED" : "FAILED";  // 91: deleted before it ran
+  const auto status = job["Exit_status"].get<int64_t>();
+  if (status == 0) return "COMPLETED";
+  if (status == -29) return "TIMEOUT";
+  if (status == -26 || status == -27) return "OUT_OF_MEMORY";
+  if (status == 271 || status == 265 || status == 143 || status == 137 || substate == 91) return "CANCELLED";
+  return status < 0 ? "BOOT_FAIL (Exit_status " + std::to_string(status) + ")"
+                    : "FAILED (Exit_status " + std::to_string(status) + ")";
+}
+
+JobWord word_of(const std::string& id, const json& job) {
+  const std::string state = job.value("job_state", std::string("?"));
+  const std::string comment = job.value("comment", std::string());
+  if (state == "F" || state == "X" || state == "C") return {JobPhase::ended, id, ended_as(job), comment};
+  if (state == "R" || state == "E" || state == "S" || state == "U")
+    return {JobPhase::running, id,
+            state == "R"   ? "RUNNING"
+            : state == "E" ? "COMPLETING"
+                           : "SUSPENDED",
+            comment};
+  return {JobPhase::waiting, id, "PENDING", comment};  // Q, H, W, T, M, B
+}
+
+class Pbs : public Scheduler {
+ public:
+  std::string script(const ClusterSpec& c, const JobRequest& job) const override {
+    return pbs_script(c, job);
+  }
+
+  std::string submit(const ClusterSpec& c, const std::filesystem::path& dir,
+                     const std::string& file) override {
+    const Said s = say({"qsub", file}, {.cwd = dir, .timeout_s = 120});
+    if (s.code != 0 || first_line(s.out).empty())
+      throw ConfigError(c.file, "cluster", "qsub refused the job: " + first_line(s.err),
+                        "mend the section, or see " + (dir / file).string());
+    return first_line(s.out);
+  }
+
+  std::optional<std::vector<JobWord>> ask(const std::vector<JobKey>& jobs) override {
+    std::vector<std::string> ids;
+    std::vector<std::string> command = {"qstat", "-x", "-f", "-F", "json"};
+    for (const JobKey& k : jobs) {
+      ids.push_back(k.id.empty() ? id_of(k.name) : k.id);
+      if (!ids.back().empty()) command.push_back(ids.back());
+    }
+    std::vector<JobWord> words(jobs.size());
+    if (command.size() == 5) return words;
+    const Said s = say(command);
+    // With unknown ids among them qstat fails, and still says what it knows of the others.
+    const json all = json::parse(s.out, nullptr, false);
+    if (!all.is_object()) return std::nullopt;
+    const json known = all.value("Jobs", json::object());
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      if (ids[i].empty()) continue;
+      const auto it = known.find(ids[i]);
+      words[i] = it == known.end() || !it->is_object()
+                     ? JobWord{JobPhase::ended, ids[i], "forgotten by the scheduler", ""}
+                     : word_of(ids[i], *it);
+    }
+    return words;
+  }
+
+  void cancel(const std::string& id) override { say({"qdel", id}); }
+
+  std::string own_id() const override {
+    const char* id = std::getenv("PBS_JOBID");
+    return id ? id : "";
+  }
+
+  std::vector<std::string> own_nodes() const override {
+    const char* file = std::getenv("PBS_NODEFILE");  // a line for each rank of each node
+    std::ifstream in(file ? file : "");
+    std::vector<std::string> nodes;
+    for (std::string node; in >> node;)
+      if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
+    if (nodes.empty()) throw std::runtime_error("PBS_NODEFILE does not say which nodes this job has");
+    return nodes;
+  }
+
+  void clear(const std::string&) override {}  // mpiexec's own daemons end with it
+
+ private:
+  static std::string id_of(const std::string& name) {
+    const Said s = say({"qselect", "-x", "-N", name});
+    return s.code == 0 ? first_line(s.out) : "";
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Scheduler> pbs() {
+  return std::make_unique<Pbs>();
+}
+
+}  // namespace isobar

@@ -1,0 +1,208 @@
+#include "bench/sweep/pilot.h"
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "bench/sweep/command.h"
+#include "bench/sweep/jobs.h"
+#include "bench/sweep/placement.h"
+#include "bench/sweep/resultsdir.h"
+#include "bench/sweep/scheduler.h"
+#include "bench/sweep/trialdir.h"
+#include "model/base/error.h"
+#include "model/base/files.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+namespace fs = std::filesystem;
+
+double seconds_since(Clock::time_point t) {
+  return std::chrono::duration<double>(Clock::now() - t).count();
+}
+
+void pause(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+enum class Stop { none, taken_over, time_up, told, nothing_starts };
+
+class Pilot {
+ public:
+  Pilot(const fs::path& results, const std::string& name, const volatile std::sig_atomic_t* signal)
+      : results_(results),
+        dir_(results, name),
+        signal_(signal),
+        about_(dir_.description()),
+        cluster_(cluster_from_json(about_.at("cluster"), (dir_.path() / "job.json").string())),
+        scheduler_(scheduler_of(cluster_.scheduler)),
+        time_s_(about_.at("time_s")) {
+    const json& l = about_.at("limits");
+    limits_ = {.timeout_s = l.at("timeout_s"),
+               .timeout_given = l.at("timeout_given"),
+               .hang_s = l.at("hang_s").is_null() ? std::nullopt : std::optional<double>(l.at("hang_s")),
+               .memory_limit_mb = l.at("memory_limit_mb"),
+               .grace_s = l.at("grace_s"),
+               .noise_limit = l.at("noise_limit")};
+  }
+
+  int operator()() {
+    life_ = dir_.begin_life();
+    if (life_ == 0) {
+      say_line("this job was given up: nothing to do");
+      return 0;
+    }
+    dir_.write_id(scheduler_->own_id());
+    nodes_ = scheduler_->own_nodes();
+    say_line("life " + std::to_string(life_) + " on " + std::to_string(nodes_.size()) + " nodes, first " +
+             nodes_.at(0));
+    if (life_ > 1) pause(cluster_.fence_s);  // an earlier life may still be ending its trial
+    if (cluster_.preflight) preflight();
+    for (const json& one : about_.at("trials")) {
+      const Trial t = trial_from_json(one, (dir_.path() / "job.json").string());
+      if (const Stop why = stop(); why != Stop::none) return leave(why);
+      if (!mine(t)) continue;
+      const double left = time_s_ - seconds_since(begin_);
+      if (started_ > 0 && left < time_limit(limits_, t) + limits_.grace_s + kReserve_s) continue;
+      if (const Stop why = run(t); why != Stop::none) return leave(why);
+    }
+    return 0;
+  }
+
+ private:
+  static constexpr double kReserve_s = 5;  // for judging the last trial
+  static constexpr int kMostUnstarted = 2;
+
+  void say_line(const std::string& what) const { std::printf("%s\n", what.c_str()); }
+
+  int leave(Stop why) const {
+    say_line(why == Stop::taken_over       ? "another life of this job has taken over"
+             : why == Stop::time_up        ? "the job's time is up"
+             : why == Stop::nothing_starts ? "no trial starts here"
+                                           : "told to stop");
+    return why == Stop::time_up ? 0 : 1;
+  }
+
+  // Leaves out the nodes that are slow, where enough others are left; all are named in the job's output.
+  void preflight() {
+    const fs::path file = dir_.path() / "preflight.json";
+    ClusterSpec one_each = cluster_;
+    one_each.ranks_per_node = 1;
+    one_each.cores.clear();  // the whole node
+    const auto ranks = static_cast<int64_t>(nodes_.size());
+    const Said s =
+        say(start_command(one_each, nodes_, ranks, {about_.at("self"), "preflight", "-o", file.string()},
+                          "preflight", dir_.path() / "rankfile"),
+            {.timeout_s = 120});
+    if (s.code != 0) return say_line("preflight did not run: " + s.err.substr(0, s.err.find('\n')));
+    for (const SlowNode& slow : slow_nodes(json::parse(read_file(file)), nodes_)) {
+      const bool spare = static_cast<int64_t>(nodes_.size()) > about_.at("needed").get<int64_t>();
+      say_line("slow node " + slow.node + (spare ? ", left out: " : ", kept because no other is left: ") +
+               slow.reason);
+      if (spare) std::erase(nodes_, slow.node);
+    }
+  }
+
+  Stop stop() {
+    if (*signal_ == SIGUSR1) return Stop::time_up;
+    if (*signal_ != 0) return Stop::told;
+    if (seconds_since(looked_) >= 1) {
+      looked_ = Clock::now();
+      if (!dir_.is_life(life_)) return Stop::taken_over;
+    }
+    return Stop::none;
+  }
+
+  TrialDir directory(const Trial& t) const {
+    return {results_, t, about_.at("warmup"), cluster_.retries + 1};
+  }
+
+  // Whether there is something to do, after settling what an earlier life left half done.
+  bool mine(const Trial& t) {
+    TrialDir dir = directory(t);
+    if (dir.finished() || claimed_by(dir.path()) != dir_.name()) return false;
+    if (dir.attempt() > 0 && !dir.verdict() && fs::exists(dir.path() / "started_by") &&
+        read_file(dir.path() / "started_by").starts_with(dir_.name() + " ")) {
+      if (dir.adopt()) return false;
+      // The life before this one is gone without a word, as when its node went down.
+      dir.settle(verdict_of_job("NODE_FAIL", dir_.id()), dir_.id());
+      return !dir.finished();
+    }
+    // Once a job is enough for what did not work: the next one may have better nodes.
+    return !(dir.verdict() && job_of(dir) == dir_.id());
+  }
+
+  static std::string job_of(const TrialDir& dir) {
+    const json j = json::parse(read_file(dir.path() / "status.json"), nullptr, false);
+    return j.is_object() ? j.value("job", std::string()) : "";
+  }
+
+  Stop run(const Trial& t) {
+    TrialDir dir = directory(t);
+    const auto map = launch_map(cluster_, nodes_, t.ranks());
+    dir.prepare();
+    write_atomically(dir.path() / "started_by", dir_.name() + " " + std::to_string(life_) + "\n");
+    write_atomically(dir.path() / "launch_map.json", to_json(map).dump(1) + "\n");
+    write_atomically(dir.path() / "rankfile", rankfile_text(map));
+    const std::vector<std::string> program = {
+        about_.at("trainer"),      "train", (dir.path() / "config.yaml").string(),        "--ranks",
+        std::to_string(t.ranks()), "--set", "run.out=" + json(dir.path().string()).dump()};
+    std::vector<std::string> command =
+        start_command(cluster_, nodes_, t.ranks(), program, t.id, dir.path() / "rankfile");
+    if (const std::string found = in_path(command[0]); !found.empty()) command[0] = found;
+    ++started_;
+    WatchedProcess process({.argv = command,
+                            .env = {{"ISOBAR_JOB", dir_.name()}, {"ISOBAR_TRIAL", t.id}},
+                            .out = dir.path() / "out",
+                            .err = dir.path() / "err",
+                            .progress_files = {dir.path() / "result.jsonl", dir.path() / "heartbeat"},
+                            .limits = limits_of(limits_, t)});
+    Stop why = Stop::none;
+    while (!process.wait(0.2)) {
+      if (why != Stop::none) continue;
+      why = stop();
+      if (why == Stop::none && seconds_since(begin_) > time_s_ - limits_.grace_s - kReserve_s)
+        why = Stop::time_up;
+      if (why == Stop::taken_over) return why;  // the process' destructor kills at once
+      if (why != Stop::none) process.cancel();
+    }
+    const ProcessOutcome& o = process.outcome();
+    if (o.end == ProcessEnd::lost) kill_tagged("ISOBAR_JOB=" + dir_.name());
+    if (o.end != ProcessEnd::exited && o.end != ProcessEnd::not_started) scheduler_->clear(t.id);
+    if (!dir_.is_life(life_)) return Stop::taken_over;
+    const bool spoke = read_tail(dir.path() / "result.jsonl").ended;
+    if (why == Stop::time_up && !spoke)
+      dir.settle(verdict_of_job("TIMEOUT", dir_.id()), dir_.id());
+    else
+      dir.judge(o, plausibility_of(t, limits_), dir_.id());
+    const RunClass verdict = dir.verdict().value_or(RunClass::interrupted);
+    say_line(t.id + " " + name_of(verdict));
+    // A sick node must not use up every trial's attempts.
+    unstarted_ = verdict == RunClass::launch_fail ? unstarted_ + 1 : 0;
+    return why == Stop::none && unstarted_ >= kMostUnstarted ? Stop::nothing_starts : why;
+  }
+
+  fs::path results_;
+  JobDir dir_;
+  const volatile std::sig_atomic_t* signal_;
+  json about_;
+  ClusterSpec cluster_;
+  std::unique_ptr<Scheduler> scheduler_;
+  double time_s_;
+  TrialLimits limits_;
+  int64_t life_ = 0, started_ = 0;
+  int unstarted_ = 0;  // trials in a row that did not begin
+  std::vector<std::string> nodes_;
+  Clock::time_point begin_ = Clock::now(), looked_{};
+};
+
+}  // namespace
+
+int run_pilot(const fs::path& results, const std::string& name, const volatile std::sig_atomic_t* signal) {
+  return Pilot(results, name, signal)();
+}
+
+}  // namespace isobar

@@ -1,0 +1,47 @@
+// Where the ranks of a trial go inside an allocation, and the command that puts them there.
+//
+//   const auto map = launch_map(cluster, {"n1", "n2"}, 6);        // ranks 0-3 on n1, 4 and 5 on n2
+//   const auto argv = start_command(cluster, nodes, 6, {isobar, "train", …}, id, dir / "rankfile");
+//
+// Ranks fill a node before they go to the next: layout.order then says which axis stays inside a node. The
+// binding is the start command's own (srun's masks, PALS' lists, Open MPI's rankfile), so that the program
+// sees its cores as on any other machine.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "bench/sweep/cluster.h"
+
+namespace isobar {
+
+struct RankPlace {
+  int64_t rank = 0;
+  std::string node;
+  int64_t local = 0;  // rank on its node; an accelerator of that number is its own
+  std::string cores;  // "4-7"; "" = not bound
+};
+
+std::vector<RankPlace> launch_map(const ClusterSpec& c, const std::vector<std::string>& nodes, int64_t ranks);
+nlohmann::json to_json(const std::vector<RankPlace>& map);
+
+/// argv of the command, its program not yet looked up in PATH. Open MPI's binding needs `rankfile`, which
+/// rankfile_text() fills.
+std::vector<std::string> start_command(const ClusterSpec& c, const std::vector<std::string>& nodes,
+                                       int64_t ranks, const std::vector<std::string>& program,
+                                       const std::string& name, const std::filesystem::path& rankfile);
+std::string rankfile_text(const std::vector<RankPlace>& map);
+
+/// Which of the nodes that a preflight measured (in the order of `nodes`) are slow: less than `share` of the
+/// median in matrix rate, copy bandwidth or link; each with the reason. With two nodes there is one link, and
+/// no telling whose fault it is: links are judged from three nodes on.
+struct SlowNode {
+  std::string node, reason;
+};
+std::vector<SlowNode> slow_nodes(const nlohmann::json& measured, const std::vector<std::string>& nodes,
+                                 double share = 0.7);
+
+/// "0xf0" for "4-7".
+std::string core_mask(const std::string& cores);
+
+}  // namespace isobar

@@ -1,0 +1,390 @@
+#include "bench/sweep/submit.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "bench/sweep/jobs.h"
+#include "bench/sweep/resultsdir.h"
+#include "bench/sweep/store.h"
+#include "bench/sweep/trialdir.h"
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "model/base/progress.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr int kMostFruitless = 4;
+constexpr double kMargin_s = 60;      // of a job, besides its trials
+constexpr double kSubmission_s = 30;  // within which a submission that was begun has reached the scheduler
+
+std::string new_name() {
+  std::random_device random;
+  char text[16];
+  std::snprintf(text, sizeof text, "isobar-%08x", static_cast<unsigned>(random()));
+  return text;
+}
+
+double expected_s(const Trial& t, const TrialLimits& limits, const ClusterSpec& c) {
+  if (!t.forecast) return std::min(time_limit(limits, t), 2 * c.start_s);
+  return std::min(time_limit(limits, t),
+                  c.start_s + t.forecast->step_s * static_cast<double>(t.spec.train.steps));
+}
+
+class ClusterSweep {
+ public:
+  ClusterSweep(const Matrix& m, const SweepSpec& s, const SweepOptions& o, const ClusterSpec& c,
+               Scheduler& scheduler, const SubmitOptions& submit)
+      : matrix_(m), sweep_(s), options_(o), cluster_(c), scheduler_(scheduler), submit_(submit) {
+    for (const Trial& t : m.trials) by_id_[t.id] = &t;
+  }
+
+  SweepOutcome operator()() {
+    Progress bar("sweep", static_cast<int64_t>(matrix_.trials.size()), options_.progress);
+    for (bool first = true;; first = false) {
+      int64_t left = 0;
+      std::string note;
+      {
+        const DirLock lock(options_.results, std::max(options_.lock_wait_s, 60.0));
+        if (first) {
+          refuse_other_scheduler();
+          write_matrix(matrix_, sweep_, options_.results);
+          count_reused();
+        }
+        follow();
+        submit();
+        left = unfinished();
+        note = live_.empty() ? "" : std::to_string(live_.size()) + " jobs" + waiting_;
+      }
+      bar.update(static_cast<int64_t>(matrix_.trials.size()) - left, note);
+      if (left == 0 || live_.empty() || !submit_.wait) break;
+      if (!pause()) {
+        outcome_.interrupted = true;
+        break;
+      }
+    }
+    bar.finish();
+    const DirLock lock(options_.results, std::max(options_.lock_wait_s, 60.0));
+    const std::vector<std::string> told = outcome_.problems;
+    Store(options_.results).rebuild(collect_runs(matrix_, options_.results, outcome_));
+    outcome_.problems.insert(outcome_.problems.begin(), told.begin(), told.end());
+    explain();
+    return std::move(outcome_);
+  }
+
+ private:
+  TrialDir directory(const Trial& t) const {
+    return {options_.results, t, sweep_.warmup, cluster_.retries + 1};
+  }
+
+  void refuse_other_scheduler() const {
+    for (const std::string& name : open_jobs(options_.results)) {
+      const JobDir job(options_.results, name);
+      const std::string other = job.description().at("cluster").at("scheduler");
+      if (other != cluster_.scheduler)
+        throw ConfigError((job.path() / "job.json").string(), "cluster.scheduler",
+                          "is a job of " + other + " that is still open",
+                          "go on with --launcher " + other + ", or use another --results");
+    }
+  }
+
+  void count_reused() {
+    for (const Trial& t : matrix_.trials) {
+      const TrialDir dir = directory(t);
+      const bool again = options_.retry_failed && dir.finished() && *dir.verdict() != RunClass::ok;
+      if (again) again_.insert(t.id);
+      outcome_.reused += dir.finished() && !again;
+    }
+  }
+
+  bool done(const Trial& t) {
+    if (again_.contains(t.id)) return false;
+    if (done_.contains(t.id)) return true;
+    if (!directory(t).finished()) return false;
+    done_.insert(t.id);  // for good
+    return true;
+  }
+  int64_t unfinished() {
+    return std::count_if(matrix_.trials.begin(), matrix_.trials.end(),
+                         [&](const Trial& t) { return !done(t) && !held_.contains(t.id); });
+  }
+
+  // What the scheduler says about our jobs; those that are over give their trials back.
+  void follow() {
+    const std::vector<std::string> names = open_jobs(options_.results);
+    std::set<std::string> before;
+    std::swap(before, live_);
+    waiting_.clear();
+    for (const std::string& name : before)  // another submitter saw it end
+      if (std::find(names.begin(), names.end(), name) == names.end())
+        hold_if_cancelled(JobDir(options_.results, name));
+    if (names.empty()) return;
+    std::vector<JobKey> keys;
+    for (const std::string& n : names) keys.push_back({n, JobDir(options_.results, n).id()});
+    const auto words = scheduler_.ask(keys);
+    for (size_t i = 0; i < names.size(); ++i) {
+      JobDir job(options_.results, names[i]);
+      if (!words) {  // the scheduler is away: nothing is known, and nothing follows
+        live_.insert(names[i]);
+        waiting_ = ", the scheduler does not answer";
+        continue;
+      }
+      const JobWord& w = (*words)[i];
+      if (w.phase == JobPhase::waiting || w.phase == JobPhase::running) {
+        if (keys[i].id.empty() && !w.id.empty()) job.write_id(w.id);  // its submitter had no time to
+        if (w.phase == JobPhase::waiting && !w.reason.empty() && w.reason != "None")
+          waiting_ = ", waiting: " + w.reason;
+        live_.insert(names[i]);
+      } else if (w.phase == JobPhase::unheard_of && age_s(job) < kSubmission_s) {
+        live_.insert(names[i]);
+      } else {
+        const std::string state = w.phase == JobPhase::unheard_of ? "never submitted" : w.state;
+        settle(job, w.id, state, before.contains(names[i]));
+      }
+    }
+  }
+
+  // A person cancelled it: to submit it again at once would be against their will.
+  void hold_if_cancelled(const JobDir& job) {
+    const json ended = json::parse(read_file(job.path() / "state.json"), nullptr, false);
+    if (!ended.is_object() || !ended.value("state", std::string()).starts_with("CANCELLED")) return;
+    const json about = job.description();
+    for (const json& one : about.at("trials")) held_.insert(one.at("id").get<std::string>());
+  }
+
+  static double age_s(const JobDir& job) {
+    const auto written = fs::last_write_time(job.path() / "job.json");
+    return std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count();
+  }
+
+  void settle(const JobDir& job, const std::string& id, const std::string& state, bool watched) {
+    job.close(state);
+    tell(job.name() + " (" + (id.empty() ? "no id" : id) + ") is over: " + state);
+    const bool lost_node = state.starts_with("NODE_FAIL");
+    if (lost_node) std::this_thread::sleep_for(std::chrono::duration<double>(cluster_.fence_s));
+    int began = 0;
+    const json about = job.description();
+    for (const json& one : about.at("trials")) {
+      const Trial t = trial_from_json(one, (job.path() / "job.json").string());
+      TrialDir dir = directory(t);
+      if (claimed_by(dir.path()) != job.name()) continue;
+      give_verdict(dir, job.name(), id, state);
+      began += began_well(dir, id);
+      release(dir.path());
+    }
+    if (watched) hold_if_cancelled(job);
+    any_began_ = any_began_ || began > 0;
+    if (!state.starts_with("CANCELLED")) ++fruitless_;
+    last_over_ = job.path();
+  }
+
+  // Whether this job brought the trial further than to a failure to launch.
+  static bool began_well(const TrialDir& dir, const std::string& id) {
+    if (!dir.verdict()) return false;
+    const json j = json::parse(read_file(dir.path() / "status.json"), nullptr, false);
+    return j.value("job", std::string()) == id && *dir.verdict() != RunClass::launch_fail;
+  }
+
+  void tell(const std::string& what) const {
+    if (options_.progress) std::fprintf(stderr, "\n%s\n", what.c_str());
+  }
+
+  void give_verdict(TrialDir& dir, const std::string& name, const std::string& id,
+                    const std::string& state) const {
+    const fs::path by = dir.path() / "started_by";
+    const bool started = fs::exists(by) && read_file(by).starts_with(name + " ");
+    if (!started || dir.finished()) return;
+    const auto own = dir.verdict();
+    if (!own) {
+      if (!dir.adopt()) dir.settle(verdict_of_job(state, id), id);
+    } else if (*own == RunClass::interrupted) {  // the pilot was told to stop, and could not know why
+      dir.settle(verdict_of_job(state, id), id);
+    }
+  }
+
+  void submit() {
+    if (options_.stop && *options_.stop) return;
+    std::vector<const Trial*> todo;
+    const std::vector<std::string> open = open_jobs(options_.results);
+    for (const Trial& t : matrix_.trials) {
+      if (done(t) || held_.contains(t.id)) continue;
+      const std::string who = claimed_by(directory(t).path());
+      if (!who.empty() && std::find(open.begin(), open.end(), who) != open.end()) continue;
+      // Finished, but whoever ran it or held its job for over died before they could say so.
+      if (TrialDir dir = directory(t); !again_.contains(t.id) && !dir.verdict() && dir.adopt()) {
+        ++outcome_.adopted;
+        continue;
+      }
+      todo.push_back(&t);
+    }
+    if (todo.empty()) return;
+    if (!any_began_ && fruitless_ >= kMostFruitless) {  // the cluster is broken, not the trials
+      outcome_.problems.assign(
+          1, std::to_string(fruitless_) + " jobs began no trial: see " + last_over_.string());
+      return;
+    }
+    // What could not be launched before goes last: a job leaves when nothing starts any more.
+    std::stable_partition(todo.begin(), todo.end(),
+                          [&](const Trial* t) { return directory(*t).verdict() != RunClass::launch_fail; });
+    for (const PlannedJob& p : plan_jobs(todo, sweep_, cluster_)) {
+      if (static_cast<int64_t>(live_.size()) >= cluster_.max_jobs) break;
+      submit(p);
+    }
+  }
+
+  void submit(const PlannedJob& p) {
+    const JobDir job(options_.results, new_name());
+    const fs::path results = fs::absolute(options_.results);
+    json about = {{"schema", 1},
+                  {"name", job.name()},
+                  {"nodes", p.nodes},
+                  {"time_s", p.time_s},
+                  {"warmup", sweep_.warmup},
+                  {"self", options_.self},
+                  {"needed", p.nodes},
+                  {"trainer", options_.trainer},
+                  {"cluster", to_json(cluster_)},
+                  {"limits",
+                   {{"timeout_s", sweep_.limits.timeout_s},
+                    {"timeout_given", sweep_.limits.timeout_given},
+                    {"hang_s", sweep_.limits.hang_s ? json(*sweep_.limits.hang_s) : json(nullptr)},
+                    {"memory_limit_mb", sweep_.limits.memory_limit_mb},
+                    {"grace_s", sweep_.limits.grace_s},
+                    {"noise_limit", sweep_.limits.noise_limit}}},
+                  {"trials", json::array()}};
+    for (const Trial* t : p.trials) about["trials"].push_back(to_json(*t));
+    const JobRequest request{.name = job.name(),
+                             .nodes = p.nodes + cluster_.spare_nodes,
+                             .time_s = p.time_s,
+                             .after = submit_.after,
+                             .cwd = fs::current_path().string(),
+                             .command = {options_.self, "sweep-job", results.string(), job.name()}};
+    // Written before anything is submitted: whoever comes after a kill in between knows of it.
+    write_atomically(job.path() / "owner", "0\n");
+    write_atomically(job.path() / "script", scheduler_.script(cluster_, request));
+    write_atomically(job.path() / "job.json", about.dump(1) + "\n");
+    for (const Trial* t : p.trials) {
+      TrialDir dir = directory(*t);
+      if (again_.erase(t->id)) dir.prepare();  // its old verdict goes to attempt-<n>/
+      fs::create_directories(dir.path());
+      claim(dir.path(), job.name());
+    }
+    try {
+      job.write_id(scheduler_.submit(cluster_, job.path(), "script"));
+    } catch (const ConfigError&) {
+      job.close("refused");
+      for (const Trial* t : p.trials) release(directory(*t).path());
+      throw;
+    }
+    live_.insert(job.name());
+    outcome_.started += static_cast<int64_t>(p.trials.size());
+  }
+
+  bool pause() const {
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() <
+           cluster_.poll_s) {
+      if (options_.stop && *options_.stop) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return true;
+  }
+
+  // Where the trials without a verdict are.
+  void explain() {
+    for (RunRecord& r : outcome_.runs) {
+      if (r.complete) continue;
+      const std::string state = trial_state(options_.results, r.id);
+      if (state != "submitted" && state != "running") continue;
+      const std::string job = claimed_by(options_.results / "trials" / r.id);
+      r.message =
+          state + ": " + job + ", " + cluster_.scheduler + " job " + JobDir(options_.results, job).id();
+    }
+  }
+
+  const Matrix& matrix_;
+  const SweepSpec& sweep_;
+  const SweepOptions& options_;
+  const ClusterSpec& cluster_;
+  Scheduler& scheduler_;
+  const SubmitOptions& submit_;
+  std::map<std::string, const Trial*> by_id_;
+  std::set<std::string> live_;   // jobs that wait or run
+  std::set<std::string> held_;   // trials of jobs that somebody cancelled under our eyes
+  std::set<std::string> done_;   // trials with a final verdict
+  std::set<std::string> again_;  // finished trials that --retry-failed runs again
+  std::string waiting_;
+  bool any_began_ = false;  // a trial got past its launch
+  int fruitless_ = 0;       // jobs that are over
+  fs::path last_over_;
+  SweepOutcome outcome_;
+};
+
+}  // namespace
+
+std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const SweepSpec& sweep,
+                                  const ClusterSpec& c) {
+  struct Group {
+    double work = 0, longest = 0;
+    std::vector<const Trial*> trials;
+  };
+  std::vector<PlannedJob> jobs;
+  const auto close = [&](int64_t nodes, Group& g) {
+    // The sum of what is expected, and for the longest its whole limit.
+    const double asked = 1.25 * g.work + g.longest + sweep.limits.grace_s + kMargin_s;
+    jobs.push_back({nodes, static_cast<int64_t>(60 * std::ceil(std::min(asked, c.max_time_s) / 60)),
+                    std::move(g.trials)});
+    g = {};
+  };
+  std::map<int64_t, Group> groups;
+  for (const Trial* t : trials) {
+    const double limit = time_limit(sweep.limits, *t), expected = expected_s(*t, sweep.limits, c);
+    if (limit + sweep.limits.grace_s + kMargin_s > c.max_time_s)
+      throw ConfigError(sweep.file, "timeout_s",
+                        "gives a trial " + std::to_string(std::llround(limit)) +
+                            " s, and a job there may take no more than cluster.max_time_s = " +
+                            std::to_string(std::llround(c.max_time_s)) + " s",
+                        "give a smaller timeout_s");
+    Group& g = groups[c.nodes(t->ranks())];
+    const double with =
+        1.25 * (g.work + expected) + std::max(g.longest, limit) + sweep.limits.grace_s + kMargin_s;
+    if (!g.trials.empty() && (g.work + expected > c.job_time_s || with > c.max_time_s))
+      close(c.nodes(t->ranks()), g);
+    g.work += expected;
+    g.longest = std::max(g.longest, limit);
+    g.trials.push_back(t);
+  }
+  for (auto& [nodes, g] : groups)
+    if (!g.trials.empty()) close(nodes, g);
+  return jobs;
+}
+
+int cancel_jobs(const fs::path& results, Scheduler& scheduler) {
+  int n = 0;
+  for (const std::string& name : open_jobs(results))
+    if (const std::string id = JobDir(results, name).id(); !id.empty()) {
+      scheduler.cancel(id);
+      ++n;
+    }
+  return n;
+}
+
+SweepOutcome run_on_cluster(const Matrix& matrix, const SweepSpec& sweep, const SweepOptions& options,
+                            const ClusterSpec& cluster, Scheduler& scheduler, const SubmitOptions& submit) {
+  if (::access(options.trainer.c_str(), X_OK) != 0)
+    throw ConfigError(options.trainer, "", "is not an executable trainer", "build it first");
+  open_results(options.results);
+  return ClusterSweep(matrix, sweep, options, cluster, scheduler, submit)();
+}
+
+}  // namespace isobar

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Kills the sweep, the trial, the supervisor between them, the database writer and the report writer at random, for a
+while. Afterwards no result may be lost, corrupted or duplicated. Then a full disk and a read-only directory (as root).
+
+    tests/chaos.py                        # ten minutes, over build/isobar and build/fake_train
+    tests/chaos.py --seconds 20 --seed 7
+
+The stand-in trainer keeps an account of its own, by which the sweep's is judged.
+"""
+import argparse, collections, glob, json, os, pathlib, random, shutil, signal, sqlite3, subprocess, sys, tempfile, time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+arguments.add_argument("--seconds", type=float, default=600)
+arguments.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
+arguments.add_argument("--isobar", default=str(ROOT / "build/isobar"))
+arguments.add_argument("--fake", default=str(ROOT / "build/fake_train"))
+given = arguments.parse_args()
+dice = random.Random(given.seed)
+wrong, kills = [], collections.Counter()
+
+
+def check(ok, what):
+    if not ok:
+        wrong.append(what)
+        print("WRONG:", what)
+
+
+def processes(entry, name=None):
+    """Ids of the processes that were started with `entry` in their environment."""
+    for folder in glob.glob("/proc/[0-9]*"):
+        try:
+            if entry.encode() in open(folder + "/environ", "rb").read().split(b"\0"):
+                if name is None or open(folder + "/comm").read().strip() == name: yield int(folder[6:])
+        except OSError:
+            pass  # it is gone
+
+
+def kill(pid, what):
+    try:
+        os.kill(pid, signal.SIGKILL)
+        kills[what] += 1
+        return True
+    except ProcessLookupError:
+        return False
+
+
+class Round:
+    """One sweep, from its first start to its end, with everything that happens to it."""
+
+    def __init__(self, home, trials):
+        self.home, self.results, self.out = home, home / "results", home / "report"
+        self.log, self.tag = home / "log", f"FAKE_LOG={home}/log"
+        self.log.touch()
+        (home / "base.yaml").write_text("net: {embed_dim: 64, depth: 1}\ntrain: {global_batch: 8}\n")
+        (home / "sweep.yaml").write_text(f"base: base.yaml\nsteps: 4\ngrace_s: 0.2\naxes: {{gpus: [1, 2], amp: [none, bf16], workers: "
+                                         f"[0, 1, 2], micro_batch: [1, 2]}}\nrepetitions: {trials // 24}\n")
+        self.trials = trials // 24 * 24
+        self.env = dict(os.environ, FAKE_LOG=str(self.log), FAKE_STEP_MS="3")
+        self.killed_trials, self.sweep, self.report = set(), None, None
+
+    def command(self):
+        return [given.isobar, "sweep", str(self.home / "sweep.yaml"), "--results", str(self.results), "--trainer", given.fake, "--json"]
+
+    def start_sweep(self):
+        self.sweep = subprocess.Popen(self.command(), env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def start_report(self):
+        if (self.results / "index.sqlite").exists():
+            self.report = subprocess.Popen([given.isobar, "report", str(self.results), "-o", str(self.out)],
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def torment(self):
+        """One blow after a random while; False once the sweep has come to its end by itself."""
+        if self.sweep is None or self.sweep.poll() is not None:
+            if self.sweep is not None and self.sweep.returncode >= 0:
+                check(self.sweep.returncode in (0, 1), f"the sweep ended with {self.sweep.returncode}")
+                if self.sweep.returncode == 0: return False
+            self.start_sweep()
+        if self.report is None or self.report.poll() is not None: self.start_report()
+        blow = dice.choice(["sweep", "trial", "supervisor", "database", "report", "report"])
+        if blow == "database":  # in the middle of writing, which its files tell
+            deadline = time.time() + 2
+            while time.time() < deadline and self.sweep.poll() is None:
+                if any((self.results / f"index.sqlite{s}").exists() for s in ("-journal", ".new", ".new-journal")):
+                    kill(self.sweep.pid, "database writer")
+                    break
+        else:
+            time.sleep(dice.uniform(0.02, 0.9))
+            if blow == "sweep" and self.sweep.poll() is None: kill(self.sweep.pid, "sweep")
+            if blow == "report" and self.report and self.report.poll() is None: kill(self.report.pid, "report writer")
+            if blow == "trial":
+                victims = list(processes(self.tag, "fake_train"))
+                if victims: kill(dice.choice(victims), "trial")
+            if blow == "supervisor":
+                victims = list(processes(self.tag, "isobar-watch"))
+                if victims: kill(dice.choice(victims), "supervisor")
+        if self.sweep.poll() is not None and self.sweep.returncode < 0: self.sweep.wait()
+        return True
+
+    def finish(self):
+        for one in (self.sweep, self.report):
+            if one and one.poll() is None: one.kill()
+            if one: one.wait()
+        for _ in range(4):  # a supervisor that was killed leaves a trial for the next sweep
+            done = subprocess.run(self.command(), env=self.env, capture_output=True, text=True)
+            if done.returncode == 0: break
+        check(done.returncode == 0, f"the last sweep: {done.returncode} {done.stderr[-300:]}")
+        report = subprocess.run([given.isobar, "report", str(self.results), "-o", str(self.out)], capture_output=True, text=True)
+        check(report.returncode == 0, f"the report: {report.returncode} {report.stderr[-300:]}")
+        page = (self.out / "index.html").read_text()
+        check(page.rstrip().endswith("</html>"), "the report's page is cut off")
+        self.judge(json.loads(done.stdout))
+
+    def judge(self, summary):
+        check(len(summary["trials"]) == self.trials, f"{len(summary['trials'])} trials of {self.trials}")
+        check(not summary["problems"], f"problems: {summary['problems'][:3]}")
+        account = collections.defaultdict(list)
+        for line in open(self.log):
+            word, trial = line.split()
+            account[trial].append(word)
+        rows = dict(sqlite3.connect(self.results / "index.sqlite").execute("SELECT id, class FROM runs").fetchall())
+        sound = sqlite3.connect(self.results / "index.sqlite").execute("PRAGMA integrity_check").fetchone()[0]
+        check(sound == "ok", f"the index: {sound}")
+        check(len(rows) == self.trials, f"{len(rows)} rows in the index")
+        for t in summary["trials"]:
+            words, name = account[t["id"]], f"{t['id']} ({t['class']}, {words_of(account[t['id']])})"
+            check(t["class"] in ("ok", "crash"), f"{name}: {t['message']}")
+            check(words.count("end") <= 1, f"{name}: ended twice")
+            if "end" in words: check(t["class"] == "ok" and words[-1] == "end", f"{name}: its result was lost, or it ran again")
+            if "overlap" in words: check(False, f"{name}: two at a time")
+            check(words.count("start") <= t["attempt"], f"{name}: more starts than attempts ({t['attempt']})")
+            check(rows.get(t["id"]) == t["class"], f"{name}: {rows.get(t['id'])} in the index")
+            folder = self.results / "trials" / t["id"]
+            status = json.loads((folder / "status.json").read_text())
+            check(status["class"] == t["class"], f"{name}: status.json says {status['class']}")
+            if t["class"] == "ok":
+                events = [json.loads(line) for line in open(folder / "result.jsonl")]
+                check([e["event"] for e in events] == ["run_start"] + ["step"] * 4 + ["run_end"], f"{name}: {len(events)} events")
+        left = [p for p in processes(self.tag) if p not in (os.getpid(),)]
+        check(not left, f"processes left behind: {left}")
+
+
+def words_of(words):
+    return "/".join(words)
+
+
+def blows(home):
+    deadline, rounds, trials = time.time() + given.seconds, 0, 0
+    while time.time() < deadline:
+        folder = home / f"round{rounds}"
+        folder.mkdir()
+        r = Round(folder, 24 if given.seconds < 60 else 120)
+        while time.time() < deadline and r.torment():
+            pass
+        r.finish()
+        rounds, trials = rounds + 1, trials + r.trials
+        shutil.rmtree(folder)
+    print(f"{trials} trials in {rounds} sweeps; killed: {dict(kills)}")
+
+
+def disk(home):
+    """A disk that is full, then one that is read-only, under a running sweep."""
+    if os.geteuid() != 0: return print("SKIPPED: a full disk needs root")
+    small = home / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(small)], capture_output=True).returncode != 0:
+        return print("SKIPPED: no tmpfs can be mounted here")
+    try:
+        folder = home / "disk"
+        folder.mkdir()
+        r = Round(folder, 48)
+        r.results = small / "results"
+        done = subprocess.run(r.command(), env=r.env, capture_output=True, text=True)
+        check(done.returncode != 0, "a full disk went unnoticed")
+        errors = [line for line in done.stderr.splitlines() if line.startswith("isobar")]
+        check(len(errors) == 1 and ("space" in errors[0] or "full" in errors[0]), f"full disk: {done.returncode} {done.stderr[-600:]}")
+        ended = sum(line.startswith("end") for line in open(r.log))
+        print(f"full disk after {ended} of {r.trials} trials: {errors[:1]}")
+        subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
+        done = subprocess.run(r.command(), env=r.env, capture_output=True, text=True)
+        errors = [line for line in done.stderr.splitlines() if line.startswith("isobar")]
+        check(done.returncode == 2 and len(errors) == 1 and "Read-only" in errors[0], f"read-only: {done.returncode} {done.stderr[-600:]}")
+        print(f"read-only directory: {errors[:1]}")
+        subprocess.run(["mount", "-o", "remount,rw,size=64m", str(small)], check=True)
+        r.finish()
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+print(f"seed {given.seed}")
+with tempfile.TemporaryDirectory(prefix="isobar-chaos-") as folder:
+    blows(pathlib.Path(folder))
+    disk(pathlib.Path(folder))
+sys.exit(bool(wrong))

@@ -1,0 +1,278 @@
+#!/usr/bin/env bash
+# A real Slurm on this machine (one controller, two node daemons, munge), and sweeps through it: killed submitter,
+# drained node, scancel, a node daemon killed in mid-job, time limits hit. Everything must end in the right class, with
+# nothing lost and nothing run twice.
+#
+#   sudo tests/slurm.sh                  # about two and a half minutes; prints a table
+#   sudo ISOBAR_KEEP=1 tests/slurm.sh    # keeps the folder with configuration, logs and results
+#
+# Needs root, slurm-wlm and munge (Debian); nothing is left behind. ISOBAR and ISOBAR_FAKE_TRAIN name other binaries.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+ISOBAR="${ISOBAR:-$PWD/build/isobar}"
+FAKE="${ISOBAR_FAKE_TRAIN:-$PWD/build/fake_train}"
+skip() { echo "SKIPPED: $*"; exit 0; }
+((EUID == 0)) || skip "a Slurm of one's own needs root"
+for tool in slurmctld slurmd munged sbatch squeue mpiexec python3; do
+  PATH="$PATH:/usr/sbin" command -v "$tool" >/dev/null || skip "$tool is not installed (slurm-wlm, munge)"
+done
+for binary in "$ISOBAR" "$FAKE"; do [[ -x "$binary" ]] || { echo "build first: $binary is missing" >&2; exit 1; }; done
+export PATH="$PATH:/usr/sbin"
+
+work="$(mktemp -d "${TMPDIR:-/tmp}/isobar-slurm-XXXXXX")"
+host="$(hostname -s)"
+export SLURM_CONF="$work/slurm.conf" TRIAL_LOG="$work/trials.log" OMP_WAIT_POLICY=passive
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 FAKE_STEP_MS=20
+say() { printf '%4ds  %s\n' "$SECONDS" "$*"; }
+ended() { local pid="$1"; for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || return 0; sleep 0.1; done; return 1; }
+stop_daemon() {  # stop_daemon PIDFILE [SIGNAL]
+  local pid
+  pid="$(cat "$1" 2>/dev/null)" || return 0
+  kill "-${2:-TERM}" "$pid" 2>/dev/null || return 0
+  ended "$pid" || kill -9 "$pid" 2>/dev/null || true
+}
+submitters=()
+finish() {
+  local pid
+  for pid in "${submitters[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
+  scancel --user=root 2>/dev/null && sleep 1 || true
+  stop_daemon "$work/slurmctld.pid"
+  for node in n1 n2; do stop_daemon "$work/$node.pid"; done
+  stop_daemon "$work/munge/pid"
+  # step daemons and trials that outlived their node daemon on purpose
+  for pid in $(grep -lsF "SLURM_CONF=$SLURM_CONF" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3); do
+    [[ "$pid" == "$$" || "$pid" == "$BASHPID" ]] || kill -9 "$pid" 2>/dev/null || true
+  done
+  if [[ -n "${ISOBAR_KEEP:-}" ]]; then echo "kept: $work"; else rm -rf "$work"; fi
+}
+trap finish EXIT
+
+# ---- the cluster
+chmod 755 "$work"
+mkdir -p "$work/munge" "$work/state"
+chmod 711 "$work/munge"
+(umask 077; head -c 1024 /dev/urandom >"$work/munge/key")
+munged --force --socket="$work/munge/socket" --key-file="$work/munge/key" --pid-file="$work/munge/pid" \
+  --log-file="$work/munge/log" --seed-file="$work/munge/seed"
+port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+cat >"$SLURM_CONF" <<CONF
+ClusterName=isobar
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$(port)
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket=$work/munge/socket,cred_expire=5
+CryptoType=crypto/munge
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool-%n
+SlurmctldPidFile=$work/slurmctld.pid
+SlurmdPidFile=$work/%n.pid
+SlurmctldLogFile=$work/slurmctld.log
+SlurmdLogFile=$work/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=2,bf_interval=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+SlurmdTimeout=4
+KillWait=5
+JobCompType=jobcomp/filetxt
+JobCompLoc=$work/jobcomp.txt
+NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$(port) CPUs=2
+NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$(port) CPUs=2
+PartitionName=debug Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
+CONF
+start_node() { slurmd -N "$1" -f "$SLURM_CONF"; }
+slurmctld -f "$SLURM_CONF"
+for node in n1 n2; do start_node "$node"; done
+for _ in $(seq 50); do [[ "$(sinfo -h -N -o %T 2>/dev/null | grep -c idle)" == 2 ]] && break; sleep 0.2; done
+[[ "$(sinfo -h -N -o %T | grep -c idle)" == 2 ]] || { cat "$work"/*.log >&2; echo "Slurm did not come up" >&2; exit 1; }
+say "Slurm $(slurmctld -V | cut -d' ' -f2) is up: $(sinfo -h -N -o %N | sort -u | paste -sd' ')"
+
+# ---- the sweeps: real training for seeds below 100, the stand-in's faults above
+cat >"$work/trainer" <<TRAINER
+#!/usr/bin/env bash
+# Real training, or the stand-in where the seed asks for a fault; an account of starts and ends that is not the sweep's.
+set -u
+rank="\${OMPI_COMM_WORLD_RANK:-\${SLURM_PROCID:-0}}"
+seed="\$(sed -n 's/^ *"seed": *\([0-9]*\).*/\1/p' "\$2")"
+if [[ "\$rank" == 0 ]]; then
+  exec 9>"$work/lock.\$ISOBAR_TRIAL"
+  flock -n 9 || echo "overlap \$ISOBAR_TRIAL" >>"$TRIAL_LOG"
+  echo "start \$ISOBAR_TRIAL" >>"$TRIAL_LOG"
+fi
+code=0
+if ((seed > 100)); then
+  if [[ "\$rank" == 0 ]]; then env -u OMPI_COMM_WORLD_RANK "$FAKE" train "\$2" --ranks 1 --set "\$6" || code=\$?; fi
+else
+  "$ISOBAR" "\$@" || code=\$?
+fi
+if [[ "\$rank" == 0 ]]; then echo "end \$ISOBAR_TRIAL \$code" >>"$TRIAL_LOG"; fi
+exit "\$code"
+TRAINER
+chmod +x "$work/trainer"
+machine() {  # machine FILE START RANKS_PER_NODE MORE
+  cat >"$work/$1" <<MACHINE
+inherits: $PWD/configs/machines/example-2core.yaml
+cluster: {scheduler: slurm, start: $2, ranks_per_node: $3, queue: debug, poll_s: 1, fence_s: 3, max_jobs: 6, start_s: 3,
+  environment: {OMP_NUM_THREADS: 1, QUOTED: "\$(touch $work/pwned); 'x'"}, preamble: [[echo, "; touch $work/pwned"]]$4}
+MACHINE
+}
+machine mpi.yaml openmpi 1 ", job_time_s: 40"
+machine limit.machine.yaml openmpi 1 ", retries: 0"
+machine pmix.yaml srun 2 ", start_options: [--mpi=pmix], retries: 0, preflight: true"
+base="base: $PWD/configs/models/vit-tiny.yaml
+set: {run.threads: 1, train.global_batch: 4, run.hang_timeout: 60}"
+# 101 segv, 103 hang, 106 numeric, 107 bad_config, 108 never begins, 114 crawls: as tests/sweep/fault.h has them
+printf '%s\nsteps: 40\ntimeout_s: 12\nhang_s: 8\ngrace_s: 1\naxes: {gpus: [1, 2], train.seed: [%s]}\n' "$base" \
+  "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 101, 103, 106, 107, 108, 114" >"$work/forty.yaml"
+printf '%s\nsteps: 30\ntimeout_s: 12\nhang_s: 8\ngrace_s: 1\norder: listed\naxes: {train.seed: [114, 1, 2]}\n' "$base" \
+  >"$work/crash.yaml"
+printf '%s\nsteps: 41\ntimeout_s: 200\nhang_s: 20\ngrace_s: 1\naxes: {train.seed: [114]}\n' "$base" >"$work/limit.yaml"
+printf '%s\nsteps: 20\ntimeout_s: 60\naxes: {gpus: [1, 2], policy.amp: [none, bf16]}\n' "$base" >"$work/pmix.sweep.yaml"
+sweep() {  # sweep NAME SWEEP MACHINE: in the background
+  "$ISOBAR" sweep "$work/$2" --results "$work/$1" --launcher slurm --machine "$work/$3" --trainer "$work/trainer" --json \
+    >"$work/$1.json" 2>"$work/$1.err" &
+  submitter=$!
+  submitters+=("$submitter")
+}
+until_true() {  # until_true SECONDS WHAT COMMAND...
+  local seconds="$1" what="$2"
+  shift 2
+  for _ in $(seq $((seconds * 5))); do "$@" >/dev/null && return; sleep 0.2; done
+  squeue -a >&2; sinfo -N >&2; tail -n 20 "$work"/*.err >&2
+  echo "waited $seconds s in vain for: $what" >&2
+  exit 1
+}
+ends() { grep -c '^end' "$TRIAL_LOG" 2>/dev/null || true; }
+at_least() { (($(ends) >= $1)); }
+running_on() { squeue -h -t running -w "$1" -o %i | head -1; }
+is_running_on() { [[ -n "$(running_on "$1")" ]]; }
+crash() {  # crash NODE JOB: the job's step daemon, and everything that Slurm started on the node
+  local pid
+  for pid in $(pgrep -f "slurmstepd: \\[$2\\." || true); do
+    if grep -qzF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ"; then kill -9 "$pid"; fi
+  done
+  for pid in $(grep -lszF "SLURMD_NODENAME=$1" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3); do
+    kill -9 "$pid" 2>/dev/null || true
+  done
+}
+node_is() { [[ "$(sinfo -h -n "$1" -o %T | head -1)" == *"$2"* ]]; }
+touch "$TRIAL_LOG"
+sweep forty forty.yaml mpi.yaml
+until_true 30 "the first trials" at_least 2
+kill -9 "$submitter"
+say "submitter killed with $(squeue -h -o %i | wc -l) jobs waiting or running and $(ends) trials done"
+sleep 1
+sweep forty forty.yaml mpi.yaml
+until_true 60 "the submitter follows the jobs again" grep -q jobs "$work/forty.err"
+sleep 1
+
+scontrol update nodename=n2 state=drain reason=test
+say "n2 drains"
+until_true 60 "a job on n1" is_running_on n1
+sleep 2
+job="$(running_on n1)"
+scancel "$job"
+say "job $job cancelled"
+until_true 60 "n2 drained" node_is n2 drained
+scontrol update nodename=n2 state=resume
+say "n2 is back"
+until_true 60 "a job on n2" is_running_on n2
+sleep 1
+job="$(running_on n2)"
+stop_daemon "$work/n2.pid" KILL
+say "node daemon of n2 killed under job $job; what it had started lives on"
+until_true 60 "n2 is seen to be down" node_is n2 down
+start_node n2
+say "node daemon of n2 is back"
+code=0
+wait "$submitter" || code=$?
+say "the sweep ended with $code (1: what was cancelled waits for the next one)"
+((code == 1)) || { cat "$work/forty.err" >&2; exit 1; }
+
+sweep limit limit.yaml limit.machine.yaml
+limited="$submitter"
+until_true 30 "the job without an end" pgrep -f "sweep-job $work/limit"
+scontrol update jobid="$(squeue -h -o '%i' -t running | head -1)" timelimit=1
+say "a job's time limit is cut to a minute"
+sweep crash crash.yaml mpi.yaml
+crashed="$submitter"
+until_true 60 "a trial on the node that will go down" grep -rqs '"step"' "$work/crash/trials"
+node="$(squeue -h -t running -n "$(basename "$work"/crash/jobs/*)" -o %N)"
+stop_daemon "$work/$node.pid" KILL
+crash "$node" "$(cat "$work"/crash/jobs/*/id)"
+say "$node went down with all that ran there"
+until_true 60 "$node is seen to be down" node_is "$node" down
+start_node "$node"
+wait "$crashed" || { cat "$work/crash.err" >&2; exit 1; }
+say "the sweep over the node that went down is done"
+sweep forty forty.yaml mpi.yaml
+code=0
+wait "$submitter" || code=$?
+say "the sweep given again ended with $code"
+((code == 0)) || { cat "$work/forty.err" >&2; exit 1; }
+sweep pmix pmix.sweep.yaml pmix.yaml
+wait "$submitter" || { cat "$work/pmix.err" "$work"/pmix/jobs/*/out >&2; exit 1; }
+say "four trials through srun --mpi=pmix are done"
+wait "$limited" || { cat "$work/limit.err" >&2; exit 1; }
+say "the limited job is over"
+
+python3 - "$work" <<'PY'
+import collections, glob, json, os, sys
+work = sys.argv[1]
+wrong = []
+def summary(name): return json.load(open(f"{work}/{name}.json"))
+expected = {101: "crash", 103: "hang", 106: "numeric", 107: "bad_config", 108: "launch_fail", 114: "timeout"}
+forty = summary("forty")
+print(f"\n{'class':<14}{'trials':>7}")
+for name, n in sorted(forty["counts"].items()): print(f"{name:<14}{n:>7}")
+if len(forty["trials"]) != 40: wrong.append(f"{len(forty['trials'])} trials, not 40")
+for t in forty["trials"]:
+    seed = t["axes"]["train.seed"]
+    if t["class"] != expected.get(seed, "ok"):
+        wrong.append(f"{t['id']} seed {seed} ranks {t['ranks']}: {t['class']} ({t['message']}), not {expected.get(seed, 'ok')}")
+log = collections.defaultdict(list)
+for line in open(f"{work}/trials.log"):
+    word, trial, *rest = line.split()
+    log[trial].append((word, rest))
+t_class = [(t["id"], t["class"]) for t in forty["trials"]]
+attempts = {t["id"]: t["attempt"] for t in forty["trials"]}
+for trial, n in attempts.items():
+    words = [w for w, _ in log[trial]]
+    if "overlap" in words: wrong.append(f"{trial} ran twice at a time")
+    good = [i for i, (w, r) in enumerate(log[trial]) if w == "end" and r == ["0"]]
+    if good and "start" in words[good[0] + 1:]: wrong.append(f"{trial} ran again after it had ended well")
+    if not 0 < words.count("start") <= n and dict(t_class)[trial] != "launch_fail":
+        wrong.append(f"{trial}: {words.count('start')} starts and {n} attempts")
+def states(name): return [json.load(open(f))["state"] for f in glob.glob(f"{work}/{name}/jobs/*/state.json")]
+jobs = glob.glob(f"{work}/forty/jobs/*/job.json")
+print(f"{len(jobs)} jobs: {dict(collections.Counter(states('forty')))}; trials with more than one attempt: "
+      f"{sum(n > 1 for n in attempts.values())}")
+if len(states("forty")) != len(jobs): wrong.append("a job is still open")
+if not any(s.startswith("CANCELLED") for s in states("forty")): wrong.append("no job was seen cancelled")
+crash = summary("crash")
+lives = [line for f in glob.glob(f"{work}/crash/jobs/*/out") for line in open(f) if line.startswith("life 2")]
+before = [json.load(open(f))["class"] for f in glob.glob(f"{work}/crash/trials/*/attempt-1/status.json")]
+print(f"node down: {crash['counts']}, the trial that ran there: first {before}, lives of its job: {1 + len(lives)}")
+if crash["counts"] != {"ok": 2, "timeout": 1} or before != ["node_fail"] or len(lives) != 1:
+    wrong.append("a node that goes down must cost one attempt of one trial, and its job goes on")
+kept = [json.load(open(f))["class"] for f in glob.glob(f"{work}/forty/trials/*/attempt-*/status.json")]
+print(f"earlier attempts: {dict(collections.Counter(kept))}")
+limit = summary("limit")["trials"][0]
+print(f"time limit of the job: {limit['class']} ({limit['message']})")
+if limit["class"] != "timeout": wrong.append("the job's time limit gave " + limit["class"])
+pmix = summary("pmix")["counts"]
+flown = [json.load(open(f))["nodes"] for f in glob.glob(f"{work}/pmix/jobs/*/preflight.json")]
+if not flown or any(n["matrix_flops_s"] < 1e8 or n["copy_bytes_s"] < 1e8 for f in flown for n in f): wrong.append(f"preflight: {flown}")
+else: print(f"preflight: {flown[0][0]['matrix_flops_s']:.3g} FLOP/s, {flown[0][0]['copy_bytes_s']:.3g} B/s copied on {flown[0][0]['host']}")
+if pmix != {"ok": 4}: wrong.append(f"srun --mpi=pmix: {pmix}")
+if os.path.exists(f"{work}/pwned"): wrong.append("a configuration's words reached a shell")
+for w in wrong: print("WRONG:", w)
+sys.exit(len(wrong) > 0)
+PY
+say "all as it should be"

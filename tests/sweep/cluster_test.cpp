@@ -1,0 +1,270 @@
+// Scripts, placement and grouping of cluster jobs, without a scheduler: what tests/slurm.sh and pbs.py see as
+// a whole.
+#include "bench/sweep/cluster.h"
+
+#include <signal.h>
+
+#include <array>
+#include <random>
+#include <set>
+
+#include "bench/sweep/command.h"
+#include "bench/sweep/jobs.h"
+#include "bench/sweep/jobscript.h"
+#include "bench/sweep/placement.h"
+#include "bench/sweep/resultsdir.h"
+#include "bench/sweep/submit.h"
+#include "bench/sweep/trialdir.h"
+#include "model/base/error.h"
+#include "model/base/yaml.h"
+#include "support.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+ClusterSpec cluster(const std::string& yaml) {
+  return cluster_from_json(parse_yaml(yaml, "m.yaml"), "m.yaml");
+}
+
+std::string random_word(std::mt19937_64& random) {
+  static const std::string letters = "ab $`\"'\\;&|<>(){}[]*?~!#%=\t\xc3\xa9";
+  std::string word;
+  for (size_t n = random() % 12; n > 0; --n) word += letters[random() % letters.size()];
+  return word;
+}
+
+TEST(JobScript, EveryWordReachesTheCommandAsItIs) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  Scratch scratch;
+  for (int i = 0; i < 20; ++i) {
+    ClusterSpec c = cluster("{scheduler: slurm}");
+    std::vector<std::string> words = {"/usr/bin/printf", "%s\\n"};
+    for (int n = 0; n < 4; ++n) words.push_back(random_word(random));
+    const std::string value = random_word(random), argument = random_word(random);
+    c.environment = {{"VALUE", value}};
+    c.preamble = {{"/usr/bin/printf", "%s\\n", argument}};
+    words.push_back("end");
+    for (const bool pbs : {false, true}) {
+      const JobRequest job{.name = "isobar-1", .cwd = scratch.path().string(), .command = words};
+      const std::string file = scratch / "script";
+      write_atomically(file, pbs ? pbs_script(c, job) : slurm_script(c, job));
+      const Said s = say({"bash", file}, {.cwd = "/"});
+      std::string expected = argument + "\n";
+      for (size_t w = 2; w < words.size(); ++w) expected += words[w] + "\n";
+      EXPECT_EQ(s.out, expected) << s.err;
+      c.preamble = {{"eval", "test \"$VALUE\" = " + shell_quoted(value) + " && echo same"}};
+      write_atomically(file, pbs ? pbs_script(c, job) : slurm_script(c, job));
+      EXPECT_EQ(say({"bash", file}).out.substr(0, 5), "same\n");
+      c.preamble = {{"/usr/bin/printf", "%s\\n", argument}};
+    }
+  }
+}
+
+TEST(JobScript, AsksInTheWordsOfEachScheduler) {
+  const ClusterSpec c = cluster(
+      "{scheduler: slurm, ranks_per_node: 4, cores_per_node: 64, queue: gpu, account: m1, qos: debug, "
+      "constraint: a100,"
+      " directives: [--gpus-per-node=4]}");
+  const JobRequest job{
+      .name = "isobar-0a", .nodes = 3, .time_s = 3723, .after = "17", .cwd = "/x", .command = {"true"}};
+  const std::string slurm = slurm_script(c, job);
+  for (const char* line : {"#SBATCH --nodes=3\n", "#SBATCH --time=01:02:03\n", "#SBATCH --partition=gpu\n",
+                           "#SBATCH --account=m1\n", "#SBATCH --qos=debug\n", "#SBATCH --constraint=a100\n",
+                           "#SBATCH --dependency=afterany:17\n", "#SBATCH --gpus-per-node=4\n",
+                           "#SBATCH --signal=B:USR1@", "#SBATCH --requeue\n"})
+    EXPECT_NE(slurm.find(line), std::string::npos) << line << slurm;
+  ClusterSpec p =
+      cluster("{scheduler: pbs, ranks_per_node: 12, cores_per_node: 104, directives: [-lfilesystems=home]}");
+  const std::string pbs = pbs_script(p, job);
+  for (const char* line : {"#PBS -l select=3:ncpus=104:mpiprocs=12\n", "#PBS -l walltime=01:02:03\n",
+                           "#PBS -r y\n", "#PBS -l filesystems=home\n", "#PBS -W depend=afterany:17\n"})
+    EXPECT_NE(pbs.find(line), std::string::npos) << line << pbs;
+}
+
+TEST(ClusterSection, RefusesWhatCouldNotBeMeantOrReachADirective) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{scheduler: lsf}", "cluster.scheduler"},
+      {"{scheduler: pbs, start: srun}", "cluster.start"},
+      {"{queue: 'a b'}", "cluster.queue"},
+      {"{queue: \"a\\nb\"}", "cluster.queue"},
+      {"{directives: ['--x=$(y)']}", "cluster.directives"},
+      {"{preamble: [source x]}", "cluster.preamble"},
+      {"{preamble: [[]]}", "cluster.preamble"},
+      {"{environment: {'A B': 1}}", "cluster.environment.A B"},
+      {"{cores: [4-7], ranks_per_node: 2}", "cluster.cores"},
+      {"{cores: [four]}", "cluster.cores"},
+      {"{ranks_per_node: 0}", "cluster.ranks_per_node"},
+      {"{rank_per_node: 1}", "cluster.rank_per_node"},
+      {"{max_time_s: 600, job_time_s: 700}", "cluster.job_time_s"},
+      {"[1]", "cluster"}};
+  for (const auto& [yaml, key] : cases) try {
+      cluster(yaml);
+      ADD_FAILURE() << yaml;
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find("m.yaml: '" + key + "'"), std::string::npos)
+          << yaml << ": " << e.what();
+      EXPECT_NE(std::string(e.what()).find(" -> "), std::string::npos) << e.what();
+    }
+  const ClusterSpec c =
+      cluster("{scheduler: pbs, cores: ['4-7', '8,10'], ranks_per_node: 2, preamble: [[source, 'a b']]}");
+  EXPECT_EQ(to_json(cluster_from_json(to_json(c), "again")), to_json(c));
+}
+
+TEST(Placement, RanksFillANodeFirstAndKeepTheirCores) {
+  const ClusterSpec c = cluster("{scheduler: pbs, start: pals, ranks_per_node: 2, cores: [4-7, 8-11]}");
+  const auto map = launch_map(c, {"a", "b", "spare"}, 3);
+  ASSERT_EQ(map.size(), 3u);
+  EXPECT_EQ(map[1].node + map[1].cores, "a8-11");
+  EXPECT_EQ(map[2].node + map[2].cores, "b4-7");
+  EXPECT_THROW(launch_map(c, {"a"}, 3), std::runtime_error);
+  const auto pals = start_command(c, {"a", "b", "spare"}, 3, {"x"}, "t", "rankfile");
+  EXPECT_EQ(pals, (std::vector<std::string>{"mpiexec", "-n", "3", "--ppn", "2", "--hosts", "a,b", "--genvall",
+                                            "--cpu-bind=list:4-7:8-11", "x"}));
+  const ClusterSpec s =
+      cluster("{start: srun, ranks_per_node: 2, cores: [4-7, 8-11], start_options: [--mpi=pmix]}");
+  const auto srun = start_command(s, {"a", "b"}, 4, {"x"}, "t", "rankfile");
+  const std::set<std::string> words(srun.begin(), srun.end());
+  for (const char* word : {"--nodes=2", "--ntasks=4", "--ntasks-per-node=2", "--nodelist=a,b", "--mpi=pmix",
+                           "--cpu-bind=mask_cpu:0xf0,0xf00"})
+    EXPECT_TRUE(words.contains(word)) << word;
+}
+
+TEST(Placement, MasksHoldTheCoresThatWereNamed) {
+  EXPECT_EQ(core_mask("0"), "0x1");
+  EXPECT_EQ(core_mask("4-7"), "0xf0");
+  EXPECT_EQ(core_mask("0,2,5"), "0x25");
+  EXPECT_EQ(core_mask("76-79"), "0xf0000000000000000000");  // beyond 64 bits
+  EXPECT_THROW(core_mask("7-4"), std::runtime_error);
+}
+
+TEST(Preflight, NamesTheNodesThatFallBehindTheOthers) {
+  const auto measured = [](const std::vector<std::array<double, 3>>& rates) {
+    json j = {{"nodes", json::array()}};
+    for (const auto& [matrix, copy, link] : rates)
+      j["nodes"].push_back({{"matrix_flops_s", matrix}, {"copy_bytes_s", copy}, {"link_bytes_s", link}});
+    return j;
+  };
+  const std::vector<std::string> nodes = {"a", "b", "c", "d"};
+  EXPECT_TRUE(slow_nodes(measured({{10, 5, 3}, {9, 5, 3}, {11, 4, 2.9}, {10, 5, 3}}), nodes).empty());
+  const auto slow = slow_nodes(measured({{10, 5, 3}, {6, 1, 3}, {11, 5, 1}, {10, 5, 3}}), nodes);
+  ASSERT_EQ(slow.size(), 2u);
+  EXPECT_EQ(slow[0].node, "b");
+  EXPECT_NE(slow[0].reason.find("matrix_flops_s"), std::string::npos) << slow[0].reason;
+  EXPECT_EQ(slow[1].node, "c");
+  EXPECT_EQ(slow_nodes(measured({{10, 5, 3}, {6, 5, 1}}), {"a", "b"}).size(), 1u);  // one link says nothing
+}
+
+class PlanTest : public SweepTest {};
+
+TEST_F(PlanTest, JobsHoldTrialsOfOneNodeCountAndTimeForTheLongest) {
+  const SweepSpec s = sweep("axes: {gpus: [1, 2, 4], train.seed: [0, 1, 2, 3, 4, 5]}\ntimeout_s: 300\n");
+  const Matrix m = expand(s);
+  ClusterSpec c = cluster("{ranks_per_node: 2, job_time_s: 120, start_s: 20, max_time_s: 900}");
+  std::vector<const Trial*> trials;
+  for (const Trial& t : m.trials) trials.push_back(&t);
+  std::multiset<std::string> planned;
+  for (const PlannedJob& job : plan_jobs(trials, s, c)) {
+    for (const Trial* t : job.trials) {
+      EXPECT_EQ(c.nodes(t->ranks()), job.nodes);
+      planned.insert(t->id);
+    }
+    EXPECT_LE(job.trials.size(), 3u);  // of 40 s each
+    EXPECT_GE(job.time_s, 300 + 60);
+    EXPECT_LE(job.time_s, 900);
+  }
+  EXPECT_EQ(planned.size(), m.trials.size());
+  for (const Trial& t : m.trials) EXPECT_EQ(planned.count(t.id), 1u);
+  c.max_time_s = 320;
+  EXPECT_THROW(plan_jobs(trials, s, c), ConfigError);
+}
+
+TEST_F(PlanTest, TimeLimitsComeFromForecastsUnlessTheSweepSaysThem) {
+  Trial t = expand(sweep("axes: {train.seed: [0]}")).trials[0];
+  TrialLimits l;
+  EXPECT_EQ(time_limit(l, t), 3600);
+  t.forecast = Forecast{.step_s = 1, .upper_s = 2};
+  EXPECT_EQ(time_limit(l, t), 60 + 4 * 2 * 4);  // 4 steps
+  l.timeout_given = true;
+  EXPECT_EQ(time_limit(l, t), 3600);
+}
+
+TEST_F(PlanTest, AJobThatWasGivenUpCannotBeginAgainAndKnowsIt) {
+  const JobDir job(scratch_.path(), "isobar-1");
+  write_atomically(job.path() / "owner", "0\n");
+  write_atomically(job.path() / "job.json", "{\"schema\": 1}");
+  EXPECT_EQ(open_jobs(scratch_.path()), std::vector<std::string>{"isobar-1"});
+  EXPECT_EQ(job.begin_life(), 1);
+  EXPECT_TRUE(job.is_life(1));
+  EXPECT_EQ(job.begin_life(), 2);  // requeued: the first life is over
+  EXPECT_FALSE(job.is_life(1));
+  job.close("NODE_FAIL");
+  EXPECT_FALSE(job.is_life(2));
+  EXPECT_EQ(job.begin_life(), 0);
+  EXPECT_TRUE(open_jobs(scratch_.path()).empty());
+}
+
+TEST_F(PlanTest, FaultsOfTheInfrastructureAreTriedAgainAndThenFinal) {
+  const SweepSpec s = sweep("axes: {train.seed: [0]}");
+  const Trial t = expand(s).trials[0];
+  TrialDir dir(scratch_ / "results", t, 2, /*max_attempts=*/2);
+  for (const char* state : {"NODE_FAIL", "PREEMPTED", "TIMEOUT", "BOOT_FAIL"}) {
+    std::filesystem::remove_all(scratch_ / "results");
+    dir.prepare();
+    dir.settle(verdict_of_job(state, "7"), "7");
+    EXPECT_FALSE(dir.finished()) << state;
+    dir.prepare();
+    dir.settle(verdict_of_job(state, "8"), "8");
+    EXPECT_TRUE(dir.finished()) << state;
+    EXPECT_TRUE(load_run(dir.path()).complete);
+  }
+  dir.prepare();
+  dir.settle(verdict_of_job("CANCELLED by 0", "9"), "9");
+  EXPECT_FALSE(dir.finished()) << "what a person stopped is not held against the trial";
+}
+
+TEST_F(PlanTest, ALocalSweepKeepsOffADirectoryWithOpenJobs) {
+  const SweepSpec s = sweep("axes: {train.seed: [0]}");
+  const JobDir job(scratch_ / "results", "isobar-1");
+  write_atomically(job.path() / "owner", "1\n");
+  write_atomically(job.path() / "job.json", "{\"schema\": 1}");
+  EXPECT_THROW(run(s), ConfigError);
+  job.close("COMPLETED");
+  EXPECT_TRUE(run(s).complete());
+}
+
+TEST_F(PlanTest, ScalingIsOneLine) {
+  const auto batches = [](const Matrix& m) {
+    std::map<int64_t, int64_t> out;
+    for (const Trial& t : m.trials) out[t.ranks()] = t.spec.train.global_batch;
+    return out;
+  };
+  EXPECT_EQ(batches(expand(sweep("weak_scaling: [1, 2, 4]"))),
+            (std::map<int64_t, int64_t>{{1, 8}, {2, 16}, {4, 32}}));
+  EXPECT_EQ(batches(expand(sweep("strong_scaling: [1, 2, 4]"))),
+            (std::map<int64_t, int64_t>{{1, 8}, {2, 8}, {4, 8}}));
+  EXPECT_EQ(expand(sweep("strong_scaling: [1, 2]\naxes: {amp: [none, bf16]}")).trials.size(), 4u);
+  EXPECT_THROW(sweep("weak_scaling: [1, 2]\naxes: {gpus: [1, 2]}"), ConfigError);
+  EXPECT_THROW(sweep("weak_scaling: [2, 1]"), ConfigError);
+}
+
+TEST_F(PlanTest, AnyStandsForEveryDivisorThatTheNetCanTake) {
+  const Matrix m = expand(sweep("axes: {gpus: [4], tp: any, pp: [1]}"));
+  std::set<int64_t> tp;
+  for (const Trial& t : m.trials) tp.insert(t.spec.layout.tp);
+  EXPECT_EQ(tp, (std::set<int64_t>{1, 2, 4}));
+  EXPECT_TRUE(m.skipped.empty());
+  EXPECT_THROW(sweep("axes: {tp: any}"), ConfigError);
+}
+
+TEST_F(PlanTest, BaselinesRunBesidesAndAreComparedWith) {
+  const Matrix m = expand(sweep("baselines: [{amp: none}]\naxes: {amp: [none, bf16], workers: [0, 1]}"));
+  EXPECT_EQ(m.trials.size(), 4u);
+  EXPECT_EQ(std::count_if(m.trials.begin(), m.trials.end(), [](const Trial& t) { return t.baseline; }), 1);
+}
+
+}  // namespace
+}  // namespace isobar
