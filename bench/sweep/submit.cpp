@@ -58,7 +58,7 @@ class ClusterSweep {
         const DirLock lock(options_.results, std::max(options_.lock_wait_s, 60.0));
         if (first) {
           refuse_other_scheduler();
-          write_matrix(matrix_, sweep_, options_.results);
+          write_matrix(options_.whole ? *options_.whole : matrix_, sweep_, options_.results);
           count_reused();
         }
         follow();
