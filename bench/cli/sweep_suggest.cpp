@@ -50,6 +50,7 @@ class Field {
     for (Group& g : groups_) {
       g.candidate.measured.clear();
       g.done.clear();
+      g.failed = false;
     }
     std::vector<MeasuredRun> runs;
     problems_.clear();
@@ -59,6 +60,7 @@ class Field {
         if (at == group_of_.end()) continue;  // of another sweep file
         Group& g = groups_[at->second];
         if (r.complete) g.done.insert(r.id);
+        g.failed = g.failed || (r.complete && r.run_class != RunClass::ok);
         if (!is_usable(r, a_.statistic)) continue;
         g.candidate.measured.push_back(measured(r, a_.statistic));
         runs.push_back(g.candidate.measured.back());
@@ -72,7 +74,7 @@ class Field {
     for (size_t i = 0; i < groups_.size(); ++i) {
       Group& g = groups_[i];
       complete_ += static_cast<int64_t>(g.done.size());
-      if (g.candidate.measured.empty() && !g.done.empty()) continue;  // it cannot be run
+      if (g.candidate.measured.empty() && g.failed) continue;  // it cannot be run
       g.candidate.trials_left = 0;
       for (const Trial* t : g.trials) g.candidate.trials_left += can_run(g, *t) ? 1 : 0;
       candidates_.push_back(g.candidate);
@@ -112,6 +114,7 @@ class Field {
     Candidate candidate;
     std::vector<const Trial*> trials = {};
     std::set<std::string> done = {};  // ids with a final verdict
+    bool failed = false;              // one of them: not ok
   };
   // What could not be launched under this very command is not suggested again by it.
   bool can_run(const Group& g, const Trial& t) const {
