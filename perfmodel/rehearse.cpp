@@ -38,7 +38,7 @@ class Stage {
   size_t shown() const { return runs_.size(); }
 
   Outlook look(uint64_t seed) const {
-    const Machine m = runs_.empty() ? machine_ : fit(runs_, machine_, {.drift = options_.drift});
+    const Machine m = runs_.empty() ? machine_ : fit(runs_, machine_, {});
     return look_ahead(known_, m, {.count = options_.round, .seed = seed});
   }
   void note(const Outlook& o, Play& play) const {
