@@ -83,19 +83,22 @@ nlohmann::json summary_of_run(const RunSpec& spec, const Plan& plan, const std::
   }
   std::sort(step_seconds.begin(), step_seconds.end());
   const double median = quantile(step_seconds, 0.5);
-  return {{"event", "run_end"},
-          {"status", "ok"},
-          {"steps", spec.train.steps},
-          {"step_s",
-           {{"median", median},
-            {"p10", quantile(step_seconds, 0.1)},
-            {"p90", quantile(step_seconds, 0.9)},
-            {"min", quantile(step_seconds, 0)}}},
-          {"samples_per_s", median > 0 ? static_cast<double>(spec.train.global_batch) / median : 0},
-          {"peak_rss_bytes", peak_resident_bytes()},
-          // waits for collectives are in it
-          {"unattributed_share", timed_seconds > 0 ? 1 - attributed / timed_seconds : 0},
-          {"ops", ops}};
+  nlohmann::json end = {
+      {"event", "run_end"},
+      {"status", "ok"},
+      {"steps", spec.train.steps},
+      {"step_s",
+       {{"median", median},
+        {"p10", quantile(step_seconds, 0.1)},
+        {"p90", quantile(step_seconds, 0.9)},
+        {"min", quantile(step_seconds, 0)}}},
+      {"samples_per_s", median > 0 ? static_cast<double>(spec.train.global_batch) / median : 0},
+      {"peak_rss_bytes", peak_resident_bytes()},
+      {"ops", ops}};
+  // Waits for collectives are in it. A GPU times ops only while it is traced.
+  if (timed_seconds > 0 || step_seconds.empty())
+    end["unattributed_share"] = timed_seconds > 0 ? 1 - attributed / timed_seconds : 0.0;
+  return end;
 }
 
 }  // namespace isobar

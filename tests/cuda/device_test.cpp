@@ -5,6 +5,7 @@
 
 #include "model/backend/cuda/library.h"
 #include "model/base/error.h"
+#include "model/engine/processor.h"
 
 namespace isobar::cuda {
 namespace {
@@ -25,6 +26,20 @@ TEST(Device, AskingForOneWhereThereIsNoneNamesTheKeyAndTheMend) {
     EXPECT_NE(said.find("run.yaml: 'run.device'"), std::string::npos) << said;
     EXPECT_NE(said.find("set run.device: cpu"), std::string::npos) << said;
   }
+}
+
+TEST(Device, RunDeviceChooses) {
+  RunSpec spec;
+  spec.file = "run.yaml";
+  EXPECT_FALSE(choose_device(spec, 0).gpu) << "cpu unless asked";
+  const bool any = !find_devices().all.empty();
+  spec.run.device = "auto";
+  EXPECT_EQ(choose_device(spec, 0).gpu, any);
+  spec.run.device = "cuda";
+  if (any)
+    EXPECT_TRUE(choose_device(spec, 0).gpu);
+  else
+    EXPECT_THROW(choose_device(spec, 0), ConfigError);
 }
 
 TEST(Device, AFailedCallSaysWhichAndWhere) {
