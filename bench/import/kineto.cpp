@@ -42,7 +42,8 @@ std::string kind_of(const std::string& name) {
   }
   if (has({"flash", "fmha", "attention", "sdpa"}))
     return has({"bwd", "backward"}) ? "attention_bwd" : "attention";
-  if (has({"gemm", "::mm", "addmm", "bmm", "mmbackward", "matmul", "linear", "cutlass", "xmma"})) return "gemm";
+  if (has({"gemm", "::mm", "addmm", "bmm", "mmbackward", "matmul", "linear", "cutlass", "xmma"}))
+    return "gemm";
   if (has({"layer_norm", "layernorm", "rms_norm", "rmsnorm"})) return "norm";
   if (has({"adam", "sgd", "foreach"})) return "optimizer";
   if (has({"memcpy", "copy_"})) return "copy";

@@ -184,7 +184,8 @@ class MadeUpResults {
                                               {"axes", {{"data.workers", s.data.workers}}},
                                               {"warmup", 2},
                                               {"spec", to_json(s)}};
-    std::ofstream(run / "status.json") << json{{"class", "ok"}, {"message", ""}, {"attempt", 1}, {"wall_s", 2.0}};
+    std::ofstream(run / "status.json")
+        << json{{"class", "ok"}, {"message", ""}, {"attempt", 1}, {"wall_s", 2.0}};
   }
 
   void write_failure(const std::string& id, const RunSpec& s, const json& axes, const std::string& cls,
