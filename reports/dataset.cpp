@@ -75,7 +75,7 @@ std::map<const ReportRun*, std::string> lines_of(const ReportData& d, const std:
   for (const ReportRun* r : d.ok()) {
     std::string others = r->set;
     for (const auto& [k, v] : r->axes)
-      if (k != key) others += '\n' + k + '=' + v;
+      if (k != key) others.append(1, '\n').append(k).append(1, '=').append(v);
     const int n = number.emplace(others, static_cast<int>(number.size())).first->second;
     out[r] = std::to_string(n);
   }

@@ -64,7 +64,9 @@ StepTimeline marked(const std::vector<LaneSpan>& spans, double step_ms) {
   for (const LaneSpan& s : spans) by_rank[s.rank].push_back(&s);
   out.ranks = static_cast<int>(by_rank.size());
   const double smallest = 0.002 * step_ms;  // gaps below it are the executor's own
-  for (const auto& [rank, own] : by_rank) {
+  for (const auto& of_rank : by_rank) {
+    const int rank = of_rank.first;
+    const std::vector<const LaneSpan*>& own = of_rank.second;
     std::vector<Interval> computing, busy, talking;
     for (const LaneSpan* s : own) {
       if (!s->communication && !s->data) computing.emplace_back(s->begin_ms, s->end_ms);
