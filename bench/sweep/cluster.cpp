@@ -34,14 +34,14 @@ class ClusterReader {
   // Text without control characters: a line break would end a directive or a command.
   std::string text(const json& v, const std::string& key) const {
     if (!v.is_string() && !v.is_number()) fail(key, "is " + v.dump() + ", not text", "put it in quotes");
-    const std::string s = v.is_string() ? v.get<std::string>() : v.dump();
+    std::string s = v.is_string() ? v.get<std::string>() : v.dump();
     if (std::any_of(s.begin(), s.end(), [](unsigned char c) { return std::iscntrl(c); }))
       fail(key, "holds a control character", "keep it on one line");
     return s;
   }
   // What stands in a directive, where no quoting is understood by all schedulers.
   std::string plain(const json& v, const std::string& key) const {
-    const std::string s = text(v, key);
+    std::string s = text(v, key);
     if (s.find_first_of(" \t'\"\\`$;&#<>|") != std::string::npos)
       fail(key, "is " + json(s).dump() + ", which a scheduler's directive cannot carry",
            "use no blanks, quotes or shell characters; split several options into several entries");
@@ -50,7 +50,7 @@ class ClusterReader {
   std::string directive_word(const char* key) const { return j_.contains(key) ? plain(j_[key], key) : ""; }
   std::string one_of(const char* key, const std::vector<std::string>& allowed) const {
     if (!j_.contains(key)) return allowed.front();
-    const std::string s = text(j_[key], key);
+    std::string s = text(j_[key], key);
     if (std::find(allowed.begin(), allowed.end(), s) == allowed.end()) {
       std::string all;
       for (const std::string& a : allowed) all += (all.empty() ? "" : " or ") + a;

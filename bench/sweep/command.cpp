@@ -45,6 +45,7 @@ struct Pipe {
   if (in < 0 || ::dup2(in, 0) < 0 || ::dup2(out.end[1], 1) < 0 || ::dup2(err.end[1], 2) < 0) ::_exit(126);
   if (!o.cwd.empty() && ::chdir(o.cwd.c_str()) != 0) ::_exit(126);
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& w : words) argv.push_back(w.data());
   argv.push_back(nullptr);
   ::execvp(argv[0], argv.data());
@@ -95,7 +96,7 @@ std::string in_path(const std::string& name) {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path ? path : "/usr/bin:/bin");
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string file = (folder.empty() ? "." : folder) + "/" + name;
+    std::string file = (folder.empty() ? "." : folder) + "/" + name;
     if (::access(file.c_str(), X_OK) == 0) return file;
   }
   return "";

@@ -100,7 +100,8 @@ std::vector<std::string> start_command(const ClusterSpec& c, const std::vector<s
                     joined({c.cores.begin(), c.cores.begin() + std::min(ranks, c.ranks_per_node)}, ":"));
   } else {
     std::vector<std::string> slots;
-    for (const std::string& node : nodes) slots.push_back(node + ":" + each);
+    slots.reserve(nodes.size());
+    for (const std::string& node : nodes) slots.emplace_back(node).append(":").append(each);
     out = {"mpiexec", "-n", n, "--host", joined(slots, ",")};
     if (c.cores.empty())
       append(out, {"--map-by", "ppr:" + each + ":node", "--bind-to", "none", "--oversubscribe"});

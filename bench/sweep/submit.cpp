@@ -130,6 +130,7 @@ class ClusterSweep {
         hold_if_cancelled(JobDir(options_.results, name));
     if (names.empty()) return;
     std::vector<JobKey> keys;
+    keys.reserve(names.size());
     for (const std::string& n : names) keys.push_back({n, JobDir(options_.results, n).id()});
     const auto words = scheduler_.ask(keys);
     for (size_t i = 0; i < names.size(); ++i) {
@@ -307,8 +308,9 @@ class ClusterSweep {
       const std::string state = trial_state(options_.results, r.id);
       if (state != "submitted" && state != "running") continue;
       const std::string job = claimed_by(options_.results / "trials" / r.id);
-      r.message =
-          state + ": " + job + ", " + cluster_.scheduler + " job " + JobDir(options_.results, job).id();
+      r.message = state;
+      r.message.append(": ").append(job).append(", ").append(cluster_.scheduler).append(" job ");
+      r.message += JobDir(options_.results, job).id();
     }
   }
 

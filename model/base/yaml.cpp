@@ -41,6 +41,8 @@ bool is_utf8(const std::string& s) {
 
 void refuse_other_encodings(const std::string& s, const std::string& file, const std::string& key) {
   const bool plain = std::all_of(s.begin(), s.end(), [](char c) { return static_cast<signed char>(c) >= 0; });
+  if (s.find('\0') != std::string::npos)  // would cut the text short wherever it goes
+    throw ConfigError(file, "", "holds a NUL character", "remove it");
   if (!plain && !is_utf8(s))
     throw ConfigError(file, key, "holds bytes that are no UTF-8", "save the file as UTF-8");
 }
