@@ -11,6 +11,7 @@
 
 ISOBAR_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 VL_CONVERT_VERSION=1.9.0.post1   # renders the charts of reports
+CUDNN_FRONTEND_VERSION=1.32.0    # headers, the way to cuDNN's fused attention; only where nvcc is
 
 BUILD_PACKAGES=(  # ocl-icd-opencl-dev: Debian 12's CMake file of oneDNN looks for OpenCL
   g++ cmake ninja-build ccache pkg-config git python3 python3-venv
@@ -18,7 +19,7 @@ BUILD_PACKAGES=(  # ocl-icd-opencl-dev: Debian 12's CMake file of oneDNN looks f
   libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libssl-dev
   libceres-dev libsqlitecpp-dev libsqlite3-dev libbenchmark-dev libgtest-dev
 )
-TEST_PACKAGES=(clang-format clang-tidy libomp-dev iproute2)
+TEST_PACKAGES=(clang-format clang-tidy libomp-dev iproute2 chromium slurm-wlm munge)
 
 headline() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 say() { printf '   %s\n' "$*"; }
@@ -84,6 +85,19 @@ python_env() {
   echo "$*" >"$stamp"
 }
 
+# cudnn_frontend puts cuDNN's C++ frontend (headers) into .venv-cudnn/include
+cudnn_frontend() {
+  local dir="$ISOBAR_ROOT/.venv-cudnn" wanted="nvidia-cudnn-frontend==$CUDNN_FRONTEND_VERSION"
+  if [[ "$(cat "$dir/.holds" 2>/dev/null)" == "$wanted" ]]; then
+    say ".venv-cudnn: has $wanted"
+    return
+  fi
+  say ".venv-cudnn: installing $wanted"
+  rm -rf "$dir"
+  "$ISOBAR_ROOT/.venv-reports/bin/pip" install -q --disable-pip-version-check --no-deps --target "$dir" "$wanted" || return 1
+  echo "$wanted" >"$dir/.holds"
+}
+
 # build_isobar DIR TARGETS [CMAKE_ARGS...] (targets: words of one string) configures (once) and builds, with progress
 build_isobar() {
   local dir="$ISOBAR_ROOT/$1" generator=() targets
@@ -111,6 +125,9 @@ setup_isobar() {
   if ((install)); then install_packages "${packages[@]}"; fi
   python_env .venv-reports "vl-convert-python==$VL_CONVERT_VERSION" ||
     say "WARNING: .venv-reports could not be made, so reports will lack rendered charts; run this again when online"
+  if command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; then
+    cudnn_frontend || say "WARNING: no cuDNN frontend, so attention on GPUs would run in plain kernels; run this again when online"
+  fi
   if ((build)); then
     build_isobar build isobar || die "The build failed (see above)."
     say "built build/isobar"

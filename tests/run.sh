@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Every test of Isobar, from nothing: installs what is missing, builds, tests, checks, and tests again under sanitizers.
+# Every test of Isobar, from nothing: installs what is missing, builds and tests; the longer run checks and tests again
+# under sanitizers.
 #
-#   tests/run.sh                   # tests, checks, asan: what CI has the time for; ends with "N passed, N failed"
-#   tests/run.sh all               # the longer one: two emulated hosts and the thread sanitizer besides
+#   tests/run.sh                   # tests, format: what CI has the time for; ends with "N passed, N failed"
+#   tests/run.sh all               # the longer one: every suite
 #   tests/run.sh --quick           # set-up, build and tests only
-#   tests/run.sh tests asan        # chosen suites of: tests hosts checks asan tsan
+#   tests/run.sh tests asan        # chosen suites of: tests format hosts slurm tidy asan tsan
 #
-# Suites: `tests` runs the GoogleTest programs through ctest (build/); `hosts` trains over two emulated hosts (as root,
-# else skipped); `checks` are clang-format, clang-tidy and the scripts' syntax; `asan` is address and undefined
-# behaviour (build-asan/), `tsan` is threads (build-tsan/).
+# Suites: `tests` runs the GoogleTest programs through ctest (build/); `format` is clang-format and the scripts' syntax;
+# `hosts` trains over two emulated hosts, `slurm` sweeps through a real Slurm of two nodes on this machine (both as root,
+# else skipped); `tidy` is clang-tidy; `asan` is address and undefined behaviour (build-asan/), `tsan` is threads
+# (build-tsan/).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../bench/setup.sh"
 cd "$ISOBAR_ROOT"
@@ -27,13 +29,13 @@ suites=()
 for argument in "$@"; do
   case "$argument" in
     --quick) suites+=(tests) ;;
-    all) suites+=(tests hosts checks asan tsan) ;;
-    tests | hosts | checks | asan | tsan) suites+=("$argument") ;;
+    all) suites+=(tests format hosts slurm tidy asan tsan) ;;
+    tests | format | hosts | slurm | tidy | asan | tsan) suites+=("$argument") ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "tests/run.sh: unknown argument '$argument' (see --help)" ;;
   esac
 done
-((${#suites[@]})) || suites=(tests checks asan)
+((${#suites[@]})) || suites=(tests format)
 
 passed=0 failed=0 skipped=0 failures=()
 if ((EUID == 0)); then  # Open MPI refuses root otherwise; tests that start mpiexec themselves rely on this
@@ -90,16 +92,25 @@ suite_tests() {
   if build_or_count build all; then run_ctest build tests; fi
 }
 
-suite_hosts() {
-  headline "Two emulated hosts ($(duration $SECONDS) so far)"
-  build_or_count build isobar || return 0
+# run_script FILE: one test that may say SKIPPED
+run_script() {
   local output
-  if output="$(tests/hosts.sh 2>&1)"; then
+  if output="$("$1" 2>&1)"; then
     if [[ "$output" == SKIPPED* ]]; then skipped=$((skipped + 1)); else passed=$((passed + 1)); fi
   else
-    failed=$((failed + 1)) failures+=("tests/hosts.sh")
+    failed=$((failed + 1)) failures+=("$1")
   fi
   echo "$output"
+}
+
+suite_hosts() {
+  headline "Two emulated hosts ($(duration $SECONDS) so far)"
+  if build_or_count build isobar; then run_script tests/hosts.sh; fi
+}
+
+suite_slurm() {
+  headline "A Slurm of two nodes ($(duration $SECONDS) so far)"
+  if build_or_count build "isobar fake_train"; then run_script tests/slurm.sh; fi
 }
 
 clang_format() {
@@ -110,8 +121,8 @@ clang_format() {
   fi
 }
 
-suite_checks() {
-  headline "Checks ($(duration $SECONDS) so far)"
+suite_format() {
+  headline "Format ($(duration $SECONDS) so far)"
   local file format
   format="$(clang_format)" || die "no clang-format $FORMAT_VERSION: neither installed nor to be had from PyPI"
   local tracked
@@ -119,12 +130,15 @@ suite_checks() {
   say "clang-format over $(grep -cE '\.(cpp|h|cu)$' <<<"$tracked") files, syntax of the scripts"
   while read -r file; do
     case "$file" in
-      *.cpp | *.h | *.cu) count "clang-format $file" "$format" --dry-run -Werror "$file" ;;
+      *.cpp | *.h | *.cu | *.cuh) count "clang-format $file" "$format" --dry-run -Werror "$file" ;;
       *.sh | .ci/run) count "syntax of $file" bash -n "$file" ;;
       *.py) count "syntax of $file" python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$file" ;;
     esac
   done <<<"$tracked"
-  say "clang-tidy ($(duration $SECONDS) so far)"
+}
+
+suite_tidy() {
+  headline "clang-tidy ($(duration $SECONDS) so far)"
   local totals
   [[ -f build/compile_commands.json ]] || build_or_count build all || return 0
   if totals="$(python3 tests/tidy.py build)"; then
