@@ -90,7 +90,8 @@ struct Machine {
   std::optional<Accelerator> accelerator;
   std::array<Coefficient, kCoefs> coefficients;
   std::optional<FitRecord> fit;
-  std::string cluster;  // JSON text of the section by which jobs are submitted (bench/sweep/cluster.h); "" = none
+  std::string
+      cluster;  // JSON text of the section by which jobs are submitted (bench/sweep/cluster.h); "" = none
 
   Coefficient& operator[](Coef c) { return coefficients[index_of(c)]; }
   const Coefficient& operator[](Coef c) const { return coefficients[index_of(c)]; }

@@ -79,8 +79,9 @@ Op& Builder::emit(OpKind kind, const std::string& path, Attrs a, std::vector<Vie
     for (View& v : *operands)
       if (v.buffer == -2) v = at(Use::vector, v);
   // Kinds of which the CPU knows no workspace have it behind their operands, where a backend asks for it.
+  // Transfers have none: what they share would hold one lane up for another.
   const bool fixed = kind == OpKind::attention || kind == OpKind::attention_backward;
-  const int64_t bytes = fixed ? 0 : workspace_of(kind, path, a, reads, writes);
+  const int64_t bytes = fixed || is_collective(kind) ? 0 : workspace_of(kind, path, a, reads, writes);
   if (bytes > 0) writes.push_back(scratch(path + ".workspace", DType::f32, (bytes + 3) / 4));
   plan.ops.push_back(
       {kind, lane, std::move(a), std::move(reads), std::move(writes), path, fixed || bytes > 0});

@@ -99,6 +99,18 @@ int MPI_Bcast(void* x, int n, MPI_Datatype t, int root, MPI_Comm comm) {
   return PMPI_Bcast(x, n, t, root, comm);
 }
 
+int MPI_Gather(const void* in, int n, MPI_Datatype t, void* out, int each, MPI_Datatype of, int root,
+               MPI_Comm comm) {
+  saw(comm, "MPI_Gather root " + std::to_string(root) + bytes(n, t));
+  return PMPI_Gather(in, n, t, out, each, of, root, comm);
+}
+
+int MPI_Sendrecv(const void* in, int n, MPI_Datatype t, int to, int tag, void* out, int most, MPI_Datatype of,
+                 int from, int received, MPI_Comm comm, MPI_Status* status) {
+  saw(comm, "MPI_Sendrecv" + bytes(n, t));
+  return PMPI_Sendrecv(in, n, t, to, tag, out, most, of, from, received, comm, status);
+}
+
 int MPI_Allreduce(const void* in, void* out, int n, MPI_Datatype t, MPI_Op op, MPI_Comm comm) {
   saw(comm, "MPI_Allreduce" + bytes(n, t));
   return PMPI_Allreduce(in, out, n, t, op, comm);
