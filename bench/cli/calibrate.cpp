@@ -108,7 +108,7 @@ void run_network(const Arguments& a) {
   if (machine.fit)
     throw ConfigError(a.out, "fit", "was fitted to runs already, on another network or none",
                       "add the network to what isobar calibrate wrote, then run isobar fit again");
-  register_collective_cases(mpi, 1);
+  register_collective_cases(mpi, 1, true);
   const nlohmann::json j = run_registered("network", mpi.rank() == 0);
   if (mpi.rank() != 0) return;
   machine = with_network(std::move(machine), j, "benchmarks of the network");

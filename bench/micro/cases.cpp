@@ -203,13 +203,14 @@ Plan plan_of_collective(OpKind kind, DType t, int64_t count, const Mpi& mpi) {
   return std::move(b.plan);
 }
 
-void register_collective_cases(const Mpi& mpi, int threads) {
+void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts) {
   for (const OpKind kind :
        {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::all_to_all, OpKind::exchange})
     for (const DType t : {DType::f32, DType::bf16})
       for (const int64_t count : {int64_t{64}, int64_t{1} << 12, int64_t{1} << 16, int64_t{1} << 18,
                                   int64_t{1} << 20, int64_t{1} << 22}) {
         const bool sums = kind == OpKind::all_reduce || kind == OpKind::reduce_scatter;
+        if (between_hosts && (kind != OpKind::all_reduce || t != DType::f32)) continue;
         if (t == DType::bf16 && !sums) continue;  // what is only moved is bytes
         const std::string name = std::string(name_of(kind)) + "/" + name_of(t) + "/" +
                                  std::to_string(count * size_of(t)) + "B/ranks" + std::to_string(mpi.size());
