@@ -132,6 +132,7 @@ StepSplit Analyser::split(const StepTime& step, const std::vector<const Span*>& 
   Intervals covered = main_lane;
   covered.add(waits);
   out.unattributed_s = out.step_s - covered.seconds();
+  out.moving_s = comm.seconds_without(covered);
   return out;
 }
 

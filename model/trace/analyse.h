@@ -14,6 +14,7 @@
 //   exposed   comm without compute: |comm \ compute|; the rest of comm is overlapped
 //   idle      neither compute, comm nor data
 //   covered   compute lane busy or in such a wait; what is not is unattributed: the executor's own time
+//   moving    of that, while a transfer runs: without a communication thread the compute lane moves it itself
 #pragma once
 #include <map>
 #include <string>
@@ -31,7 +32,7 @@ struct StepSplit {  // seconds of one step of one rank
   double compute_s = 0, comm_s = 0, data_s = 0, wait_s = 0, idle_s = 0;
   double exposed_comm_s = 0;
   double exposed_by_lane_s[kLanes] = {};  // collectives of that lane, without compute
-  double unattributed_s = 0;
+  double unattributed_s = 0, moving_s = 0;
   int64_t too_early = 0;  // ops that began before what they must wait for had ended: a broken executor
 
   double coverage() const { return step_s > 0 ? 1 - unattributed_s / step_s : 1; }        // share of step

@@ -131,7 +131,7 @@ void account(const json& trace, double& analysed_share, double& counted_share) {
     analyser.add(timeline);
     std::vector<double> analysed, counted;
     for (const StepSplit& s : analyser.steps()) {
-      analysed.push_back(s.coverage());
+      analysed.push_back(s.coverage() + s.moving_s / s.step_s);
       EXPECT_EQ(s.too_early, 0) << "an op began before what it must wait for had ended";
     }
     for (auto& [step, intervals] : busy) {  // union of all lanes
@@ -155,15 +155,13 @@ void account(const json& trace, double& analysed_share, double& counted_share) {
 TEST(TraceOfTwoRanks, HoldsEveryOpOfTheTracedStepsOnceAndAccountsFor98Percent) {
   double analysed = 0, counted = 0;
   // What the executor loses, it loses in every run; what a busy machine takes away between two ops, in some.
-  for (int attempt = 0; attempt < (kSanitized ? 1 : 8) && (analysed < 0.94 || counted < 0.98); ++attempt) {
+  for (int attempt = 0; attempt < (kSanitized ? 1 : 8) && std::min(analysed, counted) < 0.98; ++attempt) {
     const json trace = trace_of_two_ranks();
     ASSERT_TRUE(trace.is_object());
     ASSERT_NO_FATAL_FAILURE(account(trace, analysed, counted));
   }
   if (kSanitized) return;  // sanitizers slow the executor itself down
-  // Where no core is left for a communication thread, the compute lane moves transfers itself, between ops:
-  // theirs is that time, not a wait of the compute lane.
-  EXPECT_GE(analysed, 0.94);
+  EXPECT_GE(analysed, 0.98);
   EXPECT_GE(counted, 0.98);
 }
 
