@@ -92,7 +92,7 @@ TEST(Compare, FindsARealChangeAndLeavesNoiseAlone) {
     EXPECT_EQ(c.count("faster") + c.count("slower") - wrong, 10u);
     // With repetitions the test knows the noise between runs; without, it knows that of steps alone.
     if (repetitions > 1) {
-      EXPECT_LE(wrong, 2u);
+      EXPECT_LE(wrong, 4u);  // 5 % of 10 that did not change; more than 4 happen once in 15,000 times
     }
     EXPECT_NEAR(c.ratio, std::sqrt(0.8), 0.03);
     EXPECT_LT(c.lower, c.ratio);
@@ -109,7 +109,8 @@ TEST(Compare, IntervalsHoldTheTruthAsOftenAsTheySay) {
     TempDir dir;
     write_set(dir.path / "a", rng, 2, 10, 1);
     write_set(dir.path / "b", rng, 2, 10, 1);
-    for (const Change& x : compare(collect({dir.path / "a", dir.path / "b"}, {}))[0].changes) {
+    const auto comparisons = compare(collect({dir.path / "a", dir.path / "b"}, {}));
+    for (const Change& x : comparisons[0].changes) {
       ++all;
       inside += x.lower <= 1 && 1 <= x.upper;
     }
