@@ -51,8 +51,7 @@ RunSpec spec_of(const PublishedRun& p) {
   s.policy.recompute = p.recompute == Recompute::none        ? "none"
                        : p.recompute == Recompute::selective ? "selective"
                                                              : "full";
-  s.policy.attention =
-      p.attention == AttentionKernel::flash1 || p.attention == AttentionKernel::flash2 ? "flash" : "unfused";
+  s.policy.attention = is_fused(p.attention) ? "flash" : "unfused";
   s.policy.schedule = p.schedule == Schedule::interleaved || p.vpp > 1 ? "interleaved"
                       : p.schedule == Schedule::one_f_one_b            ? "1f1b"
                                                                        : "zb-h1";

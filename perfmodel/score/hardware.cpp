@@ -96,6 +96,10 @@ double ChipSpec::peak(Precision p) const {
   return half;
 }
 
+double ChipSpec::accurate_fp32() const {
+  return std::max(fp32, tf32 / 3);
+}
+
 std::string ChipSpec::chip() const {
   const std::string s = name;
   return s.substr(0, s.find('-'));

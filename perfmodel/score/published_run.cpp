@@ -129,6 +129,8 @@ void read_policy(const CsvRow& row, const std::string& notes, PublishedRun& r) {
   const bool flash =
       row.text("flash_attention") == "y" || (row.text("flash_attention") != "n" && r.arch != Arch::gpt);
   r.attention = flash ? AttentionKernel::flash2 : AttentionKernel::fused_softmax;
+  if (contains(notes, "SDPA") && r.precision <= Precision::tf32)
+    r.attention = AttentionKernel::memory_efficient;
   std::smatch m;
   if (std::regex_search(notes, m, std::regex("attention kernel: ([^;]*)"))) {
     const std::string kernel = lower(m[1]);
@@ -170,7 +172,9 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts)
   r.table = table;
   r.line = row.line();
   r.source = row.text("source").empty() ? table : row.text("source");
-  r.section = row.text("table");
+  // Lines of one log were measured with the same software.
+  r.section = std::regex_replace(row.text("table"), std::regex(" line [0-9]+$"),
+                                 " of " + row.text("url_or_repo_path"));
   r.id = row.text("row_id").empty() ? table + " line " + std::to_string(r.line) : row.text("row_id");
   r.model = row.text("model_name");
   r.engine = row.text("framework");

@@ -17,7 +17,13 @@
 namespace isobar {
 
 enum class Arch { gpt, llama, vit };
-enum class AttentionKernel { unfused, fused_softmax, flash1, flash2 };
+/// memory_efficient: what PyTorch's scaled_dot_product_attention takes where flash kernels have no such type
+/// (fp32): no scores in memory either, products of fp32 accuracy.
+enum class AttentionKernel { unfused, fused_softmax, memory_efficient, flash1, flash2 };
+/// The T x T scores stay on the chip.
+constexpr bool is_fused(AttentionKernel k) {
+  return k >= AttentionKernel::memory_efficient;
+}
 enum class Recompute { none, selective, full };
 enum class Schedule { one_f_one_b, interleaved, zb_1p, zb_2p };
 enum class Outcome { ran, out_of_memory };

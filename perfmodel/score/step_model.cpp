@@ -95,13 +95,15 @@ StepCounts count_step(const PublishedRun& r) {
   c.width = std::min(r.hidden, r.experts > 0 ? r.expert_ffn : r.ffn) / r.tp;
   c.tokens = r.experts > 0 ? T * r.top_k * r.ep / r.experts : T;
 
-  const bool flash = r.attention == AttentionKernel::flash1 || r.attention == AttentionKernel::flash2;
+  const bool flash = is_fused(r.attention);
   const double causal = flash && r.arch != Arch::vit ? 0.5 : 1;  // flash kernels skip masked tiles
   const double score_flops = 4 * T * r.seq * q / r.tp * causal;
   // The flash backward makes the scores again: 5 products for 2.
   const double score_passes = 1 + (flash ? 2.5 : 2) + (full || (selective && !flash) ? 1 : 0);
-  (flash ? c.attention_s : c.scores_s) =
-      score_flops * score_passes / (flash ? g.peak(wide) : g.reached(wide));
+  (flash ? c.attention_s : c.scores_s) = score_flops * score_passes /
+                                         (r.attention == AttentionKernel::memory_efficient ? g.accurate_fp32()
+                                          : flash                                          ? g.peak(wide)
+                                                                                           : g.reached(wide));
   c.ragged = std::fmod(r.head_dim, 8) != 0 ? 1 : 0;
   c.v1 = r.attention == AttentionKernel::flash1 ? 1 : 0;
   if (!flash) {

@@ -140,6 +140,15 @@ TEST(Metrics, AgreeWithTheirDefinitions) {
   EXPECT_NEAR(*s.spearman, rank, 1e-12);
   EXPECT_NEAR(*s.regret, regret, 1e-12);
   EXPECT_FALSE(score_rows({rows.begin(), rows.begin() + 4}).regret.has_value());
+  // A lucky repetition is no better choice: the first row again, once shorter and once longer by a factor.
+  std::vector<ScoredRow> repeated = rows;
+  repeated[0].choice = "first";
+  for (const double factor : {0.1, 10.0}) {
+    repeated.push_back(repeated[0]);
+    repeated.back().measured *= factor;
+  }
+  EXPECT_NEAR(*score_rows(repeated).regret, regret, 1e-12);
+  EXPECT_NEAR(*score_rows(repeated).spearman, rank, 1e-12);
   EXPECT_NEAR(spearman({1, 1, 2}, {1, 1, 2}), 1, 1e-12);  // ties share a rank
 }
 
