@@ -66,6 +66,8 @@ void read_net(const CsvRow& row, const std::string& notes, bool experts, Publish
   r.kv_heads = optional(row, "kv_heads", r.heads, 1);
   r.ffn = optional(row, "ffn_hidden", 4 * r.hidden, 1);
   r.seq = positive(row, "seq_len", "sequence length");
+  // A SQuAD sample is a paragraph, a question and an answer: about 250 tokens (Rajpurkar 2016: 140 words).
+  r.attended = contains(notes, "SQuAD packed") ? std::min(r.seq, 250.0) : r.seq;
   r.head_dim = noted(notes, "head_dim");
   if (!(r.head_dim > 0)) r.head_dim = r.hidden / r.heads;
   r.vocab = r.arch == Arch::vit ? 0 : optional(row, "vocab", 50304, 1);

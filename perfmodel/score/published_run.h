@@ -39,6 +39,7 @@ struct PublishedRun {
   // the net
   Arch arch = Arch::gpt;
   double layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, seq = 0;
+  double attended = 0;  // tokens of a sample; less than seq where samples are packed and see themselves alone
   double experts = 0, top_k = 0, expert_ffn = 0;  // 0: dense
   // where and how
   const ChipSpec* gpu = nullptr;

@@ -97,7 +97,7 @@ StepCounts count_step(const PublishedRun& r) {
 
   const bool flash = is_fused(r.attention);
   const double causal = flash && r.arch != Arch::vit ? 0.5 : 1;  // flash kernels skip masked tiles
-  const double score_flops = 4 * T * r.seq * q / r.tp * causal;
+  const double score_flops = 4 * T * r.attended * q / r.tp * causal;
   // The flash backward makes the scores again: 5 products for 2.
   const double score_passes = 1 + (flash ? 2.5 : 2) + (full || (selective && !flash) ? 1 : 0);
   (flash ? c.attention_s : c.scores_s) = score_flops * score_passes /

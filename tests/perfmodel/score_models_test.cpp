@@ -24,7 +24,7 @@ struct Draw {
     r.ffn = 4 * r.hidden;
     r.layers = one_of({16, 32, 48});
     r.vocab = one_of({32000, 51200, 128256});
-    r.seq = one_of({1024, 2048, 8192});
+    r.attended = r.seq = one_of({1024, 2048, 8192});
     r.gpu = chip_named(std::vector<std::string>{"A100-80GB", "H100", "B200", "V100"}[random() % 4]);
     r.precision = random() % 4 ? Precision::bf16 : Precision::fp8;
     r.tp = one_of({1, 2, 4, 8});
