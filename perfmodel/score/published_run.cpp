@@ -128,6 +128,10 @@ void read_policy(const CsvRow& row, const std::string& notes, PublishedRun& r) {
     r.recompute = Recompute::full;
   else if (contains(recompute, "selective"))
     r.recompute = Recompute::selective;
+  if (const double n = noted(notes, "recompute_num_layers"); n > 0)
+    r.recomputed = std::min(1.0, n / std::ceil(r.layers / (r.pp * r.vpp)));
+  if (const double n = noted(notes, "cpu activation offload of"); n > 0)
+    r.offloaded_layers = std::min(n, std::ceil(r.layers / r.pp));
   const bool flash =
       row.text("flash_attention") == "y" || (row.text("flash_attention") != "n" && r.arch != Arch::gpt);
   r.attention = flash ? AttentionKernel::flash2 : AttentionKernel::fused_softmax;
@@ -231,11 +235,11 @@ std::string PublishedRun::choice_group() const {
 
 std::string PublishedRun::specification() const {
   char s[256];
-  std::snprintf(s, sizeof s, "%d %g %g %g %g %g %g %s %d%d %s ep%g z%g mb%g gb%g %d%d%d %d %d %d",
+  std::snprintf(s, sizeof s, "%d %g %g %g %g %g %g %s %d%d %s ep%g z%g mb%g gb%g %d%d%d %d %d %g %g %d",
                 static_cast<int>(arch), layers, hidden, ffn, heads, seq, vocab, gpu->name,
                 static_cast<int>(precision), block_scaled, layout().c_str(), ep, zero, micro_batch,
                 global_batch, sequence_parallel, rms_kernel, frozen_weights, static_cast<int>(attention),
-                static_cast<int>(recompute), static_cast<int>(schedule));
+                static_cast<int>(recompute), recomputed, offloaded_layers, static_cast<int>(schedule));
   return s;
 }
 

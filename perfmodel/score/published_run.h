@@ -53,6 +53,8 @@ struct PublishedRun {
   bool short_end_stages = false;  // first and last stage hold one layer less
   AttentionKernel attention = AttentionKernel::flash2;
   Recompute recompute = Recompute::none;
+  double recomputed = 1;        // share of the layers that full recomputation is of
+  double offloaded_layers = 0;  // whose activations wait in the host's memory
   Schedule schedule = Schedule::one_f_one_b;
   // what was measured; 0: not stated
   double step_s = 0, memory_gb = 0, mfu = 0;
