@@ -35,10 +35,10 @@ What is fitted to:
   --spec             spec sheet only; one scale a machine family, from other campaigns
 
 What is printed, in percent: mean, median, 90th percentile and bias of predicted over measured step time; over groups
-of at least five rows with the same model, machine, GPUs and batch, rank correlation (Spearman, of 1) and regret (extra
-time of the row that the predictor would have chosen); coverage, how many rows the 80 % interval holds. The same for
-peak memory, where rows have readings, and who ran out of memory, where tables tell. Rows that cannot be specified are
-refused with the reason.
+of at least five choices with the same model, machine, GPUs and batch (rows that repeat a specification are one), rank
+correlation (Spearman, of 1) and regret (extra time of what the predictor would have chosen); coverage, how many rows
+the 80 % interval holds. The same for peak memory, where rows have readings, and who ran out of memory, where tables
+tell. Rows that cannot be specified are refused with the reason.
 
 Examples:
   isobar score                                                    # the scoreboard

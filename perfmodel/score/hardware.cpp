@@ -96,6 +96,18 @@ double ChipSpec::peak(Precision p) const {
   return half;
 }
 
+double ChipSpec::accurate_fp32() const {
+  return std::max(fp32, tf32 / 3);
+}
+
+double ChipSpec::host_rate() const {
+  const std::string s = name;
+  if (s.starts_with("gb")) return 225 * G;   // NVLink-C2C: 450 GB/s to each Grace, which two GPUs share
+  if (s.starts_with("v100")) return 16 * G;  // PCIe 3.0 x16
+  if (s.starts_with("a") || s.starts_with("mi250") || s == "max1550") return 32 * G;  // PCIe 4.0, its like
+  return 64 * G;                                                                      // PCIe 5.0
+}
+
 std::string ChipSpec::chip() const {
   const std::string s = name;
   return s.substr(0, s.find('-'));

@@ -24,6 +24,8 @@ struct ChipSpec {
   int domain;                         // accelerators on the fast link, usual system
   double matmul, matmul_low;  // share of the half and of the fp8 peak that the best large product reaches
   double peak(Precision p) const;     // falls back to the next wider type
+  double accurate_fp32() const;       // fp32 products made of three tf32 ones (CUTLASS' 3xTF32)
+  double host_rate() const;           // B/s per direction to the host's memory
   std::string chip() const;           // name without memory size and form
   double reached(Precision p) const;  // FLOP/s of the best large product
 };

@@ -73,7 +73,8 @@ MemoryCounts count_memory(const PublishedRun& r) {
       s.scores = 5 * r.micro_batch * r.heads / r.tp * r.seq * r.seq / r.cp * scale;
       s.scores_again = r.recompute == Recompute::selective;
     }
-    s.kept_layers = layers * in_flight(r, stage);
+    s.kept_layers = std::max(1.0, layers - r.offloaded_layers) * in_flight(r, stage);
+    s.recomputed = r.recomputed;
     s.checkpoint = full ? 2 * scale * T * r.hidden / spread : 0;
     s.logits = i == 1 ? 4 * T * r.vocab / r.tp : 0;
     s.vocabulary = 2 * table;
@@ -94,7 +95,8 @@ double peak_bytes(const MemoryCounts& m, const MemoryPrices& price) {
     double activations = s.kept_layers * layer;
     double working = p(MemoryPrice::transient) * (dense + scores);
     if (s.checkpoint > 0) {
-      activations = s.kept_layers * s.checkpoint * p(MemoryPrice::checkpoint);
+      activations = s.kept_layers *
+                    (s.recomputed * s.checkpoint * p(MemoryPrice::checkpoint) + (1 - s.recomputed) * layer);
       working = p(MemoryPrice::working) * (dense + scores);
     }
     // The loss comes when every layer's activations are there; gradients of activations when logits are gone.

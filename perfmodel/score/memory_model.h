@@ -37,6 +37,7 @@ struct StageMemory {  // bytes
   double stream = 0, attention = 0, ffn = 0, scores = 0;  // of one layer and micro-batch
   double kept_layers = 0;                                 // layers times micro-batches in flight
   double checkpoint = 0;                                  // one layer input; 0: nothing is computed again
+  double recomputed = 1;                                  // share of the layers that it is of
   bool scores_again = false;                              // selective recomputation: scores are not kept
   double logits = 0, vocabulary = 0;
 };

@@ -24,6 +24,27 @@ std::vector<double> ranks(const std::vector<double>& v) {
   return rank;
 }
 
+/// Geometric means of what repeats one specification.
+std::pair<std::vector<double>, std::vector<double>> choices_of(const std::vector<const ScoredRow*>& rows) {
+  struct Choice {
+    double measured = 0, predicted = 0, rows = 0;  // sums of logarithms
+  };
+  std::map<std::string, Choice> choices;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const ScoredRow& r = *rows[i];
+    Choice& c = choices[r.choice.empty() ? "row " + std::to_string(i) : r.choice];
+    c.measured += std::log(r.measured);
+    c.predicted += std::log(r.predicted);
+    ++c.rows;
+  }
+  std::vector<double> measured, predicted;
+  for (const auto& [name, c] : choices) {
+    measured.push_back(std::exp(c.measured / c.rows));
+    predicted.push_back(std::exp(c.predicted / c.rows));
+  }
+  return {measured, predicted};
+}
+
 }  // namespace
 
 double spearman(const std::vector<double>& a, const std::vector<double>& b) {
@@ -56,12 +77,8 @@ Scores score_rows(const std::vector<ScoredRow>& rows) {
   s.p90 = quantile(errors, 0.9);
   double rank = 0, regret = 0;
   for (const auto& [name, members] : groups) {
-    if (members.size() < kGroup) continue;
-    std::vector<double> measured, predicted;
-    for (const ScoredRow* r : members) {
-      measured.push_back(r->measured);
-      predicted.push_back(r->predicted);
-    }
+    const auto [measured, predicted] = choices_of(members);
+    if (measured.size() < kGroup) continue;
     const auto chosen = std::min_element(predicted.begin(), predicted.end()) - predicted.begin();
     regret += measured[static_cast<size_t>(chosen)] / *std::min_element(measured.begin(), measured.end()) - 1;
     rank += spearman(measured, predicted);

@@ -11,6 +11,9 @@ namespace isobar {
 struct ScoredRow {
   std::string id, group;  // group: rows among which a planner would choose
   double measured = 0, predicted = 0, lower = 0, upper = 0;
+  /// What was specified: rows that repeat it are one choice, as long as their geometric mean. Empty: the
+  /// row's own.
+  std::string choice{};
   double error() const { return predicted / measured - 1; }
   bool inside() const { return lower <= measured && measured <= upper; }
 };
@@ -18,7 +21,7 @@ struct ScoredRow {
 struct Scores {
   size_t rows = 0;
   double mape = 0, median = 0, p90 = 0, bias = 0, coverage = 0;
-  size_t groups = 0;                       // of at least kGroup rows
+  size_t groups = 0;                       // of at least kGroup choices
   std::optional<double> spearman, regret;  // mean over groups; none: no group is big enough
 };
 constexpr size_t kGroup = 5;

@@ -66,6 +66,8 @@ void read_net(const CsvRow& row, const std::string& notes, bool experts, Publish
   r.kv_heads = optional(row, "kv_heads", r.heads, 1);
   r.ffn = optional(row, "ffn_hidden", 4 * r.hidden, 1);
   r.seq = positive(row, "seq_len", "sequence length");
+  // A SQuAD sample is a paragraph, a question and an answer: about 250 tokens (Rajpurkar 2016: 140 words).
+  r.attended = contains(notes, "SQuAD packed") ? std::min(r.seq, 250.0) : r.seq;
   r.head_dim = noted(notes, "head_dim");
   if (!(r.head_dim > 0)) r.head_dim = r.hidden / r.heads;
   r.vocab = r.arch == Arch::vit ? 0 : optional(row, "vocab", 50304, 1);
@@ -126,9 +128,15 @@ void read_policy(const CsvRow& row, const std::string& notes, PublishedRun& r) {
     r.recompute = Recompute::full;
   else if (contains(recompute, "selective"))
     r.recompute = Recompute::selective;
+  if (const double n = noted(notes, "recompute_num_layers"); n > 0)
+    r.recomputed = std::min(1.0, n / std::ceil(r.layers / (r.pp * r.vpp)));
+  if (const double n = noted(notes, "cpu activation offload of"); n > 0)
+    r.offloaded_layers = std::min(n, std::ceil(r.layers / r.pp));
   const bool flash =
       row.text("flash_attention") == "y" || (row.text("flash_attention") != "n" && r.arch != Arch::gpt);
   r.attention = flash ? AttentionKernel::flash2 : AttentionKernel::fused_softmax;
+  if (contains(notes, "SDPA") && r.precision <= Precision::tf32)
+    r.attention = AttentionKernel::memory_efficient;
   std::smatch m;
   if (std::regex_search(notes, m, std::regex("attention kernel: ([^;]*)"))) {
     const std::string kernel = lower(m[1]);
@@ -170,7 +178,9 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts)
   r.table = table;
   r.line = row.line();
   r.source = row.text("source").empty() ? table : row.text("source");
-  r.section = row.text("table");
+  // Lines of one log were measured with the same software.
+  r.section = std::regex_replace(row.text("table"), std::regex(" line [0-9]+$"),
+                                 " of " + row.text("url_or_repo_path"));
   r.id = row.text("row_id").empty() ? table + " line " + std::to_string(r.line) : row.text("row_id");
   r.model = row.text("model_name");
   r.engine = row.text("framework");
@@ -225,11 +235,11 @@ std::string PublishedRun::choice_group() const {
 
 std::string PublishedRun::specification() const {
   char s[256];
-  std::snprintf(s, sizeof s, "%d %g %g %g %g %g %g %s %d%d %s ep%g z%g mb%g gb%g %d%d%d %d %d %d",
+  std::snprintf(s, sizeof s, "%d %g %g %g %g %g %g %s %d%d %s ep%g z%g mb%g gb%g %d%d%d %d %d %g %g %d",
                 static_cast<int>(arch), layers, hidden, ffn, heads, seq, vocab, gpu->name,
                 static_cast<int>(precision), block_scaled, layout().c_str(), ep, zero, micro_batch,
                 global_batch, sequence_parallel, rms_kernel, frozen_weights, static_cast<int>(attention),
-                static_cast<int>(recompute), static_cast<int>(schedule));
+                static_cast<int>(recompute), recomputed, offloaded_layers, static_cast<int>(schedule));
   return s;
 }
 

@@ -17,7 +17,13 @@
 namespace isobar {
 
 enum class Arch { gpt, llama, vit };
-enum class AttentionKernel { unfused, fused_softmax, flash1, flash2 };
+/// memory_efficient: what PyTorch's scaled_dot_product_attention takes where flash kernels have no such type
+/// (fp32): no scores in memory either, products of fp32 accuracy.
+enum class AttentionKernel { unfused, fused_softmax, memory_efficient, flash1, flash2 };
+/// The T x T scores stay on the chip.
+constexpr bool is_fused(AttentionKernel k) {
+  return k >= AttentionKernel::memory_efficient;
+}
 enum class Recompute { none, selective, full };
 enum class Schedule { one_f_one_b, interleaved, zb_1p, zb_2p };
 enum class Outcome { ran, out_of_memory };
@@ -33,6 +39,7 @@ struct PublishedRun {
   // the net
   Arch arch = Arch::gpt;
   double layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, seq = 0;
+  double attended = 0;  // tokens of a sample; less than seq where samples are packed and see themselves alone
   double experts = 0, top_k = 0, expert_ffn = 0;  // 0: dense
   // where and how
   const ChipSpec* gpu = nullptr;
@@ -46,6 +53,8 @@ struct PublishedRun {
   bool short_end_stages = false;  // first and last stage hold one layer less
   AttentionKernel attention = AttentionKernel::flash2;
   Recompute recompute = Recompute::none;
+  double recomputed = 1;        // share of the layers that full recomputation is of
+  double offloaded_layers = 0;  // whose activations wait in the host's memory
   Schedule schedule = Schedule::one_f_one_b;
   // what was measured; 0: not stated
   double step_s = 0, memory_gb = 0, mfu = 0;

@@ -194,7 +194,8 @@ void judge_time(const PublishedTable& table, const Library& others, const JudgeO
   std::vector<ScoredRow> fast;
   judge.run([&](size_t i, const Estimated& e, const std::string& draw) {
     const PublishedRun& r = *scored[i];
-    out.rows.push_back({r.id, r.choice_group() + draw, r.step_s, e.value, e.lower, e.upper});
+    out.rows.push_back(
+        {r.id, r.choice_group() + draw, r.step_s, e.value, e.lower, e.upper, r.specification()});
     if (r.mfu >= kFastMfu) fast.push_back(out.rows.back());
   });
   out.time = score_rows(out.rows);
@@ -214,7 +215,8 @@ void judge_memory(const PublishedTable& table, const Library& others, const Judg
   judge.read(samples_of(scored, kMemory), samples_of(rest, kMemory));
   judge.run([&](size_t i, const Estimated& e, const std::string& draw) {
     const PublishedRun& r = *scored[i];
-    out.memory_rows.push_back({r.id, r.choice_group() + draw, r.memory_gb * kGiB, e.value, e.lower, e.upper});
+    out.memory_rows.push_back(
+        {r.id, r.choice_group() + draw, r.memory_gb * kGiB, e.value, e.lower, e.upper, r.specification()});
   });
   out.memory = score_rows(out.memory_rows);
   out.memory->regret.reset();  // nobody chooses a layout for the least memory

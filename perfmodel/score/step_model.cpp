@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "perfmodel/score/memory_model.h"
 #include "perfmodel/score/regression.h"
 
 namespace isobar {
@@ -20,8 +21,9 @@ constexpr std::array<PriceInfo, kPrices> kInfo{{
     {"dp.link", 1.5, 0.5, 0.4},       {"dp.nic", 1.6, 0.5, 0.5},        {"dp.latency", 200e-6, 1.0, 0.8},
     {"dp.hidden", 0.1, 1.0, 0.8},     {"pp.link", 2.0, 0.6, 0.5},       {"pp.latency", 100e-6, 1.0, 1.0},
     {"zero3.link", 1.5, 0.5, 0.4},    {"zero3.nic", 1.6, 0.5, 0.4},     {"zero3.exposed", 0.1, 0.8, 0.6},
-    {"optimizer", 1.15, 0.4, 0.4},    {"vocabulary", 1.0, 0.3, 0.2},    {"fill", 1.0, 0.15, 0.1},
-    {"micro", 1e-3, 1.0, 1.0},        {"step", 10e-3, 1.0, 1.0},        {"straggler", 0.005, 0.8, 0.8},
+    {"offload", 0.15, 0.8, 0.6},       {"optimizer", 1.15, 0.4, 0.4},    {"vocabulary", 1.0, 0.3, 0.2},
+    {"fill", 1.0, 0.15, 0.1},         {"micro", 1e-3, 1.0, 1.0},        {"step", 10e-3, 1.0, 1.0},
+    {"straggler", 0.005, 0.8, 0.8},
 }};
 
 constexpr double kSharp = 4;  // how suddenly the longer of two concurrent activities takes over
@@ -79,10 +81,11 @@ StepCounts count_step(const PublishedRun& r) {
   const double matrices = r.arch == Arch::llama ? 3 : 2;
   const double ffn_active = r.experts > 0 ? r.top_k * r.expert_ffn : r.ffn;
   const double weights =
-      r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * ffn_active;  // that a token meets
-  const bool full = r.recompute == Recompute::full, selective = r.recompute == Recompute::selective;
+      r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * ffn_active;     // that a token meets
+  const double full = r.recompute == Recompute::full ? r.recomputed : 0;  // share of the layers
+  const bool selective = r.recompute == Recompute::selective;
   // Frozen weights need no weight gradients.
-  const double passes = (r.frozen_weights ? 2 : 3) + (full ? 1 : 0);
+  const double passes = (r.frozen_weights ? 2 : 3) + full;
   const double bytes = r.precision == Precision::fp32 || r.precision == Precision::tf32 ? 4 : 2;
   const Precision wide = std::min(r.precision, Precision::bf16);
 
@@ -95,18 +98,20 @@ StepCounts count_step(const PublishedRun& r) {
   c.width = std::min(r.hidden, r.experts > 0 ? r.expert_ffn : r.ffn) / r.tp;
   c.tokens = r.experts > 0 ? T * r.top_k * r.ep / r.experts : T;
 
-  const bool flash = r.attention == AttentionKernel::flash1 || r.attention == AttentionKernel::flash2;
+  const bool flash = is_fused(r.attention);
   const double causal = flash && r.arch != Arch::vit ? 0.5 : 1;  // flash kernels skip masked tiles
-  const double score_flops = 4 * T * r.seq * q / r.tp * causal;
+  const double score_flops = 4 * T * r.attended * q / r.tp * causal;
   // The flash backward makes the scores again: 5 products for 2.
-  const double score_passes = 1 + (flash ? 2.5 : 2) + (full || (selective && !flash) ? 1 : 0);
-  (flash ? c.attention_s : c.scores_s) =
-      score_flops * score_passes / (flash ? g.peak(wide) : g.reached(wide));
+  const double score_passes = 1 + (flash ? 2.5 : 2) + (selective && !flash ? 1 : full);
+  (flash ? c.attention_s : c.scores_s) = score_flops * score_passes /
+                                         (r.attention == AttentionKernel::memory_efficient ? g.accurate_fp32()
+                                          : flash                                          ? g.peak(wide)
+                                                                                           : g.reached(wide));
   c.ragged = std::fmod(r.head_dim, 8) != 0 ? 1 : 0;
   c.v1 = r.attention == AttentionKernel::flash1 ? 1 : 0;
   if (!flash) {
     const double scores =
-        r.micro_batch * r.heads / r.tp * r.seq * r.seq / r.cp * bytes * (3 + (full || selective));
+        r.micro_batch * r.heads / r.tp * r.seq * r.seq / r.cp * bytes * (3 + (selective ? 1 : full));
     (r.attention == AttentionKernel::unfused ? c.torch_s : c.fused_s) =
         scores * (r.attention == AttentionKernel::unfused ? 8 : 5) / g.memory_rate;
   }
@@ -163,6 +168,10 @@ StepCounts count_step(const PublishedRun& r) {
       c.dp_doublings = std::log2(replicas);
     }
   }
+  if (r.offloaded_layers > 0) {
+    const StageMemory kept = count_memory(r).stages[0];
+    c.offload_s = r.offloaded_layers * 2 * (kept.stream + kept.attention + kept.ffn) / g.host_rate();
+  }
   if (r.pp > 1) {
     const double nic = r.nic_rate > 0 ? r.nic_rate : g.nic_rate;
     const bool far = r.gpus > domain_of(r);
@@ -216,7 +225,8 @@ double step_seconds(const StepCounts& c, const Prices& price) {
     layer = longer(layer, traffic) + p(Price::zero3_exposed) * traffic;
   }
   const double micro = c.layers * layer + c.vocabulary_s * p(Price::vocabulary) * p(Price::gemm) +
-                       c.pp_s * p(Price::pp_link) + c.pp_calls * p(Price::pp_latency) + p(Price::micro);
+                       c.offload_s * p(Price::offload) + c.pp_s * p(Price::pp_link) +
+                       c.pp_calls * p(Price::pp_latency) + p(Price::micro);
   const double pipeline = micro * (c.micro_batches + c.fill * p(Price::fill));
   const double gradients =
       c.dp_s * p(c.dp_far ? Price::dp_nic : Price::dp_link) + c.dp_doublings * p(Price::dp_latency);

@@ -48,6 +48,7 @@ enum class Price : int {
   zero3_link,
   zero3_nic,
   zero3_exposed,  // share of its traffic that nothing hides
+  offload,        // share of activations' way to the host and back that nothing hides
   optimizer,      // bytes moved over bytes counted
   vocabulary,     // time of the last layer over its counted time
   fill,           // pipeline bubble over its closed form
@@ -85,6 +86,7 @@ struct StepCounts {
   double vocabulary_s = 0;  // of the busiest stage, a micro-batch
   double zero3_s = 0;       // a layer and micro-batch
   bool zero3_far = false;
+  double offload_s = 0;                // a micro-batch
   double pp_s = 0, pp_calls = 0;       // a micro-batch
   double micro_batches = 1, fill = 0;  // slots
   double dp_s = 0, dp_doublings = 0;

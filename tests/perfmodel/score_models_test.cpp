@@ -24,7 +24,7 @@ struct Draw {
     r.ffn = 4 * r.hidden;
     r.layers = one_of({16, 32, 48});
     r.vocab = one_of({32000, 51200, 128256});
-    r.seq = one_of({1024, 2048, 8192});
+    r.attended = r.seq = one_of({1024, 2048, 8192});
     r.gpu = chip_named(std::vector<std::string>{"A100-80GB", "H100", "B200", "V100"}[random() % 4]);
     r.precision = random() % 4 ? Precision::bf16 : Precision::fp8;
     r.tp = one_of({1, 2, 4, 8});
@@ -140,6 +140,15 @@ TEST(Metrics, AgreeWithTheirDefinitions) {
   EXPECT_NEAR(*s.spearman, rank, 1e-12);
   EXPECT_NEAR(*s.regret, regret, 1e-12);
   EXPECT_FALSE(score_rows({rows.begin(), rows.begin() + 4}).regret.has_value());
+  // A lucky repetition is no better choice: the first row again, once shorter and once longer by a factor.
+  std::vector<ScoredRow> repeated = rows;
+  repeated[0].choice = "first";
+  for (const double factor : {0.1, 10.0}) {
+    repeated.push_back(repeated[0]);
+    repeated.back().measured *= factor;
+  }
+  EXPECT_NEAR(*score_rows(repeated).regret, regret, 1e-12);
+  EXPECT_NEAR(*score_rows(repeated).spearman, rank, 1e-12);
   EXPECT_NEAR(spearman({1, 1, 2}, {1, 1, 2}), 1, 1e-12);  // ties share a rank
 }
 

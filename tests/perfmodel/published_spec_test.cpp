@@ -1,0 +1,77 @@
+// Two countings of one step, neither of which knows the other: closed forms over a row of a table (what
+// `isobar score` fits prices to), and the plan that the net's builder emits for the same row (what `isobar
+// predict` prices).
+#include "perfmodel/score/published_spec.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "model/base/error.h"
+#include "perfmodel/layout_model.h"
+#include "perfmodel/score/referee.h"
+#include "perfmodel/score/step_model.h"
+
+namespace isobar {
+namespace {
+
+const std::string kConfigs = std::string(ISOBAR_SOURCE_DIR) + "/configs/";
+
+/// Random rows of the shipped tables that a plan of ours can say.
+std::vector<std::pair<PublishedRun, RunSpec>> plannable_rows(size_t most, std::mt19937& random) {
+  std::vector<PublishedRun> runs;
+  for (const PublishedTable& t : load_library(kConfigs + "published"))
+    runs.insert(runs.end(), t.runs.begin(), t.runs.end());
+  std::shuffle(runs.begin(), runs.end(), random);
+  std::vector<std::pair<PublishedRun, RunSpec>> out;
+  for (const PublishedRun& r : runs) {
+    if (out.size() == most) break;
+    // Torch recomputes whole blocks, our plans all but the last product. Frozen weights, fp8 heads and heads
+    // of another width than hidden / heads are not in our plans.
+    if (r.recompute == Recompute::full || r.frozen_weights || r.precision > Precision::bf16 ||
+        r.head_dim * r.heads != r.hidden || r.short_end_stages || r.balanced_embedding)
+      continue;
+    try {
+      out.emplace_back(r, spec_of(r));
+    } catch (const ConfigError&) {  // what no plan says; enough rows remain, below
+    }
+  }
+  return out;
+}
+
+TEST(PublishedSpec, ClosedFormsCountTheFlopsOfThePlan) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const auto rows = plannable_rows(40, random);
+  const Machine machine = load_machine(kConfigs + "machines/dgx-a100.yaml");
+  ASSERT_EQ(rows.size(), 40U);
+  for (const auto& [r, spec] : rows) {
+    const StepCounts c = count_step(r);
+    const double ranks = r.dp * r.tp * r.cp, wide = r.gpu->peak(r.precision);
+    const double matrices = c.ceiling_s * wide * r.pp * ranks;
+    const double attention =
+        (is_fused(r.attention) ? c.attention_s * wide : c.scores_s * r.gpu->reached(r.precision)) *
+        r.micro_batches() * r.layers * ranks;
+    LayoutModel model(spec, machine);
+    const LayoutCost plan = model.cost(layout_of(spec));
+    EXPECT_NEAR((matrices + attention) / plan.flops, 1, 0.01) << r.id << " " << r.layout();
+  }
+}
+
+TEST(PublishedSpec, ClosedFormsCountTheParametersOfThePlan) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (const auto& [r, spec] : plannable_rows(40, random)) {
+    SectionCache sections(spec);
+    const Parameters& block = sections.of(layout_of(spec).key()).block;
+    // Matrices alone: biases and norms are the rest.
+    EXPECT_NEAR(layer_parameters(r) / r.tp / block.all(), 1, 0.01) << r.id << " " << r.layout();
+    EXPECT_LE(layer_parameters(r) / r.tp, block.all()) << r.id;
+  }
+}
+
+}  // namespace
+}  // namespace isobar
