@@ -7,8 +7,8 @@
 #   tests/run.sh --quick           # set-up, build and tests only
 #   tests/run.sh tests asan        # chosen suites of: tests format hosts slurm tidy asan tsan
 #
-# Suites: `tests` runs the GoogleTest programs through ctest (build/); `format` is clang-format and the scripts' syntax;
-# `hosts` trains over two emulated hosts, `slurm` sweeps through a real Slurm of two nodes on this machine (both as root,
+# Suites: `tests` runs the GoogleTest programs through ctest (build/); `format` is clang-format, the scripts'
+# syntax, and type names that two types have; `hosts` trains over two emulated hosts, `slurm` sweeps through a real Slurm of two nodes on this machine (both as root,
 # else skipped); `tidy` is clang-tidy; `asan` is address and undefined behaviour (build-asan/), `tsan` is threads
 # (build-tsan/).
 set -euo pipefail
@@ -127,6 +127,7 @@ suite_format() {
   format="$(clang_format)" || die "no clang-format $FORMAT_VERSION: neither installed nor to be had from PyPI"
   local tracked
   tracked="$(git ls-files)" && [[ -n "$tracked" ]] || die "git ls-files names no file: the checks need the git checkout"
+  count "type names are taken once" python3 tests/one_name.py
   say "clang-format over $(grep -cE '\.(cpp|h|cu)$' <<<"$tracked") files, syntax of the scripts"
   while read -r file; do
     case "$file" in

@@ -148,15 +148,15 @@ inline Ended train_command(const Words& set, const Words& more = {}) {
   return Child(train_words(tiny(), set, more)).wait();
 }
 
-struct RunRecord {
+struct WrittenRun {
   std::vector<json> events;
   std::map<int64_t, double> losses;  // by step; a resumed run says some again: the last word counts
   bool repeats_agree = true;
   json start, end;
 };
 
-inline RunRecord read_run(const std::string& dir) {
-  RunRecord r;
+inline WrittenRun read_run(const std::string& dir) {
+  WrittenRun r;
   std::ifstream in(dir + "/result.jsonl");
   for (std::string line; std::getline(in, line);) {
     const json j = json::parse(line, nullptr, false);

@@ -64,7 +64,7 @@ TEST(Failure, ALossThatIsNoNumberExitsWith3) {
     EXPECT_EQ(e.code, 3) << e.text;
     EXPECT_HAS(e.text, "lower train.lr or look at the data");
     EXPECT_LT(e.seconds, kQuickly);
-    const RunRecord r = read_run(dir / "run");
+    const WrittenRun r = read_run(dir / "run");
     EXPECT_EQ(r.end["status"], "failed");
     EXPECT_EQ(r.end["class"], "numeric");
   }
@@ -158,7 +158,7 @@ TEST(Failure, NaNInOneRanksDataEndsTheRunWithFileStepAndChannel) {
     EXPECT_HAS(e.text, "17");
     EXPECT_HAS(e.text, "NaN");
     EXPECT_LT(e.seconds, kQuickly);
-    const RunRecord r = read_run(run);
+    const WrittenRun r = read_run(run);
     EXPECT_EQ(r.end["status"], "failed");
     EXPECT_EQ(r.end["class"], "bad_config");
     EXPECT_HAS(r.end["message"].get<std::string>(), "2015.h5");
@@ -179,7 +179,7 @@ TEST(Failure, ARankThatStopsIsNoticedByTheOthers) {
   EXPECT_LT(seconds_now() - stopped, 2 + kQuickly);
   EXPECT_EQ(e.code, 1) << e.text;
   EXPECT_HAS(e.text, "made no progress for 2 s");
-  const RunRecord r = read_run(dir / "run");
+  const WrittenRun r = read_run(dir / "run");
   EXPECT_EQ(r.end["class"], "hang");
   for (const pid_t rank : ranks) {
     EXPECT_TRUE(gone(rank)) << "a rank outlives its run";

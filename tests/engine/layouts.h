@@ -3,7 +3,8 @@
 // ranks). fp32, unless the words say otherwise; what may differ is the order of sums.
 //
 //   expect_like_one_rank({"layout.tp=2", "layout.pp=2", "policy.micro_batch=3"});
-//   const Outcome many = run(dir / "many", {"layout.dp=2"}, 2);   // many.record.losses.at(10), many.weights
+//   const TrainedNet many = run(dir / "many", {"layout.dp=2"}, 2);   // many.record.losses.at(10),
+//   many.weights
 #pragma once
 #include <gtest/gtest.h>
 
@@ -23,8 +24,8 @@ inline const Words kNet = {"net.depth=5",         "net.img_height=40",
                            "train.seed=5",        "run.threads=1",
                            "run.hang_timeout=60", "train.checkpoint_every=10"};
 
-struct Outcome {
-  RunRecord record;
+struct TrainedNet {
+  WrittenRun record;
   TensorFile weights;
 };
 
@@ -34,8 +35,8 @@ inline TensorFile weights_after(const std::string& out, int64_t step) {
   return read_safetensors(fs::path(out) / checkpoint);
 }
 
-inline Outcome trained_to(const std::string& out, const Words& layout, int64_t ranks, int64_t steps,
-                          const Words& more = {}) {
+inline TrainedNet trained_to(const std::string& out, const Words& layout, int64_t ranks, int64_t steps,
+                             const Words& more = {}) {
   Words set = kNet;
   set.insert(set.end(), layout.begin(), layout.end());
   set.push_back("run.out=" + out);
@@ -47,7 +48,7 @@ inline Outcome trained_to(const std::string& out, const Words& layout, int64_t r
   return {read_run(out), weights_after(out, steps)};
 }
 
-inline Outcome run(const std::string& out, const Words& layout, int64_t ranks, const Words& more = {}) {
+inline TrainedNet run(const std::string& out, const Words& layout, int64_t ranks, const Words& more = {}) {
   return trained_to(out, layout, ranks, 10, more);
 }
 
@@ -69,9 +70,9 @@ inline double distance(const TensorFile& a, const TensorFile& b) {
   return std::sqrt(difference / size);
 }
 
-inline const Outcome& one_rank() {
+inline const TrainedNet& one_rank() {
   static const Folder dir;
-  static const Outcome one = run(dir / "one", {}, 1);
+  static const TrainedNet one = run(dir / "one", {}, 1);
   return one;
 }
 
@@ -89,8 +90,8 @@ inline void expect_like_one_rank(const Words& layout) {
   }
   SCOPED_TRACE(title);
   const Folder dir;
-  const Outcome& one = one_rank();
-  const Outcome many = run(dir / "many", layout, ranks);
+  const TrainedNet& one = one_rank();
+  const TrainedNet many = run(dir / "many", layout, ranks);
   ASSERT_EQ(many.record.losses.size(), 10u);
   double most = 0;
   for (const auto& [step, loss] : one.record.losses)

@@ -104,7 +104,7 @@ TEST(Layouts, SerialAndOverlappedAreTheSameToTheBit) {
     const Folder dir;
     Words serial = layout;
     serial.push_back("run.serial=true");
-    const Outcome a = run(dir / "a", layout, 4), b = run(dir / "b", serial, 4);
+    const TrainedNet a = run(dir / "a", layout, 4), b = run(dir / "b", serial, 4);
     ASSERT_EQ(a.record.losses.size(), 10u);
     EXPECT_EQ(a.record.losses, b.record.losses);
     EXPECT_EQ(distance(a.weights, b.weights), 0);

@@ -10,13 +10,13 @@ TEST(Layouts, OtherLosses) {
     const Words words = {std::string("train.loss=") + loss, "train.loss_weights=[1, 0.25, 2, 0.5]",
                          "train.huber_delta=0.5"};
     const Folder dir;
-    const Outcome one = run(dir / "one", words, 1);
+    const TrainedNet one = run(dir / "one", words, 1);
     ASSERT_EQ(one.record.losses.size(), 10u);
     EXPECT_LT(one.record.losses.at(10), 0.99 * one.record.losses.at(1)) << loss << ": nothing is learnt";
     Words layout = {"layout.tp=2", "layout.cp=2", "layout.dp=2", "policy.sequence_parallel=true",
                     "policy.micro_batch=3"};
     layout.insert(layout.end(), words.begin(), words.end());
-    const Outcome many = run(dir / "many", layout, 8);
+    const TrainedNet many = run(dir / "many", layout, 8);
     ASSERT_EQ(many.record.losses.size(), 10u);
     for (const auto& [step, value] : one.record.losses)
       EXPECT_NEAR(many.record.losses.at(step) / value, 1, 1e-5) << loss;
@@ -29,7 +29,7 @@ TEST(Layouts, SgdWithMomentum) {
   const Words sgd = {"train.optimizer=sgd", "train.lr=1", "train.weight_decay=0.01",
                      "train.lr_schedule=constant"};
   const Folder dir;
-  const Outcome one = run(dir / "one", sgd, 1);
+  const TrainedNet one = run(dir / "one", sgd, 1);
   ASSERT_EQ(one.record.losses.size(), 10u);
   EXPECT_LT(one.record.losses.at(10), 0.99 * one.record.losses.at(1)) << "nothing is learnt";
   Words half = {"layout.dp=2", "layout.tp=2", "policy.zero=1", "policy.micro_batch=3"};
@@ -44,7 +44,7 @@ TEST(Layouts, SgdWithMomentum) {
               {"layout.dp=3", "policy.zero=3", "policy.micro_batch=2", "run.out=" + (dir / "rest")});
   const Ended e = train_command(rest, {"--ranks", "3", "--resume", dir / "half"});
   ASSERT_EQ(e.code, 0) << e.text;
-  const RunRecord record = read_run(dir / "rest");
+  const WrittenRun record = read_run(dir / "rest");
   ASSERT_EQ(record.losses.size(), 5u);
   for (const auto& [step, loss] : record.losses) EXPECT_NEAR(loss / one.record.losses.at(step), 1, 1e-5);
   EXPECT_LT(distance(one.weights, read_safetensors(fs::path(dir / "rest") /
@@ -56,7 +56,7 @@ TEST(Layouts, SgdWithMomentum) {
 TEST(Layouts, ClipByTheGlobalNorm) {
   const Words clip = {"train.grad_clip=0.02"};
   const Folder dir;
-  const Outcome one = run(dir / "one", clip, 1);
+  const TrainedNet one = run(dir / "one", clip, 1);
   ASSERT_EQ(one.record.losses.size(), 10u);
   EXPECT_GT(distance(one.weights, one_rank().weights), 1e-5) << "nothing was clipped";
   int n = 0;
@@ -69,7 +69,7 @@ TEST(Layouts, ClipByTheGlobalNorm) {
     SCOPED_TRACE(testing::PrintToString(layout));
     Words words = layout;
     words.insert(words.end(), clip.begin(), clip.end());
-    const Outcome many = run(dir / ("many" + std::to_string(n++)), words, ranks);
+    const TrainedNet many = run(dir / ("many" + std::to_string(n++)), words, ranks);
     ASSERT_EQ(many.record.losses.size(), 10u);
     EXPECT_LT(distance(one.weights, many.weights), 1e-5);
     for (size_t i = 0; i < one.record.events.size(); ++i) {
@@ -92,14 +92,14 @@ TEST(Layouts, Fp16SkipsOverflowsOnAllRanksAlike) {
     words.insert(words.end(), layout.begin(), layout.end());
     return trained_to(out, words, ranks, 40, more);
   };
-  const auto skipped = [](const Outcome& o) {
+  const auto skipped = [](const TrainedNet& o) {
     std::vector<int> out;
     for (const auto& e : o.record.events)
       if (e["event"] == "step" && e["skipped"].get<bool>()) out.push_back(e["step"]);
     return out;
   };
   const Folder dir;
-  const Outcome one = run_fp16(dir / "one", {"train.checkpoint_every=1"}, 1);
+  const TrainedNet one = run_fp16(dir / "one", {"train.checkpoint_every=1"}, 1);
   ASSERT_EQ(one.record.losses.size(), 40u);
   const std::vector<int> expected = skipped(one);
   ASSERT_GE(expected.size(), 3u) << "nothing overflowed";
@@ -114,7 +114,8 @@ TEST(Layouts, Fp16SkipsOverflowsOnAllRanksAlike) {
   const int last_skip = *std::find_if(expected.rbegin(), expected.rend(), [](int s) { return s < 36; });
   char name[32];
   std::snprintf(name, sizeof name, "step-%08d", last_skip);
-  const Outcome resumed = run_fp16(dir / "resumed", {}, 1, {"--resume", (dir / "one/checkpoints/") + name});
+  const TrainedNet resumed =
+      run_fp16(dir / "resumed", {}, 1, {"--resume", (dir / "one/checkpoints/") + name});
   EXPECT_EQ(resumed.record.losses.size(), 40u - static_cast<size_t>(last_skip));
   for (const auto& [step, loss] : resumed.record.losses) EXPECT_EQ(loss, one.record.losses.at(step));
   EXPECT_EQ(distance(resumed.weights, one.weights), 0);
@@ -125,7 +126,7 @@ TEST(Layouts, Fp16SkipsOverflowsOnAllRanksAlike) {
            {{"layout.dp=2", "layout.tp=2", "policy.zero=1", "policy.sequence_parallel=true"}, 4},
            {{"layout.dp=3"}, 3}}) {
     SCOPED_TRACE(testing::PrintToString(layout));
-    const Outcome many = run_fp16(dir / std::to_string(n++), layout, ranks);
+    const TrainedNet many = run_fp16(dir / std::to_string(n++), layout, ranks);
     ASSERT_EQ(many.record.losses.size(), 40u);
     EXPECT_EQ(skipped(many), expected);
     for (const auto& [step, loss] : one.record.losses)

@@ -30,13 +30,13 @@ TEST(Layouts, ZeroStagesAreTheSameToTheBit) {
                                    {"policy.amp=bf16", "policy.main_grads_dtype=bf16"}}) {
     const Words whole = {"layout.dp=2", "policy.bucket_mb=0.05", amp, grads};
     const Folder dir;
-    const Outcome a = run(dir / "0", whole, 2);
+    const TrainedNet a = run(dir / "0", whole, 2);
     ASSERT_EQ(a.record.losses.size(), 10u);
     for (const char* zero : {"1", "2", "3"}) {
       SCOPED_TRACE(std::string(amp) + " " + grads + " stage " + zero);
       Words sharded = whole;
       sharded.push_back(std::string("policy.zero=") + zero);
-      const Outcome b = run(dir / zero, sharded, 2);
+      const TrainedNet b = run(dir / zero, sharded, 2);
       EXPECT_EQ(a.record.losses, b.record.losses);
       EXPECT_EQ(distance(a.weights, b.weights), 0);
     }
@@ -54,8 +54,8 @@ TEST(Layouts, OffloadChangesNothing) {
     SCOPED_TRACE(testing::PrintToString(layout));
     Words offloaded = layout;
     offloaded.emplace_back("policy.offload_optimizer=true");
-    const Outcome a = run(dir / std::to_string(n++), layout, ranks),
-                  b = run(dir / std::to_string(n++), offloaded, ranks);
+    const TrainedNet a = run(dir / std::to_string(n++), layout, ranks),
+                     b = run(dir / std::to_string(n++), offloaded, ranks);
     ASSERT_EQ(a.record.losses.size(), 10u);
     EXPECT_EQ(a.record.losses, b.record.losses);
     EXPECT_EQ(distance(a.weights, b.weights), 0);
@@ -79,7 +79,7 @@ TEST(Layouts, GradientsInBf16) {
     SCOPED_TRACE(testing::PrintToString(layout));
     Words words = layout;
     words.emplace_back("policy.main_grads_dtype=bf16");
-    const Outcome many = run(dir / std::to_string(n++), words, ranks);
+    const TrainedNet many = run(dir / std::to_string(n++), words, ranks);
     ASSERT_EQ(many.record.losses.size(), 10u);
     for (const auto& [step, loss] : one_rank().record.losses)
       EXPECT_NEAR(many.record.losses.at(step) / loss, 1, 2e-3) << "step " << step;
@@ -96,7 +96,7 @@ TEST(Layouts, ResumeAsAnyOther) {
   const Words save = {"train.checkpoint_every=5"};
   Words first = {"layout.tp=2", "layout.pp=2", "layout.dp=2", "policy.zero=1", "policy.micro_batch=3"};
   first.insert(first.end(), save.begin(), save.end());
-  const Outcome a = run(dir / "a", first, 8);
+  const TrainedNet a = run(dir / "a", first, 8);
   ASSERT_EQ(a.record.losses.size(), 10u);
   const std::string middle = dir / "a/checkpoints/step-00000005";
   for (const auto& [name, layout, ranks] : std::vector<std::tuple<std::string, Words, int64_t>>{
@@ -104,7 +104,7 @@ TEST(Layouts, ResumeAsAnyOther) {
            {"b", {"layout.cp=2", "layout.dp=2", "policy.zero=3", "policy.micro_batch=2"}, 4},
            {"c", {"layout.tp=2", "layout.dp=2", "policy.zero=2", "policy.sequence_parallel=true"}, 4}}) {
     SCOPED_TRACE(name);
-    const Outcome b = run(dir / name, layout, ranks, {"--resume", middle});
+    const TrainedNet b = run(dir / name, layout, ranks, {"--resume", middle});
     ASSERT_EQ(b.record.losses.size(), 5u);
     for (const auto& [step, loss] : b.record.losses)
       EXPECT_NEAR(loss / a.record.losses.at(step), 1, 1e-6) << "step " << step;

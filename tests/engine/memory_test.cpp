@@ -109,7 +109,7 @@ TEST(Memory, ResidentMemoryIsWithin5PercentOfThePlanAndAConstant) {
       const Ended e =
           train_command(with({"train.steps=2", "run.threads=1", "run.out=" + (dir / "run")}, set));
       ASSERT_EQ(e.code, 0) << e.text;
-      const RunRecord r = read_run(dir / "run");
+      const WrittenRun r = read_run(dir / "run");
       EXPECT_EQ(r.start["memory"]["arena"], plan.memory.arena);
       EXPECT_EQ(r.start["memory"]["total"], plan.memory.total());
       resident = std::min(resident, r.end["peak_rss_bytes"].get<double>());

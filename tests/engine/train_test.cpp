@@ -11,17 +11,17 @@ namespace isobar {
 namespace {
 
 /// One train run that must succeed.
-RunRecord trained(const std::string& out, Words set, const Words& more = {}) {
+WrittenRun trained(const std::string& out, Words set, const Words& more = {}) {
   set.push_back("run.out=" + out);
   set.emplace_back("run.threads=1");
   const Ended e = train_command(set, more);
   EXPECT_EQ(e.code, 0) << e.text;
-  RunRecord r = read_run(out);
+  WrittenRun r = read_run(out);
   EXPECT_EQ(r.end.value("status", ""), "ok") << e.text;
   return r;
 }
 
-double largest_difference(const RunRecord& a, const RunRecord& b) {
+double largest_difference(const WrittenRun& a, const WrittenRun& b) {
   double most = 0;
   EXPECT_EQ(a.losses.size(), b.losses.size());
   for (const auto& [step, loss] : a.losses) most = std::max(most, std::abs(b.losses.at(step) / loss - 1));
@@ -50,7 +50,7 @@ Words with(Words base, const Words& more) {
 
 TEST(Train, TwoRanksGiveTheLossesOfOne) {
   const Folder dir;
-  const RunRecord one = trained(dir / "one", kBase);
+  const WrittenRun one = trained(dir / "one", kBase);
   ASSERT_EQ(one.losses.size(), 20u);
   EXPECT_LT(one.losses.at(20), 0.97 * one.losses.at(1)) << "nothing is learnt: nothing is tested";
   double most = 0;
@@ -59,14 +59,14 @@ TEST(Train, TwoRanksGiveTheLossesOfOne) {
                                Words{"policy.micro_batch=1", "policy.bucket_mb=0.01", "policy.overlap=false"},
                                Words{"policy.micro_batch=4", "policy.bucket_mb=0.2", "data.workers=2"}}) {
     SCOPED_TRACE(testing::PrintToString(variant));
-    const RunRecord two = trained(dir / std::to_string(++n), with(kBase, variant), {"--ranks", "2"});
+    const WrittenRun two = trained(dir / std::to_string(++n), with(kBase, variant), {"--ranks", "2"});
     EXPECT_EQ(two.start["ranks"], 2);
     EXPECT_EQ(two.start["spec"]["layout"]["dp"], 2);
     const double difference = largest_difference(one, two);
     EXPECT_LE(difference, 1e-5);
     most = std::max(most, difference);
   }
-  const RunRecord cut =
+  const WrittenRun cut =
       trained(dir / "cut", with(kBase, {"policy.micro_batch=2"}));  // accumulation on one rank
   EXPECT_LE(largest_difference(one, cut), 1e-5);
   std::printf("largest relative difference of a loss in 20 steps, two ranks to one: %.1e\n", most);
@@ -74,8 +74,8 @@ TEST(Train, TwoRanksGiveTheLossesOfOne) {
 
 TEST(Train, FourRanksGiveTheLossesOfOneInBf16Too) {
   const Folder dir;
-  const RunRecord one = trained(dir / "one", with(kBase, {"policy.amp=bf16", "train.steps=6"}));
-  const RunRecord four =
+  const WrittenRun one = trained(dir / "one", with(kBase, {"policy.amp=bf16", "train.steps=6"}));
+  const WrittenRun four =
       trained(dir / "four", with(kBase, {"policy.amp=bf16", "train.steps=6"}), {"--ranks", "4"});
   // Rounded alike, summed in another order: a bf16 weight may fall to the other side.
   EXPECT_LE(largest_difference(one, four), 2e-3);
@@ -90,8 +90,8 @@ TEST(Train, TheSameRunTwiceIsBitIdentical) {
       const Words set = with(with(kBase, variant), {"train.checkpoint_every=20"});
       const std::string a = dir / (ranks + std::to_string(variant.size()) + "a"),
                         b = dir / (ranks + std::to_string(variant.size()) + "b");
-      const RunRecord first = trained(a, set, {"--ranks", ranks}),
-                      second = trained(b, set, {"--ranks", ranks});
+      const WrittenRun first = trained(a, set, {"--ranks", ranks}),
+                       second = trained(b, set, {"--ranks", ranks});
       EXPECT_EQ(first.losses, second.losses);
       EXPECT_EQ(first.start["plan_hash"], second.start["plan_hash"]);
       expect_same_checkpoint(a, b, 20);
@@ -102,15 +102,15 @@ TEST(Train, OverlapAndSerialLanesAreBitIdentical) {
   const Folder dir;
   const Words set =
       with(kBase, {"train.checkpoint_every=20", "policy.bucket_mb=0.05", "policy.micro_batch=2"});
-  const RunRecord lanes = trained(dir / "lanes", set, {"--ranks", "2"});
-  const RunRecord serial = trained(dir / "serial", with(set, {"run.serial=true"}), {"--ranks", "2"});
+  const WrittenRun lanes = trained(dir / "lanes", set, {"--ranks", "2"});
+  const WrittenRun serial = trained(dir / "serial", with(set, {"run.serial=true"}), {"--ranks", "2"});
   EXPECT_EQ(lanes.losses, serial.losses);
   expect_same_checkpoint(dir / "lanes", dir / "serial", 20);
 }
 
 TEST(Train, LoaderWorkersChangeNothing) {
   const Folder dir;
-  const RunRecord none = trained(dir / "none", kBase);
+  const WrittenRun none = trained(dir / "none", kBase);
   for (const char* workers : {"1", "3"})
     EXPECT_EQ(trained(dir / workers, with(kBase, {std::string("data.workers=") + workers})).losses,
               none.losses);
@@ -134,7 +134,7 @@ TEST_P(Killed, AndResumedEndsAsIfNothingHadHappened) {
       with(kBase, {"train.steps=" + std::to_string(steps), "train.checkpoint_every=7", "train.valid_every=40",
                    "data.train=" + (dir / "data/train"), "data.valid=" + (dir / "data/valid"),
                    std::string("data.workers=") + GetParam(), "run.threads=1", "policy.micro_batch=4"});
-  const RunRecord whole = trained(dir / "whole", set);
+  const WrittenRun whole = trained(dir / "whole", set);
   ASSERT_EQ(whole.losses.size(), static_cast<size_t>(steps));
   std::mt19937 random(std::random_device{}());
   const std::string out = dir / "killed";
@@ -152,12 +152,12 @@ TEST_P(Killed, AndResumedEndsAsIfNothingHadHappened) {
     ++kills;
   }
   EXPECT_GE(kills, 2);
-  const RunRecord resumed = trained(out, set, {"--resume", out});
+  const WrittenRun resumed = trained(out, set, {"--resume", out});
   EXPECT_TRUE(resumed.start["resumed"]);
   EXPECT_TRUE(resumed.repeats_agree) << "a step trained again gave another loss";
   EXPECT_EQ(resumed.losses, whole.losses);
   expect_same_checkpoint(dir / "whole", out, steps);
-  const auto validations = [](const RunRecord& r) {
+  const auto validations = [](const WrittenRun& r) {
     std::map<int64_t, json> v;
     for (const json& e : r.events)
       if (e["event"] == "valid") v[e["step"]] = {e["loss"], e["rmse"], e["persistence_rmse"]};
@@ -183,20 +183,20 @@ TEST(Train, ResumedOnAPlateauGoesOnWithItsRate) {
                    "data.train=" + (dir / "data/train"), "data.valid=" + (dir / "data/valid"),
                    "train.lr_schedule=plateau", "train.lr_patience=1", "train.lr_gamma=0.5",
                    "train.lr_threshold=0.9", "train.loss=huber", "train.loss_weights=[1, 0.5, 2, 1]"});
-  const auto rates = [](const RunRecord& r) {
+  const auto rates = [](const WrittenRun& r) {
     std::map<int64_t, double> out;
     for (const json& e : r.events)
       if (e["event"] == "step") out[e["step"]] = e["lr"];
     return out;
   };
-  const RunRecord whole = trained(dir / "whole", set, {"--ranks", "2"});
+  const WrittenRun whole = trained(dir / "whole", set, {"--ranks", "2"});
   const auto expected = rates(whole);
   // The first validation, after step 5, is the best; every second one after it is one too many.
   EXPECT_EQ(expected.at(15) / expected.at(1), 1);
   EXPECT_EQ(expected.at(16) / expected.at(1), 0.5);
   EXPECT_EQ(expected.at(36) / expected.at(1), 0.125);
   trained(dir / "halves", with(set, {"train.steps=20"}), {"--ranks", "2"});
-  const RunRecord halves = trained(dir / "halves", set, {"--ranks", "2", "--resume", dir / "halves"});
+  const WrittenRun halves = trained(dir / "halves", set, {"--ranks", "2", "--resume", dir / "halves"});
   EXPECT_EQ(rates(halves), expected);
   EXPECT_EQ(halves.losses, whole.losses);
   expect_same_checkpoint(dir / "whole", dir / "halves", 40);
@@ -206,7 +206,7 @@ TEST(Train, TwoRanksKilledAndResumedEndAsIfNothingHadHappened) {
   const Folder dir;
   const Words set = with(kBase, {"train.steps=120", "train.checkpoint_every=9", "data.workers=1",
                                  "policy.bucket_mb=0.1", "run.threads=1"});
-  const RunRecord whole = trained(dir / "whole", set, {"--ranks", "2"});
+  const WrittenRun whole = trained(dir / "whole", set, {"--ranks", "2"});
   const std::string out = dir / "killed";
   {
     Child child(train_words(tiny(), with(set, {"run.out=" + out}), {"--ranks", "2"}));
@@ -216,7 +216,7 @@ TEST(Train, TwoRanksKilledAndResumedEndAsIfNothingHadHappened) {
     for (const pid_t rank : ranks) ::kill(rank, SIGKILL);
     EXPECT_NE(child.wait().code, 0);
   }
-  const RunRecord resumed = trained(out, set, {"--resume", out, "--ranks", "2"});
+  const WrittenRun resumed = trained(out, set, {"--resume", out, "--ranks", "2"});
   EXPECT_TRUE(resumed.repeats_agree);
   EXPECT_EQ(resumed.losses, whole.losses);
   expect_same_checkpoint(dir / "whole", out, 120);
@@ -226,14 +226,14 @@ TEST(Train, ResumingAFinishedRunEndsAtOnce) {
   const Folder dir;
   const Words set = with(kBase, {"train.checkpoint_every=20"});
   trained(dir / "run", set);
-  const RunRecord again = trained(dir / "run", set, {"--resume", dir / "run"});
+  const WrittenRun again = trained(dir / "run", set, {"--resume", dir / "run"});
   EXPECT_EQ(again.losses.size(), 20u);
   EXPECT_EQ(again.end["status"], "ok");
 }
 
 TEST(Train, EveryStepAndTheEndSayWhatTheyCost) {
   const Folder dir;
-  const RunRecord r = trained(dir / "run", kBase);
+  const WrittenRun r = trained(dir / "run", kBase);
   int steps = 0;
   for (const json& e : r.events) {
     if (e["event"] != "step") continue;

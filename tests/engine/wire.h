@@ -71,7 +71,7 @@ inline Seen read_seen(const std::string& path) {
 
 struct Counted {
   std::vector<Seen> ranks;
-  RunRecord record;
+  WrittenRun record;
   int64_t sent = 0;  // bytes that all ranks' point-to-point layer sent, start-up among them
 };
 
@@ -145,14 +145,14 @@ inline void add_calls(Calls& calls, const Op& op, const Plan& plan) {
   }
 }
 
-struct Said {  // by one rank's plan in `times` runs of some invocations
+struct PlannedCalls {  // by one rank's plan in `times` runs of some invocations
   std::vector<Channel> channels;
   double wire_bytes = 0;  // of one run, by model/plan/work.h
 };
 
-inline Said said(const Plan& plan,
-                 const std::vector<std::pair<const std::vector<Invocation>*, int64_t>>& programs) {
-  Said out;
+inline PlannedCalls said(const Plan& plan,
+                         const std::vector<std::pair<const std::vector<Invocation>*, int64_t>>& programs) {
+  PlannedCalls out;
   std::vector<Channel> channels;
   for (const Group& g : plan.groups) channels.push_back({g.ranks, {}});
   for (const auto& [invocations, times] : programs)

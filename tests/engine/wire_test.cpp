@@ -33,7 +33,7 @@ void expect_what_the_plans_say(const Words& layout, bool traffic = false) {
     SCOPED_TRACE("rank " + std::to_string(r));
     const Seen& seen = one.ranks[r];
     const Plan plan = plan_of(spec, r);
-    const Said plan_says = said(plan, {{&plan.init, 1}, {&plan.train, 1}});
+    const PlannedCalls plan_says = said(plan, {{&plan.init, 1}, {&plan.train, 1}});
     EXPECT_EQ(seen.channels, plan_says.channels);
     EXPECT_EQ(seen.unknown, Calls{});
     Calls start_up = {"MPI_Comm_split_type"};  // which ranks share this host
