@@ -16,7 +16,7 @@ constexpr int64_t kStatisticsSteps = 512;  // of HDF5 files, which may hold deca
 /// Pairs (t, t + dt) of the segments of some files.
 class FileDataset : public Dataset {
  public:
-  FileDataset(std::vector<std::unique_ptr<FieldFile>> files, std::vector<Segment> segments,
+  FileDataset(std::vector<std::unique_ptr<FieldFile>> files, std::vector<TimeSegment> segments,
               Statistics statistics, FieldShape shape, int64_t dt, int64_t limit, bool wrap)
       : files_(std::move(files)),
         segments_(std::move(segments)),
@@ -25,7 +25,7 @@ class FileDataset : public Dataset {
         dt_(dt),
         wrap_(wrap) {
     ends_.reserve(segments_.size());
-    for (const Segment& s : segments_) {
+    for (const TimeSegment& s : segments_) {
       if (s.steps > dt_) size_ += wrap_ ? s.steps : s.steps - dt_;
       ends_.push_back(size_);
     }
@@ -38,7 +38,7 @@ class FileDataset : public Dataset {
 
   void read(int64_t i, float* input, float* target) const override {
     const auto at = std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin();
-    const Segment& s = segments_[at];
+    const TimeSegment& s = segments_[at];
     int64_t t = i - (at ? ends_[at - 1] : 0);
     if (wrap_) {
       // As the NERSC loader counts: one sample per step of the year; the last dt wrap around to its start,
@@ -53,7 +53,7 @@ class FileDataset : public Dataset {
 
  private:
   std::vector<std::unique_ptr<FieldFile>> files_;
-  std::vector<Segment> segments_;
+  std::vector<TimeSegment> segments_;
   std::vector<int64_t> ends_;  // number of pairs up to and including a segment
   Statistics statistics_;
   FieldShape shape_;
@@ -116,7 +116,7 @@ std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& p
   auto files = open_fields(tail ? data.train : path, key, data.variables);
   const FieldInfo& info = files[0]->info();
   check_shape(info, want);
-  std::vector<Segment> segments = segments_of(files);
+  std::vector<TimeSegment> segments = segments_of(files);
   if (split == Split::train || tail) segments = split_in_time(segments, data.train_fraction, split);
   Statistics statistics = statistics_for(data, split == Split::train || tail ? &files : nullptr, want);
   const bool wrap = info.format.starts_with("HDF5");

@@ -123,8 +123,8 @@ std::vector<std::unique_ptr<FieldFile>> open_fields(const std::string& path, con
   return files;
 }
 
-std::vector<Segment> segments_of(const std::vector<std::unique_ptr<FieldFile>>& files) {
-  std::vector<Segment> out;
+std::vector<TimeSegment> segments_of(const std::vector<std::unique_ptr<FieldFile>>& files) {
+  std::vector<TimeSegment> out;
   for (const auto& file : files) {
     const FieldInfo& info = file->info();
     int64_t first = 0;
@@ -145,14 +145,14 @@ std::vector<Segment> segments_of(const std::vector<std::unique_ptr<FieldFile>>& 
   return out;
 }
 
-std::vector<Segment> split_in_time(const std::vector<Segment>& all, double fraction, Split split) {
+std::vector<TimeSegment> split_in_time(const std::vector<TimeSegment>& all, double fraction, Split split) {
   int64_t total = 0;
-  for (const Segment& s : all) total += s.steps;
+  for (const TimeSegment& s : all) total += s.steps;
   const auto cut = static_cast<int64_t>(std::floor(static_cast<double>(total) * fraction + 1e-9));
   const int64_t low = split == Split::train ? 0 : cut, high = split == Split::train ? cut : total;
-  std::vector<Segment> out;
+  std::vector<TimeSegment> out;
   int64_t at = 0;  // steps before this segment
-  for (const Segment& s : all) {
+  for (const TimeSegment& s : all) {
     const int64_t from = std::max(low, at), to = std::min(high, at + s.steps);
     if (from < to) out.push_back({s.file, s.first + from - at, to - from});
     at += s.steps;

@@ -56,15 +56,15 @@ std::vector<std::unique_ptr<FieldFile>> open_fields(const std::string& path, con
                                                     const std::vector<std::string>& variables);
 
 /// A stretch of steps of one file without gaps: pairs lie inside of one segment.
-struct Segment {
+struct TimeSegment {
   const FieldFile* file;
   int64_t first, steps;
 };
 
 /// All segments, in order. A file is cut where its time axis jumps by more than 1.5 times its usual step.
-std::vector<Segment> segments_of(const std::vector<std::unique_ptr<FieldFile>>& files);
+std::vector<TimeSegment> segments_of(const std::vector<std::unique_ptr<FieldFile>>& files);
 
 /// The first `fraction` of all steps (train), or the rest (valid).
-std::vector<Segment> split_in_time(const std::vector<Segment>& all, double fraction, Split split);
+std::vector<TimeSegment> split_in_time(const std::vector<TimeSegment>& all, double fraction, Split split);
 
 }  // namespace isobar

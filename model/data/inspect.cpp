@@ -69,7 +69,7 @@ json inspect(const std::string& path, const std::vector<std::string>& variables,
     j["steps_per_file"].push_back(f->info().steps);
     bytes += std::filesystem::file_size(f->info().path);
   }
-  for (const Segment& s : segments) {
+  for (const TimeSegment& s : segments) {
     const int64_t here = std::max<int64_t>(0, s.steps - dt);
     pairs += here;
     samples += hdf5 && here > 0 ? s.steps : here;

@@ -44,10 +44,10 @@ std::vector<float> read_vector(const std::string& path, const std::string& key, 
 
 }  // namespace
 
-Statistics compute_statistics(const std::vector<Segment>& segments, FieldShape crop, int64_t max_steps,
+Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldShape crop, int64_t max_steps,
                               bool show_progress) {
   int64_t total = 0;
-  for (const Segment& s : segments) total += s.steps;
+  for (const TimeSegment& s : segments) total += s.steps;
   const int64_t wanted = max_steps > 0 && max_steps < total ? max_steps : total;
   std::vector<Moments> moments(crop.channels);
   std::vector<float> fields(crop.size());
@@ -57,7 +57,7 @@ Statistics compute_statistics(const std::vector<Segment>& segments, FieldShape c
   for (int64_t i = 0; i < wanted; ++i) {
     const int64_t step = i * total / wanted;
     while (step >= before + segments[segment].steps) before += segments[segment++].steps;
-    const Segment& s = segments[segment];
+    const TimeSegment& s = segments[segment];
     s.file->read(s.first + step - before, crop, nullptr, fields.data());
     for (int64_t c = 0; c < crop.channels; ++c)
       moments[c].add(fields.data() + c * crop.height * crop.width, crop.height * crop.width);

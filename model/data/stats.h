@@ -13,8 +13,8 @@ namespace isobar {
 
 /// Over `segments`, streaming, in double. With max_steps > 0 and fewer than all steps, evenly spaced steps
 /// are taken. Throws ConfigError when a channel is constant: it cannot be normalised.
-Statistics compute_statistics(const std::vector<Segment>& segments, FieldShape crop, int64_t max_steps = 0,
-                              bool show_progress = false);
+Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldShape crop,
+                              int64_t max_steps = 0, bool show_progress = false);
 
 /// Over the whole of a directory or file.
 Statistics compute_statistics(const std::string& path, const std::vector<std::string>& variables = {},

@@ -57,7 +57,7 @@ void write_time_means(const std::string& train, FieldShape shape, const std::str
   std::vector<double> sum(shape.size());
   std::vector<float> fields(shape.size());
   int64_t n = 0;
-  for (const Segment& s : segments) {
+  for (const TimeSegment& s : segments) {
     const int64_t stride =
         std::max<int64_t>(1, s.steps * static_cast<int64_t>(segments.size()) / kStatisticsSteps);
     for (int64_t t = 0; t < s.steps; t += stride, ++n) {

@@ -152,7 +152,7 @@ class Judge {
           if (!held_out.contains(value_of(*s, options_.split)) &&
               (options_.split != Split::up_to || s->nodes <= options_.nodes))
             rows.push_back(s);
-      const Belief& belief = pool_.belief_without(quantity_, campaign);
+      const PriceBelief& belief = pool_.belief_without(quantity_, campaign);
       if (prices_only) {
         const Eigen::VectorXd prices = fitted_prices(quantity_, rows, belief);
         for (size_t i : members) {

@@ -67,7 +67,7 @@ struct PriceFit {
 };
 
 /// Robust maximum a posteriori by damped Gauss-Newton.
-PriceFit fit_prices(const Quantity& q, const Samples& rows, const Belief& prior, double most_runs) {
+PriceFit fit_prices(const Quantity& q, const Samples& rows, const PriceBelief& prior, double most_runs) {
   const Eigen::Index kP = prior.mean.size();
   const double n = static_cast<double>(rows.size());
   const double share = std::min(1.0, most_runs / std::max(n, 1.0));
@@ -162,9 +162,9 @@ Sample memory_sample_of(const PublishedRun& r) {
   return s;
 }
 
-Belief spec_belief(const Quantity& q) {
+PriceBelief spec_belief(const Quantity& q) {
   const auto n = static_cast<Eigen::Index>(q.prices);
-  Belief b{VectorXd(n), MatrixXd::Zero(n, n)};
+  PriceBelief b{VectorXd(n), MatrixXd::Zero(n, n)};
   for (Eigen::Index i = 0; i < n; ++i) {
     const PriceInfo& info = q.info[i];
     b.mean[i] = std::log(info.spec);
@@ -173,8 +173,8 @@ Belief spec_belief(const Quantity& q) {
   return b;
 }
 
-Belief believe(const Quantity& q, const std::vector<Samples>& campaigns) {
-  const Belief spec = spec_belief(q);
+PriceBelief believe(const Quantity& q, const std::vector<Samples>& campaigns) {
+  const PriceBelief spec = spec_belief(q);
   const Eigen::Index n = spec.mean.size();
   MatrixXd differs = MatrixXd::Zero(n, n), precision = MatrixXd::Zero(n, n);
   for (Eigen::Index i = 0; i < n; ++i) {
@@ -195,11 +195,11 @@ Belief believe(const Quantity& q, const std::vector<Samples>& campaigns) {
   return {covariance * vector, covariance + differs};
 }
 
-VectorXd fitted_prices(const Quantity& q, const Samples& training, const Belief& belief) {
+VectorXd fitted_prices(const Quantity& q, const Samples& training, const PriceBelief& belief) {
   return fit_prices(q, training, belief, kManyRuns).log_prices;
 }
 
-CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, const Belief& belief)
+CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, const PriceBelief& belief)
     : quantity_(quantity), belief_(belief), prices_(belief.mean) {
   // All in proportion to how well counts and prices are expected to do.
   amplitude_ = 1.25 * quantity.misfit;

@@ -1,8 +1,8 @@
 // Prices from measured steps, and predictions with an interval.
 //
-//   Belief others = believe(kStepSeconds, {vtrain_samples, sc21_samples});  // what other campaigns say about
-//   prices CampaignFit fit(kStepSeconds, training_samples, others); Estimated e = fit.predict(sample); //
-//   e.value in e.lower ... e.upper, 80 %
+//   PriceBelief others = believe(kStepSeconds, {vtrain_samples, sc21_samples});  // what other campaigns say
+//   about prices CampaignFit fit(kStepSeconds, training_samples, others); Estimated e = fit.predict(sample);
+//   // e.value in e.lower ... e.upper, 80 %
 //
 // Three layers, each weaker than the one before it. Prices: a log-normal prior around the spec sheet, moved
 // by other campaigns (a hierarchical model: campaigns differ from their common mean by PriceInfo::differs),
@@ -42,14 +42,14 @@ Sample memory_sample_of(const PublishedRun& run);
 using Samples = std::vector<const Sample*>;
 
 /// Gaussian over the logarithms of prices of a campaign nobody has seen.
-struct Belief {
+struct PriceBelief {
   Eigen::VectorXd mean;
   Eigen::MatrixXd covariance;
 };
-Belief believe(const Quantity& quantity, const std::vector<Samples>& campaigns);
-Belief spec_belief(const Quantity& quantity);
+PriceBelief believe(const Quantity& quantity, const std::vector<Samples>& campaigns);
+PriceBelief spec_belief(const Quantity& quantity);
 /// Logarithms of prices that suit these samples best, bounds among them.
-Eigen::VectorXd fitted_prices(const Quantity& quantity, const Samples& training, const Belief& belief);
+Eigen::VectorXd fitted_prices(const Quantity& quantity, const Samples& training, const PriceBelief& belief);
 
 struct Estimated {
   double value = 0, lower = 0, upper = 0;
@@ -58,7 +58,7 @@ struct Estimated {
 class CampaignFit {
  public:
   /// `training` may be empty: then the belief alone predicts.
-  CampaignFit(const Quantity& quantity, const Samples& training, const Belief& belief);
+  CampaignFit(const Quantity& quantity, const Samples& training, const PriceBelief& belief);
   Estimated predict(const Sample& s) const;
   const Eigen::VectorXd& log_prices() const { return prices_; }
 
@@ -70,7 +70,7 @@ class CampaignFit {
   double width(const Sample& s) const;            // sigmas of the 80 % interval
 
   const Quantity& quantity_;
-  Belief belief_;
+  PriceBelief belief_;
   Samples rows_;
   std::vector<bool> ordinary_;        // runs that their neighbours do not contradict
   Eigen::VectorXd prices_;            // log

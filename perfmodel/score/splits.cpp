@@ -39,7 +39,7 @@ const Samples& Pool::of(const std::string& campaign) const {
   return found == by_campaign_.end() ? none : found->second;
 }
 
-const Belief& Pool::belief_without(const Quantity& quantity, const std::string& campaign) {
+const PriceBelief& Pool::belief_without(const Quantity& quantity, const std::string& campaign) {
   auto found = beliefs_.find(campaign);
   if (found == beliefs_.end()) {
     std::vector<Samples> others;

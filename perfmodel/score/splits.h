@@ -24,12 +24,12 @@ class Pool {
   const std::map<std::string, Samples>& by_campaign() const { return by_campaign_; }
   const Samples& of(const std::string& campaign) const;
   /// What all campaigns but this one say about prices; made once.
-  const Belief& belief_without(const Quantity& quantity, const std::string& campaign);
+  const PriceBelief& belief_without(const Quantity& quantity, const std::string& campaign);
 
  private:
   std::vector<std::unique_ptr<Sample>> owned_;
   std::map<std::string, Samples> by_campaign_;
-  std::map<std::string, Belief> beliefs_;
+  std::map<std::string, PriceBelief> beliefs_;
 };
 
 }  // namespace isobar
