@@ -236,19 +236,4 @@ SearchResult search(const RunSpec& spec, const Machine& machine, const SearchOpt
   return Search(spec, machine, options).run();
 }
 
-std::string text_of(const Layout& l) {
-  std::string s = "dp" + std::to_string(l.dp) + " tp" + std::to_string(l.tp);
-  if (l.sequence_parallel) s += "+sp";
-  if (l.cp > 1) s += " cp" + std::to_string(l.cp) + " " + kCpKinds[l.cp_kind];
-  s += " pp" + std::to_string(l.pp);
-  if (l.vpp > 1) s += "x" + std::to_string(l.vpp);
-  if (l.pp > 1)
-    s += l.schedule == ScheduleKind::zb_h1 ? " zb-h1" : l.schedule == ScheduleKind::gpipe ? " gpipe" : "";
-  s += ", micro-batch " + std::to_string(l.micro_batch);
-  if (l.zero > 0) s += ", zero " + std::to_string(l.zero);
-  if (l.recompute > 0) s += std::string(", recompute ") + kRecompute[l.recompute];
-  if (l.order > 0) s += ", order " + rank_orders()[l.order];
-  return s;
-}
-
 }  // namespace isobar

@@ -159,9 +159,10 @@ double paid_attention(const OpShape& s, double processors) {
 
 }  // namespace
 
-Conditions conditions_of(const Accelerator& a, int64_t ranks) {
+Conditions conditions_of(const Accelerator& a, int64_t ranks, int64_t stages) {
   const int64_t here = std::min(ranks, a.host.ranks);
   return {.ranks = ranks,
+          .stages = stages,
           .ranks_on_host = here,
           .threads = 1,
           .cores = here,

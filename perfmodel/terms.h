@@ -36,8 +36,8 @@ struct Conditions {
   bool overlaps() const { return processors > 0 || core_for_communication(threads, ranks_on_host, cores); }
 };
 
-/// Of the ranks of a cluster of accelerators: as many on a host as it connects.
-Conditions conditions_of(const Accelerator& a, int64_t ranks);
+/// Of the ranks of a cluster of accelerators: as many on a host as it connects. `stages`: of each pipeline.
+Conditions conditions_of(const Accelerator& a, int64_t ranks, int64_t stages = 1);
 
 /// What pricing an op needs of it. Numbers are doubles: those of a larger micro-batch lie on the line through
 /// two smaller ones.

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
+#include "perfmodel/layout_predict.h"
 #include "perfmodel/search.h"
 
 namespace isobar {

@@ -1,5 +1,5 @@
 // The closed form of layouts against formulas from the literature, against placed plans, and against physics.
-#include "perfmodel/layout_model.h"
+#include "perfmodel/layout_predict.h"
 
 #include <gtest/gtest.h>
 
