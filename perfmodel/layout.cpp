@@ -58,10 +58,6 @@ Placements placements_of(const Layout& l, int64_t ranks_on_host) {
 }
 
 Layout layout_of(const RunSpec& s) {
-  if (s.policy.recompute_num_layers != 1 || s.policy.recompute_method != "uniform")
-    throw ConfigError(s.file, "policy.recompute_num_layers",
-                      "the closed form of layouts knows full recomputation block by block only",
-                      "leave out recompute_num_layers and recompute_method, or predict it by replay");
   const auto i32 = [](int64_t v) { return static_cast<int32_t>(v); };
   Layout l{.dp = i32(s.layout.dp),
            .tp = i32(s.layout.tp),
@@ -90,8 +86,6 @@ RunSpec with_layout(RunSpec s, const Layout& l) {
   s.policy.zero = static_cast<unsigned char>(l.zero);
   s.policy.sequence_parallel = l.sequence_parallel;
   s.policy.recompute = kRecompute[l.recompute];
-  s.policy.recompute_method = "uniform";
-  s.policy.recompute_num_layers = 1;
   s.policy.cp_kind = kCpKinds[l.cp_kind];
   return s;
 }

@@ -22,6 +22,14 @@ Conditions where_of(const RunSpec& s, const Machine& m) {
           .cores = m.identity.cores};
 }
 
+void blend(SectionTime& t, const SectionTime& other, double share) {
+  for (double SectionTime::*member :
+       {&SectionTime::seconds, &SectionTime::compute, &SectionTime::weight, &SectionTime::lead,
+        &SectionTime::after_weights, &SectionTime::after_reads, &SectionTime::tp, &SectionTime::cp,
+        &SectionTime::slowdown, &SectionTime::host, &SectionTime::flops, &SectionTime::ceiling})
+    t.*member += share * (other.*member - t.*member);
+}
+
 Peaks peaks_of(const Machine& m, const Conditions& w) {
   // Ranks without accelerators compute with the cores that they can use.
   const double cores = m.accelerator
@@ -41,17 +49,8 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine)
       peaks_(peaks_of(machine, where_)),
       sixteen_(spec.policy.amp == "bf16" || spec.policy.amp == "fp16" || spec.policy.amp == "fp8"),
       gradient_(spec.policy.main_grads_dtype == "bf16" ? kHalf : kF32),
+      moments_(spec.train.optimizer == "sgd" ? 1 : 2),
       cache_(spec) {
-  if (spec.train.optimizer == "sgd")
-    throw ConfigError(spec.file, "train.optimizer", "the closed form of layouts counts Adam's moments only",
-                      "use adam or adamw, or predict it by replay");
-  if (spec.policy.offload_optimizer)
-    throw ConfigError(spec.file, "policy.offload_optimizer", "is not in the closed form of layouts yet",
-                      "set it to false");
-  if (spec.policy.recompute == "full" &&
-      (spec.policy.recompute_method != "uniform" || spec.policy.recompute_num_layers != 1))
-    throw ConfigError(spec.file, "policy.recompute_num_layers",
-                      "the closed form of layouts recomputes every block by itself", "use uniform with 1");
   set_coefficients(machine.values());
 }
 
@@ -90,12 +89,46 @@ LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) {
           .sections = &n};
 }
 
+// Uniform groups of n blocks: all but one of a group make their last product again, too, and keep nothing.
+// "block": the first n of a chunk are recomputed, the others keep all.
+LayoutModel::RecomputeMix LayoutModel::mix_of(const Layout& l) const {
+  const PolicySpec& policy = spec_.policy;
+  const bool some = policy.recompute_method == "block";
+  const int64_t n = policy.recompute_num_layers, stages = int64_t{l.pp} * l.vpp, depth = spec_.net.depth;
+  if (l.recompute != kFullRecompute || (!some && n == 1)) return {};
+  int64_t other = 0;
+  for (int64_t j = 0; j < stages; ++j) {
+    const int64_t blocks = blocks_of(depth, stages, j);
+    other += some ? std::max<int64_t>(0, blocks - n) : blocks - (blocks + n - 1) / n;
+  }
+  return {some ? 0 : kGroupRecompute, static_cast<double>(other) / static_cast<double>(depth)};
+}
+
+LayoutModel::StageTimes LayoutModel::price_mixed(const Key& key, const RecomputeMix& mix, Counts* counts) {
+  StageTimes t = price(key, counts);
+  if (mix.share == 0) return t;
+  Key other = key;
+  other.section.recompute = mix.other;
+  std::array<Counts, 3> parts{};
+  const StageTimes u = price(other, counts ? parts.data() : nullptr);
+  blend(t.block_forward, u.block_forward, mix.share);
+  blend(t.block_backward, u.block_backward, mix.share);
+  if (counts)
+    for (size_t i = 0; i < kCoefs; ++i) counts[1][i] += mix.share * (parts[1][i] - counts[1][i]);
+  return t;
+}
+
 const LayoutModel::StageTimes& LayoutModel::times_of(const Layout& l, const Placements& at) {
-  const Key key{l.key(), l.micro_batch, static_cast<int16_t>(at.tp), static_cast<int16_t>(at.cp),
-                l.schedule == ScheduleKind::zb_h1};
+  const RecomputeMix mix = mix_of(l);
+  const Key key{l.key(),
+                l.micro_batch,
+                static_cast<int16_t>(at.tp),
+                static_cast<int16_t>(at.cp),
+                l.schedule == ScheduleKind::zb_h1,
+                static_cast<float>(mix.share)};
   if (last_ && key == last_key_) return *last_;
   auto found = known_.find(key);
-  if (found == known_.end()) found = known_.emplace(key, price(key, nullptr)).first;
+  if (found == known_.end()) found = known_.emplace(key, price_mixed(key, mix, nullptr)).first;
   last_key_ = key;
   last_ = &found->second;
   return *last_;
@@ -125,6 +158,12 @@ Parameters LayoutModel::parameters_of(const Rank& r, const NetSections& n) const
   if (r.first) add(n.embed);
   if (r.last) add(n.head);
   return q;
+}
+
+double LayoutModel::parameters(const Layout& l) {
+  const NetSections& n = sections_of(l);
+  const Parameters all = parameters_of({0, spec_.net.depth, true, true}, n);
+  return all.cut * l.tp + all.whole;
 }
 
 double LayoutModel::least_seconds(const Layout& l, const Placements& at) {
@@ -168,9 +207,9 @@ void LayoutModel::count(const Layout& l, const Placements& at, const Rank& slow,
                         Counts& counts) {
   counts = {};
   std::array<Counts, 3> parts{};  // embedding, block, head
-  price({l.key(), l.micro_batch, static_cast<int16_t>(at.tp), static_cast<int16_t>(at.cp),
-         l.schedule == ScheduleKind::zb_h1},
-        parts.data());
+  price_mixed({l.key(), l.micro_batch, static_cast<int16_t>(at.tp), static_cast<int16_t>(at.cp),
+               l.schedule == ScheduleKind::zb_h1},
+              mix_of(l), parts.data());
   const auto add_part = [&](const Counts& x, double times) {
     for (size_t i = 0; i < kCoefs; ++i) counts[i] += micro_batches(l) * times * x[i];
   };
@@ -178,7 +217,8 @@ void LayoutModel::count(const Layout& l, const Placements& at, const Rank& slow,
   add_part(parts[1], static_cast<double>(slow.blocks));
   if (slow.last) add_part(parts[2], 1);
   const double updated = parameters_of(slow, n).all() / shards_of(l);
-  counts[index_of(Coef::optimizer)] += updated * (6 * kF32 + (sixteen_ ? kHalf : 0) + 2 * gradient_);
+  counts[index_of(Coef::optimizer)] +=
+      updated * ((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + 2 * gradient_);
   counts[index_of(Coef::step)] += 1;
 }
 

@@ -47,6 +47,8 @@ class LayoutModel {
   /// Seconds of blocks alone: no layout with these sections and this pipeline is faster.
   double least_seconds(const Layout& l, const Placements& at);
 
+  /// Of the whole net.
+  double parameters(const Layout& l);
   /// Other prices for the same counts.
   void set_coefficients(const Counts& coefficients);
   const Machine& machine() const { return machine_; }
@@ -71,7 +73,8 @@ class LayoutModel {
     SectionKey section;
     int32_t micro_batch;
     int16_t tp_per_host, cp_per_host;
-    bool split;  // ZB-H1
+    bool split;       // ZB-H1
+    float mixed = 0;  // share of blocks that are recomputed otherwise (RecomputeMix)
     bool operator==(const Key&) const = default;
   };
   struct Hash {
@@ -93,12 +96,21 @@ class LayoutModel {
     size_t slow = 0;
     const Rank& slowest() const { return ranks[slow]; }
   };
+  // Full recomputation of groups of blocks, or of some: blocks of two kinds.
+  struct RecomputeMix {
+    int other = 2;     // SectionKey::recompute of the other kind
+    double share = 0;  // of all blocks
+  };
+  RecomputeMix mix_of(const Layout& l) const;
   double micro_batches(const Layout& l) const {
     return static_cast<double>(spec_.train.global_batch) / (static_cast<double>(l.dp) * l.micro_batch);
   }
   static double shards_of(const Layout& l) { return l.zero > 0 ? static_cast<double>(l.dp) * l.cp : 1; }
   std::array<Rank, 3> ranks_of(const Layout& l) const;
   StageTimes price(const Key& key, Counts* counts);
+  StageTimes price_mixed(const Key& key, const RecomputeMix& mix, Counts* counts);
+  double saved_of(const Layout& l, double blocks);  // bytes that a chunk's blocks keep of a micro-batch
+  double recomputed_scratch(const Layout& l);       // bytes beyond those of one block at a time
   const StageTimes& times_of(const Layout& l, const Placements& at);
   const NetSections& sections_of(const Layout& l);
   Parameters parameters_of(const Rank& r, const NetSections& n) const;
@@ -123,6 +135,7 @@ class LayoutModel {
   Peaks peaks_;
   bool sixteen_;     // parameters have a 16-bit copy
   double gradient_;  // bytes of an element of the gradients
+  double moments_;   // of the optimizer, an element
   SectionCache cache_;
   std::unordered_map<Key, StageTimes, Hash> known_;
   Key last_key_{};

@@ -16,11 +16,12 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
   const auto whole = [&](double SectionTime::*member) {
     return t.of_blocks(depth, member) + t.of_ends(true, true, member);
   };
-  // A stage that has nothing to do gathers what it will need first.
+  // A stage that has nothing to do gathers what it will need first. What it reduces last, it reduces after it
+  // has sent its gradient on; with several chunks the next one has to wait for that.
   double units = 0;
   for (size_t i = 0; i < step.ranks.size(); ++i)
     units += (step.times[i] - (i == step.slow ? 1 : 0)) *
-             (step.waits[i].all() - step.waits[i].prefetched - step.waits[i].behind);
+             (step.waits[i].all() - step.waits[i].prefetched - (l.vpp > 1 ? 0.5 : 1) * step.waits[i].behind);
   const double wait = whole(&SectionTime::seconds) - slow.of(t, &SectionTime::seconds) + units;
   c.bubble = wait / v;
   if (l.schedule == ScheduleKind::zb_h1) {

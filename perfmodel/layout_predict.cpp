@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/base/error.h"
+#include "perfmodel/layout_fit.h"
 
 namespace isobar {
 namespace {
@@ -64,13 +65,26 @@ LayoutPrediction predict_layout(LayoutModel& model, const Layout& l) {
   const LayoutCost& c = out.cost;
   refuse_above_ceiling(c.seconds, c.ceiling, machine);
   out.step_s = c.seconds;
-  const double width = std::exp(log_width(model, l, c.seconds));
-  out.lower = std::max(c.seconds / width, std::min(c.ceiling, c.seconds));
-  out.upper = c.seconds * width;
-  out.samples_per_s = static_cast<double>(spec.train.global_batch) / c.seconds;
+  const StepView view = view_of(model, with_layout(spec, l));
+  if (machine.fit) {
+    const Machine fitted = machine;
+    const Estimate e = estimate(view, fitted);
+    model.set_coefficients(fitted.values());
+    out.step_s = e.seconds, out.lower = e.lower, out.upper = e.upper;
+    out.correction = e.seconds / e.physics;
+  } else {
+    const double width = std::exp(log_width(model, l, c.seconds));
+    out.lower = std::max(c.seconds / width, std::min(c.ceiling, c.seconds));
+    out.upper = c.seconds * width;
+  }
+  out.warnings = extrapolations(view, machine);
+  out.samples_per_s = static_cast<double>(spec.train.global_batch) / out.step_s;
   out.tokens_per_s = out.samples_per_s * static_cast<double>(spec.net.tokens());
   out.flops = c.flops;
   name_terms(out, model.prices());
+  for (Term& t : out.terms) t.seconds *= out.correction;
+  out.checkpoint =
+      checkpoint_cost(with_layout(spec, l), model.parameters(l), machine, model.where().ranks_on_host);
   out.memory = {{"parameters, gradients, optimizer", c.persistent},
                 {"activations", c.saved},
                 {"scratch", c.scratch},

@@ -33,11 +33,18 @@ LayoutModel::Step LayoutModel::step_of(const Layout& l, const Placements& at, co
   s.times = {1, std::max(0.0, l.pp - 2.0), l.pp > 1 ? 1.0 : 0.0};
   const bool exchanges = l.dp * l.cp > 1 || (l.sequence_parallel && l.tp > 1);
   const UnitPolicy policy = unit_policy(l, at);
-  const UnitPasses passes{t.embed_forward.seconds,     t.block_forward.seconds,
-                          t.head_forward.seconds,      t.embed_backward.seconds,
-                          t.block_backward.seconds,    t.head_backward.seconds,
-                          t.block_backward.lead,       t.block_backward.after_weights,
-                          t.block_forward.after_reads, t.block_backward.after_reads};
+  const UnitPasses passes{t.embed_forward.seconds,
+                          t.block_forward.seconds,
+                          t.head_forward.seconds,
+                          t.embed_backward.seconds,
+                          t.block_backward.seconds,
+                          t.head_backward.seconds,
+                          t.block_backward.lead,
+                          t.block_backward.after_weights,
+                          t.block_forward.after_reads,
+                          t.block_backward.after_reads,
+                          l.recompute != kFullRecompute &&
+                              t.sections->block.cut > t.sections->block.cut_matrix && policy.by_reader};
   for (size_t i = 0; i < s.ranks.size(); ++i) {
     if (s.times[i] == 0) continue;
     const Rank& r = s.ranks[i];
@@ -130,7 +137,8 @@ void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const Sta
     const double updated = parameters_of(step.ranks[i], *t.sections).all() / shards_of(l);
     const double ops = op * (l.zero > 0 ? u.units : 2);
     norm = std::max(norm, ops + updated * (gradient_ * bytes + 2 * flop));
-    const double adam = ops + updated * ((6 * kF32 + (sixteen_ ? kHalf : 0) + gradient_) * bytes + 12 * flop);
+    double adam = ops + updated * (((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + gradient_) * bytes +
+                                   6 * moments_ * flop);
     const double both =
         l.zero == 1 || l.zero == 2 ? std::max(adam + u.last_gather, u.first_share * adam + u.gather) : adam;
     if (both > update + gathers) update = adam, gathers = both - adam;

@@ -199,13 +199,19 @@ UnitWaits waits_of(const UnitTimes& u, const UnitStage& stage, const UnitPasses&
     w.backward = begins(stage.last, u.gather_head, c.head_backward, c.block_backward, c.after_backward) +
                  beside(c.block_backward, u.gather_block, inner(stage.last), c.after_backward);
     if (stage.first) w.backward += beside(c.block_backward, u.gather_embed, 1, c.after_backward);
+    // What is gathered and not read lies where the first gradients go next, at every second block: they wait.
+    if (c.unread && overlap)
+      w.backward +=
+          0.5 * chunks * (nb - 1) * std::max(0.0, std::min(u.gather_block, c.block_backward) - 2 * c.lead);
   }
   // What is reduced is added by compute, which waits for it; the first micro-batch's is not: it is waited for
   // by the next gradient that wants its memory, and what comes last hides under the next pass.
   w.backward += u.reduce;
   w.behind = overlap ? u.end : u.reduce;
   if (!overlap) {
-    if (zero == 2) w.first_saved = std::min(u.reduce, chunks * nb * (c.block_forward + c.block_backward));
+    // Whether the next pass wants its memory is up to the placement.
+    if (zero == 2)
+      w.first_saved = 0.5 * std::min(u.reduce, chunks * nb * (c.block_forward + c.block_backward));
     return w;
   }
   const double inner = chunks * (nb - 1) + (stage.first ? 1 : 0);

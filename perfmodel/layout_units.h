@@ -60,6 +60,7 @@ struct UnitPasses {
   // Of a block: before its first gradient; after its last; after parameters were last read, forward and
   // backward
   double lead = 0, after_weights = 0, after_forward = 0, after_backward = 0;
+  bool unread = false;  // the backward pass gathers some parameters that it does not read: biases
 };
 
 /// What units cost a micro-batch of one stage beyond its compute: ZeRO 2 and 3.

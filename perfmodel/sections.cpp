@@ -207,7 +207,9 @@ const NetSections& SectionCache::of(const SectionKey& key) {
   spec.layout.tp = key.tp;
   spec.layout.cp = key.cp;
   spec.policy.sequence_parallel = key.sequence_parallel;
-  spec.policy.recompute = kRecompute[key.recompute];
+  const bool group = key.recompute == kGroupRecompute;  // of all blocks: the middle one is like most
+  spec.policy.recompute = kRecompute[group ? kFullRecompute : key.recompute];
+  if (group) spec.policy.recompute_num_layers = kDepth;
   spec.policy.cp_kind = kCpKinds[key.cp_kind];
   auto out = std::make_unique<NetSections>();
   // Context parallelism regroups several samples by copies that one alone does not need.

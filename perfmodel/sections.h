@@ -22,12 +22,13 @@ namespace isobar {
 struct SectionKey {
   int64_t tp = 1, cp = 1;
   bool sequence_parallel = false;
-  int recompute = 0;    // index of kRecompute
+  int recompute = 0;    // index of kRecompute, or kGroupRecompute
   int cp_kind = 0;      // index of kCpKinds
   bool single = false;  // of one sample, and cp > 1: it needs no regrouping by sample
   auto operator<=>(const SectionKey&) const = default;  // NOLINT(modernize-use-nullptr): its own 0
 };
 inline constexpr const char* kRecompute[] = {"none", "selective", "full"};
+inline constexpr int kFullRecompute = 2, kGroupRecompute = 3;  // 3: in a group of blocks, not its first
 inline constexpr const char* kCpKinds[] = {"allgather", "ring", "ulysses"};
 
 struct Line {  // a + b * samples
