@@ -21,6 +21,7 @@ constexpr CoefficientInfo kTable[] = {
     {"gelu", "s/B", "activations", "bytes", nullptr, Coef::gelu, R::memory},
     {"reduction", "s/B", "bias sums", "bytes", nullptr, Coef::reduction, R::memory},
     {"copy", "s/B", "copies", "bytes", nullptr, Coef::copy, R::memory},
+    {"copy.host", "s/B", "copies", "copy_host", nullptr, Coef::copy_host, R::wire},
     {"loss", "s/B", "loss", "bytes", nullptr, Coef::loss, R::memory},
     {"optimizer", "s/B", "optimizer", "bytes", nullptr, Coef::optimizer, R::memory},
     {"vector", "s/FLOP", "row arithmetic", "vector", nullptr, Coef::vector, R::compute},
@@ -45,6 +46,7 @@ constexpr CoefficientInfo kTable[] = {
     {"read.steal", "1", "", "steal", nullptr, Coef::steal, R::sharing},
     {"overlap.slowdown", "1", "", "overlap", nullptr, Coef::overlap_slowdown, R::sharing},
     {"ranks.imbalance", "1", "", "imbalance", nullptr, Coef::imbalance, R::sharing},
+    {"write.checkpoint", "s/B", "", "checkpoint", nullptr, Coef::checkpoint, R::bytes},
     {"process.memory", "B", "", "process", nullptr, Coef::process, R::bytes},
 };
 constexpr bool in_order() {

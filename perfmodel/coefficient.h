@@ -31,6 +31,7 @@ enum class Coef : int32_t {
   gelu,
   reduction,
   copy,
+  copy_host,
   loss,
   optimizer,
   vector,
@@ -55,6 +56,7 @@ enum class Coef : int32_t {
   steal,
   overlap_slowdown,
   imbalance,
+  checkpoint,
   process,
 };
 constexpr size_t kCoefs = static_cast<size_t>(Coef::process) + 1;
@@ -74,7 +76,7 @@ enum class Resource : uint8_t {
   host,     // the processor that feeds an accelerator: beside it, unless it falls behind
   read,     // data loading, CPU-seconds of one loader thread
   sharing,  // no price: says how the others share the host
-  bytes,    // no time: memory of the process
+  bytes,    // no part of a step: memory of the process, checkpoints
 };
 
 struct CoefficientInfo {

@@ -7,6 +7,7 @@
 
 #include "model/base/error.h"
 #include "perfmodel/cost.h"
+#include "perfmodel/layout_fit.h"
 #include "perfmodel/least_squares.h"
 #include "perfmodel/ops_fit.h"
 #include "perfmodel/pipeline.h"
@@ -22,26 +23,33 @@ constexpr int kRounds = 6;
 
 // A run that was faster than the peaks allow proves them wrong. Peaks that were measured, perhaps while the
 // machine was busy, are raised by a little; anything more is a wrong file (or a wrong measurement) and is
-// refused.
-void admit_to_peaks(const MeasuredRun& r, const StepTerms& t, Machine& m, std::vector<std::string>& notes) {
+// refused. `used`: the peaks that the run's products have.
+void admit_to_peaks(const MeasuredRun& r, double least, const std::vector<std::string>& used, Machine& m,
+                    std::vector<std::string>& notes) {
   constexpr double kRaise = 1.5;
-  const double least = ceiling_seconds(t, m.peaks.at("f32").value, m.peaks.at("bf16").value);
   if (r.step_s >= least) return;
   const double factor = 1.02 * least / r.step_s;
-  for (const char* name : {"f32", "bf16"}) {
+  for (const std::string& name : used) {
     Peak& peak = m.peaks.at(name);
-    if ((std::string(name) == "f32" ? t.flops_f32 : t.flops_bf16) <= 0) continue;
     const bool measured = !peak.provenance.empty() && peak.provenance.front() != "spec";
-    if (!measured || factor > kRaise)
-      throw ConfigError(m.file.empty() ? "machine" : m.file, std::string("peaks.") + name + ".value",
+    if (!measured || m.accelerator || factor > kRaise)
+      throw ConfigError(m.file.empty() ? "machine" : m.file, "peaks." + name + ".value",
                         "is too low: run " + r.id + " took " + std::to_string(r.step_s) +
                             " s where it allows no less than " + std::to_string(least) + " s",
-                        "correct the peak, or run isobar calibrate while the machine is idle");
+                        m.accelerator
+                            ? "take the file of the accelerators that it ran on, or leave it out"
+                            : "correct the peak, or run isobar calibrate while the machine is idle");
     peak.value *= factor;
     peak.provenance.push_back(r.id);
-    notes.push_back(std::string("peaks.") + name + " was raised: run " + r.id +
-                    " was faster than it allowed");
+    notes.push_back("peaks." + name + " was raised: run " + r.id + " was faster than it allowed");
   }
+}
+
+std::vector<std::string> peaks_used(const StepTerms& t) {
+  std::vector<std::string> out;
+  if (t.flops_f32 > 0) out.emplace_back("f32");
+  if (t.flops_bf16 > 0) out.emplace_back("bf16");
+  return out;
 }
 
 // Residual spread of all runs and of each kind: robust (80 % quantile), kinds shrunk towards the whole.
@@ -109,11 +117,13 @@ double interval_quantile(const Solution& s, const std::vector<std::string>& kind
   return (n * conformal + kShrink * kNormal80) / (n + kShrink);
 }
 
-double process_memory(const std::vector<MeasuredRun>& runs, const Machine& m) {
+// What the measured runs needed beyond `planned` bytes
+double process_memory(const std::vector<MeasuredRun>& runs, const std::vector<double>& planned,
+                      const Machine& m) {
   std::vector<double> constants;
-  for (const MeasuredRun& r : runs) {
-    if (r.peak_rss_bytes <= 0) continue;
-    const auto rest = static_cast<double>(r.peak_rss_bytes - fullest(r.spec, {}).total());
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].peak_rss_bytes <= 0) continue;
+    const double rest = static_cast<double>(runs[i].peak_rss_bytes) - planned[i];
     if (rest > 0) constants.push_back(rest);
   }
   return constants.empty() ? m[Coef::process].value : quantile(constants, 0.5);
@@ -190,6 +200,12 @@ std::map<std::string, double> quantities_of(const RunSpec& s, const StepTerms& t
           {"loader_threads", static_cast<double>(t.workers + 1)}};
 }
 
+StepView view_of(const RunSpec& spec, const StepTerms& t, const Machine& m) {
+  return {[&t](const Counts& k) { return step_seconds(t, k); },
+          ceiling_seconds(t, m.peaks.at("f32").value, m.peaks.at("bf16").value), kind_of(t),
+          effects_of(spec, t), quantities_of(spec, t)};
+}
+
 Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const FitOptions& options) {
   if (runs.empty())
     throw ConfigError("isobar fit", "runs", "there is no successful run to fit to",
@@ -198,25 +214,43 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   out.fit = FitRecord{};
   FitRecord& record = *out.fit;
   record.statistic = options.statistic;
-  std::vector<StepTerms> terms;
+  std::vector<StepTerms> terms;  // of ranks on cores
+  LayoutModels models;           // of those on accelerators
+  std::vector<StepView> views;
+  std::vector<double> planned;  // bytes of the fullest rank, without the process
+  terms.reserve(runs.size());
   std::vector<std::string> kinds;
   std::vector<std::vector<int>> groups;  // of each run: indices into record.effects
   for (const MeasuredRun& r : runs) {
     if (!(r.step_s > 0) || !std::isfinite(r.step_s))
       throw ConfigError(r.id, "step_s", "is not a positive number of seconds", "leave the run out");
-    terms.push_back(terms_of(r.spec, machine, r.threads, r.ranks_on_host));
-    admit_to_peaks(r, terms.back(), out, record.notes);
-    kinds.push_back(kind_of(terms.back()));
-    groups.push_back(indices_of(effects_of(r.spec, terms.back()), record.effects));
+    if (machine.accelerator) {
+      LayoutModel& model = models.of(r.spec, machine);
+      const Layout l = layout_of(r.spec);
+      views.push_back(view_of(model, r.spec));
+      planned.push_back(model.cost(l).memory - machine[Coef::process].value);
+      admit_to_peaks(r, views.back().ceiling_s, {peak_of(r.spec)}, out, record.notes);
+    } else {
+      terms.push_back(terms_of(r.spec, machine, r.threads, r.ranks_on_host));
+      views.push_back(view_of(r.spec, terms.back(), out));
+      planned.push_back(r.peak_rss_bytes > 0 ? static_cast<double>(fullest(r.spec, {}).total()) : 0);
+      admit_to_peaks(r, views.back().ceiling_s, peaks_used(terms.back()), out, record.notes);
+    }
+    kinds.push_back(views.back().kind);
+    groups.push_back(indices_of(views.back().effects, record.effects));
     record.runs.push_back(r.id);
-    for (const auto& [name, value] : quantities_of(r.spec, terms.back())) {
+    for (const auto& [name, value] : views.back().quantities) {
       auto [range, fresh] = record.range.try_emplace(name, std::vector<double>{value, value});
       range->second = {std::min(range->second[0], value), std::max(range->second[1], value)};
     }
   }
+  std::vector<std::vector<size_t>> felt(runs.size());
+  if (machine.accelerator)
+    for (size_t i = 0; i < runs.size(); ++i) felt[i] = felt_by(views[i].seconds, machine.values());
   const Prior prior = prior_of(out, options.drift);
   std::vector<std::string> sources = record.runs;  // of each observation: the run that it is from
-  const std::vector<Observation> ops = op_observations(runs, terms, machine, sources);
+  const std::vector<Observation> ops =
+      machine.accelerator ? std::vector<Observation>{} : op_observations(runs, terms, machine, sources);
   Counts start = machine.values();
   if (!ops.empty()) start = solve(ops, prior, start).coefficients;
 
@@ -229,8 +263,8 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   for (int round = 0; round < kRounds; ++round) {
     std::vector<Observation> all;
     for (size_t i = 0; i < runs.size(); ++i)
-      all.push_back({[&t = terms[i]](const Counts& k) { return step_seconds(t, k); }, runs[i].step_s,
-                     std::hypot(record.spread.at(kinds[i]), measurement_error(runs[i])), groups[i]});
+      all.push_back({views[i].seconds, runs[i].step_s,
+                     std::hypot(record.spread.at(kinds[i]), measurement_error(runs[i])), groups[i], felt[i]});
     all.insert(all.end(), ops.begin(), ops.end());
     std::vector<double> effect_sigma;
     for (const auto& [name, value] : record.effects)
@@ -266,7 +300,7 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
     if (out.floor_of(i) > 0 && s.coefficients[i] < 1.03 * out.floor_of(i))
       record.notes.push_back(std::string(info_of(i).name) + " is held at the peak: peaks." + info_of(i).peak +
                              " may be too low");
-  const double memory = process_memory(runs, machine);
+  const double memory = process_memory(runs, planned, machine);
   if (memory != machine[Coef::process].value)
     out[Coef::process] = Coefficient::make(memory, 0.1, record.runs);
   return out;

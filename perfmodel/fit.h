@@ -3,10 +3,14 @@
 //   Machine fitted = fit(runs, calibrated, {});
 //   Prediction p = predict(spec, fitted, {});        // predict.h: with an interval
 //
+// Runs on accelerators are priced by the closed form of layouts (layout_model.h), all others by their plans.
+//
 // Op times of the runs first (where a run has them and nothing disturbs them), then whole steps; the
 // machine's own coefficients are the prior, so twenty runs are enough. What spread remains is learnt from
 // leave-one-out errors and kept in the machine's `fit` section.
 #pragma once
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -45,7 +49,18 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
 /// Log sigma of the reported step time about the run's undisturbed one; 0 where its steps were not kept.
 double measurement_error(const MeasuredRun& run);
 
-/// Everything countable of one run, as the fit and the prediction see it.
+/// One step as the fit and the interval of a prediction see it, on cores or on accelerators.
+struct StepView {
+  std::function<double(const Counts&)> seconds;  // at any prices
+  double ceiling_s = 0;                          // no machine of these peaks is faster
+  std::string kind;                              // runs of one kind scatter alike
+  std::vector<std::string> effects;              // groups that deviate together, see effects_of
+  std::map<std::string, double> quantities;      // by whose range a fit knows that it is asked to extrapolate
+};
+/// `terms` must stay.
+StepView view_of(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
+
+/// Everything countable of one run.
 StepTerms terms_of(const RunSpec& spec, const Machine& machine, int64_t threads, int64_t ranks_on_host);
 /// Bytes of the last-level cache that one rank can count on.
 double cache_share(const Machine& machine, int64_t ranks_on_host);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "model/base/rng.h"
+#include "perfmodel/layout_predict.h"
 
 namespace isobar {
 namespace {
@@ -133,18 +134,29 @@ std::vector<MeasuredRun> pick(const std::vector<MeasuredRun>& runs, const std::v
   return out;
 }
 
+namespace {
+template <class P>
+HoldoutRow row_of(const MeasuredRun& r, const P& p) {
+  return {r.id, false, r.step_s, p.step_s, p.lower, p.upper, p.terms};
+}
+}  // namespace
+
 Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
   Holdout h;
   std::vector<double> errors, measured, predicted;
   for (const MeasuredRun& r : runs) {
-    const Prediction p =
-        predict(r.spec, machine, {.ranks_on_host = r.ranks_on_host, .threads = r.threads, .workspace = {}});
+    const HoldoutRow row =
+        machine.accelerator
+            ? row_of(r, predict_layout(r.spec, machine))
+            : row_of(r, predict(r.spec, machine,
+                                {.ranks_on_host = r.ranks_on_host, .threads = r.threads, .workspace = {}}));
     const bool in_fit = machine.fit && std::find(machine.fit->runs.begin(), machine.fit->runs.end(), r.id) !=
                                            machine.fit->runs.end();
-    h.rows.push_back({r.id, in_fit, r.step_s, p.step_s, p.lower, p.upper, p.terms});
+    h.rows.push_back(row);
+    h.rows.back().in_fit = in_fit;
     errors.push_back(std::abs(h.rows.back().error()));
     measured.push_back(r.step_s);
-    predicted.push_back(p.step_s);
+    predicted.push_back(row.predicted);
     h.bias += h.rows.back().error();
     h.coverage += h.rows.back().inside() ? 1 : 0;
   }

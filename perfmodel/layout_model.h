@@ -2,12 +2,7 @@
 // the net again: what a stage does comes from sections of plans (sections.h); schedule, data parallelism,
 // ZeRO, placement and slots are closed forms over them.
 //
-//   LayoutPrediction p = predict_layout(spec, load_machine("configs/machines/dgx-a100.yaml"));
-//   p.step_s, p.terms, p.memory, p.counts       // the same of `isobar predict` for accelerators
-//
-// and of many layouts:
-//
-//   LayoutModel model(spec, machine);                      // net, batch and precision of the search
+//   LayoutModel model(spec, load_machine("configs/machines/dgx-a100.yaml"));   // net, batch and precision
 //   LayoutCost c = model.cost(layout);                     // some hundred nanoseconds, once its sections are
 //   known
 //
@@ -16,37 +11,13 @@
 // schedule as in model/plan/schedule.h. A test holds them to the replay of linked plans (simulate.h).
 #pragma once
 #include <array>
-#include <string>
 #include <unordered_map>
-#include <vector>
 
-#include "perfmodel/predict.h"
-#include "perfmodel/sections.h"
+#include "perfmodel/layout.h"
+#include "perfmodel/layout_units.h"
+#include "perfmodel/machine.h"
 
 namespace isobar {
-
-enum class ScheduleKind : uint8_t { gpipe, one_f_one_b, interleaved, zb_h1 };
-
-/// A layout and its policy, without words.
-struct Layout {
-  int32_t dp = 1, tp = 1, cp = 1, pp = 1, vpp = 1;
-  int32_t micro_batch = 1;
-  ScheduleKind schedule = ScheduleKind::one_f_one_b;
-  int8_t zero = 0;
-  bool sequence_parallel = false;
-  int8_t recompute = 0, cp_kind = 0;  // as SectionKey
-  int8_t order = 0;                   // index of kOrders: which axis' ranks are neighbours
-  int64_t world() const { return int64_t{dp} * tp * cp * pp; }
-  SectionKey key() const {
-    return {tp, cp, sequence_parallel, recompute, cp_kind, cp > 1 && micro_batch == 1};
-  }
-};
-Layout layout_of(const RunSpec& spec);
-RunSpec with_layout(RunSpec spec, const Layout& l);
-/// Rank orders, "tp-cp-dp-pp" first.
-const std::vector<std::string>& rank_orders();
-/// How many ranks of each axis' groups share a host.
-Placements placements_of(const Layout& l, int64_t ranks_on_host);
 
 /// Seconds of a step by what they are spent on (they add up to `seconds`), and bytes of the fullest rank.
 struct LayoutCost {
@@ -76,6 +47,8 @@ class LayoutModel {
   /// Seconds of blocks alone: no layout with these sections and this pipeline is faster.
   double least_seconds(const Layout& l, const Placements& at);
 
+  /// Of the whole net.
+  double parameters(const Layout& l);
   /// Other prices for the same counts.
   void set_coefficients(const Counts& coefficients);
   const Machine& machine() const { return machine_; }
@@ -88,12 +61,20 @@ class LayoutModel {
   struct StageTimes {
     SectionTime embed_forward, block_forward, head_forward, head_backward, block_backward, embed_backward;
     const NetSections* sections;
+    double of_blocks(double blocks, double SectionTime::*member) const {
+      return blocks * (block_forward.*member + block_backward.*member);
+    }
+    double of_ends(bool first, bool last, double SectionTime::*member) const {
+      return (first ? embed_forward.*member + embed_backward.*member : 0) +
+             (last ? head_forward.*member + head_backward.*member : 0);
+    }
   };
   struct Key {
     SectionKey section;
     int32_t micro_batch;
     int16_t tp_per_host, cp_per_host;
-    bool split;  // ZB-H1
+    bool split;       // ZB-H1
+    float mixed = 0;  // share of blocks that are recomputed otherwise (RecomputeMix)
     bool operator==(const Key&) const = default;
   };
   struct Hash {
@@ -102,24 +83,50 @@ class LayoutModel {
   struct Rank {  // one of each kind of pipeline stage
     int64_t stage, blocks;
     bool first, last;
+    double of(const StageTimes& t, double SectionTime::*member) const {
+      return t.of_blocks(static_cast<double>(blocks), member) + t.of_ends(first, last, member);
+    }
   };
+  struct Step {  // its kinds of stages, and the slowest of them
+    std::array<Rank, 3> ranks;
+    std::array<double, 3> times;  // how many stages are of the kind
+    std::array<UnitTimes, 3> units;
+    std::array<UnitWaits, 3> waits;  // ZeRO 2 and 3
+    std::array<double, 3> micro;     // seconds of a micro-batch, waits for units included
+    size_t slow = 0;
+    const Rank& slowest() const { return ranks[slow]; }
+  };
+  // Full recomputation of groups of blocks, or of some: blocks of two kinds.
+  struct RecomputeMix {
+    int other = 2;     // SectionKey::recompute of the other kind
+    double share = 0;  // of all blocks
+  };
+  RecomputeMix mix_of(const Layout& l) const;
   double micro_batches(const Layout& l) const {
     return static_cast<double>(spec_.train.global_batch) / (static_cast<double>(l.dp) * l.micro_batch);
   }
   static double shards_of(const Layout& l) { return l.zero > 0 ? static_cast<double>(l.dp) * l.cp : 1; }
   std::array<Rank, 3> ranks_of(const Layout& l) const;
   StageTimes price(const Key& key, Counts* counts);
+  StageTimes price_mixed(const Key& key, const RecomputeMix& mix, Counts* counts);
+  double saved_of(const Layout& l, double blocks);  // bytes that a chunk's blocks keep of a micro-batch
+  double recomputed_scratch(const Layout& l);       // bytes beyond those of one block at a time
   const StageTimes& times_of(const Layout& l, const Placements& at);
   const NetSections& sections_of(const Layout& l);
   Parameters parameters_of(const Rank& r, const NetSections& n) const;
-  double reduce_seconds(const Layout& l, const Parameters& p, const Placements& at) const;
-  double gather_seconds(const Layout& l, const Parameters& p, const Placements& at) const;
-  void add_rank_time(const Layout& l, const Placements& at, const StageTimes& t, const Rank& r,
-                     LayoutCost& c) const;
-  void add_pipeline(const Layout& l, const Placements& at, const StageTimes& t, const Rank& slow,
-                    double slowest, LayoutCost& c) const;
-  void add_data_parallel(const Layout& l, const Placements& at, const StageTimes& t, const Rank& slow,
+  void count(const Layout& l, const Placements& at, const Rank& slow, const NetSections& n, Counts& counts);
+  UnitStage stage_of(const Layout& l, const Rank& r) const;
+  UnitPolicy unit_policy(const Layout& l, const Placements& at) const;
+  // layout_pipeline.cpp
+  void add_pipeline(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
+                    LayoutCost& c) const;
+  // layout_time.cpp
+  Step step_of(const Layout& l, const Placements& at, const StageTimes& t) const;
+  void add_compute(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const;
+  void add_data_parallel(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                          LayoutCost& c) const;
+  void add_optimizer(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
+                     LayoutCost& c) const;
 
   RunSpec spec_;
   Machine machine_;
@@ -128,6 +135,7 @@ class LayoutModel {
   Peaks peaks_;
   bool sixteen_;     // parameters have a 16-bit copy
   double gradient_;  // bytes of an element of the gradients
+  double moments_;   // of the optimizer, an element
   SectionCache cache_;
   std::unordered_map<Key, StageTimes, Hash> known_;
   Key last_key_{};
@@ -135,19 +143,5 @@ class LayoutModel {
   SectionKey last_section_{};
   const NetSections* last_sections_ = nullptr;
 };
-
-struct LayoutPrediction {
-  LayoutCost cost;
-  double step_s = 0, lower = 0, upper = 0;  // 80 % interval
-  double samples_per_s = 0, tokens_per_s = 0;
-  std::vector<Term> terms;                             // seconds, largest first; add up to step_s
-  std::vector<std::pair<std::string, double>> memory;  // bytes
-  double memory_total = 0;
-  double flops = 0;  // matrix FLOPs of all ranks' steps, recomputation too
-  Counts counts{};   // of the slowest rank's step, hidden or not, in units of the coefficients
-};
-LayoutPrediction predict_layout(const RunSpec& spec, const Machine& machine);
-/// The same of a layout of a model that is already there.
-LayoutPrediction predict_layout(LayoutModel& model, const Layout& l);
 
 }  // namespace isobar

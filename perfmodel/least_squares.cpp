@@ -66,7 +66,7 @@ struct Space {
 
 Eigen::VectorXd gradient(const Observation& o, const Counts& at, size_t size) {
   Eigen::VectorXd g = Eigen::VectorXd::Zero(size);
-  g.head(kCoefs) = log_gradient(o.model, at);
+  g.head(kCoefs) = log_gradient(o.model, at, o.felt);
   for (int e : o.effects) g[kCoefs + e] += 1;
   return g;
 }
@@ -111,19 +111,39 @@ class StandardNormal : public ceres::CostFunction {
 
 }  // namespace
 
-Eigen::VectorXd log_gradient(const std::function<double(const Counts&)>& model, const Counts& at) {
+Eigen::VectorXd log_gradient(const std::function<double(const Counts&)>& model, const Counts& at,
+                             const std::vector<size_t>& felt) {
   constexpr double h = 1e-5;
-  Eigen::VectorXd g(kCoefs);
+  Eigen::VectorXd g = Eigen::VectorXd::Zero(kCoefs);
   Counts x = at;
-  for (size_t i = 0; i < kCoefs; ++i) {
+  const auto slope = [&](size_t i) {
     x[i] = at[i] * std::exp(h);
     const double up = model(x);
     x[i] = at[i] * std::exp(-h);
     const double down = model(x);
     x[i] = at[i];
     g[i] = (std::log(up) - std::log(down)) / (2 * h);
-  }
+  };
+  if (felt.empty())
+    for (size_t i = 0; i < kCoefs; ++i) slope(i);
+  for (const size_t i : felt) slope(i);
   return g;
+}
+
+std::vector<size_t> felt_by(const std::function<double(const Counts&)>& model, const Counts& at) {
+  std::vector<size_t> out;
+  const double now = model(at);
+  Counts x = at;
+  for (size_t i = 0; i < kCoefs; ++i) {
+    bool moves = false;
+    for (const double factor : {1e3, 1e-3}) {
+      x[i] = at[i] * factor;
+      moves |= model(x) != now;
+    }
+    x[i] = at[i];
+    if (moves) out.push_back(i);
+  }
+  return out;
 }
 
 Prior prior_of(const Machine& m, double drift) {

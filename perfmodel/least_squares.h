@@ -22,6 +22,7 @@ struct Observation {
   double measured = 0;                         // seconds
   double sigma = 0;                            // of log(measured)
   std::vector<int> effects = {};               // log deviations that it shares with others of its group
+  std::vector<size_t> felt = {};               // coefficients that can move the model; {}: any
 };
 
 struct Prior {
@@ -50,6 +51,9 @@ Solution solve(const std::vector<Observation>& observations, const Prior& prior,
                const std::vector<double>& effect_sigma = {});
 
 /// d log model / d log coefficient by central differences.
-Eigen::VectorXd log_gradient(const std::function<double(const Counts&)>& model, const Counts& at);
+Eigen::VectorXd log_gradient(const std::function<double(const Counts&)>& model, const Counts& at,
+                             const std::vector<size_t>& felt = {});
+/// The coefficients that move the model when they grow or shrink a thousandfold.
+std::vector<size_t> felt_by(const std::function<double(const Counts&)>& model, const Counts& at);
 
 }  // namespace isobar

@@ -38,6 +38,8 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
     case Coef::copy:
     case Coef::optimizer:
       return {1 / core, 0.6};
+    case Coef::copy_host:  // host memory is all there is
+      return {2 / core, 0.6};
     case Coef::gelu:
     case Coef::loss:
       return {1.5 / core, 0.8};
@@ -85,6 +87,8 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {0.4, 0.8};
     case Coef::imbalance:
       return {0.02, 0.8};
+    case Coef::checkpoint:  // a local disk
+      return {1 / 1e9, 0.8};
     case Coef::process:
       return {1.2e8, 0.4};
   }
@@ -120,6 +124,8 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
     case Coef::loss:
     case Coef::optimizer:
       return {1.25 / memory, 0.25};
+    case Coef::copy_host:  // PCIe 4 x16: 32 GB/s, of which copies reach four fifths
+      return {1 / 25e9, 0.5};
     case Coef::vector:
       return {0.1 / peaks.at("f32").value, 0.8};
     case Coef::gemm_bytes:  // mostly under the arithmetic
@@ -158,6 +164,8 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
       return {0.15, 0.6};
     case Coef::imbalance:
       return {0.005, 0.8};
+    case Coef::checkpoint:  // one node's share of a parallel file system
+      return {1 / 5e9, 0.8};
     case Coef::process:  // context, libraries' workspaces, communicators
       return {2e9, 0.3};
     default:

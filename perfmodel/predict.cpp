@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <stdexcept>
 
 #include "perfmodel/fit.h"
@@ -47,23 +49,14 @@ std::string number(double v) {
 
 std::vector<std::string> warnings_of(const RunSpec& spec, const StepTerms& terms, const Machine& m,
                                      const StepCost& s, int64_t memory) {
-  std::vector<std::string> out;
-  if (!m.fit)
-    out.emplace_back("the machine's coefficients were never fitted to runs: wide interval (see isobar fit)");
-  else
-    for (const auto& [name, value] : quantities_of(spec, terms))
-      if (const auto r = m.fit->range.find(name); r != m.fit->range.end() && outside(value, r->second) > 0) {
-        const double off = name == "loader_threads" ? 1 : 0;  // the reading thread counts as one there
-        out.push_back(name + " " + number(value - off) + " lies outside of the fitted runs (" +
-                      number(r->second[0] - off) + " to " + number(r->second[1] - off) + "): wider interval");
-      }
+  std::vector<std::string> out = extrapolations(view_of(spec, terms, m), m);
   for (size_t i = 0; i < kCoefs; ++i) {
     const auto& from = m.coefficients[i].provenance;
     if ((from.empty() || from.front() == "spec") && s.parts[i] > 0.05 * s.total)
       out.push_back(std::string(info_of(i).name) + " was never measured on this machine, and sets " +
                     number(std::round(100 * s.parts[i] / s.total)) + " % of the step");
   }
-  if (spec.policy.amp == "tf32" || spec.policy.amp == "fp16")
+  if (!m.accelerator && (spec.policy.amp == "tf32" || spec.policy.amp == "fp16"))
     out.push_back("policy.amp " + spec.policy.amp + " is emulated on CPUs: priced as " +
                   (spec.policy.amp == "tf32" ? "fp32" : "bf16") +
                   ", without the passes that round the operands");
@@ -83,6 +76,18 @@ int64_t threads_of(const RunSpec& spec, int64_t cores, int64_t ranks_on_host) {
   return spec.run.threads > 0 ? spec.run.threads : std::max<int64_t>(1, cores / ranks_on_host);
 }
 
+std::vector<std::string> extrapolations(const StepView& step, const Machine& m) {
+  if (!m.fit) return {"the machine's coefficients were never fitted to runs: wide interval (see isobar fit)"};
+  std::vector<std::string> out;
+  for (const auto& [name, value] : step.quantities)
+    if (const auto r = m.fit->range.find(name); r != m.fit->range.end() && outside(value, r->second) > 0) {
+      const double off = name == "loader_threads" ? 1 : 0;  // the reading thread counts as one there
+      out.push_back(name + " " + number(value - off) + " lies outside of the fitted runs (" +
+                    number(r->second[0] - off) + " to " + number(r->second[1] - off) + "): wider interval");
+    }
+  return out;
+}
+
 std::vector<double> covariance_of(const Machine& m) {
   if (m.fit) return m.fit->covariance;
   const Eigen::MatrixXd c = prior_of(m, 0.2).covariance;
@@ -90,12 +95,16 @@ std::vector<double> covariance_of(const Machine& m) {
 }
 
 ErrorSources error_sources(const RunSpec& spec, const StepTerms& terms, const Machine& m) {
-  const Eigen::VectorXd g = log_gradient([&](const Counts& c) { return step_seconds(terms, c); }, m.values());
+  return error_sources(view_of(spec, terms, m), m);
+}
+
+ErrorSources error_sources(const StepView& step, const Machine& m) {
+  const Eigen::VectorXd g = log_gradient(step.seconds, m.values());
   ErrorSources e{.gradient = {g.data(), g.data() + g.size()}, .spread = kUnfitted};
   if (!m.fit) return e;
   const auto& effects = m.fit->effects;
   e.gradient.resize(kCoefs + effects.size(), 0);
-  for (const std::string& name : effects_of(spec, terms)) {
+  for (const std::string& name : step.effects) {
     const auto at =
         std::find_if(effects.begin(), effects.end(), [&](const auto& x) { return x.first == name; });
     if (at == effects.end()) {
@@ -106,11 +115,11 @@ ErrorSources error_sources(const RunSpec& spec, const StepTerms& terms, const Ma
     e.deviation += at->second;
     e.gradient[kCoefs + static_cast<size_t>(at - effects.begin())] += 1;
   }
-  const auto own = m.fit->spread.find(kind_of(terms));
+  const auto own = m.fit->spread.find(step.kind);
   e.spread = own != m.fit->spread.end() ? own->second : 1.5 * m.fit->spread.at("all");
   e.scale = m.fit->quantile / kNormal80;
   double sum = 0;
-  for (const auto& [name, value] : quantities_of(spec, terms))
+  for (const auto& [name, value] : step.quantities)
     if (const auto r = m.fit->range.find(name); r != m.fit->range.end() && outside(value, r->second) > 0) {
       e.far[name] = outside(value, r->second);
       sum += e.far[name];
@@ -121,8 +130,12 @@ ErrorSources error_sources(const RunSpec& spec, const StepTerms& terms, const Ma
 }
 
 Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& m) {
-  Estimate e{.physics = step_seconds(terms, m.values())};
-  const ErrorSources error = error_sources(spec, terms, m);
+  return estimate(view_of(spec, terms, m), m);
+}
+
+Estimate estimate(const StepView& step, const Machine& m) {
+  Estimate e{.physics = step.seconds(m.values())};
+  const ErrorSources error = error_sources(step, m);
   const std::vector<double> c = covariance_of(m);
   const auto size = static_cast<Eigen::Index>(error.gradient.size());
   const Eigen::Map<const Eigen::MatrixXd> covariance(c.data(), size, size);
@@ -133,7 +146,7 @@ Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& m)
   for (const auto& [name, sigma] : error.far) variance += sigma * sigma;
   const double log_width = kNormal80 * std::sqrt(variance);
   // Neither a learnt deviation nor an interval can leave what physics allows.
-  const double ceiling = ceiling_seconds(terms, m.peaks.at("f32").value, m.peaks.at("bf16").value);
+  const double ceiling = step.ceiling_s;
   e.seconds = std::max(e.physics * std::exp(error.deviation), std::min(ceiling, e.physics));
   e.lower = std::max(e.seconds / std::exp(log_width), std::min(ceiling, e.physics));
   e.upper = e.seconds * std::exp(log_width);
@@ -186,6 +199,10 @@ Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& 
   p.memory.emplace_back("loader", memory.loader);
   p.memory.emplace_back("process", static_cast<int64_t>(m[Coef::process].value));
   p.memory_total = memory.total() + static_cast<int64_t>(m[Coef::process].value);
+  double parameters = 0;
+  for (const Tensor& t : stages[0].plan.tensors)
+    parameters += std::accumulate(t.shape.begin(), t.shape.end(), 1.0, std::multiplies<>());
+  p.checkpoint = checkpoint_cost(spec, parameters, m, p.where.ranks_on_host);
   p.warnings = warnings_of(spec, terms, m, s, p.memory_total);
   return p;
 }

@@ -13,7 +13,9 @@
 
 #include "model/base/spec.h"
 #include "model/plan/plan.h"
+#include "perfmodel/checkpoint.h"
 #include "perfmodel/cost.h"
+#include "perfmodel/fit.h"
 #include "perfmodel/machine.h"
 
 namespace isobar {
@@ -43,6 +45,7 @@ struct Prediction {
   int64_t memory_total = 0;                             // bytes of the fullest rank
   double flops = 0;                                     // matrix FLOPs of the slowest stage's step
   double ceiling_s = 0;                                 // no machine of these peaks is faster
+  CheckpointCost checkpoint;                            // beside the steps
   Conditions where;
   std::vector<std::string> warnings;
 };
@@ -56,6 +59,7 @@ struct Estimate {
   double lower = 0, upper = 0;
 };
 Estimate estimate(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
+Estimate estimate(const StepView& step, const Machine& machine);
 
 /// Where the error of an estimate's logarithm comes from, so that errors that two estimates share can be told
 /// from their own (suggest.h). Variances add up; the interval is kNormal80 times their root.
@@ -68,6 +72,9 @@ struct ErrorSources {
   std::map<std::string, double> far;     // log sigma by quantity that lies outside of what was fitted
 };
 ErrorSources error_sources(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
+ErrorSources error_sources(const StepView& step, const Machine& machine);
+/// What of a step lies outside of the runs that the machine was fitted to, for people.
+std::vector<std::string> extrapolations(const StepView& step, const Machine& machine);
 /// Of log coefficients, then known effects: what a fit left unknown, or without one the machine file's
 /// intervals. Square, by columns.
 std::vector<double> covariance_of(const Machine& machine);

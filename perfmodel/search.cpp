@@ -108,16 +108,20 @@ class Search {
         for (int64_t v = 2; v <= space_.max_chunks && v * l.pp <= net_.depth; ++v)
           if (net_.depth % (v * l.pp) == 0) schedules_.emplace_back(s, v);
     }
-    int64_t stages = 0;
-    for (const int zero : space_.zero) stages += zero == 0 || l.dp * l.cp > 1 ? 1 : 0;
-    const auto each = static_cast<int64_t>(schedules_.size()) * stages;
+    // zb-h1 keeps whole gradients until its late weight gradients are in.
+    const auto known = [&](ScheduleKind schedule, int zero) {
+      return (zero == 0 || l.dp * l.cp > 1) && (zero < 2 || schedule != ScheduleKind::zb_h1);
+    };
+    int64_t each = 0;
+    for (const auto& [schedule, chunks] : schedules_)
+      for (const int zero : space_.zero) each += known(schedule, zero) ? 1 : 0;
     result_.considered += each * static_cast<int64_t>(places_.size());
 
     // What fits at all, whatever the placement
     fitting_.clear();
     for (const auto& [schedule, chunks] : schedules_)
       for (const int zero : space_.zero) {
-        if (zero > 0 && l.dp * l.cp == 1) continue;
+        if (!known(schedule, zero)) continue;
         l.schedule = schedule;
         l.vpp = static_cast<int32_t>(chunks);
         l.zero = static_cast<int8_t>(zero);
@@ -234,21 +238,6 @@ SearchSpace SearchSpace::one_d() {
 
 SearchResult search(const RunSpec& spec, const Machine& machine, const SearchOptions& options) {
   return Search(spec, machine, options).run();
-}
-
-std::string text_of(const Layout& l) {
-  std::string s = "dp" + std::to_string(l.dp) + " tp" + std::to_string(l.tp);
-  if (l.sequence_parallel) s += "+sp";
-  if (l.cp > 1) s += " cp" + std::to_string(l.cp) + " " + kCpKinds[l.cp_kind];
-  s += " pp" + std::to_string(l.pp);
-  if (l.vpp > 1) s += "x" + std::to_string(l.vpp);
-  if (l.pp > 1)
-    s += l.schedule == ScheduleKind::zb_h1 ? " zb-h1" : l.schedule == ScheduleKind::gpipe ? " gpipe" : "";
-  s += ", micro-batch " + std::to_string(l.micro_batch);
-  if (l.zero > 0) s += ", zero " + std::to_string(l.zero);
-  if (l.recompute > 0) s += std::string(", recompute ") + kRecompute[l.recompute];
-  if (l.order > 0) s += ", order " + rank_orders()[l.order];
-  return s;
 }
 
 }  // namespace isobar

@@ -69,7 +69,4 @@ struct Turn {
 std::vector<Turn> turns(const RunSpec& spec, const Machine& machine,
                         const std::vector<Candidate>& candidates);
 
-/// "tp8 pp64 dp32 cp1 ..." for people
-std::string text_of(const Layout& l);
-
 }  // namespace isobar

@@ -87,13 +87,47 @@ void cut_ops(const Both& one, const Both& two, NetSections& out) {
   }
 }
 
-void count_memory(const Both& one, const Both& two, double tp, NetSections& out) {
-  for (const Param& p : one.plan.params) {
+// Where 16-bit copies of matrices are sharded, what other ops read is kept apart from them (parameters.h).
+// The views of such a plan say which is which; those of a plan without shards, what the parameter is called.
+std::set<std::string> matrices_of(RunSpec spec) {
+  spec.train.global_batch = spec.policy.micro_batch = 1;
+  const Plan whole = build_plan(spec, 0, {});
+  spec.policy.zero = 1;
+  const Plan apart = build_plan(spec, 0, {});
+  std::set<int64_t> offsets;
+  const auto forward = [](const Plan& p) {
+    return *std::find_if(p.routines.begin(), p.routines.end(),
+                         [](const Routine& r) { return r.pass == Pass::forward; });
+  };
+  const Routine r = forward(whole), like = forward(apart);
+  for (int32_t i = 0; i < r.count; ++i) {
+    const std::vector<View>&a = whole.ops[r.first + i].reads, &b = apart.ops[like.first + i].reads;
+    for (size_t j = 0; j < a.size(); ++j) {
+      if (!a[j] || (a[j].buffer != whole.params_all.buffer && a[j].buffer != whole.params16_all.buffer))
+        continue;
+      if (b[j].buffer != apart.params16_all.buffer && whole.params16_all) continue;
+      for (const Param& p : whole.params)
+        if (p.offset >= a[j].offset && p.offset < a[j].offset + a[j].count) offsets.insert(p.offset);
+    }
+  }
+  std::set<std::string> out;
+  for (const Param& p : whole.params)
+    if (offsets.count(p.offset) > 0) out.insert(p.name);
+  return out;
+}
+
+void count_parameters(const Plan& plan, const std::set<std::string>& matrices, NetSections& out) {
+  for (const Param& p : plan.params) {
     const Part part = part_of_param(p.name);
     if (part == Part::none) continue;
     Parameters& q = part == Part::embed ? out.embed : part == Part::block ? out.block : out.head;
-    (p.axis >= 0 ? q.cut : q.whole) += static_cast<double>(p.count);
+    const auto count = static_cast<double>(p.count);
+    (p.axis >= 0 ? q.cut : q.whole) += count;
+    if (matrices.count(p.name) > 0) (p.axis >= 0 ? q.cut_matrix : q.whole_matrix) += count;
   }
+}
+
+void count_memory(const Both& one, const Both& two, double tp, NetSections& out) {
   const auto through = [&](double first, double second) {
     const double slope = out.two > out.one ? (second - first) / (out.two - out.one) : 0;
     return Line{first - slope * out.one, slope};
@@ -161,6 +195,9 @@ SectionCache::SectionCache(const RunSpec& spec) : base_(spec) {
   base_.policy.recompute_method = "uniform";
   base_.policy.recompute_num_layers = 1;
   base_.data = {};
+  RunSpec one = base_;
+  one.policy.recompute = "none";
+  matrices_ = matrices_of(std::move(one));
 }
 
 const NetSections& SectionCache::of(const SectionKey& key) {
@@ -170,7 +207,9 @@ const NetSections& SectionCache::of(const SectionKey& key) {
   spec.layout.tp = key.tp;
   spec.layout.cp = key.cp;
   spec.policy.sequence_parallel = key.sequence_parallel;
-  spec.policy.recompute = kRecompute[key.recompute];
+  const bool group = key.recompute == kGroupRecompute;  // of all blocks: the middle one is like most
+  spec.policy.recompute = kRecompute[group ? kFullRecompute : key.recompute];
+  if (group) spec.policy.recompute_num_layers = kDepth;
   spec.policy.cp_kind = kCpKinds[key.cp_kind];
   auto out = std::make_unique<NetSections>();
   // Context parallelism regroups several samples by copies that one alone does not need.
@@ -178,6 +217,7 @@ const NetSections& SectionCache::of(const SectionKey& key) {
   const Both one = of_samples(spec, static_cast<int64_t>(out->one));
   const Both two = out->two > out->one ? of_samples(spec, static_cast<int64_t>(out->two)) : one;
   cut_ops(one, two, *out);
+  count_parameters(one.plan, matrices_, *out);
   count_memory(one, two, static_cast<double>(key.tp), *out);
   known = std::move(out);
   return *known;
@@ -194,6 +234,8 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   double postponed = 0;
   size_t put_off = 0;
   double busy_until = 0;  // some collective is under way
+  bool led = false;
+  double read = 0, weighed = 0;  // when weights were last read, and weight gradients last written
   for (size_t i = 0; i < section.size(); ++i) {
     const SectionOp& op = section[i];
     OpShape shape = between(op.one, op.two, x);
@@ -221,6 +263,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
       (waited == Lane::cp ? t.cp : t.tp) += begin - now;
       t.compute += s;
       if (op.weight) t.weight += s;
+      if (op.weight && !led) t.lead = begin, led = true;
       t.slowdown += shared * slowdown;
       t.flops += shape.work.flops;
       t.ceiling += shape.work.flops / peaks.of(shape);
@@ -229,6 +272,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
       busy_until = std::max(busy_until, begin + s);
     }
     now = end[i] = begin + s;
+    if (op.lane == Lane::compute && op.one.kind == OpKind::gemm) (op.weight ? weighed : read) = now;
   }
   const double compute_end = free[static_cast<size_t>(Lane::compute)];
   t.seconds = std::max(compute_end, busy_until);
@@ -243,6 +287,8 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   const double late = std::max(0.0, launch * static_cast<double>(put_off) - postponed);
   t.weight += postponed + late;
   t.host += late;
+  t.after_weights = t.seconds - weighed;
+  t.after_reads = t.seconds - read;
   t.seconds += t.host + postponed;
   return t;
 }

@@ -11,6 +11,8 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "perfmodel/terms.h"
@@ -20,12 +22,13 @@ namespace isobar {
 struct SectionKey {
   int64_t tp = 1, cp = 1;
   bool sequence_parallel = false;
-  int recompute = 0;    // index of kRecompute
+  int recompute = 0;    // index of kRecompute, or kGroupRecompute
   int cp_kind = 0;      // index of kCpKinds
   bool single = false;  // of one sample, and cp > 1: it needs no regrouping by sample
   auto operator<=>(const SectionKey&) const = default;  // NOLINT(modernize-use-nullptr): its own 0
 };
 inline constexpr const char* kRecompute[] = {"none", "selective", "full"};
+inline constexpr int kFullRecompute = 2, kGroupRecompute = 3;  // 3: in a group of blocks, not its first
 inline constexpr const char* kCpKinds[] = {"allgather", "ring", "ulysses"};
 
 struct Line {  // a + b * samples
@@ -41,8 +44,9 @@ struct SectionOp {
 };
 using Section = std::vector<SectionOp>;
 
-struct Parameters {           // elements a rank holds
-  double cut = 0, whole = 0;  // by tensor parallelism
+struct Parameters {                         // elements a rank holds
+  double cut = 0, whole = 0;                // by tensor parallelism
+  double cut_matrix = 0, whole_matrix = 0;  // of them, what matrix products read
   double all() const { return cut + whole; }
 };
 
@@ -65,6 +69,7 @@ class SectionCache {
 
  private:
   RunSpec base_;
+  std::set<std::string> matrices_;  // names of parameters that matrix products read
   std::map<SectionKey, std::unique_ptr<NetSections>> known_;
 };
 
@@ -76,6 +81,9 @@ struct SectionTime {
   double seconds = 0;             // from begin to end
   double compute = 0;             // all compute ops, undisturbed
   double weight = 0;              // of them, weight gradients
+  double lead = 0;                // from begin to the first weight gradient
+  double after_weights = 0;       // from the end of the last one to the end
+  double after_reads = 0;         // from the end of the last op that reads weights to the end
   double tp = 0, cp = 0;          // compute waits for these collectives
   double slowdown = 0;            // compute beside communication
   double host = 0;                // the rest: launches come too slowly

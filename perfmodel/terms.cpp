@@ -159,9 +159,10 @@ double paid_attention(const OpShape& s, double processors) {
 
 }  // namespace
 
-Conditions conditions_of(const Accelerator& a, int64_t ranks) {
+Conditions conditions_of(const Accelerator& a, int64_t ranks, int64_t stages) {
   const int64_t here = std::min(ranks, a.host.ranks);
   return {.ranks = ranks,
+          .stages = stages,
           .ranks_on_host = here,
           .threads = 1,
           .cores = here,
@@ -175,6 +176,7 @@ OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where) {
             .fp8 = op.a.fp8,
             .tf32 = op.a.tf32,
             .causal = op.a.causal,
+            .to_host = op.lane == Lane::h2d || op.lane == Lane::d2h,
             .m = static_cast<double>(op.a.m),
             .n = static_cast<double>(op.a.n),
             .k = static_cast<double>(op.a.k),
@@ -211,6 +213,11 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
   if (processors > 0 && (op.kind == OpKind::attention || op.kind == OpKind::attention_backward))
     flops = paid_attention(op, processors);
   double s = 0;
+  if (processors > 0 && op.to_host) {
+    s = op.work.bytes_written * rates[index_of(Coef::copy_host)];
+    if (counts) (*counts)[index_of(Coef::copy_host)] += op.work.bytes_written;
+    return s;
+  }
   count_compute(op.kind, op.dtype, product_of(op.dtype, op.fp8, op.tf32), op.work, flops, cache_share,
                 [&](Coef c, double n) {
                   s += n * rates[index_of(c)];

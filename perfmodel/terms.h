@@ -36,8 +36,8 @@ struct Conditions {
   bool overlaps() const { return processors > 0 || core_for_communication(threads, ranks_on_host, cores); }
 };
 
-/// Of the ranks of a cluster of accelerators: as many on a host as it connects.
-Conditions conditions_of(const Accelerator& a, int64_t ranks);
+/// Of the ranks of a cluster of accelerators: as many on a host as it connects. `stages`: of each pipeline.
+Conditions conditions_of(const Accelerator& a, int64_t ranks, int64_t stages = 1);
 
 /// What pricing an op needs of it. Numbers are doubles: those of a larger micro-batch lie on the line through
 /// two smaller ones.
@@ -45,6 +45,7 @@ struct OpShape {
   OpKind kind;
   DType dtype;  // of its first operand
   bool fp8 = false, tf32 = false, causal = false;
+  bool to_host = false;                     // copies between an accelerator and its host
   double m = 0, n = 0, k = 0, batch = 1;    // gemm
   double heads = 0, tq = 0, tk = 0, d = 0;  // attention; batch as above
   Work work;

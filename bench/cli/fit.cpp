@@ -27,7 +27,12 @@ interval of every prediction.
 With --holdout a random part of the runs, balanced over everything that the sweep varied, is kept out of the fit and
 then predicted: the honest test. It is written to DIR/holdout.json, which `isobar report` shows.
 
+Runs on accelerators, yours or others', come in by `isobar import` and are fitted from a cluster's machine file; the
+closed form of layouts prices them.
+
 Examples:
+  isobar import runs.csv -o results/mine
+  isobar fit results/mine --machine configs/machines/dgx-a100.yaml -o results/fitted.yaml --holdout 0.5 --by layout
   isobar fit results/demo --machine results/machine.yaml -o results/fitted.yaml
   isobar fit results/demo --machine results/machine.yaml -o results/fitted.yaml --holdout 0.5 --seed 3
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml)";

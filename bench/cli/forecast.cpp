@@ -6,7 +6,7 @@
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
 #include "model/base/rng.h"
-#include "perfmodel/layout_model.h"
+#include "perfmodel/layout_predict.h"
 #include "perfmodel/predict.h"
 
 namespace isobar {

@@ -76,13 +76,17 @@ void print_json(const Prediction& p, const Machine& m) {
                             {"ceiling_s", p.ceiling_s},
                             {"correction", p.correction},
                             {"terms", terms},
+                            {"checkpoint",
+                             {{"bytes", p.checkpoint.bytes},
+                              {"seconds", p.checkpoint.seconds},
+                              {"per_step_s", p.checkpoint.per_step}}},
                             {"memory_bytes", memory},
                             {"memory_total_bytes", p.memory_total},
                             {"warnings", p.warnings}};
   std::printf("%s\n", j.dump(1).c_str());
 }
 
-void print_text(const Prediction& p, const Machine& m) {
+void print_text(const Prediction& p, const RunSpec& spec, const Machine& m) {
   std::printf("On %s: %lld rank%s x %lld thread%s\n\n", m.name.empty() ? m.file.c_str() : m.name.c_str(),
               static_cast<long long>(p.where.ranks), p.where.ranks == 1 ? "" : "s",
               static_cast<long long>(p.where.threads), p.where.threads == 1 ? "" : "s");
@@ -103,6 +107,7 @@ void print_text(const Prediction& p, const Machine& m) {
   for (const auto& [name, bytes] : p.memory)
     std::printf("  %-32s %12.2f\n", name.c_str(), 1e-6 * static_cast<double>(bytes));
   std::printf("  %-32s %12.2f\n", "together", 1e-6 * static_cast<double>(p.memory_total));
+  std::printf("\n  %s\n", text_of(p.checkpoint, spec, p.step_s).c_str());
   for (const std::string& w : p.warnings) std::printf("note: %s\n", w.c_str());
 }
 
@@ -163,7 +168,7 @@ void add_predict_command(CLI::App& app) {
     if (a->question.json)
       print_json(p, m);
     else
-      print_text(p, m);
+      print_text(p, spec, m);
   });
 }
 

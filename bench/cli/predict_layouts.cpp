@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
+#include "perfmodel/layout_predict.h"
 #include "perfmodel/search.h"
 
 namespace isobar {
@@ -61,6 +62,12 @@ json json_of(const LayoutPrediction& p, const Layout& l) {
           {"flops", p.flops},
           {"ceiling_s", p.cost.ceiling},
           {"terms", terms},
+          {"correction", p.correction},
+          {"checkpoint",
+           {{"bytes", p.checkpoint.bytes},
+            {"seconds", p.checkpoint.seconds},
+            {"per_step_s", p.checkpoint.per_step}}},
+          {"warnings", p.warnings},
           {"memory_bytes", memory},
           {"memory_total_bytes", std::llround(p.memory_total)}};
 }
@@ -73,7 +80,7 @@ json json_of(const Candidate& c) {
   return j;
 }
 
-void print_terms(const LayoutPrediction& p, const Machine& m, int64_t gpus) {
+void print_terms(const LayoutPrediction& p, const RunSpec& spec, const Machine& m, int64_t gpus) {
   const double scale = p.step_s >= 10 ? 1 : 1e3;
   const char* unit = p.step_s >= 10 ? "s" : "ms";
   std::printf("  %-34s %12s %7s\n", "one optimizer step", unit, "share");
@@ -81,6 +88,9 @@ void print_terms(const LayoutPrediction& p, const Machine& m, int64_t gpus) {
     std::printf("  %-34s %12.3f %6.1f%%\n", t.name.c_str(), scale * t.seconds, 100 * t.seconds / p.step_s);
   std::printf("  %-34s %12.3f         80 %% interval %.3f - %.3f %s\n\n", "together", scale * p.step_s,
               scale * p.lower, scale * p.upper, unit);
+  if (p.correction != 1)
+    std::printf("  (with %+.1f %% by which measured runs of this kind deviate from the counted terms)\n\n",
+                100 * (p.correction - 1));
   std::printf(
       "  %.5g samples/s, %.5g tokens/s; %.4g TFLOP/s an accelerator; the peaks would allow %.3f %s\n\n",
       p.samples_per_s, p.tokens_per_s, 1e-12 * p.flops / p.step_s / static_cast<double>(gpus),
@@ -90,6 +100,8 @@ void print_terms(const LayoutPrediction& p, const Machine& m, int64_t gpus) {
   std::printf("  %-34s %12.2f", "together", 1e-9 * p.memory_total);
   if (m.accelerator) std::printf("         of %.2f", 1e-9 * static_cast<double>(m.accelerator->memory_bytes));
   std::printf("\n");
+  std::printf("\n  %s\n", text_of(p.checkpoint, spec, p.step_s).c_str());
+  for (const std::string& w : p.warnings) std::printf("note: %s\n", w.c_str());
 }
 
 void print_candidates(const char* title, const std::vector<Candidate>& list, size_t most) {
@@ -120,7 +132,7 @@ void one_layout(const RunSpec& spec, const Machine& m, const LayoutQuestion& q) 
     return;
   }
   std::printf("%s on %ld x %s\n%s\n\n", spec.file.c_str(), l.world(), m.name.c_str(), text_of(l).c_str());
-  print_terms(p, m, l.world());
+  print_terms(p, spec, m, l.world());
   if (m.accelerator && p.memory_total > static_cast<double>(m.accelerator->memory_bytes))
     std::printf("note: does not fit\n");
   if (has_budget(q)) print_bill(bill, m);
@@ -178,7 +190,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q) {
         "%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit, %ld priced one by one\n\n",
         r.considered, r.seconds, 1e-6 * static_cast<double>(r.considered) / r.seconds, r.too_large, r.priced);
     std::printf("best: %s\n\n", text_of(best.layout).c_str());
-    print_terms(p, m, gpus);
+    print_terms(p, spec, m, gpus);
     print_candidates("next best", r.best, q.top);
     if (q.pareto) print_candidates("pareto", r.pareto, 40);
     std::printf("\n  another layout would win with\n");

@@ -6,6 +6,7 @@
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
+#include "perfmodel/layout_predict.h"
 #include "perfmodel/search.h"
 
 namespace isobar {

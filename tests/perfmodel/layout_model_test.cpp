@@ -1,5 +1,5 @@
 // The closed form of layouts against formulas from the literature, against placed plans, and against physics.
-#include "perfmodel/layout_model.h"
+#include "perfmodel/layout_predict.h"
 
 #include <gtest/gtest.h>
 
@@ -211,6 +211,10 @@ std::vector<double> memory_gaps(const std::vector<int>& zero, uint64_t seed, std
   while (gaps.size() < 60) {
     RunSpec spec = random_net(random);
     spec.policy.amp = "bf16";
+    spec.train.optimizer = one_of<const char*>(random, {"adam", "sgd"});
+    spec.policy.offload_optimizer = random() % 4 == 0;
+    spec.policy.recompute_method = one_of<const char*>(random, {"uniform", "block"});
+    spec.policy.recompute_num_layers = one_of<int64_t>(random, {1, 1, 2, 4});
     Layout l = random_layout(random, spec);
     l.zero = static_cast<int8_t>(l.dp * l.cp > 1 ? zero[random() % zero.size()] : 0);
     LayoutModel model(spec, cluster());

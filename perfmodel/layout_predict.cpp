@@ -1,0 +1,102 @@
+#include "perfmodel/layout_predict.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/base/error.h"
+#include "perfmodel/layout_fit.h"
+
+namespace isobar {
+namespace {
+
+constexpr double kUnfitted = 0.12;  // log spread of predictions that were never fitted to whole steps
+
+// How the interval follows from what is known of each coefficient.
+double log_width(LayoutModel& model, const Layout& l, double seconds) {
+  const Machine machine = model.machine();
+  const Counts k = machine.values();
+  double variance = kUnfitted * kUnfitted;
+  for (size_t i = 0; i < kCoefs; ++i) {
+    Counts moved = k;
+    moved[i] *= 1.1;
+    model.set_coefficients(moved);
+    const double slope = std::log(model.cost(l).seconds / seconds) / std::log(1.1);
+    variance += std::pow(slope * machine.coefficients[i].log_sigma(), 2);
+  }
+  model.set_coefficients(k);
+  return kNormal80 * std::sqrt(variance);
+}
+
+void name_terms(LayoutPrediction& out, const Counts& k) {
+  const LayoutCost& c = out.cost;
+  const auto term = [&](const std::string& name, double s) { add_term(out.terms, name, s); };
+  double named = 0;  // compute by what it is spent on: the counts at their prices
+  for (size_t i = 0; i < kCoefs; ++i) {
+    const Resource r = info_of(i).resource;
+    if (r == Resource::wire || r == Resource::host || i == index_of(Coef::step) ||
+        i == index_of(Coef::optimizer))
+      continue;
+    term(info_of(i).term, out.counts[i] * k[i]);
+    named += out.counts[i] * k[i];
+  }
+  term("stage boundaries", c.compute - named);
+  term("host launches", c.host);
+  term("tensor parallelism, not hidden", c.tp);
+  term("context parallelism, not hidden", c.cp);
+  term("compute slowed by communication", c.slowdown);
+  term("pipeline bubble", c.bubble);
+  term("transfers between stages", c.pp);
+  term("data parallelism, not hidden", c.dp);
+  term("optimizer", c.optimizer);
+  term("reading data", c.data);
+  term("step overhead", c.step);
+  term("waiting for the slowest rank", c.imbalance);
+  std::stable_sort(out.terms.begin(), out.terms.end(),
+                   [](const Term& a, const Term& b) { return a.seconds > b.seconds; });
+}
+
+}  // namespace
+
+LayoutPrediction predict_layout(LayoutModel& model, const Layout& l) {
+  const RunSpec& spec = model.spec();
+  const Machine& machine = model.machine();
+  LayoutPrediction out;
+  out.cost = model.cost(l, &out.counts);
+  const LayoutCost& c = out.cost;
+  refuse_above_ceiling(c.seconds, c.ceiling, machine);
+  out.step_s = c.seconds;
+  const StepView view = view_of(model, with_layout(spec, l));
+  if (machine.fit) {
+    const Machine fitted = machine;
+    const Estimate e = estimate(view, fitted);
+    model.set_coefficients(fitted.values());
+    out.step_s = e.seconds, out.lower = e.lower, out.upper = e.upper;
+    out.correction = e.seconds / e.physics;
+  } else {
+    const double width = std::exp(log_width(model, l, c.seconds));
+    out.lower = std::max(c.seconds / width, std::min(c.ceiling, c.seconds));
+    out.upper = c.seconds * width;
+  }
+  out.warnings = extrapolations(view, machine);
+  out.samples_per_s = static_cast<double>(spec.train.global_batch) / out.step_s;
+  out.tokens_per_s = out.samples_per_s * static_cast<double>(spec.net.tokens());
+  out.flops = c.flops;
+  name_terms(out, model.prices());
+  for (Term& t : out.terms) t.seconds *= out.correction;
+  out.checkpoint =
+      checkpoint_cost(with_layout(spec, l), model.parameters(l), machine, model.where().ranks_on_host);
+  out.memory = {{"parameters, gradients, optimizer", c.persistent},
+                {"activations", c.saved},
+                {"scratch", c.scratch},
+                {"process", c.process}};
+  out.memory_total = c.memory;
+  return out;
+}
+
+LayoutPrediction predict_layout(const RunSpec& spec, const Machine& machine) {
+  validate(spec);
+  LayoutModel model(spec, machine);
+  return predict_layout(model, layout_of(spec));
+}
+
+}  // namespace isobar

@@ -1,0 +1,80 @@
+// A user's own runs on accelerators: a table becomes results, a machine is fitted to a part of them, and the
+// others are predicted.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <random>
+
+#include "bench/import/import.h"
+#include "perfmodel/holdout.h"
+#include "perfmodel/layout_predict.h"
+
+namespace isobar {
+namespace {
+
+std::vector<MeasuredRun> imported(const std::string& table, const std::string& accelerator) {
+  const std::filesystem::path out = std::filesystem::temp_directory_path() /
+                                    ("isobar_fit_" + table + std::to_string(std::random_device{}()));
+  const std::string csv = std::string(ISOBAR_SOURCE_DIR) + "/configs/published/" + table + ".csv";
+  import_published(csv, {.out = out, .only = accelerator});
+  std::vector<MeasuredRun> runs;
+  for (const RunRecord& r : load_runs(out)) {
+    if (r.run_class != RunClass::ok) continue;
+    MeasuredRun m;
+    m.id = r.id;
+    m.spec = r.spec;
+    m.ranks_on_host = r.ranks_on_host;
+    m.step_s = r.step_s.median;
+    runs.push_back(m);
+  }
+  std::filesystem::remove_all(out);
+  return runs;
+}
+
+Machine a100() {
+  return load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/dgx-a100.yaml");
+}
+
+void print(const char* what, const Holdout& h) {
+  std::printf("%s: %zu runs, median error %.1f %%, mean %.1f %%, p90 %.1f %%, interval holds %.0f %%\n", what,
+              h.rows.size(), 100 * h.median_error, 100 * h.mape, 100 * h.p90, 100 * h.coverage);
+}
+
+TEST(FitImported, HeldOutLayoutsOfAPublishedTableArePredicted) {
+  const uint64_t seed = std::random_device{}();
+  const std::vector<MeasuredRun> runs = imported("aleph_alpha_layouts", "A100");
+  ASSERT_GT(runs.size(), 100U);
+  const Split split = split_runs(runs, 0.5, seed, Together::layout);
+  const Holdout before = hold_out(pick(runs, split.test), a100());
+  const Machine fitted = fit(pick(runs, split.train), a100(), {});
+  const Holdout after = hold_out(pick(runs, split.test), fitted);
+  print("spec sheet", before);
+  print("fitted", after);
+  EXPECT_LT(after.median_error, 0.06) << "seed " << seed;
+  EXPECT_LT(after.mape, before.mape) << "seed " << seed;
+  EXPECT_GT(after.coverage, 0.6) << "seed " << seed;
+  EXPECT_GT(after.rank_correlation, 0.9) << "seed " << seed;
+  for (const HoldoutRow& r : after.rows) EXPECT_FALSE(r.in_fit);
+
+  // What was fitted survives its file, and a prediction from it is that of the hold-out.
+  const Machine read = parse_machine(to_yaml(fitted), "fitted.yaml");
+  const MeasuredRun& one = runs[split.test[0]];
+  EXPECT_NEAR(predict_layout(one.spec, read).step_s / after.rows[0].predicted, 1, 1e-6);
+}
+
+TEST(FitImported, ARunFasterThanItsAcceleratorIsRefusedByName) {
+  std::vector<MeasuredRun> runs = imported("aleph_alpha_layouts", "A100");
+  runs.resize(4);
+  runs[2].step_s /= 10;
+  try {
+    fit(runs, a100(), {});
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("peaks.bf16.value"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find(runs[2].id), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace isobar
