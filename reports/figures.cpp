@@ -126,7 +126,7 @@ std::string literal(const std::string& s) {
   return json(s).dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
-std::vector<Figure> figures(const ReportData& d, const Dataset& s) {
+std::vector<Figure> figures(const ReportData& d, const Dataset& s, std::vector<std::string>& problems) {
   std::vector<Figure> out;
   const auto take = [&](std::vector<Figure> more) {
     for (Figure& f : more) out.push_back(std::move(f));
@@ -136,7 +136,7 @@ std::vector<Figure> figures(const ReportData& d, const Dataset& s) {
   take(setting_figures(d));
   take(prediction_figures(d, s));
   take(op_figures(d));
-  take(timeline_figures(d));
+  take(timeline_figures(d, problems));
   take(memory_figures(s));
   take(training_figures(d));
   take(failure_figures(d));
