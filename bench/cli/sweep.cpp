@@ -12,9 +12,9 @@
 
 #include "bench/cli/forecast.h"
 #include "bench/cli/sweep_suggest.h"
-#include "bench/sweep/pilot.h"
+#include "bench/cluster/pilot.h"
+#include "bench/cluster/submit.h"
 #include "bench/sweep/runner.h"
-#include "bench/sweep/submit.h"
 #include "bench/sweep/summary.h"
 #include "model/base/error.h"
 
@@ -54,7 +54,7 @@ and keeps what an unfinished one left. A trial that crashes, hangs or runs out o
   launch_fail  node_fail  preempted  interrupted
 The last four are tried again by the next sweep, the other failures only with --retry-failed.
 
-On a cluster (--launcher slurm or pbs; the machine file's `cluster:` section says how, see bench/sweep/cluster.h)
+On a cluster (--launcher slurm or pbs; the machine file's `cluster:` section says how, see bench/cluster/cluster.h)
 trials are grouped by the nodes they need into jobs that run many of them, one after the other. The command follows the
 jobs and submits again what a lost node, a preemption or a time limit cut off. It may be stopped: the jobs go on, and
 the same command takes them up again. Several may share a results directory. Jobs that somebody cancels stay

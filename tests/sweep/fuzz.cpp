@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/sweep/cluster.h"
+#include "bench/cluster/cluster.h"
 #include "bench/sweep/trials.h"
 #include "model/base/error.h"
 #include "model/base/files.h"

@@ -1,4 +1,4 @@
-#include "bench/sweep/placement.h"
+#include "bench/cluster/placement.h"
 
 #include <unistd.h>
 

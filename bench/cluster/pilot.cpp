@@ -1,14 +1,14 @@
-#include "bench/sweep/pilot.h"
+#include "bench/cluster/pilot.h"
 
 #include <chrono>
 #include <cstdio>
 #include <thread>
 
-#include "bench/sweep/command.h"
+#include "bench/cluster/command.h"
+#include "bench/cluster/placement.h"
+#include "bench/cluster/scheduler.h"
 #include "bench/sweep/jobs.h"
-#include "bench/sweep/placement.h"
 #include "bench/sweep/resultsdir.h"
-#include "bench/sweep/scheduler.h"
 #include "bench/sweep/trialdir.h"
 #include "model/base/error.h"
 #include "model/base/files.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/sweep/jobscript.h"
+#include "bench/cluster/jobscript.h"
 
 namespace isobar {
 

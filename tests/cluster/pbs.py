@@ -3,7 +3,7 @@
 a job starts in the home directory with a clean environment and PBS' own variables, directives count only before the
 first command, and unknown ones are refused. Then checks what a sweep over it left behind.
 
-    tests/sweep/pbs.py --isobar build/isobar --fake build/fake_train
+    tests/cluster/pbs.py --isobar build/isobar --fake build/fake_train
 """
 import argparse, json, os, pathlib, re, shlex, signal, subprocess, sys, tempfile, time
 

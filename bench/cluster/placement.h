@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/sweep/cluster.h"
+#include "bench/cluster/cluster.h"
 
 namespace isobar {
 

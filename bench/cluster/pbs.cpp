@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "bench/sweep/command.h"
-#include "bench/sweep/scheduler.h"
+#include "bench/cluster/command.h"
+#include "bench/cluster/scheduler.h"
 #include "model/base/error.h"
 
 namespace isobar {

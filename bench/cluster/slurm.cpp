@@ -5,8 +5,8 @@
 #include <map>
 #include <sstream>
 
-#include "bench/sweep/command.h"
-#include "bench/sweep/scheduler.h"
+#include "bench/cluster/command.h"
+#include "bench/cluster/scheduler.h"
 #include "model/base/error.h"
 
 namespace isobar {
