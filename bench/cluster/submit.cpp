@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "bench/cluster/accounting.h"
 #include "bench/cluster/grouping.h"
 #include "bench/sweep/jobs.h"
 #include "bench/sweep/resultsdir.h"
@@ -72,6 +73,7 @@ class ClusterSweep {
     Store(options_.results).rebuild(collect_runs(matrix_, options_.results, outcome_));
     outcome_.problems.insert(outcome_.problems.begin(), told.begin(), told.end());
     explain();
+    outcome_.used = read_back(options_.results, scheduler_);
     return std::move(outcome_);
   }
 

@@ -201,6 +201,9 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o) {
            " samples/s; the fastest is " + format("%.2f", best->samples_per_s / base.samples_per_s) +
            " times that\n";
   }
+  if (o.used)
+    out += std::to_string(o.used->jobs) + " jobs in " + std::to_string(o.used->lives) + " lives took " +
+           format("%.3g", o.used->node_s / 3600) + " node hours by the scheduler's books\n";
   for (const std::string& p : o.problems) out += "problem: " + p + "\n";
   return out + skipped_lines(m);
 }
@@ -229,6 +232,8 @@ json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep
          {"arena_bytes", r.arena_bytes},
          {"peak_rss_bytes", r.peak_rss_bytes},
          {"wall_s", r.wall_s}});
+  if (o.used)
+    j["accounting"] = {{"jobs", o.used->jobs}, {"lives", o.used->lives}, {"node_s", o.used->node_s}};
   const RunRecord* best = fastest(o);
   j["fastest"] = best ? json(best->id) : json(nullptr);
   return j;

@@ -12,6 +12,7 @@
 #include "bench/cluster/grouping.h"
 #include "bench/cluster/jobscript.h"
 #include "bench/cluster/placement.h"
+#include "bench/cluster/preflight.h"
 #include "bench/cluster/submit.h"
 #include "bench/sweep/jobs.h"
 #include "bench/sweep/resultsdir.h"
@@ -157,6 +158,40 @@ TEST(Preflight, NamesTheNodesThatFallBehindTheOthers) {
   EXPECT_NE(slow[0].reason.find("matrix_flops_s"), std::string::npos) << slow[0].reason;
   EXPECT_EQ(slow[1].node, "c");
   EXPECT_EQ(slow_nodes(measured({{10, 5, 3}, {6, 5, 1}}), {"a", "b"}).size(), 1u);  // one link says nothing
+}
+
+TEST(Preflight, EveryPairOfNodesMeetsOnceAndInARoundNobodyTwice) {
+  for (int64_t size = 1; size <= 17; ++size) {
+    std::set<std::pair<int64_t, int64_t>> met;
+    for (int64_t round = 0; round < rounds_of(size); ++round)
+      for (int64_t rank = 0; rank < size; ++rank) {
+        const int64_t other = partner_of(rank, round, size);
+        if (other < 0) continue;
+        ASSERT_LT(other, size);
+        ASSERT_NE(other, rank);
+        EXPECT_EQ(partner_of(other, round, size), rank) << size << " ranks, round " << round;
+        if (rank < other) {
+          EXPECT_TRUE(met.emplace(rank, other).second) << rank << " and " << other << " met before";
+        }
+      }
+    EXPECT_EQ(met.size(), static_cast<size_t>(size * (size - 1) / 2)) << size;
+  }
+}
+
+TEST(Preflight, ASickAdapterIsNotHeldAgainstItsPartners) {
+  constexpr int64_t kNodes = 5, kSick = 3;
+  json j = {{"nodes", json::array()}};
+  for (int64_t rank = 0; rank < kNodes; ++rank) {
+    std::vector<double> rates;
+    for (int64_t round = 0; round < rounds_of(kNodes); ++round)
+      if (const int64_t other = partner_of(rank, round, kNodes); other >= 0)
+        rates.push_back(rank == kSick || other == kSick ? 1e9 : 1e10);
+    j["nodes"].push_back(
+        {{"matrix_flops_s", 1e12}, {"copy_bytes_s", 1e11}, {"link_bytes_s", link_of(rates)}});
+  }
+  const auto slow = slow_nodes(j, {"a", "b", "c", "d", "e"});
+  ASSERT_EQ(slow.size(), 1u);
+  EXPECT_EQ(slow[0].node, "d");
 }
 
 class PlanTest : public SweepTest {};
