@@ -51,6 +51,11 @@ nlohmann::json runs_spec();
 nlohmann::json faded(double opacity = 1);
 /// Transforms that keep the `kBars` first runs in order of a field.
 nlohmann::json first_of(const std::string& field, bool descending);
+/// The runs with the shortest steps, a line for each; the axis that names them.
+nlohmann::json fastest_runs_spec();
+nlohmann::json fastest_runs_axis();
+/// A thin line at zero along `x` (a quantity over the field "zero").
+nlohmann::json zero_line(nlohmann::json x);
 /// Fold of these fields into rows {part, value}, with their names as `part`.
 nlohmann::json folded(const std::vector<NamedField>& fields);
 

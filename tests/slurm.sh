@@ -131,7 +131,7 @@ CONF
     sleep 0.2
   done
 fi
-start_node() { ${2:+nice -n "$2"} slurmd -N "$1" -f "$SLURM_CONF"; }  # start_node NAME [NICENESS]
+start_node() { ${2:+taskset -c "$2"} slurmd -N "$1" -f "$SLURM_CONF"; }  # start_node NAME [CORE]
 slurmctld -f "$SLURM_CONF"
 for node in n1 n2; do start_node "$node"; done
 for _ in $(seq 50); do [[ "$(sinfo -h -N -o %T 2>/dev/null | grep -c idle)" == 2 ]] && break; sleep 0.2; done
@@ -281,10 +281,14 @@ if [[ "$accounting" ]]; then
   say "job $away was forgotten by squeue; the sweep went on with what sacct said"
 fi
 stop_daemon "$work/n2.pid"
-start_node n2 19  # all that starts there has to give way to the load below
+core="$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')"
+start_node n2 "$core"  # all that starts there has one core, and shares it with the load below
 until_true 60 "n2 is idle" node_is n2 idle
 loads=()
-for _ in 1 2 3 4; do (exec -a isobar-load sh -c 'while :; do :; done') & loads+=("$!"); submitters+=("$!"); done
+for _ in 1 2 3; do  # each in a session of its own: the kernel shares the core between sessions
+  setsid taskset -c "$core" sh -c 'while :; do :; done' &
+  loads+=("$!") submitters+=("$!")
+done
 sweep spare spare.sweep.yaml spare.yaml
 code=0
 wait "$submitter" || code=$?

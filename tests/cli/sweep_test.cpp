@@ -142,6 +142,41 @@ TEST_F(SweepCommand, NoisyTrialsAreNoFailures) {
   EXPECT_EQ(j.at("next").size(), 22u) << "the other repetitions of what was noisy can still be run";
 }
 
+TEST_F(SweepCommand, DryRunSaysOfEveryTrialWhatItTakesAndWhatWillNotFit) {
+  // A host with room for one rank, and the same with a share of the others run on purpose.
+  write_atomically(dir_ / "small.yaml",
+                   "inherits: " ISOBAR_SOURCE_DIR
+                   "/configs/machines/example-2core.yaml\nidentity: {memory_bytes: 200000000}\n");
+  const auto dry = [&](const std::string& more) {
+    write_atomically(dir_ / "dry.yaml", read_file(dir_ / "sweep.yaml") + "repetitions: 4\n" + more);
+    return json::parse(isobar("sweep dry.yaml --dry-run --json --machine small.yaml", "/dev/null").out);
+  };
+  const auto told = [](const json& f) {
+    return f.at("step_s").get<double>() > 0 && f.at("memory_bytes").get<double>() > 0 &&
+           f.at("rank_hours").get<double>() > 0;
+  };
+  const json j = dry("");
+  EXPECT_EQ(j.at("trials").size(), 24u);  // of one rank
+  EXPECT_EQ(j.at("skipped").size(), 24u);
+  for (const json& t : j["trials"]) {
+    EXPECT_EQ(t.at("ranks"), 1);
+    EXPECT_TRUE(told(t.at("forecast"))) << t;
+    EXPECT_EQ(t["forecast"].at("infeasible"), "");
+  }
+  for (const json& s : j["skipped"]) {
+    EXPECT_EQ(s.at("state"), "skipped_infeasible");
+    EXPECT_TRUE(told(s.at("forecast"))) << s;
+    EXPECT_NE(s.at("reason").get<std::string>().find("GB"), std::string::npos) << s;
+  }
+  const json probed = dry("probe_infeasible: 0.5\n");
+  size_t on_purpose = 0;
+  for (const json& t : probed.at("trials")) on_purpose += t.at("forecast").at("infeasible") != "";
+  EXPECT_GT(on_purpose, 3u);
+  EXPECT_LT(on_purpose, 21u);
+  EXPECT_EQ(probed["trials"].size() + probed.at("skipped").size(), 48u);
+  EXPECT_EQ(dry("probe_infeasible: 0.5\n"), probed) << "the same ones every time";
+}
+
 TEST_F(SweepCommand, RefusesWhatContradictsItself) {
   for (const auto& [words, key] : {std::pair{"--until 'regret<2%' --launcher pbs --no-wait", "--no-wait"},
                                    {"--no-wait", "--no-wait"},
