@@ -91,7 +91,7 @@ struct Machine {
   std::array<Coefficient, kCoefs> coefficients;
   std::optional<FitRecord> fit;
   std::string
-      cluster;  // JSON text of the section by which jobs are submitted (bench/sweep/cluster.h); "" = none
+      cluster;  // JSON text of the section by which jobs are submitted (bench/cluster/cluster.h); "" = none
 
   Coefficient& operator[](Coef c) { return coefficients[index_of(c)]; }
   const Coefficient& operator[](Coef c) const { return coefficients[index_of(c)]; }

@@ -66,6 +66,25 @@ json first_of(const std::string& field, bool descending) {
           {{"filter", "datum.place <= " + std::to_string(kBars)}}};
 }
 
+json fastest_runs_spec() {
+  json spec = runs_spec();
+  spec["height"] = {{"step", 19}};
+  spec["transform"] = first_of("measured", false);
+  return spec;
+}
+
+json fastest_runs_axis() {
+  json y = nominal("run");
+  y["sort"] = {{"field", "measured"}, {"op", "min"}, {"order", "ascending"}};
+  return y;
+}
+
+json zero_line(json x) {
+  return {{"data", {{"values", {{{"zero", 0}}}}}},
+          {"mark", {{"type", "rule"}, {"color", "#888"}, {"strokeDash", {4, 4}}}},
+          {"encoding", {{"x", std::move(x)}}}};
+}
+
 json folded(const std::vector<NamedField>& fields) {
   json keys = json::array(), names = json::object(), order = json::object();
   for (size_t i = 0; i < fields.size(); ++i) {
@@ -126,7 +145,7 @@ std::string literal(const std::string& s) {
   return json(s).dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
-std::vector<Figure> figures(const ReportData& d, const Dataset& s) {
+std::vector<Figure> figures(const ReportData& d, const Dataset& s, std::vector<std::string>& problems) {
   std::vector<Figure> out;
   const auto take = [&](std::vector<Figure> more) {
     for (Figure& f : more) out.push_back(std::move(f));
@@ -136,7 +155,7 @@ std::vector<Figure> figures(const ReportData& d, const Dataset& s) {
   take(setting_figures(d));
   take(prediction_figures(d, s));
   take(op_figures(d));
-  take(timeline_figures(d));
+  take(timeline_figures(d, problems));
   take(memory_figures(s));
   take(training_figures(d));
   take(failure_figures(d));

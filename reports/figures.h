@@ -23,8 +23,9 @@ struct Figure {
   bool of_runs() const { return spec["data"].contains("name"); }
 };
 
-/// In the page's order, with those of a section together.
-std::vector<Figure> figures(const ReportData& d, const Dataset& s);
+/// In the page's order, with those of a section together. A file that should feed one and cannot be read is
+/// named in `problems`, and the other figures are made.
+std::vector<Figure> figures(const ReportData& d, const Dataset& s, std::vector<std::string>& problems);
 /// The specification with all of its data in it.
 nlohmann::json self_contained(const Figure& f, const Dataset& s);
 
@@ -35,9 +36,10 @@ std::vector<Figure> prediction_figures(const ReportData& d, const Dataset& s);  
 std::vector<Figure> memory_figures(const Dataset& s);                           // figures_memory.cpp
 std::vector<Figure> setting_figures(const ReportData& d);                       // figures_settings.cpp
 std::vector<Figure> op_figures(const ReportData& d);                            // figures_ops.cpp
-std::vector<Figure> timeline_figures(const ReportData& d);                      // figures_timeline.cpp
-std::vector<Figure> training_figures(const ReportData& d);                      // figures_training.cpp
-std::vector<Figure> failure_figures(const ReportData& d);                       // figures_failures.cpp
+std::vector<Figure> timeline_figures(const ReportData& d,
+                                     std::vector<std::string>& problems);  // figures_timeline.cpp
+std::vector<Figure> training_figures(const ReportData& d);                 // figures_training.cpp
+std::vector<Figure> failure_figures(const ReportData& d);                  // figures_failures.cpp
 
 constexpr size_t kBars = 40;  // runs in a figure with a line for each
 
@@ -49,6 +51,11 @@ nlohmann::json runs_spec();
 nlohmann::json faded(double opacity = 1);
 /// Transforms that keep the `kBars` first runs in order of a field.
 nlohmann::json first_of(const std::string& field, bool descending);
+/// The runs with the shortest steps, a line for each; the axis that names them.
+nlohmann::json fastest_runs_spec();
+nlohmann::json fastest_runs_axis();
+/// A thin line at zero along `x` (a quantity over the field "zero").
+nlohmann::json zero_line(nlohmann::json x);
 /// Fold of these fields into rows {part, value}, with their names as `part`.
 nlohmann::json folded(const std::vector<NamedField>& fields);
 

@@ -56,9 +56,7 @@ Figure forest(const Comparison& c, const std::string& id) {
   json spec = base_spec(rows_of(shown));
   spec["height"] = {{"step", 19}};
   spec["layer"] = {
-      {{"data", {{"values", {{{"zero", 0}}}}}},
-       {"mark", {{"type", "rule"}, {"color", "#888"}, {"strokeDash", {4, 4}}}},
-       {"encoding", {{"x", percent_axis("zero")}}}},
+      zero_line(percent_axis("zero")),
       {{"mark", {{"type", "rule"}, {"strokeWidth", 1.6}}},
        {"encoding",
         {{"y", y}, {"x", percent_axis("low")}, {"x2", {{"field", "high"}}}, {"color", verdict_colour()}}}},

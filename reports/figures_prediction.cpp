@@ -78,9 +78,7 @@ Figure residuals(const ReportData& d) {
   spec["height"] = {{"step", 26}};
   spec["transform"] = {{{"filter", "isValid(datum.error)"}}};
   spec["layer"] = {
-      {{"data", {{"values", {{{"zero", 0}}}}}},
-       {"mark", {{"type", "rule"}, {"color", "#888"}, {"strokeDash", {4, 4}}}},
-       {"encoding", {{"x", quantity("zero", kErrorTitle)}}}},
+      zero_line(quantity("zero", kErrorTitle)),
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 42}}},
        {"encoding",
         {{"y", y}, {"x", x}, {"color", colour_of_was()}, {"opacity", faded(0.6)}, {"tooltip", run_tips(d)}}}},
@@ -100,15 +98,12 @@ Figure residuals(const ReportData& d) {
 }
 
 Figure by_term(const ReportData& d, const Dataset& s) {
-  json y = nominal("run");
-  y["sort"] = {{"field", "measured"}, {"op", "min"}, {"order", "ascending"}};
+  const json y = fastest_runs_axis();
   json names = json::array();
   for (const NamedField& t : s.terms) names.push_back(t.name);
   json colour = nominal("part");
   colour["scale"] = {{"domain", names}};
-  json spec = runs_spec();
-  spec["height"] = {{"step", 19}};
-  spec["transform"] = first_of("measured", false);
+  json spec = fastest_runs_spec();
   spec["transform"].push_back({{"filter", "isValid(datum.predicted)"}});
   json parts = folded(s.terms);
   parts.push_back({{"calculate", "datum.value / datum.predicted"}, {"as", "share"}});

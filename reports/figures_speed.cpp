@@ -171,11 +171,8 @@ std::vector<Figure> scaling(const ReportData& d) {
 
 Figure by_run(const ReportData& d) {
   const bool predicted = !d.predicted().empty();
-  json y = nominal("run");
-  y["sort"] = {{"field", "measured"}, {"op", "min"}, {"order", "ascending"}};
-  json spec = runs_spec();
-  spec["height"] = {{"step", 19}};
-  spec["transform"] = first_of("measured", false);
+  const json y = fastest_runs_axis();
+  json spec = fastest_runs_spec();
   spec["layer"] = {
       {{"mark", {{"type", "bar"}, {"color", "#a9cbe3"}, {"height", {{"band", 0.75}}}}},
        {"encoding",

@@ -1,6 +1,8 @@
 // The lanes of some ranks during one step, measured (where a run left a trace) and predicted.
+#include <algorithm>
 #include <cstdio>
 
+#include "model/base/error.h"
 #include "reports/figures.h"
 #include "reports/timeline.h"
 
@@ -60,16 +62,23 @@ Figure drawn(const StepTimeline& t, const std::string& id, const std::string& ti
 
 }  // namespace
 
-std::vector<Figure> timeline_figures(const ReportData& d) {
+std::vector<Figure> timeline_figures(const ReportData& d, std::vector<std::string>& problems) {
   std::vector<Figure> out;
-  const ReportRun* traced = nullptr;
+  std::vector<const ReportRun*> candidates;
   for (const ReportRun* r : d.ok())
-    if (std::filesystem::exists(r->run.dir / "trace.json") &&
-        (!traced || r->run.samples_per_s > traced->run.samples_per_s))
-      traced = r;
-  if (traced)
-    if (const auto t = measured_timeline(traced->run))
-      out.push_back(drawn(*t, "timeline-measured", "Timeline, measured", traced->label));
+    if (std::filesystem::exists(r->run.dir / "trace.json")) candidates.push_back(r);
+  std::stable_sort(candidates.begin(), candidates.end(), [](const ReportRun* a, const ReportRun* b) {
+    return a->run.samples_per_s > b->run.samples_per_s;
+  });
+  const ReportRun* traced = nullptr;  // the fastest whose trace can be read
+  for (size_t i = 0; i < candidates.size() && !traced; ++i) try {
+      if (const auto t = measured_timeline(candidates[i]->run)) {
+        traced = candidates[i];
+        out.push_back(drawn(*t, "timeline-measured", "Timeline, measured", traced->label));
+      }
+    } catch (const ConfigError& e) {
+      problems.emplace_back(e.what());
+    }
   const ReportRun* r = traced && traced->prediction ? traced : ops_run(d);
   if (d.predictor && r && r->prediction)
     out.push_back(drawn(

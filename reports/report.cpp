@@ -125,7 +125,7 @@ Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, cons
   const ReportData& d = r.data;
   const Dataset s = dataset(d);
   const std::vector<Comparison> comparisons = compare(d);
-  const std::vector<Figure> drawings = figures(d, s);
+  const std::vector<Figure> drawings = figures(d, s, r.data.problems);
   const auto keep = [&](Table t) {
     if (!t.rows.empty()) r.tables.push_back(std::move(t));
   };

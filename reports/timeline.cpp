@@ -102,15 +102,13 @@ StepTimeline marked(const std::vector<LaneSpan>& spans, double step_ms) {
   return out;
 }
 
-std::optional<StepTimeline> measured_timeline(const RunRecord& r) {
-  const std::filesystem::path file = r.dir / "trace.json";
-  if (!std::filesystem::exists(file)) return std::nullopt;
-  const json trace = json::parse(read_file(file), nullptr, false);
-  const auto refuse = [&](const char* what) {
-    return ConfigError(file.string(), "traceEvents", what, "write it with `isobar train --trace`");
-  };
+namespace {
+
+// `refuse(what)` makes the error.
+template <class Refuse>
+StepTimeline timeline_of(const json& trace, const Refuse& refuse) {
   if (!trace.is_object() || !trace.contains("traceEvents") || !trace["traceEvents"].is_array())
-    throw refuse("is missing");
+    throw refuse("is missing, or the file is no whole JSON");
   std::map<std::pair<int, int>, std::string> lanes;               // (pid, tid) -> name
   std::map<int, std::map<int, std::pair<double, double>>> steps;  // step -> rank -> begin, end
   for (const json& e : trace["traceEvents"]) {
@@ -148,6 +146,21 @@ std::optional<StepTimeline> measured_timeline(const RunRecord& r) {
                      communication_kinds().count(kind) > 0, kind == "fetch", from, to});
   }
   return marked(spans, (end - begin) * 1e-3);
+}
+
+}  // namespace
+
+std::optional<StepTimeline> measured_timeline(const RunRecord& r) {
+  const std::filesystem::path file = r.dir / "trace.json";
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  const auto refuse = [&](const std::string& what) {
+    return ConfigError(file.string(), "traceEvents", what, "write it again with `isobar train --trace`");
+  };
+  try {
+    return timeline_of(json::parse(read_file(file), nullptr, false), refuse);
+  } catch (const json::exception& e) {  // a field of another type than the trainer writes
+    throw refuse(std::string("holds an event that is none of Isobar's: ") + e.what());
+  }
 }
 
 StepTimeline predicted_timeline(const ReportRun& r, const Machine& m) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "bench/sweep/trials.h"
 #include "model/base/error.h"
@@ -78,14 +79,62 @@ std::string duration(double s) {
   return text;
 }
 
-// Columns, not bytes: UTF-8's continuation bytes take none.
+bool continues(char c) {  // a character of UTF-8 that began before
+  return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
+}
+
+size_t columns(const std::string& text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return !continues(c); }));
+}
+
 std::string fitted(const std::string& line, size_t width) {
-  size_t columns = 0, i = 0;
+  if (columns(line) <= width) return line;
+  size_t taken = 0, i = 0;
   for (; i < line.size(); ++i) {
-    if ((static_cast<unsigned char>(line[i]) & 0xC0) == 0x80) continue;
-    if (columns++ == width) break;
+    if (continues(line[i])) continue;
+    if (++taken == width) break;  // the place of the dots
   }
-  return line.substr(0, i);
+  return line.substr(0, i) + "\u2026";
+}
+
+constexpr size_t kLeastLabel = 16;  // columns
+
+// A line whose label gives way first: what is said of the trial must not fall off the end.
+std::string around(const std::string& before, const std::string& label, const std::string& after,
+                   size_t width) {
+  const size_t taken = columns(before) + columns(after) + 2;
+  return before + "  " + fitted(label, width > taken + kLeastLabel ? width - taken : kLeastLabel) + after;
+}
+
+// The last part of a path is what tells files apart.
+std::string shown(const json& value) {
+  std::string text = show_value(value);
+  if (value.is_string() && text.find('/') != std::string::npos) text = fs::path(text).filename().string();
+  return text;
+}
+
+// "amp=bf16 ranks=2": of what differs between the trials.
+std::string label_of(const json& axes, const std::set<std::string>& varied) {
+  std::string label;
+  for (const auto& [key, value] : axes.items())
+    if (varied.empty() || varied.contains(key))
+      label += (label.empty() ? "" : " ") + short_key(key) + "=" + shown(value);
+  return label.empty() ? "base" : label;
+}
+
+std::set<std::string> varied_keys(const json& trials) {
+  std::map<std::string, std::set<std::string>> values;
+  std::map<std::string, size_t> having;  // trials
+  for (const json& t : trials)
+    if (const auto axes = t.is_object() ? t.find("axes") : t.end(); axes != t.end() && axes->is_object())
+      for (const auto& [key, value] : axes->items()) {
+        values[key].insert(value.dump());
+        ++having[key];
+      }
+  std::set<std::string> keys;
+  for (const auto& [key, seen] : values)
+    if (seen.size() > 1 || having[key] < trials.size()) keys.insert(key);
+  return keys;
 }
 
 std::string bar(const WatchState& s, size_t width) {
@@ -119,15 +168,16 @@ void SweepWatch::read_matrix() {
     throw ConfigError(file.string(), "trials", "is not there",
                       "name the --results directory of an `isobar sweep`");
   matrix_time_ = time;
+  const std::set<std::string> varied = varied_keys(j["trials"]);
   for (const json& t : j["trials"]) {
+    if (!t.is_object()) continue;
     const std::string id = word(t, "id");
     if (id.empty() || index_.count(id)) continue;
     index_[id] = state_.trials.size();
     WatchedTrial& trial = state_.trials.emplace_back();
     trial.id = id;
     if (const auto axes = t.find("axes"); axes != t.end() && axes->is_object())
-      for (const auto& [key, value] : axes->items())
-        trial.label += (trial.label.empty() ? "" : " ") + short_key(key) + "=" + show_value(value);
+      trial.label = label_of(*axes, varied);
     if (const double rep = number(t, "repetition"); rep > 0)
       trial.label += " #" + std::to_string(int(rep) + 1);
   }
@@ -210,7 +260,8 @@ std::string frame(const WatchState& s, const FrameOptions& o) {
     counts += (counts.empty() ? "" : "   ") + std::to_string(n) + " " + state;
   line(counts);
   if (const WatchedTrial* best = s.fastest())
-    line("fastest so far: " + significant(best->samples_per_s, 4).text + " samples/s  " + best->label);
+    line(around("fastest so far: " + significant(best->samples_per_s, 4).text + " samples/s", best->label, "",
+                o.width));
   std::vector<const WatchedTrial*> running, failed;
   for (const WatchedTrial& t : s.trials) {
     if (!t.final && t.state != "planned") running.push_back(&t);
@@ -221,26 +272,28 @@ std::string frame(const WatchState& s, const FrameOptions& o) {
     if (of_it.empty()) return;
     line("");
     line(title);
-    const size_t room = o.rows > lines.size() + 2 ? std::max<size_t>(2, (o.rows - lines.size()) / 2) : 2;
-    for (size_t i = 0; i < std::min(room, of_it.size()); ++i) line("  " + text(*of_it[i]));
-    if (of_it.size() > room) line("  and " + std::to_string(of_it.size() - room) + " more");
+    const size_t most = o.rows > lines.size() + 2 ? std::max<size_t>(2, (o.rows - lines.size()) / 2) : 2;
+    for (size_t i = 0; i < std::min(most, of_it.size()); ++i) line("  " + text(*of_it[i]));
+    if (of_it.size() > most) line("  and " + std::to_string(of_it.size() - most) + " more");
   };
-  block("Now", running, [](const WatchedTrial& t) {
-    std::string text = t.state + "  " + t.label;
+  const size_t room = o.width - std::min<size_t>(o.width, 2);  // lines of a block are indented
+  block("Now", running, [room](const WatchedTrial& t) {
+    std::string text;
     if (t.step > 0)
       text += "  step " + std::to_string(t.step) + (t.steps > 0 ? "/" + std::to_string(t.steps) : "") + ", " +
               significant(t.samples_per_s, 4).text + " samples/s";
     if (t.age_s > 20) text += "  (silent for " + duration(t.age_s) + ")";
-    return text;
+    return around(t.state, t.label, text, room);
   });
-  block("Failed", failed, [](const WatchedTrial& t) { return t.state + "  " + t.label + "  " + t.message; });
+  block("Failed", failed,
+        [room](const WatchedTrial& t) { return around(t.state, t.label, "  " + t.message, room); });
   std::vector<const WatchedTrial*> recent;
   for (const size_t i : s.finished) recent.push_back(&s.trials[i]);
-  block("Last", recent, [](const WatchedTrial& t) {
-    return t.state + "  " + t.label +
-           (t.samples_per_s > 0 ? "  " + significant(t.samples_per_s, 4).text + " samples/s"
-                                : std::string()) +
-           (t.wall_s > 0 ? "  in " + duration(t.wall_s) : std::string());
+  block("Last", recent, [room](const WatchedTrial& t) {
+    std::string text;
+    if (t.samples_per_s > 0) text += "  " + significant(t.samples_per_s, 4).text + " samples/s";
+    if (t.wall_s > 0) text += "  in " + duration(t.wall_s);
+    return around(t.state, t.label, text, room);
   });
   if (lines.size() > o.rows) lines.resize(o.rows);
   std::string out;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A real Slurm on this machine (one controller, two node daemons, munge), and sweeps through it: killed submitter,
-# drained node, scancel, a node daemon killed in mid-job, time limits hit. Everything must end in the right class, with
-# nothing lost and nothing run twice.
+# drained node, scancel, a node daemon killed in mid-job, time limits hit, a slow node. Everything must end in the right
+# class, with nothing lost and nothing run twice. Where slurmdbd and mariadb-server are installed Slurm keeps accounts
+# and forgets jobs soon after their end, so that sacct has to tell how they went.
 #
 #   sudo tests/slurm.sh                  # about two and a half minutes; prints a table
 #   sudo ISOBAR_KEEP=1 tests/slurm.sh    # keeps the folder with configuration, logs and results
@@ -39,6 +40,8 @@ finish() {
   scancel --user=root 2>/dev/null && sleep 1 || true
   stop_daemon "$work/slurmctld.pid"
   for node in n1 n2; do stop_daemon "$work/$node.pid"; done
+  stop_daemon "$work/slurmdbd.pid"
+  stop_daemon "$work/db.pid"
   stop_daemon "$work/munge/pid"
   # step daemons and trials that outlived their node daemon on purpose
   for pid in $(grep -lsF "SLURM_CONF=$SLURM_CONF" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3); do
@@ -56,6 +59,34 @@ chmod 711 "$work/munge"
 munged --force --socket="$work/munge/socket" --key-file="$work/munge/key" --pid-file="$work/munge/pid" \
   --log-file="$work/munge/log" --seed-file="$work/munge/seed"
 port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+accounting=""
+if command -v slurmdbd >/dev/null && command -v mariadbd >/dev/null && command -v mariadb-install-db >/dev/null; then
+  accounting=1 db_port="$(port)" dbd_port="$(port)"
+  mariadb-install-db --no-defaults --datadir="$work/db" --user=root --auth-root-authentication-method=normal \
+    --skip-test-db >"$work/db.log" 2>&1
+  mariadbd --no-defaults --datadir="$work/db" --user=root --socket="$work/db.socket" --pid-file="$work/db.pid" \
+    --bind-address=127.0.0.1 --port="$db_port" --innodb-buffer-pool-size=64M >>"$work/db.log" 2>&1 &
+  for _ in $(seq 100); do mariadb-admin --no-defaults --socket="$work/db.socket" ping >/dev/null 2>&1 && break; sleep 0.1; done
+  mariadb --no-defaults --socket="$work/db.socket" -e "CREATE DATABASE slurm; CREATE USER slurm@'%' IDENTIFIED BY 'slurm';
+    GRANT ALL ON slurm.* TO slurm@'%'; CREATE USER slurm@localhost IDENTIFIED BY 'slurm'; GRANT ALL ON slurm.* TO slurm@localhost;"
+  (umask 077; cat >"$work/slurmdbd.conf" <<CONF
+AuthType=auth/munge
+AuthInfo=socket=$work/munge/socket
+DbdHost=localhost
+DbdPort=$dbd_port
+SlurmUser=root
+PidFile=$work/slurmdbd.pid
+LogFile=$work/slurmdbd.log
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort=$db_port
+StorageUser=slurm
+StoragePass=slurm
+StorageLoc=slurm
+CONF
+  )
+  slurmdbd
+fi
 cat >"$SLURM_CONF" <<CONF
 ClusterName=isobar
 SlurmctldHost=$host(127.0.0.1)
@@ -86,12 +117,26 @@ NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$(port) CPUs=2
 NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$(port) CPUs=2
 PartitionName=debug Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
 CONF
-start_node() { slurmd -N "$1" -f "$SLURM_CONF"; }
+if [[ "$accounting" ]]; then
+  cat >>"$SLURM_CONF" <<CONF
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=localhost
+AccountingStoragePort=$dbd_port
+AccountingStoragePass=$work/munge/socket
+MinJobAge=5
+CONF
+  for attempt in $(seq 50); do
+    sacctmgr -i add cluster isobar >"$work/sacctmgr.log" 2>&1 && break
+    ((attempt < 50)) || { cat "$work/sacctmgr.log" "$work/slurmdbd.log" >&2; echo "slurmdbd did not come up" >&2; exit 1; }
+    sleep 0.2
+  done
+fi
+start_node() { ${2:+taskset -c "$2"} slurmd -N "$1" -f "$SLURM_CONF"; }  # start_node NAME [CORE]
 slurmctld -f "$SLURM_CONF"
 for node in n1 n2; do start_node "$node"; done
 for _ in $(seq 50); do [[ "$(sinfo -h -N -o %T 2>/dev/null | grep -c idle)" == 2 ]] && break; sleep 0.2; done
 [[ "$(sinfo -h -N -o %T | grep -c idle)" == 2 ]] || { cat "$work"/*.log >&2; echo "Slurm did not come up" >&2; exit 1; }
-say "Slurm $(slurmctld -V | cut -d' ' -f2) is up: $(sinfo -h -N -o %N | sort -u | paste -sd' ')"
+say "Slurm $(slurmctld -V | cut -d' ' -f2) is up: $(sinfo -h -N -o %N | sort -u | paste -sd' '), $([[ "$accounting" ]] || echo no )accounting"
 
 # ---- the sweeps: real training for seeds below 100, the stand-in's faults above
 cat >"$work/trainer" <<TRAINER
@@ -124,6 +169,7 @@ MACHINE
 }
 machine mpi.yaml openmpi 1 ", job_time_s: 40"
 machine limit.machine.yaml openmpi 1 ", retries: 0"
+machine spare.yaml openmpi 1 ", retries: 0, preflight: true, spare_nodes: 1"
 machine pmix.yaml srun 2 ", start_options: [--mpi=pmix], retries: 0, preflight: true"
 base="base: $PWD/configs/models/vit-tiny.yaml
 set: {run.threads: 1, train.global_batch: 4, run.hang_timeout: 60}"
@@ -134,9 +180,11 @@ printf '%s\nsteps: 30\ntimeout_s: 12\nhang_s: 8\ngrace_s: 1\norder: listed\naxes
   >"$work/crash.yaml"
 printf '%s\nsteps: 41\ntimeout_s: 200\nhang_s: 20\ngrace_s: 1\naxes: {train.seed: [114]}\n' "$base" >"$work/limit.yaml"
 printf '%s\nsteps: 20\ntimeout_s: 60\naxes: {gpus: [1, 2], policy.amp: [none, bf16]}\n' "$base" >"$work/pmix.sweep.yaml"
-sweep() {  # sweep NAME SWEEP MACHINE: in the background
+printf '%s\nsteps: 20\ntimeout_s: 60\ngrace_s: 1\naxes: {train.seed: [0, 1]}\n' "$base" >"$work/spare.sweep.yaml"
+printf '%s\nsteps: 300\ntimeout_s: 60\ngrace_s: 1\naxes: {train.seed: [150]}\n' "$base" >"$work/away.yaml"
+sweep() {  # sweep NAME SWEEP MACHINE [OPTION]: in the background
   "$ISOBAR" sweep "$work/$2" --results "$work/$1" --launcher slurm --machine "$work/$3" --trainer "$work/trainer" --json \
-    >"$work/$1.json" 2>"$work/$1.err" &
+    ${4:+"$4"} >"$work/$1.json" 2>"$work/$1.err" &
   submitter=$!
   submitters+=("$submitter")
 }
@@ -195,6 +243,16 @@ wait "$submitter" || code=$?
 say "the sweep ended with $code (1: what was cancelled waits for the next one)"
 ((code == 1)) || { cat "$work/forty.err" >&2; exit 1; }
 
+if [[ "$accounting" ]]; then
+  # Nobody sees this job end: what is stopped cannot write how it went, and the submitter has left.
+  sweep away away.yaml mpi.yaml --no-wait
+  wait "$submitter" || true
+  away="$(cat "$work"/away/jobs/*/id)"
+  until_true 60 "the job whose end nobody sees" grep -rqs '"step"' "$work/away/trials"
+  for pid in $(pgrep -f "sweep-job $work/away"); do kill -STOP "$pid"; done
+  scancel "$away"
+  say "job $away is cancelled while its pilot cannot say so"
+fi
 sweep limit limit.yaml limit.machine.yaml
 limited="$submitter"
 until_true 30 "the job without an end" pgrep -f "sweep-job $work/limit"
@@ -216,6 +274,30 @@ code=0
 wait "$submitter" || code=$?
 say "the sweep given again ended with $code"
 ((code == 0)) || { cat "$work/forty.err" >&2; exit 1; }
+if [[ "$accounting" ]]; then
+  until_true 60 "squeue forgets job $away" bash -c '[[ -z "$(squeue -h --states=all --format=%i --jobs='"$away"' 2>/dev/null)" ]]'
+  sweep away away.yaml mpi.yaml
+  wait "$submitter" || { cat "$work/away.err" >&2; exit 1; }
+  say "job $away was forgotten by squeue; the sweep went on with what sacct said"
+fi
+stop_daemon "$work/n2.pid"
+core="$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')"
+start_node n2 "$core"  # all that starts there has one core, and shares it with the load below
+until_true 60 "n2 is idle" node_is n2 idle
+loads=()
+for _ in 1 2 3; do  # each in a session of its own: the kernel shares the core between sessions
+  setsid taskset -c "$core" sh -c 'while :; do :; done' &
+  loads+=("$!") submitters+=("$!")
+done
+sweep spare spare.sweep.yaml spare.yaml
+code=0
+wait "$submitter" || code=$?
+kill "${loads[@]}"
+((code == 0)) || { cat "$work/spare.err" "$work"/spare/jobs/*/out >&2; exit 1; }
+stop_daemon "$work/n2.pid"
+start_node n2
+until_true 60 "n2 is idle" node_is n2 idle
+say "two trials with a node to spare, one of two nodes slow, are done"
 sweep pmix pmix.sweep.yaml pmix.yaml
 wait "$submitter" || { cat "$work/pmix.err" "$work"/pmix/jobs/*/out >&2; exit 1; }
 say "four trials through srun --mpi=pmix are done"
@@ -270,6 +352,23 @@ pmix = summary("pmix")["counts"]
 flown = [json.load(open(f))["nodes"] for f in glob.glob(f"{work}/pmix/jobs/*/preflight.json")]
 if not flown or any(n["matrix_flops_s"] < 1e8 or n["copy_bytes_s"] < 1e8 for f in flown for n in f): wrong.append(f"preflight: {flown}")
 else: print(f"preflight: {flown[0][0]['matrix_flops_s']:.3g} FLOP/s, {flown[0][0]['copy_bytes_s']:.3g} B/s copied on {flown[0][0]['host']}")
+spare = [json.load(open(f))["nodes"] for f in glob.glob(f"{work}/spare/jobs/*/preflight.json")]
+left_out = [line.strip() for f in glob.glob(f"{work}/spare/jobs/*/out") for line in open(f) if line.startswith("slow node")]
+where = {p["node"] for f in glob.glob(f"{work}/spare/trials/*/launch_map.json") for p in json.load(open(f))}
+print(f"two nodes: {[(n['host'], round(n['matrix_flops_s'] / 1e9, 1), round(n['link_bytes_s'] / 1e9, 2)) for f in spare for n in f]} "
+      f"(GFLOP/s, GB/s), {left_out}")
+if [len(n) for n in spare] != [2] or any(n["link_bytes_s"] < 1e6 for f in spare for n in f): wrong.append(f"preflight of two nodes: {spare}")
+if len(left_out) != 1 or not left_out[0].startswith("slow node n2, left out") or where != {"n1"}:
+    wrong.append(f"the slow node must be named and left out: {left_out}, trials on {where}")
+if os.path.exists(f"{work}/slurmdbd.pid"):
+    books = forty["accounting"]
+    print(f"accounting: {books}")
+    if not books["jobs"] == len(jobs) <= books["lives"] or not books["node_s"] > 10: wrong.append(f"accounting of {len(jobs)} jobs: {books}")
+    away = summary("away")
+    first = [json.load(open(f))["message"] for f in glob.glob(f"{work}/away/trials/*/attempt-1/status.json")]
+    print(f"a job that squeue forgot: {sorted(states('away'))}, its trial: first {first}, then {away['counts']}")
+    if away["counts"] != {"ok": 1} or not any(s.startswith("CANCELLED by") for s in states("away")) or "CANCELLED by" not in first[0]:
+        wrong.append("sacct's word on a forgotten job did not arrive")
 if pmix != {"ok": 4}: wrong.append(f"srun --mpi=pmix: {pmix}")
 if os.path.exists(f"{work}/pwned"): wrong.append("a configuration's words reached a shell")
 for w in wrong: print("WRONG:", w)

@@ -28,8 +28,6 @@ Forecast on_accelerators(const RunSpec& spec, const Machine& m) {
              .upper_s = p.upper,
              .ceiling_s = p.cost.ceiling,
              .memory_bytes = std::llround(p.memory_total)};
-  const double hours = f.step_s * static_cast<double>(spec.train.steps) / 3600;
-  f.cost = hours * static_cast<double>(spec.layout.world()) * m.accelerator->price_per_hour;
   f.currency = m.accelerator->currency;
   if (p.memory_total > static_cast<double>(m.accelerator->memory_bytes))
     f.infeasible = "a rank needs " + gigabytes(p.memory_total) + " of an accelerator's " +
@@ -86,16 +84,15 @@ void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, in
       at->second = machine.accelerator ? on_accelerators(t.spec, machine)
                                        : on_hosts(t.spec, machine, ranks_per_node, placed);
     t.forecast = at->second;
-    if (machine.accelerator) {  // of this trial's steps
-      const double hours = t.forecast->step_s * static_cast<double>(t.spec.train.steps) / 3600;
-      t.forecast->cost = hours * static_cast<double>(t.ranks()) * machine.accelerator->price_per_hour;
-    }
+    t.forecast->trial_s = t.forecast->step_s * static_cast<double>(t.spec.train.steps);
+    t.forecast->rank_hours = t.forecast->trial_s * static_cast<double>(t.ranks()) / 3600;
+    if (machine.accelerator) t.forecast->cost = t.forecast->rank_hours * machine.accelerator->price_per_hour;
     // The same trials every time: a sweep that goes on must not choose others.
     const double dice = uniform(sweep.seed, std::stoull(t.id, nullptr, 16), 0);
     if (t.forecast->infeasible.empty() || dice < sweep.probe_infeasible)
       run.push_back(std::move(t));
     else
-      matrix.skipped.push_back({t.axes, t.forecast->infeasible, true});
+      matrix.skipped.push_back({t.axes, t.forecast->infeasible, t.forecast});
   }
   matrix.trials = std::move(run);
   if (matrix.trials.empty())

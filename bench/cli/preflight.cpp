@@ -1,8 +1,10 @@
 // isobar preflight: a few seconds on every node of an allocation, before the first trial: matrix rate, copy
-// bandwidth, and the link from each rank to the next. One rank a node; rank 0 writes what all measured.
+// bandwidth, and links between pairs of nodes (bench/cluster/preflight.h). One rank a node; rank 0 writes
+// what all measured.
 #include <dnnl.hpp>
 
 #include <mpi.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "bench/cli/commands.h"
+#include "bench/cluster/preflight.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/comm/comm.h"
@@ -42,23 +45,33 @@ double matrix_rate() {
   return 2.0 * n * n * n / s;
 }
 
+// All cores at a time: what they share is what counts.
 double copy_rate() {
-  const size_t bytes = size_t{128} << 20;
-  std::vector<char> from(bytes, 1), to(bytes, 2);
-  return 2.0 * static_cast<double>(bytes) /
-         best_seconds(4, [&] { std::memcpy(to.data(), from.data(), bytes); });
+  const int64_t bytes = int64_t{128} << 20, piece = int64_t{1} << 20;
+  std::vector<char> from(static_cast<size_t>(bytes), 1), to(static_cast<size_t>(bytes), 2);
+  return 2.0 * static_cast<double>(bytes) / best_seconds(4, [&] {
+#pragma omp parallel for schedule(static)
+           for (int64_t at = 0; at < bytes; at += piece) std::memcpy(to.data() + at, from.data() + at, piece);
+         });
 }
 
-// To the next rank and from the one before, all at a time, as a ring does it.
-double link_rate(int rank, int size) {
-  if (size == 1) return 0;
-  const int bytes = 8 << 20, next = (rank + 1) % size, last = (rank + size - 1) % size;
+constexpr int64_t kRounds = 15;  // of pairs; enough to tell a node from its partners
+
+// Bytes a second both ways with each partner; 0 where this rank rested.
+std::vector<double> link_rates(int rank, int size) {
+  const int bytes = 8 << 20;
   std::vector<char> out(static_cast<size_t>(bytes), 1), in(static_cast<size_t>(bytes));
-  return static_cast<double>(bytes) / best_seconds(5, [&] {
-           MPI_Barrier(MPI_COMM_WORLD);
-           MPI_Sendrecv(out.data(), bytes, MPI_BYTE, next, 0, in.data(), bytes, MPI_BYTE, last, 0,
-                        MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-         });
+  std::vector<double> rates(static_cast<size_t>(std::min(kRounds, rounds_of(size))));
+  for (size_t round = 0; round < rates.size(); ++round) {
+    const auto partner = static_cast<int>(partner_of(rank, static_cast<int64_t>(round), size));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (partner < 0) continue;
+    rates[round] = static_cast<double>(bytes) / best_seconds(5, [&] {
+                     MPI_Sendrecv(out.data(), bytes, MPI_BYTE, partner, 0, in.data(), bytes, MPI_BYTE,
+                                  partner, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                   });
+  }
+  return rates;
 }
 
 void run(const std::string& file) {
@@ -66,23 +79,38 @@ void run(const std::string& file) {
     throw ConfigError("isobar preflight", "", "measures a rank on each node",
                       "start it with mpiexec or srun");
   const Mpi mpi;
+  omp_set_num_threads(omp_get_num_procs());  // the node's, whatever the trials may use
   char host[MPI_MAX_PROCESSOR_NAME] = "";
   int length = 0;
   MPI_Get_processor_name(host, &length);
-  const double mine[3] = {matrix_rate(), copy_rate(), link_rate(mpi.rank(), mpi.size())};
+  std::vector<double> mine = {matrix_rate(), copy_rate()};
+  const std::vector<double> links = link_rates(mpi.rank(), mpi.size());
+  mine.insert(mine.end(), links.begin(), links.end());
   const auto n = static_cast<size_t>(mpi.size());
-  std::vector<double> all(3 * n);
+  const auto each = static_cast<int>(mine.size());
+  std::vector<double> all(mine.size() * n);
   std::vector<char> hosts(n * sizeof host);
-  MPI_Gather(mine, 3, MPI_DOUBLE, all.data(), 3, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+  MPI_Gather(mine.data(), each, MPI_DOUBLE, all.data(), each, MPI_DOUBLE, 0, MPI_COMM_WORLD);
   MPI_Gather(host, sizeof host, MPI_CHAR, hosts.data(), sizeof host, MPI_CHAR, 0, MPI_COMM_WORLD);
   if (mpi.rank() != 0) return;
   nlohmann::json j = {{"schema", 1}, {"nodes", nlohmann::json::array()}};
-  for (size_t i = 0; i < n; ++i)
+  for (size_t i = 0; i < n; ++i) {
+    const double* of = all.data() + i * mine.size();
+    nlohmann::json with = nlohmann::json::array();
+    std::vector<double> rates;
+    for (size_t round = 0; round < links.size(); ++round)
+      if (const int64_t other = partner_of(static_cast<int64_t>(i), static_cast<int64_t>(round), mpi.size());
+          other >= 0) {
+        rates.push_back(of[2 + round]);
+        with.push_back({{"rank", other}, {"bytes_s", rates.back()}});
+      }
     j["nodes"].push_back({{"rank", i},
                           {"host", std::string(hosts.data() + i * sizeof host)},
-                          {"matrix_flops_s", all[3 * i]},
-                          {"copy_bytes_s", all[3 * i + 1]},
-                          {"link_bytes_s", all[3 * i + 2]}});
+                          {"matrix_flops_s", of[0]},
+                          {"copy_bytes_s", of[1]},
+                          {"link_bytes_s", link_of(rates)},
+                          {"links", with}});
+  }
   write_atomically(file, j.dump(1) + "\n");
 }
 

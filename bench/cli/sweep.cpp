@@ -12,9 +12,9 @@
 
 #include "bench/cli/forecast.h"
 #include "bench/cli/sweep_suggest.h"
-#include "bench/sweep/pilot.h"
+#include "bench/cluster/pilot.h"
+#include "bench/cluster/submit.h"
 #include "bench/sweep/runner.h"
-#include "bench/sweep/submit.h"
 #include "bench/sweep/summary.h"
 #include "model/base/error.h"
 
@@ -54,7 +54,7 @@ and keeps what an unfinished one left. A trial that crashes, hangs or runs out o
   launch_fail  node_fail  preempted  interrupted
 The last four are tried again by the next sweep, the other failures only with --retry-failed.
 
-On a cluster (--launcher slurm or pbs; the machine file's `cluster:` section says how, see bench/sweep/cluster.h)
+On a cluster (--launcher slurm or pbs; the machine file's `cluster:` section says how, see bench/cluster/cluster.h)
 trials are grouped by the nodes they need into jobs that run many of them, one after the other. The command follows the
 jobs and submits again what a lost node, a preemption or a time limit cut off. It may be stopped: the jobs go on, and
 the same command takes them up again. Several may share a results directory. Jobs that somebody cancels stay
@@ -69,7 +69,10 @@ given again like any sweep. --rehearse S plays a finished sweep S times as if it
 trials suggestions need and how many random order needs.
 
 Results: DIR/jobs/<name>/ (a cluster's jobs), DIR/trials/<id>/ (result.jsonl is the truth), DIR/index.sqlite (tables runs, ops, steps), DIR/sweep.json.
-Exit code: 0 every trial (of a round: every suggested one) has its verdict, 1 some have none yet, 2 bad configuration, 130 stopped by Ctrl-C.
+Exit codes: 0 every trial has its verdict, ok or not; 1 some have none yet (--no-wait, cancelled jobs, faults of
+the infrastructure); 2 bad configuration; 130 stopped by Ctrl-C, 143 by SIGTERM. With --suggest --run the same of the
+suggested trials; without --run 0. With --until 0 the bound is reached, or every trial was run; 1 neither: --max-trials
+came first, nothing more could be launched, or a suggested trial has no verdict.
 
 Examples:
   isobar sweep configs/sweeps/demo.yaml --dry-run
@@ -119,6 +122,16 @@ SweepOutcome execute(const Arguments& a, const Matrix& part, const SweepSpec& sw
                         {.wait = !a.no_wait, .after = a.after});
 }
 
+void refuse_contradictions(const Arguments& a) {
+  if (a.no_wait && a.launcher == "local")
+    throw ConfigError("isobar sweep", "--no-wait", "is for a cluster's jobs", "add --launcher slurm or pbs");
+  if (a.no_wait && !a.suggest.until.empty())
+    throw ConfigError("isobar sweep", "--no-wait", "cannot go with --until, whose rounds wait for results",
+                      "leave out one of them; --suggest N --run --no-wait submits one round");
+  if (!a.after.empty() && a.launcher == "local")
+    throw ConfigError("isobar sweep", "--after", "is for a cluster's jobs", "add --launcher slurm or pbs");
+}
+
 std::optional<ClusterSpec> cluster_of(const Arguments& a, const std::string& machine) {
   if (a.launcher == "local") return std::nullopt;
   if (machine.empty())
@@ -132,6 +145,7 @@ std::optional<ClusterSpec> cluster_of(const Arguments& a, const std::string& mac
 }
 
 int run(const Arguments& a) {
+  refuse_contradictions(a);
   const SweepSpec sweep = load_sweep_spec(a.file);
   const std::string machine = a.machine.empty() ? sweep.machine : a.machine;
   const std::optional<ClusterSpec> cluster = cluster_of(a, machine);

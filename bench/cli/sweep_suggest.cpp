@@ -60,7 +60,8 @@ class Field {
         if (at == group_of_.end()) continue;  // of another sweep file
         Group& g = groups_[at->second];
         if (r.complete) g.done.insert(r.id);
-        g.failed = g.failed || (r.complete && r.run_class != RunClass::ok);
+        // What ran but was disturbed can run: another repetition may fare better.
+        g.failed = g.failed || (r.complete && r.run_class != RunClass::ok && r.run_class != RunClass::noisy);
         if (!is_usable(r, a_.statistic)) continue;
         g.candidate.measured.push_back(measured(r, a_.statistic));
         runs.push_back(g.candidate.measured.back());

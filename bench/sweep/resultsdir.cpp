@@ -90,7 +90,7 @@ void write_matrix(const Matrix& m, const SweepSpec& sweep, const fs::path& resul
                            {"baseline", t.baseline}});
   for (const Skipped& s : m.skipped)
     j["skipped"].push_back({{"axes", object_of(s.axes)},
-                            {"state", s.infeasible ? "skipped_infeasible" : "skipped"},
+                            {"state", s.forecast ? "skipped_infeasible" : "skipped"},
                             {"reason", s.reason}});
   // A path may be in any encoding.
   write_atomically(results / "sweep.json", j.dump(1, ' ', false, json::error_handler_t::replace) + "\n");

@@ -15,6 +15,7 @@
 #pragma once
 #include <csignal>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,12 @@ struct SweepOptions {
   const volatile std::sig_atomic_t* stop = nullptr;  // not 0: stop the trial under way and return
 };
 
+/// What a cluster's jobs took, by the scheduler's books.
+struct ClusterUse {
+  int64_t jobs = 0, lives = 0;  // a requeued job has several lives
+  double node_s = 0;            // seconds times nodes
+};
+
 struct SweepOutcome {
   std::vector<RunRecord> runs;        // one per trial of the matrix, in its order
   std::vector<std::string> problems;  // files that could not be read
@@ -42,6 +49,7 @@ struct SweepOutcome {
   int64_t reused = 0;                 // complete before
   int64_t adopted = 0;                // had finished under an earlier sweep that died before it could say so
   bool interrupted = false;
+  std::optional<ClusterUse> used = std::nullopt;
   bool complete() const;  // every trial has a final class
 };
 

@@ -184,7 +184,7 @@ class SweepReader {
     if (key == "run.out")
       fail(shown + "." + key, "is chosen by the sweep", "remove it: every trial has a directory of its own");
     const size_t dot = key.find('.');
-    if (dot == std::string::npos)
+    if (dot == std::string::npos || dot == 0)
       fail(shown + "." + key, "is not a key of a run", "write e.g. train.global_batch, layout.dp or gpus");
     json one;
     one[key.substr(0, dot)][key.substr(dot + 1)] = value;

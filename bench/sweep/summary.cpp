@@ -47,11 +47,21 @@ std::string value_of(const Assignments& axes, const std::string& key) {
   return it == axes.end() ? "-" : show_value(it->second);
 }
 
+// In money where the machine has a price, else in time of ranks.
+std::string shown_cost(const Forecast& f) {
+  return f.cost > 0 ? format("%.3g ", f.cost) + f.currency : format("%.3g rank h", f.rank_hours);
+}
+
 std::string skipped_lines(const Matrix& m) {
   std::string out;
-  for (const Skipped& s : m.skipped)
-    out +=
-        std::string(s.infeasible ? "  infeasible " : "  skipped ") + label(s.axes) + ": " + s.reason + "\n";
+  for (const Skipped& s : m.skipped) {
+    out += std::string(s.forecast ? "  infeasible " : "  skipped ") + label(s.axes) + ": " + s.reason;
+    if (s.forecast)
+      out += format(" (predicted %.4g ms a step, ", 1e3 * s.forecast->step_s) +
+             format("%.3g GB a rank, ", 1e-9 * static_cast<double>(s.forecast->memory_bytes)) +
+             shown_cost(*s.forecast) + " a trial)";
+    out += "\n";
+  }
   return out;
 }
 
@@ -61,12 +71,26 @@ json axes_json(const Assignments& axes) {
   return j;
 }
 
+json forecast_json(const Forecast& f) {
+  return {{"step_s", f.step_s},
+          {"upper_s", f.upper_s},
+          {"ceiling_s", f.ceiling_s},
+          {"memory_bytes", f.memory_bytes},
+          {"trial_s", f.trial_s},
+          {"rank_hours", f.rank_hours},
+          {"cost", f.cost},
+          {"currency", f.currency},
+          {"infeasible", f.infeasible}};
+}
+
 json skipped_json(const Matrix& m) {
   json j = json::array();
-  for (const Skipped& s : m.skipped)
+  for (const Skipped& s : m.skipped) {
     j.push_back({{"axes", axes_json(s.axes)},
-                 {"state", s.infeasible ? "skipped_infeasible" : "skipped"},
+                 {"state", s.forecast ? "skipped_infeasible" : "skipped"},
                  {"reason", s.reason}});
+    if (s.forecast) j.back()["forecast"] = forecast_json(*s.forecast);
+  }
   return j;
 }
 
@@ -87,9 +111,8 @@ const RunRecord* fastest(const SweepOutcome& o) {
 std::vector<std::string> forecast_cells(const Trial& t) {
   if (!t.forecast) return {"-", "-", "-", "-"};
   const Forecast& f = *t.forecast;
-  return {format("%.4g", 1e3 * f.step_s), format("%.3g", f.step_s * static_cast<double>(t.spec.train.steps)),
-          format("%.3g", 1e-9 * static_cast<double>(f.memory_bytes)),
-          f.cost > 0 ? format("%.3g ", f.cost) + f.currency : "-"};
+  return {format("%.4g", 1e3 * f.step_s), format("%.3g", f.trial_s),
+          format("%.3g", 1e-9 * static_cast<double>(f.memory_bytes)), shown_cost(f)};
 }
 
 // What the sweep takes in all, one trial after the other.
@@ -98,9 +121,8 @@ std::string forecast_total(const Matrix& m) {
   std::string currency;
   for (const Trial& t : m.trials) {
     if (!t.forecast) return "";
-    const double s = t.forecast->step_s * static_cast<double>(t.spec.train.steps);
-    seconds += s;
-    rank_hours += s * static_cast<double>(t.ranks()) / 3600;
+    seconds += t.forecast->trial_s;
+    rank_hours += t.forecast->rank_hours;
     cost += t.forecast->cost;
     if (t.forecast->cost > 0) currency = t.forecast->currency;
   }
@@ -151,14 +173,7 @@ json dry_run_json(const Matrix& m, const SweepSpec& sweep) {
                 {"ranks", t.ranks()},
                 {"axes", axes_json(t.axes)},
                 {"spec", to_json(t.spec)}};
-    if (t.forecast)
-      one["forecast"] = {{"step_s", t.forecast->step_s},
-                         {"upper_s", t.forecast->upper_s},
-                         {"ceiling_s", t.forecast->ceiling_s},
-                         {"memory_bytes", t.forecast->memory_bytes},
-                         {"cost", t.forecast->cost},
-                         {"currency", t.forecast->currency},
-                         {"infeasible", t.forecast->infeasible}};
+    if (t.forecast) one["forecast"] = forecast_json(*t.forecast);
     j["trials"].push_back(std::move(one));
   }
   return j;
@@ -201,6 +216,9 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o) {
            " samples/s; the fastest is " + format("%.2f", best->samples_per_s / base.samples_per_s) +
            " times that\n";
   }
+  if (o.used)
+    out += std::to_string(o.used->jobs) + " jobs in " + std::to_string(o.used->lives) + " lives took " +
+           format("%.3g", o.used->node_s / 3600) + " node hours by the scheduler's books\n";
   for (const std::string& p : o.problems) out += "problem: " + p + "\n";
   return out + skipped_lines(m);
 }
@@ -229,6 +247,8 @@ json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep
          {"arena_bytes", r.arena_bytes},
          {"peak_rss_bytes", r.peak_rss_bytes},
          {"wall_s", r.wall_s}});
+  if (o.used)
+    j["accounting"] = {{"jobs", o.used->jobs}, {"lives", o.used->lives}, {"node_s", o.used->node_s}};
   const RunRecord* best = fastest(o);
   j["fastest"] = best ? json(best->id) : json(nullptr);
   return j;

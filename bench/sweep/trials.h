@@ -17,6 +17,8 @@ struct Forecast {
   double step_s = 0, upper_s = 0;  // of one optimizer step; upper end of the 80 % interval
   double ceiling_s = 0;            // no machine of these peaks is faster; 0: not known
   int64_t memory_bytes = 0;        // of the fullest rank
+  double trial_s = 0;              // of all steps, without start-up
+  double rank_hours = 0;           // the same times ranks
   double cost = 0;                 // of the whole trial, in `currency`; 0: the machine has no price
   std::string currency;
   std::string infeasible;  // why it cannot run there; "" = it can
@@ -35,7 +37,7 @@ struct Trial {
 struct Skipped {
   Assignments axes;
   std::string reason;
-  bool infeasible = false;  // by the performance model's word, not by the specification's
+  std::optional<Forecast> forecast = std::nullopt;  // where the performance model says that it will not fit
 };
 
 struct Matrix {

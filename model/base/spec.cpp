@@ -379,7 +379,7 @@ void validate(const RunSpec& s) {
 }
 
 RunSpec run_spec_from_json(const nlohmann::json& j, const std::string& file) {
-  if (!j.is_object()) throw ConfigError(file, "", "does not hold a map of keys", "start with `net:`");
+  if (!j.is_object()) throw ConfigError(file, "line 1", "does not hold a map of keys", "start with `net:`");
   refuse_unknown_keys(j, file);
   RunSpec s;
   s.file = file;

@@ -39,19 +39,27 @@ bool is_utf8(const std::string& s) {
   }
 }
 
+// What an error names where there is no key to name, as at a file's top.
+std::string place(const std::string& key, const YAML::Node& node) {
+  if (!key.empty()) return key;
+  const YAML::Mark mark = node.Mark();
+  return "line " + std::to_string(mark.is_null() ? 1 : mark.line + 1);
+}
+
 void refuse_other_encodings(const std::string& s, const std::string& file, const std::string& key) {
   const bool plain = std::all_of(s.begin(), s.end(), [](char c) { return static_cast<signed char>(c) >= 0; });
   if (s.find('\0') != std::string::npos)  // would cut the text short wherever it goes
-    throw ConfigError(file, "", "holds a NUL character", "remove it");
+    throw ConfigError(file, key, "holds a NUL character", "remove it");
   if (!plain && !is_utf8(s))
     throw ConfigError(file, key, "holds bytes that are no UTF-8", "save the file as UTF-8");
 }
 
 nlohmann::json convert(const YAML::Node& node, const std::string& file, const std::string& key, int depth) {
-  if (depth > 64) throw ConfigError(file, key, "is nested more than 64 levels deep", "flatten it");
+  if (depth > 64)
+    throw ConfigError(file, place(key, node), "is nested more than 64 levels deep", "flatten it");
   switch (node.Type()) {
     case YAML::NodeType::Scalar:
-      refuse_other_encodings(node.Scalar(), file, key);
+      refuse_other_encodings(node.Scalar(), file, place(key, node));
       return scalar(node);
     case YAML::NodeType::Sequence: {
       nlohmann::json out = nlohmann::json::array();
@@ -63,11 +71,15 @@ nlohmann::json convert(const YAML::Node& node, const std::string& file, const st
       nlohmann::json out = nlohmann::json::object();
       for (const auto& item : node) {
         if (!item.first.IsScalar())
-          throw ConfigError(file, key, "has a key that is not a word", "use plain keys");
+          throw ConfigError(file, place(key, item.first), "has a key that is not a word", "use plain keys");
         const std::string name = item.first.Scalar();
-        refuse_other_encodings(name, file, key);
+        refuse_other_encodings(name, file, place(key, item.first));
+        if (name.empty())
+          throw ConfigError(file, place(key, item.first), "has a key without a name",
+                            "write `key: value`, the key first");
         if (name == "<<")
-          throw ConfigError(file, key, "uses a YAML merge key", "use `inherits: FILE` instead");
+          throw ConfigError(file, place(key, item.first), "uses a YAML merge key",
+                            "use `inherits: FILE` instead");
         if (out.contains(name)) throw ConfigError(file, name, "is given twice", "keep one of the two");
         out[name] = convert(item.second, file, std::string(key).append(key.empty() ? "" : ".").append(name),
                             depth + 1);
@@ -85,14 +97,14 @@ nlohmann::json load(const std::string& path, int depth) {
   nlohmann::json own = parse_yaml(read_file(path), path);
   if (own.is_null()) own = nlohmann::json::object();
   if (!own.is_object())
-    throw ConfigError(path, "", "does not hold a map of keys", "start with `net:` or `inherits:`");
+    throw ConfigError(path, "line 1", "does not hold a map of keys", "start with `net:` or `inherits:`");
   if (!own.contains("inherits")) return own;
   if (!own["inherits"].is_string())
     throw ConfigError(path, "inherits", "must be a file name", "e.g. vit.yaml");
   const std::filesystem::path parent =
       std::filesystem::path(path).parent_path() / own["inherits"].get<std::string>();
   std::error_code unreadable;
-  if (!std::filesystem::exists(parent, unreadable))
+  if (!std::filesystem::is_regular_file(parent, unreadable))
     throw ConfigError(path, "inherits", "there is no file " + parent.string(), "name a file beside this one");
   nlohmann::json base = load(parent.string(), depth + 1);
   own.erase("inherits");

@@ -75,7 +75,7 @@ CsvTable parse_csv(const std::string& text, const std::string& file) {
   size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;
   int line = 1;
   if (at == text.size())
-    throw ConfigError(file, "", "is empty", "a table begins with a line of column names");
+    throw ConfigError(file, "line 1", "is empty", "a table begins with a line of column names");
   t.columns = record(text, at, line, file);
   auto columns = std::make_shared<std::map<std::string, size_t>>();
   for (size_t i = 0; i < t.columns.size(); ++i) (*columns)[t.columns[i]] = i;
@@ -96,7 +96,8 @@ CsvTable parse_csv(const std::string& text, const std::string& file) {
 CsvTable read_csv(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
-  if (!in || !(text << in.rdbuf()))
+  const bool empty = in && in.peek() == std::ifstream::traits_type::eof();  // nothing to copy is no failure
+  if (!in.is_open() || (!empty && !(text << in.rdbuf())))
     throw ConfigError(path, "", "cannot be read", "name a table in the format of configs/published");
   return parse_csv(text.str(), path);
 }

@@ -67,7 +67,8 @@ TEST(Dataset, FiguresCarryTheFieldsThatTheySpeakOfAndNoOthers) {
   MadeUpResults(dir.path).write_sweep();
   const ReportData d = collect({dir.path}, {});
   const Dataset s = dataset(d);
-  for (const Figure& f : figures(d, s)) {
+  std::vector<std::string> problems;
+  for (const Figure& f : figures(d, s, problems)) {
     const json spec = self_contained(f, s);
     if (!f.of_runs()) continue;
     const std::string text = f.spec.dump();

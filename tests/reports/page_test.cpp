@@ -134,6 +134,30 @@ TEST(Page, WithoutVlConvertTheReportIsThereAndSaysHowToGetIt) {
   }
 }
 
+TEST(Page, ABrokenTraceIsNamedAndTheRestIsDrawn) {
+  const std::vector<std::string> broken = {
+      "",
+      "not JSON",
+      "{\"traceEvents\": [{\"ph\": \"X\", \"cat\":",
+      "[]",
+      R"({"traceEvents": [1]})",
+      R"({"traceEvents": [{"ph": "X", "cat": "step", "ts": "soon", "args": {"step": 1}}]})",
+      R"({"traceEvents": [{"ph": 3}]})",
+      R"({"traceEvents": []})"};
+  TempDir dir, out;
+  MadeUpResults(dir.path).write_sweep();
+  for (const std::string& text : broken) {
+    SCOPED_TRACE(text);
+    write_atomically(dir.path / "trials" / "run100" / "trace.json", text);
+    const Report r = write_report({dir.path}, out.path, {.draw = false});
+    ASSERT_EQ(r.data.problems.size(), 1u);
+    EXPECT_NE(r.data.problems[0].find("run100/trace.json"), std::string::npos) << r.data.problems[0];
+    EXPECT_NE(r.data.problems[0].find(" -> "), std::string::npos) << r.data.problems[0];
+    EXPECT_NE(read_file(r.page).find("run100/trace.json"), std::string::npos);
+    EXPECT_NE(std::find(r.figure_ids.begin(), r.figure_ids.end(), "step-by-run"), r.figure_ids.end());
+  }
+}
+
 TEST(Page, NothingOfAnEarlierReportIsLeft) {
   TempDir dir, out;
   MadeUpResults(dir.path).write_sweep();

@@ -6,13 +6,14 @@
 //
 // FAKE_LOG=FILE gets a line at every start and end, so that a test can count executions independently of the
 // sweep's own books; FAKE_STEP_MS is the time of a step; with FAKE_MPI the ranks are started by the real
-// mpiexec.
+// mpiexec; with FAKE_SPEEDS the times that it writes depend on the run, as a real trainer's do.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -101,6 +102,16 @@ void misbehave(Fault fault, const std::string& results) {
   }
 }
 
+// Seconds that a step is said to have taken: less with ranks, micro-batches and bf16, and a little noise.
+double seconds_of(const isobar::RunSpec& spec, int64_t ranks, int64_t step) {
+  if (!std::getenv("FAKE_SPEEDS")) return 0.001 * static_cast<double>(step);
+  const double micro_batches = static_cast<double>(spec.train.global_batch) /
+                               static_cast<double>(ranks * std::max<int64_t>(1, spec.policy.micro_batch));
+  const double samples = static_cast<double>(spec.train.global_batch) / static_cast<double>(ranks);
+  const double noise = 1 + 0.01 * static_cast<double>((step * 7919) % 13 - 6) / 6;
+  return (2e-3 * samples * (spec.policy.amp == "none" ? 1.0 : 0.6) + 1e-3 * micro_batches + 5e-4) * noise;
+}
+
 int train(const isobar::RunSpec& spec, const std::string& out, int64_t ranks) {
   const auto fault = static_cast<Fault>(spec.train.seed);
   const char* step_ms = std::getenv("FAKE_STEP_MS");
@@ -129,29 +140,41 @@ int train(const isobar::RunSpec& spec, const std::string& out, int64_t ranks) {
                                        {"step", step},
                                        {"epoch", 0},
                                        {"loss", 1.0 / step},
-                                       {"seconds", 0.001 * step},
+                                       {"seconds", seconds_of(spec, ranks, step)},
                                        {"samples_per_s", 100},
                                        {"data_wait_s", 0.0001},
                                        {"rss_bytes", 1 << 20}})
                                      .dump());
   }
-  isobar::append_line(results,
-                      json({{"event", "run_end"},
-                            {"status", "ok"},
-                            {"steps", spec.train.steps},
-                            {"step_s", {{"median", 0.003}, {"p10", 0.0025}, {"p90", 0.0035}, {"min", 0.002}}},
-                            {"samples_per_s", 1000},
-                            {"peak_rss_bytes", 2 << 20},
-                            {"unattributed_share", 0.01},
-                            {"ops",
-                             {{{"path", "block00/attn/qkv/forward"},
-                               {"kind", "matmul"},
-                               {"lane", "compute"},
-                               {"count", 4},
-                               {"seconds", 0.5},
-                               {"flops", 1e9},
-                               {"bytes", 1e6}}}}})
-                          .dump());
+  // Fixed figures that tests look for; with speeds those of the steps above, and no op of which nothing is
+  // known.
+  json step_s = {{"median", 0.003}, {"p10", 0.0025}, {"p90", 0.0035}, {"min", 0.002}};
+  json ops = {{{"path", "block00/attn/qkv/forward"},
+               {"kind", "matmul"},
+               {"lane", "compute"},
+               {"count", 4},
+               {"seconds", 0.5},
+               {"flops", 1e9},
+               {"bytes", 1e6}}};
+  if (std::getenv("FAKE_SPEEDS")) {
+    std::vector<double> seconds;
+    for (int64_t step = 3; step <= spec.train.steps; ++step) seconds.push_back(seconds_of(spec, ranks, step));
+    std::sort(seconds.begin(), seconds.end());
+    const auto at = [&](double share) {
+      return seconds[static_cast<size_t>(share * static_cast<double>(seconds.size() - 1))];
+    };
+    step_s = {{"median", at(0.5)}, {"p10", at(0.1)}, {"p90", at(0.9)}, {"min", at(0)}};
+    ops = json::array();
+  }
+  isobar::append_line(results, json({{"event", "run_end"},
+                                     {"status", "ok"},
+                                     {"steps", spec.train.steps},
+                                     {"step_s", step_s},
+                                     {"samples_per_s", 1000},
+                                     {"peak_rss_bytes", 2 << 20},
+                                     {"unattributed_share", 0.01},
+                                     {"ops", ops}})
+                                   .dump());
   if (fault == Fault::stray) leave_stray();
   if (fault == Fault::late_segv) ::raise(SIGSEGV);
   return 0;

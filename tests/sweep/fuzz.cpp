@@ -1,7 +1,7 @@
 // What a user can write is mutated at random and read: sweep, model and machine files (the cluster section
 // among it) and tables of measured runs. No input may do anything but be accepted or refused with one
-// ConfigError that names the file and a mend, and where there is one the key. What crashes lies in the file
-// that is printed.
+// ConfigError that names the file, the key (of YAML the key or line, of CSV the column or line) and a mend.
+// What crashes lies in the file that is printed.
 //
 //   fuzz_inputs --source DIR --inputs 1000000 --seed 1       # ends with a line of counts; 1 when something
 //   is wrong fuzz_inputs --source DIR --seed 1 --only 17              # one input again
@@ -17,10 +17,11 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <regex>
 #include <string>
 #include <vector>
 
-#include "bench/sweep/cluster.h"
+#include "bench/cluster/cluster.h"
 #include "bench/sweep/trials.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
@@ -219,9 +220,33 @@ std::vector<Target> targets(const fs::path& source) {
 }
 
 // ------------------------------------------------------------------------------------------------ runs
+constexpr double kSlow_s = 5;
+
 struct Counts {
-  int64_t accepted = 0, refused = 0, wrong = 0;
+  int64_t accepted = 0, refused = 0;
+  int64_t unnamed = 0;  // refused by a message that does not name file, key and mend
+  int64_t thrown = 0;   // left by another exception
+  int64_t slow = 0;     // took more than kSlow_s
+  int64_t wrong() const { return unnamed + thrown + slow; }
 };
+
+// What a message lacks: "FILE: 'KEY': what is wrong -> mend", where FILE is the input or the base beside it;
+// a sweep's "FILE: axes: 'KEY': …" says in which of its sections.
+std::string lacking(const std::string& message, const std::string& folder) {
+  if (!message.starts_with(folder + "/")) return "names no file: ";
+  const size_t suffix = message.find_first_of(": ", folder.size());
+  size_t key = suffix;
+  static const std::regex kSection("^: (axes|set|include|exclude|baselines)(\\[[0-9]+\\])?");
+  std::smatch section;
+  const std::string rest = suffix == std::string::npos ? "" : message.substr(suffix, 40);
+  if (std::regex_search(rest, section, kSection)) key += section.str().size();
+  if (key == std::string::npos || message.compare(key, 3, ": '") != 0 ||
+      message.find("': ", key + 4) == std::string::npos)
+    return "names no key: ";
+  const size_t mend = message.rfind(" -> ");
+  if (mend == std::string::npos || mend + 4 >= message.size()) return "names no mend: ";
+  return "";
+}
 
 // What is wrong with how `file` was taken; "" when nothing is.
 std::string try_one(const Target& t, const std::string& file, Counts& c) {
@@ -231,12 +256,11 @@ std::string try_one(const Target& t, const std::string& file, Counts& c) {
     return "";
   } catch (const ConfigError& e) {
     ++c.refused;
-    const std::string what = e.what();
-    if (what.find(fs::path(file).parent_path().string()) == std::string::npos)
-      return "names no file: " + what;
-    if (what.find(" -> ") == std::string::npos) return "names no mend: " + what;
-    return "";
+    const std::string what = lacking(e.what(), fs::path(file).parent_path().string());
+    if (!what.empty()) ++c.unnamed;
+    return what.empty() ? "" : what + e.what();
   } catch (const std::exception& e) {
+    ++c.thrown;
     return std::string("another exception: ") + e.what();
   }
 }
@@ -267,19 +291,20 @@ int run(const fs::path& source, uint64_t seed, int64_t first, int64_t inputs) {
     const std::string wrong = try_one(t, file, counts[t.name]);
     const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - at).count();
     slowest = std::max(slowest, took);
-    if (!wrong.empty() || took > 5) {
-      ++counts[t.name].wrong;
+    if (took > kSlow_s) ++counts[t.name].slow;
+    if (!wrong.empty() || took > kSlow_s) {
       if (++shown <= 20)
         std::printf("WRONG: input %lld (%s): %s\n", static_cast<long long>(i), t.name.c_str(),
-                    took > 5 ? "took more than 5 s" : wrong.substr(0, 400).c_str());
+                    wrong.empty() ? "took too long" : wrong.substr(0, 400).c_str());
     }
   }
   int64_t wrong = 0;
   for (const auto& [name, c] : counts) {
-    std::printf("%-12s %9lld accepted %9lld refused %6lld wrong\n", name.c_str(),
-                static_cast<long long>(c.accepted), static_cast<long long>(c.refused),
-                static_cast<long long>(c.wrong));
-    wrong += c.wrong;
+    std::printf(
+        "%-12s %9lld accepted %9lld refused, %lld of them unnamed; %lld other exceptions, %lld slow\n",
+        name.c_str(), static_cast<long long>(c.accepted), static_cast<long long>(c.refused),
+        static_cast<long long>(c.unnamed), static_cast<long long>(c.thrown), static_cast<long long>(c.slow));
+    wrong += c.wrong();
   }
   std::printf("%lld inputs in %.1f s, the slowest %.3f s\n", static_cast<long long>(inputs),
               std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), slowest);

@@ -151,5 +151,35 @@ TEST_F(SpecTest, AThousandTrialsExpandInWellUnderTwoSeconds) {
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 2.0);
 }
 
+TEST_F(SpecTest, ScalingIsOneLine) {
+  const auto batches = [](const Matrix& m) {
+    std::map<int64_t, int64_t> out;
+    for (const Trial& t : m.trials) out[t.ranks()] = t.spec.train.global_batch;
+    return out;
+  };
+  EXPECT_EQ(batches(expand(sweep("weak_scaling: [1, 2, 4]"))),
+            (std::map<int64_t, int64_t>{{1, 8}, {2, 16}, {4, 32}}));
+  EXPECT_EQ(batches(expand(sweep("strong_scaling: [1, 2, 4]"))),
+            (std::map<int64_t, int64_t>{{1, 8}, {2, 8}, {4, 8}}));
+  EXPECT_EQ(expand(sweep("strong_scaling: [1, 2]\naxes: {amp: [none, bf16]}")).trials.size(), 4u);
+  EXPECT_THROW(sweep("weak_scaling: [1, 2]\naxes: {gpus: [1, 2]}"), ConfigError);
+  EXPECT_THROW(sweep("weak_scaling: [2, 1]"), ConfigError);
+}
+
+TEST_F(SpecTest, AnyStandsForEveryDivisorThatTheNetCanTake) {
+  const Matrix m = expand(sweep("axes: {gpus: [4], tp: any, pp: [1]}"));
+  std::set<int64_t> tp;
+  for (const Trial& t : m.trials) tp.insert(t.spec.layout.tp);
+  EXPECT_EQ(tp, (std::set<int64_t>{1, 2, 4}));
+  EXPECT_TRUE(m.skipped.empty());
+  EXPECT_THROW(sweep("axes: {tp: any}"), ConfigError);
+}
+
+TEST_F(SpecTest, BaselinesRunBesidesAndAreComparedWith) {
+  const Matrix m = expand(sweep("baselines: [{amp: none}]\naxes: {amp: [none, bf16], workers: [0, 1]}"));
+  EXPECT_EQ(m.trials.size(), 4u);
+  EXPECT_EQ(std::count_if(m.trials.begin(), m.trials.end(), [](const Trial& t) { return t.baseline; }), 1);
+}
+
 }  // namespace
 }  // namespace isobar

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/sweep/cluster.h"
+#include "bench/cluster/cluster.h"
 
 namespace isobar {
 
@@ -31,15 +31,6 @@ std::vector<std::string> start_command(const ClusterSpec& c, const std::vector<s
                                        int64_t ranks, const std::vector<std::string>& program,
                                        const std::string& name, const std::filesystem::path& rankfile);
 std::string rankfile_text(const std::vector<RankPlace>& map);
-
-/// Which of the nodes that a preflight measured (in the order of `nodes`) are slow: less than `share` of the
-/// median in matrix rate, copy bandwidth or link; each with the reason. With two nodes there is one link, and
-/// no telling whose fault it is: links are judged from three nodes on.
-struct SlowNode {
-  std::string node, reason;
-};
-std::vector<SlowNode> slow_nodes(const nlohmann::json& measured, const std::vector<std::string>& nodes,
-                                 double share = 0.7);
 
 /// "0xf0" for "4-7".
 std::string core_mask(const std::string& cores);

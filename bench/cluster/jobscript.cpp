@@ -1,4 +1,4 @@
-#include "bench/sweep/jobscript.h"
+#include "bench/cluster/jobscript.h"
 
 #include <cstdio>
 

@@ -1,11 +1,10 @@
-#include "bench/sweep/placement.h"
+#include "bench/cluster/placement.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <set>
 #include <stdexcept>
 
 namespace isobar {
@@ -112,29 +111,6 @@ std::vector<std::string> start_command(const ClusterSpec& c, const std::vector<s
   append(out, c.start_options);
   append(out, program);
   return out;
-}
-
-std::vector<SlowNode> slow_nodes(const nlohmann::json& measured, const std::vector<std::string>& nodes,
-                                 double share) {
-  const nlohmann::json& all = measured.at("nodes");
-  std::vector<SlowNode> slow;
-  std::set<size_t> named;
-  for (const char* what : {"matrix_flops_s", "copy_bytes_s", "link_bytes_s"}) {
-    if (std::string(what) == "link_bytes_s" && all.size() < 3) continue;
-    std::vector<double> rates;
-    for (const auto& one : all) rates.push_back(one.at(what).get<double>());
-    std::vector<double> sorted = rates;
-    std::sort(sorted.begin(), sorted.end());
-    const double median =
-        sorted[sorted.size() / 2];  // of two nodes the faster: the slower has to stand beside it
-    for (size_t i = 0; i < rates.size() && i < nodes.size(); ++i)
-      if (rates[i] < share * median && named.insert(i).second) {
-        char text[96];
-        std::snprintf(text, sizeof text, "%s %.3g, and the median %.3g", what, rates[i], median);
-        slow.push_back({nodes[i], text});
-      }
-  }
-  return slow;
 }
 
 }  // namespace isobar

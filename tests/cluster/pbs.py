@@ -3,7 +3,7 @@
 a job starts in the home directory with a clean environment and PBS' own variables, directives count only before the
 first command, and unknown ones are refused. Then checks what a sweep over it left behind.
 
-    tests/sweep/pbs.py --isobar build/isobar --fake build/fake_train
+    tests/cluster/pbs.py --isobar build/isobar --fake build/fake_train
 """
 import argparse, json, os, pathlib, re, shlex, signal, subprocess, sys, tempfile, time
 
@@ -97,7 +97,8 @@ def mom(home, job):
     out = open(pathlib.Path(about["workdir"]) / about["want"]["-o"], "a")
     process = subprocess.Popen(["/bin/bash", "-l", about["script"]], cwd=home / "home", env=env, stdin=subprocess.DEVNULL,
                                stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
-    about.update(job_state="R", session=process.pid)
+    about.update(job_state="R", session=process.pid, run_count=1, exec_host="+".join(f"{n}/0*{select['ncpus']}" for n in nodes),
+                 Resource_List={"select": resources["select"], "nodect": len(nodes), "walltime": resources["walltime"]})
     save(home, job, about)
     late, begin = False, time.time()
     while process.poll() is None:
@@ -107,7 +108,9 @@ def mom(home, job):
         time.sleep(0.05)
     status = -29 if late else 256 - process.returncode if process.returncode < 0 else process.returncode
     if (home / "server" / job / "deleted").exists(): status = 271
-    about.update(job_state="F", substate=92, Exit_status=status)
+    used = round(time.time() - begin)
+    about.update(job_state="F", substate=92, Exit_status=status,
+                 resources_used={"cput": "00:00:00", "walltime": f"{used // 3600:02}:{used // 60 % 60:02}:{used % 60:02}"})
     save(home, job, about)
 
 
@@ -217,6 +220,11 @@ def test(isobar, fake):
             check(p["home"] == str((home / "work dir").resolve()), f"started in {p['home']}")
             check(p["omp"] == "1", "the environment of the machine file")
         check(max(p["rank"] for p in placed) == 23, "24 ranks over two nodes")
+        books = summary["accounting"]
+        took = sum(int(j["resources_used"]["walltime"][-2:]) * j["Resource_List"]["nodect"]
+                   for j in (load(home, f.name) for f in (home / "server").glob("*.player")))
+        check(books["jobs"] == len(list((home / "server").glob("*.player"))) and books["node_s"] == took,
+              f"accounting: {books}, and the player's books say {took} node seconds")
         jobs = [load(home, j.name) for j in sorted((home / "server").glob("*.player"))]
         check({j["want"]["resources"]["select"] for j in jobs} == {"1:ncpus=104:mpiprocs=12", "2:ncpus=104:mpiprocs=12"},
               f"node counts of the jobs: {[j['want']['resources']['select'] for j in jobs]}")

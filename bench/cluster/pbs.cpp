@@ -4,9 +4,10 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
-#include "bench/sweep/command.h"
-#include "bench/sweep/scheduler.h"
+#include "bench/cluster/command.h"
+#include "bench/cluster/scheduler.h"
 #include "model/base/error.h"
 
 namespace isobar {
@@ -32,6 +33,20 @@ std::string ended_as(const json& job) {
   if (status == 271 || status == 265 || status == 143 || status == 137 || substate == 91) return "CANCELLED";
   return status < 0 ? "BOOT_FAIL (Exit_status " + std::to_string(status) + ")"
                     : "FAILED (Exit_status " + std::to_string(status) + ")";
+}
+
+// "01:02:03" or "62"
+double seconds_of(const std::string& time) {
+  double s = 0;
+  std::istringstream in(time);
+  for (std::string part; std::getline(in, part, ':');) s = 60 * s + std::atof(part.c_str());
+  return s;
+}
+
+int64_t count_of(const json& asked) {  // nodect may be a number or its text
+  if (!asked.contains("nodect")) return 1;
+  const json& n = asked["nodect"];
+  return n.is_string() ? std::atoll(n.get<std::string>().c_str()) : n.is_number() ? n.get<int64_t>() : 1;
 }
 
 JobWord word_of(const std::string& id, const json& job) {
@@ -87,6 +102,29 @@ class Pbs : public Scheduler {
   }
 
   void cancel(const std::string& id) override { say({"qdel", id}); }
+
+  // qstat has a job's last life, and how often it ran.
+  std::optional<std::map<std::string, std::vector<JobLife>>> accounts(
+      const std::vector<std::string>& ids) override {
+    std::vector<std::string> command = {"qstat", "-x", "-f", "-F", "json"};
+    command.insert(command.end(), ids.begin(), ids.end());
+    const json all = json::parse(say(command).out, nullptr, false);
+    if (!all.is_object()) return std::nullopt;
+    std::map<std::string, std::vector<JobLife>> lives;
+    const json jobs = all.value("Jobs", json::object());
+    for (const auto& [id, job] : jobs.items()) {
+      if (!job.is_object()) continue;
+      const json used = job.value("resources_used", json::object());
+      const json asked = job.value("Resource_List", json::object());
+      const JobWord w = word_of(id, job);
+      lives[id].push_back({.state = w.state,
+                           .elapsed_s = seconds_of(used.value("walltime", std::string("0"))),
+                           .nodes = count_of(asked),
+                           .where = job.value("exec_host", std::string()),
+                           .over = w.phase == JobPhase::ended});
+    }
+    return lives;
+  }
 
   std::string own_id() const override {
     const char* id = std::getenv("PBS_JOBID");

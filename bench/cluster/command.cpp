@@ -1,4 +1,4 @@
-#include "bench/sweep/command.h"
+#include "bench/cluster/command.h"
 
 #include <fcntl.h>
 #include <poll.h>

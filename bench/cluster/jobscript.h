@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/sweep/cluster.h"
+#include "bench/cluster/cluster.h"
 
 namespace isobar {
 

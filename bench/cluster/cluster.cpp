@@ -1,4 +1,4 @@
-#include "bench/sweep/cluster.h"
+#include "bench/cluster/cluster.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,14 +1,15 @@
-#include "bench/sweep/pilot.h"
+#include "bench/cluster/pilot.h"
 
 #include <chrono>
 #include <cstdio>
 #include <thread>
 
-#include "bench/sweep/command.h"
+#include "bench/cluster/command.h"
+#include "bench/cluster/placement.h"
+#include "bench/cluster/preflight.h"
+#include "bench/cluster/scheduler.h"
 #include "bench/sweep/jobs.h"
-#include "bench/sweep/placement.h"
 #include "bench/sweep/resultsdir.h"
-#include "bench/sweep/scheduler.h"
 #include "bench/sweep/trialdir.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
@@ -92,6 +93,7 @@ class Pilot {
     ClusterSpec one_each = cluster_;
     one_each.ranks_per_node = 1;
     one_each.cores.clear();  // the whole node
+    if (one_each.start == "srun") one_each.start_options.emplace_back("--cpu-bind=none");
     const auto ranks = static_cast<int64_t>(nodes_.size());
     const Said s =
         say(start_command(one_each, nodes_, ranks, {about_.at("self"), "preflight", "-o", file.string()},

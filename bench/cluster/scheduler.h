@@ -6,12 +6,13 @@
 //   for (const JobWord& w : *scheduler->ask({{"isobar-1a2b3c4d", id}})) …
 #pragma once
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "bench/sweep/jobscript.h"
+#include "bench/cluster/jobscript.h"
 
 namespace isobar {
 
@@ -28,6 +29,15 @@ struct JobWord {
   std::string reason;  // why it waits
 };
 
+/// One stretch of time for which a job held nodes; a requeued job has several.
+struct JobLife {
+  std::string state;
+  double elapsed_s = 0;
+  int64_t nodes = 0;
+  std::string where;  // their names, as the scheduler abbreviates them
+  bool over = true;
+};
+
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
@@ -39,6 +49,9 @@ class Scheduler {
   /// One word for each key; nothing when the scheduler does not answer, from which nothing follows.
   virtual std::optional<std::vector<JobWord>> ask(const std::vector<JobKey>& jobs) = 0;
   virtual void cancel(const std::string& id) = 0;
+  /// By id, what the scheduler's books say of jobs; nothing when it keeps none.
+  virtual std::optional<std::map<std::string, std::vector<JobLife>>> accounts(
+      const std::vector<std::string>& ids) = 0;
   /// Inside of a job: its id, and the names of its nodes.
   virtual std::string own_id() const = 0;
   virtual std::vector<std::string> own_nodes() const = 0;

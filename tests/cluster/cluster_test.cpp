@@ -1,6 +1,6 @@
 // Scripts, placement and grouping of cluster jobs, without a scheduler: what tests/slurm.sh and pbs.py see as
 // a whole.
-#include "bench/sweep/cluster.h"
+#include "bench/cluster/cluster.h"
 
 #include <signal.h>
 
@@ -8,16 +8,18 @@
 #include <random>
 #include <set>
 
-#include "bench/sweep/command.h"
+#include "bench/cluster/command.h"
+#include "bench/cluster/grouping.h"
+#include "bench/cluster/jobscript.h"
+#include "bench/cluster/placement.h"
+#include "bench/cluster/preflight.h"
+#include "bench/cluster/submit.h"
 #include "bench/sweep/jobs.h"
-#include "bench/sweep/jobscript.h"
-#include "bench/sweep/placement.h"
 #include "bench/sweep/resultsdir.h"
-#include "bench/sweep/submit.h"
 #include "bench/sweep/trialdir.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
-#include "support.h"
+#include "tests/sweep/support.h"
 
 namespace isobar {
 namespace {
@@ -158,6 +160,40 @@ TEST(Preflight, NamesTheNodesThatFallBehindTheOthers) {
   EXPECT_EQ(slow_nodes(measured({{10, 5, 3}, {6, 5, 1}}), {"a", "b"}).size(), 1u);  // one link says nothing
 }
 
+TEST(Preflight, EveryPairOfNodesMeetsOnceAndInARoundNobodyTwice) {
+  for (int64_t size = 1; size <= 17; ++size) {
+    std::set<std::pair<int64_t, int64_t>> met;
+    for (int64_t round = 0; round < rounds_of(size); ++round)
+      for (int64_t rank = 0; rank < size; ++rank) {
+        const int64_t other = partner_of(rank, round, size);
+        if (other < 0) continue;
+        ASSERT_LT(other, size);
+        ASSERT_NE(other, rank);
+        EXPECT_EQ(partner_of(other, round, size), rank) << size << " ranks, round " << round;
+        if (rank < other) {
+          EXPECT_TRUE(met.emplace(rank, other).second) << rank << " and " << other << " met before";
+        }
+      }
+    EXPECT_EQ(met.size(), static_cast<size_t>(size * (size - 1) / 2)) << size;
+  }
+}
+
+TEST(Preflight, ASickAdapterIsNotHeldAgainstItsPartners) {
+  constexpr int64_t kNodes = 5, kSick = 3;
+  json j = {{"nodes", json::array()}};
+  for (int64_t rank = 0; rank < kNodes; ++rank) {
+    std::vector<double> rates;
+    for (int64_t round = 0; round < rounds_of(kNodes); ++round)
+      if (const int64_t other = partner_of(rank, round, kNodes); other >= 0)
+        rates.push_back(rank == kSick || other == kSick ? 1e9 : 1e10);
+    j["nodes"].push_back(
+        {{"matrix_flops_s", 1e12}, {"copy_bytes_s", 1e11}, {"link_bytes_s", link_of(rates)}});
+  }
+  const auto slow = slow_nodes(j, {"a", "b", "c", "d", "e"});
+  ASSERT_EQ(slow.size(), 1u);
+  EXPECT_EQ(slow[0].node, "d");
+}
+
 class PlanTest : public SweepTest {};
 
 TEST_F(PlanTest, JobsHoldTrialsOfOneNodeCountAndTimeForTheLongest) {
@@ -234,36 +270,6 @@ TEST_F(PlanTest, ALocalSweepKeepsOffADirectoryWithOpenJobs) {
   EXPECT_THROW(run(s), ConfigError);
   job.close("COMPLETED");
   EXPECT_TRUE(run(s).complete());
-}
-
-TEST_F(PlanTest, ScalingIsOneLine) {
-  const auto batches = [](const Matrix& m) {
-    std::map<int64_t, int64_t> out;
-    for (const Trial& t : m.trials) out[t.ranks()] = t.spec.train.global_batch;
-    return out;
-  };
-  EXPECT_EQ(batches(expand(sweep("weak_scaling: [1, 2, 4]"))),
-            (std::map<int64_t, int64_t>{{1, 8}, {2, 16}, {4, 32}}));
-  EXPECT_EQ(batches(expand(sweep("strong_scaling: [1, 2, 4]"))),
-            (std::map<int64_t, int64_t>{{1, 8}, {2, 8}, {4, 8}}));
-  EXPECT_EQ(expand(sweep("strong_scaling: [1, 2]\naxes: {amp: [none, bf16]}")).trials.size(), 4u);
-  EXPECT_THROW(sweep("weak_scaling: [1, 2]\naxes: {gpus: [1, 2]}"), ConfigError);
-  EXPECT_THROW(sweep("weak_scaling: [2, 1]"), ConfigError);
-}
-
-TEST_F(PlanTest, AnyStandsForEveryDivisorThatTheNetCanTake) {
-  const Matrix m = expand(sweep("axes: {gpus: [4], tp: any, pp: [1]}"));
-  std::set<int64_t> tp;
-  for (const Trial& t : m.trials) tp.insert(t.spec.layout.tp);
-  EXPECT_EQ(tp, (std::set<int64_t>{1, 2, 4}));
-  EXPECT_TRUE(m.skipped.empty());
-  EXPECT_THROW(sweep("axes: {tp: any}"), ConfigError);
-}
-
-TEST_F(PlanTest, BaselinesRunBesidesAndAreComparedWith) {
-  const Matrix m = expand(sweep("baselines: [{amp: none}]\naxes: {amp: [none, bf16], workers: [0, 1]}"));
-  EXPECT_EQ(m.trials.size(), 4u);
-  EXPECT_EQ(std::count_if(m.trials.begin(), m.trials.end(), [](const Trial& t) { return t.baseline; }), 1);
 }
 
 }  // namespace

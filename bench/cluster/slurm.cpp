@@ -5,8 +5,8 @@
 #include <map>
 #include <sstream>
 
-#include "bench/sweep/command.h"
-#include "bench/sweep/scheduler.h"
+#include "bench/cluster/command.h"
+#include "bench/cluster/scheduler.h"
 #include "model/base/error.h"
 
 namespace isobar {
@@ -77,6 +77,25 @@ class Slurm : public Scheduler {
   }
 
   void cancel(const std::string& id) override { say({"scancel", id}); }
+
+  std::optional<std::map<std::string, std::vector<JobLife>>> accounts(
+      const std::vector<std::string>& ids) override {
+    std::string all;
+    for (const std::string& id : ids) all += (all.empty() ? "" : ",") + id;
+    const Said s = say({"sacct", "--noheader", "--parsable2", "--allocations", "--duplicates",
+                        "--format=JobIDRaw,State,ElapsedRaw,NNodes,NodeList", "--jobs=" + all});
+    if (s.code != 0) return std::nullopt;
+    std::map<std::string, std::vector<JobLife>> lives;
+    std::istringstream lines(s.out);
+    for (std::string line; std::getline(lines, line);)
+      if (const auto f = split(line, '|'); f.size() == 5)
+        lives[f[0]].push_back({.state = f[1],
+                               .elapsed_s = std::atof(f[2].c_str()),
+                               .nodes = std::atoll(f[3].c_str()),
+                               .where = f[4],
+                               .over = phase_of(f[1]) == JobPhase::ended || f[1] == "REQUEUED"});
+    return lives;
+  }
 
   std::string own_id() const override { return variable("SLURM_JOB_ID"); }
 

@@ -1,0 +1,65 @@
+#include "bench/cluster/accounting.h"
+
+#include <algorithm>
+
+#include "bench/sweep/jobs.h"
+#include "model/base/files.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+json to_json(const std::string& id, const std::vector<JobLife>& lives) {
+  json j = {{"schema", 1}, {"id", id}, {"lives", json::array()}};
+  for (const JobLife& l : lives)
+    j["lives"].push_back(
+        {{"state", l.state}, {"elapsed_s", l.elapsed_s}, {"nodes", l.nodes}, {"where", l.where}});
+  return j;
+}
+
+void add(ClusterUse& sum, const json& job) {
+  ++sum.jobs;
+  for (const json& l : job.value("lives", json::array())) {
+    ++sum.lives;
+    sum.node_s += l.value("elapsed_s", 0.0) * l.value("nodes", 0.0);
+  }
+}
+
+}  // namespace
+
+std::optional<ClusterUse> read_back(const fs::path& results, Scheduler& scheduler) {
+  ClusterUse sum;
+  std::vector<JobDir> unread;
+  std::vector<std::string> ids;
+  if (!fs::is_directory(results / "jobs")) return std::nullopt;
+  for (const auto& entry : fs::directory_iterator(results / "jobs")) {
+    const JobDir job(results, entry.path().filename().string());
+    if (!fs::exists(job.path() / "job.json") || !job.closed() || job.id().empty()) continue;
+    if (const fs::path file = job.path() / "accounting.json"; fs::exists(file)) {
+      const json known = json::parse(read_file(file), nullptr, false);
+      if (known.is_object()) {
+        add(sum, known);
+        continue;
+      }
+    }
+    unread.push_back(job);
+    ids.push_back(job.id());
+  }
+  if (!ids.empty())
+    if (const auto books = scheduler.accounts(ids))
+      for (size_t i = 0; i < ids.size(); ++i) {
+        const auto it = books->find(ids[i]);
+        if (it == books->end() || it->second.empty()) continue;
+        const json j = to_json(ids[i], it->second);
+        add(sum, j);
+        // What the books still count on is read again next time.
+        if (std::all_of(it->second.begin(), it->second.end(), [](const JobLife& l) { return l.over; }))
+          write_atomically(unread[i].path() / "accounting.json", j.dump(1) + "\n");
+      }
+  if (sum.jobs == 0) return std::nullopt;
+  return sum;
+}
+
+}  // namespace isobar

@@ -1,0 +1,60 @@
+#include "bench/cluster/grouping.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "bench/sweep/resultsdir.h"
+#include "model/base/error.h"
+
+namespace isobar {
+namespace {
+
+constexpr double kMargin_s = 60;  // of a job, besides its trials
+
+double expected_s(const Trial& t, const TrialLimits& limits, const ClusterSpec& c) {
+  if (!t.forecast) return std::min(time_limit(limits, t), 2 * c.start_s);
+  return std::min(time_limit(limits, t),
+                  c.start_s + t.forecast->step_s * static_cast<double>(t.spec.train.steps));
+}
+
+}  // namespace
+
+std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const SweepSpec& sweep,
+                                  const ClusterSpec& c) {
+  struct Group {
+    double work = 0, longest = 0;
+    std::vector<const Trial*> trials;
+  };
+  std::vector<PlannedJob> jobs;
+  const auto close = [&](int64_t nodes, Group& g) {
+    // The sum of what is expected, and for the longest its whole limit.
+    const double asked = 1.25 * g.work + g.longest + sweep.limits.grace_s + kMargin_s;
+    jobs.push_back({nodes, static_cast<int64_t>(60 * std::ceil(std::min(asked, c.max_time_s) / 60)),
+                    std::move(g.trials)});
+    g = {};
+  };
+  std::map<int64_t, Group> groups;
+  for (const Trial* t : trials) {
+    const double limit = time_limit(sweep.limits, *t), expected = expected_s(*t, sweep.limits, c);
+    if (limit + sweep.limits.grace_s + kMargin_s > c.max_time_s)
+      throw ConfigError(sweep.file, "timeout_s",
+                        "gives a trial " + std::to_string(std::llround(limit)) +
+                            " s, and a job there may take no more than cluster.max_time_s = " +
+                            std::to_string(std::llround(c.max_time_s)) + " s",
+                        "give a smaller timeout_s");
+    Group& g = groups[c.nodes(t->ranks())];
+    const double with =
+        1.25 * (g.work + expected) + std::max(g.longest, limit) + sweep.limits.grace_s + kMargin_s;
+    if (!g.trials.empty() && (g.work + expected > c.job_time_s || with > c.max_time_s))
+      close(c.nodes(t->ranks()), g);
+    g.work += expected;
+    g.longest = std::max(g.longest, limit);
+    g.trials.push_back(t);
+  }
+  for (auto& [nodes, g] : groups)
+    if (!g.trials.empty()) close(nodes, g);
+  return jobs;
+}
+
+}  // namespace isobar

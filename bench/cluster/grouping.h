@@ -1,0 +1,28 @@
+// Which trials share a cluster's job, and how much time it asks for.
+//
+//   for (const PlannedJob& j : plan_jobs(trials, sweep, cluster)) submit(j.nodes, j.time_s, j.trials);
+//
+// A job holds trials of one number of nodes, so that none of them wait for the largest.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "bench/cluster/cluster.h"
+#include "bench/sweep/spec.h"
+#include "bench/sweep/trials.h"
+
+namespace isobar {
+
+/// One job to be: the trials, in running order.
+struct PlannedJob {
+  int64_t nodes = 1;
+  int64_t time_s = 0;  // to ask for
+  std::vector<const Trial*> trials;
+};
+
+/// Groups by number of nodes, then fills jobs of about cluster.job_time_s of predicted work. What a job asks
+/// for leaves its longest trial room for its whole time limit. Throws ConfigError when max_time_s does not.
+std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const SweepSpec& sweep,
+                                  const ClusterSpec& cluster);
+
+}  // namespace isobar

@@ -1,0 +1,56 @@
+#include "bench/cluster/preflight.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+namespace isobar {
+
+// The circle method: the last rank stands still, the others turn.
+int64_t partner_of(int64_t rank, int64_t round, int64_t size) {
+  const int64_t even = size + size % 2, turning = even - 1;  // a rank too many rests
+  if (turning < 1) return -1;
+  int64_t partner = 0;
+  if (rank == turning) {
+    partner = round * ((turning + 1) / 2) % turning;  // 2 * partner = round modulo an odd number
+  } else {
+    partner = ((round - rank) % turning + turning) % turning;
+    if (partner == rank) partner = turning;
+  }
+  return partner < size ? partner : -1;
+}
+
+int64_t rounds_of(int64_t size) {
+  return size < 2 ? 0 : size + size % 2 - 1;
+}
+
+double link_of(std::vector<double> rates) {
+  if (rates.empty()) return 0;
+  std::sort(rates.begin(), rates.end());
+  return rates[rates.size() / 2];
+}
+
+std::vector<SlowNode> slow_nodes(const nlohmann::json& measured, const std::vector<std::string>& nodes,
+                                 double share) {
+  const nlohmann::json& all = measured.at("nodes");
+  std::vector<SlowNode> slow;
+  std::set<size_t> named;
+  for (const char* what : {"matrix_flops_s", "copy_bytes_s", "link_bytes_s"}) {
+    if (std::string(what) == "link_bytes_s" && all.size() < 3) continue;
+    std::vector<double> rates;
+    for (const auto& one : all) rates.push_back(one.at(what).get<double>());
+    std::vector<double> sorted = rates;
+    std::sort(sorted.begin(), sorted.end());
+    const double median =
+        sorted[sorted.size() / 2];  // of two nodes the faster: the slower has to stand beside it
+    for (size_t i = 0; i < rates.size() && i < nodes.size(); ++i)
+      if (rates[i] < share * median && named.insert(i).second) {
+        char text[96];
+        std::snprintf(text, sizeof text, "%s %.3g, and the median %.3g", what, rates[i], median);
+        slow.push_back({nodes[i], text});
+      }
+  }
+  return slow;
+}
+
+}  // namespace isobar
