@@ -111,9 +111,9 @@ class Memory {
 };
 
 // What every op of a step reads, by instr; `taken`: one product and what it does beside, or none
-class Run {
+class Played {
  public:
-  Run(const Plan& plan, const Program& program, const std::vector<Fusion>& chosen)
+  Played(const Plan& plan, const Program& program, const std::vector<Fusion>& chosen)
       : plan_(plan), memory_(plan), program_(program), seen_(program.instrs.size()) {
     std::map<int32_t, std::vector<Fusion>> by_product;
     std::map<int32_t, std::set<Fused>> taken;
@@ -160,9 +160,10 @@ class Run {
     }
     uint64_t h = std::hash<std::string>()(o.path) + static_cast<uint64_t>(x.micro);
     for (const View& v : part.reads) h = h * 31 + (v ? memory_.read(v, slot) : 7);
+    const int32_t scratch = o.workspace ? o.writes.back().buffer : -1;  // written, never read
     if (o.a.accumulate)
       for (const View& v : part.writes)
-        if (v) h = h * 31 + memory_.read(v, slot);
+        if (v && v.buffer != scratch) h = h * 31 + memory_.read(v, slot);
     seen_[instr].push_back(h);
     for (const View& v : part.writes)
       if (v) memory_.write(v, slot, h);
@@ -180,11 +181,12 @@ TEST(Fusion, EveryOpReadsWhatItReadsOneByOne) {
           build_plan(s, rank, [](const Op& op) -> int64_t { return cuda_workspace()(op) > 0 ? 4096 : 0; });
       const Program program = link(plan, plan.train);
       const std::vector<Fusion> chosen = fusible(plan);
-      const Run apart(plan, program, {}), together(plan, program, chosen);
+      const Played apart(plan, program, {}), together(plan, program, chosen);
       for (size_t i = 0; i < program.instrs.size(); ++i)
         EXPECT_EQ(apart.seen()[i], together.seen()[i]) << plan.ops[program.instrs[i].op].path;
       EXPECT_EQ(apart.memory().read(plan.params_all, 0), together.memory().read(plan.params_all, 0));
-      EXPECT_EQ(s.policy.main_grads_dtype == "bf16" && s.net.gelu == "erf", chosen.empty());
+      if (s.policy.schedule != "zb-h1")  // whose weight gradients come later, apart from the rest
+        EXPECT_FALSE(chosen.empty()) << s.net.gelu;
     }
 }
 
@@ -265,6 +267,14 @@ TEST(Fusion, OperandsLieAsTheEpiloguesWantThem) {
     for (const Fusion& f : fusible(plan)) {
       const Op &product = plan.ops[f.product], &other = plan.ops[f.other];
       const ColumnMajor c = column_major(key_of(product, plan, {}));
+      // A product's scratch is in use while it writes the other op's result, too.
+      const auto [scratch, scratch_end] = address(plan, product.writes.back(), 0);
+      for (const auto* views : {&other.reads, &other.writes})
+        for (const View& v : *views) {
+          if (!v || (other.workspace && v.buffer == other.writes.back().buffer)) continue;
+          const auto [begin, end] = address(plan, v, 0);
+          EXPECT_TRUE(end <= scratch || scratch_end <= begin) << product.path << " and " << other.path;
+        }
       if (f.kind == Fused::bias_gradient) {
         EXPECT_TRUE(c.trans_second);
         EXPECT_EQ(c.cols, other.a.n);

@@ -48,7 +48,7 @@ inline void tanh_tail(typename V::Reg u, typename V::Reg* tail, typename V::Reg*
   const Reg square = V::mul(u, u);
   const Reg e = exp2<V, kDegree>(V::max(
       V::mul(V::mul(V::abs(u), V::set1(-2.3022082f)), V::fma(square, V::set1(0.044715f), V::set1(1.0f))),
-      V::set1(-120.0f)));  // -2|z| log2(e); further out 1 - tail is 1 already
+      V::set1(-200.0f)));  // -2|z| log2(e)
   const Reg head = V::div(V::set1(1.0f), V::add(V::set1(1.0f), e));
   *tail = V::mul(e, head);
   *gauss =

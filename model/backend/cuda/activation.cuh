@@ -12,7 +12,7 @@ template <class T, bool kTanh>
 __device__ inline void gelu_tail(float u, float* tail, float* gauss) {
   if constexpr (kTanh) {
     const float square = u * u;  // e = exp(-2 |z|)
-    const float e = exp2f(fmaxf(-2.3022082f * fabsf(u) * fmaf(square, 0.044715f, 1.0f), -120.0f));
+    const float e = exp2f(fmaxf(-2.3022082f * fabsf(u) * fmaf(square, 0.044715f, 1.0f), -200.0f));
     const float head = sizeof(T) == 4 ? 1.0f / (1.0f + e) : __fdividef(1.0f, 1.0f + e);
     *tail = e * head;
     *gauss = 4.0f * *tail * head * fmaf(square, 0.134145f, 1.0f);
