@@ -4,7 +4,8 @@
 #   tests/gpu.sh                           # with build-cuda/, which it builds where the packages are and it is missing
 #   tests/gpu.sh --pack bundle.tar.xz      # elsewhere: the build and all it needs beside the driver, in one file …
 #   tests/gpu.sh --bundle bundle.tar.xz    # … which runs on a bare machine (same kind of processor, glibc as new)
-#   tests/gpu.sh ops nccl                  # chosen parts: device ops sanitizer nccl modes bench trace predict
+#   tests/gpu.sh ops nccl                  # chosen parts (in this order: device ops sanitizer nccl
+#                                          # modes bench trace predict configurations)
 #   tests/gpu.sh --rehearse                # the same script on the CPU with tiny nets: tests this script, nothing else
 #   tests/gpu.sh --dry-run                 # says what would run, with what, and what is missing; runs nothing
 #
@@ -26,7 +27,7 @@ while (($#)); do
     --minutes | --out) pass+=("$1" "${2:?$1 needs a value}"); shift ;;
     --rehearse | --dry-run) pass+=("$1") ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    device | ops | sanitizer | nccl | modes | bench | trace | predict) pass+=("$1") ;;
+    device | ops | sanitizer | nccl | modes | bench | trace | predict | configurations) pass+=("$1") ;;
     *) fail "unknown argument '$1' (see --help)" ;;
   esac
   shift

@@ -6,6 +6,8 @@
 #pragma once
 #include <cstddef>
 #include <functional>
+#include <stdexcept>
+#include <utility>
 
 #include "model/plan/link.h"
 
@@ -21,7 +23,16 @@ class Backend {
   virtual void sync() {}
   virtual const char* name() const = 0;
 
-  void on_fetch(Fetch fetch) { fetch_ = std::move(fetch); }
+  /// `more`: the next run of the same program goes on with the samples that follow, so that a backend may ask
+  /// for them before that.
+  void on_fetch(Fetch fetch, bool more = false) {
+    fetch_ = std::move(fetch);
+    more_ = more;
+  }
+  bool more_to_fetch() const { return more_; }
+  /// While a Fetch runs: whether the device computes meanwhile, so that nobody waits for it.
+  bool fetches() const { return static_cast<bool>(fetch_); }
+  bool fetch_is_hidden() const { return hidden_; }
 
   // ---- what the host reads and writes between programs: a persistent buffer in place (CPU), or a copy of it
   // that download() fills and upload() takes back (GPU) ----
@@ -36,10 +47,19 @@ class Backend {
   }
 
  protected:
+  void fetch(const Op& op, int32_t micro, float* input, float* target, bool hidden = false) {
+    if (!fetch_) throw std::logic_error(op.path + ": there is no data source");
+    hidden_ = hidden;
+    fetch_(micro, input, target);
+    hidden_ = false;
+  }
   Backend(const Plan& plan, std::byte* arena, std::byte* host) : plan_(plan), arena_(arena), host_(host) {}
   const Plan& plan_;
   std::byte *arena_, *host_;
+
+ private:
   Fetch fetch_;
+  bool more_ = false, hidden_ = false;
 };
 
 }  // namespace isobar

@@ -20,8 +20,9 @@ class Runner {
   virtual ~Runner() = default;
   /// Returns when every lane is done.
   virtual void operator()(const Program& program, int32_t step) = 0;
-  /// The program will be run many times and stays where it is.
-  virtual void keep(const Program&) {}
+  /// The program will be run many times and stays where it is. `ahead`: its runs fetch samples that follow
+  /// one another, so those of the next may be fetched under this one (Backend::on_fetch).
+  virtual void keep(const Program&, bool ahead = false) { (void)ahead; }
 
   /// Spans of what is run from here on; null: none.
   virtual void record_to(SpanRecorder* recorder) = 0;
@@ -30,6 +31,12 @@ class Runner {
   virtual const std::vector<OpTime>& op_times() const = 0;  // by Plan::ops index
   virtual void set_op_times(std::vector<OpTime> times) = 0;
   virtual void reset_op_times() = 0;
+  /// By Plan::routines index, where a device times them in every run: from a routine's first op on the
+  /// compute lane to the next routine's. Empty on a CPU, whose ops are timed always. Reset with the op times.
+  virtual const std::vector<OpTime>& routine_times() const {
+    static const std::vector<OpTime> none;
+    return none;
+  }
 
   /// What is running now, for a hang report. Any thread may ask.
   virtual std::string now_running() const = 0;

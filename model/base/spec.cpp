@@ -26,6 +26,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("net.in_channels", s.net.in_channels);
   v("net.out_channels", s.net.out_channels);
   v("net.norm_eps", s.net.norm_eps);
+  v("net.gelu", s.net.gelu);
   v("net.seq_length", s.net.seq_length);
   v("net.vocab_size", s.net.vocab_size);
   v("net.num_kv_heads", s.net.num_kv_heads);
@@ -100,6 +101,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("run.device", s.run.device);
   v("run.cuda_graphs", s.run.cuda_graphs);
   v("run.gemm_choice", s.run.gemm_choice);
+  v("run.fuse", s.run.fuse);
   v("run.hang_timeout", s.run.hang_timeout);
 }
 
@@ -275,6 +277,7 @@ void validate(const RunSpec& s) {
   check.that(n.in_channels == n.out_channels, "net.out_channels",
              str(n.out_channels) + " differs from net.in_channels = " + str(n.in_channels),
              "a forecast has the channels of its input");
+  check.one_of(n.gelu, {"erf", "tanh"}, "net.gelu");
   check.that(n.norm_eps > 0, "net.norm_eps", "is not positive", "use 1e-6");
 
   const DataSpec& d = s.data;

@@ -27,6 +27,8 @@ struct NetSpec {  // net:
   int64_t in_channels = 20;
   int64_t out_channels = 20;
   double norm_eps = 1e-6;
+  // erf (exact) | tanh (an approximation, which cuBLASLt computes within a product: run.fuse)
+  std::string gelu = "erf";
   // gpt and llama only
   int64_t seq_length = 2048;
   int64_t vocab_size = 50257;   // padded to a multiple of 128 * tp, as Megatron does
@@ -127,7 +129,10 @@ struct RunOptions {     // run:
       "cpu";  // cpu | cuda (one of the host's NVIDIA GPUs a rank) | auto (cuda where there is one)
   bool cuda_graphs = true;  // a step is captured once and replayed; false: its ops are launched one by one
   std::string gemm_choice = "heuristic";  // cuda: algorithms of matrix products, cuBLASLt's choice | timed
-  double hang_timeout = 300;              // seconds without progress after which a rank aborts the run
+  // cuda: bias gradients, and GELU where net.gelu is tanh, as part of a product where it can (heuristic), or
+  // where that is faster (timed)
+  bool fuse = true;
+  double hang_timeout = 300;  // seconds without progress after which a rank aborts the run
 };
 
 /// Whether a host has a core for each rank's communication thread beside those that compute. Where it has

@@ -60,7 +60,8 @@ class GpuProcessor : public Processor {
         backend_(
             plan, arena_->data(), spec.train, host_.data(), streams_,
             {.gemm = spec.run.gemm_choice == "timed" ? cuda::GemmChoice::timed : cuda::GemmChoice::heuristic,
-             .capability = device.capability}) {
+             .capability = device.capability,
+             .fuse = spec.run.fuse}) {
     backend_.prepare();
     const int64_t before_nccl = cuda::device_memory_in_use();
     if (mpi.size() > 1) {
@@ -81,12 +82,15 @@ class GpuProcessor : public Processor {
     nlohmann::json j{{"device", device_.name},
                      {"index", device_.index},
                      {"arena_bytes", arena_->bytes()},
-                     {"pinned_bytes", host_.bytes() + backend_.staging_bytes()},
+                     {"pinned_bytes", host_.bytes() + backend_.inputs().pinned_bytes()},
+                     {"landing_bytes", backend_.inputs().landing_bytes()},  // batches of the next step
                      {"context_bytes", before_},     // in use before the arena, by anyone: CUDA's context
                      {"library_bytes", libraries_},  // what cuBLASLt and cuDNN took since
                      {"cublaslt", cuda::Gemms::library_version()},
                      {"cudnn", cuda::CudnnAttention::version()},
                      {"gemm_shapes", backend_.gemms().shapes()},
+                     {"fused", fused()},
+                     {"in_use_bytes", cuda::device_memory_in_use()},  // by anyone, now
                      {"trace", untraced_.empty() ? "CUPTI" : "events: " + untraced_}};
     if (nccl_)
       j.update({{"nccl", NcclComm::version()},
@@ -106,6 +110,11 @@ class GpuProcessor : public Processor {
   DeviceJoin watched(int64_t origin_ns) override { return tracer_->take(rank_, origin_ns); }
 
  private:
+  nlohmann::json fused() const {  // ops that run as part of products, by how
+    nlohmann::json j = nlohmann::json::object();
+    for (const cuda::Fusion& f : backend_.fusions()) j[name_of(f.kind)] = j.value(name_of(f.kind), 0) + 1;
+    return j;
+  }
   // Where CUPTI is missing or taken, ops are timed by events instead; the log says so.
   void make_tracer(const Plan& plan, bool traced) {
     try {

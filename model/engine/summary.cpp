@@ -49,7 +49,8 @@ nlohmann::json start_of_run(const RunSpec& spec, const Plan& plan, int ranks, in
 }
 
 nlohmann::json summary_of_run(const RunSpec& spec, const Plan& plan, const std::vector<OpTime>& times,
-                              std::vector<double> step_seconds, double timed_seconds) {
+                              const std::vector<OpTime>& routine_times, std::vector<double> step_seconds,
+                              double timed_seconds) {
   struct Sum {
     const Op* op;
     int64_t count = 0;
@@ -95,6 +96,12 @@ nlohmann::json summary_of_run(const RunSpec& spec, const Plan& plan, const std::
       {"samples_per_s", median > 0 ? static_cast<double>(spec.train.global_batch) / median : 0},
       {"peak_rss_bytes", peak_resident_bytes()},
       {"ops", ops}};
+  for (size_t i = 0; i < routine_times.size(); ++i)
+    if (const OpTime& t = routine_times[i]; t.count > 0)
+      end["routines"].push_back({{"name", plan.routines[i].name},
+                                 {"chunk", plan.routines[i].chunk},
+                                 {"count", t.count},
+                                 {"seconds", t.seconds}});
   // Waits for collectives are in it. A GPU times ops only while it is traced.
   if (timed_seconds > 0 || step_seconds.empty())
     end["unattributed_share"] = timed_seconds > 0 ? 1 - attributed / timed_seconds : 0.0;

@@ -10,10 +10,11 @@ namespace isobar {
 
 nlohmann::json start_of_run(const RunSpec& spec, const Plan& plan, int ranks, int ranks_on_host, int threads,
                             bool resumed);
-/// Op times summed by path over routines and micro-batches. `step_seconds`: without warm-up; `timed_seconds`:
-/// those of them, summed, whose ops were timed.
+/// Op times summed by path over routines and micro-batches; routines' where a device takes them.
+/// `step_seconds`: without warm-up; `timed_seconds`: those of them, summed, whose ops were timed.
 nlohmann::json summary_of_run(const RunSpec& spec, const Plan& plan, const std::vector<OpTime>& times,
-                              std::vector<double> step_seconds, double timed_seconds);
+                              const std::vector<OpTime>& routine_times, std::vector<double> step_seconds,
+                              double timed_seconds);
 nlohmann::json memory_json(const Plan& plan);  // {"arena": …, "by_category": {…}}
 
 }  // namespace isobar

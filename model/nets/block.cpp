@@ -29,6 +29,12 @@ Attrs BlockEmitter::rows(int64_t m, int64_t cols) const {
   return {.m = m, .n = cols, .accumulate = accumulate_, .eps = static_cast<float>(s_.net.norm_eps)};
 }
 
+Attrs BlockEmitter::gelu_rows(const Block& k) const {
+  Attrs a = rows(R_, k.fc1.out);
+  a.tanh = s_.net.gelu == "tanh";
+  return a;
+}
+
 void BlockEmitter::linear_forward(const std::string& path, const Linear& l, const View& x, const View& y,
                                   int64_t rows, const View& bias) {
   b_.emit(OpKind::gemm, path,
@@ -207,7 +213,7 @@ View BlockEmitter::inside(Block& k, bool keep, const std::string& pass, bool wit
   if (s_.net.rms_norm())
     b_.emit(OpKind::swiglu, mlp + "/swiglu" + pass, rows(R_, k.fc2.in), {k.u}, {k.g});
   else
-    b_.emit(OpKind::gelu, mlp + "/gelu" + pass, rows(R_, k.fc1.out), {k.u}, {k.g});
+    b_.emit(OpKind::gelu, mlp + "/gelu" + pass, gelu_rows(k), {k.u}, {k.g});
   if (!with_result) return {};
   y = b_.scratch(k.path + ".mlp.y", act_, R_ * D_);
   linear_forward(mlp + "/fc2" + pass, k.fc2, k.g, y, R_, once(k.fc2.bias));
@@ -235,7 +241,7 @@ View BlockEmitter::backward(Block& k, const View& dy_part, bool here, const View
   if (gated)
     b_.emit(OpKind::swiglu_backward, mlp + "/swiglu/backward", rows(R_, k.fc2.in), {k.u, dg}, {du});
   else
-    b_.emit(OpKind::gelu_backward, mlp + "/gelu/backward", rows(R_, k.fc1.out), {k.u, du},
+    b_.emit(OpKind::gelu_backward, mlp + "/gelu/backward", gelu_rows(k), {k.u, du},
             {du, b_.grad(k.fc1.bias)});
   View dh = b_.scratch(k.path + ".norm2.dh", act_, R_ * D_);
   linear_backward_input(mlp + "/fc1", k.fc1, du, dh, R_);

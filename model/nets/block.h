@@ -104,6 +104,7 @@ class BlockEmitter {
   };
   void weight_gradient(const Postponed& p);
   Attrs rows(int64_t m, int64_t cols) const;
+  Attrs gelu_rows(const Block& k) const;
   void dropout_backward(const std::string& path, const View& dy, const View& mask);
   void rotary(OpKind kind, const std::string& path, const View& qkv);
   bool fp8() const { return s_.policy.amp == "fp8"; }

@@ -69,50 +69,57 @@ std::pair<int64_t, int64_t> address(const Plan& plan, const View& v, int32_t slo
 
 Program link(const Plan& plan, const std::vector<Invocation>& invocations, bool serial) {
   Program program;
+  for (size_t n = 0; n < invocations.size(); ++n) {
+    const Invocation& invocation = invocations[n];
+    const Routine& routine = plan.routines[invocation.routine];
+    for (int32_t o = routine.first; o < routine.first + routine.count; ++o) {
+      const Op& op = plan.ops[o];
+      program.instrs.push_back({o,
+                                invocation.micro,
+                                invocation.slot,
+                                static_cast<int32_t>(n),
+                                serial && op.kind != OpKind::send ? Lane::compute : op.lane,
+                                {}});
+    }
+  }
+  relink(plan, program);
+  return program;
+}
+
+void relink(const Plan& plan, Program& program) {
   Accesses accesses(plan.memory.arena + plan.memory.host);
   // What each lane already knows to be finished on the others, directly or because an op that it waited for
   // knew (vector clocks), so that a wait is stated only where nothing else says it.
   std::array<LaneTable, kLanes> known;
   for (LaneTable& k : known) k.fill(-1);
   std::vector<LaneTable> knew;  // by instr: what is finished when it is
-  for (size_t n = 0; n < invocations.size(); ++n) {
-    const Invocation& invocation = invocations[n];
-    const Routine& routine = plan.routines[invocation.routine];
-    for (int32_t o = routine.first; o < routine.first + routine.count; ++o) {
-      const Op& op = plan.ops[o];
-      const auto index = static_cast<int32_t>(program.instrs.size());
-      Instr instr{o,
-                  invocation.micro,
-                  invocation.slot,
-                  static_cast<int32_t>(n),
-                  serial && op.kind != OpKind::send ? Lane::compute : op.lane,
-                  {}};
-      const int lane = static_cast<int>(instr.lane);
-      LaneTable waits;
-      waits.fill(-1);
-      const auto touch = [&](const std::vector<View>& views, bool write) {
-        for (const View& v : views) {
-          if (!v || v.count == 0) continue;
-          const auto [begin, end] = address(plan, v, instr.slot);
-          accesses.access(begin, end, write, index, lane, waits);
-        }
-      };
-      touch(op.reads, false);
-      touch(op.writes, true);
-      std::array<int, kLanes> latest_first;
-      std::iota(latest_first.begin(), latest_first.end(), 0);
-      std::sort(latest_first.begin(), latest_first.end(), [&](int a, int b) { return waits[a] > waits[b]; });
-      for (const int other : latest_first) {
-        if (other == lane || waits[other] <= known[lane][other]) continue;
-        instr.waits.push_back(waits[other]);
-        for (int l = 0; l < kLanes; ++l) raise(known[lane], l, knew[waits[other]][l]);
+  for (Instr& instr : program.instrs) {
+    const Op& op = plan.ops[instr.op];
+    const auto index = static_cast<int32_t>(knew.size());
+    const int lane = static_cast<int>(instr.lane);
+    instr.waits.clear();
+    LaneTable waits;
+    waits.fill(-1);
+    const auto touch = [&](const std::vector<View>& views, bool write) {
+      for (const View& v : views) {
+        if (!v || v.count == 0) continue;
+        const auto [begin, end] = address(plan, v, instr.slot);
+        accesses.access(begin, end, write, index, lane, waits);
       }
-      known[lane][lane] = index;
-      knew.push_back(known[lane]);
-      program.instrs.push_back(std::move(instr));
+    };
+    touch(op.reads, false);
+    touch(op.writes, true);
+    std::array<int, kLanes> latest_first;
+    std::iota(latest_first.begin(), latest_first.end(), 0);
+    std::sort(latest_first.begin(), latest_first.end(), [&](int a, int b) { return waits[a] > waits[b]; });
+    for (const int other : latest_first) {
+      if (other == lane || waits[other] <= known[lane][other]) continue;
+      instr.waits.push_back(waits[other]);
+      for (int l = 0; l < kLanes; ++l) raise(known[lane], l, knew[waits[other]][l]);
     }
+    known[lane][lane] = index;
+    knew.push_back(known[lane]);
   }
-  return program;
 }
 
 namespace {

@@ -26,6 +26,10 @@ struct Program {
 /// receives, and no order of blocking calls suits every schedule.
 Program link(const Plan& plan, const std::vector<Invocation>& invocations, bool serial = false);
 
+/// Derives the waits of the same instrs again, from what the ops of `plan` read and write: for a backend that
+/// runs some of them in one.
+void relink(const Plan& plan, Program& program);
+
 /// Byte range [first, second) of a view, for a micro-batch slot; from plan.memory.arena on in the host arena.
 std::pair<int64_t, int64_t> address(const Plan& plan, const View& v, int32_t slot);
 

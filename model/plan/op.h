@@ -99,6 +99,7 @@ struct Attrs {
   int64_t batch = 0, heads = 0, kv_heads = 0, tq = 0, tk = 0, d = 0;  // attention
   int64_t ld_q = 0, ld_kv = 0, ld_o = 0;                              // elements between rows
   bool causal = false;
+  bool tanh = false;   // gelu: its approximation by a tanh
   bool fp8 = false;    // gemm: operands are rounded to 8 bits on the way in
   float scale = 0;     // attention: 1/sqrt(d); loss: weight of this micro-batch in the step's mean
   float eps = 0;       // norms

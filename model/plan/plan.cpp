@@ -124,7 +124,8 @@ std::string shape_text(const Op& op) {
       std::snprintf(s, sizeof s, "%ld out %ld in", a.send.at(0), a.receive.at(0));
       break;
     default:
-      if (a.m || a.n) std::snprintf(s, sizeof s, "%ldx%ld%s", a.m, a.n, a.accumulate ? " +=" : "");
+      if (a.m || a.n)
+        std::snprintf(s, sizeof s, "%ldx%ld%s%s", a.m, a.n, a.accumulate ? " +=" : "", a.tanh ? " tanh" : "");
   }
   return s;
 }

@@ -14,6 +14,38 @@ double gelu_slope(double u) {
   return phi(u) + u * std::exp(-u * u / 2) / std::sqrt(2 * M_PI);
 }
 
+// PyTorch's gelu(approximate="tanh")
+double tanh_phi(double u) {
+  return 0.5 * (1 + std::tanh(std::sqrt(2 / M_PI) * (u + 0.044715 * u * u * u)));
+}
+double tanh_slope(double u) {
+  const double p = tanh_phi(u);
+  return p + 2 * u * p * (1 - p) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * u * u);
+}
+
+TEST(Gelu, WithTanhIsThatToAMillionth) {
+  for (const Isa isa : isas())
+    for (const DType act : {DType::f32, DType::bf16, DType::f16}) {
+      const Running running(isa, 2);
+      const int64_t n = 40'001;
+      Buffer u(act, n), g(act, n), one(act, n), du(act, n);
+      for (int64_t i = 0; i < n; ++i) {
+        u.set(i, 20.0 * (static_cast<double>(i) / static_cast<double>(n - 1) - 0.5));
+        one.set(i, 1);
+      }
+      gelu_forward(n, act, u.data(), g.data(), true);
+      gelu_backward(1, n, act, u.data(), one.data(), du.data(), nullptr, false, true);
+      // bf16's exp2 is good to 4e-6
+      const double slack = act == DType::bf16 ? 2e-5 : 2e-6;
+      for (int64_t i = 0; i < n; ++i) {
+        const double want = u[i] * tanh_phi(u[i]);
+        ASSERT_TRUE(within(g[i], want, slack + rounding(act, want))) << "u = " << u[i];
+        ASSERT_TRUE(within(du[i], tanh_slope(u[i]), slack + rounding(act, tanh_slope(u[i]))))
+            << "u = " << u[i];
+      }
+    }
+}
+
 TEST(Gelu, IsExactToAMillionth) {
   for (const Isa isa : isas()) {
     const Running running(isa, 2);
@@ -38,9 +70,11 @@ TEST(Gelu, KeepsItsLimits) {
     Buffer u(DType::f32, 5), g(DType::f32, 5);
     const double values[5] = {0, 1e10, -1e10, 40, -40};
     for (int64_t i = 0; i < 5; ++i) u.set(i, values[i]);
-    gelu_forward(5, DType::f32, u.data(), g.data());
-    for (int64_t i = 0; i < 5; ++i)
-      EXPECT_EQ(g.f32()[i], static_cast<float>(std::max(0.0, values[i]))) << values[i];
+    for (const bool tanh : {false, true}) {
+      gelu_forward(5, DType::f32, u.data(), g.data(), tanh);
+      for (int64_t i = 0; i < 5; ++i)
+        EXPECT_EQ(g.f32()[i], static_cast<float>(std::max(0.0, values[i]))) << values[i];
+    }
   }
 }
 

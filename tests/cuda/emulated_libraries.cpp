@@ -17,8 +17,13 @@ std::string Gemms::library_version() {
   return "emulated";
 }
 
-void Gemms::prepare(const GemmKey& key, const GemmOperands&, void*, int64_t, cudaStream_t) {
+bool Gemms::prepare(const GemmKey& key, const GemmOperands&, void*, int64_t, cudaStream_t) {
   table_.try_emplace(key);
+  return true;
+}
+
+float Gemms::milliseconds(const GemmKey& key) const {
+  return key.fused == Fused::none ? 1 : 0;  // whatever can be fused is
 }
 
 void Gemms::run(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
@@ -28,9 +33,14 @@ void Gemms::run(const GemmKey& key, const GemmOperands& x, void* workspace, int6
     std::memset(workspace, 0xff, static_cast<size_t>(bytes));  // it is the product's to write
     std::vector<float> bias(key.bias ? static_cast<size_t>(key.n) : 0);
     if (key.bias) cpu::cast(key.n, key.out, DType::f32, x.bias, bias.data());
+    void* const result = key.fused == Fused::gelu ? x.aux : x.c;
     cpu::gemm({key.m, key.n, key.k, key.trans_a, key.trans_b, key.in, key.in, key.out, key.bias,
                key.accumulate, key.tf32},
-              x.a, x.b, bias.data(), x.c);
+              x.a, x.b, bias.data(), result);
+    if (key.fused == Fused::gelu) cpu::gelu_forward(key.m * key.n, key.out, x.aux, x.c, true);
+    if (key.fused == Fused::gelu_gradient)
+      cpu::gelu_backward(key.m, key.n, key.out, x.aux, x.c, x.c, nullptr, false, true);
+    if (key.fused == Fused::bias_gradient) cpu::column_sum(key.k, key.m, key.in, x.a, x.sums, false);
   });
 }
 

@@ -201,6 +201,9 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   add(s, {{}, e, nullptr, capturing ? 0 : ++recorded[e]});
   return cudaSuccess;
 }
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned) {
+  return cudaEventRecord(e, s);
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   add(s, {{}, nullptr, e, capturing ? 0 : recorded[e]});
   return cudaSuccess;

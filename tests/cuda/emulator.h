@@ -59,6 +59,9 @@ T __shfl_xor_sync(unsigned, T x, int mask) {
 inline float __fdividef(float x, float y) {
   return x / y;
 }
+inline double cospi(double x) {
+  return std::cos(x * 3.14159265358979323846);
+}
 inline unsigned __float_as_uint(float x) {
   return __builtin_bit_cast(unsigned, x);
 }

@@ -57,6 +57,107 @@ TEST(OnGpu, ProductsAreTheCpus) {
   EXPECT_GE(device.major, 8);
 }
 
+TEST(OnGpu, ProductsWithEpiloguesAreTheCpus) {
+  ISOBAR_NEEDS_KERNELS();
+  use_device("test", 0);
+  Random random;
+  const Streams streams;
+  const DeviceArena workspace(kGemmWorkspace);
+  Gemms gemms(GemmChoice::heuristic);
+  for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{1024, 1536, 384},
+                                {4050, 256, 128},
+                                {77, 64, 56},
+                                {384, 96, 405}})
+    for (const DType in : {DType::bf16, DType::f16})
+      for (const Fused fused : {Fused::gelu, Fused::gelu_gradient, Fused::bias_gradient})
+        for (const bool more : {false, true}) {  // gelu: a bias; bias_gradient: adding to C
+          const bool weights = fused == Fused::bias_gradient;
+          const DType out = weights ? DType::f32 : in;
+          GemmKey key{m,
+                      n,
+                      k,
+                      weights,
+                      fused == Fused::gelu,
+                      in,
+                      out,
+                      fused == Fused::gelu && more,
+                      weights && more,
+                      false,
+                      fused};
+          const Buffer a = random.buffer(in, m * k), b = random.buffer(in, k * n, 0.1);
+          Buffer bias32 = random.buffer(DType::f32, n), bias(out, n), sums(DType::f32, m);
+          for (int64_t j = 0; j < n; ++j) bias.set(j, bias32[j]), bias32.set(j, bias[j]);
+          Buffer c = weights && more ? random.buffer(out, m * n) : Buffer(out, m * n);
+          Buffer u = fused == Fused::gelu_gradient ? random.buffer(in, m * n, 2) : Buffer(in, m * n);
+          const OnDevice ga(a), gb(b), gbias(bias), gc(c), gu(u), gsums(sums);
+          GemmOperands x{ga.data(), gb.data(), key.bias ? gbias.data() : nullptr, gc.data()};
+          if (weights)
+            x.sums = gsums.f32();
+          else
+            x.aux = gu.data();
+          key.align = alignment_of(x);
+          const cudaStream_t stream = streams[Lane::compute];
+          if (!gemms.prepare(key, x, workspace.data(), kGemmWorkspace, stream)) {
+            std::cout << "cuBLASLt has no algorithm for " << text_of(key) << ": runs as two ops\n";
+            EXPECT_TRUE(weights || in != DType::bf16 || m != 1024)
+                << "which it has on Hopper: " << text_of(key);
+            continue;
+          }
+          gemms.run(key, x, workspace.data(), kGemmWorkspace, stream);
+          streams.sync();
+          const cpu::Gemm product{m,           n,
+                                  k,           key.trans_a,
+                                  key.trans_b, in,
+                                  in,          fused == Fused::gelu_gradient ? DType::f32 : out,
+                                  key.bias,    key.accumulate,
+                                  false};
+          // The tensor cores' tanh is good to 2^-11.
+          const double allowed = tolerance(out) + (weights ? 3e-6 : 1e-3);
+          if (fused == Fused::gelu) {
+            cpu::gemm(product, a.data(), b.data(), bias32.f32(), u.data());
+            cpu::gelu_forward(m * n, in, u.data(), c.data(), true);
+            expect_near(gu.read(in), u, tolerance(in) + 3e-6, text_of(key) + " before gelu");
+          } else if (fused == Fused::gelu_gradient) {
+            Buffer dg(DType::f32, m * n), u32(DType::f32, m * n), du(DType::f32, m * n);
+            cpu::gemm(product, a.data(), b.data(), nullptr, dg.data());
+            cpu::cast(m * n, in, DType::f32, u.data(), u32.data());
+            cpu::gelu_backward(m, n, DType::f32, u32.data(), dg.data(), du.data(), nullptr, false, true);
+            cpu::cast(m * n, DType::f32, in, du.data(), c.data());
+          } else {
+            cpu::gemm(product, a.data(), b.data(), nullptr, c.data());
+            cpu::column_sum(k, m, in, a.data(), sums.f32(), false);
+            expect_near(gsums.read(DType::f32), sums, 1e-5, text_of(key) + " sums");
+          }
+          expect_near(gc.read(out), c, allowed, text_of(key));
+        }
+}
+
+// The plan's arena holds what cuda_workspace() declares: a formula that was read off cuDNN's plans for three
+// kinds of GPU.
+TEST(OnGpu, AttentionNeedsNoMoreWorkspaceThanIsDeclared) {
+  ISOBAR_NEEDS_KERNELS();
+  const Device device = use_device("test", 0);
+  Random random;
+  CudnnAttention attention;
+  std::vector<std::array<int64_t, 4>> shapes{
+      {16, 8, 4050, 48}, {4, 24, 4050, 64}, {1, 8, 1013, 48}, {2, 4, 64, 128}};
+  for (int i = 0; i < 8; ++i)
+    shapes.push_back(
+        {random.integer(1, 4), random.integer(1, 16), random.integer(2, 3000), 8 * random.integer(2, 16)});
+  for (const auto& [batch, heads, tokens, d] : shapes)
+    for (const DType act : {DType::bf16, DType::f16})
+      for (const OpKind kind : {OpKind::attention, OpKind::attention_backward}) {
+        const Attention a{batch, heads, heads,         tokens,        tokens,    d,    0.125f,
+                          false, act,   3 * heads * d, 3 * heads * d, heads * d, false};
+        const bool backward = kind == OpKind::attention_backward;
+        if (!CudnnAttention::takes(a, backward, device.major)) continue;
+        const Op op{kind,
+                    Lane::compute,
+                    {.batch = batch, .heads = heads, .kv_heads = heads, .tq = tokens, .tk = tokens, .d = d}};
+        EXPECT_NO_THROW(attention.prepare(a, backward, cuda_workspace(device.major)(op)));
+      }
+}
+
 TEST(OnGpu, FusedAttentionIsThePlainKernels) {
   ISOBAR_NEEDS_KERNELS();
   const Device device = use_device("test", 0);

@@ -99,17 +99,18 @@ TEST(Kernels, GeluAndItsGradientAreTheCpus) {
       for (const bool accumulate : {false, true}) {
         if (shift > 0 && act == DType::f32) continue;
         const int64_t n = rows * cols;
+        const bool tanh = random.coin();
         const Buffer u = random.buffer(act, n, 3), dg = random.buffer(act, n);
         Buffer g(act, n), du(act, n),
             dbias = accumulate ? random.buffer(DType::f32, cols) : Buffer(DType::f32, cols);
         Buffer scratch(DType::f32, cols * column_partials(rows, cols));
         const OnDevice gu(u, shift), gg(g, shift), gd(dg, shift), gb(dbias), gw(scratch);
-        gelu(n, act, gu.data(), gg.data(), nullptr);
-        gelu_backward(rows, cols, act, gu.data(), gd.data(), gd.data(), gb.f32(), accumulate, gw.f32(),
+        gelu(n, act, tanh, gu.data(), gg.data(), nullptr);
+        gelu_backward(rows, cols, act, tanh, gu.data(), gd.data(), gd.data(), gb.f32(), accumulate, gw.f32(),
                       nullptr);
-        cpu::gelu_forward(n, act, u.data(), g.data());
-        cpu::gelu_backward(rows, cols, act, u.data(), dg.data(), du.data(), dbias.f32(), accumulate);
-        const std::string what = text(act, rows, cols);
+        cpu::gelu_forward(n, act, u.data(), g.data(), tanh);
+        cpu::gelu_backward(rows, cols, act, u.data(), dg.data(), du.data(), dbias.f32(), accumulate, tanh);
+        const std::string what = text(act, rows, cols) + (tanh ? " tanh" : "");
         expect_near(gg.read(act), g, tolerance(act), what + " gelu");
         expect_near(gd.read(act), du, tolerance(act), what + " du, in place");
         expect_near(gb.read(DType::f32), dbias, 5e-6, what + " dbias");
@@ -124,7 +125,7 @@ TEST(Kernels, GeluIsExactToTheTypesLastDigit) {
     Buffer u(act, n), g(act, n);
     for (int64_t i = 0; i < n; ++i) u.set(i, -10 + 0.01 * static_cast<double>(i));
     const OnDevice gu(u), gg(g);
-    gelu(n, act, gu.data(), gg.data(), nullptr);
+    gelu(n, act, false, gu.data(), gg.data(), nullptr);
     const Buffer got = gg.read(act);
     for (int64_t i = 0; i < n; ++i) {
       const double want = 0.5 * u[i] * std::erfc(-u[i] / std::sqrt(2.0));

@@ -74,10 +74,13 @@ std::vector<Step> train(const RunSpec& spec, const Plan& plan, Backend& backend,
   backend.upload({plan.params_all, plan.scalars});
   run(link(plan, plan.init), 0);
   std::vector<Step> out;
+  int64_t asked = 0;  // like a loader: who asks gets what comes next
   for (int64_t step = 0; step < steps; ++step) {
-    backend.on_fetch([&](int32_t micro, float* input, float* target) {
-      sample(seed, step, micro, pixels, input, target);
-    });
+    backend.on_fetch(
+        [&](int32_t micro, float* input, float* target) {
+          sample(seed, asked++ / spec.micro_batches(), micro, pixels, input, target);
+        },
+        step + 1 < steps);
     set_scalars(spec, step, floats(plan.scalars));
     backend.upload({plan.scalars});
     run(program, static_cast<int32_t>(step));
@@ -106,7 +109,7 @@ std::vector<Step> on_cpu(const RunSpec& spec, uint64_t seed, int64_t steps, std:
   return steps_done;
 }
 
-std::vector<Step> on_gpu(const RunSpec& spec, uint64_t seed, int64_t steps, bool graphs,
+std::vector<Step> on_gpu(const RunSpec& spec, uint64_t seed, int64_t steps, bool graphs, bool ahead,
                          std::vector<float>& params) {
   const Plan plan = build_plan(spec, 0, cuda_workspace());
   const Program program = link(plan, plan.train);
@@ -114,13 +117,33 @@ std::vector<Step> on_gpu(const RunSpec& spec, uint64_t seed, int64_t steps, bool
   const DeviceArena arena(plan.memory.arena);
   EXPECT_EQ(arena.bytes(), plan.memory.arena);
   const PinnedMemory host(plan.memory.host);
-  CudaBackend backend(plan, arena.data(), spec.train, host.data(), streams, {});
+  CudaBackend backend(plan, arena.data(), spec.train, host.data(), streams,
+                      {.gemm = spec.run.gemm_choice == "timed" ? GemmChoice::timed : GemmChoice::heuristic,
+                       .fuse = spec.run.fuse});
   backend.prepare();
+#ifdef ISOBAR_EMULATED  // which has an algorithm for everything
+  EXPECT_EQ(backend.fusions().empty(), fusible(plan).empty() || !spec.run.fuse);
+  const bool both =
+      spec.net.gelu == "tanh" && spec.run.fuse &&
+      size_of(plan.buffers[plan.params16_all ? plan.params16_all.buffer : plan.params_all.buffer].dtype) == 2;
+  for (const Fused kind : {Fused::gelu, Fused::gelu_gradient})
+    EXPECT_EQ(std::any_of(backend.fusions().begin(), backend.fusions().end(),
+                          [&](const Fusion& f) { return f.kind == kind; }),
+              both);
+#endif
   DeviceExecutor run(plan, backend, nullptr, streams, {.graphs = graphs});
-  run.keep(program);
+  run.keep(program, ahead);
+  EXPECT_EQ(backend.inputs().landing_bytes() > 0, ahead);
   const auto steps_done =
       train(spec, plan, backend, seed, steps, program, [&](const Program& p, int32_t step) { run(p, step); });
   EXPECT_EQ(run.replays(), graphs ? steps - 1 : 0);
+  // Routines are timed in every run, replays too, as often as the step invokes them.
+  std::vector<int64_t> invoked(plan.routines.size());
+  for (const Invocation& i : plan.train) invoked[static_cast<size_t>(i.routine)] += steps;
+  for (size_t r = 0; r < plan.routines.size(); ++r) {
+    EXPECT_EQ(run.routine_times()[r].count, invoked[r]) << plan.routines[r].name;
+    EXPECT_EQ(run.routine_times()[r].seconds > 0, invoked[r] > 0) << plan.routines[r].name;
+  }
   backend.download({plan.params_all});
   const auto* p = reinterpret_cast<const float*>(backend.host(plan.params_all));
   params.assign(p, p + plan.params_all.count);
@@ -143,6 +166,7 @@ struct Case {
   std::function<void(RunSpec&)> change;
   bool graphs = true;
   int64_t steps = kFew;
+  bool ahead = true;
 };
 
 class Training : public ::testing::TestWithParam<Case> {};
@@ -158,7 +182,7 @@ TEST_P(Training, FollowsTheCpu) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::vector<float> want_params, got_params;
   const auto want = on_cpu(spec, seed, c.steps, want_params);
-  const auto got = on_gpu(spec, seed, c.steps, c.graphs, got_params);
+  const auto got = on_gpu(spec, seed, c.steps, c.graphs, c.ahead, got_params);
   for (size_t i = 0; i < want.size(); ++i) {
     EXPECT_NEAR(got[i].loss, want[i].loss, tolerance * std::abs(want[i].loss)) << "step " << i + 1;
     EXPECT_NEAR(got[i].norm, want[i].norm, 20 * tolerance * std::abs(want[i].norm)) << "step " << i + 1;
@@ -176,9 +200,29 @@ const auto kAsItIs = [](RunSpec&) {};
 const Case kCases[] = {
     {"f32", "none", 1e-5, kAsItIs, true, kMany},
     {"f32_launched", "none", 1e-5, kAsItIs, false},
+    {"f32_fetched_at_once", "none", 1e-5, kAsItIs, true, kFew, false},
+    {"micro_batches_fetched_at_once", "bf16", 2e-2, [](RunSpec& s) { s.policy.micro_batch = 1; }, true, kFew,
+     false},
+    {"micro_batches_fetched_at_once_launched", "bf16", 2e-2, [](RunSpec& s) { s.policy.micro_batch = 1; },
+     false, kFew, false},
+    {"micro_batches_many_steps", "bf16", 2e-2, [](RunSpec& s) { s.policy.micro_batch = 2; }, true, 5},
     {"tf32", "tf32", 2e-3, kAsItIs},
     {"bf16", "bf16", 2e-2, kAsItIs},
     {"fp16", "fp16", 3e-3, [](RunSpec& s) { s.train.initial_loss_scale = 1024; }},
+    {"bf16_tanh", "bf16", 2e-2, [](RunSpec& s) { s.net.gelu = "tanh"; }},
+    {"bf16_tanh_unfused", "bf16", 2e-2,
+     [](RunSpec& s) {
+       s.net.gelu = "tanh";
+       s.run.fuse = false;
+     }},
+    {"fp16_tanh_micro_batches_timed", "fp16", 3e-3,
+     [](RunSpec& s) {
+       s.net.gelu = "tanh";
+       s.policy.micro_batch = 1;
+       s.train.initial_loss_scale = 1024;
+       s.run.gemm_choice = "timed";
+     }},
+    {"f32_tanh", "none", 1e-5, [](RunSpec& s) { s.net.gelu = "tanh"; }},
     {"micro_batches", "bf16", 2e-2, [](RunSpec& s) { s.policy.micro_batch = 1; }},
     {"micro_batches_launched", "none", 1e-5, [](RunSpec& s) { s.policy.micro_batch = 1; }, false},
     {"offload", "none", 1e-5,

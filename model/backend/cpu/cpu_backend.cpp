@@ -52,9 +52,7 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
   };
   switch (op.kind) {
     case OpKind::fetch:
-      if (!fetch_) throw std::logic_error("fetch without a data source");
-      fetch_(micro, fout(0), fout(1));
-      return;
+      return fetch(op, micro, fout(0), fout(1));
     case OpKind::patch_gather:
       return cpu::patch_gather(patch(type(op.writes[0])), fin(0), out(0));
     case OpKind::gemm:
@@ -80,9 +78,10 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
     case OpKind::residual_add:
       return cpu::residual_add(a.m * a.n, type(op.reads[1]), fin(0), in(1), fout(0));
     case OpKind::gelu:
-      return cpu::gelu_forward(a.m * a.n, type(op.reads[0]), in(0), out(0));
+      return cpu::gelu_forward(a.m * a.n, type(op.reads[0]), in(0), out(0), a.tanh);
     case OpKind::gelu_backward:
-      return cpu::gelu_backward(a.m, a.n, type(op.reads[0]), in(0), in(1), out(0), fout(1), a.accumulate);
+      return cpu::gelu_backward(a.m, a.n, type(op.reads[0]), in(0), in(1), out(0), fout(1), a.accumulate,
+                                a.tanh);
     case OpKind::column_sum:
       return cpu::column_sum(a.m, a.n, type(op.reads[0]), in(0), fout(0), a.accumulate);
     case OpKind::period_sum:

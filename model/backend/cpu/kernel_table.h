@@ -33,9 +33,9 @@ struct KernelTable {
   void (*attention_backward[4])(const AttentionArgs&, int64_t first, int64_t last, float* workspace);
   void (*attention_dq_shared[4])(const AttentionArgs&, int64_t group, int64_t at, float* const* parts,
                                  int count);
-  void (*gelu_forward[3])(int64_t n, const void* u, void* g);
-  void (*gelu_backward[3])(int64_t rows, int64_t cols, const void* u, const void* dg, void* du,
-                           float* column_sums);
+  void (*gelu_forward[2][3])(int64_t n, const void* u, void* g);  // [by tanh]
+  void (*gelu_backward[2][3])(int64_t rows, int64_t cols, const void* u, const void* dg, void* du,
+                              float* column_sums);
   void (*column_sum[3])(int64_t rows, int64_t cols, const void* x, float* column_sums);
   void (*cast[3][3])(int64_t n, const void* x, void* y);  // [from][to]
   void (*round_tf32)(int64_t n, const float* x, float* y);

@@ -69,10 +69,11 @@ void residual_norm_backward(const ResidualNorm& p, const float* x, const float* 
                             float* dgamma, float* dbeta, float* dbias, bool accumulate);
 
 // ---- pointwise.cpp ----------------------------------------------------------------------------------------
-void gelu_forward(int64_t n, DType act, const void* u, void* g);  // exact: u * Phi(u)
+// u Phi(u), exact; or with tanh: Phi(u) taken as (1 + tanh(sqrt(2 / pi) (u + 0.044715 u^3))) / 2
+void gelu_forward(int64_t n, DType act, const void* u, void* g, bool tanh = false);
 // du = dg * gelu'(u) [rows, cols] act; dbias[cols] = column sums of du
 void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
-                   float* dbias, bool accumulate);
+                   float* dbias, bool accumulate, bool tanh = false);
 void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, bool accumulate);
 // dpos[period, cols] = sum over r of dx[r, :] with (row0 + r) % period; zero where no row falls
 void period_sum(int64_t rows, int64_t cols, int64_t period, int64_t row0, const float* dx, float* dpos,

@@ -39,20 +39,20 @@ constexpr int64_t kRowBlock =
     8;  // rows whose column sums are gathered in registers before touching the partial
 
 // ---- elementwise ----
-template <class V, DType kAct>
+template <class V, DType kAct, bool kTanh>
 void gelu_forward_part(int64_t n, const void* u, void* g) {
   for (int64_t i = 0; i < n; i += V::kWidth) {
     const int64_t m = lanes_left<V>(i, n);
     const typename V::Reg x = load_act<V, kAct>(u, i, m);
     typename V::Reg tail, gauss;
-    normal_tail<V, kAct == DType::bf16 ? 4 : 6>(x, &tail, &gauss);
+    gelu_tail<V, kTanh, kAct == DType::bf16 ? 4 : 6>(x, &tail, &gauss);
     // u Phi(u) = max(u, 0) - |u| Phi(-|u|)
     store_act<V, kAct>(g, i, V::sub(V::max(x, V::zero()), V::mul(V::abs(x), tail)), m);
   }
 }
 
 // row by row, so that memory is read front to back; the column sums stay in the L1 cache
-template <class V, DType kAct>
+template <class V, DType kAct, bool kTanh>
 void gelu_backward_rows(int64_t rows, int64_t cols, const void* u, const void* dg, void* du,
                         float* column_sums) {
   std::fill_n(column_sums, cols, 0.0f);
@@ -61,7 +61,7 @@ void gelu_backward_rows(int64_t rows, int64_t cols, const void* u, const void* d
       const int64_t m = lanes_left<V>(j, cols);
       const typename V::Reg x = load_act<V, kAct>(u, r * cols + j, m);
       typename V::Reg tail, gauss;
-      normal_tail<V, kAct == DType::bf16 ? 4 : 6>(x, &tail, &gauss);
+      gelu_tail<V, kTanh, kAct == DType::bf16 ? 4 : 6>(x, &tail, &gauss);
       const typename V::Reg cdf = V::select_negative(x, tail, V::sub(V::set1(1.0f), tail));
       const typename V::Reg slope = V::fma(V::mul(x, V::set1(0.39894228f)), gauss, cdf);
       const typename V::Reg d = V::mul(load_act<V, kAct>(dg, r * cols + j, m), slope);

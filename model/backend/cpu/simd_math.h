@@ -40,6 +40,29 @@ inline void normal_tail(typename V::Reg u, typename V::Reg* tail, typename V::Re
   *gauss = e;
 }
 
+// The same two of GELU's approximation, Phi(u) = (1 + tanh z) / 2 with z = sqrt(2 / pi) (u + 0.044715 u^3):
+// the tail is e / (1 + e) with e = exp(-2|z|); its slope, 2 z' tail (1 - tail), is given times sqrt(2 pi).
+template <class V, int kDegree>
+inline void tanh_tail(typename V::Reg u, typename V::Reg* tail, typename V::Reg* gauss) {
+  using Reg = typename V::Reg;
+  const Reg square = V::mul(u, u);
+  const Reg e = exp2<V, kDegree>(V::max(
+      V::mul(V::mul(V::abs(u), V::set1(-2.3022082f)), V::fma(square, V::set1(0.044715f), V::set1(1.0f))),
+      V::set1(-200.0f)));  // -2|z| log2(e)
+  const Reg head = V::div(V::set1(1.0f), V::add(V::set1(1.0f), e));
+  *tail = V::mul(e, head);
+  *gauss =
+      V::mul(V::mul(V::mul(V::set1(4.0f), *tail), head), V::fma(square, V::set1(0.134145f), V::set1(1.0f)));
+}
+
+template <class V, bool kTanh, int kDegree>
+inline void gelu_tail(typename V::Reg u, typename V::Reg* tail, typename V::Reg* gauss) {
+  if constexpr (kTanh)
+    tanh_tail<V, kDegree>(u, tail, gauss);
+  else
+    normal_tail<V, kDegree>(u, tail, gauss);
+}
+
 // One 32-bit lane holds kPack consecutive elements along the summed dimension. acc += a * b over the pack.
 template <class V>
 struct DotF32 {

@@ -1,13 +1,22 @@
-// GELU, exact: u Phi(u), and its slope Phi(u) + u phi(u). In f32 by erfcf; for 16-bit activations by
-// Abramowitz & Stegun 7.1.26 (|error| <= 8e-8 in Phi), which keeps the kernels bound by memory.
+// GELU, exact: u Phi(u), and its slope Phi(u) + u phi(u); or with kTanh Phi(u) = (1 + tanh z) / 2, z = sqrt(2
+// / pi) (u + 0.044715 u^3), which is what cuBLASLt computes within products. The exact one in f32 by erfcf;
+// for 16-bit activations by Abramowitz & Stegun 7.1.26 (|error| <= 8e-8 in Phi), which keeps the kernels
+// bound by memory.
 #pragma once
 #include "model/backend/cuda/pack.cuh"
 
 namespace isobar::cuda {
 
-template <class T>
-__device__ inline void normal_tail(float u, float* tail, float* gauss) {  // Phi(-|u|), exp(-u^2 / 2)
-  if constexpr (sizeof(T) == 4) {
+// Phi(-|u|), and sqrt(2 pi) times its slope: exp(-u^2 / 2) of the exact one
+template <class T, bool kTanh>
+__device__ inline void gelu_tail(float u, float* tail, float* gauss) {
+  if constexpr (kTanh) {
+    const float square = u * u;  // e = exp(-2 |z|)
+    const float e = exp2f(fmaxf(-2.3022082f * fabsf(u) * fmaf(square, 0.044715f, 1.0f), -200.0f));
+    const float head = sizeof(T) == 4 ? 1.0f / (1.0f + e) : __fdividef(1.0f, 1.0f + e);
+    *tail = e * head;
+    *gauss = 4.0f * *tail * head * fmaf(square, 0.134145f, 1.0f);
+  } else if constexpr (sizeof(T) == 4) {
     *tail = 0.5f * erfcf(fabsf(u) * 0.70710678f);
     *gauss = expf(-0.5f * u * u);
   } else {
@@ -22,17 +31,17 @@ __device__ inline void normal_tail(float u, float* tail, float* gauss) {  // Phi
   }
 }
 
-template <class T>
+template <class T, bool kTanh>
 __device__ inline float gelu_of(float u) {
   float tail, gauss;
-  normal_tail<T>(u, &tail, &gauss);
+  gelu_tail<T, kTanh>(u, &tail, &gauss);
   return fmaxf(u, 0.0f) - fabsf(u) * tail;
 }
 
-template <class T>
+template <class T, bool kTanh>
 __device__ inline float gelu_slope(float u) {
   float tail, gauss;
-  normal_tail<T>(u, &tail, &gauss);
+  gelu_tail<T, kTanh>(u, &tail, &gauss);
   return fmaf(u * 0.39894228f, gauss, u < 0 ? tail : 1.0f - tail);
 }
 

@@ -142,19 +142,33 @@ void CudnnAttention::prepare(const Attention& a, bool backward, int64_t workspac
   std::shared_ptr<Graph>& graph = impl_->graphs[key_of(a, backward)];
   if (graph) return;
   const std::string what = text_of(a, backward);
-  auto made = graph_of(a, backward);
-  must(made->validate(), what);
-  must(made->build_operation_graph(impl_->handle), what);
-  must(made->create_execution_plans({fe::HeurMode_t::A}), what);
-  made->deselect_workspace_greater_than(workspace_bytes);
-  must(made->check_support(), what);
-  must(made->build_plans(), what);
-  int64_t needed = 0;
-  must(made->get_workspace_size(needed), what);
-  if (needed > workspace_bytes)
-    throw Failure("cuDNN: " + what + " wants " + std::to_string(needed) +
-                  " bytes of workspace, the plan has " + std::to_string(workspace_bytes));
-  graph = std::move(made);
+  const auto planned = [&](bool within) {
+    auto made = graph_of(a, backward);
+    must(made->validate(), what);
+    must(made->build_operation_graph(impl_->handle), what);
+    must(made->create_execution_plans({fe::HeurMode_t::A}), what);
+    if (within) made->deselect_workspace_greater_than(workspace_bytes);
+    return made;
+  };
+  // cuDNN's own choice; another, if that wants more than is declared.
+  int64_t wanted = 0;
+  for (const bool within : {false, true}) {
+    auto made = planned(within);
+    const fe::error_t supported = made->check_support();
+    if (within && supported.is_bad())
+      throw Failure("cuDNN " + version() + ": " + what + " wants " + std::to_string(wanted) +
+                    " bytes of workspace, cuda_workspace() declares " + std::to_string(workspace_bytes) +
+                    ", and no other engine does with those: mend attention_backward_bytes in "
+                    "model/backend/cuda/workspace.cpp");
+    must(supported, what);
+    must(made->build_plans(), what);
+    must(made->get_workspace_size(wanted), what);
+    if (wanted > workspace_bytes) continue;
+    graph = std::move(made);
+    return;
+  }
+  throw Failure("cuDNN: " + what + " wants " + std::to_string(wanted) + " bytes of workspace, " +
+                std::to_string(workspace_bytes) + " are declared");
 }
 
 void CudnnAttention::forward(const Attention& a, const void* q, const void* k, const void* v, void* o,

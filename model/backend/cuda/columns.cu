@@ -37,7 +37,7 @@ __device__ void column_partials_of(int64_t rows, int cols, float* partials, cons
 }
 
 // dg and du may be the same: an element is read before it is written, by one thread
-template <class T, int V>
+template <class T, int V, bool kTanh>
 __global__ void __launch_bounds__(kAcross* kDown)
     gelu_backward_kernel(int64_t rows, int cols, const T* __restrict__ u, const T* dg, T* du,
                          float* partials) {
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kAcross* kDown)
     load<V>(u + at, x);
     load<V>(dg + at, d);
 #pragma unroll
-    for (int i = 0; i < V; ++i) d[i] *= gelu_slope<T>(x[i]);
+    for (int i = 0; i < V; ++i) d[i] *= gelu_slope<T, kTanh>(x[i]);
     store<V>(du + at, d);
   });
 }
@@ -118,7 +118,7 @@ void add_partials(int parts, int outs, int64_t cols, const float* partials, cons
          outs, static_cast<int>(cols), partials, sums, accumulate);
 }
 
-void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
+void gelu_backward(int64_t rows, int64_t cols, DType act, bool tanh, const void* u, const void* dg, void* du,
                    float* dbias, bool accumulate, float* workspace, cudaStream_t stream) {
   if (cols == 0) return;
   const int partials = column_partials(rows, cols);
@@ -126,8 +126,11 @@ void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const v
     using T = decltype(type);
     constexpr int V = width();
     const dim3 blocks(grid(ceil_div(cols, kAcross * V)), partials);
-    launch(gelu_backward_kernel<T, V>, blocks, dim3(kAcross, kDown), 0, stream, rows, static_cast<int>(cols),
-           static_cast<const T*>(u), static_cast<const T*>(dg), static_cast<T*>(du), workspace);
+    by_flag(tanh, [&](auto by_tanh) {
+      launch(gelu_backward_kernel<T, V, by_tanh()>, blocks, dim3(kAcross, kDown), 0, stream, rows,
+             static_cast<int>(cols), static_cast<const T*>(u), static_cast<const T*>(dg), static_cast<T*>(du),
+             workspace);
+    });
   });
   if (dbias != nullptr) add_partials(partials, 1, cols, workspace, {{dbias}}, accumulate, stream);
 }

@@ -1,7 +1,7 @@
 #include "model/backend/cuda/cuda_backend.h"
 
 #include <algorithm>
-#include <set>
+#include <functional>
 #include <stdexcept>
 
 #include "model/backend/cuda/kernels.h"
@@ -10,8 +10,7 @@
 namespace isobar::cuda {
 namespace {
 
-constexpr int64_t kSmall = int64_t{1} << 20;       // bytes: host copies up to here are pinned, and kept
-constexpr int64_t kBiasRoom = int64_t{256} << 10;  // at the end of a product's workspace: its bias in 16 bits
+constexpr int64_t kSmall = int64_t{1} << 20;  // bytes: host copies up to here are pinned, and kept
 
 // Every parameter has its 16-bit copy, at the same offset: so without ZeRO.
 bool mirrored(const Plan& plan) {
@@ -50,7 +49,10 @@ CudaBackend::CudaBackend(const Plan& plan, std::byte* arena, const TrainSpec& tr
       options_(options),
       loss_(loss_from(train)),
       biases_copied_(mirrored(plan)),
-      gemms_(options.gemm) {}
+      gemms_(options.gemm),
+      inputs_(plan),
+      fusion_at_(plan.ops.size(), -1),
+      taken_in_(plan.ops.size()) {}
 
 CudaBackend::~CudaBackend() = default;
 
@@ -73,58 +75,32 @@ bool CudaBackend::by_cudnn(const Attention& a, bool backward) const {
   return options_.cudnn && CudnnAttention::takes(a, backward, options_.capability);
 }
 
-// A bias in 16 bits, where C is: the copy that lies beside the parameters, or room in the workspace for one.
-GemmOperands CudaBackend::operands_of(const Op& op, int32_t slot) const {
-  GemmOperands x{at(op.reads[0], slot), at(op.reads[1], slot), nullptr, at(op.writes[0], slot)};
-  const View& bias = op.reads[2];
-  if (!bias) return x;
-  if (plan_.buffers[op.writes[0].buffer].dtype == DType::f32)
-    x.bias = at(bias, slot);
-  else if (biases_copied_ && bias.buffer == plan_.params_all.buffer)
-    x.bias = at({plan_.params16_all.buffer, bias.offset, bias.count}, slot);
-  else
-    x.bias = workspace(op, slot) + kGemmWorkspace - kBiasRoom;
-  return x;
-}
-
 // ---- before the first step ----
 
-void CudaBackend::prepare() {
-  std::vector<std::set<int32_t>> slots(plan_.routines.size());  // that each routine is run with
-  for (const auto* program : {&plan_.init, &plan_.train, &plan_.eval})
-    for (const Invocation& i : *program) slots[static_cast<size_t>(i.routine)].insert(i.slot);
-  const bool timed = options_.gemm == GemmChoice::timed;
-  const cudaStream_t stream = streams_[Lane::compute];
-  if (timed) fill_noise(plan_.memory.arena, arena_, stream);  // zeros would run faster than what is to come
-  for (size_t r = 0; r < plan_.routines.size(); ++r) {
-    const Routine& routine = plan_.routines[r];
-    for (int32_t o = routine.first; o < routine.first + routine.count; ++o) {
-      const Op& op = plan_.ops[static_cast<size_t>(o)];
-      const bool backward = op.kind == OpKind::attention_backward;
-      if (op.kind == OpKind::gemm)
-        for (const int32_t slot : slots[r]) {
-          const GemmOperands x = operands_of(op, slot);
-          gemms_.prepare(key_of(op, plan_, x), x, workspace(op, slot), kGemmWorkspace - kBiasRoom, stream);
-        }
-      if ((op.kind == OpKind::attention || backward) && by_cudnn(attention_of(op), backward)) {
-        if (!cudnn_) cudnn_.emplace();
-        cudnn_->prepare(attention_of(op), backward, op.writes.back().count * size_of(DType::f32));
-      }
-    }
+void CudaBackend::prepare_attention() {
+  for (const Op& op : plan_.ops) {
+    const bool backward = op.kind == OpKind::attention_backward;
+    if ((op.kind != OpKind::attention && !backward) || !by_cudnn(attention_of(op), backward)) continue;
+    if (!cudnn_) cudnn_.emplace();
+    cudnn_->prepare(attention_of(op), backward, op.writes.back().count * size_of(DType::f32));
   }
-  if (timed) ISOBAR_CUDA(cudaMemsetAsync(arena_, 0, static_cast<size_t>(plan_.memory.arena), stream));
-  ISOBAR_CUDA(cudaStreamSynchronize(stream));
 }
 
 // ---- ops ----
 
+size_t CudaBackend::index_of(const Op& op) const {
+  const std::less<const Op*> before;
+  const Op *first = plan_.ops.data(), *end = first + plan_.ops.size();
+  return before(&op, first) || !before(&op, end) ? plan_.ops.size() : static_cast<size_t>(&op - first);
+}
+
 void CudaBackend::launch(const Op& op, int32_t micro, int32_t slot) {
   const cudaStream_t stream = streams_[op.lane];
   if (op.kind != OpKind::fetch) return launch_on(op, micro, slot, stream);
-  reserve_staging(1);
-  fill_staging(op, micro, 0);
-  copy_staged(op, slot, 0, stream);
-  staging_in_use(0, stream);
+  inputs_.reserve(1);
+  fill(op, micro, 0);
+  inputs_.copy(op, 0, fetched(op, slot), stream);
+  inputs_.in_use(0, stream);
 }
 
 void CudaBackend::launch_on(const Op& op, int32_t /*micro*/, int32_t slot, cudaStream_t stream) {
@@ -157,11 +133,16 @@ void CudaBackend::launch_on(const Op& op, int32_t /*micro*/, int32_t slot, cudaS
     case OpKind::residual_add:
       return residual_add(a.m * a.n, type(op.reads[1]), fin(0), in(1), fout(0), stream);
     case OpKind::gelu:
-      return gelu(a.m * a.n, type(op.reads[0]), in(0), out(0), stream);
+      if (taken_in(op, Fused::gelu)) return;
+      return gelu(a.m * a.n, type(op.reads[0]), a.tanh, in(0), out(0), stream);
     case OpKind::gelu_backward:
-      return gelu_backward(a.m, a.n, type(op.reads[0]), in(0), in(1), out(0), fout(1), a.accumulate,
-                           scratch(), stream);
+      if (!taken_in(op, Fused::gelu_gradient))
+        return gelu_backward(a.m, a.n, type(op.reads[0]), a.tanh, in(0), in(1), out(0), fout(1), a.accumulate,
+                             scratch(), stream);
+      if (taken_in(op, Fused::bias_gradient) || !op.writes[1]) return;
+      return column_sum(a.m, a.n, type(op.writes[0]), out(0), fout(1), a.accumulate, scratch(), stream);
     case OpKind::column_sum:
+      if (taken_in(op, Fused::bias_gradient)) return;
       return column_sum(a.m, a.n, type(op.reads[0]), in(0), fout(0), a.accumulate, scratch(), stream);
     case OpKind::period_sum:
       return period_sum(a.m, a.n, a.period, a.row0, fin(0), fout(0), a.accumulate, stream);
@@ -197,18 +178,6 @@ void CudaBackend::launch_on(const Op& op, int32_t /*micro*/, int32_t slot, cudaS
       break;
   }
   throw std::logic_error(op.path + ": the GPU backend does not run this kind");
-}
-
-void CudaBackend::gemm(const Op& op, int32_t slot, cudaStream_t stream) {
-  const GemmOperands x = operands_of(op, slot);
-  std::byte* const scratch = workspace(op, slot);
-  if (x.bias == scratch + kGemmWorkspace - kBiasRoom) {
-    const View& bias = op.reads[2];
-    if (bias.count * 2 > kBiasRoom) throw std::logic_error(op.path + ": a bias of more than 131072 elements");
-    cast(bias.count, DType::f32, plan_.buffers[op.writes[0].buffer].dtype, at(bias, slot),
-         scratch + kGemmWorkspace - kBiasRoom, false, stream);
-  }
-  gemms_.run(key_of(op, plan_, x), x, scratch, kGemmWorkspace - kBiasRoom, stream);
 }
 
 void CudaBackend::attention(const Op& op, int32_t slot, cudaStream_t stream) {
@@ -302,49 +271,14 @@ void CudaBackend::drop_host_copies() {
 
 // ---- fetch ----
 
-int64_t CudaBackend::input_bytes(const Op& fetch) const {
-  return fetch.writes[0] ? fetch.writes[0].count * int64_t{4} : 0;
+void CudaBackend::fill(const Op& op, int32_t micro, int index, bool hidden) {
+  const Inputs::Place place = inputs_.to_fill(op, index);
+  fetch(op, micro, place.input, place.target, hidden);
 }
 
-void CudaBackend::reserve_staging(int count) {
-  int64_t bytes = 0;
-  for (const Op& op : plan_.ops)
-    if (op.kind == OpKind::fetch)
-      bytes = std::max(bytes, input_bytes(op) + (op.writes[1] ? op.writes[1].count * int64_t{4} : 0));
-  while (staging() < count) staging_.push_back(std::make_unique<Staging>(bytes));
-}
-
-int64_t CudaBackend::staging_bytes() const {
-  int64_t bytes = 0;
-  for (const auto& s : staging_) bytes += s->memory.bytes();
-  return bytes;
-}
-
-void CudaBackend::fill_staging(const Op& fetch, int32_t micro, int index) {
-  if (!fetch_) throw std::logic_error("fetch without a data source");
-  Staging& s = *staging_.at(static_cast<size_t>(index));
-  if (s.in_use) ISOBAR_CUDA(cudaEventSynchronize(s.copied.get()));
-  s.in_use = false;
-  const auto floats = [](std::byte* p) { return reinterpret_cast<float*>(p); };
-  fetch_(micro, fetch.writes[0] ? floats(s.memory.data()) : nullptr,
-         fetch.writes[1] ? floats(s.memory.data() + input_bytes(fetch)) : nullptr);
-}
-
-void CudaBackend::copy_staged(const Op& fetch, int32_t slot, int index, cudaStream_t stream) {
-  const Staging& s = *staging_.at(static_cast<size_t>(index));
-  const std::byte* from = s.memory.data();
-  for (const View& v : fetch.writes) {
-    if (!v) continue;
-    const auto bytes = static_cast<size_t>(v.count * 4);
-    ISOBAR_CUDA(cudaMemcpyAsync(at(v, slot), from, bytes, cudaMemcpyHostToDevice, stream));
-    from += bytes;
-  }
-}
-
-void CudaBackend::staging_in_use(int index, cudaStream_t stream) {
-  Staging& s = *staging_.at(static_cast<size_t>(index));
-  ISOBAR_CUDA(cudaEventRecord(s.copied.get(), stream));
-  s.in_use = true;
+std::array<std::byte*, 2> CudaBackend::fetched(const Op& op, int32_t slot) const {
+  const auto address = [&](const View& v) { return v ? at(v, slot) : nullptr; };
+  return {address(op.writes[0]), address(op.writes[1])};
 }
 
 }  // namespace isobar::cuda

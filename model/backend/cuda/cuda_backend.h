@@ -5,15 +5,19 @@
 //   backend.prepare();                    // algorithms and attention plans: before the arena holds anything
 //   backend.launch_on(op, micro, slot, streams[op.lane]);
 #pragma once
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "model/backend/backend.h"
 #include "model/backend/cuda/attention_cudnn.h"
 #include "model/backend/cuda/device.h"
+#include "model/backend/cuda/fusion.h"
 #include "model/backend/cuda/gemm.h"
+#include "model/backend/cuda/inputs.h"
 #include "model/base/spec.h"
 
 namespace isobar::cuda {
@@ -22,6 +26,7 @@ struct BackendOptions {
   GemmChoice gemm = GemmChoice::heuristic;
   int capability = 9;  // of the device, major
   bool cudnn = true;   // false: attention in plain kernels always
+  bool fuse = true;    // ops into products, as fusion.h has it
 };
 
 class CudaBackend : public Backend {
@@ -33,7 +38,7 @@ class CudaBackend : public Backend {
 
   /// Chooses all algorithms. With GemmChoice::timed it overwrites the arena, and leaves it zeroed.
   void prepare();
-  /// On the op's lane. A fetch goes through staging 0.
+  /// On the op's lane. A fetch goes through the first pinned buffer.
   void launch(const Op& op, int32_t micro, int32_t slot) override;
   void launch_on(const Op& op, int32_t micro, int32_t slot, cudaStream_t stream);
   void sync() override { streams_.sync(); }
@@ -44,35 +49,36 @@ class CudaBackend : public Backend {
   void upload(const std::vector<View>& views) override;
   void drop_host_copies() override;
 
-  // ---- fetch: the host fills a pinned staging buffer, the device copies from it ----
-  void reserve_staging(int count);  // at least so many
-  int staging() const { return static_cast<int>(staging_.size()); }
-  int64_t staging_bytes() const;
-  /// Waits until the device is done with the buffer and has the data source fill it.
-  void fill_staging(const Op& fetch, int32_t micro, int index);
-  void copy_staged(const Op& fetch, int32_t slot, int index, cudaStream_t stream);
-  /// Notes that the buffer is free once what was enqueued on `stream` is done; not inside a capture.
-  void staging_in_use(int index, cudaStream_t stream);
+  // ---- fetch ----
+  Inputs& inputs() { return inputs_; }
+  const Inputs& inputs() const { return inputs_; }
+  /// Has the data source fill a pinned buffer; `hidden`: while the device is busy.
+  void fill(const Op& fetch, int32_t micro, int index, bool hidden = false);
+  std::array<std::byte*, 2> fetched(const Op& fetch, int32_t slot) const;  // where a fetch's views lie
 
   const Gemms& gemms() const { return gemms_; }
+  /// What runs as part of products, since prepare(); and the plan with operands where they are touched then.
+  const std::vector<Fusion>& fusions() const { return fusions_; }
+  const Plan& as_run() const { return as_run_ ? *as_run_ : plan_; }
 
  private:
-  struct Staging {
-    PinnedMemory memory;
-    Event copied;
-    bool in_use = false;
-    explicit Staging(int64_t bytes) : memory(bytes) {}
-  };
   Attention attention_of(const Op& op) const;
   Loss loss_of() const;
   bool by_cudnn(const Attention& a, bool backward) const;
-  GemmOperands operands_of(const Op& op, int32_t slot) const;
+  using Slots = std::vector<std::set<int32_t>>;  // that each routine is run with
+  void prepare_attention();
+  size_t index_of(const Op& op) const;  // in the plan; its number of ops for one that is not of it
+  void prepare_products(const Slots& slots);
+  void choose_fusions(const Slots& slots);
+  bool pays(const Fusion& f, const std::set<int32_t>& slots);
+  const Fusion* fusion_of(const Op& product) const;
+  bool taken_in(const Op& op, Fused kind) const;
+  GemmOperands operands_of(const Op& op, int32_t slot, const Fusion* f) const;
   std::byte* workspace(const Op& op, int32_t slot) const;
   void gemm(const Op& op, int32_t slot, cudaStream_t stream);
   void attention(const Op& op, int32_t slot, cudaStream_t stream);
   void attention_backward(const Op& op, int32_t slot, cudaStream_t stream);
   void optimizer(const Op& op, int32_t slot, cudaStream_t stream);
-  int64_t input_bytes(const Op& fetch) const;
 
   const TrainSpec train_;
   const Streams& streams_;
@@ -80,8 +86,13 @@ class CudaBackend : public Backend {
   const Loss loss_;
   bool biases_copied_;  // params16 mirrors params, biases and all
   Gemms gemms_;
+  Inputs inputs_;
   std::optional<CudnnAttention> cudnn_;
-  std::vector<std::unique_ptr<Staging>> staging_;
+  std::vector<Fusion> fusions_;
+  std::vector<int32_t> fusion_at_;    // by op of the plan, a product: into fusions_, or -1
+  std::vector<uint8_t> taken_in_;     // by op: bits of Fused
+  std::map<GemmKey, bool> verdicts_;  // of fused products
+  std::optional<Plan> as_run_;
   std::map<int32_t, std::unique_ptr<PinnedMemory>> small_;  // host copies by buffer
   std::map<int32_t, std::vector<std::byte>> large_;
 };

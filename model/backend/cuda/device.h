@@ -113,4 +113,19 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+/// Milliseconds that one `enqueue()` on `stream` takes, over twenty in a row after three that do not count.
+template <class Enqueue>
+float milliseconds_of(cudaStream_t stream, const Enqueue& enqueue) {
+  constexpr int kWarmUp = 3, kRuns = 20;
+  const Event begin(true), end(true);
+  for (int i = 0; i < kWarmUp; ++i) enqueue();
+  ISOBAR_CUDA(cudaEventRecord(begin.get(), stream));
+  for (int i = 0; i < kRuns; ++i) enqueue();
+  ISOBAR_CUDA(cudaEventRecord(end.get(), stream));
+  ISOBAR_CUDA(cudaEventSynchronize(end.get()));
+  float ms = 0;
+  ISOBAR_CUDA(cudaEventElapsedTime(&ms, begin.get(), end.get()));
+  return ms / kRuns;
+}
+
 }  // namespace isobar::cuda

@@ -15,7 +15,14 @@ int64_t now_ns() {
   return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
 }
 
-constexpr int kStagingAhead = 2;  // buffers that the host fills ahead of the device, without graphs
+constexpr int kFilledAhead = 2;  // pinned buffers that the host fills ahead of the device, without graphs
+
+// Landing buffers are beside the arena: a sixteenth of the device's memory at most.
+int64_t most_for_landing() {
+  size_t free = 0, total = 0;
+  ISOBAR_CUDA(cudaMemGetInfo(&free, &total));
+  return static_cast<int64_t>(std::min(total / 16, free / 2));
+}
 
 void grow(std::vector<Event>& events, size_t count, bool timed) {
   events.reserve(count);
@@ -24,11 +31,22 @@ void grow(std::vector<Event>& events, size_t count, bool timed) {
 
 }  // namespace
 
-DeviceExecutor::Kept::Kept(const Program& program) : order(program) {}
+// Ops that run as part of products are waited for where they run.
+static StreamOrder order_of(const CudaBackend& backend, const Program& program) {
+  if (backend.fusions().empty()) return StreamOrder(program);
+  Program as_run = program;
+  relink(backend.as_run(), as_run);
+  return StreamOrder(as_run);
+}
+
+DeviceExecutor::Kept::Kept(const CudaBackend& backend, const Program& program)
+    : order(order_of(backend, program)) {}
 
 DeviceExecutor::Kept::~Kept() {
-  if (exec) cudaGraphExecDestroy(exec);
-  if (graph) cudaGraphDestroy(graph);
+  for (cudaGraphExec_t e : exec)
+    if (e) cudaGraphExecDestroy(e);
+  for (cudaGraph_t g : graph)
+    if (g) cudaGraphDestroy(g);
 }
 
 DeviceExecutor::DeviceExecutor(const Plan& plan, CudaBackend& backend, DeviceComm* comm,
@@ -39,20 +57,38 @@ DeviceExecutor::DeviceExecutor(const Plan& plan, CudaBackend& backend, DeviceCom
       streams_(streams),
       options_(options),
       times_(plan.ops.size()),
+      routine_times_(plan.routines.size()),
       timed_begin_(true) {}
 
 DeviceExecutor::~DeviceExecutor() = default;
 
 void DeviceExecutor::reset_op_times() {
   std::fill(times_.begin(), times_.end(), OpTime{});
+  std::fill(routine_times_.begin(), routine_times_.end(), OpTime{});
 }
 
-void DeviceExecutor::keep(const Program& program) {
-  auto kept = std::make_unique<Kept>(program);
+void DeviceExecutor::keep(const Program& program, bool ahead) {
+  auto kept = std::make_unique<Kept>(backend_, program);
   for (const Instr& i : program.instrs) kept->fetches += plan_.ops[i.op].kind == OpKind::fetch ? 1 : 0;
+  int32_t before = -1;
+  for (size_t i = 0; i < program.instrs.size(); ++i) {
+    const Instr& instr = program.instrs[i];
+    if (instr.lane != Lane::compute || instr.invocation == before) continue;
+    before = instr.invocation;
+    kept->stretches.push_back({static_cast<int32_t>(i), routine_of(instr.op)});
+  }
+  grow(kept->marks, kept->stretches.empty() ? 0 : kept->stretches.size() + 1, true);
+  kept->ahead = ahead && backend_.inputs().reserve_ahead(kept->fetches, most_for_landing());
   // A graph copies from as many buffers as it has fetches.
-  backend_.reserve_staging(options_.graphs ? kept->fetches : std::min(kept->fetches, kStagingAhead));
+  if (!kept->ahead)
+    backend_.inputs().reserve(options_.graphs ? kept->fetches : std::min(kept->fetches, kFilledAhead));
   kept_[&program] = std::move(kept);
+}
+
+int32_t DeviceExecutor::routine_of(int32_t op) const {
+  const auto at = std::find_if(plan_.routines.begin(), plan_.routines.end(),
+                               [&](const Routine& r) { return op >= r.first && op < r.first + r.count; });
+  return static_cast<int32_t>(at - plan_.routines.begin());
 }
 
 std::string DeviceExecutor::now_running() const {
@@ -71,17 +107,27 @@ std::string DeviceExecutor::now_running() const {
 void DeviceExecutor::operator()(const Program& program, int32_t step) {
   const auto at = kept_.find(&program);
   std::unique_ptr<Kept> once;
-  if (at == kept_.end()) once = std::make_unique<Kept>(program);
+  if (at == kept_.end()) once = std::make_unique<Kept>(backend_, program);
   Kept& kept = once ? *once : *at->second;
-  if (backend_.staging() == 0) backend_.reserve_staging(1);
+  if (backend_.inputs().count() == 0) backend_.inputs().reserve(1);
   const int64_t began = now_ns();
+  if (kept.ahead) {
+    if (!kept.fetched) fetch_ahead(program, kept, false);
+    backend_.inputs().wait(kept.set, streams_[Lane::compute]);
+  }
   if (options_.graphs && !once && kept.runs > 0 && recorder_ == nullptr) {
-    if (!kept.exec) capture(program, kept, step);
+    if (!kept.exec[static_cast<size_t>(kept.set)]) capture(program, kept, step);
     replay(program, kept, step);
   } else {
-    enqueue(program, kept.order, step, recorder_ ? Mode::timed : Mode::enqueue);
+    enqueue(program, kept, step, recorder_ ? Mode::timed : Mode::enqueue);
+  }
+  if (kept.ahead) {
+    kept.set ^= 1;  // whose readers were over before this run began
+    kept.fetched = false;
+    if (backend_.more_to_fetch()) fetch_ahead(program, kept, true);
   }
   wait(kept.order);
+  read_marks(kept);
   if (recorder_) read_times(program, kept.order, step, began);
   ++kept.runs;
 }
@@ -104,7 +150,8 @@ void DeviceExecutor::join(const StreamOrder& order) {
   }
 }
 
-void DeviceExecutor::enqueue(const Program& program, const StreamOrder& order, int32_t step, Mode mode) {
+void DeviceExecutor::enqueue(const Program& program, const Kept& kept, int32_t step, Mode mode) {
+  const StreamOrder& order = kept.order;
   grow(events_, static_cast<size_t>(order.events), false);
   if (mode == Mode::timed) {
     grow(timed_, 2 * program.instrs.size(), true);
@@ -112,33 +159,48 @@ void DeviceExecutor::enqueue(const Program& program, const StreamOrder& order, i
   }
   fork(order);
   int fetched = 0;
+  size_t stretch = 0;
   for (const Enqueue& e : order.list) {
     const Instr& instr = program.instrs[static_cast<size_t>(e.instr)];
     const cudaStream_t stream = streams_[e.lane];
+    if (stretch < kept.stretches.size() && kept.stretches[stretch].instr == e.instr)
+      mark(kept.marks[stretch++], mode);
     current_.store(instr.op, std::memory_order_relaxed);
     for (const int32_t event : e.waits)
       ISOBAR_CUDA(cudaStreamWaitEvent(stream, events_[static_cast<size_t>(event)].get(), 0));
     if (mode == Mode::timed)
       ISOBAR_CUDA(cudaEventRecord(timed_[2 * static_cast<size_t>(e.instr)].get(), stream));
     if (observer_) observer_->begin_op(program, e.instr, step, stream);
-    launch(instr, stream, mode, fetched);
+    launch(instr, kept, stream, mode, fetched);
     if (observer_) observer_->end_op(program, e.instr, step, stream);
     if (mode == Mode::timed)
       ISOBAR_CUDA(cudaEventRecord(timed_[2 * static_cast<size_t>(e.instr) + 1].get(), stream));
     if (e.event >= 0) ISOBAR_CUDA(cudaEventRecord(events_[static_cast<size_t>(e.event)].get(), stream));
     progress_.fetch_add(1, std::memory_order_relaxed);
   }
+  if (stretch > 0) mark(kept.marks[stretch], mode);
   current_.store(-1, std::memory_order_relaxed);
 }
 
-void DeviceExecutor::launch(const Instr& instr, cudaStream_t stream, Mode mode, int& fetched) {
+// An event of a graph is read outside it.
+void DeviceExecutor::mark(const Event& event, Mode mode) {
+  ISOBAR_CUDA(
+      cudaEventRecordWithFlags(event.get(), streams_[Lane::compute],
+                               mode == Mode::capture ? cudaEventRecordExternal : cudaEventRecordDefault));
+}
+
+void DeviceExecutor::launch(const Instr& instr, const Kept& kept, cudaStream_t stream, Mode mode,
+                            int& fetched) {
   const Op& op = plan_.ops[static_cast<size_t>(instr.op)];
   if (op.kind == OpKind::fetch) {
-    const int index = fetched++ % backend_.staging();
-    if (mode == Mode::capture) return backend_.copy_staged(op, instr.slot, index, stream);
-    backend_.fill_staging(op, instr.micro, index);
-    backend_.copy_staged(op, instr.slot, index, stream);
-    return backend_.staging_in_use(index, stream);
+    Inputs& inputs = backend_.inputs();
+    const auto to = backend_.fetched(op, instr.slot);
+    if (kept.ahead) return inputs.land(op, fetched++, kept.set, to, stream);
+    const int index = fetched++ % inputs.count();
+    if (mode != Mode::capture) backend_.fill(op, instr.micro, index);
+    inputs.copy(op, index, to, stream);
+    if (mode != Mode::capture) inputs.in_use(index, stream);
+    return;
   }
   if (!is_collective(op.kind)) return backend_.launch_on(op, instr.micro, instr.slot, stream);
   if (!comm_) throw std::logic_error(op.path + ": there is nobody to communicate with");
@@ -149,13 +211,39 @@ void DeviceExecutor::launch(const Instr& instr, cudaStream_t stream, Mode mode, 
                 plan_.buffers[static_cast<size_t>((in ? in : out).buffer)].dtype, stream);
 }
 
+// ---- batches ----
+
+template <class F>
+void DeviceExecutor::each_fetch(const Program& program, const F& f) {
+  int index = 0;
+  for (const Instr& instr : program.instrs) {
+    const Op& op = plan_.ops[static_cast<size_t>(instr.op)];
+    if (op.kind != OpKind::fetch) continue;
+    current_.store(instr.op, std::memory_order_relaxed);
+    f(op, instr, index++);
+    progress_.fetch_add(1, std::memory_order_relaxed);
+  }
+  current_.store(-1, std::memory_order_relaxed);
+}
+
+// Into kept.set, which nobody reads now. `hidden`: a run computes meanwhile, as long as it takes.
+void DeviceExecutor::fetch_ahead(const Program& program, Kept& kept, bool hidden) {
+  const cudaStream_t compute = streams_[Lane::compute];
+  each_fetch(program, [&](const Op& op, const Instr& instr, int index) {
+    backend_.fill(op, instr.micro, index, hidden && cudaStreamQuery(compute) == cudaErrorNotReady);
+    backend_.inputs().send(op, index, kept.set);
+  });
+  backend_.inputs().sent(kept.set);
+  kept.fetched = true;
+}
+
 // ---- graphs ----
 
 void DeviceExecutor::capture(const Program& program, Kept& kept, int32_t step) {
   const cudaStream_t compute = streams_[Lane::compute];
   ISOBAR_CUDA(cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal));
   try {
-    enqueue(program, kept.order, step, Mode::capture);
+    enqueue(program, kept, step, Mode::capture);
     join(kept.order);
   } catch (...) {
     cudaGraph_t broken = nullptr;
@@ -164,24 +252,20 @@ void DeviceExecutor::capture(const Program& program, Kept& kept, int32_t step) {
     cudaGetLastError();
     throw;
   }
-  ISOBAR_CUDA(cudaStreamEndCapture(compute, &kept.graph));
-  ISOBAR_CUDA(cudaGraphInstantiate(&kept.exec, kept.graph, cudaGraphInstantiateFlagUseNodePriority));
-  if (observer_) observer_->captured(program, kept.graph, kept.exec);
+  cudaGraph_t& graph = kept.graph[static_cast<size_t>(kept.set)];
+  cudaGraphExec_t& exec = kept.exec[static_cast<size_t>(kept.set)];
+  ISOBAR_CUDA(cudaStreamEndCapture(compute, &graph));
+  ISOBAR_CUDA(cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagUseNodePriority));
+  if (observer_) observer_->captured(program, graph, exec);
 }
 
 void DeviceExecutor::replay(const Program& program, const Kept& kept, int32_t step) {
-  int fetched = 0;
-  for (const Instr& instr : program.instrs) {
-    const Op& op = plan_.ops[static_cast<size_t>(instr.op)];
-    if (op.kind != OpKind::fetch) continue;
-    current_.store(instr.op, std::memory_order_relaxed);
-    backend_.fill_staging(op, instr.micro, fetched++);
-    progress_.fetch_add(1, std::memory_order_relaxed);
-  }
-  current_.store(-1, std::memory_order_relaxed);
+  if (!kept.ahead)
+    each_fetch(program,
+               [&](const Op& op, const Instr& instr, int index) { backend_.fill(op, instr.micro, index); });
   const cudaStream_t compute = streams_[Lane::compute];
   if (observer_) observer_->begin_graph(program, step, compute);
-  ISOBAR_CUDA(cudaGraphLaunch(kept.exec, compute));
+  ISOBAR_CUDA(cudaGraphLaunch(kept.exec[static_cast<size_t>(kept.set)], compute));
   if (observer_) observer_->end_graph(program, step, compute);
   ++replays_;
 }
@@ -209,6 +293,16 @@ void DeviceExecutor::wait(const StreamOrder& order) {
     progress_.fetch_add(1, std::memory_order_relaxed);
   }
   waiting_.store(false, std::memory_order_relaxed);
+}
+
+void DeviceExecutor::read_marks(const Kept& kept) {
+  for (size_t i = 0; i < kept.stretches.size(); ++i) {
+    float ms = 0;
+    ISOBAR_CUDA(cudaEventElapsedTime(&ms, kept.marks[i].get(), kept.marks[i + 1].get()));
+    OpTime& t = routine_times_[static_cast<size_t>(kept.stretches[i].routine)];
+    ++t.count;
+    t.seconds += static_cast<double>(ms) * 1e-3;
+  }
 }
 
 void DeviceExecutor::read_times(const Program& program, const StreamOrder& order, int32_t step,

@@ -6,8 +6,12 @@
 //   run(step_program, step);
 //
 // A program's first run is enqueued, because kernels are loaded and connections are opened then. Graphs leave
-// out what the host does: a fetch's staging buffers are filled before a replay. While a recorder is set, ops
-// are enqueued with an event before and behind each, so spans and op times are of that mode.
+// out what the host does. Of a program that is kept `ahead` the next run's batches are fetched and copied to
+// the device while this run computes, into one of two sets of buffers (inputs.h), with a graph for each;
+// others fetch when they run. While a recorder is set, ops are enqueued with an event before and behind each,
+// so spans and op times are of that mode.
+//
+// Routines of kept programs are timed in every run, by one event between two, in graphs too.
 #pragma once
 #include <array>
 #include <atomic>
@@ -34,12 +38,13 @@ class DeviceExecutor : public Runner {
                  const ExecutorOptions& options);
   ~DeviceExecutor() override;
   void operator()(const Program& program, int32_t step) override;
-  void keep(const Program& program) override;
+  void keep(const Program& program, bool ahead = false) override;
 
   void record_to(SpanRecorder* recorder) override { recorder_ = recorder; }
   bool times_ops() const override { return recorder_ != nullptr; }
   const std::vector<OpTime>& op_times() const override { return times_; }
   void set_op_times(std::vector<OpTime> times) override { times_ = std::move(times); }
+  const std::vector<OpTime>& routine_times() const override { return routine_times_; }
   void reset_op_times() override;
   std::string now_running() const override;
   int64_t progress() const override { return progress_.load(std::memory_order_relaxed); }
@@ -53,19 +58,34 @@ class DeviceExecutor : public Runner {
     StreamOrder order;
     int32_t fetches = 0;
     int64_t runs = 0;
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t exec = nullptr;
-    explicit Kept(const Program& program);
+    bool ahead = false;    // batches are fetched under the run before, into …
+    int set = 0;           // this of the landing sets
+    bool fetched = false;  // and have been
+    struct Stretch {       // of the compute lane, in one routine
+      int32_t instr;       // its first
+      int32_t routine;
+    };
+    std::vector<Stretch> stretches;
+    std::vector<Event> marks;            // before each stretch and behind the last
+    std::array<cudaGraph_t, 2> graph{};  // by landing set
+    std::array<cudaGraphExec_t, 2> exec{};
+    Kept(const CudaBackend& backend, const Program& program);
     ~Kept();
     Kept(const Kept&) = delete;
     Kept& operator=(const Kept&) = delete;
   };
   enum class Mode : uint8_t { enqueue, timed, capture };
-  void enqueue(const Program& program, const StreamOrder& order, int32_t step, Mode mode);
-  void launch(const Instr& instr, cudaStream_t stream, Mode mode, int& fetched);
+  void enqueue(const Program& program, const Kept& kept, int32_t step, Mode mode);
+  void launch(const Instr& instr, const Kept& kept, cudaStream_t stream, Mode mode, int& fetched);
   void capture(const Program& program, Kept& kept, int32_t step);
   void replay(const Program& program, const Kept& kept, int32_t step);
+  template <class F>
+  void each_fetch(const Program& program, const F& f);  // f(op, instr, index)
+  void fetch_ahead(const Program& program, Kept& kept, bool hidden);
   void wait(const StreamOrder& order);
+  int32_t routine_of(int32_t op) const;
+  void mark(const Event& event, Mode mode);
+  void read_marks(const Kept& kept);
   void read_times(const Program& program, const StreamOrder& order, int32_t step, int64_t began_ns);
   void fork(const StreamOrder& order);
   void join(const StreamOrder& order);
@@ -77,7 +97,7 @@ class DeviceExecutor : public Runner {
   const ExecutorOptions options_;
   SpanRecorder* recorder_ = nullptr;
   OpObserver* observer_ = nullptr;
-  std::vector<OpTime> times_;
+  std::vector<OpTime> times_, routine_times_;
   std::vector<Event> events_;           // between lanes
   std::vector<Event> timed_;            // before and behind each op
   std::array<Event, kLanes> lane_end_;  // of a capture

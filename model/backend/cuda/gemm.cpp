@@ -11,8 +11,6 @@ namespace isobar::cuda {
 namespace {
 
 constexpr int kCandidates = 8;  // that are timed
-constexpr int kTimedRuns = 20;  // of each, after …
-constexpr int kWarmUpRuns = 3;
 
 cudaDataType_t type_of(DType t) {
   switch (t) {
@@ -60,12 +58,14 @@ struct Gemms::Product {
   const Api& api;
   std::string text;
   bool bias, accumulate;
+  Fused fused;
+  float milliseconds = -1;  // of a run, where it was timed
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, out = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
 
   Product(const Api& a, const GemmKey& key)
-      : api(a), text(text_of(key)), bias(key.bias), accumulate(key.accumulate) {
+      : api(a), text(text_of(key)), bias(key.bias), accumulate(key.accumulate), fused(key.fused) {
     const ColumnMajor c = column_major(key);
     const cublasComputeType_t compute = key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     api.must(api.desc_create(&desc, compute, CUDA_R_32F), text);
@@ -74,7 +74,9 @@ struct Gemms::Product {
     };
     set(CUBLASLT_MATMUL_DESC_TRANSA, c.trans_first ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, c.trans_second ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (key.bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(key));
+    if (key.fused == Fused::gelu || key.fused == Fused::gelu_gradient)
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, c.ld_out);
     const auto matrix = [&](cublasLtMatrixLayout_t* m, DType t, int64_t rows, int64_t cols, int64_t ld) {
       api.must(api.layout_create(m, type_of(t), static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), ld),
                text);
@@ -92,7 +94,18 @@ struct Gemms::Product {
   Product(const Product&) = delete;
   Product& operator=(const Product&) = delete;
 
-  // The best by cuBLASLt's own estimate first
+  // Some algorithms look at where these lie, so they are set when algorithms are chosen, too.
+  void point_to(const GemmOperands& x) const {
+    const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* p) {
+      api.must(api.desc_set(desc, attribute, &p, sizeof p), text);
+    };
+    if (bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, x.bias);
+    if (fused == Fused::bias_gradient) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, x.sums);
+    if (fused == Fused::gelu || fused == Fused::gelu_gradient)
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, x.aux);
+  }
+
+  // The best by cuBLASLt's own estimate first; none where it knows of none
   std::vector<cublasLtMatmulHeuristicResult_t> candidates(cublasLtHandle_t handle, int most, int align,
                                                           int64_t bytes) const {
     cublasLtMatmulPreference_t preference = nullptr;
@@ -110,11 +123,12 @@ struct Gemms::Product {
       set(operand, lie_on);
     std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
     int n = 0;
-    api.must(api.heuristic(handle, desc, first, second, out, out, preference, most, found.data(), &n),
-             "no algorithm for " + text);
+    const cublasStatus_t status =
+        api.heuristic(handle, desc, first, second, out, out, preference, most, found.data(), &n);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
+    api.must(status, "algorithms of " + text);
     found.resize(static_cast<size_t>(n));
     std::erase_if(found, [](const auto& r) { return r.state != CUBLAS_STATUS_SUCCESS; });
-    if (found.empty()) throw Failure("cuBLASLt: no algorithm for " + text);
     return found;
   }
 };
@@ -133,34 +147,30 @@ std::string Gemms::library_version() {
   return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
 }
 
-void Gemms::prepare(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
+bool Gemms::prepare(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
                     cudaStream_t stream) {
-  if (table_.contains(key) || key.m * key.n == 0) return;
+  if (key.m * key.n == 0) return key.fused == Fused::none;
+  if (table_.contains(key)) return true;
   auto product = std::make_unique<Product>(*api_, key);
-  // Some algorithms look at where the bias lies, so it is there when they are chosen.
-  if (key.bias)
-    api_->must(api_->desc_set(product->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &x.bias, sizeof x.bias),
-               product->text);
+  product->point_to(x);
   const bool timed = choice_ == GemmChoice::timed;
   const auto candidates = product->candidates(handle_, timed ? kCandidates : 1, key.align, bytes);
+  if (candidates.empty()) return false;
   product->algorithm = candidates[0].algo;
-  if (timed) {
-    const Event begin(true), end(true);
-    float best = -1;
+  if (timed)
     for (const auto& candidate : candidates) {
-      for (int i = 0; i < kWarmUpRuns; ++i) launch(*product, candidate.algo, x, workspace, bytes, stream);
-      ISOBAR_CUDA(cudaEventRecord(begin.get(), stream));
-      for (int i = 0; i < kTimedRuns; ++i) launch(*product, candidate.algo, x, workspace, bytes, stream);
-      ISOBAR_CUDA(cudaEventRecord(end.get(), stream));
-      ISOBAR_CUDA(cudaEventSynchronize(end.get()));
-      float ms = 0;
-      ISOBAR_CUDA(cudaEventElapsedTime(&ms, begin.get(), end.get()));
-      if (best >= 0 && ms >= best) continue;
-      best = ms;
+      const float ms =
+          milliseconds_of(stream, [&] { launch(*product, candidate.algo, x, workspace, bytes, stream); });
+      if (product->milliseconds >= 0 && ms >= product->milliseconds) continue;
+      product->milliseconds = ms;
       product->algorithm = candidate.algo;
     }
-  }
   table_.emplace(key, std::move(product));
+  return true;
+}
+
+float Gemms::milliseconds(const GemmKey& key) const {
+  return table_.at(key)->milliseconds;
 }
 
 void Gemms::run(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
@@ -173,8 +183,7 @@ void Gemms::run(const GemmKey& key, const GemmOperands& x, void* workspace, int6
 
 void Gemms::launch(const Product& p, const cublasLtMatmulAlgo_t& algorithm, const GemmOperands& x,
                    void* workspace, int64_t bytes, cudaStream_t stream) const {
-  if (p.bias)
-    api_->must(api_->desc_set(p.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &x.bias, sizeof x.bias), p.text);
+  p.point_to(x);
   const float one = 1, beta = p.accumulate ? 1.0f : 0.0f;
   const cublasStatus_t status =
       api_->matmul(handle_, p.desc, &one, x.b, p.first, x.a, p.second, &beta, x.c, p.out, x.c, p.out,

@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 
+#include "model/backend/cuda/fusion.h"
 #include "model/backend/cuda/library.h"
 #include "model/plan/plan.h"
 
@@ -25,6 +26,7 @@ struct GemmKey {  // all that an algorithm's choice depends on
   bool trans_a = false, trans_b = false;
   DType in = DType::f32, out = DType::f32;  // of A and B; of C
   bool bias = false, accumulate = false, tf32 = false;
+  Fused fused = Fused::none;
   int align = 16;  // bytes that all operands lie on; no access is wider than 16
   auto operator<=>(const GemmKey&) const = default;
 };
@@ -32,6 +34,8 @@ struct GemmOperands {
   const void *a, *b;
   const void* bias;  // in the type of C
   void* c;
+  void* aux = nullptr;    // gelu: the result before it (C: after); gelu_gradient: what gelu was taken of
+  float* sums = nullptr;  // bias_gradient: column sums of A
 };
 /// Throws std::logic_error for what the GPU does not run: batched products and fp8.
 GemmKey key_of(const Op& op, const Plan& plan, const GemmOperands& x);
@@ -45,6 +49,8 @@ struct ColumnMajor {
   int64_t ld_first, ld_second, ld_out;
 };
 ColumnMajor column_major(const GemmKey& key);
+/// What cuBLASLt is to do beside: bias, GELU, gradients.
+cublasLtEpilogue_t epilogue_of(const GemmKey& key);
 
 enum class GemmChoice : uint8_t { heuristic, timed };
 
@@ -55,12 +61,14 @@ class Gemms {
   Gemms(const Gemms&) = delete;
   Gemms& operator=(const Gemms&) = delete;
 
-  /// Makes the table's entry for a shape. Timing runs the product on what lies in the operands.
-  void prepare(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
+  /// Makes the table's entry for a shape; false if cuBLASLt has no algorithm for it. Timing runs the product
+  /// on what lies in the operands.
+  bool prepare(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
                cudaStream_t stream);
   /// `bytes`: of the workspace, no fewer than it was prepared with
   void run(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
            cudaStream_t stream) const;
+  float milliseconds(const GemmKey& key) const;  // that a run took when it was timed
   size_t shapes() const { return table_.size(); }
   static std::string library_version();  // "13.1.0"; opens the library, needs no GPU
 

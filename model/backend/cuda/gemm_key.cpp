@@ -7,7 +7,8 @@ namespace isobar::cuda {
 
 int alignment_of(const GemmOperands& x) {
   uintptr_t all = 16;
-  for (const void* p : {x.a, x.b, x.bias, static_cast<const void*>(x.c)})
+  for (const void* p : {x.a, x.b, x.bias, static_cast<const void*>(x.c), static_cast<const void*>(x.aux),
+                        static_cast<const void*>(x.sums)})
     all |= reinterpret_cast<uintptr_t>(p);
   return static_cast<int>(all & (~all + 1));  // the lowest bit
 }
@@ -28,6 +29,7 @@ GemmKey key_of(const Op& op, const Plan& plan, const GemmOperands& x) {
           static_cast<bool>(op.reads[2]),
           a.accumulate,
           a.tf32,
+          Fused::none,
           alignment_of(x)};
 }
 
@@ -38,7 +40,22 @@ std::string text_of(const GemmKey& k) {
   if (k.tf32) s += " tf32";
   if (k.bias) s += " +bias";
   if (k.accumulate) s += " +=";
+  if (k.fused != Fused::none) s += std::string(" ") + name_of(k.fused);
   return s + " on " + std::to_string(k.align) + " bytes";
+}
+
+cublasLtEpilogue_t epilogue_of(const GemmKey& k) {
+  switch (k.fused) {
+    case Fused::none:
+      return k.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    case Fused::gelu:
+      return k.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case Fused::gelu_gradient:  // DGELU_BGRAD would leave sums in 16 bits
+      return CUBLASLT_EPILOGUE_DGELU;
+    case Fused::bias_gradient:  // of its second operand, our first
+      return CUBLASLT_EPILOGUE_BGRADB;
+  }
+  throw std::logic_error("no such epilogue");
 }
 
 ColumnMajor column_major(const GemmKey& k) {

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads)
       const double degrees = s.height == 1 ? 90.0
                                            : 90.0 - 180.0 * static_cast<double>(at.band * p + i) /
                                                         static_cast<double>(s.height - 1);
-      latitude[i] = static_cast<float>(cos(degrees * std::numbers::pi / 180.0) * latitude_scale);
+      latitude[i] = static_cast<float>(cospi(degrees / 180.0) * latitude_scale);  // cos would need a stack
     }
     const T* guess = pred + row * columns;
     if constexpr (kShared)

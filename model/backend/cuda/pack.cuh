@@ -121,6 +121,12 @@ void by_type(DType t, F&& f) {
   throw std::logic_error("integers have no such kernel");
 }
 
+/// f(std::bool_constant) of what `flag` says
+template <class F>
+void by_flag(bool flag, F&& f) {
+  flag ? f(std::true_type{}) : f(std::false_type{});
+}
+
 inline int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }

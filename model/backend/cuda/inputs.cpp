@@ -1,0 +1,92 @@
+#include "model/backend/cuda/inputs.h"
+
+#include <algorithm>
+
+namespace isobar::cuda {
+namespace {
+
+size_t bytes_of(const View& v) {
+  return v ? static_cast<size_t>(v.count) * sizeof(float) : 0;
+}
+
+void copy_views(const Op& fetch, const std::byte* from, const std::array<std::byte*, 2>& to,
+                cudaMemcpyKind kind, cudaStream_t stream) {
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (fetch.writes[i]) ISOBAR_CUDA(cudaMemcpyAsync(to[i], from, bytes_of(fetch.writes[i]), kind, stream));
+    from += bytes_of(fetch.writes[i]);
+  }
+}
+
+}  // namespace
+
+Inputs::Inputs(const Plan& plan) {
+  for (const Op& op : plan.ops)
+    if (op.kind == OpKind::fetch)
+      bytes_ = std::max(bytes_, static_cast<int64_t>(bytes_of(op.writes[0]) + bytes_of(op.writes[1])));
+}
+
+Inputs::~Inputs() {
+  if (!stream_) return;
+  cudaStreamSynchronize(stream_);  // it may still copy from memory that goes now
+  cudaStreamDestroy(stream_);
+}
+
+void Inputs::reserve(int count) {
+  while (this->count() < count) pinned_.push_back(std::make_unique<Pinned>(bytes_));
+}
+
+bool Inputs::reserve_ahead(int count, int64_t most) {
+  if (count == 0 || 2 * count * bytes_ > most) return false;
+  reserve(count);
+  for (Landing& set : landing_)
+    while (static_cast<int>(set.buffers.size()) < count)
+      set.buffers.push_back(std::make_unique<DeviceArena>(bytes_));
+  if (!stream_) ISOBAR_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, 0));
+  return true;
+}
+
+int64_t Inputs::landing_bytes() const {
+  return 2 * bytes_ * static_cast<int64_t>(landing_[0].buffers.size());
+}
+
+Inputs::Place Inputs::to_fill(const Op& fetch, int index) {
+  Pinned& p = *pinned_.at(static_cast<size_t>(index));
+  if (p.in_use) ISOBAR_CUDA(cudaEventSynchronize(p.copied.get()));
+  p.in_use = false;
+  const auto floats = [](std::byte* at) { return reinterpret_cast<float*>(at); };
+  return {fetch.writes[0] ? floats(p.memory.data()) : nullptr,
+          fetch.writes[1] ? floats(p.memory.data() + bytes_of(fetch.writes[0])) : nullptr};
+}
+
+void Inputs::copy(const Op& fetch, int index, const std::array<std::byte*, 2>& to, cudaStream_t stream) {
+  copy_views(fetch, pinned_.at(static_cast<size_t>(index))->memory.data(), to, cudaMemcpyHostToDevice,
+             stream);
+}
+
+void Inputs::in_use(int index, cudaStream_t stream) {
+  Pinned& p = *pinned_.at(static_cast<size_t>(index));
+  ISOBAR_CUDA(cudaEventRecord(p.copied.get(), stream));
+  p.in_use = true;
+}
+
+void Inputs::send(const Op& fetch, int index, int set) {
+  std::byte* const to = landing_[static_cast<size_t>(set)].buffers.at(static_cast<size_t>(index))->data();
+  copy(fetch, index, {to, to + bytes_of(fetch.writes[0])}, stream_);
+  in_use(index, stream_);
+}
+
+void Inputs::sent(int set) {
+  ISOBAR_CUDA(cudaEventRecord(landing_[static_cast<size_t>(set)].sent.get(), stream_));
+}
+
+void Inputs::wait(int set, cudaStream_t stream) {
+  ISOBAR_CUDA(cudaStreamWaitEvent(stream, landing_[static_cast<size_t>(set)].sent.get(), 0));
+}
+
+void Inputs::land(const Op& fetch, int index, int set, const std::array<std::byte*, 2>& to,
+                  cudaStream_t stream) {
+  const std::byte* from = landing_[static_cast<size_t>(set)].buffers.at(static_cast<size_t>(index))->data();
+  copy_views(fetch, from, to, cudaMemcpyDeviceToDevice, stream);
+}
+
+}  // namespace isobar::cuda

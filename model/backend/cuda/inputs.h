@@ -1,0 +1,69 @@
+// Batches on their way to the device: pinned buffers that the host fills, one a fetch of a program, and for
+// programs whose runs follow one another two sets of landing buffers on the device. While a run computes on
+// one set, the next run's batches travel into the other on a stream of their own; the fetch op is then a copy
+// within the device.
+//
+//   Inputs inputs(plan);
+//   inputs.reserve(2);                              // without landing: pinned memory, copied by the fetch op
+//   if (inputs.reserve_ahead(fetches, device_bytes)) { inputs.send(op, i, set); inputs.sent(set); …
+//   inputs.land(…); }
+//
+// Landing buffers are beside the plan's arena, and told of as their own line.
+#pragma once
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "model/backend/cuda/device.h"
+#include "model/plan/plan.h"
+
+namespace isobar::cuda {
+
+class Inputs {
+ public:
+  explicit Inputs(const Plan& plan);
+  ~Inputs();
+  Inputs(const Inputs&) = delete;
+  Inputs& operator=(const Inputs&) = delete;
+
+  void reserve(int count);  // pinned buffers, at least so many
+  /// The same and both landing sets; false, and nothing reserved, if those are more than `most` bytes.
+  bool reserve_ahead(int count, int64_t most);
+  int count() const { return static_cast<int>(pinned_.size()); }
+  int64_t pinned_bytes() const { return bytes_ * count(); }
+  int64_t landing_bytes() const;
+
+  struct Place {  // where the host puts a batch; null: not wanted
+    float *input, *target;
+  };
+  /// Waits until the device is done with the buffer.
+  Place to_fill(const Op& fetch, int index);
+  /// From pinned memory to `to`, the fetch's views on the device.
+  void copy(const Op& fetch, int index, const std::array<std::byte*, 2>& to, cudaStream_t stream);
+  /// Notes that the buffer is free once what was enqueued on `stream` is done; not inside a capture.
+  void in_use(int index, cudaStream_t stream);
+
+  // ---- ahead: the set's readers are over ----
+  void send(const Op& fetch, int index, int set);  // from pinned memory, on its own stream
+  void sent(int set);                              // all of them
+  void wait(int set, cudaStream_t stream);         // `stream` waits for all that was sent
+  void land(const Op& fetch, int index, int set, const std::array<std::byte*, 2>& to, cudaStream_t stream);
+
+ private:
+  struct Pinned {
+    PinnedMemory memory;
+    Event copied;
+    bool in_use = false;
+    explicit Pinned(int64_t bytes) : memory(bytes) {}
+  };
+  struct Landing {
+    std::vector<std::unique_ptr<DeviceArena>> buffers;
+    Event sent;
+  };
+  int64_t bytes_ = 0;  // of the largest fetch
+  std::vector<std::unique_ptr<Pinned>> pinned_;
+  std::array<Landing, 2> landing_;
+  cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace isobar::cuda

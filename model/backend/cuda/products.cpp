@@ -1,0 +1,171 @@
+// CudaBackend's matrix products: what is decided of them before the first step, and their launch.
+#include <algorithm>
+#include <stdexcept>
+
+#include "model/backend/cuda/cuda_backend.h"
+#include "model/backend/cuda/kernels.h"
+#include "model/backend/cuda/workspace.h"
+
+namespace isobar::cuda {
+namespace {
+
+// At the end of a product's workspace: its bias in 16 bits, or sums that are yet to be added to others.
+constexpr int64_t kRoom = int64_t{256} << 10;  // bytes
+constexpr int64_t kForProduct = kGemmWorkspace - kRoom;
+
+View sums_of(const Op& x) {
+  return x.kind == OpKind::gelu_backward ? x.writes[1] : x.writes[0];
+}
+
+}  // namespace
+
+// ---- before the first step ----
+
+void CudaBackend::prepare() {
+  Slots slots(plan_.routines.size());
+  for (const auto* program : {&plan_.init, &plan_.train, &plan_.eval})
+    for (const Invocation& i : *program) slots[static_cast<size_t>(i.routine)].insert(i.slot);
+  const bool timed = options_.gemm == GemmChoice::timed;
+  const cudaStream_t stream = streams_[Lane::compute];
+  if (timed) fill_noise(plan_.memory.arena, arena_, stream);  // zeros would run faster than what is to come
+  prepare_products(slots);
+  choose_fusions(slots);
+  prepare_attention();
+  if (timed) ISOBAR_CUDA(cudaMemsetAsync(arena_, 0, static_cast<size_t>(plan_.memory.arena), stream));
+  ISOBAR_CUDA(cudaStreamSynchronize(stream));
+}
+
+void CudaBackend::prepare_products(const Slots& slots) {
+  for (size_t r = 0; r < plan_.routines.size(); ++r) {
+    const Routine& routine = plan_.routines[r];
+    for (int32_t o = routine.first; o < routine.first + routine.count; ++o) {
+      const Op& op = plan_.ops[static_cast<size_t>(o)];
+      if (op.kind != OpKind::gemm) continue;
+      for (const int32_t slot : slots[r]) {
+        const GemmOperands x = operands_of(op, slot, nullptr);
+        const GemmKey key = key_of(op, plan_, x);
+        if (!gemms_.prepare(key, x, workspace(op, slot), kForProduct, streams_[Lane::compute]))
+          throw Failure("cuBLASLt has no algorithm for " + text_of(key) + " (" + op.path + ")");
+      }
+    }
+  }
+}
+
+void CudaBackend::choose_fusions(const Slots& slots) {
+  if (!options_.fuse) return;
+  for (const Fusion& f : fusible(plan_)) {
+    const Op &product = plan_.ops[static_cast<size_t>(f.product)],
+             &other = plan_.ops[static_cast<size_t>(f.other)];
+    if (fusion_of(product) || taken_in(other, f.kind)) continue;
+    if (f.kind == Fused::bias_gradient) {
+      if (other.kind == OpKind::gelu_backward && !taken_in(other, Fused::gelu_gradient)) continue;
+      if (product.a.m * size_of(DType::f32) > kRoom) continue;
+    }
+    const auto routine = std::find_if(plan_.routines.begin(), plan_.routines.end(), [&](const Routine& r) {
+      return f.product >= r.first && f.product < r.first + r.count;
+    });
+    if (!pays(f, slots[static_cast<size_t>(routine - plan_.routines.begin())])) continue;
+    fusion_at_[static_cast<size_t>(f.product)] = static_cast<int32_t>(fusions_.size());
+    taken_in_[static_cast<size_t>(f.other)] |= static_cast<uint8_t>(1 << static_cast<int>(f.kind));
+    fusions_.push_back(f);
+  }
+  if (!fusions_.empty()) as_run_ = fused(plan_, fusions_);
+}
+
+// Whether cuBLASLt has an algorithm for it wherever it will lie; and where algorithms are timed, whether that
+// takes less time than the two ops one by one.
+bool CudaBackend::pays(const Fusion& f, const std::set<int32_t>& slots) {
+  const Op &product = plan_.ops[static_cast<size_t>(f.product)],
+           &other = plan_.ops[static_cast<size_t>(f.other)];
+  const cudaStream_t stream = streams_[Lane::compute];
+  for (const int32_t slot : slots) {
+    const GemmOperands x = operands_of(product, slot, &f);
+    GemmKey key = key_of(product, plan_, x);
+    key.fused = f.kind;
+    const auto [verdict, fresh] = verdicts_.try_emplace(key, true);
+    if (fresh) {
+      bool& good = verdict->second;
+      good = gemms_.prepare(key, x, workspace(product, slot), kForProduct, stream);
+      if (good && options_.gemm == GemmChoice::timed) {
+        const auto time = [&](const auto& launch) { return milliseconds_of(stream, launch); };
+        const GemmKey alone = key_of(product, plan_, operands_of(product, slot, nullptr));
+        const float apart = gemms_.milliseconds(alone) + time([&] { launch_on(other, 0, slot, stream); });
+        float together = gemms_.milliseconds(key);
+        if (f.kind == Fused::gelu_gradient && other.writes[1])
+          together += time([&] {
+            column_sum(other.a.m, other.a.n, plan_.buffers[static_cast<size_t>(other.writes[0].buffer)].dtype,
+                       at(other.writes[0], slot), reinterpret_cast<float*>(at(other.writes[1], slot)), false,
+                       reinterpret_cast<float*>(workspace(other, slot)), stream);
+          });
+        good = together < apart;
+      }
+    }
+    if (!verdict->second) return false;
+  }
+  return true;
+}
+
+// ---- ops ----
+
+const Fusion* CudaBackend::fusion_of(const Op& product) const {
+  const size_t i = index_of(product);
+  return i < fusion_at_.size() && fusion_at_[i] >= 0 ? &fusions_[static_cast<size_t>(fusion_at_[i])]
+                                                     : nullptr;
+}
+
+bool CudaBackend::taken_in(const Op& op, Fused kind) const {
+  const size_t i = index_of(op);
+  return i < taken_in_.size() && (taken_in_[i] >> static_cast<int>(kind) & 1) != 0;
+}
+
+// A bias in 16 bits, where C is: the copy that lies beside the parameters, or room in the workspace for one.
+GemmOperands CudaBackend::operands_of(const Op& op, int32_t slot, const Fusion* f) const {
+  GemmOperands x{at(op.reads[0], slot), at(op.reads[1], slot), nullptr, at(op.writes[0], slot)};
+  const auto room = [&] { return workspace(op, slot) + kForProduct; };
+  if (const View& bias = op.reads[2]) {
+    if (plan_.buffers[op.writes[0].buffer].dtype == DType::f32)
+      x.bias = at(bias, slot);
+    else if (biases_copied_ && bias.buffer == plan_.params_all.buffer)
+      x.bias = at({plan_.params16_all.buffer, bias.offset, bias.count}, slot);
+    else
+      x.bias = room();
+  }
+  if (!f) return x;
+  const Op& other = plan_.ops[static_cast<size_t>(f->other)];
+  switch (f->kind) {
+    case Fused::none:
+      break;
+    case Fused::gelu:
+      x.aux = x.c;
+      x.c = at(other.writes[0], slot);
+      break;
+    case Fused::gelu_gradient:
+      x.aux = at(other.reads[0], slot);
+      break;
+    case Fused::bias_gradient:
+      x.sums = reinterpret_cast<float*>(other.a.accumulate ? room() : at(sums_of(other), slot));
+      break;
+  }
+  return x;
+}
+
+void CudaBackend::gemm(const Op& op, int32_t slot, cudaStream_t stream) {
+  const Fusion* const f = fusion_of(op);
+  const GemmOperands x = operands_of(op, slot, f);
+  std::byte* const scratch = workspace(op, slot);
+  if (x.bias == scratch + kForProduct) {
+    const View& bias = op.reads[2];
+    if (bias.count * 2 > kRoom) throw std::logic_error(op.path + ": a bias of more than 131072 elements");
+    cast(bias.count, DType::f32, plan_.buffers[op.writes[0].buffer].dtype, at(bias, slot),
+         scratch + kForProduct, false, stream);
+  }
+  GemmKey key = key_of(op, plan_, x);
+  if (f) key.fused = f->kind;
+  gemms_.run(key, x, scratch, kForProduct, stream);
+  if (!f || f->kind != Fused::bias_gradient) return;
+  const Op& other = plan_.ops[static_cast<size_t>(f->other)];
+  if (other.a.accumulate)
+    add_partials(1, 1, op.a.m, x.sums, {{reinterpret_cast<float*>(at(sums_of(other), slot))}}, true, stream);
+}
+
+}  // namespace isobar::cuda
