@@ -93,7 +93,7 @@ double regret_of(const std::vector<MeasuredRun>& runs, const std::vector<Holdout
 
 }  // namespace
 
-Split split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t seed, Together together) {
+HeldOut split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t seed, Together together) {
   const std::vector<Unit> units = units_of(runs, together);
   const auto wanted = static_cast<size_t>(std::llround(fraction * static_cast<double>(units.size())));
   const size_t columns = units.empty() ? 0 : units[0].values.size();
@@ -122,7 +122,7 @@ Split split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t
     for (size_t i : units[*best].runs) train[i] = true;
     order.erase(best);
   }
-  Split out;
+  HeldOut out;
   for (size_t i = 0; i < runs.size(); ++i) (train[i] ? out.train : out.test).push_back(i);
   return out;
 }

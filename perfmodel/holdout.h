@@ -1,6 +1,6 @@
 // What a fit is worth: runs it never saw, predicted and compared.
 //
-//   Split s = split_runs(runs, 0.5, seed);
+//   HeldOut s = split_runs(runs, 0.5, seed);
 //   Holdout h = hold_out(pick(runs, s.test), fit(pick(runs, s.train), machine, {}));
 //   h.median_error, h.coverage
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace isobar {
 
-struct Split {
+struct HeldOut {
   std::vector<size_t> train, test;  // indices, ascending
 };
 
@@ -25,8 +25,8 @@ enum class Together : uint8_t {
 };
 
 /// A random part that holds its share of every value of every key that the runs vary (and that may be split).
-Split split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t seed,
-                 Together together = Together::specification);
+HeldOut split_runs(const std::vector<MeasuredRun>& runs, double fraction, uint64_t seed,
+                   Together together = Together::specification);
 std::vector<MeasuredRun> pick(const std::vector<MeasuredRun>& runs, const std::vector<size_t>& which);
 
 struct HoldoutRow {

@@ -152,9 +152,10 @@ std::array<LayoutModel::Rank, 3> LayoutModel::ranks_of(const Layout& l) const {
   return {rank(0), rank(std::min<int64_t>(1, p - 1)), rank(p - 1)};
 }
 
-Parameters LayoutModel::parameters_of(const Rank& r, const NetSections& n) const {
-  Parameters q{static_cast<double>(r.blocks) * n.block.cut, static_cast<double>(r.blocks) * n.block.whole};
-  const auto add = [&](const Parameters& x) { q.cut += x.cut, q.whole += x.whole; };
+ParameterCounts LayoutModel::parameters_of(const Rank& r, const NetSections& n) const {
+  ParameterCounts q{static_cast<double>(r.blocks) * n.block.cut,
+                    static_cast<double>(r.blocks) * n.block.whole};
+  const auto add = [&](const ParameterCounts& x) { q.cut += x.cut, q.whole += x.whole; };
   if (r.first) add(n.embed);
   if (r.last) add(n.head);
   return q;
@@ -162,7 +163,7 @@ Parameters LayoutModel::parameters_of(const Rank& r, const NetSections& n) const
 
 double LayoutModel::parameters(const Layout& l) {
   const NetSections& n = sections_of(l);
-  const Parameters all = parameters_of({0, spec_.net.depth, true, true}, n);
+  const ParameterCounts all = parameters_of({0, spec_.net.depth, true, true}, n);
   return all.cut * l.tp + all.whole;
 }
 

@@ -113,7 +113,7 @@ class LayoutModel {
   double recomputed_scratch(const Layout& l);       // bytes beyond those of one block at a time
   const StageTimes& times_of(const Layout& l, const Placements& at);
   const NetSections& sections_of(const Layout& l);
-  Parameters parameters_of(const Rank& r, const NetSections& n) const;
+  ParameterCounts parameters_of(const Rank& r, const NetSections& n) const;
   void count(const Layout& l, const Placements& at, const Rank& slow, const NetSections& n, Counts& counts);
   UnitStage stage_of(const Layout& l, const Rank& r) const;
   UnitPolicy unit_policy(const Layout& l, const Placements& at) const;

@@ -13,7 +13,8 @@ struct Run {
   double part, stride;  // 0: the embedding, 1: the first block; of the first unit
 };
 
-// As Parameters::part() closes units: when they are full and another part comes; at stage 3 with every part.
+// As ParameterCounts::part() closes units: when they are full and another part comes; at stage 3 with every
+// part.
 class Cutter {
  public:
   Cutter(double embed, double block, double head, const UnitStage& stage, double bucket, bool apart) {
@@ -91,9 +92,9 @@ UnitTimes unit_times(const NetSections& n, const UnitStage& stage, const UnitPol
   const auto collective = [&](OpKind what, double bytes, double element, const Placement& group) {
     return group.ranks > 1 ? seconds(count_collective(what, bytes, element, group, rates, where), rates) : 0;
   };
-  const auto section = [&](double Parameters::*whole, double Parameters::*matrix, bool is_matrix,
+  const auto section = [&](double ParameterCounts::*whole, double ParameterCounts::*matrix, bool is_matrix,
                            const Placement& group) {
-    const auto of = [&](const Parameters& p) {
+    const auto of = [&](const ParameterCounts& p) {
       return !policy.by_reader ? p.*whole : is_matrix ? p.*matrix : p.*whole - p.*matrix;
     };
     const double bytes = is_matrix ? policy.matrix : kF32;
@@ -129,10 +130,10 @@ UnitTimes unit_times(const NetSections& n, const UnitStage& stage, const UnitPol
     }
   };
   if (policy.cut.ranks > 1 || n.block.cut > 0)
-    section(&Parameters::cut, &Parameters::cut_matrix, true, policy.cut);
-  if (policy.by_reader) section(&Parameters::cut, &Parameters::cut_matrix, false, policy.cut);
-  section(&Parameters::whole, &Parameters::whole_matrix, true, policy.whole);
-  if (policy.by_reader) section(&Parameters::whole, &Parameters::whole_matrix, false, policy.whole);
+    section(&ParameterCounts::cut, &ParameterCounts::cut_matrix, true, policy.cut);
+  if (policy.by_reader) section(&ParameterCounts::cut, &ParameterCounts::cut_matrix, false, policy.cut);
+  section(&ParameterCounts::whole, &ParameterCounts::whole_matrix, true, policy.whole);
+  if (policy.by_reader) section(&ParameterCounts::whole, &ParameterCounts::whole_matrix, false, policy.whole);
   const double blocks = stage.blocks * stage.chunks;
   out.block /= blocks;
   out.gather_block /= blocks;

@@ -125,7 +125,7 @@ class Search {
         l.schedule = schedule;
         l.vpp = static_cast<int32_t>(chunks);
         l.zero = static_cast<int8_t>(zero);
-        Candidate c{l, {}};
+        LayoutCandidate c{l, {}};
         model_.add_memory(l, c.cost);
         least_memory_ = std::min(least_memory_, c.cost.memory);
         if (c.cost.memory > capacity_)
@@ -136,7 +136,7 @@ class Search {
     if (fitting_.empty()) return;
     for (const Place& p : places_) {
       if (!options_.pareto && model_.least_seconds(l, p.at) > bound_) continue;
-      for (Candidate c : fitting_) {
+      for (LayoutCandidate c : fitting_) {
         c.layout.order = p.order;
         model_.add_time(c.layout, p.at, c.cost);
         ++result_.priced;
@@ -145,7 +145,7 @@ class Search {
     }
   }
 
-  void keep(const Candidate& c) {
+  void keep(const LayoutCandidate& c) {
     if (c.cost.seconds < bound_) {
       const Axes axes{c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp};
       const auto [at, fresh] = best_.try_emplace(axes, c);
@@ -166,7 +166,8 @@ class Search {
     front_.insert_or_assign(c.cost.memory, c);
   }
 
-  static bool slower(const std::pair<const Axes, Candidate>& a, const std::pair<const Axes, Candidate>& b) {
+  static bool slower(const std::pair<const Axes, LayoutCandidate>& a,
+                     const std::pair<const Axes, LayoutCandidate>& b) {
     return a.second.cost.seconds < b.second.cost.seconds;
   }
 
@@ -191,8 +192,9 @@ class Search {
                                      : ""),
           "give more of them, or a batch that they divide");
     for (const auto& [axes, c] : best_) result_.best.push_back(c);
-    std::sort(result_.best.begin(), result_.best.end(),
-              [](const Candidate& a, const Candidate& b) { return a.cost.seconds < b.cost.seconds; });
+    std::sort(
+        result_.best.begin(), result_.best.end(),
+        [](const LayoutCandidate& a, const LayoutCandidate& b) { return a.cost.seconds < b.cost.seconds; });
     if (options_.confirm) {
       const double process = model_.machine()[Coef::process].value;
       size_t good = 0;
@@ -219,11 +221,11 @@ class Search {
   SearchResult result_;
   double bound_ = std::numeric_limits<double>::infinity();
   double least_memory_ = std::numeric_limits<double>::infinity();
-  std::map<Axes, Candidate> best_;
-  std::map<double, Candidate> front_;
+  std::map<Axes, LayoutCandidate> best_;
+  std::map<double, LayoutCandidate> front_;
   std::vector<Place> places_;
   std::vector<std::pair<ScheduleKind, int64_t>> schedules_;
-  std::vector<Candidate> fitting_;
+  std::vector<LayoutCandidate> fitting_;
 };
 
 }  // namespace

@@ -33,18 +33,18 @@ struct SearchOptions {
   SearchSpace space = {};
 };
 
-struct Candidate {
+struct LayoutCandidate {
   Layout layout;
   LayoutCost cost;
   int64_t arena = 0;  // bytes of the placed plan of its fullest rank; 0: not placed
 };
 
 struct SearchResult {
-  std::vector<Candidate> best;    // fastest first, one for each (dp, tp, cp, pp)
-  std::vector<Candidate> pareto;  // faster ones need more memory
-  int64_t considered = 0;         // layouts, policies and placements
-  int64_t priced = 0;             // of them, one by one
-  int64_t too_large = 0;          // of them, for the memory
+  std::vector<LayoutCandidate> best;    // fastest first, one for each (dp, tp, cp, pp)
+  std::vector<LayoutCandidate> pareto;  // faster ones need more memory
+  int64_t considered = 0;               // layouts, policies and placements
+  int64_t priced = 0;                   // of them, one by one
+  int64_t too_large = 0;                // of them, for the memory
   int64_t too_large_when_placed = 0;
   size_t sections = 0;  // distinct (tp, cp, sp, recompute) that were built
   double seconds = 0;
@@ -67,6 +67,6 @@ struct Turn {
   double seconds = 0;
 };
 std::vector<Turn> turns(const RunSpec& spec, const Machine& machine,
-                        const std::vector<Candidate>& candidates);
+                        const std::vector<LayoutCandidate>& candidates);
 
 }  // namespace isobar

@@ -120,7 +120,7 @@ void count_parameters(const Plan& plan, const std::set<std::string>& matrices, N
   for (const Param& p : plan.params) {
     const Part part = part_of_param(p.name);
     if (part == Part::none) continue;
-    Parameters& q = part == Part::embed ? out.embed : part == Part::block ? out.block : out.head;
+    ParameterCounts& q = part == Part::embed ? out.embed : part == Part::block ? out.block : out.head;
     const auto count = static_cast<double>(p.count);
     (p.axis >= 0 ? q.cut : q.whole) += count;
     if (matrices.count(p.name) > 0) (p.axis >= 0 ? q.cut_matrix : q.whole_matrix) += count;

@@ -44,7 +44,7 @@ struct SectionOp {
 };
 using Section = std::vector<SectionOp>;
 
-struct Parameters {                         // elements a rank holds
+struct ParameterCounts {                    // elements a rank holds
   double cut = 0, whole = 0;                // by tensor parallelism
   double cut_matrix = 0, whole_matrix = 0;  // of them, what matrix products read
   double all() const { return cut + whole; }
@@ -53,7 +53,7 @@ struct Parameters {                         // elements a rank holds
 struct NetSections {
   double one = 1, two = 2;  // samples of the plans that it was cut from; equal: it is of these alone
   Section embed_forward, block_forward, head_forward, head_backward, block_backward, embed_backward;
-  Parameters embed, block, head;
+  ParameterCounts embed, block, head;
   Line embed_saved, block_saved, head_saved;  // bytes that a micro-batch in flight keeps
   Line block_split, head_split;               // more of it when weight gradients are put off: their operands
   Line scratch;                               // bytes

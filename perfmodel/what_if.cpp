@@ -81,7 +81,7 @@ Machine what_if(Machine machine, const std::string& change) {
 }
 
 std::vector<Turn> turns(const RunSpec& spec, const Machine& machine,
-                        const std::vector<Candidate>& candidates) {
+                        const std::vector<LayoutCandidate>& candidates) {
   std::vector<Turn> out;
   for (const char* quantity : {"flops", "memory_bw", "nvlink_bw", "net_bw", "latency"})
     for (const double direction : {1.0, -1.0}) {
@@ -91,9 +91,9 @@ std::vector<Turn> turns(const RunSpec& spec, const Machine& machine,
         Machine m = machine;
         apply(m, quantity, factor);
         LayoutModel model(spec, m);
-        const Candidate* leads = nullptr;
+        const LayoutCandidate* leads = nullptr;
         double least = 0;
-        for (const Candidate& c : candidates) {
+        for (const LayoutCandidate& c : candidates) {
           const double s = model.cost(c.layout).seconds;
           if (!leads || s < least) leads = &c, least = s;
         }

@@ -145,7 +145,7 @@ std::string literal(const std::string& s) {
   return json(s).dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
-std::vector<Figure> figures(const ReportData& d, const Dataset& s, std::vector<std::string>& problems) {
+std::vector<Figure> figures(const ReportData& d, const ChartData& s, std::vector<std::string>& problems) {
   std::vector<Figure> out;
   const auto take = [&](std::vector<Figure> more) {
     for (Figure& f : more) out.push_back(std::move(f));
@@ -162,7 +162,7 @@ std::vector<Figure> figures(const ReportData& d, const Dataset& s, std::vector<s
   return out;
 }
 
-json self_contained(const Figure& f, const Dataset& s) {
+json self_contained(const Figure& f, const ChartData& s) {
   json spec = f.spec;
   if (f.of_runs()) spec["datasets"] = {{"runs", fields_used(s, f.spec)}};
   return spec;

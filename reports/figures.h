@@ -1,15 +1,15 @@
 // The figures of a report as Vega-Lite specifications: what render.py draws and what the page shows. A figure
 // whose data is not there is left out.
 //
-// Figures of runs name the shared data set ("runs", dataset.h) and do their own picking and adding up in
+// Figures of runs name the shared data set ("runs", chart_data.h) and do their own picking and adding up in
 // transforms, so that they stay right when the page filters it; the others hold their rows themselves.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "reports/chart_data.h"
 #include "reports/data.h"
-#include "reports/dataset.h"
 
 namespace isobar {
 
@@ -25,17 +25,17 @@ struct Figure {
 
 /// In the page's order, with those of a section together. A file that should feed one and cannot be read is
 /// named in `problems`, and the other figures are made.
-std::vector<Figure> figures(const ReportData& d, const Dataset& s, std::vector<std::string>& problems);
+std::vector<Figure> figures(const ReportData& d, const ChartData& s, std::vector<std::string>& problems);
 /// The specification with all of its data in it.
-nlohmann::json self_contained(const Figure& f, const Dataset& s);
+nlohmann::json self_contained(const Figure& f, const ChartData& s);
 
 // ---- pieces, one file each ----
-std::vector<Figure> comparison_figures(const ReportData& d);                    // figures_comparison.cpp
-std::vector<Figure> speed_figures(const ReportData& d, const Dataset& s);       // figures_speed.cpp
-std::vector<Figure> prediction_figures(const ReportData& d, const Dataset& s);  // figures_prediction.cpp
-std::vector<Figure> memory_figures(const Dataset& s);                           // figures_memory.cpp
-std::vector<Figure> setting_figures(const ReportData& d);                       // figures_settings.cpp
-std::vector<Figure> op_figures(const ReportData& d);                            // figures_ops.cpp
+std::vector<Figure> comparison_figures(const ReportData& d);                      // figures_comparison.cpp
+std::vector<Figure> speed_figures(const ReportData& d, const ChartData& s);       // figures_speed.cpp
+std::vector<Figure> prediction_figures(const ReportData& d, const ChartData& s);  // figures_prediction.cpp
+std::vector<Figure> memory_figures(const ChartData& s);                           // figures_memory.cpp
+std::vector<Figure> setting_figures(const ReportData& d);                         // figures_settings.cpp
+std::vector<Figure> op_figures(const ReportData& d);                              // figures_ops.cpp
 std::vector<Figure> timeline_figures(const ReportData& d,
                                      std::vector<std::string>& problems);  // figures_timeline.cpp
 std::vector<Figure> training_figures(const ReportData& d);                 // figures_training.cpp

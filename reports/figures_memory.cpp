@@ -7,7 +7,7 @@ namespace isobar {
 
 using nlohmann::json;
 
-std::vector<Figure> memory_figures(const Dataset& s) {
+std::vector<Figure> memory_figures(const ChartData& s) {
   if (s.memory.empty()) return {};
   double most = 0;
   bool predicted = false;

@@ -97,7 +97,7 @@ Figure residuals(const ReportData& d) {
           spec};
 }
 
-Figure by_term(const ReportData& d, const Dataset& s) {
+Figure by_term(const ReportData& d, const ChartData& s) {
   const json y = fastest_runs_axis();
   json names = json::array();
   for (const NamedField& t : s.terms) names.push_back(t.name);
@@ -132,7 +132,7 @@ Figure by_term(const ReportData& d, const Dataset& s) {
 
 }  // namespace
 
-std::vector<Figure> prediction_figures(const ReportData& d, const Dataset& s) {
+std::vector<Figure> prediction_figures(const ReportData& d, const ChartData& s) {
   std::vector<Figure> out;
   if (d.predicted().empty()) return out;
   out.push_back(scatter(d));

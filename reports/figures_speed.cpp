@@ -58,7 +58,7 @@ Figure throughput(const ReportData& d) {
       spec};
 }
 
-Figure front(const ReportData& d, const Dataset& s) {
+Figure front(const ReportData& d, const ChartData& s) {
   json x = quantity("sample_ms", "milliseconds per sample"), y = quantity("memory", "MB of one rank");
   x["scale"] = {{"zero", false}};
   y["scale"] = {{"zero", false}};
@@ -199,7 +199,7 @@ Figure by_run(const ReportData& d) {
 
 }  // namespace
 
-std::vector<Figure> speed_figures(const ReportData& d, const Dataset& s) {
+std::vector<Figure> speed_figures(const ReportData& d, const ChartData& s) {
   if (d.ok().empty()) return {};
   std::vector<Figure> out = {throughput(d)};
   if (s.rows.size() > 2) out.push_back(front(d, s));

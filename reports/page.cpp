@@ -159,7 +159,7 @@ std::string facets_json(const ReportData& d) {
 
 }  // namespace
 
-std::string page_html(const ReportData& d, const Dataset& s, const std::vector<Sentence>& sentences,
+std::string page_html(const ReportData& d, const ChartData& s, const std::vector<Sentence>& sentences,
                       const std::vector<Figure>& figures, const std::vector<Table>& tables) {
   std::string out;
   append_head(out, d, sentences);

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "reports/chart_data.h"
 #include "reports/data.h"
-#include "reports/dataset.h"
 #include "reports/figures.h"
 #include "reports/story.h"
 #include "reports/tables.h"
@@ -16,7 +16,7 @@ namespace isobar {
 /// <!--isobar:figure ID--> ... <!--/isobar:figure-->. No data can hold such a mark: all text is escaped.
 /// page.js reads the shared data set (#runs-data, by column), the facets (#facets) and each figure's
 /// specification (script[data-figure]).
-std::string page_html(const ReportData& d, const Dataset& s, const std::vector<Sentence>& sentences,
+std::string page_html(const ReportData& d, const ChartData& s, const std::vector<Sentence>& sentences,
                       const std::vector<Figure>& figures, const std::vector<Table>& tables);
 
 }  // namespace isobar

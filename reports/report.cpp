@@ -123,7 +123,7 @@ Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, cons
   Report r;
   r.data = collect(dirs, {.machine = options.machine});
   const ReportData& d = r.data;
-  const Dataset s = dataset(d);
+  const ChartData s = chart_data(d);
   const std::vector<Comparison> comparisons = compare(d);
   const std::vector<Figure> drawings = figures(d, s, r.data.problems);
   const auto keep = [&](Table t) {

@@ -198,7 +198,7 @@ Table provenance_table(const ReportData& d) {
   return t;
 }
 
-Table pareto_table(const ReportData& d, const Dataset& s) {
+Table pareto_table(const ReportData& d, const ChartData& s) {
   Table t{"pareto",
           "The best compromises of time, memory and cost",
           {text_column("run"), number_column("rate", "samples/s"), number_column("time of a sample", "ms"),

@@ -1,8 +1,8 @@
 // The tables of a report; on the terminal, in the page and as CSV they are the same.
 #pragma once
+#include "reports/chart_data.h"
 #include "reports/compare.h"
 #include "reports/data.h"
-#include "reports/dataset.h"
 #include "reports/tables.h"
 
 namespace isobar {
@@ -15,8 +15,8 @@ Table training_table(const ReportData& d);  // validation against persistence
 Table failed_table(const ReportData& d);    // what failed and why
 Table provenance_table(const ReportData& d);
 
-Table pareto_table(const ReportData& d, const Dataset& s);   // the best compromises of time, memory and cost
-Table comparison_table(const Comparison& c, size_t number);  // one set of results against another
+Table pareto_table(const ReportData& d, const ChartData& s);  // the best compromises of time, memory and cost
+Table comparison_table(const Comparison& c, size_t number);   // one set of results against another
 
 /// Ops of one run, longest first; `grouped`: block*/... are one line. Predicted beside measured where known.
 Table ops_table(const ReportData& d, const ReportRun& r, bool grouped);

@@ -48,8 +48,8 @@ struct Arguments {
   std::string by = "run";
 };
 
-Split split_of(const Arguments& a, const std::vector<MeasuredRun>& runs) {
-  Split s;
+HeldOut split_of(const Arguments& a, const std::vector<MeasuredRun>& runs) {
+  HeldOut s;
   if (!a.train_ids.empty()) {
     for (const std::string& id : a.train_ids)
       if (std::none_of(runs.begin(), runs.end(), [&](const MeasuredRun& r) { return r.id == id; }))
@@ -116,7 +116,7 @@ struct Repeated {  // the held-out test over several random parts: one part of f
 Repeated repeat(Arguments a, const std::vector<MeasuredRun>& runs, const Machine& before) {
   Repeated out;
   for (int64_t i = 0; i < a.splits; ++i, ++a.seed) {
-    const Split split = split_of(a, runs);
+    const HeldOut split = split_of(a, runs);
     const Machine m = fit(pick(runs, split.train), before, {.statistic = a.statistic});
     const Holdout h = hold_out(pick(runs, split.test), m);
     out.regrets.push_back(hold_out(runs, m).regret);
@@ -132,7 +132,7 @@ Repeated repeat(Arguments a, const std::vector<MeasuredRun>& runs, const Machine
 void run(const Arguments& a) {
   const Machine before = load_machine(a.machine);
   const std::vector<MeasuredRun> runs = usable_runs(a.dir, a.statistic, a.json);
-  const Split split = split_of(a, runs);
+  const HeldOut split = split_of(a, runs);
   const std::vector<MeasuredRun> train = pick(runs, split.train), test = pick(runs, split.test);
   const Machine m = fit(train, before, {.statistic = a.statistic});
   const Holdout fitted = hold_out(train, m), held_out = hold_out(test, m);

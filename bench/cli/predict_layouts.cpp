@@ -72,7 +72,7 @@ json json_of(const LayoutPrediction& p, const Layout& l) {
           {"memory_total_bytes", std::llround(p.memory_total)}};
 }
 
-json json_of(const Candidate& c) {
+json json_of(const LayoutCandidate& c) {
   json j = {{"layout", json_of(c.layout)},
             {"step_s", c.cost.seconds},
             {"memory_total_bytes", std::llround(c.cost.memory)}};
@@ -104,7 +104,7 @@ void print_terms(const LayoutPrediction& p, const RunSpec& spec, const Machine& 
   for (const std::string& w : p.warnings) std::printf("note: %s\n", w.c_str());
 }
 
-void print_candidates(const char* title, const std::vector<Candidate>& list, size_t most) {
+void print_candidates(const char* title, const std::vector<LayoutCandidate>& list, size_t most) {
   std::printf("\n  %-10s %8s %9s  %s\n", title, "step s", "memory GB", "layout");
   for (size_t i = 0; i < std::min(most, list.size()); ++i)
     std::printf("  %-10zu %8.3f %9.1f  %s\n", i + 1, list[i].cost.seconds, 1e-9 * list[i].cost.memory,
@@ -157,7 +157,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q) {
     const SearchResult r = search(
         spec, m,
         {.top = q.top, .pareto = q.pareto, .space = q.space == "1d" ? SearchSpace::one_d() : SearchSpace{}});
-    const Candidate& best = r.best.front();
+    const LayoutCandidate& best = r.best.front();
     LayoutModel model(spec, m);
     const LayoutPrediction p = predict_layout(model, best.layout);
     const std::vector<Turn> changes = turns(spec, m, r.best);
@@ -172,7 +172,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q) {
       j["out_of_memory"] = r.too_large;
       j["search_s"] = r.seconds;
       for (size_t i = 0; i < std::min(q.top, r.best.size()); ++i) j["best"].push_back(json_of(r.best[i]));
-      for (const Candidate& c : r.pareto) j["pareto"].push_back(json_of(c));
+      for (const LayoutCandidate& c : r.pareto) j["pareto"].push_back(json_of(c));
       for (const Turn& t : changes)
         j["would_change"].push_back({{"quantity", t.quantity},
                                      {"factor", t.factor},

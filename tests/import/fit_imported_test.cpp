@@ -45,7 +45,7 @@ TEST(FitImported, HeldOutLayoutsOfAPublishedTableArePredicted) {
   const uint64_t seed = std::random_device{}();
   const std::vector<MeasuredRun> runs = imported("aleph_alpha_layouts", "A100");
   ASSERT_GT(runs.size(), 100U);
-  const Split split = split_runs(runs, 0.5, seed, Together::layout);
+  const HeldOut split = split_runs(runs, 0.5, seed, Together::layout);
   const Holdout before = hold_out(pick(runs, split.test), a100());
   const Machine fitted = fit(pick(runs, split.train), a100(), {});
   const Holdout after = hold_out(pick(runs, split.test), fitted);

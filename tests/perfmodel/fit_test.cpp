@@ -64,7 +64,7 @@ Campaign campaign(int seeds, double noise, double off, bool ops, double outliers
     std::mt19937_64 random(seed + static_cast<uint64_t>(i));
     const Machine truth = test::perturbed(test::machine(), off, random);
     const auto runs = runs_on(truth, noise, random, ops, outliers, misfit);
-    const Split split = split_runs(runs, 0.5, static_cast<uint64_t>(i));
+    const HeldOut split = split_runs(runs, 0.5, static_cast<uint64_t>(i));
     const Holdout h = hold_out(pick(runs, split.test), fit(pick(runs, split.train), test::machine(), {}));
     c.medians.push_back(h.median_error);
     for (const HoldoutRow& r : h.rows) c.covered += r.inside() ? 1 : 0;
@@ -217,7 +217,7 @@ TEST(Fit, LearnsTheConstantOfTheProcess) {
   EXPECT_NEAR(fit(runs, test::machine(), {})[Coef::process].value, 87654321, 1);
 }
 
-TEST(Split, KeepsRepetitionsTogether) {
+TEST(HeldOut, KeepsRepetitionsTogether) {
   std::mt19937_64 random(6);
   auto runs = runs_on(test::machine(), 0.02, random);
   const size_t n = runs.size();
@@ -226,14 +226,14 @@ TEST(Split, KeepsRepetitionsTogether) {
       runs.push_back(runs[i]);
       runs.back().spec.run.out = "results/" + std::to_string(runs.size());
     }
-  const Split s = split_runs(runs, 0.5, 7);
+  const HeldOut s = split_runs(runs, 0.5, 7);
   ASSERT_EQ(s.train.size(), runs.size() / 2);
   std::vector<int> copies(n, 0);
   for (size_t i : s.train) ++copies[i % n];
   for (int c : copies) EXPECT_TRUE(c == 0 || c == 3) << c;
 }
 
-TEST(Split, ByLayoutShowsTheFitNothingOfWhatIsHeldOut) {
+TEST(HeldOut, ByLayoutShowsTheFitNothingOfWhatIsHeldOut) {
   std::mt19937_64 random(8);
   const auto runs = runs_on(test::machine(), 0.02, random);
   const auto layout_of = [&](size_t i) {
@@ -242,7 +242,7 @@ TEST(Split, ByLayoutShowsTheFitNothingOfWhatIsHeldOut) {
     return j["layout"].dump() + j["policy"].dump();
   };
   for (uint64_t seed = 0; seed < 10; ++seed) {
-    const Split s = split_runs(runs, 0.5, seed, Together::layout);
+    const HeldOut s = split_runs(runs, 0.5, seed, Together::layout);
     EXPECT_EQ(s.train.size() + s.test.size(), runs.size());
     std::set<std::string> seen, held_out;
     for (size_t i : s.train) seen.insert(layout_of(i));
@@ -274,7 +274,7 @@ TEST(Holdout, RegretIsWhatTheFirstChoiceLoses) {
 TEST(Holdout, JsonTellsFittedRunsFromHeldOutOnes) {
   std::mt19937_64 random(7);
   const auto runs = runs_on(test::machine(), 0.02, random);
-  const Split split = split_runs(runs, 0.25, 7);
+  const HeldOut split = split_runs(runs, 0.25, 7);
   const Machine m = fit(pick(runs, split.train), test::machine(), {});
   const Holdout held_out = hold_out(pick(runs, split.test), m);
   const nlohmann::json j = holdout_json(m, hold_out(pick(runs, split.train), m), held_out);
@@ -292,11 +292,11 @@ TEST(Holdout, JsonTellsFittedRunsFromHeldOutOnes) {
   EXPECT_GT(held_out.rank_correlation, 0.9);
 }
 
-TEST(Split, IsDisjointCompleteRepeatableAndBalanced) {
+TEST(HeldOut, IsDisjointCompleteRepeatableAndBalanced) {
   std::mt19937_64 random(5);
   const auto runs = runs_on(test::machine(), 0.02, random);
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    const Split s = split_runs(runs, 0.5, seed);
+    const HeldOut s = split_runs(runs, 0.5, seed);
     std::vector<size_t> all = s.train;
     all.insert(all.end(), s.test.begin(), s.test.end());
     std::sort(all.begin(), all.end());

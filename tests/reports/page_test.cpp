@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "model/base/files.h"
-#include "reports/dataset.h"
+#include "reports/chart_data.h"
 #include "reports/figures.h"
 #include "reports/report.h"
 #include "tests/reports/fixture.h"
@@ -73,7 +73,7 @@ TEST(Page, SharedRowsHoldWhatWasMeasuredAndPredicted) {
   TempDir dir;
   MadeUpResults(dir.path).write_sweep();
   const ReportData d = collect({dir.path}, {});
-  const json rows = dataset(d).rows;
+  const json rows = chart_data(d).rows;
   ASSERT_EQ(rows.size(), d.ok().size());
   const auto near = [](const json& value, double expected) {
     EXPECT_NEAR(value.get<double>(), expected, 1e-5 * expected);

@@ -1,5 +1,5 @@
 // The shared rows, and the timeline's marks, against definitions computed the slow way.
-#include "reports/dataset.h"
+#include "reports/chart_data.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-TEST(Dataset, FrontHoldsExactlyTheRunsThatNothingBeats) {
+TEST(ChartData, FrontHoldsExactlyTheRunsThatNothingBeats) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937_64 rng(seed);
@@ -29,7 +29,7 @@ TEST(Dataset, FrontHoldsExactlyTheRunsThatNothingBeats) {
     r.run.peak_rss_bytes = static_cast<int64_t>(1'000'000 * (50 + rng() % 40));
     d.runs.push_back(r);
   }
-  const json rows = dataset(d).rows;
+  const json rows = chart_data(d).rows;
   ASSERT_EQ(rows.size(), 300u);
   size_t on_front = 0;
   for (size_t i = 0; i < 300; ++i) {
@@ -55,18 +55,18 @@ TEST(Dataset, FrontHoldsExactlyTheRunsThatNothingBeats) {
   EXPECT_LE(said, on_front);
 }
 
-TEST(Dataset, ColumnsAreTheRowsAgain) {
+TEST(ChartData, ColumnsAreTheRowsAgain) {
   const json rows = {{{"a", 1}, {"b", "x"}}, {{"b", "y"}}, {{"a", 3}, {"c", true}}};
   const json columns = columns_of(rows);
   EXPECT_EQ(columns,
             (json{{"a", {1, nullptr, 3}}, {"b", {"x", "y", nullptr}}, {"c", {nullptr, nullptr, true}}}));
 }
 
-TEST(Dataset, FiguresCarryTheFieldsThatTheySpeakOfAndNoOthers) {
+TEST(ChartData, FiguresCarryTheFieldsThatTheySpeakOfAndNoOthers) {
   TempDir dir;
   MadeUpResults(dir.path).write_sweep();
   const ReportData d = collect({dir.path}, {});
-  const Dataset s = dataset(d);
+  const ChartData s = chart_data(d);
   std::vector<std::string> problems;
   for (const Figure& f : figures(d, s, problems)) {
     const json spec = self_contained(f, s);

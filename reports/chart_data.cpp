@@ -1,4 +1,4 @@
-#include "reports/dataset.h"
+#include "reports/chart_data.h"
 
 #include <algorithm>
 #include <cmath>
@@ -91,8 +91,8 @@ json rounded(double v) {
   return std::strtod(s, nullptr);
 }
 
-Dataset dataset(const ReportData& d) {
-  Dataset out;
+ChartData chart_data(const ReportData& d) {
+  ChartData out;
   const std::vector<std::string> terms = terms_by_weight(d);
   for (size_t i = 0; i < std::min(terms.size(), kTerms); ++i)
     out.terms.push_back({"t" + std::to_string(i), terms[i]});
@@ -178,7 +178,7 @@ json columns_of(const json& rows) {
   return out;
 }
 
-json fields_used(const Dataset& s, const json& spec) {
+json fields_used(const ChartData& s, const json& spec) {
   const std::string text = spec.dump(-1, ' ', false, json::error_handler_t::replace);
   std::vector<std::string> used;
   for (const std::string& field : s.fields)

@@ -1,7 +1,7 @@
 // The one data set that most figures of a report share: a row per finished run. The page holds it once, so
 // that a filter or a choice made in one figure reaches all others.
 //
-//   Dataset s = dataset(d);
+//   ChartData s = chart_data(d);
 //   s.rows[0]["measured"], s.rows[0][s.terms[0].field]      // milliseconds
 //
 //   id run set layout ranks amp micro_batch workers     what it was
@@ -26,7 +26,7 @@ struct NamedField {
   std::string field, name;
 };
 
-struct Dataset {
+struct ChartData {
   nlohmann::json rows = nlohmann::json::array();
   std::set<std::string> fields;    // that any row has
   std::vector<NamedField> terms;   // longest on the whole first; the last may be "other"
@@ -35,12 +35,12 @@ struct Dataset {
   double capacity_mb = 0;          // of memory for each rank; 0: not known
 };
 
-Dataset dataset(const ReportData& d);
+ChartData chart_data(const ReportData& d);
 
 /// Rows as {"field": [value of row 0, value of row 1, ...]}: a third of the size.
 nlohmann::json columns_of(const nlohmann::json& rows);
 /// Only the fields that a Vega-Lite specification speaks of.
-nlohmann::json fields_used(const Dataset& s, const nlohmann::json& spec);
+nlohmann::json fields_used(const ChartData& s, const nlohmann::json& spec);
 /// Six digits: more than any of it is measured to.
 nlohmann::json rounded(double value);
 
