@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "model/base/error.h"
-#include "perfmodel/score/regression.h"
+#include "perfmodel/score/campaign_fit.h"
 
 namespace isobar {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "perfmodel/score/regression.h"
+#include "perfmodel/score/campaign_fit.h"
 #include "perfmodel/score/step_model.h"
 
 namespace isobar {

@@ -1,5 +1,5 @@
 // A quantity that counts and prices make: the step's seconds (step_model.h), the peak's bytes
-// (memory_model.h). The fit (regression.h) knows no more of it than this.
+// (memory_model.h). The fit (campaign_fit.h) knows no more of it than this.
 #pragma once
 #include <Eigen/Core>
 #include <cstddef>

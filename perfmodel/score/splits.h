@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "perfmodel/score/campaign_fit.h"
 #include "perfmodel/score/referee.h"
-#include "perfmodel/score/regression.h"
 
 namespace isobar {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "perfmodel/score/campaign_fit.h"
 #include "perfmodel/score/memory_model.h"
-#include "perfmodel/score/regression.h"
 
 namespace isobar {
 namespace {
@@ -21,7 +21,7 @@ constexpr std::array<PriceInfo, kPrices> kInfo{{
     {"dp.link", 1.5, 0.5, 0.4},       {"dp.nic", 1.6, 0.5, 0.5},        {"dp.latency", 200e-6, 1.0, 0.8},
     {"dp.hidden", 0.1, 1.0, 0.8},     {"pp.link", 2.0, 0.6, 0.5},       {"pp.latency", 100e-6, 1.0, 1.0},
     {"zero3.link", 1.5, 0.5, 0.4},    {"zero3.nic", 1.6, 0.5, 0.4},     {"zero3.exposed", 0.1, 0.8, 0.6},
-    {"offload", 0.15, 0.8, 0.6},       {"optimizer", 1.15, 0.4, 0.4},    {"vocabulary", 1.0, 0.3, 0.2},
+    {"offload", 0.15, 0.8, 0.6},      {"optimizer", 1.15, 0.4, 0.4},    {"vocabulary", 1.0, 0.3, 0.2},
     {"fill", 1.0, 0.15, 0.1},         {"micro", 1e-3, 1.0, 1.0},        {"step", 10e-3, 1.0, 1.0},
     {"straggler", 0.005, 0.8, 0.8},
 }};

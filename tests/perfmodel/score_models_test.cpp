@@ -6,7 +6,7 @@
 
 #include "perfmodel/score/memory_model.h"
 #include "perfmodel/score/metrics.h"
-#include "perfmodel/score/regression.h"
+#include "perfmodel/score/campaign_fit.h"
 
 namespace isobar {
 namespace {

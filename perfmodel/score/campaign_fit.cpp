@@ -1,7 +1,6 @@
-#include "perfmodel/score/regression.h"
+#include "perfmodel/score/campaign_fit.h"
 
 #include <Eigen/Cholesky>
-#include <Eigen/LU>
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -16,188 +15,12 @@ namespace {
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-constexpr double kManyRuns = 150;     // beyond these, runs only repeat the misfit of those before them
-constexpr double kCampaignRuns = 40;  // as much as one campaign may say about another
-constexpr double kFew = 5;            // different runs, that the fit of everything else takes up
-constexpr double kTail = 4;           // degrees of freedom of Student's t: how common outliers are
+constexpr double kFew = 5;   // different runs, that the fit of everything else takes up
+constexpr double kTail = 4;  // degrees of freedom of Student's t: how common outliers are
 constexpr size_t kScaleRows = 160, kProcessRows = 900;
-
-VectorXd gradient(const Quantity& q, const Sample& s, VectorXd log_prices) {
-  constexpr double h = 1e-4;
-  VectorXd g(log_prices.size());
-  for (Eigen::Index i = 0; i < g.size(); ++i) {
-    const double at = log_prices[i];
-    log_prices[i] = at + h;
-    const double up = q.log_value(s, log_prices);
-    log_prices[i] = at - h;
-    g[i] = (up - q.log_value(s, log_prices)) / (2 * h);
-    log_prices[i] = at;
-  }
-  return g;
-}
-
-MatrixXd jacobian(const Quantity& q, const Samples& rows, const VectorXd& log_prices) {
-  MatrixXd j(static_cast<Eigen::Index>(rows.size()), log_prices.size());
-  for (size_t i = 0; i < rows.size(); ++i)
-    j.row(static_cast<Eigen::Index>(i)) = gradient(q, *rows[i], log_prices).transpose();
-  return j;
-}
-
-VectorXd residuals(const Quantity& q, const Samples& rows, const VectorXd& log_prices) {
-  VectorXd r(static_cast<Eigen::Index>(rows.size()));
-  for (size_t i = 0; i < rows.size(); ++i)
-    r[static_cast<Eigen::Index>(i)] = rows[i]->log_s - q.log_value(*rows[i], log_prices);
-  return r;
-}
-
-/// Probit: slope and curvature of log P(bound holds) in the logarithm of the value, `r` below the bound.
-std::pair<double, double> bound_pull(double r, int bound) {
-  constexpr double misfit = 0.08;  // log sigma of what decides whether a process fits
-  const double z = (bound < 0 ? r : -r) / misfit;
-  const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * M_PI);
-  const double mass = 0.5 * std::erfc(-z / std::sqrt(2.0));
-  const double hazard = mass > 1e-12 ? density / mass : -z;
-  return {bound * hazard / misfit, std::max(0.0, hazard * (hazard + z)) / (misfit * misfit)};
-}
-
-struct PriceFit {
-  VectorXd log_prices;
-  MatrixXd information;  // of the runs alone
-  VectorXd vector;       // information * their own best guess
-};
-
-/// Robust maximum a posteriori by damped Gauss-Newton.
-PriceFit fit_prices(const Quantity& q, const Samples& rows, const PriceBelief& prior, double most_runs) {
-  const Eigen::Index kP = prior.mean.size();
-  const double n = static_cast<double>(rows.size());
-  const double share = std::min(1.0, most_runs / std::max(n, 1.0));
-  const MatrixXd precision = prior.covariance.ldlt().solve(MatrixXd::Identity(kP, kP));
-  PriceFit f{prior.mean, MatrixXd::Zero(kP, kP), VectorXd::Zero(kP)};
-  for (int round = 0; round < 18 && !rows.empty(); ++round) {
-    const double heavy = q.misfit * std::max(3.0, 16.0 * std::pow(0.7, round));  // trusting at first
-    const VectorXd r = residuals(q, rows, f.log_prices);
-    const MatrixXd j = jacobian(q, rows, f.log_prices);
-    VectorXd w(r.size()), slope(r.size());
-    for (Eigen::Index i = 0; i < r.size(); ++i) {
-      if (const int bound = rows[static_cast<size_t>(i)]->bound; bound != 0) {
-        const auto [pull, curvature] = bound_pull(r[i], bound);
-        slope[i] = pull * share;
-        w[i] = curvature * share;
-      } else {
-        w[i] = share / (q.misfit * q.misfit) /
-               (1 + r[i] * r[i] / (heavy * heavy));  // Student t: outliers hardly count
-        slope[i] = w[i] * r[i];
-      }
-    }
-    f.information = j.transpose() * w.asDiagonal() * j;
-    const VectorXd pull = j.transpose() * slope;
-    VectorXd step = (f.information + precision).ldlt().solve(pull - precision * (f.log_prices - prior.mean));
-    f.vector = f.information * f.log_prices + pull;
-    const double largest = step.cwiseAbs().maxCoeff();
-    if (largest > 0.7) step *= 0.7 / largest;
-    f.log_prices += step;
-    if (largest < 1e-4 && round > 5) break;
-  }
-  return f;
-}
-
-/// Evenly spread over the rows; all of them when they are few.
-Samples thin(const Samples& rows, size_t most) {
-  if (rows.size() <= most) return rows;
-  Samples out;
-  for (size_t i = 0; i < most; ++i) out.push_back(rows[i * rows.size() / most]);
-  return out;
-}
-
 constexpr double kRoot3 = 1.7320508075688772;
 
 }  // namespace
-
-Sample sample_of(const PublishedRun& r) {
-  Sample s;
-  s.run = &r;
-  s.id = r.id;
-  s.campaign = r.campaign;
-  s.nodes = std::ceil(r.gpus / r.node);
-  s.source = r.source;
-  s.section = r.section;
-  s.values = {{"", r.specification()},
-              {"layout", r.layout()},
-              {"precision", std::to_string(static_cast<int>(r.precision)) + (r.block_scaled ? "b" : "")},
-              {"gpus", std::to_string(r.gpus)},
-              {"model", r.model + std::to_string(r.layers) + "/" + std::to_string(r.hidden) + "/" +
-                            std::to_string(r.seq)}};
-  s.counts = count_step(r);
-  s.memory = count_memory(r);
-  s.log_s = r.step_s > 0 ? std::log(r.step_s) : 0;
-  const auto lb = [](double v) { return std::log2(std::max(v, 1e-9)); };
-  // In octaves; switches are worth some octaves each.
-  const std::vector<double> x = {
-      lb(r.hidden / r.tp), lb(r.micro_batch * r.seq / r.cp), lb(r.tp), lb(r.pp), lb(r.dp),
-      lb(r.micro_batches()), lb(r.layers), lb(r.gpus), lb(r.seq), lb(r.hidden), lb(r.heads),
-      4.0 * s.counts.ragged, lb(r.cp), lb(r.vpp), lb(r.ep), std::max(0.0, lb(r.tp * r.cp / r.node)) * 2,
-      3.0 * static_cast<int>(r.recompute), 3.0 * (r.attention == AttentionKernel::flash2),
-      3.0 * (r.attention == AttentionKernel::flash1), 3.0 * (r.attention == AttentionKernel::unfused),
-      2.0 * r.rms_kernel, 2.0 * r.sequence_parallel, 2.0 * r.zero, 3.0 * static_cast<int>(r.precision),
-      3.0 * static_cast<int>(r.schedule), 3.0 * r.frozen_weights, 3.0 * (r.experts > 0),
-      lb(r.gpu->half / 1e12), lb(r.gpu->memory_rate / 1e9), 2.0 * r.balanced_embedding, 2.0 * r.block_scaled,
-      lb(r.gpu->memory_bytes / 1e9), lb(r.gpu->domain) / 2, lb(std::max(r.top_k, 1.0)),
-      lb(std::max(r.experts, 1.0)) / 2,
-      // Engines that reduce gradients in every micro-batch of a pipeline; allocators that have to clean up.
-      3.0 * (r.zero == 0 && r.dp > 1 && r.pp > 1),
-      8.0 * std::clamp(lb(peak_bytes(s.memory, spec_memory_prices()) / r.gpu->memory_bytes), -0.2, 0.2)};
-  s.features = Eigen::Map<const VectorXd>(x.data(), static_cast<Eigen::Index>(x.size()));
-  return s;
-}
-
-Sample memory_sample_of(const PublishedRun& r) {
-  Sample s = sample_of(r);
-  // The global batch changes nothing once pipelines are full.
-  PublishedRun full = r;
-  full.global_batch = std::min(r.micro_batches(), 2 * r.pp) * r.dp * r.micro_batch;
-  s.values[""] = full.specification();
-  const bool read = r.memory_gb > 0;
-  s.log_s = std::log(read ? r.memory_gb * 1073741824.0 : r.gpu->memory_bytes);
-  s.bound = read ? 0 : r.outcome == Outcome::out_of_memory ? 1 : -1;
-  return s;
-}
-
-PriceBelief spec_belief(const Quantity& q) {
-  const auto n = static_cast<Eigen::Index>(q.prices);
-  PriceBelief b{VectorXd(n), MatrixXd::Zero(n, n)};
-  for (Eigen::Index i = 0; i < n; ++i) {
-    const PriceInfo& info = q.info[i];
-    b.mean[i] = std::log(info.spec);
-    b.covariance(i, i) = info.unsure * info.unsure + info.differs * info.differs;
-  }
-  return b;
-}
-
-PriceBelief believe(const Quantity& q, const std::vector<Samples>& campaigns) {
-  const PriceBelief spec = spec_belief(q);
-  const Eigen::Index n = spec.mean.size();
-  MatrixXd differs = MatrixXd::Zero(n, n), precision = MatrixXd::Zero(n, n);
-  for (Eigen::Index i = 0; i < n; ++i) {
-    differs(i, i) = q.info[i].differs * q.info[i].differs;
-    precision(i, i) = 1 / (q.info[i].unsure * q.info[i].unsure);
-  }
-  VectorXd vector = precision * spec.mean;
-  const MatrixXd one = MatrixXd::Identity(n, n);
-  for (const Samples& c : campaigns) {
-    if (c.empty()) continue;
-    const PriceFit f = fit_prices(q, thin(c, 120), spec, kCampaignRuns);
-    // What a campaign says about the common mean, its own deviation integrated out.
-    const Eigen::PartialPivLU<MatrixXd> widened(one + f.information * differs);
-    precision += widened.solve(f.information);
-    vector += widened.solve(f.vector);
-  }
-  const MatrixXd covariance = precision.ldlt().solve(one);
-  return {covariance * vector, covariance + differs};
-}
-
-VectorXd fitted_prices(const Quantity& q, const Samples& training, const PriceBelief& belief) {
-  return fit_prices(q, training, belief, kManyRuns).log_prices;
-}
 
 CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, const PriceBelief& belief)
     : quantity_(quantity), belief_(belief), prices_(belief.mean) {

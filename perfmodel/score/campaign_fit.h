@@ -1,0 +1,59 @@
+// Predictions with an interval, from one campaign's training runs.
+//
+//   CampaignFit fit(kStepSeconds, training_samples, believe(kStepSeconds, other_campaigns));
+//   Estimated e = fit.predict(sample);      // e.value in e.lower ... e.upper, 80 %
+//
+// Prices first (price_fit.h). What counts times prices leave unexplained: a Gaussian process over logarithms
+// of the layout (Rasmussen & Williams 2006, Matern 3/2, its length scales by marginal likelihood), together
+// with the prices' own remaining uncertainty. Width of the interval: the quantile of standardised
+// leave-one-out errors of the training runs; for a layout, model or GPU count that no training run had, of
+// errors with all of that left out.
+#pragma once
+#include <Eigen/Core>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "perfmodel/score/price_fit.h"
+
+namespace isobar {
+
+struct Estimated {
+  double value = 0, lower = 0, upper = 0;
+};
+
+class CampaignFit {
+ public:
+  /// `training` may be empty: then the belief alone predicts.
+  CampaignFit(const Quantity& quantity, const Samples& training, const PriceBelief& belief);
+  Estimated predict(const Sample& s) const;
+  const Eigen::VectorXd& log_prices() const { return prices_; }
+
+ private:
+  void learn_scales();
+  void condition();
+  void calibrate();
+  Eigen::VectorXd kernel(const Sample& s) const;  // with every training run
+  double width(const Sample& s) const;            // sigmas of the 80 % interval
+
+  const Quantity& quantity_;
+  PriceBelief belief_;
+  Samples rows_;
+  std::vector<bool> ordinary_;        // runs that their neighbours do not contradict
+  Eigen::VectorXd prices_;            // log
+  Eigen::MatrixXd jacobian_;          // [n, prices] d log step / d log price
+  Eigen::MatrixXd features_;          // [n, d]
+  Eigen::VectorXd residual_;          // against the belief's mean, linearised
+  Eigen::VectorXd scales_;            // length scales [d]
+  double amplitude_ = 0, noise_ = 0;  // log sigmas
+  double section_ = 0;                // of what rows of one section share
+  double offset2_ = 0, source2_ = 0;  // squared: of a campaign, of one source of it
+  double different_ = 1;              // training runs, repetitions not counted
+  double floor_ = 0;                  // nobody's clock and cluster repeat better
+  Eigen::VectorXd alpha_;             // K^-1 residual
+  Eigen::MatrixXd inverse_;           // K^-1
+  Eigen::MatrixXd spread_;            // jacobian * covariance
+  std::map<std::string, std::map<std::string, double>> quantiles_;  // source -> what is left out -> sigmas
+};
+
+}  // namespace isobar

@@ -1,0 +1,136 @@
+#include "perfmodel/score/price_fit.h"
+
+#include <Eigen/Cholesky>
+#include <Eigen/LU>
+#include <algorithm>
+#include <cmath>
+
+namespace isobar {
+
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+
+VectorXd gradient(const Quantity& q, const Sample& s, VectorXd log_prices) {
+  constexpr double h = 1e-4;
+  VectorXd g(log_prices.size());
+  for (Eigen::Index i = 0; i < g.size(); ++i) {
+    const double at = log_prices[i];
+    log_prices[i] = at + h;
+    const double up = q.log_value(s, log_prices);
+    log_prices[i] = at - h;
+    g[i] = (up - q.log_value(s, log_prices)) / (2 * h);
+    log_prices[i] = at;
+  }
+  return g;
+}
+
+MatrixXd jacobian(const Quantity& q, const Samples& rows, const VectorXd& log_prices) {
+  MatrixXd j(static_cast<Eigen::Index>(rows.size()), log_prices.size());
+  for (size_t i = 0; i < rows.size(); ++i)
+    j.row(static_cast<Eigen::Index>(i)) = gradient(q, *rows[i], log_prices).transpose();
+  return j;
+}
+
+VectorXd residuals(const Quantity& q, const Samples& rows, const VectorXd& log_prices) {
+  VectorXd r(static_cast<Eigen::Index>(rows.size()));
+  for (size_t i = 0; i < rows.size(); ++i)
+    r[static_cast<Eigen::Index>(i)] = rows[i]->log_s - q.log_value(*rows[i], log_prices);
+  return r;
+}
+
+namespace {
+
+constexpr double kManyRuns = 150;     // beyond these, runs only repeat the misfit of those before them
+constexpr double kCampaignRuns = 40;  // as much as one campaign may say about another
+
+/// Probit: slope and curvature of log P(bound holds) in the logarithm of the value, `r` below the bound.
+std::pair<double, double> bound_pull(double r, int bound) {
+  constexpr double misfit = 0.08;  // log sigma of what decides whether a process fits
+  const double z = (bound < 0 ? r : -r) / misfit;
+  const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * M_PI);
+  const double mass = 0.5 * std::erfc(-z / std::sqrt(2.0));
+  const double hazard = mass > 1e-12 ? density / mass : -z;
+  return {bound * hazard / misfit, std::max(0.0, hazard * (hazard + z)) / (misfit * misfit)};
+}
+
+struct PriceFit {
+  VectorXd log_prices;
+  MatrixXd information;  // of the runs alone
+  VectorXd vector;       // information * their own best guess
+};
+
+/// Robust maximum a posteriori by damped Gauss-Newton.
+PriceFit fit_prices(const Quantity& q, const Samples& rows, const PriceBelief& prior, double most_runs) {
+  const Eigen::Index kP = prior.mean.size();
+  const double n = static_cast<double>(rows.size());
+  const double share = std::min(1.0, most_runs / std::max(n, 1.0));
+  const MatrixXd precision = prior.covariance.ldlt().solve(MatrixXd::Identity(kP, kP));
+  PriceFit f{prior.mean, MatrixXd::Zero(kP, kP), VectorXd::Zero(kP)};
+  for (int round = 0; round < 18 && !rows.empty(); ++round) {
+    const double heavy = q.misfit * std::max(3.0, 16.0 * std::pow(0.7, round));  // trusting at first
+    const VectorXd r = residuals(q, rows, f.log_prices);
+    const MatrixXd j = jacobian(q, rows, f.log_prices);
+    VectorXd w(r.size()), slope(r.size());
+    for (Eigen::Index i = 0; i < r.size(); ++i) {
+      if (const int bound = rows[static_cast<size_t>(i)]->bound; bound != 0) {
+        const auto [pull, curvature] = bound_pull(r[i], bound);
+        slope[i] = pull * share;
+        w[i] = curvature * share;
+      } else {
+        w[i] = share / (q.misfit * q.misfit) /
+               (1 + r[i] * r[i] / (heavy * heavy));  // Student t: outliers hardly count
+        slope[i] = w[i] * r[i];
+      }
+    }
+    f.information = j.transpose() * w.asDiagonal() * j;
+    const VectorXd pull = j.transpose() * slope;
+    VectorXd step = (f.information + precision).ldlt().solve(pull - precision * (f.log_prices - prior.mean));
+    f.vector = f.information * f.log_prices + pull;
+    const double largest = step.cwiseAbs().maxCoeff();
+    if (largest > 0.7) step *= 0.7 / largest;
+    f.log_prices += step;
+    if (largest < 1e-4 && round > 5) break;
+  }
+  return f;
+}
+
+}  // namespace
+
+PriceBelief spec_belief(const Quantity& q) {
+  const auto n = static_cast<Eigen::Index>(q.prices);
+  PriceBelief b{VectorXd(n), MatrixXd::Zero(n, n)};
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const PriceInfo& info = q.info[i];
+    b.mean[i] = std::log(info.spec);
+    b.covariance(i, i) = info.unsure * info.unsure + info.differs * info.differs;
+  }
+  return b;
+}
+
+PriceBelief believe(const Quantity& q, const std::vector<Samples>& campaigns) {
+  const PriceBelief spec = spec_belief(q);
+  const Eigen::Index n = spec.mean.size();
+  MatrixXd differs = MatrixXd::Zero(n, n), precision = MatrixXd::Zero(n, n);
+  for (Eigen::Index i = 0; i < n; ++i) {
+    differs(i, i) = q.info[i].differs * q.info[i].differs;
+    precision(i, i) = 1 / (q.info[i].unsure * q.info[i].unsure);
+  }
+  VectorXd vector = precision * spec.mean;
+  const MatrixXd one = MatrixXd::Identity(n, n);
+  for (const Samples& c : campaigns) {
+    if (c.empty()) continue;
+    const PriceFit f = fit_prices(q, thin(c, 120), spec, kCampaignRuns);
+    // What a campaign says about the common mean, its own deviation integrated out.
+    const Eigen::PartialPivLU<MatrixXd> widened(one + f.information * differs);
+    precision += widened.solve(f.information);
+    vector += widened.solve(f.vector);
+  }
+  const MatrixXd covariance = precision.ldlt().solve(one);
+  return {covariance * vector, covariance + differs};
+}
+
+VectorXd fitted_prices(const Quantity& q, const Samples& training, const PriceBelief& belief) {
+  return fit_prices(q, training, belief, kManyRuns).log_prices;
+}
+
+}  // namespace isobar

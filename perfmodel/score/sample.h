@@ -1,0 +1,38 @@
+// A published run, or a collective, as the fits see it: counts to price, features of its layout, what was
+// measured, and what it may be held out by.
+//
+//   Sample s = sample_of(table.runs[0]);
+//   kStepSeconds.log_value(s, log_prices) - s.log_s     // log error of these prices
+#pragma once
+#include <Eigen/Core>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "perfmodel/score/collective_model.h"
+#include "perfmodel/score/memory_model.h"
+#include "perfmodel/score/step_model.h"
+
+namespace isobar {
+
+struct Sample {
+  const PublishedRun* run = nullptr;  // none: a collective
+  std::string id, campaign, source, section;
+  double nodes = 1;
+  /// What it may be held out by: "" (repetitions), "layout", "model", "gpus", "precision".
+  std::map<std::string, std::string> values;
+  StepCounts counts;
+  Eigen::VectorXd features;  // of the Gaussian process
+  double log_s = 0;          // logarithm of what was measured
+  int bound = 0;             // +1: the truth is larger (it did not fit), -1: smaller (it fitted)
+  MemoryCounts memory;
+  CollectiveTraffic traffic;
+};
+Sample sample_of(const PublishedRun& run);
+/// Its memory: the reading where there is one, else the capacity as a bound.
+Sample memory_sample_of(const PublishedRun& run);
+using Samples = std::vector<const Sample*>;
+/// Evenly spread over the rows; all of them when they are few.
+Samples thin(const Samples& rows, size_t most);
+
+}  // namespace isobar
