@@ -35,14 +35,20 @@ double LayoutModel::saved_of(const Layout& l, double blocks) {
   return recomputed * each + (blocks - recomputed) * cache_.of(kept).block_saved.at(l.micro_batch);
 }
 
-// The blocks of a group are all there when its backward pass begins.
-double LayoutModel::recomputed_scratch(const Layout& l) {
-  const int64_t deepest = (spec_.net.depth + int64_t{l.pp} * l.vpp - 1) / (int64_t{l.pp} * l.vpp);
+// The blocks of a group are all there when its backward pass begins; the plan that was counted has groups of
+// three.
+double LayoutModel::scratch_of(const Layout& l) {
+  const double b = l.micro_batch, single = sections_of(l).scratch.at(b);
+  if (l.recompute != kFullRecompute) return single;
+  const int64_t stages = int64_t{l.pp} * l.vpp, deepest = (spec_.net.depth + stages - 1) / stages;
   const auto group = static_cast<double>(std::min(spec_.policy.recompute_num_layers, deepest));
-  if (l.recompute != kFullRecompute || spec_.policy.recompute_method == "block" || group <= 1) return 0;
-  SectionKey kept = l.key();
-  kept.recompute = 0;
-  return (group - 1) * cache_.of(kept).block_saved.at(l.micro_batch);
+  SectionKey other = l.key();
+  other.recompute = 0;
+  const NetSections& kept = cache_.of(other);
+  if (spec_.policy.recompute_method == "block") return std::max(single, kept.scratch.at(b));
+  if (group <= 1) return single;
+  other.recompute = kGroupRecompute;
+  return std::max(single, cache_.of(other).scratch.at(b) + (group - 3) * kept.block_saved.at(b));
 }
 
 void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
@@ -71,9 +77,9 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
     // ZeRO: a unit in use and a block on its way
     const double unit =
         n.block.all() + std::max({n.block.all(), r.first ? n.embed.all() : 0, r.last ? n.head.all() : 0});
-    double scratch =
-        n.scratch.at(b) + recomputed_scratch(l) + (p > 1 ? 2 * static_cast<double>(v) * n.stream.at(b) : 0) +
-        (l.zero == 3 ? unit * (sixteen_ ? kHalf : kF32) : 0) + (l.zero >= 2 ? unit * gradient_ : 0);
+    double scratch = scratch_of(l) + (p > 1 ? 2 * static_cast<double>(v) * n.stream.at(b) : 0) +
+                     (l.zero == 3 ? unit * (sixteen_ ? kHalf : kF32) : 0) +
+                     (l.zero >= 2 ? unit * gradient_ : 0);
     // Offloaded moments visit two units at a time, when nothing else is in scratch.
     if (spec_.policy.offload_optimizer) scratch = std::max(scratch, unit * moments_ * kF32 / shards);
     if (persistent + saved + scratch > c.persistent + c.saved + c.scratch)

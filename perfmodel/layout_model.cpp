@@ -58,6 +58,7 @@ void LayoutModel::set_coefficients(const Counts& coefficients) {
   for (size_t i = 0; i < kCoefs; ++i) machine_.coefficients[i].value = coefficients[i];
   k_ = rates(coefficients, where_);
   known_.clear();
+  unit_times_.clear();
   last_ = nullptr;
 }
 

@@ -90,7 +90,7 @@ class LayoutModel {
   struct Step {  // its kinds of stages, and the slowest of them
     std::array<Rank, 3> ranks;
     std::array<double, 3> times;  // how many stages are of the kind
-    std::array<UnitTimes, 3> units;
+    std::array<const UnitTimes*, 3> units{};
     std::array<UnitWaits, 3> waits;  // ZeRO 2 and 3
     std::array<double, 3> micro;     // seconds of a micro-batch, waits for units included
     size_t slow = 0;
@@ -110,7 +110,7 @@ class LayoutModel {
   StageTimes price(const Key& key, Counts* counts);
   StageTimes price_mixed(const Key& key, const RecomputeMix& mix, Counts* counts);
   double saved_of(const Layout& l, double blocks);  // bytes that a chunk's blocks keep of a micro-batch
-  double recomputed_scratch(const Layout& l);       // bytes beyond those of one block at a time
+  double scratch_of(const Layout& l);               // bytes, ZeRO's units not included
   const StageTimes& times_of(const Layout& l, const Placements& at);
   const NetSections& sections_of(const Layout& l);
   ParameterCounts parameters_of(const Rank& r, const NetSections& n) const;
@@ -121,7 +121,9 @@ class LayoutModel {
   void add_pipeline(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                     LayoutCost& c) const;
   // layout_time.cpp
-  Step step_of(const Layout& l, const Placements& at, const StageTimes& t) const;
+  Step step_of(const Layout& l, const Placements& at, const StageTimes& t);
+  const UnitTimes& units_of(const Layout& l, const Placements& at, const NetSections& n, size_t kind,
+                            const Rank& r);
   void add_compute(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const;
   void add_data_parallel(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                          LayoutCost& c) const;
@@ -138,6 +140,9 @@ class LayoutModel {
   double moments_;   // of the optimizer, an element
   SectionCache cache_;
   std::unordered_map<Key, StageTimes, Hash> known_;
+  // Units of the layouts with these axes, by kind of stage, chunks, ZeRO and placement.
+  std::array<int32_t, 5> unit_axes_{};
+  std::unordered_map<uint64_t, UnitTimes> unit_times_;
   Key last_key_{};
   const StageTimes* last_ = nullptr;
   SectionKey last_section_{};

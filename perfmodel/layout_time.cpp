@@ -27,7 +27,24 @@ UnitPolicy LayoutModel::unit_policy(const Layout& l, const Placements& at) const
           .whole = whole};
 }
 
-LayoutModel::Step LayoutModel::step_of(const Layout& l, const Placements& at, const StageTimes& t) const {
+// A search asks for the same units with every micro-batch, schedule and recomputation.
+const UnitTimes& LayoutModel::units_of(const Layout& l, const Placements& at, const NetSections& n,
+                                       size_t kind, const Rank& r) {
+  const std::array<int32_t, 5> axes{l.dp, l.tp, l.cp, l.pp, l.sequence_parallel ? 1 : 0};
+  if (axes != unit_axes_) {
+    unit_times_.clear();
+    unit_axes_ = axes;
+  }
+  const int stage = l.zero == 2 ? 1 : l.zero;  // the same units
+  const uint64_t key = kind | static_cast<uint64_t>(stage) << 2 | static_cast<uint64_t>(l.vpp) << 4 |
+                       static_cast<uint64_t>(at.dp * at.cp) << 20 | static_cast<uint64_t>(at.tp) << 44;
+  const auto [found, fresh] = unit_times_.try_emplace(key);
+  if (fresh) found->second = unit_times(n, stage_of(l, r), unit_policy(l, at), k_, where_);
+  return found->second;
+}
+
+LayoutModel::Step LayoutModel::step_of(const Layout& l, const Placements& at, const StageTimes& t) {
+  static const UnitTimes kNone{};
   Step s;
   s.ranks = ranks_of(l);
   s.times = {1, std::max(0.0, l.pp - 2.0), l.pp > 1 ? 1.0 : 0.0};
@@ -44,15 +61,19 @@ LayoutModel::Step LayoutModel::step_of(const Layout& l, const Placements& at, co
                           t.block_forward.after_reads,
                           t.block_backward.after_reads,
                           l.recompute != kFullRecompute &&
-                              t.sections->block.cut > t.sections->block.cut_matrix && policy.by_reader};
+                              t.sections->block.cut > t.sections->block.cut_matrix && policy.by_reader,
+                          l.recompute == kFullRecompute && spec_.policy.recompute_method == "uniform"
+                              ? static_cast<double>(spec_.policy.recompute_num_layers)
+                              : 1};
   for (size_t i = 0; i < s.ranks.size(); ++i) {
+    s.units[i] = &kNone;
     if (s.times[i] == 0) continue;
     const Rank& r = s.ranks[i];
     s.micro[i] = r.of(t, &SectionTime::seconds);
-    if (exchanges) {
-      s.units[i] = unit_times(*t.sections, stage_of(l, r), policy, k_, where_);
+    if (exchanges || spec_.policy.offload_optimizer) {
+      s.units[i] = &units_of(l, at, *t.sections, i, r);
       if (l.zero >= 2)
-        s.waits[i] = waits_of(s.units[i], stage_of(l, r), passes, l.zero,
+        s.waits[i] = waits_of(*s.units[i], stage_of(l, r), passes, l.zero,
                               machine_[Coef::overlap_slowdown].value, spec_.policy.overlap);
       s.micro[i] += s.waits[i].all();
     }
@@ -75,8 +96,8 @@ void LayoutModel::add_compute(const Layout& l, const StageTimes& t, const Step& 
   c.ceiling = m * r.of(t, &SectionTime::ceiling);
   // Gradients that are scattered are added to this rank's share: read, read and written.
   if (l.zero >= 2)
-    c.compute += (m - 1) * (step.units[step.slow].units * op + 3 * gradient_ * parameters_of(r, n).all() /
-                                                                   shards_of(l) * k_[index_of(Coef::copy)]);
+    c.compute += (m - 1) * (step.units[step.slow]->units * op + 3 * gradient_ * parameters_of(r, n).all() /
+                                                                    shards_of(l) * k_[index_of(Coef::copy)]);
 }
 
 void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const StageTimes& t,
@@ -96,7 +117,7 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
   double slack = 0, waits = 0;
   for (size_t i = 0; i < step.ranks.size(); ++i) {
     if (step.times[i] == 0) continue;
-    const UnitTimes& u = step.units[i];
+    const UnitTimes& u = *step.units[i];
     double left = spec_.policy.overlap ? u.exposed(block, embed) : u.reduce;
     // Other chunks have theirs while the micro-batches of a round pass this one.
     if (l.vpp > 1 && spec_.policy.overlap)
@@ -133,12 +154,22 @@ void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const Sta
   double norm = 0, update = 0, gathers = 0;
   for (size_t i = 0; i < step.ranks.size(); ++i) {
     if (step.times[i] == 0) continue;
-    const UnitTimes& u = step.units[i];
+    const UnitTimes& u = *step.units[i];
     const double updated = parameters_of(step.ranks[i], *t.sections).all() / shards_of(l);
     const double ops = op * (l.zero > 0 ? u.units : 2);
     norm = std::max(norm, ops + updated * (gradient_ * bytes + 2 * flop));
     double adam = ops + updated * (((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + gradient_) * bytes +
                                    6 * moments_ * flop);
+    // Moments that live in host memory come and go a unit at a time, each way on a lane of its own; both at
+    // once slow each other down.
+    if (spec_.policy.offload_optimizer) {
+      const double moved = updated * moments_ * kF32 * k_[index_of(Coef::copy_host)];
+      const double units = std::max(1.0, u.units), slower = 1 + machine_[Coef::overlap_slowdown].value;
+      // Without overlap a unit's second moment goes while the next one's first comes.
+      adam = spec_.policy.overlap
+                 ? std::max(adam, slower * moved) + (adam + slower * moved) / units
+                 : adam + (moments_ > 1 ? 1 + 0.5 * slower + 0.25 * (slower - 1) : 2) * moved;
+    }
     const double both =
         l.zero == 1 || l.zero == 2 ? std::max(adam + u.last_gather, u.first_share * adam + u.gather) : adam;
     if (both > update + gathers) update = adam, gathers = both - adam;

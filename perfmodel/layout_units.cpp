@@ -200,6 +200,11 @@ UnitWaits waits_of(const UnitTimes& u, const UnitStage& stage, const UnitPasses&
     w.backward = begins(stage.last, u.gather_head, c.head_backward, c.block_backward, c.after_backward) +
                  beside(c.block_backward, u.gather_block, inner(stage.last), c.after_backward);
     if (stage.first) w.backward += beside(c.block_backward, u.gather_embed, 1, c.after_backward);
+    // One of a group has come under the group before it, the others are waited for.
+    if (const double group = std::min(c.group, nb); group > 1) {
+      const double under = beside(c.block_backward, u.gather_block, 1, c.after_backward);
+      w.backward += chunks * (nb - std::ceil(nb / group)) * (u.gather_block - under);
+    }
     // What is gathered and not read lies where the first gradients go next, at every second block: they wait.
     if (c.unread && overlap)
       w.backward +=

@@ -61,6 +61,7 @@ struct UnitPasses {
   // backward
   double lead = 0, after_weights = 0, after_forward = 0, after_backward = 0;
   bool unread = false;  // the backward pass gathers some parameters that it does not read: biases
+  double group = 1;     // blocks that are recomputed together: their parameters are gathered at once
 };
 
 /// What units cost a micro-batch of one stage beyond its compute: ZeRO 2 and 3.

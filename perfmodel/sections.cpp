@@ -192,6 +192,7 @@ SectionCache::SectionCache(const RunSpec& spec) : base_(spec) {
   base_.layout = {};
   base_.policy.schedule = "gpipe";
   base_.policy.zero = 0;
+  base_.policy.offload_optimizer = false;  // scratch is that of the passes
   base_.policy.recompute_method = "uniform";
   base_.policy.recompute_num_layers = 1;
   base_.data = {};

