@@ -285,7 +285,7 @@ core="$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')"
 start_node n2 "$core"  # all that starts there has one core, and shares it with the load below
 until_true 60 "n2 is idle" node_is n2 idle
 loads=()
-for _ in 1 2 3; do  # each in a session of its own: the kernel shares the core between sessions
+for _ in 1 2 3 4 5 6 7 8; do  # each in a session of its own: the kernel shares the core between sessions
   setsid taskset -c "$core" sh -c 'while :; do :; done' &
   loads+=("$!") submitters+=("$!")
 done
@@ -364,6 +364,9 @@ if os.path.exists(f"{work}/slurmdbd.pid"):
     books = forty["accounting"]
     print(f"accounting: {books}")
     if not books["jobs"] == len(jobs) <= books["lives"] or not books["node_s"] > 10: wrong.append(f"accounting of {len(jobs)} jobs: {books}")
+    lives = [l["state"] for f in glob.glob(f"{work}/crash/jobs/*/accounting.json") for l in json.load(open(f))["lives"]]
+    print(f"accounting of the job whose node went down: {lives}")
+    if lives != ["NODE_FAIL", "COMPLETED"]: wrong.append(f"accounting of a requeued job: {lives}")
     away = summary("away")
     first = [json.load(open(f))["message"] for f in glob.glob(f"{work}/away/trials/*/attempt-1/status.json")]
     print(f"a job that squeue forgot: {sorted(states('away'))}, its trial: first {first}, then {away['counts']}")

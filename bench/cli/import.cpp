@@ -78,9 +78,13 @@ void needs(const std::string& value, const std::string& file, const char* option
   if (value.empty()) throw ConfigError(file, option, "is missing", mend);
 }
 
-void tell(const Imported& i, const std::string& out) {
+void tell(const Imported& i, const std::string& file, const std::string& out) {
   std::printf("%zu runs in %s\n", i.runs, out.c_str());
-  for (const auto& [reason, n] : i.refused) std::printf("  %zu left out: %s\n", n, reason.c_str());
+  for (const auto& [reason, n] : i.refused) {
+    const auto first = i.first.find(reason);
+    std::printf("  %zu left out: %s%s\n", n, reason.c_str(),
+                first == i.first.end() ? "" : (" (" + file + ", first in " + first->second + ")").c_str());
+  }
   if (i.runs == 0) throw ConfigError(out, "", "got no run", "see the reasons above");
 }
 
@@ -92,7 +96,7 @@ void run(const Arguments& a) {
   if (is_kineto(text)) {
     needs(a.config, file, "--config", "say what was trained: --config RUN.yaml");
     needs(a.out, file, "--output", "say where the run goes, e.g. -o results/torch");
-    tell(import_kineto(a.files, a.config, a.out), a.out);
+    tell(import_kineto(a.files, a.config, a.out), file, a.out);
   } else if (is_nccl_tests(text)) {
     only_one(a, "a log of nccl-tests");
     const Collectives c = read_nccl_tests(file, a.collective);
@@ -100,7 +104,7 @@ void run(const Arguments& a) {
   } else if (std::filesystem::path(file).extension() == ".csv") {
     only_one(a, "a table");
     needs(a.out, file, "--output", "say where the runs go, e.g. -o results/mine");
-    tell(import_published(file, {.out = a.out, .only = a.only}), a.out);
+    tell(import_published(file, {.out = a.out, .only = a.only}), file, a.out);
   } else {
     peers(a);
   }

@@ -22,7 +22,8 @@ namespace isobar {
 
 struct Imported {
   size_t runs = 0;
-  std::map<std::string, size_t> refused;  // reason -> how many
+  std::map<std::string, size_t> refused;     // reason -> how many
+  std::map<std::string, std::string> first;  // reason -> where the first of them stands: "line 7", "row a12"
 };
 
 struct PublishedImport {

@@ -11,10 +11,15 @@ Imported import_published(const std::string& csv, const PublishedImport& options
   const PublishedTable table = read_published(csv);
   Imported out;
   for (const auto& [reason, rows] : table.refused) out.refused[reason] += static_cast<size_t>(rows);
+  for (const auto& [reason, line] : table.first_refused) out.first[reason] = "line " + std::to_string(line);
+  const auto leave_out = [&](const std::string& reason, const PublishedRun& p) {
+    ++out.refused[reason];
+    out.first.try_emplace(reason, "row " + p.id);
+  };
   std::map<std::string, int64_t> seen;  // repetitions of one specification
   for (const PublishedRun& p : table.runs) {
     if (p.gpu_type.find(options.only) == std::string::npos) {
-      ++out.refused["another accelerator"];
+      leave_out("another accelerator", p);
       continue;
     }
     RunRecord r;
@@ -22,7 +27,7 @@ Imported import_published(const std::string& csv, const PublishedImport& options
       r.spec = spec_of(p);
     } catch (const ConfigError& e) {
       const std::string why = e.what();
-      ++out.refused[why.starts_with(": ") ? why.substr(2) : why];
+      leave_out(why.starts_with(": ") ? why.substr(2) : why, p);
       continue;
     }
     r.repetition = seen[to_json(r.spec).dump()]++;

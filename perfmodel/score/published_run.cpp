@@ -262,6 +262,7 @@ PublishedTable published_from(const CsvTable& csv, bool experts) {
       (r.outcome == Outcome::ran ? t.runs : t.outcomes).push_back(std::move(r));
     } catch (const Refused& why) {
       ++t.refused[why.what()];
+      t.first_refused.try_emplace(why.what(), row.line());
     }
   }
   return t;

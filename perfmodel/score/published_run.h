@@ -69,10 +69,11 @@ struct PublishedRun {
 };
 
 struct PublishedTable {
-  std::string name;                    // file name without folder and ending
-  std::vector<PublishedRun> runs;      // with a step time, in file order
-  std::vector<PublishedRun> outcomes;  // did not fit in memory (no step time); or memory alone was read
-  std::map<std::string, int> refused;  // reason -> rows
+  std::string name;                          // file name without folder and ending
+  std::vector<PublishedRun> runs;            // with a step time, in file order
+  std::vector<PublishedRun> outcomes;        // did not fit in memory (no step time); or memory alone was read
+  std::map<std::string, int> refused;        // reason -> rows
+  std::map<std::string, int> first_refused;  // reason -> line of the first such row
   int refused_rows() const;
 };
 

@@ -130,7 +130,10 @@ TEST_F(Import, PublishedRunsBecomeRunsWithTheSameNumbers) {
   const PublishedTable table = read_published(csv);
   const Imported i = import_published(csv, {.out = dir / "results"});
   size_t refused = 0;
-  for (const auto& [reason, n] : i.refused) refused += n;
+  for (const auto& [reason, n] : i.refused) {
+    refused += n;
+    EXPECT_TRUE(i.first.contains(reason)) << reason << " does not say where";
+  }
   EXPECT_GT(i.runs, 20u);
   EXPECT_GE(i.runs + refused, table.runs.size());
   std::vector<std::string> problems;
