@@ -12,8 +12,8 @@
 #include "model/backend/cpu/kernels.h"
 #include "model/engine/host.h"
 #ifdef ISOBAR_WITH_CUDA
-#include "model/backend/cuda/device.h"
-#include "model/backend/cuda/library.h"
+#include "model/backend/cuda/runtime/device.h"
+#include "model/backend/cuda/runtime/library.h"
 #endif
 
 namespace isobar {

@@ -10,7 +10,7 @@
 #ifdef ISOBAR_WITH_CUDA
 #include "model/backend/cuda/cuda_backend.h"
 #include "model/backend/cuda/executor.h"
-#include "model/backend/cuda/workspace.h"
+#include "model/backend/cuda/kernels/workspace.h"
 #include "model/comm/nccl/nccl_comm.h"
 #include "model/trace/cuda/op_tracer.h"
 #endif

@@ -2,7 +2,7 @@
 
 #include "tests/comm/ranks.h"
 #ifdef ISOBAR_TEST_NCCL
-#include "model/backend/cuda/device.h"
+#include "model/backend/cuda/runtime/device.h"
 #endif
 
 namespace isobar {

@@ -16,7 +16,7 @@ using TestRequests = Requests;
 #include <algorithm>
 #include <memory>
 
-#include "model/backend/cuda/device.h"
+#include "model/backend/cuda/runtime/device.h"
 #include "model/comm/nccl/nccl_comm.h"
 
 namespace isobar {

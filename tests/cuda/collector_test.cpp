@@ -7,8 +7,8 @@
 #include <cstring>
 #include <random>
 
-#include "model/backend/cuda/device.h"
-#include "model/backend/cuda/library.h"
+#include "model/backend/cuda/runtime/device.h"
+#include "model/backend/cuda/runtime/library.h"
 #include "tests/trace/fixture.h"
 
 namespace isobar::cuda {

@@ -1,9 +1,9 @@
 // What must hold on every host, with a GPU or without.
-#include "model/backend/cuda/device.h"
+#include "model/backend/cuda/runtime/device.h"
 
 #include <gtest/gtest.h>
 
-#include "model/backend/cuda/library.h"
+#include "model/backend/cuda/runtime/library.h"
 #include "model/base/error.h"
 #include "model/engine/processor.h"
 

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "model/backend/cuda/device.h"
+#include "model/backend/cuda/runtime/device.h"
 #include "model/engine/processor.h"
 #include "model/nets/build.h"
 

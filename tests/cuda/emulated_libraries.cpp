@@ -2,9 +2,9 @@
 #include <stdexcept>
 
 #include "model/backend/cpu/kernels.h"
-#include "model/backend/cuda/attention_cudnn.h"
-#include "model/backend/cuda/device.h"
-#include "model/backend/cuda/gemm.h"
+#include "model/backend/cuda/libraries/attention_cudnn.h"
+#include "model/backend/cuda/libraries/gemm.h"
+#include "model/backend/cuda/runtime/device.h"
 #include "tests/cuda/emulator.h"
 
 namespace isobar::cuda {

@@ -1,5 +1,5 @@
 // Which ops run as part of products, and that each then reads and leaves the same values as one by one.
-#include "model/backend/cuda/fusion.h"
+#include "model/backend/cuda/libraries/fusion.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
-#include "model/backend/cuda/gemm.h"
-#include "model/backend/cuda/workspace.h"
+#include "model/backend/cuda/kernels/workspace.h"
+#include "model/backend/cuda/libraries/gemm.h"
 #include "model/nets/build.h"
 #include "model/plan/link.h"
 

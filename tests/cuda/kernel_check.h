@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "model/backend/cuda/device.h"
-#include "model/backend/cuda/kernels.h"
+#include "model/backend/cuda/kernels/kernels.h"
+#include "model/backend/cuda/runtime/device.h"
 #include "tests/cpu/kernel_testing.h"
 
 namespace isobar::cuda::testing {

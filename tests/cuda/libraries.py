@@ -43,7 +43,7 @@ def main():
     args = ap.parse_args()
     cuobjdump = find_cuobjdump()
     if not cuobjdump or not args.library or not args.library.exists():
-        print("SKIPPED: cuobjdump (in the CUDA toolkit, or the package nvidia-cuda-cuobjdump)" if not cuobjdump else f"SKIPPED: no {args.library}")
+        print("SKIPPED: cuobjdump (in the CUDA toolkit, or the packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm)" if not cuobjdump else f"SKIPPED: no {args.library}")
         return SKIP
     failures, missing = [], []
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,7 +1,7 @@
 // cuBLASLt's products and cuDNN's attention against the CPU's kernels; on a GPU only.
-#include "model/backend/cuda/attention_cudnn.h"
-#include "model/backend/cuda/gemm.h"
-#include "model/backend/cuda/workspace.h"
+#include "model/backend/cuda/kernels/workspace.h"
+#include "model/backend/cuda/libraries/attention_cudnn.h"
+#include "model/backend/cuda/libraries/gemm.h"
 #include "tests/cuda/kernel_check.h"
 
 namespace isobar::cuda::testing {

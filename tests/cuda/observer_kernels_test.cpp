@@ -6,7 +6,7 @@
 #include <set>
 
 #include "model/backend/cuda/executor.h"
-#include "model/backend/cuda/workspace.h"
+#include "model/backend/cuda/kernels/workspace.h"
 #include "model/nets/build.h"
 #include "model/trace/device_records.h"
 #include "tests/cuda/kernel_check.h"

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "model/backend/cuda/cuda_backend.h"
+#include "model/backend/cuda/kernels/workspace.h"
 #include "model/backend/cuda/stream_order.h"
-#include "model/backend/cuda/workspace.h"
 #include "model/nets/build.h"
 #include "model/plan/work.h"
 
@@ -205,7 +205,9 @@ TEST(Libraries, HaveTheFunctionsThatAreAskedFor) {
     GTEST_SKIP() << e.what();
   }
   EXPECT_EQ(cublas.substr(0, cublas.find('.')), std::to_string(CUBLAS_VER_MAJOR));
-  if (CudnnAttention::built()) EXPECT_EQ(CudnnAttention::version().substr(0, 2), "9.");
+  if (CudnnAttention::built()) {
+    EXPECT_EQ(CudnnAttention::version().substr(0, 2), "9.");
+  }
 }
 
 TEST(CudnnAttention, IsForWholeSixteenByteRowsOfSixteenBitTypes) {

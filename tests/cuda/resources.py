@@ -1,7 +1,7 @@
 """What the CUDA compiler made of the kernels: no spills, wide memory accesses, and where the matrix units are used.
 
-    resources.py --library build/libisobar_model_backend_cuda.a     # with cuobjdump: what is really linked
-    resources.py --sources model/backend/cuda/*.cu                  # without: nvcc compiles them again (slower)
+    resources.py --library build/libisobar_model_backend_cuda_kernels.a     # with cuobjdump: what is really linked
+    resources.py --sources model/backend/cuda/kernels/*.cu                  # without: nvcc compiles them again (slower)
 
 Checked of every kernel, for every architecture that was compiled for: no stack frame and no local memory, hence no
 spill. With cuobjdump, also of the code for Hopper: kernels that stream through memory load and store 16 bytes at a
@@ -32,7 +32,8 @@ Kernel = collections.namedtuple("Kernel", "name arch registers stack local spill
 
 
 def run(command, **more):
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **more)
+    path = f"{os.environ['PATH']}:{pathlib.Path(command[0]).parent}"  # cuobjdump looks for nvdisasm beside it
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=os.environ | {"PATH": path}, **more)
     if done.returncode != 0:
         sys.exit(f"failed ({done.returncode}): {' '.join(map(str, command))}\n{done.stdout[-1000:]}{done.stderr[-3000:]}")
     return done.stdout + done.stderr

@@ -1,5 +1,5 @@
 // Norms, column sums and elementwise passes.
-#include "model/backend/cuda/workspace.h"
+#include "model/backend/cuda/kernels/workspace.h"
 #include "tests/cuda/kernel_check.h"
 
 namespace isobar::cuda::testing {

@@ -1,5 +1,5 @@
 // Images, losses, optimizers.
-#include "model/backend/cuda/workspace.h"
+#include "model/backend/cuda/kernels/workspace.h"
 #include "model/plan/plan.h"
 #include "tests/cuda/kernel_check.h"
 

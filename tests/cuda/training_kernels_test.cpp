@@ -6,7 +6,7 @@
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/backend/cuda/executor.h"
-#include "model/backend/cuda/workspace.h"
+#include "model/backend/cuda/kernels/workspace.h"
 #include "model/nets/build.h"
 #include "tests/cuda/kernel_check.h"
 
@@ -78,6 +78,7 @@ std::vector<Step> train(const RunSpec& spec, const Plan& plan, Backend& backend,
   for (int64_t step = 0; step < steps; ++step) {
     backend.on_fetch(
         [&](int32_t micro, float* input, float* target) {
+          EXPECT_FALSE(asked < spec.micro_batches() && backend.fetch_is_hidden()) << "nothing computes yet";
           sample(seed, asked++ / spec.micro_batches(), micro, pixels, input, target);
         },
         step + 1 < steps);

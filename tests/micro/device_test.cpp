@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/micro/device/cases.h"
-#include "model/backend/cuda/kernels.h"
+#include "model/backend/cuda/kernels/kernels.h"
 
 namespace isobar {
 namespace {

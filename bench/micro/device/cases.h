@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "bench/micro/device/clocks.h"
-#include "model/backend/cuda/device.h"
+#include "model/backend/cuda/runtime/device.h"
 #include "model/base/spec.h"
 #include "model/comm/comm.h"
 

@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "model/backend/cuda/library.h"
+#include "model/backend/cuda/runtime/library.h"
 
 namespace isobar {
 

@@ -5,7 +5,7 @@
 
 #include "bench/micro/cases.h"
 #include "bench/micro/device/cases.h"
-#include "model/backend/cuda/kernels.h"
+#include "model/backend/cuda/kernels/kernels.h"
 #include "model/comm/nccl/nccl_comm.h"
 #include "model/plan/builder.h"
 #include "model/plan/link.h"

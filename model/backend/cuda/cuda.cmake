@@ -1,6 +1,6 @@
 # CUDA: found, not required. Sets ISOBAR_WITH_CUDA and makes the target isobar_cuda: the toolkit's headers and the
 # runtime, which is linked statically and reaches the driver only when it is called. cuBLASLt, cuDNN, NCCL and CUPTI
-# are opened at run time (model/backend/cuda/library.h), so a CUDA build starts, and trains on the CPU, where none of
+# are opened at run time (model/backend/cuda/runtime/library.h), so a CUDA build starts, and trains on the CPU, where none of
 # them is installed.
 set(ISOBAR_CUDA AUTO CACHE STRING "AUTO: where nvcc and the libraries' headers are found; ON: required; OFF")
 set_property(CACHE ISOBAR_CUDA PROPERTY STRINGS AUTO ON OFF)

@@ -4,8 +4,8 @@
 #include <functional>
 #include <stdexcept>
 
-#include "model/backend/cuda/kernels.h"
-#include "model/backend/cuda/workspace.h"
+#include "model/backend/cuda/kernels/kernels.h"
+#include "model/backend/cuda/kernels/workspace.h"
 
 namespace isobar::cuda {
 namespace {

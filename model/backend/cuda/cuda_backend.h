@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "model/backend/backend.h"
-#include "model/backend/cuda/attention_cudnn.h"
-#include "model/backend/cuda/device.h"
-#include "model/backend/cuda/fusion.h"
-#include "model/backend/cuda/gemm.h"
 #include "model/backend/cuda/inputs.h"
+#include "model/backend/cuda/libraries/attention_cudnn.h"
+#include "model/backend/cuda/libraries/fusion.h"
+#include "model/backend/cuda/libraries/gemm.h"
+#include "model/backend/cuda/runtime/device.h"
 #include "model/base/spec.h"
 
 namespace isobar::cuda {

@@ -14,7 +14,7 @@
 #include <memory>
 #include <vector>
 
-#include "model/backend/cuda/device.h"
+#include "model/backend/cuda/runtime/device.h"
 #include "model/plan/plan.h"
 
 namespace isobar::cuda {

@@ -3,8 +3,8 @@
 #include <stdexcept>
 
 #include "model/backend/cuda/cuda_backend.h"
-#include "model/backend/cuda/kernels.h"
-#include "model/backend/cuda/workspace.h"
+#include "model/backend/cuda/kernels/kernels.h"
+#include "model/backend/cuda/kernels/workspace.h"
 
 namespace isobar::cuda {
 namespace {

@@ -10,8 +10,8 @@
 #include <future>
 #include <thread>
 
-#include "model/backend/cuda/device.h"
-#include "model/backend/cuda/library.h"
+#include "model/backend/cuda/runtime/device.h"
+#include "model/backend/cuda/runtime/library.h"
 #include "model/comm/transfers.h"
 
 namespace isobar {

@@ -8,8 +8,8 @@
 #include <limits>
 #include <memory>
 
-#include "model/backend/cuda/device.h"
-#include "model/backend/cuda/library.h"
+#include "model/backend/cuda/runtime/device.h"
+#include "model/backend/cuda/runtime/library.h"
 
 namespace isobar::cuda {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "model/backend/cuda/device.h"
+#include "model/backend/cuda/runtime/device.h"
 
 namespace isobar::cuda {
 namespace {

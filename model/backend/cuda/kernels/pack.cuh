@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "model/backend/cuda/device.h"
-#include "model/backend/cuda/kernels.h"
+#include "model/backend/cuda/kernels/kernels.h"
+#include "model/backend/cuda/runtime/device.h"
 
 namespace isobar::cuda {
 

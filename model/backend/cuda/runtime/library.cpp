@@ -1,4 +1,4 @@
-#include "model/backend/cuda/library.h"
+#include "model/backend/cuda/runtime/library.h"
 
 #include <dlfcn.h>
 

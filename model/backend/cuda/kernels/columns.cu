@@ -1,8 +1,8 @@
 // Passes over a matrix that leave column sums. A block of 32 x 8 threads owns 32 packs of columns and every
 // eighth row of its share; its eight sums meet in shared memory, blocks' sums in add_partials, always in the
 // same order.
-#include "model/backend/cuda/activation.cuh"
-#include "model/backend/cuda/workspace.h"
+#include "model/backend/cuda/kernels/activation.cuh"
+#include "model/backend/cuda/kernels/workspace.h"
 
 namespace isobar::cuda {
 namespace {

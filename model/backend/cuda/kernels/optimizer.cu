@@ -1,7 +1,7 @@
 // The optimizer's passes. What decides about a step (learning rate, its number, whether it is skipped, the
 // norm that clips) lies on the device, so a captured step replays with new values.
-#include "model/backend/cuda/pack.cuh"
-#include "model/backend/cuda/workspace.h"
+#include "model/backend/cuda/kernels/pack.cuh"
+#include "model/backend/cuda/kernels/workspace.h"
 #include "model/plan/plan.h"
 
 namespace isobar::cuda {

@@ -1,6 +1,6 @@
 // Elementwise passes and strided copies: packs of 16 bytes (of the narrower type), threads stride over the
 // rest.
-#include "model/backend/cuda/activation.cuh"
+#include "model/backend/cuda/kernels/activation.cuh"
 
 namespace isobar::cuda {
 namespace {

@@ -1,11 +1,11 @@
-#include "model/backend/cuda/gemm.h"
+#include "model/backend/cuda/libraries/gemm.h"
 
 #include <algorithm>
 #include <array>
 #include <stdexcept>
 
-#include "model/backend/cuda/device.h"
-#include "model/backend/cuda/workspace.h"
+#include "model/backend/cuda/kernels/workspace.h"
+#include "model/backend/cuda/runtime/device.h"
 
 namespace isobar::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/backend/cuda/workspace.h"
+#include "model/backend/cuda/kernels/workspace.h"
 
 namespace isobar {
 namespace {

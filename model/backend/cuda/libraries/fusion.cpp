@@ -1,4 +1,4 @@
-#include "model/backend/cuda/fusion.h"
+#include "model/backend/cuda/libraries/fusion.h"
 
 #include <algorithm>
 

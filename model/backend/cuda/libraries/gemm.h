@@ -15,8 +15,8 @@
 #include <memory>
 #include <string>
 
-#include "model/backend/cuda/fusion.h"
-#include "model/backend/cuda/library.h"
+#include "model/backend/cuda/libraries/fusion.h"
+#include "model/backend/cuda/runtime/library.h"
 #include "model/plan/plan.h"
 
 namespace isobar::cuda {

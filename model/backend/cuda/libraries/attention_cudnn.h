@@ -14,7 +14,7 @@
 #include <string>
 #include <tuple>
 
-#include "model/backend/cuda/kernels.h"
+#include "model/backend/cuda/kernels/kernels.h"
 
 namespace isobar::cuda {
 

@@ -1,11 +1,11 @@
-#include "model/backend/cuda/attention_cudnn.h"
+#include "model/backend/cuda/libraries/attention_cudnn.h"
 
 #ifdef ISOBAR_CUDNN_FRONTEND
 
 #include <cudnn_frontend.h>
 
-#include "model/backend/cuda/device.h"
-#include "model/backend/cuda/library.h"
+#include "model/backend/cuda/runtime/device.h"
+#include "model/backend/cuda/runtime/library.h"
 
 // cuDNN's frontend, told to look functions up at run time, looks here.
 namespace cudnn_frontend {
@@ -159,7 +159,7 @@ void CudnnAttention::prepare(const Attention& a, bool backward, int64_t workspac
       throw Failure("cuDNN " + version() + ": " + what + " wants " + std::to_string(wanted) +
                     " bytes of workspace, cuda_workspace() declares " + std::to_string(workspace_bytes) +
                     ", and no other engine does with those: mend attention_backward_bytes in "
-                    "model/backend/cuda/workspace.cpp");
+                    "model/backend/cuda/kernels/workspace.cpp");
     must(supported, what);
     must(made->build_plans(), what);
     must(made->get_workspace_size(wanted), what);

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "model/backend/cuda/pack.cuh"
-#include "model/backend/cuda/workspace.h"
+#include "model/backend/cuda/kernels/pack.cuh"
+#include "model/backend/cuda/kernels/workspace.h"
 #include "model/plan/plan.h"
 
 namespace isobar::cuda {

@@ -1,8 +1,8 @@
 // Residual add + layer norm. A row stays in the registers of R threads (4 packs of 4 elements each), so it is
 // read once: mean, variance about it and the result are passes over registers. Rows of odd width or more than
 // that go the long way, by kernels that read them again for every pass.
-#include "model/backend/cuda/pack.cuh"
-#include "model/backend/cuda/workspace.h"
+#include "model/backend/cuda/kernels/pack.cuh"
+#include "model/backend/cuda/kernels/workspace.h"
 
 namespace isobar::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/backend/cuda/device.h"
+#include "model/backend/cuda/runtime/device.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // and 32 keys at a time. For f32 and tf32, which cuDNN's fused attention does not take: correct, not fast.
 #include <cmath>
 
-#include "model/backend/cuda/attention_tile.cuh"
+#include "model/backend/cuda/kernels/attention_tile.cuh"
 
 namespace isobar::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // What a product is, apart from who computes it.
 #include <stdexcept>
 
-#include "model/backend/cuda/gemm.h"
+#include "model/backend/cuda/libraries/gemm.h"
 
 namespace isobar::cuda {
 

@@ -1,7 +1,7 @@
 // What the plain attention kernels share: tiles in shared memory, as floats, whichever type they come from.
 // 256 threads as 32 x 8: ty is a row of a tile, the eight tx share its columns.
 #pragma once
-#include "model/backend/cuda/pack.cuh"
+#include "model/backend/cuda/kernels/pack.cuh"
 
 namespace isobar::cuda {
 

@@ -3,7 +3,7 @@
 // for 16-bit activations by Abramowitz & Stegun 7.1.26 (|error| <= 8e-8 in Phi), which keeps the kernels
 // bound by memory.
 #pragma once
-#include "model/backend/cuda/pack.cuh"
+#include "model/backend/cuda/kernels/pack.cuh"
 
 namespace isobar::cuda {
 

@@ -1,5 +1,5 @@
 // Patches: im2col of a convolution whose stride is its kernel.
-#include "model/backend/cuda/pack.cuh"
+#include "model/backend/cuda/kernels/pack.cuh"
 
 namespace isobar::cuda {
 namespace {
