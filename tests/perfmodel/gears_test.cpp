@@ -53,7 +53,7 @@ RunSpec random_spec(std::mt19937_64& random) {
     s.policy.recompute_num_layers = one_of<int64_t>(random, {1, 2, 3});
   }
   s.train.optimizer = one_of<const char*>(random, {"adam", "adamw", "sgd"});
-  s.policy.offload_optimizer = random() % 6 == 0;
+  s.policy.offload_optimizer = random() % 12 == 0;
   s.policy.cp_kind = one_of<const char*>(random, {"allgather", "ring", "ulysses"});
   s.policy.overlap = random() % 4 != 0;
   if (s.net.language() && s.layout.cp == 1 && random() % 3 == 0) s.policy.attention = "unfused";
