@@ -11,7 +11,8 @@
 
 ISOBAR_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 VL_CONVERT_VERSION=1.9.0.post1   # renders the charts of reports
-CUDNN_FRONTEND_VERSION=1.32.0    # headers, the way to cuDNN's fused attention; only where nvcc is
+# only where nvcc is: headers, the way to cuDNN's fused attention; cuobjdump and what it calls
+CUDA_EXTRAS=(nvidia-cudnn-frontend==1.32.0 nvidia-cuda-cuobjdump==13.5.37 nvidia-cuda-nvdisasm==13.5.37)
 
 BUILD_PACKAGES=(  # ocl-icd-opencl-dev: Debian 12's CMake file of oneDNN looks for OpenCL
   g++ cmake ninja-build ccache pkg-config git python3 python3-venv
@@ -85,17 +86,19 @@ python_env() {
   echo "$*" >"$stamp"
 }
 
-# cudnn_frontend puts cuDNN's C++ frontend (headers) into .venv-cudnn/include
-cudnn_frontend() {
-  local dir="$ISOBAR_ROOT/.venv-cudnn" wanted="nvidia-cudnn-frontend==$CUDNN_FRONTEND_VERSION"
-  if [[ "$(cat "$dir/.holds" 2>/dev/null)" == "$wanted" ]]; then
-    say ".venv-cudnn: has $wanted"
+# cuda_extras puts into .venv-cudnn what CUDA's Debian packages and trees leave out: cuDNN's C++ frontend (headers), and
+# the disassembler with which tests look at kernels
+cuda_extras() {
+  local dir="$ISOBAR_ROOT/.venv-cudnn"
+  if [[ "$(cat "$dir/.holds" 2>/dev/null)" == "${CUDA_EXTRAS[*]}" ]]; then
+    say ".venv-cudnn: has ${CUDA_EXTRAS[*]}"
     return
   fi
-  say ".venv-cudnn: installing $wanted"
+  say ".venv-cudnn: installing ${CUDA_EXTRAS[*]}"
   rm -rf "$dir"
-  "$ISOBAR_ROOT/.venv-reports/bin/pip" install -q --disable-pip-version-check --no-deps --target "$dir" "$wanted" || return 1
-  echo "$wanted" >"$dir/.holds"
+  "$ISOBAR_ROOT/.venv-reports/bin/pip" install -q --disable-pip-version-check --no-deps --target "$dir" "${CUDA_EXTRAS[@]}" || return 1
+  chmod -f +x "$dir"/nvidia/cu*/bin/* || true  # wheels may lose the mode
+  echo "${CUDA_EXTRAS[*]}" >"$dir/.holds"
 }
 
 # build_isobar DIR TARGETS [CMAKE_ARGS...] (targets: words of one string) configures (once) and builds, with progress
@@ -126,7 +129,7 @@ setup_isobar() {
   python_env .venv-reports "vl-convert-python==$VL_CONVERT_VERSION" ||
     say "WARNING: .venv-reports could not be made, so reports will lack rendered charts; run this again when online"
   if command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; then
-    cudnn_frontend || say "WARNING: no cuDNN frontend, so attention on GPUs would run in plain kernels; run this again when online"
+    cuda_extras || say "WARNING: no cuDNN frontend, so attention on GPUs would run in plain kernels; run this again when online"
   fi
   if ((build)); then
     build_isobar build isobar || die "The build failed (see above)."
