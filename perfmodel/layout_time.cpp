@@ -58,6 +58,7 @@ LayoutModel::Step LayoutModel::step_of(const Layout& l, const Placements& at, co
                           t.head_backward.seconds,
                           t.block_backward.lead,
                           t.block_backward.after_weights,
+                          t.block_backward.weighing,
                           t.block_forward.after_reads,
                           t.block_backward.after_reads,
                           l.recompute != kFullRecompute &&

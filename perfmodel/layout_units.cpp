@@ -224,7 +224,9 @@ UnitWaits waits_of(const UnitTimes& u, const UnitStage& stage, const UnitPasses&
   if (zero == 2) {
     const double hidden = std::min(u.block, c.after_weights);
     w.backward -= inner * hidden;
-    w.first_saved = inner * std::min(u.block - hidden, c.lead) + std::min(u.head, c.lead) + u.end;
+    // A block cannot be shorter than its reduction and what lies between its first gradient and its last.
+    const double first = std::max(0.0, u.block + c.weighing - c.block_backward);
+    w.first_saved = inner * std::max(0.0, u.block - hidden - first) + std::min(u.head, c.lead) + u.end;
   } else {
     const double room = std::min(c.lead, std::max(0.0, c.block_backward - u.gather_block));
     w.first_saved = inner * std::min(u.block, room) + std::min(u.head, room);

@@ -57,9 +57,9 @@ UnitTimes unit_times(const NetSections& sections, const UnitStage& stage, const 
 struct UnitPasses {
   double embed_forward = 0, block_forward = 0, head_forward = 0;
   double embed_backward = 0, block_backward = 0, head_backward = 0;
-  // Of a block: before its first gradient; after its last; after parameters were last read, forward and
-  // backward
-  double lead = 0, after_weights = 0, after_forward = 0, after_backward = 0;
+  // Of a block: before its first gradient; after its last; compute between them; after parameters were last
+  // read, forward and backward
+  double lead = 0, after_weights = 0, weighing = 0, after_forward = 0, after_backward = 0;
   bool unread = false;  // the backward pass gathers some parameters that it does not read: biases
   double group = 1;     // blocks that are recomputed together: their parameters are gathered at once
 };

@@ -236,6 +236,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   size_t put_off = 0;
   double busy_until = 0;  // some collective is under way
   bool led = false;
+  double since_led = 0;          // compute since the first weight gradient began
   double read = 0, weighed = 0;  // when weights were last read, and weight gradients last written
   for (size_t i = 0; i < section.size(); ++i) {
     const SectionOp& op = section[i];
@@ -273,6 +274,10 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
       busy_until = std::max(busy_until, begin + s);
     }
     now = end[i] = begin + s;
+    if (op.lane == Lane::compute && led) {
+      since_led += s;
+      if (op.weight) t.weighing = since_led;
+    }
     if (op.lane == Lane::compute && op.one.kind == OpKind::gemm) (op.weight ? weighed : read) = now;
   }
   const double compute_end = free[static_cast<size_t>(Lane::compute)];

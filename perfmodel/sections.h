@@ -83,6 +83,7 @@ struct SectionTime {
   double weight = 0;              // of them, weight gradients
   double lead = 0;                // from begin to the first weight gradient
   double after_weights = 0;       // from the end of the last one to the end
+  double weighing = 0;            // compute from the first to the last, waits left out
   double after_reads = 0;         // from the end of the last op that reads weights to the end
   double tp = 0, cp = 0;          // compute waits for these collectives
   double slowdown = 0;            // compute beside communication

@@ -122,6 +122,7 @@ void read_policy(const CsvRow& row, const std::string& notes, PublishedRun& r) {
   const auto p = precision_named(precision);
   if (!p) throw Refused("precision '" + precision + "' is not known");
   r.precision = *p;
+  r.autocast = lower(precision).ends_with("-amp");
   r.block_scaled = contains(lower(precision), "mx") || contains(lower(precision), "nv");
   const std::string recompute = lower(row.text("recompute"));
   if (contains(recompute, "full"))

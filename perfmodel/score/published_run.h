@@ -49,6 +49,7 @@ struct PublishedRun {
   double zero = -1;  // ZeRO stage; -1: not stated
   double micro_batch = 0, global_batch = 0;
   bool sequence_parallel = false, rms_kernel = false, frozen_weights = false, balanced_embedding = false;
+  bool autocast = false;          // AMP's: the residual stream stays in fp32, products cast what they read
   bool block_scaled = false;      // mxfp8, nvfp4: a scale every 16 or 32 values
   bool short_end_stages = false;  // first and last stage hold one layer less
   AttentionKernel attention = AttentionKernel::flash2;

@@ -100,7 +100,9 @@ StepCounts count_step(const PublishedRun& r) {
 
   const bool flash = is_fused(r.attention);
   const double causal = flash && r.arch != Arch::vit ? 0.5 : 1;  // flash kernels skip masked tiles
-  const double score_flops = 4 * T * r.attended * q / r.tp * causal;
+  // Flash kernels have heads of 32, 64, 96 ... and fill others up.
+  const double filled = flash ? std::ceil(r.head_dim / 32) * 32 / r.head_dim : 1;
+  const double score_flops = 4 * T * r.attended * q / r.tp * causal * filled;
   // The flash backward makes the scores again: 5 products for 2.
   const double score_passes = 1 + (flash ? 2.5 : 2) + (selective && !flash ? 1 : full);
   (flash ? c.attention_s : c.scores_s) = score_flops * score_passes /
@@ -116,7 +118,8 @@ StepCounts count_step(const PublishedRun& r) {
         scores * (r.attention == AttentionKernel::unfused ? 8 : 5) / g.memory_rate;
   }
   const double spread = r.sequence_parallel ? r.tp : 1;
-  c.pointwise_s = (14 * T * r.hidden / spread + 6 * T * q / r.tp +
+  const double stream = r.autocast ? 2 * 14 : 14;  // fp32
+  c.pointwise_s = (stream * T * r.hidden / spread + 6 * T * q / r.tp +
                    (r.arch == Arch::llama ? 6 : 4) * T * ffn_active / r.tp) *
                   bytes * (3 + full) / g.memory_rate;
   c.rms = r.rms_kernel ? 1 : 0;
