@@ -199,8 +199,11 @@ TEST(LayoutModel, NeverExceedsTheCeilingIsMonotoneAndTheSameTwice) {
     again.set_coefficients(k);
     for (size_t i = 0; i < layouts.size(); ++i)
       // A faster op may come to lie beside a collective that slows it: a few millionths. With ZeRO 2 and 3 it
-      // may leave less to hide a block's reduction behind: up to 2e-3 seen.
-      ASSERT_LE(again.cost(layouts[i]).seconds, seconds[i] * (1 + (layouts[i].zero >= 2 ? 5e-3 : 1e-4)))
+      // may leave less to hide a block's reduction behind, and in pipelines another stage may become the
+      // slowest.
+      ASSERT_LE(again.cost(layouts[i]).seconds, seconds[i] * (1 + (layouts[i].zero < 2  ? 1e-4
+                                                                   : layouts[i].pp == 1 ? 5e-3
+                                                                                        : 2e-2)))
           << info_of(less).name << " " << text_of(layouts[i]) << " seed " << seed;
   }
 }
