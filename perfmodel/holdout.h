@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/fit.h"
+#include "perfmodel/fitting/fit.h"
 #include "perfmodel/predict.h"
 
 namespace isobar {

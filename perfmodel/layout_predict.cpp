@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "model/base/error.h"
-#include "perfmodel/layout_fit.h"
+#include "perfmodel/fitting/layout_fit.h"
 
 namespace isobar {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/layout_model.h"
+#include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/predict.h"
 
 namespace isobar {

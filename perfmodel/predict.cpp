@@ -7,9 +7,9 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "perfmodel/fit.h"
-#include "perfmodel/least_squares.h"
-#include "perfmodel/pipeline.h"
+#include "perfmodel/fitting/fit.h"
+#include "perfmodel/fitting/least_squares.h"
+#include "perfmodel/step/pipeline.h"
 
 namespace isobar {
 namespace {
@@ -71,10 +71,6 @@ std::vector<std::string> warnings_of(const RunSpec& spec, const StepTerms& terms
 }
 
 }  // namespace
-
-int64_t threads_of(const RunSpec& spec, int64_t cores, int64_t ranks_on_host) {
-  return spec.run.threads > 0 ? spec.run.threads : std::max<int64_t>(1, cores / ranks_on_host);
-}
 
 std::vector<std::string> extrapolations(const StepView& step, const Machine& m) {
   if (!m.fit) return {"the machine's coefficients were never fitted to runs: wide interval (see isobar fit)"};

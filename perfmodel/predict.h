@@ -13,10 +13,10 @@
 
 #include "model/base/spec.h"
 #include "model/plan/plan.h"
-#include "perfmodel/checkpoint.h"
-#include "perfmodel/cost.h"
-#include "perfmodel/fit.h"
-#include "perfmodel/machine.h"
+#include "perfmodel/fitting/fit.h"
+#include "perfmodel/machine/machine.h"
+#include "perfmodel/step/checkpoint.h"
+#include "perfmodel/step/cost.h"
 
 namespace isobar {
 
@@ -78,8 +78,5 @@ std::vector<std::string> extrapolations(const StepView& step, const Machine& mac
 /// Of log coefficients, then known effects: what a fit left unknown, or without one the machine file's
 /// intervals. Square, by columns.
 std::vector<double> covariance_of(const Machine& machine);
-
-/// Threads that each rank computes with, as the engine chooses them.
-int64_t threads_of(const RunSpec& spec, int64_t cores, int64_t ranks_on_host);
 
 }  // namespace isobar

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/layout_model.h"
+#include "perfmodel/layouts/layout_model.h"
 
 namespace isobar {
 

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "model/base/spec.h"
-#include "perfmodel/fit.h"
-#include "perfmodel/machine.h"
-#include "perfmodel/terms.h"
+#include "perfmodel/fitting/fit.h"
+#include "perfmodel/machine/machine.h"
+#include "perfmodel/step/terms.h"
 
 namespace isobar {
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <exception>
 
-#include "perfmodel/fit.h"
+#include "perfmodel/fitting/fit.h"
 #include "perfmodel/predict.h"
-#include "perfmodel/simulate.h"
+#include "perfmodel/step/simulate.h"
 #include "reports/data.h"
 
 namespace isobar {

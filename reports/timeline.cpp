@@ -6,9 +6,9 @@
 
 #include "model/base/error.h"
 #include "model/base/files.h"
-#include "perfmodel/fit.h"
+#include "perfmodel/fitting/fit.h"
 #include "perfmodel/predict.h"
-#include "perfmodel/simulate.h"
+#include "perfmodel/step/simulate.h"
 
 namespace isobar {
 namespace {

@@ -12,7 +12,7 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/engine/host.h"
-#include "perfmodel/calibrate.h"
+#include "perfmodel/fitting/calibrate.h"
 #ifdef ISOBAR_WITH_CUDA
 #include "bench/micro/device/cases.h"
 #endif

@@ -1,7 +1,7 @@
 // What the performance model says about the trials of a sweep, before they run.
 #pragma once
 #include "bench/sweep/trials.h"
-#include "perfmodel/machine.h"
+#include "perfmodel/machine/machine.h"
 
 namespace isobar {
 

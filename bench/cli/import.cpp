@@ -1,5 +1,5 @@
 // isobar import: machines and models of other performance models, and runs and links that others measured.
-#include "perfmodel/import.h"
+#include "perfmodel/machine/import.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

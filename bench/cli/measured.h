@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/sweep/results.h"
-#include "perfmodel/fit.h"
+#include "perfmodel/fitting/fit.h"
 
 namespace isobar {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "model/base/spec.h"
-#include "perfmodel/machine.h"
+#include "perfmodel/machine/machine.h"
 
 namespace isobar {
 

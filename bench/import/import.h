@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "bench/sweep/results.h"
-#include "perfmodel/machine.h"
+#include "perfmodel/machine/machine.h"
 
 namespace isobar {
 

@@ -37,8 +37,8 @@ std::string named_in(const std::string& text) {
   return "";
 }
 
-// What the predictor counts for a ring (perfmodel/collective.h), as far as the tier in question has to do
-// with it.
+// What the predictor counts for a ring (perfmodel/step/collective.h), as far as the tier in question has to
+// do with it.
 struct Link {
   double messages = 0, bytes = 0;  // one after the other; of one rank's link
   double other_s = 0;              // messages inside the hosts, at the price that they have

@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "perfmodel/fit.h"
+#include "perfmodel/fitting/fit.h"
 
 namespace isobar {
 namespace {

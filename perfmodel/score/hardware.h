@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "perfmodel/machine.h"
+#include "perfmodel/machine/machine.h"
 
 namespace isobar {
 

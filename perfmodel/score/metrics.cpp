@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-#include "perfmodel/fit.h"
+#include "perfmodel/fitting/fit.h"
 
 namespace isobar {
 namespace {

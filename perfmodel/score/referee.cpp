@@ -8,7 +8,7 @@
 #include <set>
 
 #include "model/base/error.h"
-#include "perfmodel/fit.h"
+#include "perfmodel/fitting/fit.h"
 #include "perfmodel/score/splits.h"
 
 namespace isobar {

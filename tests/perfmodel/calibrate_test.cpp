@@ -1,9 +1,9 @@
-#include "perfmodel/calibrate.h"
+#include "perfmodel/fitting/calibrate.h"
 
 #include <gtest/gtest.h>
 
 #include "model/base/error.h"
-#include "perfmodel/cost.h"
+#include "perfmodel/step/cost.h"
 #include "support.h"
 
 namespace isobar {

@@ -1,5 +1,5 @@
 // What a checkpoint costs, by hand.
-#include "perfmodel/checkpoint.h"
+#include "perfmodel/step/checkpoint.h"
 
 #include <gtest/gtest.h>
 

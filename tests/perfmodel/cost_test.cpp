@@ -1,4 +1,4 @@
-#include "perfmodel/cost.h"
+#include "perfmodel/step/cost.h"
 
 #include <gtest/gtest.h>
 

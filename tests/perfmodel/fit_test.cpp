@@ -1,11 +1,11 @@
-#include "perfmodel/fit.h"
+#include "perfmodel/fitting/fit.h"
 
 #include <gtest/gtest.h>
 
 #include "model/base/error.h"
-#include "perfmodel/cost.h"
 #include "perfmodel/holdout.h"
 #include "perfmodel/predict.h"
+#include "perfmodel/step/cost.h"
 #include "support.h"
 
 namespace isobar {

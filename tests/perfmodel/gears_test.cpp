@@ -8,9 +8,9 @@
 #include <random>
 
 #include "model/base/error.h"
-#include "perfmodel/layout_model.h"
+#include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/search.h"
-#include "perfmodel/simulate.h"
+#include "perfmodel/step/simulate.h"
 
 namespace isobar {
 namespace {

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <cstdio>
 
-#include "perfmodel/fit.h"
+#include "perfmodel/fitting/fit.h"
 #include "perfmodel/score/csv.h"
-#include "perfmodel/terms.h"
+#include "perfmodel/step/terms.h"
 
 namespace isobar {
 namespace {

@@ -1,4 +1,4 @@
-#include "perfmodel/import.h"
+#include "perfmodel/machine/import.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "perfmodel/machine.h"
+#include "perfmodel/machine/machine.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-#include "perfmodel/pipeline.h"
+#include "perfmodel/step/pipeline.h"
 
 #include <gtest/gtest.h>
 
-#include "perfmodel/cost.h"
 #include "perfmodel/predict.h"
+#include "perfmodel/step/cost.h"
 #include "support.h"
 
 namespace isobar {

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "model/base/error.h"
-#include "perfmodel/layout_model.h"
+#include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/score/referee.h"
 #include "perfmodel/score/step_model.h"
 

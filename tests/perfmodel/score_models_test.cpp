@@ -4,9 +4,9 @@
 #include <cmath>
 #include <random>
 
+#include "perfmodel/score/campaign_fit.h"
 #include "perfmodel/score/memory_model.h"
 #include "perfmodel/score/metrics.h"
-#include "perfmodel/score/campaign_fit.h"
 
 namespace isobar {
 namespace {

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "model/nets/build.h"
-#include "perfmodel/cost.h"
-#include "perfmodel/fit.h"
+#include "perfmodel/fitting/fit.h"
 #include "perfmodel/predict.h"
-#include "perfmodel/simulate.h"
+#include "perfmodel/step/cost.h"
+#include "perfmodel/step/simulate.h"
 
 namespace isobar::test {
 

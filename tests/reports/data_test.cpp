@@ -5,7 +5,7 @@
 #include <set>
 
 #include "model/base/error.h"
-#include "perfmodel/machine.h"
+#include "perfmodel/machine/machine.h"
 #include "reports/report_tables.h"
 #include "tests/reports/fixture.h"
 

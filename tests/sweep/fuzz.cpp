@@ -27,7 +27,7 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/yaml.h"
-#include "perfmodel/machine.h"
+#include "perfmodel/machine/machine.h"
 #include "perfmodel/score/collective_model.h"
 #include "perfmodel/score/csv.h"
 #include "perfmodel/score/published_run.h"

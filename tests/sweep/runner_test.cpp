@@ -78,7 +78,7 @@ TEST_F(RunnerTest, FaultsAreRecordedByClassAndTheSweepGoesOn) {
                   Fault::late_segv})
     seeds += ", " + seed(f);
   const SweepSpec s =
-      sweep("axes: {train.seed: [" + seeds + "], gpus: [1, 2]}\nhang_s: 1\nmemory_limit_mb: 400");
+      sweep("axes: {train.seed: [" + seeds + "], gpus: [1, 2]}\nhang_s: 3\nmemory_limit_mb: 400");
   const SweepOutcome o = run(s);
   ASSERT_EQ(o.runs.size(), 26u);
   const std::map<Fault, RunClass> expected = {{Fault::none, RunClass::ok},

@@ -13,7 +13,7 @@
 #include "model/nets/build.h"
 #include "model/plan/builder.h"
 #include "model/plan/work.h"
-#include "perfmodel/calibrate.h"
+#include "perfmodel/fitting/calibrate.h"
 
 namespace isobar {
 namespace {

@@ -1,5 +1,5 @@
 // Google Benchmark cases on an NVIDIA GPU, from the same op descriptors as the CPU's (bench/micro/cases.h),
-// with the same names and counters: what perfmodel/calibrate.h reads.
+// with the same names and counters: what perfmodel/fitting/calibrate.h reads.
 //
 // A time is the device's own: events inside a captured graph, as the engine replays it, around each launch
 // (cold: the L2 cache is swept between them) or around a run of launches on the same operands (warm). A

@@ -1,0 +1,309 @@
+#include "perfmodel/fitting/fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "model/base/error.h"
+#include "perfmodel/fitting/layout_fit.h"
+#include "perfmodel/fitting/least_squares.h"
+#include "perfmodel/fitting/ops_fit.h"
+#include "perfmodel/step/cost.h"
+#include "perfmodel/step/pipeline.h"
+
+namespace isobar {
+namespace {
+
+constexpr double kExpectedSpread = 0.05;  // log residual before any run was seen ...
+constexpr double kExpectedRuns = 1;       // ... which weighs as much as this many runs
+constexpr double kExpectedEffect = 0.03;  // log deviation of a group, before any was seen ...
+constexpr double kExpectedGroups = 2;     // ... which weighs as much as this many groups
+constexpr int kRounds = 6;
+
+// A run that was faster than the peaks allow proves them wrong. Peaks that were measured, perhaps while the
+// machine was busy, are raised by a little; anything more is a wrong file (or a wrong measurement) and is
+// refused. `used`: the peaks that the run's products have.
+void admit_to_peaks(const MeasuredRun& r, double least, const std::vector<std::string>& used, Machine& m,
+                    std::vector<std::string>& notes) {
+  constexpr double kRaise = 1.5;
+  if (r.step_s >= least) return;
+  const double factor = 1.02 * least / r.step_s;
+  for (const std::string& name : used) {
+    Peak& peak = m.peaks.at(name);
+    const bool measured = !peak.provenance.empty() && peak.provenance.front() != "spec";
+    if (!measured || m.accelerator || factor > kRaise)
+      throw ConfigError(m.file.empty() ? "machine" : m.file, "peaks." + name + ".value",
+                        "is too low: run " + r.id + " took " + std::to_string(r.step_s) +
+                            " s where it allows no less than " + std::to_string(least) + " s",
+                        m.accelerator
+                            ? "take the file of the accelerators that it ran on, or leave it out"
+                            : "correct the peak, or run isobar calibrate while the machine is idle");
+    peak.value *= factor;
+    peak.provenance.push_back(r.id);
+    notes.push_back("peaks." + name + " was raised: run " + r.id + " was faster than it allowed");
+  }
+}
+
+std::vector<std::string> peaks_used(const StepTerms& t) {
+  std::vector<std::string> out;
+  if (t.flops_f32 > 0) out.emplace_back("f32");
+  if (t.flops_bf16 > 0) out.emplace_back("bf16");
+  return out;
+}
+
+// Residual spread of all runs and of each kind: robust (80 % quantile), kinds shrunk towards the whole.
+std::map<std::string, double> spread_of(const Solution& s, const std::vector<std::string>& kinds) {
+  const auto n = static_cast<double>(kinds.size());
+  std::vector<double> scaled;  // residuals as large as they would be without the fit's own freedom
+  for (Eigen::Index i = 0; i < s.residuals.size(); ++i)
+    scaled.push_back(std::abs(s.residuals[i]) / std::sqrt(1 - s.leverage[i]));
+  const double robust = quantile(scaled, 0.8) / kNormal80;
+  const double all = std::sqrt((kExpectedRuns * kExpectedSpread * kExpectedSpread + n * robust * robust) /
+                               (kExpectedRuns + n));
+  std::map<std::string, double> out{{"all", all}};
+  constexpr double kShrink = 8;  // runs
+  std::map<std::string, std::pair<double, double>> sums;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const double x = std::min(scaled[i], 2.5 * all);
+    sums[kinds[i]].first += 1;
+    sums[kinds[i]].second += x * x;
+  }
+  for (const auto& [kind, sum] : sums)
+    out[kind] = std::sqrt((kShrink * all * all + sum.second) / (kShrink + sum.first));
+  return out;
+}
+
+// How far the groups of each family deviate (expectation maximisation: their means and what is unknown of
+// them).
+std::map<std::string, double> effect_sigma_of(const Solution& s,
+                                              const std::vector<std::pair<std::string, double>>& effects) {
+  std::map<std::string, std::pair<double, double>> sums;
+  for (size_t e = 0; e < effects.size(); ++e) {
+    auto& [count, squares] = sums[family_of(effects[e].first)];
+    const auto d = static_cast<Eigen::Index>(kCoefs + e);
+    count += 1;
+    squares += s.effects[e] * s.effects[e] + s.covariance(d, d);
+  }
+  std::map<std::string, double> out;
+  for (const auto& [family, sum] : sums)
+    out[family] = std::sqrt((kExpectedGroups * kExpectedEffect * kExpectedEffect + sum.second) /
+                            (kExpectedGroups + sum.first));
+  return out;
+}
+
+std::vector<int> indices_of(const std::vector<std::string>& names,
+                            std::vector<std::pair<std::string, double>>& effects) {
+  std::vector<int> out;
+  for (const std::string& name : names) {
+    auto at = std::find_if(effects.begin(), effects.end(), [&](const auto& e) { return e.first == name; });
+    if (at == effects.end()) at = effects.insert(at, {name, 0.0});
+    out.push_back(static_cast<int>(at - effects.begin()));
+  }
+  return out;
+}
+
+// 80 % quantile of standardised leave-one-out errors, drawn towards the normal's while runs are few.
+double interval_quantile(const Solution& s, const std::vector<std::string>& kinds,
+                         const std::map<std::string, double>& spread) {
+  std::vector<double> scores;
+  for (Eigen::Index i = 0; i < s.residuals.size(); ++i) {
+    const double own = spread.at(kinds[i]);
+    scores.push_back(std::abs(s.leave_one_out[i]) / std::sqrt(own * own + s.leave_one_out_variance[i]));
+  }
+  const auto n = static_cast<double>(scores.size());
+  const double conformal = quantile(scores, std::min(1.0, 0.8 * (n + 1) / n));
+  constexpr double kShrink = 10;  // runs
+  return (n * conformal + kShrink * kNormal80) / (n + kShrink);
+}
+
+// What the measured runs needed beyond `planned` bytes
+double process_memory(const std::vector<MeasuredRun>& runs, const std::vector<double>& planned,
+                      const Machine& m) {
+  std::vector<double> constants;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].peak_rss_bytes <= 0) continue;
+    const double rest = static_cast<double>(runs[i].peak_rss_bytes) - planned[i];
+    if (rest > 0) constants.push_back(rest);
+  }
+  return constants.empty() ? m[Coef::process].value : quantile(constants, 0.5);
+}
+
+}  // namespace
+
+// What disturbs steps on a shared host lasts for many of them, so a run of any length holds few independent
+// ones.
+double measurement_error(const MeasuredRun& r) {
+  constexpr double kIndependent = 4;
+  if (r.steps < 1 || r.step_p10 <= 0 || r.step_p90 <= r.step_p10) return 0;
+  const double sigma = std::log(r.step_p90 / r.step_p10) / (2 * kNormal80);
+  return 1.2533 * sigma / std::sqrt(std::min(kIndependent, static_cast<double>(r.steps)));  // of a median
+}
+
+double quantile(std::vector<double> values, double share) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const double at = share * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(at);
+  const size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
+}
+
+double cache_share(const Machine& machine, int64_t ranks_on_host) {
+  return static_cast<double>(machine.identity.cache_bytes) / static_cast<double>(ranks_on_host);
+}
+
+StepTerms terms_of(const RunSpec& spec, const Machine& machine, int64_t threads, int64_t ranks_on_host) {
+  const Conditions where{.ranks = spec.layout.world(),
+                         .stages = spec.layout.pp,
+                         .ranks_on_host = ranks_on_host,
+                         .threads = threads,
+                         .cores = machine.identity.cores};
+  return count_pipeline(spec, stages_of(spec, {}), where, cache_share(machine, ranks_on_host),
+                        machine.values());
+}
+
+std::string kind_of(const StepTerms& t) {
+  return std::string(t.where.ranks > 1 ? "ranks" : "one_rank") + (t.workers > 0 ? "_workers" : "");
+}
+
+std::vector<std::string> effects_of(const RunSpec& s, const StepTerms& t) {
+  const auto text = [](int64_t v) { return std::to_string(v); };
+  std::vector<std::string> out{"shape: " + s.net.kind + " dim " + text(s.net.embed_dim) + " heads " +
+                                   text(s.net.num_heads) + " tokens " + text(s.net.tokens()) +
+                                   " micro-batch " + text(s.micro_batch()) + " amp " + s.policy.amp,
+                               "host: ranks " + text(t.where.ranks_on_host) + " threads " +
+                                   text(t.where.threads) + " workers " + text(t.workers)};
+  // Data parallelism alone is what the others are held against.
+  const LayoutSpec& l = s.layout;
+  if (l.tp * l.cp * l.pp > 1)
+    out.push_back("layout: tp " + text(l.tp) + (l.tp > 1 && s.policy.sequence_parallel ? " sequence" : "") +
+                  " cp " + text(l.cp) + " pp " + text(l.pp) + (l.pp > 1 ? " " + s.policy.schedule : ""));
+  return out;
+}
+
+std::string family_of(const std::string& effect) {
+  return effect.substr(0, effect.find(':'));
+}
+
+std::map<std::string, double> quantities_of(const RunSpec& s, const StepTerms& t) {
+  return {{"embed_dim", static_cast<double>(s.net.embed_dim)},
+          {"tokens", static_cast<double>(s.net.tokens())},
+          {"depth", static_cast<double>(s.net.depth)},
+          {"micro_batch", static_cast<double>(s.micro_batch())},
+          {"micro_batches", static_cast<double>(s.micro_batches())},
+          {"tp", static_cast<double>(s.layout.tp)},
+          {"cp", static_cast<double>(s.layout.cp)},
+          {"pp", static_cast<double>(s.layout.pp)},
+          {"ranks", static_cast<double>(t.where.ranks)},
+          {"threads", static_cast<double>(t.where.threads)},
+          {"loader_threads", static_cast<double>(t.workers + 1)}};
+}
+
+StepView view_of(const RunSpec& spec, const StepTerms& t, const Machine& m) {
+  return {[&t](const Counts& k) { return step_seconds(t, k); },
+          ceiling_seconds(t, m.peaks.at("f32").value, m.peaks.at("bf16").value), kind_of(t),
+          effects_of(spec, t), quantities_of(spec, t)};
+}
+
+Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const FitOptions& options) {
+  if (runs.empty())
+    throw ConfigError("isobar fit", "runs", "there is no successful run to fit to",
+                      "run isobar sweep first, or look at why its trials failed");
+  Machine out = machine;
+  out.fit = FitRecord{};
+  FitRecord& record = *out.fit;
+  record.statistic = options.statistic;
+  std::vector<StepTerms> terms;  // of ranks on cores
+  LayoutModels models;           // of those on accelerators
+  std::vector<StepView> views;
+  std::vector<double> planned;  // bytes of the fullest rank, without the process
+  terms.reserve(runs.size());
+  std::vector<std::string> kinds;
+  std::vector<std::vector<int>> groups;  // of each run: indices into record.effects
+  for (const MeasuredRun& r : runs) {
+    if (!(r.step_s > 0) || !std::isfinite(r.step_s))
+      throw ConfigError(r.id, "step_s", "is not a positive number of seconds", "leave the run out");
+    if (machine.accelerator) {
+      LayoutModel& model = models.of(r.spec, machine);
+      const Layout l = layout_of(r.spec);
+      views.push_back(view_of(model, r.spec));
+      planned.push_back(model.cost(l).memory - machine[Coef::process].value);
+      admit_to_peaks(r, views.back().ceiling_s, {peak_of(r.spec)}, out, record.notes);
+    } else {
+      terms.push_back(terms_of(r.spec, machine, r.threads, r.ranks_on_host));
+      views.push_back(view_of(r.spec, terms.back(), out));
+      planned.push_back(r.peak_rss_bytes > 0 ? static_cast<double>(fullest(r.spec, {}).total()) : 0);
+      admit_to_peaks(r, views.back().ceiling_s, peaks_used(terms.back()), out, record.notes);
+    }
+    kinds.push_back(views.back().kind);
+    groups.push_back(indices_of(views.back().effects, record.effects));
+    record.runs.push_back(r.id);
+    for (const auto& [name, value] : views.back().quantities) {
+      auto [range, fresh] = record.range.try_emplace(name, std::vector<double>{value, value});
+      range->second = {std::min(range->second[0], value), std::max(range->second[1], value)};
+    }
+  }
+  std::vector<std::vector<size_t>> felt(runs.size());
+  if (machine.accelerator)
+    for (size_t i = 0; i < runs.size(); ++i) felt[i] = felt_by(views[i].seconds, machine.values());
+  const Prior prior = prior_of(out, options.drift);
+  std::vector<std::string> sources = record.runs;  // of each observation: the run that it is from
+  const std::vector<Observation> ops =
+      machine.accelerator ? std::vector<Observation>{} : op_observations(runs, terms, machine, sources);
+  Counts start = machine.values();
+  if (!ops.empty()) start = solve(ops, prior, start).coefficients;
+
+  // Whole steps. How far they scatter, and how far groups deviate, decides what they weigh against the prior;
+  // both are learnt on the way.
+  record.spread["all"] = kExpectedSpread;
+  for (const std::string& k : kinds) record.spread[k] = kExpectedSpread;
+  for (const auto& [name, value] : record.effects) record.effect_sigma[family_of(name)] = kExpectedEffect;
+  Solution s, steps;  // of everything; its rows of whole steps
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<Observation> all;
+    for (size_t i = 0; i < runs.size(); ++i)
+      all.push_back({views[i].seconds, runs[i].step_s,
+                     std::hypot(record.spread.at(kinds[i]), measurement_error(runs[i])), groups[i], felt[i]});
+    all.insert(all.end(), ops.begin(), ops.end());
+    std::vector<double> effect_sigma;
+    for (const auto& [name, value] : record.effects)
+      effect_sigma.push_back(record.effect_sigma.at(family_of(name)));
+    s = solve(all, prior, start, effect_sigma);
+    start = s.coefficients;
+    steps = s;
+    for (Eigen::VectorXd* v :
+         {&steps.residuals, &steps.leverage, &steps.leave_one_out, &steps.leave_one_out_variance})
+      v->conservativeResize(static_cast<Eigen::Index>(runs.size()));
+    if (round + 1 == kRounds) break;
+    record.spread = spread_of(steps, kinds);
+    record.effect_sigma = effect_sigma_of(s, record.effects);
+  }
+  record.quantile = interval_quantile(steps, kinds, record.spread);
+  for (size_t e = 0; e < record.effects.size(); ++e) record.effects[e].second = s.effects[e];
+  record.covariance.assign(s.covariance.data(), s.covariance.data() + s.covariance.size());
+  for (size_t i = 0; i < kCoefs; ++i) {
+    if (static_cast<Coef>(i) == Coef::process) continue;
+    // A run set a coefficient when its step, or the time of one of its kinds of ops, would have felt it. What
+    // no run felt has moved with its family only, and keeps its provenance.
+    std::set<std::string> felt;
+    const auto d = static_cast<Eigen::Index>(i);
+    for (Eigen::Index r = 0; r < s.jacobian.rows(); ++r)
+      if (std::abs(s.jacobian(r, d)) > 0.01) felt.insert(sources.at(r));
+    std::vector<std::string> provenance(felt.begin(), felt.end());
+    const auto& before = machine.coefficients[i].provenance;
+    provenance.insert(provenance.end(), before.begin(), before.end());
+    out.coefficients[i] =
+        Coefficient::make(s.coefficients[i], std::sqrt(s.covariance(d, d)), std::move(provenance));
+  }
+  for (size_t i = 0; i < kCoefs; ++i)
+    if (out.floor_of(i) > 0 && s.coefficients[i] < 1.03 * out.floor_of(i))
+      record.notes.push_back(std::string(info_of(i).name) + " is held at the peak: peaks." + info_of(i).peak +
+                             " may be too low");
+  const double memory = process_memory(runs, planned, machine);
+  if (memory != machine[Coef::process].value)
+    out[Coef::process] = Coefficient::make(memory, 0.1, record.runs);
+  return out;
+}
+
+}  // namespace isobar

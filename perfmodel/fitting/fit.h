@@ -1,0 +1,81 @@
+// Coefficients from measured runs.
+//
+//   Machine fitted = fit(runs, calibrated, {});
+//   Prediction p = predict(spec, fitted, {});        // predict.h: with an interval
+//
+// Runs on accelerators are priced by the closed form of layouts (layout_model.h), all others by their plans.
+//
+// Op times of the runs first (where a run has them and nothing disturbs them), then whole steps; the
+// machine's own coefficients are the prior, so twenty runs are enough. What spread remains is learnt from
+// leave-one-out errors and kept in the machine's `fit` section.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/base/spec.h"
+#include "perfmodel/machine/machine.h"
+#include "perfmodel/step/terms.h"
+
+namespace isobar {
+
+struct MeasuredOp {
+  std::string path, lane;
+  int64_t count = 0;   // executions in the run
+  double seconds = 0;  // of all of them
+};
+
+struct MeasuredRun {
+  std::string id;
+  RunSpec spec;
+  int64_t threads = 1, ranks_on_host = 1;
+  double step_s = 0;                  // FitOptions::statistic of its steps
+  double step_p10 = 0, step_p90 = 0;  // 0: not known
+  int64_t steps = 0;                  // behind the median
+  int64_t peak_rss_bytes = 0;         // 0: not known
+  std::vector<MeasuredOp> ops;        // may be empty
+};
+
+struct FitOptions {
+  double drift = 0.2;                // log sigma between a benchmark and the same work inside a step
+  std::string statistic = "median";  // what step_s of the runs is, for the record
+};
+
+/// Throws ConfigError when there is nothing to fit to, or when a run was faster than the machine's peaks
+/// allow. Deterministic.
+Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const FitOptions& options);
+
+/// Log sigma of the reported step time about the run's undisturbed one; 0 where its steps were not kept.
+double measurement_error(const MeasuredRun& run);
+
+/// One step as the fit and the interval of a prediction see it, on cores or on accelerators.
+struct StepView {
+  std::function<double(const Counts&)> seconds;  // at any prices
+  double ceiling_s = 0;                          // no machine of these peaks is faster
+  std::string kind;                              // runs of one kind scatter alike
+  std::vector<std::string> effects;              // groups that deviate together, see effects_of
+  std::map<std::string, double> quantities;      // by whose range a fit knows that it is asked to extrapolate
+};
+/// `terms` must stay.
+StepView view_of(const RunSpec& spec, const StepTerms& terms, const Machine& machine);
+
+/// Everything countable of one run.
+StepTerms terms_of(const RunSpec& spec, const Machine& machine, int64_t threads, int64_t ranks_on_host);
+/// Bytes of the last-level cache that one rank can count on.
+double cache_share(const Machine& machine, int64_t ranks_on_host);
+/// one_rank | one_rank_workers | ranks | ranks_workers: kinds whose residuals spread differently.
+std::string kind_of(const StepTerms& terms);
+/// Groups of runs that deviate from the counted terms together, "family: which": kernels like some shapes
+/// better than others (shape), hosts some ways of being shared (host), and how a model is cut brings
+/// waits of its own (layout). A group that no run was in
+/// deviates by an unknown amount, and widens the interval.
+std::vector<std::string> effects_of(const RunSpec& spec, const StepTerms& terms);
+std::string family_of(const std::string& effect);
+/// The quantities by whose range a fit knows when it is asked to extrapolate.
+std::map<std::string, double> quantities_of(const RunSpec& spec, const StepTerms& terms);
+
+/// Order statistic at `share` with linear interpolation.
+double quantile(std::vector<double> values, double share);
+
+}  // namespace isobar

@@ -1,0 +1,49 @@
+#include "perfmodel/fitting/layout_fit.h"
+
+namespace isobar {
+
+LayoutModel& LayoutModels::of(const RunSpec& spec, const Machine& machine) {
+  // What a Layout says is no part of the model.
+  RunSpec common = with_layout(spec, Layout{.dp = static_cast<int32_t>(spec.layout.world())});
+  auto& model = known_[to_json(common).dump()];
+  if (!model) model = std::make_unique<LayoutModel>(spec, machine);
+  return *model;
+}
+
+std::string peak_of(const RunSpec& spec) {
+  const std::string& amp = spec.policy.amp;
+  return amp == "none" ? "f32" : amp == "fp16" ? "bf16" : amp;
+}
+
+StepView view_of(LayoutModel& model, const RunSpec& spec) {
+  const Layout l = layout_of(spec);
+  const auto text = [](int64_t v) { return std::to_string(v); };
+  const auto number = [](int64_t v) { return static_cast<double>(v); };
+  StepView v;
+  v.seconds = [&model, l](const Counts& k) {
+    model.set_coefficients(k);
+    return model.cost(l).seconds;
+  };
+  v.ceiling_s = model.cost(l).ceiling;
+  v.kind = l.world() > model.where().ranks_on_host ? "hosts" : l.world() > 1 ? "host" : "one";
+  v.effects = {"shape: " + spec.net.kind + " dim " + text(spec.net.embed_dim) + " depth " +
+                   text(spec.net.depth) + " tokens " + text(spec.net.tokens()) + " amp " + spec.policy.amp +
+                   " attention " + spec.policy.attention,
+               "kernels: micro-batch " + text(l.micro_batch) + " tp " + text(l.tp) +
+                   (l.sequence_parallel ? " sequence" : "") + " recompute " + spec.policy.recompute};
+  if (l.cp * l.pp > 1)
+    v.effects.push_back("layout: cp " + text(l.cp) + " pp " + text(l.pp) + " chunks " + text(l.vpp) + " " +
+                        spec.policy.schedule);
+  v.quantities = {{"embed_dim", number(spec.net.embed_dim)},
+                  {"tokens", number(spec.net.tokens())},
+                  {"depth", number(spec.net.depth)},
+                  {"micro_batch", number(l.micro_batch)},
+                  {"micro_batches", number(spec.micro_batches())},
+                  {"tp", number(l.tp)},
+                  {"cp", number(l.cp)},
+                  {"pp", number(l.pp)},
+                  {"ranks", number(l.world())}};
+  return v;
+}
+
+}  // namespace isobar

@@ -1,0 +1,91 @@
+#include "perfmodel/fitting/ops_fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "model/nets/build.h"
+#include "perfmodel/step/cost.h"
+
+namespace isobar {
+namespace {
+
+struct KindTotal {
+  Counts counts{};
+  double seconds = 0;
+  bool complete = true;  // every op of the kind was measured
+};
+
+std::map<OpKind, KindTotal> totals_by_kind(const MeasuredRun& run, const Machine& machine) {
+  const Plan plan = build_plan(run.spec, 0, {});
+  const double cache = cache_share(machine, run.ranks_on_host);
+  std::map<std::string, double> each;  // seconds of one execution, by path
+  for (const MeasuredOp& op : run.ops)
+    if (op.count > 0) each[op.path] = op.seconds / static_cast<double>(op.count);
+  std::map<OpKind, KindTotal> out;
+  double all = 0;  // seconds of a step, collectives too
+  bool complete = true;
+  for (const Invocation& invocation : plan.train) {
+    const Routine& r = plan.routines[invocation.routine];
+    for (int32_t o = r.first; o < r.first + r.count; ++o) {
+      const Op& op = plan.ops[o];
+      const auto found = each.find(op.path);
+      complete &= found != each.end();
+      all += found != each.end() ? found->second : 0;
+      if (is_collective(op.kind)) continue;
+      KindTotal& total = out[op.kind];
+      if (found == each.end()) {
+        total.complete = false;
+        continue;
+      }
+      total.seconds += found->second;
+      const Counts n = count_op(op, plan, cache, run.ranks_on_host);
+      for (size_t i = 0; i < kCoefs; ++i) total.counts[i] += n[i];
+    }
+  }
+  // Op times are means over the run, disturbed steps included; the step time that is fitted is a median or
+  // lower.
+  if (const double scale = complete && all > 0 ? std::min(1.0, run.step_s / all) : 1; scale < 1)
+    for (auto& [kind, total] : out) total.seconds *= scale;
+  return out;
+}
+
+}  // namespace
+
+std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
+                                         const std::vector<StepTerms>& terms, const Machine& machine,
+                                         std::vector<std::string>& sources) {
+  // A kind's counts are never quite its cost, in every run alike: `common` does not average out, so the more
+  // runs there are, the less each of them weighs.
+  constexpr double kScatter = 0.08, kCommon = 0.08;  // log sigma
+  std::vector<std::pair<std::string, Observation>> found;
+  std::map<std::string, int> of_kind;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const MeasuredRun& run = runs[i];
+    const bool undisturbed =
+        run.spec.data.workers == 0 &&
+        (terms[i].where.ranks == 1 || run.spec.run.serial || !terms[i].where.overlaps() ||
+         (!run.spec.policy.overlap && run.spec.layout.pp == 1));
+    if (run.ops.empty() || !undisturbed) continue;
+    for (auto& [kind, total] : totals_by_kind(run, machine)) {
+      if (!total.complete || !(total.seconds > 0)) continue;
+      if (kind == OpKind::fetch)
+        for (size_t c = 0; c < kCoefs; ++c) total.counts[c] += terms[i].read[c];
+      const std::string name = name_of(kind) + std::string("/") + run.spec.policy.amp;
+      ++of_kind[name];
+      sources.push_back(run.id);
+      found.emplace_back(name, Observation{[counts = total.counts, where = terms[i].where](const Counts& k) {
+                                             return seconds(counts, rates(k, where));
+                                           },
+                                           total.seconds, 0});
+    }
+  }
+  std::vector<Observation> out;
+  for (auto& [name, o] : found) {
+    o.sigma = std::sqrt(kScatter * kScatter + of_kind[name] * kCommon * kCommon);
+    out.push_back(std::move(o));
+  }
+  return out;
+}
+
+}  // namespace isobar

@@ -1,0 +1,108 @@
+#include "perfmodel/layouts/layout.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/base/error.h"
+#include "model/plan/layout.h"
+
+namespace isobar {
+namespace {
+
+constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved", "zb-h1"};
+
+template <class List>
+int index_in(const List& list, const std::string& word) {
+  return static_cast<int>(std::find(std::begin(list), std::end(list), word) - std::begin(list));
+}
+
+}  // namespace
+
+const char* name_of(ScheduleKind kind) {
+  return kSchedules[static_cast<int>(kind)];
+}
+
+int64_t blocks_of(int64_t depth, int64_t stages, int64_t j) {
+  return depth / stages + (j >= 1 && j <= depth % stages ? 1 : 0);
+}
+
+const std::vector<std::string>& rank_orders() {
+  static const std::vector<std::string> orders = [] {
+    std::vector<std::string> axes{"tp", "cp", "dp", "pp"}, out;
+    std::vector<int> at{0, 1, 2, 3};
+    do out.push_back(axes[at[0]] + "-" + axes[at[1]] + "-" + axes[at[2]] + "-" + axes[at[3]]);
+    while (std::next_permutation(at.begin(), at.end()));
+    return out;
+  }();
+  return orders;
+}
+
+Placements placements_of(const Layout& l, int64_t ranks_on_host) {
+  static const auto axes = [] {  // of each order, as indices of tp, cp, dp, pp
+    std::vector<std::array<int, 4>> out;
+    std::array<int, 4> at{0, 1, 2, 3};
+    do out.push_back(at);
+    while (std::next_permutation(at.begin(), at.end()));
+    return out;
+  }();
+  const std::array<double, 4> size{static_cast<double>(l.tp), static_cast<double>(l.cp),
+                                   static_cast<double>(l.dp), static_cast<double>(l.pp)};
+  std::array<double, 4> here{};
+  double stride = 1;
+  for (int axis : axes[l.order]) {
+    here[axis] = std::clamp(std::floor(static_cast<double>(ranks_on_host) / stride), 1.0, size[axis]);
+    while (std::fmod(size[axis], here[axis]) != 0) --here[axis];  // hosts that a group fills alike
+    stride *= size[axis];
+  }
+  return {.tp = here[0], .cp = here[1], .dp = here[2], .pp = here[3]};
+}
+
+Layout layout_of(const RunSpec& s) {
+  const auto i32 = [](int64_t v) { return static_cast<int32_t>(v); };
+  Layout l{.dp = i32(s.layout.dp),
+           .tp = i32(s.layout.tp),
+           .cp = i32(s.layout.cp),
+           .pp = i32(s.layout.pp),
+           .vpp = i32(s.layout.vpp),
+           .micro_batch = i32(s.micro_batch()),
+           .schedule = static_cast<ScheduleKind>(index_in(kSchedules, s.policy.schedule)),
+           .zero = static_cast<int8_t>(s.policy.zero),
+           .sequence_parallel = s.policy.sequence_parallel && s.layout.tp > 1,
+           .recompute = static_cast<int8_t>(index_in(kRecompute, s.policy.recompute)),
+           .cp_kind = static_cast<int8_t>(s.layout.cp > 1 ? index_in(kCpKinds, s.policy.cp_kind) : 0)};
+  // Axes that the order leaves out have one rank: they come last.
+  std::string order;
+  for (const std::string& token : order_tokens(s.layout, s.file)) order += (order.empty() ? "" : "-") + token;
+  for (const char* axis : {"tp", "cp", "dp", "pp"})
+    if (order.find(axis) == std::string::npos) order += std::string(order.empty() ? "" : "-") + axis;
+  l.order = static_cast<int8_t>(index_in(rank_orders(), order));
+  return l;
+}
+
+RunSpec with_layout(RunSpec s, const Layout& l) {
+  s.layout = {.dp = l.dp, .tp = l.tp, .cp = l.cp, .pp = l.pp, .vpp = l.vpp, .order = rank_orders()[l.order]};
+  s.policy.micro_batch = l.micro_batch;
+  s.policy.schedule = name_of(l.schedule);
+  s.policy.zero = static_cast<unsigned char>(l.zero);
+  s.policy.sequence_parallel = l.sequence_parallel;
+  s.policy.recompute = kRecompute[l.recompute];
+  s.policy.cp_kind = kCpKinds[l.cp_kind];
+  return s;
+}
+
+std::string text_of(const Layout& l) {
+  std::string s = "dp" + std::to_string(l.dp) + " tp" + std::to_string(l.tp);
+  if (l.sequence_parallel) s += "+sp";
+  if (l.cp > 1) s += " cp" + std::to_string(l.cp) + " " + kCpKinds[l.cp_kind];
+  s += " pp" + std::to_string(l.pp);
+  if (l.vpp > 1) s += "x" + std::to_string(l.vpp);
+  if (l.pp > 1)
+    s += l.schedule == ScheduleKind::zb_h1 ? " zb-h1" : l.schedule == ScheduleKind::gpipe ? " gpipe" : "";
+  s += ", micro-batch " + std::to_string(l.micro_batch);
+  if (l.zero > 0) s += ", zero " + std::to_string(l.zero);
+  if (l.recompute > 0) s += std::string(", recompute ") + kRecompute[l.recompute];
+  if (l.order > 0) s += ", order " + rank_orders()[l.order];
+  return s;
+}
+
+}  // namespace isobar

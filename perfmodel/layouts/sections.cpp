@@ -1,0 +1,302 @@
+#include "perfmodel/layouts/sections.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "model/nets/build.h"
+
+namespace isobar {
+namespace {
+
+bool starts_with(const std::string& s, const char* head) {
+  return s.rfind(head, 0) == 0;
+}
+bool ends_with(const std::string& s, const std::string& tail) {
+  return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
+}
+
+// Three blocks, so that the one in the middle has neighbours like all the others.
+constexpr int64_t kDepth = 3;
+constexpr const char* kMiddle = "block01";
+
+enum class Part : uint8_t { embed, block, head, none };
+
+Part part_of_param(const std::string& name) {
+  if (starts_with(name, "blocks.1.")) return Part::block;
+  if (starts_with(name, "blocks.")) return Part::none;
+  return starts_with(name, "norm") || starts_with(name, "head") ? Part::head : Part::embed;
+}
+
+Part part_of_buffer(const std::string& name) {
+  if (starts_with(name, kMiddle)) return Part::block;
+  if (starts_with(name, "block")) return Part::none;
+  for (const char* head : {"norm", "logits", "labels", "pred", "target", "loss", "head"})
+    if (starts_with(name, head)) return Part::head;
+  return Part::embed;
+}
+
+// Sections in the order of the list: what comes before the blocks, the middle block, what comes behind.
+struct Cutter {
+  Part before, behind;
+  bool seen = false;
+  Part operator()(const std::string& path) {
+    if (starts_with(path, "grads/")) return Part::none;  // reductions over data-parallel ranks: by layout
+    if (starts_with(path, "block")) {
+      seen = true;
+      return starts_with(path, kMiddle) ? Part::block : Part::none;
+    }
+    return seen ? behind : before;
+  }
+};
+
+struct Both {
+  Plan plan;
+  Program program;
+};
+
+Both of_samples(RunSpec spec, int64_t samples) {
+  spec.train.global_batch = spec.policy.micro_batch = samples;
+  Both b{build_plan(spec, 0, {}), {}};
+  b.program = link(b.plan, b.plan.train);
+  return b;
+}
+
+void cut_ops(const Both& one, const Both& two, NetSections& out) {
+  const Conditions where{.ranks = one.plan.world, .ranks_on_host = one.plan.world};
+  std::array<Section*, 3> forward{&out.embed_forward, &out.block_forward, &out.head_forward};
+  std::array<Section*, 3> backward{&out.embed_backward, &out.block_backward, &out.head_backward};
+  std::vector<std::pair<const Section*, int32_t>> place(one.program.instrs.size(), {nullptr, 0});
+  Cutter in_forward{Part::embed, Part::head}, in_backward{Part::head, Part::embed};
+  for (size_t i = 0; i < one.program.instrs.size(); ++i) {
+    const Instr& instr = one.program.instrs[i];
+    const Pass pass = one.plan.routines[one.plan.train[instr.invocation].routine].pass;
+    if (pass != Pass::forward && pass != Pass::backward) continue;
+    const Op& op = one.plan.ops[instr.op];
+    const Part part = pass == Pass::forward ? in_forward(op.path) : in_backward(op.path);
+    if (part == Part::none) continue;
+    Section& section = *(pass == Pass::forward ? forward : backward)[static_cast<size_t>(part)];
+    SectionOp s{.one = shape_of(op, one.plan, where),
+                .two = shape_of(two.plan.ops[two.program.instrs[i].op], two.plan, where),
+                .lane = op.lane,
+                .weight = ends_with(op.path, "/backward_weight")};
+    place[i] = {&section, static_cast<int32_t>(section.size())};
+    for (int32_t w : instr.waits)
+      if (place[w].first == &section) s.waits.push_back(place[w].second);
+    section.push_back(std::move(s));
+  }
+}
+
+// Where 16-bit copies of matrices are sharded, what other ops read is kept apart from them (parameters.h).
+// The views of such a plan say which is which; those of a plan without shards, what the parameter is called.
+std::set<std::string> matrices_of(RunSpec spec) {
+  spec.train.global_batch = spec.policy.micro_batch = 1;
+  const Plan whole = build_plan(spec, 0, {});
+  spec.policy.zero = 1;
+  const Plan apart = build_plan(spec, 0, {});
+  std::set<int64_t> offsets;
+  const auto forward = [](const Plan& p) {
+    return *std::find_if(p.routines.begin(), p.routines.end(),
+                         [](const Routine& r) { return r.pass == Pass::forward; });
+  };
+  const Routine r = forward(whole), like = forward(apart);
+  for (int32_t i = 0; i < r.count; ++i) {
+    const std::vector<View>&a = whole.ops[r.first + i].reads, &b = apart.ops[like.first + i].reads;
+    for (size_t j = 0; j < a.size(); ++j) {
+      if (!a[j] || (a[j].buffer != whole.params_all.buffer && a[j].buffer != whole.params16_all.buffer))
+        continue;
+      if (b[j].buffer != apart.params16_all.buffer && whole.params16_all) continue;
+      for (const Param& p : whole.params)
+        if (p.offset >= a[j].offset && p.offset < a[j].offset + a[j].count) offsets.insert(p.offset);
+    }
+  }
+  std::set<std::string> out;
+  for (const Param& p : whole.params)
+    if (offsets.count(p.offset) > 0) out.insert(p.name);
+  return out;
+}
+
+void count_parameters(const Plan& plan, const std::set<std::string>& matrices, NetSections& out) {
+  for (const Param& p : plan.params) {
+    const Part part = part_of_param(p.name);
+    if (part == Part::none) continue;
+    ParameterCounts& q = part == Part::embed ? out.embed : part == Part::block ? out.block : out.head;
+    const auto count = static_cast<double>(p.count);
+    (p.axis >= 0 ? q.cut : q.whole) += count;
+    if (matrices.count(p.name) > 0) (p.axis >= 0 ? q.cut_matrix : q.whole_matrix) += count;
+  }
+}
+
+void count_memory(const Both& one, const Both& two, double tp, NetSections& out) {
+  const auto through = [&](double first, double second) {
+    const double slope = out.two > out.one ? (second - first) / (out.two - out.one) : 0;
+    return Line{first - slope * out.one, slope};
+  };
+  const auto saved = [](const Plan& plan, Part part) {
+    double bytes = 0;
+    for (const Buffer& b : plan.buffers)
+      if (b.kind == BufferKind::saved && part_of_buffer(b.name) == part)
+        bytes += static_cast<double>(b.bytes());
+    return bytes;
+  };
+  const auto line = [&](Part part) { return through(saved(one.plan, part), saved(two.plan, part)); };
+  out.embed_saved = line(Part::embed);
+  out.block_saved = line(Part::block);
+  out.head_saved = line(Part::head);
+  // A product's other operand is saved anyway. What sequence parallelism gathered is kept in part.
+  const auto operands = [&](const Plan& plan, bool head) {
+    double bytes = 0;
+    for (const Op& op : plan.ops) {
+      const bool here = head ? starts_with(op.path, "head") : starts_with(op.path, kMiddle);
+      if (!here || op.kind != OpKind::gemm || !ends_with(op.path, "/backward_weight")) continue;
+      const Buffer& dy = plan.buffers[op.reads[0].buffer];
+      if (dy.kind == BufferKind::saved) continue;
+      bytes += static_cast<double>(dy.bytes()) / (ends_with(dy.name, ".all") ? tp : 1);
+    }
+    return bytes;
+  };
+  out.block_split = through(operands(one.plan, false), operands(two.plan, false));
+  out.head_split = through(operands(one.plan, true), operands(two.plan, true));
+  const auto scratch = [](const Plan& p) {
+    return static_cast<double>(p.memory.by_kind[static_cast<int>(BufferKind::scratch)]);
+  };
+  out.scratch = through(scratch(one.plan), scratch(two.plan));
+  const auto stream = [](const Plan& plan) {
+    for (const Buffer& b : plan.buffers)
+      if (b.name == std::string(kMiddle) + "/norm1.x") return static_cast<double>(b.bytes());
+    return 0.0;
+  };
+  out.stream = through(stream(one.plan), stream(two.plan));
+}
+
+// The op that lies on the line through two, at x of the way from the first to the second.
+OpShape between(const OpShape& one, const OpShape& two, double x) {
+  OpShape s = one;
+  const auto mix = [x](double& a, double b) { a += x * (b - a); };
+  mix(s.m, two.m);
+  mix(s.n, two.n);
+  mix(s.k, two.k);
+  mix(s.batch, two.batch);
+  mix(s.bytes, two.bytes);
+  mix(s.work.flops, two.work.flops);
+  mix(s.work.vector_flops, two.work.vector_flops);
+  mix(s.work.bytes_read, two.work.bytes_read);
+  mix(s.work.bytes_written, two.work.bytes_written);
+  return s;
+}
+
+}  // namespace
+
+SectionCache::SectionCache(const RunSpec& spec) : base_(spec) {
+  base_.net.depth = kDepth;
+  base_.layout = {};
+  base_.policy.schedule = "gpipe";
+  base_.policy.zero = 0;
+  base_.policy.offload_optimizer = false;  // scratch is that of the passes
+  base_.policy.recompute_method = "uniform";
+  base_.policy.recompute_num_layers = 1;
+  base_.data = {};
+  RunSpec one = base_;
+  one.policy.recompute = "none";
+  matrices_ = matrices_of(std::move(one));
+}
+
+const NetSections& SectionCache::of(const SectionKey& key) {
+  auto& known = known_[key];
+  if (known) return *known;
+  RunSpec spec = base_;
+  spec.layout.tp = key.tp;
+  spec.layout.cp = key.cp;
+  spec.policy.sequence_parallel = key.sequence_parallel;
+  const bool group = key.recompute == kGroupRecompute;  // of all blocks: the middle one is like most
+  spec.policy.recompute = kRecompute[group ? kFullRecompute : key.recompute];
+  if (group) spec.policy.recompute_num_layers = kDepth;
+  spec.policy.cp_kind = kCpKinds[key.cp_kind];
+  auto out = std::make_unique<NetSections>();
+  // Context parallelism regroups several samples by copies that one alone does not need.
+  if (key.cp > 1) out->one = key.single ? 1 : 2, out->two = key.single ? 1 : 4;
+  const Both one = of_samples(spec, static_cast<int64_t>(out->one));
+  const Both two = out->two > out->one ? of_samples(spec, static_cast<int64_t>(out->two)) : one;
+  cut_ops(one, two, *out);
+  count_parameters(one.plan, matrices_, *out);
+  count_memory(one, two, static_cast<double>(key.tp), *out);
+  known = std::move(out);
+  return *known;
+}
+
+SectionTime time_of(const NetSections& of, const Section& section, const SectionKey& key, double samples,
+                    const Counts& rates, double slowdown, const Conditions& where,
+                    const Placements& placements, const Peaks& peaks, Counts* counts, bool split) {
+  constexpr double kNoCache = std::numeric_limits<double>::infinity();
+  SectionTime t;
+  std::array<double, kLanes> free{};
+  std::vector<double> end(section.size());
+  const double x = of.two > of.one ? (samples - of.one) / (of.two - of.one) : 0;
+  double postponed = 0;
+  size_t put_off = 0;
+  double busy_until = 0;  // some collective is under way
+  bool led = false;
+  double since_led = 0;          // compute since the first weight gradient began
+  double read = 0, weighed = 0;  // when weights were last read, and weight gradients last written
+  for (size_t i = 0; i < section.size(); ++i) {
+    const SectionOp& op = section[i];
+    OpShape shape = between(op.one, op.two, x);
+    if (op.lane == Lane::tp) shape.group = {static_cast<double>(key.tp), placements.tp};
+    if (op.lane == Lane::cp) shape.group = {static_cast<double>(key.cp), placements.cp};
+    double s = op_seconds(shape, rates, where, kNoCache, counts);
+    if (split && op.weight) {
+      postponed += s;
+      ++put_off;
+      t.flops += shape.work.flops;
+      t.ceiling += shape.work.flops / peaks.of(shape);
+      continue;
+    }
+    double& now = free[static_cast<size_t>(op.lane)];
+    double begin = now;
+    Lane waited = op.lane;
+    for (int32_t w : op.waits)
+      if (end[w] > begin) {
+        begin = end[w];
+        waited = section[w].lane;
+      }
+    if (op.lane == Lane::compute) {
+      // While a lane is busy compute runs at 1 / (1 + slowdown) of its speed.
+      const double shared = std::min(s, std::max(0.0, busy_until - begin) / (1 + slowdown));
+      (waited == Lane::cp ? t.cp : t.tp) += begin - now;
+      t.compute += s;
+      if (op.weight) t.weight += s;
+      if (op.weight && !led) t.lead = begin, led = true;
+      t.slowdown += shared * slowdown;
+      t.flops += shape.work.flops;
+      t.ceiling += shape.work.flops / peaks.of(shape);
+      s += shared * slowdown;
+    } else {
+      busy_until = std::max(busy_until, begin + s);
+    }
+    now = end[i] = begin + s;
+    if (op.lane == Lane::compute && led) {
+      since_led += s;
+      if (op.weight) t.weighing = since_led;
+    }
+    if (op.lane == Lane::compute && op.one.kind == OpKind::gemm) (op.weight ? weighed : read) = now;
+  }
+  const double compute_end = free[static_cast<size_t>(Lane::compute)];
+  t.seconds = std::max(compute_end, busy_until);
+  const bool by_cp = free[static_cast<size_t>(Lane::cp)] > free[static_cast<size_t>(Lane::tp)];
+  (by_cp ? t.cp : t.tp) += t.seconds - compute_end;
+  // The host launches one op after the other; weight gradients that come last have launches of their own.
+  const double launch = rates[index_of(Coef::host_op)];
+  if (counts) (*counts)[index_of(Coef::host_op)] += static_cast<double>(section.size());
+  const double launches = launch * static_cast<double>(section.size() - put_off);
+  t.host = std::max(0.0, launches - t.seconds);
+  t.compute += postponed;
+  const double late = std::max(0.0, launch * static_cast<double>(put_off) - postponed);
+  t.weight += postponed + late;
+  t.host += late;
+  t.after_weights = t.seconds - weighed;
+  t.after_reads = t.seconds - read;
+  t.seconds += t.host + postponed;
+  return t;
+}
+
+}  // namespace isobar

@@ -1,0 +1,106 @@
+// The distinct parts of a step, each counted once from a plan that the net's own builder emitted: forward and
+// backward of the embedding, of one block and of the head. Layouts that share what decides them (tp, cp,
+// sequence parallelism, recomputation, precision) differ in how often and where these run, so an exhaustive
+// search builds a few hundred small plans and no more.
+//
+//   SectionCache cache(spec);                       // net and policy of the search
+//   const NetSections& s = cache.of({.tp = 8, .cp = 1, .sequence_parallel = true, .recompute = "none"});
+//   SectionTime t = time_of(s, s.block_forward, 4 /* samples */, rates, where, placement, cache_share);
+//
+// Everything about an op is linear in the samples of a micro-batch, so two small plans are enough.
+#pragma once
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "perfmodel/step/terms.h"
+
+namespace isobar {
+
+struct SectionKey {
+  int64_t tp = 1, cp = 1;
+  bool sequence_parallel = false;
+  int recompute = 0;    // index of kRecompute, or kGroupRecompute
+  int cp_kind = 0;      // index of kCpKinds
+  bool single = false;  // of one sample, and cp > 1: it needs no regrouping by sample
+  auto operator<=>(const SectionKey&) const = default;  // NOLINT(modernize-use-nullptr): its own 0
+};
+inline constexpr const char* kRecompute[] = {"none", "selective", "full"};
+inline constexpr int kFullRecompute = 2, kGroupRecompute = 3;  // 3: in a group of blocks, not its first
+inline constexpr const char* kCpKinds[] = {"allgather", "ring", "ulysses"};
+
+struct Line {  // a + b * samples
+  double a = 0, b = 0;
+  double at(double samples) const { return a + b * samples; }
+};
+
+struct SectionOp {
+  OpShape one, two;  // for NetSections::one and ::two samples
+  Lane lane;
+  bool weight = false;         // weight gradient: what a split backward pass puts off
+  std::vector<int32_t> waits;  // ops of this section
+};
+using Section = std::vector<SectionOp>;
+
+struct ParameterCounts {                    // elements a rank holds
+  double cut = 0, whole = 0;                // by tensor parallelism
+  double cut_matrix = 0, whole_matrix = 0;  // of them, what matrix products read
+  double all() const { return cut + whole; }
+};
+
+struct NetSections {
+  double one = 1, two = 2;  // samples of the plans that it was cut from; equal: it is of these alone
+  Section embed_forward, block_forward, head_forward, head_backward, block_backward, embed_backward;
+  ParameterCounts embed, block, head;
+  Line embed_saved, block_saved, head_saved;  // bytes that a micro-batch in flight keeps
+  Line block_split, head_split;               // more of it when weight gradients are put off: their operands
+  Line scratch;                               // bytes
+  Line stream;                                // bytes of the residual stream on a rank
+};
+
+class SectionCache {
+ public:
+  explicit SectionCache(const RunSpec& spec);
+  /// Throws ConfigError for what the net cannot take. References stay.
+  const NetSections& of(const SectionKey& key);
+  size_t size() const { return known_.size(); }
+
+ private:
+  RunSpec base_;
+  std::set<std::string> matrices_;  // names of parameters that matrix products read
+  std::map<SectionKey, std::unique_ptr<NetSections>> known_;
+};
+
+struct Placements {  // ranks of each axis' groups on one host
+  double tp = 1, cp = 1, dp = 1, pp = 1;
+};
+
+struct SectionTime {
+  double seconds = 0;             // from begin to end
+  double compute = 0;             // all compute ops, undisturbed
+  double weight = 0;              // of them, weight gradients
+  double lead = 0;                // from begin to the first weight gradient
+  double after_weights = 0;       // from the end of the last one to the end
+  double weighing = 0;            // compute from the first to the last, waits left out
+  double after_reads = 0;         // from the end of the last op that reads weights to the end
+  double tp = 0, cp = 0;          // compute waits for these collectives
+  double slowdown = 0;            // compute beside communication
+  double host = 0;                // the rest: launches come too slowly
+  double flops = 0, ceiling = 0;  // matrix FLOPs; least possible seconds of them
+};
+/// `split`: weight gradients come after everything else, so they hide no collective.
+/// `counts`: all of the section's counts, added up. `peaks`: FLOP/s by type, for the ceiling.
+struct Peaks {
+  double f32 = 0, tf32 = 0, bf16 = 0, fp8 = 0;
+  double of(const OpShape& s) const {
+    return s.fp8 ? fp8 : s.tf32 ? tf32 : s.dtype == DType::f32 ? f32 : bf16;
+  }
+};
+SectionTime time_of(const NetSections& of, const Section& section, const SectionKey& key, double samples,
+                    const Counts& rates, double slowdown, const Conditions& where,
+                    const Placements& placements, const Peaks& peaks, Counts* counts = nullptr,
+                    bool split = false);
+
+}  // namespace isobar

@@ -1,0 +1,34 @@
+// Files of other performance models, so that their users can check this one in a minute.
+//
+//   Machine m = import_machine(load_json("systems/a100_80g.json"), "systems/a100_80g.json");   // Calculon
+//   nlohmann::json run = import_model(load_json("models/megatron-1T.json"), "...");            // {net:
+//   {...}}
+//
+// Known: Calculon's system, application and execution; transformer-perf-estimates' system (config-*.json) and
+// model ({l, e, h, depth}). What they know as an efficiency becomes a coefficient with their name as
+// provenance; what they do not know keeps this program's default. Neither has a vocabulary: it becomes the
+// smallest.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "perfmodel/machine/machine.h"
+
+namespace isobar {
+
+enum class PeerFile : uint8_t {
+  calculon_system,
+  calculon_application,
+  calculon_execution,
+  tpe_system,
+  tpe_model
+};
+/// Throws ConfigError for a file that is none of them.
+PeerFile peer_file(const nlohmann::json& j, const std::string& file);
+bool is_machine(PeerFile f);
+
+Machine import_machine(const nlohmann::json& j, const std::string& file);
+/// Sections of a run configuration: net, or layout, policy and train.
+nlohmann::json import_model(const nlohmann::json& j, const std::string& file);
+
+}  // namespace isobar

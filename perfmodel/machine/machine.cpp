@@ -1,0 +1,213 @@
+#include "perfmodel/machine/machine.h"
+
+#include <algorithm>
+
+namespace isobar {
+namespace {
+
+// What a core reaches of its peak, and what small things cost, before anything was measured. Log sigmas say
+// how little is known: a factor of two either way for most.
+struct Default {
+  double value, log_sigma;
+};
+
+Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>& peaks) {
+  const double f32 = peaks.at("f32").value, bf16 = peaks.at("bf16").value;
+  const double host = peaks.at("memory").value;
+  const double cores = static_cast<double>(std::max<int64_t>(id.cores, 1));
+  const double core = std::min(host, std::max(12e9, host / cores));  // B/s that one core can draw
+  switch (c) {
+    case Coef::gemm_f32:
+      return {1 / (0.65 * f32), 0.4};
+    case Coef::gemm_tf32:
+      return {1 / (0.5 * peaks.at("tf32").value), 0.6};
+    case Coef::gemm_bf16:
+      return {1 / (0.5 * bf16), 0.6};
+    case Coef::gemm_fp8:
+      return {1 / (0.5 * peaks.at("fp8").value), 0.6};
+    case Coef::attention_f32:
+      return {1 / (0.3 * f32), 0.6};
+    case Coef::attention_bf16:
+      return {1 / (0.2 * bf16), 0.8};
+    case Coef::attention_backward_f32:
+      return {1 / (0.25 * f32), 0.6};
+    case Coef::attention_backward_bf16:
+      return {1 / (0.15 * bf16), 0.8};
+    case Coef::norm:
+    case Coef::reduction:
+    case Coef::copy:
+    case Coef::optimizer:
+      return {1 / core, 0.6};
+    case Coef::copy_host:  // host memory is all there is
+      return {2 / core, 0.6};
+    case Coef::gelu:
+    case Coef::loss:
+      return {1.5 / core, 0.8};
+    case Coef::vector:
+      return {1 / (0.25 * f32), 0.8};
+    case Coef::gemm_bytes:
+    case Coef::spill:
+      return {0.3 / core, 0.8};
+    case Coef::gemm_call:
+    case Coef::op:
+      return {1e-6, 0.8};
+    case Coef::fork:
+      return {2e-6, 0.8};
+    case Coef::step:  // ops fill the step: what is left is the loop around them
+      return {1e-4, 0.5};
+    case Coef::read_noise:
+    case Coef::read_hdf5:
+      return {1e-9, 0.8};
+    case Coef::read_netcdf:
+      return {2e-9, 0.8};
+    case Coef::read_sample:
+      return {1e-4, 1.0};
+    case Coef::host_op:  // cores launch their own work
+    case Coef::collective_call:
+      return {1e-9, 0.8};
+    case Coef::sum_host:  // MPI's loops over two operands and a result
+      return {12 / core, 0.8};
+    case Coef::message_net:
+      return {2e-5, 0.8};
+    case Coef::wire_net:
+      return {1 / 1.25e9, 1.0};
+    case Coef::message_host:
+      return {5e-6, 0.8};
+    case Coef::wire_host:
+      return {2 / core, 0.6};
+    case Coef::threads_serial:
+      return {0.05, 0.8};
+    case Coef::share_compute:
+      return {0.15, 0.8};
+    case Coef::share_memory:
+      return {std::max(0.2, cores * core / host - 1), 0.7};
+    case Coef::steal:
+      return {1, 0.5};
+    case Coef::overlap_slowdown:
+      return {0.4, 0.8};
+    case Coef::imbalance:
+      return {0.02, 0.8};
+    case Coef::checkpoint:  // a local disk
+      return {1 / 1e9, 0.8};
+    case Coef::process:
+      return {1.2e8, 0.4};
+  }
+  return {1, 1};
+}
+
+// The same of an accelerator. Products: what large ones reach in published micro-benchmarks (GEMM counts are
+// already rounded up to whole rounds of tiles, terms.h); memory-bound kernels: 80 % of a stream's rate;
+// launches and the host's dispatch: a framework in Python without graphs.
+Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Peak>& peaks) {
+  const double memory = peaks.at("memory").value, bf16 = peaks.at("bf16").value;
+  switch (c) {
+    case Coef::gemm_f32:
+      return {1 / (0.85 * peaks.at("f32").value), 0.15};
+    case Coef::gemm_tf32:
+      return {1 / (0.75 * peaks.at("tf32").value), 0.2};
+    case Coef::gemm_bf16:
+      return {1 / (0.78 * bf16), 0.15};
+    case Coef::gemm_fp8:
+      return {1 / (0.65 * peaks.at("fp8").value), 0.2};
+    case Coef::attention_f32:
+      return {1 / (0.7 * peaks.at("f32").value), 0.4};
+    case Coef::attention_bf16:
+      return {1 / (0.6 * bf16), 0.25};
+    case Coef::attention_backward_f32:
+      return {1 / (0.5 * peaks.at("f32").value), 0.4};
+    case Coef::attention_backward_bf16:
+      return {1 / (0.45 * bf16), 0.25};
+    case Coef::norm:
+    case Coef::gelu:
+    case Coef::reduction:
+    case Coef::copy:
+    case Coef::loss:
+    case Coef::optimizer:
+      return {1.25 / memory, 0.25};
+    case Coef::copy_host:  // PCIe 4 x16: 32 GB/s, of which copies reach four fifths
+      return {1 / 25e9, 0.5};
+    case Coef::vector:
+      return {0.1 / peaks.at("f32").value, 0.8};
+    case Coef::gemm_bytes:  // mostly under the arithmetic
+      return {0.25 / memory, 0.5};
+    case Coef::spill:
+      return {1e-4 / memory, 0.8};
+    case Coef::gemm_call:
+    case Coef::op:
+      return {2e-6, 0.5};
+    case Coef::host_op:
+      return {8e-6, 0.5};
+    case Coef::step:
+      return {3e-3, 1.0};
+    case Coef::message_host:
+      return {a.host.latency, 0.5};
+    case Coef::wire_host:
+      return {1 / (0.8 * a.host.of_rank()), 0.2};
+    case Coef::message_net:
+      return {a.net.latency, 0.5};
+    case Coef::wire_net:
+      return {1 / (0.85 * a.net.of_rank()), 0.3};
+    case Coef::collective_call:
+      return {8e-6, 0.5};
+    case Coef::read_noise:
+    case Coef::read_hdf5:
+      return {1e-9, 0.8};
+    case Coef::read_netcdf:
+      return {2e-9, 0.8};
+    case Coef::read_sample:
+      return {1e-4, 1.0};
+    case Coef::share_compute:  // accelerators share nothing but links
+    case Coef::share_memory:
+    case Coef::threads_serial:
+      return {1e-9, 0.8};
+    case Coef::overlap_slowdown:
+      return {0.15, 0.6};
+    case Coef::imbalance:
+      return {0.005, 0.8};
+    case Coef::checkpoint:  // one node's share of a parallel file system
+      return {1 / 5e9, 0.8};
+    case Coef::process:  // context, libraries' workspaces, communicators
+      return {2e9, 0.3};
+    default:
+      return {1e-9, 1};
+  }
+}
+
+}  // namespace
+
+Coefficient Coefficient::make(double value, double log_sigma, std::vector<std::string> provenance) {
+  const double width = std::exp(kNormal80 * log_sigma);
+  return {value, value / width, value * width, std::move(provenance)};
+}
+
+Counts Machine::values() const {
+  Counts out;
+  for (size_t i = 0; i < kCoefs; ++i) out[i] = coefficients[i].value;
+  return out;
+}
+
+double Machine::floor_of(size_t coef) const {
+  const char* peak = info_of(coef).peak;
+  return peak ? 1 / peaks.at(peak).value : 0;
+}
+
+Machine machine_from_spec(const std::string& name, const Identity& identity,
+                          const std::map<std::string, Peak>& peaks,
+                          const std::optional<Accelerator>& accelerator) {
+  Machine m;
+  m.name = name;
+  m.identity = identity;
+  m.peaks = peaks;
+  m.accelerator = accelerator;
+  // Without units of their own, these types run as the next wider one.
+  m.peaks.try_emplace("tf32", Peak{peaks.at("f32").value, {"that of f32"}});
+  m.peaks.try_emplace("fp8", Peak{peaks.at("bf16").value, {"that of bf16"}});
+  for (size_t i = 0; i < kCoefs; ++i) {
+    const auto c = static_cast<Coef>(i);
+    const Default d = accelerator ? default_of(c, *accelerator, m.peaks) : default_of(c, identity, m.peaks);
+    m.coefficients[i] = Coefficient::make(d.value, d.log_sigma, {"spec"});
+  }
+  return m;
+}
+
+}  // namespace isobar

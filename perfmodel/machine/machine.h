@@ -1,0 +1,113 @@
+// A machine as the predictor knows it: what it is, what it cannot exceed, and what each unit of work costs.
+// `isobar calibrate` and `isobar fit` write the same YAML that `isobar predict` reads.
+//
+//   Machine m = load_machine("configs/machines/local.yaml");     // ConfigError names file, key and mend
+//   m[Coef::gemm_f32].value                                      // seconds per FLOP of one thread alone
+//   save_machine(m, "fitted.yaml");
+//
+// Only `identity` (or `accelerator`) and `peaks` have to be in a file: a coefficient that it leaves out is
+// derived from them ("spec") and carries a wide interval. `peaks` hold FLOP/s of ONE core by dtype and memory
+// B/s of the host; with an `accelerator`, FLOP/s and memory B/s of one of those
+// (configs/machines/dgx-a100.yaml).
+#pragma once
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perfmodel/machine/coefficient.h"
+
+namespace isobar {
+
+constexpr double kNormal80 = 1.2815515655446004;  // a normal value lies within this many sigmas in 80 %
+
+struct Identity {
+  std::string host, cpu, isa;
+  int64_t cores = 0;
+  int64_t memory_bytes = 0;
+  int64_t cache_bytes = 0;  // last level: what ranks on this host share
+};
+
+struct Peak {
+  double value = 0;  // f32, tf32, bf16, fp8: FLOP/s of one core; memory: B/s of the host
+  std::vector<std::string> provenance;
+};
+
+/// A level of the network between ranks: how far it reaches and what one rank can send over it.
+struct Tier {
+  std::string name;        // host (one NVLink domain) | net (between them)
+  int64_t ranks = 0;       // that it connects; 0: all
+  double bandwidth = 0;    // B/s of one link, one direction
+  double links = 1;        // of each rank: NVLink counts as one, NICs are counted (0.5: two ranks share one)
+  double latency = 0;      // s, of one message
+  bool reduction = false;  // the switch adds up (NVLS, SHARP): an all-reduce sends its bytes once
+  std::vector<std::string> provenance;
+  double of_rank() const { return bandwidth * links; }  // B/s
+};
+
+/// What ranks of a GPU cluster compute on. With it, `peaks` are those of one accelerator.
+struct Accelerator {
+  std::string name;
+  int64_t memory_bytes = 0;
+  int64_t processors = 0;     // SMs, compute units, Xe cores: a product's tiles go round over them
+  double power_w = 0;         // 0: not known
+  double price_per_hour = 0;  // of one, in `currency`; 0: not known
+  std::string currency = "USD";
+  Tier host, net;
+  std::vector<std::string> provenance;
+};
+
+struct Coefficient {
+  double value = 0;
+  double lower = 0, upper = 0;          // 80 % interval
+  std::vector<std::string> provenance;  // benchmarks and runs that set it, or "spec"
+  double log_sigma() const { return std::log(upper / lower) / (2 * kNormal80); }
+  static Coefficient make(double value, double log_sigma, std::vector<std::string> provenance);
+};
+
+/// What `isobar fit` leaves behind so that predictions carry intervals.
+struct FitRecord {
+  std::vector<std::string> runs;         // that it was fitted to
+  std::string statistic = "median";      // of a run's steps: what was fitted and is predicted
+  std::vector<std::string> notes;        // what a reader should know
+  double quantile = kNormal80;           // 80 % quantile of standardised leave-one-out errors
+  std::map<std::string, double> spread;  // log residual by kind of run (fit.h: kind_of); "all" always there
+  std::map<std::string, std::vector<double>> range;  // of varied quantities seen: name -> {lowest, highest}
+  std::vector<std::pair<std::string, double>>
+      effects;                                 // log deviations of groups of runs (fit.h: effects_of)
+  std::map<std::string, double> effect_sigma;  // by family: how far groups deviate
+  std::vector<double> covariance;              // of log coefficients, then effects; square
+};
+
+struct Machine {
+  std::string file;  // where it came from, for messages
+  std::string name;
+  Identity identity;
+  std::map<std::string, Peak> peaks;  // f32, tf32, bf16, fp8, memory
+  std::optional<Accelerator> accelerator;
+  std::array<Coefficient, kCoefs> coefficients;
+  std::optional<FitRecord> fit;
+  std::string
+      cluster;  // JSON text of the section by which jobs are submitted (bench/cluster/cluster.h); "" = none
+
+  Coefficient& operator[](Coef c) { return coefficients[index_of(c)]; }
+  const Coefficient& operator[](Coef c) const { return coefficients[index_of(c)]; }
+  Counts values() const;
+  /// Least price of a unit, seconds; 0 where physics sets none.
+  double floor_of(size_t coef) const;
+};
+
+/// A machine from its spec sheet: every coefficient derived from identity and peaks.
+Machine machine_from_spec(const std::string& name, const Identity& identity,
+                          const std::map<std::string, Peak>& peaks,
+                          const std::optional<Accelerator>& accelerator = std::nullopt);
+
+Machine load_machine(const std::string& path);
+Machine parse_machine(const std::string& yaml, const std::string& file);
+std::string to_yaml(const Machine& m);
+void save_machine(const Machine& m, const std::string& path);  // atomic
+
+}  // namespace isobar

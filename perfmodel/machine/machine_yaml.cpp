@@ -1,0 +1,400 @@
+// Reading and writing machine files.
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "model/base/yaml.h"
+#include "perfmodel/machine/machine.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+// ---- reading ----
+
+class Reader {
+ public:
+  Reader(const json& j, std::string file, std::string key)
+      : j_(j), file_(std::move(file)), key_(std::move(key)) {
+    if (!j_.is_object()) fail("", "is not a map of keys", "give `key: value` lines below it");
+  }
+
+  [[noreturn]] void fail(const std::string& key, const std::string& what, const std::string& mend) const {
+    throw ConfigError(file_, path(key), what, mend);
+  }
+  std::string path(const std::string& key) const {
+    return key_.empty() || key.empty() ? key_ + key : key_ + "." + key;
+  }
+  void only(const std::vector<std::string>& allowed) const {
+    for (const auto& [key, value] : j_.items())
+      if (std::find(allowed.begin(), allowed.end(), key) == allowed.end())
+        fail(key, "is not a known key", "did you mean " + nearest(key, allowed) + "?");
+  }
+  bool has(const std::string& key) const { return j_.contains(key); }
+  const json& at(const std::string& key, const std::string& mend) const {
+    if (!has(key)) fail(key, "is missing", mend);
+    return j_.at(key);
+  }
+  Reader section(const std::string& key, const std::string& mend) const {
+    return {at(key, mend), file_, path(key)};
+  }
+  double positive(const std::string& key, const std::string& mend) const {
+    const json& v = at(key, mend);
+    if (!v.is_number()) fail(key, "must be a number", mend);
+    const double x = v.get<double>();
+    if (!(x > 0) || !std::isfinite(x)) fail(key, "must be positive", mend);
+    return x;
+  }
+  int64_t whole(const std::string& key, const std::string& mend) const {
+    const double x = positive(key, mend);
+    if (x != std::floor(x) || x > 9e15) fail(key, "must be a whole number", mend);
+    return static_cast<int64_t>(x);
+  }
+  std::string text(const std::string& key) const {
+    if (!has(key) || j_.at(key).is_null()) return "";
+    if (!j_.at(key).is_string()) fail(key, "must be text", "put it in quotes");
+    return j_.at(key).get<std::string>();
+  }
+  std::vector<std::string> words(const std::string& key) const {
+    if (!has(key)) return {};
+    const json& v = j_.at(key);
+    if (v.is_string()) return {v.get<std::string>()};
+    std::vector<std::string> out;
+    if (!v.is_array()) fail(key, "must be a list of words", "e.g. [spec]");
+    for (const json& w : v) {
+      if (w.is_number()) {  // a run id of digits only
+        out.push_back(w.dump());
+        continue;
+      }
+      if (!w.is_string()) fail(key, "must be a list of words", "e.g. [spec]");
+      out.push_back(w.get<std::string>());
+    }
+    return out;
+  }
+  std::vector<double> numbers(const std::string& key) const {
+    std::vector<double> out;
+    const json& v = at(key, "run isobar fit again");
+    if (!v.is_array()) fail(key, "must be a list of numbers", "run isobar fit again");
+    for (const json& x : v) {
+      if (!x.is_number()) fail(key, "must be a list of numbers", "run isobar fit again");
+      out.push_back(x.get<double>());
+    }
+    return out;
+  }
+  const json& value() const { return j_; }
+
+ private:
+  const json& j_;
+  std::string file_, key_;
+};
+
+constexpr const char* kPeaks[] = {"f32", "tf32", "bf16", "fp8", "memory"};
+std::string peak_unit(const std::string& peak, bool accelerator) {
+  return peak == "memory" ? "B/s" : accelerator ? "FLOP/s" : "FLOP/s per core";
+}
+
+void check_unit(const Reader& r, const std::string& expected) {
+  const std::string unit = r.text("unit");
+  if (unit != expected)
+    r.fail("unit", "is '" + unit + "' where '" + expected + "' is meant",
+           "convert the value and write unit: " + expected);
+}
+
+Identity read_identity(const Reader& r) {
+  r.only({"host", "cpu", "isa", "cores", "memory_bytes", "cache_bytes"});
+  Identity id;
+  id.host = r.text("host");
+  id.cpu = r.text("cpu");
+  id.isa = r.text("isa");
+  id.cores = r.whole("cores", "give the number of cores, e.g. 2");
+  id.memory_bytes = r.whole("memory_bytes", "give the host's memory in bytes, e.g. 16000000000");
+  id.cache_bytes = r.whole("cache_bytes", "give the last-level cache in bytes, e.g. 32000000");
+  return id;
+}
+
+Tier read_tier(const Reader& r, const std::string& name, bool last) {
+  r.only({"ranks", "bandwidth", "links", "latency", "reduction", "provenance"});
+  Tier t;
+  t.name = name;
+  if (!last) t.ranks = r.whole("ranks", "give how many ranks it connects, e.g. 8");
+  t.bandwidth = r.positive("bandwidth", "give B/s of one link in one direction, e.g. 25e9");
+  if (r.has("links")) t.links = r.positive("links", "give links of each rank, e.g. 1");
+  t.latency = r.positive("latency", "give seconds of one message, e.g. 5e-6");
+  if (r.has("reduction")) {
+    if (!r.value()["reduction"].is_boolean())
+      r.fail("reduction", "must be true or false", "true: NVLS or SHARP");
+    t.reduction = r.value()["reduction"].get<bool>();
+  }
+  t.provenance = r.words("provenance");
+  return t;
+}
+
+Accelerator read_accelerator(const Reader& r) {
+  r.only(
+      {"name", "memory_bytes", "processors", "power_w", "price_per_hour", "currency", "tiers", "provenance"});
+  Accelerator a;
+  a.name = r.text("name");
+  a.memory_bytes = r.whole("memory_bytes", "give the memory of one in bytes, e.g. 80000000000");
+  a.processors = r.whole("processors", "give its SMs or compute units, e.g. 108");
+  if (r.has("power_w")) a.power_w = r.positive("power_w", "give W of one, e.g. 400");
+  if (r.has("price_per_hour"))
+    a.price_per_hour = r.positive("price_per_hour", "give the price of one for an hour");
+  if (r.has("currency")) a.currency = r.text("currency");
+  a.provenance = r.words("provenance");
+  const Reader tiers = r.section("tiers", "give host: and net:, see configs/machines/dgx-a100.yaml");
+  tiers.only({"host", "net"});
+  a.host = read_tier(tiers.section("host", "give the ranks that NVLink or the like connects"), "host", false);
+  a.net = read_tier(tiers.section("net", "give the network between hosts"), "net", true);
+  return a;
+}
+
+Coefficient read_coefficient(const Reader& r, const CoefficientInfo& info, double floor) {
+  r.only({"value", "unit", "lower", "upper", "provenance"});
+  check_unit(r, info.unit);
+  Coefficient c;
+  c.value = r.positive("value", std::string("give it in ") + info.unit);
+  c.lower = r.positive("lower", "give the lower end of its 80 % interval");
+  c.upper = r.positive("upper", "give the upper end of its 80 % interval");
+  if (!(c.lower <= c.value && c.value <= c.upper && c.lower < c.upper))
+    r.fail("", "has a value outside of its interval, or an empty interval", "make lower <= value <= upper");
+  if (c.value < floor * (1 - 1e-9))
+    r.fail("value", std::string("is faster than peaks.") + info.peak + " allows",
+           "correct the coefficient or the peak");
+  c.provenance = r.words("provenance");
+  return c;
+}
+
+// Lower triangle, rows by name, so that a file outlives a reordering of the table of coefficients.
+void read_covariance(const Reader& r, FitRecord& fit) {
+  std::vector<size_t> place;
+  for (const std::string& name : r.words("names")) {
+    const auto c = coef_named(name);
+    const auto e =
+        std::find_if(fit.effects.begin(), fit.effects.end(), [&](const auto& x) { return x.first == name; });
+    if (!c && e == fit.effects.end())
+      r.fail("names", "'" + name + "' is no coefficient and no effect", "run isobar fit again");
+    place.push_back(c ? index_of(*c) : kCoefs + static_cast<size_t>(e - fit.effects.begin()));
+  }
+  const json& rows = r.at("covariance", "run isobar fit again");
+  if (!rows.is_array() || rows.size() != place.size())
+    r.fail("covariance", "must have one row for each of fit.names", "run isobar fit again");
+  const size_t size = kCoefs + fit.effects.size();
+  fit.covariance.assign(size * size, 0);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].is_array() || rows[i].size() != i + 1)
+      r.fail("covariance", "must be a lower triangle", "run isobar fit again");
+    for (size_t j = 0; j <= i; ++j) {
+      if (!rows[i][j].is_number()) r.fail("covariance", "must hold numbers", "run isobar fit again");
+      const double v = rows[i][j].get<double>();
+      fit.covariance[place[i] * size + place[j]] = v;
+      fit.covariance[place[j] * size + place[i]] = v;
+    }
+  }
+}
+
+FitRecord read_fit(const Reader& r) {
+  r.only({"runs", "statistic", "notes", "quantile", "spread", "range", "effects", "effect_sigma", "names",
+          "covariance"});
+  FitRecord fit;
+  fit.runs = r.words("runs");
+  if (r.has("statistic")) fit.statistic = r.text("statistic");
+  fit.notes = r.words("notes");
+  fit.quantile = r.positive("quantile", "run isobar fit again");
+  const Reader spread = r.section("spread", "run isobar fit again");
+  for (const auto& [kind, value] : spread.value().items())
+    fit.spread[kind] = spread.positive(kind, "run isobar fit again");
+  if (!fit.spread.contains("all")) spread.fail("all", "is missing", "run isobar fit again");
+  if (r.has("range")) {
+    const Reader range = r.section("range", "");
+    for (const auto& [name, value] : range.value().items()) {
+      fit.range[name] = range.numbers(name);
+      if (fit.range[name].size() != 2) range.fail(name, "must be [lowest, highest]", "run isobar fit again");
+    }
+  }
+  const Reader effects = r.section("effects", "run isobar fit again");
+  for (const auto& [name, value] : effects.value().items()) {
+    if (!value.is_number()) effects.fail(name, "must be a number", "run isobar fit again");
+    fit.effects.emplace_back(name, value.get<double>());
+  }
+  const Reader sigma = r.section("effect_sigma", "run isobar fit again");
+  for (const auto& [family, value] : sigma.value().items())
+    fit.effect_sigma[family] = sigma.positive(family, "run isobar fit again");
+  read_covariance(r, fit);
+  return fit;
+}
+
+Machine from_json(const json& j, const std::string& file) {
+  const Reader r(j, file, "");
+  r.only({"name", "identity", "accelerator", "peaks", "coefficients", "fit", "cluster"});
+  std::optional<Accelerator> accelerator;
+  if (r.has("accelerator")) accelerator = read_accelerator(r.section("accelerator", ""));
+  Identity identity{.cores = 1, .memory_bytes = 1, .cache_bytes = 1};
+  if (accelerator) identity.memory_bytes = accelerator->memory_bytes;
+  if (!accelerator || r.has("identity"))
+    identity =
+        read_identity(r.section("identity", "say what the machine is: host, cpu, cores, memory_bytes, ..."));
+  const Reader peaks = r.section("peaks", "give f32, bf16 and memory; isobar calibrate measures them");
+  peaks.only({std::begin(kPeaks), std::end(kPeaks)});
+  std::map<std::string, Peak> read;
+  for (const std::string name : kPeaks) {
+    const std::string unit = peak_unit(name, accelerator.has_value());
+    if (!peaks.has(name) && (name == "tf32" || name == "fp8")) continue;
+    const Reader p = peaks.section(name, "give {value: ..., unit: " + unit + "}");
+    p.only({"value", "unit", "provenance"});
+    check_unit(p, unit);
+    read[name] = {p.positive("value", "give it in " + unit), p.words("provenance")};
+  }
+  Machine m = machine_from_spec(r.text("name"), identity, read, accelerator);
+  m.file = file;
+  if (r.has("coefficients")) {
+    std::vector<std::string> known;
+    for (size_t i = 0; i < kCoefs; ++i) known.emplace_back(info_of(i).name);
+    const Reader all = r.section("coefficients", "");
+    all.only(known);
+    for (const auto& [name, value] : all.value().items()) {
+      const size_t i = index_of(*coef_named(name));
+      m.coefficients[i] = read_coefficient(all.section(name, ""), info_of(i), m.floor_of(i));
+    }
+  }
+  if (r.has("fit")) m.fit = read_fit(r.section("fit", ""));
+  if (r.has("cluster")) m.cluster = r.section("cluster", "").value().dump();
+  return m;
+}
+
+// ---- writing ----
+
+std::string number(double v) {  // shortest text that reads back as the same double
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, v);
+  return {buffer, end.ptr};
+}
+
+void write_words(YAML::Emitter& out, const std::vector<std::string>& words) {
+  out << YAML::Flow << YAML::BeginSeq;
+  for (const std::string& w : words) out << YAML::DoubleQuoted << w;
+  out << YAML::EndSeq;
+}
+
+void write_accelerator(YAML::Emitter& out, const Accelerator& a) {
+  const auto value = [&](const char* key, double v) { out << YAML::Key << key << YAML::Value << number(v); };
+  out << YAML::Key << "accelerator" << YAML::Value << YAML::BeginMap;
+  out << YAML::Key << "name" << YAML::Value << YAML::DoubleQuoted << a.name;
+  out << YAML::Key << "memory_bytes" << YAML::Value << a.memory_bytes;
+  out << YAML::Key << "processors" << YAML::Value << a.processors;
+  if (a.power_w > 0) value("power_w", a.power_w);
+  if (a.price_per_hour > 0) value("price_per_hour", a.price_per_hour);
+  out << YAML::Key << "currency" << YAML::Value << YAML::DoubleQuoted << a.currency;
+  out << YAML::Key << "tiers" << YAML::Value << YAML::BeginMap;
+  for (const Tier* t : {&a.host, &a.net}) {
+    out << YAML::Key << t->name << YAML::Value << YAML::Flow << YAML::BeginMap;
+    if (t->ranks > 0) out << YAML::Key << "ranks" << YAML::Value << t->ranks;
+    value("bandwidth", t->bandwidth);
+    value("links", t->links);
+    value("latency", t->latency);
+    out << YAML::Key << "reduction" << YAML::Value << t->reduction << YAML::Key << "provenance"
+        << YAML::Value;
+    write_words(out, t->provenance);
+    out << YAML::EndMap;
+  }
+  out << YAML::EndMap << YAML::Key << "provenance" << YAML::Value;
+  write_words(out, a.provenance);
+  out << YAML::EndMap;
+}
+
+void write_fit(YAML::Emitter& out, const FitRecord& fit) {
+  out << YAML::Key << "fit" << YAML::Value << YAML::BeginMap;
+  out << YAML::Key << "runs" << YAML::Value;
+  write_words(out, fit.runs);
+  out << YAML::Key << "statistic" << YAML::Value << YAML::DoubleQuoted << fit.statistic;
+  out << YAML::Key << "notes" << YAML::Value;
+  write_words(out, fit.notes);
+  out << YAML::Key << "quantile" << YAML::Value << number(fit.quantile);
+  out << YAML::Key << "spread" << YAML::Value << YAML::BeginMap;
+  for (const auto& [kind, v] : fit.spread) out << YAML::Key << kind << YAML::Value << number(v);
+  out << YAML::EndMap << YAML::Key << "range" << YAML::Value << YAML::BeginMap;
+  for (const auto& [name, r] : fit.range)
+    out << YAML::Key << name << YAML::Value << YAML::Flow << YAML::BeginSeq << number(r[0]) << number(r[1])
+        << YAML::EndSeq;
+  out << YAML::EndMap << YAML::Key << "effects" << YAML::Value << YAML::BeginMap;
+  for (const auto& [name, v] : fit.effects)
+    out << YAML::Key << YAML::DoubleQuoted << name << YAML::Value << number(v);
+  out << YAML::EndMap << YAML::Key << "effect_sigma" << YAML::Value << YAML::BeginMap;
+  for (const auto& [family, v] : fit.effect_sigma) out << YAML::Key << family << YAML::Value << number(v);
+  out << YAML::EndMap << YAML::Key << "names" << YAML::Value;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < kCoefs; ++i) names.emplace_back(info_of(i).name);
+  for (const auto& [name, v] : fit.effects) names.push_back(name);
+  write_words(out, names);
+  out << YAML::Key << "covariance" << YAML::Value << YAML::BeginSeq;
+  for (size_t i = 0; i < names.size(); ++i) {
+    out << YAML::Flow << YAML::BeginSeq;
+    for (size_t j = 0; j <= i; ++j) out << number(fit.covariance[i * names.size() + j]);
+    out << YAML::EndSeq;
+  }
+  out << YAML::EndSeq << YAML::EndMap;
+}
+
+}  // namespace
+
+Machine load_machine(const std::string& path) {
+  return from_json(load_yaml(path), path);
+}
+
+Machine parse_machine(const std::string& yaml, const std::string& file) {
+  return from_json(parse_yaml(yaml, file), file);
+}
+
+std::string to_yaml(const Machine& m) {
+  YAML::Emitter out;
+  const auto text = [&](const char* key, const std::string& v) {
+    if (!v.empty()) out << YAML::Key << key << YAML::Value << YAML::DoubleQuoted << v;
+  };
+  out << YAML::BeginMap;
+  text("name", m.name);
+  out << YAML::Key << "identity" << YAML::Value << YAML::BeginMap;
+  text("host", m.identity.host);
+  text("cpu", m.identity.cpu);
+  text("isa", m.identity.isa);
+  out << YAML::Key << "cores" << YAML::Value << m.identity.cores;
+  out << YAML::Key << "memory_bytes" << YAML::Value << m.identity.memory_bytes;
+  out << YAML::Key << "cache_bytes" << YAML::Value << m.identity.cache_bytes << YAML::EndMap;
+  if (m.accelerator) write_accelerator(out, *m.accelerator);
+  out << YAML::Key << "peaks" << YAML::Value << YAML::BeginMap;
+  for (const std::string name : kPeaks) {
+    const Peak& p = m.peaks.at(name);
+    const std::string unit = peak_unit(name, m.accelerator.has_value());
+    out << YAML::Key << name << YAML::Value << YAML::Flow << YAML::BeginMap;
+    out << YAML::Key << "value" << YAML::Value << number(p.value);
+    out << YAML::Key << "unit" << YAML::Value << unit << YAML::Key << "provenance" << YAML::Value;
+    write_words(out, p.provenance);
+    out << YAML::EndMap;
+  }
+  out << YAML::EndMap << YAML::Key << "coefficients" << YAML::Value << YAML::BeginMap;
+  for (size_t i = 0; i < kCoefs; ++i) {
+    const Coefficient& c = m.coefficients[i];
+    out << YAML::Key << info_of(i).name << YAML::Value << YAML::Flow << YAML::BeginMap;
+    out << YAML::Key << "value" << YAML::Value << number(c.value);
+    out << YAML::Key << "unit" << YAML::Value << YAML::DoubleQuoted << info_of(i).unit;
+    out << YAML::Key << "lower" << YAML::Value << number(c.lower);
+    out << YAML::Key << "upper" << YAML::Value << number(c.upper);
+    out << YAML::Key << "provenance" << YAML::Value;
+    write_words(out, c.provenance);
+    out << YAML::EndMap;
+  }
+  out << YAML::EndMap;
+  if (m.fit) write_fit(out, *m.fit);
+  if (!m.cluster.empty()) out << YAML::Key << "cluster" << YAML::Value << YAML::Load(m.cluster);
+  out << YAML::EndMap;
+  return std::string(out.c_str()) + "\n";
+}
+
+void save_machine(const Machine& m, const std::string& path) {
+  write_atomically(path, to_yaml(m));
+}
+
+}  // namespace isobar

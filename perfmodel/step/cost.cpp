@@ -1,0 +1,158 @@
+#include "perfmodel/step/cost.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace isobar {
+namespace {
+
+// One clock for compute and one for each lane of collectives; they meet where lists say so.
+struct Clocks {
+  double compute = 0, exposed = 0, slowdown = 0, communication = 0;
+};
+
+// `overlaps`: compute goes on while a lane is busy, at 1 / (1 + slowdown) of its speed.
+Clocks run_chunks(const StepTerms& t, const Counts& rate, bool overlaps, double slowdown) {
+  Clocks c;
+  double now = 0, busy_until = 0;
+  std::array<double, kLanes> lane_free{};
+  std::vector<double> ends;
+  for (const Chunk& chunk : t.chunks) {
+    for (int j : chunk.join) {
+      c.exposed += std::max(0.0, ends[j] - now);
+      now = std::max(now, ends[j]);
+    }
+    if (!overlaps && busy_until > now) {
+      c.exposed += busy_until - now;
+      now = busy_until;
+    }
+    const double work = seconds(chunk.compute, rate);
+    c.compute += work;
+    const double shared = std::min(work, std::max(0.0, busy_until - now) / (1 + slowdown));
+    c.slowdown += shared * slowdown;
+    now += work + shared * slowdown;
+    for (const Collective& collective : chunk.collectives) {
+      const double s = seconds(collective.counts, rate);
+      c.communication += s;
+      double& free = lane_free[static_cast<size_t>(collective.lane)];
+      free = std::max(free, now);
+      for (int j : collective.after) free = std::max(free, ends[j]);
+      free += s;
+      ends.push_back(free);
+      busy_until = std::max(busy_until, free);
+    }
+  }
+  c.exposed += std::max(0.0, busy_until - now);
+  return c;
+}
+
+}  // namespace
+
+Counts rates(const Counts& k, const Conditions& w) {
+  const auto t = static_cast<double>(w.threads), cores = static_cast<double>(w.cores);
+  const double wanted = t * static_cast<double>(w.ranks_on_host);
+  const double turns = std::max(1.0, wanted / cores);
+  const double team = (1 + k[index_of(Coef::threads_serial)] * (t - 1)) / t;
+  const double others = cores > 1 ? (std::min(wanted, cores) - 1) / (cores - 1) : 0;
+  const double compute = turns * team * (1 + k[index_of(Coef::share_compute)] * others);
+  const double memory = turns * team * (1 + k[index_of(Coef::share_memory)] * others);
+  // Ranks on a host exchange through its memory, all at once.
+  const double pairs = cores > 1
+                           ? 1 + k[index_of(Coef::share_memory)] *
+                                     std::max(0.0, std::min<double>(w.ranks_on_host, cores) - 2) / (cores - 1)
+                           : 1;
+  Counts out;
+  for (size_t i = 0; i < kCoefs; ++i) {
+    switch (info_of(i).resource) {
+      case Resource::compute:
+        out[i] = k[i] * compute;
+        break;
+      case Resource::memory:
+        out[i] = k[i] * memory;
+        break;
+      case Resource::serial:
+      case Resource::host:
+        out[i] = k[i] * turns;
+        break;
+      case Resource::fork:
+        out[i] = k[i] * turns * std::log2(t);
+        break;
+      case Resource::wire:
+        out[i] = k[i] * (i == index_of(Coef::message_host) || i == index_of(Coef::wire_host) ? pairs : 1);
+        break;
+      case Resource::read:
+        out[i] = k[i];
+        break;
+      case Resource::sharing:
+      case Resource::bytes:
+        out[i] = 0;
+        break;
+    }
+  }
+  return out;
+}
+
+double seconds(const Counts& counts, const Counts& rates) {
+  double s = 0;
+  for (size_t i = 0; i < kCoefs; ++i) s += counts[i] * rates[i];
+  return s;
+}
+
+ReadTime read_time(const StepTerms& t, const Counts& k, const Counts& rate) {
+  ReadTime r;
+  const double cpu = seconds(t.read, rate);  // CPU-seconds of one rank's step
+  if (t.workers == 0) {
+    r.serial = cpu;
+    return r;
+  }
+  if (t.where.processors > 0) {  // beside accelerators there are cores enough
+    r.supply = cpu / static_cast<double>(t.workers);
+    return r;
+  }
+  const auto w = static_cast<double>(t.workers), ranks = static_cast<double>(t.where.ranks_on_host);
+  const auto cores = static_cast<double>(t.where.cores);
+  const double busy = std::min(cores, ranks * static_cast<double>(t.where.threads));
+  // Cores that compute leaves idle decode for nothing; the rest of the work displaces compute threads.
+  const double displaced = std::max(0.0, 1 - (cores - busy) / (ranks * w));
+  r.stolen = k[index_of(Coef::steal)] * cpu * ranks * displaced / busy;
+  r.supply = cpu / std::min(w, cores / ranks);
+  return r;
+}
+
+StepCost step_cost(const StepTerms& t, const Counts& k) {
+  const Counts rate = rates(k, t.where);
+  StepCost s;
+  const Clocks c = run_chunks(t, rate, t.where.overlaps(), k[index_of(Coef::overlap_slowdown)]);
+  for (size_t i = 0; i < kCoefs; ++i) s.parts[i] = t.total[i] * rate[i];
+  s.compute = c.compute;
+  s.communication = c.communication;
+  s.exposed = c.exposed;
+  s.slowdown = c.slowdown;
+  // Transfers between stages that the pipeline hides run beside compute.
+  const double transfers = seconds(t.transfers, rate), slower = k[index_of(Coef::overlap_slowdown)];
+  s.communication += transfers;
+  s.bubble = seconds(t.bubble, rate);
+  s.slowdown += transfers * (t.where.overlaps() ? slower / (1 + slower) : 1);
+  s.step = s.part(Coef::step);
+  s.imbalance = k[index_of(Coef::imbalance)] * t.where.doublings() * c.compute;
+  const ReadTime read = read_time(t, k, rate);
+  s.read_serial = read.serial;
+  s.stolen = read.stolen;
+  s.total = s.compute + s.exposed + s.slowdown + s.imbalance + s.step + s.read_serial + s.stolen + s.bubble;
+  s.data_wait = std::max(0.0, read.supply - s.total);
+  s.total += s.data_wait;
+  return s;
+}
+
+double step_seconds(const StepTerms& t, const Counts& k) {
+  return step_cost(t, k).total;
+}
+
+double ceiling_seconds(const StepTerms& t, double peak_f32, double peak_bf16) {
+  const double cores = static_cast<double>(t.where.cores) / static_cast<double>(t.where.ranks_on_host);
+  const double usable = std::min(static_cast<double>(t.where.threads), cores);
+  return (t.flops_f32 / peak_f32 + t.flops_bf16 / peak_bf16) / usable;
+}
+
+}  // namespace isobar

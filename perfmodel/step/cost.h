@@ -1,0 +1,48 @@
+// From counted terms to seconds: the fast gear. Every time is a count times a coefficient times what sharing
+// the host does to it; the replay (simulate.h) prices ops with the same rates.
+//
+//   StepCost s = step_cost(terms, machine.values());
+//   s.total, s.part(Coef::gemm_f32), s.exposed, s.data_wait
+//
+// Sharing: t threads of one rank take (1 + serial (t - 1)) / t of one thread's time; with A busy cores on a
+// host of C everything slows by 1 + share (A - 1) / (C - 1); more threads than cores take turns.
+// Where no core is left for communication, compute stands still while a transfer is under way.
+#pragma once
+#include "perfmodel/step/terms.h"
+
+namespace isobar {
+
+/// Seconds per unit of each coefficient under these conditions.
+Counts rates(const Counts& coefficients, const Conditions& where);
+double seconds(const Counts& counts, const Counts& rates);
+
+/// Data loading of a step beside `compute` seconds of work.
+struct ReadTime {
+  double serial = 0;  // the compute thread reads: on the critical path
+  double stolen = 0;  // loader threads take cores from compute
+  double supply = 0;  // the step cannot be shorter: workers deliver no faster
+};
+ReadTime read_time(const StepTerms& terms, const Counts& coefficients, const Counts& rates);
+
+struct StepCost {
+  double total = 0;          // seconds of one optimizer step
+  Counts parts{};            // seconds by coefficient: compute, wire (busy, hidden or not), step
+  double compute = 0;        // all compute ops
+  double communication = 0;  // all collectives, hidden or not
+  double exposed = 0;        // compute waits for communication
+  double slowdown = 0;       // compute is slower while communication runs
+  double bubble = 0;         // waiting for other stages of the pipeline to fill and to drain
+  double imbalance = 0;      // waiting for the slowest rank
+  double read_serial = 0, stolen = 0;
+  double data_wait = 0;  // loader workers are the bottleneck
+  double step = 0;       // per-step constant
+  double part(Coef c) const { return parts[index_of(c)]; }
+};
+StepCost step_cost(const StepTerms& terms, const Counts& coefficients);
+/// The same without the breakdown: what the fit evaluates thousands of times.
+double step_seconds(const StepTerms& terms, const Counts& coefficients);
+
+/// Least possible seconds of the step: its FLOPs at the peak of all cores that the rank can use.
+double ceiling_seconds(const StepTerms& terms, double peak_f32, double peak_bf16);
+
+}  // namespace isobar

@@ -1,0 +1,89 @@
+#include "perfmodel/step/pipeline.h"
+
+#include <algorithm>
+
+#include "model/nets/build.h"
+#include "model/plan/layout.h"
+#include "perfmodel/step/cost.h"
+
+namespace isobar {
+namespace {
+
+void add(Counts& to, const Counts& from, double factor) {
+  for (size_t i = 0; i < kCoefs; ++i) to[i] += factor * from[i];
+}
+
+bool reads(const Plan& plan) {
+  return std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.kind == OpKind::fetch; });
+}
+
+// Transfers that nothing hides, of a step. Filling and draining pass every boundary of virtual stages once.
+// With 1F1B as many micro-batches are under way as there are stages, none to spare: so every p of them wait
+// for a whole round trip.
+double exposed_transfers(const RunSpec& s) {
+  const auto p = static_cast<double>(s.layout.pp), v = static_cast<double>(s.layout.vpp);
+  const auto m = static_cast<double>(s.micro_batches());
+  if (s.run.serial) return 0;  // received in its turn: part of every micro-batch
+  return 2 * (p * v - 1) * (s.policy.schedule == "1f1b" ? std::max(1.0, m / p) : 1);
+}
+
+constexpr int64_t kPlanned = 64;  // ranks: worlds that are planned whole for their memory
+
+}  // namespace
+
+std::vector<StageProgram> stages_of(const RunSpec& spec, const Workspace& workspace) {
+  std::vector<StageProgram> out;
+  const std::vector<int> ranks = spec.layout.pp > 1 ? group_of(spec.layout, "pp", 0) : std::vector<int>{0};
+  for (int rank : ranks) {
+    StageProgram stage{build_plan(spec, rank, workspace), {}};
+    stage.program = link(stage.plan, stage.plan.train, spec.run.serial);
+    out.push_back(std::move(stage));
+  }
+  return out;
+}
+
+Memory fullest(const RunSpec& spec, const Workspace& workspace) {
+  const LayoutSpec& l = spec.layout;
+  Memory most;
+  for (int rank = 0; rank < l.world(); ++rank) {
+    const Coords at = coords_of(l, rank);
+    const auto inner = [](int64_t place, int64_t size) { return place > 0 && place < size - 1; };
+    if (l.world() > kPlanned && (inner(at.tp, l.tp) || inner(at.cp, l.cp) || inner(at.dp, l.dp))) continue;
+    const Memory m = build_plan(spec, rank, workspace).memory;
+    if (m.total() > most.total()) most = m;
+  }
+  return most;
+}
+
+StepTerms count_pipeline(const RunSpec& spec, const std::vector<StageProgram>& stages,
+                         const Conditions& where, double cache_share, const Counts& k) {
+  std::vector<StepTerms> terms;
+  for (const StageProgram& s : stages) {
+    terms.push_back(count_terms(spec, s.plan, s.program, where, cache_share));
+    if (!reads(s.plan)) terms.back().read = {};
+  }
+  if (terms.size() == 1) return terms[0];
+  const auto slowest = static_cast<size_t>(std::max_element(terms.begin(), terms.end(),
+                                                            [&](const StepTerms& a, const StepTerms& b) {
+                                                              return step_seconds(a, k) < step_seconds(b, k);
+                                                            }) -
+                                           terms.begin());
+  StepTerms out = terms[slowest];
+  const double share = 1 / static_cast<double>(spec.micro_batches() * spec.layout.vpp);
+  for (size_t i = 0; i < terms.size(); ++i) {
+    if (i == slowest) continue;
+    add(out.bubble, terms[i].micro, share);
+    if (out.workers == 0) add(out.bubble, terms[i].read, share);
+  }
+  // Loader threads of the first stage hold up the others too.
+  if (out.workers > 0) out.read = terms[0].read;
+  for (const Op& op : stages[0].plan.ops)
+    if (op.kind == OpKind::send) {
+      add(out.bubble, count_op(op, stages[0].plan, cache_share, where.ranks_on_host),
+          exposed_transfers(spec));
+      break;
+    }
+  return out;
+}
+
+}  // namespace isobar

@@ -1,0 +1,297 @@
+#include "perfmodel/step/simulate.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+
+#include "perfmodel/step/cost.h"
+
+namespace isobar {
+namespace {
+
+// Loader workers as a producer of batches: batch n is begun when its slot is free and batch n-1 is done
+// (several workers share the samples of a batch), and takes its CPU-seconds over the workers that get a core.
+class Producer {
+ public:
+  Producer(double seconds_per_batch, int64_t slots) : seconds_(seconds_per_batch), slots_(slots) {}
+  /// The consumer asks for the next batch at `now`; when it has it.
+  double next(double now) {
+    const size_t n = taken_.size();
+    const double slot = n >= static_cast<size_t>(slots_) ? taken_[n - slots_] : 0;
+    ready_ = std::max(ready_, slot) + seconds_;
+    taken_.push_back(std::max(now, ready_));
+    return taken_.back();
+  }
+
+ private:
+  double seconds_;
+  int64_t slots_;
+  double ready_ = 0;
+  std::vector<double> taken_;  // when each batch was taken
+};
+
+struct Running {
+  int32_t instr = -1;
+  bool waiting = false;  // for other replayed ranks to come to the same transfer
+  double delay = 0;      // not slowed by anything: waiting for data
+  double work = 0;
+  double begin = 0;
+  double launched = 0;  // no sooner
+};
+
+struct Rank {
+  const Plan* plan;
+  const Program* program;
+  std::vector<double> cost;          // seconds by instr
+  double launch = 0;                 // the host launches one op after the other, each in so many seconds
+  std::optional<Producer> producer;  // loader threads, where this rank has some that read
+  std::vector<int32_t> meeting;      // by group of the plan: index among meetings; -1: no other rank replayed
+  std::array<std::vector<int32_t>, kLanes> queues;
+  // Of the step that is replayed.
+  std::vector<bool> done;
+  std::array<size_t, kLanes> head;
+  std::array<Running, kLanes> running;
+
+  const Op& op(int32_t instr) const { return plan->ops[program->instrs[instr].op]; }
+  bool communicating() const {
+    for (int l = 1; l < kLanes; ++l)
+      if (running[l].instr >= 0 && !running[l].waiting) return true;
+    return false;
+  }
+};
+
+class Replayer {
+ public:
+  Replayer(std::vector<Rank> ranks, bool overlaps, double slowdown)
+      : ranks_(std::move(ranks)), overlaps_(overlaps), slowdown_(slowdown) {
+    std::set<int> replayed;
+    for (const Rank& r : ranks_) replayed.insert(r.plan->rank);
+    std::map<std::pair<std::string, std::vector<int>>, int32_t> known;
+    for (Rank& r : ranks_) {
+      for (size_t i = 0; i < r.program->instrs.size(); ++i)
+        r.queues[static_cast<size_t>(r.program->instrs[i].lane)].push_back(static_cast<int32_t>(i));
+      for (const Group& g : r.plan->groups) {
+        const auto here = static_cast<size_t>(std::count_if(
+            g.ranks.begin(), g.ranks.end(), [&](int rank) { return replayed.count(rank) > 0; }));
+        if (here < 2) {
+          r.meeting.push_back(-1);
+          continue;
+        }
+        const auto [at, fresh] = known.try_emplace({g.name, g.ranks}, static_cast<int32_t>(meetings_.size()));
+        if (fresh) meetings_.push_back({here, {}});
+        r.meeting.push_back(at->second);
+      }
+    }
+  }
+
+  /// Runs one step from `now`; returns when its last op ended. Fills `spans` when given.
+  double step(double now, std::vector<Span>* spans, double* data_wait) {
+    const double start = now;
+    started_ = now;
+    size_t left = 0;
+    for (Rank& r : ranks_) {
+      r.done.assign(r.program->instrs.size(), false);
+      r.head.fill(0);
+      r.running.fill({});
+      left += r.done.size();
+    }
+    while (left > 0) {
+      for (Rank& r : ranks_) begin_ready(r, now, data_wait);
+      double next = std::numeric_limits<double>::infinity();
+      for (const Rank& r : ranks_) {
+        const bool communicating = r.communicating();
+        for (const Running& x : r.running)
+          if (x.instr >= 0 && !x.waiting && !stopped(r, x, communicating))
+            next = std::min(next, x.delay > 0 ? x.delay : x.work * stretch(r, x, communicating));
+      }
+      if (!std::isfinite(next)) throw std::logic_error("the program waits for itself");
+      now += next;
+      for (Rank& r : ranks_) left -= advance(r, next, start, now, spans);
+    }
+    return now;
+  }
+
+ private:
+  struct Meeting {
+    size_t ranks;
+    std::vector<Running*> arrived;
+  };
+
+  bool stopped(const Rank& r, const Running& x, bool communicating) const {
+    return communicating && !overlaps_ && !is_collective(r.op(x.instr).kind);
+  }
+  double stretch(const Rank& r, const Running& x, bool communicating) const {
+    return communicating && !is_collective(r.op(x.instr).kind) ? 1 + slowdown_ : 1;
+  }
+
+  size_t advance(Rank& r, double next, double start, double now, std::vector<Span>* spans) const {
+    const bool communicating = r.communicating();
+    size_t ended = 0;
+    for (int l = 0; l < kLanes; ++l) {
+      Running& x = r.running[l];
+      if (x.instr < 0 || x.waiting || stopped(r, x, communicating)) continue;
+      double& part = x.delay > 0 ? x.delay : x.work;
+      const double rest = part - (x.delay > 0 ? next : next / stretch(r, x, communicating));
+      part = rest <= 1e-15 ? 0 : rest;  // below the clock's resolution
+      if (x.delay > 0 || x.work > 0) continue;
+      if (spans) spans->push_back(span(r, x, l, start, now));
+      r.done[x.instr] = true;
+      x.instr = -1;
+      ++ended;
+    }
+    return ended;
+  }
+
+  void begin_ready(Rank& r, double now, double* data_wait) {
+    for (int l = 0; l < kLanes; ++l) {
+      if (r.running[l].instr >= 0 || r.head[l] == r.queues[l].size()) continue;
+      const int32_t i = r.queues[l][r.head[l]];
+      const Instr& instr = r.program->instrs[i];
+      if (!std::all_of(instr.waits.begin(), instr.waits.end(), [&](int32_t w) { return r.done[w]; }))
+        continue;
+      Running& x = r.running[l];
+      x = {.instr = i, .work = r.cost[i], .begin = now};
+      x.launched = started_ + (i + 1) * r.launch;
+      x.delay = std::max(0.0, x.launched - now);
+      const Op& op = r.op(i);
+      if (r.producer && op.kind == OpKind::fetch) {
+        x.delay = r.producer->next(now) - now;
+        if (data_wait) *data_wait += x.delay;
+      }
+      if (is_collective(op.kind) && r.meeting[op.a.group] >= 0)
+        meet(meetings_[r.meeting[op.a.group]], x, now);
+      ++r.head[l];
+    }
+  }
+
+  // The last to come lets all begin; together they take as long as the longest of them would.
+  static void meet(Meeting& m, Running& x, double now) {
+    x.waiting = true;
+    m.arrived.push_back(&x);
+    if (m.arrived.size() < m.ranks) return;
+    double work = 0;
+    for (const Running* other : m.arrived) work = std::max(work, other->work);
+    for (Running* other : m.arrived) {
+      other->work = work;
+      other->delay = std::max(0.0, other->launched - now);
+      other->waiting = false;
+    }
+    m.arrived.clear();
+  }
+
+  // From when the rank came to the op, as the engine measures it.
+  static Span span(const Rank& r, const Running& x, int lane, double start, double now) {
+    const Instr& instr = r.program->instrs[x.instr];
+    return {.rank = r.plan->rank,
+            .step = 0,
+            .instr = x.instr,
+            .op = instr.op,
+            .micro = instr.micro,
+            .lane = static_cast<Lane>(lane),
+            .begin_ns = std::llround((x.begin - start) * 1e9),
+            .end_ns = std::llround((now - start) * 1e9)};
+  }
+
+  std::vector<Rank> ranks_;
+  std::vector<Meeting> meetings_;
+  bool overlaps_;
+  double slowdown_;
+  double started_ = 0;  // of the step: the host is in step with the device
+};
+
+// A rank's ops priced; `compute`: seconds of those that are no collectives.
+Rank priced(const RunSpec& spec, const Plan& plan, const Program& program, const Counts& k,
+            const Conditions& where, double cache_share, double& compute) {
+  const Counts rate = rates(k, where);
+  std::vector<double> by_op;
+  by_op.reserve(plan.ops.size());
+  bool reads = false;
+  for (const Op& op : plan.ops) {
+    by_op.push_back(where.processors > 0
+                        ? op_seconds(shape_of(op, plan, where), rate, where, cache_share)
+                        : seconds(count_op(op, plan, cache_share, where.ranks_on_host), rate));
+    reads |= op.kind == OpKind::fetch;
+  }
+  // Data: read by the compute thread inside its fetch ops, or by workers that take cores from compute; those
+  // of one stage take them from the others too.
+  StepTerms reading;
+  reading.where = where;
+  reading.workers = spec.data.workers;
+  reading.read = count_read(spec, spec.train.global_batch / spec.layout.dp);
+  const ReadTime read = read_time(reading, k, rate);
+  const auto batches = static_cast<double>(spec.micro_batches());
+
+  std::vector<double> cost;
+  cost.reserve(program.instrs.size());
+  compute = 0;
+  for (const Instr& i : program.instrs) {
+    cost.push_back(by_op[i.op]);
+    if (!is_collective(plan.ops[i.op].kind)) compute += by_op[i.op];
+  }
+  for (size_t i = 0; i < cost.size(); ++i) {
+    const OpKind kind = plan.ops[program.instrs[i].op].kind;
+    if (!is_collective(kind)) cost[i] *= 1 + read.stolen / compute;
+    if (kind == OpKind::fetch) cost[i] += read.serial / batches;
+  }
+  Rank out{.plan = &plan, .program = &program, .cost = std::move(cost)};
+  if (where.processors > 0) out.launch = rate[index_of(Coef::host_op)];
+  if (spec.data.workers > 0 && reads)
+    out.producer.emplace(read.supply / batches, std::max<int64_t>(1, spec.data.workers * spec.data.prefetch));
+  return out;
+}
+
+Replay replay(const RunSpec& spec, const std::vector<std::pair<const Plan*, const Program*>>& programs,
+              const Counts& k, const Conditions& where, double cache_share) {
+  std::vector<Rank> ranks;
+  double compute = 0;  // of the rank with the most
+  for (const auto& [plan, program] : programs) {
+    double own = 0;
+    ranks.push_back(priced(spec, *plan, *program, k, where, cache_share, own));
+    compute = std::max(compute, own);
+  }
+  const double tail =
+      rates(k, where)[index_of(Coef::step)] + k[index_of(Coef::imbalance)] * where.doublings() * compute;
+  Replayer replayer(std::move(ranks), where.overlaps(), k[index_of(Coef::overlap_slowdown)]);
+  // The first steps fill or drain the loader's slots; then every step is like the one before.
+  const int64_t slots = std::max<int64_t>(1, spec.data.workers * spec.data.prefetch);
+  const int64_t warm = 2 + slots / spec.micro_batches(), steady = 4;
+  double now = 0;
+  for (int64_t s = 0; s < warm; ++s) now = replayer.step(now, nullptr, nullptr) + tail;
+  Replay out;
+  const double from = now;
+  for (int64_t s = 0; s < steady; ++s) {
+    const bool last = s + 1 == steady;
+    const double begin = now;
+    now = replayer.step(now, last ? &out.timeline.spans : nullptr, &out.data_wait_s) + tail;
+    if (!last) continue;
+    for (const auto& [plan, program] : programs)
+      out.timeline.steps.push_back(
+          {.rank = plan->rank, .step = 0, .begin_ns = 0, .end_ns = std::llround((now - begin) * 1e9)});
+  }
+  out.step_s = (now - from) / static_cast<double>(steady);
+  out.data_wait_s /= static_cast<double>(steady);
+  return out;
+}
+
+}  // namespace
+
+Replay simulate(const RunSpec& spec, const std::vector<StageProgram>& stages, const Counts& k,
+                const Conditions& where, double cache_share) {
+  std::vector<std::pair<const Plan*, const Program*>> programs;
+  programs.reserve(stages.size());
+  for (const StageProgram& s : stages) programs.emplace_back(&s.plan, &s.program);
+  return replay(spec, programs, k, where, cache_share);
+}
+
+Replay simulate(const RunSpec& spec, const Plan& plan, const Program& program, const Counts& k,
+                const Conditions& where, double cache_share) {
+  return replay(spec, {{&plan, &program}}, k, where, cache_share);
+}
+
+}  // namespace isobar
