@@ -32,6 +32,7 @@ cudaDataType_t type_of(DType t) {
 
 struct Gemms::Api {
   Library lib{"libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR)};
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it declares a member
 #define ISOBAR_CUBLAS_FUNCTION(member, name) decltype(&name) member = lib.function<decltype(&name)>(#name)
   ISOBAR_CUBLAS_FUNCTION(create, cublasLtCreate);
   ISOBAR_CUBLAS_FUNCTION(destroy, cublasLtDestroy);

@@ -28,7 +28,7 @@ struct GemmKey {  // all that an algorithm's choice depends on
   bool bias = false, accumulate = false, tf32 = false;
   Fused fused = Fused::none;
   int align = 16;  // bytes that all operands lie on; no access is wider than 16
-  auto operator<=>(const GemmKey&) const = default;
+  auto operator<=>(const GemmKey&) const = default;  // NOLINT(modernize-use-nullptr): its own 0
 };
 struct GemmOperands {
   const void *a, *b;
