@@ -97,7 +97,7 @@ cuda_extras() {
   say ".venv-cudnn: installing ${CUDA_EXTRAS[*]}"
   rm -rf "$dir"
   "$ISOBAR_ROOT/.venv-reports/bin/pip" install -q --disable-pip-version-check --no-deps --target "$dir" "${CUDA_EXTRAS[@]}" || return 1
-  chmod -f +x "$dir"/nvidia/cu*/bin/* || true  # wheels may lose the mode
+  find "$dir/nvidia" -path '*/bin/*' -type f -exec chmod +x {} +  # pip --target may lose the mode
   echo "${CUDA_EXTRAS[*]}" >"$dir/.holds"
 }
 

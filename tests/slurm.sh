@@ -246,7 +246,9 @@ say "the sweep ended with $code (1: what was cancelled waits for the next one)"
 if [[ "$accounting" ]]; then
   # Nobody sees this job end: what is stopped cannot write how it went, and the submitter has left.
   sweep away away.yaml mpi.yaml --no-wait
-  wait "$submitter" || true
+  code=0
+  wait "$submitter" || code=$?
+  say "the submitter has left with $code"  # what it submitted is judged below: no job, no id
   away="$(cat "$work"/away/jobs/*/id)"
   until_true 60 "the job whose end nobody sees" grep -rqs '"step"' "$work/away/trials"
   for pid in $(pgrep -f "sweep-job $work/away"); do kill -STOP "$pid"; done
