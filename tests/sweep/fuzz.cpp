@@ -19,6 +19,7 @@
 #include <map>
 #include <random>
 #include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -318,7 +319,14 @@ int run(const fs::path& source, uint64_t seed, int64_t first, int64_t inputs) {
 
 int main(int argc, char** argv) {
   std::map<std::string, std::string> given = {{"--source", "."}, {"--inputs", "20000"}};
-  for (int i = 1; i + 1 < argc; i += 2) given[argv[i]] = argv[i + 1];
+  for (int i = 1; i < argc; i += 2) {
+    const std::set<std::string> known = {"--source", "--inputs", "--seed", "--only"};
+    if (!known.contains(argv[i]) || i + 1 == argc) {
+      std::fprintf(stderr, "%s: give --source DIR, --inputs N, --seed N or --only N\n", argv[i]);
+      return 2;
+    }
+    given[argv[i]] = argv[i + 1];
+  }
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a crash leaves what was printed
   const uint64_t seed = given.contains("--seed") ? std::stoull(given["--seed"]) : std::random_device{}();
   const bool one = given.contains("--only");
