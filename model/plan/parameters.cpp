@@ -1,7 +1,9 @@
 #include "model/plan/parameters.h"
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
+#include <utility>
 
 namespace isobar {
 namespace {
@@ -113,6 +115,10 @@ std::string Parameters::name(const char* what, const Unit& u) const {
   return what + ("/" + b_.plan.groups[u.section.group].name) + "/bucket" + std::to_string(u.begin);
 }
 
+std::string Parameters::bucket_of(const Unit& u) {
+  return "grads/bucket" + std::to_string(u.begin);
+}
+
 // ---- inside a routine that runs a chunk ----
 
 void Parameters::forward(int chunk) {
@@ -132,6 +138,7 @@ void Parameters::backward(int chunk, bool first, bool last) {
   last_ = last;
   reduced_.assign(units_.size(), false);
   raw_.assign(units_.size(), View{});
+  arrived_.assign(units_.size(), View{});
   if (ops_accumulate()) return;
   for (size_t i = 0; i < units_.size(); ++i) {
     const Unit& u = units_[i];
@@ -163,6 +170,21 @@ void Parameters::gather(int part) {
   }
 }
 
+// Some parameters of a unit apart have no reader in the backward pass: biases.
+void Parameters::drop_unread_gathers() {
+  std::vector<Op>& ops = b_.plan.ops;
+  const auto begin = ops.begin() + b_.plan.routines.back().first;
+  std::set<int32_t> read;
+  for (auto op = begin; op != ops.end(); ++op)
+    for (const View& v : op->reads) read.insert(v.buffer);
+  ops.erase(std::remove_if(begin, ops.end(),
+                           [&](const Op& op) {
+                             return op.kind == OpKind::all_gather && op.lane == Lane::dp &&
+                                    read.count(op.writes[0].buffer) == 0;
+                           }),
+            ops.end());
+}
+
 void Parameters::final(int part) {
   if (!policy_.overlap) return;
   for (size_t i = units_.size(); i-- > 0;)
@@ -172,6 +194,8 @@ void Parameters::final(int part) {
 void Parameters::finish(const View& last) {
   for (size_t i = units_.size(); i-- > 0;)
     if (units_[i].section.chunk == chunk_) reduce(i, policy_.overlap ? View{} : last);
+  for (size_t i = units_.size(); i-- > 0;) settle(i);
+  drop_unread_gathers();
 }
 
 // `after`: who reads it too cannot begin under backward.
@@ -179,12 +203,8 @@ void Parameters::reduce(size_t index, const View& after) {
   if (reduced_[index]) return;
   reduced_[index] = true;
   const Unit& u = units_[index];
-  const std::string bucket = "grads/bucket" + std::to_string(u.begin);
+  const std::string bucket = bucket_of(u);
   const View raw = raw_[index], kept = share(u, b_.plan.grads_all, u.grads, whole_grads(u));
-  const auto bring = [&](const View& x, const View& y, bool accumulate) {
-    b_.emit(OpKind::cast, bucket + (accumulate ? "/add" : "/cast"),
-            {.m = 1, .n = x.count, .accumulate = accumulate}, {x}, {y});
-  };
   const auto communicate = [&](OpKind kind, const View& from, const View& to) {
     std::vector<View> reads = {from};
     if (after) reads.push_back(after);
@@ -197,7 +217,7 @@ void Parameters::reduce(size_t index, const View& after) {
               {raw.slice(u.gaps[g].offset, u.gaps[g].count)});
   if (whole_grads(u)) {
     const View all = b_.plan.grads_all.slice(u.grads, u.size());
-    if (raw) bring(raw, all, !first_);
+    if (raw) bring(bucket, raw, all, !first_);
     if (last_ && u.ranks > 1)
       communicate(sharded(u) ? OpKind::reduce_scatter : OpKind::all_reduce, all, kept);
     return;
@@ -205,12 +225,28 @@ void Parameters::reduce(size_t index, const View& after) {
   View leaving = raw;
   if (policy_.grads != DType::f32) {
     leaving = b_.scratch("grads" + std::to_string(u.begin) + ".16", policy_.grads, u.size());
-    bring(raw, leaving, false);
+    bring(bucket, raw, leaving, false);
   }
-  const View part =
-      first_ ? kept : b_.scratch("grads" + std::to_string(u.begin) + ".part", policy_.grads, u.share());
-  communicate(OpKind::reduce_scatter, leaving, part);
-  if (!first_) bring(part, kept, true);
+  arrived_[index] = leaving.slice(u.me * u.share(), u.share());
+  communicate(OpKind::reduce_scatter, leaving, arrived_[index]);
+  const bool neighbours = index + 1 < units_.size() && units_[index + 1].section == u.section;
+  if (neighbours) settle(index + 1);
+}
+
+// What was reduced is added to the share that is kept, which waits for it: when the next unit of the section
+// has been sent, so that the reduction has the backward pass in between to hide under.
+void Parameters::settle(size_t index) {
+  const View arrived = std::exchange(arrived_[index], View{});
+  if (!arrived) return;
+  const Unit& u = units_[index];
+  bring(bucket_of(u), arrived, share(u, b_.plan.grads_all, u.grads, false), !first_);
+}
+
+void Parameters::bring(const std::string& bucket, const View& from, const View& to, bool accumulate) {
+  const bool same = b_.plan.buffers[from.buffer].dtype == b_.plan.buffers[to.buffer].dtype;
+  if (same && !accumulate) return transfer(bucket + "/copy", from, to, Lane::compute);
+  b_.emit(OpKind::cast, bucket + (accumulate ? "/add" : "/cast"),
+          {.m = 1, .n = from.count, .accumulate = accumulate}, {from}, {to});
 }
 
 // ---- routines of their own ----

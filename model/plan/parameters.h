@@ -42,6 +42,7 @@ struct Section {        // neighbours in the flat parameters with one fate
   int group = -1;       // ranks that sum its gradients (-1: this one alone)
   bool matrix = true;   // matrix products read it; else f32 ops
   bool counted = true;  // this rank's share counts in the norm of all gradients
+  bool operator==(const Section&) const = default;
 };
 
 class Parameters {
@@ -107,10 +108,14 @@ class Parameters {
   void find_gaps();
   std::vector<Run> runs() const;
   void gather(int part);
+  void drop_unread_gathers();
   void reduce(size_t index, const View& after);
+  void settle(size_t index);
+  void bring(const std::string& bucket, const View& from, const View& to, bool accumulate);
   void spread(const Unit& u);
   void transfer(const std::string& path, const View& from, const View& to, Lane lane);
   std::string name(const char* what, const Unit& u) const;
+  static std::string bucket_of(const Unit& u);
 
   Builder& b_;
   const ParameterPolicy policy_;
@@ -126,6 +131,7 @@ class Parameters {
   bool first_ = true, last_ = true;
   std::vector<bool> here_, reduced_;  // by unit
   std::vector<View> raw_;             // by unit: gradients of this micro-batch alone
+  std::vector<View> arrived_;         // by unit: what was reduced and is not yet added to what is kept
 };
 
 }  // namespace isobar

@@ -22,9 +22,9 @@ Conditions where_of(const RunSpec& s, const Machine& m) {
 
 void blend(SectionTime& t, const SectionTime& other, double share) {
   for (double SectionTime::*member :
-       {&SectionTime::seconds, &SectionTime::compute, &SectionTime::weight, &SectionTime::lead,
-        &SectionTime::after_weights, &SectionTime::after_reads, &SectionTime::tp, &SectionTime::cp,
-        &SectionTime::slowdown, &SectionTime::host, &SectionTime::flops, &SectionTime::ceiling})
+       {&SectionTime::seconds, &SectionTime::compute, &SectionTime::weight, &SectionTime::after_reads,
+        &SectionTime::tp, &SectionTime::cp, &SectionTime::slowdown, &SectionTime::host, &SectionTime::flops,
+        &SectionTime::ceiling})
     t.*member += share * (other.*member - t.*member);
 }
 
@@ -178,15 +178,27 @@ double LayoutModel::least_seconds(const Layout& l, const Placements& at) {
 void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c, Counts* counts) {
   const StageTimes& t = times_of(l, at);
   const double m = micro_batches(l);
-  const Step step = step_of(l, at, t);
-  add_compute(l, t, step, c);
-  if (l.pp > 1) add_pipeline(l, at, t, step, c);
-  add_data_parallel(l, at, t, step, c);
+  const double uneven = machine_[Coef::imbalance].value *
+                        std::log2(static_cast<double>(l.dp) * static_cast<double>(l.tp) * l.cp);
+  Step step = step_of(l, at, t);
+  // Whom the others wait for is not up to its micro-batches alone: the stage that makes the step longest.
+  const LayoutCost before = c;
+  double longest = -1;
+  size_t slow = 0;
+  for (size_t i = 0; i < step.ranks.size(); ++i) {
+    if (step.times[i] == 0) continue;
+    step.slow = i;
+    LayoutCost x = before;
+    add_compute(l, t, step, x);
+    if (l.pp > 1) add_pipeline(l, at, t, step, x);
+    add_data_parallel(l, at, t, step, x);
+    const double all = (1 + uneven) * x.compute + x.host + x.tp + x.cp + x.slowdown + x.bubble + x.pp + x.dp;
+    if (all > longest) longest = all, slow = i, c = x;
+  }
+  step.slow = slow;
   add_optimizer(l, at, t, step, c);
   c.step = k_[index_of(Coef::step)];
-  c.imbalance = machine_[Coef::imbalance].value *
-                std::log2(static_cast<double>(l.dp) * static_cast<double>(l.tp) * static_cast<double>(l.cp)) *
-                (c.compute + c.optimizer);
+  c.imbalance = uneven * (c.compute + c.optimizer);
   c.seconds = c.compute + c.host + c.tp + c.cp + c.slowdown + c.bubble + c.pp + c.dp + c.optimizer + c.step +
               c.imbalance;
   StepTerms reading;

@@ -23,12 +23,8 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
     units += (step.times[i] - (i == step.slow ? 1 : 0)) *
              (step.waits[i].all() - step.waits[i].prefetched - (l.vpp > 1 ? 0.5 : 1) * step.waits[i].behind);
   const double wait = whole(&SectionTime::seconds) - slow.of(t, &SectionTime::seconds) + units;
-  c.bubble = wait / v;
-  if (l.schedule == ScheduleKind::zb_h1) {
-    // Weight gradients of other micro-batches fill two thirds of it, as far as there are others.
-    const double others = whole(&SectionTime::weight) - slow.of(t, &SectionTime::weight);
-    c.bubble = std::max(0.0, wait - 2 * others * std::min(1.0, m / p));
-  }
+  const double ends = t.of_ends(true, true, &SectionTime::seconds) - t.of_ends(slow.first, slow.last, &SectionTime::seconds);
+  c.bubble = (wait - ends) / v + ends;
   const auto transfer = [&](double per_host) {
     return isobar::seconds(
         count_collective(OpKind::send, t.sections->stream.at(l.micro_batch), 2, {2, per_host}, k_, where_),
@@ -57,12 +53,24 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
     case ScheduleKind::interleaved:
       period = std::max({period, round / p, slowest - forward + v * arrivals * far});
       break;
-    case ScheduleKind::zb_h1:  // nobody waits for weight gradients
-      period = std::max(period, (round - whole(&SectionTime::weight)) / p);
+    case ScheduleKind::zb_h1:
       break;
   }
   const double steady = std::max(0.0, m - 1);
   c.pp = fill + steady * (period - slowest);
+  if (l.schedule != ScheduleKind::zb_h1) return;
+  // Weight gradients of other micro-batches fill two thirds of the bubble, as far as there are others: the
+  // stage's own while it waits, and those that the others put off.
+  double own = slow.of(t, &SectionTime::weight), others = whole(&SectionTime::weight) - own;
+  own += step.waits[step.slow].weight;
+  for (size_t i = 0; i < step.ranks.size(); ++i)
+    others += (step.times[i] - (i == step.slow ? 1 : 0)) * step.waits[i].weight;
+  const double busy = std::max(0.0, wait - (others + (p - 1) * own) * std::min(1.0, m / p));
+  // Where a link or the round trip sets the pace nobody waits for weight gradients at all.
+  const double paced = std::max(link, (round - own - others) / p) - slowest;
+  const bool at_work = busy >= wait - others + steady * paced;
+  c.bubble = at_work ? busy : wait - others;
+  c.pp = fill + (at_work ? 0 : steady * paced);
 }
 
 }  // namespace isobar

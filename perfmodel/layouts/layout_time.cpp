@@ -49,23 +49,22 @@ LayoutModel::Step LayoutModel::step_of(const Layout& l, const Placements& at, co
   s.ranks = ranks_of(l);
   s.times = {1, std::max(0.0, l.pp - 2.0), l.pp > 1 ? 1.0 : 0.0};
   const bool exchanges = l.dp * l.cp > 1 || (l.sequence_parallel && l.tp > 1);
-  const UnitPolicy policy = unit_policy(l, at);
-  const UnitPasses passes{t.embed_forward.seconds,
-                          t.block_forward.seconds,
-                          t.head_forward.seconds,
-                          t.embed_backward.seconds,
-                          t.block_backward.seconds,
-                          t.head_backward.seconds,
-                          t.block_backward.lead,
-                          t.block_backward.after_weights,
-                          t.block_backward.weighing,
-                          t.block_forward.after_reads,
-                          t.block_backward.after_reads,
-                          l.recompute != kFullRecompute &&
-                              t.sections->block.cut > t.sections->block.cut_matrix && policy.by_reader,
-                          l.recompute == kFullRecompute && spec_.policy.recompute_method == "uniform"
-                              ? static_cast<double>(spec_.policy.recompute_num_layers)
-                              : 1};
+  const PolicySpec& p = spec_.policy;
+  const bool full = l.recompute == kFullRecompute;
+  UnitPasses passes{
+      .embed_forward = t.embed_forward.seconds,
+      .block_forward = t.block_forward.seconds,
+      .head_forward = t.head_forward.seconds,
+      .embed_backward = t.embed_backward.seconds,
+      .block_backward = t.block_backward.seconds,
+      .head_backward = t.head_backward.seconds,
+      .split = l.schedule == ScheduleKind::zb_h1,
+      .embed_weight = t.embed_backward.weight,
+      .block_weight = t.block_backward.weight,
+      .after_forward = t.block_forward.after_reads,
+      .after_backward = t.block_backward.after_reads,
+      .reads_cut_vectors = full,
+      .group = full && p.recompute_method == "uniform" ? static_cast<double>(p.recompute_num_layers) : 1};
   for (size_t i = 0; i < s.ranks.size(); ++i) {
     s.units[i] = &kNone;
     if (s.times[i] == 0) continue;
@@ -73,9 +72,15 @@ LayoutModel::Step LayoutModel::step_of(const Layout& l, const Placements& at, co
     s.micro[i] = r.of(t, &SectionTime::seconds);
     if (exchanges || spec_.policy.offload_optimizer) {
       s.units[i] = &units_of(l, at, *t.sections, i, r);
-      if (l.zero >= 2)
+      if (l.zero >= 2) {
+        // Read, read and written
+        const double kept = parameters_of(r, *t.sections).all() / shards_of(l);
+        passes.add = (s.units[i]->units * k_[index_of(Coef::op)] +
+                      3 * gradient_ * kept * k_[index_of(Coef::copy)]) /
+                     std::max(1.0, static_cast<double>(r.blocks));
         s.waits[i] = waits_of(*s.units[i], stage_of(l, r), passes, l.zero,
                               machine_[Coef::overlap_slowdown].value, spec_.policy.overlap);
+      }
       s.micro[i] += s.waits[i].all();
     }
     if (s.micro[i] > s.micro[s.slow]) s.slow = i;
@@ -95,10 +100,7 @@ void LayoutModel::add_compute(const Layout& l, const StageTimes& t, const Step& 
   c.slowdown = m * r.of(t, &SectionTime::slowdown);
   c.host = m * r.of(t, &SectionTime::host);
   c.ceiling = m * r.of(t, &SectionTime::ceiling);
-  // Gradients that are scattered are added to this rank's share: read, read and written.
-  if (l.zero >= 2)
-    c.compute += (m - 1) * (step.units[step.slow]->units * op + 3 * gradient_ * parameters_of(r, n).all() /
-                                                                    shards_of(l) * k_[index_of(Coef::copy)]);
+  c.compute += m * step.waits[step.slow].added;
 }
 
 void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const StageTimes& t,
@@ -106,7 +108,7 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
   const double m = micro_batches(l), slower = machine_[Coef::overlap_slowdown].value;
   if (l.zero >= 2) {
     const UnitWaits& w = step.waits[step.slow];
-    c.dp += m * w.all() - w.first_saved;
+    c.dp += m * (w.all() - w.slowdown - w.added);
     c.slowdown += m * w.slowdown;
     return;
   }
@@ -115,25 +117,24 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
   const bool split = l.schedule == ScheduleKind::zb_h1;
   double SectionTime::*const pass = split ? &SectionTime::weight : &SectionTime::seconds;
   const double block = t.block_backward.*pass, embed = t.embed_backward.*pass;
-  double slack = 0, waits = 0;
+  double slack = 0, waits = 0, slowed = 0;
   for (size_t i = 0; i < step.ranks.size(); ++i) {
     if (step.times[i] == 0) continue;
     const UnitTimes& u = *step.units[i];
-    double left = spec_.policy.overlap ? u.exposed(block, embed) : u.reduce;
+    const bool overlap = spec_.policy.overlap;
+    double left = overlap ? u.exposed((1 + slower) * block, (1 + slower) * embed) : u.reduce / l.vpp;
     // Other chunks have theirs while the micro-batches of a round pass this one.
-    if (l.vpp > 1 && spec_.policy.overlap)
-      left = std::max(left, u.reduce - ((l.vpp - 1.0) * l.pp + 1) *
-                                           static_cast<double>(step.ranks[i].blocks) * block / l.vpp);
-    if (i == step.slow) c.slowdown += std::max(0.0, u.reduce - left) * slower / (1 + slower);
-    if (i == 2)
-      slack +=
-          (step.times[1] - 1) * static_cast<double>(step.ranks[1].blocks) * t.block_backward.seconds / l.vpp;
-    waits = std::max(waits, left - (split ? 0 : slack));
-    slack += (static_cast<double>(step.ranks[i].blocks) * t.block_backward.seconds +
-              (i == 0 ? t.embed_backward.seconds : 0)) /
-             l.vpp;
+    const double chunk = static_cast<double>(step.ranks[i].blocks) / l.vpp;
+    if (l.vpp > 1)
+      left = std::max(left, u.reduce - ((l.vpp - 1.0) * l.pp + (overlap ? 1 : 0)) * chunk * block);
+    if (i == 2) slack += (step.times[1] - 1) * chunk * t.block_backward.seconds;
+    const double own = std::max(0.0, left - (split ? 0 : slack)),
+                 slow = std::max(0.0, u.reduce - left) * slower / (1 + slower);
+    if (own + slow > waits + slowed) waits = own, slowed = slow;
+    slack += chunk * t.block_backward.seconds + (i == 0 ? t.embed_backward.seconds : 0);
   }
   c.dp += waits;
+  c.slowdown += slowed;
   if (spec_.net.tie_embeddings && l.pp > 1)
     c.dp += isobar::seconds(count_collective(OpKind::all_reduce, gradient_ * t.sections->embed.cut, gradient_,
                                              {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),

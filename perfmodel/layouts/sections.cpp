@@ -234,10 +234,9 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   const double x = of.two > of.one ? (samples - of.one) / (of.two - of.one) : 0;
   double postponed = 0;
   size_t put_off = 0;
+  const double launch = rates[index_of(Coef::host_op)];
   double busy_until = 0;  // some collective is under way
-  bool led = false;
-  double since_led = 0;          // compute since the first weight gradient began
-  double read = 0, weighed = 0;  // when weights were last read, and weight gradients last written
+  double read = 0;        // when weights were last read
   for (size_t i = 0; i < section.size(); ++i) {
     const SectionOp& op = section[i];
     OpShape shape = between(op.one, op.two, x);
@@ -265,7 +264,6 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
       (waited == Lane::cp ? t.cp : t.tp) += begin - now;
       t.compute += s;
       if (op.weight) t.weight += s;
-      if (op.weight && !led) t.lead = begin, led = true;
       t.slowdown += shared * slowdown;
       t.flops += shape.work.flops;
       t.ceiling += shape.work.flops / peaks.of(shape);
@@ -274,27 +272,24 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
       busy_until = std::max(busy_until, begin + s);
     }
     now = end[i] = begin + s;
-    if (op.lane == Lane::compute && led) {
-      since_led += s;
-      if (op.weight) t.weighing = since_led;
-    }
-    if (op.lane == Lane::compute && op.one.kind == OpKind::gemm) (op.weight ? weighed : read) = now;
+    // The host launches one op after the other.
+    if (op.lane == Lane::compute && op.one.kind == OpKind::gemm && !op.weight)
+      read = std::max(now, launch * static_cast<double>(i + 1 - put_off));
   }
   const double compute_end = free[static_cast<size_t>(Lane::compute)];
   t.seconds = std::max(compute_end, busy_until);
   const bool by_cp = free[static_cast<size_t>(Lane::cp)] > free[static_cast<size_t>(Lane::tp)];
   (by_cp ? t.cp : t.tp) += t.seconds - compute_end;
-  // The host launches one op after the other; weight gradients that come last have launches of their own.
-  const double launch = rates[index_of(Coef::host_op)];
+  // Weight gradients that come last have launches of their own.
   if (counts) (*counts)[index_of(Coef::host_op)] += static_cast<double>(section.size());
   const double launches = launch * static_cast<double>(section.size() - put_off);
-  t.host = std::max(0.0, launches - t.seconds);
+  const double early = std::max(0.0, launches - t.seconds);
+  t.host = early;
   t.compute += postponed;
   const double late = std::max(0.0, launch * static_cast<double>(put_off) - postponed);
   t.weight += postponed + late;
   t.host += late;
-  t.after_weights = t.seconds - weighed;
-  t.after_reads = t.seconds - read;
+  t.after_reads = t.seconds + early - read;
   t.seconds += t.host + postponed;
   return t;
 }

@@ -81,9 +81,6 @@ struct SectionTime {
   double seconds = 0;             // from begin to end
   double compute = 0;             // all compute ops, undisturbed
   double weight = 0;              // of them, weight gradients
-  double lead = 0;                // from begin to the first weight gradient
-  double after_weights = 0;       // from the end of the last one to the end
-  double weighing = 0;            // compute from the first to the last, waits left out
   double after_reads = 0;         // from the end of the last op that reads weights to the end
   double tp = 0, cp = 0;          // compute waits for these collectives
   double slowdown = 0;            // compute beside communication

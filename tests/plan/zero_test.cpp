@@ -1,6 +1,10 @@
 // ZeRO in the plan: what each stage keeps, to the byte, and what it sends.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <set>
+
 #include "model/plan/work.h"
 #include "tests/plan/plans.h"
 
@@ -15,13 +19,16 @@ int64_t bytes_of(const Plan& plan, BufferKind kind) {
 
 struct Sizes {
   double matrix = 0, vector = 0;  // elements: read by matrix products, read in f32
+  double embed_bytes = 0;         // of them, as they are gathered in bf16
 };
 Sizes sizes_of(const Plan& plan) {
   Sizes s;
   for (const Tensor& t : plan.tensors) {
     double n = 1;
     for (const int64_t extent : t.shape) n *= static_cast<double>(extent);
-    (t.name.ends_with(".weight") && t.shape.size() > 1 ? s.matrix : s.vector) += n;
+    const bool matrix = t.name.ends_with(".weight") && t.shape.size() > 1;
+    (matrix ? s.matrix : s.vector) += n;
+    if (t.name.starts_with("patch_embed") || t.name == "pos_embed") s.embed_bytes += (matrix ? 2 : 4) * n;
   }
   return s;
 }
@@ -81,6 +88,7 @@ double wire_of(const Plan& plan, OpKind kind) {
   return bytes;
 }
 
+// Stage 3 gathers before forward and before backward; the embedding's gradients need none of its parameters.
 TEST(Zero, SendsWhatItsStageSays) {
   const double n = 4, share = (n - 1) / n;
   for (const int micro : {1, 3}) {
@@ -98,9 +106,49 @@ TEST(Zero, SendsWhatItsStageSays) {
                   slack * m);
       EXPECT_NEAR(wire_of(plan, OpKind::all_gather),
                   zero == 0   ? 0
-                  : zero == 3 ? 2 * m * parameters  // before forward and before backward
+                  : zero == 3 ? m * (2 * parameters - share * s.embed_bytes)
                               : parameters,
                   slack * m);
+    }
+  }
+}
+
+// A micro-batch's reductions hide under its own backward pass: nothing waits for one before the next has been
+// sent, and what is gathered is read.
+TEST(Zero, ReductionsAreWaitedForOneUnitLate) {
+  for (const int zero : {2, 3}) {
+    const Plan plan = build_plan(
+        spec_with(zero, 4, "bf16",
+                  {"net.depth=6", "policy.bucket_mb=0.1", "layout.tp=2", "layout.order=tp-dp-cp-pp"}),
+        1, no_workspace);
+    for (const Routine& r : plan.routines) {
+      if (r.pass != Pass::backward) continue;
+      std::map<std::string, int> waiting;   // by group and type: reductions that nobody has waited for
+      std::map<int32_t, std::string> sent;  // buffer -> whose
+      std::set<int32_t> gathered, read;
+      int reductions = 0, most = 0;
+      for (int o = r.first; o < r.first + r.count; ++o) {
+        const Op& op = plan.ops[o];
+        for (const View& v : op.reads) {
+          read.insert(v.buffer);
+          const auto from = sent.find(v.buffer);
+          if (from == sent.end() || op.lane != Lane::compute) continue;
+          --waiting[from->second];
+          sent.erase(from);
+        }
+        if (op.kind == OpKind::all_gather && op.lane == Lane::dp) gathered.insert(op.writes[0].buffer);
+        if (op.kind != OpKind::reduce_scatter) continue;
+        ++reductions;
+        // Units of matrices and units of what is read in f32 travel independently.
+        const std::string section = plan.groups[op.a.group].name;
+        sent[op.writes[0].buffer] = section;
+        most = std::max(most, ++waiting[section]);
+      }
+      EXPECT_TRUE(std::includes(read.begin(), read.end(), gathered.begin(), gathered.end()))
+          << "stage " << zero;
+      EXPECT_GE(reductions, 6);
+      EXPECT_GE(most, 2);
+      EXPECT_LE(most, 4) << "stage " << zero;
     }
   }
 }
