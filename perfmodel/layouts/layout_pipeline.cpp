@@ -23,7 +23,8 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
     units += (step.times[i] - (i == step.slow ? 1 : 0)) *
              (step.waits[i].all() - step.waits[i].prefetched - (l.vpp > 1 ? 0.5 : 1) * step.waits[i].behind);
   const double wait = whole(&SectionTime::seconds) - slow.of(t, &SectionTime::seconds) + units;
-  const double ends = t.of_ends(true, true, &SectionTime::seconds) - t.of_ends(slow.first, slow.last, &SectionTime::seconds);
+  const double ends =
+      t.of_ends(true, true, &SectionTime::seconds) - t.of_ends(slow.first, slow.last, &SectionTime::seconds);
   c.bubble = (wait - ends) / v + ends;
   const auto transfer = [&](double per_host) {
     return isobar::seconds(
@@ -43,15 +44,17 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
                          (slow.last ? t.head_forward.seconds : 0) + step.waits[step.slow].forward;
   // Gradients of the stream have one buffer: the next arrives when the last has left.
   const double arrivals = slow.first || slow.last ? 1 : 2;
+  const double backward = slowest - forward, early = step.waits[step.slow].prefetched_backward;
+  const double arriving = backward - early + v * arrivals * far;
   switch (l.schedule) {
     case ScheduleKind::gpipe:
-      period = std::max(forward, far) + slowest - forward + arrivals * far;
+      period = std::max(forward, far) + std::max(backward, arriving);
       break;
     case ScheduleKind::one_f_one_b:
-      period = std::max({period, round / p, slowest - forward + arrivals * far});
+      period = std::max({period, round / p, arriving});
       break;
-    case ScheduleKind::interleaved:
-      period = std::max({period, round / p, slowest - forward + v * arrivals * far});
+    case ScheduleKind::interleaved:  // stages run (p - 1) + (v - 1) p + 1 chunks ahead in the mean: p passes
+      period = std::max({period, round / p, arriving});
       break;
     case ScheduleKind::zb_h1:
       break;

@@ -75,9 +75,9 @@ LayoutModel::Step LayoutModel::step_of(const Layout& l, const Placements& at, co
       if (l.zero >= 2) {
         // Read, read and written
         const double kept = parameters_of(r, *t.sections).all() / shards_of(l);
-        passes.add = (s.units[i]->units * k_[index_of(Coef::op)] +
-                      3 * gradient_ * kept * k_[index_of(Coef::copy)]) /
-                     std::max(1.0, static_cast<double>(r.blocks));
+        passes.add =
+            (s.units[i]->units * k_[index_of(Coef::op)] + 3 * gradient_ * kept * k_[index_of(Coef::copy)]) /
+            std::max(1.0, static_cast<double>(r.blocks));
         s.waits[i] = waits_of(*s.units[i], stage_of(l, r), passes, l.zero,
                               machine_[Coef::overlap_slowdown].value, spec_.policy.overlap);
       }

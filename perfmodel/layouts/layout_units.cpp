@@ -133,8 +133,7 @@ UnitTimes unit_times(const NetSections& n, const UnitStage& stage, const UnitPol
       return !policy.by_reader ? p.*whole : is_matrix ? p.*matrix : p.*whole - p.*matrix;
     };
     const double bytes = is_matrix ? policy.matrix : kF32;
-    for (const Run& r :
-         Cutter(of(n.embed), of(n.block), of(n.head), here, policy.bucket, policy.zero == 3)) {
+    for (const Run& r : Cutter(of(n.embed), of(n.block), of(n.head), here, policy.bucket, policy.zero == 3)) {
       const double reduce = collective(kind, policy.gradient * r.elements, policy.gradient, group);
       const double gather =
           policy.zero > 0 ? collective(OpKind::all_gather, bytes * r.elements, bytes, group) : 0;
@@ -169,7 +168,8 @@ UnitTimes unit_times(const NetSections& n, const UnitStage& stage, const UnitPol
     add_rests(timed, here.first, out.chunks[chunk]);
   }
   const double blocks = stage.blocks * stage.chunks;
-  for (double* of_block : {&out.reduce_block, &out.gather_block, &out.gather_cut_vectors}) *of_block /= blocks;
+  for (double* of_block : {&out.reduce_block, &out.gather_block, &out.gather_cut_vectors})
+    *of_block /= blocks;
   out.first_share = all > 0 ? elements / all : 0;
   return out;
 }
@@ -204,11 +204,12 @@ UnitWaits waits_of(const UnitTimes& u, const UnitStage& stage, const UnitPasses&
     if (zero == 3) {
       w.forward = gathers(stage.first ? u.gather_embed : 0, u.gather_block, c.after_forward) +
                   (stage.last ? std::max(0.0, u.gather_head - c.after_forward) : 0);
+      w.prefetched_backward = -w.prefetched;
       w.backward += gathers(stage.last ? u.gather_head : 0, back, c.after_backward);
+      w.prefetched_backward += w.prefetched;
     }
     // One unit's are added while the next one's come.
-    const double left =
-        u.reduce - std::min(u.reduce, w.added) * (1 - chunks / std::max(chunks, u.units));
+    const double left = u.reduce - std::min(u.reduce, w.added) * (1 - chunks / std::max(chunks, u.units));
     w.backward += left;
     (c.split ? w.weight : w.behind) = left + (c.split ? w.added : 0);
     return w;
@@ -244,7 +245,9 @@ UnitWaits waits_of(const UnitTimes& u, const UnitStage& stage, const UnitPasses&
   const double under = c.split ? 0 : u.reduce_block, at_once = nb - std::ceil(nb / c.group);
   const double pass = c.block_backward + (c.split ? -c.block_weight : c.add);
   const double begun = stage.last || nb <= 1 ? 0 : 1;
+  w.prefetched_backward = -w.prefetched;
   w.backward += begins(stage.last ? u.gather_head : 0, c.head_backward, pass, back);
+  w.prefetched_backward += w.prefetched;
   // Beside each block the one before it is reduced and the next one gathered; one of a group has come under
   // the group before it, the others are waited for.
   w.backward += times(inner - begun - chunks * at_once, pass, back + under);

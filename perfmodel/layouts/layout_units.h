@@ -77,7 +77,8 @@ struct UnitPasses {
 /// What units cost a micro-batch of one stage beyond its compute: ZeRO 2 and 3.
 struct UnitWaits {
   double forward = 0, backward = 0;  // seconds that compute waits, is slower, or adds
-  double prefetched = 0;             // of them, what an idle stage has done before the micro-batch comes
+  double prefetched = 0;             // of them, what an idle stage has done before the micro-batch comes …
+  double prefetched_backward = 0;    // … and of that, before its gradient does
   double behind = 0;                 // of them, after the gradient has gone to the stage before
   double weight = 0;                 // of them, in a pass of weight gradients
   double slowdown = 0;               // of them, compute beside collectives
