@@ -108,6 +108,7 @@ void read_layout(const CsvRow& row, const std::string& notes, PublishedRun& r) {
     r.schedule = Schedule::zb_1p;
   else if (contains(schedule, "interleaved"))
     r.schedule = Schedule::interleaved;
+  r.stages_together = contains(schedule, "synchronised optimizer");
   const double layers_a_stage = std::max(1.0, std::ceil(r.layers / r.pp));
   r.vpp = row.number("vpp", r.schedule == Schedule::interleaved ? layers_a_stage : 1);  // one layer a chunk
   if (r.pp == 1) r.vpp = 1;

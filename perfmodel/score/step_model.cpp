@@ -182,8 +182,15 @@ StepCounts count_step(const PublishedRun& r) {
     c.pp_s = c.pp_calls * T * r.hidden * bytes / r.tp / (far ? nic : g.link_rate);
   }
   c.micro_batches = r.micro_batches();
-  const double bubble = r.schedule == Schedule::zb_2p ? 0.02 : r.schedule == Schedule::zb_1p ? 0.4 : 1;
+  // Of p - 1 slots. ZB-2p's stages end one after the other as they began (Qi 2024): together they wait again.
+  const double bubble = r.schedule == Schedule::zb_1p   ? 0.4
+                        : r.schedule != Schedule::zb_2p ? 1
+                        : r.stages_together             ? 1.0 / 3
+                                                        : 0.02;
   c.fill = (r.pp - 1) / r.vpp * bubble;
+  // Weight gradients, a third of a slot, fill the wait for a forward and an input gradient of all other stages:
+  // as many as there are micro-batches.
+  if (bubble < 1) c.fill = std::max(c.fill, (2 * (r.pp - 1) - (c.micro_batches - 1)) / 3);
   const double shards = r.zero >= 1 ? r.dp : 1;
   // Adam: gradient, master weight and two moments read, three written, in fp32, and the 2-byte weight.
   c.optimizer_s = r.frozen_weights ? 0 : stage_parameters / shards * 30 / g.memory_rate;
