@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <regex>
+#include <set>
 #include <stdexcept>
+#include <tuple>
 
 #include "model/base/error.h"
 #include "perfmodel/score/step_model.h"
@@ -110,6 +112,7 @@ void read_layout(const CsvRow& row, const std::string& notes, PublishedRun& r) {
     r.schedule = Schedule::interleaved;
   r.stages_together = contains(schedule, "synchronised optimizer");
   const double layers_a_stage = std::max(1.0, std::ceil(r.layers / r.pp));
+  r.vpp_stated = !row.text("vpp").empty();
   r.vpp = row.number("vpp", r.schedule == Schedule::interleaved ? layers_a_stage : 1);  // one layer a chunk
   if (r.pp == 1) r.vpp = 1;
   r.vpp = std::clamp(r.vpp, 1.0, layers_a_stage);
@@ -251,6 +254,22 @@ int PublishedTable::refused_rows() const {
   return n;
 }
 
+// A recipe's release notes leave out what others of its releases state: virtual stages where all that state
+// them for the model, chip and pipeline agree.
+void fill_virtual_stages(std::vector<PublishedRun>& runs) {
+  const auto key = [](const PublishedRun& r) {
+    return std::tuple(r.source, r.model, r.gpu, r.layers, r.hidden, r.seq, r.tp, r.pp, r.frozen_weights);
+  };
+  std::map<decltype(key(runs[0])), std::set<double>> stated;
+  for (const PublishedRun& r : runs)
+    if (r.vpp_stated) stated[key(r)].insert(r.vpp);
+  for (PublishedRun& r : runs) {
+    const auto known = stated.find(key(r));
+    if (r.vpp_stated || r.pp == 1 || r.schedule != Schedule::one_f_one_b || known == stated.end()) continue;
+    if (known->second.size() == 1) r.vpp = *known->second.begin();
+  }
+}
+
 PublishedTable published_from(const CsvTable& csv, bool experts) {
   for (const char* column : {"gpu_type", "layers", "hidden", "dp", "tp", "pp", "metric_name"})
     if (!csv.has(column))
@@ -267,6 +286,7 @@ PublishedTable published_from(const CsvTable& csv, bool experts) {
       t.first_refused.try_emplace(why.what(), row.line());
     }
   }
+  fill_virtual_stages(t.runs);
   return t;
 }
 

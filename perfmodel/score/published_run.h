@@ -57,6 +57,7 @@ struct PublishedRun {
   double recomputed = 1;        // share of the layers that full recomputation is of
   double offloaded_layers = 0;  // whose activations wait in the host's memory
   Schedule schedule = Schedule::one_f_one_b;
+  bool vpp_stated = false;
   bool stages_together = false;  // all stages end at once: the optimizer waits for everyone's gradients
   // what was measured; 0: not stated
   double step_s = 0, memory_gb = 0, mfu = 0;

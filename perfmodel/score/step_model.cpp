@@ -188,8 +188,8 @@ StepCounts count_step(const PublishedRun& r) {
                         : r.stages_together             ? 1.0 / 3
                                                         : 0.02;
   c.fill = (r.pp - 1) / r.vpp * bubble;
-  // Weight gradients, a third of a slot, fill the wait for a forward and an input gradient of all other stages:
-  // as many as there are micro-batches.
+  // Weight gradients, a third of a slot, fill the wait for a forward and an input gradient of all other
+  // stages: as many as there are micro-batches.
   if (bubble < 1) c.fill = std::max(c.fill, (2 * (r.pp - 1) - (c.micro_batches - 1)) / 3);
   const double shards = r.zero >= 1 ? r.dp : 1;
   // Adam: gradient, master weight and two moments read, three written, in fp32, and the 2-byte weight.
