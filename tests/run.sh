@@ -21,7 +21,7 @@ FORMAT_WHEEL=clang-format==14.0.6
 # `asan`, and OpenMP runs one thread wide where the others call it. Tests that start processes (mpiexec, sweeps) are left
 # to `asan` too: MPI's library is not built for thread sanitizer.
 # Long computations on doubles, which the release build has been through already: nothing there is new to a sanitizer.
-ASAN_SKIPS='^perfmodel/(Referee|Gears|LayoutModel|Scoreboard|Suggest)|^engine/Product'
+ASAN_SKIPS='^perfmodel/(Referee|Gears|LayoutModel|Scoreboard|Suggest)|^engine/Product|AThousandTrialsExpand'
 TSAN_PROGRAMS='test_base test_plan test_data test_trace test_engine'
 TSAN_TESTS='^(base|plan|data|trace)/|^engine/(Arena|Checkpoints|Executor|Safetensors)'
 

@@ -80,8 +80,13 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
     double scratch = scratch_of(l) + (p > 1 ? 2 * static_cast<double>(v) * n.stream.at(b) : 0) +
                      (l.zero == 3 ? unit * (sixteen_ ? kHalf : kF32) : 0) +
                      (l.zero >= 2 ? unit * gradient_ : 0);
-    // Offloaded moments visit two units at a time, when nothing else is in scratch.
-    if (spec_.policy.offload_optimizer) scratch = std::max(scratch, unit * moments_ * kF32 / shards);
+    // Offloaded moments visit two units at a time, when nothing else is in scratch: as many blocks as fill
+    // one.
+    if (spec_.policy.offload_optimizer) {
+      const double bucket = spec_.policy.bucket_mb * 1e6 / kF32, block = n.block.all();
+      const double two = unit + 2 * (std::max(1.0, std::ceil(bucket / block)) - 1) * block;
+      scratch = std::max(scratch, std::min(two, parameters_of(r, n).all()) * moments_ * kF32 / shards);
+    }
     if (persistent + saved + scratch > c.persistent + c.saved + c.scratch)
       c.persistent = persistent, c.saved = saved, c.scratch = scratch;
   }

@@ -206,11 +206,11 @@ TEST(LayoutModel, NeverExceedsTheCeilingIsMonotoneAndTheSameTwice) {
   }
 }
 
-// Gaps of closed form to the largest arena of a pipeline, 60 random layouts, smallest first
+// Gaps of closed form to the largest arena of a pipeline, 400 random layouts, smallest first
 std::vector<double> memory_gaps(const std::vector<int>& zero, uint64_t seed, std::string& worst) {
   std::mt19937_64 random(seed);
   std::vector<double> gaps;
-  while (gaps.size() < 60) {
+  while (gaps.size() < 400) {
     RunSpec spec = random_net(random);
     spec.policy.amp = "bf16";
     spec.train.optimizer = one_of<const char*>(random, {"adam", "sgd"});
@@ -237,8 +237,8 @@ std::vector<double> memory_gaps(const std::vector<int>& zero, uint64_t seed, std
     }
   }
   std::sort(gaps.begin(), gaps.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
-  std::printf("memory: median gap %.2f %%, p90 %.2f %%\n", 100 * std::abs(gaps[30]),
-              100 * std::abs(gaps[54]));
+  std::printf("memory: median gap %.2f %%, p90 %.2f %%\n", 100 * std::abs(gaps[200]),
+              100 * std::abs(gaps[360]));
   return gaps;
 }
 
@@ -246,8 +246,8 @@ TEST(LayoutModel, MemoryIsThatOfPlacedPlans) {
   const uint64_t seed = std::random_device{}();
   std::string worst;
   const std::vector<double> gaps = memory_gaps({0, 1}, seed, worst);
-  EXPECT_LT(std::abs(gaps[30]), 0.005) << "seed " << seed << "\n" << worst;
-  EXPECT_LT(std::abs(gaps[54]), 0.03) << "seed " << seed << "\n" << worst;
+  EXPECT_LT(std::abs(gaps[200]), 0.005) << "seed " << seed << "\n" << worst;
+  EXPECT_LT(std::abs(gaps[360]), 0.03) << "seed " << seed << "\n" << worst;
 }
 
 // What units on their way share with scratch is up to the placement, which a search asks about its finalists.
@@ -255,8 +255,8 @@ TEST(LayoutModel, MemoryIsRoughlyThatOfPlacedPlansWhereUnitsTravel) {
   const uint64_t seed = std::random_device{}();
   std::string worst;
   const std::vector<double> gaps = memory_gaps({2, 3}, seed, worst);
-  EXPECT_LT(std::abs(gaps[30]), 0.08) << "seed " << seed << "\n" << worst;
-  EXPECT_LT(std::abs(gaps[54]), 0.30) << "seed " << seed << "\n" << worst;
+  EXPECT_LT(std::abs(gaps[200]), 0.05) << "seed " << seed << "\n" << worst;
+  EXPECT_LT(std::abs(gaps[360]), 0.15) << "seed " << seed << "\n" << worst;
 }
 
 }  // namespace
