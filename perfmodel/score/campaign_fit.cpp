@@ -15,8 +15,7 @@ namespace {
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-constexpr double kFew = 5;   // different runs, that the fit of everything else takes up
-constexpr double kTail = 4;  // degrees of freedom of Student's t: how common outliers are
+constexpr double kFew = 5;  // different runs, that the fit of everything else takes up
 constexpr size_t kScaleRows = 160, kProcessRows = 900;
 constexpr double kRoot3 = 1.7320508075688772;
 
@@ -174,7 +173,7 @@ void CampaignFit::condition() {
     }
     for (Eigen::Index i = 0; i < n; ++i) {
       const double e = noise[i] * alpha_[i];
-      noise[i] = std::min((kTail * n2 + e * e) / (kTail + 1), 4.0);
+      noise[i] = std::min((quantity_.tail * n2 + e * e) / (quantity_.tail + 1), 4.0);
     }
   }
   for (Eigen::Index i = 0; i < n; ++i) ordinary_[static_cast<size_t>(i)] = noise[i] < 9 * n2;

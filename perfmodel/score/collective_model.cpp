@@ -109,7 +109,7 @@ double collective_seconds(const CollectiveTraffic& c, const CollectivePrices& pr
   return std::min(ring, tree);
 }
 
-const Quantity kCollectiveSeconds{kCollectivePrices, kInfo.data(), 0.15,
+const Quantity kCollectiveSeconds{kCollectivePrices, kInfo.data(), 0.15, 4,
                                   [](const Sample& s, const Eigen::VectorXd& log_prices) {
                                     CollectivePrices p;
                                     for (size_t i = 0; i < kCollectivePrices; ++i)

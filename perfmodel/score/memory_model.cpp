@@ -113,7 +113,7 @@ MemoryPrices spec_memory_prices() {
   return p;
 }
 
-const Quantity kPeakBytes{kMemoryPrices, kInfo.data(), 0.04,
+const Quantity kPeakBytes{kMemoryPrices, kInfo.data(), 0.04, 1,
                           [](const Sample& s, const Eigen::VectorXd& log_prices) {
                             MemoryPrices p;
                             for (size_t i = 0; i < kMemoryPrices; ++i)

@@ -19,6 +19,7 @@ struct Quantity {
   size_t prices;
   const PriceInfo* info;  // [prices]
   double misfit;          // log sigma that counts and prices leave
+  double tail;            // degrees of freedom of Student's t: the fewer, the commoner are rows gone wrong
   double (*log_value)(const Sample& sample, const Eigen::VectorXd& log_prices);  // [prices]
 };
 extern const Quantity kStepSeconds, kPeakBytes;

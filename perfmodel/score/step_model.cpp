@@ -247,7 +247,7 @@ double step_seconds(const StepCounts& c, const Prices& price) {
   return step * (1 + p(Price::straggler) * c.gpu_doublings);
 }
 
-const Quantity kStepSeconds{kPrices, kInfo.data(), 0.08,
+const Quantity kStepSeconds{kPrices, kInfo.data(), 0.08, 2,
                             [](const Sample& s, const Eigen::VectorXd& log_prices) {
                               Prices p;
                               for (size_t i = 0; i < kPrices; ++i)
