@@ -53,8 +53,9 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
     case ScheduleKind::one_f_one_b:
       period = std::max({period, round / p, arriving});
       break;
-    case ScheduleKind::interleaved:  // stages run (p - 1) + (v - 1) p + 1 chunks ahead in the mean: p passes
-      period = std::max({period, round / p, arriving});
+    case ScheduleKind::interleaved:  // stages run (p - 1) + (v - 1) p + 1 chunks ahead in the mean, and one
+                                     // more
+      period = std::max({period, round / (p + 1 / v), arriving});
       break;
     case ScheduleKind::zb_h1:
       break;

@@ -119,9 +119,9 @@ void expect_agreement(const std::vector<int64_t>& zero, double median, double p9
 }
 
 TEST(Gears, ClosedFormAndReplayAgreeOnRandomLayouts) {
-  // 2 % and 5 %. Six draws of 1,000 gave a p95 of 4.2 to 5.0 %; the quantile of such a draw has a standard
-  // error of 0.3 points, and three of those are allowed.
-  expect_agreement({0, 1, 2, 3}, 0.02, 0.059);
+  // 2 % and 5 %. Six draws of 1,000 gave a p95 of 3.9 to 5.1 %, 4.4 in the mean; the quantile of such a draw
+  // has a standard error of 0.35 points, and three of those are allowed.
+  expect_agreement({0, 1, 2, 3}, 0.02, 0.055);
 }
 
 }  // namespace
