@@ -61,6 +61,7 @@ LayoutModel::Step LayoutModel::step_of(const Layout& l, const Placements& at, co
       .split = l.schedule == ScheduleKind::zb_h1,
       .embed_weight = t.embed_backward.weight,
       .block_weight = t.block_backward.weight,
+      .head_weight = t.head_backward.weight,
       .after_forward = t.block_forward.after_reads,
       .after_backward = t.block_backward.after_reads,
       .reads_cut_vectors = full,

@@ -246,7 +246,8 @@ UnitWaits waits_of(const UnitTimes& u, const UnitStage& stage, const UnitPasses&
   const double pass = c.block_backward + (c.split ? -c.block_weight : c.add);
   const double begun = stage.last || nb <= 1 ? 0 : 1;
   w.prefetched_backward = -w.prefetched;
-  w.backward += begins(stage.last ? u.gather_head : 0, c.head_backward, pass, back);
+  w.backward +=
+      begins(stage.last ? u.gather_head : 0, c.head_backward - (c.split ? c.head_weight : 0), pass, back);
   w.prefetched_backward += w.prefetched;
   // Beside each block the one before it is reduced and the next one gathered; one of a group has come under
   // the group before it, the others are waited for.

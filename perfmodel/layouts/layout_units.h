@@ -67,7 +67,7 @@ struct UnitPasses {
   // Of the backward ones, weight gradients that are put off to a pass of their own: what is reduced hides
   // under these, what is gathered under the others.
   bool split = false;
-  double embed_weight = 0, block_weight = 0;
+  double embed_weight = 0, block_weight = 0, head_weight = 0;
   double add = 0;                                // a block's reduced gradients to those that are kept
   double after_forward = 0, after_backward = 0;  // of a block, after it has last read parameters
   bool reads_cut_vectors = true;                 // the backward pass does: biases, if it makes products again
