@@ -195,10 +195,8 @@ Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& 
   p.memory.emplace_back("loader", memory.loader);
   p.memory.emplace_back("process", static_cast<int64_t>(m[Coef::process].value));
   p.memory_total = memory.total() + static_cast<int64_t>(m[Coef::process].value);
-  double parameters = 0;
-  for (const Tensor& t : stages[0].plan.tensors)
-    parameters += std::accumulate(t.shape.begin(), t.shape.end(), 1.0, std::multiplies<>());
-  p.checkpoint = checkpoint_cost(spec, parameters, m, p.where.ranks_on_host);
+  p.checkpoint =
+      checkpoint_cost(spec, static_cast<double>(stages[0].plan.parameter_count()), m, p.where.ranks_on_host);
   p.warnings = warnings_of(spec, terms, m, s, p.memory_total);
   return p;
 }

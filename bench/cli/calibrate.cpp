@@ -55,10 +55,12 @@ std::vector<RunSpec> specimens() {
   return out;
 }
 
-struct Scratch {  // a directory that goes away
+struct Scratch {  // a directory that goes away: beside the machine file, as runs are mostly on the same disk
   fs::path path;
-  Scratch() {
-    std::string name = (fs::temp_directory_path() / "isobar-calibrate-XXXXXX").string();
+  explicit Scratch(const fs::path& beside) {
+    const fs::path parent = fs::absolute(beside).parent_path();
+    fs::create_directories(parent);
+    std::string name = (parent / ".isobar-calibrate-XXXXXX").string();
     if (!::mkdtemp(name.data())) throw std::runtime_error("cannot make a directory under " + name);
     path = name;
   }
@@ -91,6 +93,7 @@ nlohmann::json measure_on_ranks(int ranks, const fs::path& file) {
 void run_ranks_part(const std::string& file) {
   const Mpi mpi;
   register_collective_cases(mpi, 1);
+  register_checkpoint_cases(fs::path(file).parent_path() / "run", mpi);
   for (const RunSpec& spec : specimens())  // what an op costs while the other ranks' ops run beside it
     if (spec.train.global_batch == 8) register_op_cases(spec, 1, mpi.size());
   const nlohmann::json j = run_registered(std::to_string(mpi.size()) + " ranks", mpi.rank() == 0);
@@ -169,11 +172,12 @@ void run_device(const Arguments& a) {
     std::printf("%zu benchmarks over %d ranks -> %s\n", j["benchmarks"].size(), mpi.size(), file.c_str());
     return;
   }
-  const Scratch scratch;
+  const Scratch scratch(a.out);
   register_device_peak_cases(timer);
   for (const RunSpec& spec : device_specimens()) register_device_op_cases(spec, timer);
   register_device_step_cases(timer);
   register_read_cases(scratch.path / "data");
+  register_checkpoint_cases(scratch.path / "run", mpi);
   write_machine(a, run_registered("device"));
 }
 
@@ -191,7 +195,7 @@ void run(const Arguments& a) {
   if (!a.ranks_part.empty()) return run_ranks_part(a.ranks_part);
   if (Mpi::started_by_launcher()) return run_network(a);
   if (a.ranks < 1) throw ConfigError("--ranks", "", "must be 1 or more", "e.g. 2");
-  const Scratch scratch;
+  const Scratch scratch(a.out);
   const int all = cores();
   register_peak_cases(1);
   if (all > 1) register_peak_cases(all);
@@ -200,6 +204,8 @@ void run(const Arguments& a) {
     if (all > 1 && spec.train.global_batch == 8) register_op_cases(spec, all);
   }
   register_read_cases(scratch.path / "data");
+  const Mpi alone;
+  register_checkpoint_cases(scratch.path / "run", alone);
   nlohmann::json j = run_registered("ops");
   if (a.ranks > 1) {
     const nlohmann::json part = measure_on_ranks(a.ranks, scratch.path / "ranks.json");
@@ -223,10 +229,11 @@ void add_calibrate_command(CLI::App& app) {
   c->add_option("--ranks-part", a->ranks_part)->group("");
   c->footer(
       "Runs each op of a few small plans alone through Google Benchmark (about a minute), all-reduces over "
-      "MPI, and data\n"
-      "reading, and turns the times into coefficients with units and intervals. The raw benchmarks are kept "
-      "beside the\n"
-      "machine file, in Google Benchmark's JSON. Quiet the machine first: what else runs becomes part of the "
+      "MPI, data\n"
+      "reading, and checkpoints on the disk of the machine file, and turns the times into coefficients with "
+      "units and\n"
+      "intervals. The raw benchmarks are kept beside the machine file, in Google Benchmark's JSON. Quiet the "
+      "machine first: what else runs becomes part of the "
       "machine.\n\n"
       "  isobar calibrate -o configs/machines/local.yaml\n"
       "  isobar calibrate --device cuda -o configs/machines/gpu.yaml\n\n"

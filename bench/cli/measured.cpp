@@ -21,6 +21,10 @@ MeasuredRun measured(const RunRecord& r, const std::string& statistic) {
   }
   m.steps = r.step_s.count;
   m.peak_rss_bytes = r.peak_rss_bytes;
+  std::vector<double> checkpoints;
+  for (const CheckpointRecord& c : r.checkpoints)
+    if (c.seconds > 0) checkpoints.push_back(c.seconds);
+  m.checkpoint_s = step_stats(checkpoints).of(statistic);
   for (const OpRecord& op : r.ops) m.ops.push_back({op.path, op.lane, op.count, op.seconds});
   return m;
 }

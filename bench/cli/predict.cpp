@@ -79,6 +79,8 @@ void print_json(const Prediction& p, const Machine& m) {
                             {"checkpoint",
                              {{"bytes", p.checkpoint.bytes},
                               {"seconds", p.checkpoint.seconds},
+                              {"lower_s", p.checkpoint.lower},
+                              {"upper_s", p.checkpoint.upper},
                               {"per_step_s", p.checkpoint.per_step}}},
                             {"memory_bytes", memory},
                             {"memory_total_bytes", p.memory_total},

@@ -66,6 +66,8 @@ json json_of(const LayoutPrediction& p, const Layout& l) {
           {"checkpoint",
            {{"bytes", p.checkpoint.bytes},
             {"seconds", p.checkpoint.seconds},
+            {"lower_s", p.checkpoint.lower},
+            {"upper_s", p.checkpoint.upper},
             {"per_step_s", p.checkpoint.per_step}}},
           {"warnings", p.warnings},
           {"memory_bytes", memory},

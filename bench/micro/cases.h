@@ -26,6 +26,9 @@ void register_op_cases(const RunSpec& spec, int threads, int64_t ranks = 1);
 void register_peak_cases(int threads);
 /// One loader thread: noise, and HDF5 files made under `scratch`.
 void register_read_cases(const std::filesystem::path& scratch);
+/// Checkpoints of two sizes as the engine writes them, on the disk that holds `scratch`; it is removed. Every
+/// rank registers and runs the same.
+void register_checkpoint_cases(const std::filesystem::path& scratch, const Mpi& mpi);
 /// Collectives of several sizes through the executor; every rank registers and runs the same. Between hosts
 /// all-reduces of f32 tell what a message and a byte cost; inside one, sums are told from copies.
 void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts = false);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
@@ -190,6 +191,7 @@ RunRecord load_run(const fs::path& dir, std::vector<std::string>* problems) {
   r.id = fs::absolute(dir / ".").lexically_normal().parent_path().filename().string();
   ResultTail tail;
   json started_spec;
+  std::set<int64_t> saved;  // steps
   const fs::path results = dir / "result.jsonl";
   if (fs::exists(results))
     for_each_event(results, problems, [&](const json& e) {
@@ -200,11 +202,16 @@ RunRecord load_run(const fs::path& dir, std::vector<std::string>* problems) {
         started_spec = object(e, "spec");
         r.steps.clear();
         r.valid.clear();
+        r.checkpoints.clear();
       } else if (event == "step") {
         take_step(e, r);
       } else if (event == "valid") {
         r.valid.push_back({integer(e, "step"), number(e, "loss", kNaN), number(e, "seconds"),
                            numbers(e, "rmse"), numbers(e, "persistence_rmse")});
+      } else if (event == "checkpoint") {
+        // A resumed run finds those that it comes past again: nothing is written then.
+        if (saved.insert(integer(e, "step")).second)
+          r.checkpoints.push_back({integer(e, "step"), number(e, "seconds")});
       } else if (event == "run_end") {
         take_end(e, r);
       }

@@ -49,6 +49,11 @@ struct ValidRecord {
   std::vector<double> rmse, persistence_rmse;  // per channel
 };
 
+struct CheckpointRecord {
+  int64_t step = 0;
+  double seconds = 0;
+};
+
 struct RunRecord {
   std::string id;  // of the trial; the directory's name for a run outside a sweep
   int64_t repetition = 0;
@@ -81,6 +86,7 @@ struct RunRecord {
   std::vector<OpRecord> ops;
   std::vector<StepRecord> steps;
   std::vector<ValidRecord> valid;
+  std::vector<CheckpointRecord> checkpoints;  // those that were written
   nlohmann::json provenance = nlohmann::json::object();
 };
 

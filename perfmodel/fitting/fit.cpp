@@ -6,6 +6,7 @@
 #include <set>
 
 #include "model/base/error.h"
+#include "perfmodel/fitting/checkpoint_fit.h"
 #include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/fitting/least_squares.h"
 #include "perfmodel/fitting/ops_fit.h"
@@ -249,10 +250,11 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
     for (size_t i = 0; i < runs.size(); ++i) felt[i] = felt_by(views[i].seconds, machine.values());
   const Prior prior = prior_of(out, options.drift);
   std::vector<std::string> sources = record.runs;  // of each observation: the run that it is from
-  const std::vector<Observation> ops =
-      machine.accelerator ? std::vector<Observation>{} : op_observations(runs, terms, machine, sources);
+  std::vector<Observation> parts;                  // of runs: what is not a whole step
+  if (!machine.accelerator) parts = op_observations(runs, terms, machine, sources);
+  for (Observation& o : checkpoint_observations(runs, sources)) parts.push_back(std::move(o));
   Counts start = machine.values();
-  if (!ops.empty()) start = solve(ops, prior, start).coefficients;
+  if (!parts.empty()) start = solve(parts, prior, start).coefficients;
 
   // Whole steps. How far they scatter, and how far groups deviate, decides what they weigh against the prior;
   // both are learnt on the way.
@@ -265,7 +267,7 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
     for (size_t i = 0; i < runs.size(); ++i)
       all.push_back({views[i].seconds, runs[i].step_s,
                      std::hypot(record.spread.at(kinds[i]), measurement_error(runs[i])), groups[i], felt[i]});
-    all.insert(all.end(), ops.begin(), ops.end());
+    all.insert(all.end(), parts.begin(), parts.end());
     std::vector<double> effect_sigma;
     for (const auto& [name, value] : record.effects)
       effect_sigma.push_back(record.effect_sigma.at(family_of(name)));
@@ -284,8 +286,8 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   record.covariance.assign(s.covariance.data(), s.covariance.data() + s.covariance.size());
   for (size_t i = 0; i < kCoefs; ++i) {
     if (static_cast<Coef>(i) == Coef::process) continue;
-    // A run set a coefficient when its step, or the time of one of its kinds of ops, would have felt it. What
-    // no run felt has moved with its family only, and keeps its provenance.
+    // A run set a coefficient when its step, its checkpoints, or the time of one of its kinds of ops, would
+    // have felt it. What no run felt has moved with its family only, and keeps its provenance.
     std::set<std::string> felt;
     const auto d = static_cast<Eigen::Index>(i);
     for (Eigen::Index r = 0; r < s.jacobian.rows(); ++r)

@@ -5,9 +5,9 @@
 //
 // Runs on accelerators are priced by the closed form of layouts (layout_model.h), all others by their plans.
 //
-// Op times of the runs first (where a run has them and nothing disturbs them), then whole steps; the
-// machine's own coefficients are the prior, so twenty runs are enough. What spread remains is learnt from
-// leave-one-out errors and kept in the machine's `fit` section.
+// Op times of the runs first (where a run has them and nothing disturbs them) and their checkpoints, then
+// whole steps; the machine's own coefficients are the prior, so twenty runs are enough. What spread remains
+// is learnt from leave-one-out errors and kept in the machine's `fit` section.
 #pragma once
 #include <functional>
 #include <map>
@@ -35,6 +35,7 @@ struct MeasuredRun {
   int64_t steps = 0;                  // behind the median
   int64_t peak_rss_bytes = 0;         // 0: not known
   std::vector<MeasuredOp> ops;        // may be empty
+  double checkpoint_s = 0;            // of one, the same statistic; 0: it wrote none
 };
 
 struct FitOptions {

@@ -46,7 +46,8 @@ constexpr CoefficientInfo kTable[] = {
     {"read.steal", "1", "", "steal", nullptr, Coef::steal, R::sharing},
     {"overlap.slowdown", "1", "", "overlap", nullptr, Coef::overlap_slowdown, R::sharing},
     {"ranks.imbalance", "1", "", "imbalance", nullptr, Coef::imbalance, R::sharing},
-    {"write.checkpoint", "s/B", "", "checkpoint", nullptr, Coef::checkpoint, R::bytes},
+    {"write.commit", "s", "", "commit", nullptr, Coef::commit, R::write},
+    {"write.checkpoint", "s/B", "", "checkpoint", nullptr, Coef::checkpoint, R::write},
     {"process.memory", "B", "", "process", nullptr, Coef::process, R::bytes},
 };
 constexpr bool in_order() {

@@ -56,6 +56,7 @@ enum class Coef : int32_t {
   steal,
   overlap_slowdown,
   imbalance,
+  commit,
   checkpoint,
   process,
 };
@@ -76,7 +77,8 @@ enum class Resource : uint8_t {
   host,     // the processor that feeds an accelerator: beside it, unless it falls behind
   read,     // data loading, CPU-seconds of one loader thread
   sharing,  // no price: says how the others share the host
-  bytes,    // no part of a step: memory of the process, checkpoints
+  write,    // checkpoints: beside the steps, while training stands still
+  bytes,    // no part of a step: memory of the process
 };
 
 struct CoefficientInfo {

@@ -87,8 +87,10 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {0.4, 0.8};
     case Coef::imbalance:
       return {0.02, 0.8};
-    case Coef::checkpoint:  // a local disk
-      return {1 / 1e9, 0.8};
+    case Coef::commit:  // seven fsyncs in a row, of 1 ms (flash) to 10 ms (a turning disk)
+      return {2e-2, 1.0};
+    case Coef::checkpoint:  // a local disk, synced: 0.1 GB/s (a cloud's volume) to 2 GB/s (NVMe)
+      return {1 / 5e8, 1.0};
     case Coef::process:
       return {1.2e8, 0.4};
   }
@@ -164,6 +166,8 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
       return {0.15, 0.6};
     case Coef::imbalance:
       return {0.005, 0.8};
+    case Coef::commit:  // as many round trips to a parallel file system's metadata servers
+      return {1e-1, 1.0};
     case Coef::checkpoint:  // one node's share of a parallel file system
       return {1 / 5e9, 0.8};
     case Coef::process:  // context, libraries' workspaces, communicators

@@ -82,6 +82,7 @@ Counts rates(const Counts& k, const Conditions& w) {
         out[i] = k[i] * (i == index_of(Coef::message_host) || i == index_of(Coef::wire_host) ? pairs : 1);
         break;
       case Resource::read:
+      case Resource::write:
         out[i] = k[i];
         break;
       case Resource::sharing:

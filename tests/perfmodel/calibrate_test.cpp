@@ -73,6 +73,9 @@ json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
     add("read_hdf5/f32/" + std::to_string(bytes), {{"bytes", bytes}, {"samples", samples}},
         seconds(n, truth.values()));
   }
+  for (const double bytes : {1e5, 1e8})
+    add("checkpoint/f32/" + std::to_string(bytes), {{"bytes", bytes}},
+        truth[Coef::commit].value + bytes * truth[Coef::checkpoint].value);
   add("peak/f32", {{"flops", 1e9}, {"threads", 1}}, 1e9 / truth.peaks.at("f32").value);
   add("peak/bf16", {{"flops", 1e9}, {"threads", 1}}, 1e9 / truth.peaks.at("bf16").value);
   add("stream/f32", {{"bytes", 1e9}, {"threads", 2}}, 1e9 / truth.peaks.at("memory").value);
@@ -89,6 +92,11 @@ TEST(Calibrate, FindsTheMachineThatWasTimed) {
       EXPECT_NEAR(std::log(m[c].value / truth[c].value), 0, 0.15) << info_of(c).name << " seed " << seed;
     EXPECT_NEAR(m.peaks.at("f32").value / truth.peaks.at("f32").value, 1.25, 0.1);
     EXPECT_NEAR(m.peaks.at("memory").value / truth.peaks.at("memory").value, 1, 0.1);
+    // Two sizes at the scatter of disks: the prior of the spec sheet still has some weight.
+    for (Coef c : {Coef::commit, Coef::checkpoint}) {
+      EXPECT_NEAR(std::log(m[c].value / truth[c].value), 0, 0.3) << info_of(c).name << " seed " << seed;
+      EXPECT_EQ(m[c].provenance.at(0).substr(0, 11), "checkpoint/");
+    }
     EXPECT_EQ(m.identity.cores, 2);
     EXPECT_EQ(m.identity.cpu, "Some CPU");
     EXPECT_EQ(m.identity.cache_bytes, 32000000);

@@ -1,0 +1,78 @@
+#include <algorithm>
+
+#include "bench/micro/cases.h"
+#include "model/engine/arena.h"
+#include "model/engine/checkpoint.h"
+#include "model/engine/params.h"
+#include "model/nets/build.h"
+#include "perfmodel/step/checkpoint.h"
+
+namespace isobar {
+namespace {
+
+// Two sizes: one in which the bytes hardly count, and one in which they do.
+RunSpec specimen(int64_t embed_dim, int64_t ranks) {
+  RunSpec s;
+  s.file = "calibrate";
+  s.net.embed_dim = embed_dim;
+  s.net.num_heads = 4;
+  s.net.depth = 4;
+  s.net.img_height = 32;
+  s.net.img_width = 64;
+  s.net.in_channels = s.net.out_channels = 4;
+  s.layout.dp = ranks;
+  s.train.global_batch = ranks;
+  s.policy.zero = ranks > 1 ? 1 : 0;  // every rank writes
+  return s;
+}
+
+struct Bench {  // a rank's parameters and moments, as a run has them
+  Bench(RunSpec of, int rank)
+      : spec(std::move(of)), plan(build_plan(spec, rank, {})), arena(plan.memory.arena) {
+    init_params(plan, 1, at(plan.params_all));
+    std::fill_n(at(plan.adam_m), plan.adam_m.count, 0.125f);
+    std::fill_n(at(plan.adam_v), plan.adam_v.count, 0.25f);
+  }
+  float* at(const View& v) const {
+    return reinterpret_cast<float*>(arena.data() + plan.buffers[v.buffer].offset) + v.offset;
+  }
+  RunSpec spec;
+  Plan plan;
+  Arena arena;
+  int64_t saved = 0;
+};
+
+}  // namespace
+
+void register_checkpoint_cases(const std::filesystem::path& scratch, const Mpi& mpi) {
+  struct Size {
+    int64_t embed_dim, iterations;  // the same on every rank
+  };
+  for (const auto& [embed_dim, iterations] : {Size{32, 3}, Size{256, 1}}) {
+    const auto bench = std::make_shared<Bench>(specimen(embed_dim, mpi.size()), mpi.rank());
+    const double bytes = checkpoint_bytes(bench->spec, static_cast<double>(bench->plan.parameter_count()));
+    const std::string name =
+        "checkpoint/f32/" + std::to_string(std::llround(bytes)) + "B/ranks" + std::to_string(mpi.size());
+    register_case(name,
+                  [bench, bytes, scratch, &mpi](benchmark::State& state) {
+                    const Meeting all{mpi.rank(), [&mpi] { mpi.barrier(); },
+                                      [&mpi](std::string s) { return mpi.from_first(std::move(s)); }};
+                    const Bench& b = *bench;
+                    mpi.barrier();
+                    for (auto _ : state)
+                      save_checkpoint(scratch, b.plan, b.at(b.plan.params_all), b.at(b.plan.adam_m),
+                                      b.at(b.plan.adam_v), {.step = ++bench->saved}, all);
+                    if (mpi.rank() == 0) std::filesystem::remove_all(scratch);
+                    mpi.barrier();
+                    state.counters["ops"] = 1;
+                    state.counters["bytes"] = bytes;
+                    state.counters["threads"] = 1;
+                    state.counters["ranks"] = mpi.size();
+                  })
+        ->Iterations(iterations)
+        ->Repetitions(3)
+        ->UseRealTime();
+  }
+}
+
+}  // namespace isobar

@@ -1,0 +1,15 @@
+// Checkpoints of measured runs as observations for the fit: one of each run that wrote any.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "perfmodel/fitting/fit.h"
+#include "perfmodel/fitting/least_squares.h"
+
+namespace isobar {
+
+/// Appends to `sources` the run that each observation is from.
+std::vector<Observation> checkpoint_observations(const std::vector<MeasuredRun>& runs,
+                                                 std::vector<std::string>& sources);
+
+}  // namespace isobar
