@@ -1,5 +1,7 @@
 #include "perfmodel/fitting/checkpoint_fit.h"
 
+#include <cmath>
+
 #include "model/nets/build.h"
 #include "perfmodel/step/checkpoint.h"
 #include "perfmodel/step/cost.h"
@@ -20,6 +22,14 @@ std::vector<Observation> checkpoint_observations(const std::vector<MeasuredRun>&
     sources.push_back(run.id);
   }
   return out;
+}
+
+double checkpoint_spread(const Solution& s, size_t count) {
+  constexpr double kExpectedRuns = 4;  // that the expected spread weighs as much as
+  double squares = kExpectedRuns * kCheckpointScatter * kCheckpointScatter;
+  for (Eigen::Index i = s.residuals.size() - static_cast<Eigen::Index>(count); i < s.residuals.size(); ++i)
+    squares += s.residuals[i] * s.residuals[i] / (1 - s.leverage[i]);
+  return std::sqrt(squares / (kExpectedRuns + static_cast<double>(count)));
 }
 
 }  // namespace isobar

@@ -12,4 +12,8 @@ namespace isobar {
 std::vector<Observation> checkpoint_observations(const std::vector<MeasuredRun>& runs,
                                                  std::vector<std::string>& sources);
 
+/// Log sigma of what the solution leaves of them. They are the last `count` observations that it was found
+/// for.
+double checkpoint_spread(const Solution& s, size_t count);
+
 }  // namespace isobar

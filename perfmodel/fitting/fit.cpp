@@ -252,7 +252,8 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   std::vector<std::string> sources = record.runs;  // of each observation: the run that it is from
   std::vector<Observation> parts;                  // of runs: what is not a whole step
   if (!machine.accelerator) parts = op_observations(runs, terms, machine, sources);
-  for (Observation& o : checkpoint_observations(runs, sources)) parts.push_back(std::move(o));
+  const std::vector<Observation> checkpoints = checkpoint_observations(runs, sources);
+  parts.insert(parts.end(), checkpoints.begin(), checkpoints.end());
   Counts start = machine.values();
   if (!parts.empty()) start = solve(parts, prior, start).coefficients;
 
@@ -279,6 +280,10 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
       v->conservativeResize(static_cast<Eigen::Index>(runs.size()));
     if (round + 1 == kRounds) break;
     record.spread = spread_of(steps, kinds);
+    if (!checkpoints.empty()) {
+      const double spread = record.spread["checkpoint"] = checkpoint_spread(s, checkpoints.size());
+      for (size_t i = parts.size() - checkpoints.size(); i < parts.size(); ++i) parts[i].sigma = spread;
+    }
     record.effect_sigma = effect_sigma_of(s, record.effects);
   }
   record.quantile = interval_quantile(steps, kinds, record.spread);

@@ -70,11 +70,12 @@ struct Coefficient {
 
 /// What `isobar fit` leaves behind so that predictions carry intervals.
 struct FitRecord {
-  std::vector<std::string> runs;         // that it was fitted to
-  std::string statistic = "median";      // of a run's steps: what was fitted and is predicted
-  std::vector<std::string> notes;        // what a reader should know
-  double quantile = kNormal80;           // 80 % quantile of standardised leave-one-out errors
-  std::map<std::string, double> spread;  // log residual by kind of run (fit.h: kind_of); "all" always there
+  std::vector<std::string> runs;     // that it was fitted to
+  std::string statistic = "median";  // of a run's steps: what was fitted and is predicted
+  std::vector<std::string> notes;    // what a reader should know
+  double quantile = kNormal80;       // 80 % quantile of standardised leave-one-out errors
+  // Log residual by kind of run (fit.h: kind_of); "all" always there, "checkpoint" where runs wrote some.
+  std::map<std::string, double> spread;
   std::map<std::string, std::vector<double>> range;  // of varied quantities seen: name -> {lowest, highest}
   std::vector<std::pair<std::string, double>>
       effects;                                 // log deviations of groups of runs (fit.h: effects_of)

@@ -28,7 +28,9 @@ Counts count_checkpoint(const RunSpec& s, double parameters, int64_t ranks_on_ho
 CheckpointCost checkpoint_cost(const RunSpec& s, double parameters, const Machine& m, int64_t ranks_on_host) {
   const Counts n = count_checkpoint(s, parameters, ranks_on_host);
   CheckpointCost c{.bytes = checkpoint_bytes(s, parameters), .seconds = seconds(n, m.values())};
-  double variance = kCheckpointScatter * kCheckpointScatter;  // of the logarithm
+  const bool known = m.fit && m.fit->spread.contains("checkpoint");
+  const double spread = known ? m.fit->spread.at("checkpoint") : kCheckpointScatter;
+  double variance = spread * spread;  // of the logarithm
   for (const Coef k : {Coef::commit, Coef::checkpoint}) {
     const double share = n[index_of(k)] * m[k].value / c.seconds;
     variance += std::pow(share * m[k].log_sigma(), 2);

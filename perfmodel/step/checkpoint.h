@@ -19,8 +19,8 @@
 
 namespace isobar {
 
-/// Log sigma of a run's checkpoints about what their counts say: disks are shared, and a journal commits when
-/// it likes.
+/// Log sigma of a run's checkpoints about what their counts say, until runs have shown it: disks are shared,
+/// and a journal commits when it likes.
 constexpr double kCheckpointScatter = 0.35;
 
 /// Bytes of one: parameters of the whole net, and their moments.

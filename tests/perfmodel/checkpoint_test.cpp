@@ -86,11 +86,12 @@ TEST(Checkpoint, FitRecoversItsPricesFromRunsAndItsIntervalsAreHonest) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  std::normal_distribution<double> noise(0, kCheckpointScatter), far(0, 1.5);
+  std::uniform_real_distribution<double> far(-1.5, 1.5), scatter(0.1, 0.6);
   double inside = 0, of = 0;
   std::vector<double> errors;
   for (int machine = 0; machine < 8; ++machine) {
     Machine truth = test::machine();
+    std::normal_distribution<double> noise(0, scatter(random));
     for (const Coef k : {Coef::commit, Coef::checkpoint}) truth[k].value *= std::exp(far(random));
     std::vector<MeasuredRun> runs;
     const auto run = [&](int64_t width, int64_t depth, int64_t ranks) {
@@ -113,7 +114,7 @@ TEST(Checkpoint, FitRecoversItsPricesFromRunsAndItsIntervalsAreHonest) {
     const Machine fitted = fit(runs, test::machine(), {});
     for (const Coef k : {Coef::commit, Coef::checkpoint}) {
       errors.push_back(std::abs(std::log(fitted[k].value / truth[k].value)));
-      EXPECT_LT(fitted[k].log_sigma(), 0.5) << info_of(k).name;
+      EXPECT_LT(fitted[k].log_sigma(), 0.8 * test::machine()[k].log_sigma()) << info_of(k).name;
       EXPECT_EQ(fitted[k].provenance.at(0).substr(0, 3), "run");
     }
     for (const int64_t width : {24, 192, 384}) {  // nets that no run had
@@ -124,6 +125,8 @@ TEST(Checkpoint, FitRecoversItsPricesFromRunsAndItsIntervalsAreHonest) {
       of += 1;
     }
   }
+  RecordProperty("median", std::to_string(quantile(errors, 0.5)));
+  RecordProperty("coverage", std::to_string(inside / of));
   EXPECT_LT(quantile(errors, 0.5), 0.25);
   EXPECT_LT(quantile(errors, 0.9), 0.8);
   EXPECT_GE(inside / of, 0.5);  // of 24 with 80 % each, 12 or fewer come once in a thousand
