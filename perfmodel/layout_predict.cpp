@@ -27,32 +27,31 @@ double log_width(LayoutModel& model, const Layout& l, double seconds) {
   return kNormal80 * std::sqrt(variance);
 }
 
-void name_terms(LayoutPrediction& out, const Counts& k) {
-  const LayoutCost& c = out.cost;
-  const auto term = [&](const std::string& name, double s) { add_term(out.terms, name, s); };
-  double named = 0;  // compute by what it is spent on: the counts at their prices
+std::vector<Term> terms_of(const LayoutCost& c, const Counts& counts, const Counts& k, double correction) {
+  Counts parts{};  // compute by what it is spent on: the counts at their prices
+  double named = 0;
   for (size_t i = 0; i < kCoefs; ++i) {
     const Resource r = info_of(i).resource;
     if (r == Resource::wire || r == Resource::host || i == index_of(Coef::step) ||
         i == index_of(Coef::optimizer))
       continue;
-    term(info_of(i).term, out.counts[i] * k[i]);
-    named += out.counts[i] * k[i];
+    parts[i] = counts[i] * k[i];
+    named += parts[i];
   }
-  term("stage boundaries", c.compute - named);
-  term("host launches", c.host);
-  term("tensor parallelism, not hidden", c.tp);
-  term("context parallelism, not hidden", c.cp);
-  term("compute slowed by communication", c.slowdown);
-  term("pipeline bubble", c.bubble);
-  term("transfers between stages", c.pp);
-  term("data parallelism, not hidden", c.dp);
-  term("optimizer", c.optimizer);
-  term("reading data", c.data);
-  term("step overhead", c.step);
-  term("waiting for the slowest rank", c.imbalance);
-  std::stable_sort(out.terms.begin(), out.terms.end(),
-                   [](const Term& a, const Term& b) { return a.seconds > b.seconds; });
+  parts[index_of(Coef::host_op)] = c.host;
+  parts[index_of(Coef::optimizer)] = c.optimizer;
+  parts[index_of(Coef::step)] = c.step;
+  return name_terms(parts,
+                    {{term::kBoundaries, c.compute - named},
+                     {term::kTensor, c.tp},
+                     {term::kContext, c.cp},
+                     {term::kSlowdown, c.slowdown},
+                     {term::kBubble, c.bubble},
+                     {term::kTransfers, c.pp},
+                     {term::kData, c.dp},
+                     {term::kReading, c.data},
+                     {term::kImbalance, c.imbalance}},
+                    correction);
 }
 
 }  // namespace
@@ -81,8 +80,7 @@ LayoutPrediction predict_layout(LayoutModel& model, const Layout& l) {
   out.samples_per_s = static_cast<double>(spec.train.global_batch) / out.step_s;
   out.tokens_per_s = out.samples_per_s * static_cast<double>(spec.net.tokens());
   out.flops = c.flops;
-  name_terms(out, model.prices());
-  for (Term& t : out.terms) t.seconds *= out.correction;
+  out.terms = terms_of(c, out.counts, model.prices(), out.correction);
   out.checkpoint =
       checkpoint_cost(with_layout(spec, l), model.parameters(l), machine, model.where().ranks_on_host);
   out.memory = {{"parameters, gradients, optimizer", c.persistent},

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <cstdio>
 #include <map>
-#include <numeric>
 #include <stdexcept>
 
 #include "perfmodel/fitting/fit.h"
@@ -24,21 +23,19 @@ double outside(double value, const std::vector<double>& range) {
   return 0;
 }
 
-std::vector<Term> terms_by_name(const StepCost& s) {
-  std::vector<Term> out;
-  const auto add = [&](const std::string& name, double seconds) { add_term(out, name, seconds); };
-  for (size_t i = 0; i < kCoefs; ++i)
-    if (info_of(i).resource != Resource::wire) add(info_of(i).term, s.parts[i]);
-  add("communication, not hidden", s.exposed);
-  add("compute slowed by communication", s.slowdown);
-  add("pipeline bubble", s.bubble);
-  add("waiting for the slowest rank", s.imbalance);
-  add("reading data", s.read_serial);
-  add("cores taken by loader threads", s.stolen);
-  add("waiting for loader threads", s.data_wait);
-  std::stable_sort(out.begin(), out.end(),
-                   [](const Term& a, const Term& b) { return a.seconds > b.seconds; });
-  return out;
+std::vector<Term> terms_of(const StepCost& s, double correction) {
+  Counts parts = s.parts;
+  for (size_t i = 0; i < kCoefs; ++i)  // of communication, only what computation waits for
+    if (info_of(i).resource == Resource::wire) parts[i] = 0;
+  return name_terms(parts,
+                    {{term::kExposed, s.exposed},
+                     {term::kSlowdown, s.slowdown},
+                     {term::kBubble, s.bubble},
+                     {term::kImbalance, s.imbalance},
+                     {term::kReading, s.read_serial},
+                     {term::kStolen, s.stolen},
+                     {term::kDataWait, s.data_wait}},
+                    correction);
 }
 
 std::string number(double v) {
@@ -149,15 +146,6 @@ Estimate estimate(const StepView& step, const Machine& m) {
   return e;
 }
 
-void add_term(std::vector<Term>& terms, const std::string& name, double seconds) {
-  if (seconds <= 0) return;
-  const auto known = std::find_if(terms.begin(), terms.end(), [&](const Term& t) { return t.name == name; });
-  if (known != terms.end())
-    known->seconds += seconds;
-  else
-    terms.push_back({name, seconds});
-}
-
 void refuse_above_ceiling(double seconds, double ceiling_s, const Machine& m) {
   if (seconds < ceiling_s * (1 - 1e-9))
     throw std::logic_error("predicted step of " + number(seconds) +
@@ -188,8 +176,7 @@ Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& 
   refuse_above_ceiling(e.physics, p.ceiling_s, m);
   p.samples_per_s = static_cast<double>(terms.samples) / p.step_s;
   p.correction = e.seconds / e.physics;
-  p.terms = terms_by_name(s);
-  for (Term& t : p.terms) t.seconds *= p.correction;
+  p.terms = terms_of(s, p.correction);
   for (int k = 0; k < kBufferKinds; ++k)
     if (memory.by_kind[k] > 0) p.memory.emplace_back(name_of(static_cast<BufferKind>(k)), memory.by_kind[k]);
   p.memory.emplace_back("loader", memory.loader);

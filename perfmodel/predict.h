@@ -17,6 +17,7 @@
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/step/checkpoint.h"
 #include "perfmodel/step/cost.h"
+#include "perfmodel/term.h"
 
 namespace isobar {
 
@@ -26,13 +27,6 @@ struct PredictOptions {
   Workspace workspace;        // of the backend that will run it, for its share of the memory
 };
 
-struct Term {
-  std::string name;
-  double seconds = 0;
-};
-
-/// Adds to the term of that name, if there is anything to add.
-void add_term(std::vector<Term>& terms, const std::string& name, double seconds);
 /// Throws std::logic_error for a step that is shorter than the machine's peaks allow.
 void refuse_above_ceiling(double seconds, double ceiling_s, const Machine& m);
 

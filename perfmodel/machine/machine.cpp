@@ -151,13 +151,6 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
       return {1 / (0.85 * a.net.of_rank()), 0.3};
     case Coef::collective_call:
       return {8e-6, 0.5};
-    case Coef::read_noise:
-    case Coef::read_hdf5:
-      return {1e-9, 0.8};
-    case Coef::read_netcdf:
-      return {2e-9, 0.8};
-    case Coef::read_sample:
-      return {1e-4, 1.0};
     case Coef::share_compute:  // accelerators share nothing but links
     case Coef::share_memory:
     case Coef::threads_serial:
@@ -208,7 +201,9 @@ Machine machine_from_spec(const std::string& name, const Identity& identity,
   m.peaks.try_emplace("fp8", Peak{peaks.at("bf16").value, {"that of bf16"}});
   for (size_t i = 0; i < kCoefs; ++i) {
     const auto c = static_cast<Coef>(i);
-    const Default d = accelerator ? default_of(c, *accelerator, m.peaks) : default_of(c, identity, m.peaks);
+    const bool by_host =
+        !accelerator || info_of(c).resource == Resource::read;  // hosts read, whatever computes
+    const Default d = by_host ? default_of(c, identity, m.peaks) : default_of(c, *accelerator, m.peaks);
     m.coefficients[i] = Coefficient::make(d.value, d.log_sigma, {"spec"});
   }
   return m;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "perfmodel/step/terms.h"
+#include "perfmodel/step/conditions.h"
 
 namespace isobar {
 namespace {

@@ -127,7 +127,7 @@ TEST(Checkpoint, FitRecoversItsPricesFromRunsAndItsIntervalsAreHonest) {
   }
   RecordProperty("median", std::to_string(quantile(errors, 0.5)));
   RecordProperty("coverage", std::to_string(inside / of));
-  EXPECT_LT(quantile(errors, 0.5), 0.25);
+  EXPECT_LT(quantile(errors, 0.5), 0.35);
   EXPECT_LT(quantile(errors, 0.9), 0.8);
   EXPECT_GE(inside / of, 0.5);  // of 24 with 80 % each, 12 or fewer come once in a thousand
 }

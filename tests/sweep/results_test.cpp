@@ -101,9 +101,15 @@ TEST_F(ResultsTest, TornLastLineIsIgnoredAndGarbageIsReportedNotFatal) {
 TEST_F(ResultsTest, ResumedRunCountsFromItsLastStart) {
   write("run/result.jsonl",
         "{\"event\":\"run_start\",\"ranks\":1}\n{\"event\":\"step\",\"step\":1,\"seconds\":1}\n"
+        "{\"event\":\"checkpoint\",\"step\":2,\"seconds\":0.5}\n"
         "{\"event\":\"run_end\",\"status\":\"failed\",\"class\":\"numeric\"}\n"
-        "{\"event\":\"run_start\",\"ranks\":2}\n{\"event\":\"step\",\"step\":2,\"seconds\":1}\n");
+        "{\"event\":\"run_start\",\"ranks\":2}\n{\"event\":\"step\",\"step\":2,\"seconds\":1}\n"
+        "{\"event\":\"checkpoint\",\"step\":2,\"seconds\":1e-5}\n"
+        "{\"event\":\"checkpoint\",\"step\":4,\"seconds\":0.25}\n");
   const RunRecord r = load_run(scratch_ / "run");
+  ASSERT_EQ(r.checkpoints.size(), 1u);  // of step 2 it was there already
+  EXPECT_EQ(r.checkpoints[0].step, 4);
+  EXPECT_DOUBLE_EQ(r.checkpoints[0].seconds, 0.25);
   EXPECT_EQ(r.ranks, 2);
   EXPECT_EQ(r.steps.size(), 1u);
   EXPECT_EQ(r.run_class, RunClass::interrupted);

@@ -1,0 +1,12 @@
+// The peaks of a machine file by name, in the order in which they are written, and their units.
+#pragma once
+#include <string>
+
+namespace isobar {
+
+inline constexpr const char* kPeaks[] = {"f32", "tf32", "bf16", "fp8", "memory"};
+inline std::string peak_unit(const std::string& peak, bool accelerator) {
+  return peak == "memory" ? "B/s" : accelerator ? "FLOP/s" : "FLOP/s per core";
+}
+
+}  // namespace isobar

@@ -1,0 +1,22 @@
+#include "perfmodel/step/conditions.h"
+
+#include <algorithm>
+
+namespace isobar {
+
+int64_t threads_of(const RunSpec& spec, int64_t cores, int64_t ranks_on_host) {
+  return spec.run.threads > 0 ? spec.run.threads : std::max<int64_t>(1, cores / ranks_on_host);
+}
+
+Conditions conditions_of(const Accelerator& a, int64_t ranks, int64_t stages) {
+  const int64_t here = std::min(ranks, a.host.ranks);
+  return {.ranks = ranks,
+          .stages = stages,
+          .ranks_on_host = here,
+          .threads = 1,
+          .cores = here,
+          .processors = a.processors,
+          .host_reduction = a.host.reduction};
+}
+
+}  // namespace isobar

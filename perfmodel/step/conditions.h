@@ -1,0 +1,36 @@
+// Where ranks run: what their prices depend on beside the work itself.
+//
+//   Conditions where = conditions_of(*machine.accelerator, 1024, 8);   // or {.ranks = 2, .threads = 1, ...}
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "model/base/spec.h"
+#include "model/plan/plan.h"
+#include "perfmodel/machine/machine.h"
+
+namespace isobar {
+
+/// Where a rank runs, and with whom it shares the host.
+struct Conditions {
+  int64_t ranks = 1;            // world size
+  int64_t stages = 1;           // of its pipeline
+  int64_t ranks_on_host = 1;    // those that share this rank's host
+  int64_t threads = 1;          // compute threads of each rank
+  int64_t cores = 1;            // of the host
+  int64_t processors = 0;       // of an accelerator; 0: ranks compute on cores
+  bool host_reduction = false;  // the switch inside a host adds up
+  /// What the slowest rank costs, in shares of compute for each doubling of those that wait for one another
+  /// in every micro-batch or step. Stages of a pipeline have the schedule's slack between them.
+  double doublings() const { return std::log2(static_cast<double>(ranks) / static_cast<double>(stages)); }
+  /// Compute goes on beside transfers. Cores that all compute make the transfers themselves.
+  bool overlaps() const { return processors > 0 || core_for_communication(threads, ranks_on_host, cores); }
+};
+
+/// Of the ranks of a cluster of accelerators: as many on a host as it connects. `stages`: of each pipeline.
+Conditions conditions_of(const Accelerator& a, int64_t ranks, int64_t stages = 1);
+
+/// Threads that each rank computes with, as the engine chooses them.
+int64_t threads_of(const RunSpec& spec, int64_t cores, int64_t ranks_on_host);
+
+}  // namespace isobar

@@ -1,0 +1,243 @@
+#include "perfmodel/step/op_terms.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace isobar {
+namespace {
+
+// Operands that do not fit the rank's share of the cache come from memory: the larger, the surer.
+double spilled(double bytes, double cache_share) {
+  return bytes * bytes / (bytes + cache_share);
+}
+
+Coef product_of(DType dtype, bool fp8, bool tf32) {  // what a matrix product is priced at
+  return fp8                                           ? Coef::gemm_fp8
+         : dtype == DType::bf16 || dtype == DType::f16 ? Coef::gemm_bf16
+         : tf32                                        ? Coef::gemm_tf32
+                                                       : Coef::gemm_f32;
+}
+
+// The coefficients of an op that is no collective, and how much of each: `put(coefficient, amount)`. `flops`:
+// those that are charged, at least those that are done.
+template <class Put>
+void count_compute(OpKind kind, DType dtype, Coef product, const Work& work, double flops, double cache_share,
+                   const Put& put) {
+  const bool half = dtype == DType::bf16 || dtype == DType::f16;
+  put(Coef::op, 1);
+  put(Coef::fork, 1);
+  const double bytes = work.bytes();
+  const auto rows = [&](Coef c) {
+    put(c, bytes);
+    put(Coef::vector, work.vector_flops);
+    put(Coef::spill, spilled(bytes, cache_share));
+  };
+  switch (kind) {
+    case OpKind::gemm:
+      put(product, flops);
+      put(Coef::gemm_bytes, bytes);
+      put(Coef::gemm_call, 1);
+      put(Coef::spill, spilled(bytes, cache_share));
+      break;
+    case OpKind::attention:
+      put(half ? Coef::attention_bf16 : Coef::attention_f32, flops);
+      break;
+    case OpKind::attention_backward:
+      put(half ? Coef::attention_backward_bf16 : Coef::attention_backward_f32, flops);
+      break;
+    case OpKind::residual_norm:
+    case OpKind::residual_norm_backward:
+    case OpKind::rms_norm:
+    case OpKind::rms_norm_backward:
+    case OpKind::dropout:
+    case OpKind::dropout_backward:
+    case OpKind::residual_add:
+    case OpKind::attention_merge:
+      rows(Coef::norm);
+      break;
+    case OpKind::gelu:
+    case OpKind::gelu_backward:
+    case OpKind::swiglu:
+    case OpKind::swiglu_backward:
+    case OpKind::softmax:
+    case OpKind::softmax_backward:
+      rows(Coef::gelu);
+      break;
+    case OpKind::column_sum:
+    case OpKind::period_sum:
+      rows(Coef::reduction);
+      break;
+    case OpKind::fetch:
+    case OpKind::patch_gather:
+    case OpKind::zero:
+    case OpKind::cast:
+    case OpKind::copy:
+    case OpKind::rotary:
+    case OpKind::rotary_backward:
+    case OpKind::embedding:
+    case OpKind::embedding_backward:
+      rows(Coef::copy);
+      break;
+    case OpKind::loss_sums:
+    case OpKind::loss:
+    case OpKind::loss_backward:
+    case OpKind::cross_entropy_max:
+    case OpKind::cross_entropy_sums:
+    case OpKind::cross_entropy:
+      rows(Coef::loss);
+      break;
+    case OpKind::squared_sum:
+    case OpKind::loss_scale:
+    case OpKind::adam:
+    case OpKind::sgd:
+      rows(Coef::optimizer);
+      break;
+    case OpKind::all_reduce:
+    case OpKind::broadcast:
+    case OpKind::all_gather:
+    case OpKind::reduce_scatter:
+    case OpKind::all_to_all:
+    case OpKind::exchange:
+    case OpKind::send:
+    case OpKind::recv:
+      break;  // above
+  }
+}
+
+// Products and attention go over an accelerator's processors in tiles: the last round is seldom full, so more
+// is paid for than is done. The kernel is the best of the usual tiles; smaller ones reuse less. A few long
+// products are split along k. A tile's first loads are not hidden: kFill of k.
+struct Tile {
+  double m, n, rate;
+};
+constexpr Tile kTiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.95}, {128, 64, 0.8}, {64, 64, 0.6}};
+constexpr double kFill = 64;
+
+double paid_gemm(const OpShape& s, double processors) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const Tile& t : kTiles) {
+    const double tiles = std::max(1.0, s.batch) * std::ceil(s.m / t.m) * std::ceil(s.n / t.n);
+    for (double split = 1; split <= 8 && s.k / split >= 256; split *= 2) {
+      const double rounds = std::ceil(tiles * split / processors);
+      best = std::min(best, rounds * processors * t.m * t.n * (s.k / split + kFill) / t.rate);
+      if (rounds > 4) break;  // nearly full already
+    }
+    if (s.k < 256) {
+      const double rounds = std::ceil(tiles / processors);
+      best = std::min(best, rounds * processors * t.m * t.n * (s.k + kFill) / t.rate);
+    }
+  }
+  return std::max(2 * best, s.work.flops);
+}
+
+// Tiles of 128 queries of one head; those on the diagonal of a causal mask are done whole. Narrow heads leave
+// more softmax to each product.
+double paid_attention(const OpShape& s, double processors) {
+  const double tiles = s.batch * s.heads * std::ceil(s.tq / 128), rounds = std::ceil(tiles / processors);
+  const double diagonal = s.causal ? 1 + 128 / std::max(128.0, s.tk) : 1;
+  const double narrow = (1 + 32 / s.d) / 1.25;
+  return std::max(s.work.flops * diagonal * narrow * rounds * processors / tiles, s.work.flops);
+}
+
+}  // namespace
+
+DType dtype_of(const Op& op, const Plan& plan) {
+  for (const auto* views : {&op.reads, &op.writes})
+    for (const View& v : *views)
+      if (v) return plan.buffers[v.buffer].dtype;
+  return DType::f32;
+}
+
+OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where) {
+  OpShape s{.kind = op.kind,
+            .dtype = dtype_of(op, plan),
+            .fp8 = op.a.fp8,
+            .tf32 = op.a.tf32,
+            .causal = op.a.causal,
+            .to_host = op.lane == Lane::h2d || op.lane == Lane::d2h,
+            .m = static_cast<double>(op.a.m),
+            .n = static_cast<double>(op.a.n),
+            .k = static_cast<double>(op.a.k),
+            .batch = static_cast<double>(op.a.batch),
+            .heads = static_cast<double>(op.a.heads),
+            .tq = static_cast<double>(op.a.tq),
+            .tk = static_cast<double>(op.a.tk),
+            .d = static_cast<double>(op.a.d),
+            .work = work(op, plan)};
+  if (!is_collective(op.kind)) return s;
+  const Group& g = plan.groups[op.a.group];
+  const int64_t host = plan.rank / where.ranks_on_host;
+  s.group.ranks = static_cast<double>(g.ranks.size());
+  s.group.per_host = static_cast<double>(
+      std::count_if(g.ranks.begin(), g.ranks.end(), [&](int r) { return r / where.ranks_on_host == host; }));
+  const View& whole =
+      op.kind == OpKind::all_gather || op.kind == OpKind::recv ? op.writes.at(0) : op.reads.at(0);
+  s.bytes = op.kind == OpKind::all_to_all
+                ? s.work.wire_bytes
+                : static_cast<double>(whole.count * size_of(plan.buffers[whole.buffer].dtype));
+  return s;
+}
+
+double op_seconds(const OpShape& op, const Counts& rates, const Conditions& where, double cache_share,
+                  Counts* counts) {
+  if (is_collective(op.kind)) {
+    const CollectiveCounts c = count_collective(op.kind, op.bytes, size_of(op.dtype), op.group, rates, where);
+    if (counts) add(*counts, c, rates, 1);
+    return seconds(c, rates);
+  }
+  double flops = op.work.flops;
+  const auto processors = static_cast<double>(where.processors);
+  if (processors > 0 && op.kind == OpKind::gemm) flops = paid_gemm(op, processors);
+  if (processors > 0 && (op.kind == OpKind::attention || op.kind == OpKind::attention_backward))
+    flops = paid_attention(op, processors);
+  double s = 0;
+  if (processors > 0 && op.to_host) {
+    s = op.work.bytes_written * rates[index_of(Coef::copy_host)];
+    if (counts) (*counts)[index_of(Coef::copy_host)] += op.work.bytes_written;
+    return s;
+  }
+  count_compute(op.kind, op.dtype, product_of(op.dtype, op.fp8, op.tf32), op.work, flops, cache_share,
+                [&](Coef c, double n) {
+                  s += n * rates[index_of(c)];
+                  if (counts) (*counts)[index_of(c)] += n;
+                });
+  return s;
+}
+
+Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) {
+  Counts n{};
+  if (is_collective(kind)) {
+    n[index_of(Coef::message_host)] = work.messages;
+    n[index_of(Coef::wire_host)] = work.wire_bytes;
+    n[index_of(Coef::sum_host)] = work.vector_flops;
+    return n;
+  }
+  count_compute(kind, dtype, product_of(dtype, false, false), work, work.flops, cache_share,
+                [&](Coef c, double amount) { n[index_of(c)] += amount; });
+  return n;
+}
+
+Counts count_op(const Op& op, const Plan& plan, double cache_share, int64_t ranks_on_host) {
+  Work w = work(op, plan);
+  // A receive keeps its rank's lane busy for as long as the transfer takes, though the bytes are the
+  // sender's.
+  if (op.kind == OpKind::recv)
+    w.wire_bytes = static_cast<double>(op.writes[0].count * size_of(plan.buffers[op.writes[0].buffer].dtype));
+  Counts n = count_op(op.kind, dtype_of(op, plan), w, cache_share);
+  if (!is_collective(op.kind)) return n;
+  const auto& ranks = plan.groups[op.a.group].ranks;
+  const auto here = std::count_if(ranks.begin(), ranks.end(),
+                                  [&](int r) { return r / ranks_on_host == plan.rank / ranks_on_host; });
+  if (here == static_cast<std::ptrdiff_t>(ranks.size())) return n;
+  // A ring enters and leaves a host once, however many of its members sit there; this host has this many
+  // rings.
+  const double rings = static_cast<double>(ranks_on_host) / static_cast<double>(here);
+  n[index_of(Coef::message_net)] = std::exchange(n[index_of(Coef::message_host)], 0);
+  n[index_of(Coef::wire_net)] = rings * std::exchange(n[index_of(Coef::wire_host)], 0);
+  return n;
+}
+
+}  // namespace isobar
