@@ -1,5 +1,6 @@
 // CUDA's runtime for the emulator: memory is the host's, streams are queues, a graph is a list of what was
 // captured.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -22,6 +23,7 @@ Queues queues;
 std::map<cudaEvent_t, uint64_t> recorded, done;  // how often
 std::map<cudaEvent_t, double> happened;          // when, last
 double clock_ms = 0;
+isobar::emulator::Schedule schedule = isobar::emulator::Schedule::random;
 std::minstd_rand random_engine{std::random_device()()};
 
 struct Captured {
@@ -29,7 +31,14 @@ struct Captured {
 };
 Captured* capturing = nullptr;
 
-// One task of a stream picked at random among those that may go on.
+size_t choose(size_t ready) {
+  using isobar::emulator::Schedule;
+  if (schedule == Schedule::oldest_first) return 0;
+  if (schedule == Schedule::newest_first) return ready - 1;
+  return std::uniform_int_distribution<size_t>(0, ready - 1)(random_engine);
+}
+
+// One task of one of the streams that may go on.
 bool step(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
   std::vector<cudaStream_t> ready;
   for (const auto& [stream, tasks] : q) {
@@ -38,7 +47,7 @@ bool step(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
     if (!t.wait || finished[t.wait] >= t.version) ready.push_back(stream);
   }
   if (ready.empty()) return false;
-  auto& tasks = q[ready[std::uniform_int_distribution<size_t>(0, ready.size() - 1)(random_engine)]];
+  auto& tasks = q[ready[choose(ready.size())]];
   const Task t = std::move(tasks.front());
   tasks.pop_front();
   clock_ms += 0.001;
@@ -50,11 +59,16 @@ bool step(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
   return true;
 }
 
+// Steps until `over()`, and not one more: what nobody waits for stays where it is.
+template <class Over>
+void run_until(const Over& over, Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
+  while (!over())
+    if (!step(q, finished)) throw std::logic_error("a stream waits for an event that never comes");
+}
+
 void drain(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
-  while (step(q, finished)) {
-  }
-  for (const auto& [stream, tasks] : q)
-    if (!tasks.empty()) throw std::logic_error("a stream waits for an event that never comes");
+  const auto empty = [](const auto& queue) { return queue.second.empty(); };
+  run_until([&] { return std::all_of(q.begin(), q.end(), empty); }, q, finished);
 }
 
 void add(cudaStream_t stream, Task task) {
@@ -88,6 +102,11 @@ Handle fresh() {
 
 void isobar::emulator::enqueue(cudaStream_t stream, std::function<void()> work) {
   add(stream, {std::move(work)});
+}
+
+void isobar::emulator::set_schedule(Schedule s, uint64_t seed) {
+  schedule = s;
+  random_engine.seed(static_cast<std::minstd_rand::result_type>(seed));
 }
 
 extern "C" {
@@ -178,11 +197,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t s) {
-  step(queues, done);
+  if (!step(queues, done) && !queues[s].empty())
+    throw std::logic_error("a stream waits for an event that never comes");
   return queues[s].empty() ? cudaSuccess : cudaErrorNotReady;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  drain(queues, done);
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  run_until([=] { return queues[s].empty(); }, queues, done);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
@@ -208,8 +228,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   add(s, {{}, nullptr, e, capturing ? 0 : recorded[e]});
   return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
-  drain(queues, done);
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  run_until([e, version = recorded[e]] { return done[e] >= version; }, queues, done);
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {

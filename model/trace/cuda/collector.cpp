@@ -16,6 +16,7 @@ namespace {
 
 struct Cupti {
   Library lib{"libcupti.so.13"};
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it declares a member
 #define ISOBAR_DECLARE(name) \
   decltype(&cupti##name) name = lib.function<decltype(&cupti##name)>("cupti" #name);
   ISOBAR_DECLARE(GetResultString)
