@@ -26,8 +26,33 @@ double clock_ms = 0;
 isobar::emulator::Schedule schedule = isobar::emulator::Schedule::random;
 std::minstd_rand random_engine{std::random_device()()};
 
+// What is captured, and of which streams' work each stream and event comes behind: as CUDA has it, a stream
+// takes part once it has waited for one that does, and the first must come behind all of them in the end.
 struct Captured {
+  using Behind = std::map<cudaStream_t, size_t>;  // so many tasks
+  cudaStream_t first;
   std::vector<std::pair<cudaStream_t, Task>> tasks;
+  std::map<cudaStream_t, Behind> streams;
+  std::map<cudaEvent_t, Behind> events;
+
+  void add(cudaStream_t stream, Task task) {
+    if (task.wait && !events.count(task.wait))
+      throw std::logic_error("a captured stream waits for an event from outside");
+    if (!streams.count(stream) && !task.wait)
+      throw std::logic_error("a stream works during a capture that it takes no part in");
+    Behind& behind = streams[stream];
+    if (task.run) ++behind[stream];
+    if (task.record) events[task.record] = behind;
+    if (task.wait)
+      for (const auto& [other, count] : events.at(task.wait)) behind[other] = std::max(behind[other], count);
+    tasks.emplace_back(stream, std::move(task));
+  }
+  bool joined() const {
+    return std::all_of(streams.begin(), streams.end(), [this](const auto& s) {
+      const auto own = s.second.find(s.first), joined = streams.at(first).find(s.first);
+      return own == s.second.end() || (joined != streams.at(first).end() && joined->second == own->second);
+    });
+  }
 };
 Captured* capturing = nullptr;
 
@@ -73,7 +98,7 @@ void drain(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
 
 void add(cudaStream_t stream, Task task) {
   if (capturing)
-    capturing->tasks.emplace_back(stream, std::move(task));
+    capturing->add(stream, std::move(task));
   else
     queues[stream].push_back(std::move(task));
 }
@@ -83,10 +108,7 @@ void replay(const Captured& graph) {  // its events are its own
   std::map<cudaEvent_t, uint64_t> finished, versions;
   for (auto [stream, task] : graph.tasks) {
     if (task.record) task.version = ++versions[task.record];
-    if (task.wait) {
-      task.version = versions[task.wait];
-      if (task.version == 0) throw std::logic_error("a captured stream waits for an event from outside");
-    }
+    if (task.wait) task.version = versions.at(task.wait);
     q[stream].push_back(std::move(task));
   }
   drain(q, finished);
@@ -112,7 +134,9 @@ void isobar::emulator::set_schedule(Schedule s, uint64_t seed) {
 extern "C" {
 
 const char* cudaGetErrorName(cudaError_t e) {
-  return e == cudaSuccess ? "cudaSuccess" : "cudaErrorEmulated";
+  return e == cudaSuccess                      ? "cudaSuccess"
+         : e == cudaErrorStreamCaptureUnjoined ? "cudaErrorStreamCaptureUnjoined"
+                                               : "cudaErrorEmulated";
 }
 const char* cudaGetErrorString(cudaError_t) {
   return "emulated";
@@ -237,14 +261,15 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
-  capturing = new Captured;
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
+  capturing = new Captured{s, {}, {{s, {}}}, {}};
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
+  const cudaError_t result = capturing->joined() ? cudaSuccess : cudaErrorStreamCaptureUnjoined;
   *graph = reinterpret_cast<cudaGraph_t>(capturing);
   capturing = nullptr;
-  return cudaSuccess;
+  return result;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   *exec = reinterpret_cast<cudaGraphExec_t>(graph);
