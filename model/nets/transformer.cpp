@@ -97,9 +97,10 @@ class Transformer {
     int part;
   };
 
+  // Around fp8's products all is in bf16, as in Transformer Engine.
   static DType act_of(const RunSpec& spec) {
     const std::string& amp = spec.policy.amp;
-    return amp == "bf16" ? DType::bf16 : amp == "fp16" ? DType::f16 : DType::f32;
+    return amp == "bf16" || amp == "fp8" ? DType::bf16 : amp == "fp16" ? DType::f16 : DType::f32;
   }
   static ParameterPolicy policy_of(const RunSpec& spec) {
     const PolicySpec& p = spec.policy;
@@ -177,6 +178,7 @@ class Transformer {
 
   void declare(const Stage& stage) {
     const float sigma = 0.02f;
+    const bool fp8 = s_.policy.amp == "fp8";  // of blocks; the head's products are in bf16
     const auto norm = [&](Norm& n, const std::string& name) {
       declare(n.gamma, false, {{name + ".weight", {D_}, Init::one}});
       if (!n_.rms_norm()) declare(n.beta, false, {{name + ".bias", {D_}, Init::zero}});
@@ -184,6 +186,7 @@ class Transformer {
     const auto linear = [&](Linear& l, const std::string& name, int64_t in, int64_t out, int cut_axis) {
       l.in = cut_axis == 1 ? in / at_.tp : in;
       l.out = cut_axis == 0 ? out / at_.tp : out;
+      l.fp8 = fp8;
       declare(l.weight, true, {{name + ".weight", {out, in}, Init::normal, sigma, cut_axis}});
       if (!n_.rms_norm())
         declare(l.bias, false, {{name + ".bias", {out}, Init::zero, 0, cut_axis == 0 ? 0 : -1}});
@@ -219,7 +222,7 @@ class Transformer {
         w.push_back({name + ".attn." + part + ".weight", {out, D_}, Init::normal, sigma, 0});
         bias.push_back({name + ".attn." + part + ".bias", {out}, Init::zero, 0, 0});
       }
-      block.qkv.in = D_, block.qkv.out = (D_ + 2 * kv) / at_.tp;
+      block.qkv.in = D_, block.qkv.out = (D_ + 2 * kv) / at_.tp, block.qkv.fp8 = fp8;
       declare(block.qkv.weight, true, std::move(w));
       if (!n_.rms_norm()) declare(block.qkv.bias, false, std::move(bias));
       linear(block.proj, name + ".attn.proj", D_, D_, 1);
