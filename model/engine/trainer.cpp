@@ -6,15 +6,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <map>
 #include <new>
 #include <optional>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
-#include "model/base/hash.h"
-#include "model/data/loader.h"
 #include "model/engine/arena.h"
 #include "model/engine/checkpoint.h"
 #include "model/engine/executor.h"
@@ -22,12 +18,12 @@
 #include "model/engine/params.h"
 #include "model/engine/persistence.h"
 #include "model/engine/processor.h"
+#include "model/engine/rank_data.h"
 #include "model/engine/result_log.h"
 #include "model/engine/schedule_lr.h"
 #include "model/engine/summary.h"
 #include "model/engine/watchdog.h"
 #include "model/nets/build.h"
-#include "model/plan/layout.h"
 #include "model/trace/chrome.h"
 
 namespace isobar {
@@ -51,7 +47,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         eval_program_(link(plan_, plan_.eval, spec.run.serial)) {
     omp_set_num_threads(threads_);
     log_start();  // before anything slow
-    open_data();
+    data_.emplace(spec, plan_, mpi.rank(), [&log] { log.heartbeat(); });
     processor_ = make_processor(device_, spec, plan_, mpi, threads_, !options.trace.empty());
     backend_ = &processor_->backend();
     executor_ = &processor_->runner();
@@ -64,7 +60,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
 
   void run() {
     const int64_t first = initialise();
-    if (spec_.train.valid_every > 0 && valid_set_ && first == 0) validate(0);
+    if (spec_.train.valid_every > 0 && data_->has_validation() && first == 0) validate(0);
     if (!options_.trace.empty())
       recorder_.emplace(mpi_.rank(), train_program_.instrs.size() * static_cast<size_t>(kTracedSteps + 1));
     started_ = now_ns();
@@ -73,7 +69,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       const int64_t done = step + 1;
       const bool last = done == spec_.train.steps;
       const int64_t valid = spec_.train.valid_every, save = spec_.train.checkpoint_every;
-      if (valid_set_ && (last || (valid > 0 && done % valid == 0))) validate(done);
+      if (data_->has_validation() && (last || (valid > 0 && done % valid == 0))) validate(done);
       if (save > 0 && (last || done % save == 0)) checkpoint(done);
     }
     if (recorder_) write_trace();
@@ -95,39 +91,6 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     log_.write(
         start_of_run(spec_, plan_, mpi_.size(), mpi_.ranks_on_host(), threads_, !options_.resume.empty()));
     write_atomically(std::filesystem::path(spec_.run.out) / "spec.json", to_json(spec_).dump(1) + "\n");
-  }
-
-  void open_data() {
-    const NetSpec& n = spec_.net;
-    const FieldShape shape{n.in_channels, n.img_height, n.img_width};
-    const Coords at = coords_of(spec_.layout, mpi_.rank());
-    const int64_t dp = spec_.layout.dp, batch = spec_.micro_batch();
-    train_set_ = open_dataset(spec_.data, spec_.data.train, Split::train, shape);
-    log_.heartbeat();
-    if (train_set_->size() < spec_.train.global_batch)
-      throw ConfigError(spec_.file, "train.global_batch",
-                        std::to_string(spec_.train.global_batch) + " is more than the " +
-                            std::to_string(train_set_->size()) + " samples of data.train",
-                        "lower it or give more data");
-    const auto seed = static_cast<uint64_t>(spec_.train.seed);
-    // Only the first and the last stage of a pipeline read samples; all that share samples read the same.
-    reads_ = std::any_of(plan_.ops.begin(), plan_.ops.end(),
-                         [](const Op& op) { return op.kind == OpKind::fetch; });
-    scores_ = std::any_of(plan_.ops.begin(), plan_.ops.end(),
-                          [](const Op& op) { return op.kind == OpKind::loss; }) &&
-              at.tp == 0 && at.cp == 0;
-    steps_per_epoch_ = train_set_->size() / spec_.train.global_batch;
-    if (reads_)
-      train_loader_.emplace(*train_set_,
-                            LoaderOptions{batch, spec_.micro_batches(), dp, at.dp, seed, spec_.data.workers,
-                                          spec_.data.prefetch, spec_.data.shuffle});
-    if (spec_.data.valid.empty() && spec_.data.train_fraction >= 1) return;
-    valid_set_ = open_dataset(spec_.data, spec_.data.valid, Split::valid, shape);
-    if (valid_set_->size() < batch * dp)
-      throw ConfigError(spec_.file, "data.valid",
-                        "holds fewer samples than one batch of " + std::to_string(batch * dp),
-                        "lower policy.micro_batch or give more data");
-    if (reads_) valid_loader_.emplace(*valid_set_, LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false});
   }
 
   /// First values or a checkpoint. Returns the step to go on from.
@@ -159,7 +122,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const Program init = link(plan_, plan_.init, spec_.run.serial);
     (*executor_)(init, 0);
     backend_->drop_host_copies();
-    if (reads_) train_loader_->seek(state.step * spec_.micro_batches());
+    data_->seek(state.step);
     return state.step;
   }
 
@@ -175,7 +138,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     double wait = 0;
     backend_->on_fetch(
         [&](int32_t, float* input, float* target) {
-          const double waited = fetch(*train_loader_, input, target).wait_s;
+          const double waited = data_->next(input, target).wait_s;
           if (!backend_->fetch_is_hidden()) wait += waited;
         },
         step + 1 < spec_.train.steps);
@@ -212,7 +175,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (log_.on()) {
       nlohmann::json line = {{"event", "step"},
                              {"step", step + 1},
-                             {"epoch", step / steps_per_epoch_},
+                             {"epoch", step / data_->steps_per_epoch()},
                              {"loss", loss},
                              {"rmse", metrics[1]},
                              {"lr", lr},
@@ -236,38 +199,20 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     }
   }
 
-  /// The next batch, copied to where it is wanted (either may be null).
-  Batch fetch(Loader& loader, float* input, float* target) {
-    const Batch batch = loader.next();
-    const size_t bytes =
-        static_cast<size_t>(spec_.micro_batch() * train_set_->shape().size()) * sizeof(float);
-    if (input) copy(batch.input, bytes, input);
-    if (target) copy(batch.target, bytes, target);
-    return batch;
-  }
-  // By all of this rank's threads: one core alone copies no faster than a GPU computes.
-  static void copy(const float* from, size_t bytes, float* to) {
-    constexpr int64_t kPart = int64_t{1} << 20;  // floats
-    const auto count = static_cast<int64_t>(bytes / sizeof(float));
-#pragma omp parallel for schedule(static) if (count > kPart)
-    for (int64_t i = 0; i < count; i += kPart)
-      std::memcpy(to + i, from + i, static_cast<size_t>(std::min(kPart, count - i)) * sizeof(float));
-  }
-
   void validate(int64_t step) {
     const int64_t t0 = now_ns(), channels = spec_.net.out_channels;
-    const int64_t batches = valid_set_->size() / (spec_.micro_batch() * spec_.layout.dp);
+    const int64_t batches = data_->validation_batches();
     std::vector<double> sums(1 + channels, 0.0);
     const bool persist = persistence_.empty();
     std::vector<double> persistence(channels, 0.0);
     backend_->on_fetch([&](int32_t, float* input, float* target) {
-      const Batch batch = fetch(*valid_loader_, input, target);
-      if (persist && scores_)
+      const Batch batch = data_->next_validation(input, target);
+      if (persist && data_->scores())
         add_persistence_rmse(spec_.net, spec_.micro_batch(), batch.input, batch.target, persistence);
     });
     executor_->record_to(nullptr);
     processor_->stop_watching();
-    if (reads_) valid_loader_->seek(0);
+    data_->seek_validation();
     const auto times = executor_->op_times();
     for (int64_t i = 0; i < batches; ++i) {
       (*executor_)(eval_program_, 0);
@@ -390,8 +335,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const ComputeDevice device_;
   const Plan plan_;
   const Program train_program_, eval_program_;
-  std::unique_ptr<Dataset> train_set_, valid_set_;
-  std::optional<Loader> train_loader_, valid_loader_;
+  std::optional<RankData> data_;
   std::unique_ptr<Processor> processor_;
   Backend* backend_ = nullptr;
   Runner* executor_ = nullptr;
@@ -402,10 +346,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   bool watched_ = false;      // the last step was, by the device
   Plateau plateau_;
   int64_t started_ = 0;
-  int64_t steps_per_epoch_ = 1;
   const bool scaled_ = spec_.policy.amp == "fp16";
-  bool reads_ = false;   // this rank's plan fetches samples
-  bool scores_ = false;  // … and it speaks for the samples of its dp rank
 };
 
 std::string class_of(const std::exception& e) {

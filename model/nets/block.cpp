@@ -38,14 +38,14 @@ Attrs BlockEmitter::gelu_rows(const Block& k) const {
 void BlockEmitter::linear_forward(const std::string& path, const Linear& l, const View& x, const View& y,
                                   int64_t rows, const View& bias) {
   b_.emit(OpKind::gemm, path,
-          {.m = rows, .n = l.out, .k = l.in, .trans_b = true, .tf32 = tf32_, .fp8 = fp8()},
+          {.m = rows, .n = l.out, .k = l.in, .trans_b = true, .tf32 = tf32_, .fp8 = l.fp8},
           {x, b_.weight(l.weight), bias}, {y});
 }
 
 void BlockEmitter::linear_backward_input(const std::string& path, const Linear& l, const View& dy,
                                          const View& dx, int64_t rows) {
   b_.emit(OpKind::gemm, path + "/backward_input",
-          {.m = rows, .n = l.in, .k = l.out, .tf32 = tf32_, .fp8 = fp8()}, {dy, b_.weight(l.weight), View{}},
+          {.m = rows, .n = l.in, .k = l.out, .tf32 = tf32_, .fp8 = l.fp8}, {dy, b_.weight(l.weight), View{}},
           {dx});
 }
 
@@ -67,7 +67,7 @@ void BlockEmitter::weight_gradient(const Postponed& p) {
            .trans_a = true,
            .accumulate = accumulate_,
            .tf32 = tf32_,
-           .fp8 = fp8()},
+           .fp8 = l.fp8},
           {p.dy, p.x, View{}}, {b_.grad(l.weight)});
 }
 

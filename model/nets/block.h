@@ -30,6 +30,7 @@ struct Linear {
   View weight;  // [out, in], both as held here
   View bias;    // [out], absent in nets without
   int64_t in = 0, out = 0;
+  bool fp8 = false;  // its products, all three
 };
 
 struct Norm {             // parameters and what its forward saves; RMSNorm has no beta and no mean
@@ -107,7 +108,6 @@ class BlockEmitter {
   Attrs gelu_rows(const Block& k) const;
   void dropout_backward(const std::string& path, const View& dy, const View& mask);
   void rotary(OpKind kind, const std::string& path, const View& qkv);
-  bool fp8() const { return s_.policy.amp == "fp8"; }
   View inside(Block& k, bool keep, const std::string& pass, bool with_result);
 
   Builder& b_;

@@ -1,9 +1,9 @@
 #include "model/nets/transformer.h"
 
-#include <cstdio>
 #include <memory>
 
 #include "model/nets/block.h"
+#include "model/nets/declare.h"
 #include "model/nets/language.h"
 #include "model/nets/pixels.h"
 #include "model/nets/stages.h"
@@ -33,7 +33,7 @@ class Transformer {
   }
 
   Plan build() {
-    declare_parameters();
+    declare_parameters(b_, s_, at_, params_, stages_, *ends_, blocks_, final_);
     b_.plan.metrics = b_.io("metrics", DType::f32, ends_->metrics());
     b_.plan.grad_norm2 = b_.io("grad_norm2", DType::f32, 1);
     b_.plan.scalars = b_.io("scalars", DType::f32, kScalars);
@@ -97,9 +97,10 @@ class Transformer {
     int part;
   };
 
+  // Around fp8's products all is in bf16, as in Transformer Engine.
   static DType act_of(const RunSpec& spec) {
     const std::string& amp = spec.policy.amp;
-    return amp == "bf16" ? DType::bf16 : amp == "fp16" ? DType::f16 : DType::f32;
+    return amp == "bf16" || amp == "fp8" ? DType::bf16 : amp == "fp16" ? DType::f16 : DType::f32;
   }
   static ParameterPolicy policy_of(const RunSpec& spec) {
     const PolicySpec& p = spec.policy;
@@ -112,10 +113,6 @@ class Transformer {
             .offload = p.offload_optimizer,
             .overlap = p.overlap};
   }
-  // Parts of a chunk, in forward order: the embedding, its blocks, the head.
-  static int part_of(const Stage& stage, int64_t block) { return static_cast<int>(1 + block - stage.first); }
-  static int head_of(const Stage& stage) { return part_of(stage, stage.end); }
-
   // Gradients are written by the first micro-batch, added to by the others, and reduced under the last.
   template <class Emit>  // (name, accumulate, reduce) -> routine
   static std::vector<int> by_micro(int m, const std::string& name, const std::string& suffix,
@@ -127,112 +124,6 @@ class Transformer {
     for (int i = 1; i < m - 1; ++i) out[i] = middle;
     out[m - 1] = emit(name + ".last" + suffix, true, true);
     return out;
-  }
-
-  // ---- parameters ----
-  // Those that tensor parallelism cuts lie first, then those that it leaves whole: their gradients are summed
-  // over different groups. Within both: chunk by chunk, in forward order.
-  void declare_parameters() {
-    list_ = true;
-    declare({.first = 0, .end = n_.depth, .is_first = true, .is_last = true});
-    list_ = false;
-    for (const bool cut : {true, false}) {
-      if (cut && at_.tp == 1) continue;
-      for (const bool matrix : {true, false}) {
-        if (!matrix && !params_.by_reader()) continue;
-        for (const Stage& stage : stages_.list()) {
-          section_ = {.chunk = stage.chunk,
-                      .group = cut ? at_.cut_group : at_.whole_group,
-                      .matrix = matrix,
-                      .counted = cut || at_.counts_whole};
-          cut_ = cut;
-          params_.section(section_);
-          declare(stage);
-        }
-      }
-    }
-    params_.end();
-  }
-
-  // One operand of one or several tensors, each [out, in] or [out]; `axis` is what tensor parallelism cuts
-  // (-1: none). `matrix`: matrix products read it.
-  void declare(View& v, bool matrix, std::vector<Param> pieces) {
-    if (list_) {
-      for (const Param& p : pieces) b_.plan.tensors.push_back({p.name, p.shape});
-      return;
-    }
-    if (at_.tp == 1)
-      for (Param& p : pieces) p.axis = -1;
-    const bool is_cut = pieces[0].axis >= 0;
-    if (is_cut != cut_ || (params_.by_reader() && matrix != section_.matrix)) return;
-    for (Param& p : pieces) {
-      if (is_cut) {
-        p.extent = p.shape[p.axis] / at_.tp;
-        p.begin = p.extent * at_.at.tp;
-      }
-      p.writer = p.writer && (is_cut ? at_.writes_cut : at_.writes_whole);
-    }
-    v = b_.params_together(pieces);
-  }
-
-  void declare(const Stage& stage) {
-    const float sigma = 0.02f;
-    const auto norm = [&](Norm& n, const std::string& name) {
-      declare(n.gamma, false, {{name + ".weight", {D_}, Init::one}});
-      if (!n_.rms_norm()) declare(n.beta, false, {{name + ".bias", {D_}, Init::zero}});
-    };
-    const auto linear = [&](Linear& l, const std::string& name, int64_t in, int64_t out, int cut_axis) {
-      l.in = cut_axis == 1 ? in / at_.tp : in;
-      l.out = cut_axis == 0 ? out / at_.tp : out;
-      declare(l.weight, true, {{name + ".weight", {out, in}, Init::normal, sigma, cut_axis}});
-      if (!n_.rms_norm())
-        declare(l.bias, false, {{name + ".bias", {out}, Init::zero, 0, cut_axis == 0 ? 0 : -1}});
-    };
-    const auto part = [&](int index) {
-      if (!list_) params_.part(index);
-    };
-    const auto ends = [&](int index) {
-      return [this, part, index](View& v, bool matrix, Param p, Held held) {
-        if (list_ && held == Held::second_of_two) return;
-        if (!list_ && held != Held::once) params_.alone(index, held == Held::first_of_two);
-        p.writer = held != Held::second_of_two;
-        declare(v, matrix, {std::move(p)});
-        part(index);
-      };
-    };
-    if (stage.is_first) {
-      part(0);
-      ends_->declare_first(ends(0));
-    }
-    const int64_t hidden = n_.hidden();
-    for (int64_t i = stage.first; i < stage.end; ++i) {
-      part(part_of(stage, i));
-      Block& block = blocks_[i];
-      char path[16];
-      std::snprintf(path, sizeof path, "block%02d", static_cast<int>(i));
-      block.path = path;
-      const std::string name = "blocks." + std::to_string(i);
-      norm(block.norm1, name + ".norm1");
-      std::vector<Param> w, bias;  // q, k and v side by side are one [3D, D] operand
-      const int64_t kv = n_.kv_heads() * n_.head_dim();
-      for (const auto& [part, out] : {std::pair{"q", D_}, {"k", kv}, {"v", kv}}) {
-        w.push_back({name + ".attn." + part + ".weight", {out, D_}, Init::normal, sigma, 0});
-        bias.push_back({name + ".attn." + part + ".bias", {out}, Init::zero, 0, 0});
-      }
-      block.qkv.in = D_, block.qkv.out = (D_ + 2 * kv) / at_.tp;
-      declare(block.qkv.weight, true, std::move(w));
-      if (!n_.rms_norm()) declare(block.qkv.bias, false, std::move(bias));
-      linear(block.proj, name + ".attn.proj", D_, D_, 1);
-      norm(block.norm2, name + ".norm2");
-      linear(block.fc1, name + ".mlp.fc1", D_, n_.rms_norm() ? 2 * hidden : hidden,
-             0);  // SwiGLU: gate and up
-      linear(block.fc2, name + ".mlp.fc2", hidden, D_, 1);
-    }
-    if (stage.is_last) {
-      part(head_of(stage));
-      norm(final_, "norm");
-      ends_->declare_last(ends(head_of(stage)), stage.is_first);
-    }
   }
 
   // ---- small routines ----
@@ -406,8 +297,6 @@ class Transformer {
   const int64_t D_;  // width
   Stages stages_;
   std::unique_ptr<Ends> ends_;
-  bool list_ = false, cut_ = false;  // what declare() is at
-  Section section_;
   Norm final_;
   std::vector<Block> blocks_;  // of the whole net; those of other stages stay empty
   std::vector<Final> finals_;  // of the input part that was emitted last

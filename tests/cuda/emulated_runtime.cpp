@@ -1,5 +1,6 @@
 // CUDA's runtime for the emulator: memory is the host's, streams are queues, a graph is a list of what was
 // captured.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -22,14 +23,47 @@ Queues queues;
 std::map<cudaEvent_t, uint64_t> recorded, done;  // how often
 std::map<cudaEvent_t, double> happened;          // when, last
 double clock_ms = 0;
+isobar::emulator::Schedule schedule = isobar::emulator::Schedule::random;
 std::minstd_rand random_engine{std::random_device()()};
 
+// What is captured, and of which streams' work each stream and event comes behind: as CUDA has it, a stream
+// takes part once it has waited for one that does, and the first must come behind all of them in the end.
 struct Captured {
+  using Behind = std::map<cudaStream_t, size_t>;  // so many tasks
+  cudaStream_t first;
   std::vector<std::pair<cudaStream_t, Task>> tasks;
+  std::map<cudaStream_t, Behind> streams;
+  std::map<cudaEvent_t, Behind> events;
+
+  void add(cudaStream_t stream, Task task) {
+    if (task.wait && !events.count(task.wait))
+      throw std::logic_error("a captured stream waits for an event from outside");
+    if (!streams.count(stream) && !task.wait)
+      throw std::logic_error("a stream works during a capture that it takes no part in");
+    Behind& behind = streams[stream];
+    if (task.run) ++behind[stream];
+    if (task.record) events[task.record] = behind;
+    if (task.wait)
+      for (const auto& [other, count] : events.at(task.wait)) behind[other] = std::max(behind[other], count);
+    tasks.emplace_back(stream, std::move(task));
+  }
+  bool joined() const {
+    return std::all_of(streams.begin(), streams.end(), [this](const auto& s) {
+      const auto own = s.second.find(s.first), joined = streams.at(first).find(s.first);
+      return own == s.second.end() || (joined != streams.at(first).end() && joined->second == own->second);
+    });
+  }
 };
 Captured* capturing = nullptr;
 
-// One task of a stream picked at random among those that may go on.
+size_t choose(size_t ready) {
+  using isobar::emulator::Schedule;
+  if (schedule == Schedule::oldest_first) return 0;
+  if (schedule == Schedule::newest_first) return ready - 1;
+  return std::uniform_int_distribution<size_t>(0, ready - 1)(random_engine);
+}
+
+// One task of one of the streams that may go on.
 bool step(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
   std::vector<cudaStream_t> ready;
   for (const auto& [stream, tasks] : q) {
@@ -38,7 +72,7 @@ bool step(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
     if (!t.wait || finished[t.wait] >= t.version) ready.push_back(stream);
   }
   if (ready.empty()) return false;
-  auto& tasks = q[ready[std::uniform_int_distribution<size_t>(0, ready.size() - 1)(random_engine)]];
+  auto& tasks = q[ready[choose(ready.size())]];
   const Task t = std::move(tasks.front());
   tasks.pop_front();
   clock_ms += 0.001;
@@ -50,16 +84,21 @@ bool step(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
   return true;
 }
 
+// Steps until `over()`, and not one more: what nobody waits for stays where it is.
+template <class Over>
+void run_until(const Over& over, Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
+  while (!over())
+    if (!step(q, finished)) throw std::logic_error("a stream waits for an event that never comes");
+}
+
 void drain(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
-  while (step(q, finished)) {
-  }
-  for (const auto& [stream, tasks] : q)
-    if (!tasks.empty()) throw std::logic_error("a stream waits for an event that never comes");
+  const auto empty = [](const auto& queue) { return queue.second.empty(); };
+  run_until([&] { return std::all_of(q.begin(), q.end(), empty); }, q, finished);
 }
 
 void add(cudaStream_t stream, Task task) {
   if (capturing)
-    capturing->tasks.emplace_back(stream, std::move(task));
+    capturing->add(stream, std::move(task));
   else
     queues[stream].push_back(std::move(task));
 }
@@ -69,10 +108,7 @@ void replay(const Captured& graph) {  // its events are its own
   std::map<cudaEvent_t, uint64_t> finished, versions;
   for (auto [stream, task] : graph.tasks) {
     if (task.record) task.version = ++versions[task.record];
-    if (task.wait) {
-      task.version = versions[task.wait];
-      if (task.version == 0) throw std::logic_error("a captured stream waits for an event from outside");
-    }
+    if (task.wait) task.version = versions.at(task.wait);
     q[stream].push_back(std::move(task));
   }
   drain(q, finished);
@@ -90,10 +126,17 @@ void isobar::emulator::enqueue(cudaStream_t stream, std::function<void()> work) 
   add(stream, {std::move(work)});
 }
 
+void isobar::emulator::set_schedule(Schedule s, uint64_t seed) {
+  schedule = s;
+  random_engine.seed(static_cast<std::minstd_rand::result_type>(seed));
+}
+
 extern "C" {
 
 const char* cudaGetErrorName(cudaError_t e) {
-  return e == cudaSuccess ? "cudaSuccess" : "cudaErrorEmulated";
+  return e == cudaSuccess                      ? "cudaSuccess"
+         : e == cudaErrorStreamCaptureUnjoined ? "cudaErrorStreamCaptureUnjoined"
+                                               : "cudaErrorEmulated";
 }
 const char* cudaGetErrorString(cudaError_t) {
   return "emulated";
@@ -178,11 +221,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t s) {
-  step(queues, done);
+  if (!step(queues, done) && !queues[s].empty())
+    throw std::logic_error("a stream waits for an event that never comes");
   return queues[s].empty() ? cudaSuccess : cudaErrorNotReady;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  drain(queues, done);
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  run_until([=] { return queues[s].empty(); }, queues, done);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
@@ -208,8 +252,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   add(s, {{}, nullptr, e, capturing ? 0 : recorded[e]});
   return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
-  drain(queues, done);
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  run_until([e, version = recorded[e]] { return done[e] >= version; }, queues, done);
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
@@ -217,14 +261,15 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
-  capturing = new Captured;
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
+  capturing = new Captured{s, {}, {{s, {}}}, {}};
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
+  const cudaError_t result = capturing->joined() ? cudaSuccess : cudaErrorStreamCaptureUnjoined;
   *graph = reinterpret_cast<cudaGraph_t>(capturing);
   capturing = nullptr;
-  return cudaSuccess;
+  return result;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   *exec = reinterpret_cast<cudaGraphExec_t>(graph);

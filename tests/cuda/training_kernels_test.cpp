@@ -160,6 +160,14 @@ constexpr double kLibraries =
     5;  // products in another order than the CPU's, which Adam's first steps magnify
 #endif
 
+// Of streams; a device has its own.
+#ifdef ISOBAR_EMULATED
+using emulator::Schedule;
+#else
+enum class Schedule : uint8_t { random, oldest_first, newest_first };
+void set_schedule(Schedule, uint64_t) {}
+#endif
+
 struct Case {
   const char* name;
   const char* amp;
@@ -168,6 +176,8 @@ struct Case {
   bool graphs = true;
   int64_t steps = kFew;
   bool ahead = true;
+  Schedule schedule = Schedule::random;
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
 
 class Training : public ::testing::TestWithParam<Case> {};
@@ -181,6 +191,7 @@ TEST_P(Training, FollowsTheCpu) {
   c.change(spec);
   const uint64_t seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
+  set_schedule(c.schedule, seed);
   std::vector<float> want_params, got_params;
   const auto want = on_cpu(spec, seed, c.steps, want_params);
   const auto got = on_gpu(spec, seed, c.steps, c.graphs, c.ahead, got_params);
@@ -263,6 +274,27 @@ const Case kCases[] = {
      }},
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, Training, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param.name; });
+
+// Batches that travel too early or too late: copies as late as they may come (oldest_first: the stream of
+// inputs is made last) and as early (newest_first), and more batches a step than buffers that the host fills.
+const auto kFourBatches = [](RunSpec& s) {
+  s.net.depth = 1;
+  s.net.embed_dim = 16;
+  s.net.img_height = s.net.img_width = 8;
+  s.policy.micro_batch = 1;
+};
+const Case kInputs[] = {
+    {"late", "none", 1e-5, kFourBatches, true, 4, true, Schedule::oldest_first},
+    {"early", "none", 1e-5, kFourBatches, true, 4, true, Schedule::newest_first},
+    {"late_launched", "none", 1e-5, kFourBatches, false, 4, true, Schedule::oldest_first},
+    {"early_launched", "none", 1e-5, kFourBatches, false, 4, true, Schedule::newest_first},
+    {"late_at_once", "none", 1e-5, kFourBatches, true, 4, false, Schedule::oldest_first},
+    {"early_at_once", "none", 1e-5, kFourBatches, true, 4, false, Schedule::newest_first},
+    {"late_at_once_launched", "none", 1e-5, kFourBatches, false, 4, false, Schedule::oldest_first},
+    {"early_at_once_launched", "none", 1e-5, kFourBatches, false, 4, false, Schedule::newest_first},
+};
+INSTANTIATE_TEST_SUITE_P(Inputs, Training, ::testing::ValuesIn(kInputs),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -15,8 +15,8 @@ import sys
 import tempfile
 import time
 
-from parts import Skip, Trouble, environment
 import parts
+from session import Session, Skip, Trouble, environment, torch_version, unresolved
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 NO_DEVICE = 77
@@ -68,12 +68,12 @@ def main():
         print(f"device: {device['name'] if device else 'none (' + why + ')'}")
         lacking = 0
         for program in ("isobar", "test_cuda", "test_nccl"):
-            lacks = parts.unresolved(binaries / program, env) if (binaries / program).exists() else ["the program itself"]
+            lacks = unresolved(binaries / program, env) if (binaries / program).exists() else ["the program itself"]
             lacking += bool(lacks)
             print(f"{program}: {binaries / program}{', LACKS ' + ', '.join(lacks) if lacks else ''}")
         for name, place in libraries.items():
             print(f"{name}: {place or 'not found; needed by ' + missing[name]}")
-        print("PyTorch:", parts.torch_version() or "none: no peer to time against")
+        print("PyTorch:", torch_version() or "none: no peer to time against")
         for name in chosen:
             print(f"part {name}: {parts.ALL[name].seconds} s at most: {parts.ALL[name].__doc__.splitlines()[0]}")
         print(f"sum {sum(parts.ALL[n].seconds for n in chosen)} s; stops after {args.minutes:g} minutes")
@@ -88,7 +88,7 @@ def main():
               "parts": {}}
     rows, failed = [], 0
     with tempfile.TemporaryDirectory(prefix="isobar-gpu-") as scratch:
-        session = parts.Session(binaries=binaries, env=env, scratch=pathlib.Path(scratch), rehearse=args.rehearse,
+        session = Session(binaries=binaries, env=env, scratch=pathlib.Path(scratch), rehearse=args.rehearse,
                                 missing=missing, deadline=started + args.minutes * 60, out=args.out)
         for name in chosen:
             part, left = parts.ALL[name], session.left()

@@ -212,7 +212,7 @@ std::vector<double> memory_gaps(const std::vector<int>& zero, uint64_t seed, std
   std::vector<double> gaps;
   while (gaps.size() < 400) {
     RunSpec spec = random_net(random);
-    spec.policy.amp = "bf16";
+    spec.policy.amp = one_of<const char*>(random, {"bf16", "fp8"});
     spec.train.optimizer = one_of<const char*>(random, {"adam", "sgd"});
     spec.policy.offload_optimizer = random() % 4 == 0;
     spec.policy.recompute_method = one_of<const char*>(random, {"uniform", "block"});

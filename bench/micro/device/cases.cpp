@@ -52,7 +52,7 @@ void time_launches(benchmark::State& state, const DeviceTimer& timer, const Devi
                    bool cold) {
   const auto c = timer.prepare(launch, cold);
   int64_t discarded = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const DeviceTimer::Sample s = timer.sample(*c);
     state.SetIterationTime(s.seconds);
     discarded += s.discarded;

@@ -24,6 +24,7 @@ namespace {
 
 struct Nccl {  // its functions, by name without "nccl"
   cuda::Library lib{"libnccl.so.2"};
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it declares a member
 #define ISOBAR_DECLARE(name) decltype(&nccl##name) name = lib.function<decltype(&nccl##name)>("nccl" #name);
   ISOBAR_NCCL_FUNCTIONS(ISOBAR_DECLARE)
 #undef ISOBAR_DECLARE

@@ -16,23 +16,23 @@ namespace {
 
 struct Cupti {
   Library lib{"libcupti.so.13"};
-#define ISOBAR_DECLARE(name) \
-  decltype(&cupti##name) name = lib.function<decltype(&cupti##name)>("cupti" #name);
-  ISOBAR_DECLARE(GetResultString)
-  ISOBAR_DECLARE(GetTimestamp)
-  ISOBAR_DECLARE(GetGraphNodeId)
-  ISOBAR_DECLARE(Subscribe)
-  ISOBAR_DECLARE(Unsubscribe)
-  ISOBAR_DECLARE(EnableCallback)
-  ISOBAR_DECLARE(ActivityEnable)
-  ISOBAR_DECLARE(ActivityDisable)
-  ISOBAR_DECLARE(ActivityFlushAll)
-  ISOBAR_DECLARE(ActivityRegisterCallbacks)
-  ISOBAR_DECLARE(ActivityGetNextRecord)
-  ISOBAR_DECLARE(ActivityGetNumDroppedRecords)
-  ISOBAR_DECLARE(ActivityPushExternalCorrelationId)
-  ISOBAR_DECLARE(ActivityPopExternalCorrelationId)
-#undef ISOBAR_DECLARE
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it declares a member
+#define ISOBAR_CUPTI(name) decltype(&cupti##name) name = lib.function<decltype(&cupti##name)>("cupti" #name);
+  ISOBAR_CUPTI(GetResultString)
+  ISOBAR_CUPTI(GetTimestamp)
+  ISOBAR_CUPTI(GetGraphNodeId)
+  ISOBAR_CUPTI(Subscribe)
+  ISOBAR_CUPTI(Unsubscribe)
+  ISOBAR_CUPTI(EnableCallback)
+  ISOBAR_CUPTI(ActivityEnable)
+  ISOBAR_CUPTI(ActivityDisable)
+  ISOBAR_CUPTI(ActivityFlushAll)
+  ISOBAR_CUPTI(ActivityRegisterCallbacks)
+  ISOBAR_CUPTI(ActivityGetNextRecord)
+  ISOBAR_CUPTI(ActivityGetNumDroppedRecords)
+  ISOBAR_CUPTI(ActivityPushExternalCorrelationId)
+  ISOBAR_CUPTI(ActivityPopExternalCorrelationId)
+#undef ISOBAR_CUPTI
 };
 
 const Cupti& cupti() {

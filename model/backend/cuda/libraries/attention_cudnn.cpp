@@ -89,27 +89,28 @@ std::shared_ptr<Graph> graph_of(const Attention& a, bool backward) {
   return graph;
 }
 
-void* open_cudnn() {
+const Library& open_cudnn() {
   // The frontend asks the runtime library, too; by its name it finds this one.
   static const Library runtime("libcudart.so." + std::to_string(CUDART_VERSION / 1000));
   static const Library lib("libcudnn.so." + std::to_string(CUDNN_MAJOR));
   fe::cudnn_dlhandle = lib.handle();
-  return lib.handle();
+  return lib;
 }
 
 }  // namespace
 
 struct CudnnAttention::Impl {
+  // The frontend's own looks the function up when it is called, and may throw.
+  decltype(&cudnnDestroy) destroy = open_cudnn().function<decltype(&cudnnDestroy)>("cudnnDestroy");
   cudnnHandle_t handle = nullptr;
   std::map<Key, std::shared_ptr<Graph>> graphs;
 
   Impl() {
-    open_cudnn();
     const cudnnStatus_t status = fe::detail::create_handle(&handle);
     if (status != CUDNN_STATUS_SUCCESS)
       throw Failure(std::string("cudnnCreate: ") + fe::detail::get_error_string(status));
   }
-  ~Impl() { fe::detail::destroy_handle(handle); }
+  ~Impl() { destroy(handle); }
 
   void run(const Attention& a, bool backward, std::unordered_map<int64_t, void*> operands, void* workspace,
            cudaStream_t stream) {

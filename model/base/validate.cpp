@@ -1,0 +1,190 @@
+// Whether a spec makes sense by itself: the one error that a user gets names key and mend.
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "model/base/error.h"
+#include "model/base/spec.h"
+
+namespace isobar {
+namespace {
+
+struct Check {
+  const RunSpec& s;
+  void that(bool ok, const char* key, const std::string& what, const std::string& mend) const {
+    if (!ok) throw ConfigError(s.file, key, what, mend);
+  }
+  void at_least(int64_t value, int64_t low, const char* key) const {
+    that(value >= low, key, "is " + std::to_string(value) + ", below " + std::to_string(low),
+         "give " + std::to_string(low) + " or more");
+  }
+  void at_most(int64_t value, int64_t high, const char* key) const {
+    that(value <= high, key, "is " + std::to_string(value) + ", above " + std::to_string(high),
+         "give " + std::to_string(high) + " or less");
+  }
+  void one_of(const std::string& value, const std::vector<std::string>& allowed, const char* key) const {
+    if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
+    std::string list;
+    for (const auto& a : allowed) list += (list.empty() ? "" : ", ") + a;
+    that(false, key, "'" + value + "' is unknown", "use one of " + list);
+  }
+  void divides(int64_t d, int64_t n, const char* key, const std::string& of) const {
+    if (n % d == 0) return;
+    int64_t below = 1,
+            above = n;  // among divisors up to a million and their partners: any number may be typed
+    for (int64_t i = 1; i <= std::min<int64_t>(n / i, 1'000'000); ++i)
+      if (n % i == 0)
+        for (const int64_t one : {i, n / i}) {
+          if (one < d) below = std::max(below, one);
+          if (one > d) above = std::min(above, one);
+        }
+    that(false, key, std::to_string(d) + " does not divide " + of + " = " + std::to_string(n),
+         "the nearest that do are " + std::to_string(below) + " and " + std::to_string(above));
+  }
+};
+
+}  // namespace
+
+void validate(const RunSpec& s) {
+  const Check check{s};
+  const auto str = [](int64_t v) { return std::to_string(v); };
+  const NetSpec& n = s.net;
+  check.one_of(n.kind, {"vit", "gpt", "llama"}, "net.kind");
+  // Upper bounds keep every product of sizes below 2^63.
+  for (auto [value, key] : {std::pair{n.embed_dim, "net.embed_dim"},
+                            {n.depth, "net.depth"},
+                            {n.num_heads, "net.num_heads"},
+                            {n.patch_size, "net.patch_size"},
+                            {n.mlp_ratio, "net.mlp_ratio"},
+                            {n.img_height, "net.img_height"},
+                            {n.img_width, "net.img_width"},
+                            {n.in_channels, "net.in_channels"},
+                            {n.out_channels, "net.out_channels"}}) {
+    check.at_least(value, 1, key);
+    check.at_most(value, 1 << 17, key);
+  }
+  for (auto [value, low, key] : {std::tuple{n.seq_length, int64_t{1}, "net.seq_length"},
+                                 {n.vocab_size, int64_t{1}, "net.vocab_size"},
+                                 {n.num_kv_heads, int64_t{0}, "net.num_kv_heads"},
+                                 {n.ffn_dim, int64_t{0}, "net.ffn_dim"}}) {
+    check.at_least(value, low, key);
+    check.at_most(value, 1 << 24, key);
+  }
+  if (!n.language()) {
+    check.divides(n.patch_size, n.img_height, "net.patch_size", "net.img_height");
+    check.divides(n.patch_size, n.img_width, "net.patch_size", "net.img_width");
+  }
+  check.divides(n.num_heads, n.embed_dim, "net.num_heads", "net.embed_dim");
+  check.divides(n.kv_heads(), n.num_heads, "net.num_kv_heads", "net.num_heads");
+  check.that(n.dropout >= 0 && n.dropout < 1, "net.dropout", "is not in [0, 1)", "e.g. 0.1");
+  check.that(n.language() || (n.dropout == 0 && n.num_kv_heads == 0 && n.ffn_dim == 0 && !n.tie_embeddings),
+             "net.kind", "vit has no dropout, num_kv_heads, ffn_dim or tie_embeddings",
+             "remove them, or use gpt or llama");
+  check.that(n.in_channels == n.out_channels, "net.out_channels",
+             str(n.out_channels) + " differs from net.in_channels = " + str(n.in_channels),
+             "a forecast has the channels of its input");
+  check.one_of(n.gelu, {"erf", "tanh"}, "net.gelu");
+  check.that(n.norm_eps > 0, "net.norm_eps", "is not positive", "use 1e-6");
+
+  const DataSpec& d = s.data;
+  check.at_least(d.dt, 1, "data.dt");
+  check.at_least(d.workers, 0, "data.workers");
+  check.at_most(d.workers, 1024, "data.workers");
+  check.at_least(d.prefetch, 1, "data.prefetch");
+  check.at_most(d.prefetch, 1024, "data.prefetch");
+  check.at_least(d.limit_samples, 0, "data.limit_samples");
+  check.at_least(d.limit_valid_samples, 0, "data.limit_valid_samples");
+  check.that(d.train_fraction > 0 && d.train_fraction <= 1, "data.train_fraction", "is not in (0, 1]",
+             "e.g. 0.8");
+
+  const LayoutSpec& l = s.layout;
+  for (auto [value, key] : {std::pair{l.dp, "layout.dp"},
+                            {l.tp, "layout.tp"},
+                            {l.cp, "layout.cp"},
+                            {l.pp, "layout.pp"},
+                            {l.vpp, "layout.vpp"}}) {
+    check.at_least(value, 1, key);
+    check.at_most(value, 1 << 20, key);
+  }
+  const TrainSpec& t = s.train;
+  check.at_least(t.global_batch, 1, "train.global_batch");
+  check.at_most(t.global_batch, 1 << 24, "train.global_batch");
+  check.at_least(t.steps, 1, "train.steps");
+  check.one_of(t.optimizer, {"adam", "adamw", "sgd"}, "train.optimizer");
+  check.that(t.momentum >= 0 && t.momentum < 1, "train.momentum", "is not in [0, 1)", "e.g. 0.9");
+  const auto weights = static_cast<int64_t>(t.loss_weights.size());
+  check.one_of(t.loss, {"relative-l2", "mae", "mse", "huber"}, "train.loss");
+  check.that(weights == 0 || t.loss != "relative-l2", "train.loss_weights",
+             "are not for relative-l2, a quotient of norms over all channels", "use mae, mse or huber");
+  check.that(weights == 0 || weights == n.out_channels, "train.loss_weights",
+             "has " + str(weights) + " numbers, net.out_channels is " + str(n.out_channels),
+             "give one a channel");
+  for (const double w : t.loss_weights)
+    check.that(w >= 0 && std::isfinite(w), "train.loss_weights", "has a negative number", "give 0 or more");
+  check.that(t.huber_delta > 0 && std::isfinite(t.huber_delta), "train.huber_delta", "is not positive",
+             "e.g. 1");
+  check.one_of(t.lr_schedule, {"cosine", "constant", "step", "plateau"}, "train.lr_schedule");
+  check.that(t.lr_gamma > 0 && t.lr_gamma < 1, "train.lr_gamma", "is not in (0, 1)", "e.g. 0.1");
+  check.at_least(t.lr_step_size, t.lr_schedule == "step" ? 1 : 0, "train.lr_step_size");
+  check.at_least(t.lr_patience, 0, "train.lr_patience");
+  check.at_least(t.lr_cooldown, 0, "train.lr_cooldown");
+  check.that(t.lr_threshold >= 0 && t.lr_threshold < 1, "train.lr_threshold", "is not in [0, 1)",
+             "e.g. 1e-4");
+  check.that(t.lr_min >= 0 && std::isfinite(t.lr_min), "train.lr_min", "is negative", "give 0 or more");
+  const bool validates = t.valid_every > 0 && (!d.valid.empty() || d.train_fraction < 1);
+  check.that(t.lr_schedule != "plateau" || validates, "train.lr_schedule",
+             "plateau watches the validation loss, and this run has none before its end",
+             "set train.valid_every, and data.valid or data.train_fraction");
+  check.one_of(t.lr_scaling, {"none", "sqrt"}, "train.lr_scaling");
+  check.that(t.lr > 0 && std::isfinite(t.lr), "train.lr", "is not positive", "e.g. 5e-4");
+  check.that(t.beta1 >= 0 && t.beta1 < 1, "train.beta1", "is not in [0, 1)", "e.g. 0.9");
+  check.that(t.beta2 >= 0 && t.beta2 < 1, "train.beta2", "is not in [0, 1)", "e.g. 0.95");
+  check.that(t.adam_eps > 0, "train.adam_eps", "is not positive", "e.g. 1e-8");
+  check.that(t.weight_decay >= 0, "train.weight_decay", "is negative", "give 0 or more");
+  check.that(t.grad_clip >= 0 && std::isfinite(t.grad_clip), "train.grad_clip", "is negative",
+             "0 clips nothing");
+  check.that(t.min_loss_scale > 0 && t.min_loss_scale <= t.initial_loss_scale, "train.min_loss_scale",
+             "is not between 0 and train.initial_loss_scale", "e.g. 1");
+  check.that(t.initial_loss_scale <= 0x1p100, "train.initial_loss_scale", "is above 2^100", "e.g. 65536");
+  check.at_least(t.loss_scale_window, 1, "train.loss_scale_window");
+  check.at_least(t.warmup, 0, "train.warmup");
+  check.at_least(t.lr_base_batch, 1, "train.lr_base_batch");
+  check.at_least(t.seed, 0, "train.seed");
+  check.at_least(t.log_every, 1, "train.log_every");
+  check.at_least(t.valid_every, 0, "train.valid_every");
+  check.at_least(t.checkpoint_every, 0, "train.checkpoint_every");
+  check.that(t.global_batch % l.dp == 0, "train.global_batch",
+             str(t.global_batch) + " cannot be shared by layout.dp = " + str(l.dp),
+             "use a multiple, e.g. " + str((t.global_batch / l.dp + 1) * l.dp));
+
+  const PolicySpec& p = s.policy;
+  check.one_of(p.amp, {"none", "tf32", "bf16", "fp16", "fp8"}, "policy.amp");
+  check.one_of(p.main_grads_dtype, {"fp32", "bf16"}, "policy.main_grads_dtype");
+  check.one_of(p.schedule, {"gpipe", "1f1b", "interleaved", "zb-h1"}, "policy.schedule");
+  check.one_of(p.cp_kind, {"allgather", "ring", "ulysses"}, "policy.cp_kind");
+  check.one_of(p.recompute, {"none", "selective", "full"}, "policy.recompute");
+  check.one_of(p.recompute_method, {"uniform", "block"}, "policy.recompute_method");
+  check.at_least(p.recompute_num_layers, 1, "policy.recompute_num_layers");
+  check.that(p.recompute == "full" || (p.recompute_method == "uniform" && p.recompute_num_layers == 1),
+             p.recompute_num_layers == 1 ? "policy.recompute_method" : "policy.recompute_num_layers",
+             "says which blocks full recomputation throws away, and policy.recompute is " + p.recompute,
+             "leave it out, or set policy.recompute to full");
+  check.one_of(p.attention, {"flash", "unfused"}, "policy.attention");
+  check.that(p.amp != "fp8" || n.language(), "policy.amp", "fp8 is for net.kind gpt and llama",
+             "use one of none, tf32, bf16, fp16");
+  check.that(p.attention != "unfused" || n.language(), "policy.attention",
+             "unfused is for net.kind gpt and llama", "use flash");
+  check.that(p.attention != "unfused" || l.cp == 1, "policy.attention",
+             "unfused attention cannot be cut by layout.cp", "use flash, or set layout.cp to 1");
+  check.at_least(p.micro_batch, 0, "policy.micro_batch");
+  if (p.micro_batch)
+    check.divides(p.micro_batch, t.global_batch / l.dp, "policy.micro_batch", "the batch of one dp rank");
+  check.that(p.zero >= 0 && p.zero <= 3, "policy.zero", str(p.zero) + " is no ZeRO stage", "use 0 to 3");
+  check.that(p.bucket_mb > 0 && std::isfinite(p.bucket_mb), "policy.bucket_mb", "is not positive", "e.g. 25");
+  check.at_least(s.run.threads, 0, "run.threads");
+  check.one_of(s.run.device, {"cpu", "cuda", "auto"}, "run.device");
+  check.one_of(s.run.gemm_choice, {"heuristic", "timed"}, "run.gemm_choice");
+  check.that(s.run.hang_timeout > 0, "run.hang_timeout", "is not positive", "give seconds, e.g. 300");
+}
+
+}  // namespace isobar

@@ -1,0 +1,88 @@
+#include "model/engine/rank_data.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "model/base/error.h"
+#include "model/plan/layout.h"
+
+namespace isobar {
+namespace {
+
+bool has(const Plan& plan, OpKind kind) {
+  return std::any_of(plan.ops.begin(), plan.ops.end(), [&](const Op& op) { return op.kind == kind; });
+}
+
+// By all of this rank's threads: one core alone copies no faster than a GPU computes.
+void copy(const float* from, int64_t count, float* to) {
+  constexpr int64_t kPart = int64_t{1} << 20;  // floats
+#pragma omp parallel for schedule(static) if (count > kPart)
+  for (int64_t i = 0; i < count; i += kPart)
+    std::memcpy(to + i, from + i, static_cast<size_t>(std::min(kPart, count - i)) * sizeof(float));
+}
+
+}  // namespace
+
+RankData::RankData(const RunSpec& spec, const Plan& plan, int rank, const std::function<void()>& alive)
+    : spec_(spec) {
+  const NetSpec& n = spec.net;
+  const FieldShape shape{n.in_channels, n.img_height, n.img_width};
+  const Coords at = coords_of(spec.layout, rank);
+  const int64_t dp = spec.layout.dp, batch = spec.micro_batch();
+  train_set_ = open_dataset(spec.data, spec.data.train, Split::train, shape);
+  alive();
+  if (train_set_->size() < spec.train.global_batch)
+    throw ConfigError(spec.file, "train.global_batch",
+                      std::to_string(spec.train.global_batch) + " is more than the " +
+                          std::to_string(train_set_->size()) + " samples of data.train",
+                      "lower it or give more data");
+  const auto seed = static_cast<uint64_t>(spec.train.seed);
+  // Only the first and the last stage of a pipeline read samples; all that share samples read the same.
+  const bool reads = has(plan, OpKind::fetch);
+  scores_ = has(plan, OpKind::loss) && at.tp == 0 && at.cp == 0;
+  if (reads)
+    train_loader_.emplace(*train_set_,
+                          LoaderOptions{batch, spec.micro_batches(), dp, at.dp, seed, spec.data.workers,
+                                        spec.data.prefetch, spec.data.shuffle});
+  if (spec.data.valid.empty() && spec.data.train_fraction >= 1) return;
+  valid_set_ = open_dataset(spec.data, spec.data.valid, Split::valid, shape);
+  if (valid_set_->size() < batch * dp)
+    throw ConfigError(spec.file, "data.valid",
+                      "holds fewer samples than one batch of " + std::to_string(batch * dp),
+                      "lower policy.micro_batch or give more data");
+  if (reads) valid_loader_.emplace(*valid_set_, LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false});
+}
+
+int64_t RankData::steps_per_epoch() const {
+  return train_set_->size() / spec_.train.global_batch;
+}
+
+int64_t RankData::validation_batches() const {
+  return valid_set_->size() / (spec_.micro_batch() * spec_.layout.dp);
+}
+
+void RankData::seek(int64_t step) {
+  if (train_loader_) train_loader_->seek(step * spec_.micro_batches());
+}
+
+void RankData::seek_validation() {
+  if (valid_loader_) valid_loader_->seek(0);
+}
+
+Batch RankData::next(float* input, float* target) {
+  return fetch(train_loader_.value(), input, target);
+}
+
+Batch RankData::next_validation(float* input, float* target) {
+  return fetch(valid_loader_.value(), input, target);
+}
+
+Batch RankData::fetch(Loader& loader, float* input, float* target) const {
+  const Batch batch = loader.next();
+  const int64_t count = spec_.micro_batch() * train_set_->shape().size();
+  if (input) copy(batch.input, count, input);
+  if (target) copy(batch.target, count, target);
+  return batch;
+}
+
+}  // namespace isobar

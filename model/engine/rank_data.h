@@ -1,0 +1,45 @@
+// The samples of a run as one rank has them: the training and the validation set, and loaders where its plan
+// reads samples. Ranks that share samples read the same ones.
+//
+//   RankData data(spec, plan, mpi.rank(), [&] { log.heartbeat(); });
+//   data.seek(state.step);
+//   const Batch batch = data.next(input, target);
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "model/base/spec.h"
+#include "model/data/loader.h"
+#include "model/plan/plan.h"
+
+namespace isobar {
+
+class RankData {
+ public:
+  /// Throws ConfigError where the data are too few. `alive` is called between what may be slow.
+  RankData(const RunSpec& spec, const Plan& plan, int rank, const std::function<void()>& alive);
+
+  bool has_validation() const { return valid_set_ != nullptr; }
+  /// This rank sees the predictions of its samples, and no other rank with the same samples says so.
+  bool scores() const { return scores_; }
+  int64_t steps_per_epoch() const;
+  int64_t validation_batches() const;
+
+  /// The next batch is the step's first.
+  void seek(int64_t step);
+  void seek_validation();
+  /// The next batch, copied to where it is wanted (either may be null).
+  Batch next(float* input, float* target);
+  Batch next_validation(float* input, float* target);
+
+ private:
+  Batch fetch(Loader& loader, float* input, float* target) const;
+
+  const RunSpec& spec_;
+  std::unique_ptr<Dataset> train_set_, valid_set_;
+  std::optional<Loader> train_loader_, valid_loader_;
+  bool scores_ = false;
+};
+
+}  // namespace isobar

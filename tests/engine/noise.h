@@ -1,0 +1,17 @@
+// Numbers that no test can expect.
+#pragma once
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace isobar {
+
+inline std::vector<float> noise(int64_t n) {
+  static std::mt19937 random(std::random_device{}());
+  std::normal_distribution<float> normal;
+  std::vector<float> out(n);
+  for (float& x : out) x = normal(random);
+  return out;
+}
+
+}  // namespace isobar
