@@ -14,7 +14,7 @@
 #include <unordered_map>
 
 #include "perfmodel/layouts/layout.h"
-#include "perfmodel/layouts/layout_units.h"
+#include "perfmodel/layouts/layout_waits.h"
 #include "perfmodel/machine/machine.h"
 
 namespace isobar {

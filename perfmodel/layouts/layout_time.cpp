@@ -79,8 +79,10 @@ LayoutModel::Step LayoutModel::step_of(const Layout& l, const Placements& at, co
         passes.add =
             (s.units[i]->units * k_[index_of(Coef::op)] + 3 * gradient_ * kept * k_[index_of(Coef::copy)]) /
             std::max(1.0, static_cast<double>(r.blocks));
-        s.waits[i] = waits_of(*s.units[i], stage_of(l, r), passes, l.zero,
-                              machine_[Coef::overlap_slowdown].value, spec_.policy.overlap);
+        s.waits[i] = waits_of(*s.units[i], stage_of(l, r), passes,
+                              {.zero = l.zero,
+                               .overlap = spec_.policy.overlap,
+                               .slowdown = machine_[Coef::overlap_slowdown].value});
       }
       s.micro[i] += s.waits[i].all();
     }

@@ -3,7 +3,6 @@
 //
 //   UnitTimes u = unit_times(sections, {.blocks = 12, .first = true}, policy, rates, where);
 //   double left = u.exposed(block_backward, embed_backward);       // ZeRO 0, 1: the last micro-batch
-//   UnitWaits w = waits_of(u, stage, passes, 3, slowdown, true);   // ZeRO 2, 3: every micro-batch
 //
 // A unit is a bucket's worth of whole parts (the embedding, a block, the head), at ZeRO 3 one part. Parts are
 // cut or whole under tensor parallelism, and 16-bit copies are apart from what is read in f32: up to four
@@ -59,33 +58,5 @@ struct UnitTimes {
 };
 UnitTimes unit_times(const NetSections& sections, const UnitStage& stage, const UnitPolicy& policy,
                      const Counts& rates, const Conditions& where);
-
-/// Seconds of compute of a chunk's parts.
-struct UnitPasses {
-  double embed_forward = 0, block_forward = 0, head_forward = 0;
-  double embed_backward = 0, block_backward = 0, head_backward = 0;
-  // Of the backward ones, weight gradients that are put off to a pass of their own: what is reduced hides
-  // under these, what is gathered under the others.
-  bool split = false;
-  double embed_weight = 0, block_weight = 0, head_weight = 0;
-  double add = 0;                                // a block's reduced gradients to those that are kept
-  double after_forward = 0, after_backward = 0;  // of a block, after it has last read parameters
-  bool reads_cut_vectors = true;                 // the backward pass does: biases, if it makes products again
-  double group = 1;  // blocks that are recomputed together: their parameters are gathered at once
-};
-
-/// What units cost a micro-batch of one stage beyond its compute: ZeRO 2 and 3.
-struct UnitWaits {
-  double forward = 0, backward = 0;  // seconds that compute waits, is slower, or adds
-  double prefetched = 0;             // of them, what an idle stage has done before the micro-batch comes …
-  double prefetched_backward = 0;    // … and of that, before its gradient does
-  double behind = 0;                 // of them, after the gradient has gone to the stage before
-  double weight = 0;                 // of them, in a pass of weight gradients
-  double slowdown = 0;               // of them, compute beside collectives
-  double added = 0;                  // of them, adding what was reduced to what is kept
-  double all() const { return forward + backward; }
-};
-UnitWaits waits_of(const UnitTimes& u, const UnitStage& stage, const UnitPasses& passes, int zero,
-                   double slowdown, bool overlap);
 
 }  // namespace isobar
