@@ -59,9 +59,12 @@ struct Scratch {  // a directory that goes away: beside the machine file, as run
   fs::path path;
   explicit Scratch(const fs::path& beside) {
     const fs::path parent = fs::absolute(beside).parent_path();
-    fs::create_directories(parent);
+    std::error_code failed;
+    fs::create_directories(parent, failed);
     std::string name = (parent / ".isobar-calibrate-XXXXXX").string();
-    if (!::mkdtemp(name.data())) throw std::runtime_error("cannot make a directory under " + name);
+    if (failed || !::mkdtemp(name.data()))
+      throw ConfigError("-o", beside.string(), "nothing can be written in " + parent.string(),
+                        "name a machine file in a directory that is yours");
     path = name;
   }
   ~Scratch() {

@@ -87,7 +87,7 @@ class LayoutModel {
       return t.of_blocks(static_cast<double>(blocks), member) + t.of_ends(first, last, member);
     }
   };
-  struct Step {  // its kinds of stages, and the slowest of them
+  struct Step {  // its kinds of stages, and the one that the others are taken to wait for
     std::array<Rank, 3> ranks;
     std::array<double, 3> times;  // how many stages are of the kind
     std::array<const UnitTimes*, 3> units{};

@@ -86,7 +86,6 @@ LayoutModel::Step LayoutModel::step_of(const Layout& l, const Placements& at, co
       }
       s.micro[i] += s.waits[i].all();
     }
-    if (s.micro[i] > s.micro[s.slow]) s.slow = i;
   }
   return s;
 }
