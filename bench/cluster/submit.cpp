@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <thread>
@@ -27,6 +28,8 @@ namespace fs = std::filesystem;
 
 constexpr int kMostFruitless = 4;
 constexpr double kSubmission_s = 30;  // within which a submission that was begun has reached the scheduler
+constexpr double kLeaving_s =
+    120;  // within which a job ends whose trials are all done (epilogs, busy schedulers)
 
 std::string new_name() {
   std::random_device random;
@@ -61,9 +64,10 @@ class ClusterSweep {
         note = live_.empty() ? "" : std::to_string(live_.size()) + " jobs" + waiting_;
       }
       bar.update(static_cast<int64_t>(matrix_.trials.size()) - left, note);
-      if (left == 0 || live_.empty() || !submit_.wait) break;
+      if (live_.empty() || !submit_.wait) break;
+      if (left == 0 && !may_leave()) break;
       if (!pause()) {
-        outcome_.interrupted = true;
+        outcome_.interrupted = left > 0;
         break;
       }
     }
@@ -156,6 +160,13 @@ class ClusterSweep {
     if (!ended.is_object() || !ended.value("state", std::string()).starts_with("CANCELLED")) return;
     const json about = job.description();
     for (const json& one : about.at("trials")) held_.insert(one.at("id").get<std::string>());
+  }
+
+  // The last verdict is written before its job is over: only then do the scheduler's books know what it took.
+  bool may_leave() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!all_done_) all_done_ = now;
+    return std::chrono::duration<double>(now - *all_done_).count() < kLeaving_s;
   }
 
   static double age_s(const JobDir& job) {
@@ -321,8 +332,9 @@ class ClusterSweep {
   std::set<std::string> done_;   // trials with a final verdict
   std::set<std::string> again_;  // finished trials that --retry-failed runs again
   std::string waiting_;
-  bool any_began_ = false;  // a trial got past its launch
-  int fruitless_ = 0;       // jobs that are over
+  std::optional<std::chrono::steady_clock::time_point> all_done_;  // since when no trial is left
+  bool any_began_ = false;                                         // a trial got past its launch
+  int fruitless_ = 0;                                              // jobs that are over
   fs::path last_over_;
   SweepOutcome outcome_;
 };
