@@ -147,7 +147,7 @@ Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
   for (const MeasuredRun& r : runs) {
     const HoldoutRow row =
         machine.accelerator
-            ? row_of(r, predict_layout(r.spec, machine))
+            ? row_of(r, predict_layout(r.spec, machine, r.campaign))
             : row_of(r, predict(r.spec, machine,
                                 {.ranks_on_host = r.ranks_on_host, .threads = r.threads, .workspace = {}}));
     const bool in_fit = machine.fit && std::find(machine.fit->runs.begin(), machine.fit->runs.end(), r.id) !=

@@ -25,8 +25,11 @@ struct LayoutPrediction {
   std::vector<std::string> warnings;
   Counts counts{};  // of the slowest rank's step, hidden or not, in units of the coefficients
 };
-LayoutPrediction predict_layout(const RunSpec& spec, const Machine& machine);
+/// `campaign`: whose run it is (MeasuredRun::campaign). A machine fitted to several campaigns, none of them
+/// that one, knows less of it.
+LayoutPrediction predict_layout(const RunSpec& spec, const Machine& machine,
+                                const std::string& campaign = "");
 /// The same of a layout of a model that is already there.
-LayoutPrediction predict_layout(LayoutModel& model, const Layout& l);
+LayoutPrediction predict_layout(LayoutModel& model, const Layout& l, const std::string& campaign = "");
 
 }  // namespace isobar

@@ -21,6 +21,7 @@ MeasuredRun measured(const RunRecord& r, const std::string& statistic) {
   }
   m.steps = r.step_s.count;
   m.peak_rss_bytes = r.peak_rss_bytes;
+  if (r.provenance.is_object()) m.campaign = r.provenance.value("source", std::string());
   std::vector<double> checkpoints;
   for (const CheckpointRecord& c : r.checkpoints)
     if (c.seconds > 0) checkpoints.push_back(c.seconds);

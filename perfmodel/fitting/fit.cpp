@@ -222,6 +222,8 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   terms.reserve(runs.size());
   std::vector<std::string> kinds;
   std::vector<std::vector<int>> groups;  // of each run: indices into record.effects
+  const bool several_campaigns = std::any_of(
+      runs.begin(), runs.end(), [&](const MeasuredRun& r) { return r.campaign != runs[0].campaign; });
   for (const MeasuredRun& r : runs) {
     if (!(r.step_s > 0) || !std::isfinite(r.step_s))
       throw ConfigError(r.id, "step_s", "is not a positive number of seconds", "leave the run out");
@@ -230,6 +232,7 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
       const Layout l = layout_of(r.spec);
       views.push_back(view_of(model, r.spec));
       planned.push_back(model.cost(l).memory - machine[Coef::process].value);
+      if (several_campaigns) views.back().effects.push_back(campaign_effect(r.campaign));
       admit_to_peaks(r, views.back().ceiling_s, {peak_of(r.spec)}, out, record.notes);
     } else {
       terms.push_back(terms_of(r.spec, machine, r.threads, r.ranks_on_host));

@@ -36,6 +36,7 @@ struct MeasuredRun {
   int64_t peak_rss_bytes = 0;         // 0: not known
   std::vector<MeasuredOp> ops;        // may be empty
   double checkpoint_s = 0;            // of one, the same statistic; 0: it wrote none
+  std::string campaign;               // on accelerators: who measured it with which engine; "": not known
 };
 
 struct FitOptions {

@@ -15,6 +15,10 @@ std::string peak_of(const RunSpec& spec) {
   return amp == "none" ? "f32" : amp == "fp16" ? "bf16" : amp;
 }
 
+std::string campaign_effect(const std::string& campaign) {
+  return "campaign: " + campaign;
+}
+
 StepView view_of(LayoutModel& model, const RunSpec& spec) {
   const Layout l = layout_of(spec);
   const auto text = [](int64_t v) { return std::to_string(v); };

@@ -21,6 +21,9 @@ class LayoutModels {
   std::map<std::string, std::unique_ptr<LayoutModel>> known_;
 };
 
+/// Engines and clusters of one kind of accelerator differ: a group of runs like any other (effects_of), where
+/// a fit has several.
+std::string campaign_effect(const std::string& campaign);
 /// `model` must stay; its coefficients are changed by every evaluation.
 StepView view_of(LayoutModel& model, const RunSpec& spec);
 /// The name of the peak that bounds this run's matrix products.

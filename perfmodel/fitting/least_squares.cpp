@@ -148,6 +148,13 @@ std::vector<size_t> felt_by(const std::function<double(const Counts&)>& model, c
 
 Prior prior_of(const Machine& m, double drift) {
   constexpr double kFamily = 0.5;  // share of the variance that a family has in common
+  // All kernels of an accelerator are slower together within a step than alone: less clock for the same
+  // power, cold caches, and what an engine does beside the ops that are counted.
+  constexpr double kTogether = 0.2;
+  const auto is_kernel = [&](size_t i) {
+    const Resource r = info_of(i).resource;
+    return m.accelerator && (r == Resource::compute || r == Resource::memory);
+  };
   const auto n = static_cast<Eigen::Index>(kCoefs);
   Prior p{Eigen::VectorXd(n), Eigen::MatrixXd::Zero(n, n), Eigen::VectorXd(n)};
   Eigen::VectorXd sigma(n);
@@ -163,6 +170,7 @@ Prior prior_of(const Machine& m, double drift) {
     for (size_t j = 0; j < kCoefs; ++j) {
       const bool family = std::string(info_of(i).family) == info_of(j).family;
       p.covariance(i, j) = sigma[i] * sigma[j] * (i == j ? 1 : family ? kFamily : 0);
+      if (is_kernel(i) && is_kernel(j)) p.covariance(i, j) += kTogether * kTogether;
     }
   return p;
 }

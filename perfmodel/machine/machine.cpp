@@ -114,18 +114,18 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
     case Coef::attention_f32:
       return {1 / (0.7 * peaks.at("f32").value), 0.4};
     case Coef::attention_bf16:
-      return {1 / (0.6 * bf16), 0.25};
+      return {1 / (0.45 * bf16), 0.3};
     case Coef::attention_backward_f32:
       return {1 / (0.5 * peaks.at("f32").value), 0.4};
     case Coef::attention_backward_bf16:
-      return {1 / (0.45 * bf16), 0.25};
+      return {1 / (0.33 * bf16), 0.3};
     case Coef::norm:
     case Coef::gelu:
     case Coef::reduction:
     case Coef::copy:
     case Coef::loss:
     case Coef::optimizer:
-      return {1.25 / memory, 0.25};
+      return {1.8 / memory, 0.35};
     case Coef::copy_host:  // PCIe 4 x16: 32 GB/s, of which copies reach four fifths
       return {1 / 25e9, 0.5};
     case Coef::vector:
@@ -144,11 +144,11 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
     case Coef::message_host:
       return {a.host.latency, 0.5};
     case Coef::wire_host:
-      return {1 / (0.8 * a.host.of_rank()), 0.2};
+      return {1 / (0.7 * a.host.of_rank()), 0.25};
     case Coef::message_net:
       return {a.net.latency, 0.5};
     case Coef::wire_net:
-      return {1 / (0.85 * a.net.of_rank()), 0.3};
+      return {1 / (0.75 * a.net.of_rank()), 0.3};
     case Coef::collective_call:
       return {8e-6, 0.5};
     case Coef::share_compute:  // accelerators share nothing but links
@@ -156,9 +156,9 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
     case Coef::threads_serial:
       return {1e-9, 0.8};
     case Coef::overlap_slowdown:
-      return {0.15, 0.6};
+      return {0.2, 0.6};
     case Coef::imbalance:
-      return {0.005, 0.8};
+      return {0.005, 0.3};
     case Coef::commit:  // as many round trips to a parallel file system's metadata servers
       return {1e-1, 1.0};
     case Coef::checkpoint:  // one node's share of a parallel file system

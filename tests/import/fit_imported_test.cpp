@@ -3,39 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <random>
 
-#include "bench/import/import.h"
 #include "model/base/error.h"
 #include "perfmodel/holdout.h"
 #include "perfmodel/layout_predict.h"
+#include "tests/import/published_runs.h"
 
 namespace isobar {
 namespace {
-
-std::vector<MeasuredRun> imported(const std::string& table, const std::string& accelerator) {
-  const std::filesystem::path out = std::filesystem::temp_directory_path() /
-                                    ("isobar_fit_" + table + std::to_string(std::random_device{}()));
-  const std::string csv = std::string(ISOBAR_SOURCE_DIR) + "/configs/published/" + table + ".csv";
-  import_published(csv, {.out = out, .only = accelerator});
-  std::vector<MeasuredRun> runs;
-  for (const RunRecord& r : load_runs(out)) {
-    if (r.run_class != RunClass::ok) continue;
-    MeasuredRun m;
-    m.id = r.id;
-    m.spec = r.spec;
-    m.ranks_on_host = r.ranks_on_host;
-    m.step_s = r.step_s.median;
-    runs.push_back(m);
-  }
-  std::filesystem::remove_all(out);
-  return runs;
-}
-
-Machine a100() {
-  return load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/dgx-a100.yaml");
-}
 
 void print(const char* what, const Holdout& h) {
   std::printf("%s: %zu runs, median error %.1f %%, mean %.1f %%, p90 %.1f %%, interval holds %.0f %%\n", what,
@@ -43,7 +19,7 @@ void print(const char* what, const Holdout& h) {
 }
 
 const std::vector<MeasuredRun>& aleph() {
-  static const std::vector<MeasuredRun> runs = imported("aleph_alpha_layouts", "A100");
+  static const std::vector<MeasuredRun> runs = test::published_runs("aleph_alpha_layouts", "A100");
   return runs;
 }
 
@@ -52,8 +28,8 @@ TEST(FitImported, HeldOutLayoutsOfAPublishedTableArePredicted) {
   const std::vector<MeasuredRun>& runs = aleph();
   ASSERT_GT(runs.size(), 100U);
   const HeldOut split = split_runs(runs, 0.5, seed, Together::layout);
-  const Holdout before = hold_out(pick(runs, split.test), a100());
-  const Machine fitted = fit(pick(runs, split.train), a100(), {});
+  const Holdout before = hold_out(pick(runs, split.test), test::machine("dgx-a100"));
+  const Machine fitted = fit(pick(runs, split.train), test::machine("dgx-a100"), {});
   const Holdout after = hold_out(pick(runs, split.test), fitted);
   print("spec sheet", before);
   print("fitted", after);
@@ -74,7 +50,7 @@ TEST(FitImported, ARunFasterThanItsAcceleratorIsRefusedByName) {
   runs.resize(4);
   runs[2].step_s /= 10;
   try {
-    fit(runs, a100(), {});
+    fit(runs, test::machine("dgx-a100"), {});
     FAIL();
   } catch (const ConfigError& e) {
     EXPECT_NE(std::string(e.what()).find("peaks.bf16.value"), std::string::npos) << e.what();

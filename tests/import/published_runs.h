@@ -1,0 +1,44 @@
+// Runs of a published table, by the way that a user's own take: imported, read back, measured.
+#pragma once
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bench/import/import.h"
+#include "perfmodel/fitting/fit.h"
+
+namespace isobar::test {
+
+inline std::string config(const std::string& file) {
+  return std::string(ISOBAR_SOURCE_DIR) + "/configs/" + file;
+}
+
+inline Machine machine(const std::string& name) {
+  return load_machine(config("machines/" + name + ".yaml"));
+}
+
+/// Those on `accelerator`; at most `most` of them, spread over the table.
+inline std::vector<MeasuredRun> published_runs(const std::string& table, const std::string& accelerator,
+                                               size_t most = SIZE_MAX) {
+  const std::filesystem::path out = std::filesystem::temp_directory_path() /
+                                    ("isobar_runs_" + table + std::to_string(std::random_device{}()));
+  import_published(config("published/" + table + ".csv"), {.out = out, .only = accelerator});
+  std::vector<MeasuredRun> all, some;
+  for (const RunRecord& r : load_runs(out)) {
+    if (r.run_class != RunClass::ok) continue;
+    MeasuredRun m;
+    m.id = r.id;
+    m.spec = r.spec;
+    m.ranks_on_host = r.ranks_on_host;
+    m.step_s = r.step_s.median;
+    m.campaign = r.provenance.at("source");
+    all.push_back(m);
+  }
+  std::filesystem::remove_all(out);
+  const size_t n = std::min(most, all.size());
+  for (size_t i = 0; i < n; ++i) some.push_back(all[i * all.size() / n]);
+  return some;
+}
+
+}  // namespace isobar::test
