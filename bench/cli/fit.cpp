@@ -28,7 +28,8 @@ With --holdout a random part of the runs, balanced over everything that the swee
 then predicted: the honest test. It is written to DIR/holdout.json, which `isobar report` shows.
 
 Runs on accelerators, yours or others', come in by `isobar import` and are fitted from a cluster's machine file; the
-closed form of layouts prices them.
+closed form of layouts prices them. Several tables may go into one directory: what sets one campaign's engine and
+cluster apart is then kept from the coefficients, and a prediction for yet another allows for as much.
 
 Examples:
   isobar import runs.csv -o results/mine

@@ -1,13 +1,13 @@
 // Measurements of other engines and tools become results that `isobar fit` and `isobar report` read.
 //
-//   Imported a = import_published("mine.csv", {.out = "results/mine", .only = "A100"});   // published-table
-//   columns Imported b = import_kineto({"trace.json"}, "run.yaml", "results/torch");              // PyTorch
-//   profiler Collectives c = read_nccl_tests("all_reduce.log", "");                               //
-//   nccl-tests' output write_atomically("links.csv", to_csv(c));     Machine m =
-//   with_links(load_machine("dgx.yaml"), c);
+//   import_published("mine.csv", {.out = "results/mine", .only = "A100"});   // columns of configs/published
+//   import_kineto({"trace.json"}, "run.yaml", "results/torch");              // PyTorch's profiler
+//   Collectives c = read_nccl_tests("all_reduce.log", "");                   // what nccl-tests printed
+//   Machine m = with_links(load_machine("dgx.yaml"), c);
 //
 // Each run gets a directory as a sweep's trial has one (trial.json, status.json, result.jsonl), named by what
-// defines it, so that importing twice changes nothing. What cannot be taken over is counted with its reason.
+// defines it, so that importing twice changes nothing, and the same specification measured by somebody else
+// is a repetition. What cannot be taken over is counted with its reason.
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -1,5 +1,6 @@
 // Rows of tables in the columns of configs/published, as runs of this program's specification.
 #include <cmath>
+#include <fstream>
 
 #include "bench/import/import.h"
 #include "bench/sweep/trials.h"
@@ -7,6 +8,23 @@
 #include "perfmodel/score/published_spec.h"
 
 namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+// Whether this place holds somebody else's run of the same specification. The same row taken over again is no
+// other.
+bool is_taken(const std::filesystem::path& trial, const json& provenance) {
+  std::ifstream in(trial / "result.jsonl");
+  std::string line;
+  if (!std::getline(in, line)) return false;
+  const json there = json::parse(line, nullptr, false).value("provenance", json::object());
+  return there.value("source", json()) != provenance["source"] ||
+         there.value("row", json()) != provenance["row"];
+}
+
+}  // namespace
+
 Imported import_published(const std::string& csv, const PublishedImport& options) {
   const PublishedTable table = read_published(csv);
   Imported out;
@@ -30,8 +48,6 @@ Imported import_published(const std::string& csv, const PublishedImport& options
       leave_out(why.starts_with(": ") ? why.substr(2) : why, p);
       continue;
     }
-    r.repetition = seen[to_json(r.spec).dump()]++;
-    r.id = trial_id(r.spec, r.repetition);
     r.axes = {{"net", p.model},
               {"gpus", std::llround(p.gpus)},
               {"layout.dp", r.spec.layout.dp},
@@ -52,6 +68,11 @@ Imported import_published(const std::string& csv, const PublishedImport& options
                     {"source", p.source},
                     {"engine", p.engine},
                     {"gpu", p.gpu_type}};
+    int64_t& next = seen[to_json(r.spec).dump()];
+    do {
+      r.repetition = next++;
+      r.id = trial_id(r.spec, r.repetition);
+    } while (is_taken(options.out / "trials" / r.id, r.provenance));
     write_imported_run(r, options.out);
     ++out.runs;
   }

@@ -153,6 +153,15 @@ TEST_F(Import, PublishedRunsBecomeRunsWithTheSameNumbers) {
   }
   EXPECT_EQ(import_published(csv, {.out = dir / "results"}).runs, i.runs);  // twice changes nothing
   EXPECT_EQ(load_runs(dir / "results").size(), i.runs);
+
+  // The same specifications, measured by somebody else: nothing is lost.
+  std::string other = read_file(csv);
+  for (size_t at = 0; (at = other.find("\nzero-bubble,", at)) != std::string::npos; at += 2)
+    other.replace(at + 1, 11, "others");
+  EXPECT_EQ(import_published(file("other.csv", other), {.out = dir / "results"}).runs, i.runs);
+  std::map<std::string, size_t> sources;
+  for (const RunRecord& r : load_runs(dir / "results")) ++sources[r.provenance["source"]];
+  EXPECT_EQ(sources, (std::map<std::string, size_t>{{"zero-bubble", i.runs}, {"others", i.runs}}));
 }
 
 json event(const char* category, const std::string& name, double begin, double duration, int tid) {
