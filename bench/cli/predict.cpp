@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/cli/predict_layouts.h"
+#include "bench/cli/step_text.h"
 #include "model/base/error.h"
 #include "perfmodel/search.h"
 
@@ -61,30 +62,21 @@ RunSpec spec_of(const Arguments& a) {
   return load_run_spec(a.config, set);
 }
 
+StepText text_of(const Prediction& p) {
+  return {p.step_s,     p.lower, p.upper,      p.ceiling_s, p.samples_per_s,
+          p.correction, p.terms, p.checkpoint, p.warnings};
+}
+
 void print_json(const Prediction& p, const Machine& m) {
-  nlohmann::json terms = nlohmann::json::array(), memory = nlohmann::json::object();
-  for (const Term& t : p.terms) terms.push_back({{"name", t.name}, {"seconds", t.seconds}});
+  nlohmann::json memory = nlohmann::json::object();
   for (const auto& [name, bytes] : p.memory) memory[name] = bytes;
-  const nlohmann::json j = {{"machine", m.name},
-                            {"ranks", p.where.ranks},
-                            {"threads", p.where.threads},
-                            {"step_s", p.step_s},
-                            {"lower_s", p.lower},
-                            {"upper_s", p.upper},
-                            {"samples_per_s", p.samples_per_s},
-                            {"flops_per_rank", p.flops},
-                            {"ceiling_s", p.ceiling_s},
-                            {"correction", p.correction},
-                            {"terms", terms},
-                            {"checkpoint",
-                             {{"bytes", p.checkpoint.bytes},
-                              {"seconds", p.checkpoint.seconds},
-                              {"lower_s", p.checkpoint.lower},
-                              {"upper_s", p.checkpoint.upper},
-                              {"per_step_s", p.checkpoint.per_step}}},
-                            {"memory_bytes", memory},
-                            {"memory_total_bytes", p.memory_total},
-                            {"warnings", p.warnings}};
+  nlohmann::json j = json_of(text_of(p));
+  j.update({{"machine", m.name},
+            {"ranks", p.where.ranks},
+            {"threads", p.where.threads},
+            {"flops_per_rank", p.flops},
+            {"memory_bytes", memory},
+            {"memory_total_bytes", p.memory_total}});
   std::printf("%s\n", j.dump(1).c_str());
 }
 
@@ -92,23 +84,14 @@ void print_text(const Prediction& p, const RunSpec& spec, const Machine& m) {
   std::printf("On %s: %lld rank%s x %lld thread%s\n\n", m.name.empty() ? m.file.c_str() : m.name.c_str(),
               static_cast<long long>(p.where.ranks), p.where.ranks == 1 ? "" : "s",
               static_cast<long long>(p.where.threads), p.where.threads == 1 ? "" : "s");
-  const bool long_step = p.step_s >= 10;
-  const double scale = long_step ? 1 : 1e3;
-  const char* unit = long_step ? "s" : "ms";
-  std::printf("  %-32s %12s %7s\n", "one optimizer step", unit, "share");
-  for (const Term& t : p.terms)
-    std::printf("  %-32s %12.3f %6.1f%%\n", t.name.c_str(), scale * t.seconds, 100 * t.seconds / p.step_s);
-  std::printf("  %-32s %12.3f         80 %% interval %.3f - %.3f %s\n", "together", scale * p.step_s,
-              scale * p.lower, scale * p.upper, unit);
-  if (p.correction != 1)
-    std::printf("  (with %+.1f %% by which measured runs of this kind deviate from the counted terms)\n",
-                100 * (p.correction - 1));
-  std::printf("\n  %.4g samples/s; %.4g GFLOP/s a rank; the peak would allow %.3f %s\n\n", p.samples_per_s,
-              1e-9 * p.flops / p.step_s, scale * p.ceiling_s, unit);
-  std::printf("  %-32s %12s\n", "memory of one rank", "MB");
+  print_step(text_of(p));
+  const TimeUnit u = unit_of(p.step_s);
+  std::printf("  %.4g samples/s; %.4g GFLOP/s a rank; the peak would allow %.3f %s\n\n", p.samples_per_s,
+              1e-9 * p.flops / p.step_s, u.per_second * p.ceiling_s, u.name);
+  std::printf("  %-34s %12s\n", "memory of one rank", "MB");
   for (const auto& [name, bytes] : p.memory)
-    std::printf("  %-32s %12.2f\n", name.c_str(), 1e-6 * static_cast<double>(bytes));
-  std::printf("  %-32s %12.2f\n", "together", 1e-6 * static_cast<double>(p.memory_total));
+    std::printf("  %-34s %12.2f\n", name.c_str(), 1e-6 * static_cast<double>(bytes));
+  std::printf("  %-34s %12.2f\n", "together", 1e-6 * static_cast<double>(p.memory_total));
   std::printf("\n  %s\n", text_of(p.checkpoint, spec, p.step_s).c_str());
   for (const std::string& w : p.warnings) std::printf("note: %s\n", w.c_str());
 }

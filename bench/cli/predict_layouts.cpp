@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "bench/cli/step_text.h"
 #include "model/base/error.h"
 #include "perfmodel/layout_predict.h"
 #include "perfmodel/search.h"
@@ -49,29 +50,21 @@ json json_of(const Layout& l) {
           {"cp_kind", kCpKinds[l.cp_kind]}};
 }
 
+StepText text_of(const LayoutPrediction& p) {
+  return {p.step_s,     p.lower, p.upper,      p.cost.ceiling, p.samples_per_s,
+          p.correction, p.terms, p.checkpoint, p.warnings};
+}
+
 json json_of(const LayoutPrediction& p, const Layout& l) {
-  json terms = json::array(), memory = json::object();
-  for (const Term& t : p.terms) terms.push_back({{"name", t.name}, {"seconds", t.seconds}});
+  json memory = json::object();
   for (const auto& [name, bytes] : p.memory) memory[name] = std::llround(bytes);
-  return {{"layout", json_of(l)},
-          {"step_s", p.step_s},
-          {"lower_s", p.lower},
-          {"upper_s", p.upper},
-          {"samples_per_s", p.samples_per_s},
-          {"tokens_per_s", p.tokens_per_s},
-          {"flops", p.flops},
-          {"ceiling_s", p.cost.ceiling},
-          {"terms", terms},
-          {"correction", p.correction},
-          {"checkpoint",
-           {{"bytes", p.checkpoint.bytes},
-            {"seconds", p.checkpoint.seconds},
-            {"lower_s", p.checkpoint.lower},
-            {"upper_s", p.checkpoint.upper},
-            {"per_step_s", p.checkpoint.per_step}}},
-          {"warnings", p.warnings},
-          {"memory_bytes", memory},
-          {"memory_total_bytes", std::llround(p.memory_total)}};
+  json j = json_of(text_of(p));
+  j.update({{"layout", json_of(l)},
+            {"tokens_per_s", p.tokens_per_s},
+            {"flops", p.flops},
+            {"memory_bytes", memory},
+            {"memory_total_bytes", std::llround(p.memory_total)}});
+  return j;
 }
 
 json json_of(const LayoutCandidate& c) {
@@ -83,20 +76,12 @@ json json_of(const LayoutCandidate& c) {
 }
 
 void print_terms(const LayoutPrediction& p, const RunSpec& spec, const Machine& m, int64_t gpus) {
-  const double scale = p.step_s >= 10 ? 1 : 1e3;
-  const char* unit = p.step_s >= 10 ? "s" : "ms";
-  std::printf("  %-34s %12s %7s\n", "one optimizer step", unit, "share");
-  for (const Term& t : p.terms)
-    std::printf("  %-34s %12.3f %6.1f%%\n", t.name.c_str(), scale * t.seconds, 100 * t.seconds / p.step_s);
-  std::printf("  %-34s %12.3f         80 %% interval %.3f - %.3f %s\n\n", "together", scale * p.step_s,
-              scale * p.lower, scale * p.upper, unit);
-  if (p.correction != 1)
-    std::printf("  (with %+.1f %% by which measured runs of this kind deviate from the counted terms)\n\n",
-                100 * (p.correction - 1));
+  print_step(text_of(p));
+  const TimeUnit u = unit_of(p.step_s);
   std::printf(
       "  %.5g samples/s, %.5g tokens/s; %.4g TFLOP/s an accelerator; the peaks would allow %.3f %s\n\n",
       p.samples_per_s, p.tokens_per_s, 1e-12 * p.flops / p.step_s / static_cast<double>(gpus),
-      scale * p.cost.ceiling, unit);
+      u.per_second * p.cost.ceiling, u.name);
   std::printf("  %-34s %12s\n", "memory of the fullest rank", "GB");
   for (const auto& [name, bytes] : p.memory) std::printf("  %-34s %12.2f\n", name.c_str(), 1e-9 * bytes);
   std::printf("  %-34s %12.2f", "together", 1e-9 * p.memory_total);
