@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "bench/sweep/jobs.h"
 #include "bench/sweep/resultsdir.h"
 #include "model/base/error.h"
 
@@ -55,6 +56,31 @@ std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const
   for (auto& [nodes, g] : groups)
     if (!g.trials.empty()) close(nodes, g);
   return jobs;
+}
+
+nlohmann::json description_of(const PlannedJob& job, const std::string& name, const SweepSpec& sweep,
+                              const SweepOptions& options, const ClusterSpec& cluster) {
+  using nlohmann::json;
+  const TrialLimits& limits = sweep.limits;
+  json out = {{"schema", 1},
+              {"name", name},
+              {"nodes", job.nodes},
+              {"time_s", job.time_s},
+              {"warmup", sweep.warmup},
+              {"self", options.self},
+              {"needed", job.nodes},
+              {"trainer", options.trainer},
+              {"cluster", to_json(cluster)},
+              {"limits",
+               {{"timeout_s", limits.timeout_s},
+                {"timeout_given", limits.timeout_given},
+                {"hang_s", limits.hang_s ? json(*limits.hang_s) : json(nullptr)},
+                {"memory_limit_mb", limits.memory_limit_mb},
+                {"grace_s", limits.grace_s},
+                {"noise_limit", limits.noise_limit}}},
+              {"trials", json::array()}};
+  for (const Trial* t : job.trials) out["trials"].push_back(to_json(*t));
+  return out;
 }
 
 }  // namespace isobar

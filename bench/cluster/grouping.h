@@ -5,9 +5,12 @@
 // A job holds trials of one number of nodes, so that none of them wait for the largest.
 #pragma once
 #include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "bench/cluster/cluster.h"
+#include "bench/sweep/runner.h"
 #include "bench/sweep/spec.h"
 #include "bench/sweep/trials.h"
 
@@ -24,5 +27,9 @@ struct PlannedJob {
 /// for leaves its longest trial room for its whole time limit. Throws ConfigError when max_time_s does not.
 std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const SweepSpec& sweep,
                                   const ClusterSpec& cluster);
+
+/// What the job's pilot reads: job.json (bench/sweep/jobs.h).
+nlohmann::json description_of(const PlannedJob& job, const std::string& name, const SweepSpec& sweep,
+                              const SweepOptions& options, const ClusterSpec& cluster);
 
 }  // namespace isobar

@@ -252,24 +252,6 @@ class ClusterSweep {
   void submit(const PlannedJob& p) {
     const JobDir job(options_.results, new_name());
     const fs::path results = fs::absolute(options_.results);
-    json about = {{"schema", 1},
-                  {"name", job.name()},
-                  {"nodes", p.nodes},
-                  {"time_s", p.time_s},
-                  {"warmup", sweep_.warmup},
-                  {"self", options_.self},
-                  {"needed", p.nodes},
-                  {"trainer", options_.trainer},
-                  {"cluster", to_json(cluster_)},
-                  {"limits",
-                   {{"timeout_s", sweep_.limits.timeout_s},
-                    {"timeout_given", sweep_.limits.timeout_given},
-                    {"hang_s", sweep_.limits.hang_s ? json(*sweep_.limits.hang_s) : json(nullptr)},
-                    {"memory_limit_mb", sweep_.limits.memory_limit_mb},
-                    {"grace_s", sweep_.limits.grace_s},
-                    {"noise_limit", sweep_.limits.noise_limit}}},
-                  {"trials", json::array()}};
-    for (const Trial* t : p.trials) about["trials"].push_back(to_json(*t));
     const JobRequest request{.name = job.name(),
                              .nodes = p.nodes + cluster_.spare_nodes,
                              .time_s = p.time_s,
@@ -279,7 +261,8 @@ class ClusterSweep {
     // Written before anything is submitted: whoever comes after a kill in between knows of it.
     write_atomically(job.path() / "owner", "0\n");
     write_atomically(job.path() / "script", scheduler_.script(cluster_, request));
-    write_atomically(job.path() / "job.json", about.dump(1) + "\n");
+    write_atomically(job.path() / "job.json",
+                     description_of(p, job.name(), sweep_, options_, cluster_).dump(1) + "\n");
     for (const Trial* t : p.trials) {
       TrialDir dir = directory(*t);
       if (again_.erase(t->id)) dir.prepare();  // its old verdict goes to attempt-<n>/

@@ -1,0 +1,35 @@
+// HDF5 identifiers that close themselves, for the files of this room that call the library. Needs
+// LibraryLock.
+//
+//   const Opened opened(file, name);                  // file and dataset, for the duration of a call
+//   Handle space(H5Dget_space(opened.set.id), H5Sclose);
+#pragma once
+#include <hdf5.h>
+
+#include <string>
+
+#include "model/data/hdf5_array.h"
+
+namespace isobar {
+
+/// The innermost description on HDF5's error stack, which is the one that says what is wrong.
+std::string hdf5_message();
+
+struct Handle {
+  hid_t id;
+  herr_t (*close)(hid_t);
+  Handle(hid_t id_, herr_t (*close_)(hid_t)) : id(id_), close(close_) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() {
+    if (id >= 0) close(id);
+  }
+};
+
+/// Throws ArrayError when there is no such file or dataset.
+struct Opened {
+  Handle access, file, set;  // `access` stays: closing it would clear the error that opening left
+  Opened(const std::string& path, const std::string& name);
+};
+
+}  // namespace isobar
