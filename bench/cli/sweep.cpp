@@ -31,11 +31,14 @@ A sweep file names a run configuration and what to vary:
   warmup: 2                          # of them, left out of the statistics
   axes:                              # every combination is a trial
     gpus: [1, 2]                     # world size; dp = gpus / (tp * cp * pp)
+    tp: any                          # every divisor of the world sizes; so do cp and pp
     policy.amp: [none, bf16]         # any key of a run configuration
     data.workers: [0, 2]
   include: [{gpus: 2, policy.bucket_mb: 1}]       # combinations besides
   exclude: [{gpus: 2, data.workers: [1, 2]}]      # a list means any of these
   constraints: {max_ranks: 8}
+  weak_scaling: [1, 2, 4]            # instead of gpus: as many samples a rank; strong_scaling: as many altogether
+  baselines: [{gpus: 1, policy.amp: none}]        # what reports compare with
   repetitions: 3                     # interleaved, not back to back
   order: random                      # or listed;  seed: 0
   timeout_s: 600                     # per trial;  hang_s: 120, memory_limit_mb: 8000, grace_s: 5

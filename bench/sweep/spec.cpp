@@ -104,13 +104,15 @@ class SweepReader {
     flatten(v, "", "axes", flat);
     std::vector<Axis> out;
     for (const auto& [key, list] : flat) {
-      const std::string shown = "axes." + key;
+      const std::string shown = std::string("axes.") + (key == kRanksKey ? "gpus" : key);
       Axis axis{key, {}};
       // A key that is itself a list of words (data.variables) needs a list of lists.
       if (list.is_array())
         axis.values.assign(list.begin(), list.end());
       else
         axis.values = {list};
+      if (list == "any" && key == "layout.dp")
+        fail(shown, "is any, but follows from the others", "leave it out: dp = gpus / (tp * cp * pp)");
       axis.any = list == "any" && (key == "layout.tp" || key == "layout.cp" || key == "layout.pp");
       if (axis.any) axis.values = {1};  // until the world sizes are known
       if (axis.values.empty()) fail(shown, "is an empty list", "give at least one value, or remove the axis");
@@ -178,7 +180,7 @@ class SweepReader {
   void check_value(const std::string& key, const json& value, const std::string& shown) const {
     if (key == kRanksKey) {
       if (!value.is_number_integer() || value.get<int64_t>() < 1)
-        fail(shown + "." + key, "is " + value.dump() + ", not a number of ranks", "give 1 or more");
+        fail(shown + ".gpus", "is " + value.dump() + ", not a number of ranks", "give 1 or more");
       return;
     }
     if (key == "run.out")

@@ -7,6 +7,7 @@
 #include "model/base/error.h"
 #include "model/base/hash.h"
 #include "model/base/rng.h"
+#include "model/nets/legal_layout.h"
 
 namespace isobar {
 namespace {
@@ -61,6 +62,7 @@ RunSpec resolve(const SweepSpec& sweep, const Assignments& combination) {
     spec.layout.dp = left;
   }
   validate(spec);
+  check_layout(spec);
   return spec;
 }
 

@@ -29,12 +29,13 @@ TEST_F(SpecTest, RefusalsNameFileKeyAndMend) {
       {"base: base.yaml\naxes: {policy.ampp: [none]}", {"bad.yaml", "axes", "policy.ampp", "policy.amp"}},
       {"base: base.yaml\naxes: {policy.micro_batch: [one]}",
        {"bad.yaml", "policy.micro_batch", "whole number"}},
-      {"base: base.yaml\naxes: {gpus: [0]}", {"axes.ranks", "1 or more"}},
-      {"base: base.yaml\naxes: {gpus: []}", {"axes.ranks", "empty"}},
-      {"base: base.yaml\naxes: {gpus: [2, 2]}", {"axes.ranks", "twice"}},
+      {"base: base.yaml\naxes: {gpus: [0]}", {"axes.gpus", "1 or more"}},
+      {"base: base.yaml\naxes: {gpus: []}", {"axes.gpus", "empty"}},
+      {"base: base.yaml\naxes: {gpus: [2, 2]}", {"axes.gpus", "twice"}},
       {"base: base.yaml\naxes: {speed: [2]}", {"axes.speed", "not a key of a run"}},
       {"base: base.yaml\naxes: {run.out: [a]}", {"run.out", "directory of its own"}},
       {"base: base.yaml\naxes: {gpus: [1], layout.dp: [1]}", {"layout.dp", "keep one"}},
+      {"base: base.yaml\naxes: {gpus: [4], dp: any}", {"axes.layout.dp", "leave it out"}},
       {"base: base.yaml\nset: {amp: bf16}\naxes: {policy.amp: [none]}", {"set.policy.amp", "axis"}},
       {"base: base.yaml\nsteps: 2", {"steps", "warmup"}},
       {"base: base.yaml\nsteps: many", {"steps", "whole number"}},
@@ -105,6 +106,17 @@ TEST_F(SpecTest, WhatCannotRunIsSkippedWithItsReasonAndExclusionsAreCounted) {
   EXPECT_EQ(m.excluded, 2);
   ASSERT_EQ(m.skipped.size(), 5u);
   for (const Skipped& s : m.skipped) EXPECT_FALSE(s.reason.empty());
+}
+
+TEST_F(SpecTest, LayoutsThatTheNetCannotTakeAreSkippedWithTheReason) {
+  const Matrix m = expand(sweep("axes: {tp: [1, 16], pp: [1, 2]}"));  // 8 heads, one block
+  ASSERT_EQ(m.trials.size(), 1U);
+  ASSERT_EQ(m.skipped.size(), 3U);
+  for (const Skipped& s : m.skipped) {
+    const bool heads = s.reason.find("layout.tp") != std::string::npos;
+    EXPECT_TRUE(heads || s.reason.find("layout.pp") != std::string::npos) << s.reason;
+    EXPECT_NE(s.reason.find("the nearest that can be run"), std::string::npos) << s.reason;
+  }
 }
 
 TEST_F(SpecTest, TooManyRanksAreSkippedByTheConstraint) {
