@@ -90,6 +90,7 @@ size_t Play::stop(double bound) const {
 
 std::vector<double> true_regrets(const std::vector<Candidate>& finished) {
   std::vector<double> out;
+  out.reserve(finished.size());
   for (const Candidate& c : finished) out.push_back(seconds_per_sample(c));
   const double best = out.empty() ? 0 : *std::min_element(out.begin(), out.end());
   for (double& s : out) s = 1 - best / s;

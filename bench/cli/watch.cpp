@@ -46,8 +46,9 @@ void run(const Arguments& a) {
   while (true) {
     watch.refresh();
     // The cursor goes home and what is left of the frame before is wiped: no flicker.
-    std::string text = frame(watch.state(), terminal());
-    if (live) text = "\x1b[H" + text + "\x1b[J";
+    std::string text = live ? "\x1b[H" : "";
+    text += frame(watch.state(), terminal());
+    if (live) text += "\x1b[J";
     std::fputs(text.c_str(), stdout);
     std::fflush(stdout);
     if (a.once || watch.state().done == watch.state().trials.size()) return;

@@ -22,15 +22,14 @@
 #include "model/engine/result_log.h"
 #include "model/engine/schedule_lr.h"
 #include "model/engine/summary.h"
+#include "model/engine/traced_steps.h"
 #include "model/engine/watchdog.h"
 #include "model/nets/build.h"
-#include "model/trace/chrome.h"
 
 namespace isobar {
 namespace {
 
-constexpr int64_t kWarmup = 2;        // steps that step statistics and op times leave out
-constexpr int64_t kTracedSteps = 10;  // the last ones
+constexpr int64_t kWarmup = 2;  // steps that step statistics and op times leave out
 
 class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a process; fields in order of use
  public:
@@ -61,8 +60,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   void run() {
     const int64_t first = initialise();
     if (spec_.train.valid_every > 0 && data_->has_validation() && first == 0) validate(0);
-    if (!options_.trace.empty())
-      recorder_.emplace(mpi_.rank(), train_program_.instrs.size() * static_cast<size_t>(kTracedSteps + 1));
+    if (!options_.trace.empty()) trace_.emplace(plan_, train_program_, spec_.train.steps, mpi_, *processor_);
     started_ = now_ns();
     for (int64_t step = first; step < spec_.train.steps; ++step) {
       train_step(step, first);
@@ -72,7 +70,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       if (data_->has_validation() && (last || (valid > 0 && done % valid == 0))) validate(done);
       if (save > 0 && (last || done % save == 0)) checkpoint(done);
     }
-    if (recorder_) write_trace();
+    if (trace_) say(trace_->write(options_.trace, log_));
     if (const auto about = processor_->describe(); !about.is_null())  // again: memory that came since
       log_.write({{"event", "device"}, {"gpu", about}});
     log_.write(summary_of_run(spec_, plan_, executor_->op_times(), executor_->routine_times(), step_seconds_,
@@ -132,9 +130,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       step_seconds_.clear();
       timed_seconds_ = 0;
     }
-    const bool traced = recorder_ && step >= spec_.train.steps - kTracedSteps;
-    watched_ = traced && processor_->watch(train_program_);
-    if (traced && !watched_) executor_->record_to(&*recorder_);
+    if (trace_) trace_->begin(step);
     double wait = 0;
     backend_->on_fetch(
         [&](int32_t, float* input, float* target) {
@@ -153,12 +149,10 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     (*executor_)(train_program_, static_cast<int32_t>(step));
     backend_->download({plan_.metrics, plan_.grad_norm2, plan_.scalars});
     const int64_t t1 = now_ns();
-    if (traced)
-      recorder_->record_step(static_cast<int32_t>(step), t0 - recorder_->origin_ns(),
-                             t1 - recorder_->origin_ns());
+    if (trace_) trace_->end(step, t0, t1);
     const double seconds = static_cast<double>(t1 - t0) * 1e-9;
     step_seconds_.push_back(seconds);
-    if (executor_->times_ops() || watched_) timed_seconds_ += seconds;
+    if (executor_->times_ops() || (trace_ && trace_->watched())) timed_seconds_ += seconds;
 
     const float* metrics = on_host(plan_.metrics);
     const double loss = metrics[0], norm = std::sqrt(static_cast<double>(*on_host(plan_.grad_norm2)));
@@ -275,44 +269,6 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     watchdog_->alive();
   }
 
-  void write_trace() {
-    Timeline timeline = recorder_->take();
-    if (watched_) add_watched(timeline);
-    // One host's ranks share the clock; times count from rank 0's start.
-    const int64_t zero = std::stoll(mpi_.from_first(std::to_string(recorder_->origin_ns())));
-    RankTrace trace{&timeline, &plan_, &train_program_, recorder_->origin_ns() - zero, {}, ""};
-    write_chrome_trace(part_path(options_.trace, mpi_.rank()), {trace});
-    mpi_.barrier();
-    if (mpi_.rank() != 0) return;
-    std::vector<std::filesystem::path> parts;
-    parts.reserve(mpi_.size());
-    for (int r = 0; r < mpi_.size(); ++r) parts.push_back(part_path(options_.trace, r));
-    merge_chrome_traces(parts, options_.trace);
-    say("trace: " + options_.trace.string());
-  }
-
-  // What the device itself says of the traced steps: their spans, the ops' times, and how much of it is
-  // whose.
-  void add_watched(Timeline& timeline) {
-    processor_->stop_watching();
-    DeviceJoin join = processor_->watched(recorder_->origin_ns());
-    std::vector<OpTime> times(plan_.ops.size());
-    for (const Span& s : join.spans) {
-      ++times[s.op].count;
-      times[s.op].seconds += static_cast<double>(s.end_ns - s.begin_ns) * 1e-9;
-    }
-    executor_->set_op_times(std::move(times));
-    timeline.spans = std::move(join.spans);
-    const std::string text = to_text(join.share);
-    log_.write({{"event", "device_share"},
-                {"joined_share", join.share.joined_share()},
-                {"device_s", static_cast<double>(join.share.device_ns) * 1e-9},
-                {"activities", join.share.activities},
-                {"lost", join.share.lost},
-                {"text", text}});
-    say(text);
-  }
-
   [[noreturn]] void hang(const std::string& op) {
     const std::string message = "rank " + std::to_string(mpi_.rank()) + " made no progress for " +
                                 std::to_string(static_cast<int64_t>(spec_.run.hang_timeout)) + " s in " + op;
@@ -339,11 +295,10 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   std::unique_ptr<Processor> processor_;
   Backend* backend_ = nullptr;
   Runner* executor_ = nullptr;
-  std::optional<SpanRecorder> recorder_;
+  std::optional<TracedSteps> trace_;
   std::optional<Watchdog> watchdog_;
   std::vector<double> step_seconds_, persistence_;
   double timed_seconds_ = 0;  // of those steps whose ops were timed
-  bool watched_ = false;      // the last step was, by the device
   Plateau plateau_;
   int64_t started_ = 0;
   const bool scaled_ = spec_.policy.amp == "fp16";

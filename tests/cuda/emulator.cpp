@@ -8,6 +8,10 @@
 #include <string>
 #include <vector>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 namespace isobar::emulator {
 
 Index thread, block;
@@ -34,20 +38,51 @@ const std::function<void()>* body = nullptr;
 std::vector<double> shared;
 std::exception_ptr error;
 
+// Which stack a switch leaves for and where it came from, for address sanitizer.
+#ifdef __SANITIZE_ADDRESS__
+const void* scheduler_stack = nullptr;
+size_t scheduler_stack_size = 0;
+void to_fiber(Fiber& f) {
+  void* fake_stack = nullptr;
+  __sanitizer_start_switch_fiber(&fake_stack, f.stack.get(), kStack);
+  swapcontext(&scheduler, &f.context);
+  __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
+}
+void to_scheduler(Fiber& f) {  // a fiber that is done gives its own fake stack back
+  void* fake_stack = nullptr;
+  __sanitizer_start_switch_fiber(f.state == State::done ? nullptr : &fake_stack, scheduler_stack,
+                                 scheduler_stack_size);
+  swapcontext(&f.context, &scheduler);
+  __sanitizer_finish_switch_fiber(fake_stack, &scheduler_stack, &scheduler_stack_size);
+}
+void first_arrived() {
+  __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_size);
+}
+#else
+void to_fiber(Fiber& f) {
+  swapcontext(&scheduler, &f.context);
+}
+void to_scheduler(Fiber& f) {
+  swapcontext(&f.context, &scheduler);
+}
+void first_arrived() {}
+#endif
+
 void entry() {
+  first_arrived();
   try {
     (*body)();
   } catch (...) {
     error = std::current_exception();
   }
   fibers[current]->state = State::done;
-  swapcontext(&fibers[current]->context, &scheduler);
+  to_scheduler(*fibers[current]);
 }
 
 void yield(State state) {
   Fiber& f = *fibers[current];
   f.state = state;
-  swapcontext(&f.context, &scheduler);
+  to_scheduler(f);
 }
 
 // Threads whose whole group waits go on. Returns whether any does.
@@ -85,7 +120,7 @@ void run_block() {
       left = left || f.state != State::done;
       if (f.state != State::ready) continue;
       thread = f.index;
-      swapcontext(&scheduler, &f.context);
+      to_fiber(f);
       if (error) std::rethrow_exception(std::exchange(error, nullptr));
       moved = true;
     }
@@ -133,7 +168,7 @@ void run(dim3 blocks, dim3 threads, size_t shared_bytes, const std::function<voi
   grid_size = blocks;
   count = size_t{threads.x} * threads.y * threads.z;
   while (fibers.size() < count) fibers.push_back(std::make_unique<Fiber>());
-  shared.resize(shared_bytes / 8 + 1);
+  shared = std::vector<double>((shared_bytes + 7) / 8);  // no more: address sanitizer sees what is beyond
   for (unsigned z = 0; z < blocks.z; ++z)
     for (unsigned y = 0; y < blocks.y; ++y)
       for (unsigned x = 0; x < blocks.x; ++x) {
