@@ -1,7 +1,8 @@
 // The script of one cluster job, by the rules of its scheduler.
 //
-//   JobRequest job{.name = "isobar-1a2b3c4d", .nodes = 2, .time_s = 600, .command = {isobar, "sweep-job",
-//   …}}; slurm_script(cluster, job);   pbs_script(cluster, job);
+//   JobRequest job{.name = "isobar-1a2b3c4d", .nodes = 2, .command = {isobar, "sweep-job", …}};
+//   slurm_script(cluster, job);
+//   pbs_script(cluster, job);
 //
 // The script asks for whole nodes, loads modules, runs the preamble and becomes the command (exec), so that
 // the scheduler's signals reach that. Every word from a configuration is quoted.

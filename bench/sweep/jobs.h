@@ -1,7 +1,6 @@
 // The cluster jobs of a results directory, and which of them has which trial.
 //
-//   DIR/jobs/<name>/job.json    what the job shall do: trials with their specifications, start command,
-//   limits
+//   DIR/jobs/<name>/job.json    what it shall do: trials with their specifications, start command, limits
 //                   script      what the scheduler got;   out: what the job said
 //                   id          the scheduler's
 //                   owner       "1", "2", …: which life of the job may write (a requeued one has several);

@@ -2,8 +2,9 @@
 // runner where it cannot.
 //
 //   TracedSteps trace(plan, program, spec.train.steps, mpi, processor);
-//   trace.begin(step);  run the program;  trace.end(step, t0, t1);      // every step; untraced ones pass
-//   through say(trace.write("out/trace.json", log));
+//   trace.begin(step);                      // before and after every step; those not traced pass through
+//   trace.end(step, t0, t1);
+//   say(trace.write("out/trace.json", log));
 #pragma once
 #include <filesystem>
 #include <string>
