@@ -2,6 +2,7 @@
 
 #include <Eigen/Cholesky>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -15,20 +16,27 @@ namespace {
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
+constexpr double kFewErrors = 12;
 constexpr double kFew = 5;  // different runs, that the fit of everything else takes up
 constexpr size_t kScaleRows = 160, kProcessRows = 900;
 constexpr double kRoot3 = 1.7320508075688772;
+
+/// Runs of one group deviate together. Before any run has said otherwise by as many misfits as `share`.
+struct Level {
+  const char* name;
+  double share;
+};
+constexpr std::array<Level, 4> kLevels{{{"source", 0.6}, {"section", 0.4}, {"machine", 0.4}, {"model", 1.0}}};
 
 }  // namespace
 
 CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, const PriceBelief& belief)
     : quantity_(quantity), belief_(belief), prices_(belief.mean) {
   // All in proportion to how well counts and prices are expected to do.
-  amplitude_ = 1.25 * quantity.misfit;
+  amplitude_ = process_sigma(quantity);
   noise_ = 0.5 * quantity.misfit;
-  section_ = 0.4 * quantity.misfit;
-  offset2_ = std::pow(1.25 * quantity.misfit, 2);
-  source2_ = std::pow(0.6 * quantity.misfit, 2);
+  offset2_ = std::pow(offset_sigma(quantity), 2);
+  for (const Level& l : kLevels) levels_.push_back(l.share * quantity.misfit);
   floor_ = std::min(0.015, 0.19 * quantity.misfit);
   if (training.empty()) return;
   prices_ = fitted_prices(quantity, training, belief);
@@ -40,6 +48,12 @@ CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, cons
   for (size_t i = 0; i < rows_.size(); ++i)
     features_.row(static_cast<Eigen::Index>(i)) = rows_[i]->features.transpose();
   scales_ = VectorXd::Constant(features_.cols(), 3.0);
+  for (const Level& l : kLevels) {
+    auto& known = group_of_.emplace_back();
+    auto& of_rows = groups_.emplace_back();
+    for (const Sample* r : rows_)
+      of_rows.push_back(known.emplace(r->values.at(l.name), static_cast<int>(known.size())).first->second);
+  }
   ordinary_.assign(rows_.size(), true);
   {
     std::vector<double> size;
@@ -80,11 +94,29 @@ void CampaignFit::learn_scales() {
   }
   linear = j * belief_.covariance * j.transpose();
   linear.array() += offset2_;
-  MatrixXd same = MatrixXd::Zero(N, N);  // 1: of the same section
-  for (Eigen::Index i = 0; i < N; ++i)
-    for (Eigen::Index k = 0; k < N; ++k)
-      same(i, k) = rows_[static_cast<size_t>(pick[static_cast<size_t>(i)])]->section ==
-                   rows_[static_cast<size_t>(pick[static_cast<size_t>(k)])]->section;
+  std::vector<MatrixXd> same;  // 1: of the same group, by level that parts the runs
+  std::vector<size_t> parts;
+  for (size_t l = 0; l < kLevels.size(); ++l) {
+    std::set<int> distinct;
+    MatrixXd m(N, N);
+    for (Eigen::Index i = 0; i < N; ++i) {
+      const int own = groups_[l][static_cast<size_t>(pick[static_cast<size_t>(i)])];
+      distinct.insert(own);
+      for (Eigen::Index k = 0; k < N; ++k)
+        m(i, k) = own == groups_[l][static_cast<size_t>(pick[static_cast<size_t>(k)])];
+    }
+    // Where no two runs share a group, what groups share is noise, and counted there.
+    if (distinct.size() == n) {
+      levels_[l] = 0;
+      continue;
+    }
+    if (distinct.size() < 2) {
+      linear += levels_[l] * levels_[l] * m;
+      continue;
+    }
+    parts.push_back(l);
+    same.push_back(std::move(m));
+  }
   std::vector<MatrixXd> squares;  // of differences, by feature that varies
   std::vector<size_t> varies;
   for (size_t k = 0; k < d; ++k) {
@@ -94,13 +126,18 @@ void CampaignFit::learn_scales() {
     squares.push_back((v.replicate(1, N) - v.transpose().replicate(N, 1)).array().square().matrix());
   }
   const size_t m = varies.size();
-  VectorXd h(static_cast<Eigen::Index>(m + 3)), mean(h.size()), sigma = VectorXd::Constant(h.size(), 0.7);
+  const auto own = static_cast<Eigen::Index>(m) + 2;  // where the levels' sigmas begin
+  VectorXd h(own + static_cast<Eigen::Index>(parts.size())), mean(h.size()),
+      sigma = VectorXd::Constant(h.size(), 0.7);
   mean.setConstant(std::log(3.0));
   sigma.setConstant(0.4);  // tight: a few dozen runs say little about thirty scales
-  mean[static_cast<Eigen::Index>(m)] = std::log(1.25 * quantity_.misfit);
+  mean[static_cast<Eigen::Index>(m)] = std::log(process_sigma(quantity_));
   mean[static_cast<Eigen::Index>(m) + 1] = std::log(0.5 * quantity_.misfit);
-  mean[static_cast<Eigen::Index>(m) + 2] = std::log(0.4 * quantity_.misfit);
-  sigma.tail(3).setConstant(0.7);
+  for (size_t l = 0; l < parts.size(); ++l)
+    mean[own + static_cast<Eigen::Index>(l)] = std::log(kLevels[parts[l]].share * quantity_.misfit);
+  sigma.segment(static_cast<Eigen::Index>(m), 2).setConstant(0.7);
+  // As unsure as a sigma from kPriorGroups = 2 values.
+  sigma.tail(static_cast<Eigen::Index>(parts.size())).setConstant(M_PI / std::sqrt(24.0));
   h = mean;
   VectorXd first = VectorXd::Zero(h.size()), second = first;
   for (int round = 1; round <= 45; ++round) {
@@ -111,8 +148,9 @@ void CampaignFit::learn_scales() {
     const double a2 = std::exp(2 * h[static_cast<Eigen::Index>(m)]),
                  n2 = std::exp(2 * h[static_cast<Eigen::Index>(m) + 1]);
     const MatrixXd process = (a2 * (1 + distance.array()) * decay.array()).matrix();
-    const double s2 = std::exp(2 * h[static_cast<Eigen::Index>(m) + 2]);
-    MatrixXd K = process + linear + s2 * same;
+    MatrixXd K = process + linear;
+    for (size_t l = 0; l < parts.size(); ++l)
+      K += std::exp(2 * h[own + static_cast<Eigen::Index>(l)]) * same[l];
     K.diagonal().array() += n2 + floor_ * floor_;
     const Eigen::LLT<MatrixXd> llt(K);
     const VectorXd alpha = llt.solve(r);
@@ -124,7 +162,10 @@ void CampaignFit::learn_scales() {
           0.5 * std::exp(-2 * h[static_cast<Eigen::Index>(k)]) * slope.cwiseProduct(squares[k]).sum();
     g[static_cast<Eigen::Index>(m)] = W.cwiseProduct(process).sum();
     g[static_cast<Eigen::Index>(m) + 1] = n2 * W.trace();
-    g[static_cast<Eigen::Index>(m) + 2] = s2 * W.cwiseProduct(same).sum();
+    for (size_t l = 0; l < parts.size(); ++l) {
+      const Eigen::Index at = own + static_cast<Eigen::Index>(l);
+      g[at] = std::exp(2 * h[at]) * W.cwiseProduct(same[l]).sum();
+    }
     g += ((h - mean).array() / sigma.array().square()).matrix();
     first = 0.9 * first + 0.1 * g;
     second = 0.999 * second + 0.001 * g.cwiseProduct(g);
@@ -134,7 +175,8 @@ void CampaignFit::learn_scales() {
   for (size_t k = 0; k < m; ++k)
     scales_[static_cast<Eigen::Index>(varies[k])] = std::exp(h[static_cast<Eigen::Index>(k)]);
   amplitude_ = std::exp(h[static_cast<Eigen::Index>(m)]);
-  section_ = std::exp(h[static_cast<Eigen::Index>(m) + 2]);
+  for (size_t l = 0; l < parts.size(); ++l)
+    levels_[parts[l]] = std::exp(h[own + static_cast<Eigen::Index>(l)]);
   noise_ = std::hypot(std::exp(h[static_cast<Eigen::Index>(m) + 1]), floor_);
 }
 
@@ -143,9 +185,12 @@ VectorXd CampaignFit::kernel(const Sample& s) const {
       (features_.rowwise() - s.features.transpose()).array().rowwise() / scales_.transpose().array();
   const Eigen::ArrayXd d = kRoot3 * (z.square().rowwise().sum() + 1e-12).sqrt();
   VectorXd k = (amplitude_ * amplitude_ * (1 + d) * (-d).exp()).matrix();
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    if (rows_[i]->section == s.section) k[static_cast<Eigen::Index>(i)] += section_ * section_;
-    if (rows_[i]->source == s.source) k[static_cast<Eigen::Index>(i)] += source2_;
+  for (size_t l = 0; l < kLevels.size(); ++l) {
+    const auto own = group_of_[l].find(s.values.at(kLevels[l].name));
+    if (own == group_of_[l].end()) continue;
+    const double shared = levels_[l] * levels_[l];
+    for (size_t i = 0; i < rows_.size(); ++i)
+      if (groups_[l][i] == own->second) k[static_cast<Eigen::Index>(i)] += shared;
   }
   return k;
 }
@@ -182,22 +227,23 @@ void CampaignFit::condition() {
 void CampaignFit::calibrate() {
   const size_t n = rows_.size();
   const auto at = [](size_t i) { return static_cast<Eigen::Index>(i); };
-  const auto quantile_of = [](std::vector<double> z, double otherwise) {
-    // A few errors tell little: then the normal law speaks, or the campaign as a whole.
-    const double own = static_cast<double>(z.size()), few = 12;
+  // A few errors tell little: then the normal law speaks, or the campaign as a whole. Runs that are left out
+  // together are wrong together: they count as one.
+  const auto quantile_of = [](std::vector<double> z, double own, double few, double otherwise) {
     const double q = z.empty() ? otherwise : quantile(std::move(z), 0.8);
     return (own * q + few * otherwise) / (own + few);
   };
   std::set<std::string> sources, different;
   for (const Sample* r : rows_) different.insert(r->values.at(""));
   different_ = static_cast<double>(different.size());
-  for (const Sample* r : rows_) sources.insert(r->source);
-  for (const std::string what :
+  for (const Sample* r : rows_) sources.insert(r->values.at("source"));
+  for (const char* what :
        {"", "layout", "model", "gpus", "precision"}) {  // "": repetitions of a run stay together
     std::map<std::string, std::vector<size_t>> groups;
     for (size_t i = 0; i < n; ++i) groups[rows_[i]->values.at(what)].push_back(i);
     std::vector<double> z;
     std::map<std::string, std::vector<double>> by_source;
+    std::map<std::string, std::set<std::string>> values;  // of a source
     for (const auto& [value, members] : groups) {
       if (groups.size() < 2) break;
       const auto m = at(members.size());
@@ -213,19 +259,27 @@ void CampaignFit::calibrate() {
       const MatrixXd variance = llt.solve(MatrixXd::Identity(m, m));
       for (Eigen::Index i = 0; i < m; ++i) {
         z.push_back(std::abs(error[i]) / std::sqrt(variance(i, i)));
-        by_source[rows_[members[static_cast<size_t>(i)]]->source].push_back(z.back());
+        const std::string& source = rows_[members[static_cast<size_t>(i)]]->values.at("source");
+        by_source[source].push_back(z.back());
+        values[source].insert(value);
       }
     }
-    const double pooled = quantile_of(std::move(z), kNormal80);
+    const auto weight = [&](size_t of_rows, size_t of_groups) {
+      return static_cast<double>(*what ? of_groups : of_rows);
+    };
+    const double few = *what ? kPriorGroups : kFewErrors;
+    const double counted = weight(z.size(), groups.size());
+    const double pooled = quantile_of(std::move(z), counted, few, kNormal80);
     for (const std::string& source : sources) {
-      const double q = quantile_of(by_source[source], pooled);
-      quantiles_[source][what] = what.empty() ? q : std::max(quantiles_[source][""], q);
+      const double own = weight(by_source[source].size(), values[source].size());
+      const double q = quantile_of(by_source[source], own, few, pooled);
+      quantiles_[source][what] = !*what ? q : std::max(quantiles_[source][""], q);
     }
   }
 }
 
 double CampaignFit::width(const Sample& s) const {
-  const auto own = quantiles_.find(s.source);
+  const auto own = quantiles_.find(s.values.at("source"));
   double w = 0;
   if (own == quantiles_.end()) {  // a source of this campaign that no training run came from: the worst
     for (const auto& [source, by_what] : quantiles_)
@@ -244,24 +298,33 @@ double CampaignFit::width(const Sample& s) const {
 }
 
 Estimated CampaignFit::predict(const Sample& s) const {
-  const VectorXd j = gradient(quantity_, s, prices_);
-  double mean = quantity_.log_value(s, prices_), variance = j.dot(belief_.covariance * j), sigmas = kNormal80;
+  double mean = quantity_.log_value(s, prices_), low = 0, high = 0;
   if (rows_.empty()) {
-    variance += offset2_ + amplitude_ * amplitude_;
+    const double sigma = std::sqrt(unseen_variance(quantity_, s, belief_));
+    low = belief_.tails.low * sigma;
+    high = belief_.tails.high * sigma;
   } else {
+    const VectorXd j = gradient(quantity_, s, prices_);
     VectorXd k = kernel(s) + spread_ * j;
     k.array() += offset2_;
     mean += k.dot(alpha_) - j.dot(prices_ - belief_.mean);
-    variance += offset2_ + amplitude_ * amplitude_ + section_ * section_ + source2_ - k.dot(inverse_ * k);
-    variance = std::max(variance, 0.0) + noise_ * noise_;
+    double variance = j.dot(belief_.covariance * j) + offset2_ + amplitude_ * amplitude_, unsure = 0;
+    for (size_t l = 0; l < kLevels.size(); ++l) {
+      variance += levels_[l] * levels_[l];
+      if (group_of_[l].contains(s.values.at(kLevels[l].name))) continue;
+      // A group that no training run was in: its deviation is as unsure as the spread of the others'.
+      const double wider = student80(kPriorGroups + static_cast<double>(group_of_[l].size()) - 1) / kNormal80;
+      unsure += (wider * wider - 1) * levels_[l] * levels_[l];
+    }
+    variance = std::max(variance - k.dot(inverse_ * k), 0.0) + noise_ * noise_ + unsure;
     // Prices, scales and quantiles of a handful of different runs are unsure themselves.
-    sigmas = width(s) * std::sqrt(1 + kFew / different_);
+    high = width(s) * std::sqrt((1 + kFew / different_) * variance);
+    low = -high;
   }
-  const double half = sigmas * std::sqrt(variance);
   // Nothing runs above the peak.
   const double least = &quantity_ == &kStepSeconds ? s.counts.ceiling_s : 0;
   const double value = std::max(std::exp(mean), least);
-  return {value, std::max(value * std::exp(-half), least), value * std::exp(half)};
+  return {value, std::max(value * std::exp(low), least), value * std::exp(high)};
 }
 
 }  // namespace isobar
