@@ -26,7 +26,25 @@ struct Level {
   const char* name;
   double share;
 };
-constexpr std::array<Level, 4> kLevels{{{"source", 0.6}, {"section", 0.4}, {"machine", 0.4}, {"model", 1.0}}};
+constexpr std::array<Level, 3> kLevels{{{"source", 0.6}, {"section", 0.4}, {"machine", 0.4}}};
+// What a run may have that no training run had.
+constexpr std::array<const char*, 5> kNews{"layout", "model", "gpus", "precision", "machine"};
+
+/// Group means, off by `first` where their fit said a variance of `second`: the log sigma that this leaves to
+/// groups, most likely under a log-normal prior. `prior` is the sigma before any group was held out.
+double apart(const std::vector<std::pair<double, double>>& means, double prior) {
+  double best = prior, least = INFINITY;
+  for (int i = -40; i <= 40; ++i) {
+    const double x = 0.1 * i, sigma = prior * std::exp(x);
+    double cost = 0.5 * x * x / (kPriorSpread * kPriorSpread);
+    for (const auto& [off, variance] : means)
+      cost += 0.5 * (std::log(variance + sigma * sigma) + off * off / (variance + sigma * sigma));
+    if (cost >= least) continue;
+    least = cost;
+    best = sigma;
+  }
+  return best;
+}
 
 }  // namespace
 
@@ -136,8 +154,7 @@ void CampaignFit::learn_scales() {
   for (size_t l = 0; l < parts.size(); ++l)
     mean[own + static_cast<Eigen::Index>(l)] = std::log(kLevels[parts[l]].share * quantity_.misfit);
   sigma.segment(static_cast<Eigen::Index>(m), 2).setConstant(0.7);
-  // As unsure as a sigma from kPriorGroups = 2 values.
-  sigma.tail(static_cast<Eigen::Index>(parts.size())).setConstant(M_PI / std::sqrt(24.0));
+  sigma.tail(static_cast<Eigen::Index>(parts.size())).setConstant(kPriorSpread);
   h = mean;
   VectorXd first = VectorXd::Zero(h.size()), second = first;
   for (int round = 1; round <= 45; ++round) {
@@ -224,61 +241,86 @@ void CampaignFit::condition() {
   for (Eigen::Index i = 0; i < n; ++i) ordinary_[static_cast<size_t>(i)] = noise[i] < 9 * n2;
 }
 
-void CampaignFit::calibrate() {
-  const size_t n = rows_.size();
+/// Every group of `what` held out: how far groups are off together beyond what the process expects, and the
+/// quantile of its standardised errors.
+void CampaignFit::hold_out(const std::string& what, const std::set<std::string>& sources) {
   const auto at = [](size_t i) { return static_cast<Eigen::Index>(i); };
-  // A few errors tell little: then the normal law speaks, or the campaign as a whole. Runs that are left out
-  // together are wrong together: they count as one.
-  const auto quantile_of = [](std::vector<double> z, double own, double few, double otherwise) {
-    const double q = z.empty() ? otherwise : quantile(std::move(z), 0.8);
-    return (own * q + few * otherwise) / (own + few);
+  std::map<std::string, std::vector<size_t>> groups;
+  for (size_t i = 0; i < rows_.size(); ++i) groups[rows_[i]->values.at(what)].push_back(i);
+  struct HeldOut {
+    const Sample* run;
+    double error, variance;
   };
-  std::set<std::string> sources, different;
-  for (const Sample* r : rows_) different.insert(r->values.at(""));
-  different_ = static_cast<double>(different.size());
-  for (const Sample* r : rows_) sources.insert(r->values.at("source"));
-  for (const char* what :
-       {"", "layout", "model", "gpus", "precision"}) {  // "": repetitions of a run stay together
-    std::map<std::string, std::vector<size_t>> groups;
-    for (size_t i = 0; i < n; ++i) groups[rows_[i]->values.at(what)].push_back(i);
+  std::vector<HeldOut> held_out;
+  std::vector<std::pair<double, double>> means;  // of groups: error, variance
+  for (const auto& [value, members] : groups) {
+    if (groups.size() < 2) break;
+    const auto m = at(members.size());
+    MatrixXd block(m, m);
+    VectorXd a(m);
+    for (Eigen::Index i = 0; i < m; ++i) {
+      a[i] = alpha_[at(members[static_cast<size_t>(i)])];
+      for (Eigen::Index k = 0; k < m; ++k)
+        block(i, k) = inverse_(at(members[static_cast<size_t>(i)]), at(members[static_cast<size_t>(k)]));
+    }
+    const Eigen::LLT<MatrixXd> llt(block);
+    const VectorXd error = llt.solve(a);
+    const VectorXd variance = llt.solve(MatrixXd::Identity(m, m)).diagonal();
+    for (Eigen::Index i = 0; i < m; ++i)
+      held_out.push_back({rows_[members[static_cast<size_t>(i)]], error[i], variance[i]});
+    means.emplace_back(a.sum() / block.sum(), 1 / block.sum());  // generalised least squares
+  }
+  double beyond = 0;
+  if (!what.empty()) {
+    // A group that nobody has seen is off by its own deviation and by that of those it is predicted from.
+    const double sigma = apart(means, std::sqrt(2.0) * quantity_.misfit);
+    const double wider = student80(kPriorGroups + static_cast<double>(groups.size()) - 1) / kNormal80;
+    beyond = sigma * sigma;
+    news_[what] = std::pow(wider * sigma, 2);
+  }
+  // A few errors tell little: then the normal law speaks, or the campaign as a whole. Runs that are held out
+  // together are wrong together: they count as one.
+  const double few = what.empty() ? kFewErrors : kPriorGroups;
+  const auto quantile_of = [&](const std::string* source, double otherwise) {
     std::vector<double> z;
-    std::map<std::string, std::vector<double>> by_source;
-    std::map<std::string, std::set<std::string>> values;  // of a source
-    for (const auto& [value, members] : groups) {
-      if (groups.size() < 2) break;
-      const auto m = at(members.size());
-      MatrixXd block(m, m);
-      VectorXd a(m);
-      for (Eigen::Index i = 0; i < m; ++i) {
-        a[i] = alpha_[at(members[static_cast<size_t>(i)])];
-        for (Eigen::Index k = 0; k < m; ++k)
-          block(i, k) = inverse_(at(members[static_cast<size_t>(i)]), at(members[static_cast<size_t>(k)]));
-      }
-      const Eigen::LLT<MatrixXd> llt(block);
-      const VectorXd error = llt.solve(a);
-      const MatrixXd variance = llt.solve(MatrixXd::Identity(m, m));
-      for (Eigen::Index i = 0; i < m; ++i) {
-        z.push_back(std::abs(error[i]) / std::sqrt(variance(i, i)));
-        const std::string& source = rows_[members[static_cast<size_t>(i)]]->values.at("source");
-        by_source[source].push_back(z.back());
-        values[source].insert(value);
-      }
+    std::set<std::string> values;
+    for (const HeldOut& h : held_out) {
+      if (source && h.run->values.at("source") != *source) continue;
+      z.push_back(std::abs(h.error) / std::sqrt(h.variance + beyond));
+      values.insert(h.run->values.at(what));
     }
-    const auto weight = [&](size_t of_rows, size_t of_groups) {
-      return static_cast<double>(*what ? of_groups : of_rows);
-    };
-    const double few = *what ? kPriorGroups : kFewErrors;
-    const double counted = weight(z.size(), groups.size());
-    const double pooled = quantile_of(std::move(z), counted, few, kNormal80);
-    for (const std::string& source : sources) {
-      const double own = weight(by_source[source].size(), values[source].size());
-      const double q = quantile_of(by_source[source], own, few, pooled);
-      quantiles_[source][what] = !*what ? q : std::max(quantiles_[source][""], q);
-    }
+    if (z.empty()) return otherwise;
+    const double own = static_cast<double>(what.empty() ? z.size() : values.size());
+    return (own * quantile(std::move(z), 0.8) + few * otherwise) / (own + few);
+  };
+  const double pooled = quantile_of(nullptr, kNormal80);
+  for (const std::string& source : sources) {
+    const double q = quantile_of(&source, pooled);
+    quantiles_[source][what] = what.empty() ? q : std::max(quantiles_[source][""], q);
   }
 }
 
-double CampaignFit::width(const Sample& s) const {
+void CampaignFit::calibrate() {
+  std::set<std::string> sources, different;
+  for (const Sample* r : rows_) {
+    sources.insert(r->values.at("source"));
+    different.insert(r->values.at(""));
+  }
+  different_ = static_cast<double>(different.size());
+  hold_out("", sources);  // repetitions of a run stay together
+  for (const char* what : kNews) hold_out(what, sources);
+}
+
+std::vector<std::string> CampaignFit::news_of(const Sample& s) const {
+  std::vector<std::string> news;
+  for (const char* what : kNews)
+    if (std::none_of(rows_.begin(), rows_.end(),
+                     [&](const Sample* r) { return r->values.at(what) == s.values.at(what); }))
+      news.emplace_back(what);
+  return news;
+}
+
+double CampaignFit::width(const Sample& s, const std::vector<std::string>& news) const {
   const auto own = quantiles_.find(s.values.at("source"));
   double w = 0;
   if (own == quantiles_.end()) {  // a source of this campaign that no training run came from: the worst
@@ -287,13 +329,7 @@ double CampaignFit::width(const Sample& s) const {
     return w;
   }
   w = own->second.at("");
-  for (const auto& [what, q] : own->second) {
-    if (what.empty()) continue;
-    const std::string& value = s.values.at(what);
-    const bool seen = std::any_of(rows_.begin(), rows_.end(),
-                                  [&, &what = what](const Sample* r) { return r->values.at(what) == value; });
-    if (!seen) w = std::max(w, q);
-  }
+  for (const std::string& what : news) w = std::max(w, own->second.at(what));
   return w;
 }
 
@@ -308,17 +344,15 @@ Estimated CampaignFit::predict(const Sample& s) const {
     VectorXd k = kernel(s) + spread_ * j;
     k.array() += offset2_;
     mean += k.dot(alpha_) - j.dot(prices_ - belief_.mean);
-    double variance = j.dot(belief_.covariance * j) + offset2_ + amplitude_ * amplitude_, unsure = 0;
-    for (size_t l = 0; l < kLevels.size(); ++l) {
-      variance += levels_[l] * levels_[l];
-      if (group_of_[l].contains(s.values.at(kLevels[l].name))) continue;
-      // A group that no training run was in: its deviation is as unsure as the spread of the others'.
-      const double wider = student80(kPriorGroups + static_cast<double>(group_of_[l].size()) - 1) / kNormal80;
-      unsure += (wider * wider - 1) * levels_[l] * levels_[l];
-    }
-    variance = std::max(variance - k.dot(inverse_ * k), 0.0) + noise_ * noise_ + unsure;
+    double variance = j.dot(belief_.covariance * j) + offset2_ + amplitude_ * amplitude_;
+    for (double l : levels_) variance += l * l;
+    variance = std::max(variance - k.dot(inverse_ * k), 0.0) + noise_ * noise_;
+    // Models that were held out were of new layouts too: what is largest holds the others.
+    const std::vector<std::string> news = news_of(s);
+    double beyond = 0;
+    for (const std::string& what : news) beyond = std::max(beyond, news_.at(what));
     // Prices, scales and quantiles of a handful of different runs are unsure themselves.
-    high = width(s) * std::sqrt((1 + kFew / different_) * variance);
+    high = width(s, news) * std::sqrt((1 + kFew / different_) * variance + beyond);
     low = -high;
   }
   // Nothing runs above the peak.

@@ -11,6 +11,7 @@
 #pragma once
 #include <Eigen/Core>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,11 @@ class CampaignFit {
   void learn_scales();
   void condition();
   void calibrate();
-  Eigen::VectorXd kernel(const Sample& s) const;  // with every training run
-  double width(const Sample& s) const;            // sigmas of the 80 % interval
+  void hold_out(const std::string& what, const std::set<std::string>& sources);
+  /// What of it no training run had: "model", "gpus", ...
+  std::vector<std::string> news_of(const Sample& s) const;
+  Eigen::VectorXd kernel(const Sample& s) const;                              // with every training run
+  double width(const Sample& s, const std::vector<std::string>& news) const;  // sigmas of the 80 % interval
 
   const Quantity& quantity_;
   PriceBelief belief_;
@@ -55,6 +59,7 @@ class CampaignFit {
   Eigen::VectorXd alpha_;                             // K^-1 residual
   Eigen::MatrixXd inverse_;                           // K^-1
   Eigen::MatrixXd spread_;                            // jacobian * covariance
+  std::map<std::string, double> news_;                // what is new -> variance beyond the process
   std::map<std::string, std::map<std::string, double>> quantiles_;  // source -> what is left out -> sigmas
 };
 

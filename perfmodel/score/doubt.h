@@ -15,6 +15,8 @@ namespace isobar {
 
 /// What is believed of a spread before any group was held out weighs as much as so many groups.
 constexpr double kPriorGroups = 2;
+/// Log sigma of a spread that is learnt from as many: pi / sqrt(24).
+constexpr double kPriorSpread = 0.6413;
 
 /// 80 % of Student's t with so many degrees of freedom (kPriorGroups and more) lies within so many sigmas.
 double student80(double freedom);
