@@ -295,8 +295,7 @@ void CampaignFit::hold_out(const std::string& what, const std::set<std::string>&
   };
   const double pooled = quantile_of(nullptr, kNormal80);
   for (const std::string& source : sources) {
-    const double q = quantile_of(&source, pooled);
-    quantiles_[source][what] = what.empty() ? q : std::max(quantiles_[source][""], q);
+    quantiles_[source][what] = quantile_of(&source, pooled);
   }
 }
 
@@ -328,7 +327,7 @@ double CampaignFit::width(const Sample& s, const std::vector<std::string>& news)
       for (const auto& [what, q] : by_what) w = std::max(w, q);
     return w;
   }
-  w = own->second.at("");
+  if (news.empty()) return own->second.at("");
   for (const std::string& what : news) w = std::max(w, own->second.at(what));
   return w;
 }
@@ -352,7 +351,7 @@ Estimated CampaignFit::predict(const Sample& s) const {
     double beyond = 0;
     for (const std::string& what : news) beyond = std::max(beyond, news_.at(what));
     // Prices, scales and quantiles of a handful of different runs are unsure themselves.
-    high = width(s, news) * std::sqrt((1 + kFew / different_) * variance + beyond);
+    high = width(s, news) * std::sqrt((1 + kFew / different_) * (variance + beyond));
     low = -high;
   }
   // Nothing runs above the peak.
