@@ -2,6 +2,7 @@
 
 #include <Eigen/Cholesky>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -15,20 +16,45 @@ namespace {
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
+constexpr double kFewErrors = 12;
 constexpr double kFew = 5;  // different runs, that the fit of everything else takes up
 constexpr size_t kScaleRows = 160, kProcessRows = 900;
 constexpr double kRoot3 = 1.7320508075688772;
+
+/// Runs of one group deviate together. Before any run has said otherwise by as many misfits as `share`.
+struct Level {
+  const char* name;
+  double share;
+};
+constexpr std::array<Level, 3> kLevels{{{"source", 0.6}, {"section", 0.4}, {"machine", 0.4}}};
+// What a run may have that no training run had.
+constexpr std::array<const char*, 5> kNews{"layout", "model", "gpus", "precision", "machine"};
+
+/// Group means, off by `first` where their fit said a variance of `second`: the log sigma that this leaves to
+/// groups, most likely under a log-normal prior. `prior` is the sigma before any group was held out.
+double apart(const std::vector<std::pair<double, double>>& means, double prior) {
+  double best = prior, least = INFINITY;
+  for (int i = -40; i <= 40; ++i) {
+    const double x = 0.1 * i, sigma = prior * std::exp(x);
+    double cost = 0.5 * x * x / (kPriorSpread * kPriorSpread);
+    for (const auto& [off, variance] : means)
+      cost += 0.5 * (std::log(variance + sigma * sigma) + off * off / (variance + sigma * sigma));
+    if (cost >= least) continue;
+    least = cost;
+    best = sigma;
+  }
+  return best;
+}
 
 }  // namespace
 
 CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, const PriceBelief& belief)
     : quantity_(quantity), belief_(belief), prices_(belief.mean) {
   // All in proportion to how well counts and prices are expected to do.
-  amplitude_ = 1.25 * quantity.misfit;
+  amplitude_ = process_sigma(quantity);
   noise_ = 0.5 * quantity.misfit;
-  section_ = 0.4 * quantity.misfit;
-  offset2_ = std::pow(1.25 * quantity.misfit, 2);
-  source2_ = std::pow(0.6 * quantity.misfit, 2);
+  offset2_ = std::pow(offset_sigma(quantity), 2);
+  for (const Level& l : kLevels) levels_.push_back(l.share * quantity.misfit);
   floor_ = std::min(0.015, 0.19 * quantity.misfit);
   if (training.empty()) return;
   prices_ = fitted_prices(quantity, training, belief);
@@ -40,6 +66,12 @@ CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, cons
   for (size_t i = 0; i < rows_.size(); ++i)
     features_.row(static_cast<Eigen::Index>(i)) = rows_[i]->features.transpose();
   scales_ = VectorXd::Constant(features_.cols(), 3.0);
+  for (const Level& l : kLevels) {
+    auto& known = group_of_.emplace_back();
+    auto& of_rows = groups_.emplace_back();
+    for (const Sample* r : rows_)
+      of_rows.push_back(known.emplace(r->values.at(l.name), static_cast<int>(known.size())).first->second);
+  }
   ordinary_.assign(rows_.size(), true);
   {
     std::vector<double> size;
@@ -80,11 +112,29 @@ void CampaignFit::learn_scales() {
   }
   linear = j * belief_.covariance * j.transpose();
   linear.array() += offset2_;
-  MatrixXd same = MatrixXd::Zero(N, N);  // 1: of the same section
-  for (Eigen::Index i = 0; i < N; ++i)
-    for (Eigen::Index k = 0; k < N; ++k)
-      same(i, k) = rows_[static_cast<size_t>(pick[static_cast<size_t>(i)])]->section ==
-                   rows_[static_cast<size_t>(pick[static_cast<size_t>(k)])]->section;
+  std::vector<MatrixXd> same;  // 1: of the same group, by level that parts the runs
+  std::vector<size_t> parts;
+  for (size_t l = 0; l < kLevels.size(); ++l) {
+    std::set<int> distinct;
+    MatrixXd m(N, N);
+    for (Eigen::Index i = 0; i < N; ++i) {
+      const int own = groups_[l][static_cast<size_t>(pick[static_cast<size_t>(i)])];
+      distinct.insert(own);
+      for (Eigen::Index k = 0; k < N; ++k)
+        m(i, k) = own == groups_[l][static_cast<size_t>(pick[static_cast<size_t>(k)])];
+    }
+    // Where no two runs share a group, what groups share is noise, and counted there.
+    if (distinct.size() == n) {
+      levels_[l] = 0;
+      continue;
+    }
+    if (distinct.size() < 2) {
+      linear += levels_[l] * levels_[l] * m;
+      continue;
+    }
+    parts.push_back(l);
+    same.push_back(std::move(m));
+  }
   std::vector<MatrixXd> squares;  // of differences, by feature that varies
   std::vector<size_t> varies;
   for (size_t k = 0; k < d; ++k) {
@@ -94,13 +144,17 @@ void CampaignFit::learn_scales() {
     squares.push_back((v.replicate(1, N) - v.transpose().replicate(N, 1)).array().square().matrix());
   }
   const size_t m = varies.size();
-  VectorXd h(static_cast<Eigen::Index>(m + 3)), mean(h.size()), sigma = VectorXd::Constant(h.size(), 0.7);
+  const auto own = static_cast<Eigen::Index>(m) + 2;  // where the levels' sigmas begin
+  VectorXd h(own + static_cast<Eigen::Index>(parts.size())), mean(h.size()),
+      sigma = VectorXd::Constant(h.size(), 0.7);
   mean.setConstant(std::log(3.0));
   sigma.setConstant(0.4);  // tight: a few dozen runs say little about thirty scales
-  mean[static_cast<Eigen::Index>(m)] = std::log(1.25 * quantity_.misfit);
+  mean[static_cast<Eigen::Index>(m)] = std::log(process_sigma(quantity_));
   mean[static_cast<Eigen::Index>(m) + 1] = std::log(0.5 * quantity_.misfit);
-  mean[static_cast<Eigen::Index>(m) + 2] = std::log(0.4 * quantity_.misfit);
-  sigma.tail(3).setConstant(0.7);
+  for (size_t l = 0; l < parts.size(); ++l)
+    mean[own + static_cast<Eigen::Index>(l)] = std::log(kLevels[parts[l]].share * quantity_.misfit);
+  sigma.segment(static_cast<Eigen::Index>(m), 2).setConstant(0.7);
+  sigma.tail(static_cast<Eigen::Index>(parts.size())).setConstant(kPriorSpread);
   h = mean;
   VectorXd first = VectorXd::Zero(h.size()), second = first;
   for (int round = 1; round <= 45; ++round) {
@@ -111,8 +165,9 @@ void CampaignFit::learn_scales() {
     const double a2 = std::exp(2 * h[static_cast<Eigen::Index>(m)]),
                  n2 = std::exp(2 * h[static_cast<Eigen::Index>(m) + 1]);
     const MatrixXd process = (a2 * (1 + distance.array()) * decay.array()).matrix();
-    const double s2 = std::exp(2 * h[static_cast<Eigen::Index>(m) + 2]);
-    MatrixXd K = process + linear + s2 * same;
+    MatrixXd K = process + linear;
+    for (size_t l = 0; l < parts.size(); ++l)
+      K += std::exp(2 * h[own + static_cast<Eigen::Index>(l)]) * same[l];
     K.diagonal().array() += n2 + floor_ * floor_;
     const Eigen::LLT<MatrixXd> llt(K);
     const VectorXd alpha = llt.solve(r);
@@ -124,7 +179,10 @@ void CampaignFit::learn_scales() {
           0.5 * std::exp(-2 * h[static_cast<Eigen::Index>(k)]) * slope.cwiseProduct(squares[k]).sum();
     g[static_cast<Eigen::Index>(m)] = W.cwiseProduct(process).sum();
     g[static_cast<Eigen::Index>(m) + 1] = n2 * W.trace();
-    g[static_cast<Eigen::Index>(m) + 2] = s2 * W.cwiseProduct(same).sum();
+    for (size_t l = 0; l < parts.size(); ++l) {
+      const Eigen::Index at = own + static_cast<Eigen::Index>(l);
+      g[at] = std::exp(2 * h[at]) * W.cwiseProduct(same[l]).sum();
+    }
     g += ((h - mean).array() / sigma.array().square()).matrix();
     first = 0.9 * first + 0.1 * g;
     second = 0.999 * second + 0.001 * g.cwiseProduct(g);
@@ -134,7 +192,8 @@ void CampaignFit::learn_scales() {
   for (size_t k = 0; k < m; ++k)
     scales_[static_cast<Eigen::Index>(varies[k])] = std::exp(h[static_cast<Eigen::Index>(k)]);
   amplitude_ = std::exp(h[static_cast<Eigen::Index>(m)]);
-  section_ = std::exp(h[static_cast<Eigen::Index>(m) + 2]);
+  for (size_t l = 0; l < parts.size(); ++l)
+    levels_[parts[l]] = std::exp(h[own + static_cast<Eigen::Index>(l)]);
   noise_ = std::hypot(std::exp(h[static_cast<Eigen::Index>(m) + 1]), floor_);
 }
 
@@ -143,9 +202,12 @@ VectorXd CampaignFit::kernel(const Sample& s) const {
       (features_.rowwise() - s.features.transpose()).array().rowwise() / scales_.transpose().array();
   const Eigen::ArrayXd d = kRoot3 * (z.square().rowwise().sum() + 1e-12).sqrt();
   VectorXd k = (amplitude_ * amplitude_ * (1 + d) * (-d).exp()).matrix();
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    if (rows_[i]->section == s.section) k[static_cast<Eigen::Index>(i)] += section_ * section_;
-    if (rows_[i]->source == s.source) k[static_cast<Eigen::Index>(i)] += source2_;
+  for (size_t l = 0; l < kLevels.size(); ++l) {
+    const auto own = group_of_[l].find(s.values.at(kLevels[l].name));
+    if (own == group_of_[l].end()) continue;
+    const double shared = levels_[l] * levels_[l];
+    for (size_t i = 0; i < rows_.size(); ++i)
+      if (groups_[l][i] == own->second) k[static_cast<Eigen::Index>(i)] += shared;
   }
   return k;
 }
@@ -179,89 +241,123 @@ void CampaignFit::condition() {
   for (Eigen::Index i = 0; i < n; ++i) ordinary_[static_cast<size_t>(i)] = noise[i] < 9 * n2;
 }
 
-void CampaignFit::calibrate() {
-  const size_t n = rows_.size();
+/// Every group of `what` held out: how far groups are off together beyond what the process expects, and the
+/// quantile of its standardised errors.
+void CampaignFit::hold_out(const std::string& what, const std::set<std::string>& sources) {
   const auto at = [](size_t i) { return static_cast<Eigen::Index>(i); };
-  const auto quantile_of = [](std::vector<double> z, double otherwise) {
-    // A few errors tell little: then the normal law speaks, or the campaign as a whole.
-    const double own = static_cast<double>(z.size()), few = 12;
-    const double q = z.empty() ? otherwise : quantile(std::move(z), 0.8);
-    return (own * q + few * otherwise) / (own + few);
+  std::map<std::string, std::vector<size_t>> groups;
+  for (size_t i = 0; i < rows_.size(); ++i) groups[rows_[i]->values.at(what)].push_back(i);
+  struct HeldOut {
+    const Sample* run;
+    double error, variance;
   };
-  std::set<std::string> sources, different;
-  for (const Sample* r : rows_) different.insert(r->values.at(""));
-  different_ = static_cast<double>(different.size());
-  for (const Sample* r : rows_) sources.insert(r->source);
-  for (const std::string what :
-       {"", "layout", "model", "gpus", "precision"}) {  // "": repetitions of a run stay together
-    std::map<std::string, std::vector<size_t>> groups;
-    for (size_t i = 0; i < n; ++i) groups[rows_[i]->values.at(what)].push_back(i);
+  std::vector<HeldOut> held_out;
+  std::vector<std::pair<double, double>> means;  // of groups: error, variance
+  for (const auto& [value, members] : groups) {
+    if (groups.size() < 2) break;
+    const auto m = at(members.size());
+    MatrixXd block(m, m);
+    VectorXd a(m);
+    for (Eigen::Index i = 0; i < m; ++i) {
+      a[i] = alpha_[at(members[static_cast<size_t>(i)])];
+      for (Eigen::Index k = 0; k < m; ++k)
+        block(i, k) = inverse_(at(members[static_cast<size_t>(i)]), at(members[static_cast<size_t>(k)]));
+    }
+    const Eigen::LLT<MatrixXd> llt(block);
+    const VectorXd error = llt.solve(a);
+    const VectorXd variance = llt.solve(MatrixXd::Identity(m, m)).diagonal();
+    for (Eigen::Index i = 0; i < m; ++i)
+      held_out.push_back({rows_[members[static_cast<size_t>(i)]], error[i], variance[i]});
+    means.emplace_back(a.sum() / block.sum(), 1 / block.sum());  // generalised least squares
+  }
+  double beyond = 0;
+  if (!what.empty()) {
+    // A group that nobody has seen is off by its own deviation and by that of those it is predicted from.
+    const double sigma = apart(means, std::sqrt(2.0) * quantity_.misfit);
+    const double wider = student80(kPriorGroups + static_cast<double>(groups.size()) - 1) / kNormal80;
+    beyond = sigma * sigma;
+    news_[what] = std::pow(wider * sigma, 2);
+  }
+  // A few errors tell little: then the normal law speaks, or the campaign as a whole. Runs that are held out
+  // together are wrong together: they count as one.
+  const double few = what.empty() ? kFewErrors : kPriorGroups;
+  const auto quantile_of = [&](const std::string* source, double otherwise) {
     std::vector<double> z;
-    std::map<std::string, std::vector<double>> by_source;
-    for (const auto& [value, members] : groups) {
-      if (groups.size() < 2) break;
-      const auto m = at(members.size());
-      MatrixXd block(m, m);
-      VectorXd a(m);
-      for (Eigen::Index i = 0; i < m; ++i) {
-        a[i] = alpha_[at(members[static_cast<size_t>(i)])];
-        for (Eigen::Index k = 0; k < m; ++k)
-          block(i, k) = inverse_(at(members[static_cast<size_t>(i)]), at(members[static_cast<size_t>(k)]));
-      }
-      const Eigen::LLT<MatrixXd> llt(block);
-      const VectorXd error = llt.solve(a);
-      const MatrixXd variance = llt.solve(MatrixXd::Identity(m, m));
-      for (Eigen::Index i = 0; i < m; ++i) {
-        z.push_back(std::abs(error[i]) / std::sqrt(variance(i, i)));
-        by_source[rows_[members[static_cast<size_t>(i)]]->source].push_back(z.back());
-      }
+    std::set<std::string> values;
+    for (const HeldOut& h : held_out) {
+      if (source && h.run->values.at("source") != *source) continue;
+      z.push_back(std::abs(h.error) / std::sqrt(h.variance + beyond));
+      values.insert(h.run->values.at(what));
     }
-    const double pooled = quantile_of(std::move(z), kNormal80);
-    for (const std::string& source : sources) {
-      const double q = quantile_of(by_source[source], pooled);
-      quantiles_[source][what] = what.empty() ? q : std::max(quantiles_[source][""], q);
-    }
+    if (z.empty()) return otherwise;
+    const double own = static_cast<double>(what.empty() ? z.size() : values.size());
+    return (own * quantile(std::move(z), 0.8) + few * otherwise) / (own + few);
+  };
+  const double pooled = quantile_of(nullptr, kNormal80);
+  for (const std::string& source : sources) {
+    quantiles_[source][what] = quantile_of(&source, pooled);
   }
 }
 
-double CampaignFit::width(const Sample& s) const {
-  const auto own = quantiles_.find(s.source);
+void CampaignFit::calibrate() {
+  std::set<std::string> sources, different;
+  for (const Sample* r : rows_) {
+    sources.insert(r->values.at("source"));
+    different.insert(r->values.at(""));
+  }
+  different_ = static_cast<double>(different.size());
+  hold_out("", sources);  // repetitions of a run stay together
+  for (const char* what : kNews) hold_out(what, sources);
+}
+
+std::vector<std::string> CampaignFit::news_of(const Sample& s) const {
+  std::vector<std::string> news;
+  for (const char* what : kNews)
+    if (std::none_of(rows_.begin(), rows_.end(),
+                     [&](const Sample* r) { return r->values.at(what) == s.values.at(what); }))
+      news.emplace_back(what);
+  return news;
+}
+
+double CampaignFit::width(const Sample& s, const std::vector<std::string>& news) const {
+  const auto own = quantiles_.find(s.values.at("source"));
   double w = 0;
   if (own == quantiles_.end()) {  // a source of this campaign that no training run came from: the worst
     for (const auto& [source, by_what] : quantiles_)
       for (const auto& [what, q] : by_what) w = std::max(w, q);
     return w;
   }
-  w = own->second.at("");
-  for (const auto& [what, q] : own->second) {
-    if (what.empty()) continue;
-    const std::string& value = s.values.at(what);
-    const bool seen = std::any_of(rows_.begin(), rows_.end(),
-                                  [&, &what = what](const Sample* r) { return r->values.at(what) == value; });
-    if (!seen) w = std::max(w, q);
-  }
+  if (news.empty()) return own->second.at("");
+  for (const std::string& what : news) w = std::max(w, own->second.at(what));
   return w;
 }
 
 Estimated CampaignFit::predict(const Sample& s) const {
-  const VectorXd j = gradient(quantity_, s, prices_);
-  double mean = quantity_.log_value(s, prices_), variance = j.dot(belief_.covariance * j), sigmas = kNormal80;
+  double mean = quantity_.log_value(s, prices_), low = 0, high = 0;
   if (rows_.empty()) {
-    variance += offset2_ + amplitude_ * amplitude_;
+    const double sigma = std::sqrt(unseen_variance(quantity_, s, belief_));
+    low = belief_.tails.low * sigma;
+    high = belief_.tails.high * sigma;
   } else {
+    const VectorXd j = gradient(quantity_, s, prices_);
     VectorXd k = kernel(s) + spread_ * j;
     k.array() += offset2_;
     mean += k.dot(alpha_) - j.dot(prices_ - belief_.mean);
-    variance += offset2_ + amplitude_ * amplitude_ + section_ * section_ + source2_ - k.dot(inverse_ * k);
-    variance = std::max(variance, 0.0) + noise_ * noise_;
+    double variance = j.dot(belief_.covariance * j) + offset2_ + amplitude_ * amplitude_;
+    for (double l : levels_) variance += l * l;
+    variance = std::max(variance - k.dot(inverse_ * k), 0.0) + noise_ * noise_;
+    // Models that were held out were of new layouts too: what is largest holds the others.
+    const std::vector<std::string> news = news_of(s);
+    double beyond = 0;
+    for (const std::string& what : news) beyond = std::max(beyond, news_.at(what));
     // Prices, scales and quantiles of a handful of different runs are unsure themselves.
-    sigmas = width(s) * std::sqrt(1 + kFew / different_);
+    high = width(s, news) * std::sqrt((1 + kFew / different_) * (variance + beyond));
+    low = -high;
   }
-  const double half = sigmas * std::sqrt(variance);
   // Nothing runs above the peak.
   const double least = &quantity_ == &kStepSeconds ? s.counts.ceiling_s : 0;
   const double value = std::max(std::exp(mean), least);
-  return {value, std::max(value * std::exp(-half), least), value * std::exp(half)};
+  return {value, std::max(value * std::exp(low), least), value * std::exp(high)};
 }
 
 }  // namespace isobar

@@ -11,6 +11,7 @@
 #pragma once
 #include <Eigen/Core>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,26 +34,32 @@ class CampaignFit {
   void learn_scales();
   void condition();
   void calibrate();
-  Eigen::VectorXd kernel(const Sample& s) const;  // with every training run
-  double width(const Sample& s) const;            // sigmas of the 80 % interval
+  void hold_out(const std::string& what, const std::set<std::string>& sources);
+  /// What of it no training run had: "model", "gpus", ...
+  std::vector<std::string> news_of(const Sample& s) const;
+  Eigen::VectorXd kernel(const Sample& s) const;                              // with every training run
+  double width(const Sample& s, const std::vector<std::string>& news) const;  // sigmas of the 80 % interval
 
   const Quantity& quantity_;
   PriceBelief belief_;
   Samples rows_;
-  std::vector<bool> ordinary_;        // runs that their neighbours do not contradict
-  Eigen::VectorXd prices_;            // log
-  Eigen::MatrixXd jacobian_;          // [n, prices] d log step / d log price
-  Eigen::MatrixXd features_;          // [n, d]
-  Eigen::VectorXd residual_;          // against the belief's mean, linearised
-  Eigen::VectorXd scales_;            // length scales [d]
-  double amplitude_ = 0, noise_ = 0;  // log sigmas
-  double section_ = 0;                // of what rows of one section share
-  double offset2_ = 0, source2_ = 0;  // squared: of a campaign, of one source of it
-  double different_ = 1;              // training runs, repetitions not counted
-  double floor_ = 0;                  // nobody's clock and cluster repeat better
-  Eigen::VectorXd alpha_;             // K^-1 residual
-  Eigen::MatrixXd inverse_;           // K^-1
-  Eigen::MatrixXd spread_;            // jacobian * covariance
+  std::vector<bool> ordinary_;            // runs that their neighbours do not contradict
+  Eigen::VectorXd prices_;                // log
+  Eigen::MatrixXd jacobian_;              // [n, prices] d log step / d log price
+  Eigen::MatrixXd features_;              // [n, d]
+  Eigen::VectorXd residual_;              // against the belief's mean, linearised
+  Eigen::VectorXd scales_;                // length scales [d]
+  double amplitude_ = 0, noise_ = 0;      // log sigmas
+  double offset2_ = 0;                    // squared: of a campaign
+  std::vector<double> levels_;            // log sigma of what the members of one group share, by kLevels
+  std::vector<std::vector<int>> groups_;  // [level][row]
+  std::vector<std::map<std::string, int>> group_of_;  // [level]
+  double different_ = 1;                              // training runs, repetitions not counted
+  double floor_ = 0;                                  // nobody's clock and cluster repeat better
+  Eigen::VectorXd alpha_;                             // K^-1 residual
+  Eigen::MatrixXd inverse_;                           // K^-1
+  Eigen::MatrixXd spread_;                            // jacobian * covariance
+  std::map<std::string, double> news_;                // what is new -> variance beyond the process
   std::map<std::string, std::map<std::string, double>> quantiles_;  // source -> what is left out -> sigmas
 };
 

@@ -122,14 +122,15 @@ Sample sample_of(const CollectiveRun& r) {
   s.id = r.id;
   s.campaign = r.system;
   s.nodes = r.nodes;
-  s.source = r.source;
-  s.section = r.collective;
   const std::string shape = std::to_string(r.nodes) + "x" + std::to_string(r.ranks / r.nodes);
   s.values = {{"", r.system + r.collective + shape + "/" + std::to_string(r.bytes)},
               {"layout", shape},
               {"gpus", std::to_string(r.ranks)},
               {"model", r.collective},
-              {"precision", ""}};
+              {"precision", ""},
+              {"machine", ""},
+              {"source", r.source},
+              {"section", r.collective}};
   s.traffic = r.traffic;
   s.log_s = std::log(r.seconds);
   s.features.resize(6);

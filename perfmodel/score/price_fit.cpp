@@ -41,6 +41,8 @@ VectorXd residuals(const Quantity& q, const Samples& rows, const VectorXd& log_p
 namespace {
 
 constexpr double kManyRuns = 150;     // beyond these, runs only repeat the misfit of those before them
+constexpr size_t kBelieved = 120;     // of a campaign, evenly spread, when other campaigns ask
+constexpr size_t kHeldOut = 60;       // of them for how wrong the others are about it
 constexpr double kCampaignRuns = 40;  // as much as one campaign may say about another
 
 /// Probit: slope and curvature of log P(bound holds) in the logarithm of the value, `r` below the bound.
@@ -117,16 +119,43 @@ PriceBelief believe(const Quantity& q, const std::vector<Samples>& campaigns) {
   }
   VectorXd vector = precision * spec.mean;
   const MatrixXd one = MatrixXd::Identity(n, n);
+  struct Said {  // by a campaign about the common mean, its own deviation integrated out
+    Samples rows;
+    MatrixXd precision;
+    VectorXd vector;
+  };
+  std::vector<Said> said;
   for (const Samples& c : campaigns) {
     if (c.empty()) continue;
-    const PriceFit f = fit_prices(q, thin(c, 120), spec, kCampaignRuns);
-    // What a campaign says about the common mean, its own deviation integrated out.
+    const Samples rows = thin(c, kBelieved);
+    const PriceFit f = fit_prices(q, rows, spec, kCampaignRuns);
     const Eigen::PartialPivLU<MatrixXd> widened(one + f.information * differs);
-    precision += widened.solve(f.information);
-    vector += widened.solve(f.vector);
+    said.push_back({rows, widened.solve(f.information), widened.solve(f.vector)});
+    precision += said.back().precision;
+    vector += said.back().vector;
   }
-  const MatrixXd covariance = precision.ldlt().solve(one);
-  return {covariance * vector, covariance + differs};
+  const auto solved = [&](const MatrixXd& p, const VectorXd& v) -> PriceBelief {
+    const MatrixXd covariance = p.ldlt().solve(one);
+    return {covariance * v, covariance + differs};
+  };
+  PriceBelief all = solved(precision, vector);
+  std::vector<std::vector<double>> errors;
+  for (const Said& out : said) {
+    const PriceBelief others = solved(precision - out.precision, vector - out.vector);
+    std::vector<double> of_campaign;
+    for (const Sample* s : thin(out.rows, kHeldOut))
+      if (s->bound == 0)
+        of_campaign.push_back((s->log_s - q.log_value(*s, others.mean)) /
+                              std::sqrt(unseen_variance(q, *s, others)));
+    errors.push_back(std::move(of_campaign));
+  }
+  all.tails = tails_of(errors);
+  return all;
+}
+
+double unseen_variance(const Quantity& q, const Sample& s, const PriceBelief& belief) {
+  const VectorXd j = gradient(q, s, belief.mean);
+  return j.dot(belief.covariance * j) + std::pow(offset_sigma(q), 2) + std::pow(process_sigma(q), 2);
 }
 
 VectorXd fitted_prices(const Quantity& q, const Samples& training, const PriceBelief& belief) {

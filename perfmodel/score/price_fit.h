@@ -8,6 +8,7 @@
 #include <Eigen/Core>
 #include <vector>
 
+#include "perfmodel/score/doubt.h"
 #include "perfmodel/score/sample.h"
 
 namespace isobar {
@@ -16,11 +17,23 @@ namespace isobar {
 struct PriceBelief {
   Eigen::VectorXd mean;
   Eigen::MatrixXd covariance;
+  /// What such a campaign is wrong by, in sigmas of unseen_variance: campaigns predicted from the others.
+  Tails tails{};
 };
 PriceBelief believe(const Quantity& quantity, const std::vector<Samples>& campaigns);
 PriceBelief spec_belief(const Quantity& quantity);
+/// Of the logarithm of a run whose campaign nobody has seen: its prices', and what prices do not explain.
+double unseen_variance(const Quantity& quantity, const Sample& sample, const PriceBelief& belief);
 /// Logarithms of prices that suit these samples best, bounds among them.
 Eigen::VectorXd fitted_prices(const Quantity& quantity, const Samples& training, const PriceBelief& belief);
+
+/// Log sigmas that prices leave: of a campaign as a whole, and of what follows the layout.
+inline double offset_sigma(const Quantity& q) {
+  return 1.25 * q.misfit;
+}
+inline double process_sigma(const Quantity& q) {
+  return 1.25 * q.misfit;
+}
 
 /// d log value / d log price of each price.
 Eigen::VectorXd gradient(const Quantity& quantity, const Sample& sample, Eigen::VectorXd log_prices);

@@ -22,44 +22,75 @@ constexpr double kGiB = 1073741824.0;
 /// Spec-sheet prices, and how much slower the machine family was in other campaigns (all machines where the
 /// family was in none), over runs that the accelerator's rates decide and not the host's. Campaigns are
 /// averaged as in a meta-analysis (DerSimonian & Laird 1986): the less one scale describes a campaign, the
-/// less it counts.
+/// less it counts. Engines differ in all that is not matrix products at the peak, so a step is as unsure as
+/// it is far from that (in logarithms); by how much, the other campaigns tell, each predicted from the rest.
 class SpecScale {
  public:
   SpecScale(const Pool& pool, const std::string& campaign) {
+    std::map<std::string, std::map<std::string, Mean>> said;  // campaign -> family
     for (const auto& [from, samples] : pool.by_campaign()) {
       if (from == campaign) continue;
       std::map<std::string, std::vector<double>> ratios;
       for (const Sample* s : samples)
         if (busy(s->counts, spec_prices()) > kBusy)
           ratios[s->run->gpu->chip()].push_back(s->log_s - std::log(step_seconds(s->counts, spec_prices())));
+      said[from];
       for (auto& [family, r] : ratios) {
         const double within = (quantile(r, 0.75) - quantile(r, 0.25)) / 1.349;
         const double weight = 1 / (kBetween * kBetween + within * within);
-        for (Mean* m : {&by_family_[family], &all_}) {
-          m->sum += weight * quantile(r, 0.5);
-          m->weight += weight;
-        }
+        said[from][family] = {weight * quantile(r, 0.5), weight};
       }
     }
+    std::vector<std::vector<double>> errors;
+    for (const auto& [out, own] : said) {
+      by_family_ = combined(said, out);
+      std::vector<double>& e = errors.emplace_back();
+      for (const Sample* s : pool.of(out)) {
+        const double seconds = predicted(*s);
+        e.push_back((s->log_s - std::log(seconds)) / sigma(*s, seconds));
+      }
+    }
+    by_family_ = combined(said, "");
+    tails_ = tails_of(errors);
   }
   Estimated predict(const Sample& s) const {
-    const auto f = by_family_.find(s.run->gpu->chip());
-    const bool known = f != by_family_.end();
-    const double seconds =
-        std::exp((known ? f->second : all_).value()) * step_seconds(s.counts, spec_prices());
-    const double half = kNormal80 * (known ? 1.0 : 1.5) * kBetween;
-    return {seconds, seconds * std::exp(-half), seconds * std::exp(half)};
+    const double seconds = predicted(s), one = sigma(s, seconds);
+    return {seconds, std::max(seconds * std::exp(tails_.low * one), std::min(seconds, s.counts.ceiling_s)),
+            seconds * std::exp(tails_.high * one)};
   }
 
  private:
   static constexpr double kBusy = 2;
   static constexpr double kBetween = 0.2;  // log sigma between campaigns of a family
+  static constexpr double kFar = 1 / 3.0;  // log sigma per e-fold above the ceiling, before campaigns tell
   struct Mean {
     double sum = 0, weight = 0;
     double value() const { return weight > 0 ? sum / weight : 0; }
   };
+  /// By family; "": over all.
+  static std::map<std::string, Mean> combined(const std::map<std::string, std::map<std::string, Mean>>& said,
+                                              const std::string& without) {
+    std::map<std::string, Mean> means;
+    for (const auto& [from, families] : said)
+      for (const auto& [family, m] : families)
+        for (Mean* into : {&means[family], &means[""]}) {
+          if (from == without) continue;
+          into->sum += m.sum;
+          into->weight += m.weight;
+        }
+    return means;
+  }
+  double predicted(const Sample& s) const {
+    const auto f = by_family_.find(s.run->gpu->chip()), all = by_family_.find("");
+    const bool known = f != by_family_.end() && f->second.weight > 0;
+    const double scale = known ? f->second.value() : all != by_family_.end() ? all->second.value() : 0;
+    return std::exp(scale) * step_seconds(s.counts, spec_prices());
+  }
+  static double sigma(const Sample& s, double seconds) {
+    return std::hypot(kStepSeconds.misfit, kFar * std::log(seconds / s.counts.ceiling_s));
+  }
   std::map<std::string, Mean> by_family_;
-  Mean all_;
+  Tails tails_;
 };
 
 /// One quantity of one table: its rows split, fitted and predicted.

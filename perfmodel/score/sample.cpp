@@ -13,12 +13,13 @@ Sample sample_of(const PublishedRun& r) {
   s.id = r.id;
   s.campaign = r.campaign;
   s.nodes = std::ceil(r.gpus / r.node);
-  s.source = r.source;
-  s.section = r.section;
   s.values = {{"", r.specification()},
               {"layout", r.layout()},
               {"precision", std::to_string(static_cast<int>(r.precision)) + (r.block_scaled ? "b" : "")},
               {"gpus", std::to_string(r.gpus)},
+              {"machine", r.gpu->chip()},
+              {"source", r.source},
+              {"section", r.section},
               {"model", r.model + std::to_string(r.layers) + "/" + std::to_string(r.hidden) + "/" +
                             std::to_string(r.seq)}};
   s.counts = count_step(r);

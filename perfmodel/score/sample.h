@@ -17,9 +17,10 @@ namespace isobar {
 
 struct Sample {
   const PublishedRun* run = nullptr;  // none: a collective
-  std::string id, campaign, source, section;
+  std::string id, campaign;
   double nodes = 1;
-  /// What it may be held out by: "" (repetitions), "layout", "model", "gpus", "precision".
+  /// Whom it shares a deviation with, by level, and what it may be held out by: "" (repetitions), "layout",
+  /// "model", "gpus", "precision", "machine", "source", "section".
   std::map<std::string, std::string> values;
   StepCounts counts;
   Eigen::VectorXd features;  // of the Gaussian process

@@ -38,9 +38,10 @@ TEST(Referee, NothingOfAScoredRowReachesTheFit) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  for (Split split : {Split::folds, Split::layout, Split::model}) {
+  for (Split split : {Split::folds, Split::layout, Split::model, Split::gpus, Split::none}) {
     JudgeOptions o;
     o.split = split;
+    o.spec_only = split == Split::none;
     PublishedTable t = table("simumax_b200_a100");
     const TableScore before = judge(t, library(), o);
     size_t with_memory = random() % t.runs.size();
@@ -51,6 +52,7 @@ TEST(Referee, NothingOfAScoredRowReachesTheFit) {
     const TableScore after = judge(t, library(), o);
     EXPECT_EQ(row(before.rows, r.id).predicted, row(after.rows, r.id).predicted) << r.id;
     EXPECT_EQ(row(before.rows, r.id).upper, row(after.rows, r.id).upper) << r.id;
+    EXPECT_EQ(row(before.rows, r.id).lower, row(after.rows, r.id).lower) << r.id;
     EXPECT_EQ(row(before.memory_rows, r.id).predicted, row(after.memory_rows, r.id).predicted) << r.id;
   }
 }
@@ -109,11 +111,29 @@ TEST(Scoreboard, StepTimes) {
   }
 }
 
+// Intervals know when they are asked about a model, a machine or a campaign that the fit has not seen.
+TEST(Scoreboard, IntervalsOfWhatIsNew) {
+  for (const auto& [name, split] :
+       std::vector<std::pair<const char*, Split>>{{"zero_bubble_pp", Split::model},
+                                                  {"aleph_alpha_layouts", Split::model},
+                                                  {"vtrain_ground_truth", Split::model},
+                                                  {"simumax_b200_a100", Split::gpus},
+                                                  {"zero_bubble_pp", Split::gpus},
+                                                  {"bigscience_tr11_prequel", Split::gpus}}) {
+    const TableScore s = judged(name, split);
+    EXPECT_GE(s.time.coverage, 0.6) << name << " split " << static_cast<int>(split);
+    for (const ScoredRow& r : s.rows) EXPECT_LT(r.upper / r.lower, 4) << r.id;  // and still say something
+  }
+}
+
 TEST(Scoreboard, SpecSheetAlone) {
   JudgeOptions o;
   o.spec_only = true;
   for (const char* name : {"megatron_sc21", "aleph_alpha_layouts"})
     EXPECT_LE(judge(table(name), library(), o).time.median, 0.15) << name;
+  for (const char* name : {"vtrain_ground_truth", "nvidia_nemo", "nvidia_megatron_bridge",
+                           "mosaic_llm_foundry", "simumax_b200_a100", "zero_bubble_pp"})
+    EXPECT_GE(judge(table(name), library(), o).time.coverage, 0.6) << name;
 }
 
 TEST(Scoreboard, MemoryAndOutcomes) {
