@@ -2,37 +2,38 @@
 // load it through NVTX_INJECTION64_PATH and read its log.
 #include <nvtx3/nvToolsExt.h>
 
-#include <map>
+#include <deque>
 #include <string>
 
 namespace {
 
 std::string log_text;
-std::map<const void*, std::string> names;  // of domains and strings, by handle
+std::deque<std::string> names;  // of domains and strings: a handle is where one lies
 
-void* remember(const std::string& name) {
-  auto* handle = new std::string(name);  // lives as long as the process, like the handle
-  names[handle] = name;
-  return handle;
+void* remember(const char* name) {
+  return &names.emplace_back(name);
+}
+const std::string& name_of(const void* handle) {
+  return *static_cast<const std::string*>(handle);
 }
 
 nvtxDomainHandle_t create_domain(const char* name) {
   return static_cast<nvtxDomainHandle_t>(remember(name));
 }
 nvtxStringHandle_t register_string(nvtxDomainHandle_t domain, const char* text) {
-  log_text += "string " + names[domain] + " " + text + "\n";
+  log_text += "string " + name_of(domain) + " " + text + "\n";
   return static_cast<nvtxStringHandle_t>(remember(text));
 }
 int push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* a) {
   const bool registered = a->messageType == NVTX_MESSAGE_TYPE_REGISTERED;
-  log_text += "push " + names[domain] + " " +
-              (registered ? names[a->message.registered] : std::string("text ") + a->message.ascii);
+  log_text += "push " + name_of(domain) + " " +
+              (registered ? name_of(a->message.registered) : std::string("text ") + a->message.ascii);
   if (a->payloadType == NVTX_PAYLOAD_TYPE_INT32) log_text += " " + std::to_string(a->payload.iValue);
   log_text += "\n";
   return 0;
 }
 int pop(nvtxDomainHandle_t domain) {
-  log_text += "pop " + names[domain] + "\n";
+  log_text += "pop " + name_of(domain) + "\n";
   return 0;
 }
 
