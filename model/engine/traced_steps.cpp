@@ -6,12 +6,12 @@ namespace isobar {
 
 TracedSteps::TracedSteps(const Plan& plan, const Program& program, int64_t steps, const Mpi& mpi,
                          Processor& processor)
-    : plan_(plan),
+    : recorder_(mpi.rank(), program.instrs.size() * static_cast<size_t>(kSteps + 1)),
+      plan_(plan),
       program_(program),
       steps_(steps),
       mpi_(mpi),
-      processor_(processor),
-      recorder_(mpi.rank(), program.instrs.size() * static_cast<size_t>(kSteps + 1)) {}
+      processor_(processor) {}
 
 void TracedSteps::begin(int64_t step) {
   watched_ = traces(step) && processor_.watch(program_);
@@ -52,7 +52,7 @@ std::string TracedSteps::take_watched(Timeline& timeline, ResultLog& log) {
   }
   processor_.runner().set_op_times(std::move(times));
   timeline.spans = std::move(join.spans);
-  const std::string text = to_text(join.share);
+  std::string text = to_text(join.share);
   log.write({{"event", "device_share"},
              {"joined_share", join.share.joined_share()},
              {"device_s", static_cast<double>(join.share.device_ns) * 1e-9},

@@ -34,12 +34,12 @@ class TracedSteps {
   bool traces(int64_t step) const { return step >= steps_ - kSteps; }
   std::string take_watched(Timeline& timeline, ResultLog& log);
 
+  SpanRecorder recorder_;  // first: it is aligned to cache lines
   const Plan& plan_;
   const Program& program_;
   const int64_t steps_;
   const Mpi& mpi_;
   Processor& processor_;
-  SpanRecorder recorder_;
   bool watched_ = false;
 };
 
