@@ -263,7 +263,7 @@ void CampaignFit::hold_out(const std::string& what, const std::set<std::string>&
     news_[what] = std::pow(wider * sigma, 2);
   }
   // A few errors tell little: then the normal law speaks, or the campaign as a whole. Runs that are held out
-  // together are wrong together: they count as one.
+  // together are wrong together: they count as one, and one of them is what the others are compared with.
   const double few = what.empty() ? kFewErrors : kPriorGroups;
   const auto quantile_of = [&](const std::string* source, double otherwise) {
     std::vector<double> z;
@@ -274,7 +274,7 @@ void CampaignFit::hold_out(const std::string& what, const std::set<std::string>&
       values.insert(h.run->values.at(what));
     }
     if (z.empty()) return otherwise;
-    const double own = static_cast<double>(what.empty() ? z.size() : values.size());
+    const double own = static_cast<double>(what.empty() ? z.size() : values.size() - 1);
     return (own * quantile(std::move(z), 0.8) + few * otherwise) / (own + few);
   };
   const double pooled = quantile_of(nullptr, kNormal80);

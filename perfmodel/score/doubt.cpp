@@ -48,11 +48,14 @@ Tails tails_of(const std::vector<std::vector<double>>& groups) {
 
 double spread_of(const std::vector<std::pair<double, double>>& means, double prior) {
   double best = prior, least = INFINITY;
+  // Held out one by one, n groups are off from each other in n - 1 ways: of two, both by the same.
+  const double n = static_cast<double>(means.size()), independent = n > 0 ? (n - 1) / n : 0;
   for (int i = -40; i <= 40; ++i) {
     const double x = 0.1 * i, sigma = prior * std::exp(x);
     double cost = 0.5 * x * x / (kPriorSpread * kPriorSpread);
     for (const auto& [off, variance] : means)
-      cost += 0.5 * (std::log(variance + sigma * sigma) + off * off / (variance + sigma * sigma));
+      cost +=
+          0.5 * independent * (std::log(variance + sigma * sigma) + off * off / (variance + sigma * sigma));
     if (cost >= least) continue;
     least = cost;
     best = sigma;
