@@ -11,6 +11,7 @@
 
 #include "bench/cli/commands.h"
 #include "model/base/error.h"
+#include "perfmodel/fitting/fit.h"
 #include "perfmodel/score/referee.h"
 
 namespace isobar {
@@ -38,7 +39,8 @@ What is printed, in percent: mean, median, 90th percentile and bias of predicted
 of at least five choices with the same model, machine, GPUs and batch (rows that repeat a specification are one), rank
 correlation (Spearman, of 1) and regret (extra time of what the predictor would have chosen); coverage, how many rows
 the 80 % interval holds. The same for peak memory, where rows have readings, and who ran out of memory, where tables
-tell. Rows that cannot be specified are refused with the reason.
+tell. Rows that cannot be specified are refused with the reason. An interval is wider where the fit has not seen the
+layout, model, GPU count, precision, machine or campaign: by what such groups were off when they were held out of it.
 
 Examples:
   isobar score                                                    # the scoreboard
@@ -83,7 +85,9 @@ nlohmann::json json_of(const std::vector<ScoredRow>& rows) {
                  {"measured", r.measured},
                  {"predicted", r.predicted},
                  {"lower", r.lower},
-                 {"upper", r.upper}});
+                 {"upper", r.upper},
+                 {"new", r.news},
+                 {"new_share", r.news_share}});
   return j;
 }
 
@@ -101,6 +105,16 @@ void print_line(const std::string& name, int refused, const Scores& s) {
     std::printf(" %7s", "-");
   if (s.rows > 0) std::printf(" %8.0f", 100 * s.coverage);
   std::printf("\n");
+}
+
+/// Rows whose interval is wide mostly because something of them was in no run of the fit.
+void print_news(const std::vector<ScoredRow>& rows) {
+  std::map<std::string, std::vector<double>> widths;
+  for (const ScoredRow& r : rows)
+    if (r.news_share > 0.5) widths[r.news].push_back(r.upper / r.lower);
+  for (const auto& [what, w] : widths)
+    std::printf("    new to the fit, and most of the doubt: %s of %zu rows, upper over lower %.2f (median)\n",
+                what.c_str(), w.size(), quantile(w, 0.5));
 }
 
 void print_reasons(const std::map<std::string, int>& refused) {
@@ -128,6 +142,7 @@ void print(const TableScore& s, const Arguments& a) {
     return;
   }
   print_line(s.table, sum(s.refused), s.time);
+  print_news(s.rows);
   if (s.fast) print_line("  rows with MFU 15 % or more", 0, *s.fast);
   if (s.memory) print_line("  memory", 0, *s.memory);
   if (const auto& c = s.outcomes) {

@@ -30,22 +30,6 @@ constexpr std::array<Level, 3> kLevels{{{"source", 0.6}, {"section", 0.4}, {"mac
 // What a run may have that no training run had.
 constexpr std::array<const char*, 5> kNews{"layout", "model", "gpus", "precision", "machine"};
 
-/// Group means, off by `first` where their fit said a variance of `second`: the log sigma that this leaves to
-/// groups, most likely under a log-normal prior. `prior` is the sigma before any group was held out.
-double apart(const std::vector<std::pair<double, double>>& means, double prior) {
-  double best = prior, least = INFINITY;
-  for (int i = -40; i <= 40; ++i) {
-    const double x = 0.1 * i, sigma = prior * std::exp(x);
-    double cost = 0.5 * x * x / (kPriorSpread * kPriorSpread);
-    for (const auto& [off, variance] : means)
-      cost += 0.5 * (std::log(variance + sigma * sigma) + off * off / (variance + sigma * sigma));
-    if (cost >= least) continue;
-    least = cost;
-    best = sigma;
-  }
-  return best;
-}
-
 }  // namespace
 
 CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, const PriceBelief& belief)
@@ -273,13 +257,13 @@ void CampaignFit::hold_out(const std::string& what, const std::set<std::string>&
   double beyond = 0;
   if (!what.empty()) {
     // A group that nobody has seen is off by its own deviation and by that of those it is predicted from.
-    const double sigma = apart(means, std::sqrt(2.0) * quantity_.misfit);
+    const double sigma = spread_of(means, std::sqrt(2.0) * quantity_.misfit);
     const double wider = student80(kPriorGroups + static_cast<double>(groups.size()) - 1) / kNormal80;
     beyond = sigma * sigma;
     news_[what] = std::pow(wider * sigma, 2);
   }
   // A few errors tell little: then the normal law speaks, or the campaign as a whole. Runs that are held out
-  // together are wrong together: they count as one.
+  // together are wrong together: they count as one, and one of them is what the others are compared with.
   const double few = what.empty() ? kFewErrors : kPriorGroups;
   const auto quantile_of = [&](const std::string* source, double otherwise) {
     std::vector<double> z;
@@ -290,13 +274,11 @@ void CampaignFit::hold_out(const std::string& what, const std::set<std::string>&
       values.insert(h.run->values.at(what));
     }
     if (z.empty()) return otherwise;
-    const double own = static_cast<double>(what.empty() ? z.size() : values.size());
+    const double own = static_cast<double>(what.empty() ? z.size() : values.size() - 1);
     return (own * quantile(std::move(z), 0.8) + few * otherwise) / (own + few);
   };
   const double pooled = quantile_of(nullptr, kNormal80);
-  for (const std::string& source : sources) {
-    quantiles_[source][what] = quantile_of(&source, pooled);
-  }
+  for (const std::string& source : sources) quantiles_[source][what] = quantile_of(&source, pooled);
 }
 
 void CampaignFit::calibrate() {
@@ -333,7 +315,8 @@ double CampaignFit::width(const Sample& s, const std::vector<std::string>& news)
 }
 
 Estimated CampaignFit::predict(const Sample& s) const {
-  double mean = quantity_.log_value(s, prices_), low = 0, high = 0;
+  double mean = quantity_.log_value(s, prices_), low = 0, high = 0, share = 1;
+  std::string news = "campaign";
   if (rows_.empty()) {
     const double sigma = std::sqrt(unseen_variance(quantity_, s, belief_));
     low = belief_.tails.low * sigma;
@@ -347,17 +330,23 @@ Estimated CampaignFit::predict(const Sample& s) const {
     for (double l : levels_) variance += l * l;
     variance = std::max(variance - k.dot(inverse_ * k), 0.0) + noise_ * noise_;
     // Models that were held out were of new layouts too: what is largest holds the others.
-    const std::vector<std::string> news = news_of(s);
+    const std::vector<std::string> unseen = news_of(s);
     double beyond = 0;
-    for (const std::string& what : news) beyond = std::max(beyond, news_.at(what));
+    news.clear();
+    for (const std::string& what : unseen)
+      if (news_.at(what) > beyond) {
+        beyond = news_.at(what);
+        news = what;
+      }
+    share = beyond / (variance + beyond);
     // Prices, scales and quantiles of a handful of different runs are unsure themselves.
-    high = width(s, news) * std::sqrt((1 + kFew / different_) * (variance + beyond));
+    high = width(s, unseen) * std::sqrt((1 + kFew / different_) * (variance + beyond));
     low = -high;
   }
   // Nothing runs above the peak.
   const double least = &quantity_ == &kStepSeconds ? s.counts.ceiling_s : 0;
   const double value = std::max(std::exp(mean), least);
-  return {value, std::max(value * std::exp(low), least), value * std::exp(high)};
+  return {value, std::max(value * std::exp(low), least), value * std::exp(high), news, share};
 }
 
 }  // namespace isobar

@@ -6,8 +6,10 @@
 // Prices first (price_fit.h). What counts times prices leave unexplained: a Gaussian process over logarithms
 // of the layout (Rasmussen & Williams 2006, Matern 3/2, its length scales by marginal likelihood), together
 // with the prices' own remaining uncertainty. Width of the interval: the quantile of standardised
-// leave-one-out errors of the training runs; for a layout, model or GPU count that no training run had, of
-// errors with all of that left out.
+// leave-one-out errors of the training runs. A layout, model, GPU count, precision or machine that no
+// training run had adds the variance by which such groups were off when all of one was held out, and has the
+// quantile of those errors. With no training runs at all, what other campaigns were off by when held out
+// (doubt.h).
 #pragma once
 #include <Eigen/Core>
 #include <map>
@@ -21,6 +23,10 @@ namespace isobar {
 
 struct Estimated {
   double value = 0, lower = 0, upper = 0;
+  /// What is new to the fit and widens the interval most ("campaign", "model", ...; "": nothing), and how
+  /// much of the variance is its own.
+  std::string news{};
+  double share = 0;
 };
 
 class CampaignFit {

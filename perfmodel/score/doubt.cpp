@@ -1,6 +1,7 @@
 #include "perfmodel/score/doubt.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace isobar {
@@ -23,18 +24,43 @@ Tails tails_of(const std::vector<std::vector<double>>& groups) {
   }
   if (errors.empty()) return {};
   std::sort(errors.begin(), errors.end());
-  const auto at = [&](double share) {
-    double below = 0;
-    for (const auto& [e, weight] : errors)
-      if ((below += weight) >= share * own) return e;
-    return errors.back().first;
+  // So many groups from the lowest error, between the middles of neighbours.
+  const auto at = [&](double groups_below) {
+    double below = 0, last = -INFINITY, error = errors.front().first;
+    for (const auto& [e, weight] : errors) {
+      const double middle = below + weight / 2;
+      if (middle >= groups_below)
+        return std::isinf(last) ? e : error + (e - error) * (groups_below - last) / (middle - last);
+      below += weight;
+      last = middle;
+      error = e;
+    }
+    return error;
   };
-  const double beyond = std::max(0.0, (1 - 0.8 * (own + 1) / own) / 2);
+  // Of n errors and the next one each is equally likely the k-th: a tenth lies below the 0.1 (n + 1)-th.
+  const double beyond = 0.1 * (own + 1) - 0.5;
   const auto with_prior = [&](double q, double prior) {
     return (own * q + kPriorGroups * prior) / (own + kPriorGroups);
   };
   return {std::min(0.0, with_prior(at(beyond), -kNormal80)),
-          std::max(0.0, with_prior(at(1 - beyond), kNormal80))};
+          std::max(0.0, with_prior(at(own - beyond), kNormal80))};
+}
+
+double spread_of(const std::vector<std::pair<double, double>>& means, double prior) {
+  double best = prior, least = INFINITY;
+  // Held out one by one, n groups are off from each other in n - 1 ways: of two, both by the same.
+  const double n = static_cast<double>(means.size()), independent = n > 0 ? (n - 1) / n : 0;
+  for (int i = -40; i <= 40; ++i) {
+    const double x = 0.1 * i, sigma = prior * std::exp(x);
+    double cost = 0.5 * x * x / (kPriorSpread * kPriorSpread);
+    for (const auto& [off, variance] : means)
+      cost +=
+          0.5 * independent * (std::log(variance + sigma * sigma) + off * off / (variance + sigma * sigma));
+    if (cost >= least) continue;
+    least = cost;
+    best = sigma;
+  }
+  return best;
 }
 
 }  // namespace isobar

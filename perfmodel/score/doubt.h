@@ -7,6 +7,7 @@
 // and the next one, which may be any of the n + 1, 80 % are to be held (Dunn, Wasserman & Ramdas 2022); the
 // normal law counts as kPriorGroups more of them.
 #pragma once
+#include <utility>
 #include <vector>
 
 #include "perfmodel/machine/machine.h"
@@ -25,5 +26,9 @@ struct Tails {
   double low = -kNormal80, high = kNormal80;
 };
 Tails tails_of(const std::vector<std::vector<double>>& groups);
+
+/// Group means, off by `first` where their fit said a variance of `second`: the sigma that groups deviate by
+/// beyond it, most likely under a log-normal prior. `prior` is the sigma before any group was held out.
+double spread_of(const std::vector<std::pair<double, double>>& means, double prior);
 
 }  // namespace isobar

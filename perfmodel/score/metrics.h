@@ -14,6 +14,9 @@ struct ScoredRow {
   /// What was specified: rows that repeat it are one choice, as long as their geometric mean. Empty: the
   /// row's own.
   std::string choice{};
+  /// What is new to the fit (campaign_fit.h), and its share of the interval's variance.
+  std::string news{};
+  double news_share = 0;
   double error() const { return predicted / measured - 1; }
   bool inside() const { return lower <= measured && measured <= upper; }
 };

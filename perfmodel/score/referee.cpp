@@ -56,7 +56,7 @@ class SpecScale {
   Estimated predict(const Sample& s) const {
     const double seconds = predicted(s), one = sigma(s, seconds);
     return {seconds, std::max(seconds * std::exp(tails_.low * one), std::min(seconds, s.counts.ceiling_s)),
-            seconds * std::exp(tails_.high * one)};
+            seconds * std::exp(tails_.high * one), "campaign", 1};
   }
 
  private:
@@ -225,8 +225,8 @@ void judge_time(const PublishedTable& table, const Library& others, const JudgeO
   std::vector<ScoredRow> fast;
   judge.run([&](size_t i, const Estimated& e, const std::string& draw) {
     const PublishedRun& r = *scored[i];
-    out.rows.push_back(
-        {r.id, r.choice_group() + draw, r.step_s, e.value, e.lower, e.upper, r.specification()});
+    out.rows.push_back({r.id, r.choice_group() + draw, r.step_s, e.value, e.lower, e.upper, r.specification(),
+                        e.news, e.share});
     if (r.mfu >= kFastMfu) fast.push_back(out.rows.back());
   });
   out.time = score_rows(out.rows);
@@ -246,8 +246,8 @@ void judge_memory(const PublishedTable& table, const Library& others, const Judg
   judge.read(samples_of(scored, kMemory), samples_of(rest, kMemory));
   judge.run([&](size_t i, const Estimated& e, const std::string& draw) {
     const PublishedRun& r = *scored[i];
-    out.memory_rows.push_back(
-        {r.id, r.choice_group() + draw, r.memory_gb * kGiB, e.value, e.lower, e.upper, r.specification()});
+    out.memory_rows.push_back({r.id, r.choice_group() + draw, r.memory_gb * kGiB, e.value, e.lower, e.upper,
+                               r.specification(), e.news, e.share});
   });
   out.memory = score_rows(out.memory_rows);
   out.memory->regret.reset();  // nobody chooses a layout for the least memory
@@ -325,7 +325,8 @@ CollectiveScore judge(const CollectiveTable& table, const JudgeOptions& options)
   std::map<std::string, std::pair<std::vector<ScoredRow>, std::vector<ScoredRow>>> tools;
   judge.run([&](size_t i, const Estimated& e, const std::string&) {
     const CollectiveRun& r = table.runs[i];
-    const ScoredRow row{r.id, r.id, r.seconds, e.value, e.lower, e.upper};  // nobody chooses among them
+    const ScoredRow row{r.id,    r.id, r.seconds, e.value, e.lower,
+                        e.upper, "",   e.news,    e.share};  // nobody chooses among them
     out.rows.push_back(row);
     tools[r.tool].first.push_back(row);
     if (r.bytes < kLarge) return;
