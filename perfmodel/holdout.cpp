@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "model/base/rng.h"
+#include "perfmodel/fitting/statistics.h"
 #include "perfmodel/layout_predict.h"
 
 namespace isobar {
@@ -50,32 +51,6 @@ std::vector<Unit> units_of(const std::vector<MeasuredRun>& runs, Together togeth
     out.push_back(std::move(u));
   }
   return out;
-}
-
-std::vector<double> ranks_of(const std::vector<double>& v) {
-  std::vector<size_t> order(v.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return v[a] < v[b]; });
-  std::vector<double> out(v.size());
-  for (size_t i = 0; i < order.size();) {
-    size_t j = i;
-    while (j < order.size() && v[order[j]] == v[order[i]]) ++j;
-    for (size_t k = i; k < j; ++k) out[order[k]] = 0.5 * static_cast<double>(i + j - 1);
-    i = j;
-  }
-  return out;
-}
-
-double spearman(const std::vector<double>& a, const std::vector<double>& b) {
-  const std::vector<double> x = ranks_of(a), y = ranks_of(b);
-  const double mean = 0.5 * static_cast<double>(a.size() - 1);
-  double xy = 0, xx = 0, yy = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    xy += (x[i] - mean) * (y[i] - mean);
-    xx += (x[i] - mean) * (x[i] - mean);
-    yy += (y[i] - mean) * (y[i] - mean);
-  }
-  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : 0;
 }
 
 // Runs of different batches are compared by samples a second.

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "model/base/rng.h"
+#include "perfmodel/fitting/statistics.h"
 
 namespace isobar {
 namespace {

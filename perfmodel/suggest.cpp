@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "model/base/rng.h"
+#include "perfmodel/fitting/statistics.h"
 #include "perfmodel/predict.h"
 
 namespace isobar {

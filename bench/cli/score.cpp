@@ -11,7 +11,7 @@
 
 #include "bench/cli/commands.h"
 #include "model/base/error.h"
-#include "perfmodel/fitting/fit.h"
+#include "perfmodel/fitting/statistics.h"
 #include "perfmodel/score/referee.h"
 
 namespace isobar {

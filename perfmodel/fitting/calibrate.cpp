@@ -7,6 +7,7 @@
 #include "model/base/error.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/least_squares.h"
+#include "perfmodel/fitting/statistics.h"
 #include "perfmodel/step/checkpoint.h"
 #include "perfmodel/step/cost.h"
 

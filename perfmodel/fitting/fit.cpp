@@ -10,6 +10,7 @@
 #include "perfmodel/fitting/layout_fit.h"
 #include "perfmodel/fitting/least_squares.h"
 #include "perfmodel/fitting/ops_fit.h"
+#include "perfmodel/fitting/statistics.h"
 #include "perfmodel/step/cost.h"
 #include "perfmodel/step/pipeline.h"
 
@@ -139,15 +140,6 @@ double measurement_error(const MeasuredRun& r) {
   if (r.steps < 1 || r.step_p10 <= 0 || r.step_p90 <= r.step_p10) return 0;
   const double sigma = std::log(r.step_p90 / r.step_p10) / (2 * kNormal80);
   return 1.2533 * sigma / std::sqrt(std::min(kIndependent, static_cast<double>(r.steps)));  // of a median
-}
-
-double quantile(std::vector<double> values, double share) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const double at = share * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<size_t>(at);
-  const size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
 }
 
 double cache_share(const Machine& machine, int64_t ranks_on_host) {

@@ -77,7 +77,4 @@ std::string family_of(const std::string& effect);
 /// The quantities by whose range a fit knows when it is asked to extrapolate.
 std::map<std::string, double> quantities_of(const RunSpec& spec, const StepTerms& terms);
 
-/// Order statistic at `share` with linear interpolation.
-double quantile(std::vector<double> values, double share);
-
 }  // namespace isobar

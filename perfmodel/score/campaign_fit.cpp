@@ -9,6 +9,7 @@
 #include <set>
 
 #include "perfmodel/fitting/fit.h"
+#include "perfmodel/fitting/statistics.h"
 
 namespace isobar {
 namespace {

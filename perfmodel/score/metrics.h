@@ -30,7 +30,5 @@ struct Scores {
 constexpr size_t kGroup = 5;
 
 Scores score_rows(const std::vector<ScoredRow>& rows);
-/// Rank correlation, ties sharing their mean rank.
-double spearman(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace isobar

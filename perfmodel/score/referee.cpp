@@ -9,6 +9,7 @@
 
 #include "model/base/error.h"
 #include "perfmodel/fitting/fit.h"
+#include "perfmodel/fitting/statistics.h"
 #include "perfmodel/score/splits.h"
 
 namespace isobar {

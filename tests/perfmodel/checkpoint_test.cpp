@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "perfmodel/fitting/statistics.h"
 #include "perfmodel/layout_predict.h"
 #include "support.h"
 

@@ -1,4 +1,5 @@
 #include "perfmodel/step/cost.h"
+#include "perfmodel/fitting/statistics.h"
 
 #include <gtest/gtest.h>
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/base/error.h"
+#include "perfmodel/fitting/statistics.h"
 #include "perfmodel/holdout.h"
 #include "perfmodel/predict.h"
 #include "perfmodel/step/cost.h"

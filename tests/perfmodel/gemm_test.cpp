@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "perfmodel/fitting/fit.h"
+#include "perfmodel/fitting/statistics.h"
 #include "perfmodel/score/csv.h"
 #include "perfmodel/step/terms.h"
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "perfmodel/fitting/statistics.h"
 #include "perfmodel/predict.h"
 #include "perfmodel/step/cost.h"
 #include "support.h"

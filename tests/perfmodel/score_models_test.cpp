@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "perfmodel/fitting/statistics.h"
 #include "perfmodel/score/campaign_fit.h"
 #include "perfmodel/score/memory_model.h"
 #include "perfmodel/score/metrics.h"
