@@ -76,6 +76,7 @@ run_ctest() {
   rm -f "$junit" "$again"
   if ! "${runner[@]}" ctest --test-dir "$dir" --parallel "$(nproc)" --output-on-failure --no-tests=error --output-junit "$junit" "$@" &&
     [[ "$suite" == tests ]] && disturbed="$(failed_of "$junit" "$DISTURBED")"; then
+    # What fails again is in the file that is read below.
     ctest --test-dir "$dir" --tests-regex "^($disturbed)$" --output-on-failure --output-junit "$again" || true
   fi
   if totals="$(python3 - "$junit" "$again" "$suite" <<'PY'

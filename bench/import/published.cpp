@@ -18,7 +18,9 @@ bool is_taken(const std::filesystem::path& trial, const json& provenance) {
   std::ifstream in(trial / "result.jsonl");
   std::string line;
   if (!std::getline(in, line)) return false;
-  const json there = json::parse(line, nullptr, false).value("provenance", json::object());
+  const json start = json::parse(line, nullptr, false);
+  if (!start.is_object()) return false;  // damaged: this run takes its place
+  const json there = start.value("provenance", json::object());
   return there.value("source", json()) != provenance["source"] ||
          there.value("row", json()) != provenance["row"];
 }

@@ -98,8 +98,9 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
 }
 
 // The same of an accelerator. Products: what large ones reach in published micro-benchmarks (GEMM counts are
-// already rounded up to whole rounds of tiles, terms.h); memory-bound kernels: 80 % of a stream's rate;
-// launches and the host's dispatch: a framework in Python without graphs.
+// already rounded up to whole rounds of tiles, terms.h). Memory-bound kernels, attention and links: what
+// published runs of tuned engines needed in whole steps, on A100 to GB200 (tests/import/
+// shipped_machines_test.cpp). Launches and the host's dispatch: a framework in Python without graphs.
 Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Peak>& peaks) {
   const double memory = peaks.at("memory").value, bf16 = peaks.at("bf16").value;
   switch (c) {

@@ -5,7 +5,6 @@
 #include <map>
 #include <numeric>
 
-#include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/statistics.h"
 
 namespace isobar {

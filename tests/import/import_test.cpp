@@ -154,6 +154,11 @@ TEST_F(Import, PublishedRunsBecomeRunsWithTheSameNumbers) {
   EXPECT_EQ(import_published(csv, {.out = dir / "results"}).runs, i.runs);  // twice changes nothing
   EXPECT_EQ(load_runs(dir / "results").size(), i.runs);
 
+  // A result that something damaged is made good.
+  write_atomically(dir / "results/trials" / runs[0].id / "result.jsonl", "not JSON");
+  EXPECT_EQ(import_published(csv, {.out = dir / "results"}).runs, i.runs);
+  EXPECT_EQ(load_runs(dir / "results").size(), i.runs);
+
   // The same specifications, measured by somebody else: nothing is lost.
   std::string other = read_file(csv);
   for (size_t at = 0; (at = other.find("\nzero-bubble,", at)) != std::string::npos; at += 2)
