@@ -229,6 +229,21 @@ TEST(Yaml, ScalarsFollowTheCoreSchema) {
   EXPECT_EQ(j["v"], "1.2.3");
 }
 
+TEST(Yaml, ARefusalShowsWhatBytesItRepeats) {
+  for (const char byte : {'\0', '\x1b', '\x7f', '\r'}) {  // the parser's message repeats the unknown escape
+    try {
+      parse_yaml(std::string("a: \"\\") + byte + "\"", "bad.yaml");
+      ADD_FAILURE() << "accepted byte " << int{byte};
+    } catch (const ConfigError& e) {
+      const std::string said = e.what();
+      EXPECT_NE(said.find(" -> check"), std::string::npos) << said;
+      for (const char c : said) EXPECT_GE(static_cast<unsigned char>(c), ' ') << said;
+    }
+  }
+  EXPECT_STREQ(ConfigError(std::string("a\0b.yaml", 8), "k", "is é\x1b[2J", "mend").what(),
+               "a\\x00b.yaml: 'k': is é\\x1b[2J -> mend");
+}
+
 TEST(Yaml, NestingHasAnEnd) {
   EXPECT_THROW(parse_yaml(std::string(200, '[') + std::string(200, ']'), "deep"), ConfigError);
 }
