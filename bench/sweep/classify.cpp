@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bench/sweep/results.h"
+#include "model/base/signal_name.h"
 
 namespace isobar {
 namespace {

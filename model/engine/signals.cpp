@@ -1,0 +1,64 @@
+#include "model/engine/signals.h"
+
+#include <signal.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+
+#include "model/comm/comm.h"
+
+namespace isobar {
+namespace {
+
+constexpr std::array kCaught = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+
+// A signal handler reaches nothing but what is global.
+std::atomic<int> g_count{0}, g_first{0};
+std::array<struct sigaction, kCaught.size()> g_before;
+
+void on_signal(int s) {
+  int none = 0;
+  g_first.compare_exchange_strong(none, s);
+  // The third of them is not left to us: should even the watchdog be stuck, it ends the process.
+  if (g_count.fetch_add(1) + 1 >= 2) ::signal(s, SIG_DFL);
+}
+
+bool started_by_train() {
+  return std::getenv(StopSignals::kStartedByTrain) != nullptr;
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  g_count = g_first = 0;
+  for (size_t i = 0; i < kCaught.size(); ++i) {
+    ::sigaction(kCaught[i], nullptr, &g_before[i]);
+    if (g_before[i].sa_handler == SIG_IGN || (kCaught[i] == SIGUSR2 && !started_by_train())) continue;
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;
+    ::sigaction(kCaught[i], &action, nullptr);
+  }
+}
+
+StopSignals::~StopSignals() {
+  for (size_t i = 0; i < kCaught.size(); ++i) ::sigaction(kCaught[i], &g_before[i], nullptr);
+}
+
+int StopSignals::count() {
+  return g_count;
+}
+
+int StopSignals::first() {
+  const int s = g_first;
+  if (!started_by_train()) return s;
+  return s == SIGUSR1 ? SIGTERM : s == SIGUSR2 ? SIGINT : s;
+}
+
+bool StopSignals::pressing() {
+  const int s = g_first;
+  return Mpi::started_by_launcher() && (s == SIGTERM || s == SIGINT || s == SIGHUP);
+}
+
+}  // namespace isobar
