@@ -1,6 +1,7 @@
 // What asks a run to stop: Ctrl-C (SIGINT), SIGTERM, SIGHUP, and SIGUSR1, the notice that schedulers give
 // before they end a job (srun --signal=USR1@120). While a StopSignals lives these end no process at once; the
-// watchdog sees them, and all ranks agree on a step to stop after.
+// watchdog sees them, and all ranks agree on a step to stop after. What comes half a second after the first,
+// or later, counts as a second one, which asks for the end at once.
 //
 // mpiexec turns Ctrl-C and SIGTERM into SIGCONT and SIGTERM to all ranks, and SIGKILL a second later: too
 // soon for a step and a checkpoint. It passes SIGUSR1 and SIGUSR2 on and waits. So `isobar train`, where it

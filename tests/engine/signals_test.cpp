@@ -143,6 +143,7 @@ TEST(Signals, ASecondOneEndsTheRunAtOnce) {
     for (const double begun = seconds_now(); !fs::exists(dir / "mark") && seconds_now() - begun < 60;)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     ASSERT_TRUE(fs::exists(dir / "mark")) << child.wait(0).text;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1000));
     ASSERT_FALSE(child.over());
     ::kill(child.pid(), SIGINT);
     const double begun = seconds_now();
