@@ -100,10 +100,14 @@ void Watchdog::watch() {
       under_way = true;
     }
     if (!under_way) continue;
+    // A launcher that ends the run because a rank died has told this one so, and does not wait long.
+    const bool launcher_ends_it =
+        signalled_at_ && StopSignals::pressing() && seconds_between(*signalled_at_, now) < 10;
     if (beat_.test()) {
       under_way = false;
       if (heed(beat_.all(), now)) return;
-    } else if (seconds_between(posted, now) > timeout_s_ + (rank_ == 0 ? 0 : 1)) {  // rank 0 speaks first
+    } else if (seconds_between(posted, now) > timeout_s_ + (rank_ == 0 ? 0 : 1) &&  // rank 0 speaks first
+               !launcher_ends_it) {
       if (reports_.hang)
         reports_.hang(doing() + "; a rank no longer answers: it is stopped, or its host is gone");
       return;
