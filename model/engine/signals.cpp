@@ -19,6 +19,7 @@ constexpr std::array kCaught = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 std::atomic<int> g_count{0}, g_first{0};
 std::atomic<int64_t> g_first_ns{0};
 std::array<struct sigaction, kCaught.size()> g_before;
+sigset_t g_mask_before;
 
 void on_signal(int s) {
   timespec t{};
@@ -32,6 +33,13 @@ void on_signal(int s) {
   if (g_count.fetch_add(1) + 1 >= 2) ::signal(s, SIG_DFL);
 }
 
+sigset_t caught() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int s : kCaught) sigaddset(&set, s);
+  return set;
+}
+
 bool started_by_train() {
   return std::getenv(StopSignals::kStartedByTrain) != nullptr;
 }
@@ -40,6 +48,8 @@ bool started_by_train() {
 
 StopSignals::StopSignals() {
   g_count = g_first = 0;
+  const sigset_t all = caught();
+  ::pthread_sigmask(SIG_BLOCK, &all, &g_mask_before);
   for (size_t i = 0; i < kCaught.size(); ++i) {
     ::sigaction(kCaught[i], nullptr, &g_before[i]);
     if (g_before[i].sa_handler == SIG_IGN || (kCaught[i] == SIGUSR2 && !started_by_train())) continue;
@@ -52,6 +62,12 @@ StopSignals::StopSignals() {
 
 StopSignals::~StopSignals() {
   for (size_t i = 0; i < kCaught.size(); ++i) ::sigaction(kCaught[i], &g_before[i], nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &g_mask_before, nullptr);
+}
+
+void StopSignals::receive_here() {
+  const sigset_t all = caught();
+  ::pthread_sigmask(SIG_UNBLOCK, &all, nullptr);
 }
 
 int StopSignals::count() {

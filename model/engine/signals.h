@@ -19,6 +19,10 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
+  /// The calling thread may be interrupted by them; the one that made the StopSignals, and those that are
+  /// started from it, are not. For oneDNN's kernels take the stack pointer for a register like any other: the
+  /// frame of a handler on a thread that computes would land in whatever it points to.
+  static void receive_here();
   /// How many came, and the first of them as whoever sent it meant it (see above); 0: none.
   static int count();
   static int first();

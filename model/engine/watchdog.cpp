@@ -72,6 +72,7 @@ void Watchdog::leave() {
 }
 
 void Watchdog::watch() {
+  StopSignals::receive_here();
   const double period_s = timeout_s_ / 10;
   const auto tick = std::chrono::duration<double>(std::min(0.1, period_s / 4));
   auto last = Clock::now(), posted = last;
