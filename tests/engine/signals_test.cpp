@@ -26,7 +26,8 @@ Words operator+(Words a, const Words& b) {
 }
 
 Words settings(const std::string& out, const std::string& steps, const Words& more = {}) {
-  Words set = {"run.threads=1", "train.steps=" + steps, "train.checkpoint_every=100000", "run.out=" + out};
+  Words set = {"run.threads=1", "train.steps=" + steps, "train.checkpoint_every=100000",
+               "train.lr_schedule=constant", "run.out=" + out};
   set.insert(set.end(), more.begin(), more.end());
   return set;
 }
