@@ -1,12 +1,12 @@
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/launch.h"
 #include "bench/cli/mpiexec.h"
 #include "bench/micro/cases.h"
 #include "model/base/error.h"
@@ -77,17 +77,9 @@ struct Scratch {  // a directory that goes away: beside the machine file, as run
 nlohmann::json measure_on_ranks(int ranks, const fs::path& file) {
   std::vector<std::string> args = mpiexec_command(ranks);
   args.insert(args.end(), {"calibrate", "-o", "-", "--ranks-part", file.string()});
-  const std::vector<char*> argv = argv_of(args);
-  const pid_t child = ::fork();
-  if (child < 0) throw std::runtime_error("cannot start another process");
-  if (child == 0) {
-    ::execvp(argv[0], argv.data());
-    ::_exit(127);
-  }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+  const int code = run_ranks(std::move(args), "");
+  if (code == 128 + SIGINT || code == 128 + SIGTERM || code == 128 + SIGHUP) throw ExitCode{code};
+  if (code != 0)
     throw std::runtime_error(
         "mpiexec failed while measuring on several ranks; isobar doctor says what is missing");
   return nlohmann::json::parse(read_file(file));

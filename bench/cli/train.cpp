@@ -1,13 +1,10 @@
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/launch.h"
 #include "bench/cli/mpiexec.h"
 #include "model/base/error.h"
 #include "model/data/field_file.h"
@@ -30,7 +27,7 @@ int64_t other_axes(const LayoutSpec& l) {
   return l.tp * l.cp * l.pp;
 }
 
-/// Replaces this process by mpiexec running it `ranks` times. No shell is involved.
+/// Runs this command on `ranks` ranks and ends with their exit code.
 [[noreturn]] void start_under_mpiexec(const Arguments& a, int64_t ranks) {
   // What cannot be run is refused here, in one line instead of one a rank.
   const RunSpec spec = load_run_spec(a.config, a.set);
@@ -45,10 +42,7 @@ int64_t other_axes(const LayoutSpec& l) {
   if (!a.trace.empty()) args.insert(args.end(), {"--trace", a.trace});
   if (!a.resume.empty()) args.insert(args.end(), {"--resume", a.resume});
   if (a.json) args.emplace_back("--json");
-  const std::vector<char*> argv = argv_of(args);
-  ::execvp(argv[0], argv.data());
-  throw std::runtime_error(std::string("cannot start mpiexec: ") + std::strerror(errno) +
-                           "; install Open MPI (isobar doctor says how)");
+  throw ExitCode{run_ranks(std::move(args), spec.run.out)};
 }
 
 void run(Arguments a) {
@@ -82,6 +76,9 @@ void run(Arguments a) {
     if (a.json && mpi.rank() == 0)
       std::cout << nlohmann::json{{"status", "ok"}, {"out", spec.run.out}} << "\n";
     return;
+  } catch (const Interrupted& e) {  // all ranks stopped together: each leaves by itself
+    if (mpi.rank() == 0) std::fprintf(stderr, "isobar: %s\n", e.what());
+    throw ExitCode{128 + e.signal};
   } catch (const ConfigError& e) {
     code = 2;
     std::fprintf(stderr, "isobar: %s\n", e.what());
@@ -121,7 +118,14 @@ void add_train_command(CLI::App& app) {
       "  isobar train configs/models/vit-tiny.yaml --set run.out=runs/first\n"
       "  isobar train configs/models/vit-tiny.yaml --ranks 2 --set policy.amp=bf16 --trace trace.json\n"
       "  mpiexec -n 2 isobar train configs/models/vit-tiny.yaml        # the same; srun works too\n\n"
-      "Exit codes: 0 ok, 2 bad configuration, 3 loss is not a number, 4 out of memory, 1 anything else.");
+      "Ctrl-C, SIGTERM and SIGHUP stop it after the step under way, with a checkpoint where "
+      "train.checkpoint_every\n"
+      "asks for any; a second one ends it at once. So does SIGUSR1 (srun --signal=USR1@120). An mpiexec that "
+      "you start\n"
+      "yourself kills a second after it was told to stop: give it --mca odls_base_sigkill_timeout 60.\n\n"
+      "Exit codes: 0 ok, 2 bad configuration, 3 loss is not a number, 4 out of memory, 130 Ctrl-C, 143 "
+      "SIGTERM,\n"
+      "1 anything else.");
   c->callback([a] { run(*a); });
 }
 

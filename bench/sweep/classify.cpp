@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bench/sweep/results.h"
+#include "model/base/signal_name.h"
 
 namespace isobar {
 namespace {
@@ -92,7 +93,7 @@ Verdict of_signal(int signal, const ProcessOutcome& o, const ResultTail& tail, c
     return {RunClass::assertion, with_words("a check failed " + where(tail), err)};
   if (signal == SIGABRT && says_out_of_memory(err))
     return {RunClass::oom_host, "out of memory (" + name + ") " + where(tail)};
-  if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP)
+  if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGUSR1)
     return {RunClass::interrupted, "stopped by " + name + " from outside " + where(tail)};
   return {RunClass::crash, with_words(name + " " + where(tail), err)};
 }

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,11 +88,6 @@ int kill_tagged(const std::string& entry) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   return static_cast<int>(killed.size());
-}
-
-std::string signal_name(int signal) {
-  const char* name = ::sigabbrev_np(signal);
-  return name ? std::string("SIG") + name : "signal " + std::to_string(signal);
 }
 
 }  // namespace isobar

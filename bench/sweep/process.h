@@ -80,7 +80,4 @@ class WatchedProcess {
 /// Returns how many there were.
 int kill_tagged(const std::string& entry);
 
-/// "SIGSEGV" for 11.
-std::string signal_name(int signal);
-
 }  // namespace isobar

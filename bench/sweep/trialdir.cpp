@@ -9,6 +9,7 @@
 
 #include "bench/sweep/results.h"
 #include "model/base/files.h"
+#include "model/base/signal_name.h"
 
 namespace isobar {
 namespace {

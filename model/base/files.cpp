@@ -5,15 +5,19 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 #include <system_error>
+#include <thread>
 
 #include "model/base/error.h"
 
 namespace isobar {
 namespace {
+
+constexpr int kLockTries = 200;  // of 5 ms
 
 [[noreturn]] void fail(const std::filesystem::path& path, const char* doing) {
   throw std::system_error(errno, std::generic_category(), std::string(doing) + " " + path.string());
@@ -62,9 +66,13 @@ void write_atomically(const std::filesystem::path& path, std::string_view bytes)
 void append_line(const std::filesystem::path& path, std::string_view line) {
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
   Descriptor file(path, O_RDWR | O_CREAT | O_APPEND);
-  // Writers take turns, so that none sees another's line half written.
-  while (::flock(file.get(), LOCK_EX) != 0)
-    if (errno != EINTR) fail(path, "cannot lock");
+  // Writers take turns, so that none sees another's line half written. One that was stopped in its turn, or
+  // waits for a disk, must not stop the others for ever: a line is one write, which stays whole without a
+  // turn.
+  for (int tries = 0; ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && tries < kLockTries; ++tries) {
+    if (errno != EWOULDBLOCK && errno != EINTR) fail(path, "cannot lock");
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
   // A kill may have left half a line behind: close it, so that it stays the only one that is lost.
   std::string out;
   const off_t end = ::lseek(file.get(), 0, SEEK_END);

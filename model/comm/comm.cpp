@@ -38,8 +38,10 @@ Mpi::Mpi() {
   active_ = true;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
-  if (provided < MPI_THREAD_SERIALIZED)
-    throw std::runtime_error("this MPI offers no threads; use one built with MPI_THREAD_MULTIPLE");
+  if (provided < MPI_THREAD_MULTIPLE)
+    throw std::runtime_error(
+        "this MPI gives no MPI_THREAD_MULTIPLE; use one that was built with it (Cray MPICH: set "
+        "MPICH_MAX_THREAD_SAFETY=multiple)");
   MPI_Comm host;
   must(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host),
        "MPI_Comm_split_type");

@@ -83,8 +83,7 @@ class Comm {
   std::vector<MPI_Comm> comms_;  // by index into Plan::groups
   std::vector<int> rank_, size_;
   MPI_Op sum_bf16_ = MPI_OP_NULL, sum_f16_ = MPI_OP_NULL;
-  std::mutex
-      mutex_;  // a serial run posts from two threads, and MPI may have been given with one at a time only
+  std::mutex mutex_;  // a serial run posts from two threads, and a group's calls keep one order
 };
 
 }  // namespace isobar

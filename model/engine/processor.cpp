@@ -67,6 +67,7 @@ class GpuProcessor : public Processor {
     if (mpi.size() > 1) {
       shares_device_ = any_two_share_a_device(mpi);
       bootstrap_.emplace(plan.groups);
+      mpi.barrier();  // NCCL's deadline counts no time in which another rank still reads its data
       nccl_.emplace(plan.groups, mpi.rank(), shares_device_, *bootstrap_, spec.run.hang_timeout);
     }
     nccl_bytes_ = cuda::device_memory_in_use() - before_nccl;

@@ -23,14 +23,12 @@ void copy(const float* from, int64_t count, float* to) {
 
 }  // namespace
 
-RankData::RankData(const RunSpec& spec, const Plan& plan, int rank, const std::function<void()>& alive)
-    : spec_(spec) {
+RankData::RankData(const RunSpec& spec, const Plan& plan, int rank) : spec_(spec) {
   const NetSpec& n = spec.net;
   const FieldShape shape{n.in_channels, n.img_height, n.img_width};
   const Coords at = coords_of(spec.layout, rank);
   const int64_t dp = spec.layout.dp, batch = spec.micro_batch();
   train_set_ = open_dataset(spec.data, spec.data.train, Split::train, shape);
-  alive();
   if (train_set_->size() < spec.train.global_batch)
     throw ConfigError(spec.file, "train.global_batch",
                       std::to_string(spec.train.global_batch) + " is more than the " +

@@ -1,11 +1,10 @@
 // The samples of a run as one rank has them: the training and the validation set, and loaders where its plan
 // reads samples. Ranks that share samples read the same ones.
 //
-//   RankData data(spec, plan, mpi.rank(), [&] { log.heartbeat(); });
+//   RankData data(spec, plan, mpi.rank());
 //   data.seek(state.step);
 //   const Batch batch = data.next(input, target);
 #pragma once
-#include <functional>
 #include <memory>
 #include <optional>
 
@@ -17,8 +16,8 @@ namespace isobar {
 
 class RankData {
  public:
-  /// Throws ConfigError where the data are too few. `alive` is called between what may be slow.
-  RankData(const RunSpec& spec, const Plan& plan, int rank, const std::function<void()>& alive);
+  /// Throws ConfigError where the data are too few.
+  RankData(const RunSpec& spec, const Plan& plan, int rank);
 
   bool has_validation() const { return valid_set_ != nullptr; }
   /// This rank sees the predictions of its samples, and no other rank with the same samples says so.

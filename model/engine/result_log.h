@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "model/engine/slow_work.h"
+
 namespace isobar {
 
 class ResultLog {
@@ -13,11 +15,17 @@ class ResultLog {
   void write(const nlohmann::json& event);                   // on disk before it returns
   void write_step(
       const nlohmann::json& event);  // handed to the kernel: survives a kill of the process, costs no sync
-  void heartbeat();                  // touches a file, for whoever watches a long silence
+  /// run_end, once: the first word on how a run ended counts, as what other ranks say of the same end is its
+  /// echo. Only what was interrupted may be told better: by the checkpoint that was still written, or by what
+  /// ended the rank whose death brought the signal. `better`: this may be that.
+  void end(const nlohmann::json& event, bool better = true);
+  void heartbeat();                               // touches a file, for whoever watches a long silence
+  void slow_by(SlowWork* slow) { slow_ = slow; }  // which then knows of every write
   bool on() const { return !dir_.empty(); }
 
  private:
   std::filesystem::path dir_;
+  SlowWork* slow_ = nullptr;
 };
 
 }  // namespace isobar

@@ -11,6 +11,7 @@
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/signal_name.h"
 #include "model/engine/arena.h"
 #include "model/engine/checkpoint.h"
 #include "model/engine/executor.h"
@@ -21,6 +22,8 @@
 #include "model/engine/rank_data.h"
 #include "model/engine/result_log.h"
 #include "model/engine/schedule_lr.h"
+#include "model/engine/signals.h"
+#include "model/engine/slow_work.h"
 #include "model/engine/summary.h"
 #include "model/engine/traced_steps.h"
 #include "model/engine/watchdog.h"
@@ -34,8 +37,10 @@ constexpr int64_t kWarmup = 2;  // steps that step statistics and op times leave
 class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a process; fields in order of use
  public:
   Trainer(const RunSpec& spec, const TrainOptions& options, ComputeDevice device, const Mpi& mpi,
-          ResultLog& log)
-      : spec_(spec),
+          ResultLog& log, SlowWork& slow, Watchdog& watch)
+      : slow_(slow),
+        watch_(watch),
+        spec_(spec),
         options_(options),
         mpi_(mpi),
         log_(log),
@@ -46,7 +51,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         eval_program_(link(plan_, plan_.eval, spec.run.serial)) {
     omp_set_num_threads(threads_);
     log_start();  // before anything slow
-    data_.emplace(spec, plan_, mpi.rank(), [&log] { log.heartbeat(); });
+    data_.emplace(spec, plan_, mpi.rank());
     processor_ = make_processor(device_, spec, plan_, mpi, threads_, !options.trace.empty());
     backend_ = &processor_->backend();
     executor_ = &processor_->runner();
@@ -54,15 +59,20 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     executor_->keep(eval_program_);
     if (const auto about = processor_->describe(); !about.is_null())
       log_.write({{"event", "device"}, {"gpu", about}});
-    watchdog_.emplace(*executor_, spec.run.hang_timeout, [this](const std::string& op) { hang(op); });
+    watch_.follow(executor_);
   }
+  ~Trainer() { watch_.follow(nullptr); }
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
-  void run() {
+  void run(std::optional<SlowWork::Part>& starting) {
     const int64_t first = initialise();
+    starting.reset();
     if (spec_.train.valid_every > 0 && data_->has_validation() && first == 0) validate(0);
     if (!options_.trace.empty()) trace_.emplace(plan_, train_program_, spec_.train.steps, mpi_, *processor_);
     started_ = now_ns();
     for (int64_t step = first; step < spec_.train.steps; ++step) {
+      if (watch_.stops_at(step)) stop(step, first);
       train_step(step, first);
       const int64_t done = step + 1;
       const bool last = done == spec_.train.steps;
@@ -70,7 +80,10 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       if (data_->has_validation() && (last || (valid > 0 && done % valid == 0))) validate(done);
       if (save > 0 && (last || done % save == 0)) checkpoint(done);
     }
-    if (trace_) say(trace_->write(options_.trace, log_));
+    if (trace_) {
+      const auto writing = slow_.begin("writing the trace");
+      say(trace_->write(options_.trace, log_));
+    }
     if (const auto about = processor_->describe(); !about.is_null())  // again: memory that came since
       log_.write({{"event", "device"}, {"gpu", about}});
     log_.write(summary_of_run(spec_, plan_, executor_->op_times(), executor_->routine_times(), step_seconds_,
@@ -81,7 +94,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   // A buffer of the plan's, as the host sees it: after download() of it, and until upload() puts it back.
   float* on_host(const View& v) { return v ? reinterpret_cast<float*>(backend_->host(v)) : nullptr; }
   void say(const std::string& line) const {
-    if (mpi_.rank() == 0 && !options_.quiet) std::printf("%s\n", line.c_str());
+    if (mpi_.rank() != 0 || options_.quiet) return;
+    const auto printing = slow_.begin("printing");  // a pipe may be full
+    std::printf("%s\n", line.c_str());
   }
 
   void log_start() {
@@ -134,6 +149,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     double wait = 0;
     backend_->on_fetch(
         [&](int32_t, float* input, float* target) {
+          const auto reading = slow_.begin("reading samples");
           const double waited = data_->next(input, target).wait_s;
           if (!backend_->fetch_is_hidden()) wait += waited;
         },
@@ -200,6 +216,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const bool persist = persistence_.empty();
     std::vector<double> persistence(channels, 0.0);
     backend_->on_fetch([&](int32_t, float* input, float* target) {
+      const auto reading = slow_.begin("reading samples of the validation");
       const Batch batch = data_->next_validation(input, target);
       if (persist && data_->scores())
         add_persistence_rmse(spec_.net, spec_.micro_batch(), batch.input, batch.target, persistence);
@@ -215,7 +232,6 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       // The loss op's weight is that of one micro-batch of a training step.
       for (size_t c = 0; c < sums.size(); ++c)
         sums[c] += metrics[c] * static_cast<double>(spec_.micro_batches());
-      if (i % 64 == 0) log_.heartbeat();
     }
     executor_->set_op_times(times);  // validation is not part of the training step
     for (double& x : sums) x /= static_cast<double>(batches);
@@ -258,31 +274,39 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   void checkpoint(int64_t step) {
     if (spec_.run.out.empty()) return;
     const int64_t t0 = now_ns();
-    const Meeting all{mpi_.rank(), [this] { mpi_.barrier(); },
-                      [this](std::string s) { return mpi_.from_first(std::move(s)); }};
     backend_->download({plan_.params_all, plan_.adam_m, plan_.adam_v});
+    const auto writing = slow_.begin("writing a checkpoint");
+    const Meeting all{mpi_.rank(),
+                      [this] {
+                        const SlowWork::Wait wait(slow_);
+                        mpi_.barrier();
+                      },
+                      [this](std::string s) {
+                        const SlowWork::Wait wait(slow_);
+                        return mpi_.from_first(std::move(s));
+                      }};
     const auto dir = save_checkpoint(spec_.run.out, plan_, on_host(plan_.params_all), on_host(plan_.adam_m),
                                      on_host(plan_.adam_v), state_after(step), all);
     backend_->drop_host_copies();
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
     log_.write({{"event", "checkpoint"}, {"step", step}, {"path", dir.string()}, {"seconds", seconds}});
-    watchdog_->alive();
   }
 
-  [[noreturn]] void hang(const std::string& op) {
-    const std::string message = "rank " + std::to_string(mpi_.rank()) + " made no progress for " +
-                                std::to_string(static_cast<int64_t>(spec_.run.hang_timeout)) + " s in " + op;
-    std::fprintf(stderr, "isobar: %s\n", message.c_str());
-    ResultLog(spec_.run.out.empty() ? std::filesystem::temp_directory_path() / "isobar-hang"
-                                    : std::filesystem::path(spec_.run.out))
-        .write({{"event", "run_end"},
-                {"status", "failed"},
-                {"class", "hang"},
-                {"op", op},
-                {"message", message}});
-    mpi_.abort(1);
+  [[noreturn]] void stop(int64_t step, int64_t first) {
+    const int64_t every = spec_.train.checkpoint_every;
+    std::string message =
+        "stopped by " + signal_name(watch_.stop_signal()) + " after step " + std::to_string(step);
+    if (every > 0 && !spec_.run.out.empty() && step > first) {
+      if (step % every != 0) checkpoint(step);
+      message += "; go on with --resume " + spec_.run.out;
+    } else if (every == 0) {
+      message += "; without a checkpoint, as train.checkpoint_every is 0";
+    }
+    throw Interrupted(watch_.stop_signal(), message);
   }
 
+  SlowWork& slow_;
+  Watchdog& watch_;
   const RunSpec& spec_;
   const TrainOptions& options_;
   const Mpi& mpi_;
@@ -296,7 +320,6 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   Backend* backend_ = nullptr;
   Runner* executor_ = nullptr;
   std::optional<TracedSteps> trace_;
-  std::optional<Watchdog> watchdog_;
   std::vector<double> step_seconds_, persistence_;
   double timed_seconds_ = 0;  // of those steps whose ops were timed
   Plateau plateau_;
@@ -312,6 +335,50 @@ std::string class_of(const std::exception& e) {
   return "crash";
 }
 
+nlohmann::json interrupted(int signal, const std::string& message) {
+  return {{"event", "run_end"},
+          {"status", "failed"},
+          {"class", "interrupted"},
+          {"signal", signal_name(signal)},
+          {"message", message}};
+}
+
+ResultLog log_of(const RunSpec& spec) {
+  return spec.run.out.empty() ? ResultLog() : ResultLog(spec.run.out);
+}
+
+// What the watchdog does when the run goes on, or does not. A disk that hangs, too, must not keep it from
+// ending the run: whatever writes is given some seconds.
+WatchdogReports reports_of(const RunSpec& spec, const Mpi& mpi) {
+  constexpr double kGrace_s = 3;
+  const auto hang = [&](const std::string& op) {
+    const std::string message = "rank " + std::to_string(mpi.rank()) + " made no progress for " +
+                                std::to_string(static_cast<int64_t>(spec.run.hang_timeout)) + " s in " + op;
+    std::fprintf(stderr, "isobar: %s\n", message.c_str());
+    Errands::within(kGrace_s, [&] {
+      log_of(spec).end({{"event", "run_end"},
+                        {"status", "failed"},
+                        {"class", "hang"},
+                        {"op", op},
+                        {"rank", mpi.rank()},
+                        {"message", message}});
+    });
+    mpi.abort(1);
+  };
+  const auto at_once = [&](int signal) {
+    Errands::within(kGrace_s, [&] {
+      log_of(spec).end(interrupted(signal, "stopped at once by a second " + signal_name(signal)), false);
+    });
+    mpi.abort(128 + signal);
+  };
+  const auto pressing = [&spec](int signal) {
+    log_of(spec).end(interrupted(signal, signal_name(signal) + " came within a step"), false);
+  };
+  WatchdogReports reports{.hang = hang, .at_once = at_once, .pressing = pressing};
+  if (mpi.rank() == 0) reports.alive = [&spec] { log_of(spec).heartbeat(); };
+  return reports;
+}
+
 }  // namespace
 
 int threads_per_rank(const RunSpec& spec, const Mpi& mpi) {
@@ -325,22 +392,32 @@ void train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi) {
                       "dp*tp*cp*pp = " + std::to_string(spec.layout.world()) + ", but the run has " +
                           std::to_string(mpi.size()) + " ranks",
                       "start it with --ranks " + std::to_string(spec.layout.world()));
+  const StopSignals signals;
+  SlowWork slow;
+  Errands errands;
+  Watchdog watch(&mpi, slow, errands, spec.run.hang_timeout, reports_of(spec, mpi));
+  std::optional<SlowWork::Part> starting(std::in_place, &slow, "starting up");
   const ComputeDevice device = choose_device(spec, mpi.rank_on_host());
   if (mpi.rank() == 0) check_world(spec, workspace_of(device, threads_per_rank(spec, mpi)));
-  ResultLog log = mpi.rank() == 0 && !spec.run.out.empty() ? ResultLog(spec.run.out) : ResultLog();
+  ResultLog log = mpi.rank() == 0 ? log_of(spec) : ResultLog();
+  log.slow_by(&slow);
   try {
-    Trainer(spec, options, device, mpi, log).run();
+    Trainer(spec, options, device, mpi, log, slow, watch).run(starting);
+  } catch (const Interrupted& e) {
+    log.end(interrupted(e.signal, e.what()));
+    watch.leave();
+    throw;
   } catch (const std::exception& e) {
-    // Whichever rank failed says so: one line, appended in one write.
-    if (!spec.run.out.empty())
-      ResultLog(spec.run.out)
-          .write({{"event", "run_end"},
-                  {"status", "failed"},
-                  {"class", class_of(e)},
-                  {"rank", mpi.rank()},
-                  {"message", e.what()}});
+    // Whichever rank failed says so, unless another did before.
+    const auto writing = slow.begin("writing why it failed");
+    log_of(spec).end({{"event", "run_end"},
+                      {"status", "failed"},
+                      {"class", class_of(e)},
+                      {"rank", mpi.rank()},
+                      {"message", e.what()}});
     throw;
   }
+  watch.leave();
 }
 
 }  // namespace isobar

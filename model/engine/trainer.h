@@ -21,8 +21,15 @@ struct NumericFailure : std::runtime_error {
   using runtime_error::runtime_error;
 };
 
+/// A signal asked the run to stop, and all ranks did after the same step. Exit code 128 + signal.
+struct Interrupted : std::runtime_error {
+  Interrupted(int by, const std::string& what) : std::runtime_error(what), signal(by) {}
+  int signal;
+};
+
 /// Every rank of the run calls it. Throws on failure: ConfigError, NumericFailure, OutOfMemory or another
-/// exception; the failure is in result.jsonl by then.
+/// exception; the failure is in result.jsonl by then. Interrupted comes on all ranks, after a checkpoint
+/// where train.checkpoint_every asks for any. A hang, or a second signal, ends the process here.
 void train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi);
 
 /// OpenMP threads of this rank: run.threads, else its share of the host's cores.

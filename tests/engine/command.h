@@ -186,6 +186,25 @@ inline std::vector<pid_t> children_of(pid_t parent) {
   return out;
 }
 
+/// Which rank of a run a process is; -1: none.
+inline int rank_of(pid_t pid) {
+  const std::string all = '\0' + text_of("/proc/" + std::to_string(pid) + "/environ");
+  const std::string name = std::string(1, '\0') + "OMPI_COMM_WORLD_RANK=";
+  const size_t at = all.find(name);
+  return at == std::string::npos ? -1 : std::atoi(all.c_str() + at + name.size());
+}
+
+/// The ranks, in their order, of a run that `train --ranks` started (mpiexec stands between) or mpiexec
+/// itself.
+inline std::vector<pid_t> ranks_of(pid_t command) {
+  std::vector<pid_t> all = children_of(command);
+  for (const pid_t child : children_of(command))
+    for (const pid_t rank : children_of(child)) all.push_back(rank);
+  std::erase_if(all, [](pid_t p) { return rank_of(p) < 0; });
+  std::sort(all.begin(), all.end(), [](pid_t a, pid_t b) { return rank_of(a) < rank_of(b); });
+  return all;
+}
+
 /// Is the process gone, or only a name that its parent has not read yet? Gives it some seconds.
 inline bool gone(pid_t pid) {
   for (int i = 0; i < 500; ++i) {

@@ -115,13 +115,21 @@ TEST(Executor, TheWatchdogBarksOnlyWhenNothingMoves) {
   const Program program = link(plan, plan.train);
   std::atomic<int> barks{0};
   {
-    Watchdog dog(execute, 0.5, [&](const std::string& op) {
+    SlowWork slow;
+    Errands errands;
+    const auto bark = [&](const std::string& op) {
       EXPECT_EQ(op, "idle");
       ++barks;
-    });
+    };
+    Watchdog dog(nullptr, slow, errands, 0.5, {.hang = bark});
+    dog.follow(&execute);
     for (int i = 0; i < 40; ++i) {
       execute(program, i);
       std::this_thread::sleep_for(std::chrono::milliseconds(25));
+    }
+    {
+      const auto part = slow.begin("waiting for a disk");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
     }
     EXPECT_EQ(barks, 0);
     for (int i = 0; i < 200 && barks == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(25));

@@ -85,7 +85,7 @@ TEST(Failure, ARankThatIsKilledEndsTheRun) {
   Child child(train_words(tiny(), {"train.steps=100000", "run.out=" + (dir / "run"), "run.threads=1"},
                           {"--ranks", "2"}));
   ASSERT_TRUE(reached(child, dir / "run", 30)) << child.wait(0).text;
-  const auto ranks = children_of(child.pid());
+  const auto ranks = ranks_of(child.pid());
   ASSERT_EQ(ranks.size(), 2u);
   ::kill(ranks[1], SIGKILL);
   const double killed = seconds_now();
@@ -173,7 +173,7 @@ TEST(Failure, ARankThatStopsIsNoticedByTheOthers) {
       tiny(), {"train.steps=100000", "run.out=" + (dir / "run"), "run.threads=1", "run.hang_timeout=2"},
       {"--ranks", "2"}));
   ASSERT_TRUE(reached(child, dir / "run", 30)) << child.wait(0).text;
-  const auto ranks = children_of(child.pid());
+  const auto ranks = ranks_of(child.pid());
   ASSERT_EQ(ranks.size(), 2u);
   ::kill(ranks[1], SIGSTOP);
   const double stopped = seconds_now();

@@ -67,11 +67,13 @@ class InProcess {
     if (spec.layout.world() > 1) comm_.emplace(plan.groups);
     // Half of the layouts with a communication thread, half without: by name, the same on every rank.
     execute_.emplace(plan, *backend_, comm_ ? &*comm_ : nullptr, std::hash<std::string>{}(title) % 2 == 0);
-    watchdog_.emplace(*execute_, 120, [&mpi, title](const std::string& op) {
+    const auto hang = [&mpi, title](const std::string& op) {
       std::printf("FAILED: rank %d hangs in %s under %s\n", mpi.rank(), op.c_str(), title.c_str());
       std::fflush(stdout);
       mpi.abort(1);
-    });
+    };
+    watchdog_.emplace(nullptr, slow_, errands_, 120, WatchdogReports{.hang = hang});
+    watchdog_->follow(&*execute_);
     arena_.poison(plan);
     init_params(plan, static_cast<uint64_t>(spec.train.seed), floats(plan.params_all));
     floats(plan.scalars)[kLossScale] = static_cast<float>(spec.train.initial_loss_scale);
@@ -120,6 +122,8 @@ class InProcess {
   std::optional<CpuBackend> backend_;
   std::optional<Comm> comm_;
   std::optional<Executor> execute_;
+  SlowWork slow_;
+  Errands errands_;
   std::optional<Watchdog> watchdog_;
   int64_t size_ = 0;  // elements of a sample
   int64_t dp_ = 0;

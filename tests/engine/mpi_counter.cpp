@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 
 namespace {
@@ -21,6 +22,7 @@ namespace {
 std::mutex mutex;
 std::string lines;
 std::map<MPI_Comm, int> ids = {{MPI_COMM_WORLD, 0}};  // handles are used again after MPI_Comm_free
+std::set<MPI_Comm> beats;  // the watchdog's, which alone is a duplicate of the world
 int made = 0;
 
 std::string bytes(long long count, MPI_Datatype type) {
@@ -40,7 +42,10 @@ std::string bytes(const int* counts, MPI_Datatype type, MPI_Comm comm) {
 void saw(MPI_Comm comm, const std::string& call) {
   const std::lock_guard lock(mutex);
   const auto id = ids.find(comm);
-  lines += "call " + (id == ids.end() ? "unknown" : std::to_string(id->second)) + " " + call + "\n";
+  const std::string name = beats.count(comm) ? "beats"
+                           : id == ids.end() ? "unknown"
+                                             : std::to_string(id->second);
+  lines += "call " + name + " " + call + "\n";
 }
 
 void saw_new(MPI_Comm comm) {
@@ -81,10 +86,19 @@ int MPI_Comm_split_type(MPI_Comm of, int type, int key, MPI_Info info, MPI_Comm*
   return code;
 }
 
+int MPI_Comm_dup(MPI_Comm of, MPI_Comm* comm) {
+  saw(of, "MPI_Comm_dup");
+  const int code = PMPI_Comm_dup(of, comm);
+  const std::lock_guard lock(mutex);
+  beats.insert(*comm);
+  return code;
+}
+
 int MPI_Comm_free(MPI_Comm* comm) {
   {
     const std::lock_guard lock(mutex);
     ids.erase(*comm);
+    beats.erase(*comm);
   }
   return PMPI_Comm_free(comm);
 }

@@ -211,7 +211,7 @@ TEST(Train, TwoRanksKilledAndResumedEndAsIfNothingHadHappened) {
   {
     Child child(train_words(tiny(), with(set, {"run.out=" + out}), {"--ranks", "2"}));
     ASSERT_TRUE(reached(child, out, 40));
-    const auto ranks = children_of(child.pid());
+    const auto ranks = ranks_of(child.pid());
     ASSERT_EQ(ranks.size(), 2u);
     for (const pid_t rank : ranks) ::kill(rank, SIGKILL);
     EXPECT_NE(child.wait().code, 0);

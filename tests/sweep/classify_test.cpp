@@ -64,6 +64,8 @@ TEST(Classify, TableOfEndsAndTheirClasses) {
       {"SIGKILL by somebody", outcome(ProcessEnd::signalled, SIGKILL), kStarted, "", RunClass::crash},
       {"SIGSEGV while another process is OOM-killed", outcome(ProcessEnd::signalled, SIGSEGV, 1), kStarted,
        "", RunClass::crash},
+      {"a scheduler's notice, SIGUSR1", outcome(ProcessEnd::exited, 138), kStarted, "",
+       RunClass::interrupted},
       {"SIGTERM by somebody", outcome(ProcessEnd::signalled, SIGTERM), kStarted, "", RunClass::interrupted},
       {"time limit", outcome(ProcessEnd::timeout), kStarted, "", RunClass::timeout},
       {"time limit, echo of SIGTERM", outcome(ProcessEnd::timeout), failed("interrupted"), "",

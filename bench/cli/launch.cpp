@@ -1,0 +1,139 @@
+#include "bench/cli/launch.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+#include "bench/cli/mpiexec.h"
+#include "bench/sweep/classify.h"
+#include "bench/sweep/proctree.h"
+#include "bench/sweep/results.h"
+#include "model/base/signal_name.h"
+#include "model/engine/result_log.h"
+#include "model/engine/signals.h"
+
+namespace isobar {
+namespace {
+
+constexpr std::array kHeard = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCHLD};
+
+// The child's side of the fork.
+[[noreturn]] void become(const std::vector<char*>& argv, pid_t parent, const sigset_t& mask, int failure) {
+  const auto give_up = [&] {
+    const int error = errno;
+    if (::write(failure, &error, sizeof error) < 0) ::_exit(126);
+    ::_exit(127);
+  };
+  // A group of its own: Ctrl-C and signals to a whole group reach this command once, through its parent.
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(127);       // it died before the line above took effect
+  const int in = ::open("/dev/null", O_RDONLY);  // a group in the background must not read the terminal
+  if (in < 0 || ::dup2(in, 0) < 0) give_up();
+  ::setenv(StopSignals::kStartedByTrain, "1", 1);
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  ::execvp(argv[0], argv.data());
+  give_up();
+  ::_exit(127);
+}
+
+class Ranks {
+ public:
+  explicit Ranks(std::vector<std::string> words) {
+    sigemptyset(&heard_);
+    for (const int s : kHeard) {
+      struct sigaction now {};
+      ::sigaction(s, nullptr, &now);
+      if (s == SIGCHLD || now.sa_handler != SIG_IGN) sigaddset(&heard_, s);  // nohup's stays ignored
+    }
+    ::sigprocmask(SIG_BLOCK, &heard_, &before_);
+    start(words);
+  }
+  ~Ranks() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  int wait() {  // the exit code as a shell would give it
+    for (int status = 0;;) {
+      const pid_t ended = ::waitpid(pid_, &status, WNOHANG);
+      if (ended == pid_) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      if (ended < 0 && errno != EINTR)
+        throw std::runtime_error("mpiexec is not this process's child any more");
+      if (const int s = ::sigwaitinfo(&heard_, nullptr); s > 0 && s != SIGCHLD) pass_on(s);
+    }
+  }
+  int asked() const { return asked_; }  // the first signal that asked to stop; 0: none
+
+ private:
+  void start(std::vector<std::string>& words) {
+    const std::vector<char*> argv = argv_of(words);
+    int failure[2], error = 0;
+    if (::pipe2(failure, O_CLOEXEC) != 0) throw std::runtime_error(std::strerror(errno));
+    const pid_t self = ::getpid();
+    pid_ = ::fork();
+    if (pid_ == 0) become(argv, self, before_, failure[1]);
+    if (pid_ < 0) error = errno;
+    ::close(failure[1]);
+    ssize_t n = 0;
+    while (pid_ > 0 && (n = ::read(failure[0], &error, sizeof error)) < 0 && errno == EINTR) {
+    }
+    ::close(failure[0]);
+    if (error != 0)
+      throw std::runtime_error(std::string("cannot start mpiexec: ") + std::strerror(error) +
+                               "; install Open MPI (isobar doctor says how)");
+  }
+
+  void pass_on(int s) {
+    if (s == SIGTSTP) {  // Ctrl-Z: all of it sleeps until all of it goes on
+      ::kill(pid_, SIGTSTP);
+      ::raise(SIGSTOP);
+      ::kill(pid_, SIGCONT);
+      return;
+    }
+    if (++count_ == 1) asked_ = s;
+    if (count_ == 1)
+      std::fprintf(stderr, "isobar: %s: stopping; a second one ends it at once\n", signal_name(s).c_str());
+    ::kill(pid_, count_ > 2 ? SIGKILL : count_ == 2 ? SIGTERM : s == SIGINT ? SIGUSR2 : SIGUSR1);
+  }
+
+  sigset_t heard_, before_;
+  pid_t pid_ = -1;
+  int asked_ = 0, count_ = 0;
+};
+
+}  // namespace
+
+int run_ranks(std::vector<std::string> words, const std::filesystem::path& run_dir) {
+  const auto result = run_dir / "result.jsonl";
+  const int64_t oom_before = oom_kills();
+  std::error_code none;
+  const auto size_before = std::filesystem::file_size(result, none);
+  Ranks ranks(std::move(words));
+  const int code = ranks.wait();
+  if (code == 0) return 0;
+  const bool wrote = !run_dir.empty() && std::filesystem::exists(result) &&
+                     (none || std::filesystem::file_size(result) > size_before);
+  if (const ResultTail tail = wrote ? read_tail(result) : ResultTail{}; tail.started) {
+    ProcessOutcome outcome{.end = ProcessEnd::exited, .code = code};
+    outcome.oom_kills = static_cast<int32_t>(oom_kills() - oom_before);
+    if (ranks.asked() != 0) outcome.end = ProcessEnd::signalled, outcome.code = ranks.asked();
+    const Verdict v = classify(outcome, tail, "");
+    if (!tail.ended || v.run_class != RunClass::interrupted)
+      ResultLog(run_dir).end({{"event", "run_end"},
+                              {"status", "failed"},
+                              {"class", name_of(v.run_class)},
+                              {"message", v.message}});
+  }
+  return ranks.asked() != 0 ? 128 + ranks.asked() : code;
+}
+
+}  // namespace isobar

@@ -1,0 +1,83 @@
+// Does on a thread of its own what may block (a write to a disk that hangs), for a thread that must not.
+//
+//   Errands errands;
+//   errands.later([&] { log.heartbeat(); }, true);
+//   Errands::within(3, [&] { log.end(event); });            // waits for it, but not for ever
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace isobar {
+
+class Errands {
+ public:
+  Errands() : thread_([this] { work(); }) {}
+  ~Errands() {  // waits for what is under way
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  Errands(const Errands&) = delete;
+  Errands& operator=(const Errands&) = delete;
+
+  /// `droppable`: of no use while another is still under way.
+  void later(std::function<void()> errand, bool droppable = false) {
+    const std::lock_guard lock(mutex_);
+    if (droppable && (busy_ || !todo_.empty())) return;
+    todo_.push_back(std::move(errand));
+    changed_.notify_all();
+  }
+  /// For the last words of a process that is about to end: on one more thread, whatever the others hang in.
+  static void within(double seconds, std::function<void()> errand) {
+    auto done = std::make_shared<std::promise<void>>();
+    auto over = done->get_future();
+    std::thread([done, errand = std::move(errand)] {
+      run(errand);
+      done->set_value();
+    }).detach();
+    over.wait_for(std::chrono::duration<double>(seconds));
+  }
+
+ private:
+  static void run(const std::function<void()>& errand) {
+    try {
+      errand();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "isobar: %s\n", e.what());
+    }
+  }
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return stop_ || !todo_.empty(); });
+      if (todo_.empty()) return;
+      const auto errand = std::move(todo_.front());
+      todo_.pop_front();
+      busy_ = true;
+      lock.unlock();
+      run(errand);
+      lock.lock();
+      busy_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> todo_;
+  bool busy_ = false, stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace isobar
