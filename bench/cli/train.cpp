@@ -10,6 +10,7 @@
 #include "model/data/field_file.h"
 #include "model/engine/arena.h"
 #include "model/engine/processor.h"
+#include "model/engine/start.h"
 #include "model/engine/trainer.h"
 #include "model/nets/build.h"
 
@@ -32,6 +33,7 @@ int64_t other_axes(const LayoutSpec& l) {
   // What cannot be run is refused here, in one line instead of one a rank.
   const RunSpec spec = load_run_spec(a.config, a.set);
   build_plan(spec, 0, planned_workspace(spec, 1));
+  check_start(spec, a.resume);
   const DataSpec& d = spec.data;
   if (!d.train.empty()) open_fields(d.train, "data.train", d.variables);
   if (!d.valid.empty()) open_fields(d.valid, "data.valid", d.variables);
@@ -72,9 +74,8 @@ void run(Arguments a) {
   if (mpi.size() == 1 && spec.layout.world() > 1 && !launched) start_under_mpiexec(a, spec.layout.world());
   int code = 1;
   try {
-    train(spec, {a.trace, a.resume, a.json}, mpi);
-    if (a.json && mpi.rank() == 0)
-      std::cout << nlohmann::json{{"status", "ok"}, {"out", spec.run.out}} << "\n";
+    const nlohmann::json end = train(spec, {a.trace, a.resume, a.json}, mpi);
+    if (a.json && mpi.rank() == 0) std::cout << end.dump() << "\n";
     return;
   } catch (const Interrupted& e) {  // all ranks stopped together: each leaves by itself
     if (mpi.rank() == 0) std::fprintf(stderr, "isobar: %s\n", e.what());
