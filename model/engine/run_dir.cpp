@@ -52,9 +52,14 @@ FileLock owned(const fs::path& out) {
 
 }  // namespace
 
-RunDir::RunDir(const fs::path& out, const fs::path& from) : out_(out) {
+RunDir::RunDir(fs::path out) : out_(std::move(out)) {
+  if (!out_.empty() && fs::exists(out_)) lock_ = owned(out_);
+}
+
+void RunDir::claim(const fs::path& from) {
+  const fs::path& out = out_;
   if (out.empty()) return;
-  lock_ = owned(out);
+  if (!lock_.held()) lock_ = owned(out);
   // dir/checkpoints/step-00000100, however it was spelled
   const fs::path home = from.empty() ? fs::path() : fs::canonical(from).parent_path();
   goes_on_ = !from.empty() && home == fs::canonical(out) / "checkpoints";

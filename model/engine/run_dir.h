@@ -4,7 +4,8 @@
 //
 //   RUN/result.jsonl  spec.json  checkpoints/  heartbeat  lock          and what --trace RUN/trace.json names
 //
-//   RunDir dir(spec.run.out, from);             // on one process of the run; `from`: a checkpoint, or ""
+//   RunDir dir(spec.run.out);                    // on one process of the run
+//   dir.claim(from);                             // a checkpoint, or "": starts anew
 //
 // What began and got to no step and no checkpoint has nothing to lose: the next one may use its directory.
 #pragma once
@@ -18,11 +19,14 @@ namespace isobar {
 
 class RunDir {
  public:
-  /// "" as `out`: nothing is written, nothing is owned. Throws ConfigError where another process holds it, or
-  /// where `out` holds a training that this one would not go on with.
-  RunDir(const std::filesystem::path& out, const std::filesystem::path& from);
+  /// "": nothing is written, nothing is owned. Holds a directory that is there already from here on, so that
+  /// what is found in it stays true. Throws ConfigError where another process does.
+  explicit RunDir(std::filesystem::path out);
+  /// Makes and holds it otherwise. Throws ConfigError where it holds a training that one from `from` would
+  /// not go on with.
+  void claim(const std::filesystem::path& from);
 
-  /// Whether `from` is this directory's own: the training goes on here.
+  /// Whether `from` is this directory's own: its training goes on.
   bool goes_on() const { return goes_on_; }
   /// run_end of a training that came to its end and has not gone on since; null: none has.
   nlohmann::json ended() const;

@@ -25,8 +25,9 @@ json end_of(const RunDir& dir, const Resume& resume, const RunSpec& spec) {
 
 Start of_first_rank(const RunSpec& spec, const fs::path& resume) {
   Start s;
+  s.dir.emplace(spec.run.out);
   if (!resume.empty()) s.resume = check_resume(resume, spec);
-  s.dir.emplace(spec.run.out, s.resume ? s.resume->from : "");
+  s.dir->claim(s.resume ? s.resume->from : "");
   if (!s.resume) return s;
   const int64_t step = s.resume->state.train.step;
   s.over = step == spec.train.steps;
@@ -54,8 +55,8 @@ Start start_of(const RunSpec& spec, const fs::path& resume, const Mpi& mpi) {
 }
 
 void check_start(const RunSpec& spec, const fs::path& resume) {
-  const fs::path from = resume.empty() ? "" : check_resume(resume, spec).from;
-  const RunDir dir(spec.run.out, from);
+  RunDir dir(spec.run.out);
+  dir.claim(resume.empty() ? "" : check_resume(resume, spec).from);
 }
 
 }  // namespace isobar

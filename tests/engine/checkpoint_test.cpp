@@ -295,8 +295,8 @@ TEST_F(Checkpoints, ABitOrACutAnywhereIsRefused) {
       bytes[byte] = static_cast<char>(bytes[byte] ^ (1 << random() % 8));
       // 1e-08 may become 1E-08: nothing else is the same to a reader of JSON.
       const bool exponent = name[0] == 's' && (whole[byte] | 0x20) == 'e' && (bytes[byte] | 0x20) == 'e';
-      if (!exponent)
-        EXPECT_STREQ(with(bytes), "refused") << name << " byte " << byte << " of " << whole.size();
+      if (exponent) continue;
+      EXPECT_STREQ(with(bytes), "refused") << name << " byte " << byte << " of " << whole.size();
     }
     for (int i = 0; i < 40; ++i) {
       const size_t length = random() % (whole.size() - 1);  // the last byte of state.json is a newline
