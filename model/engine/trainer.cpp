@@ -345,22 +345,6 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const bool scaled_ = spec_.policy.amp == "fp16";
 };
 
-}  // namespace
-
-std::string class_of(const std::exception& e) {
-  if (dynamic_cast<const ConfigError*>(&e)) return "bad_config";
-  if (dynamic_cast<const NumericFailure*>(&e)) return "numeric";
-  if (dynamic_cast<const Interrupted*>(&e)) return "interrupted";
-  if (dynamic_cast<const DeviceOutOfMemory*>(&e)) return "oom_device";
-  if (dynamic_cast<const OutOfMemory*>(&e) || dynamic_cast<const std::bad_alloc*>(&e)) return "oom_host";
-  return "crash";
-}
-
-int threads_per_rank(const RunSpec& spec, const Mpi& mpi) {
-  if (spec.run.threads > 0) return static_cast<int>(spec.run.threads);
-  return std::max(1, cores() / mpi.ranks_on_host());
-}
-
 nlohmann::json interrupted(int signal, const std::string& message) {
   return {{"event", "run_end"},
           {"status", "failed"},
@@ -406,6 +390,15 @@ WatchdogReports reports_of(const RunSpec& spec, const Mpi& mpi) {
 }
 
 }  // namespace
+
+std::string class_of(const std::exception& e) {
+  if (dynamic_cast<const ConfigError*>(&e)) return "bad_config";
+  if (dynamic_cast<const NumericFailure*>(&e)) return "numeric";
+  if (dynamic_cast<const Interrupted*>(&e)) return "interrupted";
+  if (dynamic_cast<const DeviceOutOfMemory*>(&e)) return "oom_device";
+  if (dynamic_cast<const OutOfMemory*>(&e) || dynamic_cast<const std::bad_alloc*>(&e)) return "oom_host";
+  return "crash";
+}
 
 int threads_per_rank(const RunSpec& spec, const Mpi& mpi) {
   if (spec.run.threads > 0) return static_cast<int>(spec.run.threads);
