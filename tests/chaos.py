@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 """Kills the sweep, the trial, the supervisor between them, the database writer and the report writer at random, for a
 while. Afterwards no result may be lost, corrupted or duplicated. Then a full disk and a read-only directory (as root).
+Then real trainings that share one directory, started and killed at random: no weight of any of them may be lost.
 
     tests/chaos.py                        # ten minutes, over build/isobar and build/fake_train
     tests/chaos.py --seconds 20 --seed 7
+    tests/chaos.py --only trainings       # or: sweeps
 
 The stand-in trainer keeps an account of its own, by which the sweep's is judged.
 """
-import argparse, collections, glob, json, os, pathlib, random, shutil, signal, sqlite3, subprocess, sys, tempfile, time
+import argparse, collections, glob, hashlib, json, os, pathlib, random, shutil, signal, sqlite3, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 arguments.add_argument("--seconds", type=float, default=600)
 arguments.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
 arguments.add_argument("--isobar", default=str(ROOT / "build/isobar"))
+arguments.add_argument("--only", choices=["sweeps", "trainings"])
 arguments.add_argument("--fake", default=str(ROOT / "build/fake_train"))
 given = arguments.parse_args()
 dice = random.Random(given.seed)
@@ -145,8 +148,8 @@ def words_of(words):
     return "/".join(words)
 
 
-def blows(home):
-    deadline, rounds, trials = time.time() + given.seconds, 0, 0
+def blows(home, seconds):
+    deadline, rounds, trials = time.time() + seconds, 0, 0
     while time.time() < deadline:
         folder = home / f"round{rounds}"
         folder.mkdir()
@@ -188,8 +191,165 @@ def disk(home):
         subprocess.run(["umount", "-l", str(small)], check=True)
 
 
+BLOCK = 4 << 20  # model/engine/file_digest.h
+
+
+def digest(file):
+    data = file.read_bytes()
+    blocks = (data[at:at + BLOCK] for at in range(0, len(data), BLOCK))
+    return hashlib.sha256("".join(hashlib.sha256(b).hexdigest() for b in blocks).encode()).hexdigest()
+
+
+class Shared:
+    """One directory that many trainings are given: other seeds and rates, resumed from its end or its middle, or two at a
+    time, and killed at random. What a training says it has written is looked at right after its end, and again at the
+    end of all: the same files with the same bytes, and state.json with that training's seed and rate."""
+
+    def __init__(self, home, steps):
+        self.home, self.out, self.steps = home, home / "run", steps
+        self.tag = f"CHAOS_RUN={home}"
+        self.env = dict(os.environ, CHAOS_RUN=str(home), OMP_WAIT_POLICY="passive", OMPI_ALLOW_RUN_AS_ROOT="1",
+                        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        self.kept, self.seen, self.seed, self.spec = {}, 0, None, None  # kept: by checkpoint, (digests, state.json)
+        self.over = False
+
+    def events(self):
+        try:
+            lines = (self.out / "result.jsonl").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        events = []
+        for line in lines:
+            try:
+                events.append(json.loads(line))
+            except ValueError:
+                pass  # torn by a kill
+        return events
+
+    def steps_done(self):
+        return any(e["event"] == "step" for e in self.events())
+
+    def start(self, **options):
+        """One training with values of its own."""
+        seed = options.get("seed", dice.randrange(1000))
+        rate = options.get("rate", dice.choice(["1e-3", "2e-3", "5e-4"]))
+        command = [given.isobar, "train", str(ROOT / "configs/models/vit-tiny.yaml"), "--ranks", dice.choice(["1", "2"])]
+        if options.get("resume"): command += ["--resume", str(options["resume"])]
+        for word in ["net.depth=1", "net.embed_dim=32", f"train.steps={self.steps}", "train.checkpoint_every=3", "run.threads=1",
+                     f"train.seed={seed}", f"train.lr={rate}", f"run.out={self.out}"]:
+            command += ["--set", word]
+        return subprocess.Popen(command, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def blow(self, child):
+        """Kills it, or its mpiexec, or one of its ranks, after a random while, or lets it come to its end."""
+        try:
+            child.wait(dice.choice([0.05, 0.3, 0.6, 1.0, 1.5, 2.5, 30]) * dice.uniform(0.5, 1.5))
+            return
+        except subprocess.TimeoutExpired:
+            pass
+        # All of them are one program or mpiexec; a rank, the launcher and the command die alike.
+        victims = [p for p in processes(self.tag) if p != os.getpid()]
+        if victims: kill(dice.choice(victims), "training")
+        try:
+            child.wait(20)
+        except subprocess.TimeoutExpired:
+            check(False, "a training outlives the kill of one of its processes")
+            for p in processes(self.tag): kill(p, "left over")
+            child.wait()
+
+    def attempt(self, kind=None):
+        done, checkpoints = self.steps_done(), sorted(self.out.glob("checkpoints/step-????????"))
+        before = len(self.events())
+        kinds = ["anew"] + (["last"] * 4 + ["middle", "other seed", "two"] if checkpoints else [])
+        kind = kind or dice.choice(kinds)
+        options, refused = {}, False
+        if kind == "anew":
+            refused = done or bool(checkpoints)
+        elif kind == "middle" and len(checkpoints) > 1:
+            options, refused = {"resume": dice.choice(checkpoints[:-1]), "seed": self.seed}, True
+        elif kind == "other seed":
+            options, refused = {"resume": self.out, "seed": self.seed + 1}, True
+        else:
+            options = {"resume": self.out, "seed": self.seed}
+        child = self.start(**options)
+        if kind == "two":  # whoever comes second finds it in use, or at its end
+            second = self.start(**options)
+            second.communicate()
+        if refused:
+            error = child.communicate()[1]
+            check(child.returncode == 2 and error.count("isobar: ") == 1 and "->" in error, f"{kind}: {child.returncode} {error}")
+            check(len(self.events()) == before, f"{kind}: refused, and wrote events")
+        else:
+            self.blow(child)
+            child.stderr.close()
+        deadline = time.time() + 20  # ranks of a killed mpiexec go by themselves
+        while time.time() < deadline and any(p != os.getpid() for p in processes(self.tag)): time.sleep(0.05)
+        check(not [p for p in processes(self.tag) if p != os.getpid()], "ranks left behind")
+        self.look()
+        if self.steps_done() and not any(self.out.glob("checkpoints/step-????????")):
+            self.over = True  # killed before its first checkpoint: nobody can go on with it
+
+    def look(self):
+        """Takes down the checkpoints that were announced since the last look."""
+        events = self.events()
+        for e in events[self.seen:]:
+            if e["event"] == "run_start": self.spec = e["spec"]["train"]
+            if e["event"] == "step": self.seed = self.spec["seed"]
+            if e["event"] == "checkpoint":
+                folder = pathlib.Path(e["path"])
+                check(str(folder) not in self.kept, f"{folder} was announced twice")
+                check(e["seconds"] > 2e-4, f"{folder} was written in {e['seconds']} s")
+                self.kept[str(folder)] = None
+                self.verify(folder, self.spec)
+            if e["event"] == "run_end" and e["status"] == "ok": self.over = True
+        self.seen = len(events)
+        # One may be there that a kill kept from being announced: it is as whole as the others.
+        for folder in self.out.glob("checkpoints/step-????????"):
+            if str(folder) not in self.kept: self.verify(folder, self.spec)
+
+    def verify(self, folder, spec):
+        """Whole by its own digests; and of the training that announced it."""
+        try:
+            state = json.loads((folder / "state.json").read_text())
+            digests = {name: digest(folder / name) for name in ("model.safetensors", "optimizer.safetensors")}
+        except (OSError, ValueError) as e:
+            return check(False, f"{folder} is lost: {e}")
+        for name, found in digests.items():
+            check(state.get("files", {}).get(name, {}).get("digest") == found, f"{folder / name} is damaged")
+        wrote = state["spec"]["train"] if "spec" in state else dict(seed=state["seed"], lr=spec["lr"])
+        check(state["step"] == int(folder.name[5:]), f"{folder} is of step {state['step']}")
+        check((wrote["seed"], wrote["lr"]) == (spec["seed"], spec["lr"]), f"{folder} is of {wrote['seed']}, {wrote['lr']}, announced by {spec['seed']}, {spec['lr']}")
+        self.kept[str(folder)] = (digests, state)
+
+    def judge(self):
+        for folder, (digests, state) in self.kept.items():
+            folder = pathlib.Path(folder)
+            for name, found in digests.items():
+                check((folder / name).exists() and digest(folder / name) == found, f"{folder / name} is not what was announced")
+            check(json.loads((folder / "state.json").read_text()) == state, f"{folder} changed its training")
+
+
+def trainings(home, seconds):
+    deadline, attempts, checkpoints, runs = time.time() + seconds, 0, 0, 0
+    while time.time() < deadline:
+        shared = Shared(home / f"shared{runs}", dice.choice([30, 300]))
+        shared.home.mkdir()
+        while time.time() < deadline and not shared.over:
+            shared.attempt()
+            attempts += 1
+        for kind in ("anew", "middle", "other seed"):  # whoever comes afterwards finds all taken
+            if shared.kept or kind == "anew": shared.attempt(kind)
+        shared.judge()
+        checkpoints, runs = checkpoints + len(shared.kept), runs + 1
+        shutil.rmtree(shared.home)
+    print(f"{attempts} trainings given {runs} directories, {checkpoints} checkpoints, {kills['training']} killed")
+
+
 print(f"seed {given.seed}")
 with tempfile.TemporaryDirectory(prefix="isobar-chaos-") as folder:
-    blows(pathlib.Path(folder))
-    disk(pathlib.Path(folder))
+    home, both = pathlib.Path(folder), given.only is None
+    if given.only != "trainings":
+        blows(home, given.seconds / 2 if both else given.seconds)
+        disk(home)
+    if given.only != "sweeps": trainings(home, given.seconds / 2 if both else given.seconds)
 sys.exit(bool(wrong))

@@ -1,15 +1,19 @@
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 
 #include "bench/cli/commands.h"
 #include "bench/cli/launch.h"
 #include "bench/cli/mpiexec.h"
+#include "bench/sweep/classify.h"
+#include "bench/sweep/results.h"
 #include "model/base/error.h"
 #include "model/data/field_file.h"
 #include "model/engine/arena.h"
 #include "model/engine/processor.h"
+#include "model/engine/signals.h"
+#include "model/engine/start.h"
 #include "model/engine/trainer.h"
 #include "model/nets/build.h"
 
@@ -27,11 +31,30 @@ int64_t other_axes(const LayoutSpec& l) {
   return l.tp * l.cp * l.pp;
 }
 
+/// What --json prints of a training that failed: as of one that did not, one object.
+void print_failure(const std::string& run_class, const std::string& message) {
+  const nlohmann::json j = {{"status", "failed"}, {"class", run_class}, {"message", message}};
+  std::printf("%s\n", j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  std::fflush(stdout);
+}
+
+/// Of ranks that ended with `code`: what one of them wrote into `results` behind the first `known` bytes.
+void print_failure_of_ranks(int code, const std::filesystem::path& results, uintmax_t known) {
+  std::error_code none;
+  const bool wrote = !results.empty() && std::filesystem::file_size(results, none) > known && !none;
+  const ResultTail tail = wrote ? read_tail(results) : ResultTail{};
+  if (tail.ended && tail.status != "ok") return print_failure(tail.failure, tail.message);
+  const std::string said = "ended with exit code " + std::to_string(code) + "; its error output says why";
+  print_failure(name_of(classify({.end = ProcessEnd::exited, .code = code}, {.started = true}, "").run_class),
+                said);
+}
+
 /// Runs this command on `ranks` ranks and ends with their exit code.
 [[noreturn]] void start_under_mpiexec(const Arguments& a, int64_t ranks) {
   // What cannot be run is refused here, in one line instead of one a rank.
   const RunSpec spec = load_run_spec(a.config, a.set);
   build_plan(spec, 0, planned_workspace(spec, 1));
+  check_start(spec, a.resume);
   const DataSpec& d = spec.data;
   if (!d.train.empty()) open_fields(d.train, "data.train", d.variables);
   if (!d.valid.empty()) open_fields(d.valid, "data.valid", d.variables);
@@ -42,7 +65,12 @@ int64_t other_axes(const LayoutSpec& l) {
   if (!a.trace.empty()) args.insert(args.end(), {"--trace", a.trace});
   if (!a.resume.empty()) args.insert(args.end(), {"--resume", a.resume});
   if (a.json) args.emplace_back("--json");
-  throw ExitCode{run_ranks(std::move(args), spec.run.out)};
+  const std::filesystem::path results = spec.run.out.empty() ? "" : spec.run.out + "/result.jsonl";
+  std::error_code none;
+  const uintmax_t known = std::filesystem::exists(results, none) ? std::filesystem::file_size(results) : 0;
+  const int code = run_ranks(std::move(args), spec.run.out);
+  if (a.json && code != 0) print_failure_of_ranks(code, results, known);
+  throw ExitCode{code};
 }
 
 void run(Arguments a) {
@@ -70,29 +98,23 @@ void run(Arguments a) {
   }
   if (spec.net.language()) require_kernels(spec, build_plan(spec, 0, {}));
   if (mpi.size() == 1 && spec.layout.world() > 1 && !launched) start_under_mpiexec(a, spec.layout.world());
+  // Ranks that `isobar train` has started leave the last word to it.
+  const bool tell = a.json && !std::getenv(StopSignals::kStartedByTrain);
   int code = 1;
   try {
-    train(spec, {a.trace, a.resume, a.json}, mpi);
-    if (a.json && mpi.rank() == 0)
-      std::cout << nlohmann::json{{"status", "ok"}, {"out", spec.run.out}} << "\n";
+    const nlohmann::json end = train(spec, {a.trace, a.resume, a.json}, mpi);
+    if (a.json && mpi.rank() == 0) std::printf("%s\n", end.dump().c_str());
     return;
   } catch (const Interrupted& e) {  // all ranks stopped together: each leaves by itself
     if (mpi.rank() == 0) std::fprintf(stderr, "isobar: %s\n", e.what());
+    if (mpi.rank() == 0 && tell) print_failure(class_of(e), e.what());
     throw ExitCode{128 + e.signal};
-  } catch (const ConfigError& e) {
-    code = 2;
-    std::fprintf(stderr, "isobar: %s\n", e.what());
-  } catch (const NumericFailure& e) {
-    code = 3;
-    std::fprintf(stderr, "isobar: rank %d: %s\n", mpi.rank(), e.what());
-  } catch (const OutOfMemory& e) {
-    code = 4;
-    std::fprintf(stderr, "isobar: rank %d: out of memory: %s\n", mpi.rank(), e.what());
-  } catch (const std::bad_alloc&) {
-    code = 4;
-    std::fprintf(stderr, "isobar: rank %d: out of memory\n", mpi.rank());
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "isobar: rank %d: %s\n", mpi.rank(), e.what());
+    const std::string failure = class_of(e), rank = "rank " + std::to_string(mpi.rank()) + ": ";
+    code = failure == "bad_config" ? 2 : failure == "numeric" ? 3 : failure.starts_with("oom") ? 4 : 1;
+    const std::string where = code == 2 ? "" : code == 4 ? rank + "out of memory: " : rank;
+    std::fprintf(stderr, "isobar: %s%s\n", where.c_str(), e.what());
+    if (tell) print_failure(failure, e.what());
   }
   mpi.abort(code);  // the run fails as a whole: no rank waits for one that is gone
 }
@@ -111,9 +133,13 @@ void add_train_command(CLI::App& app) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   c->add_option("--trace", a->trace, "Write a Chrome trace of the last steps, for ui.perfetto.dev");
-  c->add_option("--resume", a->resume,
-                "Go on from a run directory's last checkpoint, or from one checkpoint");
-  c->add_flag("--json", a->json, "No step lines; one JSON object at the end (results: run.out/result.jsonl)");
+  c->add_option(
+      "--resume", a->resume,
+      "Go on from a run directory's last checkpoint, or from one checkpoint. Net, optimizer, seed, batch "
+      "and data order must be those of the checkpoint; layout, rates, precision, steps and where data "
+      "lie may change, and what does is printed");
+  c->add_flag("--json", a->json,
+              "No step lines; one JSON object at the end: run_end of run.out/result.jsonl, or why it failed");
   c->footer(
       "  isobar train configs/models/vit-tiny.yaml --set run.out=runs/first\n"
       "  isobar train configs/models/vit-tiny.yaml --ranks 2 --set policy.amp=bf16 --trace trace.json\n"
@@ -126,7 +152,14 @@ void add_train_command(CLI::App& app) {
       "Exit codes: 0 ok, 2 bad configuration, 3 loss is not a number, 4 out of memory, 130 Ctrl-C, 143 "
       "SIGTERM,\n"
       "1 anything else.");
-  c->callback([a] { run(*a); });
+  c->callback([a] {
+    try {
+      run(*a);
+    } catch (const std::exception& e) {  // before there were ranks
+      if (a->json && !Mpi::started_by_launcher()) print_failure(class_of(e), e.what());
+      throw;
+    }
+  });
 }
 
 }  // namespace isobar

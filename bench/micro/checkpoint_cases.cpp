@@ -55,13 +55,12 @@ void register_checkpoint_cases(const std::filesystem::path& scratch, const Mpi& 
         "checkpoint/f32/" + std::to_string(std::llround(bytes)) + "B/ranks" + std::to_string(mpi.size());
     register_case(name,
                   [bench, bytes, scratch, &mpi](benchmark::State& state) {
-                    const Meeting all{mpi.rank(), [&mpi] { mpi.barrier(); },
-                                      [&mpi](std::string s) { return mpi.from_first(std::move(s)); }};
                     const Bench& b = *bench;
                     mpi.barrier();
                     for (auto _ : state)
                       save_checkpoint(scratch, b.plan, b.at(b.plan.params_all), b.at(b.plan.adam_m),
-                                      b.at(b.plan.adam_v), {.step = ++bench->saved}, all);
+                                      b.at(b.plan.adam_v),
+                                      {.train = {.step = ++bench->saved}, .spec = b.spec}, meeting_of(mpi));
                     if (mpi.rank() == 0) std::filesystem::remove_all(scratch);
                     mpi.barrier();
                     state.counters["ops"] = 1;

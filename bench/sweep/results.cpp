@@ -209,7 +209,7 @@ RunRecord load_run(const fs::path& dir, std::vector<std::string>* problems) {
         r.valid.push_back({integer(e, "step"), number(e, "loss", kNaN), number(e, "seconds"),
                            numbers(e, "rmse"), numbers(e, "persistence_rmse")});
       } else if (event == "checkpoint") {
-        // A resumed run finds those that it comes past again: nothing is written then.
+        // Older runs logged a checkpoint again where they came past it, and wrote nothing.
         if (saved.insert(integer(e, "step")).second)
           r.checkpoints.push_back({integer(e, "step"), number(e, "seconds")});
       } else if (event == "run_end") {

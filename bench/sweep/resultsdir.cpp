@@ -33,29 +33,15 @@ void refuse_other_schema(const fs::path& results) {
 }  // namespace
 
 DirLock::DirLock(const fs::path& dir, double wait_s) {
-  const fs::path file = dir / "lock";
-  fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd_ < 0)
-    throw ConfigError(file.string(), "", std::string("cannot be opened: ") + std::strerror(errno),
+  try {
+    lock_ = FileLock(dir / "lock", wait_s);
+  } catch (const std::system_error& e) {
+    throw ConfigError((dir / "lock").string(), "", "cannot be locked: " + e.code().message(),
                       "make the directory writable, or use another --results");
-  const auto begin = std::chrono::steady_clock::now();
-  while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) {
-      const int error = errno;
-      ::close(fd_);
-      throw std::system_error(error, std::generic_category(), "cannot lock " + file.string());
-    }
-    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > wait_s) {
-      ::close(fd_);
-      throw ConfigError(dir.string(), "", "is in use by another sweep",
-                        "wait for it, stop it, or use another --results");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-}
-
-DirLock::~DirLock() {
-  ::close(fd_);
+  if (!lock_.held())
+    throw ConfigError(dir.string(), "", "is in use by another sweep",
+                      "wait for it, stop it, or use another --results");
 }
 
 void open_results(const fs::path& results) {

@@ -4,13 +4,12 @@
 //   open_results("results/demo");                       // makes it, or refuses another version's
 //   const DirLock lock("results/demo", 15);             // ConfigError when somebody else holds it for 15 s
 //
-// The lock is flock(2): on a shared filesystem it needs one that passes it on (NFS 4, Lustre with -o flock,
-// GPFS).
 #pragma once
 #include <filesystem>
 #include <vector>
 
 #include "bench/sweep/runner.h"
+#include "model/base/lock.h"
 
 namespace isobar {
 
@@ -20,12 +19,9 @@ namespace isobar {
 class DirLock {
  public:
   DirLock(const std::filesystem::path& dir, double wait_s);
-  ~DirLock();
-  DirLock(const DirLock&) = delete;
-  DirLock& operator=(const DirLock&) = delete;
 
  private:
-  int fd_ = -1;
+  FileLock lock_;
 };
 
 /// Makes DIR and DIR/trials. Throws ConfigError when another version wrote it, or it cannot be written.

@@ -88,6 +88,21 @@ std::string Mpi::from_first(std::string s) const {
   return s;
 }
 
+std::vector<std::string> Mpi::to_first(std::string s) const {
+  if (!active_) return {std::move(s)};
+  const int size = static_cast<int>(s.size());
+  std::vector<int> sizes(rank_ == 0 ? size_ : 0), begins(sizes.size());
+  must(MPI_Gather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Gather");
+  std::exclusive_scan(sizes.begin(), sizes.end(), begins.begin(), 0);
+  std::string all(std::accumulate(sizes.begin(), sizes.end(), size_t{0}), '\0');
+  must(MPI_Gatherv(s.data(), size, MPI_CHAR, all.data(), sizes.data(), begins.data(), MPI_CHAR, 0,
+                   MPI_COMM_WORLD),
+       "MPI_Gatherv");
+  std::vector<std::string> out;
+  for (size_t r = 0; r < sizes.size(); ++r) out.push_back(all.substr(begins[r], sizes[r]));
+  return out;
+}
+
 void Mpi::abort(int code) const {
   if (active_) MPI_Abort(MPI_COMM_WORLD, code);
   std::_Exit(code);

@@ -32,7 +32,8 @@ class Mpi {  // the process's MPI session; a process that was not started by a l
   void barrier() const;
   double max_of(double x) const;  // over all ranks
   std::vector<double> sum_of(std::vector<double> x) const;
-  std::string from_first(std::string s) const;  // rank 0's string on every rank
+  std::string from_first(std::string s) const;             // rank 0's string on every rank
+  std::vector<std::string> to_first(std::string s) const;  // every rank's, on rank 0; empty elsewhere
   /// Ends the whole run at once, after the message has been printed.
   [[noreturn]] void abort(int code) const;
 

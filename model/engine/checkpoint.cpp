@@ -2,12 +2,11 @@
 
 #include <fcntl.h>
 
-#include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/engine/file_digest.h"
 #include "model/engine/params.h"
 
 namespace isobar {
@@ -17,6 +16,7 @@ namespace fs = std::filesystem;
 
 // Before a parameter's name in the optimizer's file; the words are PyTorch's.
 const std::string kFirst = "exp_avg.", kSecond = "exp_avg_sq.", kMomentum = "momentum_buffer.";
+constexpr const char *kModel = "model.safetensors", *kOptimizer = "optimizer.safetensors";
 
 // SGD has no second moment.
 const std::string& first_of(const float* second) {
@@ -27,39 +27,28 @@ void sync_directory(const fs::path& dir) {
   OpenFile(dir, O_RDONLY | O_DIRECTORY).sync();
 }
 
-nlohmann::json to_json(const Plateau& p) {
-  nlohmann::json j = {{"bad", p.bad}, {"cooldown", p.cooldown}, {"factor", p.factor}};
-  if (std::isfinite(p.best)) j["best"] = p.best;  // JSON has no infinity: absent before the first validation
-  return j;
-}
-
-Plateau plateau_of(const nlohmann::json& j) {
-  const Plateau p;
-  return {j.value("best", p.best), j.value("bad", p.bad), j.value("cooldown", p.cooldown),
-          j.value("factor", p.factor)};
-}
-
 }  // namespace
 
 fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float* params, const float* m,
-                         const float* v, const TrainState& state, const Meeting& all) {
+                         const float* v, CheckpointState state, const Meeting& all) {
+  const int64_t step = state.train.step;
   char name[32];
-  std::snprintf(name, sizeof name, "step-%08ld", state.step);
+  std::snprintf(name, sizeof name, "step-%08ld", step);
   const fs::path parent = run_dir / "checkpoints";
   fs::path final = parent / name;
-  // A resumed run comes past its own checkpoints again, with the same content. Rank 0 decides for all:
-  // another rank's file system may show the directory later.
-  if (all.from_first(fs::exists(final) ? "exists" : "") == "exists") return final;
-
   const fs::path temp = parent / (std::string(name) + ".tmp");
-  const fs::path model = temp / "model.safetensors", optimizer = temp / "optimizer.safetensors";
-  const Metadata about = {{"format", "pt"}, {"step", std::to_string(state.step)}};
+  const fs::path model = temp / kModel, optimizer = temp / kOptimizer;
+  const Metadata about = {{"format", "pt"}, {"step", std::to_string(step)}};
   std::vector<Tensor> moments = prefixed(plan.tensors, first_of(v));
   if (v)
     for (Tensor& t : prefixed(plan.tensors, kSecond)) moments.push_back(std::move(t));
   if (all.rank == 0) {
+    if (fs::exists(final))
+      throw ConfigError(final.string(), "", "is another training's checkpoint of this step",
+                        "give this run a run.out of its own");
     fs::remove_all(temp);
     fs::create_directories(temp);
+    sync_directory(run_dir);  // knows `checkpoints`
     create_safetensors(model, plan.tensors, about);
     create_safetensors(optimizer, moments, about);
   }
@@ -74,16 +63,10 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
   to_optimizer.sync();
   all.barrier();  // everybody's parts are on disk
 
+  for (const fs::path& file : {model, optimizer})
+    state.files[file.filename()] = {static_cast<int64_t>(fs::file_size(file)), digest_of(file, all)};
   if (all.rank == 0) {
-    nlohmann::json j = {{"schema", 1},
-                        {"step", state.step},
-                        {"seed", state.seed},
-                        {"global_batch", state.global_batch},
-                        {"plateau", to_json(state.plateau)}};
-    if (state.loss_scale > 0)
-      j.update(
-          {{"updates", state.updates}, {"loss_scale", state.loss_scale}, {"good_steps", state.good_steps}});
-    write_atomically(temp / "state.json", j.dump(1) + "\n");  // syncs the directory too
+    write_atomically(temp / "state.json", text_of(state));  // syncs the directory too
     fs::rename(temp, final);
     sync_directory(parent);
   }
@@ -104,23 +87,50 @@ fs::path find_checkpoint(const fs::path& dir) {
   return best;
 }
 
-TrainState load_checkpoint(const fs::path& checkpoint, const Plan& plan, float* params, float* m, float* v) {
-  const fs::path file = checkpoint / "state.json";
-  const nlohmann::json j = nlohmann::json::parse(read_file(file), nullptr, false);
-  if (!j.is_object() || !j.contains("step") || !j["step"].is_number_integer())
-    throw ConfigError(file.string(), "step", "cannot be read", "take another checkpoint");
-  load_tensors(plan, SafetensorsReader(checkpoint / "model.safetensors"), "", &Shard::params, params);
-  const SafetensorsReader moments(checkpoint / "optimizer.safetensors");
+void check_files(const fs::path& checkpoint, const CheckpointState& state) {
+  const std::string mend = "take another checkpoint";
+  for (const char* name : {kModel, kOptimizer}) {
+    const fs::path path = checkpoint / name;
+    if (!fs::is_regular_file(path)) throw ConfigError(path.string(), "", "is missing", mend);
+    if (const auto said = state.files.find(name); said != state.files.end()) {
+      const auto bytes = static_cast<int64_t>(fs::file_size(path));
+      if (bytes != said->second.bytes)
+        throw ConfigError(path.string(), "",
+                          "holds " + std::to_string(bytes) + " bytes, and was written with " +
+                              std::to_string(said->second.bytes),
+                          mend);
+    } else if (state.checkable()) {
+      throw ConfigError((checkpoint / "state.json").string(), std::string("files.") + name, "is missing",
+                        mend);
+    }
+    const SafetensorsReader file(path);
+    const auto step = file.metadata().find("step");
+    const std::string now = step == file.metadata().end() ? "none" : step->second;
+    if (now != std::to_string(state.train.step))
+      throw ConfigError(
+          path.string(), "step",
+          "is " + now + ", and state.json beside it is of step " + std::to_string(state.train.step),
+          "put the files of one checkpoint together, or " + mend);
+  }
+}
+
+CheckpointState load_checkpoint(const fs::path& checkpoint, const Plan& plan, float* params, float* m,
+                                float* v, const Meeting& all) {
+  CheckpointState state = read_state(checkpoint);
+  if (all.rank == 0) check_files(checkpoint, state);
+  if (state.checkable())
+    for (const char* name : {kModel, kOptimizer})
+      if (const std::string now = digest_of(checkpoint / name, all);
+          all.rank == 0 && now != state.files.at(name).digest)
+        throw ConfigError((checkpoint / name).string(), "",
+                          "is damaged: its digest is not the one that it was written with",
+                          "take another checkpoint");
+  all.barrier();  // rank 0 has found nothing
+  load_tensors(plan, SafetensorsReader(checkpoint / kModel), "", &Shard::params, params);
+  const SafetensorsReader moments(checkpoint / kOptimizer);
   load_tensors(plan, moments, first_of(v), &Shard::moments, m);
   if (v) load_tensors(plan, moments, kSecond, &Shard::moments, v);
-  const int64_t step = j["step"];
-  return {step,
-          j.value("seed", int64_t{0}),
-          j.value("global_batch", int64_t{0}),
-          j.value("updates", step),
-          j.value("loss_scale", 0.0),
-          j.value("good_steps", int64_t{0}),
-          plateau_of(j.value("plateau", nlohmann::json::object()))};
+  return state;
 }
 
 }  // namespace isobar

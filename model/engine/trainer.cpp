@@ -21,9 +21,11 @@
 #include "model/engine/processor.h"
 #include "model/engine/rank_data.h"
 #include "model/engine/result_log.h"
+#include "model/engine/run_text.h"
 #include "model/engine/schedule_lr.h"
 #include "model/engine/signals.h"
 #include "model/engine/slow_work.h"
+#include "model/engine/start.h"
 #include "model/engine/summary.h"
 #include "model/engine/traced_steps.h"
 #include "model/engine/watchdog.h"
@@ -36,12 +38,14 @@ constexpr int64_t kWarmup = 2;  // steps that step statistics and op times leave
 
 class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a process; fields in order of use
  public:
-  Trainer(const RunSpec& spec, const TrainOptions& options, ComputeDevice device, const Mpi& mpi,
-          ResultLog& log, SlowWork& slow, Watchdog& watch)
+  /// `resume`: on rank 0 all of it, elsewhere the checkpoint; null: starts anew.
+  Trainer(const RunSpec& spec, const TrainOptions& options, const Resume* resume, ComputeDevice device,
+          const Mpi& mpi, ResultLog& log, SlowWork& slow, Watchdog& watch)
       : slow_(slow),
         watch_(watch),
         spec_(spec),
         options_(options),
+        resume_(resume),
         mpi_(mpi),
         log_(log),
         threads_(threads_per_rank(spec, mpi)),
@@ -52,6 +56,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     omp_set_num_threads(threads_);
     log_start();  // before anything slow
     data_.emplace(spec, plan_, mpi.rank());
+    say_header();
     processor_ = make_processor(device_, spec, plan_, mpi, threads_, !options.trace.empty());
     backend_ = &processor_->backend();
     executor_ = &processor_->runner();
@@ -65,7 +70,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  void run(std::optional<SlowWork::Part>& starting) {
+  nlohmann::json run(std::optional<SlowWork::Part>& starting) {
     const int64_t first = initialise();
     starting.reset();
     if (spec_.train.valid_every > 0 && data_->has_validation() && first == 0) validate(0);
@@ -86,8 +91,16 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     }
     if (const auto about = processor_->describe(); !about.is_null())  // again: memory that came since
       log_.write({{"event", "device"}, {"gpu", about}});
-    log_.write(summary_of_run(spec_, plan_, executor_->op_times(), executor_->routine_times(), step_seconds_,
-                              timed_seconds_));
+    nlohmann::json end = summary_of_run(spec_, plan_, executor_->op_times(), executor_->routine_times(),
+                                        step_seconds_, timed_seconds_);
+    end.update({{"trained_steps", spec_.train.steps - first},
+                {"seconds", static_cast<double>(now_ns() - started_) * 1e-9},
+                {"final_loss", final_loss_}});
+    if (!last_valid_.is_null()) end["valid"] = last_valid_;
+    if (!last_checkpoint_.empty()) end["checkpoint"] = last_checkpoint_;
+    log_.write(end);
+    say("\n" + summary_text(spec_, end));
+    return end;
   }
 
  private:
@@ -101,28 +114,34 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
 
   void log_start() {
     if (!log_.on()) return;
-    log_.write(
-        start_of_run(spec_, plan_, mpi_.size(), mpi_.ranks_on_host(), threads_, !options_.resume.empty()));
+    log_.write(start_of_run(spec_, plan_, mpi_.size(), mpi_.ranks_on_host(), threads_, resume_ != nullptr));
     write_atomically(std::filesystem::path(spec_.run.out) / "spec.json", to_json(spec_).dump(1) + "\n");
+  }
+
+  void say_header() {
+    RunFacts f{.parameters = plan_.parameter_count(), .ranks = mpi_.size(), .threads = threads_};
+    f.memory_bytes = static_cast<int64_t>(mpi_.max_of(static_cast<double>(plan_.memory.total())));
+    f.ranks_on_host = mpi_.ranks_on_host();
+    f.steps_per_epoch = data_->steps_per_epoch();
+    f.validates = data_->has_validation();
+    f.first_step = resume_ ? resume_->state.train.step : 0;
+    f.device = device_.gpu ? device_.name : cpu_name();
+    say(header_text(spec_, f));
+    if (resume_) say(text_of(*resume_) + "\n");
   }
 
   /// First values or a checkpoint. Returns the step to go on from.
   int64_t initialise() {
     float* params = on_host(plan_.params_all);
     TrainState state;
-    if (options_.resume.empty()) {
+    if (!resume_) {
       init_params(plan_, static_cast<uint64_t>(spec_.train.seed), params);
     } else {
-      const auto from = find_checkpoint(options_.resume);
-      state = load_checkpoint(from, plan_, params, on_host(plan_.adam_m), on_host(plan_.adam_v));
-      if (state.global_batch != spec_.train.global_batch)
-        throw ConfigError(from.string(), "train.global_batch",
-                          "the checkpoint was made with " + std::to_string(state.global_batch) + ", not " +
-                              std::to_string(spec_.train.global_batch),
-                          "resume with the same global batch, or the data order would change");
+      state = load_checkpoint(resume_->from, plan_, params, on_host(plan_.adam_m), on_host(plan_.adam_v),
+                              meeting_of(mpi_, threads_, &slow_))
+                  .train;
       plateau_ = state.plateau;
-      say("resumed from " + from.string() + " after step " + std::to_string(state.step));
-      log_.write({{"event", "resume"}, {"step", state.step}, {"path", from.string()}});
+      log_.write(event_of(*resume_));
     }
     float* scalars = on_host(plan_.scalars);
     scalars[kStep] = static_cast<float>(state.updates);
@@ -131,7 +150,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     scalars[kGoodSteps] = static_cast<float>(state.good_steps);
     scalars[kUnscale] = 1;
     backend_->upload({plan_.params_all, plan_.scalars});
-    if (!options_.resume.empty()) backend_->upload({plan_.adam_m, plan_.adam_v});
+    if (resume_) backend_->upload({plan_.adam_m, plan_.adam_v});
     const Program init = link(plan_, plan_.init, spec_.run.serial);
     (*executor_)(init, 0);
     backend_->drop_host_copies();
@@ -181,6 +200,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       throw NumericFailure("step " + std::to_string(step + 1) + ": loss " + std::to_string(loss) +
                            ", gradient norm " + std::to_string(norm) +
                            "; lower train.lr or look at the data");
+    final_loss_ = loss;
     const double rate = static_cast<double>(spec_.train.global_batch) / seconds;
     if (log_.on()) {
       nlohmann::json line = {{"event", "step"},
@@ -254,6 +274,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                 {"rmse", rmse},
                 {"persistence_rmse", persistence_},
                 {"seconds", seconds}});
+    last_valid_ = {
+        {"step", step}, {"loss", sums[0]}, {"rmse", rmse[0]}, {"persistence_rmse", persistence_[0]}};
     char line[160];
     std::snprintf(line, sizeof line, "valid after step %ld: loss %.5f  rmse %.5f  persistence %.5f  (%.1f s)",
                   step, sums[0], rmse[0], persistence_[0], seconds);
@@ -261,8 +283,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   }
 
   TrainState state_after(int64_t step) {
-    TrainState state{step, spec_.train.seed, spec_.train.global_batch};
-    state.plateau = plateau_;
+    TrainState state{.step = step, .plateau = plateau_};
     if (!scaled_) return state;
     const float* scalars = on_host(plan_.scalars);
     state.updates = static_cast<int64_t>(scalars[kStep]);
@@ -276,17 +297,10 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const int64_t t0 = now_ns();
     backend_->download({plan_.params_all, plan_.adam_m, plan_.adam_v});
     const auto writing = slow_.begin("writing a checkpoint");
-    const Meeting all{mpi_.rank(),
-                      [this] {
-                        const SlowWork::Wait wait(slow_);
-                        mpi_.barrier();
-                      },
-                      [this](std::string s) {
-                        const SlowWork::Wait wait(slow_);
-                        return mpi_.from_first(std::move(s));
-                      }};
     const auto dir = save_checkpoint(spec_.run.out, plan_, on_host(plan_.params_all), on_host(plan_.adam_m),
-                                     on_host(plan_.adam_v), state_after(step), all);
+                                     on_host(plan_.adam_v), {.train = state_after(step), .spec = spec_},
+                                     meeting_of(mpi_, threads_, &slow_));
+    last_checkpoint_ = dir.string();
     backend_->drop_host_copies();
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
     log_.write({{"event", "checkpoint"}, {"step", step}, {"path", dir.string()}, {"seconds", seconds}});
@@ -309,6 +323,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   Watchdog& watch_;
   const RunSpec& spec_;
   const TrainOptions& options_;
+  const Resume* resume_;
   const Mpi& mpi_;
   ResultLog& log_;
   const int threads_;
@@ -323,17 +338,12 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   std::vector<double> step_seconds_, persistence_;
   double timed_seconds_ = 0;  // of those steps whose ops were timed
   Plateau plateau_;
+  double final_loss_ = 0;
+  nlohmann::json last_valid_;
+  std::string last_checkpoint_;
   int64_t started_ = 0;
   const bool scaled_ = spec_.policy.amp == "fp16";
 };
-
-std::string class_of(const std::exception& e) {
-  if (dynamic_cast<const ConfigError*>(&e)) return "bad_config";
-  if (dynamic_cast<const NumericFailure*>(&e)) return "numeric";
-  if (dynamic_cast<const DeviceOutOfMemory*>(&e)) return "oom_device";
-  if (dynamic_cast<const OutOfMemory*>(&e) || dynamic_cast<const std::bad_alloc*>(&e)) return "oom_host";
-  return "crash";
-}
 
 nlohmann::json interrupted(int signal, const std::string& message) {
   return {{"event", "run_end"},
@@ -381,17 +391,35 @@ WatchdogReports reports_of(const RunSpec& spec, const Mpi& mpi) {
 
 }  // namespace
 
+std::string class_of(const std::exception& e) {
+  if (dynamic_cast<const ConfigError*>(&e)) return "bad_config";
+  if (dynamic_cast<const NumericFailure*>(&e)) return "numeric";
+  if (dynamic_cast<const Interrupted*>(&e)) return "interrupted";
+  if (dynamic_cast<const DeviceOutOfMemory*>(&e)) return "oom_device";
+  if (dynamic_cast<const OutOfMemory*>(&e) || dynamic_cast<const std::bad_alloc*>(&e)) return "oom_host";
+  return "crash";
+}
+
 int threads_per_rank(const RunSpec& spec, const Mpi& mpi) {
   if (spec.run.threads > 0) return static_cast<int>(spec.run.threads);
   return std::max(1, cores() / mpi.ranks_on_host());
 }
 
-void train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi) {
+nlohmann::json train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi) {
   if (spec.layout.world() != mpi.size())
     throw ConfigError(spec.file, "layout",
                       "dp*tp*cp*pp = " + std::to_string(spec.layout.world()) + ", but the run has " +
                           std::to_string(mpi.size()) + " ranks",
                       "start it with --ranks " + std::to_string(spec.layout.world()));
+  // Before anything that writes into run.out, which may be another training's.
+  Start start = start_of(spec, options.resume, mpi);
+  start.end["out"] = spec.run.out;
+  if (start.over) {
+    if (mpi.rank() == 0 && !options.quiet)
+      std::printf("%s: the training has come to step %ld, its last; to go on, raise train.steps\n",
+                  spec.run.out.c_str(), spec.train.steps);
+    return start.end;
+  }
   const StopSignals signals;
   SlowWork slow;
   Errands errands;
@@ -401,8 +429,10 @@ void train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi) {
   if (mpi.rank() == 0) check_world(spec, workspace_of(device, threads_per_rank(spec, mpi)));
   ResultLog log = mpi.rank() == 0 ? log_of(spec) : ResultLog();
   log.slow_by(&slow);
+  nlohmann::json end;
   try {
-    Trainer(spec, options, device, mpi, log, slow, watch).run(starting);
+    end = Trainer(spec, options, start.resume ? &*start.resume : nullptr, device, mpi, log, slow, watch)
+              .run(starting);
   } catch (const Interrupted& e) {
     log.end(interrupted(e.signal, e.what()));
     watch.leave();
@@ -418,6 +448,8 @@ void train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi) {
     throw;
   }
   watch.leave();
+  end["out"] = spec.run.out;
+  return end;
 }
 
 }  // namespace isobar

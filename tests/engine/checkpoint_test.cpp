@@ -5,9 +5,13 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
+#include <tuple>
 
 #include "model/base/error.h"
+#include "model/base/hash.h"
+#include "model/engine/file_digest.h"
 #include "model/engine/params.h"
 #include "tests/engine/command.h"
 #include "tests/engine/cut_net.h"
@@ -64,13 +68,19 @@ class Checkpoints : public testing::Test {
     world([&](const Meeting& all) {
       const Plan plan = cut_plan(pieces, cut, all.rank);
       const auto x = buffer_of(plan, params), a = buffer_of(plan, m), b = buffer_of(plan, v);
-      const fs::path at = save_checkpoint(dir / run, plan, x.data(), a.data(), b.data(), {step, 3, 8}, all);
+      const fs::path at = save_checkpoint(dir / run, plan, x.data(), a.data(), b.data(), state(step), all);
       EXPECT_TRUE(fs::exists(at / "state.json")) << "rank " << all.rank << " came back too early";
     });
   }
+  static CheckpointState state(int64_t step) {
+    CheckpointState s{.train = {.step = step}};
+    s.spec.train.seed = 3;
+    s.spec.train.global_batch = 8;
+    return s;
+  }
   fs::path save(int64_t step, const Meeting& all = {}) {
     const auto x = buffer_of(plan, params), a = buffer_of(plan, m), b = buffer_of(plan, v);
-    return save_checkpoint(dir / "run", plan, x.data(), a.data(), b.data(), {step, 3, 8}, all);
+    return save_checkpoint(dir / "run", plan, x.data(), a.data(), b.data(), state(step), all);
   }
   /// Every part that the rank holds is what was saved, and nothing beside its parts was written.
   void expect_loads(const fs::path& at, const Cut& cut, int64_t step) {
@@ -79,10 +89,10 @@ class Checkpoints : public testing::Test {
       const Plan part = cut_plan(pieces, cut, r);
       const size_t n = part.params_all.count;
       std::vector<float> p2(n, NAN), m2(n, NAN), v2(n, NAN);
-      const TrainState state = load_checkpoint(at, part, p2.data(), m2.data(), v2.data());
-      EXPECT_EQ(state.step, step);
-      EXPECT_EQ(state.seed, 3);
-      EXPECT_EQ(state.global_batch, 8);
+      const CheckpointState state = load_checkpoint(at, part, p2.data(), m2.data(), v2.data(), {});
+      EXPECT_EQ(state.train.step, step);
+      EXPECT_EQ(state.spec.train.seed, 3);
+      EXPECT_EQ(state.spec.train.global_batch, 8);
       for (const auto& [got, saved] : {std::pair{&p2, &params}, {&m2, &m}, {&v2, &v}}) {
         const std::vector<float> expected = buffer_of(part, *saved);
         EXPECT_EQ(std::memcmp(got->data(), expected.data(), n * sizeof(float)), 0);
@@ -167,7 +177,7 @@ TEST_F(Checkpoints, DoNotAppearWhenOneRankFails) {
                  Plan part = cut_plan(pieces, {1, 2, 1}, all.rank);
                  if (all.rank == 1) part.params.back().name = "unheard of";
                  const auto x = std::vector<float>(part.params_all.count);
-                 save_checkpoint(dir / "run", part, x.data(), x.data(), x.data(), {5, 3, 8}, all);
+                 save_checkpoint(dir / "run", part, x.data(), x.data(), x.data(), state(5), all);
                }),
                std::logic_error);
   EXPECT_THROW(find_checkpoint(dir / "run"), ConfigError);
@@ -196,9 +206,11 @@ TEST_F(Checkpoints, AreNeverWrittenOver) {
   const fs::path at = save(5);
   const std::string before = text_of(at / "model.safetensors");
   const std::vector<float> other = noise(plan.params_all.count);
-  EXPECT_EQ(save_checkpoint(dir / "run", plan, other.data(), other.data(), other.data(), {5, 3, 8}, {}), at);
+  // Whoever comes with other weights of the same step is told so: they are neither lost nor said to be kept.
+  EXPECT_THROW(save_checkpoint(dir / "run", plan, other.data(), other.data(), other.data(), state(5), {}),
+               ConfigError);
   EXPECT_EQ(text_of(at / "model.safetensors"), before);
-  save_as({1, 2, 1}, "run", 5);
+  EXPECT_THROW(save_as({1, 2, 1}, "run", 5), ConfigError);
   EXPECT_FALSE(fs::exists(at.string() + ".tmp"));
 }
 
@@ -206,7 +218,7 @@ TEST_F(Checkpoints, OfAnotherNetOrDamagedAreRefused) {
   const fs::path at = save(5);
   const auto load = [&](const Plan& into) {
     std::vector<float> p(into.params_all.count), a(p), b(p);
-    load_checkpoint(at, into, p.data(), a.data(), b.data());
+    load_checkpoint(at, into, p.data(), a.data(), b.data(), {});
   };
   const auto expect_refused = [&](const Plan& into, const std::string& why) {
     try {
@@ -230,6 +242,115 @@ TEST_F(Checkpoints, OfAnotherNetOrDamagedAreRefused) {
   EXPECT_NO_THROW(load(plan));
   std::ofstream(at / "state.json") << "{\"st";
   EXPECT_THROW(load(plan), ConfigError);
+}
+
+// A digest is the same whatever the ranks and threads that compute it, and the one that state.json says how
+// to compute again: no other program is needed to check a checkpoint.
+TEST_F(Checkpoints, DigestsAreThoseOfTheFilesBlocks) {
+  const std::string big = dir / "big";
+  std::mt19937_64 random(7);
+  std::string bytes(static_cast<size_t>(2 * kDigestBlock + 4321), '\0');
+  for (char& c : bytes) c = static_cast<char>(random());
+  std::ofstream(big, std::ios::binary) << bytes;
+  std::string blocks;
+  for (size_t at = 0; at < bytes.size(); at += kDigestBlock)
+    blocks += sha256_hex(std::string_view(bytes).substr(at, kDigestBlock));
+  const std::string expected = sha256_hex(blocks);
+  EXPECT_EQ(digest_of(big, {}), expected);
+  for (const int ranks : {2, 3, 5}) {  // more than there are blocks
+    World world(ranks);
+    world([&](const Meeting& all) { EXPECT_EQ(digest_of(big, all), all.rank == 0 ? expected : ""); });
+  }
+  const fs::path at = save(5);
+  const CheckpointState state = read_state(at);
+  EXPECT_EQ(state.files.at("model.safetensors").digest, digest_of(at / "model.safetensors", {}));
+  EXPECT_EQ(state.files.at("optimizer.safetensors").bytes,
+            static_cast<int64_t>(fs::file_size(at / "optimizer.safetensors")));
+}
+
+// One bit or a cut anywhere in any of the three files is one ConfigError, on every rank or on the first.
+TEST_F(Checkpoints, ABitOrACutAnywhereIsRefused) {
+  const fs::path at = save(5);
+  std::vector<float> p(plan.params_all.count), a(p), b(p);
+  const auto refused = [&] {
+    try {
+      const CheckpointState now = load_checkpoint(at, plan, p.data(), a.data(), b.data(), {});
+      return text_of(now) == text_of(read_state(at)) && now.train.step == 5 ? "same" : "accepted";
+    } catch (const ConfigError& e) {
+      EXPECT_EQ(std::string(e.what()).find("json.exception"), std::string::npos) << e.what();
+      return "refused";
+    }
+  };
+  EXPECT_STREQ(refused(), "same");
+  std::mt19937_64 random(std::random_device{}());
+  for (const char* name : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
+    const std::string whole = text_of(at / name);
+    const auto with = [&](const std::string& bytes) {
+      std::ofstream(at / name, std::ios::binary) << bytes;
+      return refused();
+    };
+    for (int i = 0; i < 120; ++i) {
+      std::string bytes = whole;
+      const size_t byte = i % 3 == 0 ? random() % 64 : random() % whole.size();
+      bytes[byte] = static_cast<char>(bytes[byte] ^ (1 << random() % 8));
+      // 1e-08 may become 1E-08: nothing else is the same to a reader of JSON.
+      const bool exponent = name[0] == 's' && (whole[byte] | 0x20) == 'e' && (bytes[byte] | 0x20) == 'e';
+      if (exponent) continue;
+      EXPECT_STREQ(with(bytes), "refused") << name << " byte " << byte << " of " << whole.size();
+    }
+    for (int i = 0; i < 40; ++i) {
+      const size_t length = random() % (whole.size() - 1);  // the last byte of state.json is a newline
+      EXPECT_STREQ(with(whole.substr(0, length)), "refused") << name << " cut to " << length;
+    }
+    EXPECT_STREQ(with(whole), "same");
+  }
+}
+
+TEST_F(Checkpoints, AStateThatNoRunWritesIsRefusedByItsKey) {
+  const fs::path at = save(5);
+  const json good = json::parse(text_of(at / "state.json"));
+  const auto refusal = [&](const json& state) -> std::string {
+    std::ofstream(at / "state.json") << state;
+    try {
+      read_state(at);
+      return "accepted";
+    } catch (const ConfigError& e) {
+      return e.what();
+    }
+  };
+  std::string deep = "0";
+  for (int i = 0; i < 100000; ++i) deep = "[" + deep + "]";
+  const std::vector<std::tuple<const char*, json, const char*>> cases = {
+      {"step", -1, "'step': is -1"},
+      {"step", "5", "'step': is \"5\", not a whole number"},
+      {"step", 5.5, "not a whole number"},
+      {"step", nullptr, "not a whole number"},
+      {"step", UINT64_MAX, "'step': is 18446744073709551615"},
+      {"schema", 3, "a later Isobar"},
+      {"schema", 0, "'schema'"},
+      {"plateau", 1, "'plateau': is 1, not a map of keys"},
+      {"plateau", {{"bad", "x"}, {"cooldown", 0}, {"factor", 1}}, "'plateau.bad'"},
+      {"loss_scale", "high", "'loss_scale'"},
+      {"spec", {{"net", {{"embed_dim", "x"}}}}, "'net.embed_dim'"},
+      {"spec", {{"net", {{"colour", 1}}}}, "'net.colour'"},
+      {"files", {{"model.safetensors", 7}}, "'files.model.safetensors'"},
+      {"step", 4, "changed since it was written"},
+  };
+  for (const auto& [key, value, said] : cases) {
+    json state = good;
+    state[key] = value;
+    const std::string what = refusal(state);
+    EXPECT_NE(what.find(said), std::string::npos) << key << " = " << value << ": " << what;
+    EXPECT_NE(what.find("state.json"), std::string::npos) << what;
+  }
+  for (const char* key : {"schema", "step", "spec", "files", "sha256"}) {
+    json state = good;
+    state.erase(key);
+    EXPECT_NE(refusal(state).find("'" + std::string(key) + "': is missing"), std::string::npos) << key;
+  }
+  EXPECT_NE(refusal(json::array()).find("no JSON object"), std::string::npos);
+  std::ofstream(at / "state.json") << "{\"schema\": 2, \"step\": 5, \"plateau\": " << deep << "}";
+  EXPECT_THROW(read_state(at), ConfigError);
 }
 
 }  // namespace

@@ -128,7 +128,9 @@ class World {
     for (int r = 0; r < ranks_; ++r)
       threads.emplace_back([&, r] {
         try {
-          rank({r, [this] { meet(); }, [this, r](std::string s) { return from_first(r, std::move(s)); }});
+          rank({r, ranks_, 2, [this] { meet(); },
+                [this, r](std::string s) { return from_first(r, std::move(s)); },
+                [this, r](std::string s) { return to_first(r, std::move(s)); }});
         } catch (...) {
           const std::lock_guard lock(mutex_);
           if (!failure_) failure_ = std::current_exception();
@@ -157,9 +159,21 @@ class World {
     meet();
     return heard;
   }
+  std::vector<std::string> to_first(int rank, std::string s) {
+    {
+      const std::lock_guard lock(mutex_);
+      gathered_.resize(static_cast<size_t>(ranks_));
+      gathered_[static_cast<size_t>(rank)] = std::move(s);
+    }
+    meet();
+    std::vector<std::string> heard = rank == 0 ? gathered_ : std::vector<std::string>();
+    meet();
+    return heard;
+  }
   int ranks_, here_ = 0;
   int64_t turn_ = 0;
   std::string said_;
+  std::vector<std::string> gathered_;
   std::exception_ptr failure_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -119,6 +119,12 @@ int MPI_Gather(const void* in, int n, MPI_Datatype t, void* out, int each, MPI_D
   return PMPI_Gather(in, n, t, out, each, of, root, comm);
 }
 
+int MPI_Gatherv(const void* in, int n, MPI_Datatype t, void* out, const int* counts, const int* begins,
+                MPI_Datatype of, int root, MPI_Comm comm) {
+  saw(comm, "MPI_Gatherv root " + std::to_string(root) + bytes(n, t));
+  return PMPI_Gatherv(in, n, t, out, counts, begins, of, root, comm);
+}
+
 int MPI_Sendrecv(const void* in, int n, MPI_Datatype t, int to, int tag, void* out, int most, MPI_Datatype of,
                  int from, int received, MPI_Comm comm, MPI_Status* status) {
   saw(comm, "MPI_Sendrecv" + bytes(n, t));

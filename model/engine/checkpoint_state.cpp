@@ -1,0 +1,142 @@
+#include "model/engine/checkpoint_state.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "model/base/hash.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr int64_t kMostSteps = int64_t{1} << 53;  // whole numbers that JSON's readers keep apart
+
+json to_json(const Plateau& p) {
+  json j = {{"bad", p.bad}, {"cooldown", p.cooldown}, {"factor", p.factor}};
+  if (std::isfinite(p.best)) j["best"] = p.best;  // JSON has no infinity: absent before the first validation
+  return j;
+}
+
+class Fields {  // of an object in a state.json: each there, of its type and within its bounds
+ public:
+  Fields(const json& object, std::string file, std::string within)
+      : object_(object), file_(std::move(file)), within_(std::move(within)) {}
+
+  [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
+    throw ConfigError(file_, within_ + key, what, "take another checkpoint");
+  }
+  const json& any(const std::string& key) const {
+    const auto at = object_.find(key);
+    if (at == object_.end()) refuse(key, "is missing");
+    return *at;
+  }
+  Fields object(const std::string& key) const {
+    if (!any(key).is_object()) refuse(key, "is " + shown(key) + ", not a map of keys");
+    return {any(key), file_, within_ + key + "."};
+  }
+  std::string word(const std::string& key) const {
+    if (!any(key).is_string()) refuse(key, "is " + shown(key) + ", not a word");
+    return any(key);
+  }
+  int64_t count(const std::string& key, int64_t least, int64_t most = kMostSteps) const {
+    const json& j = any(key);
+    if (!j.is_number_integer()) refuse(key, "is " + shown(key) + ", not a whole number");
+    // What is beyond int64_t is unsigned.
+    const bool over = j.is_number_unsigned() && j.get<uint64_t>() > static_cast<uint64_t>(most);
+    if (over || j.get<int64_t>() < least || j.get<int64_t>() > most)
+      refuse(key, "is " + shown(key) + ", not in " + std::to_string(least) + " to " + std::to_string(most));
+    return j;
+  }
+  double number(const std::string& key, double least, double most) const {
+    const json& j = any(key);
+    if (!j.is_number()) refuse(key, "is " + shown(key) + ", not a number");
+    const double x = j;
+    if (!(x >= least && x <= most)) refuse(key, "is " + shown(key) + ", which no run writes");
+    return x;
+  }
+  bool has(const std::string& key) const { return object_.contains(key); }
+  const json& all() const { return object_; }
+
+ private:
+  std::string shown(const std::string& key) const { return any(key).dump().substr(0, 60); }
+  const json& object_;
+  std::string file_, within_;
+};
+
+Plateau plateau_of(const Fields& f) {
+  Plateau p;
+  if (f.has("best")) p.best = f.number("best", -1e300, 1e300);
+  p.bad = f.count("bad", 0);
+  p.cooldown = f.count("cooldown", 0);
+  p.factor = f.number("factor", 0, 1e300);
+  return p;
+}
+
+std::string own_digest(json j) {
+  j.erase("sha256");
+  return sha256_hex(j.dump());
+}
+
+RunSpec spec_of(const Fields& f, int schema, const std::string& file) {
+  if (schema > 1) return run_spec_from_json(f.object("spec").all(), file);
+  RunSpec s;
+  s.train.seed = f.count("seed", -kMostSteps);
+  s.train.global_batch = f.count("global_batch", 1);
+  return s;
+}
+
+}  // namespace
+
+std::string text_of(const CheckpointState& state) {
+  const TrainState& t = state.train;
+  json j = {{"schema", state.schema},
+            {"step", t.step},
+            {"spec", to_json(state.spec)},
+            {"plateau", to_json(t.plateau)},
+            {"files", json::object()}};
+  if (t.loss_scale > 0)
+    j.update({{"updates", t.updates}, {"loss_scale", t.loss_scale}, {"good_steps", t.good_steps}});
+  for (const auto& [name, f] : state.files) j["files"][name] = {{"bytes", f.bytes}, {"digest", f.digest}};
+  j["sha256"] = own_digest(j);
+  return j.dump(1) + "\n";
+}
+
+CheckpointState read_state(const fs::path& checkpoint) {
+  const std::string file = (checkpoint / "state.json").string();
+  // What lies deeper than any of ours is dropped, and so found damaged below.
+  const json j = json::parse(
+      read_file(file), [](int depth, json::parse_event_t, json&) { return depth < 8; },
+      /*allow_exceptions=*/false);
+  if (!j.is_object())
+    throw ConfigError(file, "", "is no JSON object: cut off or damaged", "take another checkpoint");
+  const Fields f(j, file, "");
+  CheckpointState state;
+  if (const auto at = j.find("schema"); at != j.end() && at->is_number_integer() && *at > 2)
+    f.refuse("schema", "is " + at->dump() + ": a later Isobar wrote it");
+  state.schema = static_cast<int>(f.count("schema", 1, 2));
+  TrainState& t = state.train;
+  t.step = f.count("step", 0);
+  t.updates = t.step;
+  if (f.has("loss_scale")) {
+    t.loss_scale = f.number("loss_scale", 0, 1e300);
+    t.updates = f.count("updates", 0, t.step);
+    t.good_steps = f.count("good_steps", 0, t.step);
+  }
+  if (f.has("plateau")) t.plateau = plateau_of(f.object("plateau"));
+  state.spec = spec_of(f, state.schema, file);
+  if (!state.checkable()) return state;
+  const Fields files = f.object("files");
+  for (const auto& [name, entry] : files.all().items()) {
+    const Fields about = files.object(name);
+    state.files[name] = {about.count("bytes", 1), about.word("digest")};
+  }
+  if (f.word("sha256") != own_digest(j))
+    f.refuse("sha256", "does not fit: the file was changed since it was written");
+  return state;
+}
+
+}  // namespace isobar

@@ -1,0 +1,50 @@
+// state.json of a checkpoint: what the run was, where it stood, and which files belong to it, so that a
+// resume can check what it resumes.
+//
+//   {"schema": 2, "step": 100, "spec": {…}, "plateau": {…}, "files": {"model.safetensors": {"bytes",
+//   "digest"}},
+//    "sha256": of all the rest}
+//
+//   write_atomically(dir / "state.json", text_of(state));
+//   const CheckpointState state = read_state(dir);          // ConfigError for what is no state
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "model/base/spec.h"
+#include "model/engine/schedule_lr.h"
+
+namespace isobar {
+
+struct TrainState {
+  int64_t step = 0;  // optimizer steps done; the loader's position follows from it
+  // Of runs with a scaled loss; 0 in the files of others.
+  int64_t updates = 0;     // steps that were not skipped
+  double loss_scale = 0;   // of the next one
+  int64_t good_steps = 0;  // since the scale has changed
+  Plateau plateau;         // of the learning rate
+};
+
+struct CheckpointFile {
+  int64_t bytes = 0;
+  std::string digest;  // file_digest.h
+};
+
+struct CheckpointState {
+  int schema =
+      2;  // 1 (until November 2026): no files, and of the spec only train.seed and train.global_batch
+  TrainState train;
+  RunSpec spec;                                 // of the run that wrote it
+  std::map<std::string, CheckpointFile> files;  // by name
+
+  bool checkable() const { return schema > 1; }
+};
+
+std::string text_of(const CheckpointState& state);
+/// Throws ConfigError naming the key that is missing, of a wrong type or impossible, or says that the text
+/// was changed since it was written.
+CheckpointState read_state(const std::filesystem::path& checkpoint);
+
+}  // namespace isobar

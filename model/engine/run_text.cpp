@@ -1,0 +1,117 @@
+#include "model/engine/run_text.h"
+
+#include <cstdio>
+#include <map>
+
+#include "model/engine/host.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+template <class... Values>
+std::string text(const char* format, Values... values) {
+  char out[400];
+  std::snprintf(out, sizeof out, format, values...);
+  return out;
+}
+
+std::string line(const char* what, const std::string& says) {
+  return text("%-10s ", what) + says + "\n";
+}
+
+std::string grouped(int64_t n) {  // 134,976
+  std::string digits = std::to_string(n);
+  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(at, ",");
+  return digits;
+}
+
+std::string some(int64_t n, const std::string& what) {  // 1 rank, 2 ranks
+  return std::to_string(n) + " " + what + (n == 1 ? "" : what.ends_with("ch") ? "es" : "s");
+}
+
+std::string net_text(const NetSpec& n, int64_t parameters) {
+  return n.kind + ", " + grouped(parameters) + " parameters: " + some(n.depth, "block") + " of " +
+         std::to_string(n.embed_dim) + ", " + some(n.num_heads, "head") +
+         text(", %ld -> %ld channels of %ld x %ld", n.in_channels, n.out_channels, n.img_height, n.img_width);
+}
+
+std::string layout_text(const RunSpec& s, const RunFacts& f) {
+  std::string axes;
+  for (const auto& [name, ways] :
+       {std::pair{"dp", s.layout.dp}, {"tp", s.layout.tp}, {"cp", s.layout.cp}, {"pp", s.layout.pp}})
+    if (ways > 1) axes += (axes.empty() ? "" : " ") + std::string(name) + " " + std::to_string(ways);
+  const int64_t hosts = (f.ranks + f.ranks_on_host - 1) / f.ranks_on_host;
+  return (axes.empty() ? "" : axes + ": ") + some(f.ranks, "rank") + " on " + some(hosts, "host") + ", " +
+         some(f.threads, "thread") + " each" +
+         (s.policy.zero > 0 ? ", ZeRO " + std::to_string(s.policy.zero) : "");
+}
+
+std::string precision_text(const RunSpec& s) {
+  if (s.policy.amp == "none") return "fp32";
+  static const std::map<std::string, std::string> modes = {
+      {"bf16", "bf16_mode"}, {"fp16", "f16_mode"}, {"tf32", "tf32_mode"}};
+  const auto mode = modes.find(s.policy.amp);
+  if (s.run.device == "cuda" || mode == modes.end()) return s.policy.amp;
+  return s.policy.amp + " (on CPUs: " + provenance().value(mode->second, "") + ")";
+}
+
+std::string data_text(const RunSpec& s, const RunFacts& f) {
+  std::string data = s.data.train.empty() ? "noise, made in memory" : s.data.train;
+  if (f.steps_per_epoch > 0) data += ": " + some(f.steps_per_epoch, "step") + " an epoch";
+  if (!f.validates) return data + "; no validation";
+  return data + "; validation: " + (s.data.valid.empty() ? "its last part" : s.data.valid);
+}
+
+std::string steps_text(const RunSpec& s, const RunFacts& f) {
+  const TrainSpec& t = s.train;
+  std::string steps = std::to_string(t.steps);
+  if (f.first_step > 0) steps = std::to_string(f.first_step + 1) + " to " + steps;
+  if (f.validates && t.valid_every > 0) steps += "; validation every " + std::to_string(t.valid_every);
+  return steps + (t.checkpoint_every > 0 ? "; checkpoint every " + std::to_string(t.checkpoint_every)
+                                         : "; no checkpoints (train.checkpoint_every)");
+}
+
+}  // namespace
+
+std::string header_text(const RunSpec& s, const RunFacts& f) {
+  return line("net", net_text(s.net, f.parameters)) + line("layout", layout_text(s, f)) +
+         line("batch",
+              some(s.train.global_batch, "sample") + " a step: " + some(s.micro_batches(), "micro-batch") +
+                  " of " + std::to_string(s.micro_batch()) +
+                  (s.layout.dp > 1 ? " on each of " + std::to_string(s.layout.dp) + " replicas" : "")) +
+         line("optimizer", s.train.optimizer + text(", lr %g ", s.train.lr) + s.train.lr_schedule) +
+         line("precision", precision_text(s)) +
+         line("memory", text("%.1f MB a rank (the plan's arena and loader, fullest rank)",
+                             1e-6 * static_cast<double>(f.memory_bytes))) +
+         line("data", data_text(s, f)) + line("steps", steps_text(s, f)) + line("device", f.device) +
+         line("out", s.run.out.empty() ? "nothing is kept (--set run.out=runs/NAME keeps it)" : s.run.out);
+}
+
+std::string summary_text(const RunSpec& s, const json& end) {
+  const int64_t trained = end.value("trained_steps", int64_t{0});
+  const json step = end.value("step_s", json::object());
+  std::string out = text("%ld steps in %.1f s", trained, end.value("seconds", 0.0));
+  if (const double median = step.value("median", 0.0); median > 0)
+    out += text(": %.2f ms a step (median; 80 %% from %.2f to %.2f), %.4g samples/s", 1e3 * median,
+                1e3 * step.value("p10", 0.0), 1e3 * step.value("p90", 0.0), end.value("samples_per_s", 0.0));
+  out = line("trained", out);
+  if (const json loss = end.value("final_loss", json()); loss.is_number()) {
+    std::string says = text("%.5f after step %ld", loss.get<double>(), s.train.steps);
+    if (const json v = end.value("valid", json()); v.is_object())
+      says += text("; validation after step %ld: loss %.5f, rmse %.5f, persistence %.5f",
+                   v.value("step", int64_t{0}), v.value("loss", 0.0), v.value("rmse", 0.0),
+                   v.value("persistence_rmse", 0.0));
+    out += line("loss", says);
+  }
+  if (s.run.out.empty()) return out;
+  const std::string kept = end.value("checkpoint", "");
+  out += line("kept", kept.empty() ? "no weights: train.checkpoint_every is " +
+                                         std::to_string(s.train.checkpoint_every)
+                                   : kept);
+  return out + line("results", s.run.out + "/result.jsonl") +
+         line("next", "isobar report " + s.run.out + " -o " + s.run.out + "/report");
+}
+
+}  // namespace isobar

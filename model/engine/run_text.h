@@ -1,0 +1,31 @@
+// What a training says to people beside its steps: what is trained, before the first; how it went, after the
+// last.
+//
+//   net        vit, 134,976 parameters: 4 blocks of 64, 4 heads, 4 -> 4 channels of 32 x 64
+//   layout     dp 2: 2 ranks on 1 host, 1 thread each
+//   …
+//   trained    20 steps in 0.4 s: 18.21 ms a step (median; 80 % from 17.90 to 19.03), 439 samples/s
+//   …
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "model/base/spec.h"
+
+namespace isobar {
+
+struct RunFacts {  // what the specification does not say
+  int64_t parameters = 0;
+  int64_t memory_bytes = 0;  // of the fullest rank, as planned
+  int ranks = 1, ranks_on_host = 1, threads = 1;
+  int64_t steps_per_epoch = 0;
+  bool validates = false;
+  int64_t first_step = 0;  // that is resumed after
+  std::string device;
+};
+
+std::string header_text(const RunSpec& spec, const RunFacts& facts);
+/// `end`: the event run_end.
+std::string summary_text(const RunSpec& spec, const nlohmann::json& end);
+
+}  // namespace isobar

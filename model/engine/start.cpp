@@ -1,0 +1,62 @@
+#include "model/engine/start.h"
+
+#include "model/base/error.h"
+#include "model/engine/result_log.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+/// The end of a training that has come to its last step. Where it was killed before it could say so, it is
+/// said now.
+json end_of(const RunDir& dir, const Resume& resume, const RunSpec& spec) {
+  json end = dir.ended();
+  if (!end.is_null()) return end;
+  end = {{"event", "run_end"},
+         {"status", "ok"},
+         {"steps", spec.train.steps},
+         {"trained_steps", 0},
+         {"checkpoint", resume.from.string()}};
+  ResultLog(spec.run.out).write(end);
+  return end;
+}
+
+Start of_first_rank(const RunSpec& spec, const fs::path& resume) {
+  Start s;
+  s.dir.emplace(spec.run.out);
+  if (!resume.empty()) s.resume = check_resume(resume, spec);
+  s.dir->claim(s.resume ? s.resume->from : "");
+  if (!s.resume) return s;
+  const int64_t step = s.resume->state.train.step;
+  s.over = step == spec.train.steps;
+  if (s.over && !s.dir->goes_on())
+    throw ConfigError(
+        s.resume->from.string(), "train.steps",
+        "is " + std::to_string(step) + ", which the checkpoint has come to: nothing is left to train",
+        "raise train.steps");
+  if (s.over) s.end = end_of(*s.dir, *s.resume, spec);
+  if (!s.over && s.dir->goes_on()) s.dir->keep_trace(step);
+  return s;
+}
+
+}  // namespace
+
+Start start_of(const RunSpec& spec, const fs::path& resume, const Mpi& mpi) {
+  Start s;
+  if (mpi.rank() == 0) s = of_first_rank(spec, resume);
+  const json told = json::parse(
+      mpi.from_first(json{{"over", s.over}, {"from", s.resume ? s.resume->from.string() : ""}}.dump()));
+  s.over = told["over"];
+  if (const std::string from = told["from"]; mpi.rank() != 0 && !from.empty())
+    s.resume = Resume{from, {}, {}};
+  return s;
+}
+
+void check_start(const RunSpec& spec, const fs::path& resume) {
+  RunDir dir(spec.run.out);
+  dir.claim(resume.empty() ? "" : check_resume(resume, spec).from);
+}
+
+}  // namespace isobar
