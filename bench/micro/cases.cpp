@@ -4,17 +4,16 @@
 #include <omp.h>
 #include <unistd.h>
 
-#include <cmath>
-#include <cstring>
+#include <chrono>
 #include <memory>
 #include <numeric>
 #include <set>
 #include <sstream>
 
+#include "bench/micro/inputs.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/base/progress.h"
-#include "model/base/rng.h"
 #include "model/data/dataset.h"
 #include "model/data/synth.h"
 #include "model/engine/arena.h"
@@ -29,28 +28,17 @@ namespace {
 
 constexpr double kMinTime = 0.012;  // seconds a case is measured for, each of so many times
 constexpr int kRepetitions = 3;
+constexpr int64_t kSumsInPlace = 16;  // collectives until they get new inputs: each multiplies by the ranks
 int registered = 0;
 
-// A plan with an arena full of small numbers: whatever an op reads is finite.
+// A plan and its arena, which all of the plan's cases share: each fills what it reads.
 struct Bench {
   Bench(const RunSpec& spec, int threads)
       : plan(build_plan(spec, 0, cpu_workspace(threads))),
         arena(plan.memory.arena),
-        backend(plan, arena.data(), spec.train) {
-    for (const Buffer& b : plan.buffers) {
-      if (b.offset < 0) continue;
-      std::byte* at = arena.data() + b.offset;
-      for (int64_t i = 0; i < b.count; ++i) {
-        const float x =
-            0.25f + 0.5f * uniform(1, static_cast<uint64_t>(b.offset), static_cast<uint64_t>(i) & 4095);
-        if (b.dtype == DType::bf16) {
-          const bf16 h = to_bf16(x);
-          std::memcpy(at + 2 * i, &h, 2);
-        } else {
-          std::memcpy(at + 4 * i, &x, 4);
-        }
-      }
-    }
+        backend(plan, arena.data(), spec.train) {}
+  Inputs inputs(const Op& op) {
+    return {op, plan, [this](const View& v) { return backend.at(v); }};
   }
   Plan plan;
   Arena arena;
@@ -107,12 +95,23 @@ void register_op_cases(const RunSpec& spec, int threads, int64_t ranks) {
                              (spec.policy.amp == "bf16" ? "bf16" : "f32") + "/" + case_shape(op) +
                              "/threads" + std::to_string(threads);
     if (!seen.insert(name).second) continue;
-    add_case(name, [bench, &op, threads, ranks](benchmark::State& state) {
-      omp_set_num_threads(threads);
-      bench->backend.launch(op, 0, 0);  // first call: primitives are made
-      for (auto _ : state) bench->backend.launch(op, 0, 0);
-      set_counters(state, work(op, bench->plan), threads, ranks);
-    });
+    register_case(name,
+                  [bench, &op, threads, ranks](benchmark::State& state) {
+                    using clock = std::chrono::steady_clock;
+                    omp_set_num_threads(threads);
+                    const Inputs inputs = bench->inputs(op);
+                    bench->backend.launch(op, 0, 0);  // first call: primitives are made
+                    for (auto _ : state) {
+                      inputs.renew();
+                      const auto start = clock::now();
+                      bench->backend.launch(op, 0, 0);
+                      state.SetIterationTime(std::chrono::duration<double>(clock::now() - start).count());
+                    }
+                    set_counters(state, work(op, bench->plan), threads, ranks);
+                  })
+        ->MinTime(kMinTime)
+        ->Repetitions(kRepetitions)
+        ->UseManualTime();
   }
 }
 
@@ -123,7 +122,9 @@ void register_peak_cases(int threads) {
     add_case(name, [t, threads](benchmark::State& state) {
       omp_set_num_threads(threads);
       constexpr int64_t n = 512;
-      std::vector<float> a(n * n), b(n * n), c(n * n);  // zeros: as many bits as either type needs
+      std::vector<float> a(n * n), b(n * n), c(n * n);  // as many bits as either type needs
+      fill({}, t, n * n, 0, a.data());
+      fill({}, t, n * n, 1, b.data());
       const cpu::Gemm g{n, n, n, false, true, t, t, t, false, false};
       cpu::gemm(g, a.data(), b.data(), nullptr, c.data());
       for (auto _ : state) cpu::gemm(g, a.data(), b.data(), nullptr, c.data());
@@ -215,22 +216,33 @@ void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts) 
         const std::string name = std::string(name_of(kind)) + "/" + name_of(t) + "/" +
                                  std::to_string(count * size_of(t)) + "B/ranks" + std::to_string(mpi.size());
         ++registered;
-        benchmark::RegisterBenchmark(name.c_str(),
-                                     [&mpi, threads, kind, t, count](benchmark::State& state) {
-                                       omp_set_num_threads(threads);
-                                       const Plan plan = plan_of_collective(kind, t, count, mpi);
-                                       const Program program = link(plan, plan.train);
-                                       Arena arena(plan.memory.arena);
-                                       CpuBackend backend(plan, arena.data(), TrainSpec{});
-                                       Comm comm(plan.groups);
-                                       Executor run(
-                                           plan, backend, &comm,
-                                           core_for_communication(threads, mpi.ranks_on_host(), cores()));
-                                       run(program, 0);
-                                       mpi.barrier();
-                                       for (auto _ : state) run(program, 0);
-                                       set_counters(state, work(plan.ops[0], plan), threads, mpi.size());
-                                     })
+        benchmark::RegisterBenchmark(
+            name.c_str(),
+            [&mpi, threads, kind, t, count](benchmark::State& state) {
+              omp_set_num_threads(threads);
+              const Plan plan = plan_of_collective(kind, t, count, mpi);
+              const Program program = link(plan, plan.train);
+              Arena arena(plan.memory.arena);
+              CpuBackend backend(plan, arena.data(), TrainSpec{});
+              const auto refill = [&] {
+                const Inputs filled(plan.ops[0], plan, [&](const View& v) { return backend.at(v); });
+                mpi.barrier();
+              };
+              Comm comm(plan.groups);
+              Executor run(plan, backend, &comm,
+                           core_for_communication(threads, mpi.ranks_on_host(), cores()));
+              run(program, 0);
+              refill();
+              int64_t done = 0;
+              for (auto _ : state) {
+                run(program, 0);
+                if (++done % kSumsInPlace != 0) continue;
+                state.PauseTiming();
+                refill();
+                state.ResumeTiming();
+              }
+              set_counters(state, work(plan.ops[0], plan), threads, mpi.size());
+            })
             ->Iterations(count > (1 << 18) ? 20 : 200)  // the same on every rank
             ->Repetitions(3)
             ->UseRealTime();

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "model/base/denormals.h"
 #include "model/plan/link.h"
 
 namespace isobar {
@@ -33,6 +34,7 @@ bool Mpi::started_by_launcher() {
 
 Mpi::Mpi() {
   if (!started_by_launcher()) return;
+  flush_denormals();  // MPI's own threads inherit it
   int provided = 0;
   must(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   active_ = true;

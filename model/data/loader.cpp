@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "model/base/denormals.h"
 #include "model/base/error.h"
 #include "model/base/rng.h"
 
@@ -116,6 +117,7 @@ struct Loader::Impl {
   }
 
   void work() {
+    flush_denormals();
     std::unique_lock lock(mutex);
     for (;;) {
       const auto slot_free = [&] {
@@ -151,6 +153,7 @@ struct Loader::Impl {
   }
 
   Batch next_unthreaded() {
+    flush_denormals();
     const auto start = std::chrono::steady_clock::now();
     Slot& slot = slots[0];
     for (int64_t b = 0; b < options.batch; ++b) read_sample(slot, sample_index(consumed, b), b);

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "model/base/denormals.h"
+
 namespace isobar {
 namespace {
 
@@ -81,6 +83,7 @@ std::string Executor::now_running() const {
 }
 
 void Executor::operator()(const Program& program, int32_t step) {
+  flush_denormals();  // MPI sums on the thread that asks it
   for (auto& d : done_) d.store(-1);
   failed_ = false;
   program_ = &program;
@@ -185,6 +188,7 @@ bool Executor::advance_lanes() {
 }
 
 void Executor::comm_loop() {
+  flush_denormals();
   prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds: sleep as short as asked, not 50 us longer
   for (int32_t seen = 0;;) {
     ticket_.wait(seen);

@@ -11,6 +11,7 @@
 
 #include "model/base/error.h"
 #include "model/data/loader.h"
+#include "tests/base/denormals.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {
@@ -89,6 +90,28 @@ TEST(Loader, BatchesDoNotDependOnWorkersOrPrefetch) {
       Loader loader(set, options(workers, prefetch));
       EXPECT_EQ(take(loader, 40), want) << workers << " workers, prefetch " << prefetch;
     }
+}
+
+// What is read is normalised there, too.
+TEST(Loader, FlushesDenormalsWhereverItReads) {
+  class Watching : public Numbers {
+   public:
+    using Numbers::Numbers;
+    void read(int64_t i, float* input, float* target) const override {
+      if (!flushes_denormals()) ++keeping;
+      Numbers::read(i, input, target);
+    }
+    mutable std::atomic<int64_t> keeping{0};
+  };
+  const Watching set(50);
+  for (const int64_t workers : {0, 2})
+    std::thread([&] {
+      keep_denormals();
+      Loader loader(set, options(workers));
+      take(loader, 5);
+    }).join();
+  EXPECT_GT(set.reads, 0);
+  EXPECT_EQ(set.keeping, 0);
 }
 
 TEST(Loader, RanksShareTheGlobalBatch) {

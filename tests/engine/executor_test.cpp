@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
+#include <thread>
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/backend/null/null_backend.h"
@@ -13,6 +15,7 @@
 #include "model/engine/watchdog.h"
 #include "model/nets/build.h"
 #include "model/trace/analyse.h"
+#include "tests/base/denormals.h"
 
 namespace isobar {
 namespace {
@@ -77,6 +80,43 @@ TEST(Executor, AnErrorOfTheDataSourceComesOutAndTheNextStepRuns) {
   EXPECT_THROW(execute(program, 0), std::domain_error);
   backend.on_fetch([](int32_t, float*, float*) {});
   EXPECT_NO_THROW(execute(program, 1));
+}
+
+// Where MPI sums is where it is asked: on the communication thread, or on the only one there is.
+TEST(Executor, FlushesDenormalsOnEveryThreadThatRunsOps) {
+  class Watching : public NullBackend {
+   public:
+    using NullBackend::NullBackend;
+    void launch(const Op& op, int32_t micro, int32_t slot) override {
+      if (!test::flushes_denormals())
+        keeping.push_back(op.path);  // one op at a time: they wait for each other
+      on_compute.push_back(std::this_thread::get_id() == home);
+      NullBackend::launch(op, micro, slot);
+    }
+    const std::thread::id home = std::this_thread::get_id();
+    std::vector<std::string> keeping;
+    std::vector<bool> on_compute;
+  };
+  const RunSpec spec = spec_of({"policy.offload_optimizer=true"});  // copies on lanes of their own
+  const Plan plan = build_plan(spec, 0, cpu_workspace(1));
+  Arena arena(plan.memory.arena + plan.memory.host);
+  for (const bool comm_thread : {true, false})
+    std::thread([&] {  // a thread that keeps denormals, and starts the executor's
+      test::keep_denormals();
+      Watching backend(plan, arena.data());
+      Executor execute(plan, backend, nullptr, comm_thread);
+      Program program = link(plan, plan.train);
+      const Instr* before = nullptr;
+      for (Instr& i : program.instrs) {  // so that no two ops note at once
+        if (before != nullptr) i.waits.push_back(static_cast<int32_t>(before - program.instrs.data()));
+        before = &i;
+      }
+      backend.on_fetch([](int32_t, float*, float*) {});
+      execute(program, 0);
+      EXPECT_EQ(backend.keeping, std::vector<std::string>{});
+      EXPECT_EQ(std::count(backend.on_compute.begin(), backend.on_compute.end(), false) > 0, comm_thread);
+    })
+        .join();
 }
 
 TEST(Executor, SpansAreThoseOfTheProgram) {

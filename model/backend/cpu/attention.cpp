@@ -66,6 +66,14 @@ void add_shared_dq(const AttentionArgs& args, const AttentionSizes& s, const int
   }
 }
 
+// share(i) for i below n, each by a thread of its own where OpenMP gives as many
+template <class Share>
+void each_share(int n, const Share& share) {
+  on_threads(n, [&](int t, int threads) {
+    for (int i = t; i < n; i += threads) share(i);
+  });
+}
+
 }  // namespace
 
 int64_t attention_workspace(const Attention& a, bool backward, int threads) {
@@ -85,9 +93,9 @@ void attention_forward(const Attention& a, const void* q, const void* k, const v
   int64_t* const ends = shares.data();  // the threads below see this one's
   cut(
       units, threads, [&](int64_t u) { return forward_cost(a, s, u); }, ends);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int t = 0; t < threads; ++t)
+  each_share(threads, [&](int t) {
     kernel(args, t == 0 ? 0 : ends[t - 1], ends[t], static_cast<float*>(workspace) + t * stride);
+  });
 }
 
 void attention_backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,
@@ -116,10 +124,8 @@ void attention_backward(const Attention& a, const void* q, const void* k, const 
   cut(
       units, threads, [&](int64_t u) { return backward_cost(a, s, u); }, ends);
   float* base = static_cast<float*>(workspace);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int t = 0; t < threads; ++t) kernel(args, t == 0 ? 0 : ends[t - 1], ends[t], base + t * stride);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int t = 0; t < threads; ++t) add_shared_dq(args, s, ends, threads, t, base, stride);
+  each_share(threads, [&](int t) { kernel(args, t == 0 ? 0 : ends[t - 1], ends[t], base + t * stride); });
+  each_share(threads, [&](int t) { add_shared_dq(args, s, ends, threads, t, base, stride); });
 }
 
 }  // namespace isobar::cpu

@@ -180,6 +180,7 @@ void run_emulated(const Gemm& g, const void* a, const void* b, const float* bias
 }  // namespace
 
 void gemm(const Gemm& g, const void* A, const void* B, const float* bias, void* C) {
+  prepare_threads();
   if (emulated(g)) {
     run_emulated(g, A, B, bias, C);
   } else if (is_bf16(g)) {

@@ -2,7 +2,7 @@
 // aligned unless it is a view into one; OpenMP threads inside; nothing allocates after the first call with a
 // shape. `DType act` is the type of activations (f32, or bf16 or f16 under AMP); statistics, residuals,
 // parameters and gradients of parameters are always f32. Results are bit-identical from run to run for a
-// given thread count.
+// given thread count. Denormals are zeros, as operands and as results (base/denormals.h).
 #pragma once
 #include <cstdint>
 

@@ -4,6 +4,15 @@
 
 namespace isobar::cpu {
 
+void prepare_threads() {
+  thread_local int prepared = 0;
+  flush_denormals();
+  const int threads = omp_get_max_threads();
+  if (prepared >= threads) return;
+  on_threads(threads, [](int, int) {});
+  prepared = threads;
+}
+
 float* scratch(int64_t floats) {
   constexpr int64_t kLine = 16;  // floats in a cache line
   thread_local std::vector<float> buffer;

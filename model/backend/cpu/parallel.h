@@ -1,5 +1,5 @@
-// Cutting a loop over OpenMP threads in the same way every time, and scratch that grows but is never given
-// back.
+// Cutting a loop over OpenMP threads in the same way every time, all of which flush denormals; and scratch
+// that grows but is never given back.
 //
 //   parallel(cols * rows, [&](int t, int threads) {
 //     const Range r = share(rows, t, threads);
@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cstdint>
+
+#include "model/base/denormals.h"
 
 namespace isobar::cpu {
 
@@ -30,17 +32,30 @@ inline int threads_for(int64_t elements) {
   return static_cast<int>(std::clamp<int64_t>(elements / kElementsPerThread, 1, omp_get_max_threads()));
 }
 
-// body(thread, threads) on every thread
+// body(thread, threads) on `threads` threads, or on fewer where OpenMP gives fewer: every kernel runs in here
 template <class Body>
-void parallel(int64_t elements, const Body& body) {
-  const int threads = threads_for(elements);
+void on_threads(int threads, const Body& body) {
+  flush_denormals();
   if (threads == 1) {
     body(0, 1);
     return;
   }
 #pragma omp parallel num_threads(threads)
-  body(omp_get_thread_num(), omp_get_num_threads());
+  {
+    flush_denormals();  // a thread of OpenMP's may be older than its master's setting
+    body(omp_get_thread_num(), omp_get_num_threads());
+  }
 }
+
+// … on as many as so much work is worth
+template <class Body>
+void parallel(int64_t elements, const Body& body) {
+  on_threads(threads_for(elements), body);
+}
+
+// Before a library computes on OpenMP threads by itself: they are the same ones. Those that are started later
+// inherit the setting.
+void prepare_threads();
 
 inline void barrier() {
 #pragma omp barrier

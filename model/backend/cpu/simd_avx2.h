@@ -29,10 +29,11 @@ struct Avx2 {
   static Reg sqrt(Reg a) { return _mm256_sqrt_ps(a); }
   static Reg abs(Reg a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
   static Reg round(Reg a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-  static Reg ldexp(Reg a, Reg n) {  // n <= 126; below -126 the result is 0
-    const __m256i e = _mm256_cvtps_epi32(_mm256_max_ps(n, _mm256_set1_ps(-127.0f)));
-    const __m256i bits = _mm256_slli_epi32(_mm256_add_epi32(e, _mm256_set1_epi32(127)), 23);
-    return _mm256_mul_ps(a, _mm256_castsi256_ps(bits));
+  static Reg ldexp_or_zero(Reg a, Reg n, float least) {  // a 2^n, n whole and <= 126; 0 where n < least
+    const __m256i bits =
+        _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+    const Reg kept = _mm256_cmp_ps(n, _mm256_set1_ps(least), _CMP_NLT_UQ);
+    return _mm256_mul_ps(a, _mm256_and_ps(_mm256_castsi256_ps(bits), kept));
   }
   static Reg select_negative(Reg x, Reg if_negative, Reg otherwise) {
     return _mm256_blendv_ps(otherwise, if_negative, x);

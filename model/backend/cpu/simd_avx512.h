@@ -30,9 +30,9 @@ struct Avx512 {
   static Reg sqrt(Reg a) { return _mm512_sqrt_ps(a); }
   static Reg abs(Reg a) { return _mm512_abs_ps(a); }
   static Reg round(Reg a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-  static Reg ldexp(Reg a, Reg n) {
-    return _mm512_scalef_ps(a, n);
-  }  // a * 2^n, n whole; 0 when n is far below -126
+  static Reg ldexp_or_zero(Reg a, Reg n, float least) {  // a 2^n, n whole; 0 where n < least; of NaN NaN
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, _mm512_set1_ps(least), _CMP_NLT_UQ), a, n);
+  }
   static Reg select_negative(Reg x, Reg if_negative, Reg otherwise) {
     return _mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(x)), otherwise, if_negative);
   }

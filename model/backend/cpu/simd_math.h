@@ -2,7 +2,8 @@
 // Included like simd_avx512.h: inside an unnamed namespace, after one of the simd_*.h.
 
 // 2^x, relative error 3e-9 + rounding (kDegree 6) or 4e-6 (kDegree 4); minimax on [-1/2, 1/2] with p(0) = 1.
-// Very negative x (finite) gives 0. x <= 126.
+// 0 below 2^-100, for any finite x: so no denormal arises here, nor where the result is multiplied by what is
+// no smaller than 2^-26, whatever the thread's setting (base/denormals.h). x <= 126.
 template <class V, int kDegree = 6>
 inline typename V::Reg exp2(typename V::Reg x) {
   const typename V::Reg n = V::round(x);
@@ -20,7 +21,7 @@ inline typename V::Reg exp2(typename V::Reg x) {
     p = V::fma(p, f, V::set1(2.4020711e-1f));
     p = V::fma(p, f, V::set1(6.9311360e-1f));
   }
-  return V::ldexp(V::fma(p, f, V::set1(1.0f)), n);
+  return V::ldexp_or_zero(V::fma(p, f, V::set1(1.0f)), n, -100.0f);
 }
 
 // Phi(-|u|), the tail of the normal distribution, and exp(-u^2/2): erfc by Abramowitz & Stegun 7.1.26,

@@ -37,10 +37,9 @@ struct Portable {
     const Reg magic = set1(12582912.0f);
     return abs(a) < set1(4194304.0f) ? (a + magic) - magic : a;
   }
-  static Reg ldexp(Reg a, Reg n) {  // n <= 126; below -126 the result is 0
-    const Reg e = max(n, set1(-127.0f));
-    const Int shifted = __builtin_convertvector(e, Int) + 127;
-    return a * floats(shifted << 23);
+  static Reg ldexp_or_zero(Reg a, Reg n, float least) {  // a 2^n, n whole and <= 126; 0 where n < least
+    const Int shifted = __builtin_convertvector(max(n, set1(least)), Int) + 127;
+    return n < set1(least) ? zero() : a * floats(shifted << 23);
   }
   static Reg select_negative(Reg x, Reg if_negative, Reg otherwise) {
     return bits(x) < 0 ? if_negative : otherwise;

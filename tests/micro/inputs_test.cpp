@@ -1,0 +1,171 @@
+// What benchmarks of ops compute on: numbers as trainings hold them, of the right type and within the
+// operand, and no others after thousands of iterations.
+#include "bench/micro/inputs.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "bench/micro/cases.h"
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/nets/build.h"
+
+namespace isobar {
+namespace {
+
+RunSpec tiny(const std::string& amp) {
+  return load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/vit-tiny.yaml", {"policy.amp=" + amp});
+}
+
+float value(DType t, const std::byte* at, int64_t i) {
+  const auto as = [&](auto x) {
+    std::memcpy(&x, at + i * static_cast<int64_t>(sizeof(x)), sizeof(x));
+    return x;
+  };
+  if (t == DType::bf16) return to_float(as(bf16{}));
+  if (t == DType::f16) return to_float(as(f16{}));
+  return as(float{});
+}
+
+// Zero, or a normal number of its type
+bool plain(DType t, float x) {
+  if (t == DType::f16) return x == 0 || (std::isfinite(x) && std::abs(x) >= 0x1p-14f);
+  return x == 0 || std::isnormal(x);
+}
+
+class Ops {  // of one plan, over an arena that begins as NaN
+ public:
+  explicit Ops(const RunSpec& spec)
+      : plan(build_plan(spec, 0, cpu_workspace(1))),
+        arena(plan.memory.arena, std::byte{0xff}),
+        backend(plan, arena.data(), spec.train) {
+    omp_set_num_threads(1);  // as many as there is workspace for
+  }
+  Inputs fill(const Op& op) {
+    return {op, plan, [this](const View& v) { return backend.at(v); }};
+  }
+  DType type(const View& v) const { return plan.buffers[v.buffer].dtype; }
+  std::vector<const Op*> distinct() const {  // as a calibration tells them apart
+    std::vector<const Op*> ops;
+    std::set<std::string> seen;
+    for (const Op& op : plan.ops)
+      if (op.kind != OpKind::fetch && seen.insert(name_of(op.kind) + case_shape(op)).second)
+        ops.push_back(&op);
+    return ops;
+  }
+  const Plan plan;
+  std::vector<std::byte> arena;
+  CpuBackend backend;
+};
+
+TEST(Inputs, AreFiniteNormalAndNothingButTheOperands) {
+  for (const char* amp : {"none", "bf16", "fp16"}) {
+    Ops ops(tiny(amp));
+    for (const Op* each : ops.distinct()) {
+      const Op& op = *each;
+      SCOPED_TRACE(op.path + ", " + amp);
+      std::fill(ops.arena.begin(), ops.arena.end(), std::byte{0xff});
+      ops.fill(op);
+      std::vector<bool> filled(ops.arena.size());
+      for (const Operand& o : operands_of(op, ops.plan)) {
+        const DType t = ops.type(o.view);
+        const std::byte* at = ops.backend.at(o.view);
+        int64_t small = 0;
+        for (int64_t i = 0; i < o.view.count; ++i) {
+          const float x = value(t, at, i);
+          ASSERT_TRUE(std::isfinite(x)) << i;
+          small += plain(t, x) ? 0 : 1;
+        }
+        EXPECT_LE(small, t == DType::f16 ? o.view.count / 200 : 0) << "denormals";
+        std::fill_n(filled.begin() + (at - ops.arena.data()), o.view.count * size_of(t), true);
+      }
+      for (size_t i = 0; i < filled.size(); ++i)
+        ASSERT_TRUE(filled[i] || ops.arena[i] == std::byte{0xff}) << "byte " << i << " is no operand's";
+    }
+  }
+}
+
+TEST(Inputs, AreScaledByWhatTheyMean) {
+  for (const char* amp : {"none", "bf16"}) {
+    Ops ops(tiny(amp));
+    const auto deviation = [&](const View& v) {
+      double sum = 0;
+      for (int64_t i = 0; i < v.count; ++i) {
+        const double x = value(ops.type(v), ops.backend.at(v), i);
+        sum += x * x;
+      }
+      return std::sqrt(sum / static_cast<double>(v.count));
+    };
+    int checked = 0;
+    for (const Op* each : ops.distinct()) {
+      const Op& op = *each;
+      SCOPED_TRACE(op.path + ", " + amp);
+      ops.fill(op);
+      if (op.kind == OpKind::gelu_backward) {
+        EXPECT_NEAR(deviation(op.reads[0]), 1, 0.1) << "activations";
+        EXPECT_NEAR(deviation(op.reads[1]), 1e-3, 1e-4) << "gradients";
+      } else if (op.kind == OpKind::gemm && op.path.ends_with("/forward")) {
+        EXPECT_NEAR(deviation(op.reads[1]), 0.02, 0.002) << "weights";
+      } else if (op.kind == OpKind::attention) {
+        ops.backend.launch(op, 0, 0);
+        const View& lse = op.writes[1];
+        const float want = std::log(static_cast<float>(op.a.tk)) + 0.5f;  // what its backward pass is given
+        for (int64_t i = 0; i < lse.count; ++i)
+          EXPECT_NEAR(value(DType::f32, ops.backend.at(lse), i), want, 1.5) << "probabilities";
+      } else {
+        continue;
+      }
+      ++checked;
+    }
+    EXPECT_GE(checked, 3);
+  }
+}
+
+// As in a calibration, which fills once and then runs an op for as long as it takes. GELU's gradient is made
+// in place: without renewal it is infinite after some hundred iterations.
+TEST(Inputs, StayPlainNumbersOverThousandsOfIterations) {
+  for (const char* amp : {"none", "bf16"}) {
+    Ops ops(tiny(amp));
+    for (const Op* each : ops.distinct()) {
+      const Op& op = *each;
+      SCOPED_TRACE(op.path + ", " + amp);
+      const Inputs inputs = ops.fill(op);
+      for (int i = 0; i < (op.kind == OpKind::gemm || op.a.heads > 0 ? 100 : 3000); ++i) {
+        inputs.renew();
+        ops.backend.launch(op, 0, 0);
+      }
+      for (const Operand& o : operands_of(op, ops.plan))
+        for (int64_t i = 0; i < o.view.count; ++i)
+          ASSERT_TRUE(plain(ops.type(o.view), value(ops.type(o.view), ops.backend.at(o.view), i)))
+              << "element " << i << " is " << value(ops.type(o.view), ops.backend.at(o.view), i);
+    }
+  }
+}
+
+TEST(Inputs, IndicesAreWithinTheirTable) {
+  RunSpec spec = load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/gpt3-175b.yaml", {});
+  spec.net.depth = 1;
+  spec.layout = {};
+  int seen = 0;
+  const Plan plan = build_plan(spec, 0, {});
+  for (const Op& op : plan.ops)
+    for (const Operand& o : operands_of(op, plan)) {
+      if (plan.buffers[o.view.buffer].dtype != DType::i32 || op.kind == OpKind::fetch) continue;
+      ++seen;
+      EXPECT_EQ(o.values.below, spec.net.vocab_size) << op.path;
+      std::vector<int32_t> indices(10'000);
+      fill(o.values, DType::i32, static_cast<int64_t>(indices.size()), 1, indices.data());
+      const auto [least, most] = std::minmax_element(indices.begin(), indices.end());
+      EXPECT_GE(*least, 0);
+      EXPECT_LT(*most, spec.net.vocab_size);
+      EXPECT_GT(*most, spec.net.vocab_size * 9 / 10);
+    }
+  EXPECT_GE(seen, 3);
+}
+
+}  // namespace
+}  // namespace isobar
