@@ -285,7 +285,7 @@ SweepSpec load_sweep_spec(const std::string& path) {
   const std::filesystem::path base = std::filesystem::path(path).parent_path() / j["base"].get<std::string>();
   s.base = base.lexically_normal().string();
   std::error_code unreadable;
-  if (!std::filesystem::is_regular_file(s.base, unreadable))
+  if (std::filesystem::status(s.base, unreadable).type() == std::filesystem::file_type::not_found)
     in.fail("base", "there is no file " + s.base, "paths are relative to the sweep file");
   s.base_json = load_yaml(s.base);
   run_spec_from_json(s.base_json, s.base);  // a broken base is told once, not once per trial
@@ -349,7 +349,7 @@ SweepSpec load_sweep_spec(const std::string& path) {
     s.machine = (std::filesystem::path(path).parent_path() / j["machine"].get<std::string>())
                     .lexically_normal()
                     .string();
-    if (!std::filesystem::is_regular_file(s.machine, unreadable))
+    if (std::filesystem::status(s.machine, unreadable).type() == std::filesystem::file_type::not_found)
       in.fail("machine", "there is no file " + s.machine, "paths are relative to the sweep file");
   }
   s.limits.memory_limit_mb = in.integer(j, "memory_limit_mb", "memory_limit_mb", 0, 0, int64_t{1} << 40);
