@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 using Interval = std::pair<double, double>;
 
-constexpr int kRanks = 8;  // shown; more cannot be read
+constexpr int kRanks = 8;                     // shown; more cannot be read
 constexpr int64_t kTraceValues = 50'000'000;  // some steps of many ranks
 
 std::vector<Interval> merged(std::vector<Interval> v) {

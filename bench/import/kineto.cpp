@@ -92,11 +92,13 @@ std::vector<Event> events_of(const std::string& file) {
     if (what == json::parse_event_t::key && depth == 1) section = j.get<std::string>();
     const bool events = section == "traceEvents";
     if (what == json::parse_event_t::array_start && depth == 1 && events) found = true;
-    if (what != json::parse_event_t::object_end || depth != 2) return depth <= kEventDepth && ++values <= kEventValues;
+    if (what != json::parse_event_t::object_end || depth != 2)
+      return depth <= kEventDepth && ++values <= kEventValues;
     values = 0;
     if (events && found && text_of(j, "ph") == "X") {
       const double ts = number_of(j, "ts");
-      out.push_back({text_of(j, "name"), lower(text_of(j, "cat")), thread_of(j), ts, ts + number_of(j, "dur")});
+      out.push_back(
+          {text_of(j, "name"), lower(text_of(j, "cat")), thread_of(j), ts, ts + number_of(j, "dur")});
     }
     return false;
   };

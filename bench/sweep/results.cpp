@@ -59,8 +59,7 @@ void for_each_event(const fs::path& file, std::vector<std::string>* problems,
     const bool last = end == std::string::npos || end + 1 == text.size();
     const bool torn = end == std::string::npos;
     if (torn) end = text.size();
-    const json event =
-        parse_json(std::string_view(text).substr(begin, end - begin));
+    const json event = parse_json(std::string_view(text).substr(begin, end - begin));
     if (event.is_object() && event.contains("event") && event["event"].is_string())
       use(event);
     else if (end > begin && !(last && torn))

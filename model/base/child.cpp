@@ -65,7 +65,8 @@ void limit_memory(int64_t bytes) {
 void limit_time(int64_t seconds) {
   rusage used{};
   ::getrusage(RUSAGE_SELF, &used);
-  const rlimit limit{static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec + 1 + seconds), RLIM_INFINITY};
+  const rlimit limit{static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec + 1 + seconds),
+                     RLIM_INFINITY};
   ::setrlimit(RLIMIT_CPU, &limit);
 }
 
@@ -73,7 +74,8 @@ void limit_time(int64_t seconds) {
                        const std::function<std::string(const ChildProgress&)>& work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
-  for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGINT, SIGXCPU}) ::signal(s, SIG_DFL);
+  for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGINT, SIGXCPU})
+    ::signal(s, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -158,8 +160,8 @@ std::string memory_text(const ChildLimits& limits) {
 
 }  // namespace
 
-std::string in_child(const ChildLimits& limits,
-                     const std::function<std::string(const ChildProgress&)>& work, const ChildProgress& seen) {
+std::string in_child(const ChildLimits& limits, const std::function<std::string(const ChildProgress&)>& work,
+                     const ChildProgress& seen) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) fail("pipe");
   const pid_t parent = ::getpid(), pid = ::fork();

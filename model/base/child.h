@@ -7,7 +7,8 @@
 //   });                                        // ChildDied: what ended it
 //
 // The child is a fork: call it before other threads start that may hold a lock (of malloc the C library takes
-// care), before MPI_Init and before a device is opened. Nothing of the child's state comes back but the answer.
+// care), before MPI_Init and before a device is opened. Nothing of the child's state comes back but the
+// answer.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -31,8 +32,7 @@ using ChildProgress = std::function<void(int64_t done)>;
 
 /// Runs `work` in a child and returns its answer. Throws the child's ConfigError; std::runtime_error with the
 /// text of any other exception; ChildDied. `seen` gets in the parent what `work` reports.
-std::string in_child(const ChildLimits& limits,
-                     const std::function<std::string(const ChildProgress&)>& work,
+std::string in_child(const ChildLimits& limits, const std::function<std::string(const ChildProgress&)>& work,
                      const ChildProgress& seen = {});
 
 }  // namespace isobar

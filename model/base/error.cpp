@@ -70,9 +70,8 @@ std::string showable(const std::string& text) {
 
 ConfigError::ConfigError(const std::string& file, const std::string& key, const std::string& what,
                          const std::string& mend)
-    : std::runtime_error(showable(shortened(file, 4096) + ": " +
-                                  (key.empty() ? "" : "'" + shortened(key, 256) + "': ") +
-                                  shortened(what, 2000) + (mend.empty() ? "" : " -> " + shortened(mend, 2000)))) {
-}
+    : std::runtime_error(
+          showable(shortened(file, 4096) + ": " + (key.empty() ? "" : "'" + shortened(key, 256) + "': ") +
+                   shortened(what, 2000) + (mend.empty() ? "" : " -> " + shortened(mend, 2000)))) {}
 
 }  // namespace isobar

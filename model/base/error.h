@@ -10,9 +10,9 @@
 
 namespace isobar {
 
-/// A text as it can be shown, on one line: what it repeats of an input may hold anything. Line ends become \n,
-/// control characters and bytes that are no UTF-8 \xNN (a NUL would end the text, an escape would reach the
-/// terminal, a mark of direction would reorder the line).
+/// A text as it can be shown, on one line: what it repeats of an input may hold anything. Line ends become
+/// \n, control characters and bytes that are no UTF-8 \xNN (a NUL would end the text, an escape would reach
+/// the terminal, a mark of direction would reorder the line).
 std::string showable(const std::string& text);
 
 class ConfigError : public std::runtime_error {

@@ -122,9 +122,10 @@ InputFile::~InputFile() {
 std::string read_file(const fs::path& path, int64_t bytes, const std::string& key) {
   const InputFile file(path, key);
   const auto too_long = [&] {
-    return ConfigError(path.string(), key,
-                       "is longer than the " + std::to_string(bytes >> 20) + " MiB that are read of such a file",
-                       "check that it is the file that you mean, or shorten it");
+    return ConfigError(
+        path.string(), key,
+        "is longer than the " + std::to_string(bytes >> 20) + " MiB that are read of such a file",
+        "check that it is the file that you mean, or shorten it");
   };
   if (file.size() > bytes) throw too_long();
   std::string out(static_cast<size_t>(file.size()), '\0');

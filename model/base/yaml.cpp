@@ -101,8 +101,7 @@ nlohmann::json convert(const YAML::Node& node, const std::string& file, const st
                             "write `key: value`, the key first");
         if (name.size() > kKeyBytes)
           throw ConfigError(file, place(key, item.first),
-                            "has a key of more than " + std::to_string(kKeyBytes) + " bytes",
-                            "shorten it");
+                            "has a key of more than " + std::to_string(kKeyBytes) + " bytes", "shorten it");
         if (name == "<<")
           throw ConfigError(file, place(key, item.first), "uses a YAML merge key",
                             "use `inherits: FILE` instead");
@@ -131,12 +130,13 @@ nlohmann::json load(const std::string& path, std::vector<std::string> before) {
   };
   if (std::any_of(before.begin(), before.end(), same))
     throw ConfigError(before.back(), "inherits",
-                      "the files inherit each other in a circle: " + in_order(before, path), "break the circle");
+                      "the files inherit each other in a circle: " + in_order(before, path),
+                      "break the circle");
   if (before.size() == kFiles)
-    throw ConfigError(before.back(), "inherits",
-                      "is the end of a chain of more than " + std::to_string(kFiles) +
-                          " files that inherit each other",
-                      "join some of them");
+    throw ConfigError(
+        before.back(), "inherits",
+        "is the end of a chain of more than " + std::to_string(kFiles) + " files that inherit each other",
+        "join some of them");
   nlohmann::json own = parse_yaml(read_file(path, most::yaml, before.empty() ? "" : "inherits"), path);
   if (own.is_null()) own = nlohmann::json::object();
   if (!own.is_object())
@@ -147,7 +147,8 @@ nlohmann::json load(const std::string& path, std::vector<std::string> before) {
   const std::filesystem::path parent =
       std::filesystem::path(path).parent_path() / own["inherits"].get<std::string>();
   std::error_code unknown;
-  if (const auto about = std::filesystem::status(parent, unknown); about.type() == std::filesystem::file_type::not_found)
+  if (const auto about = std::filesystem::status(parent, unknown);
+      about.type() == std::filesystem::file_type::not_found)
     throw ConfigError(path, "inherits", "there is no file " + parent.string(), "name a file beside this one");
   before.push_back(path);
   nlohmann::json base = load(parent.string(), std::move(before));

@@ -180,7 +180,8 @@ SafetensorsReader::SafetensorsReader(const fs::path& path) : file_(readable(path
   file_.read_at(0, &length, prefix);
   if (length > static_cast<uint64_t>(size - prefix)) throw torn(path, "the header is cut off");
   if (length > kLongestHeader)
-    throw torn(path, "its header should be of " + std::to_string(length) + " bytes, more than the format's 100 MB");
+    throw torn(path,
+               "its header should be of " + std::to_string(length) + " bytes, more than the format's 100 MB");
   std::string header(length, '\0');
   const int64_t base = prefix + static_cast<int64_t>(length);
   file_.read_at(prefix, header.data(), base - prefix);
