@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "model/base/error.h"
 #include "model/data/hdf5_handle.h"
 #include "model/data/slab.h"
 
@@ -160,7 +161,13 @@ void Hdf5Array::require_sources(int64_t dcpl) const {
     if (name == "." || name.find('%') != std::string::npos) return;  // itself; a pattern
     const std::filesystem::path beside = std::filesystem::path(file_).parent_path() / name;
     std::error_code unknown;
-    const InputFile readable(std::filesystem::exists(beside, unknown) ? beside : std::filesystem::path(name));
+    const bool elsewhere =
+        !std::filesystem::exists(beside, unknown) && std::filesystem::exists(name, unknown);
+    try {
+      const InputFile readable(elsewhere ? std::filesystem::path(name) : beside);
+    } catch (const ConfigError& e) {  // it says the mend
+      throw ArrayError("'" + name_ + "' takes its data from another file: " + e.what(), "");
+    }
   };
   char name[4096] = "";
   for (int i = 0; i < H5Pget_external_count(dcpl); ++i) {

@@ -206,7 +206,7 @@ TEST(Child, DiesAlone) {
   EXPECT_HAS(death(brief, [&](const ChildProgress&) { spin(60); }), "more than 1 s of processor time");
   EXPECT_EQ(death(brief,
                   [&](const ChildProgress& done) {
-                    for (int i = 0; i < 8; ++i) spin(0.4), done(i);
+                    for (int i = 0; i < 6; ++i) spin(0.4), done(i);
                   }),
             "lived");
   EXPECT_HAS(death({.wall_s = 1}, [](const ChildProgress&) { ::sleep(60); }), "did not get on for 1 s");

@@ -96,6 +96,7 @@ std::vector<std::string> netcdf_seeds(const std::string& at, const std::vector<i
 
 std::vector<Target> data_targets(const fs::path& folder) {
   const std::string made = folder / "seed";
+  test::rng().seed(1);  // an input's number names its bytes, but for the times that HDF5 writes
   std::vector<std::string> npy;
   for (const int64_t n : {1, 20}) {
     write_npy(made, {1, n, 1, 1}, std::vector<float>(static_cast<size_t>(n), 1.5f));
