@@ -105,7 +105,7 @@ TEST_F(Foreign, MoreIsDeclaredThanHeld) {
       NC(nc_def_dim(nc, "time", 1 << 29, &dims[0]));
       NC(nc_def_dim(nc, "latitude", 1, &dims[1]));
       NC(nc_def_dim(nc, "longitude", 1, &dims[2]));
-      if (coordinates) NC(nc_def_var(nc, "time", NC_DOUBLE, 1, dims, &v));
+      if (coordinates) NC(nc_def_var(nc, "time", NC_SHORT, 1, dims, &v));
       NC(nc_def_var(nc, "t", NC_BYTE, 3, dims, &v));
       NC(nc_close(nc));
       if (fs::file_size(n) > 4096 && format != NC_NETCDF4) fs::resize_file(n, 4096);

@@ -35,8 +35,8 @@ TEST_F(Parts, AnEmptyTrainingPartIsRefusedForBothSplits) {
 }
 
 TEST_F(Parts, AnEmptyValidationPartIsRefused) {
-  data_.train_fraction = 0.9999999999;
-  EXPECT_EQ(open(Split::train)->size(), 59 + 0);
+  data_.train_fraction = 1 - 1e-12;
+  EXPECT_GT(open(Split::train)->size(), 0);
   expect_config_error([&] { open(Split::valid); }, {"'data.train_fraction'", "validation", "data.valid"});
 }
 
