@@ -19,11 +19,11 @@ namespace isobar {
 
 struct ChildLimits {
   int64_t memory_bytes = int64_t{2} << 30;  // of address space, beyond what this process has
-  int64_t cpu_s = 20;                       // of processor time without progress
+  int64_t cpu_s = 10;                       // of processor time without progress
   int64_t wall_s = 300;                     // without progress: a disk may be slow, but not for ever
 };
 
-/// what() says how it ended: "was ended by SIGSEGV", "took more than 20 s of processor time".
+/// what() says how it ended: "was ended by SIGSEGV", "takes more than 10 s of processor time".
 struct ChildDied : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -11,7 +11,7 @@
 
 namespace isobar {
 
-/// What `work` returns of the files, opened as open_fields does. A child that dies, takes more than 20 s of
+/// What `work` returns of the files, opened as open_fields does. A child that dies, takes more than 10 s of
 /// processor time without calling its progress, or more memory than 2 GiB and four times the files, is one
 /// ConfigError. `seen` gets what `work` reports (0 and above).
 std::string read_foreign(const std::string& path, const std::string& key,

@@ -31,8 +31,11 @@ int run(const fs::path& source, const fs::path& keep, uint64_t seed, int64_t fir
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
-  for (int64_t i = 0; i < inputs; i += kBatch)
+  for (int64_t i = 0; i < inputs; i += kBatch) {
     run_batch({targets, folder, keep, seed, first + i, std::min(kBatch, inputs - i)}, reports);
+    if ((i + kBatch) % 5000 == 0)
+      std::printf("%lld inputs in %.0f s\n", static_cast<long long>(i + kBatch), seconds());
+  }
   int64_t wrong = 0;
   for (size_t i = 0; i < targets.size(); ++i) {
     const Report& r = reports[i];

@@ -130,7 +130,8 @@ std::string follow(const Batch& b, Shared& s) {
     }
     if (s.at != at) at = s.at, cpu_since = cpu(), since = std::chrono::steady_clock::now();
     const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
-    if (cpu() - cpu_since > kHang_s || waited > 10 * kHang_s) {
+    // The worker's own children, which read data files, have a limit of their own.
+    if (cpu() - cpu_since > kHang_s || waited > 30 * kHang_s) {
       ::kill(pid, SIGKILL);
       ::waitpid(pid, &status, 0);
       return "hangs";
