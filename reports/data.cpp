@@ -7,6 +7,7 @@
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/json.h"
 
 namespace isobar {
 namespace {
@@ -131,7 +132,7 @@ ReportData collect(const std::vector<fs::path>& dirs, const CollectOptions& opti
 }
 
 std::map<std::string, RunPrediction> read_holdout(const fs::path& file, std::string* machine) {
-  const json j = json::parse(read_file(file), nullptr, false);
+  const json j = read_json(file);
   if (!j.is_object() || !j.contains("runs") || !j["runs"].is_array())
     throw ConfigError(file.string(), "runs", "is not a list of predicted runs",
                       "write the file anew with isobar fit");

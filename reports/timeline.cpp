@@ -6,6 +6,7 @@
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/json.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/predict.h"
 #include "perfmodel/step/simulate.h"
@@ -16,7 +17,8 @@ namespace {
 using nlohmann::json;
 using Interval = std::pair<double, double>;
 
-constexpr int kRanks = 8;  // shown; more cannot be read
+constexpr int kRanks = 8;                     // shown; more cannot be read
+constexpr int64_t kTraceValues = 50'000'000;  // some steps of many ranks
 
 std::vector<Interval> merged(std::vector<Interval> v) {
   std::sort(v.begin(), v.end());
@@ -157,7 +159,7 @@ std::optional<StepTimeline> measured_timeline(const RunRecord& r) {
     return ConfigError(file.string(), "traceEvents", what, "write it again with `isobar train --trace`");
   };
   try {
-    return timeline_of(json::parse(read_file(file), nullptr, false), refuse);
+    return timeline_of(read_json(file, most::lines, kTraceValues), refuse);
   } catch (const json::exception& e) {  // a field of another type than the trainer writes
     throw refuse(std::string("holds an event that is none of Isobar's: ") + e.what());
   }

@@ -4,7 +4,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "model/data/field_file.h"
 #include "model/data/inspect.h"
 #include "model/data/stats.h"
 #include "model/data/synth.h"
@@ -91,13 +90,11 @@ void add_stats(CLI::App& data) {
       ->check(CLI::Range(0, 1 << 30));
   stats->add_flag("--json", a->json, "Print as JSON");
   stats->callback([a] {
-    const auto files = open_fields(a->path, "", a->variables);
-    const FieldInfo& info = files[0]->info();
-    const Statistics s = compute_statistics(segments_of(files), info.shape, a->steps, !a->json);
+    const FileStatistics s = compute_statistics(a->path, a->variables, a->steps, !a->json);
     if (!a->out.empty()) write_statistics(a->out, s);
     if (a->json) {
       std::cout << nlohmann::json{{"path", a->path},
-                                  {"channels", info.channels},
+                                  {"channels", s.channels},
                                   {"mean", s.mean},
                                   {"std", s.std}}
                        .dump(2)
@@ -105,8 +102,8 @@ void add_stats(CLI::App& data) {
       return;
     }
     for (size_t c = 0; c < s.mean.size(); ++c)
-      std::cout << info.channels[c] << "  mean " << s.mean[c] << "  std " << s.std[c]
-                << (info.units.empty() ? "" : "  " + info.units[c]) << "\n";
+      std::cout << s.channels[c] << "  mean " << s.mean[c] << "  std " << s.std[c]
+                << (s.units.empty() ? "" : "  " + s.units[c]) << "\n";
   });
 }
 

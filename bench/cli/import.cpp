@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "bench/import/import.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/json.h"
 
 namespace isobar {
 namespace {
@@ -42,9 +42,7 @@ struct Arguments {
 };
 
 nlohmann::json read(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw ConfigError(path, "", "cannot be read", "name a file that exists");
-  nlohmann::json j = nlohmann::json::parse(in, nullptr, false);
+  nlohmann::json j = read_json(path);
   if (j.is_discarded()) throw ConfigError(path, "", "is no JSON", "give the file as its program reads it");
   return j;
 }
@@ -90,8 +88,6 @@ void tell(const Imported& i, const std::string& file, const std::string& out) {
 
 void run(const Arguments& a) {
   const std::string& file = a.files[0];
-  if (!std::filesystem::is_regular_file(file))
-    throw ConfigError(file, "", "cannot be read", "name a file that exists");
   const std::string text = read_file(file);
   if (is_kineto(text)) {
     needs(a.config, file, "--config", "say what was trained: --config RUN.yaml");

@@ -79,8 +79,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "isobar: %s\n", e.what());
     return 2;
   } catch (const std::filesystem::filesystem_error& e) {
-    std::fprintf(stderr, "isobar: %s: %s -> name a path that exists or can be made\n", e.path1().c_str(),
-                 e.code().message().c_str());
+    std::fprintf(
+        stderr, "isobar: %s: %s -> %s\n", showable(e.path1().string()).c_str(), e.code().message().c_str(),
+        e.code() == std::errc::permission_denied ? "check the permissions of it and of what is above it"
+                                                 : "name a path that exists or can be made");
     return 2;
   } catch (const NumericFailure& e) {
     std::fprintf(stderr, "isobar: %s\n", e.what());
@@ -92,7 +94,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "isobar: out of memory on the host\n");
     return 4;
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "isobar: %s\n", e.what());
+    std::fprintf(stderr, "isobar: %s\n", showable(e.what()).c_str());
     return 1;
   }
 }

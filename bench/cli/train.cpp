@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "bench/cli/commands.h"
 #include "bench/cli/launch.h"
@@ -9,7 +10,7 @@
 #include "bench/sweep/classify.h"
 #include "bench/sweep/results.h"
 #include "model/base/error.h"
-#include "model/data/field_file.h"
+#include "model/data/foreign.h"
 #include "model/engine/arena.h"
 #include "model/engine/processor.h"
 #include "model/engine/signals.h"
@@ -55,9 +56,6 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
   const RunSpec spec = load_run_spec(a.config, a.set);
   build_plan(spec, 0, planned_workspace(spec, 1));
   check_start(spec, a.resume);
-  const DataSpec& d = spec.data;
-  if (!d.train.empty()) open_fields(d.train, "data.train", d.variables);
-  if (!d.valid.empty()) open_fields(d.valid, "data.valid", d.variables);
   std::vector<std::string> args = mpiexec_command(ranks);
   args.emplace_back("train");
   args.push_back(a.config);
@@ -73,11 +71,29 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
   throw ExitCode{code};
 }
 
+/// What is wrong with the files of data, which are opened in a child first: by one rank of a host, before MPI
+/// and threads are (model/data/foreign.h).
+std::optional<ConfigError> refusal_of_data(const Arguments& a) {
+  for (const char* rank_on_host :
+       {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "SLURM_LOCALID"})
+    if (const char* rank = std::getenv(rank_on_host); rank && std::atoi(rank) > 0) return std::nullopt;
+  try {
+    const DataSpec d = load_run_spec(a.config, a.set).data;
+    if (!d.train.empty()) require_fields(d.train, "data.train", d.variables);
+    if (!d.valid.empty()) require_fields(d.valid, "data.valid", d.variables);
+  } catch (const ConfigError& e) {
+    return e;
+  }
+  return std::nullopt;
+}
+
 void run(Arguments a) {
   // A folder that cannot be made is told before the training, not after it.
   if (const auto folder = std::filesystem::path(a.trace).parent_path(); !folder.empty())
     std::filesystem::create_directories(folder);
   const bool launched = Mpi::started_by_launcher();
+  const std::optional<ConfigError> refused = refusal_of_data(a);
+  if (refused && !launched) throw ConfigError(*refused);
   if (a.ranks > 0 && !launched) {
     const RunSpec spec = load_run_spec(a.config, a.set);
     const int64_t others = other_axes(spec.layout);
@@ -102,6 +118,8 @@ void run(Arguments a) {
   const bool tell = a.json && !std::getenv(StopSignals::kStartedByTrain);
   int code = 1;
   try {
+    if (refused) throw ConfigError(*refused);  // after MPI has begun, so that the other ranks end too
+    mpi.barrier();                             // and none opens what may be refused elsewhere
     const nlohmann::json end = train(spec, {a.trace, a.resume, a.json}, mpi);
     if (a.json && mpi.rank() == 0) std::printf("%s\n", end.dump().c_str());
     return;

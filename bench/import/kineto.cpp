@@ -15,6 +15,9 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int kEventDepth = 64;
+constexpr int64_t kEventValues = 100'000;
+
 struct TraceRank {
   std::map<int64_t, double> steps;      // number -> seconds
   std::map<std::string, OpRecord> ops;  // inside the steps
@@ -80,16 +83,29 @@ int64_t thread_of(const json& e) {
 }
 
 std::vector<Event> events_of(const std::string& file) {
-  const json j = json::parse(read_file(file), nullptr, false);
-  if (!j.is_object() || !j.contains("traceEvents") || !j["traceEvents"].is_array())
+  std::vector<Event> out;
+  std::string section;  // the key of the outermost object that is read
+  bool found = false;
+  int64_t values = 0;  // of one event
+  // Events are taken as they come and dropped: a trace of a gigabyte would be many of them as a document.
+  const auto take = [&](int depth, json::parse_event_t what, json& j) {
+    if (what == json::parse_event_t::key && depth == 1) section = j.get<std::string>();
+    const bool events = section == "traceEvents";
+    if (what == json::parse_event_t::array_start && depth == 1 && events) found = true;
+    if (what != json::parse_event_t::object_end || depth != 2)
+      return depth <= kEventDepth && ++values <= kEventValues;
+    values = 0;
+    if (events && found && text_of(j, "ph") == "X") {
+      const double ts = number_of(j, "ts");
+      out.push_back(
+          {text_of(j, "name"), lower(text_of(j, "cat")), thread_of(j), ts, ts + number_of(j, "dur")});
+    }
+    return false;
+  };
+  const json rest = json::parse(read_file(file), take, /*allow_exceptions=*/false);
+  if (!rest.is_object() || !found)
     throw ConfigError(file, "traceEvents", "is not there",
                       "write it with torch.profiler's export_chrome_trace");
-  std::vector<Event> out;
-  for (const json& e : j["traceEvents"]) {
-    if (!e.is_object() || text_of(e, "ph") != "X") continue;
-    const double ts = number_of(e, "ts");
-    out.push_back({text_of(e, "name"), lower(text_of(e, "cat")), thread_of(e), ts, ts + number_of(e, "dur")});
-  }
   return out;
 }
 

@@ -65,7 +65,7 @@ Collectives read_nccl_tests(const std::string& file, const std::string& collecti
   std::set<std::string> hosts;
   int64_t ranks = 0;
   size_t time_at = 5;
-  std::istringstream in(read_file(file));
+  std::istringstream in(read_file(file, most::table));
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;

@@ -7,6 +7,7 @@
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/json.h"
 
 namespace isobar {
 namespace {
@@ -58,8 +59,7 @@ void for_each_event(const fs::path& file, std::vector<std::string>* problems,
     const bool last = end == std::string::npos || end + 1 == text.size();
     const bool torn = end == std::string::npos;
     if (torn) end = text.size();
-    const json event =
-        json::parse(text.begin() + begin, text.begin() + end, nullptr, /*allow_exceptions=*/false);
+    const json event = parse_json(std::string_view(text).substr(begin, end - begin));
     if (event.is_object() && event.contains("event") && event["event"].is_string())
       use(event);
     else if (end > begin && !(last && torn))
@@ -70,7 +70,7 @@ void for_each_event(const fs::path& file, std::vector<std::string>* problems,
 
 json read_json(const fs::path& file, std::vector<std::string>* problems) {
   if (!fs::exists(file)) return nullptr;
-  json j = json::parse(read_file(file), nullptr, false);
+  json j = isobar::read_json(file);
   if (j.is_object()) return j;
   report(problems, file.string() + ": is not a JSON object, ignored");
   return nullptr;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "model/base/error.h"
+#include "model/base/files.h"
 #include "model/base/spec.h"
 #include "model/base/yaml.h"
 
@@ -285,8 +286,9 @@ SweepSpec load_sweep_spec(const std::string& path) {
   const std::filesystem::path base = std::filesystem::path(path).parent_path() / j["base"].get<std::string>();
   s.base = base.lexically_normal().string();
   std::error_code unreadable;
-  if (!std::filesystem::is_regular_file(s.base, unreadable))
+  if (std::filesystem::status(s.base, unreadable).type() == std::filesystem::file_type::not_found)
     in.fail("base", "there is no file " + s.base, "paths are relative to the sweep file");
+  const InputFile readable(s.base, "base");
   s.base_json = load_yaml(s.base);
   run_spec_from_json(s.base_json, s.base);  // a broken base is told once, not once per trial
 
@@ -349,8 +351,9 @@ SweepSpec load_sweep_spec(const std::string& path) {
     s.machine = (std::filesystem::path(path).parent_path() / j["machine"].get<std::string>())
                     .lexically_normal()
                     .string();
-    if (!std::filesystem::is_regular_file(s.machine, unreadable))
+    if (std::filesystem::status(s.machine, unreadable).type() == std::filesystem::file_type::not_found)
       in.fail("machine", "there is no file " + s.machine, "paths are relative to the sweep file");
+    const InputFile readable(s.machine, "machine");
   }
   s.limits.memory_limit_mb = in.integer(j, "memory_limit_mb", "memory_limit_mb", 0, 0, int64_t{1} << 40);
   return s;

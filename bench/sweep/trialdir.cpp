@@ -9,6 +9,7 @@
 
 #include "bench/sweep/results.h"
 #include "model/base/files.h"
+#include "model/base/json.h"
 #include "model/base/signal_name.h"
 
 namespace isobar {
@@ -55,7 +56,7 @@ TrialDir::TrialDir(const fs::path& results, const Trial& trial, int64_t warmup, 
 
 std::optional<RunClass> TrialDir::verdict() const {
   if (!fs::exists(dir_ / "status.json")) return std::nullopt;
-  const json j = json::parse(read_file(dir_ / "status.json"), nullptr, /*allow_exceptions=*/false);
+  const json j = read_json(dir_ / "status.json");
   if (!j.is_object() || !j.contains("class") || !j["class"].is_string()) return std::nullopt;
   return run_class(j["class"].get<std::string>());
 }
@@ -63,7 +64,7 @@ std::optional<RunClass> TrialDir::verdict() const {
 bool TrialDir::finished() const {
   const auto own = verdict();
   if (!own) return false;
-  const json j = json::parse(read_file(dir_ / "status.json"), nullptr, false);
+  const json j = read_json(dir_ / "status.json");
   return j.is_object() && j.value("final", json(is_final(*own))) == true;
 }
 

@@ -10,26 +10,20 @@
 
 namespace isobar {
 
-/// A text as it can be shown: control bytes of whatever input it repeats are written \xNN (a NUL would end
-/// it, an escape would reach the terminal).
-inline std::string showable(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte >= 0x20 && byte != 0x7f) || c == '\n' || c == '\t')
-      out += c;
-    else
-      out.append("\\x").append(1, "0123456789abcdef"[byte >> 4]).append(1, "0123456789abcdef"[byte & 15]);
-  }
-  return out;
-}
+/// A text as it can be shown, on one line: what it repeats of an input may hold anything. Line ends become
+/// \n, control characters and bytes that are no UTF-8 \xNN (a NUL would end the text, an escape would reach
+/// the terminal, a mark of direction would reorder the line).
+std::string showable(const std::string& text);
 
 class ConfigError : public std::runtime_error {
  public:
   ConfigError(const std::string& file, const std::string& key, const std::string& what,
-              const std::string& mend)
-      : std::runtime_error(showable(file + ": " + (key.empty() ? "" : "'" + key + "': ") + what +
-                                    (mend.empty() ? "" : " -> " + mend))) {}
+              const std::string& mend);
+  /// The error that another process made, from its what().
+  static ConfigError from_line(const std::string& line) { return ConfigError(line); }
+
+ private:
+  explicit ConfigError(const std::string& line) : std::runtime_error(line) {}
 };
 
 }  // namespace isobar

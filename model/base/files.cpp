@@ -2,19 +2,21 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 #include <thread>
 
 #include "model/base/error.h"
 
 namespace isobar {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 constexpr int kLockTries = 200;  // of 5 ms
@@ -45,6 +47,26 @@ void write_all(int fd, std::string_view bytes, const std::filesystem::path& path
     if (n < 0) fail(path, "cannot write");
     bytes.remove_prefix(static_cast<size_t>(n));
   }
+}
+
+std::string kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+[[noreturn]] void refuse(const fs::path& path, const std::string& key, int error) {
+  std::string mend = "check the path";
+  if (error == ENOENT || error == ENOTDIR)
+    mend = "check the path (relative paths start in the working directory)";
+  else if (error == EACCES || error == EPERM)
+    mend = "check the permissions of the file and of the directories above it: chmod, or ask its owner";
+  else if (error == ELOOP)
+    mend = "check the symbolic links: they point at each other";
+  else if (error == EIO || error == ESTALE)
+    mend = "check the disk";
+  throw ConfigError(path.string(), key, std::string("cannot be read: ") + std::strerror(error), mend);
 }
 
 }  // namespace
@@ -83,13 +105,50 @@ void append_line(const std::filesystem::path& path, std::string_view line) {
   if (::fsync(file.get()) != 0) fail(path, "cannot sync");
 }
 
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in || std::filesystem::is_directory(path))
-    throw ConfigError(path.string(), "", "cannot be read", "check the path");
-  std::ostringstream out;
-  out << in.rdbuf();
-  return out.str();
+InputFile::InputFile(const fs::path& path, const std::string& key) {
+  struct stat about {};
+  // Asked before it is opened: opening alone waits for a pipe's writer, or rewinds a tape.
+  if (::stat(path.c_str(), &about) != 0) refuse(path, key, errno);
+  if (!S_ISREG(about.st_mode))
+    throw ConfigError(path.string(), key, "is " + kind_of(about.st_mode) + ", not a file",
+                      S_ISDIR(about.st_mode) ? "check the path: name a file in it"
+                                             : "check the path: copy what it gives into a file first");
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd_ < 0) refuse(path, key, errno);
+  if (::fstat(fd_, &about) == 0 && S_ISREG(about.st_mode)) {
+    size_ = about.st_size;
+    return;
+  }
+  ::close(fd_);
+  throw ConfigError(path.string(), key, "became something else than a file", "try again");
+}
+
+InputFile::~InputFile() {
+  ::close(fd_);
+}
+
+std::string read_file(const fs::path& path, int64_t bytes, const std::string& key) {
+  const InputFile file(path, key);
+  const auto too_long = [&] {
+    return ConfigError(
+        path.string(), key,
+        "is longer than the " + std::to_string(bytes >> 20) + " MiB that are read of such a file",
+        "check that it is the file that you mean, or shorten it");
+  };
+  if (file.size() > bytes) throw too_long();
+  std::string out(static_cast<size_t>(file.size()), '\0');
+  size_t have = 0;
+  for (;;) {  // files of /proc say that they hold nothing, and others may be growing
+    if (have == out.size()) out.resize(out.size() + 4096);
+    const ssize_t n = ::read(file.fd(), out.data() + have, out.size() - have);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) refuse(path, key, errno);
+    if (n == 0) break;
+    have += static_cast<size_t>(n);
+    if (static_cast<int64_t>(have) > bytes) throw too_long();
+  }
+  out.resize(have);
+  return out;
 }
 
 }  // namespace isobar

@@ -1,5 +1,6 @@
-// Files that survive a kill at any moment.
+// Files that survive a kill at any moment, and files that a user names, which may be anything.
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -11,6 +12,35 @@ namespace isobar {
 void write_atomically(const std::filesystem::path& path, std::string_view bytes);
 /// Appends one line with a single write(2) and fsync; a line torn by a kill is ignored by read_json_lines.
 void append_line(const std::filesystem::path& path, std::string_view line);
-std::string read_file(const std::filesystem::path& path);  // throws ConfigError when it is missing
+
+/// The most that is read of a file, by what it holds; a longer one is refused. What is built of it takes more
+/// memory than its bytes: YAML up to 300 times, JSON up to 25 times.
+namespace most {
+constexpr int64_t yaml = int64_t{4} << 20;
+constexpr int64_t npy = int64_t{64} << 20;
+constexpr int64_t table = int64_t{256} << 20;   // CSV, logs, JSON of one object
+constexpr int64_t lines = int64_t{1024} << 20;  // JSON lines and traces, whose events are taken one by one
+}  // namespace most
+
+/// A regular file, open for reading: the one way in which a file that a user names is opened. Throws
+/// ConfigError(path, key, ...) for a path that does not exist or may not be read, and for what is no regular
+/// file: a pipe would be waited for, a device never ends.
+class InputFile {
+ public:
+  explicit InputFile(const std::filesystem::path& path, const std::string& key = "");
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  int fd() const { return fd_; }
+  int64_t size() const { return size_; }  // bytes, when it was opened
+
+ private:
+  int fd_ = -1;
+  int64_t size_ = 0;
+};
+
+/// All of a regular file; throws ConfigError as InputFile does, and for more than `bytes` bytes.
+std::string read_file(const std::filesystem::path& path, int64_t bytes = most::lines,
+                      const std::string& key = "");
 
 }  // namespace isobar

@@ -54,9 +54,31 @@ void refuse_other_encodings(const std::string& s, const std::string& file, const
     throw ConfigError(file, key, "holds bytes that are no UTF-8", "save the file as UTF-8");
 }
 
-nlohmann::json convert(const YAML::Node& node, const std::string& file, const std::string& key, int depth) {
-  if (depth > 64)
-    throw ConfigError(file, place(key, node), "is nested more than 64 levels deep", "flatten it");
+constexpr int kDepth = 64;            // levels
+constexpr int64_t kValues = 1 << 20;  // of a file, with what its aliases repeat
+constexpr int64_t kBytes = int64_t{64} << 20;
+constexpr size_t kKeyBytes = 256;
+constexpr size_t kFiles = 16;  // that inherit each other
+
+struct Room {  // what a file may still grow to: a few aliases of aliases repeat one value a billion times
+  int64_t values = kValues, bytes = kBytes;
+  void take(const YAML::Node& node, const std::string& file, const std::string& key) {
+    --values;
+    if (node.IsScalar()) bytes -= static_cast<int64_t>(node.Scalar().size());
+    if (values < 0 || bytes < 0)
+      throw ConfigError(file, place(key, node),
+                        "makes the file, with what its aliases (*name) repeat, longer than " +
+                            std::to_string(kValues) + " values or " + std::to_string(kBytes >> 20) + " MiB",
+                        "write less, or name fewer aliases of aliases");
+  }
+};
+
+nlohmann::json convert(const YAML::Node& node, const std::string& file, const std::string& key, int depth,
+                       Room& room) {
+  if (depth > kDepth)
+    throw ConfigError(file, place(key, node),
+                      "is nested more than " + std::to_string(kDepth) + " levels deep", "flatten it");
+  room.take(node, file, key);
   switch (node.Type()) {
     case YAML::NodeType::Scalar:
       refuse_other_encodings(node.Scalar(), file, place(key, node));
@@ -64,7 +86,7 @@ nlohmann::json convert(const YAML::Node& node, const std::string& file, const st
     case YAML::NodeType::Sequence: {
       nlohmann::json out = nlohmann::json::array();
       for (size_t i = 0; i < node.size(); ++i)
-        out.push_back(convert(node[i], file, key + "[" + std::to_string(i) + "]", depth + 1));
+        out.push_back(convert(node[i], file, key + "[" + std::to_string(i) + "]", depth + 1, room));
       return out;
     }
     case YAML::NodeType::Map: {
@@ -77,12 +99,15 @@ nlohmann::json convert(const YAML::Node& node, const std::string& file, const st
         if (name.empty())
           throw ConfigError(file, place(key, item.first), "has a key without a name",
                             "write `key: value`, the key first");
+        if (name.size() > kKeyBytes)
+          throw ConfigError(file, place(key, item.first),
+                            "has a key of more than " + std::to_string(kKeyBytes) + " bytes", "shorten it");
         if (name == "<<")
           throw ConfigError(file, place(key, item.first), "uses a YAML merge key",
                             "use `inherits: FILE` instead");
         if (out.contains(name)) throw ConfigError(file, name, "is given twice", "keep one of the two");
         out[name] = convert(item.second, file, std::string(key).append(key.empty() ? "" : ".").append(name),
-                            depth + 1);
+                            depth + 1, room);
       }
       return out;
     }
@@ -91,10 +116,28 @@ nlohmann::json convert(const YAML::Node& node, const std::string& file, const st
   }
 }
 
-nlohmann::json load(const std::string& path, int depth) {
-  if (depth > 16)
-    throw ConfigError(path, "inherits", "the files inherit each other in a circle", "break the circle");
-  nlohmann::json own = parse_yaml(read_file(path), path);
+std::string in_order(const std::vector<std::string>& files, const std::string& last) {
+  std::string out;
+  for (const std::string& f : files) out += f + ", ";
+  return out + last;
+}
+
+// `before`: the files that led here, each of which inherits the next.
+nlohmann::json load(const std::string& path, std::vector<std::string> before) {
+  const auto same = [&](const std::string& other) {
+    std::error_code unequal;
+    return std::filesystem::equivalent(path, other, unequal) && !unequal;
+  };
+  if (std::any_of(before.begin(), before.end(), same))
+    throw ConfigError(before.back(), "inherits",
+                      "the files inherit each other in a circle: " + in_order(before, path),
+                      "break the circle");
+  if (before.size() == kFiles)
+    throw ConfigError(
+        before.back(), "inherits",
+        "is the end of a chain of more than " + std::to_string(kFiles) + " files that inherit each other",
+        "join some of them");
+  nlohmann::json own = parse_yaml(read_file(path, most::yaml, before.empty() ? "" : "inherits"), path);
   if (own.is_null()) own = nlohmann::json::object();
   if (!own.is_object())
     throw ConfigError(path, "line 1", "does not hold a map of keys", "start with `net:` or `inherits:`");
@@ -103,10 +146,12 @@ nlohmann::json load(const std::string& path, int depth) {
     throw ConfigError(path, "inherits", "must be a file name", "e.g. vit.yaml");
   const std::filesystem::path parent =
       std::filesystem::path(path).parent_path() / own["inherits"].get<std::string>();
-  std::error_code unreadable;
-  if (!std::filesystem::is_regular_file(parent, unreadable))
+  std::error_code unknown;
+  if (const auto about = std::filesystem::status(parent, unknown);
+      about.type() == std::filesystem::file_type::not_found)
     throw ConfigError(path, "inherits", "there is no file " + parent.string(), "name a file beside this one");
-  nlohmann::json base = load(parent.string(), depth + 1);
+  before.push_back(path);
+  nlohmann::json base = load(parent.string(), std::move(before));
   own.erase("inherits");
   merge_into(base, own);
   return base;
@@ -116,7 +161,8 @@ nlohmann::json load(const std::string& path, int depth) {
 
 nlohmann::json parse_yaml(const std::string& text, const std::string& file) {
   try {
-    return convert(YAML::Load(text), file, "", 0);
+    Room room;
+    return convert(YAML::Load(text), file, "", 0, room);
   } catch (const YAML::Exception& e) {
     throw ConfigError(file, "line " + std::to_string(e.mark.line + 1), "is not valid YAML: " + e.msg,
                       "check indentation, colons and quotes there");
@@ -124,7 +170,7 @@ nlohmann::json parse_yaml(const std::string& text, const std::string& file) {
 }
 
 nlohmann::json load_yaml(const std::string& path) {
-  return load(path, 0);
+  return load(path, {});
 }
 
 void merge_into(nlohmann::json& base, const nlohmann::json& over) {
@@ -141,10 +187,12 @@ void apply_override(nlohmann::json& j, const std::string& assignment) {
     throw ConfigError("--set", assignment, "is not key=value", "write e.g. --set train.global_batch=8");
   const std::string key = assignment.substr(0, eq);
   nlohmann::json* at = &j;
+  int depth = 0;
   for (size_t begin = 0;;) {
     const size_t dot = key.find('.', begin);
     const std::string part = key.substr(begin, dot == std::string::npos ? dot : dot - begin);
     if (part.empty()) throw ConfigError("--set", key, "has an empty part", "write e.g. net.embed_dim");
+    if (++depth > kDepth) throw ConfigError("--set", key, "has too many parts", "write e.g. net.embed_dim");
     if (at->is_null()) *at = nlohmann::json::object();
     if (!at->is_object()) throw ConfigError("--set", key, "goes through a value", "name an existing section");
     at = &(*at)[part];

@@ -2,7 +2,7 @@
 //
 // `inherits: other.yaml` (relative to the file) is read first and overridden key by key. Scalars become JSON
 // null, bool, integer, float or string by YAML 1.2's core rules ("None" counts as null, as NERSC's files
-// write it).
+// write it). What a file and its aliases hold is bounded (4 MiB of text, 2^20 values, 64 levels, 16 files).
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>

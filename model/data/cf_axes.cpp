@@ -77,6 +77,8 @@ std::string iso_time(double value, const std::string& units, const std::string& 
   if (!date.ok()) return "";
   const double base = static_cast<double>(sys_days{date}.time_since_epoch().count()) * 86400 + hour * 3600.0 +
                       minute * 60.0 + static_cast<double>(second);
+  constexpr double kFarthest = 86400.0 * 366 * 20'000;  // years
+  if (std::abs(year) > 9999 || !(std::abs(base + value * seconds) < kFarthest)) return "";
   const auto total = static_cast<int64_t>(std::llround(base + value * seconds));
   const sys_seconds at{std::chrono::seconds{total}};
   const auto whole = floor<days>(at);

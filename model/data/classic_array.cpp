@@ -1,8 +1,8 @@
 #include "model/data/classic_array.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -13,6 +13,7 @@ namespace isobar {
 namespace {
 
 const char* const kMend = "copy or download it again";
+constexpr int64_t kLargest = int64_t{1} << 60;  // bytes
 
 /// Reads the header front to back; all numbers are big-endian.
 class Header {
@@ -43,7 +44,9 @@ class Header {
     for (uint64_t n = list(); n > 0; --n) {
       name();
       const auto type = static_cast<int>(number(4));
-      const uint64_t bytes = count() * static_cast<uint64_t>(size_of_type(type));
+      const uint64_t values = count();
+      if (values > (uint64_t{1} << 32)) throw ArrayError("its netCDF header is damaged", kMend);
+      const uint64_t bytes = values * static_cast<uint64_t>(size_of_type(type));
       take(bytes);
       take((4 - bytes % 4) % 4);
     }
@@ -57,7 +60,8 @@ class Header {
 
  private:
   std::string take(uint64_t n) {
-    if (n > (64u << 20)) throw ArrayError("its netCDF header is damaged", kMend);
+    constexpr uint64_t kLongest = uint64_t{64} << 20;
+    if (n > kLongest || at_ + n > kLongest) throw ArrayError("its netCDF header is damaged", kMend);
     while (buffer_.size() < at_ + n) {
       char block[8192];
       const ssize_t got = ::pread(fd_, block, sizeof block, static_cast<off_t>(buffer_.size()));
@@ -83,24 +87,12 @@ bool element_of(int type, Element& e) {
 
 }  // namespace
 
-ClassicArray::ClassicArray(const std::string& file, const std::string& name)
-    : fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (fd_ < 0)
-    throw ArrayError(std::string("cannot be opened: ") + std::strerror(errno), "check its permissions");
-  try {
-    parse(name);
-  } catch (...) {
-    ::close(fd_);
-    throw;
-  }
-}
-
-ClassicArray::~ClassicArray() {
-  ::close(fd_);
+ClassicArray::ClassicArray(const std::string& file, const std::string& name) : file_(file) {
+  parse(name);
 }
 
 void ClassicArray::parse(const std::string& name) {
-  Header header(fd_);
+  Header header(file_.fd());
   const uint64_t magic = header.number(4);
   const auto version = static_cast<int>(magic & 0xff);
   if (magic >> 8 != 0x434446 || (version != 1 && version != 2 && version != 5))
@@ -131,8 +123,9 @@ void ClassicArray::parse(const std::string& name) {
     const bool record = !dims.empty() && dims[0] == 0;
     if (record) {
       dims[0] = 1;
-      record_size = product(dims) * Header::size_of_type(type);
+      record_size = declared_product(dims) * Header::size_of_type(type);
       padded_records += (record_size + 3) / 4 * 4;
+      if (padded_records > kLargest) throw ArrayError("its netCDF header is damaged", kMend);
       ++record_variables;
     }
     if (variable != name) continue;
@@ -147,13 +140,19 @@ void ClassicArray::parse(const std::string& name) {
 
   // A lone record variable is packed without padding.
   record_bytes_ = record_variables == 1 ? record_size : padded_records;
-  const int64_t end_of_file = ::lseek(fd_, 0, SEEK_END), one = product(dims_) * size_of(element_);
+  const int64_t end_of_file = file_.size(), one = declared_product(dims_) * size_of(element_);
+  if (begin_ < 0) throw ArrayError("its netCDF header is damaged", kMend);
   if (record_) {
-    dims_[0] = records == streaming && record_bytes_ ? (end_of_file - begin_) / record_bytes_
-                                                     : static_cast<int64_t>(records);
+    dims_[0] = records == streaming && record_bytes_
+                   ? std::max<int64_t>(0, end_of_file - begin_) / record_bytes_
+                   : static_cast<int64_t>(records);
   }
+  if (declared_product(dims_) == 0) return;
+  // What is declared is at most kLargest bytes, so none of these sums overflows.
+  if (record_ && dims_[0] > kLargest / std::max<int64_t>(record_bytes_, 1))
+    throw ArrayError("its netCDF header is damaged", kMend);
   const int64_t end = begin_ + (record_ ? (dims_[0] - 1) * record_bytes_ : 0) + one;
-  if (product(dims_) > 0 && end > end_of_file)
+  if (begin_ > end_of_file || end > end_of_file)
     throw ArrayError("is truncated: '" + name + "' should end at byte " + std::to_string(end), kMend);
 }
 
@@ -163,13 +162,14 @@ StorageLayout ClassicArray::layout() const {
 
 void ClassicArray::read(const Index& start, const Index& count, void* out) const {
   const int64_t size = size_of(element_);
+  require_inside(dims_, start, count);
   if (!record_) {
-    read_box(fd_, begin_, dims_, start, count, size, static_cast<std::byte*>(out), strides_of(count));
+    read_box(file_.fd(), begin_, dims_, start, count, size, static_cast<std::byte*>(out), strides_of(count));
   } else {
     const auto tail = [](const Index& v) { return Index(v.begin() + 1, v.end()); };
     const Index dims = tail(dims_), from = tail(start), n = tail(count);
     for (int64_t r = 0; r < count[0]; ++r)
-      read_box(fd_, begin_ + (start[0] + r) * record_bytes_, dims, from, n, size,
+      read_box(file_.fd(), begin_ + (start[0] + r) * record_bytes_, dims, from, n, size,
                static_cast<std::byte*>(out) + r * product(n) * size, strides_of(n));
   }
   swap_bytes(out, product(count), size);

@@ -10,6 +10,7 @@
 #pragma once
 #include <string>
 
+#include "model/base/files.h"
 #include "model/data/raw_array.h"
 
 namespace isobar {
@@ -17,9 +18,6 @@ namespace isobar {
 class ClassicArray : public RawArray {
  public:
   ClassicArray(const std::string& file, const std::string& name);
-  ~ClassicArray() override;
-  ClassicArray(const ClassicArray&) = delete;
-  ClassicArray& operator=(const ClassicArray&) = delete;
 
   const Index& dims() const override { return dims_; }
   Element element() const override { return element_; }
@@ -28,7 +26,7 @@ class ClassicArray : public RawArray {
 
  private:
   void parse(const std::string& name);
-  int fd_ = -1;
+  InputFile file_;
   Index dims_;
   Element element_ = Element::f32;
   int64_t begin_ = 0;  // file position of the first element

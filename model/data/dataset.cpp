@@ -1,6 +1,7 @@
 #include "model/data/dataset.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "model/base/error.h"
 #include "model/data/field_file.h"
@@ -16,8 +17,8 @@ constexpr int64_t kStatisticsSteps = 512;  // of HDF5 files, which may hold deca
 /// Pairs (t, t + dt) of the segments of some files.
 class FileDataset : public Dataset {
  public:
-  FileDataset(std::vector<std::unique_ptr<FieldFile>> files, std::vector<TimeSegment> segments,
-              Statistics statistics, FieldShape shape, int64_t dt, int64_t limit, bool wrap)
+  FileDataset(FieldFiles files, std::vector<TimeSegment> segments, Statistics statistics, FieldShape shape,
+              int64_t dt, int64_t limit, bool wrap)
       : files_(std::move(files)),
         segments_(std::move(segments)),
         statistics_(std::move(statistics)),
@@ -52,7 +53,7 @@ class FileDataset : public Dataset {
   }
 
  private:
-  std::vector<std::unique_ptr<FieldFile>> files_;
+  FieldFiles files_;
   std::vector<TimeSegment> segments_;
   std::vector<int64_t> ends_;  // number of pairs up to and including a segment
   Statistics statistics_;
@@ -80,17 +81,33 @@ void check_shape(const FieldInfo& info, FieldShape want) {
                       "lower net.img_height and net.img_width (multiples of the patch size)");
 }
 
-Statistics statistics_for(const DataSpec& data, const std::vector<std::unique_ptr<FieldFile>>* training,
-                          FieldShape want) {
+/// The part of a file or directory that the split gives, with a step or more.
+std::vector<TimeSegment> part_of(const FieldFiles& files, const DataSpec& data, const std::string& path,
+                                 Split split) {
+  const std::vector<TimeSegment> all = segments_of(files);
+  std::vector<TimeSegment> part = split_in_time(all, data.train_fraction, split);
+  if (!part.empty()) return part;
+  int64_t steps = 0;
+  for (const TimeSegment& s : all) steps += s.steps;
+  char fraction[32];
+  std::snprintf(fraction, sizeof fraction, "%.6g", data.train_fraction);
+  throw ConfigError(
+      path, "data.train_fraction",
+      std::string("a part of ") + fraction + " of " + std::to_string(steps) + " steps leaves the " +
+          (split == Split::train ? "training" : "validation") + " part empty",
+      split == Split::train ? "raise it, or give longer files" : "lower it, or name data.valid");
+}
+
+Statistics statistics_for(const DataSpec& data, const FieldFiles* training, FieldShape want) {
   if (!data.means.empty() || !data.stds.empty()) return read_statistics(data.means, data.stds, want.channels);
-  std::vector<std::unique_ptr<FieldFile>> opened;
+  FieldFiles opened;
   if (!training) {
     opened = open_fields(data.train, "data.train", data.variables);
     check_shape(opened[0]->info(), want);
     training = &opened;
   }
   const bool hdf5 = (*training)[0]->info().format.starts_with("HDF5");
-  return compute_statistics(split_in_time(segments_of(*training), data.train_fraction, Split::train), want,
+  return compute_statistics(part_of(*training, data, data.train, Split::train), want,
                             hdf5 ? kStatisticsSteps : 0);
 }
 
@@ -116,18 +133,23 @@ std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& p
   auto files = open_fields(tail ? data.train : path, key, data.variables);
   const FieldInfo& info = files[0]->info();
   check_shape(info, want);
-  std::vector<TimeSegment> segments = segments_of(files);
-  if (split == Split::train || tail) segments = split_in_time(segments, data.train_fraction, split);
+  const std::string& place = tail ? data.train : path;
+  std::vector<TimeSegment> segments =
+      split == Split::train || tail ? part_of(files, data, place, split) : segments_of(files);
+  int64_t longest = 0;
+  for (const TimeSegment& s : segments) longest = std::max(longest, s.steps);
+  if (longest <= data.dt)  // told before anything is read
+    throw ConfigError(place, "data.dt",
+                      std::string("no pair of steps ") + std::to_string(data.dt) + " apart lies in the " +
+                          (split == Split::train ? "training" : "validation") +
+                          " part, whose longest stretch has " + std::to_string(longest) + " steps",
+                      std::string("lower data.dt, ") +
+                          (split == Split::train || tail ? "change data.train_fraction, " : "") +
+                          "or give longer files");
   Statistics statistics = statistics_for(data, split == Split::train || tail ? &files : nullptr, want);
   const bool wrap = info.format.starts_with("HDF5");
-  auto set = std::make_unique<FileDataset>(std::move(files), std::move(segments), std::move(statistics), want,
-                                           data.dt, limit, wrap);
-  if (set->size() == 0)
-    throw ConfigError(tail ? data.train : path, key,
-                      std::string("no pair of steps ") + std::to_string(data.dt) + " apart lies in the " +
-                          (split == Split::train ? "training" : "validation") + " part",
-                      "lower data.dt, change data.train_fraction, or give longer files");
-  return set;
+  return std::make_unique<FileDataset>(std::move(files), std::move(segments), std::move(statistics), want,
+                                       data.dt, limit, wrap);
 }
 
 }  // namespace isobar

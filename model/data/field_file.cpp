@@ -1,12 +1,14 @@
 #include "model/data/field_file.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
 #include "model/base/error.h"
+#include "model/base/files.h"
 
 namespace isobar {
 
@@ -31,11 +33,11 @@ enum class Format : uint8_t { hdf5, netcdf };
 
 Format format_of(const fs::path& path, const std::string& key) {
   char magic[8] = "";
-  std::ifstream in(path, std::ios::binary);
-  in.read(magic, sizeof magic);
-  const std::string head(magic, in.gcount());
+  const InputFile file(path, key);
+  if (file.size() == 0) throw ConfigError(path, key, "is empty", "copy or download it again");
+  const std::string head(magic, std::max<ssize_t>(0, ::pread(file.fd(), magic, sizeof magic, 0)));
   if (head.starts_with("CDF")) return Format::netcdf;
-  if (head.starts_with("\x89HDF") || head.empty()) {
+  if (head.starts_with("\x89HDF")) {
     const std::string ext = path.extension();
     return ext == ".nc" || ext == ".nc4" || ext == ".cdf" || ext == ".netcdf" ? Format::netcdf : Format::hdf5;
   }
@@ -49,31 +51,20 @@ Format format_of(const fs::path& path, const std::string& key) {
                     "give a .h5 or .nc file, or a directory of them");
 }
 
-std::vector<fs::path> list(const fs::path& dir, std::initializer_list<const char*> extensions) {
+std::vector<fs::path> list(const fs::path& dir, const std::string& key,
+                           std::initializer_list<const char*> extensions) {
   std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(dir)) {
+  std::error_code error;
+  const fs::directory_iterator entries(dir, error);
+  if (error) throw ConfigError(dir, key, "cannot be read: " + error.message(), "check its permissions");
+  for (const auto& entry : entries) {
     const std::string name = entry.path().filename(), ext = entry.path().extension();
     const bool wanted =
         std::any_of(extensions.begin(), extensions.end(), [&](const char* e) { return ext == e; });
-    if (wanted && !name.starts_with('.') && fs::is_regular_file(entry.status()))
-      found.push_back(entry.path());
+    if (wanted && !name.starts_with('.')) found.push_back(entry.path());
   }
   std::sort(found.begin(), found.end());
   return found;
-}
-
-std::vector<fs::path> files_at(const std::string& path, const std::string& key) {
-  if (!fs::exists(path))
-    throw ConfigError(
-        path, key, "no such file or directory",
-        "check the path (relative paths start in the working directory), or make data: isobar data make");
-  if (!fs::is_directory(path)) return {path};
-  auto files = list(path, {".h5", ".hdf5"});
-  if (files.empty()) files = list(path, {".nc", ".nc4"});
-  if (files.empty())
-    throw ConfigError(path, key, "the directory holds no .h5 or .nc file",
-                      "name the directory that holds the yearly files, for instance .../train");
-  return files;
 }
 
 std::string text(FieldShape s) {
@@ -103,11 +94,48 @@ void FieldFile::finish_plane(int64_t t, int64_t c, FieldShape crop, const Statis
        "training needs complete fields: fill or drop this step");
 }
 
-std::vector<std::unique_ptr<FieldFile>> open_fields(const std::string& path, const std::string& key,
-                                                    const std::vector<std::string>& variables) {
+std::vector<fs::path> field_paths(const std::string& path, const std::string& key) {
+  std::error_code unknown;
+  const fs::file_status about = fs::status(path, unknown);
+  if (about.type() == fs::file_type::not_found)
+    throw ConfigError(
+        path, key, "no such file or directory",
+        "check the path (relative paths start in the working directory), or make data: isobar data make");
+  if (!fs::is_directory(about)) return {path};
+  auto files = list(path, key, {".h5", ".hdf5"});
+  if (files.empty()) files = list(path, key, {".nc", ".nc4"});
+  if (files.empty())
+    throw ConfigError(path, key, "the directory holds no .h5 or .nc file",
+                      "name the directory that holds the yearly files, for instance .../train");
+  return files;
+}
+
+void require_sizes(const std::string& path, const std::string& key, int64_t steps, FieldShape shape) {
+  const struct {
+    const char* name;
+    int64_t has, most;
+  } extents[] = {{"time steps", steps, int64_t{1} << 25},  // hourly: 3,800 years
+                 {"channels", shape.channels, int64_t{1} << 16},
+                 {"rows", shape.height, int64_t{1} << 18},  // 150 m on the globe
+                 {"columns", shape.width, int64_t{1} << 18}};
+  for (const auto& e : extents) {
+    if (e.has < 1)
+      throw ConfigError(path, key, std::string("holds no ") + e.name, "give a file that holds some");
+    if (e.has > e.most)
+      throw ConfigError(path, key,
+                        "declares " + std::to_string(e.has) + " " + e.name + "; up to " +
+                            std::to_string(e.most) + " are read",
+                        "cut it into smaller files, or copy it again if it should be small");
+  }
+}
+
+FieldFiles open_fields(const std::string& path, const std::string& key,
+                       const std::vector<std::string>& variables,
+                       const std::function<void(size_t)>& opening) {
   auto cache = std::make_shared<ChunkCache>(kCacheBytes);
-  std::vector<std::unique_ptr<FieldFile>> files;
-  for (const fs::path& p : files_at(path, key)) {
+  FieldFiles files;
+  for (const fs::path& p : field_paths(path, key)) {
+    if (opening) opening(files.size());
     auto file = format_of(p, key) == Format::netcdf ? open_netcdf_fields(p, key, variables, cache)
                                                     : open_hdf5_fields(p, key, cache);
     if (!files.empty()) {
@@ -123,7 +151,7 @@ std::vector<std::unique_ptr<FieldFile>> open_fields(const std::string& path, con
   return files;
 }
 
-std::vector<TimeSegment> segments_of(const std::vector<std::unique_ptr<FieldFile>>& files) {
+std::vector<TimeSegment> segments_of(const FieldFiles& files) {
   std::vector<TimeSegment> out;
   for (const auto& file : files) {
     const FieldInfo& info = file->info();

@@ -4,6 +4,8 @@
 //   auto files = open_fields("era5/train", "data.train", {});      // a directory or one file, either format
 //   files[0]->read(t, files[0]->info().shape, nullptr, out);       // out [C,H,W] f32
 #pragma once
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,16 +46,26 @@ class FieldFile {
   FieldInfo info_;
 };
 
+/// Throws ConfigError unless `steps` and the extents are above 0 and such as fields have: what is kept of a
+/// file in memory (names, coordinates, times) grows with them, and a damaged one declares anything.
+void require_sizes(const std::string& path, const std::string& key, int64_t steps, FieldShape shape);
+
 std::unique_ptr<FieldFile> open_hdf5_fields(const std::string& path, const std::string& key,
                                             std::shared_ptr<ChunkCache> cache);
 std::unique_ptr<FieldFile> open_netcdf_fields(const std::string& path, const std::string& key,
                                               const std::vector<std::string>& variables,
                                               const std::shared_ptr<ChunkCache>& cache);
 
-/// Opens one file, or all *.h5/*.hdf5 (else *.nc) files of a directory sorted by name, and checks that they
-/// agree in grid and channels. Throws ConfigError.
-std::vector<std::unique_ptr<FieldFile>> open_fields(const std::string& path, const std::string& key,
-                                                    const std::vector<std::string>& variables);
+using FieldFiles = std::vector<std::unique_ptr<FieldFile>>;
+
+/// One file, or all *.h5/*.hdf5 (else *.nc) files of a directory sorted by name. Throws ConfigError.
+std::vector<std::filesystem::path> field_paths(const std::string& path, const std::string& key);
+
+/// Opens those, and checks that they agree in grid and channels. Throws ConfigError. `opening` is called with
+/// the number of each before.
+FieldFiles open_fields(const std::string& path, const std::string& key,
+                       const std::vector<std::string>& variables,
+                       const std::function<void(size_t)>& opening = {});
 
 /// A stretch of steps of one file without gaps: pairs lie inside of one segment.
 struct TimeSegment {
@@ -62,7 +74,7 @@ struct TimeSegment {
 };
 
 /// All segments, in order. A file is cut where its time axis jumps by more than 1.5 times its usual step.
-std::vector<TimeSegment> segments_of(const std::vector<std::unique_ptr<FieldFile>>& files);
+std::vector<TimeSegment> segments_of(const FieldFiles& files);
 
 /// The first `fraction` of all steps (train), or the rest (valid).
 std::vector<TimeSegment> split_in_time(const std::vector<TimeSegment>& all, double fraction, Split split);

@@ -13,7 +13,11 @@ bool can_decode(const std::vector<Filter>& pipeline) {
   const auto count = [&](Filter::Kind k) {
     return std::count_if(pipeline.begin(), pipeline.end(), [k](const Filter& f) { return f.kind == k; });
   };
-  return count(Filter::Kind::other) == 0 && count(Filter::Kind::deflate) <= 1;
+  // A damaged file may say that elements are of 0 bytes.
+  const bool sized = std::all_of(pipeline.begin(), pipeline.end(), [](const Filter& f) {
+    return f.kind != Filter::Kind::shuffle || f.element_size > 0;
+  });
+  return sized && count(Filter::Kind::other) == 0 && count(Filter::Kind::deflate) <= 1;
 }
 
 namespace {

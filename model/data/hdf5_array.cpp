@@ -1,13 +1,12 @@
 #include "model/data/hdf5_array.h"
 
-#include <fcntl.h>
 #include <hdf5.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
+#include <filesystem>
 
+#include "model/base/error.h"
 #include "model/data/hdf5_handle.h"
 #include "model/data/slab.h"
 
@@ -22,6 +21,8 @@ LibraryLock::LibraryLock()
 }
 
 namespace {
+
+const char* const kDamaged = "the file is damaged: copy or make it again";
 
 struct Type {
   hid_t little, big;
@@ -74,22 +75,15 @@ hid_t native_type(Element e) {
 }  // namespace
 
 Hdf5Array::Hdf5Array(const std::string& file, const std::string& name, std::shared_ptr<ChunkCache> cache)
-    : file_(file), name_(name), cache_(std::move(cache)) {
+    : file_(file), name_(name), cache_(std::move(cache)), input_(file) {
   LibraryLock lock;
   const Opened opened(file_, name_);
   read_layout(opened.file.id, opened.set.id);
-  const int64_t bytes = product(dims_) * size_of(element_);
-  fd_ = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd_ < 0)
-    throw ArrayError(std::string("cannot be opened: ") + std::strerror(errno), "check its permissions");
-  if (offset_ < 0 || ::lseek(fd_, 0, SEEK_END) >= offset_ + bytes) return;
-  ::close(fd_);
+  if (offset_ < 0) return;
+  const int64_t bytes = declared_product(dims_) * size_of(element_);
+  if (offset_ <= input_.size() && bytes <= input_.size() - offset_) return;
   throw ArrayError("is truncated: '" + name_ + "' should end at byte " + std::to_string(offset_ + bytes),
                    "copy or download it again");
-}
-
-Hdf5Array::~Hdf5Array() {
-  ::close(fd_);
 }
 
 void Hdf5Array::read_layout(int64_t file, int64_t set) {
@@ -100,6 +94,7 @@ void Hdf5Array::read_layout(int64_t file, int64_t set) {
   std::vector<hsize_t> dims(std::max(rank, 0));
   if (rank > 0) H5Sget_simple_extent_dims(space.id, dims.data(), nullptr);
   dims_.assign(dims.begin(), dims.end());
+  declared_product(dims_);
 
   const H5T_class_t kind = H5Tget_class(type.id);
   if (kind != H5T_FLOAT && kind != H5T_INTEGER)
@@ -115,6 +110,7 @@ void Hdf5Array::read_layout(int64_t file, int64_t set) {
     case H5D_CONTIGUOUS: {
       if (H5Pget_external_count(dcpl.id) > 0) {
         locked_because_ = "external storage";
+        require_sources(dcpl.id);
         break;
       }
       const haddr_t at = H5Dget_offset(set);
@@ -127,8 +123,16 @@ void Hdf5Array::read_layout(int64_t file, int64_t set) {
       std::vector<hsize_t> chunk(rank);
       H5Pget_chunk(dcpl.id, rank, chunk.data());
       chunk_.assign(chunk.begin(), chunk.end());
-      for (int k = 0; k < rank; ++k) grid_.push_back((dims_[k] + chunk_[k] - 1) / chunk_[k]);
+      for (int k = 0; k < rank; ++k) {
+        if (chunk_[k] < 1) throw ArrayError("'" + name_ + "' is cut into chunks of no extent", kDamaged);
+        grid_.push_back(dims_[k] / chunk_[k] + (dims_[k] % chunk_[k] != 0));
+      }
       read_filters(set, dcpl.id);
+      if (can_decode(filters_)) {
+        const int64_t held = input_.size(), size = size_of(element_);
+        require_held(name_, declared_product(dims_) * size, held, !filters_.empty());
+        require_held("a chunk of " + name_, declared_product(chunk_) * size, held, !filters_.empty());
+      }
       unsigned options = 0;
       H5Pget_chunk_opts(dcpl.id, &options);
       if (!can_decode(filters_)) {
@@ -138,7 +142,6 @@ void Hdf5Array::read_layout(int64_t file, int64_t set) {
       } else if (user_block) {
         locked_because_ = "user block";  // HDF5 1.10 reports chunk addresses without it
       }
-      index_.resize(locked_because_.empty() ? product(grid_) : 0);
       hsize_t written = 0;  // H5Dread would hand out the fill value for the others
       if (!locked_because_.empty() && H5Dget_num_chunks(set, space.id, &written) >= 0 &&
           static_cast<int64_t>(written) < product(grid_))
@@ -147,6 +150,46 @@ void Hdf5Array::read_layout(int64_t file, int64_t set) {
     }
     default:
       locked_because_ = "storage layout";
+      require_sources(dcpl.id);
+  }
+}
+
+// What HDF5 would open besides this file: it waits for pipes, reads devices, and takes fill values for the
+// data of a file that is not there.
+void Hdf5Array::require_sources(int64_t dcpl) const {
+  const auto require = [&](const std::string& name) {
+    if (name == "." || name.find('%') != std::string::npos) return;  // itself; a pattern
+    const std::filesystem::path beside = std::filesystem::path(file_).parent_path() / name;
+    std::error_code unknown;
+    const bool elsewhere =
+        !std::filesystem::exists(beside, unknown) && std::filesystem::exists(name, unknown);
+    try {
+      const InputFile readable(elsewhere ? std::filesystem::path(name) : beside);
+    } catch (const ConfigError& e) {  // it says the mend
+      throw ArrayError("'" + name_ + "' takes its data from another file: " + e.what(), "");
+    }
+  };
+  char name[4096] = "";
+  for (int i = 0; i < H5Pget_external_count(dcpl); ++i) {
+    if (H5Pget_external(dcpl, static_cast<unsigned>(i), sizeof name, name, nullptr, nullptr) < 0)
+      throw ArrayError(hdf5_message(), kDamaged);
+    require(std::string(name, strnlen(name, sizeof name)));
+  }
+  size_t sources = 0;
+  if (H5Pget_layout(dcpl) != H5D_VIRTUAL || H5Pget_virtual_count(dcpl, &sources) < 0) return;
+  if (sources > 100'000) throw ArrayError("'" + name_ + "' maps more than 100,000 datasets", kDamaged);
+  for (size_t i = 0; i < sources; ++i) {
+    char set[1024] = "";
+    if (H5Pget_virtual_filename(dcpl, i, name, sizeof name) < 0 ||
+        H5Pget_virtual_dsetname(dcpl, i, set, sizeof set) < 0)
+      throw ArrayError(hdf5_message(), kDamaged);
+    std::error_code unknown;
+    const std::filesystem::path beside = std::filesystem::path(file_).parent_path() / name;
+    const bool here = std::string(name) == "." || std::filesystem::equivalent(beside, file_, unknown);
+    if (here && (name_ == set || "/" + name_ == set))
+      throw ArrayError("'" + name_ + "' is a virtual dataset that maps itself",
+                       "map the dataset that holds the data");
+    require(name);
   }
 }
 
@@ -176,7 +219,13 @@ std::vector<std::string> Hdf5Array::text_attribute(const std::string& name) cons
   Handle attribute(H5Aopen(opened.set.id, name.c_str(), H5P_DEFAULT), H5Aclose);
   Handle type(H5Aget_type(attribute.id), H5Tclose), space(H5Aget_space(attribute.id), H5Sclose);
   if (H5Tget_class(type.id) != H5T_STRING) return {};
-  const auto n = static_cast<size_t>(H5Sget_simple_extent_npoints(space.id));
+  const hssize_t points = H5Sget_simple_extent_npoints(space.id);
+  const size_t length = H5Tget_size(type.id);
+  if (points < 0 || points > (1 << 16) || length > (1 << 16) ||
+      points * static_cast<hssize_t>(length) > (16 << 20))
+    throw ArrayError("attribute '" + name + "' of '" + name_ + "' is larger than any list of names",
+                     kDamaged);
+  const auto n = static_cast<size_t>(points);
   std::vector<std::string> out;
   if (H5Tis_variable_str(type.id) > 0) {
     std::vector<char*> text(n);
@@ -206,10 +255,11 @@ StorageLayout Hdf5Array::layout() const {
 }
 
 void Hdf5Array::read(const Index& start, const Index& count, void* out) const {
+  require_inside(dims_, start, count);
   auto* bytes = static_cast<std::byte*>(out);
   if (!locked_because_.empty()) return read_locked(start, count, out);  // H5Dread swaps bytes itself
   if (chunk_.empty()) {
-    read_box(fd_, offset_, dims_, start, count, size_of(element_), bytes, strides_of(count));
+    read_box(input_.fd(), offset_, dims_, start, count, size_of(element_), bytes, strides_of(count));
   } else {
     read_chunks(start, count, bytes);
   }

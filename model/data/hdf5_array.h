@@ -14,8 +14,10 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "model/base/files.h"
 #include "model/data/chunk_cache.h"
 #include "model/data/filters.h"
 #include "model/data/raw_array.h"
@@ -24,11 +26,10 @@ namespace isobar {
 
 class Hdf5Array : public RawArray {
  public:
-  /// Throws ArrayError: not HDF5, truncated, no such dataset, not numeric.
+  /// Throws ArrayError: not HDF5, truncated, no such dataset, in another file, not numeric, larger than its
+  /// file can hold. Of a damaged file the library may die instead: foreign files are read in a child first
+  /// (model/data/foreign.h).
   Hdf5Array(const std::string& file, const std::string& name, std::shared_ptr<ChunkCache> cache);
-  ~Hdf5Array() override;
-  Hdf5Array(const Hdf5Array&) = delete;
-  Hdf5Array& operator=(const Hdf5Array&) = delete;
 
   const Index& dims() const override { return dims_; }
   Element element() const override { return element_; }
@@ -43,10 +44,11 @@ class Hdf5Array : public RawArray {
   struct Stored {  // where a chunk lies
     uint64_t address = 0, bytes = 0;
     uint32_t skipped = 0;  // filter mask
-    bool known = false, written = false;
+    bool written = false;
   };
   void read_layout(int64_t file, int64_t set);
   void read_filters(int64_t set, int64_t dcpl);
+  void require_sources(int64_t dcpl) const;
   void read_locked(const Index& start, const Index& count, void* out) const;
   void read_chunks(const Index& start, const Index& count, std::byte* out) const;
   Stored find_chunk(int64_t number) const;
@@ -56,14 +58,16 @@ class Hdf5Array : public RawArray {
 
   std::string file_, name_;
   std::shared_ptr<ChunkCache> cache_;
-  int fd_ = -1;
+  InputFile input_;
   Index dims_, chunk_, grid_;  // grid_: number of chunks along each axis
   Element element_ = Element::f32;
   bool swap_ = false;    // file bytes are big-endian
   int64_t offset_ = -1;  // of a contiguous dataset in the file
   std::vector<Filter> filters_;
-  std::string locked_because_;         // "" = parallel
-  mutable std::vector<Stored> index_;  // one per chunk, looked up on first use, under LibraryLock
+  std::string locked_because_;  // "" = parallel
+  // By chunk number, looked up on first use, under LibraryLock. Not one place for every declared chunk: that
+  // would be as many as a damaged file likes.
+  mutable std::unordered_map<int64_t, Stored> index_;
 };
 
 }  // namespace isobar

@@ -38,7 +38,7 @@ void Hdf5Array::read_chunks(const Index& start, const Index& count, std::byte* o
     };
     const Stored stored = find_chunk(number);
     if (filters_.empty()) {  // the wanted part alone, straight from the file
-      read_box(fd_, static_cast<int64_t>(stored.address), chunk_, from, n, size, out + out_offset,
+      read_box(input_.fd(), static_cast<int64_t>(stored.address), chunk_, from, n, size, out + out_offset,
                out_strides);
     } else if (2 * product(n) > product(chunk_) ||
                chunk_bytes > cache_->budget()) {  // little to gain by keeping it
@@ -67,8 +67,13 @@ void Hdf5Array::read_chunks(const Index& start, const Index& count, std::byte* o
 
 void Hdf5Array::decode(const Stored& chunk, std::byte* out) const {
   thread_local std::vector<std::byte> stored;
+  if (chunk.bytes > static_cast<uint64_t>(input_.size()))
+    throw ArrayError("a chunk of '" + name_ + "' should take " + std::to_string(chunk.bytes) +
+                         " bytes, more than the file has",
+                     "copy or download it again");
   stored.resize(chunk.bytes);
-  read_exactly(fd_, stored.data(), static_cast<int64_t>(chunk.bytes), static_cast<int64_t>(chunk.address));
+  read_exactly(input_.fd(), stored.data(), static_cast<int64_t>(chunk.bytes),
+               static_cast<int64_t>(chunk.address));
   decode_chunk(filters_, chunk.skipped, stored, out, product(chunk_) * size_of(element_));
 }
 
@@ -83,11 +88,11 @@ Index Hdf5Array::origin_of(int64_t number) const {
 // a few more than the one asked for, since channels of a step follow each other.
 void Hdf5Array::look_up(int64_t number) const {
   const Opened opened(file_, name_);
-  const auto n = static_cast<int64_t>(index_.size());
+  const int64_t n = declared_product(grid_);
   const int64_t first = n <= kSmallIndex ? 0 : number;
   const int64_t last = n <= kSmallIndex ? n : std::min(number + kLookedUpAtOnce, n);
   for (int64_t i = first; i < last; ++i) {
-    if (index_[i].known) continue;
+    if (index_.contains(i)) continue;
     const Index origin = origin_of(i);
     const std::vector<hsize_t> at(origin.begin(), origin.end());
     unsigned mask = 0;
@@ -96,14 +101,14 @@ void Hdf5Array::look_up(int64_t number) const {
     if (H5Dget_chunk_info_by_coord(opened.set.id, at.data(), &mask, &address, &bytes) < 0)
       throw ArrayError("HDF5 cannot find a chunk of '" + name_ + "': " + hdf5_message(),
                        "copy the file again");
-    index_[i] = {address, bytes, mask, true, address != HADDR_UNDEF};
+    index_[i] = {address, bytes, mask, address != HADDR_UNDEF};
   }
 }
 
 Hdf5Array::Stored Hdf5Array::find_chunk(int64_t number) const {
   LibraryLock lock;
-  if (!index_[number].known) look_up(number);
-  const Stored chunk = index_[number];
+  if (!index_.contains(number)) look_up(number);
+  const Stored chunk = index_.at(number);
   if (chunk.written) return chunk;
   std::string where;
   for (int64_t o : origin_of(number)) where += (where.empty() ? "" : ", ") + std::to_string(o);

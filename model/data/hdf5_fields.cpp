@@ -21,16 +21,17 @@ class Hdf5Fields : public FieldFile {
       throw ConfigError(path, key, e.what(), e.mend);
     }
     const Index& dims = array_->dims();
-    if (dims.size() != 4 || product(dims) == 0) {
+    if (dims.size() != 4) {
       std::string text;
       for (int64_t d : dims) text += (text.empty() ? "" : ", ") + std::to_string(d);
       throw ConfigError(path, key, "'fields' has shape [" + text + "]",
-                        "it must be [time, channel, lat, lon], none of them 0");
+                        "it must be [time, channel, lat, lon]");
     }
+    require_sizes(path, key, dims[0], {dims[1], dims[2], dims[3]});
     info_.steps = dims[0];
     info_.shape = {dims[1], dims[2], dims[3]};
-    info_.channels = array_->text_attribute("channels");
-    info_.units = array_->text_attribute("units");
+    info_.channels = names("channels");
+    info_.units = names("units");
     if (static_cast<int64_t>(info_.channels.size()) != dims[1])
       info_.channels = default_channel_names(dims[1]);
     if (static_cast<int64_t>(info_.units.size()) != dims[1]) info_.units.clear();
@@ -54,6 +55,15 @@ class Hdf5Fields : public FieldFile {
   }
 
  private:
+  std::vector<std::string> names(const std::string& attribute) const {
+    try {
+      std::vector<std::string> out = array_->text_attribute(attribute);
+      for (std::string& s : out) s = showable(s);
+      return out;
+    } catch (const ArrayError& e) {
+      throw ConfigError(info_.path, info_.key, e.what(), e.mend);
+    }
+  }
   void read_raw(const Index& start, const Index& count, float* out) const {
     if (array_->element() == Element::f32) return array_->read(start, count, out);
     thread_local std::vector<std::byte> raw;

@@ -1,5 +1,7 @@
 #include "model/data/hdf5_handle.h"
 
+#include <algorithm>
+
 namespace isobar {
 namespace {
 
@@ -17,14 +19,40 @@ hid_t large_metadata_cache() {
   return access;
 }
 
+/// Links into other files are not followed: where a dataset's bytes lie is told by file. HDF5 would also wait
+/// for a pipe that a link names.
+hid_t without_external_links() {
+  const hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
+  const auto refuse = [](const char*, const char*, const char*, const char*, unsigned*, hid_t,
+                         void*) -> herr_t { return -1; };
+  H5Pset_elink_cb(access, refuse, nullptr);
+  return access;
+}
+
+/// "an external link to FILE" where the name is one, else "".
+std::string external_link(hid_t place, const char* name, const H5L_info_t& link) {
+  if (link.type != H5L_TYPE_EXTERNAL) return "";
+  std::string value(std::min<size_t>(link.u.val_size, 1 << 16), '\0');
+  const char *file = nullptr, *object = nullptr;
+  if (value.empty() || H5Lget_val(place, name, value.data(), value.size(), H5P_DEFAULT) < 0 ||
+      H5Lunpack_elink_val(value.data(), value.size(), nullptr, &file, &object) < 0)
+    return "an external link";
+  return std::string("an external link to ") + file;
+}
+
 hid_t open_set(hid_t file, const std::string& name) {
   if (file < 0) throw ArrayError("HDF5 cannot open it: " + hdf5_message(), "copy or download it again");
+  const Handle access(without_external_links(), H5Pclose);
   const hid_t id =
-      H5Lexists(file, name.c_str(), H5P_DEFAULT) > 0 ? H5Dopen2(file, name.c_str(), H5P_DEFAULT) : -1;
-  if (id < 0)
-    throw ArrayError("has no dataset '" + name + "'",
-                     "the NERSC layout needs: fields [time, channel, lat, lon]");
-  return id;
+      H5Lexists(file, name.c_str(), access.id) > 0 ? H5Dopen2(file, name.c_str(), access.id) : -1;
+  if (id >= 0) return id;
+  H5L_info_t link;
+  const std::string elsewhere =
+      H5Lget_info(file, name.c_str(), &link, access.id) < 0 ? "" : external_link(file, name.c_str(), link);
+  if (!elsewhere.empty())
+    throw ArrayError("'" + name + "' is " + elsewhere, "name the file that holds the data");
+  throw ArrayError("has no dataset '" + name + "' that can be opened",
+                   "the NERSC layout needs: fields [time, channel, lat, lon]");
 }
 
 }  // namespace
@@ -37,6 +65,23 @@ std::string hdf5_message() {
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, keep, &text);
   return text.empty() ? "unknown HDF5 error" : text;
+}
+
+void require_own_links(const std::string& path) {
+  LibraryLock lock;
+  const Handle access(large_metadata_cache(), H5Pclose);
+  const Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id), H5Fclose);
+  if (file.id < 0) throw ArrayError("HDF5 cannot open it: " + hdf5_message(), "copy or download it again");
+  std::string found;
+  const auto look = [](hid_t group, const char* name, const H5L_info_t* link, void* data) -> herr_t {
+    auto& text = *static_cast<std::string*>(data);
+    if (link->type == H5L_TYPE_EXTERNAL)
+      text = "'" + std::string(name) + "' is " + external_link(group, name, *link);
+    return text.empty() ? 0 : 1;
+  };
+  if (H5Lvisit(file.id, H5_INDEX_NAME, H5_ITER_NATIVE, look, &found) < 0)
+    throw ArrayError("HDF5 cannot list what it holds: " + hdf5_message(), "copy or download it again");
+  if (!found.empty()) throw ArrayError(found, "name the file that holds the data");
 }
 
 Opened::Opened(const std::string& path, const std::string& name)

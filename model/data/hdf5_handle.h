@@ -26,10 +26,13 @@ struct Handle {
   }
 };
 
-/// Throws ArrayError when there is no such file or dataset.
+/// Throws ArrayError when there is no such file or dataset, or a link leads to one in another file.
 struct Opened {
   Handle access, file, set;  // `access` stays: closing it would clear the error that opening left
   Opened(const std::string& path, const std::string& name);
 };
+
+/// Throws ArrayError when a link anywhere in the file leads to another: netCDF would follow it.
+void require_own_links(const std::string& path);
 
 }  // namespace isobar

@@ -5,8 +5,9 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "model/base/error.h"
 #include "model/data/cf_axes.h"
-#include "model/data/field_file.h"
+#include "model/data/foreign.h"
 
 namespace isobar {
 
@@ -45,14 +46,11 @@ std::string padded(std::string s, size_t width) {
   return s;
 }
 
-}  // namespace
-
-json inspect(const std::string& path, const std::vector<std::string>& variables, int64_t dt) {
-  const auto files = open_fields(path, "", variables);
+json describe(const std::string& path, const FieldFiles& files, int64_t dt) {
   const auto segments = segments_of(files);
   const FieldInfo &first = files.front()->info(), &last = files.back()->info();
   const bool hdf5 = first.format.starts_with("HDF5");
-  json j{{"path", path},
+  json j{{"path", showable(path)},
          {"format", first.format},
          {"files", files.size()},
          {"channels", first.shape.channels},
@@ -101,6 +99,16 @@ json inspect(const std::string& path, const std::vector<std::string>& variables,
     j["advice"] = "each chunk holds " + std::to_string(first.steps_per_chunk) +
                   " time steps, all decoded to read one: rechunk to one step (nccopy -c time/1,…) for speed";
   return j;
+}
+
+}  // namespace
+
+json inspect(const std::string& path, const std::vector<std::string>& variables, int64_t dt) {
+  const auto work = [&](const FieldFiles& files, const ChildProgress&) {
+    const auto bytes = json::to_cbor(describe(path, files, dt));
+    return std::string(bytes.begin(), bytes.end());
+  };
+  return json::from_cbor(read_foreign(path, "", variables, work));
 }
 
 std::string inspect_text(const json& j) {

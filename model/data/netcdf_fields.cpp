@@ -24,6 +24,12 @@ struct Variable {
   int time = -1, level = -1, row = -1, column = -1;  // places of the axes among the variable's dimensions
 };
 
+std::string text_of(const Index& dims) {
+  std::string text;
+  for (const int64_t d : dims) text += (text.empty() ? "" : " x ") + std::to_string(d);
+  return text;
+}
+
 struct Run {  // channels that one read delivers: adjacent levels of one variable
   int variable;
   int64_t first_level, levels, first_channel;
@@ -46,6 +52,9 @@ class NetcdfFields : public FieldFile {
   void read_packing(Variable& v) const;
   void read_coordinates();
   std::vector<double> coordinate(int64_t dim) const;
+  int64_t size_along(const Variable& v, int axis) const {
+    return axis < 0 ? 1 : file_->dimensions()[v.meta.dims[axis]].size;
+  }
   std::string field_names() const;
 
   std::unique_ptr<NetcdfFile> file_;  // null once everything is known
@@ -66,6 +75,7 @@ NetcdfFields::NetcdfFields(const std::string& path, const std::string& key,
     read_coordinates();
     for (Variable& v : variables_) read_packing(v);
     const bool hdf5 = file_->is_hdf5();
+    const std::vector<NetcdfDimension> dims = file_->dimensions();
     file_.reset();  // HDF5 will not open a file that netCDF holds
     for (Variable& v : variables_) {
       if (hdf5) {
@@ -73,6 +83,12 @@ NetcdfFields::NetcdfFields(const std::string& path, const std::string& key,
       } else {
         v.array = std::make_unique<ClassicArray>(path, v.meta.name);
       }
+      Index sizes;
+      for (const int64_t d : v.meta.dims) sizes.push_back(dims[d].size);
+      if (v.array->dims() != sizes)  // variables along one unlimited axis may be of unequal length
+        refuse("variable '" + v.meta.name + "' is shorter than its axes: " + text_of(v.array->dims()) +
+                   " of " + text_of(sizes),
+               "cut the axes to what it holds: ncks -d, or leave it out (data.variables)");
       const Index chunk = v.array->chunk();
       if (!chunk.empty()) info_.steps_per_chunk = std::max(info_.steps_per_chunk, chunk[v.time]);
     }
@@ -143,6 +159,9 @@ void NetcdfFields::choose(const std::vector<std::string>& wanted) {
       refuse("variables '" + variables_[0].meta.name + "' and '" + meta.name + "' lie on different grids",
              "name variables of one grid: data.variables");
     }
+    require_sizes(info_.path, info_.key, size_along(v, v.time),
+                  {size_along(v, v.level), size_along(v, v.row), size_along(v, v.column)});
+    file_->require_held(v.meta);
     size_t at = 0;
     while (at < variables_.size() && variables_[at].meta.id != meta.id) ++at;
     if (at == variables_.size()) variables_.push_back(std::move(v));
@@ -202,8 +221,8 @@ void NetcdfFields::add_channels(int variable, const std::string& only) {
     } else {
       runs_.push_back({variable, level, 1, static_cast<int64_t>(info_.channels.size())});
     }
-    info_.channels.push_back(names[l]);
-    info_.units.push_back(file_->text(v.meta, "units"));
+    info_.channels.push_back(showable(names[l]));
+    info_.units.push_back(showable(file_->text(v.meta, "units")));
   }
 }
 
@@ -217,37 +236,36 @@ std::vector<double> NetcdfFields::coordinate(int64_t dim) const {
 }
 
 void NetcdfFields::read_packing(Variable& v) const {
-  const auto first = [&](const char* name, double otherwise) {
-    const auto x = file_->numbers(v.meta, name);
-    return x.empty() ? otherwise : x[0];
-  };
   const std::string is_unsigned = file_->text(v.meta, "_Unsigned");
   if (is_unsigned == "true" || is_unsigned == "True")
     refuse("variable '" + v.meta.name + "' is a signed type marked _Unsigned",
            "convert it: ncap2, or xarray's to_netcdf");
   Packing& p = v.packing;
-  p.scale = first("scale_factor", 1);
-  p.offset = first("add_offset", 0);
+  p.scale = file_->number(v.meta, "scale_factor").value_or(1);
+  p.offset = file_->number(v.meta, "add_offset").value_or(0);
   if (p.scale == 0 || !std::isfinite(p.scale) || !std::isfinite(p.offset))
     refuse("variable '" + v.meta.name + "' has scale_factor " + std::to_string(p.scale) + " and add_offset " +
                std::to_string(p.offset),
            "mend the attributes: ncatted");
   size_t n = 0;
   if (v.meta.has_fill) p.missing[n++] = v.meta.fill;
-  for (double m : file_->numbers(v.meta, "missing_value"))
-    if (n < p.missing.size() && !(v.meta.has_fill && m == v.meta.fill)) p.missing[n++] = m;
-  const auto range = file_->numbers(v.meta, "valid_range");
+  for (double m : file_->numbers(v.meta, "missing_value", p.missing.size() - n))
+    if (!(v.meta.has_fill && m == v.meta.fill)) p.missing[n++] = m;
+  const auto range = file_->numbers(v.meta, "valid_range", 2);
+  if (range.size() == 1)
+    refuse("variable '" + v.meta.name + "' has a valid_range of one number", "give it two: ncatted");
   const double inf = std::numeric_limits<double>::infinity();
-  p.lowest = range.size() == 2 ? range[0] : first("valid_min", -inf);
-  p.highest = range.size() == 2 ? range[1] : first("valid_max", inf);
+  p.lowest = range.size() == 2 ? range[0] : file_->number(v.meta, "valid_min").value_or(-inf);
+  p.highest = range.size() == 2 ? range[1] : file_->number(v.meta, "valid_max").value_or(inf);
+  if (std::isnan(p.lowest) || std::isnan(p.highest))
+    refuse("variable '" + v.meta.name + "' has a valid range that is not a number",
+           "mend the attributes: ncatted");
 }
 
 void NetcdfFields::read_coordinates() {
   const auto& dims = file_->dimensions();
   info_.steps = dims[time_dim_].size;
   info_.shape = {static_cast<int64_t>(info_.channels.size()), dims[row_dim_].size, dims[column_dim_].size};
-  if (info_.steps == 0)
-    refuse("the time axis '" + dims[time_dim_].name + "' is empty", "download the file again");
   info_.latitude = coordinate(row_dim_);
   info_.longitude = coordinate(column_dim_);
   south_first_ = file_->find(dims[row_dim_].name) && info_.latitude.front() < info_.latitude.back();
@@ -255,8 +273,8 @@ void NetcdfFields::read_coordinates() {
   const NetcdfVariable* time = file_->find(dims[time_dim_].name);
   if (!time || !time->numeric || time->dims.size() != 1) return;
   info_.times = file_->values(*time);
-  info_.time_units = file_->text(*time, "units");
-  info_.calendar = file_->text(*time, "calendar");
+  info_.time_units = showable(file_->text(*time, "units"));
+  info_.calendar = showable(file_->text(*time, "calendar"));
   for (size_t t = 1; t < info_.times.size(); ++t)
     if (!(info_.times[t] > info_.times[t - 1]))
       refuse("the time axis '" + time->name + "' does not increase at step " + std::to_string(t),

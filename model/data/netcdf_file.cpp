@@ -1,8 +1,14 @@
 #include "model/data/netcdf_file.h"
 
 #include <netcdf.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+
+#include "model/base/files.h"
+#include "model/data/hdf5_handle.h"
+#include "model/data/slab.h"
 
 namespace isobar {
 
@@ -45,6 +51,9 @@ bool element_of(nc_type type, Element& e) {
   }
 }
 
+constexpr size_t kLongestAttribute = 1 << 20;
+const char* const kMend = "the file is damaged: copy or download it again";
+
 double as_double(const void* p, Element e) {
   // Packing{} is the identity, and the fill values of every type survive f64; f32 would round some.
   switch (e) {
@@ -80,6 +89,13 @@ void NetcdfFile::check(int rc, const std::string& doing) const {
 }
 
 NetcdfFile::NetcdfFile(const std::string& path) {
+  {
+    const InputFile file(path);
+    file_bytes_ = file.size();
+    char magic[4] = "";
+    if (::pread(file.fd(), magic, sizeof magic, 0) == sizeof magic && std::memcmp(magic, "\x89HDF", 4) == 0)
+      require_own_links(path);
+  }
   LibraryLock lock;
   const int rc = nc_open(path.c_str(), NC_NOWRITE, &id_);
   if (rc != NC_NOERR) id_ = -1;
@@ -103,7 +119,10 @@ void NetcdfFile::read_metadata() {
   hdf5_ = format == NC_FORMAT_NETCDF4 || format == NC_FORMAT_NETCDF4_CLASSIC;
   check(nc_inq(id_, &n_dims, &n_vars, nullptr, nullptr), "list the variables");
   char name[NC_MAX_NAME + 1];
-  for (int d = 0; d < n_dims; ++d) {
+  // Identifiers of dimensions are those of the whole file, and need not begin at 0 nor follow each other.
+  std::vector<int> dim_ids(std::max(n_dims, 0));
+  check(nc_inq_dimids(id_, &n_dims, dim_ids.data(), 0), "list the dimensions");
+  for (const int d : dim_ids) {
     size_t size = 0;
     check(nc_inq_dim(id_, d, name, &size), "read a dimension");
     dimensions_.push_back({name, static_cast<int64_t>(size)});
@@ -115,8 +134,13 @@ void NetcdfFile::read_metadata() {
     int rank = 0, ids[NC_MAX_VAR_DIMS];
     check(nc_inq_var(id_, i, name, &type, &rank, ids, nullptr), "read a variable");
     v.name = name;
-    v.dims.assign(ids, ids + rank);
     v.numeric = element_of(type, v.element);
+    for (int k = 0; k < rank; ++k) {
+      const auto at = std::find(dim_ids.begin(), dim_ids.end(), ids[k]) - dim_ids.begin();
+      v.dims.push_back(at);
+      if (at == static_cast<int64_t>(dim_ids.size())) v.numeric = false;  // of a group that is not read
+    }
+    if (!v.numeric) v.dims.clear();
     int no_fill = 0;
     alignas(8) char fill[8] = {};
     if (v.numeric && nc_inq_var_fill(id_, i, &no_fill, fill) == NC_NOERR) {
@@ -140,6 +164,7 @@ std::string NetcdfFile::text(const NetcdfVariable& v, const std::string& attribu
   nc_type type = 0;
   size_t n = 0;
   if (nc_inq_att(id_, v.id, attribute.c_str(), &type, &n) != NC_NOERR || n == 0) return "";
+  if (n > kLongestAttribute) throw ArrayError("attribute '" + attribute + "' is longer than any text", kMend);
   if (type == NC_CHAR) {
     std::string s(n, '\0');
     check(nc_get_att_text(id_, v.id, attribute.c_str(), s.data()), "read an attribute");
@@ -153,18 +178,39 @@ std::string NetcdfFile::text(const NetcdfVariable& v, const std::string& attribu
   return s;
 }
 
-std::vector<double> NetcdfFile::numbers(const NetcdfVariable& v, const std::string& attribute) const {
+std::vector<double> NetcdfFile::numbers(const NetcdfVariable& v, const std::string& attribute,
+                                        size_t at_most) const {
   LibraryLock lock;
   nc_type type = 0;
   size_t n = 0;
+  if (nc_inq_att(id_, v.id, attribute.c_str(), &type, &n) != NC_NOERR) return {};
   Element e{};
-  if (nc_inq_att(id_, v.id, attribute.c_str(), &type, &n) != NC_NOERR || !element_of(type, e)) return {};
+  const bool number = element_of(type, e);
+  if (!number || n > at_most || n == 0)
+    throw ArrayError(
+        "variable '" + v.name + "' has " + attribute + " of " +
+            (number ? std::to_string(n) + " numbers" : "another type than numbers"),
+        "give it " +
+            (at_most == 1 ? std::string("one number") : "1 to " + std::to_string(at_most) + " numbers") +
+            ": ncatted, or leave the variable out");
   std::vector<double> out(n);
   check(nc_get_att_double(id_, v.id, attribute.c_str(), out.data()), "read an attribute");
   return out;
 }
 
+std::optional<double> NetcdfFile::number(const NetcdfVariable& v, const std::string& attribute) const {
+  const auto x = numbers(v, attribute, 1);
+  return x.empty() ? std::nullopt : std::optional(x[0]);
+}
+
+void NetcdfFile::require_held(const NetcdfVariable& v) const {
+  Index sizes;
+  for (const int64_t d : v.dims) sizes.push_back(dimensions_[d].size);
+  isobar::require_held(v.name, declared_product(sizes) * size_of(v.element), file_bytes_, hdf5_);
+}
+
 std::vector<double> NetcdfFile::values(const NetcdfVariable& v) const {
+  require_held(v);
   int64_t n = 1;
   for (int64_t d : v.dims) n *= dimensions_[d].size;
   std::vector<double> out(n);

@@ -4,6 +4,7 @@
 //   for (const auto& v : file.variables()) …
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,15 +40,21 @@ class NetcdfFile {
   const std::vector<NetcdfVariable>& variables() const { return variables_; }
   const NetcdfVariable* find(const std::string& name) const;  // null when absent
 
-  std::string text(const NetcdfVariable& v, const std::string& attribute) const;  // "" when absent
-  std::vector<double> numbers(const NetcdfVariable& v, const std::string& attribute) const;
+  /// "" when absent or no text.
+  std::string text(const NetcdfVariable& v, const std::string& attribute) const;
+  /// {} when absent. Throws ArrayError for text, and for more than `at_most` numbers.
+  std::vector<double> numbers(const NetcdfVariable& v, const std::string& attribute, size_t at_most) const;
+  std::optional<double> number(const NetcdfVariable& v, const std::string& attribute) const;  // one alone
   std::vector<double> values(const NetcdfVariable& v) const;  // the whole variable, as stored
+  /// Throws ArrayError where a variable declares more than the file can hold.
+  void require_held(const NetcdfVariable& v) const;
 
  private:
   void check(int rc, const std::string& doing) const;
   void read_metadata();
   int id_ = -1;
   bool hdf5_ = false;
+  int64_t file_bytes_ = 0;
   std::vector<NetcdfDimension> dimensions_;
   std::vector<NetcdfVariable> variables_;
 };

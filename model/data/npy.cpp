@@ -25,9 +25,10 @@ std::string value_of(const std::string& header, const std::string& key, char end
 }  // namespace
 
 NpyArray read_npy(const std::string& path, const std::string& key) {
-  if (!std::filesystem::is_regular_file(path))
+  std::error_code unknown;
+  if (std::filesystem::status(path, unknown).type() == std::filesystem::file_type::not_found)
     throw ConfigError(path, key, "no such file", "make it: isobar data stats DATA -o DIR");
-  const std::string bytes = read_file(path);
+  const std::string bytes = read_file(path, most::npy, key);
   const auto refuse = [&](const std::string& what) { throw ConfigError(path, key, what, kMend); };
   if (bytes.size() < 12 || bytes.compare(0, 6, "\x93NUMPY", 6) != 0) refuse("is not a .npy file");
   const bool long_header = bytes[6] >= 2;  // version 1.0 has a 2-byte length, 2.0 and 3.0 a 4-byte one

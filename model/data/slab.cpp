@@ -15,6 +15,33 @@ int64_t product(const Index& v) {
   return p;
 }
 
+int64_t declared_product(const Index& v) {
+  constexpr int64_t kMost = int64_t{1} << 56;
+  int64_t p = 1;
+  for (const int64_t x : v) {
+    if (x < 0 || (x > 0 && p > kMost / x))
+      throw ArrayError("declares more values than any file holds",
+                       "the file is damaged: copy or download it again");
+    p *= x;
+  }
+  return p;
+}
+
+void require_held(const std::string& name, int64_t declared, int64_t held, bool compressed) {
+  constexpr int64_t kDeflate = 1032;
+  if (declared / (compressed ? kDeflate : 1) <= held) return;
+  throw ArrayError("declares " + std::to_string(declared) + " bytes in '" + name + "', which a file of " +
+                       std::to_string(held) + " bytes cannot hold",
+                   "it is truncated or was never filled: copy or make it again");
+}
+
+void require_inside(const Index& dims, const Index& start, const Index& count) {
+  bool inside = start.size() == dims.size() && count.size() == dims.size();
+  for (size_t k = 0; inside && k < dims.size(); ++k)
+    inside = start[k] >= 0 && count[k] >= 0 && start[k] <= dims[k] - count[k];
+  if (!inside) throw ArrayError("holds less than its dimensions say", "copy or make the file again");
+}
+
 Index strides_of(const Index& dims) {
   Index s(dims.size(), 1);
   for (size_t i = dims.size(); i-- > 1;) s[i - 1] = s[i] * dims[i];

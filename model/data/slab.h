@@ -3,12 +3,21 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "model/data/raw_array.h"
 
 namespace isobar {
 
 int64_t product(const Index& v);
+/// The product of what a file declares. Throws ArrayError where an extent is negative or no file could hold
+/// it.
+int64_t declared_product(const Index& v);
+/// Throws ArrayError unless the `declared` bytes can lie in a file of `held` bytes: all of them where they
+/// are stored as they are, else 1032 for one of its bytes (the most that deflate makes of one).
+void require_held(const std::string& name, int64_t declared, int64_t held, bool compressed);
+/// Throws ArrayError for a box that leaves the array.
+void require_inside(const Index& dims, const Index& start, const Index& count);
 Index strides_of(const Index& dims);  // in elements, C order
 
 /// Copies a box of `count` elements of `size` bytes between two strided arrays (strides in elements).

@@ -1,23 +1,33 @@
 #include "model/data/stats.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "model/base/error.h"
 #include "model/base/progress.h"
+#include "model/data/foreign.h"
 #include "model/data/npy.h"
 
 namespace isobar {
 
 namespace {
 
+constexpr int64_t kThousandths = 1000;
+
 /// Running count, mean and sum of squared deviations; planes are merged as Chan et al. (1979) do.
 struct Moments {
   double n = 0, mean = 0, m2 = 0;
+  float low = std::numeric_limits<float>::infinity(), high = -low;
 
   void add(const float* x, int64_t count) {
     double sum = 0, square = 0;
     for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]);
+    const auto [least, most] = std::minmax_element(x, x + count);
+    low = std::min(low, *least), high = std::max(high, *most);
     const double m = sum / static_cast<double>(count);
     for (int64_t i = 0; i < count; ++i)
       square += (static_cast<double>(x[i]) - m) * (static_cast<double>(x[i]) - m);
@@ -45,13 +55,13 @@ std::vector<float> read_vector(const std::string& path, const std::string& key, 
 }  // namespace
 
 Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldShape crop, int64_t max_steps,
-                              bool show_progress) {
+                              const std::function<void(int64_t)>& progress) {
   int64_t total = 0;
   for (const TimeSegment& s : segments) total += s.steps;
+  if (total < 1) throw std::invalid_argument("compute_statistics: no step");
   const int64_t wanted = max_steps > 0 && max_steps < total ? max_steps : total;
   std::vector<Moments> moments(crop.channels);
   std::vector<float> fields(crop.size());
-  Progress bar("statistics", wanted, show_progress);
   size_t segment = 0;
   int64_t before = 0;  // steps before this segment
   for (int64_t i = 0; i < wanted; ++i) {
@@ -61,14 +71,16 @@ Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldSha
     s.file->read(s.first + step - before, crop, nullptr, fields.data());
     for (int64_t c = 0; c < crop.channels; ++c)
       moments[c].add(fields.data() + c * crop.height * crop.width, crop.height * crop.width);
-    bar.update(i + 1);
+    if (progress) progress((i + 1) * kThousandths / wanted);
   }
-  bar.finish();
   Statistics out;
   for (int64_t c = 0; c < crop.channels; ++c) {
     const double std = std::sqrt(moments[c].m2 / moments[c].n);
     const FieldInfo& info = segments[0].file->info();
-    if (!(static_cast<float>(std) > 0))
+    // Sums of equal numbers are rounded: their deviation may come out as 1e-17. One below the least normal
+    // number would make infinities.
+    if (!(moments[c].high > moments[c].low) ||
+        !(static_cast<float>(std) >= std::numeric_limits<float>::min()))
       throw ConfigError(info.path, info.key,
                         "channel '" + info.channels[c] + "' is constant, so it cannot be normalised",
                         "leave it out (data.variables)");
@@ -78,10 +90,25 @@ Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldSha
   return out;
 }
 
-Statistics compute_statistics(const std::string& path, const std::vector<std::string>& variables,
-                              int64_t max_steps, bool show_progress) {
-  const auto files = open_fields(path, "", variables);
-  return compute_statistics(segments_of(files), files[0]->info().shape, max_steps, show_progress);
+FileStatistics compute_statistics(const std::string& path, const std::vector<std::string>& variables,
+                                  int64_t max_steps, bool show_progress) {
+  Progress bar("statistics", kThousandths, show_progress);
+  const auto compute = [&](const FieldFiles& files, const ChildProgress& done) {
+    const FieldInfo& info = files[0]->info();
+    const Statistics s = compute_statistics(segments_of(files), info.shape, max_steps, done);
+    const auto bytes = nlohmann::json::to_cbor(
+        {{"mean", s.mean}, {"std", s.std}, {"channels", info.channels}, {"units", info.units}});
+    return std::string(bytes.begin(), bytes.end());
+  };
+  const auto j = nlohmann::json::from_cbor(
+      read_foreign(path, "", variables, compute, [&](int64_t n) { bar.update(n); }));
+  bar.finish();
+  FileStatistics out;
+  out.mean = j["mean"].get<std::vector<float>>();
+  out.std = j["std"].get<std::vector<float>>();
+  out.channels = j["channels"].get<std::vector<std::string>>();
+  out.units = j["units"].get<std::vector<std::string>>();
+  return out;
 }
 
 void write_statistics(const std::string& dir, const Statistics& s) {

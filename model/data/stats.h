@@ -3,6 +3,7 @@
 //   Statistics s = compute_statistics("era5/train");
 //   write_statistics("era5/stats", s);        // global_means.npy, global_stds.npy, each [1,C,1,1]
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,14 +12,19 @@
 
 namespace isobar {
 
-/// Over `segments`, streaming, in double. With max_steps > 0 and fewer than all steps, evenly spaced steps
-/// are taken. Throws ConfigError when a channel is constant: it cannot be normalised.
+/// Over `segments`, which hold a step or more, streaming, in double. With max_steps > 0 and fewer than all
+/// steps, evenly spaced steps are taken. Throws ConfigError when a channel is constant: it cannot be
+/// normalised. `progress` gets thousandths.
 Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldShape crop,
-                              int64_t max_steps = 0, bool show_progress = false);
+                              int64_t max_steps = 0, const std::function<void(int64_t)>& progress = {});
 
-/// Over the whole of a directory or file.
-Statistics compute_statistics(const std::string& path, const std::vector<std::string>& variables = {},
-                              int64_t max_steps = 0, bool show_progress = false);
+struct FileStatistics : Statistics {
+  std::vector<std::string> channels, units;  // units may be empty
+};
+
+/// Over the whole of a directory or file, which is read in a child (model/data/foreign.h).
+FileStatistics compute_statistics(const std::string& path, const std::vector<std::string>& variables = {},
+                                  int64_t max_steps = 0, bool show_progress = false);
 
 void write_statistics(const std::string& dir, const Statistics& s);
 

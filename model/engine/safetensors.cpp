@@ -15,11 +15,15 @@
 #include <type_traits>
 
 #include "model/base/error.h"
+#include "model/base/files.h"
+#include "model/base/json.h"
 
 namespace isobar {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr uint64_t kLongestHeader = 100'000'000;  // as the format's own library has it
 
 [[noreturn]] void fail(const char* doing, const fs::path& path) {
   throw std::system_error(errno, std::generic_category(), std::string(doing) + " " + path.string());
@@ -83,9 +87,13 @@ void read_any(const OpenFile& file, const StoredTensor& t, int64_t first, int64_
 
 /// A path that cannot be read is the user's to mend, not the system's to explain.
 const fs::path& readable(const fs::path& path) {
-  if (::access(path.c_str(), R_OK) != 0 || !fs::is_regular_file(path))
-    throw ConfigError(path.string(), "", "cannot be read", "check the path");
+  const InputFile can_be(path);
   return path;
+}
+
+int64_t integer(const nlohmann::json& j) {
+  if (!j.is_number_integer()) throw nlohmann::json::other_error::create(0, "no whole number", &j);
+  return j.get<int64_t>();
 }
 
 }  // namespace
@@ -171,6 +179,9 @@ SafetensorsReader::SafetensorsReader(const fs::path& path) : file_(readable(path
   if (size < prefix) throw torn(path, "no header");
   file_.read_at(0, &length, prefix);
   if (length > static_cast<uint64_t>(size - prefix)) throw torn(path, "the header is cut off");
+  if (length > kLongestHeader)
+    throw torn(path,
+               "its header should be of " + std::to_string(length) + " bytes, more than the format's 100 MB");
   std::string header(length, '\0');
   const int64_t base = prefix + static_cast<int64_t>(length);
   file_.read_at(prefix, header.data(), base - prefix);
@@ -178,8 +189,8 @@ SafetensorsReader::SafetensorsReader(const fs::path& path) : file_(readable(path
 }
 
 void SafetensorsReader::parse(std::string_view text, int64_t base, int64_t room) {
-  const nlohmann::json header = nlohmann::json::parse(text, nullptr, false);
-  if (!header.is_object()) throw torn(path(), "the header is not JSON");
+  const nlohmann::json header = parse_json(text);
+  if (!header.is_object()) throw torn(path(), "the header is not a JSON object of bounded size");
   try {
     for (const auto& [name, entry] : header.items()) {
       if (name == "__metadata__") {
@@ -193,9 +204,11 @@ void SafetensorsReader::parse(std::string_view text, int64_t base, int64_t room)
       if (dtype != "F32" && dtype != "F64")
         throw bad(std::string("is ").append(dtype).append(", not F32 or F64"));
       const int width = dtype == "F32" ? 4 : 8;
-      const int64_t begin = entry.at("data_offsets").at(0), end = entry.at("data_offsets").at(1);
-      StoredTensor t{entry.at("shape").get<std::vector<int64_t>>(), 1, 0, width};
-      for (const int64_t extent : t.shape) {
+      const int64_t begin = integer(entry.at("data_offsets").at(0)),
+                    end = integer(entry.at("data_offsets").at(1));
+      StoredTensor t{{}, 1, 0, width};
+      for (const auto& e : entry.at("shape")) {
+        const int64_t extent = t.shape.emplace_back(integer(e));
         if (extent < 0 || (extent > 0 && t.count > std::numeric_limits<int64_t>::max() / 8 / extent))
           throw bad("has a shape that no file can hold");
         t.count *= extent;
@@ -204,8 +217,8 @@ void SafetensorsReader::parse(std::string_view text, int64_t base, int64_t room)
       t.offset = base + begin;
       tensors_[name] = std::move(t);
     }
-  } catch (const nlohmann::json::exception& e) {
-    throw torn(path(), e.what());
+  } catch (const nlohmann::json::exception&) {  // its texts are for programmers
+    throw torn(path(), "the header lists something else than tensors with dtype, shape and data_offsets");
   }
 }
 

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 
 #include "model/base/error.h"
+#include "model/base/files.h"
 
 namespace isobar {
 namespace {
@@ -94,12 +93,7 @@ CsvTable parse_csv(const std::string& text, const std::string& file) {
 }
 
 CsvTable read_csv(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  const bool empty = in && in.peek() == std::ifstream::traits_type::eof();  // nothing to copy is no failure
-  if (!in.is_open() || (!empty && !(text << in.rdbuf())))
-    throw ConfigError(path, "", "cannot be read", "name a table in the format of configs/published");
-  return parse_csv(text.str(), path);
+  return parse_csv(read_file(path, most::table), path);
 }
 
 }  // namespace isobar

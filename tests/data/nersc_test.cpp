@@ -155,7 +155,7 @@ TEST(Nersc, EveryFaultIsOneErrorNamingFileKeyAndMend) {
   expect_config_error([&] { open({3, 5, 6}); }, {file, "'net.img_height'", "4 x 6"});
   expect_config_error([&] { open({3, 4, 7}); }, {file, "'net.img_width'"});
   d.dt = 5;
-  expect_config_error([&] { open(); }, {"'data.train'", "no pair"});
+  expect_config_error([&] { open(); }, {"'data.dt'", "no pair"});
   d.dt = 0;
   expect_config_error([&] { open(); }, {"'data.dt'"});
   d.dt = 1;
@@ -192,7 +192,7 @@ TEST(Nersc, EveryFaultIsOneErrorNamingFileKeyAndMend) {
       },
       {file, "time step 4", "truncated"});
   fs::resize_file(file, 0);
-  expect_config_error([&] { open(); }, {file, "HDF5 cannot open"});
+  expect_config_error([&] { open(); }, {file, "is empty"});
 
   write_hdf5(file, {5, 3, 4, 6}, random_floats(360), {.chunk = {1, 1, 4, 6}, .steps_written = 3});
   set = open();

@@ -1,0 +1,43 @@
+#include "model/base/json.h"
+
+#include "model/base/error.h"
+
+namespace isobar {
+
+std::string json_excess(std::string_view text, int64_t values) {
+  int64_t depth = 0, deepest = 0, count = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      ++count;
+      deepest = std::max(deepest, ++depth);
+    } else if (c == ']' || c == '}') {
+      --depth;
+    } else if (c == ',') {
+      ++count;
+    }
+  }
+  if (deepest > kJsonDepth) return "is nested more than " + std::to_string(kJsonDepth) + " levels deep";
+  if (count > values) return "holds more than " + std::to_string(values) + " values";
+  return "";
+}
+
+nlohmann::json parse_json(std::string_view text) {
+  if (!json_excess(text).empty()) return nlohmann::json::value_t::discarded;
+  return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+nlohmann::json read_json(const std::filesystem::path& file, int64_t bytes, int64_t values) {
+  const std::string text = read_file(file, bytes);
+  if (const std::string excess = json_excess(text, values); !excess.empty())
+    throw ConfigError(file.string(), "line 1", excess, "check that it is the file that you mean");
+  return nlohmann::json::parse(text, nullptr, false);
+}
+
+}  // namespace isobar

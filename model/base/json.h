@@ -1,0 +1,30 @@
+// JSON of bounded depth and number of values. The parser itself follows any depth, but copying, comparing and
+// printing what it returns calls itself for every level, and a value takes up to 90 bytes of memory for each
+// byte of text.
+//
+//   nlohmann::json j = read_json("status.json");      // discarded where the text is no JSON
+#pragma once
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "model/base/files.h"
+
+namespace isobar {
+
+constexpr int64_t kJsonDepth = 64;
+constexpr int64_t kJsonValues = 4'000'000;
+
+/// What exceeds the bounds ("is nested more than 64 levels deep"); "" when nothing does. Cheap: parses
+/// nothing.
+std::string json_excess(std::string_view text, int64_t values = kJsonValues);
+
+/// Discarded for what is no JSON, or exceeds the bounds.
+nlohmann::json parse_json(std::string_view text);
+
+/// A file's. Discarded for what is no JSON. Throws ConfigError when the file cannot be read or exceeds a
+/// bound.
+nlohmann::json read_json(const std::filesystem::path& file, int64_t bytes = most::table,
+                         int64_t values = kJsonValues);
+
+}  // namespace isobar

@@ -1,0 +1,115 @@
+// Data files: npy, HDF5 in every layout, netCDF in every format. They are read as a run reads them: in a
+// child first; what that accepts may not harm the process that then opens it and reads all of it.
+#include <fstream>
+
+#include "model/base/files.h"
+#include "model/data/dataset.h"
+#include "model/data/foreign.h"
+#include "model/data/inspect.h"
+#include "model/data/npy.h"
+#include "model/data/stats.h"
+#include "tests/data/files.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace isobar::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Hdf5Options;
+using test::NetcdfOptions;
+
+void read_fields(const std::string& file) {
+  require_fields(file, "data.train", {});
+  const FieldFiles files = open_fields(file, "data.train", {});
+  const FieldInfo& info = files[0]->info();
+  const FieldShape crop{info.shape.channels, std::min<int64_t>(info.shape.height, 8),
+                        std::min<int64_t>(info.shape.width, 8)};
+  if (crop.size() > 1 << 20) return;
+  std::vector<float> values(static_cast<size_t>(crop.size()));
+  for (int64_t t = 0; t < std::min<int64_t>(info.steps, 8); ++t)
+    files[0]->read(t, crop, nullptr, values.data());
+  segments_of(files);
+}
+
+void read_as_run(const std::string& file) {
+  if (std::hash<std::string>()(read_file(file)) % 4 == 0) {
+    inspect(file);
+    compute_statistics(file);
+  }
+  read_fields(file);
+}
+
+std::vector<std::string> hdf5_seeds(const std::string& at) {
+  const std::vector<Hdf5Options> layouts = {{},
+                                            {.chunk = {1, 1, 4, 6}},
+                                            {.chunk = {2, 2, 3, 4}, .shuffle = true, .deflate = 2},
+                                            {.chunk = {1, 2, 4, 6}, .fletcher = true, .deflate = 1},
+                                            {.type = H5T_IEEE_F64BE, .compact = true},
+                                            {.type = H5T_STD_I16LE, .chunk = {5, 2, 4, 6}}};
+  std::vector<std::string> out;
+  const std::vector<float> data = test::random_floats(5 * 2 * 4 * 6);
+  for (const Hdf5Options& o : layouts) {
+    test::write_hdf5(at, {5, 2, 4, 6}, data, o);
+    out.push_back(read_file(at));
+  }
+  // A virtual dataset, an external link, and a soft link that goes round.
+  const hsize_t dims[] = {5, 2, 4, 6};
+  hid_t f = H5Fcreate(at.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t space = H5Screate_simple(4, dims, nullptr), plist = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_virtual(plist, space, ".", "field5", space);
+  H5Dclose(H5Dcreate2(f, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, plist, H5P_DEFAULT));
+  H5Dclose(H5Dcreate2(f, "field5", H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  H5Lcreate_external("mutated.h5", "fields", f, "away", H5P_DEFAULT, H5P_DEFAULT);
+  H5Lcreate_soft("/round", f, "round", H5P_DEFAULT, H5P_DEFAULT);
+  H5Pclose(plist), H5Sclose(space), H5Fclose(f);
+  out.push_back(read_file(at));
+  f = H5Fcreate(at.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);  // groups in groups
+  std::string group;
+  for (int i = 0; i < 12; ++i)
+    H5Gclose(H5Gcreate2(f, (group += "/g").c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  H5Lcreate_hard(f, "/g", f, (group + "/up").c_str(), H5P_DEFAULT, H5P_DEFAULT);
+  H5Lcreate_soft((group + "/fields").c_str(), f, "fields", H5P_DEFAULT, H5P_DEFAULT);
+  H5Fclose(f);
+  out.push_back(read_file(at));
+  return out;
+}
+
+std::vector<std::string> netcdf_seeds(const std::string& at, const std::vector<int>& formats) {
+  std::vector<std::string> out;
+  for (const int format : formats)
+    for (const bool unlimited : {false, true}) {
+      NetcdfOptions o{.order = unlimited ? "tzyx" : "xyt",
+                      .levels = unlimited ? 2 : 1,
+                      .format = format,
+                      .two = unlimited,
+                      .unlimited = unlimited};
+      if (format & NC_NETCDF4 && unlimited) o.deflate = 1;
+      std::vector<test::Packed> values = {test::random_packed(o)};
+      if (o.two) values.push_back(test::random_packed(o));
+      test::write_netcdf(at, o, values);
+      out.push_back(read_file(at));
+    }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Target> data_targets(const fs::path& folder) {
+  const std::string made = folder / "seed";
+  test::rng().seed(1);  // an input's number names its bytes, but for the times that HDF5 writes
+  std::vector<std::string> npy;
+  for (const int64_t n : {1, 20}) {
+    write_npy(made, {1, n, 1, 1}, std::vector<float>(static_cast<size_t>(n), 1.5f));
+    npy.push_back(read_file(made));
+  }
+  npy.push_back(
+      "\x93NUMPY" + std::string("\x02\0\x48\0\0\0", 6) +
+      "{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }                \n1234567887654321");
+  return {{"npy", "mutated.npy", npy, false, [](const auto& f) { read_statistics(f, f, 20); }},
+          {"hdf5", "mutated.h5", hdf5_seeds(made), false, read_as_run},
+          {"netcdf-3", "mutated3.nc", netcdf_seeds(made, {0, NC_64BIT_OFFSET, NC_CDF5}), false, read_as_run},
+          {"netcdf-4", "mutated4.nc", netcdf_seeds(made, {NC_NETCDF4, NC_NETCDF4 | NC_CLASSIC_MODEL}), false,
+           read_as_run}};
+}
+
+}  // namespace isobar::fuzz

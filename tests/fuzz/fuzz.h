@@ -1,0 +1,67 @@
+// Whatever Isobar reads, mutated at random and read: nothing may come of an input but that it is accepted or
+// refused by one ConfigError that names the file and a mend (of texts the key, line or column too).
+//
+//   fuzz_inputs --source DIR --inputs 100000 --seed 1             # ends with a line of counts; 1 when wrong
+//   fuzz_inputs --source DIR --seed 1 --only 17 --keep /tmp/x     # one input again, kept in that folder
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace isobar::fuzz {
+
+using Random = std::mt19937_64;
+
+inline size_t below(Random& r, size_t n) {
+  return n == 0 ? 0 : static_cast<size_t>(r() % n);
+}
+
+void mutate_text(std::string& text, const std::string& other, Random& r);
+/// Flips, cuts, splices, and extreme values in places where lengths, counts and addresses may stand.
+void mutate_bytes(std::string& bytes, const std::string& other, Random& r);
+
+struct Target {
+  std::string name;
+  std::string file;  // of the input, in the folder of inputs
+  std::vector<std::string> seeds;
+  bool text;  // mutated as text
+  std::function<void(const std::string& file)> read;
+  bool keyed = false;  // refusals name a key, line or column
+};
+
+/// YAML and tables. Puts what they name beside the input into `folder`.
+std::vector<Target> text_targets(const std::filesystem::path& source, const std::filesystem::path& folder);
+/// npy, HDF5 and netCDF.
+std::vector<Target> data_targets(const std::filesystem::path& folder);
+/// What runs write and other programs wrote: safetensors, state.json, result.jsonl, traces, logs.
+std::vector<Target> record_targets(const std::filesystem::path& source, const std::filesystem::path& folder);
+
+/// Input `number` of a seed: always the same bytes.
+std::string input_of(const Target& t, uint64_t seed, int64_t number);
+
+struct Verdict {
+  bool accepted = false;
+  std::string wrong;  // what is wrong with how it was taken; "" when nothing is
+  double cpu_s = 0;
+};
+Verdict try_one(const Target& t, const std::string& file);
+
+/// What a batch made of its inputs; see worker.cpp.
+struct Report {
+  int64_t accepted = 0, refused = 0, wrong = 0;
+  double slowest_s = 0;
+};
+struct Batch {
+  const std::vector<Target>& targets;
+  std::filesystem::path folder, keep;
+  uint64_t seed;
+  int64_t first, count;
+};
+/// Reads the inputs in forked workers, so that a signal, a hang (20 s) or 2 GiB of memory is seen, told, and
+/// the input kept. Adds to `reports` (one a target).
+void run_batch(const Batch& b, std::vector<Report>& reports);
+
+}  // namespace isobar::fuzz

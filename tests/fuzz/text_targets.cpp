@@ -1,0 +1,70 @@
+// What people write: sweep, model and machine files (the cluster section among it) and tables of runs.
+#include <algorithm>
+#include <fstream>
+
+#include "bench/cluster/cluster.h"
+#include "bench/sweep/trials.h"
+#include "model/base/files.h"
+#include "model/base/yaml.h"
+#include "perfmodel/machine/machine.h"
+#include "perfmodel/score/collective_model.h"
+#include "perfmodel/score/csv.h"
+#include "perfmodel/score/published_run.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace isobar::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+void read_sweep(const std::string& file) {
+  const SweepSpec s = load_sweep_spec(file);
+  size_t combinations = 1;  // expansion is the same for many as for few
+  for (const Axis& a : s.axes) combinations *= std::min<size_t>(a.values.size(), 1000);
+  if (combinations * static_cast<size_t>(s.repetitions) <= 64) expand(s);
+}
+
+void read_machine(const std::string& file) {
+  load_machine(file);
+  const nlohmann::json j = load_yaml(file);
+  if (j.contains("cluster")) cluster_from_json(j["cluster"], file);
+}
+
+}  // namespace
+
+std::vector<Target> text_targets(const fs::path& source, const fs::path& folder) {
+  std::ofstream(folder / "base.yaml") << "net: {embed_dim: 64, depth: 1}\ntrain: {global_batch: 8}\n";
+  const auto all = [&](const char* room, const char* suffix, size_t most) {
+    std::vector<std::string> texts;
+    for (const auto& entry : fs::directory_iterator(source / "configs" / room))
+      if (entry.path().extension() == suffix) {
+        std::string text = read_file(entry.path());
+        if (text.size() > most) text.resize(text.rfind('\n', most) + 1);
+        texts.push_back(std::move(text));
+      }
+    std::sort(texts.begin(), texts.end());
+    return texts;
+  };
+  std::vector<Target> t = {
+      {"sweep", "mutated.yaml", all("sweeps", ".yaml", 4000), true, read_sweep},
+      {"model", "mutated.yaml", all("models", ".yaml", 4000), true, [](const auto& f) { load_run_spec(f); }},
+      {"machine", "mutated.yaml", all("machines", ".yaml", 4000), true, read_machine},
+      {"runs", "mutated.csv", all("published", ".csv", 3000), true, [](const auto& f) { read_published(f); }},
+      {"collectives",
+       "mutated.csv",
+       {read_file(source / "configs/published/collectives.csv").substr(0, 3000)},
+       true,
+       [](const auto& f) { collectives_from(read_csv(f)); }}};
+  for (Target& each : t) each.keyed = true;
+  for (std::string& s : t[0].seeds)  // the base that lies beside the input
+    for (size_t at = 0; (at = s.find("../models/", at)) != std::string::npos;)
+      s.replace(at, s.find(".yaml", at) - at, "base");
+  t[1].seeds.emplace_back("a: &a [1, 2]\nb: &b [*a, *a, *a]\nc: &c [*b, *b, *b]\nd: [*c, *c, *c]\n");
+  t[2].seeds.push_back(
+      t[2].seeds.front() +
+      "\ncluster: {scheduler: pbs, start: pals, ranks_per_node: 2, cores: [4-7, 8-11], queue: debug,\n"
+      "  preamble: [[source, /x]], environment: {A: 1}, directives: [-lfilesystems=home], retries: 2}\n");
+  return t;
+}
+
+}  // namespace isobar::fuzz
