@@ -11,7 +11,7 @@ namespace {
 
 CLI::Validator number_that(const std::string& shown, const std::string& refusal,
                            bool (*is_right)(double, double, double), double low, double high) {
-  CLI::Validator v(shown, "");
+  CLI::Validator v(shown);
   v.operation([=](const std::string& text) {
     const char *begin = text.data(), *end = begin + text.size();
     double value = 0;

@@ -48,8 +48,9 @@ A sweep file names a run configuration and what to vary:
   probe_infeasible: 0.02             # share of the trials forecast not to fit that run all the same
   noise_limit: 0.3                   # (p90 - p10) / median of the steps above which a run counts as noisy
 
-A combination that cannot be run is reported as skipped, with the reason. With a machine file every trial has a
-forecast: --dry-run prints time, memory and cost, what does not fit is skipped, and what beats the machine's peaks is
+A value that no run can have is an error. A combination that the net cannot take is skipped: each reason is told with
+the first such combination and their number (--json lists all). A sweep has up to 200,000 combinations and 100,000
+trials. With a machine file every trial has a forecast: --dry-run prints time, memory and cost, what does not fit is skipped, and what beats the machine's peaks is
 implausible.
 
 Stop it with Ctrl-C or kill it at any moment: the same command goes on where it was, runs no finished trial again

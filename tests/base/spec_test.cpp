@@ -267,7 +267,7 @@ TEST_F(Spec, SizesWhoseProductsAreNoNumbersAreRefused) {
            "net.img_width=" + most, "train.global_batch=16777216"},
           "'train.global_batch'", "2^60");
   refused({"net.embed_dim=" + most, "net.mlp_ratio=" + most, "net.depth=" + most}, "'net'", "2^60");
-  refused({"net.kind=gpt", "net.seq_length=16777216", "net.num_heads=64", "policy.attention=unfused",
+  refused({"net.kind=gpt", "net.seq_length=1048576", "net.num_heads=64", "policy.attention=unfused",
            "train.global_batch=1024"},
           "'train.global_batch'", "2^60");
   refused({"layout.dp=1048576", "layout.tp=1048576", "layout.cp=1048576", "layout.pp=1048576",
