@@ -37,8 +37,9 @@ std::string gigabytes(double bytes) {
 
 [[noreturn]] void refuse(const RunSpec& s, const char* key, const std::string& what, double bytes,
                          const char* mend) {
-  throw ConfigError(
-      s.file, key, what + " take " + gigabytes(bytes) + " to plan, above " + gigabytes(kMostPlanBytes), mend);
+  throw ConfigError(s.file, key,
+                    what + " take up to " + gigabytes(bytes) + " to plan, above " + gigabytes(kMostPlanBytes),
+                    mend);
 }
 
 double invocation_bytes(const RunSpec& s) {

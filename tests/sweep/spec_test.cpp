@@ -1,5 +1,7 @@
 #include "bench/sweep/spec.h"
 
+#include <ctime>
+
 #include "bench/sweep/trials.h"
 #include "model/base/error.h"
 #include "support.h"
@@ -230,13 +232,13 @@ TEST_F(SpecTest, ASweepOfTooManyIsRefusedAtOnceWithItsCount) {
     rates += (i ? ", " : "") + std::to_string(1 + i) + "e-6";
   }
   const std::string both = "base: base.yaml\naxes: {train.seed: [" + seeds + "], train.lr: [" + rates + "]}";
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();
   EXPECT_NE(refusal(both).find("make 1000000 combinations, more than 200000 ->"), std::string::npos)
       << refusal(both);
   const std::string often =
       refusal("base: base.yaml\nrepetitions: 10000\naxes: {train.seed: [" + seeds + "]}");
   EXPECT_NE(often.find("more than 100000 trials: 10000 times"), std::string::npos) << often;
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 20);
+  EXPECT_LT((std::clock() - begin) / CLOCKS_PER_SEC, 20);
 }
 
 TEST_F(SpecTest, BaselinesRunBesidesAndAreComparedWith) {
