@@ -67,6 +67,7 @@ class Search {
         for (const int64_t pp : choices(g.pp, gpus / tp / cp, net_.depth)) {
           const int64_t dp = gpus / tp / cp / pp;
           if (cp > net_.tokens() || pp > net_.depth || spec_.train.global_batch % dp != 0) continue;
+          if (cp > 1 && net_.tokens() / cp < kLeastTokens && !g.cp) continue;
           if (!g.dp || *g.dp == dp)
             visit(Axes{static_cast<int32_t>(dp), static_cast<int32_t>(tp), static_cast<int32_t>(cp),
                        static_cast<int32_t>(pp)});
@@ -78,7 +79,6 @@ class Search {
     Layout l{.dp = dp, .tp = tp, .cp = cp, .pp = pp};
     const int64_t rows = net_.tokens() / cp;
     const GivenLayout& g = space_.given;
-    if (cp > 1 && rows < kLeastTokens && !g.cp) return;
     places(l);
     const std::vector<int> recomputes = g.recompute ? std::vector<int>{*g.recompute} : space_.recompute;
     for (const int sp : {1, 0}) {

@@ -36,7 +36,7 @@ class Options : public ::testing::Test {
 
   const std::string host_ = " --machine " + shipped("machines/example-2core.yaml");
   const std::string gpu_ = " --machine " + shipped("machines/dgx-h100.yaml");
-  const std::string llama_ = shipped("models/llama3-70b.yaml");
+  const std::string llama_ = shipped("models/llama3-70b.yaml"), small_ = shipped("models/llama3-8b.yaml");
   fs::path dir_;
 };
 
@@ -118,7 +118,7 @@ TEST_F(Options, AWhatIfIsReadToItsEnd) {
 }
 
 TEST_F(Options, ASearchKeepsToWhatIsSet) {
-  const std::string search = "predict " + llama_ + gpu_ + " --gpus 64 --json --top 8";
+  const std::string search = "predict " + small_ + gpu_ + " --gpus 16 --json --top 3";
   for (const auto& [set, key, value] : std::vector<std::tuple<std::string, std::string, json>>{
            {"layout.tp=8", "tp", 8},
            {"layout.tp=2", "tp", 2},
@@ -140,7 +140,7 @@ TEST_F(Options, ASearchKeepsToWhatIsSet) {
     EXPECT_NE(j.at("given").get<std::string>().find(set.substr(0, set.find('='))), std::string::npos)
         << j["given"];
   }
-  const Answer said = isobar("predict " + llama_ + gpu_ + " --gpus 64 --set layout.tp=8 --set policy.zero=1");
+  const Answer said = isobar("predict " + small_ + gpu_ + " --gpus 16 --set layout.tp=8 --set policy.zero=1");
   EXPECT_EQ(said.code, 0) << said.out;
   EXPECT_NE(said.out.find("given layout.tp=8, policy.zero=1;"), std::string::npos) << said.out;
   // What cannot be kept to is refused, not left aside.
@@ -149,13 +149,13 @@ TEST_F(Options, ASearchKeepsToWhatIsSet) {
 }
 
 TEST_F(Options, OneNumberOfAcceleratorsThatCannotBeDoesNotEndTheOthers) {
-  const std::string words = "predict " + llama_ + gpu_ + " --gpus 64 --gpus 97 --gpus 128";
+  const std::string words = "predict " + small_ + gpu_ + " --gpus 16 --gpus 97 --gpus 32";
   const Answer a = isobar(words);
   EXPECT_EQ(a.code, 2) << a.out;
   EXPECT_NE(a.out.find("97 cannot be shared"), std::string::npos) << a.out;
   EXPECT_NE(a.out.find("train.global_batch"), std::string::npos) << a.out;
   EXPECT_NE(a.out.find("96"), std::string::npos) << a.out;
-  for (const char* answered : {" on 64 x ", " on 128 x "})
+  for (const char* answered : {" on 16 x ", " on 32 x "})
     EXPECT_NE(a.out.find(answered), std::string::npos) << answered << a.out;
   const Answer b =
       shell("cd '" + dir_.string() + "' && " + isobar_command() + " " + words + " --json 2>/dev/null");

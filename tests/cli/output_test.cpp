@@ -25,10 +25,12 @@ class Output : public ::testing::Test {
                      "net: {embed_dim: 64, depth: 1, img_height: 32, img_width: 64, in_channels: 2, "
                      "out_channels: 2}\ntrain: {global_batch: 8, steps: 2}\n");
     write_atomically(dir_ / "sweep.yaml", "base: base.yaml\nsteps: 12\naxes: {gpus: [1, 2]}\n");
-    write_atomically(dir_ / "all_reduce.log",
-                     "#  Rank  0 Group  0 Pid 1 on a device  0 [0x00] NVIDIA A100\n"
-                     "#  Rank  1 Group  0 Pid 2 on a device  1 [0x00] NVIDIA A100\n"
-                     "1048576 262144 float sum -1 100.0 10.5 10.5 0 100.0 10.5 10.5 0\n");
+    write_atomically(
+        dir_ / "all_reduce.log",
+        "# nThread 1 nGpus 1 minBytes 8\n#  Rank  0 Group  0 Pid 1 on a device  0 [0x00] NVIDIA A100\n"
+        "#  Rank  1 Group  0 Pid 2 on a device  1 [0x00] NVIDIA A100\n"
+        "#       size  count  type  redop  root  time  algbw  busbw\n"
+        "1048576 262144 float sum -1 100.0 10.5 10.5 0 100.0 10.5 10.5 0\n");
   }
   void TearDown() override { fs::remove_all(dir_); }
   std::string at(const std::string& line) const { return "cd '" + dir_.string() + "' && " + line; }
