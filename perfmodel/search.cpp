@@ -8,6 +8,7 @@
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
+#include "model/nets/plan_size.h"
 #include "model/plan/layout.h"
 
 namespace isobar {
@@ -18,6 +19,12 @@ std::vector<int64_t> divisors(int64_t n, int64_t most) {
   for (int64_t d = 1; d <= std::min(n, most); ++d)
     if (n % d == 0) out.push_back(d);
   return out;
+}
+
+// What is given, where it divides n, else all divisors.
+std::vector<int64_t> choices(const std::optional<int64_t>& given, int64_t n, int64_t most) {
+  if (!given) return divisors(n, most);
+  return n % *given == 0 ? std::vector<int64_t>{*given} : std::vector<int64_t>{};
 }
 
 constexpr int64_t kLeastTokens = 128;  // of a sample on a rank: one tile of attention
@@ -38,17 +45,7 @@ class Search {
 
   SearchResult run() {
     const auto begin = std::chrono::steady_clock::now();
-    const int64_t gpus = spec_.layout.world(), batch = spec_.train.global_batch;
-    for (const int64_t tp : divisors(gpus, space_.max_tp)) {
-      if (net_.num_heads % tp != 0 || net_.kv_heads() % tp != 0 || net_.hidden() % tp != 0) continue;
-      for (const int64_t cp : divisors(gpus / tp, space_.context_parallel ? net_.tokens() : 1))
-        for (const int64_t pp : divisors(gpus / tp / cp, net_.depth)) {
-          const int64_t dp = gpus / tp / cp / pp;
-          if (batch % dp != 0) continue;
-          axes(static_cast<int32_t>(dp), static_cast<int32_t>(tp), static_cast<int32_t>(cp),
-               static_cast<int32_t>(pp));
-        }
-    }
+    each_axes(spec_.layout.world(), [&](const Axes& a) { axes(a[0], a[1], a[2], a[3]); });
     finish();
     result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return std::move(result_);
@@ -60,20 +57,42 @@ class Search {
     Placements at;
   };
 
+  // Every (dp, tp, cp, pp) that so many accelerators, the net and the batch allow
+  template <class Visit>
+  void each_axes(int64_t gpus, const Visit& visit) const {
+    const GivenLayout& g = space_.given;
+    for (const int64_t tp : choices(g.tp, gpus, space_.max_tp)) {
+      if (net_.num_heads % tp != 0 || net_.kv_heads() % tp != 0 || net_.hidden() % tp != 0) continue;
+      for (const int64_t cp : choices(g.cp, gpus / tp, space_.context_parallel ? net_.tokens() : 1))
+        for (const int64_t pp : choices(g.pp, gpus / tp / cp, net_.depth)) {
+          const int64_t dp = gpus / tp / cp / pp;
+          if (cp > net_.tokens() || pp > net_.depth || spec_.train.global_batch % dp != 0) continue;
+          if (cp > 1 && net_.tokens() / cp < kLeastTokens && !g.cp) continue;
+          if (!g.dp || *g.dp == dp)
+            visit(Axes{static_cast<int32_t>(dp), static_cast<int32_t>(tp), static_cast<int32_t>(cp),
+                       static_cast<int32_t>(pp)});
+        }
+    }
+  }
+
   void axes(int32_t dp, int32_t tp, int32_t cp, int32_t pp) {
     Layout l{.dp = dp, .tp = tp, .cp = cp, .pp = pp};
     const int64_t rows = net_.tokens() / cp;
-    if (cp > 1 && rows < kLeastTokens) return;
+    const GivenLayout& g = space_.given;
     places(l);
+    const std::vector<int> recomputes = g.recompute ? std::vector<int>{*g.recompute} : space_.recompute;
     for (const int sp : {1, 0}) {
-      if ((sp == 1 && tp == 1) || (sp == 0 && tp > 1 && !space_.sequence_parallel_off)) continue;
+      const bool wanted =
+          g.sequence_parallel ? *g.sequence_parallel == (sp == 1) : sp == 1 || space_.sequence_parallel_off;
+      if (tp == 1 ? sp == 1 : !wanted) continue;
       l.sequence_parallel = sp == 1;
-      for (const int recompute : space_.recompute)
+      for (const int recompute : recomputes)
         for (int kind = 0; kind < (cp > 1 ? 3 : 1); ++kind) {
+          if (cp > 1 && g.cp_kind && *g.cp_kind != kind) continue;
           if (kind == 2 && net_.kv_heads() / tp % cp != 0) continue;  // ulysses cuts heads
           l.recompute = static_cast<int8_t>(recompute);
           l.cp_kind = static_cast<int8_t>(kind);
-          for (const int64_t micro : divisors(spec_.train.global_batch / dp, 64)) {
+          for (const int64_t micro : choices(g.micro_batch, spec_.train.global_batch / dp, 64)) {
             l.micro_batch = static_cast<int32_t>(micro);
             if (l.sequence_parallel && micro * rows < tp) continue;
             policies(l);
@@ -86,7 +105,8 @@ class Search {
   void places(Layout l) {
     places_.clear();
     const int orders = space_.orders ? static_cast<int>(rank_orders().size()) : 1;
-    for (int o = 0; o < orders; ++o) {
+    const std::optional<int>& given = space_.given.order;
+    for (int o = given.value_or(0); o < (given ? *given + 1 : orders); ++o) {
       l.order = static_cast<int8_t>(o);
       const Placements at = placements_of(l, model_.where().ranks_on_host);
       const bool known = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
@@ -100,27 +120,33 @@ class Search {
   void policies(Layout l) {
     const int64_t micro_batches = spec_.train.global_batch / (int64_t{l.dp} * l.micro_batch);
     schedules_.clear();
-    for (const ScheduleKind s : space_.schedules) {
-      if (s == ScheduleKind::one_f_one_b || s == ScheduleKind::gpipe) schedules_.emplace_back(s, 1);
+    const GivenLayout& g = space_.given;
+    const bool one_chunk = g.vpp.value_or(1) == 1;
+    for (const ScheduleKind s : g.schedule ? std::vector<ScheduleKind>{*g.schedule} : space_.schedules) {
+      if ((s == ScheduleKind::one_f_one_b || s == ScheduleKind::gpipe) && one_chunk)
+        schedules_.emplace_back(s, 1);
       if (l.pp == 1) continue;
-      if (s == ScheduleKind::zb_h1 && l.recompute == 0) schedules_.emplace_back(s, 1);
+      if (s == ScheduleKind::zb_h1 && l.recompute == 0 && one_chunk) schedules_.emplace_back(s, 1);
       if (s == ScheduleKind::interleaved && micro_batches % l.pp == 0)
-        for (int64_t v = 2; v <= space_.max_chunks && v * l.pp <= net_.depth; ++v)
-          if (net_.depth % (v * l.pp) == 0) schedules_.emplace_back(s, v);
+        for (int64_t v = 2; v <= std::max(space_.max_chunks, g.vpp.value_or(0)) && v * l.pp <= net_.depth;
+             ++v)
+          if (net_.depth % (v * l.pp) == 0 && v == g.vpp.value_or(v)) schedules_.emplace_back(s, v);
     }
-    // zb-h1 keeps whole gradients until its late weight gradients are in.
+    const std::vector<int> stages = g.zero ? std::vector<int>{*g.zero} : space_.zero;
+    // Alone a rank has nothing to shard: all stages are one there. zb-h1 keeps whole gradients until its late
+    // weight gradients are in.
     const auto known = [&](ScheduleKind schedule, int zero) {
-      return (zero == 0 || l.dp * l.cp > 1) && (zero < 2 || schedule != ScheduleKind::zb_h1);
+      return (zero == 0 || g.zero || l.dp * l.cp > 1) && (zero < 2 || schedule != ScheduleKind::zb_h1);
     };
     int64_t each = 0;
     for (const auto& [schedule, chunks] : schedules_)
-      for (const int zero : space_.zero) each += known(schedule, zero) ? 1 : 0;
+      for (const int zero : stages) each += known(schedule, zero) ? 1 : 0;
     result_.considered += each * static_cast<int64_t>(places_.size());
 
     // What fits at all, whatever the placement
     fitting_.clear();
     for (const auto& [schedule, chunks] : schedules_)
-      for (const int zero : space_.zero) {
+      for (const int zero : stages) {
         if (!known(schedule, zero)) continue;
         l.schedule = schedule;
         l.vpp = static_cast<int32_t>(chunks);
@@ -173,7 +199,8 @@ class Search {
 
   // Bytes of the placed plans of the stages that may be the fullest
   int64_t placed(const Layout& l) const {
-    const RunSpec s = with_layout(spec_, l);
+    RunSpec s = with_layout(spec_, l);
+    if (l.schedule != ScheduleKind::gpipe) s = with_few_micro_batches(std::move(s));
     int64_t arena = 0;
     const std::vector<int> pipeline = group_of(s.layout, "pp", 0);
     const std::set<int> stages{0, std::min<int>(1, l.pp - 1), l.pp - 1};
@@ -181,8 +208,41 @@ class Search {
     return arena;
   }
 
+  bool shareable(int64_t gpus) const {
+    bool any = false;
+    each_axes(gpus, [&](const Axes&) { any = true; });
+    return any;
+  }
+
+  // Nothing was even priced: the numbers do not go together.
+  [[noreturn]] void refuse_numbers() const {
+    const int64_t gpus = spec_.layout.world();
+    const std::string& given = space_.given.text;
+    if (shareable(gpus))
+      throw ConfigError(
+          spec_.file, "--gpus",
+          "no layout on " + std::to_string(gpus) + " keeps to " + (given.empty() ? "the space" : given),
+          "leave some of it out");
+    constexpr int64_t kFar = 4096;
+    int64_t below = gpus - 1, above = gpus + 1;
+    while (below > 0 && gpus - below < kFar && !shareable(below)) --below;
+    while (above - gpus < kFar && !shareable(above)) ++above;
+    std::string near;
+    if (below > 0 && shareable(below)) near = std::to_string(below);
+    if (shareable(above)) near += (near.empty() ? "" : " and ") + std::to_string(above);
+    throw ConfigError(spec_.file, "--gpus",
+                      std::to_string(gpus) +
+                          " cannot be shared: no dp * tp * cp * pp of it has a dp that divides " +
+                          "train.global_batch = " + std::to_string(spec_.train.global_batch) +
+                          ", a tp that divides net.num_heads = " + std::to_string(net_.num_heads) +
+                          " and a pp up to net.depth = " + std::to_string(net_.depth) +
+                          (given.empty() ? "" : ", given " + given),
+                      near.empty() ? "change train.global_batch" : "the nearest that can are " + near);
+  }
+
   void finish() {
     result_.sections = model_.sections_built();
+    if (result_.considered == 0) refuse_numbers();
     if (best_.empty())
       throw ConfigError(
           spec_.file, "--gpus",

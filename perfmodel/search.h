@@ -7,12 +7,25 @@
 // Layouts with the same sections and pipeline share a lower bound, the time of their blocks alone; what lies
 // above the worst of the best is not priced one by one, but counts as considered. `pareto` prices all of it.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "perfmodel/layouts/layout_model.h"
 
 namespace isobar {
+
+/// What a search keeps to; the rest it tries.
+struct GivenLayout {
+  std::optional<int64_t> dp, tp, cp, pp, vpp, micro_batch;
+  std::optional<ScheduleKind> schedule;
+  std::optional<int> zero, recompute, cp_kind, order;  // indices as in Layout
+  std::optional<bool> sequence_parallel;               // of layouts with tp > 1
+  std::string text;                                    // "layout.tp=8, policy.zero=1", for people
+};
+/// Of `--set` assignments, whose values `spec` holds: those of layout.* and policy.* that a search would
+/// choose itself. Others are the specification's for every layout. Throws ConfigError for a micro-batch of 0.
+GivenLayout given_layout(const RunSpec& spec, const std::vector<std::string>& assignments);
 
 struct SearchSpace {
   bool context_parallel = true, orders = true, sequence_parallel_off = true;
@@ -21,6 +34,7 @@ struct SearchSpace {
                                       ScheduleKind::zb_h1};
   int64_t max_chunks = 16;
   int64_t max_tp = 64;
+  GivenLayout given = {};  // stands above the rest of the space
   /// Megatron-LM's space, which transformer-perf-estimates calls 1-D: tp with sequence parallelism, dp with
   /// sharded optimizer, pp by 1F1B, the micro-batch, and which axes are neighbours.
   static SearchSpace one_d();
@@ -50,7 +64,8 @@ struct SearchResult {
   double seconds = 0;
 };
 
-/// Throws ConfigError when nothing fits, with the least memory that a layout needs.
+/// Throws ConfigError when nothing fits, with the least memory that a layout needs, and when the accelerators
+/// cannot be shared, with the nearest numbers that can.
 SearchResult search(const RunSpec& spec, const Machine& machine, const SearchOptions& options);
 
 /// A machine that is faster or slower in one respect: "nvlink_bw*2", "net_bw*0.5", "flops*2",

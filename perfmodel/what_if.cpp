@@ -1,5 +1,6 @@
 // Machines that do not exist, and what would have to change for another layout to win.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "model/base/error.h"
@@ -59,22 +60,29 @@ const std::vector<std::string>& what_if_quantities() {
   return names;
 }
 
+// "nvlink_bw*2": a quantity, how it changes, a number, and nothing else.
 Machine what_if(Machine machine, const std::string& change) {
-  const size_t star = change.find_first_of("*/");
-  const std::string quantity = change.substr(0, star);
+  const auto refuse = [&](const std::string& what, const std::string& mend) {
+    throw ConfigError("--whatif", change, what, mend);
+  };
+  const size_t sign = change.find_first_of("*/");
+  const std::string quantity = change.substr(0, sign);
   const auto& known = what_if_quantities();
   if (std::find(known.begin(), known.end(), quantity) == known.end())
-    throw ConfigError("--whatif", "", "'" + quantity + "' is no quantity of a machine",
-                      "did you mean " + nearest(quantity, known) + "?");
+    refuse("'" + quantity + "' is no quantity of a machine",
+           "did you mean " + nearest(quantity, known) + "?");
+  if (sign == std::string::npos) refuse("has no factor", "write e.g. nvlink_bw*2");
+  const char *begin = change.data() + sign + 1, *end = change.data() + change.size();
   double factor = 0;
-  try {
-    factor = star == std::string::npos ? 0 : std::stod(change.substr(star + 1));
-  } catch (const std::exception&) {
-    factor = 0;
-  }
-  if (!(factor > 0) || !std::isfinite(factor))
-    throw ConfigError("--whatif", "", "'" + change + "' has no factor", "write e.g. nvlink_bw*2");
-  if (change[star] == '/') factor = 1 / factor;
+  const auto [rest, failed] = std::from_chars(begin, end, factor);
+  if (failed != std::errc() || !(factor > 0) || !std::isfinite(factor))
+    refuse("'" + std::string(begin, end) + "' is no factor", "give a number above 0, e.g. nvlink_bw*2");
+  if (rest != end)
+    refuse("'" + std::string(rest, end) + "' stands behind the factor",
+           "write one change, e.g. nvlink_bw*2; --whatif may be repeated");
+  if (quantity == "nvlink_ranks" && !machine.accelerator)
+    refuse("is of accelerators, and " + machine.file + " has none", "leave it out");
+  if (change[sign] == '/') factor = 1 / factor;
   apply(machine, quantity, factor);
   machine.name += " with " + change;
   return machine;

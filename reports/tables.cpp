@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <limits>
 
+#include "model/base/csv.h"
+
 namespace isobar {
 namespace {
 
@@ -30,16 +32,6 @@ size_t width(const std::string& s) {
 std::string padded(const std::string& s, size_t to, bool right) {
   const std::string space(to - std::min(to, width(s)), ' ');
   return right ? space + s : s + space;
-}
-
-std::string csv_field(const std::string& s) {
-  if (s.find_first_of(",\"\r\n") == std::string::npos) return s;
-  std::string out = "\"";
-  for (char c : s) {
-    if (c == '"') out += '"';
-    out += c;
-  }
-  return out + "\"";
 }
 
 std::string header(const Column& c) {
@@ -110,14 +102,14 @@ std::string to_text(const Table& t) {
 
 std::string to_csv(const Table& t) {
   std::string out;
-  for (size_t c = 0; c < t.columns.size(); ++c) out += (c ? "," : "") + csv_field(header(t.columns[c]));
+  for (size_t c = 0; c < t.columns.size(); ++c) out += (c ? "," : "") + csv_cell(header(t.columns[c]));
   out += "\r\n";
   for (const auto& row : t.rows) {
     for (size_t c = 0; c < t.columns.size(); ++c) {
       const Cell& cell = row.at(c);
       out += c ? "," : "";
       if (!cell.is_number)
-        out += csv_field(cell.text);
+        out += csv_cell(cell.text);
       else if (std::isfinite(cell.value))
         out += format("%.*g", 12, cell.value);
     }

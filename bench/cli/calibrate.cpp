@@ -8,6 +8,7 @@
 #include "bench/cli/commands.h"
 #include "bench/cli/launch.h"
 #include "bench/cli/mpiexec.h"
+#include "bench/cli/options.h"
 #include "bench/micro/cases.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
@@ -189,7 +190,6 @@ void run(const Arguments& a) {
   if (a.device != "cpu") return run_device(a);
   if (!a.ranks_part.empty()) return run_ranks_part(a.ranks_part);
   if (Mpi::started_by_launcher()) return run_network(a);
-  if (a.ranks < 1) throw ConfigError("--ranks", "", "must be 1 or more", "e.g. 2");
   const Scratch scratch(a.out);
   const int all = cores();
   register_peak_cases(1);
@@ -216,6 +216,7 @@ void add_calibrate_command(CLI::App& app) {
   CLI::App* c = app.add_subcommand("calibrate", "Measure this machine and write its machine file");
   c->add_option("-o,--output", a->out, "Machine file to write, e.g. configs/machines/local.yaml")->required();
   c->add_option("--ranks", a->ranks, "Ranks of the cases that need several (1: leave them out)")
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   c->add_option("--device", a->device, "cuda: this host's GPU, by its own clock")
       ->check(CLI::IsMember({"cpu", "cuda"}))
@@ -236,7 +237,14 @@ void add_calibrate_command(CLI::App& app) {
       "between "
       "them:\n\n"
       "  mpiexec -n 2 --map-by node isobar calibrate -o configs/machines/local.yaml      # srun works too");
-  c->callback([a] { run(*a); });
+  c->callback([a, c] {
+    const bool launched = a->ranks_part.empty() && Mpi::started_by_launcher();
+    refuse_unused(
+        *c, {{"--ranks", launched, "is for the launcher to say", "leave it out"},
+             {"--ranks", a->device != "cpu", "is of cases on the CPU", "leave it out"},
+             {"--json", a->device != "cpu" && launched, "is not for the network of GPUs", "leave it out"}});
+    run(*a);
+  });
 }
 
 }  // namespace isobar

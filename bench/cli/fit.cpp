@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/cli/measured.h"
+#include "bench/cli/options.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "perfmodel/holdout.h"
@@ -181,9 +182,9 @@ void add_fit_command(CLI::App& app) {
   fit->add_option("-o,--out", a->out, "Machine file to write")->required();
   auto* holdout =
       fit->add_option("--holdout", a->holdout, "Share of the runs to keep out and predict, e.g. 0.5")
-          ->check(CLI::Range(0.0, 1.0));
+          ->check(number_in(0, 1));
   auto* fraction = fit->add_option("--fraction", a->fraction, "Share of the runs to fit to: 1 - holdout")
-                       ->check(CLI::Range(0.0, 1.0))
+                       ->check(number_in(0, 1))
                        ->excludes(holdout);
   fit->add_option("--seed", a->seed, "Which random part is held out")->capture_default_str();
   fit->add_option("--splits", a->splits, "Repeat the held-out test over so many random parts")
@@ -200,7 +201,14 @@ void add_fit_command(CLI::App& app) {
       ->check(CLI::IsMember({"median", "p10", "min"}))
       ->capture_default_str();
   fit->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
-  fit->callback([a] { run(*a); });
+  fit->callback([a, fit] {
+    const bool all = a->train_ids.empty() && a->holdout <= 0 && (a->fraction < 0 || a->fraction == 1);
+    const bool by_chance = !all && a->train_ids.empty();
+    for (const char* option : {"--seed", "--splits", "--by"})
+      refuse_unused(*fit,
+                    {{option, !by_chance, "is of a random part that is held out", "add --holdout 0.5"}});
+    run(*a);
+  });
 }
 
 }  // namespace isobar

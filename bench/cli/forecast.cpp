@@ -5,6 +5,7 @@
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
+#include "model/base/progress.h"
 #include "model/base/rng.h"
 #include "perfmodel/layout_predict.h"
 #include "perfmodel/predict.h"
@@ -72,13 +73,19 @@ std::string key_of(const RunSpec& spec) {
 
 }  // namespace
 
-void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, int64_t ranks_per_node) {
+void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, int64_t ranks_per_node,
+              bool progress) {
   std::map<std::string, Forecast> known;  // repetitions share theirs
   for (const Trial& t : matrix.trials) known.try_emplace(key_of(t.spec));
   const bool placed = known.size() <= kMostPlaced;
   known.clear();
   std::vector<Trial> run;
+  constexpr size_t kQuick = 2000;  // in some seconds
+  Progress bar("forecasts", static_cast<int64_t>(matrix.trials.size()),
+               progress && matrix.trials.size() > kQuick);
+  int64_t done = 0;
   for (Trial& t : matrix.trials) {
+    bar.update(done++);
     const auto [at, fresh] = known.try_emplace(key_of(t.spec));
     if (fresh)
       at->second = machine.accelerator ? on_accelerators(t.spec, machine)
@@ -94,6 +101,8 @@ void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, in
     else
       matrix.skipped.push_back({t.axes, t.forecast->infeasible, t.forecast});
   }
+  bar.update(done);
+  bar.finish();
   matrix.trials = std::move(run);
   if (matrix.trials.empty())
     throw ConfigError(

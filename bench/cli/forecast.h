@@ -7,6 +7,7 @@ namespace isobar {
 
 /// Gives every trial its forecast. Trials that cannot run there become `skipped`, but for a share
 /// `probe_infeasible` of them (chosen by the sweep's seed), which run to test that very prediction.
-void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, int64_t ranks_per_node);
+void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, int64_t ranks_per_node,
+              bool progress = false);
 
 }  // namespace isobar

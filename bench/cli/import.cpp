@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/options.h"
 #include "bench/import/import.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
@@ -86,22 +87,33 @@ void tell(const Imported& i, const std::string& file, const std::string& out) {
   if (i.runs == 0) throw ConfigError(out, "", "got no run", "see the reasons above");
 }
 
-void run(const Arguments& a) {
+// Which of the options a kind of file has
+void refuse_others(const CLI::App& command, const std::string& kind, const std::string& own) {
+  for (const char* option : {"--config", "--machine", "--only", "--collective"})
+    refuse_unused(command,
+                  {{option, own.find(option) == std::string::npos, "is not for " + kind, "leave it out"}});
+}
+
+void run(const Arguments& a, const CLI::App& command) {
   const std::string& file = a.files[0];
   const std::string text = read_file(file);
   if (is_kineto(text)) {
+    refuse_others(command, "a PyTorch trace", "--config");
     needs(a.config, file, "--config", "say what was trained: --config RUN.yaml");
     needs(a.out, file, "--output", "say where the run goes, e.g. -o results/torch");
     tell(import_kineto(a.files, a.config, a.out), file, a.out);
   } else if (is_nccl_tests(text)) {
+    refuse_others(command, "a log of nccl-tests", "--machine --collective");
     only_one(a, "a log of nccl-tests");
     const Collectives c = read_nccl_tests(file, a.collective);
     write(a, a.machine.empty() ? to_csv(c) : to_yaml(with_links(load_machine(a.machine), c)));
   } else if (std::filesystem::path(file).extension() == ".csv") {
+    refuse_others(command, "a table of runs", "--only");
     only_one(a, "a table");
     needs(a.out, file, "--output", "say where the runs go, e.g. -o results/mine");
     tell(import_published(file, {.out = a.out, .only = a.only}), file, a.out);
   } else {
+    refuse_others(command, "a machine or model of another program", "");
     peers(a);
   }
 }
@@ -120,7 +132,7 @@ void add_import_command(CLI::App& app) {
   c->add_option("--only", a->only, "Rows of a table whose gpu_type holds this text");
   c->add_option("--collective", a->collective, "What an nccl-tests log measured, if it does not say")
       ->check(CLI::IsMember({"all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast"}));
-  c->callback([a] { run(*a); });
+  c->callback([a, c] { run(*a, *c); });
 }
 
 }  // namespace isobar

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/output.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
 #include "model/engine/arena.h"
@@ -67,10 +68,8 @@ int run(int argc, char** argv) {
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a log file keeps up, and an abort loses no line
+// Every way to end, with its exit code.
+int guarded(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const ExitCode& e) {
@@ -97,4 +96,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "isobar: %s\n", showable(e.what()).c_str());
     return 1;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  isobar::open_standard_streams();
+  return isobar::checked_output(guarded(argc, argv));
 }

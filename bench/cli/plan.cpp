@@ -9,6 +9,7 @@
 #include "model/engine/processor.h"
 #include "model/engine/summary.h"
 #include "model/nets/build.h"
+#include "model/nets/plan_size.h"
 #include "model/plan/work.h"
 
 namespace isobar {
@@ -55,6 +56,16 @@ void print(const Plan& plan, const RunSpec& spec, bool totals_only) {
   std::printf("  %-22s  %15ld bytes (host, beside the arena)\n", "loader", plan.memory.loader);
 }
 
+/// What was held against one another, if it was not all ranks.
+std::string checked_text(const RunSpec& all, const RunSpec& part) {
+  if (part.layout.world() == all.layout.world() && part.micro_batches() == all.micro_batches()) return "";
+  return "all " + std::to_string(all.layout.world()) +
+         " ranks' plans do not fit in memory at once; checked against " + "one another: dp " +
+         std::to_string(part.layout.dp) + " of " + std::to_string(all.layout.dp) + ", " +
+         std::to_string(part.micro_batches()) + " of " + std::to_string(all.micro_batches()) +
+         " micro-batches";
+}
+
 void run(const Arguments& a) {
   const RunSpec spec = load_run_spec(a.config, a.set);
   if (a.rank < 0 || a.rank >= spec.layout.world())
@@ -63,12 +74,19 @@ void run(const Arguments& a) {
                       "name a rank of the layout");
   const int threads = spec.run.threads > 0 ? static_cast<int>(spec.run.threads)
                                            : std::max(1, cores() / static_cast<int>(spec.layout.world()));
-  check_world(spec, planned_workspace(spec, threads));
-  const Plan plan = build_plan(spec, a.rank, planned_workspace(spec, threads));
-  if (!a.json) return print(plan, spec, a.totals);
+  const Workspace workspace = planned_workspace(spec, threads);
+  const Plan plan = build_plan(spec, a.rank, workspace);
+  check_world(spec, workspace);
+  const std::string checked = checked_text(spec, world_to_check(spec, workspace));
+  if (!a.json) {
+    print(plan, spec, a.totals);
+    if (!checked.empty()) std::printf("note: %s\n", checked.c_str());
+    return;
+  }
   const Totals t = totals(plan, spec.micro_batch());
   nlohmann::json j = {{"rank", plan.rank},
                       {"world", plan.world},
+                      {"checked", checked},
                       {"plan_hash", sha256_hex(to_text(plan))},
                       {"parameters", plan.parameter_count()},
                       {"flops_forward_per_sample", forward_flops_per_sample(spec)},
@@ -99,8 +117,9 @@ void add_plan_command(CLI::App& app) {
       "  isobar plan configs/models/vit-384.yaml --set layout.dp=2 --set policy.amp=bf16 --rank 1\n\n"
       "A routine is emitted once; the last lines say in which order a step invokes them: forward(1)@0 is "
       "micro-batch 1\n"
-      "in slot 0 of the saved activations. All ranks' plans are checked against one another first. Nothing "
-      "is run and no data is read.");
+      "in slot 0 of the saved activations. All ranks' plans are checked against one another; of more than "
+      "fit in "
+      "memory, some. Nothing is run and no data is read.");
   c->callback([a] { run(*a); });
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/options.h"
 #include "bench/cli/predict_layouts.h"
 #include "bench/cli/step_text.h"
 #include "model/base/error.h"
@@ -24,13 +25,14 @@ The interval holds the truth in 80 of 100 cases. It is narrow for runs like thos
 to, wide for others, and widest for a spec sheet or a calibration alone; warnings say why.
 
 For a cluster of accelerators (configs/machines/dgx-h100.yaml …) --gpus searches every layout, policy and placement
-that fits, and says what would have to change for another to be the best; without it the configuration's layout is
-predicted.
+that fits, and says what would have to change for another to be the best; what --set says of layout.* and policy.*
+is kept to, the file's own layout is not. Without --gpus the configuration's layout is predicted.
 
 Examples:
   isobar predict configs/models/gpt3-1t.yaml --machine configs/machines/dgx-b200.yaml --gpus 16384 --global-batch 4096
   isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --gpus 256 --tokens 1e12
   isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --whatif nvlink_bw*2
+  isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --set layout.tp=8
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --ranks 2 --set policy.amp=bf16
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --json | jq .step_s)";
@@ -58,6 +60,7 @@ RunSpec spec_of(const Arguments& a) {
         a.config, "--ranks",
         std::to_string(a.ranks) + " cannot be shared by tp * cp * pp = " + std::to_string(others),
         "use a multiple");
+  refuse_contradiction(set, "layout.dp", a.ranks / others, "--ranks " + std::to_string(a.ranks));
   set.push_back("layout.dp=" + std::to_string(a.ranks / others));
   return load_run_spec(a.config, set);
 }
@@ -130,20 +133,44 @@ void add_predict_command(CLI::App& app) {
           "Change the machine: flops, memory_bw, nvlink_bw, net_bw, latency, memory_size, nvlink_ranks, "
           "e.g. nvlink_bw*2; may be repeated")
       ->allow_extra_args(false);
-  predict_command->add_option("--tokens", a->question.tokens, "Time and cost of training on so many tokens");
-  predict_command->add_option("--samples", a->question.samples,
-                              "Time and cost of training on so many samples");
+  auto* tokens =
+      predict_command
+          ->add_option("--tokens", a->question.tokens, "Time and cost of training on so many tokens")
+          ->check(above_zero());
+  predict_command
+      ->add_option("--samples", a->question.samples, "Time and cost of training on so many samples")
+      ->check(above_zero())
+      ->excludes(tokens);
   predict_command->add_flag("--json", a->question.json, "Print JSON on stdout instead of tables");
-  predict_command->callback([a] {
-    if (a->global_batch > 0) a->set.push_back("train.global_batch=" + std::to_string(a->global_batch));
-    if (!a->question.gpus.empty())  // its own layout is not asked for
-      for (const char* one : {"layout.dp=1", "layout.tp=1", "layout.cp=1", "layout.pp=1", "layout.vpp=1",
-                              "layout.order=tp-cp-dp-pp", "policy.micro_batch=0", "policy.schedule=1f1b"})
-        a->set.emplace_back(one);
+  predict_command->callback([a, predict_command] {
+    const CLI::App& given = *predict_command;
+    const bool searches = !a->question.gpus.empty();
+    refuse_unused(
+        given, {{"--ranks", searches, "says how many ranks there are, as --gpus does", "keep one of the two"},
+                {"--top", !searches, "is for a search of layouts", "add --gpus N"},
+                {"--space", !searches, "is for a search of layouts", "add --gpus N"},
+                {"--pareto", !searches, "is for a search of layouts", "add --gpus N"}});
+    if (a->global_batch > 0) {
+      refuse_contradiction(a->set, "train.global_batch", a->global_batch, "--global-batch");
+      a->set.push_back("train.global_batch=" + std::to_string(a->global_batch));
+    }
+    const std::vector<std::string> user = a->set;
+    if (searches) {  // the file's own layout is not asked for, what the user sets is
+      a->set = {"layout.dp=1",          "layout.tp=1",         "layout.cp=1",
+                "layout.pp=1",          "layout.vpp=1",        "layout.order=tp-cp-dp-pp",
+                "policy.micro_batch=0", "policy.schedule=1f1b"};
+      a->set.insert(a->set.end(), user.begin(), user.end());
+    }
     const RunSpec spec = spec_of(*a);
     Machine m = load_machine(a->machine);
     for (const std::string& change : a->what_if) m = what_if(m, change);
-    if (m.accelerator || !a->question.gpus.empty()) return answer(spec, m, a->question);
+    const bool by_layout = m.accelerator || searches;
+    refuse_unused(given,
+                  {{"--ranks-on-host", by_layout, "is for machines without accelerators", "leave it out"},
+                   {"--tokens", !by_layout, "is for machines with accelerators", "leave it out"},
+                   {"--samples", !by_layout, "is for machines with accelerators", "leave it out"}});
+    if (searches) a->question.given = given_layout(spec, user);
+    if (by_layout) return answer(spec, m, a->question);
     const int64_t on_host = a->ranks_on_host > 0 ? a->ranks_on_host : spec.layout.world();
     const int64_t threads = threads_of(spec, m.identity.cores, on_host);
     const Prediction p = predict(spec, m,

@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "bench/cli/commands.h"
 #include "bench/cli/step_text.h"
 #include "model/base/error.h"
 #include "perfmodel/layout_predict.h"
-#include "perfmodel/search.h"
 
 namespace isobar {
 namespace {
@@ -105,6 +105,22 @@ void print_bill(const Bill& b, const Machine& m) {
   std::printf("\n");
 }
 
+struct Point {
+  int64_t gpus;
+  double step_s;
+  std::string layout;
+};
+
+void print_curve(const std::vector<Point>& curve) {
+  std::printf("  %8s %10s %9s %10s  %s\n", "GPUs", "step s", "speedup", "efficiency", "layout");
+  for (const Point& p : curve) {
+    const double speedup = curve[0].step_s / p.step_s;
+    std::printf("  %8ld %10.3f %9.2f %9.1f%%  %s\n", p.gpus, p.step_s, speedup,
+                100 * speedup * static_cast<double>(curve[0].gpus) / static_cast<double>(p.gpus),
+                p.layout.c_str());
+  }
+}
+
 void one_layout(const RunSpec& spec, const Machine& m, const LayoutQuestion& q) {
   const LayoutPrediction p = predict_layout(spec, m);
   const Layout l = layout_of(spec);
@@ -130,30 +146,35 @@ void one_layout(const RunSpec& spec, const Machine& m, const LayoutQuestion& q) 
 void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q) {
   if (q.gpus.empty()) return one_layout(given, m, q);
   json out = json::array();
-  struct Point {
-    int64_t gpus;
-    double step_s;
-    Bill bill;
-    std::string layout;
-  };
   std::vector<Point> curve;
+  SearchSpace space = q.space == "1d" ? SearchSpace::one_d() : SearchSpace{};
+  space.given = q.given;
+  bool refused = false;
   for (const int64_t gpus : q.gpus) {
     RunSpec spec = given;
     spec.layout = {.dp = gpus};
     spec.policy.micro_batch = 0;
-    const SearchResult r = search(
-        spec, m,
-        {.top = q.top, .pareto = q.pareto, .space = q.space == "1d" ? SearchSpace::one_d() : SearchSpace{}});
+    SearchResult r;
+    try {
+      r = search(spec, m, {.top = q.top, .pareto = q.pareto, .space = space});
+    } catch (const ConfigError& e) {  // the others may still be answered
+      if (q.gpus.size() == 1) throw;
+      refused = true;
+      if (q.json) out.push_back({{"gpus", gpus}, {"machine", m.name}, {"refused", e.what()}});
+      std::fprintf(stderr, "isobar: %s\n", e.what());
+      continue;
+    }
     const LayoutCandidate& best = r.best.front();
     LayoutModel model(spec, m);
     const LayoutPrediction p = predict_layout(model, best.layout);
     const std::vector<Turn> changes = turns(spec, m, r.best);
     const Bill bill = bill_of(spec, m, q, p.step_s, gpus);
-    curve.push_back({gpus, p.step_s, bill, text_of(best.layout)});
+    curve.push_back({gpus, p.step_s, text_of(best.layout)});
     if (q.json) {
       json j = json_of(p, best.layout);
       j["gpus"] = gpus;
       j["machine"] = m.name;
+      j["given"] = q.given.text;
       j["considered"] = r.considered;
       j["priced"] = r.priced;
       j["out_of_memory"] = r.too_large;
@@ -173,6 +194,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q) {
     }
     std::printf("%s on %ld x %s, global batch %ld\n", spec.file.c_str(), gpus, m.name.c_str(),
                 spec.train.global_batch);
+    if (!q.given.text.empty()) std::printf("given %s; the rest is searched\n", q.given.text.c_str());
     std::printf(
         "%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit, %ld priced one by one\n\n",
         r.considered, r.seconds, 1e-6 * static_cast<double>(r.considered) / r.seconds, r.too_large, r.priced);
@@ -190,16 +212,10 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q) {
   }
   if (q.json) {
     std::printf("%s\n", (out.size() == 1 ? out[0] : out).dump(1).c_str());
-    return;
+  } else if (curve.size() > 1) {
+    print_curve(curve);
   }
-  if (curve.size() < 2) return;
-  std::printf("  %8s %10s %9s %10s  %s\n", "GPUs", "step s", "speedup", "efficiency", "layout");
-  for (const Point& p : curve) {
-    const double speedup = curve[0].step_s / p.step_s;
-    std::printf("  %8ld %10.3f %9.2f %9.1f%%  %s\n", p.gpus, p.step_s, speedup,
-                100 * speedup * static_cast<double>(curve[0].gpus) / static_cast<double>(p.gpus),
-                p.layout.c_str());
-  }
+  if (refused) throw ExitCode{2};
 }
 
 }  // namespace isobar

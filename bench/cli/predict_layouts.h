@@ -6,6 +6,7 @@
 
 #include "model/base/spec.h"
 #include "perfmodel/machine/machine.h"
+#include "perfmodel/search.h"
 
 namespace isobar {
 
@@ -15,9 +16,11 @@ struct LayoutQuestion {
   bool pareto = false, json = false;
   std::string space = "all";       // all | 1d (SearchSpace::one_d)
   double tokens = 0, samples = 0;  // the budget that a training has; 0: none asked for
+  GivenLayout given = {};          // of a search: what it keeps to
 };
 
-/// Prints the answer. Throws ConfigError for what the net or the machine cannot take.
+/// Prints the answer. Throws ConfigError for what the net or the machine cannot take. Of several numbers of
+/// accelerators one that cannot be answered is said beside the others, and ExitCode thrown at the end.
 void answer(const RunSpec& spec, const Machine& machine, const LayoutQuestion& question);
 
 }  // namespace isobar

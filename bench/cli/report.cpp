@@ -84,7 +84,8 @@ void add_report_command(CLI::App& app) {
   report->add_flag("--tensorboard", a->tensorboard,
                    "Write event files for TensorBoard too (OUT/tensorboard)");
   report->add_flag("--mlperf", a->mlperf, "Write MLPerf's log lines too (OUT/mlperf)");
-  report->add_flag("--no-figures", a->no_figures, "Draw nothing");
+  auto* none = report->add_flag("--no-figures", a->no_figures, "Draw nothing");
+  for (const char* option : {"--python", "--png", "--pdf"}) none->excludes(report->get_option(option));
   report->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
   report->callback([a] {
     const Report r = write_report(

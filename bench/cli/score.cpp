@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/options.h"
 #include "model/base/error.h"
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/score/referee.h"
@@ -284,9 +285,13 @@ void add_score_command(CLI::App& app) {
   score->add_flag("--spec", a->spec, "Spec sheet only, and one scale a machine family from other campaigns");
   score->add_flag("--experts", a->experts, "Take mixtures of experts too; else their rows are refused");
   score->add_option("--published", a->published, "Folder of the shipped tables (configs/published)");
-  score->add_flag("--json", a->json, "One JSON object a table, a line each");
-  score->add_flag("--rows", a->rows, "With --json: every row's prediction too");
-  score->callback([a] { run(*a); });
+  auto* json = score->add_flag("--json", a->json, "One JSON object a table, a line each");
+  score->add_flag("--rows", a->rows, "With --json: every row's prediction too")->needs(json);
+  score->callback([a, score] {
+    refuse_unused(*score, {{"--published", !a->tables.empty() && !a->fit_on.empty(),
+                            "is not read: TABLES are scored, and --fit-on is fitted to", "leave it out"}});
+    run(*a);
+  });
 }
 
 }  // namespace isobar

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "bench/cli/forecast.h"
+#include "bench/cli/options.h"
 #include "bench/cli/sweep_suggest.h"
 #include "bench/cluster/pilot.h"
 #include "bench/cluster/submit.h"
@@ -47,8 +48,9 @@ A sweep file names a run configuration and what to vary:
   probe_infeasible: 0.02             # share of the trials forecast not to fit that run all the same
   noise_limit: 0.3                   # (p90 - p10) / median of the steps above which a run counts as noisy
 
-A combination that cannot be run is reported as skipped, with the reason. With a machine file every trial has a
-forecast: --dry-run prints time, memory and cost, what does not fit is skipped, and what beats the machine's peaks is
+A value that no run can have is an error. A combination that the net cannot take is skipped: each reason is told with
+the first such combination and their number (--json lists all). A sweep has up to 200,000 combinations and 100,000
+trials. With a machine file every trial has a forecast: --dry-run prints time, memory and cost, what does not fit is skipped, and what beats the machine's peaks is
 implausible.
 
 Stop it with Ctrl-C or kill it at any moment: the same command goes on where it was, runs no finished trial again
@@ -125,14 +127,31 @@ SweepOutcome execute(const Arguments& a, const Matrix& part, const SweepSpec& sw
                         {.wait = !a.no_wait, .after = a.after});
 }
 
-void refuse_contradictions(const Arguments& a) {
-  if (a.no_wait && a.launcher == "local")
-    throw ConfigError("isobar sweep", "--no-wait", "is for a cluster's jobs", "add --launcher slurm or pbs");
-  if (a.no_wait && !a.suggest.until.empty())
-    throw ConfigError("isobar sweep", "--no-wait", "cannot go with --until, whose rounds wait for results",
-                      "leave out one of them; --suggest N --run --no-wait submits one round");
-  if (!a.after.empty() && a.launcher == "local")
-    throw ConfigError("isobar sweep", "--after", "is for a cluster's jobs", "add --launcher slurm or pbs");
+// A sweep runs its trials, or some of them by suggestion, or plays them again, or says what it would run, or
+// cancels: what the mode that was asked for does not read is refused.
+void refuse_contradictions(const Arguments& a, const CLI::App& command) {
+  const bool local = a.launcher == "local", suggests = a.suggest.asked();
+  const bool runs = !a.dry_run && !a.cancel && a.suggest.rehearse == 0 &&
+                    (!suggests || a.suggest.run || !a.suggest.until.empty());
+  const std::string cluster = "is for a cluster's jobs", add = "add --launcher slurm or pbs";
+  const std::string none = "is for trials that run, and nothing runs here", leave = "leave it out";
+  const std::string whole = "goes with no suggestions", choose = "keep one of the two";
+  refuse_unused(
+      command,
+      {{"--no-wait", local, cluster, add},
+       {"--after", local, cluster, add},
+       {"--cancel", local, cluster, add},
+       {"--no-wait", !a.suggest.until.empty(), "cannot go with --until, whose rounds wait for results",
+        "leave out one of them; --suggest N --run --no-wait submits one round"},
+       {"--dry-run", suggests || a.cancel, suggests ? whole : "cannot go with --cancel", choose},
+       {"--cancel", suggests, whole, choose},
+       {"--no-wait", !runs, none, leave},
+       {"--after", !runs, none, leave},
+       {"--retry-failed", !runs, none, leave},
+       {"--run", a.suggest.rehearse > 0, "cannot go with --rehearse, which runs nothing", choose},
+       {"--max-trials", !suggests, "is of suggestions", "add --until 'regret<2%'"},
+       {"--statistic", !suggests, "is of suggestions", "add --suggest N"},
+       {"--suggest-seed", !suggests, "is of suggestions", "add --suggest N"}});
 }
 
 std::optional<ClusterSpec> cluster_of(const Arguments& a, const std::string& machine) {
@@ -147,13 +166,14 @@ std::optional<ClusterSpec> cluster_of(const Arguments& a, const std::string& mac
   return c;
 }
 
-int run(const Arguments& a) {
-  refuse_contradictions(a);
+int run(const Arguments& a, const CLI::App& command) {
+  refuse_contradictions(a, command);
   const SweepSpec sweep = load_sweep_spec(a.file);
   const std::string machine = a.machine.empty() ? sweep.machine : a.machine;
   const std::optional<ClusterSpec> cluster = cluster_of(a, machine);
-  Matrix matrix = expand(sweep);
-  if (!machine.empty()) forecast(matrix, sweep, load_machine(machine), cluster ? cluster->ranks_per_node : 0);
+  Matrix matrix = expand(sweep, !a.json);
+  if (!machine.empty())
+    forecast(matrix, sweep, load_machine(machine), cluster ? cluster->ranks_per_node : 0, !a.json);
   if (a.dry_run) {
     const std::string text = a.json ? show(dry_run_json(matrix, sweep)) : dry_run_table(matrix);
     std::fputs(text.c_str(), stdout);
@@ -164,8 +184,6 @@ int run(const Arguments& a) {
                       "say where results go, e.g. --results results/demo");
 
   if (a.cancel) {
-    if (!cluster)
-      throw ConfigError("isobar sweep", "--cancel", "is for a cluster's jobs", "add --launcher slurm or pbs");
     std::printf("%d jobs cancelled\n", cancel_jobs(a.results, *scheduler_of(cluster->scheduler)));
     return 0;
   }
@@ -213,8 +231,8 @@ void add_sweep_command(CLI::App& app) {
   sweep->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
   sweep->add_flag("--retry-failed", a->retry_failed, "Run complete trials that are not ok again");
   add_suggest_options(*sweep, a->suggest);
-  sweep->callback([a] {
-    if (const int code = run(*a); code != 0) throw CLI::RuntimeError(code);
+  sweep->callback([a, sweep] {
+    if (const int code = run(*a, *sweep); code != 0) throw CLI::RuntimeError(code);
   });
 
   CLI::App* job = app.add_subcommand("sweep-job", "What a cluster's job runs")->group("");

@@ -7,6 +7,7 @@
 #include "bench/cli/commands.h"
 #include "bench/cli/launch.h"
 #include "bench/cli/mpiexec.h"
+#include "bench/cli/options.h"
 #include "bench/sweep/classify.h"
 #include "bench/sweep/results.h"
 #include "model/base/error.h"
@@ -101,11 +102,17 @@ void run(Arguments a) {
       throw ConfigError("--ranks", "",
                         std::to_string(a.ranks) + " is no multiple of tp*cp*pp = " + std::to_string(others),
                         "give a multiple");
+    refuse_contradiction(a.set, "layout.dp", a.ranks / others, "--ranks " + std::to_string(a.ranks));
     a.set.push_back("layout.dp=" + std::to_string(a.ranks / others));
     if (spec.net.language()) require_kernels(spec, build_plan(load_run_spec(a.config, a.set), 0, {}));
     if (a.ranks > 1) start_under_mpiexec(a, a.ranks);
   }
   const Mpi mpi;
+  if (launched && a.ranks > 0 && a.ranks != mpi.size())
+    throw ConfigError(
+        "--ranks", "",
+        std::to_string(a.ranks) + " are wanted, and the launcher started " + std::to_string(mpi.size()),
+        "leave it out, or start as many");
   // A launcher's ranks become data parallelism unless the layout says otherwise.
   RunSpec spec = load_run_spec(a.config, a.set);
   if (spec.layout.world() == 1 && mpi.size() > 1) {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/options.h"
 #include "reports/watch.h"
 
 namespace isobar {
@@ -63,9 +64,10 @@ void add_watch_command(CLI::App& app) {
   CLI::App* watch = app.add_subcommand("watch", "Shows a sweep as it goes, in the terminal");
   watch->footer(kHelp);
   watch->add_option("DIR", a->dir, "Results of the sweep")->required();
-  watch->add_flag("--once", a->once, "Look once and end");
+  auto* once = watch->add_flag("--once", a->once, "Look once and end");
   watch->add_option("--every", a->every, "Seconds between two looks")
-      ->check(CLI::Range(0.1, 3600.0))
+      ->check(number_in(0.1, 3600))
+      ->excludes(once)
       ->capture_default_str();
   watch->callback([a] {
     if (!a->once && ::isatty(STDOUT_FILENO)) std::fputs("\x1b[2J", stdout);

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "bench/import/import.h"
+#include "model/base/csv.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 
@@ -116,10 +117,6 @@ std::string to_csv(const Collectives& c) {
       "source,row_id,system,gpu_type,intra_node_link,inter_node_link,nodes,gpus,gpus_per_node,collective,"
       "algo,bytes,"
       "time_us,algbw_GBs,busbw_GBs,in_place,tool,method,url_or_repo_path,split,notes\n";
-  const auto quoted = [](std::string s) {
-    std::replace(s.begin(), s.end(), '"', '\'');
-    return "\"" + s + "\"";
-  };
   const std::string name = std::filesystem::path(c.file).stem().string();
   for (size_t i = 0; i < c.rows.size(); ++i) {
     const CollectiveTime& r = c.rows[i];
@@ -129,8 +126,8 @@ std::string to_csv(const Collectives& c) {
     std::snprintf(numbers, sizeof numbers, "%ld,%ld,%ld,%s,,%.0f,%.9g,%.9g,%.9g", static_cast<long>(r.hosts),
                   static_cast<long>(r.ranks), static_cast<long>(r.ranks / r.hosts), collective.c_str(),
                   r.bytes, r.seconds * 1e6, r.algbw, r.busbw);
-    out += quoted(name) + "," + quoted(name + "-" + std::to_string(i)) + "," + quoted(name) + "," +
-           quoted(c.device) + ",,," + numbers + ",n,nccl-tests,measured(log)," + quoted(c.file) + ",,\n";
+    out += csv_cell(name) + "," + csv_cell(name + "-" + std::to_string(i)) + "," + csv_cell(name) + "," +
+           csv_cell(c.device) + ",,," + numbers + ",n,nccl-tests,measured(log)," + csv_cell(c.file) + ",,\n";
   }
   return out;
 }

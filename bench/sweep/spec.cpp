@@ -9,7 +9,9 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/spec.h"
+#include "model/base/validate.h"
 #include "model/base/yaml.h"
+#include "model/plan/layout.h"
 
 namespace isobar {
 namespace {
@@ -136,8 +138,11 @@ class SweepReader {
       for (const json& one : v)
         if (one.is_number_integer() && one.get<int64_t>() > (out.empty() ? 0 : out.back()))
           out.push_back(one.get<int64_t>());
-    if (!v.is_array() || v.empty() || out.size() != v.size() || out.back() > int64_t{1} << 32)
-      fail(key, "is " + v.dump().substr(0, 80) + ", not a growing list of world sizes", "e.g. [1, 2, 4, 8]");
+    if (!v.is_array() || v.empty() || out.size() != v.size() || out.back() > kMostRanks)
+      fail(key,
+           "is " + v.dump().substr(0, 80) + ", not a growing list of world sizes up to " +
+               std::to_string(kMostRanks),
+           "e.g. [1, 2, 4, 8]");
     return out;
   }
 
@@ -180,8 +185,9 @@ class SweepReader {
 
   void check_value(const std::string& key, const json& value, const std::string& shown) const {
     if (key == kRanksKey) {
-      if (!value.is_number_integer() || value.get<int64_t>() < 1)
-        fail(shown + ".gpus", "is " + value.dump() + ", not a number of ranks", "give 1 or more");
+      if (!value.is_number_integer() || value.get<int64_t>() < 1 || value.get<int64_t>() > kMostRanks)
+        fail(shown + ".gpus", "is " + value.dump() + ", not a number of ranks",
+             "give 1 to " + std::to_string(kMostRanks));
       return;
     }
     if (key == "run.out")
@@ -191,7 +197,10 @@ class SweepReader {
       fail(shown + "." + key, "is not a key of a run", "write e.g. train.global_batch, layout.dp or gpus");
     json one;
     one[key.substr(0, dot)][key.substr(dot + 1)] = value;
-    run_spec_from_json(one, file_ + ": " + shown);  // refuses unknown keys and wrong types
+    // Unknown keys, wrong types, values that no run can have: errors, whatever they are combined with.
+    const RunSpec alone = run_spec_from_json(one, file_ + ": " + shown);
+    validate_values(alone);
+    if (key == "layout.order") order_tokens(alone.layout, alone.file);
   }
 
   const json& j_;
@@ -245,8 +254,6 @@ void resolve_any(const SweepReader& in, SweepSpec& s) {
     if (sizes.empty())
       in.fail("axes." + a.key, "is any, and nothing says how many ranks there are",
               "give gpus, e.g. gpus: [8]");
-    if (*sizes.rbegin() > 1 << 20)
-      in.fail("axes.gpus", "is too many ranks for `any`", "give a list of sizes");
     std::set<int64_t> divisors;
     for (const int64_t n : sizes)
       for (int64_t d = 1; d <= n; ++d)
@@ -290,7 +297,7 @@ SweepSpec load_sweep_spec(const std::string& path) {
     in.fail("base", "there is no file " + s.base, "paths are relative to the sweep file");
   const InputFile readable(s.base, "base");
   s.base_json = load_yaml(s.base);
-  run_spec_from_json(s.base_json, s.base);  // a broken base is told once, not once per trial
+  validate_values(run_spec_from_json(s.base_json, s.base));  // told once, not once per trial
 
   if (j.contains("set")) s.set = in.assignments(j["set"], "set");
   if (j.contains("axes")) s.axes = in.axes(j["axes"]);

@@ -35,7 +35,7 @@ using Assignments = std::vector<std::pair<std::string, nlohmann::json>>;
 struct Axis {
   std::string key;
   std::vector<nlohmann::json> values;
-  bool any = false;  // was `any`: combinations that cannot be are no news
+  bool any = false;  // was `any`: the values are the divisors of the world sizes
 };
 
 /// A combination is excluded when every key holds one of its values.

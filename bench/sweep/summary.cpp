@@ -52,22 +52,32 @@ std::string shown_cost(const Forecast& f) {
   return f.cost > 0 ? format("%.3g ", f.cost) + f.currency : format("%.3g rank h", f.rank_hours);
 }
 
+// What is predicted not to fit has figures of its own; of what cannot run, each reason's first combination is
+// named.
 std::string skipped_lines(const Matrix& m) {
   std::string out;
-  for (const Skipped& s : m.skipped) {
-    out += std::string(s.forecast ? "  infeasible " : "  skipped ") + label(s.axes) + ": " + s.reason;
+  for (const SkipReason& r : skip_reasons(m))
+    out += "  skipped " + (r.count > 1 ? std::to_string(r.count) + ", the first is " : "") + label(r.first) +
+           ": " + r.reason + "\n";
+  for (const Skipped& s : m.skipped)
     if (s.forecast)
-      out += format(" (predicted %.4g ms a step, ", 1e3 * s.forecast->step_s) +
+      out += "  infeasible " + label(s.axes) + ": " + s.reason +
+             format(" (predicted %.4g ms a step, ", 1e3 * s.forecast->step_s) +
              format("%.3g GB a rank, ", 1e-9 * static_cast<double>(s.forecast->memory_bytes)) +
-             shown_cost(*s.forecast) + " a trial)";
-    out += "\n";
-  }
+             shown_cost(*s.forecast) + " a trial)\n";
   return out;
 }
 
 json axes_json(const Assignments& axes) {
   json j = json::object();
   for (const auto& [key, value] : axes) j[key] = value;
+  return j;
+}
+
+json reasons_json(const Matrix& m) {
+  json j = json::array();
+  for (const SkipReason& r : skip_reasons(m))
+    j.push_back({{"reason", r.reason}, {"count", r.count}, {"first", axes_json(r.first)}});
   return j;
 }
 
@@ -162,11 +172,9 @@ std::string dry_run_table(const Matrix& m) {
 }
 
 json dry_run_json(const Matrix& m, const SweepSpec& sweep) {
-  json j = {{"sweep", sweep.file},
-            {"trials", json::array()},
-            {"skipped", skipped_json(m)},
-            {"excluded", m.excluded},
-            {"duplicates", m.duplicates}};
+  json j = {{"sweep", sweep.file},        {"trials", json::array()},
+            {"skipped", skipped_json(m)}, {"skipped_reasons", reasons_json(m)},
+            {"excluded", m.excluded},     {"duplicates", m.duplicates}};
   for (const Trial& t : m.trials) {
     json one = {{"id", t.id},
                 {"repetition", t.repetition},
@@ -229,6 +237,8 @@ json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep
             {"interrupted", o.interrupted}, {"counts", count_classes(o)}, {"started", o.started},
             {"reused", o.reused},           {"adopted", o.adopted},       {"skipped", skipped_json(m)},
             {"problems", o.problems},       {"trials", json::array()}};
+  j["skipped_reasons"] = reasons_json(m);
+  j["excluded"] = m.excluded;
   std::set<std::string> baseline;
   for (const Trial& t : m.trials)
     if (t.baseline) baseline.insert(t.id);

@@ -1,11 +1,13 @@
 #include "bench/sweep/trials.h"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <set>
 
 #include "model/base/error.h"
 #include "model/base/hash.h"
+#include "model/base/progress.h"
 #include "model/base/rng.h"
 #include "model/nets/legal_layout.h"
 
@@ -27,6 +29,7 @@ json value_of(const json& spec, int64_t ranks, const std::string& key) {
 }
 
 bool excluded(const SweepSpec& sweep, const RunSpec& spec) {
+  if (sweep.exclude.empty()) return false;
   const json j = to_json(spec);
   return std::any_of(sweep.exclude.begin(), sweep.exclude.end(), [&](const Exclusion& rule) {
     return std::all_of(rule.begin(), rule.end(), [&](const auto& term) {
@@ -49,7 +52,6 @@ RunSpec resolve(const SweepSpec& sweep, const Assignments& combination) {
   if (const auto it = values.find(kRanksKey); it != values.end()) {
     const int64_t ranks = it->second.get<int64_t>();
     const LayoutSpec& l = spec.layout;
-    if (l.tp < 1 || l.cp < 1 || l.pp < 1) validate(spec);  // its own words about a size below 1
     // Divided one by one: the product of what people type may not be a number.
     int64_t left = ranks;
     for (const int64_t size : {l.tp, l.cp, l.pp}) left = left % size == 0 ? left / size : 0;
@@ -66,36 +68,74 @@ RunSpec resolve(const SweepSpec& sweep, const Assignments& combination) {
   return spec;
 }
 
-std::vector<Assignments> combinations(const SweepSpec& sweep) {
-  std::vector<Assignments> all;
-  int64_t count = sweep.axes.empty() && sweep.scaling.empty() && !sweep.include.empty() ? 0 : 1;
-  const auto points = static_cast<int64_t>(std::max<size_t>(1, sweep.scaling.size()));
-  constexpr int64_t kMost = 1'000'000;
-  for (const Axis& axis : sweep.axes) {
-    count *= static_cast<int64_t>(axis.values.size());
-    if (count > kMost)
-      throw ConfigError(sweep.file, "axes", "make more than a million combinations", "remove values");
+// Baselines first, so that a double of one is the baseline; then every combination of the axes, the last of
+// which varies fastest; then what the file includes.
+class Combinations {
+ public:
+  explicit Combinations(const SweepSpec& sweep)
+      : sweep_(sweep), points_(std::max<int64_t>(1, static_cast<int64_t>(sweep.scaling.size()))) {
+    const bool none = sweep.axes.empty() && sweep.scaling.empty() && !sweep.include.empty();
+    double all = none ? 0 : static_cast<double>(points_);
+    for (const Axis& axis : sweep.axes) all *= static_cast<double>(axis.values.size());
+    all += static_cast<double>(sweep.baselines.size() + sweep.include.size());
+    if (all > kMostCombinations)
+      throw ConfigError(sweep.file, "axes",
+                        "make " + number(all) + " combinations, more than " + number(kMostCombinations),
+                        "remove values, or make several sweeps of it");
+    crossed_ = static_cast<int64_t>(all) - baselines() - static_cast<int64_t>(sweep.include.size());
   }
-  if (count * points > kMost)
-    throw ConfigError(sweep.file, "axes", "make more than a million combinations", "remove values");
-  for (int64_t i = 0; i < count * points; ++i) {  // the last axis varies fastest
-    Assignments one(sweep.axes.size());
-    int64_t rest = i / points;
-    for (size_t a = sweep.axes.size(); a-- > 0;) {
-      const Axis& axis = sweep.axes[a];
+
+  int64_t baselines() const { return static_cast<int64_t>(sweep_.baselines.size()); }
+  int64_t size() const { return baselines() + crossed_ + static_cast<int64_t>(sweep_.include.size()); }
+
+  Assignments operator[](int64_t i) const {
+    if (i < baselines()) return sweep_.baselines[i];
+    i -= baselines();
+    return i < crossed_ ? crossed(i) : sweep_.include[i - crossed_];
+  }
+
+ private:
+  static std::string number(double v) { return json(static_cast<uint64_t>(std::min(v, 0x1p63))).dump(); }
+
+  Assignments crossed(int64_t i) const {
+    Assignments one(sweep_.axes.size());
+    int64_t rest = i / points_;
+    for (size_t a = sweep_.axes.size(); a-- > 0;) {
+      const Axis& axis = sweep_.axes[a];
       const auto n = static_cast<int64_t>(axis.values.size());
       one[a] = {axis.key, axis.values[rest % n]};
       rest /= n;
     }
-    if (!sweep.scaling.empty()) {
-      const Assignments& point = sweep.scaling[i % points];
-      one.insert(one.end(), point.begin(), point.end());
-      std::sort(one.begin(), one.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    }
-    all.push_back(std::move(one));
+    if (sweep_.scaling.empty()) return one;
+    const Assignments& point = sweep_.scaling[i % points_];
+    one.insert(one.end(), point.begin(), point.end());
+    std::sort(one.begin(), one.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    return one;
   }
-  all.insert(all.end(), sweep.include.begin(), sweep.include.end());
-  return all;
+
+  const SweepSpec& sweep_;
+  int64_t points_, crossed_ = 0;
+};
+
+// Without its numbers: "8 heads are not divided by 16" and "... by 32" are one reason.
+std::string kind_of(const std::string& reason) {
+  std::string out;
+  for (const char c : reason)
+    if (!std::isdigit(static_cast<unsigned char>(c)))
+      out += c;
+    else if (out.empty() || out.back() != '#')
+      out += '#';
+  return out;
+}
+
+void refuse_too_many(const SweepSpec& sweep, int64_t combinations) {
+  if (combinations > kMostTrials / sweep.repetitions)
+    throw ConfigError(sweep.file, sweep.repetitions > 1 ? "repetitions" : "axes",
+                      "make more than " + std::to_string(kMostTrials) + " trials" +
+                          (sweep.repetitions > 1 ? ": " + std::to_string(sweep.repetitions) + " times " +
+                                                       std::to_string(combinations) + " combinations or more"
+                                                 : ""),
+                      "remove values, or make several sweeps of it");
 }
 
 }  // namespace
@@ -121,24 +161,20 @@ std::string label(const Assignments& axes) {
   return text.empty() ? "base" : text;
 }
 
-Matrix expand(const SweepSpec& sweep) {
+Matrix expand(const SweepSpec& sweep, bool progress) {
   Matrix m;
   std::vector<Trial> once;  // one repetition
   std::set<std::string> seen;
-  const bool any = std::any_of(sweep.axes.begin(), sweep.axes.end(), [](const Axis& a) { return a.any; });
-  std::vector<Assignments> all = sweep.baselines;  // first, so that a double of one is the baseline
-  const std::vector<Assignments> others = combinations(sweep);
-  all.insert(all.end(), others.begin(), others.end());
-  for (size_t at = 0; at < all.size(); ++at) {
-    const Assignments& combination = all[at];
+  const Combinations all(sweep);
+  constexpr int64_t kQuick = 10'000;  // in a second or two
+  Progress bar("combinations", all.size(), progress && all.size() > kQuick);
+  for (int64_t at = 0; at < all.size(); ++at) {
+    if (at % 256 == 0) bar.update(at, std::to_string(once.size()) + " can be run");
+    const Assignments combination = all[at];
     RunSpec spec;
     try {
       spec = resolve(sweep, combination);
     } catch (const ConfigError& e) {
-      if (any && at >= sweep.baselines.size()) {
-        ++m.excluded;
-        continue;
-      }
       m.skipped.push_back({combination, e.what()});
       continue;
     }
@@ -163,8 +199,11 @@ Matrix expand(const SweepSpec& sweep) {
                     .repetition = 0,
                     .spec = std::move(spec),
                     .axes = combination,
-                    .baseline = at < sweep.baselines.size()});
+                    .baseline = at < all.baselines()});
+    refuse_too_many(sweep, static_cast<int64_t>(once.size()));
   }
+  bar.update(all.size());
+  bar.finish();
   if (once.empty())
     throw ConfigError(
         sweep.file, "axes", "leave no combination that can be run",
@@ -183,6 +222,18 @@ Matrix expand(const SweepSpec& sweep) {
     }
   }
   return m;
+}
+
+std::vector<SkipReason> skip_reasons(const Matrix& matrix) {
+  std::vector<SkipReason> out;
+  std::map<std::string, size_t> known;
+  for (const Skipped& s : matrix.skipped) {
+    if (s.forecast) continue;
+    const auto [at, fresh] = known.try_emplace(kind_of(s.reason), out.size());
+    if (fresh) out.push_back({s.reason, s.axes});
+    ++out[at->second].count;
+  }
+  return out;
 }
 
 }  // namespace isobar

@@ -42,13 +42,26 @@ struct Skipped {
 
 struct Matrix {
   std::vector<Trial> trials;  // in running order: all of repetition 0, then 1, … each in an order of its own
-  std::vector<Skipped> skipped;  // refused by validate() or by a constraint
-  int64_t excluded = 0;          // combinations that `exclude:` took out
+  std::vector<Skipped> skipped;  // what the net or a constraint cannot take
+  int64_t excluded = 0;          // combinations that `exclude:` took out, and nothing else
   int64_t duplicates = 0;        // combinations that resolve to a specification already there
 };
 
-/// Throws ConfigError when not one combination can be run.
-Matrix expand(const SweepSpec& sweep);
+/// A sweep is held in memory whole: more are refused.
+inline constexpr int64_t kMostCombinations = 200'000, kMostTrials = 100'000;
+
+/// Throws ConfigError when not one combination can be run, or there are too many. `progress`: a bar on stderr
+/// where that takes seconds.
+Matrix expand(const SweepSpec& sweep, bool progress = false);
+
+/// Why combinations cannot be run, the machine's memory aside: reasons that differ in their numbers only are
+/// one, told by the first.
+struct SkipReason {
+  std::string reason;
+  Assignments first;
+  int64_t count = 0;
+};
+std::vector<SkipReason> skip_reasons(const Matrix& matrix);
 
 std::string trial_id(const RunSpec& spec, int64_t repetition);
 /// "gpus=2 amp=bf16": short enough for a progress bar.

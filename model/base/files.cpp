@@ -71,14 +71,27 @@ std::string kind_of(mode_t mode) {
 
 }  // namespace
 
-void write_atomically(const std::filesystem::path& path, std::string_view bytes) {
+void write_atomically(const std::filesystem::path& given, std::string_view bytes) {
+  std::error_code unknown;
+  // A link is written through, and so is what is no file (/dev/stdout, a fifo): neither is to be replaced.
+  const std::filesystem::path path =
+      std::filesystem::is_symlink(given, unknown) && std::filesystem::exists(given, unknown)
+          ? std::filesystem::canonical(given)
+          : given;
+  if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown)) {
+    const Descriptor file(path, O_WRONLY);
+    return write_all(file.get(), bytes, path);
+  }
   const std::filesystem::path dir = path.has_parent_path() ? path.parent_path() : ".";
   std::filesystem::create_directories(dir);
   const std::filesystem::path temp = path.string() + ".tmp." + std::to_string(::getpid());
-  {
+  try {
     Descriptor file(temp, O_WRONLY | O_CREAT | O_TRUNC);
     write_all(file.get(), bytes, temp);
     if (::fsync(file.get()) != 0) fail(temp, "cannot sync");
+  } catch (...) {
+    ::unlink(temp.c_str());  // half a file on a full disk is no use to anybody
+    throw;
   }
   if (::rename(temp.c_str(), path.c_str()) != 0) fail(path, "cannot rename onto");
   Descriptor folder(dir, O_RDONLY | O_DIRECTORY);

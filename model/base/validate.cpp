@@ -1,10 +1,11 @@
 // Whether a spec makes sense by itself: the one error that a user gets names key and mend.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <tuple>
 
 #include "model/base/error.h"
-#include "model/base/spec.h"
+#include "model/base/validate.h"
 
 namespace isobar {
 namespace {
@@ -45,12 +46,12 @@ struct Check {
 
 }  // namespace
 
-void validate(const RunSpec& s) {
+// Each key for itself, whatever the others say.
+void validate_values(const RunSpec& s) {
   const Check check{s};
   const auto str = [](int64_t v) { return std::to_string(v); };
   const NetSpec& n = s.net;
   check.one_of(n.kind, {"vit", "gpt", "llama"}, "net.kind");
-  // Upper bounds keep every product of sizes below 2^63.
   for (auto [value, key] : {std::pair{n.embed_dim, "net.embed_dim"},
                             {n.depth, "net.depth"},
                             {n.num_heads, "net.num_heads"},
@@ -70,19 +71,7 @@ void validate(const RunSpec& s) {
     check.at_least(value, low, key);
     check.at_most(value, 1 << 24, key);
   }
-  if (!n.language()) {
-    check.divides(n.patch_size, n.img_height, "net.patch_size", "net.img_height");
-    check.divides(n.patch_size, n.img_width, "net.patch_size", "net.img_width");
-  }
-  check.divides(n.num_heads, n.embed_dim, "net.num_heads", "net.embed_dim");
-  check.divides(n.kv_heads(), n.num_heads, "net.num_kv_heads", "net.num_heads");
   check.that(n.dropout >= 0 && n.dropout < 1, "net.dropout", "is not in [0, 1)", "e.g. 0.1");
-  check.that(n.language() || (n.dropout == 0 && n.num_kv_heads == 0 && n.ffn_dim == 0 && !n.tie_embeddings),
-             "net.kind", "vit has no dropout, num_kv_heads, ffn_dim or tie_embeddings",
-             "remove them, or use gpt or llama");
-  check.that(n.in_channels == n.out_channels, "net.out_channels",
-             str(n.out_channels) + " differs from net.in_channels = " + str(n.in_channels),
-             "a forecast has the channels of its input");
   check.one_of(n.gelu, {"erf", "tanh"}, "net.gelu");
   check.that(n.norm_eps > 0, "net.norm_eps", "is not positive", "use 1e-6");
 
@@ -104,7 +93,7 @@ void validate(const RunSpec& s) {
                             {l.pp, "layout.pp"},
                             {l.vpp, "layout.vpp"}}) {
     check.at_least(value, 1, key);
-    check.at_most(value, 1 << 20, key);
+    check.at_most(value, kMostRanks, key);
   }
   const TrainSpec& t = s.train;
   check.at_least(t.global_batch, 1, "train.global_batch");
@@ -112,29 +101,19 @@ void validate(const RunSpec& s) {
   check.at_least(t.steps, 1, "train.steps");
   check.one_of(t.optimizer, {"adam", "adamw", "sgd"}, "train.optimizer");
   check.that(t.momentum >= 0 && t.momentum < 1, "train.momentum", "is not in [0, 1)", "e.g. 0.9");
-  const auto weights = static_cast<int64_t>(t.loss_weights.size());
   check.one_of(t.loss, {"relative-l2", "mae", "mse", "huber"}, "train.loss");
-  check.that(weights == 0 || t.loss != "relative-l2", "train.loss_weights",
-             "are not for relative-l2, a quotient of norms over all channels", "use mae, mse or huber");
-  check.that(weights == 0 || weights == n.out_channels, "train.loss_weights",
-             "has " + str(weights) + " numbers, net.out_channels is " + str(n.out_channels),
-             "give one a channel");
   for (const double w : t.loss_weights)
     check.that(w >= 0 && std::isfinite(w), "train.loss_weights", "has a negative number", "give 0 or more");
   check.that(t.huber_delta > 0 && std::isfinite(t.huber_delta), "train.huber_delta", "is not positive",
              "e.g. 1");
   check.one_of(t.lr_schedule, {"cosine", "constant", "step", "plateau"}, "train.lr_schedule");
   check.that(t.lr_gamma > 0 && t.lr_gamma < 1, "train.lr_gamma", "is not in (0, 1)", "e.g. 0.1");
-  check.at_least(t.lr_step_size, t.lr_schedule == "step" ? 1 : 0, "train.lr_step_size");
+  check.at_least(t.lr_step_size, 0, "train.lr_step_size");
   check.at_least(t.lr_patience, 0, "train.lr_patience");
   check.at_least(t.lr_cooldown, 0, "train.lr_cooldown");
   check.that(t.lr_threshold >= 0 && t.lr_threshold < 1, "train.lr_threshold", "is not in [0, 1)",
              "e.g. 1e-4");
   check.that(t.lr_min >= 0 && std::isfinite(t.lr_min), "train.lr_min", "is negative", "give 0 or more");
-  const bool validates = t.valid_every > 0 && (!d.valid.empty() || d.train_fraction < 1);
-  check.that(t.lr_schedule != "plateau" || validates, "train.lr_schedule",
-             "plateau watches the validation loss, and this run has none before its end",
-             "set train.valid_every, and data.valid or data.train_fraction");
   check.one_of(t.lr_scaling, {"none", "sqrt"}, "train.lr_scaling");
   check.that(t.lr > 0 && std::isfinite(t.lr), "train.lr", "is not positive", "e.g. 5e-4");
   check.that(t.beta1 >= 0 && t.beta1 < 1, "train.beta1", "is not in [0, 1)", "e.g. 0.9");
@@ -143,9 +122,9 @@ void validate(const RunSpec& s) {
   check.that(t.weight_decay >= 0, "train.weight_decay", "is negative", "give 0 or more");
   check.that(t.grad_clip >= 0 && std::isfinite(t.grad_clip), "train.grad_clip", "is negative",
              "0 clips nothing");
-  check.that(t.min_loss_scale > 0 && t.min_loss_scale <= t.initial_loss_scale, "train.min_loss_scale",
-             "is not between 0 and train.initial_loss_scale", "e.g. 1");
-  check.that(t.initial_loss_scale <= 0x1p100, "train.initial_loss_scale", "is above 2^100", "e.g. 65536");
+  check.that(t.min_loss_scale > 0, "train.min_loss_scale", "is not positive", "e.g. 1");
+  check.that(t.initial_loss_scale > 0 && t.initial_loss_scale <= 0x1p100, "train.initial_loss_scale",
+             "is not above 0 and up to 2^100", "e.g. 65536");
   check.at_least(t.loss_scale_window, 1, "train.loss_scale_window");
   check.at_least(t.warmup, 0, "train.warmup");
   check.at_least(t.lr_base_batch, 1, "train.lr_base_batch");
@@ -153,9 +132,6 @@ void validate(const RunSpec& s) {
   check.at_least(t.log_every, 1, "train.log_every");
   check.at_least(t.valid_every, 0, "train.valid_every");
   check.at_least(t.checkpoint_every, 0, "train.checkpoint_every");
-  check.that(t.global_batch % l.dp == 0, "train.global_batch",
-             str(t.global_batch) + " cannot be shared by layout.dp = " + str(l.dp),
-             "use a multiple, e.g. " + str((t.global_batch / l.dp + 1) * l.dp));
 
   const PolicySpec& p = s.policy;
   check.one_of(p.amp, {"none", "tf32", "bf16", "fp16", "fp8"}, "policy.amp");
@@ -165,26 +141,100 @@ void validate(const RunSpec& s) {
   check.one_of(p.recompute, {"none", "selective", "full"}, "policy.recompute");
   check.one_of(p.recompute_method, {"uniform", "block"}, "policy.recompute_method");
   check.at_least(p.recompute_num_layers, 1, "policy.recompute_num_layers");
-  check.that(p.recompute == "full" || (p.recompute_method == "uniform" && p.recompute_num_layers == 1),
-             p.recompute_num_layers == 1 ? "policy.recompute_method" : "policy.recompute_num_layers",
-             "says which blocks full recomputation throws away, and policy.recompute is " + p.recompute,
-             "leave it out, or set policy.recompute to full");
   check.one_of(p.attention, {"flash", "unfused"}, "policy.attention");
-  check.that(p.amp != "fp8" || n.language(), "policy.amp", "fp8 is for net.kind gpt and llama",
-             "use one of none, tf32, bf16, fp16");
-  check.that(p.attention != "unfused" || n.language(), "policy.attention",
-             "unfused is for net.kind gpt and llama", "use flash");
-  check.that(p.attention != "unfused" || l.cp == 1, "policy.attention",
-             "unfused attention cannot be cut by layout.cp", "use flash, or set layout.cp to 1");
   check.at_least(p.micro_batch, 0, "policy.micro_batch");
-  if (p.micro_batch)
-    check.divides(p.micro_batch, t.global_batch / l.dp, "policy.micro_batch", "the batch of one dp rank");
   check.that(p.zero >= 0 && p.zero <= 3, "policy.zero", str(p.zero) + " is no ZeRO stage", "use 0 to 3");
   check.that(p.bucket_mb > 0 && std::isfinite(p.bucket_mb), "policy.bucket_mb", "is not positive", "e.g. 25");
   check.at_least(s.run.threads, 0, "run.threads");
   check.one_of(s.run.device, {"cpu", "cuda", "auto"}, "run.device");
   check.one_of(s.run.gemm_choice, {"heuristic", "timed"}, "run.gemm_choice");
   check.that(s.run.hang_timeout > 0, "run.hang_timeout", "is not positive", "give seconds, e.g. 300");
+}
+
+namespace {
+
+// Bytes that all tensors of a rank would hold if nothing were cut, roughly and in floating point. Whatever
+// passes can be counted in 64 bits.
+void refuse_astronomical(const RunSpec& s, const Check& check) {
+  const NetSpec& n = s.net;
+  const auto real = [](int64_t v) { return static_cast<double>(v); };
+  const double width = real(n.embed_dim), hidden = real(n.hidden()), depth = real(n.depth);
+  const double tokens = real(n.tokens()), patch = real(n.patch_size) * real(n.patch_size);
+  const double pixels = n.language() ? tokens : real(n.in_channels) * real(n.img_height) * real(n.img_width);
+  const double ends = n.language() ? 2 * real(n.vocab_size) : 2 * patch * real(n.in_channels);
+  const double weights = depth * width * (4 * width + 3 * hidden) + width * (ends + tokens);
+  const double scores = s.policy.attention == "unfused" ? real(n.num_heads) * tokens * tokens : 0;
+  const double sample = tokens * (ends + depth * (8 * width + 3 * hidden)) + depth * scores;
+  const double batches = real(std::max<int64_t>(1, s.data.workers) * s.data.prefetch + 2);
+  const double batch = real(s.train.global_batch) / real(s.layout.dp);
+  const double bytes = 16 * weights + batch * (8 * sample + 8 * batches * pixels);
+  constexpr double kMost = 0x1p60;
+  if (bytes <= kMost) return;
+  char text[96];
+  std::snprintf(text, sizeof text, "needs about %.1e bytes of tensors, above %.1e (2^60)", bytes, kMost);
+  const bool of_batch = 16 * weights + 8 * (sample + batches * pixels) <= kMost;
+  check.that(false, of_batch ? "train.global_batch" : "net", text,
+             of_batch ? "give a smaller batch" : "make the net or its images smaller");
+}
+
+}  // namespace
+
+void validate(const RunSpec& s) {
+  validate_values(s);
+  const Check check{s};
+  const auto str = [](int64_t v) { return std::to_string(v); };
+  const NetSpec& n = s.net;
+  if (!n.language()) {
+    check.divides(n.patch_size, n.img_height, "net.patch_size", "net.img_height");
+    check.divides(n.patch_size, n.img_width, "net.patch_size", "net.img_width");
+  }
+  check.divides(n.num_heads, n.embed_dim, "net.num_heads", "net.embed_dim");
+  check.divides(n.kv_heads(), n.num_heads, "net.num_kv_heads", "net.num_heads");
+  check.that(n.language() || (n.dropout == 0 && n.num_kv_heads == 0 && n.ffn_dim == 0 && !n.tie_embeddings),
+             "net.kind", "vit has no dropout, num_kv_heads, ffn_dim or tie_embeddings",
+             "remove them, or use gpt or llama");
+  check.that(n.in_channels == n.out_channels, "net.out_channels",
+             str(n.out_channels) + " differs from net.in_channels = " + str(n.in_channels),
+             "a forecast has the channels of its input");
+  const LayoutSpec& l = s.layout;
+  const double ranks = static_cast<double>(l.dp) * static_cast<double>(l.tp) * static_cast<double>(l.cp) *
+                       static_cast<double>(l.pp);
+  check.that(ranks <= static_cast<double>(kMostRanks), "layout",
+             "dp * tp * cp * pp = " + str(l.dp) + " * " + str(l.tp) + " * " + str(l.cp) + " * " + str(l.pp) +
+                 " are more ranks than " + str(kMostRanks),
+             "make one of them smaller");
+  const TrainSpec& t = s.train;
+  const auto weights = static_cast<int64_t>(t.loss_weights.size());
+  check.that(weights == 0 || t.loss != "relative-l2", "train.loss_weights",
+             "are not for relative-l2, a quotient of norms over all channels", "use mae, mse or huber");
+  check.that(weights == 0 || weights == n.out_channels, "train.loss_weights",
+             "has " + str(weights) + " numbers, net.out_channels is " + str(n.out_channels),
+             "give one a channel");
+  check.at_least(t.lr_step_size, t.lr_schedule == "step" ? 1 : 0, "train.lr_step_size");
+  const bool validates = t.valid_every > 0 && (!s.data.valid.empty() || s.data.train_fraction < 1);
+  check.that(t.lr_schedule != "plateau" || validates, "train.lr_schedule",
+             "plateau watches the validation loss, and this run has none before its end",
+             "set train.valid_every, and data.valid or data.train_fraction");
+  check.that(t.min_loss_scale <= t.initial_loss_scale, "train.min_loss_scale",
+             "is above train.initial_loss_scale", "e.g. 1");
+  check.that(t.global_batch % l.dp == 0, "train.global_batch",
+             str(t.global_batch) + " cannot be shared by layout.dp = " + str(l.dp),
+             "use a multiple, e.g. " + str((t.global_batch / l.dp + 1) * l.dp));
+
+  const PolicySpec& p = s.policy;
+  check.that(p.recompute == "full" || (p.recompute_method == "uniform" && p.recompute_num_layers == 1),
+             p.recompute_num_layers == 1 ? "policy.recompute_method" : "policy.recompute_num_layers",
+             "says which blocks full recomputation throws away, and policy.recompute is " + p.recompute,
+             "leave it out, or set policy.recompute to full");
+  check.that(p.amp != "fp8" || n.language(), "policy.amp", "fp8 is for net.kind gpt and llama",
+             "use one of none, tf32, bf16, fp16");
+  check.that(p.attention != "unfused" || n.language(), "policy.attention",
+             "unfused is for net.kind gpt and llama", "use flash");
+  check.that(p.attention != "unfused" || l.cp == 1, "policy.attention",
+             "unfused attention cannot be cut by layout.cp", "use flash, or set layout.cp to 1");
+  if (p.micro_batch)
+    check.divides(p.micro_batch, t.global_batch / l.dp, "policy.micro_batch", "the batch of one dp rank");
+  refuse_astronomical(s, check);
 }
 
 }  // namespace isobar

@@ -6,6 +6,7 @@
 
 #include "model/base/error.h"
 #include "model/nets/legal_layout.h"
+#include "model/nets/plan_size.h"
 #include "model/nets/transformer.h"
 #include "model/plan/layout.h"
 #include "model/plan/link.h"
@@ -16,7 +17,9 @@ namespace isobar {
 Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace) {
   validate(spec);
   check_layout(spec);
+  check_plan_size(spec);
   Plan plan = build_transformer(spec, rank, workspace);
+  check_step_size(spec, plan);
   // What model/data's Loader keeps, input and target: prefetch batches a worker and the one in use, or one
   // batch when the training thread reads itself, as it always does for validation.
   const NetSpec& n = spec.net;
@@ -47,10 +50,11 @@ void check_world(const RunSpec& spec, const std::vector<Plan>& plans) {
 }
 
 void check_world(const RunSpec& spec, const Workspace& workspace) {
+  const RunSpec part = world_to_check(spec, workspace);
   std::vector<Plan> plans;
-  plans.reserve(static_cast<size_t>(spec.layout.world()));
-  for (int rank = 0; rank < spec.layout.world(); ++rank) plans.push_back(build_plan(spec, rank, workspace));
-  check_world(spec, plans);
+  plans.reserve(static_cast<size_t>(part.layout.world()));
+  for (int rank = 0; rank < part.layout.world(); ++rank) plans.push_back(build_plan(part, rank, workspace));
+  check_world(part, plans);
 }
 
 void require_kernels(const RunSpec& spec, const Plan& plan) {

@@ -9,7 +9,8 @@ namespace isobar {
 Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace);
 
 /// What no rank can see by itself (check in plan/link.h): a plan of every rank, each against the others.
-/// Throws ConfigError naming the layout when they do not fit together. Time grows with the world.
+/// Throws ConfigError naming the layout when they do not fit together. Of a world too large to be held in
+/// memory at once it looks at a part (world_to_check in plan_size.h).
 void check_world(const RunSpec& spec, const Workspace& workspace);
 void check_world(const RunSpec& spec, const std::vector<Plan>& plans);
 

@@ -32,6 +32,7 @@ void check_layout(const RunSpec& s) {
   const auto str = [](int64_t v) { return std::to_string(v); };
   const LayoutSpec& l = s.layout;
   const NetSpec& n = s.net;
+  order_tokens(l, s.file);
   const auto cuts_heads = [&](int64_t tp) {
     return n.num_heads % tp == 0 && n.kv_heads() % tp == 0 && n.hidden() % tp == 0;
   };

@@ -46,8 +46,9 @@ int64_t place_scratch(Plan& plan, int32_t routine) {
   for (const Life& life : lives) {
     const int64_t need = aligned(plan.buffers[life.buffer].bytes());
     std::vector<std::pair<int64_t, int64_t>> busy;
+    // Lives come in order of their beginnings: who is dead now stays so, and the rest overlap this one.
+    std::erase_if(placed, [&](const Life& other) { return other.last < life.first; });
     for (const Life& other : placed) {
-      if (other.last < life.first || other.first > life.last) continue;
       const Buffer& b = plan.buffers[other.buffer];
       busy.emplace_back(b.offset, b.offset + aligned(b.bytes()));
     }

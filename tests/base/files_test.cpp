@@ -2,6 +2,7 @@
 #include "model/base/files.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,6 +71,33 @@ TEST_F(Files, WriteAtomicallyReplacesAndLeavesNothingBeside) {
   write_atomically(p, std::string("a\0b", 3));
   EXPECT_EQ(read_file(p), std::string("a\0b", 3));
   EXPECT_EQ(std::distance(fs::directory_iterator(p.parent_path()), fs::directory_iterator()), 1);
+}
+
+TEST_F(Files, WhatIsNoFileIsWrittenToAndNotReplaced) {
+  // A link leads on to its file; a fifo gets the bytes; a full disk is an error. All are still there
+  // afterwards.
+  write_atomically(dir_ / "target", "old");
+  fs::create_symlink(dir_ / "target", dir_ / "link");
+  write_atomically(dir_ / "link", "new");
+  EXPECT_TRUE(fs::is_symlink(dir_ / "link"));
+  EXPECT_EQ(read_file(dir_ / "target"), "new");
+
+  ASSERT_EQ(::mkfifo((dir_ / "fifo").c_str(), 0600), 0);
+  std::string got;
+  std::thread reader([&] { std::getline(std::ifstream(dir_ / "fifo"), got); });
+  write_atomically(dir_ / "fifo", "through\n");
+  reader.join();
+  EXPECT_EQ(got, "through");
+  EXPECT_TRUE(fs::is_fifo(dir_ / "fifo"));
+
+  fs::create_symlink("/dev/full", dir_ / "full");
+  try {
+    write_atomically(dir_ / "full", "anything");
+    ADD_FAILURE() << "a full disk took it";
+  } catch (const std::system_error& e) {
+    EXPECT_EQ(e.code().value(), ENOSPC) << e.what();
+  }
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
 }
 
 TEST_F(Files, AReaderNeverSeesHalfAFileThoughTheWriterIsKilled) {

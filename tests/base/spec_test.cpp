@@ -254,5 +254,28 @@ TEST(Yaml, NearestIsTheWordOfLeastEditDistance) {
   EXPECT_EQ(nearest("kitten", {"mitten", "sitting"}), "mitten");
 }
 
+TEST_F(Spec, SizesWhoseProductsAreNoNumbersAreRefused) {
+  const std::string path = file("a.yaml", "net: {embed_dim: 64}");
+  const auto refused = [&](const std::vector<std::string>& set, const char* key, const char* what) {
+    const std::string said = message(path, set);
+    EXPECT_HAS(said, key);
+    EXPECT_HAS(said, what);
+    EXPECT_HAS(said, " -> ");
+  };
+  const std::string most = "131072";
+  refused({"net.in_channels=" + most, "net.out_channels=" + most, "net.img_height=" + most,
+           "net.img_width=" + most, "train.global_batch=16777216"},
+          "'train.global_batch'", "2^60");
+  refused({"net.embed_dim=" + most, "net.mlp_ratio=" + most, "net.depth=" + most}, "'net'", "2^60");
+  refused({"net.kind=gpt", "net.seq_length=1048576", "net.num_heads=64", "policy.attention=unfused",
+           "train.global_batch=1024"},
+          "'train.global_batch'", "2^60");
+  refused({"layout.dp=1048576", "layout.tp=1048576", "layout.cp=1048576", "layout.pp=1048576",
+           "train.global_batch=1048576"},
+          "'layout'", "more ranks than 1048576");
+  EXPECT_EQ(message(path, {"layout.dp=1048576", "train.global_batch=1048576"}), "");
+  EXPECT_EQ(message(path, {"train.global_batch=16777216", "policy.micro_batch=1"}), "");
+}
+
 }  // namespace
 }  // namespace isobar

@@ -50,7 +50,8 @@ TEST(Tables, CsvGivesBackEveryTextAndEveryDigit) {
   ASSERT_EQ(csv.size(), texts.size() + 2);
   EXPECT_EQ(csv[0], (std::vector<std::string>{"name, odd", "x [ms]"}));
   for (size_t i = 0; i < texts.size(); ++i) {
-    EXPECT_EQ(csv[i + 1][0], texts[i]);
+    const bool formula = !texts[i].empty() && std::string("=\r").find(texts[i][0]) != std::string::npos;
+    EXPECT_EQ(csv[i + 1][0], (formula ? "'" : "") + texts[i]);  // harmless in a spreadsheet
     EXPECT_NEAR(std::stod(csv[i + 1][1]), value, 1e-11);
   }
   EXPECT_EQ(csv.back()[1], "");

@@ -1,5 +1,7 @@
 #include "bench/sweep/spec.h"
 
+#include <ctime>
+
 #include "bench/sweep/trials.h"
 #include "model/base/error.h"
 #include "support.h"
@@ -29,7 +31,7 @@ TEST_F(SpecTest, RefusalsNameFileKeyAndMend) {
       {"base: base.yaml\naxes: {policy.ampp: [none]}", {"bad.yaml", "axes", "policy.ampp", "policy.amp"}},
       {"base: base.yaml\naxes: {policy.micro_batch: [one]}",
        {"bad.yaml", "policy.micro_batch", "whole number"}},
-      {"base: base.yaml\naxes: {gpus: [0]}", {"axes.gpus", "1 or more"}},
+      {"base: base.yaml\naxes: {gpus: [0]}", {"axes.gpus", "give 1 to 1048576"}},
       {"base: base.yaml\naxes: {gpus: []}", {"axes.gpus", "empty"}},
       {"base: base.yaml\naxes: {gpus: [2, 2]}", {"axes.gpus", "twice"}},
       {"base: base.yaml\naxes: {speed: [2]}", {"axes.speed", "not a key of a run"}},
@@ -49,6 +51,21 @@ TEST_F(SpecTest, RefusalsNameFileKeyAndMend) {
       {"base: base.yaml\ninclude: [1]", {"include[0]", "map"}},
       {"base: base.yaml\naxes: {policy.amp: [fp8]}", {"no combination", "fp8"}},
       {"[1, 2]", {"bad.yaml"}},
+      // A value that no run can have, whatever it is combined with, and where `any` stands on another axis
+      {"base: base.yaml\naxes: {gpus: [4], tp: any, policy.amp: [none, bfloat16]}",
+       {"bad.yaml", "axes", "'policy.amp'", "'bfloat16' is unknown", "bf16"}},
+      {"base: base.yaml\naxes: {gpus: [4], tp: any, policy.zero: [0, 4]}",
+       {"axes", "'policy.zero'", "0 to 3"}},
+      {"base: base.yaml\naxes: {gpus: [4], tp: any, layout.order: [tp-dp, tp-xp]}", {"layout.order", "xp"}},
+      {"base: base.yaml\naxes: {gpus: [4, -4], tp: any}", {"axes.gpus", "-4"}},
+      {"base: base.yaml\naxes: {gpus: [4, 2000000], tp: any}", {"axes.gpus", "1048576"}},
+      {"base: base.yaml\naxes: {tp: [1, 0]}", {"axes", "'layout.tp'", "is 0"}},
+      {"base: base.yaml\naxes: {train.lr: [0.1, -0.1]}", {"axes", "'train.lr'", "not positive"}},
+      {"base: base.yaml\nset: {amp: bfloat16}", {"set", "'policy.amp'", "bfloat16"}},
+      {"base: base.yaml\ninclude: [{amp: bfloat16}]", {"include[0]", "'policy.amp'"}},
+      {"base: base.yaml\nbaselines: [{amp: bfloat16}]", {"baselines[0]", "'policy.amp'"}},
+      {"base: base.yaml\nexclude: [{amp: bfloat16}]", {"exclude[0]", "'policy.amp'"}},
+      {"base: base.yaml\nweak_scaling: [1, 4000000]", {"weak_scaling", "1048576"}},
   };
   for (const auto& [text, words] : cases)
     for (const std::string& word : words)
@@ -185,6 +202,43 @@ TEST_F(SpecTest, AnyStandsForEveryDivisorThatTheNetCanTake) {
   EXPECT_EQ(tp, (std::set<int64_t>{1, 2, 4}));
   EXPECT_TRUE(m.skipped.empty());
   EXPECT_THROW(sweep("axes: {tp: any}"), ConfigError);
+}
+
+TEST_F(SpecTest, ExcludedIsWhatTheFileExcludesAndTheRestIsListedWithItsReason) {
+  // 8 heads, one block: of 16 ranks tp 16 cannot be, and of pp 1 alone can; what is left of dp must divide 8
+  // samples.
+  const Matrix m = expand(sweep("axes: {gpus: [16], tp: any, pp: any}\nexclude: [{tp: 4}]"));
+  std::set<int64_t> tp;
+  for (const Trial& t : m.trials) tp.insert(t.spec.layout.tp);
+  EXPECT_EQ(tp, (std::set<int64_t>{2, 8}));
+  EXPECT_EQ(m.excluded, 1);
+  EXPECT_EQ(m.skipped.size(), 22u);
+  int64_t counted = 0;
+  std::set<std::string> reasons;
+  for (const SkipReason& r : skip_reasons(m)) {
+    counted += r.count;
+    EXPECT_FALSE(r.first.empty());
+    EXPECT_TRUE(reasons.insert(r.reason).second);
+  }
+  EXPECT_EQ(counted, 22);
+  EXPECT_GT(reasons.size(), 1u);
+  EXPECT_LT(reasons.size(), 8u);
+}
+
+TEST_F(SpecTest, ASweepOfTooManyIsRefusedAtOnceWithItsCount) {
+  std::string seeds, rates;
+  for (int i = 0; i < 1000; ++i) {
+    seeds += (i ? ", " : "") + std::to_string(i);
+    rates += (i ? ", " : "") + std::to_string(1 + i) + "e-6";
+  }
+  const std::string both = "base: base.yaml\naxes: {train.seed: [" + seeds + "], train.lr: [" + rates + "]}";
+  const std::clock_t begin = std::clock();
+  EXPECT_NE(refusal(both).find("make 1000000 combinations, more than 200000 ->"), std::string::npos)
+      << refusal(both);
+  const std::string often =
+      refusal("base: base.yaml\nrepetitions: 10000\naxes: {train.seed: [" + seeds + "]}");
+  EXPECT_NE(often.find("more than 100000 trials: 10000 times"), std::string::npos) << often;
+  EXPECT_LT((std::clock() - begin) / CLOCKS_PER_SEC, 20);
 }
 
 TEST_F(SpecTest, BaselinesRunBesidesAndAreComparedWith) {

@@ -1,0 +1,33 @@
+// What a command is given and would ignore is an error: the options that one of its modes does not read.
+//
+//   refuse_unused(*command, {{"--top", !searches, "is for a search of layouts", "add --gpus N"}, …});
+#pragma once
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace isobar {
+
+struct Unused {
+  const char* option;
+  bool unused;       // here and now
+  std::string what;  // why
+  std::string mend;
+};
+
+/// Throws ConfigError naming the first of these options that was given though it is unused.
+void refuse_unused(const CLI::App& command, std::initializer_list<Unused> options);
+
+/// Throws ConfigError where one of the `--set` assignments gives the key another value than an option does,
+/// which would win in silence.
+void refuse_contradiction(const std::vector<std::string>& set, const std::string& key, int64_t value,
+                          const std::string& option);
+
+/// A number from `low` to `high`; CLI::Range takes NaN for one.
+CLI::Validator number_in(double low, double high);
+/// A number above 0 that is one: no NaN, no infinity.
+CLI::Validator above_zero();
+
+}  // namespace isobar

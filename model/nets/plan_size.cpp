@@ -1,0 +1,167 @@
+#include "model/nets/plan_size.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "model/base/error.h"
+#include "model/nets/build.h"
+#include "model/plan/link.h"
+
+namespace isobar {
+namespace {
+
+// Of one op: itself, its path and those of its scratch, the buffers that it declares, its operands.
+constexpr double kOp = sizeof(Op) + 6 * sizeof(View) + 64 + 2 * (sizeof(Buffer) + 32);
+constexpr double kTensor = sizeof(Tensor) + 64;
+// Of one op in a step: the instruction, its waits, what its lane knew (link.cpp).
+constexpr double kInstruction = sizeof(Instr) + 32 + kLanes * sizeof(int32_t);
+// Of one transfer in a step, where ranks are held against one another (check.cpp).
+constexpr double kCall = 224;
+
+// Ops of one block in one routine, with everything that can be switched on; parameters of a block.
+constexpr double kOpsOfBlock = 64, kOpsOfRingStep = 8, kTensorsOfBlock = 16;
+
+double real(int64_t v) {
+  return static_cast<double>(v);
+}
+
+int64_t passes_of(const RunSpec& s) {  // of one micro-batch through a chunk
+  return s.policy.schedule == "zb-h1" ? 3 : 2;
+}
+
+std::string gigabytes(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g GB", 1e-9 * bytes);
+  return text;
+}
+
+[[noreturn]] void refuse(const RunSpec& s, const char* key, const std::string& what, double bytes,
+                         const char* mend) {
+  throw ConfigError(s.file, key,
+                    what + " take up to " + gigabytes(bytes) + " to plan, above " + gigabytes(kMostPlanBytes),
+                    mend);
+}
+
+double invocation_bytes(const RunSpec& s) {
+  return real(s.micro_batches()) * real(s.layout.vpp * passes_of(s)) * sizeof(Invocation);
+}
+
+double instructions(const Plan& plan, const std::vector<Invocation>& list) {
+  double n = 0;
+  for (const Invocation& i : list) n += plan.routines[i.routine].count;
+  return n;
+}
+
+// Of one rank while all are checked: plan, transfers and the longest of its programs.
+double checked_bytes(const Plan& plan) {
+  double calls = 0;
+  for (const Invocation& i : plan.train) {
+    const Routine& r = plan.routines[i.routine];
+    for (int32_t o = r.first; o < r.first + r.count; ++o)
+      if (is_collective(plan.ops[o].kind))
+        calls += kCall + 2 * sizeof(int64_t) *
+                             real(static_cast<int64_t>(plan.groups[plan.ops[o].a.group].ranks.size()));
+  }
+  return plan_bytes(plan) + step_bytes(plan) + calls;
+}
+
+// So many replicas, each with the batch that it has.
+RunSpec with_replicas(RunSpec s, int64_t dp) {
+  s.train.global_batch = s.train.global_batch / s.layout.dp * dp;
+  s.layout.dp = dp;
+  return s;
+}
+
+}  // namespace
+
+double plan_bytes(const RunSpec& s) {
+  const LayoutSpec& l = s.layout;
+  const int64_t variants =
+      std::min<int64_t>(3, s.micro_batches());  // of a backward pass: first, middle, last
+  const double routines = 1 + real(variants * (passes_of(s) - 1));
+  const double blocks = real((s.net.depth + l.pp - 1) / l.pp + 2 * l.vpp);
+  const double ring = l.cp > 1 && s.policy.cp_kind == "ring" ? kOpsOfRingStep * real(l.cp) : 0;
+  const double parts = 2 * sizeof(int64_t) * real(std::max(l.cp, s.policy.sequence_parallel ? l.tp : 1));
+  const double groups = 8 * real(l.world()) * sizeof(int);
+  return routines * blocks * (kOpsOfBlock + ring) * (kOp + parts) +
+         kTensorsOfBlock * kTensor * real(s.net.depth) + invocation_bytes(s) + groups;
+}
+
+double plan_bytes(const Plan& plan) {
+  double bytes = sizeof(Plan) + kTensor * real(static_cast<int64_t>(plan.tensors.size()));
+  for (const Op& op : plan.ops)
+    bytes += sizeof(Op) + real(static_cast<int64_t>(op.path.size())) +
+             real(static_cast<int64_t>(sizeof(View) * (op.reads.size() + op.writes.size()) +
+                                       sizeof(int64_t) * (op.a.send.size() + op.a.receive.size())));
+  for (const Buffer& b : plan.buffers) bytes += sizeof(Buffer) + real(static_cast<int64_t>(b.name.size()));
+  for (const Group& g : plan.groups) bytes += real(static_cast<int64_t>(sizeof(int) * g.ranks.size()));
+  return bytes + real(static_cast<int64_t>(sizeof(Invocation) * plan.train.size()));
+}
+
+double step_bytes(const Plan& plan) {
+  return kInstruction * instructions(plan, plan.train);
+}
+
+void check_plan_size(const RunSpec& s) {
+  const double bytes = plan_bytes(s), limit = kMostPlanBytes, invocations = invocation_bytes(s);
+  if (bytes <= limit) return;
+  const auto str = [](int64_t v) { return std::to_string(v); };
+  if (2 * invocations > bytes)
+    refuse(s, "policy.micro_batch", str(s.micro_batches()) + " micro-batches a step", bytes,
+           "give larger ones, or a smaller train.global_batch");
+  RunSpec uncut = s;
+  uncut.layout.cp = uncut.layout.tp = 1;
+  if (plan_bytes(uncut) <= limit / 2)
+    refuse(s, s.layout.cp > 1 ? "layout.cp" : "layout.tp",
+           str(std::max(s.layout.cp, s.layout.tp)) + " ranks that share a sample", bytes,
+           "share it among fewer");
+  refuse(s, "net.depth", str((s.net.depth + s.layout.pp - 1) / s.layout.pp) + " blocks on a rank", bytes,
+         "give fewer, or more stages (layout.pp)");
+}
+
+void check_step_size(const RunSpec& s, const Plan& plan, int64_t ranks) {
+  const double bytes = step_bytes(plan) * real(ranks);
+  if (bytes <= static_cast<double>(kMostPlanBytes)) return;
+  refuse(s, "policy.micro_batch",
+         std::to_string(s.micro_batches()) + " micro-batches a step with a plan of " +
+             std::to_string(plan.ops.size()) + " ops" +
+             (ranks > 1 ? " on " + std::to_string(ranks) + " stages" : ""),
+         bytes, "give larger micro-batches, or a smaller train.global_batch");
+}
+
+// Twice as many micro-batches as a pipeline holds, and the first and last beside them: a step's rhythm
+// repeats.
+RunSpec with_few_micro_batches(RunSpec s) {
+  const int64_t few =
+      2 * s.layout.pp * s.layout.vpp + s.layout.pp;  // a multiple of pp, as interleaving wants
+  if (s.micro_batches() <= few) return s;
+  s.policy.micro_batch = s.micro_batch();
+  s.train.global_batch = s.layout.dp * s.policy.micro_batch * few;
+  return s;
+}
+
+RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace) {
+  const double limit = kMostPlanBytes;
+  const auto bytes = [&](const RunSpec& s) {
+    return checked_bytes(build_plan(s, 0, workspace)) * static_cast<double>(s.layout.world());
+  };
+  if (bytes(spec) <= limit) return spec;
+  RunSpec part = with_few_micro_batches(spec);
+  // Of the same programs two are enough to meet each other; more of them fill the room that there is.
+  const auto room = [&](const RunSpec& s) {
+    return static_cast<int64_t>(limit / bytes(s) * real(s.layout.dp));
+  };
+  part = with_replicas(std::move(part), std::min<int64_t>(2, spec.layout.dp));
+  const int64_t replicas = std::min(room(part), spec.layout.dp);
+  if (replicas < part.layout.dp)
+    refuse(spec, "layout",
+           std::to_string(part.layout.world()) + " ranks of dp " + std::to_string(part.layout.dp) +
+               ", held " + "against one another,",
+           bytes(part), "make tp, cp or pp smaller");
+  // Groups grow with the replicas, and with them what each rank holds.
+  for (int64_t dp = replicas; dp > part.layout.dp; dp /= 2)
+    if (const RunSpec more = with_replicas(part, dp); bytes(more) <= limit) return more;
+  return part;
+}
+
+}  // namespace isobar

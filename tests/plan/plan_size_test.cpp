@@ -1,0 +1,146 @@
+// What planning takes is known before it is taken, and is bounded.
+#include "model/nets/plan_size.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "model/base/error.h"
+#include "model/nets/build.h"
+#include "model/plan/link.h"
+#include "tests/plan/plans.h"
+
+namespace isobar {
+namespace {
+
+const std::vector<std::string> kSmall = {"net.embed_dim=64", "net.num_heads=8", "net.img_height=64",
+                                         "net.img_width=128", "train.global_batch=32"};
+
+RunSpec small(std::vector<std::string> more) {
+  more.insert(more.begin(), kSmall.begin(), kSmall.end());
+  return spec_of("vit-tiny", more);
+}
+
+double cpu_seconds() {  // whatever else the machine does
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+std::string refusal(const RunSpec& spec) {
+  try {
+    build_plan(spec, 0, no_workspace);
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(PlanSize, TheCountFromTheSpecificationHoldsWhatIsBuiltAndIsNotFarAboveIt) {
+  const std::vector<std::vector<std::string>> layouts = {
+      {"net.depth=24"},
+      {"net.depth=24", "policy.micro_batch=1"},
+      {"net.depth=24", "policy.micro_batch=1", "policy.recompute=full", "policy.amp=fp16"},
+      {"net.depth=24", "policy.micro_batch=1", "layout.tp=4", "policy.sequence_parallel=true",
+       "policy.amp=bf16"},
+      {"net.depth=24", "policy.micro_batch=2", "layout.cp=4", "policy.cp_kind=ring", "policy.recompute=full"},
+      {"net.depth=24", "policy.micro_batch=2", "layout.cp=32", "policy.cp_kind=ring"},
+      {"net.depth=24", "policy.micro_batch=2", "layout.cp=8", "policy.cp_kind=ulysses"},
+      {"net.depth=24", "policy.micro_batch=2", "layout.dp=4", "policy.zero=3", "policy.amp=bf16"},
+      {"net.depth=24", "policy.micro_batch=2", "layout.dp=4", "policy.zero=2",
+       "policy.main_grads_dtype=bf16"},
+      {"net.depth=24", "policy.micro_batch=1", "layout.pp=4", "policy.schedule=zb-h1"},
+      {"net.depth=24", "policy.micro_batch=1", "layout.pp=4", "layout.vpp=6", "policy.schedule=interleaved"},
+      {"net.depth=24", "policy.offload_optimizer=true", "policy.bucket_mb=0.001"}};
+  for (const auto& words : layouts) {
+    const RunSpec spec = small(words);
+    const double counted = plan_bytes(spec);
+    double most = 0;
+    for (const int64_t rank : {int64_t{0}, spec.layout.world() - 1})
+      most = std::max(most, plan_bytes(build_plan(spec, static_cast<int>(rank), odd_workspace)));
+    EXPECT_GT(counted, most) << words.back();
+    EXPECT_LT(counted, 16 * most) << words.back();
+  }
+  for (const char* model : {"gpt3-175b", "llama3-70b"}) {
+    const RunSpec spec =
+        spec_of(model, {"layout.dp=1", "layout.tp=1", "layout.pp=1", "layout.vpp=1", "layout.cp=1",
+                        "policy.schedule=1f1b", "policy.micro_batch=1", "train.global_batch=8"});
+    const double counted = plan_bytes(spec), built = plan_bytes(build_plan(spec, 0, odd_workspace));
+    EXPECT_GT(counted, built) << model;
+    EXPECT_LT(counted, 16 * built) << model;
+  }
+}
+
+TEST(PlanSize, WhatIsTooLargeIsRefusedAtOnceWithWhatItTakesTheLimitAndTheMend) {
+  struct Case {
+    std::vector<std::string> words;
+    std::string key;
+  };
+  for (const Case& c : std::vector<Case>{
+           {{"train.global_batch=16777216", "policy.micro_batch=1"}, "policy.micro_batch"},
+           {{"train.global_batch=1048576", "policy.micro_batch=1"}, "policy.micro_batch"},
+           {{"net.depth=131072"}, "net.depth"},
+           {{"net.depth=131072", "layout.pp=2", "policy.zero=3"}, "net.depth"},
+           {{"net.img_height=65536", "net.img_width=65536", "layout.cp=65536", "policy.cp_kind=ring"},
+            "layout.cp"}}) {
+    const RunSpec spec = small(c.words);
+    const double begin = cpu_seconds();
+    const std::string said = refusal(spec);
+    const double seconds = cpu_seconds() - begin;
+    EXPECT_NE(said.find("'" + c.key + "'"), std::string::npos) << c.words[0] << ": " << said;
+    EXPECT_NE(said.find(" GB to plan, above 1.07 GB -> "), std::string::npos) << said;
+    EXPECT_LT(seconds, 20);
+  }
+}
+
+TEST(PlanSize, ADeepNetIsPlacedInTimeInProportion) {
+  const auto seconds = [](const char* depth) {
+    const double begin = cpu_seconds();
+    build_plan(small({std::string("net.depth=") + depth, "policy.micro_batch=1"}), 0, no_workspace);
+    return cpu_seconds() - begin;
+  };
+  seconds("100");
+  const double once = seconds("500"), four = seconds("2000");
+  EXPECT_LT(four, 10 * once);  // placing was quadratic: 16 times and more
+}
+
+TEST(PlanSize, AWorldTooLargeForMemoryIsCheckedByAPartOfIt) {
+  const RunSpec all = small({"layout.dp=8", "layout.tp=2"});
+  EXPECT_EQ(world_to_check(all, no_workspace).layout.world(), 16);
+  const RunSpec many = small({"layout.dp=65536", "layout.tp=2", "train.global_batch=131072", "policy.zero=2",
+                              "policy.micro_batch=1"});
+  const RunSpec part = world_to_check(many, no_workspace);
+  EXPECT_GE(part.layout.dp, 2);
+  EXPECT_LT(part.layout.dp, 65536);
+  EXPECT_EQ(part.layout.tp, 2);
+  EXPECT_EQ(part.micro_batches(), many.micro_batches());
+  EXPECT_EQ(part.micro_batch(), 1);
+  EXPECT_NO_THROW(check_world(many, no_workspace));
+  // Interleaved stages want a multiple of their number of micro-batches.
+  const RunSpec deep = small({"net.depth=8", "layout.pp=4", "layout.vpp=2", "policy.schedule=interleaved",
+                              "layout.dp=256", "train.global_batch=65536", "policy.micro_batch=1"});
+  const RunSpec few = world_to_check(deep, no_workspace);
+  EXPECT_EQ(few.micro_batches() % 4, 0);
+  EXPECT_LT(few.micro_batches(), 256);
+  EXPECT_NO_THROW(check_world(deep, no_workspace));
+}
+
+TEST(PlanSize, FewMicroBatchesTakeTheMemoryOfMany) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"layout.pp=4", "policy.schedule=1f1b"},
+        {"layout.pp=4", "policy.schedule=zb-h1"},
+        {"layout.pp=4", "layout.vpp=2", "policy.schedule=interleaved"}}) {
+    std::vector<std::string> all = {"net.depth=8", "train.global_batch=128", "policy.micro_batch=1"};
+    all.insert(all.end(), words.begin(), words.end());
+    const RunSpec many = small(all), few = with_few_micro_batches(many);
+    EXPECT_LT(few.micro_batches(), many.micro_batches());
+    for (int rank = 0; rank < 4; ++rank)
+      EXPECT_EQ(build_plan(few, rank, no_workspace).memory.arena,
+                build_plan(many, rank, no_workspace).memory.arena)
+          << words.back() << " rank " << rank;
+  }
+}
+
+}  // namespace
+}  // namespace isobar
