@@ -1,16 +1,14 @@
 // isobar predict: the command line of perfmodel's predict.
-#include "perfmodel/predict.h"
-#include "model/engine/processor.h"
-
 #include <CLI/CLI.hpp>
-#include <cstdio>
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/cli/predict_layouts.h"
-#include "bench/cli/step_text.h"
+#include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
+#include "model/base/yaml.h"
 #include "perfmodel/search.h"
 
 namespace isobar {
@@ -26,6 +24,13 @@ to, wide for others, and widest for a spec sheet or a calibration alone; warning
 For a cluster of accelerators (configs/machines/dgx-h100.yaml …) --gpus searches every layout, policy and placement
 that fits, and says what would have to change for another to be the best; without it the configuration's layout is
 predicted.
+
+What computes is what the machine file describes, unless the configuration or --set names run.device.
+A configuration that does not fit ends with exit code 4; the first lines say by how much, and the smallest
+change that fits.
+
+FLOP/s: model FLOPs are three times the forward pass's matrix products, hardware FLOPs what is executed,
+recomputation too; MFU and HFU are their shares of the peak.
 
 Examples:
   isobar predict configs/models/gpt3-1t.yaml --machine configs/machines/dgx-b200.yaml --gpus 16384 --global-batch 4096
@@ -62,38 +67,23 @@ RunSpec spec_of(const Arguments& a) {
   return load_run_spec(a.config, set);
 }
 
-StepText text_of(const Prediction& p) {
-  return {p.step_s,     p.lower, p.upper,      p.ceiling_s, p.samples_per_s,
-          p.correction, p.terms, p.checkpoint, p.warnings};
+// Whether somebody has said what computes; else the machine file does.
+bool names_device(const Arguments& a) {
+  const nlohmann::json j = load_yaml(a.config);
+  if (j.is_object() && j.contains("run") && j["run"].is_object() && j["run"].contains("device")) return true;
+  return std::any_of(a.set.begin(), a.set.end(),
+                     [](const std::string& s) { return s.starts_with("run.device="); });
 }
 
-void print_json(const Prediction& p, const Machine& m) {
-  nlohmann::json memory = nlohmann::json::object();
-  for (const auto& [name, bytes] : p.memory) memory[name] = bytes;
-  nlohmann::json j = json_of(text_of(p));
-  j.update({{"machine", m.name},
-            {"ranks", p.where.ranks},
-            {"threads", p.where.threads},
-            {"flops_per_rank", p.flops},
-            {"memory_bytes", memory},
-            {"memory_total_bytes", p.memory_total}});
-  std::printf("%s\n", j.dump(1).c_str());
-}
-
-void print_text(const Prediction& p, const RunSpec& spec, const Machine& m) {
-  std::printf("On %s: %lld rank%s x %lld thread%s\n\n", m.name.empty() ? m.file.c_str() : m.name.c_str(),
-              static_cast<long long>(p.where.ranks), p.where.ranks == 1 ? "" : "s",
-              static_cast<long long>(p.where.threads), p.where.threads == 1 ? "" : "s");
-  print_step(text_of(p));
-  const TimeUnit u = unit_of(p.step_s);
-  std::printf("  %.4g samples/s; %.4g GFLOP/s a rank; the peak would allow %.3f %s\n\n", p.samples_per_s,
-              1e-9 * p.flops / p.step_s, u.per_second * p.ceiling_s, u.name);
-  std::printf("  %-34s %12s\n", "memory of one rank", "MB");
-  for (const auto& [name, bytes] : p.memory)
-    std::printf("  %-34s %12.2f\n", name.c_str(), 1e-6 * static_cast<double>(bytes));
-  std::printf("  %-34s %12.2f\n", "together", 1e-6 * static_cast<double>(p.memory_total));
-  std::printf("\n  %s\n", text_of(p.checkpoint, spec, p.step_s).c_str());
-  for (const std::string& w : p.warnings) std::printf("note: %s\n", w.c_str());
+void run(const Arguments& a) {
+  RunSpec spec = spec_of(a);
+  Machine m = load_machine(a.machine);
+  for (const std::string& change : a.what_if) m = what_if(m, change);
+  if (!names_device(a)) spec.run.device = "auto";
+  if (device_of(spec, m) == Device::accelerator && a.ranks_on_host > 0)
+    throw ConfigError("isobar predict", "--ranks-on-host", "is for cores",
+                      "of accelerators " + a.machine + " says it (accelerator.tiers.host.ranks)");
+  answer(spec, m, a.question, {.ranks_on_host = a.ranks_on_host, .workspace = cpu_workspace});
 }
 
 }  // namespace
@@ -140,20 +130,7 @@ void add_predict_command(CLI::App& app) {
       for (const char* one : {"layout.dp=1", "layout.tp=1", "layout.cp=1", "layout.pp=1", "layout.vpp=1",
                               "layout.order=tp-cp-dp-pp", "policy.micro_batch=0", "policy.schedule=1f1b"})
         a->set.emplace_back(one);
-    const RunSpec spec = spec_of(*a);
-    Machine m = load_machine(a->machine);
-    for (const std::string& change : a->what_if) m = what_if(m, change);
-    if (m.accelerator || !a->question.gpus.empty()) return answer(spec, m, a->question);
-    const int64_t on_host = a->ranks_on_host > 0 ? a->ranks_on_host : spec.layout.world();
-    const int64_t threads = threads_of(spec, m.identity.cores, on_host);
-    const Prediction p = predict(spec, m,
-                                 {.ranks_on_host = a->ranks_on_host,
-                                  .threads = threads,
-                                  .workspace = planned_workspace(spec, static_cast<int>(threads))});
-    if (a->question.json)
-      print_json(p, m);
-    else
-      print_text(p, spec, m);
+    run(*a);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/backend/cpu/cpu_backend.h"
 #include "model/base/files.h"
 #include "reports/exports.h"
 #include "reports/report.h"
@@ -87,9 +88,13 @@ void add_report_command(CLI::App& app) {
   report->add_flag("--no-figures", a->no_figures, "Draw nothing");
   report->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
   report->callback([a] {
-    const Report r = write_report(
-        {a->dirs.begin(), a->dirs.end()}, a->out,
-        {.machine = a->machine, .python = a->python, .png = a->png, .pdf = a->pdf, .draw = !a->no_figures});
+    const Report r = write_report({a->dirs.begin(), a->dirs.end()}, a->out,
+                                  {.machine = a->machine,
+                                   .python = a->python,
+                                   .png = a->png,
+                                   .pdf = a->pdf,
+                                   .draw = !a->no_figures,
+                                   .workspace = cpu_workspace});
     const std::filesystem::path out = a->out;
     write_atomically(
         out / "benchmark.json",
