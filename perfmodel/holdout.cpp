@@ -7,7 +7,6 @@
 
 #include "model/base/rng.h"
 #include "perfmodel/fitting/statistics.h"
-#include "perfmodel/layout_predict.h"
 
 namespace isobar {
 namespace {
@@ -109,22 +108,13 @@ std::vector<MeasuredRun> pick(const std::vector<MeasuredRun>& runs, const std::v
   return out;
 }
 
-namespace {
-template <class P>
-HoldoutRow row_of(const MeasuredRun& r, const P& p) {
-  return {r.id, false, r.step_s, p.step_s, p.lower, p.upper, p.terms};
-}
-}  // namespace
-
 Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
   Holdout h;
   std::vector<double> errors, measured, predicted;
   for (const MeasuredRun& r : runs) {
-    const HoldoutRow row =
-        machine.accelerator
-            ? row_of(r, predict_layout(r.spec, machine, r.campaign))
-            : row_of(r, predict(r.spec, machine,
-                                {.ranks_on_host = r.ranks_on_host, .threads = r.threads, .workspace = {}}));
+    const Prediction p = predict(
+        r.spec, machine, {.ranks_on_host = r.ranks_on_host, .threads = r.threads, .campaign = r.campaign});
+    const HoldoutRow row{r.id, false, r.step_s, p.step_s, p.lower, p.upper, p.terms};
     const bool in_fit = machine.fit && std::find(machine.fit->runs.begin(), machine.fit->runs.end(), r.id) !=
                                            machine.fit->runs.end();
     h.rows.push_back(row);

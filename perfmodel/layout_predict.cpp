@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/base/error.h"
 #include "perfmodel/fitting/layout_fit.h"
 
 namespace isobar {
@@ -57,48 +56,60 @@ std::vector<Term> terms_of(const LayoutCost& c, const Counts& counts, const Coun
                     correction);
 }
 
+std::vector<std::string> warnings_on_accelerators(const RunSpec& spec, const Machine& m) {
+  std::vector<std::string> out;
+  if (const std::string only = prediction_only(m); !only.empty()) out.push_back(only);
+  if (const Coef gemm = gemm_of(spec); !m[gemm].measured()) {
+    const double share = 1 / (m[gemm].value * m.peaks.at(peak_of(spec)).value);
+    out.push_back(std::string("matmul rate never measured: ") + info_of(gemm).name + " takes " +
+                  std::to_string(std::lround(100 * share)) +
+                  " % of the spec sheet's peak, and the interval is as wide as vendors' sheets differ from "
+                  "what was measured");
+  }
+  return out;
+}
+
 }  // namespace
 
-LayoutPrediction predict_layout(LayoutModel& model, const Layout& l, const std::string& campaign) {
-  const RunSpec& spec = model.spec();
-  const Machine& machine = model.machine();
-  LayoutPrediction out;
-  out.cost = model.cost(l, &out.counts);
-  const LayoutCost& c = out.cost;
+Prediction predict_layout(LayoutModel& model, const Layout& l, const std::string& campaign) {
+  const RunSpec spec = with_layout(model.spec(), l);
+  const Machine machine = model.machine();
+  Prediction out;
+  out.device = device_of(machine);
+  out.where = model.where();
+  out.where.stages = l.pp;
+  const LayoutCost c = model.cost(l, &out.counts);
   refuse_above_ceiling(c.seconds, c.ceiling, machine);
-  out.step_s = c.seconds;
-  StepView view = view_of(model, with_layout(spec, l));
-  view.effects.push_back(campaign_effect(campaign));
-  if (machine.fit) {
-    const Machine fitted = machine;
-    const Estimate e = estimate(view, fitted);
-    model.set_coefficients(fitted.values());
+  out.ceiling_s = c.ceiling;
+  StepView view = view_of(model, spec);
+  if (out.device == Device::accelerator) view.effects.push_back(campaign_effect(campaign));
+  if (machine.fit || out.device == Device::cores) {
+    const Estimate e = estimate(view, machine);
+    model.set_coefficients(machine.values());
     out.step_s = e.seconds, out.lower = e.lower, out.upper = e.upper;
     out.correction = e.seconds / e.physics;
   } else {
     const double width = std::exp(log_width(model, l, c.seconds));
+    out.step_s = c.seconds;
     out.lower = std::max(c.seconds / width, std::min(c.ceiling, c.seconds));
     out.upper = c.seconds * width;
   }
-  out.warnings = extrapolations(view, machine);
+  if (out.device == Device::accelerator) out.warnings = warnings_on_accelerators(spec, machine);
+  for (std::string& w : extrapolations(view, machine)) out.warnings.push_back(std::move(w));
   out.samples_per_s = static_cast<double>(spec.train.global_batch) / out.step_s;
   out.tokens_per_s = out.samples_per_s * static_cast<double>(spec.net.tokens());
-  out.flops = c.flops;
+  out.hardware_flops = c.flops;
   out.terms = terms_of(c, out.counts, model.prices(), out.correction);
-  out.checkpoint =
-      checkpoint_cost(with_layout(spec, l), model.parameters(l), machine, model.where().ranks_on_host);
-  out.memory = {{"parameters, gradients, optimizer", c.persistent},
-                {"activations", c.saved},
-                {"scratch", c.scratch},
-                {"process", c.process}};
-  out.memory_total = c.memory;
+  out.checkpoint = checkpoint_cost(spec, model.parameters(l), machine, model.where().ranks_on_host);
+  for (const auto& [name, bytes] : {std::pair{"parameters, gradients, optimizer", c.persistent},
+                                    {"activations", c.saved},
+                                    {"scratch", c.scratch},
+                                    {"process", c.process}}) {
+    out.memory.emplace_back(name, std::llround(bytes));
+    out.memory_total += out.memory.back().second;
+  }
+  out.memory_there = memory_of_rank(machine, model.where().ranks_on_host);
   return out;
-}
-
-LayoutPrediction predict_layout(const RunSpec& spec, const Machine& machine, const std::string& campaign) {
-  validate(spec);
-  LayoutModel model(spec, machine);
-  return predict_layout(model, layout_of(spec), campaign);
 }
 
 }  // namespace isobar

@@ -10,6 +10,7 @@
 #include "model/nets/build.h"
 #include "model/nets/plan_size.h"
 #include "model/plan/layout.h"
+#include "perfmodel/machine/device.h"
 
 namespace isobar {
 namespace {
@@ -39,9 +40,7 @@ class Search {
         options_(options),
         space_(options.space),
         model_(spec, machine),
-        capacity_(machine.accelerator ? static_cast<double>(machine.accelerator->memory_bytes)
-                                      : static_cast<double>(machine.identity.memory_bytes) /
-                                            static_cast<double>(model_.where().ranks_on_host)) {}
+        capacity_(memory_of_rank(machine, model_.where().ranks_on_host)) {}
 
   SearchResult run() {
     const auto begin = std::chrono::steady_clock::now();

@@ -62,10 +62,9 @@ std::set<const ReportRun*> front_of(std::vector<const ReportRun*> runs, const Re
 double capacity_of(const ReportData& d) {  // MB a rank
   if (!d.predictor) return 0;
   const Machine& m = *d.predictor;
-  if (m.accelerator) return static_cast<double>(m.accelerator->memory_bytes) * kMB;
   int64_t ranks = 1;
   for (const ReportRun* r : d.ok()) ranks = std::max(ranks, r->run.ranks_on_host);
-  return static_cast<double>(m.identity.memory_bytes) * kMB / static_cast<double>(ranks);
+  return memory_of_rank(m, ranks) * kMB;
 }
 
 // Runs that agree in all but one setting share a number: a line of that setting's figure.

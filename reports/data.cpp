@@ -118,7 +118,7 @@ ReportData collect(const std::vector<fs::path>& dirs, const CollectOptions& opti
   }
   name_runs(d);
   if (!options.machine.empty()) {
-    predict_runs(d, options.machine);
+    predict_runs(d, options);
     return d;
   }
   for (size_t i = 0; i < dirs.size(); ++i) {

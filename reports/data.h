@@ -16,6 +16,7 @@
 
 #include "bench/sweep/results.h"
 #include "perfmodel/machine/machine.h"
+#include "perfmodel/predict.h"
 
 namespace isobar {
 
@@ -76,6 +77,7 @@ struct ReportData {
 
 struct CollectOptions {
   std::filesystem::path machine;  // predict with this file; "": take holdout.json from the directory
+  std::function<Workspace(int threads)> workspace = {};  // of the engine that ran, for predicted memory
 };
 
 /// Throws ConfigError when a directory holds no run at all.
@@ -90,7 +92,9 @@ std::string layout_of(const RunSpec& spec);
 std::string facet_value(const ReportRun& r, const std::string& key);
 
 /// Predicts every ok run with the perfmodel: steps, terms and memory; ops of the run whose ops are shown.
-void predict_runs(ReportData& data, const std::filesystem::path& machine_file);
+void predict_runs(ReportData& data, const CollectOptions& options);
+/// How the run was made, for its prediction.
+PredictOptions options_of(const ReportRun& r);
 /// The run whose ops are shown: the best of those that recorded ops; nullptr: none did.
 const ReportRun* ops_run(const ReportData& d);
 

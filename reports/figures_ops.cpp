@@ -31,7 +31,7 @@ Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
   y["sort"] = names;
   json tips = {tip("op", "op"), tip("kind", "kind"), tip("ms", "measured [ms/step]", ".3~g")};
   if (predicted) tips.push_back(tip("predicted", "predicted [ms/step]", ".3~g"));
-  tips.push_back(tip("gflops", "GFLOP/s", ".3~g"));
+  tips.push_back(tip("gflops", "hardware GFLOP/s", ".3~g"));
   tips.push_back(tip("gbytes", "GB/s", ".3~g"));
   tips.push_back(tip("efficiency", "of the roofline", ".0%"));
   json colour = nominal("kind");
@@ -76,7 +76,7 @@ std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& line
   json lines_of_roof = json::array();
   for (const double at : {low, ridge, high})
     lines_of_roof.push_back({{"intensity", at}, {"gflops", std::min(roof.flops, at * roof.bytes) * 1e-9}});
-  json x = quantity("intensity", "FLOP per byte moved"), y = quantity("gflops", "GFLOP/s");
+  json x = quantity("intensity", "FLOP per byte moved"), y = quantity("gflops", "hardware GFLOP/s");
   x["scale"] = {{"type", "log"}, {"domain", {low, high}}, {"nice", false}};
   y["scale"] = {{"type", "log"}};
   json size = quantity("ms", "ms per step");
@@ -94,7 +94,7 @@ std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& line
                       {"size", size},
                       {"color", nominal("kind")},
                       {"tooltip",
-                       {tip("op", "op"), tip("kind", "kind"), tip("gflops", "GFLOP/s", ".3~g"),
+                       {tip("op", "op"), tip("kind", "kind"), tip("gflops", "hardware GFLOP/s", ".3~g"),
                         tip("intensity", "FLOP/byte", ".3~g"), tip("efficiency", "of the roofline", ".0%"),
                         tip("ms", "ms per step", ".3~g")}}}}}};
   return {

@@ -4,20 +4,20 @@
 
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/predict.h"
-#include "perfmodel/step/simulate.h"
 #include "reports/data.h"
 
 namespace isobar {
 namespace {
 
 // Seconds of one execution of each op, out of the replay of a steady step.
-std::map<std::string, double> op_seconds(const RunSpec& spec, const Machine& m, const Conditions& where) {
+std::map<std::string, double> op_seconds(const ReportRun& r, const Machine& m) {
+  const RunSpec spec = spec_as_run(r.run);
   const std::vector<StageProgram> stages = stages_of(spec, {});
-  const Replay replay = simulate(spec, stages, m.values(), where, cache_share(m, where.ranks_on_host));
+  const Replay steady = replay(spec, stages, m, predict(spec, m, options_of(r)));
   std::map<int, const Plan*> plan_of;
   for (const StageProgram& stage : stages) plan_of[stage.plan.rank] = &stage.plan;
   std::map<std::string, std::pair<double, int64_t>> sums;
-  for (const Span& s : replay.timeline.spans) {
+  for (const Span& s : steady.timeline.spans) {
     auto& [seconds, count] = sums[plan_of.at(s.rank)->ops.at(static_cast<size_t>(s.op)).path];
     seconds += static_cast<double>(s.end_ns - s.begin_ns) * 1e-9;
     ++count;
@@ -29,10 +29,16 @@ std::map<std::string, double> op_seconds(const RunSpec& spec, const Machine& m, 
 
 }  // namespace
 
-void predict_runs(ReportData& data, const std::filesystem::path& machine_file) {
-  data.predictor = load_machine(machine_file.string());
+PredictOptions options_of(const ReportRun& r) {
+  return {.ranks_on_host = r.run.ranks_on_host,
+          .threads = r.run.threads,
+          .campaign = r.run.provenance.is_object() ? r.run.provenance.value("source", std::string()) : ""};
+}
+
+void predict_runs(ReportData& data, const CollectOptions& options) {
+  data.predictor = load_machine(options.machine.string());
   const Machine& m = *data.predictor;
-  data.machine = m.name.empty() ? machine_file.stem().string() : m.name;
+  data.machine = m.name.empty() ? options.machine.stem().string() : m.name;
   if (m.fit) data.statistic = m.fit->statistic;
   std::map<std::string, RunPrediction> known;  // repetitions are predicted once
   for (ReportRun& r : data.runs) {
@@ -43,9 +49,14 @@ void predict_runs(ReportData& data, const std::filesystem::path& machine_file) {
       key["run"]["out"] = "";
       key["train"]["seed"] = 0;
       key["threads"] = r.run.threads;
+      key["ranks_on_host"] = r.run.ranks_on_host;
+      key["on_gpu"] = r.run.on_gpu;
+      key["campaign"] = options_of(r).campaign;
       RunPrediction& out = known[key.dump()];
       if (out.step_s == 0) {
-        const Prediction p = predict(r.run.spec, m, {.threads = r.run.threads});
+        PredictOptions how = options_of(r);
+        how.workspace = options.workspace;
+        const Prediction p = predict(spec_as_run(r.run), m, how);
         out.step_s = p.step_s;
         out.lower = p.lower;
         out.upper = p.upper;
@@ -63,8 +74,7 @@ void predict_runs(ReportData& data, const std::filesystem::path& machine_file) {
   }
   if (const ReportRun* shown = ops_run(data); shown && shown->prediction) {
     ReportRun& r = data.runs[static_cast<size_t>(shown - data.runs.data())];
-    const Prediction p = predict(r.run.spec, m, {.threads = r.run.threads});
-    r.prediction->op_s = op_seconds(r.run.spec, m, p.where);
+    r.prediction->op_s = op_seconds(r, m);
   }
 }
 

@@ -17,6 +17,7 @@ struct ReportOptions {
   std::filesystem::path python;   // with vl-convert; "": found (see find_python)
   bool png = false, pdf = false;  // figures in these formats besides SVG
   bool draw = true;               // false: tables and specifications only
+  std::function<Workspace(int threads)> workspace = {};  // see CollectOptions
 };
 
 struct Report {

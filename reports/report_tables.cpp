@@ -247,18 +247,10 @@ double Roof::seconds(double work_flops, double work_bytes) const {
 }
 
 Roof roof_of(const ReportRun& r, const Machine& m) {
-  const std::string& amp = r.run.spec.policy.amp;
-  const auto peak = [&](const std::string& name) {
-    const auto it = m.peaks.find(name);
-    return it == m.peaks.end() ? 0.0 : it->second.value;
-  };
-  const double flops = peak(amp == "bf16" || amp == "fp16"  ? "bf16"
-                            : amp == "tf32" || amp == "fp8" ? amp
-                                                            : "f32");
-  if (m.accelerator) return {flops, peak("memory")};
-  const auto threads = static_cast<double>(std::max<int64_t>(1, r.run.threads));
-  const auto sharing = static_cast<double>(std::max<int64_t>(1, r.run.ranks_on_host));
-  return {flops * threads, peak("memory") / sharing};
+  const Conditions where = conditions_of(r.run.spec, m, r.run.ranks_on_host, r.run.threads);
+  const double sharing =
+      device_of(m) == Device::cores ? static_cast<double>(where.ranks_on_host) : 1;  // the host's memory
+  return {peak_flops(m, where, peak_of(r.run.spec)), m.peaks.at("memory").value / sharing};
 }
 
 std::vector<OpLine> op_lines(const ReportData& d, const ReportRun& r, bool grouped) {
@@ -327,7 +319,9 @@ Table ops_table(const ReportData& d, const ReportRun& r, bool grouped) {
                       significant(rate(l.bytes, l.seconds), 3), significant(rate(l.bytes, l.predicted_s), 3),
                       number(100 * l.efficiency, 0)});
   t.note =
-      "share: of all op time on all lanes; GFLOP/s count matrix products and attention only; of roofline: "
+      "share: of all op time on all lanes; GFLOP/s are hardware FLOP/s: what an op executes of matrix "
+      "products "
+      "and attention, recomputation too; of roofline: "
       "the least time that the machine's peak and memory bandwidth allow over the measured one (above 100: "
       "the "
       "data was in cache)";

@@ -166,19 +166,18 @@ std::optional<StepTimeline> measured_timeline(const RunRecord& r) {
 }
 
 StepTimeline predicted_timeline(const ReportRun& r, const Machine& m) {
-  const RunSpec& spec = r.run.spec;
-  const Prediction p = predict(spec, m, {.threads = r.run.threads});
+  const RunSpec spec = spec_as_run(r.run);
   const std::vector<StageProgram> stages = stages_of(spec, {});
-  const Replay replay = simulate(spec, stages, m.values(), p.where, cache_share(m, p.where.ranks_on_host));
+  const Replay steady = replay(spec, stages, m, predict(spec, m, options_of(r)));
   std::map<int, const Plan*> plan_of;
   for (const StageProgram& stage : stages) plan_of[stage.plan.rank] = &stage.plan;
   std::vector<LaneSpan> spans;
-  for (const Span& s : replay.timeline.spans) {
+  for (const Span& s : steady.timeline.spans) {
     const Op& op = plan_of.at(s.rank)->ops.at(static_cast<size_t>(s.op));
     spans.push_back({s.rank, name_of(s.lane), op.path, is_collective(op.kind), op.kind == OpKind::fetch,
                      static_cast<double>(s.begin_ns) * 1e-6, static_cast<double>(s.end_ns) * 1e-6});
   }
-  return marked(spans, replay.step_s * 1e3);
+  return marked(spans, steady.step_s * 1e3);
 }
 
 }  // namespace isobar

@@ -7,7 +7,6 @@
 #include "model/base/error.h"
 #include "model/base/progress.h"
 #include "model/base/rng.h"
-#include "perfmodel/layout_predict.h"
 #include "perfmodel/predict.h"
 
 namespace isobar {
@@ -17,47 +16,18 @@ namespace {
 // form.
 constexpr size_t kMostPlaced = 48;
 
-std::string gigabytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g GB", 1e-9 * bytes);
-  return text;
-}
-
-Forecast on_accelerators(const RunSpec& spec, const Machine& m) {
-  const LayoutPrediction p = predict_layout(spec, m);
-  Forecast f{.step_s = p.step_s,
-             .upper_s = p.upper,
-             .ceiling_s = p.cost.ceiling,
-             .memory_bytes = std::llround(p.memory_total)};
-  f.currency = m.accelerator->currency;
-  if (p.memory_total > static_cast<double>(m.accelerator->memory_bytes))
-    f.infeasible = "a rank needs " + gigabytes(p.memory_total) + " of an accelerator's " +
-                   gigabytes(static_cast<double>(m.accelerator->memory_bytes));
-  return f;
-}
-
-Forecast on_hosts(const RunSpec& spec, const Machine& m, int64_t ranks_per_node, bool placed) {
-  const int64_t on_host =
-      ranks_per_node > 0 ? std::min(ranks_per_node, spec.layout.world()) : spec.layout.world();
-  Forecast f;
-  if (placed) {
-    const int64_t threads = threads_of(spec, m.identity.cores, on_host);
-    const Prediction p = predict(spec, m,
-                                 {.ranks_on_host = on_host,
-                                  .threads = threads,
-                                  .workspace = cpu_workspace(static_cast<int>(threads))});
-    f = {.step_s = p.step_s, .upper_s = p.upper, .ceiling_s = p.ceiling_s, .memory_bytes = p.memory_total};
-  } else {
-    const LayoutPrediction p = predict_layout(spec, m);
-    f = {.step_s = p.step_s,
-         .upper_s = p.upper,
-         .ceiling_s = p.cost.ceiling,
-         .memory_bytes = std::llround(p.memory_total)};
-  }
-  const double needed = static_cast<double>(f.memory_bytes) * static_cast<double>(on_host);
-  if (needed > static_cast<double>(m.identity.memory_bytes))
-    f.infeasible = "a host's ranks need " + gigabytes(needed) + " of its " +
-                   gigabytes(static_cast<double>(m.identity.memory_bytes));
+Forecast forecast_of(const RunSpec& spec, const Machine& m, int64_t ranks_per_node, bool closed_form) {
+  const Prediction p = predict(spec, m,
+                               {.ranks_on_host = ranks_per_node,
+                                .threads = 0,
+                                .workspace = cpu_workspace,
+                                .campaign = "",
+                                .closed_form = closed_form});
+  Forecast f{
+      .step_s = p.step_s, .upper_s = p.upper, .ceiling_s = p.ceiling_s, .memory_bytes = p.memory_total};
+  f.closed_form = p.device == Device::cores && closed_form;
+  f.infeasible = shortfall(p);
+  if (m.accelerator) f.currency = m.accelerator->currency;
   return f;
 }
 
@@ -68,16 +38,17 @@ std::string key_of(const RunSpec& spec) {
   for (const char* name : {"lr", "seed", "steps", "log_every", "valid_every", "checkpoint_every"})
     j["train"].erase(name);
   j.erase("run");
-  return j.dump() + " " + std::to_string(spec.run.threads);
+  return j.dump() + " " + std::to_string(spec.run.threads) + " " + spec.run.device;
 }
 
 }  // namespace
 
 void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, int64_t ranks_per_node,
               bool progress) {
+  require_trainable(machine);             // the trials are to be run there
   std::map<std::string, Forecast> known;  // repetitions share theirs
   for (const Trial& t : matrix.trials) known.try_emplace(key_of(t.spec));
-  const bool placed = known.size() <= kMostPlaced;
+  const bool closed_form = known.size() > kMostPlaced;
   known.clear();
   std::vector<Trial> run;
   constexpr size_t kQuick = 2000;  // in some seconds
@@ -87,9 +58,7 @@ void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, in
   for (Trial& t : matrix.trials) {
     bar.update(done++);
     const auto [at, fresh] = known.try_emplace(key_of(t.spec));
-    if (fresh)
-      at->second = machine.accelerator ? on_accelerators(t.spec, machine)
-                                       : on_hosts(t.spec, machine, ranks_per_node, placed);
+    if (fresh) at->second = forecast_of(t.spec, machine, ranks_per_node, closed_form);
     t.forecast = at->second;
     t.forecast->trial_s = t.forecast->step_s * static_cast<double>(t.spec.train.steps);
     t.forecast->rank_hours = t.forecast->trial_s * static_cast<double>(t.ranks()) / 3600;

@@ -10,7 +10,7 @@ namespace isobar {
 MeasuredRun measured(const RunRecord& r, const std::string& statistic) {
   MeasuredRun m;
   m.id = r.id;
-  m.spec = r.spec;
+  m.spec = spec_as_run(r);
   m.ranks_on_host = std::max<int64_t>(1, r.ranks_on_host);
   m.threads = std::max<int64_t>(1, r.threads);
   m.step_s = r.step_s.of(statistic);

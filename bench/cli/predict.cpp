@@ -1,17 +1,15 @@
 // isobar predict: the command line of perfmodel's predict.
-#include "perfmodel/predict.h"
-#include "model/engine/processor.h"
-
 #include <CLI/CLI.hpp>
-#include <cstdio>
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/cli/options.h"
 #include "bench/cli/predict_layouts.h"
-#include "bench/cli/step_text.h"
+#include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
+#include "model/base/yaml.h"
 #include "perfmodel/search.h"
 
 namespace isobar {
@@ -27,6 +25,13 @@ to, wide for others, and widest for a spec sheet or a calibration alone; warning
 For a cluster of accelerators (configs/machines/dgx-h100.yaml …) --gpus searches every layout, policy and placement
 that fits, and says what would have to change for another to be the best; what --set says of layout.* and policy.*
 is kept to, the file's own layout is not. Without --gpus the configuration's layout is predicted.
+
+What computes is what the machine file describes, unless the configuration or --set names run.device.
+A configuration that does not fit ends with exit code 4; the first lines say by how much, and the smallest
+change that fits.
+
+FLOP/s: model FLOPs are three times the forward pass's matrix products, hardware FLOPs what is executed,
+recomputation too; MFU and HFU are their shares of the peak.
 
 Examples:
   isobar predict configs/models/gpt3-1t.yaml --machine configs/machines/dgx-b200.yaml --gpus 16384 --global-batch 4096
@@ -65,38 +70,26 @@ RunSpec spec_of(const Arguments& a) {
   return load_run_spec(a.config, set);
 }
 
-StepText text_of(const Prediction& p) {
-  return {p.step_s,     p.lower, p.upper,      p.ceiling_s, p.samples_per_s,
-          p.correction, p.terms, p.checkpoint, p.warnings};
+// Whether somebody has said what computes; else the machine file does.
+bool names_device(const Arguments& a) {
+  const nlohmann::json j = load_yaml(a.config);
+  if (j.is_object() && j.contains("run") && j["run"].is_object() && j["run"].contains("device")) return true;
+  return std::any_of(a.set.begin(), a.set.end(),
+                     [](const std::string& s) { return s.starts_with("run.device="); });
 }
 
-void print_json(const Prediction& p, const Machine& m) {
-  nlohmann::json memory = nlohmann::json::object();
-  for (const auto& [name, bytes] : p.memory) memory[name] = bytes;
-  nlohmann::json j = json_of(text_of(p));
-  j.update({{"machine", m.name},
-            {"ranks", p.where.ranks},
-            {"threads", p.where.threads},
-            {"flops_per_rank", p.flops},
-            {"memory_bytes", memory},
-            {"memory_total_bytes", p.memory_total}});
-  std::printf("%s\n", j.dump(1).c_str());
-}
-
-void print_text(const Prediction& p, const RunSpec& spec, const Machine& m) {
-  std::printf("On %s: %lld rank%s x %lld thread%s\n\n", m.name.empty() ? m.file.c_str() : m.name.c_str(),
-              static_cast<long long>(p.where.ranks), p.where.ranks == 1 ? "" : "s",
-              static_cast<long long>(p.where.threads), p.where.threads == 1 ? "" : "s");
-  print_step(text_of(p));
-  const TimeUnit u = unit_of(p.step_s);
-  std::printf("  %.4g samples/s; %.4g GFLOP/s a rank; the peak would allow %.3f %s\n\n", p.samples_per_s,
-              1e-9 * p.flops / p.step_s, u.per_second * p.ceiling_s, u.name);
-  std::printf("  %-34s %12s\n", "memory of one rank", "MB");
-  for (const auto& [name, bytes] : p.memory)
-    std::printf("  %-34s %12.2f\n", name.c_str(), 1e-6 * static_cast<double>(bytes));
-  std::printf("  %-34s %12.2f\n", "together", 1e-6 * static_cast<double>(p.memory_total));
-  std::printf("\n  %s\n", text_of(p.checkpoint, spec, p.step_s).c_str());
-  for (const std::string& w : p.warnings) std::printf("note: %s\n", w.c_str());
+// `user`: what was set by hand, which a search keeps to.
+void run(const Arguments& a, const std::vector<std::string>& user) {
+  RunSpec spec = spec_of(a);
+  Machine m = load_machine(a.machine);
+  for (const std::string& change : a.what_if) m = what_if(m, change);
+  if (!names_device(a)) spec.run.device = "auto";
+  if (device_of(spec, m) == Device::accelerator && a.ranks_on_host > 0)
+    throw ConfigError("isobar predict", "--ranks-on-host", "is for cores",
+                      "of accelerators " + a.machine + " says it (accelerator.tiers.host.ranks)");
+  LayoutQuestion question = a.question;
+  if (!question.gpus.empty()) question.given = given_layout(spec, user);
+  answer(spec, m, question, {.ranks_on_host = a.ranks_on_host, .workspace = cpu_workspace});
 }
 
 }  // namespace
@@ -143,13 +136,12 @@ void add_predict_command(CLI::App& app) {
       ->excludes(tokens);
   predict_command->add_flag("--json", a->question.json, "Print JSON on stdout instead of tables");
   predict_command->callback([a, predict_command] {
-    const CLI::App& given = *predict_command;
     const bool searches = !a->question.gpus.empty();
-    refuse_unused(
-        given, {{"--ranks", searches, "says how many ranks there are, as --gpus does", "keep one of the two"},
-                {"--top", !searches, "is for a search of layouts", "add --gpus N"},
-                {"--space", !searches, "is for a search of layouts", "add --gpus N"},
-                {"--pareto", !searches, "is for a search of layouts", "add --gpus N"}});
+    refuse_unused(*predict_command, {{"--ranks", searches, "says how many ranks there are, as --gpus does",
+                                      "keep one of the two"},
+                                     {"--top", !searches, "is for a search of layouts", "add --gpus N"},
+                                     {"--space", !searches, "is for a search of layouts", "add --gpus N"},
+                                     {"--pareto", !searches, "is for a search of layouts", "add --gpus N"}});
     if (a->global_batch > 0) {
       refuse_contradiction(a->set, "train.global_batch", a->global_batch, "--global-batch");
       a->set.push_back("train.global_batch=" + std::to_string(a->global_batch));
@@ -161,26 +153,7 @@ void add_predict_command(CLI::App& app) {
                 "policy.micro_batch=0", "policy.schedule=1f1b"};
       a->set.insert(a->set.end(), user.begin(), user.end());
     }
-    const RunSpec spec = spec_of(*a);
-    Machine m = load_machine(a->machine);
-    for (const std::string& change : a->what_if) m = what_if(m, change);
-    const bool by_layout = m.accelerator || searches;
-    refuse_unused(given,
-                  {{"--ranks-on-host", by_layout, "is for machines without accelerators", "leave it out"},
-                   {"--tokens", !by_layout, "is for machines with accelerators", "leave it out"},
-                   {"--samples", !by_layout, "is for machines with accelerators", "leave it out"}});
-    if (searches) a->question.given = given_layout(spec, user);
-    if (by_layout) return answer(spec, m, a->question);
-    const int64_t on_host = a->ranks_on_host > 0 ? a->ranks_on_host : spec.layout.world();
-    const int64_t threads = threads_of(spec, m.identity.cores, on_host);
-    const Prediction p = predict(spec, m,
-                                 {.ranks_on_host = a->ranks_on_host,
-                                  .threads = threads,
-                                  .workspace = planned_workspace(spec, static_cast<int>(threads))});
-    if (a->question.json)
-      print_json(p, m);
-    else
-      print_text(p, spec, m);
+    run(*a, user);
   });
 }
 

@@ -1,18 +1,23 @@
 #include "bench/cli/predict_layouts.h"
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "bench/cli/commands.h"
 #include "bench/cli/step_text.h"
-#include "model/base/error.h"
 #include "perfmodel/layout_predict.h"
+#include "perfmodel/search.h"
+#include "perfmodel/smallest_change.h"
 
 namespace isobar {
 namespace {
 
 using nlohmann::json;
+
+constexpr int kDoesNotFit = 4;  // the exit code of out of memory
 
 // What a training of so many samples takes.
 struct Bill {
@@ -50,45 +55,12 @@ json json_of(const Layout& l) {
           {"cp_kind", kCpKinds[l.cp_kind]}};
 }
 
-StepText text_of(const LayoutPrediction& p) {
-  return {p.step_s,     p.lower, p.upper,      p.cost.ceiling, p.samples_per_s,
-          p.correction, p.terms, p.checkpoint, p.warnings};
-}
-
-json json_of(const LayoutPrediction& p, const Layout& l) {
-  json memory = json::object();
-  for (const auto& [name, bytes] : p.memory) memory[name] = std::llround(bytes);
-  json j = json_of(text_of(p));
-  j.update({{"layout", json_of(l)},
-            {"tokens_per_s", p.tokens_per_s},
-            {"flops", p.flops},
-            {"memory_bytes", memory},
-            {"memory_total_bytes", std::llround(p.memory_total)}});
-  return j;
-}
-
 json json_of(const LayoutCandidate& c) {
   json j = {{"layout", json_of(c.layout)},
             {"step_s", c.cost.seconds},
             {"memory_total_bytes", std::llround(c.cost.memory)}};
   if (c.arena > 0) j["arena_bytes"] = c.arena;
   return j;
-}
-
-void print_terms(const LayoutPrediction& p, const RunSpec& spec, const Machine& m, int64_t gpus) {
-  print_step(text_of(p));
-  const TimeUnit u = unit_of(p.step_s);
-  std::printf(
-      "  %.5g samples/s, %.5g tokens/s; %.4g TFLOP/s an accelerator; the peaks would allow %.3f %s\n\n",
-      p.samples_per_s, p.tokens_per_s, 1e-12 * p.flops / p.step_s / static_cast<double>(gpus),
-      u.per_second * p.cost.ceiling, u.name);
-  std::printf("  %-34s %12s\n", "memory of the fullest rank", "GB");
-  for (const auto& [name, bytes] : p.memory) std::printf("  %-34s %12.2f\n", name.c_str(), 1e-9 * bytes);
-  std::printf("  %-34s %12.2f", "together", 1e-9 * p.memory_total);
-  if (m.accelerator) std::printf("         of %.2f", 1e-9 * static_cast<double>(m.accelerator->memory_bytes));
-  std::printf("\n");
-  std::printf("\n  %s\n", text_of(p.checkpoint, spec, p.step_s).c_str());
-  for (const std::string& w : p.warnings) std::printf("note: %s\n", w.c_str());
 }
 
 void print_candidates(const char* title, const std::vector<LayoutCandidate>& list, size_t most) {
@@ -121,30 +93,63 @@ void print_curve(const std::vector<Point>& curve) {
   }
 }
 
-void one_layout(const RunSpec& spec, const Machine& m, const LayoutQuestion& q) {
-  const LayoutPrediction p = predict_layout(spec, m);
-  const Layout l = layout_of(spec);
-  const Bill bill = bill_of(spec, m, q, p.step_s, l.world());
-  if (q.json) {
-    json j = json_of(p, l);
-    j["machine"] = m.name;
-    if (has_budget(q))
-      j["budget"] = {
-          {"hours", bill.hours}, {"gpu_hours", bill.gpu_hours}, {"price", bill.price}, {"kwh", bill.kwh}};
-    std::printf("%s\n", j.dump(1).c_str());
+json json_of(const Bill& b) {
+  return {{"hours", b.hours}, {"gpu_hours", b.gpu_hours}, {"price", b.price}, {"kwh", b.kwh}};
+}
+
+json json_of(const std::optional<SmallestChange>& c) {
+  if (!c) return nullptr;
+  return {
+      {"set", c->set}, {"step_s", c->prediction.step_s}, {"memory_total_bytes", c->prediction.memory_total}};
+}
+
+void print_change(const std::optional<SmallestChange>& c) {
+  if (!c) {
+    std::printf("no change of three keys of layout and policy fits, on up to 4,096 times as many ranks\n");
     return;
   }
-  std::printf("%s on %ld x %s\n%s\n\n", spec.file.c_str(), l.world(), m.name.c_str(), text_of(l).c_str());
-  print_terms(p, spec, m, l.world());
-  if (m.accelerator && p.memory_total > static_cast<double>(m.accelerator->memory_bytes))
-    std::printf("note: does not fit\n");
-  if (has_budget(q)) print_bill(bill, m);
+  std::printf("smallest change that fits:");
+  for (const std::string& one : c->set) std::printf(" --set %s", one.c_str());
+  const TimeUnit u = unit_of(c->prediction.step_s);
+  std::printf("  (%.4g %s a step, %.3g GB a rank; fewest keys, of those the fastest)\n",
+              u.per_second * c->prediction.step_s, u.name,
+              1e-9 * static_cast<double>(c->prediction.memory_total));
+}
+
+// The configuration's own layout
+void one_run(const RunSpec& spec, const Machine& m, const LayoutQuestion& q, const PredictOptions& options) {
+  const Prediction p = predict(spec, m, options);
+  const Layout l = layout_of(spec);
+  const Bill bill = bill_of(spec, m, q, p.step_s, l.world());
+  std::optional<SmallestChange> change;
+  if (!p.fits()) change = smallest_change(spec, m, options);
+  if (q.json) {
+    json j = json_of(p, spec, m);
+    j["layout"] = json_of(l);
+    if (!p.fits()) j["smallest_change"] = json_of(change);
+    if (has_budget(q)) j["budget"] = json_of(bill);
+    std::printf("%s\n", j.dump(1).c_str());
+  } else {
+    if (!p.fits()) {
+      std::printf("does not fit: %s\n", shortfall(p).c_str());
+      print_change(change);
+      std::printf("\n");
+    }
+    std::printf("%s on %s: %ld rank%s", spec.file.c_str(), m.name.empty() ? m.file.c_str() : m.name.c_str(),
+                l.world(), l.world() == 1 ? "" : "s");
+    if (p.device == Device::cores)
+      std::printf(" x %ld thread%s", p.where.threads, p.where.threads == 1 ? "" : "s");
+    std::printf("\n%s\n\n", text_of(l).c_str());
+    print_prediction(p, spec, m);
+    if (has_budget(q)) print_bill(bill, m);
+  }
+  if (!p.fits()) throw CLI::RuntimeError(kDoesNotFit);
 }
 
 }  // namespace
 
-void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q) {
-  if (q.gpus.empty()) return one_layout(given, m, q);
+void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, const PredictOptions& options) {
+  if (q.gpus.empty()) return one_run(given, m, q, options);
   json out = json::array();
   std::vector<Point> curve;
   SearchSpace space = q.space == "1d" ? SearchSpace::one_d() : SearchSpace{};
@@ -166,14 +171,15 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q) {
     }
     const LayoutCandidate& best = r.best.front();
     LayoutModel model(spec, m);
-    const LayoutPrediction p = predict_layout(model, best.layout);
+    const Prediction p = predict_layout(model, best.layout);
+    const RunSpec found = with_layout(spec, best.layout);
     const std::vector<Turn> changes = turns(spec, m, r.best);
     const Bill bill = bill_of(spec, m, q, p.step_s, gpus);
     curve.push_back({gpus, p.step_s, text_of(best.layout)});
     if (q.json) {
-      json j = json_of(p, best.layout);
+      json j = json_of(p, found, m);
+      j["layout"] = json_of(best.layout);
       j["gpus"] = gpus;
-      j["machine"] = m.name;
       j["given"] = q.given.text;
       j["considered"] = r.considered;
       j["priced"] = r.priced;
@@ -186,9 +192,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q) {
                                      {"factor", t.factor},
                                      {"layout", json_of(t.layout)},
                                      {"step_s", t.seconds}});
-      if (has_budget(q))
-        j["budget"] = {
-            {"hours", bill.hours}, {"gpu_hours", bill.gpu_hours}, {"price", bill.price}, {"kwh", bill.kwh}};
+      if (has_budget(q)) j["budget"] = json_of(bill);
       out.push_back(std::move(j));
       continue;
     }
@@ -199,7 +203,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q) {
         "%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit, %ld priced one by one\n\n",
         r.considered, r.seconds, 1e-6 * static_cast<double>(r.considered) / r.seconds, r.too_large, r.priced);
     std::printf("best: %s\n\n", text_of(best.layout).c_str());
-    print_terms(p, spec, m, gpus);
+    print_prediction(p, found, m);
     print_candidates("next best", r.best, q.top);
     if (q.pareto) print_candidates("pareto", r.pareto, 40);
     std::printf("\n  another layout would win with\n");

@@ -1,11 +1,10 @@
-// isobar predict for clusters of accelerators: one layout, or the best of all of them.
+// isobar predict: one run on whatever the machine file describes, or the best of all layouts of so many GPUs.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "model/base/spec.h"
-#include "perfmodel/machine/machine.h"
+#include "perfmodel/predict.h"
 #include "perfmodel/search.h"
 
 namespace isobar {
@@ -20,7 +19,9 @@ struct LayoutQuestion {
 };
 
 /// Prints the answer. Throws ConfigError for what the net or the machine cannot take. Of several numbers of
-/// accelerators one that cannot be answered is said beside the others, and ExitCode thrown at the end.
-void answer(const RunSpec& spec, const Machine& machine, const LayoutQuestion& question);
+/// accelerators one that cannot be answered is said beside the others, and ExitCode thrown at the end. Ends
+/// with exit code 4 (CLI::RuntimeError) where the configuration does not fit.
+void answer(const RunSpec& spec, const Machine& machine, const LayoutQuestion& question,
+            const PredictOptions& options);
 
 }  // namespace isobar

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/backend/cpu/cpu_backend.h"
 #include "model/base/files.h"
 #include "reports/exports.h"
 #include "reports/report.h"
@@ -88,9 +89,13 @@ void add_report_command(CLI::App& app) {
   for (const char* option : {"--python", "--png", "--pdf"}) none->excludes(report->get_option(option));
   report->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
   report->callback([a] {
-    const Report r = write_report(
-        {a->dirs.begin(), a->dirs.end()}, a->out,
-        {.machine = a->machine, .python = a->python, .png = a->png, .pdf = a->pdf, .draw = !a->no_figures});
+    const Report r = write_report({a->dirs.begin(), a->dirs.end()}, a->out,
+                                  {.machine = a->machine,
+                                   .python = a->python,
+                                   .png = a->png,
+                                   .pdf = a->pdf,
+                                   .draw = !a->no_figures,
+                                   .workspace = cpu_workspace});
     const std::filesystem::path out = a->out;
     write_atomically(
         out / "benchmark.json",

@@ -3,42 +3,85 @@
 #include <cstdio>
 
 namespace isobar {
+namespace {
+
+void print_terms(const Prediction& p) {
+  const TimeUnit u = unit_of(p.step_s);
+  std::printf("  %-34s %12s %7s\n", "one optimizer step", u.name, "share");
+  for (const Term& t : p.terms)
+    std::printf("  %-34s %12.3f %6.1f%%\n", t.name.c_str(), u.per_second * t.seconds,
+                100 * t.seconds / p.step_s);
+  std::printf("  %-34s %12.3f         80 %% interval %.3f - %.3f %s\n", "together", u.per_second * p.step_s,
+              u.per_second * p.lower, u.per_second * p.upper, u.name);
+  if (p.correction != 1)
+    std::printf("  (with %+.1f %% by which measured runs of this kind deviate from the counted terms)\n",
+                100 * (p.correction - 1));
+  std::printf("\n");
+}
+
+void print_memory(const Prediction& p) {
+  const bool giga = p.device == Device::accelerator;
+  const double unit = giga ? 1e-9 : 1e-6;
+  std::printf("  %-34s %12s\n", "memory of the fullest rank", giga ? "GB" : "MB");
+  for (const auto& [name, bytes] : p.memory)
+    std::printf("  %-34s %12.2f\n", name.c_str(), unit * static_cast<double>(bytes));
+  std::printf("  %-34s %12.2f         of %.2f\n", "together", unit * static_cast<double>(p.memory_total),
+              unit * p.memory_there);
+}
+
+}  // namespace
 
 TimeUnit unit_of(double step_s) {
   return step_s >= 10 ? TimeUnit{1, "s"} : TimeUnit{1e3, "ms"};
 }
 
-void print_step(const StepText& s) {
-  const TimeUnit u = unit_of(s.step_s);
-  std::printf("  %-34s %12s %7s\n", "one optimizer step", u.name, "share");
-  for (const Term& t : s.terms)
-    std::printf("  %-34s %12.3f %6.1f%%\n", t.name.c_str(), u.per_second * t.seconds,
-                100 * t.seconds / s.step_s);
-  std::printf("  %-34s %12.3f         80 %% interval %.3f - %.3f %s\n", "together", u.per_second * s.step_s,
-              u.per_second * s.lower, u.per_second * s.upper, u.name);
-  if (s.correction != 1)
-    std::printf("  (with %+.1f %% by which measured runs of this kind deviate from the counted terms)\n",
-                100 * (s.correction - 1));
-  std::printf("\n");
+void print_prediction(const Prediction& p, const RunSpec& spec, const Machine& m) {
+  print_terms(p);
+  const TimeUnit u = unit_of(p.step_s);
+  std::printf("  %.5g samples/s, %.5g tokens/s; the peaks would allow %.3f %s\n", p.samples_per_s,
+              p.tokens_per_s, u.per_second * p.ceiling_s, u.name);
+  std::printf("  %s: %s\n\n", p.device == Device::accelerator ? "an accelerator" : "a rank",
+              text_of(rates_of(p, spec, m)).c_str());
+  print_memory(p);
+  std::printf("\n  %s\n", text_of(p.checkpoint, spec, p.step_s).c_str());
+  for (const std::string& w : p.warnings) std::printf("note: %s\n", w.c_str());
 }
 
-nlohmann::json json_of(const StepText& s) {
-  nlohmann::json terms = nlohmann::json::array();
-  for (const Term& t : s.terms) terms.push_back({{"name", t.name}, {"seconds", t.seconds}});
-  return {{"step_s", s.step_s},
-          {"lower_s", s.lower},
-          {"upper_s", s.upper},
-          {"ceiling_s", s.ceiling_s},
-          {"samples_per_s", s.samples_per_s},
-          {"correction", s.correction},
+nlohmann::json json_of(const Prediction& p, const RunSpec& spec, const Machine& m) {
+  nlohmann::json terms = nlohmann::json::array(), memory = nlohmann::json::object();
+  for (const Term& t : p.terms) terms.push_back({{"name", t.name}, {"seconds", t.seconds}});
+  for (const auto& [name, bytes] : p.memory) memory[name] = bytes;
+  const Rates r = rates_of(p, spec, m);
+  return {{"machine", m.name},
+          {"device", name_of(p.device)},
+          {"ranks", p.where.ranks},
+          {"threads", p.where.threads},
+          {"step_s", p.step_s},
+          {"lower_s", p.lower},
+          {"upper_s", p.upper},
+          {"ceiling_s", p.ceiling_s},
+          {"samples_per_s", p.samples_per_s},
+          {"tokens_per_s", p.tokens_per_s},
+          {"model_flops", model_flops(spec)},
+          {"hardware_flops", p.hardware_flops},
+          {"model_flops_per_s_rank", r.model_flops_per_s},
+          {"hardware_flops_per_s_rank", r.hardware_flops_per_s},
+          {"mfu", r.mfu},
+          {"hfu", r.hfu},
+          {"correction", p.correction},
           {"terms", terms},
+          {"memory_bytes", memory},
+          {"memory_total_bytes", p.memory_total},
+          {"memory_there_bytes", p.memory_there},
+          {"fits", p.fits()},
           {"checkpoint",
-           {{"bytes", s.checkpoint.bytes},
-            {"seconds", s.checkpoint.seconds},
-            {"lower_s", s.checkpoint.lower},
-            {"upper_s", s.checkpoint.upper},
-            {"per_step_s", s.checkpoint.per_step}}},
-          {"warnings", s.warnings}};
+           {{"bytes", p.checkpoint.bytes},
+            {"seconds", p.checkpoint.seconds},
+            {"lower_s", p.checkpoint.lower},
+            {"upper_s", p.checkpoint.upper},
+            {"per_step_s", p.checkpoint.per_step},
+            {"assumed", p.checkpoint.assumed}}},
+          {"warnings", p.warnings}};
 }
 
 }  // namespace isobar

@@ -27,7 +27,7 @@ class Field {
  public:
   Field(const Matrix& matrix, const SuggestContext& context, const SuggestArguments& a)
       : matrix_(matrix), context_(context), a_(a), before_(load_machine(context.machine)) {
-    if (before_.accelerator)
+    if (device_of(before_) == Device::accelerator)
       throw ConfigError(context.machine, "accelerator", "is not what suggestions are fitted for",
                         "name a machine file of hosts, as isobar calibrate writes it");
     std::map<std::string, size_t> known;
@@ -38,10 +38,8 @@ class Field {
       group_of_[t.id] = at->second;
     }
     for (Group& g : groups_) {
-      const int64_t ranks = g.candidate.spec.layout.world();
-      const int64_t on_host = context.ranks_per_node > 0 ? std::min(context.ranks_per_node, ranks) : ranks;
-      const int64_t threads = threads_of(g.candidate.spec, before_.identity.cores, on_host);
-      g.candidate.terms = terms_of(g.candidate.spec, before_, threads, on_host);
+      device_of(g.candidate.spec, before_);  // refuses trials on what the machine file does not describe
+      g.candidate.terms = terms_of(g.candidate.spec, before_, 0, context.ranks_per_node);
     }
   }
 

@@ -21,6 +21,7 @@ constexpr int64_t kEventValues = 100'000;
 struct TraceRank {
   std::map<int64_t, double> steps;      // number -> seconds
   std::map<std::string, OpRecord> ops;  // inside the steps
+  bool on_device = false;               // kernels of an accelerator are among them
 };
 
 std::string lower(std::string s) {
@@ -124,7 +125,7 @@ TraceRank read_rank(const std::string& file) {
     throw ConfigError(file, "ProfilerStep", "marks no step",
                       "give torch.profiler.profile a schedule and call its step() after each optimizer step");
   std::sort(steps.begin(), steps.end());
-  const bool device =
+  const bool device = out.on_device =
       std::any_of(events.begin(), events.end(), [](const Event& e) { return e.category == "kernel"; });
   std::vector<const Event*> work;
   for (const Event& e : events) {
@@ -174,6 +175,7 @@ Imported import_kineto(const std::vector<std::string>& traces, const std::string
   std::map<int64_t, double> steps;
   for (const std::string& file : traces) {
     TraceRank rank = read_rank(file);
+    r.spec.run.device = rank.on_device ? "cuda" : "cpu";
     for (const auto& [number, seconds] : rank.steps) steps[number] = std::max(steps[number], seconds);
     if (r.ops.empty())
       for (auto& [path, op] : rank.ops) r.ops.push_back(std::move(op));

@@ -45,6 +45,7 @@ Imported import_published(const std::string& csv, const PublishedImport& options
     RunRecord r;
     try {
       r.spec = spec_of(p);
+      r.spec.run.device = "cuda";  // whatever the maker: on an accelerator
     } catch (const ConfigError& e) {
       const std::string why = e.what();
       leave_out(why.starts_with(": ") ? why.substr(2) : why, p);

@@ -185,6 +185,12 @@ ResultTail read_tail(const fs::path& result_jsonl) {
   return t;
 }
 
+RunSpec spec_as_run(const RunRecord& r) {
+  RunSpec s = r.spec;
+  if (s.run.device == "auto") s.run.device = r.on_gpu ? "cuda" : "cpu";
+  return s;
+}
+
 RunRecord load_run(const fs::path& dir, std::vector<std::string>* problems) {
   RunRecord r;
   r.dir = dir;
@@ -203,6 +209,9 @@ RunRecord load_run(const fs::path& dir, std::vector<std::string>* problems) {
         r.steps.clear();
         r.valid.clear();
         r.checkpoints.clear();
+        r.on_gpu = false;
+      } else if (event == "device") {
+        r.on_gpu = true;
       } else if (event == "step") {
         take_step(e, r);
       } else if (event == "valid") {

@@ -69,6 +69,7 @@ struct RunRecord {
 
   RunSpec spec;
   int64_t ranks = 0, ranks_on_host = 0, threads = 0;  // ranks that share rank 0's host; threads per rank
+  bool on_gpu = false;                                // its log says that a GPU computed
   std::string plan_hash;
   int64_t parameters = 0;
   double flops_forward_per_sample = 0;
@@ -93,6 +94,9 @@ struct RunRecord {
 std::vector<RunRecord> load_runs(const std::filesystem::path& dir,
                                  std::vector<std::string>* problems = nullptr);
 RunRecord load_run(const std::filesystem::path& dir, std::vector<std::string>* problems = nullptr);
+
+/// Its specification with run.device as it was: `auto` is what the run found.
+RunSpec spec_as_run(const RunRecord& r);
 
 /// The last events of a result file; an absent file gives the empty tail.
 ResultTail read_tail(const std::filesystem::path& result_jsonl);

@@ -90,6 +90,7 @@ json forecast_json(const Forecast& f) {
           {"rank_hours", f.rank_hours},
           {"cost", f.cost},
           {"currency", f.currency},
+          {"closed_form", f.closed_form},
           {"infeasible", f.infeasible}};
 }
 
@@ -129,15 +130,19 @@ std::vector<std::string> forecast_cells(const Trial& t) {
 std::string forecast_total(const Matrix& m) {
   double seconds = 0, rank_hours = 0, cost = 0;
   std::string currency;
+  bool closed_form = false;
   for (const Trial& t : m.trials) {
     if (!t.forecast) return "";
     seconds += t.forecast->trial_s;
+    closed_form |= t.forecast->closed_form;
     rank_hours += t.forecast->rank_hours;
     cost += t.forecast->cost;
     if (t.forecast->cost > 0) currency = t.forecast->currency;
   }
   return "forecast: " + format("%.3g", seconds / 60) + " minutes one after the other without start-up, " +
          format("%.3g", rank_hours) + " rank hours" + (cost > 0 ? format(", %.4g ", cost) + currency : "") +
+         (closed_form ? "; so many trials are priced by the closed form, near what `isobar predict` says"
+                      : "") +
          "\n";
 }
 

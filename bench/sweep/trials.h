@@ -21,7 +21,8 @@ struct Forecast {
   double rank_hours = 0;           // the same times ranks
   double cost = 0;                 // of the whole trial, in `currency`; 0: the machine has no price
   std::string currency;
-  std::string infeasible;  // why it cannot run there; "" = it can
+  std::string infeasible;    // why it cannot run there; "" = it can
+  bool closed_form = false;  // one of too many trials to place their plans
 };
 
 struct Trial {

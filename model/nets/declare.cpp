@@ -1,6 +1,8 @@
 #include "model/nets/declare.h"
 
 #include <cstdio>
+#include <queue>
+#include <utility>
 
 namespace isobar {
 namespace {
@@ -17,7 +19,9 @@ class Declaration {
         ends_(ends),
         blocks_(blocks),
         final_(final_norm),
-        fp8_(spec.policy.amp == "fp8") {}
+        fp8_(spec.policy.amp == "fp8") {
+    for (int64_t r = 0; at.replicas > 1 && r < at.replicas; ++r) written_.push({0, -r});
+  }
 
   void run() {
     list_ = true;
@@ -58,9 +62,21 @@ class Declaration {
         p.extent = p.shape[p.axis] / at_.tp;
         p.begin = p.extent * at_.at.tp;
       }
-      p.writer = p.writer && (is_cut ? at_.writes_cut : at_.writes_whole);
+      p.writer = p.writer && (is_cut || at_.counts_whole) && writes(p);
     }
     v = b_.params_together(pieces);
+  }
+
+  // Whether this replica is the one that writes it: whoever has the least so far, all replicas count alike.
+  bool writes(const Param& p) {
+    if (at_.replicas == 1) return true;
+    int64_t elements = p.axis >= 0 ? p.extent : 1;
+    for (size_t i = 0; i < p.shape.size(); ++i)
+      if (static_cast<int>(i) != p.axis) elements *= p.shape[i];
+    const auto [had, who] = written_.top();
+    written_.pop();
+    written_.push({had - elements, who});
+    return -who == at_.replica;
   }
 
   void declare(const Stage& stage) {
@@ -136,6 +152,7 @@ class Declaration {
   const bool fp8_;                   // of blocks; the head's products are in bf16
   bool list_ = false, cut_ = false;  // what declare() is at
   Section section_;
+  std::priority_queue<std::pair<int64_t, int64_t>> written_;  // minus elements and replica: least on top
 };
 
 }  // namespace

@@ -34,8 +34,8 @@ Sharding::Sharding(Builder& b, const RunSpec& spec, int rank)
   norm_group = group("norm", sharded ? "tp-cp-dp-pp" : "tp-pp");
   metrics_group = group("metrics", "dp-pp");
   counts_whole = at.tp == 0 || (sharded && sequence);
-  writes_cut = sharded || (at.dp == 0 && at.cp == 0);
-  writes_whole = writes_cut && counts_whole;
+  replicas = sharded ? 1 : spec.layout.dp * cp;
+  replica = sharded ? 0 : at.dp * cp + at.cp;
 }
 
 std::vector<int64_t> Sharding::row_elements(int64_t width) const {

@@ -37,9 +37,11 @@ struct Sharding {
   int norm_group = -1;     // ranks that answer for other parameters: they add up the gradient norm
   int metrics_group = -1;  // ranks with other samples, and stages without any
 
-  // Of ranks that hold the same values one writes them to checkpoints, and one counts their gradients in the
-  // norm: of what tensor parallelism cuts, and of what it leaves whole.
-  bool writes_cut, writes_whole, counts_whole;
+  // Of ranks that hold the same values one counts their gradients in the norm, and one writes them to
+  // checkpoints: of what tensor parallelism leaves whole the first; without ZeRO's shards those that differ
+  // by samples and tokens only are replicas and take tensors by turns (declare.cpp).
+  bool counts_whole;
+  int64_t replicas, replica;  // 1, 0: nobody else holds this rank's shards
 
   std::vector<int64_t> row_elements(int64_t width) const;  // parts of a tp gather of [full_rows, width]
 };

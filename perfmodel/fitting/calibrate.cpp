@@ -135,6 +135,7 @@ std::optional<Accelerator> accelerator_of(const json& j, const std::string& file
   Accelerator a;
   a.name = context_text(c, "accelerator");
   if (a.name.empty()) return std::nullopt;
+  a.vendor = "nvidia";  // the device benchmarks are CUDA's
   a.memory_bytes = std::llround(number(c, "accelerator_memory_bytes", 0));
   a.processors = std::llround(number(c, "processors", 0));
   for (auto [value, key] :

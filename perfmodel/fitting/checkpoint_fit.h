@@ -9,7 +9,7 @@
 namespace isobar {
 
 /// Appends to `sources` the run that each observation is from.
-std::vector<Observation> checkpoint_observations(const std::vector<MeasuredRun>& runs,
+std::vector<Observation> checkpoint_observations(const std::vector<MeasuredRun>& runs, const Storage& storage,
                                                  std::vector<std::string>& sources);
 
 /// Log sigma of what the solution leaves of them. They are the last `count` observations that it was found

@@ -11,6 +11,7 @@
 #include "perfmodel/fitting/least_squares.h"
 #include "perfmodel/fitting/ops_fit.h"
 #include "perfmodel/fitting/statistics.h"
+#include "perfmodel/machine/device.h"
 #include "perfmodel/step/cost.h"
 #include "perfmodel/step/pipeline.h"
 
@@ -34,13 +35,13 @@ void admit_to_peaks(const MeasuredRun& r, double least, const std::vector<std::s
   for (const std::string& name : used) {
     Peak& peak = m.peaks.at(name);
     const bool measured = !peak.provenance.empty() && peak.provenance.front() != "spec";
-    if (!measured || m.accelerator || factor > kRaise)
+    const bool cores = device_of(m) == Device::cores;
+    if (!measured || !cores || factor > kRaise)
       throw ConfigError(m.file.empty() ? "machine" : m.file, "peaks." + name + ".value",
                         "is too low: run " + r.id + " took " + std::to_string(r.step_s) +
                             " s where it allows no less than " + std::to_string(least) + " s",
-                        m.accelerator
-                            ? "take the file of the accelerators that it ran on, or leave it out"
-                            : "correct the peak, or run isobar calibrate while the machine is idle");
+                        cores ? "correct the peak, or run isobar calibrate while the machine is idle"
+                              : "take the file of the accelerators that it ran on, or leave it out");
     peak.value *= factor;
     peak.provenance.push_back(r.id);
     notes.push_back("peaks." + name + " was raised: run " + r.id + " was faster than it allowed");
@@ -147,11 +148,7 @@ double cache_share(const Machine& machine, int64_t ranks_on_host) {
 }
 
 StepTerms terms_of(const RunSpec& spec, const Machine& machine, int64_t threads, int64_t ranks_on_host) {
-  const Conditions where{.ranks = spec.layout.world(),
-                         .stages = spec.layout.pp,
-                         .ranks_on_host = ranks_on_host,
-                         .threads = threads,
-                         .cores = machine.identity.cores};
+  const Conditions where = conditions_of(spec, machine, ranks_on_host, threads);
   return count_pipeline(spec, stages_of(spec, {}), where, cache_share(machine, ranks_on_host),
                         machine.values());
 }
@@ -219,7 +216,7 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
   for (const MeasuredRun& r : runs) {
     if (!(r.step_s > 0) || !std::isfinite(r.step_s))
       throw ConfigError(r.id, "step_s", "is not a positive number of seconds", "leave the run out");
-    if (machine.accelerator) {
+    if (device_of(r.spec, machine) == Device::accelerator) {
       LayoutModel& model = models.of(r.spec, machine);
       const Layout l = layout_of(r.spec);
       views.push_back(view_of(model, r.spec));
@@ -241,13 +238,13 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
     }
   }
   std::vector<std::vector<size_t>> felt(runs.size());
-  if (machine.accelerator)
+  if (device_of(machine) == Device::accelerator)
     for (size_t i = 0; i < runs.size(); ++i) felt[i] = felt_by(views[i].seconds, machine.values());
   const Prior prior = prior_of(out, options.drift);
   std::vector<std::string> sources = record.runs;  // of each observation: the run that it is from
   std::vector<Observation> parts;                  // of runs: what is not a whole step
-  if (!machine.accelerator) parts = op_observations(runs, terms, machine, sources);
-  const std::vector<Observation> checkpoints = checkpoint_observations(runs, sources);
+  if (device_of(machine) == Device::cores) parts = op_observations(runs, terms, machine, sources);
+  const std::vector<Observation> checkpoints = checkpoint_observations(runs, machine.storage, sources);
   parts.insert(parts.end(), checkpoints.begin(), checkpoints.end());
   Counts start = machine.values();
   if (!parts.empty()) start = solve(parts, prior, start).coefficients;

@@ -10,11 +10,6 @@ LayoutModel& LayoutModels::of(const RunSpec& spec, const Machine& machine) {
   return *model;
 }
 
-std::string peak_of(const RunSpec& spec) {
-  const std::string& amp = spec.policy.amp;
-  return amp == "none" ? "f32" : amp == "fp16" ? "bf16" : amp;
-}
-
 std::string campaign_effect(const std::string& campaign) {
   return "campaign: " + campaign;
 }
@@ -29,6 +24,13 @@ StepView view_of(LayoutModel& model, const RunSpec& spec) {
     return model.cost(l).seconds;
   };
   v.ceiling_s = model.cost(l).ceiling;
+  if (model.where().processors == 0) {  // on cores: known by the same names as their plans
+    StepTerms t;
+    t.where = model.where();
+    t.workers = spec.data.workers;
+    v.kind = kind_of(t), v.effects = effects_of(spec, t), v.quantities = quantities_of(spec, t);
+    return v;
+  }
   v.kind = l.world() > model.where().ranks_on_host ? "hosts" : l.world() > 1 ? "host" : "one";
   v.effects = {"shape: " + spec.net.kind + " dim " + text(spec.net.embed_dim) + " depth " +
                    text(spec.net.depth) + " tokens " + text(spec.net.tokens()) + " amp " + spec.policy.amp +

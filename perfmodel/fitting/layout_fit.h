@@ -26,7 +26,5 @@ class LayoutModels {
 std::string campaign_effect(const std::string& campaign);
 /// `model` must stay; its coefficients are changed by every evaluation.
 StepView view_of(LayoutModel& model, const RunSpec& spec);
-/// The name of the peak that bounds this run's matrix products.
-std::string peak_of(const RunSpec& spec);
 
 }  // namespace isobar

@@ -5,19 +5,18 @@
 
 #include "model/base/error.h"
 #include "perfmodel/step/cost.h"
+#include "perfmodel/step/utilization.h"
 
 namespace isobar {
 namespace {
 
 constexpr double kF32 = 4, kHalf = 2;
 
-Conditions where_of(const RunSpec& s, const Machine& m) {
-  const int64_t world = s.layout.world();
-  if (m.accelerator) return conditions_of(*m.accelerator, world);
-  return {.ranks = world,
-          .ranks_on_host = world,
-          .threads = threads_of(s, m.identity.cores, world),
-          .cores = m.identity.cores};
+// A layout's own stages are told apart by the closed forms.
+Conditions where_of(const RunSpec& s, const Machine& m, int64_t ranks_on_host, int64_t threads) {
+  Conditions w = conditions_of(s, m, ranks_on_host, threads);
+  w.stages = 1;
+  return w;
 }
 
 void blend(SectionTime& t, const SectionTime& other, double share) {
@@ -29,21 +28,16 @@ void blend(SectionTime& t, const SectionTime& other, double share) {
 }
 
 Peaks peaks_of(const Machine& m, const Conditions& w) {
-  // Ranks without accelerators compute with the cores that they can use.
-  const double cores = m.accelerator
-                           ? 1
-                           : std::min(static_cast<double>(w.threads),
-                                      static_cast<double>(w.cores) / static_cast<double>(w.ranks_on_host));
-  return {cores * m.peaks.at("f32").value, cores * m.peaks.at("tf32").value, cores * m.peaks.at("bf16").value,
-          cores * m.peaks.at("fp8").value};
+  return {peak_flops(m, w, "f32"), peak_flops(m, w, "tf32"), peak_flops(m, w, "bf16"),
+          peak_flops(m, w, "fp8")};
 }
 
 }  // namespace
 
-LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine)
+LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, int64_t ranks_on_host, int64_t threads)
     : spec_(spec),
       machine_(machine),
-      where_(where_of(spec, machine)),
+      where_(where_of(spec, machine, ranks_on_host, threads)),
       peaks_(peaks_of(machine, where_)),
       sixteen_(spec.policy.amp == "bf16" || spec.policy.amp == "fp16" || spec.policy.amp == "fp8"),
       gradient_(spec.policy.main_grads_dtype == "bf16" ? kHalf : kF32),

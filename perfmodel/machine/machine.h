@@ -51,6 +51,7 @@ struct Tier {
 /// What ranks of a GPU cluster compute on. With it, `peaks` are those of one accelerator.
 struct Accelerator {
   std::string name;
+  std::string vendor;  // nvidia | amd | intel; "": not said. Isobar's engine runs on nvidia's (device.h)
   int64_t memory_bytes = 0;
   int64_t processors = 0;     // SMs, compute units, Xe cores: a product's tiles go round over them
   double power_w = 0;         // 0: not known
@@ -60,11 +61,19 @@ struct Accelerator {
   std::vector<std::string> provenance;
 };
 
+/// What checkpoints are written to. 0: not said, and what is assumed instead is printed (step/checkpoint.h).
+struct Storage {
+  double host_bandwidth = 0;        // B/s that one host writes, synced; measured or fitted: write.checkpoint
+  double filesystem_bandwidth = 0;  // B/s of the whole file system, all hosts together
+  std::vector<std::string> provenance;
+};
+
 struct Coefficient {
   double value = 0;
   double lower = 0, upper = 0;          // 80 % interval
   std::vector<std::string> provenance;  // benchmarks and runs that set it, or "spec"
   double log_sigma() const { return std::log(upper / lower) / (2 * kNormal80); }
+  bool measured() const { return !provenance.empty() && provenance.front() != "spec"; }
   static Coefficient make(double value, double log_sigma, std::vector<std::string> provenance);
 };
 
@@ -89,6 +98,7 @@ struct Machine {
   Identity identity;
   std::map<std::string, Peak> peaks;  // f32, tf32, bf16, fp8, memory
   std::optional<Accelerator> accelerator;
+  Storage storage;
   std::array<Coefficient, kCoefs> coefficients;
   std::optional<FitRecord> fit;
   std::string

@@ -3,6 +3,7 @@
 
 #include "model/base/error.h"
 #include "model/base/yaml.h"
+#include "perfmodel/machine/bounds.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/machine/machine_peaks.h"
 
@@ -42,6 +43,7 @@ class Reader {
     if (!v.is_number()) fail(key, "must be a number", mend);
     const double x = v.get<double>();
     if (!(x > 0) || !std::isfinite(x)) fail(key, "must be positive", mend);
+    if (const auto wrong = implausible(path(key), x)) fail(key, wrong->what, wrong->mend);
     return x;
   }
   int64_t whole(const std::string& key, const std::string& mend) const {
@@ -106,6 +108,9 @@ Identity read_identity(const Reader& r) {
   return id;
 }
 
+// A file system's rate on paper and under a checkpoint: half to twice, four times in five.
+constexpr double kStoredLogSigma = 0.5;
+
 Tier read_tier(const Reader& r, const std::string& name, bool last) {
   r.only({"ranks", "bandwidth", "links", "latency", "reduction", "provenance"});
   Tier t;
@@ -124,10 +129,15 @@ Tier read_tier(const Reader& r, const std::string& name, bool last) {
 }
 
 Accelerator read_accelerator(const Reader& r) {
-  r.only(
-      {"name", "memory_bytes", "processors", "power_w", "price_per_hour", "currency", "tiers", "provenance"});
+  r.only({"name", "vendor", "memory_bytes", "processors", "power_w", "price_per_hour", "currency", "tiers",
+          "provenance"});
   Accelerator a;
   a.name = r.text("name");
+  a.vendor = r.text("vendor");
+  const std::vector<std::string> vendors{"nvidia", "amd", "intel"};
+  if (!a.vendor.empty() && std::find(vendors.begin(), vendors.end(), a.vendor) == vendors.end())
+    r.fail("vendor", "is '" + a.vendor + "', which is none of nvidia, amd and intel",
+           "did you mean " + nearest(a.vendor, vendors) + "?");
   a.memory_bytes = r.whole("memory_bytes", "give the memory of one in bytes, e.g. 80000000000");
   a.processors = r.whole("processors", "give its SMs or compute units, e.g. 108");
   if (r.has("power_w")) a.power_w = r.positive("power_w", "give W of one, e.g. 400");
@@ -140,6 +150,18 @@ Accelerator read_accelerator(const Reader& r) {
   a.host = read_tier(tiers.section("host", "give the ranks that NVLink or the like connects"), "host", false);
   a.net = read_tier(tiers.section("net", "give the network between hosts"), "net", true);
   return a;
+}
+
+Storage read_storage(const Reader& r) {
+  r.only({"host_bandwidth", "filesystem_bandwidth", "provenance"});
+  Storage s;
+  if (r.has("host_bandwidth"))
+    s.host_bandwidth = r.positive("host_bandwidth", "give B/s that one host writes, e.g. 5e9");
+  if (r.has("filesystem_bandwidth"))
+    s.filesystem_bandwidth =
+        r.positive("filesystem_bandwidth", "give B/s of the whole file system, e.g. 1e12");
+  s.provenance = r.words("provenance");
+  return s;
 }
 
 Coefficient read_coefficient(const Reader& r, const CoefficientInfo& info, double floor) {
@@ -219,7 +241,7 @@ FitRecord read_fit(const Reader& r) {
 
 Machine from_json(const json& j, const std::string& file) {
   const Reader r(j, file, "");
-  r.only({"name", "identity", "accelerator", "peaks", "coefficients", "fit", "cluster"});
+  r.only({"name", "identity", "accelerator", "storage", "peaks", "coefficients", "fit", "cluster"});
   std::optional<Accelerator> accelerator;
   if (r.has("accelerator")) accelerator = read_accelerator(r.section("accelerator", ""));
   Identity identity{.cores = 1, .memory_bytes = 1, .cache_bytes = 1};
@@ -240,6 +262,11 @@ Machine from_json(const json& j, const std::string& file) {
   }
   Machine m = machine_from_spec(r.text("name"), identity, read, accelerator);
   m.file = file;
+  if (r.has("storage")) m.storage = read_storage(r.section("storage", ""));
+  if (m.storage.host_bandwidth > 0)  // before coefficients: one that was measured is better known
+    m[Coef::checkpoint] = Coefficient::make(
+        1 / m.storage.host_bandwidth, kStoredLogSigma,
+        m.storage.provenance.empty() ? std::vector<std::string>{"storage"} : m.storage.provenance);
   if (r.has("coefficients")) {
     std::vector<std::string> known;
     for (size_t i = 0; i < kCoefs; ++i) known.emplace_back(info_of(i).name);

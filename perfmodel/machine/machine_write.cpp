@@ -26,6 +26,7 @@ void write_accelerator(YAML::Emitter& out, const Accelerator& a) {
   const auto value = [&](const char* key, double v) { out << YAML::Key << key << YAML::Value << number(v); };
   out << YAML::Key << "accelerator" << YAML::Value << YAML::BeginMap;
   out << YAML::Key << "name" << YAML::Value << YAML::DoubleQuoted << a.name;
+  if (!a.vendor.empty()) out << YAML::Key << "vendor" << YAML::Value << a.vendor;
   out << YAML::Key << "memory_bytes" << YAML::Value << a.memory_bytes;
   out << YAML::Key << "processors" << YAML::Value << a.processors;
   if (a.power_w > 0) value("power_w", a.power_w);
@@ -45,6 +46,17 @@ void write_accelerator(YAML::Emitter& out, const Accelerator& a) {
   }
   out << YAML::EndMap << YAML::Key << "provenance" << YAML::Value;
   write_words(out, a.provenance);
+  out << YAML::EndMap;
+}
+
+void write_storage(YAML::Emitter& out, const Storage& s) {
+  if (s.host_bandwidth == 0 && s.filesystem_bandwidth == 0) return;
+  out << YAML::Key << "storage" << YAML::Value << YAML::Flow << YAML::BeginMap;
+  for (const auto& [key, v] :
+       {std::pair{"host_bandwidth", s.host_bandwidth}, {"filesystem_bandwidth", s.filesystem_bandwidth}})
+    if (v > 0) out << YAML::Key << key << YAML::Value << number(v);
+  out << YAML::Key << "provenance" << YAML::Value;
+  write_words(out, s.provenance);
   out << YAML::EndMap;
 }
 
@@ -98,6 +110,7 @@ std::string to_yaml(const Machine& m) {
   out << YAML::Key << "memory_bytes" << YAML::Value << m.identity.memory_bytes;
   out << YAML::Key << "cache_bytes" << YAML::Value << m.identity.cache_bytes << YAML::EndMap;
   if (m.accelerator) write_accelerator(out, *m.accelerator);
+  write_storage(out, m.storage);
   out << YAML::Key << "peaks" << YAML::Value << YAML::BeginMap;
   for (const std::string name : kPeaks) {
     const Peak& p = m.peaks.at(name);

@@ -4,48 +4,85 @@
 #include <cmath>
 #include <cstdio>
 
-#include "perfmodel/step/cost.h"
-
 namespace isobar {
 namespace {
 
+constexpr double kF32 = 4;
 // Log sigma where no run has shown it: a benchmark met the disk on its own, runs meet it as it is. Nine runs
 // at a time on a disk that others used had 0.5 to 0.7.
 constexpr double kUnfitted = 0.6;
+// What all hosts together can write where nobody has said it: the middle of what an NFS server of a rack
+// (0.1 TB/s) and the largest parallel file systems (10 TB/s) take, and no better known than that.
+constexpr double kFilesystem = 1e12, kFilesystemFactor = 10;
+
+double moments_of(const RunSpec& s) {
+  return s.train.optimizer == "sgd" ? 1 : 2;
+}
+
+// Of a rank, in elements: what one rank writes whole.
+double largest_tensor(const RunSpec& s) {
+  const NetSpec& n = s.net;
+  const double width = static_cast<double>(n.embed_dim), tp = static_cast<double>(s.layout.tp);
+  const double up = width * static_cast<double>(n.hidden()) * (n.rms_norm() ? 2 : 1) / tp;
+  return n.language() ? std::max(up, width * static_cast<double>(n.vocab_size) / tp) : up;
+}
+
+std::string rate(double bytes_per_s) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g GB/s", 1e-9 * bytes_per_s);
+  return text;
+}
 
 }  // namespace
 
 double checkpoint_bytes(const RunSpec& s, double parameters) {
-  constexpr double kF32 = 4;
-  const double moments = s.train.optimizer == "sgd" ? 1 : 2;
-  return parameters * (1 + moments) * kF32;
+  return parameters * (1 + moments_of(s)) * kF32;
 }
 
-Counts count_checkpoint(const RunSpec& s, double parameters, int64_t ranks_on_host) {
-  // With shards every rank writes its own; without, the ranks of one replica write theirs.
+CheckpointWork checkpoint_work(const RunSpec& s, double parameters, int64_t ranks_on_host) {
   const LayoutSpec& l = s.layout;
-  const auto writers = static_cast<double>(s.policy.zero > 0 ? l.world() : l.tp * l.pp);
-  const double hosts = std::max(1.0, std::ceil(writers / static_cast<double>(ranks_on_host)));
-  Counts n{};
-  n[index_of(Coef::commit)] = 1;
-  n[index_of(Coef::checkpoint)] = checkpoint_bytes(s, parameters) / hosts;
-  return n;
+  CheckpointWork w{.bytes = checkpoint_bytes(s, parameters),
+                   .hosts = std::ceil(static_cast<double>(l.world()) / static_cast<double>(ranks_on_host))};
+  double host = w.bytes / w.hosts;
+  // Shards of ZeRO are cut anywhere; without them a tensor has one writer.
+  if (s.policy.zero == 0 && w.hosts > 1)
+    host = std::max(host, std::min(w.bytes, checkpoint_bytes(s, largest_tensor(s))));
+  w.counts[index_of(Coef::commit)] = 1;
+  w.counts[index_of(Coef::checkpoint)] = host;
+  return w;
+}
+
+double checkpoint_seconds(const CheckpointWork& w, const Counts& k, const Storage& storage) {
+  const size_t c = index_of(Coef::commit), b = index_of(Coef::checkpoint);
+  const double all = storage.filesystem_bandwidth > 0 ? storage.filesystem_bandwidth : kFilesystem;
+  const double host = w.counts[b] * k[b];
+  return w.counts[c] * k[c] + (w.hosts > 1 ? std::max(host, w.bytes / all) : host);
 }
 
 CheckpointCost checkpoint_cost(const RunSpec& s, double parameters, const Machine& m, int64_t ranks_on_host) {
-  const Counts n = count_checkpoint(s, parameters, ranks_on_host);
-  CheckpointCost c{.bytes = checkpoint_bytes(s, parameters), .seconds = seconds(n, m.values())};
+  const CheckpointWork w = checkpoint_work(s, parameters, ranks_on_host);
+  const double commit = m[Coef::commit].value;
+  const double host = w.counts[index_of(Coef::checkpoint)] * m[Coef::checkpoint].value;
+  const bool told = m.storage.filesystem_bandwidth > 0;
+  const double filesystem = w.bytes / (told ? m.storage.filesystem_bandwidth : kFilesystem);
+  CheckpointCost c{.bytes = w.bytes, .seconds = checkpoint_seconds(w, m.values(), m.storage)};
   const bool known = m.fit && m.fit->spread.contains("checkpoint");
   const double spread = known ? m.fit->spread.at("checkpoint") : kUnfitted;
+  // The ends of the hosts' own rate and of the file system's: who is slow is slow in both.
+  const double together = commit + host;
   double variance = spread * spread;  // of the logarithm
-  for (const Coef k : {Coef::commit, Coef::checkpoint}) {
-    const double share = n[index_of(k)] * m[k].value / c.seconds;
-    variance += std::pow(share * m[k].log_sigma(), 2);
-  }
+  variance += std::pow(commit / together * m[Coef::commit].log_sigma(), 2) +
+              std::pow(host / together * m[Coef::checkpoint].log_sigma(), 2);
   const double width = std::exp(kNormal80 * std::sqrt(variance));
-  c.lower = c.seconds / width;
-  c.upper = c.seconds * width;
+  const double other = std::exp(std::hypot(told ? 0 : std::log(kFilesystemFactor), kNormal80 * spread));
+  const auto slower = [&](double a, double b) { return w.hosts > 1 ? std::max(a, b) : a; };
+  c.lower = slower(together / width, (commit + filesystem) / other);
+  c.upper = slower(together * width, (commit + filesystem) * other);
   if (s.train.checkpoint_every > 0) c.per_step = c.seconds / static_cast<double>(s.train.checkpoint_every);
+  if (m.storage.host_bandwidth == 0 && !m[Coef::checkpoint].measured())
+    c.assumed.push_back(rate(1 / m[Coef::checkpoint].value) + " a host (storage.host_bandwidth)");
+  if (w.hosts > 1 && !told)
+    c.assumed.push_back(rate(kFilesystem) + " of the whole file system (storage.filesystem_bandwidth)");
   return c;
 }
 
@@ -57,7 +94,10 @@ std::string text_of(const CheckpointCost& c, const RunSpec& s, double step_s) {
     std::snprintf(
         text + n, sizeof text - static_cast<size_t>(n), ": every %lld steps, %.3g ms a step, %.2f %% of it",
         static_cast<long long>(s.train.checkpoint_every), 1e3 * c.per_step, 100 * c.per_step / step_s);
-  return text;
+  std::string out = text;
+  for (size_t i = 0; i < c.assumed.size(); ++i)
+    out += (i == 0 ? "\n  assumed of the storage, as the machine file does not say: " : ", ") + c.assumed[i];
+  return out;
 }
 
 }  // namespace isobar

@@ -1,7 +1,7 @@
 // What writing checkpoints costs: whole tensors and the optimizer's moments in f32
-// (model/engine/checkpoint.h), written by the hosts that hold them, while training stands still.
+// (model/engine/checkpoint.h), written by the ranks that hold them, while training stands still.
 //
-//   seconds = write.commit + write.checkpoint * bytes of a host
+//   seconds = write.commit + max(write.checkpoint * bytes of the fullest host, all bytes / file system)
 //
 // The first is what even the smallest one takes: its files are made, synced and renamed one after the other,
 // and ranks wait for one another in between. A net of 10 MB spends half of its time there.
@@ -9,10 +9,12 @@
 //   CheckpointCost c = checkpoint_cost(spec, 350e6, machine, ranks_on_host);
 //   c.bytes, c.seconds (c.lower ... c.upper)   // of one
 //   c.per_step                                 // spread over train.checkpoint_every; 0 without checkpoints
+//   c.assumed                                  // what the machine file does not say of its storage
 //
 // It is no part of a step's time: steps are measured without it.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "model/base/spec.h"
 #include "perfmodel/machine/machine.h"
@@ -25,17 +27,27 @@ constexpr double kCheckpointScatter = 0.35;
 
 /// Bytes of one: parameters of the whole net, and their moments.
 double checkpoint_bytes(const RunSpec& spec, double parameters);
-/// Counts of Resource::write. `ranks_on_host`: how many share a host, each writing what it answers for.
-Counts count_checkpoint(const RunSpec& spec, double parameters, int64_t ranks_on_host);
+
+/// Who writes it: all ranks, each the shards that it answers for; of ranks that hold the same whole tensors
+/// each writes its share of them (model/nets/declare.cpp), so that none writes less than its largest.
+struct CheckpointWork {
+  double bytes = 0;  // of all hosts
+  double hosts = 1;
+  Counts counts{};  // of Resource::write, of the fullest host
+};
+CheckpointWork checkpoint_work(const RunSpec& spec, double parameters, int64_t ranks_on_host);
+/// At any prices.
+double checkpoint_seconds(const CheckpointWork& work, const Counts& prices, const Storage& storage);
 
 struct CheckpointCost {
   double bytes = 0;
   double seconds = 0, lower = 0, upper = 0;  // of one, 80 % interval
   double per_step = 0;
+  std::vector<std::string> assumed;
 };
 CheckpointCost checkpoint_cost(const RunSpec& spec, double parameters, const Machine& machine,
                                int64_t ranks_on_host);
-/// "a checkpoint of 4.2 GB takes 2.1 s (1.2 to 3.6): ..." for people
+/// "a checkpoint of 4.2 GB takes 2.1 s (1.2 to 3.6): ..., if 5 GB/s a host ..." for people
 std::string text_of(const CheckpointCost& c, const RunSpec& spec, double step_s);
 
 }  // namespace isobar

@@ -2,10 +2,23 @@
 
 #include <algorithm>
 
+#include "perfmodel/machine/device.h"
+
 namespace isobar {
 
 int64_t threads_of(const RunSpec& spec, int64_t cores, int64_t ranks_on_host) {
   return spec.run.threads > 0 ? spec.run.threads : std::max<int64_t>(1, cores / ranks_on_host);
+}
+
+Conditions conditions_of(const RunSpec& spec, const Machine& m, int64_t ranks_on_host, int64_t threads) {
+  const int64_t world = spec.layout.world();
+  if (device_of(m) == Device::accelerator) return conditions_of(*m.accelerator, world, spec.layout.pp);
+  const int64_t here = ranks_on_host > 0 ? std::min(ranks_on_host, world) : world;
+  return {.ranks = world,
+          .stages = spec.layout.pp,
+          .ranks_on_host = here,
+          .threads = threads > 0 ? threads : threads_of(spec, m.identity.cores, here),
+          .cores = m.identity.cores};
 }
 
 Conditions conditions_of(const Accelerator& a, int64_t ranks, int64_t stages) {

@@ -1,5 +1,6 @@
 // Where ranks run: what their prices depend on beside the work itself.
 //
+//   Conditions where = conditions_of(spec, machine);                   // of a run, whatever it computes on
 //   Conditions where = conditions_of(*machine.accelerator, 1024, 8);   // or {.ranks = 2, .threads = 1, ...}
 #pragma once
 #include <cmath>
@@ -29,6 +30,11 @@ struct Conditions {
 
 /// Of the ranks of a cluster of accelerators: as many on a host as it connects. `stages`: of each pipeline.
 Conditions conditions_of(const Accelerator& a, int64_t ranks, int64_t stages = 1);
+
+/// Of a run on what the machine file describes. `ranks_on_host` (0: all) and `threads` (0: as the engine
+/// chooses) are of cores; of accelerators the machine's tiers say how many share a host.
+Conditions conditions_of(const RunSpec& spec, const Machine& machine, int64_t ranks_on_host = 0,
+                         int64_t threads = 0);
 
 /// Threads that each rank computes with, as the engine chooses them.
 int64_t threads_of(const RunSpec& spec, int64_t cores, int64_t ranks_on_host);

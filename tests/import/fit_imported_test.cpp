@@ -7,7 +7,7 @@
 
 #include "model/base/error.h"
 #include "perfmodel/holdout.h"
-#include "perfmodel/layout_predict.h"
+#include "perfmodel/predict.h"
 #include "tests/import/published_runs.h"
 
 namespace isobar {
@@ -42,7 +42,7 @@ TEST(FitImported, HeldOutLayoutsOfAPublishedTableArePredicted) {
   // What was fitted survives its file, and a prediction from it is that of the hold-out.
   const Machine read = parse_machine(to_yaml(fitted), "fitted.yaml");
   const MeasuredRun& one = runs[split.test[0]];
-  EXPECT_NEAR(predict_layout(one.spec, read).step_s / after.rows[0].predicted, 1, 1e-6);
+  EXPECT_NEAR(predict(one.spec, read, {}).step_s / after.rows[0].predicted, 1, 1e-6);
 }
 
 TEST(FitImported, ARunFasterThanItsAcceleratorIsRefusedByName) {

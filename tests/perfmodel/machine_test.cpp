@@ -105,5 +105,63 @@ TEST(MachineFile, RefusesACoefficientThatIsFasterThanThePeak) {
   EXPECT_THROW(parse_machine(to_yaml(m), "m.yaml"), ConfigError);
 }
 
+// A number in the wrong unit is refused where it stands, with what was probably meant.
+TEST(MachineFile, RefusesWhatNoMachineHasWithTheUnit) {
+  const std::string good =
+      "name: m\n"
+      "accelerator:\n"
+      "  name: A100\n  vendor: nvidia\n  memory_bytes: 80000000000\n  processors: 108\n  power_w: 400\n"
+      "  price_per_hour: 2\n"
+      "  tiers:\n"
+      "    host: {ranks: 8, bandwidth: 3e11, latency: 1.5e-6}\n"
+      "    net: {bandwidth: 2.5e10, links: 1, latency: 6e-6}\n"
+      "storage: {host_bandwidth: 5e9, filesystem_bandwidth: 4e11}\n"
+      "peaks:\n"
+      "  f32: {value: 1.95e13, unit: FLOP/s}\n"
+      "  bf16: {value: 3.12e14, unit: FLOP/s}\n"
+      "  memory: {value: 2e12, unit: B/s}\n"
+      "coefficients:\n"
+      "  norm: {value: 1e-12, unit: s/B, lower: 5e-13, upper: 2e-12}\n";
+  ASSERT_NO_THROW(parse_machine(good, "m.yaml"));
+  struct Slip {
+    const char *from, *to, *key, *says;
+  };
+  for (const Slip& slip :
+       {Slip{"bandwidth: 3e11", "bandwidth: 525", "accelerator.tiers.host.bandwidth",
+             "is 525 B/s, which no machine has: plausible is 1e+07 to 1e+14 B/s -> did you mean 525e9?"},
+        Slip{"bandwidth: 2.5e10", "bandwidth: 25", "accelerator.tiers.net.bandwidth", "did you mean 25e9?"},
+        Slip{"latency: 1.5e-6", "latency: 1.5", "accelerator.tiers.host.latency", "1.5 s"},
+        Slip{"memory_bytes: 80000000000", "memory_bytes: 80", "accelerator.memory_bytes",
+             "did you mean 80e9?"},
+        Slip{"power_w: 400", "power_w: 400000", "accelerator.power_w", "W"},
+        Slip{"host_bandwidth: 5e9", "host_bandwidth: 5", "storage.host_bandwidth", "did you mean 5e9?"},
+        Slip{"filesystem_bandwidth: 4e11", "filesystem_bandwidth: 400", "storage.filesystem_bandwidth",
+             "B/s"},
+        Slip{"value: 3.12e14", "value: 312", "peaks.bf16.value", "FLOP/s"},
+        Slip{"value: 2e12", "value: 2", "peaks.memory.value", "B/s"},
+        Slip{"value: 1e-12", "value: 1", "coefficients.norm.value", "s/B"}}) {
+    std::string bad = good;
+    bad.replace(bad.find(slip.from), std::string(slip.from).size(), slip.to);
+    try {
+      parse_machine(bad, "m.yaml");
+      ADD_FAILURE() << "accepted: " << slip.to;
+    } catch (const ConfigError& e) {
+      const std::string what = e.what();
+      EXPECT_NE(what.find(std::string("m.yaml: '") + slip.key + "'"), std::string::npos) << what;
+      EXPECT_NE(what.find(slip.says), std::string::npos) << what;
+    }
+  }
+}
+
+TEST(MachineFile, KeepsVendorAndStorage) {
+  Machine m = load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/dgx-a100.yaml");
+  m.storage = {3e9, 2e11, {"ior"}};
+  const Machine back = parse_machine(to_yaml(m), "m.yaml");
+  EXPECT_EQ(back.accelerator->vendor, "nvidia");
+  EXPECT_EQ(back.storage.host_bandwidth, 3e9);
+  EXPECT_EQ(back.storage.filesystem_bandwidth, 2e11);
+  EXPECT_EQ(back.storage.provenance, std::vector<std::string>{"ior"});
+}
+
 }  // namespace
 }  // namespace isobar

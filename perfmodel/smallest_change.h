@@ -1,0 +1,28 @@
+// What to change in a configuration that does not fit: as few keys as possible, and of as many keys those
+// that cost the least time.
+//
+//   if (!predict(spec, machine, options).fits())
+//     if (const auto c = smallest_change(spec, machine, options))
+//       c->set       // {"policy.recompute=full", "policy.zero=1"}: what to give to --set
+//
+// Net, batch, precision and number of ranks stay; recomputation, micro-batch, ZeRO, offload, sequence
+// parallelism, schedule, tp, cp and pp may change, each counts as one, and dp takes what they leave. Where no
+// three of them suffice, twice, four times … as many ranks are tried, with two of them.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perfmodel/predict.h"
+
+namespace isobar {
+
+struct SmallestChange {
+  RunSpec spec;
+  std::vector<std::string> set;  // key=value
+  Prediction prediction;
+};
+std::optional<SmallestChange> smallest_change(const RunSpec& spec, const Machine& machine,
+                                              const PredictOptions& options);
+
+}  // namespace isobar

@@ -1,0 +1,37 @@
+// FLOP/s and what share of the peak they are, by the field's two conventions:
+//
+//   model FLOPs      what the net asks for: the matrix products of the forward pass, and twice as many of the
+//                    backward pass (Narayanan 2021, SC21, section 5.1; 6 N a token of Chowdhery 2022, PaLM,
+//                    with attention). Over the peak: MFU (PaLM, appendix B)
+//   hardware FLOPs   what is executed: the plan's own, with all that is recomputed. Over the peak: HFU
+//
+//   Rates r = rates_of({model_flops(spec), p.hardware_flops}, p.step_s, ranks, peak);
+//   r.mfu, r.hfu                             // shares of the peak of the run's matrix products
+//
+// HFU can be a little below MFU where nothing is recomputed: nobody needs the gradient of the first layer's
+// input.
+#pragma once
+#include <string>
+
+#include "perfmodel/step/conditions.h"
+
+namespace isobar {
+
+struct StepFlops {  // matrix FLOPs of one optimizer step, all ranks
+  double model = 0, hardware = 0;
+};
+/// Of a step of this run, whatever its layout and recomputation.
+double model_flops(const RunSpec& spec);
+
+struct Rates {  // of one rank
+  double model_flops_per_s = 0, hardware_flops_per_s = 0;
+  double mfu = 0, hfu = 0;
+};
+Rates rates_of(const StepFlops& step, double step_s, int64_t ranks, double peak);
+/// "model 121.3 TFLOP/s (MFU 38.9 %), hardware 161.2 TFLOP/s (HFU 51.7 %)" for people
+std::string text_of(const Rates& r);
+
+/// FLOP/s of one rank at the peak of that name: an accelerator's, or of the cores that the rank can use.
+double peak_flops(const Machine& machine, const Conditions& where, const std::string& peak);
+
+}  // namespace isobar

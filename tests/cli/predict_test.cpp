@@ -1,0 +1,139 @@
+// `isobar predict` beside the other commands that price runs, and what it says of what does not fit.
+#include <cmath>
+
+#include "model/base/files.h"
+#include "tests/engine/command.h"
+
+namespace isobar {
+namespace {
+
+const std::string kMachines = ISOBAR_SOURCE_DIR "/configs/machines/";
+
+Ended run(const Words& words) {
+  Words all = {ISOBAR_BINARY_DIR "/isobar"};
+  all.insert(all.end(), words.begin(), words.end());
+  return Child(all).wait();
+}
+
+// A run whose device is `device`, its sweep of one trial over 1 and 2 ranks.
+void write_run_files(const Folder& folder, const std::string& device) {
+  write_atomically(folder / "base.yaml",
+                   "net: {embed_dim: 64, depth: 2, img_height: 32, img_width: 64, in_channels: 2, "
+                   "out_channels: 2}\ntrain: {global_batch: 8}\nrun: {threads: 1" +
+                       (device.empty() ? "" : ", device: " + device) + "}\n");
+  write_atomically(folder / "sweep.yaml",
+                   "base: base.yaml\nsteps: 6\nwarmup: 2\ngrace_s: 0.2\naxes: {gpus: [1, 2]}\n");
+}
+
+TEST(PredictCommand, AgreesWithTheDryRunAndTheReportOnCoresAndOnAccelerators) {
+  for (const auto& [device, file] : {std::pair{"cpu", "example-2core.yaml"}, {"cuda", "dgx-a100.yaml"}}) {
+    SCOPED_TRACE(device);
+    const Folder folder;
+    write_run_files(folder, device);
+    const std::string machine = kMachines + file, sweep = folder / "sweep.yaml", base = folder / "base.yaml";
+    const Ended dry = run({"sweep", sweep, "--dry-run", "--json", "--machine", machine});
+    ASSERT_EQ(dry.code, 0) << dry.text;
+    const Ended ran =
+        run({"sweep", sweep, "--trainer", ISOBAR_BINARY_DIR "/fake_train", "--results", folder / "r"});
+    ASSERT_EQ(ran.code, 0) << ran.text;
+    const Ended report =
+        run({"report", folder / "r", "-o", folder / "out", "--no-figures", "--machine", machine});
+    ASSERT_EQ(report.code, 0) << report.text;
+    std::map<std::string, std::vector<std::string>> rows;  // by id, the last column
+    std::istringstream table(text_of(folder / "out/tables/runs.csv"));
+    for (std::string line; std::getline(table, line);) {
+      std::vector<std::string> cells;
+      std::istringstream in(line);
+      for (std::string cell; std::getline(in, cell, ',');) cells.push_back(cell);
+      rows[cells.back()] = cells;
+    }
+    const json trials = json::parse(dry.text).at("trials");
+    ASSERT_EQ(trials.size(), 2u);
+    for (const json& t : trials) {
+      const Ended said = run({"predict", base, "--machine", machine, "--json", "--set", "train.steps=6",
+                              "--set", "layout.dp=" + t.at("ranks").dump()});
+      ASSERT_EQ(said.code, 0) << said.text;
+      const json p = json::parse(said.text), f = t.at("forecast");
+      EXPECT_EQ(p.at("step_s"), f.at("step_s"));
+      EXPECT_EQ(p.at("upper_s"), f.at("upper_s"));
+      EXPECT_EQ(p.at("memory_total_bytes"), f.at("memory_bytes"));
+      EXPECT_EQ(p.at("device"), std::string(device) == "cpu" ? "cores" : "accelerators");
+      const auto row = rows.find(t.at("id").get<std::string>());
+      ASSERT_NE(row, rows.end()) << text_of(folder / "out/tables/runs.csv");
+      const double predicted_ms = std::stod(row->second.at(row->second.size() - 7));
+      EXPECT_NEAR(predicted_ms / (1e3 * p.at("step_s").get<double>()), 1, 1e-3);  // four digits
+    }
+  }
+}
+
+TEST(PredictCommand, RunsAreNotPricedOnWhatTheyDoNotComputeOn) {
+  const Folder folder;
+  write_run_files(folder, "");  // the default of run.device is cpu
+  const Ended cluster =
+      run({"sweep", folder / "sweep.yaml", "--dry-run", "--machine", kMachines + "dgx-a100.yaml"});
+  EXPECT_EQ(cluster.code, 2) << cluster.text;
+  EXPECT_NE(cluster.text.find("'run.device': is cpu"), std::string::npos) << cluster.text;
+  ASSERT_EQ(run({"sweep", folder / "sweep.yaml", "--trainer", ISOBAR_BINARY_DIR "/fake_train", "--results",
+                 folder / "r"})
+                .code,
+            0);
+  const Ended report = run({"report", folder / "r", "-o", folder / "out", "--no-figures", "--machine",
+                            kMachines + "dgx-a100.yaml"});
+  EXPECT_NE(report.text.find("not predicted"), std::string::npos) << report.text;
+  const Ended fitted =
+      run({"fit", folder / "r", "--machine", kMachines + "dgx-a100.yaml", "-o", folder / "m.yaml"});
+  EXPECT_EQ(fitted.code, 2) << fitted.text;
+  EXPECT_NE(fitted.text.find("run.device"), std::string::npos) << fitted.text;
+  // A question about the machine, where nobody said what computes: the machine file does.
+  EXPECT_EQ(run({"predict", folder / "base.yaml", "--machine", kMachines + "dgx-a100.yaml"}).code, 0);
+  const Ended contrary = run(
+      {"predict", folder / "base.yaml", "--machine", kMachines + "dgx-a100.yaml", "--set", "run.device=cpu"});
+  EXPECT_EQ(contrary.code, 2) << contrary.text;
+}
+
+TEST(PredictCommand, WhatTheEngineDoesNotRunOnIsPredictedAndNotSwept) {
+  const Folder folder;
+  write_run_files(folder, "cuda");
+  for (const char* file : {"mi300x.yaml", "aurora.yaml", "frontier.yaml"}) {
+    const Ended said = run({"predict", folder / "base.yaml", "--machine", kMachines + file});
+    EXPECT_EQ(said.code, 0) << said.text;
+    EXPECT_NE(said.text.find("prediction only"), std::string::npos) << said.text;
+    const Ended swept = run({"sweep", folder / "sweep.yaml", "--dry-run", "--machine", kMachines + file});
+    EXPECT_EQ(swept.code, 2) << swept.text;
+    EXPECT_NE(swept.text.find("does not run on it"), std::string::npos) << swept.text;
+  }
+}
+
+TEST(PredictCommand, WhatDoesNotFitEndsWithFourAndTheSmallestChangeThatDoes) {
+  const std::string config = ISOBAR_SOURCE_DIR "/configs/models/llama3-8b.yaml",
+                    machine = kMachines + "dgx-a100.yaml";
+  const Words words = {"predict",   config,
+                       "--machine", machine,
+                       "--ranks",   "8",
+                       "--set",     "layout.tp=1",
+                       "--set",     "layout.pp=1",
+                       "--set",     "policy.zero=0",
+                       "--set",     "policy.recompute=none",
+                       "--set",     "train.global_batch=64",
+                       "--set",     "policy.micro_batch=1"};
+  const Ended said = run(words);
+  EXPECT_EQ(said.code, 4) << said.text;
+  EXPECT_EQ(said.text.substr(0, 13), "does not fit:") << said.text;
+  EXPECT_NE(said.text.find("\nsmallest change that fits: --set "), std::string::npos) << said.text;
+  Words as_json = words;
+  as_json.push_back("--json");
+  const Ended data = run(as_json);
+  EXPECT_EQ(data.code, 4);
+  const json j = json::parse(data.text);
+  EXPECT_EQ(j.at("fits"), false);
+  Words changed = as_json;
+  for (const json& set : j.at("smallest_change").at("set")) changed.insert(changed.end(), {"--set", set});
+  const Ended fits = run(changed);
+  EXPECT_EQ(fits.code, 0) << fits.text;
+  EXPECT_EQ(json::parse(fits.text).at("fits"), true);
+  for (const char* name : {"mfu", "hfu", "model_flops_per_s_rank", "hardware_flops_per_s_rank"})
+    EXPECT_GT(json::parse(fits.text).at(name), 0) << name;
+}
+
+}  // namespace
+}  // namespace isobar

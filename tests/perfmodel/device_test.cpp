@@ -1,0 +1,111 @@
+// One prediction that knows what computes: run.device beside what the machine file describes.
+#include "perfmodel/machine/device.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "model/base/error.h"
+#include "perfmodel/holdout.h"
+#include "perfmodel/layout_predict.h"
+#include "support.h"
+
+namespace isobar {
+namespace {
+
+Machine cluster(const std::string& name) {
+  return load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/" + name + ".yaml");
+}
+
+RunSpec on(const char* device, int64_t ranks = 8) {
+  RunSpec s = test::tiny();
+  s.file = "run.yaml";
+  s.layout.dp = ranks;
+  s.policy.amp = "bf16";
+  s.run.device = device;
+  return s;
+}
+
+// The message of what refuses; "" where nothing does.
+template <class F>
+std::string refusal(const F& f) {
+  try {
+    f();
+    return "";
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+}
+
+TEST(Device, IsWhatTheMachineDescribesOrTheRunIsRefusedWithTheMend) {
+  const Machine cores = test::machine(), gpus = cluster("dgx-a100");
+  EXPECT_EQ(device_of(on("auto"), cores), Device::cores);
+  EXPECT_EQ(device_of(on("cpu"), cores), Device::cores);
+  EXPECT_EQ(device_of(on("auto"), gpus), Device::accelerator);
+  EXPECT_EQ(device_of(on("cuda"), gpus), Device::accelerator);
+  for (const auto& [device, machine] : {std::pair{"cpu", &gpus}, {"cuda", &cores}}) {
+    const RunSpec s = on(device);
+    const MeasuredRun run{.id = "r1", .spec = s, .ranks_on_host = 8, .step_s = 1};
+    for (const std::string& said :
+         {refusal([&] { predict(s, *machine, {}); }), refusal([&] { fit({run}, *machine, {}); }),
+          refusal([&] { hold_out({run}, *machine); })}) {
+      EXPECT_NE(said.find("run.yaml: 'run.device'"), std::string::npos) << device << ": " << said;
+      EXPECT_NE(said.find("-> set run.device: "), std::string::npos) << said;
+    }
+  }
+}
+
+TEST(Device, OnePredictionWhoeverAsks) {
+  const Machine cores = test::machine(), gpus = cluster("dgx-a100");
+  for (const auto& [device, machine] : {std::pair{"cpu", &cores}, {"cuda", &gpus}}) {
+    const RunSpec s = on(device);
+    const Prediction p = predict(s, *machine, {});
+    const Holdout h = hold_out({{.id = "r1", .spec = s, .ranks_on_host = 8, .step_s = 1}}, *machine);
+    // Of cores the run says how many threads it had.
+    const Prediction q = predict(s, *machine, {.ranks_on_host = 8, .threads = 1});
+    EXPECT_DOUBLE_EQ(h.rows[0].predicted, q.step_s) << device;
+    EXPECT_DOUBLE_EQ(h.rows[0].upper, q.upper) << device;
+    EXPECT_DOUBLE_EQ(p.step_s, q.step_s) << device;
+  }
+  LayoutModel model(on("cuda"), gpus);  // what a search prices
+  EXPECT_DOUBLE_EQ(predict_layout(model, layout_of(on("cuda"))).step_s, predict(on("cuda"), gpus, {}).step_s);
+}
+
+// What a sweep of many trials takes instead of the placed plans: the same run, host by host.
+TEST(Device, ClosedFormOfCoresIsThatOfTheSameHosts) {
+  Machine m = test::machine();
+  m.identity.cores = 4;
+  RunSpec s = on("cpu");
+  s.run.threads = 0;
+  const Prediction all = predict(s, m, {.closed_form = true});
+  const Prediction two = predict(s, m, {.ranks_on_host = 2, .closed_form = true});
+  EXPECT_EQ(two.where.threads, 2);
+  EXPECT_EQ(all.where.threads, 1);
+  for (const int64_t here : {2, 8}) {
+    const double placed = predict(s, m, {.ranks_on_host = here}).step_s;
+    EXPECT_NEAR(predict(s, m, {.ranks_on_host = here, .closed_form = true}).step_s / placed, 1, 0.3) << here;
+  }
+}
+
+TEST(Device, OnlyNvidiasAcceleratorsTakeRunsTheOthersPredictionsThatSaySo) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines")) {
+    const Machine m = load_machine(entry.path().string());
+    const bool runs = !m.accelerator || m.accelerator->vendor == "nvidia";
+    if (m.accelerator) EXPECT_FALSE(m.accelerator->vendor.empty()) << entry.path();
+    const std::string said = refusal([&] { require_trainable(m); });
+    EXPECT_EQ(said.empty(), runs) << entry.path() << ": " << said;
+    if (!m.accelerator) continue;
+    const std::vector<std::string> notes = predict(on("cuda"), m, {}).warnings;
+    const auto only = std::count_if(notes.begin(), notes.end(), [](const std::string& n) {
+      return n.find("prediction only") != std::string::npos;
+    });
+    EXPECT_EQ(only, runs ? 0 : 1) << entry.path();
+  }
+  Machine unknown = cluster("dgx-a100");
+  unknown.accelerator->vendor = "";
+  EXPECT_NE(refusal([&] { require_trainable(unknown); }).find("accelerator.vendor"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace isobar

@@ -1,0 +1,76 @@
+// Model and hardware FLOPs against the closed forms of the papers that define them.
+#include "perfmodel/step/utilization.h"
+
+#include <gtest/gtest.h>
+
+#include "perfmodel/predict.h"
+#include "support.h"
+
+namespace isobar {
+namespace {
+
+RunSpec gpt() {
+  RunSpec s;
+  s.file = "gpt.yaml";
+  s.net.kind = "gpt";
+  s.net.embed_dim = 4096;
+  s.net.depth = 16;
+  s.net.num_heads = 32;
+  s.net.seq_length = 2048;
+  s.net.vocab_size = 51200;
+  s.policy.amp = "bf16";
+  s.policy.micro_batch = 1;
+  s.policy.attention = "unfused";  // keeps its weights: nothing is recomputed but what the policy says
+  s.layout = {.dp = 4, .tp = 2};
+  s.train.global_batch = 16;
+  s.run.device = "cuda";
+  return s;
+}
+
+TEST(Utilization, ModelFlopsAreNarayanansWithoutRecomputationWhateverThePolicy) {
+  RunSpec s = gpt();
+  const double B = 16, l = 16, h = 4096, t = 2048, V = 51200;
+  const double narayanan = 72 * B * t * l * h * h * (1 + t / (6 * h) + V / (12 * l * h));  // 96 with full
+  const double counted = model_flops(s);
+  EXPECT_NEAR(counted / narayanan, 1, 1e-3);
+  s.policy.recompute = "full";
+  s.layout = {.dp = 2, .tp = 2, .pp = 2};
+  EXPECT_DOUBLE_EQ(model_flops(s), counted);
+}
+
+TEST(Utilization, HardwareFlopsCountRecomputationAndMfuDoesNot) {
+  const Machine m = load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/dgx-a100.yaml");
+  RunSpec s = gpt();
+  const Prediction plain = predict(s, m, {});
+  s.policy.recompute = "full";
+  const Prediction full = predict(s, m, {});
+  const double model = model_flops(s);
+  EXPECT_NEAR(plain.hardware_flops / model, 1, 0.01);
+  // All of a block's forward pass once more but its last product, whose result nobody needs again: per token
+  // and block 24 h^2 + 4 t h FLOPs, of them 8 h^2 of that product.
+  const double h = 4096, t = 2048, head = 51200 / (12 * 16 * h);
+  const double blocks = 1 - head / (1 + t / (6 * h) + head), again = 1 - 8 * h / (24 * h + 4 * t);
+  EXPECT_NEAR(full.hardware_flops / model, 1 + blocks * again / 3, 1e-3);
+  const Rates r = rates_of(full, s, m);
+  EXPECT_NEAR(r.hfu / r.mfu, full.hardware_flops / model, 1e-9);
+  EXPECT_NEAR(r.mfu, model / full.step_s / 8 / m.peaks.at("bf16").value, 1e-9);
+  EXPECT_LT(r.hfu, 1);
+  const std::string text = text_of(r);
+  for (const char* word : {"model ", "hardware ", "MFU", "HFU"})
+    EXPECT_NE(text.find(word), std::string::npos);
+}
+
+TEST(Utilization, OnCoresThePeakIsThatOfTheCoresThatARankCanUse) {
+  Machine m = test::machine();
+  m.identity.cores = 8;
+  RunSpec s = test::tiny();
+  s.layout.dp = 2;
+  s.run.threads = 3;
+  const Prediction p = predict(s, m, {});
+  EXPECT_NEAR(rates_of(p, s, m).hfu, p.hardware_flops / p.step_s / 2 / (3 * m.peaks.at("f32").value), 1e-12);
+  EXPECT_NEAR(p.hardware_flops / model_flops(s), 1, 0.2);  // flash attention makes its weights again
+  EXPECT_LT(rates_of(p, s, m).hfu, 1);
+}
+
+}  // namespace
+}  // namespace isobar
