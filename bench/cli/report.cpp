@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/measured.h"
 #include "model/base/files.h"
 #include "reports/exports.h"
 #include "reports/report.h"
@@ -35,6 +36,7 @@ Examples:
 struct Arguments {
   std::vector<std::string> dirs;
   std::string out, machine, python;
+  Statistic statistic = kStatistic;
   bool json = false, png = false, pdf = false, no_figures = false, tensorboard = false, mlperf = false;
 };
 
@@ -79,6 +81,8 @@ void add_report_command(CLI::App& app) {
   report->add_option("-o,--out", a->out, "Directory of the report; made when it is missing")->required();
   report->add_option("--machine", a->machine, "Machine file to predict with");
   report->add_option("--python", a->python, "Python that has vl-convert-python");
+  CLI::Option* statistic =
+      add_statistic_option(*report, a->statistic, " (else what the machine was fitted to)");
   report->add_flag("--png", a->png, "Write figures as PNG too");
   report->add_flag("--pdf", a->pdf, "Write figures as PDF too");
   report->add_flag("--tensorboard", a->tensorboard,
@@ -86,10 +90,14 @@ void add_report_command(CLI::App& app) {
   report->add_flag("--mlperf", a->mlperf, "Write MLPerf's log lines too (OUT/mlperf)");
   report->add_flag("--no-figures", a->no_figures, "Draw nothing");
   report->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
-  report->callback([a] {
-    const Report r = write_report(
-        {a->dirs.begin(), a->dirs.end()}, a->out,
-        {.machine = a->machine, .python = a->python, .png = a->png, .pdf = a->pdf, .draw = !a->no_figures});
+  report->callback([a, statistic] {
+    const Report r = write_report({a->dirs.begin(), a->dirs.end()}, a->out,
+                                  {.machine = a->machine,
+                                   .python = a->python,
+                                   .statistic = *statistic ? std::optional(a->statistic) : std::nullopt,
+                                   .png = a->png,
+                                   .pdf = a->pdf,
+                                   .draw = !a->no_figures});
     const std::filesystem::path out = a->out;
     write_atomically(
         out / "benchmark.json",

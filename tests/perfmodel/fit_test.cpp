@@ -32,9 +32,7 @@ std::vector<MeasuredRun> runs_on(const Machine& truth, double noise, std::mt1993
                     .threads = threads,
                     .ranks_on_host = s.layout.world(),
                     .step_s = step,
-                    .step_p10 = 0.97 * step,
-                    .step_p90 = 1.05 * step,
-                    .steps = 8,
+                    .step_error = 0.019,
                     .peak_rss_bytes = 0,
                     .ops = {}};
     if (ops) {
@@ -183,7 +181,7 @@ TEST(Fit, NeverGoesBelowThePhysicalFloor) {
   for (MeasuredRun& r : runs) {  // nearly as fast as the peaks allow, beyond what the rest of the step leaves
     const StepTerms t = terms_of(r.spec, test::machine(), r.threads, r.ranks_on_host);
     r.step_s = 1.01 * ceiling_seconds(t, 1.0e11, 2.0e11);
-    r.step_p10 = r.step_p90 = 0;
+    r.step_error = 0;
   }
   const Machine m = fit(runs, test::machine(), {});
   EXPECT_FALSE(m.fit->notes.empty());

@@ -53,11 +53,8 @@ Hidden demo_space(uint64_t seed, double own, double noise, int repetitions = 1) 
       m.threads = terms[i].where.threads;
       m.ranks_on_host = terms[i].where.ranks_on_host;
       m.step_s = std::max(1.01 * ceiling, h.truth[i] * std::exp(noise * normal(random)));
-      m.steps = 38;
-      // So that measurement_error() finds `noise` again.
-      const double width = kNormal80 * noise * 2 / 1.2533;
-      m.step_p10 = m.step_s * std::exp(-width);
-      m.step_p90 = m.step_s * std::exp(width);
+      m.step_error = noise;
+      m.run_to_run = 0;
       c.measured.push_back(m);
     }
     h.finished.push_back(std::move(c));
