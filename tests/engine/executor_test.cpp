@@ -115,16 +115,16 @@ TEST(Executor, TheWatchdogBarksOnlyWhenNothingMoves) {
   const Program program = link(plan, plan.train);
   std::atomic<int> barks{0};
   {
-    Watchdog dog(execute, 0.5, [&](const std::string& op) {
+    Watchdog dog(execute, 3, [&](const std::string& op) {
       EXPECT_EQ(op, "idle");
       ++barks;
     });
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 160; ++i) {  // longer than the watchdog waits
       execute(program, i);
       std::this_thread::sleep_for(std::chrono::milliseconds(25));
     }
     EXPECT_EQ(barks, 0);
-    for (int i = 0; i < 200 && barks == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(25));
+    for (int i = 0; i < 4800 && barks == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(25));
   }
   EXPECT_EQ(barks, 1);
 }

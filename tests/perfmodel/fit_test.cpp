@@ -92,6 +92,35 @@ TEST(Fit, IntervalsFollowTheNoise) {
   }
 }
 
+// A quarter of the runs were disturbed, their steps tell by how much, and the other half of the sweep was
+// not.
+TEST(Fit, MarkedContendedRunsSpoilItLessThanUnmarkedOnes) {
+  constexpr int kMachines = 10;
+  double marked = 0, unmarked = 0;
+  size_t noted = 0;
+  for (int i = 0; i < kMachines; ++i) {
+    std::mt19937_64 random(900 + static_cast<uint64_t>(i));
+    const Machine truth = test::perturbed(test::machine(), 0.3, random);
+    const auto runs = runs_on(truth, 0.02, random);
+    const HeldOut split = split_runs(runs, 0.5, static_cast<uint64_t>(i));
+    std::vector<MeasuredRun> train = pick(runs, split.train);
+    std::uniform_real_distribution<double> slower(1.2, 2.2);
+    for (size_t k = 0; k < train.size(); k += 4) train[k].step_s *= slower(random);
+    const std::vector<MeasuredRun> test = pick(runs, split.test);
+    unmarked += hold_out(test, fit(train, test::machine(), {})).median_error / kMachines;
+    for (size_t k = 0; k < train.size(); k += 4) {
+      train[k].contended = true;
+      train[k].step_error = contended_error({.median = 1.2, .p10 = 1, .p90 = 2.4});
+    }
+    const Machine m = fit(train, test::machine(), {});
+    marked += hold_out(test, m).median_error / kMachines;
+    for (const std::string& n : m.fit->notes) noted += n.find("contended") != std::string::npos;
+  }
+  std::printf("held-out median error: %.1f %% marked, %.1f %% unmarked\n", 100 * marked, 100 * unmarked);
+  EXPECT_LT(marked, 0.7 * unmarked);
+  EXPECT_EQ(noted, static_cast<size_t>(kMachines));
+}
+
 TEST(Fit, OutliersDoNotSpoilTheRest) {
   const Campaign c = campaign(12, 0.03, 0.4, false, 0.1, 500);
   EXPECT_LT(quantile(c.medians, 0.5), 0.06);

@@ -174,6 +174,40 @@ TEST(Suggest, RegretIsZeroWhenEverythingIsMeasuredWithoutError) {
             static_cast<size_t>(std::min_element(h.truth.begin(), h.truth.end()) - h.truth.begin()));
 }
 
+// Steps that were not kept, or are all alike, say nothing of what another day would give.
+TEST(Suggest, NoMeasuredRunHasAnIntervalOfWidthZero) {
+  const uint64_t seed = fresh_seed();
+  std::mt19937_64 random(seed);
+  std::vector<MeasuredRun> runs;
+  std::vector<Candidate> c = after(demo_space(seed, 0.05, 0).finished, 12, random, runs);
+  for (Candidate& one : c)
+    for (MeasuredRun& r : one.measured) r.run_to_run = MeasuredRun{}.run_to_run;
+  const Outlook o = look_ahead(c, fit(runs, machine(), {}), {});
+  for (size_t i = 0; i < c.size(); ++i)
+    if (!c[i].measured.empty()) {
+      EXPECT_GT(o.beliefs[i].upper / o.beliefs[i].lower, 1.01) << i;
+      EXPECT_LT(o.beliefs[i].upper / o.beliefs[i].lower, 1.06) << i;
+    }
+}
+
+TEST(Suggest, AContendedMeasurementIsOutweighedByItsRepeat) {
+  const uint64_t seed = fresh_seed();
+  Hidden h = demo_space(seed, 0.05, 0.01);
+  std::vector<MeasuredRun> runs;
+  for (Candidate& c : h.finished) {
+    c.trials_left = 0;
+    runs.push_back(c.measured[0]);
+  }
+  const Machine m = fit(runs, machine(), {});
+  const double alone = look_ahead(h.finished, m, {}).beliefs[0].seconds;
+  MeasuredRun disturbed = h.finished[0].measured[0];
+  disturbed.step_s *= 2;
+  disturbed.contended = true;
+  disturbed.step_error = 0.4;
+  h.finished[0].measured.insert(h.finished[0].measured.begin(), disturbed);
+  EXPECT_NEAR(look_ahead(h.finished, m, {}).beliefs[0].seconds / alone, 1, 0.01);
+}
+
 TEST(Suggest, StoppingAtTwoPercentLeavesAboutThatMuch) {
   // What --until promises: the regret that is left is what was expected, on average over machines.
   const uint64_t seed = fresh_seed();
