@@ -1,5 +1,7 @@
 #include "bench/sweep/spec.h"
 
+#include <ctime>
+
 #include "bench/sweep/trials.h"
 #include "model/base/error.h"
 #include "support.h"
