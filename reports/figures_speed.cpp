@@ -50,13 +50,12 @@ Figure throughput(const ReportData& d) {
          {"mark",
           {{"type", "point"}, {"shape", "diamond"}, {"size", 80}, {"color", "black"}, {"strokeWidth", 1.6}}},
          {"encoding", {{"y", y}, {"x", quantity("predicted_rate", "samples/s")}, {"tooltip", run_tips(d)}}}});
-  return {
-      "throughput-by-layout", kSection, "Throughput by layout",
-      std::string("One dot is one run (") + title_of(d.statistic) +
-          "), over all other settings; further right is faster. The outlined dot is "
-                  "the best run of its layout, the band behind it holds 80 % of that run's steps") +
-          (predicted ? ", the open diamond is what was predicted for it." : "."),
-      spec};
+  return {"throughput-by-layout", kSection, "Throughput by layout",
+          std::string("One dot is one run (") + title_of(d.statistic) +
+              "), over all other settings; further right is faster. The outlined dot is "
+              "the best run of its layout, the band behind it holds 80 % of that run's steps" +
+              (predicted ? ", the open diamond is what was predicted for it." : "."),
+          spec};
 }
 
 Figure front(const ReportData& d, const ChartData& s) {
