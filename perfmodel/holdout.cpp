@@ -114,7 +114,16 @@ Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine) {
   for (const MeasuredRun& r : runs) {
     const Prediction p = predict(
         r.spec, machine, {.ranks_on_host = r.ranks_on_host, .threads = r.threads, .campaign = r.campaign});
-    const HoldoutRow row{r.id, false, r.step_s, p.step_s, p.lower, p.upper, p.terms};
+    const double width = std::exp(kNormal80 * measurement_error(r));
+    const HoldoutRow row{.id = r.id,
+                         .measured = r.step_s,
+                         .predicted = p.step_s,
+                         .lower = p.lower,
+                         .upper = p.upper,
+                         .measured_lower = r.step_s / width,
+                         .measured_upper = r.step_s * width,
+                         .contended = r.contended,
+                         .terms = p.terms};
     const bool in_fit = machine.fit && std::find(machine.fit->runs.begin(), machine.fit->runs.end(), r.id) !=
                                            machine.fit->runs.end();
     h.rows.push_back(row);
@@ -156,13 +165,17 @@ nlohmann::json holdout_json(const Machine& machine, const Holdout& fitted, const
       for (const Term& t : r.terms) terms[t.name] = t.seconds;
       rows.push_back({{"id", r.id},
                       {"in_fit", r.in_fit},
+                      {"contended", r.contended},
                       {"measured_s", r.measured},
+                      {"measured_lo_s", r.measured_lower},
+                      {"measured_hi_s", r.measured_upper},
                       {"predicted_s", r.predicted},
                       {"lo_s", r.lower},
                       {"hi_s", r.upper},
                       {"terms", terms}});
     }
   return {{"machine", machine.name.empty() ? "fitted" : machine.name},
+          {"statistic", name_of(machine.fit ? machine.fit->statistic : kStatistic)},
           {"held_out", summary(held_out)},
           {"fitted", summary(fitted)},
           {"runs", rows}};

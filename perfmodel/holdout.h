@@ -33,6 +33,8 @@ struct HoldoutRow {
   std::string id;
   bool in_fit = false;                                       // the coefficients were fitted to this very run
   double measured = 0, predicted = 0, lower = 0, upper = 0;  // seconds
+  double measured_lower = 0, measured_upper = 0;             // 80 % interval of the measurement itself
+  bool contended = false;                                    // the measurement was disturbed
   std::vector<Term> terms;
   double error() const { return predicted / measured - 1; }
   bool inside() const { return lower <= measured && measured <= upper; }
@@ -48,8 +50,8 @@ struct Holdout {
 };
 Holdout hold_out(const std::vector<MeasuredRun>& runs, const Machine& machine);
 
-/// holdout.json: {machine, held_out: {...}, fitted: {...}, runs: [{id, in_fit, measured_s, predicted_s, lo_s,
-/// hi_s, terms}]}.
+/// holdout.json: {machine, statistic, held_out: {...}, fitted: {...}, runs: [{id, in_fit, contended,
+/// measured_s, measured_lo_s, measured_hi_s, predicted_s, lo_s, hi_s, terms}]}.
 nlohmann::json holdout_json(const Machine& machine, const Holdout& fitted, const Holdout& held_out);
 
 }  // namespace isobar

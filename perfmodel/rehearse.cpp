@@ -39,7 +39,7 @@ class Stage {
   size_t shown() const { return runs_.size(); }
 
   Outlook look(uint64_t seed) const {
-    const Machine m = runs_.empty() ? machine_ : fit(runs_, machine_, {});
+    const Machine m = runs_.empty() ? machine_ : fit(runs_, machine_, {.statistic = options_.statistic});
     return look_ahead(known_, m, {.count = options_.round, .seed = seed});
   }
   void note(const Outlook& o, Play& play) const {

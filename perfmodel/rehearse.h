@@ -17,12 +17,13 @@ namespace isobar {
 
 struct RehearsalOptions {
   int64_t seeds = 20;
-  uint64_t seed = 0;      // the first
-  size_t first = 4;       // random trials that both begin with
-  size_t round = 4;       // trials between two fits
-  size_t max_trials = 0;  // 0: all
-  double enough = 0;      // a play ends when its choice has stayed within this regret ...
-  size_t hold = 8;        // ... for so many more trials; enough 0: plays go on to the last trial
+  uint64_t seed = 0;                 // the first
+  size_t first = 4;                  // random trials that both begin with
+  size_t round = 4;                  // trials between two fits
+  size_t max_trials = 0;             // 0: all
+  Statistic statistic = kStatistic;  // what step_s of the runs is
+  double enough = 0;                 // a play ends when its choice has stayed within this regret ...
+  size_t hold = 8;                   // ... for so many more trials; enough 0: plays go on to the last trial
   std::function<void(int64_t done, int64_t of)> progress = {};
 };
 

@@ -46,19 +46,21 @@ Eigen::MatrixXd root_of(const Eigen::MatrixXd& covariance) {
   return s.eigenvectors() * s.eigenvalues().cwiseMax(0).cwiseSqrt().asDiagonal();
 }
 
-// Measurements of one candidate as one: log mean and its variance.
+// Measurements of one candidate as one: log mean, each weighed by its own error, and its variance.
 struct Measurement {
   double log_seconds = 0, variance = 0;
 };
-Measurement combined(const std::vector<MeasuredRun>& runs, double noise) {
+Measurement combined(const std::vector<MeasuredRun>& runs) {
+  constexpr double kLeast = 1e-9;  // a measurement said to be without error is a very good one
   Measurement m;
+  double weights = 0;
   for (const MeasuredRun& r : runs) {
-    const double own = measurement_error(r);
-    m.log_seconds += std::log(r.step_s) / static_cast<double>(runs.size());
-    m.variance += own > 0 ? own * own : noise;
+    const double error = std::max(kLeast, measurement_error(r));
+    weights += 1 / (error * error);
+    m.log_seconds += std::log(r.step_s) / (error * error);
   }
-  const auto n = static_cast<double>(runs.size());
-  m.variance /= n * n;
+  m.log_seconds /= weights;
+  m.variance = 1 / weights;
   return m;
 }
 
@@ -103,7 +105,7 @@ Distribution distribution_of(const std::vector<Candidate>& candidates, const Mac
     double own = std::max(spread - d.noise, 0.25 * spread);
     if (!c.measured.empty()) {
       // What is left over from the common terms is the specification's own as far as it is no error.
-      const Measurement measured = combined(c.measured, d.noise);
+      const Measurement measured = combined(c.measured);
       const double share = own / (own + measured.variance);
       d.shared.row(i) *= 1 - share;
       d.mean[i] += share * (measured.log_seconds - d.mean[i]);

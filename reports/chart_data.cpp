@@ -37,18 +37,15 @@ double memory_of(const ReportRun& r) {  // bytes of one rank
 // Of runs that nothing else beats in time, memory and cost at once. Sorted by time, a run is beaten only by
 // runs before it.
 std::set<const ReportRun*> front_of(std::vector<const ReportRun*> runs, const ReportData& d) {
-  const auto cost = [](const ReportRun* r) {
-    return static_cast<double>(r->run.ranks) / r->run.samples_per_s;
-  };
+  const auto cost = [](const ReportRun* r) { return static_cast<double>(r->run.ranks) / r->rate(); };
   std::stable_sort(runs.begin(), runs.end(), [&](const ReportRun* a, const ReportRun* b) {
-    return std::tuple(-a->run.samples_per_s, cost(a), memory_of(*a)) <
-           std::tuple(-b->run.samples_per_s, cost(b), memory_of(*b));
+    return std::tuple(-a->rate(), cost(a), memory_of(*a)) < std::tuple(-b->rate(), cost(b), memory_of(*b));
   });
   std::set<const ReportRun*> out;
   for (const std::string& set : d.sets) {
     std::vector<const ReportRun*> front;
     for (const ReportRun* r : runs) {
-      if (r->set != set || !(r->run.samples_per_s > 0)) continue;
+      if (r->set != set || !(r->rate() > 0)) continue;
       const bool beaten = std::any_of(front.begin(), front.end(), [&](const ReportRun* f) {
         return memory_of(*f) <= memory_of(*r) && cost(f) <= cost(r);
       });
@@ -117,7 +114,7 @@ ChartData chart_data(const ReportData& d) {
              by_micro_batch = lines_of(d, "policy.micro_batch");
   for (const ReportRun* r : d.ok()) {
     const auto batch = static_cast<double>(r->run.spec.train.global_batch);
-    const double rate = r->run.samples_per_s;
+    const double rate = r->rate();
     json j = {{"id", r->run.id},
               {"run", r->label},
               {"layout", r->layout},
@@ -128,6 +125,9 @@ ChartData chart_data(const ReportData& d) {
               {"batch", r->run.spec.train.global_batch},
               {"rate", rounded(rate)},
               {"measured", rounded(r->measured() * kMs)},
+              {"measured_low", rounded(r->measured_lower() * kMs)},
+              {"measured_high", rounded(r->measured_upper() * kMs)},
+              {"steady", r->run.contention.marked ? "contended" : "undisturbed"},
               {"p10", rounded(r->run.step_s.p10 * kMs)},
               {"p90", rounded(r->run.step_s.p90 * kMs)},
               {"sample_ms", rounded(kMs / rate)},

@@ -5,8 +5,10 @@
 //   s.rows[0]["measured"], s.rows[0][s.terms[0].field]      // milliseconds
 //
 //   id run set layout ranks amp micro_batch workers     what it was
-//   rate rate_low rate_high                             samples/s; the 10th to 90th percentile of its steps
-//   measured p10 p90                                    milliseconds of a step
+//   rate rate_low rate_high                             samples/s; of its 90th and 10th percentile of steps
+//   measured measured_low measured_high                 milliseconds of a step, with its own 80 % interval
+//   p10 p90 steady                                      of its steps; contended or undisturbed
+//                                                       (rate, measured, error: of the report's statistic)
 //   predicted low high error was predicted_rate         with the 80 % interval; error as a share
 //   sample_ms memory rss predicted_rss cost front       of the compromise between time, memory and cost
 //   t0, t1, ...   predicted milliseconds by term        m0, m1, ...   planned MB of one rank by category

@@ -14,15 +14,6 @@ constexpr double kLevel = 0.05;
 
 using Group = std::vector<const ReportRun*>;
 
-// What makes two runs the same experiment.
-std::string key_of(const RunSpec& spec) {
-  nlohmann::json j = to_json(spec);
-  j["run"].erase("out");
-  j["train"].erase("seed");
-  for (const char* path : {"train", "valid", "means", "stds"}) j["data"].erase(path);
-  return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 std::vector<double> logs_of(const Group& g) {
   std::vector<double> out;
   out.reserve(g.size());
@@ -41,7 +32,7 @@ Noise welch(const Group& a, const Group& b) {
   for (const Group* g : {&a, &b}) {
     const auto n = static_cast<double>(g->size());
     for (const ReportRun* r : *g) {
-      const Noise own = noise_inside(r->run);
+      const Noise own = noise_inside(r->run.measured_steps(), r->statistic);
       const double v = own.variance / (n * n);
       variance += v;
       weight += v * v / own.df;
@@ -99,24 +90,6 @@ void judge(std::vector<Change>& changes) {
 
 }  // namespace
 
-Noise noise_inside(const RunRecord& r) {
-  constexpr size_t kWarmup = 2, kBatches = 8, kLeast = 4;
-  std::vector<double> steps;
-  for (size_t i = kWarmup; i < r.steps.size(); ++i)
-    if (r.steps[i].seconds > 0) steps.push_back(std::log(r.steps[i].seconds));
-  // Neighbouring steps are alike; batches of them are nearly independent.
-  const size_t batches = std::min(kBatches, steps.size() / 2);
-  if (batches < kLeast) return {kNaN, 0};
-  std::vector<double> means;
-  for (size_t b = 0; b < batches; ++b) {
-    const size_t from = b * steps.size() / batches, to = (b + 1) * steps.size() / batches;
-    means.push_back(median_of({steps.begin() + static_cast<std::ptrdiff_t>(from),
-                               steps.begin() + static_cast<std::ptrdiff_t>(to)}));
-  }
-  const auto n = static_cast<double>(batches);
-  return {variance_of(means) / n, n - 1};
-}
-
 size_t Comparison::count(const std::string& verdict) const {
   return static_cast<size_t>(
       std::count_if(changes.begin(), changes.end(), [&](const Change& c) { return c.verdict == verdict; }));
@@ -124,7 +97,7 @@ size_t Comparison::count(const std::string& verdict) const {
 
 std::vector<Comparison> compare(const ReportData& d) {
   std::map<std::string, std::map<std::string, Group>> groups;  // specification -> set -> runs
-  for (const ReportRun* r : d.ok()) groups[key_of(r->run.spec)][r->set].push_back(r);
+  for (const ReportRun* r : d.ok()) groups[experiment_of(r->run.spec)][r->set].push_back(r);
   Noise between;
   for (const auto& [key, sets] : groups)
     for (const auto& [set, runs] : sets) {
@@ -141,6 +114,7 @@ std::vector<Comparison> compare(const ReportData& d) {
     c.before = d.sets[0];
     c.after = d.sets[i];
     c.repetitions = repetitions;
+    c.statistic = d.statistic;
     std::vector<double> logs;
     for (const auto& [key, sets] : groups) {
       const auto a = sets.find(c.before), b = sets.find(c.after);

@@ -30,18 +30,12 @@ struct Comparison {
   std::string before, after;               // sets
   std::vector<Change> changes;             // largest first
   size_t only_before = 0, only_after = 0;  // specifications without a partner
+  Statistic statistic = kStatistic;        // of the steps: what is compared
   bool repetitions = false;                // noise between runs is known
   double ratio = 1, lower = 1, upper = 1;  // geometric mean over specifications, 95 % interval
   size_t count(const std::string& verdict) const;
 };
 
 std::vector<Comparison> compare(const ReportData& d);
-
-/// Noise of the middle step time of one run on a log scale, from batches of its steps. Returns the variance
-/// and its degrees of freedom; {NaN, 0} when there are too few steps.
-struct Noise {
-  double variance = 0, df = 0;
-};
-Noise noise_inside(const RunRecord& r);
 
 }  // namespace isobar

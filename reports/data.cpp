@@ -44,6 +44,18 @@ double number_at(const json& row, const char* key, const std::string& file, cons
   return it->get<double>();
 }
 
+// One statistic for all that is shown, and how sure it is of each run.
+void measure(ReportData& d, Statistic statistic) {
+  d.statistic = statistic;
+  std::vector<const RunRecord*> runs;
+  for (ReportRun& r : d.runs) {
+    r.statistic = statistic;
+    runs.push_back(&r.run);
+  }
+  d.between = run_to_run_of(runs, statistic);
+  for (ReportRun& r : d.runs) r.measured_error = std::hypot(step_error(r.run, statistic), d.between.sigma);
+}
+
 }  // namespace
 
 std::vector<const ReportRun*> ReportData::ok() const {
@@ -67,11 +79,17 @@ std::vector<const ReportRun*> ReportData::predicted() const {
   return out;
 }
 
+std::vector<const ReportRun*> ReportData::contended() const {
+  std::vector<const ReportRun*> out;
+  for (const ReportRun* r : ok())
+    if (r->run.contention.marked) out.push_back(r);
+  return out;
+}
+
 const ReportRun* ReportData::best() const {
   const auto all = ok();
-  const auto it = std::max_element(all.begin(), all.end(), [](const ReportRun* a, const ReportRun* b) {
-    return a->run.samples_per_s < b->run.samples_per_s;
-  });
+  const auto it = std::max_element(
+      all.begin(), all.end(), [](const ReportRun* a, const ReportRun* b) { return a->rate() < b->rate(); });
   return it == all.end() ? nullptr : *it;
 }
 
@@ -98,7 +116,7 @@ Score ReportData::score(bool in_fit) const {
 const ReportRun* ops_run(const ReportData& d) {
   const ReportRun* best = nullptr;
   for (const ReportRun* r : d.ok())
-    if (!r->run.ops.empty() && (!best || r->run.samples_per_s > best->run.samples_per_s)) best = r;
+    if (!r->run.ops.empty() && (!best || r->rate() > best->rate())) best = r;
   return best;
 }
 
@@ -117,27 +135,42 @@ ReportData collect(const std::vector<fs::path>& dirs, const CollectOptions& opti
       throw ConfigError(dirs[i].string(), "", "holds no runs", "run `isobar sweep` or `isobar train` first");
   }
   name_runs(d);
+  std::optional<Statistic> chosen = options.statistic;
+  const auto choose = [&](Statistic s, const std::string& file) {
+    if (chosen && *chosen != s)
+      throw ConfigError(file, "statistic",
+                        std::string("is ") + name_of(s) + ", and the report would be of " + name_of(*chosen),
+                        std::string("fit with --statistic ") + name_of(*chosen) + ", or leave it out here");
+    chosen = s;
+  };
+  measure(d, chosen.value_or(kStatistic));
   if (!options.machine.empty()) {
     predict_runs(d, options);
-    return d;
+    if (d.predictor->fit) choose(d.predictor->fit->statistic, options.machine.string());
   }
-  for (size_t i = 0; i < dirs.size(); ++i) {
-    if (!fs::exists(dirs[i] / "holdout.json")) continue;
-    const auto predictions = read_holdout(dirs[i] / "holdout.json", &d.machine);
+  for (size_t i = 0; i < dirs.size() && options.machine.empty(); ++i) {
+    const fs::path file = dirs[i] / "holdout.json";
+    if (!fs::exists(file)) continue;
+    const HoldoutFile h = read_holdout(file);
+    choose(h.statistic, file.string());
+    d.machine = h.machine;
     for (ReportRun& r : d.runs)
-      if (const auto it = predictions.find(r.run.id); r.set == d.sets[i] && it != predictions.end())
+      if (const auto it = h.predictions.find(r.run.id); r.set == d.sets[i] && it != h.predictions.end())
         r.prediction = it->second;
   }
+  measure(d, chosen.value_or(kStatistic));
   return d;
 }
 
-std::map<std::string, RunPrediction> read_holdout(const fs::path& file, std::string* machine) {
+HoldoutFile read_holdout(const fs::path& file) {
   const json j = read_json(file);
   if (!j.is_object() || !j.contains("runs") || !j["runs"].is_array())
     throw ConfigError(file.string(), "runs", "is not a list of predicted runs",
                       "write the file anew with isobar fit");
-  if (machine) *machine = j.contains("machine") ? plain(j["machine"]) : "fitted";
-  std::map<std::string, RunPrediction> out;
+  HoldoutFile out;
+  out.machine = j.contains("machine") ? plain(j["machine"]) : "fitted";
+  if (j.contains("statistic"))
+    out.statistic = statistic_of(plain(j["statistic"]), file.string(), "statistic");
   for (size_t i = 0; i < j["runs"].size(); ++i) {
     const json& row = j["runs"][i];
     const std::string where = "runs[" + std::to_string(i) + "]";
@@ -151,7 +184,7 @@ std::map<std::string, RunPrediction> read_holdout(const fs::path& file, std::str
     if (const auto terms = row.find("terms"); terms != row.end() && terms->is_object())
       for (const auto& [name, seconds] : terms->items())
         if (seconds.is_number()) p.terms.emplace_back(name, seconds.get<double>());
-    out[row["id"].get<std::string>()] = std::move(p);
+    out.predictions[row["id"].get<std::string>()] = std::move(p);
   }
   return out;
 }

@@ -2,10 +2,11 @@
 // them, and names that tell the runs apart.
 //
 //   ReportData d = collect({"results/demo"}, {.machine = "fitted.yaml"});
-//   for (const ReportRun* r : d.ok()) ... r->label, r->run.step_s.median, r->prediction->step_s
+//   for (const ReportRun* r : d.ok()) ... r->label, r->measured(), r->prediction->step_s
 //
 // Several directories are several sets of results, to be compared: `set` is then the first of the axes.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -38,9 +39,13 @@ struct ReportRun {
   std::map<std::string, std::string> axes;  // key -> value of all that varies among the runs
   std::optional<RunPrediction> prediction;
 
-  std::string statistic = "median";  // of its steps: what `measured` is, as the machine was fitted to it
+  Statistic statistic = kStatistic;  // of its steps: the report's one
+  double measured_error = 0;         // log sigma of `measured`: its own steps and run to run
 
   double measured() const { return run.step_s.of(statistic); }
+  double rate() const { return run.rate(statistic); }
+  double measured_lower() const { return measured() * std::exp(-kNormal80 * measured_error); }  // 80 %
+  double measured_upper() const { return measured() * std::exp(kNormal80 * measured_error); }
   double error() const { return prediction->step_s / measured() - 1; }  // share of measured
   bool inside() const { return prediction->lower <= measured() && measured() <= prediction->upper; }
 };
@@ -65,26 +70,35 @@ struct ReportData {
   std::vector<Facet> facets;
   std::optional<Machine> predictor;   // what predicted, if it was a machine file
   std::string machine;                // name of what predicted; "": no predictions
-  std::string statistic = "median";   // of steps: what is compared with predictions
+  Statistic statistic = kStatistic;   // of steps: every step time and rate in the report
+  RunToRun between;                   // how far repetitions of one run differ
   std::vector<std::string> problems;  // what could not be read or predicted
 
   std::vector<const ReportRun*> ok() const;      // finished, with a step time
   std::vector<const ReportRun*> failed() const;  // all others
   std::vector<const ReportRun*> predicted() const;
-  const ReportRun* best() const;  // most samples/s; nullptr: none
+  std::vector<const ReportRun*> contended() const;  // of those ok
+  const ReportRun* best() const;                    // most samples/s; nullptr: none
   Score score(bool in_fit) const;
 };
 
 struct CollectOptions {
   std::filesystem::path machine;  // predict with this file; "": take holdout.json from the directory
   std::function<Workspace(int threads)> workspace = {};  // of the engine that ran, for predicted memory
+  std::optional<Statistic> statistic = std::nullopt;  // unset: what the predictions are of, else kStatistic
 };
 
-/// Throws ConfigError when a directory holds no run at all.
+/// Throws ConfigError when a directory holds no run at all, and when predictions are of another statistic
+/// than the one asked for or one another.
 ReportData collect(const std::vector<std::filesystem::path>& dirs, const CollectOptions& options);
 
-/// Predictions out of a holdout.json of `isobar fit`, by run id. Throws ConfigError naming file and key.
-std::map<std::string, RunPrediction> read_holdout(const std::filesystem::path& file, std::string* machine);
+/// A holdout.json of `isobar fit`: predictions by run id. Throws ConfigError naming file and key.
+struct HoldoutFile {
+  std::string machine;
+  Statistic statistic = kStatistic;  // of the steps: what was fitted and is predicted
+  std::map<std::string, RunPrediction> predictions;
+};
+HoldoutFile read_holdout(const std::filesystem::path& file);
 
 /// Names runs by what varies among them, and finds the facets.
 void name_runs(ReportData& data);

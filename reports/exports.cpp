@@ -128,7 +128,8 @@ size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folde
 }
 
 json benchmark_json(const ReportData& d) {
-  json out = {{"context", {{"executable", "isobar"}, {"json_schema_version", 1}}},
+  json out = {{"context",
+               {{"executable", "isobar"}, {"json_schema_version", 1}, {"statistic", name_of(d.statistic)}}},
               {"benchmarks", json::array()}};
   std::map<std::string, int64_t> total, index;
   for (const ReportRun* r : d.ok()) ++total[without_number(r->label)];
@@ -149,7 +150,7 @@ json benchmark_json(const ReportData& d) {
                                  {"real_time", r->measured() * 1e3},
                                  {"cpu_time", r->measured() * 1e3},  // every rank computes all the time
                                  {"time_unit", "ms"},
-                                 {"items_per_second", r->run.samples_per_s},
+                                 {"items_per_second", r->rate()},
                                  {"label", r->run.id}});
   }
   return out;
@@ -179,7 +180,7 @@ size_t write_mlperf(const ReportData& d, const std::filesystem::path& folder) {
       for (; valid < r->run.valid.size() && r->run.valid[valid].step <= step.step; ++valid)
         log("POINT_IN_TIME", "eval_error", r->run.valid[valid].loss, {{"step", r->run.valid[valid].step}});
     }
-    log("POINT_IN_TIME", "tracked_stats", {{"throughput", r->run.samples_per_s}}, json::object());
+    log("POINT_IN_TIME", "tracked_stats", {{"throughput", r->rate()}}, json::object());
     log("INTERVAL_END", "run_stop", nullptr, {{"status", "success"}});
     write_atomically(folder / (file_name(d, *r) + ".log"), out);
     ++written;

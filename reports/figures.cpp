@@ -119,8 +119,10 @@ json run_tips(const ReportData& d) {
             tip("layout", "layout"),
             tip("ranks", "ranks", "d"),
             tip("amp", "precision"),
-            tip("rate", "samples/s", ".4~g"),
-            tip("measured", "step [ms]", ".4~g"),
+            tip("rate", std::string("samples/s, ") + title_of(d.statistic), ".4~g"),
+            tip("measured", std::string("step [ms], ") + title_of(d.statistic), ".4~g"),
+            tip("measured_low", "80 % interval from [ms]", ".4~g"),
+            tip("measured_high", "to [ms]", ".4~g"),
             tip("p10", "10 % of steps under [ms]", ".4~g"),
             tip("p90", "90 % of steps under [ms]", ".4~g")};
   if (!d.predicted().empty()) {
@@ -130,6 +132,7 @@ json run_tips(const ReportData& d) {
     t.push_back(tip("error", "error of prediction", "+.1%"));
     t.push_back(tip("was", "run was"));
   }
+  if (!d.contended().empty()) t.push_back(tip("steady", "was"));
   t.push_back(tip("id", "id"));
   return t;
 }

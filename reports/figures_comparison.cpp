@@ -65,7 +65,8 @@ Figure forest(const Comparison& c, const std::string& id) {
         {{"y", y}, {"x", percent_axis("change")}, {"color", verdict_colour()}, {"tooltip", tips}}}}};
   return {
       id, "Comparison", c.after + " against " + c.before,
-      "Change of the step time of the same specification, with its 95 % interval" +
+      std::string("Change of the step time (") + title_of(c.statistic) +
+          ") of the same specification, with its 95 % interval" +
           (c.changes.size() > kBars ? "; the " + std::to_string(kBars) + " largest changes" : std::string()) +
           ". Grey: no difference that is larger than the noise." +
           (c.repetitions

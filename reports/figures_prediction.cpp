@@ -21,8 +21,8 @@ json colour_of_was() {
 Figure scatter(const ReportData& d) {
   double low = INFINITY, high = 0;
   for (const ReportRun* r : d.predicted()) {
-    low = std::min({low, r->measured(), r->prediction->lower});
-    high = std::max({high, r->measured(), r->prediction->upper});
+    low = std::min({low, r->measured_lower(), r->prediction->lower});
+    high = std::max({high, r->measured_upper(), r->prediction->upper});
   }
   low *= 1e3 * 0.95;
   high *= 1e3 * 1.05;
@@ -52,6 +52,14 @@ Figure scatter(const ReportData& d) {
          {"y2", {{"field", "high"}}},
          {"color", colour_of_was()},
          {"opacity", faded(0.4)}}}},
+      {{"transform", {{{"filter", "isValid(datum.predicted)"}}}},
+       {"mark", {{"type", "rule"}, {"strokeWidth", 1.3}}},
+       {"encoding",
+        {{"y", axis("predicted", "predicted step [ms]")},
+         {"x", axis("measured_low", "measured step [ms]")},
+         {"x2", {{"field", "measured_high"}}},
+         {"color", colour_of_was()},
+         {"opacity", faded(0.4)}}}},
       {{"params", {{{"name", "brush"}, {"select", {{"type", "interval"}}}}}},
        {"transform", {{{"filter", "isValid(datum.predicted)"}}}},
        {"mark", {{"type", "point"}, {"filled", true}, {"size", 60}}},
@@ -62,11 +70,12 @@ Figure scatter(const ReportData& d) {
          {"shape", shape},
          {"opacity", faded(0.9)},
          {"tooltip", run_tips(d)}}}}};
-  return {
-      "predicted-measured", "How good the predictions are", "Predicted against measured step time",
-      "One point per run; the bar is the 80 % interval of its prediction. On the dashed line prediction and "
-      "measurement agree. Runs held out were never seen by the fit: they are the honest test.",
-      spec};
+  return {"predicted-measured", "How good the predictions are", "Predicted against measured step time",
+          std::string("One point per run (") + title_of(d.statistic) +
+              "); upright bar: the 80 % interval of its prediction, level bar: that of its measurement. On "
+              "the dashed line prediction and "
+              "measurement agree. Runs held out were never seen by the fit: they are the honest test.",
+          spec};
 }
 
 Figure residuals(const ReportData& d) {
@@ -91,9 +100,10 @@ Figure residuals(const ReportData& d) {
            {"type", "quantitative"},
            {"title", kErrorTitle}}}}}}};
   return {"residuals", "How good the predictions are", "Errors by layout",
-          "One dot per run, black tick: the middle one. A layout whose dots all lie on one side is mispriced "
-          "as a "
-          "whole; dots on both sides are noise.",
+          std::string("One dot per run (") + title_of(d.statistic) +
+              "), black tick: the middle one. A layout whose dots all lie on one side is mispriced "
+              "as a "
+              "whole; dots on both sides are noise.",
           spec};
 }
 
@@ -123,11 +133,14 @@ Figure by_term(const ReportData& d, const ChartData& s) {
            tip("share", "share of the step", ".1%"), tip("id", "id")}}}}},
       {{"mark", {{"type", "tick"}, {"color", "black"}, {"thickness", 2}, {"height", {{"band", 0.9}}}}},
        {"encoding", {{"y", y}, {"x", quantity("measured", "step [ms]")}, {"tooltip", run_tips(d)}}}}};
-  return {"step-by-term", "Where the time goes", "What a step is made of",
-          "Each bar is one run's predicted step, split into its terms; the black tick is the measured step. "
+  return {
+      "step-by-term", "Where the time goes", "What a step is made of",
+      "Each bar is one run's predicted step, split into its terms; the black tick is the measured step (" +
+          std::string(title_of(d.statistic)) +
+          "). "
           "The " +
-              std::to_string(kBars) + " fastest runs.",
-          spec};
+          std::to_string(kBars) + " fastest runs.",
+      spec};
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ std::vector<Figure> curve(const ReportData& d, const Setting& s) {
         {"type", "nominal"},
         {"title", nullptr},
         {"legend", dash_legend()},
-        {"scale", {{"domain", {"measured, median", "predicted, median"}}, {"range", {{1, 0}, {6, 4}}}}}};
+        {"scale",
+         {{"domain", {"measured, middle run", "predicted, middle run"}}, {"range", {{1, 0}, {6, 4}}}}}};
   };
   json colour = nominal("layout");
   colour["legend"] = {{"columns", 4}};
@@ -54,14 +55,15 @@ std::vector<Figure> curve(const ReportData& d, const Setting& s) {
        {"encoding",
         {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded(0.7)}, {"tooltip", run_tips(d)}}}},
       {{"mark", {{"type", "line"}, {"strokeWidth", 3.5}, {"color", "black"}}},
-       {"encoding", {{"x", x}, {"y", median("rate")}, {"strokeDash", dash("measured, median")}}}}};
+       {"encoding", {{"x", x}, {"y", median("rate")}, {"strokeDash", dash("measured, middle run")}}}}};
   if (predicted)
     spec["layer"].push_back(
         {{"mark", {{"type", "line"}, {"strokeWidth", 2.5}, {"color", "black"}}},
          {"encoding",
-          {{"x", x}, {"y", median("predicted_rate")}, {"strokeDash", dash("predicted, median")}}}});
+          {{"x", x}, {"y", median("predicted_rate")}, {"strokeDash", dash("predicted, middle run")}}}});
   return {{s.id, "What the settings do", s.title,
-           std::string("A thin line joins runs that agree in everything else; thick black: the middle run") +
+           std::string("Rates are the ") + title_of(d.statistic) +
+               ". A thin line joins runs that agree in everything else; thick black: the middle run" +
                (predicted ? ", dashed as predicted. " : ". ") + s.caption,
            spec}};
 }

@@ -50,12 +50,12 @@ Figure throughput(const ReportData& d) {
          {"mark",
           {{"type", "point"}, {"shape", "diamond"}, {"size", 80}, {"color", "black"}, {"strokeWidth", 1.6}}},
          {"encoding", {{"y", y}, {"x", quantity("predicted_rate", "samples/s")}, {"tooltip", run_tips(d)}}}});
-  return {
-      "throughput-by-layout", kSection, "Throughput by layout",
-      std::string("One dot is one run, over all other settings; further right is faster. The outlined dot is "
-                  "the best run of its layout, the band behind it holds 80 % of that run's steps") +
-          (predicted ? ", the open diamond is what was predicted for it." : "."),
-      spec};
+  return {"throughput-by-layout", kSection, "Throughput by layout",
+          std::string("One dot is one run (") + title_of(d.statistic) +
+              "), over all other settings; further right is faster. The outlined dot is "
+              "the best run of its layout, the band behind it holds 80 % of that run's steps" +
+              (predicted ? ", the open diamond is what was predicted for it." : "."),
+          spec};
 }
 
 Figure front(const ReportData& d, const ChartData& s) {
@@ -80,7 +80,8 @@ Figure front(const ReportData& d, const ChartData& s) {
        {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded()}, {"tooltip", tips}}}}};
   return {
       "pareto-front", kSection, "Time, memory and cost: the best compromises",
-      "Lower left is better. Cost goes with time and ranks: " + s.cost_title +
+      std::string("Lower left is better; times are the ") + title_of(d.statistic) +
+          ". Cost goes with time and ranks: " + s.cost_title +
           ". Outlined runs are on the Pareto front: no run is better in one of time, memory and cost without "
           "being worse in another. Drag a rectangle to pick runs in every figure.",
       spec};
@@ -161,7 +162,7 @@ std::vector<Figure> scaling(const ReportData& d) {
                                {"color", colour},
                                {"strokeDash", dashed("predicted_word")}}}});
   return {{"scaling", kSection, batches.size() > 1 ? "Scaling" : "Strong scaling",
-           std::string("The fastest run of each number of ranks") +
+           std::string("The fastest run of each number of ranks (") + title_of(d.statistic) + ")" +
                (batches.size() > 1 ? "" : ", all with the same global batch") +
                ". Solid: measured, with the band of 80 % of its steps; " +
                (predicted ? "dashed: predicted for the same run; " : "") +
@@ -191,8 +192,8 @@ Figure by_run(const ReportData& d) {
          {"encoding", {{"y", y}, {"x", quantity("predicted", "step [ms]")}, {"tooltip", run_tips(d)}}}});
   }
   return {"step-by-run", kSection, "Step time of the fastest runs",
-          std::string("The ") + std::to_string(kBars) +
-              " with the shortest step. Light bar: measured; its dark band holds 80 % of the steps." +
+          std::string("The ") + std::to_string(kBars) + " with the shortest step. Light bar: measured (" +
+              title_of(d.statistic) + "); its dark band holds 80 % of the steps." +
               (predicted ? " Orange: predicted, with its 80 % interval." : ""),
           spec};
 }

@@ -67,9 +67,8 @@ std::vector<Figure> timeline_figures(const ReportData& d, std::vector<std::strin
   std::vector<const ReportRun*> candidates;
   for (const ReportRun* r : d.ok())
     if (std::filesystem::exists(r->run.dir / "trace.json")) candidates.push_back(r);
-  std::stable_sort(candidates.begin(), candidates.end(), [](const ReportRun* a, const ReportRun* b) {
-    return a->run.samples_per_s > b->run.samples_per_s;
-  });
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const ReportRun* a, const ReportRun* b) { return a->rate() > b->rate(); });
   const ReportRun* traced = nullptr;  // the fastest whose trace can be read
   for (size_t i = 0; i < candidates.size() && !traced; ++i) try {
       if (const auto t = measured_timeline(candidates[i]->run)) {

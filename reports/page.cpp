@@ -77,7 +77,8 @@ std::string tiles(const ReportData& d) {
   tile(out, std::to_string(d.ok().size()) + " of " + std::to_string(d.runs.size()),
        failed ? "runs finished; " + std::to_string(failed) + " did not" : "runs finished");
   if (const ReportRun* best = d.best())
-    tile(out, significant(best->run.samples_per_s, 4).text + " samples/s", "fastest: " + best->label);
+    tile(out, significant(best->rate(), 4).text + " samples/s",
+         "fastest (" + std::string(title_of(d.statistic)) + "): " + best->label);
   const bool held_out = d.score(false).runs > 0;
   if (const Score s = d.score(!held_out); s.runs > 0) {
     const std::string which =

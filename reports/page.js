@@ -214,6 +214,7 @@
     ["high", "high", "ms", digits(4)],
     ["error", "error", "%", percent],
     ["was", "run was", "", word],
+    ["steady", "steps", "", word],
     ["memory", "memory", "MB", digits(4)],
     ["id", "id", "", word],
   ].filter(([field]) => fields.includes(field));

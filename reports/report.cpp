@@ -121,7 +121,8 @@ fs::path find_python() {
 
 Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, const ReportOptions& options) {
   Report r;
-  r.data = collect(dirs, {.machine = options.machine, .workspace = options.workspace});
+  r.data = collect(
+      dirs, {.machine = options.machine, .workspace = options.workspace, .statistic = options.statistic});
   const ReportData& d = r.data;
   const ChartData s = chart_data(d);
   const std::vector<Comparison> comparisons = compare(d);

@@ -15,8 +15,9 @@ namespace isobar {
 struct ReportOptions {
   std::filesystem::path machine;  // predict with it; "": holdout.json of the results directory, if there
   std::filesystem::path python;   // with vl-convert; "": found (see find_python)
-  bool png = false, pdf = false;  // figures in these formats besides SVG
-  bool draw = true;               // false: tables and specifications only
+  std::optional<Statistic> statistic = std::nullopt;     // of steps; unset: what the predictions are of
+  bool png = false, pdf = false;                         // figures in these formats besides SVG
+  bool draw = true;                                      // false: tables and specifications only
   std::function<Workspace(int threads)> workspace = {};  // see CollectOptions
 };
 

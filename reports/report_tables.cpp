@@ -18,10 +18,15 @@ double or_nan(bool known, double v) {
 
 std::vector<const ReportRun*> fastest_first(const ReportData& d) {
   auto runs = d.ok();
-  std::stable_sort(runs.begin(), runs.end(), [](const ReportRun* a, const ReportRun* b) {
-    return a->run.samples_per_s > b->run.samples_per_s;
-  });
+  std::stable_sort(runs.begin(), runs.end(),
+                   [](const ReportRun* a, const ReportRun* b) { return a->rate() > b->rate(); });
   return runs;
+}
+
+std::string steps_word(const ReportRun& r) {
+  const std::string again = r.run.repeats.empty() ? "" : "repeat of " + r.run.repeats;
+  const std::string marked = r.run.contention.marked ? "contended" : "";
+  return marked + (marked.empty() || again.empty() ? "" : ", ") + again;
 }
 
 std::string fitted_word(const ReportRun& r) {
@@ -34,31 +39,33 @@ Table runs_table(const ReportData& d) {
   Table t{"runs",
           "Runs: predicted against measured, fastest first",
           {text_column("run"), number_column("ranks"), number_column("threads"),
-           number_column("rate", "samples/s"), number_column("measured", "ms"),
+           number_column("rate", "samples/s"), number_column("measured", "ms"), number_column("+-", "%"),
            number_column("predicted", "ms"), number_column("low", "ms"), number_column("high", "ms"),
-           number_column("error", "%"), text_column("in 80 %"), text_column("run was"), text_column("id")},
+           number_column("error", "%"), text_column("in 80 %"), text_column("run was"), text_column("steps"),
+           text_column("id")},
           {},
           {}};
   for (const ReportRun* r : fastest_first(d)) {
     const RunPrediction none, &p = r->prediction ? *r->prediction : none;
     const bool known = r->prediction.has_value();
     t.rows.push_back(
-        {text(r->label), integer(r->run.ranks), integer(r->run.threads), significant(r->run.samples_per_s, 4),
-         significant(r->measured() * kMs, 4), significant(or_nan(known, p.step_s * kMs), 4),
-         significant(or_nan(known, p.lower * kMs), 4), significant(or_nan(known, p.upper * kMs), 4),
-         signed_number(known ? r->error() * 100 : kNaN, 1),
+        {text(r->label), integer(r->run.ranks), integer(r->run.threads), significant(r->rate(), 4),
+         significant(r->measured() * kMs, 4), number(100 * (r->measured_upper() / r->measured() - 1), 1),
+         significant(or_nan(known, p.step_s * kMs), 4), significant(or_nan(known, p.lower * kMs), 4),
+         significant(or_nan(known, p.upper * kMs), 4), signed_number(known ? r->error() * 100 : kNaN, 1),
          text(!known        ? ""
               : r->inside() ? "yes"
                             : "no"),
-         text(fitted_word(*r)), text(r->run.id)});
+         text(fitted_word(*r)), text(steps_word(*r)), text(r->run.id)});
   }
-  t.note = "measured: " +
-           std::string(d.statistic == "median" ? "median"
-                       : d.statistic == "min"  ? "least"
-                                               : "10th percentile of the") +
-           " time of an optimizer step after warm-up, as the machine was fitted to it; low to high: 80 % "
-           "interval of the "
-           "prediction";
+  t.note = "measured: " + std::string(title_of(d.statistic)) +
+           " after warm-up, and so the rate and what is predicted; +-: its own 80 % interval, from its steps "
+           "and from repetitions, which differ by " +
+           number(100 * d.between.sigma, 1).text + " %" +
+           (d.between.df == 0 ? " (assumed: there are none)" : "") +
+           "; low to high: 80 % interval of the prediction";
+  if (!d.contended().empty())
+    t.note += "; contended: its steps scatter far more than its siblings', something else disturbed it";
   return t;
 }
 
@@ -77,7 +84,9 @@ Table score_table(const ReportData& d) {
                       number(s.median_error * 100, 1), number(s.mean_error * 100, 1),
                       signed_number(s.bias * 100, 1), number(s.coverage * 100, 0)});
   }
-  if (!t.rows.empty()) t.note = "predicted with " + d.machine + "; errors are shares of the measured step";
+  if (!t.rows.empty())
+    t.note = "predicted with " + d.machine + "; errors are shares of the measured step (" +
+             title_of(d.statistic) + ")";
   return t;
 }
 
@@ -204,14 +213,16 @@ Table pareto_table(const ReportData& d, const ChartData& s) {
           {text_column("run"), number_column("rate", "samples/s"), number_column("time of a sample", "ms"),
            number_column("memory of a rank", "MB"), number_column("cost", s.cost_title), text_column("id")},
           {},
-          "No other run is better in one of the three without being worse in another."};
+          std::string("No other run is better in one of the three without being worse in another. Times and "
+                      "rates: ") +
+              title_of(d.statistic)};
   std::map<std::string, const nlohmann::json*> rows;
   for (const nlohmann::json& row : s.rows)
     if (row["front"] == "on the front") rows[row["id"].get<std::string>() + row.value("set", "")] = &row;
   for (const ReportRun* r : fastest_first(d)) {
     const auto it = rows.find(r->run.id + (d.sets.size() > 1 ? r->set : ""));
     if (it == rows.end()) continue;
-    t.rows.push_back({text(r->label), significant(r->run.samples_per_s, 4),
+    t.rows.push_back({text(r->label), significant(r->rate(), 4),
                       significant(it->second->value("sample_ms", kNaN), 4),
                       significant(it->second->value("memory", kNaN), 4),
                       significant(it->second->value("cost", kNaN), 4), text(r->run.id)});
@@ -220,19 +231,19 @@ Table pareto_table(const ReportData& d, const ChartData& s) {
 }
 
 Table comparison_table(const Comparison& c, size_t number) {
-  Table t{
-      "comparison" + (number > 0 ? "-" + std::to_string(number) : std::string()),
-      c.after + " against " + c.before,
-      {text_column("run"), number_column("before", "ms"), number_column("after", "ms"),
-       number_column("change", "%"), number_column("from", "%"), number_column("to", "%"),
-       number_column("runs before"), number_column("runs after"), number_column("p"), number_column("q"),
-       text_column("verdict"), text_column("id before"), text_column("id after")},
-      {},
-      std::string(
-          "from, to: 95 % interval of the change; p: chance of such a change if nothing had changed; q: p "
-          "adjusted for the number of tests (Benjamini and Hochberg)") +
-          (c.repetitions ? "; noise: from repetitions"
-                         : "; noise: only inside each run, there are no repetitions")};
+  Table t{"comparison" + (number > 0 ? "-" + std::to_string(number) : std::string()),
+          c.after + " against " + c.before,
+          {text_column("run"), number_column("before", "ms"), number_column("after", "ms"),
+           number_column("change", "%"), number_column("from", "%"), number_column("to", "%"),
+           number_column("runs before"), number_column("runs after"), number_column("p"), number_column("q"),
+           text_column("verdict"), text_column("id before"), text_column("id after")},
+          {},
+          std::string("before, after: ") + title_of(c.statistic) +
+              std::string("; from, to: 95 % interval of the change; p: chance of such a change if nothing "
+                          "had changed; q: p "
+                          "adjusted for the number of tests (Benjamini and Hochberg)") +
+              (c.repetitions ? "; noise: from repetitions"
+                             : "; noise: only inside each run, there are no repetitions")};
   for (const Change& x : c.changes)
     t.rows.push_back({text(x.label), significant(x.before_s * kMs, 4), significant(x.after_s * kMs, 4),
                       signed_number(100 * (x.ratio - 1), 1), signed_number(100 * (x.lower - 1), 1),

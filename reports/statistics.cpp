@@ -82,10 +82,4 @@ double variance_of(const std::vector<double>& v) {
   return sum / static_cast<double>(v.size() - 1);
 }
 
-double median_of(std::vector<double> v) {
-  if (v.empty()) return std::numeric_limits<double>::quiet_NaN();
-  std::sort(v.begin(), v.end());
-  return (v[(v.size() - 1) / 2] + v[v.size() / 2]) / 2;
-}
-
 }  // namespace isobar

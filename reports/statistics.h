@@ -14,6 +14,5 @@ std::vector<double> adjusted(const std::vector<double>& p);
 double mean_of(const std::vector<double>& v);
 /// Of the sample, with n - 1; 0 for fewer than two values.
 double variance_of(const std::vector<double>& v);
-double median_of(std::vector<double> v);
 
 }  // namespace isobar

@@ -180,6 +180,8 @@ void SweepWatch::read_matrix() {
       trial.label = label_of(*axes, varied);
     if (const double rep = number(t, "repetition"); rep > 0)
       trial.label += " #" + std::to_string(int(rep) + 1);
+    if (!word(t, "repeats").empty()) trial.label += " again";
+    trial.ranks = static_cast<int64_t>(number(t, "ranks"));
   }
   status_time_.resize(state_.trials.size());
 }
@@ -212,8 +214,11 @@ void SweepWatch::read_trial(size_t index) {
   for (const std::string& line : last_lines(results, t.final ? 1 << 20 : 1 << 14)) {
     const json e = json::parse(line, nullptr, false);
     if (!e.is_object()) continue;
-    if (t.samples_per_s == 0 || !t.final) t.samples_per_s = number(e, "samples_per_s");
-    if (e.value("event", "") == "step") t.step = static_cast<int64_t>(number(e, "step"));
+    const bool ends = word(e, "event") == "run_end";
+    if (!t.final || ends || t.samples_per_s == 0) t.samples_per_s = number(e, "samples_per_s");
+    if (const auto s = e.find("step_s"); ends && s != e.end() && s->is_object())
+      t.step_s = {number(*s, "median"), number(*s, "p10"), number(*s, "p90"), number(*s, "min")};
+    if (word(e, "event") == "step") t.step = static_cast<int64_t>(number(e, "step"));
     if (t.samples_per_s > 0) break;
   }
   if (t.steps == 0) {
@@ -228,6 +233,13 @@ void SweepWatch::refresh() {
   read_matrix();
   for (size_t i = 0; i < state_.trials.size(); ++i)
     if (!state_.trials[i].final) read_trial(i);
+  std::vector<Scatter> scatter;
+  for (const WatchedTrial& t : state_.trials) {
+    const bool timed = t.final && (t.state == "ok" || t.state == "noisy") && t.step_s.median > 0;
+    scatter.push_back({t.ranks, timed ? t.step_s.spread() : -1});
+  }
+  const std::vector<Contention> marks = contention_of(scatter);
+  for (size_t i = 0; i < marks.size(); ++i) state_.trials[i].contention = marks[i];
   state_.counts.clear();
   state_.done = 0;
   for (const WatchedTrial& t : state_.trials) {
@@ -258,10 +270,14 @@ std::string frame(const WatchState& s, const FrameOptions& o) {
   std::string counts;
   for (const auto& [state, n] : s.counts)
     counts += (counts.empty() ? "" : "   ") + std::to_string(n) + " " + state;
+  const auto contended = std::count_if(s.trials.begin(), s.trials.end(),
+                                       [](const WatchedTrial& t) { return t.contention.marked; });
+  if (contended > 0) counts += "   (" + std::to_string(contended) + " contended)";
   line(counts);
   if (const WatchedTrial* best = s.fastest())
-    line(around("fastest so far: " + significant(best->samples_per_s, 4).text + " samples/s", best->label, "",
-                o.width));
+    line(around("fastest so far: " + significant(best->samples_per_s, 4).text + " samples/s (" +
+                    title_of(kStatistic) + ")",
+                best->label, "", o.width));
   std::vector<const WatchedTrial*> running, failed;
   for (const WatchedTrial& t : s.trials) {
     if (!t.final && t.state != "planned") running.push_back(&t);
@@ -293,6 +309,7 @@ std::string frame(const WatchState& s, const FrameOptions& o) {
     std::string text;
     if (t.samples_per_s > 0) text += "  " + significant(t.samples_per_s, 4).text + " samples/s";
     if (t.wall_s > 0) text += "  in " + duration(t.wall_s);
+    if (t.contention.marked) text += "  contended";
     return around(t.state, t.label, text, room);
   });
   if (lines.size() > o.rows) lines.resize(o.rows);

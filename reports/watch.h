@@ -12,6 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "bench/sweep/contention.h"
+#include "model/base/step_stats.h"
+
 namespace isobar {
 
 struct WatchedTrial {
@@ -20,8 +23,11 @@ struct WatchedTrial {
       "planned";  // planned | submitted | running | a final class, in the words of status.json
   bool final = false;
   std::string message;
+  int64_t ranks = 0;
   int64_t step = 0, steps = 0;  // of a running one
-  double samples_per_s = 0;
+  double samples_per_s = 0;     // of its last step; of a finished one by kStatistic of its steps
+  StepStats step_s;             // of a finished one
+  Contention contention;
   double age_s = 0;  // since its result file last grew
   double wall_s = 0;
 };

@@ -44,7 +44,7 @@ struct Arguments {
   double holdout = -1, fraction = -1;
   uint64_t seed = 0;
   std::vector<std::string> train_ids;
-  std::string statistic = "median";
+  Statistic statistic = kStatistic;
   int64_t splits = 1;
   bool json = false;
   std::string by = "run";
@@ -74,20 +74,25 @@ HeldOut split_of(const Arguments& a, const std::vector<MeasuredRun>& runs) {
 void print_rows(const Holdout& h) {
   size_t width = 4;
   for (const HoldoutRow& r : h.rows) width = std::max(width, r.id.size());
-  std::printf("  %-*s  %11s  %11s  %23s  %7s\n", static_cast<int>(width), "held out", "measured ms",
-              "predicted", "80 % interval", "error");
+  std::printf("  %-*s  %11s  %7s  %11s  %23s  %7s\n", static_cast<int>(width), "held out", "measured ms",
+              "80 %", "predicted", "80 % interval", "error");
   std::vector<const HoldoutRow*> rows;
   for (const HoldoutRow& r : h.rows) rows.push_back(&r);
   std::sort(rows.begin(), rows.end(),
             [](const HoldoutRow* a, const HoldoutRow* b) { return a->measured < b->measured; });
   for (const HoldoutRow* r : rows)
-    std::printf("  %-*s  %11.3f  %11.3f  %10.3f - %10.3f  %+6.1f%%%s\n", static_cast<int>(width),
-                r->id.c_str(), 1e3 * r->measured, 1e3 * r->predicted, 1e3 * r->lower, 1e3 * r->upper,
-                100 * r->error(), r->inside() ? "" : "  outside");
+    std::printf("  %-*s  %11.3f  +-%4.1f%%  %11.3f  %10.3f - %10.3f  %+6.1f%%%s%s\n", static_cast<int>(width),
+                r->id.c_str(), 1e3 * r->measured, 100 * (r->measured_upper / r->measured - 1),
+                1e3 * r->predicted, 1e3 * r->lower, 1e3 * r->upper, 100 * r->error(),
+                r->inside() ? "" : "  outside", r->contended ? "  contended" : "");
 }
 
-void print_text(const Machine& before, const Machine& m, const Holdout& fitted, const Holdout& held_out) {
-  std::printf("Fitted to %zu runs. Coefficients that they moved or made surer:\n", m.fit->runs.size());
+void print_text(const Machine& before, const Machine& m, const Holdout& fitted, const Holdout& held_out,
+                const RunToRun& between) {
+  std::printf(
+      "Fitted to %zu runs. Step times, measured and predicted, are the %s; %s.\n"
+      "Coefficients that they moved or made surer:\n",
+      m.fit->runs.size(), title_of(m.fit->statistic), words_of(between).c_str());
   std::printf("  %-24s %12s %12s %25s  %s\n", "coefficient", "before", "fitted", "80 % interval", "unit");
   for (size_t i = 0; i < kCoefs; ++i) {
     const Coefficient &a = before.coefficients[i], &b = m.coefficients[i];
@@ -133,7 +138,8 @@ Repeated repeat(Arguments a, const std::vector<MeasuredRun>& runs, const Machine
 
 void run(const Arguments& a) {
   const Machine before = load_machine(a.machine);
-  const std::vector<MeasuredRun> runs = usable_runs(a.dir, a.statistic, a.json);
+  RunToRun between;
+  const std::vector<MeasuredRun> runs = usable_runs(a.dir, a.statistic, a.json, &between);
   const HeldOut split = split_of(a, runs);
   const std::vector<MeasuredRun> train = pick(runs, split.train), test = pick(runs, split.test);
   const Machine m = fit(train, before, {.statistic = a.statistic});
@@ -146,6 +152,8 @@ void run(const Arguments& a) {
   if (a.json) {
     nlohmann::json out = j;
     out["file"] = a.out;
+    out["run_to_run"] = {{"sigma", between.sigma}, {"seen", between.df}};
+    out["notes"] = m.fit->notes;
     if (repeated.runs > 0)
       out["splits"] = {{"median_errors", repeated.median_errors},
                        {"coverage", repeated.coverage()},
@@ -158,7 +166,7 @@ void run(const Arguments& a) {
     std::printf("%s\n", out.dump(1).c_str());
     return;
   }
-  print_text(before, m, fitted, held_out);
+  print_text(before, m, fitted, held_out, between);
   if (repeated.runs > 0)
     std::printf(
         "Over %zu random parts: median error %.1f to %.1f %% (middle one %.1f %%), the 80 %% interval holds "
@@ -197,9 +205,7 @@ void add_fit_command(CLI::App& app) {
       ->delimiter(',')
       ->excludes(holdout)
       ->excludes(fraction);
-  fit->add_option("--statistic", a->statistic, "Of a run's steps: median, or p10 or min on a busy machine")
-      ->check(CLI::IsMember({"median", "p10", "min"}))
-      ->capture_default_str();
+  add_statistic_option(*fit, a->statistic, "; p10 or min on a machine that others use");
   fit->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
   fit->callback([a, fit] {
     const bool all = a->train_ids.empty() && a->holdout <= 0 && (a->fraction < 0 || a->fraction == 1);

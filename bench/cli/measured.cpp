@@ -7,19 +7,16 @@
 
 namespace isobar {
 
-MeasuredRun measured(const RunRecord& r, const std::string& statistic) {
+MeasuredRun measured(const RunRecord& r, Statistic statistic, const RunToRun& between) {
   MeasuredRun m;
   m.id = r.id;
   m.spec = spec_as_run(r);
   m.ranks_on_host = std::max<int64_t>(1, r.ranks_on_host);
   m.threads = std::max<int64_t>(1, r.threads);
   m.step_s = r.step_s.of(statistic);
-  if (statistic ==
-      "median") {  // the spread of steps tells how sure their median is, not how sure the low ones are
-    m.step_p10 = r.step_s.p10;
-    m.step_p90 = r.step_s.p90;
-  }
-  m.steps = r.step_s.count;
+  m.step_error = step_error(r, statistic);
+  m.run_to_run = between.sigma;
+  m.contended = r.contention.marked;
   m.peak_rss_bytes = r.peak_rss_bytes;
   if (r.provenance.is_object()) m.campaign = r.provenance.value("source", std::string());
   std::vector<double> checkpoints;
@@ -30,27 +27,48 @@ MeasuredRun measured(const RunRecord& r, const std::string& statistic) {
   return m;
 }
 
-bool is_usable(const RunRecord& r, const std::string& statistic) {
+bool is_usable(const RunRecord& r, Statistic statistic) {
   return r.run_class == RunClass::ok && r.step_s.of(statistic) > 0;
 }
 
-std::vector<MeasuredRun> usable_runs(const std::string& dir, const std::string& statistic, bool quiet) {
+std::vector<MeasuredRun> usable_runs(const std::string& dir, Statistic statistic, bool quiet,
+                                     RunToRun* told) {
   std::vector<std::string> problems;
+  const std::vector<RunRecord> all = load_runs(dir, &problems);
+  std::vector<const RunRecord*> usable;
+  for (const RunRecord& r : all)
+    if (is_usable(r, statistic)) usable.push_back(&r);
+  const RunToRun between = run_to_run_of(usable, statistic);
+  if (told) *told = between;
   std::vector<MeasuredRun> out;
-  int64_t failed = 0;
-  for (const RunRecord& r : load_runs(dir, &problems)) {
-    if (is_usable(r, statistic))
-      out.push_back(measured(r, statistic));
-    else
-      ++failed;
-  }
+  for (const RunRecord* r : usable) out.push_back(measured(*r, statistic, between));
   for (const std::string& p : problems) std::fprintf(stderr, "warning: %s\n", p.c_str());
-  if (failed > 0 && !quiet)
-    std::fprintf(stderr, "%lld runs without a step time are left out\n", static_cast<long long>(failed));
+  if (const size_t failed = all.size() - usable.size(); failed > 0 && !quiet)
+    std::fprintf(stderr, "%zu runs without a step time are left out\n", failed);
   if (out.empty())
     throw ConfigError(dir, "", "holds no successful run",
                       "run `isobar sweep SWEEP.yaml --results " + dir + "`");
   return out;
+}
+
+std::string words_of(const RunToRun& between) {
+  char text[128];
+  if (between.df == 0)
+    std::snprintf(text, sizeof text, "repetitions of a run differ by %.1f %% (assumed: there are none)",
+                  100 * between.sigma);
+  else
+    std::snprintf(text, sizeof text, "repetitions of a run differ by %.1f %% (seen %lld times)",
+                  100 * between.sigma, static_cast<long long>(between.df));
+  return text;
+}
+
+CLI::Option* add_statistic_option(CLI::App& command, Statistic& s, const std::string& more) {
+  return command
+      .add_option_function<std::string>(
+          "--statistic", [&s](const std::string& name) { s = statistic_of(name, "isobar", "--statistic"); },
+          "Which of a run's steps is its step time: median, p10 or min" + more)
+      ->check(CLI::IsMember(statistic_names()))
+      ->default_str(name_of(kStatistic));
 }
 
 }  // namespace isobar

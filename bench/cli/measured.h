@@ -1,7 +1,8 @@
 // Finished runs as the fit wants them.
 //
-//   std::vector<MeasuredRun> runs = usable_runs("results/demo", "median", /*quiet=*/false);
+//   std::vector<MeasuredRun> runs = usable_runs("results/demo", Statistic::median, /*quiet=*/false);
 #pragma once
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
@@ -10,11 +11,17 @@
 
 namespace isobar {
 
-/// `statistic` of its steps: median, p10 or min.
-MeasuredRun measured(const RunRecord& r, const std::string& statistic);
+/// `between`: of all runs that it is measured beside.
+MeasuredRun measured(const RunRecord& r, Statistic statistic, const RunToRun& between);
 /// Whether the run has a step time to fit to.
-bool is_usable(const RunRecord& r, const std::string& statistic);
-/// All of a directory; throws ConfigError when there is none.
-std::vector<MeasuredRun> usable_runs(const std::string& dir, const std::string& statistic, bool quiet);
+bool is_usable(const RunRecord& r, Statistic statistic);
+/// All of a directory; throws ConfigError when there is none. `between`, if asked for: what they were given.
+std::vector<MeasuredRun> usable_runs(const std::string& dir, Statistic statistic, bool quiet,
+                                     RunToRun* between = nullptr);
+/// "repetitions of a run differ by 2.0 % (assumed: there are none)"
+std::string words_of(const RunToRun& between);
+
+/// --statistic, the same for all commands that know one.
+CLI::Option* add_statistic_option(CLI::App& command, Statistic& s, const std::string& more = "");
 
 }  // namespace isobar

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/measured.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/files.h"
 #include "reports/exports.h"
@@ -36,6 +37,7 @@ Examples:
 struct Arguments {
   std::vector<std::string> dirs;
   std::string out, machine, python;
+  Statistic statistic = kStatistic;
   bool json = false, png = false, pdf = false, no_figures = false, tensorboard = false, mlperf = false;
 };
 
@@ -80,6 +82,8 @@ void add_report_command(CLI::App& app) {
   report->add_option("-o,--out", a->out, "Directory of the report; made when it is missing")->required();
   report->add_option("--machine", a->machine, "Machine file to predict with");
   report->add_option("--python", a->python, "Python that has vl-convert-python");
+  CLI::Option* statistic =
+      add_statistic_option(*report, a->statistic, " (else what the machine was fitted to)");
   report->add_flag("--png", a->png, "Write figures as PNG too");
   report->add_flag("--pdf", a->pdf, "Write figures as PDF too");
   report->add_flag("--tensorboard", a->tensorboard,
@@ -88,10 +92,11 @@ void add_report_command(CLI::App& app) {
   auto* none = report->add_flag("--no-figures", a->no_figures, "Draw nothing");
   for (const char* option : {"--python", "--png", "--pdf"}) none->excludes(report->get_option(option));
   report->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
-  report->callback([a] {
+  report->callback([a, statistic] {
     const Report r = write_report({a->dirs.begin(), a->dirs.end()}, a->out,
                                   {.machine = a->machine,
                                    .python = a->python,
+                                   .statistic = *statistic ? std::optional(a->statistic) : std::nullopt,
                                    .png = a->png,
                                    .pdf = a->pdf,
                                    .draw = !a->no_figures,

@@ -15,6 +15,7 @@
 #include "bench/cli/sweep_suggest.h"
 #include "bench/cluster/pilot.h"
 #include "bench/cluster/submit.h"
+#include "bench/sweep/repeats.h"
 #include "bench/sweep/runner.h"
 #include "bench/sweep/summary.h"
 #include "model/base/error.h"
@@ -47,6 +48,8 @@ A sweep file names a run configuration and what to vary:
   machine: ../machines/local.yaml    # forecasts; or --machine
   probe_infeasible: 0.02             # share of the trials forecast not to fit that run all the same
   noise_limit: 0.3                   # (p90 - p10) / median of the steps above which a run counts as noisy
+  repeat_contended: 1                # times that a trial is run once more whose steps scatter by more than 15 %
+                                     # and 3 times as much as its siblings' (0: never); both are kept
 
 A value that no run can have is an error. A combination that the net cannot take is skipped: each reason is told with
 the first such combination and their number (--json lists all). A sweep has up to 200,000 combinations and 100,000
@@ -77,7 +80,7 @@ Results: DIR/jobs/<name>/ (a cluster's jobs), DIR/trials/<id>/ (result.jsonl is 
 Exit codes: 0 every trial has its verdict, ok or not; 1 some have none yet (--no-wait, cancelled jobs, faults of
 the infrastructure); 2 bad configuration; 130 stopped by Ctrl-C, 143 by SIGTERM. With --suggest --run the same of the
 suggested trials; without --run 0. With --until 0 the bound is reached, or every trial was run; 1 neither: --max-trials
-came first, nothing more could be launched, or a suggested trial has no verdict.
+came first, nothing more could be launched, a suggested trial has no verdict, or no trial at all could be measured.
 
 Examples:
   isobar sweep configs/sweeps/demo.yaml --dry-run
@@ -110,8 +113,8 @@ std::string show(const nlohmann::json& j) {  // a path may be in any encoding
   return j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-// `part` of the sweep's matrix, or all of it
-SweepOutcome execute(const Arguments& a, const Matrix& part, const SweepSpec& sweep, const Matrix& whole,
+// `part` of the sweep's matrix, or all of it; `whole` gets the repeats of what was contended.
+SweepOutcome execute(const Arguments& a, const Matrix& part, const SweepSpec& sweep, Matrix& whole,
                      const std::optional<ClusterSpec>& cluster) {
   const SweepOptions options{.results = a.results,
                              .trainer = a.trainer,
@@ -119,12 +122,13 @@ SweepOutcome execute(const Arguments& a, const Matrix& part, const SweepSpec& sw
                              .retry_failed = a.retry_failed,
                              .whole = &whole,
                              .stop = &g_stop};
-  if (!cluster) {
+  return run_with_repeats(whole, part, sweep, [&](const Matrix& m) {
+    if (cluster)
+      return run_on_cluster(m, sweep, options, *cluster, *scheduler_of(cluster->scheduler),
+                            {.wait = !a.no_wait, .after = a.after});
     LocalLauncher launcher;
-    return run_sweep(part, sweep, options, launcher);
-  }
-  return run_on_cluster(part, sweep, options, *cluster, *scheduler_of(cluster->scheduler),
-                        {.wait = !a.no_wait, .after = a.after});
+    return run_sweep(m, sweep, options, launcher);
+  });
 }
 
 // A sweep runs its trials, or some of them by suggestion, or plays them again, or says what it would run, or
@@ -190,6 +194,7 @@ int run(const Arguments& a, const CLI::App& command) {
 
   // A second Ctrl-C ends the sweep at once, which is safe too.
   catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
+  Matrix whole = matrix;  // and repeats
   if (a.suggest.asked()) {
     const int code =
         suggest_trials(a.suggest, matrix,
@@ -198,12 +203,13 @@ int run(const Arguments& a, const CLI::App& command) {
                         .json = a.json,
                         .ranks_per_node = cluster ? cluster->ranks_per_node : 0,
                         .stop = &g_stop},
-                       [&](const Matrix& part) { return execute(a, part, sweep, matrix, cluster); });
+                       [&](const Matrix& part) { return execute(a, part, sweep, whole, cluster); });
     return g_stop != 0 ? 128 + g_stop : code;
   }
-  const SweepOutcome outcome = execute(a, matrix, sweep, matrix, cluster);
+  const SweepOutcome outcome = execute(a, matrix, sweep, whole, cluster);
+  const Statistic s = a.suggest.statistic;
   const std::string text =
-      a.json ? show(summary_json(matrix, outcome, sweep, a.results)) : summary_table(matrix, outcome);
+      a.json ? show(summary_json(whole, outcome, sweep, a.results, s)) : summary_table(whole, outcome, s);
   std::fputs(text.c_str(), stdout);
   if (outcome.interrupted) return 128 + g_stop;
   return outcome.complete() ? 0 : 1;

@@ -51,20 +51,29 @@ class Field {
       g.failed = false;
     }
     std::vector<MeasuredRun> runs;
+    std::vector<RunRecord> records;
     problems_.clear();
-    if (std::filesystem::exists(context_.results))
-      for (const RunRecord& r : load_runs(context_.results, &problems_)) {
-        const auto at = group_of_.find(r.id);
-        if (at == group_of_.end()) continue;  // of another sweep file
-        Group& g = groups_[at->second];
-        if (r.complete) g.done.insert(r.id);
-        // What ran but was disturbed can run: another repetition may fare better.
-        g.failed = g.failed || (r.complete && r.run_class != RunClass::ok && r.run_class != RunClass::noisy);
-        if (!is_usable(r, a_.statistic)) continue;
-        g.candidate.measured.push_back(measured(r, a_.statistic));
-        runs.push_back(g.candidate.measured.back());
-      }
-    measured_ = static_cast<int64_t>(runs.size());
+    measured_ = failed_ = 0;
+    if (std::filesystem::exists(context_.results)) records = load_runs(context_.results, &problems_);
+    std::vector<const RunRecord*> usable;
+    for (const RunRecord& r : records)
+      if (is_usable(r, a_.statistic)) usable.push_back(&r);
+    between_ = run_to_run_of(usable, a_.statistic);
+    for (const RunRecord& r : records) {
+      const bool repeat = !r.repeats.empty();  // another measurement, but no other trial
+      const auto at = group_of_.find(repeat ? r.repeats : r.id);
+      if (at == group_of_.end()) continue;  // of another sweep file
+      Group& g = groups_[at->second];
+      if (r.complete && !repeat) g.done.insert(r.id);
+      const bool failed = r.complete && !repeat && r.run_class != RunClass::ok;
+      failed_ += failed ? 1 : 0;
+      // What ran but was disturbed can run: another repetition may fare better.
+      g.failed = g.failed || (failed && r.run_class != RunClass::noisy);
+      if (!is_usable(r, a_.statistic)) continue;
+      g.candidate.measured.push_back(measured(r, a_.statistic, between_));
+      runs.push_back(g.candidate.measured.back());
+      measured_ += repeat ? 0 : 1;
+    }
     refuse_seen(runs);
     machine_ = runs.empty() ? before_ : fit(runs, before_, {.statistic = a_.statistic});
     candidates_.clear();
@@ -79,9 +88,13 @@ class Field {
       candidates_.push_back(g.candidate);
       shown_.push_back(i);
     }
-    if (candidates_.empty())
-      throw ConfigError(context_.results, "", "holds failed trials only",
-                        "look at why they failed (isobar report), or use --retry-failed");
+  }
+  bool none_can_run() const { return candidates_.empty(); }
+  // Why there is nothing to say, where no trial was measured and none is left.
+  std::string why_nothing() const {
+    return "no trial was measured: of " + std::to_string(trials()) + ", " + std::to_string(failed_) +
+           " failed or were too noisy to count, and " +
+           std::to_string(trials() - static_cast<int64_t>(complete_)) + " could not be run";
   }
 
   Outlook look(int64_t count) const {
@@ -104,7 +117,8 @@ class Field {
   const std::vector<Candidate>& candidates() const { return candidates_; }
   const Machine& before() const { return before_; }
   const std::vector<std::string>& problems() const { return problems_; }
-  int64_t measured_runs() const { return measured_; }
+  int64_t measured_trials() const { return measured_; }
+  const RunToRun& between() const { return between_; }
   int64_t complete() const { return complete_; }
   int64_t trials() const { return static_cast<int64_t>(matrix_.trials.size()); }
 
@@ -139,7 +153,8 @@ class Field {
   std::vector<size_t> shown_;               // their groups
   std::set<std::string> tried_;
   std::vector<std::string> problems_;
-  int64_t measured_ = 0, complete_ = 0;
+  RunToRun between_;
+  int64_t measured_ = 0, failed_ = 0, complete_ = 0;  // trials
 };
 
 json json_of(const Field& f, size_t candidate, double seconds, double lower, double upper, double chance) {
@@ -152,7 +167,7 @@ json json_of(const Field& f, size_t candidate, double seconds, double lower, dou
           {"chance_best", chance}};
 }
 
-json json_of(const Field& f, const Outlook& o) {
+json json_of(const Field& f, const Outlook& o, Statistic statistic) {
   const Belief& b = o.beliefs[o.choice];
   json choice = json_of(f, o.choice, b.seconds, b.lower, b.upper, b.chance);
   choice["measured"] = f.candidates()[o.choice].measured.size();
@@ -167,19 +182,20 @@ json json_of(const Field& f, const Outlook& o) {
     j["rank_seconds"] = s.cost_s;
     next.push_back(std::move(j));
   }
-  return {{"trials", f.trials()},        {"complete", f.complete()}, {"measured", f.measured_runs()},
-          {"expected_regret", o.regret}, {"choice", choice},         {"next", next}};
+  return {{"trials", f.trials()},           {"complete", f.complete()}, {"measured", f.measured_trials()},
+          {"expected_regret", o.regret},    {"choice", choice},         {"next", next},
+          {"statistic", name_of(statistic)}};
 }
 
-void print_outlook(const Field& f, const Outlook& o) {
+void print_outlook(const Field& f, const Outlook& o, Statistic statistic) {
   const Belief& b = o.beliefs[o.choice];
   std::printf(
-      "%lld of %lld trials measured. Best so far by fit and measurement:\n  %s: %.3f ms a step "
+      "%lld of %lld trials measured (%s; %s). Best so far by fit and measurement:\n  %s: %.3f ms a step "
       "(%.3f - %.3f), %s, best of all with a chance of %.0f %%; expected regret %.1f %%\n",
-      static_cast<long long>(f.measured_runs()), static_cast<long long>(f.trials()),
-      label(f.axes(o.choice)).c_str(), 1e3 * b.seconds, 1e3 * b.lower, 1e3 * b.upper,
-      f.candidates()[o.choice].measured.empty() ? "not measured yet" : "measured", 100 * b.chance,
-      100 * o.regret);
+      static_cast<long long>(f.measured_trials()), static_cast<long long>(f.trials()), title_of(statistic),
+      words_of(f.between()).c_str(), label(f.axes(o.choice)).c_str(), 1e3 * b.seconds, 1e3 * b.lower,
+      1e3 * b.upper, f.candidates()[o.choice].measured.empty() ? "not measured yet" : "measured",
+      100 * b.chance, 100 * o.regret);
   if (o.next.empty()) return;
   std::printf("  %-16s  %10s  %23s  %6s  %8s  %8s  %s\n", "next trials", "ms a step", "80 % interval", "best",
               "regret", "rank s", "");
@@ -202,20 +218,23 @@ double mean_of(const std::vector<size_t>& v) {
 int rehearse_finished(const SuggestArguments& a, const Field& field, const SuggestContext& context) {
   const double enough = a.until.empty() ? 0.02 : regret_bound(a.until);
   Progress bar("rehearsal", 2 * a.rehearse, !context.json);
-  RehearsalOptions options{.seeds = a.rehearse, .seed = a.seed, .enough = enough};
+  RehearsalOptions options{.seeds = a.rehearse, .seed = a.seed, .statistic = a.statistic, .enough = enough};
   if (a.count > 0) options.first = options.round = static_cast<size_t>(a.count);
   if (a.max_trials > 0) options.max_trials = static_cast<size_t>(a.max_trials);
   options.progress = [&](int64_t done, int64_t) { bar.update(done, ""); };
   const Rehearsal r = rehearse(field.candidates(), field.before(), options);
   bar.finish();
-  json out = {{"regret", enough}, {"seeds", a.rehearse}, {"held_for", options.hold}};
+  json out = {{"regret", enough},
+              {"seeds", a.rehearse},
+              {"held_for", options.hold},
+              {"statistic", name_of(a.statistic)}};
   if (!context.json)
     std::printf(
-        "Trials until the choice was within %.1f %% of the best measured, %lld seeds, first %zu random; "
+        "Trials until the choice was within %.1f %% of the best measured (%s), %lld seeds, first %zu random; "
         "kept: and\n"
         "stayed there for %zu more trials\n  %-36s  %24s  %24s\n  %-36s  %7s %7s %8s  %7s %7s %8s\n",
-        100 * enough, static_cast<long long>(a.rehearse), options.first, options.hold, "", "reached", "kept",
-        "trials chosen by", "mean", "middle", "worst", "mean", "middle", "worst");
+        100 * enough, title_of(a.statistic), static_cast<long long>(a.rehearse), options.first, options.hold,
+        "", "reached", "kept", "trials chosen by", "mean", "middle", "worst", "mean", "middle", "worst");
   for (const auto& [name, key, plays] :
        {std::tuple{"suggestions", "suggested", &r.suggested},
         std::tuple{"random order, same fit and choice", "random", &r.random},
@@ -263,11 +282,7 @@ void add_suggest_options(CLI::App& sweep, SuggestArguments& a) {
       ->check(CLI::PositiveNumber);
   sweep.add_option("--rehearse", a.rehearse, "Play a finished sweep again with this many seeds")
       ->check(CLI::Range(1, 1000));
-  sweep
-      .add_option("--statistic", a.statistic,
-                  "Of a run's steps, for suggestions: median, or p10 or min on a busy machine")
-      ->check(CLI::IsMember({"median", "p10", "min"}))
-      ->capture_default_str();
+  add_statistic_option(sweep, a.statistic, ", in tables and suggestions");
   sweep.add_option("--suggest-seed", a.seed, "Of the draws behind suggestions")->capture_default_str();
 }
 
@@ -291,27 +306,37 @@ int suggest_trials(const SuggestArguments& a, const Matrix& matrix, const Sugges
   if (!context.json)
     for (const std::string& p : field.problems()) std::fprintf(stderr, "warning: %s\n", p.c_str());
   if (a.rehearse > 0) {
-    if (field.measured_runs() < 2)
+    if (field.measured_trials() < 2)
       throw ConfigError(context.results, "", "holds fewer than two measured trials of this sweep",
                         "run the sweep first: a rehearsal plays finished trials");
     return rehearse_finished(a, field, context);
   }
 
+  if (field.none_can_run())
+    throw ConfigError(context.results, "", "holds failed trials only",
+                      "look at why they failed (isobar report), or use --retry-failed");
+
   const bool rounds = !a.until.empty();
   const int64_t round = a.count > 0 ? a.count : kRound;
   json history = json::array();
   int code = 0;
+  bool reached = false;  // the bound, by measurements
+  double left = 1;       // expected regret
   for (int64_t n = 0;; ++n) {
+    if (field.none_can_run()) break;
     int64_t wanted = round;
     if (a.max_trials > 0) wanted = std::min(wanted, a.max_trials - field.complete());
     const Outlook o = field.look(std::max<int64_t>(0, wanted));
     if (context.json)
-      history.push_back(json_of(field, o));
+      history.push_back(json_of(field, o, a.statistic));
     else
-      print_outlook(field, o);
+      print_outlook(field, o, a.statistic);
     if (!rounds && (!a.run || n > 0)) break;
-    if (o.next.empty() || (rounds && o.regret < bound)) {
-      if (rounds && o.regret >= bound && field.complete() < field.trials()) code = 1;
+    // Predictions alone settle nothing, however sure they are.
+    left = o.regret;
+    reached = rounds && left < bound && field.measured_trials() > 0;
+    if (o.next.empty() || reached) {
+      if (rounds && !reached && field.complete() < field.trials()) code = 1;
       break;
     }
     Matrix part;
@@ -322,9 +347,22 @@ int suggest_trials(const SuggestArguments& a, const Matrix& matrix, const Sugges
     if (outcome.interrupted || (context.stop && *context.stop)) break;
     field.refresh();
   }
-  if (context.json)
-    std::printf("%s\n", (rounds || a.run ? json{{"rounds", history}} : history[0]).dump(1).c_str());
-  return code;
+  const bool ran = rounds || a.run;
+  const bool nothing = rounds && field.measured_trials() == 0;
+  if (context.json) {
+    json out = ran ? json{{"rounds", history}, {"measured", field.measured_trials()}} : history[0];
+    if (rounds) out["reached"] = reached;
+    std::printf("%s\n", out.dump(1).c_str());
+  } else if (rounds && !nothing) {
+    std::printf("%s is %s: expected regret %.2f %% with %lld of %lld trials measured\n", a.until.c_str(),
+                reached ? "reached" : "not reached", 100 * left,
+                static_cast<long long>(field.measured_trials()), static_cast<long long>(field.trials()));
+  }
+  if (nothing)
+    std::fprintf(stderr,
+                 "isobar sweep: %s -> see why with `isobar report %s -o OUT`, or use --retry-failed\n",
+                 field.why_nothing().c_str(), context.results.c_str());
+  return nothing ? 1 : code;
 }
 
 }  // namespace isobar

@@ -16,7 +16,7 @@ struct SuggestArguments {
   std::string until;
   int64_t max_trials = 0;
   int64_t rehearse = 0;  // seeds
-  std::string statistic = "median";
+  Statistic statistic = kStatistic;
   uint64_t seed = 0;
   bool asked() const { return count > 0 || !until.empty() || rehearse > 0; }
 };

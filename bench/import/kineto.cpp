@@ -193,7 +193,6 @@ Imported import_kineto(const std::vector<std::string>& traces, const std::string
     seconds.push_back(s);
   }
   r.step_s = step_stats(seconds);
-  r.samples_per_s = static_cast<double>(r.spec.train.global_batch) / r.step_s.median;
   r.spec.train.steps = number;
   r.axes = {{"engine", "PyTorch"}};
   r.provenance = {{"imported_from", traces}, {"engine", "PyTorch"}};

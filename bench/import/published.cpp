@@ -64,7 +64,6 @@ Imported import_published(const std::string& csv, const PublishedImport& options
     r.ranks_on_host = std::min<int64_t>(r.ranks, std::llround(p.node));
     r.threads = 1;
     r.step_s = {p.step_s, p.step_s, p.step_s, p.step_s, 1};
-    r.samples_per_s = p.global_batch / p.step_s;
     r.peak_rss_bytes = std::llround(p.memory_gb * 1e9);
     r.provenance = {{"imported_from", csv},
                     {"row", p.id},

@@ -35,8 +35,12 @@ void write_imported_run(const RunRecord& r, const std::filesystem::path& results
         {"status", "ok"},
         {"steps", r.step_s.count},
         {"step_s",
-         {{"median", r.step_s.median}, {"p10", r.step_s.p10}, {"p90", r.step_s.p90}, {"min", r.step_s.min}}},
-        {"samples_per_s", r.samples_per_s},
+         {{"median", r.step_s.median},
+          {"p10", r.step_s.p10},
+          {"p90", r.step_s.p90},
+          {"min", r.step_s.min},
+          {"count", r.step_s.count}}},
+        {"samples_per_s", r.rate(kStatistic)},
         {"peak_rss_bytes", r.peak_rss_bytes},
         {"ops", ops}});
   const auto text = [](const json& j) {

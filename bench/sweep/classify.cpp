@@ -198,14 +198,16 @@ std::optional<Verdict> verdict_from_results(const ResultTail& tail) {
 }
 
 Verdict doubted(Verdict v, const StepStats& step_s, const Plausibility& p) {
-  if (v.run_class != RunClass::ok || step_s.median <= 0) return v;
+  const double measured = step_s.of(kStatistic);
+  if (v.run_class != RunClass::ok || measured <= 0) return v;
   char text[160];
-  if (p.least_step_s > 0 && step_s.median < p.least_step_s) {
-    std::snprintf(text, sizeof text, "a step took %.3g s, and the machine's peaks allow no less than %.3g s",
-                  step_s.median, p.least_step_s);
+  if (p.least_step_s > 0 && measured < p.least_step_s) {
+    std::snprintf(text, sizeof text,
+                  "a step took %.3g s (%s), and the machine's peaks allow no less than %.3g s", measured,
+                  title_of(kStatistic), p.least_step_s);
     return {RunClass::implausible, text};
   }
-  const double scatter = (step_s.p90 - step_s.p10) / step_s.median;
+  const double scatter = step_s.spread();
   if (p.noise_limit > 0 && scatter > p.noise_limit) {
     std::snprintf(text, sizeof text,
                   "p10 to p90 of the steps is %.0f %% of their median, above the %.0f %% allowed",

@@ -58,7 +58,7 @@ struct Verdict {
 /// What a measurement must satisfy to count as one; 0 = not asked.
 struct Plausibility {
   double least_step_s = 0;  // no machine of these peaks takes less
-  double noise_limit = 0;   // (p90 - p10) / median of the steps
+  double noise_limit = 0;   // StepStats::spread() of the steps
 };
 struct StepStats;  // results.h
 /// An ok verdict that `step_s` contradicts becomes noisy or implausible.

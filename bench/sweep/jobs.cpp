@@ -101,8 +101,11 @@ std::string trial_state(const fs::path& results, const std::string& trial) {
 }
 
 json to_json(const Trial& t) {
-  json j = {
-      {"id", t.id}, {"repetition", t.repetition}, {"axes", object_of(t.axes)}, {"spec", to_json(t.spec)}};
+  json j = {{"id", t.id},
+            {"repetition", t.repetition},
+            {"repeats", t.repeats},
+            {"axes", object_of(t.axes)},
+            {"spec", to_json(t.spec)}};
   if (t.forecast)
     j["forecast"] = {{"step_s", t.forecast->step_s},
                      {"upper_s", t.forecast->upper_s},
@@ -114,6 +117,7 @@ Trial trial_from_json(const json& j, const std::string& file) {
   Trial t;
   t.id = j.at("id").get<std::string>();
   t.repetition = j.at("repetition").get<int64_t>();
+  t.repeats = j.value("repeats", std::string());
   for (const auto& [key, value] : j.at("axes").items()) t.axes.emplace_back(key, value);
   t.spec = run_spec_from_json(j.at("spec"), file);
   if (j.contains("forecast")) {

@@ -110,8 +110,7 @@ void take_step(const json& e, RunRecord& r) {
 
 void take_end(const json& e, RunRecord& r) {
   const json s = object(e, "step_s");
-  r.step_s = {number(s, "median"), number(s, "p10"), number(s, "p90"), number(s, "min"), 0};
-  r.samples_per_s = number(e, "samples_per_s");
+  r.step_s = {number(s, "median"), number(s, "p10"), number(s, "p90"), number(s, "min"), integer(s, "count")};
   r.peak_rss_bytes = integer(e, "peak_rss_bytes");
   r.unattributed_share = number(e, "unattributed_share");
   r.ops.clear();
@@ -124,24 +123,24 @@ void take_end(const json& e, RunRecord& r) {
 
 // run_end's own statistics leave out 2 steps. They stand unless the sweep asked for another warm-up, or the
 // run never came to its end; then the step events count, if they are all there.
-void measure_steps(RunRecord& r, int64_t warmup) {
+void measure_steps(RunRecord& r) {
   constexpr int64_t kEngineWarmup = 2;
   if (r.steps.empty()) return;
   r.final_loss = r.steps.back().loss;
-  std::vector<double> seconds;
   double wait = 0;
   for (const StepRecord& s : r.steps) {
     r.peak_rss_bytes = std::max(r.peak_rss_bytes, s.rss_bytes);
-    if (s.step <= warmup || s.seconds <= 0) continue;
-    seconds.push_back(s.seconds);
-    wait += s.data_wait_s;
+    if (s.step > r.warmup && s.seconds > 0) wait += s.data_wait_s;
   }
+  const std::vector<double> seconds = r.measured_steps();
   if (seconds.empty()) return;
   const auto count = static_cast<int64_t>(seconds.size());
   r.data_wait_s = wait / static_cast<double>(count);
-  if (r.step_s.median > 0 && (warmup == kEngineWarmup || count != r.steps.back().step - warmup)) return;
+  if (r.step_s.median > 0 && (r.warmup == kEngineWarmup || count != r.steps.back().step - r.warmup)) {
+    r.step_s.count = std::max(r.step_s.count, count);  // older results do not say how many there were
+    return;
+  }
   r.step_s = step_stats(seconds);
-  r.samples_per_s = static_cast<double>(r.spec.train.global_batch) / r.step_s.median;
 }
 
 void follow(const json& e, ResultTail& t) {
@@ -167,16 +166,35 @@ void take_spec(const json& j, const std::string& file, RunRecord& r, std::vector
 
 }  // namespace
 
-StepStats step_stats(std::vector<double> seconds) {
-  if (seconds.empty()) return {};
-  std::sort(seconds.begin(), seconds.end());
-  const auto quantile = [&](double q) {
-    const double at = q * static_cast<double>(seconds.size() - 1);
-    const auto low = static_cast<size_t>(at);
-    const size_t high = std::min(low + 1, seconds.size() - 1);
-    return seconds[low] + (at - static_cast<double>(low)) * (seconds[high] - seconds[low]);
-  };
-  return {quantile(0.5), quantile(0.1), quantile(0.9), seconds.front(), static_cast<int64_t>(seconds.size())};
+std::string experiment_of(const RunSpec& spec) {
+  json j = to_json(spec);
+  j["run"].erase("out");
+  j["train"].erase("seed");
+  for (const char* path : {"train", "valid", "means", "stds"}) j["data"].erase(path);
+  return j.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+double step_error(const RunRecord& r, Statistic statistic) {
+  return r.contention.marked ? contended_error(r.step_s) : own_error(r.measured_steps(), r.step_s, statistic);
+}
+
+RunToRun run_to_run_of(const std::vector<const RunRecord*>& runs, Statistic statistic) {
+  std::map<std::string, std::vector<double>> groups;  // of one specification, measured by one engine
+  for (const RunRecord* r : runs) {
+    if (r->run_class != RunClass::ok || r->contention.marked || r->step_s.of(statistic) <= 0) continue;
+    groups[experiment_of(r->spec) + word(r->provenance, "source")].push_back(
+        std::log(r->step_s.of(statistic)));
+  }
+  std::vector<std::vector<double>> logs;
+  for (auto& [key, of_one] : groups) logs.push_back(std::move(of_one));
+  return run_to_run(logs);
+}
+
+std::vector<double> RunRecord::measured_steps() const {
+  std::vector<double> out;
+  for (const StepRecord& s : steps)
+    if (s.step > warmup && s.seconds > 0) out.push_back(s.seconds);
+  return out;
 }
 
 ResultTail read_tail(const fs::path& result_jsonl) {
@@ -236,14 +254,14 @@ RunRecord load_run(const fs::path& dir, std::vector<std::string>* problems) {
     report(problems, dir.string() + ": no specification is left (trial.json, spec.json, run_start)");
   if (r.ranks == 0) r.ranks = r.spec.layout.world();
   if (r.ranks_on_host == 0) r.ranks_on_host = r.ranks;  // older results: started on one host
-  int64_t warmup = 2;
   if (trial.is_object()) {
     if (!word(trial, "id").empty()) r.id = word(trial, "id");
     r.repetition = integer(trial, "repetition");
     r.axes = object(trial, "axes");
-    warmup = integer(trial, "warmup", warmup);
+    r.repeats = word(trial, "repeats");
+    r.warmup = integer(trial, "warmup", r.warmup);
   }
-  measure_steps(r, warmup);
+  measure_steps(r);
 
   if (const auto own = status.is_object() ? run_class(word(status, "class")) : std::nullopt) {
     r.run_class = *own;
@@ -283,6 +301,7 @@ std::vector<RunRecord> load_runs(const fs::path& dir, std::vector<std::string>* 
       report(problems, folder.string() + ": " + e.what());
     }
   }
+  mark_contended(out);
   return out;
 }
 

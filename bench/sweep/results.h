@@ -2,7 +2,7 @@
 //
 //   std::vector<std::string> problems;
 //   for (const RunRecord& r : load_runs("results/demo", &problems))
-//     if (r.run_class == RunClass::ok) use(r.spec, r.step_s.median, r.ops);
+//     if (r.run_class == RunClass::ok) use(r.spec, r.step_s.of(kStatistic), r.ops);
 //
 // `dir` is a sweep's results directory, one run directory, or a folder of run directories. JSON lines are the
 // truth: a torn last line is ignored, anything else that cannot be read becomes a problem, never a failure.
@@ -16,18 +16,11 @@
 #include <vector>
 
 #include "bench/sweep/classify.h"
+#include "bench/sweep/contention.h"
+#include "model/base/measurement.h"
 #include "model/base/spec.h"
 
 namespace isobar {
-
-struct StepStats {  // seconds per optimizer step, warm-up left out
-  double median = 0, p10 = 0, p90 = 0, min = 0;
-  int64_t count = 0;  // 0 when taken over from run_end without step events
-  /// "median", or "p10" or "min": what a step takes while nothing else disturbs the machine.
-  double of(const std::string& statistic) const {
-    return statistic == "p10" ? p10 : statistic == "min" ? min : median;
-  }
-};
 
 struct OpRecord {
   std::string path, kind, lane;
@@ -57,6 +50,7 @@ struct CheckpointRecord {
 struct RunRecord {
   std::string id;  // of the trial; the directory's name for a run outside a sweep
   int64_t repetition = 0;
+  std::string repeats;  // id of the contended trial that it runs once more; "": a trial of its own
   int64_t attempt = 0;  // 1 for a trial that ran once; 0 outside a sweep
   std::filesystem::path dir;
   nlohmann::json axes = nlohmann::json::object();  // what the sweep varied
@@ -74,11 +68,18 @@ struct RunRecord {
   int64_t parameters = 0;
   double flops_forward_per_sample = 0;
 
+  int64_t warmup = 2;  // steps that step_s leaves out
   StepStats step_s;
-  double samples_per_s = 0;
+  Contention contention;   // known where siblings were loaded with it (load_runs)
   double data_wait_s = 0;  // mean per step, warm-up left out
   double final_loss = std::numeric_limits<double>::quiet_NaN();
   double unattributed_share = 0;
+
+  /// Samples a second of its step time; 0: it has none.
+  double rate(Statistic s) const {
+    return step_s.of(s) > 0 ? static_cast<double>(spec.train.global_batch) / step_s.of(s) : 0;
+  }
+  std::vector<double> measured_steps() const;  // seconds, in order, warm-up left out
 
   int64_t arena_bytes = 0;  // per rank, as planned
   std::map<std::string, int64_t> memory_by_category;
@@ -91,6 +92,7 @@ struct RunRecord {
   nlohmann::json provenance = nlohmann::json::object();
 };
 
+/// All runs of a directory, contended ones marked (contention.h).
 std::vector<RunRecord> load_runs(const std::filesystem::path& dir,
                                  std::vector<std::string>* problems = nullptr);
 RunRecord load_run(const std::filesystem::path& dir, std::vector<std::string>* problems = nullptr);
@@ -98,10 +100,15 @@ RunRecord load_run(const std::filesystem::path& dir, std::vector<std::string>* p
 /// Its specification with run.device as it was: `auto` is what the run found.
 RunSpec spec_as_run(const RunRecord& r);
 
+/// What makes two runs repetitions of one experiment: all of its specification but the seed and where files
+/// lie.
+std::string experiment_of(const RunSpec& spec);
+/// Log sigma of its step time by its own steps (model/base/measurement.h); 0: not known.
+double step_error(const RunRecord& r, Statistic statistic);
+/// How far repetitions of one specification differ, over all specifications; contended runs do not count.
+RunToRun run_to_run_of(const std::vector<const RunRecord*>& runs, Statistic statistic);
+
 /// The last events of a result file; an absent file gives the empty tail.
 ResultTail read_tail(const std::filesystem::path& result_jsonl);
-
-/// Order statistics with linear interpolation between ranks (numpy's default).
-StepStats step_stats(std::vector<double> seconds);
 
 }  // namespace isobar

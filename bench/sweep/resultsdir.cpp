@@ -72,6 +72,7 @@ void write_matrix(const Matrix& m, const SweepSpec& sweep, const fs::path& resul
   for (const Trial& t : m.trials)
     j["trials"].push_back({{"id", t.id},
                            {"repetition", t.repetition},
+                           {"repeats", t.repeats},
                            {"ranks", t.ranks()},
                            {"axes", object_of(t.axes)},
                            {"baseline", t.baseline}});
@@ -97,6 +98,7 @@ std::vector<RunRecord> collect_runs(const Matrix& m, const fs::path& results, Sw
     } else {
       r.id = t.id;
       r.repetition = t.repetition;
+      r.repeats = t.repeats;
       r.spec = t.spec;
       r.ranks = t.ranks();
       r.message = "not run yet";

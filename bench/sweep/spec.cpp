@@ -29,7 +29,7 @@ const std::vector<std::string>& known_keys() {
                                                 "grace_s",      "noise_limit",
                                                 "machine",      "probe_infeasible",
                                                 "weak_scaling", "strong_scaling",
-                                                "baselines"};
+                                                "baselines",    "repeat_contended"};
   return keys;
 }
 
@@ -329,6 +329,7 @@ SweepSpec load_sweep_spec(const std::string& path) {
     in.fail("axes", "is empty", "give at least one axis, e.g. gpus: [1, 2]");
 
   s.repetitions = in.integer(j, "repetitions", "repetitions", 1, 1, 10000);
+  s.repeat_contended = in.integer(j, "repeat_contended", "repeat_contended", s.repeat_contended, 0, 10);
   s.warmup = in.integer(j, "warmup", "warmup", 2, 0, 1 << 30);
   s.seed = static_cast<uint64_t>(in.integer(j, "seed", "seed", 0, 0, INT64_MAX));
   if (j.contains("steps")) {

@@ -64,10 +64,11 @@ struct SweepSpec {  // NOLINT(bugprone-exception-escape)
   std::vector<Exclusion> exclude;
   int64_t min_ranks = 1, max_ranks = 0;  // 0 = no bound
   int64_t repetitions = 1;
-  double probe_infeasible = 0;  // share of the trials predicted infeasible that run all the same
-  int64_t warmup = 2;           // steps at the start that statistics leave out
-  bool random_order = true;     // else as listed
-  uint64_t seed = 0;            // of the order
+  int64_t repeat_contended = 1;  // times that a contended trial is run once more (repeats.h); 0: never
+  double probe_infeasible = 0;   // share of the trials predicted infeasible that run all the same
+  int64_t warmup = 2;            // steps at the start that statistics leave out
+  bool random_order = true;      // else as listed
+  uint64_t seed = 0;             // of the order
   TrialLimits limits;
 };
 

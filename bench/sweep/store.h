@@ -3,7 +3,8 @@
 //
 //   runs   one row per trial: id, class, attempts, every key of the run specification (policy_amp, layout_dp
 //   …),
-//          step_s_median …, samples_per_s, memory, provenance
+//          step_s_median, _p10, _p90, _min, samples_per_s (of the median step), contended (0, 1) with spread
+//          and siblings_spread, repeats (id), memory, provenance
 //   ops    one row per trial and op        steps  one row per trial and logged step
 //   meta   schema_version
 //
@@ -20,7 +21,7 @@ namespace isobar {
 
 class Store {
  public:
-  static constexpr int kSchemaVersion = 1;
+  static constexpr int kSchemaVersion = 2;
 
   explicit Store(const std::filesystem::path& results_dir);
 

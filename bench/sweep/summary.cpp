@@ -111,11 +111,33 @@ std::map<std::string, int64_t> count_classes(const SweepOutcome& o) {
   return counts;
 }
 
-const RunRecord* fastest(const SweepOutcome& o) {
+const RunRecord* fastest(const SweepOutcome& o, Statistic s) {
   const RunRecord* best = nullptr;
   for (const RunRecord& r : o.runs)
-    if (r.run_class == RunClass::ok && r.samples_per_s > (best ? best->samples_per_s : 0)) best = &r;
+    if (r.run_class == RunClass::ok && r.rate(s) > (best ? best->rate(s) : 0)) best = &r;
   return best;
+}
+
+// What is to be said of a run beside its numbers, in one line.
+std::string note_of(const RunRecord& r) {
+  std::string note = words_of(r.contention);
+  if (!r.repeats.empty()) note += (note.empty() ? "" : "; ") + ("repeats " + r.repeats);
+  if (!r.message.empty()) note += (note.empty() ? "" : "; ") + r.message;
+  note = note.substr(0, 100);
+  std::replace(note.begin(), note.end(), '\n', ' ');
+  return note;
+}
+
+std::string contended_line(const SweepOutcome& o) {
+  int64_t marked = 0, repeats = 0;
+  for (const RunRecord& r : o.runs) {
+    marked += r.contention.marked ? 1 : 0;
+    repeats += r.repeats.empty() ? 0 : 1;
+  }
+  if (marked == 0 && repeats == 0) return "";
+  return std::to_string(marked) + " contended (their steps scatter far more than their siblings'), " +
+         std::to_string(repeats) +
+         " repeats of such; both are kept, and a fit hardly believes the contended\n";
 }
 
 // Predicted step, duration of the whole trial, memory of the fullest rank, cost.
@@ -192,7 +214,7 @@ json dry_run_json(const Matrix& m, const SweepSpec& sweep) {
   return j;
 }
 
-std::string summary_table(const Matrix& m, const SweepOutcome& o) {
+std::string summary_table(const Matrix& m, const SweepOutcome& o, Statistic statistic) {
   const std::vector<std::string> keys = axis_keys(m);
   std::vector<std::vector<std::string>> rows(1, {"trial", "rep", "class"});
   for (const std::string& key : keys) rows[0].push_back(short_key(key));
@@ -201,32 +223,34 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o) {
   for (const RunRecord& r : o.runs) {
     std::vector<std::string> row = {r.id, std::to_string(r.repetition), name_of(r.run_class)};
     for (const std::string& key : keys) row.push_back(r.axes.contains(key) ? show_value(r.axes[key]) : "-");
-    const bool timed = r.step_s.median > 0;
-    for (double s : {r.step_s.median, r.step_s.p10, r.step_s.p90})
+    const bool timed = r.step_s.of(statistic) > 0;
+    for (double s : {r.step_s.of(statistic), r.step_s.p10, r.step_s.p90})
       row.push_back(timed ? format("%.1f", s * 1e3) : "-");
-    row.push_back(timed ? format("%.2f", r.samples_per_s) : "-");
+    row.push_back(timed ? format("%.2f", r.rate(statistic)) : "-");
     row.push_back(r.arena_bytes ? format("%.0f", static_cast<double>(r.arena_bytes) / 1e6) : "-");
     row.push_back(r.peak_rss_bytes ? format("%.0f", static_cast<double>(r.peak_rss_bytes) / 1e6) : "-");
-    std::string note = r.message.substr(0, 100);
-    std::replace(note.begin(), note.end(), '\n', ' ');
-    row.push_back(note);
+    row.push_back(note_of(r));
     rows.push_back(std::move(row));
   }
-  std::string out = table(rows) + "\n" + std::to_string(o.runs.size()) + " trials:";
+  std::string out = table(rows) + "step ms, samples/s: " + title_of(statistic) + "\n\n" +
+                    std::to_string(o.runs.size()) + " trials:";
   for (const auto& [name, n] : count_classes(o)) out += " " + std::to_string(n) + " " + name;
   out += "  (" + std::to_string(o.started) + " started now, " + std::to_string(o.reused) + " there before, " +
          std::to_string(o.adopted) + " taken over from a stopped sweep)\n";
-  if (const RunRecord* best = fastest(o)) {
+  out += contended_line(o);
+  if (const RunRecord* best = fastest(o, statistic)) {
     std::string what;
     for (const auto& [key, value] : best->axes.items())
       what += " " + short_key(key) + "=" + show_value(value);
-    out += "fastest: " + best->id + what + " with " + format("%.2f", best->samples_per_s) + " samples/s\n";
+    out += "fastest: " + best->id + what + " with " + format("%.2f", best->rate(statistic)) + " samples/s (" +
+           title_of(statistic) + ")\n";
   }
   for (size_t i = 0; i < m.trials.size() && i < o.runs.size(); ++i) {
-    const RunRecord &base = o.runs[i], *best = fastest(o);
-    if (!m.trials[i].baseline || base.run_class != RunClass::ok || !best || base.samples_per_s <= 0) continue;
-    out += "baseline " + label(m.trials[i].axes) + ": " + format("%.2f", base.samples_per_s) +
-           " samples/s; the fastest is " + format("%.2f", best->samples_per_s / base.samples_per_s) +
+    const RunRecord &base = o.runs[i], *best = fastest(o, statistic);
+    if (!m.trials[i].baseline || base.run_class != RunClass::ok || !best || base.rate(statistic) <= 0)
+      continue;
+    out += "baseline " + label(m.trials[i].axes) + ": " + format("%.2f", base.rate(statistic)) +
+           " samples/s; the fastest is " + format("%.2f", best->rate(statistic) / base.rate(statistic)) +
            " times that\n";
   }
   if (o.used)
@@ -236,11 +260,13 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o) {
   return out + skipped_lines(m);
 }
 
-json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep,
-                  const std::string& results) {
-  json j = {{"sweep", sweep.file},          {"results", results},         {"complete", o.complete()},
-            {"interrupted", o.interrupted}, {"counts", count_classes(o)}, {"started", o.started},
-            {"reused", o.reused},           {"adopted", o.adopted},       {"skipped", skipped_json(m)},
+json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep, const std::string& results,
+                  Statistic statistic) {
+  json j = {{"sweep", sweep.file},          {"results", results},
+            {"complete", o.complete()},     {"statistic", name_of(statistic)},
+            {"interrupted", o.interrupted}, {"counts", count_classes(o)},
+            {"started", o.started},         {"reused", o.reused},
+            {"adopted", o.adopted},         {"skipped", skipped_json(m)},
             {"problems", o.problems},       {"trials", json::array()}};
   j["skipped_reasons"] = reasons_json(m);
   j["excluded"] = m.excluded;
@@ -257,14 +283,19 @@ json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep
          {"axes", r.axes},
          {"baseline", baseline.contains(r.id)},
          {"ranks", r.ranks},
-         {"step_s", {{"median", r.step_s.median}, {"p10", r.step_s.p10}, {"p90", r.step_s.p90}}},
-         {"samples_per_s", r.samples_per_s},
+         {"step_s",
+          {{"median", r.step_s.median}, {"p10", r.step_s.p10}, {"p90", r.step_s.p90}, {"min", r.step_s.min}}},
+         {"samples_per_s", r.rate(statistic)},
+         {"contended", r.contention.marked},
+         {"spread", r.step_s.spread()},
+         {"siblings_spread", r.contention.siblings},
+         {"repeats", r.repeats},
          {"arena_bytes", r.arena_bytes},
          {"peak_rss_bytes", r.peak_rss_bytes},
          {"wall_s", r.wall_s}});
   if (o.used)
     j["accounting"] = {{"jobs", o.used->jobs}, {"lives", o.used->lives}, {"node_s", o.used->node_s}};
-  const RunRecord* best = fastest(o);
+  const RunRecord* best = fastest(o, statistic);
   j["fastest"] = best ? json(best->id) : json(nullptr);
   return j;
 }

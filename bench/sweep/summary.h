@@ -10,8 +10,9 @@ namespace isobar {
 std::string dry_run_table(const Matrix& m);
 nlohmann::json dry_run_json(const Matrix& m, const SweepSpec& sweep);
 
-std::string summary_table(const Matrix& m, const SweepOutcome& o);
+/// Step times and rates are `statistic` of the steps, and say so.
+std::string summary_table(const Matrix& m, const SweepOutcome& o, Statistic statistic = kStatistic);
 nlohmann::json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep,
-                            const std::string& results);
+                            const std::string& results, Statistic statistic = kStatistic);
 
 }  // namespace isobar

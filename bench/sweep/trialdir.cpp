@@ -104,6 +104,7 @@ void TrialDir::prepare() {
                       {"id", trial_.id},
                       {"repetition", trial_.repetition},
                       {"ranks", trial_.ranks()},
+                      {"repeats", trial_.repeats},
                       {"warmup", warmup_},
                       {"axes", object_of(trial_.axes)},
                       {"spec", spec}};

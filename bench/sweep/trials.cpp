@@ -140,10 +140,12 @@ void refuse_too_many(const SweepSpec& sweep, int64_t combinations) {
 
 }  // namespace
 
-std::string trial_id(const RunSpec& spec, int64_t repetition) {
+std::string trial_id(const RunSpec& spec, int64_t repetition, int64_t repeat) {
   json j = to_json(spec);
   j["run"].erase("out");
-  return sha256_hex(j.dump() + "\nrepetition " + std::to_string(repetition)).substr(0, 16);
+  std::string text = j.dump() + "\nrepetition " + std::to_string(repetition);
+  if (repeat > 0) text += "\nrepeat " + std::to_string(repeat);
+  return sha256_hex(text).substr(0, 16);
 }
 
 std::string short_key(const std::string& key) {

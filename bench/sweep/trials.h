@@ -26,11 +26,12 @@ struct Forecast {
 };
 
 struct Trial {
-  std::string id;          // 16 hex digits: SHA-256 of the resolved specification and the repetition
-  int64_t repetition = 0;  // 0 … repetitions-1
-  RunSpec spec;            // run.out is empty here: the runner chooses it
-  Assignments axes;        // what this combination sets, for tables
-  bool baseline = false;   // the summary compares with it
+  std::string id;            // 16 hex digits: SHA-256 of the resolved specification, repetition and repeat
+  int64_t repetition = 0;    // 0 … repetitions-1
+  std::string repeats = {};  // id of the contended trial that it runs once more (repeats.h); "": none
+  RunSpec spec;              // run.out is empty here: the runner chooses it
+  Assignments axes;          // what this combination sets, for tables
+  bool baseline = false;     // the summary compares with it
   std::optional<Forecast> forecast = std::nullopt;  // where a machine file was given
   int64_t ranks() const { return spec.layout.world(); }
 };
@@ -64,7 +65,8 @@ struct SkipReason {
 };
 std::vector<SkipReason> skip_reasons(const Matrix& matrix);
 
-std::string trial_id(const RunSpec& spec, int64_t repetition);
+/// `repeat`: the how manieth repeat of a contended trial it is; 0: the trial itself.
+std::string trial_id(const RunSpec& spec, int64_t repetition, int64_t repeat = 0);
 /// "gpus=2 amp=bf16": short enough for a progress bar.
 std::string label(const Assignments& axes);
 std::string short_key(const std::string& key);        // policy.amp -> amp

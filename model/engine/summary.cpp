@@ -1,25 +1,15 @@
 #include "model/engine/summary.h"
 
-#include <algorithm>
 #include <map>
+#include <utility>
 
 #include "model/base/hash.h"
+#include "model/base/step_stats.h"
 #include "model/engine/host.h"
 #include "model/nets/build.h"
 #include "model/plan/work.h"
 
 namespace isobar {
-namespace {
-
-double quantile(const std::vector<double>& sorted, double q) {
-  if (sorted.empty()) return 0;  // a run resumed after its last step takes none
-  const double at = q * static_cast<double>(sorted.size() - 1);
-  const auto i = static_cast<size_t>(at);
-  const double next = sorted[std::min(i + 1, sorted.size() - 1)];
-  return sorted[i] + (at - static_cast<double>(i)) * (next - sorted[i]);
-}
-
-}  // namespace
 
 nlohmann::json memory_json(const Plan& plan) {
   nlohmann::json by = nlohmann::json::object();
@@ -82,18 +72,15 @@ nlohmann::json summary_of_run(const RunSpec& spec, const Plan& plan, const std::
                    {"flops", s.flops},
                    {"bytes", s.bytes}});
   }
-  std::sort(step_seconds.begin(), step_seconds.end());
-  const double median = quantile(step_seconds, 0.5);
+  const bool none = step_seconds.empty();  // a run resumed after its last step takes none
+  const StepStats s = step_stats(std::move(step_seconds));
   nlohmann::json end = {
       {"event", "run_end"},
       {"status", "ok"},
       {"steps", spec.train.steps},
-      {"step_s",
-       {{"median", median},
-        {"p10", quantile(step_seconds, 0.1)},
-        {"p90", quantile(step_seconds, 0.9)},
-        {"min", quantile(step_seconds, 0)}}},
-      {"samples_per_s", median > 0 ? static_cast<double>(spec.train.global_batch) / median : 0},
+      {"step_s", {{"median", s.median}, {"p10", s.p10}, {"p90", s.p90}, {"min", s.min}, {"count", s.count}}},
+      {"samples_per_s",
+       s.of(kStatistic) > 0 ? static_cast<double>(spec.train.global_batch) / s.of(kStatistic) : 0},
       {"peak_rss_bytes", peak_resident_bytes()},
       {"ops", ops}};
   for (size_t i = 0; i < routine_times.size(); ++i)
@@ -103,7 +90,7 @@ nlohmann::json summary_of_run(const RunSpec& spec, const Plan& plan, const std::
                                  {"count", t.count},
                                  {"seconds", t.seconds}});
   // Waits for collectives are in it. A GPU times ops only while it is traced.
-  if (timed_seconds > 0 || step_seconds.empty())
+  if (timed_seconds > 0 || none)
     end["unattributed_share"] = timed_seconds > 0 ? 1 - attributed / timed_seconds : 0.0;
   return end;
 }

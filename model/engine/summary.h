@@ -11,7 +11,8 @@ namespace isobar {
 nlohmann::json start_of_run(const RunSpec& spec, const Plan& plan, int ranks, int ranks_on_host, int threads,
                             bool resumed);
 /// Op times summed by path over routines and micro-batches; routines' where a device takes them.
-/// `step_seconds`: without warm-up; `timed_seconds`: those of them, summed, whose ops were timed.
+/// `samples_per_s` is that of kStatistic (model/base/step_stats.h). `step_seconds`: without warm-up;
+/// `timed_seconds`: those of them, summed, whose ops were timed.
 nlohmann::json summary_of_run(const RunSpec& spec, const Plan& plan, const std::vector<OpTime>& times,
                               const std::vector<OpTime>& routine_times, std::vector<double> step_seconds,
                               double timed_seconds);

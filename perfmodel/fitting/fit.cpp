@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <set>
 
@@ -55,22 +56,36 @@ std::vector<std::string> peaks_used(const StepTerms& t) {
   return out;
 }
 
-// Residual spread of all runs and of each kind: robust (80 % quantile), kinds shrunk towards the whole.
-std::map<std::string, double> spread_of(const Solution& s, const std::vector<std::string>& kinds) {
-  const auto n = static_cast<double>(kinds.size());
+// The runs that say how far runs scatter: all but the contended ones, if there are any.
+std::vector<size_t> undisturbed(const std::vector<MeasuredRun>& runs) {
+  std::vector<size_t> out, all;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    all.push_back(i);
+    if (!runs[i].contended) out.push_back(i);
+  }
+  return out.empty() ? all : out;
+}
+
+// Residual spread of these runs and of each kind: robust (80 % quantile), kinds shrunk towards the whole.
+std::map<std::string, double> spread_of(const Solution& s, const std::vector<std::string>& kinds,
+                                        const std::vector<size_t>& of) {
+  const auto n = static_cast<double>(of.size());
   std::vector<double> scaled;  // residuals as large as they would be without the fit's own freedom
-  for (Eigen::Index i = 0; i < s.residuals.size(); ++i)
-    scaled.push_back(std::abs(s.residuals[i]) / std::sqrt(1 - s.leverage[i]));
+  for (const size_t i : of) {
+    const auto at = static_cast<Eigen::Index>(i);
+    scaled.push_back(std::abs(s.residuals[at]) / std::sqrt(1 - s.leverage[at]));
+  }
   const double robust = quantile(scaled, 0.8) / kNormal80;
   const double all = std::sqrt((kExpectedRuns * kExpectedSpread * kExpectedSpread + n * robust * robust) /
                                (kExpectedRuns + n));
   std::map<std::string, double> out{{"all", all}};
   constexpr double kShrink = 8;  // runs
   std::map<std::string, std::pair<double, double>> sums;
-  for (size_t i = 0; i < kinds.size(); ++i) {
+  for (const std::string& kind : kinds) sums[kind];
+  for (size_t i = 0; i < of.size(); ++i) {
     const double x = std::min(scaled[i], 2.5 * all);
-    sums[kinds[i]].first += 1;
-    sums[kinds[i]].second += x * x;
+    sums[kinds[of[i]]].first += 1;
+    sums[kinds[of[i]]].second += x * x;
   }
   for (const auto& [kind, sum] : sums)
     out[kind] = std::sqrt((kShrink * all * all + sum.second) / (kShrink + sum.first));
@@ -108,16 +123,39 @@ std::vector<int> indices_of(const std::vector<std::string>& names,
 
 // 80 % quantile of standardised leave-one-out errors, drawn towards the normal's while runs are few.
 double interval_quantile(const Solution& s, const std::vector<std::string>& kinds,
-                         const std::map<std::string, double>& spread) {
+                         const std::map<std::string, double>& spread, const std::vector<size_t>& of) {
   std::vector<double> scores;
-  for (Eigen::Index i = 0; i < s.residuals.size(); ++i) {
+  for (const size_t i : of) {
+    const auto at = static_cast<Eigen::Index>(i);
     const double own = spread.at(kinds[i]);
-    scores.push_back(std::abs(s.leave_one_out[i]) / std::sqrt(own * own + s.leave_one_out_variance[i]));
+    scores.push_back(std::abs(s.leave_one_out[at]) / std::sqrt(own * own + s.leave_one_out_variance[at]));
   }
   const auto n = static_cast<double>(scores.size());
   const double conformal = quantile(scores, std::min(1.0, 0.8 * (n + 1) / n));
   constexpr double kShrink = 10;  // runs
   return (n * conformal + kShrink * kNormal80) / (n + kShrink);
+}
+
+void note_contended(const std::vector<MeasuredRun>& runs, const std::vector<std::string>& kinds,
+                    FitRecord& record) {
+  std::string names;
+  size_t n = 0;
+  double weight = 0;  // of such a run, next to one whose steps say all
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!runs[i].contended) continue;
+    ++n;
+    const double spread = record.spread.at(kinds[i]), error = runs[i].step_error;
+    weight += spread * spread / (spread * spread + error * error);
+    names += (names.empty() ? "" : ", ") + runs[i].id;
+  }
+  if (n == 0) return;
+  char text[160];
+  std::snprintf(
+      text, sizeof text,
+      "%zu of %zu runs were contended (their steps scatter far more than their siblings') and weigh "
+      "%.2g of an ordinary one: ",
+      n, runs.size(), weight / static_cast<double>(n));
+  record.notes.push_back(text + names);
 }
 
 // What the measured runs needed beyond `planned` bytes
@@ -134,13 +172,8 @@ double process_memory(const std::vector<MeasuredRun>& runs, const std::vector<do
 
 }  // namespace
 
-// What disturbs steps on a shared host lasts for many of them, so a run of any length holds few independent
-// ones.
 double measurement_error(const MeasuredRun& r) {
-  constexpr double kIndependent = 4;
-  if (r.steps < 1 || r.step_p10 <= 0 || r.step_p90 <= r.step_p10) return 0;
-  const double sigma = std::log(r.step_p90 / r.step_p10) / (2 * kNormal80);
-  return 1.2533 * sigma / std::sqrt(std::min(kIndependent, static_cast<double>(r.steps)));  // of a median
+  return std::hypot(r.step_error, r.run_to_run);
 }
 
 double cache_share(const Machine& machine, int64_t ranks_on_host) {
@@ -251,6 +284,7 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
 
   // Whole steps. How far they scatter, and how far groups deviate, decides what they weigh against the prior;
   // both are learnt on the way.
+  const std::vector<size_t> told_by = undisturbed(runs);
   record.spread["all"] = kExpectedSpread;
   for (const std::string& k : kinds) record.spread[k] = kExpectedSpread;
   for (const auto& [name, value] : record.effects) record.effect_sigma[family_of(name)] = kExpectedEffect;
@@ -259,7 +293,7 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
     std::vector<Observation> all;
     for (size_t i = 0; i < runs.size(); ++i)
       all.push_back({views[i].seconds, runs[i].step_s,
-                     std::hypot(record.spread.at(kinds[i]), measurement_error(runs[i])), groups[i], felt[i]});
+                     std::hypot(record.spread.at(kinds[i]), runs[i].step_error), groups[i], felt[i]});
     all.insert(all.end(), parts.begin(), parts.end());
     std::vector<double> effect_sigma;
     for (const auto& [name, value] : record.effects)
@@ -271,14 +305,15 @@ Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const 
          {&steps.residuals, &steps.leverage, &steps.leave_one_out, &steps.leave_one_out_variance})
       v->conservativeResize(static_cast<Eigen::Index>(runs.size()));
     if (round + 1 == kRounds) break;
-    record.spread = spread_of(steps, kinds);
+    record.spread = spread_of(steps, kinds, told_by);
     if (!checkpoints.empty()) {
       const double spread = record.spread["checkpoint"] = checkpoint_spread(s, checkpoints.size());
       for (size_t i = parts.size() - checkpoints.size(); i < parts.size(); ++i) parts[i].sigma = spread;
     }
     record.effect_sigma = effect_sigma_of(s, record.effects);
   }
-  record.quantile = interval_quantile(steps, kinds, record.spread);
+  record.quantile = interval_quantile(steps, kinds, record.spread, told_by);
+  note_contended(runs, kinds, record);
   for (size_t e = 0; e < record.effects.size(); ++e) record.effects[e].second = s.effects[e];
   record.covariance.assign(s.covariance.data(), s.covariance.data() + s.covariance.size());
   for (size_t i = 0; i < kCoefs; ++i) {

@@ -8,12 +8,16 @@
 // Op times of the runs first (where a run has them and nothing disturbs them) and their checkpoints, then
 // whole steps; the machine's own coefficients are the prior, so twenty runs are enough. What spread remains
 // is learnt from leave-one-out errors and kept in the machine's `fit` section.
+//
+// A run weighs 1 / (spread of its kind^2 + step_error^2). The error of a contended one is that of a single of
+// its steps, so it hardly counts; the spread that is learnt and the interval leave such runs out.
 #pragma once
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "model/base/measurement.h"
 #include "model/base/spec.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/step/terms.h"
@@ -30,25 +34,26 @@ struct MeasuredRun {
   std::string id;
   RunSpec spec;
   int64_t threads = 1, ranks_on_host = 1;
-  double step_s = 0;                  // FitOptions::statistic of its steps
-  double step_p10 = 0, step_p90 = 0;  // 0: not known
-  int64_t steps = 0;                  // behind the median
-  int64_t peak_rss_bytes = 0;         // 0: not known
-  std::vector<MeasuredOp> ops;        // may be empty
-  double checkpoint_s = 0;            // of one, the same statistic; 0: it wrote none
-  std::string campaign;               // on accelerators: who measured it with which engine; "": not known
+  double step_s = 0;                     // FitOptions::statistic of its steps
+  double step_error = 0;                 // log sigma of it by its own steps; 0: not known
+  double run_to_run = kAssumedRunToRun;  // log sigma between repetitions of one run
+  bool contended = false;                // something else slowed it; step_error says by how much perhaps
+  int64_t peak_rss_bytes = 0;            // 0: not known
+  std::vector<MeasuredOp> ops;           // may be empty
+  double checkpoint_s = 0;               // of one, the same statistic; 0: it wrote none
+  std::string campaign;                  // on accelerators: who measured it with which engine; "": not known
 };
 
 struct FitOptions {
   double drift = 0.2;                // log sigma between a benchmark and the same work inside a step
-  std::string statistic = "median";  // what step_s of the runs is, for the record
+  Statistic statistic = kStatistic;  // what step_s of the runs is, for the record
 };
 
 /// Throws ConfigError when there is nothing to fit to, or when a run was faster than the machine's peaks
 /// allow. Deterministic.
 Machine fit(const std::vector<MeasuredRun>& runs, const Machine& machine, const FitOptions& options);
 
-/// Log sigma of the reported step time about the run's undisturbed one; 0 where its steps were not kept.
+/// Log sigma of the measured step time about what many repetitions would show (model/base/measurement.h).
 double measurement_error(const MeasuredRun& run);
 
 /// One step as the fit and the interval of a prediction see it, on cores or on accelerators.

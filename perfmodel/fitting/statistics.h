@@ -4,10 +4,10 @@
 #pragma once
 #include <vector>
 
+#include "model/base/step_stats.h"  // quantile
+
 namespace isobar {
 
-/// Order statistic at `share` with linear interpolation; 0 of nothing.
-double quantile(std::vector<double> values, double share);
 /// Rank correlation, ties at their mean rank; 0 where one of them does not vary.
 double spearman(const std::vector<double>& a, const std::vector<double>& b);
 

@@ -18,11 +18,10 @@
 #include <string>
 #include <vector>
 
+#include "model/base/measurement.h"
 #include "perfmodel/machine/coefficient.h"
 
 namespace isobar {
-
-constexpr double kNormal80 = 1.2815515655446004;  // a normal value lies within this many sigmas in 80 %
 
 struct Identity {
   std::string host, cpu, isa;
@@ -80,7 +79,7 @@ struct Coefficient {
 /// What `isobar fit` leaves behind so that predictions carry intervals.
 struct FitRecord {
   std::vector<std::string> runs;     // that it was fitted to
-  std::string statistic = "median";  // of a run's steps: what was fitted and is predicted
+  Statistic statistic = kStatistic;  // of a run's steps: what was fitted and is predicted
   std::vector<std::string> notes;    // what a reader should know
   double quantile = kNormal80;       // 80 % quantile of standardised leave-one-out errors
   // Log residual by kind of run (fit.h: kind_of); "all" always there, "checkpoint" where runs wrote some.

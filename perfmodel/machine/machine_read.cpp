@@ -30,6 +30,7 @@ class Reader {
       if (std::find(allowed.begin(), allowed.end(), key) == allowed.end())
         fail(key, "is not a known key", "did you mean " + nearest(key, allowed) + "?");
   }
+  const std::string& file() const { return file_; }
   bool has(const std::string& key) const { return j_.contains(key); }
   const json& at(const std::string& key, const std::string& mend) const {
     if (!has(key)) fail(key, "is missing", mend);
@@ -213,7 +214,7 @@ FitRecord read_fit(const Reader& r) {
           "covariance"});
   FitRecord fit;
   fit.runs = r.words("runs");
-  if (r.has("statistic")) fit.statistic = r.text("statistic");
+  if (r.has("statistic")) fit.statistic = statistic_of(r.text("statistic"), r.file(), r.path("statistic"));
   fit.notes = r.words("notes");
   fit.quantile = r.positive("quantile", "run isobar fit again");
   const Reader spread = r.section("spread", "run isobar fit again");

@@ -64,7 +64,7 @@ void write_fit(YAML::Emitter& out, const FitRecord& fit) {
   out << YAML::Key << "fit" << YAML::Value << YAML::BeginMap;
   out << YAML::Key << "runs" << YAML::Value;
   write_words(out, fit.runs);
-  out << YAML::Key << "statistic" << YAML::Value << YAML::DoubleQuoted << fit.statistic;
+  out << YAML::Key << "statistic" << YAML::Value << YAML::DoubleQuoted << name_of(fit.statistic);
   out << YAML::Key << "notes" << YAML::Value;
   write_words(out, fit.notes);
   out << YAML::Key << "quantile" << YAML::Value << number(fit.quantile);

@@ -142,6 +142,36 @@ TEST_F(SweepCommand, NoisyTrialsAreNoFailures) {
   EXPECT_EQ(j.at("next").size(), 22u) << "the other repetitions of what was noisy can still be run";
 }
 
+TEST_F(SweepCommand, UntilClaimsNothingWhereNoTrialWasMeasured) {
+  const std::string plain = read_file(dir_ / "sweep.yaml");
+  write_atomically(dir_ / "sweep.yaml", plain + "noise_limit: 0.0001\n");  // each is too noisy to count
+  Answer a = sweep("--until 'regret<2%'");
+  EXPECT_EQ(a.code, 1) << a.out;
+  EXPECT_EQ(finished(), 12u);
+  json j = json::parse(a.out);
+  EXPECT_EQ(j.at("measured"), 0);
+  EXPECT_EQ(j.at("reached"), false);
+  fs::remove_all(dir_ / "r");
+  // Every trial fails, and a bound that predictions alone would meet is met by nothing.
+  write_atomically(dir_ / "sweep.yaml", plain + "exclude: [{amp: none}]\n");
+  write_atomically(dir_ / "base.yaml", read_file(dir_ / "base.yaml") + "data: {workers: 0}\n");
+  write_atomically(dir_ / "crash.yaml", "inherits: base.yaml\ntrain: {seed: 107}\n");
+  std::string text = read_file(dir_ / "sweep.yaml");
+  text.replace(text.find("base.yaml"), 9, "crash.yaml");
+  write_atomically(dir_ / "sweep.yaml", text);
+  a = sweep("--until 'regret<99%'");
+  EXPECT_EQ(a.code, 1) << a.out;
+  j = json::parse(a.out);
+  EXPECT_EQ(j.at("measured"), 0);
+  EXPECT_EQ(j.at("reached"), false);
+  const Answer said =
+      isobar("sweep sweep.yaml --trainer " ISOBAR_BINARY_DIR "/fake_train --machine " ISOBAR_SOURCE_DIR
+             "/configs/machines/example-2core.yaml --results s --until 'regret<99%'");
+  EXPECT_EQ(said.code, 1);
+  EXPECT_NE(said.out.find("no trial was measured"), std::string::npos) << said.out;
+  EXPECT_EQ(said.out.find("is reached"), std::string::npos) << said.out;
+}
+
 TEST_F(SweepCommand, DryRunSaysOfEveryTrialWhatItTakesAndWhatWillNotFit) {
   // A host with room for one rank, and the same with a share of the others run on purpose.
   write_atomically(dir_ / "small.yaml",

@@ -198,12 +198,12 @@ def test(isobar, fake):
                         "train: {global_batch: 24}\n")
         sweep = home / "sweep.yaml"
         # 101 segv, 106 numeric, 107 bad_config, 108 never begins, 114 has no end
-        sweep.write_text("base: base.yaml\nsteps: 4\ntimeout_s: 3\nhang_s: 2\ngrace_s: 0.2\n"
+        sweep.write_text("base: base.yaml\nsteps: 4\ntimeout_s: 10\nhang_s: 8\ngrace_s: 0.2\n"
                          "axes: {gpus: [1, 12, 24], train.seed: [0, 101, 106, 107, 108, 114]}\n")
         env = dict(os.environ, PATH=f"{home}/bin:{os.environ['PATH']}", PBS_PLAYER=str(home))
         command = [isobar, "sweep", str(sweep), "--results", str(home / "work dir" / "res'ults $(touch pwned)"), "--launcher", "pbs",
                    "--machine", str(machine), "--trainer", str(trainer), "--json"]
-        done = subprocess.run(command, env=env, cwd=home / "work dir", capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, env=env, cwd=home / "work dir", capture_output=True, text=True, timeout=900)
         if os.environ.get("ISOBAR_KEEP"): subprocess.run(["cp", "-r", str(home), os.environ["ISOBAR_KEEP"]])
         if done.returncode != 0: sys.exit(f"sweep: {done.returncode}\n{done.stdout}{done.stderr}")
         summary = json.loads(done.stdout)
@@ -240,13 +240,13 @@ def test(isobar, fake):
         slow.write_text("base: base.yaml\nsteps: 4\ntimeout_s: 60\nhang_s: 0\ngrace_s: 0.2\naxes: {train.seed: [114]}\n")
         machine.write_text(json.dumps({"inherits": str(root / "configs/machines/aurora.yaml"), "cluster": dict(cluster, retries=1)}))
         command[2:5] = [str(slow), "--results", str(home / "slow")]
-        done = subprocess.run(command, env=dict(env, PBS_PLAYER_LIMIT="1.5"), cwd=home, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=dict(env, PBS_PLAYER_LIMIT="8"), cwd=home, capture_output=True, text=True, timeout=600)
         t = json.loads(done.stdout)["trials"][0]
         check((t["class"], t["attempt"]) == ("timeout", 2), f"walltime: {t['class']} ({t['message']}) after {t['attempt']} attempts")
         # refused by the scheduler: one line that says where to mend it
         machine.write_text(json.dumps({"inherits": str(root / "configs/machines/aurora.yaml"), "cluster": dict(cluster, queue="nope")}))
         command[4] = str(home / "refused")
-        done = subprocess.run(command, env=env, cwd=home, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=env, cwd=home, capture_output=True, text=True, timeout=300)
         check(done.returncode == 2 and "Unknown queue" in done.stderr and "machine.yaml" in done.stderr, f"refusal: {done.returncode} {done.stderr}")
     for w in wrong: print("WRONG:", w)
     print(f"{len(summary['trials'])} trials through {len(jobs)} PBS jobs: {summary['counts']}")

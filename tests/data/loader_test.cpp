@@ -33,6 +33,9 @@ class Numbers : public Dataset {
     }
     ++reads;
     if (jitter) std::this_thread::sleep_for(std::chrono::microseconds((i * 7919) % 400));
+    // Until so many read at once, however late a busy machine starts their threads.
+    for (int i = 0; i < 60'000 && most_at_once < together; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (pause_us) std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
     --reading;
     if (bad.contains(i)) throw ConfigError("f", "data.train", "sample " + std::to_string(i), "mend");
@@ -41,7 +44,7 @@ class Numbers : public Dataset {
   }
   std::set<int64_t> bad;
   bool jitter = false;
-  int pause_us = 0;
+  int pause_us = 0, together = 0;
   mutable std::atomic<int64_t> reading{0}, most_at_once{0}, reads{0};
 
  private:
@@ -206,11 +209,11 @@ TEST(Loader, TheLastBatchStaysUntouchedUntilTheNextCall) {
 
 TEST(Loader, ReadsAheadAsFarAsPrefetchSaysAndInParallel) {
   Numbers set(1000);
-  set.pause_us = 500;
+  set.together = 3;
   LoaderOptions o = options(3, 2);
   Loader loader(set, o);
   loader.next();
-  for (int i = 0; i < 400 && set.reads < 3 * 7; ++i)
+  for (int i = 0; i < 12'000 && set.reads < 3 * 7; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(set.reads, 3 * 7);  // the batch in use and 3 * 2 ahead

@@ -104,7 +104,7 @@ class Child {
     if (!done_ && ::waitpid(pid_, &status_, WNOHANG) == pid_) done_ = true;
     return done_;
   }
-  Ended wait(double limit_s = 240) {
+  Ended wait(double limit_s = 900) {
     Ended e;
     while (!over() && seconds_now() - begun_ < limit_s)
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -207,7 +207,7 @@ inline std::vector<pid_t> ranks_of(pid_t command) {
 
 /// Is the process gone, or only a name that its parent has not read yet? Gives it some seconds.
 inline bool gone(pid_t pid) {
-  for (int i = 0; i < 500; ++i) {
+  for (int i = 0; i < 6000; ++i) {
     const std::string stat = text_of("/proc/" + std::to_string(pid) + "/stat");
     const size_t paren = stat.rfind(')');
     if (paren == std::string::npos || paren + 2 >= stat.size() || stat[paren + 2] == 'Z') return true;
@@ -217,7 +217,7 @@ inline bool gone(pid_t pid) {
 }
 
 /// Waits until the run in `dir` has logged `step`, or until `child` has ended; true: it has.
-inline bool reached(Child& child, const std::string& dir, int64_t step, double limit_s = 60) {
+inline bool reached(Child& child, const std::string& dir, int64_t step, double limit_s = 300) {
   const double begun = seconds_now();
   const std::string mark = "\"step\":" + std::to_string(step) + "}";
   while (seconds_now() - begun < limit_s) {

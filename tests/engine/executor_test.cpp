@@ -161,18 +161,18 @@ TEST(Executor, TheWatchdogBarksOnlyWhenNothingMoves) {
       EXPECT_EQ(op, "idle");
       ++barks;
     };
-    Watchdog dog(nullptr, slow, errands, 0.5, {.hang = bark});
+    Watchdog dog(nullptr, slow, errands, 3, {.hang = bark});
     dog.follow(&execute);
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 160; ++i) {  // longer than the watchdog waits
       execute(program, i);
       std::this_thread::sleep_for(std::chrono::milliseconds(25));
     }
     {
       const auto part = slow.begin("waiting for a disk");
-      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      std::this_thread::sleep_for(std::chrono::milliseconds(4500));
     }
     EXPECT_EQ(barks, 0);
-    for (int i = 0; i < 200 && barks == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(25));
+    for (int i = 0; i < 4800 && barks == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(25));
   }
   EXPECT_EQ(barks, 1);
 }

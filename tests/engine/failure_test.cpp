@@ -15,7 +15,7 @@ namespace {
   EXPECT_NE((text).find(part), std::string::npos) << "lacks '" << (part) << "':\n" << (text)
 
 // Seconds; a busy machine needs some to start and to end processes, and more under a sanitizer.
-constexpr double kQuickly = kSanitized ? 100 : 20;
+constexpr double kQuickly = 100;  // seconds; busy machines and sanitizers are slow, a hang is for good
 
 int count_of(const std::string& text, const std::string& part) {
   int n = 0;
@@ -170,7 +170,7 @@ TEST(Failure, NaNInOneRanksDataEndsTheRunWithFileStepAndChannel) {
 TEST(Failure, ARankThatStopsIsNoticedByTheOthers) {
   const Folder dir;
   Child child(train_words(
-      tiny(), {"train.steps=100000", "run.out=" + (dir / "run"), "run.threads=1", "run.hang_timeout=2"},
+      tiny(), {"train.steps=100000", "run.out=" + (dir / "run"), "run.threads=1", "run.hang_timeout=10"},
       {"--ranks", "2"}));
   ASSERT_TRUE(reached(child, dir / "run", 30)) << child.wait(0).text;
   const auto ranks = ranks_of(child.pid());
@@ -178,9 +178,9 @@ TEST(Failure, ARankThatStopsIsNoticedByTheOthers) {
   ::kill(ranks[1], SIGSTOP);
   const double stopped = seconds_now();
   const Ended e = child.wait();
-  EXPECT_LT(seconds_now() - stopped, 2 + kQuickly);
+  EXPECT_LT(seconds_now() - stopped, 10 + kQuickly);
   EXPECT_EQ(e.code, 1) << e.text;
-  EXPECT_HAS(e.text, "made no progress for 2 s");
+  EXPECT_HAS(e.text, "made no progress for 10 s");
   const WrittenRun r = read_run(dir / "run");
   EXPECT_EQ(r.end["class"], "hang");
   for (const pid_t rank : ranks) {

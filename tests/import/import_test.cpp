@@ -201,7 +201,7 @@ TEST_F(Import, KinetoTracesGiveStepsAndOps) {
   for (const RunRecord* r : {&a, &b}) {
     EXPECT_EQ(r->run_class, RunClass::ok);
     EXPECT_NEAR(r->step_s.median, 0.12, 1e-9);
-    EXPECT_NEAR(r->samples_per_s, 16 / 0.12, 1e-6);
+    EXPECT_NEAR(r->rate(kStatistic), 16 / 0.12, 1e-6);
     EXPECT_EQ(r->steps.size(), 5u);
     EXPECT_EQ(r->spec.net.embed_dim, 64);
     ASSERT_EQ(r->ops.size(), 2u);

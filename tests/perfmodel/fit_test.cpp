@@ -32,9 +32,7 @@ std::vector<MeasuredRun> runs_on(const Machine& truth, double noise, std::mt1993
                     .threads = threads,
                     .ranks_on_host = s.layout.world(),
                     .step_s = step,
-                    .step_p10 = 0.97 * step,
-                    .step_p90 = 1.05 * step,
-                    .steps = 8,
+                    .step_error = 0.019,
                     .peak_rss_bytes = 0,
                     .ops = {}};
     if (ops) {
@@ -92,6 +90,35 @@ TEST(Fit, IntervalsFollowTheNoise) {
     EXPECT_GT(c.covered / c.runs, 0.68) << noise;
     EXPECT_LT(c.covered / c.runs, 0.92) << noise;
   }
+}
+
+// A quarter of the runs were disturbed, their steps tell by how much, and the other half of the sweep was
+// not.
+TEST(Fit, MarkedContendedRunsSpoilItLessThanUnmarkedOnes) {
+  constexpr int kMachines = 10;
+  double marked = 0, unmarked = 0;
+  size_t noted = 0;
+  for (int i = 0; i < kMachines; ++i) {
+    std::mt19937_64 random(900 + static_cast<uint64_t>(i));
+    const Machine truth = test::perturbed(test::machine(), 0.3, random);
+    const auto runs = runs_on(truth, 0.02, random);
+    const HeldOut split = split_runs(runs, 0.5, static_cast<uint64_t>(i));
+    std::vector<MeasuredRun> train = pick(runs, split.train);
+    std::uniform_real_distribution<double> slower(1.2, 2.2);
+    for (size_t k = 0; k < train.size(); k += 4) train[k].step_s *= slower(random);
+    const std::vector<MeasuredRun> test = pick(runs, split.test);
+    unmarked += hold_out(test, fit(train, test::machine(), {})).median_error / kMachines;
+    for (size_t k = 0; k < train.size(); k += 4) {
+      train[k].contended = true;
+      train[k].step_error = contended_error({.median = 1.2, .p10 = 1, .p90 = 2.4});
+    }
+    const Machine m = fit(train, test::machine(), {});
+    marked += hold_out(test, m).median_error / kMachines;
+    for (const std::string& n : m.fit->notes) noted += n.find("contended") != std::string::npos;
+  }
+  std::printf("held-out median error: %.1f %% marked, %.1f %% unmarked\n", 100 * marked, 100 * unmarked);
+  EXPECT_LT(marked, 0.7 * unmarked);
+  EXPECT_EQ(noted, static_cast<size_t>(kMachines));
 }
 
 TEST(Fit, OutliersDoNotSpoilTheRest) {
@@ -183,7 +210,7 @@ TEST(Fit, NeverGoesBelowThePhysicalFloor) {
   for (MeasuredRun& r : runs) {  // nearly as fast as the peaks allow, beyond what the rest of the step leaves
     const StepTerms t = terms_of(r.spec, test::machine(), r.threads, r.ranks_on_host);
     r.step_s = 1.01 * ceiling_seconds(t, 1.0e11, 2.0e11);
-    r.step_p10 = r.step_p90 = 0;
+    r.step_error = 0;
   }
   const Machine m = fit(runs, test::machine(), {});
   EXPECT_FALSE(m.fit->notes.empty());

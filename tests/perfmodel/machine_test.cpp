@@ -13,7 +13,7 @@ namespace {
 TEST(MachineFile, ReadsBackWhatWasWritten) {
   Machine m = test::machine();
   m.fit = FitRecord{.runs = {"007", "run b"},
-                    .statistic = "p10",
+                    .statistic = Statistic::p10,
                     .notes = {"peaks.f32 was raised: \"why\""},
                     .quantile = 1.37,
                     .spread = {{"all", 0.04}, {"ranks", 0.06}},
@@ -47,7 +47,7 @@ TEST(MachineFile, ReadsBackWhatWasWritten) {
     for (size_t j = 0; j < kCoefs; ++j)
       EXPECT_EQ(back.fit->covariance[i * (kCoefs + 2) + j], m.fit->covariance[i * (kCoefs + 2) + j]);
   EXPECT_EQ(back.fit->effect_sigma, m.fit->effect_sigma);
-  EXPECT_EQ(back.fit->statistic, "p10");
+  EXPECT_EQ(back.fit->statistic, Statistic::p10);
   EXPECT_EQ(back.fit->notes, m.fit->notes);
   EXPECT_EQ(back.fit->spread, m.fit->spread);
   EXPECT_EQ(back.fit->range, m.fit->range);

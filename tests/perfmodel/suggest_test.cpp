@@ -53,11 +53,8 @@ Hidden demo_space(uint64_t seed, double own, double noise, int repetitions = 1) 
       m.threads = terms[i].where.threads;
       m.ranks_on_host = terms[i].where.ranks_on_host;
       m.step_s = std::max(1.01 * ceiling, h.truth[i] * std::exp(noise * normal(random)));
-      m.steps = 38;
-      // So that measurement_error() finds `noise` again.
-      const double width = kNormal80 * noise * 2 / 1.2533;
-      m.step_p10 = m.step_s * std::exp(-width);
-      m.step_p90 = m.step_s * std::exp(width);
+      m.step_error = noise;
+      m.run_to_run = 0;
       c.measured.push_back(m);
     }
     h.finished.push_back(std::move(c));
@@ -175,6 +172,40 @@ TEST(Suggest, RegretIsZeroWhenEverythingIsMeasuredWithoutError) {
   EXPECT_NEAR(o.regret, 0, 1e-9);
   EXPECT_EQ(o.choice,
             static_cast<size_t>(std::min_element(h.truth.begin(), h.truth.end()) - h.truth.begin()));
+}
+
+// Steps that were not kept, or are all alike, say nothing of what another day would give.
+TEST(Suggest, NoMeasuredRunHasAnIntervalOfWidthZero) {
+  const uint64_t seed = fresh_seed();
+  std::mt19937_64 random(seed);
+  std::vector<MeasuredRun> runs;
+  std::vector<Candidate> c = after(demo_space(seed, 0.05, 0).finished, 12, random, runs);
+  for (Candidate& one : c)
+    for (MeasuredRun& r : one.measured) r.run_to_run = MeasuredRun{}.run_to_run;
+  const Outlook o = look_ahead(c, fit(runs, machine(), {}), {});
+  for (size_t i = 0; i < c.size(); ++i)
+    if (!c[i].measured.empty()) {
+      EXPECT_GT(o.beliefs[i].upper / o.beliefs[i].lower, 1.01) << i;
+      EXPECT_LT(o.beliefs[i].upper / o.beliefs[i].lower, 1.06) << i;
+    }
+}
+
+TEST(Suggest, AContendedMeasurementIsOutweighedByItsRepeat) {
+  const uint64_t seed = fresh_seed();
+  Hidden h = demo_space(seed, 0.05, 0.01);
+  std::vector<MeasuredRun> runs;
+  for (Candidate& c : h.finished) {
+    c.trials_left = 0;
+    runs.push_back(c.measured[0]);
+  }
+  const Machine m = fit(runs, machine(), {});
+  const double alone = look_ahead(h.finished, m, {}).beliefs[0].seconds;
+  MeasuredRun disturbed = h.finished[0].measured[0];
+  disturbed.step_s *= 2;
+  disturbed.contended = true;
+  disturbed.step_error = 0.4;
+  h.finished[0].measured.insert(h.finished[0].measured.begin(), disturbed);
+  EXPECT_NEAR(look_ahead(h.finished, m, {}).beliefs[0].seconds / alone, 1, 0.01);
 }
 
 TEST(Suggest, StoppingAtTwoPercentLeavesAboutThatMuch) {

@@ -25,7 +25,7 @@ TEST(ChartData, FrontHoldsExactlyTheRunsThatNothingBeats) {
     r.run.run_class = RunClass::ok;
     r.run.ranks = 1 << (rng() % 4);
     r.run.step_s.median = 0.01 + 0.001 * static_cast<double>(rng() % 50);  // ties happen
-    r.run.samples_per_s = 8 / r.run.step_s.median;
+    r.run.spec.train.global_batch = 8;
     r.run.peak_rss_bytes = static_cast<int64_t>(1'000'000 * (50 + rng() % 40));
     d.runs.push_back(r);
   }
@@ -35,8 +35,8 @@ TEST(ChartData, FrontHoldsExactlyTheRunsThatNothingBeats) {
   for (size_t i = 0; i < 300; ++i) {
     const auto values = [&](size_t k) {
       const RunRecord& r = d.runs[k].run;
-      return std::array<double, 3>{1 / r.samples_per_s, static_cast<double>(r.peak_rss_bytes),
-                                   static_cast<double>(r.ranks) / r.samples_per_s};
+      return std::array<double, 3>{1 / r.rate(kStatistic), static_cast<double>(r.peak_rss_bytes),
+                                   static_cast<double>(r.ranks) / r.rate(kStatistic)};
     };
     bool beaten = false;
     for (size_t k = 0; k < 300; ++k) {

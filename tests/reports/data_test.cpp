@@ -6,7 +6,9 @@
 
 #include "model/base/error.h"
 #include "perfmodel/machine/machine.h"
+#include "reports/figures.h"
 #include "reports/report_tables.h"
+#include "reports/story.h"
 #include "tests/reports/fixture.h"
 
 namespace isobar {
@@ -44,6 +46,61 @@ TEST(ReportData, JoinsRunsWithTheirPredictionsById) {
   EXPECT_EQ(s.runs, 6u);
   EXPECT_NEAR(s.median_error, (errors[2] + errors[3]) / 2, 1e-9);
   EXPECT_NEAR(s.coverage, inside / 6, 1e-9);
+}
+
+// One statistic through everything: what the fit took is what is measured, ranked, drawn and told.
+TEST(ReportData, TheStatisticOfTheFitIsThatOfEveryNumber) {
+  TempDir dir;
+  MadeUpResults(dir.path).write_sweep();
+  auto holdout = nlohmann::json::parse(read_file(dir.path / "holdout.json"));
+  holdout["statistic"] = "p10";
+  write_atomically(dir.path / "holdout.json", holdout.dump());
+  const ReportData d = collect({dir.path}, {});
+  EXPECT_EQ(d.statistic, Statistic::p10);
+  for (const ReportRun* r : d.ok()) {
+    EXPECT_DOUBLE_EQ(r->measured(), r->run.step_s.p10);
+    EXPECT_DOUBLE_EQ(r->rate(), static_cast<double>(r->run.spec.train.global_batch) / r->run.step_s.p10);
+    EXPECT_LT(r->measured_lower(), r->measured());
+    EXPECT_GT(r->measured_upper(), r->measured());
+  }
+  const std::string title = title_of(Statistic::p10);
+  const Table runs = runs_table(d);
+  EXPECT_NE(runs.note.find(title), std::string::npos) << runs.note;
+  const double batch = static_cast<double>(d.ok()[0]->run.spec.train.global_batch);
+  for (const auto& row : runs.rows)
+    EXPECT_NEAR(row[3].value * row[4].value, 1e3 * batch, 1e-6) << "rate and step are of two statistics";
+  for (const Sentence& s : story(d, {}))
+    if (s.head == "Fastest" || s.head == "Predictions") {
+      EXPECT_NE(s.text.find(title), std::string::npos) << s.text;
+    }
+  std::vector<std::string> problems;
+  for (const Figure& f : figures(d, chart_data(d), problems)) {
+    const std::string all = f.spec.dump();
+    if (all.find("\"measured\"") != std::string::npos || all.find("\"rate\"") != std::string::npos) {
+      EXPECT_NE((f.caption + all).find(title), std::string::npos) << f.id;
+    }
+  }
+  EXPECT_THROW(collect({dir.path}, {.statistic = Statistic::min}), ConfigError);
+  EXPECT_EQ(collect({dir.path}, {.statistic = Statistic::p10}).statistic, Statistic::p10);
+}
+
+TEST(ReportData, ContendedRunsAreNamedAndKept) {
+  TempDir dir;
+  MadeUpResults made(dir.path);
+  for (int i = 0; i < 8; ++i)
+    made.write_timed("calm" + std::to_string(i), MadeUpResults::spec(1, "none", i), 0.02 + 0.001 * i, 0.01);
+  made.write_timed("torn", MadeUpResults::spec(1, "none", 20), 0.02, 0.4);
+  const ReportData d = collect({dir.path}, {});
+  ASSERT_EQ(d.contended().size(), 1u);
+  EXPECT_EQ(d.contended()[0]->run.id, "torn");
+  EXPECT_EQ(d.ok().size(), 9u);
+  EXPECT_NE(to_csv(runs_table(d)).find("contended"), std::string::npos);
+  bool told = false;
+  for (const Sentence& s : story(d, {})) told = told || (s.head == "Contended" && s.text.find("1 of 9") == 0);
+  EXPECT_TRUE(told);
+  // Its own interval is that of one of its steps, the others' are those of their middle.
+  for (const ReportRun* r : d.ok())
+    EXPECT_EQ(r->measured_error > 0.1, r->run.id == "torn") << r->run.id << " " << r->measured_error;
 }
 
 TEST(ReportData, LabelsNameWhatVariesAndTellAllRunsApart) {

@@ -86,7 +86,7 @@ TEST(Page, SharedRowsHoldWhatWasMeasuredAndPredicted) {
         near(row["measured"], r->run.step_s.median * 1e3);
         near(row["predicted"], r->prediction->step_s * 1e3);
         near(row["low"], r->prediction->lower * 1e3);
-        near(row["rate"], r->run.samples_per_s);
+        near(row["rate"], static_cast<double>(r->run.spec.train.global_batch) / r->run.step_s.median);
         EXPECT_EQ(row["was"] == "fitted to", r->prediction->in_fit);
         double terms = 0;
         for (size_t t = 0; t < 4; ++t) terms += row["t" + std::to_string(t)].get<double>();

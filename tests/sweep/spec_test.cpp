@@ -174,10 +174,10 @@ TEST_F(SpecTest, TrialIdDependsOnContentAloneAndNotOnWhereResultsGo) {
 TEST_F(SpecTest, AThousandTrialsExpandInWellUnderTwoSeconds) {
   std::string values;
   for (int i = 0; i < 250; ++i) values += (i ? ", " : "") + std::to_string(i);
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // of this process: others may want the cores
   const Matrix m = expand(sweep("axes: {train.seed: [" + values + "], amp: [none, bf16], gpus: [1, 2]}"));
   EXPECT_EQ(m.trials.size(), 1000u);
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 2.0);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 2.0);
 }
 
 TEST_F(SpecTest, ScalingIsOneLine) {

@@ -39,6 +39,7 @@ class SweepTest : public ::testing::Test {
     ::setenv("FAKE_LOG", (scratch_ / "log").c_str(), 1);
     ::setenv("FAKE_STEP_MS", "2", 1);
     ::unsetenv("FAKE_MPI");
+    ::unsetenv("FAKE_CONTENDED");
     // In a sanitized build the trainer's faults shall stay signals.
     for (const char* name : {"ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"})
       ::setenv(name, "handle_segv=0:handle_abort=0:detect_leaks=0", 1);

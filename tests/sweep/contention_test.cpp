@@ -1,0 +1,115 @@
+// Trials that something else disturbed: who is marked, and that they are run once more beside what is there.
+#include "bench/sweep/contention.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+
+#include "bench/sweep/repeats.h"
+#include "bench/sweep/summary.h"
+#include "support.h"
+
+namespace isobar {
+namespace {
+
+std::vector<size_t> marked(const std::vector<Scatter>& trials) {
+  std::vector<size_t> out;
+  const std::vector<Contention> all = contention_of(trials);
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].marked) out.push_back(i);
+  return out;
+}
+
+TEST(Contention, MarksWhatScattersFarMoreThanItsSiblings) {
+  const std::vector<size_t> nobody;
+  EXPECT_EQ(marked({{2, 0.06}, {2, 0.09}, {2, 1.24}, {2, 0.05}, {2, 0.11}}), (std::vector<size_t>{2}));
+  EXPECT_EQ(marked({{2, 0.01}, {2, 0.01}, {2, 0.12}, {2, 0.01}, {2, 0.01}}), nobody) << "12 % are little";
+  EXPECT_EQ(marked({{2, 0.8}, {2, 0.9}, {2, 1.24}, {2, 0.7}, {2, 1.1}}), nobody) << "busy throughout";
+  EXPECT_EQ(marked({{2, 0.06}, {2, 1.24}, {2, 0.05}, {2, 0.05}}), nobody) << "three siblings are too few";
+  EXPECT_EQ(marked({{2, 0.06}, {2, -1}, {2, 1.24}, {2, -1}, {2, 0.05}, {2, -1}}), nobody)
+      << "what was not timed is no sibling";
+  EXPECT_EQ(contention_of({}).size(), 0u);
+}
+
+TEST(Contention, SiblingsHaveAsManyRanksWhereThereAreEnough) {
+  std::vector<Scatter> trials;
+  for (int i = 0; i < 6; ++i) {
+    trials.push_back({1, 0.05});
+    trials.push_back({4, 0.4});  // four ranks on two cores always scatter
+  }
+  EXPECT_EQ(marked(trials), std::vector<size_t>{});
+  trials.push_back({1, 0.4});
+  EXPECT_EQ(marked(trials), (std::vector<size_t>{12}));
+  trials.push_back({8, 1.3});  // alone of its kind: all others are its siblings
+  EXPECT_EQ(marked(trials), (std::vector<size_t>{12, 13}));
+}
+
+TEST(Contention, TheMedianLeavesTheTrialItselfOut) {
+  const auto c = contention_of({{1, 0.5}, {1, 0.1}, {1, 0.2}, {1, 0.3}, {1, 0.4}});
+  EXPECT_DOUBLE_EQ(c[0].siblings, 0.25);
+  EXPECT_DOUBLE_EQ(c[1].siblings, 0.35);
+  EXPECT_DOUBLE_EQ(c[3].siblings, 0.3);
+}
+
+class RepeatsTest : public SweepTest {
+ protected:
+  SweepOutcome run_all(const SweepSpec& s) {
+    whole_ = expand(s);
+    const Matrix part = whole_;
+    return run_with_repeats(whole_, part, s, [&](const Matrix& m) {
+      LocalLauncher launcher;
+      SweepOptions o = options();
+      o.whole = &whole_;
+      return run_sweep(m, s, o, launcher);
+    });
+  }
+  Matrix whole_;
+};
+
+TEST_F(RepeatsTest, AContendedTrialIsRunOnceMoreAndBothAreKept) {
+  const SweepSpec s = sweep("axes: {gpus: [1], workers: [0, 1, 2], micro_batch: [1, 2]}");
+  const Trial disturbed = expand(s).trials[2];
+  ::setenv("FAKE_CONTENDED", disturbed.id.c_str(), 1);
+  const SweepOutcome o = run_all(s);
+  ASSERT_EQ(o.runs.size(), 7u);
+  EXPECT_EQ(o.started, 7);
+  EXPECT_TRUE(o.complete());
+  const RunRecord &first = o.runs[2], &again = o.runs[6];
+  EXPECT_EQ(first.run_class, RunClass::ok) << "a mark is no class";
+  EXPECT_TRUE(first.contention.marked);
+  EXPECT_EQ(again.repeats, disturbed.id);
+  EXPECT_NE(again.id, disturbed.id);
+  EXPECT_EQ(experiment_of(again.spec), experiment_of(first.spec));
+  EXPECT_FALSE(again.contention.marked);
+  EXPECT_EQ(first.attempt, 1) << "the disturbed run was overwritten";
+  EXPECT_EQ(whole_.trials.size(), 7u);
+  EXPECT_EQ(load_runs(scratch_ / "results").size(), 7u);
+  SQLite::Database db((scratch_ / "results" / "index.sqlite").string(), SQLite::OPEN_READONLY);
+  EXPECT_EQ(db.execAndGet("SELECT id FROM runs WHERE contended = 1").getString(), disturbed.id);
+  EXPECT_EQ(db.execAndGet("SELECT repeats FROM runs WHERE id = '" + again.id + "'").getString(),
+            disturbed.id);
+  const std::string table = summary_table(whole_, o);
+  EXPECT_NE(table.find("contended: its steps scatter by"), std::string::npos) << table;
+  EXPECT_NE(table.find("repeats " + disturbed.id), std::string::npos) << table;
+  EXPECT_NE(table.find("1 contended"), std::string::npos) << table;
+
+  // Given again there is nothing left to do, and nothing is lost.
+  const SweepOutcome twice = run_all(s);
+  EXPECT_EQ(twice.started, 0);
+  EXPECT_EQ(twice.runs.size(), 7u);
+  EXPECT_EQ(starts().size(), 7u);
+}
+
+TEST_F(RepeatsTest, HowOftenIsTheSweepFilesChoice) {
+  const std::string axes = "axes: {gpus: [1], workers: [0, 1, 2], micro_batch: [1, 2, 4]}\n";
+  const Trial t = expand(sweep(axes)).trials[4];
+  const std::string again = trial_id(t.spec, 0, 1), once_more = trial_id(t.spec, 0, 2);
+  ::setenv("FAKE_CONTENDED", (t.id + " " + again + " " + once_more).c_str(), 1);
+  EXPECT_EQ(run_all(sweep(axes + "repeat_contended: 0")).runs.size(), 9u);
+  EXPECT_EQ(run_all(sweep(axes)).runs.size(), 10u);
+  EXPECT_EQ(run_all(sweep(axes + "repeat_contended: 2")).runs.size(), 11u) << "the repeat was contended too";
+  for (const auto& [id, n] : starts()) EXPECT_EQ(n, 1) << id;
+  EXPECT_EQ(sweep(axes + "repeat_contended: 3").repeat_contended, 3);
+  EXPECT_THROW(sweep(axes + "repeat_contended: -1"), std::exception);
+}
+
+}  // namespace
+}  // namespace isobar
