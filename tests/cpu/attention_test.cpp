@@ -1,4 +1,5 @@
 // Attention against a double-precision softmax that does hold Tq x Tk.
+#include "model/base/denormals.h"
 #include "tests/cpu/kernel_testing.h"
 
 namespace isobar::cpu::testing {
@@ -228,7 +229,7 @@ template <class Check>
 void for_many_cases(const Check& check) {
   Random random;
   for (const Isa isa : isas())
-    for (const int64_t d : {48, 64, 128, 192, 32, 16, 8, 1, 7, 33, 100}) {
+    for (const int64_t d : {48, 64, 96, 128, 192, 32, 16, 8, 1, 7, 33, 100}) {
       const DType act = random.act();
       const int64_t tq = random.integer(1, 150), tk = random.coin() ? tq : random.integer(1, 250);
       Case c = random_case(random, act, d, tq, tk);
@@ -273,6 +274,78 @@ TEST(AttentionForward, TokensOfTheWeatherNetAtOneAndTwoThreads) {
       check_forward(c);
       check_backward(c);
       if (HasFatalFailure()) return;
+    }
+}
+
+// Products on tiles: the instructions where there are some, and what stands for them everywhere. Odd numbers
+// of tokens, fewer and more than a block of keys, keys that some queries do not see and queries that see
+// none.
+TEST(AttentionOnTiles, IsTheTextbookForAnyShape) {
+  Random random;
+  for (const bool plain : {false, true}) {
+    if (!plain && best_isa() < Isa::amx) continue;
+    for (const int64_t d : {32, 48, 64, 96, 128, 192, 16, 7, 33})
+      for (const auto& [tq, tk] :
+           {std::pair<int64_t, int64_t>{random.integer(1, 100), random.integer(1, 130)},
+            {65, 97},
+            {31, 385}}) {
+        if (tk > 130 && d > 64) continue;  // a span of keys and a bit: once is enough
+        Case c = random_case(random, DType::bf16, d, tq, tk);
+        const Running running(best_isa(), static_cast<int>(random.integer(1, 2)));
+        if (plain) use_plain_tiles();
+        SCOPED_TRACE(std::string(plain ? "plain tiles" : "AMX") + ", d " + std::to_string(d) + " tq " +
+                     std::to_string(tq) + " tk " + std::to_string(tk) + " heads " +
+                     std::to_string(c.a.heads) + "/" + std::to_string(c.a.kv_heads) + " causal " +
+                     std::to_string(c.a.causal));
+        check_forward(c);
+        if (HasFatalFailure()) return;
+        check_backward(c);
+        if (HasFatalFailure()) return;
+      }
+  }
+}
+
+// The maximum that exponentials are taken against stays while scores rise a little, and follows when they
+// rise more: keys grow along the sequence.
+TEST(AttentionOnTiles, ScoresThatRiseFromBlockToBlock) {
+  Random random;
+  for (const bool plain : {false, true}) {
+    if (!plain && best_isa() < Isa::amx) continue;
+    for (const double most : {2.0, 40.0, 1000.0}) {
+      Case c = random_case(random, DType::bf16, 16, 40, 500);
+      for (int64_t j = 0; j < c.k.size(); ++j)
+        c.k.set(j, c.k[j] * most * static_cast<double>(j) / static_cast<double>(c.k.size()));
+      const Running running(best_isa(), 1);
+      if (plain) use_plain_tiles();
+      SCOPED_TRACE(std::string(plain ? "plain tiles" : "AMX") + ", up to " + std::to_string(most));
+      check_forward(c);
+      if (HasFatalFailure()) return;
+      if (most < 1000) check_backward(c);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Tiles, ThePlainOnesComputeTheSameBits) {
+  if (best_isa() < Isa::amx) GTEST_SKIP() << "this machine has no tiles";
+  Random random;
+  flush_denormals();  // as the instruction does
+  for (const double scale : {1.0, 1e-18, 1e18})
+    for (const auto& [m, n, pairs] :
+         {std::tuple<int64_t, int64_t, int64_t>{16, 16, 16}, {48, 64, 32}, {96, 16, 48}}) {
+      const Buffer a = random.buffer(DType::bf16, m * pairs * 2, scale),
+                   b = random.buffer(DType::bf16, n * pairs * 2, scale);
+      for (const bool add : {false, true}) {
+        Buffer want = random.buffer(DType::f32, m * n), got(DType::f32, m * n);
+        std::memcpy(got.data(), want.data(), want.bytes());
+        const auto product = [&](const KernelTable& k, Buffer& c) {
+          k.tile_product(m, n, pairs, a.f32(), pairs, b.f32(), n, c.f32(), n, add);
+        };
+        product(plain_tile_kernels(), want);
+        product(amx_kernels(), got);
+        ASSERT_TRUE(want.same_bits(got) && got.intact())
+            << m << " x " << n << " x " << pairs << ", scale " << scale;
+      }
     }
 }
 

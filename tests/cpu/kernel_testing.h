@@ -110,13 +110,13 @@ class Random {
 
 inline std::vector<Isa> isas() {
   std::vector<Isa> all;
-  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_bf16})
+  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx})
     if (isa <= best_isa()) all.push_back(isa);
   return all;
 }
 
 inline const char* name_of(Isa isa) {
-  constexpr const char* kNames[] = {"portable", "avx2", "avx512", "avx512_bf16"};
+  constexpr const char* kNames[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
   return kNames[static_cast<int>(isa)];
 }
 

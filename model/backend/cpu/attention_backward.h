@@ -108,6 +108,23 @@ float row_product(const char* x, const char* y, int64_t d) {
   return V::sum(sum);
 }
 
+// lse and delta of one tile
+template <class V, class E>
+void query_statistics(const AttentionArgs& args, const BackwardBuffers& w, int64_t at, int64_t batch,
+                      int64_t head, int64_t query0, int64_t queries) {
+  const Attention& a = args.shape;
+  const int64_t row0 = batch * a.tq + query0;
+  const char* d_o = element<E>(args.d_o, row0 * a.ld_o + head * a.d);
+  const char* o = element<E>(args.o, row0 * a.ld_o + head * a.d);
+  const float* lse = args.lse + (batch * a.heads + head) * a.tq + query0;
+  for (int64_t i = 0; i < kQueryTile; ++i) {
+    const bool sees = i < queries && lse[i] > -std::numeric_limits<float>::infinity();
+    w.lse2[at * kQueryTile + i] = sees ? lse[i] * kLog2e : -kNothingYet;  // P = 0 for the rest
+    w.delta[at * kQueryTile + i] =
+        i < queries ? row_product<V, E>(element<E>(d_o, i * a.ld_o), element<E>(o, i * a.ld_o), a.d) : 0.0f;
+  }
+}
+
 // Everything about the queries of one (batch, kv head): packed Q and dO, lse, delta
 template <class V, class E>
 void pack_queries(const AttentionArgs& args, const AttentionSizes& s, const BackwardBuffers& w, int64_t batch,
@@ -120,19 +137,11 @@ void pack_queries(const AttentionArgs& args, const AttentionSizes& s, const Back
       const int64_t row0 = batch * a.tq + query0;
       const char* q = element<E>(args.q, row0 * a.ld_q + head * a.d);
       const char* d_o = element<E>(args.d_o, row0 * a.ld_o + head * a.d);
-      const char* o = element<E>(args.o, row0 * a.ld_o + head * a.d);
       pack_columns<E>(q, a.ld_q, queries, a.d, w.q_columns + at * w.columns_stride);
       pack_columns<E>(d_o, a.ld_o, queries, a.d, w.do_columns + at * w.columns_stride);
       pack_pairs<V, E>(q, a.ld_q, queries, a.d, s.d_pad, w.q_pairs + at * w.pairs_stride);
       pack_pairs<V, E>(d_o, a.ld_o, queries, a.d, s.d_pad, w.do_pairs + at * w.pairs_stride);
-      const float* lse = args.lse + (batch * a.heads + head) * a.tq + query0;
-      for (int64_t i = 0; i < kQueryTile; ++i) {
-        const bool sees = i < queries && lse[i] > -std::numeric_limits<float>::infinity();
-        w.lse2[at * kQueryTile + i] = sees ? lse[i] * kLog2e : -kNothingYet;  // P = 0 for the rest
-        w.delta[at * kQueryTile + i] =
-            i < queries ? row_product<V, E>(element<E>(d_o, i * a.ld_o), element<E>(o, i * a.ld_o), a.d)
-                        : 0.0f;
-      }
+      query_statistics<V, E>(args, w, at, batch, head, query0, queries);
     }
 }
 
@@ -178,6 +187,17 @@ void write_dq_tile(const AttentionArgs& args, const AttentionSizes& s, int64_t g
   unpack_transposed<V, E>(dq, scale, queries, a.d, out, args.ld_dq);
 }
 
+// dK and dV of one span
+template <class V, class E>
+void write_span(const AttentionArgs& args, const AttentionSizes& s, const BackwardBuffers& w, int64_t batch,
+                int64_t kv_head, int64_t span0, int64_t span_keys) {
+  const Attention& a = args.shape;
+  const int64_t out =
+      ((batch * a.tk + span0) * args.ld_dkv + kv_head * a.d) * static_cast<int64_t>(sizeof(E));
+  unpack_rows<V, E>(w.dk, s.d_pad, a.scale, span_keys, a.d, static_cast<char*>(args.dk) + out, args.ld_dkv);
+  unpack_rows<V, E>(w.dv, s.d_pad, 1.0f, span_keys, a.d, static_cast<char*>(args.dv) + out, args.ld_dkv);
+}
+
 // units [first, last): unit = (batch * kv_heads + kv head) * key_spans + span
 template <class V, class Dot>
 void attention_backward_part(const AttentionArgs& args, int64_t first, int64_t last, float* workspace) {
@@ -211,11 +231,7 @@ void attention_backward_part(const AttentionArgs& args, int64_t first, int64_t l
         backward_tile<V, Dot>(a, s, w, at, query0, queries, span0, key0, std::min(kKeyBlock, end - key0),
                               dq + at * w.dq_stride);
     }
-    const int64_t out = (batch * a.tk + span0) * args.ld_dkv + kv_head * a.d;
-    unpack_rows<V, E>(w.dk, s.d_pad, a.scale, span_keys, a.d,
-                      static_cast<char*>(args.dk) + out * static_cast<int64_t>(sizeof(E)), args.ld_dkv);
-    unpack_rows<V, E>(w.dv, s.d_pad, 1.0f, span_keys, a.d,
-                      static_cast<char*>(args.dv) + out * static_cast<int64_t>(sizeof(E)), args.ld_dkv);
+    write_span<V, E>(args, s, w, batch, kv_head, span0, span_keys);
     if (span == s.key_spans - 1 && first <= group * s.key_spans)
       for (int64_t at = 0; at < tiles; ++at) write_dq_tile<V, E>(args, s, group, at, dq + at * w.dq_stride);
   }
@@ -227,10 +243,10 @@ template <class V, class Dot>
 void attention_dq_shared(const AttentionArgs& args, int64_t group, int64_t at, float* const* parts,
                          int count) {
   const AttentionSizes s(args.shape);
-  const int64_t n = args.shape.d * kQueryTile;
-  float* sum = parts[0] + at * n;
+  const int64_t n = args.shape.d * kQueryTile, stride = BackwardBuffers(args.shape, s, nullptr).dq_stride;
+  float* sum = parts[0] + at * stride;
   for (int i = 1; i < count; ++i) {
-    const float* part = parts[i] + at * n;
+    const float* part = parts[i] + at * stride;
     for (int64_t j = 0; j < n; j += V::kWidth) V::store(sum + j, V::add(V::load(sum + j), V::load(part + j)));
   }
   write_dq_tile<V, typename Dot::Element>(args, s, group, at, sum);

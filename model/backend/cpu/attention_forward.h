@@ -88,6 +88,22 @@ template <class V, class E>
                              rescale + j);
 }
 
+// o and lse of one tile from the sums
+template <class V, class E>
+void write_output(const AttentionArgs& args, const ForwardBuffers& w, int64_t batch, int64_t head,
+                  int64_t query0, int64_t queries) {
+  const Attention& a = args.shape;
+  for (int64_t i = 0; i < queries; ++i) {
+    const float sum = w.row_sum[i];  // 0 when a query sees no key: o = 0, lse = -inf
+    args.lse_out[(batch * a.heads + head) * a.tq + query0 + i] =
+        sum > 0 ? (w.row_max[i] + std::log2(sum)) * 0.693147181f : -std::numeric_limits<float>::infinity();
+    w.rescale[i] = sum > 0 ? 1.0f / sum : 0.0f;
+  }
+  char* out = static_cast<char*>(args.o_out) +
+              ((batch * a.tq + query0) * a.ld_o + head * a.d) * static_cast<int64_t>(sizeof(E));
+  unpack_transposed<V, E>(w.o_transposed, w.rescale, queries, a.d, out, a.ld_o);
+}
+
 // units [first, last): unit = (batch * heads + head) * query_tiles + tile
 template <class V, class Dot>
 void attention_forward_part(const AttentionArgs& args, int64_t first, int64_t last, float* workspace) {
@@ -127,14 +143,6 @@ void attention_forward_part(const AttentionArgs& args, int64_t first, int64_t la
                                 key0 == 0 ? Into::kStore : Into::kScaleAdd, w.rescale);
     }
 
-    for (int64_t i = 0; i < queries; ++i) {
-      const float sum = w.row_sum[i];  // 0 when a query sees no key: o = 0, lse = -inf
-      args.lse_out[(batch * a.heads + head) * a.tq + query0 + i] =
-          sum > 0 ? (w.row_max[i] + std::log2(sum)) * 0.693147181f : -std::numeric_limits<float>::infinity();
-      w.rescale[i] = sum > 0 ? 1.0f / sum : 0.0f;
-    }
-    char* out =
-        static_cast<char*>(args.o_out) + (row0 * a.ld_o + head * a.d) * static_cast<int64_t>(sizeof(E));
-    unpack_transposed<V, E>(w.o_transposed, w.rescale, queries, a.d, out, a.ld_o);
+    write_output<V, E>(args, w, batch, head, query0, queries);
   }
 }

@@ -8,6 +8,8 @@
 //   rows    [n][lanes(d)]            a row's elements in order
 //   columns [lanes(d)][64]           the transpose, 64 query rows across
 //   pairs   [lanes(n)][d or d_pad]   two rows' elements side by side (bf16); f32: the rows themselves
+// Where bf16 products run on tiles (attention_tiles.h) the same buffers hold whole tiles of 16 lanes: so they
+// are as large as either needs, and a plan's memory does not depend on the CPU.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -39,13 +41,14 @@ struct AttentionArgs {
 };
 
 struct AttentionSizes {
-  int64_t pack, group, query_tiles, d_lanes, d_pad, key_span, key_spans;
+  int64_t pack, group, query_tiles, d_lanes, tile_lanes, d_pad, key_span, key_spans;
 
   explicit AttentionSizes(const Attention& a)
       : pack(a.act == DType::bf16 ? 2 : 1),
         group(a.heads / a.kv_heads),
         query_tiles(ceil_div(a.tq, kQueryTile)),
         d_lanes(ceil_div(a.d, pack)),
+        tile_lanes(pack == 2 ? ceil_div(d_lanes, 16) * 16 : d_lanes),
         d_pad(ceil_div(a.d, 16) * 16),
         // a backward unit's keys: many, since each pass over the queries costs traffic; few enough for dK, dV
         // in L2
@@ -84,12 +87,13 @@ struct ForwardBuffers {
 
   ForwardBuffers(const Attention& a, const AttentionSizes& s, float* base) {
     Carver carve(base);
-    k_rows = carve.take(a.tk * s.d_lanes);
-    v_pairs = carve.take(ceil_div(a.tk, s.pack) * a.d);
-    q_columns = carve.take(s.d_lanes * kQueryTile);
+    const int64_t keys = s.pack == 2 ? ceil_div(a.tk, 32) * 32 : a.tk, columns = s.pack == 2 ? s.d_pad : a.d;
+    k_rows = carve.take(keys * s.tile_lanes);
+    v_pairs = carve.take(keys / s.pack * columns);
+    q_columns = carve.take(s.tile_lanes * kQueryTile);
     scores = carve.take(kKeyBlock * kQueryTile);
     probabilities = s.pack == 1 ? scores : carve.take(kKeyBlock / 2 * kQueryTile);
-    o_transposed = carve.take(a.d * kQueryTile);
+    o_transposed = carve.take(columns * kQueryTile);
     row_max = carve.take(kQueryTile);
     row_sum = carve.take(kQueryTile);
     rescale = carve.take(kQueryTile);
@@ -111,9 +115,10 @@ struct BackwardBuffers {
 
   BackwardBuffers(const Attention& a, const AttentionSizes& s, float* base) {
     const int64_t tiles = s.group * s.query_tiles;
-    columns_stride = s.d_lanes * kQueryTile;
+    columns_stride = s.tile_lanes * kQueryTile;
     pairs_stride = kQueryTile / s.pack * s.d_pad;
-    dq_stride = a.d * kQueryTile;
+    const int64_t columns = s.pack == 2 ? s.d_pad : a.d;
+    dq_stride = columns * kQueryTile;
     Carver carve(base);
     q_columns = carve.take(tiles * columns_stride);
     do_columns = carve.take(tiles * columns_stride);
@@ -123,10 +128,10 @@ struct BackwardBuffers {
     delta = carve.take(tiles * kQueryTile);
     dq[0] = carve.take(tiles * dq_stride);
     dq[1] = carve.take(tiles * dq_stride);
-    const int64_t span = std::min(s.key_span, ceil_div(a.tk, 2) * 2);
-    k_rows = carve.take(span * s.d_lanes);
-    v_rows = carve.take(span * s.d_lanes);
-    k_pairs = carve.take(ceil_div(span, s.pack) * a.d);
+    const int64_t span = std::min(s.key_span, ceil_div(a.tk, 32) * 32);
+    k_rows = carve.take(span * s.tile_lanes);
+    v_rows = carve.take(span * s.tile_lanes);
+    k_pairs = carve.take(span / s.pack * columns);
     dk = carve.take(span * s.d_pad);
     dv = carve.take(span * s.d_pad);
     scores = carve.take(kKeyBlock * kQueryTile);

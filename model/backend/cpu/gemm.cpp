@@ -27,7 +27,7 @@ bool is_bf16(const Gemm& g) {
   return g.a == DType::bf16;
 }
 bool emulated(const Gemm& g) {
-  return (is_bf16(g) && current_isa() != Isa::avx512_bf16) || g.a == DType::f16 || g.tf32;
+  return (is_bf16(g) && current_isa() < Isa::avx512_bf16) || g.a == DType::f16 || g.tf32;
 }
 
 Memory::data_type type_of(DType t) {

@@ -3,6 +3,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include <atomic>
@@ -23,12 +25,24 @@ struct IsaName {
 constexpr IsaName kNames[] = {{Isa::portable, "portable"},
                               {Isa::avx2, "avx2"},
                               {Isa::avx512, "avx512"},
-                              {Isa::avx512_bf16, "avx512_bf16"}};
+                              {Isa::avx512_bf16, "avx512_bf16"},
+                              {Isa::amx, "amx"}};
 
 #if defined(__x86_64__)
 bool has_f16c() {  // clang has no name for it
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+// The CPU has tiles of bf16 (GCC 12 has no name for it), and Linux gives this process the state that they
+// need.
+bool has_tiles() {
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kAmxBf16) == 0 || (d & kAmxTile) == 0)
+    return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 #endif
 
@@ -37,7 +51,7 @@ Isa detect() {
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (avx512 && __builtin_cpu_supports("avx512bf16")) return Isa::avx512_bf16;
+  if (avx512 && __builtin_cpu_supports("avx512bf16")) return has_tiles() ? Isa::amx : Isa::avx512_bf16;
   if (avx512) return Isa::avx512;
   if (avx2) return Isa::avx2;
 #endif
@@ -46,16 +60,18 @@ Isa detect() {
 
 Isa allowed() {
   const char* limit = std::getenv("ISOBAR_MAX_ISA");
-  if (limit == nullptr) return Isa::avx512_bf16;
+  if (limit == nullptr) return Isa::amx;
   for (const IsaName& n : kNames)
     if (std::string(limit) == n.name) return n.isa;
   throw ConfigError("environment", "ISOBAR_MAX_ISA", "'" + std::string(limit) + "' is no instruction set",
-                    "use portable, avx2, avx512 or avx512_bf16");
+                    "use portable, avx2, avx512, avx512_bf16 or amx");
 }
 
 const KernelTable* table_of(Isa isa) {
   switch (isa) {
 #if defined(__x86_64__)
+    case Isa::amx:
+      return &amx_kernels();
     case Isa::avx512_bf16:
       return &avx512_bf16_kernels();
     case Isa::avx512:
@@ -95,12 +111,16 @@ void use_isa(Isa isa) {
   choice().table = table_of(isa);
 }
 
+void use_plain_tiles() {
+  choice().table = &plain_tile_kernels();
+}
+
 const KernelTable& kernels() {
   return *choice().table.load(std::memory_order_relaxed);
 }
 
 const char* bf16_mode() {
-  if (current_isa() != Isa::avx512_bf16) return "emulated";
+  if (current_isa() < Isa::avx512_bf16) return "emulated";
   constexpr unsigned kAmx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);  // a set of bits
   const bool amx = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kAmx) == kAmx;
   return amx ? "amx" : "avx512_bf16";

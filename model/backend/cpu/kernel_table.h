@@ -33,6 +33,9 @@ struct KernelTable {
   void (*attention_backward[4])(const AttentionArgs&, int64_t first, int64_t last, float* workspace);
   void (*attention_dq_shared[4])(const AttentionArgs&, int64_t group, int64_t at, float* const* parts,
                                  int count);
+  // C[m, n] (+)= A[m, pairs] B[pairs, n], bf16 in pairs, over whole tiles of 16; absent where there are none
+  void (*tile_product)(int64_t m, int64_t n, int64_t pairs, const float* a, int64_t lda, const float* b,
+                       int64_t ldb, float* c, int64_t ldc, bool add);
   void (*gelu_forward[2][3])(int64_t n, const void* u, void* g);  // [by tanh]
   void (*gelu_backward[2][3])(int64_t rows, int64_t cols, const void* u, const void* dg, void* du,
                               float* column_sums);
@@ -53,18 +56,22 @@ struct KernelTable {
                            void* dy_act, float* sums);
 };
 
-enum class Isa : uint8_t { portable, avx2, avx512, avx512_bf16 };
+enum class Isa : uint8_t { portable, avx2, avx512, avx512_bf16, amx };
 
 const KernelTable& portable_kernels();
 const KernelTable& avx2_kernels();
 const KernelTable& avx512_kernels();
 const KernelTable& avx512_bf16_kernels();
+const KernelTable& amx_kernels();         // those, and attention in bf16 on tiles
+const KernelTable& plain_tile_kernels();  // the same attention on any CPU, slowly
 
-/// The best that this CPU has and ISOBAR_MAX_ISA (portable, avx2, avx512, avx512_bf16; read once) allows.
+/// The best that this CPU has and ISOBAR_MAX_ISA (portable, avx2, avx512, avx512_bf16, amx; read once)
+/// allows.
 Isa best_isa();
 /// What runs now: best_isa() unless a test chose less.
 Isa current_isa();
-void use_isa(Isa isa);  // for tests; throws std::invalid_argument when the CPU lacks it
+void use_isa(Isa isa);   // for tests; throws std::invalid_argument when the CPU lacks it
+void use_plain_tiles();  // for tests, until the next use_isa
 const KernelTable& kernels();
 
 }  // namespace isobar::cpu

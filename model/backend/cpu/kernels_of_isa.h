@@ -24,6 +24,7 @@ constexpr KernelTable make_table() {
                              attention_backward_part<V, F16>, attention_backward_part<V, AsTf32>},
       .attention_dq_shared = {attention_dq_shared<V, F32>, attention_dq_shared<V, DotBf16>,
                               attention_dq_shared<V, F16>, attention_dq_shared<V, AsTf32>},
+      .tile_product = nullptr,
       .gelu_forward = {{gelu_forward_part<V, f32, false>, gelu_forward_part<V, bf16, false>,
                         gelu_forward_part<V, f16, false>},
                        {gelu_forward_part<V, f32, true>, gelu_forward_part<V, bf16, true>,

@@ -38,6 +38,7 @@ struct Avx2 {
   static Reg select_negative(Reg x, Reg if_negative, Reg otherwise) {
     return _mm256_blendv_ps(otherwise, if_negative, x);
   }
+  static bool any_above(Reg a, Reg b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)) != 0; }
   static float sum(Reg a) {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));

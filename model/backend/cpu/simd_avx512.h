@@ -36,6 +36,7 @@ struct Avx512 {
   static Reg select_negative(Reg x, Reg if_negative, Reg otherwise) {
     return _mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(x)), otherwise, if_negative);
   }
+  static bool any_above(Reg a, Reg b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
   static float sum(Reg a) { return _mm512_reduce_add_ps(a); }
 
   // bf16 pairs held in 32-bit lanes: the low half is the element with the even index

@@ -44,6 +44,7 @@ struct Portable {
   static Reg select_negative(Reg x, Reg if_negative, Reg otherwise) {
     return bits(x) < 0 ? if_negative : otherwise;
   }
+  static bool any_above(Reg a, Reg b) { return a[0] > b[0] || a[1] > b[1] || a[2] > b[2] || a[3] > b[3]; }
   static float sum(Reg a) { return (a[0] + a[1]) + (a[2] + a[3]); }
 
   static Reg low_half(Reg a) { return floats(bits(a) << 16); }
