@@ -39,10 +39,10 @@ Table runs_table(const ReportData& d) {
   Table t{"runs",
           "Runs: predicted against measured, fastest first",
           {text_column("run"), number_column("ranks"), number_column("threads"),
-           number_column("rate", "samples/s"), number_column("measured", "ms"), number_column("+-", "%"),
-           number_column("predicted", "ms"), number_column("low", "ms"), number_column("high", "ms"),
-           number_column("error", "%"), text_column("in 80 %"), text_column("run was"), text_column("steps"),
-           text_column("id")},
+           number_column("rate", "samples/s"), number_column("measured", "ms"),
+           number_column("measured +-", "%"), number_column("predicted", "ms"), number_column("low", "ms"),
+           number_column("high", "ms"), number_column("error", "%"), text_column("in 80 %"),
+           text_column("run was"), text_column("steps"), text_column("id")},
           {},
           {}};
   for (const ReportRun* r : fastest_first(d)) {
@@ -59,7 +59,8 @@ Table runs_table(const ReportData& d) {
          text(fitted_word(*r)), text(steps_word(*r)), text(r->run.id)});
   }
   t.note = "measured: " + std::string(title_of(d.statistic)) +
-           " after warm-up, and so the rate and what is predicted; +-: its own 80 % interval, from its steps "
+           " after warm-up, and so the rate and what is predicted; measured +-: its own 80 % interval, from "
+           "its steps "
            "and from repetitions, which differ by " +
            number(100 * d.between.sigma, 1).text + " %" +
            (d.between.df == 0 ? " (assumed: there are none)" : "") +

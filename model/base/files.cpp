@@ -75,7 +75,7 @@ void write_atomically(const std::filesystem::path& given, std::string_view bytes
   std::error_code unknown;
   // A link is written through, and so is what is no file (/dev/stdout, a fifo): neither is to be replaced.
   const std::filesystem::path path =
-      std::filesystem::is_symlink(given, unknown) && std::filesystem::exists(given, unknown)
+      std::filesystem::is_symlink(given, unknown) && std::filesystem::is_regular_file(given, unknown)
           ? std::filesystem::canonical(given)
           : given;
   if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown)) {

@@ -51,8 +51,6 @@ TEST_F(Options, WhatAModeDoesNotReadIsRefused) {
            {one + " --top 3", "--top"},
            {one + " --space 1d", "--space"},
            {host + " --pareto", "--pareto"},
-           {host + " --tokens 1e9", "--tokens"},
-           {host + " --samples 1e9", "--samples"},
            {host + " --ranks 2 --set layout.dp=1", "layout.dp"},
            {host + " --global-batch 4 --set train.global_batch=8", "train.global_batch"},
            {host + " --whatif nvlink_ranks*2", "nvlink_ranks*2"},

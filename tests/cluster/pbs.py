@@ -7,6 +7,8 @@ first command, and unknown ones are refused. Then checks what a sweep over it le
 """
 import argparse, json, os, pathlib, re, shlex, signal, subprocess, sys, tempfile, time
 
+# The trainer is a stand-in, so the machine may be one that the engine does not run on.
+PLAYED = {"accelerator": {"vendor": "nvidia"}}
 TILES = ["4-7", "8-11", "12-15", "16-19", "20-23", "24-27",  # socket 0; cores 0-3 are the system's
          "56-59", "60-63", "64-67", "68-71", "72-75", "76-79"]  # socket 1; so are 52-55
 
@@ -192,7 +194,7 @@ def test(isobar, fake):
                    "environment": {"EVIL": evil, "FAKE_STEP_MS": 2},
                    "poll_s": 0.2, "fence_s": 2, "job_time_s": 300, "max_jobs": 3}
         machine = home / "machine.yaml"
-        machine.write_text(json.dumps({"inherits": str(root / "configs/machines/aurora.yaml"), "cluster": cluster}))
+        machine.write_text(json.dumps({"inherits": str(root / "configs/machines/aurora.yaml"), **PLAYED, "cluster": cluster}))
         base = home / "base.yaml"
         base.write_text("net: {embed_dim: 16, num_heads: 2, depth: 1, img_height: 16, img_width: 16, in_channels: 1, out_channels: 1}\n"
                         "train: {global_batch: 24}\n")
@@ -238,13 +240,13 @@ def test(isobar, fake):
         # a job that PBS ends at its walltime: the trial is cut off, tried again, and in the end a timeout
         slow = home / "slow.yaml"
         slow.write_text("base: base.yaml\nsteps: 4\ntimeout_s: 60\nhang_s: 0\ngrace_s: 0.2\naxes: {train.seed: [114]}\n")
-        machine.write_text(json.dumps({"inherits": str(root / "configs/machines/aurora.yaml"), "cluster": dict(cluster, retries=1)}))
+        machine.write_text(json.dumps({"inherits": str(root / "configs/machines/aurora.yaml"), **PLAYED, "cluster": dict(cluster, retries=1)}))
         command[2:5] = [str(slow), "--results", str(home / "slow")]
         done = subprocess.run(command, env=dict(env, PBS_PLAYER_LIMIT="8"), cwd=home, capture_output=True, text=True, timeout=600)
         t = json.loads(done.stdout)["trials"][0]
         check((t["class"], t["attempt"]) == ("timeout", 2), f"walltime: {t['class']} ({t['message']}) after {t['attempt']} attempts")
         # refused by the scheduler: one line that says where to mend it
-        machine.write_text(json.dumps({"inherits": str(root / "configs/machines/aurora.yaml"), "cluster": dict(cluster, queue="nope")}))
+        machine.write_text(json.dumps({"inherits": str(root / "configs/machines/aurora.yaml"), **PLAYED, "cluster": dict(cluster, queue="nope")}))
         command[4] = str(home / "refused")
         done = subprocess.run(command, env=env, cwd=home, capture_output=True, text=True, timeout=300)
         check(done.returncode == 2 and "Unknown queue" in done.stderr and "machine.yaml" in done.stderr, f"refusal: {done.returncode} {done.stderr}")
