@@ -6,9 +6,8 @@
 namespace isobar {
 namespace {
 
-constexpr int64_t kAlign = 64;  // bytes: one cache line, and what AVX-512 loads like
-int64_t aligned(int64_t bytes) {
-  return (bytes + kAlign - 1) / kAlign * kAlign;
+int64_t aligned(const Plan& plan, int64_t bytes) {
+  return (bytes + plan.align - 1) / plan.align * plan.align;
 }
 
 struct Life {
@@ -44,12 +43,12 @@ int64_t place_scratch(Plan& plan, int32_t routine) {
   int64_t top = 0;
   std::vector<Life> placed;
   for (const Life& life : lives) {
-    const int64_t need = aligned(plan.buffers[life.buffer].bytes());
+    const int64_t need = aligned(plan, plan.buffers[life.buffer].bytes());
     std::vector<std::pair<int64_t, int64_t>> busy;
     for (const Life& other : placed) {
       if (other.last < life.first || other.first > life.last) continue;
       const Buffer& b = plan.buffers[other.buffer];
-      busy.emplace_back(b.offset, b.offset + aligned(b.bytes()));
+      busy.emplace_back(b.offset, b.offset + aligned(plan, b.bytes()));
     }
     std::sort(busy.begin(), busy.end());
     int64_t best = -1, best_size = INT64_MAX, end = 0;
@@ -78,7 +77,7 @@ void place(Plan& plan) {
     for (Buffer& b : plan.buffers) {
       if (b.kind != kind) continue;
       b.offset = end;
-      end += aligned(b.bytes());
+      end += aligned(plan, b.bytes());
     }
     plan.memory.by_kind[static_cast<int>(kind)] = end - start;
   }
@@ -91,7 +90,7 @@ void place(Plan& plan) {
     for (Buffer& b : plan.buffers) {
       if (b.kind != BufferKind::saved || b.chunk != static_cast<int32_t>(chunk)) continue;
       b.offset = end;
-      end += aligned(b.bytes());
+      end += aligned(plan, b.bytes());
     }
     const int64_t stride = end - start;
     for (Buffer& b : plan.buffers)
@@ -111,7 +110,7 @@ void place(Plan& plan) {
   for (Buffer& b : plan.buffers) {
     if (b.kind != BufferKind::host) continue;
     b.offset = plan.memory.arena + plan.memory.host;
-    plan.memory.host += aligned(b.bytes());
+    plan.memory.host += aligned(plan, b.bytes());
   }
   plan.memory.by_kind[static_cast<int>(BufferKind::host)] = plan.memory.host;
 }
