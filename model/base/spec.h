@@ -133,8 +133,8 @@ struct RunOptions {     // run:
   // cuda: bias gradients, and GELU where net.gelu is tanh, as part of a product where it can (heuristic), or
   // where that is faster (timed)
   bool fuse = true;
-  // cuda: attention's sums in a fixed order, so that runs repeat bit by bit. cuDNN then keeps 2 bytes a pair of tokens
-  // and head in attention backward's workspace (A100, H100), where else it keeps 4 a token and column.
+  // cuda: attention's sums in a fixed order; with gemm_choice: heuristic runs then repeat bit by bit. On A100 and H100
+  // cuDNN keeps 2 bytes a pair of tokens for it in the workspace of attention backward.
   bool deterministic_attention = false;
   double hang_timeout = 300;  // seconds without progress after which a rank aborts the run
 };

@@ -41,7 +41,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         log_(log),
         threads_(threads_per_rank(spec, mpi)),
         device_(std::move(device)),
-        plan_(build_plan(spec, mpi.rank(), workspace_of(device_, threads_))),
+        plan_(build_plan(spec, mpi.rank(), workspace_of(device_, spec, threads_))),
         train_program_(link(plan_, plan_.train, spec.run.serial)),
         eval_program_(link(plan_, plan_.eval, spec.run.serial)) {
     omp_set_num_threads(threads_);
@@ -54,6 +54,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     executor_->keep(eval_program_);
     if (const auto about = processor_->describe(); !about.is_null())
       log_.write({{"event", "device"}, {"gpu", about}});
+    for (const std::string& line : processor_->remarks()) say(line);
     watchdog_.emplace(*executor_, spec.run.hang_timeout, [this](const std::string& op) { hang(op); });
   }
 
@@ -326,7 +327,7 @@ void train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi) {
                           std::to_string(mpi.size()) + " ranks",
                       "start it with --ranks " + std::to_string(spec.layout.world()));
   const ComputeDevice device = choose_device(spec, mpi.rank_on_host());
-  if (mpi.rank() == 0) check_world(spec, workspace_of(device, threads_per_rank(spec, mpi)));
+  if (mpi.rank() == 0) check_world(spec, workspace_of(device, spec, threads_per_rank(spec, mpi)));
   ResultLog log = mpi.rank() == 0 && !spec.run.out.empty() ? ResultLog(spec.run.out) : ResultLog();
   try {
     Trainer(spec, options, device, mpi, log).run();

@@ -184,7 +184,7 @@ inline MmaShape mma_shape(const Attention& a, std::initializer_list<const void*>
 template <class F>
 void by_mma_width(const Attention& a, F&& f) {
   if (a.d <= 64) return f(std::integral_constant<int, 64>());
-  if (a.d <= 128) return f(std::integral_constant<int, 128>());
+  if (a.d <= 192) return f(std::integral_constant<int, 192>());
   if (a.d <= kMaxHeadDim) return f(std::integral_constant<int, 256>());
   throw std::logic_error("attention heads of " + std::to_string(a.d) + " columns");
 }

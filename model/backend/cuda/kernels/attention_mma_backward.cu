@@ -16,7 +16,7 @@ namespace {
 constexpr int kWarps = 8;
 // Rows that a block owns: as many as its results in registers and A100's 163 KB of shared memory allow.
 template <class T, int kD>
-constexpr int kOwned = sizeof(T) == 4 && kD > 128 ? 32 : 64;
+constexpr int kOwned = kD > 192 || (sizeof(T) == 4 && kD > 64) ? 32 : 64;
 template <class T>
 constexpr int kLdWeights = mma_ld<T>(kStreamed);
 
