@@ -133,6 +133,9 @@ void add_predict_command(CLI::App& app) {
   predict_command->add_option("--tokens", a->question.tokens, "Time and cost of training on so many tokens");
   predict_command->add_option("--samples", a->question.samples,
                               "Time and cost of training on so many samples");
+  predict_command->add_flag("--rates", a->question.rates,
+                            "What the step's time is made of, price by price, and each price's source "
+                            "(accelerators, one layout)");
   predict_command->add_flag("--json", a->question.json, "Print JSON on stdout instead of tables");
   predict_command->callback([a] {
     if (a->global_batch > 0) a->set.push_back("train.global_batch=" + std::to_string(a->global_batch));
@@ -142,6 +145,9 @@ void add_predict_command(CLI::App& app) {
         a->set.emplace_back(one);
     const RunSpec spec = spec_of(*a);
     Machine m = load_machine(a->machine);
+    if (a->question.rates && (!m.accelerator || !a->question.gpus.empty()))
+      throw ConfigError(a->machine, "--rates", "is for one layout of accelerators",
+                        "leave it or --gpus out, or name a machine of accelerators");
     for (const std::string& change : a->what_if) m = what_if(m, change);
     if (m.accelerator || !a->question.gpus.empty()) return answer(spec, m, a->question);
     const int64_t on_host = a->ranks_on_host > 0 ? a->ranks_on_host : spec.layout.world();

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "bench/cli/rates_text.h"
 #include "bench/cli/step_text.h"
 #include "model/base/error.h"
 #include "perfmodel/layout_predict.h"
@@ -112,6 +113,7 @@ void one_layout(const RunSpec& spec, const Machine& m, const LayoutQuestion& q) 
   if (q.json) {
     json j = json_of(p, l);
     j["machine"] = m.name;
+    if (q.rates) j["rates"] = rates_json(p.counts, m);
     if (has_budget(q))
       j["budget"] = {
           {"hours", bill.hours}, {"gpu_hours", bill.gpu_hours}, {"price", bill.price}, {"kwh", bill.kwh}};
@@ -120,6 +122,7 @@ void one_layout(const RunSpec& spec, const Machine& m, const LayoutQuestion& q) 
   }
   std::printf("%s on %ld x %s\n%s\n\n", spec.file.c_str(), l.world(), m.name.c_str(), text_of(l).c_str());
   print_terms(p, spec, m, l.world());
+  if (q.rates) print_rates(p.counts, m);
   if (m.accelerator && p.memory_total > static_cast<double>(m.accelerator->memory_bytes))
     std::printf("note: does not fit\n");
   if (has_budget(q)) print_bill(bill, m);

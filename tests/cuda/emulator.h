@@ -51,7 +51,7 @@ template <class T>
 float operand_of(uint32_t bits, T) {  // of 16 bits, in the lower half
   const auto half = static_cast<uint16_t>(bits);
   T x;
-  __builtin_memcpy(&x, &half, 2);
+  __builtin_memcpy(static_cast<void*>(&x), &half, 2);
   return static_cast<float>(x);
 }
 /// c += a b by the tables of the PTX manual for mma.m16n8k16 (16 bits) and mma.m16n8k8 (tf32): element [row][k] of A
