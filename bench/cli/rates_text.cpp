@@ -9,7 +9,7 @@ namespace isobar {
 namespace {
 
 struct Line {
-  std::string name, unit, source;  // unit: of the amount
+  std::string name, unit, source;          // unit: of the amount
   double amount, price, seconds, of_peak;  // of_peak: 0 where there is none
 };
 
@@ -27,13 +27,12 @@ std::vector<Line> lines_of(const Counts& counts, const Machine& m) {
     if (source.empty() || source == "spec") source = "derived from the peaks (perfmodel/machine/machine.cpp)";
     const bool bytes = unit == "s/B";
     const auto peak = m.peaks.find(info.peak ? info.peak : bytes ? "memory" : "");
-    lines.push_back({info.name, unit == "s" ? "calls" : unit.substr(2), source, counts[i], c.value,
-                     counts[i] * c.value,
-                     peak == m.peaks.end() || info.resource == Resource::wire
-                         ? 0
-                         : 1 / (c.value * peak->second.value)});
+    lines.push_back(
+        {info.name, unit == "s" ? "calls" : unit.substr(2), source, counts[i], c.value, counts[i] * c.value,
+         peak == m.peaks.end() || info.resource == Resource::wire ? 0 : 1 / (c.value * peak->second.value)});
   }
-  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.seconds > b.seconds; });
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const Line& a, const Line& b) { return a.seconds > b.seconds; });
   return lines;
 }
 

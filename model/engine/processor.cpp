@@ -111,7 +111,8 @@ class GpuProcessor : public Processor {
       line += ", workspace " + std::to_string(use.workspace / 1000000) + " MB";
       const bool half = size_of(use.shape.act) == 2;
       if (use.path == cuda::AttentionPath::scalar)
-        line += half ? " (SLOW: no tensor cores)" : " (slow: f32 has no tensor cores; policy.amp=tf32 uses them)";
+        line +=
+            half ? " (SLOW: no tensor cores)" : " (slow: f32 has no tensor cores; policy.amp=tf32 uses them)";
       else if (half && use.path == cuda::AttentionPath::tensor_cores)
         line += cuda::CudnnAttention::built() ? " (slower: cuDNN does not take this shape here)"
                                               : " (slower: this program was built without cuDNN's frontend)";

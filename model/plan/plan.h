@@ -122,8 +122,8 @@ class Workspace {
  public:
   Workspace() = default;
   template <class F>
-    requires std::is_invocable_r_v<int64_t, F, const Op&>
-  Workspace(F bytes, int64_t align = kCacheLine) : align(align), bytes_(std::move(bytes)) {}
+  requires std::is_invocable_r_v<int64_t, F, const Op&> Workspace(F bytes, int64_t align = kCacheLine)
+      : align(align), bytes_(std::move(bytes)) {}
   int64_t operator()(const Op& op) const { return bytes_ ? bytes_(op) : 0; }
 
   static constexpr int64_t kCacheLine = 64;  // bytes: what AVX-512 loads like

@@ -9,8 +9,9 @@ namespace isobar::cuda::testing {
 
 /// q, k and v beside one another in a row, as plans have them
 inline Attention attention_of(int64_t batch, int64_t heads, int64_t tq, int64_t tk, int64_t d, DType act) {
-  return {batch, heads, heads,         tq,           tk,        d,     1 / std::sqrt(static_cast<float>(d)),
-          false, act,   3 * heads * d, 3 * heads * d, heads * d, false};
+  return {
+      batch, heads,         heads,         tq,        tk,   d, 1 / std::sqrt(static_cast<float>(d)), false,
+      act,   3 * heads * d, 3 * heads * d, heads * d, false};
 }
 
 inline std::vector<Attention> tested_attentions() {

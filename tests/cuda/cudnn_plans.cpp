@@ -1,7 +1,7 @@
-// What cuDNN says of every attention of the shipped configurations and of the tests, on A100, H100 and B200: is it
-// supported, by which kernel, and within the workspace that the plan declares. No GPU is needed: cuDNN plans for a
-// described one (gpus/*.json), over a driver that does nothing (stub_libcuda.c); hence a process of its own. The plans
-// are made by CudnnAttention, as in a run.
+// What cuDNN says of every attention of the shipped configurations and of the tests, on A100, H100 and B200:
+// is it supported, by which kernel, and within the workspace that the plan declares. No GPU is needed: cuDNN
+// plans for a described one (gpus/*.json), over a driver that does nothing (stub_libcuda.c); hence a process
+// of its own. The plans are made by CudnnAttention, as in a run.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -38,14 +38,15 @@ struct Wanted {  // one attention, and who wants it first
 std::vector<Wanted> wanted_on(const Gpu& gpu, bool deterministic) {
   std::map<std::string, Wanted> all;
   const auto add = [&](const Attention& a, bool backward, int64_t declared, const std::string& who) {
-    const std::string key = text_of(a, backward) + " " + std::to_string(a.ld_q) + " " + std::to_string(a.ld_kv) +
-                            " " + std::to_string(a.ld_o);
+    const std::string key = text_of(a, backward) + " " + std::to_string(a.ld_q) + " " +
+                            std::to_string(a.ld_kv) + " " + std::to_string(a.ld_o);
     all.try_emplace(key, Wanted{a, backward, declared, who});
   };
   for (const ShippedRun& run : shipped_runs()) {
     const int64_t world = run.spec.layout.world();
     std::vector<int> ranks{0};
-    if (run.spec.layout.cp > 1) ranks.push_back(static_cast<int>(world - 1));  // fewer tokens, where they do not come even
+    if (run.spec.layout.cp > 1)
+      ranks.push_back(static_cast<int>(world - 1));  // fewer tokens, where they do not come even
     for (const int rank : ranks) {
       const Plan plan = build_plan(run.spec, rank, cuda_workspace(gpu.capability(), deterministic));
       for (const Op& op : plan.ops) {
@@ -134,7 +135,8 @@ TEST_P(CudnnPlans, HoldForShapesDrawnAtRandom) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpus, CudnnPlans, ::testing::Values(Gpu{"a100", 80}, Gpu{"h100", 90}, Gpu{"b200", 100}),
+INSTANTIATE_TEST_SUITE_P(Gpus, CudnnPlans,
+                         ::testing::Values(Gpu{"a100", 80}, Gpu{"h100", 90}, Gpu{"b200", 100}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

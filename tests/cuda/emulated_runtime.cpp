@@ -189,9 +189,9 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *free = *total = size_t{1} << 30;
   return cudaSuccess;
 }
-// On the null stream, for which streams made as cudaStreamNonBlocking, all of this program's, do not wait, nor it for
-// them. A memset returns at once, and a copy to the device once the host's memory has been read: what other streams do
-// may come before either. A copy to the host returns when it is done.
+// On the null stream, for which streams made as cudaStreamNonBlocking, all of this program's, do not wait,
+// nor it for them. A memset returns at once, and a copy to the device once the host's memory has been read:
+// what other streams do may come before either. A copy to the host returns when it is done.
 cudaError_t cudaMemset(void* p, int value, size_t bytes) {
   return cudaMemsetAsync(p, value, bytes, nullptr);
 }

@@ -54,9 +54,9 @@ float operand_of(uint32_t bits, T) {  // of 16 bits, in the lower half
   __builtin_memcpy(static_cast<void*>(&x), &half, 2);
   return static_cast<float>(x);
 }
-/// c += a b by the tables of the PTX manual for mma.m16n8k16 (16 bits) and mma.m16n8k8 (tf32): element [row][k] of A
-/// is in lane row % 8 * 4 + k % (K / 2) / W, W of them in a register, register row / 8 + 2 * (k / (K / 2)); [k][column]
-/// of B is in lane column * 4 + k % (K / 2) / W, register k / (K / 2).
+/// c += a b by the tables of the PTX manual for mma.m16n8k16 (16 bits) and mma.m16n8k8 (tf32): element
+/// [row][k] of A is in lane row % 8 * 4 + k % (K / 2) / W, W of them in a register, register row / 8 + 2 * (k
+/// / (K / 2)); [k][column] of B is in lane column * 4 + k % (K / 2) / W, register k / (K / 2).
 template <class T>
 void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   constexpr int kWide = 4 / sizeof(T), kHalf = 4 * kWide, kK = 2 * kHalf;

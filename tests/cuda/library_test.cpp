@@ -142,50 +142,47 @@ TEST(OnGpu, FusedAttentionIsThePlainKernels) {
   const Streams streams;
   CudnnAttention fused;
   for (const Attention& a : tested_attentions()) {
-      const auto [batch, heads, tq, tk, d, act] = std::tuple(a.batch, a.heads, a.tq, a.tk, a.d, a.act);
-      const std::string what =
-          std::string(name_of(act)) + " q" + std::to_string(tq) + " d" + std::to_string(d);
-      const Buffer q = random.buffer(act, batch * tq * a.ld_q), k = random.buffer(act, batch * tk * a.ld_kv),
-                   v = random.buffer(act, batch * tk * a.ld_kv),
-                   d_o = random.buffer(act, batch * tq * a.ld_o);
-      const int64_t rows = batch * heads * tq;
-      const Buffer o(act, d_o.size()), lse(DType::f32, rows), dq(act, q.size()), dk(act, k.size()),
-          dv(act, k.size());
-      const int64_t bytes = attention_workspace(a, true, device.major);
-      const DeviceArena workspace(std::max<int64_t>(bytes, 4 * rows));
-      const OnDevice gq(q), gk(k), gv(v), gdo(d_o), o1(o), o2(o), l1(lse), l2(lse), dq1(dq), dq2(dq), dk1(dk),
-          dk2(dk), dv1(dv), dv2(dv);
-      const cudaStream_t stream = streams[Lane::compute];
-      if (!cudnn_takes(a, true, device.major)) continue;
-      fused.prepare(a, false, 1024);
-      fused.prepare(a, true, bytes);
-      fused.forward(a, gq.data(), gk.data(), gv.data(), o1.data(), l1.f32(), workspace.data(), stream);
-      fused.backward(a, gq.data(), gk.data(), gv.data(), o1.data(), l1.f32(), gdo.data(), dq1.data(),
-                     dk1.data(), dv1.data(), workspace.data(), stream);
-      streams.sync();
-      attention_simt(a, gq.data(), gk.data(), gv.data(), o2.data(), l2.f32(), stream);
-      attention_simt_backward(a, gq.data(), gk.data(), gv.data(), o2.data(), l2.f32(), gdo.data(), dq2.data(),
-                              dk2.data(), dv2.data(), reinterpret_cast<float*>(workspace.data()), stream);
-      streams.sync();
-      const auto same = [&](const OnDevice& x, const OnDevice& y, int64_t count, int64_t ld,
-                            const char* name) {
-        const Buffer got = x.read(act), want = y.read(act);
-        double error = 0, size = 0;
-        for (int64_t r = 0; r < count; ++r)
-          for (int64_t c = 0; c < heads * d; ++c) {
-            error += std::pow(got[r * ld + c] - want[r * ld + c], 2);
-            size += std::pow(want[r * ld + c], 2);
-          }
-        EXPECT_TRUE(std::sqrt(error / size) <= 4 * roundoff(act))
-            << what << " " << name << " " << std::sqrt(error / size);
-      };
-      same(o1, o2, batch * tq, a.ld_o, "o");
-      same(dq1, dq2, batch * tq, a.ld_q, "dq");
-      same(dk1, dk2, batch * tk, a.ld_kv, "dk");
-      same(dv1, dv2, batch * tk, a.ld_kv, "dv");
-      // natural logarithm, [batch, heads, tq]: what ring attention merges by
-      expect_near(l1.read(DType::f32), l2.read(DType::f32), 1e-4, what + " lse");
-    }
+    const auto [batch, heads, tq, tk, d, act] = std::tuple(a.batch, a.heads, a.tq, a.tk, a.d, a.act);
+    const std::string what = std::string(name_of(act)) + " q" + std::to_string(tq) + " d" + std::to_string(d);
+    const Buffer q = random.buffer(act, batch * tq * a.ld_q), k = random.buffer(act, batch * tk * a.ld_kv),
+                 v = random.buffer(act, batch * tk * a.ld_kv), d_o = random.buffer(act, batch * tq * a.ld_o);
+    const int64_t rows = batch * heads * tq;
+    const Buffer o(act, d_o.size()), lse(DType::f32, rows), dq(act, q.size()), dk(act, k.size()),
+        dv(act, k.size());
+    const int64_t bytes = attention_workspace(a, true, device.major);
+    const DeviceArena workspace(std::max<int64_t>(bytes, 4 * rows));
+    const OnDevice gq(q), gk(k), gv(v), gdo(d_o), o1(o), o2(o), l1(lse), l2(lse), dq1(dq), dq2(dq), dk1(dk),
+        dk2(dk), dv1(dv), dv2(dv);
+    const cudaStream_t stream = streams[Lane::compute];
+    if (!cudnn_takes(a, true, device.major)) continue;
+    fused.prepare(a, false, 1024);
+    fused.prepare(a, true, bytes);
+    fused.forward(a, gq.data(), gk.data(), gv.data(), o1.data(), l1.f32(), workspace.data(), stream);
+    fused.backward(a, gq.data(), gk.data(), gv.data(), o1.data(), l1.f32(), gdo.data(), dq1.data(),
+                   dk1.data(), dv1.data(), workspace.data(), stream);
+    streams.sync();
+    attention_simt(a, gq.data(), gk.data(), gv.data(), o2.data(), l2.f32(), stream);
+    attention_simt_backward(a, gq.data(), gk.data(), gv.data(), o2.data(), l2.f32(), gdo.data(), dq2.data(),
+                            dk2.data(), dv2.data(), reinterpret_cast<float*>(workspace.data()), stream);
+    streams.sync();
+    const auto same = [&](const OnDevice& x, const OnDevice& y, int64_t count, int64_t ld, const char* name) {
+      const Buffer got = x.read(act), want = y.read(act);
+      double error = 0, size = 0;
+      for (int64_t r = 0; r < count; ++r)
+        for (int64_t c = 0; c < heads * d; ++c) {
+          error += std::pow(got[r * ld + c] - want[r * ld + c], 2);
+          size += std::pow(want[r * ld + c], 2);
+        }
+      EXPECT_TRUE(std::sqrt(error / size) <= 4 * roundoff(act))
+          << what << " " << name << " " << std::sqrt(error / size);
+    };
+    same(o1, o2, batch * tq, a.ld_o, "o");
+    same(dq1, dq2, batch * tq, a.ld_q, "dq");
+    same(dk1, dk2, batch * tk, a.ld_kv, "dk");
+    same(dv1, dv2, batch * tk, a.ld_kv, "dv");
+    // natural logarithm, [batch, heads, tq]: what ring attention merges by
+    expect_near(l1.read(DType::f32), l2.read(DType::f32), 1e-4, what + " lse");
+  }
 }
 
 }  // namespace

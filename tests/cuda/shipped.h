@@ -1,5 +1,5 @@
-// Every configuration that is shipped, in every precision and cut along every axis that changes what attention or a
-// product looks like: what must work on the first GPU that it meets.
+// Every configuration that is shipped, in every precision and cut along every axis that changes what
+// attention or a product looks like: what must work on the first GPU that it meets.
 #pragma once
 #include <algorithm>
 #include <filesystem>

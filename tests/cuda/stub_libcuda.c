@@ -1,5 +1,6 @@
-/* A driver for machines without one: cuDNN builds its plans for a described GPU, loads their kernels "into" this and
- * asks of them what it must know. Nothing can be run. What is not here cuDNN does not need to plan attention. */
+/* A driver for machines without one: cuDNN builds its plans for a described GPU, loads their kernels "into"
+ * this and asks of them what it must know. Nothing can be run. What is not here cuDNN does not need to plan
+ * attention. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -18,8 +19,8 @@ int cuDriverGetVersion(int* version) {
   *version = 13000;
   return kSuccess;
 }
-int cuLibraryLoadData(void** library, const void* code, void* jit, void* jit_values, unsigned n, void* options,
-                      void* values, unsigned m) {
+int cuLibraryLoadData(void** library, const void* code, void* jit, void* jit_values, unsigned n,
+                      void* options, void* values, unsigned m) {
   (void)code, (void)jit, (void)jit_values, (void)n, (void)options, (void)values, (void)m;
   *library = some();
   return kSuccess;
@@ -86,7 +87,8 @@ int cuDeviceGet(int* device, int ordinal) {
   *device = ordinal;
   return kSuccess;
 }
-int cuGetExportTable(const void** table, const void* id) { /* NVRTC asks for a driver's inside, and does without */
+int cuGetExportTable(const void** table,
+                     const void* id) { /* NVRTC asks for a driver's inside, and does without */
   (void)id;
   *table = NULL;
   return kNotFound;
@@ -94,7 +96,9 @@ int cuGetExportTable(const void** table, const void* id) { /* NVRTC asks for a d
 
 /* cuDNN and NVRTC look these up when they start; for what is planned it is enough that they are there. */
 #define ISOBAR_NOTHING(name) \
-  int name(void) { return kSuccess; }
+  int name(void) {           \
+    return kSuccess;         \
+  }
 ISOBAR_NOTHING(cuCtxGetDevice)
 ISOBAR_NOTHING(cuCtxGetLimit)
 ISOBAR_NOTHING(cuCtxPopCurrent)

@@ -24,10 +24,10 @@ namespace isobar::cuda {
 
 struct BackendOptions {
   GemmChoice gemm = GemmChoice::timed;
-  int capability = 9;  // of the device, major
-  bool cudnn = true;   // false: attention by our own kernels always
+  int capability = 9;          // of the device, major
+  bool cudnn = true;           // false: attention by our own kernels always
   bool deterministic = false;  // attention's sums in a fixed order (Attention::deterministic)
-  bool fuse = true;    // ops into products, as fusion.h has it
+  bool fuse = true;            // ops into products, as fusion.h has it
 };
 
 class CudaBackend : public Backend {

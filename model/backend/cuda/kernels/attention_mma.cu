@@ -1,5 +1,6 @@
-// Attention forward on tensor cores: the online softmax of flash attention (Dao et al. 2022), 64 queries and 32 keys
-// at a time. For tf32, which cuDNN's fused attention does not take, and for heads and rows of 16 bits that it does not.
+// Attention forward on tensor cores: the online softmax of flash attention (Dao et al. 2022), 64 queries and
+// 32 keys at a time. For tf32, which cuDNN's fused attention does not take, and for heads and rows of 16 bits
+// that it does not.
 #include <cmath>
 
 #include "model/backend/cuda/kernels/attention_mma.cuh"
@@ -30,16 +31,17 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
   constexpr int kOut = kD / kFragment;
   constexpr float kLog2e = 1.44269504f;
   const int ld = mma_ld<T>(s.columns);
-  T* const q_tile = dynamic_shared<T>();          // [64][ld]
-  T* const k_tile = q_tile + kQueries * ld;       // [32][ld]
-  T* const v_tile = k_tile + kStreamed * ld;      // [32][ld]
-  T* const weights = v_tile + kStreamed * ld;     // [64][kLdWeights]
+  T* const q_tile = dynamic_shared<T>();       // [64][ld]
+  T* const k_tile = q_tile + kQueries * ld;    // [32][ld]
+  T* const v_tile = k_tile + kStreamed * ld;   // [32][ld]
+  T* const weights = v_tile + kStreamed * ld;  // [64][kLdWeights]
   const int tiles = static_cast<int>((a.tq + kQueries - 1) / kQueries);
   const int64_t pair = blockIdx.x / tiles, batch = pair / a.heads, head = pair - batch * a.heads;
   const int64_t query0 = static_cast<int64_t>(blockIdx.x % tiles) * kQueries;
   const int64_t kv_head = head / (a.heads / a.kv_heads);
   const int row0 = static_cast<int>(threadIdx.x) / 32 * 16;  // the warp's
-  load_mma_tile(s, kQueries, a.tq - query0, q + (batch * a.tq + query0) * a.ld_q + head * a.d, a.ld_q, q_tile);
+  load_mma_tile(s, kQueries, a.tq - query0, q + (batch * a.tq + query0) * a.ld_q + head * a.d, a.ld_q,
+                q_tile);
   float out[kOut][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {};
   const float scale = a.scale * kLog2e;
   const int64_t last = query0 + kQueries < a.tq ? query0 + kQueries : a.tq;  // of the queries, one behind
@@ -123,8 +125,8 @@ void attention_mma(const Attention& a, const void* q, const void* k, const void*
                                       kQueries * kLdWeights<T>);
     by_mma_width(a, [&](auto width) {
       launch(mma_forward_kernel<T, width()>, grid(ceil_div(a.tq, kQueries) * a.batch * a.heads), 32 * kWarps,
-             bytes, stream, a, s, static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v),
-             static_cast<T*>(o), lse);
+             bytes, stream, a, s, static_cast<const T*>(q), static_cast<const T*>(k),
+             static_cast<const T*>(v), static_cast<T*>(o), lse);
     });
   });
 }

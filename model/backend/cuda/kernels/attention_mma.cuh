@@ -1,22 +1,22 @@
-// Matrix instructions of the tensor cores as attention uses them, on tiles in shared memory: bf16 and f16 as they are,
-// f32 rounded to tf32. A warp holds fragments of 16 x 8 results; where each element of them lies is the PTX manual's
-// (mma.m16n8k16, mma.m16n8k8: group = lane / 4, t = lane % 4).
+// Matrix instructions of the tensor cores as attention uses them, on tiles in shared memory: bf16 and f16 as
+// they are, f32 rounded to tf32. A warp holds fragments of 16 x 8 results; where each element of them lies is
+// the PTX manual's (mma.m16n8k16, mma.m16n8k8: group = lane / 4, t = lane % 4).
 //
-// The instruction is mma.sync, which A100, H100 and B200 all have. In the emulator (tests/cuda/emulator.h) its plain
-// twin gathers the lanes' operands by the same tables of the manual.
+// The instruction is mma.sync, which A100, H100 and B200 all have. In the emulator (tests/cuda/emulator.h)
+// its plain twin gathers the lanes' operands by the same tables of the manual.
 #pragma once
 #include "model/backend/cuda/kernels/attention_tile.cuh"
 
 namespace isobar::cuda {
 
-constexpr int kStreamed = 32;   // rows of the tiles that a block goes over
-constexpr int kFragment = 8;    // columns of a warp's result
+constexpr int kStreamed = 32;    // rows of the tiles that a block goes over
+constexpr int kFragment = 8;     // columns of a warp's result
 constexpr int kColumnUnit = 16;  // tiles are as wide as the head, rounded up to this, with zeros
 template <class T>
 constexpr int kInner = sizeof(T) == 2 ? 16 : 8;  // of one instruction
 
-// Elements between a tile's rows: whole 16 bytes, and an odd multiple of them, so that what the lanes of a warp load
-// together lies in different banks.
+// Elements between a tile's rows: whole 16 bytes, and an odd multiple of them, so that what the lanes of a
+// warp load together lies in different banks.
 template <class T>
 __host__ __device__ constexpr int mma_ld(int columns) {
   return columns + static_cast<int>(16 / sizeof(T));
@@ -58,9 +58,9 @@ __device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], const
 #ifdef ISOBAR_EMULATED
   emulator::mma<T>(c, a, b);
 #else
-#define ISOBAR_MMA(shape)                                                                               \
-  asm("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                \
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                  \
+#define ISOBAR_MMA(shape)                                                                \
+  asm("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                   \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
   if constexpr (sizeof(T) == 4)
     ISOBAR_MMA("m16n8k8.row.col.f32.tf32.tf32.f32");
@@ -102,7 +102,8 @@ __device__ inline void rows_times_rows(float (&c)[kFragments][4], const T* x, co
   }
 }
 
-/// c[f] += w[row0 …][0 … kStreamed] y[0 … kStreamed][n …], for the fragments with n = n0 + f * n_step < columns
+/// c[f] += w[row0 …][0 … kStreamed] y[0 … kStreamed][n …], for the fragments with n = n0 + f * n_step <
+/// columns
 template <class T, int kFragments>
 __device__ inline void rows_times_columns(float (&c)[kFragments][4], const T* w, int ld_w, int row0,
                                           const T* y, int ld, int n0, int n_step, int columns) {

@@ -1,11 +1,12 @@
-// Attention backward on tensor cores, with the forward pass recomputed: dk and dv by blocks that own keys and go over
-// the queries, dq by blocks that own queries and go over the keys. Seven products where five would do with atomic
-// additions, but every sum goes by a fixed order and the only scratch is a number a row.
+// Attention backward on tensor cores, with the forward pass recomputed: dk and dv by blocks that own keys and
+// go over the queries, dq by blocks that own queries and go over the keys. Seven products where five would do
+// with atomic additions, but every sum goes by a fixed order and the only scratch is a number a row.
 //
 //   p = exp(q k scale - lse), dp = do v, ds = p (dp - rowsum(do o)) scale;  dv = p' do, dk = ds' q, dq = ds k
 //
-// Both kinds of block are one kernel: s and dp are products of the rows that it owns with those that stream past (keys'
-// blocks have them transposed), what it owes is a sum of products of p and ds with the streamed rows.
+// Both kinds of block are one kernel: s and dp are products of the rows that it owns with those that stream
+// past (keys' blocks have them transposed), what it owes is a sum of products of p and ds with the streamed
+// rows.
 #include <cmath>
 
 #include "model/backend/cuda/kernels/attention_mma.cuh"
@@ -29,15 +30,16 @@ struct Operands {
 
 template <class T, int kD, bool kKeys>
 size_t shared_bytes(int columns) {
-  return sizeof(T) * (2 * (kOwned<T, kD> + kStreamed) * static_cast<size_t>(mma_ld<T>(columns)) +
-                      (kKeys ? 2 : 1) * kOwned<T, kD> * kLdWeights<T>) +
-         sizeof(float) * 2 * 64;
+  return sizeof(T) *
+         (2 * (kOwned<T, kD> + kStreamed) * static_cast<size_t>(mma_ld<T>(columns)) +
+          (kKeys ? 2 : 1) * kOwned<T, kD> * kLdWeights<T>)+sizeof(float) *
+         2 * 64;
 }
 
 // Results of a warp: 16 rows from row0 on, fragments n0, n0 + step …
 template <class T, int kFragments>
-__device__ void store_rows(const MmaShape& s, const float (&x)[kFragments][4], int row0, int64_t valid, int n0,
-                           int step, T* to, int64_t ld) {
+__device__ void store_rows(const MmaShape& s, const float (&x)[kFragments][4], int row0, int64_t valid,
+                           int n0, int step, T* to, int64_t ld) {
 #pragma unroll
   for (int f = 0; f < kFragments; ++f)
 #pragma unroll
@@ -54,11 +56,11 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
   constexpr int kScores = kStreamed / kFragment / kAcross, kOut = kD / kFragment / kAcross;
   constexpr int kStep = kFragment * kAcross;
   const int ld = mma_ld<T>(s.columns);
-  T* const own_0 = dynamic_shared<T>();          // k or q
-  T* const own_1 = own_0 + kRows * ld;           // v or do
-  T* const past_0 = own_1 + kRows * ld;          // q or k
-  T* const past_1 = past_0 + kStreamed * ld;     // do or v
-  T* const slopes = past_1 + kStreamed * ld;     // ds [kRows][kLdWeights]
+  T* const own_0 = dynamic_shared<T>();               // k or q
+  T* const own_1 = own_0 + kRows * ld;                // v or do
+  T* const past_0 = own_1 + kRows * ld;               // q or k
+  T* const past_1 = past_0 + kStreamed * ld;          // do or v
+  T* const slopes = past_1 + kStreamed * ld;          // ds [kRows][kLdWeights]
   T* const weights = slopes + kRows * kLdWeights<T>;  // p, of keys
   float* const lse = reinterpret_cast<float*>(kKeys ? weights + kRows * kLdWeights<T> : weights);
   float* const delta = lse + 64;  // of the queries of a tile, both
@@ -92,8 +94,8 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
   int64_t begin = 0, end = passing;
   if (a.causal && kKeys && first_row > shift) begin = (first_row - shift) / kStreamed * kStreamed;
   if (a.causal && !kKeys && last + shift < end) end = last + shift;
-  float sum_0[kOut][4] = {};               // dk or dq
-  float sum_1[kKeys ? kOut : 1][4] = {};   // dv
+  float sum_0[kOut][4] = {};              // dk or dq
+  float sum_1[kKeys ? kOut : 1][4] = {};  // dv
   const int64_t heads = kKeys ? group : 1, head0 = kKeys ? own_head * group : own_head;
   for (int64_t head = head0; head < head0 + heads; ++head)
     for (int64_t past0 = begin; past0 < end; past0 += kStreamed) {

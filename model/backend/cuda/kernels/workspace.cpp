@@ -10,7 +10,7 @@ int64_t cuda::tokens_of(const Attrs& a) {
 }
 
 cuda::Attention cuda::attention_of(const Attrs& a, DType act, bool deterministic) {
-  return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,   a.scale,
+  return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,    a.scale,
           a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32, deterministic};
 }
 

@@ -8,13 +8,14 @@
 
 namespace isobar {
 
-/// `capability`: the device's, major (8: A100, 9: H100, 10: B200); cuDNN's need differs, and with sums in a fixed
-/// order (`deterministic`) is larger.
+/// `capability`: the device's, major (8: A100, 9: H100, 10: B200); cuDNN's need differs, and with sums in a
+/// fixed order (`deterministic`) is larger.
 Workspace cuda_workspace(int capability = 9, bool deterministic = false);
 
 namespace cuda {
 
-/// Bytes that every buffer on the device begins on: what cudaMalloc gives, and what cuBLASLt demands of its workspace.
+/// Bytes that every buffer on the device begins on: what cudaMalloc gives, and what cuBLASLt demands of its
+/// workspace.
 constexpr int64_t kDeviceAlign = 256;
 
 constexpr int64_t kGemmWorkspace = int64_t{32} << 20;  // what cuBLAS takes for itself on Hopper

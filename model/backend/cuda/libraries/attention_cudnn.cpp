@@ -127,7 +127,8 @@ struct CudnnAttention::Impl {
   void run(const Attention& a, bool backward, std::unordered_map<int64_t, void*> operands, void* workspace,
            cudaStream_t stream) {
     const auto at = planned.find(key_of(a, backward));
-    if (at == planned.end() || !at->second.graph) throw std::logic_error("no plan was made for " + text_of(a, backward));
+    if (at == planned.end() || !at->second.graph)
+      throw std::logic_error("no plan was made for " + text_of(a, backward));
     if (const cudnnStatus_t status = fe::detail::set_stream(handle, stream); status != CUDNN_STATUS_SUCCESS)
       throw Failure(std::string("cudnnSetStream: ") + fe::detail::get_error_string(status));
     must(at->second.graph->execute(handle, operands, workspace), text_of(a, backward));

@@ -2,10 +2,12 @@
 // and keep within the workspace that the plan declares.
 //
 //   CudnnAttention attention;
-//   if (cudnn_takes(shape, false, 9)) { attention.prepare(shape, false, bytes); attention.forward(shape, …); }
+//   if (cudnn_takes(shape, false, 9)) { attention.prepare(shape, false, bytes); attention.forward(shape, …);
+//   }
 //
 //   CudnnAttention elsewhere(DescribedGpu{json, 80});                // no such GPU is here
-//   elsewhere.prepare(shape, true, bytes); elsewhere.plan(shape, true).workspace;      // throws what A100 would
+//   elsewhere.prepare(shape, true, bytes); elsewhere.plan(shape, true).workspace;      // throws what A100
+//   would
 //
 // Operands lie as the plan has them, [batch, tokens, heads, d] with rows ld elements apart; lse is natural,
 // [batch, heads, tq] f32, as the CPU's and our own kernels' is. Built with cuDNN's frontend headers;
