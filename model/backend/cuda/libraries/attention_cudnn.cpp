@@ -41,8 +41,16 @@ struct Layout {
   std::vector<int64_t> stride() const { return {tokens * ld, d, ld, 1}; }
 };
 
-std::shared_ptr<Graph> graph_of(const Attention& a, bool backward) {
+// A GPU that is not here; null: the one of the handle
+struct Target {
+  std::shared_ptr<fe::DeviceProperties> properties;
+  int sm = 0;
+};
+
+std::shared_ptr<Graph> graph_of(const Attention& a, bool backward, const Target& target) {
   auto graph = std::make_shared<Graph>();
+  // Before any op, which looks for a device if none is set.
+  if (target.properties) graph->set_device_properties(target.properties).set_sm_version(target.sm);
   graph->set_io_data_type(a.act == DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
@@ -102,8 +110,7 @@ struct CudnnAttention::Impl {
   // The frontend's own looks the function up when it is called, and may throw.
   decltype(&cudnnDestroy) destroy = open_cudnn().function<decltype(&cudnnDestroy)>("cudnnDestroy");
   cudnnHandle_t handle = nullptr;
-  std::shared_ptr<fe::DeviceProperties> described;  // where there is no handle
-  int sm = 0;
+  Target target;
   std::map<Key, Planned> planned;
 
   Impl() {
@@ -111,17 +118,12 @@ struct CudnnAttention::Impl {
     if (status != CUDNN_STATUS_SUCCESS)
       throw Failure(std::string("cudnnCreate: ") + fe::detail::get_error_string(status));
   }
-  explicit Impl(const DescribedGpu& gpu) : described(std::make_shared<fe::DeviceProperties>()), sm(gpu.sm) {
-    must(described->deserialize({gpu.properties.begin(), gpu.properties.end()}), "the GPU's description");
+  explicit Impl(const DescribedGpu& gpu) : target{std::make_shared<fe::DeviceProperties>(), gpu.sm} {
+    must(target.properties->deserialize({gpu.properties.begin(), gpu.properties.end()}),
+         "the GPU's description");
   }
   ~Impl() {
     if (handle) destroy(handle);
-  }
-
-  std::shared_ptr<Graph> graph_of(const Attention& a, bool backward) const {
-    auto graph = isobar::cuda::graph_of(a, backward);
-    if (described) graph->set_device_properties(described).set_sm_version(sm);
-    return graph;
   }
 
   void run(const Attention& a, bool backward, std::unordered_map<int64_t, void*> operands, void* workspace,
@@ -149,7 +151,7 @@ void CudnnAttention::prepare(const Attention& a, bool backward, int64_t workspac
   const std::string what = text_of(a, backward);
   // cuDNN's own choice; another, if that wants more than is declared.
   for (const bool within : {false, true}) {
-    const auto graph = impl_->graph_of(a, backward);
+    const auto graph = graph_of(a, backward, impl_->target);
     must(graph->validate(), what);
     must(graph->build_operation_graph(impl_->handle), what);
     must(graph->create_execution_plans({fe::HeurMode_t::A}), what);
