@@ -17,13 +17,15 @@ bool wide_only_on_hopper(const Attention& a, int capability) {
   return capability != 9 && a.d > 128;
 }
 
-// cuDNN 9.19's plans for A100, H100 and B200 (tests/cuda/cudnn_plans.cpp asks for them): two numbers a row at
-// most, dq in f32, and off Hopper a second dq whose rows are padded to 8. With sums in a fixed order dq is no
-// longer added up in memory, and A100 and Hopper keep the 16-bit slopes of every pair of tokens instead,
-// padded to their kernels' tiles.
+// cuDNN 9.19's plans for A100, H100 and B200 (tests/cuda/cudnn_plans.cpp asks for them): a number a row, dq
+// in f32, off Hopper a second dq whose rows are padded to 8, and where heads share keys each head's own dk
+// and dv. With sums in a fixed order dq is no longer added up in memory, and A100 and Hopper keep the 16-bit
+// slopes of every pair of tokens instead, padded to their kernels' tiles.
 int64_t cudnn_backward_bytes(const Attention& a, int capability) {
   constexpr int64_t kEnds = 512;
-  const int64_t pairs = a.batch * a.heads, sums = 4 * pairs * a.tq + kEnds;
+  const int64_t pairs = a.batch * a.heads;
+  const int64_t shared = a.kv_heads < a.heads ? 4 * pairs * a.tk * a.d : 0;  // two numbers of 16 bits
+  const int64_t sums = 4 * pairs * a.tq + shared + kEnds;
   if (a.deterministic) return sums + (capability >= 10 ? 0 : 2 * pairs * up_to(a.tq, 64) * up_to(a.tk, 128));
   const int64_t dq = 4 * pairs * a.tq * a.d;
   return sums + dq + (capability == 9 ? 0 : 4 * pairs * up_to(a.tq, 8) * a.d);
