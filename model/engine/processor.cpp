@@ -61,6 +61,7 @@ class GpuProcessor : public Processor {
             plan, arena_->data(), spec.train, host_.data(), streams_,
             {.gemm = spec.run.gemm_choice == "timed" ? cuda::GemmChoice::timed : cuda::GemmChoice::heuristic,
              .capability = device.capability,
+             .deterministic = spec.run.deterministic_attention,
              .fuse = spec.run.fuse}) {
     backend_.prepare();
     const int64_t before_nccl = cuda::device_memory_in_use();
@@ -91,6 +92,7 @@ class GpuProcessor : public Processor {
                      {"cudnn", cuda::CudnnAttention::version()},
                      {"gemm_shapes", backend_.gemms().shapes()},
                      {"fused", fused()},
+                     {"attention", attention()},
                      {"in_use_bytes", cuda::device_memory_in_use()},  // by anyone, now
                      {"trace", untraced_.empty() ? "CUPTI" : "events: " + untraced_}};
     if (nccl_)
@@ -102,6 +104,24 @@ class GpuProcessor : public Processor {
     return j;
   }
 
+  std::vector<std::string> remarks() const override {
+    std::vector<std::string> lines;
+    for (const auto& use : backend_.attentions()) {
+      std::string line = text_of(use.shape, use.backward) + ": " + name_of(use.path);
+      if (use.path == cuda::AttentionPath::cudnn) line += " " + use.engine;
+      line += ", workspace " + std::to_string(use.workspace / 1000000) + " MB";
+      const bool half = size_of(use.shape.act) == 2;
+      if (use.path == cuda::AttentionPath::scalar)
+        line +=
+            half ? " (SLOW: no tensor cores)" : " (slow: f32 has no tensor cores; policy.amp=tf32 uses them)";
+      else if (half && use.path == cuda::AttentionPath::tensor_cores)
+        line += cuda::CudnnAttention::built() ? " (slower: cuDNN does not take this shape here)"
+                                              : " (slower: this program was built without cuDNN's frontend)";
+      lines.push_back(std::move(line));
+    }
+    return lines;
+  }
+
   bool watch(const Program& program) override {
     if (!tracer_->collects()) return false;
     tracer_->start(program);
@@ -111,6 +131,15 @@ class GpuProcessor : public Processor {
   DeviceJoin watched(int64_t origin_ns) override { return tracer_->take(rank_, origin_ns); }
 
  private:
+  nlohmann::json attention() const {
+    nlohmann::json all = nlohmann::json::array();
+    for (const auto& use : backend_.attentions())
+      all.push_back({{"shape", text_of(use.shape, use.backward)},
+                     {"path", name_of(use.path)},
+                     {"engine", use.engine},
+                     {"workspace_bytes", use.workspace}});
+    return all;
+  }
   nlohmann::json fused() const {  // ops that run as part of products, by how
     nlohmann::json j = nlohmann::json::object();
     for (const cuda::Fusion& f : backend_.fusions()) j[name_of(f.kind)] = j.value(name_of(f.kind), 0) + 1;
@@ -162,9 +191,9 @@ ComputeDevice choose_device(const RunSpec& spec, int rank_on_host) {
 #endif
 }
 
-Workspace workspace_of(const ComputeDevice& device, int threads) {
+Workspace workspace_of(const ComputeDevice& device, [[maybe_unused]] const RunSpec& spec, int threads) {
 #ifdef ISOBAR_WITH_CUDA
-  if (device.gpu) return cuda_workspace(device.capability);
+  if (device.gpu) return cuda_workspace(device.capability, spec.run.deterministic_attention);
 #else
   (void)device;
 #endif
@@ -175,11 +204,12 @@ Workspace planned_workspace(const RunSpec& spec, int threads) {
 #ifdef ISOBAR_WITH_CUDA
   const std::vector<cuda::Device> here =
       spec.run.device == "cpu" ? std::vector<cuda::Device>{} : cuda::find_devices().all;
-  if (!here.empty()) return cuda_workspace(here[0].major);
-  if (spec.run.device == "cuda") return cuda_workspace();
+  const bool deterministic = spec.run.deterministic_attention;
+  if (!here.empty()) return cuda_workspace(here[0].major, deterministic);
+  if (spec.run.device == "cuda") return cuda_workspace(9, deterministic);
   return cpu_workspace(threads);
 #else
-  return workspace_of(choose_device(spec, 0), threads);
+  return workspace_of(choose_device(spec, 0), spec, threads);
 #endif
 }
 

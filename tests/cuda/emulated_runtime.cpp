@@ -189,15 +189,22 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *free = *total = size_t{1} << 30;
   return cudaSuccess;
 }
+// On the null stream, for which streams made as cudaStreamNonBlocking, all of this program's, do not wait,
+// nor it for them. A memset returns at once, and a copy to the device once the host's memory has been read:
+// what other streams do may come before either. A copy to the host returns when it is done.
 cudaError_t cudaMemset(void* p, int value, size_t bytes) {
-  drain(queues, done);
-  std::memset(p, value, bytes);
-  return cudaSuccess;
+  return cudaMemsetAsync(p, value, bytes, nullptr);
 }
-cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
-  drain(queues, done);
-  std::memcpy(to, from, bytes);
-  return cudaSuccess;
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (kind == cudaMemcpyHostToDevice) {
+    const auto* bytes_of = static_cast<const std::byte*>(from);
+    add(nullptr, {[to, image = std::vector<std::byte>(bytes_of, bytes_of + bytes)] {
+          std::memcpy(to, image.data(), image.size());
+        }});
+    return cudaSuccess;
+  }
+  cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+  return kind == cudaMemcpyDeviceToHost ? cudaStreamSynchronize(nullptr) : cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t stream) {
   add(stream, {[=] { std::memset(p, value, bytes); }});
@@ -213,7 +220,9 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* low, int* high) {
   *high = -5;
   return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned flags, int) {
+  if (flags != cudaStreamNonBlocking)
+    throw std::logic_error("the emulator knows no streams that wait for the null stream");
   *s = fresh<cudaStream_t>();
   return cudaSuccess;
 }
