@@ -1,5 +1,6 @@
 #include "model/engine/processor.h"
 
+#include <cstdlib>
 #include <optional>
 
 #include "model/backend/cpu/cpu_backend.h"
@@ -11,6 +12,7 @@
 #include "model/backend/cuda/cuda_backend.h"
 #include "model/backend/cuda/executor.h"
 #include "model/backend/cuda/kernels/workspace.h"
+#include "model/backend/cuda/runtime/requirements.h"
 #include "model/comm/nccl/nccl_comm.h"
 #include "model/trace/cuda/op_tracer.h"
 #endif
@@ -77,24 +79,28 @@ class GpuProcessor : public Processor {
     make_tracer(plan, traced);
     executor_->observe(&*tracer_);
     libraries_ = before_nccl - before_ - arena_->bytes();
+    begun_ = cuda::device_memory_in_use();
   }
   Backend& backend() override { return backend_; }
   Runner& runner() override { return *executor_; }
   nlohmann::json describe() const override {
-    nlohmann::json j{{"device", device_.name},
-                     {"index", device_.index},
-                     {"arena_bytes", arena_->bytes()},
-                     {"pinned_bytes", host_.bytes() + backend_.inputs().pinned_bytes()},
-                     {"landing_bytes", backend_.inputs().landing_bytes()},  // batches of the next step
-                     {"context_bytes", before_},     // in use before the arena, by anyone: CUDA's context
-                     {"library_bytes", libraries_},  // what cuBLASLt and cuDNN took since
-                     {"cublaslt", cuda::Gemms::library_version()},
-                     {"cudnn", cuda::CudnnAttention::version()},
-                     {"gemm_shapes", backend_.gemms().shapes()},
-                     {"fused", fused()},
-                     {"attention", attention()},
-                     {"in_use_bytes", cuda::device_memory_in_use()},  // by anyone, now
-                     {"trace", untraced_.empty() ? "CUPTI" : "events: " + untraced_}};
+    nlohmann::json j{
+        {"device", device_.name},
+        {"index", device_.index},
+        {"arena_bytes", arena_->bytes()},
+        {"pinned_bytes", host_.bytes() + backend_.inputs().pinned_bytes()},
+        {"landing_bytes", backend_.inputs().landing_bytes()},  // batches of the next step
+        {"context_bytes", before_},     // in use before the arena, by anyone: CUDA's context
+        {"library_bytes", libraries_},  // what cuBLASLt and cuDNN took since
+        {"cublaslt", cuda::Gemms::library_version()},
+        {"cudnn", cuda::CudnnAttention::version()},
+        {"gemm_shapes", backend_.gemms().shapes()},
+        {"fused", fused()},
+        {"in_use_bytes", cuda::device_memory_in_use()},  // by anyone, now
+        // since all was made: graphs, kernels loaded late, what NCCL takes at its first transfers
+        {"later_bytes", cuda::device_memory_in_use() - begun_},
+        {"environment", environment()},
+        {"trace", untraced_.empty() ? "CUPTI" : "events: " + untraced_}};
     if (nccl_)
       j.update({{"nccl", NcclComm::version()},
                 {"nccl_bytes", nccl_bytes_},
@@ -140,6 +146,12 @@ class GpuProcessor : public Processor {
                      {"workspace_bytes", use.workspace}});
     return all;
   }
+  static nlohmann::json environment() {
+    nlohmann::json j = nlohmann::json::object();
+    for (const char* name : {"CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MODULE_LOADING"})
+      if (const char* value = std::getenv(name)) j[name] = value;
+    return j;
+  }
   nlohmann::json fused() const {  // ops that run as part of products, by how
     nlohmann::json j = nlohmann::json::object();
     for (const cuda::Fusion& f : backend_.fusions()) j[name_of(f.kind)] = j.value(name_of(f.kind), 0) + 1;
@@ -158,7 +170,7 @@ class GpuProcessor : public Processor {
   const ComputeDevice device_;
   const int rank_;
   const int64_t before_;
-  int64_t libraries_ = 0;
+  int64_t libraries_ = 0, begun_ = 0;
   std::unique_ptr<cuda::DeviceArena> arena_;
   cuda::PinnedMemory host_;
   cuda::Streams streams_;
@@ -180,8 +192,11 @@ ComputeDevice choose_device(const RunSpec& spec, int rank_on_host) {
   const std::string& wanted = spec.run.device;
   if (wanted == "cpu") return {};
 #ifdef ISOBAR_WITH_CUDA
+  const auto ranks = static_cast<int>(spec.layout.world());
+  cuda::prepare_environment(ranks);
   if (wanted == "auto" && cuda::find_devices().all.empty()) return {};
   const cuda::Device d = cuda::use_device(spec.file, rank_on_host);
+  cuda::require_libraries(spec.file, ranks);
   return {true, d.index, d.major, d.name};
 #else
   (void)rank_on_host;

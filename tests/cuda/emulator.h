@@ -31,6 +31,10 @@ void* dynamic_shared();
 void run(dim3 blocks, dim3 threads, size_t shared, const std::function<void()>& body);
 /// Work for a stream: done when something waits for it, in an order that only streams and events decide.
 void enqueue(cudaStream_t stream, std::function<void()> work);
+/// Work that other processes take part in: `begin` starts it, in each run of a graph anew, and what that
+/// returns is asked until it says that all is done.
+using Poll = std::function<bool()>;
+void enqueue_poll(cudaStream_t stream, std::function<Poll()> begin);
 /// Which stream goes on where several may. The two that are not random keep a copy back for as long as they
 /// can, or let it go ahead of all work that is older, so that a wait that is missing is missed every time.
 enum class Schedule : uint8_t { random, oldest_first, newest_first };  // by the streams' creation

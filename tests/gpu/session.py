@@ -44,8 +44,34 @@ class Session:
     arena: dict = dataclasses.field(default_factory=dict)  # case -> measured step and memory, for the prediction
     machine: pathlib.Path | None = None  # calibrated
 
+    rows: list = dataclasses.field(default_factory=list)  # of the part that runs, as they come
+    bad: list = dataclasses.field(default_factory=list)   # its cases that failed
+
     def left(self):
         return self.deadline - time.monotonic()
+
+    def row(self, *row):
+        """A line of the table, told at once: a run that is cut off has told what it knew."""
+        self.rows.append(row)
+        print("   ", *row, flush=True)
+
+    def case(self, name, seconds, work):
+        """work() within its own time. What goes wrong in it is a line, and the next case runs; None then."""
+        part_ends, self.part_ends = self.part_ends, min(self.part_ends, time.monotonic() + seconds)
+        try:
+            if part_ends - time.monotonic() < min(5, seconds):
+                raise Skip("no time was left for it")
+            return work()
+        except Skip as e:
+            self.row(name, "skipped", str(e))
+        except Trouble as e:
+            for row in e.rows:
+                self.row(*row)
+            self.row(name, "FAILED", str(e).splitlines()[0][-300:])
+            self.bad.append(name)
+        finally:
+            self.part_ends = part_ends
+        return None
 
     def program(self, name):
         path = self.binaries / name
