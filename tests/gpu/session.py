@@ -15,8 +15,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MODELS = ROOT / "configs" / "models"
 # Libraries that are opened at run time, and what needs them.
-LIBRARIES = {"libcuda.so.1": "everything", "libcublasLt.so.13": "ops, modes, bench, trace, predict",
-             "libcudnn.so.9": "fused attention", "libnccl.so.2": "nccl", "libcupti.so.13": "trace"}
+LIBRARIES = {"libcuda.so.1": "everything", "libcublasLt.so.13": "steps, modes, ops, trace, predict",
+             "libcudnn.so.9": "fused attention", "libnccl.so.2": "ranks", "libcupti.so.13": "trace"}
 
 
 class Skip(Exception):
@@ -41,7 +41,8 @@ class Session:
     part_ends: float = 0
     provenance: dict = dataclasses.field(default_factory=dict)
     runs: int = 0
-    arena: dict = dataclasses.field(default_factory=dict)  # case -> measured step and memory, for the prediction
+    measured: dict = dataclasses.field(default_factory=dict)  # case -> step and memory, for peers and predictions
+    ceiling: float = 0       # FLOP/s of large products, sustained
     machine: pathlib.Path | None = None  # calibrated
 
     rows: list = dataclasses.field(default_factory=list)  # of the part that runs, as they come
@@ -146,6 +147,10 @@ def torch_version():
         return None
     done = subprocess.run([sys.executable, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, check=False)
     return done.stdout.strip() or None
+
+
+def aim(met, text):
+    return f"aim {text}: {'met' if met else 'MISSED'}"
 
 
 # ---- a training run ----
