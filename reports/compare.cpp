@@ -12,9 +12,9 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLevel = 0.05;
 
-using Group = std::vector<const ReportRun*>;
+using RunsOfSet = std::vector<const ReportRun*>;
 
-std::vector<double> logs_of(const Group& g) {
+std::vector<double> logs_of(const RunsOfSet& g) {
   std::vector<double> out;
   out.reserve(g.size());
   for (const ReportRun* r : g) out.push_back(std::log(r->measured()));
@@ -22,14 +22,14 @@ std::vector<double> logs_of(const Group& g) {
 }
 
 // Of the difference of two groups' means.
-Noise pooled(const Group& a, const Group& b, const Noise& between) {
+Noise pooled(const RunsOfSet& a, const RunsOfSet& b, const Noise& between) {
   return {between.variance * (1 / static_cast<double>(a.size()) + 1 / static_cast<double>(b.size())),
           between.df};
 }
 
-Noise welch(const Group& a, const Group& b) {
+Noise welch(const RunsOfSet& a, const RunsOfSet& b) {
   double variance = 0, weight = 0;
-  for (const Group* g : {&a, &b}) {
+  for (const RunsOfSet* g : {&a, &b}) {
     const auto n = static_cast<double>(g->size());
     for (const ReportRun* r : *g) {
       const Noise own = noise_inside(r->run.measured_steps(), r->statistic);
@@ -49,7 +49,7 @@ std::string label_of(const ReportRun& r) {
   return s;
 }
 
-Change change_of(const Group& before, const Group& after, const Noise& noise) {
+Change change_of(const RunsOfSet& before, const RunsOfSet& after, const Noise& noise) {
   Change c;
   c.label = label_of(*before[0]);
   c.layout = before[0]->layout;
@@ -96,7 +96,7 @@ size_t Comparison::count(const std::string& verdict) const {
 }
 
 std::vector<Comparison> compare(const ReportData& d) {
-  std::map<std::string, std::map<std::string, Group>> groups;  // specification -> set -> runs
+  std::map<std::string, std::map<std::string, RunsOfSet>> groups;  // specification -> set -> runs
   for (const ReportRun* r : d.ok()) groups[experiment_of(r->run.spec)][r->set].push_back(r);
   Noise between;
   for (const auto& [key, sets] : groups)

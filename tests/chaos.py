@@ -242,11 +242,14 @@ class Shared:
 
     def blow(self, child):
         """Kills it, or its mpiexec, or one of its ranks, after a random while, or lets it come to its end."""
-        try:
-            child.wait(dice.choice([0.05, 0.3, 0.6, 1.0, 1.5, 2.5, 30]) * dice.uniform(0.5, 1.5))
-            return
-        except subprocess.TimeoutExpired:
-            pass
+        # By the clock, or once it has got somewhere, which on a busy machine is another time each time.
+        until, more = time.time() + dice.choice([0.05, 0.5, 2, 60, 60]) * dice.uniform(0.5, 1.5), dice.randrange(12)
+        begun = sum(e["event"] == "checkpoint" for e in self.events())
+        while child.poll() is None and time.time() < until:
+            if sum(e["event"] == "checkpoint" for e in self.events()) > begun + more: break
+            time.sleep(0.01)
+        time.sleep(dice.uniform(0, 0.02))
+        if child.poll() is not None: return
         # All of them are one program or mpiexec; a rank, the launcher and the command die alike.
         victims = [p for p in processes(self.tag) if p != os.getpid()]
         if victims: kill(dice.choice(victims), "training")
@@ -331,10 +334,10 @@ class Shared:
 
 def trainings(home, seconds):
     deadline, attempts, checkpoints, runs = time.time() + seconds, 0, 0, 0
-    while time.time() < deadline:
+    while time.time() < deadline or (not checkpoints and runs < 10):  # there is something to lose
         shared = Shared(home / f"shared{runs}", dice.choice([30, 300]))
         shared.home.mkdir()
-        while time.time() < deadline and not shared.over:
+        while not shared.over and (time.time() < deadline or not shared.kept):
             shared.attempt()
             attempts += 1
         for kind in ("anew", "middle", "other seed"):  # whoever comes afterwards finds all taken
@@ -342,6 +345,7 @@ def trainings(home, seconds):
         shared.judge()
         checkpoints, runs = checkpoints + len(shared.kept), runs + 1
         shutil.rmtree(shared.home)
+    check(checkpoints > 0 and kills["training"] > 0, "no training came to a checkpoint, or none was killed")
     print(f"{attempts} trainings given {runs} directories, {checkpoints} checkpoints, {kills['training']} killed")
 
 

@@ -9,6 +9,7 @@
 #include "bench/cli/commands.h"
 #include "bench/cli/rates_text.h"
 #include "bench/cli/step_text.h"
+#include "model/base/error.h"
 #include "perfmodel/layout_predict.h"
 #include "perfmodel/search.h"
 #include "perfmodel/smallest_change.h"

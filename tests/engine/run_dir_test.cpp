@@ -123,7 +123,9 @@ TEST(RunDirs, EventsSayWhatHappened) {
     const std::string event = e["event"];
     said.push_back(event == "step" || event == "checkpoint" || event == "resume" ? event + e["step"].dump()
                                                                                  : event);
-    if (event == "checkpoint") { EXPECT_GT(e["seconds"].get<double>(), 1e-4); }
+    if (event == "checkpoint") {
+      EXPECT_GT(e["seconds"].get<double>(), 1e-4);
+    }
   }
   EXPECT_EQ(said, (Words{"run_start", "step1", "step2", "checkpoint2", "step3", "step4", "checkpoint4",
                          "run_end", "run_start", "resume4", "step5", "step6", "checkpoint6", "run_end"}));

@@ -7,6 +7,7 @@
 #include "model/base/files.h"
 #include "model/base/json.h"
 #include "model/engine/checkpoint.h"
+#include "model/engine/resume.h"
 #include "model/engine/safetensors.h"
 #include "model/nets/build.h"
 #include "perfmodel/machine/import.h"
@@ -84,12 +85,16 @@ Target checkpoint_target(const fs::path& folder) {
   const auto n = static_cast<size_t>(plan->params_all.count);
   const std::vector<float> zeros(2 * n + 4096);
   const Meeting all;
-  const fs::path saved =
-      save_checkpoint(folder / "run", *plan, zeros.data(), zeros.data(), zeros.data(), {2, 3, 1}, all);
+  const fs::path saved = save_checkpoint(folder / "run", *plan, zeros.data(), zeros.data(), zeros.data(),
+                                         {.train = {.step = 2}, .spec = spec}, all);
   const fs::path file = saved.lexically_relative(folder) / "state.json";
-  return {"state.json", file, {read_file(folder / file)}, true, [plan, n](const std::string& f) {
+  // The older schema has no digest of itself: what is wrong in it gets further.
+  const std::string older =
+      R"({"schema":1,"step":2,"seed":3,"global_batch":1,"plateau":{"bad":0,"factor":1}})";
+  return {"state.json", file, {read_file(folder / file), older}, true, [plan, n, spec](const std::string& f) {
             std::vector<float> p(2 * n + 4096), m(p), v(p);
-            load_checkpoint(find_checkpoint(fs::path(f).parent_path()), *plan, p.data(), m.data(), v.data());
+            const Resume r = check_resume(fs::path(f).parent_path(), spec);
+            load_checkpoint(r.from, *plan, p.data(), m.data(), v.data(), {});
           }};
 }
 
@@ -119,7 +124,7 @@ std::vector<Target> record_targets(const fs::path& source, const fs::path& folde
           {"spec.json", "r2/spec.json", {spec}, true, read_run},
           {"trial.json", "r3/trial.json", {trial}, true, read_run},
           {"status.json", "r3/status.json", {status}, true, read_run},
-          {"holdout.json", "holdout.json", {kHoldout}, true, [](const auto& f) { read_holdout(f, nullptr); }},
+          {"holdout.json", "holdout.json", {kHoldout}, true, [](const auto& f) { read_holdout(f); }},
           {"kineto",
            "trace.json",
            {kTrace},
