@@ -24,7 +24,8 @@ bool wide_only_on_hopper(const Attention& a, int capability) {
 int64_t cudnn_backward_bytes(const Attention& a, int capability) {
   constexpr int64_t kEnds = 512;
   const int64_t pairs = a.batch * a.heads;
-  const int64_t shared = a.kv_heads < a.heads ? 4 * pairs * a.tk * a.d : 0;  // two numbers of 16 bits
+  // two numbers of 16 bits, or in a fixed order on Blackwell of 32
+  const int64_t shared = a.kv_heads < a.heads ? (a.deterministic ? 8 : 4) * pairs * a.tk * a.d : 0;
   const int64_t sums = 4 * pairs * a.tq + shared + kEnds;
   if (a.deterministic) return sums + (capability >= 10 ? 0 : 2 * pairs * up_to(a.tq, 64) * up_to(a.tk, 128));
   const int64_t dq = 4 * pairs * a.tq * a.d;
