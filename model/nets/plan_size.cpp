@@ -36,10 +36,11 @@ std::string gigabytes(double bytes) {
 }
 
 [[noreturn]] void refuse(const RunSpec& s, const char* key, const std::string& what, double bytes,
-                         const char* mend) {
-  throw ConfigError(s.file, key,
-                    what + " take up to " + gigabytes(bytes) + " to plan, above " + gigabytes(kMostPlanBytes),
-                    mend);
+                         const char* mend, int64_t most = kMostPlanBytes) {
+  throw ConfigError(
+      s.file, key,
+      what + " take up to " + gigabytes(bytes) + " to plan, above " + gigabytes(static_cast<double>(most)),
+      mend);
 }
 
 double invocation_bytes(const RunSpec& s) {
@@ -141,7 +142,7 @@ RunSpec with_few_micro_batches(RunSpec s) {
 }
 
 RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace) {
-  const double limit = kMostPlanBytes;
+  const double limit = kMostWorldBytes;
   const auto bytes = [&](const RunSpec& s) {
     return checked_bytes(build_plan(s, 0, workspace)) * static_cast<double>(s.layout.world());
   };
@@ -157,7 +158,7 @@ RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace) {
     refuse(spec, "layout",
            std::to_string(part.layout.world()) + " ranks of dp " + std::to_string(part.layout.dp) +
                ", held " + "against one another,",
-           bytes(part), "make tp, cp or pp smaller");
+           bytes(part), "make tp, cp or pp smaller", kMostWorldBytes);
   // Groups grow with the replicas, and with them what each rank holds.
   for (int64_t dp = replicas; dp > part.layout.dp; dp /= 2)
     if (const RunSpec more = with_replicas(part, dp); bytes(more) <= limit) return more;

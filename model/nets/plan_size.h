@@ -13,7 +13,8 @@
 
 namespace isobar {
 
-inline constexpr int64_t kMostPlanBytes = int64_t{1} << 30;
+inline constexpr int64_t kMostPlanBytes = int64_t{4} << 30;   // of one rank
+inline constexpr int64_t kMostWorldBytes = int64_t{1} << 30;  // of the ranks that are checked together
 
 /// At most: bytes of the plan of one rank, from the specification alone.
 double plan_bytes(const RunSpec& spec);
@@ -30,7 +31,7 @@ void check_step_size(const RunSpec& spec, const Plan& plan, int64_t ranks = 1);
 /// then left out. Memory is the same, but gpipe's, which keeps all of them.
 RunSpec with_few_micro_batches(RunSpec spec);
 
-/// The run whose ranks can be checked against one another within kMostPlanBytes: the same, or one with fewer
+/// The run whose ranks can be checked against one another within kMostWorldBytes: the same, or one with fewer
 /// micro-batches (enough for every stage to come into its rhythm) and then with fewer replicas of its
 /// data-parallel ranks, which run the same program. Throws ConfigError where two replicas are still too many.
 RunSpec world_to_check(const RunSpec& spec, const Workspace& workspace);
