@@ -4,15 +4,16 @@
 #   tests/gpu.sh                           # with build-cuda/, which it builds where the packages are and it is missing
 #   tests/gpu.sh --pack bundle.tar.xz      # elsewhere: the build and all it needs beside the driver, in one file …
 #   tests/gpu.sh --bundle bundle.tar.xz    # … which runs on a bare machine (same kind of processor, glibc as new)
-#   tests/gpu.sh ops nccl                  # chosen parts (in this order: device ops sanitizer nccl
-#                                          # modes bench trace predict configurations)
+#   tests/gpu.sh steps ranks               # chosen parts (in this order: device steps ceiling modes ops ranks
+#                                          # peers trace predict configurations sanitizer)
 #   tests/gpu.sh --rehearse                # the same script on the CPU with tiny nets: tests this script, nothing else
 #   tests/gpu.sh --dry-run                 # says what would run, with what, and what is missing; runs nothing
 #
 # Options: --build DIR (build-cuda), --minutes N (9), --out DIR ($OUT, else bench/results), --python EXE (with torch).
 # Exit codes: 0 all that could run is well, 1 a part failed (--dry-run: a program or library is missing), 2 bad
 # arguments, 77 no device. What was skipped and why is in the table and in the JSON. Several ranks on one GPU talk over
-# sockets: a correctness mode, and labelled as such. Nothing is installed, and the GPU's settings are left alone.
+# sockets: a correctness mode, and labelled as such. The most valuable parts come first, each line is told when it is known, and the
+# JSON is written after each part: a run that is cut off has told what it saw. Nothing is installed, and the GPU's settings are left alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,7 +28,7 @@ while (($#)); do
     --minutes | --out) pass+=("$1" "${2:?$1 needs a value}"); shift ;;
     --rehearse | --dry-run) pass+=("$1") ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    device | ops | sanitizer | nccl | modes | bench | trace | predict | configurations) pass+=("$1") ;;
+    device | steps | ceiling | modes | ops | ranks | peers | trace | predict | configurations | sanitizer) pass+=("$1") ;;
     *) fail "unknown argument '$1' (see --help)" ;;
   esac
   shift
@@ -40,7 +41,7 @@ make_bundle() {
   work="$(mktemp -d)"
   trap 'rm -rf "$work"' RETURN
   mkdir -p "$work/bin" "$work/lib"
-  cp "$build/isobar" "$build/test_cuda" "$build/test_nccl" "$work/bin/"
+  cp "$build/isobar" "$build/gpu_ceiling" "$build/test_cuda" "$build/test_nccl" "$work/bin/"
   find "$build" -name 'libnvtx_probe.so' -exec cp {} "$work/lib/" \;
   strip "$work"/bin/*
   cp -L "$(command -v mpiexec)" "$work/bin/mpiexec"
@@ -68,7 +69,7 @@ make_bundle() {
 }
 
 if [[ -n "$pack" ]]; then
-  for program in isobar test_cuda test_nccl; do [[ -x $build/$program ]] || fail "$build/$program is missing: build it first (cmake --preset cuda)"; done
+  for program in isobar gpu_ceiling test_cuda test_nccl; do [[ -x $build/$program ]] || fail "$build/$program is missing: build it first (cmake --preset cuda)"; done
   make_bundle "$pack"
   exit
 fi
@@ -82,7 +83,7 @@ if [[ -n "$bundle" ]]; then
 else
   if [[ ! -x $build/isobar && " ${pass[*]} " != *" --dry-run "* ]] && command -v nvidia-smi >/dev/null; then
     cmake --preset cuda -B "$build" >&2 || fail "there is no $build/isobar, and it cannot be configured here: carry a bundle (--pack)"
-    cmake --build "$build" --target isobar test_cuda test_nccl >&2
+    cmake --build "$build" --target isobar gpu_ceiling test_cuda test_nccl >&2
   fi
   "$python" tests/gpu/run.py --build "$build" "${pass[@]}"
 fi

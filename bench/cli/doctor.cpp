@@ -13,7 +13,7 @@
 #include "model/engine/host.h"
 #ifdef ISOBAR_WITH_CUDA
 #include "model/backend/cuda/runtime/device.h"
-#include "model/backend/cuda/runtime/library.h"
+#include "model/backend/cuda/runtime/requirements.h"
 #endif
 
 namespace isobar {
@@ -51,18 +51,9 @@ void add_gpu(std::vector<Check>& out) {
     names += (names.empty() ? "" : ", ") + d.name + " (" + std::to_string(d.memory >> 30) + " GiB)";
   out.push_back({"GPU", names.empty() ? found.why_none : names, "without one, runs compute on the CPU",
                  !found.all.empty(), false});
-  for (const auto& [file, use] : {std::pair{"libcublasLt.so.13", "no matrix products on a GPU without it"},
-                                  {"libcudnn.so.9", "attention on a GPU is slow without it"},
-                                  {"libnccl.so.2", "one GPU at most without it"},
-                                  {"libcupti.so.13", "traces on a GPU are timed by events without it"}}) {
-    std::string why;
-    try {
-      const cuda::Library library(file);
-    } catch (const std::runtime_error& e) {
-      why = e.what();
-    }
-    out.push_back({file, why.empty() ? "can be opened" : why, use, why.empty(), false});
-  }
+  for (const cuda::LibraryFound& l : cuda::find_libraries())
+    out.push_back(
+        {l.file, l.ok() ? l.version : l.problem, "on a GPU it is needed for " + l.use, l.ok(), false});
 }
 
 #else

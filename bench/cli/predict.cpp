@@ -89,6 +89,9 @@ void run(const Arguments& a, const std::vector<std::string>& user) {
                       "of accelerators " + a.machine + " says it (accelerator.tiers.host.ranks)");
   LayoutQuestion question = a.question;
   if (!question.gpus.empty()) question.given = given_layout(spec, user);
+  if (question.rates && device_of(spec, m) != Device::accelerator)
+    throw ConfigError("isobar predict", "--rates", "is for accelerators",
+                      "name a machine of accelerators, or leave it out");
   answer(spec, m, question, {.ranks_on_host = a.ranks_on_host, .workspace = cpu_workspace});
 }
 
@@ -134,6 +137,9 @@ void add_predict_command(CLI::App& app) {
       ->add_option("--samples", a->question.samples, "Time and cost of training on so many samples")
       ->check(above_zero())
       ->excludes(tokens);
+  predict_command->add_flag("--rates", a->question.rates,
+                            "What the step's time is made of, price by price, and each price's source "
+                            "(accelerators, one layout)");
   predict_command->add_flag("--json", a->question.json, "Print JSON on stdout instead of tables");
   predict_command->callback([a, predict_command] {
     const bool searches = !a->question.gpus.empty();
@@ -141,7 +147,8 @@ void add_predict_command(CLI::App& app) {
                                       "keep one of the two"},
                                      {"--top", !searches, "is for a search of layouts", "add --gpus N"},
                                      {"--space", !searches, "is for a search of layouts", "add --gpus N"},
-                                     {"--pareto", !searches, "is for a search of layouts", "add --gpus N"}});
+                                     {"--pareto", !searches, "is for a search of layouts", "add --gpus N"},
+                                     {"--rates", searches, "is for one layout", "leave --gpus out"}});
     if (a->global_batch > 0) {
       refuse_contradiction(a->set, "train.global_batch", a->global_batch, "--global-batch");
       a->set.push_back("train.global_batch=" + std::to_string(a->global_batch));

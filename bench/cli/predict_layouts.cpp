@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/rates_text.h"
 #include "bench/cli/step_text.h"
 #include "model/base/error.h"
 #include "perfmodel/layout_predict.h"
@@ -128,6 +129,7 @@ void one_run(const RunSpec& spec, const Machine& m, const LayoutQuestion& q, con
     json j = json_of(p, spec, m);
     j["layout"] = json_of(l);
     if (!p.fits()) j["smallest_change"] = json_of(change);
+    if (q.rates) j["rates"] = rates_json(p.counts, m);
     if (has_budget(q)) j["budget"] = json_of(bill);
     std::printf("%s\n", j.dump(1).c_str());
   } else {
@@ -142,6 +144,7 @@ void one_run(const RunSpec& spec, const Machine& m, const LayoutQuestion& q, con
       std::printf(" x %ld thread%s", p.where.threads, p.where.threads == 1 ? "" : "s");
     std::printf("\n%s\n\n", text_of(l).c_str());
     print_prediction(p, spec, m);
+    if (q.rates) print_rates(p.counts, m);
     if (has_budget(q)) print_bill(bill, m);
   }
   if (!p.fits()) throw CLI::RuntimeError(kDoesNotFit);

@@ -13,6 +13,7 @@ struct LayoutQuestion {
   std::vector<int64_t> gpus;  // {}: the layout of the configuration
   size_t top = 5;
   bool pareto = false, json = false;
+  bool rates = false;              // what each price is and where it is from, too
   std::string space = "all";       // all | 1d (SearchSpace::one_d)
   double tokens = 0, samples = 0;  // the budget that a training has; 0: none asked for
   GivenLayout given = {};          // of a search: what it keeps to

@@ -154,6 +154,18 @@ def matmul_rate(n=8192, count=20):
     return 2 * n**3 / statistics.median(seconds)
 
 
+def attention_kernels(step):
+    """What attention ran on: the kernels of one step whose names say so, the longest first. PyTorch chooses among
+    cuDNN's, FlashAttention, a memory-efficient one and plain products, by shape, type and version."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as prof:
+        step()
+        torch.cuda.synchronize()
+    words = ("flash", "fmha", "cudnn", "sdpa", "attention", "efficient")
+    seen = [e for e in prof.key_averages() if any(w in e.key.lower() for w in words)]
+    seen.sort(key=lambda e: -getattr(e, "self_device_time_total", getattr(e, "self_cuda_time_total", 0)))
+    return "; ".join(e.key[:70] for e in seen[:3]) or "no fused kernel: plain products"
+
+
 KINDS = (  # how the profile sums operator names; the first that matches
     ("attention", ("flash_attention", "scaled_dot_product", "bmm")),
     ("matmul", ("mkldnn_linear", "addmm", "aten::mm", "aten::matmul", "mkldnn_convolution", "convolution")),
@@ -218,7 +230,7 @@ def main():
               "cpu_capability": torch.backends.cpu.get_cpu_capability(), "pid": os.getpid()}
     if args.device == "cuda":
         result |= {"device": torch.cuda.get_device_name(), "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
-                   "peak_bytes": torch.cuda.max_memory_allocated(), "matmul_flops_per_s": matmul_rate()}
+                   "peak_bytes": torch.cuda.max_memory_allocated(), "matmul_flops_per_s": matmul_rate(), "attention": attention_kernels(step)}
     if args.profile:
         kinds, prof = profile_steps(step, max(1, min(3, args.steps)))
         result["profile"] = {k: round(v, 5) for k, v in kinds.items()}

@@ -99,6 +99,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("run.cuda_graphs", s.run.cuda_graphs);
   v("run.gemm_choice", s.run.gemm_choice);
   v("run.fuse", s.run.fuse);
+  v("run.deterministic_attention", s.run.deterministic_attention);
   v("run.hang_timeout", s.run.hang_timeout);
 }
 

@@ -128,10 +128,15 @@ struct RunOptions {     // run:
   std::string device =
       "cpu";  // cpu | cuda (one of the host's NVIDIA GPUs a rank) | auto (cuda where there is one)
   bool cuda_graphs = true;  // a step is captured once and replayed; false: its ops are launched one by one
-  std::string gemm_choice = "heuristic";  // cuda: algorithms of matrix products, cuBLASLt's choice | timed
+  // cuda: algorithms of matrix products, the fastest by timing | heuristic: cuBLASLt's choice, the same every
+  // time
+  std::string gemm_choice = "timed";
   // cuda: bias gradients, and GELU where net.gelu is tanh, as part of a product where it can (heuristic), or
   // where that is faster (timed)
   bool fuse = true;
+  // cuda: attention's sums in a fixed order; with gemm_choice: heuristic runs then repeat bit by bit. On A100
+  // and H100 cuDNN keeps 2 bytes a pair of tokens for it in the workspace of attention backward.
+  bool deterministic_attention = false;
   double hang_timeout = 300;  // seconds without progress after which a rank aborts the run
 };
 

@@ -148,6 +148,9 @@ void validate_values(const RunSpec& s) {
   check.at_least(s.run.threads, 0, "run.threads");
   check.one_of(s.run.device, {"cpu", "cuda", "auto"}, "run.device");
   check.one_of(s.run.gemm_choice, {"heuristic", "timed"}, "run.gemm_choice");
+  check.that(!s.run.deterministic_attention || s.run.device != "cpu", "run.deterministic_attention",
+             "is for GPUs: the CPU's sums always go by a fixed order",
+             "leave it out, or set run.device: cuda");
   check.that(s.run.hang_timeout > 0, "run.hang_timeout", "is not positive", "give seconds, e.g. 300");
 }
 

@@ -1,5 +1,6 @@
 #include "model/engine/processor.h"
 
+#include <cstdlib>
 #include <optional>
 
 #include "model/backend/cpu/cpu_backend.h"
@@ -11,6 +12,7 @@
 #include "model/backend/cuda/cuda_backend.h"
 #include "model/backend/cuda/executor.h"
 #include "model/backend/cuda/kernels/workspace.h"
+#include "model/backend/cuda/runtime/requirements.h"
 #include "model/comm/nccl/nccl_comm.h"
 #include "model/trace/cuda/op_tracer.h"
 #endif
@@ -61,6 +63,7 @@ class GpuProcessor : public Processor {
             plan, arena_->data(), spec.train, host_.data(), streams_,
             {.gemm = spec.run.gemm_choice == "timed" ? cuda::GemmChoice::timed : cuda::GemmChoice::heuristic,
              .capability = device.capability,
+             .deterministic = spec.run.deterministic_attention,
              .fuse = spec.run.fuse}) {
     backend_.prepare();
     const int64_t before_nccl = cuda::device_memory_in_use();
@@ -76,23 +79,28 @@ class GpuProcessor : public Processor {
     make_tracer(plan, traced);
     executor_->observe(&*tracer_);
     libraries_ = before_nccl - before_ - arena_->bytes();
+    begun_ = cuda::device_memory_in_use();
   }
   Backend& backend() override { return backend_; }
   Runner& runner() override { return *executor_; }
   nlohmann::json describe() const override {
-    nlohmann::json j{{"device", device_.name},
-                     {"index", device_.index},
-                     {"arena_bytes", arena_->bytes()},
-                     {"pinned_bytes", host_.bytes() + backend_.inputs().pinned_bytes()},
-                     {"landing_bytes", backend_.inputs().landing_bytes()},  // batches of the next step
-                     {"context_bytes", before_},     // in use before the arena, by anyone: CUDA's context
-                     {"library_bytes", libraries_},  // what cuBLASLt and cuDNN took since
-                     {"cublaslt", cuda::Gemms::library_version()},
-                     {"cudnn", cuda::CudnnAttention::version()},
-                     {"gemm_shapes", backend_.gemms().shapes()},
-                     {"fused", fused()},
-                     {"in_use_bytes", cuda::device_memory_in_use()},  // by anyone, now
-                     {"trace", untraced_.empty() ? "CUPTI" : "events: " + untraced_}};
+    nlohmann::json j{
+        {"device", device_.name},
+        {"index", device_.index},
+        {"arena_bytes", arena_->bytes()},
+        {"pinned_bytes", host_.bytes() + backend_.inputs().pinned_bytes()},
+        {"landing_bytes", backend_.inputs().landing_bytes()},  // batches of the next step
+        {"context_bytes", before_},     // in use before the arena, by anyone: CUDA's context
+        {"library_bytes", libraries_},  // what cuBLASLt and cuDNN took since
+        {"cublaslt", cuda::Gemms::library_version()},
+        {"cudnn", cuda::CudnnAttention::version()},
+        {"gemm_shapes", backend_.gemms().shapes()},
+        {"fused", fused()},
+        {"in_use_bytes", cuda::device_memory_in_use()},  // by anyone, now
+        // since all was made: graphs, kernels loaded late, what NCCL takes at its first transfers
+        {"later_bytes", cuda::device_memory_in_use() - begun_},
+        {"environment", environment()},
+        {"trace", untraced_.empty() ? "CUPTI" : "events: " + untraced_}};
     if (nccl_)
       j.update({{"nccl", NcclComm::version()},
                 {"nccl_bytes", nccl_bytes_},
@@ -100,6 +108,24 @@ class GpuProcessor : public Processor {
                 {"mode", shares_device_ ? "correctness: ranks share a GPU and talk over sockets"
                                         : "one GPU a rank"}});
     return j;
+  }
+
+  std::vector<std::string> remarks() const override {
+    std::vector<std::string> lines;
+    for (const auto& use : backend_.attentions()) {
+      std::string line = text_of(use.shape, use.backward) + ": " + name_of(use.path);
+      if (use.path == cuda::AttentionPath::cudnn) line += " " + use.engine;
+      line += ", workspace " + std::to_string(use.workspace / 1000000) + " MB";
+      const bool half = size_of(use.shape.act) == 2;
+      if (use.path == cuda::AttentionPath::scalar)
+        line +=
+            half ? " (SLOW: no tensor cores)" : " (slow: f32 has no tensor cores; policy.amp=tf32 uses them)";
+      else if (half && use.path == cuda::AttentionPath::tensor_cores)
+        line += cuda::CudnnAttention::built() ? " (slower: cuDNN does not take this shape here)"
+                                              : " (slower: this program was built without cuDNN's frontend)";
+      lines.push_back(std::move(line));
+    }
+    return lines;
   }
 
   bool watch(const Program& program) override {
@@ -111,6 +137,21 @@ class GpuProcessor : public Processor {
   DeviceJoin watched(int64_t origin_ns) override { return tracer_->take(rank_, origin_ns); }
 
  private:
+  nlohmann::json attention() const {
+    nlohmann::json all = nlohmann::json::array();
+    for (const auto& use : backend_.attentions())
+      all.push_back({{"shape", text_of(use.shape, use.backward)},
+                     {"path", name_of(use.path)},
+                     {"engine", use.engine},
+                     {"workspace_bytes", use.workspace}});
+    return all;
+  }
+  static nlohmann::json environment() {
+    nlohmann::json j = nlohmann::json::object();
+    for (const char* name : {"CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MODULE_LOADING"})
+      if (const char* value = std::getenv(name)) j[name] = value;
+    return j;
+  }
   nlohmann::json fused() const {  // ops that run as part of products, by how
     nlohmann::json j = nlohmann::json::object();
     for (const cuda::Fusion& f : backend_.fusions()) j[name_of(f.kind)] = j.value(name_of(f.kind), 0) + 1;
@@ -129,7 +170,7 @@ class GpuProcessor : public Processor {
   const ComputeDevice device_;
   const int rank_;
   const int64_t before_;
-  int64_t libraries_ = 0;
+  int64_t libraries_ = 0, begun_ = 0;
   std::unique_ptr<cuda::DeviceArena> arena_;
   cuda::PinnedMemory host_;
   cuda::Streams streams_;
@@ -151,8 +192,11 @@ ComputeDevice choose_device(const RunSpec& spec, int rank_on_host) {
   const std::string& wanted = spec.run.device;
   if (wanted == "cpu") return {};
 #ifdef ISOBAR_WITH_CUDA
+  const auto ranks = static_cast<int>(spec.layout.world());
+  cuda::prepare_environment(ranks);
   if (wanted == "auto" && cuda::find_devices().all.empty()) return {};
   const cuda::Device d = cuda::use_device(spec.file, rank_on_host);
+  cuda::require_libraries(spec.file, ranks);
   return {true, d.index, d.major, d.name};
 #else
   (void)rank_on_host;
@@ -162,9 +206,9 @@ ComputeDevice choose_device(const RunSpec& spec, int rank_on_host) {
 #endif
 }
 
-Workspace workspace_of(const ComputeDevice& device, int threads) {
+Workspace workspace_of(const ComputeDevice& device, [[maybe_unused]] const RunSpec& spec, int threads) {
 #ifdef ISOBAR_WITH_CUDA
-  if (device.gpu) return cuda_workspace(device.capability);
+  if (device.gpu) return cuda_workspace(device.capability, spec.run.deterministic_attention);
 #else
   (void)device;
 #endif
@@ -175,11 +219,12 @@ Workspace planned_workspace(const RunSpec& spec, int threads) {
 #ifdef ISOBAR_WITH_CUDA
   const std::vector<cuda::Device> here =
       spec.run.device == "cpu" ? std::vector<cuda::Device>{} : cuda::find_devices().all;
-  if (!here.empty()) return cuda_workspace(here[0].major);
-  if (spec.run.device == "cuda") return cuda_workspace();
+  const bool deterministic = spec.run.deterministic_attention;
+  if (!here.empty()) return cuda_workspace(here[0].major, deterministic);
+  if (spec.run.device == "cuda") return cuda_workspace(9, deterministic);
   return cpu_workspace(threads);
 #else
-  return workspace_of(choose_device(spec, 0), threads);
+  return workspace_of(choose_device(spec, 0), spec, threads);
 #endif
 }
 

@@ -2,13 +2,14 @@
 // plan is built, because kernels differ in the scratch that they take.
 //
 //   const ComputeDevice device = choose_device(spec, mpi.rank_on_host());
-//   const Plan plan = build_plan(spec, rank, workspace_of(device, threads));
+//   const Plan plan = build_plan(spec, rank, workspace_of(device, spec, threads));
 //   const auto processor = make_processor(device, spec, plan, mpi, threads);
 //   processor->runner()(program, step);
 #pragma once
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "model/backend/backend.h"
 #include "model/backend/runner.h"
@@ -33,6 +34,9 @@ class Processor {  // a rank's memory, backend and executor
   /// For the log: what computes, and the memory that is not in the plan. null: nothing to add
   virtual nlohmann::json describe() const { return nullptr; }
 
+  /// What a user should know of how this run computes, before its first step: a line each.
+  virtual std::vector<std::string> remarks() const { return {}; }
+
   // ---- a trace by the device itself, where it can: without it the runner times its ops (Runner::record_to)
   // ----
   /// Whether runs of `program` are watched from here on.
@@ -45,7 +49,7 @@ class Processor {  // a rank's memory, backend and executor
 
 /// Throws ConfigError where run.device asks for a GPU and there is none.
 ComputeDevice choose_device(const RunSpec& spec, int rank_on_host);
-Workspace workspace_of(const ComputeDevice& device, int threads);
+Workspace workspace_of(const ComputeDevice& device, const RunSpec& spec, int threads);
 /// The same for a run that is only planned: of the device that run.device names, whether it is here or not. A
 /// GPU that is not here counts as Hopper.
 Workspace planned_workspace(const RunSpec& spec, int threads);

@@ -50,7 +50,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         log_(log),
         threads_(threads_per_rank(spec, mpi)),
         device_(std::move(device)),
-        plan_(build_plan(spec, mpi.rank(), workspace_of(device_, threads_))),
+        plan_(build_plan(spec, mpi.rank(), workspace_of(device_, spec, threads_))),
         train_program_(link(plan_, plan_.train, spec.run.serial)),
         eval_program_(link(plan_, plan_.eval, spec.run.serial)) {
     omp_set_num_threads(threads_);
@@ -64,6 +64,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     executor_->keep(eval_program_);
     if (const auto about = processor_->describe(); !about.is_null())
       log_.write({{"event", "device"}, {"gpu", about}});
+    for (const std::string& line : processor_->remarks()) say(line);
     watch_.follow(executor_);
   }
   ~Trainer() { watch_.follow(nullptr); }
@@ -426,7 +427,7 @@ nlohmann::json train(const RunSpec& spec, const TrainOptions& options, const Mpi
   Watchdog watch(&mpi, slow, errands, spec.run.hang_timeout, reports_of(spec, mpi));
   std::optional<SlowWork::Part> starting(std::in_place, &slow, "starting up");
   const ComputeDevice device = choose_device(spec, mpi.rank_on_host());
-  if (mpi.rank() == 0) check_world(spec, workspace_of(device, threads_per_rank(spec, mpi)));
+  if (mpi.rank() == 0) check_world(spec, workspace_of(device, spec, threads_per_rank(spec, mpi)));
   ResultLog log = mpi.rank() == 0 ? log_of(spec) : ResultLog();
   log.slow_by(&slow);
   nlohmann::json end;

@@ -13,6 +13,7 @@ constexpr int64_t kAlign = 16;
 Builder::Builder(int rank, int world, Workspace workspace) : workspace_(std::move(workspace)) {
   plan.rank = rank;
   plan.world = world;
+  plan.align = workspace_.align;
 }
 
 View Builder::params_together(const std::vector<Param>& pieces) {
@@ -90,7 +91,7 @@ Op& Builder::emit(OpKind kind, const std::string& path, Attrs a, std::vector<Vie
 
 int64_t Builder::workspace_of(OpKind kind, const std::string& path, const Attrs& a,
                               const std::vector<View>& reads, const std::vector<View>& writes) const {
-  return workspace_ ? workspace_({kind, Lane::compute, a, reads, writes, path}) : 0;
+  return workspace_({kind, Lane::compute, a, reads, writes, path});
 }
 
 void Builder::emit_with_workspace(OpKind kind, const std::string& path, Attrs a, std::vector<View> reads,

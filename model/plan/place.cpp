@@ -6,9 +6,8 @@
 namespace isobar {
 namespace {
 
-constexpr int64_t kAlign = 64;  // bytes: one cache line, and what AVX-512 loads like
-int64_t aligned(int64_t bytes) {
-  return (bytes + kAlign - 1) / kAlign * kAlign;
+int64_t aligned(const Plan& plan, int64_t bytes) {
+  return (bytes + plan.align - 1) / plan.align * plan.align;
 }
 
 struct Life {
@@ -44,13 +43,13 @@ int64_t place_scratch(Plan& plan, int32_t routine) {
   int64_t top = 0;
   std::vector<Life> placed;
   for (const Life& life : lives) {
-    const int64_t need = aligned(plan.buffers[life.buffer].bytes());
+    const int64_t need = aligned(plan, plan.buffers[life.buffer].bytes());
     std::vector<std::pair<int64_t, int64_t>> busy;
     // Lives come in order of their beginnings: who is dead now stays so, and the rest overlap this one.
     std::erase_if(placed, [&](const Life& other) { return other.last < life.first; });
     for (const Life& other : placed) {
       const Buffer& b = plan.buffers[other.buffer];
-      busy.emplace_back(b.offset, b.offset + aligned(b.bytes()));
+      busy.emplace_back(b.offset, b.offset + aligned(plan, b.bytes()));
     }
     std::sort(busy.begin(), busy.end());
     int64_t best = -1, best_size = INT64_MAX, end = 0;
@@ -79,7 +78,7 @@ void place(Plan& plan) {
     for (Buffer& b : plan.buffers) {
       if (b.kind != kind) continue;
       b.offset = end;
-      end += aligned(b.bytes());
+      end += aligned(plan, b.bytes());
     }
     plan.memory.by_kind[static_cast<int>(kind)] = end - start;
   }
@@ -92,7 +91,7 @@ void place(Plan& plan) {
     for (Buffer& b : plan.buffers) {
       if (b.kind != BufferKind::saved || b.chunk != static_cast<int32_t>(chunk)) continue;
       b.offset = end;
-      end += aligned(b.bytes());
+      end += aligned(plan, b.bytes());
     }
     const int64_t stride = end - start;
     for (Buffer& b : plan.buffers)
@@ -112,7 +111,7 @@ void place(Plan& plan) {
   for (Buffer& b : plan.buffers) {
     if (b.kind != BufferKind::host) continue;
     b.offset = plan.memory.arena + plan.memory.host;
-    plan.memory.host += aligned(b.bytes());
+    plan.memory.host += aligned(plan, b.bytes());
   }
   plan.memory.by_kind[static_cast<int>(BufferKind::host)] = plan.memory.host;
 }

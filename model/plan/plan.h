@@ -104,6 +104,7 @@ struct Plan {
   std::vector<Routine> routines;
   std::vector<Invocation> init, train, eval;
   std::vector<int64_t> slots;  // per chunk: micro-batches in flight
+  int64_t align = 64;          // bytes that every buffer of the arenas begins on (Workspace::align)
   Memory memory;
   // Buffers that the engine talks to by name.
   // adam_m: SGD's momentum, too; it has no adam_v.
@@ -112,9 +113,25 @@ struct Plan {
   int64_t parameter_count() const;  // of the whole net
 };
 
-/// Bytes of scratch that a backend's library wants for an op; asked before placement (pure: depends on the
-/// op).
-using Workspace = std::function<int64_t(const Op&)>;
+/// What a backend asks of placement: the bytes of scratch that its library wants for an op (pure: depends on
+/// the op), and what every buffer of its arenas begins on.
+///
+///   build_plan(spec, 0, {});                                                          // no scratch
+///   build_plan(spec, 0, {[](const Op&) -> int64_t { return 4096; }, 256});
+class Workspace {
+ public:
+  Workspace() = default;
+  template <class F>
+  requires std::is_invocable_r_v<int64_t, F, const Op&> Workspace(F bytes, int64_t align = kCacheLine)
+      : align(align), bytes_(std::move(bytes)) {}
+  int64_t operator()(const Op& op) const { return bytes_ ? bytes_(op) : 0; }
+
+  static constexpr int64_t kCacheLine = 64;  // bytes: what AVX-512 loads like
+  int64_t align = kCacheLine;
+
+ private:
+  std::function<int64_t(const Op&)> bytes_;
+};
 
 /// Gives every buffer its address: persistent buffers, then slots of saved ones, then scratch by liveness
 /// (best fit inside its routine). Addresses of the host arena follow those of the device's. Fills offsets and

@@ -1,4 +1,4 @@
-// The plain attention kernels, against softmax in double.
+// Our own attention kernels, scalar and on tensor cores, against softmax in double.
 #include "tests/cuda/kernel_check.h"
 
 namespace isobar::cuda::testing {
@@ -104,12 +104,12 @@ void expect_heads(const Buffer& got, const std::vector<double>& want, int64_t ro
   EXPECT_TRUE(std::sqrt(error / size) <= tolerance) << what << ": off by " << std::sqrt(error / size);
 }
 
-TEST(Kernels, PlainAttentionIsSoftmaxTimesValuesAndItsGradient) {
-  ISOBAR_NEEDS_KERNELS();
+void check_attention(bool tensor_cores) {
   Random random;
   for (const Shape& s : kShapes)
     for (const DType act : kActs) {
       if (s.tf32 && act != DType::f32) continue;
+      const bool tf32 = s.tf32 || (tensor_cores && act == DType::f32);
       const Problem x(s, act, random);
       const Attention& a = x.a;
       const Reference want(x);
@@ -117,12 +117,14 @@ TEST(Kernels, PlainAttentionIsSoftmaxTimesValuesAndItsGradient) {
           dv(act, x.k.size()), delta(DType::f32, x.rows());
       const OnDevice gq(x.q), gk(x.k), gv(x.v), gdo(x.d_o), go(o), gl(lse), gdq(dq), gdk(dk), gdv(dv),
           gw(delta);
-      attention_simt(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), nullptr);
-      attention_simt_backward(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), gdo.data(), gdq.data(),
-                              gdk.data(), gdv.data(), gw.f32(), nullptr);
-      const double unit = s.tf32 ? 1.0 / 1024 : roundoff(act);
-      const double forward = act == DType::f32 && !s.tf32 ? 3e-6 : 2 * unit;
-      const double backward = act == DType::f32 && !s.tf32 ? 1e-5 : 4 * unit;
+      (tensor_cores ? attention_mma : attention_simt)(a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(),
+                                                      nullptr);
+      (tensor_cores ? attention_mma_backward : attention_simt_backward)(
+          a, gq.data(), gk.data(), gv.data(), go.data(), gl.f32(), gdo.data(), gdq.data(), gdk.data(),
+          gdv.data(), gw.f32(), nullptr);
+      const double unit = tf32 ? 1.0 / 1024 : roundoff(act);
+      const double forward = act == DType::f32 && !tf32 ? 3e-6 : 2 * unit;
+      const double backward = act == DType::f32 && !tf32 ? 1e-5 : 4 * unit;
       const std::string what = std::string(name_of(act)) + " q" + std::to_string(s.tq) + " k" +
                                std::to_string(s.tk) + " d" + std::to_string(s.d);
       expect_heads(go.read(act), want.o, s.batch * s.tq, s.heads * s.d, a.ld_o, forward, what + " o");
@@ -131,8 +133,18 @@ TEST(Kernels, PlainAttentionIsSoftmaxTimesValuesAndItsGradient) {
       expect_heads(gdv.read(act), want.dv, s.batch * s.tk, s.kv_heads * s.d, a.ld_kv, backward, what + " dv");
       const Buffer got = gl.read(DType::f32);
       for (int64_t r = 0; r < x.rows(); ++r)
-        ASSERT_NEAR(got[r], want.lse[static_cast<size_t>(r)], s.tf32 ? 1e-2 : 1e-4) << what << " lse";
+        ASSERT_NEAR(got[r], want.lse[static_cast<size_t>(r)], tf32 ? 1e-2 : 1e-4) << what << " lse";
     }
+}
+
+TEST(Kernels, ScalarAttentionIsSoftmaxTimesValuesAndItsGradient) {
+  ISOBAR_NEEDS_KERNELS();
+  check_attention(false);
+}
+
+TEST(Kernels, AttentionOnTensorCoresIsSoftmaxTimesValuesAndItsGradient) {
+  ISOBAR_NEEDS_KERNELS();
+  check_attention(true);
 }
 
 TEST(Kernels, PartsOfTheKeysMergeIntoAttentionOverAll) {

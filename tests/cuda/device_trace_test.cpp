@@ -30,7 +30,7 @@ TEST_P(DeviceTrace, TheDevicesTimeBelongsToOps) {
   spec.run.cuda_graphs = GetParam();
   const Mpi mpi;
   const ComputeDevice device = choose_device(spec, 0);
-  const Plan plan = build_plan(spec, 0, workspace_of(device, 1));
+  const Plan plan = build_plan(spec, 0, workspace_of(device, spec, 1));
   const Program program = link(plan, plan.train), init = link(plan, plan.init);
   const auto processor = make_processor(device, spec, plan, mpi, 1, true);
   if (!processor->watch(program)) GTEST_SKIP() << processor->describe().dump();

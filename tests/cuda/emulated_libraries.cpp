@@ -1,11 +1,14 @@
-// Matrix products for the emulator: the CPU's, asked for as cuBLASLt would be. There is no cuDNN.
+// Matrix products for the emulator: the CPU's, asked for as cuBLASLt would be, and refused as it would
+// (library_contracts.h). There is no cuDNN.
 #include <stdexcept>
 
 #include "model/backend/cpu/kernels.h"
 #include "model/backend/cuda/libraries/attention_cudnn.h"
 #include "model/backend/cuda/libraries/gemm.h"
 #include "model/backend/cuda/runtime/device.h"
+#include "model/backend/cuda/runtime/requirements.h"
 #include "tests/cuda/emulator.h"
+#include "tests/cuda/library_contracts.h"
 
 namespace isobar::cuda {
 
@@ -17,7 +20,15 @@ std::string Gemms::library_version() {
   return "emulated";
 }
 
-bool Gemms::prepare(const GemmKey& key, const GemmOperands&, void*, int64_t, cudaStream_t) {
+namespace {
+void demand(const GemmKey& key, const GemmOperands& x, const void* workspace, int64_t bytes) {
+  if (const std::string why = testing::refusal(key, x, workspace, bytes); !why.empty())
+    throw Failure("cuBLASLt would refuse: " + why);
+}
+}  // namespace
+
+bool Gemms::prepare(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes, cudaStream_t) {
+  demand(key, x, workspace, bytes);
   table_.try_emplace(key);
   return true;
 }
@@ -29,6 +40,7 @@ float Gemms::milliseconds(const GemmKey& key) const {
 void Gemms::run(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
                 cudaStream_t stream) const {
   if (!table_.contains(key)) throw std::logic_error("not prepared: " + text_of(key));
+  demand(key, x, workspace, bytes);
   emulator::enqueue(stream, [=] {
     std::memset(workspace, 0xff, static_cast<size_t>(bytes));  // it is the product's to write
     std::vector<float> bias(key.bias ? static_cast<size_t>(key.n) : 0);
@@ -50,10 +62,10 @@ CudnnAttention::~CudnnAttention() = default;
 bool CudnnAttention::built() {
   return false;
 }
-bool CudnnAttention::takes(const Attention&, bool, int) {
-  return false;
-}
 void CudnnAttention::prepare(const Attention&, bool, int64_t) {}
+const CudnnPlan& CudnnAttention::plan(const Attention&, bool) const {
+  throw std::logic_error("there is no cuDNN");
+}
 void CudnnAttention::forward(const Attention&, const void*, const void*, const void*, void*, float*, void*,
                              cudaStream_t) {}
 void CudnnAttention::backward(const Attention&, const void*, const void*, const void*, const void*,
@@ -61,5 +73,8 @@ void CudnnAttention::backward(const Attention&, const void*, const void*, const 
 std::string CudnnAttention::version() {
   return "";
 }
+
+void require_libraries(const std::string&, int) {}  // it has its own
+void prepare_environment(int) {}
 
 }  // namespace isobar::cuda

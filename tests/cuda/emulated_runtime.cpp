@@ -1,23 +1,40 @@
 // CUDA's runtime for the emulator: memory is the host's, streams are queues, a graph is a list of what was
-// captured.
+// captured. What is in a queue runs when the thread that came first (the one that enqueues) asks or waits;
+// other threads, like a watchdog, may ask how far it is. A transfer between ranks (poll) stays in front of
+// its queue until the others have done their part, and what waits for it, cudaFree among them, waits as long.
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <random>
 #include <stdexcept>
+#include <thread>
 
 #include "tests/cuda/emulator.h"
 
 namespace {
 
+using isobar::emulator::Poll;
+
 struct Task {
-  std::function<void()> run;  // empty: an event is recorded or waited for
+  std::function<void()> run;  // empty: an event is recorded or waited for, or begin
   cudaEvent_t record = nullptr, wait = nullptr;
-  uint64_t version = 0;  // of the event
+  uint64_t version = 0;         // of the event
+  std::function<Poll()> begin;  // of work that others take part in
+  Poll poll;                    // what it became: asked until it says that it is over
+  bool works() const { return run || begin; }
 };
 using Queues = std::map<cudaStream_t, std::deque<Task>>;
+
+std::recursive_mutex mutex;
+using Hold = std::unique_lock<std::recursive_mutex>;
+const std::thread::id runs_queues = std::this_thread::get_id();
 
 Queues queues;
 std::map<cudaEvent_t, uint64_t> recorded, done;  // how often
@@ -41,7 +58,7 @@ struct Captured {
     if (!streams.count(stream) && !task.wait)
       throw std::logic_error("a stream works during a capture that it takes no part in");
     Behind& behind = streams[stream];
-    if (task.run) ++behind[stream];
+    if (task.works()) ++behind[stream];
     if (task.record) events[task.record] = behind;
     if (task.wait)
       for (const auto& [other, count] : events.at(task.wait)) behind[other] = std::max(behind[other], count);
@@ -63,37 +80,65 @@ size_t choose(size_t ready) {
   return std::uniform_int_distribution<size_t>(0, ready - 1)(random_engine);
 }
 
+enum class Step : uint8_t { moved, pending, stuck };  // pending: all that could go on waits for another rank
+
 // One task of one of the streams that may go on.
-bool step(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
+Step step(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
   std::vector<cudaStream_t> ready;
   for (const auto& [stream, tasks] : q) {
     if (tasks.empty()) continue;
     const Task& t = tasks.front();
     if (!t.wait || finished[t.wait] >= t.version) ready.push_back(stream);
   }
-  if (ready.empty()) return false;
-  auto& tasks = q[ready[choose(ready.size())]];
-  const Task t = std::move(tasks.front());
-  tasks.pop_front();
-  clock_ms += 0.001;
-  if (t.run) t.run();
-  if (t.record) {
-    finished[t.record] = t.version;
-    happened[t.record] = clock_ms;
+  bool pending = false;
+  while (!ready.empty()) {
+    const auto chosen = ready.begin() + static_cast<std::ptrdiff_t>(choose(ready.size()));
+    auto& tasks = q[*chosen];
+    ready.erase(chosen);
+    Task& front = tasks.front();
+    if (front.begin) {
+      if (!front.poll) front.poll = front.begin();
+      if (!front.poll()) {
+        pending = true;
+        continue;
+      }
+    }
+    const Task t = std::move(front);
+    tasks.pop_front();
+    clock_ms += 0.001;
+    if (t.run) t.run();
+    if (t.record) {
+      finished[t.record] = t.version;
+      happened[t.record] = clock_ms;
+    }
+    return Step::moved;
   }
-  return true;
+  return pending ? Step::pending : Step::stuck;
+}
+
+[[noreturn]] void never_comes() {
+  throw std::logic_error("a stream waits for an event that never comes");
 }
 
 // Steps until `over()`, and not one more: what nobody waits for stays where it is.
 template <class Over>
-void run_until(const Over& over, Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
-  while (!over())
-    if (!step(q, finished)) throw std::logic_error("a stream waits for an event that never comes");
+void run_until(const Over& over, Hold& hold) {
+  while (!over()) {
+    const Step s = step(queues, done);
+    if (s == Step::stuck) never_comes();
+    if (s == Step::moved) continue;
+    hold.unlock();  // for who watches
+    ::usleep(100);
+    hold.lock();
+  }
 }
 
-void drain(Queues& q, std::map<cudaEvent_t, uint64_t>& finished) {
-  const auto empty = [](const auto& queue) { return queue.second.empty(); };
-  run_until([&] { return std::all_of(q.begin(), q.end(), empty); }, q, finished);
+bool all_empty(const Queues& q) {
+  return std::all_of(q.begin(), q.end(), [](const auto& queue) { return queue.second.empty(); });
+}
+
+void drain(Hold& hold) {
+  run_until([] { return all_empty(queues); }, hold);
 }
 
 void add(cudaStream_t stream, Task task) {
@@ -103,15 +148,26 @@ void add(cudaStream_t stream, Task task) {
     queues[stream].push_back(std::move(task));
 }
 
-void replay(const Captured& graph) {  // its events are its own
-  Queues q;
-  std::map<cudaEvent_t, uint64_t> finished, versions;
+Poll replay(const Captured& graph) {  // its events are its own
+  struct State {
+    Queues q;
+    std::map<cudaEvent_t, uint64_t> finished;
+  };
+  auto state = std::make_shared<State>();
+  std::map<cudaEvent_t, uint64_t> versions;
   for (auto [stream, task] : graph.tasks) {
     if (task.record) task.version = ++versions[task.record];
     if (task.wait) task.version = versions.at(task.wait);
-    q[stream].push_back(std::move(task));
+    state->q[stream].push_back(std::move(task));
   }
-  drain(q, finished);
+  return [state] {
+    while (!all_empty(state->q)) {
+      const Step s = step(state->q, state->finished);
+      if (s == Step::stuck) never_comes();
+      if (s == Step::pending) return false;
+    }
+    return true;
+  };
 }
 
 template <class Handle>
@@ -123,7 +179,18 @@ Handle fresh() {
 }  // namespace
 
 void isobar::emulator::enqueue(cudaStream_t stream, std::function<void()> work) {
+  const Hold hold(mutex);
   add(stream, {std::move(work)});
+}
+
+void isobar::emulator::enqueue_poll(cudaStream_t stream, std::function<Poll()> begin) {
+  const Hold hold(mutex);
+  add(stream, {{}, nullptr, nullptr, 0, std::move(begin), {}});
+}
+
+// For libraries that are opened at run time (emulated_nccl.cpp).
+extern "C" void isobar_emulator_enqueue(cudaStream_t stream, std::function<Poll()> begin) {
+  isobar::emulator::enqueue_poll(stream, std::move(begin));
 }
 
 void isobar::emulator::set_schedule(Schedule s, uint64_t seed) {
@@ -168,6 +235,14 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
 cudaError_t cudaSetDevice(int) {
   return cudaSuccess;
 }
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int) {
+  std::snprintf(id, static_cast<size_t>(length), "0000:00:00.0");
+  return cudaSuccess;
+}
 
 cudaError_t cudaMalloc(void** p, size_t bytes) {
   *p = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
@@ -175,7 +250,8 @@ cudaError_t cudaMalloc(void** p, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
-  drain(queues, done);
+  Hold hold(mutex);
+  drain(hold);
   std::free(p);
   return cudaSuccess;
 }
@@ -189,21 +265,31 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *free = *total = size_t{1} << 30;
   return cudaSuccess;
 }
+// On the null stream, for which streams made as cudaStreamNonBlocking, all of this program's, do not wait,
+// nor it for them. A memset returns at once, and a copy to the device once the host's memory has been read:
+// what other streams do may come before either. A copy to the host returns when it is done.
 cudaError_t cudaMemset(void* p, int value, size_t bytes) {
-  drain(queues, done);
-  std::memset(p, value, bytes);
-  return cudaSuccess;
+  return cudaMemsetAsync(p, value, bytes, nullptr);
 }
-cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
-  drain(queues, done);
-  std::memcpy(to, from, bytes);
-  return cudaSuccess;
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (kind == cudaMemcpyHostToDevice) {
+    const Hold hold(mutex);
+    const auto* bytes_of = static_cast<const std::byte*>(from);
+    add(nullptr, {[to, image = std::vector<std::byte>(bytes_of, bytes_of + bytes)] {
+          std::memcpy(to, image.data(), image.size());
+        }});
+    return cudaSuccess;
+  }
+  cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+  return kind == cudaMemcpyDeviceToHost ? cudaStreamSynchronize(nullptr) : cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t stream) {
+  const Hold hold(mutex);
   add(stream, {[=] { std::memset(p, value, bytes); }});
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  const Hold hold(mutex);
   add(stream, {[=] { std::memcpy(to, from, bytes); }});
   return cudaSuccess;
 }
@@ -213,7 +299,10 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* low, int* high) {
   *high = -5;
   return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned flags, int) {
+  if (flags != cudaStreamNonBlocking)
+    throw std::logic_error("the emulator knows no streams that wait for the null stream");
+  const Hold hold(mutex);
   *s = fresh<cudaStream_t>();
   return cudaSuccess;
 }
@@ -221,20 +310,30 @@ cudaError_t cudaStreamDestroy(cudaStream_t) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t s) {
-  if (!step(queues, done) && !queues[s].empty())
-    throw std::logic_error("a stream waits for an event that never comes");
+  const Hold hold(mutex);
+  if (std::this_thread::get_id() == runs_queues && step(queues, done) == Step::stuck && !queues[s].empty())
+    never_comes();
   return queues[s].empty() ? cudaSuccess : cudaErrorNotReady;
 }
+cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* status) {
+  const Hold hold(mutex);
+  *status = capturing && capturing->streams.contains(s) ? cudaStreamCaptureStatusActive
+                                                        : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
-  run_until([=] { return queues[s].empty(); }, queues, done);
+  Hold hold(mutex);
+  run_until([=] { return queues[s].empty(); }, hold);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
-  drain(queues, done);
+  Hold hold(mutex);
+  drain(hold);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+  const Hold hold(mutex);
   *e = fresh<cudaEvent_t>();
   return cudaSuccess;
 }
@@ -242,6 +341,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  const Hold hold(mutex);
   add(s, {{}, e, nullptr, capturing ? 0 : ++recorded[e]});
   return cudaSuccess;
 }
@@ -249,14 +349,18 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned) {
   return cudaEventRecord(e, s);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+  const Hold hold(mutex);
   add(s, {{}, nullptr, e, capturing ? 0 : recorded[e]});
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
-  run_until([e, version = recorded[e]] { return done[e] >= version; }, queues, done);
+  Hold hold(mutex);
+  run_until([e, version = recorded[e]] { return done[e] >= version; }, hold);
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+  const Hold hold(mutex);
+  if (!happened.contains(from) || !happened.contains(to)) return cudaErrorNotReady;
   *ms = static_cast<float>(happened.at(to) - happened.at(from));
   return cudaSuccess;
 }
@@ -276,7 +380,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
-  add(s, {[graph = reinterpret_cast<Captured*>(exec)] { replay(*graph); }});
+  const Hold hold(mutex);
+  add(s,
+      {{}, nullptr, nullptr, 0, [graph = reinterpret_cast<Captured*>(exec)] { return replay(*graph); }, {}});
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) {

@@ -29,6 +29,7 @@ struct Fiber {
   Index index{};
   int turn = 0;            // which of the warp's two sets of slots its next exchange uses
   uint64_t slots[2] = {};  // what it gives
+  uint32_t registers[2][6] = {};
 };
 
 ucontext_t scheduler;
@@ -157,6 +158,18 @@ uint64_t exchange(uint64_t bits, int lane_mask) {
   f.slots[turn] = bits;
   warp_barrier();
   return fibers[current ^ static_cast<size_t>(lane_mask)]->slots[turn];
+}
+
+Gathered gather(const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  Fiber& f = *fibers[current];
+  const int turn = f.turn;
+  f.turn = 1 - turn;
+  std::copy_n(a, 4, f.registers[turn]);
+  std::copy_n(b, 2, f.registers[turn] + 4);
+  warp_barrier();
+  Gathered all;
+  for (size_t lane = 0; lane < 32; ++lane) all.lane[lane] = fibers[current / 32 * 32 + lane]->registers[turn];
+  return all;
 }
 
 void run(dim3 blocks, dim3 threads, size_t shared_bytes, const std::function<void()>& kernel) {

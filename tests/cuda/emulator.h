@@ -31,6 +31,10 @@ void* dynamic_shared();
 void run(dim3 blocks, dim3 threads, size_t shared, const std::function<void()>& body);
 /// Work for a stream: done when something waits for it, in an order that only streams and events decide.
 void enqueue(cudaStream_t stream, std::function<void()> work);
+/// Work that other processes take part in: `begin` starts it, in each run of a graph anew, and what that
+/// returns is asked until it says that all is done.
+using Poll = std::function<bool()>;
+void enqueue_poll(cudaStream_t stream, std::function<Poll()> begin);
 /// Which stream goes on where several may. The two that are not random keep a copy back for as long as they
 /// can, or let it go ahead of all work that is older, so that a wait that is missing is missed every time.
 enum class Schedule : uint8_t { random, oldest_first, newest_first };  // by the streams' creation
@@ -38,6 +42,40 @@ void set_schedule(Schedule schedule, uint64_t seed = 0);
 void block_barrier();
 void warp_barrier();
 uint64_t exchange(uint64_t bits, int lane_mask);  // with the lane whose number differs by the mask
+/// Registers that every lane of a warp gives to a matrix instruction, by lane: four of A, two of B.
+struct Gathered {
+  const uint32_t* lane[32];
+};
+Gathered gather(const uint32_t (&a)[4], const uint32_t (&b)[2]);
+
+inline float operand_of(uint32_t bits, float) {
+  return __builtin_bit_cast(float, bits & ~0x1fffu);  // tf32: the hardware looks at no more bits
+}
+template <class T>
+float operand_of(uint32_t bits, T) {  // of 16 bits, in the lower half
+  const auto half = static_cast<uint16_t>(bits);
+  T x;
+  __builtin_memcpy(static_cast<void*>(&x), &half, 2);
+  return static_cast<float>(x);
+}
+/// c += a b by the tables of the PTX manual for mma.m16n8k16 (16 bits) and mma.m16n8k8 (tf32): element
+/// [row][k] of A is in lane row % 8 * 4 + k % (K / 2) / W, W of them in a register, register row / 8 + 2 * (k
+/// / (K / 2)); [k][column] of B is in lane column * 4 + k % (K / 2) / W, register k / (K / 2).
+template <class T>
+void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  constexpr int kWide = 4 / sizeof(T), kHalf = 4 * kWide, kK = 2 * kHalf;
+  const Gathered all = gather(a, b);
+  const int lane = static_cast<int>(thread.x) % 32;
+  const auto element = [](uint32_t reg, int k) { return operand_of(reg >> (k % kWide * 16), T{}); };
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    for (int k = 0; k < kK; ++k) {
+      const int at = k % kHalf / kWide, upper = k / kHalf;
+      c[i] += element(all.lane[row % 8 * 4 + at][row / 8 + 2 * upper], k) *
+              element(all.lane[column * 4 + at][4 + upper], k);
+    }
+  }
+}
 }  // namespace isobar::emulator
 
 #define threadIdx isobar::emulator::thread

@@ -45,6 +45,7 @@ class OnDevice {
     ISOBAR_CUDA(cudaMalloc(&p, all));
     base_ = static_cast<std::byte*>(p);
     ISOBAR_CUDA(cudaMemcpy(base_, image.data(), all, cudaMemcpyHostToDevice));
+    ISOBAR_CUDA(cudaDeviceSynchronize());  // for streams that do not wait for the null stream
     close_guards();
   }
   ~OnDevice() {

@@ -2,6 +2,7 @@
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/backend/cuda/libraries/attention_cudnn.h"
 #include "model/backend/cuda/libraries/gemm.h"
+#include "tests/cuda/attention_shapes.h"
 #include "tests/cuda/kernel_check.h"
 
 namespace isobar::cuda::testing {
@@ -132,32 +133,7 @@ TEST(OnGpu, ProductsWithEpiloguesAreTheCpus) {
         }
 }
 
-// The plan's arena holds what cuda_workspace() declares: a formula that was read off cuDNN's plans for three
-// kinds of GPU.
-TEST(OnGpu, AttentionNeedsNoMoreWorkspaceThanIsDeclared) {
-  ISOBAR_NEEDS_KERNELS();
-  const Device device = use_device("test", 0);
-  Random random;
-  CudnnAttention attention;
-  std::vector<std::array<int64_t, 4>> shapes{
-      {16, 8, 4050, 48}, {4, 24, 4050, 64}, {1, 8, 1013, 48}, {2, 4, 64, 128}};
-  for (int i = 0; i < 8; ++i)
-    shapes.push_back(
-        {random.integer(1, 4), random.integer(1, 16), random.integer(2, 3000), 8 * random.integer(2, 16)});
-  for (const auto& [batch, heads, tokens, d] : shapes)
-    for (const DType act : {DType::bf16, DType::f16})
-      for (const OpKind kind : {OpKind::attention, OpKind::attention_backward}) {
-        const Attention a{batch, heads, heads,         tokens,        tokens,    d,    0.125f,
-                          false, act,   3 * heads * d, 3 * heads * d, heads * d, false};
-        const bool backward = kind == OpKind::attention_backward;
-        if (!CudnnAttention::takes(a, backward, device.major)) continue;
-        const Op op{kind,
-                    Lane::compute,
-                    {.batch = batch, .heads = heads, .kv_heads = heads, .tq = tokens, .tk = tokens, .d = d}};
-        EXPECT_NO_THROW(attention.prepare(a, backward, cuda_workspace(device.major)(op)));
-      }
-}
-
+// Whether cuDNN takes them within what is declared, cudnn_plans.cpp says without a GPU.
 TEST(OnGpu, FusedAttentionIsThePlainKernels) {
   ISOBAR_NEEDS_KERNELS();
   const Device device = use_device("test", 0);
@@ -165,72 +141,48 @@ TEST(OnGpu, FusedAttentionIsThePlainKernels) {
   Random random;
   const Streams streams;
   CudnnAttention fused;
-  for (const auto& [batch, heads, tq, tk, d] :
-       {std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>{2, 8, 405, 405, 48},
-        {1, 4, 130, 517, 64},
-        {1, 2, 65, 65, 8},
-        {1, 2, 333, 200, 128},
-        {1, 2, 300, 300, 192}})
-    for (const DType act : {DType::bf16, DType::f16}) {
-      const Attention a{batch,
-                        heads,
-                        heads,
-                        tq,
-                        tk,
-                        d,
-                        1 / std::sqrt(static_cast<float>(d)),
-                        false,
-                        act,
-                        3 * heads * d,
-                        3 * heads * d,
-                        heads * d,
-                        false};
-      const std::string what =
-          std::string(name_of(act)) + " q" + std::to_string(tq) + " d" + std::to_string(d);
-      const Buffer q = random.buffer(act, batch * tq * a.ld_q), k = random.buffer(act, batch * tk * a.ld_kv),
-                   v = random.buffer(act, batch * tk * a.ld_kv),
-                   d_o = random.buffer(act, batch * tq * a.ld_o);
-      const int64_t rows = batch * heads * tq;
-      const Buffer o(act, d_o.size()), lse(DType::f32, rows), dq(act, q.size()), dk(act, k.size()),
-          dv(act, k.size());
-      const Op op{OpKind::attention_backward,
-                  Lane::compute,
-                  {.batch = batch, .heads = heads, .kv_heads = heads, .tq = tq, .tk = tk, .d = d}};
-      const int64_t bytes = cuda_workspace(device.major)(op);
-      const DeviceArena workspace(std::max<int64_t>(bytes, 4 * rows));
-      const OnDevice gq(q), gk(k), gv(v), gdo(d_o), o1(o), o2(o), l1(lse), l2(lse), dq1(dq), dq2(dq), dk1(dk),
-          dk2(dk), dv1(dv), dv2(dv);
-      const cudaStream_t stream = streams[Lane::compute];
-      if (!CudnnAttention::takes(a, true, device.major)) continue;
-      fused.prepare(a, false, 1024);
-      fused.prepare(a, true, bytes);
-      fused.forward(a, gq.data(), gk.data(), gv.data(), o1.data(), l1.f32(), workspace.data(), stream);
-      fused.backward(a, gq.data(), gk.data(), gv.data(), o1.data(), l1.f32(), gdo.data(), dq1.data(),
-                     dk1.data(), dv1.data(), workspace.data(), stream);
-      streams.sync();
-      attention_simt(a, gq.data(), gk.data(), gv.data(), o2.data(), l2.f32(), stream);
-      attention_simt_backward(a, gq.data(), gk.data(), gv.data(), o2.data(), l2.f32(), gdo.data(), dq2.data(),
-                              dk2.data(), dv2.data(), reinterpret_cast<float*>(workspace.data()), stream);
-      streams.sync();
-      const auto same = [&](const OnDevice& x, const OnDevice& y, int64_t count, int64_t ld,
-                            const char* name) {
-        const Buffer got = x.read(act), want = y.read(act);
-        double error = 0, size = 0;
-        for (int64_t r = 0; r < count; ++r)
-          for (int64_t c = 0; c < heads * d; ++c) {
-            error += std::pow(got[r * ld + c] - want[r * ld + c], 2);
-            size += std::pow(want[r * ld + c], 2);
-          }
-        EXPECT_TRUE(std::sqrt(error / size) <= 4 * roundoff(act))
-            << what << " " << name << " " << std::sqrt(error / size);
-      };
-      same(o1, o2, batch * tq, a.ld_o, "o");
-      same(dq1, dq2, batch * tq, a.ld_q, "dq");
-      same(dk1, dk2, batch * tk, a.ld_kv, "dk");
-      same(dv1, dv2, batch * tk, a.ld_kv, "dv");
-      // natural logarithm, [batch, heads, tq]: what ring attention merges by
-      expect_near(l1.read(DType::f32), l2.read(DType::f32), 1e-4, what + " lse");
-    }
+  for (const Attention& a : tested_attentions()) {
+    const auto [batch, heads, tq, tk, d, act] = std::tuple(a.batch, a.heads, a.tq, a.tk, a.d, a.act);
+    const std::string what = std::string(name_of(act)) + " q" + std::to_string(tq) + " d" + std::to_string(d);
+    const Buffer q = random.buffer(act, batch * tq * a.ld_q), k = random.buffer(act, batch * tk * a.ld_kv),
+                 v = random.buffer(act, batch * tk * a.ld_kv), d_o = random.buffer(act, batch * tq * a.ld_o);
+    const int64_t rows = batch * heads * tq;
+    const Buffer o(act, d_o.size()), lse(DType::f32, rows), dq(act, q.size()), dk(act, k.size()),
+        dv(act, k.size());
+    const int64_t bytes = attention_workspace(a, true, device.major);
+    const DeviceArena workspace(std::max<int64_t>(bytes, 4 * rows));
+    const OnDevice gq(q), gk(k), gv(v), gdo(d_o), o1(o), o2(o), l1(lse), l2(lse), dq1(dq), dq2(dq), dk1(dk),
+        dk2(dk), dv1(dv), dv2(dv);
+    const cudaStream_t stream = streams[Lane::compute];
+    if (!cudnn_takes(a, true, device.major)) continue;
+    fused.prepare(a, false, 1024);
+    fused.prepare(a, true, bytes);
+    fused.forward(a, gq.data(), gk.data(), gv.data(), o1.data(), l1.f32(), workspace.data(), stream);
+    fused.backward(a, gq.data(), gk.data(), gv.data(), o1.data(), l1.f32(), gdo.data(), dq1.data(),
+                   dk1.data(), dv1.data(), workspace.data(), stream);
+    streams.sync();
+    attention_simt(a, gq.data(), gk.data(), gv.data(), o2.data(), l2.f32(), stream);
+    attention_simt_backward(a, gq.data(), gk.data(), gv.data(), o2.data(), l2.f32(), gdo.data(), dq2.data(),
+                            dk2.data(), dv2.data(), reinterpret_cast<float*>(workspace.data()), stream);
+    streams.sync();
+    const auto same = [&](const OnDevice& x, const OnDevice& y, int64_t count, int64_t ld, const char* name) {
+      const Buffer got = x.read(act), want = y.read(act);
+      double error = 0, size = 0;
+      for (int64_t r = 0; r < count; ++r)
+        for (int64_t c = 0; c < heads * d; ++c) {
+          error += std::pow(got[r * ld + c] - want[r * ld + c], 2);
+          size += std::pow(want[r * ld + c], 2);
+        }
+      EXPECT_TRUE(std::sqrt(error / size) <= 4 * roundoff(act))
+          << what << " " << name << " " << std::sqrt(error / size);
+    };
+    same(o1, o2, batch * tq, a.ld_o, "o");
+    same(dq1, dq2, batch * tq, a.ld_q, "dq");
+    same(dk1, dk2, batch * tk, a.ld_kv, "dk");
+    same(dv1, dv2, batch * tk, a.ld_kv, "dv");
+    // natural logarithm, [batch, heads, tq]: what ring attention merges by
+    expect_near(l1.read(DType::f32), l2.read(DType::f32), 1e-4, what + " lse");
+  }
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ TEST(Workspace, IsAskedForByEveryOpThatTakesOneAndLiesInTheArena) {
       EXPECT_GE(w.count * 4, bytes) << op.path;
       EXPECT_EQ(plan.buffers[w.buffer].kind, BufferKind::scratch) << op.path;
       const auto [begin, end] = address(plan, w, 0);
-      EXPECT_EQ(begin % 64, 0) << op.path;  // partial sums in double
+      EXPECT_EQ(begin % 256, 0) << op.path;  // as cuBLASLt demands; cudaMalloc gives no less
       EXPECT_LE(end, plan.memory.arena) << op.path;
     }
   }
@@ -210,7 +210,21 @@ TEST(Libraries, HaveTheFunctionsThatAreAskedFor) {
   }
 }
 
-TEST(CudnnAttention, IsForWholeSixteenByteRowsOfSixteenBitTypes) {
+TEST(Arena, EveryBufferBeginsOnTheBytesThatTheBackendAsksFor) {
+  for (const RunSpec& s : specs())
+    for (const int64_t align : {64, 256, 512}) {
+      const Plan plan = build_plan(s, 0, {cuda_workspace(), align});
+      EXPECT_EQ(plan.align, align);
+      EXPECT_EQ(plan.memory.arena % align, 0);
+      for (const Buffer& b : plan.buffers) {
+        if (b.offset < 0) continue;
+        EXPECT_EQ(b.offset % align, 0) << b.name;
+        EXPECT_EQ(b.slot_stride % align, 0) << b.name;
+      }
+    }
+}
+
+TEST(AttentionPath, IsCudnnsForWholeSixteenByteRowsOfSixteenBitTypesElseOurOwn) {
   Attention a{.batch = 1,
               .heads = 2,
               .kv_heads = 2,
@@ -221,16 +235,23 @@ TEST(CudnnAttention, IsForWholeSixteenByteRowsOfSixteenBitTypes) {
               .ld_q = 288,
               .ld_kv = 288,
               .ld_o = 96};
-  EXPECT_EQ(CudnnAttention::takes(a, false, 9), CudnnAttention::built());
-  a.act = DType::f32;
-  EXPECT_FALSE(CudnnAttention::takes(a, false, 9));
+  using Path = AttentionPath;
+  EXPECT_EQ(attention_path(a, false, 9, true), Path::cudnn);
+  EXPECT_EQ(attention_path(a, false, 9, false), Path::tensor_cores) << "without cuDNN";
   a.act = DType::f16;
   a.ld_q = 290;
-  EXPECT_FALSE(CudnnAttention::takes(a, false, 9));
+  EXPECT_EQ(attention_path(a, false, 9, true), Path::tensor_cores);
   a.ld_q = 288;
   a.d = 192;
-  EXPECT_EQ(CudnnAttention::takes(a, true, 9), CudnnAttention::built());
-  EXPECT_FALSE(CudnnAttention::takes(a, true, 8)) << "backward of wide heads: Hopper only";
+  EXPECT_EQ(attention_path(a, true, 9, true), Path::cudnn);
+  EXPECT_EQ(attention_path(a, false, 8, true), Path::cudnn);
+  for (const int other : {8, 10}) EXPECT_EQ(attention_path(a, true, other, true), Path::tensor_cores);
+  a.act = DType::f32;
+  EXPECT_EQ(attention_path(a, false, 9, true), Path::scalar) << "strict f32 keeps its precision";
+  a.tf32 = true;
+  EXPECT_EQ(attention_path(a, false, 9, true), Path::tensor_cores);
+  a.d = 264;
+  EXPECT_THROW(attention_path(a, false, 9, true), std::invalid_argument);
 }
 
 }  // namespace

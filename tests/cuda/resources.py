@@ -5,8 +5,9 @@
 
 Checked of every kernel, for every architecture that was compiled for: no stack frame and no local memory, hence no
 spill. With cuobjdump, also of the code for Hopper: kernels that stream through memory load and store 16 bytes at a
-time, and none holds matrix instructions (HGMMA, HMMA): all products and attention in 16 bits are cuBLASLt's and cuDNN's.
-What those hold is libraries.py's to look at; the plain attention kernels are for f32, which has no matrix instruction.
+time, and matrix instructions (HMMA) are in our attention kernels for tensor cores (attention_mma*.cu), in each of them
+and in no others: all products, and attention in 16 bits where cuDNN takes it, are cuBLASLt's and cuDNN's. What those hold
+is libraries.py's to look at; the scalar attention kernels are for strict f32, which has no matrix instruction.
 
 Exit code 0 all is well, 1 something is not, 77 neither cuobjdump nor nvcc is here.
 """
@@ -26,6 +27,7 @@ import tempfile
 SKIP = 77
 # Of these, a kernel with a pack of 16 bytes (…, 8> for 16-bit types) or rows in registers streams through memory.
 STREAMING = re.compile(r"(residual_norm|forward_in_registers|backward_in_registers|gelu|adam)", re.IGNORECASE)
+MATRIX = re.compile(r"\bmma_\w+_kernel")
 HOPPER = ("sm_90a", "sm_90")
 
 Kernel = collections.namedtuple("Kernel", "name arch registers stack local spills")
@@ -151,13 +153,14 @@ def main():
             failures.append("no streaming kernel was recognised: mend STREAMING in this file")
         local = [names[n] for n, c in counts.items() if c["LDL"] or c["STL"]]
         failures += [f"{n} for {arch} uses local memory (LDL, STL)" for n in local]
-        ours = collections.Counter()
-        for c in counts.values():
-            ours.update({i: c[i] for i in ("HGMMA", "QGMMA", "HMMA", "UTMALDG")})
-        used = ", ".join(f"{n} {i}" for i, n in ours.items() if n)
-        print(f"{arch}: matrix instructions in our own kernels: {used or 'none, as is meant'}")
-        if used:
-            failures.append(f"our kernels are none that multiply matrices, yet hold {used}: say here what is meant")
+        matrix = {n: sum(c[i] for i in ("HGMMA", "QGMMA", "HMMA", "UTMALDG")) for n, c in counts.items()}
+        meant = [n for n in counts if MATRIX.search(names[n])]
+        print(f"{arch}: {sum(matrix[n] for n in meant)} matrix instructions in our {len(meant)} attention kernels for tensor cores")
+        if not meant:
+            failures.append("no attention kernel for tensor cores was recognised: mend MATRIX in this file")
+        failures += [f"{names[n]} for {arch} holds no matrix instruction" for n in meant if not matrix[n]]
+        failures += [f"{names[n]} for {arch} holds {matrix[n]} matrix instructions: say here what is meant"
+                     for n in counts if matrix[n] and n not in meant]
     else:
         print("instructions not looked at: no cuobjdump" if not cuobjdump else "no code for Hopper in this build")
     for f in failures:

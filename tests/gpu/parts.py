@@ -1,13 +1,16 @@
-"""What tests/gpu.sh runs, part by part. A part takes the session, and returns (figures for the JSON, rows for the table);
-it raises Skip where it cannot run and Trouble where it ran and something is wrong."""
+"""What tests/gpu.sh runs, part by part, the most valuable first. A part takes the session and the dict of its figures for
+the JSON; it tells its lines as they come (Session.row) and runs what can fail by itself as cases (Session.case). It raises
+Skip where it cannot run and Trouble where it ran and something is wrong."""
 
 import glob
 import json
 import re
 import shutil
 
+from forecasts import configurations, predict
+from ranks import ranks
 from session import Skip, Trouble, difference, losses, tiny, train
-from speed import bench, configurations, predict, trace
+from speed import ceiling, peers, steps, trace
 
 # Losses of a run on the GPU against the same run on the CPU, and of several ranks against one: largest relative
 # difference over 20 steps. fp32: the order of sums. The others: what rounding to 10, 8 and 11 bits of mantissa makes of
@@ -15,12 +18,11 @@ from speed import bench, configurations, predict, trace
 LOSS_TOLERANCE = {"none": 1e-4, "tf32": 2e-3, "bf16": 1e-2, "fp16": 2e-3}
 
 
-def device(s):
+def device(s, found):
     """driver, libraries and what isobar sees"""
     code, text = s.run([s.program("isobar"), "doctor", "--json"])
-    checks = json.loads(text[text.index("{"):]) if "{" in text else {}
-    rows = [("libraries", "all found" if not s.missing else "missing", ", ".join(s.missing))]
-    return {"doctor": checks, "exit": code}, rows
+    found |= {"doctor": json.loads(text[text.index("{"):]) if "{" in text else {}, "exit": code}
+    s.row("libraries", "all found" if not s.missing else "missing", ", ".join(s.missing))
 
 
 def gtest(s, name, arguments=(), before=()):
@@ -34,84 +36,57 @@ def gtest(s, name, arguments=(), before=()):
     return code, text, cases, bad, skipped
 
 
-def ops(s):
+def ops(s, found):
     """every op against the CPU backend and float64; capture, arena, lanes (test_cuda)"""
     s.needs("libcublasLt.so.13")
     code, text, cases, bad, skipped = gtest(s, "test_cuda", [])
-    found = {"tests": len(cases), "failed": bad, "skipped": skipped}
-    row = ("op tests", f"{len(cases) - len(bad) - len(skipped)} of {len(cases)}", f"{len(skipped)} skipped: {', '.join(skipped[:4])}" if skipped else "")
+    found |= {"tests": len(cases), "failed": bad, "skipped": skipped}
+    s.row("op tests", f"{len(cases) - len(bad) - len(skipped)} of {len(cases)}", f"{len(skipped)} skipped: {', '.join(skipped[:4])}" if skipped else "")
     if bad or code != 0:
-        raise Trouble(f"{len(bad)} failed: {', '.join(bad[:5])}", found, [row])
-    return found, [row]
+        raise Trouble(f"{len(bad)} failed: {', '.join(bad[:5])}")
 
 
-def sanitizer(s):
+def sanitizer(s, found):
     """compute-sanitizer over the kernels' tests: no access out of bounds, no race in shared memory"""
     tool = shutil.which("compute-sanitizer") or next(iter(glob.glob("/usr/local/cuda*/bin/compute-sanitizer")), None)
     if not tool:
         raise Skip("compute-sanitizer is not here")
-    found, rows = {}, []
-    for check in ("memcheck", "racecheck"):
-        code, text = s.run([tool, "--tool", check, "--error-exitcode", "9", s.program("test_cuda"),
-                            "--gtest_filter=Kernels.*"])
+
+    def check(kind):
+        code, text = s.run([tool, "--tool", kind, "--error-exitcode", "9", s.program("test_cuda"), "--gtest_filter=Kernels.*"])
         summary = next((line.strip("= ").strip() for line in text.splitlines() if "ERROR SUMMARY" in line or "RACECHECK SUMMARY" in line), "")
         if not summary and re.search("Device not supported|not supported on", text):
             raise Skip(f"compute-sanitizer cannot work here: {text.strip()[-200:]}")
-        found[check] = {"exit": code, "summary": summary}
-        rows.append((f"sanitizer {check}", "clean" if code == 0 else "FAILED", summary))
+        found[kind] = {"exit": code, "summary": summary}
         if code != 0:
-            raise Trouble(f"{check}: {summary or text.strip()[-300:]}", found, rows)
-    return found, rows
+            raise Trouble(summary or text.strip()[-300:])
+        s.row(f"sanitizer {kind}", "clean", summary)
+
+    for kind in ("memcheck", "racecheck"):
+        s.case(f"sanitizer {kind}", 30, lambda kind=kind: check(kind))
 
 
-LAYOUTS = {"dp2": ["layout.dp=2"], "tp2": ["layout.tp=2"], "cp2": ["layout.cp=2"], "pp2": ["layout.pp=2"],
-           "tp2 pp2": ["layout.tp=2", "layout.pp=2"]}
-
-
-def nccl(s):
-    """transfers and whole nets on 2 to 4 ranks of one GPU, against one rank: a correctness mode"""
-    s.needs("libnccl.so.2", "libcublasLt.so.13")
-    found, rows, worst = {"mode": "correctness: several ranks share one GPU and talk over sockets"}, [], 0.0
-    if not s.rehearse:
-        for ranks in (2, 3):
-            code, text = s.run(["mpiexec", "-n", ranks, "--oversubscribe", "--bind-to", "none", s.program("test_nccl"), "--gtest_brief=1"])
-            found[f"transfers on {ranks}"] = {"exit": code, "tail": text.strip()[-200:]}
-            rows.append((f"NCCL transfers, {ranks} ranks", "ok" if code == 0 and "SKIPPED" not in text else "FAILED", "one GPU: correctness mode"))
-            if code != 0 or "SKIPPED" in text:
-                raise Trouble(f"test_nccl on {ranks} ranks: {text.strip()[-500:]}", found, rows)
-    common = ["train.global_batch=4", "policy.micro_batch=1", "policy.amp=none", "run.hang_timeout=60", "run.threads=1"]
-    one = losses(train(s, tiny(s), common, 20))
-    for name, layout in LAYOUTS.items():
-        run = train(s, tiny(s), common + layout, 20)
-        off = difference(losses(run), one)
-        found[name] = {"worst relative difference of 20 losses": off, "losses": losses(run)}
-        worst = max(worst, off)
-        if not off < LOSS_TOLERANCE["none"]:
-            raise Trouble(f"{name}: losses are off by {off:.1e} from one rank's", found, rows)
-    rows.append(("layouts against one rank", f"{worst:.1e}", f"{', '.join(LAYOUTS)}: losses of 20 steps, fp32; correctness mode"))
-    return found, rows
-
-
-def modes(s):
+def modes(s, found):
     """whole-net parity with the CPU over 20 steps in fp32, tf32, bf16 and fp16"""
     s.needs("libcublasLt.so.13")
-    found, rows, bad = {}, [], []
-    for amp, tolerance in LOSS_TOLERANCE.items():
+
+    def compare(amp):
         sets = ["train.global_batch=8", f"policy.amp={amp}"]
-        here = losses(train(s, tiny(s), sets, 20))
-        there = losses(train(s, tiny(s), [*sets, "run.device=cpu"], 20))
-        off = difference(here, there)
-        found[amp] = {"worst relative difference": off, "tolerance": tolerance}
-        rows.append((f"20 steps against the CPU, {'fp32' if amp == 'none' else amp}", f"{off:.1e}", f"tolerance {tolerance:.0e}"))
-        if not off < tolerance:
-            bad.append(amp)
-    if bad:
-        raise Trouble(f"losses leave the CPU's in {', '.join(bad)}", found, rows)
-    return found, rows
+        off = difference(losses(train(s, tiny(s), sets, 20)), losses(train(s, tiny(s), [*sets, "run.device=cpu"], 20)))
+        found[amp] = {"worst relative difference": off, "tolerance": LOSS_TOLERANCE[amp]}
+        s.row(f"20 steps against the CPU, {'fp32' if amp == 'none' else amp}", f"{off:.1e}", f"tolerance {LOSS_TOLERANCE[amp]:.0e}")
+        if not off < LOSS_TOLERANCE[amp]:
+            raise Trouble("losses leave the CPU's")
+
+    for amp in LOSS_TOLERANCE:
+        s.case(f"modes {amp}", 15, lambda amp=amp: compare(amp))
 
 
-ALL = {f.__name__: f for f in (device, ops, sanitizer, nccl, modes, bench, trace, predict, configurations)}
-# Seconds that each may take, and with how few left it is not begun.
-for _name, _seconds, _least in (("device", 10, 5), ("ops", 50, 20), ("sanitizer", 40, 30), ("nccl", 70, 40), ("modes", 25, 15),
-                                ("bench", 170, 60), ("trace", 40, 25), ("predict", 45, 30), ("configurations", 90, 40)):
-    ALL[_name].seconds, ALL[_name].least = _seconds, _least
+# Each part with the seconds that an H100 is expected to need (estimates: none has run), the most it may take, and with how
+# few left it is not begun.
+ALL = {}
+for _part, _expected, _most, _least in ((device, 5, 10, 5), (steps, 45, 80, 30), (ceiling, 12, 20, 10), (modes, 20, 40, 10),
+                                        (ops, 45, 80, 20), (ranks, 110, 150, 30), (peers, 75, 110, 30), (trace, 30, 45, 20),
+                                        (predict, 40, 60, 25), (configurations, 75, 100, 30), (sanitizer, 40, 60, 30)):
+    _part.expected, _part.seconds, _part.least = _expected, _most, _least
+    ALL[_part.__name__] = _part

@@ -47,6 +47,12 @@ def table(rows):
     return "\n".join(f"{r[0]:<{width[0]}}  {r[1]:<{width[1]}}  {r[2]}".rstrip() for r in rows)
 
 
+def write(file, result):
+    temporary = file.with_suffix(".tmp")
+    temporary.write_text(json.dumps(result, indent=1) + "\n")
+    temporary.replace(file)
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("parts", nargs="*", help=f"of {', '.join(parts.ALL)}; all by default")
@@ -67,7 +73,7 @@ def main():
     if args.dry_run:
         print(f"device: {device['name'] if device else 'none (' + why + ')'}")
         lacking = 0
-        for program in ("isobar", "test_cuda", "test_nccl"):
+        for program in ("isobar", "gpu_ceiling", "test_cuda", "test_nccl"):
             lacks = unresolved(binaries / program, env) if (binaries / program).exists() else ["the program itself"]
             lacking += bool(lacks)
             print(f"{program}: {binaries / program}{', LACKS ' + ', '.join(lacks) if lacks else ''}")
@@ -75,49 +81,53 @@ def main():
             print(f"{name}: {place or 'not found; needed by ' + missing[name]}")
         print("PyTorch:", torch_version() or "none: no peer to time against")
         for name in chosen:
-            print(f"part {name}: {parts.ALL[name].seconds} s at most: {parts.ALL[name].__doc__.splitlines()[0]}")
-        print(f"sum {sum(parts.ALL[n].seconds for n in chosen)} s; stops after {args.minutes:g} minutes")
+            part = parts.ALL[name]
+            print(f"part {name}: {part.expected} s expected on an H100, {part.seconds} s at most: {part.__doc__.splitlines()[0]}")
+        print(f"expected {sum(parts.ALL[n].expected for n in chosen)} s in all; stops after {args.minutes:g} minutes")
         return 1 if lacking else 0
     if device is None:
         print(f"no device: {why}; tests/gpu.sh runs nothing here")
         return NO_DEVICE
 
     started = time.monotonic()
-    result = {"schema": 1, "kind": "gpu", "time_utc": datetime.datetime.now(datetime.timezone.utc).isoformat("T", "seconds"),
+    result = {"schema": 2, "kind": "gpu", "time_utc": datetime.datetime.now(datetime.timezone.utc).isoformat("T", "seconds"),
               "rehearsal": args.rehearse, "device": device, "libraries": {n: bool(p) for n, p in libraries.items()},
-              "parts": {}}
-    rows, failed = [], 0
+              "parts": {}, "table": []}
+    failed = 0
+    args.out.mkdir(parents=True, exist_ok=True)
+    file = args.out / f"gpu-{slug(device['name'])}.json"
     with tempfile.TemporaryDirectory(prefix="isobar-gpu-") as scratch:
         session = Session(binaries=binaries, env=env, scratch=pathlib.Path(scratch), rehearse=args.rehearse,
-                                missing=missing, deadline=started + args.minutes * 60, out=args.out)
+                          missing=missing, deadline=started + args.minutes * 60, out=args.out)
         for name in chosen:
             part, left = parts.ALL[name], session.left()
             begun = time.monotonic()
             print(f"== {name} ({left:.0f} s left)", flush=True)
+            session.rows, session.bad, found = [], [], {}
             try:
                 if left < part.least:
                     raise Skip(f"{left:.0f} s were left of {args.minutes:g} minutes, it needs {part.least}")
                 session.part_ends = begun + min(part.seconds, left)
-                found, lines = part(session)
-                state = "ok"
+                part(session, found)
+                state = "failed" if session.bad else "ok"
             except Skip as e:
-                found, lines, state = {"why": str(e)}, [(name, "skipped", str(e))], "skipped"
+                session.row(name, "skipped", str(e))
+                state, found["why"] = "skipped", str(e)
             except Trouble as e:
-                found, lines, state = {"why": str(e)} | e.found, [*e.rows, (name, "FAILED", str(e).splitlines()[0])], "failed"
-                failed += 1
-            found = {"state": state, "seconds": round(time.monotonic() - begun, 1)} | found
-            result["parts"][name] = found
-            rows += lines
-            for line in lines:
-                print("   ", *line, flush=True)
-    args.out.mkdir(parents=True, exist_ok=True)
-    result["provenance"] = session.provenance
-    result["seconds"] = round(time.monotonic() - started, 1)
-    file = args.out / f"gpu-{slug(device['name'])}.json"
-    file.write_text(json.dumps(result, indent=1) + "\n")
+                for row in e.rows:
+                    session.row(*row)
+                session.row(name, "FAILED", str(e).splitlines()[0])
+                state, found["why"] = "failed", str(e)
+            failed += state == "failed"
+            result["parts"][name] = {"state": state, "seconds": round(time.monotonic() - begun, 1), "failed": session.bad} | found
+            result["table"] += session.rows
+            # After each part: what is cut off later leaves what was seen.
+            result |= {"provenance": session.provenance, "seconds": round(time.monotonic() - started, 1)}
+            write(file, result)
     head = [(device["name"], f"{result['seconds']:.0f} s", f"commit {session.provenance.get('commit', '?')}")]
-    print("\n" + table(head + rows))
-    print(f"\n{failed} failed, {sum(p['state'] == 'skipped' for p in result['parts'].values())} skipped, "
+    print("\n" + table(head + result["table"]))
+    print("\nseconds: " + ", ".join(f"{n} {p['seconds']:.0f}" for n, p in result["parts"].items()))
+    print(f"{failed} failed, {sum(p['state'] == 'skipped' for p in result['parts'].values())} skipped, "
           f"{sum(p['state'] == 'ok' for p in result['parts'].values())} ok; written to {file}")
     return 1 if failed else 0
 

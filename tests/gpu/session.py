@@ -15,8 +15,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MODELS = ROOT / "configs" / "models"
 # Libraries that are opened at run time, and what needs them.
-LIBRARIES = {"libcuda.so.1": "everything", "libcublasLt.so.13": "ops, modes, bench, trace, predict",
-             "libcudnn.so.9": "fused attention", "libnccl.so.2": "nccl", "libcupti.so.13": "trace"}
+LIBRARIES = {"libcuda.so.1": "everything", "libcublasLt.so.13": "steps, modes, ops, trace, predict",
+             "libcudnn.so.9": "fused attention", "libnccl.so.2": "ranks", "libcupti.so.13": "trace"}
 
 
 class Skip(Exception):
@@ -41,11 +41,38 @@ class Session:
     part_ends: float = 0
     provenance: dict = dataclasses.field(default_factory=dict)
     runs: int = 0
-    arena: dict = dataclasses.field(default_factory=dict)  # case -> measured step and memory, for the prediction
+    measured: dict = dataclasses.field(default_factory=dict)  # case -> step and memory, for peers and predictions
+    ceiling: float = 0       # FLOP/s of large products, sustained
     machine: pathlib.Path | None = None  # calibrated
+
+    rows: list = dataclasses.field(default_factory=list)  # of the part that runs, as they come
+    bad: list = dataclasses.field(default_factory=list)   # its cases that failed
 
     def left(self):
         return self.deadline - time.monotonic()
+
+    def row(self, *row):
+        """A line of the table, told at once: a run that is cut off has told what it knew."""
+        self.rows.append(row)
+        print("   ", *row, flush=True)
+
+    def case(self, name, seconds, work):
+        """work() within its own time. What goes wrong in it is a line, and the next case runs; None then."""
+        part_ends, self.part_ends = self.part_ends, min(self.part_ends, time.monotonic() + seconds)
+        try:
+            if part_ends - time.monotonic() < min(5, seconds):
+                raise Skip("no time was left for it")
+            return work()
+        except Skip as e:
+            self.row(name, "skipped", str(e))
+        except Trouble as e:
+            for row in e.rows:
+                self.row(*row)
+            self.row(name, "FAILED", str(e).splitlines()[0][-300:])
+            self.bad.append(name)
+        finally:
+            self.part_ends = part_ends
+        return None
 
     def program(self, name):
         path = self.binaries / name
@@ -120,6 +147,10 @@ def torch_version():
         return None
     done = subprocess.run([sys.executable, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, check=False)
     return done.stdout.strip() or None
+
+
+def aim(met, text):
+    return f"aim {text}: {'met' if met else 'MISSED'}"
 
 
 # ---- a training run ----

@@ -19,6 +19,7 @@ struct Clocks::Nvml {
                    unsigned*) = lib.function<int (*)(Device, int, unsigned*)>("nvmlDeviceGetMaxClockInfo");
   int (*reasons)(Device, unsigned long long*) =
       lib.function<int (*)(Device, unsigned long long*)>("nvmlDeviceGetCurrentClocksThrottleReasons");
+  int (*milliwatts)(Device, unsigned*) = lib.function<int (*)(Device, unsigned*)>("nvmlDeviceGetPowerUsage");
 };
 
 namespace {
@@ -55,6 +56,7 @@ std::optional<ClockState> Clocks::read() const {
       nvml_->max_clock(device_, kMultiprocessors, &s.max_mhz) != 0 || nvml_->reasons(device_, &reasons) != 0)
     return std::nullopt;
   s.reasons = reasons;
+  if (unsigned power = 0; nvml_->milliwatts(device_, &power) == 0) s.watts = power * 1e-3;
   return s;
 }
 

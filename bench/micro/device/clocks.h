@@ -14,6 +14,7 @@ namespace isobar {
 struct ClockState {
   unsigned mhz = 0, max_mhz = 0;  // of the multiprocessors
   uint64_t reasons = 0;           // why it is below the largest, NVML's bits
+  double watts = 0;               // that the board takes; 0: not told
 };
 
 /// Heat or a power brake holds the clock down, or it has not risen from idling. The power limit does not

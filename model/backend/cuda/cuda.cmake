@@ -62,14 +62,14 @@ target_compile_definitions(isobar_cuda INTERFACE ISOBAR_WITH_CUDA)
 # Where the libraries that are opened at run time lie: searched after what the system knows.
 set(ISOBAR_CUDA_LIBRARY_DIR ${CUDAToolkit_LIBRARY_DIR})
 target_compile_definitions(isobar_cuda INTERFACE ISOBAR_CUDA_LIBRARY_DIR="${ISOBAR_CUDA_LIBRARY_DIR}")
-# cuDNN's C++ frontend: headers only, and the way to its fused attention. Without it attention runs in plain kernels.
+# cuDNN's C++ frontend: headers only, and the way to its fused attention. Without it attention runs in our own kernels.
 find_path(CUDNN_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${CMAKE_SOURCE_DIR}/.venv-cudnn/include
           PATH_SUFFIXES cudnn-frontend)
 if(CUDNN_FRONTEND_INCLUDE)
   set(ISOBAR_CUDNN_FRONTEND TRUE)
   message(STATUS "cuDNN frontend: ${CUDNN_FRONTEND_INCLUDE}")
 else()
-  message(STATUS "cuDNN frontend: not found, so attention on GPUs runs in plain kernels "
+  message(STATUS "cuDNN frontend: not found, so attention on GPUs runs in our own kernels "
                  "(pip install --target .venv-cudnn --no-deps nvidia-cudnn-frontend)")
 endif()
 message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")

@@ -65,24 +65,30 @@ std::byte* CudaBackend::workspace(const Op& op, int32_t slot) const {
 }
 
 Attention CudaBackend::attention_of(const Op& op) const {
-  const Attrs& a = op.a;
-  const DType act = plan_.buffers[op.reads[0].buffer].dtype;
-  return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,   a.scale,
-          a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32};
+  return cuda::attention_of(op.a, plan_.buffers[op.reads[0].buffer].dtype, options_.deterministic);
 }
 
-bool CudaBackend::by_cudnn(const Attention& a, bool backward) const {
-  return options_.cudnn && CudnnAttention::takes(a, backward, options_.capability);
+AttentionPath CudaBackend::path_of(const Attention& a, bool backward) const {
+  return attention_path(a, backward, options_.capability, options_.cudnn && CudnnAttention::built());
 }
 
 // ---- before the first step ----
 
 void CudaBackend::prepare_attention() {
+  std::set<std::string> seen;
   for (const Op& op : plan_.ops) {
     const bool backward = op.kind == OpKind::attention_backward;
-    if ((op.kind != OpKind::attention && !backward) || !by_cudnn(attention_of(op), backward)) continue;
-    if (!cudnn_) cudnn_.emplace();
-    cudnn_->prepare(attention_of(op), backward, op.writes.back().count * size_of(DType::f32));
+    if (op.kind != OpKind::attention && !backward) continue;
+    const Attention a = attention_of(op);
+    const int64_t bytes = op.writes.back().count * size_of(DType::f32);
+    AttentionUse use{a, backward, path_of(a, backward), "", bytes};
+    if (use.path == AttentionPath::cudnn) {
+      if (!cudnn_) cudnn_.emplace();
+      cudnn_->prepare(a, backward, bytes);
+      use.engine = cudnn_->plan(a, backward).engine;
+      use.workspace = cudnn_->plan(a, backward).workspace;
+    }
+    if (seen.insert(text_of(a, backward)).second) attentions_.push_back(use);
   }
 }
 
@@ -185,10 +191,14 @@ void CudaBackend::attention(const Op& op, int32_t slot, cudaStream_t stream) {
   const auto in = [&](size_t i) { return at(op.reads[i], slot); };
   std::byte* const o = at(op.writes[0], slot);
   auto* const lse = reinterpret_cast<float*>(at(op.writes[1], slot));
-  if (by_cudnn(a, false))
-    cudnn_->forward(a, in(0), in(1), in(2), o, lse, workspace(op, slot), stream);
-  else
-    attention_simt(a, in(0), in(1), in(2), o, lse, stream);
+  switch (path_of(a, false)) {
+    case AttentionPath::cudnn:
+      return cudnn_->forward(a, in(0), in(1), in(2), o, lse, workspace(op, slot), stream);
+    case AttentionPath::tensor_cores:
+      return attention_mma(a, in(0), in(1), in(2), o, lse, stream);
+    case AttentionPath::scalar:
+      return attention_simt(a, in(0), in(1), in(2), o, lse, stream);
+  }
 }
 
 void CudaBackend::attention_backward(const Op& op, int32_t slot, cudaStream_t stream) {
@@ -196,12 +206,13 @@ void CudaBackend::attention_backward(const Op& op, int32_t slot, cudaStream_t st
   const auto in = [&](size_t i) { return at(op.reads[i], slot); };
   const auto out = [&](size_t i) { return at(op.writes[i], slot); };
   const auto* lse = reinterpret_cast<const float*>(in(4));
-  if (by_cudnn(a, true))
-    cudnn_->backward(a, in(0), in(1), in(2), in(3), lse, in(5), out(0), out(1), out(2), workspace(op, slot),
-                     stream);
-  else
-    attention_simt_backward(a, in(0), in(1), in(2), in(3), lse, in(5), out(0), out(1), out(2),
-                            reinterpret_cast<float*>(workspace(op, slot)), stream);
+  if (path_of(a, true) == AttentionPath::cudnn)
+    return cudnn_->backward(a, in(0), in(1), in(2), in(3), lse, in(5), out(0), out(1), out(2),
+                            workspace(op, slot), stream);
+  const auto own =
+      path_of(a, true) == AttentionPath::tensor_cores ? attention_mma_backward : attention_simt_backward;
+  own(a, in(0), in(1), in(2), in(3), lse, in(5), out(0), out(1), out(2),
+      reinterpret_cast<float*>(workspace(op, slot)), stream);
 }
 
 void CudaBackend::optimizer(const Op& op, int32_t slot, cudaStream_t stream) {

@@ -23,10 +23,11 @@
 namespace isobar::cuda {
 
 struct BackendOptions {
-  GemmChoice gemm = GemmChoice::heuristic;
-  int capability = 9;  // of the device, major
-  bool cudnn = true;   // false: attention in plain kernels always
-  bool fuse = true;    // ops into products, as fusion.h has it
+  GemmChoice gemm = GemmChoice::timed;
+  int capability = 9;          // of the device, major
+  bool cudnn = true;           // false: attention by our own kernels always
+  bool deterministic = false;  // attention's sums in a fixed order (Attention::deterministic)
+  bool fuse = true;            // ops into products, as fusion.h has it
 };
 
 class CudaBackend : public Backend {
@@ -57,6 +58,15 @@ class CudaBackend : public Backend {
   std::array<std::byte*, 2> fetched(const Op& fetch, int32_t slot) const;  // where a fetch's views lie
 
   const Gemms& gemms() const { return gemms_; }
+  struct AttentionUse {
+    Attention shape;
+    bool backward;
+    AttentionPath path;
+    std::string engine;     // cuDNN's name of its plan
+    int64_t workspace = 0;  // bytes
+  };
+  /// How each attention of the plan runs, each shape once, since prepare().
+  const std::vector<AttentionUse>& attentions() const { return attentions_; }
   /// What runs as part of products, since prepare(); and the plan with operands where they are touched then.
   const std::vector<Fusion>& fusions() const { return fusions_; }
   const Plan& as_run() const { return as_run_ ? *as_run_ : plan_; }
@@ -64,7 +74,7 @@ class CudaBackend : public Backend {
  private:
   Attention attention_of(const Op& op) const;
   Loss loss_of() const;
-  bool by_cudnn(const Attention& a, bool backward) const;
+  AttentionPath path_of(const Attention& a, bool backward) const;
   using Slots = std::vector<std::set<int32_t>>;  // that each routine is run with
   void prepare_attention();
   size_t index_of(const Op& op) const;  // in the plan; its number of ops for one that is not of it
@@ -88,6 +98,7 @@ class CudaBackend : public Backend {
   Gemms gemms_;
   Inputs inputs_;
   std::optional<CudnnAttention> cudnn_;
+  std::vector<AttentionUse> attentions_;
   std::vector<Fusion> fusions_;
   std::vector<int32_t> fusion_at_;    // by op of the plan, a product: into fusions_, or -1
   std::vector<uint8_t> taken_in_;     // by op: bits of Fused

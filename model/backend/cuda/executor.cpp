@@ -78,6 +78,11 @@ void DeviceExecutor::keep(const Program& program, bool ahead) {
     kept->stretches.push_back({static_cast<int32_t>(i), routine_of(instr.op)});
   }
   grow(kept->marks, kept->stretches.empty() ? 0 : kept->stretches.size() + 1, true);
+  for (const Enqueue& e : kept->order.list) {
+    const int32_t op = program.instrs[static_cast<size_t>(e.instr)].op;
+    if (is_collective(plan_.ops[static_cast<size_t>(op)].kind))
+      kept->transfers.push_back({op, e.lane, Event(true)});
+  }
   kept->ahead = ahead && backend_.inputs().reserve_ahead(kept->fetches, most_for_landing());
   // A graph copies from as many buffers as it has fetches.
   if (!kept->ahead)
@@ -96,10 +101,31 @@ std::string DeviceExecutor::now_running() const {
   if (op >= 0) return plan_.ops[static_cast<size_t>(op)].path + " (being enqueued)";
   if (!waiting_.load(std::memory_order_relaxed)) return "idle";
   std::string busy;
-  for (int lane = 0; lane < kLanes; ++lane)
-    if (cudaStreamQuery(streams_[static_cast<Lane>(lane)]) == cudaErrorNotReady)
-      busy += std::string(busy.empty() ? "" : ", ") + name_of(static_cast<Lane>(lane));
-  return "the device, lanes that are not done: " + (busy.empty() ? "none" : busy);
+  for (int i = 0; i < kLanes; ++i)
+    if (const auto lane = static_cast<Lane>(i); cudaStreamQuery(streams_[lane]) == cudaErrorNotReady)
+      busy += std::string(busy.empty() ? "" : ", ") + name_of(lane);
+  const std::string transfers = transfers_under_way();
+  return "the device, streams that are not done: " + (busy.empty() ? "none" : busy) +
+         (transfers.empty() ? "" : "; first transfers that are not over: " + transfers);
+}
+
+// Of each lane the first transfer that is not over in this run, in the program's order: its event is older
+// than the run's first one. All lanes are looked at, because a graph runs on one stream.
+std::string DeviceExecutor::transfers_under_way() const {
+  const Kept* kept = running_.load(std::memory_order_acquire);
+  if (!kept || kept->marks.empty()) return "";
+  std::string text;
+  std::array<bool, kLanes> seen{};
+  for (const Kept::Transfer& t : kept->transfers) {
+    float since_begin_ms = 0;
+    bool& told = seen[static_cast<size_t>(t.lane)];
+    if (told || (cudaEventElapsedTime(&since_begin_ms, kept->marks[0].get(), t.over.get()) == cudaSuccess &&
+                 since_begin_ms > 0))
+      continue;
+    told = true;
+    text += (text.empty() ? "" : ", ") + plan_.ops[static_cast<size_t>(t.op)].path;
+  }
+  return text;
 }
 
 // ---- a run ----
@@ -109,6 +135,7 @@ void DeviceExecutor::operator()(const Program& program, int32_t step) {
   std::unique_ptr<Kept> once;
   if (at == kept_.end()) once = std::make_unique<Kept>(backend_, program);
   Kept& kept = once ? *once : *at->second;
+  running_.store(once ? nullptr : &kept, std::memory_order_release);
   if (backend_.inputs().count() == 0) backend_.inputs().reserve(1);
   const int64_t began = now_ns();
   if (kept.ahead) {
@@ -159,12 +186,12 @@ void DeviceExecutor::enqueue(const Program& program, const Kept& kept, int32_t s
   }
   fork(order);
   int fetched = 0;
-  size_t stretch = 0;
+  size_t stretch = 0, transfer = 0;
   for (const Enqueue& e : order.list) {
     const Instr& instr = program.instrs[static_cast<size_t>(e.instr)];
     const cudaStream_t stream = streams_[e.lane];
     if (stretch < kept.stretches.size() && kept.stretches[stretch].instr == e.instr)
-      mark(kept.marks[stretch++], mode);
+      mark(kept.marks[stretch++], streams_[Lane::compute], mode);
     current_.store(instr.op, std::memory_order_relaxed);
     for (const int32_t event : e.waits)
       ISOBAR_CUDA(cudaStreamWaitEvent(stream, events_[static_cast<size_t>(event)].get(), 0));
@@ -172,21 +199,22 @@ void DeviceExecutor::enqueue(const Program& program, const Kept& kept, int32_t s
       ISOBAR_CUDA(cudaEventRecord(timed_[2 * static_cast<size_t>(e.instr)].get(), stream));
     if (observer_) observer_->begin_op(program, e.instr, step, stream);
     launch(instr, kept, stream, mode, fetched);
+    if (transfer < kept.transfers.size() && kept.transfers[transfer].op == instr.op)
+      mark(kept.transfers[transfer++].over, stream, mode);
     if (observer_) observer_->end_op(program, e.instr, step, stream);
     if (mode == Mode::timed)
       ISOBAR_CUDA(cudaEventRecord(timed_[2 * static_cast<size_t>(e.instr) + 1].get(), stream));
     if (e.event >= 0) ISOBAR_CUDA(cudaEventRecord(events_[static_cast<size_t>(e.event)].get(), stream));
     progress_.fetch_add(1, std::memory_order_relaxed);
   }
-  if (stretch > 0) mark(kept.marks[stretch], mode);
+  if (stretch > 0) mark(kept.marks[stretch], streams_[Lane::compute], mode);
   current_.store(-1, std::memory_order_relaxed);
 }
 
 // An event of a graph is read outside it.
-void DeviceExecutor::mark(const Event& event, Mode mode) {
-  ISOBAR_CUDA(
-      cudaEventRecordWithFlags(event.get(), streams_[Lane::compute],
-                               mode == Mode::capture ? cudaEventRecordExternal : cudaEventRecordDefault));
+void DeviceExecutor::mark(const Event& event, cudaStream_t stream, Mode mode) {
+  ISOBAR_CUDA(cudaEventRecordWithFlags(
+      event.get(), stream, mode == Mode::capture ? cudaEventRecordExternal : cudaEventRecordDefault));
 }
 
 void DeviceExecutor::launch(const Instr& instr, const Kept& kept, cudaStream_t stream, Mode mode,
@@ -282,7 +310,7 @@ void DeviceExecutor::wait(const StreamOrder& order) {
       const cudaError_t state = cudaStreamQuery(stream);
       if (state == cudaSuccess) break;
       if (state != cudaErrorNotReady) check(state, "waiting for the device", __FILE__, __LINE__);
-      if (comm_) comm_->check();
+      if (comm_) check_transfers();
       if (now_ns() - began < 2'000'000) {
         sched_yield();
       } else {  // leaves the core to the loader's threads
@@ -293,6 +321,14 @@ void DeviceExecutor::wait(const StreamOrder& order) {
     progress_.fetch_add(1, std::memory_order_relaxed);
   }
   waiting_.store(false, std::memory_order_relaxed);
+}
+
+void DeviceExecutor::check_transfers() const {
+  try {
+    comm_->check();
+  } catch (const Failure& e) {
+    throw Failure(std::string(e.what()) + "; under way: " + now_running());
+  }
 }
 
 void DeviceExecutor::read_marks(const Kept& kept) {

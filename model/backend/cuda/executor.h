@@ -11,7 +11,8 @@
 // others fetch when they run. While a recorder is set, ops are enqueued with an event before and behind each,
 // so spans and op times are of that mode.
 //
-// Routines of kept programs are timed in every run, by one event between two, in graphs too.
+// Routines of kept programs are timed in every run, by one event between two, in graphs too. Another one
+// behind each transfer says, when a run hangs, which it hangs in.
 #pragma once
 #include <array>
 #include <atomic>
@@ -66,7 +67,13 @@ class DeviceExecutor : public Runner {
       int32_t routine;
     };
     std::vector<Stretch> stretches;
-    std::vector<Event> marks;            // before each stretch and behind the last
+    std::vector<Event> marks;  // before each stretch and behind the last
+    struct Transfer {          // of the program, in its order
+      int32_t op;
+      Lane lane;
+      Event over;  // behind it, in every run: tells which transfer a run hangs in
+    };
+    std::vector<Transfer> transfers;
     std::array<cudaGraph_t, 2> graph{};  // by landing set
     std::array<cudaGraphExec_t, 2> exec{};
     Kept(const CudaBackend& backend, const Program& program);
@@ -83,8 +90,10 @@ class DeviceExecutor : public Runner {
   void each_fetch(const Program& program, const F& f);  // f(op, instr, index)
   void fetch_ahead(const Program& program, Kept& kept, bool hidden);
   void wait(const StreamOrder& order);
+  void check_transfers() const;
   int32_t routine_of(int32_t op) const;
-  void mark(const Event& event, Mode mode);
+  void mark(const Event& event, cudaStream_t stream, Mode mode);
+  std::string transfers_under_way() const;
   void read_marks(const Kept& kept);
   void read_times(const Program& program, const StreamOrder& order, int32_t step, int64_t began_ns);
   void fork(const StreamOrder& order);
@@ -107,6 +116,7 @@ class DeviceExecutor : public Runner {
 
   std::atomic<int32_t> current_{-1};  // op that is being enqueued
   std::atomic<bool> waiting_{false};  // for the device
+  std::atomic<const Kept*> running_{nullptr};
   std::atomic<int64_t> progress_{0};
 };
 

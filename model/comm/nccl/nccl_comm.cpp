@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <future>
 #include <thread>
 
@@ -89,7 +90,10 @@ bool any_two_share_a_device(const Mpi& mpi) {
 
 NcclComm::NcclComm(const std::vector<Group>& groups, int rank, bool share_a_device, Comm& bootstrap,
                    double timeout_s)
-    : groups_(groups), comms_(groups.size(), nullptr), rank_(groups.size(), 0) {
+    : groups_(groups),
+      comms_(groups.size(), nullptr),
+      rank_(groups.size(), 0),
+      unwinding_(std::uncaught_exceptions()) {
   // Before NCCL reads its environment, which it does once.
   if (share_a_device) ::setenv("NCCL_HOSTID", ("isobar-rank-" + std::to_string(rank)).c_str(), 1);
   try {
@@ -107,6 +111,8 @@ NcclComm::NcclComm(const std::vector<Group>& groups, int rank, bool share_a_devi
 }
 
 NcclComm::~NcclComm() {
+  // Destroying waits for what is under way, and after a failure that may never end.
+  if (std::uncaught_exceptions() > unwinding_) abort();
   for (ncclComm_t comm : comms_)
     if (comm) nccl().CommDestroy(comm);  // at the end of the run: nobody is left to be told
 }

@@ -25,6 +25,7 @@ class NcclComm : public cuda::DeviceComm {
   /// cuda::Failure, also when making one communicator takes longer than `timeout_s`.
   NcclComm(const std::vector<Group>& groups, int rank, bool share_a_device, Comm& bootstrap,
            double timeout_s);
+  /// Waits for what is under way; in the course of an exception it aborts instead.
   ~NcclComm() override;
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;
@@ -43,6 +44,7 @@ class NcclComm : public cuda::DeviceComm {
   const std::vector<Group> groups_;
   std::vector<ncclComm_t> comms_;  // by index into groups
   std::vector<int> rank_;
+  const int unwinding_;  // exceptions on their way when it was made
 };
 
 /// Whether any two ranks of the run compute on one GPU. Every rank calls it, with its device set.

@@ -1,5 +1,5 @@
 // Attention forward in f32 arithmetic: the online softmax of flash attention (Dao et al. 2022), 64 queries
-// and 32 keys at a time. For f32 and tf32, which cuDNN's fused attention does not take: correct, not fast.
+// and 32 keys at a time. For strict f32, which has no matrix instruction: correct, not fast.
 #include <cmath>
 
 #include "model/backend/cuda/kernels/attention_tile.cuh"

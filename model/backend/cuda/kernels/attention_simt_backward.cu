@@ -152,10 +152,20 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 
 }  // namespace
 
+void attention_delta(const Attention& a, const void* o, const void* d_o, float* delta, cudaStream_t stream) {
+  if (a.batch * a.tq * a.heads == 0) return;
+  by_type(a.act, [&](auto type) {
+    using T = decltype(type);
+    launch(delta_kernel<T>, grid(ceil_div(a.batch * a.tq * a.heads, 8)), 256, 0, stream, a,
+           static_cast<const T*>(o), static_cast<const T*>(d_o), delta);
+  });
+}
+
 void attention_simt_backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,
                              const float* lse, const void* d_o, void* dq, void* dk, void* dv,
                              float* workspace, cudaStream_t stream) {
   if (a.batch == 0) return;
+  attention_delta(a, o, d_o, workspace, stream);
   const TileShape s{static_cast<int>(a.d), tile_ld(a.d), a.tf32};
   const size_t bytes =
       4 * (static_cast<size_t>(2 * kQueries + 2 * kKeys) * s.ld + kSlack + 2 * kQueries * kPairs);
@@ -170,10 +180,6 @@ void attention_simt_backward(const Attention& a, const void* q, const void* k, c
                         static_cast<T*>(dq),
                         static_cast<T*>(dk),
                         static_cast<T*>(dv)};
-    if (a.tq > 0) {
-      launch(delta_kernel<T>, grid(ceil_div(a.batch * a.tq * a.heads, 8)), 256, 0, stream, a,
-             static_cast<const T*>(o), x.d_o, workspace);
-    }
     by_head_dim(a, [&](auto columns) {
       constexpr int kColumns = columns();
       if (a.tk > 0)

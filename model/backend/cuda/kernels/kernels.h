@@ -108,14 +108,24 @@ struct Attention {
   DType act;
   int64_t ld_q, ld_kv, ld_o;
   bool tf32;
+  bool deterministic = false;  // asks cuDNN for sums in a fixed order; our own kernels have no others
 };
-/// For f32 and for shapes that cuDNN does not take; f32 arithmetic, no tensor cores. d <= 256.
+constexpr int64_t kMaxHeadDim = 256;  // d, of all that follow
+/// f32 arithmetic, no tensor cores: for strict f32, and what the others are checked by
 void attention_simt(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
                     cudaStream_t stream);
 /// workspace: rowsum(dO * O), [batch, heads, tq] f32
 void attention_simt_backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,
                              const float* lse, const void* d_o, void* dq, void* dk, void* dv,
                              float* workspace, cudaStream_t stream);
+/// On tensor cores, for all types; f32 operands are rounded to tf32. Workspace as above.
+void attention_mma(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
+                   cudaStream_t stream);
+void attention_mma_backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,
+                            const float* lse, const void* d_o, void* dq, void* dk, void* dv, float* workspace,
+                            cudaStream_t stream);
+/// rowsum(dO * O), [batch, heads, tq]
+void attention_delta(const Attention& a, const void* o, const void* d_o, float* delta, cudaStream_t stream);
 void attention_merge(const Attention& a, bool first, const void* o, const float* lse, float* o_sum,
                      float* lse_sum, cudaStream_t stream);
 

@@ -1,34 +1,29 @@
 #include "model/backend/cuda/kernels/workspace.h"
 
+#include "model/backend/cuda/kernels/attention_path.h"
+
 namespace isobar {
-namespace {
-
-// cuDNN 9.19's fused attention, asked for the plans of A100, H100 and B200: backward keeps dq in f32 and two
-// statistics a row; without Hopper's engines dq twice, and somewhat more a head. Forward wants 256 bytes at
-// most.
-int64_t attention_backward_bytes(const Attrs& a, int capability) {
-  const int64_t rows = a.batch * a.heads * a.tq;
-  const int64_t dq = 4 * rows * a.d, sums = 4 * rows;
-  return (capability == 9 ? dq : 2 * dq + 2048 * a.batch * a.heads) + sums + 4096;
-}
-
-}  // namespace
 
 int64_t cuda::tokens_of(const Attrs& a) {
   if (a.tokens > 0) return a.tokens;
   return a.patch > 0 ? (a.height / a.patch) * (a.width / a.patch) : 0;
 }
 
-Workspace cuda_workspace(int capability) {
-  return [capability](const Op& op) -> int64_t {
+cuda::Attention cuda::attention_of(const Attrs& a, DType act, bool deterministic) {
+  return {a.batch,  a.heads, a.kv_heads, a.tq,    a.tk,   a.d,    a.scale,
+          a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32, deterministic};
+}
+
+Workspace cuda_workspace(int capability, bool deterministic) {
+  const auto bytes = [=](const Op& op) -> int64_t {
     const Attrs& a = op.a;
     switch (op.kind) {
       case OpKind::gemm:
         return cuda::kGemmWorkspace;
       case OpKind::attention:
-        return 1024;
       case OpKind::attention_backward:
-        return attention_backward_bytes(a, capability);
+        return cuda::attention_workspace(cuda::attention_of(a, DType::bf16, deterministic),
+                                         op.kind == OpKind::attention_backward, capability);
       case OpKind::residual_norm_backward:
         return int64_t{4} * 3 * a.n * cuda::norm_partials(a.m);
       case OpKind::gelu_backward:
@@ -42,6 +37,7 @@ Workspace cuda_workspace(int capability) {
         return 0;
     }
   };
+  return {bytes, cuda::kDeviceAlign};
 }
 
 }  // namespace isobar

@@ -3,14 +3,20 @@
 #pragma once
 #include <algorithm>
 
+#include "model/backend/cuda/kernels/kernels.h"
 #include "model/plan/plan.h"
 
 namespace isobar {
 
-/// `capability`: the device's, major (8: A100, 9: H100, 10: B200); cuDNN's need differs.
-Workspace cuda_workspace(int capability = 9);
+/// `capability`: the device's, major (8: A100, 9: H100, 10: B200); cuDNN's need differs, and with sums in a
+/// fixed order (`deterministic`) is larger.
+Workspace cuda_workspace(int capability = 9, bool deterministic = false);
 
 namespace cuda {
+
+/// Bytes that every buffer on the device begins on: what cudaMalloc gives, and what cuBLASLt demands of its
+/// workspace.
+constexpr int64_t kDeviceAlign = 256;
 
 constexpr int64_t kGemmWorkspace = int64_t{32} << 20;  // what cuBLAS takes for itself on Hopper
 
@@ -32,6 +38,7 @@ inline int loss_partials(int64_t batch, int64_t tokens) {
   return static_cast<int>(
       std::clamp<int64_t>(528 / std::max<int64_t>(1, batch), 1, std::max<int64_t>(1, tokens)));
 }
+Attention attention_of(const Attrs& a, DType act, bool deterministic);
 /// Tokens of a sample that an image op's rows are cut from.
 int64_t tokens_of(const Attrs& a);
 

@@ -23,18 +23,12 @@ enum Uid : int64_t { kQ = 1, kK, kV, kO, kLse, kDo, kDq, kDk, kDv };
 
 auto key_of(const Attention& a, bool backward) {
   return std::tuple(backward, a.act, a.causal, a.batch, a.heads, a.kv_heads, a.tq, a.tk, a.d, a.ld_q, a.ld_kv,
-                    a.ld_o, a.scale);
+                    a.ld_o, a.scale, a.deterministic);
 }
 using Key = decltype(key_of(Attention{}, false));
 
 void must(fe::error_t e, const std::string& what) {
   if (e.is_bad()) throw Failure("cuDNN: " + what + ": " + e.get_message());
-}
-
-std::string text_of(const Attention& a, bool backward) {
-  return std::string(backward ? "attention backward" : "attention") + " b" + std::to_string(a.batch) + " h" +
-         std::to_string(a.heads) + "/" + std::to_string(a.kv_heads) + " q" + std::to_string(a.tq) + " k" +
-         std::to_string(a.tk) + " d" + std::to_string(a.d) + " " + name_of(a.act);
 }
 
 // [batch, heads, tokens, d] for cuDNN, however the tokens' rows lie
@@ -47,8 +41,16 @@ struct Layout {
   std::vector<int64_t> stride() const { return {tokens * ld, d, ld, 1}; }
 };
 
-std::shared_ptr<Graph> graph_of(const Attention& a, bool backward) {
+// A GPU that is not here; null: the one of the handle
+struct Target {
+  std::shared_ptr<fe::DeviceProperties> properties;
+  int sm = 0;
+};
+
+std::shared_ptr<Graph> graph_of(const Attention& a, bool backward, const Target& target) {
   auto graph = std::make_shared<Graph>();
+  // Before any op, which looks for a device if none is set.
+  if (target.properties) graph->set_device_properties(target.properties).set_sm_version(target.sm);
   graph->set_io_data_type(a.act == DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
@@ -75,6 +77,7 @@ std::shared_ptr<Graph> graph_of(const Attention& a, bool backward) {
   }
   auto options = fe::graph::SDPA_backward_attributes().set_name("attention_backward").set_attn_scale(a.scale);
   if (a.causal) options.set_causal_mask_bottom_right(true);
+  if (a.deterministic) options.set_deterministic_algorithm(true);
   const auto O = graph->tensor(o.tensor("o", kO)), dO = graph->tensor(o.tensor("do", kDo));
   const auto lse = graph->tensor(Tensor()
                                      .set_name("lse")
@@ -100,76 +103,77 @@ const Library& open_cudnn() {
 }  // namespace
 
 struct CudnnAttention::Impl {
+  struct Planned {
+    std::shared_ptr<Graph> graph;
+    CudnnPlan plan;
+  };
   // The frontend's own looks the function up when it is called, and may throw.
   decltype(&cudnnDestroy) destroy = open_cudnn().function<decltype(&cudnnDestroy)>("cudnnDestroy");
   cudnnHandle_t handle = nullptr;
-  std::map<Key, std::shared_ptr<Graph>> graphs;
+  Target target;
+  std::map<Key, Planned> planned;
 
   Impl() {
     const cudnnStatus_t status = fe::detail::create_handle(&handle);
     if (status != CUDNN_STATUS_SUCCESS)
       throw Failure(std::string("cudnnCreate: ") + fe::detail::get_error_string(status));
   }
-  ~Impl() { destroy(handle); }
+  explicit Impl(const DescribedGpu& gpu) : target{std::make_shared<fe::DeviceProperties>(), gpu.sm} {
+    must(target.properties->deserialize({gpu.properties.begin(), gpu.properties.end()}),
+         "the GPU's description");
+  }
+  ~Impl() {
+    if (handle) destroy(handle);
+  }
 
   void run(const Attention& a, bool backward, std::unordered_map<int64_t, void*> operands, void* workspace,
            cudaStream_t stream) {
-    const auto at = graphs.find(key_of(a, backward));
-    if (at == graphs.end()) throw std::logic_error("no plan was made for " + text_of(a, backward));
+    const auto at = planned.find(key_of(a, backward));
+    if (at == planned.end() || !at->second.graph)
+      throw std::logic_error("no plan was made for " + text_of(a, backward));
     if (const cudnnStatus_t status = fe::detail::set_stream(handle, stream); status != CUDNN_STATUS_SUCCESS)
       throw Failure(std::string("cudnnSetStream: ") + fe::detail::get_error_string(status));
-    must(at->second->execute(handle, operands, workspace), text_of(a, backward));
+    must(at->second.graph->execute(handle, operands, workspace), text_of(a, backward));
   }
 };
 
 CudnnAttention::CudnnAttention() : impl_(std::make_unique<Impl>()) {}
+CudnnAttention::CudnnAttention(const DescribedGpu& gpu) : impl_(std::make_unique<Impl>(gpu)) {}
 CudnnAttention::~CudnnAttention() = default;
 
 bool CudnnAttention::built() {
   return true;
 }
 
-// What cuDNN 9 takes on all of them: whole 16-byte rows of a head; backward of heads wider than 128 on Hopper
-// only.
-bool CudnnAttention::takes(const Attention& a, bool backward, int capability) {
-  if (a.act != DType::bf16 && a.act != DType::f16) return false;
-  for (const int64_t n : {a.d, a.ld_q, a.ld_kv, a.ld_o})
-    if (n % 8 != 0) return false;
-  if (a.tq == 0 || a.tk == 0 || (a.tq == 1 && a.tk == 1)) return false;
-  return a.d <= (backward && capability != 9 ? 128 : 256);
-}
-
 void CudnnAttention::prepare(const Attention& a, bool backward, int64_t workspace_bytes) {
-  std::shared_ptr<Graph>& graph = impl_->graphs[key_of(a, backward)];
-  if (graph) return;
+  Impl::Planned& made = impl_->planned[key_of(a, backward)];
+  if (made.graph) return;
   const std::string what = text_of(a, backward);
-  const auto planned = [&](bool within) {
-    auto made = graph_of(a, backward);
-    must(made->validate(), what);
-    must(made->build_operation_graph(impl_->handle), what);
-    must(made->create_execution_plans({fe::HeurMode_t::A}), what);
-    if (within) made->deselect_workspace_greater_than(workspace_bytes);
-    return made;
-  };
   // cuDNN's own choice; another, if that wants more than is declared.
-  int64_t wanted = 0;
   for (const bool within : {false, true}) {
-    auto made = planned(within);
-    const fe::error_t supported = made->check_support();
-    if (within && supported.is_bad())
-      throw Failure("cuDNN " + version() + ": " + what + " wants " + std::to_string(wanted) +
-                    " bytes of workspace, cuda_workspace() declares " + std::to_string(workspace_bytes) +
-                    ", and no other engine does with those: mend attention_backward_bytes in "
-                    "model/backend/cuda/kernels/workspace.cpp");
+    const auto graph = graph_of(a, backward, impl_->target);
+    must(graph->validate(), what);
+    must(graph->build_operation_graph(impl_->handle), what);
+    must(graph->create_execution_plans({fe::HeurMode_t::A}), what);
+    if (within) graph->deselect_workspace_greater_than(workspace_bytes);
+    const fe::error_t supported = graph->check_support();
+    if (within && supported.is_bad()) break;
     must(supported, what);
-    must(made->build_plans(), what);
-    must(made->get_workspace_size(wanted), what);
-    if (wanted > workspace_bytes) continue;
-    graph = std::move(made);
+    must(graph->build_plans(), what);
+    must(graph->get_workspace_size(made.plan.workspace), what);
+    must(graph->get_plan_name(made.plan.engine), what);
+    if (made.plan.workspace > workspace_bytes) continue;
+    made.graph = graph;
     return;
   }
-  throw Failure("cuDNN: " + what + " wants " + std::to_string(wanted) + " bytes of workspace, " +
-                std::to_string(workspace_bytes) + " are declared");
+  throw Failure("cuDNN " + version() + ": " + what + " wants " + std::to_string(made.plan.workspace) +
+                " bytes of workspace, attention_workspace() declares " + std::to_string(workspace_bytes) +
+                ", and no other engine does with those: mend cudnn_backward_bytes in "
+                "model/backend/cuda/kernels/attention_path.cpp");
+}
+
+const CudnnPlan& CudnnAttention::plan(const Attention& a, bool backward) const {
+  return impl_->planned.at(key_of(a, backward)).plan;
 }
 
 void CudnnAttention::forward(const Attention& a, const void* q, const void* k, const void* v, void* o,
@@ -209,25 +213,36 @@ std::string CudnnAttention::version() {
 
 namespace isobar::cuda {
 
+namespace {
+[[noreturn]] void not_built() {
+  throw std::logic_error("built without cuDNN's frontend");
+}
+}  // namespace
+
 struct CudnnAttention::Impl {};
-CudnnAttention::CudnnAttention() = default;
+CudnnAttention::CudnnAttention() {
+  not_built();
+}
+CudnnAttention::CudnnAttention(const DescribedGpu&) {
+  not_built();
+}
 CudnnAttention::~CudnnAttention() = default;
 bool CudnnAttention::built() {
   return false;
 }
-bool CudnnAttention::takes(const Attention&, bool, int) {
-  return false;
-}
 void CudnnAttention::prepare(const Attention&, bool, int64_t) {
-  throw std::logic_error("built without cuDNN's frontend");
+  not_built();
+}
+const CudnnPlan& CudnnAttention::plan(const Attention&, bool) const {
+  not_built();
 }
 void CudnnAttention::forward(const Attention&, const void*, const void*, const void*, void*, float*, void*,
                              cudaStream_t) {
-  throw std::logic_error("built without cuDNN's frontend");
+  not_built();
 }
 void CudnnAttention::backward(const Attention&, const void*, const void*, const void*, const void*,
                               const float*, const void*, void*, void*, void*, void*, cudaStream_t) {
-  throw std::logic_error("built without cuDNN's frontend");
+  not_built();
 }
 std::string CudnnAttention::version() {
   return "";

@@ -2,33 +2,48 @@
 // and keep within the workspace that the plan declares.
 //
 //   CudnnAttention attention;
-//   if (CudnnAttention::takes(shape)) { attention.prepare(shape, false, bytes); attention.forward(shape, …);
+//   if (cudnn_takes(shape, false, 9)) { attention.prepare(shape, false, bytes); attention.forward(shape, …);
 //   }
 //
+//   CudnnAttention elsewhere(DescribedGpu{json, 80});                // no such GPU is here
+//   elsewhere.prepare(shape, true, bytes); elsewhere.plan(shape, true).workspace;      // throws what A100
+//   would
+//
 // Operands lie as the plan has them, [batch, tokens, heads, d] with rows ld elements apart; lse is natural,
-// [batch, heads, tq] f32, as the CPU's and the plain kernels' is. Built with cuDNN's frontend headers;
-// without them takes() is always false.
+// [batch, heads, tq] f32, as the CPU's and our own kernels' is. Built with cuDNN's frontend headers;
+// without them there is none to make.
 #pragma once
 #include <map>
 #include <memory>
 #include <string>
 #include <tuple>
 
-#include "model/backend/cuda/kernels/kernels.h"
+#include "model/backend/cuda/kernels/attention_path.h"
 
 namespace isobar::cuda {
+
+struct DescribedGpu {
+  std::string properties;  // JSON, as cudnn_frontend::DeviceProperties::deserialize reads it
+  int sm = 0;              // 80, 90, 100
+};
+struct CudnnPlan {
+  std::string engine;     // "eng6_k24=26"
+  int64_t workspace = 0;  // bytes
+};
 
 class CudnnAttention {
  public:
   CudnnAttention();
+  /// Makes the plans that cuDNN would make on that GPU; they cannot be run.
+  explicit CudnnAttention(const DescribedGpu& gpu);
   ~CudnnAttention();
   CudnnAttention(const CudnnAttention&) = delete;
   CudnnAttention& operator=(const CudnnAttention&) = delete;
 
   static bool built();  // with cuDNN's frontend
-  /// `capability`: the device's, major
-  static bool takes(const Attention& a, bool backward, int capability);
+  /// Throws Failure where cuDNN does not take it, or not within that workspace.
   void prepare(const Attention& a, bool backward, int64_t workspace_bytes);
+  const CudnnPlan& plan(const Attention& a, bool backward) const;  // that prepare() has made
   void forward(const Attention& a, const void* q, const void* k, const void* v, void* o, float* lse,
                void* workspace, cudaStream_t stream);
   void backward(const Attention& a, const void* q, const void* k, const void* v, const void* o,

@@ -76,6 +76,7 @@ DeviceArena::DeviceArena(int64_t bytes) : bytes_(bytes) {
   check(code, "cudaMalloc", __FILE__, __LINE__);
   data_ = static_cast<std::byte*>(p);
   ISOBAR_CUDA(cudaMemset(data_, 0, static_cast<size_t>(bytes)));
+  ISOBAR_CUDA(cudaStreamSynchronize(nullptr));  // the lanes' streams do not wait for it
 }
 
 DeviceArena::~DeviceArena() {

@@ -1,0 +1,62 @@
+#include "bench/cli/rates_text.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace isobar {
+namespace {
+
+struct Line {
+  std::string name, unit, source;          // unit: of the amount
+  double amount, price, seconds, of_peak;  // of_peak: 0 where there is none
+};
+
+std::vector<Line> lines_of(const Counts& counts, const Machine& m) {
+  std::vector<Line> lines;
+  for (size_t i = 0; i < kCoefs; ++i) {
+    const CoefficientInfo& info = info_of(i);
+    const Coefficient& c = m.coefficients[i];
+    const std::string unit = info.unit;
+    const bool priced = info.resource != Resource::sharing && info.resource != Resource::write &&
+                        info.resource != Resource::bytes && unit[0] == 's';
+    if (!priced || counts[i] * c.value <= 0) continue;
+    std::string source;
+    for (const std::string& p : c.provenance) source += (source.empty() ? "" : "; ") + p;
+    if (source.empty() || source == "spec") source = "derived from the peaks (perfmodel/machine/machine.cpp)";
+    const bool bytes = unit == "s/B";
+    const auto peak = m.peaks.find(info.peak ? info.peak : bytes ? "memory" : "");
+    lines.push_back(
+        {info.name, unit == "s" ? "calls" : unit.substr(2), source, counts[i], c.value, counts[i] * c.value,
+         peak == m.peaks.end() || info.resource == Resource::wire ? 0 : 1 / (c.value * peak->second.value)});
+  }
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const Line& a, const Line& b) { return a.seconds > b.seconds; });
+  return lines;
+}
+
+}  // namespace
+
+void print_rates(const Counts& counts, const Machine& machine) {
+  std::printf("\n  %-24s %10s %10s %-5s %11s %8s  %s\n", "price", "ms", "amount", "", "a unit, s", "of peak",
+              "source");
+  for (const Line& l : lines_of(counts, machine))
+    std::printf("  %-24s %10.3f %10.4g %-5s %11.4g %7.0f%%  %s\n", l.name.c_str(), 1e3 * l.seconds, l.amount,
+                l.unit.c_str(), l.price, 100 * l.of_peak, l.source.c_str());
+}
+
+nlohmann::json rates_json(const Counts& counts, const Machine& machine) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const Line& l : lines_of(counts, machine))
+    all.push_back({{"name", l.name},
+                   {"seconds", l.seconds},
+                   {"amount", l.amount},
+                   {"unit", l.unit},
+                   {"price", l.price},
+                   {"of_peak", l.of_peak},
+                   {"source", l.source}});
+  return all;
+}
+
+}  // namespace isobar

@@ -1,0 +1,138 @@
+// The train command on emulated GPUs (emulated_train), several ranks over an emulated NCCL: layouts train
+// like one rank; and when a transfer of one rank goes wrong (faulty_nccl), all ranks end in time, with a
+// message that names the rank and the op, and no process is left.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+
+#include "tests/engine/command.h"
+
+namespace isobar {
+namespace {
+
+constexpr double kTimeout_s = 10;
+// To start and to end processes, on a machine that others use.
+constexpr double kBeside_s = kSanitized ? 120 : 60;
+
+Words emulated(int ranks, const std::string& fault, const std::string& out, const Words& set) {
+  const std::string build = ISOBAR_BINARY_DIR;
+  Words words = {"env",
+                 "OMPI_ALLOW_RUN_AS_ROOT=1",
+                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                 "LD_LIBRARY_PATH=" + build + (fault.empty() ? "/emulated_nccl" : "/faulty_nccl"),
+                 "ISOBAR_NCCL_NEXT=" + build + "/emulated_nccl/libnccl.so.2",
+                 "ISOBAR_NCCL_FAULT=" + fault};
+  for (const std::string& s : {"mpiexec", "-n"}) words.push_back(s);
+  words.push_back(std::to_string(ranks));
+  for (const char* s : {"--oversubscribe", "--bind-to", "none"}) words.emplace_back(s);
+  const Words train = train_words(
+      tiny(), {"run.device=cuda", "run.threads=1", "net.embed_dim=16", "net.num_heads=2", "net.depth=2",
+               "net.img_height=16", "net.img_width=16", "train.global_batch=4",
+               "run.hang_timeout=" + std::to_string(static_cast<int>(kTimeout_s)), "run.out=" + out});
+  words.push_back(build + "/emulated_train");
+  words.insert(words.end(), train.begin() + 1, train.end());
+  for (const std::string& s : set) words.insert(words.end(), {"--set", s});
+  return words;
+}
+
+bool built() {
+  return fs::exists(ISOBAR_BINARY_DIR "/emulated_train");
+}
+
+/// Processes whose command line names `word`.
+std::vector<pid_t> processes_with(const std::string& word) {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") == std::string::npos && std::atoi(name.c_str()) != ::getpid() &&
+        text_of(entry.path() / "cmdline").find(word) != std::string::npos)
+      found.push_back(std::atoi(name.c_str()));
+  }
+  return found;
+}
+
+TEST(EmulatedRanks, TrainLikeOne) {
+  if (!built()) GTEST_SKIP() << "emulated_train is not here";
+  const Folder dir;
+  const Words steps = {"train.steps=3"};
+  const Ended alone = Child(emulated(1, "", dir / "one", steps)).wait();
+  ASSERT_EQ(alone.code, 0) << alone.text;
+  const auto expected = read_run(dir / "one").losses;
+  ASSERT_EQ(expected.size(), 3u);
+  struct Case {
+    const char* name;
+    int ranks;
+    Words set;
+  };
+  for (const Case& c :
+       {Case{"dp2", 2, {"layout.dp=2"}}, Case{"dp2 zero 3", 2, {"layout.dp=2", "policy.zero=3"}},
+        Case{"tp2 sequence parallel", 2, {"layout.tp=2", "policy.sequence_parallel=true"}},
+        Case{"cp3 ring", 3, {"layout.cp=3", "policy.cp_kind=ring"}},
+        Case{"cp2 ulysses", 2, {"layout.cp=2", "policy.cp_kind=ulysses"}},
+        Case{"pp2 1f1b", 2, {"layout.pp=2", "policy.micro_batch=1", "policy.schedule=1f1b"}}}) {
+    SCOPED_TRACE(c.name);
+    Words set = c.set;
+    set.insert(set.end(), steps.begin(), steps.end());
+    const Ended e = Child(emulated(c.ranks, "", dir / c.name, set)).wait();
+    EXPECT_EQ(e.code, 0) << e.text;
+    const auto losses = read_run(dir / c.name).losses;
+    ASSERT_EQ(losses.size(), expected.size()) << e.text;
+    for (const auto& [step, loss] : expected)
+      EXPECT_NEAR(losses.at(step), loss, 1e-5 * std::abs(loss)) << step;
+  }
+}
+
+struct Fault {
+  const char* what;
+  const char* fault;      // as faulty_nccl takes it
+  std::string says;       // by the rank that saw it
+  const char* end_class;  // of run_end; empty: nobody can write one for a process that was killed
+};
+
+TEST(NcclFaults, EndTheRunInTimeWithRankAndOp) {
+  if (!built()) GTEST_SKIP() << "emulated_train is not here";
+  for (const Fault& f : {Fault{"a call fails", "1:10:error", "rank 1: ", "crash"},
+                         Fault{"a peer is gone", "1:10:async", "rank 1: ", "crash"},
+                         Fault{"a call never returns", "1:10:stall", "made no progress", "hang"},
+                         Fault{"a rank is killed", "1:10:die", "", ""}}) {
+    SCOPED_TRACE(f.what);
+    const Folder dir;
+    const std::string out = dir / "run";
+    const Ended e = Child(emulated(2, f.fault, out, {"layout.tp=2", "train.steps=1000"})).wait();
+    EXPECT_GT(e.code, 0) << e.text;
+    EXPECT_LT(e.seconds, kTimeout_s + kBeside_s) << e.text;
+    EXPECT_NE(e.text.find(f.says), std::string::npos) << e.text;
+    for (const pid_t p : processes_with(out)) EXPECT_TRUE(gone(p)) << p;
+    if (!*f.end_class) continue;
+    const json end = read_run(out).end;
+    EXPECT_EQ(end.value("class", ""), f.end_class) << end;
+    const std::string told = end.value("message", "");
+    EXPECT_NE(told.find("block"), std::string::npos) << "names no op: " << told;
+  }
+}
+
+TEST(NcclFaults, ARankThatStopsWithinGraphsIsFound) {
+  if (!built()) GTEST_SKIP() << "emulated_train is not here";
+  const Folder dir;
+  const std::string out = dir / "run";
+  Child child(emulated(2, "0:0:error", out, {"layout.tp=2", "train.steps=1000"}));
+  ASSERT_TRUE(reached(child, out, 4, 200))
+      << child.wait(0).text;  // graphs are replayed from the third step on
+  std::vector<pid_t> ranks;
+  for (const pid_t p : processes_with(out))
+    if (text_of("/proc/" + std::to_string(p) + "/cmdline").find("mpiexec") == std::string::npos)
+      ranks.push_back(p);
+  ASSERT_EQ(ranks.size(), 2u);
+  ::kill(ranks.back(), SIGSTOP);
+  const double begun = seconds_now();
+  const Ended e = child.wait();
+  EXPECT_GT(e.code, 0) << e.text;
+  EXPECT_LT(seconds_now() - begun, kTimeout_s + kBeside_s) << e.text;
+  EXPECT_NE(e.text.find("isobar: rank "), std::string::npos) << e.text;
+  EXPECT_NE(e.text.find("block"), std::string::npos) << "names no op: " << e.text;
+  for (const pid_t p : processes_with(out)) EXPECT_TRUE(gone(p)) << p;
+}
+
+}  // namespace
+}  // namespace isobar

@@ -1,0 +1,45 @@
+// Every configuration that is shipped, in every precision and cut along every axis that changes what
+// attention or a product looks like: what must work on the first GPU that it meets.
+#pragma once
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "model/base/spec.h"
+
+namespace isobar::cuda::testing {
+
+struct ShippedRun {
+  std::string name;  // "vit-1536.yaml policy.amp=bf16 layout.tp=2"
+  RunSpec spec;
+};
+
+inline std::vector<ShippedRun> shipped_runs() {
+  std::vector<std::string> files;
+  for (const auto& f : std::filesystem::directory_iterator(ISOBAR_SOURCE_DIR "/configs/models"))
+    if (f.path().extension() == ".yaml") files.push_back(f.path().filename().string());
+  std::sort(files.begin(), files.end());
+  std::vector<ShippedRun> runs;
+  for (const std::string& file : files) {
+    const auto add = [&](std::vector<std::string> overrides) {
+      std::string name = file;
+      for (const std::string& o : overrides) name += " " + o;
+      runs.push_back({name, load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/" + file, overrides)});
+    };
+    add({});  // as it is: its own layout and precision
+    const bool language = runs.back().spec.net.language(), whole = runs.back().spec.layout.world() == 1;
+    for (const char* amp : {"none", "tf32", "bf16", "fp16"}) add({std::string("policy.amp=") + amp});
+    if (language || !whole) continue;
+    add({"policy.amp=bf16", "net.gelu=tanh"});
+    add({"policy.amp=fp16", "net.gelu=tanh"});
+    add({"policy.amp=bf16", "layout.tp=2"});
+    for (const char* kind : {"allgather", "ring", "ulysses"})
+      add({"policy.amp=bf16", "layout.cp=2", std::string("policy.cp_kind=") + kind});
+    add({"policy.amp=bf16", "layout.pp=2"});
+    add({"policy.amp=bf16", "policy.micro_batch=4"});
+  }
+  return runs;
+}
+
+}  // namespace isobar::cuda::testing

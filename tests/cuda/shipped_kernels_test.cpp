@@ -1,0 +1,37 @@
+// The products of every shipped configuration, as the backend asks for them before the first step: placed,
+// aligned and fused as cuBLASLt demands. The emulator's cuBLASLt refuses what the real one would
+// (library_contracts.h); on a GPU the real one is asked. Nothing is computed, so the arena is an address
+// alone.
+#include <gtest/gtest.h>
+
+#include "model/backend/cuda/cuda_backend.h"
+#include "model/backend/cuda/kernels/workspace.h"
+#include "model/nets/build.h"
+#include "tests/cuda/kernel_check.h"
+#include "tests/cuda/shipped.h"
+
+namespace isobar::cuda::testing {
+namespace {
+
+TEST(Kernels, ProductsOfEveryShippedConfigurationAreTaken) {
+  ISOBAR_NEEDS_KERNELS();
+  const Streams streams;
+  auto* const arena = reinterpret_cast<std::byte*>(uintptr_t{1} << 40);
+  int nets = 0;
+  size_t shapes = 0;
+  for (const ShippedRun& run : shipped_runs()) {
+    if (run.spec.net.language()) continue;  // planned and predicted, not trained
+    SCOPED_TRACE(run.name);
+    const Plan plan = build_plan(run.spec, 0, cuda_workspace());
+    CudaBackend backend(plan, arena, run.spec.train, nullptr, streams,
+                        {.gemm = GemmChoice::heuristic, .cudnn = false});
+    EXPECT_NO_THROW(backend.prepare());
+    shapes += backend.gemms().shapes();
+    ++nets;
+  }
+  EXPECT_GT(nets, 80);
+  EXPECT_GT(shapes, size_t{500});
+}
+
+}  // namespace
+}  // namespace isobar::cuda::testing

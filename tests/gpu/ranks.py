@@ -1,0 +1,116 @@
+"""The part of tests/gpu.sh that needs several ranks: on one GPU they talk over sockets, a correctness mode."""
+
+import os
+import signal
+import subprocess
+import time
+
+from session import Skip, Trouble, difference, losses, tiny, train
+
+FP32, BF16 = 1e-4, 1e-2  # largest relative difference of 20 losses from one rank's
+# Every axis, schedule and way of context parallelism; bf16 first, because that is what is trained in.
+LAYOUTS = {
+    "dp2 bf16": (BF16, ["policy.amp=bf16", "layout.dp=2"]),
+    "tp2 sequence parallel bf16": (BF16, ["policy.amp=bf16", "layout.tp=2", "policy.sequence_parallel=true"]),
+    "dp2 ZeRO 3 bf16": (BF16, ["policy.amp=bf16", "layout.dp=2", "policy.zero=3"]),
+    "cp2 ring": (FP32, ["layout.cp=2", "policy.cp_kind=ring"]),
+    "cp2 Ulysses": (FP32, ["layout.cp=2", "policy.cp_kind=ulysses"]),
+    "cp2 all-gather": (FP32, ["layout.cp=2", "policy.cp_kind=allgather"]),
+    "pp2 1f1b": (FP32, ["layout.pp=2", "policy.schedule=1f1b"]),
+    "pp2 interleaved": (FP32, ["layout.pp=2", "layout.vpp=2", "policy.schedule=interleaved", "net.depth=4"]),
+    "pp2 zb-h1": (FP32, ["layout.pp=2", "policy.schedule=zb-h1"]),
+    "pp2 gpipe": (FP32, ["layout.pp=2", "policy.schedule=gpipe"]),
+    "dp2 ZeRO 1": (FP32, ["layout.dp=2", "policy.zero=1"]),
+    "dp2 ZeRO 2": (FP32, ["layout.dp=2", "policy.zero=2"]),
+    "tp2 pp2": (FP32, ["layout.tp=2", "layout.pp=2"]),
+}
+COMMON = ["train.global_batch=4", "policy.micro_batch=1", "run.hang_timeout=60", "run.threads=1"]
+HANG_S = 15
+
+
+def transfers(s, found, count):
+    code, text = s.run(["mpiexec", "-n", count, "--oversubscribe", "--bind-to", "none", s.program("test_nccl"), "--gtest_brief=1"])
+    found[f"transfers on {count}"] = {"exit": code, "tail": text.strip()[-200:]}
+    if code != 0 or "SKIPPED" in text:
+        raise Trouble(f"test_nccl on {count} ranks: {text.strip()[-500:]}")
+    s.row(f"NCCL transfers, {count} ranks", "ok", "one GPU: correctness mode")
+
+
+def killed(s, found):
+    """One of two ranks is killed within a step: the run ends in time, and leaves no process."""
+    out = s.scratch / "killed"
+    command = [str(c) for c in ["setsid", "mpiexec", "-n", 2, "--oversubscribe", "--bind-to", "none", s.program("isobar"), "train", tiny(s)]]
+    for item in ["data.train=", "data.valid=", f"run.device={'cpu' if s.rehearse else 'cuda'}", f"run.out={out}", "train.steps=1000000",
+                 "layout.dp=2", f"run.hang_timeout={HANG_S}", "run.threads=1", "train.global_batch=4"]:
+        command += ["--set", item]
+    child = subprocess.Popen(command, env=s.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    ranks = lambda: [int(p) for p in os.listdir("/proc") if p.isdigit() and runs(int(p), f"run.out={out}")]
+    try:
+        log = out / "result.jsonl"
+        while not (log.exists() and '"step"' in log.read_text()):
+            if child.poll() is not None or time.monotonic() > s.part_ends:
+                raise Trouble(f"it did not begin to train: exit {child.returncode}")
+            time.sleep(0.05)
+        begun = time.monotonic()
+        os.kill(ranks()[-1], signal.SIGKILL)
+        try:
+            child.wait(timeout=HANG_S + 20)
+        except subprocess.TimeoutExpired as e:
+            raise Trouble(f"it had not ended {HANG_S + 20} s after a rank was killed") from e
+        seconds = time.monotonic() - begun
+        time.sleep(0.5)
+        found["killed rank"] = {"seconds": seconds, "exit": child.returncode, "left": len(ranks())}
+        if ranks():
+            raise Trouble(f"{len(ranks())} processes were left")
+        s.row("one of two ranks killed", f"{seconds:.1f} s", "until the run had ended; no process left")
+    finally:
+        for p in ranks() + ([child.pid] if child.poll() is None else []):
+            os.kill(p, signal.SIGKILL)
+
+
+def runs(pid, word):
+    """Whether the process is a rank whose command line names `word`."""
+    try:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as f:
+            words = f.read().split("\0")
+    except OSError:
+        return False
+    return word in words and not words[0].endswith(("mpiexec", "setsid"))
+
+
+def ranks(s, found):
+    """whole nets on 2 and 4 ranks of one GPU against one rank, transfers, a killed rank: a correctness mode"""
+    s.needs("libnccl.so.2", "libcublasLt.so.13")
+    found["mode"] = "correctness: several ranks share one GPU and talk over sockets"
+    alone = {}
+
+    def one_rank(sets):
+        own = tuple(x for x in sets if x.startswith(("policy.amp", "net.")))
+        if own not in alone:
+            alone[own] = losses(train(s, tiny(s), COMMON + list(own), 20))
+        return alone[own]
+
+    def layout(name):
+        tolerance, sets = LAYOUTS[name]
+        off = difference(losses(train(s, tiny(s), COMMON + sets, 20)), one_rank(sets))
+        found[name] = {"worst relative difference of 20 losses": off, "tolerance": tolerance}
+        s.row(name, f"{off:.1e}", f"20 losses against one rank's, tolerance {tolerance:.0e}; correctness mode")
+        if not off < tolerance:
+            raise Trouble(f"losses are off by {off:.1e} from one rank's")
+
+    names = list(LAYOUTS)
+    for name in names[:6]:
+        s.case(name, 20, lambda name=name: layout(name))
+    s.case("killed rank", 20 + HANG_S + 20, lambda: killed(s, found))
+    for name in names[6:]:
+        s.case(name, 20, lambda name=name: layout(name))
+    if s.rehearse:
+        raise_if_none(found)
+        return
+    for count in (2, 3):
+        s.case(f"transfers on {count}", 30, lambda count=count: transfers(s, found, count))
+
+
+def raise_if_none(found):
+    if not any(isinstance(v, dict) for v in found.values()):
+        raise Skip("no time was left for any layout")
