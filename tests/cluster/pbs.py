@@ -197,7 +197,7 @@ def test(isobar, fake):
         machine.write_text(json.dumps({"inherits": str(root / "configs/machines/aurora.yaml"), **PLAYED, "cluster": cluster}))
         base = home / "base.yaml"
         base.write_text("net: {embed_dim: 16, num_heads: 2, depth: 1, img_height: 16, img_width: 16, in_channels: 1, out_channels: 1}\n"
-                        "train: {global_batch: 24}\n")
+                        "train: {global_batch: 24}\nrun: {device: cuda}\n")
         sweep = home / "sweep.yaml"
         # 101 segv, 106 numeric, 107 bad_config, 108 never begins, 114 has no end
         sweep.write_text("base: base.yaml\nsteps: 4\ntimeout_s: 10\nhang_s: 8\ngrace_s: 0.2\n"

@@ -73,10 +73,14 @@ TEST(Signals, StopAllRanksAfterOneStepWithACheckpointToGoOnFrom) {
     SCOPED_TRACE(c.name);
     const Folder dir;
     const std::string out = dir / "run";
-    // ten heartbeats in this long: whoever was not signalled hears of it with the next
-    const Words long_run = train_words(
-        tiny(), settings(out, "1000000", {"run.hang_timeout=20", std::string("layout.dp=") + c.ranks}),
-        c.own_mpiexec || c.ranks[0] == '1' ? Words{} : Words{"--ranks", c.ranks});
+    // A heartbeat comes ten times in this long: whoever was not signalled hears of it with the next. An
+    // mpiexec that ends reads no more of what its ranks say, and lets them wait: so they say nothing there.
+    const Words long_run =
+        train_words(tiny(),
+                    settings(out, "1000000",
+                             {"run.hang_timeout=20", std::string("layout.dp=") + c.ranks,
+                              std::string("train.log_every=") + (c.own_mpiexec ? "1000000" : "10")}),
+                    c.own_mpiexec || c.ranks[0] == '1' ? Words{} : Words{"--ranks", c.ranks});
     Child child(c.own_mpiexec ? mpiexec({"--mca", "odls_base_sigkill_timeout", "5"}, long_run) : long_run);
     ASSERT_TRUE(reached(child, out, 5)) << child.wait(0).text;
     const auto ranks = ranks_of(child.pid());
@@ -84,7 +88,11 @@ TEST(Signals, StopAllRanksAfterOneStepWithACheckpointToGoOnFrom) {
     const double begun = seconds_now();
     const Ended e = child.wait();
     EXPECT_LT(seconds_now() - begun, kQuickly);
-    EXPECT_EQ(e.code, 128 + c.signal) << e.text;
+    // What an mpiexec that was itself told to end says of it is its own: 143 or 1.
+    if (c.own_mpiexec && c.to == To::command && c.signal == SIGTERM)
+      EXPECT_NE(e.code, 0) << e.text;
+    else
+      EXPECT_EQ(e.code, 128 + c.signal) << e.text;
     const WrittenRun r = read_run(out);
     EXPECT_EQ(r.end["status"], "failed");
     EXPECT_EQ(r.end["class"], "interrupted");
