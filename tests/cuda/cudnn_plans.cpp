@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -68,6 +69,30 @@ std::vector<Wanted> wanted_on(const Gpu& gpu, bool deterministic) {
   return list;
 }
 
+// A plan takes cuDNN seconds, on some GPUs tens of them: CI looks at some, ISOBAR_ALL_PLANS=1 in the
+// environment at all.
+bool all_plans() {
+  return std::getenv("ISOBAR_ALL_PLANS") != nullptr;
+}
+
+// Of each head size and number of key heads the backward pass over most pairs of tokens, which wants most:
+// where what was declared fell short, it did so there. And one forward pass.
+std::vector<Wanted> some_of(const std::vector<Wanted>& all) {
+  std::map<std::pair<int64_t, bool>, Wanted> largest;
+  std::vector<Wanted> some;
+  for (const Wanted& w : all) {
+    if (!w.backward && some.empty() && size_of(w.a.act) == 2) some.push_back(w);
+    if (!w.backward || size_of(w.a.act) != 2) continue;
+    const auto [at, fresh] = largest.try_emplace({w.a.d, w.a.kv_heads < w.a.heads}, w);
+    if (!fresh && w.a.batch * w.a.heads * w.a.tq * w.a.tk >
+                      at->second.a.batch * at->second.a.heads * at->second.a.tq * at->second.a.tk)
+      at->second = w;
+  }
+  for (auto& [key, w] : largest)
+    if (key.first >= 64 || key.second) some.push_back(w);
+  return some;
+}
+
 class CudnnPlans : public ::testing::TestWithParam<Gpu> {
  protected:
   void SetUp() override {
@@ -107,15 +132,19 @@ class CudnnPlans : public ::testing::TestWithParam<Gpu> {
 };
 
 TEST_P(CudnnPlans, HoldForEveryShippedConfigurationAndTest) {
+  const std::vector<Wanted> all = wanted_on(GetParam(), false);
   std::map<AttentionPath, int> paths;
-  for (const Wanted& w : wanted_on(GetParam(), false)) ++paths[expect_runs(w)];
+  for (const Wanted& w : all) ++paths[attention_path(w.a, w.backward, GetParam().capability(), true)];
   EXPECT_GT(paths[AttentionPath::cudnn], 20);
   EXPECT_GT(paths[AttentionPath::tensor_cores], 5) << "tf32";
+  for (const Wanted& w : all_plans() ? all : some_of(all)) expect_runs(w);
 }
 
 // With sums in a fixed order: the largest of the shipped nets, and the tests' shapes.
 TEST_P(CudnnPlans, HoldForDeterministicAttention) {
-  for (const Wanted& w : wanted_on(GetParam(), true))
+  if (!all_plans()) GTEST_SKIP() << "minutes of cuDNN's planning: set ISOBAR_ALL_PLANS=1";
+  const std::vector<Wanted> all = wanted_on(GetParam(), true);
+  for (const Wanted& w : all)
     if (w.backward && (w.who == "tests" || w.who.find("vit-1536") == 0 || w.a.d == 128)) expect_runs(w);
 }
 
@@ -127,7 +156,7 @@ TEST_P(CudnnPlans, HoldForShapesDrawnAtRandom) {
   const auto draw = [&](int64_t from, int64_t to) {
     return std::uniform_int_distribution<int64_t>(from, to)(engine);
   };
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < (all_plans() ? 12 : 2); ++i) {
     Attention a = attention_of(draw(1, 4), draw(1, 16), draw(2, 3000), draw(2, 3000), 8 * draw(1, 16),
                                i % 2 == 0 ? DType::bf16 : DType::f16);
     a.deterministic = i % 3 == 0;
