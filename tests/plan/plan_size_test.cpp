@@ -80,8 +80,8 @@ TEST(PlanSize, WhatIsTooLargeIsRefusedAtOnceWithWhatItTakesTheLimitAndTheMend) {
   for (const Case& c : std::vector<Case>{
            {{"train.global_batch=16777216", "policy.micro_batch=1"}, "policy.micro_batch"},
            {{"train.global_batch=1048576", "policy.micro_batch=1"}, "policy.micro_batch"},
-           {{"net.depth=1048576"}, "net.depth"},
-           {{"net.depth=1048576", "layout.pp=2", "policy.zero=3"}, "net.depth"},
+           {{"net.depth=131072"}, "net.depth"},
+           {{"net.depth=131072", "layout.pp=2", "policy.zero=3"}, "net.depth"},
            {{"net.img_height=65536", "net.img_width=65536", "layout.cp=65536", "policy.cp_kind=ring"},
             "layout.cp"}}) {
     const RunSpec spec = small(c.words);
