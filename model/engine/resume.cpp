@@ -54,8 +54,9 @@ std::string why_not(const std::string& section) {
   return "resume with the same value, or the training would not go on where it stood";
 }
 
-std::vector<Change> changes_between(const CheckpointState& state, const RunSpec& spec, const fs::path& from) {
-  std::vector<Change> changes;
+std::vector<ChangedKey> changes_between(const CheckpointState& state, const RunSpec& spec,
+                                        const fs::path& from) {
+  std::vector<ChangedKey> changes;
   const json before = to_json(state.spec), now = to_json(spec);
   for (const auto& [section, keys] : now.items())
     for (const auto& [name, value] : keys.items()) {
@@ -93,7 +94,7 @@ Resume check_resume(const fs::path& dir, const RunSpec& spec) {
 std::string text_of(const Resume& r) {
   std::string text = "resumes " + r.from.string() + ", after step " + std::to_string(r.state.train.step);
   for (size_t i = 0; i < r.changes.size(); ++i) {
-    const Change& c = r.changes[i];
+    const ChangedKey& c = r.changes[i];
     text += (i == 0 ? "; changed: " : ", ") + c.key + " " + c.before.dump() + " -> " + c.now.dump();
   }
   if (!r.state.checkable())
@@ -106,7 +107,7 @@ std::string text_of(const Resume& r) {
 
 json event_of(const Resume& r) {
   json changed = json::object();
-  for (const Change& c : r.changes) changed[c.key] = {c.before, c.now};
+  for (const ChangedKey& c : r.changes) changed[c.key] = {c.before, c.now};
   return {{"event", "resume"},
           {"step", r.state.train.step},
           {"path", r.from.string()},

@@ -18,7 +18,7 @@
 
 namespace isobar {
 
-struct Change {
+struct ChangedKey {
   std::string key;
   nlohmann::json before, now;
 };
@@ -26,7 +26,7 @@ struct Change {
 struct Resume {
   std::filesystem::path from;  // a checkpoint
   CheckpointState state;
-  std::vector<Change> changes;
+  std::vector<ChangedKey> changes;
 };
 
 /// The checkpoint that `dir` (a run or a checkpoint) means, found fit for `spec` as far as can be told
