@@ -136,7 +136,7 @@ void ClassicArray::parse(const std::string& name) {
     Header::size_of_type(type);
     if (!element_of(type, element_)) throw ArrayError("'" + name + "' holds text", "name another variable");
   }
-  if (!found) throw ArrayError("has no variable '" + name + "'", "");
+  if (!found) throw ArrayError("has no variable '" + name + "'", "name one of its variables");
 
   // A lone record variable is packed without padding.
   record_bytes_ = record_variables == 1 ? record_size : padded_records;

@@ -89,7 +89,8 @@ TEST(Workspace, DependsOnTheOpAlone) {
 
 TEST(Workspace, ChangesNeitherWorkNorTheOtherOperands) {
   for (const RunSpec& s : specs()) {
-    const Plan without = build_plan(s, 0, {}), with = build_plan(s, 0, cuda_workspace());
+    const Workspace none([](const Op&) { return int64_t{0}; }, cuda_workspace().align);
+    const Plan without = build_plan(s, 0, none), with = build_plan(s, 0, cuda_workspace());
     ASSERT_EQ(without.ops.size(), with.ops.size());
     for (size_t i = 0; i < with.ops.size(); ++i) {
       const Work a = work(without.ops[i], without), b = work(with.ops[i], with);
