@@ -42,6 +42,9 @@ class Runner {
   virtual std::string now_running() const = 0;
   /// Moves while ops begin or end; a watchdog looks whether it does. Any thread may ask.
   virtual int64_t progress() const = 0;
+  /// Whether all that is under way are transfers that this rank has begun: it waits for other ranks. False
+  /// where that is not known. Any thread may ask.
+  virtual bool waits_for_others() const { return false; }
 };
 
 }  // namespace isobar

@@ -18,7 +18,7 @@ namespace isobar {
 
 class Heartbeat {
  public:
-  using Values = std::array<int64_t, 6>;
+  using Values = std::array<int64_t, 7>;
   explicit Heartbeat(const Mpi* mpi);  // collective over all ranks; null: of this one alone
   ~Heartbeat();                        // collective too, unless one is still under way: the run has failed
   Heartbeat(const Heartbeat&) = delete;

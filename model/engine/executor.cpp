@@ -38,6 +38,20 @@ class Pause {
   int turns_ = 0;
 };
 
+// A thread that is within the rank's own work
+class OwnWork {
+ public:
+  explicit OwnWork(std::atomic<int>& count) : count_(count) {
+    count_.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~OwnWork() { count_.fetch_sub(1, std::memory_order_relaxed); }
+  OwnWork(const OwnWork&) = delete;
+  OwnWork& operator=(const OwnWork&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
+
 bool has_other_lanes(const Program& program) {
   return std::any_of(program.instrs.begin(), program.instrs.end(),
                      [](const Instr& i) { return i.lane != Lane::compute; });
@@ -80,6 +94,11 @@ std::string Executor::now_running() const {
     if (lane > 0) running += std::string(" (") + name_of(static_cast<Lane>(lane)) + ")";
   }
   return running.empty() ? "idle" : running;
+}
+
+bool Executor::waits_for_others() const {
+  return own_work_.load(std::memory_order_relaxed) == 0 &&
+         std::any_of(current_.begin(), current_.end(), [](const auto& op) { return op.load() >= 0; });
 }
 
 void Executor::operator()(const Program& program, int32_t step) {
@@ -132,7 +151,7 @@ void Executor::run_compute() {
         if (alone) advance_lanes();
       }
     } else {
-      backend_.launch(op, instr.micro, instr.slot);
+      launch(instr);
     }
     measure(instr, static_cast<int32_t>(i), t0);
     finish(Lane::compute, static_cast<int32_t>(i));
@@ -175,7 +194,7 @@ bool Executor::advance_lanes() {
       if (is_collective(op.kind))
         head.requests = post(instr);
       else
-        backend_.launch(op, instr.micro, instr.slot);
+        launch(instr);
       head.posted = moved = true;
     }
     if (is_collective(op.kind) && !comm_->test(head.requests)) continue;
@@ -225,7 +244,13 @@ void Executor::begin(const Instr& instr) {
   progress_.fetch_add(1, std::memory_order_relaxed);
 }
 
+void Executor::launch(const Instr& instr) {
+  const OwnWork own(own_work_);
+  backend_.launch(plan_.ops[instr.op], instr.micro, instr.slot);
+}
+
 Requests Executor::post(const Instr& instr) {
+  const OwnWork own(own_work_);
   const Op& op = plan_.ops[instr.op];
   const View in = op.reads.empty() ? View{} : op.reads[0];
   const View out = op.writes.empty() ? View{} : op.writes[0];

@@ -37,6 +37,7 @@ class Executor : public Runner {
   /// Op paths, transfers in flight with their lane, or "idle"
   std::string now_running() const override;
   int64_t progress() const override { return progress_.load(std::memory_order_relaxed); }
+  bool waits_for_others() const override;
 
  private:
   struct Head {  // where a lane stands
@@ -54,6 +55,7 @@ class Executor : public Runner {
   void next(int lane);
   bool ready(const Instr& instr) const;
   void begin(const Instr& instr);
+  void launch(const Instr& instr);
   Requests post(const Instr& instr);
   void finish(Lane lane, int32_t index);
   void measure(const Instr& instr, int32_t index, int64_t t0);
@@ -67,6 +69,8 @@ class Executor : public Runner {
   std::atomic<bool> failed_{false};
   std::array<std::atomic<int32_t>, kLanes> current_;  // op that each lane is in, -1: none
   std::atomic<int64_t> progress_{0};
+  std::atomic<int> own_work_{
+      0};  // threads that are within a kernel, or within the call that begins a transfer
 
   // the program that is running
   const Program* program_ = nullptr;

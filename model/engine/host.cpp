@@ -33,6 +33,9 @@ int64_t resident_bytes() {
 int64_t peak_resident_bytes() {
   return status_kb("VmHWM:") * 1024;
 }
+int64_t file_resident_bytes() {
+  return status_kb("RssFile:") * 1024;
+}
 
 int cores() {
   cpu_set_t set;

@@ -8,6 +8,7 @@ namespace isobar {
 
 int64_t resident_bytes();       // of this process, now
 int64_t peak_resident_bytes();  // most so far
+int64_t file_resident_bytes();  // of it now, pages of programs and libraries: a host's processes share them
 int cores();                    // that this process may run on
 std::string cpu_name();
 /// commit, host, cpu, cores, isa, bf16_mode, f16_mode, tf32_mode, compiler, build_type, onednn, mpi, kernel,

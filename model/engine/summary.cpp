@@ -82,6 +82,7 @@ nlohmann::json summary_of_run(const RunSpec& spec, const Plan& plan, const std::
       {"samples_per_s",
        s.of(kStatistic) > 0 ? static_cast<double>(spec.train.global_batch) / s.of(kStatistic) : 0},
       {"peak_rss_bytes", peak_resident_bytes()},
+      {"file_rss_bytes", file_resident_bytes()},
       {"ops", ops}};
   for (size_t i = 0; i < routine_times.size(); ++i)
     if (const OpTime& t = routine_times[i]; t.count > 0)

@@ -11,7 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // What a heartbeat says. Who is meant goes with a time: (ms, rank) as one number.
-enum Value { kQuiet, kSlow, kSignal, kBoundary, kRunning, kStaying };
+enum Value { kQuiet, kStuck, kSlow, kSignal, kBoundary, kRunning, kStaying };
 constexpr int64_t kRanks = int64_t{1} << 20;
 
 int64_t with_rank(double seconds, int rank) {
@@ -169,6 +169,7 @@ Heartbeat::Values Watchdog::mine(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   Heartbeat::Values v{};
   v[kQuiet] = with_rank(quiet_s(now), rank_);
+  v[kStuck] = with_rank(runner_ && runner_->waits_for_others() ? 0 : quiet_s(now), rank_);
   v[kSlow] = slow_.under_way() ? with_rank(1 + slow_.seconds(), rank_) : 0;
   v[kSignal] = StopSignals::first();
   v[kBoundary] = boundary_;
@@ -192,10 +193,17 @@ bool Watchdog::heed(const Heartbeat::Values& all, Clock::time_point now) {
     }
   }
   changed_.notify_all();
-  if (all[kQuiet] / kRanks > static_cast<int64_t>(timeout_s_ * 1e3) && all[kQuiet] % kRanks == rank_ &&
-      all[kSlow] == 0 && reports_.hang)
-    reports_.hang(doing());
+  if (all[kSlow] == 0 && is_named(all) && reports_.hang) reports_.hang(doing());
   return all[kStaying] == 0;
+}
+
+// Whether this is the rank that keeps all from going on. Ranks grow quiet within moments of each other: those
+// that wait in a transfer are named only where no other is about as quiet.
+bool Watchdog::is_named(const Heartbeat::Values& all) const {
+  const auto ms = [&](Value v) { return static_cast<double>(all[v] / kRanks); };
+  if (ms(kQuiet) <= timeout_s_ * 1e3) return false;
+  const Value who = ms(kStuck) > timeout_s_ * 1e3 / 2 ? kStuck : kQuiet;
+  return all[who] % kRanks == rank_;
 }
 
 std::string Watchdog::doing() {

@@ -5,14 +5,15 @@
 // them
 //
 // - how long the rank has been quiet that has been so for longest: neither an op nor slow work has begun or
-//   ended on it;
+//   ended on it; and the same of the ranks that do not just wait for others in a transfer;
 // - whether slow work (slow_work.h) is under way on any rank. Then nobody is quiet, however long it takes:
 //   whoever waits, waits for that;
 // - whether a rank was asked to stop.
 //
 // So a run hangs when a rank has been quiet for `timeout` seconds while no rank waited for a disk (an op that
-// never ends, a collective whose partner is elsewhere), and that rank says so; or when a heartbeat is not
-// over in that time, because a process is stopped or its host is gone. A rank in a write that takes minutes
+// never ends, a collective whose partner is elsewhere), and that rank says so, unless it only waits for one
+// that is about as quiet: then that one does; or when a heartbeat is not over in that time, because a process
+// is stopped or its host is gone. A rank in a write that takes minutes
 // is neither: its watchdog takes part. A process that dies by a signal is its launcher's to see. In a world
 // of one the heartbeat is the rank's own.
 //
@@ -76,6 +77,7 @@ class Watchdog {
   bool heed(const Heartbeat::Values& all, Clock::time_point now);  // true: all have left
   bool urgent();
   double quiet_s(Clock::time_point now) const;
+  bool is_named(const Heartbeat::Values& all) const;
   std::string doing();
 
   const int rank_;

@@ -72,6 +72,28 @@ TEST(Gemm, IsTheProductForEveryTransposeTypeAndEpilogue) {
           }
 }
 
+// Every number of terms to beyond two tiles: kernels for AMX treat what is left over by its number.
+TEST(Gemm, IsTheProductForEveryNumberOfTerms) {
+  Random random;
+  for (const DType t : {DType::f32, DType::bf16})
+    for (int64_t k = 1; k <= 200; ++k)
+      for (const int64_t size : {20, 70}) {
+        const Running running(best_isa(), static_cast<int>(random.integer(1, 2)));
+        const Gemm g{.m = random.integer(1, size),
+                     .n = random.integer(1, size),
+                     .k = k,
+                     .trans_a = random.coin(),
+                     .trans_b = random.coin(),
+                     .a = t,
+                     .b = t,
+                     .c = random.coin() ? t : DType::f32,
+                     .bias = random.coin()};
+        SCOPED_TRACE("m " + std::to_string(g.m) + " n " + std::to_string(g.n) + " k " + std::to_string(k));
+        check(random, g);
+        if (HasFatalFailure()) return;
+      }
+}
+
 TEST(Gemm, LargerProductsOnOneAndTwoThreads) {
   Random random;
   for (const int threads : {1, 2})
