@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "model/base/denormals.h"
+#include "model/comm/pause.h"
 #include "model/plan/link.h"
 
 namespace isobar {
@@ -23,6 +24,12 @@ void must(int code, const char* what) {
   throw std::runtime_error(std::string(what) + ": " + std::string(text, n));
 }
 
+/// Of what all ranks do together, outside of the executor.
+void finish(MPI_Request request, const char* what) {
+  int done = 0;
+  for (Pause pause; !done; pause()) must(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
+}
+
 }  // namespace
 
 bool Mpi::started_by_launcher() {
@@ -34,7 +41,8 @@ bool Mpi::started_by_launcher() {
 
 Mpi::Mpi() {
   if (!started_by_launcher()) return;
-  flush_denormals();  // MPI's own threads inherit it
+  flush_denormals();                                 // MPI's own threads inherit it
+  ::setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);  // Open MPI yields within MPI_Test otherwise (pause.h)
   int provided = 0;
   must(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   active_ = true;
@@ -65,28 +73,40 @@ std::string Mpi::version() {
 }
 
 void Mpi::barrier() const {
-  if (active_) MPI_Barrier(MPI_COMM_WORLD);
+  if (!active_) return;
+  MPI_Request r;
+  must(MPI_Ibarrier(MPI_COMM_WORLD, &r), "MPI_Ibarrier");
+  finish(r, "MPI_Ibarrier");
 }
 
 double Mpi::max_of(double x) const {
-  if (active_) must(MPI_Allreduce(MPI_IN_PLACE, &x, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD), "MPI_Allreduce");
-  return x;
+  if (!active_) return x;
+  double most = 0;
+  MPI_Request r;
+  must(MPI_Iallreduce(&x, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD, &r), "MPI_Iallreduce");
+  finish(r, "MPI_Iallreduce");
+  return most;
 }
 
 std::vector<double> Mpi::sum_of(std::vector<double> x) const {
-  if (active_)
-    must(MPI_Allreduce(MPI_IN_PLACE, x.data(), static_cast<int>(x.size()), MPI_DOUBLE, MPI_SUM,
-                       MPI_COMM_WORLD),
-         "MPI_Allreduce");
+  if (!active_) return x;
+  MPI_Request r;
+  must(MPI_Iallreduce(MPI_IN_PLACE, x.data(), static_cast<int>(x.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD,
+                      &r),
+       "MPI_Iallreduce");
+  finish(r, "MPI_Iallreduce");
   return x;
 }
 
 std::string Mpi::from_first(std::string s) const {
   if (!active_) return s;
-  int64_t n = static_cast<int64_t>(s.size());
-  must(MPI_Bcast(&n, 1, MPI_INT64_T, 0, MPI_COMM_WORLD), "MPI_Bcast");
+  auto n = static_cast<int64_t>(s.size());
+  MPI_Request r;
+  must(MPI_Ibcast(&n, 1, MPI_INT64_T, 0, MPI_COMM_WORLD, &r), "MPI_Ibcast");
+  finish(r, "MPI_Ibcast");
   s.resize(n);
-  must(MPI_Bcast(s.data(), static_cast<int>(n), MPI_CHAR, 0, MPI_COMM_WORLD), "MPI_Bcast");
+  must(MPI_Ibcast(s.data(), static_cast<int>(n), MPI_CHAR, 0, MPI_COMM_WORLD, &r), "MPI_Ibcast");
+  finish(r, "MPI_Ibcast");
   return s;
 }
 
@@ -94,12 +114,15 @@ std::vector<std::string> Mpi::to_first(std::string s) const {
   if (!active_) return {std::move(s)};
   const int size = static_cast<int>(s.size());
   std::vector<int> sizes(rank_ == 0 ? size_ : 0), begins(sizes.size());
-  must(MPI_Gather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Gather");
+  MPI_Request r;
+  must(MPI_Igather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, 0, MPI_COMM_WORLD, &r), "MPI_Igather");
+  finish(r, "MPI_Igather");
   std::exclusive_scan(sizes.begin(), sizes.end(), begins.begin(), 0);
   std::string all(std::accumulate(sizes.begin(), sizes.end(), size_t{0}), '\0');
-  must(MPI_Gatherv(s.data(), size, MPI_CHAR, all.data(), sizes.data(), begins.data(), MPI_CHAR, 0,
-                   MPI_COMM_WORLD),
-       "MPI_Gatherv");
+  must(MPI_Igatherv(s.data(), size, MPI_CHAR, all.data(), sizes.data(), begins.data(), MPI_CHAR, 0,
+                    MPI_COMM_WORLD, &r),
+       "MPI_Igatherv");
+  finish(r, "MPI_Igatherv");
   std::vector<std::string> out;
   for (size_t r = 0; r < sizes.size(); ++r) out.push_back(all.substr(begins[r], sizes[r]));
   return out;

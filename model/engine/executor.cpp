@@ -1,42 +1,19 @@
 #include "model/engine/executor.h"
 
-#include <sched.h>
-#include <sys/prctl.h>
 #include <time.h>
 
 #include <algorithm>
 
 #include "model/base/denormals.h"
+#include "model/comm/pause.h"
 
 namespace isobar {
 namespace {
 
 struct Stopped : std::exception {};  // the other lane failed; its error is the one to report
 
-// Waiting. Most waits are short, and MPI moves data only inside its calls: so it asks again at once for a
-// while, then lets others have the core between two questions. A thread of its own gives the core away sooner
-// and sleeps in short turns, because compute threads want it.
-class Pause {
- public:
-  explicit Pause(bool own_core) : own_core_(own_core) {}
-  void operator()() {
-    ++turns_;
-    if (own_core_) {
-      if (turns_ > 200) sched_yield();
-      return;
-    }
-    if (turns_ < 64) {
-      sched_yield();
-      return;
-    }
-    const timespec turn{0, 20000};
-    nanosleep(&turn, nullptr);
-  }
-
- private:
-  bool own_core_;
-  int turns_ = 0;
-};
+// A thread of its own gives the core away sooner, because compute threads want it.
+constexpr int kAsks = 200, kAsksOfAThread = 16;
 
 // A thread that is within the rank's own work
 class OwnWork {
@@ -110,7 +87,7 @@ void Executor::operator()(const Program& program, int32_t step) {
   open_lanes();
   if (!comm_thread_.joinable() || !has_other_lanes(program)) {
     run_compute();
-    for (Pause pause(true); !lanes_done(); pause()) advance_lanes();
+    for (Pause pause; !lanes_done(); pause()) advance_lanes();
     return;
   }
   comm_error_ = nullptr;
@@ -133,12 +110,13 @@ void Executor::operator()(const Program& program, int32_t step) {
 
 void Executor::run_compute() {
   const bool alone = !comm_thread_.joinable();
+  const int asks = alone ? kAsks : kAsksOfAThread;
   for (size_t i = 0; i < program_->instrs.size(); ++i) {
     const Instr& instr = program_->instrs[i];
     if (instr.lane != Lane::compute) continue;
     const Op& op = plan_.ops[instr.op];
     if (alone) advance_lanes();
-    for (Pause pause(alone); !ready(instr); pause()) {
+    for (Pause pause(asks); !ready(instr); pause()) {
       if (failed_) throw Stopped();
       if (alone) advance_lanes();
     }
@@ -146,7 +124,7 @@ void Executor::run_compute() {
     const int64_t t0 = now_ns();
     if (is_collective(op.kind)) {  // a serial program
       Requests requests = post(instr);
-      for (Pause pause(alone); !comm_->test(requests); pause()) {
+      for (Pause pause(asks); !comm_->test(requests); pause()) {
         if (failed_) throw Stopped();
         if (alone) advance_lanes();
       }
@@ -208,16 +186,15 @@ bool Executor::advance_lanes() {
 
 void Executor::comm_loop() {
   flush_denormals();
-  prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds: sleep as short as asked, not 50 us longer
   for (int32_t seen = 0;;) {
     ticket_.wait(seen);
     seen = ticket_.load();
     if (stop_) return;
     try {
-      for (Pause pause(false); !lanes_done();) {
+      for (Pause pause(kAsksOfAThread); !lanes_done();) {
         if (failed_) throw Stopped();
         if (advance_lanes())
-          pause = Pause(false);
+          pause.again();
         else
           pause();
       }

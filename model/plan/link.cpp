@@ -24,7 +24,9 @@ class Accesses {
   void access(int64_t begin, int64_t end, bool write, int32_t instr, int lane, LaneTable& waits) {
     split(begin);
     split(end);
-    for (auto it = ranges_.find(begin); it != ranges_.end() && it->first < end; ++it) {
+    const auto first = ranges_.find(begin);
+    auto it = first;
+    for (; it != ranges_.end() && it->first < end; ++it) {
       State& s = it->second.second;
       if (s.writer >= 0) raise(waits, s.writer_lane, s.writer);
       if (!write) {
@@ -33,10 +35,12 @@ class Accesses {
       }
       for (int l = 0; l < kLanes; ++l)
         if (s.readers[l] >= 0) raise(waits, l, s.readers[l]);
-      s = fresh();
-      s.writer = instr;
-      s.writer_lane = lane;
     }
+    if (!write || first == it) return;
+    ranges_.erase(std::next(first), it);  // one state from here on: parts of it need no ranges of their own
+    first->second = {end, fresh()};
+    first->second.second.writer = instr;
+    first->second.second.writer_lane = lane;
   }
 
  private:

@@ -1,7 +1,7 @@
 // Run by mpiexec with 1 to 8 ranks: every layout of that world, with each cp kind, schedule, ZeRO stage and
-// recompute mode that applies, trains ten steps like one rank: its losses and gradient norms (Adam would hide
-// a gradient that is a multiple of the true one), on every rank, and the weights that every rank holds after
-// them. fp32; what may differ is the order of sums. All in one set of processes, with the parts that
+// recompute mode that applies, trains some steps like one rank: its losses and gradient norms (Adam would
+// hide a gradient that is a multiple of the true one), on every rank, and the weights that every rank holds
+// after them. fp32; what may differ is the order of sums. All in one set of processes, with the parts that
 // `isobar train` is made of.
 //
 // Runs a pairwise-covering set; ISOBAR_PRODUCT_SECONDS=n goes on with others in random order until n seconds
@@ -122,13 +122,13 @@ TEST(Product, OfAllLayoutsOfThisWorldTrainsLikeOneRank) {
       norms = std::max(norms, d.norms);
       weights = std::max(weights, d.weights);
       const bool ok = d.losses < 1e-5 && d.norms < 1e-5 && d.weights < 1e-5 && d.whole &&
-                      one.losses[9] < 0.99 * one.losses[0];
+                      one.losses.back() < 0.999 * one.losses[0];
       if (!ok) ++failed;
       if (mpi.rank() != 0) continue;
       std::printf("%s losses %.1e norms %.1e weights %.1e %.2f s\n", ok ? "      " : "FAILED", d.losses,
                   d.norms, d.weights, seconds_now() - t0);
       std::fflush(stdout);
-      EXPECT_LT(one.losses[9], 0.99 * one.losses[0]) << "nothing is learnt: nothing is tested. " << text;
+      EXPECT_LT(one.losses.back(), 0.999 * one.losses[0]) << "nothing is learnt: nothing is tested. " << text;
       EXPECT_LT(d.losses, 1e-5) << text;
       EXPECT_LT(d.norms, 1e-5) << text;
       EXPECT_LT(d.weights, 1e-5) << text;
