@@ -11,13 +11,13 @@ namespace {
 // Log spread of predictions that were never fitted to whole steps: tuned engines differ by that much on
 // machines of one kind (published runs on A100, H100, B200 and GB200;
 // tests/import/shipped_machines_test.cpp).
-constexpr double kUnfitted = 0.2;
+constexpr double kUnfittedLayout = 0.2;
 
 // How the interval follows from what is known of each coefficient.
 double log_width(LayoutModel& model, const Layout& l, double seconds) {
   const Machine machine = model.machine();
   const Counts k = machine.values();
-  double variance = kUnfitted * kUnfitted;
+  double variance = kUnfittedLayout * kUnfittedLayout;
   for (size_t i = 0; i < kCoefs; ++i) {
     Counts moved = k;
     moved[i] *= 1.1;

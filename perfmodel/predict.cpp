@@ -27,7 +27,7 @@ std::vector<Term> terms_of(const StepCost& s, double correction) {
                     correction);
 }
 
-std::string number(double v) {
+std::string short_number(double v) {
   char text[32];
   std::snprintf(text, sizeof text, "%g", v);
   return text;
@@ -45,7 +45,7 @@ std::vector<std::string> warnings_on_cores(const RunSpec& spec, const StepTerms&
   for (size_t i = 0; i < kCoefs; ++i)
     if (!m.coefficients[i].measured() && s.parts[i] > 0.05 * s.total)
       out.push_back(std::string(info_of(i).name) + " was never measured on this machine, and sets " +
-                    number(std::round(100 * s.parts[i] / s.total)) + " % of the step");
+                    short_number(std::round(100 * s.parts[i] / s.total)) + " % of the step");
   if (spec.policy.amp == "tf32" || spec.policy.amp == "fp16")
     out.push_back("policy.amp " + spec.policy.amp + " is emulated on CPUs: priced as " +
                   (spec.policy.amp == "tf32" ? "fp32" : "bf16") +
@@ -95,8 +95,8 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
 
 void refuse_above_ceiling(double seconds, double ceiling_s, const Machine& m) {
   if (seconds < ceiling_s * (1 - 1e-9))
-    throw std::logic_error("predicted step of " + number(seconds) +
-                           " s is faster than the machine's peaks allow (" + number(ceiling_s) +
+    throw std::logic_error("predicted step of " + short_number(seconds) +
+                           " s is faster than the machine's peaks allow (" + short_number(ceiling_s) +
                            " s): wrong coefficients or peaks in " +
                            (m.file.empty() ? "the machine" : m.file));
 }

@@ -67,7 +67,7 @@ void each_way(const std::vector<Edits>& keys, size_t from, int count, const RunS
     }
 }
 
-struct Candidate {
+struct Change {
   RunSpec spec;
   double seconds = 0;
 };
@@ -84,11 +84,11 @@ class Neighbours {
 
   // The fastest of those with `count` keys changed that fits, by the placed plans where cores compute.
   std::optional<SmallestChange> best(int count) {
-    std::vector<Candidate> fitting;
+    std::vector<Change> fitting;
     each_way(edits_of(spec_), 0, count, spec_, [&](const RunSpec& x) { consider(x, fitting); });
     std::stable_sort(fitting.begin(), fitting.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
-    for (const Candidate& c : fitting) try {
+                     [](const Change& a, const Change& b) { return a.seconds < b.seconds; });
+    for (const Change& c : fitting) try {
         build_plan(c.spec, 0, {});  // what the closed form does not look at
         SmallestChange out{c.spec, {}, predict(c.spec, models_[0]->machine(), options_)};
         if (out.prediction.fits()) return out;
@@ -98,7 +98,7 @@ class Neighbours {
   }
 
  private:
-  void consider(RunSpec x, std::vector<Candidate>& fitting) {
+  void consider(RunSpec x, std::vector<Change>& fitting) {
     const int64_t world = spec_.layout.world(), cut = x.layout.tp * x.layout.cp * x.layout.pp;
     if (world % cut != 0) return;
     x.layout.dp = world / cut;

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSection = "Where the time goes";
+constexpr const char* kOpsSection = "Where the time goes";
 
 Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
   constexpr size_t kShown = 18;
@@ -46,7 +46,7 @@ Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
     spec["layer"].push_back(
         {{"mark", {{"type", "tick"}, {"color", "black"}, {"thickness", 2.5}, {"height", {{"band", 0.95}}}}},
          {"encoding", {{"y", y}, {"x", quantity("predicted", "ms per step")}, {"tooltip", tips}}}});
-  return {"ops", kSection, "The longest ops",
+  return {"ops", kOpsSection, "The longest ops",
           "Of " + r.label + ", the fastest run, summed over blocks and micro-batches." +
               (predicted ? " Bar: measured; black tick: predicted." : ""),
           spec};
@@ -98,7 +98,7 @@ std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& line
                         tip("intensity", "FLOP/byte", ".3~g"), tip("efficiency", "of the roofline", ".0%"),
                         tip("ms", "ms per step", ".3~g")}}}}}};
   return {
-      {"roofline", kSection, "How near the ops come to the machine's limits",
+      {"roofline", kOpsSection, "How near the ops come to the machine's limits",
        "Grey line: what one rank can reach by its peak and its share of memory bandwidth, both measured by "
        "isobar calibrate. Dots near the line are done; large dots far below it are where time can be won. "
        "An op can lie above the slope when its data is still in cache.",

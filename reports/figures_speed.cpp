@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSection = "How fast";
+constexpr const char* kSpeedSection = "How fast";
 
 Figure throughput(const ReportData& d) {
   const bool predicted = !d.predicted().empty(), sets = d.sets.size() > 1;
@@ -50,7 +50,7 @@ Figure throughput(const ReportData& d) {
          {"mark",
           {{"type", "point"}, {"shape", "diamond"}, {"size", 80}, {"color", "black"}, {"strokeWidth", 1.6}}},
          {"encoding", {{"y", y}, {"x", quantity("predicted_rate", "samples/s")}, {"tooltip", run_tips(d)}}}});
-  return {"throughput-by-layout", kSection, "Throughput by layout",
+  return {"throughput-by-layout", kSpeedSection, "Throughput by layout",
           std::string("One dot is one run (") + title_of(d.statistic) +
               "), over all other settings; further right is faster. The outlined dot is "
               "the best run of its layout, the band behind it holds 80 % of that run's steps" +
@@ -79,7 +79,7 @@ Figure front(const ReportData& d, const ChartData& s) {
         {{"type", "point"}, {"filled", true}, {"size", 130}, {"stroke", "black"}, {"strokeWidth", 1.4}}},
        {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded()}, {"tooltip", tips}}}}};
   return {
-      "pareto-front", kSection, "Time, memory and cost: the best compromises",
+      "pareto-front", kSpeedSection, "Time, memory and cost: the best compromises",
       std::string("Lower left is better; times are the ") + title_of(d.statistic) +
           ". Cost goes with time and ranks: " + s.cost_title +
           ". Outlined runs are on the Pareto front: no run is better in one of time, memory and cost without "
@@ -161,7 +161,7 @@ std::vector<Figure> scaling(const ReportData& d) {
                                {"y", y("predicted_rate")},
                                {"color", colour},
                                {"strokeDash", dashed("predicted_word")}}}});
-  return {{"scaling", kSection, batches.size() > 1 ? "Scaling" : "Strong scaling",
+  return {{"scaling", kSpeedSection, batches.size() > 1 ? "Scaling" : "Strong scaling",
            std::string("The fastest run of each number of ranks (") + title_of(d.statistic) + ")" +
                (batches.size() > 1 ? "" : ", all with the same global batch") +
                ". Solid: measured, with the band of 80 % of its steps; " +
@@ -191,7 +191,7 @@ Figure by_run(const ReportData& d) {
         {{"mark", {{"type", "point"}, {"filled", true}, {"color", "#D55E00"}, {"size", 45}}},
          {"encoding", {{"y", y}, {"x", quantity("predicted", "step [ms]")}, {"tooltip", run_tips(d)}}}});
   }
-  return {"step-by-run", kSection, "Step time of the fastest runs",
+  return {"step-by-run", kSpeedSection, "Step time of the fastest runs",
           std::string("The ") + std::to_string(kBars) + " with the shortest step. Light bar: measured (" +
               title_of(d.statistic) + "); its dark band holds 80 % of the steps." +
               (predicted ? " Orange: predicted, with its 80 % interval." : ""),

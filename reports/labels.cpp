@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 using Settings = std::map<std::string, std::string>;
 
-std::string plain(const json& v) {
+std::string plain_text(const json& v) {
   return v.is_string() ? v.get<std::string>()
                        : v.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -46,7 +46,7 @@ Settings settings_of(const RunRecord& r) {
   for (const auto& [section, values] : spec.items()) {
     if (!values.is_object()) continue;
     for (const auto& [key, value] : values.items())
-      out[std::string(section).append(".").append(key)] = plain(value);
+      out[std::string(section).append(".").append(key)] = plain_text(value);
   }
   out.erase("run.out");
   out.erase("train.seed");
@@ -92,7 +92,7 @@ std::vector<Settings> all_settings(const ReportData& d) {
   for (const ReportRun& r : d.runs) {
     if (swept) {
       all.emplace_back();
-      for (const auto& [key, value] : r.run.axes.items()) all.back()[key] = plain(value);
+      for (const auto& [key, value] : r.run.axes.items()) all.back()[key] = plain_text(value);
     } else {
       all.push_back(settings_of(r.run));
     }

@@ -1,6 +1,6 @@
 """clang-tidy over every source file of the project but the tests, in parallel, remembering what was clean.
 
-    python3 tests/tidy.py build          # prints findings on stderr; last line on stdout: PASSED FAILED [failed files]
+    python3 tests/tidy.py build-tidy     # prints findings on stderr; last line on stdout: PASSED FAILED [failed files]
 
 A file is clean until something that clang-tidy sees changes: the key of the memory (~/.cache/isobar-tidy) is the
 preprocessed source with its comments, the checks, and clang-tidy's version.

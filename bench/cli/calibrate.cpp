@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct CalibrateArguments {
   std::string out;
   std::string device = "cpu";
   int ranks = 2;
@@ -98,7 +98,7 @@ void run_ranks_part(const std::string& file) {
 
 // Started by a launcher on several hosts: what lies between them, added to the file that one of them has
 // written.
-void run_network(const Arguments& a) {
+void run_network(const CalibrateArguments& a) {
   const Mpi mpi;
   if (mpi.ranks_on_host() == mpi.size())
     throw ConfigError("isobar calibrate", "", "was started by a launcher with all ranks on one host",
@@ -120,7 +120,7 @@ void run_network(const Arguments& a) {
                 8e-9 / machine[Coef::wire_net].value, a.out.c_str());
 }
 
-void write_machine(const Arguments& a, const nlohmann::json& j) {
+void write_machine(const CalibrateArguments& a, const nlohmann::json& j) {
   const Machine machine = machine_from_benchmarks(j, "benchmarks of this machine");
   save_machine(machine, a.out);
   write_atomically(fs::path(a.out).replace_extension(".benchmarks.json"), j.dump(1) + "\n");
@@ -154,7 +154,7 @@ std::vector<RunSpec> device_specimens() {
 }
 
 // One rank: the GPU and its ops. Several, started by a launcher: NCCL between them, into a file of its own.
-void run_device(const Arguments& a) {
+void run_device(const CalibrateArguments& a) {
   const Mpi mpi;
   cuda::use_device("--device", mpi.rank_on_host());
   const DeviceTimer timer;
@@ -179,14 +179,14 @@ void run_device(const Arguments& a) {
 
 #else
 
-void run_device(const Arguments&) {
+void run_device(const CalibrateArguments&) {
   throw ConfigError("--device", "", "is cuda, and this program was built without it",
                     "build it where nvcc, cuBLASLt and cuDNN are, or leave --device out");
 }
 
 #endif
 
-void run(const Arguments& a) {
+void run_calibrate(const CalibrateArguments& a) {
   if (a.device != "cpu") return run_device(a);
   if (!a.ranks_part.empty()) return run_ranks_part(a.ranks_part);
   if (Mpi::started_by_launcher()) return run_network(a);
@@ -212,7 +212,7 @@ void run(const Arguments& a) {
 }  // namespace
 
 void add_calibrate_command(CLI::App& app) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<CalibrateArguments>();
   CLI::App* c = app.add_subcommand("calibrate", "Measure this machine and write its machine file");
   c->add_option("-o,--output", a->out, "Machine file to write, e.g. configs/machines/local.yaml")->required();
   c->add_option("--ranks", a->ranks, "Ranks of the cases that need several (1: leave them out)")
@@ -243,7 +243,7 @@ void add_calibrate_command(CLI::App& app) {
         *c, {{"--ranks", launched, "is for the launcher to say", "leave it out"},
              {"--ranks", a->device != "cpu", "is of cases on the CPU", "leave it out"},
              {"--json", a->device != "cpu" && launched, "is not for the network of GPUs", "leave it out"}});
-    run(*a);
+    run_calibrate(*a);
   });
 }
 

@@ -108,7 +108,7 @@ std::vector<Check> checks() {
   return out;
 }
 
-void run(bool json) {
+void run_doctor(bool json) {
   const auto list = checks();
   bool healthy = true;
   nlohmann::json j = nlohmann::json::array();
@@ -139,7 +139,7 @@ void add_doctor_command(CLI::App& app) {
   CLI::App* c = app.add_subcommand("doctor", "What this machine has, what is missing and how to get it");
   c->add_flag("--json", *json, "As JSON");
   c->footer("Exit code 1 when a required part does not work.");
-  c->callback([json] { run(*json); });
+  c->callback([json] { run_doctor(*json); });
 }
 
 }  // namespace isobar

@@ -16,7 +16,7 @@
 namespace isobar {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kFitHelp =
     R"(Fits what a machine's work costs to the runs of a sweep.
 
 A step's prediction is a sum of counted terms (FLOPs, bytes, ops, messages, samples) times coefficients with
@@ -39,7 +39,7 @@ Examples:
   isobar fit results/demo --machine results/machine.yaml -o results/fitted.yaml --holdout 0.5 --seed 3
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml)";
 
-struct Arguments {
+struct FitArguments {
   std::string dir, machine, out;
   double holdout = -1, fraction = -1;
   uint64_t seed = 0;
@@ -50,7 +50,7 @@ struct Arguments {
   std::string by = "run";
 };
 
-HeldOut split_of(const Arguments& a, const std::vector<MeasuredRun>& runs) {
+HeldOut split_of(const FitArguments& a, const std::vector<MeasuredRun>& runs) {
   HeldOut s;
   if (!a.train_ids.empty()) {
     for (const std::string& id : a.train_ids)
@@ -120,7 +120,7 @@ struct Repeated {  // the held-out test over several random parts: one part of f
   double coverage() const { return static_cast<double>(inside) / static_cast<double>(runs); }
 };
 
-Repeated repeat(Arguments a, const std::vector<MeasuredRun>& runs, const Machine& before) {
+Repeated repeat(FitArguments a, const std::vector<MeasuredRun>& runs, const Machine& before) {
   Repeated out;
   for (int64_t i = 0; i < a.splits; ++i, ++a.seed) {
     const HeldOut split = split_of(a, runs);
@@ -136,7 +136,7 @@ Repeated repeat(Arguments a, const std::vector<MeasuredRun>& runs, const Machine
   return out;
 }
 
-void run(const Arguments& a) {
+void run_fit(const FitArguments& a) {
   const Machine before = load_machine(a.machine);
   RunToRun between;
   const std::vector<MeasuredRun> runs = usable_runs(a.dir, a.statistic, a.json, &between);
@@ -182,9 +182,9 @@ void run(const Arguments& a) {
 }  // namespace
 
 void add_fit_command(CLI::App& app) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<FitArguments>();
   CLI::App* fit = app.add_subcommand("fit", "Fits a machine's coefficients to measured runs, with intervals");
-  fit->footer(kHelp);
+  fit->footer(kFitHelp);
   fit->add_option("DIR", a->dir, "Results of a sweep")->required();
   fit->add_option("--machine", a->machine, "Machine file to start from (isobar calibrate)")->required();
   fit->add_option("-o,--out", a->out, "Machine file to write")->required();
@@ -213,7 +213,7 @@ void add_fit_command(CLI::App& app) {
     for (const char* option : {"--seed", "--splits", "--by"})
       refuse_unused(*fit,
                     {{option, !by_chance, "is of a random part that is held out", "add --holdout 0.5"}});
-    run(*a);
+    run_fit(*a);
   });
 }
 

@@ -18,7 +18,7 @@
 namespace isobar {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kImportHelp =
     R"(Takes over what other programs wrote; the files say themselves what they are:
 
   Calculon (systems/, models/, executions) and transformer-perf-estimates (config-*.json, models): JSON
@@ -37,7 +37,7 @@ Examples:
   isobar import trace.rank0.json trace.rank1.json --config run.yaml -o results/torch
   isobar import all_reduce.log --machine configs/machines/dgx-h100.yaml -o mine.yaml)";
 
-struct Arguments {
+struct ImportArguments {
   std::vector<std::string> files;
   std::string out, config, machine, only, collective;
 };
@@ -48,14 +48,14 @@ nlohmann::json read(const std::string& path) {
   return j;
 }
 
-void write(const Arguments& a, const std::string& text) {
+void write(const ImportArguments& a, const std::string& text) {
   if (a.out.empty())
     std::fputs(text.c_str(), stdout);
   else
     write_atomically(a.out, text);
 }
 
-void peers(const Arguments& a) {
+void peers(const ImportArguments& a) {
   const nlohmann::json first = read(a.files[0]);
   if (is_machine(peer_file(first, a.files[0]))) {
     if (a.files.size() > 1)
@@ -68,7 +68,7 @@ void peers(const Arguments& a) {
   write(a, all.dump(1) + "\n");  // JSON is YAML
 }
 
-void only_one(const Arguments& a, const char* what) {
+void only_one(const ImportArguments& a, const char* what) {
   if (a.files.size() > 1)
     throw ConfigError(a.files[1], "", "comes behind " + std::string(what), "import one at a time");
 }
@@ -94,7 +94,7 @@ void refuse_others(const CLI::App& command, const std::string& kind, const std::
                   {{option, own.find(option) == std::string::npos, "is not for " + kind, "leave it out"}});
 }
 
-void run(const Arguments& a, const CLI::App& command) {
+void run_import(const ImportArguments& a, const CLI::App& command) {
   const std::string& file = a.files[0];
   const std::string text = read_file(file);
   if (is_kineto(text)) {
@@ -121,10 +121,10 @@ void run(const Arguments& a, const CLI::App& command) {
 }  // namespace
 
 void add_import_command(CLI::App& app) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<ImportArguments>();
   CLI::App* c =
       app.add_subcommand("import", "Runs, links, machines and models that other programs measured or wrote");
-  c->footer(kHelp);
+  c->footer(kImportHelp);
   c->add_option("FILE", a->files, "What to take over")->required();
   c->add_option("-o,--output", a->out, "Where to write it; text is otherwise printed");
   c->add_option("--config", a->config, "Run configuration of what a PyTorch trace shows");
@@ -132,7 +132,7 @@ void add_import_command(CLI::App& app) {
   c->add_option("--only", a->only, "Rows of a table whose gpu_type holds this text");
   c->add_option("--collective", a->collective, "What an nccl-tests log measured, if it does not say")
       ->check(CLI::IsMember({"all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast"}));
-  c->callback([a, c] { run(*a, *c); });
+  c->callback([a, c] { run_import(*a, *c); });
 }
 
 }  // namespace isobar

@@ -15,7 +15,7 @@
 namespace isobar {
 namespace {
 
-struct Arguments {
+struct PlanArguments {
   std::string config;
   std::vector<std::string> set;
   int rank = 0;
@@ -66,7 +66,7 @@ std::string checked_text(const RunSpec& all, const RunSpec& part) {
          " micro-batches";
 }
 
-void run(const Arguments& a) {
+void run_plan(const PlanArguments& a) {
   const RunSpec spec = load_run_spec(a.config, a.set);
   if (a.rank < 0 || a.rank >= spec.layout.world())
     throw ConfigError("--rank", "",
@@ -102,7 +102,7 @@ void run(const Arguments& a) {
 }  // namespace
 
 void add_plan_command(CLI::App& app) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<PlanArguments>();
   CLI::App* c = app.add_subcommand("plan", "Print what one rank does in one step: ops, FLOPs, bytes, memory");
   c->add_option("config", a->config, "Run configuration (YAML)")->required();
   c->add_option("--set", a->set, "Override a key: --set layout.dp=2 (repeatable)")
@@ -120,7 +120,7 @@ void add_plan_command(CLI::App& app) {
       "in slot 0 of the saved activations. All ranks' plans are checked against one another; of more than "
       "fit in "
       "memory, some. Nothing is run and no data is read.");
-  c->callback([a] { run(*a); });
+  c->callback([a] { run_plan(*a); });
 }
 
 }  // namespace isobar

@@ -15,7 +15,7 @@
 namespace isobar {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kPredictHelp =
     R"(Says how long one optimizer step of CONFIG takes on a machine, where the time goes, how sure that is and how
 much memory one rank needs; nothing is run.
 
@@ -42,7 +42,7 @@ Examples:
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --ranks 2 --set policy.amp=bf16
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --json | jq .step_s)";
 
-struct Arguments {
+struct PredictArguments {
   std::string config, machine;
   std::vector<std::string> set;
   int64_t ranks = 0, ranks_on_host = 0, global_batch = 0;
@@ -50,7 +50,7 @@ struct Arguments {
   LayoutQuestion question;
 };
 
-RunSpec spec_of(const Arguments& a) {
+RunSpec spec_of(const PredictArguments& a) {
   if (a.ranks == 0) return load_run_spec(a.config, a.set);
   // As `isobar train --ranks`: data parallelism takes the ranks that the other axes leave.
   std::vector<std::string> set = a.set;
@@ -71,7 +71,7 @@ RunSpec spec_of(const Arguments& a) {
 }
 
 // Whether somebody has said what computes; else the machine file does.
-bool names_device(const Arguments& a) {
+bool names_device(const PredictArguments& a) {
   const nlohmann::json j = load_yaml(a.config);
   if (j.is_object() && j.contains("run") && j["run"].is_object() && j["run"].contains("device")) return true;
   return std::any_of(a.set.begin(), a.set.end(),
@@ -79,7 +79,7 @@ bool names_device(const Arguments& a) {
 }
 
 // `user`: what was set by hand, which a search keeps to.
-void run(const Arguments& a, const std::vector<std::string>& user) {
+void run_predict(const PredictArguments& a, const std::vector<std::string>& user) {
   RunSpec spec = spec_of(a);
   Machine m = load_machine(a.machine);
   for (const std::string& change : a.what_if) m = what_if(m, change);
@@ -98,10 +98,10 @@ void run(const Arguments& a, const std::vector<std::string>& user) {
 }  // namespace
 
 void add_predict_command(CLI::App& app) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<PredictArguments>();
   CLI::App* predict_command =
       app.add_subcommand("predict", "Step time by term, throughput and memory, with interval");
-  predict_command->footer(kHelp);
+  predict_command->footer(kPredictHelp);
   predict_command->add_option("CONFIG", a->config, "Run configuration (YAML)")->required();
   predict_command->add_option("--machine", a->machine, "Machine file (isobar calibrate, isobar fit)")
       ->required();
@@ -160,7 +160,7 @@ void add_predict_command(CLI::App& app) {
                 "policy.micro_batch=0", "policy.schedule=1f1b"};
       a->set.insert(a->set.end(), user.begin(), user.end());
     }
-    run(*a, user);
+    run_predict(*a, user);
   });
 }
 

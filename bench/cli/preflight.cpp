@@ -74,7 +74,7 @@ std::vector<double> link_rates(int rank, int size) {
   return rates;
 }
 
-void run(const std::string& file) {
+void run_preflight(const std::string& file) {
   if (!Mpi::started_by_launcher())
     throw ConfigError("isobar preflight", "", "measures a rank on each node",
                       "start it with mpiexec or srun");
@@ -121,7 +121,7 @@ void add_preflight_command(CLI::App& app) {
   CLI::App* c =
       app.add_subcommand("preflight", "Measures every node of an allocation, a rank on each")->group("");
   c->add_option("-o", *file, "JSON file")->required();
-  c->callback([file] { run(*file); });
+  c->callback([file] { run_preflight(*file); });
 }
 
 }  // namespace isobar

@@ -8,13 +8,13 @@
 namespace isobar {
 namespace {
 
-struct Line {
+struct RateLine {
   std::string name, unit, source;          // unit: of the amount
   double amount, price, seconds, of_peak;  // of_peak: 0 where there is none
 };
 
-std::vector<Line> lines_of(const Counts& counts, const Machine& m) {
-  std::vector<Line> lines;
+std::vector<RateLine> lines_of(const Counts& counts, const Machine& m) {
+  std::vector<RateLine> lines;
   for (size_t i = 0; i < kCoefs; ++i) {
     const CoefficientInfo& info = info_of(i);
     const Coefficient& c = m.coefficients[i];
@@ -32,7 +32,7 @@ std::vector<Line> lines_of(const Counts& counts, const Machine& m) {
          peak == m.peaks.end() || info.resource == Resource::wire ? 0 : 1 / (c.value * peak->second.value)});
   }
   std::stable_sort(lines.begin(), lines.end(),
-                   [](const Line& a, const Line& b) { return a.seconds > b.seconds; });
+                   [](const RateLine& a, const RateLine& b) { return a.seconds > b.seconds; });
   return lines;
 }
 
@@ -41,14 +41,14 @@ std::vector<Line> lines_of(const Counts& counts, const Machine& m) {
 void print_rates(const Counts& counts, const Machine& machine) {
   std::printf("\n  %-24s %10s %10s %-5s %11s %8s  %s\n", "price", "ms", "amount", "", "a unit, s", "of peak",
               "source");
-  for (const Line& l : lines_of(counts, machine))
+  for (const RateLine& l : lines_of(counts, machine))
     std::printf("  %-24s %10.3f %10.4g %-5s %11.4g %7.0f%%  %s\n", l.name.c_str(), 1e3 * l.seconds, l.amount,
                 l.unit.c_str(), l.price, 100 * l.of_peak, l.source.c_str());
 }
 
 nlohmann::json rates_json(const Counts& counts, const Machine& machine) {
   nlohmann::json all = nlohmann::json::array();
-  for (const Line& l : lines_of(counts, machine))
+  for (const RateLine& l : lines_of(counts, machine))
     all.push_back({{"name", l.name},
                    {"seconds", l.seconds},
                    {"amount", l.amount},

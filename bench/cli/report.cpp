@@ -16,7 +16,7 @@
 namespace isobar {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kReportHelp =
     R"(Shows measured beside predicted: tables here, figures and more tables in OUT/index.html,
 one page that works without a network and prints well.
 
@@ -34,7 +34,7 @@ Examples:
   isobar report results/before results/after -o reports/change     # what changed, and whether it is noise
   isobar report runs/era5 -o reports/era5 --pdf)";
 
-struct Arguments {
+struct ReportArguments {
   std::vector<std::string> dirs;
   std::string out, machine, python;
   Statistic statistic = kStatistic;
@@ -74,10 +74,10 @@ void print_text(const Report& r, bool figures_wanted) {
 }  // namespace
 
 void add_report_command(CLI::App& app) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<ReportArguments>();
   CLI::App* report =
       app.add_subcommand("report", "HTML page and tables: measured beside predicted, by run and by op");
-  report->footer(kHelp);
+  report->footer(kReportHelp);
   report->add_option("DIR", a->dirs, "Results of a sweep, or of one run; several are compared")->required();
   report->add_option("-o,--out", a->out, "Directory of the report; made when it is missing")->required();
   report->add_option("--machine", a->machine, "Machine file to predict with");

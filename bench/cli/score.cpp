@@ -18,7 +18,7 @@
 namespace isobar {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kScoreHelp =
     R"(Without TABLES it runs every table that ships with Isobar (configs/published; its README.md has sources and columns).
 
 A step is counted from its row (FLOPs, bytes, messages, pipeline slots), and counts are multiplied by prices: how far
@@ -49,7 +49,7 @@ Examples:
   isobar score mine.csv --points 20                               # what twenty runs are worth
   isobar score configs/published/megatron_sc21.csv --spec --json)";
 
-struct Arguments {
+struct ScoreArguments {
   std::vector<std::string> tables, fit_on;
   std::string published, leave_out, machine;
   int folds = 0, points = 0, up_to = 0;
@@ -128,7 +128,7 @@ int sum(const std::map<std::string, int>& refused) {
   return n;
 }
 
-void print(const TableScore& s, const Arguments& a) {
+void print(const TableScore& s, const ScoreArguments& a) {
   if (a.json) {
     nlohmann::json j = json_of(s.time);
     j["table"] = s.table;
@@ -157,7 +157,7 @@ void print(const TableScore& s, const Arguments& a) {
   print_reasons(s.refused);
 }
 
-void print(const CollectiveScore& s, const Arguments& a) {
+void print(const CollectiveScore& s, const ScoreArguments& a) {
   if (a.json) {
     nlohmann::json j = json_of(s.time);
     j["table"] = s.table;
@@ -183,7 +183,7 @@ void print(const CollectiveScore& s, const Arguments& a) {
 }
 
 /// Where the shipped tables are: here, or beside the build that this program is from.
-std::string shipped_folder(const Arguments& a) {
+std::string shipped_folder(const ScoreArguments& a) {
   if (!a.published.empty()) return a.published;
   const std::filesystem::path here = "configs/published";
   std::error_code unknown;
@@ -192,7 +192,7 @@ std::string shipped_folder(const Arguments& a) {
   return !std::filesystem::exists(here) && std::filesystem::exists(beside) ? beside.string() : here.string();
 }
 
-JudgeOptions options_of(const Arguments& a) {
+JudgeOptions options_of(const ScoreArguments& a) {
   using Split = JudgeOptions::Split;
   JudgeOptions o;
   o.spec_only = a.spec;
@@ -235,7 +235,7 @@ struct Scoreboard {
   }
 };
 
-void run(const Arguments& a) {
+void run_score(const ScoreArguments& a) {
   const std::string shipped = shipped_folder(a);
   Library others;
   for (const std::string& f : a.fit_on) others.push_back(read_published(f, a.experts));
@@ -259,10 +259,10 @@ void run(const Arguments& a) {
 }  // namespace
 
 void add_score_command(CLI::App& app) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<ScoreArguments>();
   CLI::App* score =
       app.add_subcommand("score", "Predicts measured runs that it never saw, and says how wrong it was");
-  score->footer(kHelp);
+  score->footer(kScoreHelp);
   score->add_option("TABLES", a->tables,
                     "Tables of runs or collectives (CSV); none: those that ship with Isobar");
   score->add_option("--machine", a->machine,
@@ -290,7 +290,7 @@ void add_score_command(CLI::App& app) {
   score->callback([a, score] {
     refuse_unused(*score, {{"--published", !a->tables.empty() && !a->fit_on.empty(),
                             "is not read: TABLES are scored, and --fit-on is fitted to", "leave it out"}});
-    run(*a);
+    run_score(*a);
   });
 }
 

@@ -23,7 +23,7 @@
 namespace isobar {
 namespace {
 
-constexpr const char* kHelp = R"(Runs every trial of a matrix, each in a process of its own.
+constexpr const char* kSweepHelp = R"(Runs every trial of a matrix, each in a process of its own.
 
 A sweep file names a run configuration and what to vary:
 
@@ -103,7 +103,7 @@ void catch_signals(std::initializer_list<int> signals, int flags) {
   for (int s : signals) ::sigaction(s, &action, nullptr);
 }
 
-struct Arguments {
+struct SweepArguments {
   std::string file, results, trainer, self, machine, launcher = "local", after, job;
   SuggestArguments suggest;
   bool dry_run = false, json = false, retry_failed = false, no_wait = false, cancel = false;
@@ -114,7 +114,7 @@ std::string show(const nlohmann::json& j) {  // a path may be in any encoding
 }
 
 // `part` of the sweep's matrix, or all of it; `whole` gets the repeats of what was contended.
-SweepOutcome execute(const Arguments& a, const Matrix& part, const SweepSpec& sweep, Matrix& whole,
+SweepOutcome execute(const SweepArguments& a, const Matrix& part, const SweepSpec& sweep, Matrix& whole,
                      const std::optional<ClusterSpec>& cluster) {
   const SweepOptions options{.results = a.results,
                              .trainer = a.trainer,
@@ -133,7 +133,7 @@ SweepOutcome execute(const Arguments& a, const Matrix& part, const SweepSpec& sw
 
 // A sweep runs its trials, or some of them by suggestion, or plays them again, or says what it would run, or
 // cancels: what the mode that was asked for does not read is refused.
-void refuse_contradictions(const Arguments& a, const CLI::App& command) {
+void refuse_contradictions(const SweepArguments& a, const CLI::App& command) {
   const bool local = a.launcher == "local", suggests = a.suggest.asked();
   const bool runs = !a.dry_run && !a.cancel && a.suggest.rehearse == 0 &&
                     (!suggests || a.suggest.run || !a.suggest.until.empty());
@@ -158,7 +158,7 @@ void refuse_contradictions(const Arguments& a, const CLI::App& command) {
        {"--suggest-seed", !suggests, "is of suggestions", "add --suggest N"}});
 }
 
-std::optional<ClusterSpec> cluster_of(const Arguments& a, const std::string& machine) {
+std::optional<ClusterSpec> cluster_of(const SweepArguments& a, const std::string& machine) {
   if (a.launcher == "local") return std::nullopt;
   if (machine.empty())
     throw ConfigError("isobar sweep", "--machine", "is missing",
@@ -170,7 +170,7 @@ std::optional<ClusterSpec> cluster_of(const Arguments& a, const std::string& mac
   return c;
 }
 
-int run(const Arguments& a, const CLI::App& command) {
+int start_sweep(const SweepArguments& a, const CLI::App& command) {
   refuse_contradictions(a, command);
   const SweepSpec sweep = load_sweep_spec(a.file);
   const std::string machine = a.machine.empty() ? sweep.machine : a.machine;
@@ -218,10 +218,10 @@ int run(const Arguments& a, const CLI::App& command) {
 }  // namespace
 
 void add_sweep_command(CLI::App& app) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<SweepArguments>();
   a->self = a->trainer = std::filesystem::read_symlink("/proc/self/exe").string();
   CLI::App* sweep = app.add_subcommand("sweep", "Runs every trial of a matrix; safe to kill and rerun");
-  sweep->footer(kHelp);
+  sweep->footer(kSweepHelp);
   sweep->add_option("SWEEP", a->file, "Sweep file (YAML)")->required();
   sweep->add_option("--results", a->results, "Directory of the results; made when it is missing");
   sweep->add_flag("--dry-run", a->dry_run, "Print the matrix and what is skipped; run nothing");
@@ -238,7 +238,7 @@ void add_sweep_command(CLI::App& app) {
   sweep->add_flag("--retry-failed", a->retry_failed, "Run complete trials that are not ok again");
   add_suggest_options(*sweep, a->suggest);
   sweep->callback([a, sweep] {
-    if (const int code = run(*a, *sweep); code != 0) throw CLI::RuntimeError(code);
+    if (const int code = start_sweep(*a, *sweep); code != 0) throw CLI::RuntimeError(code);
   });
 
   CLI::App* job = app.add_subcommand("sweep-job", "What a cluster's job runs")->group("");

@@ -22,7 +22,7 @@
 namespace isobar {
 namespace {
 
-struct Arguments {
+struct TrainArguments {
   std::string config, trace, resume;
   std::vector<std::string> set;
   int64_t ranks = 0;
@@ -52,7 +52,7 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
 }
 
 /// Runs this command on `ranks` ranks and ends with their exit code.
-[[noreturn]] void start_under_mpiexec(const Arguments& a, int64_t ranks) {
+[[noreturn]] void start_under_mpiexec(const TrainArguments& a, int64_t ranks) {
   // What cannot be run is refused here, in one line instead of one a rank.
   const RunSpec spec = load_run_spec(a.config, a.set);
   build_plan(spec, 0, planned_workspace(spec, 1));
@@ -74,7 +74,7 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
 
 /// What is wrong with the files of data, which are opened in a child first: by one rank of a host, before MPI
 /// and threads are (model/data/foreign.h).
-std::optional<ConfigError> refusal_of_data(const Arguments& a) {
+std::optional<ConfigError> refusal_of_data(const TrainArguments& a) {
   for (const char* rank_on_host :
        {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "SLURM_LOCALID"})
     if (const char* rank = std::getenv(rank_on_host); rank && std::atoi(rank) > 0) return std::nullopt;
@@ -88,7 +88,7 @@ std::optional<ConfigError> refusal_of_data(const Arguments& a) {
   return std::nullopt;
 }
 
-void run(Arguments a) {
+void run_train(TrainArguments a) {
   // A folder that cannot be made is told before the training, not after it.
   if (const auto folder = std::filesystem::path(a.trace).parent_path(); !folder.empty())
     std::filesystem::create_directories(folder);
@@ -147,7 +147,7 @@ void run(Arguments a) {
 }  // namespace
 
 void add_train_command(CLI::App& app) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<TrainArguments>();
   CLI::App* c = app.add_subcommand("train", "Train a net; with --ranks on several processes over MPI");
   c->add_option("config", a->config, "Run configuration (YAML), e.g. configs/models/vit-tiny.yaml")
       ->required();
@@ -179,7 +179,7 @@ void add_train_command(CLI::App& app) {
       "1 anything else.");
   c->callback([a] {
     try {
-      run(*a);
+      run_train(*a);
     } catch (const std::exception& e) {  // before there were ranks
       if (a->json && !Mpi::started_by_launcher()) print_failure(class_of(e), e.what());
       throw;

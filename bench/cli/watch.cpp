@@ -16,7 +16,7 @@
 namespace isobar {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kWatchHelp =
     R"(Shows how far a sweep is, what runs now, what failed and what was fastest, and ends when all trials have ended.
 It only reads, so it may run on another machine of a shared filesystem, and be stopped at any time.
 
@@ -24,7 +24,7 @@ Examples:
   isobar watch results/demo
   isobar watch results/demo --once      # one look, e.g. from a script)";
 
-struct Arguments {
+struct WatchArguments {
   std::string dir;
   bool once = false;
   double every = 1;
@@ -41,7 +41,7 @@ FrameOptions terminal() {
   return o;
 }
 
-void run(const Arguments& a) {
+void run_watch(const WatchArguments& a) {
   SweepWatch watch(a.dir);
   const bool live = !a.once && ::isatty(STDOUT_FILENO);
   while (true) {
@@ -60,9 +60,9 @@ void run(const Arguments& a) {
 }  // namespace
 
 void add_watch_command(CLI::App& app) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<WatchArguments>();
   CLI::App* watch = app.add_subcommand("watch", "Shows a sweep as it goes, in the terminal");
-  watch->footer(kHelp);
+  watch->footer(kWatchHelp);
   watch->add_option("DIR", a->dir, "Results of the sweep")->required();
   auto* once = watch->add_flag("--once", a->once, "Look once and end");
   watch->add_option("--every", a->every, "Seconds between two looks")
@@ -71,7 +71,7 @@ void add_watch_command(CLI::App& app) {
       ->capture_default_str();
   watch->callback([a] {
     if (!a->once && ::isatty(STDOUT_FILENO)) std::fputs("\x1b[2J", stdout);
-    run(*a);
+    run_watch(*a);
   });
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-std::string first_line(const std::string& text) {
+std::string first_line_of(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
@@ -71,10 +71,10 @@ class Pbs : public Scheduler {
   std::string submit(const ClusterSpec& c, const std::filesystem::path& dir,
                      const std::string& file) override {
     const Said s = say({"qsub", file}, {.cwd = dir, .timeout_s = 120});
-    if (s.code != 0 || first_line(s.out).empty())
-      throw ConfigError(c.file, "cluster", "qsub refused the job: " + first_line(s.err),
+    if (s.code != 0 || first_line_of(s.out).empty())
+      throw ConfigError(c.file, "cluster", "qsub refused the job: " + first_line_of(s.err),
                         "mend the section, or see " + (dir / file).string());
-    return first_line(s.out);
+    return first_line_of(s.out);
   }
 
   std::optional<std::vector<JobWord>> ask(const std::vector<JobKey>& jobs) override {
@@ -146,7 +146,7 @@ class Pbs : public Scheduler {
  private:
   static std::string id_of(const std::string& name) {
     const Said s = say({"qselect", "-x", "-N", name});
-    return s.code == 0 ? first_line(s.out) : "";
+    return s.code == 0 ? first_line_of(s.out) : "";
   }
 };
 

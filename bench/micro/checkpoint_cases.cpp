@@ -26,8 +26,8 @@ RunSpec specimen(int64_t embed_dim, int64_t ranks) {
   return s;
 }
 
-struct Bench {  // a rank's parameters and moments, as a run has them
-  Bench(RunSpec of, int rank)
+struct CheckpointBench {  // a rank's parameters and moments, as a run has them
+  CheckpointBench(RunSpec of, int rank)
       : spec(std::move(of)), plan(build_plan(spec, rank, {})), arena(plan.memory.arena) {
     init_params(plan, 1, at(plan.params_all));
     std::fill_n(at(plan.adam_m), plan.adam_m.count, 0.125f);
@@ -49,13 +49,13 @@ void register_checkpoint_cases(const std::filesystem::path& scratch, const Mpi& 
     int64_t embed_dim, iterations;  // the same on every rank
   };
   for (const auto& [embed_dim, iterations] : {Size{32, 3}, Size{256, 1}}) {
-    const auto bench = std::make_shared<Bench>(specimen(embed_dim, mpi.size()), mpi.rank());
+    const auto bench = std::make_shared<CheckpointBench>(specimen(embed_dim, mpi.size()), mpi.rank());
     const double bytes = checkpoint_bytes(bench->spec, static_cast<double>(bench->plan.parameter_count()));
     const std::string name =
         "checkpoint/f32/" + std::to_string(std::llround(bytes)) + "B/ranks" + std::to_string(mpi.size());
     register_case(name,
                   [bench, bytes, scratch, &mpi](benchmark::State& state) {
-                    const Bench& b = *bench;
+                    const CheckpointBench& b = *bench;
                     mpi.barrier();
                     for (auto _ : state)
                       save_checkpoint(scratch, b.plan, b.at(b.plan.params_all), b.at(b.plan.adam_m),

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 void refuse_other_schema(const fs::path& results) {
   const fs::path file = results / "sweep.json";
   if (!fs::exists(file)) return;
-  const json j = read_json(file);
+  const json j = isobar::read_json(file);
   if (j.is_object() && j.value("schema", json(0)) == json(1)) return;
   throw ConfigError(file.string(), "schema", "was written by another version",
                     "use another --results directory");

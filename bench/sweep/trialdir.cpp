@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/sweep/results.h"
+#include "bench/sweep/resultsdir.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
 #include "model/base/signal_name.h"
@@ -17,12 +18,6 @@ namespace {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
-
-json object_of(const Assignments& axes) {
-  json j = json::object();
-  for (const auto& [key, value] : axes) j[key] = value;
-  return j;
-}
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
@@ -56,7 +51,7 @@ TrialDir::TrialDir(const fs::path& results, const Trial& trial, int64_t warmup, 
 
 std::optional<RunClass> TrialDir::verdict() const {
   if (!fs::exists(dir_ / "status.json")) return std::nullopt;
-  const json j = read_json(dir_ / "status.json");
+  const json j = isobar::read_json(dir_ / "status.json");
   if (!j.is_object() || !j.contains("class") || !j["class"].is_string()) return std::nullopt;
   return run_class(j["class"].get<std::string>());
 }
@@ -64,7 +59,7 @@ std::optional<RunClass> TrialDir::verdict() const {
 bool TrialDir::finished() const {
   const auto own = verdict();
   if (!own) return false;
-  const json j = read_json(dir_ / "status.json");
+  const json j = isobar::read_json(dir_ / "status.json");
   return j.is_object() && j.value("final", json(is_final(*own))) == true;
 }
 

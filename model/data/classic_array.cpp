@@ -12,7 +12,7 @@ namespace isobar {
 
 namespace {
 
-const char* const kMend = "copy or download it again";
+const char* const kClassicMend = "copy or download it again";
 constexpr int64_t kLargest = int64_t{1} << 60;  // bytes
 
 /// Reads the header front to back; all numbers are big-endian.
@@ -45,7 +45,7 @@ class Header {
       name();
       const auto type = static_cast<int>(number(4));
       const uint64_t values = count();
-      if (values > (uint64_t{1} << 32)) throw ArrayError("its netCDF header is damaged", kMend);
+      if (values > (uint64_t{1} << 32)) throw ArrayError("its netCDF header is damaged", kClassicMend);
       const uint64_t bytes = values * static_cast<uint64_t>(size_of_type(type));
       take(bytes);
       take((4 - bytes % 4) % 4);
@@ -54,19 +54,19 @@ class Header {
   static int64_t size_of_type(int type) {
     constexpr int64_t sizes[] = {0, 1, 1, 2, 4, 4,
                                  8, 1, 2, 4, 8, 8};  // by nc_type, NC_BYTE = 1 … NC_UINT64 = 11
-    if (type < 1 || type > 11) throw ArrayError("its netCDF header is damaged", kMend);
+    if (type < 1 || type > 11) throw ArrayError("its netCDF header is damaged", kClassicMend);
     return sizes[type];
   }
 
  private:
   std::string take(uint64_t n) {
     constexpr uint64_t kLongest = uint64_t{64} << 20;
-    if (n > kLongest || at_ + n > kLongest) throw ArrayError("its netCDF header is damaged", kMend);
+    if (n > kLongest || at_ + n > kLongest) throw ArrayError("its netCDF header is damaged", kClassicMend);
     while (buffer_.size() < at_ + n) {
       char block[8192];
       const ssize_t got = ::pread(fd_, block, sizeof block, static_cast<off_t>(buffer_.size()));
       if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) throw ArrayError("is truncated inside of its header", kMend);
+      if (got <= 0) throw ArrayError("is truncated inside of its header", kClassicMend);
       buffer_.append(block, got);
     }
     at_ += n;
@@ -96,7 +96,7 @@ void ClassicArray::parse(const std::string& name) {
   const uint64_t magic = header.number(4);
   const auto version = static_cast<int>(magic & 0xff);
   if (magic >> 8 != 0x434446 || (version != 1 && version != 2 && version != 5))
-    throw ArrayError("is not a classic netCDF file", kMend);
+    throw ArrayError("is not a classic netCDF file", kClassicMend);
   header.set_version(version);
   const uint64_t records = header.count(), streaming = version == 5 ? ~uint64_t{0} : 0xffffffffu;
   Index sizes;
@@ -113,7 +113,7 @@ void ClassicArray::parse(const std::string& name) {
     Index dims;
     for (uint64_t k = header.count(); k > 0; --k) {
       const uint64_t id = header.count();
-      if (id >= sizes.size()) throw ArrayError("its netCDF header is damaged", kMend);
+      if (id >= sizes.size()) throw ArrayError("its netCDF header is damaged", kClassicMend);
       dims.push_back(sizes[id]);
     }
     header.skip_attributes();
@@ -125,7 +125,7 @@ void ClassicArray::parse(const std::string& name) {
       dims[0] = 1;
       record_size = declared_product(dims) * Header::size_of_type(type);
       padded_records += (record_size + 3) / 4 * 4;
-      if (padded_records > kLargest) throw ArrayError("its netCDF header is damaged", kMend);
+      if (padded_records > kLargest) throw ArrayError("its netCDF header is damaged", kClassicMend);
       ++record_variables;
     }
     if (variable != name) continue;
@@ -141,7 +141,7 @@ void ClassicArray::parse(const std::string& name) {
   // A lone record variable is packed without padding.
   record_bytes_ = record_variables == 1 ? record_size : padded_records;
   const int64_t end_of_file = file_.size(), one = declared_product(dims_) * size_of(element_);
-  if (begin_ < 0) throw ArrayError("its netCDF header is damaged", kMend);
+  if (begin_ < 0) throw ArrayError("its netCDF header is damaged", kClassicMend);
   if (record_) {
     dims_[0] = records == streaming && record_bytes_
                    ? std::max<int64_t>(0, end_of_file - begin_) / record_bytes_
@@ -150,10 +150,10 @@ void ClassicArray::parse(const std::string& name) {
   if (declared_product(dims_) == 0) return;
   // What is declared is at most kLargest bytes, so none of these sums overflows.
   if (record_ && dims_[0] > kLargest / std::max<int64_t>(record_bytes_, 1))
-    throw ArrayError("its netCDF header is damaged", kMend);
+    throw ArrayError("its netCDF header is damaged", kClassicMend);
   const int64_t end = begin_ + (record_ ? (dims_[0] - 1) * record_bytes_ : 0) + one;
   if (begin_ > end_of_file || end > end_of_file)
-    throw ArrayError("is truncated: '" + name + "' should end at byte " + std::to_string(end), kMend);
+    throw ArrayError("is truncated: '" + name + "' should end at byte " + std::to_string(end), kClassicMend);
 }
 
 StorageLayout ClassicArray::layout() const {

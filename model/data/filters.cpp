@@ -22,7 +22,7 @@ bool can_decode(const std::vector<Filter>& pipeline) {
 
 namespace {
 
-const char* const kMend = "the file is damaged: download or copy it again";
+const char* const kInflateMend = "the file is damaged: download or copy it again";
 
 /// shuffled: byte 0 of all elements, then byte 1 of all, …
 template <class U>
@@ -57,7 +57,7 @@ void inflate_to(const std::byte* in, int64_t in_bytes, std::byte* out, int64_t o
   const int rc =
       uncompress(reinterpret_cast<Bytef*>(out), &size, reinterpret_cast<const Bytef*>(in), in_bytes);
   if (rc != Z_OK || static_cast<int64_t>(size) != out_bytes)
-    throw ArrayError("a chunk does not inflate (zlib error " + std::to_string(rc) + ")", kMend);
+    throw ArrayError("a chunk does not inflate (zlib error " + std::to_string(rc) + ")", kInflateMend);
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ void decode_chunk(const std::vector<Filter>& pipeline, uint32_t skipped, const s
       if (i + 1 == todo.size() && at_bytes != out_bytes)
         throw ArrayError(
             "a chunk of " + std::to_string(at_bytes) + " bytes should hold " + std::to_string(out_bytes),
-            kMend);
+            kInflateMend);
       unshuffle(at, at_bytes, todo[i]->element_size, to);
     }
     at = to;
@@ -94,7 +94,8 @@ void decode_chunk(const std::vector<Filter>& pipeline, uint32_t skipped, const s
   if (!todo.empty()) return;
   if (at_bytes != out_bytes)
     throw ArrayError(
-        "a chunk of " + std::to_string(at_bytes) + " bytes should hold " + std::to_string(out_bytes), kMend);
+        "a chunk of " + std::to_string(at_bytes) + " bytes should hold " + std::to_string(out_bytes),
+        kInflateMend);
   std::memcpy(out, at, out_bytes);
 }
 

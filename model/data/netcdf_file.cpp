@@ -52,7 +52,7 @@ bool element_of(nc_type type, Element& e) {
 }
 
 constexpr size_t kLongestAttribute = 1 << 20;
-const char* const kMend = "the file is damaged: copy or download it again";
+const char* const kNetcdfMend = "the file is damaged: copy or download it again";
 
 double as_double(const void* p, Element e) {
   // Packing{} is the identity, and the fill values of every type survive f64; f32 would round some.
@@ -164,7 +164,8 @@ std::string NetcdfFile::text(const NetcdfVariable& v, const std::string& attribu
   nc_type type = 0;
   size_t n = 0;
   if (nc_inq_att(id_, v.id, attribute.c_str(), &type, &n) != NC_NOERR || n == 0) return "";
-  if (n > kLongestAttribute) throw ArrayError("attribute '" + attribute + "' is longer than any text", kMend);
+  if (n > kLongestAttribute)
+    throw ArrayError("attribute '" + attribute + "' is longer than any text", kNetcdfMend);
   if (type == NC_CHAR) {
     std::string s(n, '\0');
     check(nc_get_att_text(id_, v.id, attribute.c_str(), s.data()), "read an attribute");

@@ -11,7 +11,7 @@ namespace isobar {
 
 namespace {
 
-const char* const kMend =
+const char* const kNpyMend =
     "write it with numpy.save(path, x.astype('float32')), or make it: isobar data stats";
 
 /// The text after `'key':` in the header dictionary, up to and including `end`.
@@ -29,7 +29,7 @@ NpyArray read_npy(const std::string& path, const std::string& key) {
   if (std::filesystem::status(path, unknown).type() == std::filesystem::file_type::not_found)
     throw ConfigError(path, key, "no such file", "make it: isobar data stats DATA -o DIR");
   const std::string bytes = read_file(path, most::npy, key);
-  const auto refuse = [&](const std::string& what) { throw ConfigError(path, key, what, kMend); };
+  const auto refuse = [&](const std::string& what) { throw ConfigError(path, key, what, kNpyMend); };
   if (bytes.size() < 12 || bytes.compare(0, 6, "\x93NUMPY", 6) != 0) refuse("is not a .npy file");
   const bool long_header = bytes[6] >= 2;  // version 1.0 has a 2-byte length, 2.0 and 3.0 a 4-byte one
   uint32_t length = 0;

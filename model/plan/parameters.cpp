@@ -7,7 +7,7 @@
 
 namespace isobar {
 namespace {
-constexpr int64_t kAlign = 16;  // elements of a share: 64 bytes in f32
+constexpr int64_t kShareAlign = 16;  // elements of a share: 64 bytes in f32
 }
 
 // ---- declaration ----
@@ -15,7 +15,7 @@ constexpr int64_t kAlign = 16;  // elements of a share: 64 bytes in f32
 void Parameters::section(const Section& s) {
   close_unit();
   section_ = s;
-  b_.pad_params(kAlign);
+  b_.pad_params(kShareAlign);
 }
 
 void Parameters::part(int index) {
@@ -46,8 +46,8 @@ void Parameters::close_unit() {
   if (!open_) return;
   open_ = false;
   Unit& u = units_.back();
-  b_.pad_params(kAlign);
-  if (sharded(u)) b_.pad_params(kAlign * u.ranks, u.begin);
+  b_.pad_params(kShareAlign);
+  if (sharded(u)) b_.pad_params(kShareAlign * u.ranks, u.begin);
   u.end = b_.params_end();
   if (u.size() == 0)
     units_.pop_back();

@@ -10,8 +10,6 @@
 namespace isobar {
 namespace {
 
-constexpr double kF32 = 4, kHalf = 2;
-
 // Micro-batches in flight of each chunk of a stage. The count settles once the pipeline is full.
 const std::vector<int64_t>& slots_of(ScheduleKind kind, int p, int stage, int64_t m, int v) {
   using Key = std::tuple<ScheduleKind, int, int, int64_t, int>;

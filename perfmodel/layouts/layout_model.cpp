@@ -10,8 +10,6 @@
 namespace isobar {
 namespace {
 
-constexpr double kF32 = 4, kHalf = 2;
-
 // A layout's own stages are told apart by the closed forms.
 Conditions where_of(const RunSpec& s, const Machine& m, int64_t ranks_on_host, int64_t threads) {
   Conditions w = conditions_of(s, m, ranks_on_host, threads);

@@ -59,6 +59,7 @@ class LayoutModel {
   size_t sections_built() const { return cache_.size(); }
 
  private:
+  static constexpr double kF32 = 4, kHalf = 2;  // bytes of an element
   struct StageTimes {
     SectionTime embed_forward, block_forward, head_forward, head_backward, block_backward, embed_backward;
     const NetSections* sections;

@@ -6,9 +6,7 @@
 #include "perfmodel/step/cost.h"
 
 namespace isobar {
-namespace {
-constexpr double kF32 = 4, kHalf = 2;
-}
+namespace {}
 
 UnitStage LayoutModel::stage_of(const Layout& l, const Rank& r) const {
   return {static_cast<double>(r.blocks) / l.vpp, l.vpp, r.first, r.last};

@@ -37,7 +37,7 @@ Part part_of_buffer(const std::string& name) {
 }
 
 // Sections in the order of the list: what comes before the blocks, the middle block, what comes behind.
-struct Cutter {
+struct SectionCutter {
   Part before, behind;
   bool seen = false;
   Part operator()(const std::string& path) {
@@ -67,7 +67,7 @@ void cut_ops(const Both& one, const Both& two, NetSections& out) {
   std::array<Section*, 3> forward{&out.embed_forward, &out.block_forward, &out.head_forward};
   std::array<Section*, 3> backward{&out.embed_backward, &out.block_backward, &out.head_backward};
   std::vector<std::pair<const Section*, int32_t>> place(one.program.instrs.size(), {nullptr, 0});
-  Cutter in_forward{Part::embed, Part::head}, in_backward{Part::head, Part::embed};
+  SectionCutter in_forward{Part::embed, Part::head}, in_backward{Part::head, Part::embed};
   for (size_t i = 0; i < one.program.instrs.size(); ++i) {
     const Instr& instr = one.program.instrs[i];
     const Pass pass = one.plan.routines[one.plan.train[instr.invocation].routine].pass;

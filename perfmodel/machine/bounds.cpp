@@ -9,7 +9,7 @@ namespace {
 
 // Where the ends are: a core of the 1990s and an exascale node, a serial line and the memory of a wafer. Of
 // coefficients: prices of a unit between a hundredth of the best and a million times the usual.
-constexpr Bounds kTable[] = {
+constexpr Bounds kBounds[] = {
     {"identity.cores", "cores", 1, 1e5},
     {"identity.memory_bytes", "B", 1e6, 1e15},
     {"identity.cache_bytes", "B", 1, 1e12},  // 1 stands for none in files of accelerators
@@ -46,7 +46,7 @@ std::string shown(double v) {
 }
 
 const Bounds* bounds_of(const std::string& key) {
-  for (const Bounds& b : kTable)
+  for (const Bounds& b : kBounds)
     if (key == b.key) return &b;
   const std::string prices = "coefficients.";
   if (!key.starts_with(prices) || !key.ends_with(".value")) return nullptr;

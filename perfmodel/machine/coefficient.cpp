@@ -4,7 +4,7 @@ namespace isobar {
 namespace {
 
 using R = Resource;
-constexpr CoefficientInfo kTable[] = {
+constexpr CoefficientInfo kCoefficients[] = {
     {"gemm.f32", "s/FLOP", "matrix products", "gemm", "f32", Coef::gemm_f32, R::compute},
     {"gemm.tf32", "s/FLOP", "matrix products", "gemm", "tf32", Coef::gemm_tf32, R::compute},
     {"gemm.bf16", "s/FLOP", "matrix products", "gemm", "bf16", Coef::gemm_bf16, R::compute},
@@ -52,19 +52,20 @@ constexpr CoefficientInfo kTable[] = {
 };
 constexpr bool in_order() {
   for (size_t i = 0; i < kCoefs; ++i)
-    if (index_of(kTable[i].coef) != i) return false;
+    if (index_of(kCoefficients[i].coef) != i) return false;
   return true;
 }
-static_assert(std::size(kTable) == kCoefs && in_order(), "one line for each Coef, in the order of the enum");
+static_assert(std::size(kCoefficients) == kCoefs && in_order(),
+              "one line for each Coef, in the order of the enum");
 
 }  // namespace
 
 const CoefficientInfo& info_of(Coef c) {
-  return kTable[index_of(c)];
+  return kCoefficients[index_of(c)];
 }
 
 std::optional<Coef> coef_named(const std::string& name) {
-  for (const CoefficientInfo& info : kTable)
+  for (const CoefficientInfo& info : kCoefficients)
     if (name == info.name) return info.coef;
   return std::nullopt;
 }

@@ -12,7 +12,7 @@ namespace isobar {
 namespace {
 
 // In the order of CollectivePrice.
-constexpr std::array<PriceInfo, kCollectivePrices> kInfo{{
+constexpr std::array<PriceInfo, kCollectivePrices> kCollectiveInfo{{
     {"call", 20e-6, 0.5, 0.4},     // seconds
     {"near_hop", 2e-6, 0.5, 0.5},  // seconds a hop inside a node
     {"far_hop", 8e-6, 0.5, 0.5},   // seconds a hop between nodes
@@ -21,7 +21,7 @@ constexpr std::array<PriceInfo, kCollectivePrices> kInfo{{
     {"tree", 1.3, 0.3, 0.2},  // slowdown of trees against rings
 }};
 
-struct Refused : std::runtime_error {
+struct RefusedCollective : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
@@ -30,7 +30,7 @@ double ring_share(const std::string& collective, double n) {
   const double part = (n - 1) / n;
   if (collective == "allreduce") return 2 * part;
   if (collective == "allgather" || collective == "reducescatter" || collective == "alltoall") return part;
-  throw Refused("collective '" + collective + "' is not modelled");
+  throw RefusedCollective("collective '" + collective + "' is not modelled");
 }
 
 CollectiveRun run_from(const CsvRow& row) {
@@ -43,18 +43,18 @@ CollectiveRun run_from(const CsvRow& row) {
   r.bytes = row.number("bytes");
   r.nodes = row.number("nodes");
   r.ranks = row.number("gpus");
-  if (!(r.bytes > 0)) throw Refused("no message size");
-  if (!(r.nodes >= 1) || !(r.ranks >= 2)) throw Refused("no number of nodes and GPUs");
+  if (!(r.bytes > 0)) throw RefusedCollective("no message size");
+  if (!(r.nodes >= 1) || !(r.ranks >= 2)) throw RefusedCollective("no number of nodes and GPUs");
   const double share = ring_share(r.collective, r.ranks);
   r.seconds = 1e-6 * row.number("time_us");
   if (const double bus = row.number("busbw_GBs"); !(r.seconds > 0) && bus > 0)
     r.seconds = share * r.bytes / (bus * 1e9);
-  if (!(r.seconds > 0)) throw Refused("no time or bandwidth");
-  if (r.seconds > 1e3) throw Refused("the time stands for a failure");
+  if (!(r.seconds > 0)) throw RefusedCollective("no time or bandwidth");
+  if (r.seconds > 1e3) throw RefusedCollective("the time stands for a failure");
   const ChipSpec* g = chip_named(row.text("gpu_type"), row.text("intra_node_link"));
-  if (!g) throw Refused("accelerator '" + row.text("gpu_type") + "' is not known");
+  if (!g) throw RefusedCollective("accelerator '" + row.text("gpu_type") + "' is not known");
   const double together = r.ranks / r.nodes;
-  if (together < 1) throw Refused("fewer GPUs than nodes");
+  if (together < 1) throw RefusedCollective("fewer GPUs than nodes");
   CollectiveTraffic& c = r.traffic;
   const bool far = r.nodes > 1;
   if (together > 1) c.ring_link_s = share * r.bytes / g->link_rate;
@@ -82,7 +82,7 @@ CollectiveTable collectives_from(const CsvTable& csv) {
   for (const CsvRow& row : csv.rows) {
     try {
       t.runs.push_back(run_from(row));
-    } catch (const Refused& why) {
+    } catch (const RefusedCollective& why) {
       ++t.refused[why.what()];
     }
   }
@@ -91,7 +91,7 @@ CollectiveTable collectives_from(const CsvTable& csv) {
 
 CollectivePrices spec_collective_prices() {
   CollectivePrices p{};
-  for (size_t i = 0; i < kCollectivePrices; ++i) p[i] = kInfo[i].spec;
+  for (size_t i = 0; i < kCollectivePrices; ++i) p[i] = kCollectiveInfo[i].spec;
   return p;
 }
 
@@ -109,7 +109,7 @@ double collective_seconds(const CollectiveTraffic& c, const CollectivePrices& pr
   return std::min(ring, tree);
 }
 
-const Quantity kCollectiveSeconds{kCollectivePrices, kInfo.data(), 0.15, 4,
+const Quantity kCollectiveSeconds{kCollectivePrices, kCollectiveInfo.data(), 0.15, 4,
                                   [](const Sample& s, const Eigen::VectorXd& log_prices) {
                                     CollectivePrices p;
                                     for (size_t i = 0; i < kCollectivePrices; ++i)

@@ -12,7 +12,7 @@ namespace {
 constexpr double kGiB = 1073741824.0;
 
 // In the order of MemoryPrice.
-constexpr std::array<PriceInfo, kMemoryPrices> kInfo{{
+constexpr std::array<PriceInfo, kMemoryPrices> kMemoryInfo{{
     {"gradients", 0.8, 0.3, 0.3},
     {"optimizer", 1.0, 0.05, 0.1},
     {"stream", 1.0, 0.2, 0.2},
@@ -109,11 +109,11 @@ double peak_bytes(const MemoryCounts& m, const MemoryPrices& price) {
 
 MemoryPrices spec_memory_prices() {
   MemoryPrices p{};
-  for (size_t i = 0; i < kMemoryPrices; ++i) p[i] = kInfo[i].spec;
+  for (size_t i = 0; i < kMemoryPrices; ++i) p[i] = kMemoryInfo[i].spec;
   return p;
 }
 
-const Quantity kPeakBytes{kMemoryPrices, kInfo.data(), 0.04, 1,
+const Quantity kPeakBytes{kMemoryPrices, kMemoryInfo.data(), 0.04, 1,
                           [](const Sample& s, const Eigen::VectorXd& log_prices) {
                             MemoryPrices p;
                             for (size_t i = 0; i < kMemoryPrices; ++i)

@@ -18,7 +18,7 @@ namespace {
 using Split = JudgeOptions::Split;
 constexpr int kDraws = 5;  // of N random points
 constexpr double kFastMfu = 15;
-constexpr double kGiB = 1073741824.0;
+constexpr double kBytesOfGiB = 1073741824.0;
 
 /// Spec-sheet prices, and how much slower the machine family was in other campaigns (all machines where the
 /// family was in none), over runs that the accelerator's rates decide and not the host's. Campaigns are
@@ -247,8 +247,8 @@ void judge_memory(const PublishedTable& table, const Library& others, const Judg
   judge.read(samples_of(scored, kMemory), samples_of(rest, kMemory));
   judge.run([&](size_t i, const Estimated& e, const std::string& draw) {
     const PublishedRun& r = *scored[i];
-    out.memory_rows.push_back({r.id, r.choice_group() + draw, r.memory_gb * kGiB, e.value, e.lower, e.upper,
-                               r.specification(), e.news, e.share});
+    out.memory_rows.push_back({r.id, r.choice_group() + draw, r.memory_gb * kBytesOfGiB, e.value, e.lower,
+                               e.upper, r.specification(), e.news, e.share});
   });
   out.memory = score_rows(out.memory_rows);
   out.memory->regret.reset();  // nobody chooses a layout for the least memory

@@ -10,7 +10,7 @@ namespace isobar {
 namespace {
 
 // In the order of Price. spec, log sigma, log sigma between campaigns.
-constexpr std::array<PriceInfo, kPrices> kInfo{{
+constexpr std::array<PriceInfo, kPrices> kStepInfo{{
     {"gemm", 1.08, 0.15, 0.10},       {"gemm.low", 1.2, 0.15, 0.10},    {"gemm.fp4", 1.6, 0.2, 0.15},
     {"gemm.width", 60, 0.8, 0.6},     {"gemm.tokens", 200, 0.8, 0.8},   {"attention", 2.0, 0.4, 0.3},
     {"attention.v1", 1.5, 0.3, 0.2},  {"scores", 1.4, 0.3, 0.2},        {"ragged_heads", 2.0, 0.5, 0.3},
@@ -50,12 +50,12 @@ double ring_rate(const PublishedRun& r, double ranks, double together, bool& far
 }  // namespace
 
 const PriceInfo& info_of(Price p) {
-  return kInfo[index_of(p)];
+  return kStepInfo[index_of(p)];
 }
 
 Prices spec_prices() {
   Prices p{};
-  for (size_t i = 0; i < kPrices; ++i) p[i] = kInfo[i].spec;
+  for (size_t i = 0; i < kPrices; ++i) p[i] = kStepInfo[i].spec;
   return p;
 }
 
@@ -247,7 +247,7 @@ double step_seconds(const StepCounts& c, const Prices& price) {
   return step * (1 + p(Price::straggler) * c.gpu_doublings);
 }
 
-const Quantity kStepSeconds{kPrices, kInfo.data(), 0.08, 2,
+const Quantity kStepSeconds{kPrices, kStepInfo.data(), 0.08, 2,
                             [](const Sample& s, const Eigen::VectorXd& log_prices) {
                               Prices p;
                               for (size_t i = 0; i < kPrices; ++i)

@@ -4,12 +4,12 @@
 namespace isobar::cpu::testing {
 namespace {
 
-struct Case {
+struct NormCase {
   ResidualNorm p;
   Buffer residual, y, gamma, beta, dh, dx;
 };
 
-Case random_case(Random& random, DType act) {
+NormCase random_norm(Random& random, DType act) {
   ResidualNorm p{.rows = random.integer(1, 70),
                  .cols = random.one_of<int64_t>({1, 3, 16, 48, 77, 384, 1000}),
                  .eps = 1e-6f,
@@ -26,7 +26,7 @@ Case random_case(Random& random, DType act) {
           random.buffer(DType::f32, n)};
 }
 
-std::vector<double> sum_of(const Case& c, bool with_y) {
+std::vector<double> sum_of(const NormCase& c, bool with_y) {
   std::vector<double> x(c.p.rows * c.p.cols);
   for (int64_t r = 0; r < c.p.rows; ++r)
     for (int64_t j = 0; j < c.p.cols; ++j)
@@ -56,7 +56,7 @@ TEST(ResidualNormForward, AddsAndNormalises) {
   for (const Isa isa : isas())
     for (int round = 0; round < 12; ++round) {
       const DType act = random.act();
-      const Case c = random_case(random, act);
+      const NormCase c = random_norm(random, act);
       const Running running(isa, static_cast<int>(random.integer(1, 2)));
       const ResidualNorm& p = c.p;
       const bool with_y = random.coin(), with_x = with_y || random.coin();
@@ -118,7 +118,7 @@ TEST(ResidualNormBackward, IsTheTextbookGradient) {
   for (const Isa isa : isas())
     for (int round = 0; round < 12; ++round) {
       const DType act = random.act();
-      const Case c = random_case(random, act);
+      const NormCase c = random_norm(random, act);
       const Running running(isa, static_cast<int>(random.integer(1, 2)));
       const ResidualNorm& p = c.p;
       const bool first = random.coin(), accumulate = random.coin(), with_copy = random.coin();

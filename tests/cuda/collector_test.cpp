@@ -14,7 +14,7 @@
 namespace isobar::cuda {
 namespace {
 
-class Buffer {  // records one after the other, as CUPTI packs them
+class Records {  // records one after the other, as CUPTI packs them
  public:
   template <class Record>
   void add(const Record& r) {
@@ -75,7 +75,7 @@ TEST(CuptiBuffers, AreReadRecordByRecordAndJoined) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   const SmallPlan s = small_plan();
-  Buffer buffer;
+  Records buffer;
   const uint64_t t = 1'800'000'000'000'000'000u + random() % 1'000'000'000;  // as CUPTI's clock reads
   const auto call = static_cast<uint32_t>(random());
   // op 0: a kernel; op 1: a copy, under a call that another library announced for itself, too

@@ -31,7 +31,7 @@ RunSpec net(const std::string& amp, const std::string& gelu) {
   return s;
 }
 
-std::vector<RunSpec> specs() {
+std::vector<RunSpec> fused_specs() {
   std::vector<RunSpec> all;
   for (const char* gelu : {"erf", "tanh"}) {
     const RunSpec s = net("bf16", gelu);
@@ -175,7 +175,7 @@ class Played {
 };
 
 TEST(Fusion, EveryOpReadsWhatItReadsOneByOne) {
-  for (const RunSpec& s : specs())
+  for (const RunSpec& s : fused_specs())
     for (int rank = 0; rank < s.layout.world(); rank += 3) {
       const Plan plan =
           build_plan(s, rank, [](const Op& op) -> int64_t { return cuda_workspace()(op) > 0 ? 4096 : 0; });
@@ -193,7 +193,7 @@ TEST(Fusion, EveryOpReadsWhatItReadsOneByOne) {
 // Whoever touches the same bytes on another lane, one of them writing, is waited for: directly or through
 // others.
 TEST(Fusion, RelinkedProgramsWaitForEveryConflict) {
-  for (const RunSpec& s : specs())
+  for (const RunSpec& s : fused_specs())
     for (int rank = 0; rank < s.layout.world(); rank += 3) {
       const Plan plan = build_plan(s, rank, cuda_workspace());
       const Plan as_run = fused(plan, fusible(plan));
@@ -278,7 +278,7 @@ TEST(Fusion, EpiloguesAreThoseOfTheTable) {
 // BGRADB sums cuBLASLt's second operand, which it wants transposed, over the product's inner dimension: one
 // sum for each column of its result. Leading dimension of GELU's input: rows of its result, on 8 elements.
 TEST(Fusion, OperandsLieAsTheEpiloguesWantThem) {
-  for (const RunSpec& s : specs()) {
+  for (const RunSpec& s : fused_specs()) {
     const Plan plan = build_plan(s, 0, cuda_workspace());
     for (const Fusion& f : fusible(plan)) {
       const Op &product = plan.ops[f.product], &other = plan.ops[f.other];

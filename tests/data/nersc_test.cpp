@@ -10,11 +10,11 @@
 namespace isobar::test {
 namespace {
 
-constexpr FieldShape kShape{3, 4, 6};
+constexpr FieldShape kNerscShape{3, 4, 6};
 
 /// Writes one year and returns its data.
 std::vector<float> write_year(const TempDir& dir, const std::string& name, int64_t steps,
-                              FieldShape s = kShape, const Hdf5Options& o = {}) {
+                              FieldShape s = kNerscShape, const Hdf5Options& o = {}) {
   auto data = random_floats(steps * s.size(), 10, 3);
   write_hdf5(dir / name,
              {static_cast<hsize_t>(steps), static_cast<hsize_t>(s.channels), static_cast<hsize_t>(s.height),
@@ -53,7 +53,7 @@ TEST(Nersc, PairsNeverCrossYearsAndFollowTheNerscIndex) {
   for (int64_t dt : {1, 2}) {
     DataSpec d = spec_for(dir);
     d.dt = dt;
-    const auto set = open_dataset(d, d.train, Split::train, kShape);
+    const auto set = open_dataset(d, d.train, Split::train, kNerscShape);
     ASSERT_EQ(set->size(), 27);
     int64_t i = 0;
     for (int y = 0; y < 3; ++y)
@@ -61,7 +61,7 @@ TEST(Nersc, PairsNeverCrossYearsAndFollowTheNerscIndex) {
         int64_t t = k % (steps[y] - dt);  // the NERSC loader's arithmetic
         if (t < dt) t += dt;
         const Pair p = read(*set, i);
-        const auto at = [&](int64_t step) { return years[y].begin() + step * kShape.size(); };
+        const auto at = [&](int64_t step) { return years[y].begin() + step * kNerscShape.size(); };
         ASSERT_TRUE(std::equal(p.input.begin(), p.input.end(), at(t))) << i;
         ASSERT_TRUE(std::equal(p.target.begin(), p.target.end(), at(t + dt))) << i;
       }
@@ -74,10 +74,10 @@ TEST(Nersc, LimitTakesTheFirstSamples) {
   DataSpec d = spec_for(dir);
   d.limit_samples = 4;
   d.limit_valid_samples = 2;
-  EXPECT_EQ(open_dataset(d, d.train, Split::train, kShape)->size(), 4);
-  EXPECT_EQ(open_dataset(d, d.train, Split::valid, kShape)->size(), 2);
+  EXPECT_EQ(open_dataset(d, d.train, Split::train, kNerscShape)->size(), 4);
+  EXPECT_EQ(open_dataset(d, d.train, Split::valid, kNerscShape)->size(), 2);
   d.limit_samples = 400;
-  EXPECT_EQ(open_dataset(d, d.train, Split::train, kShape)->size(), 9);
+  EXPECT_EQ(open_dataset(d, d.train, Split::train, kNerscShape)->size(), 9);
 }
 
 TEST(Nersc, CropsTheFirstRowsAndColumnsAndNormalisesPerChannel) {
@@ -93,7 +93,7 @@ TEST(Nersc, CropsTheFirstRowsAndColumnsAndNormalisesPerChannel) {
     const std::vector<float> mean = {9, 10.5f, -3}, std = {0.5f, 2, 7};
     write_npy(d.means, {1, 3, 1, 1}, mean);
     write_npy(d.stds, {1, 3, 1, 1}, std);
-    const auto set = open_dataset(d, d.train, Split::train, kShape);
+    const auto set = open_dataset(d, d.train, Split::train, kNerscShape);
     const Pair p = read(*set, 2);
     for (int64_t c = 0; c < 3; ++c)
       for (int64_t h = 0; h < 4; ++h)
@@ -117,7 +117,7 @@ TEST(Nersc, StatisticsComeFromTheTrainingSetWhenNoneAreGiven) {
   DataSpec d;
   d.train = dir / "train";
   d.valid = dir / "valid";
-  const auto set = open_dataset(d, d.valid, Split::valid, kShape);
+  const auto set = open_dataset(d, d.valid, Split::valid, kNerscShape);
   const Pair p = read(*set, 1);
   for (int64_t c = 0; c < 3; ++c) {
     long double sum = 0, square = 0;
@@ -135,12 +135,12 @@ TEST(Nersc, StatisticsComeFromTheTrainingSetWhenNoneAreGiven) {
 TEST(Nersc, EveryFaultIsOneErrorNamingFileKeyAndMend) {
   TempDir dir;
   DataSpec d = spec_for(dir);
-  const auto open = [&](FieldShape want = kShape, Split split = Split::train) {
+  const auto open = [&](FieldShape want = kNerscShape, Split split = Split::train) {
     return open_dataset(d, d.train, split, want);
   };
   d.train = dir / "nowhere";
   expect_config_error([&] { open(); }, {dir / "nowhere", "'data.train'", "no such file"});
-  expect_config_error([&] { open(kShape, Split::valid); }, {"'data.valid'"});
+  expect_config_error([&] { open(kNerscShape, Split::valid); }, {"'data.valid'"});
   fs::create_directories(dir / "set");
   d.train = dir / "set";
   expect_config_error([&] { open(); }, {"holds no .h5 or .nc file"});
@@ -203,7 +203,7 @@ TEST(Nersc, BadStatisticsAreRefused) {
   TempDir dir;
   write_year(dir, "2015.h5", 5);
   DataSpec d = spec_for(dir);
-  const auto open = [&] { return open_dataset(d, d.train, Split::train, kShape); };
+  const auto open = [&] { return open_dataset(d, d.train, Split::train, kNerscShape); };
   EXPECT_NO_THROW(open());
   write_npy(d.stds, {1, 3, 1, 1}, {1, 0, 1});
   expect_config_error(open, {d.stds, "'data.stds'", "channel 1"});

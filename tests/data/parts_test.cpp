@@ -10,7 +10,7 @@
 namespace isobar::test {
 namespace {
 
-constexpr FieldShape kShape{1, 4, 6};
+constexpr FieldShape kPartsShape{1, 4, 6};
 
 class Parts : public testing::Test {
  protected:
@@ -19,7 +19,7 @@ class Parts : public testing::Test {
     data_.train = dir_ / "2015.h5";
   }
   std::unique_ptr<Dataset> open(Split split) const {
-    return open_dataset(data_, split == Split::train ? data_.train : data_.valid, split, kShape);
+    return open_dataset(data_, split == Split::train ? data_.train : data_.valid, split, kPartsShape);
   }
   TempDir dir_;
   DataSpec data_;
@@ -58,7 +58,7 @@ TEST_F(Parts, ASampleAloneIsASet) {
 }
 
 TEST_F(Parts, NoStepHasNoStatistics) {
-  EXPECT_THROW(compute_statistics(std::vector<TimeSegment>{}, kShape), std::invalid_argument);
+  EXPECT_THROW(compute_statistics(std::vector<TimeSegment>{}, kPartsShape), std::invalid_argument);
 }
 
 TEST_F(Parts, EqualNumbersHaveNoVarianceThoughTheirSumIsRounded) {

@@ -42,6 +42,9 @@ inline std::string text_of(const fs::path& p) {
   return out.str();
 }
 
+// seconds; busy machines and sanitizers are slow, a hang is for good
+constexpr double kQuickly = 100;
+
 inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

@@ -15,7 +15,6 @@ namespace {
   EXPECT_NE((text).find(part), std::string::npos) << "lacks '" << (part) << "':\n" << (text)
 
 // Seconds; a busy machine needs some to start and to end processes, and more under a sanitizer.
-constexpr double kQuickly = 100;  // seconds; busy machines and sanitizers are slow, a hang is for good
 
 int count_of(const std::string& text, const std::string& part) {
   int n = 0;

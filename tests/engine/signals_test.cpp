@@ -10,8 +10,6 @@ namespace {
 #define EXPECT_HAS(text, part) \
   EXPECT_NE((text).find(part), std::string::npos) << "lacks '" << (part) << "':\n" << (text)
 
-constexpr double kQuickly = 100;  // s, on a busy machine
-
 Words mpiexec(const Words& options, const Words& train) {
   Words words = {"mpiexec", "-n", "2", "--bind-to", "none", "--oversubscribe"};
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");

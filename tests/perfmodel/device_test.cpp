@@ -13,10 +13,6 @@
 namespace isobar {
 namespace {
 
-Machine cluster(const std::string& name) {
-  return load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/" + name + ".yaml");
-}
-
 RunSpec on(const char* device, int64_t ranks = 8) {
   RunSpec s = test::tiny();
   s.file = "run.yaml";
@@ -38,7 +34,7 @@ std::string refusal(const F& f) {
 }
 
 TEST(Device, IsWhatTheMachineDescribesOrTheRunIsRefusedWithTheMend) {
-  const Machine cores = test::machine(), gpus = cluster("dgx-a100");
+  const Machine cores = test::machine(), gpus = test::cluster("dgx-a100");
   EXPECT_EQ(device_of(on("auto"), cores), Device::cores);
   EXPECT_EQ(device_of(on("cpu"), cores), Device::cores);
   EXPECT_EQ(device_of(on("auto"), gpus), Device::accelerator);
@@ -56,7 +52,7 @@ TEST(Device, IsWhatTheMachineDescribesOrTheRunIsRefusedWithTheMend) {
 }
 
 TEST(Device, OnePredictionWhoeverAsks) {
-  const Machine cores = test::machine(), gpus = cluster("dgx-a100");
+  const Machine cores = test::machine(), gpus = test::cluster("dgx-a100");
   for (const auto& [device, machine] : {std::pair{"cpu", &cores}, {"cuda", &gpus}}) {
     const RunSpec s = on(device);
     const Prediction p = predict(s, *machine, {});
@@ -102,7 +98,7 @@ TEST(Device, OnlyNvidiasAcceleratorsTakeRunsTheOthersPredictionsThatSaySo) {
     });
     EXPECT_EQ(only, runs ? 0 : 1) << entry.path();
   }
-  Machine unknown = cluster("dgx-a100");
+  Machine unknown = test::cluster("dgx-a100");
   unknown.accelerator->vendor = "";
   EXPECT_NE(refusal([&] { require_trainable(unknown); }).find("accelerator.vendor"), std::string::npos);
 }

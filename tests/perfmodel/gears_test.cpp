@@ -11,57 +11,50 @@
 #include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/search.h"
 #include "perfmodel/step/simulate.h"
+#include "support.h"
 
 namespace isobar {
 namespace {
-
-Machine cluster(const std::string& name) {
-  return load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/" + name + ".yaml");
-}
-
-template <class T>
-T one_of(std::mt19937_64& random, std::initializer_list<T> list) {
-  return *(list.begin() + static_cast<int64_t>(random() % list.size()));
-}
 
 // Any net, layout and policy that can be planned, small enough to be replayed.
 RunSpec random_spec(std::mt19937_64& random) {
   RunSpec s;
   s.file = "random";
-  s.net.kind = one_of<const char*>(random, {"gpt", "llama", "vit"});
-  s.net.num_heads = one_of<int64_t>(random, {32, 64});
-  s.net.embed_dim = s.net.num_heads * one_of<int64_t>(random, {64, 128});
-  s.net.depth = one_of<int64_t>(random, {8, 12, 16});
-  s.net.seq_length = one_of<int64_t>(random, {1024, 2048, 4096});
+  s.net.kind = test::one_of<const char*>(random, {"gpt", "llama", "vit"});
+  s.net.num_heads = test::one_of<int64_t>(random, {32, 64});
+  s.net.embed_dim = s.net.num_heads * test::one_of<int64_t>(random, {64, 128});
+  s.net.depth = test::one_of<int64_t>(random, {8, 12, 16});
+  s.net.seq_length = test::one_of<int64_t>(random, {1024, 2048, 4096});
   s.net.vocab_size = 32000;
   s.net.img_height = 256, s.net.img_width = 512;
   if (s.net.kind == "llama") s.net.num_kv_heads = s.net.num_heads / 2, s.net.ffn_dim = 3 * s.net.embed_dim;
-  if (s.net.kind == "gpt") s.net.tie_embeddings = random() % 2, s.net.dropout = one_of(random, {0.0, 0.1});
-  s.layout.tp = one_of<int64_t>(random, {1, 2, 4, 8});
-  s.layout.cp = one_of<int64_t>(random, {1, 1, 2, 4});
-  s.layout.pp = one_of<int64_t>(random, {1, 1, 2, 4});
-  s.layout.dp = one_of<int64_t>(random, {1, 2, 8});
-  s.layout.order = one_of<const char*>(random, {"tp-cp-dp-pp", "tp-cp-pp-dp", "dp-tp-cp-pp"});
+  if (s.net.kind == "gpt")
+    s.net.tie_embeddings = random() % 2, s.net.dropout = test::one_of(random, {0.0, 0.1});
+  s.layout.tp = test::one_of<int64_t>(random, {1, 2, 4, 8});
+  s.layout.cp = test::one_of<int64_t>(random, {1, 1, 2, 4});
+  s.layout.pp = test::one_of<int64_t>(random, {1, 1, 2, 4});
+  s.layout.dp = test::one_of<int64_t>(random, {1, 2, 8});
+  s.layout.order = test::one_of<const char*>(random, {"tp-cp-dp-pp", "tp-cp-pp-dp", "dp-tp-cp-pp"});
   s.policy.amp = "bf16";
-  s.policy.micro_batch = one_of<int64_t>(random, {1, 2, 4});
-  const int64_t m = one_of<int64_t>(random, {4, 8, 12});
+  s.policy.micro_batch = test::one_of<int64_t>(random, {1, 2, 4});
+  const int64_t m = test::one_of<int64_t>(random, {4, 8, 12});
   s.train.global_batch = s.layout.dp * s.policy.micro_batch * m;
   s.policy.sequence_parallel = random() % 2;
-  s.policy.recompute = one_of<const char*>(random, {"none", "selective", "full"});
+  s.policy.recompute = test::one_of<const char*>(random, {"none", "selective", "full"});
   if (s.policy.recompute == "full" && random() % 2 == 0) {
-    s.policy.recompute_method = one_of<const char*>(random, {"uniform", "block"});
-    s.policy.recompute_num_layers = one_of<int64_t>(random, {1, 2, 3});
+    s.policy.recompute_method = test::one_of<const char*>(random, {"uniform", "block"});
+    s.policy.recompute_num_layers = test::one_of<int64_t>(random, {1, 2, 3});
   }
-  s.train.optimizer = one_of<const char*>(random, {"adam", "adamw", "sgd"});
+  s.train.optimizer = test::one_of<const char*>(random, {"adam", "adamw", "sgd"});
   s.policy.offload_optimizer = random() % 12 == 0;
-  s.policy.cp_kind = one_of<const char*>(random, {"allgather", "ring", "ulysses"});
+  s.policy.cp_kind = test::one_of<const char*>(random, {"allgather", "ring", "ulysses"});
   s.policy.overlap = random() % 4 != 0;
   if (s.net.language() && s.layout.cp == 1 && random() % 3 == 0) s.policy.attention = "unfused";
   s.net.in_channels = s.net.out_channels =
       2;  // loaders keep up: who waits for them is another model's concern
   s.data.workers = 16;
   if (s.layout.pp > 1) {
-    s.policy.schedule = one_of<const char*>(random, {"1f1b", "1f1b", "gpipe", "interleaved", "zb-h1"});
+    s.policy.schedule = test::one_of<const char*>(random, {"1f1b", "1f1b", "gpipe", "interleaved", "zb-h1"});
     if (s.policy.schedule == "interleaved") s.layout.vpp = 2;
     if (s.policy.schedule == "zb-h1") s.policy.recompute = "none";
   }
@@ -85,7 +78,7 @@ std::vector<Gap> gaps_of(int wanted, const std::vector<int64_t>& zero, uint64_t 
   while (static_cast<int>(gaps.size()) < wanted) {
     RunSpec s = random_spec(random);
     if (s.layout.dp * s.layout.cp > 1) s.policy.zero = zero[random() % zero.size()];
-    const Machine m = cluster(one_of<const char*>(random, {"dgx-a100", "dgx-h100", "frontier"}));
+    const Machine m = test::cluster(test::one_of<const char*>(random, {"dgx-a100", "dgx-h100", "frontier"}));
     try {
       const double replay = replayed(s, m);
       LayoutModel model(s, m);

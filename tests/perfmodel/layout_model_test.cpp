@@ -11,13 +11,10 @@
 #include "model/nets/build.h"
 #include "model/plan/layout.h"
 #include "perfmodel/search.h"
+#include "support.h"
 
 namespace isobar {
 namespace {
-
-Machine cluster(const std::string& name = "dgx-a100") {
-  return load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/" + name + ".yaml");
-}
 
 // GPT as the papers have it: attention's matrix in memory, dropout, a vocabulary that needs no padding
 RunSpec gpt(int64_t h, int64_t layers, int64_t heads, int64_t s) {
@@ -37,7 +34,7 @@ RunSpec gpt(int64_t h, int64_t layers, int64_t heads, int64_t s) {
 }
 
 double flops_of(const RunSpec& s) {
-  LayoutModel model(s, cluster());
+  LayoutModel model(s, test::cluster());
   return model.cost(layout_of(s)).flops;
 }
 
@@ -90,7 +87,7 @@ TEST(LayoutModel, BubblesAreNarayanans) {
   for (const auto& [p, v] : {std::pair<int64_t, int64_t>{4, 1}, {8, 1}, {4, 4}, {8, 2}}) {
     spec.layout = {.pp = p, .vpp = v};
     spec.policy.schedule = v > 1 ? "interleaved" : "1f1b";
-    LayoutModel model(spec, cluster());
+    LayoutModel model(spec, test::cluster());
     const LayoutCost c = model.cost(layout_of(spec));
     const double all = c.compute + c.host + c.tp + c.slowdown;
     EXPECT_NEAR(c.bubble / all * 32 * static_cast<double>(v) / static_cast<double>(p - 1), 1, 0.02)
@@ -103,7 +100,7 @@ TEST(LayoutModel, ShardsAreRajbhandaris) {
   RunSpec spec = gpt(4096, 8, 32, 1024);
   spec.layout.dp = 8;
   spec.train.global_batch = 8;
-  LayoutModel model(spec, cluster());
+  LayoutModel model(spec, test::cluster());
   Layout l = layout_of(spec);
   const double zero0 = model.cost(l).persistent;
   const double n = 8;
@@ -116,20 +113,15 @@ TEST(LayoutModel, ShardsAreRajbhandaris) {
   EXPECT_NEAR(zero0 / 18 / static_cast<double>(plan.parameter_count()), 1, 1e-4);
 }
 
-template <class T>
-T one_of(std::mt19937_64& random, std::initializer_list<T> list) {
-  return *(list.begin() + static_cast<int64_t>(random() % list.size()));
-}
-
 // Layouts of 64 ranks that the net can take, with any policy
 Layout random_layout(std::mt19937_64& random, const RunSpec& s) {
   for (;;) {
-    Layout l{.tp = one_of(random, {1, 2, 4, 8}),
-             .cp = one_of(random, {1, 1, 2, 4}),
-             .pp = one_of(random, {1, 2, 4, 8})};
+    Layout l{.tp = test::one_of(random, {1, 2, 4, 8}),
+             .cp = test::one_of(random, {1, 1, 2, 4}),
+             .pp = test::one_of(random, {1, 2, 4, 8})};
     if (64 % (l.tp * l.cp * l.pp) != 0) continue;
     l.dp = 64 / (l.tp * l.cp * l.pp);
-    l.micro_batch = one_of(random, {1, 2, 4, 8});
+    l.micro_batch = test::one_of(random, {1, 2, 4, 8});
     if (s.train.global_batch % (l.dp * l.micro_batch) != 0) continue;
     l.sequence_parallel = l.tp > 1 && random() % 2 == 0;
     l.recompute = static_cast<int8_t>(random() % 3);
@@ -147,17 +139,17 @@ Layout random_layout(std::mt19937_64& random, const RunSpec& s) {
 RunSpec random_net(std::mt19937_64& random) {
   RunSpec s;
   s.file = "random";
-  s.net.kind = one_of<const char*>(random, {"gpt", "llama"});
-  s.net.num_heads = one_of<int64_t>(random, {8, 16, 64});
-  s.net.embed_dim = s.net.num_heads * one_of<int64_t>(random, {32, 64, 128});
+  s.net.kind = test::one_of<const char*>(random, {"gpt", "llama"});
+  s.net.num_heads = test::one_of<int64_t>(random, {8, 16, 64});
+  s.net.embed_dim = s.net.num_heads * test::one_of<int64_t>(random, {32, 64, 128});
   if (s.net.kind == "llama")
-    s.net.num_kv_heads = 8, s.net.ffn_dim = 8 * one_of<int64_t>(random, {128, 512, 3584});
-  s.net.depth = one_of<int64_t>(random, {16, 32});
-  s.net.seq_length = one_of<int64_t>(random, {512, 2048, 8192});
-  s.net.vocab_size = one_of<int64_t>(random, {1000, 50257, 128256});
-  s.policy.amp = one_of<const char*>(random, {"none", "tf32", "bf16", "fp8"});
+    s.net.num_kv_heads = 8, s.net.ffn_dim = 8 * test::one_of<int64_t>(random, {128, 512, 3584});
+  s.net.depth = test::one_of<int64_t>(random, {16, 32});
+  s.net.seq_length = test::one_of<int64_t>(random, {512, 2048, 8192});
+  s.net.vocab_size = test::one_of<int64_t>(random, {1000, 50257, 128256});
+  s.policy.amp = test::one_of<const char*>(random, {"none", "tf32", "bf16", "fp8"});
   s.layout.dp = 64;
-  s.train.global_batch = one_of<int64_t>(random, {64, 512});
+  s.train.global_batch = test::one_of<int64_t>(random, {64, 512});
   return s;
 }
 
@@ -174,9 +166,9 @@ TEST(LayoutModel, NeverExceedsTheCeilingIsMonotoneAndTheSameTwice) {
   while (done < 100'000) {
     RunSpec spec = random_net(random);
     spec.policy.overlap = random() % 4 != 0;
-    spec.policy.recompute_method = one_of<const char*>(random, {"uniform", "block"});
-    spec.policy.recompute_num_layers = one_of<int64_t>(random, {1, 1, 2, 4});
-    Machine m = cluster(machines[random() % std::size(machines)]);
+    spec.policy.recompute_method = test::one_of<const char*>(random, {"uniform", "block"});
+    spec.policy.recompute_num_layers = test::one_of<int64_t>(random, {1, 1, 2, 4});
+    Machine m = test::cluster(machines[random() % std::size(machines)]);
     // As good as physics allows, or worse
     for (size_t i = 0; i < kCoefs; ++i) {
       double& v = m.coefficients[i].value;
@@ -212,16 +204,16 @@ std::vector<double> memory_gaps(const std::vector<int>& zero, uint64_t seed, std
   std::vector<double> gaps;
   while (gaps.size() < 400) {
     RunSpec spec = random_net(random);
-    spec.policy.amp = one_of<const char*>(random, {"bf16", "fp8"});
-    spec.train.optimizer = one_of<const char*>(random, {"adam", "sgd"});
+    spec.policy.amp = test::one_of<const char*>(random, {"bf16", "fp8"});
+    spec.train.optimizer = test::one_of<const char*>(random, {"adam", "sgd"});
     spec.policy.offload_optimizer = random() % 4 == 0;
-    spec.policy.recompute_method = one_of<const char*>(random, {"uniform", "block"});
-    spec.policy.recompute_num_layers = one_of<int64_t>(random, {1, 1, 2, 4});
+    spec.policy.recompute_method = test::one_of<const char*>(random, {"uniform", "block"});
+    spec.policy.recompute_num_layers = test::one_of<int64_t>(random, {1, 1, 2, 4});
     Layout l = random_layout(random, spec);
     l.zero = static_cast<int8_t>(l.dp * l.cp > 1 ? zero[random() % zero.size()] : 0);
     if (l.zero >= 2)
       spec.policy.offload_optimizer = false;  // known roughly anyway, and less of it is certain
-    LayoutModel model(spec, cluster());
+    LayoutModel model(spec, test::cluster());
     const RunSpec s = with_layout(spec, l);
     try {
       const LayoutCost c = model.cost(l);

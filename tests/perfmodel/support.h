@@ -1,7 +1,9 @@
 // A small machine and a small sweep that several tests use.
 #pragma once
 #include <cmath>
+#include <initializer_list>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "model/nets/build.h"
@@ -22,6 +24,16 @@ peaks:
 )";
 inline Machine machine() {
   return parse_machine(kSpecSheet, "spec.yaml");
+}
+
+// One of those that Isobar brings along
+inline Machine cluster(const std::string& name = "dgx-a100") {
+  return load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/" + name + ".yaml");
+}
+
+template <class T>
+T one_of(std::mt19937_64& random, std::initializer_list<T> list) {
+  return *(list.begin() + static_cast<int64_t>(random() % list.size()));
 }
 
 inline RunSpec tiny() {

@@ -11,7 +11,7 @@
 namespace isobar {
 namespace {
 
-std::vector<std::string> random_layout(std::mt19937& random) {
+std::vector<std::string> random_fp8_layout(std::mt19937& random) {
   const auto pick = [&](const std::vector<std::string>& from) { return from[random() % from.size()]; };
   const std::string pp = pick({"1", "2"});
   const std::string schedule = pp == "1" ? "1f1b" : pick({"1f1b", "interleaved", "zb-h1"});
@@ -40,7 +40,7 @@ TEST(Fp8, KeepsWhatBf16KeepsAndSendsWhatItSends) {
   for (int round = 0; round < 20; ++round) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round));
     const std::string net = round % 2 ? "gpt3-175b" : "llama3-8b";
-    const std::vector<std::string> words = random_layout(random);
+    const std::vector<std::string> words = random_fp8_layout(random);
     const int rank = static_cast<int>(random() % spec_of(net, words).layout.world());
     const Plan want = plan_in("bf16", net, words, rank), got = plan_in("fp8", net, words, rank);
     EXPECT_EQ(got.memory.arena, want.memory.arena);
