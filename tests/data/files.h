@@ -132,6 +132,14 @@ inline std::string deflated_zeros(int64_t mib) {
   return out;
 }
 
+/// Puts `stored` (filtered already, and of any length) in the place of a chunk of 'fields'.
+inline void replace_chunk(const std::string& path, const std::vector<hsize_t>& origin,
+                          const std::string& stored) {
+  const hid_t f = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), d = H5Dopen2(f, "fields", H5P_DEFAULT);
+  EXPECT_GE(H5Dwrite_chunk(d, H5P_DEFAULT, 0, origin.data(), stored.size(), stored.data()), 0);
+  H5Dclose(d), H5Fclose(f);
+}
+
 /// EXPECTs that f throws ConfigError whose one-line message holds all of `parts`.
 template <class F>
 void expect_config_error(F f, const std::vector<std::string>& parts) {

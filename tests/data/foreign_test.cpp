@@ -238,11 +238,7 @@ TEST_F(Foreign, WhatTheLibraryNeverComesToTheEndOf) {
 void write_bomb(const std::string& path, int64_t mib, hid_t type) {
   const std::vector<float> data = random_floats(3 * 256);
   write_hdf5(path, {3, 2, 8, 16}, data, {.type = type, .chunk = {1, 2, 8, 16}, .deflate = 1});
-  const std::string packed = deflated_zeros(mib);
-  const hid_t f = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), d = H5Dopen2(f, "fields", H5P_DEFAULT);
-  const hsize_t middle[] = {1, 0, 0, 0};
-  EXPECT_GE(H5Dwrite_chunk(d, H5P_DEFAULT, 0, middle, packed.size(), packed.data()), 0) << hdf5_message();
-  H5Dclose(d), H5Fclose(f);
+  replace_chunk(path, {1, 0, 0, 0}, deflated_zeros(mib));
 }
 
 // By this program's own decoder and, of numbers that it does not know, by the library's.
@@ -260,6 +256,36 @@ TEST_F(Foreign, ChunksThatInflateToMoreThanAChunk) {
   expect_config_error([&] { compute_statistics(h); }, {h, "time step 1"});
   expect_config_error([&] { require_fields(h, "data.train", {}); },
                       {h, "'data.train'", "cannot read 'fields'"});
+}
+
+// Statistics at a run's start: one child computes them for all ranks.
+TEST_F(Foreign, StatisticsOfARunAreBegunInAChild) {
+  const std::string h = dir_ / "h.h5";
+  const FieldShape shape{2, 4, 6};
+  std::vector<float> data = random_floats(9 * 48, 250, 20);
+  write_hdf5(h, {9, 2, 4, 6}, data, {.chunk = {1, 1, 4, 6}, .deflate = 1});
+  DataSpec d;
+  d.train = h;
+  d.train_fraction = 0.8;
+  ASSERT_TRUE(needs_statistics(d));
+  const Statistics known = begin_statistics(d, shape)();
+  std::vector<float> a(2 * 48), b(2 * 48), none(2 * 48);
+  open_dataset(d, h, Split::train, shape)->read(1, a.data(), a.data() + 48);
+  open_dataset(d, h, Split::train, shape, &known)->read(1, b.data(), b.data() + 48);
+  EXPECT_EQ(a, b);
+  const Statistics other{{0, 0}, {1, 1}};
+  open_dataset(d, h, Split::train, shape, &other)->read(1, none.data(), none.data() + 48);
+  EXPECT_EQ(none[0], data[48]);
+
+  const auto begun = [&] { begin_statistics(d, shape)(); };
+  d.dt = 8;  // told before anything is read
+  data[3 * 48 + 5] = NAN;
+  write_hdf5(h, {9, 2, 4, 6}, data);
+  expect_config_error(begun, {h, "'data.dt'", "no pair of steps 8 apart"});
+  d.dt = 1;
+  expect_config_error(begun, {h, "'data.train'", "time step 3", "NaN"});
+  d.train = dir_ / "none.h5";
+  expect_config_error(begun, {d.train, "'data.train'", "no such file"});
 }
 
 // What ranks read is more than a child tries out.

@@ -46,6 +46,9 @@ int run(const fs::path& source, const fs::path& keep, uint64_t seed, int64_t fir
   }
   std::printf("%lld inputs in %.1f s, %lld wrong\n", static_cast<long long>(inputs), seconds(),
               static_cast<long long>(wrong));
+  if (wrong > 0)
+    std::printf("one of them again: fuzz_inputs --source %s --seed %llu --only <input>\n", source.c_str(),
+                static_cast<unsigned long long>(seed));
   fs::remove_all(folder);
   return wrong == 0 ? 0 : 1;
 }
