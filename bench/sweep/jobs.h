@@ -30,7 +30,8 @@ class JobDir {
   const std::string& name() const { return name_; }
   std::string id() const;
   void write_id(const std::string& id) const;
-  nlohmann::json description() const;  // job.json; throws ConfigError when it cannot be read
+  /// job.json. Throws ConfigError when it cannot be read, or lacks what a job needs.
+  nlohmann::json description() const;
 
   bool closed() const;
   void close(const std::string& state) const;
@@ -56,6 +57,7 @@ void release(const std::filesystem::path& trial_dir);
 std::string trial_state(const std::filesystem::path& results, const std::string& trial);
 
 nlohmann::json to_json(const Trial& t);
+/// Throws ConfigError.
 Trial trial_from_json(const nlohmann::json& j, const std::string& file);
 
 }  // namespace isobar

@@ -38,6 +38,8 @@ std::vector<Target> text_targets(const std::filesystem::path& source, const std:
 std::vector<Target> data_targets(const std::filesystem::path& folder);
 /// What runs write and other programs wrote: safetensors, state.json, result.jsonl, traces, logs.
 std::vector<Target> record_targets(const std::filesystem::path& source, const std::filesystem::path& folder);
+/// What sweeps and their jobs on a cluster leave: job.json, sweep.json, accounting.json and more.
+std::vector<Target> sweep_targets(const std::filesystem::path& folder);
 
 /// Input `number` of a seed: always the same bytes.
 std::string input_of(const Target& t, uint64_t seed, int64_t number);
