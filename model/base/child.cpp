@@ -119,7 +119,7 @@ std::string ended_by(int signal) {
   return "ends the process that reads it with " + signal_name(signal);
 }
 
-Child::Child(const ChildLimits& limits, const std::function<std::string(const ChildProgress&)>& work)
+ChildWork::ChildWork(const ChildLimits& limits, const std::function<std::string(const ChildProgress&)>& work)
     : limits_(limits) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) fail("pipe");
@@ -135,7 +135,7 @@ Child::Child(const ChildLimits& limits, const std::function<std::string(const Ch
   fd_ = ends[0];
 }
 
-Child::~Child() {
+ChildWork::~ChildWork() {
   if (pid_ > 0) {
     ::kill(pid_, SIGKILL);
     wait();
@@ -143,7 +143,7 @@ Child::~Child() {
   ::close(fd_);
 }
 
-int Child::wait() {
+int ChildWork::wait() {
   int status = 0;
   while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
@@ -152,7 +152,7 @@ int Child::wait() {
 }
 
 /// False at the end of what it says.
-bool Child::read(void* data, size_t bytes, Clock::time_point until) const {
+bool ChildWork::read(void* data, size_t bytes, Clock::time_point until) const {
   char* at = static_cast<char*>(data);
   while (bytes > 0) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
@@ -169,7 +169,7 @@ bool Child::read(void* data, size_t bytes, Clock::time_point until) const {
   return true;
 }
 
-void Child::explain() {
+void ChildWork::explain() {
   const int status = wait();
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
     throw ChildDied("takes more than " + std::to_string(limits_.cpu_s) + " s of processor time");
@@ -177,7 +177,7 @@ void Child::explain() {
   throw ChildDied("ends the process that reads it with exit code " + std::to_string(WEXITSTATUS(status)));
 }
 
-std::string Child::answer(const ChildProgress& seen) {
+std::string ChildWork::answer(const ChildProgress& seen) {
   for (;;) {
     const auto until = Clock::now() + std::chrono::seconds(limits_.wall_s);
     Head head{};

@@ -6,7 +6,7 @@
 //     return describe(open(path));             // ConfigError arrives in the parent as it was thrown
 //   });                                        // ChildDied: what ended it
 //
-//   Child child({}, work);                       // the same in two halves: it begins at once …
+//   ChildWork child({}, work);                       // the same in two halves: it begins at once …
 //   std::string answer = child.answer();         // … and is waited for
 //
 // The child is a fork: call it before other threads start that may hold a lock (of malloc the C library takes
@@ -48,12 +48,12 @@ bool in_a_child();
 
 using ChildProgress = std::function<void(int64_t done)>;
 
-class Child {  // ends with its owner
+class ChildWork {  // ends with its owner
  public:
-  Child(const ChildLimits& limits, const std::function<std::string(const ChildProgress&)>& work);
-  ~Child();
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
+  ChildWork(const ChildLimits& limits, const std::function<std::string(const ChildProgress&)>& work);
+  ~ChildWork();
+  ChildWork(const ChildWork&) = delete;
+  ChildWork& operator=(const ChildWork&) = delete;
   /// Waits for what `work` returns, once. Throws the child's ConfigError, ChildFailed, ChildDied. `seen` gets
   /// what `work` reports.
   std::string answer(const ChildProgress& seen = {});
@@ -72,7 +72,7 @@ class Child {  // ends with its owner
 inline std::string in_child(const ChildLimits& limits,
                             const std::function<std::string(const ChildProgress&)>& work,
                             const ChildProgress& seen = {}) {
-  return Child(limits, work).answer(seen);
+  return ChildWork(limits, work).answer(seen);
 }
 
 }  // namespace isobar

@@ -27,7 +27,7 @@ class ForeignRead {
  private:
   std::string path_, key_;
   std::vector<std::filesystem::path> paths_;
-  std::optional<Child> child_;
+  std::optional<ChildWork> child_;
 };
 
 /// The answer of such a child.
