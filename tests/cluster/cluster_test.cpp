@@ -224,7 +224,8 @@ TEST_F(PlanTest, ADamagedJobIsRefusedByName) {
   };
   read(whole);
   size_t refused = 0;
-  for (const auto& [place, value] : whole.flatten().items())
+  const json flat = whole.flatten();
+  for (const auto& [place, value] : flat.items())
     for (const json& other : {json(json::array({1})), json("x"), json(-1.5), json(nullptr)}) {
       SCOPED_TRACE(place + " = " + other.dump());
       json damaged = whole;
