@@ -1,7 +1,8 @@
 // Field files that somebody else made, read in a process that may die of it (model/base/child.h): the HDF5
 // and netCDF libraries end in a signal, a loop or all of the memory on some damaged files. Inspection and
-// statistics are done there altogether. A run opens its files there before it begins, once a host and before
-// MPI, threads or devices are; then every rank opens what was proven harmless.
+// statistics are done there altogether, a run's own statistics too (model/data/dataset.h). A run opens its
+// files there before it begins, once a host and before MPI, threads or devices are, and computes the
+// statistics that it lacks there (begin_statistics); then every rank opens what was proven harmless.
 //
 //   require_fields("era5.nc", "data.train", {});                        // ConfigError, whatever the file
 //   does read_foreign(path, "", {}, [](const FieldFiles& files, const ChildProgress& done) { return ...; });
