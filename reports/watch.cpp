@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "bench/sweep/jobs.h"
 #include "bench/sweep/trials.h"
 #include "model/base/error.h"
 #include "model/base/shared_files.h"
@@ -162,6 +163,7 @@ void SweepWatch::read_matrix() {
     if (!t.is_object()) continue;
     const std::string id = word(t, "id");
     if (id.empty() || index_.count(id)) continue;
+    require_trial_id(id, file.string());
     index_[id] = state_.trials.size();
     WatchedTrial& trial = state_.trials.emplace_back();
     trial.id = id;

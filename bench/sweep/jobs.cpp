@@ -116,6 +116,13 @@ std::string trial_state(const fs::path& results, const std::string& trial) {
   return fs::exists(dir / "attempt") ? "running" : "planned";
 }
 
+void require_trial_id(const std::string& id, const std::string& file) {
+  constexpr size_t kLongest = 200;
+  if (id.empty() || id.size() > kLongest || id.starts_with('.') || id.find('/') != std::string::npos ||
+      id.find('\0') != std::string::npos)
+    throw ConfigError(file, "id", "'" + id.substr(0, 40) + "' is no name of a trial", kAgain);
+}
+
 json to_json(const Trial& t) {
   json j = {{"id", t.id},
             {"repetition", t.repetition},
@@ -140,6 +147,7 @@ Trial trial_from_json(const json& j, const std::string& file) {
                 kAgain);
   Trial t;
   t.id = j.at("id").get<std::string>();
+  require_trial_id(t.id, file);
   t.repetition = j.at("repetition").get<int64_t>();
   t.repeats = j.value("repeats", std::string());
   for (const auto& [key, value] : j.at("axes").items()) t.axes.emplace_back(key, value);

@@ -56,6 +56,9 @@ void release(const std::filesystem::path& trial_dir);
 /// planned, submitted (a job has it), running, or the class of its last verdict.
 std::string trial_state(const std::filesystem::path& results, const std::string& trial);
 
+/// Throws ConfigError unless `id` can be the name of a trial's folder: any text may stand in a file.
+void require_trial_id(const std::string& id, const std::string& file);
+
 nlohmann::json to_json(const Trial& t);
 /// Throws ConfigError.
 Trial trial_from_json(const nlohmann::json& j, const std::string& file);

@@ -239,6 +239,11 @@ TEST_F(PlanTest, ADamagedJobIsRefusedByName) {
       }
     }
   EXPECT_GT(refused, 50u);
+  for (const std::string id : {"", "../a", "/a", ".."}) {
+    json damaged = whole;
+    damaged["trials"][0]["id"] = id;
+    EXPECT_THROW(read(damaged), ConfigError) << id;
+  }
   for (const std::string text : {"", "[", "7", "[]", "{\"schema\": 1}"}) {
     write_atomically(file, text);
     EXPECT_THROW(job.description(), ConfigError) << text;
