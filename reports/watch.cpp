@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "bench/sweep/jobs.h"
 #include "bench/sweep/trials.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/shared_files.h"
 #include "reports/tables.h"
 
 namespace isobar {
@@ -31,11 +31,6 @@ double seconds(fs::file_time_type::duration d) {
   return std::chrono::duration<double>(d).count();
 }
 
-json parsed(const fs::path& file) {
-  std::ifstream in(file);
-  return json::parse(in, nullptr, false);  // discarded where there is none, or while it is being written
-}
-
 std::string word(const json& j, const char* key) {
   const auto it = j.find(key);
   return it != j.end() && it->is_string() ? it->get<std::string>() : "";
@@ -47,19 +42,14 @@ double number(const json& j, const char* key) {
 }
 
 // The last whole lines of a file that another process is writing, newest first.
-std::vector<std::string> last_lines(const fs::path& file, size_t bytes) {
-  std::ifstream in(file, std::ios::binary | std::ios::ate);
-  if (!in) return {};
-  const auto size = static_cast<size_t>(in.tellg());
-  const size_t from = size > bytes ? size - bytes : 0;
-  in.seekg(static_cast<std::streamoff>(from));
-  std::string text(size - from, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+std::vector<std::string> last_lines(const fs::path& file, int64_t bytes) {
+  bool whole = true;
+  const std::string text = read_end(file, bytes, &whole);
   std::vector<std::string> out;
   size_t end = text.rfind('\n');
   while (end != std::string::npos && end > 0) {
     const size_t begin = text.rfind('\n', end - 1);
-    if (begin == std::string::npos && from > 0) break;  // its beginning was not read
+    if (begin == std::string::npos && !whole) break;  // its beginning was not read
     const size_t at = begin == std::string::npos ? 0 : begin + 1;
     out.push_back(text.substr(at, end - at));
     end = begin;
@@ -163,7 +153,7 @@ void SweepWatch::read_matrix() {
   const fs::path file = state_.dir / "sweep.json";
   const auto time = time_of(file);
   if (time == matrix_time_ && time != fs::file_time_type{}) return;
-  const json j = parsed(file);
+  const json j = json_if_there(file);
   if (!j.is_object() || !j.contains("trials") || !j["trials"].is_array())
     throw ConfigError(file.string(), "trials", "is not there",
                       "name the --results directory of an `isobar sweep`");
@@ -173,6 +163,7 @@ void SweepWatch::read_matrix() {
     if (!t.is_object()) continue;
     const std::string id = word(t, "id");
     if (id.empty() || index_.count(id)) continue;
+    require_trial_id(id, file.string());
     index_[id] = state_.trials.size();
     WatchedTrial& trial = state_.trials.emplace_back();
     trial.id = id;
@@ -192,7 +183,7 @@ void SweepWatch::read_trial(size_t index) {
   const auto time = time_of(dir / "status.json");
   if (time != fs::file_time_type{}) {
     if (time == status_time_[index]) return;
-    const json status = parsed(dir / "status.json");
+    const json status = json_if_there(dir / "status.json");
     if (!status.is_object()) return;
     status_time_[index] = time;
     const std::string name = word(status, "class");
@@ -212,7 +203,7 @@ void SweepWatch::read_trial(size_t index) {
   if (!t.final) t.state = "running";
   // The last line of a finished run holds all its ops, so it may be long.
   for (const std::string& line : last_lines(results, t.final ? 1 << 20 : 1 << 14)) {
-    const json e = json::parse(line, nullptr, false);
+    const json e = parse_json(line);
     if (!e.is_object()) continue;
     const bool ends = word(e, "event") == "run_end";
     if (!t.final || ends || t.samples_per_s == 0) t.samples_per_s = number(e, "samples_per_s");
@@ -222,7 +213,7 @@ void SweepWatch::read_trial(size_t index) {
     if (t.samples_per_s > 0) break;
   }
   if (t.steps == 0) {
-    const json trial = parsed(dir / "trial.json");
+    const json trial = json_if_there(dir / "trial.json");
     if (trial.is_object() && trial.contains("spec") && trial["spec"].is_object() &&
         trial["spec"].contains("train"))
       t.steps = static_cast<int64_t>(number(trial["spec"]["train"], "steps"));

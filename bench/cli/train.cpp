@@ -1,6 +1,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 
@@ -72,12 +74,18 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
   throw ExitCode{code};
 }
 
+/// Whether a launcher's environment says that this process is not rank 0: of the host's, or of all.
+bool is_other_rank(std::initializer_list<const char*> variables) {
+  for (const char* name : variables)
+    if (const char* rank = std::getenv(name); rank && std::atoi(rank) > 0) return true;
+  return false;
+}
+
 /// What is wrong with the files of data, which are opened in a child first: by one rank of a host, before MPI
 /// and threads are (model/data/foreign.h).
 std::optional<ConfigError> refusal_of_data(const TrainArguments& a) {
-  for (const char* rank_on_host :
-       {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "SLURM_LOCALID"})
-    if (const char* rank = std::getenv(rank_on_host); rank && std::atoi(rank) > 0) return std::nullopt;
+  if (is_other_rank({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "SLURM_LOCALID"}))
+    return std::nullopt;
   try {
     const DataSpec d = load_run_spec(a.config, a.set).data;
     if (!d.train.empty()) require_fields(d.train, "data.train", d.variables);
@@ -88,12 +96,20 @@ std::optional<ConfigError> refusal_of_data(const TrainArguments& a) {
   return std::nullopt;
 }
 
+/// The statistics that the ranks will want, begun in a child by one of them.
+std::function<Statistics()> begin_statistics(const RunSpec& spec) {
+  if (!needs_statistics(spec.data) ||
+      is_other_rank({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PALS_RANKID", "SLURM_PROCID"}))
+    return {};
+  return begin_statistics(spec.data, {spec.net.in_channels, spec.net.img_height, spec.net.img_width});
+}
+
 void run_train(TrainArguments a) {
   // A folder that cannot be made is told before the training, not after it.
   if (const auto folder = std::filesystem::path(a.trace).parent_path(); !folder.empty())
     std::filesystem::create_directories(folder);
   const bool launched = Mpi::started_by_launcher();
-  const std::optional<ConfigError> refused = refusal_of_data(a);
+  std::optional<ConfigError> refused = refusal_of_data(a);
   if (refused && !launched) throw ConfigError(*refused);
   if (a.ranks > 0 && !launched) {
     const RunSpec spec = load_run_spec(a.config, a.set);
@@ -106,6 +122,17 @@ void run_train(TrainArguments a) {
     a.set.push_back("layout.dp=" + std::to_string(a.ranks / others));
     if (spec.net.language()) require_kernels(spec, build_plan(load_run_spec(a.config, a.set), 0, {}));
     if (a.ranks > 1) start_under_mpiexec(a, a.ranks);
+  }
+  std::function<Statistics()> statistics;
+  if (!refused) {
+    const RunSpec spec = load_run_spec(a.config, a.set);
+    const bool ranks_follow = !launched && spec.layout.world() > 1;  // each looks for itself
+    try {
+      if (!ranks_follow) statistics = begin_statistics(spec);
+    } catch (const ConfigError& e) {
+      if (!launched) throw;
+      refused = e;
+    }
   }
   const Mpi mpi;
   if (launched && a.ranks > 0 && a.ranks != mpi.size())
@@ -127,7 +154,7 @@ void run_train(TrainArguments a) {
   try {
     if (refused) throw ConfigError(*refused);  // after MPI has begun, so that the other ranks end too
     mpi.barrier();                             // and none opens what may be refused elsewhere
-    const nlohmann::json end = train(spec, {a.trace, a.resume, a.json}, mpi);
+    const nlohmann::json end = train(spec, {a.trace, a.resume, a.json, statistics}, mpi);
     if (a.json && mpi.rank() == 0) std::printf("%s\n", end.dump().c_str());
     return;
   } catch (const Interrupted& e) {  // all ranks stopped together: each leaves by itself

@@ -3,13 +3,22 @@
 #include <algorithm>
 
 #include "bench/sweep/jobs.h"
-#include "model/base/files.h"
+#include "model/base/shared_files.h"
 
 namespace isobar {
 namespace {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
+
+/// Whether it is as to_json writes it; other files are read from the books again.
+bool is_accounting(const json& j) {
+  const json lives = j.is_object() ? j.value("lives", json()) : json();
+  return lives.is_array() && std::all_of(lives.begin(), lives.end(), [](const json& l) {
+           return l.is_object() && l.value("elapsed_s", json()).is_number() &&
+                  l.value("nodes", json()).is_number();
+         });
+}
 
 json to_json(const std::string& id, const std::vector<JobLife>& lives) {
   json j = {{"schema", 1}, {"id", id}, {"lives", json::array()}};
@@ -21,9 +30,9 @@ json to_json(const std::string& id, const std::vector<JobLife>& lives) {
 
 void add(ClusterUse& sum, const json& job) {
   ++sum.jobs;
-  for (const json& l : job.value("lives", json::array())) {
+  for (const json& l : job.at("lives")) {
     ++sum.lives;
-    sum.node_s += l.value("elapsed_s", 0.0) * l.value("nodes", 0.0);
+    sum.node_s += l.at("elapsed_s").get<double>() * l.at("nodes").get<double>();
   }
 }
 
@@ -38,8 +47,8 @@ std::optional<ClusterUse> read_back(const fs::path& results, Scheduler& schedule
     const JobDir job(results, entry.path().filename().string());
     if (!fs::exists(job.path() / "job.json") || !job.closed() || job.id().empty()) continue;
     if (const fs::path file = job.path() / "accounting.json"; fs::exists(file)) {
-      const json known = json::parse(read_file(file), nullptr, false);
-      if (known.is_object()) {
+      const json known = json_if_there(file);
+      if (is_accounting(known)) {
         add(sum, known);
         continue;
       }

@@ -2,18 +2,28 @@
 // (job_history_enable) for the state of ended jobs; without it they count as forgotten.
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "bench/cluster/command.h"
 #include "bench/cluster/scheduler.h"
 #include "model/base/error.h"
+#include "model/base/json.h"
 
 namespace isobar {
 namespace {
 
 using nlohmann::json;
+
+// What a scheduler says of another type than it should reads as nothing said.
+std::string text_in(const json& j, const char* key) {
+  const auto it = j.find(key);
+  return it != j.end() && it->is_string() ? it->get<std::string>() : "";
+}
+json object_in(const json& j, const char* key) {
+  const auto it = j.find(key);
+  return it != j.end() && it->is_object() ? *it : json::object();
+}
 
 std::string first_line_of(const std::string& text) {
   return text.substr(0, text.find('\n'));
@@ -50,8 +60,8 @@ int64_t count_of(const json& asked) {  // nodect may be a number or its text
 }
 
 JobWord word_of(const std::string& id, const json& job) {
-  const std::string state = job.value("job_state", std::string("?"));
-  const std::string comment = job.value("comment", std::string());
+  const std::string state = text_in(job, "job_state");
+  const std::string comment = text_in(job, "comment");
   if (state == "F" || state == "X" || state == "C") return {JobPhase::ended, id, ended_as(job), comment};
   if (state == "R" || state == "E" || state == "S" || state == "U")
     return {JobPhase::running, id,
@@ -88,9 +98,9 @@ class Pbs : public Scheduler {
     if (command.size() == 5) return words;
     const Said s = say(command);
     // With unknown ids among them qstat fails, and still says what it knows of the others.
-    const json all = json::parse(s.out, nullptr, false);
+    const json all = parse_json(s.out);
     if (!all.is_object()) return std::nullopt;
-    const json known = all.value("Jobs", json::object());
+    const json known = object_in(all, "Jobs");
     for (size_t i = 0; i < jobs.size(); ++i) {
       if (ids[i].empty()) continue;
       const auto it = known.find(ids[i]);
@@ -108,19 +118,19 @@ class Pbs : public Scheduler {
       const std::vector<std::string>& ids) override {
     std::vector<std::string> command = {"qstat", "-x", "-f", "-F", "json"};
     command.insert(command.end(), ids.begin(), ids.end());
-    const json all = json::parse(say(command).out, nullptr, false);
+    const json all = parse_json(say(command).out);
     if (!all.is_object()) return std::nullopt;
     std::map<std::string, std::vector<JobLife>> lives;
-    const json jobs = all.value("Jobs", json::object());
+    const json jobs = object_in(all, "Jobs");
     for (const auto& [id, job] : jobs.items()) {
       if (!job.is_object()) continue;
-      const json used = job.value("resources_used", json::object());
-      const json asked = job.value("Resource_List", json::object());
+      const json used = object_in(job, "resources_used");
+      const json asked = object_in(job, "Resource_List");
       const JobWord w = word_of(id, job);
       lives[id].push_back({.state = w.state,
-                           .elapsed_s = seconds_of(used.value("walltime", std::string("0"))),
+                           .elapsed_s = seconds_of(text_in(used, "walltime")),
                            .nodes = count_of(asked),
-                           .where = job.value("exec_host", std::string()),
+                           .where = text_in(job, "exec_host"),
                            .over = w.phase == JobPhase::ended});
     }
     return lives;
@@ -133,7 +143,7 @@ class Pbs : public Scheduler {
 
   std::vector<std::string> own_nodes() const override {
     const char* file = std::getenv("PBS_NODEFILE");  // a line for each rank of each node
-    std::ifstream in(file ? file : "");
+    std::istringstream in(file ? read_file(file, most::table) : "");
     std::vector<std::string> nodes;
     for (std::string node; in >> node;)
       if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);

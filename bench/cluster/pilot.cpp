@@ -12,7 +12,7 @@
 #include "bench/sweep/resultsdir.h"
 #include "bench/sweep/trialdir.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/shared_files.h"
 
 namespace isobar {
 namespace {
@@ -100,7 +100,7 @@ class Pilot {
                           "preflight", dir_.path() / "rankfile"),
             {.timeout_s = 120});
     if (s.code != 0) return say_line("preflight did not run: " + s.err.substr(0, s.err.find('\n')));
-    for (const SlowNode& slow : slow_nodes(json::parse(read_file(file)), nodes_)) {
+    for (const SlowNode& slow : slow_nodes_in(file, nodes_)) {
       const bool spare = static_cast<int64_t>(nodes_.size()) > about_.at("needed").get<int64_t>();
       say_line("slow node " + slow.node + (spare ? ", left out: " : ", kept because no other is left: ") +
                slow.reason);
@@ -126,8 +126,7 @@ class Pilot {
   bool mine(const Trial& t) {
     TrialDir dir = directory(t);
     if (dir.finished() || claimed_by(dir.path()) != dir_.name()) return false;
-    if (dir.attempt() > 0 && !dir.verdict() && fs::exists(dir.path() / "started_by") &&
-        read_file(dir.path() / "started_by").starts_with(dir_.name() + " ")) {
+    if (dir.attempt() > 0 && !dir.verdict() && word_in(dir.path() / "started_by") == dir_.name()) {
       if (dir.adopt()) return false;
       // The life before this one is gone without a word, as when its node went down.
       dir.settle(verdict_of_job("NODE_FAIL", dir_.id()), dir_.id());
@@ -138,8 +137,9 @@ class Pilot {
   }
 
   static std::string job_of(const TrialDir& dir) {
-    const json j = json::parse(read_file(dir.path() / "status.json"), nullptr, false);
-    return j.is_object() ? j.value("job", std::string()) : "";
+    const json j = json_if_there(dir.path() / "status.json");
+    const json job = j.is_object() ? j.value("job", json()) : json();
+    return job.is_string() ? job.get<std::string>() : "";
   }
 
   Stop run(const Trial& t) {

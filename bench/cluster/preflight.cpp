@@ -4,6 +4,9 @@
 #include <cstdio>
 #include <set>
 
+#include "model/base/error.h"
+#include "model/base/shared_files.h"
+
 namespace isobar {
 
 // The circle method: the last rank stands still, the others turn.
@@ -51,6 +54,19 @@ std::vector<SlowNode> slow_nodes(const nlohmann::json& measured, const std::vect
       }
   }
   return slow;
+}
+
+std::vector<SlowNode> slow_nodes_in(const std::filesystem::path& file,
+                                    const std::vector<std::string>& nodes) {
+  const char* const again = "run isobar preflight again";
+  const nlohmann::json j = read_json(file);
+  require_shape(j, file, {{"/nodes", "array"}}, again);
+  for (const auto& one : j["nodes"])
+    require_shape(one, file,
+                  {{"/matrix_flops_s", "number"}, {"/copy_bytes_s", "number"}, {"/link_bytes_s", "number"}},
+                  again);
+  if (j["nodes"].empty()) throw ConfigError(file, "nodes", "is empty", again);
+  return slow_nodes(j, nodes);
 }
 
 }  // namespace isobar

@@ -1,13 +1,14 @@
 // What a pilot learns of its nodes before the first trial (`isobar preflight`, a rank on each of them), and
 // which of them it had better leave out.
 //
-//   for (const SlowNode& s : slow_nodes(json::parse(read_file("preflight.json")), nodes)) …  s.node, s.reason
+//   for (const SlowNode& s : slow_nodes_in("preflight.json", nodes)) …  s.node, s.reason
 //
 // Links are measured between pairs of nodes, all pairs of a round at a time, in rounds that pair each node
 // with others in turn. A node's link is the middle of its rates: a node with a sick adapter is slow with all
 // its partners, and each of them is slow with that one node only.
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -30,5 +31,7 @@ struct SlowNode {
 /// it is: links are judged from three nodes on.
 std::vector<SlowNode> slow_nodes(const nlohmann::json& measured, const std::vector<std::string>& nodes,
                                  double share = 0.7);
+/// Of what `isobar preflight -o FILE` wrote. Throws ConfigError.
+std::vector<SlowNode> slow_nodes_in(const std::filesystem::path& file, const std::vector<std::string>& nodes);
 
 }  // namespace isobar

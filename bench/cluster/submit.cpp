@@ -17,8 +17,8 @@
 #include "bench/sweep/store.h"
 #include "bench/sweep/trialdir.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
 #include "model/base/progress.h"
+#include "model/base/shared_files.h"
 
 namespace isobar {
 namespace {
@@ -156,8 +156,9 @@ class ClusterSweep {
 
   // A person cancelled it: to submit it again at once would be against their will.
   void hold_if_cancelled(const JobDir& job) {
-    const json ended = json::parse(read_file(job.path() / "state.json"), nullptr, false);
-    if (!ended.is_object() || !ended.value("state", std::string()).starts_with("CANCELLED")) return;
+    const json ended = json_if_there(job.path() / "state.json");
+    const json state = ended.is_object() ? ended.value("state", json()) : json();
+    if (!state.is_string() || !state.get<std::string>().starts_with("CANCELLED")) return;
     const json about = job.description();
     for (const json& one : about.at("trials")) held_.insert(one.at("id").get<std::string>());
   }
@@ -198,8 +199,8 @@ class ClusterSweep {
   // Whether this job brought the trial further than to a failure to launch.
   static bool began_well(const TrialDir& dir, const std::string& id) {
     if (!dir.verdict()) return false;
-    const json j = json::parse(read_file(dir.path() / "status.json"), nullptr, false);
-    return j.value("job", std::string()) == id && *dir.verdict() != RunClass::launch_fail;
+    const json j = json_if_there(dir.path() / "status.json");
+    return j.is_object() && j.value("job", json()) == json(id) && *dir.verdict() != RunClass::launch_fail;
   }
 
   void tell(const std::string& what) const {
@@ -208,8 +209,7 @@ class ClusterSweep {
 
   void give_verdict(TrialDir& dir, const std::string& name, const std::string& id,
                     const std::string& state) const {
-    const fs::path by = dir.path() / "started_by";
-    const bool started = fs::exists(by) && read_file(by).starts_with(name + " ");
+    const bool started = word_in(dir.path() / "started_by") == name;
     if (!started || dir.finished()) return;
     const auto own = dir.verdict();
     if (!own) {

@@ -1,10 +1,10 @@
 // Rows of tables in the columns of configs/published, as runs of this program's specification.
 #include <cmath>
-#include <fstream>
 
 #include "bench/import/import.h"
 #include "bench/sweep/trials.h"
 #include "model/base/error.h"
+#include "model/base/shared_files.h"
 #include "perfmodel/score/published_spec.h"
 
 namespace isobar {
@@ -15,12 +15,11 @@ using nlohmann::json;
 // Whether this place holds somebody else's run of the same specification. The same row taken over again is no
 // other.
 bool is_taken(const std::filesystem::path& trial, const json& provenance) {
-  std::ifstream in(trial / "result.jsonl");
-  std::string line;
-  if (!std::getline(in, line)) return false;
-  const json start = json::parse(line, nullptr, false);
+  const std::string text = read_if_there(trial / "result.jsonl").value_or("");
+  const json start = parse_json(std::string_view(text).substr(0, text.find('\n')));
   if (!start.is_object()) return false;  // damaged: this run takes its place
-  const json there = start.value("provenance", json::object());
+  const json there = start.value("provenance", json());
+  if (!there.is_object()) return false;
   return there.value("source", json()) != provenance["source"] ||
          there.value("row", json()) != provenance["row"];
 }

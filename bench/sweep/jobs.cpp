@@ -1,11 +1,10 @@
 #include "bench/sweep/jobs.h"
 
 #include <algorithm>
-#include <fstream>
 
 #include "bench/sweep/resultsdir.h"
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/shared_files.h"
 
 namespace isobar {
 namespace {
@@ -13,12 +12,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-std::string word_in(const fs::path& file) {
-  std::ifstream in(file);
-  std::string word;
-  in >> word;
-  return word;
-}
+const char* const kAgain = "submit the sweep again";
 
 }  // namespace
 
@@ -31,10 +25,29 @@ void JobDir::write_id(const std::string& id) const {
 }
 
 json JobDir::description() const {
-  json j = json::parse(read_file(dir_ / "job.json"), nullptr, false);
+  const std::string file = dir_ / "job.json";
+  json j = read_json(file);
   if (!j.is_object() || j.value("schema", json(0)) != json(1))
-    throw ConfigError((dir_ / "job.json").string(), "schema", "is no job of this version",
-                      "submit the sweep again");
+    throw ConfigError(file, "schema", "is no job of this version", kAgain);
+  require_shape(
+      j, file,
+      {{"/cluster", "object"},
+       {"/cluster/scheduler", "string"},
+       {"/time_s", "number"},
+       {"/warmup", "integer"},
+       {"/needed", "integer"},
+       {"/self", "string"},
+       {"/trainer", "string"},
+       {"/limits/timeout_s", "number"},
+       {"/limits/timeout_given", "boolean"},
+       {"/limits/hang_s",
+        j.contains("/limits/hang_s"_json_pointer) && j["limits"]["hang_s"].is_null() ? "null" : "number"},
+       {"/limits/memory_limit_mb", "integer"},
+       {"/limits/grace_s", "number"},
+       {"/limits/noise_limit", "number"},
+       {"/trials", "array"}},
+      kAgain);
+  for (const json& t : j["trials"]) require_shape(t, file, {{"/id", "string"}}, kAgain);
   return j;
 }
 
@@ -91,13 +104,23 @@ std::string trial_state(const fs::path& results, const std::string& trial) {
   const bool has_job =
       !job.empty() && fs::exists(results / "jobs" / job / "job.json") && !JobDir(results, job).closed();
   if (fs::exists(dir / "status.json")) {
-    const json j = json::parse(read_file(dir / "status.json"), nullptr, false);
+    const json j = json_if_there(dir / "status.json");
     const bool again = has_job && j.is_object() && j.value("final", json(true)) == json(false);
-    if (j.is_object() && !again) return j.value("class", std::string("planned"));
+    if (j.is_object() && !again) {
+      const json own = j.value("class", json("planned"));
+      return own.is_string() ? own.get<std::string>() : "planned";
+    }
     return "submitted";
   }
   if (has_job) return word_in(dir / "started_by") == job ? "running" : "submitted";
   return fs::exists(dir / "attempt") ? "running" : "planned";
+}
+
+void require_trial_id(const std::string& id, const std::string& file) {
+  constexpr size_t kLongest = 200;
+  if (id.empty() || id.size() > kLongest || id.starts_with('.') || id.find('/') != std::string::npos ||
+      id.find('\0') != std::string::npos)
+    throw ConfigError(file, "id", "'" + id.substr(0, 40) + "' is no name of a trial", kAgain);
 }
 
 json to_json(const Trial& t) {
@@ -114,14 +137,24 @@ json to_json(const Trial& t) {
 }
 
 Trial trial_from_json(const json& j, const std::string& file) {
+  require_shape(j, file,
+                {{"/id", "string"},
+                 {"/repetition", "integer"},
+                 {"/repeats?", "string"},
+                 {"/axes", "object"},
+                 {"/spec", "object"},
+                 {"/forecast?", "object"}},
+                kAgain);
   Trial t;
   t.id = j.at("id").get<std::string>();
+  require_trial_id(t.id, file);
   t.repetition = j.at("repetition").get<int64_t>();
   t.repeats = j.value("repeats", std::string());
   for (const auto& [key, value] : j.at("axes").items()) t.axes.emplace_back(key, value);
   t.spec = run_spec_from_json(j.at("spec"), file);
   if (j.contains("forecast")) {
     const json& f = j["forecast"];
+    require_shape(f, file, {{"/step_s", "number"}, {"/upper_s", "number"}, {"/ceiling_s", "number"}}, kAgain);
     t.forecast =
         Forecast{.step_s = f.at("step_s"), .upper_s = f.at("upper_s"), .ceiling_s = f.at("ceiling_s")};
   }

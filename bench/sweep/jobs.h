@@ -30,7 +30,8 @@ class JobDir {
   const std::string& name() const { return name_; }
   std::string id() const;
   void write_id(const std::string& id) const;
-  nlohmann::json description() const;  // job.json; throws ConfigError when it cannot be read
+  /// job.json. Throws ConfigError when it cannot be read, or lacks what a job needs.
+  nlohmann::json description() const;
 
   bool closed() const;
   void close(const std::string& state) const;
@@ -55,7 +56,11 @@ void release(const std::filesystem::path& trial_dir);
 /// planned, submitted (a job has it), running, or the class of its last verdict.
 std::string trial_state(const std::filesystem::path& results, const std::string& trial);
 
+/// Throws ConfigError unless `id` can be the name of a trial's folder: any text may stand in a file.
+void require_trial_id(const std::string& id, const std::string& file);
+
 nlohmann::json to_json(const Trial& t);
+/// Throws ConfigError.
 Trial trial_from_json(const nlohmann::json& j, const std::string& file);
 
 }  // namespace isobar

@@ -3,14 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
-#include <fstream>
 #include <vector>
 
 #include "bench/sweep/results.h"
 #include "bench/sweep/resultsdir.h"
 #include "model/base/files.h"
-#include "model/base/json.h"
+#include "model/base/shared_files.h"
 #include "model/base/signal_name.h"
 
 namespace isobar {
@@ -31,14 +31,6 @@ std::string utc_now() {
 std::string host() {
   char name[256] = "";
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
-std::string tail_of(const fs::path& file, std::streamoff bytes) {
-  std::ifstream in(file, std::ios::binary | std::ios::ate);
-  if (!in) return "";
-  const std::streamoff size = in.tellg();
-  in.seekg(std::max<std::streamoff>(0, size - bytes));
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 }  // namespace
@@ -64,9 +56,7 @@ bool TrialDir::finished() const {
 }
 
 int64_t TrialDir::attempt() const {
-  int64_t n = 0;
-  std::ifstream in(dir_ / "attempt");
-  return in >> n ? n : 0;
+  return std::max<int64_t>(0, std::atoll(word_in(dir_ / "attempt").c_str()));
 }
 
 bool TrialDir::adopt() {
@@ -110,7 +100,7 @@ void TrialDir::prepare() {
 
 Verdict TrialDir::judge(const ProcessOutcome& outcome, const Plausibility& plausibility,
                         const std::string& job) {
-  Verdict v = classify(outcome, read_tail(dir_ / "result.jsonl"), tail_of(dir_ / "err", 4096));
+  Verdict v = classify(outcome, read_tail(dir_ / "result.jsonl"), read_end(dir_ / "err", 4096));
   if (v.run_class == RunClass::ok && (plausibility.least_step_s > 0 || plausibility.noise_limit > 0)) {
     std::vector<std::string> unheard;  // whoever reads the results is told
     v = doubted(v, load_run(dir_, &unheard).step_s, plausibility);

@@ -16,11 +16,14 @@
 #include <system_error>
 
 #include "model/base/error.h"
+#include "model/base/signal_name.h"
 
 namespace isobar {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+bool is_child = false;
 
 // What a child writes: a kind, the length, the bytes.
 enum class Kind : char { progress = 'p', answer = 'a', refusal = 'r', error = 'e', memory = 'm' };
@@ -72,6 +75,7 @@ void limit_time(int64_t seconds) {
 
 [[noreturn]] void live(int fd, const ChildLimits& limits, pid_t parent,
                        const std::function<std::string(const ChildProgress&)>& work) {
+  is_child = true;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGINT, SIGXCPU})
@@ -101,93 +105,101 @@ void limit_time(int64_t seconds) {
   ::_exit(0);  // no destructor, no buffer of the parent's
 }
 
-class Child {  // ends with its owner
- public:
-  Child(pid_t pid, int fd) : pid_(pid), fd_(fd) {}
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    if (pid_ > 0) {
-      ::kill(pid_, SIGKILL);
-      wait();
-    }
-    ::close(fd_);
-  }
-  int wait() {
-    int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
-    pid_ = -1;
-    return status;
-  }
-  /// False at the end of what it says.
-  bool read(void* data, size_t bytes, Clock::time_point until, int64_t wall_s) const {
-    char* at = static_cast<char*>(data);
-    while (bytes > 0) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-      pollfd ready{fd_, POLLIN, 0};
-      const int n = ::poll(&ready, 1, static_cast<int>(std::max<int64_t>(left, 0)));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail("poll");
-      if (n == 0) throw ChildDied("did not get on for " + std::to_string(wall_s) + " s");
-      const ssize_t got = ::read(fd_, at, bytes);
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) return false;
-      at += got, bytes -= static_cast<size_t>(got);
-    }
-    return true;
-  }
-
- private:
-  pid_t pid_;
-  int fd_;
-};
-
 std::string memory_text(const ChildLimits& limits) {
   return "needs more than " + std::to_string(limits.memory_bytes >> 20) + " MiB of memory";
 }
 
-[[noreturn]] void explain(int status, const ChildLimits& limits) {
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
-    throw ChildDied("takes more than " + std::to_string(limits.cpu_s) + " s of processor time");
-  if (WIFSIGNALED(status)) {
-    const char* name = ::sigabbrev_np(WTERMSIG(status));
-    throw ChildDied("ends the process that reads it with SIG" +
-                    (name ? std::string(name) : std::to_string(WTERMSIG(status))));
-  }
-  throw ChildDied("ends the process that reads it with exit code " + std::to_string(WEXITSTATUS(status)));
-}
-
 }  // namespace
 
-std::string in_child(const ChildLimits& limits, const std::function<std::string(const ChildProgress&)>& work,
-                     const ChildProgress& seen) {
+bool in_a_child() {
+  return is_child;
+}
+
+std::string ended_by(int signal) {
+  return "ends the process that reads it with " + signal_name(signal);
+}
+
+ChildWork::ChildWork(const ChildLimits& limits, const std::function<std::string(const ChildProgress&)>& work)
+    : limits_(limits) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) fail("pipe");
-  const pid_t parent = ::getpid(), pid = ::fork();
-  if (pid < 0) {
+  const pid_t parent = ::getpid();
+  pid_ = ::fork();
+  if (pid_ < 0) {
     ::close(ends[0]);
     ::close(ends[1]);
     fail("fork");
   }
-  if (pid == 0) live(ends[1], limits, parent, work);
+  if (pid_ == 0) live(ends[1], limits, parent, work);
   ::close(ends[1]);
-  Child child(pid, ends[0]);
+  fd_ = ends[0];
+}
+
+ChildWork::~ChildWork() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    wait();
+  }
+  ::close(fd_);
+}
+
+int ChildWork::wait() {
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+  return status;
+}
+
+/// False at the end of what it says.
+bool ChildWork::read(void* data, size_t bytes, Clock::time_point until) const {
+  char* at = static_cast<char*>(data);
+  while (bytes > 0) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+    pollfd ready{fd_, POLLIN, 0};
+    const int n = ::poll(&ready, 1, static_cast<int>(std::max<int64_t>(left, 0)));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("poll");
+    if (n == 0) throw ChildDied("did not get on for " + std::to_string(limits_.wall_s) + " s");
+    const ssize_t got = ::read(fd_, at, bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    at += got, bytes -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+void ChildWork::explain() {
+  const int status = wait();
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
+    throw ChildDied("takes more than " + std::to_string(limits_.cpu_s) + " s of processor time");
+  if (WIFSIGNALED(status)) throw ChildDied(ended_by(WTERMSIG(status)));
+  throw ChildDied("ends the process that reads it with exit code " + std::to_string(WEXITSTATUS(status)));
+}
+
+std::string ChildWork::answer(const ChildProgress& seen) {
   for (;;) {
-    const auto until = Clock::now() + std::chrono::seconds(limits.wall_s);
+    const auto until = Clock::now() + std::chrono::seconds(limits_.wall_s);
     Head head{};
-    if (!child.read(&head, sizeof head, until, limits.wall_s)) explain(child.wait(), limits);
+    if (!read(&head, sizeof head, until)) explain();
     if (head.bytes > kLongest) throw ChildDied("makes the process that reads it answer nonsense");
     std::string text(head.bytes, '\0');
-    if (!child.read(text.data(), text.size(), until, limits.wall_s)) explain(child.wait(), limits);
-    if (head.kind == Kind::progress) {
-      if (seen) seen(std::atoll(text.c_str()));
-      continue;
+    if (!read(text.data(), text.size(), until)) explain();
+    switch (head.kind) {
+      case Kind::progress:
+        if (seen) seen(std::atoll(text.c_str()));
+        break;
+      case Kind::answer:
+        return text;
+      case Kind::refusal:
+        throw ConfigError::from_line(text);
+      case Kind::memory:
+        throw ChildDied(memory_text(limits_));
+      case Kind::error:
+        throw ChildFailed(text);
+      default:
+        throw ChildDied("makes the process that reads it answer nonsense");
     }
-    if (head.kind == Kind::answer) return text;
-    if (head.kind == Kind::refusal) throw ConfigError::from_line(text);
-    if (head.kind == Kind::memory) throw ChildDied(memory_text(limits));
-    throw std::runtime_error(text);
   }
 }
 

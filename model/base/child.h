@@ -6,10 +6,16 @@
 //     return describe(open(path));             // ConfigError arrives in the parent as it was thrown
 //   });                                        // ChildDied: what ended it
 //
+//   ChildWork child({}, work);                       // the same in two halves: it begins at once …
+//   std::string answer = child.answer();         // … and is waited for
+//
 // The child is a fork: call it before other threads start that may hold a lock (of malloc the C library takes
 // care), before MPI_Init and before a device is opened. Nothing of the child's state comes back but the
 // answer.
 #pragma once
+#include <sys/types.h>
+
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <stdexcept>
@@ -28,11 +34,45 @@ struct ChildDied : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// An exception of `work` that is no ConfigError: its text.
+struct ChildFailed : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// What is said of an input whose reader ended by a signal, and its mend.
+std::string ended_by(int signal);
+inline const char* const kHarmful = "the file is damaged, or made to harm: copy or download it again";
+
+/// Whether this process is such a child.
+bool in_a_child();
+
 using ChildProgress = std::function<void(int64_t done)>;
 
-/// Runs `work` in a child and returns its answer. Throws the child's ConfigError; std::runtime_error with the
-/// text of any other exception; ChildDied. `seen` gets in the parent what `work` reports.
-std::string in_child(const ChildLimits& limits, const std::function<std::string(const ChildProgress&)>& work,
-                     const ChildProgress& seen = {});
+class ChildWork {  // ends with its owner
+ public:
+  ChildWork(const ChildLimits& limits, const std::function<std::string(const ChildProgress&)>& work);
+  ~ChildWork();
+  ChildWork(const ChildWork&) = delete;
+  ChildWork& operator=(const ChildWork&) = delete;
+  /// Waits for what `work` returns, once. Throws the child's ConfigError, ChildFailed, ChildDied. `seen` gets
+  /// what `work` reports.
+  std::string answer(const ChildProgress& seen = {});
+
+ private:
+  int wait();
+  bool read(void* data, size_t bytes, std::chrono::steady_clock::time_point until) const;
+  [[noreturn]] void explain();
+
+  ChildLimits limits_;
+  pid_t pid_ = -1;
+  int fd_ = -1;
+};
+
+/// Runs `work` in a child and returns its answer.
+inline std::string in_child(const ChildLimits& limits,
+                            const std::function<std::string(const ChildProgress&)>& work,
+                            const ChildProgress& seen = {}) {
+  return ChildWork(limits, work).answer(seen);
+}
 
 }  // namespace isobar

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
 #include "model/data/field_file.h"
+#include "model/data/foreign.h"
 #include "model/data/noise.h"
 #include "model/data/stats.h"
 
@@ -98,24 +100,23 @@ std::vector<TimeSegment> part_of(const FieldFiles& files, const DataSpec& data, 
       split == Split::train ? "raise it, or give longer files" : "lower it, or name data.valid");
 }
 
-Statistics statistics_for(const DataSpec& data, const FieldFiles* training, FieldShape want) {
-  if (!data.means.empty() || !data.stds.empty()) return read_statistics(data.means, data.stds, want.channels);
-  FieldFiles opened;
-  if (!training) {
-    opened = open_fields(data.train, "data.train", data.variables);
-    check_shape(opened[0]->info(), want);
-    training = &opened;
-  }
-  const bool hdf5 = (*training)[0]->info().format.starts_with("HDF5");
-  return compute_statistics(part_of(*training, data, data.train, Split::train), want,
-                            hdf5 ? kStatisticsSteps : 0);
+/// That part, where it holds a pair of steps: told before anything is read.
+std::vector<TimeSegment> segments_for(const FieldFiles& files, const DataSpec& data, const std::string& path,
+                                      Split split, bool whole, FieldShape want) {
+  check_shape(files[0]->info(), want);
+  std::vector<TimeSegment> segments = whole ? segments_of(files) : part_of(files, data, path, split);
+  int64_t longest = 0;
+  for (const TimeSegment& s : segments) longest = std::max(longest, s.steps);
+  if (longest > data.dt) return segments;
+  throw ConfigError(path, "data.dt",
+                    std::string("no pair of steps ") + std::to_string(data.dt) + " apart lies in the " +
+                        (split == Split::train ? "training" : "validation") +
+                        " part, whose longest stretch has " + std::to_string(longest) + " steps",
+                    std::string("lower data.dt, ") + (whole ? "" : "change data.train_fraction, ") +
+                        "or give longer files");
 }
 
-}  // namespace
-
-std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& path, Split split,
-                                      FieldShape want) {
-  const int64_t limit = split == Split::train ? data.limit_samples : data.limit_valid_samples;
+void check(const DataSpec& data) {
   if (data.dt < 1)
     throw ConfigError("configuration", "data.dt", std::to_string(data.dt) + " is not a lead",
                       "use 1 or more file steps");
@@ -123,6 +124,47 @@ std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& p
     throw ConfigError("configuration", "data.train_fraction",
                       std::to_string(data.train_fraction) + " is out of range",
                       "use a number above 0 and up to 1");
+}
+
+Statistics statistics_of(const std::vector<TimeSegment>& training, FieldShape want,
+                         const std::function<void(int64_t)>& progress = {}) {
+  const bool hdf5 = training[0].file->info().format.starts_with("HDF5");
+  return compute_statistics(training, want, hdf5 ? kStatisticsSteps : 0, progress);
+}
+
+/// `training`: the segments of data.train where they are open, else null.
+Statistics statistics_for(const DataSpec& data, const std::vector<TimeSegment>* training, FieldShape want) {
+  if (!needs_statistics(data)) return read_statistics(data.means, data.stds, want.channels);
+  if (training) return statistics_of(*training, want);
+  const FieldFiles opened = open_fields(data.train, "data.train", data.variables);
+  return statistics_of(segments_for(opened, data, data.train, Split::train, false, want), want);
+}
+
+}  // namespace
+
+bool needs_statistics(const DataSpec& data) {
+  return !data.train.empty() && data.means.empty() && data.stds.empty();
+}
+
+std::function<Statistics()> begin_statistics(const DataSpec& data, FieldShape want) {
+  check(data);
+  const auto compute = [=](const FieldFiles& files, const ChildProgress& done) {
+    const Statistics s =
+        statistics_of(segments_for(files, data, data.train, Split::train, false, want), want, done);
+    const auto bytes = nlohmann::json::to_cbor({{"mean", s.mean}, {"std", s.std}});
+    return std::string(bytes.begin(), bytes.end());
+  };
+  const auto child = std::make_shared<ForeignRead>(data.train, "data.train", data.variables, compute);
+  return [child] {
+    const auto j = nlohmann::json::from_cbor(child->answer());
+    return Statistics{j["mean"].get<std::vector<float>>(), j["std"].get<std::vector<float>>()};
+  };
+}
+
+std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& path, Split split,
+                                      FieldShape want, const Statistics* known) {
+  const int64_t limit = split == Split::train ? data.limit_samples : data.limit_valid_samples;
+  check(data);
   if (data.train.empty() && path.empty()) return make_noise(limit > 0 ? limit : 64, data.dt, split, want);
 
   const bool tail = split == Split::valid && path.empty();  // the end of data.train validates
@@ -131,23 +173,19 @@ std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& p
     throw ConfigError(data.train, "data.valid", "there are no validation data",
                       "name some in data.valid, or set data.train_fraction below 1");
   auto files = open_fields(tail ? data.train : path, key, data.variables);
-  const FieldInfo& info = files[0]->info();
-  check_shape(info, want);
-  const std::string& place = tail ? data.train : path;
+  const bool training = split == Split::train || tail;
   std::vector<TimeSegment> segments =
-      split == Split::train || tail ? part_of(files, data, place, split) : segments_of(files);
-  int64_t longest = 0;
-  for (const TimeSegment& s : segments) longest = std::max(longest, s.steps);
-  if (longest <= data.dt)  // told before anything is read
-    throw ConfigError(place, "data.dt",
-                      std::string("no pair of steps ") + std::to_string(data.dt) + " apart lies in the " +
-                          (split == Split::train ? "training" : "validation") +
-                          " part, whose longest stretch has " + std::to_string(longest) + " steps",
-                      std::string("lower data.dt, ") +
-                          (split == Split::train || tail ? "change data.train_fraction, " : "") +
-                          "or give longer files");
-  Statistics statistics = statistics_for(data, split == Split::train || tail ? &files : nullptr, want);
-  const bool wrap = info.format.starts_with("HDF5");
+      segments_for(files, data, tail ? data.train : path, split, !training, want);
+  Statistics statistics;
+  if (known && needs_statistics(data)) {
+    statistics = *known;
+  } else if (tail) {
+    const auto first = part_of(files, data, data.train, Split::train);
+    statistics = statistics_for(data, &first, want);
+  } else {
+    statistics = statistics_for(data, split == Split::train ? &segments : nullptr, want);
+  }
+  const bool wrap = files[0]->info().format.starts_with("HDF5");
   return std::make_unique<FileDataset>(std::move(files), std::move(segments), std::move(statistics), want,
                                        data.dt, limit, wrap);
 }

@@ -9,6 +9,7 @@
 //   auto set = open_dataset(spec.data, spec.data.train, Split::train, shape);
 //   set->read(i, input, target);      // thread-safe, really parallel
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,9 +41,18 @@ class Dataset {
   virtual void read(int64_t i, float* input, float* target) const = 0;
 };
 
+/// Whether a run normalises by statistics of data.train that nobody has computed yet.
+bool needs_statistics(const DataSpec& data);
+
+/// Those statistics, computed in a child (model/data/foreign.h) that begins at once: by one process, before
+/// MPI, threads and devices are. What is returned waits for them, once. Both throw ConfigError, the latter
+/// for all that open_dataset would refuse in data.train.
+std::function<Statistics()> begin_statistics(const DataSpec& data, FieldShape want);
+
 /// Opens data.train or data.valid (or, when `path` is empty, noise made in memory). Checks the shape of the
-/// file against `want` before anything is read. Throws ConfigError.
+/// file against `want` before anything is read. `known`: the statistics, where needs_statistics; null: they
+/// are computed here. Throws ConfigError.
 std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& path, Split split,
-                                      FieldShape want);
+                                      FieldShape want, const Statistics* known = nullptr);
 
 }  // namespace isobar

@@ -38,6 +38,8 @@ class FieldFile {
   /// `norm` (and its vectors not empty) subtracts mean and divides by std. Thread-safe. Throws ConfigError
   /// naming file, time step and channel when the data are truncated, corrupt, NaN, infinite or missing.
   virtual void read(int64_t t, FieldShape crop, const Statistics* norm, float* out) const = 0;
+  /// RawArray::try_library of all variables, each with its share of the bytes. Throws ConfigError.
+  virtual void try_library(int64_t most_bytes, const std::function<void()>& alive) const = 0;
 
  protected:
   /// Normalises one channel in place and refuses what is not finite.

@@ -5,51 +5,71 @@
 
 namespace isobar {
 
-std::string read_foreign(const std::string& path, const std::string& key,
-                         const std::vector<std::string>& variables,
-                         const std::function<std::string(const FieldFiles&, const ChildProgress&)>& work,
-                         const ChildProgress& seen) {
-  const std::vector<std::filesystem::path> paths = field_paths(path, key);
+ForeignRead::ForeignRead(std::string path, std::string key, const std::vector<std::string>& variables,
+                         const std::function<std::string(const FieldFiles&, const ChildProgress&)>& work)
+    : path_(std::move(path)), key_(std::move(key)), paths_(field_paths(path_, key_)) {
   ChildLimits limits;
-  for (const auto& p : paths) limits.memory_bytes += 4 * InputFile(p, key).size();
-  std::string at = path;  // what is read
-  const auto read = [&](const ChildProgress& report) {
+  for (const auto& p : paths_) limits.memory_bytes += 4 * InputFile(p, key_).size();
+  child_.emplace(limits, [&](const ChildProgress& report) {
     // The files' numbers go below 0, apart from what `work` reports.
     const FieldFiles files =
-        open_fields(path, key, variables, [&](size_t i) { report(-1 - static_cast<int64_t>(i)); });
-    report(-1 - static_cast<int64_t>(paths.size()));
+        open_fields(path_, key_, variables, [&](size_t i) { report(-1 - static_cast<int64_t>(i)); });
+    report(-1 - static_cast<int64_t>(paths_.size()));
     return work(files, report);
-  };
+  });
+}
+
+std::string ForeignRead::answer(const ChildProgress& seen) {
+  std::string at = path_;  // what is read
   const auto follow = [&](int64_t done) {
     const auto file = static_cast<size_t>(-1 - done);
     if (done < 0)
-      at = file < paths.size() ? paths[file].string() : path;
+      at = file < paths_.size() ? paths_[file].string() : path_;
     else if (seen)
       seen(done);
   };
   try {
-    return in_child(limits, read, follow);
+    return child_->answer(follow);
   } catch (const ChildDied& e) {
-    throw ConfigError(at, key, e.what(), "the file is damaged, or made to harm: copy or download it again");
+    throw ConfigError(at, key_, e.what(), kHarmful);
+  } catch (const ChildFailed& e) {
+    throw ConfigError(at, key_, std::string("cannot be read: ") + e.what(), kHarmful);
   }
 }
+
+std::string read_foreign(const std::string& path, const std::string& key,
+                         const std::vector<std::string>& variables,
+                         const std::function<std::string(const FieldFiles&, const ChildProgress&)>& work,
+                         const ChildProgress& seen) {
+  return ForeignRead(path, key, variables, work).answer(seen);
+}
+
+namespace {
+
+constexpr int64_t kReadByLibrary = int64_t{1} << 30;  // bytes, of all files
+
+void look_at(const FieldFile& file, int64_t most_bytes, const std::function<void()>& alive) {
+  file.try_library(most_bytes, alive);
+  const FieldInfo& info = file.info();
+  const FieldShape corner{info.shape.channels, 1, 1};
+  std::vector<float> values(static_cast<size_t>(corner.size()));
+  for (const int64_t t : {int64_t{0}, info.steps - 1}) {
+    try {
+      file.read(t, corner, nullptr, values.data());
+    } catch (const ConfigError&) {
+      // A hole in a step that the run may never use; it is told where it is read.
+    }
+  }
+}
+
+}  // namespace
 
 void require_fields(const std::string& path, const std::string& key,
                     const std::vector<std::string>& variables) {
   read_foreign(path, key, variables, [](const FieldFiles& files, const ChildProgress& done) {
-    for (size_t i = 0; i < files.size(); ++i) {
-      done(-1 - static_cast<int64_t>(i));
-      const FieldInfo& info = files[i]->info();
-      const FieldShape corner{info.shape.channels, 1, 1};
-      std::vector<float> values(static_cast<size_t>(corner.size()));
-      for (const int64_t t : {int64_t{0}, info.steps - 1}) {
-        try {
-          files[i]->read(t, corner, nullptr, values.data());
-        } catch (const ConfigError&) {
-          // A hole in a step that the run may never use; it is told where it is read.
-        }
-      }
-    }
+    for (size_t i = 0; i < files.size(); ++i)
+      look_at(*files[i], kReadByLibrary / static_cast<int64_t>(files.size()),
+              [&] { done(-1 - static_cast<int64_t>(i)); });
     return std::string();
   });
 }

@@ -12,14 +12,6 @@
 
 namespace isobar {
 
-LibraryLock::LibraryLock()
-    : guard_([]() -> std::mutex& {
-        static std::mutex mutex;  // one per process, as the libraries' own state is
-        return mutex;
-      }()) {
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-}
-
 namespace {
 
 const char* const kDamaged = "the file is damaged: copy or make it again";
@@ -76,7 +68,7 @@ hid_t native_type(Element e) {
 
 Hdf5Array::Hdf5Array(const std::string& file, const std::string& name, std::shared_ptr<ChunkCache> cache)
     : file_(file), name_(name), cache_(std::move(cache)), input_(file) {
-  LibraryLock lock;
+  const LibraryLock lock(file_);
   const Opened opened(file_, name_);
   read_layout(opened.file.id, opened.set.id);
   if (offset_ < 0) return;
@@ -151,7 +143,19 @@ void Hdf5Array::read_layout(int64_t file, int64_t set) {
     default:
       locked_because_ = "storage layout";
       require_sources(dcpl.id);
+      require_all_of_compact(set, dcpl.id, static_cast<int64_t>(H5Tget_size(type.id)));
   }
+}
+
+// HDF5 (1.10) copies what the dataspace declares out of a compact dataset's bytes, however few there are.
+void Hdf5Array::require_all_of_compact(int64_t set, int64_t dcpl, int64_t element_bytes) const {
+  if (H5Pget_layout(dcpl) != H5D_COMPACT) return;
+  const auto held = static_cast<int64_t>(H5Dget_storage_size(set));
+  if (declared_product(dims_) > held / std::max<int64_t>(element_bytes, 1))
+    throw ArrayError("'" + name_ + "' declares " + std::to_string(declared_product(dims_)) + " numbers of " +
+                         std::to_string(element_bytes) + " bytes and holds " + std::to_string(held) +
+                         " bytes",
+                     kDamaged);
 }
 
 // What HDF5 would open besides this file: it waits for pipes, reads devices, and takes fill values for the
@@ -213,7 +217,7 @@ void Hdf5Array::read_filters(int64_t set, int64_t dcpl) {
 }
 
 std::vector<std::string> Hdf5Array::text_attribute(const std::string& name) const {
-  LibraryLock lock;
+  const LibraryLock lock(file_);
   const Opened opened(file_, name_);
   if (H5Aexists(opened.set.id, name.c_str()) <= 0) return {};
   Handle attribute(H5Aopen(opened.set.id, name.c_str(), H5P_DEFAULT), H5Aclose);
@@ -266,8 +270,24 @@ void Hdf5Array::read(const Index& start, const Index& count, void* out) const {
   if (swap_) swap_bytes(out, product(count), size_of(element_));
 }
 
+void Hdf5Array::try_library(int64_t most_bytes, const std::function<void()>& alive) const {
+  alive();
+  if (locked_because_.empty() && !chunk_.empty()) walk_index();
+  if (locked_because_.empty() || product(dims_) == 0) return;
+  const int64_t n = dims_.empty() ? 1 : dims_[0], slab = product(dims_) / n * size_of(element_);
+  const int64_t slabs = std::min(n, std::max<int64_t>(2, most_bytes / slab));
+  Index start(dims_.size(), 0), count = dims_;
+  if (!count.empty()) count[0] = 1;
+  std::vector<std::byte> values(static_cast<size_t>(slab));
+  for (int64_t i = 0; i < slabs; ++i) {
+    alive();
+    if (i > 0) start[0] = i * (n - 1) / (slabs - 1);
+    read_locked(start, count, values.data());
+  }
+}
+
 void Hdf5Array::read_locked(const Index& start, const Index& count, void* out) const {
-  LibraryLock lock;
+  const LibraryLock lock(file_);
   const Opened opened(file_, name_);
   const std::vector<hsize_t> s(start.begin(), start.end()), c(count.begin(), count.end());
   Handle space(H5Dget_space(opened.set.id), H5Sclose);

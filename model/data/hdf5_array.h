@@ -13,6 +13,7 @@
 //   fields.read({t, 0, 0, 0}, {1, C, H, W}, out);
 #pragma once
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -36,6 +37,7 @@ class Hdf5Array : public RawArray {
   Index chunk() const override { return chunk_; }
   StorageLayout layout() const override;
   void read(const Index& start, const Index& count, void* out) const override;
+  void try_library(int64_t most_bytes, const std::function<void()>& alive) const override;
 
   /// Text attributes of the dataset: one string, or one per element of a string array; {} when there is none.
   std::vector<std::string> text_attribute(const std::string& name) const;
@@ -49,6 +51,8 @@ class Hdf5Array : public RawArray {
   void read_layout(int64_t file, int64_t set);
   void read_filters(int64_t set, int64_t dcpl);
   void require_sources(int64_t dcpl) const;
+  void require_all_of_compact(int64_t set, int64_t dcpl, int64_t element_bytes) const;
+  void walk_index() const;
   void read_locked(const Index& start, const Index& count, void* out) const;
   void read_chunks(const Index& start, const Index& count, std::byte* out) const;
   Stored find_chunk(int64_t number) const;
@@ -65,8 +69,9 @@ class Hdf5Array : public RawArray {
   int64_t offset_ = -1;  // of a contiguous dataset in the file
   std::vector<Filter> filters_;
   std::string locked_because_;  // "" = parallel
-  // By chunk number, looked up on first use, under LibraryLock. Not one place for every declared chunk: that
-  // would be as many as a damaged file likes.
+  // By chunk number, looked up on first use. Not one place for every declared chunk: that would be as many as
+  // a damaged file likes.
+  mutable std::mutex index_mutex_;
   mutable std::unordered_map<int64_t, Stored> index_;
 };
 

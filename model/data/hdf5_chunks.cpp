@@ -87,6 +87,7 @@ Index Hdf5Array::origin_of(int64_t number) const {
 // chunks cost n^2 / 2 steps. They are looked up when first wanted and remembered: all of a small index, else
 // a few more than the one asked for, since channels of a step follow each other.
 void Hdf5Array::look_up(int64_t number) const {
+  const LibraryLock lock(file_);
   const Opened opened(file_, name_);
   const int64_t n = declared_product(grid_);
   const int64_t first = n <= kSmallIndex ? 0 : number;
@@ -105,8 +106,19 @@ void Hdf5Array::look_up(int64_t number) const {
   }
 }
 
+// To count the chunks HDF5 reads every node of the index.
+void Hdf5Array::walk_index() const {
+  const LibraryLock lock(file_);
+  const Opened opened(file_, name_);
+  const Handle space(H5Dget_space(opened.set.id), H5Sclose);
+  hsize_t chunks = 0;
+  if (H5Dget_num_chunks(opened.set.id, space.id, &chunks) < 0)
+    throw ArrayError("HDF5 cannot count the chunks of '" + name_ + "': " + hdf5_message(),
+                     "copy the file again");
+}
+
 Hdf5Array::Stored Hdf5Array::find_chunk(int64_t number) const {
-  LibraryLock lock;
+  const std::lock_guard<std::mutex> lock(index_mutex_);
   if (!index_.contains(number)) look_up(number);
   const Stored chunk = index_.at(number);
   if (chunk.written) return chunk;

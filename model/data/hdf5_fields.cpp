@@ -54,6 +54,14 @@ class Hdf5Fields : public FieldFile {
     }
   }
 
+  void try_library(int64_t most_bytes, const std::function<void()>& alive) const override {
+    try {
+      array_->try_library(most_bytes, alive);
+    } catch (const ArrayError& e) {
+      throw ConfigError(info_.path, info_.key, e.what(), e.mend);
+    }
+  }
+
  private:
   std::vector<std::string> names(const std::string& attribute) const {
     try {

@@ -68,7 +68,7 @@ std::string hdf5_message() {
 }
 
 void require_own_links(const std::string& path) {
-  LibraryLock lock;
+  const LibraryLock lock(path);
   const Handle access(large_metadata_cache(), H5Pclose);
   const Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id), H5Fclose);
   if (file.id < 0) throw ArrayError("HDF5 cannot open it: " + hdf5_message(), "copy or download it again");

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "model/data/hdf5_array.h"
+#include "model/data/library_lock.h"
 
 namespace isobar {
 

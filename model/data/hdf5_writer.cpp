@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "model/data/raw_array.h"
+#include "model/data/library_lock.h"
 
 namespace isobar {
 
@@ -23,7 +23,7 @@ FieldsWriter::FieldsWriter(std::string path, int64_t steps, FieldShape shape,
     : path_(std::move(path)), shape_(shape), steps_(steps) {
   const fs::path target(path_);
   part_ = (target.parent_path() / ("." + target.filename().string() + ".part")).string();
-  LibraryLock lock;
+  const LibraryLock lock;
   file_ = H5Fcreate(part_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   if (file_ < 0) fail("create it");
   const auto dim = [](int64_t n) { return static_cast<hsize_t>(n); };
@@ -65,7 +65,7 @@ void FieldsWriter::put_texts(const std::string& attribute, const std::vector<std
 }
 
 void FieldsWriter::append(const float* fields) {
-  LibraryLock lock;
+  const LibraryLock lock;
   const auto dim = [](int64_t n) { return static_cast<hsize_t>(n); };
   const hsize_t start[4] = {dim(written_), 0, 0, 0};
   const hsize_t count[4] = {1, dim(shape_.channels), dim(shape_.height), dim(shape_.width)};
@@ -81,7 +81,7 @@ void FieldsWriter::append(const float* fields) {
 void FieldsWriter::finish() {
   if (written_ != steps_) throw std::logic_error(path_ + ": finished early");
   {
-    LibraryLock lock;
+    const LibraryLock lock;
     const bool ok = H5Dclose(set_) >= 0 && H5Fclose(file_) >= 0;
     set_ = file_ = -1;
     if (!ok) fail("close it");
@@ -96,7 +96,7 @@ void FieldsWriter::finish() {
 
 FieldsWriter::~FieldsWriter() {
   {
-    LibraryLock lock;
+    const LibraryLock lock;
     if (set_ >= 0) H5Dclose(set_);
     if (file_ >= 0) H5Fclose(file_);
   }

@@ -40,6 +40,7 @@ class NetcdfFields : public FieldFile {
   NetcdfFields(const std::string& path, const std::string& key, const std::vector<std::string>& wanted,
                const std::shared_ptr<ChunkCache>& cache);
   void read(int64_t t, FieldShape crop, const Statistics* norm, float* out) const override;
+  void try_library(int64_t most_bytes, const std::function<void()>& alive) const override;
 
  private:
   [[noreturn]] void refuse(const std::string& what, const std::string& mend) const {
@@ -279,6 +280,15 @@ void NetcdfFields::read_coordinates() {
     if (!(info_.times[t] > info_.times[t - 1]))
       refuse("the time axis '" + time->name + "' does not increase at step " + std::to_string(t),
              "sort the file by time and drop doubled steps");
+}
+
+void NetcdfFields::try_library(int64_t most_bytes, const std::function<void()>& alive) const {
+  try {
+    for (const Variable& v : variables_)
+      v.array->try_library(most_bytes / static_cast<int64_t>(variables_.size()), alive);
+  } catch (const ArrayError& e) {
+    refuse(e.what(), e.mend);
+  }
 }
 
 void NetcdfFields::read(int64_t t, FieldShape crop, const Statistics* norm, float* out) const {

@@ -88,7 +88,7 @@ void NetcdfFile::check(int rc, const std::string& doing) const {
     throw ArrayError("netCDF cannot " + doing + ": " + nc_strerror(rc), "copy or download the file again");
 }
 
-NetcdfFile::NetcdfFile(const std::string& path) {
+NetcdfFile::NetcdfFile(const std::string& path) : path_(path) {
   {
     const InputFile file(path);
     file_bytes_ = file.size();
@@ -96,7 +96,7 @@ NetcdfFile::NetcdfFile(const std::string& path) {
     if (::pread(file.fd(), magic, sizeof magic, 0) == sizeof magic && std::memcmp(magic, "\x89HDF", 4) == 0)
       require_own_links(path);
   }
-  LibraryLock lock;
+  const LibraryLock lock(path_);
   const int rc = nc_open(path.c_str(), NC_NOWRITE, &id_);
   if (rc != NC_NOERR) id_ = -1;
   check(rc, "open it");
@@ -109,7 +109,7 @@ NetcdfFile::NetcdfFile(const std::string& path) {
 }
 
 NetcdfFile::~NetcdfFile() {
-  LibraryLock lock;
+  const LibraryLock lock(path_);
   nc_close(id_);
 }
 
@@ -160,7 +160,7 @@ const NetcdfVariable* NetcdfFile::find(const std::string& name) const {
 }
 
 std::string NetcdfFile::text(const NetcdfVariable& v, const std::string& attribute) const {
-  LibraryLock lock;
+  const LibraryLock lock(path_);
   nc_type type = 0;
   size_t n = 0;
   if (nc_inq_att(id_, v.id, attribute.c_str(), &type, &n) != NC_NOERR || n == 0) return "";
@@ -181,7 +181,7 @@ std::string NetcdfFile::text(const NetcdfVariable& v, const std::string& attribu
 
 std::vector<double> NetcdfFile::numbers(const NetcdfVariable& v, const std::string& attribute,
                                         size_t at_most) const {
-  LibraryLock lock;
+  const LibraryLock lock(path_);
   nc_type type = 0;
   size_t n = 0;
   if (nc_inq_att(id_, v.id, attribute.c_str(), &type, &n) != NC_NOERR) return {};
@@ -215,7 +215,7 @@ std::vector<double> NetcdfFile::values(const NetcdfVariable& v) const {
   int64_t n = 1;
   for (int64_t d : v.dims) n *= dimensions_[d].size;
   std::vector<double> out(n);
-  LibraryLock lock;
+  const LibraryLock lock(path_);
   check(nc_get_var_double(id_, v.id, out.data()), "read '" + v.name + "'");
   return out;
 }

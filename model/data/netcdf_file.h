@@ -52,6 +52,7 @@ class NetcdfFile {
  private:
   void check(int rc, const std::string& doing) const;
   void read_metadata();
+  std::string path_;
   int id_ = -1;
   bool hdf5_ = false;
   int64_t file_bytes_ = 0;

@@ -3,8 +3,8 @@
 //
 //   array->read({t, 0, 0, 0}, {1, C, H, W}, out);   // C order, element() as in the file, native endianness
 #pragma once
+#include <functional>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -42,17 +42,12 @@ class RawArray {
   virtual StorageLayout layout() const = 0;
   /// Reads prod(count) elements. Thread-safe. Throws ArrayError.
   virtual void read(const Index& start, const Index& count, void* out) const = 0;
-};
-
-/// The lock around every call into the HDF5 and netCDF C libraries. Neither is safe to enter from two threads
-/// unless HDF5 was built so, and netCDF never is; raw reads and decoding happen outside of it. Constructing
-/// one also silences HDF5's own printing of errors on this thread.
-class LibraryLock {
- public:
-  LibraryLock();
-
- private:
-  std::lock_guard<std::mutex> guard_;
+  /// Has the HDF5 library do what it will be asked for when the data are read: walk over the index of chunks
+  /// or, where it reads the data itself, read them (up to about `most_bytes`, spread over the first axis).
+  /// `alive` is called again and again. Throws ArrayError.
+  virtual void try_library(int64_t most_bytes, const std::function<void()>& alive) const {
+    (void)most_bytes, (void)alive;
+  }
 };
 
 }  // namespace isobar

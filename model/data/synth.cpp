@@ -7,6 +7,7 @@
 #include "model/base/files.h"
 #include "model/base/progress.h"
 #include "model/data/field_file.h"
+#include "model/data/foreign.h"
 #include "model/data/hdf5_writer.h"
 #include "model/data/npy.h"
 #include "model/data/stats.h"
@@ -50,23 +51,27 @@ nlohmann::json describe(const SyntheticOptions& o) {
           {"deflate", o.deflate}};
 }
 
-/// Mean over time of every point, [1,C,H,W].
+/// Mean over time of every point, [1,C,H,W]. In a child: the files may be older than this call, and damaged.
 void write_time_means(const std::string& train, FieldShape shape, const std::string& path) {
-  const auto files = open_fields(train, "", {});
-  const auto segments = segments_of(files);
-  std::vector<double> sum(shape.size());
-  std::vector<float> fields(shape.size());
-  int64_t n = 0;
-  for (const TimeSegment& s : segments) {
-    const int64_t stride =
-        std::max<int64_t>(1, s.steps * static_cast<int64_t>(segments.size()) / kStatisticsSteps);
-    for (int64_t t = 0; t < s.steps; t += stride, ++n) {
-      s.file->read(s.first + t, shape, nullptr, fields.data());
-      for (int64_t i = 0; i < shape.size(); ++i) sum[i] += static_cast<double>(fields[i]);
+  read_foreign(train, "", {}, [&](const FieldFiles& files, const ChildProgress& done) {
+    const auto segments = segments_of(files);
+    std::vector<double> sum(shape.size());
+    std::vector<float> fields(shape.size());
+    int64_t n = 0;
+    for (const TimeSegment& s : segments) {
+      const int64_t stride =
+          std::max<int64_t>(1, s.steps * static_cast<int64_t>(segments.size()) / kStatisticsSteps);
+      for (int64_t t = 0; t < s.steps; t += stride) {
+        s.file->read(s.first + t, shape, nullptr, fields.data());
+        for (int64_t i = 0; i < shape.size(); ++i) sum[i] += static_cast<double>(fields[i]);
+        done(++n);
+      }
     }
-  }
-  for (int64_t i = 0; i < shape.size(); ++i) fields[i] = static_cast<float>(sum[i] / static_cast<double>(n));
-  write_npy(path, {1, shape.channels, shape.height, shape.width}, fields);
+    for (int64_t i = 0; i < shape.size(); ++i)
+      fields[i] = static_cast<float>(sum[i] / static_cast<double>(n));
+    write_npy(path, {1, shape.channels, shape.height, shape.width}, fields);
+    return std::string();
+  });
 }
 
 }  // namespace

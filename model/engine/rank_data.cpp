@@ -23,12 +23,12 @@ void copy(const float* from, int64_t count, float* to) {
 
 }  // namespace
 
-RankData::RankData(const RunSpec& spec, const Plan& plan, int rank) : spec_(spec) {
+RankData::RankData(const RunSpec& spec, const Plan& plan, int rank, const Statistics* known) : spec_(spec) {
   const NetSpec& n = spec.net;
   const FieldShape shape{n.in_channels, n.img_height, n.img_width};
   const Coords at = coords_of(spec.layout, rank);
   const int64_t dp = spec.layout.dp, batch = spec.micro_batch();
-  train_set_ = open_dataset(spec.data, spec.data.train, Split::train, shape);
+  train_set_ = open_dataset(spec.data, spec.data.train, Split::train, shape, known);
   if (train_set_->size() < spec.train.global_batch)
     throw ConfigError(spec.file, "train.global_batch",
                       std::to_string(spec.train.global_batch) + " is more than the " +
@@ -43,7 +43,7 @@ RankData::RankData(const RunSpec& spec, const Plan& plan, int rank) : spec_(spec
                           LoaderOptions{batch, spec.micro_batches(), dp, at.dp, seed, spec.data.workers,
                                         spec.data.prefetch, spec.data.shuffle});
   if (spec.data.valid.empty() && spec.data.train_fraction >= 1) return;
-  valid_set_ = open_dataset(spec.data, spec.data.valid, Split::valid, shape);
+  valid_set_ = open_dataset(spec.data, spec.data.valid, Split::valid, shape, known);
   if (valid_set_->size() < batch * dp)
     throw ConfigError(spec.file, "data.valid",
                       "holds fewer samples than one batch of " + std::to_string(batch * dp),

@@ -16,8 +16,8 @@ namespace isobar {
 
 class RankData {
  public:
-  /// Throws ConfigError where the data are too few.
-  RankData(const RunSpec& spec, const Plan& plan, int rank);
+  /// `known`: as open_dataset takes them. Throws ConfigError where the data are too few.
+  RankData(const RunSpec& spec, const Plan& plan, int rank, const Statistics* known = nullptr);
 
   bool has_validation() const { return valid_set_ != nullptr; }
   /// This rank sees the predictions of its samples, and no other rank with the same samples says so.

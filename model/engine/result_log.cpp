@@ -3,31 +3,34 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <fstream>
+#include <sstream>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/shared_files.h"
 
 namespace isobar {
 namespace {
 
 constexpr const char* kWriting = "writing result.jsonl";
 
+std::string class_in(const nlohmann::json& end) {
+  const auto own = end.find("class");
+  return own != end.end() && own->is_string() ? own->get<std::string>() : "ok";
+}
+
 // The class of the run_end that stands in the file since the last run_start; "": none does.
 std::string ended_as(const std::filesystem::path& file) {
-  constexpr std::streamoff kTail = 4 << 20;  // a run_end is the last line, or one of the last
-  std::ifstream in(file, std::ios::binary | std::ios::ate);
-  if (!in) return "";
-  in.seekg(std::max<std::streamoff>(0, in.tellg() - kTail));
+  constexpr int64_t kTail = 4 << 20;  // a run_end is the last line, or one of the last
+  std::istringstream in(read_end(file, kTail));
   std::string found;
   for (std::string line; std::getline(in, line);) {
     if (line.find("\"run_start\"") == std::string::npos && line.find("\"run_end\"") == std::string::npos)
       continue;
-    const nlohmann::json j = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json j = parse_json(line);
     if (!j.is_object() || !j.contains("event")) continue;
     if (j["event"] == "run_start") found.clear();
-    if (j["event"] == "run_end") found = j.value("class", "ok");
+    if (j["event"] == "run_end") found = class_in(j);
   }
   return found;
 }

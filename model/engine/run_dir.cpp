@@ -1,11 +1,11 @@
 #include "model/engine/run_dir.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <system_error>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
+#include "model/base/shared_files.h"
 
 namespace isobar {
 namespace {
@@ -25,10 +25,9 @@ std::string event_of(const json& line) {
 std::string holds(const fs::path& out) {
   if (fs::is_directory(out / "checkpoints") && !fs::is_empty(out / "checkpoints"))
     return "checkpoints of a training";
-  std::ifstream in(out / "result.jsonl");
+  std::istringstream in(read_if_there(out / "result.jsonl", most::lines).value_or(""));
   for (std::string line; std::getline(in, line);)
-    if (const std::string event = event_of(json::parse(line, nullptr, false));
-        event == "step" || event == "checkpoint")
+    if (const std::string event = event_of(parse_json(line)); event == "step" || event == "checkpoint")
       return "the results of a training";
   return "";
 }
@@ -83,9 +82,9 @@ void RunDir::claim(const fs::path& from) {
 
 json RunDir::ended() const {
   if (out_.empty() || !fs::exists(out_ / "result.jsonl")) return nullptr;
-  std::string text = read_file(out_ / "result.jsonl");
+  std::string text = read_end(out_ / "result.jsonl", most::table);
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  json last = json::parse(text.substr(text.rfind('\n') + 1), nullptr, false);
+  json last = parse_json(text.substr(text.rfind('\n') + 1));
   if (event_of(last) != "run_end" || last.value("status", json()) != "ok") return nullptr;
   return last;
 }

@@ -55,7 +55,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         eval_program_(link(plan_, plan_.eval, spec.run.serial)) {
     omp_set_num_threads(threads_);
     log_start();  // before anything slow
-    data_.emplace(spec, plan_, mpi.rank());
+    const Statistics known = statistics();
+    data_.emplace(spec, plan_, mpi.rank(), known.mean.empty() ? nullptr : &known);
     say_header();
     processor_ = make_processor(device_, spec, plan_, mpi, threads_, !options.trace.empty());
     backend_ = &processor_->backend();
@@ -117,6 +118,18 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (!log_.on()) return;
     log_.write(start_of_run(spec_, plan_, mpi_.size(), mpi_.ranks_on_host(), threads_, resume_ != nullptr));
     write_atomically(std::filesystem::path(spec_.run.out) / "spec.json", to_json(spec_).dump(1) + "\n");
+  }
+
+  /// Of the training data, from the one child that computes them for all ranks; empty where there is none.
+  Statistics statistics() const {
+    nlohmann::json j = {{"mean", nlohmann::json::array()}, {"std", nlohmann::json::array()}};
+    if (options_.statistics) {
+      const Statistics s = options_.statistics();
+      j = {{"mean", s.mean}, {"std", s.std}};
+    }
+    const auto bytes = nlohmann::json::to_cbor(j);
+    j = nlohmann::json::from_cbor(mpi_.from_first(std::string(bytes.begin(), bytes.end())));
+    return {j["mean"].get<std::vector<float>>(), j["std"].get<std::vector<float>>()};
   }
 
   void say_header() {

@@ -4,10 +4,12 @@
 //   return train(load_run_spec("vit-384.yaml"), {.trace = "trace.json"}, mpi);
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "model/base/spec.h"
 #include "model/comm/comm.h"
+#include "model/data/dataset.h"
 
 namespace isobar {
 
@@ -15,6 +17,9 @@ struct TrainOptions {
   std::filesystem::path trace;   // Chrome trace of the last steps; "" = none
   std::filesystem::path resume;  // run directory or checkpoint; "" = start anew
   bool quiet = false;            // no table of steps on stdout
+  /// On rank 0, where the data are normalised by statistics that are not given: waits for them
+  /// (begin_statistics). Empty: computed in this process.
+  std::function<Statistics()> statistics = {};
 };
 
 /// Training met a loss or gradient that is no number. Exit code 3.

@@ -17,6 +17,7 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
+#include "model/base/shared_files.h"
 #include "model/base/spec.h"
 #include "model/base/yaml.h"
 
@@ -157,6 +158,44 @@ TEST_F(Input, JsonOfAnyDepthAndSizeIsRefused) {
   EXPECT_HAS(refusal_of([&] { read_json(file("many.json", many + "0]")); }), "4000000 values");
   EXPECT_TRUE(read_json(file("torn.json", "{\"a\": ")).is_discarded());
   EXPECT_EQ(parse_json(R"({"a\"[[": [1, "]"]})")["a\"[["][1], "]");
+}
+
+// What other processes write, replace and remove meanwhile.
+TEST_F(Input, WhatIsNotThereReadsAsNothing) {
+  const fs::path none = fs::path(file("a", "x")).parent_path() / "none";
+  EXPECT_EQ(read_if_there(none), std::nullopt);
+  EXPECT_TRUE(json_if_there(none).is_discarded());
+  EXPECT_EQ(word_in(none), "");
+  EXPECT_EQ(read_end(none, 10), "");
+  EXPECT_EQ(word_in(file("a", "\n  one two\n")), "one");
+  EXPECT_EQ(word_in(file("a", " \n")), "");
+  bool whole = false;
+  EXPECT_EQ(read_end(file("a", "0123456789"), 10, &whole), "0123456789");
+  EXPECT_TRUE(whole);
+  EXPECT_EQ(read_end(file("a", "0123456789"), 4, &whole), "6789");
+  EXPECT_FALSE(whole);
+  EXPECT_EQ(json_if_there(file("a", "{\"b\": 1}"))["b"], 1);
+  ASSERT_EQ(::mkfifo(none.c_str(), 0600), 0);  // nobody waits for a writer
+  EXPECT_HAS(refusal_of([&] { word_in(none); }), "is a pipe");
+  EXPECT_HAS(refusal_of([&] { json_if_there(none); }), "is a pipe");
+  EXPECT_HAS(refusal_of([&] { read_end(none, 10); }), "is a pipe");
+}
+
+TEST_F(Input, AShapeNamesThePlaceThatLacksIt) {
+  const nlohmann::json j = nlohmann::json::parse(R"({"a": {"b": 1.5, "c": "x"}, "d": [2]})");
+  require_shape(j, "f", {{"/a", "object"}, {"/a/b", "number"}, {"/a/c", "string"}, {"/d/0", "integer"}},
+                "mend");
+  require_shape(j, "f", {{"/a/none?", "string"}}, "mend");
+  EXPECT_EQ(refusal_of([&] {
+              require_shape(j, "f", {{"/a/b", "integer"}}, "mend");
+            }),
+            "f: 'a/b': is no integer -> mend");
+  EXPECT_EQ(refusal_of([&] {
+              require_shape(j, "f", {{"/a/c/e", "string"}}, "mend");
+            }),
+            "f: 'a/c/e': is not there -> mend");
+  EXPECT_HAS(refusal_of([&] { require_shape(7, "f", {{"/a", "string"}}, "mend"); }), "f: ");
+  EXPECT_HAS(refusal_of([&] { require_shape(nlohmann::json::value_t::discarded, "f", {}, "mend"); }), "f: ");
 }
 
 TEST_F(Input, OverridesHaveADepth) {

@@ -192,9 +192,63 @@ TEST(Preflight, ASickAdapterIsNotHeldAgainstItsPartners) {
   const auto slow = slow_nodes(j, {"a", "b", "c", "d", "e"});
   ASSERT_EQ(slow.size(), 1u);
   EXPECT_EQ(slow[0].node, "d");
+
+  Scratch scratch;
+  const std::string file = scratch / "preflight.json";
+  write_atomically(file, j.dump());
+  EXPECT_EQ(slow_nodes_in(file, {"a", "b", "c", "d", "e"}).size(), 1u);
+  for (const std::string text :
+       {"", "[1", "{}", "{\"nodes\": []}", "{\"nodes\": [{\"matrix_flops_s\": \"x\"}]}"}) {
+    write_atomically(file, text);
+    EXPECT_THROW(slow_nodes_in(file, {"a"}), ConfigError) << text;
+  }
 }
 
 class PlanTest : public SweepTest {};
+
+// Every value in turn away, or of another type: refused by one error with the file's name, or not needed.
+TEST_F(PlanTest, ADamagedJobIsRefusedByName) {
+  const SweepSpec s = sweep("axes: {train.seed: [0, 1]}\ntimeout_s: 300\n");
+  const Matrix m = expand(s);
+  const ClusterSpec c = cluster("{ranks_per_node: 2}");
+  std::vector<const Trial*> trials;
+  for (const Trial& t : m.trials) trials.push_back(&t);
+  const json whole = description_of(plan_jobs(trials, s, c).at(0), "isobar-1", s, {}, c);
+  const JobDir job(scratch_.path(), "isobar-1");
+  const std::string file = job.path() / "job.json";
+  const auto read = [&](const json& j) {
+    write_atomically(file, j.dump());
+    const json about = job.description();
+    cluster_from_json(about.at("cluster"), file);
+    for (const json& one : about.at("trials")) trial_from_json(one, file);
+  };
+  read(whole);
+  size_t refused = 0;
+  const json flat = whole.flatten();
+  for (const auto& [place, value] : flat.items())
+    for (const json& other : {json(json::array({1})), json("x"), json(-1.5), json(nullptr)}) {
+      SCOPED_TRACE(place + " = " + other.dump());
+      json damaged = whole;
+      damaged[json::json_pointer(place)] = other;
+      try {
+        read(damaged);
+      } catch (const ConfigError& e) {
+        ++refused;
+        EXPECT_TRUE(std::string(e.what()).starts_with(file + ": ")) << e.what();
+        EXPECT_NE(std::string(e.what()).find(" -> "), std::string::npos) << e.what();
+      }
+    }
+  EXPECT_GT(refused, 50u);
+  for (const std::string id : {"", "../a", "/a", ".."}) {
+    json damaged = whole;
+    damaged["trials"][0]["id"] = id;
+    EXPECT_THROW(read(damaged), ConfigError) << id;
+  }
+  for (const std::string text : {"", "[", "7", "[]", "{\"schema\": 1}"}) {
+    write_atomically(file, text);
+    EXPECT_THROW(job.description(), ConfigError) << text;
+  }
+}
 
 TEST_F(PlanTest, JobsHoldTrialsOfOneNodeCountAndTimeForTheLongest) {
   const SweepSpec s = sweep("axes: {gpus: [1, 2, 4], train.seed: [0, 1, 2, 3, 4, 5]}\ntimeout_s: 300\n");

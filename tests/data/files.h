@@ -5,6 +5,9 @@
 #include <netcdf.h>
 
 #include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <random>
@@ -107,6 +110,34 @@ void write_hdf5(const std::string& path, std::vector<hsize_t> dims, const std::v
   H5Pclose(plist);
   H5Fclose(file);
   H5Pclose(fcpl);
+}
+
+/// A zlib stream of so many MiB of zeros, in about a thousandth of them.
+inline std::string deflated_zeros(int64_t mib) {
+  const std::string zeros(1 << 20, '\0');
+  std::string one(8192, '\0');  // a block that knows nothing of those before it, so that it may be repeated
+  z_stream z{};
+  EXPECT_EQ(deflateInit2(&z, 9, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(zeros.data()));
+  z.avail_in = static_cast<uInt>(zeros.size());
+  z.next_out = reinterpret_cast<Bytef*>(one.data());
+  z.avail_out = static_cast<uInt>(one.size());
+  EXPECT_EQ(deflate(&z, Z_FULL_FLUSH), Z_OK);
+  one.resize(one.size() - z.avail_out);
+  deflateEnd(&z);
+  std::string out("\x78\xda");
+  for (int64_t i = 0; i < mib; ++i) out += one;
+  const auto sum = static_cast<uint64_t>(mib << 20) % 65521;  // Adler-32, of zeros
+  out += {'\x03', '\0', static_cast<char>(sum >> 8), static_cast<char>(sum), '\0', '\1'};
+  return out;
+}
+
+/// Puts `stored` (filtered already, and of any length) in the place of a chunk of 'fields'.
+inline void replace_chunk(const std::string& path, const std::vector<hsize_t>& origin,
+                          const std::string& stored) {
+  const hid_t f = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), d = H5Dopen2(f, "fields", H5P_DEFAULT);
+  EXPECT_GE(H5Dwrite_chunk(d, H5P_DEFAULT, 0, origin.data(), stored.size(), stored.data()), 0);
+  H5Dclose(d), H5Fclose(f);
 }
 
 /// EXPECTs that f throws ConfigError whose one-line message holds all of `parts`.

@@ -1,15 +1,18 @@
 // Field files that are damaged or made to harm: each is one error that names the file, key and mend, whatever
 // the libraries make of it.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <thread>
 
 #include "model/data/dataset.h"
 #include "model/data/foreign.h"
 #include "model/data/hdf5_handle.h"
+#include "model/data/hdf5_writer.h"
 #include "model/data/inspect.h"
 #include "model/data/stats.h"
 #include "tests/data/files.h"
@@ -175,6 +178,149 @@ TEST_F(Foreign, AttributesOfPackingThatAreNoNumber) {
   refused(n, {"scale_factor 0"});
 }
 
+std::string bytes_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Puts `value` (little-endian) in the place `behind` bytes behind (before: < 0) where `mark` begins.
+void overwrite(const std::string& path, const std::string& mark, int64_t behind, uint64_t value,
+               size_t width) {
+  std::string bytes = bytes_of(path);
+  const size_t at = bytes.find(mark);
+  ASSERT_NE(at, std::string::npos);
+  std::memcpy(&bytes[static_cast<size_t>(static_cast<int64_t>(at) + behind)], &value, width);
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// The library copies what the dataspace says, however few bytes there are: from behind its buffer.
+TEST_F(Foreign, ACompactDatasetThatHoldsLessThanItDeclares) {
+  const std::string h = dir_ / "h.h5";
+  std::vector<float> data = random_floats(6 * 2 * 4 * 6);
+  write_hdf5(h, {6, 2, 4, 6}, data, {.compact = true});
+  EXPECT_EQ(inspect(h)["steps"], 6);
+  const std::string first(reinterpret_cast<const char*>(data.data()), 16);
+  overwrite(h, first, -2, 288 * sizeof(float) - 1, 2);  // its size stands before the bytes
+  refused(h, {"declares 288 numbers of 4 bytes and holds 1151 bytes"});
+}
+
+// An object of no size in a heap of texts: the library goes on by its size for ever.
+TEST_F(Foreign, WhatTheLibraryNeverComesToTheEndOf) {
+  const std::string h = dir_ / "h.h5";
+  {
+    FieldsWriter out(h, 2, {1, 2, 2}, {"temperature"}, {"K"}, 0);
+    const std::vector<float> step = random_floats(4);
+    out.append(step.data());
+    out.append(step.data());
+    out.finish();
+  }
+  EXPECT_EQ(inspect(h)["fields"][0]["name"], "temperature");
+  std::string bytes = bytes_of(h);
+  size_t at = bytes.find("GCOL");
+  ASSERT_NE(at, std::string::npos);
+  for (at += 16; bytes[at] != 0;) {  // header and text of each; what is free is number 0
+    uint64_t size = 0;
+    std::memcpy(&size, &bytes[at + 8], 8);
+    at += 16 + (size + 7) / 8 * 8;
+    ASSERT_LT(at + 16, bytes.size());
+  }
+  std::memset(&bytes[at + 8], 0, 8);
+  std::ofstream(h, std::ios::binary) << bytes;
+  rusage before{}, after{};
+  ::getrusage(RUSAGE_CHILDREN, &before);
+  expect_config_error([&] { require_fields(h, "data.train", {}); },
+                      {h, "'data.train'", "more than 10 s of processor time"});
+  ::getrusage(RUSAGE_CHILDREN, &after);
+  EXPECT_LT(after.ru_utime.tv_sec - before.ru_utime.tv_sec, 15);
+}
+
+/// The middle one of three chunks of 1 KiB inflates to so many MiB.
+void write_bomb(const std::string& path, int64_t mib, hid_t type) {
+  const std::vector<float> data = random_floats(3 * 256);
+  write_hdf5(path, {3, 2, 8, 16}, data, {.type = type, .chunk = {1, 2, 8, 16}, .deflate = 1});
+  replace_chunk(path, {1, 0, 0, 0}, deflated_zeros(mib));
+}
+
+// By this program's own decoder and, of numbers that it does not know, by the library's.
+TEST_F(Foreign, ChunksThatInflateToMoreThanAChunk) {
+  const std::string h = dir_ / "h.h5";
+  write_bomb(h, 3 << 10, H5T_IEEE_F32LE);
+  EXPECT_LT(fs::file_size(h), 8 << 20);
+  expect_config_error([&] { compute_statistics(h); }, {h, "time step 1", "does not inflate"});
+  const hid_t odd = H5Tcopy(H5T_STD_I32LE);
+  H5Tset_precision(odd, 24);
+  write_bomb(h, 3 << 10, odd);
+  H5Tclose(odd);
+  EXPECT_LT(fs::file_size(h), 8 << 20);
+  // The library stops with an error of its own when there is no more memory.
+  expect_config_error([&] { compute_statistics(h); }, {h, "time step 1"});
+  expect_config_error([&] { require_fields(h, "data.train", {}); },
+                      {h, "'data.train'", "cannot read 'fields'"});
+}
+
+// Statistics at a run's start: one child computes them for all ranks.
+TEST_F(Foreign, StatisticsOfARunAreBegunInAChild) {
+  const std::string h = dir_ / "h.h5";
+  const FieldShape shape{2, 4, 6};
+  std::vector<float> data = random_floats(9 * 48, 250, 20);
+  write_hdf5(h, {9, 2, 4, 6}, data, {.chunk = {1, 1, 4, 6}, .deflate = 1});
+  DataSpec d;
+  d.train = h;
+  d.train_fraction = 0.8;
+  ASSERT_TRUE(needs_statistics(d));
+  const Statistics known = begin_statistics(d, shape)();
+  std::vector<float> a(2 * 48), b(2 * 48), none(2 * 48);
+  open_dataset(d, h, Split::train, shape)->read(1, a.data(), a.data() + 48);
+  open_dataset(d, h, Split::train, shape, &known)->read(1, b.data(), b.data() + 48);
+  EXPECT_EQ(a, b);
+  const Statistics other{{0, 0}, {1, 1}};
+  open_dataset(d, h, Split::train, shape, &other)->read(1, none.data(), none.data() + 48);
+  EXPECT_EQ(none[0], data[48]);
+
+  const auto begun = [&] { begin_statistics(d, shape)(); };
+  d.dt = 8;  // told before anything is read
+  data[3 * 48 + 5] = NAN;
+  write_hdf5(h, {9, 2, 4, 6}, data);
+  expect_config_error(begun, {h, "'data.dt'", "no pair of steps 8 apart"});
+  d.dt = 1;
+  expect_config_error(begun, {h, "'data.train'", "time step 3", "NaN"});
+  d.train = dir_ / "none.h5";
+  expect_config_error(begun, {d.train, "'data.train'", "no such file"});
+}
+
+// What ranks read is more than a child tries out.
+TEST_F(Foreign, ASignalOfTheLibraryIsOneLine) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto with = [](const std::string& file, int signal) {
+    const LibraryLock lock(file);
+    std::raise(signal);
+  };
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT})
+    EXPECT_EXIT(with("a.h5", signal), testing::ExitedWithCode(2),
+                "^isobar: a.h5: ends the process that reads it with SIG[A-Z]+ -> the file is damaged");
+  EXPECT_EXIT(with("", SIGSEGV), testing::KilledBySignal(SIGSEGV), "");  // its own files
+  const auto elsewhere = [] {
+    const LibraryLock lock("a.h5");
+    std::thread([] { std::raise(SIGABRT); }).join();
+  };
+  EXPECT_EXIT(elsewhere(), testing::KilledBySignal(SIGABRT), "");
+  const auto behind = [&] {
+    { const LibraryLock lock("a.h5"); }
+    std::raise(SIGSEGV);
+  };
+  EXPECT_EXIT(behind(), testing::KilledBySignal(SIGSEGV), "");
+  const std::function<int(int)> deeper = [&](int n) -> int {  // out of stack
+    volatile char room[4096];
+    room[n % 4096] = 1;
+    return n < 0 ? 0 : deeper(n + 1) + room[0];
+  };
+  const auto out_of_stack = [&] {
+    const LibraryLock lock("a.h5");
+    deeper(1);
+  };
+  EXPECT_EXIT(out_of_stack(), testing::ExitedWithCode(2), "a.h5: .* SIGSEGV -> ");
+}
+
 TEST_F(Foreign, WhatKillsTheReaderIsOneError) {
   const std::string h = dir_ / "h.h5";
   write_hdf5(h, {4, 1, 4, 6}, random_floats(96));
@@ -188,6 +334,8 @@ TEST_F(Foreign, WhatKillsTheReaderIsOneError) {
   };
   expect_config_error(reading([] { std::raise(SIGSEGV); }), {h, "'data.train'", "SIGSEGV"});
   expect_config_error(reading([] { throw std::bad_alloc(); }), {h, "'data.train'", "MiB of memory"});
+  expect_config_error(reading([] { throw std::length_error("too long"); }), {h, "'data.train'", "too long"});
+  expect_config_error(reading([] { std::exit(0); }), {h, "'data.train'", "exit code 0"});
 }
 
 TEST_F(Foreign, PipesDevicesAndEmptyFiles) {

@@ -52,6 +52,15 @@ std::vector<std::string> hdf5_seeds(const std::string& at) {
     test::write_hdf5(at, {5, 2, 4, 6}, data, o);
     out.push_back(read_file(at));
   }
+  // Chunks that inflate to far more than a chunk, by this program's decoder and by the library's.
+  const hid_t odd = H5Tcopy(H5T_STD_I32LE);
+  H5Tset_precision(odd, 24);
+  for (const hid_t type : {H5T_IEEE_F32LE, odd}) {
+    test::write_hdf5(at, {5, 2, 4, 6}, data, {.type = type, .chunk = {1, 2, 4, 6}, .deflate = 1});
+    test::replace_chunk(at, {1, 0, 0, 0}, test::deflated_zeros(16));
+    out.push_back(read_file(at));
+  }
+  H5Tclose(odd);
   // A virtual dataset, an external link, and a soft link that goes round.
   const hsize_t dims[] = {5, 2, 4, 6};
   hid_t f = H5Fcreate(at.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);

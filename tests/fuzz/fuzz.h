@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <random>
 #include <string>
@@ -32,12 +33,19 @@ struct Target {
   bool keyed = false;  // refusals name a key, line or column
 };
 
+inline void put(const std::filesystem::path& file, const std::string& text) {  // its folder, too
+  std::filesystem::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary) << text;
+}
+
 /// YAML and tables. Puts what they name beside the input into `folder`.
 std::vector<Target> text_targets(const std::filesystem::path& source, const std::filesystem::path& folder);
 /// npy, HDF5 and netCDF.
 std::vector<Target> data_targets(const std::filesystem::path& folder);
 /// What runs write and other programs wrote: safetensors, state.json, result.jsonl, traces, logs.
 std::vector<Target> record_targets(const std::filesystem::path& source, const std::filesystem::path& folder);
+/// What sweeps and their jobs on a cluster leave: job.json, sweep.json, accounting.json and more.
+std::vector<Target> sweep_targets(const std::filesystem::path& folder);
 
 /// Input `number` of a seed: always the same bytes.
 std::string input_of(const Target& t, uint64_t seed, int64_t number);

@@ -22,7 +22,7 @@ int run(const fs::path& source, const fs::path& keep, uint64_t seed, int64_t fir
   if (!::mkdtemp(made.data())) throw std::runtime_error("mkdtemp");
   const fs::path folder = made;
   std::vector<Target> targets = text_targets(source, folder);
-  for (const auto& more : {data_targets(folder), record_targets(source, folder)})
+  for (const auto& more : {data_targets(folder), record_targets(source, folder), sweep_targets(folder)})
     targets.insert(targets.end(), more.begin(), more.end());
   std::printf("seed %llu, %zu readers, inputs in %s\n", static_cast<unsigned long long>(seed), targets.size(),
               folder.c_str());
@@ -46,6 +46,9 @@ int run(const fs::path& source, const fs::path& keep, uint64_t seed, int64_t fir
   }
   std::printf("%lld inputs in %.1f s, %lld wrong\n", static_cast<long long>(inputs), seconds(),
               static_cast<long long>(wrong));
+  if (wrong > 0)
+    std::printf("one of them again: fuzz_inputs --source %s --seed %llu --only <input>\n", source.c_str(),
+                static_cast<unsigned long long>(seed));
   fs::remove_all(folder);
   return wrong == 0 ? 0 : 1;
 }

@@ -51,11 +51,6 @@ const char* const kPeerModel =
 const char* const kHoldout =
     R"({"machine":"m.yaml","runs":[{"id":"a","predicted_s":0.1,"lo_s":0.05,"hi_s":0.2,"in_fit":true,"terms":{"gemm":0.1}}]})";
 
-void put(const fs::path& file, const std::string& text) {
-  fs::create_directories(file.parent_path());
-  std::ofstream(file, std::ios::binary) << text;
-}
-
 void read_run(const std::string& file) {
   std::vector<std::string> problems;
   load_run(fs::path(file).parent_path(), &problems);

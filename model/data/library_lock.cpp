@@ -1,0 +1,101 @@
+#include "model/data/library_lock.h"
+
+#include <hdf5.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <iterator>
+#include <memory>
+
+#include "model/base/child.h"
+#include "model/base/error.h"
+
+namespace isobar {
+namespace {
+
+constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+constexpr size_t kCount = std::size(kSignals);
+
+// All of it under the lock, but for what a handler on another thread asks.
+std::array<std::string, kCount> last_words;  // made beforehand: a handler may not allocate
+std::array<struct sigaction, kCount> before;
+thread_local bool inside = false;
+
+size_t place_of(int signal) {
+  size_t i = 0;
+  while (i + 1 < kCount && kSignals[i] != signal) ++i;
+  return i;
+}
+
+void end_with_last_words(int signal) {
+  const size_t i = place_of(signal);
+  if (!inside) {  // not the library's: it comes again, to whoever took it before
+    ::sigaction(signal, &before[i], nullptr);
+    if (signal == SIGABRT) ::raise(signal);
+    return;
+  }
+  const std::string& line = last_words[i];
+  size_t written = 0;
+  while (written < line.size()) {
+    const ssize_t n = ::write(STDERR_FILENO, line.data() + written, line.size() - written);
+    if (n <= 0) break;
+    written += static_cast<size_t>(n);
+  }
+  ::_exit(2);  // no destructor, no library: nothing of this process is to be trusted any more
+}
+
+/// For what ends a thread's stack, as links in a circle do.
+class SpareStack {
+ public:
+  SpareStack() {
+    stack_t now{};
+    if (::sigaltstack(nullptr, &now) != 0 || !(now.ss_flags & SS_DISABLE)) return;  // has one
+    memory_ = std::make_unique<std::byte[]>(kBytes);
+    stack_t own{};
+    own.ss_sp = memory_.get(), own.ss_size = kBytes;
+    if (::sigaltstack(&own, nullptr) != 0) memory_.reset();
+  }
+  ~SpareStack() {
+    stack_t none{};
+    none.ss_flags = SS_DISABLE;
+    if (memory_) ::sigaltstack(&none, nullptr);
+  }
+  SpareStack(const SpareStack&) = delete;
+  SpareStack& operator=(const SpareStack&) = delete;
+
+ private:
+  static constexpr size_t kBytes = 64 << 10;
+  std::unique_ptr<std::byte[]> memory_;
+};
+
+std::mutex& mutex() {
+  static std::mutex one;  // one per process, as the libraries' own state is
+  return one;
+}
+
+}  // namespace
+
+LibraryLock::LibraryLock(const std::string& file) : guard_(mutex()) {
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  if (file.empty() || in_a_child()) return;  // a child's end is told by its parent
+  static thread_local const SpareStack spare;
+  struct sigaction own {};
+  own.sa_handler = end_with_last_words;
+  own.sa_flags = SA_ONSTACK | SA_NODEFER;
+  for (size_t i = 0; i < kCount; ++i) {
+    last_words[i] =
+        std::string("isobar: ") + ConfigError(file, "", ended_by(kSignals[i]), kHarmful).what() + "\n";
+    ::sigaction(kSignals[i], &own, &before[i]);
+  }
+  inside = armed_ = true;
+}
+
+LibraryLock::~LibraryLock() {
+  if (!armed_) return;
+  for (size_t i = 0; i < kCount; ++i) ::sigaction(kSignals[i], &before[i], nullptr);
+  inside = false;
+}
+
+}  // namespace isobar
