@@ -20,6 +20,7 @@ constexpr size_t kCount = std::size(kSignals);
 
 // All of it under the lock, but for what a handler on another thread asks.
 std::array<std::string, kCount> last_words;  // made beforehand: a handler may not allocate
+std::string their_file;
 std::array<struct sigaction, kCount> before;
 thread_local bool inside = false;
 
@@ -84,11 +85,12 @@ LibraryLock::LibraryLock(const std::string& file) : guard_(mutex()) {
   struct sigaction own {};
   own.sa_handler = end_with_last_words;
   own.sa_flags = SA_ONSTACK | SA_NODEFER;
-  for (size_t i = 0; i < kCount; ++i) {
-    last_words[i] =
-        std::string("isobar: ") + ConfigError(file, "", ended_by(kSignals[i]), kHarmful).what() + "\n";
-    ::sigaction(kSignals[i], &own, &before[i]);
-  }
+  if (file != their_file)
+    for (size_t i = 0; i < kCount; ++i)
+      last_words[i] =
+          std::string("isobar: ") + ConfigError(file, "", ended_by(kSignals[i]), kHarmful).what() + "\n";
+  their_file = file;
+  for (size_t i = 0; i < kCount; ++i) ::sigaction(kSignals[i], &own, &before[i]);
   inside = armed_ = true;
 }
 
