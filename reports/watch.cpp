@@ -31,11 +31,6 @@ double seconds(fs::file_time_type::duration d) {
   return std::chrono::duration<double>(d).count();
 }
 
-std::string word(const json& j, const char* key) {
-  const auto it = j.find(key);
-  return it != j.end() && it->is_string() ? it->get<std::string>() : "";
-}
-
 double number(const json& j, const char* key) {
   const auto it = j.find(key);
   return it != j.end() && it->is_number() ? it->get<double>() : 0;
@@ -161,7 +156,7 @@ void SweepWatch::read_matrix() {
   const std::set<std::string> varied = varied_keys(j["trials"]);
   for (const json& t : j["trials"]) {
     if (!t.is_object()) continue;
-    const std::string id = word(t, "id");
+    const std::string id = text_in(t, "id");
     if (id.empty() || index_.count(id)) continue;
     require_trial_id(id, file.string());
     index_[id] = state_.trials.size();
@@ -171,7 +166,7 @@ void SweepWatch::read_matrix() {
       trial.label = label_of(*axes, varied);
     if (const double rep = number(t, "repetition"); rep > 0)
       trial.label += " #" + std::to_string(int(rep) + 1);
-    if (!word(t, "repeats").empty()) trial.label += " again";
+    if (!text_in(t, "repeats").empty()) trial.label += " again";
     trial.ranks = static_cast<int64_t>(number(t, "ranks"));
   }
   status_time_.resize(state_.trials.size());
@@ -186,10 +181,10 @@ void SweepWatch::read_trial(size_t index) {
     const json status = json_if_there(dir / "status.json");
     if (!status.is_object()) return;
     status_time_[index] = time;
-    const std::string name = word(status, "class");
-    t.state = name.empty() ? word(status, "state") : name;
+    const std::string name = text_in(status, "class");
+    t.state = name.empty() ? text_in(status, "state") : name;
     t.final = status.value("final", json(!name.empty())) == json(true);
-    t.message = word(status, "message");
+    t.message = text_in(status, "message");
     t.wall_s = number(status, "wall_s");
     if (t.final) ends_.emplace_back(time, index);
   }
@@ -205,11 +200,11 @@ void SweepWatch::read_trial(size_t index) {
   for (const std::string& line : last_lines(results, t.final ? 1 << 20 : 1 << 14)) {
     const json e = parse_json(line);
     if (!e.is_object()) continue;
-    const bool ends = word(e, "event") == "run_end";
+    const bool ends = text_in(e, "event") == "run_end";
     if (!t.final || ends || t.samples_per_s == 0) t.samples_per_s = number(e, "samples_per_s");
     if (const auto s = e.find("step_s"); ends && s != e.end() && s->is_object())
       t.step_s = {number(*s, "median"), number(*s, "p10"), number(*s, "p90"), number(*s, "min")};
-    if (word(e, "event") == "step") t.step = static_cast<int64_t>(number(e, "step"));
+    if (text_in(e, "event") == "step") t.step = static_cast<int64_t>(number(e, "step"));
     if (t.samples_per_s > 0) break;
   }
   if (t.steps == 0) {

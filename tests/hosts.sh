@@ -65,10 +65,9 @@ ranks() {  # ranks N_PER_HOST COMMAND...: that many on each host
   shift
   on "$near" mpiexec -n "$((2 * each))" --map-by "ppr:$each:node" --hostfile "$work/hostfile" --bind-to none \
     --mca plm rsh --mca plm_rsh_agent "$work/agent" --mca oob_tcp_if_include 10.77.0.0/24 \
-    --mca btl self,vader,tcp --mca btl_tcp_if_include 10.77.0.0/24 --mca mpi_yield_when_idle 1 "$@"
+    --mca btl self,vader,tcp --mca btl_tcp_if_include 10.77.0.0/24 "$@"
 }
 
-export OMPI_MCA_mpi_yield_when_idle=1  # two ranks share each host's core
 echo "1/4 calibrating one host alone"
 on "$near" "$ISOBAR" calibrate -o "$work/machine.yaml" --ranks 2 >"$work/calibrate.log" 2>&1 ||
   { cat "$work/calibrate.log" >&2; exit 1; }

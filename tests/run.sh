@@ -21,7 +21,7 @@ FORMAT_WHEEL=clang-format==14.0.6
 ASAN_SKIPS='^perfmodel/(Referee|Gears|LayoutModel|Scoreboard|Suggest)|^engine/Product|AThousandTrialsExpand'
 # Tests that kill processes or look at the clock: on a machine that others use they run once more, alone, before they count
 # as failed; the summary names them. What computes, or what a sanitizer says, is never given a second chance.
-DISTURBED='^(cli|micro)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/(NcclFaults|ScriptRehearsal)|^engine/(Failure|RunDirs|Signals|SlowDisk|TraceOf|Workers)'
+DISTURBED='^(cli|micro)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/NcclFaults|^engine/(Failure|RunDirs|Signals|SlowDisk|TraceOf|Workers)'
 # What thread sanitizer can judge: rooms with threads or signal handlers of their own, and ranks that train with one
 # OpenMP thread each. It does not see libgomp's barriers, so the CPU kernels' own parallel loops are left to `asan`.
 TSAN_PROGRAMS='test_base test_data test_trace test_engine test_lanes test_sweep test_cluster isobar'

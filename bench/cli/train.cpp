@@ -97,10 +97,12 @@ std::optional<ConfigError> refusal_of_data(const TrainArguments& a) {
 }
 
 /// The statistics that the ranks will want, begun in a child by one of them.
-std::function<Statistics()> begin_statistics(const RunSpec& spec) {
-  if (!needs_statistics(spec.data) ||
-      is_other_rank({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PALS_RANKID", "SLURM_PROCID"}))
+std::function<Statistics()> begin_statistics(const TrainArguments& a, bool launched) {
+  if (is_other_rank({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PALS_RANKID", "SLURM_PROCID"}))
     return {};
+  const RunSpec spec = load_run_spec(a.config, a.set);
+  if (!launched && spec.layout.world() > 1) return {};  // this process only starts the ranks
+  if (!needs_statistics(spec.data)) return {};
   return begin_statistics(spec.data, {spec.net.in_channels, spec.net.img_height, spec.net.img_width});
 }
 
@@ -124,15 +126,11 @@ void run_train(TrainArguments a) {
     if (a.ranks > 1) start_under_mpiexec(a, a.ranks);
   }
   std::function<Statistics()> statistics;
-  if (!refused) {
-    const RunSpec spec = load_run_spec(a.config, a.set);
-    const bool ranks_follow = !launched && spec.layout.world() > 1;  // each looks for itself
-    try {
-      if (!ranks_follow) statistics = begin_statistics(spec);
-    } catch (const ConfigError& e) {
-      if (!launched) throw;
-      refused = e;
-    }
+  try {
+    if (!refused) statistics = begin_statistics(a, launched);
+  } catch (const ConfigError& e) {
+    if (!launched) throw;
+    refused = e;
   }
   const Mpi mpi;
   if (launched && a.ranks > 0 && a.ranks != mpi.size())

@@ -21,6 +21,10 @@ struct SayOptions {
 
 Said say(const std::vector<std::string>& argv, const SayOptions& options = {});
 
+inline std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
 /// The executable of that name in PATH; "" when there is none.
 std::string in_path(const std::string& name);
 

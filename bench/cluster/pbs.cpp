@@ -15,20 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-// What a scheduler says of another type than it should reads as nothing said.
-std::string text_in(const json& j, const char* key) {
-  const auto it = j.find(key);
-  return it != j.end() && it->is_string() ? it->get<std::string>() : "";
-}
-json object_in(const json& j, const char* key) {
-  const auto it = j.find(key);
-  return it != j.end() && it->is_object() ? *it : json::object();
-}
-
-std::string first_line_of(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
 // Exit_status of a finished job in Slurm's words. Negative ones are PBS' own: -26 virtual memory, -27 memory,
 // -29 walltime; 256 and more is 256 + signal.
 std::string ended_as(const json& job) {
@@ -81,10 +67,10 @@ class Pbs : public Scheduler {
   std::string submit(const ClusterSpec& c, const std::filesystem::path& dir,
                      const std::string& file) override {
     const Said s = say({"qsub", file}, {.cwd = dir, .timeout_s = 120});
-    if (s.code != 0 || first_line_of(s.out).empty())
-      throw ConfigError(c.file, "cluster", "qsub refused the job: " + first_line_of(s.err),
+    if (s.code != 0 || first_line(s.out).empty())
+      throw ConfigError(c.file, "cluster", "qsub refused the job: " + first_line(s.err),
                         "mend the section, or see " + (dir / file).string());
-    return first_line_of(s.out);
+    return first_line(s.out);
   }
 
   std::optional<std::vector<JobWord>> ask(const std::vector<JobKey>& jobs) override {
@@ -156,7 +142,7 @@ class Pbs : public Scheduler {
  private:
   static std::string id_of(const std::string& name) {
     const Said s = say({"qselect", "-x", "-N", name});
-    return s.code == 0 ? first_line_of(s.out) : "";
+    return s.code == 0 ? first_line(s.out) : "";
   }
 };
 

@@ -137,9 +137,7 @@ class Pilot {
   }
 
   static std::string job_of(const TrialDir& dir) {
-    const json j = json_if_there(dir.path() / "status.json");
-    const json job = j.is_object() ? j.value("job", json()) : json();
-    return job.is_string() ? job.get<std::string>() : "";
+    return text_in(json_if_there(dir.path() / "status.json"), "job");
   }
 
   Stop run(const Trial& t) {

@@ -12,10 +12,6 @@
 namespace isobar {
 namespace {
 
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
 std::vector<std::string> split(const std::string& line, char at) {
   std::vector<std::string> out;
   std::istringstream in(line);

@@ -9,6 +9,7 @@
 #include "bench/sweep/trials.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/json.h"
 
 namespace isobar {
 namespace {
@@ -66,11 +67,6 @@ struct Event {
   double begin = 0, end = 0;  // microseconds
 };
 
-std::string text_of(const json& e, const char* key) {
-  const auto it = e.find(key);
-  return it != e.end() && it->is_string() ? it->get<std::string>() : "";
-}
-
 double number_of(const json& e, const char* key) {
   const auto it = e.find(key);
   return it != e.end() && it->is_number() ? it->get<double>() : 0;
@@ -96,10 +92,10 @@ std::vector<Event> events_of(const std::string& file) {
     if (what != json::parse_event_t::object_end || depth != 2)
       return depth <= kEventDepth && ++values <= kEventValues;
     values = 0;
-    if (events && found && text_of(j, "ph") == "X") {
+    if (events && found && text_in(j, "ph") == "X") {
       const double ts = number_of(j, "ts");
       out.push_back(
-          {text_of(j, "name"), lower(text_of(j, "cat")), thread_of(j), ts, ts + number_of(j, "dur")});
+          {text_in(j, "name"), lower(text_in(j, "cat")), thread_of(j), ts, ts + number_of(j, "dur")});
     }
     return false;
   };

@@ -33,14 +33,6 @@ int64_t integer(const json& j, const char* key, int64_t fallback = 0) {
   const double d = it->get<double>();
   return std::abs(d) < 9e18 ? static_cast<int64_t>(d) : fallback;
 }
-std::string word(const json& j, const char* key) {
-  const auto it = j.find(key);
-  return it != j.end() && it->is_string() ? it->get<std::string>() : "";
-}
-json object(const json& j, const char* key) {
-  const auto it = j.find(key);
-  return it != j.end() && it->is_object() ? *it : json::object();
-}
 std::vector<double> numbers(const json& j, const char* key) {
   std::vector<double> out;
   if (const auto it = j.find(key); it != j.end() && it->is_array())
@@ -77,20 +69,20 @@ json read_json(const fs::path& file, std::vector<std::string>* problems) {
 }
 
 void take_start(const json& e, RunRecord& r) {
-  r.time_utc = word(e, "time_utc");
+  r.time_utc = text_in(e, "time_utc");
   r.ranks = integer(e, "ranks");
   r.ranks_on_host = integer(e, "ranks_on_host");
   r.threads = integer(e, "threads");
-  r.plan_hash = word(e, "plan_hash");
+  r.plan_hash = text_in(e, "plan_hash");
   r.parameters = integer(e, "parameters");
   r.flops_forward_per_sample = number(e, "flops_forward_per_sample");
-  const json memory = object(e, "memory");
+  const json memory = object_in(e, "memory");
   r.arena_bytes = integer(memory, "arena");
   r.memory_by_category.clear();
-  const json categories = object(memory, "by_category");
+  const json categories = object_in(memory, "by_category");
   for (const auto& [name, bytes] : categories.items())
     if (bytes.is_number()) r.memory_by_category[name] = bytes.get<int64_t>();
-  r.provenance = object(e, "provenance");
+  r.provenance = object_in(e, "provenance");
 }
 
 void take_step(const json& e, RunRecord& r) {
@@ -109,7 +101,7 @@ void take_step(const json& e, RunRecord& r) {
 }
 
 void take_end(const json& e, RunRecord& r) {
-  const json s = object(e, "step_s");
+  const json s = object_in(e, "step_s");
   r.step_s = {number(s, "median"), number(s, "p10"), number(s, "p90"), number(s, "min"), integer(s, "count")};
   r.peak_rss_bytes = integer(e, "peak_rss_bytes");
   r.unattributed_share = number(e, "unattributed_share");
@@ -117,7 +109,7 @@ void take_end(const json& e, RunRecord& r) {
   if (const auto it = e.find("ops"); it != e.end() && it->is_array())
     for (const json& op : *it)
       if (op.is_object())
-        r.ops.push_back({word(op, "path"), word(op, "kind"), word(op, "lane"), integer(op, "count"),
+        r.ops.push_back({text_in(op, "path"), text_in(op, "kind"), text_in(op, "lane"), integer(op, "count"),
                          number(op, "seconds"), number(op, "flops"), number(op, "bytes")});
 }
 
@@ -144,15 +136,15 @@ void measure_steps(RunRecord& r) {
 }
 
 void follow(const json& e, ResultTail& t) {
-  t.last_event = word(e, "event");
+  t.last_event = text_in(e, "event");
   if (t.last_event == "run_start") t = {.started = true, .last_event = "run_start"};
   if (t.last_event == "step") t.last_step = integer(e, "step", -1);
-  if (e.contains("op")) t.last_op = word(e, "op");
+  if (e.contains("op")) t.last_op = text_in(e, "op");
   if (t.last_event == "run_end") {
     t.ended = true;
-    t.status = word(e, "status");
-    t.failure = word(e, "class");
-    t.message = word(e, "message");
+    t.status = text_in(e, "status");
+    t.failure = text_in(e, "class");
+    t.message = text_in(e, "message");
   }
 }
 
@@ -182,7 +174,7 @@ RunToRun run_to_run_of(const std::vector<const RunRecord*>& runs, Statistic stat
   std::map<std::string, std::vector<double>> groups;  // of one specification, measured by one engine
   for (const RunRecord* r : runs) {
     if (r->run_class != RunClass::ok || r->contention.marked || r->step_s.of(statistic) <= 0) continue;
-    groups[experiment_of(r->spec) + word(r->provenance, "source")].push_back(
+    groups[experiment_of(r->spec) + text_in(r->provenance, "source")].push_back(
         std::log(r->step_s.of(statistic)));
   }
   std::vector<std::vector<double>> logs;
@@ -220,10 +212,10 @@ RunRecord load_run(const fs::path& dir, std::vector<std::string>* problems) {
   if (fs::exists(results))
     for_each_event(results, problems, [&](const json& e) {
       follow(e, tail);
-      const std::string event = word(e, "event");
+      const std::string event = text_in(e, "event");
       if (event == "run_start") {  // a resumed run starts again: the last start counts
         take_start(e, r);
-        started_spec = object(e, "spec");
+        started_spec = object_in(e, "spec");
         r.steps.clear();
         r.valid.clear();
         r.checkpoints.clear();
@@ -246,7 +238,7 @@ RunRecord load_run(const fs::path& dir, std::vector<std::string>* problems) {
 
   const json trial = read_json(dir / "trial.json", problems);
   const json status = read_json(dir / "status.json", problems);
-  json spec = trial.is_object() ? object(trial, "spec") : read_json(dir / "spec.json", problems);
+  json spec = trial.is_object() ? object_in(trial, "spec") : read_json(dir / "spec.json", problems);
   if (!spec.is_object() || spec.empty()) spec = started_spec;
   if (spec.is_object() && !spec.empty())
     take_spec(spec, (dir / "spec.json").string(), r, problems);
@@ -255,17 +247,17 @@ RunRecord load_run(const fs::path& dir, std::vector<std::string>* problems) {
   if (r.ranks == 0) r.ranks = r.spec.layout.world();
   if (r.ranks_on_host == 0) r.ranks_on_host = r.ranks;  // older results: started on one host
   if (trial.is_object()) {
-    if (!word(trial, "id").empty()) r.id = word(trial, "id");
+    if (!text_in(trial, "id").empty()) r.id = text_in(trial, "id");
     r.repetition = integer(trial, "repetition");
-    r.axes = object(trial, "axes");
-    r.repeats = word(trial, "repeats");
+    r.axes = object_in(trial, "axes");
+    r.repeats = text_in(trial, "repeats");
     r.warmup = integer(trial, "warmup", r.warmup);
   }
   measure_steps(r);
 
-  if (const auto own = status.is_object() ? run_class(word(status, "class")) : std::nullopt) {
+  if (const auto own = status.is_object() ? run_class(text_in(status, "class")) : std::nullopt) {
     r.run_class = *own;
-    r.message = word(status, "message");
+    r.message = text_in(status, "message");
     r.attempt = integer(status, "attempt");
     r.wall_s = number(status, "wall_s");
     if (r.peak_rss_bytes == 0) r.peak_rss_bytes = integer(status, "max_rss_bytes");

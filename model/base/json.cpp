@@ -40,4 +40,14 @@ nlohmann::json read_json(const std::filesystem::path& file, int64_t bytes, int64
   return nlohmann::json::parse(text, nullptr, false);
 }
 
+std::string text_in(const nlohmann::json& j, const char* key) {
+  const auto it = j.find(key);
+  return it != j.end() && it->is_string() ? it->get<std::string>() : "";
+}
+
+nlohmann::json object_in(const nlohmann::json& j, const char* key) {
+  const auto it = j.find(key);
+  return it != j.end() && it->is_object() ? *it : nlohmann::json::object();
+}
+
 }  // namespace isobar

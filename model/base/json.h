@@ -6,6 +6,7 @@
 #pragma once
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 
 #include "model/base/files.h"
@@ -26,5 +27,10 @@ nlohmann::json parse_json(std::string_view text);
 /// bound.
 nlohmann::json read_json(const std::filesystem::path& file, int64_t bytes = most::table,
                          int64_t values = kJsonValues);
+
+/// A member of an object that somebody else may have written: "" and {} where it is not there or of another
+/// type.
+std::string text_in(const nlohmann::json& j, const char* key);
+nlohmann::json object_in(const nlohmann::json& j, const char* key);
 
 }  // namespace isobar

@@ -10,19 +10,12 @@
 #include <tuple>
 
 #include "model/base/denormals.h"
+#include "model/comm/must.h"
 #include "model/comm/pause.h"
 #include "model/plan/link.h"
 
 namespace isobar {
 namespace {
-
-void must(int code, const char* what) {
-  if (code == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING];
-  int n = 0;
-  MPI_Error_string(code, text, &n);
-  throw std::runtime_error(std::string(what) + ": " + std::string(text, n));
-}
 
 /// Of what all ranks do together, outside of the executor.
 void finish(MPI_Request request, const char* what) {

@@ -5,7 +5,7 @@
 //
 // It never yields, and MPI is kept from it (Mpi::Mpi): whoever sleeps is woken as soon as its time has come,
 // but whoever yields stands behind all that compute, some milliseconds each time on a machine that others
-// use. Two ranks beside four busy processes took 40 times as long so.
+// use. Two ranks beside four busy processes took more than ten times as long so.
 #pragma once
 #include <sys/prctl.h>
 #include <time.h>
@@ -14,7 +14,8 @@ namespace isobar {
 
 class Pause {
  public:
-  explicit Pause(int asks = 200) : asks_(asks) {}  // at once, before it sleeps
+  static constexpr int kAsks = 200;  // at once, before it sleeps
+  explicit Pause(int asks = kAsks) : asks_(asks) {}
   void operator()() {
     if (++turns_ <= asks_) return;
     static thread_local const int slack = prctl(PR_SET_TIMERSLACK, 1000);  // ns: not 50 us longer than asked

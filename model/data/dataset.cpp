@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
 #include "model/data/field_file.h"
@@ -149,16 +148,11 @@ bool needs_statistics(const DataSpec& data) {
 std::function<Statistics()> begin_statistics(const DataSpec& data, FieldShape want) {
   check(data);
   const auto compute = [=](const FieldFiles& files, const ChildProgress& done) {
-    const Statistics s =
-        statistics_of(segments_for(files, data, data.train, Split::train, false, want), want, done);
-    const auto bytes = nlohmann::json::to_cbor({{"mean", s.mean}, {"std", s.std}});
-    return std::string(bytes.begin(), bytes.end());
+    return packed(
+        statistics_of(segments_for(files, data, data.train, Split::train, false, want), want, done));
   };
   const auto child = std::make_shared<ForeignRead>(data.train, "data.train", data.variables, compute);
-  return [child] {
-    const auto j = nlohmann::json::from_cbor(child->answer());
-    return Statistics{j["mean"].get<std::vector<float>>(), j["std"].get<std::vector<float>>()};
-  };
+  return [child] { return unpacked(child->answer()); };
 }
 
 std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& path, Split split,

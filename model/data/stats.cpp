@@ -111,6 +111,18 @@ FileStatistics compute_statistics(const std::string& path, const std::vector<std
   return out;
 }
 
+std::string packed(const Statistics& s) {
+  if (s.mean.empty()) return "";
+  const auto bytes = nlohmann::json::to_cbor({{"mean", s.mean}, {"std", s.std}});
+  return {bytes.begin(), bytes.end()};
+}
+
+Statistics unpacked(const std::string& bytes) {
+  if (bytes.empty()) return {};
+  const auto j = nlohmann::json::from_cbor(bytes);
+  return {j["mean"].get<std::vector<float>>(), j["std"].get<std::vector<float>>()};
+}
+
 void write_statistics(const std::string& dir, const Statistics& s) {
   std::filesystem::create_directories(dir);
   const std::vector<int64_t> shape = {1, static_cast<int64_t>(s.mean.size()), 1, 1};

@@ -26,6 +26,10 @@ struct FileStatistics : Statistics {
 FileStatistics compute_statistics(const std::string& path, const std::vector<std::string>& variables = {},
                                   int64_t max_steps = 0, bool show_progress = false);
 
+/// As bytes from one process to another, and back; of none: "".
+std::string packed(const Statistics& s);
+Statistics unpacked(const std::string& bytes);
+
 void write_statistics(const std::string& dir, const Statistics& s);
 
 /// Reads data.means and data.stds for `channels` channels. Throws ConfigError: wrong size, zero or not

@@ -13,7 +13,7 @@ namespace {
 struct Stopped : std::exception {};  // the other lane failed; its error is the one to report
 
 // A thread of its own gives the core away sooner, because compute threads want it.
-constexpr int kAsks = 200, kAsksOfAThread = 16;
+constexpr int kAsksOfAThread = 16;
 
 // A thread that is within the rank's own work
 class OwnWork {
@@ -110,7 +110,7 @@ void Executor::operator()(const Program& program, int32_t step) {
 
 void Executor::run_compute() {
   const bool alone = !comm_thread_.joinable();
-  const int asks = alone ? kAsks : kAsksOfAThread;
+  const int asks = alone ? Pause::kAsks : kAsksOfAThread;
   for (size_t i = 0; i < program_->instrs.size(); ++i) {
     const Instr& instr = program_->instrs[i];
     if (instr.lane != Lane::compute) continue;

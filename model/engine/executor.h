@@ -69,8 +69,8 @@ class Executor : public Runner {
   std::atomic<bool> failed_{false};
   std::array<std::atomic<int32_t>, kLanes> current_;  // op that each lane is in, -1: none
   std::atomic<int64_t> progress_{0};
-  std::atomic<int> own_work_{
-      0};  // threads that are within a kernel, or within the call that begins a transfer
+  // Threads that are within a kernel, or within the call that begins a transfer
+  std::atomic<int> own_work_{0};
 
   // the program that is running
   const Program* program_ = nullptr;

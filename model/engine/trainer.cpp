@@ -12,6 +12,7 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/signal_name.h"
+#include "model/data/stats.h"
 #include "model/engine/arena.h"
 #include "model/engine/checkpoint.h"
 #include "model/engine/executor.h"
@@ -122,14 +123,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
 
   /// Of the training data, from the one child that computes them for all ranks; empty where there is none.
   Statistics statistics() const {
-    nlohmann::json j = {{"mean", nlohmann::json::array()}, {"std", nlohmann::json::array()}};
-    if (options_.statistics) {
-      const Statistics s = options_.statistics();
-      j = {{"mean", s.mean}, {"std", s.std}};
-    }
-    const auto bytes = nlohmann::json::to_cbor(j);
-    j = nlohmann::json::from_cbor(mpi_.from_first(std::string(bytes.begin(), bytes.end())));
-    return {j["mean"].get<std::vector<float>>(), j["std"].get<std::vector<float>>()};
+    return unpacked(mpi_.from_first(packed(options_.statistics ? options_.statistics() : Statistics())));
   }
 
   void say_header() {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model/base/error.h"
+#include "model/base/json.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/least_squares.h"
 #include "perfmodel/fitting/statistics.h"
@@ -104,16 +105,12 @@ std::vector<Case> read_cases(const json& j, const std::string& file) {
   return cases;
 }
 
-std::string context_text(const json& c, const char* key) {
-  return c.contains(key) && c[key].is_string() ? c[key].get<std::string>() : "";
-}
-
 Identity identity_of(const json& j, const std::string& file) {
   const json c = j.value("context", json::object());
   Identity id;
-  id.host = context_text(c, "host_name");
-  id.cpu = context_text(c, "cpu");
-  id.isa = context_text(c, "isa");
+  id.host = text_in(c, "host_name");
+  id.cpu = text_in(c, "cpu");
+  id.isa = text_in(c, "isa");
   id.cores = std::llround(number(c, "cores", number(c, "num_cpus", 0)));
   id.memory_bytes = std::llround(number(c, "memory_bytes", 0));
   double cache = 0;
@@ -133,7 +130,7 @@ Identity identity_of(const json& j, const std::string& file) {
 std::optional<Accelerator> accelerator_of(const json& j, const std::string& file) {
   const json c = j.value("context", json::object());
   Accelerator a;
-  a.name = context_text(c, "accelerator");
+  a.name = text_in(c, "accelerator");
   if (a.name.empty()) return std::nullopt;
   a.vendor = "nvidia";  // the device benchmarks are CUDA's
   a.memory_bytes = std::llround(number(c, "accelerator_memory_bytes", 0));
@@ -150,7 +147,7 @@ std::optional<Accelerator> accelerator_of(const json& j, const std::string& file
             .latency = 1e-5,
             .provenance = assumed};
   a.net = {.name = "net", .bandwidth = 2.5e10, .latency = 2e-5, .provenance = assumed};
-  a.provenance = {"isobar calibrate on " + context_text(c, "host_name")};
+  a.provenance = {"isobar calibrate on " + text_in(c, "host_name")};
   return a;
 }
 

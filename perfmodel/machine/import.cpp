@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "model/base/error.h"
+#include "model/base/json.h"
 
 namespace isobar {
 namespace {
@@ -130,9 +131,7 @@ json from_execution(const json& j, const std::string& file) {
   const auto on = [&](const char* key) {
     return j.contains(key) && j[key].is_boolean() && j[key].get<bool>();
   };
-  const auto word = [&](const char* key) {
-    return j.contains(key) && j[key].is_string() ? j[key].get<std::string>() : std::string();
-  };
+  const auto word = [&](const char* key) { return text_in(j, key); };
   for (const char* key : {"weight_offload", "activations_offload", "optimizer_offload"})
     if (on(key)) throw ConfigError(file, key, "is on, and offload is not predicted", "set it to false");
   const int64_t chunks = f.whole("pipeline_interleaving");

@@ -89,6 +89,7 @@ inline int batch_of(const Choice& c) {
 
 /// Ranks that take turns on a few cores pay for every step: an ordinary run takes four, a longer one ten.
 inline const int kSteps = std::getenv("ISOBAR_PRODUCT_SECONDS") ? 10 : 4;
+inline const double kLearnt = kSteps == 10 ? 0.99 : 0.999;  // of the first step's loss, at most, at the last
 
 /// As many heads as tp and Ulysses cut evenly, blocks and micro-batches so that stages come out uneven, 35
 /// tokens so that cp's parts do.
