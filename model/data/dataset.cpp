@@ -131,9 +131,13 @@ Statistics statistics_of(const std::vector<TimeSegment>& training, FieldShape wa
   return compute_statistics(training, want, hdf5 ? kStatisticsSteps : 0, progress);
 }
 
+bool are_given(const DataSpec& statistics) {
+  return !statistics.means.empty() || !statistics.stds.empty();
+}
+
 /// `training`: the segments of data.train where they are open, else null.
 Statistics statistics_for(const DataSpec& data, const std::vector<TimeSegment>* training, FieldShape want) {
-  if (!needs_statistics(data)) return read_statistics(data.means, data.stds, want.channels);
+  if (are_given(data)) return read_statistics(data.means, data.stds, want.channels);
   if (training) return statistics_of(*training, want);
   const FieldFiles opened = open_fields(data.train, "data.train", data.variables);
   return statistics_of(segments_for(opened, data, data.train, Split::train, false, want), want);
@@ -142,7 +146,7 @@ Statistics statistics_for(const DataSpec& data, const std::vector<TimeSegment>* 
 }  // namespace
 
 bool needs_statistics(const DataSpec& data) {
-  return !data.train.empty() && data.means.empty() && data.stds.empty();
+  return !data.train.empty() && !are_given(data);
 }
 
 std::function<Statistics()> begin_statistics(const DataSpec& data, FieldShape want) {

@@ -248,5 +248,28 @@ TEST(Inspect, TellsWhatTheFilesHold) {
                   static_cast<float>(*std::min_element(p.begin(), p.begin() + 24) * 0.01 + 280));
 }
 
+// A caller may name the files and leave data.train out, as calibration does: statistics are theirs then.
+TEST(Statistics, OfFilesThatAreNotDataTrainAreComputedFromThem) {
+  TempDir dir;
+  SyntheticOptions options = kSmall;
+  options.show_progress = false;
+  make_synthetic(dir / "data", options);
+  const FieldShape shape{kSmall.channels, kSmall.height, kSmall.width};
+  DataSpec named;
+  named.train = dir / "data/train";
+  EXPECT_FALSE(needs_statistics({}));
+  EXPECT_TRUE(needs_statistics(named));
+  const Statistics begun = begin_statistics(named, shape)();
+  const auto unnamed = open_dataset({}, named.train, Split::train, shape);
+  const auto known = open_dataset(named, named.train, Split::train, shape, &begun);
+  std::vector<float> input[2], target[2];
+  for (int i = 0; i < 2; ++i) {
+    input[i].resize(shape.size()), target[i].resize(shape.size());
+    (i == 0 ? unnamed : known)->read(0, input[i].data(), target[i].data());
+  }
+  EXPECT_EQ(input[0], input[1]);
+  EXPECT_EQ(target[0], target[1]);
+}
+
 }  // namespace
 }  // namespace isobar::test
