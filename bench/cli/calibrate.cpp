@@ -43,7 +43,7 @@ std::vector<RunSpec> specimens() {
       r.file = "calibrate";
       r.net.embed_dim = s.embed;
       r.net.num_heads = s.heads;
-      r.net.depth = 1;
+      r.net.depth = 2;
       r.net.img_height = s.height;
       r.net.img_width = s.width;
       r.net.in_channels = r.net.out_channels = 4;
@@ -224,10 +224,11 @@ void add_calibrate_command(CLI::App& app) {
   c->add_flag("--json", a->json, "Print what was written as JSON");
   c->add_option("--ranks-part", a->ranks_part)->group("");
   c->footer(
-      "Runs each op of a few small plans alone through Google Benchmark (about a minute), all-reduces over "
-      "MPI, data\n"
-      "reading, and checkpoints on the disk of the machine file, and turns the times into coefficients with "
-      "units and\n"
+      "Times each op within the steps of a few small nets (half a minute; Google Benchmark reports them), "
+      "all-reduces\n"
+      "over MPI, data reading, and checkpoints on the disk of the machine file, and turns the times into "
+      "coefficients\n"
+      "with units and "
       "intervals. The raw benchmarks are kept beside the machine file, in Google Benchmark's JSON. Quiet the "
       "machine first: what else runs becomes part of the "
       "machine.\n\n"

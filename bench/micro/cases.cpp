@@ -4,13 +4,12 @@
 #include <omp.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <memory>
 #include <numeric>
-#include <set>
 #include <sstream>
 
 #include "bench/micro/inputs.h"
+#include "bench/micro/timed_step.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/base/progress.h"
@@ -26,24 +25,10 @@
 namespace isobar {
 namespace {
 
-constexpr double kMinTime = 0.012;  // seconds a case is measured for, each of so many times
+constexpr double kMinTime = 0.012;  // seconds a case that is run alone is measured for, each of so many times
 constexpr int kRepetitions = 3;
 constexpr int64_t kSumsInPlace = 16;  // collectives until they get new inputs: each multiplies by the ranks
 int registered = 0;
-
-// A plan and its arena, which all of the plan's cases share: each fills what it reads.
-struct Bench {
-  Bench(const RunSpec& spec, int threads)
-      : plan(build_plan(spec, 0, cpu_workspace(threads))),
-        arena(plan.memory.arena),
-        backend(plan, arena.data(), spec.train) {}
-  Inputs inputs(const Op& op) {
-    return {op, plan, [this](const View& v) { return backend.at(v); }};
-  }
-  Plan plan;
-  Arena arena;
-  CpuBackend backend;
-};
 
 void set_counters(benchmark::State& state, const Work& w, int threads, int64_t ranks) {
   state.counters["ops"] = 1;
@@ -87,32 +72,17 @@ benchmark::internal::Benchmark* register_case(const std::string& name,
 }
 
 void register_op_cases(const RunSpec& spec, int threads, int64_t ranks) {
-  auto bench = std::make_shared<Bench>(spec, threads);
-  std::set<std::string> seen;
-  for (const Op& op : bench->plan.ops) {
-    if (op.kind == OpKind::fetch || is_collective(op.kind)) continue;
-    const std::string name = std::string(name_of(op.kind)) + "/" +
-                             (spec.policy.amp == "bf16" ? "bf16" : "f32") + "/" + case_shape(op) +
-                             "/threads" + std::to_string(threads);
-    if (!seen.insert(name).second) continue;
-    register_case(name,
-                  [bench, &op, threads, ranks](benchmark::State& state) {
-                    using clock = std::chrono::steady_clock;
-                    omp_set_num_threads(threads);
-                    const Inputs inputs = bench->inputs(op);
-                    bench->backend.launch(op, 0, 0);  // first call: primitives are made
-                    for (auto _ : state) {
-                      inputs.renew();
-                      const auto start = clock::now();
-                      bench->backend.launch(op, 0, 0);
-                      state.SetIterationTime(std::chrono::duration<double>(clock::now() - start).count());
-                    }
-                    set_counters(state, work(op, bench->plan), threads, ranks);
+  auto step = std::make_shared<TimedStep>(spec, threads);
+  for (const Op* op : step->distinct())
+    register_case(step->name(*op),
+                  [step, op, threads, ranks, repetition = 0](benchmark::State& state) mutable {
+                    for (auto _ : state) state.SetIterationTime(step->seconds(step->name(*op), repetition));
+                    repetition = (repetition + 1) % TimedStep::kRepetitions;
+                    set_counters(state, work(*op, step->plan), threads, ranks);
                   })
-        ->MinTime(kMinTime)
-        ->Repetitions(kRepetitions)
+        ->Iterations(1)
+        ->Repetitions(TimedStep::kRepetitions)
         ->UseManualTime();
-  }
 }
 
 void register_peak_cases(int threads) {
@@ -225,7 +195,7 @@ void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts) 
               Arena arena(plan.memory.arena);
               CpuBackend backend(plan, arena.data(), TrainSpec{});
               const auto refill = [&] {
-                const Inputs filled(plan.ops[0], plan, [&](const View& v) { return backend.at(v); });
+                fill_inputs(plan.ops[0], plan, [&](const View& v) { return backend.at(v); });
                 mpi.barrier();
               };
               Comm comm(plan.groups);

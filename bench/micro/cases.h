@@ -1,6 +1,6 @@
-// Google Benchmark cases built from op descriptors: the ops of a real plan, each run alone on the CPU
-// backend. Names, counters and context are what perfmodel/fitting/calibrate.h reads; nothing is described
-// here a second time. Each timing begins with new operands, as a training would hold them (inputs.h).
+// Google Benchmark cases built from op descriptors: the ops of a real plan on the CPU backend, timed within
+// its step (timed_step.h). Names, counters and context are what perfmodel/fitting/calibrate.h reads; nothing
+// is described here a second time.
 //
 //   register_op_cases(spec, 1);  register_peak_cases(2);  register_read_cases(dir);
 //   nlohmann::json j = run_registered("calibrate");      // Google Benchmark's JSON

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 
 #include "model/base/rng.h"
 
@@ -152,7 +151,7 @@ void fill(const Values& v, DType t, int64_t count, uint64_t stream, void* to) {
   }
 }
 
-Inputs::Inputs(const Op& op, const Plan& plan, const std::function<void*(const View&)>& at) {
+void fill_inputs(const Op& op, const Plan& plan, const std::function<void*(const View&)>& at) {
   constexpr std::array<float, kScalars> kStepScalars = [] {
     std::array<float, kScalars> s{};
     s[kLearningRate] = 1e-4f;
@@ -169,22 +168,6 @@ Inputs::Inputs(const Op& op, const Plan& plan, const std::function<void*(const V
     else
       fill(o.values, plan.buffers[o.view.buffer].dtype, o.view.count, stream, at(o.view));
   }
-  for (const View& read : op.reads) {
-    if (!read) continue;
-    const auto* begin = static_cast<const std::byte*>(at(read));
-    const int64_t bytes = read.count * size_of(plan.buffers[read.buffer].dtype);
-    if (std::any_of(op.writes.begin(), op.writes.end(), [&](const View& write) {
-          if (!write) return false;
-          const auto* other = static_cast<const std::byte*>(at(write));
-          return other < begin + bytes &&
-                 begin < other + write.count * size_of(plan.buffers[write.buffer].dtype);
-        }))
-      overwritten_.push_back({at(read), {begin, begin + bytes}});
-  }
-}
-
-void Inputs::renew() const {
-  for (const Overwritten& o : overwritten_) std::memcpy(o.at, o.bytes.data(), o.bytes.size());
 }
 
 }  // namespace isobar

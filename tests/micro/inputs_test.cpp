@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/micro/cases.h"
+#include "bench/micro/timed_step.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/nets/build.h"
 
@@ -45,8 +46,8 @@ class Ops {  // of one plan, over an arena that begins as NaN
         backend(plan, arena.data(), spec.train) {
     omp_set_num_threads(1);  // as many as there is workspace for
   }
-  Inputs fill(const Op& op) {
-    return {op, plan, [this](const View& v) { return backend.at(v); }};
+  void fill(const Op& op) {
+    fill_inputs(op, plan, [this](const View& v) { return backend.at(v); });
   }
   DType type(const View& v) const { return plan.buffers[v.buffer].dtype; }
   std::vector<const Op*> distinct() const {  // as a calibration tells them apart
@@ -125,25 +126,32 @@ TEST(Inputs, AreScaledByWhatTheyMean) {
   }
 }
 
-// As in a calibration, which fills once and then runs an op for as long as it takes. GELU's gradient is made
-// in place: without renewal it is infinite after some hundred iterations.
-TEST(Inputs, StayPlainNumbersOverThousandsOfIterations) {
+// As a calibration runs it: filled once, then step after step on what the one before left.
+TEST(TimedStep, ComputesOnPlainNumbersFromTheFirstStepToTheLast) {
   for (const char* amp : {"none", "bf16"}) {
-    Ops ops(tiny(amp));
-    for (const Op* each : ops.distinct()) {
-      const Op& op = *each;
-      SCOPED_TRACE(op.path + ", " + amp);
-      const Inputs inputs = ops.fill(op);
-      for (int i = 0; i < (op.kind == OpKind::gemm || op.a.heads > 0 ? 100 : 3000); ++i) {
-        inputs.renew();
-        ops.backend.launch(op, 0, 0);
-      }
-      for (const Operand& o : operands_of(op, ops.plan))
-        for (int64_t i = 0; i < o.view.count; ++i)
-          ASSERT_TRUE(plain(ops.type(o.view), value(ops.type(o.view), ops.backend.at(o.view), i)))
-              << "element " << i << " is " << value(ops.type(o.view), ops.backend.at(o.view), i);
-    }
+    TimedStep step(tiny(amp), 1);
+    std::set<OpKind> kinds;
+    for (int i = 0; i < 30; ++i)
+      step.run([&](const Op& op, double seconds) {
+        SCOPED_TRACE(op.path + ", " + amp + ", step " + std::to_string(i));
+        EXPECT_GE(seconds, 0);
+        kinds.insert(op.kind);
+        for (const Operand& o : operands_of(op, step.plan)) {
+          const DType t = step.plan.buffers[o.view.buffer].dtype;
+          for (int64_t e = 0; e < o.view.count; ++e)
+            ASSERT_TRUE(plain(t, value(t, step.backend.at(o.view), e)))
+                << "element " << e << " is " << value(t, step.backend.at(o.view), e);
+        }
+      });
+    EXPECT_TRUE(kinds.contains(OpKind::gelu_backward) && kinds.contains(OpKind::adam));
   }
+}
+
+TEST(TimedStep, HasATimeForEachOpOfTheStep) {
+  TimedStep step(tiny("bf16"), 1);  // a plan that begins with casts which no step repeats
+  for (const Op* op : step.distinct())
+    for (int r = 0; r < TimedStep::kRepetitions; ++r)
+      EXPECT_GT(step.seconds(step.name(*op), r), 0) << op->path;
 }
 
 TEST(Inputs, IndicesAreWithinTheirTable) {

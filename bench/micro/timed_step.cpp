@@ -1,0 +1,86 @@
+#include "bench/micro/timed_step.h"
+
+#include <omp.h>
+
+#include <chrono>
+#include <set>
+
+#include "bench/micro/cases.h"
+#include "bench/micro/inputs.h"
+#include "model/base/denormals.h"
+#include "model/base/step_stats.h"
+#include "model/nets/build.h"
+
+namespace isobar {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kWarmSteps = 3;   // primitives are made, pages are touched
+constexpr int kLeastSteps = 5;  // of a repetition
+constexpr std::chrono::milliseconds kRepetitionTime{400};
+
+}  // namespace
+
+TimedStep::TimedStep(const RunSpec& spec, int threads)
+    : plan(build_plan(spec, 0, cpu_workspace(threads))),
+      dtype_(spec.policy.amp == "bf16" ? "bf16" : "f32"),
+      threads_(threads),
+      program_(link(plan, plan.train, /*serial=*/true)),
+      arena_(plan.memory.arena),
+      backend(plan, arena_.data(), spec.train) {
+  for (const Op& op : plan.ops) fill(op);
+}
+
+double TimedStep::seconds(const std::string& name, int repetition) {
+  if (medians_.empty()) measure();
+  return medians_.at(static_cast<size_t>(repetition)).at(name);
+}
+
+std::vector<const Op*> TimedStep::distinct() const {
+  std::vector<const Op*> ops;
+  std::set<std::string> seen;
+  for (const Instr& i : program_.instrs) {
+    const Op& op = plan.ops[i.op];
+    if (op.kind != OpKind::fetch && seen.insert(name(op)).second) ops.push_back(&op);
+  }
+  return ops;
+}
+
+std::string TimedStep::name(const Op& op) const {
+  return std::string(name_of(op.kind)) + "/" + dtype_ + "/" + case_shape(op) + "/threads" +
+         std::to_string(threads_);
+}
+
+void TimedStep::measure() {
+  for (int i = 0; i < kWarmSteps; ++i) run([](const Op&, double) {});
+  for (int r = 0; r < kRepetitions; ++r) {
+    std::map<std::string, std::vector<double>> times;
+    const auto end = Clock::now() + kRepetitionTime;
+    for (int i = 0; i < kLeastSteps || Clock::now() < end; ++i)
+      run([&](const Op& op, double s) { times[name(op)].push_back(s); });
+    auto& medians = medians_.emplace_back();
+    for (const auto& [op, all] : times) medians[op] = quantile(all, 0.5);
+  }
+}
+
+void TimedStep::run(const std::function<void(const Op&, double)>& took) {
+  flush_denormals();
+  omp_set_num_threads(threads_);
+  for (const Instr& i : program_.instrs) {
+    const Op& op = plan.ops[i.op];
+    if (op.kind == OpKind::fetch) {  // what a loader would have brought
+      fill(op);
+      continue;
+    }
+    const auto start = Clock::now();
+    backend.launch(op, i.micro, i.slot);
+    took(op, std::chrono::duration<double>(Clock::now() - start).count());
+  }
+}
+
+void TimedStep::fill(const Op& op) {
+  fill_inputs(op, plan, [this](const View& v) { return backend.at(v); });
+}
+
+}  // namespace isobar
