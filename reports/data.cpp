@@ -1,7 +1,6 @@
 #include "reports/data.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <set>
 
@@ -185,23 +184,6 @@ HoldoutFile read_holdout(const fs::path& file) {
       for (const auto& [name, seconds] : terms->items())
         if (seconds.is_number()) p.terms.emplace_back(name, seconds.get<double>());
     out.predictions[row["id"].get<std::string>()] = std::move(p);
-  }
-  return out;
-}
-
-std::string group_of_path(const std::string& path) {
-  const std::string word = "block";
-  std::string out;
-  for (size_t i = 0; i < path.size();) {
-    size_t j = i + word.size();
-    const bool begins = (i == 0 || path[i - 1] == '/') && path.compare(i, word.size(), word) == 0;
-    while (begins && j < path.size() && std::isdigit(static_cast<unsigned char>(path[j]))) ++j;
-    if (begins && j > i + word.size()) {
-      out += word + "*";
-      i = j;
-    } else {
-      out += path[i++];
-    }
   }
   return out;
 }

@@ -112,7 +112,4 @@ PredictOptions options_of(const ReportRun& r);
 /// The run whose ops are shown: the best of those that recorded ops; nullptr: none did.
 const ReportRun* ops_run(const ReportData& d);
 
-/// block07/attn/qkv -> block*/attn/qkv: the ops that a model repeats are one line.
-std::string group_of_path(const std::string& path);
-
 }  // namespace isobar

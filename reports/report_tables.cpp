@@ -275,7 +275,7 @@ std::vector<OpLine> op_lines(const ReportData& d, const ReportRun& r, bool group
   std::map<std::string, OpLine> lines;
   for (const OpRecord& o : r.run.ops) {
     if (o.count <= 0) continue;
-    const std::string path = grouped ? group_of_path(o.path) : o.path;
+    const std::string path = grouped ? o.path_in_kind() : o.path;
     OpLine& line = lines[path];
     line.path = path;
     line.kind = o.kind;

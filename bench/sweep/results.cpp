@@ -108,9 +108,12 @@ void take_end(const json& e, RunRecord& r) {
   r.ops.clear();
   if (const auto it = e.find("ops"); it != e.end() && it->is_array())
     for (const json& op : *it)
-      if (op.is_object())
+      if (op.is_object()) {
+        const json part = object_in(op, "part");
         r.ops.push_back({text_in(op, "path"), text_in(op, "kind"), text_in(op, "lane"), integer(op, "count"),
-                         number(op, "seconds"), number(op, "flops"), number(op, "bytes")});
+                         number(op, "seconds"), number(op, "flops"), number(op, "bytes"),
+                         text_in(part, "kind"), text_in(part, "path")});
+      }
 }
 
 // run_end's own statistics leave out 2 steps. They stand unless the sweep asked for another warm-up, or the
@@ -295,6 +298,11 @@ std::vector<RunRecord> load_runs(const fs::path& dir, std::vector<std::string>* 
   }
   mark_contended(out);
   return out;
+}
+
+std::string OpRecord::path_in_kind() const {
+  if (part.empty() || part == part_kind || !path.starts_with(part)) return path;
+  return part_kind + "*" + path.substr(part.size());
 }
 
 }  // namespace isobar

@@ -27,6 +27,9 @@ struct OpRecord {
   int64_t count = 0;   // executions in the run
   double seconds = 0;  // in all
   double flops = 0, bytes = 0;
+  std::string part_kind, part;  // of the net that it is of: block, block07 (empty: of none, or not recorded)
+  /// block*/attn/qkv: the ops of parts of one kind fall together.
+  std::string path_in_kind() const;
 };
 
 struct StepRecord {

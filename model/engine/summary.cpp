@@ -71,6 +71,10 @@ nlohmann::json summary_of_run(const RunSpec& spec, const Plan& plan, const std::
                    {"seconds", s.seconds},
                    {"flops", s.flops},
                    {"bytes", s.bytes}});
+    if (s.op->part >= 0) {
+      const Part& part = plan.parts[s.op->part];
+      ops.back()["part"] = {{"kind", part.kind}, {"path", part.path}};
+    }
   }
   const bool none = step_seconds.empty();  // a run resumed after its last step takes none
   const StepStats s = step_stats(std::move(step_seconds));

@@ -23,6 +23,11 @@ void BlockEmitter::backward_begins(const View& dx, bool accumulate) {
   postponed_.clear();
 }
 
+View BlockEmitter::door(const Block& k) {
+  const InPart here(b_, k.part);
+  return b_.saved(k.path + "/norm1.x", stream_, at_.rows * D_);
+}
+
 // ---- pieces ----
 
 Attrs BlockEmitter::rows(int64_t m, int64_t cols) const {
@@ -51,7 +56,7 @@ void BlockEmitter::linear_backward_input(const std::string& path, const Linear& 
 
 void BlockEmitter::linear_backward_weight(const std::string& path, const Linear& l, const View& x,
                                           const View& dy, int64_t rows) {
-  const Postponed p{path, &l, x, dy, rows};
+  const Postponed p{path, &l, x, dy, rows, b_.part()};
   if (split_)
     postponed_.push_back(p);
   else
@@ -59,6 +64,7 @@ void BlockEmitter::linear_backward_weight(const std::string& path, const Linear&
 }
 
 void BlockEmitter::weight_gradient(const Postponed& p) {
+  const InPart here(b_, p.part);
   const Linear& l = *p.linear;
   b_.emit(OpKind::gemm, p.path + "/backward_weight",
           {.m = l.out,
@@ -68,12 +74,14 @@ void BlockEmitter::weight_gradient(const Postponed& p) {
            .accumulate = accumulate_,
            .tf32 = tf32_,
            .fp8 = l.fp8},
-          {p.dy, p.x, View{}}, {b_.grad(l.weight)});
+          {p.dy, p.x, View{}}, {b_.grad(l.weight)})
+      .weight_gradient = true;
 }
 
 void BlockEmitter::weight_gradients(bool accumulate, const std::function<void(size_t)>& after) {
   accumulate_ = accumulate;
   const auto whole = [&](Postponed p) {
+    const InPart here(b_, p.part);
     const std::string path = p.path + "/backward_weight";
     if (p.x.count < p.rows * p.linear->in) p.x = gathered(path, p.x);
     if (p.dy.count < p.rows * p.linear->out) p.dy = gathered(path, p.dy);
@@ -172,8 +180,10 @@ View BlockEmitter::gathered(const std::string& path, const View& part) {
 // ---- the block ----
 
 View BlockEmitter::forward(Block& k, const View& residual, int64_t period, const View& y, Keep keep) {
+  const InPart here(b_, k.part);
   // Without y the stream at the block's door has just arrived.
   k.norm1.x = y ? b_.hold(k.path + "/norm1.x", stream_, at_.rows * D_, keep != Keep::nothing) : residual;
+  b_.plan.parts[k.part].stream = k.norm1.x.buffer;
   norm_forward(k.path + "/norm1", "/forward", k.norm1, residual, period, y, keep == Keep::all);
   return inside(k, keep == Keep::all, "/forward", true);
 }
@@ -181,6 +191,7 @@ View BlockEmitter::forward(Block& k, const View& residual, int64_t period, const
 void BlockEmitter::recompute(std::span<Block> blocks) {
   View residual = blocks.front().norm1.x, y;
   for (Block& k : blocks) {
+    const InPart here(b_, k.part);
     if (y) k.norm1.x = b_.scratch(k.path + "/norm1.x", stream_, at_.rows * D_);
     norm_forward(k.path + "/norm1", "/recompute", k.norm1, residual, 0, y, false);
     y = inside(k, false, "/recompute", &k != &blocks.back());
@@ -230,6 +241,7 @@ void BlockEmitter::rotary(OpKind kind, const std::string& path, const View& qkv)
 }
 
 View BlockEmitter::backward(Block& k, const View& dy_part, bool here, const View& before) {
+  const InPart part_of_net(b_, k.part);
   const std::string attn = k.path + "/attn", mlp = k.path + "/mlp";
   dropout_backward(mlp + "/dropout/backward", dy_part, k.mlp_mask);
   View dy = gathered(mlp + "/fc2/backward", dy_part);

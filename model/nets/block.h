@@ -39,6 +39,7 @@ struct Norm {             // parameters and what its forward saves; RMSNorm has 
 };
 
 struct Block {
+  int part = -1;     // index into Plan::parts
   std::string path;  // block07
   Norm norm1, norm2;
   Linear qkv, proj, fc1, fc2;
@@ -62,6 +63,8 @@ class BlockEmitter {
   /// result came in as y is on this rank, `before` its bias. Returns the gradient of that y.
   View backward(Block& k, const View& dy, bool here, const View& before);
   void backward_begins(const View& dx, bool accumulate);
+  /// Where the stream arrives that does not come from a norm of this rank.
+  View door(const Block& k);
 
   // ---- split backward ----
   bool split() const { return split_; }
@@ -102,6 +105,7 @@ class BlockEmitter {
     const Linear* linear;
     View x, dy;
     int64_t rows;
+    int part;
   };
   void weight_gradient(const Postponed& p);
   Attrs rows(int64_t m, int64_t cols) const;

@@ -58,6 +58,7 @@ class Declaration {
     const bool is_cut = pieces[0].axis >= 0;
     if (is_cut != cut_ || (params_.by_reader() && matrix != section_.matrix)) return;
     for (Param& p : pieces) {
+      p.matrix = matrix;
       if (is_cut) {
         p.extent = p.shape[p.axis] / at_.tp;
         p.begin = p.extent * at_.at.tp;
@@ -106,16 +107,17 @@ class Declaration {
       };
     };
     if (stage.is_first) {
-      part(0);
-      ends_.declare_first(ends(0));
+      const InPart here(b_, kEmbed);
+      part(kEmbed);
+      ends_.declare_first(ends(kEmbed));
     }
     const int64_t hidden = n_.hidden();
     for (int64_t i = stage.first; i < stage.end; ++i) {
-      part(part_of(stage, i));
+      const InPart here(b_, part_of(i));
+      part(part_of(i));
       Block& block = blocks_[i];
-      char path[16];
-      std::snprintf(path, sizeof path, "block%02d", static_cast<int>(i));
-      block.path = path;
+      block.part = part_of(i);
+      block.path = b_.plan.parts[block.part].path;
       const std::string name = "blocks." + std::to_string(i);
       norm(block.norm1, name + ".norm1");
       std::vector<Param> w, bias;  // q, k and v side by side are one [3D, D] operand
@@ -134,9 +136,11 @@ class Declaration {
       linear(block.fc2, name + ".mlp.fc2", hidden, D_, 1);
     }
     if (stage.is_last) {
-      part(head_of(stage));
+      const int head = head_of(n_);
+      const InPart here(b_, head);
+      part(head);
       norm(final_, "norm");
-      ends_.declare_last(ends(head_of(stage)), stage.is_first);
+      ends_.declare_last(ends(head), stage.is_first);
     }
   }
 
@@ -156,6 +160,16 @@ class Declaration {
 };
 
 }  // namespace
+
+void declare_parts(Builder& b, const NetSpec& net) {
+  b.add_part("embed", "embed");
+  for (int64_t i = 0; i < net.depth; ++i) {
+    char path[16];
+    std::snprintf(path, sizeof path, "block%02d", static_cast<int>(i));
+    b.add_part("block", path);
+  }
+  b.add_part("head", "head");
+}
 
 void declare_parameters(Builder& b, const RunSpec& spec, const Sharding& at, Parameters& params,
                         const Stages& stages, Ends& ends, std::span<Block> blocks, Norm& final_norm) {

@@ -1,7 +1,7 @@
 // The parameters of this rank's stages, and where they lie.
 //
 //   declare_parameters(b, spec, at, params, stages, ends, blocks, final_norm);   // blocks[i].qkv.weight …
-//   params.need(part_of(stage, i));
+//   params.need(part_of(i));
 #pragma once
 #include <span>
 
@@ -13,12 +13,14 @@
 
 namespace isobar {
 
-// Parts of a chunk, in forward order: the embedding, its blocks, the head.
-inline int part_of(const Stage& stage, int64_t block) {
-  return static_cast<int>(1 + block - stage.first);
+/// The net's list of parts (Plan::parts): the embedding, blocks, the head.
+void declare_parts(Builder& b, const NetSpec& net);
+constexpr int kEmbed = 0;
+inline int part_of(int64_t block) {
+  return static_cast<int>(1 + block);
 }
-inline int head_of(const Stage& stage) {
-  return part_of(stage, stage.end);
+inline int head_of(const NetSpec& net) {
+  return part_of(net.depth);
 }
 
 /// Those that tensor parallelism cuts lie first, then those that it leaves whole: their gradients are summed

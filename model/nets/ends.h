@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "model/nets/block.h"
 #include "model/nets/stages.h"
 #include "model/plan/parameters.h"
 
@@ -27,8 +28,8 @@ class Ends {
   virtual int64_t metrics() const = 0;  // elements: the loss and what else is reported
 
   virtual void emit_fetch(const Stage& stage) = 0;
-  virtual Stream emit_first(const std::string& block) = 0;  // the block that follows
-  virtual void emit_last(const View& h) = 0;                // h [rows, D]: of the final norm
+  virtual Stream emit_first(const Block& next) = 0;  // before this block
+  virtual void emit_last(const View& h) = 0;         // h [rows, D]: of the final norm
 
   virtual View emit_backward_last(const View& h) = 0;  // returns the gradient of h
   /// dx: gradient of the stream; dy: of y, if it was there.

@@ -1,5 +1,7 @@
 #include "model/nets/language.h"
 
+#include "model/nets/declare.h"
+
 namespace isobar {
 namespace {
 
@@ -54,18 +56,20 @@ Attrs LanguageEnds::vocabulary() const {
 }
 
 void LanguageEnds::emit_fetch(const Stage& stage) {
-  if (!stage.is_first && !stage.is_last) return;
   if (stage.is_first) tokens_ = b_.saved("tokens", DType::i32, R_);
-  if (stage.is_last) labels_ = b_.saved("labels", DType::i32, R_);
+  if (stage.is_last) {
+    const InPart head(b_, head_of(n_));
+    labels_ = b_.saved("labels", DType::i32, R_);
+  }
   b_.emit(OpKind::fetch, "data/fetch",
           {.m = R_, .n = 1, .batch = at_.batch, .token0 = at_.token0, .tokens = at_.tokens}, {},
           {stage.is_first ? tokens_ : View{}, stage.is_last ? labels_ : View{}});
 }
 
-Ends::Stream LanguageEnds::emit_first(const std::string& block) {
+Ends::Stream LanguageEnds::emit_first(const Block& next) {
   first_ = true;
   const bool scattered = at_.sequence;
-  const View x = b_.saved(block + "/norm1.x", block_.stream(), at_.rows * D_);
+  const View x = block_.door(next);
   const View whole = scattered ? b_.scratch("embed.x", act_, R_ * D_) : x;
   b_.emit(OpKind::embedding, "embed/forward", {.m = R_, .n = D_, .token0 = at_.token0, .tokens = at_.tokens},
           {tokens_, b_.weight(table_), positions_ ? b_.weight(positions_) : View{}}, {whole});

@@ -25,7 +25,7 @@ class LanguageEnds : public Ends {
   void declare_last(const Declare& declare, bool with_first) override;
   int64_t metrics() const override { return 1; }
   void emit_fetch(const Stage& stage) override;
-  Stream emit_first(const std::string& block) override;
+  Stream emit_first(const Block& next) override;
   void emit_last(const View& h) override;
   View emit_backward_last(const View& h) override;
   void emit_backward_first(const View& dx, const View& dy, bool accumulate) override;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "model/nets/declare.h"
+
 namespace isobar {
 
 PixelEnds::PixelEnds(Builder& b, const RunSpec& spec, const Sharding& at, BlockEmitter& block, DType act)
@@ -48,13 +50,15 @@ Attrs PixelEnds::image() const {
 
 void PixelEnds::emit_fetch(const Stage& stage) {
   const int64_t pixels = at_.batch * n_.in_channels * n_.img_height * n_.img_width;
-  if (!stage.is_first && !stage.is_last) return;
   input_ = stage.is_first ? b_.scratch("input", DType::f32, pixels) : View{};
-  if (stage.is_last) target_ = b_.saved("target", DType::f32, pixels);
+  if (stage.is_last) {
+    const InPart head(b_, head_of(n_));
+    target_ = b_.saved("target", DType::f32, pixels);
+  }
   b_.emit(OpKind::fetch, "data/fetch", image(), {}, {input_, stage.is_last ? target_ : View{}});
 }
 
-Ends::Stream PixelEnds::emit_first(const std::string&) {
+Ends::Stream PixelEnds::emit_first(const Block&) {
   patches_ = b_.saved("patches", act_, at_.rows * P_);
   b_.emit(OpKind::patch_gather, "patch_embed/gather", image(), {input_}, {patches_});
   const View y = b_.scratch("patch_embed.y", act_, at_.rows * D_);

@@ -4,12 +4,6 @@
 
 namespace isobar {
 
-std::vector<int64_t> stage_depths(int64_t depth, int64_t stages) {
-  std::vector<int64_t> out(stages, depth / stages);
-  for (int64_t i = 0; i < depth % stages; ++i) ++out[(i + 1) % stages];
-  return out;
-}
-
 std::pair<int64_t, int64_t> recomputed_with(const PolicySpec& policy, const Stage& stage, int64_t i) {
   const int64_t n = policy.recompute_num_layers;
   if (policy.recompute != "full") return {i, i};
@@ -21,11 +15,11 @@ std::pair<int64_t, int64_t> recomputed_with(const PolicySpec& policy, const Stag
 Stages::Stages(Builder& b, const RunSpec& spec, int rank)
     : b_(b), ranks_(group_of(spec.layout, "pp", rank)), stage_(coords_of(spec.layout, rank).pp) {
   const auto pp = static_cast<int>(spec.layout.pp), chunks = static_cast<int>(spec.layout.vpp);
-  const std::vector<int64_t> depths = stage_depths(spec.net.depth, spec.layout.pp * spec.layout.vpp);
   int64_t block = 0;
   for (int v = 0; v < pp * chunks; ++v) {
-    if (v % pp == stage_) list_.push_back({v / pp, block, block + depths[v], v == 0, v == pp * chunks - 1});
-    block += depths[v];
+    const int64_t end = block + stage_depth(spec.net.depth, pp * chunks, v);
+    if (v % pp == stage_) list_.push_back({v / pp, block, end, v == 0, v == pp * chunks - 1});
+    block = end;
   }
 }
 

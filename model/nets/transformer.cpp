@@ -33,6 +33,7 @@ class Transformer {
   }
 
   Plan build() {
+    declare_parts(b_, n_);
     declare_parameters(b_, s_, at_, params_, stages_, *ends_, blocks_, final_);
     b_.plan.metrics = b_.io("metrics", DType::f32, ends_->metrics());
     b_.plan.grad_norm2 = b_.io("grad_norm2", DType::f32, 1);
@@ -179,17 +180,22 @@ class Transformer {
     const int64_t rows = at_.rows;
     View residual, y;
     int64_t period = 0;
-    ends_->emit_fetch(stage);
+    const Block& door = blocks_[stage.first];
+    if (stage.is_first || stage.is_last) {
+      const InPart here(b_, stage.is_first ? kEmbed : head_of(n_));
+      ends_->emit_fetch(stage);
+    }
     if (stage.is_first) {
-      params_.need(0);
-      const Ends::Stream in = ends_->emit_first(blocks_[stage.first].path);
+      params_.need(kEmbed);
+      const InPart here(b_, kEmbed);
+      const Ends::Stream in = ends_->emit_first(door);
       residual = in.residual, y = in.y, period = in.period;
     } else {
-      residual = b_.saved(blocks_[stage.first].path + "/norm1.x", emit_.stream(), rows * D_);
+      residual = emit_.door(door);
       stages_.receive_forward(stage, residual);
     }
     for (int64_t i = stage.first; i < stage.end; ++i) {
-      params_.need(part_of(stage, i));
+      params_.need(part_of(i));
       const auto [from, to] = recomputed_with(s_.policy, stage, i);
       y = emit_.forward(blocks_[i], residual, period, y,
                         from == to  ? Keep::all
@@ -203,7 +209,8 @@ class Transformer {
       b_.end();
       return r;
     }
-    params_.need(head_of(stage));
+    params_.need(head_of(n_));
+    const InPart here(b_, head_of(n_));
     final_.x = b_.saved("norm.x", emit_.stream(), rows * D_);
     emit_.norm_forward("norm", "/forward", final_, residual, 0, y, true);
     ends_->emit_last(final_.h);
@@ -228,13 +235,16 @@ class Transformer {
     View dy;
     const Block& last = blocks_[stage.end - 1];
     if (stage.is_last) {
-      params_.need(head_of(stage));
-      if (stage.is_first && ends_->last_reads_first()) params_.need(0);
+      const int head = head_of(n_);
+      params_.need(head);
+      if (stage.is_first && ends_->last_reads_first()) params_.need(kEmbed);
+      const InPart here(b_, head);
       const View dh = ends_->emit_backward_last(final_.h);
       dy = emit_.norm_backward("norm", final_, dh, true, true, last.fc2.bias);
-      done(head_of(stage));
+      done(head);
     } else {
       stages_.receive_backward(stage, dx);
+      const InPart here(b_, last.part);
       if (last.fc2.bias)
         b_.emit(OpKind::column_sum, last.path + "/mlp/fc2/backward_bias",
                 {.m = rows, .n = D_, .accumulate = accumulate}, {dx}, {b_.grad(last.fc2.bias)});
@@ -253,15 +263,16 @@ class Transformer {
       const View before = inner ? blocks_[i - 1].fc2.bias : here ? ends_->first_bias() : View{};
       const auto [from, to] = recomputed_with(s_.policy, stage, i);
       if (from < to && i == to - 1) {
-        for (int64_t j = from; j < to; ++j) params_.need(part_of(stage, j));
+        for (int64_t j = from; j < to; ++j) params_.need(part_of(j));
         emit_.recompute({&blocks_[from], static_cast<size_t>(to - from)});
       }
-      params_.need(part_of(stage, i));
+      params_.need(part_of(i));
       dy = emit_.backward(blocks_[i], dy, here, before);
-      done(part_of(stage, i));
+      done(part_of(i));
     }
     View final_gradient = b_.grad(blocks_[stage.first].norm1.gamma);
     if (stage.is_first) {
+      const InPart here(b_, kEmbed);
       ends_->emit_backward_first(dx, dy, accumulate);
       final_gradient = b_.grad(ends_->first_parameter());
     } else {

@@ -16,6 +16,11 @@ Builder::Builder(int rank, int world, Workspace workspace) : workspace_(std::mov
   plan.align = workspace_.align;
 }
 
+int Builder::add_part(std::string kind, std::string path) {
+  plan.parts.push_back({std::move(kind), std::move(path)});
+  return static_cast<int>(plan.parts.size()) - 1;
+}
+
 View Builder::params_together(const std::vector<Param>& pieces) {
   pad_params(kAlign);
   const int64_t first = param_end_;
@@ -25,6 +30,7 @@ View Builder::params_together(const std::vector<Param>& pieces) {
     for (size_t i = 0; i < p.shape.size(); ++i)
       p.count *= static_cast<int>(i) == p.axis ? p.extent : p.shape[i];
     p.offset = param_end_;
+    p.part = part_;
     param_end_ += p.count;
     plan.params.push_back(std::move(p));
   }
@@ -58,6 +64,7 @@ View Builder::add(const std::string& name, BufferKind kind, DType t, int64_t cou
     b.routine = routine_;
     b.chunk = plan.routines[routine_].chunk;
   }
+  b.part = part_;
   plan.buffers.push_back(b);
   return {static_cast<int32_t>(plan.buffers.size()) - 1, 0, count};
 }
@@ -85,7 +92,7 @@ Op& Builder::emit(OpKind kind, const std::string& path, Attrs a, std::vector<Vie
   const int64_t bytes = fixed || is_collective(kind) ? 0 : workspace_of(kind, path, a, reads, writes);
   if (bytes > 0) writes.push_back(scratch(path + ".workspace", DType::f32, (bytes + 3) / 4));
   plan.ops.push_back(
-      {kind, lane, std::move(a), std::move(reads), std::move(writes), path, fixed || bytes > 0});
+      {kind, lane, std::move(a), std::move(reads), std::move(writes), path, fixed || bytes > 0, part_});
   return plan.ops.back();
 }
 

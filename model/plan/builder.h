@@ -3,6 +3,7 @@
 //   Builder b(rank, world, workspace);
 //   View w = b.param({"fc.weight", {n, k}, Init::normal, 0.02f});
 //   b.begin("forward", Pass::forward);
+//   const InPart here(b, 0);                            // what is emitted from here on is of part 0
 //   b.gemm("fc/forward", {.m = rows, .n = n, .k = k, .trans_b = true}, x, b.weight(w), View{}, y);
 //   b.end();
 #pragma once
@@ -19,6 +20,10 @@ enum class Use : uint8_t { vector, matrix, gradient };  // of a parameter: read 
 class Builder {
  public:
   Builder(int rank, int world, Workspace workspace);
+
+  // ---- parts ----
+  int add_part(std::string kind, std::string path);  // returns its index
+  int part() const { return part_; }                 // what is declared and emitted now is of (-1: none)
 
   // ---- parameters: all declared before the first routine, by way of Parameters (parameters.h) ----
   /// Returns a view of the flat parameters. Those that one op reads as a single operand (q, k and v) are
@@ -65,6 +70,7 @@ class Builder {
   Plan plan;
 
  private:
+  friend class InPart;
   View add(const std::string& name, BufferKind kind, DType t, int64_t count);
   View at(Use use, const View& param) const;
   int64_t workspace_of(OpKind kind, const std::string& path, const Attrs& a, const std::vector<View>& reads,
@@ -72,7 +78,20 @@ class Builder {
   Workspace workspace_;
   int64_t param_end_ = 0;             // elements declared so far, gaps included
   std::map<int64_t, View> homes_[3];  // by use: first flat element -> where it lives
-  int routine_ = -1;
+  int routine_ = -1, part_ = -1;
+};
+
+/// While it lives, what is declared and emitted is of this part.
+class InPart {
+ public:
+  InPart(Builder& b, int part) : b_(b), before_(b.part_) { b_.part_ = part; }
+  ~InPart() { b_.part_ = before_; }
+  InPart(const InPart&) = delete;
+  InPart& operator=(const InPart&) = delete;
+
+ private:
+  Builder& b_;
+  const int before_;
 };
 
 }  // namespace isobar

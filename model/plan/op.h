@@ -119,8 +119,10 @@ struct Op {
   Lane lane = Lane::compute;
   Attrs a;
   std::vector<View> reads, writes;
-  std::string path;        // block07/attn/qkv/forward: NVTX range, trace name and join key
-  bool workspace = false;  // the last of `writes` is scratch that the backend asked for
+  std::string path;              // block07/attn/qkv/forward: NVTX range, trace name and join key
+  bool workspace = false;        // the last of `writes` is scratch that the backend asked for
+  int32_t part = -1;             // index into Plan::parts (-1: of the step, not of the net)
+  bool weight_gradient = false;  // gemm: of a parameter; a split backward pass puts it off
 };
 
 /// The op's sizes for people: "NT 1024x384x1536", "b8 h6/6 q1024 k1024 d64".

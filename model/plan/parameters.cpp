@@ -133,6 +133,7 @@ void Parameters::forward(int chunk) {
 
 void Parameters::backward(int chunk, bool first, bool last) {
   forward(chunk);
+  const InPart unit(b_, -1);
   direction_ = -1;
   first_ = first;
   last_ = last;
@@ -155,6 +156,7 @@ void Parameters::need(int part) {
 }
 
 void Parameters::gather(int part) {
+  const InPart unit(b_, -1);
   for (size_t i = 0; i < units_.size(); ++i) {
     const Unit& u = units_[i];
     if (policy_.zero < 3 || !sharded(u) || u.section.chunk != chunk_ || u.first_part != part || here_[i])
@@ -187,11 +189,13 @@ void Parameters::drop_unread_gathers() {
 
 void Parameters::final(int part) {
   if (!policy_.overlap) return;
+  const InPart unit(b_, -1);
   for (size_t i = units_.size(); i-- > 0;)
     if (units_[i].section.chunk == chunk_ && units_[i].first_part >= part) reduce(i, View{});
 }
 
 void Parameters::finish(const View& last) {
+  const InPart unit(b_, -1);
   for (size_t i = units_.size(); i-- > 0;)
     if (units_[i].section.chunk == chunk_) reduce(i, policy_.overlap ? View{} : last);
   for (size_t i = units_.size(); i-- > 0;) settle(i);

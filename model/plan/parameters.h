@@ -15,7 +15,7 @@
 //
 //   Parameters p(b, {.zero = 1, .act = DType::bf16});
 //   p.section({.chunk = 0, .group = dp, .matrix = true});
-//   p.part(0);                           // what is declared from here on belongs to part 0 of the chunk
+//   p.part(0);                           // what is declared from here on belongs to part 0 of the net
 //   View w = b.param({...});
 //   p.end();
 //   b.begin("backward", Pass::backward); p.backward(0, true, true);
@@ -51,7 +51,7 @@ class Parameters {
 
   // ---- declaration ----
   void section(const Section& s);
-  void part(int index);  // ascending within a section: forward order
+  void part(int index);  // of Plan::parts, ascending within a section
   /// The same, and what comes until the next call is a unit of its own: another rank's of the same tensor is
   /// cut alike.
   void alone(int index, bool counted);

@@ -14,6 +14,15 @@
 
 namespace isobar {
 
+/// What a net is a list of: what pipelines cut between, what is recomputed, kept as a unit, priced once and
+/// reported as one. Parts of one kind whose shapes agree are emitted alike. Ops, buffers and parameters say
+/// which part they are of; their names are for people.
+struct Part {
+  std::string kind;     // embed, block, head
+  std::string path;     // block07: what paths of its ops begin with
+  int32_t stream = -1;  // the buffer in which this rank keeps the residual stream that it takes (-1: none)
+};
+
 enum class BufferKind : uint8_t { params, params16, grads, adam, io, saved, scratch, host };
 constexpr int kBufferKinds = 8;
 const char* name_of(BufferKind k);
@@ -27,6 +36,7 @@ struct Buffer {
   int32_t chunk = 0;        // saved: the stage chunk whose slots it is part of
   int64_t offset = -1;      // bytes from the start of the arena (place); saved: in slot 0
   int64_t slot_stride = 0;  // saved: bytes from one micro-batch's slot to the next
+  int32_t part = -1;        // index into Plan::parts
   int64_t bytes() const { return count * size_of(dtype); }
 };
 
@@ -40,9 +50,11 @@ struct Param {                 // what this rank holds of a tensor, under its Py
   int axis = -1;      // tensor parallelism cuts this axis (-1: none) …
   int64_t begin = 0;  // … and this rank holds [begin, begin + extent) of it
   int64_t extent = 0;
-  bool writer = true;  // of the ranks with these values in their shards, this one writes them to checkpoints
-  int64_t offset = 0;  // elements into the flat parameters of this rank; the part is row-major there
-  int64_t count = 0;   // elements
+  bool writer = true;   // of the ranks with these values in their shards, this one writes them to checkpoints
+  int64_t offset = 0;   // elements into the flat parameters of this rank; the part is row-major there
+  int64_t count = 0;    // elements
+  int32_t part = -1;    // index into Plan::parts
+  bool matrix = false;  // matrix products read it (else f32 ops)
 };
 
 struct Shard {              // of the flat parameters, what this rank answers for (all of them without ZeRO)
@@ -95,6 +107,7 @@ enum Scalar : uint8_t {
 
 struct Plan {
   int rank = 0, world = 1;
+  std::vector<Part> parts;  // of the whole net, in forward order: the same on every rank
   std::vector<Group> groups;
   std::vector<Buffer> buffers;
   std::vector<Tensor> tensors;  // the whole net's parameters, the same on every rank

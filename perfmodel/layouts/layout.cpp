@@ -22,10 +22,6 @@ const char* name_of(ScheduleKind kind) {
   return kSchedules[static_cast<int>(kind)];
 }
 
-int64_t blocks_of(int64_t depth, int64_t stages, int64_t j) {
-  return depth / stages + (j >= 1 && j <= depth % stages ? 1 : 0);
-}
-
 const std::vector<std::string>& rank_orders() {
   static const std::vector<std::string> orders = [] {
     std::vector<std::string> axes{"tp", "cp", "dp", "pp"}, out;

@@ -39,7 +39,5 @@ Placements placements_of(const Layout& l, int64_t ranks_on_host);
 std::string text_of(const Layout& l);
 /// As configurations spell it.
 const char* name_of(ScheduleKind kind);
-/// Blocks of virtual stage j, as stage_depths() deals them out.
-int64_t blocks_of(int64_t depth, int64_t stages, int64_t j);
 
 }  // namespace isobar

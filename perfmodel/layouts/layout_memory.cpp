@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "model/nets/stages.h"
 #include "model/plan/schedule.h"
 #include "perfmodel/layouts/layout_model.h"
 
@@ -66,7 +67,7 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
       if (l.schedule == ScheduleKind::interleaved || l.schedule == ScheduleKind::zb_h1)
         slots = static_cast<double>(slots_of(l.schedule, static_cast<int>(p), static_cast<int>(r.stage),
                                              static_cast<int64_t>(m), static_cast<int>(v))[chunk]);
-      const auto blocks = static_cast<double>(blocks_of(spec_.net.depth, p * v, chunk * p + r.stage));
+      const auto blocks = static_cast<double>(stage_depth(spec_.net.depth, p * v, chunk * p + r.stage));
       if (l.schedule == ScheduleKind::zb_h1)
         saved += slots * (blocks * n.block_split.at(b) + (r.last ? n.head_split.at(b) : 0));
       saved += slots * (saved_of(l, blocks) + (r.first && chunk == 0 ? n.embed_saved.at(b) : 0) +

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/base/error.h"
+#include "model/nets/stages.h"
 #include "perfmodel/step/cost.h"
 #include "perfmodel/step/utilization.h"
 
@@ -89,7 +90,7 @@ LayoutModel::RecomputeMix LayoutModel::mix_of(const Layout& l) const {
   if (l.recompute != kFullRecompute || (!some && n == 1)) return {};
   int64_t other = 0;
   for (int64_t j = 0; j < stages; ++j) {
-    const int64_t blocks = blocks_of(depth, stages, j);
+    const int64_t blocks = stage_depth(depth, stages, j);
     other += some ? std::max<int64_t>(0, blocks - n) : blocks - (blocks + n - 1) / n;
   }
   return {some ? 0 : kGroupRecompute, static_cast<double>(other) / static_cast<double>(depth)};
@@ -137,7 +138,7 @@ std::array<LayoutModel::Rank, 3> LayoutModel::ranks_of(const Layout& l) const {
   const auto rank = [&](int64_t s) {
     Rank r{s, 0, s == 0, s == p - 1};
     for (int64_t chunk = 0; chunk < l.vpp; ++chunk)
-      r.blocks += blocks_of(spec_.net.depth, p * l.vpp, chunk * p + s);
+      r.blocks += stage_depth(spec_.net.depth, p * l.vpp, chunk * p + s);
     return r;
   };
   return {rank(0), rank(std::min<int64_t>(1, p - 1)), rank(p - 1)};

@@ -3,52 +3,23 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <set>
 
 #include "model/nets/build.h"
 
 namespace isobar {
 namespace {
 
-bool starts_with(const std::string& s, const char* head) {
-  return s.rfind(head, 0) == 0;
-}
-bool ends_with(const std::string& s, const std::string& tail) {
-  return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
-}
-
 // Three blocks, so that the one in the middle has neighbours like all the others.
 constexpr int64_t kDepth = 3;
-constexpr const char* kMiddle = "block01";
 
-enum class Part : uint8_t { embed, block, head, none };
+// The parts of such a net that are priced: its first, the middle one, its last.
+enum Priced : uint8_t { embed, block, head, other };
 
-Part part_of_param(const std::string& name) {
-  if (starts_with(name, "blocks.1.")) return Part::block;
-  if (starts_with(name, "blocks.")) return Part::none;
-  return starts_with(name, "norm") || starts_with(name, "head") ? Part::head : Part::embed;
+Priced priced(int32_t part, const Plan& plan) {
+  const auto parts = static_cast<int32_t>(plan.parts.size());
+  return part == 0 ? embed : part == parts / 2 ? block : part == parts - 1 ? head : other;
 }
-
-Part part_of_buffer(const std::string& name) {
-  if (starts_with(name, kMiddle)) return Part::block;
-  if (starts_with(name, "block")) return Part::none;
-  for (const char* head : {"norm", "logits", "labels", "pred", "target", "loss", "head"})
-    if (starts_with(name, head)) return Part::head;
-  return Part::embed;
-}
-
-// Sections in the order of the list: what comes before the blocks, the middle block, what comes behind.
-struct SectionCutter {
-  Part before, behind;
-  bool seen = false;
-  Part operator()(const std::string& path) {
-    if (starts_with(path, "grads/")) return Part::none;  // reductions over data-parallel ranks: by layout
-    if (starts_with(path, "block")) {
-      seen = true;
-      return starts_with(path, kMiddle) ? Part::block : Part::none;
-    }
-    return seen ? behind : before;
-  }
-};
 
 struct Both {
   Plan plan;
@@ -67,19 +38,18 @@ void cut_ops(const Both& one, const Both& two, NetSections& out) {
   std::array<Section*, 3> forward{&out.embed_forward, &out.block_forward, &out.head_forward};
   std::array<Section*, 3> backward{&out.embed_backward, &out.block_backward, &out.head_backward};
   std::vector<std::pair<const Section*, int32_t>> place(one.program.instrs.size(), {nullptr, 0});
-  SectionCutter in_forward{Part::embed, Part::head}, in_backward{Part::head, Part::embed};
   for (size_t i = 0; i < one.program.instrs.size(); ++i) {
     const Instr& instr = one.program.instrs[i];
     const Pass pass = one.plan.routines[one.plan.train[instr.invocation].routine].pass;
     if (pass != Pass::forward && pass != Pass::backward) continue;
     const Op& op = one.plan.ops[instr.op];
-    const Part part = pass == Pass::forward ? in_forward(op.path) : in_backward(op.path);
-    if (part == Part::none) continue;
-    Section& section = *(pass == Pass::forward ? forward : backward)[static_cast<size_t>(part)];
+    const Priced of = priced(op.part, one.plan);
+    if (of == other) continue;  // reductions over data-parallel ranks are of no part: they go by layout
+    Section& section = *(pass == Pass::forward ? forward : backward)[of];
     SectionOp s{.one = shape_of(op, one.plan, where),
                 .two = shape_of(two.plan.ops[two.program.instrs[i].op], two.plan, where),
                 .lane = op.lane,
-                .weight = ends_with(op.path, "/backward_weight")};
+                .weight = op.weight_gradient};
     place[i] = {&section, static_cast<int32_t>(section.size())};
     for (int32_t w : instr.waits)
       if (place[w].first == &section) s.waits.push_back(place[w].second);
@@ -87,43 +57,14 @@ void cut_ops(const Both& one, const Both& two, NetSections& out) {
   }
 }
 
-// Where 16-bit copies of matrices are sharded, what other ops read is kept apart from them (parameters.h).
-// The views of such a plan say which is which; those of a plan without shards, what the parameter is called.
-std::set<std::string> matrices_of(RunSpec spec) {
-  spec.train.global_batch = spec.policy.micro_batch = 1;
-  const Plan whole = build_plan(spec, 0, {});
-  spec.policy.zero = 1;
-  const Plan apart = build_plan(spec, 0, {});
-  std::set<int64_t> offsets;
-  const auto forward = [](const Plan& p) {
-    return *std::find_if(p.routines.begin(), p.routines.end(),
-                         [](const Routine& r) { return r.pass == Pass::forward; });
-  };
-  const Routine r = forward(whole), like = forward(apart);
-  for (int32_t i = 0; i < r.count; ++i) {
-    const std::vector<View>&a = whole.ops[r.first + i].reads, &b = apart.ops[like.first + i].reads;
-    for (size_t j = 0; j < a.size(); ++j) {
-      if (!a[j] || (a[j].buffer != whole.params_all.buffer && a[j].buffer != whole.params16_all.buffer))
-        continue;
-      if (b[j].buffer != apart.params16_all.buffer && whole.params16_all) continue;
-      for (const Param& p : whole.params)
-        if (p.offset >= a[j].offset && p.offset < a[j].offset + a[j].count) offsets.insert(p.offset);
-    }
-  }
-  std::set<std::string> out;
-  for (const Param& p : whole.params)
-    if (offsets.count(p.offset) > 0) out.insert(p.name);
-  return out;
-}
-
-void count_parameters(const Plan& plan, const std::set<std::string>& matrices, NetSections& out) {
+void count_parameters(const Plan& plan, NetSections& out) {
   for (const Param& p : plan.params) {
-    const Part part = part_of_param(p.name);
-    if (part == Part::none) continue;
-    ParameterCounts& q = part == Part::embed ? out.embed : part == Part::block ? out.block : out.head;
+    const Priced of = priced(p.part, plan);
+    if (of == other) continue;
+    ParameterCounts& q = of == embed ? out.embed : of == block ? out.block : out.head;
     const auto count = static_cast<double>(p.count);
     (p.axis >= 0 ? q.cut : q.whole) += count;
-    if (matrices.count(p.name) > 0) (p.axis >= 0 ? q.cut_matrix : q.whole_matrix) += count;
+    if (p.matrix) (p.axis >= 0 ? q.cut_matrix : q.whole_matrix) += count;
   }
 }
 
@@ -132,39 +73,37 @@ void count_memory(const Both& one, const Both& two, double tp, NetSections& out)
     const double slope = out.two > out.one ? (second - first) / (out.two - out.one) : 0;
     return Line{first - slope * out.one, slope};
   };
-  const auto saved = [](const Plan& plan, Part part) {
+  const auto saved = [](const Plan& plan, Priced of) {
     double bytes = 0;
     for (const Buffer& b : plan.buffers)
-      if (b.kind == BufferKind::saved && part_of_buffer(b.name) == part)
-        bytes += static_cast<double>(b.bytes());
+      if (b.kind == BufferKind::saved && priced(b.part, plan) == of) bytes += static_cast<double>(b.bytes());
     return bytes;
   };
-  const auto line = [&](Part part) { return through(saved(one.plan, part), saved(two.plan, part)); };
-  out.embed_saved = line(Part::embed);
-  out.block_saved = line(Part::block);
-  out.head_saved = line(Part::head);
+  const auto line = [&](Priced of) { return through(saved(one.plan, of), saved(two.plan, of)); };
+  out.embed_saved = line(embed);
+  out.block_saved = line(block);
+  out.head_saved = line(head);
   // A product's other operand is saved anyway. What sequence parallelism gathered is kept in part.
-  const auto operands = [&](const Plan& plan, bool head) {
+  const auto operands = [&](const Plan& plan, Priced of) {
+    std::set<int32_t> gathered;
     double bytes = 0;
     for (const Op& op : plan.ops) {
-      const bool here = head ? starts_with(op.path, "head") : starts_with(op.path, kMiddle);
-      if (!here || op.kind != OpKind::gemm || !ends_with(op.path, "/backward_weight")) continue;
+      if (op.kind == OpKind::all_gather) gathered.insert(op.writes[0].buffer);
+      if (!op.weight_gradient || priced(op.part, plan) != of) continue;
       const Buffer& dy = plan.buffers[op.reads[0].buffer];
       if (dy.kind == BufferKind::saved) continue;
-      bytes += static_cast<double>(dy.bytes()) / (ends_with(dy.name, ".all") ? tp : 1);
+      bytes += static_cast<double>(dy.bytes()) / (gathered.contains(op.reads[0].buffer) ? tp : 1);
     }
     return bytes;
   };
-  out.block_split = through(operands(one.plan, false), operands(two.plan, false));
-  out.head_split = through(operands(one.plan, true), operands(two.plan, true));
+  out.block_split = through(operands(one.plan, block), operands(two.plan, block));
+  out.head_split = through(operands(one.plan, head), operands(two.plan, head));
   const auto scratch = [](const Plan& p) {
     return static_cast<double>(p.memory.by_kind[static_cast<int>(BufferKind::scratch)]);
   };
   out.scratch = through(scratch(one.plan), scratch(two.plan));
   const auto stream = [](const Plan& plan) {
-    for (const Buffer& b : plan.buffers)
-      if (b.name == std::string(kMiddle) + "/norm1.x") return static_cast<double>(b.bytes());
-    return 0.0;
+    return static_cast<double>(plan.buffers[plan.parts[plan.parts.size() / 2].stream].bytes());
   };
   out.stream = through(stream(one.plan), stream(two.plan));
 }
@@ -196,9 +135,6 @@ SectionCache::SectionCache(const RunSpec& spec) : base_(spec) {
   base_.policy.recompute_method = "uniform";
   base_.policy.recompute_num_layers = 1;
   base_.data = {};
-  RunSpec one = base_;
-  one.policy.recompute = "none";
-  matrices_ = matrices_of(std::move(one));
 }
 
 const NetSections& SectionCache::of(const SectionKey& key) {
@@ -218,7 +154,7 @@ const NetSections& SectionCache::of(const SectionKey& key) {
   const Both one = of_samples(spec, static_cast<int64_t>(out->one));
   const Both two = out->two > out->one ? of_samples(spec, static_cast<int64_t>(out->two)) : one;
   cut_ops(one, two, *out);
-  count_parameters(one.plan, matrices_, *out);
+  count_parameters(one.plan, *out);
   count_memory(one, two, static_cast<double>(key.tp), *out);
   known = std::move(out);
   return *known;

@@ -11,7 +11,6 @@
 #pragma once
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -69,7 +68,6 @@ class SectionCache {
 
  private:
   RunSpec base_;
-  std::set<std::string> matrices_;  // names of parameters that matrix products read
   std::map<SectionKey, std::unique_ptr<NetSections>> known_;
 };
 

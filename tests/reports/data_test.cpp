@@ -197,12 +197,17 @@ TEST(ReportData, SeveralDirectoriesAreSetsWithNamesOfTheirOwn) {
   EXPECT_EQ(d.facets[0].key, "set");
 }
 
-TEST(ReportData, PathsOfBlocksFallTogetherAndOthersDoNot) {
-  EXPECT_EQ(group_of_path("block07/attn/qkv/forward"), "block*/attn/qkv/forward");
-  EXPECT_EQ(group_of_path("net/block12"), "net/block*");
-  EXPECT_EQ(group_of_path("grads/bucket0/all_reduce"), "grads/bucket0/all_reduce");
-  EXPECT_EQ(group_of_path("subblock1/x"), "subblock1/x");
-  EXPECT_EQ(group_of_path("block/x"), "block/x");
+TEST(ReportData, OpsOfPartsOfAKindFallTogetherByWhatTheRecordSaysAndNotByTheName) {
+  const auto in_kind = [](const char* path, const char* kind, const char* part) {
+    OpRecord o;
+    o.path = path, o.part_kind = kind, o.part = part;
+    return o.path_in_kind();
+  };
+  EXPECT_EQ(in_kind("block07/attn/qkv/forward", "block", "block07"), "block*/attn/qkv/forward");
+  EXPECT_EQ(in_kind("merge1/linear", "merge", "merge1"), "merge*/linear");
+  EXPECT_EQ(in_kind("embed/forward", "embed", "embed"), "embed/forward");
+  EXPECT_EQ(in_kind("loss/sums", "head", "head"), "loss/sums");
+  EXPECT_EQ(in_kind("block07/attn/qkv/forward", "", ""), "block07/attn/qkv/forward");  // not recorded
 }
 
 TEST(ReportData, BadInputsAreNamed) {

@@ -93,6 +93,8 @@ class MadeUpResults {
           j = {{"path", op.path}, {"kind", name_of(op.kind)}, {"lane", name_of(op.lane)},
                {"count", 0},      {"seconds", 0.0},           {"flops", 0.0},
                {"bytes", 0.0}};
+        if (op.part >= 0)
+          j["part"] = {{"kind", plan.parts[op.part].kind}, {"path", plan.parts[op.part].path}};
         j["count"] = j["count"].get<int64_t>() + steps;
         j["seconds"] = j["seconds"].get<double>() + seconds * steps;
         j["flops"] = j["flops"].get<double>() + w.flops * steps;

@@ -26,6 +26,11 @@ for block in range(4):
         OPS.append((f"block{block:02d}/{name}", kind, flops, size))
 
 
+def part_of(path):
+    first = path.split("/")[0]
+    return {"kind": "block", "path": first} if first.startswith("block") else {}
+
+
 def matrix(isobar, folder, runs):
     """Real trials: id, axes and full specification each."""
     base = pathlib.Path(__file__).resolve().parents[2] / "configs/models/vit-demo.yaml"
@@ -79,7 +84,7 @@ def write(isobar, folder, runs, seed, factor=1.0):
                 events.append({"event": "step", "step": i + 1, "loss": 1 / (i + 1), "seconds": s, "rss_bytes": 60_000_000})
             total = sum(flops / 2e11 + size / 2e10 for _, _, flops, size in OPS)
             ops = [
-                {"path": p, "kind": k, "lane": "compute", "count": STEPS, "flops": f * STEPS, "bytes": b * STEPS,
+                {"path": p, "part": part_of(p), "kind": k, "lane": "compute", "count": STEPS, "flops": f * STEPS, "bytes": b * STEPS,
                  "seconds": STEPS * step * (f / 2e11 + b / 2e10) / total}
                 for p, k, f, b in OPS
             ]  # fmt: skip

@@ -1,0 +1,151 @@
+// Which part of the net everything in a plan is of. Names, which no reader looks at, are the second opinion.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/plan/plans.h"
+
+namespace isobar {
+namespace {
+
+struct Case {
+  const char* name;
+  const char* model;
+  std::vector<std::string> overrides;
+};
+
+std::vector<Case> cases() {
+  const std::vector<std::string> wide{"layout.dp=2", "layout.tp=2", "layout.pp=2", "policy.zero=3",
+                                      "policy.bucket_mb=0.1"};
+  std::vector<Case> all;
+  for (const char* model : {"vit-tiny", "gpt3-175b", "llama3-8b"}) {
+    std::vector<std::string> small;
+    if (std::string(model) != "vit-tiny")
+      small = {"net.depth=4", "layout.dp=1", "layout.tp=1", "layout.pp=1"};
+    const auto with = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), small.begin(), small.end());
+      return more;
+    };
+    all.push_back({"one rank", model, with({"train.global_batch=8", "policy.micro_batch=2"})});
+    all.push_back({"recomputed", model, with({"train.global_batch=8", "policy.recompute=full"})});
+    all.push_back({"sequence parallel, split", model,
+                   with({"train.global_batch=8", "layout.tp=2", "layout.pp=2", "policy.schedule=zb-h1",
+                         "policy.sequence_parallel=true", "policy.recompute=none", "policy.micro_batch=2"})});
+    std::vector<std::string> shards = with({"train.global_batch=8", "policy.micro_batch=2"});
+    shards.insert(shards.end(), wide.begin(), wide.end());
+    all.push_back({"sharded", model, shards});
+  }
+  return all;
+}
+
+bool within(const std::string& path, const std::string& part) {
+  return path.starts_with(part) &&
+         (path.size() == part.size() || path[part.size()] == '/' || path[part.size()] == '.');
+}
+
+// The block that a name says it is of, -1: none
+int32_t block_named(const Plan& plan, const std::string& name) {
+  for (size_t p = 0; p < plan.parts.size(); ++p)
+    if (plan.parts[p].kind == "block" && within(name, plan.parts[p].path)) return static_cast<int32_t>(p);
+  return -1;
+}
+
+TEST(Parts, AreTheNetsOnEveryRankInForwardOrder) {
+  for (int rank = 0; rank < 2; ++rank) {
+    const Plan plan = plan_of("vit-tiny", {"layout.pp=2"}, rank);
+    const size_t depth = static_cast<size_t>(spec_of("vit-tiny").net.depth);
+    ASSERT_EQ(plan.parts.size(), depth + 2);
+    EXPECT_EQ(plan.parts.front().kind, "embed");
+    EXPECT_EQ(plan.parts.back().kind, "head");
+    for (size_t i = 1; i <= depth; ++i) EXPECT_EQ(plan.parts[i].kind, "block");
+  }
+}
+
+TEST(Parts, OfBlocksAreWhereNamesSay) {
+  for (const Case& c : cases()) {
+    const RunSpec spec = spec_of(c.model, c.overrides);
+    for (int rank = 0; rank < spec.layout.world(); ++rank) {
+      SCOPED_TRACE(std::string(c.model) + ", " + c.name + ", rank " + std::to_string(rank));
+      const Plan plan = build_plan(spec, rank, no_workspace);
+      int checked = 0;
+      for (const Op& op : plan.ops)
+        if (const int32_t block = block_named(plan, op.path); block >= 0) {
+          EXPECT_EQ(op.part, block) << op.path;
+          ++checked;
+        } else if (op.part >= 0) {
+          EXPECT_NE(plan.parts[op.part].kind, "block") << op.path;
+        }
+      for (const Buffer& b : plan.buffers)
+        if (const int32_t block = block_named(plan, b.name); block >= 0) EXPECT_EQ(b.part, block) << b.name;
+      for (const Param& p : plan.params) {
+        ASSERT_GE(p.part, 0) << p.name;
+        const bool in_block = p.name.starts_with("blocks.");
+        EXPECT_EQ(in_block, plan.parts[p.part].kind == "block") << p.name;
+        if (in_block) EXPECT_EQ(p.part, 1 + std::stoi(p.name.substr(7))) << p.name;
+      }
+      EXPECT_GT(checked, 20);
+    }
+  }
+}
+
+// What is of no part is the step's: it is priced by the layout, not by the net.
+TEST(Parts, LeaveOutWhatIsOfUnitsOfStagesAndOfTheOptimizer) {
+  for (const Case& c : cases()) {
+    const RunSpec spec = spec_of(c.model, c.overrides);
+    for (int rank = 0; rank < spec.layout.world(); ++rank) {
+      SCOPED_TRACE(std::string(c.model) + ", " + c.name + ", rank " + std::to_string(rank));
+      const Plan plan = build_plan(spec, rank, no_workspace);
+      for (const Routine& r : plan.routines)
+        for (int32_t i = r.first; i < r.first + r.count; ++i) {
+          const Op& op = plan.ops[i];
+          const bool pass = r.pass == Pass::forward || r.pass == Pass::backward;
+          const bool unit = op.path.starts_with("grads/") || op.path.starts_with("params/");
+          const bool between = op.path.starts_with("stage");
+          if (!pass || unit)
+            EXPECT_EQ(op.part, -1) << op.path;
+          else if (!between)
+            EXPECT_GE(op.part, 0) << op.path;
+        }
+    }
+  }
+}
+
+TEST(Parts, WeightGradientsWriteWhatParametersAreUpdatedWith) {
+  for (const Case& c : cases()) {
+    const RunSpec spec = spec_of(c.model, c.overrides);
+    SCOPED_TRACE(std::string(c.model) + ", " + c.name);
+    const Plan plan = build_plan(spec, 0, no_workspace);
+    int found = 0;
+    for (const Op& op : plan.ops) {
+      if (!op.weight_gradient) continue;
+      ++found;
+      EXPECT_EQ(op.kind, OpKind::gemm);
+      // One product of as many elements as a matrix that this rank holds in that part
+      std::set<int64_t> matrices;
+      int64_t q_k_v = 0;
+      for (const Param& p : plan.params)
+        if (p.part == op.part && p.matrix) {
+          matrices.insert(p.count);
+          if (p.name.find(".attn.q.") != std::string::npos || p.name.find(".attn.k.") != std::string::npos ||
+              p.name.find(".attn.v.") != std::string::npos)
+            q_k_v += p.count;
+        }
+      matrices.insert(q_k_v);
+      const bool tied = matrices.size() == 1;  // the head multiplies by the embedding's table
+      if (!tied) EXPECT_TRUE(matrices.contains(op.writes[0].count)) << op.path << " " << op.writes[0].count;
+    }
+    EXPECT_GE(found, 8);
+  }
+}
+
+TEST(Parts, TheStreamOfABlockIsWhatItsFirstNormSaves) {
+  const Plan plan = plan_of("vit-tiny");
+  for (const Part& p : plan.parts) {
+    if (p.kind != "block") continue;
+    ASSERT_GE(p.stream, 0);
+    EXPECT_EQ(plan.buffers[p.stream].name, p.path + "/norm1.x");
+  }
+}
+
+}  // namespace
+}  // namespace isobar
