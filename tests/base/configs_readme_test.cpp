@@ -1,0 +1,23 @@
+// configs/README.md is what users look keys up in: it names every one.
+#include <gtest/gtest.h>
+
+#include "model/base/files.h"
+#include "model/base/spec.h"
+
+namespace isobar {
+namespace {
+
+TEST(ConfigsReadme, NamesEveryKeyOfARun) {
+  const std::string text = read_file(ISOBAR_SOURCE_DIR "/configs/README.md");
+  for (const auto& [section, keys] : to_json(RunSpec{}).items()) {
+    if (!keys.is_object()) continue;
+    const size_t begin = text.find("| `" + section + ".` |");
+    ASSERT_NE(begin, std::string::npos) << section;
+    const std::string table = text.substr(begin, text.find("\n\n", begin) - begin);
+    for (const auto& [key, value] : keys.items())
+      EXPECT_NE(table.find("`" + key + "`"), std::string::npos) << section << "." << key;
+  }
+}
+
+}  // namespace
+}  // namespace isobar
