@@ -8,6 +8,7 @@
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
+#include "model/nets/legal_layout.h"
 #include "model/nets/plan_size.h"
 #include "model/plan/layout.h"
 #include "perfmodel/machine/device.h"
@@ -61,11 +62,11 @@ class Search {
   void each_axes(int64_t gpus, const Visit& visit) const {
     const GivenLayout& g = space_.given;
     for (const int64_t tp : choices(g.tp, gpus, space_.max_tp)) {
-      if (net_.num_heads % tp != 0 || net_.kv_heads() % tp != 0 || net_.hidden() % tp != 0) continue;
+      if (!tp_cuts(net_, tp)) continue;
       for (const int64_t cp : choices(g.cp, gpus / tp, space_.context_parallel ? net_.tokens() : 1))
         for (const int64_t pp : choices(g.pp, gpus / tp / cp, net_.depth)) {
           const int64_t dp = gpus / tp / cp / pp;
-          if (cp > net_.tokens() || pp > net_.depth || spec_.train.global_batch % dp != 0) continue;
+          if (!cp_cuts(net_, cp) || !stages_fill(net_, pp, 1) || spec_.train.global_batch % dp != 0) continue;
           if (cp > 1 && net_.tokens() / cp < kLeastTokens && !g.cp) continue;
           if (!g.dp || *g.dp == dp)
             visit(Axes{static_cast<int32_t>(dp), static_cast<int32_t>(tp), static_cast<int32_t>(cp),
@@ -76,7 +77,6 @@ class Search {
 
   void axes(int32_t dp, int32_t tp, int32_t cp, int32_t pp) {
     Layout l{.dp = dp, .tp = tp, .cp = cp, .pp = pp};
-    const int64_t rows = net_.tokens() / cp;
     const GivenLayout& g = space_.given;
     places(l);
     const std::vector<int> recomputes = g.recompute ? std::vector<int>{*g.recompute} : space_.recompute;
@@ -88,12 +88,12 @@ class Search {
       for (const int recompute : recomputes)
         for (int kind = 0; kind < (cp > 1 ? 3 : 1); ++kind) {
           if (cp > 1 && g.cp_kind && *g.cp_kind != kind) continue;
-          if (kind == 2 && net_.kv_heads() / tp % cp != 0) continue;  // ulysses cuts heads
+          if (kind == 2 && !ulysses_cuts(net_, tp, cp)) continue;
           l.recompute = static_cast<int8_t>(recompute);
           l.cp_kind = static_cast<int8_t>(kind);
           for (const int64_t micro : choices(g.micro_batch, spec_.train.global_batch / dp, 64)) {
             l.micro_batch = static_cast<int32_t>(micro);
-            if (l.sequence_parallel && micro * rows < tp) continue;
+            if (l.sequence_parallel && !sequence_cuts(net_, micro, cp, tp)) continue;
             policies(l);
           }
         }
@@ -125,17 +125,19 @@ class Search {
       if ((s == ScheduleKind::one_f_one_b || s == ScheduleKind::gpipe) && one_chunk)
         schedules_.emplace_back(s, 1);
       if (l.pp == 1) continue;
-      if (s == ScheduleKind::zb_h1 && l.recompute == 0 && one_chunk) schedules_.emplace_back(s, 1);
-      if (s == ScheduleKind::interleaved && micro_batches % l.pp == 0)
-        for (int64_t v = 2; v <= std::max(space_.max_chunks, g.vpp.value_or(0)) && v * l.pp <= net_.depth;
+      if (s == ScheduleKind::zb_h1 && one_chunk) schedules_.emplace_back(s, 1);
+      if (s == ScheduleKind::interleaved && interleaves(micro_batches, l.pp))
+        for (int64_t v = 2; v <= std::max(space_.max_chunks, g.vpp.value_or(0)) && stages_fill(net_, l.pp, v);
              ++v)
           if (net_.depth % (v * l.pp) == 0 && v == g.vpp.value_or(v)) schedules_.emplace_back(s, v);
     }
     const std::vector<int> stages = g.zero ? std::vector<int>{*g.zero} : space_.zero;
-    // Alone a rank has nothing to shard: all stages are one there. zb-h1 keeps whole gradients until its late
-    // weight gradients are in.
+    // Alone a rank has nothing to shard: all stages are one there.
+    const bool fp32_gradients = spec_.policy.main_grads_dtype == "fp32";
     const auto known = [&](ScheduleKind schedule, int zero) {
-      return (zero == 0 || g.zero || l.dp * l.cp > 1) && (zero < 2 || schedule != ScheduleKind::zb_h1);
+      return (zero == 0 || g.zero || l.dp * l.cp > 1) &&
+             (schedule != ScheduleKind::zb_h1 ||
+              zero_bubble_needs(l.pp, l.recompute != 0, zero, fp32_gradients).all());
     };
     int64_t each = 0;
     for (const auto& [schedule, chunks] : schedules_)

@@ -7,6 +7,7 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
+#include "model/plan/op_table.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/predict.h"
 #include "perfmodel/step/simulate.h"
@@ -50,7 +51,7 @@ void split(double begin, double end, const std::vector<Interval>& covers, const 
 const std::set<std::string>& communication_kinds() {
   static const std::set<std::string> kKinds = [] {
     std::set<std::string> out;
-    for (int k = 0; k <= static_cast<int>(OpKind::recv); ++k)
+    for (int k = 0; k < kOpKinds; ++k)
       if (is_collective(static_cast<OpKind>(k))) out.insert(name_of(static_cast<OpKind>(k)));
     return out;
   }();

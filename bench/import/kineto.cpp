@@ -10,6 +10,7 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
+#include "model/plan/op.h"
 
 namespace isobar {
 namespace {
@@ -46,7 +47,7 @@ std::string kind_of(const std::string& name) {
     return "broadcast";
   }
   if (has({"flash", "fmha", "attention", "sdpa"}))
-    return has({"bwd", "backward"}) ? "attention_bwd" : "attention";
+    return has({"bwd", "backward"}) ? name_of(OpKind::attention_backward) : name_of(OpKind::attention);
   if (has({"gemm", "::mm", "addmm", "bmm", "mmbackward", "matmul", "linear", "cutlass", "xmma"}))
     return "gemm";
   if (has({"layer_norm", "layernorm", "rms_norm", "rmsnorm"})) return "norm";

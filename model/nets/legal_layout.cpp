@@ -33,60 +33,59 @@ void check_layout(const RunSpec& s) {
   const LayoutSpec& l = s.layout;
   const NetSpec& n = s.net;
   order_tokens(l, s.file);
-  const auto cuts_heads = [&](int64_t tp) {
-    return n.num_heads % tp == 0 && n.kv_heads() % tp == 0 && n.hidden() % tp == 0;
-  };
+  const auto cuts_heads = [&](int64_t tp) { return tp_cuts(n, tp); };
   check.refuse_unless(cuts_heads(l.tp), "layout.tp",
                       str(l.tp) + " does not divide net.num_heads = " + str(n.num_heads) +
                           (n.kv_heads() != n.num_heads ? ", net.num_kv_heads = " + str(n.kv_heads()) : "") +
                           " and the MLP's width = " + str(n.hidden()),
                       Legality::nearest(l.tp, n.num_heads, cuts_heads));
-  const auto fills = [&](int64_t cp) { return cp <= n.tokens(); };
+  const auto fills = [&](int64_t cp) { return cp_cuts(n, cp); };
   check.refuse_unless(fills(l.cp), "layout.cp",
                       str(l.cp) + " is more than the " + str(n.tokens()) + " tokens",
                       Legality::nearest(l.cp, n.tokens(), fills));
   const bool ulysses = s.policy.cp_kind == "ulysses";
   const int64_t heads = n.kv_heads() / l.tp;
-  const auto cuts_heads_of_tp = [&](int64_t cp) { return fills(cp) && heads % cp == 0; };
+  const auto cuts_heads_of_tp = [&](int64_t cp) { return ulysses_cuts(n, l.tp, cp); };
   check.refuse_unless(!ulysses || cuts_heads_of_tp(l.cp), "layout.cp",
                       "ulysses gives each of " + str(l.cp) + " ranks as many heads, and net.num_kv_heads / " +
                           "layout.tp is " + str(heads),
                       Legality::nearest(l.cp, heads, cuts_heads_of_tp) + ", or use another policy.cp_kind");
-  const auto deep_enough = [&](int64_t pp) { return pp * l.vpp <= n.depth; };
+  const auto deep_enough = [&](int64_t pp) { return stages_fill(n, pp, l.vpp); };
   check.refuse_unless(
       deep_enough(l.pp), "layout.pp",
       str(l.pp) + " stages of " + str(l.vpp) + " chunks need as many blocks, net.depth is " + str(n.depth),
       Legality::nearest(l.pp, n.depth, deep_enough));
   const int64_t m = s.micro_batches();
   const bool interleaved = s.policy.schedule == "interleaved", zero_bubble = s.policy.schedule == "zb-h1";
+  const ZeroBubbleNeeds has = zero_bubble_needs(l.pp, s.policy.recompute != "none", s.policy.zero,
+                                                s.policy.main_grads_dtype == "fp32");
   check.refuse_unless(l.vpp == 1 || l.pp > 1, "layout.vpp", "needs a pipeline: layout.pp is 1",
                       "set layout.vpp to 1");
   check.refuse_unless(l.vpp == 1 || interleaved, "policy.schedule",
                       s.policy.schedule + " runs one chunk a stage, layout.vpp is " + str(l.vpp),
                       "use interleaved, or set layout.vpp to 1");
   // It would run, holding more memory than 1f1b to fill bubbles that are not there.
-  check.refuse_unless(!zero_bubble || l.pp > 1, "policy.schedule",
+  check.refuse_unless(!zero_bubble || has.pipeline, "policy.schedule",
                       "zb-h1 fills a pipeline's bubbles, and layout.pp is 1", "set it to 1f1b");
-  check.refuse_unless(!zero_bubble || s.policy.recompute == "none", "policy.recompute",
+  check.refuse_unless(!zero_bubble || has.activations, "policy.recompute",
                       "zb-h1 needs the activations again for its late weight gradients, and " +
                           s.policy.recompute + " recomputation throws them away",
                       "set it to none, or policy.schedule to 1f1b");
   check.refuse_unless(!interleaved || l.vpp > 1 || l.pp == 1, "policy.schedule",
                       "interleaved needs several chunks a stage", "set layout.vpp to 2 or more, or use 1f1b");
   check.refuse_unless(
-      l.vpp == 1 || m % l.pp == 0, "policy.micro_batch",
+      l.vpp == 1 || interleaves(m, l.pp), "policy.micro_batch",
       "interleaved stages need a multiple of layout.pp = " + str(l.pp) + " micro-batches, not " + str(m),
       "choose it so that train.global_batch / (layout.dp * policy.micro_batch) is " +
           str(std::max<int64_t>(1, m / l.pp) * l.pp) + " or " + str((m / l.pp + 1) * l.pp));
   check.refuse_unless(
-      !s.policy.sequence_parallel || l.tp == 1 ||
-          split_evenly(s.micro_batch() * split_evenly(n.tokens(), l.cp).back(), l.tp).back() > 0,
+      !s.policy.sequence_parallel || l.tp == 1 || sequence_cuts(n, s.micro_batch(), l.cp, l.tp),
       "policy.sequence_parallel", "there are fewer rows than layout.tp", "set it to false");
-  check.refuse_unless(!zero_bubble || s.policy.main_grads_dtype == "fp32", "policy.main_grads_dtype",
+  check.refuse_unless(!zero_bubble || has.fp32_gradients, "policy.main_grads_dtype",
                       "zb-h1 adds its late weight gradients to whole ones in fp32",
                       "set it to fp32, or policy.schedule to 1f1b");
   // The late weight gradients of every micro-batch would need a buffer, or a reduction, of their own.
-  check.refuse_unless(!zero_bubble || s.policy.zero < 2, "policy.zero",
+  check.refuse_unless(!zero_bubble || has.whole_gradients, "policy.zero",
                       "zb-h1 keeps whole gradients until its late weight gradients are in",
                       "set it to 1, or policy.schedule to 1f1b");
 }

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "model/plan/link.h"
+#include "model/plan/op_table.h"
 
 namespace isobar {
 namespace {
@@ -22,12 +23,14 @@ std::string rank_text(const Plan& plan) {
 }
 
 void check_views(const Plan& plan) {
-  for (const Op& op : plan.ops)
+  for (const Op& op : plan.ops) {
+    check_operands(op);
     for (const auto* views : {&op.reads, &op.writes})
       for (const View& v : *views)
         if (v && (v.offset < 0 || v.offset + v.count > plan.buffers.at(v.buffer).count))
           throw std::logic_error(rank_text(plan) + ": " + op.path + " reaches outside of " +
                                  plan.buffers[v.buffer].name);
+  }
 }
 
 // One rank's use of one group, as far as its members must agree on it.

@@ -2,8 +2,8 @@
 // share.
 //
 // An op names the operands it reads and writes as views into buffers; absent optional operands are View{}.
-// Which operand stands where is the table beside each kind below. `Attrs` holds the sizes; what a kind does
-// not use is 0.
+// Which operand stands where, and all else that is known of a kind, is its row in op_table.cpp. `Attrs` holds
+// the sizes; what a kind does not use is 0.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -30,54 +30,54 @@ enum class Lane : uint8_t {
 constexpr int kLanes = 10;
 
 enum class OpKind : uint8_t {
-  // kind                     reads                                      | writes
-  fetch,                   // -                                          | input?, target?
-  patch_gather,            // image                                      | patches
-  gemm,                    // A, B, bias?                                | C
-  attention,               // q, k, v                                    | o, lse, workspace
-  attention_backward,      // q, k, v, o, lse, do                        | dq, dk, dv, workspace
-  attention_merge,         // o, lse                                     | o, lse (f32; merged in by lse)
-  residual_norm,           // residual, y?, gamma, beta                  | x?, h, mean, rstd
-  residual_norm_backward,  // x, mean, rstd, gamma, dh                   | dx, dy?, dgamma, dbeta, dbias?
-  residual_add,            // residual, y                                | x
-  gelu,                    // u                                          | g
-  gelu_backward,           // u, dg                                      | du, dbias
-  column_sum,              // x                                          | sum
-  period_sum,              // dx                                         | dpos
-  loss_sums,               // pred, target                               | sums
-  loss,                    // sums                                       | metrics
-  loss_backward,           // pred, target, sums, scalars?               | dpred
-  zero,                    // -                                          | x
-  cast,                    // x                                          | y (accumulate: added to)
-  copy,                    // x                                          | y (strided, same type)
-  squared_sum,             // x                                          | sum
-  loss_scale,              // squared norm, scalars                      | squared norm, scalars
-  adam,                    // grad, scalars, squared norm?                | param, m, v, param16?
-  sgd,                     // grad, scalars, squared norm?                | param, momentum, param16?
-  // Without kernels so far: planned, placed and predicted (kernel_less)
-  rms_norm,            // residual, y?, gamma                        | x?, h, rstd
-  rms_norm_backward,   // x, rstd, gamma, dh                         | dx, dy?, dgamma
-  swiglu,              // u (gate, up)                               | g
-  swiglu_backward,     // u, dg                                      | du
-  rotary,              // q and k                                    | q and k (in place)
-  rotary_backward,     // dq and dk                                  | dq and dk (in place)
-  dropout,             // x                                          | x (in place), mask?
-  dropout_backward,    // dx, mask?                                  | dx (in place)
-  softmax,             // scores                                     | weights, mask?, dropped?
-  softmax_backward,    // weights, mask?, d weights                  | d scores
-  embedding,           // tokens, table, positions?                  | x
-  embedding_backward,  // tokens, dx                                 | d table, d positions?
-  cross_entropy_max,   // logits                                     | largest of each row
-  cross_entropy_sums,  // logits, labels, max                        | sums of each row
-  cross_entropy,       // logits, labels, max, sums                  | gradient (over the logits), metrics
-  all_reduce,          // x                                          | x (in place, sum)
-  broadcast,           // x                                          | x (from the group's first rank)
-  all_gather,          // part                                       | x (parts in group order)
-  reduce_scatter,      // x (parts in group order)                   | part (sum)
-  all_to_all,          // x (parts in group order)                   | y (parts in group order)
-  exchange,            // x (to the group's next rank)               | y (from its previous rank)
-  send,                // x                                          | - (group: sender, receiver)
-  recv,                // -                                          | x (group: sender, receiver)
+  // A row each in op_table.cpp, in the same order: operands, work, price, back ends
+  fetch,  // the batch
+  patch_gather,
+  gemm,
+  attention,
+  attention_backward,
+  attention_merge,  // of a ring: o and lse (f32) are merged in by lse
+  residual_norm,    // LayerNorm of a stream that the result before is added to
+  residual_norm_backward,
+  residual_add,
+  gelu,
+  gelu_backward,
+  column_sum,
+  period_sum,  // of positions that repeat
+  loss_sums,
+  loss,
+  loss_backward,
+  zero,
+  cast,  // accumulate: added to
+  copy,  // strided, same type
+  squared_sum,
+  loss_scale,
+  adam,
+  sgd,
+  // Planned, placed and predicted; no kernels so far
+  rms_norm,
+  rms_norm_backward,
+  swiglu,  // u: gate and up
+  swiglu_backward,
+  rotary,  // queries and keys, in place
+  rotary_backward,
+  dropout,  // in place
+  dropout_backward,
+  softmax,
+  softmax_backward,
+  embedding,
+  embedding_backward,
+  cross_entropy_max,   // largest logit of each row
+  cross_entropy_sums,  // of each row
+  cross_entropy,       // the gradient goes over the logits
+  all_reduce,          // in place, sum
+  broadcast,           // from the group's first rank
+  all_gather,          // parts in group order
+  reduce_scatter,      // parts in group order, sum
+  all_to_all,          // parts in group order
+  exchange,            // to the group's next rank, from its previous one
+  send,                // group: sender, receiver
+  recv,                // group: sender, receiver
 };
 const char* name_of(OpKind k);
 const char* name_of(Lane l);

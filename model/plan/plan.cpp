@@ -6,56 +6,6 @@
 
 namespace isobar {
 
-const char* name_of(OpKind k) {
-  static const char* names[] = {"fetch",
-                                "patch_gather",
-                                "gemm",
-                                "attention",
-                                "attention_bwd",
-                                "attention_merge",
-                                "norm",
-                                "norm_bwd",
-                                "residual",
-                                "gelu",
-                                "gelu_bwd",
-                                "column_sum",
-                                "period_sum",
-                                "loss_sums",
-                                "loss",
-                                "loss_bwd",
-                                "zero",
-                                "cast",
-                                "copy",
-                                "squared_sum",
-                                "loss_scale",
-                                "adam",
-                                "sgd",
-                                "rms_norm",
-                                "rms_norm_bwd",
-                                "swiglu",
-                                "swiglu_bwd",
-                                "rotary",
-                                "rotary_bwd",
-                                "dropout",
-                                "dropout_bwd",
-                                "softmax",
-                                "softmax_bwd",
-                                "embedding",
-                                "embedding_bwd",
-                                "cross_entropy_max",
-                                "cross_entropy_sums",
-                                "cross_entropy",
-                                "all_reduce",
-                                "broadcast",
-                                "all_gather",
-                                "reduce_scatter",
-                                "all_to_all",
-                                "exchange",
-                                "send",
-                                "recv"};
-  return names[static_cast<int>(k)];
-}
-
 const char* name_of(Lane l) {
   static const char* names[] = {
       "compute",       "tp",  "cp", "dp", "recv_forward", "send_forward", "recv_backward",
@@ -66,14 +16,6 @@ const char* name_of(Lane l) {
 const char* name_of(BufferKind k) {
   static const char* names[] = {"params", "params16", "grads", "adam", "io", "saved", "scratch", "host"};
   return names[static_cast<int>(k)];
-}
-
-bool is_collective(OpKind k) {
-  return k >= OpKind::all_reduce;  // they stand last
-}
-
-bool kernel_less(OpKind k) {
-  return k >= OpKind::rms_norm && k <= OpKind::cross_entropy;
 }
 
 int64_t Plan::parameter_count() const {
@@ -153,7 +95,7 @@ std::string to_text(const Plan& plan) {
     for (int i = r.first; i < r.first + r.count; ++i) {
       const Op& op = plan.ops[i];
       const Work w = work(op, plan);
-      std::snprintf(line, sizeof line, "  %-42s %-8s %-14s %-26s %12.4g F %12.4g B", op.path.c_str(),
+      std::snprintf(line, sizeof line, "  %-42s %-8s %-22s %-26s %12.4g F %12.4g B", op.path.c_str(),
                     name_of(op.lane), name_of(op.kind), shape_text(op).c_str(), w.flops, w.bytes());
       out += line;
       if (w.wire_bytes > 0) {

@@ -6,6 +6,7 @@
 
 #include "model/base/error.h"
 #include "model/base/json.h"
+#include "model/plan/op_table.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/least_squares.h"
 #include "perfmodel/fitting/statistics.h"
@@ -153,12 +154,6 @@ std::optional<Accelerator> accelerator_of(const json& j, const std::string& file
 
 bool ends_with(const std::string& s, const std::string& tail) {
   return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
-}
-
-std::optional<OpKind> op_named(const std::string& name) {
-  for (int k = 0; k <= static_cast<int>(OpKind::recv); ++k)
-    if (name == name_of(static_cast<OpKind>(k))) return static_cast<OpKind>(k);
-  return std::nullopt;
 }
 
 // Best rate of one core that any case reached. A case made to reach the peak may still have been disturbed;

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "model/plan/op_table.h"
+
 namespace isobar {
 namespace {
 
@@ -35,75 +37,39 @@ void count_compute(OpKind kind, DType dtype, Coef product, const Work& work, dou
     put(Coef::vector, work.vector_flops);
     put(Coef::spill, spilled(bytes, cache_share));
   };
-  switch (kind) {
-    case OpKind::gemm:
+  switch (row_of(kind).price) {
+    case PriceClass::product:
       put(product, flops);
       put(Coef::gemm_bytes, bytes);
       put(Coef::gemm_call, 1);
       put(Coef::spill, spilled(bytes, cache_share));
       break;
-    case OpKind::attention:
+    case PriceClass::attention:
       put(half ? Coef::attention_bf16 : Coef::attention_f32, flops);
       break;
-    case OpKind::attention_backward:
+    case PriceClass::attention_backward:
       put(half ? Coef::attention_backward_bf16 : Coef::attention_backward_f32, flops);
       break;
-    case OpKind::residual_norm:
-    case OpKind::residual_norm_backward:
-    case OpKind::rms_norm:
-    case OpKind::rms_norm_backward:
-    case OpKind::dropout:
-    case OpKind::dropout_backward:
-    case OpKind::residual_add:
-    case OpKind::attention_merge:
+    case PriceClass::norm:
       rows(Coef::norm);
       break;
-    case OpKind::gelu:
-    case OpKind::gelu_backward:
-    case OpKind::swiglu:
-    case OpKind::swiglu_backward:
-    case OpKind::softmax:
-    case OpKind::softmax_backward:
+    case PriceClass::activation:
       rows(Coef::gelu);
       break;
-    case OpKind::column_sum:
-    case OpKind::period_sum:
+    case PriceClass::reduction:
       rows(Coef::reduction);
       break;
-    case OpKind::fetch:
-    case OpKind::patch_gather:
-    case OpKind::zero:
-    case OpKind::cast:
-    case OpKind::copy:
-    case OpKind::rotary:
-    case OpKind::rotary_backward:
-    case OpKind::embedding:
-    case OpKind::embedding_backward:
+    case PriceClass::copy:
       rows(Coef::copy);
       break;
-    case OpKind::loss_sums:
-    case OpKind::loss:
-    case OpKind::loss_backward:
-    case OpKind::cross_entropy_max:
-    case OpKind::cross_entropy_sums:
-    case OpKind::cross_entropy:
+    case PriceClass::loss:
       rows(Coef::loss);
       break;
-    case OpKind::squared_sum:
-    case OpKind::loss_scale:
-    case OpKind::adam:
-    case OpKind::sgd:
+    case PriceClass::optimizer:
       rows(Coef::optimizer);
       break;
-    case OpKind::all_reduce:
-    case OpKind::broadcast:
-    case OpKind::all_gather:
-    case OpKind::reduce_scatter:
-    case OpKind::all_to_all:
-    case OpKind::exchange:
-    case OpKind::send:
-    case OpKind::recv:
-      break;  // above
+    case PriceClass::transfer:
+      break;  // collective.h
   }
 }
 

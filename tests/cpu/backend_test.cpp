@@ -1,6 +1,7 @@
 // Which operand and size of an op goes where in the kernel call, and what an op leaves open.
 #include "model/backend/cpu/cpu_backend.h"
 
+#include "model/plan/op_table.h"
 #include "tests/cpu/kernel_testing.h"
 
 namespace isobar::cpu::testing {
@@ -141,6 +142,17 @@ TEST(Backend, RefusesWhatGoesOverTheNetwork) {
   for (const OpKind kind : {OpKind::all_reduce, OpKind::broadcast, OpKind::all_gather, OpKind::reduce_scatter,
                             OpKind::all_to_all, OpKind::exchange, OpKind::send, OpKind::recv})
     EXPECT_THROW(bench.run(kind, {}, {x}, {x}), std::logic_error) << isobar::name_of(kind);
+}
+
+TEST(Backend, RefusesTheKindsOfWhichTheTableSaysThatItHasNone) {
+  int refused = 0;
+  for (int k = 0; k < kOpKinds; ++k) {
+    const auto kind = static_cast<OpKind>(k);
+    if (row_of(kind).backends & kCpu) continue;
+    EXPECT_THROW(Bench().run(kind, {}, {}, {}), std::logic_error) << name_of(kind);
+    ++refused;
+  }
+  EXPECT_GT(refused, 0);
 }
 
 }  // namespace

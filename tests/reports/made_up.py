@@ -18,7 +18,7 @@ for block in range(4):
     for name, kind, flops, size in (
         ("attn/qkv/forward", "gemm", 3e8, 4e6),
         ("attn/core/forward", "attention", 2e8, 3e6),
-        ("attn/core/backward", "attention_bwd", 5e8, 6e6),
+        ("attn/core/backward", "attention_backward", 5e8, 6e6),
         ("mlp/fc1/forward", "gemm", 4e8, 5e6),
         ("mlp/gelu/forward", "gelu", 0, 8e6),
         ("mlp/fc1/backward_weight", "gemm", 4e8, 5e6),

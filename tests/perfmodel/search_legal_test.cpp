@@ -1,0 +1,60 @@
+// What a search offers can be run: its rules are the engine's.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "model/base/error.h"
+#include "model/nets/legal_layout.h"
+#include "perfmodel/search.h"
+
+namespace isobar {
+namespace {
+
+TEST(SearchLegal, EveryLayoutThatIsOfferedCanBeRun) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const auto of = [&](std::initializer_list<const char*> list) {
+    return *(list.begin() + random() % list.size());
+  };
+  const Machine machine = load_machine(ISOBAR_SOURCE_DIR "/configs/machines/dgx-h100.yaml");
+  int offered = 0, zero_bubble = 0;
+  for (int i = 0; i < 12; ++i) {
+    const std::string model = of({"vit-384", "gpt3-175b", "llama3-8b"});
+    std::vector<std::string> set{std::string("policy.main_grads_dtype=") + of({"fp32", "bf16"}),
+                                 std::string("policy.offload_optimizer=") + of({"true", "false"}),
+                                 std::string("train.global_batch=") + of({"16", "24", "64"}),
+                                 std::string("layout.dp=1"),
+                                 "layout.tp=1",
+                                 "layout.cp=1",
+                                 "layout.pp=1",
+                                 "layout.vpp=1",
+                                 "policy.micro_batch=1",
+                                 "policy.schedule=1f1b",
+                                 "policy.recompute=none",
+                                 "policy.zero=0",
+                                 "policy.sequence_parallel=false"};
+    if (model != "vit-384") set.push_back(std::string("net.depth=") + of({"4", "6", "7"}));
+    RunSpec spec = load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/" + model + ".yaml", set);
+    spec.layout.dp = 8;
+    SearchOptions options;
+    options.pareto = true;  // everything is priced, and much is kept
+    options.confirm = false;
+    options.top = 50;
+    if (random() % 2) options.space.schedules = {ScheduleKind::zb_h1, ScheduleKind::gpipe};
+    const SearchResult r = search(spec, machine, options);
+    for (const auto* list : {&r.best, &r.pareto})
+      for (const LayoutCandidate& c : *list) {
+        ++offered;
+        zero_bubble += c.layout.schedule == ScheduleKind::zb_h1;
+        const RunSpec run = with_layout(spec, c.layout);
+        EXPECT_NO_THROW(check_layout(run))
+            << model << " " << text_of(c.layout) << ", gradients " << spec.policy.main_grads_dtype;
+      }
+  }
+  EXPECT_GT(offered, 100);
+  EXPECT_GT(zero_bubble, 0);
+}
+
+}  // namespace
+}  // namespace isobar
