@@ -14,7 +14,7 @@ namespace is = special;
 using K = OpKind;
 using P = PriceClass;
 
-constexpr OpRow kRows[] = {
+constexpr OpInfo kRows[] = {
     // kind, name | reads | writes | priced as, back ends, arithmetic an element, what else
     {K::fetch, "fetch", "", "input? target?", P::copy, kEvery},
     {K::patch_gather, "patch_gather", "image", "patches", P::copy, kEvery},
@@ -99,7 +99,8 @@ struct Roles {
 const Roles& roles_of(OpKind k) {
   static const std::array<Roles, kOpKinds> all = [] {
     std::array<Roles, kOpKinds> out;
-    for (const OpRow& row : kRows) out[static_cast<size_t>(row.kind)] = {roles(row.reads), roles(row.writes)};
+    for (const OpInfo& row : kRows)
+      out[static_cast<size_t>(row.kind)] = {roles(row.reads), roles(row.writes)};
     return out;
   }();
   return all[static_cast<size_t>(k)];
@@ -109,7 +110,7 @@ void check(const Op& op, const std::vector<View>& views, size_t count, std::span
            const char* verb) {
   if (count > roles.size())
     throw std::logic_error(op.path + " " + verb + " " + std::to_string(count) + " operands, and " +
-                           std::string(row_of(op.kind).name) + " has " + std::to_string(roles.size()));
+                           std::string(info_of(op.kind).name) + " has " + std::to_string(roles.size()));
   for (size_t i = 0; i < roles.size(); ++i)
     if (!roles[i].optional && (i >= count || !views[i]))
       throw std::logic_error(op.path + " " + verb + " no " + std::string(roles[i].name));
@@ -117,12 +118,12 @@ void check(const Op& op, const std::vector<View>& views, size_t count, std::span
 
 }  // namespace
 
-const OpRow& row_of(OpKind k) {
+const OpInfo& info_of(OpKind k) {
   return kRows[static_cast<int>(k)];
 }
 
 std::optional<OpKind> op_named(std::string_view name) {
-  for (const OpRow& row : kRows)
+  for (const OpInfo& row : kRows)
     if (row.name == name) return row.kind;
   return std::nullopt;
 }
@@ -145,15 +146,15 @@ void check_operands(const Op& op) {
 // ---- readings of a row (op.h) ----
 
 const char* name_of(OpKind k) {
-  return row_of(k).name.data();
+  return info_of(k).name.data();
 }
 
 bool is_collective(OpKind k) {
-  return row_of(k).price == PriceClass::transfer;
+  return info_of(k).price == PriceClass::transfer;
 }
 
 bool kernel_less(OpKind k) {
-  return row_of(k).backends == kNoBackend;
+  return info_of(k).backends == kNoBackend;
 }
 
 }  // namespace isobar

@@ -1,6 +1,6 @@
 // What is known of each kind of op, in one row: whoever adds an op adds its row (op_table.cpp) and kernels.
 //
-//   const OpRow& row = row_of(OpKind::gelu);
+//   const OpInfo& row = info_of(OpKind::gelu);
 //   row.name, row.price, row.reads[1].name
 //
 // name_of, is_collective and kernel_less (op.h) and work (work.h) are readings of the same rows.
@@ -39,7 +39,7 @@ struct Role {
   bool optional = false;  // the op may come without this operand
 };
 
-struct OpRow {
+struct OpInfo {
   OpKind kind;
   std::string_view name;  // as code, dumps, traces and benchmarks spell it
   // Operands in their order, apart by blanks; `?`: may be absent.
@@ -53,7 +53,7 @@ struct OpRow {
   void (*special)(const Op&, const Plan&, Work&) = nullptr;
 };
 
-const OpRow& row_of(OpKind k);
+const OpInfo& info_of(OpKind k);
 std::optional<OpKind> op_named(std::string_view name);
 std::span<const Role> reads_of(OpKind k);
 std::span<const Role> writes_of(OpKind k);

@@ -23,7 +23,7 @@ double bytes_of(const View& v, const Plan& plan) {
 }  // namespace
 
 Work work(const Op& op, const Plan& plan) {
-  const OpRow& row = row_of(op.kind);
+  const OpInfo& row = info_of(op.kind);
   Work w;
   for (const View& v : op.reads) w.bytes_read += bytes_of(v, plan);
   for (const View& v : op.writes) w.bytes_written += bytes_of(v, plan);

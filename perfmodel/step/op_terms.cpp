@@ -37,7 +37,7 @@ void count_compute(OpKind kind, DType dtype, Coef product, const Work& work, dou
     put(Coef::vector, work.vector_flops);
     put(Coef::spill, spilled(bytes, cache_share));
   };
-  switch (row_of(kind).price) {
+  switch (info_of(kind).price) {
     case PriceClass::product:
       put(product, flops);
       put(Coef::gemm_bytes, bytes);

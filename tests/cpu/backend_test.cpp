@@ -148,7 +148,7 @@ TEST(Backend, RefusesTheKindsOfWhichTheTableSaysThatItHasNone) {
   int refused = 0;
   for (int k = 0; k < kOpKinds; ++k) {
     const auto kind = static_cast<OpKind>(k);
-    if (row_of(kind).backends & kCpu) continue;
+    if (info_of(kind).backends & kCpu) continue;
     EXPECT_THROW(Bench().run(kind, {}, {}, {}), std::logic_error) << name_of(kind);
     ++refused;
   }

@@ -104,9 +104,9 @@ TEST(OpTable, EveryKindHasWorkOfItsOwnOrIsFree) {
   for (const Op& op : plan.ops) {
     const Work w = work(op, plan);
     EXPECT_GT(w.bytes(), 0) << op.path;
-    EXPECT_EQ(w.flops > 0, row_of(op.kind).price == PriceClass::product ||
-                               row_of(op.kind).price == PriceClass::attention ||
-                               row_of(op.kind).price == PriceClass::attention_backward)
+    EXPECT_EQ(w.flops > 0, info_of(op.kind).price == PriceClass::product ||
+                               info_of(op.kind).price == PriceClass::attention ||
+                               info_of(op.kind).price == PriceClass::attention_backward)
         << op.path;
   }
 }
