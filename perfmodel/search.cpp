@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <limits>
 #include <map>
 #include <set>
@@ -27,6 +28,12 @@ std::vector<int64_t> divisors(int64_t n, int64_t most) {
 std::vector<int64_t> choices(const std::optional<int64_t>& given, int64_t n, int64_t most) {
   if (!given) return divisors(n, most);
   return n % *given == 0 ? std::vector<int64_t>{*given} : std::vector<int64_t>{};
+}
+
+std::string gigabytes(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g GB", bytes / 1e9);
+  return text;
 }
 
 constexpr int64_t kLeastTokens = 128;  // of a sample on a rank: one tile of attention
@@ -245,13 +252,10 @@ class Search {
     result_.sections = model_.sections_built();
     if (result_.considered == 0) refuse_numbers();
     if (best_.empty())
-      throw ConfigError(
-          spec_.file, "--gpus",
-          "no layout on " + std::to_string(spec_.layout.world()) + " fits " +
-              std::to_string(capacity_ / 1e9) + " GB" +
-              (least_memory_ < 1e300 ? "; the smallest needs " + std::to_string(least_memory_ / 1e9) + " GB"
-                                     : ""),
-          "give more of them, or a batch that they divide");
+      throw DoesNotFit(spec_.file, "--gpus",
+                       "no layout on " + std::to_string(spec_.layout.world()) + " fits " +
+                           gigabytes(capacity_) + "; the smallest needs " + gigabytes(least_memory_),
+                       "give more of them, or a batch that they divide");
     for (const auto& [axes, c] : best_) result_.best.push_back(c);
     std::sort(
         result_.best.begin(), result_.best.end(),

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "model/base/error.h"
 #include "perfmodel/layouts/layout_model.h"
 
 namespace isobar {
@@ -64,8 +65,14 @@ struct SearchResult {
   double seconds = 0;
 };
 
-/// Throws ConfigError when nothing fits, with the least memory that a layout needs, and when the accelerators
-/// cannot be shared, with the nearest numbers that can.
+/// No layout fits the memory: not bad input, but an answer (exit code 4).
+class DoesNotFit : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
+
+/// Throws DoesNotFit with the least memory that a layout needs, and ConfigError when the accelerators cannot
+/// be shared, with the nearest numbers that can.
 SearchResult search(const RunSpec& spec, const Machine& machine, const SearchOptions& options);
 
 /// A machine that is faster or slower in one respect: "nvlink_bw*2", "net_bw*0.5", "flops*2",

@@ -158,7 +158,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
   std::vector<Point> curve;
   SearchSpace space = q.space == "1d" ? SearchSpace::one_d() : SearchSpace{};
   space.given = q.given;
-  bool refused = false;
+  int code = 0;  // of the numbers that have no answer: bad input before what does not fit
   for (const int64_t gpus : q.gpus) {
     RunSpec spec = given;
     spec.layout = {.dp = gpus};
@@ -167,9 +167,10 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
     try {
       r = search(spec, m, {.top = q.top, .pareto = q.pareto, .space = space});
     } catch (const ConfigError& e) {  // the others may still be answered
-      if (q.gpus.size() == 1) throw;
-      refused = true;
-      if (q.json) out.push_back({{"gpus", gpus}, {"machine", m.name}, {"refused", e.what()}});
+      const bool large = dynamic_cast<const DoesNotFit*>(&e) != nullptr;
+      code = code == 2 || !large ? 2 : kDoesNotFit;
+      if (q.json)
+        out.push_back({{"gpus", gpus}, {"machine", m.name}, {large ? "does_not_fit" : "refused", e.what()}});
       std::fprintf(stderr, "isobar: %s\n", e.what());
       continue;
     }
@@ -223,7 +224,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
   } else if (curve.size() > 1) {
     print_curve(curve);
   }
-  if (refused) throw ExitCode{2};
+  if (code != 0) throw ExitCode{code};
 }
 
 }  // namespace isobar

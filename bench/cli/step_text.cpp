@@ -5,9 +5,11 @@
 namespace isobar {
 namespace {
 
-void print_terms(const Prediction& p) {
+// A fit predicts the statistic of steps that it was made to; prices alone, a step that nothing disturbs.
+void print_terms(const Prediction& p, const Machine& m) {
   const TimeUnit u = unit_of(p.step_s);
-  std::printf("  %-34s %12s %7s\n", "one optimizer step", u.name, "share");
+  std::printf("  %-34s %12s %7s%s%s\n", "one optimizer step", u.name, "share", m.fit ? "  " : "",
+              m.fit ? title_of(m.fit->statistic) : "");
   for (const Term& t : p.terms)
     std::printf("  %-34s %12.3f %6.1f%%\n", t.name.c_str(), u.per_second * t.seconds,
                 100 * t.seconds / p.step_s);
@@ -36,7 +38,7 @@ TimeUnit unit_of(double step_s) {
 }
 
 void print_prediction(const Prediction& p, const RunSpec& spec, const Machine& m) {
-  print_terms(p);
+  print_terms(p, m);
   const TimeUnit u = unit_of(p.step_s);
   std::printf("  %.5g samples/s, %.5g tokens/s; the peaks would allow %.3f %s\n", p.samples_per_s,
               p.tokens_per_s, u.per_second * p.ceiling_s, u.name);
@@ -57,6 +59,7 @@ nlohmann::json json_of(const Prediction& p, const RunSpec& spec, const Machine& 
           {"ranks", p.where.ranks},
           {"threads", p.where.threads},
           {"step_s", p.step_s},
+          {"statistic", m.fit ? nlohmann::json(name_of(m.fit->statistic)) : nlohmann::json(nullptr)},
           {"lower_s", p.lower},
           {"upper_s", p.upper},
           {"ceiling_s", p.ceiling_s},

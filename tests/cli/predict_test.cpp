@@ -141,5 +141,41 @@ TEST(PredictCommand, WhatDoesNotFitEndsWithFourAndTheSmallestChangeThatDoes) {
     EXPECT_GT(json::parse(fits.text).at(name), 0) << name;
 }
 
+TEST(PredictCommand, WhereNoLayoutFitsEndsWithFourAndTheOthersAreAnswered) {
+  const std::string config = ISOBAR_SOURCE_DIR "/configs/models/llama3-70b.yaml",
+                    machine = kMachines + "dgx-a100.yaml";
+  const Words one = {"predict", config, "--machine", machine,
+                     "--gpus",  "2",    "--set",     "policy.recompute=none"};
+  const Ended alone = run(one);
+  EXPECT_EQ(alone.code, 4) << alone.text;
+  EXPECT_NE(alone.text.find("no layout on 2 fits 80 GB; the smallest needs "), std::string::npos)
+      << alone.text;
+  Words both = one;
+  both.insert(both.end(), {"--gpus", "64"});
+  const Ended some = run(both);
+  EXPECT_EQ(some.code, 4) << some.text;
+  EXPECT_NE(some.text.find(" on 64 x "), std::string::npos) << some.text;
+  both.insert(both.end(), {"--gpus", "97"});
+  EXPECT_EQ(run(both).code, 2);  // bad input comes first
+}
+
+TEST(PredictCommand, NamesTheStatisticOfTheFitAndNoneWithoutOne) {
+  const std::string config = ISOBAR_SOURCE_DIR "/configs/models/vit-384.yaml",
+                    machine = kMachines + "example-2core.yaml";
+  const Words words = {"predict", config, "--machine", machine, "--json"};
+  EXPECT_TRUE(json::parse(run(words).text).at("statistic").is_null());
+  const Folder folder;
+  write_atomically(folder / "fitted.yaml",
+                   text_of(machine) +
+                       "\nfit: {runs: [a], statistic: p10, quantile: 1.28, spread: {all: 0.05}, "
+                       "effects: {}, effect_sigma: {}, names: [], covariance: []}\n");
+  Words fitted = words;
+  fitted[3] = folder / "fitted.yaml";
+  const Ended data = run(fitted);
+  EXPECT_EQ(json::parse(data.text).at("statistic"), "p10") << data.text;
+  fitted.pop_back();
+  EXPECT_NE(run(fitted).text.find("10th percentile of the steps"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace isobar
