@@ -1,43 +1,29 @@
 // What a command is given and would ignore, or cannot be a number: refused in one line that names it.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
-#include "model/base/files.h"
 #include "tests/cli/shell.h"
 
 namespace isobar {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 
-class Options : public ::testing::Test {
+class Options : public InDirectory {
  protected:
   void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "isobar-options-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    dir_ = pattern;
-    write_atomically(dir_ / "base.yaml",
-                     "net: {embed_dim: 64, depth: 1, img_height: 32, img_width: 64, in_channels: 2, "
-                     "out_channels: 2}\ntrain: {global_batch: 8, steps: 2}\n");
-    write_atomically(dir_ / "sweep.yaml", "base: base.yaml\nsteps: 12\naxes: {gpus: [1, 2]}\n");
+    InDirectory::SetUp();
     write_atomically(dir_ / "runs.csv", "row_id\n1\n");
     write_atomically(dir_ / "all_reduce.log", "# nccl-tests version 2.13.9\n");
   }
-  void TearDown() override { fs::remove_all(dir_); }
   Answer isobar(const std::string& words) const {
-    return shell("cd '" + dir_.string() + "' && timeout 60 " + isobar_command() + " " + words + " 2>&1");
+    return shell(at("timeout 60 " + isobar_command() + " " + words + " 2>&1"));
   }
 
   const std::string host_ = " --machine " + shipped("machines/example-2core.yaml");
   const std::string gpu_ = " --machine " + shipped("machines/dgx-h100.yaml");
   const std::string llama_ = shipped("models/llama3-70b.yaml"), small_ = shipped("models/llama3-8b.yaml");
-  fs::path dir_;
 };
 
 TEST_F(Options, WhatAModeDoesNotReadIsRefused) {
@@ -155,8 +141,7 @@ TEST_F(Options, OneNumberOfAcceleratorsThatCannotBeDoesNotEndTheOthers) {
   EXPECT_NE(a.out.find("96"), std::string::npos) << a.out;
   for (const char* answered : {" on 16 x ", " on 32 x "})
     EXPECT_NE(a.out.find(answered), std::string::npos) << answered << a.out;
-  const Answer b =
-      shell("cd '" + dir_.string() + "' && " + isobar_command() + " " + words + " --json 2>/dev/null");
+  const Answer b = shell(at(isobar_command() + " " + words + " --json 2>/dev/null"));
   EXPECT_EQ(b.code, 2);
   const json j = json::parse(b.out);
   ASSERT_EQ(j.size(), 3u);

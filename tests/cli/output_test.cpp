@@ -1,29 +1,17 @@
 // Where output goes that cannot be written: an error, whatever the command.
 #include "tests/cli/shell.h"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
 #include <vector>
-
-#include "model/base/files.h"
 
 namespace isobar {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Output : public ::testing::Test {
+class Output : public InDirectory {
  protected:
   void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "isobar-output-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    dir_ = pattern;
-    write_atomically(dir_ / "base.yaml",
-                     "net: {embed_dim: 64, depth: 1, img_height: 32, img_width: 64, in_channels: 2, "
-                     "out_channels: 2}\ntrain: {global_batch: 8, steps: 2}\n");
-    write_atomically(dir_ / "sweep.yaml", "base: base.yaml\nsteps: 12\naxes: {gpus: [1, 2]}\n");
+    InDirectory::SetUp();
     write_atomically(
         dir_ / "all_reduce.log",
         "# nThread 1 nGpus 1 minBytes 8\n#  Rank  0 Group  0 Pid 1 on a device  0 [0x00] NVIDIA A100\n"
@@ -31,8 +19,6 @@ class Output : public ::testing::Test {
         "#       size  count  type  redop  root  time  algbw  busbw\n"
         "1048576 262144 float sum -1 100.0 10.5 10.5 0 100.0 10.5 10.5 0\n");
   }
-  void TearDown() override { fs::remove_all(dir_); }
-  std::string at(const std::string& line) const { return "cd '" + dir_.string() + "' && " + line; }
 
   // One of each kind of command that prints: tables, JSON, help.
   static std::vector<std::string> printers() {
@@ -53,8 +39,6 @@ class Output : public ::testing::Test {
             "--help",
             "predict --help"};
   }
-
-  fs::path dir_;
 };
 
 TEST_F(Output, AFullDiskUnderStdoutIsAnErrorOfEveryCommand) {

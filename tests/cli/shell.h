@@ -2,11 +2,16 @@
 //
 //   const Answer a = shell("cd DIR && " + isobar() + " plan run.yaml >/dev/full");
 #pragma once
+#include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <string>
+
+#include "model/base/files.h"
 
 namespace isobar {
 
@@ -35,5 +40,23 @@ inline std::string isobar_command() {
 inline std::string shipped(const std::string& config) {
   return ISOBAR_SOURCE_DIR "/configs/" + config;
 }
+
+/// A directory with a small run (base.yaml) and a sweep of it (sweep.yaml), in which commands are given.
+class InDirectory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "isobar-cli-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    dir_ = pattern;
+    write_atomically(dir_ / "base.yaml",
+                     "net: {embed_dim: 64, depth: 1, img_height: 32, img_width: 64, in_channels: 2, "
+                     "out_channels: 2}\ntrain: {global_batch: 8, steps: 2}\n");
+    write_atomically(dir_ / "sweep.yaml", "base: base.yaml\nsteps: 12\naxes: {gpus: [1, 2]}\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+  std::string at(const std::string& line) const { return "cd '" + dir_.string() + "' && " + line; }
+
+  std::filesystem::path dir_;
+};
 
 }  // namespace isobar
