@@ -4,7 +4,7 @@
 //   std::optional<StepTimeline> t = measured_timeline(run);      // from DIR/trace.json, as `train --trace`
 //   writes it std::optional<StepTimeline> p = predicted_timeline(run, machine);
 //
-// Words as in model/trace/analyse.h: communication is exposed where no computation runs on any lane of the
+// Words as HTA and Megatron use them: communication is exposed where no computation runs on any lane of the
 // rank.
 #pragma once
 #include <optional>

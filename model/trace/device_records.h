@@ -2,8 +2,8 @@
 // no clock is read here, so recorded or made-up records are as good as fresh ones.
 //
 //   DeviceRecords records = collector.take();                       // model/trace/cuda/collector.h
-//   DeviceJoin j = join(records, program, plan.rank);               // j.spans: for Timeline, Analyser,
-//   Chrome std::puts(to_text(j.share).c_str());
+//   DeviceJoin j = join(records, program, plan.rank);               // j.spans: for a timeline
+//   std::puts(to_text(j.share).c_str());
 //
 // The join goes by ids alone, never by the name of a kernel. The engine announces each op before it launches
 // it: the library calls made until the op ends carry its external id (Link), and each kernel or copy carries

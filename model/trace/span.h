@@ -1,5 +1,5 @@
 // One span = one op's time on one lane. Measured (by the engine) and predicted (by the predictor's replay)
-// timelines are the same record, so one analyser and one writer serve both.
+// timelines are the same record, so one writer serves both.
 #pragma once
 #include <cstdint>
 #include <vector>

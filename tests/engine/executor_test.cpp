@@ -14,8 +14,8 @@
 #include "model/engine/arena.h"
 #include "model/engine/watchdog.h"
 #include "model/nets/build.h"
-#include "model/trace/analyse.h"
 #include "tests/base/denormals.h"
+#include "tests/trace/analyse.h"
 
 namespace isobar {
 namespace {

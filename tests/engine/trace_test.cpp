@@ -7,8 +7,8 @@
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/nets/build.h"
-#include "model/trace/analyse.h"
 #include "tests/engine/command.h"
+#include "tests/trace/analyse.h"
 
 namespace isobar {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/trace/analyse.h"
+#include "tests/trace/analyse.h"
 
 #include <gtest/gtest.h>
 
