@@ -24,14 +24,14 @@ const std::vector<int64_t>& slots_of(ScheduleKind kind, int p, int stage, int64_
 }  // namespace
 
 double LayoutModel::saved_of(const Layout& l, double blocks) {
-  const double each = sections_of(l).block_saved.at(l.micro_batch);
+  const double each = sections_of(l).block.saved.at(l.micro_batch);
   const auto n = static_cast<double>(spec_.policy.recompute_num_layers);
   if (l.recompute != kFullRecompute) return blocks * each;
   if (spec_.policy.recompute_method != "block") return std::ceil(blocks / n) * each;
   SectionKey kept = l.key();
   kept.recompute = 0;
   const double recomputed = std::min(n, blocks);
-  return recomputed * each + (blocks - recomputed) * cache_.of(kept).block_saved.at(l.micro_batch);
+  return recomputed * each + (blocks - recomputed) * cache_.of(kept).block.saved.at(l.micro_batch);
 }
 
 // The blocks of a group are all there when its backward pass begins; the plan that was counted has groups of
@@ -47,7 +47,7 @@ double LayoutModel::scratch_of(const Layout& l) {
   if (spec_.policy.recompute_method == "block") return std::max(single, kept.scratch.at(b));
   if (group <= 1) return single;
   other.recompute = kGroupRecompute;
-  return std::max(single, cache_.of(other).scratch.at(b) + (group - 3) * kept.block_saved.at(b));
+  return std::max(single, cache_.of(other).scratch.at(b) + (group - 3) * kept.block.saved.at(b));
 }
 
 void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
@@ -69,20 +69,21 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
                                              static_cast<int64_t>(m), static_cast<int>(v))[chunk]);
       const auto blocks = static_cast<double>(stage_depth(spec_.net.depth, p * v, chunk * p + r.stage));
       if (l.schedule == ScheduleKind::zb_h1)
-        saved += slots * (blocks * n.block_split.at(b) + (r.last ? n.head_split.at(b) : 0));
-      saved += slots * (saved_of(l, blocks) + (r.first && chunk == 0 ? n.embed_saved.at(b) : 0) +
-                        (r.last && chunk == v - 1 ? n.head_saved.at(b) : 0));
+        saved += slots * (blocks * n.block.split.at(b) + (r.last ? n.head.split.at(b) : 0));
+      saved += slots * (saved_of(l, blocks) + (r.first && chunk == 0 ? n.embed.saved.at(b) : 0) +
+                        (r.last && chunk == v - 1 ? n.head.saved.at(b) : 0));
     }
     // ZeRO: a unit in use and a block on its way
     const double unit =
-        n.block.all() + std::max({n.block.all(), r.first ? n.embed.all() : 0, r.last ? n.head.all() : 0});
+        n.block.parameters.all() + std::max({n.block.parameters.all(), r.first ? n.embed.parameters.all() : 0,
+                                             r.last ? n.head.parameters.all() : 0});
     double scratch = scratch_of(l) + (p > 1 ? 2 * static_cast<double>(v) * n.stream.at(b) : 0) +
                      (l.zero == 3 ? unit * (sixteen_ ? kHalf : kF32) : 0) +
                      (l.zero >= 2 ? unit * gradient_ : 0);
     // Offloaded moments visit two units at a time, when nothing else is in scratch: as many blocks as fill
     // one.
     if (spec_.policy.offload_optimizer) {
-      const double bucket = spec_.policy.bucket_mb * 1e6 / kF32, block = n.block.all();
+      const double bucket = spec_.policy.bucket_mb * 1e6 / kF32, block = n.block.parameters.all();
       const double two = unit + 2 * (std::max(1.0, std::ceil(bucket / block)) - 1) * block;
       scratch = std::max(scratch, std::min(two, parameters_of(r, n).all()) * moments_ * kF32 / shards);
     }

@@ -68,17 +68,14 @@ LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) {
   const NetSections& n = cache_.of(key.section);
   const double slowdown = machine_[Coef::overlap_slowdown].value;
   const Placements at{.tp = static_cast<double>(key.tp_per_host), .cp = static_cast<double>(key.cp_per_host)};
-  const auto time = [&](const Section& s, Counts* c) {
-    return time_of(n, s, key.section, key.micro_batch, k_, slowdown, where_, at, peaks_, c, key.split);
+  const auto time = [&](const PartSections& part, int i) {
+    const auto of = [&](const Section& s) {
+      return time_of(n, s, key.section, key.micro_batch, k_, slowdown, where_, at, peaks_,
+                     counts ? counts + i : nullptr, key.split);
+    };
+    return PartTime{of(part.forward), of(part.backward)};
   };
-  const auto part = [&](int i) { return counts ? counts + i : nullptr; };
-  return {.embed_forward = time(n.embed_forward, part(0)),
-          .block_forward = time(n.block_forward, part(1)),
-          .head_forward = time(n.head_forward, part(2)),
-          .head_backward = time(n.head_backward, part(2)),
-          .block_backward = time(n.block_backward, part(1)),
-          .embed_backward = time(n.embed_backward, part(0)),
-          .sections = &n};
+  return {time(n.embed, 0), time(n.block, 1), time(n.head, 2), &n};
 }
 
 // Uniform groups of n blocks: all but one of a group make their last product again, too, and keep nothing.
@@ -103,8 +100,8 @@ LayoutModel::StageTimes LayoutModel::price_mixed(const Key& key, const Recompute
   other.section.recompute = mix.other;
   std::array<Counts, 3> parts{};
   const StageTimes u = price(other, counts ? parts.data() : nullptr);
-  blend(t.block_forward, u.block_forward, mix.share);
-  blend(t.block_backward, u.block_backward, mix.share);
+  blend(t.block.forward, u.block.forward, mix.share);
+  blend(t.block.backward, u.block.backward, mix.share);
   if (counts)
     for (size_t i = 0; i < kCoefs; ++i) counts[1][i] += mix.share * (parts[1][i] - counts[1][i]);
   return t;
@@ -145,11 +142,11 @@ std::array<LayoutModel::Rank, 3> LayoutModel::ranks_of(const Layout& l) const {
 }
 
 ParameterCounts LayoutModel::parameters_of(const Rank& r, const NetSections& n) const {
-  ParameterCounts q{static_cast<double>(r.blocks) * n.block.cut,
-                    static_cast<double>(r.blocks) * n.block.whole};
+  ParameterCounts q{static_cast<double>(r.blocks) * n.block.parameters.cut,
+                    static_cast<double>(r.blocks) * n.block.parameters.whole};
   const auto add = [&](const ParameterCounts& x) { q.cut += x.cut, q.whole += x.whole; };
-  if (r.first) add(n.embed);
-  if (r.last) add(n.head);
+  if (r.first) add(n.embed.parameters);
+  if (r.last) add(n.head.parameters);
   return q;
 }
 

@@ -60,15 +60,16 @@ class LayoutModel {
 
  private:
   static constexpr double kF32 = 4, kHalf = 2;  // bytes of an element
+  struct PartTime {
+    SectionTime forward, backward;
+    double of(double SectionTime::*member) const { return forward.*member + backward.*member; }
+  };
   struct StageTimes {
-    SectionTime embed_forward, block_forward, head_forward, head_backward, block_backward, embed_backward;
+    PartTime embed, block, head;
     const NetSections* sections;
-    double of_blocks(double blocks, double SectionTime::*member) const {
-      return blocks * (block_forward.*member + block_backward.*member);
-    }
+    double of_blocks(double blocks, double SectionTime::*member) const { return blocks * block.of(member); }
     double of_ends(bool first, bool last, double SectionTime::*member) const {
-      return (first ? embed_forward.*member + embed_backward.*member : 0) +
-             (last ? head_forward.*member + head_backward.*member : 0);
+      return (first ? embed.of(member) : 0) + (last ? head.of(member) : 0);
     }
   };
   struct Key {

@@ -39,9 +39,9 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
   // spare.
   const double round = wait + slowest + fill, link = v * far;
   double period = std::max(slowest, link);
-  const double forward = static_cast<double>(slow.blocks) * t.block_forward.seconds +
-                         (slow.first ? t.embed_forward.seconds : 0) +
-                         (slow.last ? t.head_forward.seconds : 0) + step.waits[step.slow].forward;
+  const double forward = static_cast<double>(slow.blocks) * t.block.forward.seconds +
+                         (slow.first ? t.embed.forward.seconds : 0) +
+                         (slow.last ? t.head.forward.seconds : 0) + step.waits[step.slow].forward;
   // Gradients of the stream have one buffer: the next arrives when the last has left.
   const double arrivals = slow.first || slow.last ? 1 : 2;
   const double backward = slowest - forward, early = step.waits[step.slow].prefetched_backward;

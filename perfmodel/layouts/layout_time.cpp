@@ -50,18 +50,18 @@ LayoutModel::Step LayoutModel::step_of(const Layout& l, const Placements& at, co
   const PolicySpec& p = spec_.policy;
   const bool full = l.recompute == kFullRecompute;
   UnitPasses passes{
-      .embed_forward = t.embed_forward.seconds,
-      .block_forward = t.block_forward.seconds,
-      .head_forward = t.head_forward.seconds,
-      .embed_backward = t.embed_backward.seconds,
-      .block_backward = t.block_backward.seconds,
-      .head_backward = t.head_backward.seconds,
+      .embed_forward = t.embed.forward.seconds,
+      .block_forward = t.block.forward.seconds,
+      .head_forward = t.head.forward.seconds,
+      .embed_backward = t.embed.backward.seconds,
+      .block_backward = t.block.backward.seconds,
+      .head_backward = t.head.backward.seconds,
       .split = l.schedule == ScheduleKind::zb_h1,
-      .embed_weight = t.embed_backward.weight,
-      .block_weight = t.block_backward.weight,
-      .head_weight = t.head_backward.weight,
-      .after_forward = t.block_forward.after_reads,
-      .after_backward = t.block_backward.after_reads,
+      .embed_weight = t.embed.backward.weight,
+      .block_weight = t.block.backward.weight,
+      .head_weight = t.head.backward.weight,
+      .after_forward = t.block.forward.after_reads,
+      .after_backward = t.block.backward.after_reads,
       .reads_cut_vectors = full,
       .group = full && p.recompute_method == "uniform" ? static_cast<double>(p.recompute_num_layers) : 1};
   for (size_t i = 0; i < s.ranks.size(); ++i) {
@@ -116,7 +116,7 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
   // pipeline drains.
   const bool split = l.schedule == ScheduleKind::zb_h1;
   double SectionTime::*const pass = split ? &SectionTime::weight : &SectionTime::seconds;
-  const double block = t.block_backward.*pass, embed = t.embed_backward.*pass;
+  const double block = t.block.backward.*pass, embed = t.embed.backward.*pass;
   double slack = 0, waits = 0, slowed = 0;
   for (size_t i = 0; i < step.ranks.size(); ++i) {
     if (step.times[i] == 0) continue;
@@ -127,17 +127,17 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
     const double chunk = static_cast<double>(step.ranks[i].blocks) / l.vpp;
     if (l.vpp > 1)
       left = std::max(left, u.reduce - ((l.vpp - 1.0) * l.pp + (overlap ? 1 : 0)) * chunk * block);
-    if (i == 2) slack += (step.times[1] - 1) * chunk * t.block_backward.seconds;
+    if (i == 2) slack += (step.times[1] - 1) * chunk * t.block.backward.seconds;
     const double own = std::max(0.0, left - (split ? 0 : slack)),
                  slow = std::max(0.0, u.reduce - left) * slower / (1 + slower);
     if (own + slow > waits + slowed) waits = own, slowed = slow;
-    slack += chunk * t.block_backward.seconds + (i == 0 ? t.embed_backward.seconds : 0);
+    slack += chunk * t.block.backward.seconds + (i == 0 ? t.embed.backward.seconds : 0);
   }
   c.dp += waits;
   c.slowdown += slowed;
   if (spec_.net.tie_embeddings && l.pp > 1)
-    c.dp += isobar::seconds(count_collective(OpKind::all_reduce, gradient_ * t.sections->embed.cut, gradient_,
-                                             {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
+    c.dp += isobar::seconds(count_collective(OpKind::all_reduce, gradient_ * t.sections->embed.parameters.cut,
+                                             gradient_, {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
                             k_);
 }
 

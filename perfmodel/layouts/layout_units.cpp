@@ -133,7 +133,8 @@ UnitTimes unit_times(const NetSections& n, const UnitStage& stage, const UnitPol
       return !policy.by_reader ? p.*whole : is_matrix ? p.*matrix : p.*whole - p.*matrix;
     };
     const double bytes = is_matrix ? policy.matrix : kF32;
-    for (const Run& r : Cutter(of(n.embed), of(n.block), of(n.head), here, policy.bucket, policy.zero == 3)) {
+    for (const Run& r : Cutter(of(n.embed.parameters), of(n.block.parameters), of(n.head.parameters), here,
+                               policy.bucket, policy.zero == 3)) {
       const double reduce = collective(kind, policy.gradient * r.elements, policy.gradient, group);
       const double gather =
           policy.zero > 0 ? collective(OpKind::all_gather, bytes * r.elements, bytes, group) : 0;
@@ -157,7 +158,7 @@ UnitTimes unit_times(const NetSections& n, const UnitStage& stage, const UnitPol
     const double times = chunk == 1 && !last ? stage.chunks - 2 : 1;
     const UnitStage here{stage.blocks, 1, stage.first && chunk == 0, stage.last && last};
     timed.clear();
-    if (policy.cut.ranks > 1 || n.block.cut > 0)
+    if (policy.cut.ranks > 1 || n.block.parameters.cut > 0)
       section(&ParameterCounts::cut, &ParameterCounts::cut_matrix, true, policy.cut, here, times);
     if (policy.by_reader)
       section(&ParameterCounts::cut, &ParameterCounts::cut_matrix, false, policy.cut, here, times);

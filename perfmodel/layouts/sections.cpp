@@ -14,11 +14,10 @@ namespace {
 constexpr int64_t kDepth = 3;
 
 // The parts of such a net that are priced: its first, the middle one, its last.
-enum Priced : uint8_t { embed, block, head, other };
-
-Priced priced(int32_t part, const Plan& plan) {
+// nullptr: of another block, or of none
+PartSections* priced(int32_t part, const Plan& plan, NetSections& out) {
   const auto parts = static_cast<int32_t>(plan.parts.size());
-  return part == 0 ? embed : part == parts / 2 ? block : part == parts - 1 ? head : other;
+  return part == 0 ? &out.embed : part == parts / 2 ? &out.block : part == parts - 1 ? &out.head : nullptr;
 }
 
 struct Both {
@@ -35,17 +34,15 @@ Both of_samples(RunSpec spec, int64_t samples) {
 
 void cut_ops(const Both& one, const Both& two, NetSections& out) {
   const Conditions where{.ranks = one.plan.world, .ranks_on_host = one.plan.world};
-  std::array<Section*, 3> forward{&out.embed_forward, &out.block_forward, &out.head_forward};
-  std::array<Section*, 3> backward{&out.embed_backward, &out.block_backward, &out.head_backward};
   std::vector<std::pair<const Section*, int32_t>> place(one.program.instrs.size(), {nullptr, 0});
   for (size_t i = 0; i < one.program.instrs.size(); ++i) {
     const Instr& instr = one.program.instrs[i];
     const Pass pass = one.plan.routines[one.plan.train[instr.invocation].routine].pass;
     if (pass != Pass::forward && pass != Pass::backward) continue;
     const Op& op = one.plan.ops[instr.op];
-    const Priced of = priced(op.part, one.plan);
-    if (of == other) continue;  // reductions over data-parallel ranks are of no part: they go by layout
-    Section& section = *(pass == Pass::forward ? forward : backward)[of];
+    PartSections* part = priced(op.part, one.plan, out);
+    if (!part) continue;  // reductions over data-parallel ranks are of no part: they go by layout
+    Section& section = pass == Pass::forward ? part->forward : part->backward;
     SectionOp s{.one = shape_of(op, one.plan, where),
                 .two = shape_of(two.plan.ops[two.program.instrs[i].op], two.plan, where),
                 .lane = op.lane,
@@ -59,9 +56,9 @@ void cut_ops(const Both& one, const Both& two, NetSections& out) {
 
 void count_parameters(const Plan& plan, NetSections& out) {
   for (const Param& p : plan.params) {
-    const Priced of = priced(p.part, plan);
-    if (of == other) continue;
-    ParameterCounts& q = of == embed ? out.embed : of == block ? out.block : out.head;
+    PartSections* part = priced(p.part, plan, out);
+    if (!part) continue;
+    ParameterCounts& q = part->parameters;
     const auto count = static_cast<double>(p.count);
     (p.axis >= 0 ? q.cut : q.whole) += count;
     if (p.matrix) (p.axis >= 0 ? q.cut_matrix : q.whole_matrix) += count;
@@ -73,31 +70,30 @@ void count_memory(const Both& one, const Both& two, double tp, NetSections& out)
     const double slope = out.two > out.one ? (second - first) / (out.two - out.one) : 0;
     return Line{first - slope * out.one, slope};
   };
-  const auto saved = [](const Plan& plan, Priced of) {
+  const auto saved = [&](const Plan& plan, const PartSections* part) {
     double bytes = 0;
     for (const Buffer& b : plan.buffers)
-      if (b.kind == BufferKind::saved && priced(b.part, plan) == of) bytes += static_cast<double>(b.bytes());
+      if (b.kind == BufferKind::saved && priced(b.part, plan, out) == part)
+        bytes += static_cast<double>(b.bytes());
     return bytes;
   };
-  const auto line = [&](Priced of) { return through(saved(one.plan, of), saved(two.plan, of)); };
-  out.embed_saved = line(embed);
-  out.block_saved = line(block);
-  out.head_saved = line(head);
   // A product's other operand is saved anyway. What sequence parallelism gathered is kept in part.
-  const auto operands = [&](const Plan& plan, Priced of) {
+  const auto operands = [&](const Plan& plan, const PartSections* part) {
     std::set<int32_t> gathered;
     double bytes = 0;
     for (const Op& op : plan.ops) {
       if (op.kind == OpKind::all_gather) gathered.insert(op.writes[0].buffer);
-      if (!op.weight_gradient || priced(op.part, plan) != of) continue;
+      if (!op.weight_gradient || priced(op.part, plan, out) != part) continue;
       const Buffer& dy = plan.buffers[op.reads[0].buffer];
       if (dy.kind == BufferKind::saved) continue;
       bytes += static_cast<double>(dy.bytes()) / (gathered.contains(op.reads[0].buffer) ? tp : 1);
     }
     return bytes;
   };
-  out.block_split = through(operands(one.plan, block), operands(two.plan, block));
-  out.head_split = through(operands(one.plan, head), operands(two.plan, head));
+  for (PartSections* part : {&out.embed, &out.block, &out.head}) {
+    part->saved = through(saved(one.plan, part), saved(two.plan, part));
+    part->split = through(operands(one.plan, part), operands(two.plan, part));
+  }
   const auto scratch = [](const Plan& p) {
     return static_cast<double>(p.memory.by_kind[static_cast<int>(BufferKind::scratch)]);
   };

@@ -5,7 +5,7 @@
 //
 //   SectionCache cache(spec);                       // net and policy of the search
 //   const NetSections& s = cache.of({.tp = 8, .cp = 1, .sequence_parallel = true, .recompute = "none"});
-//   SectionTime t = time_of(s, s.block_forward, 4 /* samples */, rates, where, placement, cache_share);
+//   SectionTime t = time_of(s, s.block.forward, key, 4 /* samples */, rates, …);
 //
 // Everything about an op is linear in the samples of a micro-batch, so two small plans are enough.
 #pragma once
@@ -49,14 +49,18 @@ struct ParameterCounts {                    // elements a rank holds
   double all() const { return cut + whole; }
 };
 
+struct PartSections {  // of a part of the net
+  Section forward, backward;
+  ParameterCounts parameters;
+  Line saved;  // bytes that a micro-batch in flight keeps
+  Line split;  // more of it when weight gradients are put off: their operands
+};
+
 struct NetSections {
   double one = 1, two = 2;  // samples of the plans that it was cut from; equal: it is of these alone
-  Section embed_forward, block_forward, head_forward, head_backward, block_backward, embed_backward;
-  ParameterCounts embed, block, head;
-  Line embed_saved, block_saved, head_saved;  // bytes that a micro-batch in flight keeps
-  Line block_split, head_split;               // more of it when weight gradients are put off: their operands
-  Line scratch;                               // bytes
-  Line stream;                                // bytes of the residual stream on a rank
+  PartSections embed, block, head;
+  Line scratch;  // bytes
+  Line stream;   // bytes of the residual stream on a rank
 };
 
 class SectionCache {
