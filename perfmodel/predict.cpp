@@ -33,12 +33,6 @@ std::string short_number(double v) {
   return text;
 }
 
-std::string gigabytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g GB", 1e-9 * bytes);
-  return text;
-}
-
 std::vector<std::string> warnings_on_cores(const RunSpec& spec, const StepTerms& terms, const Machine& m,
                                            const StepCost& s) {
   std::vector<std::string> out = extrapolations(view_of(spec, terms, m), m);
@@ -92,6 +86,12 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
 }
 
 }  // namespace
+
+std::string gigabytes(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g GB", 1e-9 * bytes);
+  return text;
+}
 
 void refuse_above_ceiling(double seconds, double ceiling_s, const Machine& m) {
   if (seconds < ceiling_s * (1 - 1e-9))

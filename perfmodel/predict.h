@@ -58,6 +58,8 @@ Prediction predict(const RunSpec& spec, const Machine& machine, const PredictOpt
 
 /// "a rank needs 93.1 GB of an accelerator's 80 GB"; "" where it fits.
 std::string shortfall(const Prediction& p);
+/// "80 GB": three digits
+std::string gigabytes(double bytes);
 /// Model and hardware FLOP/s of a rank, MFU and HFU (step/utilization.h).
 Rates rates_of(const Prediction& p, const RunSpec& spec, const Machine& machine);
 /// The schedule replayed op by op under the conditions of a prediction.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <set>
@@ -13,6 +12,7 @@
 #include "model/nets/plan_size.h"
 #include "model/plan/layout.h"
 #include "perfmodel/machine/device.h"
+#include "perfmodel/predict.h"
 
 namespace isobar {
 namespace {
@@ -28,12 +28,6 @@ std::vector<int64_t> divisors(int64_t n, int64_t most) {
 std::vector<int64_t> choices(const std::optional<int64_t>& given, int64_t n, int64_t most) {
   if (!given) return divisors(n, most);
   return n % *given == 0 ? std::vector<int64_t>{*given} : std::vector<int64_t>{};
-}
-
-std::string gigabytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g GB", bytes / 1e9);
-  return text;
 }
 
 constexpr int64_t kLeastTokens = 128;  // of a sample on a rank: one tile of attention
