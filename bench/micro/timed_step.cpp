@@ -28,7 +28,7 @@ TimedStep::TimedStep(const RunSpec& spec, int threads)
       threads_(threads),
       program_(link(plan, plan.train, /*serial=*/true)),
       arena_(plan.memory.arena),
-      backend(plan, arena_.data(), spec.train) {
+      backend_(plan, arena_.data(), spec.train) {
   for (const Op& op : plan.ops) fill(op);
 }
 
@@ -55,10 +55,16 @@ std::string TimedStep::name(const Op& op) const {
 void TimedStep::measure() {
   for (int i = 0; i < kWarmSteps; ++i) run([](const Op&, double) {});
   for (int r = 0; r < kRepetitions; ++r) {
-    std::map<std::string, std::vector<double>> times;
+    std::vector<std::vector<double>> of_op(plan.ops.size());  // no names between ops that are timed
     const auto end = Clock::now() + kRepetitionTime;
     for (int i = 0; i < kLeastSteps || Clock::now() < end; ++i)
-      run([&](const Op& op, double s) { times[name(op)].push_back(s); });
+      run([&](const Op& op, double s) { of_op[static_cast<size_t>(&op - plan.ops.data())].push_back(s); });
+    std::map<std::string, std::vector<double>> times;
+    for (size_t i = 0; i < of_op.size(); ++i)
+      if (!of_op[i].empty()) {
+        std::vector<double>& all = times[name(plan.ops[i])];
+        all.insert(all.end(), of_op[i].begin(), of_op[i].end());
+      }
     auto& medians = medians_.emplace_back();
     for (const auto& [op, all] : times) medians[op] = quantile(all, 0.5);
   }
@@ -74,13 +80,13 @@ void TimedStep::run(const std::function<void(const Op&, double)>& took) {
       continue;
     }
     const auto start = Clock::now();
-    backend.launch(op, i.micro, i.slot);
+    backend_.launch(op, i.micro, i.slot);
     took(op, std::chrono::duration<double>(Clock::now() - start).count());
   }
 }
 
 void TimedStep::fill(const Op& op) {
-  fill_inputs(op, plan, [this](const View& v) { return backend.at(v); });
+  fill_inputs(op, plan, [this](const View& v) { return backend_.at(v); });
 }
 
 }  // namespace isobar

@@ -35,6 +35,8 @@ class TimedStep {
   /// One step; `took` is told every op but the batch's arrival, and its seconds.
   void run(const std::function<void(const Op&, double)>& took);
 
+  const std::byte* at(const View& v) const { return backend_.at(v); }
+
   const Plan plan;
 
  private:
@@ -45,11 +47,7 @@ class TimedStep {
   int threads_;
   Program program_;
   Arena arena_;
-
- public:
-  CpuBackend backend;
-
- private:
+  CpuBackend backend_;
   std::vector<std::map<std::string, double>> medians_;  // by repetition, then by name
 };
 

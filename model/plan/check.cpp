@@ -22,7 +22,7 @@ std::string rank_text(const Plan& plan) {
   return "rank " + std::to_string(plan.rank);
 }
 
-void check_views(const Plan& plan) {
+void check_ops(const Plan& plan) {
   for (const Op& op : plan.ops) {
     check_operands(op);
     for (const auto* views : {&op.reads, &op.writes})
@@ -248,7 +248,7 @@ class Rendezvous {
 }  // namespace
 
 void check(const std::vector<Plan>& plans) {
-  for (const Plan& plan : plans) check_views(plan);
+  for (const Plan& plan : plans) check_ops(plan);
   check_calls(plans);
   struct List {
     const char* name;

@@ -139,8 +139,8 @@ TEST(TimedStep, ComputesOnPlainNumbersFromTheFirstStepToTheLast) {
         for (const Operand& o : operands_of(op, step.plan)) {
           const DType t = step.plan.buffers[o.view.buffer].dtype;
           for (int64_t e = 0; e < o.view.count; ++e)
-            ASSERT_TRUE(plain(t, value(t, step.backend.at(o.view), e)))
-                << "element " << e << " is " << value(t, step.backend.at(o.view), e);
+            ASSERT_TRUE(plain(t, value(t, step.at(o.view), e)))
+                << "element " << e << " is " << value(t, step.at(o.view), e);
         }
       });
     EXPECT_TRUE(kinds.contains(OpKind::gelu_backward) && kinds.contains(OpKind::adam));

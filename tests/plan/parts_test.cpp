@@ -1,6 +1,7 @@
 // Which part of the net everything in a plan is of. Names, which no reader looks at, are the second opinion.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <set>
 
 #include "tests/plan/plans.h"
@@ -50,6 +51,18 @@ int32_t block_named(const Plan& plan, const std::string& name) {
   return -1;
 }
 
+// Of every rank of every case
+void each_plan(const std::function<void(const Plan&)>& look) {
+  for (const Case& c : cases()) {
+    const RunSpec spec = spec_of(c.model, c.overrides);
+    for (int rank = 0; rank < spec.layout.world(); ++rank) {
+      SCOPED_TRACE(std::string(c.model) + ", " + c.name + ", rank " + std::to_string(rank));
+      const Plan plan = build_plan(spec, rank, no_workspace);
+      look(plan);
+    }
+  }
+}
+
 TEST(Parts, AreTheNetsOnEveryRankInForwardOrder) {
   for (int rank = 0; rank < 2; ++rank) {
     const Plan plan = plan_of("vit-tiny", {"layout.pp=2"}, rank);
@@ -62,52 +75,42 @@ TEST(Parts, AreTheNetsOnEveryRankInForwardOrder) {
 }
 
 TEST(Parts, OfBlocksAreWhereNamesSay) {
-  for (const Case& c : cases()) {
-    const RunSpec spec = spec_of(c.model, c.overrides);
-    for (int rank = 0; rank < spec.layout.world(); ++rank) {
-      SCOPED_TRACE(std::string(c.model) + ", " + c.name + ", rank " + std::to_string(rank));
-      const Plan plan = build_plan(spec, rank, no_workspace);
-      int checked = 0;
-      for (const Op& op : plan.ops)
-        if (const int32_t block = block_named(plan, op.path); block >= 0) {
-          EXPECT_EQ(op.part, block) << op.path;
-          ++checked;
-        } else if (op.part >= 0) {
-          EXPECT_NE(plan.parts[op.part].kind, "block") << op.path;
-        }
-      for (const Buffer& b : plan.buffers)
-        if (const int32_t block = block_named(plan, b.name); block >= 0) EXPECT_EQ(b.part, block) << b.name;
-      for (const Param& p : plan.params) {
-        ASSERT_GE(p.part, 0) << p.name;
-        const bool in_block = p.name.starts_with("blocks.");
-        EXPECT_EQ(in_block, plan.parts[p.part].kind == "block") << p.name;
-        if (in_block) EXPECT_EQ(p.part, 1 + std::stoi(p.name.substr(7))) << p.name;
+  each_plan([](const Plan& plan) {
+    int checked = 0;
+    for (const Op& op : plan.ops)
+      if (const int32_t block = block_named(plan, op.path); block >= 0) {
+        EXPECT_EQ(op.part, block) << op.path;
+        ++checked;
+      } else if (op.part >= 0) {
+        EXPECT_NE(plan.parts[op.part].kind, "block") << op.path;
       }
-      EXPECT_GT(checked, 20);
+    for (const Buffer& b : plan.buffers)
+      if (const int32_t block = block_named(plan, b.name); block >= 0) EXPECT_EQ(b.part, block) << b.name;
+    for (const Param& p : plan.params) {
+      ASSERT_GE(p.part, 0) << p.name;
+      const bool in_block = p.name.starts_with("blocks.");
+      EXPECT_EQ(in_block, plan.parts[p.part].kind == "block") << p.name;
+      if (in_block) EXPECT_EQ(p.part, 1 + std::stoi(p.name.substr(7))) << p.name;
     }
-  }
+    EXPECT_GT(checked, 20);
+  });
 }
 
 // What is of no part is the step's: it is priced by the layout, not by the net.
 TEST(Parts, LeaveOutWhatIsOfUnitsOfStagesAndOfTheOptimizer) {
-  for (const Case& c : cases()) {
-    const RunSpec spec = spec_of(c.model, c.overrides);
-    for (int rank = 0; rank < spec.layout.world(); ++rank) {
-      SCOPED_TRACE(std::string(c.model) + ", " + c.name + ", rank " + std::to_string(rank));
-      const Plan plan = build_plan(spec, rank, no_workspace);
-      for (const Routine& r : plan.routines)
-        for (int32_t i = r.first; i < r.first + r.count; ++i) {
-          const Op& op = plan.ops[i];
-          const bool pass = r.pass == Pass::forward || r.pass == Pass::backward;
-          const bool unit = op.path.starts_with("grads/") || op.path.starts_with("params/");
-          const bool between = op.path.starts_with("stage");
-          if (!pass || unit)
-            EXPECT_EQ(op.part, -1) << op.path;
-          else if (!between)
-            EXPECT_GE(op.part, 0) << op.path;
-        }
-    }
-  }
+  each_plan([](const Plan& plan) {
+    for (const Routine& r : plan.routines)
+      for (int32_t i = r.first; i < r.first + r.count; ++i) {
+        const Op& op = plan.ops[i];
+        const bool pass = r.pass == Pass::forward || r.pass == Pass::backward;
+        const bool unit = op.path.starts_with("grads/") || op.path.starts_with("params/");
+        const bool between = op.path.starts_with("stage");
+        if (!pass || unit)
+          EXPECT_EQ(op.part, -1) << op.path;
+        else if (!between)
+          EXPECT_GE(op.part, 0) << op.path;
+      }
+  });
 }
 
 TEST(Parts, WeightGradientsWriteWhatParametersAreUpdatedWith) {
