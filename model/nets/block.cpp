@@ -183,7 +183,6 @@ View BlockEmitter::forward(Block& k, const View& residual, int64_t period, const
   const InPart here(b_, k.part);
   // Without y the stream at the block's door has just arrived.
   k.norm1.x = y ? b_.hold(k.path + "/norm1.x", stream_, at_.rows * D_, keep != Keep::nothing) : residual;
-  b_.plan.parts[k.part].stream = k.norm1.x.buffer;
   norm_forward(k.path + "/norm1", "/forward", k.norm1, residual, period, y, keep == Keep::all);
   return inside(k, keep == Keep::all, "/forward", true);
 }

@@ -1,6 +1,5 @@
 #include "model/nets/declare.h"
 
-#include <cstdio>
 #include <queue>
 #include <utility>
 
@@ -160,16 +159,6 @@ class Declaration {
 };
 
 }  // namespace
-
-void declare_parts(Builder& b, const NetSpec& net) {
-  b.add_part("embed", "embed");
-  for (int64_t i = 0; i < net.depth; ++i) {
-    char path[16];
-    std::snprintf(path, sizeof path, "block%02d", static_cast<int>(i));
-    b.add_part("block", path);
-  }
-  b.add_part("head", "head");
-}
 
 void declare_parameters(Builder& b, const RunSpec& spec, const Sharding& at, Parameters& params,
                         const Stages& stages, Ends& ends, std::span<Block> blocks, Norm& final_norm) {

@@ -13,8 +13,6 @@
 
 namespace isobar {
 
-/// The net's list of parts (Plan::parts): the embedding, blocks, the head.
-void declare_parts(Builder& b, const NetSpec& net);
 constexpr int kEmbed = 0;
 inline int part_of(int64_t block) {
   return static_cast<int>(1 + block);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/nets/parts.h"
+
 namespace isobar {
 
 std::pair<int64_t, int64_t> recomputed_with(const PolicySpec& policy, const Stage& stage, int64_t i) {
@@ -15,11 +17,10 @@ std::pair<int64_t, int64_t> recomputed_with(const PolicySpec& policy, const Stag
 Stages::Stages(Builder& b, const RunSpec& spec, int rank)
     : b_(b), ranks_(group_of(spec.layout, "pp", rank)), stage_(coords_of(spec.layout, rank).pp) {
   const auto pp = static_cast<int>(spec.layout.pp), chunks = static_cast<int>(spec.layout.vpp);
-  int64_t block = 0;
-  for (int v = 0; v < pp * chunks; ++v) {
-    const int64_t end = block + stage_depth(spec.net.depth, pp * chunks, v);
-    if (v % pp == stage_) list_.push_back({v / pp, block, end, v == 0, v == pp * chunks - 1});
-    block = end;
+  const std::vector<int32_t> cuts = cuts_of(spec.net, pp * chunks);
+  for (int v = stage_; v < pp * chunks; v += pp) {
+    const bool first = v == 0, last = v == pp * chunks - 1;
+    list_.push_back({v / pp, cuts[v] - (first ? 0 : 1), cuts[v + 1] - (last ? 2 : 1), first, last});
   }
 }
 

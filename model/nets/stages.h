@@ -22,12 +22,6 @@ struct Stage {
   bool is_first = false, is_last = false;  // holds the embedding; the head
 };
 
-/// Blocks of virtual stage j: as even as can be; what is left over goes to the stages after the first, which
-/// has the embedding, and before the last, which has the head.
-inline int64_t stage_depth(int64_t depth, int64_t stages, int64_t j) {
-  return depth / stages + (j >= 1 && j <= depth % stages ? 1 : 0);
-}
-
 /// [first, end) of the blocks that are recomputed together with block i of a stage; empty: it is not
 /// recomputed. Megatron's --recompute-method and --recompute-num-layers, by stage chunk.
 std::pair<int64_t, int64_t> recomputed_with(const PolicySpec& policy, const Stage& stage, int64_t i);

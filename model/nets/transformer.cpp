@@ -5,6 +5,7 @@
 #include "model/nets/block.h"
 #include "model/nets/declare.h"
 #include "model/nets/language.h"
+#include "model/nets/parts.h"
 #include "model/nets/pixels.h"
 #include "model/nets/stages.h"
 #include "model/plan/parameters.h"
@@ -33,7 +34,9 @@ class Transformer {
   }
 
   Plan build() {
-    declare_parts(b_, n_);
+    b_.plan.parts = parts_of(n_);
+    for (int32_t i = 1; i < static_cast<int32_t>(b_.plan.parts.size()); ++i)
+      b_.plan.streams.push_back({"x", i - 1, i, emit_.stream(), at_.rows * D_});
     declare_parameters(b_, s_, at_, params_, stages_, *ends_, blocks_, final_);
     b_.plan.metrics = b_.io("metrics", DType::f32, ends_->metrics());
     b_.plan.grad_norm2 = b_.io("grad_norm2", DType::f32, 1);

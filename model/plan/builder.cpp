@@ -16,11 +16,6 @@ Builder::Builder(int rank, int world, Workspace workspace) : workspace_(std::mov
   plan.align = workspace_.align;
 }
 
-int Builder::add_part(std::string kind, std::string path) {
-  plan.parts.push_back({std::move(kind), std::move(path)});
-  return static_cast<int>(plan.parts.size()) - 1;
-}
-
 View Builder::params_together(const std::vector<Param>& pieces) {
   pad_params(kAlign);
   const int64_t first = param_end_;

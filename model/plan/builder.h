@@ -22,7 +22,6 @@ class Builder {
   Builder(int rank, int world, Workspace workspace);
 
   // ---- parts ----
-  int add_part(std::string kind, std::string path);  // returns its index
   int part() const { return part_; }                 // what is declared and emitted now is of (-1: none)
 
   // ---- parameters: all declared before the first routine, by way of Parameters (parameters.h) ----

@@ -15,12 +15,21 @@
 namespace isobar {
 
 /// What a net is a list of: what pipelines cut between, what is recomputed, kept as a unit, priced once and
-/// reported as one. Parts of one kind whose shapes agree are emitted alike. Ops, buffers and parameters say
-/// which part they are of; their names are for people.
+/// reported as one. Ops, buffers and parameters say which part they are of; their names are for people.
 struct Part {
-  std::string kind;     // embed, block, head
-  std::string path;     // block07: what paths of its ops begin with
-  int32_t stream = -1;  // the buffer in which this rank keeps the residual stream that it takes (-1: none)
+  std::string kind;    // embed, block, head
+  std::string path;    // block07: what paths of its ops begin with
+  int32_t alike = -1;  // the first part of the net that emits the same ops of the same shapes; itself, maybe
+};
+
+/// A tensor that one part gives to a later one: the residual stream to the next part, a skip connection to
+/// one further on. A pipeline sends it over every cut that it crosses, and its gradient back.
+struct Stream {
+  std::string name;
+  int32_t from, to;  // parts
+  DType dtype;
+  int64_t count;  // elements of a micro-batch that a rank holds
+  int64_t bytes() const { return count * size_of(dtype); }
 };
 
 enum class BufferKind : uint8_t { params, params16, grads, adam, io, saved, scratch, host };
@@ -107,7 +116,8 @@ enum Scalar : uint8_t {
 
 struct Plan {
   int rank = 0, world = 1;
-  std::vector<Part> parts;  // of the whole net, in forward order: the same on every rank
+  std::vector<Part> parts;      // of the whole net, in forward order: the same on every rank
+  std::vector<Stream> streams;  // between them, by `to`; counts are of a rank with these tp and cp coordinates
   std::vector<Group> groups;
   std::vector<Buffer> buffers;
   std::vector<Tensor> tensors;  // the whole net's parameters, the same on every rank

@@ -4,7 +4,6 @@
 #include <map>
 #include <tuple>
 
-#include "model/nets/stages.h"
 #include "model/plan/schedule.h"
 #include "perfmodel/layouts/layout_model.h"
 

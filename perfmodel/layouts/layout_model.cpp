@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "model/base/error.h"
-#include "model/nets/stages.h"
 #include "perfmodel/step/cost.h"
 #include "perfmodel/step/utilization.h"
 

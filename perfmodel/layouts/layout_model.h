@@ -36,6 +36,11 @@ struct LayoutCost {
   double flops = 0;    // matrix FLOPs of all ranks, recomputation too
 };
 
+/// Blocks of virtual stage j, as cuts_of() (model/nets/parts.h) deals them out.
+inline int64_t stage_depth(int64_t depth, int64_t stages, int64_t j) {
+  return depth / stages + (j >= 1 && j <= depth % stages ? 1 : 0);
+}
+
 class LayoutModel {
  public:
   /// `ranks_on_host`: of cores, 0: all of them.

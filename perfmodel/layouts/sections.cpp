@@ -99,7 +99,7 @@ void count_memory(const Both& one, const Both& two, double tp, NetSections& out)
   };
   out.scratch = through(scratch(one.plan), scratch(two.plan));
   const auto stream = [](const Plan& plan) {
-    return static_cast<double>(plan.buffers[plan.parts[plan.parts.size() / 2].stream].bytes());
+    return static_cast<double>(plan.streams[plan.parts.size() / 2].bytes());
   };
   out.stream = through(stream(one.plan), stream(two.plan));
 }

@@ -141,12 +141,17 @@ TEST(Parts, WeightGradientsWriteWhatParametersAreUpdatedWith) {
   }
 }
 
-TEST(Parts, TheStreamOfABlockIsWhatItsFirstNormSaves) {
+TEST(Parts, AStreamIsAsLargeAsWhatABlocksFirstNormSaves) {
   const Plan plan = plan_of("vit-tiny");
-  for (const Part& p : plan.parts) {
-    if (p.kind != "block") continue;
-    ASSERT_GE(p.stream, 0);
-    EXPECT_EQ(plan.buffers[p.stream].name, p.path + "/norm1.x");
+  ASSERT_EQ(plan.streams.size() + 1, plan.parts.size());
+  for (const Stream& stream : plan.streams) {
+    const Part& to = plan.parts[stream.to];
+    EXPECT_EQ(stream.from + 1, stream.to);
+    for (const Buffer& b : plan.buffers) {
+      if (b.name != to.path + "/norm1.x") continue;
+      EXPECT_EQ(b.bytes(), stream.bytes());
+      EXPECT_EQ(b.dtype, stream.dtype);
+    }
   }
 }
 
