@@ -7,7 +7,7 @@
 #include "model/base/error.h"
 #include "model/nets/legal_layout.h"
 #include "model/nets/plan_size.h"
-#include "model/nets/transformer.h"
+#include "model/nets/step.h"
 #include "model/plan/layout.h"
 #include "model/plan/link.h"
 #include "model/plan/work.h"
@@ -18,7 +18,7 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace) {
   validate(spec);
   check_layout(spec);
   check_plan_size(spec);
-  Plan plan = build_transformer(spec, rank, workspace);
+  Plan plan = emit_step(spec, rank, workspace);
   check_step_size(spec, plan);
   // What model/data's Loader keeps, input and target: prefetch batches a worker and the one in use, or one
   // batch when the training thread reads itself, as it always does for validation.
@@ -76,7 +76,7 @@ double forward_flops_per_sample(const RunSpec& spec) {
   one.policy.recompute = "none";
   one.policy.micro_batch = 1;
   one.train.global_batch = 1;
-  return totals(build_transformer(one, 0, {}), 1).forward_flops;
+  return totals(emit_step(one, 0, {}), 1).forward_flops;
 }
 
 }  // namespace isobar

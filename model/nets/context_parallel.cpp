@@ -4,29 +4,29 @@
 
 namespace isobar {
 
-AttentionCore::AttentionCore(Builder& b, const RunSpec& spec, const Sharding& at, DType act)
-    : b_(b),
-      n_(spec.net),
+AttentionCore::AttentionCore(Emission& e, const BlockShape& shape, const Sharding& at)
+    : b_(e.b),
+      n_(shape),
       at_(at),
-      act_(act),
-      kind_(spec.policy.attention == "unfused" ? Kind::unfused
-            : at.cp == 1                       ? Kind::alone
-            : spec.policy.cp_kind == "ring"    ? Kind::ring
-            : spec.policy.cp_kind == "ulysses" ? Kind::ulysses
-                                               : Kind::allgather),
-      width_(spec.net.embed_dim / at.tp),
-      heads_(spec.net.num_heads / at.tp),
-      kv_heads_(spec.net.kv_heads() / at.tp),
-      kv_(kv_heads_ * spec.net.head_dim()),
+      act_(e.act),
+      kind_(e.spec.policy.attention == "unfused" ? Kind::unfused
+            : at.cp == 1                         ? Kind::alone
+            : e.spec.policy.cp_kind == "ring"    ? Kind::ring
+            : e.spec.policy.cp_kind == "ulysses" ? Kind::ulysses
+                                                 : Kind::allgather),
+      width_(shape.width / at.tp),
+      heads_(shape.heads / at.tp),
+      kv_heads_(shape.kv_heads / at.tp),
+      kv_(kv_heads_ * shape.head_dim()),
       qkv_(width_ + 2 * kv_),
       R_(at.full_rows),
-      tf32_(spec.policy.amp == "tf32") {}
+      tf32_(e.spec.policy.amp == "tf32") {}
 
 void AttentionCore::forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   c.o = b_.hold(block + ".o", act_, R_ * width_, keep);
   // Ulysses has cp times the tokens and as many times fewer heads.
   const int64_t rows =
-      kind_ == Kind::ulysses ? at_.batch * heads_ / at_.cp * n_.tokens() : at_.batch * heads_ * at_.tokens;
+      kind_ == Kind::ulysses ? at_.batch * heads_ / at_.cp * n_.tokens : at_.batch * heads_ * at_.tokens;
   if (kind_ != Kind::unfused) c.lse = b_.hold(block + ".lse", DType::f32, rows, keep);
   switch (kind_) {
     case Kind::alone:
@@ -77,15 +77,15 @@ Attrs AttentionCore::attention(int64_t tk, int64_t ld_q, int64_t ld_kv) const {
           .ld_q = ld_q,
           .ld_kv = ld_kv,
           .ld_o = width_,
-          .causal = n_.language(),
+          .causal = n_.causal,
           .scale = 1.0f / std::sqrt(static_cast<float>(n_.head_dim()))};
 }
 
 Attrs AttentionCore::attention_of_all() const {  // ulysses
-  Attrs a = attention(n_.tokens(), qkv_ / at_.cp, qkv_ / at_.cp);
+  Attrs a = attention(n_.tokens, qkv_ / at_.cp, qkv_ / at_.cp);
   a.heads = heads_ / at_.cp;
   a.kv_heads = kv_heads_ / at_.cp;
-  a.tq = n_.tokens();
+  a.tq = n_.tokens;
   a.ld_o = width_ / at_.cp;
   return a;
 }
@@ -119,7 +119,7 @@ std::vector<int64_t> AttentionCore::elements(int64_t cols) const {
 // Between the order that ranks deliver, [cp][B][their tokens], and the order of samples, [B][N].
 void AttentionCore::regroup(const std::string& path, const View& by_rank, const View& by_sample, int64_t cols,
                             bool to_sample) {
-  const int64_t whole = n_.tokens() * cols;
+  const int64_t whole = n_.tokens * cols;
   int64_t token = 0;
   for (size_t i = 0; i < at_.token_parts.size(); ++i) {
     const int64_t part = at_.token_parts[i] * cols;
@@ -143,11 +143,11 @@ View AttentionCore::own_kv(const std::string& path, const std::string& name, con
 
 void AttentionCore::unfused_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   const std::string path = block + "/attn/core";
-  const int64_t matrices = at_.batch * heads_, all = matrices * n_.tokens() * n_.tokens(), d = n_.head_dim();
-  const Attrs rows{.m = matrices * n_.tokens(), .n = n_.tokens(), .causal = n_.language()};
+  const int64_t matrices = at_.batch * heads_, all = matrices * n_.tokens * n_.tokens, d = n_.head_dim();
+  const Attrs rows{.m = matrices * n_.tokens, .n = n_.tokens, .causal = n_.causal};
   const View scores = b_.scratch(block + ".scores", act_, all);
   b_.emit(OpKind::gemm, path + "/scores" + pass,
-          {.m = n_.tokens(), .n = n_.tokens(), .k = d, .trans_b = true, .batch = matrices},
+          {.m = n_.tokens, .n = n_.tokens, .k = d, .trans_b = true, .batch = matrices},
           {part(c.qkv, 0), part(c.qkv, 1), View{}}, {scores});
   c.weights = b_.hold(block + ".weights", act_, all, keep);
   if (n_.dropout > 0) {
@@ -156,14 +156,14 @@ void AttentionCore::unfused_forward(const std::string& block, Core& c, bool keep
   }
   b_.emit(OpKind::softmax, path + "/softmax" + pass, rows, {scores}, {c.weights, c.mask, c.dropped});
   b_.emit(OpKind::gemm, path + "/values" + pass,
-          {.m = n_.tokens(), .n = d, .k = n_.tokens(), .batch = matrices},
+          {.m = n_.tokens, .n = d, .k = n_.tokens, .batch = matrices},
           {c.dropped ? c.dropped : c.weights, part(c.qkv, 2), View{}}, {c.o});
 }
 
 void AttentionCore::unfused_backward(const std::string& block, const Core& c, const View& d_o,
                                      const View& dqkv) {
   const std::string path = block + "/attn/core";
-  const int64_t matrices = at_.batch * heads_, N = n_.tokens(), d = n_.head_dim();
+  const int64_t matrices = at_.batch * heads_, N = n_.tokens, d = n_.head_dim();
   const View dw = b_.scratch(block + ".dweights", act_, matrices * N * N);
   const auto product = [&](const std::string& name, int64_t n, int64_t k, const View& a, const View& b,
                            const View& out) {
@@ -172,7 +172,7 @@ void AttentionCore::unfused_backward(const std::string& block, const Core& c, co
   product("/values/backward_input", N, d, d_o, part(c.qkv, 2), dw);
   product("/values/backward_weight", d, N, c.dropped ? c.dropped : c.weights, d_o, part(dqkv, 2));
   b_.emit(OpKind::softmax_backward, path + "/softmax/backward",
-          {.m = matrices * N, .n = N, .causal = n_.language()}, {c.weights, c.mask, dw}, {dw});
+          {.m = matrices * N, .n = N, .causal = n_.causal}, {c.weights, c.mask, dw}, {dw});
   product("/scores/backward_q", d, N, dw, part(c.qkv, 1), part(dqkv, 0));
   product("/scores/backward_k", d, N, dw, part(c.qkv, 0), part(dqkv, 1));
 }
@@ -181,7 +181,7 @@ void AttentionCore::unfused_backward(const std::string& block, const Core& c, co
 
 void AttentionCore::allgather_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   const std::string path = block + "/attn/core" + pass;
-  const int64_t cols = 2 * kv_, all = at_.batch * n_.tokens() * cols;
+  const int64_t cols = 2 * kv_, all = at_.batch * n_.tokens * cols;
   const View own = own_kv(path + "_pack", block + ".kv.own", c.qkv);
   c.kv = b_.hold(block + ".kv", act_, all, keep);
   const View arrived = at_.batch > 1 ? b_.scratch(block + ".kv.arrived", act_, all) : c.kv;
@@ -189,7 +189,7 @@ void AttentionCore::allgather_forward(const std::string& block, Core& c, bool ke
   a.receive = elements(cols);
   b_.emit(OpKind::all_gather, path + "_all_gather", a, {own}, {arrived}, Lane::cp);
   if (at_.batch > 1) regroup(path + "_regroup", arrived, c.kv, cols, true);
-  b_.emit_with_workspace(OpKind::attention, path, attention(n_.tokens(), qkv_, cols),
+  b_.emit_with_workspace(OpKind::attention, path, attention(n_.tokens, qkv_, cols),
                          {part(c.qkv, 0), c.kv.slice(0, all - kv_), c.kv.slice(kv_, all - kv_)},
                          {c.o, c.lse});
 }
@@ -200,7 +200,7 @@ void AttentionCore::allgather_backward(const std::string& block, const Core& c, 
   const int64_t cols = 2 * kv_, all = c.kv.count;
   const View dkv = b_.scratch(block + ".dkv", act_, all);
   b_.emit_with_workspace(
-      OpKind::attention_backward, path, attention(n_.tokens(), qkv_, cols),
+      OpKind::attention_backward, path, attention(n_.tokens, qkv_, cols),
       {part(c.qkv, 0), c.kv.slice(0, all - kv_), c.kv.slice(kv_, all - kv_), c.o, c.lse, d_o},
       {part(dqkv, 0), dkv.slice(0, all - kv_), dkv.slice(kv_, all - kv_)});
   View leaving = dkv;
@@ -254,7 +254,7 @@ void AttentionCore::heads_of_all(const std::string& path, const std::string& nam
 
 void AttentionCore::ulysses_forward(const std::string& block, Core& c, bool keep, const std::string& pass) {
   const std::string path = block + "/attn/core" + pass;
-  const int64_t rows = at_.batch * n_.tokens(), queries = heads_ / kv_heads_;
+  const int64_t rows = at_.batch * n_.tokens, queries = heads_ / kv_heads_;
   c.all_qkv = b_.hold(block + ".qkv.all", act_, rows * (qkv_ / at_.cp), keep);
   c.all_o = b_.hold(block + ".o.all", act_, rows * (width_ / at_.cp), keep);
   tokens_of_all(path + "_qkv", block + ".qkv", c.qkv, queries + 2, c.all_qkv);

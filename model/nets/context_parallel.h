@@ -9,6 +9,8 @@
 #pragma once
 #include <string>
 
+#include "model/nets/block_shape.h"
+#include "model/nets/layers.h"
 #include "model/nets/sharding.h"
 #include "model/plan/builder.h"
 
@@ -25,7 +27,7 @@ struct Core {    // what forward leaves for backward; width: the model's over tp
 
 class AttentionCore {
  public:
-  AttentionCore(Builder& b, const RunSpec& spec, const Sharding& at, DType act);
+  AttentionCore(Emission& e, const BlockShape& shape, const Sharding& at);
 
   /// c.qkv -> c.o and what backward reads, kept until then if `keep`. `block` is the path of the block.
   void forward(const std::string& block, Core& c, bool keep, const std::string& pass);
@@ -66,7 +68,7 @@ class AttentionCore {
   std::vector<int64_t> elements(int64_t cols) const;
 
   Builder& b_;
-  const NetSpec& n_;
+  const BlockShape n_;
   const Sharding& at_;
   const DType act_;
   const Kind kind_;

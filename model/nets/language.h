@@ -1,55 +1,77 @@
-// The two ends of a language model, around the blocks that all transformers share (block.h): embedding of
-// tokens, and loss over the vocabulary. Both are cut by vocabulary under tensor parallelism (Shoeybi 2019):
-// each rank looks up the tokens that it holds, and the partial results are added up; of the logits each rank
-// keeps its columns, and only the largest value, the sum of exponentials and the label's logit of each row
-// travel.
+// The two ends of a language model, around transformer blocks (block.h): embedding of tokens, and loss over
+// the vocabulary. Both are cut by vocabulary under tensor parallelism (Shoeybi 2019): each rank looks up the
+// tokens that it holds, and the partial results are added up; of the logits each rank keeps its columns, and
+// only the largest value, the sum of exponentials and the label's logit of each row travel.
 //
-//   first stage   tokens -> x [rows, D]: table (gpt: and learned positions)
-//   last stage    h [rows, D] -> logits [full_rows, V/tp] -> their gradient in place, and the loss
+//   embed   tokens -> x [rows, D]: table (gpt: and learned positions)
+//   head    x [rows, D] -> norm -> logits [full_rows, V/tp] -> their gradient in place, and the loss
 //
 // A tied head is the embedding's table. Where first and last stage are different ranks, both hold it and add
 // up their gradients at the end of the step.
 #pragma once
 #include <string>
 
-#include "model/nets/block.h"
-#include "model/nets/ends.h"
+#include "model/nets/block_shape.h"
+#include "model/nets/net.h"
 
 namespace isobar {
 
-class LanguageEnds : public Ends {
- public:
-  LanguageEnds(Builder& b, const RunSpec& spec, const Sharding& at, BlockEmitter& block, DType act);
+struct Vocabulary {
+  int64_t held;  // words of one rank, padded
+  bool tied;     // the head's weight is the embedding's
+  bool positions;  // learned
+};
 
-  void declare_first(const Declare& declare) override;
-  void declare_last(const Declare& declare, bool with_first) override;
-  int64_t metrics() const override { return 1; }
-  void emit_fetch(const Stage& stage) override;
-  Stream emit_first(const Block& next) override;
-  void emit_last(const View& h) override;
-  View emit_backward_last(const View& h) override;
-  void emit_backward_first(const View& dx, const View& dy, bool accumulate) override;
-  void emit_tied_reduction(const Parameters& params) override;
-  bool first_is_linear() const override { return false; }
-  View first_parameter() const override { return table_; }
-  bool last_reads_first() const override { return n_.tie_embeddings; }
+class TokenEmbed : public NetPart {
+ public:
+  TokenEmbed(int index, Emission& e, const Sharding& at, const Vocabulary& v, const BlockShape& next);
+  void set_tokens(const View& v) { tokens_ = v; }
+  const View& table() const { return table_; }
+
+  void declare(Declare& d) override;
+  std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override;
+  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
+  View last_gradient(bool weight) const override { return weight ? View{} : table_; }
+  std::vector<int> backward_reads() const override { return {}; }
 
  private:
-  Attrs vocabulary() const;
-  void reduce_rows(const std::string& path, const View& x);
-  bool tied_over_stages() const;
-
+  Emission& e_;
   Builder& b_;
-  const RunSpec& s_;
-  const NetSpec& n_;
   const Sharding& at_;
-  BlockEmitter& block_;
-  const DType act_;
-  const int64_t D_, R_, vocab_;  // vocabulary: this rank's part, padded
-  View table_, positions_, head_;
-  Linear head_linear_;
-  View tokens_, labels_, logits_;
-  bool first_ = false, last_ = false;
+  const Layers layers_;
+  const Vocabulary v_;
+  const BlockShape next_;
+  View table_, positions_, tokens_;
+};
+
+class TokenHead : public NetPart {
+ public:
+  TokenHead(int index, Emission& e, const Sharding& at, const Vocabulary& v, const BlockShape& before,
+            const TokenEmbed& embed);
+  void set_labels(const View& v) { labels_ = v; }
+  const View& table() const { return linear_.weight; }
+
+  void declare(Declare& d) override;
+  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
+  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
+  View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
+  std::vector<int> backward_reads() const override;
+
+ private:
+  Attrs vocabulary() const { return {.m = at_.full_rows, .n = v_.held}; }
+  void reduce_rows(const std::string& path, const View& x);
+
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+  const Layers layers_;
+  const Vocabulary v_;
+  const BlockShape before_;
+  const TokenEmbed& embed_;
+  Norm norm_;
+  Linear linear_;
+  Flow in_;
+  View labels_, logits_;
 };
 
 }  // namespace isobar

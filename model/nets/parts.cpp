@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "model/nets/transformer.h"
+
 namespace isobar {
 
 std::vector<Part> parts_of(const NetSpec& net) {
@@ -15,6 +17,10 @@ std::vector<Part> parts_of(const NetSpec& net) {
   }
   parts.push_back({"head", "head", static_cast<int32_t>(parts.size())});
   return parts;
+}
+
+std::unique_ptr<Net> make_net(Emission& e, const Sharding& at) {
+  return e.spec.net.kind == "vit" ? make_vit(e, at) : make_language_model(e, at);
 }
 
 std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages) {

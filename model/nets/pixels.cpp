@@ -6,103 +6,101 @@
 
 namespace isobar {
 
-PixelEnds::PixelEnds(Builder& b, const RunSpec& spec, const Sharding& at, BlockEmitter& block, DType act)
-    : b_(b),
-      s_(spec),
-      n_(spec.net),
-      at_(at),
-      block_(block),
-      act_(act),
-      D_(n_.embed_dim),
-      P_(n_.in_channels * n_.patch_size * n_.patch_size) {}
+Attrs image_attrs(const ImageShape& image, const Sharding& at) {
+  return {.m = at.rows,
+          .batch = at.batch,
+          .row0 = at.row0,
+          .channels = image.channels,
+          .height = image.height,
+          .width = image.width,
+          .patch = image.patch,
+          .token0 = at.token0,
+          .tokens = at.tokens};
+}
 
-// ---- parameters ----
+// ---- embed ----
 
-void PixelEnds::declare_first(const Declare& declare) {
+PatchEmbed::PatchEmbed(int index, Emission& e, const Sharding& at, const ImageShape& image, int64_t width)
+    : NetPart(index, "embed"), e_(e), b_(e.b), at_(at), layers_(e, at), image_(image), D_(width) {}
+
+void PatchEmbed::declare(Declare& d) {
   // The patch convolution keeps PyTorch's default: uniform within 1/sqrt(fan_in), weight and bias.
-  const float fan = 1.0f / std::sqrt(static_cast<float>(P_));
-  const int64_t p = n_.patch_size;
-  patch_.in = P_, patch_.out = D_;
-  declare(patch_.weight, true, {"patch_embed.weight", {D_, n_.in_channels, p, p}, Init::uniform, fan},
-          Held::once);
-  declare(patch_.bias, false, {"patch_embed.bias", {D_}, Init::uniform, fan}, Held::once);
-  declare(pos_, false, {"pos_embed", {n_.tokens(), D_}, Init::normal, 0.02f}, Held::once);
+  const int64_t P = image_.patch_size(), p = image_.patch;
+  const float fan = 1.0f / std::sqrt(static_cast<float>(P));
+  const int64_t tokens = image_.height / p * (image_.width / p);
+  patch_.in = P, patch_.out = D_;
+  d.tensor(patch_.weight, true, {{"patch_embed.weight", {D_, image_.channels, p, p}, Init::uniform, fan}});
+  d.tensor(patch_.bias, false, {{"patch_embed.bias", {D_}, Init::uniform, fan}});
+  d.tensor(pos_, false, {{"pos_embed", {tokens, D_}, Init::normal, kSigma}});
 }
 
-void PixelEnds::declare_last(const Declare& declare, bool) {
-  head_.in = D_, head_.out = P_;
-  declare(head_.weight, true, {"head.weight", {P_, D_}, Init::normal, 0.02f}, Held::once);
-}
-
-// ---- forward ----
-
-Attrs PixelEnds::image() const {
-  return {.m = at_.rows,
-          .batch = at_.batch,
-          .row0 = at_.row0,
-          .channels = n_.in_channels,
-          .height = n_.img_height,
-          .width = n_.img_width,
-          .patch = n_.patch_size,
-          .token0 = at_.token0,
-          .tokens = at_.tokens};
-}
-
-void PixelEnds::emit_fetch(const Stage& stage) {
-  const int64_t pixels = at_.batch * n_.in_channels * n_.img_height * n_.img_width;
-  input_ = stage.is_first ? b_.scratch("input", DType::f32, pixels) : View{};
-  if (stage.is_last) {
-    const InPart head(b_, head_of(n_));
-    target_ = b_.saved("target", DType::f32, pixels);
-  }
-  b_.emit(OpKind::fetch, "data/fetch", image(), {}, {input_, stage.is_last ? target_ : View{}});
-}
-
-Ends::Stream PixelEnds::emit_first(const Block&) {
-  patches_ = b_.saved("patches", act_, at_.rows * P_);
-  b_.emit(OpKind::patch_gather, "patch_embed/gather", image(), {input_}, {patches_});
-  const View y = b_.scratch("patch_embed.y", act_, at_.rows * D_);
-  block_.linear_forward("patch_embed/forward", patch_, patches_, y, at_.rows, patch_.bias);
+std::vector<Flow> PatchEmbed::forward(const std::vector<Flow>&, const Forward&) {
+  patches_ = b_.saved("patches", e_.act, at_.rows * image_.patch_size());
+  b_.emit(OpKind::patch_gather, "patch_embed/gather", image_attrs(image_, at_), {input_}, {patches_});
+  const View y = b_.scratch("patch_embed.y", e_.act, at_.rows * D_);
+  layers_.linear_forward("patch_embed/forward", patch_, patches_, y, at_.rows, patch_.bias);
   // Positions repeat for every image of the batch.
-  return {pos_.slice(at_.token0 * D_, at_.tokens * D_), y, at_.tokens};
+  return {{.x = pos_.slice(at_.token0 * D_, at_.tokens * D_),
+           .y = y,
+           .period = at_.tokens,
+           .linear = "patch_embed",
+           .bias = patch_.bias}};
 }
 
-void PixelEnds::emit_last(const View& h) {
-  pred_ = b_.saved("pred", act_, at_.rows * P_);
-  block_.linear_forward("head/forward", head_, h, pred_, at_.rows, View{});
-  sums_ = b_.saved("loss.sums", DType::f32, at_.batch * (2 + n_.out_channels));
-  b_.emit(OpKind::loss_sums, "loss/sums", image(), {pred_, target_}, {sums_});
+void PatchEmbed::backward(const std::vector<Gradient>& out, std::vector<Gradient>&) {
+  const View mine = pos_.slice(at_.token0 * D_, at_.tokens * D_);
+  const bool partial = at_.cp > 1 && !e_.accumulates();  // other tokens' rows get nothing here
+  if (partial)
+    b_.emit(OpKind::zero, "pos_embed/backward_zero", {.m = 1, .n = pos_.count}, {}, {b_.grad(pos_)});
+  const Attrs pos{.m = at_.rows,
+                  .n = D_,
+                  .accumulate = e_.accumulates() || partial,
+                  .period = at_.tokens,
+                  .row0 = at_.row0};
+  b_.emit(OpKind::period_sum, "pos_embed/backward", pos, {out[0].dx}, {b_.grad(mine)});
+  layers_.linear_backward_weight("patch_embed", patch_, patches_, out[0].dy, at_.rows);
+}
+
+// ---- head ----
+
+PixelHead::PixelHead(int index, Emission& e, const Sharding& at, const ImageShape& image,
+                     const BlockShape& before)
+    : NetPart(index, "head"), e_(e), b_(e.b), at_(at), layers_(e, at), image_(image), before_(before) {}
+
+void PixelHead::declare(Declare& d) {
+  const int64_t P = image_.patch_size(), D = before_.width;
+  d.norm(norm_, "norm", D, before_.eps, true);
+  head_.in = D, head_.out = P;
+  d.tensor(head_.weight, true, {{"head.weight", {P, D}, Init::normal, kSigma}});
+}
+
+std::vector<Flow> PixelHead::forward(const std::vector<Flow>& in, const Forward&) {
+  in_ = in[0];
+  norm_.x = b_.saved("norm.x", before_.stream, at_.rows * before_.width);
+  layers_.norm_forward("norm", "/forward", norm_, in_, true);
+  pred_ = b_.saved("pred", e_.act, at_.rows * image_.patch_size());
+  layers_.linear_forward("head/forward", head_, norm_.h, pred_, at_.rows, View{});
+  sums_ = b_.saved("loss.sums", DType::f32, at_.batch * (2 + image_.channels));
+  Attrs a = image_attrs(image_, at_);
+  b_.emit(OpKind::loss_sums, "loss/sums", a, {pred_, target_}, {sums_});
   if (at_.sample_group >= 0)
     b_.emit(OpKind::all_reduce, "loss/sums/all_reduce", {.group = at_.sample_group}, {sums_}, {sums_},
             Lane::cp);
-  Attrs a = image();
-  a.scale = 1.0f / static_cast<float>(s_.micro_batches() * s_.layout.dp);
+  a.scale = 1.0f / static_cast<float>(e_.spec.micro_batches() * e_.spec.layout.dp);
   b_.emit(OpKind::loss, "loss/forward", a, {sums_}, {b_.plan.metrics});
+  return {};
 }
 
-// ---- backward ----
-
-View PixelEnds::emit_backward_last(const View& h) {
-  const View dpred = block_.operand("dpred", act_, at_.rows * P_);
-  Attrs a = image();
-  a.scale = 1.0f / static_cast<float>(s_.train.global_batch);
+void PixelHead::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) {
+  const View dpred = e_.operand("dpred", e_.act, at_.rows * image_.patch_size());
+  Attrs a = image_attrs(image_, at_);
+  a.scale = 1.0f / static_cast<float>(e_.spec.train.global_batch);
   b_.emit(OpKind::loss_backward, "loss/backward", a,
-          {pred_, target_, sums_, act_ == DType::f16 ? b_.plan.scalars : View{}}, {dpred});
-  const View dh = b_.scratch("norm.dh", act_, at_.rows * D_);
-  block_.linear_backward_input("head", head_, dpred, dh, at_.rows);
-  block_.linear_backward_weight("head", head_, h, dpred, at_.rows);
-  return dh;
-}
-
-void PixelEnds::emit_backward_first(const View& dx, const View& dy, bool accumulate) {
-  const View mine = pos_.slice(at_.token0 * D_, at_.tokens * D_);
-  const bool partial = at_.cp > 1 && !accumulate;  // other tokens' rows get nothing here
-  if (partial)
-    b_.emit(OpKind::zero, "pos_embed/backward_zero", {.m = 1, .n = pos_.count}, {}, {b_.grad(pos_)});
-  const Attrs pos{
-      .m = at_.rows, .n = D_, .accumulate = accumulate || partial, .period = at_.tokens, .row0 = at_.row0};
-  b_.emit(OpKind::period_sum, "pos_embed/backward", pos, {dx}, {b_.grad(mine)});
-  block_.linear_backward_weight("patch_embed", patch_, patches_, dy, at_.rows);
+          {pred_, target_, sums_, e_.act == DType::f16 ? b_.plan.scalars : View{}}, {dpred});
+  const View dh = b_.scratch("norm.dh", e_.act, at_.rows * before_.width);
+  layers_.linear_backward_input("head", head_, dpred, dh, at_.rows);
+  layers_.linear_backward_weight("head", head_, norm_.h, dpred, at_.rows);
+  in[0].dy = layers_.norm_backward("norm", norm_, dh, in[0].dx, true, in_);
 }
 
 }  // namespace isobar

@@ -1,44 +1,66 @@
 // The two ends of the NERSC ViT, image to image: patches and learned positions; head without bias and a loss
 // per pixel of which each rank sums its own rows.
 //
-//   first stage   image [B,C,H,W] -> patches [rows, C p p] -> y [rows, D], positions as the residual
-//   last stage    h [rows, D] -> prediction [rows, C p p] -> loss and RMSE of each channel
+//   embed   image [B,C,H,W] -> patches [rows, C p p] -> y [rows, D], positions as the residual
+//   head    x [rows, D] -> norm -> prediction [rows, C p p] -> loss and RMSE of each channel
 #pragma once
-#include "model/nets/block.h"
-#include "model/nets/ends.h"
+#include "model/nets/block_shape.h"
+#include "model/nets/net.h"
 
 namespace isobar {
 
-class PixelEnds : public Ends {
- public:
-  PixelEnds(Builder& b, const RunSpec& spec, const Sharding& at, BlockEmitter& block, DType act);
+struct ImageShape {  // what is read and predicted, and in patches of which size
+  int64_t channels, height, width, patch;
+  int64_t patch_size() const { return channels * patch * patch; }  // elements
+};
 
-  void declare_first(const Declare& declare) override;
-  void declare_last(const Declare& declare, bool with_first) override;
-  int64_t metrics() const override { return 1 + n_.out_channels; }
-  void emit_fetch(const Stage& stage) override;
-  Stream emit_first(const Block& next) override;
-  void emit_last(const View& h) override;
-  View emit_backward_last(const View& h) override;
-  void emit_backward_first(const View& dx, const View& dy, bool accumulate) override;
-  bool first_is_linear() const override { return true; }
-  View first_bias() const override { return patch_.bias; }
-  View first_parameter() const override { return patch_.weight; }
-  bool last_reads_first() const override { return false; }
+class PatchEmbed : public NetPart {
+ public:
+  PatchEmbed(int index, Emission& e, const Sharding& at, const ImageShape& image, int64_t width);
+  void set_input(const View& v) { input_ = v; }
+
+  void declare(Declare& d) override;
+  std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override;
+  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
+  View last_gradient(bool) const override { return patch_.weight; }
+  std::vector<int> backward_reads() const override { return {}; }
 
  private:
-  Attrs image() const;
-
+  Emission& e_;
   Builder& b_;
-  const RunSpec& s_;
-  const NetSpec& n_;
   const Sharding& at_;
-  BlockEmitter& block_;
-  const DType act_;
-  const int64_t D_, P_;  // width; channels * patch * patch
-  Linear patch_, head_;
+  const Layers layers_;
+  const ImageShape image_;
+  const int64_t D_;
+  Linear patch_;
   View pos_;  // [N, D]
-  View input_, target_, patches_, pred_, sums_;
+  View input_, patches_;
 };
+
+class PixelHead : public NetPart {
+ public:
+  PixelHead(int index, Emission& e, const Sharding& at, const ImageShape& image, const BlockShape& before);
+  void set_target(const View& v) { target_ = v; }
+
+  void declare(Declare& d) override;
+  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
+  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
+  View last_gradient(bool weight) const override { return weight ? head_.weight : norm_.gamma; }
+
+ private:
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+  const Layers layers_;
+  const ImageShape image_;
+  const BlockShape before_;
+  Norm norm_;
+  Linear head_;
+  Flow in_;
+  View target_, pred_, sums_;
+};
+
+/// Of the ops that look at images: which rows of which patches.
+Attrs image_attrs(const ImageShape& image, const Sharding& at);
 
 }  // namespace isobar

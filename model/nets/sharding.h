@@ -1,6 +1,7 @@
 // What one rank holds of the activations: which tokens of which rows, with whom it shares them.
 //
-//   Sharding at(builder, spec, rank);
+//   Sharding at(builder, spec, rank, tokens);
+//   Sharding coarse = at.with_tokens(tokens / 4);   // of the same ranks
 //   at.rows        // rows of the residual stream on this rank
 //   at.full_rows   // rows that the linears inside attention and MLP work on
 //
@@ -17,7 +18,9 @@
 namespace isobar {
 
 struct Sharding {
-  Sharding(Builder& b, const RunSpec& spec, int rank);
+  /// `tokens`: of a sample.
+  Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens);
+  Sharding with_tokens(int64_t tokens) const;
 
   Coords at;
   int64_t tp, cp, pp;
@@ -44,6 +47,9 @@ struct Sharding {
   int64_t replicas, replica;  // 1, 0: nobody else holds this rank's shards
 
   std::vector<int64_t> row_elements(int64_t width) const;  // parts of a tp gather of [full_rows, width]
+
+ private:
+  void cut(int64_t tokens);
 };
 
 }  // namespace isobar

@@ -6,69 +6,84 @@
 
 namespace isobar {
 
-std::pair<int64_t, int64_t> recomputed_with(const PolicySpec& policy, const Stage& stage, int64_t i) {
-  const int64_t n = policy.recompute_num_layers;
-  if (policy.recompute != "full") return {i, i};
-  if (policy.recompute_method == "block") return {i, i < stage.first + n ? i + 1 : i};
-  const int64_t first = i - (i - stage.first) % n;
-  return {first, std::min(first + n, stage.end)};
+std::pair<int32_t, int32_t> recomputed_with(const PolicySpec& policy, const Stage& stage, int32_t i) {
+  const auto n = static_cast<int32_t>(std::min<int64_t>(policy.recompute_num_layers, stage.end));
+  const int32_t first = stage.inner_first(), end = stage.inner_end();
+  if (policy.recompute != "full" || i < first || i >= end) return {i, i};
+  if (policy.recompute_method == "block") return {i, i < first + n ? i + 1 : i};
+  const int32_t from = i - (i - first) % n;
+  return {from, std::min(from + n, end)};
 }
 
-Stages::Stages(Builder& b, const RunSpec& spec, int rank)
-    : b_(b), ranks_(group_of(spec.layout, "pp", rank)), stage_(coords_of(spec.layout, rank).pp) {
+Stages::Stages(const RunSpec& spec, int rank)
+    : ranks_(group_of(spec.layout, "pp", rank)), index_(coords_of(spec.layout, rank).pp) {
   const auto pp = static_cast<int>(spec.layout.pp), chunks = static_cast<int>(spec.layout.vpp);
-  const std::vector<int32_t> cuts = cuts_of(spec.net, pp * chunks);
-  for (int v = stage_; v < pp * chunks; v += pp) {
-    const bool first = v == 0, last = v == pp * chunks - 1;
-    list_.push_back({v / pp, cuts[v] - (first ? 0 : 1), cuts[v + 1] - (last ? 2 : 1), first, last});
-  }
+  const std::vector<int32_t> cuts = cuts_of(spec.net, int64_t{pp} * chunks);
+  for (int v = index_; v < pp * chunks; v += pp)
+    list_.push_back({v / pp, cuts[v], cuts[v + 1], v == 0, v == pp * chunks - 1});
 }
 
-void Stages::declare_buffers(int64_t count, DType stream) {
-  stream_ = stream;
-  leaving_.resize(list_.size());
-  gradient_.resize(list_.size());
-  for (const Stage& s : list_) {
+Doors::Doors(Builder& b, const Stages& stages, const std::vector<Stream>& streams,
+             const std::vector<int>& same)
+    : b_(b), stages_(stages), streams_(streams), same_(same) {
+  leaving_.resize(stages.list().size());
+  gradient_.resize(stages.list().size());
+  for (const Stage& s : stages.list()) {
     const std::string name = "stage" + std::to_string(s.chunk);
-    if (!s.is_last) leaving_[s.chunk] = b_.io(name + ".x", stream, count);
-    if (!s.is_last || !s.is_first) gradient_[s.chunk] = b_.io(name + ".dx", stream, count);
+    std::vector<View>&leaving = leaving_[s.chunk], &gradient = gradient_[s.chunk];
+    leaving.resize(streams.size());
+    gradient.resize(streams.size());
+    for (size_t i = 0; i < streams.size(); ++i)
+      if (s.leaves(streams[i]))
+        leaving[i] = b_.io(name + "." + streams[i].name, streams[i].dtype, streams[i].count);
+    for (size_t i = 0; i < streams.size(); ++i)
+      if ((s.enters(streams[i]) || s.leaves(streams[i])) && !gradient[same_[i]])
+        gradient[same_[i]] = b_.io(name + ".d" + streams[i].name, streams[i].dtype, streams[i].count);
   }
 }
 
-int Stages::pair(const std::string& name, int from, int to) {
-  const auto p = static_cast<int>(ranks_.size());
-  const Group wanted{name, {ranks_[(from + p) % p], ranks_[(to + p) % p]}};
+int Doors::pair(const std::string& name, int from, int to) {
+  const std::vector<int>& ranks = stages_.ranks();
+  const auto p = static_cast<int>(ranks.size());
+  const Group wanted{name, {ranks[(from + p) % p], ranks[(to + p) % p]}};
   for (size_t i = 0; i < b_.plan.groups.size(); ++i)
     if (b_.plan.groups[i].name == wanted.name && b_.plan.groups[i].ranks == wanted.ranks)
       return static_cast<int>(i);
   return b_.group(wanted.name, wanted.ranks);
 }
 
-void Stages::receive_forward(const Stage& s, const View& x) {
-  b_.emit(OpKind::recv, "stage" + std::to_string(s.chunk) + "/recv_forward",
-          {.group = pair("pp.forward", stage_ - 1, stage_)}, {}, {x}, Lane::recv_forward);
+std::string Doors::path(const Stage& s, const char* what, int stream) const {
+  const Stream& x = streams_[stream];
+  return "stage" + std::to_string(s.chunk) + "/" + what + (x.jumps() ? "/" + x.name : "");
 }
 
-void Stages::send_forward(const Stage& s, const View& residual, const View& y) {
-  const std::string path = "stage" + std::to_string(s.chunk);
-  const View x = leaving_[s.chunk];
-  b_.emit(OpKind::residual_add, path + "/add", {.m = 1, .n = x.count}, {residual, y}, {x});
-  b_.emit(OpKind::send, path + "/send_forward", {.group = pair("pp.forward", stage_, stage_ + 1)}, {x}, {},
+void Doors::receive_forward(const Stage& s, int stream, const View& x) {
+  const int me = stages_.index();
+  b_.emit(OpKind::recv, path(s, "recv_forward", stream), {.group = pair("pp.forward", me - 1, me)}, {}, {x},
+          Lane::recv_forward);
+}
+
+void Doors::send_forward(const Stage& s, int stream, const View& x, const View& y) {
+  const int me = stages_.index();
+  const View out = leaving(s, stream);
+  if (y)
+    b_.emit(OpKind::residual_add, path(s, "add", stream), {.m = 1, .n = out.count}, {x, y}, {out});
+  else if (x.buffer != out.buffer)
+    b_.emit(OpKind::copy, path(s, "copy", stream), {.m = 1, .n = out.count, .extent = {1, 1, 1}}, {x}, {out});
+  b_.emit(OpKind::send, path(s, "send_forward", stream), {.group = pair("pp.forward", me, me + 1)}, {out}, {},
           Lane::send_forward);
 }
 
-View Stages::stream_gradient(const Stage& s, int64_t count) {
-  return gradient_[s.chunk] ? gradient_[s.chunk] : b_.scratch("dx", stream_, count);
+void Doors::receive_backward(const Stage& s, int stream, const View& dx) {
+  const int me = stages_.index();
+  b_.emit(OpKind::recv, path(s, "recv_backward", stream), {.group = pair("pp.backward", me + 1, me)}, {}, {dx},
+          Lane::recv_backward);
 }
 
-void Stages::receive_backward(const Stage& s, const View& dx) {
-  b_.emit(OpKind::recv, "stage" + std::to_string(s.chunk) + "/recv_backward",
-          {.group = pair("pp.backward", stage_ + 1, stage_)}, {}, {dx}, Lane::recv_backward);
-}
-
-void Stages::send_backward(const Stage& s, const View& dx) {
-  b_.emit(OpKind::send, "stage" + std::to_string(s.chunk) + "/send_backward",
-          {.group = pair("pp.backward", stage_, stage_ - 1)}, {dx}, {}, Lane::send_backward);
+void Doors::send_backward(const Stage& s, int stream, const View& dx) {
+  const int me = stages_.index();
+  b_.emit(OpKind::send, path(s, "send_backward", stream), {.group = pair("pp.backward", me, me - 1)}, {dx},
+          {}, Lane::send_backward);
 }
 
 }  // namespace isobar

@@ -1,12 +1,16 @@
-// Pipeline parallelism: which blocks a rank's chunks hold, and the sends and receives at their ends.
+// Pipeline parallelism: which parts of the net a rank's chunks hold, and the sends and receives between them.
 //
-//   for (const Stage& stage : stages.list()) …        // this rank's chunks, in forward order
-//   stages.receive_forward(stage, x);                 // x [rows, D] f32 from the stage before
+//   Stages stages(b, spec, rank);
+//   for (const Stage& stage : stages.list()) …              // this rank's chunks, in forward order
+//   Doors doors(b, stages, streams);                        // what enters and leaves them
+//   doors.receive(stage, Pass::forward, stream, x);
 //
 // The net is cut into pp * vpp virtual stages; chunk c of pipeline rank s is virtual stage c * pp + s
-// (Narayanan 2021). Every ordered pair of neighbours has a communicator for activations and one for
-// gradients, so each carries one direction only and is used by one end to send, by the other to receive.
+// (Narayanan 2021). A stream is sent over every cut that it crosses: a stage that neither makes nor takes it
+// passes it on. Every ordered pair of neighbours has a communicator for activations and one for gradients, so
+// each carries one direction only and is used by one end to send, by the other to receive.
 #pragma once
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,37 +22,57 @@ namespace isobar {
 
 struct Stage {
   int chunk = 0;
-  int64_t first = 0, end = 0;              // blocks [first, end) of the net
-  bool is_first = false, is_last = false;  // holds the embedding; the head
+  int32_t first = 0, end = 0;              // parts [first, end) of the net
+  bool is_first = false, is_last = false;  // has the net's first part; its last
+  // Those between the net's ends: what is recomputed
+  int32_t inner_first() const { return first + (is_first ? 1 : 0); }
+  int32_t inner_end() const { return end - (is_last ? 1 : 0); }
+  bool enters(const Stream& s) const { return s.from < first && first <= s.to; }
+  bool leaves(const Stream& s) const { return s.from < end && end <= s.to; }
 };
 
-/// [first, end) of the blocks that are recomputed together with block i of a stage; empty: it is not
-/// recomputed. Megatron's --recompute-method and --recompute-num-layers, by stage chunk.
-std::pair<int64_t, int64_t> recomputed_with(const PolicySpec& policy, const Stage& stage, int64_t i);
+/// [first, end) of the parts that are recomputed together with part i of a stage; empty: it is not recomputed.
+/// Megatron's --recompute-method and --recompute-num-layers, by stage chunk.
+std::pair<int32_t, int32_t> recomputed_with(const PolicySpec& policy, const Stage& stage, int32_t i);
 
 class Stages {
  public:
-  Stages(Builder& b, const RunSpec& spec, int rank);
+  Stages(const RunSpec& spec, int rank);
   const std::vector<Stage>& list() const { return list_; }
-  /// What leaves a chunk lies in buffers of its own, so that a transfer holds up no other memory. `count`:
-  /// elements of the residual stream.
-  void declare_buffers(int64_t count, DType stream = DType::f32);
+  int index() const { return index_; }                     // of this pipeline rank
+  const std::vector<int>& ranks() const { return ranks_; }  // of this pipeline, by stage
 
-  void receive_forward(const Stage& s, const View& x);
-  void send_forward(const Stage& s, const View& residual, const View& y);  // their sum
-  /// dx of the stream: arrives from the stage behind, is updated in place, leaves to the stage before.
-  View stream_gradient(const Stage& s, int64_t count);
-  void receive_backward(const Stage& s, const View& dx);
-  void send_backward(const Stage& s, const View& dx);
+ private:
+  std::vector<int> ranks_;
+  int index_;
+  std::vector<Stage> list_;
+};
+
+/// The streams that cross the cuts of this rank's chunks.
+class Doors {
+ public:
+  /// What leaves a chunk lies in buffers of its own, so that a transfer holds up no other memory. `same`: by
+  /// stream, the stream whose gradient lies in the same memory (a part works in place).
+  Doors(Builder& b, const Stages& stages, const std::vector<Stream>& streams, const std::vector<int>& same);
+
+  /// Where a stream lies that leaves this chunk.
+  View leaving(const Stage& s, int stream) const { return leaving_[s.chunk][stream]; }
+  /// … and its gradient, on either side; absent if it stays within the chunk.
+  View gradient(const Stage& s, int stream) const { return gradient_[s.chunk][same_[stream]]; }
+
+  void receive_forward(const Stage& s, int stream, const View& x);
+  void send_forward(const Stage& s, int stream, const View& x, const View& y);  // their sum
+  void receive_backward(const Stage& s, int stream, const View& dx);
+  void send_backward(const Stage& s, int stream, const View& dx);
 
  private:
   int pair(const std::string& name, int from, int to);
+  std::string path(const Stage& s, const char* what, int stream) const;
   Builder& b_;
-  std::vector<int> ranks_;  // of this pipeline, by stage
-  int stage_;
-  DType stream_ = DType::f32;
-  std::vector<Stage> list_;
-  std::vector<View> leaving_, gradient_;  // by chunk
+  const Stages& stages_;
+  const std::vector<Stream>& streams_;
+  const std::vector<int> same_;
+  std::vector<std::vector<View>> leaving_, gradient_;  // by chunk and stream
 };
 
 }  // namespace isobar

@@ -30,6 +30,24 @@ struct Stream {
   DType dtype;
   int64_t count;  // elements of a micro-batch that a rank holds
   int64_t bytes() const { return count * size_of(dtype); }
+  bool jumps() const { return from + 1 < to; }  // a skip connection
+};
+
+enum class BatchRole : uint8_t { input, target };
+
+/// What a fetch brings of each sample: one of its writes, which is absent on ranks that do not read it.
+struct BatchTensor {
+  std::string name;
+  BatchRole role;
+  int32_t part;  // that reads it
+  DType dtype;
+  int64_t count;  // elements of a micro-batch
+  bool kept;      // until the backward pass
+};
+
+struct Metric {  // of a step, a run of the elements of Plan::metrics
+  std::string name;
+  int64_t first, count;
 };
 
 enum class BufferKind : uint8_t { params, params16, grads, adam, io, saved, scratch, host };
@@ -118,6 +136,8 @@ struct Plan {
   int rank = 0, world = 1;
   std::vector<Part> parts;      // of the whole net, in forward order: the same on every rank
   std::vector<Stream> streams;  // between them, by `to`; counts are of a rank with these tp and cp coordinates
+  std::vector<BatchTensor> batch;     // by a fetch's writes
+  std::vector<Metric> metrics_named;  // the first is the loss
   std::vector<Group> groups;
   std::vector<Buffer> buffers;
   std::vector<Tensor> tensors;  // the whole net's parameters, the same on every rank

@@ -1,0 +1,214 @@
+#include "model/nets/chunk.h"
+
+#include <numeric>
+#include <utility>
+
+namespace isobar {
+
+ChunkEmitter::ChunkEmitter(Emission& e, Net& net, Parameters& params, const Stages& stages)
+    : e_(e),
+      b_(e.b),
+      net_(net),
+      params_(params),
+      streams_(net.streams()),
+      ports_(ports_of(net)),
+      same_(shared_gradients()),
+      doors_(b_, stages, streams_, same_),
+      flows_(streams_.size()) {}
+
+std::vector<ChunkEmitter::Ports> ChunkEmitter::ports_of(const Net& net) {
+  std::vector<Ports> ports(net.parts().size());
+  for (int i = 0; i < static_cast<int>(net.streams().size()); ++i) {
+    ports[net.streams()[i].from].gives.push_back(i);
+    ports[net.streams()[i].to].takes.push_back(i);
+  }
+  return ports;
+}
+
+// A part that works in place makes one memory of the gradients of its first streams, and so on through the
+// net.
+std::vector<int> ChunkEmitter::shared_gradients() const {
+  std::vector<int> same(streams_.size());
+  std::iota(same.begin(), same.end(), 0);
+  for (size_t part = 0; part < ports_.size(); ++part)
+    if (net_.parts()[part]->in_place()) same[ports_[part].gives[0]] = same[ports_[part].takes[0]];
+  return same;
+}
+
+// ---- forward ----
+
+int ChunkEmitter::forward(const Stage& stage, const std::string& name) {
+  const int r = b_.begin(name, Pass::forward, stage.chunk);
+  params_.forward(stage.chunk);
+  fetch(stage);
+  for (int i = 0; i < static_cast<int>(streams_.size()); ++i) {
+    const Stream& s = streams_[i];
+    if (!stage.enters(s)) continue;
+    flows_[i] = {.x = destination(stage, i)};
+    doors_.receive_forward(stage, i, flows_[i].x);
+  }
+  for (int part = stage.first; part < stage.end; ++part) {
+    params_.need(part);
+    run_forward(stage, part, inputs(part), {.keep = keep_of(stage, part)});
+  }
+  for (int i = 0; i < static_cast<int>(streams_.size()); ++i)
+    if (stage.leaves(streams_[i])) doors_.send_forward(stage, i, flows_[i].x, flows_[i].y);
+  b_.end();
+  return r;
+}
+
+// One op brings all that the chunk's parts read of the batch.
+void ChunkEmitter::fetch(const Stage& stage) {
+  std::vector<View> writes(net_.batch().size());
+  int reader = -1;
+  for (size_t i = 0; i < writes.size(); ++i) {
+    const BatchTensor& t = net_.batch()[i];
+    if (t.part < stage.first || t.part >= stage.end) continue;
+    const InPart here(b_, t.part);
+    writes[i] = b_.hold(t.name, t.dtype, t.count, t.kept);
+    net_.fetched(i, writes[i]);
+    if (reader < 0) reader = t.part;
+  }
+  if (reader < 0) return;
+  const InPart here(b_, reader);
+  b_.emit(OpKind::fetch, "data/fetch", net_.fetch(), {}, std::move(writes));
+}
+
+// Where a stream lies best that comes whole: at the part that takes it, or ready to be sent on.
+View ChunkEmitter::destination(const Stage& stage, int stream) {
+  const Stream& s = streams_[stream];
+  if (stage.leaves(s)) return doors_.leaving(stage, stream);
+  const std::vector<int>& takes = ports_[s.to].takes;
+  size_t port = 0;
+  while (takes[port] != stream) ++port;
+  return net_.parts()[s.to]->door(port);
+}
+
+std::vector<Flow> ChunkEmitter::inputs(int part) const {
+  std::vector<Flow> in;
+  for (const int i : ports_[part].takes) in.push_back(flows_[i]);
+  return in;
+}
+
+void ChunkEmitter::run_forward(const Stage& stage, int part, const std::vector<Flow>& in, Forward how) {
+  const InPart here(b_, part);
+  const std::vector<int>& gives = ports_[part].gives;
+  how.lies = [&](size_t i) { return destination(stage, gives[i]); };
+  std::vector<Flow> out = net_.parts()[part]->forward(in, how);
+  for (size_t i = 0; i < gives.size(); ++i) flows_[gives[i]] = std::move(out[i]);
+}
+
+// Of parts that are recomputed together those keep their input that others before them have not made.
+Keep ChunkEmitter::keep_of(const Stage& stage, int part) const {
+  const auto [from, to] = recomputed_with(e_.spec.policy, stage, part);
+  if (from == to) return Keep::all;
+  for (const int i : ports_[part].takes)
+    if (streams_[i].from < from) return Keep::input;
+  return Keep::nothing;
+}
+
+// ---- backward ----
+
+int ChunkEmitter::backward(const Stage& stage, const std::string& name, bool accumulate, bool reduce) {
+  const int r = b_.begin(name, Pass::backward, stage.chunk);
+  params_.backward(stage.chunk, !accumulate, reduce);
+  accumulate = accumulate && params_.ops_accumulate();
+  finals_.clear();
+  find_gradients(stage);
+  e_.backward_begins(accumulate);
+  for (int i = 0; i < static_cast<int>(streams_.size()); ++i)
+    if (stage.leaves(streams_[i])) arrive(stage, i, accumulate);
+  for (int part = stage.end - 1; part >= stage.first; --part) {
+    const auto [from, to] = recomputed_with(e_.spec.policy, stage, part);
+    if (part + 1 == to) recompute(stage, from, to);
+    for (const int read : net_.parts()[part]->backward_reads())
+      if (stage.first <= read && read < stage.end) params_.need(read);
+    run_backward(part);
+    if (e_.split)
+      finals_.push_back({e_.postponed(), part});
+    else
+      params_.final(part);
+  }
+  for (int i = 0; i < static_cast<int>(streams_.size()); ++i)
+    if (stage.enters(streams_[i])) doors_.send_backward(stage, i, gradients_[i].dx);
+  params_.finish(last_gradient(stage, false));
+  b_.end();
+  return r;
+}
+
+void ChunkEmitter::find_gradients(const Stage& stage) {
+  gradients_.assign(streams_.size(), {});
+  for (int i = 0; i < static_cast<int>(streams_.size()); ++i) {
+    const Stream& s = streams_[i];
+    if (s.to < stage.first || s.from >= stage.end) continue;
+    View dx = doors_.gradient(stage, i);
+    for (int j = 0; j < i && !dx; ++j)
+      if (same_[j] == same_[i]) dx = gradients_[j].dx;
+    gradients_[i].dx = dx ? dx : b_.scratch("d" + s.name, s.dtype, s.count);
+  }
+}
+
+// The gradient of a stream that left: of y, too, if it was still to be added.
+void ChunkEmitter::arrive(const Stage& stage, int stream, bool accumulate) {
+  const Stream& s = streams_[stream];
+  const View dx = gradients_[stream].dx;
+  doors_.receive_backward(stage, stream, dx);
+  const Flow& flow = flows_[stream];
+  if (!flow.y) return;
+  const InPart here(b_, s.from);
+  if (flow.bias) {
+    const int64_t D = flow.bias.count;
+    b_.emit(OpKind::column_sum, flow.linear + "/backward_bias",
+            {.m = dx.count / D, .n = D, .accumulate = accumulate}, {dx}, {b_.grad(flow.bias)});
+  }
+  gradients_[stream].dy = dx;
+  if (!e_.copies_gradient(s.dtype)) return;
+  const View dy = e_.operand("stream.dy", e_.act, dx.count);
+  const bool same = e_.act == s.dtype;
+  Attrs a{.m = 1, .n = dx.count};
+  if (same) a.extent[0] = a.extent[1] = a.extent[2] = 1;
+  b_.emit(same ? OpKind::copy : OpKind::cast, flow.linear + "/backward_cast", a, {dx}, {dy});
+  gradients_[stream].dy = dy;
+}
+
+// What is made again needs no copy of what was kept, nor the last product: backward does not read it.
+void ChunkEmitter::recompute(const Stage& stage, int32_t from, int32_t to) {
+  for (int32_t part = from; part < to; ++part) params_.need(part);
+  const std::vector<Flow> kept = flows_;
+  for (int32_t part = from; part < to; ++part) {
+    std::vector<Flow> in = inputs(part);
+    if (keep_of(stage, part) == Keep::input) in = net_.parts()[part]->kept_inputs();
+    run_forward(stage, part, in, {.keep = Keep::nothing, .again = true, .result = part + 1 < to});
+  }
+  flows_ = kept;
+}
+
+void ChunkEmitter::run_backward(int part) {
+  const InPart here(b_, part);
+  std::vector<Gradient> out, in;
+  for (const int i : ports_[part].gives) out.push_back(gradients_[i]);
+  for (const int i : ports_[part].takes) in.push_back({.dx = gradients_[i].dx});
+  net_.parts()[part]->backward(out, in);
+  for (size_t i = 0; i < in.size(); ++i) gradients_[ports_[part].takes[i]].dy = in[i].dy;
+}
+
+View ChunkEmitter::last_gradient(const Stage& stage, bool weight) const {
+  for (int part = stage.first; part < stage.end; ++part)
+    if (const View p = net_.parts()[part]->last_gradient(weight)) return b_.grad(p);
+  return {};
+}
+
+int ChunkEmitter::backward_weight(const Stage& stage, const std::string& name, bool accumulate, bool reduce) {
+  const int r = b_.begin(name, Pass::backward, stage.chunk);
+  params_.backward(stage.chunk, !accumulate, reduce);
+  size_t next = 0;
+  e_.weight_gradients(accumulate, [&](size_t emitted) {
+    for (; next < finals_.size() && finals_[next].after <= emitted; ++next)
+      params_.final(finals_[next].part);
+  });
+  params_.finish(last_gradient(stage, true));
+  b_.end();
+  return r;
+}
+
+}  // namespace isobar

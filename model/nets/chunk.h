@@ -1,0 +1,64 @@
+// The routines of one pipeline chunk, from the parts that it holds: forward; backward; and where that is split,
+// its weight gradients.
+//
+//   ChunkEmitter chunks(emission, net, params, stages);
+//   const int routine = chunks.forward(stage, "forward");
+//
+// Parts emit themselves (net.h). Here is what stands between them: streams that enter and leave, gathers of
+// the parameters that the next part needs, recomputation, and when a part's gradients are final.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/nets/net.h"
+#include "model/nets/stages.h"
+#include "model/plan/parameters.h"
+
+namespace isobar {
+
+class ChunkEmitter {
+ public:
+  ChunkEmitter(Emission& e, Net& net, Parameters& params, const Stages& stages);
+
+  // Each returns the routine's index. `accumulate`: adds to the gradients; `reduce`: they are the step's last.
+  int forward(const Stage& stage, const std::string& name);
+  int backward(const Stage& stage, const std::string& name, bool accumulate, bool reduce);
+  /// Of the backward that was emitted last: those of all micro-batches postpone the same products.
+  int backward_weight(const Stage& stage, const std::string& name, bool accumulate, bool reduce);
+
+ private:
+  struct Final {  // a part whose gradients are final after so many weight gradients of a split backward
+    size_t after;
+    int part;
+  };
+  struct Ports {  // streams of a part, by index into Plan::streams
+    std::vector<int> takes, gives;
+  };
+
+  static std::vector<Ports> ports_of(const Net& net);
+  std::vector<int> shared_gradients() const;
+  void fetch(const Stage& stage);
+  View destination(const Stage& stage, int stream);
+  std::vector<Flow> inputs(int part) const;
+  void run_forward(const Stage& stage, int part, const std::vector<Flow>& in, Forward how);
+  Keep keep_of(const Stage& stage, int part) const;
+  void recompute(const Stage& stage, int32_t from, int32_t to);
+  void find_gradients(const Stage& stage);
+  void arrive(const Stage& stage, int stream, bool accumulate);
+  void run_backward(int part);
+  View last_gradient(const Stage& stage, bool weight) const;
+
+  Emission& e_;
+  Builder& b_;
+  Net& net_;
+  Parameters& params_;
+  const std::vector<Stream>& streams_;
+  const std::vector<Ports> ports_;  // by part
+  const std::vector<int> same_;     // by stream: the one whose gradient lies in the same memory
+  Doors doors_;
+  std::vector<Flow> flows_;          // by stream, of the forward routine that was emitted last
+  std::vector<Gradient> gradients_;  // by stream, of the backward routine that is open
+  std::vector<Final> finals_;        // of the backward routine that was emitted last
+};
+
+}  // namespace isobar

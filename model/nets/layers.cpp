@@ -1,0 +1,176 @@
+#include "model/nets/layers.h"
+
+namespace isobar {
+namespace {
+
+// Around fp8's products all is in bf16, as in Transformer Engine.
+DType act_of(const RunSpec& spec) {
+  const std::string& amp = spec.policy.amp;
+  return amp == "bf16" || amp == "fp8" ? DType::bf16 : amp == "fp16" ? DType::f16 : DType::f32;
+}
+
+}  // namespace
+
+Emission::Emission(Builder& b, const RunSpec& spec, double dropout)
+    : b(b),
+      spec(spec),
+      act(act_of(spec)),
+      split(spec.policy.schedule == "zb-h1"),
+      dropout(dropout),
+      tf32_(spec.policy.amp == "tf32") {}
+
+// ---- a backward routine ----
+
+void Emission::backward_begins(bool accumulate) {
+  accumulate_ = accumulate;
+  postponed_.clear();
+}
+
+View Emission::operand(const std::string& name, DType t, int64_t count) {
+  if (!split) return b.scratch(name, t, count);
+  const auto [it, fresh] = operands_.try_emplace(name);
+  if (fresh) it->second = b.saved(name, t, count);
+  return it->second;
+}
+
+void Emission::weight_gradient(const Postponed& p) {
+  const InPart here(b, p.part);
+  const Linear& l = *p.linear;
+  b.emit(OpKind::gemm, p.path + "/backward_weight",
+         {.m = l.out,
+          .n = l.in,
+          .k = p.rows,
+          .trans_a = true,
+          .accumulate = accumulate_,
+          .tf32 = tf32_,
+          .fp8 = l.fp8},
+         {p.dy, p.x, View{}}, {b.grad(l.weight)})
+      .weight_gradient = true;
+}
+
+void Emission::weight_gradients(bool accumulate, const std::function<void(size_t)>& after) {
+  accumulate_ = accumulate;
+  const auto whole = [&](Postponed p) {
+    const InPart here(b, p.part);
+    const Layers layers(*this, *p.at);
+    const std::string path = p.path + "/backward_weight";
+    if (p.x.count < p.rows * p.linear->in) p.x = layers.gathered(path, p.x);
+    if (p.dy.count < p.rows * p.linear->out) p.dy = layers.gathered(path, p.dy);
+    return p;
+  };
+  Postponed now;
+  if (!postponed_.empty()) now = whole(postponed_[0]);
+  for (size_t i = 0; i < postponed_.size(); ++i) {
+    // The next product's operands are gathered under this one.
+    Postponed next;
+    if (i + 1 < postponed_.size()) next = whole(postponed_[i + 1]);
+    weight_gradient(now);
+    after(i + 1);
+    now = std::move(next);
+  }
+}
+
+// ---- linears ----
+
+void Layers::linear_forward(const std::string& path, const Linear& l, const View& x, const View& y,
+                            int64_t rows, const View& bias) const {
+  b_.emit(OpKind::gemm, path,
+          {.m = rows, .n = l.out, .k = l.in, .trans_b = true, .tf32 = e_.tf32_, .fp8 = l.fp8},
+          {x, b_.weight(l.weight), bias}, {y});
+}
+
+void Layers::linear_backward_input(const std::string& path, const Linear& l, const View& dy, const View& dx,
+                                   int64_t rows) const {
+  b_.emit(OpKind::gemm, path + "/backward_input",
+          {.m = rows, .n = l.in, .k = l.out, .tf32 = e_.tf32_, .fp8 = l.fp8},
+          {dy, b_.weight(l.weight), View{}}, {dx});
+}
+
+void Layers::linear_backward_weight(const std::string& path, const Linear& l, const View& x, const View& dy,
+                                    int64_t rows) const {
+  const Emission::Postponed p{path, &l, x, dy, rows, b_.part(), &at_};
+  if (e_.split)
+    e_.postponed_.push_back(p);
+  else
+    e_.weight_gradient(p);
+}
+
+// ---- norms ----
+
+void Layers::norm_forward(const std::string& path, const std::string& pass, Norm& n, const Flow& in,
+                          bool keep) const {
+  const int64_t rows = at_.rows, D = n.gamma.count;
+  n.h = b_.hold(path + ".h", e_.act, rows * D, keep);
+  const View sum = in.y ? n.x : View{};
+  if (!n.beta) {
+    n.rstd = b_.hold(path + ".rstd", DType::f32, rows, keep);
+    b_.emit(OpKind::rms_norm, path + pass, {.m = rows, .n = D, .eps = n.eps}, {in.x, in.y, n.gamma},
+            {sum, n.h, n.rstd});
+    return;
+  }
+  n.mean = b_.hold(path + ".mean", DType::f32, rows, keep);
+  n.rstd = b_.hold(path + ".rstd", DType::f32, rows, keep);
+  b_.emit(OpKind::residual_norm, path + pass,
+          {.m = rows, .n = D, .eps = n.eps, .period = in.period, .row0 = at_.row0},
+          {in.x, in.y, n.gamma, n.beta}, {sum, n.h, n.mean, n.rstd});
+}
+
+View Layers::norm_backward(const std::string& path, const Norm& n, const View& dh, const View& dx, bool first,
+                           const Flow& in) const {
+  const int64_t rows = at_.rows, D = n.gamma.count;
+  const bool copies = in.y && e_.copies_gradient(b_.plan.buffers[dx.buffer].dtype);
+  const View dy = copies ? e_.operand(path + ".dy", e_.act, rows * D) : View{};
+  const Attrs a{.m = rows, .n = D, .accumulate = e_.accumulates(), .eps = n.eps, .first = first};
+  if (!n.beta)
+    b_.emit(OpKind::rms_norm_backward, path + "/backward", a, {n.x, n.rstd, n.gamma, dh},
+            {dx, dy, b_.grad(n.gamma)});
+  else
+    b_.emit(OpKind::residual_norm_backward, path + "/backward", a, {n.x, n.mean, n.rstd, n.gamma, dh},
+            {dx, dy, b_.grad(n.gamma), b_.grad(n.beta), in.bias ? b_.grad(in.bias) : View{}});
+  return copies ? dy : in.y ? dx : View{};
+}
+
+// ---- dropout ----
+
+View Layers::dropout(const std::string& path, const View& y, bool keep) const {
+  if (e_.dropout == 0) return {};
+  // Without one, the state of the random numbers brings it back.
+  const View mask = keep ? b_.saved(path + ".mask", DType::f32, (y.count + 3) / 4) : View{};
+  b_.emit(OpKind::dropout, path, {.m = at_.rows, .n = y.count / at_.rows}, {y}, {y, mask});
+  return mask;
+}
+
+void Layers::dropout_backward(const std::string& path, const View& dy, const View& mask) const {
+  if (e_.dropout > 0)
+    b_.emit(OpKind::dropout_backward, path, {.m = at_.rows, .n = dy.count / at_.rows}, {dy, mask}, {dy});
+}
+
+// ---- tensor parallelism: what goes over the network ----
+
+// Of a row-parallel linear's result, or of a column-parallel one's input gradient
+View Layers::result(const std::string& path, const View& partial) const {
+  if (at_.tp == 1) return partial;
+  if (!at_.sequence) {
+    b_.emit(OpKind::all_reduce, path + "/all_reduce", {.group = at_.tp_group}, {partial}, {partial},
+            Lane::tp);
+    return partial;
+  }
+  const int64_t D = partial.count / at_.full_rows;
+  const View own = b_.scratch(path + ".part", e_.act, at_.rows * D);
+  Attrs a{.group = at_.tp_group};
+  a.send = at_.row_elements(D);
+  b_.emit(OpKind::reduce_scatter, path + "/reduce_scatter", a, {partial}, {own}, Lane::tp);
+  return own;
+}
+
+View Layers::gathered(const std::string& path, const View& part) const {
+  if (!at_.sequence) return part;
+  const int64_t D = part.count / at_.rows;
+  const View all = b_.scratch(path + ".all", b_.plan.buffers[part.buffer].dtype, at_.full_rows * D);
+  Attrs a{.group = at_.tp_group};
+  a.receive = at_.row_elements(D);
+  b_.emit(OpKind::all_gather, path + "/all_gather", a, {part}, {all}, Lane::tp);
+  return all;
+}
+
+}  // namespace isobar

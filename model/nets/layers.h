@@ -1,0 +1,118 @@
+// The layers that nets are made of: linears, norms, dropout, and what tensor parallelism sends between them.
+// Each is emitted forward and backward.
+//
+// A split backward pass (ZB-H1, Qi 2023) emits all but the weight-gradient products and notes those down, to
+// be emitted into a routine of their own. What they read outlives the routine that wrote it; of what sequence
+// parallelism cuts, this rank's part is kept, and gathered again.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/nets/sharding.h"
+#include "model/plan/builder.h"
+
+namespace isobar {
+
+struct Linear {
+  View weight;  // [out, in], both as held here
+  View bias;    // [out], absent in nets without
+  int64_t in = 0, out = 0;
+  bool fp8 = false;  // its products, all three
+};
+
+struct Norm {             // parameters and what its forward saves
+  View gamma, beta;       // [D]; without beta it is an RMSNorm
+  float eps = 0;
+  View x, h, mean, rstd;  // x [rows,D] of the stream, h [rows,D] act, [rows] f32; RMSNorm has no mean
+};
+
+/// A stream's value while a routine is written: x, or x + y while y waits for the norm that adds it.
+struct Flow {
+  View x, y;
+  int64_t period = 0;  // rows after which x repeats (0: never)
+  std::string linear;  // path of the linear that y came from …
+  View bias;           // … and its bias (absent: none): who adds y sums their gradient
+};
+
+struct Gradient {  // of a stream
+  View dx;         // added to in place
+  View dy;         // as the linear that y came from takes it; absent if there was none
+};
+
+/// What a plan's layers share.
+class Emission {
+ public:
+  Emission(Builder& b, const RunSpec& spec, double dropout);
+
+  Builder& b;
+  const RunSpec& spec;
+  const DType act;       // of activations: what matrix products read and write
+  const bool split;      // weight gradients have a routine of their own
+  const double dropout;  // of hidden states
+
+  void backward_begins(bool accumulate);
+  bool accumulates() const { return accumulate_; }          // backward adds to the gradients
+  size_t postponed() const { return postponed_.size(); }    // weight gradients since backward_begins
+  /// Emits them into the routine that is open; `after` hears how many there are so far.
+  void weight_gradients(bool accumulate, const std::function<void(size_t)>& after);
+  /// What a weight gradient reads: scratch, or saved where backward is split. Routines that differ in
+  /// accumulation alone share it.
+  View operand(const std::string& name, DType t, int64_t count);
+  /// Whether a linear cannot take the gradient of a stream of this type as it lies: it is of another type,
+  /// goes on changing, or is kept for the weight gradient.
+  bool copies_gradient(DType stream) const { return act != stream || split || dropout > 0; }
+
+ private:
+  friend class Layers;
+  struct Postponed {
+    std::string path;
+    const Linear* linear;
+    View x, dy;
+    int64_t rows;
+    int part;
+    const Sharding* at;
+  };
+  void weight_gradient(const Postponed& p);
+  const bool tf32_;
+  bool accumulate_ = false;
+  std::vector<Postponed> postponed_;
+  std::map<std::string, View> operands_;  // saved ones, by name
+};
+
+/// The layers over one grid of rows.
+class Layers {
+ public:
+  Layers(Emission& e, const Sharding& at) : e_(e), b_(e.b), at_(at) {}
+
+  void linear_forward(const std::string& path, const Linear& l, const View& x, const View& y, int64_t rows,
+                      const View& bias) const;
+  void linear_backward_input(const std::string& path, const Linear& l, const View& dy, const View& dx,
+                             int64_t rows) const;
+  /// Split: noted down; x and dy may be this rank's rows of what the product reads. `l` must stay.
+  void linear_backward_weight(const std::string& path, const Linear& l, const View& x, const View& dy,
+                              int64_t rows) const;
+  /// h = norm(x + y). The sum, if there is a y, is written to n.x, which is there.
+  void norm_forward(const std::string& path, const std::string& pass, Norm& n, const Flow& in, bool keep) const;
+  /// dx += norm'(dh), or is written if `first`. Returns what the linear before the norm gets if `in` came with
+  /// its y: dx itself or its copy; else absent.
+  View norm_backward(const std::string& path, const Norm& n, const View& dh, const View& dx, bool first,
+                     const Flow& in) const;
+  View dropout(const std::string& path, const View& y, bool keep) const;  // in place; returns the mask
+  void dropout_backward(const std::string& path, const View& dy, const View& mask) const;
+
+  // ---- tensor parallelism ----
+  /// Partial [full_rows, D] of a row-parallel linear -> their sum, this rank's rows of it
+  View result(const std::string& path, const View& partial) const;
+  View gathered(const std::string& path, const View& part) const;  // all rows of a [rows, D] operand
+  /// The bias of a row-parallel linear must enter its sum once: rank 0 of the group adds it.
+  View once(const View& bias) const { return at_.at.tp == 0 ? bias : View{}; }
+
+ private:
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+};
+
+}  // namespace isobar

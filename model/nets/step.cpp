@@ -1,0 +1,185 @@
+#include "model/nets/step.h"
+
+#include <numeric>
+#include <optional>
+
+#include "model/nets/chunk.h"
+#include "model/nets/declare.h"
+#include "model/nets/parts.h"
+#include "model/plan/parameters.h"
+#include "model/plan/schedule.h"
+
+namespace isobar {
+namespace {
+
+ParameterPolicy policy_of(const RunSpec& spec, DType act) {
+  const PolicySpec& p = spec.policy;
+  const auto bucket = static_cast<int64_t>(p.bucket_mb * 1e6) / size_of(DType::f32);
+  return {.zero = p.zero,
+          .act = act,
+          .grads = p.main_grads_dtype == "bf16" ? DType::bf16 : DType::f32,
+          .bucket = std::max<int64_t>(1, bucket),
+          .sgd = spec.train.optimizer == "sgd",
+          .offload = p.offload_optimizer,
+          .overlap = p.overlap};
+}
+
+class Step {
+ public:
+  Step(const RunSpec& spec, int rank, const Workspace& workspace)
+      : s_(spec),
+        b_(rank, static_cast<int>(spec.layout.world()), workspace),
+        at_(b_, spec, rank, spec.net.tokens()),
+        e_(b_, spec, spec.net.dropout),
+        params_(b_, policy_of(spec, e_.act)),
+        stages_(spec, rank),
+        net_(make_net(e_, at_)) {}
+
+  Plan build() {
+    Plan& plan = b_.plan;
+    plan.parts = parts_of(s_.net);
+    plan.streams = net_->streams();
+    plan.batch = net_->batch();
+    plan.metrics_named = net_->metrics();
+    declare_parameters(b_, s_, at_, params_, stages_, net_->parts());
+    plan.metrics = b_.io("metrics", DType::f32, plan.metrics_named.back().first + plan.metrics_named.back().count);
+    plan.grad_norm2 = b_.io("grad_norm2", DType::f32, 1);
+    plan.scalars = b_.io("scalars", DType::f32, kScalars);
+    ChunkEmitter chunks(e_, *net_, params_, stages_);
+    const int init = emit_init(), begin = emit_begin();
+    std::vector<Routines> routines;
+    for (const Stage& stage : stages_.list()) routines.push_back(emit_chunk(chunks, stage));
+    const int optimizer = emit_optimizer();
+    const int eval_end = at_.metrics_group >= 0 ? emit_eval_end() : -1;
+    plan.init = {{init, 0, 0}};
+    list_train(begin, routines, optimizer);
+    plan.eval.push_back({begin, 0, 0});
+    for (const Routines& r : routines) plan.eval.push_back({r.forward, 0, 0});
+    if (eval_end >= 0) plan.eval.push_back({eval_end, 0, 0});
+    return std::move(plan);
+  }
+
+ private:
+  struct Routines {  // of a chunk
+    int forward;
+    std::vector<int> backward;  // by micro-batch; of a split backward, the input part
+    std::vector<int> weight;    // the weight part
+  };
+
+  int micro_batches() const { return static_cast<int>(s_.micro_batches()); }
+
+  // ---- a chunk's routines ----
+  Routines emit_chunk(ChunkEmitter& chunks, const Stage& stage) {
+    Routines r;
+    const std::string suffix = stages_.list().size() > 1 ? "." + std::to_string(stage.chunk) : "";
+    r.forward = chunks.forward(stage, "forward" + suffix);
+    if (!e_.split) {
+      r.backward = by_micro("backward", suffix, [&](const std::string& name, bool accumulate, bool reduce) {
+        return chunks.backward(stage, name, accumulate, reduce);
+      });
+      return r;
+    }
+    r.backward = by_micro("backward_input", suffix, [&](const std::string& name, bool accumulate, bool) {
+      return chunks.backward(stage, name, accumulate, false);
+    });
+    r.weight = by_micro("backward_weight", suffix, [&](const std::string& name, bool accumulate, bool reduce) {
+      return chunks.backward_weight(stage, name, accumulate, reduce);
+    });
+    return r;
+  }
+
+  // Gradients are written by the first micro-batch, added to by the others, and reduced under the last.
+  template <class Emit>  // (name, accumulate, reduce) -> routine
+  std::vector<int> by_micro(const std::string& name, const std::string& suffix, const Emit& emit) const {
+    const int m = micro_batches();
+    if (m == 1) return {emit(name + suffix, false, true)};
+    std::vector<int> out(m);
+    out[0] = emit(name + ".first" + suffix, false, false);
+    const int middle = m > 2 ? emit(name + ".middle" + suffix, true, false) : -1;
+    for (int i = 1; i < m - 1; ++i) out[i] = middle;
+    out[m - 1] = emit(name + ".last" + suffix, true, true);
+    return out;
+  }
+
+  // ---- the order of a step ----
+  void list_train(int begin, const std::vector<Routines>& routines, int optimizer) {
+    Plan& plan = b_.plan;
+    const auto vpp = static_cast<int>(s_.layout.vpp);
+    const auto actions =
+        schedule_actions(s_.policy.schedule, static_cast<int>(at_.pp), at_.at.pp, micro_batches(), vpp);
+    plan.slots = in_flight(actions, vpp);
+    plan.train.push_back({begin, 0, 0});
+    for (const Action& a : actions) {
+      const auto slot = static_cast<int32_t>(a.micro % plan.slots[a.chunk]);
+      const Routines& r = routines[a.chunk];
+      const int routine = a.type == Action::Type::forward           ? r.forward
+                          : a.type == Action::Type::backward_weight ? r.weight[a.micro]
+                                                                    : r.backward[a.micro];
+      plan.train.push_back({routine, a.micro, slot});
+    }
+    plan.train.push_back({optimizer, 0, 0});
+  }
+
+  // ---- small routines ----
+  // First values depend on seed and name alone, so every rank makes its own.
+  int emit_init() {
+    const int r = b_.begin("init", Pass::init);
+    params_.copies("params");
+    b_.end();
+    return r;
+  }
+
+  int emit_begin() {
+    const int r = b_.begin("begin", Pass::begin);
+    b_.emit(OpKind::zero, "metrics/zero", {.m = 1, .n = b_.plan.metrics.count}, {}, {b_.plan.metrics});
+    b_.end();
+    return r;
+  }
+
+  int emit_eval_end() {
+    const int r = b_.begin("eval_end", Pass::eval_end);
+    reduce_metrics();
+    b_.end();
+    return r;
+  }
+
+  // Means over dp; stages without the loss add nothing and learn it.
+  void reduce_metrics() {
+    if (at_.metrics_group >= 0)
+      b_.emit(OpKind::all_reduce, "metrics/all_reduce", {.group = at_.metrics_group}, {b_.plan.metrics},
+              {b_.plan.metrics}, Lane::dp);
+  }
+
+  int emit_optimizer() {
+    const int r = b_.begin("optimizer", Pass::optimizer);
+    Plan& p = b_.plan;
+    net_->before_optimizer(params_);
+    params_.squared_norm(p.grad_norm2);
+    if (at_.norm_group >= 0)
+      b_.emit(OpKind::all_reduce, "optimizer/grad_norm/all_reduce", {.group = at_.norm_group}, {p.grad_norm2},
+              {p.grad_norm2}, Lane::dp);
+    if (e_.act == DType::f16)
+      b_.emit(OpKind::loss_scale, "optimizer/loss_scale", {}, {p.grad_norm2, p.scalars},
+              {p.grad_norm2, p.scalars});
+    params_.update(p.scalars, s_.train.grad_clip > 0 ? p.grad_norm2 : View{});
+    reduce_metrics();
+    b_.end();
+    return r;
+  }
+
+  const RunSpec& s_;
+  Builder b_;
+  Sharding at_;
+  Emission e_;
+  Parameters params_;
+  Stages stages_;
+  std::unique_ptr<Net> net_;
+};
+
+}  // namespace
+
+Plan emit_step(const RunSpec& spec, int rank, const Workspace& workspace) {
+  return Step(spec, rank, workspace).build();
+}
+
+}  // namespace isobar

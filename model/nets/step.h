@@ -1,0 +1,9 @@
+// The plan of one rank's step, from the parts of a net: parameters, the routines of this rank's chunks, and
+// the order in which a step invokes them. What is emitted is listed there, in execution order.
+#pragma once
+#include "model/base/spec.h"
+#include "model/plan/builder.h"
+
+namespace isobar {
+Plan emit_step(const RunSpec& spec, int rank, const Workspace& workspace);
+}
