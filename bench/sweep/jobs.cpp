@@ -151,7 +151,7 @@ Trial trial_from_json(const json& j, const std::string& file) {
   t.repetition = j.at("repetition").get<int64_t>();
   t.repeats = j.value("repeats", std::string());
   for (const auto& [key, value] : j.at("axes").items()) t.axes.emplace_back(key, value);
-  t.spec = run_spec_from_json(j.at("spec"), file);
+  t.spec = run_spec_from_record(j.at("spec"), file);
   if (j.contains("forecast")) {
     const json& f = j["forecast"];
     require_shape(f, file, {{"/step_s", "number"}, {"/upper_s", "number"}, {"/ceiling_s", "number"}}, kAgain);

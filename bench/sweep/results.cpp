@@ -153,7 +153,7 @@ void follow(const json& e, ResultTail& t) {
 
 void take_spec(const json& j, const std::string& file, RunRecord& r, std::vector<std::string>* problems) {
   try {
-    r.spec = run_spec_from_json(j, file);
+    r.spec = run_spec_from_record(j, file);
   } catch (const ConfigError& e) {
     report(problems, e.what());
   }

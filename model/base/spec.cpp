@@ -9,27 +9,70 @@
 namespace isobar {
 namespace {
 
+template <class Visitor>
+void visit_images(Visitor&& v, Images& n) {
+  v("net.img_height", n.img_height);
+  v("net.img_width", n.img_width);
+  v("net.in_channels", n.in_channels);
+  v("net.out_channels", n.out_channels);
+}
+
+template <class Visitor>
+void visit_words(Visitor&& v, WordsSpec& n) {
+  v("net.embed_dim", n.embed_dim);
+  v("net.depth", n.depth);
+  v("net.num_heads", n.num_heads);
+  v("net.num_kv_heads", n.num_kv_heads);
+  v("net.mlp_ratio", n.mlp_ratio);
+  v("net.ffn_dim", n.ffn_dim);
+  v("net.norm_eps", n.norm_eps);
+  v("net.seq_length", n.seq_length);
+  v("net.vocab_size", n.vocab_size);
+  v("net.tie_embeddings", n.tie_embeddings);
+  v("net.dropout", n.dropout);
+}
+
+template <class Visitor>
+void visit_net(Visitor&& v, VitSpec& n) {
+  v("net.embed_dim", n.embed_dim);
+  v("net.depth", n.depth);
+  v("net.num_heads", n.num_heads);
+  v("net.patch_size", n.patch_size);
+  v("net.mlp_ratio", n.mlp_ratio);
+  visit_images(v, n);
+  v("net.norm_eps", n.norm_eps);
+  v("net.gelu", n.gelu);
+}
+
+template <class Visitor>
+void visit_net(Visitor&& v, UnetSpec& n) {
+  v("net.embed_dim", n.embed_dim);
+  v("net.encoder_depth", n.encoder_depth);
+  v("net.bottleneck_depth", n.bottleneck_depth);
+  v("net.decoder_depth", n.decoder_depth);
+  v("net.num_heads", n.num_heads);
+  v("net.patch_size", n.patch_size);
+  v("net.mlp_ratio", n.mlp_ratio);
+  visit_images(v, n);
+  v("net.norm_eps", n.norm_eps);
+  v("net.gelu", n.gelu);
+}
+
+template <class Visitor>
+void visit_net(Visitor&& v, GptSpec& n) {
+  visit_words(v, n);
+  v("net.gelu", n.gelu);
+}
+
+template <class Visitor>
+void visit_net(Visitor&& v, LlamaSpec& n) {
+  visit_words(v, n);
+}
+
 // One table of (key, member) serves reading, writing and the list of known keys.
 template <class Visitor>
 void visit(Visitor&& v, RunSpec& s) {
-  v("net.kind", s.net.kind);
-  v("net.embed_dim", s.net.embed_dim);
-  v("net.depth", s.net.depth);
-  v("net.num_heads", s.net.num_heads);
-  v("net.patch_size", s.net.patch_size);
-  v("net.mlp_ratio", s.net.mlp_ratio);
-  v("net.img_height", s.net.img_height);
-  v("net.img_width", s.net.img_width);
-  v("net.in_channels", s.net.in_channels);
-  v("net.out_channels", s.net.out_channels);
-  v("net.norm_eps", s.net.norm_eps);
-  v("net.gelu", s.net.gelu);
-  v("net.seq_length", s.net.seq_length);
-  v("net.vocab_size", s.net.vocab_size);
-  v("net.num_kv_heads", s.net.num_kv_heads);
-  v("net.ffn_dim", s.net.ffn_dim);
-  v("net.tie_embeddings", s.net.tie_embeddings);
-  v("net.dropout", s.net.dropout);
+  s.net.visit([&](auto& net) { visit_net(v, net); });
   v("data.train", s.data.train);
   v("data.valid", s.data.valid);
   v("data.means", s.data.means);
@@ -179,10 +222,43 @@ struct Reader {
   }
 };
 
-void refuse_unknown_keys(const nlohmann::json& j, const std::string& file) {
+// Keys by section, of a run with this kind of net; net.kind is one of them.
+std::map<std::string, std::vector<std::string>> keys_of(const std::string& kind) {
   std::map<std::string, std::vector<std::string>> known;
   RunSpec none;
+  none.net.set_kind(kind);
+  known["net"].push_back("kind");
   visit([&](const std::string& key, auto&) { known[split(key).first].push_back(split(key).second); }, none);
+  return known;
+}
+
+bool has(const std::vector<std::string>& list, const std::string& word) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+std::string kind_in(const nlohmann::json& j, const std::string& file) {
+  if (!j.contains("net") || !j["net"].is_object() || !j["net"].contains("kind")) return VitSpec::kKind;
+  const auto& kind = j["net"]["kind"];
+  const std::vector<std::string> kinds = NetSpec::kinds();
+  if (kind.is_string() && has(kinds, kind.get<std::string>())) return kind;
+  std::string list;
+  for (const auto& k : kinds) list += (list.empty() ? "" : ", ") + k;
+  throw ConfigError(file, "net.kind", "is " + kind.dump() + ", which is unknown", "use one of " + list);
+}
+
+}  // namespace
+
+std::vector<std::string> net_kinds_with(const std::string& key) {
+  std::vector<std::string> out;
+  for (const std::string& kind : NetSpec::kinds())
+    if (has(keys_of(kind)["net"], key)) out.push_back(kind);
+  return out;
+}
+
+namespace {
+
+void refuse_unknown_keys(const nlohmann::json& j, const std::string& kind, const std::string& file) {
+  auto known = keys_of(kind);
   std::vector<std::string> sections;
   sections.reserve(known.size());
   for (const auto& [section, names] : known) sections.push_back(section);
@@ -194,9 +270,16 @@ void refuse_unknown_keys(const nlohmann::json& j, const std::string& file) {
       throw ConfigError(file, section, "must hold keys of its own", "indent them below `" + section + ":`");
     for (const auto& item : body.items()) {
       const auto& names = known[section];
-      if (std::find(names.begin(), names.end(), item.key()) == names.end())
+      if (has(names, item.key())) continue;
+      const std::vector<std::string> others =
+          section == "net" ? net_kinds_with(item.key()) : std::vector<std::string>{};
+      if (others.empty())
         throw ConfigError(file, section + "." + item.key(), "is not a known key",
                           "did you mean '" + section + "." + nearest(item.key(), names) + "'?");
+      std::string list;
+      for (const auto& k : others) list += (list.empty() ? "" : " and ") + k;
+      throw ConfigError(file, "net." + item.key(), "is a key of net.kind " + list + ", and this is a " + kind,
+                        "remove it, or set net.kind");
     }
   }
 }
@@ -205,11 +288,55 @@ void refuse_unknown_keys(const nlohmann::json& j, const std::string& file) {
 
 RunSpec run_spec_from_json(const nlohmann::json& j, const std::string& file) {
   if (!j.is_object()) throw ConfigError(file, "line 1", "does not hold a map of keys", "start with `net:`");
-  refuse_unknown_keys(j, file);
+  const std::string kind = kind_in(j, file);
+  refuse_unknown_keys(j, kind, file);
   RunSpec s;
   s.file = file;
+  s.net.set_kind(kind);
   visit(Reader{j, file}, s);
   return s;
+}
+
+RunSpec run_spec_from_record(nlohmann::json j, const std::string& file) {
+  if (j.is_object() && j.contains("net") && j["net"].is_object()) {
+    const std::vector<std::string> own = keys_of(kind_in(j, file))["net"];
+    nlohmann::json& net = j["net"];
+    for (auto item = net.begin(); item != net.end();)
+      item = has(own, item.key()) || net_kinds_with(item.key()).empty() ? std::next(item) : net.erase(item);
+  }
+  return run_spec_from_json(j, file);
+}
+
+bool NetSpec::set_kind(const std::string& kind) {
+  const auto take = [&]<class... T>(const std::variant<T...>*) {
+    return ((kind == T::kKind ? (of_ = T{}, true) : false) || ...);
+  };
+  return take(static_cast<const Kinds*>(nullptr));
+}
+
+std::vector<std::string> NetSpec::kinds() {
+  const auto list = []<class... T>(const std::variant<T...>*) {
+    return std::vector<std::string>{T::kKind...};
+  };
+  return list(static_cast<const Kinds*>(nullptr));
+}
+
+const Images* NetSpec::images() const {
+  return visit([](const auto& n) -> const Images* {
+    if constexpr (std::is_base_of_v<Images, std::decay_t<decltype(n)>>)
+      return &n;
+    else
+      return nullptr;
+  });
+}
+
+const WordsSpec* NetSpec::words() const {
+  return visit([](const auto& n) -> const WordsSpec* {
+    if constexpr (std::is_base_of_v<WordsSpec, std::decay_t<decltype(n)>>)
+      return &n;
+    else
+      return nullptr;
+  });
 }
 
 RunSpec load_run_spec(const std::string& path, const std::vector<std::string>& overrides) {
@@ -218,7 +345,7 @@ RunSpec load_run_spec(const std::string& path, const std::vector<std::string>& o
     apply_override(j, assignment);
     nlohmann::json alone;
     apply_override(alone, assignment);
-    refuse_unknown_keys(alone, "--set");
+    refuse_unknown_keys(alone, kind_in(j, path), "--set");
   }
   RunSpec s = run_spec_from_json(j, path);
   validate(s);
@@ -228,6 +355,7 @@ RunSpec load_run_spec(const std::string& path, const std::vector<std::string>& o
 nlohmann::json to_json(const RunSpec& spec) {
   nlohmann::json j = nlohmann::json::object();
   RunSpec copy = spec;
+  j["net"]["kind"] = spec.net.kind();
   visit([&](const std::string& key, auto& member) { j[split(key).first][split(key).second] = member; }, copy);
   return j;
 }

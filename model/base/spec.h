@@ -11,41 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "model/base/net_spec.h"
+
 namespace isobar {
-
-struct NetSpec {  // net:
-  // vit: images in, images out. gpt: LayerNorm, GELU, biases, learned positions. llama: RMSNorm, SwiGLU,
-  // rotary positions, no biases. Both of the latter: tokens in, causal attention, loss over the vocabulary.
-  std::string kind = "vit";
-  int64_t embed_dim = 384;  // D
-  int64_t depth = 12;
-  int64_t num_heads = 8;
-  int64_t patch_size = 8;  // p, square
-  int64_t mlp_ratio = 4;
-  int64_t img_height = 360;  // rows (latitude)
-  int64_t img_width = 720;   // columns (longitude)
-  int64_t in_channels = 20;
-  int64_t out_channels = 20;
-  double norm_eps = 1e-6;
-  // erf (exact) | tanh (an approximation, which cuBLASLt computes within a product: run.fuse)
-  std::string gelu = "erf";
-  // gpt and llama only
-  int64_t seq_length = 2048;
-  int64_t vocab_size = 50257;   // padded to a multiple of 128 * tp, as Megatron does
-  int64_t num_kv_heads = 0;     // grouped-query attention; 0 = num_heads
-  int64_t ffn_dim = 0;          // hidden width of the MLP; 0 = mlp_ratio * embed_dim
-  bool tie_embeddings = false;  // the head's weight is the embedding's
-  double dropout = 0.0;         // of hidden states and attention weights
-
-  bool language() const { return kind != "vit"; }
-  bool rms_norm() const { return kind == "llama"; }  // with it: SwiGLU, rotary positions, no biases
-  int64_t tokens() const {                           // N
-    return language() ? seq_length : (img_height / patch_size) * (img_width / patch_size);
-  }
-  int64_t head_dim() const { return embed_dim / num_heads; }
-  int64_t kv_heads() const { return num_kv_heads ? num_kv_heads : num_heads; }
-  int64_t hidden() const { return ffn_dim ? ffn_dim : mlp_ratio * embed_dim; }
-};
 
 struct DataSpec {     // data:
   std::string train;  // directory of yearly HDF5 files, or one CF NetCDF file; "" = noise made in memory
@@ -149,7 +117,7 @@ inline bool core_for_communication(int64_t threads, int64_t ranks_on_host, int64
 
 struct RunSpec {
   std::string file;  // where it came from, for messages
-  NetSpec net;
+  NetSpec net;       // net:
   DataSpec data;
   TrainSpec train;
   LayoutSpec layout;
@@ -169,8 +137,14 @@ RunSpec load_run_spec(const std::string& path, const std::vector<std::string>& o
 /// Checks what can be checked without reading data: divisibility, ranges, known names. Throws ConfigError.
 void validate(const RunSpec& spec);
 
-/// Canonical JSON of a spec, all defaults filled in, keys sorted; from_json refuses unknown keys.
+/// Canonical JSON of a spec, all defaults filled in, keys sorted; from_json refuses unknown keys, those of
+/// another kind of net among them.
 nlohmann::json to_json(const RunSpec& spec);
 RunSpec run_spec_from_json(const nlohmann::json& j, const std::string& file);
+/// Of a file that Isobar wrote: older ones hold the keys of all kinds of nets, and those of others are
+/// ignored.
+RunSpec run_spec_from_record(nlohmann::json j, const std::string& file);
+/// Kinds of nets that have this key ("patch_size").
+std::vector<std::string> net_kinds_with(const std::string& key);
 
 }  // namespace isobar

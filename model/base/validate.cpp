@@ -44,26 +44,58 @@ struct Check {
   }
 };
 
-}  // namespace
+// ---- a net's own keys, each for itself ----
 
-// Each key for itself, whatever the others say.
-void validate_values(const RunSpec& s) {
-  const Check check{s};
-  const auto str = [](int64_t v) { return std::to_string(v); };
-  const NetSpec& n = s.net;
-  check.one_of(n.kind, {"vit", "gpt", "llama"}, "net.kind");
-  for (auto [value, key] : {std::pair{n.embed_dim, "net.embed_dim"},
-                            {n.depth, "net.depth"},
-                            {n.num_heads, "net.num_heads"},
-                            {n.patch_size, "net.patch_size"},
-                            {n.mlp_ratio, "net.mlp_ratio"},
-                            {n.img_height, "net.img_height"},
-                            {n.img_width, "net.img_width"},
-                            {n.in_channels, "net.in_channels"},
-                            {n.out_channels, "net.out_channels"}}) {
+constexpr int64_t kMostSize = 1 << 17;
+
+struct Sized {
+  int64_t value;
+  const char* key;
+};
+
+void at_least_one(std::initializer_list<Sized> sizes, const Check& check) {
+  for (const auto& [value, key] : sizes) {
     check.at_least(value, 1, key);
-    check.at_most(value, 1 << 17, key);
+    check.at_most(value, kMostSize, key);
   }
+}
+
+void validate_images(const Images& n, const Check& check) {
+  at_least_one({{n.img_height, "net.img_height"},
+                {n.img_width, "net.img_width"},
+                {n.in_channels, "net.in_channels"},
+                {n.out_channels, "net.out_channels"}},
+               check);
+}
+
+template <class Net>  // with the keys that all blocks have
+void validate_blocks(const Net& n, const Check& check) {
+  at_least_one(
+      {{n.embed_dim, "net.embed_dim"}, {n.num_heads, "net.num_heads"}, {n.mlp_ratio, "net.mlp_ratio"}},
+      check);
+  check.that(n.norm_eps > 0, "net.norm_eps", "is not positive", "use 1e-6");
+  if constexpr (requires { n.gelu; }) check.one_of(n.gelu, {"erf", "tanh"}, "net.gelu");
+}
+
+void validate_net(const VitSpec& n, const Check& check) {
+  validate_blocks(n, check);
+  at_least_one({{n.depth, "net.depth"}, {n.patch_size, "net.patch_size"}}, check);
+  validate_images(n, check);
+}
+
+void validate_net(const UnetSpec& n, const Check& check) {
+  validate_blocks(n, check);
+  at_least_one({{n.encoder_depth, "net.encoder_depth"},
+                {n.bottleneck_depth, "net.bottleneck_depth"},
+                {n.decoder_depth, "net.decoder_depth"},
+                {n.patch_size, "net.patch_size"}},
+               check);
+  validate_images(n, check);
+}
+
+void validate_net(const WordsSpec& n, const Check& check) {
+  validate_blocks(n, check);
+  at_least_one({{n.depth, "net.depth"}}, check);
   for (auto [value, low, key] : {std::tuple{n.seq_length, int64_t{1}, "net.seq_length"},
                                  {n.vocab_size, int64_t{1}, "net.vocab_size"},
                                  {n.num_kv_heads, int64_t{0}, "net.num_kv_heads"},
@@ -72,8 +104,42 @@ void validate_values(const RunSpec& s) {
     check.at_most(value, 1 << 24, key);
   }
   check.that(n.dropout >= 0 && n.dropout < 1, "net.dropout", "is not in [0, 1)", "e.g. 0.1");
+}
+
+void validate_net(const GptSpec& n, const Check& check) {
+  validate_net(static_cast<const WordsSpec&>(n), check);
   check.one_of(n.gelu, {"erf", "tanh"}, "net.gelu");
-  check.that(n.norm_eps > 0, "net.norm_eps", "is not positive", "use 1e-6");
+}
+
+// ---- … and together ----
+
+template <class Net>
+void validate_together(const Net& n, const Check& check) {
+  check.divides(n.num_heads, n.embed_dim, "net.num_heads", "net.embed_dim");
+  if constexpr (std::is_base_of_v<Images, Net>) {
+    check.divides(n.patch_size, n.img_height, "net.patch_size", "net.img_height");
+    check.divides(n.patch_size, n.img_width, "net.patch_size", "net.img_width");
+    check.that(
+        n.in_channels == n.out_channels, "net.out_channels",
+        std::to_string(n.out_channels) + " differs from net.in_channels = " + std::to_string(n.in_channels),
+        "a forecast has the channels of its input");
+  } else {
+    check.divides(n.kv_heads(), n.num_heads, "net.num_kv_heads", "net.num_heads");
+  }
+  if constexpr (std::is_same_v<Net, UnetSpec>)
+    for (auto [size, key] : {std::pair{n.img_height, "net.img_height"}, {n.img_width, "net.img_width"}})
+      check.that(size / n.patch_size % 2 == 0, key,
+                 std::to_string(size) + " is an odd number of patches, and a unet merges two by two",
+                 "use a multiple of 2 * net.patch_size = " + std::to_string(2 * n.patch_size));
+}
+
+}  // namespace
+
+// Each key for itself, whatever the others say.
+void validate_values(const RunSpec& s) {
+  const Check check{s};
+  const auto str = [](int64_t v) { return std::to_string(v); };
+  s.net.visit([&](const auto& n) { validate_net(n, check); });
 
   const DataSpec& d = s.data;
   check.at_least(d.dt, 1, "data.dt");
@@ -161,12 +227,14 @@ namespace {
 void refuse_astronomical(const RunSpec& s, const Check& check) {
   const NetSpec& n = s.net;
   const auto real = [](int64_t v) { return static_cast<double>(v); };
-  const double width = real(n.embed_dim), hidden = real(n.hidden()), depth = real(n.depth);
-  const double tokens = real(n.tokens()), patch = real(n.patch_size) * real(n.patch_size);
-  const double pixels = n.language() ? tokens : real(n.in_channels) * real(n.img_height) * real(n.img_width);
-  const double ends = n.language() ? 2 * real(n.vocab_size) : 2 * patch * real(n.in_channels);
-  const double weights = depth * width * (4 * width + 3 * hidden) + width * (ends + tokens);
-  const double scores = s.policy.attention == "unfused" ? real(n.num_heads) * tokens * tokens : 0;
+  const double width = real(n.width()), tokens = real(n.tokens()), depth = real(n.blocks());
+  const double hidden = n.visit([&](const auto& net) { return real(net.hidden()); });
+  const Images* images = n.images();
+  const double pixels = images ? real(images->in_channels) * real(images->pixels()) : tokens;
+  const double ends = images ? 2 * pixels / tokens : 2 * real(n.words()->vocab_size);
+  const double wide = n.kind() == UnetSpec::kKind ? 4 : 1;  // weights of blocks of twice the width
+  const double weights = wide * depth * width * (4 * width + 3 * hidden) + width * (ends + tokens);
+  const double scores = s.policy.attention == "unfused" ? real(n.heads()) * tokens * tokens : 0;
   const double sample = tokens * (ends + depth * (8 * width + 3 * hidden)) + depth * scores;
   const double batches = real(std::max<int64_t>(1, s.data.workers) * s.data.prefetch + 2);
   const double batch = real(s.train.global_batch) / real(s.layout.dp);
@@ -186,19 +254,8 @@ void validate(const RunSpec& s) {
   validate_values(s);
   const Check check{s};
   const auto str = [](int64_t v) { return std::to_string(v); };
-  const NetSpec& n = s.net;
-  if (!n.language()) {
-    check.divides(n.patch_size, n.img_height, "net.patch_size", "net.img_height");
-    check.divides(n.patch_size, n.img_width, "net.patch_size", "net.img_width");
-  }
-  check.divides(n.num_heads, n.embed_dim, "net.num_heads", "net.embed_dim");
-  check.divides(n.kv_heads(), n.num_heads, "net.num_kv_heads", "net.num_heads");
-  check.that(n.language() || (n.dropout == 0 && n.num_kv_heads == 0 && n.ffn_dim == 0 && !n.tie_embeddings),
-             "net.kind", "vit has no dropout, num_kv_heads, ffn_dim or tie_embeddings",
-             "remove them, or use gpt or llama");
-  check.that(n.in_channels == n.out_channels, "net.out_channels",
-             str(n.out_channels) + " differs from net.in_channels = " + str(n.in_channels),
-             "a forecast has the channels of its input");
+  s.net.visit([&](const auto& n) { validate_together(n, check); });
+  const Images* images = s.net.images();
   const LayoutSpec& l = s.layout;
   const double ranks = static_cast<double>(l.dp) * static_cast<double>(l.tp) * static_cast<double>(l.cp) *
                        static_cast<double>(l.pp);
@@ -210,9 +267,9 @@ void validate(const RunSpec& s) {
   const auto weights = static_cast<int64_t>(t.loss_weights.size());
   check.that(weights == 0 || t.loss != "relative-l2", "train.loss_weights",
              "are not for relative-l2, a quotient of norms over all channels", "use mae, mse or huber");
-  check.that(weights == 0 || weights == n.out_channels, "train.loss_weights",
-             "has " + str(weights) + " numbers, net.out_channels is " + str(n.out_channels),
-             "give one a channel");
+  const int64_t channels = images ? images->out_channels : 0;
+  check.that(weights == 0 || weights == channels, "train.loss_weights",
+             "has " + str(weights) + " numbers, net.out_channels is " + str(channels), "give one a channel");
   check.at_least(t.lr_step_size, t.lr_schedule == "step" ? 1 : 0, "train.lr_step_size");
   const bool validates = t.valid_every > 0 && (!s.data.valid.empty() || s.data.train_fraction < 1);
   check.that(t.lr_schedule != "plateau" || validates, "train.lr_schedule",
@@ -229,10 +286,10 @@ void validate(const RunSpec& s) {
              p.recompute_num_layers == 1 ? "policy.recompute_method" : "policy.recompute_num_layers",
              "says which blocks full recomputation throws away, and policy.recompute is " + p.recompute,
              "leave it out, or set policy.recompute to full");
-  check.that(p.amp != "fp8" || n.language(), "policy.amp", "fp8 is for net.kind gpt and llama",
+  check.that(p.amp != "fp8" || !images, "policy.amp", "fp8 is for net.kind gpt and llama",
              "use one of none, tf32, bf16, fp16");
-  check.that(p.attention != "unfused" || n.language(), "policy.attention",
-             "unfused is for net.kind gpt and llama", "use flash");
+  check.that(p.attention != "unfused" || !images, "policy.attention", "unfused is for net.kind gpt and llama",
+             "use flash");
   check.that(p.attention != "unfused" || l.cp == 1, "policy.attention",
              "unfused attention cannot be cut by layout.cp", "use flash, or set layout.cp to 1");
   if (p.micro_batch)

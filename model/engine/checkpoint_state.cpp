@@ -82,7 +82,7 @@ std::string own_digest(json j) {
 }
 
 RunSpec spec_of(const Fields& f, int schema, const std::string& file) {
-  if (schema > 1) return run_spec_from_json(f.object("spec").all(), file);
+  if (schema > 1) return run_spec_from_record(f.object("spec").all(), file);
   RunSpec s;
   s.train.seed = f.count("seed", -kMostSteps);
   s.train.global_batch = f.count("global_batch", 1);

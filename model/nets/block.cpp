@@ -52,17 +52,15 @@ std::vector<Flow> Block::forward(const std::vector<Flow>& in, const Forward& how
   const std::string pass = how.pass();
   const bool keep = how.keep == Keep::all;
   // Without y the stream at the block's door has just arrived.
-  norm1_.x = x.y ? b_.hold(path() + "/norm1.x", shape_.stream, at_.rows * shape_.width,
-                           how.keep != Keep::nothing)
-                 : x.x;
+  norm1_.x =
+      x.y ? b_.hold(path() + "/norm1.x", shape_.stream, at_.rows * shape_.width, how.keep != Keep::nothing)
+          : x.x;
   layers_.norm_forward(path() + "/norm1", pass, norm1_, x, keep);
   const View y = attention(pass, keep);
   norm2_.x = b_.hold(path() + "/norm2.x", shape_.stream, at_.rows * shape_.width, keep);
   layers_.norm_forward(path() + "/norm2", pass, norm2_, {.x = norm1_.x, .y = y}, keep);
-  return {{.x = norm2_.x,
-           .y = mlp(pass, keep, how.result),
-           .linear = path() + "/mlp/fc2",
-           .bias = fc2_.bias}};
+  return {
+      {.x = norm2_.x, .y = mlp(pass, keep, how.result), .linear = path() + "/mlp/fc2", .bias = fc2_.bias}};
 }
 
 View Block::attention(const std::string& pass, bool keep) {
@@ -130,8 +128,7 @@ void Block::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in
   if (shape_.swiglu)
     b_.emit(OpKind::swiglu_backward, mlp + "/swiglu/backward", rows(fc2_.in), {u_, dg}, {du});
   else
-    b_.emit(OpKind::gelu_backward, mlp + "/gelu/backward", gelu_rows(), {u_, du},
-            {du, b_.grad(fc1_.bias)});
+    b_.emit(OpKind::gelu_backward, mlp + "/gelu/backward", gelu_rows(), {u_, du}, {du, b_.grad(fc1_.bias)});
   View dh = b_.scratch(path() + ".norm2.dh", e_.act, R_ * shape_.width);
   layers_.linear_backward_input(mlp + "/fc1", fc1_, du, dh, R_);
   // The weight gradient runs under the reduction of the input gradient.
@@ -151,8 +148,7 @@ void Block::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in
   attention_core_.backward(path(), core_, d_o, dqkv);
   if (shape_.rotary) rotary(OpKind::rotary_backward, attn + "/rotary/backward", dqkv);
   if (qkv_.bias)
-    b_.emit(OpKind::column_sum, attn + "/qkv/backward_bias", rows(qkv_width_), {dqkv},
-            {b_.grad(qkv_.bias)});
+    b_.emit(OpKind::column_sum, attn + "/qkv/backward_bias", rows(qkv_width_), {dqkv}, {b_.grad(qkv_.bias)});
   dh = b_.scratch(path() + ".norm1.dh", e_.act, R_ * shape_.width);
   layers_.linear_backward_input(attn + "/qkv", qkv_, dqkv, dh, R_);
   const View h1 = e_.split ? norm1_.h : layers_.gathered(attn + "/qkv/backward_weight", norm1_.h);

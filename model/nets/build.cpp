@@ -20,17 +20,17 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace) {
   check_plan_size(spec);
   Plan plan = emit_step(spec, rank, workspace);
   check_step_size(spec, plan);
-  // What model/data's Loader keeps, input and target: prefetch batches a worker and the one in use, or one
-  // batch when the training thread reads itself, as it always does for validation.
-  const NetSpec& n = spec.net;
+  // What model/data's Loader keeps, every tensor of a batch: prefetch batches a worker and the one in use, or
+  // one batch when the training thread reads itself, as it always does for validation.
   const DataSpec& d = spec.data;
   int64_t slots = d.workers == 0 ? 1 : std::max<int64_t>(1, d.workers * d.prefetch) + 1;
   if (!d.valid.empty() || d.train_fraction < 1) ++slots;
-  const int64_t sample = n.language() ? n.tokens() : n.in_channels * n.img_height * n.img_width;
-  const int64_t batch = (spec.micro_batch() * sample * 4 + 63) / 64 * 64;
+  int64_t batch = 0;
+  for (const BatchTensor& t : plan.batch)
+    batch += (spec.micro_batch() * t.sample * size_of(t.dtype) + 63) / 64 * 64;
   const bool reads =
       std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.kind == OpKind::fetch; });
-  plan.memory.loader = reads ? slots * 2 * batch : 0;
+  plan.memory.loader = reads ? slots * batch : 0;
   place(plan);
   return plan;
 }
@@ -65,7 +65,7 @@ void require_kernels(const RunSpec& spec, const Plan& plan) {
       missing += (missing.empty() ? "" : ", ") + std::string(name_of(op.kind));
   if (!missing.empty())
     throw ConfigError(spec.file, "net.kind",
-                      spec.net.kind + " cannot be trained yet: no kernels for " + missing,
+                      spec.net.kind() + " cannot be trained yet: no kernels for " + missing,
                       "plan and predict take it; train a vit");
 }
 

@@ -25,13 +25,13 @@ std::vector<ChunkEmitter::Ports> ChunkEmitter::ports_of(const Net& net) {
   return ports;
 }
 
-// A part that works in place makes one memory of the gradients of its first streams, and so on through the
-// net.
+// A part that works in place makes one memory of the gradients of two streams, and so on through the net.
 std::vector<int> ChunkEmitter::shared_gradients() const {
   std::vector<int> same(streams_.size());
   std::iota(same.begin(), same.end(), 0);
   for (size_t part = 0; part < ports_.size(); ++part)
-    if (net_.parts()[part]->in_place()) same[ports_[part].gives[0]] = same[ports_[part].takes[0]];
+    if (const int given = net_.parts()[part]->in_place(); given >= 0)
+      same[ports_[part].gives[given]] = same[ports_[part].takes[0]];
   return same;
 }
 
@@ -161,14 +161,7 @@ void ChunkEmitter::arrive(const Stage& stage, int stream, bool accumulate) {
     b_.emit(OpKind::column_sum, flow.linear + "/backward_bias",
             {.m = dx.count / D, .n = D, .accumulate = accumulate}, {dx}, {b_.grad(flow.bias)});
   }
-  gradients_[stream].dy = dx;
-  if (!e_.copies_gradient(s.dtype)) return;
-  const View dy = e_.operand("stream.dy", e_.act, dx.count);
-  const bool same = e_.act == s.dtype;
-  Attrs a{.m = 1, .n = dx.count};
-  if (same) a.extent[0] = a.extent[1] = a.extent[2] = 1;
-  b_.emit(same ? OpKind::copy : OpKind::cast, flow.linear + "/backward_cast", a, {dx}, {dy});
-  gradients_[stream].dy = dy;
+  gradients_[stream].dy = e_.for_linear(flow.linear + "/backward_cast", "stream.dy", dx);
 }
 
 // What is made again needs no copy of what was kept, nor the last product: backward does not read it.
@@ -203,8 +196,7 @@ int ChunkEmitter::backward_weight(const Stage& stage, const std::string& name, b
   params_.backward(stage.chunk, !accumulate, reduce);
   size_t next = 0;
   e_.weight_gradients(accumulate, [&](size_t emitted) {
-    for (; next < finals_.size() && finals_[next].after <= emitted; ++next)
-      params_.final(finals_[next].part);
+    for (; next < finals_.size() && finals_[next].after <= emitted; ++next) params_.final(finals_[next].part);
   });
   params_.finish(last_gradient(stage, true));
   b_.end();

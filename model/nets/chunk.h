@@ -1,5 +1,5 @@
-// The routines of one pipeline chunk, from the parts that it holds: forward; backward; and where that is split,
-// its weight gradients.
+// The routines of one pipeline chunk, from the parts that it holds: forward; backward; and where that is
+// split, its weight gradients.
 //
 //   ChunkEmitter chunks(emission, net, params, stages);
 //   const int routine = chunks.forward(stage, "forward");
@@ -20,7 +20,8 @@ class ChunkEmitter {
  public:
   ChunkEmitter(Emission& e, Net& net, Parameters& params, const Stages& stages);
 
-  // Each returns the routine's index. `accumulate`: adds to the gradients; `reduce`: they are the step's last.
+  // Each returns the routine's index. `accumulate`: adds to the gradients; `reduce`: they are the step's
+  // last.
   int forward(const Stage& stage, const std::string& name);
   int backward(const Stage& stage, const std::string& name, bool accumulate, bool reduce);
   /// Of the backward that was emitted last: those of all micro-batches postpone the same products.

@@ -155,8 +155,7 @@ void AttentionCore::unfused_forward(const std::string& block, Core& c, bool keep
     c.dropped = b_.hold(block + ".weights.dropped", act_, all, keep);
   }
   b_.emit(OpKind::softmax, path + "/softmax" + pass, rows, {scores}, {c.weights, c.mask, c.dropped});
-  b_.emit(OpKind::gemm, path + "/values" + pass,
-          {.m = n_.tokens, .n = d, .k = n_.tokens, .batch = matrices},
+  b_.emit(OpKind::gemm, path + "/values" + pass, {.m = n_.tokens, .n = d, .k = n_.tokens, .batch = matrices},
           {c.dropped ? c.dropped : c.weights, part(c.qkv, 2), View{}}, {c.o});
 }
 

@@ -21,8 +21,8 @@ constexpr float kSigma = 0.02f;  // of a transformer's first weights
 /// A tensor that both ends of a pipeline hold is declared by each.
 enum class Held : uint8_t { once, first_of_two, second_of_two };
 
-/// What a part says which parameters it has to. Parts are asked several times: for the list of the whole net's
-/// tensors, and for each section of the flat parameters.
+/// What a part says which parameters it has to. Parts are asked several times: for the list of the whole
+/// net's tensors, and for each section of the flat parameters.
 class Declare {
  public:
   /// One operand of one or several tensors, each [out, in] or [out]; Param::axis is what tensor parallelism

@@ -37,13 +37,10 @@ std::vector<Flow> TokenEmbed::forward(const std::vector<Flow>&, const Forward& h
 
 void TokenEmbed::backward(const std::vector<Gradient>& out, std::vector<Gradient>&) {
   const View all = layers_.gathered("embed/backward", out[0].dx);
-  b_.emit(OpKind::embedding_backward, "embed/backward",
-          {.m = at_.full_rows,
-           .n = next_.width,
-           .accumulate = true,
-           .token0 = at_.token0,
-           .tokens = at_.tokens},
-          {tokens_, all}, {b_.grad(table_), positions_ ? b_.grad(positions_) : View{}});
+  b_.emit(
+      OpKind::embedding_backward, "embed/backward",
+      {.m = at_.full_rows, .n = next_.width, .accumulate = true, .token0 = at_.token0, .tokens = at_.tokens},
+      {tokens_, all}, {b_.grad(table_), positions_ ? b_.grad(positions_) : View{}});
 }
 
 // ---- head ----

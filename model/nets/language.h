@@ -17,8 +17,8 @@
 namespace isobar {
 
 struct Vocabulary {
-  int64_t held;  // words of one rank, padded
-  bool tied;     // the head's weight is the embedding's
+  int64_t held;    // words of one rank, padded
+  bool tied;       // the head's weight is the embedding's
   bool positions;  // learned
 };
 

@@ -11,12 +11,11 @@ DType act_of(const RunSpec& spec) {
 
 }  // namespace
 
-Emission::Emission(Builder& b, const RunSpec& spec, double dropout)
+Emission::Emission(Builder& b, const RunSpec& spec)
     : b(b),
       spec(spec),
       act(act_of(spec)),
       split(spec.policy.schedule == "zb-h1"),
-      dropout(dropout),
       tf32_(spec.policy.amp == "tf32") {}
 
 // ---- a backward routine ----
@@ -31,6 +30,17 @@ View Emission::operand(const std::string& name, DType t, int64_t count) {
   const auto [it, fresh] = operands_.try_emplace(name);
   if (fresh) it->second = b.saved(name, t, count);
   return it->second;
+}
+
+View Emission::for_linear(const std::string& path, const std::string& name, const View& dx) {
+  const DType stream = b.plan.buffers[dx.buffer].dtype;
+  if (!copies_gradient(stream)) return dx;
+  const View dy = operand(name, act, dx.count);
+  const bool same = act == stream;
+  Attrs a{.m = 1, .n = dx.count};
+  if (same) a.extent[0] = a.extent[1] = a.extent[2] = 1;
+  b.emit(same ? OpKind::copy : OpKind::cast, path, a, {dx}, {dy});
+  return dy;
 }
 
 void Emission::weight_gradient(const Postponed& p) {

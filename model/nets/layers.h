@@ -22,8 +22,8 @@ struct Linear {
   bool fp8 = false;  // its products, all three
 };
 
-struct Norm {             // parameters and what its forward saves
-  View gamma, beta;       // [D]; without beta it is an RMSNorm
+struct Norm {        // parameters and what its forward saves
+  View gamma, beta;  // [D]; without beta it is an RMSNorm
   float eps = 0;
   View x, h, mean, rstd;  // x [rows,D] of the stream, h [rows,D] act, [rows] f32; RMSNorm has no mean
 };
@@ -44,17 +44,17 @@ struct Gradient {  // of a stream
 /// What a plan's layers share.
 class Emission {
  public:
-  Emission(Builder& b, const RunSpec& spec, double dropout);
+  Emission(Builder& b, const RunSpec& spec);
 
   Builder& b;
   const RunSpec& spec;
-  const DType act;       // of activations: what matrix products read and write
-  const bool split;      // weight gradients have a routine of their own
-  const double dropout;  // of hidden states
+  const DType act;     // of activations: what matrix products read and write
+  const bool split;    // weight gradients have a routine of their own
+  double dropout = 0;  // of hidden states: the net's to set
 
   void backward_begins(bool accumulate);
-  bool accumulates() const { return accumulate_; }          // backward adds to the gradients
-  size_t postponed() const { return postponed_.size(); }    // weight gradients since backward_begins
+  bool accumulates() const { return accumulate_; }        // backward adds to the gradients
+  size_t postponed() const { return postponed_.size(); }  // weight gradients since backward_begins
   /// Emits them into the routine that is open; `after` hears how many there are so far.
   void weight_gradients(bool accumulate, const std::function<void(size_t)>& after);
   /// What a weight gradient reads: scratch, or saved where backward is split. Routines that differ in
@@ -63,6 +63,8 @@ class Emission {
   /// Whether a linear cannot take the gradient of a stream of this type as it lies: it is of another type,
   /// goes on changing, or is kept for the weight gradient.
   bool copies_gradient(DType stream) const { return act != stream || split || dropout > 0; }
+  /// The gradient of a stream as that linear takes it: itself, or a copy of this name.
+  View for_linear(const std::string& path, const std::string& name, const View& dx);
 
  private:
   friend class Layers;
@@ -94,9 +96,10 @@ class Layers {
   void linear_backward_weight(const std::string& path, const Linear& l, const View& x, const View& dy,
                               int64_t rows) const;
   /// h = norm(x + y). The sum, if there is a y, is written to n.x, which is there.
-  void norm_forward(const std::string& path, const std::string& pass, Norm& n, const Flow& in, bool keep) const;
-  /// dx += norm'(dh), or is written if `first`. Returns what the linear before the norm gets if `in` came with
-  /// its y: dx itself or its copy; else absent.
+  void norm_forward(const std::string& path, const std::string& pass, Norm& n, const Flow& in,
+                    bool keep) const;
+  /// dx += norm'(dh), or is written if `first`. Returns what the linear before the norm gets if `in` came
+  /// with its y: dx itself or its copy; else absent.
   View norm_backward(const std::string& path, const Norm& n, const View& dh, const View& dx, bool first,
                      const Flow& in) const;
   View dropout(const std::string& path, const View& y, bool keep) const;  // in place; returns the mask

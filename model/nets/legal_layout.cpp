@@ -31,30 +31,33 @@ void check_layout(const RunSpec& s) {
   const Legality check{s};
   const auto str = [](int64_t v) { return std::to_string(v); };
   const LayoutSpec& l = s.layout;
-  const NetSpec& n = s.net;
+  const NetLimits n = limits_of(s.net);
   order_tokens(l, s.file);
   const auto cuts_heads = [&](int64_t tp) { return tp_cuts(n, tp); };
-  check.refuse_unless(cuts_heads(l.tp), "layout.tp",
-                      str(l.tp) + " does not divide net.num_heads = " + str(n.num_heads) +
-                          (n.kv_heads() != n.num_heads ? ", net.num_kv_heads = " + str(n.kv_heads()) : "") +
-                          " and the MLP's width = " + str(n.hidden()),
-                      Legality::nearest(l.tp, n.num_heads, cuts_heads));
+  std::string sizes;
+  int64_t most = n.tp[0].value;
+  for (size_t i = 0; i < n.tp.size(); ++i) {
+    sizes += (i == 0 ? "" : i + 1 < n.tp.size() ? ", " : " and ") + n.tp[i].name + " = " + str(n.tp[i].value);
+    most = std::min(most, n.tp[i].value);
+  }
+  check.refuse_unless(cuts_heads(l.tp), "layout.tp", str(l.tp) + " does not divide " + sizes,
+                      Legality::nearest(l.tp, most, cuts_heads));
+  check.refuse_unless(l.cp == 1 || n.no_cp.empty(), "layout.cp", n.no_cp, "set it to 1");
   const auto fills = [&](int64_t cp) { return cp_cuts(n, cp); };
-  check.refuse_unless(fills(l.cp), "layout.cp",
-                      str(l.cp) + " is more than the " + str(n.tokens()) + " tokens",
-                      Legality::nearest(l.cp, n.tokens(), fills));
+  check.refuse_unless(fills(l.cp), "layout.cp", str(l.cp) + " is more than the " + str(n.tokens) + " tokens",
+                      Legality::nearest(l.cp, n.tokens, fills));
   const bool ulysses = s.policy.cp_kind == "ulysses";
-  const int64_t heads = n.kv_heads() / l.tp;
+  const int64_t heads = n.kv_heads / l.tp;
   const auto cuts_heads_of_tp = [&](int64_t cp) { return ulysses_cuts(n, l.tp, cp); };
   check.refuse_unless(!ulysses || cuts_heads_of_tp(l.cp), "layout.cp",
                       "ulysses gives each of " + str(l.cp) + " ranks as many heads, and net.num_kv_heads / " +
                           "layout.tp is " + str(heads),
                       Legality::nearest(l.cp, heads, cuts_heads_of_tp) + ", or use another policy.cp_kind");
   const auto deep_enough = [&](int64_t pp) { return stages_fill(n, pp, l.vpp); };
-  check.refuse_unless(
-      deep_enough(l.pp), "layout.pp",
-      str(l.pp) + " stages of " + str(l.vpp) + " chunks need as many blocks, net.depth is " + str(n.depth),
-      Legality::nearest(l.pp, n.depth, deep_enough));
+  check.refuse_unless(deep_enough(l.pp), "layout.pp",
+                      str(l.pp) + " stages of " + str(l.vpp) + " chunks need as many parts, the net has " +
+                          str(n.inner_parts) + " between its ends",
+                      Legality::nearest(l.pp, n.inner_parts, deep_enough));
   const int64_t m = s.micro_batches();
   const bool interleaved = s.policy.schedule == "interleaved", zero_bubble = s.policy.schedule == "zb-h1";
   const ZeroBubbleNeeds has = zero_bubble_needs(l.pp, s.policy.recompute != "none", s.policy.zero,
@@ -80,7 +83,8 @@ void check_layout(const RunSpec& s) {
           str(std::max<int64_t>(1, m / l.pp) * l.pp) + " or " + str((m / l.pp + 1) * l.pp));
   check.refuse_unless(
       !s.policy.sequence_parallel || l.tp == 1 || sequence_cuts(n, s.micro_batch(), l.cp, l.tp),
-      "policy.sequence_parallel", "there are fewer rows than layout.tp", "set it to false");
+      "policy.sequence_parallel",
+      n.no_sequence.empty() ? "there are fewer rows than layout.tp" : n.no_sequence, "set it to false");
   check.refuse_unless(!zero_bubble || has.fp32_gradients, "policy.main_grads_dtype",
                       "zb-h1 adds its late weight gradients to whole ones in fp32",
                       "set it to fp32, or policy.schedule to 1f1b");

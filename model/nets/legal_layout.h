@@ -3,6 +3,10 @@
 //
 //   check_layout(spec);      // ConfigError names the key and the nearest sizes that can be run
 #pragma once
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "model/base/spec.h"
 
 namespace isobar {
@@ -10,24 +14,39 @@ namespace isobar {
 /// `spec` is valid (validate) beforehand.
 void check_layout(const RunSpec& spec);
 
+/// What the axes cut of a net.
+struct NetLimits {
+  struct Size {
+    std::string name;  // "net.num_heads"
+    int64_t value;
+  };
+  std::vector<Size> tp;          // tensor parallelism divides each of them
+  int64_t kv_heads;              // Ulysses divides what tensor parallelism leaves of them
+  int64_t tokens;                // of its coarsest grid
+  int64_t inner_parts;           // between its ends: at least one for each chunk of a pipeline
+  std::string no_cp = "";        // why context parallelism cannot cut its tokens; "": it can
+  std::string no_sequence = "";  // … sequence parallelism its rows
+};
+NetLimits limits_of(const NetSpec& net);
+
 /// Tensor parallelism cuts heads, those of keys and values, and the MLP's width.
-inline bool tp_cuts(const NetSpec& n, int64_t tp) {
-  return n.num_heads % tp == 0 && n.kv_heads() % tp == 0 && n.hidden() % tp == 0;
+inline bool tp_cuts(const NetLimits& n, int64_t tp) {
+  return std::all_of(n.tp.begin(), n.tp.end(), [&](const NetLimits::Size& s) { return s.value % tp == 0; });
 }
-inline bool cp_cuts(const NetSpec& n, int64_t cp) {
-  return cp <= n.tokens();
+inline bool cp_cuts(const NetLimits& n, int64_t cp) {
+  return cp == 1 || (n.no_cp.empty() && cp <= n.tokens);
 }
 /// Ulysses gives each rank as many of the heads that tensor parallelism leaves.
-inline bool ulysses_cuts(const NetSpec& n, int64_t tp, int64_t cp) {
-  return cp_cuts(n, cp) && n.kv_heads() / tp % cp == 0;
+inline bool ulysses_cuts(const NetLimits& n, int64_t tp, int64_t cp) {
+  return cp_cuts(n, cp) && n.kv_heads / tp % cp == 0;
 }
 /// Sequence parallelism leaves each rank a row of what the last rank of context parallelism has.
-inline bool sequence_cuts(const NetSpec& n, int64_t micro_batch, int64_t cp, int64_t tp) {
-  return micro_batch * (n.tokens() / cp) >= tp;
+inline bool sequence_cuts(const NetLimits& n, int64_t micro_batch, int64_t cp, int64_t tp) {
+  return tp == 1 || (n.no_sequence.empty() && micro_batch * (n.tokens / cp) >= tp);
 }
-/// A block for each chunk of each stage.
-inline bool stages_fill(const NetSpec& n, int64_t pp, int64_t vpp) {
-  return pp * vpp <= n.depth;
+/// A part between the ends for each chunk of each stage.
+inline bool stages_fill(const NetLimits& n, int64_t pp, int64_t vpp) {
+  return pp * vpp <= n.inner_parts;
 }
 /// Interleaved chunks take turns by pp micro-batches (Narayanan 2021).
 inline bool interleaves(int64_t micro_batches, int64_t pp) {

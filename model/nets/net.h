@@ -20,8 +20,8 @@ enum class Keep : uint8_t { all, input, nothing };  // from a part's forward unt
 /// How a part is to emit its forward.
 struct Forward {
   Keep keep = Keep::all;
-  bool again = false;   // a recomputation: what others keep is there already
-  bool result = true;   // false: nobody reads what it gives (backward of the last of a recomputed group)
+  bool again = false;  // a recomputation: what others keep is there already
+  bool result = true;  // false: nobody reads what it gives (backward of the last of a recomputed group)
   /// Where the i-th stream that it gives lies best; a part need not heed it.
   std::function<View(size_t)> lies;
   const char* pass() const { return again ? "/recompute" : "/forward"; }
@@ -40,16 +40,17 @@ class NetPart {
   virtual void declare(Declare& d) = 0;
   /// What it takes -> what it gives, both in the order of Plan::streams.
   virtual std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) = 0;
-  /// `out`: gradients of what it gives. `in[i].dx`: where that of the i-th stream it takes is to lie, which is
-  /// out[0].dx where it works in place; it fills in[i].dy if that stream came with a y.
+  /// `out`: gradients of what it gives. `in[i].dx`: where that of the i-th stream it takes is to lie, which
+  /// may be there already (in_place); it fills in[i].dy if that stream came with a y.
   virtual void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) = 0;
 
   /// Where the i-th stream that it takes lies when it comes from another stage.
   virtual View door(size_t) { return {}; }
   /// What it takes, as Keep::input has kept it.
   virtual std::vector<Flow> kept_inputs() const { return {}; }
-  /// The gradient of the first stream that it takes is that of the first one it gives, added to.
-  virtual bool in_place() const { return false; }
+  /// The gradient of the first stream that it takes is that of this one of those it gives, added to (-1: of
+  /// none).
+  virtual int in_place() const { return -1; }
   /// The parameter whose gradient backward writes last; `weight`: of its products that a split backward put
   /// off. Absent: it has none.
   virtual View last_gradient(bool weight) const = 0;

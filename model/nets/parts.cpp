@@ -1,42 +1,96 @@
 #include "model/nets/parts.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <limits>
 
+#include "model/nets/legal_layout.h"
+#include "model/nets/net.h"
+#include "model/nets/step.h"
 #include "model/nets/transformer.h"
+#include "model/nets/unet.h"
+#include "model/plan/work.h"
 
 namespace isobar {
 
 std::vector<Part> parts_of(const NetSpec& net) {
-  std::vector<Part> parts;
-  parts.push_back({"embed", "embed", 0});
-  for (int64_t i = 0; i < net.depth; ++i) {
-    char path[16];
-    std::snprintf(path, sizeof path, "block%02d", static_cast<int>(i));
-    parts.push_back({"block", path, 1});
-  }
-  parts.push_back({"head", "head", static_cast<int32_t>(parts.size())});
-  return parts;
-}
-
-std::unique_ptr<Net> make_net(Emission& e, const Sharding& at) {
-  return e.spec.net.kind == "vit" ? make_vit(e, at) : make_language_model(e, at);
-}
-
-std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages) {
-  std::vector<int32_t> cuts{0};
-  int64_t part = 1;
-  for (int64_t j = 0; j + 1 < stages; ++j) {
-    part += net.depth / stages + (j >= 1 && j <= net.depth % stages ? 1 : 0);
-    cuts.push_back(static_cast<int32_t>(part));
-  }
-  cuts.push_back(static_cast<int32_t>(net.depth + 2));
-  return cuts;
+  return net.visit([](const auto& n) { return parts_of(n); });
 }
 
 NetSpec distinct_parts(NetSpec net) {
-  net.depth = std::min<int64_t>(net.depth, 3);
-  return net;
+  return net.visit([](const auto& n) -> NetSpec { return distinct_parts(n); });
+}
+
+NetLimits limits_of(const NetSpec& net) {
+  return net.visit([](const auto& n) { return limits_of(n); });
+}
+
+std::unique_ptr<Net> make_net(Emission& e, const Sharding& at) {
+  return e.spec.net.visit([&](const auto& n) { return make_net(n, e, at); });
+}
+
+// ---- cuts ----
+
+namespace {
+
+// Matrix FLOPs of each part's forward pass, of one sample on one rank
+std::vector<double> work_of_parts(const NetSpec& net, size_t parts) {
+  RunSpec one;
+  one.net = net;
+  one.train.global_batch = one.policy.micro_batch = 1;
+  const Plan plan = emit_step(one, 0, {});
+  std::vector<double> flops(parts, 0);
+  for (const Routine& r : plan.routines)
+    if (r.pass == Pass::forward)
+      for (int32_t i = r.first; i < r.first + r.count; ++i)
+        if (plan.ops[i].part >= 0) flops[plan.ops[i].part] += work(plan.ops[i], plan).flops;
+  return flops;
+}
+
+struct Balance {  // of some stages: the heaviest, and how unequal they are
+  double most = std::numeric_limits<double>::infinity(), squares = 0;
+  bool operator<(const Balance& o) const { return most < o.most || (most == o.most && squares < o.squares); }
+};
+
+// Of the inner parts' weights: where each stage begins. Exact, by dynamic programming over (stages, parts).
+std::vector<int32_t> balanced(const std::vector<double>& weights, int64_t stages) {
+  const auto n = static_cast<int64_t>(weights.size());
+  std::vector<double> sum(n + 1, 0);
+  for (int64_t i = 0; i < n; ++i) sum[i + 1] = sum[i] + weights[i];
+  std::vector<std::vector<Balance>> best(stages + 1, std::vector<Balance>(n + 1));
+  std::vector<std::vector<int32_t>> from(stages + 1, std::vector<int32_t>(n + 1, 0));
+  best[0][0] = {0, 0};
+  for (int64_t s = 1; s <= stages; ++s)
+    for (int64_t end = s; end <= n - (stages - s); ++end)
+      for (int64_t begin = s - 1; begin < end; ++begin) {
+        const double w = sum[end] - sum[begin];
+        const Balance all{std::max(best[s - 1][begin].most, w), best[s - 1][begin].squares + w * w};
+        if (all < best[s][end]) best[s][end] = all, from[s][end] = static_cast<int32_t>(begin);
+      }
+  std::vector<int32_t> begins(stages);
+  for (int64_t s = stages, end = n; s > 0; --s) end = begins[s - 1] = from[s][end];
+  return begins;
+}
+
+}  // namespace
+
+std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages) {
+  const std::vector<Part> parts = parts_of(net);
+  const auto inner = static_cast<int64_t>(parts.size()) - 2;
+  const auto end = static_cast<int32_t>(parts.size());
+  std::vector<int32_t> cuts{0};
+  if (std::all_of(parts.begin() + 1, parts.end() - 1, [](const Part& p) { return p.alike == 1; })) {
+    int64_t part = 1;
+    for (int64_t j = 0; j + 1 < stages; ++j) {
+      part += inner / stages + (j >= 1 && j <= inner % stages ? 1 : 0);
+      cuts.push_back(static_cast<int32_t>(part));
+    }
+  } else if (stages > 1) {
+    const std::vector<double> work = work_of_parts(net, parts.size());
+    const auto begins = balanced({work.begin() + 1, work.end() - 1}, stages);
+    for (int64_t j = 1; j < stages; ++j) cuts.push_back(1 + begins[j]);
+  }
+  cuts.push_back(end);
+  return cuts;
 }
 
 }  // namespace isobar

@@ -15,9 +15,10 @@ namespace isobar {
 /// In forward order. The first and the last are its ends: the input, and the loss.
 std::vector<Part> parts_of(const NetSpec& net);
 
-/// First part of each virtual stage, and the number of parts. Between the ends, which weigh nothing, parts are
-/// dealt out as evenly as can be; what is left over goes to the stages after the first, which has the
-/// embedding, and before the last, which has the head. `stages` is at most their number (stages_fill).
+/// First part of each virtual stage, and the number of parts. The ends weigh nothing; between them, parts
+/// that are all alike are dealt out as evenly as can be: what is left over goes to the stages after the
+/// first, which has the embedding, and before the last, which has the head. Unequal parts are cut where the
+/// matrix FLOPs of the heaviest stage are fewest. `stages` is at most their number (stages_fill).
 std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages);
 
 /// The same net with runs of parts that are alike cut down to three, so that the one in the middle has

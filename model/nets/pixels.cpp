@@ -18,6 +18,16 @@ Attrs image_attrs(const ImageShape& image, const Sharding& at) {
           .tokens = at.tokens};
 }
 
+std::vector<BatchTensor> image_batch(const ImageShape& image, const Sharding& at, int last) {
+  const int64_t pixels = image.channels * image.height * image.width;
+  return {{"input", BatchRole::input, 0, DType::f32, pixels, at.batch * pixels, false},
+          {"target", BatchRole::target, last, DType::f32, pixels, at.batch * pixels, true}};
+}
+
+std::vector<Metric> image_metrics(const ImageShape& image) {
+  return {{"loss", 0, 1}, {"rmse", 1, image.channels}};
+}
+
 // ---- embed ----
 
 PatchEmbed::PatchEmbed(int index, Emission& e, const Sharding& at, const ImageShape& image, int64_t width)

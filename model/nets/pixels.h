@@ -62,5 +62,8 @@ class PixelHead : public NetPart {
 
 /// Of the ops that look at images: which rows of which patches.
 Attrs image_attrs(const ImageShape& image, const Sharding& at);
+/// What both ends read, the head being part `last`; what the head reports.
+std::vector<BatchTensor> image_batch(const ImageShape& image, const Sharding& at, int last);
+std::vector<Metric> image_metrics(const ImageShape& image);
 
 }  // namespace isobar

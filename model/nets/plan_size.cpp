@@ -80,12 +80,12 @@ double plan_bytes(const RunSpec& s) {
   const int64_t variants =
       std::min<int64_t>(3, s.micro_batches());  // of a backward pass: first, middle, last
   const double routines = 1 + real(variants * (passes_of(s) - 1));
-  const double blocks = real((s.net.depth + l.pp - 1) / l.pp + 2 * l.vpp);
+  const double blocks = real((s.net.blocks() + l.pp - 1) / l.pp + 2 * l.vpp);
   const double ring = l.cp > 1 && s.policy.cp_kind == "ring" ? kOpsOfRingStep * real(l.cp) : 0;
   const double parts = 2 * sizeof(int64_t) * real(std::max(l.cp, s.policy.sequence_parallel ? l.tp : 1));
   const double groups = 8 * real(l.world()) * sizeof(int);
   return routines * blocks * (kOpsOfBlock + ring) * (kOp + parts) +
-         kTensorsOfBlock * kTensor * real(s.net.depth) + invocation_bytes(s) + groups;
+         kTensorsOfBlock * kTensor * real(s.net.blocks()) + invocation_bytes(s) + groups;
 }
 
 double plan_bytes(const Plan& plan) {
@@ -116,7 +116,7 @@ void check_plan_size(const RunSpec& s) {
     refuse(s, s.layout.cp > 1 ? "layout.cp" : "layout.tp",
            str(std::max(s.layout.cp, s.layout.tp)) + " ranks that share a sample", bytes,
            "share it among fewer");
-  refuse(s, "net.depth", str((s.net.depth + s.layout.pp - 1) / s.layout.pp) + " blocks on a rank", bytes,
+  refuse(s, "net.depth", str((s.net.blocks() + s.layout.pp - 1) / s.layout.pp) + " blocks on a rank", bytes,
          "give fewer, or more stages (layout.pp)");
 }
 

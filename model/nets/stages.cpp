@@ -76,8 +76,8 @@ void Doors::send_forward(const Stage& s, int stream, const View& x, const View& 
 
 void Doors::receive_backward(const Stage& s, int stream, const View& dx) {
   const int me = stages_.index();
-  b_.emit(OpKind::recv, path(s, "recv_backward", stream), {.group = pair("pp.backward", me + 1, me)}, {}, {dx},
-          Lane::recv_backward);
+  b_.emit(OpKind::recv, path(s, "recv_backward", stream), {.group = pair("pp.backward", me + 1, me)}, {},
+          {dx}, Lane::recv_backward);
 }
 
 void Doors::send_backward(const Stage& s, int stream, const View& dx) {

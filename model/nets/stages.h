@@ -31,15 +31,15 @@ struct Stage {
   bool leaves(const Stream& s) const { return s.from < end && end <= s.to; }
 };
 
-/// [first, end) of the parts that are recomputed together with part i of a stage; empty: it is not recomputed.
-/// Megatron's --recompute-method and --recompute-num-layers, by stage chunk.
+/// [first, end) of the parts that are recomputed together with part i of a stage; empty: it is not
+/// recomputed. Megatron's --recompute-method and --recompute-num-layers, by stage chunk.
 std::pair<int32_t, int32_t> recomputed_with(const PolicySpec& policy, const Stage& stage, int32_t i);
 
 class Stages {
  public:
   Stages(const RunSpec& spec, int rank);
   const std::vector<Stage>& list() const { return list_; }
-  int index() const { return index_; }                     // of this pipeline rank
+  int index() const { return index_; }                      // of this pipeline rank
   const std::vector<int>& ranks() const { return ranks_; }  // of this pipeline, by stage
 
  private:

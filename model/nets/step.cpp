@@ -30,7 +30,7 @@ class Step {
       : s_(spec),
         b_(rank, static_cast<int>(spec.layout.world()), workspace),
         at_(b_, spec, rank, spec.net.tokens()),
-        e_(b_, spec, spec.net.dropout),
+        e_(b_, spec),
         params_(b_, policy_of(spec, e_.act)),
         stages_(spec, rank),
         net_(make_net(e_, at_)) {}
@@ -42,7 +42,8 @@ class Step {
     plan.batch = net_->batch();
     plan.metrics_named = net_->metrics();
     declare_parameters(b_, s_, at_, params_, stages_, net_->parts());
-    plan.metrics = b_.io("metrics", DType::f32, plan.metrics_named.back().first + plan.metrics_named.back().count);
+    plan.metrics =
+        b_.io("metrics", DType::f32, plan.metrics_named.back().first + plan.metrics_named.back().count);
     plan.grad_norm2 = b_.io("grad_norm2", DType::f32, 1);
     plan.scalars = b_.io("scalars", DType::f32, kScalars);
     ChunkEmitter chunks(e_, *net_, params_, stages_);
@@ -82,9 +83,10 @@ class Step {
     r.backward = by_micro("backward_input", suffix, [&](const std::string& name, bool accumulate, bool) {
       return chunks.backward(stage, name, accumulate, false);
     });
-    r.weight = by_micro("backward_weight", suffix, [&](const std::string& name, bool accumulate, bool reduce) {
-      return chunks.backward_weight(stage, name, accumulate, reduce);
-    });
+    r.weight =
+        by_micro("backward_weight", suffix, [&](const std::string& name, bool accumulate, bool reduce) {
+          return chunks.backward_weight(stage, name, accumulate, reduce);
+        });
     return r;
   }
 

@@ -1,8 +1,9 @@
 #include "model/nets/transformer.h"
 
+#include <cstdio>
+
 #include "model/nets/block.h"
 #include "model/nets/language.h"
-#include "model/nets/parts.h"
 #include "model/nets/pixels.h"
 
 namespace isobar {
@@ -14,12 +15,9 @@ class Transformer : public Net {
 
  protected:
   void add_blocks(int64_t depth) {
-    const std::vector<Part> parts = parts_of(e_.spec.net);
-    for (int64_t i = 0; i < depth; ++i) {
-      const auto index = static_cast<int>(parts_.size());
-      parts_.push_back(std::make_unique<Block>(index, parts[index].path, "blocks." + std::to_string(i), e_,
-                                               at_, shape_));
-    }
+    for (int64_t i = 0; i < depth; ++i)
+      parts_.push_back(std::make_unique<Block>(static_cast<int>(parts_.size()), block_path(i),
+                                               "blocks." + std::to_string(i), e_, at_, shape_));
   }
   void join() {
     for (int32_t i = 1; i < static_cast<int32_t>(parts_.size()); ++i)
@@ -33,21 +31,19 @@ class Transformer : public Net {
 
 class Vit : public Transformer {
  public:
-  Vit(Emission& e, const Sharding& at, const BlockShape& shape, const ImageShape& image)
+  Vit(Emission& e, const Sharding& at, const BlockShape& shape, int64_t depth, const ImageShape& image)
       : Transformer(e, at, shape), image_(image) {
     auto embed = std::make_unique<PatchEmbed>(0, e, at, image, shape.width);
     embed_ = embed.get();
     parts_.push_back(std::move(embed));
-    add_blocks(e.spec.net.depth);
+    add_blocks(depth);
     const auto last = static_cast<int>(parts_.size());
     auto head = std::make_unique<PixelHead>(last, e, at, image, shape);
     head_ = head.get();
     parts_.push_back(std::move(head));
     join();
-    const int64_t pixels = at.batch * image.channels * image.height * image.width;
-    batch_ = {{"input", BatchRole::input, 0, DType::f32, pixels, false},
-              {"target", BatchRole::target, last, DType::f32, pixels, true}};
-    metrics_ = {{"loss", 0, 1}, {"rmse", 1, image.channels}};
+    batch_ = image_batch(image, at, last);
+    metrics_ = image_metrics(image);
   }
   Attrs fetch() const override { return image_attrs(image_, at_); }
   void fetched(size_t tensor, const View& v) override {
@@ -62,19 +58,19 @@ class Vit : public Transformer {
 
 class LanguageModel : public Transformer {
  public:
-  LanguageModel(Emission& e, const Sharding& at, const BlockShape& shape, const Vocabulary& v)
+  LanguageModel(Emission& e, const Sharding& at, const BlockShape& shape, int64_t depth, const Vocabulary& v)
       : Transformer(e, at, shape), tied_(v.tied && at.pp > 1) {
     auto embed = std::make_unique<TokenEmbed>(0, e, at, v, shape);
     embed_ = embed.get();
     parts_.push_back(std::move(embed));
-    add_blocks(e.spec.net.depth);
+    add_blocks(depth);
     const auto last = static_cast<int>(parts_.size());
     auto head = std::make_unique<TokenHead>(last, e, at, v, shape, *embed_);
     head_ = head.get();
     parts_.push_back(std::move(head));
     join();
-    batch_ = {{"tokens", BatchRole::input, 0, DType::i32, at.full_rows, true},
-              {"labels", BatchRole::target, last, DType::i32, at.full_rows, true}};
+    batch_ = {{"tokens", BatchRole::input, 0, DType::i32, shape.tokens, at.full_rows, true},
+              {"labels", BatchRole::target, last, DType::i32, shape.tokens, at.full_rows, true}};
     metrics_ = {{"loss", 0, 1}};
   }
   Attrs fetch() const override {
@@ -102,43 +98,93 @@ class LanguageModel : public Transformer {
 
 }  // namespace
 
-std::unique_ptr<Net> make_vit(Emission& e, const Sharding& at) {
-  const NetSpec& n = e.spec.net;
-  const BlockShape shape{.width = n.embed_dim,
-                         .heads = n.num_heads,
-                         .kv_heads = n.num_heads,
-                         .hidden = n.hidden(),
-                         .tokens = n.tokens(),
-                         .tanh = n.gelu == "tanh",
-                         .eps = n.norm_eps};
-  return std::make_unique<Vit>(e, at, shape,
+// ---- what a search asks ----
+
+std::string block_path(int64_t i) {
+  char path[24];
+  std::snprintf(path, sizeof path, "block%02ld", static_cast<long>(i));
+  return path;
+}
+
+namespace {
+
+std::vector<Part> chain(int64_t depth) {
+  std::vector<Part> parts{{"embed", "embed", 0}};
+  for (int64_t i = 0; i < depth; ++i) parts.push_back({"block", block_path(i), 1});
+  parts.push_back({"head", "head", static_cast<int32_t>(parts.size())});
+  return parts;
+}
+
+template <class Spec>
+NetLimits limits_of_blocks(const Spec& n) {
+  NetLimits limits{.tp = {{"net.num_heads", n.num_heads}},
+                   .kv_heads = n.kv_heads(),
+                   .tokens = n.tokens(),
+                   .inner_parts = n.depth};
+  if (n.kv_heads() != n.num_heads) limits.tp.push_back({"net.num_kv_heads", n.kv_heads()});
+  limits.tp.push_back({"the MLP's width", n.hidden()});
+  return limits;
+}
+
+// What all kinds of blocks say.
+template <class Spec>
+BlockShape shape_of(const Spec& n) {
+  return {.width = n.embed_dim,
+          .heads = n.num_heads,
+          .kv_heads = n.kv_heads(),
+          .hidden = n.hidden(),
+          .tokens = n.tokens(),
+          .eps = n.norm_eps};
+}
+
+std::unique_ptr<Net> language_model(const WordsSpec& n, BlockShape shape, bool positions, Emission& e,
+                                    const Sharding& at) {
+  // Language models keep the residual stream in the type of activations.
+  shape.causal = true;
+  shape.stream = e.act;
+  shape.dropout = e.dropout = n.dropout;
+  const int64_t unit = 128 * at.tp;  // Megatron pads the vocabulary to a multiple
+  return std::make_unique<LanguageModel>(
+      e, at, shape, n.depth,
+      Vocabulary{
+          .held = (n.vocab_size + unit - 1) / unit * 128, .tied = n.tie_embeddings, .positions = positions});
+}
+
+}  // namespace
+
+std::vector<Part> parts_of(const VitSpec& n) {
+  return chain(n.depth);
+}
+std::vector<Part> parts_of(const WordsSpec& n) {
+  return chain(n.depth);
+}
+NetLimits limits_of(const VitSpec& n) {
+  return limits_of_blocks(n);
+}
+NetLimits limits_of(const WordsSpec& n) {
+  return limits_of_blocks(n);
+}
+
+// ---- kinds ----
+
+std::unique_ptr<Net> make_net(const VitSpec& n, Emission& e, const Sharding& at) {
+  BlockShape shape = shape_of(n);
+  shape.tanh = n.gelu == "tanh";
+  return std::make_unique<Vit>(e, at, shape, n.depth,
                                ImageShape{n.in_channels, n.img_height, n.img_width, n.patch_size});
 }
 
-std::unique_ptr<Net> make_language_model(Emission& e, const Sharding& at) {
-  const NetSpec& n = e.spec.net;
-  const bool llama = n.kind == "llama";
-  // Language models keep the residual stream in the type of activations.
-  const BlockShape shape{.width = n.embed_dim,
-                         .heads = n.num_heads,
-                         .kv_heads = n.kv_heads(),
-                         .hidden = n.hidden(),
-                         .tokens = n.tokens(),
-                         .rms_norm = llama,
-                         .biases = !llama,
-                         .swiglu = llama,
-                         .tanh = n.gelu == "tanh",
-                         .rotary = llama,
-                         .causal = true,
-                         .eps = n.norm_eps,
-                         .dropout = n.dropout,
-                         .stream = e.act};
-  const int64_t unit = 128 * at.tp;  // Megatron pads the vocabulary to a multiple
-  return std::make_unique<LanguageModel>(
-      e, at, shape,
-      Vocabulary{.held = (n.vocab_size + unit - 1) / unit * 128,
-                 .tied = n.tie_embeddings,
-                 .positions = !llama});
+std::unique_ptr<Net> make_net(const GptSpec& n, Emission& e, const Sharding& at) {
+  BlockShape shape = shape_of(n);
+  shape.tanh = n.gelu == "tanh";
+  return language_model(n, shape, true, e, at);
+}
+
+std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& at) {
+  BlockShape shape = shape_of(n);
+  shape.rms_norm = shape.swiglu = shape.rotary = true;
+  shape.biases = false;
+  return language_model(n, shape, false, e, at);
 }
 
 }  // namespace isobar

@@ -3,9 +3,28 @@
 #pragma once
 #include <memory>
 
+#include "model/nets/legal_layout.h"
 #include "model/nets/net.h"
 
 namespace isobar {
-std::unique_ptr<Net> make_vit(Emission& e, const Sharding& at);
-std::unique_ptr<Net> make_language_model(Emission& e, const Sharding& at);
+
+std::unique_ptr<Net> make_net(const VitSpec& n, Emission& e, const Sharding& at);
+std::unique_ptr<Net> make_net(const GptSpec& n, Emission& e, const Sharding& at);
+std::unique_ptr<Net> make_net(const LlamaSpec& n, Emission& e, const Sharding& at);
+
+std::vector<Part> parts_of(const VitSpec& n);
+std::vector<Part> parts_of(const WordsSpec& n);
+
+template <class Spec>
+Spec distinct_parts(Spec n) {
+  n.depth = std::min<int64_t>(n.depth, 3);
+  return n;
+}
+
+NetLimits limits_of(const VitSpec& n);
+NetLimits limits_of(const WordsSpec& n);
+
+/// "block07"
+std::string block_path(int64_t i);
+
 }  // namespace isobar

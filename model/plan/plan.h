@@ -41,8 +41,9 @@ struct BatchTensor {
   BatchRole role;
   int32_t part;  // that reads it
   DType dtype;
-  int64_t count;  // elements of a micro-batch
-  bool kept;      // until the backward pass
+  int64_t sample;  // elements of one sample, as loaders read it
+  int64_t count;   // of a micro-batch, as a rank holds it
+  bool kept;       // until the backward pass
 };
 
 struct Metric {  // of a step, a run of the elements of Plan::metrics
@@ -134,8 +135,9 @@ enum Scalar : uint8_t {
 
 struct Plan {
   int rank = 0, world = 1;
-  std::vector<Part> parts;      // of the whole net, in forward order: the same on every rank
-  std::vector<Stream> streams;  // between them, by `to`; counts are of a rank with these tp and cp coordinates
+  std::vector<Part> parts;  // of the whole net, in forward order: the same on every rank
+  std::vector<Stream>
+      streams;  // between them, by `to`; counts are of a rank with these tp and cp coordinates
   std::vector<BatchTensor> batch;     // by a fetch's writes
   std::vector<Metric> metrics_named;  // the first is the loss
   std::vector<Group> groups;

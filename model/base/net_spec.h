@@ -1,0 +1,141 @@
+// What can be said about a net: a struct for each kind, with keys of its own (`net.kind` selects it, the YAML
+// keys are the members' names). Plain data.
+//
+//   NetSpec net = VitSpec{.embed_dim = 64};
+//   net.vit().depth          // throws std::bad_variant_access if it is no vit
+//   net.images()             // of kinds that read images; nullptr: of words
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace isobar {
+
+struct Images {              // fields of the weather on a grid, in and out
+  int64_t img_height = 360;  // rows (latitude)
+  int64_t img_width = 720;   // columns (longitude)
+  int64_t in_channels = 20;
+  int64_t out_channels = 20;
+  int64_t pixels() const { return img_height * img_width; }
+};
+
+struct VitSpec : Images {  // patches, equal blocks, pixels
+  static constexpr const char* kKind = "vit";
+  int64_t embed_dim = 384;  // D
+  int64_t depth = 12;
+  int64_t num_heads = 8;
+  int64_t patch_size = 8;  // p, square
+  int64_t mlp_ratio = 4;
+  double norm_eps = 1e-6;
+  std::string gelu = "erf";  // erf (exact) | tanh (an approximation that cuBLASLt has in a product: run.fuse)
+  int64_t tokens() const { return img_height / patch_size * (img_width / patch_size); }
+  int64_t hidden() const { return mlp_ratio * embed_dim; }
+  int64_t kv_heads() const { return num_heads; }
+  int64_t blocks() const { return depth; }
+};
+
+struct WordsSpec {  // of kinds that read tokens of a vocabulary: causal attention, loss over the words
+  int64_t embed_dim = 384;  // D
+  int64_t depth = 12;
+  int64_t num_heads = 8;
+  int64_t num_kv_heads = 0;  // grouped-query attention; 0 = num_heads
+  int64_t mlp_ratio = 4;
+  int64_t ffn_dim = 0;  // hidden width of the MLP; 0 = mlp_ratio * embed_dim
+  double norm_eps = 1e-6;
+  int64_t seq_length = 2048;
+  int64_t vocab_size = 50257;   // padded to a multiple of 128 * tp, as Megatron does
+  bool tie_embeddings = false;  // the head's weight is the embedding's
+  double dropout = 0.0;         // of hidden states and attention weights
+  int64_t tokens() const { return seq_length; }
+  int64_t hidden() const { return ffn_dim ? ffn_dim : mlp_ratio * embed_dim; }
+  int64_t kv_heads() const { return num_kv_heads ? num_kv_heads : num_heads; }
+  int64_t blocks() const { return depth; }
+};
+
+struct GptSpec : WordsSpec {  // LayerNorm, GELU, biases, learned positions
+  static constexpr const char* kKind = "gpt";
+  std::string gelu = "erf";  // as a vit's
+};
+
+struct LlamaSpec : WordsSpec {  // RMSNorm, SwiGLU, rotary positions, no biases
+  static constexpr const char* kKind = "llama";
+};
+
+// A ViT of two resolutions, the shape of Swin's and Aurora's U-Nets: blocks on a fine grid, four neighbours
+// merged to one token of twice the width, blocks there, split again, and blocks on the fine grid, which get
+// what the first ones made by a skip connection.
+struct UnetSpec : Images {
+  static constexpr const char* kKind = "unet";
+  int64_t embed_dim = 96;  // D on the fine grid, 2 D on the coarse one
+  int64_t encoder_depth = 2;
+  int64_t bottleneck_depth = 6;  // on the coarse grid
+  int64_t decoder_depth = 2;
+  int64_t num_heads = 4;   // on the fine grid, twice as many on the coarse one
+  int64_t patch_size = 8;  // p, square
+  int64_t mlp_ratio = 4;
+  double norm_eps = 1e-6;
+  std::string gelu = "erf";  // as a vit's
+  int64_t tokens() const { return img_height / patch_size * (img_width / patch_size); }
+  int64_t hidden() const { return mlp_ratio * embed_dim; }
+  int64_t kv_heads() const { return num_heads; }
+  int64_t blocks() const { return encoder_depth + bottleneck_depth + decoder_depth; }
+};
+
+class NetSpec {
+ public:
+  using Kinds = std::variant<VitSpec, GptSpec, LlamaSpec, UnetSpec>;
+  NetSpec() = default;
+  template <class T>
+  requires std::is_constructible_v<Kinds, T> NetSpec(T of) : of_(std::move(of)) {}
+
+  template <class F>
+  decltype(auto) visit(F&& f) const {
+    return std::visit(std::forward<F>(f), of_);
+  }
+  template <class F>
+  decltype(auto) visit(F&& f) {
+    return std::visit(std::forward<F>(f), of_);
+  }
+  std::string kind() const {
+    return visit([](const auto& n) { return std::string(n.kKind); });
+  }
+  /// The net of this kind with its defaults; false: there is no such kind.
+  bool set_kind(const std::string& kind);
+  static std::vector<std::string> kinds();
+
+  VitSpec& vit() { return std::get<VitSpec>(of_); }
+  const VitSpec& vit() const { return std::get<VitSpec>(of_); }
+  UnetSpec& unet() { return std::get<UnetSpec>(of_); }
+  const UnetSpec& unet() const { return std::get<UnetSpec>(of_); }
+  GptSpec& gpt() { return std::get<GptSpec>(of_); }
+  const GptSpec& gpt() const { return std::get<GptSpec>(of_); }
+  LlamaSpec& llama() { return std::get<LlamaSpec>(of_); }
+  const LlamaSpec& llama() const { return std::get<LlamaSpec>(of_); }
+
+  const Images* images() const;
+  Images* images() { return const_cast<Images*>(std::as_const(*this).images()); }
+  const WordsSpec* words() const;
+  WordsSpec* words() { return const_cast<WordsSpec*>(std::as_const(*this).words()); }
+
+  // What every kind has, for labels and rough counts: tokens of a sample, width and heads where the input
+  // enters, blocks.
+  int64_t tokens() const {
+    return visit([](const auto& n) { return n.tokens(); });
+  }
+  int64_t width() const {
+    return visit([](const auto& n) { return n.embed_dim; });
+  }
+  int64_t heads() const {
+    return visit([](const auto& n) { return n.num_heads; });
+  }
+  int64_t blocks() const {
+    return visit([](const auto& n) { return n.blocks(); });
+  }
+
+ private:
+  Kinds of_;
+};
+
+}  // namespace isobar
