@@ -38,7 +38,7 @@ class Search {
  public:
   Search(const RunSpec& spec, const Machine& machine, const SearchOptions& options)
       : spec_(spec),
-        net_(spec_.net),
+        net_(limits_of(spec_.net)),
         options_(options),
         space_(options.space),
         model_(spec, machine),
@@ -64,11 +64,11 @@ class Search {
     const GivenLayout& g = space_.given;
     for (const int64_t tp : choices(g.tp, gpus, space_.max_tp)) {
       if (!tp_cuts(net_, tp)) continue;
-      for (const int64_t cp : choices(g.cp, gpus / tp, space_.context_parallel ? net_.tokens() : 1))
-        for (const int64_t pp : choices(g.pp, gpus / tp / cp, net_.depth)) {
+      for (const int64_t cp : choices(g.cp, gpus / tp, space_.context_parallel ? net_.tokens : 1))
+        for (const int64_t pp : choices(g.pp, gpus / tp / cp, net_.inner_parts)) {
           const int64_t dp = gpus / tp / cp / pp;
           if (!cp_cuts(net_, cp) || !stages_fill(net_, pp, 1) || spec_.train.global_batch % dp != 0) continue;
-          if (cp > 1 && net_.tokens() / cp < kLeastTokens && !g.cp) continue;
+          if (cp > 1 && net_.tokens / cp < kLeastTokens && !g.cp) continue;
           if (!g.dp || *g.dp == dp)
             visit(Axes{static_cast<int32_t>(dp), static_cast<int32_t>(tp), static_cast<int32_t>(cp),
                        static_cast<int32_t>(pp)});
@@ -130,7 +130,7 @@ class Search {
       if (s == ScheduleKind::interleaved && interleaves(micro_batches, l.pp))
         for (int64_t v = 2; v <= std::max(space_.max_chunks, g.vpp.value_or(0)) && stages_fill(net_, l.pp, v);
              ++v)
-          if (net_.depth % (v * l.pp) == 0 && v == g.vpp.value_or(v)) schedules_.emplace_back(s, v);
+          if (net_.inner_parts % (v * l.pp) == 0 && v == g.vpp.value_or(v)) schedules_.emplace_back(s, v);
     }
     const std::vector<int> stages = g.zero ? std::vector<int>{*g.zero} : space_.zero;
     // Alone a rank has nothing to shard: all stages are one there.
@@ -236,8 +236,8 @@ class Search {
                       std::to_string(gpus) +
                           " cannot be shared: no dp * tp * cp * pp of it has a dp that divides " +
                           "train.global_batch = " + std::to_string(spec_.train.global_batch) +
-                          ", a tp that divides net.num_heads = " + std::to_string(net_.num_heads) +
-                          " and a pp up to net.depth = " + std::to_string(net_.depth) +
+                          ", a tp that divides " + net_.tp[0].name + " = " + std::to_string(net_.tp[0].value) +
+                          " and a pp up to the parts between its ends, " + std::to_string(net_.inner_parts) +
                           (given.empty() ? "" : ", given " + given),
                       near.empty() ? "change train.global_batch" : "the nearest that can are " + near);
   }
@@ -272,7 +272,7 @@ class Search {
   }
 
   RunSpec spec_;
-  const NetSpec& net_;
+  const NetLimits net_;
   SearchOptions options_;
   const SearchSpace& space_;
   LayoutModel model_;

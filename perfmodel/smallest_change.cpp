@@ -6,6 +6,7 @@
 
 #include "model/base/error.h"
 #include "model/nets/build.h"
+#include "model/nets/legal_layout.h"
 #include "perfmodel/layouts/layout_model.h"
 
 namespace isobar {
@@ -48,7 +49,7 @@ std::vector<Edits> edits_of(const RunSpec& s) {
     key()->push_back([](RunSpec& x) { x.policy.schedule = "1f1b", x.layout.vpp = 1; });
   for (int64_t LayoutSpec::*axis : {&LayoutSpec::tp, &LayoutSpec::cp, &LayoutSpec::pp}) {
     Edits* values = key();
-    const int64_t most = axis == &LayoutSpec::pp ? s.net.depth : kMostCut;
+    const int64_t most = axis == &LayoutSpec::pp ? limits_of(s.net).inner_parts : kMostCut;
     for (const int64_t n : divisors(s.layout.world()))
       if (n != s.layout.*axis && n <= most) values->push_back([axis, n](RunSpec& x) { x.layout.*axis = n; });
   }

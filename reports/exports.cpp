@@ -168,7 +168,7 @@ size_t write_mlperf(const ReportData& d, const std::filesystem::path& folder) {
       out += ":::MLLOG " + e.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
     };
     const RunSpec& s = r->run.spec;
-    log("POINT_IN_TIME", "submission_benchmark", s.net.kind, json::object());
+    log("POINT_IN_TIME", "submission_benchmark", s.net.kind(), json::object());
     log("POINT_IN_TIME", "global_batch_size", s.train.global_batch, json::object());
     log("POINT_IN_TIME", "opt_base_learning_rate", s.train.lr, json::object());
     log("POINT_IN_TIME", "seed", s.train.seed, json::object());

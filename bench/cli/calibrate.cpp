@@ -41,12 +41,12 @@ std::vector<RunSpec> specimens() {
     for (const char* amp : {"none", "bf16"}) {
       RunSpec r;
       r.file = "calibrate";
-      r.net.embed_dim = s.embed;
-      r.net.num_heads = s.heads;
-      r.net.depth = 2;
-      r.net.img_height = s.height;
-      r.net.img_width = s.width;
-      r.net.in_channels = r.net.out_channels = 4;
+      r.net.vit().embed_dim = s.embed;
+      r.net.vit().num_heads = s.heads;
+      r.net.vit().depth = 2;
+      r.net.vit().img_height = s.height;
+      r.net.vit().img_width = s.width;
+      r.net.vit().in_channels = r.net.vit().out_channels = 4;
       r.train.global_batch = s.batch;
       r.policy.micro_batch = s.batch;
       r.policy.amp = amp;
@@ -143,9 +143,9 @@ std::vector<RunSpec> device_specimens() {
       if (s.batch > 1 && amp != std::string("bf16")) continue;
       RunSpec r;
       r.file = "calibrate";
-      r.net.embed_dim = s.embed;
-      r.net.num_heads = s.heads;
-      r.net.depth = 1;
+      r.net.vit().embed_dim = s.embed;
+      r.net.vit().num_heads = s.heads;
+      r.net.vit().depth = 1;
       r.train.global_batch = r.policy.micro_batch = s.batch;
       r.policy.amp = amp;
       out.push_back(r);

@@ -14,12 +14,12 @@ namespace {
 RunSpec specimen(int64_t embed_dim, int64_t ranks) {
   RunSpec s;
   s.file = "calibrate";
-  s.net.embed_dim = embed_dim;
-  s.net.num_heads = 4;
-  s.net.depth = 4;
-  s.net.img_height = 32;
-  s.net.img_width = 64;
-  s.net.in_channels = s.net.out_channels = 4;
+  s.net.vit().embed_dim = embed_dim;
+  s.net.vit().num_heads = 4;
+  s.net.vit().depth = 4;
+  s.net.vit().img_height = 32;
+  s.net.vit().img_width = 64;
+  s.net.vit().in_channels = s.net.vit().out_channels = 4;
   s.layout.dp = ranks;
   s.train.global_batch = ranks;
   s.policy.zero = ranks > 1 ? 1 : 0;  // every rank writes

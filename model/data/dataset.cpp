@@ -145,6 +145,14 @@ Statistics statistics_for(const DataSpec& data, const std::vector<TimeSegment>* 
 
 }  // namespace
 
+FieldShape field_shape(const NetSpec& net) {
+  const Images* i = net.images();
+  if (!i)
+    throw ConfigError("", "net.kind", net.kind() + " reads words, and there is no loader of them yet",
+                      "plan and predict take it; train a vit");
+  return {i->in_channels, i->img_height, i->img_width};
+}
+
 bool needs_statistics(const DataSpec& data) {
   return !data.train.empty() && !are_given(data);
 }

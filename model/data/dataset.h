@@ -23,6 +23,9 @@ struct FieldShape {
   int64_t size() const { return channels * height * width; }
 };
 
+/// Of what a net reads. Throws ConfigError for one that reads words.
+FieldShape field_shape(const NetSpec& net);
+
 struct Statistics {  // per channel; an empty vector means "do not normalise"
   std::vector<float> mean, std;
 };

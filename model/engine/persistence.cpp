@@ -5,7 +5,7 @@
 
 namespace isobar {
 
-void add_persistence_rmse(const NetSpec& net, int64_t batch, const float* input, const float* target,
+void add_persistence_rmse(const Images& net, int64_t batch, const float* input, const float* target,
                           std::vector<double>& sums) {
   const int64_t H = net.img_height, W = net.img_width, C = net.out_channels;
   std::vector<double> weight(H);

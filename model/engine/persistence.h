@@ -9,7 +9,7 @@
 namespace isobar {
 
 /// Adds, per channel, the sum over the batch of the RMSE. input and target are [batch,C,H,W].
-void add_persistence_rmse(const NetSpec& net, int64_t batch, const float* input, const float* target,
+void add_persistence_rmse(const Images& net, int64_t batch, const float* input, const float* target,
                           std::vector<double>& sums);
 
 }  // namespace isobar

@@ -24,8 +24,7 @@ void copy(const float* from, int64_t count, float* to) {
 }  // namespace
 
 RankData::RankData(const RunSpec& spec, const Plan& plan, int rank, const Statistics* known) : spec_(spec) {
-  const NetSpec& n = spec.net;
-  const FieldShape shape{n.in_channels, n.img_height, n.img_width};
+  const FieldShape shape = field_shape(spec.net);
   const Coords at = coords_of(spec.layout, rank);
   const int64_t dp = spec.layout.dp, batch = spec.micro_batch();
   train_set_ = open_dataset(spec.data, spec.data.train, Split::train, shape, known);

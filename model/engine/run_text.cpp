@@ -32,9 +32,12 @@ std::string some(int64_t n, const std::string& what) {  // 1 rank, 2 ranks
 }
 
 std::string net_text(const NetSpec& n, int64_t parameters) {
-  return n.kind + ", " + grouped(parameters) + " parameters: " + some(n.depth, "block") + " of " +
-         std::to_string(n.embed_dim) + ", " + some(n.num_heads, "head") +
-         text(", %ld -> %ld channels of %ld x %ld", n.in_channels, n.out_channels, n.img_height, n.img_width);
+  const std::string net = n.kind() + ", " + grouped(parameters) + " parameters: " + some(n.blocks(), "block") +
+                          " of " + std::to_string(n.width()) + ", " + some(n.heads(), "head");
+  const Images* i = n.images();
+  return i ? net + text(", %ld -> %ld channels of %ld x %ld", i->in_channels, i->out_channels, i->img_height,
+                        i->img_width)
+           : net;
 }
 
 std::string layout_text(const RunSpec& s, const RunFacts& f) {

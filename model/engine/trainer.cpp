@@ -215,7 +215,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                              {"step", step + 1},
                              {"epoch", step / data_->steps_per_epoch()},
                              {"loss", loss},
-                             {"rmse", metrics[1]},
+                             {"rmse", metrics[plan_.metric("rmse").first]},
                              {"lr", lr},
                              {"grad_norm", norm},  // null where it overflowed
                              {"seconds", seconds},
@@ -231,23 +231,23 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       std::snprintf(
           line, sizeof line,
           "step %6ld/%ld  loss %.5f  rmse %.5f  lr %.3e  |g| %.3f  %8.2f ms  %8.2f samples/s  %5.0f s left",
-          step + 1, spec_.train.steps, loss, static_cast<double>(metrics[1]), lr, norm, seconds * 1e3, rate,
+          step + 1, spec_.train.steps, loss, static_cast<double>(metrics[plan_.metric("rmse").first]), lr, norm, seconds * 1e3, rate,
           spent * static_cast<double>(spec_.train.steps - step - 1));
       say(line);
     }
   }
 
   void validate(int64_t step) {
-    const int64_t t0 = now_ns(), channels = spec_.net.out_channels;
+    const int64_t t0 = now_ns(), channels = plan_.metric("rmse").count;
     const int64_t batches = data_->validation_batches();
-    std::vector<double> sums(1 + channels, 0.0);
+    std::vector<double> sums(plan_.metrics.count, 0.0);
     const bool persist = persistence_.empty();
     std::vector<double> persistence(channels, 0.0);
     backend_->on_fetch([&](int32_t, float* input, float* target) {
       const auto reading = slow_.begin("reading samples of the validation");
       const Batch batch = data_->next_validation(input, target);
       if (persist && data_->scores())
-        add_persistence_rmse(spec_.net, spec_.micro_batch(), batch.input, batch.target, persistence);
+        add_persistence_rmse(*spec_.net.images(), spec_.micro_batch(), batch.input, batch.target, persistence);
     });
     executor_->record_to(nullptr);
     processor_->stop_watching();
@@ -275,7 +275,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       plateau_.observe(spec_.train, std::strtod(mpi_.from_first(loss).c_str(), nullptr));
     }
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
-    const std::vector<double> rmse(sums.begin() + 1, sums.end());
+    const auto first = sums.begin() + plan_.metric("rmse").first;
+    const std::vector<double> rmse(first, first + channels);
     log_.write({{"event", "valid"},
                 {"step", step},
                 {"loss", sums[0]},

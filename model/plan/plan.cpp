@@ -1,6 +1,7 @@
 #include "model/plan/plan.h"
 
 #include <cstdio>
+#include <stdexcept>
 
 #include "model/plan/work.h"
 
@@ -16,6 +17,12 @@ const char* name_of(Lane l) {
 const char* name_of(BufferKind k) {
   static const char* names[] = {"params", "params16", "grads", "adam", "io", "saved", "scratch", "host"};
   return names[static_cast<int>(k)];
+}
+
+const Metric& Plan::metric(const std::string& name) const {
+  for (const Metric& m : metrics_named)
+    if (m.name == name) return m;
+  throw std::out_of_range("the net has no metric " + name);
 }
 
 int64_t Plan::parameter_count() const {

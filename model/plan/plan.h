@@ -156,6 +156,7 @@ struct Plan {
   View params_all, grads_all, adam_m, adam_v, params16_all, metrics, grad_norm2, scalars;
 
   int64_t parameter_count() const;  // of the whole net
+  const Metric& metric(const std::string& name) const;  // throws std::out_of_range
 };
 
 /// What a backend asks of placement: the bytes of scratch that its library wants for an op (pure: depends on

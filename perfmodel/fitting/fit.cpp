@@ -192,8 +192,8 @@ std::string kind_of(const StepTerms& t) {
 
 std::vector<std::string> effects_of(const RunSpec& s, const StepTerms& t) {
   const auto text = [](int64_t v) { return std::to_string(v); };
-  std::vector<std::string> out{"shape: " + s.net.kind + " dim " + text(s.net.embed_dim) + " heads " +
-                                   text(s.net.num_heads) + " tokens " + text(s.net.tokens()) +
+  std::vector<std::string> out{"shape: " + s.net.kind() + " dim " + text(s.net.width()) + " heads " +
+                                   text(s.net.heads()) + " tokens " + text(s.net.tokens()) +
                                    " micro-batch " + text(s.micro_batch()) + " amp " + s.policy.amp,
                                "host: ranks " + text(t.where.ranks_on_host) + " threads " +
                                    text(t.where.threads) + " workers " + text(t.workers)};
@@ -210,9 +210,9 @@ std::string family_of(const std::string& effect) {
 }
 
 std::map<std::string, double> quantities_of(const RunSpec& s, const StepTerms& t) {
-  return {{"embed_dim", static_cast<double>(s.net.embed_dim)},
+  return {{"embed_dim", static_cast<double>(s.net.width())},
           {"tokens", static_cast<double>(s.net.tokens())},
-          {"depth", static_cast<double>(s.net.depth)},
+          {"depth", static_cast<double>(s.net.blocks())},
           {"micro_batch", static_cast<double>(s.micro_batch())},
           {"micro_batches", static_cast<double>(s.micro_batches())},
           {"tp", static_cast<double>(s.layout.tp)},

@@ -32,17 +32,17 @@ StepView view_of(LayoutModel& model, const RunSpec& spec) {
     return v;
   }
   v.kind = l.world() > model.where().ranks_on_host ? "hosts" : l.world() > 1 ? "host" : "one";
-  v.effects = {"shape: " + spec.net.kind + " dim " + text(spec.net.embed_dim) + " depth " +
-                   text(spec.net.depth) + " tokens " + text(spec.net.tokens()) + " amp " + spec.policy.amp +
+  v.effects = {"shape: " + spec.net.kind() + " dim " + text(spec.net.width()) + " depth " +
+                   text(spec.net.blocks()) + " tokens " + text(spec.net.tokens()) + " amp " + spec.policy.amp +
                    " attention " + spec.policy.attention,
                "kernels: micro-batch " + text(l.micro_batch) + " tp " + text(l.tp) +
                    (l.sequence_parallel ? " sequence" : "") + " recompute " + spec.policy.recompute};
   if (l.cp * l.pp > 1)
     v.effects.push_back("layout: cp " + text(l.cp) + " pp " + text(l.pp) + " chunks " + text(l.vpp) + " " +
                         spec.policy.schedule);
-  v.quantities = {{"embed_dim", number(spec.net.embed_dim)},
+  v.quantities = {{"embed_dim", number(spec.net.width())},
                   {"tokens", number(spec.net.tokens())},
-                  {"depth", number(spec.net.depth)},
+                  {"depth", number(spec.net.blocks())},
                   {"micro_batch", number(l.micro_batch)},
                   {"micro_batches", number(spec.micro_batches())},
                   {"tp", number(l.tp)},

@@ -38,7 +38,7 @@ double LayoutModel::saved_of(const Layout& l, double blocks) {
 double LayoutModel::scratch_of(const Layout& l) {
   const double b = l.micro_batch, single = sections_of(l).scratch.at(b);
   if (l.recompute != kFullRecompute) return single;
-  const int64_t stages = int64_t{l.pp} * l.vpp, deepest = (spec_.net.depth + stages - 1) / stages;
+  const int64_t stages = int64_t{l.pp} * l.vpp, deepest = (spec_.net.blocks() + stages - 1) / stages;
   const auto group = static_cast<double>(std::min(spec_.policy.recompute_num_layers, deepest));
   SectionKey other = l.key();
   other.recompute = 0;
@@ -66,7 +66,7 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
       if (l.schedule == ScheduleKind::interleaved || l.schedule == ScheduleKind::zb_h1)
         slots = static_cast<double>(slots_of(l.schedule, static_cast<int>(p), static_cast<int>(r.stage),
                                              static_cast<int64_t>(m), static_cast<int>(v))[chunk]);
-      const auto blocks = static_cast<double>(stage_depth(spec_.net.depth, p * v, chunk * p + r.stage));
+      const auto blocks = static_cast<double>(stage_depth(spec_.net.blocks(), p * v, chunk * p + r.stage));
       if (l.schedule == ScheduleKind::zb_h1)
         saved += slots * (blocks * n.block.split.at(b) + (r.last ? n.head.split.at(b) : 0));
       saved += slots * (saved_of(l, blocks) + (r.first && chunk == 0 ? n.embed.saved.at(b) : 0) +

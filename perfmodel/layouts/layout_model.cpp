@@ -82,7 +82,7 @@ LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) {
 LayoutModel::RecomputeMix LayoutModel::mix_of(const Layout& l) const {
   const PolicySpec& policy = spec_.policy;
   const bool some = policy.recompute_method == "block";
-  const int64_t n = policy.recompute_num_layers, stages = int64_t{l.pp} * l.vpp, depth = spec_.net.depth;
+  const int64_t n = policy.recompute_num_layers, stages = int64_t{l.pp} * l.vpp, depth = spec_.net.blocks();
   if (l.recompute != kFullRecompute || (!some && n == 1)) return {};
   int64_t other = 0;
   for (int64_t j = 0; j < stages; ++j) {
@@ -134,7 +134,7 @@ std::array<LayoutModel::Rank, 3> LayoutModel::ranks_of(const Layout& l) const {
   const auto rank = [&](int64_t s) {
     Rank r{s, 0, s == 0, s == p - 1};
     for (int64_t chunk = 0; chunk < l.vpp; ++chunk)
-      r.blocks += stage_depth(spec_.net.depth, p * l.vpp, chunk * p + s);
+      r.blocks += stage_depth(spec_.net.blocks(), p * l.vpp, chunk * p + s);
     return r;
   };
   return {rank(0), rank(std::min<int64_t>(1, p - 1)), rank(p - 1)};
@@ -151,7 +151,7 @@ ParameterCounts LayoutModel::parameters_of(const Rank& r, const NetSections& n) 
 
 double LayoutModel::parameters(const Layout& l) {
   const NetSections& n = sections_of(l);
-  const ParameterCounts all = parameters_of({0, spec_.net.depth, true, true}, n);
+  const ParameterCounts all = parameters_of({0, spec_.net.blocks(), true, true}, n);
   return all.cut * l.tp + all.whole;
 }
 
@@ -159,7 +159,7 @@ double LayoutModel::least_seconds(const Layout& l, const Placements& at) {
   Layout any = l;
   any.schedule = ScheduleKind::one_f_one_b;
   const StageTimes& t = times_of(any, at);
-  const int64_t deepest = (spec_.net.depth + l.pp - 1) / l.pp;
+  const int64_t deepest = (spec_.net.blocks() + l.pp - 1) / l.pp;
   const auto blocks = static_cast<double>(deepest);
   return micro_batches(l) * t.of_blocks(blocks, &SectionTime::seconds);
 }
@@ -198,7 +198,7 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
   c.data = read.serial + std::max(0.0, read.supply - c.seconds);
   c.seconds += c.data;
   c.flops = m * static_cast<double>(l.dp) * l.cp * l.tp *
-            (t.of_blocks(static_cast<double>(spec_.net.depth), &SectionTime::flops) +
+            (t.of_blocks(static_cast<double>(spec_.net.blocks()), &SectionTime::flops) +
              t.of_ends(true, true, &SectionTime::flops));
   if (counts) count(l, at, step.slowest(), *t.sections, *counts);
 }

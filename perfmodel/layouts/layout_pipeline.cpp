@@ -12,7 +12,7 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
   const double p = l.pp, v = l.vpp, m = micro_batches(l);
   const Rank& slow = step.slowest();
   const double slowest = step.micro[step.slow];
-  const auto depth = static_cast<double>(spec_.net.depth);
+  const auto depth = static_cast<double>(spec_.net.blocks());
   const auto whole = [&](double SectionTime::*member) {
     return t.of_blocks(depth, member) + t.of_ends(true, true, member);
   };

@@ -135,7 +135,7 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
   }
   c.dp += waits;
   c.slowdown += slowed;
-  if (spec_.net.tie_embeddings && l.pp > 1)
+  if (spec_.net.words() && spec_.net.words()->tie_embeddings && l.pp > 1)
     c.dp += isobar::seconds(count_collective(OpKind::all_reduce, gradient_ * t.sections->embed.parameters.cut,
                                              gradient_, {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
                             k_);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "model/nets/build.h"
+#include "model/nets/parts.h"
 
 namespace isobar {
 namespace {
@@ -123,7 +124,7 @@ OpShape between(const OpShape& one, const OpShape& two, double x) {
 }  // namespace
 
 SectionCache::SectionCache(const RunSpec& spec) : base_(spec) {
-  base_.net.depth = kDepth;
+  base_.net = distinct_parts(base_.net);
   base_.layout = {};
   base_.policy.schedule = "gpipe";
   base_.policy.zero = 0;

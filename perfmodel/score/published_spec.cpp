@@ -30,14 +30,15 @@ RunSpec spec_of(const PublishedRun& p) {
   if (p.arch == Arch::vit)
     throw ConfigError("", "arch", "of a ViT does not say its images", "import GPT and Llama");
   if (p.experts > 0) throw ConfigError("", "experts", "are not planned", "import dense nets");
-  s.net.kind = p.arch == Arch::gpt ? "gpt" : "llama";
-  s.net.embed_dim = std::llround(p.hidden);
-  s.net.depth = std::llround(p.layers);
-  s.net.num_heads = std::llround(p.heads);
-  s.net.num_kv_heads = p.kv_heads == p.heads ? 0 : std::llround(p.kv_heads);
-  s.net.ffn_dim = std::llround(p.ffn);
-  s.net.seq_length = std::llround(p.seq);
-  s.net.vocab_size = std::llround(p.vocab);
+  s.net = p.arch == Arch::gpt ? NetSpec(GptSpec{}) : NetSpec(LlamaSpec{});
+  WordsSpec& net = *s.net.words();
+  net.embed_dim = std::llround(p.hidden);
+  net.depth = std::llround(p.layers);
+  net.num_heads = std::llround(p.heads);
+  net.num_kv_heads = p.kv_heads == p.heads ? 0 : std::llround(p.kv_heads);
+  net.ffn_dim = std::llround(p.ffn);
+  net.seq_length = std::llround(p.seq);
+  net.vocab_size = std::llround(p.vocab);
   s.train.global_batch = std::llround(p.global_batch);
   s.layout.dp = std::llround(p.dp);
   s.layout.tp = std::llround(p.tp);

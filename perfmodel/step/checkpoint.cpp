@@ -21,10 +21,18 @@ double moments_of(const RunSpec& s) {
 
 // Of a rank, in elements: what one rank writes whole.
 double largest_tensor(const RunSpec& s) {
-  const NetSpec& n = s.net;
-  const double width = static_cast<double>(n.embed_dim), tp = static_cast<double>(s.layout.tp);
-  const double up = width * static_cast<double>(n.hidden()) * (n.rms_norm() ? 2 : 1) / tp;
-  return n.language() ? std::max(up, width * static_cast<double>(n.vocab_size) / tp) : up;
+  const auto up = [](const auto& n) { return static_cast<double>(n.embed_dim) * static_cast<double>(n.hidden()); };
+  struct Largest {
+    decltype(up)& of_mlp;
+    double operator()(const VitSpec& n) const { return of_mlp(n); }
+    double operator()(const UnetSpec& n) const { return 4 * of_mlp(n); }  // on its coarse grid
+    double operator()(const GptSpec& n) const { return std::max(of_mlp(n), table(n)); }
+    double operator()(const LlamaSpec& n) const { return std::max(2 * of_mlp(n), table(n)); }  // gate and up
+    static double table(const WordsSpec& n) {
+      return static_cast<double>(n.embed_dim) * static_cast<double>(n.vocab_size);
+    }
+  };
+  return s.net.visit(Largest{up}) / static_cast<double>(s.layout.tp);
 }
 
 std::string rate(double bytes_per_s) {

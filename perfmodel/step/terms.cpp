@@ -18,11 +18,10 @@ bool ends_with(const std::string& s, const std::string& tail) {
 
 Counts count_read(const RunSpec& spec, int64_t samples) {
   Counts n{};
-  const NetSpec& net = spec.net;
-  const double sample = net.language()
-                            ? 2 * static_cast<double>(net.tokens())  // tokens and labels
-                            : static_cast<double>((net.in_channels + net.out_channels) * net.img_height) *
-                                  static_cast<double>(net.img_width);
+  const Images* images = spec.net.images();
+  const double sample =
+      images ? static_cast<double>((images->in_channels + images->out_channels) * images->pixels())
+             : 2 * static_cast<double>(spec.net.tokens());  // tokens and labels
   const double bytes = 4.0 * static_cast<double>(samples) * sample;
   const Coef source = spec.data.train.empty()             ? Coef::read_noise
                       : ends_with(spec.data.train, ".nc") ? Coef::read_netcdf

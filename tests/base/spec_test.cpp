@@ -70,6 +70,11 @@ TEST_F(Spec, EveryMistakeNamesFileKeyAndMend) {
       {"net: {depth: 0}", "'net.depth'", "give 1 or more"},
       {"net: {embed_dim: -64}", "'net.embed_dim'", "give 1 or more"},
       {"net: {embed_dim: 1000000000}", "'net.embed_dim'", "give 131072 or less"},
+      {"net: {kind: gpt, img_height: 64}", "'net.img_height'", "remove it, or set net.kind"},
+      {"net: {vocab_size: 64}", "'net.vocab_size'", "remove it, or set net.kind"},
+      {"net: {kind: gpt, imgheight: 64}", "'net.imgheight'", "did you mean"},
+      {"net: {kind: unet, depth: 3}", "'net.depth'", "remove it, or set net.kind"},
+      {"net: {kind: unet, img_height: 72}", "'net.img_height'", "use a multiple of 2 * net.patch_size = 16"},
       {"net: {kind: resnet}", "'net.kind'", "use one of vit"},
       {"net: {out_channels: 3}", "'net.out_channels'", "channels of its input"},
       {"net: {norm_eps: 0}", "'net.norm_eps'", "use 1e-6"},
@@ -148,7 +153,7 @@ TEST_F(Spec, OverridesTakeYamlValuesAndTheLastOneWins) {
   const RunSpec s = load_run_spec(
       good, {"train.lr=1e-3", "policy.overlap=false", "train.seed=3", "train.seed=4", "run.out=a=b",
              "data.variables=[t2m, u10]", "policy.amp=bf16", "layout.dp=2", "data.train=None"});
-  EXPECT_EQ(s.net.depth, 2);
+  EXPECT_EQ(s.net.vit().depth, 2);
   EXPECT_EQ(s.train.lr, 1e-3);
   EXPECT_FALSE(s.policy.overlap);
   EXPECT_EQ(s.train.seed, 4);
@@ -168,9 +173,9 @@ TEST_F(Spec, InheritanceMergesKeyByKeyFromTheFileBeside) {
   const std::string child = file("child.yaml", "inherits: base/parent.yaml\ntrain: {lr: 0.25, seed: 9}\n");
   const RunSpec s = load_run_spec(child, {"net.num_heads=8"});
   EXPECT_EQ(s.file, child);
-  EXPECT_EQ(s.net.embed_dim, 96);
-  EXPECT_EQ(s.net.depth, 5);
-  EXPECT_EQ(s.net.num_heads, 8);
+  EXPECT_EQ(s.net.vit().embed_dim, 96);
+  EXPECT_EQ(s.net.vit().depth, 5);
+  EXPECT_EQ(s.net.vit().num_heads, 8);
   EXPECT_EQ(s.train.lr, 0.25);
   EXPECT_EQ(s.train.seed, 9);
   EXPECT_EQ(s.train.beta2, TrainSpec{}.beta2);
@@ -191,7 +196,7 @@ TEST_F(Spec, JsonHoldsEveryFieldAndComesBackTheSame) {
   const RunSpec back = run_spec_from_json(nlohmann::json::parse(j.dump()), "again");
   EXPECT_EQ(to_json(back), j);
   EXPECT_EQ(back.file, "again");
-  EXPECT_EQ(back.net.embed_dim, 96);
+  EXPECT_EQ(back.net.vit().embed_dim, 96);
   EXPECT_EQ(back.train.lr, 0.1);
   EXPECT_EQ(back.data.variables, s.data.variables);
   EXPECT_TRUE(back.run.serial);
@@ -207,6 +212,25 @@ TEST_F(Spec, EveryShippedModelLoads) {
     ++n;
   }
   EXPECT_GE(n, 5);
+}
+
+TEST(Spec, ARecordOfAnOlderProgramMayHoldTheKeysOfOtherKinds) {
+  nlohmann::json j = to_json(RunSpec{});
+  j["net"]["vocab_size"] = 50257;
+  EXPECT_THROW(run_spec_from_json(j, "x"), ConfigError);
+  EXPECT_EQ(run_spec_from_record(j, "x").net.vit().embed_dim, 384);
+  j["net"]["color"] = 1;
+  EXPECT_THROW(run_spec_from_record(j, "x"), ConfigError);
+}
+
+TEST(Spec, EveryKindOfNetComesBackFromItsOwnJson) {
+  for (const std::string& kind : NetSpec::kinds()) {
+    RunSpec s;
+    ASSERT_TRUE(s.net.set_kind(kind));
+    EXPECT_EQ(s.net.kind(), kind);
+    const nlohmann::json j = to_json(s);
+    EXPECT_EQ(to_json(run_spec_from_json(j, "x")), j);
+  }
 }
 
 TEST(Yaml, ScalarsFollowTheCoreSchema) {

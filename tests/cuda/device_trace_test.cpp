@@ -17,12 +17,12 @@ TEST_P(DeviceTrace, TheDevicesTimeBelongsToOps) {
   const cuda::Devices found = cuda::find_devices();
   if (found.all.empty()) GTEST_SKIP() << found.why_none;
   RunSpec spec;
-  spec.net.embed_dim = 128;
-  spec.net.depth = 2;
-  spec.net.num_heads = 4;
-  spec.net.img_height = 64;
-  spec.net.img_width = 128;
-  spec.net.in_channels = spec.net.out_channels = 4;
+  spec.net.vit().embed_dim = 128;
+  spec.net.vit().depth = 2;
+  spec.net.vit().num_heads = 4;
+  spec.net.vit().img_height = 64;
+  spec.net.vit().img_width = 128;
+  spec.net.vit().in_channels = spec.net.vit().out_channels = 4;
   spec.train.global_batch = 4;
   spec.policy.micro_batch = 2;  // the same ops twice a step
   spec.policy.amp = "bf16";

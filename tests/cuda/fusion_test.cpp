@@ -19,12 +19,12 @@ namespace {
 RunSpec net(const std::string& amp, const std::string& gelu) {
   RunSpec s;
   s.file = "test";
-  s.net.gelu = gelu;
-  s.net.embed_dim = 64;
-  s.net.depth = 3;
-  s.net.num_heads = 4;
-  s.net.img_height = 32;
-  s.net.img_width = 64;
+  s.net.vit().gelu = gelu;
+  s.net.vit().embed_dim = 64;
+  s.net.vit().depth = 3;
+  s.net.vit().num_heads = 4;
+  s.net.vit().img_height = 32;
+  s.net.vit().img_width = 64;
   s.train.global_batch = 8;
   s.policy.micro_batch = 2;
   s.policy.amp = amp;
@@ -61,9 +61,9 @@ TEST(Fusion, FindsGeluItsGradientAndBothBiasGradientsOfEveryBlock) {
   s.policy.micro_batch = 8;  // one micro-batch: one forward routine, one backward
   const Plan plan = build_plan(s, 0, cuda_workspace());
   const auto n = counts(fusible(plan));
-  EXPECT_EQ(n.at(Fused::gelu), s.net.depth);
-  EXPECT_EQ(n.at(Fused::gelu_gradient), s.net.depth);
-  EXPECT_EQ(n.at(Fused::bias_gradient), 2 * s.net.depth) << "qkv and fc1";
+  EXPECT_EQ(n.at(Fused::gelu), s.net.vit().depth);
+  EXPECT_EQ(n.at(Fused::gelu_gradient), s.net.vit().depth);
+  EXPECT_EQ(n.at(Fused::bias_gradient), 2 * s.net.vit().depth) << "qkv and fc1";
   for (const Fusion& f : fusible(plan)) {
     const std::string &product = plan.ops[f.product].path, &other = plan.ops[f.other].path;
     EXPECT_EQ(product.substr(0, 7), other.substr(0, 7)) << product << " and " << other;
@@ -77,8 +77,8 @@ TEST(Fusion, TakesInOnlyTheSameFunctionInSixteenBits) {
   for (const char* amp : {"none", "tf32"})
     EXPECT_TRUE(fusible(build_plan(net(amp, "tanh"), 0, cuda_workspace())).empty());
   RunSpec odd = net("fp16", "tanh");
-  odd.net.embed_dim = 36;
-  odd.net.mlp_ratio = 3;  // 108: rows that do not lie on 8 elements
+  odd.net.vit().embed_dim = 36;
+  odd.net.vit().mlp_ratio = 3;  // 108: rows that do not lie on 8 elements
   const auto n = counts(fusible(build_plan(odd, 0, cuda_workspace())));
   EXPECT_EQ(n.count(Fused::gelu) + n.count(Fused::gelu_gradient), 0U);
   EXPECT_GT(n.at(Fused::bias_gradient), 0);
@@ -186,7 +186,7 @@ TEST(Fusion, EveryOpReadsWhatItReadsOneByOne) {
         EXPECT_EQ(apart.seen()[i], together.seen()[i]) << plan.ops[program.instrs[i].op].path;
       EXPECT_EQ(apart.memory().read(plan.params_all, 0), together.memory().read(plan.params_all, 0));
       // zb-h1's weight gradients come later, apart from the rest.
-      EXPECT_TRUE(!chosen.empty() || s.policy.schedule == "zb-h1") << s.net.gelu;
+      EXPECT_TRUE(!chosen.empty() || s.policy.schedule == "zb-h1") << s.net.vit().gelu;
     }
 }
 

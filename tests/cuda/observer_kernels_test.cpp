@@ -69,13 +69,13 @@ TEST_P(Observer, HearsOfEveryOpOfEveryStepOnce) {
   ISOBAR_NEEDS_KERNELS();
   RunSpec spec;
   spec.file = "test";
-  spec.net.embed_dim = 32;
-  spec.net.depth = 1;
-  spec.net.num_heads = 2;
-  spec.net.patch_size = 4;
-  spec.net.img_height = 8;
-  spec.net.img_width = 8;
-  spec.net.in_channels = spec.net.out_channels = 2;
+  spec.net.vit().embed_dim = 32;
+  spec.net.vit().depth = 1;
+  spec.net.vit().num_heads = 2;
+  spec.net.vit().patch_size = 4;
+  spec.net.vit().img_height = 8;
+  spec.net.vit().img_width = 8;
+  spec.net.vit().in_channels = spec.net.vit().out_channels = 2;
   spec.train.global_batch = 2;
   spec.policy.micro_batch = 1;  // the same ops twice a step
   const Plan plan = build_plan(spec, 0, cuda_workspace());

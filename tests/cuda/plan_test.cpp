@@ -19,11 +19,11 @@ namespace {
 RunSpec net(const std::string& amp) {
   RunSpec s;
   s.file = "test";
-  s.net.embed_dim = 64;
-  s.net.depth = 3;
-  s.net.num_heads = 4;
-  s.net.img_height = 64;
-  s.net.img_width = 128;
+  s.net.vit().embed_dim = 64;
+  s.net.vit().depth = 3;
+  s.net.vit().num_heads = 4;
+  s.net.vit().img_height = 64;
+  s.net.vit().img_width = 128;
   s.train.global_batch = 8;
   s.policy.micro_batch = 2;
   s.policy.amp = amp;

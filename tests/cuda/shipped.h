@@ -28,7 +28,7 @@ inline std::vector<ShippedRun> shipped_runs() {
       runs.push_back({name, load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/" + file, overrides)});
     };
     add({});  // as it is: its own layout and precision
-    const bool language = runs.back().spec.net.language(), whole = runs.back().spec.layout.world() == 1;
+    const bool language = !runs.back().spec.net.images(), whole = runs.back().spec.layout.world() == 1;
     for (const char* amp : {"none", "tf32", "bf16", "fp16"}) add({std::string("policy.amp=") + amp});
     if (language || !whole) continue;
     add({"policy.amp=bf16", "net.gelu=tanh"});

@@ -16,14 +16,14 @@ namespace {
 RunSpec tiny() {
   RunSpec s;
   s.file = "test";
-  s.net.embed_dim = 32;
-  s.net.depth = 2;
-  s.net.num_heads = 2;
-  s.net.patch_size = 4;
-  s.net.mlp_ratio = 2;
-  s.net.img_height = 12;
-  s.net.img_width = 16;
-  s.net.in_channels = s.net.out_channels = 3;
+  s.net.vit().embed_dim = 32;
+  s.net.vit().depth = 2;
+  s.net.vit().num_heads = 2;
+  s.net.vit().patch_size = 4;
+  s.net.vit().mlp_ratio = 2;
+  s.net.vit().img_height = 12;
+  s.net.vit().img_width = 16;
+  s.net.vit().in_channels = s.net.vit().out_channels = 3;
   s.train.global_batch = 4;
   s.train.steps = 20;
   return s;
@@ -68,7 +68,7 @@ template <class Run>
 std::vector<Step> train(const RunSpec& spec, const Plan& plan, Backend& backend, uint64_t seed, int64_t steps,
                         const Program& program, const Run& run) {
   const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.host(v)); };
-  const int64_t pixels = spec.micro_batch() * spec.net.in_channels * spec.net.img_height * spec.net.img_width;
+  const int64_t pixels = spec.micro_batch() * spec.net.vit().in_channels * spec.net.vit().img_height * spec.net.vit().img_width;
   first_values(plan, seed, floats(plan.params_all));
   set_scalars(spec, 0, floats(plan.scalars));
   backend.upload({plan.params_all, plan.scalars});
@@ -125,7 +125,7 @@ std::vector<Step> on_gpu(const RunSpec& spec, uint64_t seed, int64_t steps, bool
 #ifdef ISOBAR_EMULATED  // which has an algorithm for everything
   EXPECT_EQ(backend.fusions().empty(), fusible(plan).empty() || !spec.run.fuse);
   const bool both =
-      spec.net.gelu == "tanh" && spec.run.fuse &&
+      spec.net.vit().gelu == "tanh" && spec.run.fuse &&
       size_of(plan.buffers[plan.params16_all ? plan.params16_all.buffer : plan.params_all.buffer].dtype) == 2;
   for (const Fused kind : {Fused::gelu, Fused::gelu_gradient})
     EXPECT_EQ(std::any_of(backend.fusions().begin(), backend.fusions().end(),
@@ -221,20 +221,20 @@ const Case kCases[] = {
     {"tf32", "tf32", 2e-3, kAsItIs},
     {"bf16", "bf16", 2e-2, kAsItIs},
     {"fp16", "fp16", 3e-3, [](RunSpec& s) { s.train.initial_loss_scale = 1024; }},
-    {"bf16_tanh", "bf16", 2e-2, [](RunSpec& s) { s.net.gelu = "tanh"; }},
+    {"bf16_tanh", "bf16", 2e-2, [](RunSpec& s) { s.net.vit().gelu = "tanh"; }},
     {"bf16_tanh_unfused", "bf16", 2e-2,
      [](RunSpec& s) {
-       s.net.gelu = "tanh";
+       s.net.vit().gelu = "tanh";
        s.run.fuse = false;
      }},
     {"fp16_tanh_micro_batches_timed", "fp16", 3e-3,
      [](RunSpec& s) {
-       s.net.gelu = "tanh";
+       s.net.vit().gelu = "tanh";
        s.policy.micro_batch = 1;
        s.train.initial_loss_scale = 1024;
        s.run.gemm_choice = "timed";
      }},
-    {"f32_tanh", "none", 1e-5, [](RunSpec& s) { s.net.gelu = "tanh"; }},
+    {"f32_tanh", "none", 1e-5, [](RunSpec& s) { s.net.vit().gelu = "tanh"; }},
     {"micro_batches", "bf16", 2e-2, [](RunSpec& s) { s.policy.micro_batch = 1; }},
     {"micro_batches_launched", "none", 1e-5, [](RunSpec& s) { s.policy.micro_batch = 1; }, false},
     {"offload", "none", 1e-5,
@@ -265,10 +265,10 @@ const Case kCases[] = {
      }},
     {"odd_sizes", "fp16", 3e-3,
      [](RunSpec& s) {
-       s.net.embed_dim = 30;
-       s.net.patch_size = 3;
-       s.net.img_width = 15;
-       s.net.in_channels = s.net.out_channels = 5;
+       s.net.vit().embed_dim = 30;
+       s.net.vit().patch_size = 3;
+       s.net.vit().img_width = 15;
+       s.net.vit().in_channels = s.net.vit().out_channels = 5;
        s.train.initial_loss_scale = 1024;
        s.policy.recompute = "selective";
      }},
@@ -279,9 +279,9 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Training, ::testing::ValuesIn(kCases),
 // Batches that travel too early or too late: copies as late as they may come (oldest_first: the stream of
 // inputs is made last) and as early (newest_first), and more batches a step than buffers that the host fills.
 const auto kFourBatches = [](RunSpec& s) {
-  s.net.depth = 1;
-  s.net.embed_dim = 16;
-  s.net.img_height = s.net.img_width = 8;
+  s.net.vit().depth = 1;
+  s.net.vit().embed_dim = 16;
+  s.net.vit().img_height = s.net.vit().img_width = 8;
   s.policy.micro_batch = 1;
 };
 const Case kInputs[] = {

@@ -45,7 +45,7 @@ TEST(Executor, TheNullBackendRunsTheWholePlanDry) {
     int64_t fetched = 0;
     backend.on_fetch([&](int32_t m, float* input, float* target) {
       EXPECT_EQ(m, fetched++);
-      const int64_t n = spec.micro_batch() * spec.net.in_channels * spec.net.img_height * spec.net.img_width;
+      const int64_t n = spec.micro_batch() * spec.net.vit().in_channels * spec.net.vit().img_height * spec.net.vit().img_width;
       std::fill(input, input + n, 1.0f);  // lies in the arena, or a sanitizer says so
       std::fill(target, target + n, 1.0f);
     });
@@ -193,7 +193,7 @@ TEST(Memory, ThePlannedLoaderIsWhatTheLoaderKeeps) {
         const RunSpec s =
             spec_of({std::string("data.workers=") + workers, std::string("data.prefetch=") + prefetch,
                      valid ? "data.valid=somewhere" : "data.dt=1", "policy.micro_batch=2"});
-        const FieldShape shape{s.net.in_channels, s.net.img_height, s.net.img_width};
+        const FieldShape shape{s.net.vit().in_channels, s.net.vit().img_height, s.net.vit().img_width};
         const LoaderOptions train{2, 4, 1, 0, 0, s.data.workers, s.data.prefetch, true};
         const LoaderOptions validation{2, 1, 1, 0, 0, 0, 1, false};
         EXPECT_EQ(build_plan(s, 0, cpu_workspace(1)).memory.loader,

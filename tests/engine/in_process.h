@@ -79,7 +79,7 @@ class InProcess {
     floats(plan.scalars)[kLossScale] = static_cast<float>(spec.train.initial_loss_scale);
     floats(plan.scalars)[kUnscale] = 1;
     (*execute_)(link(plan, plan.init, spec.run.serial), 0);
-    size_ = spec.net.in_channels * spec.net.img_height * spec.net.img_width;
+    size_ = spec.net.vit().in_channels * spec.net.vit().img_height * spec.net.vit().img_width;
     dp_ = coords_of(spec.layout, plan.rank).dp;
   }
 

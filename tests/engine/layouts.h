@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <string>
 
 #include "model/engine/safetensors.h"
@@ -24,6 +25,17 @@ inline const Words kNet = {"net.depth=5",         "net.img_height=40",
                            "train.seed=5",        "run.threads=1",
                            "run.hang_timeout=60", "train.checkpoint_every=10"};
 
+struct TestNet {
+  std::string config;
+  Words set;
+};
+inline const TestNet kVit{tiny(), kNet};
+// 7 x 5 tokens of 8 x 8 points would not merge two by two: 6 x 8. Nine parts between its ends, of four kinds.
+inline const TestNet kUnet{
+    ISOBAR_SOURCE_DIR "/configs/models/unet-tiny.yaml",
+    {"net.img_height=48", "net.img_width=64", "train.global_batch=12", "train.steps=10", "train.lr=3e-3",
+     "train.seed=5", "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=10"}};
+
 struct TrainedNet {
   WrittenRun record;
   TensorFile weights;
@@ -36,20 +48,21 @@ inline TensorFile weights_after(const std::string& out, int64_t step) {
 }
 
 inline TrainedNet trained_to(const std::string& out, const Words& layout, int64_t ranks, int64_t steps,
-                             const Words& more = {}) {
-  Words set = kNet;
+                             const Words& more = {}, const TestNet& net = kVit) {
+  Words set = net.set;
   set.insert(set.end(), layout.begin(), layout.end());
   set.push_back("run.out=" + out);
   Words options = more;
   if (ranks > 1) options.insert(options.end(), {"--ranks", std::to_string(ranks)});
-  const Ended e = train_command(set, options);
+  const Ended e = Child(train_words(net.config, set, options)).wait();
   EXPECT_EQ(e.code, 0) << e.text;
   if (e.code != 0) return {};
   return {read_run(out), weights_after(out, steps)};
 }
 
-inline TrainedNet run(const std::string& out, const Words& layout, int64_t ranks, const Words& more = {}) {
-  return trained_to(out, layout, ranks, 10, more);
+inline TrainedNet run(const std::string& out, const Words& layout, int64_t ranks, const Words& more = {},
+                      const TestNet& net = kVit) {
+  return trained_to(out, layout, ranks, 10, more, net);
 }
 
 // |a - b| over |a|, of all weights together
@@ -70,13 +83,15 @@ inline double distance(const TensorFile& a, const TensorFile& b) {
   return std::sqrt(difference / size);
 }
 
-inline const TrainedNet& one_rank() {
-  static const Folder dir;
-  static const TrainedNet one = run(dir / "one", {}, 1);
-  return one;
+inline const TrainedNet& one_rank(const TestNet& net = kVit) {
+  static std::map<std::string, TrainedNet> known;
+  const auto [one, fresh] = known.try_emplace(net.config);
+  const Folder dir;
+  if (fresh) one->second = run(dir / "one", {}, 1, {}, net);
+  return one->second;
 }
 
-inline void expect_like_one_rank(const Words& layout) {
+inline void expect_like_one_rank(const Words& layout, const TestNet& net = kVit) {
   static int cases = 0;  // of this test; a sanitizer makes a run so slow that one in four must do there
   if (kSanitized && cases++ % 4 != 0) return;
   int64_t ranks = 1;
@@ -90,8 +105,8 @@ inline void expect_like_one_rank(const Words& layout) {
   }
   SCOPED_TRACE(title);
   const Folder dir;
-  const TrainedNet& one = one_rank();
-  const TrainedNet many = run(dir / "many", layout, ranks);
+  const TrainedNet& one = one_rank(net);
+  const TrainedNet many = run(dir / "many", layout, ranks, {}, net);
   ASSERT_EQ(many.record.losses.size(), 10u);
   double most = 0;
   for (const auto& [step, loss] : one.record.losses)

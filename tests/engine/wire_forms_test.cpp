@@ -56,7 +56,7 @@ void expect_closed_form(const Form& f) {
 /// Bytes of one micro-batch's activations, as wide as the net, of so many tokens (-1: all).
 double activations(const RunSpec& spec, int64_t tokens = -1, double element = 4) {
   return static_cast<double>(spec.micro_batch() * (tokens < 0 ? spec.net.tokens() : tokens) *
-                             spec.net.embed_dim) *
+                             spec.net.vit().embed_dim) *
          element;
 }
 
@@ -148,7 +148,7 @@ TEST_F(Wire, ShardedRanksMoveTheirPublishedVolumes) {
     const double gradients = 4 * runs[0].record.start["parameters"].get<double>();
     const NetSpec net = load_run_spec(tiny(), net_words(1)).net;
     const int64_t embedding =
-        net.embed_dim * (net.in_channels * net.patch_size * net.patch_size + 1 + net.tokens());
+        net.vit().embed_dim * (net.vit().in_channels * net.vit().patch_size * net.vit().patch_size + 1 + net.tokens());
     const double unread = std::string(stage) == "3" ? m * 4 * static_cast<double>(embedding) : 0;
     for (int r = 0; r < 2; ++r)
       EXPECT_NEAR(use_of(runs[1].ranks[r], r, names).bytes - use_of(runs[0].ranks[r], r, names).bytes,

@@ -148,7 +148,7 @@ TEST_F(Import, PublishedRunsBecomeRunsWithTheSameNumbers) {
     EXPECT_DOUBLE_EQ(r.step_s.median, p.step_s);
     EXPECT_EQ(r.spec.layout.tp, p.tp);
     EXPECT_EQ(r.spec.layout.pp, p.pp);
-    EXPECT_EQ(r.spec.net.depth, p.layers);
+    EXPECT_EQ(r.spec.net.blocks(), p.layers);
     EXPECT_EQ(r.ranks, p.gpus);
   }
   EXPECT_EQ(import_published(csv, {.out = dir / "results"}).runs, i.runs);  // twice changes nothing
@@ -203,7 +203,7 @@ TEST_F(Import, KinetoTracesGiveStepsAndOps) {
     EXPECT_NEAR(r->step_s.median, 0.12, 1e-9);
     EXPECT_NEAR(r->rate(kStatistic), 16 / 0.12, 1e-6);
     EXPECT_EQ(r->steps.size(), 5u);
-    EXPECT_EQ(r->spec.net.embed_dim, 64);
+    EXPECT_EQ(r->spec.net.width(), 64);
     ASSERT_EQ(r->ops.size(), 2u);
   }
   std::map<std::string, const OpRecord*> ops;

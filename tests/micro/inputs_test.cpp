@@ -156,7 +156,7 @@ TEST(TimedStep, HasATimeForEachOpOfTheStep) {
 
 TEST(Inputs, IndicesAreWithinTheirTable) {
   RunSpec spec = load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/gpt3-175b.yaml", {});
-  spec.net.depth = 1;
+  spec.net.words()->depth = 1;
   spec.layout = {};
   int seen = 0;
   const Plan plan = build_plan(spec, 0, {});
@@ -164,13 +164,13 @@ TEST(Inputs, IndicesAreWithinTheirTable) {
     for (const Operand& o : operands_of(op, plan)) {
       if (plan.buffers[o.view.buffer].dtype != DType::i32 || op.kind == OpKind::fetch) continue;
       ++seen;
-      EXPECT_EQ(o.values.below, spec.net.vocab_size) << op.path;
+      EXPECT_EQ(o.values.below, spec.net.words()->vocab_size) << op.path;
       std::vector<int32_t> indices(10'000);
       fill(o.values, DType::i32, static_cast<int64_t>(indices.size()), 1, indices.data());
       const auto [least, most] = std::minmax_element(indices.begin(), indices.end());
       EXPECT_GE(*least, 0);
-      EXPECT_LT(*most, spec.net.vocab_size);
-      EXPECT_GT(*most, spec.net.vocab_size * 9 / 10);
+      EXPECT_LT(*most, spec.net.words()->vocab_size);
+      EXPECT_GT(*most, spec.net.words()->vocab_size * 9 / 10);
     }
   EXPECT_GE(seen, 3);
 }

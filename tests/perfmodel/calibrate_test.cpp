@@ -39,8 +39,8 @@ json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
       RunSpec s = test::tiny();
       s.layout.dp = 2;
       s.policy.zero = 1;  // sums and copies alone
-      s.net.embed_dim = width;
-      s.net.depth = 1;
+      s.net.vit().embed_dim = width;
+      s.net.vit().depth = 1;
       s.policy.amp = amp;
       const Plan plan = build_plan(s, 0, {});
       for (const Op& op : plan.ops) {
@@ -109,11 +109,11 @@ TEST(Calibrate, FindsTheMachineThatWasTimed) {
 // A slice of a net as it fills an accelerator.
 RunSpec slice(int64_t width, const char* amp) {
   RunSpec s = test::tiny();
-  s.net.img_height = 360;
-  s.net.img_width = 720;
-  s.net.in_channels = s.net.out_channels = 20;
-  s.net.embed_dim = width;
-  s.net.depth = 1;
+  s.net.vit().img_height = 360;
+  s.net.vit().img_width = 720;
+  s.net.vit().in_channels = s.net.vit().out_channels = 20;
+  s.net.vit().embed_dim = width;
+  s.net.vit().depth = 1;
   s.policy.amp = amp;
   return s;
 }

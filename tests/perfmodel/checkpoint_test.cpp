@@ -13,12 +13,13 @@ namespace {
 RunSpec gpt(int64_t dp, int64_t tp, int64_t pp) {
   RunSpec s;
   s.file = "test";
-  s.net.kind = "gpt";
-  s.net.embed_dim = 4096;
-  s.net.depth = 8;
-  s.net.num_heads = 32;
-  s.net.seq_length = 2048;
-  s.net.vocab_size = 51200;
+  GptSpec net;
+  net.embed_dim = 4096;
+  net.depth = 8;
+  net.num_heads = 32;
+  net.seq_length = 2048;
+  net.vocab_size = 51200;
+  s.net = net;
   s.policy.amp = "bf16";
   s.policy.micro_batch = 1;
   s.layout = {.dp = dp, .tp = tp, .pp = pp};
@@ -154,8 +155,8 @@ TEST(Checkpoint, FitRecoversItsPricesFromRunsAndItsIntervalsAreHonest) {
     std::vector<MeasuredRun> runs;
     const auto run = [&](int64_t width, int64_t depth, int64_t ranks) {
       RunSpec s = test::tiny();
-      s.net.embed_dim = width;
-      s.net.depth = depth;
+      s.net.vit().embed_dim = width;
+      s.net.vit().depth = depth;
       s.layout.dp = ranks;
       const auto parameters = static_cast<double>(build_plan(s, 0, {}).parameter_count());
       runs.push_back(

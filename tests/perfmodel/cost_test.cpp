@@ -19,10 +19,10 @@ std::vector<RunSpec> random_specs(int n, uint64_t seed) {
   std::vector<RunSpec> out;
   while (static_cast<int>(out.size()) < n) {
     RunSpec s = test::tiny();
-    s.net.depth = one_of(1, 2, 5, 8);
-    s.net.embed_dim = one_of(32, 64, 128, 256);
-    s.net.num_heads = one_of(2, 4);
-    s.net.patch_size = one_of(4, 8, 16);
+    s.net.vit().depth = one_of(1, 2, 5, 8);
+    s.net.vit().embed_dim = one_of(32, 64, 128, 256);
+    s.net.vit().num_heads = one_of(2, 4);
+    s.net.vit().patch_size = one_of(4, 8, 16);
     s.layout.dp = one_of(1, 2, 4);
     s.train.global_batch = s.layout.dp * one_of(1, 2, 4, 8);
     s.policy.micro_batch = 1 + static_cast<int64_t>(random() % 2) * (s.train.global_batch / s.layout.dp - 1);
@@ -131,8 +131,8 @@ TEST(Terms, GroupsThatSpanHostsPayTheNetworkAndShareItsLinks) {
   const auto host = index_of(Coef::wire_host), net = index_of(Coef::wire_net);
   const auto messages_host = index_of(Coef::message_host), messages_net = index_of(Coef::message_net);
   // two ranks each send as much as they reduce: 4 times a block in activations
-  const auto activations = static_cast<double>(4 * s.net.depth * s.train.global_batch / s.layout.dp *
-                                               s.net.tokens() * s.net.embed_dim * 4);
+  const auto activations = static_cast<double>(4 * s.net.vit().depth * s.train.global_batch / s.layout.dp *
+                                               s.net.tokens() * s.net.vit().embed_dim * 4);
   const auto terms = [&](const char* order, int64_t ranks_on_host) {
     s.layout.order = order;
     return terms_of(s, test::machine(), 1, ranks_on_host).total;

@@ -20,13 +20,14 @@ namespace {
 RunSpec gpt(int64_t h, int64_t layers, int64_t heads, int64_t s) {
   RunSpec spec;
   spec.file = "test";
-  spec.net.kind = "gpt";
-  spec.net.embed_dim = h;
-  spec.net.depth = layers;
-  spec.net.num_heads = heads;
-  spec.net.seq_length = s;
-  spec.net.vocab_size = 51200;
-  spec.net.dropout = 0.1;
+  GptSpec net;
+  net.embed_dim = h;
+  net.depth = layers;
+  net.num_heads = heads;
+  net.seq_length = s;
+  net.vocab_size = 51200;
+  net.dropout = 0.1;
+  spec.net = net;
   spec.policy.amp = "bf16";
   spec.policy.attention = "unfused";
   spec.policy.micro_batch = 1;
@@ -82,7 +83,7 @@ TEST(LayoutModel, ActivationsAreKorthikantis) {
 TEST(LayoutModel, BubblesAreNarayanans) {
   // Stages alike: (p - 1) / (m v) of the time of all micro-batches
   RunSpec spec = gpt(4096, 64, 32, 2048);
-  spec.net.vocab_size = 128;
+  spec.net.gpt().vocab_size = 128;
   spec.train.global_batch = 32;
   for (const auto& [p, v] : {std::pair<int64_t, int64_t>{4, 1}, {8, 1}, {4, 4}, {8, 2}}) {
     spec.layout = {.pp = p, .vpp = v};
@@ -128,7 +129,7 @@ Layout random_layout(std::mt19937_64& random, const RunSpec& s) {
     l.cp_kind = static_cast<int8_t>(l.cp > 1 ? random() % 3 : 0);
     l.zero = static_cast<int8_t>(random() % 4);
     l.order = static_cast<int8_t>(random() % rank_orders().size());
-    if (l.cp_kind == 2 && s.net.kv_heads() / l.tp % l.cp != 0) continue;
+    if (l.cp_kind == 2 && s.net.words()->kv_heads() / l.tp % l.cp != 0) continue;
     const int64_t m = s.train.global_batch / (l.dp * l.micro_batch);
     if (l.pp > 1 && random() % 3 == 0 && m % l.pp == 0) l.schedule = ScheduleKind::interleaved, l.vpp = 2;
     if (l.pp > 1 && l.vpp == 1 && l.recompute == 0 && random() % 2 == 0) l.schedule = ScheduleKind::zb_h1;
@@ -139,14 +140,15 @@ Layout random_layout(std::mt19937_64& random, const RunSpec& s) {
 RunSpec random_net(std::mt19937_64& random) {
   RunSpec s;
   s.file = "random";
-  s.net.kind = test::one_of<const char*>(random, {"gpt", "llama"});
-  s.net.num_heads = test::one_of<int64_t>(random, {8, 16, 64});
-  s.net.embed_dim = s.net.num_heads * test::one_of<int64_t>(random, {32, 64, 128});
-  if (s.net.kind == "llama")
-    s.net.num_kv_heads = 8, s.net.ffn_dim = 8 * test::one_of<int64_t>(random, {128, 512, 3584});
-  s.net.depth = test::one_of<int64_t>(random, {16, 32});
-  s.net.seq_length = test::one_of<int64_t>(random, {512, 2048, 8192});
-  s.net.vocab_size = test::one_of<int64_t>(random, {1000, 50257, 128256});
+  s.net.set_kind(test::one_of<const char*>(random, {"gpt", "llama"}));
+  WordsSpec& net = *s.net.words();
+  net.num_heads = test::one_of<int64_t>(random, {8, 16, 64});
+  net.embed_dim = net.num_heads * test::one_of<int64_t>(random, {32, 64, 128});
+  if (s.net.kind() == "llama")
+    net.num_kv_heads = 8, net.ffn_dim = 8 * test::one_of<int64_t>(random, {128, 512, 3584});
+  net.depth = test::one_of<int64_t>(random, {16, 32});
+  net.seq_length = test::one_of<int64_t>(random, {512, 2048, 8192});
+  net.vocab_size = test::one_of<int64_t>(random, {1000, 50257, 128256});
   s.policy.amp = test::one_of<const char*>(random, {"none", "tf32", "bf16", "fp8"});
   s.layout.dp = 64;
   s.train.global_batch = test::one_of<int64_t>(random, {64, 512});
@@ -222,7 +224,7 @@ std::vector<double> memory_gaps(const std::vector<int>& zero, uint64_t seed, std
         arena = std::max(arena, build_plan(s, rank, {}).memory.arena);
       gaps.push_back((c.memory - c.process) / static_cast<double>(arena) - 1);
       if (std::abs(gaps.back()) > 0.05)
-        worst += std::to_string(100 * gaps.back()) + " %: " + s.net.kind + " " + text_of(l) + " " +
+        worst += std::to_string(100 * gaps.back()) + " %: " + s.net.kind() + " " + text_of(l) + " " +
                  s.policy.recompute_method + std::to_string(s.policy.recompute_num_layers) + " " +
                  s.train.optimizer + (s.policy.offload_optimizer ? " offload\n" : "\n");
     } catch (const ConfigError&) {  // a layout that the net cannot take

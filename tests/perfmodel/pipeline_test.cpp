@@ -12,7 +12,7 @@ namespace {
 
 RunSpec piped(int64_t p, int64_t m, int64_t v, const std::string& schedule) {
   RunSpec s = test::tiny();
-  s.net.depth = 16;
+  s.net.vit().depth = 16;
   s.layout.pp = p;
   s.layout.vpp = v;
   s.policy.schedule = v > 1 ? "interleaved" : schedule;
@@ -78,8 +78,8 @@ TEST(Pipeline, BubbleOfTheReplayIsThatOfThePapers) {
     for (const int64_t p : {2, 4})
       for (const int64_t micro : {4, 8}) {
         RunSpec s = piped(p, micro, 1, schedule);
-        s.net.depth = 64;    // embedding, head and optimizer weigh little
-        double busiest = 0;  // seconds of compute
+        s.net.vit().depth = 64;  // embedding, head and optimizer weigh little
+        double busiest = 0;      // seconds of compute
         for (const StageProgram& stage : stages_of(s, {})) {
           double own = 0;
           for (const Instr& i : stage.program.instrs)

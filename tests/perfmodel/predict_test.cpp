@@ -80,8 +80,8 @@ TEST(Predict, WidensAndWarnsOutsideOfWhatWasFitted) {
   const Prediction inside = predict(runs[0].spec, m, {});
   EXPECT_TRUE(inside.warnings.empty()) << inside.warnings.at(0);
   RunSpec large = runs[0].spec;
-  large.net.embed_dim *= 8;
-  large.net.depth *= 3;
+  large.net.vit().embed_dim *= 8;
+  large.net.vit().depth *= 3;
   const Prediction far = predict(large, m, {});
   EXPECT_GT(far.upper / far.lower, 1.2 * inside.upper / inside.lower);
   ASSERT_FALSE(far.warnings.empty());

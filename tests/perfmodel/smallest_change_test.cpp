@@ -11,12 +11,13 @@ namespace {
 RunSpec gpt(int64_t dp) {
   RunSpec s;
   s.file = "gpt.yaml";
-  s.net.kind = "gpt";
-  s.net.embed_dim = 4096;
-  s.net.depth = 32;
-  s.net.num_heads = 32;
-  s.net.seq_length = 2048;
-  s.net.vocab_size = 51200;
+  GptSpec net;
+  net.embed_dim = 4096;
+  net.depth = 32;
+  net.num_heads = 32;
+  net.seq_length = 2048;
+  net.vocab_size = 51200;
+  s.net = net;
   s.policy.amp = "bf16";
   s.policy.micro_batch = 1;
   s.layout.dp = dp;

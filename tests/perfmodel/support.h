@@ -38,13 +38,13 @@ T one_of(std::mt19937_64& random, std::initializer_list<T> list) {
 
 inline RunSpec tiny() {
   RunSpec s;
-  s.net.embed_dim = 128;
-  s.net.depth = 4;
-  s.net.num_heads = 4;
-  s.net.patch_size = 8;
-  s.net.img_height = 64;
-  s.net.img_width = 128;
-  s.net.in_channels = s.net.out_channels = 8;
+  s.net.vit().embed_dim = 128;
+  s.net.vit().depth = 4;
+  s.net.vit().num_heads = 4;
+  s.net.vit().patch_size = 8;
+  s.net.vit().img_height = 64;
+  s.net.vit().img_width = 128;
+  s.net.vit().in_channels = s.net.vit().out_channels = 8;
   s.data.train = "data/demo/train";
   s.train.global_batch = 8;
   s.run.threads = 1;

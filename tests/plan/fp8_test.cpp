@@ -77,12 +77,12 @@ TEST(Fp8, MultipliesTheBlocksLinearsInEightBits) {
           EXPECT_EQ(plan.buffers[static_cast<size_t>(v.buffer)].dtype, DType::bf16) << op.path;
       }
     }
-    const bool llama = spec.net.kind == "llama";
-    const double d = spec.net.embed_dim, kv = llama ? d * 8 / 32 : d, ffn = llama ? 14336 : 4 * d;
+    const bool llama = spec.net.kind() == "llama";
+    const double d = spec.net.width(), kv = llama ? d * 8 / 32 : d, ffn = llama ? 14336 : 4 * d;
     const double block = d * (d + 2 * kv) + d * d + (llama ? 3 : 2) * d * ffn;
-    const double tokens = 2.0 * spec.net.seq_length;
+    const double tokens = 2.0 * spec.net.tokens();
     EXPECT_EQ(flops[true], 6 * tokens * 3 * block) << net;
-    EXPECT_EQ(flops[false], 6 * tokens * d * static_cast<double>(spec.net.vocab_size)) << net;
+    EXPECT_EQ(flops[false], 6 * tokens * d * static_cast<double>(spec.net.words()->vocab_size)) << net;
   }
 }
 

@@ -138,7 +138,7 @@ std::map<OpKind, Traffic> traffic(const Plan& plan, Lane lane, Pass pass) {
 TEST(Worlds, TensorParallelBlocksReduceTwiceEachWay) {
   const RunSpec spec = spec_with({"layout.tp=4", "policy.amp=bf16"});
   const Plan plan = build_plan(spec, 1, no_workspace);
-  const double rows = static_cast<double>(spec.micro_batch() * spec.net.tokens() * spec.net.embed_dim);
+  const double rows = static_cast<double>(spec.micro_batch() * spec.net.tokens() * spec.net.vit().embed_dim);
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     const auto t = traffic(plan, Lane::tp, pass);
     ASSERT_EQ(t.size(), 1u);
@@ -155,7 +155,7 @@ TEST(Worlds, TensorParallelBlocksReduceTwiceEachWay) {
 TEST(Worlds, SequenceParallelBlocksGatherAndScatterFourAndSixTimes) {
   const RunSpec spec = spec_with({"layout.tp=4", "policy.sequence_parallel=true"});
   const Plan plan = build_plan(spec, 3, no_workspace);
-  const double rows = static_cast<double>(spec.micro_batch() * spec.net.tokens() * spec.net.embed_dim);
+  const double rows = static_cast<double>(spec.micro_batch() * spec.net.tokens() * spec.net.vit().embed_dim);
   const auto forward = traffic(plan, Lane::tp, Pass::forward),
              backward = traffic(plan, Lane::tp, Pass::backward);
   EXPECT_EQ(forward.at(OpKind::all_gather).count, 2);
@@ -177,7 +177,7 @@ TEST(Worlds, ContextParallelBlocksGatherKeysAndValuesOnceEachWay) {
   const RunSpec spec = spec_with({"layout.cp=3", "layout.tp=2"});
   const Plan plan = build_plan(spec, 5, no_workspace);
   const double kv =
-      static_cast<double>(spec.micro_batch() * spec.net.tokens() * spec.net.embed_dim);  // 2 D / tp wide
+      static_cast<double>(spec.micro_batch() * spec.net.tokens() * spec.net.vit().embed_dim);  // 2 D / tp wide
   const auto forward = traffic(plan, Lane::cp, Pass::forward),
              backward = traffic(plan, Lane::cp, Pass::backward);
   EXPECT_EQ(forward.at(OpKind::all_gather).count, 1);
@@ -196,7 +196,7 @@ TEST(Worlds, PipelinesSendOnceAMicroBatchAndChunk) {
       for (const Instr& i : link(plan, plan.train).instrs)
         if (plan.ops[i.op].kind == OpKind::send) {
           ++sends[plan.ops[i.op].lane];
-          EXPECT_EQ(plan.ops[i.op].reads[0].count, 2 * spec.net.tokens() * spec.net.embed_dim);
+          EXPECT_EQ(plan.ops[i.op].reads[0].count, 2 * spec.net.tokens() * spec.net.vit().embed_dim);
         }
     EXPECT_EQ(sends[Lane::send_forward], 12 * (2 * vpp - 1));
     EXPECT_EQ(sends[Lane::send_backward], 12 * (2 * vpp - 1));

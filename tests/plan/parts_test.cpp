@@ -66,7 +66,7 @@ void each_plan(const std::function<void(const Plan&)>& look) {
 TEST(Parts, AreTheNetsOnEveryRankInForwardOrder) {
   for (int rank = 0; rank < 2; ++rank) {
     const Plan plan = plan_of("vit-tiny", {"layout.pp=2"}, rank);
-    const size_t depth = static_cast<size_t>(spec_of("vit-tiny").net.depth);
+    const size_t depth = static_cast<size_t>(spec_of("vit-tiny").net.vit().depth);
     ASSERT_EQ(plan.parts.size(), depth + 2);
     EXPECT_EQ(plan.parts.front().kind, "embed");
     EXPECT_EQ(plan.parts.back().kind, "head");

@@ -205,7 +205,7 @@ TEST(Vit, BucketsReduceEveryGradientOnceWhateverTheirSize) {
     for (const int times : reductions(plan)) ASSERT_EQ(times, 1);
     // ring all-reduce: 2 (n-1)/n of the bytes, of gradients and of the metrics (loss and one RMSE a channel)
     const double n = static_cast<double>(dp);
-    const double payload = 4.0 * static_cast<double>(plan.params_all.count + 1 + spec.net.out_channels);
+    const double payload = 4.0 * static_cast<double>(plan.params_all.count + 1 + spec.net.vit().out_channels);
     EXPECT_NEAR(totals(plan, spec.micro_batch()).step.wire_bytes, 2 * (n - 1) / n * payload, 1e-6 * payload);
     bool backward_after_bucket = false, bucket = false;
     for (const Op& op : plan.ops) {

@@ -29,12 +29,12 @@ class MadeUpResults {
 
   static RunSpec spec(int64_t ranks, const std::string& amp, int64_t workers) {
     RunSpec s;
-    s.net.embed_dim = 64;
-    s.net.depth = 3;
-    s.net.num_heads = 4;
-    s.net.img_height = 32;
-    s.net.img_width = 64;
-    s.net.in_channels = s.net.out_channels = 2;
+    s.net.vit().embed_dim = 64;
+    s.net.vit().depth = 3;
+    s.net.vit().num_heads = 4;
+    s.net.vit().img_height = 32;
+    s.net.vit().img_width = 64;
+    s.net.vit().in_channels = s.net.vit().out_channels = 2;
     s.train.global_batch = 8;
     s.train.steps = 12;
     s.layout.dp = ranks;

@@ -84,7 +84,7 @@ TEST_F(ResultsTest, TornLastLineIsIgnoredAndGarbageIsReportedNotFatal) {
   std::vector<std::string> problems;
   const auto runs = load_runs(scratch_ / "runs", &problems);
   ASSERT_EQ(runs.size(), 3u);
-  EXPECT_EQ(runs[0].spec.net.depth, 3);
+  EXPECT_EQ(runs[0].spec.net.vit().depth, 3);
   EXPECT_EQ(runs[0].steps.size(), 1u);
   EXPECT_TRUE(std::isnan(runs[0].steps[0].loss));
   EXPECT_EQ(runs[0].run_class, RunClass::interrupted);

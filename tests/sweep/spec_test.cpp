@@ -89,7 +89,7 @@ TEST_F(SpecTest, EveryCombinationIsThereOnceAndResolved) {
     contents.insert(std::to_string(t.spec.layout.dp) + t.spec.policy.amp +
                     std::to_string(t.spec.data.workers) + "r" + std::to_string(t.repetition));
     EXPECT_EQ(t.spec.train.steps, 4);
-    EXPECT_EQ(t.spec.net.embed_dim, 64);
+    EXPECT_EQ(t.spec.net.vit().embed_dim, 64);
     EXPECT_EQ(t.id.size(), 16u);
   }
   EXPECT_EQ(ids.size(), 24u);

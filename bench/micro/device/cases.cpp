@@ -151,12 +151,12 @@ void register_device_step_cases(const DeviceTimer& timer) {
   for (const int64_t depth : {1, 8}) {  // two, so that what a step costs and what its ops cost come apart
     RunSpec spec;
     spec.file = "calibrate";
-    spec.net.embed_dim = 64;
-    spec.net.num_heads = 4;
-    spec.net.depth = depth;
-    spec.net.img_height = 32;
-    spec.net.img_width = 64;
-    spec.net.in_channels = spec.net.out_channels = 4;
+    spec.net.vit().embed_dim = 64;
+    spec.net.vit().num_heads = 4;
+    spec.net.vit().depth = depth;
+    spec.net.vit().img_height = 32;
+    spec.net.vit().img_width = 64;
+    spec.net.vit().in_channels = spec.net.vit().out_channels = 4;
     spec.train.global_batch = spec.policy.micro_batch = 1;
     spec.policy.amp = "bf16";
     for (const bool step : {true, false}) {
