@@ -186,11 +186,14 @@ TEST_P(Parity, Fp16AgreesWithFloat64ToItsRounding) {
       compare(f(), optimizer, "fp16", micro_batch, {1e-4, 3e-4, 4e-3, 1e-3, 1e-4});
 }
 
-// PyTorch's own bf16 autocast on this fixture: loss 7e-5, gradients 1e-2, weights 1.3e-3; it would pass.
+// PyTorch's own bf16 autocast on these fixtures: loss 7e-5 and 2.2e-4, gradients 1e-2 and 2.2e-2, weights
+// 1.3e-3 and 1.8e-3; it would pass.
 TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 2, 1})
-      compare(f(), optimizer, "bf16", micro_batch, {3e-4, 1e-3, 1.5e-2, 2e-3});
+      compare(f(), optimizer, "bf16", micro_batch,
+              std::string(GetParam()) == "vit" ? Tolerance{3e-4, 1e-3, 1.5e-2, 2e-3}
+                                               : Tolerance{8e-4, 2e-3, 3e-2, 3e-3});
 }
 
 INSTANTIATE_TEST_SUITE_P(Nets, Parity, testing::Values("vit", "unet"),
