@@ -61,7 +61,7 @@ class Merge : public NetPart {
     if (!how.again) in_ = in[0];
     // Whatever is recomputed, split reads it.
     norm_.x = in[0].y ? b_.hold("merge/norm.x", DType::f32, at_.rows * g_.D, !how.again) : in[0].x;
-    norms_.norm_forward("merge/norm", how.pass(), norm_, in[0], false);
+    norms_.norm_forward("merge/norm", how.pass(), norm_, in[0], keep);
     side_ = b_.hold("merge.side", e_.act, rows_ * 4 * g_.D, keep);
     emit_neighbours(b_, std::string("merge/neighbours") + how.pass(), g_, norm_.h, side_, true);
     if (!how.result) return {{}, {.x = norm_.x}};

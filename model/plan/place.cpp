@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <stdexcept>
 
 #include "model/plan/plan.h"
 
@@ -14,7 +15,8 @@ struct Life {
   int32_t buffer, first, last;  // ops
 };
 
-// First and last op of each scratch buffer of a routine.
+// First and last op of each scratch buffer of a routine. One that a routine reads must be its own: what
+// another one wrote is gone.
 std::vector<Life> lifetimes(const Plan& plan, int32_t routine) {
   std::map<int32_t, Life> lives;
   const Routine& r = plan.routines[routine];
@@ -22,6 +24,9 @@ std::vector<Life> lifetimes(const Plan& plan, int32_t routine) {
     for (const auto* operands : {&plan.ops[i].reads, &plan.ops[i].writes}) {
       for (const View& v : *operands) {
         if (!v || plan.buffers[v.buffer].kind != BufferKind::scratch) continue;
+        if (plan.buffers[v.buffer].routine != routine)
+          throw std::logic_error(plan.ops[i].path + " uses " + plan.buffers[v.buffer].name +
+                                 ", scratch of another routine: it should be saved");
         auto [life, fresh] = lives.try_emplace(v.buffer, Life{v.buffer, i, i});
         life->second.last = i;
       }

@@ -45,7 +45,8 @@ TEST(Executor, TheNullBackendRunsTheWholePlanDry) {
     int64_t fetched = 0;
     backend.on_fetch([&](int32_t m, float* input, float* target) {
       EXPECT_EQ(m, fetched++);
-      const int64_t n = spec.micro_batch() * spec.net.vit().in_channels * spec.net.vit().img_height * spec.net.vit().img_width;
+      const int64_t n = spec.micro_batch() * spec.net.vit().in_channels * spec.net.vit().img_height *
+                        spec.net.vit().img_width;
       std::fill(input, input + n, 1.0f);  // lies in the arena, or a sanitizer says so
       std::fill(target, target + n, 1.0f);
     });

@@ -58,7 +58,8 @@ TEST(Memory, AStepUsesThePlannedArenaToItsLastBytes) {
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
     backend.on_fetch([&](int32_t, float* input, float* target) {
-      const int64_t n = spec.micro_batch() * spec.net.vit().in_channels * spec.net.vit().img_height * spec.net.vit().img_width;
+      const int64_t n = spec.micro_batch() * spec.net.vit().in_channels * spec.net.vit().img_height *
+                        spec.net.vit().img_width;
       for (int64_t i = 0; i < n; ++i) input[i] = normal(random), target[i] = normal(random);
     });
     const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.at(v)); };

@@ -148,7 +148,8 @@ TEST_F(Wire, ShardedRanksMoveTheirPublishedVolumes) {
     const double gradients = 4 * runs[0].record.start["parameters"].get<double>();
     const NetSpec net = load_run_spec(tiny(), net_words(1)).net;
     const int64_t embedding =
-        net.vit().embed_dim * (net.vit().in_channels * net.vit().patch_size * net.vit().patch_size + 1 + net.tokens());
+        net.vit().embed_dim *
+        (net.vit().in_channels * net.vit().patch_size * net.vit().patch_size + 1 + net.tokens());
     const double unread = std::string(stage) == "3" ? m * 4 * static_cast<double>(embedding) : 0;
     for (int r = 0; r < 2; ++r)
       EXPECT_NEAR(use_of(runs[1].ranks[r], r, names).bytes - use_of(runs[0].ranks[r], r, names).bytes,

@@ -96,7 +96,7 @@ TEST(Replay, SpansKeepLaneOrderAndWaits) {
 TEST(Terms, MatrixFlopsAreThoseOfTheTextbook) {
   RunSpec s = test::tiny();
   s.policy.micro_batch = 2;
-  const NetSpec& n = s.net;
+  const VitSpec& n = s.net.vit();
   const double N = static_cast<double>(n.tokens()), D = static_cast<double>(n.embed_dim);
   const double P = static_cast<double>(n.in_channels * n.patch_size * n.patch_size);
   const double L = static_cast<double>(n.depth), B = static_cast<double>(s.train.global_batch);

@@ -176,8 +176,8 @@ TEST(Worlds, SequenceParallelBlocksGatherAndScatterFourAndSixTimes) {
 TEST(Worlds, ContextParallelBlocksGatherKeysAndValuesOnceEachWay) {
   const RunSpec spec = spec_with({"layout.cp=3", "layout.tp=2"});
   const Plan plan = build_plan(spec, 5, no_workspace);
-  const double kv =
-      static_cast<double>(spec.micro_batch() * spec.net.tokens() * spec.net.vit().embed_dim);  // 2 D / tp wide
+  const double kv = static_cast<double>(spec.micro_batch() * spec.net.tokens() *
+                                        spec.net.vit().embed_dim);  // 2 D / tp wide
   const auto forward = traffic(plan, Lane::cp, Pass::forward),
              backward = traffic(plan, Lane::cp, Pass::backward);
   EXPECT_EQ(forward.at(OpKind::all_gather).count, 1);

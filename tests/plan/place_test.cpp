@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "model/plan/builder.h"
 #include "tests/plan/plans.h"
 
 namespace isobar {
@@ -155,6 +156,19 @@ TEST(Place, WhatAnOpReadsIsWhatItsWriterLeft) {
 TEST(Place, IsPure) {
   for (const auto& variant : kVariants)
     EXPECT_EQ(to_text(plan_of("vit-tiny", variant)), to_text(plan_of("vit-tiny", variant)));
+}
+
+TEST(Place, RefusesToReadScratchOfAnotherRoutine) {
+  Builder b(0, 1, {});
+  b.begin("forward", Pass::forward);
+  const View x = b.scratch("x", DType::f32, 64);
+  b.emit(OpKind::zero, "x/zero", {.m = 1, .n = 64}, {}, {x});
+  b.end();
+  b.begin("backward", Pass::backward);
+  const View y = b.scratch("y", DType::f32, 64);
+  b.emit(OpKind::copy, "y/copy", {.m = 1, .n = 64, .extent = {1, 1, 1}}, {x}, {y});
+  b.end();
+  EXPECT_THROW(place(b.plan), std::logic_error);
 }
 
 }  // namespace

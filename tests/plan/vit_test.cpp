@@ -16,13 +16,13 @@ int64_t kind_bytes(const Plan& plan, BufferKind k) {
 }
 
 // C p² D + D, N D, depth (12 D² + 13 D), 2 D, D C p²   (mlp_ratio 4)
-int64_t parameters(const NetSpec& n) {
+int64_t parameters(const VitSpec& n) {
   const int64_t D = n.embed_dim, P = n.in_channels * n.patch_size * n.patch_size;
   return P * D + D + n.tokens() * D + n.depth * (12 * D * D + 13 * D) + 2 * D + D * P;
 }
 
 // linears 24 N D² and attention 4 N² D a block; patch and head 2 N P D each
-double forward_flops(const NetSpec& n) {
+double forward_flops(const VitSpec& n) {
   const auto N = static_cast<double>(n.tokens()), D = static_cast<double>(n.embed_dim);
   const auto P = static_cast<double>(n.in_channels * n.patch_size * n.patch_size);
   return static_cast<double>(n.depth) * (24 * N * D * D + 4 * N * N * D) + 4 * N * P * D;
@@ -40,9 +40,9 @@ TEST(Vit, ParametersAndFlopsAreThoseOfThePublishedNets) {
     const RunSpec spec = spec_of(c.model);
     const Plan plan = build_plan(spec, 0, no_workspace);
     EXPECT_EQ(plan.parameter_count(), c.parameters);
-    EXPECT_EQ(parameters(spec.net), c.parameters);
+    EXPECT_EQ(parameters(spec.net.vit()), c.parameters);
     const double flops = totals(plan, spec.micro_batch()).forward_flops;
-    EXPECT_EQ(flops, forward_flops(spec.net));
+    EXPECT_EQ(flops, forward_flops(spec.net.vit()));
     EXPECT_NEAR(flops / 1e9, c.gflops, 0.5);
     // params, gradients and two moments in fp32: 16 bytes a parameter; AMP keeps 2 more
     EXPECT_EQ(kind_bytes(plan, BufferKind::params), 4 * c.parameters);
@@ -62,9 +62,9 @@ TEST(Vit, FlopsDoNotDependOnHowTheBatchIsCut) {
       const RunSpec spec =
           spec_of("vit-tiny", {std::string("policy.micro_batch=") + micro, std::string("layout.dp=") + dp});
       const Totals t = totals(build_plan(spec, 0, no_workspace), spec.micro_batch());
-      EXPECT_EQ(t.forward_flops, forward_flops(spec.net));
+      EXPECT_EQ(t.forward_flops, forward_flops(spec.net.vit()));
       // Backward: twice the linears (no gradient of the image), 5/2 of attention.
-      const NetSpec& n = spec.net;
+      const VitSpec& n = spec.net.vit();
       const auto N = static_cast<double>(n.tokens()), D = static_cast<double>(n.embed_dim);
       const double attention = static_cast<double>(n.depth) * 4 * N * N * D;
       const double image = 2 * N * D * static_cast<double>(n.in_channels * n.patch_size * n.patch_size);
@@ -74,7 +74,7 @@ TEST(Vit, FlopsDoNotDependOnHowTheBatchIsCut) {
 }
 
 // Bytes that one micro-batch of a rank keeps from forward to backward, with a bytes an activation.
-int64_t saved_bytes(const NetSpec& n, int64_t batch, int64_t a) {
+int64_t saved_bytes(const VitSpec& n, int64_t batch, int64_t a) {
   const int64_t N = n.tokens(), D = n.embed_dim, R = batch * N;
   const int64_t P = n.in_channels * n.patch_size * n.patch_size;
   const int64_t pixels = batch * n.in_channels * n.img_height * n.img_width;
@@ -96,7 +96,7 @@ TEST(Vit, MemoryIsThatOfTheClosedForms) {
                            "policy.micro_batch=" + std::to_string(micro),
                            std::string("policy.schedule=") + schedule, "data.workers=3", "data.prefetch=2"});
           const Plan plan = build_plan(spec, 0, no_workspace);
-          const NetSpec& n = spec.net;
+          const VitSpec& n = spec.net.vit();
           const int64_t slots = std::string(schedule) == "gpipe" ? 8 / (dp * micro) : 1;
           EXPECT_EQ(kind_bytes(plan, BufferKind::saved),
                     slots * saved_bytes(n, micro, spec.policy.amp == "bf16" ? 2 : 4));
@@ -123,7 +123,7 @@ TEST(Vit, RecomputationKeepsAndCostsWhatItsMethodSays) {
           const RunSpec spec = spec_of("vit-tiny", full);
           const Plan none = build_plan(spec_of("vit-tiny", words), 0, no_workspace),
                      plan = build_plan(spec, 0, no_workspace);
-          NetSpec n = spec.net;
+          VitSpec n = spec.net.vit();
           const int64_t a = spec.policy.amp == "bf16" ? 2 : 4;
           const int64_t L = depth, R = 2 * n.tokens(), D = n.embed_dim;
           n.depth = 1;
@@ -149,7 +149,7 @@ TEST(Vit, GapsBetweenParametersStaySmall) {  // sizes that 64 bytes do not divid
   const RunSpec spec = spec_of("vit-tiny", {"net.embed_dim=36", "net.num_heads=4", "net.in_channels=3",
                                             "net.out_channels=3", "net.patch_size=2"});
   const Plan plan = build_plan(spec, 0, no_workspace);
-  EXPECT_EQ(plan.parameter_count(), parameters(spec.net));
+  EXPECT_EQ(plan.parameter_count(), parameters(spec.net.vit()));
   const int64_t gaps = plan.params_all.count - plan.parameter_count();
   EXPECT_GT(gaps, 0);
   EXPECT_LT(gaps, 16 * static_cast<int64_t>(plan.params.size()));
