@@ -200,7 +200,7 @@ TEST(ReportData, SeveralDirectoriesAreSetsWithNamesOfTheirOwn) {
 TEST(ReportData, OpsOfPartsOfAKindFallTogetherByWhatTheRecordSaysAndNotByTheName) {
   const auto in_kind = [](const char* path, const char* kind, const char* part) {
     OpRecord o;
-    o.path = path, o.part_kind = kind, o.part = part;
+    o.path = path, o.part = {kind, part};
     return o.path_in_kind();
   };
   EXPECT_EQ(in_kind("block07/attn/qkv/forward", "block", "block07"), "block*/attn/qkv/forward");
