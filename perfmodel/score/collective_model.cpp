@@ -74,10 +74,13 @@ CollectiveRun run_from(const CsvRow& row) {
 }  // namespace
 
 CollectiveTable collectives_from(const CsvTable& csv) {
-  for (const char* column : {"collective", "bytes", "nodes", "gpus", "time_us"})
-    if (!csv.has(column))
-      throw ConfigError(csv.file, column, "is not a column: this is no table of collectives",
-                        "give the columns of configs/published/collectives.csv");
+  static const std::vector<std::string> kNeeded = {"collective", "bytes",    "nodes",
+                                                   "gpus",       "gpu_type", "time_us"};
+  static const std::vector<std::string> kKnown = {
+      "source",        "row_id", "system",           "intra_node_link", "inter_node_link",
+      "gpus_per_node", "algo",   "algbw_GBs",        "busbw_GBs",       "in_place",
+      "tool",          "method", "url_or_repo_path", "split",           "notes"};
+  require_columns(csv, kNeeded, kKnown, "configs/published/README.md");
   CollectiveTable t{std::filesystem::path(csv.file).stem().string(), {}, {}};
   for (const CsvRow& row : csv.rows) {
     try {
