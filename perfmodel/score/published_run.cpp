@@ -289,15 +289,15 @@ std::string PublishedRun::layout() const {
 
 std::string PublishedRun::choice_group() const {
   char s[160];
-  std::snprintf(s, sizeof s, "%s L%g h%g s%g V%g g%g b%g %d", gpu->name, layers, hidden, seq, vocab, gpus,
-                global_batch, frozen_weights ? 1 : 0);
+  std::snprintf(s, sizeof s, "%s L%g h%g s%g V%g g%g b%g %d", gpu->name.c_str(), layers, hidden, seq, vocab,
+                gpus, global_batch, frozen_weights ? 1 : 0);
   return source + "|" + model + "|" + s;
 }
 
 std::string PublishedRun::specification() const {
   char s[256];
   std::snprintf(s, sizeof s, "%d %g %g %g %g %g %g %s %d%d %s ep%g z%g mb%g gb%g %d%d%d %d %d %g %g %d",
-                static_cast<int>(arch), layers, hidden, ffn, heads, seq, vocab, gpu->name,
+                static_cast<int>(arch), layers, hidden, ffn, heads, seq, vocab, gpu->name.c_str(),
                 static_cast<int>(precision), block_scaled, layout().c_str(), ep, zero, micro_batch,
                 global_batch, sequence_parallel, rms_kernel, frozen_weights, static_cast<int>(attention),
                 static_cast<int>(recompute), recomputed, offloaded_layers, static_cast<int>(schedule));

@@ -173,7 +173,7 @@ StepCounts count_step(const PublishedRun& r) {
   }
   if (r.offloaded_layers > 0) {
     const StageMemory kept = count_memory(r).stages[0];
-    c.offload_s = r.offloaded_layers * 2 * (kept.stream + kept.attention + kept.ffn) / g.host_rate();
+    c.offload_s = r.offloaded_layers * 2 * (kept.stream + kept.attention + kept.ffn) / g.host_rate;
   }
   if (r.pp > 1) {
     const double nic = r.nic_rate > 0 ? r.nic_rate : g.nic_rate;

@@ -200,15 +200,36 @@ TEST(PublishedTables, TablesOfOtherThingsAreRefused) {
 }
 
 TEST(Hardware, NamesOfTablesFindTheirChips) {
-  EXPECT_STREQ(chip_named("A100-80GB-SXM (Selene)")->name, "a100");
-  EXPECT_STREQ(chip_named("A100-80GB-PCIe")->name, "a100-pcie");
-  EXPECT_STREQ(chip_named("A100-40GB")->name, "a100-40");
-  EXPECT_STREQ(chip_named("NVIDIA GB200 NVL72")->name, "gb200");
-  EXPECT_STREQ(chip_named("MI250X GCD")->name, "mi250x");
+  EXPECT_EQ(chip_named("A100-80GB-SXM (Selene)")->name, "a100");
+  EXPECT_EQ(chip_named("A100-80GB-PCIe")->name, "a100-pcie");
+  EXPECT_EQ(chip_named("A100-40GB")->name, "a100-40");
+  EXPECT_EQ(chip_named("NVIDIA GB200 NVL72")->name, "gb200");
+  EXPECT_EQ(chip_named("MI250X GCD")->name, "mi250x");
+  EXPECT_EQ(chip_named("A100-80GB", "PCIe 4.0")->name, "a100-pcie");
+  EXPECT_EQ(chip_named("GB300")->name, "gb300");
+  EXPECT_EQ(chip_named("B300")->name, "b300");
+  EXPECT_EQ(chip_named("V100-32GB-SXM (DGX-2)")->name, "v100");
   EXPECT_EQ(chip_named("abacus"), nullptr);
   EXPECT_EQ(precision_named("fp8-current-scaling"), Precision::fp8);
   EXPECT_EQ(precision_named("nvfp4"), Precision::fp4);
   EXPECT_EQ(precision_named("abacus"), std::nullopt);
+}
+
+// What the scoreboard takes a chip for, and what the predictor does, is one file.
+TEST(Hardware, ChipsAreThoseOfTheMachineFiles) {
+  const Machine m = load_machine(ISOBAR_SOURCE_DIR "/configs/machines/gb200-nvl72.yaml");
+  const ChipSpec& c = *chip_named("GB200");
+  EXPECT_EQ(c.half, m.peaks.at("bf16").value);
+  EXPECT_EQ(c.fp4, 1e16);
+  EXPECT_EQ(c.memory_bytes, static_cast<double>(m.accelerator->reported_bytes));
+  EXPECT_EQ(c.link_rate, m.accelerator->host.of_rank());
+  EXPECT_EQ(c.host_rate, 225e9);
+  EXPECT_EQ(c.domain, 72);
+  EXPECT_NEAR(c.matmul, 0.729, 5e-4);  // stas00/ml-engineering's measurement
+  EXPECT_NEAR(c.matmul_low, 0.723, 5e-4);
+  EXPECT_EQ(chip_named("A100")->peak(Precision::fp4), chip_named("A100")->half);
+  EXPECT_NEAR(chip_named("A100-PCIE")->reached(Precision::fp8), 0.811 * 312e12, 1e11);
+  EXPECT_EQ(chip_named("V100")->peak(Precision::tf32), 15.7e12);
 }
 
 }  // namespace
