@@ -102,7 +102,7 @@ HoldoutFile read_holdout(const std::filesystem::path& file);
 
 /// Names runs by what varies among them, and finds the facets.
 void name_runs(ReportData& data);
-std::string layout_of(const RunSpec& spec);
+std::string layout_words(const RunSpec& spec);
 std::string facet_value(const ReportRun& r, const std::string& key);
 
 /// Predicts every ok run with the perfmodel: steps, terms and memory; ops of the run whose ops are shown.

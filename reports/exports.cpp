@@ -107,15 +107,15 @@ size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folde
     size_t valid = 0;
     for (const StepRecord& s : r.run.steps) {
       now += s.seconds;
-      add(s.step, "train/loss", s.loss);
-      add(s.step, "train/rmse", s.rmse);
-      add(s.step, "train/lr", s.lr);
-      add(s.step, "train/grad_norm", s.grad_norm);
+      add(s.step, "train/loss", or_nan(s.loss));
+      add(s.step, "train/rmse", or_nan(s.rmse));
+      add(s.step, "train/lr", or_nan(s.lr));
+      add(s.step, "train/grad_norm", or_nan(s.grad_norm));
       add(s.step, "speed/step_ms", s.seconds * 1e3);
       add(s.step, "speed/samples_per_s", s.samples_per_s);
       for (; valid < r.run.valid.size() && r.run.valid[valid].step <= s.step; ++valid) {
         const ValidRecord& v = r.run.valid[valid];
-        add(v.step, "valid/loss", v.loss);
+        add(v.step, "valid/loss", or_nan(v.loss));
         for (size_t c = 0; c < v.rmse.size(); ++c)
           add(v.step, ("valid/rmse_" + std::to_string(c)).c_str(), v.rmse[c]);
       }
@@ -176,9 +176,10 @@ size_t write_mlperf(const ReportData& d, const std::filesystem::path& folder) {
     size_t valid = 0;
     for (const StepRecord& step : r->run.steps) {
       now += step.seconds * 1e3;
-      if (std::isfinite(step.loss)) log("POINT_IN_TIME", "train_loss", step.loss, {{"step", step.step}});
+      if (step.loss) log("POINT_IN_TIME", "train_loss", *step.loss, {{"step", step.step}});
       for (; valid < r->run.valid.size() && r->run.valid[valid].step <= step.step; ++valid)
-        log("POINT_IN_TIME", "eval_error", r->run.valid[valid].loss, {{"step", r->run.valid[valid].step}});
+        log("POINT_IN_TIME", "eval_error", or_nan(r->run.valid[valid].loss),
+            {{"step", r->run.valid[valid].step}});
     }
     log("POINT_IN_TIME", "tracked_stats", {{"throughput", r->rate()}}, json::object());
     log("INTERVAL_END", "run_stop", nullptr, {{"status", "success"}});

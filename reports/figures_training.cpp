@@ -75,15 +75,15 @@ std::vector<Figure> training_figures(const ReportData& d) {
   for (const ReportRun* r : with_curves(d)) {
     const auto& steps = r->run.steps;
     for (size_t i = 0; i < steps.size(); i += stride_of(steps.size()))
-      if (std::isfinite(steps[i].loss))
+      if (steps[i].loss)
         loss.push_back(
-            {{"run", r->label}, {"what", "training"}, {"step", steps[i].step}, {"value", steps[i].loss}});
+            {{"run", r->label}, {"what", "training"}, {"step", steps[i].step}, {"value", *steps[i].loss}});
     for (const ValidRecord& v : r->run.valid) {
       const auto add = [&](json& to, const char* what, double value) {
         if (std::isfinite(value))
           to.push_back({{"run", r->label}, {"what", what}, {"step", v.step}, {"value", value}});
       };
-      add(loss, "validation", v.loss);
+      add(loss, "validation", or_nan(v.loss));
       if (!v.rmse.empty()) add(rmse, "RMSE", v.rmse[0]);
       if (!v.persistence_rmse.empty()) add(rmse, "persistence", v.persistence_rmse[0]);
     }

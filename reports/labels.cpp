@@ -23,7 +23,7 @@ std::string last_word(const std::string& key) {
   return key.substr(key.find_last_of('.') + 1);
 }
 
-// Settings that layout_of() speaks of.
+// Settings that layout_words() speaks of.
 bool in_layout(const std::string& key) {
   constexpr std::array<const char*, 11> kKeys = {"ranks",
                                                  "gpus",
@@ -134,7 +134,7 @@ std::string facet_value(const ReportRun& r, const std::string& key) {
   return key == "policy.amp" && it->second == "none" ? "fp32" : it->second;
 }
 
-std::string layout_of(const RunSpec& s) {
+std::string layout_words(const RunSpec& s) {
   std::string out;
   const auto add = [&](const char* name, int64_t n) {
     if (n > 1) out += (out.empty() ? "" : " ") + std::string(name) + std::to_string(n);
@@ -168,7 +168,7 @@ void name_runs(ReportData& d) {
   for (const std::string& key : d.varied) ++short_names[last_word(key)];
   for (size_t i = 0; i < d.runs.size(); ++i) {
     ReportRun& r = d.runs[i];
-    r.layout = layout_of(r.run.spec);
+    r.layout = layout_words(r.run.spec);
     const auto add = [&](const std::string& words) { r.label += (r.label.empty() ? "" : ", ") + words; };
     if (d.sets.size() > 1) add(r.set);
     if (layouts_vary) add(r.layout);

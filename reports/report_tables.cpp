@@ -148,7 +148,7 @@ Table training_table(const ReportData& d) {
     for (const ValidRecord& v : r.run.valid) {
       const double rmse = v.rmse.empty() ? kNaN : v.rmse[0];
       const double persistence = v.persistence_rmse.empty() ? kNaN : v.persistence_rmse[0];
-      t.rows.push_back({text(r.label), integer(v.step), significant(v.loss, 4), significant(rmse, 4),
+      t.rows.push_back({text(r.label), integer(v.step), significant(or_nan(v.loss), 4), significant(rmse, 4),
                         significant(persistence, 4), number(100 * rmse / persistence, 1)});
     }
   return t;

@@ -1,13 +1,13 @@
 #include "reports/timeline.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
+#include <map>
 #include <set>
 
 #include "model/base/error.h"
-#include "model/base/files.h"
-#include "model/base/json.h"
 #include "model/plan/op_table.h"
+#include "model/trace/chrome.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/predict.h"
 #include "perfmodel/step/simulate.h"
@@ -15,11 +15,9 @@
 namespace isobar {
 namespace {
 
-using nlohmann::json;
 using Interval = std::pair<double, double>;
 
-constexpr int kRanks = 8;                     // shown; more cannot be read
-constexpr int64_t kTraceValues = 50'000'000;  // some steps of many ranks
+constexpr int kRanks = 8;  // shown; more cannot be read
 
 std::vector<Interval> merged(std::vector<Interval> v) {
   std::sort(v.begin(), v.end());
@@ -58,23 +56,37 @@ const std::set<std::string>& communication_kinds() {
   return kKinds;
 }
 
+bool is_communication(const OpSpan& s) {
+  return communication_kinds().count(s.kind) > 0;
+}
+bool is_data(const OpSpan& s) {
+  return s.kind == name_of(OpKind::fetch);
+}
+
+double ms(int64_t ns) {
+  return static_cast<double>(ns) * 1e-6;
+}
+
 }  // namespace
 
-StepTimeline marked(const std::vector<LaneSpan>& spans, double step_ms) {
+StepTimeline marked(const std::vector<OpSpan>& spans, double step_ms) {
   StepTimeline out;
   out.step_ms = step_ms;
-  std::map<int, std::vector<const LaneSpan*>> by_rank;
-  for (const LaneSpan& s : spans) by_rank[s.rank].push_back(&s);
+  std::map<int, std::vector<const OpSpan*>> by_rank;
+  for (const OpSpan& s : spans) by_rank[s.rank].push_back(&s);
   out.ranks = static_cast<int>(by_rank.size());
   const double smallest = 0.002 * step_ms;  // gaps below it are the executor's own
   for (const auto& of_rank : by_rank) {
     const int rank = of_rank.first;
-    const std::vector<const LaneSpan*>& own = of_rank.second;
+    const std::vector<const OpSpan*>& own = of_rank.second;
     std::vector<Interval> computing, busy, talking;
-    for (const LaneSpan* s : own) {
-      if (!s->communication && !s->data) computing.emplace_back(s->begin_ms, s->end_ms);
-      if (s->lane == "compute") busy.emplace_back(s->begin_ms, s->end_ms);
-      if (s->communication) talking.emplace_back(s->begin_ms, s->end_ms);
+    for (const OpSpan* s : own) {
+      const Interval time = {ms(s->begin_ns), ms(s->end_ns)};
+      if (s->lane == Lane::compute) busy.push_back(time);
+      if (is_communication(*s))
+        talking.push_back(time);
+      else if (!is_data(*s))
+        computing.push_back(time);
     }
     computing = merged(computing);
     double exposed = 0, idle = 0;
@@ -90,80 +102,48 @@ StepTimeline marked(const std::vector<LaneSpan>& spans, double step_ms) {
     out.exposed_ms += exposed / out.ranks;
     out.idle_ms += idle / out.ranks;
     if (!shown) continue;
-    for (const LaneSpan* s : own) {
-      if (!s->communication) {
+    for (const OpSpan* s : own) {
+      const std::string lane = name_of(s->lane);
+      if (!is_communication(*s)) {
         out.segments.push_back(
-            {rank, s->lane, s->data ? "data" : "compute", s->path, s->begin_ms, s->end_ms});
+            {rank, lane, is_data(*s) ? "data" : "compute", s->path, ms(s->begin_ns), ms(s->end_ns)});
         continue;
       }
-      split(s->begin_ms, s->end_ms, computing, [&](double a, double b, bool covered) {
+      split(ms(s->begin_ns), ms(s->end_ns), computing, [&](double a, double b, bool covered) {
         out.segments.push_back(
-            {rank, s->lane, covered ? "communication, hidden" : "communication, exposed", s->path, a, b});
+            {rank, lane, covered ? "communication, hidden" : "communication, exposed", s->path, a, b});
       });
     }
   }
   return out;
 }
 
-namespace {
-
-// `refuse(what)` makes the error.
-template <class Refuse>
-StepTimeline timeline_of(const json& trace, const Refuse& refuse) {
-  if (!trace.is_object() || !trace.contains("traceEvents") || !trace["traceEvents"].is_array())
-    throw refuse("is missing, or the file is no whole JSON");
-  std::map<std::pair<int, int>, std::string> lanes;               // (pid, tid) -> name
-  std::map<int, std::map<int, std::pair<double, double>>> steps;  // step -> rank -> begin, end
-  for (const json& e : trace["traceEvents"]) {
-    if (!e.is_object()) throw refuse("holds something that is no event");
-    const json args = e.value("args", json::object());
-    const int pid = e.value("pid", 0), tid = e.value("tid", 0);
-    if (e.value("ph", "") == "M" && e.value("name", "") == "thread_name")
-      lanes[{pid, tid}] = args.value("name", "");
-    if (e.value("ph", "") == "X" && e.value("cat", "") == "step") {
-      const double ts = e.value("ts", 0.0);
-      steps[args.value("step", 0)][pid] = {ts, ts + e.value("dur", 0.0)};
-    }
-  }
-  if (steps.empty()) throw refuse("holds no whole step");
-  if (steps.size() > 1) steps.erase(steps.begin());  // the first is not like the others
-  std::vector<std::pair<double, int>> lengths;
-  for (const auto& [step, ranks] : steps)
-    if (const auto it = ranks.find(0); it != ranks.end())
-      lengths.emplace_back(it->second.second - it->second.first, step);
-  if (lengths.empty()) throw refuse("holds no step of rank 0");
-  std::sort(lengths.begin(), lengths.end());
-  const int step = lengths[lengths.size() / 2].second;
-  const auto [begin, end] = steps[step][0];
-  std::vector<LaneSpan> spans;
-  for (const json& e : trace["traceEvents"]) {
-    if (e.value("ph", "") != "X" || e.value("cat", "") == "step") continue;
-    const json args = e.value("args", json::object());
-    if (args.value("step", -1) != step) continue;
-    const int pid = e.value("pid", 0);
-    const double ts = e.value("ts", 0.0), from = std::max(0.0, (ts - begin) * 1e-3);
-    const double to = std::min((end - begin) * 1e-3, (ts + e.value("dur", 0.0) - begin) * 1e-3);
-    if (to <= from) continue;  // before or after rank 0's step
-    const std::string kind = e.value("cat", "");
-    spans.push_back({pid, lanes[{pid, e.value("tid", 0)}], args.value("path", ""),
-                     communication_kinds().count(kind) > 0, kind == "fetch", from, to});
-  }
-  return marked(spans, (end - begin) * 1e-3);
-}
-
-}  // namespace
-
 std::optional<StepTimeline> measured_timeline(const RunRecord& r) {
   const std::filesystem::path file = r.dir / "trace.json";
   if (!std::filesystem::exists(file)) return std::nullopt;
-  const auto refuse = [&](const std::string& what) {
-    return ConfigError(file.string(), "traceEvents", what, "write it again with `isobar train --trace`");
-  };
-  try {
-    return timeline_of(read_json(file, most::lines, kTraceValues), refuse);
-  } catch (const json::exception& e) {  // a field of another type than the trainer writes
-    throw refuse(std::string("holds an event that is none of Isobar's: ") + e.what());
+  const TraceFile trace = read_chrome_trace(file);
+  std::map<int32_t, StepTime> of_rank0;  // by step
+  int32_t first = std::numeric_limits<int32_t>::max();
+  for (const StepTime& s : trace.steps) {
+    first = std::min(first, s.step);
+    if (s.rank == 0) of_rank0[s.step] = s;
   }
+  if (of_rank0.size() > 1) of_rank0.erase(first);  // the first is not like the others
+  if (of_rank0.empty())
+    throw ConfigError(file.string(), "traceEvents", "holds no whole step of rank 0",
+                      "write it again with `isobar train --trace`");
+  std::vector<std::pair<int64_t, int32_t>> lengths;
+  for (const auto& [step, time] : of_rank0) lengths.emplace_back(time.end_ns - time.begin_ns, step);
+  std::sort(lengths.begin(), lengths.end());
+  const auto [length, step] = lengths[lengths.size() / 2];
+  const int64_t begin = of_rank0[step].begin_ns;
+  std::vector<OpSpan> spans;
+  for (OpSpan s : trace.spans) {
+    s.begin_ns = std::max<int64_t>(0, s.begin_ns - begin);
+    s.end_ns = std::min(length, s.end_ns - begin);
+    if (s.step == step && s.end_ns > s.begin_ns) spans.push_back(std::move(s));  // else not in rank 0's step
+  }
+  return marked(spans, ms(length));
 }
 
 StepTimeline predicted_timeline(const ReportRun& r, const Machine& m) {
@@ -172,11 +152,10 @@ StepTimeline predicted_timeline(const ReportRun& r, const Machine& m) {
   const Replay steady = replay(spec, stages, m, predict(spec, m, options_of(r)));
   std::map<int, const Plan*> plan_of;
   for (const StageProgram& stage : stages) plan_of[stage.plan.rank] = &stage.plan;
-  std::vector<LaneSpan> spans;
+  std::vector<OpSpan> spans;
   for (const Span& s : steady.timeline.spans) {
     const Op& op = plan_of.at(s.rank)->ops.at(static_cast<size_t>(s.op));
-    spans.push_back({s.rank, name_of(s.lane), op.path, is_collective(op.kind), op.kind == OpKind::fetch,
-                     static_cast<double>(s.begin_ns) * 1e-6, static_cast<double>(s.end_ns) * 1e-6});
+    spans.push_back({s, op.path, name_of(op.kind)});
   }
   return marked(spans, steady.step_s * 1e3);
 }

@@ -1,8 +1,8 @@
 // One step of some ranks as segments on their lanes, with what costs time marked: communication that no
 // computation hides, and gaps in which the compute lane has nothing to do (bubbles).
 //
-//   std::optional<StepTimeline> t = measured_timeline(run);      // from DIR/trace.json, as `train --trace`
-//   writes it std::optional<StepTimeline> p = predicted_timeline(run, machine);
+//   std::optional<StepTimeline> t = measured_timeline(run);   // from DIR/trace.json, as `train --trace` has
+//   it StepTimeline p = predicted_timeline(run, machine);
 //
 // Words as HTA and Megatron use them: communication is exposed where no computation runs on any lane of the
 // rank.
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "model/trace/span.h"
 #include "reports/data.h"
 
 namespace isobar {
@@ -30,14 +31,8 @@ struct StepTimeline {
   double exposed_ms = 0, idle_ms = 0;  // mean over ranks
 };
 
-/// A span as both sources give it.
-struct LaneSpan {
-  int rank = 0;
-  std::string lane, path;
-  bool communication = false, data = false;
-  double begin_ms = 0, end_ms = 0;
-};
-StepTimeline marked(const std::vector<LaneSpan>& spans, double step_ms);
+/// Times of the spans are from the begin of the step.
+StepTimeline marked(const std::vector<OpSpan>& spans, double step_ms);
 
 /// The step of middle length of rank 0. Throws ConfigError for a file that is no trace of Isobar's.
 std::optional<StepTimeline> measured_timeline(const RunRecord& r);

@@ -10,6 +10,7 @@
 #include "bench/sweep/trials.h"
 #include "model/base/error.h"
 #include "model/base/shared_files.h"
+#include "model/records/result_file.h"
 #include "reports/tables.h"
 
 namespace isobar {
@@ -34,22 +35,6 @@ double seconds(fs::file_time_type::duration d) {
 double number(const json& j, const char* key) {
   const auto it = j.find(key);
   return it != j.end() && it->is_number() ? it->get<double>() : 0;
-}
-
-// The last whole lines of a file that another process is writing, newest first.
-std::vector<std::string> last_lines(const fs::path& file, int64_t bytes) {
-  bool whole = true;
-  const std::string text = read_end(file, bytes, &whole);
-  std::vector<std::string> out;
-  size_t end = text.rfind('\n');
-  while (end != std::string::npos && end > 0) {
-    const size_t begin = text.rfind('\n', end - 1);
-    if (begin == std::string::npos && !whole) break;  // its beginning was not read
-    const size_t at = begin == std::string::npos ? 0 : begin + 1;
-    out.push_back(text.substr(at, end - at));
-    end = begin;
-  }
-  return out;
 }
 
 std::string duration(double s) {
@@ -197,16 +182,15 @@ void SweepWatch::read_trial(size_t index) {
   t.age_s = seconds(fs::file_time_type::clock::now() - grown);
   if (!t.final) t.state = "running";
   // The last line of a finished run holds all its ops, so it may be long.
-  for (const std::string& line : last_lines(results, t.final ? 1 << 20 : 1 << 14)) {
-    const json e = parse_json(line);
-    if (!e.is_object()) continue;
-    const bool ends = text_in(e, "event") == "run_end";
-    if (!t.final || ends || t.samples_per_s == 0) t.samples_per_s = number(e, "samples_per_s");
-    if (const auto s = e.find("step_s"); ends && s != e.end() && s->is_object())
-      t.step_s = {number(*s, "median"), number(*s, "p10"), number(*s, "p90"), number(*s, "min")};
-    if (text_in(e, "event") == "step") t.step = static_cast<int64_t>(number(e, "step"));
-    if (t.samples_per_s > 0) break;
-  }
+  for_each_from_end(results, t.final ? 1 << 20 : 1 << 14, [&t](const Record& r) {
+    const auto* end = std::get_if<EndRecord>(&r);
+    const auto* step = std::get_if<StepRecord>(&r);
+    if (!t.final || end || t.samples_per_s == 0)
+      t.samples_per_s = end ? end->samples_per_s.value_or(0) : step ? step->samples_per_s : 0;
+    if (end) t.step_s = end->step_s.value_or(t.step_s);
+    if (step) t.step = step->step;
+    return t.samples_per_s <= 0;
+  });
   if (t.steps == 0) {
     const json trial = json_if_there(dir / "trial.json");
     if (trial.is_object() && trial.contains("spec") && trial["spec"].is_object() &&

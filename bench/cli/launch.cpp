@@ -128,10 +128,7 @@ int run_ranks(std::vector<std::string> words, const std::filesystem::path& run_d
     if (ranks.asked() != 0) outcome.end = ProcessEnd::signalled, outcome.code = ranks.asked();
     const Verdict v = classify(outcome, tail, "");
     if (!tail.ended || v.run_class != RunClass::interrupted)
-      ResultLog(run_dir).end({{"event", "run_end"},
-                              {"status", "failed"},
-                              {"class", name_of(v.run_class)},
-                              {"message", v.message}});
+      ResultLog(run_dir).end({.status = "failed", .failure = name_of(v.run_class), .message = v.message});
   }
   return ranks.asked() != 0 ? 128 + ranks.asked() : code;
 }

@@ -94,7 +94,7 @@ void run_plan(const PlanArguments& a) {
                       {"bytes_step", t.step.bytes()},
                       {"wire_bytes_step", t.step.wire_bytes},
                       {"ops_step", t.ops},
-                      {"memory", memory_json(plan)}};
+                      {"memory", to_json(memory_of(plan))}};
   if (!a.totals) j["ops"] = ops_json(plan);
   std::cout << j.dump(1) << "\n";
 }

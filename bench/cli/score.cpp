@@ -182,16 +182,6 @@ void print(const CollectiveScore& s, const ScoreArguments& a) {
   print_reasons(s.refused);
 }
 
-/// Where the shipped tables are: here, or beside the build that this program is from.
-std::string shipped_folder(const ScoreArguments& a) {
-  if (!a.published.empty()) return a.published;
-  const std::filesystem::path here = "configs/published";
-  std::error_code unknown;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", unknown);
-  const auto beside = program.parent_path().parent_path() / here;
-  return !std::filesystem::exists(here) && std::filesystem::exists(beside) ? beside.string() : here.string();
-}
-
 JudgeOptions options_of(const ScoreArguments& a) {
   using Split = JudgeOptions::Split;
   JudgeOptions o;
@@ -236,16 +226,16 @@ struct Scoreboard {
 };
 
 void run_score(const ScoreArguments& a) {
-  const std::string shipped = shipped_folder(a);
+  const std::string tables = a.published.empty() ? shipped("configs/published") : a.published;
   Library others;
   for (const std::string& f : a.fit_on) others.push_back(read_published(f, a.experts));
-  if (a.fit_on.empty()) others = load_library(shipped, a.experts);
+  if (a.fit_on.empty()) others = load_library(tables, a.experts);
   Scoreboard board;
   for (const std::string& f : a.tables) board.take(f, a.experts);
   if (a.tables.empty()) {
-    board.tables = load_library(shipped, a.experts);
-    if (std::filesystem::exists(shipped + "/collectives.csv"))
-      board.take(shipped + "/collectives.csv", a.experts);
+    board.tables = load_library(tables, a.experts);
+    if (std::filesystem::exists(tables + "/collectives.csv"))
+      board.take(tables + "/collectives.csv", a.experts);
   }
   if (!a.machine.empty()) board.run_on(load_machine(a.machine));
   const JudgeOptions options = options_of(a);

@@ -152,7 +152,8 @@ void run_train(TrainArguments a) {
   try {
     if (refused) throw ConfigError(*refused);  // after MPI has begun, so that the other ranks end too
     mpi.barrier();                             // and none opens what may be refused elsewhere
-    const nlohmann::json end = train(spec, {a.trace, a.resume, a.json, statistics}, mpi);
+    nlohmann::json end = to_json(train(spec, {a.trace, a.resume, a.json, statistics}, mpi));
+    end["out"] = spec.run.out;
     if (a.json && mpi.rank() == 0) std::printf("%s\n", end.dump().c_str());
     return;
   } catch (const Interrupted& e) {  // all ranks stopped together: each leaves by itself

@@ -4,7 +4,7 @@
 #include "bench/import/import.h"
 #include "bench/sweep/trials.h"
 #include "model/base/error.h"
-#include "model/base/shared_files.h"
+#include "model/records/result_file.h"
 #include "perfmodel/score/published_spec.h"
 
 namespace isobar {
@@ -15,13 +15,15 @@ using nlohmann::json;
 // Whether this place holds somebody else's run of the same specification. The same row taken over again is no
 // other.
 bool is_taken(const std::filesystem::path& trial, const json& provenance) {
-  const std::string text = read_if_there(trial / "result.jsonl").value_or("");
-  const json start = parse_json(std::string_view(text).substr(0, text.find('\n')));
-  if (!start.is_object()) return false;  // damaged: this run takes its place
-  const json there = start.value("provenance", json());
-  if (!there.is_object()) return false;
-  return there.value("source", json()) != provenance["source"] ||
-         there.value("row", json()) != provenance["row"];
+  if (!std::filesystem::exists(trial / "result.jsonl")) return false;
+  bool taken = false;
+  for_each_record(trial / "result.jsonl", nullptr, [&](const Record& r) {
+    const auto* start = std::get_if<StartRecord>(&r);
+    if (!start || start->provenance.empty()) return;  // damaged: this run takes its place
+    for (const char* key : {"source", "row"})
+      taken = taken || start->provenance.value(key, json()) != provenance[key];
+  });
+  return taken;
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <set>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
+#include "model/records/result_file.h"
 
 namespace isobar {
 namespace {
@@ -21,43 +21,14 @@ void report(std::vector<std::string>* problems, const std::string& what) {
   if (problems) problems->push_back(what);
 }
 
-// Fields of foreign or older files may be absent or of another type: they read as the fallback.
+// Of the files beside result.jsonl: what is absent or of another type reads as the fallback.
 double number(const json& j, const char* key, double fallback = 0) {
   const auto it = j.find(key);
   return it != j.end() && it->is_number() ? it->get<double>() : fallback;
 }
 int64_t integer(const json& j, const char* key, int64_t fallback = 0) {
-  const auto it = j.find(key);
-  if (it == j.end() || !it->is_number()) return fallback;
-  if (it->is_number_integer()) return it->get<int64_t>();
-  const double d = it->get<double>();
+  const double d = number(j, key, kNaN);
   return std::abs(d) < 9e18 ? static_cast<int64_t>(d) : fallback;
-}
-std::vector<double> numbers(const json& j, const char* key) {
-  std::vector<double> out;
-  if (const auto it = j.find(key); it != j.end() && it->is_array())
-    for (const json& v : *it) out.push_back(v.is_number() ? v.get<double>() : kNaN);
-  return out;
-}
-
-// Calls `use` for each event. A last line that a kill tore apart is no problem; a broken line before it is.
-void for_each_event(const fs::path& file, std::vector<std::string>* problems,
-                    const std::function<void(const json&)>& use) {
-  const std::string text = read_file(file);
-  size_t line = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    ++line;
-    size_t end = text.find('\n', begin);
-    const bool last = end == std::string::npos || end + 1 == text.size();
-    const bool torn = end == std::string::npos;
-    if (torn) end = text.size();
-    const json event = parse_json(std::string_view(text).substr(begin, end - begin));
-    if (event.is_object() && event.contains("event") && event["event"].is_string())
-      use(event);
-    else if (end > begin && !(last && torn))
-      report(problems, file.string() + ":" + std::to_string(line) + ": is no event, ignored");
-    begin = end + 1;
-  }
 }
 
 json read_json(const fs::path& file, std::vector<std::string>* problems) {
@@ -68,64 +39,62 @@ json read_json(const fs::path& file, std::vector<std::string>* problems) {
   return nullptr;
 }
 
-void take_start(const json& e, RunRecord& r) {
-  r.time_utc = text_in(e, "time_utc");
-  r.ranks = integer(e, "ranks");
-  r.ranks_on_host = integer(e, "ranks_on_host");
-  r.threads = integer(e, "threads");
-  r.plan_hash = text_in(e, "plan_hash");
-  r.parameters = integer(e, "parameters");
-  r.flops_forward_per_sample = number(e, "flops_forward_per_sample");
-  const json memory = object_in(e, "memory");
-  r.arena_bytes = integer(memory, "arena");
-  r.memory_by_category.clear();
-  const json categories = object_in(memory, "by_category");
-  for (const auto& [name, bytes] : categories.items())
-    if (bytes.is_number()) r.memory_by_category[name] = bytes.get<int64_t>();
-  r.provenance = object_in(e, "provenance");
-}
+/// What the lines of result.jsonl add up to; a resumed run starts again, so the last start counts.
+class Gathered {
+ public:
+  explicit Gathered(RunRecord& r) : r_(r) {}
 
-void take_step(const json& e, RunRecord& r) {
-  StepRecord s;
-  s.step = integer(e, "step");
-  s.epoch = integer(e, "epoch");
-  s.loss = number(e, "loss", kNaN);
-  s.rmse = number(e, "rmse", kNaN);
-  s.lr = number(e, "lr", kNaN);
-  s.grad_norm = number(e, "grad_norm", kNaN);
-  s.seconds = number(e, "seconds");
-  s.samples_per_s = number(e, "samples_per_s");
-  s.data_wait_s = number(e, "data_wait_s");
-  s.rss_bytes = integer(e, "rss_bytes");
-  r.steps.push_back(s);
-}
+  json started_spec;
+  ResultTail tail;
 
-void take_end(const json& e, RunRecord& r) {
-  const json s = object_in(e, "step_s");
-  r.step_s = {number(s, "median"), number(s, "p10"), number(s, "p90"), number(s, "min"), integer(s, "count")};
-  r.peak_rss_bytes = integer(e, "peak_rss_bytes");
-  r.unattributed_share = number(e, "unattributed_share");
-  r.ops.clear();
-  if (const auto it = e.find("ops"); it != e.end() && it->is_array())
-    for (const json& op : *it)
-      if (op.is_object()) {
-        const json part = object_in(op, "part");
-        r.ops.push_back({text_in(op, "path"), text_in(op, "kind"), text_in(op, "lane"), integer(op, "count"),
-                         number(op, "seconds"), number(op, "flops"), number(op, "bytes"),
-                         text_in(part, "kind"), text_in(part, "path")});
-      }
-}
+  void operator()(const StartRecord& s) {
+    r_.time_utc = s.time_utc;
+    r_.ranks = s.ranks;
+    r_.ranks_on_host = s.ranks_on_host;
+    r_.threads = s.threads;
+    r_.plan_hash = s.plan_hash.value_or("");
+    r_.parameters = s.parameters.value_or(0);
+    r_.flops_forward_per_sample = s.flops_forward_per_sample.value_or(0);
+    const MemoryRecord memory = s.memory.value_or(MemoryRecord());
+    r_.arena_bytes = memory.arena;
+    r_.memory_by_category = memory.by_category;
+    r_.provenance = s.provenance;
+    started_spec = s.spec;
+    r_.steps.clear();
+    r_.valid.clear();
+    r_.checkpoints.clear();
+    r_.on_gpu = false;
+  }
+  void operator()(const DeviceRecord&) { r_.on_gpu = true; }
+  void operator()(const StepRecord& s) { r_.steps.push_back(s); }
+  void operator()(const ValidRecord& v) { r_.valid.push_back(v); }
+  void operator()(const CheckpointRecord& c) {
+    // Older runs logged a checkpoint again where they came past it, and wrote nothing.
+    if (saved_.insert(c.step).second) r_.checkpoints.push_back(c);
+  }
+  void operator()(const EndRecord& e) {
+    r_.step_s = e.step_s.value_or(StepStats());
+    r_.peak_rss_bytes = e.peak_rss_bytes.value_or(0);
+    r_.unattributed_share = e.unattributed_share.value_or(0);
+    r_.ops = e.ops.value_or(std::vector<OpRecord>());
+  }
+  void operator()(const auto&) {}  // the rest is for people
+
+ private:
+  RunRecord& r_;
+  std::set<int64_t> saved_;  // steps
+};
 
 // run_end's own statistics leave out 2 steps. They stand unless the sweep asked for another warm-up, or the
 // run never came to its end; then the step events count, if they are all there.
 void measure_steps(RunRecord& r) {
   constexpr int64_t kEngineWarmup = 2;
   if (r.steps.empty()) return;
-  r.final_loss = r.steps.back().loss;
+  r.final_loss = or_nan(r.steps.back().loss);
   double wait = 0;
   for (const StepRecord& s : r.steps) {
-    r.peak_rss_bytes = std::max(r.peak_rss_bytes, s.rss_bytes);
-    if (s.step > r.warmup && s.seconds > 0) wait += s.data_wait_s;
+    r.peak_rss_bytes = std::max(r.peak_rss_bytes, s.rss_bytes.value_or(0));
+    if (s.step > r.warmup && s.seconds > 0) wait += s.data_wait_s.value_or(0);
   }
   const std::vector<double> seconds = r.measured_steps();
   if (seconds.empty()) return;
@@ -138,16 +107,16 @@ void measure_steps(RunRecord& r) {
   r.step_s = step_stats(seconds);
 }
 
-void follow(const json& e, ResultTail& t) {
-  t.last_event = text_in(e, "event");
-  if (t.last_event == "run_start") t = {.started = true, .last_event = "run_start"};
-  if (t.last_event == "step") t.last_step = integer(e, "step", -1);
-  if (e.contains("op")) t.last_op = text_in(e, "op");
-  if (t.last_event == "run_end") {
+void follow(const Record& r, ResultTail& t) {
+  t.last_event = event_of(r);
+  if (std::holds_alternative<StartRecord>(r)) t = {.started = true, .last_event = t.last_event};
+  if (const auto* step = std::get_if<StepRecord>(&r)) t.last_step = step->step;
+  if (const auto* end = std::get_if<EndRecord>(&r)) {
     t.ended = true;
-    t.status = text_in(e, "status");
-    t.failure = text_in(e, "class");
-    t.message = text_in(e, "message");
+    t.status = end->status;
+    t.failure = end->failure.value_or("");
+    t.message = end->message.value_or("");
+    if (end->op) t.last_op = *end->op;
   }
 }
 
@@ -194,7 +163,8 @@ std::vector<double> RunRecord::measured_steps() const {
 
 ResultTail read_tail(const fs::path& result_jsonl) {
   ResultTail t;
-  if (fs::exists(result_jsonl)) for_each_event(result_jsonl, nullptr, [&](const json& e) { follow(e, t); });
+  if (fs::exists(result_jsonl))
+    for_each_record(result_jsonl, nullptr, [&](const Record& r) { follow(r, t); });
   return t;
 }
 
@@ -208,41 +178,18 @@ RunRecord load_run(const fs::path& dir, std::vector<std::string>* problems) {
   RunRecord r;
   r.dir = dir;
   r.id = fs::absolute(dir / ".").lexically_normal().parent_path().filename().string();
-  ResultTail tail;
-  json started_spec;
-  std::set<int64_t> saved;  // steps
-  const fs::path results = dir / "result.jsonl";
-  if (fs::exists(results))
-    for_each_event(results, problems, [&](const json& e) {
-      follow(e, tail);
-      const std::string event = text_in(e, "event");
-      if (event == "run_start") {  // a resumed run starts again: the last start counts
-        take_start(e, r);
-        started_spec = object_in(e, "spec");
-        r.steps.clear();
-        r.valid.clear();
-        r.checkpoints.clear();
-        r.on_gpu = false;
-      } else if (event == "device") {
-        r.on_gpu = true;
-      } else if (event == "step") {
-        take_step(e, r);
-      } else if (event == "valid") {
-        r.valid.push_back({integer(e, "step"), number(e, "loss", kNaN), number(e, "seconds"),
-                           numbers(e, "rmse"), numbers(e, "persistence_rmse")});
-      } else if (event == "checkpoint") {
-        // Older runs logged a checkpoint again where they came past it, and wrote nothing.
-        if (saved.insert(integer(e, "step")).second)
-          r.checkpoints.push_back({integer(e, "step"), number(e, "seconds")});
-      } else if (event == "run_end") {
-        take_end(e, r);
-      }
+  Gathered gathered(r);
+  if (const fs::path results = dir / "result.jsonl"; fs::exists(results))
+    for_each_record(results, problems, [&](const Record& record) {
+      follow(record, gathered.tail);
+      std::visit(gathered, record);
     });
+  const ResultTail& tail = gathered.tail;
 
   const json trial = read_json(dir / "trial.json", problems);
   const json status = read_json(dir / "status.json", problems);
   json spec = trial.is_object() ? object_in(trial, "spec") : read_json(dir / "spec.json", problems);
-  if (!spec.is_object() || spec.empty()) spec = started_spec;
+  if (!spec.is_object() || spec.empty()) spec = gathered.started_spec;
   if (spec.is_object() && !spec.empty())
     take_spec(spec, (dir / "spec.json").string(), r, problems);
   else
@@ -298,11 +245,6 @@ std::vector<RunRecord> load_runs(const fs::path& dir, std::vector<std::string>* 
   }
   mark_contended(out);
   return out;
-}
-
-std::string OpRecord::path_in_kind() const {
-  if (part.empty() || part == part_kind || !path.starts_with(part)) return path;
-  return part_kind + "*" + path.substr(part.size());
 }
 
 }  // namespace isobar

@@ -19,36 +19,9 @@
 #include "bench/sweep/contention.h"
 #include "model/base/measurement.h"
 #include "model/base/spec.h"
+#include "model/records/records.h"
 
 namespace isobar {
-
-struct OpRecord {
-  std::string path, kind, lane;
-  int64_t count = 0;   // executions in the run
-  double seconds = 0;  // in all
-  double flops = 0, bytes = 0;
-  std::string part_kind, part;  // of the net that it is of: block, block07 (empty: of none, or not recorded)
-  /// block*/attn/qkv: the ops of parts of one kind fall together.
-  std::string path_in_kind() const;
-};
-
-struct StepRecord {
-  int64_t step = 0, epoch = 0;
-  double loss = 0, rmse = 0, lr = 0, grad_norm = 0;  // NaN where the run wrote none
-  double seconds = 0, samples_per_s = 0, data_wait_s = 0;
-  int64_t rss_bytes = 0;
-};
-
-struct ValidRecord {
-  int64_t step = 0;
-  double loss = 0, seconds = 0;
-  std::vector<double> rmse, persistence_rmse;  // per channel
-};
-
-struct CheckpointRecord {
-  int64_t step = 0;
-  double seconds = 0;
-};
 
 struct RunRecord {
   std::string id;  // of the trial; the directory's name for a run outside a sweep

@@ -138,8 +138,9 @@ void add(SQLite::Database& db, const RunRecord& r) {
   for (const OpRecord& o : r.ops)
     ops.row({r.id, o.path, o.kind, o.lane, o.count, finite(o.seconds), finite(o.flops), finite(o.bytes)});
   for (const StepRecord& t : r.steps)
-    steps.row({r.id, t.step, finite(t.loss), finite(t.rmse), finite(t.lr), finite(t.grad_norm),
-               finite(t.seconds), finite(t.samples_per_s), finite(t.data_wait_s), t.rss_bytes});
+    steps.row({r.id, t.step, finite(or_nan(t.loss)), finite(or_nan(t.rmse)), finite(or_nan(t.lr)),
+               finite(or_nan(t.grad_norm)), finite(t.seconds), finite(t.samples_per_s),
+               finite(t.data_wait_s.value_or(0)), t.rss_bytes.value_or(0)});
 }
 
 void remove_run(SQLite::Database& db, const std::string& id) {

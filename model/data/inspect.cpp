@@ -22,7 +22,7 @@ json range_of(const float* x, int64_t n) {
   return {{"min", *low}, {"max", *high}, {"mean", sum / static_cast<double>(n)}};
 }
 
-json layout_of(const StorageLayout& l) {
+json storage_json(const StorageLayout& l) {
   json j{{"element", l.element}, {"storage", l.storage}, {"big_endian", l.big_endian},
          {"chunk", l.chunk},     {"filters", l.filters}, {"parallel", l.parallel()}};
   if (!l.parallel()) j["locked_because"] = l.locked_because;
@@ -56,7 +56,7 @@ json describe(const std::string& path, const FieldFiles& files, int64_t dt) {
          {"channels", first.shape.channels},
          {"height", first.shape.height},
          {"width", first.shape.width},
-         {"layout", layout_of(first.layout)},
+         {"layout", storage_json(first.layout)},
          {"steps_per_chunk", first.steps_per_chunk},
          {"dt", dt}};
   int64_t steps = 0, pairs = 0, samples = 0;

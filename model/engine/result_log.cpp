@@ -4,34 +4,25 @@
 #include <sys/stat.h>
 
 #include <fstream>
-#include <sstream>
 
 #include "model/base/error.h"
-#include "model/base/shared_files.h"
+#include "model/base/files.h"
+#include "model/records/result_file.h"
 
 namespace isobar {
 namespace {
 
 constexpr const char* kWriting = "writing result.jsonl";
 
-std::string class_in(const nlohmann::json& end) {
-  const auto own = end.find("class");
-  return own != end.end() && own->is_string() ? own->get<std::string>() : "ok";
-}
-
 // The class of the run_end that stands in the file since the last run_start; "": none does.
 std::string ended_as(const std::filesystem::path& file) {
   constexpr int64_t kTail = 4 << 20;  // a run_end is the last line, or one of the last
-  std::istringstream in(read_end(file, kTail));
   std::string found;
-  for (std::string line; std::getline(in, line);) {
-    if (line.find("\"run_start\"") == std::string::npos && line.find("\"run_end\"") == std::string::npos)
-      continue;
-    const nlohmann::json j = parse_json(line);
-    if (!j.is_object() || !j.contains("event")) continue;
-    if (j["event"] == "run_start") found.clear();
-    if (j["event"] == "run_end") found = class_in(j);
-  }
+  for_each_from_end(file, kTail, [&](const Record& r) {
+    const auto* end = std::get_if<EndRecord>(&r);
+    if (end) found = end->failure.value_or("ok");
+    return !end && !std::holds_alternative<StartRecord>(r);
+  });
   return found;
 }
 
@@ -45,22 +36,22 @@ ResultLog::ResultLog(const std::filesystem::path& run_dir) : dir_(run_dir) {
                       "name another directory");
 }
 
-void ResultLog::write(const nlohmann::json& event) {
+void ResultLog::write(const Record& record) {
   const SlowWork::Part part(slow_, kWriting);
-  if (on()) append_line(dir_ / "result.jsonl", event.dump());
+  if (on()) append_line(dir_ / "result.jsonl", line_of(record));
 }
 
-void ResultLog::end(const nlohmann::json& event, bool better) {
+void ResultLog::end(const EndRecord& end, bool better) {
   if (!on()) return;
   const std::string standing = ended_as(dir_ / "result.jsonl");
-  if (standing.empty() || (better && standing == "interrupted")) write(event);
+  if (standing.empty() || (better && standing == "interrupted")) write(end);
 }
 
-void ResultLog::write_step(const nlohmann::json& event) {
+void ResultLog::write_step(const StepRecord& step) {
   if (!on()) return;
   const SlowWork::Part part(slow_, kWriting);
   std::ofstream out(dir_ / "result.jsonl", std::ios::app);
-  out << event.dump() + "\n" << std::flush;
+  out << line_of(step) + "\n" << std::flush;
   if (!out) throw std::runtime_error("cannot write " + (dir_ / "result.jsonl").string());
 }
 

@@ -105,14 +105,10 @@ std::string text_of(const Resume& r) {
   return text;
 }
 
-json event_of(const Resume& r) {
-  json changed = json::object();
-  for (const ChangedKey& c : r.changes) changed[c.key] = {c.before, c.now};
-  return {{"event", "resume"},
-          {"step", r.state.train.step},
-          {"path", r.from.string()},
-          {"changed", changed},
-          {"checked", r.state.checkable()}};
+ResumeRecord record_of(const Resume& r) {
+  ResumeRecord out{.step = r.state.train.step, .path = r.from.string(), .checked = r.state.checkable()};
+  for (const ChangedKey& c : r.changes) out.changed[c.key] = {c.before, c.now};
+  return out;
 }
 
 }  // namespace isobar

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "model/engine/checkpoint_state.h"
+#include "model/records/records.h"
 
 namespace isobar {
 
@@ -35,6 +36,6 @@ struct Resume {
 Resume check_resume(const std::filesystem::path& dir, const RunSpec& spec);
 
 std::string text_of(const Resume& r);
-nlohmann::json event_of(const Resume& r);  // of result.jsonl
+ResumeRecord record_of(const Resume& r);
 
 }  // namespace isobar

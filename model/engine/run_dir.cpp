@@ -1,35 +1,29 @@
 #include "model/engine/run_dir.h"
 
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <system_error>
 
 #include "model/base/error.h"
-#include "model/base/shared_files.h"
+#include "model/base/files.h"
+#include "model/records/result_file.h"
 
 namespace isobar {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 // The processes of a run that was killed need a moment to go.
 constexpr double kWait = 10;  // seconds
-
-std::string event_of(const json& line) {
-  if (!line.is_object() || !line.contains("event") || !line["event"].is_string()) return "";
-  return line["event"];
-}
 
 /// What there is to lose: the words for the first step or checkpoint that is found, or "".
 std::string holds(const fs::path& out) {
   if (fs::is_directory(out / "checkpoints") && !fs::is_empty(out / "checkpoints"))
     return "checkpoints of a training";
-  std::istringstream in(read_if_there(out / "result.jsonl", most::lines).value_or(""));
-  for (std::string line; std::getline(in, line);)
-    if (const std::string event = event_of(parse_json(line)); event == "step" || event == "checkpoint")
-      return "the results of a training";
-  return "";
+  bool any = false;
+  if (fs::exists(out / "result.jsonl"))
+    for_each_record(out / "result.jsonl", nullptr, [&](const Record& r) {
+      any = any || std::holds_alternative<StepRecord>(r) || std::holds_alternative<CheckpointRecord>(r);
+    });
+  return any ? "the results of a training" : "";
 }
 
 FileLock owned(const fs::path& out) {
@@ -80,12 +74,13 @@ void RunDir::claim(const fs::path& from) {
           "give this branch a run.out of its own, or resume the last one by --resume " + out.string());
 }
 
-json RunDir::ended() const {
-  if (out_.empty() || !fs::exists(out_ / "result.jsonl")) return nullptr;
-  std::string text = read_end(out_ / "result.jsonl", most::table);
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  json last = parse_json(text.substr(text.rfind('\n') + 1));
-  if (event_of(last) != "run_end" || last.value("status", json()) != "ok") return nullptr;
+std::optional<EndRecord> RunDir::ended() const {
+  std::optional<EndRecord> last;
+  if (out_.empty()) return last;
+  for_each_from_end(out_ / "result.jsonl", most::table, [&](const Record& r) {
+    if (const auto* end = std::get_if<EndRecord>(&r); end && end->ok()) last = *end;
+    return false;  // only the last line can be the end of a training that has not gone on
+  });
   return last;
 }
 

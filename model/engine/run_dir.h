@@ -11,9 +11,10 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "model/base/lock.h"
+#include "model/records/records.h"
 
 namespace isobar {
 
@@ -28,8 +29,8 @@ class RunDir {
 
   /// Whether `from` is this directory's own: its training goes on.
   bool goes_on() const { return goes_on_; }
-  /// run_end of a training that came to its end and has not gone on since; null: none has.
-  nlohmann::json ended() const;
+  /// Of a training that came to its end and has not gone on since.
+  std::optional<EndRecord> ended() const;
   /// Gives the trace of the attempt before, which ended before `step`, a name of its own.
   void keep_trace(int64_t step) const;
 

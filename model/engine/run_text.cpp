@@ -8,8 +8,6 @@
 namespace isobar {
 namespace {
 
-using nlohmann::json;
-
 template <class... Values>
 std::string text(const char* format, Values... values) {
   char out[400];
@@ -92,27 +90,23 @@ std::string header_text(const RunSpec& s, const RunFacts& f) {
          line("out", s.run.out.empty() ? "nothing is kept (--set run.out=runs/NAME keeps it)" : s.run.out);
 }
 
-std::string summary_text(const RunSpec& s, const json& end) {
-  const int64_t trained = end.value("trained_steps", int64_t{0});
-  const json step = end.value("step_s", json::object());
-  std::string out = text("%ld steps in %.1f s", trained, end.value("seconds", 0.0));
-  if (const double median = step.value("median", 0.0); median > 0)
-    out += text(": %.2f ms a step (median; 80 %% from %.2f to %.2f), %.4g samples/s", 1e3 * median,
-                1e3 * step.value("p10", 0.0), 1e3 * step.value("p90", 0.0), end.value("samples_per_s", 0.0));
+std::string summary_text(const RunSpec& s, const EndRecord& end) {
+  const StepStats step = end.step_s.value_or(StepStats());
+  std::string out = text("%ld steps in %.1f s", end.trained_steps.value_or(0), end.seconds.value_or(0));
+  if (step.median > 0)
+    out += text(": %.2f ms a step (median; 80 %% from %.2f to %.2f), %.4g samples/s", 1e3 * step.median,
+                1e3 * step.p10, 1e3 * step.p90, end.samples_per_s.value_or(0));
   out = line("trained", out);
-  if (const json loss = end.value("final_loss", json()); loss.is_number()) {
-    std::string says = text("%.5f after step %ld", loss.get<double>(), s.train.steps);
-    if (const json v = end.value("valid", json()); v.is_object())
-      says += text("; validation after step %ld: loss %.5f, rmse %.5f, persistence %.5f",
-                   v.value("step", int64_t{0}), v.value("loss", 0.0), v.value("rmse", 0.0),
-                   v.value("persistence_rmse", 0.0));
+  if (end.final_loss) {
+    std::string says = text("%.5f after step %ld", *end.final_loss, s.train.steps);
+    if (const auto& v = end.valid)
+      says += text("; validation after step %ld: loss %.5f, rmse %.5f, persistence %.5f", v->step, v->loss,
+                   v->rmse, v->persistence_rmse);
     out += line("loss", says);
   }
   if (s.run.out.empty()) return out;
-  const std::string kept = end.value("checkpoint", "");
-  out += line("kept", kept.empty() ? "no weights: train.checkpoint_every is " +
-                                         std::to_string(s.train.checkpoint_every)
-                                   : kept);
+  out += line("kept", end.checkpoint.value_or("no weights: train.checkpoint_every is " +
+                                              std::to_string(s.train.checkpoint_every)));
   return out + line("results", s.run.out + "/result.jsonl") +
          line("next", "isobar report " + s.run.out + " -o " + s.run.out + "/report");
 }

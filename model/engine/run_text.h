@@ -7,10 +7,10 @@
 //   trained    20 steps in 0.4 s: 18.21 ms a step (median; 80 % from 17.90 to 19.03), 439 samples/s
 //   …
 #pragma once
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "model/base/spec.h"
+#include "model/records/records.h"
 
 namespace isobar {
 
@@ -25,7 +25,6 @@ struct RunFacts {  // what the specification does not say
 };
 
 std::string header_text(const RunSpec& spec, const RunFacts& facts);
-/// `end`: the event run_end.
-std::string summary_text(const RunSpec& spec, const nlohmann::json& end);
+std::string summary_text(const RunSpec& spec, const EndRecord& end);
 
 }  // namespace isobar

@@ -11,14 +11,10 @@ using nlohmann::json;
 
 /// The end of a training that has come to its last step. Where it was killed before it could say so, it is
 /// said now.
-json end_of(const RunDir& dir, const Resume& resume, const RunSpec& spec) {
-  json end = dir.ended();
-  if (!end.is_null()) return end;
-  end = {{"event", "run_end"},
-         {"status", "ok"},
-         {"steps", spec.train.steps},
-         {"trained_steps", 0},
-         {"checkpoint", resume.from.string()}};
+EndRecord end_of(const RunDir& dir, const Resume& resume, const RunSpec& spec) {
+  if (const auto told = dir.ended()) return *told;
+  const EndRecord end{
+      .status = "ok", .steps = spec.train.steps, .trained_steps = 0, .checkpoint = resume.from.string()};
   ResultLog(spec.run.out).write(end);
   return end;
 }

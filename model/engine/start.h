@@ -4,7 +4,6 @@
 //   if (start.over) return start.end;                         // it had come to its last step
 #pragma once
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "model/comm/comm.h"
@@ -17,7 +16,7 @@ struct Start {
   std::optional<RunDir> dir;     // on rank 0, for as long as the training lasts
   std::optional<Resume> resume;  // on rank 0 all of it, elsewhere the checkpoint's path
   bool over = false;             // nothing is left to train …
-  nlohmann::json end;            // … and this is its run_end, on rank 0
+  EndRecord end;                 // … and this is how it ended, on rank 0
 };
 
 /// Collective. Rank 0 looks for all: what it finds wrong is one error (ConfigError), and no other rank

@@ -53,12 +53,11 @@ std::string TracedSteps::take_watched(Timeline& timeline, ResultLog& log) {
   processor_.runner().set_op_times(std::move(times));
   timeline.spans = std::move(join.spans);
   std::string text = to_text(join.share);
-  log.write({{"event", "device_share"},
-             {"joined_share", join.share.joined_share()},
-             {"device_s", static_cast<double>(join.share.device_ns) * 1e-9},
-             {"activities", join.share.activities},
-             {"lost", join.share.lost},
-             {"text", text}});
+  log.write(DeviceShareRecord{.joined_share = join.share.joined_share(),
+                              .device_s = static_cast<double>(join.share.device_ns) * 1e-9,
+                              .activities = join.share.activities,
+                              .lost = join.share.lost,
+                              .text = text});
   return text;
 }
 

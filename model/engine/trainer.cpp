@@ -64,8 +64,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     executor_ = &processor_->runner();
     executor_->keep(train_program_, true);
     executor_->keep(eval_program_);
-    if (const auto about = processor_->describe(); !about.is_null())
-      log_.write({{"event", "device"}, {"gpu", about}});
+    if (const auto about = processor_->describe(); !about.is_null()) log_.write(DeviceRecord{about});
     for (const std::string& line : processor_->remarks()) say(line);
     watch_.follow(executor_);
   }
@@ -73,7 +72,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  nlohmann::json run(std::optional<SlowWork::Part>& starting) {
+  EndRecord run(std::optional<SlowWork::Part>& starting) {
     const int64_t first = initialise();
     starting.reset();
     if (spec_.train.valid_every > 0 && data_->has_validation() && first == 0) validate(0);
@@ -93,14 +92,14 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       say(trace_->write(options_.trace, log_));
     }
     if (const auto about = processor_->describe(); !about.is_null())  // again: memory that came since
-      log_.write({{"event", "device"}, {"gpu", about}});
-    nlohmann::json end = summary_of_run(spec_, plan_, executor_->op_times(), executor_->routine_times(),
-                                        step_seconds_, timed_seconds_);
-    end.update({{"trained_steps", spec_.train.steps - first},
-                {"seconds", static_cast<double>(now_ns() - started_) * 1e-9},
-                {"final_loss", final_loss_}});
-    if (!last_valid_.is_null()) end["valid"] = last_valid_;
-    if (!last_checkpoint_.empty()) end["checkpoint"] = last_checkpoint_;
+      log_.write(DeviceRecord{about});
+    EndRecord end = summary_of_run(spec_, plan_, executor_->op_times(), executor_->routine_times(),
+                                   step_seconds_, timed_seconds_);
+    end.trained_steps = spec_.train.steps - first;
+    end.seconds = static_cast<double>(now_ns() - started_) * 1e-9;
+    end.final_loss = final_loss_;
+    end.valid = last_valid_;
+    if (!last_checkpoint_.empty()) end.checkpoint = last_checkpoint_;
     log_.write(end);
     say("\n" + summary_text(spec_, end));
     return end;
@@ -149,7 +148,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                               meeting_of(mpi_, threads_, &slow_))
                   .train;
       plateau_ = state.plateau;
-      log_.write(event_of(*resume_));
+      log_.write(record_of(*resume_));
     }
     float* scalars = on_host(plan_.scalars);
     scalars[kStep] = static_cast<float>(state.updates);
@@ -211,19 +210,18 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     final_loss_ = loss;
     const double rate = static_cast<double>(spec_.train.global_batch) / seconds;
     if (log_.on()) {
-      nlohmann::json line = {{"event", "step"},
-                             {"step", step + 1},
-                             {"epoch", step / data_->steps_per_epoch()},
-                             {"loss", loss},
-                             {"rmse", metrics[plan_.metric("rmse").first]},
-                             {"lr", lr},
-                             {"grad_norm", norm},  // null where it overflowed
-                             {"seconds", seconds},
-                             {"samples_per_s", rate},
-                             {"data_wait_s", wait},
-                             {"rss_bytes", resident_bytes()}};
-      if (scaled_) line.update({{"loss_scale", scale}, {"skipped", skipped}});
-      log_.write_step(line);
+      StepRecord record{.step = step + 1,
+                        .seconds = seconds,
+                        .samples_per_s = rate,
+                        .epoch = step / data_->steps_per_epoch(),
+                        .loss = loss,
+                        .rmse = metrics[plan_.metric("rmse").first],
+                        .lr = lr,
+                        .grad_norm = norm,  // null where it overflowed
+                        .data_wait_s = wait,
+                        .rss_bytes = resident_bytes()};
+      if (scaled_) record.loss_scale = scale, record.skipped = skipped;
+      log_.write_step(record);
     }
     if ((step + 1) % spec_.train.log_every == 0 || step + 1 == spec_.train.steps) {
       const double spent = static_cast<double>(t1 - started_) * 1e-9 / static_cast<double>(step + 1 - first);
@@ -277,14 +275,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
     const auto first = sums.begin() + plan_.metric("rmse").first;
     const std::vector<double> rmse(first, first + channels);
-    log_.write({{"event", "valid"},
-                {"step", step},
-                {"loss", sums[0]},
-                {"rmse", rmse},
-                {"persistence_rmse", persistence_},
-                {"seconds", seconds}});
-    last_valid_ = {
-        {"step", step}, {"loss", sums[0]}, {"rmse", rmse[0]}, {"persistence_rmse", persistence_[0]}};
+    log_.write(ValidRecord{
+        .step = step, .loss = sums[0], .seconds = seconds, .rmse = rmse, .persistence_rmse = persistence_});
+    last_valid_ = {step, sums[0], rmse[0], persistence_[0]};
     char line[160];
     std::snprintf(line, sizeof line, "valid after step %ld: loss %.5f  rmse %.5f  persistence %.5f  (%.1f s)",
                   step, sums[0], rmse[0], persistence_[0], seconds);
@@ -312,7 +305,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     last_checkpoint_ = dir.string();
     backend_->drop_host_copies();
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
-    log_.write({{"event", "checkpoint"}, {"step", step}, {"path", dir.string()}, {"seconds", seconds}});
+    log_.write(CheckpointRecord{step, dir.string(), seconds});
   }
 
   [[noreturn]] void stop(int64_t step, int64_t first) {
@@ -348,18 +341,14 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   double timed_seconds_ = 0;  // of those steps whose ops were timed
   Plateau plateau_;
   double final_loss_ = 0;
-  nlohmann::json last_valid_;
+  std::optional<LastValid> last_valid_;
   std::string last_checkpoint_;
   int64_t started_ = 0;
   const bool scaled_ = spec_.policy.amp == "fp16";
 };
 
-nlohmann::json interrupted(int signal, const std::string& message) {
-  return {{"event", "run_end"},
-          {"status", "failed"},
-          {"class", "interrupted"},
-          {"signal", signal_name(signal)},
-          {"message", message}};
+EndRecord interrupted(int signal, const std::string& message) {
+  return {.status = "failed", .failure = "interrupted", .message = message, .signal = signal_name(signal)};
 }
 
 ResultLog log_of(const RunSpec& spec) {
@@ -375,12 +364,8 @@ WatchdogReports reports_of(const RunSpec& spec, const Mpi& mpi) {
                                 std::to_string(static_cast<int64_t>(spec.run.hang_timeout)) + " s in " + op;
     std::fprintf(stderr, "isobar: %s\n", message.c_str());
     Errands::within(kGrace_s, [&] {
-      log_of(spec).end({{"event", "run_end"},
-                        {"status", "failed"},
-                        {"class", "hang"},
-                        {"op", op},
-                        {"rank", mpi.rank()},
-                        {"message", message}});
+      log_of(spec).end(
+          {.status = "failed", .failure = "hang", .message = message, .op = op, .rank = mpi.rank()});
     });
     mpi.abort(1);
   };
@@ -414,7 +399,7 @@ int threads_per_rank(const RunSpec& spec, const Mpi& mpi) {
   return std::max(1, cores() / mpi.ranks_on_host());
 }
 
-nlohmann::json train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi) {
+EndRecord train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi) {
   if (spec.layout.world() != mpi.size())
     throw ConfigError(spec.file, "layout",
                       "dp*tp*cp*pp = " + std::to_string(spec.layout.world()) + ", but the run has " +
@@ -422,7 +407,6 @@ nlohmann::json train(const RunSpec& spec, const TrainOptions& options, const Mpi
                       "start it with --ranks " + std::to_string(spec.layout.world()));
   // Before anything that writes into run.out, which may be another training's.
   Start start = start_of(spec, options.resume, mpi);
-  start.end["out"] = spec.run.out;
   if (start.over) {
     if (mpi.rank() == 0 && !options.quiet)
       std::printf("%s: the training has come to step %ld, its last; to go on, raise train.steps\n",
@@ -438,7 +422,7 @@ nlohmann::json train(const RunSpec& spec, const TrainOptions& options, const Mpi
   if (mpi.rank() == 0) check_world(spec, workspace_of(device, spec, threads_per_rank(spec, mpi)));
   ResultLog log = mpi.rank() == 0 ? log_of(spec) : ResultLog();
   log.slow_by(&slow);
-  nlohmann::json end;
+  EndRecord end;
   try {
     end = Trainer(spec, options, start.resume ? &*start.resume : nullptr, device, mpi, log, slow, watch)
               .run(starting);
@@ -449,15 +433,10 @@ nlohmann::json train(const RunSpec& spec, const TrainOptions& options, const Mpi
   } catch (const std::exception& e) {
     // Whichever rank failed says so, unless another did before.
     const auto writing = slow.begin("writing why it failed");
-    log_of(spec).end({{"event", "run_end"},
-                      {"status", "failed"},
-                      {"class", class_of(e)},
-                      {"rank", mpi.rank()},
-                      {"message", e.what()}});
+    log_of(spec).end({.status = "failed", .failure = class_of(e), .message = e.what(), .rank = mpi.rank()});
     throw;
   }
   watch.leave();
-  end["out"] = spec.run.out;
   return end;
 }
 

@@ -5,11 +5,11 @@
 #pragma once
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "model/base/spec.h"
 #include "model/comm/comm.h"
 #include "model/data/dataset.h"
+#include "model/records/records.h"
 
 namespace isobar {
 
@@ -33,11 +33,11 @@ struct Interrupted : std::runtime_error {
   int signal;
 };
 
-/// Every rank of the run calls it. Returns, on rank 0, the event run_end with the directory of the run as
-/// `out`. Throws on failure: ConfigError, NumericFailure, OutOfMemory or another exception; the failure is in
-/// result.jsonl by then, unless run.out is another training's. Interrupted comes on all ranks, after a
-/// checkpoint where train.checkpoint_every asks for any. A hang, or a second signal, ends the process here.
-nlohmann::json train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi);
+/// Every rank of the run calls it. Returns, on rank 0, how it ended. Throws on failure: ConfigError,
+/// NumericFailure, OutOfMemory or another exception; the failure is in result.jsonl by then, unless run.out
+/// is another training's. Interrupted comes on all ranks, after a checkpoint where train.checkpoint_every
+/// asks for any. A hang, or a second signal, ends the process here.
+EndRecord train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi);
 /// The class that result.jsonl gives a failure: bad_config, numeric, oom_device, oom_host, interrupted,
 /// crash.
 std::string class_of(const std::exception& e);

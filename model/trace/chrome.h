@@ -6,6 +6,7 @@
 //
 //   each rank:  write_chrome_trace(part_path("out/trace.json", rank), {trace});
 //   rank 0:     merge_chrome_traces({parts...}, "out/trace.json");
+//   a report:   TraceFile t = read_chrome_trace("out/trace.json");
 #pragma once
 #include <filesystem>
 #include <string>
@@ -35,5 +36,12 @@ std::filesystem::path part_path(const std::filesystem::path& path, int rank);
 /// write_chrome_trace did not write to its end. Removes the parts when done, if `remove_parts`.
 void merge_chrome_traces(const std::vector<std::filesystem::path>& parts, const std::filesystem::path& out,
                          bool remove_parts = true);
+
+struct TraceFile {
+  std::vector<OpSpan> spans;  // without instr and op (-1), which the file does not hold
+  std::vector<StepTime> steps;
+};
+/// What write_chrome_trace wrote, of one rank or merged. Throws ConfigError for a file that is none of its.
+TraceFile read_chrome_trace(const std::filesystem::path& path);
 
 }  // namespace isobar

@@ -1,7 +1,8 @@
 // One span = one op's time on one lane. Measured (by the engine) and predicted (by the predictor's replay)
-// timelines are the same record, so one writer serves both.
+// timelines are the same record, so one writer serves both, and what is read back from the file is it again.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "model/plan/op.h"
@@ -16,6 +17,11 @@ struct Span {
   int32_t micro;  // micro-batch
   Lane lane;
   int64_t begin_ns, end_ns;  // from the start of the step (predicted) or of the run (measured)
+};
+
+/// A span that stands by itself, without the plan that `op` points into: of a file, or of several plans.
+struct OpSpan : Span {
+  std::string path, kind;  // of the op; an older trace may call kinds what none is called now
 };
 
 struct StepTime {  // the whole step as the training loop saw it: what spans are held against

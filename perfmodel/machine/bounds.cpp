@@ -14,8 +14,10 @@ constexpr Bounds kBounds[] = {
     {"identity.memory_bytes", "B", 1e6, 1e15},
     {"identity.cache_bytes", "B", 1, 1e12},  // 1 stands for none in files of accelerators
     {"accelerator.memory_bytes", "B", 1e8, 1e14},
+    {"accelerator.reported_bytes", "B", 1e8, 1e14},
     {"accelerator.processors", "processors", 1, 1e6},
     {"accelerator.power_w", "W", 1, 1e5},
+    {"accelerator.host_bandwidth", "B/s", 1e8, 1e14},
     {"accelerator.price_per_hour", "a rank and hour", 1e-4, 1e5},
     {"accelerator.tiers.host.ranks", "ranks", 1, 1e6},
     {"accelerator.tiers.host.bandwidth", "B/s", 1e7, 1e14},
@@ -30,6 +32,7 @@ constexpr Bounds kBounds[] = {
     {"peaks.tf32.value", "FLOP/s", 1e7, 1e18},
     {"peaks.bf16.value", "FLOP/s", 1e7, 1e18},
     {"peaks.fp8.value", "FLOP/s", 1e7, 1e18},
+    {"peaks.fp4.value", "FLOP/s", 1e7, 1e18},
     {"peaks.memory.value", "B/s", 1e7, 1e15},
 };
 // Coefficients by their unit.

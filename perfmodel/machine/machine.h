@@ -31,7 +31,7 @@ struct Identity {
 };
 
 struct Peak {
-  double value = 0;  // f32, tf32, bf16, fp8: FLOP/s of one core; memory: B/s of the host
+  double value = 0;  // f32, tf32, bf16, fp8, fp4: FLOP/s of one core; memory: B/s of the host
   std::vector<std::string> provenance;
 };
 
@@ -49,12 +49,15 @@ struct Tier {
 
 /// What ranks of a GPU cluster compute on. With it, `peaks` are those of one accelerator.
 struct Accelerator {
+  std::vector<std::string> called;  // what tables of published runs call it; {}: no table names this one
   std::string name;
   std::string vendor;  // nvidia | amd | intel; "": not said. Isobar's engine runs on nvidia's (device.h)
-  int64_t memory_bytes = 0;
-  int64_t processors = 0;     // SMs, compute units, Xe cores: a product's tiles go round over them
-  double power_w = 0;         // 0: not known
-  double price_per_hour = 0;  // of one, in `currency`; 0: not known
+  int64_t memory_bytes = 0;    // that a prediction fills: the plate's
+  int64_t reported_bytes = 0;  // the total that a process sees: what runs of others were out of; 0: the same
+  int64_t processors = 0;      // SMs, compute units, Xe cores: a product's tiles go round over them
+  double power_w = 0;          // 0: not known
+  double host_bandwidth = 0;   // B/s per direction to the host's memory; 0: not known
+  double price_per_hour = 0;   // of one, in `currency`; 0: not known
   std::string currency = "USD";
   Tier host, net;
   std::vector<std::string> provenance;
@@ -117,6 +120,9 @@ Machine machine_from_spec(const std::string& name, const Identity& identity,
 
 Machine load_machine(const std::string& path);
 Machine parse_machine(const std::string& yaml, const std::string& file);
+/// A folder that comes with Isobar ("configs/machines"): here, beside the build that this program is from, or
+/// where it was built from.
+std::string shipped(const std::string& folder);
 std::string to_yaml(const Machine& m);
 void save_machine(const Machine& m, const std::string& path);  // atomic
 

@@ -4,7 +4,11 @@
 
 namespace isobar {
 
-inline constexpr const char* kPeaks[] = {"f32", "tf32", "bf16", "fp8", "memory"};
+inline constexpr const char* kPeaks[] = {"f32", "tf32", "bf16", "fp8", "fp4", "memory"};
+/// Those that a machine may lack.
+inline bool may_be_absent(const std::string& peak) {
+  return peak == "tf32" || peak == "fp8" || peak == "fp4";
+}
 inline std::string peak_unit(const std::string& peak, bool accelerator) {
   return peak == "memory" ? "B/s" : accelerator ? "FLOP/s" : "FLOP/s per core";
 }

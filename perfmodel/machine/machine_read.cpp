@@ -130,9 +130,10 @@ Tier read_tier(const Reader& r, const std::string& name, bool last) {
 }
 
 Accelerator read_accelerator(const Reader& r) {
-  r.only({"name", "vendor", "memory_bytes", "processors", "power_w", "price_per_hour", "currency", "tiers",
-          "provenance"});
+  r.only({"called", "name", "vendor", "memory_bytes", "reported_bytes", "processors", "power_w",
+          "host_bandwidth", "price_per_hour", "currency", "tiers", "provenance"});
   Accelerator a;
+  a.called = r.words("called");
   a.name = r.text("name");
   a.vendor = r.text("vendor");
   const std::vector<std::string> vendors{"nvidia", "amd", "intel"};
@@ -140,8 +141,14 @@ Accelerator read_accelerator(const Reader& r) {
     r.fail("vendor", "is '" + a.vendor + "', which is none of nvidia, amd and intel",
            "did you mean " + nearest(a.vendor, vendors) + "?");
   a.memory_bytes = r.whole("memory_bytes", "give the memory of one in bytes, e.g. 80000000000");
+  a.reported_bytes = a.memory_bytes;
+  if (r.has("reported_bytes"))
+    a.reported_bytes = r.whole("reported_bytes", "give the total that a process sees of it, in bytes");
   a.processors = r.whole("processors", "give its SMs or compute units, e.g. 108");
   if (r.has("power_w")) a.power_w = r.positive("power_w", "give W of one, e.g. 400");
+  if (r.has("host_bandwidth"))
+    a.host_bandwidth =
+        r.positive("host_bandwidth", "give B/s to the host's memory, e.g. 32e9 (PCIe 4.0 x16)");
   if (r.has("price_per_hour"))
     a.price_per_hour = r.positive("price_per_hour", "give the price of one for an hour");
   if (r.has("currency")) a.currency = r.text("currency");
@@ -255,7 +262,7 @@ Machine from_json(const json& j, const std::string& file) {
   std::map<std::string, Peak> read;
   for (const std::string name : kPeaks) {
     const std::string unit = peak_unit(name, accelerator.has_value());
-    if (!peaks.has(name) && (name == "tf32" || name == "fp8")) continue;
+    if (!peaks.has(name) && may_be_absent(name)) continue;
     const Reader p = peaks.section(name, "give {value: ..., unit: " + unit + "}");
     p.only({"value", "unit", "provenance"});
     check_unit(p, unit);

@@ -25,11 +25,18 @@ void write_words(YAML::Emitter& out, const std::vector<std::string>& words) {
 void write_accelerator(YAML::Emitter& out, const Accelerator& a) {
   const auto value = [&](const char* key, double v) { out << YAML::Key << key << YAML::Value << number(v); };
   out << YAML::Key << "accelerator" << YAML::Value << YAML::BeginMap;
+  if (!a.called.empty()) {
+    out << YAML::Key << "called" << YAML::Value;
+    write_words(out, a.called);
+  }
   out << YAML::Key << "name" << YAML::Value << YAML::DoubleQuoted << a.name;
   if (!a.vendor.empty()) out << YAML::Key << "vendor" << YAML::Value << a.vendor;
   out << YAML::Key << "memory_bytes" << YAML::Value << a.memory_bytes;
+  if (a.reported_bytes > 0 && a.reported_bytes != a.memory_bytes)
+    out << YAML::Key << "reported_bytes" << YAML::Value << a.reported_bytes;
   out << YAML::Key << "processors" << YAML::Value << a.processors;
   if (a.power_w > 0) value("power_w", a.power_w);
+  if (a.host_bandwidth > 0) value("host_bandwidth", a.host_bandwidth);
   if (a.price_per_hour > 0) value("price_per_hour", a.price_per_hour);
   out << YAML::Key << "currency" << YAML::Value << YAML::DoubleQuoted << a.currency;
   out << YAML::Key << "tiers" << YAML::Value << YAML::BeginMap;
@@ -113,6 +120,7 @@ std::string to_yaml(const Machine& m) {
   write_storage(out, m.storage);
   out << YAML::Key << "peaks" << YAML::Value << YAML::BeginMap;
   for (const std::string name : kPeaks) {
+    if (may_be_absent(name) && !m.peaks.contains(name)) continue;
     const Peak& p = m.peaks.at(name);
     const std::string unit = peak_unit(name, m.accelerator.has_value());
     out << YAML::Key << name << YAML::Value << YAML::Flow << YAML::BeginMap;

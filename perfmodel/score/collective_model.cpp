@@ -7,6 +7,7 @@
 
 #include "model/base/error.h"
 #include "perfmodel/score/campaign_fit.h"
+#include "perfmodel/step/collective.h"
 
 namespace isobar {
 namespace {
@@ -25,11 +26,10 @@ struct RefusedCollective : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Bytes that a rank sends in a ring, as a share of the operand.
-double ring_share(const std::string& collective, double n) {
-  const double part = (n - 1) / n;
-  if (collective == "allreduce") return 2 * part;
-  if (collective == "allgather" || collective == "reducescatter" || collective == "alltoall") return part;
+/// How often a ring passes the operand.
+double passes_of(const std::string& collective) {
+  if (collective == "allreduce") return 2;
+  if (collective == "allgather" || collective == "reducescatter" || collective == "alltoall") return 1;
   throw RefusedCollective("collective '" + collective + "' is not modelled");
 }
 
@@ -45,7 +45,7 @@ CollectiveRun run_from(const CsvRow& row) {
   r.ranks = row.number("gpus");
   if (!(r.bytes > 0)) throw RefusedCollective("no message size");
   if (!(r.nodes >= 1) || !(r.ranks >= 2)) throw RefusedCollective("no number of nodes and GPUs");
-  const double share = ring_share(r.collective, r.ranks);
+  const double passes = passes_of(r.collective), share = passes * (r.ranks - 1) / r.ranks;
   r.seconds = 1e-6 * row.number("time_us");
   if (const double bus = row.number("busbw_GBs"); !(r.seconds > 0) && bus > 0)
     r.seconds = share * r.bytes / (bus * 1e9);
@@ -55,18 +55,19 @@ CollectiveRun run_from(const CsvRow& row) {
   if (!g) throw RefusedCollective("accelerator '" + row.text("gpu_type") + "' is not known");
   const double together = r.ranks / r.nodes;
   if (together < 1) throw RefusedCollective("fewer GPUs than nodes");
+  const Placement group{r.ranks, together};
+  const CollectiveCounts ring = ring_counts(r.bytes, group, passes);
   CollectiveTraffic& c = r.traffic;
-  const bool far = r.nodes > 1;
-  if (together > 1) c.ring_link_s = share * r.bytes / g->link_rate;
-  if (far) c.ring_nic_s = share * r.bytes / (g->nic_rate * together);
-  const double rounds = r.collective == "allreduce" ? 2 : 1;
-  c.near_hops = rounds * (r.ranks - r.nodes);
-  c.far_hops = far ? rounds * (r.nodes - 1) : 0;
-  if (r.collective == "allreduce" && far) {
-    if (together > 1) c.tree_link_s = 2 * r.bytes / g->link_rate;
-    c.tree_nic_s = 2 * r.bytes / (g->nic_rate * together);
-    c.tree_near_hops = 2 * (together - 1);
-    c.tree_far_hops = 2 * std::log2(r.nodes);
+  c.ring_link_s = ring.wire_host / g->link_rate;
+  c.ring_nic_s = ring.wire_net / g->nic_rate;
+  c.near_hops = ring.message_host;
+  c.far_hops = ring.message_net;
+  if (r.collective == "allreduce" && r.nodes > 1) {
+    const CollectiveCounts tree = tree_counts(r.bytes, group);
+    c.tree_link_s = tree.wire_host / g->link_rate;
+    c.tree_nic_s = tree.wire_net / g->nic_rate;
+    c.tree_near_hops = tree.message_host;
+    c.tree_far_hops = tree.message_net;
   }
   return r;
 }
@@ -74,10 +75,13 @@ CollectiveRun run_from(const CsvRow& row) {
 }  // namespace
 
 CollectiveTable collectives_from(const CsvTable& csv) {
-  for (const char* column : {"collective", "bytes", "nodes", "gpus", "time_us"})
-    if (!csv.has(column))
-      throw ConfigError(csv.file, column, "is not a column: this is no table of collectives",
-                        "give the columns of configs/published/collectives.csv");
+  static const std::vector<std::string> kNeeded = {"collective", "bytes",    "nodes",
+                                                   "gpus",       "gpu_type", "time_us"};
+  static const std::vector<std::string> kKnown = {
+      "source",        "row_id", "system",           "intra_node_link", "inter_node_link",
+      "gpus_per_node", "algo",   "algbw_GBs",        "busbw_GBs",       "in_place",
+      "tool",          "method", "url_or_repo_path", "split",           "notes"};
+  require_columns(csv, kNeeded, kKnown, "configs/published/README.md");
   CollectiveTable t{std::filesystem::path(csv.file).stem().string(), {}, {}};
   for (const CsvRow& row : csv.rows) {
     try {

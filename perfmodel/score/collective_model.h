@@ -4,9 +4,8 @@
 //   CollectiveTraffic c = t.runs[0].traffic;
 //   double s = collective_seconds(c, spec_collective_prices());
 //
-// Ring: (n-1)/n of the bytes a rank, twice for an all-reduce, one hop after the other; over nodes every NIC
-// of those that share a node carries a part. Double binary tree for small all-reduces (Sanders 2009): all
-// bytes twice in 2 log2(nodes) hops. The faster one counts.
+// Counted as the predictor counts them (perfmodel/step/collective.h), and priced by what is fitted here: how
+// far foreign machines stay behind the rates of their links. The faster of ring and tree counts.
 #pragma once
 #include <array>
 #include <map>

@@ -35,6 +35,11 @@ struct CsvTable {
   bool has(const std::string& column) const;
 };
 
+/// Throws ConfigError for a column of `needed` that is not there, and for one that is of neither list, which
+/// would be passed over in silence. `told_in`: the file that says what the columns are.
+void require_columns(const CsvTable& t, const std::vector<std::string>& needed,
+                     const std::vector<std::string>& known, const std::string& told_in);
+
 CsvTable read_csv(const std::string& path);
 CsvTable parse_csv(const std::string& text, const std::string& file);
 

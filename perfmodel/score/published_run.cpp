@@ -4,12 +4,11 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <regex>
+#include <initializer_list>
 #include <set>
 #include <stdexcept>
 #include <tuple>
 
-#include "model/base/error.h"
 #include "perfmodel/score/step_model.h"
 
 namespace isobar {
@@ -31,12 +30,64 @@ bool contains(const std::string& s, const char* part) {
   return s.find(part) != std::string::npos;
 }
 
-/// First number after `words` in the notes; NaN: not there.
-double noted(const std::string& notes, const std::string& words) {
-  std::smatch m;
-  if (!std::regex_search(notes, m, std::regex(words + "[ =]*([0-9]+)"))) return std::nan("");
-  return std::stod(m[1]);
-}
+// The columns of a table of training runs: those without which no row could be specified, and the others that
+// are read or shown. configs/published/README.md says what each holds.
+const std::vector<std::string> kNeeded = {"arch",        "layers",       "hidden",     "heads", "seq_len",
+                                          "gpus",        "gpu_type",     "dp",         "tp",    "pp",
+                                          "micro_batch", "global_batch", "metric_name"};
+const std::vector<std::string> kKnown = {"source",
+                                         "row_id",
+                                         "url_or_repo_path",
+                                         "table",
+                                         "section",
+                                         "campaign",
+                                         "model_name",
+                                         "framework",
+                                         "ffn_hidden",
+                                         "kv_heads",
+                                         "head_dim",
+                                         "vocab",
+                                         "attended_tokens",
+                                         "params_b",
+                                         "experts",
+                                         "top_k",
+                                         "expert_ffn",
+                                         "gpus_per_node",
+                                         "intra_node_link",
+                                         "inter_node_link",
+                                         "nic_gb_s",
+                                         "cp",
+                                         "vpp",
+                                         "ep",
+                                         "sequence_parallel",
+                                         "zero_stage",
+                                         "precision",
+                                         "recompute",
+                                         "recomputed_layers",
+                                         "offloaded_layers",
+                                         "flash_attention",
+                                         "attention_kernel",
+                                         "rms_kernel",
+                                         "schedule",
+                                         "synchronised_optimizer",
+                                         "short_end_stages",
+                                         "balanced_embedding",
+                                         "frozen_weights",
+                                         "loader_bound",
+                                         "out_of_memory",
+                                         "metric_value",
+                                         "metric_unit",
+                                         "memory_gb",
+                                         "step_time_s",
+                                         "tflops_per_gpu",
+                                         "mfu_pct",
+                                         "hfu_pct",
+                                         "tokens_per_s_per_gpu",
+                                         "samples_per_s",
+                                         "provenance",
+                                         "completeness",
+                                         "split",
+                                         "notes"};
 
 double positive(const CsvRow& row, const char* column, const char* what) {
   const double v = row.number(column);
@@ -47,9 +98,28 @@ double positive(const CsvRow& row, const char* column, const char* what) {
 
 /// What may be left out of a row.
 double optional(const CsvRow& row, const char* column, double otherwise, double least) {
-  const double v = row.number(column, otherwise);
+  const double v = row.text(column).empty() ? otherwise : row.number(column);
   if (!(v >= least && v <= kLargest)) throw Refused(std::string("no believable ") + column);
   return v;
+}
+
+/// y, or n as where nothing stands.
+bool said(const CsvRow& row, const char* column) {
+  const std::string& s = row.text(column);
+  if (s != "y" && s != "n" && !s.empty()) throw Refused(std::string(column) + " '" + s + "' is not y or n");
+  return s == "y";
+}
+
+template <class T>
+using Words = std::initializer_list<std::pair<const char*, T>>;
+
+/// One of the words, in any case.
+template <class T>
+T one_of(const CsvRow& row, const char* column, const Words<T>& words) {
+  const std::string s = lower(row.text(column));
+  for (const auto& [word, meaning] : words)
+    if (s == word) return meaning;
+  throw Refused(std::string(column) + " '" + s + "' is not known");
 }
 
 Arch arch_of(const CsvRow& row) {
@@ -60,7 +130,7 @@ Arch arch_of(const CsvRow& row) {
   throw Refused("nets of kind '" + a + "' are not modelled");
 }
 
-void read_net(const CsvRow& row, const std::string& notes, bool experts, PublishedRun& r) {
+void read_net(const CsvRow& row, bool experts, PublishedRun& r) {
   r.arch = arch_of(row);
   r.layers = positive(row, "layers", "number of layers");
   r.hidden = positive(row, "hidden", "hidden size");
@@ -68,23 +138,17 @@ void read_net(const CsvRow& row, const std::string& notes, bool experts, Publish
   r.kv_heads = optional(row, "kv_heads", r.heads, 1);
   r.ffn = optional(row, "ffn_hidden", 4 * r.hidden, 1);
   r.seq = positive(row, "seq_len", "sequence length");
-  // A SQuAD sample is a paragraph, a question and an answer: about 250 tokens (Rajpurkar 2016: 140 words).
-  r.attended = contains(notes, "SQuAD packed") ? std::min(r.seq, 250.0) : r.seq;
-  r.head_dim = noted(notes, "head_dim");
-  if (!(r.head_dim > 0)) r.head_dim = r.hidden / r.heads;
+  r.attended = std::min(r.seq, optional(row, "attended_tokens", r.seq, 1));
+  r.head_dim = optional(row, "head_dim", r.hidden / r.heads, 1e-3);
   r.vocab = r.arch == Arch::vit ? 0 : optional(row, "vocab", 50304, 1);
   if (lower(row.text("arch")) != "moe") return;
   if (!experts) throw Refused("mixtures of experts are not modelled well enough (--experts tries)");
-  std::smatch m;
-  if (!std::regex_search(notes, m, std::regex("MoE ([0-9]+)(?: experts)? top-([0-9]+)")))
-    throw Refused("mixture of experts without the number of experts in its notes");
-  r.experts = std::stod(m[1]);
-  r.top_k = std::stod(m[2]);
-  r.expert_ffn = noted(notes, "moe_ffn");
-  if (!(r.expert_ffn > 0)) r.expert_ffn = r.ffn;
+  r.experts = positive(row, "experts", "number of experts");
+  r.top_k = positive(row, "top_k", "number of experts that a token goes to");
+  r.expert_ffn = optional(row, "expert_ffn", r.ffn, 1);
 }
 
-void read_layout(const CsvRow& row, const std::string& notes, PublishedRun& r) {
+void read_layout(const CsvRow& row, PublishedRun& r) {
   r.gpus = positive(row, "gpus", "number of GPUs");
   r.node = optional(row, "gpus_per_node", std::min(8, r.gpu->domain), 1);
   r.tp = positive(row, "tp", "tensor-parallel size");
@@ -95,64 +159,63 @@ void read_layout(const CsvRow& row, const std::string& notes, PublishedRun& r) {
   if (std::abs(r.dp * r.tp * r.cp * r.pp - r.gpus) > 0.5)
     throw Refused("dp tp cp pp do not multiply to the GPUs");
   r.zero = optional(row, "zero_stage", -1, -1);
-  // The recipes' default: a distributed optimizer.
-  if (r.zero < 0 &&
-      (contains(r.engine, "Megatron-Core") || contains(r.engine, "NeMo") || contains(r.engine, "AlephAlpha")))
-    r.zero = 1;
   r.micro_batch = positive(row, "micro_batch", "micro-batch size");
   r.global_batch = positive(row, "global_batch", "global batch size");
   if (r.micro_batches() < 0.99) throw Refused("the micro-batches are larger than the global batch");
-  r.sequence_parallel = row.text("sequence_parallel") == "y";
-  const std::string schedule = lower(row.text("schedule"));
-  if (contains(schedule, "zb-2p") || contains(schedule, "zbv"))
-    r.schedule = Schedule::zb_2p;
-  else if (contains(schedule, "zb"))
-    r.schedule = Schedule::zb_1p;
-  else if (contains(schedule, "interleaved"))
-    r.schedule = Schedule::interleaved;
-  r.stages_together = contains(schedule, "synchronised optimizer");
+  r.sequence_parallel = said(row, "sequence_parallel");
+  r.schedule = one_of<Schedule>(row, "schedule",
+                                {{"", Schedule::one_f_one_b},
+                                 {"1f1b", Schedule::one_f_one_b},
+                                 {"interleaved-1f1b", Schedule::interleaved},
+                                 {"zb-1p", Schedule::zb_1p},
+                                 {"zb-h1", Schedule::zb_1p},
+                                 {"zb-2p", Schedule::zb_2p},
+                                 {"zbv", Schedule::zb_2p}});
+  r.stages_together = said(row, "synchronised_optimizer");
   const double layers_a_stage = std::max(1.0, std::ceil(r.layers / r.pp));
   r.vpp_stated = !row.text("vpp").empty();
   r.vpp = row.number("vpp", r.schedule == Schedule::interleaved ? layers_a_stage : 1);  // one layer a chunk
   if (r.pp == 1) r.vpp = 1;
   r.vpp = std::clamp(r.vpp, 1.0, layers_a_stage);
-  r.short_end_stages =
-      contains(notes, "first and last stage hold one layer less") || r.source == "zero-bubble";
-  r.balanced_embedding = contains(notes, "embedding balanced as a pipeline slot");
+  r.short_end_stages = said(row, "short_end_stages");
+  r.balanced_embedding = said(row, "balanced_embedding");
 }
 
-void read_policy(const CsvRow& row, const std::string& notes, PublishedRun& r) {
+/// Of the column, else what engines take who do not say it.
+AttentionKernel attention_of(const CsvRow& row, const PublishedRun& r) {
+  const bool flash =
+      row.text("flash_attention") == "y" || (row.text("flash_attention") != "n" && r.arch != Arch::gpt);
+  const AttentionKernel usual = flash ? AttentionKernel::flash2 : AttentionKernel::fused_softmax;
+  const bool flash_has_no_such_type = r.precision <= Precision::tf32;
+  return one_of<AttentionKernel>(
+      row, "attention_kernel",
+      {{"", usual},
+       {"flash1", AttentionKernel::flash1},
+       {"flash2", AttentionKernel::flash2},
+       {"fused", AttentionKernel::fused_softmax},
+       {"torch", AttentionKernel::unfused},
+       {"sdpa", flash_has_no_such_type ? AttentionKernel::memory_efficient : usual}});
+}
+
+void read_policy(const CsvRow& row, PublishedRun& r) {
   const std::string precision = row.text("precision").empty() ? "bf16" : row.text("precision");
   const auto p = precision_named(precision);
   if (!p) throw Refused("precision '" + precision + "' is not known");
   r.precision = *p;
   r.autocast = lower(precision).ends_with("-amp");
   r.block_scaled = contains(lower(precision), "mx") || contains(lower(precision), "nv");
-  const std::string recompute = lower(row.text("recompute"));
-  if (contains(recompute, "full"))
-    r.recompute = Recompute::full;
-  else if (contains(recompute, "selective"))
-    r.recompute = Recompute::selective;
-  if (const double n = noted(notes, "recompute_num_layers"); n > 0)
-    r.recomputed = std::min(1.0, n / std::ceil(r.layers / (r.pp * r.vpp)));
-  if (const double n = noted(notes, "cpu activation offload of"); n > 0)
-    r.offloaded_layers = std::min(n, std::ceil(r.layers / r.pp));
-  const bool flash =
-      row.text("flash_attention") == "y" || (row.text("flash_attention") != "n" && r.arch != Arch::gpt);
-  r.attention = flash ? AttentionKernel::flash2 : AttentionKernel::fused_softmax;
-  if (contains(notes, "SDPA") && r.precision <= Precision::tf32)
-    r.attention = AttentionKernel::memory_efficient;
-  std::smatch m;
-  if (std::regex_search(notes, m, std::regex("attention kernel: ([^;]*)"))) {
-    const std::string kernel = lower(m[1]);
-    r.rms_kernel = contains(kernel, "rms kernel");
-    if (contains(kernel, "flash_attentionv1"))
-      r.attention = AttentionKernel::flash1;
-    else if (contains(kernel, "torch"))
-      r.attention = AttentionKernel::unfused;
-  }
-  r.frozen_weights = contains(notes, "LoRA") || contains(row.text("table"), "LoRA");
-  if (contains(notes, "data-loading bound")) throw Refused("the data loader is the bottleneck");
+  r.recompute = one_of<Recompute>(row, "recompute",
+                                  {{"", Recompute::none},
+                                   {"none", Recompute::none},
+                                   {"selective", Recompute::selective},
+                                   {"full", Recompute::full}});
+  const double layers_a_chunk = std::ceil(r.layers / (r.pp * r.vpp));
+  r.recomputed = std::min(1.0, optional(row, "recomputed_layers", layers_a_chunk, 1) / layers_a_chunk);
+  r.offloaded_layers = std::min(optional(row, "offloaded_layers", 0, 0), std::ceil(r.layers / r.pp));
+  r.attention = attention_of(row, r);
+  r.rms_kernel = said(row, "rms_kernel");
+  r.frozen_weights = said(row, "frozen_weights");
+  if (said(row, "loader_bound")) throw Refused("the data loader is the bottleneck");
 }
 
 /// Seconds of a step from whatever the row prints; throws when nothing there is one.
@@ -178,39 +241,32 @@ double step_seconds(const CsvRow& row, const PublishedRun& r) {
 }
 
 PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts) {
-  const std::string& notes = row.text("notes");
   PublishedRun r;
   r.table = table;
   r.line = row.line();
   r.source = row.text("source").empty() ? table : row.text("source");
-  // Lines of one log were measured with the same software.
-  r.section = std::regex_replace(row.text("table"), std::regex(" line [0-9]+$"),
-                                 " of " + row.text("url_or_repo_path"));
+  r.section = row.text("section").empty() ? row.text("table") : row.text("section");
   r.id = row.text("row_id").empty() ? table + " line " + std::to_string(r.line) : row.text("row_id");
   r.model = row.text("model_name");
   r.engine = row.text("framework");
   r.gpu_type = row.text("gpu_type");
-  r.campaign = contains(r.engine, "(Megatron-Core)") ? "Megatron-Core recipes" : r.source;
-  for (const char* ending : {"-oom", "-failed"})  // failures are told apart from the runs that did not fail
-    if (r.campaign.ends_with(ending)) r.campaign.resize(r.campaign.size() - std::string(ending).size());
+  r.campaign = row.text("campaign").empty() ? r.source : row.text("campaign");
   r.gpu = chip_named(r.gpu_type, row.text("intra_node_link"));
   if (!r.gpu) throw Refused("accelerator '" + r.gpu_type + "' is not known");
   const std::string metric = row.text("metric_name");
   if (metric.starts_with("stage_T") || metric.starts_with("T_comm"))
     throw Refused("metric '" + metric + "' is part of a step");
-  read_net(row, notes, experts, r);
-  read_layout(row, notes, r);
-  read_policy(row, notes, r);
-  // Four 100 Gb/s Omni-Path ports for eight GPUs.
-  if (contains(row.text("inter_node_link"), "4x Omni-Path")) r.nic_rate = 6.25e9;
-  if (contains(row.text("inter_node_link"), "Slingshot")) r.nic_rate = 25e9;
+  read_net(row, experts, r);
+  read_layout(row, r);
+  read_policy(row, r);
+  r.nic_rate = 1e9 * optional(row, "nic_gb_s", 0, 0);
   r.memory_gb = row.number("memory_gb", 0);
   if (r.memory_gb < 0 || r.memory_gb * 1e9 > 1.2 * r.gpu->memory_bytes)
     r.memory_gb = 0;  // no reading of this chip
   r.mfu = row.number("mfu_pct", 0);
-  const std::string outcome = lower(metric + " " + row.text("metric_value"));
-  if (contains(outcome, "crash")) throw Refused("the outcome lumps crashes and lack of memory");
-  if (contains(outcome, "oom") || contains(notes, "OOM reported")) {
+  const std::string outcome = metric == "outcome" ? lower(row.text("metric_value")) : "";
+  if (outcome == "crashed_or_oom") throw Refused("the outcome lumps crashes and lack of memory");
+  if (outcome == "oom" || said(row, "out_of_memory")) {
     r.outcome = Outcome::out_of_memory;
     r.memory_gb = 0;
     return r;
@@ -233,15 +289,15 @@ std::string PublishedRun::layout() const {
 
 std::string PublishedRun::choice_group() const {
   char s[160];
-  std::snprintf(s, sizeof s, "%s L%g h%g s%g V%g g%g b%g %d", gpu->name, layers, hidden, seq, vocab, gpus,
-                global_batch, frozen_weights ? 1 : 0);
+  std::snprintf(s, sizeof s, "%s L%g h%g s%g V%g g%g b%g %d", gpu->name.c_str(), layers, hidden, seq, vocab,
+                gpus, global_batch, frozen_weights ? 1 : 0);
   return source + "|" + model + "|" + s;
 }
 
 std::string PublishedRun::specification() const {
   char s[256];
   std::snprintf(s, sizeof s, "%d %g %g %g %g %g %g %s %d%d %s ep%g z%g mb%g gb%g %d%d%d %d %d %g %g %d",
-                static_cast<int>(arch), layers, hidden, ffn, heads, seq, vocab, gpu->name,
+                static_cast<int>(arch), layers, hidden, ffn, heads, seq, vocab, gpu->name.c_str(),
                 static_cast<int>(precision), block_scaled, layout().c_str(), ep, zero, micro_batch,
                 global_batch, sequence_parallel, rms_kernel, frozen_weights, static_cast<int>(attention),
                 static_cast<int>(recompute), recomputed, offloaded_layers, static_cast<int>(schedule));
@@ -271,10 +327,7 @@ void fill_virtual_stages(std::vector<PublishedRun>& runs) {
 }
 
 PublishedTable published_from(const CsvTable& csv, bool experts) {
-  for (const char* column : {"gpu_type", "layers", "hidden", "dp", "tp", "pp", "metric_name"})
-    if (!csv.has(column))
-      throw ConfigError(csv.file, column, "is not a column: this is no table of training runs",
-                        "give the columns of configs/published/README.md");
+  require_columns(csv, kNeeded, kKnown, "configs/published/README.md");
   PublishedTable t;
   t.name = std::filesystem::path(csv.file).stem().string();
   for (const CsvRow& row : csv.rows) {

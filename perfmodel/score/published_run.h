@@ -4,8 +4,8 @@
 //   PublishedTable t = read_published("vtrain_ground_truth.csv");
 //   t.runs[0].step_s; t.refused["no micro-batch size"]   // how many rows
 //
-// `notes` is read for the few facts that have no column: attention kernel, head dimension, experts, LoRA,
-// uneven stages, a data loader that is the bottleneck.
+// Every fact has a column; `notes` are for people. A table with a column that nobody reads, or without one
+// that every row needs, is refused as a whole.
 #pragma once
 #include <map>
 #include <string>

@@ -5,6 +5,7 @@
 
 #include "perfmodel/score/campaign_fit.h"
 #include "perfmodel/score/memory_model.h"
+#include "perfmodel/step/collective.h"
 
 namespace isobar {
 namespace {
@@ -40,11 +41,17 @@ double domain_of(const PublishedRun& r) {
   return std::max<double>(r.node, r.gpu->domain);
 }
 
-/// B/s of a ring over `ranks` of which `together` share a node: every NIC of those carries a part.
-double ring_rate(const PublishedRun& r, double ranks, double together, bool& far) {
-  const double nic = r.nic_rate > 0 ? r.nic_rate : r.gpu->nic_rate;
+double nic_rate_of(const PublishedRun& r) {
+  return r.nic_rate > 0 ? r.nic_rate : r.gpu->nic_rate;
+}
+
+/// Seconds on the wires, at their full rates, of a ring that `bytes` go around `passes` times; over `ranks`
+/// of which `together` share a node.
+double ring_seconds(const PublishedRun& r, double bytes, double passes, double ranks, double together,
+                    bool& far) {
   far = ranks > together + 0.5;
-  return far ? std::min(r.gpu->link_rate, nic * together) : r.gpu->link_rate;
+  const CollectiveCounts c = ring_counts(bytes, {ranks, far ? together : ranks}, passes);
+  return std::max(c.wire_host / r.gpu->link_rate, c.wire_net / nic_rate_of(r));
 }
 
 }  // namespace
@@ -128,20 +135,19 @@ StepCounts count_step(const PublishedRun& r) {
 
   if (r.tp > 1) {
     const double together = std::min(r.tp, domain_of(r));
-    const double rate = ring_rate(r, r.tp, together, c.tp_far);
     c.tp_calls = 4 + 2 * full;
-    c.tp_s = c.tp_calls * 2 * (r.tp - 1) / r.tp * T * r.hidden * bytes / rate;
+    c.tp_s = c.tp_calls * ring_seconds(r, T * r.hidden * bytes, 2, r.tp, together, c.tp_far);
     c.tp_hops = c.tp_far ? std::log2(r.tp / together) : 0;
   }
   if (r.cp > 1) {  // keys and values around the ring, forward and twice backward
     bool far = false;
-    const double rate = ring_rate(r, r.cp, std::max(1.0, std::min(r.cp, domain_of(r) / r.tp)), far);
-    c.cp_s = 3 * 2 * (r.cp - 1) * T * kv / r.tp * bytes / rate;
+    const double together = std::max(1.0, std::min(r.cp, domain_of(r) / r.tp));
+    c.cp_s = 3 * ring_seconds(r, 2 * r.cp * T * kv / r.tp * bytes, 1, r.cp, together, far);
   }
   if (r.experts > 0 && r.ep > 1) {  // dispatch and combine, forward and backward
     bool far = false;
-    const double rate = ring_rate(r, r.ep, std::max(1.0, std::min(r.ep, domain_of(r) / r.tp)), far);
-    c.ep_s = 4 * (r.ep - 1) / r.ep * T * r.top_k * r.hidden * bytes / rate;
+    const double together = std::max(1.0, std::min(r.ep, domain_of(r) / r.tp));
+    c.ep_s = 4 * ring_seconds(r, T * r.top_k * r.hidden * bytes, 1, r.ep, together, far);
   }
 
   const double head_flops = 2 * T * r.hidden * r.vocab / r.tp * (r.frozen_weights ? 2 : 3);
@@ -160,26 +166,27 @@ StepCounts count_step(const PublishedRun& r) {
   // Ranks of a data-parallel group that share a node.
   const double together = std::max(1.0, std::min(r.dp * r.cp, domain_of(r) / r.tp));
   const double replicas = r.dp * r.cp;
-  const double ring = ring_rate(r, replicas, together, c.dp_far);
+  const auto ring = [&](double operand, double passes) {
+    return ring_seconds(r, operand * bytes, passes, replicas, together, c.dp_far);
+  };
   const bool fsdp = r.zero >= 3;
   if (replicas > 1 && !r.frozen_weights) {
     if (fsdp) {
+      c.zero3_s = ring(own, 3);
       c.zero3_far = c.dp_far;
-      c.zero3_s = 3 * own * bytes * (replicas - 1) / replicas / ring;
     } else {
-      c.dp_s = 2 * stage_parameters * bytes * (replicas - 1) / replicas / ring;
+      c.dp_s = ring(stage_parameters, 2);
       c.dp_doublings = std::log2(replicas);
     }
   }
   if (r.offloaded_layers > 0) {
     const StageMemory kept = count_memory(r).stages[0];
-    c.offload_s = r.offloaded_layers * 2 * (kept.stream + kept.attention + kept.ffn) / g.host_rate();
+    c.offload_s = r.offloaded_layers * 2 * (kept.stream + kept.attention + kept.ffn) / g.host_rate;
   }
   if (r.pp > 1) {
-    const double nic = r.nic_rate > 0 ? r.nic_rate : g.nic_rate;
     const bool far = r.gpus > domain_of(r);
     c.pp_calls = 2 * r.vpp;
-    c.pp_s = c.pp_calls * T * r.hidden * bytes / r.tp / (far ? nic : g.link_rate);
+    c.pp_s = c.pp_calls * T * r.hidden * bytes / r.tp / (far ? nic_rate_of(r) : g.link_rate);
   }
   c.micro_batches = r.micro_batches();
   // Of p - 1 slots. ZB-2p's stages end one after the other as they began (Qi 2024): together they wait again.

@@ -10,7 +10,9 @@ namespace {
 
 constexpr double kInSwitch = 1.3;  // bytes through the link of an NVLS all-reduce, in operands
 
-CollectiveCounts ring(double bytes, const Placement& p, double passes) {
+}  // namespace
+
+CollectiveCounts ring_counts(double bytes, const Placement& p, double passes) {
   const double n = p.ranks, k = p.per_host, h = p.hosts(), share = passes * (n - 1) / n * bytes;
   CollectiveCounts c{.calls = 1};
   if (h <= 1) {
@@ -25,7 +27,7 @@ CollectiveCounts ring(double bytes, const Placement& p, double passes) {
   return c;
 }
 
-CollectiveCounts tree(double bytes, const Placement& p) {
+CollectiveCounts tree_counts(double bytes, const Placement& p) {
   const double k = p.per_host;
   return {.calls = 1,
           .message_host = 2 * (k - 1),
@@ -33,8 +35,6 @@ CollectiveCounts tree(double bytes, const Placement& p) {
           .message_net = 2 * std::ceil(std::log2(p.hosts())),
           .wire_net = 2 * bytes / k};
 }
-
-}  // namespace
 
 double seconds(const CollectiveCounts& c, const Counts& r) {
   return c.calls * r[index_of(Coef::collective_call)] + c.message_host * r[index_of(Coef::message_host)] +
@@ -61,7 +61,7 @@ CollectiveCounts count_collective(OpKind kind, double bytes, double element, con
   const bool inside = p.hosts() <= 1;
   switch (kind) {
     case OpKind::all_reduce: {
-      CollectiveCounts r = ring(bytes, p, 2);
+      CollectiveCounts r = ring_counts(bytes, p, 2);
       if (where.processors == 0) {  // MPI between processes: what `isobar calibrate` measures
         r.sums = (n - 1) / n * bytes / element;
         return r;
@@ -69,13 +69,13 @@ CollectiveCounts count_collective(OpKind kind, double bytes, double element, con
       if (inside && where.host_reduction && n > 2)
         return {.calls = 1, .message_host = 2, .wire_host = kInSwitch * bytes};
       if (inside) return r;
-      const CollectiveCounts t = tree(bytes, p);
+      const CollectiveCounts t = tree_counts(bytes, p);
       return seconds(t, rates) < seconds(r, rates) ? t : r;
     }
     case OpKind::all_gather:
-      return ring(bytes, p, 1);
+      return ring_counts(bytes, p, 1);
     case OpKind::reduce_scatter: {
-      CollectiveCounts r = ring(bytes, p, 1);
+      CollectiveCounts r = ring_counts(bytes, p, 1);
       if (where.processors == 0) r.sums = (n - 1) / n * bytes / element;
       return r;
     }

@@ -31,6 +31,11 @@ struct CollectiveCounts {
   double sums = 0;                       // additions by cores, where ranks have no accelerators
 };
 
+/// A ring that `bytes` go around `passes` times: 1 for a gather or a scatter, 2 for an all-reduce.
+CollectiveCounts ring_counts(double bytes, const Placement& group, double passes);
+/// An all-reduce over a double binary tree of the hosts.
+CollectiveCounts tree_counts(double bytes, const Placement& group);
+
 /// `bytes`: of the whole operand (all_gather: of what is gathered; all_to_all and transfers: what this rank
 /// sends), in elements of `element` bytes. The faster algorithm at these prices.
 CollectiveCounts count_collective(OpKind kind, double bytes, double element, const Placement& group,

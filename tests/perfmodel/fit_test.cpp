@@ -264,7 +264,7 @@ TEST(HeldOut, KeepsRepetitionsTogether) {
 TEST(HeldOut, ByLayoutShowsTheFitNothingOfWhatIsHeldOut) {
   std::mt19937_64 random(8);
   const auto runs = runs_on(test::machine(), 0.02, random);
-  const auto layout_of = [&](size_t i) {
+  const auto layout_key = [&](size_t i) {
     nlohmann::json j = to_json(runs[i].spec);
     j["policy"].erase("amp");
     return j["layout"].dump() + j["policy"].dump();
@@ -273,8 +273,8 @@ TEST(HeldOut, ByLayoutShowsTheFitNothingOfWhatIsHeldOut) {
     const HeldOut s = split_runs(runs, 0.5, seed, Together::layout);
     EXPECT_EQ(s.train.size() + s.test.size(), runs.size());
     std::set<std::string> seen, held_out;
-    for (size_t i : s.train) seen.insert(layout_of(i));
-    for (size_t i : s.test) held_out.insert(layout_of(i));
+    for (size_t i : s.train) seen.insert(layout_key(i));
+    for (size_t i : s.test) held_out.insert(layout_key(i));
     EXPECT_FALSE(seen.empty());
     for (const std::string& l : held_out) EXPECT_EQ(seen.count(l), 0u);
   }

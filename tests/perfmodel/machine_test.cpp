@@ -111,7 +111,7 @@ TEST(MachineFile, RefusesWhatNoMachineHasWithTheUnit) {
       "name: m\n"
       "accelerator:\n"
       "  name: A100\n  vendor: nvidia\n  memory_bytes: 80000000000\n  processors: 108\n  power_w: 400\n"
-      "  price_per_hour: 2\n"
+      "  price_per_hour: 2\n  host_bandwidth: 32e9\n  reported_bytes: 85000000000\n"
       "  tiers:\n"
       "    host: {ranks: 8, bandwidth: 3e11, latency: 1.5e-6}\n"
       "    net: {bandwidth: 2.5e10, links: 1, latency: 6e-6}\n"
@@ -133,6 +133,10 @@ TEST(MachineFile, RefusesWhatNoMachineHasWithTheUnit) {
         Slip{"latency: 1.5e-6", "latency: 1.5", "accelerator.tiers.host.latency", "1.5 s"},
         Slip{"memory_bytes: 80000000000", "memory_bytes: 80", "accelerator.memory_bytes",
              "did you mean 80e9?"},
+        Slip{"reported_bytes: 85000000000", "reported_bytes: 85", "accelerator.reported_bytes",
+             "did you mean 85e9?"},
+        Slip{"host_bandwidth: 32e9", "host_bandwidth: 32", "accelerator.host_bandwidth",
+             "did you mean 32e9?"},
         Slip{"power_w: 400", "power_w: 400000", "accelerator.power_w", "W"},
         Slip{"host_bandwidth: 5e9", "host_bandwidth: 5", "storage.host_bandwidth", "did you mean 5e9?"},
         Slip{"filesystem_bandwidth: 4e11", "filesystem_bandwidth: 400", "storage.filesystem_bandwidth",
@@ -158,6 +162,10 @@ TEST(MachineFile, KeepsVendorAndStorage) {
   m.storage = {3e9, 2e11, {"ior"}};
   const Machine back = parse_machine(to_yaml(m), "m.yaml");
   EXPECT_EQ(back.accelerator->vendor, "nvidia");
+  EXPECT_EQ(back.accelerator->called, std::vector<std::string>{"A100"});
+  EXPECT_EQ(back.accelerator->host_bandwidth, 32e9);
+  EXPECT_EQ(back.accelerator->reported_bytes, m.accelerator->reported_bytes);
+  EXPECT_FALSE(back.peaks.contains("fp4"));
   EXPECT_EQ(back.storage.host_bandwidth, 3e9);
   EXPECT_EQ(back.storage.filesystem_bandwidth, 2e11);
   EXPECT_EQ(back.storage.provenance, std::vector<std::string>{"ior"});

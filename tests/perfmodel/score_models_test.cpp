@@ -6,8 +6,11 @@
 
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/score/campaign_fit.h"
+#include "perfmodel/score/collective_model.h"
 #include "perfmodel/score/memory_model.h"
 #include "perfmodel/score/metrics.h"
+#include "perfmodel/step/collective.h"
+#include "perfmodel/step/conditions.h"
 
 namespace isobar {
 namespace {
@@ -151,6 +154,26 @@ TEST(Metrics, AgreeWithTheirDefinitions) {
   EXPECT_NEAR(*score_rows(repeated).regret, regret, 1e-12);
   EXPECT_NEAR(*score_rows(repeated).spearman, rank, 1e-12);
   EXPECT_NEAR(spearman({1, 1, 2}, {1, 1, 2}), 1, 1e-12);  // ties share a rank
+}
+
+// One count of a collective: what the predictor puts on the wires is what the scoreboard prices.
+TEST(Collectives, AreCountedForTheScoreboardAsForThePredictor) {
+  const CollectiveTable t = collectives_from(
+      parse_csv("collective,bytes,nodes,gpus,gpu_type,time_us\nallgather,1e9,4,32,A100,5000\n"
+                "allgather,1e9,1,8,A100,5000\nreducescatter,1e6,16,16,A100,90\n",
+                "made.csv"));
+  ASSERT_EQ(t.runs.size(), 3u);
+  const ChipSpec& chip = *chip_named("A100");
+  for (const CollectiveRun& r : t.runs) {
+    const CollectiveCounts c =
+        count_collective(r.collective == "allgather" ? OpKind::all_gather : OpKind::reduce_scatter, r.bytes,
+                         4, {r.ranks, r.ranks / r.nodes}, Counts{}, Conditions{.processors = 108});
+    EXPECT_DOUBLE_EQ(r.traffic.ring_link_s * chip.link_rate, c.wire_host);
+    EXPECT_DOUBLE_EQ(r.traffic.ring_nic_s * chip.nic_rate, c.wire_net);
+    EXPECT_EQ(r.traffic.near_hops, c.message_host);
+    EXPECT_EQ(r.traffic.far_hops, c.message_net);
+    EXPECT_GT(c.wire_host + c.wire_net, 0);
+  }
 }
 
 }  // namespace

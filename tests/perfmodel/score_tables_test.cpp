@@ -1,8 +1,10 @@
 // Published tables: every row is used or refused with a reason, whatever stands in its cells.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <random>
 #include <sstream>
 
@@ -96,21 +98,138 @@ TEST(PublishedTables, SpoiledCellsNeverEndTheProgram) {
   }
 }
 
+// The table as text, each cell as `change` has it.
+template <class Change>
+CsvTable rewritten(const CsvTable& csv, const Change& change) {
+  std::string text;
+  for (size_t k = 0; k < csv.columns.size(); ++k) text += (k ? "," : "") + csv.columns[k];
+  for (const CsvRow& row : csv.rows) {
+    text += "\n";
+    for (size_t k = 0; k < csv.columns.size(); ++k)
+      text += (k ? "," : "") + in_quotes(change(csv.columns[k], row.text(csv.columns[k])));
+  }
+  return parse_csv(text + "\n", csv.file);
+}
+
+TEST(PublishedTables, NothingIsReadOutOfProse) {
+  for (const char* name : {"aleph_alpha_layouts", "aleph_alpha_layouts_oom", "bigscience_tr11_prequel",
+                           "nvidia_megatron_bridge", "nvidia_nemo", "nersc_vit_era5", "zero_bubble_pp"}) {
+    const CsvTable csv = read_csv(kShipped + name + ".csv");
+    const CsvTable silent = rewritten(csv, [](const std::string& column, const std::string& cell) {
+      return column == "notes" || column == "framework" || column == "inter_node_link" ? "" : cell;
+    });
+    const PublishedTable told = published_from(csv, true), mute = published_from(silent, true);
+    EXPECT_EQ(told.refused, mute.refused) << name;
+    ASSERT_EQ(told.runs.size(), mute.runs.size()) << name;
+    for (size_t i = 0; i < told.runs.size(); ++i) {
+      const PublishedRun &a = told.runs[i], &b = mute.runs[i];
+      EXPECT_EQ(a.specification(), b.specification()) << a.id;
+      EXPECT_EQ(a.campaign + a.section, b.campaign + b.section) << a.id;
+      EXPECT_EQ(a.nic_rate, b.nic_rate) << a.id;
+      EXPECT_EQ(a.attended, b.attended) << a.id;
+    }
+    EXPECT_EQ(told.outcomes.size(), mute.outcomes.size()) << name;
+  }
+}
+
+TEST(PublishedTables, FactsStandInColumns) {
+  std::map<std::string, const PublishedRun*> runs;
+  const auto of = [&](const char* name) {
+    static std::vector<PublishedTable> kept;
+    kept.reserve(8);
+    kept.push_back(read_published(kShipped + name + ".csv", true));
+    for (const PublishedRun& r : kept.back().runs) runs[r.id] = &r;
+    for (const PublishedRun& r : kept.back().outcomes) runs[r.id] = &r;
+  };
+  of("aleph_alpha_layouts");
+  of("nvidia_megatron_bridge");
+  of("nersc_vit_era5");
+  EXPECT_TRUE(runs.at("aleph-layouts-001")->rms_kernel);
+  EXPECT_EQ(runs.at("aleph-layouts-001")->attention, AttentionKernel::flash2);
+  EXPECT_EQ(runs.at("aleph-layouts-001")->zero, 1);
+  EXPECT_EQ(runs.at("nv-megatron-bridge-005")->experts, 128);
+  EXPECT_EQ(runs.at("nv-megatron-bridge-005")->top_k, 4);
+  EXPECT_EQ(runs.at("nv-megatron-bridge-005")->head_dim, 64);
+  EXPECT_EQ(runs.at("nv-megatron-bridge-005")->campaign, "Megatron-Core recipes");
+  size_t efficient = 0;
+  for (const auto& [id, r] : runs) {
+    efficient += r->attention == AttentionKernel::memory_efficient;
+    if (id.starts_with("nersc")) {
+      EXPECT_EQ(r->nic_rate, 25e9) << id;
+    }
+  }
+  EXPECT_GT(efficient, 0u);
+}
+
+TEST(PublishedTables, ACellThatSaysNothingKnownRefusesItsRowByTheColumnsName) {
+  const CsvTable csv = read_csv(kShipped + "zero_bubble_pp.csv");
+  for (const char* column : {"schedule", "short_end_stages", "synchronised_optimizer", "recompute"}) {
+    const PublishedTable t = published_from(rewritten(
+        csv, [&](const std::string& c, const std::string& cell) { return c == column ? "maybe" : cell; }));
+    EXPECT_TRUE(t.runs.empty()) << column;
+    EXPECT_TRUE(std::any_of(t.refused.begin(), t.refused.end(), [&](const auto& r) {
+      return r.first.find(column) != std::string::npos && r.first.find("maybe") != std::string::npos;
+    })) << column;
+  }
+}
+
+TEST(PublishedTables, UnknownMissingAndDoubledColumnsAreNamedWithTheFile) {
+  const std::string row =
+      "arch,layers,hidden,heads,seq_len,gpus,gpu_type,dp,tp,pp,micro_batch,global_batch,metric_name";
+  const auto refusal = [](const std::string& head) -> std::string {
+    try {
+      published_from(parse_csv(head + "\n", "mine.csv"));
+    } catch (const ConfigError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(row), "");
+  for (const auto& [head, name] : {std::pair<std::string, const char*>{row + ",headdim", "headdim"},
+                                   {row.substr(5), "arch"},
+                                   {row + ",notes,notes", "notes"}}) {
+    const std::string what = refusal(head);
+    EXPECT_NE(what.find("mine.csv: 'line 1, " + std::string(name) + "'"), std::string::npos) << what;
+    EXPECT_NE(what.find(" -> "), std::string::npos) << what;
+  }
+}
+
 TEST(PublishedTables, TablesOfOtherThingsAreRefused) {
   EXPECT_THROW(published_from(parse_csv("a,b\n1,2\n", "x.csv")), ConfigError);
   EXPECT_THROW(collectives_from(parse_csv("a,b\n1,2\n", "x.csv")), ConfigError);
 }
 
 TEST(Hardware, NamesOfTablesFindTheirChips) {
-  EXPECT_STREQ(chip_named("A100-80GB-SXM (Selene)")->name, "a100");
-  EXPECT_STREQ(chip_named("A100-80GB-PCIe")->name, "a100-pcie");
-  EXPECT_STREQ(chip_named("A100-40GB")->name, "a100-40");
-  EXPECT_STREQ(chip_named("NVIDIA GB200 NVL72")->name, "gb200");
-  EXPECT_STREQ(chip_named("MI250X GCD")->name, "mi250x");
+  EXPECT_EQ(chip_named("A100-80GB-SXM (Selene)")->name, "a100");
+  EXPECT_EQ(chip_named("A100-80GB-PCIe")->name, "a100-pcie");
+  EXPECT_EQ(chip_named("A100-40GB")->name, "a100-40");
+  EXPECT_EQ(chip_named("NVIDIA GB200 NVL72")->name, "gb200");
+  EXPECT_EQ(chip_named("MI250X GCD")->name, "mi250x");
+  EXPECT_EQ(chip_named("A100-80GB", "PCIe 4.0")->name, "a100-pcie");
+  EXPECT_EQ(chip_named("GB300")->name, "gb300");
+  EXPECT_EQ(chip_named("B300")->name, "b300");
+  EXPECT_EQ(chip_named("V100-32GB-SXM (DGX-2)")->name, "v100");
   EXPECT_EQ(chip_named("abacus"), nullptr);
   EXPECT_EQ(precision_named("fp8-current-scaling"), Precision::fp8);
   EXPECT_EQ(precision_named("nvfp4"), Precision::fp4);
   EXPECT_EQ(precision_named("abacus"), std::nullopt);
+}
+
+// What the scoreboard takes a chip for, and what the predictor does, is one file.
+TEST(Hardware, ChipsAreThoseOfTheMachineFiles) {
+  const Machine m = load_machine(ISOBAR_SOURCE_DIR "/configs/machines/gb200-nvl72.yaml");
+  const ChipSpec& c = *chip_named("GB200");
+  EXPECT_EQ(c.half, m.peaks.at("bf16").value);
+  EXPECT_EQ(c.fp4, 1e16);
+  EXPECT_EQ(c.memory_bytes, static_cast<double>(m.accelerator->reported_bytes));
+  EXPECT_EQ(c.link_rate, m.accelerator->host.of_rank());
+  EXPECT_EQ(c.host_rate, 225e9);
+  EXPECT_EQ(c.domain, 72);
+  EXPECT_NEAR(c.matmul, 0.729, 5e-4);  // stas00/ml-engineering's measurement
+  EXPECT_NEAR(c.matmul_low, 0.723, 5e-4);
+  EXPECT_EQ(chip_named("A100")->peak(Precision::fp4), chip_named("A100")->half);
+  EXPECT_NEAR(chip_named("A100-PCIE")->reached(Precision::fp8), 0.811 * 312e12, 1e11);
+  EXPECT_EQ(chip_named("V100")->peak(Precision::tf32), 15.7e12);
 }
 
 }  // namespace

@@ -33,7 +33,9 @@ TEST(Unmeasured, TheIntervalIsWhatSpecSheetsWereOffByAcrossVendors) {
   for (const Machine& m : measured_machines()) {
     const ChipSpec* chip = chip_named(m.accelerator->name);
     ASSERT_NE(chip, nullptr) << m.name;
-    const double reached = 1 / m[Coef::gemm_bf16].value / chip->half;
+    // Of a tile of the Max 1550 the machine file's peaks are measured rates scaled up; this is the sheet's.
+    const double sheet = m.accelerator->vendor == "intel" ? 418e12 : chip->half;
+    const double reached = 1 / m[Coef::gemm_bf16].value / sheet;
     const double assumed = 0.78;  // machine.cpp's default of gemm.bf16
     EXPECT_NEAR(1 / (spec_sheet_of(m)[Coef::gemm_bf16].value * m.peaks.at("bf16").value), assumed, 1e-9);
     squares[m.accelerator->vendor][chip->chip()] = std::pow(std::log(reached / assumed), 2);

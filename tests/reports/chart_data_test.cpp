@@ -85,19 +85,23 @@ TEST(Timeline, MarksAreWhatTheDefinitionsSayAtEveryMoment) {
   std::mt19937_64 rng(seed);
   const int kStep = 1000;  // whole milliseconds, so that each of them can be looked at
   for (int round = 0; round < 20; ++round) {
-    std::vector<LaneSpan> spans;
+    std::vector<OpSpan> spans;
+    const auto add = [&](int rank, Lane lane, const char* kind, int begin, int end) {
+      spans.push_back(
+          {{rank, 0, -1, -1, 0, lane, begin * int64_t{1000000}, end * int64_t{1000000}}, "op", kind});
+    };
     for (int rank = 0; rank < 3; ++rank) {
       for (int at = 0; at < kStep;) {
         const int begin = at + static_cast<int>(rng() % 30),
                   end = std::min<int>(kStep, begin + 1 + rng() % 60);
         if (begin >= kStep) break;
-        spans.push_back({rank, "compute", "op", false, rng() % 8 == 0, double(begin), double(end)});
+        add(rank, Lane::compute, rng() % 8 == 0 ? "fetch" : "gemm", begin, end);
         at = end;
       }
-      for (const char* lane : {"dp", "tp"})
+      for (const Lane lane : {Lane::dp, Lane::tp})
         for (int at = static_cast<int>(rng() % 50); at < kStep;) {
           const int end = std::min<int>(kStep, at + 1 + rng() % 80);
-          spans.push_back({rank, lane, "collective", true, false, double(at), double(end)});
+          add(rank, lane, "all_reduce", at, end);
           at = end + static_cast<int>(rng() % 100);
         }
     }
@@ -108,11 +112,11 @@ TEST(Timeline, MarksAreWhatTheDefinitionsSayAtEveryMoment) {
       int gap = 0;
       for (int ms = 0; ms <= kStep; ++ms) {
         bool computing = false, communicating = false, busy = false;
-        for (const LaneSpan& s : spans)
-          if (s.rank == rank && ms < kStep && s.begin_ms <= ms && ms < s.end_ms) {
-            computing = computing || (!s.communication && !s.data);
-            communicating = communicating || s.communication;
-            busy = busy || s.lane == "compute";
+        for (const OpSpan& s : spans)
+          if (s.rank == rank && ms < kStep && s.begin_ns <= ms * 1000000l && ms * 1000000l < s.end_ns) {
+            computing = computing || s.kind == "gemm";
+            communicating = communicating || s.kind == "all_reduce";
+            busy = busy || s.lane == Lane::compute;
           }
         if (ms < kStep) exposed += communicating && !computing;
         if (ms < kStep && !busy) {
@@ -128,8 +132,8 @@ TEST(Timeline, MarksAreWhatTheDefinitionsSayAtEveryMoment) {
     double hidden_and_exposed = 0, of_collectives = 0;
     for (const Segment& s : t.segments)
       if (s.what.starts_with("communication")) hidden_and_exposed += s.end_ms - s.begin_ms;
-    for (const LaneSpan& s : spans)
-      if (s.communication) of_collectives += s.end_ms - s.begin_ms;
+    for (const OpSpan& s : spans)
+      if (s.kind == "all_reduce") of_collectives += 1e-6 * static_cast<double>(s.end_ns - s.begin_ns);
     EXPECT_NEAR(hidden_and_exposed, of_collectives, 1e-6);
   }
 }

@@ -157,6 +157,41 @@ TEST(ReportData, PerfmodelPredictsStepsTermsAndOpsOfEveryRun) {
   for (const OpRecord& o : shown->run.ops) EXPECT_GT(shown->prediction->op_s.count(o.path), 0u) << o.path;
 }
 
+// What `isobar predict` answers for a configuration is what a report says of its run, whatever computed.
+TEST(ReportData, AReportPredictsWhatPredictAnswers) {
+  const Machine cores =
+      machine_from_spec("cores",
+                        {.host = "h",
+                         .cpu = "c",
+                         .isa = "avx2",
+                         .cores = 2,
+                         .memory_bytes = 8'000'000'000,
+                         .cache_bytes = 16'000'000},
+                        {{"f32", {5e10, {}}}, {"bf16", {5e10, {}}}, {"memory", {2e10, {}}}});
+  const Machine gpus = load_machine(ISOBAR_SOURCE_DIR "/configs/machines/dgx-a100.yaml");
+  std::vector<double> steps;
+  for (const auto& [device, machine] : {std::pair{"cpu", &cores}, {"cuda", &gpus}}) {
+    SCOPED_TRACE(device);
+    TempDir dir;
+    RunSpec s = MadeUpResults::spec(2, "bf16", 0);
+    s.run.device = device;
+    s.run.threads = 1;
+    MadeUpResults(dir.path).write_run("run1", s, {{"gpus", 2}});
+    save_machine(*machine, (dir.path / "machine.yaml").string());
+    const ReportData d = collect({dir.path}, {.machine = dir.path / "machine.yaml"});
+    ASSERT_EQ(d.predicted().size(), 1u) << (d.problems.empty() ? "" : d.problems[0]);
+    const RunPrediction& told = *d.predicted()[0]->prediction;
+    const Prediction p = predict(s, *machine, {});
+    EXPECT_DOUBLE_EQ(told.step_s, p.step_s);
+    EXPECT_DOUBLE_EQ(told.lower, p.lower);
+    EXPECT_DOUBLE_EQ(told.upper, p.upper);
+    EXPECT_EQ(told.memory_total, p.memory_total);
+    EXPECT_EQ(p.device, device == std::string("cuda") ? Device::accelerator : Device::cores);
+    steps.push_back(told.step_s);
+  }
+  EXPECT_NE(steps[0], steps[1]);
+}
+
 TEST(ReportData, OpLinesAreSumsPerStep) {
   TempDir dir;
   MadeUpResults(dir.path).write_sweep();
@@ -200,7 +235,7 @@ TEST(ReportData, SeveralDirectoriesAreSetsWithNamesOfTheirOwn) {
 TEST(ReportData, OpsOfPartsOfAKindFallTogetherByWhatTheRecordSaysAndNotByTheName) {
   const auto in_kind = [](const char* path, const char* kind, const char* part) {
     OpRecord o;
-    o.path = path, o.part_kind = kind, o.part = part;
+    o.path = path, o.part = {kind, part};
     return o.path_in_kind();
   };
   EXPECT_EQ(in_kind("block07/attn/qkv/forward", "block", "block07"), "block*/attn/qkv/forward");

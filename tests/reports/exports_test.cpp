@@ -109,7 +109,7 @@ TEST(Exports, EventFilesHoldEveryCurve) {
   const RunRecord& run = d.runs[0].run;
   ASSERT_EQ(curves["train/loss"].size(), run.steps.size());
   for (const StepRecord& s : run.steps) {
-    EXPECT_FLOAT_EQ(curves["train/loss"][s.step], static_cast<float>(s.loss));
+    EXPECT_FLOAT_EQ(curves["train/loss"][s.step], static_cast<float>(s.loss.value()));
     EXPECT_FLOAT_EQ(curves["speed/step_ms"][s.step], static_cast<float>(s.seconds * 1e3));
   }
   ASSERT_EQ(curves["valid/rmse_0"].size(), run.valid.size());

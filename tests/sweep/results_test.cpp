@@ -86,13 +86,15 @@ TEST_F(ResultsTest, TornLastLineIsIgnoredAndGarbageIsReportedNotFatal) {
   ASSERT_EQ(runs.size(), 3u);
   EXPECT_EQ(runs[0].spec.net.vit().depth, 3);
   EXPECT_EQ(runs[0].steps.size(), 1u);
-  EXPECT_TRUE(std::isnan(runs[0].steps[0].loss));
+  EXPECT_FALSE(runs[0].steps[0].loss.has_value());
   EXPECT_EQ(runs[0].run_class, RunClass::interrupted);
   EXPECT_FALSE(runs[0].complete);
   EXPECT_EQ(runs[1].run_class, RunClass::ok);
   std::string all;
   for (const std::string& p : problems) all += p + "\n";
   EXPECT_NE(all.find("a/result.jsonl:2:"), std::string::npos) << all;
+  EXPECT_NE(all.find("a/result.jsonl:3: 'seconds': is \"x\""), std::string::npos) << all;
+  EXPECT_NE(all.find("b/result.jsonl:1: 'ops': is 7"), std::string::npos) << all;
   EXPECT_NE(all.find("b/spec.json"), std::string::npos) << all;
   EXPECT_NE(all.find("nett"), std::string::npos) << all;
   EXPECT_EQ(all.find("result.jsonl:4"), std::string::npos) << all;

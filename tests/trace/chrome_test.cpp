@@ -126,6 +126,39 @@ TEST_F(Chrome, OneRankHasSlicesArrowsAndNamedTracks) {
   EXPECT_EQ(found, 1);
 }
 
+TEST_F(Chrome, WhatIsReadBackAreTheSpansThatWereWritten) {
+  const SmallPlan s0 = small_plan(0), s1 = small_plan(1);
+  Timeline t0, t1;
+  for (int step = 0; step < 2; ++step) {
+    add_step(t0, step, 120 * step, 0);
+    add_step(t1, step, 120 * step, 1);
+  }
+  write_chrome_trace(dir_ / "t.json", {{&t0, &s0.plan, &s0.program}, {&t1, &s1.plan, &s1.program, 5'251}});
+  const TraceFile read = read_chrome_trace(dir_ / "t.json");
+  ASSERT_EQ(read.spans.size(), t0.spans.size() + t1.spans.size());
+  ASSERT_EQ(read.steps.size(), 4u);
+  for (size_t i = 0; i < read.spans.size(); ++i) {
+    const bool first = i < t0.spans.size();
+    const Span& was = first ? t0.spans[i] : t1.spans[i - t0.spans.size()];
+    const OpSpan& is = read.spans[i];
+    const int64_t shift = first ? 0 : 5'251;
+    EXPECT_EQ(is.rank, was.rank);
+    EXPECT_EQ(is.step, was.step);
+    EXPECT_EQ(is.micro, was.micro);
+    EXPECT_EQ(is.lane, was.lane);
+    EXPECT_EQ(is.begin_ns, was.begin_ns + shift);  // to the nanosecond
+    EXPECT_EQ(is.end_ns, was.end_ns + shift);
+    EXPECT_EQ(is.path, s0.plan.ops[static_cast<size_t>(was.op)].path);
+    EXPECT_EQ(is.kind, name_of(s0.plan.ops[static_cast<size_t>(was.op)].kind));
+  }
+  EXPECT_EQ(read.steps[3].rank, 1);
+  EXPECT_EQ(read.steps[3].step, 1);
+  EXPECT_EQ(read.steps[3].begin_ns, 120'000 + 5'251);
+  EXPECT_EQ(read.steps[3].end_ns, 230'000 + 5'251);
+  std::ofstream(dir_ / "t.json") << R"({"traceEvents": [{"ph": "X", "ts": "soon"}]})";
+  EXPECT_THROW(read_chrome_trace(dir_ / "t.json"), ConfigError);
+}
+
 TEST_F(Chrome, PartsOfRanksMergeOntoOneClock) {
   const SmallPlan s0 = small_plan(0), s1 = small_plan(1);
   Timeline t0, t1;

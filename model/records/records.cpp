@@ -1,0 +1,202 @@
+#include "model/records/records.h"
+
+#include "model/records/fields.h"
+
+namespace isobar {
+
+// ---- The keys of each record, in the order of its members ------------------------------------------------
+
+void fields(auto& f, Is<MemoryRecord> auto& r) {
+  f("arena", r.arena);
+  f("host", r.host);
+  f("total", r.total);
+  f("by_category", r.by_category);
+}
+
+void fields(auto& f, Is<StartRecord> auto& r) {
+  f("schema", r.schema);
+  f("time_utc", r.time_utc);
+  f("resumed", r.resumed);
+  f("spec", r.spec);
+  f("ranks", r.ranks);
+  f("ranks_on_host", r.ranks_on_host);
+  f("threads", r.threads);
+  f("plan_hash", r.plan_hash);
+  f("parameters", r.parameters);
+  f("flops_forward_per_sample", r.flops_forward_per_sample);
+  f("memory", r.memory);
+  f("provenance", r.provenance);
+}
+
+void fields(auto& f, Is<DeviceRecord> auto& r) {
+  f("gpu", r.gpu);
+}
+
+void fields(auto& f, Is<ResumeRecord> auto& r) {
+  f("step", r.step);
+  f("path", r.path);
+  f("changed", r.changed);
+  f("checked", r.checked);
+}
+
+void fields(auto& f, Is<StepRecord> auto& r) {
+  f("step", r.step);
+  f("seconds", r.seconds);
+  f("samples_per_s", r.samples_per_s);
+  f("epoch", r.epoch);
+  f("loss", r.loss);
+  f("rmse", r.rmse);
+  f("lr", r.lr);
+  f("grad_norm", r.grad_norm);
+  f("data_wait_s", r.data_wait_s);
+  f("rss_bytes", r.rss_bytes);
+  f("loss_scale", r.loss_scale);
+  f("skipped", r.skipped);
+}
+
+void fields(auto& f, Is<ValidRecord> auto& r) {
+  f("step", r.step);
+  f("loss", r.loss);
+  f("seconds", r.seconds);
+  f("rmse", r.rmse);
+  f("persistence_rmse", r.persistence_rmse);
+}
+
+void fields(auto& f, Is<CheckpointRecord> auto& r) {
+  f("step", r.step);
+  f("path", r.path);
+  f("seconds", r.seconds);
+}
+
+void fields(auto& f, Is<DeviceShareRecord> auto& r) {
+  f("joined_share", r.joined_share);
+  f("device_s", r.device_s);
+  f("activities", r.activities);
+  f("lost", r.lost);
+  f("text", r.text);
+}
+
+void fields(auto& f, Is<PartRecord> auto& r) {
+  f("kind", r.kind);
+  f("path", r.path);
+}
+
+void fields(auto& f, Is<OpRecord> auto& r) {
+  f("path", r.path);
+  f("kind", r.kind);
+  f("lane", r.lane);
+  f("count", r.count);
+  f("seconds", r.seconds);
+  f("flops", r.flops);
+  f("bytes", r.bytes);
+  f("part", r.part);
+}
+
+void fields(auto& f, Is<RoutineRecord> auto& r) {
+  f("name", r.name);
+  f("chunk", r.chunk);
+  f("count", r.count);
+  f("seconds", r.seconds);
+}
+
+void fields(auto& f, Is<LastValid> auto& r) {
+  f("step", r.step);
+  f("loss", r.loss);
+  f("rmse", r.rmse);
+  f("persistence_rmse", r.persistence_rmse);
+}
+
+void fields(auto& f, Is<StepStats> auto& r) {
+  f("median", r.median);
+  f("p10", r.p10);
+  f("p90", r.p90);
+  f("min", r.min);
+  f("count", r.count);
+}
+
+void fields(auto& f, Is<EndRecord> auto& r) {
+  f("status", r.status);
+  f("class", r.failure);
+  f("message", r.message);
+  f("op", r.op);
+  f("signal", r.signal);
+  f("rank", r.rank);
+  f("steps", r.steps);
+  f("trained_steps", r.trained_steps);
+  f("seconds", r.seconds);
+  f("step_s", r.step_s);
+  f("samples_per_s", r.samples_per_s);
+  f("final_loss", r.final_loss);
+  f("valid", r.valid);
+  f("checkpoint", r.checkpoint);
+  f("peak_rss_bytes", r.peak_rss_bytes);
+  f("file_rss_bytes", r.file_rss_bytes);
+  f("unattributed_share", r.unattributed_share);
+  f("ops", r.ops);
+  f("routines", r.routines);
+}
+
+// ---- Of any record
+// -----------------------------------------------------------------------------------------
+
+namespace {
+
+// Whether it is one of R's lines, which then stands in `out`.
+template <class R>
+bool take(const std::string& event, FieldReader& f, Record& out) {
+  if (event != R::kEvent) return false;
+  fields(f, out.emplace<R>());
+  return true;
+}
+
+}  // namespace
+
+std::string event_of(const Record& r) {
+  return std::visit(
+      [](const auto& one) -> std::string {
+        if constexpr (Is<decltype(one), const UnknownRecord&>)
+          return one.event;
+        else
+          return std::remove_cvref_t<decltype(one)>::kEvent;
+      },
+      r);
+}
+
+nlohmann::json to_json(const Record& r) {
+  nlohmann::json out = {{"event", event_of(r)}};
+  FieldWriter f(out);
+  std::visit(
+      [&](const auto& one) {
+        if constexpr (!Is<decltype(one), const UnknownRecord&>) fields(f, one);
+      },
+      r);
+  return out;
+}
+
+nlohmann::json to_json(const MemoryRecord& m) {
+  nlohmann::json out;
+  FieldWriter f(out);
+  fields(f, m);
+  return out;
+}
+
+Record record_from_json(const nlohmann::json& j, const Place& place) {
+  FieldReader f(j, place);
+  UnknownRecord unknown;
+  if (j.is_object()) f("event", unknown.event);
+  Record out;
+  const std::string& event = unknown.event;
+  if (take<StepRecord>(event, f, out) || take<StartRecord>(event, f, out) || take<EndRecord>(event, f, out) ||
+      take<DeviceRecord>(event, f, out) || take<ResumeRecord>(event, f, out) ||
+      take<ValidRecord>(event, f, out) || take<CheckpointRecord>(event, f, out) ||
+      take<DeviceShareRecord>(event, f, out))
+    return out;
+  return unknown;
+}
+
+std::string OpRecord::path_in_kind() const {
+  if (!part || part->path.empty() || part->path == part->kind || !path.starts_with(part->path)) return path;
+  return part->kind + "*" + path.substr(part->path.size());
+}
+
+}  // namespace isobar

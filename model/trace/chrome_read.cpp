@@ -1,0 +1,67 @@
+#include <cmath>
+#include <map>
+
+#include "model/base/error.h"
+#include "model/base/json.h"
+#include "model/trace/chrome.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kTraceValues = 50'000'000;  // some steps of many ranks
+
+int64_t nanoseconds(const json& event, const char* key) {
+  return std::llround(event.value(key, 0.0) * 1e3);
+}
+
+Lane lane_named(const std::string& name) {
+  for (int l = 0; l < kLanes; ++l)
+    if (name == name_of(static_cast<Lane>(l))) return static_cast<Lane>(l);
+  return Lane::compute;  // of another version: its ops are shown where the others are
+}
+
+TraceFile read_events(const json& events) {
+  TraceFile out;
+  std::map<std::pair<int32_t, int>, Lane> lanes;  // (rank, thread)
+  for (const json& e : events)
+    if (e.value("ph", "") == "M" && e.value("name", "") == "thread_name")
+      lanes[{e.value("pid", 0), e.value("tid", 0)}] =
+          lane_named(e.value("args", json::object()).value("name", ""));
+  for (const json& e : events) {
+    if (e.value("ph", "") != "X") continue;
+    const json args = e.value("args", json::object());
+    const int32_t rank = e.value("pid", 0), step = args.value("step", -1);
+    const int64_t begin = nanoseconds(e, "ts"), end = begin + nanoseconds(e, "dur");
+    const std::string kind = e.value("cat", "");
+    if (kind == "step") {
+      out.steps.push_back({rank, step, begin, end});
+      continue;
+    }
+    const Lane lane = lanes[{rank, e.value("tid", 0)}];
+    out.spans.push_back(
+        {{rank, step, -1, -1, args.value("micro", 0), lane, begin, end}, args.value("path", ""), kind});
+  }
+  return out;
+}
+
+}  // namespace
+
+TraceFile read_chrome_trace(const std::filesystem::path& path) {
+  const auto refused = [&](const std::string& what) {
+    return ConfigError(path.string(), "traceEvents", what, "write it again with `isobar train --trace`");
+  };
+  const json trace = read_json(path, most::lines, kTraceValues);
+  if (!trace.is_object() || !trace.contains("traceEvents") || !trace["traceEvents"].is_array())
+    throw refused("is missing, or the file is no whole JSON");
+  for (const json& e : trace["traceEvents"])
+    if (!e.is_object()) throw refused("holds something that is no event");
+  try {
+    return read_events(trace["traceEvents"]);
+  } catch (const json::exception& e) {  // a field of another type than the writer's
+    throw refused(std::string("holds an event that is none of Isobar's: ") + e.what());
+  }
+}
+
+}  // namespace isobar
