@@ -9,6 +9,7 @@
 #include "model/base/error.h"
 #include "model/nets/build.h"
 #include "model/nets/legal_layout.h"
+#include "model/nets/parts.h"
 #include "model/nets/plan_size.h"
 #include "model/plan/layout.h"
 #include "perfmodel/machine/device.h"
@@ -65,7 +66,7 @@ class Search {
     for (const int64_t tp : choices(g.tp, gpus, space_.max_tp)) {
       if (!tp_cuts(net_, tp)) continue;
       for (const int64_t cp : choices(g.cp, gpus / tp, space_.context_parallel ? net_.tokens() : 1))
-        for (const int64_t pp : choices(g.pp, gpus / tp / cp, net_.depth)) {
+        for (const int64_t pp : choices(g.pp, gpus / tp / cp, inner_parts_)) {
           const int64_t dp = gpus / tp / cp / pp;
           if (!cp_cuts(net_, cp) || !stages_fill(net_, pp, 1) || spec_.train.global_batch % dp != 0) continue;
           if (cp > 1 && net_.tokens() / cp < kLeastTokens && !g.cp) continue;
@@ -130,7 +131,7 @@ class Search {
       if (s == ScheduleKind::interleaved && interleaves(micro_batches, l.pp))
         for (int64_t v = 2; v <= std::max(space_.max_chunks, g.vpp.value_or(0)) && stages_fill(net_, l.pp, v);
              ++v)
-          if (net_.depth % (v * l.pp) == 0 && v == g.vpp.value_or(v)) schedules_.emplace_back(s, v);
+          if (inner_parts_ % (v * l.pp) == 0 && v == g.vpp.value_or(v)) schedules_.emplace_back(s, v);
     }
     const std::vector<int> stages = g.zero ? std::vector<int>{*g.zero} : space_.zero;
     // Alone a rank has nothing to shard: all stages are one there.
@@ -275,6 +276,8 @@ class Search {
   const NetSpec& net_;
   SearchOptions options_;
   const SearchSpace& space_;
+  const int64_t inner_parts_ =
+      static_cast<int64_t>(parts_of(spec_.net).size()) - 2;  // between the net's ends
   LayoutModel model_;
   double capacity_;
   SearchResult result_;
