@@ -91,19 +91,23 @@ double LayoutModel::unit_of(const StageKind& s, const NetSections& n) const {
 void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   const NetSections& n = sections_of(l);
   const StageKinds& stages = stages_of(l);
-  const double b = l.micro_batch, shards = shards_of(l), passes = scratch_of(l, stages, n);
+  const double shards = shards_of(l), passes = scratch_of(l, stages, n);
   const double half = sixteen_ ? (l.zero == 3 ? kHalf / shards : kHalf) : 0;
   const double master = sixteen_ || l.zero == 3 ? kF32 / shards : kF32;
   const double element = half + master + (l.zero >= 2 ? gradient_ / shards : gradient_) +
                          (spec_.policy.offload_optimizer ? 0 : moments_ * kF32 / shards);
+  const auto crossing = [&](int32_t cut) {
+    return cut < 0 ? 0 : n.crossing[stages.cuts[cut].like].at(l.micro_batch);
+  };
   for (const StageKind& s : stages.kinds) {
     const double parameters = parameters_of(s.counts, n).all();
     const double persistent = element * parameters, saved = saved_of(l, s, n), unit = unit_of(s, n);
-    // What leaves a chunk, and the gradient that comes back for it
+    // What leaves a chunk, and the gradients of what enters and leaves it, which take each other's place.
     double streams = 0;
-    for (const StageChunk& c : s.chunks)
-      if (const int32_t cut = c.leaves >= 0 ? c.leaves : c.enters; cut >= 0)
-        streams += c.times * 2 * n.crossing[stages.cuts[cut].like].at(b);
+    for (const StageChunk& c : s.chunks) {
+      const double in = crossing(c.enters), out = crossing(c.leaves);
+      streams += c.times * ((out > 0 ? out : in) + std::max(in, out));
+    }
     double scratch = passes + streams + (l.zero == 3 ? unit * (sixteen_ ? kHalf : kF32) : 0) +
                      (l.zero >= 2 ? unit * gradient_ : 0);
     // Offloaded moments visit two units at a time, when nothing else is in scratch: as many parts as fill
