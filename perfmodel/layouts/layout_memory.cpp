@@ -22,69 +22,103 @@ const std::vector<int64_t>& slots_of(ScheduleKind kind, int p, int stage, int64_
 
 }  // namespace
 
-double LayoutModel::saved_of(const Layout& l, double blocks) {
-  const double each = sections_of(l).block.saved.at(l.micro_batch);
-  const auto n = static_cast<double>(spec_.policy.recompute_num_layers);
-  if (l.recompute != kFullRecompute) return blocks * each;
-  if (spec_.policy.recompute_method != "block") return std::ceil(blocks / n) * each;
+// Bytes in all slots of a stage's chunks. Under full recomputation the first part of a group keeps what it
+// takes, the others nothing; those that are not recomputed keep all.
+double LayoutModel::saved_of(const Layout& l, const StageKind& s, const NetSections& n) {
+  const double b = l.micro_batch, m = micro_batches(l);
+  const bool full = l.recompute == kFullRecompute, split = l.schedule == ScheduleKind::zb_h1;
   SectionKey kept = l.key();
   kept.recompute = 0;
-  const double recomputed = std::min(n, blocks);
-  return recomputed * each + (blocks - recomputed) * cache_.of(kept).block.saved.at(l.micro_batch);
+  double all = 0;
+  for (const StageChunk& c : s.chunks) {
+    double bytes = 0;
+    for (const PartRun& r : c.runs) {
+      const PartSections& part = n.parts[r.part];
+      bytes += (r.count - (full ? r.whole + r.grouped : 0)) * part.saved.at(b);
+      if (full && r.whole > 0) bytes += r.whole * cache_.of(kept).parts[r.part].saved.at(b);
+      if (split) bytes += r.count * part.split.at(b);
+    }
+    double slots = c.times * std::min<double>(m, l.pp - s.stage);
+    if (l.schedule == ScheduleKind::gpipe) slots = c.times * m;
+    if (l.schedule == ScheduleKind::interleaved || split) {
+      const auto& each = slots_of(l.schedule, l.pp, s.stage, static_cast<int64_t>(m), l.vpp);
+      slots = 0;
+      for (int i = 0; i < static_cast<int>(c.times); ++i) slots += static_cast<double>(each[c.chunk + i]);
+    }
+    all += slots * bytes;
+  }
+  return all;
 }
 
-// The blocks of a group are all there when its backward pass begins; the plan that was counted has groups of
-// three.
-double LayoutModel::scratch_of(const Layout& l) {
-  const double b = l.micro_batch, single = sections_of(l).scratch.at(b);
-  if (l.recompute != kFullRecompute) return single;
-  const int64_t stages = int64_t{l.pp} * l.vpp, deepest = (spec_.net.blocks() + stages - 1) / stages;
-  const auto group = static_cast<double>(std::min(spec_.policy.recompute_num_layers, deepest));
+// The parts of a group are all there when its backward pass begins; in the plan that was counted they are all
+// the net's between its ends.
+double LayoutModel::scratch_of(const Layout& l, const StageKinds& stages, const NetSections& n) {
+  const double b = l.micro_batch, single = n.scratch.at(b);
+  const bool some = spec_.policy.recompute_method == "block";
+  if (l.recompute != kFullRecompute || (!some && spec_.policy.recompute_num_layers == 1)) return single;
   SectionKey other = l.key();
   other.recompute = 0;
   const NetSections& kept = cache_.of(other);
-  if (spec_.policy.recompute_method == "block") return std::max(single, kept.scratch.at(b));
-  if (group <= 1) return single;
+  if (some) return std::max(single, kept.scratch.at(b));
   other.recompute = kGroupRecompute;
-  return std::max(single, cache_.of(other).scratch.at(b) + (group - 3) * kept.block.saved.at(b));
+  const double counted = cache_.of(other).scratch.at(b);
+  double most = single;
+  for (const std::vector<double>& group : stages.largest) {
+    double parts = 0, more = 0;
+    for (size_t i = 0; i < group.size(); ++i) {
+      parts += group[i];
+      more += (group[i] - priced_inner_[i]) * kept.parts[i].saved.at(b);
+    }
+    if (parts > 1) most = std::max(most, counted + more);
+  }
+  return most;
+}
+
+// ZeRO: a part's parameters are in use and its neighbour's on their way.
+double LayoutModel::unit_of(const StageKind& s, const NetSections& n) const {
+  double most = 0;
+  for (const StageChunk& c : s.chunks) {
+    double before = 0;
+    for (const PartRun& r : c.runs) {
+      const double own = n.parts[r.part].parameters.all();
+      most = std::max({most, own * (r.inner > 0 ? 2 : 1), before > 0 ? before + own : 0});
+      before = own;
+    }
+  }
+  return most;
 }
 
 void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   const NetSections& n = sections_of(l);
-  const int64_t p = l.pp, v = l.vpp;
-  const double b = l.micro_batch, m = micro_batches(l), shards = shards_of(l);
+  const StageKinds& stages = stages_of(l);
+  const double shards = shards_of(l), passes = scratch_of(l, stages, n);
   const double half = sixteen_ ? (l.zero == 3 ? kHalf / shards : kHalf) : 0;
   const double master = sixteen_ || l.zero == 3 ? kF32 / shards : kF32;
   const double element = half + master + (l.zero >= 2 ? gradient_ / shards : gradient_) +
                          (spec_.policy.offload_optimizer ? 0 : moments_ * kF32 / shards);
-  for (const Rank& r : ranks_of(l)) {
-    const double persistent = element * parameters_of(r, n).all();
-    double saved = 0;
-    for (int64_t chunk = 0; chunk < v; ++chunk) {
-      double slots = std::min<double>(m, static_cast<double>(p - r.stage));
-      if (l.schedule == ScheduleKind::gpipe) slots = m;
-      if (l.schedule == ScheduleKind::interleaved || l.schedule == ScheduleKind::zb_h1)
-        slots = static_cast<double>(slots_of(l.schedule, static_cast<int>(p), static_cast<int>(r.stage),
-                                             static_cast<int64_t>(m), static_cast<int>(v))[chunk]);
-      const auto blocks = static_cast<double>(stage_depth(spec_.net.blocks(), p * v, chunk * p + r.stage));
-      if (l.schedule == ScheduleKind::zb_h1)
-        saved += slots * (blocks * n.block.split.at(b) + (r.last ? n.head.split.at(b) : 0));
-      saved += slots * (saved_of(l, blocks) + (r.first && chunk == 0 ? n.embed.saved.at(b) : 0) +
-                        (r.last && chunk == v - 1 ? n.head.saved.at(b) : 0));
+  const auto crossing = [&](int32_t cut) {
+    return cut < 0 ? 0 : n.crossing[stages.cuts[cut].like].at(l.micro_batch);
+  };
+  for (const StageKind& s : stages.kinds) {
+    const double parameters = parameters_of(s.counts, n).all();
+    const double persistent = element * parameters, saved = saved_of(l, s, n), unit = unit_of(s, n);
+    // What leaves a chunk, and the gradients of what enters and leaves it, which take each other's place.
+    double streams = 0;
+    for (const StageChunk& c : s.chunks) {
+      const double in = crossing(c.enters), out = crossing(c.leaves);
+      streams += c.times * ((out > 0 ? out : in) + std::max(in, out));
     }
-    // ZeRO: a unit in use and a block on its way
-    const double unit =
-        n.block.parameters.all() + std::max({n.block.parameters.all(), r.first ? n.embed.parameters.all() : 0,
-                                             r.last ? n.head.parameters.all() : 0});
-    double scratch = scratch_of(l) + (p > 1 ? 2 * static_cast<double>(v) * n.stream.at(b) : 0) +
-                     (l.zero == 3 ? unit * (sixteen_ ? kHalf : kF32) : 0) +
+    double scratch = passes + streams + (l.zero == 3 ? unit * (sixteen_ ? kHalf : kF32) : 0) +
                      (l.zero >= 2 ? unit * gradient_ : 0);
-    // Offloaded moments visit two units at a time, when nothing else is in scratch: as many blocks as fill
+    // Offloaded moments visit two units at a time, when nothing else is in scratch: as many parts as fill
     // one.
     if (spec_.policy.offload_optimizer) {
-      const double bucket = spec_.policy.bucket_mb * 1e6 / kF32, block = n.block.parameters.all();
-      const double two = unit + 2 * (std::max(1.0, std::ceil(bucket / block)) - 1) * block;
-      scratch = std::max(scratch, std::min(two, parameters_of(r, n).all()) * moments_ * kF32 / shards);
+      const double bucket = spec_.policy.bucket_mb * 1e6 / kF32;
+      double more = 0;
+      for (const PartCount& c : s.counts)
+        if (const double own = n.parts[c.part].parameters.all(); c.inner > 0 && own > 0)
+          more = std::max(more, 2 * (std::max(1.0, std::ceil(bucket / own)) - 1) * own);
+      scratch = std::max(scratch, std::min(unit + more, parameters) * moments_ * kF32 / shards);
     }
     if (persistent + saved + scratch > c.persistent + c.saved + c.scratch)
       c.persistent = persistent, c.saved = saved, c.scratch = scratch;

@@ -1,6 +1,7 @@
 // The fast gear: step time and memory of a layout in closed form, for exhaustive search. It does not describe
-// the net again: what a stage does comes from sections of plans (sections.h); schedule, data parallelism,
-// ZeRO, placement and slots are closed forms over them.
+// the net again: what a part does comes from sections of plans (sections.h), which parts a stage has from the
+// engine's own cuts (stage_kinds.h); schedule, data parallelism, ZeRO, placement and slots are closed forms
+// over them.
 //
 //   LayoutModel model(spec, load_machine("configs/machines/dgx-a100.yaml"));   // net, batch and precision
 //   LayoutCost c = model.cost(layout);                     // some hundred nanoseconds, once its sections are
@@ -15,6 +16,7 @@
 
 #include "perfmodel/layouts/layout.h"
 #include "perfmodel/layouts/layout_waits.h"
+#include "perfmodel/layouts/stage_kinds.h"
 #include "perfmodel/machine/machine.h"
 
 namespace isobar {
@@ -22,9 +24,9 @@ namespace isobar {
 /// Seconds of a step by what they are spent on (they add up to `seconds`), and bytes of the fullest rank.
 struct LayoutCost {
   double seconds = 0;
-  double compute = 0;         // blocks and ends of the slowest stage, all micro-batches
+  double compute = 0;         // parts of the slowest stage, all micro-batches
   double host = 0;            // launches that the host did not keep up with
-  double tp = 0, cp = 0;      // exposed collectives inside blocks
+  double tp = 0, cp = 0;      // exposed collectives inside parts
   double slowdown = 0;        // compute beside communication
   double bubble = 0, pp = 0;  // waiting for other stages; transfers between them
   double dp = 0;              // exposed reduction of gradients and gathering of parameters
@@ -36,11 +38,6 @@ struct LayoutCost {
   double flops = 0;    // matrix FLOPs of all ranks, recomputation too
 };
 
-/// Blocks of virtual stage j, as cuts_of() (model/nets/parts.h) deals them out.
-inline int64_t stage_depth(int64_t depth, int64_t stages, int64_t j) {
-  return depth / stages + (j >= 1 && j <= depth % stages ? 1 : 0);
-}
-
 class LayoutModel {
  public:
   /// `ranks_on_host`: of cores, 0: all of them.
@@ -50,7 +47,7 @@ class LayoutModel {
   // The halves of cost(), for a search: many placements need the same memory.
   void add_memory(const Layout& l, LayoutCost& c);
   void add_time(const Layout& l, const Placements& at, LayoutCost& c, Counts* counts = nullptr);
-  /// Seconds of blocks alone: no layout with these sections and this pipeline is faster.
+  /// Seconds of parts between the ends alone: no layout with these sections and so many stages is faster.
   double least_seconds(const Layout& l, const Placements& at);
 
   /// Of the whole net.
@@ -65,16 +62,13 @@ class LayoutModel {
 
  private:
   static constexpr double kF32 = 4, kHalf = 2;  // bytes of an element
-  struct PartTime {
-    SectionTime forward, backward;
-    double of(double SectionTime::*member) const { return forward.*member + backward.*member; }
-  };
   struct StageTimes {
-    PartTime embed, block, head;
+    std::vector<PartTime> parts;  // by distinct part
     const NetSections* sections;
-    double of_blocks(double blocks, double SectionTime::*member) const { return blocks * block.of(member); }
-    double of_ends(bool first, bool last, double SectionTime::*member) const {
-      return (first ? embed.of(member) : 0) + (last ? head.of(member) : 0);
+    double of(const std::vector<PartCount>& counts, double SectionTime::*member) const {
+      double all = 0;
+      for (const PartCount& c : counts) all += c.count * parts[c.part].of(member);
+      return all;
     }
   };
   struct Key {
@@ -82,56 +76,55 @@ class LayoutModel {
     int32_t micro_batch;
     int16_t tp_per_host, cp_per_host;
     bool split;       // ZB-H1
-    float mixed = 0;  // share of blocks that are recomputed otherwise (RecomputeMix)
+    int32_t mix = 0;  // index of mixes_: parts that are recomputed otherwise
     bool operator==(const Key&) const = default;
   };
   struct Hash {
     size_t operator()(const Key& k) const;
   };
-  struct Rank {  // one of each kind of pipeline stage
-    int64_t stage, blocks;
-    bool first, last;
-    double of(const StageTimes& t, double SectionTime::*member) const {
-      return t.of_blocks(static_cast<double>(blocks), member) + t.of_ends(first, last, member);
-    }
-  };
   struct Step {  // its kinds of stages, and the one that the others are taken to wait for
-    std::array<Rank, 3> ranks;
-    std::array<double, 3> times;  // how many stages are of the kind
-    std::array<const UnitTimes*, 3> units{};
-    std::array<UnitWaits, 3> waits;  // ZeRO 2 and 3
-    std::array<double, 3> micro;     // seconds of a micro-batch, waits for units included
+    const StageKinds* stages = nullptr;
+    struct Kind {
+      double compute = 0;  // seconds of a micro-batch of all chunks, waits for units not included
+      double longest = 0;  // of a micro-batch of its longest chunk
+      const UnitTimes* units = nullptr;
+      UnitWaits waits;  // ZeRO 2 and 3
+      double all() const { return compute + waits.all(); }
+    };
+    std::vector<Kind> kinds;
+    std::vector<double> near, far;  // seconds of a transfer over cuts of each range: inside hosts, between
     size_t slow = 0;
-    const Rank& slowest() const { return ranks[slow]; }
+    const StageKind& slowest() const { return stages->kinds[slow]; }
+    double others(size_t i) const { return stages->kinds[i].times - (i == slow ? 1 : 0); }
   };
-  // Full recomputation of groups of blocks, or of some: blocks of two kinds.
-  struct RecomputeMix {
-    int other = 2;     // SectionKey::recompute of the other kind
-    double share = 0;  // of all blocks
-  };
-  RecomputeMix mix_of(const Layout& l) const;
   double micro_batches(const Layout& l) const {
     return static_cast<double>(spec_.train.global_batch) / (static_cast<double>(l.dp) * l.micro_batch);
   }
   static double shards_of(const Layout& l) { return l.zero > 0 ? static_cast<double>(l.dp) * l.cp : 1; }
-  std::array<Rank, 3> ranks_of(const Layout& l) const;
+  const StageKinds& stages_of(const Layout& l);
+  // Under full recomputation parts of two kinds: in groups, or some of them not at all.
+  int mixed_with() const;  // SectionKey::recompute of the other kind
   StageTimes price(const Key& key, Counts* counts);
-  StageTimes price_mixed(const Key& key, const RecomputeMix& mix, Counts* counts);
-  double saved_of(const Layout& l, double blocks);  // bytes that a chunk's blocks keep of a micro-batch
-  double scratch_of(const Layout& l);               // bytes, ZeRO's units not included
+  StageTimes price_mixed(const Key& key, Counts* counts);
+  Key key_of(const Layout& l, const Placements& at);
   const StageTimes& times_of(const Layout& l, const Placements& at);
   const NetSections& sections_of(const Layout& l);
-  ParameterCounts parameters_of(const Rank& r, const NetSections& n) const;
-  void count(const Layout& l, const Placements& at, const Rank& slow, const NetSections& n, Counts& counts);
-  UnitStage stage_of(const Layout& l, const Rank& r) const;
+  static ParameterCounts parameters_of(const std::vector<PartCount>& counts, const NetSections& n);
+  void count(const Layout& l, const Placements& at, const StageKind& slow, const NetSections& n,
+             Counts& counts);
+  // layout_memory.cpp
+  double saved_of(const Layout& l, const StageKind& s, const NetSections& n);
+  double scratch_of(const Layout& l, const StageKinds& stages, const NetSections& n);  // without ZeRO's units
+  double unit_of(const StageKind& s, const NetSections& n) const;
   UnitPolicy unit_policy(const Layout& l, const Placements& at) const;
   // layout_pipeline.cpp
+  void time_transfers(const Layout& l, const Placements& at, const NetSections& n, Step& step) const;
   void add_pipeline(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                     LayoutCost& c) const;
   // layout_time.cpp
-  Step step_of(const Layout& l, const Placements& at, const StageTimes& t);
+  Step& step_of(const Layout& l, const Placements& at, const StageTimes& t);
   const UnitTimes& units_of(const Layout& l, const Placements& at, const NetSections& n, size_t kind,
-                            const Rank& r);
+                            const StageKind& s);
   void add_compute(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const;
   void add_data_parallel(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                          LayoutCost& c) const;
@@ -146,7 +139,15 @@ class LayoutModel {
   bool sixteen_;     // parameters have a 16-bit copy
   double gradient_;  // bytes of an element of the gradients
   double moments_;   // of the optimizer, an element
+  const NetParts net_;
+  std::vector<double>
+      priced_inner_;  // of each distinct part between the ends, how many plans of sections have
   SectionCache cache_;
+  std::unordered_map<uint64_t, StageKinds> stages_;  // by pp and vpp
+  uint64_t last_cut_ = 0;
+  const StageKinds* last_stages_ = nullptr;
+  std::vector<std::vector<double>> mixes_;  // shares of each distinct part; the first: none
+  Step step_;                               // of the layout that is being priced: its memory is used again
   std::unordered_map<Key, StageTimes, Hash> known_;
   // Units of the layouts with these axes, by kind of stage, chunks, ZeRO and placement.
   std::array<int32_t, 5> unit_axes_{};

@@ -1,54 +1,74 @@
 // What a pipeline costs beyond the work of its slowest stage: filling and draining, and transfers.
 #include <algorithm>
+#include <cmath>
 
 #include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/step/cost.h"
 
 namespace isobar {
 
+void LayoutModel::time_transfers(const Layout& l, const Placements& at, const NetSections& n,
+                                 Step& step) const {
+  step.near.clear(), step.far.clear();
+  for (const CutRange& cut : step.stages->cuts) {
+    const auto transfer = [&](double per_host) {
+      return isobar::seconds(count_collective(OpKind::send, n.crossing[cut.like].at(l.micro_batch), 2,
+                                              {2, per_host}, k_, where_),
+                             k_);
+    };
+    step.near.push_back(transfer(at.pp > 1 ? 2 : 1));
+    step.far.push_back(at.pp < l.pp ? transfer(1) : step.near.back());
+  }
+}
+
 // Filling and draining pass every other stage once.
 void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                                LayoutCost& c) const {
   const double p = l.pp, v = l.vpp, m = micro_batches(l);
-  const Rank& slow = step.slowest();
-  const double slowest = step.micro[step.slow];
-  const auto depth = static_cast<double>(spec_.net.blocks());
-  const auto whole = [&](double SectionTime::*member) {
-    return t.of_blocks(depth, member) + t.of_ends(true, true, member);
-  };
+  const StageKind& slow = step.slowest();
+  const Step::Kind& own = step.kinds[step.slow];
+  const double slowest = own.all();
   // A stage that has nothing to do gathers what it will need first. What it reduces last, it reduces after it
   // has sent its gradient on; with several chunks the next one has to wait for that.
-  double units = 0;
-  for (size_t i = 0; i < step.ranks.size(); ++i)
-    units += (step.times[i] - (i == step.slow ? 1 : 0)) *
-             (step.waits[i].all() - step.waits[i].prefetched - (l.vpp > 1 ? 0.5 : 1) * step.waits[i].behind);
-  const double wait = whole(&SectionTime::seconds) - slow.of(t, &SectionTime::seconds) + units;
-  const double ends =
-      t.of_ends(true, true, &SectionTime::seconds) - t.of_ends(slow.first, slow.last, &SectionTime::seconds);
-  c.bubble = (wait - ends) / v + ends;
-  const auto transfer = [&](double per_host) {
-    return isobar::seconds(
-        count_collective(OpKind::send, t.sections->stream.at(l.micro_batch), 2, {2, per_host}, k_, where_),
-        k_);
-  };
-  const double hosts = p / at.pp, near = transfer(at.pp > 1 ? 2 : 1), far = hosts > 1 ? transfer(1) : near;
-  const double crossings = hosts > 1 ? hosts - 1 + (v - 1) * hosts : 0;
-  const double fill = 2 * (crossings * far + (p * v - 1 - crossings) * near);
+  double compute = 0, chunks = 0, units = 0;
+  for (size_t i = 0; i < step.kinds.size(); ++i) {
+    const Step::Kind& k = step.kinds[i];
+    compute += step.others(i) * k.compute;
+    chunks += step.others(i) * k.longest;
+    units += step.others(i) * (k.waits.all() - k.waits.prefetched - (l.vpp > 1 ? 0.5 : 1) * k.waits.behind);
+  }
+  const double wait = compute + units;
+  c.bubble = chunks + units / v;
+  double fill = 0, link = 0;
+  for (size_t i = 0; i < step.far.size(); ++i) {
+    const CutRange& cut = step.stages->cuts[i];
+    const double crossings = at.pp < p ? std::floor(cut.end / at.pp) - std::floor(cut.begin / at.pp) : 0;
+    fill += 2 * (crossings * step.far[i] + (cut.end - cut.begin - crossings) * step.near[i]);
+  }
+  for (const StageKind& s : step.stages->kinds) {
+    double sends = 0;
+    for (const StageChunk& chunk : s.chunks)
+      if (chunk.leaves >= 0) sends += chunk.times * step.far[chunk.leaves];
+    link = std::max(link, sends);
+  }
   // Once it is full, a micro-batch takes as long as the slowest stage, or as a link carries what one stage
   // sends, or as its round trip takes over how many are under way: as many as there are stages, none to
   // spare.
-  const double round = wait + slowest + fill, link = v * far;
+  const double round = wait + slowest + fill;
   double period = std::max(slowest, link);
-  const double forward = static_cast<double>(slow.blocks) * t.block.forward.seconds +
-                         (slow.first ? t.embed.forward.seconds : 0) +
-                         (slow.last ? t.head.forward.seconds : 0) + step.waits[step.slow].forward;
-  // Gradients of the stream have one buffer: the next arrives when the last has left.
-  const double arrivals = slow.first || slow.last ? 1 : 2;
-  const double backward = slowest - forward, early = step.waits[step.slow].prefetched_backward;
-  const double arriving = backward - early + v * arrivals * far;
+  double forward = own.waits.forward;
+  for (const PartCount& part : slow.counts) forward += part.count * t.parts[part.part].forward.seconds;
+  // Gradients of the streams have one buffer: the next arrive when the last have left.
+  const double backward = slowest - forward, early = own.waits.prefetched_backward;
+  double arriving = backward - early;
+  const bool first = slow.chunks.front().enters < 0, last = slow.chunks.back().leaves < 0;
+  for (const StageChunk& chunk : slow.chunks) {
+    if (!last) arriving += chunk.times * step.far[chunk.leaves];
+    if (!first) arriving += chunk.times * step.far[chunk.enters];
+  }
   switch (l.schedule) {
     case ScheduleKind::gpipe:
-      period = std::max(forward, far) + std::max(backward, arriving);
+      period = std::max(forward, link) + std::max(backward, arriving);
       break;
     case ScheduleKind::one_f_one_b:
       period = std::max({period, round / p, arriving});
@@ -65,13 +85,13 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
   if (l.schedule != ScheduleKind::zb_h1) return;
   // Weight gradients of other micro-batches fill two thirds of the bubble, as far as there are others: the
   // stage's own while it waits, and those that the others put off.
-  double own = slow.of(t, &SectionTime::weight), others = whole(&SectionTime::weight) - own;
-  own += step.waits[step.slow].weight;
-  for (size_t i = 0; i < step.ranks.size(); ++i)
-    others += (step.times[i] - (i == step.slow ? 1 : 0)) * step.waits[i].weight;
-  const double busy = std::max(0.0, wait - (others + (p - 1) * own) * std::min(1.0, m / p));
+  const double put_off = t.of(slow.counts, &SectionTime::weight);
+  double others = 0;
+  for (size_t i = 0; i < step.kinds.size(); ++i)
+    others += step.others(i) * t.of(step.stages->kinds[i].counts, &SectionTime::weight);
+  const double busy = std::max(0.0, wait - (others + (p - 1) * put_off) * std::min(1.0, m / p));
   // Where a link or the round trip sets the pace nobody waits for weight gradients at all.
-  const double paced = std::max(link, (round - own - others) / p) - slowest;
+  const double paced = std::max(link, (round - put_off - others) / p) - slowest;
   const bool at_work = busy >= wait - others + steady * paced;
   c.bubble = at_work ? busy : wait - others;
   c.pp = fill + (at_work ? 0 : steady * paced);

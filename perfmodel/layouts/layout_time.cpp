@@ -1,16 +1,12 @@
 // Seconds of a step beside the pipeline's: compute, what data-parallel ranks exchange, the optimizer.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/step/cost.h"
 
 namespace isobar {
-namespace {}
-
-UnitStage LayoutModel::stage_of(const Layout& l, const Rank& r) const {
-  return {static_cast<double>(r.blocks) / l.vpp, l.vpp, r.first, r.last};
-}
 
 UnitPolicy LayoutModel::unit_policy(const Layout& l, const Placements& at) const {
   const Placement cut{static_cast<double>(l.dp) * l.cp, at.dp * at.cp};
@@ -25,89 +21,86 @@ UnitPolicy LayoutModel::unit_policy(const Layout& l, const Placements& at) const
           .whole = whole};
 }
 
-// A search asks for the same units with every micro-batch, schedule and recomputation.
+// A search asks for the same units with every micro-batch and schedule. What is gathered again for a backward
+// pass is up to recomputation, too.
 const UnitTimes& LayoutModel::units_of(const Layout& l, const Placements& at, const NetSections& n,
-                                       size_t kind, const Rank& r) {
+                                       size_t kind, const StageKind& s) {
   const std::array<int32_t, 5> axes{l.dp, l.tp, l.cp, l.pp, l.sequence_parallel ? 1 : 0};
   if (axes != unit_axes_) {
     unit_times_.clear();
     unit_axes_ = axes;
   }
   const int stage = l.zero == 2 ? 1 : l.zero;  // the same units
-  const uint64_t key = kind | static_cast<uint64_t>(stage) << 2 | static_cast<uint64_t>(l.vpp) << 4 |
-                       static_cast<uint64_t>(at.dp * at.cp) << 20 | static_cast<uint64_t>(at.tp) << 44;
+  const uint64_t key = static_cast<uint64_t>(stage) | static_cast<uint64_t>(l.vpp) << 2 |
+                       static_cast<uint64_t>(at.dp * at.cp) << 16 | static_cast<uint64_t>(at.tp) << 40 |
+                       static_cast<uint64_t>(stage == 3 ? l.recompute : 0) << 50 |
+                       static_cast<uint64_t>(kind) << 52;
   const auto [found, fresh] = unit_times_.try_emplace(key);
-  if (fresh) found->second = unit_times(n, stage_of(l, r), unit_policy(l, at), k_, where_);
+  if (fresh) found->second = unit_times(n, s.chunks, unit_policy(l, at), k_, where_);
   return found->second;
 }
 
-LayoutModel::Step LayoutModel::step_of(const Layout& l, const Placements& at, const StageTimes& t) {
+LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, const StageTimes& t) {
   static const UnitTimes kNone{};
-  Step s;
-  s.ranks = ranks_of(l);
-  s.times = {1, std::max(0.0, l.pp - 2.0), l.pp > 1 ? 1.0 : 0.0};
+  Step& s = step_;
+  s.stages = &stages_of(l);
+  s.kinds.assign(s.stages->kinds.size(), {});
   const bool exchanges = l.dp * l.cp > 1 || (l.sequence_parallel && l.tp > 1);
-  const PolicySpec& p = spec_.policy;
-  const bool full = l.recompute == kFullRecompute;
-  UnitPasses passes{
-      .embed_forward = t.embed.forward.seconds,
-      .block_forward = t.block.forward.seconds,
-      .head_forward = t.head.forward.seconds,
-      .embed_backward = t.embed.backward.seconds,
-      .block_backward = t.block.backward.seconds,
-      .head_backward = t.head.backward.seconds,
-      .split = l.schedule == ScheduleKind::zb_h1,
-      .embed_weight = t.embed.backward.weight,
-      .block_weight = t.block.backward.weight,
-      .head_weight = t.head.backward.weight,
-      .after_forward = t.block.forward.after_reads,
-      .after_backward = t.block.backward.after_reads,
-      .reads_cut_vectors = full,
-      .group = full && p.recompute_method == "uniform" ? static_cast<double>(p.recompute_num_layers) : 1};
-  for (size_t i = 0; i < s.ranks.size(); ++i) {
-    s.units[i] = &kNone;
-    if (s.times[i] == 0) continue;
-    const Rank& r = s.ranks[i];
-    s.micro[i] = r.of(t, &SectionTime::seconds);
-    if (exchanges || spec_.policy.offload_optimizer) {
-      s.units[i] = &units_of(l, at, *t.sections, i, r);
-      if (l.zero >= 2) {
-        // Read, read and written
-        const double kept = parameters_of(r, *t.sections).all() / shards_of(l);
-        passes.add =
-            (s.units[i]->units * k_[index_of(Coef::op)] + 3 * gradient_ * kept * k_[index_of(Coef::copy)]) /
-            std::max(1.0, static_cast<double>(r.blocks));
-        s.waits[i] = waits_of(*s.units[i], stage_of(l, r), passes,
-                              {.zero = l.zero,
-                               .overlap = spec_.policy.overlap,
-                               .slowdown = machine_[Coef::overlap_slowdown].value});
+  for (size_t i = 0; i < s.kinds.size(); ++i) {
+    const StageKind& stage = s.stages->kinds[i];
+    Step::Kind& k = s.kinds[i];
+    k.units = &kNone;
+    k.compute = k.longest = t.of(stage.counts, &SectionTime::seconds);
+    if (l.vpp > 1) {
+      k.longest = 0;
+      for (const StageChunk& c : stage.chunks) {
+        double chunk = 0;
+        for (const PartRun& r : c.runs) chunk += r.count * t.parts[r.part].of(&SectionTime::seconds);
+        k.longest = std::max(k.longest, chunk);
       }
-      s.micro[i] += s.waits[i].all();
     }
+    if (!exchanges && !spec_.policy.offload_optimizer) continue;
+    k.units = &units_of(l, at, *t.sections, i, stage);
+    if (l.zero < 2) continue;
+    // Read, read and written
+    const double kept = parameters_of(stage.counts, *t.sections).all() / shards_of(l);
+    const double added =
+        k.units->units * k_[index_of(Coef::op)] + 3 * gradient_ * kept * k_[index_of(Coef::copy)];
+    k.waits = waits_of(*k.units, stage, t.parts,
+                       {.zero = l.zero,
+                        .overlap = spec_.policy.overlap,
+                        .slowdown = machine_[Coef::overlap_slowdown].value,
+                        .added = added,
+                        .grouped = l.recompute == kFullRecompute});
   }
+  if (l.pp > 1) time_transfers(l, at, *t.sections, s);
   return s;
 }
 
 void LayoutModel::add_compute(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const {
   const NetSections& n = *t.sections;
-  const Rank& r = step.slowest();
+  const StageKind& s = step.slowest();
   const double b = l.micro_batch, m = micro_batches(l), op = k_[index_of(Coef::op)];
-  // The stream is added up before it is sent.
-  const double boundary = l.pp > 1 ? l.vpp * (op + 3 * n.stream.at(b) * k_[index_of(Coef::norm)]) : 0;
-  c.compute = m * (r.of(t, &SectionTime::compute) + boundary);
-  c.tp = m * r.of(t, &SectionTime::tp);
-  c.cp = m * r.of(t, &SectionTime::cp);
-  c.slowdown = m * r.of(t, &SectionTime::slowdown);
-  c.host = m * r.of(t, &SectionTime::host);
-  c.ceiling = m * r.of(t, &SectionTime::ceiling);
-  c.compute += m * step.waits[step.slow].added;
+  // Streams are added up before they are sent, and what comes back is copied.
+  double boundary = 0;
+  for (const StageChunk& c : s.chunks)
+    if (const int32_t cut = c.leaves >= 0 ? c.leaves : c.enters; cut >= 0)
+      boundary +=
+          c.times * (op + 3 * n.crossing[step.stages->cuts[cut].like].at(b) * k_[index_of(Coef::norm)]);
+  c.compute = m * (t.of(s.counts, &SectionTime::compute) + boundary);
+  c.tp = m * t.of(s.counts, &SectionTime::tp);
+  c.cp = m * t.of(s.counts, &SectionTime::cp);
+  c.slowdown = m * t.of(s.counts, &SectionTime::slowdown);
+  c.host = m * t.of(s.counts, &SectionTime::host);
+  c.ceiling = m * t.of(s.counts, &SectionTime::ceiling);
+  c.compute += m * step.kinds[step.slow].waits.added;
 }
 
 void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const StageTimes& t,
                                     const Step& step, LayoutCost& c) const {
   const double m = micro_batches(l), slower = machine_[Coef::overlap_slowdown].value;
   if (l.zero >= 2) {
-    const UnitWaits& w = step.waits[step.slow];
+    const UnitWaits& w = step.kinds[step.slow].waits;
     c.dp += m * (w.all() - w.slowdown - w.added);
     c.slowdown += m * w.slowdown;
     return;
@@ -116,28 +109,39 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
   // pipeline drains.
   const bool split = l.schedule == ScheduleKind::zb_h1;
   double SectionTime::*const pass = split ? &SectionTime::weight : &SectionTime::seconds;
-  const double block = t.block.backward.*pass, embed = t.embed.backward.*pass;
-  double slack = 0, waits = 0, slowed = 0;
-  for (size_t i = 0; i < step.ranks.size(); ++i) {
-    if (step.times[i] == 0) continue;
-    const UnitTimes& u = *step.units[i];
-    const bool overlap = spec_.policy.overlap;
-    double left = overlap ? u.exposed((1 + slower) * block, (1 + slower) * embed) : u.reduce / l.vpp;
+  const auto passing = [&](const std::vector<PartRun>& runs, double SectionTime::*seconds) {
+    double all = 0;
+    for (const PartRun& r : runs) all += r.count * t.parts[r.part].backward.*seconds;
+    return all;
+  };
+  const bool overlap = spec_.policy.overlap;
+  double waits = 0, slowed = 0;
+  for (size_t i = 0; i < step.kinds.size(); ++i) {
+    const StageKind& stage = step.stages->kinds[i];
+    const UnitTimes& u = *step.kinds[i].units;
+    double left = u.reduce / l.vpp;
+    if (overlap)
+      left = u.exposed(stage.chunks[0], 0,
+                       [&](const PartRun& r) { return (1 + slower) * (t.parts[r.part].backward.*pass); });
     // Other chunks have theirs while the micro-batches of a round pass this one.
-    const double chunk = static_cast<double>(step.ranks[i].blocks) / l.vpp;
-    if (l.vpp > 1)
-      left = std::max(left, u.reduce - ((l.vpp - 1.0) * l.pp + (overlap ? 1 : 0)) * chunk * block);
-    if (i == 2) slack += (step.times[1] - 1) * chunk * t.block.backward.seconds;
+    if (l.vpp > 1) {
+      double shortest = std::numeric_limits<double>::infinity();
+      for (const StageChunk& c : stage.chunks) shortest = std::min(shortest, passing(c.runs, pass));
+      left = std::max(left, u.reduce - ((l.vpp - 1.0) * l.pp + (overlap ? 1 : 0)) * shortest);
+    }
+    double slack = 0;
+    for (size_t k = 0; k < step.kinds.size(); ++k)
+      if (stage.before[k] > 0)
+        slack += stage.before[k] * passing(step.stages->kinds[k].chunks[0].runs, &SectionTime::seconds);
     const double own = std::max(0.0, left - (split ? 0 : slack)),
                  slow = std::max(0.0, u.reduce - left) * slower / (1 + slower);
     if (own + slow > waits + slowed) waits = own, slowed = slow;
-    slack += chunk * t.block.backward.seconds + (i == 0 ? t.embed.backward.seconds : 0);
   }
   c.dp += waits;
   c.slowdown += slowed;
-  if (spec_.net.words() && spec_.net.words()->tie_embeddings && l.pp > 1)
-    c.dp += isobar::seconds(count_collective(OpKind::all_reduce, gradient_ * t.sections->embed.parameters.cut,
-                                             gradient_, {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
+  if (t.sections->tied > 0 && l.pp > 1)
+    c.dp += isobar::seconds(count_collective(OpKind::all_reduce, gradient_ * t.sections->tied, gradient_,
+                                             {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
                             k_);
 }
 
@@ -154,10 +158,9 @@ void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const Sta
                : 0;
   };
   double norm = 0, update = 0, gathers = 0;
-  for (size_t i = 0; i < step.ranks.size(); ++i) {
-    if (step.times[i] == 0) continue;
-    const UnitTimes& u = *step.units[i];
-    const double updated = parameters_of(step.ranks[i], *t.sections).all() / shards_of(l);
+  for (size_t i = 0; i < step.kinds.size(); ++i) {
+    const UnitTimes& u = *step.kinds[i].units;
+    const double updated = parameters_of(step.stages->kinds[i].counts, *t.sections).all() / shards_of(l);
     const double ops = op * (l.zero > 0 ? u.units : 2);
     norm = std::max(norm, ops + updated * (gradient_ * bytes + 2 * flop));
     double adam = ops + updated * (((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + gradient_) * bytes +

@@ -1,176 +1,157 @@
 #include "perfmodel/layouts/layout_units.h"
-#include "perfmodel/step/cost.h"
 
-#include <algorithm>
 #include <cmath>
-#include <vector>
+
+#include "perfmodel/step/cost.h"
 
 namespace isobar {
 namespace {
 
-// Units of one section of a chunk that begin one after the other, `stride` parts apart
-struct Run {
+// Units of one section of a chunk that are alike and begin in the same run, `stride` parts apart
+struct Units {
   double count, elements;
-  double part, stride;  // 0: the embedding, 1: the first block; of the first unit
+  int32_t run;
+  double part, stride;  // of the run: where the first one begins
 };
 
-// As ParameterCounts::part() closes units: when they are full and another part comes; at stage 3 with every
+// Closes units as Parameters::part() does: when they are full and another part comes; at stage 3 with every
 // part.
 class Cutter {
  public:
-  Cutter(double embed, double block, double head, const UnitStage& stage, double bucket, bool apart) {
-    const double blocks = stage.blocks;
-    const bool first = stage.first, last = stage.last;
-    if (apart) {
-      if (first) add({1, embed, 0, 0});
-      add({blocks, block, 1, 1});
-      if (last) add({1, head, blocks + 1, 0});
+  Cutter(double bucket, bool apart, std::vector<Units>& out) : bucket_(bucket), apart_(apart), out_(out) {}
+
+  void add(int32_t run, double count, double each) {
+    if (apart_) {
+      emit({count, each, run, 0, 1});
       return;
     }
-    double open = first ? embed : 0, begun = first ? 0 : 1, left = blocks;
-    if (open >= bucket) {
-      add({1, open, begun, 0});
-      open = 0, begun = 1;
-    }
-    if (block > 0) {
-      // The unit that is begun, then all the full ones that are alike
-      const double fills = std::min(left, std::max(1.0, std::ceil((bucket - open) / block)));
-      open += fills * block;
-      left -= fills;
-      if (left > 0) {
-        add({1, open, begun, 0});
-        const double each = std::max(1.0, std::ceil(bucket / block));
-        begun = blocks - left + 1;
-        const double full = std::max(0.0, std::floor((left - 1) / each));  // the last one stays open
-        if (full > 0) add({full, each * block, begun, each});
-        left -= full * each;
-        begun = blocks - left + 1;
-        open = left * block;
-      }
-    }
-    if (last && open >= bucket) {
-      add({1, open, begun, 0});
-      open = 0, begun = blocks + 1;
-    }
-    if (last) open += head;
-    add({1, open, begun, 0});
+    if (run == 0 || open_ >= bucket_) close(run, 0);
+    if (each == 0) return;
+    // The unit that is open, then all the full ones that are alike
+    const double fills = std::min(count, std::max(1.0, std::ceil((bucket_ - open_) / each)));
+    open_ += fills * each;
+    double left = count - fills;
+    if (left == 0) return;
+    close(run, fills);
+    const double full_parts = std::max(1.0, std::ceil(bucket_ / each));
+    const double full = std::max(0.0, std::floor((left - 1) / full_parts));  // the last one stays open
+    emit({full, full_parts * each, run, count - left, full_parts});
+    left -= full * full_parts;
+    close(run, count - left);
+    open_ = left * each;
   }
-  const Run* begin() const { return runs_.data(); }
-  const Run* end() const { return runs_.data() + count_; }
+  void end() { close(0, 0); }
 
  private:
-  void add(const Run& r) {
-    if (r.elements > 0 && r.count > 0) runs_[count_++] = r;
+  void close(int32_t run, double part) {  // and begin the next one
+    emit({1, open_, begun_run_, begun_part_, 0});
+    open_ = 0, begun_run_ = run, begun_part_ = part;
   }
-  std::array<Run, 5> runs_{};
-  int count_ = 0;
+  void emit(const Units& u) {
+    if (u.elements > 0 && u.count > 0) out_.push_back(u);
+  }
+  const double bucket_;
+  const bool apart_;
+  std::vector<Units>& out_;
+  double open_ = 0;  // elements
+  int32_t begun_run_ = 0;
+  double begun_part_ = 0;
 };
 
 struct Timed {
-  Run run;
+  Units units;
   double seconds;  // of the reduction of one
+};
+
+// Of these units, how many begin at this part or before it
+double begun(const Units& u, int32_t run, double part) {
+  if (run != u.run) return run < u.run ? 0 : u.count;
+  if (part < u.part) return 0;
+  return u.stride > 0 ? std::min(u.count, std::floor((part - u.part) / u.stride) + 1) : u.count;
+}
+
+// What is still to come at each unit's turn; between units that are alike it changes evenly, so the ends of a
+// run are enough.
+void add_rests(const std::vector<Timed>& timed, int32_t chunk, std::vector<UnitTimes::Rest>& rests) {
+  const auto first = static_cast<std::ptrdiff_t>(rests.size());
+  for (const auto& [u, each] : timed)
+    for (const double part : {u.part, u.part + (u.count - 1) * u.stride}) {
+      const bool known = std::any_of(rests.begin() + first, rests.end(), [&](const UnitTimes::Rest& r) {
+        return r.run == u.run && r.parts == part;
+      });
+      if (known) continue;
+      double seconds = 0;
+      for (const auto& [other, its] : timed) seconds += begun(other, u.run, part) * its;
+      rests.push_back({chunk, u.run, part, seconds});
+    }
+  std::sort(rests.begin() + first, rests.end(),
+            [](const UnitTimes::Rest& a, const UnitTimes::Rest& b) { return a.run < b.run; });
+}
+
+// Parameters with one fate: cut by tensor parallelism or not, read by matrix products or by f32 ops
+struct Fate {
+  bool cut, matrix;
+  double of(const ParameterCounts& p, bool by_reader) const {
+    const double all = cut ? p.cut : p.whole, read = cut ? p.cut_matrix : p.whole_matrix;
+    return !by_reader ? all : matrix ? read : all - read;
+  }
 };
 
 }  // namespace
 
-double UnitTimes::exposed(double block_backward, double embed_backward) const {
-  return chunks[0].exposed(block_backward, embed_backward);
-}
-
-double UnitTimes::Chunk::exposed(double block_backward, double embed_backward) const {
-  double most = 0;
-  for (int i = 0; i < count; ++i) {
-    const Rest& r = rests[i];
-    most = std::max(most, r.seconds - r.blocks * block_backward - (r.embed ? embed_backward : 0));
-  }
-  return most;
-}
-
-namespace {
-
-// What is still to come at each unit's turn; between units that are alike it changes evenly, so the ends of a
-// run are enough.
-void add_rests(const std::vector<Timed>& timed, bool first, UnitTimes::Chunk& out) {
-  const double lowest = first ? 0 : 1;
-  const auto to_come = [&](double part) {
-    double s = 0;
-    for (const auto& [r, seconds] : timed) {
-      const double begun = part < r.part  ? 0
-                           : r.stride > 0 ? std::min(r.count, std::floor((part - r.part) / r.stride) + 1)
-                                          : 1;
-      s += begun * seconds;
-    }
-    return s;
-  };
-  for (const auto& [r, seconds] : timed) {
-    for (const double part : {r.part, r.part + (r.count - 1) * r.stride}) {
-      if (out.count == static_cast<int>(out.rests.size())) break;
-      const bool known =
-          std::any_of(out.rests.begin(), out.rests.begin() + out.count, [&](const UnitTimes::Rest& x) {
-            return x.blocks == std::max(0.0, part - 1) && x.embed == (first && part > 0);
-          });
-      if (known && part != lowest) continue;
-      out.rests[out.count++] = {std::max(0.0, part - 1), to_come(part), first && part > 0};
-    }
-  }
-}
-
-}  // namespace
-
-UnitTimes unit_times(const NetSections& n, const UnitStage& stage, const UnitPolicy& policy,
+UnitTimes unit_times(const NetSections& n, std::span<const StageChunk> chunks, const UnitPolicy& policy,
                      const Counts& rates, const Conditions& where) {
   constexpr double kF32 = 4;
-  UnitTimes out;
-  std::vector<Timed> timed;
-  double elements = 0, all = 0;
+  const bool apart = policy.zero == 3;
   const OpKind kind = policy.zero > 0 ? OpKind::reduce_scatter : OpKind::all_reduce;
   const auto collective = [&](OpKind what, double bytes, double element, const Placement& group) {
     return group.ranks > 1 ? seconds(count_collective(what, bytes, element, group, rates, where), rates) : 0;
   };
-  const auto section = [&](double ParameterCounts::*whole, double ParameterCounts::*matrix, bool is_matrix,
-                           const Placement& group, const UnitStage& here, double times) {
-    const auto of = [&](const ParameterCounts& p) {
-      return !policy.by_reader ? p.*whole : is_matrix ? p.*matrix : p.*whole - p.*matrix;
-    };
-    const double bytes = is_matrix ? policy.matrix : kF32;
-    for (const Run& r : Cutter(of(n.embed.parameters), of(n.block.parameters), of(n.head.parameters), here,
-                               policy.bucket, policy.zero == 3)) {
-      const double reduce = collective(kind, policy.gradient * r.elements, policy.gradient, group);
-      const double gather =
-          policy.zero > 0 ? collective(OpKind::all_gather, bytes * r.elements, bytes, group) : 0;
-      const double n_units = times * r.count;
-      if (elements == 0) elements = r.elements;
-      all += n_units * r.elements;
-      out.units += n_units;
-      out.reduce += n_units * reduce;
-      out.gather += n_units * gather;
-      out.last_gather = gather;
-      const bool embed = r.part == 0, head = r.part > stage.blocks;
-      (embed ? out.gather_embed : head ? out.gather_head : out.gather_block) += n_units * gather;
-      (embed ? out.reduce_embed : head ? out.reduce_head : out.reduce_block) += n_units * reduce;
-      if (!is_matrix && &group == &policy.cut && !embed && !head) out.gather_cut_vectors += n_units * gather;
-      timed.push_back({r, reduce});
-    }
-  };
-  const int kinds = std::min(stage.chunks, 3);  // those in the middle are alike
-  for (int chunk = 0; chunk < kinds; ++chunk) {
-    const bool last = chunk == kinds - 1;
-    const double times = chunk == 1 && !last ? stage.chunks - 2 : 1;
-    const UnitStage here{stage.blocks, 1, stage.first && chunk == 0, stage.last && last};
+  UnitTimes out;
+  if (apart) out.parts.resize(n.parts.size());
+  std::vector<const PartRun*> timed_by(out.parts.size());  // one run of each part is enough
+  thread_local std::vector<Units> units;
+  thread_local std::vector<Timed> timed;
+  double elements = 0, all = 0;
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    const StageChunk& chunk = chunks[c];
     timed.clear();
-    if (policy.cut.ranks > 1 || n.block.parameters.cut > 0)
-      section(&ParameterCounts::cut, &ParameterCounts::cut_matrix, true, policy.cut, here, times);
-    if (policy.by_reader)
-      section(&ParameterCounts::cut, &ParameterCounts::cut_matrix, false, policy.cut, here, times);
-    section(&ParameterCounts::whole, &ParameterCounts::whole_matrix, true, policy.whole, here, times);
-    if (policy.by_reader)
-      section(&ParameterCounts::whole, &ParameterCounts::whole_matrix, false, policy.whole, here, times);
-    out.chunks[chunk].times = times;
-    add_rests(timed, here.first, out.chunks[chunk]);
+    for (const Fate fate : {Fate{true, true}, {true, false}, {false, true}, {false, false}}) {
+      if (!fate.matrix && !policy.by_reader) continue;
+      const Placement& group = fate.cut ? policy.cut : policy.whole;
+      const double bytes = fate.matrix ? policy.matrix : kF32;
+      units.clear();
+      Cutter cutter(policy.bucket, apart, units);
+      for (size_t r = 0; r < chunk.runs.size(); ++r)
+        cutter.add(static_cast<int32_t>(r), chunk.runs[r].count,
+                   fate.of(n.parts[chunk.runs[r].part].parameters, policy.by_reader));
+      cutter.end();
+      for (const Units& u : units) {
+        const double reduce = collective(kind, policy.gradient * u.elements, policy.gradient, group);
+        const double gather =
+            policy.zero > 0 ? collective(OpKind::all_gather, bytes * u.elements, bytes, group) : 0;
+        const double times = chunk.times * u.count;
+        if (elements == 0) elements = u.elements;
+        all += times * u.elements;
+        out.units += times;
+        out.reduce += times * reduce;
+        out.gather += times * gather;
+        out.last_gather = gather;
+        if (!apart) {
+          timed.push_back({u, reduce});
+          continue;
+        }
+        const PartRun& run = chunk.runs[u.run];
+        const int32_t part = run.part;
+        if (!timed_by[part]) timed_by[part] = &run;
+        if (timed_by[part] != &run) continue;
+        out.parts[part].reduce += reduce;
+        out.parts[part].gather += gather;
+        if (fate.of(n.parts[part].read_again, policy.by_reader) > 0) out.parts[part].gather_again += gather;
+      }
+    }
+    if (!apart) add_rests(timed, static_cast<int32_t>(c), out.rests);
   }
-  const double blocks = stage.blocks * stage.chunks;
-  for (double* of_block : {&out.reduce_block, &out.gather_block, &out.gather_cut_vectors})
-    *of_block /= blocks;
   out.first_share = all > 0 ? elements / all : 0;
   return out;
 }

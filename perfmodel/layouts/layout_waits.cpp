@@ -1,37 +1,39 @@
 #include "perfmodel/layouts/layout_waits.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace isobar {
 namespace {
 
 class Waits {
  public:
-  Waits(const UnitTimes& units, const UnitStage& stage, const UnitPasses& passes, double slowdown)
-      : u_(units),
-        stage_(stage),
-        c_(passes),
-        slowdown_(slowdown),
-        chunks_(static_cast<double>(stage.chunks)),
-        backward_gather_(u_.gather_block - (c_.reads_cut_vectors ? 0 : u_.gather_cut_vectors)) {
-    w_.backward = w_.added = chunks_ * stage.blocks * c_.add;
+  Waits(const UnitTimes& units, const StageKind& stage, std::span<const PartTime> times,
+        const WaitPolicy& policy)
+      : u_(units), stage_(stage), times_(times), policy_(policy), slowdown_(policy.slowdown) {
+    for (const StageChunk& c : stage.chunks) chunks_ += c.times;
+    adding_ = stage.inner;
+    if (adding_ == 0)
+      for (const PartCount& c : stage.counts) adding_ += c.count;
+    w_.backward = w_.added = policy.added;
   }
 
   /// Nothing hides: a gather begins when the memory is free that the part before has been read from, and
   /// reductions follow the pass, one unit's added while the next one's come.
-  UnitWaits apart(bool gathers) {
-    if (gathers) {
-      w_.forward = gathered_apart(stage_.first ? u_.gather_embed : 0, u_.gather_block, c_.after_forward) +
-                   (stage_.last ? std::max(0.0, u_.gather_head - c_.after_forward) : 0);
+  UnitWaits apart() {
+    if (policy_.zero == 3) {
+      for (const StageChunk& c : stage_.chunks)
+        w_.forward += gathered_apart(c, forwards(c), &PartTime::forward, &UnitTimes::Part::gather,
+                                     &c == &stage_.chunks.front());
       const double forward = w_.prefetched;
-      w_.backward += gathered_apart(stage_.last ? u_.gather_head : 0, backward_gather_, c_.after_backward);
+      for (const StageChunk& c : stage_.chunks)
+        w_.backward += gathered_apart(c, backwards(c), &PartTime::backward, &UnitTimes::Part::gather_again,
+                                      &c == &stage_.chunks.back());
       w_.prefetched_backward = w_.prefetched - forward;
     }
     const double left =
         u_.reduce - std::min(u_.reduce, w_.added) * (1 - chunks_ / std::max(chunks_, u_.units));
     w_.backward += left;
-    reduced(left + (c_.split ? w_.added : 0));
+    w_.behind = left;
     return w_;
   }
 
@@ -39,48 +41,41 @@ class Waits {
   UnitWaits reductions_beside() {
     const double slower = 1 + slowdown_;
     double left = 0;
-    for (const UnitTimes::Chunk& chunk : u_.chunks)
-      left += chunk.times * chunk.exposed(slower * reducing_block(), slower * reducing_embed());
+    for (size_t c = 0; c < stage_.chunks.size(); ++c)
+      left +=
+          stage_.chunks[c].times * u_.exposed(stage_.chunks[c], static_cast<int32_t>(c),
+                                              [&](const PartRun& r) { return slower * backward_pass(r); });
     w_.slowdown = slowdown_ / slower * std::max(0.0, u_.reduce - left);
     w_.backward += left + w_.slowdown;
-    reduced(c_.split ? w_.backward : left);
+    w_.behind = left;
     return w_;
   }
 
   /// ZeRO 3: beside each part the one before it is reduced and the next one gathered.
   UnitWaits all_beside() {
-    const double nb = stage_.blocks, inner = chunks_ * (nb - 1);
-    w_.forward =
-        begun(stage_.first ? u_.gather_embed : 0, c_.embed_forward, c_.block_forward, u_.gather_block) +
-        beside(inner - (stage_.first || nb <= 1 ? 0 : 1), c_.block_forward, u_.gather_block) +
-        (stage_.last ? beside(1, c_.block_forward, u_.gather_head) : 0);
-
-    // Of blocks that are recomputed together one has come under the group before it; the others are waited
-    // for.
-    const double at_once = chunks_ * (nb - std::ceil(nb / c_.group));
-    const double under = c_.split ? 0 : u_.reduce_block;
-    const double pass = c_.block_backward + (c_.split ? -c_.block_weight : c_.add);
+    for (const StageChunk& c : stage_.chunks) w_.forward += forward(c, &c == &stage_.chunks.front());
     const double forward = w_.prefetched;
-    w_.backward += begun(stage_.last ? u_.gather_head : 0, c_.head_backward - (c_.split ? c_.head_weight : 0),
-                         pass, backward_gather_);
+    for (const StageChunk& c : stage_.chunks) w_.backward += backward(c, &c == &stage_.chunks.back());
     w_.prefetched_backward = w_.prefetched - forward;
-    w_.backward +=
-        beside(inner - (stage_.last || nb <= 1 ? 0 : 1) - at_once, pass, backward_gather_ + under) +
-        at_once * backward_gather_ + beside(at_once, pass, under);
-
-    const double last = (chunks_ - (stage_.first ? 1 : 0)) * u_.reduce_block + u_.reduce_embed;
-    const double reductions = (c_.split ? beside(inner, reducing_block(), u_.reduce_block) : 0) +
-                              (stage_.last ? beside(1, reducing_block(), u_.reduce_head) : 0) +
-                              (stage_.first ? beside(1, reducing_embed(), u_.reduce_block) : 0) + last;
-    w_.backward += reductions;
-    reduced(c_.split ? reductions + w_.added : last);
     return w_;
   }
 
  private:
-  // Passes under which gradients are reduced
-  double reducing_block() const { return c_.add + (c_.split ? c_.block_weight : c_.block_backward); }
-  double reducing_embed() const { return c_.split ? c_.embed_weight : c_.embed_backward; }
+  using Runs = std::vector<PartRun>;
+  struct Order {  // of the runs of a chunk in a pass
+    const Runs& runs;
+    bool reversed;
+    const PartRun& operator[](size_t i) const { return runs[reversed ? runs.size() - 1 - i : i]; }
+  };
+  static Order forwards(const StageChunk& c) { return {c.runs, false}; }
+  static Order backwards(const StageChunk& c) { return {c.runs, true}; }
+  const UnitTimes::Part& unit(const PartRun& r) const { return u_.parts[r.part]; }
+
+  // Under which gradients are reduced: additions are dealt out evenly between the ends of the net.
+  double backward_pass(const PartRun& r) const {
+    const double adds = stage_.inner > 0 ? r.inner / r.count : 1;
+    return times_[r.part].backward.seconds + adds * (policy_.added / adding_);
+  }
 
   // By how much `times` parts become longer, each with a collective beside it.
   double beside(double times, double compute, double collective) {
@@ -90,41 +85,91 @@ class Waits {
     return times * (slow + std::max(0.0, collective - compute - slow));
   }
 
-  // The first part of a pass is waited for, and the second comes under it; a stage that was idle has both.
-  // `end`: the gather of an embedding or head that the pass begins with.
-  double begun(double end, double end_pass, double block_pass, double gather) {
-    const double first = end > 0 ? end : gather;
-    const double second = end > 0             ? beside(1, end_pass, gather)
-                          : stage_.blocks > 1 ? beside(1, block_pass, gather)
-                                              : 0;
-    w_.prefetched += first + second;
-    return first + second + (chunks_ - 1) * gather;
+  // The first part of a pass is waited for, and the second comes under it; a stage that was idle has both
+  // before the first micro-batch comes to its `first` chunk.
+  double forward(const StageChunk& c, bool first) {
+    double all = c.times * unit(c.runs.front()).gather;
+    if (first) w_.prefetched += unit(c.runs.front()).gather;
+    for (size_t i = 0; i < c.runs.size(); ++i) {
+      const PartRun& r = c.runs[i];
+      const double pass = times_[r.part].forward.seconds;
+      const auto gathers = [&](double times, double gather) {
+        if (first && times > 0) {
+          const double early = beside(1, pass, gather);
+          first = false, w_.prefetched += early, all += early, --times;
+        }
+        all += beside(times, pass, gather);
+      };
+      gathers(c.times * (r.count - 1), unit(r).gather);
+      if (i + 1 < c.runs.size()) gathers(c.times, unit(c.runs[i + 1]).gather);
+    }
+    return all;
   }
 
-  double gathered_apart(double end, double block, double after) {
-    const double nb = stage_.blocks, left = std::max(0.0, block - after);
-    const double first = end > 0 ? end + block : block + (nb > 1 ? left : 0);
-    w_.prefetched += first;
-    return first + (chunks_ - 1) * block + (chunks_ * (nb - 1) - (end > 0 || nb <= 1 ? 0 : 1)) * left;
+  // The pass that comes first has nothing to reduce beside it. Of parts that are recomputed together one has
+  // come under the group before it; the others are waited for. Reductions of the last part are, too.
+  double backward(const StageChunk& c, bool first) {
+    const Order runs = backwards(c);
+    const double wait = unit(runs[0]).gather_again;
+    double all = c.times * wait;
+    if (first) w_.prefetched += wait;
+    for (size_t i = 0; i < c.runs.size(); ++i) {
+      const PartRun& r = runs[i];
+      const UnitTimes::Part& u = unit(r);
+      const double pass = backward_pass(r), at_once = policy_.grouped ? c.times * r.at_once : 0;
+      double times = c.times * (r.count - 1);
+      const auto early = [&](double gather) {
+        const double s = beside(1, pass, gather);
+        first = false, w_.prefetched += s, all += s;
+      };
+      if (first && times > 0) early(u.gather_again), --times;
+      all += beside(times - at_once, pass, u.gather_again + u.reduce) + at_once * u.gather_again +
+             beside(at_once, pass, u.reduce);
+      if (i + 1 == c.runs.size()) break;
+      const PartRun& next = runs[i + 1];
+      times = c.times;
+      if (first) early(unit(next).gather_again), --times;
+      all += beside(times, pass, unit(next).gather_again) + beside(c.times, backward_pass(next), u.reduce);
+    }
+    const double last = c.times * unit(c.runs.front()).reduce;
+    w_.behind += last;
+    return all + last;
   }
 
-  // Reductions that are still to be waited for when the gradient has gone to the stage before; in a pass of
-  // its own all of them belong to the weight gradients.
-  void reduced(double seconds) { (c_.split ? w_.weight : w_.behind) = seconds; }
+  double gathered_apart(const StageChunk& c, const Order& runs, SectionTime PartTime::*pass,
+                        double UnitTimes::Part::*gather, bool first) {
+    const double wait = unit(runs[0]).*gather;
+    double all = c.times * wait;
+    if (first) w_.prefetched += wait;
+    for (size_t i = 0; i < c.runs.size(); ++i) {
+      // When an end of the net has last been read is not known: a table may be looked up by every op.
+      const double after = runs[i].inner > 0 ? (times_[runs[i].part].*pass).after_reads : 0;
+      const auto gathers = [&](double times, double seconds) {
+        const double left = std::max(0.0, seconds - after);
+        if (first && times > 0) first = false, w_.prefetched += left;
+        all += times * left;
+      };
+      gathers(c.times * (runs[i].count - 1), unit(runs[i]).*gather);
+      if (i + 1 < c.runs.size()) gathers(c.times, unit(runs[i + 1]).*gather);
+    }
+    return all;
+  }
 
   const UnitTimes& u_;
-  const UnitStage& stage_;
-  const UnitPasses& c_;
-  const double slowdown_, chunks_, backward_gather_;
+  const StageKind& stage_;
+  const std::span<const PartTime> times_;
+  const WaitPolicy& policy_;
+  const double slowdown_;
+  double chunks_ = 0, adding_ = 0;
   UnitWaits w_;
 };
 
 }  // namespace
 
-UnitWaits waits_of(const UnitTimes& units, const UnitStage& stage, const UnitPasses& passes,
+UnitWaits waits_of(const UnitTimes& units, const StageKind& stage, std::span<const PartTime> times,
                    const WaitPolicy& policy) {
-  Waits waits(units, stage, passes, policy.slowdown);
-  if (!policy.overlap) return waits.apart(policy.zero == 3);
+  Waits waits(units, stage, times, policy);
+  if (!policy.overlap) return waits.apart();
   return policy.zero == 2 ? waits.reductions_beside() : waits.all_beside();
 }
 

@@ -7,19 +7,10 @@
 
 #include "model/nets/build.h"
 #include "model/nets/parts.h"
+#include "perfmodel/layouts/stage_kinds.h"
 
 namespace isobar {
 namespace {
-
-// Three blocks, so that the one in the middle has neighbours like all the others.
-constexpr int64_t kDepth = 3;
-
-// The parts of such a net that are priced: its first, the middle one, its last.
-// nullptr: of another block, or of none
-PartSections* priced(int32_t part, const Plan& plan, NetSections& out) {
-  const auto parts = static_cast<int32_t>(plan.parts.size());
-  return part == 0 ? &out.embed : part == parts / 2 ? &out.block : part == parts - 1 ? &out.head : nullptr;
-}
 
 struct Both {
   Plan plan;
@@ -33,7 +24,21 @@ Both of_samples(RunSpec spec, int64_t samples) {
   return b;
 }
 
-void cut_ops(const Both& one, const Both& two, NetSections& out) {
+// Which distinct part an op, buffer or parameter is priced with; -1: with none, because another part like its
+// own is.
+class Priced {
+ public:
+  Priced(const std::vector<int32_t>& distinct, const std::vector<int32_t>& representatives)
+      : distinct_(distinct), representatives_(representatives) {}
+  int32_t operator()(int32_t part) const {
+    return part >= 0 && representatives_[distinct_[part]] == part ? distinct_[part] : -1;
+  }
+
+ private:
+  const std::vector<int32_t>&distinct_, &representatives_;
+};
+
+void cut_ops(const Both& one, const Both& two, const Priced& priced, NetSections& out) {
   const Conditions where{.ranks = one.plan.world, .ranks_on_host = one.plan.world};
   std::vector<std::pair<const Section*, int32_t>> place(one.program.instrs.size(), {nullptr, 0});
   for (size_t i = 0; i < one.program.instrs.size(); ++i) {
@@ -41,9 +46,9 @@ void cut_ops(const Both& one, const Both& two, NetSections& out) {
     const Pass pass = one.plan.routines[one.plan.train[instr.invocation].routine].pass;
     if (pass != Pass::forward && pass != Pass::backward) continue;
     const Op& op = one.plan.ops[instr.op];
-    PartSections* part = priced(op.part, one.plan, out);
-    if (!part) continue;  // reductions over data-parallel ranks are of no part: they go by layout
-    Section& section = pass == Pass::forward ? part->forward : part->backward;
+    const int32_t part = priced(op.part);
+    if (part < 0) continue;  // reductions over data-parallel ranks are of no part: they go by layout
+    Section& section = pass == Pass::forward ? out.parts[part].forward : out.parts[part].backward;
     SectionOp s{.one = shape_of(op, one.plan, where),
                 .two = shape_of(two.plan.ops[two.program.instrs[i].op], two.plan, where),
                 .lane = op.lane,
@@ -55,54 +60,93 @@ void cut_ops(const Both& one, const Both& two, NetSections& out) {
   }
 }
 
-void count_parameters(const Plan& plan, NetSections& out) {
-  for (const Param& p : plan.params) {
-    PartSections* part = priced(p.part, plan, out);
-    if (!part) continue;
-    ParameterCounts& q = part->parameters;
+// Which parameters are read other than in the forward pass of the part that declares them
+struct Reads {
+  std::vector<bool> again;  // in its backward pass
+  std::vector<bool> tied;   // by the other end of the net
+};
+
+Reads reads_of(const Plan& plan) {
+  Reads out{std::vector<bool>(plan.params.size()), std::vector<bool>(plan.params.size())};
+  const auto last = static_cast<int32_t>(plan.parts.size()) - 1;
+  const auto read = [&](const View& v, int32_t part, Pass pass) {
+    for (size_t i = 0; i < plan.params.size(); ++i) {
+      const Param& p = plan.params[i];
+      if (v.offset >= p.offset + p.count || p.offset >= v.offset + v.count) continue;
+      if (part == p.part && pass == Pass::backward) out.again[i] = true;
+      if (p.part == 0 && part == last) out.tied[i] = true;
+    }
+  };
+  for (const Routine& r : plan.routines) {
+    if (r.pass != Pass::forward && r.pass != Pass::backward) continue;
+    for (int32_t o = r.first; o < r.first + r.count; ++o)
+      for (const View& v : plan.ops[o].reads)
+        if (v && (v.buffer == plan.params_all.buffer || v.buffer == plan.params16_all.buffer))
+          read(v, plan.ops[o].part, r.pass);
+  }
+  return out;
+}
+
+void count_parameters(const Plan& plan, const Priced& priced, NetSections& out) {
+  const Reads reads = reads_of(plan);
+  for (size_t i = 0; i < plan.params.size(); ++i) {
+    const Param& p = plan.params[i];
     const auto count = static_cast<double>(p.count);
-    (p.axis >= 0 ? q.cut : q.whole) += count;
-    if (p.matrix) (p.axis >= 0 ? q.cut_matrix : q.whole_matrix) += count;
+    if (reads.tied[i]) out.tied += count;
+    const int32_t part = priced(p.part);
+    if (part < 0) continue;
+    const auto add = [&](ParameterCounts& q) {
+      (p.axis >= 0 ? q.cut : q.whole) += count;
+      if (p.matrix) (p.axis >= 0 ? q.cut_matrix : q.whole_matrix) += count;
+    };
+    add(out.parts[part].parameters);
+    if (reads.again[i]) add(out.parts[part].read_again);
   }
 }
 
-void count_memory(const Both& one, const Both& two, double tp, NetSections& out) {
-  const auto through = [&](double first, double second) {
-    const double slope = out.two > out.one ? (second - first) / (out.two - out.one) : 0;
-    return Line{first - slope * out.one, slope};
-  };
-  const auto saved = [&](const Plan& plan, const PartSections* part) {
-    double bytes = 0;
-    for (const Buffer& b : plan.buffers)
-      if (b.kind == BufferKind::saved && priced(b.part, plan, out) == part)
-        bytes += static_cast<double>(b.bytes());
-    return bytes;
-  };
-  // A product's other operand is saved anyway. What sequence parallelism gathered is kept in part.
-  const auto operands = [&](const Plan& plan, const PartSections* part) {
-    std::set<int32_t> gathered;
-    double bytes = 0;
-    for (const Op& op : plan.ops) {
-      if (op.kind == OpKind::all_gather) gathered.insert(op.writes[0].buffer);
-      if (!op.weight_gradient || priced(op.part, plan, out) != part) continue;
-      const Buffer& dy = plan.buffers[op.reads[0].buffer];
-      if (dy.kind == BufferKind::saved) continue;
-      bytes += static_cast<double>(dy.bytes()) / (gathered.contains(op.reads[0].buffer) ? tp : 1);
-    }
-    return bytes;
-  };
-  for (PartSections* part : {&out.embed, &out.block, &out.head}) {
-    part->saved = through(saved(one.plan, part), saved(two.plan, part));
-    part->split = through(operands(one.plan, part), operands(two.plan, part));
+// What both plans have counted, at any number of samples
+template <class Count>
+Line line_through(const NetSections& n, const Both& one, const Both& two, const Count& count) {
+  const double first = count(one.plan), second = count(two.plan);
+  const double slope = n.two > n.one ? (second - first) / (n.two - n.one) : 0;
+  return {first - slope * n.one, slope};
+}
+
+// A product's other operand is saved anyway. What sequence parallelism gathered is kept in part.
+double operands(const Plan& plan, const Priced& priced, int32_t part, double tp) {
+  std::set<int32_t> gathered;
+  double bytes = 0;
+  for (const Op& op : plan.ops) {
+    if (op.kind == OpKind::all_gather) gathered.insert(op.writes[0].buffer);
+    if (!op.weight_gradient || priced(op.part) != part) continue;
+    const Buffer& dy = plan.buffers[op.reads[0].buffer];
+    if (dy.kind == BufferKind::saved) continue;
+    bytes += static_cast<double>(dy.bytes()) / (gathered.contains(op.reads[0].buffer) ? tp : 1);
   }
-  const auto scratch = [](const Plan& p) {
-    return static_cast<double>(p.memory.by_kind[static_cast<int>(BufferKind::scratch)]);
-  };
-  out.scratch = through(scratch(one.plan), scratch(two.plan));
-  const auto stream = [](const Plan& plan) {
-    return static_cast<double>(plan.streams[plan.parts.size() / 2].bytes());
-  };
-  out.stream = through(stream(one.plan), stream(two.plan));
+  return bytes;
+}
+
+void count_memory(const Both& one, const Both& two, const Priced& priced, double tp, NetSections& out) {
+  const auto through = [&](const auto& count) { return line_through(out, one, two, count); };
+  for (int32_t part = 0; part < static_cast<int32_t>(out.parts.size()); ++part) {
+    out.parts[part].saved = through([&](const Plan& plan) {
+      double bytes = 0;
+      for (const Buffer& b : plan.buffers)
+        if (b.kind == BufferKind::saved && priced(b.part) == part) bytes += static_cast<double>(b.bytes());
+      return bytes;
+    });
+    out.parts[part].split = through([&](const Plan& plan) { return operands(plan, priced, part, tp); });
+  }
+  out.scratch = through([](const Plan& plan) {
+    return static_cast<double>(plan.memory.by_kind[static_cast<int>(BufferKind::scratch)]);
+  });
+  for (int32_t cut = 0; cut < static_cast<int32_t>(one.plan.parts.size()); ++cut)
+    out.crossing.push_back(through([cut](const Plan& plan) {
+      double bytes = 0;
+      for (const Stream& s : plan.streams)
+        if (s.from < cut && cut <= s.to) bytes += static_cast<double>(s.bytes());
+      return bytes;
+    }));
 }
 
 // The op that lies on the line through two, at x of the way from the first to the second.
@@ -123,8 +167,11 @@ OpShape between(const OpShape& one, const OpShape& two, double x) {
 
 }  // namespace
 
-SectionCache::SectionCache(const RunSpec& spec) : base_(spec) {
-  base_.net = distinct_parts(base_.net);
+SectionCache::SectionCache(const RunSpec& spec)
+    : base_(spec),
+      distinct_(number_distinct(parts_of(distinct_parts(spec.net)))),
+      representatives_(representatives(distinct_)) {
+  base_.net = distinct_parts(spec.net);
   base_.layout = {};
   base_.policy.schedule = "gpipe";
   base_.policy.zero = 0;
@@ -141,18 +188,20 @@ const NetSections& SectionCache::of(const SectionKey& key) {
   spec.layout.tp = key.tp;
   spec.layout.cp = key.cp;
   spec.policy.sequence_parallel = key.sequence_parallel;
-  const bool group = key.recompute == kGroupRecompute;  // of all blocks: the middle one is like most
+  const bool group = key.recompute == kGroupRecompute;  // of all parts between the ends
   spec.policy.recompute = kRecompute[group ? kFullRecompute : key.recompute];
-  if (group) spec.policy.recompute_num_layers = kDepth;
+  if (group) spec.policy.recompute_num_layers = static_cast<int64_t>(distinct_.size());
   spec.policy.cp_kind = kCpKinds[key.cp_kind];
   auto out = std::make_unique<NetSections>();
   // Context parallelism regroups several samples by copies that one alone does not need.
   if (key.cp > 1) out->one = key.single ? 1 : 2, out->two = key.single ? 1 : 4;
   const Both one = of_samples(spec, static_cast<int64_t>(out->one));
   const Both two = out->two > out->one ? of_samples(spec, static_cast<int64_t>(out->two)) : one;
-  cut_ops(one, two, *out);
-  count_parameters(one.plan, *out);
-  count_memory(one, two, static_cast<double>(key.tp), *out);
+  out->parts.resize(representatives_.size());
+  const Priced priced(distinct_, representatives_);
+  cut_ops(one, two, priced, *out);
+  count_parameters(one.plan, priced, *out);
+  count_memory(one, two, priced, static_cast<double>(key.tp), *out);
   known = std::move(out);
   return *known;
 }

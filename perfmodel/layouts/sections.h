@@ -1,11 +1,11 @@
-// The distinct parts of a step, each counted once from a plan that the net's own builder emitted: forward and
-// backward of the embedding, of one block and of the head. Layouts that share what decides them (tp, cp,
-// sequence parallelism, recomputation, precision) differ in how often and where these run, so an exhaustive
-// search builds a few hundred small plans and no more.
+// The distinct parts of a net, each counted once from a plan that the net's own builder emitted, forward and
+// backward. Layouts that share what decides them (tp, cp, sequence parallelism, recomputation, precision)
+// differ in how often and where these run, so an exhaustive search builds a few hundred small plans and no
+// more.
 //
 //   SectionCache cache(spec);                       // net and policy of the search
 //   const NetSections& s = cache.of({.tp = 8, .cp = 1, .sequence_parallel = true, .recompute = "none"});
-//   SectionTime t = time_of(s, s.block.forward, key, 4 /* samples */, rates, …);
+//   SectionTime t = time_of(s, s.parts[1].forward, key, 4 /* samples */, rates, …);
 //
 // Everything about an op is linear in the samples of a micro-batch, so two small plans are enough.
 #pragma once
@@ -27,7 +27,7 @@ struct SectionKey {
   auto operator<=>(const SectionKey&) const = default;  // NOLINT(modernize-use-nullptr): its own 0
 };
 inline constexpr const char* kRecompute[] = {"none", "selective", "full"};
-inline constexpr int kFullRecompute = 2, kGroupRecompute = 3;  // 3: in a group of blocks, not its first
+inline constexpr int kFullRecompute = 2, kGroupRecompute = 3;  // 3: in a group of parts, not its first
 inline constexpr const char* kCpKinds[] = {"allgather", "ring", "ulysses"};
 
 struct Line {  // a + b * samples
@@ -52,15 +52,17 @@ struct ParameterCounts {                    // elements a rank holds
 struct PartSections {  // of a part of the net
   Section forward, backward;
   ParameterCounts parameters;
-  Line saved;  // bytes that a micro-batch in flight keeps
-  Line split;  // more of it when weight gradients are put off: their operands
+  ParameterCounts read_again;  // of them, what its backward pass reads
+  Line saved;                  // bytes that a micro-batch in flight keeps
+  Line split;                  // more of it when weight gradients are put off: their operands
 };
 
 struct NetSections {
-  double one = 1, two = 2;  // samples of the plans that it was cut from; equal: it is of these alone
-  PartSections embed, block, head;
-  Line scratch;  // bytes
-  Line stream;   // bytes of the residual stream on a rank
+  double one = 1, two = 2;          // samples of the plans that it was cut from; equal: it is of these alone
+  std::vector<PartSections> parts;  // the distinct ones, as NetParts numbers them
+  std::vector<Line> crossing;       // bytes of the streams over a cut before each part of distinct_parts(net)
+  Line scratch;                     // bytes
+  double tied = 0;                  // elements of the first part's parameters that the last one reads, too
 };
 
 class SectionCache {
@@ -72,6 +74,8 @@ class SectionCache {
 
  private:
   RunSpec base_;
+  std::vector<int32_t> distinct_;         // of each part of the small net that plans are of
+  std::vector<int32_t> representatives_;  // of each distinct one, which part of it is priced
   std::map<SectionKey, std::unique_ptr<NetSections>> known_;
 };
 
@@ -88,6 +92,10 @@ struct SectionTime {
   double slowdown = 0;            // compute beside communication
   double host = 0;                // the rest: launches come too slowly
   double flops = 0, ceiling = 0;  // matrix FLOPs; least possible seconds of them
+};
+struct PartTime {
+  SectionTime forward, backward;
+  double of(double SectionTime::*member) const { return forward.*member + backward.*member; }
 };
 /// `split`: weight gradients come after everything else, so they hide no collective.
 /// `counts`: all of the section's counts, added up. `peaks`: FLOP/s by type, for the ceiling.

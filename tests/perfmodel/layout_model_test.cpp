@@ -59,7 +59,7 @@ TEST(LayoutModel, FlopsAreNarayanans) {
 
 double saved_of_block(const RunSpec& s) {
   SectionCache cache(s);
-  return cache.of(layout_of(s).key()).block.saved.at(static_cast<double>(s.micro_batch()));
+  return cache.of(layout_of(s).key()).parts[1].saved.at(static_cast<double>(s.micro_batch()));
 }
 
 TEST(LayoutModel, ActivationsAreKorthikantis) {

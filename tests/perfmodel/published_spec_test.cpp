@@ -70,7 +70,7 @@ TEST(PublishedSpec, ClosedFormsCountTheParametersOfThePlan) {
   std::mt19937 random(seed);
   for (const auto& [r, spec] : plannable_rows(40, random)) {
     SectionCache sections(spec);
-    const ParameterCounts& block = sections.of(layout_of(spec).key()).block.parameters;
+    const ParameterCounts& block = sections.of(layout_of(spec).key()).parts[1].parameters;
     // Matrices alone: biases and norms are the rest.
     EXPECT_NEAR(layer_parameters(r) / r.tp / block.all(), 1, 0.01) << r.id << " " << r.layout();
     EXPECT_LE(layer_parameters(r) / r.tp, block.all()) << r.id;
