@@ -214,7 +214,7 @@ TEST_F(Spec, EveryShippedModelLoads) {
   EXPECT_GE(n, 5);
 }
 
-TEST(Spec, ARecordOfAnOlderProgramMayHoldTheKeysOfOtherKinds) {
+TEST_F(Spec, ARecordOfAnOlderProgramMayHoldTheKeysOfOtherKinds) {
   nlohmann::json j = to_json(RunSpec{});
   j["net"]["vocab_size"] = 50257;
   EXPECT_THROW(run_spec_from_json(j, "x"), ConfigError);
@@ -223,7 +223,7 @@ TEST(Spec, ARecordOfAnOlderProgramMayHoldTheKeysOfOtherKinds) {
   EXPECT_THROW(run_spec_from_record(j, "x"), ConfigError);
 }
 
-TEST(Spec, EveryKindOfNetComesBackFromItsOwnJson) {
+TEST_F(Spec, EveryKindOfNetComesBackFromItsOwnJson) {
   for (const std::string& kind : NetSpec::kinds()) {
     RunSpec s;
     ASSERT_TRUE(s.net.set_kind(kind));
