@@ -9,14 +9,15 @@
 #include <stdexcept>
 #include <utility>
 
+#include "model/backend/batch_places.h"
 #include "model/plan/link.h"
 
 namespace isobar {
 
 class Backend {
  public:
-  /// Delivers the micro-batch's input and target, [B,C,H,W] f32 each, into the two buffers.
-  using Fetch = std::function<void(int32_t micro, float* input, float* target)>;
+  /// Delivers the tensors of a micro-batch.
+  using Fetch = std::function<void(int32_t micro, const BatchPlaces& to)>;
 
   virtual ~Backend() = default;
   virtual void launch(const Op& op, int32_t micro, int32_t slot) = 0;
@@ -41,16 +42,23 @@ class Backend {
   virtual void upload(const std::vector<View>&) {}
   virtual void drop_host_copies() {}  // of large buffers
 
+  /// Of an op's writes in a slot; null where one is absent.
+  std::vector<std::byte*> places(const Op& op, int32_t slot) const {
+    std::vector<std::byte*> out;
+    for (const View& v : op.writes) out.push_back(v ? at(v, slot) : nullptr);
+    return out;
+  }
   std::byte* at(const View& v, int32_t slot = 0) const {
     const int64_t begin = address(plan_, v, slot).first;
     return begin < plan_.memory.arena ? arena_ + begin : host_ + (begin - plan_.memory.arena);
   }
 
  protected:
-  void fetch(const Op& op, int32_t micro, float* input, float* target, bool hidden = false) {
+  /// `to`: an address for each of the op's writes, null for those that are absent.
+  void fetch(const Op& op, int32_t micro, std::vector<std::byte*> to, bool hidden = false) {
     if (!fetch_) throw std::logic_error(op.path + ": there is no data source");
     hidden_ = hidden;
-    fetch_(micro, input, target);
+    fetch_(micro, {plan_, std::move(to)});
     hidden_ = false;
   }
   Backend(const Plan& plan, std::byte* arena, std::byte* host) : plan_(plan), arena_(arena), host_(host) {}

@@ -66,19 +66,19 @@ void RankData::seek_validation() {
   if (valid_loader_) valid_loader_->seek(0);
 }
 
-Batch RankData::next(float* input, float* target) {
-  return fetch(train_loader_.value(), input, target);
+Batch RankData::next(const BatchPlaces& to) {
+  return fetch(train_loader_.value(), to);
 }
 
-Batch RankData::next_validation(float* input, float* target) {
-  return fetch(valid_loader_.value(), input, target);
+Batch RankData::next_validation(const BatchPlaces& to) {
+  return fetch(valid_loader_.value(), to);
 }
 
-Batch RankData::fetch(Loader& loader, float* input, float* target) const {
+Batch RankData::fetch(Loader& loader, const BatchPlaces& to) const {
   const Batch batch = loader.next();
   const int64_t count = spec_.micro_batch() * train_set_->shape().size();
-  if (input) copy(batch.input, count, input);
-  if (target) copy(batch.target, count, target);
+  if (float* input = to.floats("input")) copy(batch.input, count, input);
+  if (float* target = to.floats("target")) copy(batch.target, count, target);
   return batch;
 }
 

@@ -3,11 +3,12 @@
 //
 //   RankData data(spec, plan, mpi.rank());
 //   data.seek(state.step);
-//   const Batch batch = data.next(input, target);
+//   const Batch batch = data.next(places);
 #pragma once
 #include <memory>
 #include <optional>
 
+#include "model/backend/batch_places.h"
 #include "model/base/spec.h"
 #include "model/data/loader.h"
 #include "model/plan/plan.h"
@@ -28,12 +29,12 @@ class RankData {
   /// The next batch is the step's first.
   void seek(int64_t step);
   void seek_validation();
-  /// The next batch, copied to where it is wanted (either may be null).
-  Batch next(float* input, float* target);
-  Batch next_validation(float* input, float* target);
+  /// The next batch, its "input" and "target" copied to where they are wanted.
+  Batch next(const BatchPlaces& to);
+  Batch next_validation(const BatchPlaces& to);
 
  private:
-  Batch fetch(Loader& loader, float* input, float* target) const;
+  Batch fetch(Loader& loader, const BatchPlaces& to) const;
 
   const RunSpec& spec_;
   std::unique_ptr<Dataset> train_set_, valid_set_;

@@ -30,8 +30,9 @@ std::string some(int64_t n, const std::string& what) {  // 1 rank, 2 ranks
 }
 
 std::string net_text(const NetSpec& n, int64_t parameters) {
-  const std::string net = n.kind() + ", " + grouped(parameters) + " parameters: " + some(n.blocks(), "block") +
-                          " of " + std::to_string(n.width()) + ", " + some(n.heads(), "head");
+  const std::string net = n.kind() + ", " + grouped(parameters) +
+                          " parameters: " + some(n.blocks(), "block") + " of " + std::to_string(n.width()) +
+                          ", " + some(n.heads(), "head");
   const Images* i = n.images();
   return i ? net + text(", %ld -> %ld channels of %ld x %ld", i->in_channels, i->out_channels, i->img_height,
                         i->img_width)

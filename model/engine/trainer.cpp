@@ -52,7 +52,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         threads_(threads_per_rank(spec, mpi)),
         device_(std::move(device)),
         plan_(build_plan(spec, mpi.rank(), workspace_of(device_, spec, threads_))),
-        train_program_(link(plan_, plan_.train, spec.run.serial)),
+        train_program_(link_step(spec, plan_)),
         eval_program_(link(plan_, plan_.eval, spec.run.serial)) {
     omp_set_num_threads(threads_);
     log_start();  // before anything slow
@@ -174,9 +174,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (trace_) trace_->begin(step);
     double wait = 0;
     backend_->on_fetch(
-        [&](int32_t, float* input, float* target) {
+        [&](int32_t, const BatchPlaces& to) {
           const auto reading = slow_.begin("reading samples");
-          const double waited = data_->next(input, target).wait_s;
+          const double waited = data_->next(to).wait_s;
           if (!backend_->fetch_is_hidden()) wait += waited;
         },
         step + 1 < spec_.train.steps);
@@ -229,8 +229,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       std::snprintf(
           line, sizeof line,
           "step %6ld/%ld  loss %.5f  rmse %.5f  lr %.3e  |g| %.3f  %8.2f ms  %8.2f samples/s  %5.0f s left",
-          step + 1, spec_.train.steps, loss, static_cast<double>(metrics[plan_.metric("rmse").first]), lr, norm, seconds * 1e3, rate,
-          spent * static_cast<double>(spec_.train.steps - step - 1));
+          step + 1, spec_.train.steps, loss, static_cast<double>(metrics[plan_.metric("rmse").first]), lr,
+          norm, seconds * 1e3, rate, spent * static_cast<double>(spec_.train.steps - step - 1));
       say(line);
     }
   }
@@ -241,11 +241,12 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     std::vector<double> sums(plan_.metrics.count, 0.0);
     const bool persist = persistence_.empty();
     std::vector<double> persistence(channels, 0.0);
-    backend_->on_fetch([&](int32_t, float* input, float* target) {
+    backend_->on_fetch([&](int32_t, const BatchPlaces& to) {
       const auto reading = slow_.begin("reading samples of the validation");
-      const Batch batch = data_->next_validation(input, target);
+      const Batch batch = data_->next_validation(to);
       if (persist && data_->scores())
-        add_persistence_rmse(*spec_.net.images(), spec_.micro_batch(), batch.input, batch.target, persistence);
+        add_persistence_rmse(*spec_.net.images(), spec_.micro_batch(), batch.input, batch.target,
+                             persistence);
     });
     executor_->record_to(nullptr);
     processor_->stop_watching();

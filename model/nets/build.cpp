@@ -19,7 +19,6 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace) {
   check_layout(spec);
   check_plan_size(spec);
   Plan plan = emit_step(spec, rank, workspace);
-  check_step_size(spec, plan);
   // What model/data's Loader keeps, every tensor of a batch: prefetch batches a worker and the one in use, or
   // one batch when the training thread reads itself, as it always does for validation.
   const DataSpec& d = spec.data;
@@ -33,6 +32,11 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace) {
   plan.memory.loader = reads ? slots * batch : 0;
   place(plan);
   return plan;
+}
+
+Program link_step(const RunSpec& spec, const Plan& plan, int64_t ranks) {
+  check_step_size(spec, plan, ranks);
+  return link(plan, plan.train, spec.run.serial);
 }
 
 void check_world(const RunSpec& spec, const std::vector<Plan>& plans) {

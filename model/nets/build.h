@@ -1,12 +1,17 @@
 // From what the user asked for to the placed plan of one rank.
 #pragma once
 #include "model/base/spec.h"
+#include "model/plan/link.h"
 #include "model/plan/plan.h"
 
 namespace isobar {
 
 /// Pure. Throws ConfigError for a layout or policy that the net cannot take, with the nearest that it can.
 Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace);
+
+/// A step of a plan, with all its micro-batches, as it is executed or replayed. A plan does not grow with
+/// micro-batches, this does: throws ConfigError where `ranks` programs like it are too large for memory.
+Program link_step(const RunSpec& spec, const Plan& plan, int64_t ranks = 1);
 
 /// What no rank can see by itself (check in plan/link.h): a plan of every rank, each against the others.
 /// Throws ConfigError naming the layout when they do not fit together. Of a world too large to be held in

@@ -1,8 +1,8 @@
 // What planning takes in memory, before it is taken. A plan grows with a rank's blocks, its linked program
 // with micro-batches too, and the check of all ranks against one another with the world.
 //
-//   check_plan_size(spec);                         // before a plan is built
-//   check_step_size(spec, plan);                   // before it is linked; build_plan() does both
+//   check_plan_size(spec);                         // before a plan is built: build_plan()
+//   check_step_size(spec, plan);                   // before it is linked: link_step()
 //   const RunSpec part = world_to_check(spec, w);  // what check_world() can look at
 //
 // Bytes are counted from what is stored: an op with its operands and path, an invocation, an instruction with

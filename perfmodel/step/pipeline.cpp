@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "model/nets/build.h"
-#include "model/nets/plan_size.h"
 #include "model/plan/layout.h"
 #include "perfmodel/step/cost.h"
 
@@ -37,8 +36,7 @@ std::vector<StageProgram> stages_of(const RunSpec& spec, const Workspace& worksp
   const std::vector<int> ranks = spec.layout.pp > 1 ? group_of(spec.layout, "pp", 0) : std::vector<int>{0};
   for (int rank : ranks) {
     StageProgram stage{build_plan(spec, rank, workspace), {}};
-    if (out.empty()) check_step_size(spec, stage.plan, static_cast<int64_t>(ranks.size()));
-    stage.program = link(stage.plan, stage.plan.train, spec.run.serial);
+    stage.program = link_step(spec, stage.plan, static_cast<int64_t>(ranks.size()));
     out.push_back(std::move(stage));
   }
   return out;

@@ -10,7 +10,7 @@ namespace {
 // A plan of buffers in an arena that begins as NaN
 class Bench {
  public:
-  Bench() : arena_(DType::f32, kFloats) {}
+  Bench() : arena_(DType::f32, kFloats) { plan_.batch = {{.name = "input"}, {.name = "target"}}; }
   View add(DType t, int64_t n) {
     const auto id = static_cast<int32_t>(plan_.buffers.size());
     isobar::Buffer b{
@@ -28,7 +28,9 @@ class Bench {
   }
   void run(OpKind kind, const Attrs& a, std::vector<View> reads, std::vector<View> writes) {
     CpuBackend backend(plan_, static_cast<std::byte*>(arena_.data()), TrainSpec{});
-    backend.on_fetch([this](int32_t, float* input, float* target) { fetched_ = {input, target}; });
+    backend.on_fetch([this](int32_t, const BatchPlaces& to) {
+      fetched_ = {to.floats("input"), to.floats("target")};
+    });
     backend.launch(
         {.kind = kind, .a = a, .reads = std::move(reads), .writes = std::move(writes), .path = "op"}, 0, 0);
   }

@@ -35,7 +35,8 @@ TEST_P(DeviceTrace, TheDevicesTimeBelongsToOps) {
   const auto processor = make_processor(device, spec, plan, mpi, 1, true);
   if (!processor->watch(program)) GTEST_SKIP() << processor->describe().dump();
   processor->stop_watching();
-  const auto samples = [&](int32_t, float* input, float* target) {
+  const auto samples = [&](int32_t, const BatchPlaces& to) {
+    float *input = to.floats("input"), *target = to.floats("target");
     const int64_t n = spec.policy.micro_batch * 4 * 64 * 128;
     for (float* x : {input, target})
       for (int64_t i = 0; x && i < n; ++i) x[i] = static_cast<float>(i % 17) - 8;

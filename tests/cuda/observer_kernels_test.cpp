@@ -85,7 +85,8 @@ TEST_P(Observer, HearsOfEveryOpOfEveryStepOnce) {
   const PinnedMemory host(plan.memory.host);
   CudaBackend backend(plan, arena.data(), spec.train, host.data(), streams, {});
   backend.prepare();
-  backend.on_fetch([](int32_t, float* input, float* target) {
+  backend.on_fetch([](int32_t, const BatchPlaces& to) {
+    float *input = to.floats("input"), *target = to.floats("target");
     for (float* x : {input, target})
       for (int i = 0; x && i < 2 * 8 * 8; ++i) x[i] = static_cast<float>(i % 5) - 2;
   });

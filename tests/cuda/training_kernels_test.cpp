@@ -68,7 +68,8 @@ template <class Run>
 std::vector<Step> train(const RunSpec& spec, const Plan& plan, Backend& backend, uint64_t seed, int64_t steps,
                         const Program& program, const Run& run) {
   const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.host(v)); };
-  const int64_t pixels = spec.micro_batch() * spec.net.vit().in_channels * spec.net.vit().img_height * spec.net.vit().img_width;
+  const int64_t pixels =
+      spec.micro_batch() * spec.net.vit().in_channels * spec.net.vit().img_height * spec.net.vit().img_width;
   first_values(plan, seed, floats(plan.params_all));
   set_scalars(spec, 0, floats(plan.scalars));
   backend.upload({plan.params_all, plan.scalars});
@@ -77,7 +78,8 @@ std::vector<Step> train(const RunSpec& spec, const Plan& plan, Backend& backend,
   int64_t asked = 0;  // like a loader: who asks gets what comes next
   for (int64_t step = 0; step < steps; ++step) {
     backend.on_fetch(
-        [&](int32_t micro, float* input, float* target) {
+        [&](int32_t micro, const BatchPlaces& to) {
+          float *input = to.floats("input"), *target = to.floats("target");
           EXPECT_FALSE(asked < spec.micro_batches() && backend.fetch_is_hidden()) << "nothing computes yet";
           sample(seed, asked++ / spec.micro_batches(), micro, pixels, input, target);
         },

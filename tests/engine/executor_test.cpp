@@ -43,7 +43,8 @@ TEST(Executor, TheNullBackendRunsTheWholePlanDry) {
     Noting backend(plan, arena.data());
     Executor execute(plan, backend, nullptr);
     int64_t fetched = 0;
-    backend.on_fetch([&](int32_t m, float* input, float* target) {
+    backend.on_fetch([&](int32_t m, const BatchPlaces& to) {
+      float *input = to.floats("input"), *target = to.floats("target");
       EXPECT_EQ(m, fetched++);
       const int64_t n = spec.micro_batch() * spec.net.vit().in_channels * spec.net.vit().img_height *
                         spec.net.vit().img_width;
@@ -77,9 +78,9 @@ TEST(Executor, AnErrorOfTheDataSourceComesOutAndTheNextStepRuns) {
   NullBackend backend(plan, arena.data());
   Executor execute(plan, backend, nullptr);
   const Program program = link(plan, plan.train);
-  backend.on_fetch([](int32_t, float*, float*) { throw std::domain_error("no such sample"); });
+  backend.on_fetch([](int32_t, const BatchPlaces&) { throw std::domain_error("no such sample"); });
   EXPECT_THROW(execute(program, 0), std::domain_error);
-  backend.on_fetch([](int32_t, float*, float*) {});
+  backend.on_fetch([](int32_t, const BatchPlaces&) {});
   EXPECT_NO_THROW(execute(program, 1));
 }
 
@@ -112,7 +113,7 @@ TEST(Executor, FlushesDenormalsOnEveryThreadThatRunsOps) {
         if (before != nullptr) i.waits.push_back(static_cast<int32_t>(before - program.instrs.data()));
         before = &i;
       }
-      backend.on_fetch([](int32_t, float*, float*) {});
+      backend.on_fetch([](int32_t, const BatchPlaces&) {});
       execute(program, 0);
       EXPECT_EQ(backend.keeping, std::vector<std::string>{});
       EXPECT_EQ(std::count(backend.on_compute.begin(), backend.on_compute.end(), false) > 0, comm_thread);
@@ -151,7 +152,7 @@ TEST(Executor, TheWatchdogBarksOnlyWhenNothingMoves) {
   const Plan plan = build_plan(spec, 0, cpu_workspace(1));
   Arena arena(plan.memory.arena);
   NullBackend backend(plan, arena.data());
-  backend.on_fetch([](int32_t, float*, float*) {});
+  backend.on_fetch([](int32_t, const BatchPlaces&) {});
   Executor execute(plan, backend, nullptr);
   const Program program = link(plan, plan.train);
   std::atomic<int> barks{0};

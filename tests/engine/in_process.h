@@ -85,7 +85,8 @@ class InProcess {
 
   Step step(int64_t n) {
     const int64_t batch = spec_.micro_batch();
-    backend_->on_fetch([&](int32_t micro, float* input, float* target) {
+    backend_->on_fetch([&](int32_t micro, const BatchPlaces& to) {
+      float *input = to.floats("input"), *target = to.floats("target");
       const int64_t first = n * spec_.train.global_batch + (micro * spec_.layout.dp + dp_) * batch;
       for (int64_t i = 0; i < batch; ++i)
         sample(first + i, input ? input + i * size_ : nullptr, target ? target + i * size_ : nullptr);

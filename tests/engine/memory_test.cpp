@@ -57,7 +57,8 @@ TEST(Memory, AStepUsesThePlannedArenaToItsLastBytes) {
     CpuBackend backend(plan, arena.data(), spec.train);
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
-    backend.on_fetch([&](int32_t, float* input, float* target) {
+    backend.on_fetch([&](int32_t, const BatchPlaces& to) {
+      float *input = to.floats("input"), *target = to.floats("target");
       const int64_t n = spec.micro_batch() * spec.net.vit().in_channels * spec.net.vit().img_height *
                         spec.net.vit().img_width;
       for (int64_t i = 0; i < n; ++i) input[i] = normal(random), target[i] = normal(random);

@@ -166,7 +166,7 @@ void register_device_step_cases(const DeviceTimer& timer) {
           name,
           [spec, step, &timer](benchmark::State& state) {
             DeviceBench bench(build_plan(spec, 0, cuda_workspace(timer.device().major)), spec.train, timer);
-            bench.backend.on_fetch([](int32_t, float*, float*) {});
+            bench.backend.on_fetch([](int32_t, const BatchPlaces&) {});
             const Program program = link(bench.plan, bench.plan.train);
             // Launched one by one, as a replay leaves the host nothing to do.
             cuda::DeviceExecutor run(bench.plan, bench.backend, nullptr, timer.streams(), {.graphs = step});

@@ -52,7 +52,7 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
   };
   switch (op.kind) {
     case OpKind::fetch:
-      return fetch(op, micro, fout(0), fout(1));
+      return fetch(op, micro, places(op, slot));
     case OpKind::patch_gather:
       return cpu::patch_gather(patch(type(op.writes[0])), fin(0), out(0));
     case OpKind::gemm:

@@ -283,13 +283,7 @@ void CudaBackend::drop_host_copies() {
 // ---- fetch ----
 
 void CudaBackend::fill(const Op& op, int32_t micro, int index, bool hidden) {
-  const Inputs::Place place = inputs_.to_fill(op, index);
-  fetch(op, micro, place.input, place.target, hidden);
-}
-
-std::array<std::byte*, 2> CudaBackend::fetched(const Op& op, int32_t slot) const {
-  const auto address = [&](const View& v) { return v ? at(v, slot) : nullptr; };
-  return {address(op.writes[0]), address(op.writes[1])};
+  fetch(op, micro, inputs_.to_fill(op, index), hidden);
 }
 
 }  // namespace isobar::cuda

@@ -55,7 +55,6 @@ class CudaBackend : public Backend {
   const Inputs& inputs() const { return inputs_; }
   /// Has the data source fill a pinned buffer; `hidden`: while the device is busy.
   void fill(const Op& fetch, int32_t micro, int index, bool hidden = false);
-  std::array<std::byte*, 2> fetched(const Op& fetch, int32_t slot) const;  // where a fetch's views lie
 
   const Gemms& gemms() const { return gemms_; }
   struct AttentionUse {

@@ -222,7 +222,7 @@ void DeviceExecutor::launch(const Instr& instr, const Kept& kept, cudaStream_t s
   const Op& op = plan_.ops[static_cast<size_t>(instr.op)];
   if (op.kind == OpKind::fetch) {
     Inputs& inputs = backend_.inputs();
-    const auto to = backend_.fetched(op, instr.slot);
+    const auto to = backend_.places(op, instr.slot);
     if (kept.ahead) return inputs.land(op, fetched++, kept.set, to, stream);
     const int index = fetched++ % inputs.count();
     if (mode != Mode::capture) backend_.fill(op, instr.micro, index);

@@ -3,26 +3,36 @@
 #include <algorithm>
 
 namespace isobar::cuda {
-namespace {
 
-size_t bytes_of(const View& v) {
-  return v ? static_cast<size_t>(v.count) * sizeof(float) : 0;
+Inputs::Inputs(const Plan& plan) : plan_(plan) {
+  for (const Op& op : plan.ops) {
+    if (op.kind != OpKind::fetch) continue;
+    int64_t bytes = 0;
+    for (const View& v : op.writes) bytes += static_cast<int64_t>(bytes_of(v));
+    bytes_ = std::max(bytes_, bytes);
+  }
 }
 
-void copy_views(const Op& fetch, const std::byte* from, const std::array<std::byte*, 2>& to,
-                cudaMemcpyKind kind, cudaStream_t stream) {
+size_t Inputs::bytes_of(const View& v) const {
+  if (!v) return 0;
+  return static_cast<size_t>(v.count * size_of(plan_.buffers[static_cast<size_t>(v.buffer)].dtype));
+}
+
+Inputs::Places Inputs::one_after_the_other(const Op& fetch, std::byte* begin) const {
+  Places out;
+  for (const View& v : fetch.writes) {
+    out.push_back(v ? begin : nullptr);
+    begin += bytes_of(v);
+  }
+  return out;
+}
+
+void Inputs::copy_views(const Op& fetch, const std::byte* from, const Places& to, cudaMemcpyKind kind,
+                        cudaStream_t stream) const {
   for (size_t i = 0; i < to.size(); ++i) {
     if (fetch.writes[i]) ISOBAR_CUDA(cudaMemcpyAsync(to[i], from, bytes_of(fetch.writes[i]), kind, stream));
     from += bytes_of(fetch.writes[i]);
   }
-}
-
-}  // namespace
-
-Inputs::Inputs(const Plan& plan) {
-  for (const Op& op : plan.ops)
-    if (op.kind == OpKind::fetch)
-      bytes_ = std::max(bytes_, static_cast<int64_t>(bytes_of(op.writes[0]) + bytes_of(op.writes[1])));
 }
 
 Inputs::~Inputs() {
@@ -49,16 +59,14 @@ int64_t Inputs::landing_bytes() const {
   return 2 * bytes_ * static_cast<int64_t>(landing_[0].buffers.size());
 }
 
-Inputs::Place Inputs::to_fill(const Op& fetch, int index) {
+Inputs::Places Inputs::to_fill(const Op& fetch, int index) {
   Pinned& p = *pinned_.at(static_cast<size_t>(index));
   if (p.in_use) ISOBAR_CUDA(cudaEventSynchronize(p.copied.get()));
   p.in_use = false;
-  const auto floats = [](std::byte* at) { return reinterpret_cast<float*>(at); };
-  return {fetch.writes[0] ? floats(p.memory.data()) : nullptr,
-          fetch.writes[1] ? floats(p.memory.data() + bytes_of(fetch.writes[0])) : nullptr};
+  return one_after_the_other(fetch, p.memory.data());
 }
 
-void Inputs::copy(const Op& fetch, int index, const std::array<std::byte*, 2>& to, cudaStream_t stream) {
+void Inputs::copy(const Op& fetch, int index, const Places& to, cudaStream_t stream) {
   copy_views(fetch, pinned_.at(static_cast<size_t>(index))->memory.data(), to, cudaMemcpyHostToDevice,
              stream);
 }
@@ -71,7 +79,7 @@ void Inputs::in_use(int index, cudaStream_t stream) {
 
 void Inputs::send(const Op& fetch, int index, int set) {
   std::byte* const to = landing_[static_cast<size_t>(set)].buffers.at(static_cast<size_t>(index))->data();
-  copy(fetch, index, {to, to + bytes_of(fetch.writes[0])}, stream_);
+  copy(fetch, index, one_after_the_other(fetch, to), stream_);
   in_use(index, stream_);
 }
 
@@ -83,8 +91,7 @@ void Inputs::wait(int set, cudaStream_t stream) {
   ISOBAR_CUDA(cudaStreamWaitEvent(stream, landing_[static_cast<size_t>(set)].sent.get(), 0));
 }
 
-void Inputs::land(const Op& fetch, int index, int set, const std::array<std::byte*, 2>& to,
-                  cudaStream_t stream) {
+void Inputs::land(const Op& fetch, int index, int set, const Places& to, cudaStream_t stream) {
   const std::byte* from = landing_[static_cast<size_t>(set)].buffers.at(static_cast<size_t>(index))->data();
   copy_views(fetch, from, to, cudaMemcpyDeviceToDevice, stream);
 }

@@ -33,13 +33,12 @@ class Inputs {
   int64_t pinned_bytes() const { return bytes_ * count(); }
   int64_t landing_bytes() const;
 
-  struct Place {  // where the host puts a batch; null: not wanted
-    float *input, *target;
-  };
-  /// Waits until the device is done with the buffer.
-  Place to_fill(const Op& fetch, int index);
+  /// An address for each of the fetch's writes, null for one that is absent.
+  using Places = std::vector<std::byte*>;
+  /// Where the host puts a batch. Waits until the device is done with the buffer.
+  Places to_fill(const Op& fetch, int index);
   /// From pinned memory to `to`, the fetch's views on the device.
-  void copy(const Op& fetch, int index, const std::array<std::byte*, 2>& to, cudaStream_t stream);
+  void copy(const Op& fetch, int index, const Places& to, cudaStream_t stream);
   /// Notes that the buffer is free once what was enqueued on `stream` is done; not inside a capture.
   void in_use(int index, cudaStream_t stream);
 
@@ -47,7 +46,7 @@ class Inputs {
   void send(const Op& fetch, int index, int set);  // from pinned memory, on its own stream
   void sent(int set);                              // all of them
   void wait(int set, cudaStream_t stream);         // `stream` waits for all that was sent
-  void land(const Op& fetch, int index, int set, const std::array<std::byte*, 2>& to, cudaStream_t stream);
+  void land(const Op& fetch, int index, int set, const Places& to, cudaStream_t stream);
 
  private:
   struct Pinned {
@@ -60,6 +59,11 @@ class Inputs {
     std::vector<std::unique_ptr<DeviceArena>> buffers;
     Event sent;
   };
+  size_t bytes_of(const View& v) const;
+  Places one_after_the_other(const Op& fetch, std::byte* begin) const;
+  void copy_views(const Op& fetch, const std::byte* from, const Places& to, cudaMemcpyKind kind,
+                  cudaStream_t stream) const;
+  const Plan& plan_;
   int64_t bytes_ = 0;  // of the largest fetch
   std::vector<std::unique_ptr<Pinned>> pinned_;
   std::array<Landing, 2> landing_;
