@@ -105,7 +105,7 @@ void CudaBackend::launch(const Op& op, int32_t micro, int32_t slot) {
   if (op.kind != OpKind::fetch) return launch_on(op, micro, slot, stream);
   inputs_.reserve(1);
   fill(op, micro, 0);
-  inputs_.copy(op, 0, fetched(op, slot), stream);
+  inputs_.copy(op, 0, places(op, slot), stream);
   inputs_.in_use(0, stream);
 }
 
