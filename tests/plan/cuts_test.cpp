@@ -1,0 +1,70 @@
+// Where a pipeline cuts a net: equal parts evenly, unequal ones where the heaviest stage is lightest.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "model/nets/balance.h"
+#include "model/nets/parts.h"
+
+namespace isobar {
+namespace {
+
+double heaviest(const std::vector<double>& weights, const std::vector<int32_t>& begins) {
+  double most = 0;
+  for (size_t s = 0; s < begins.size(); ++s) {
+    const auto end = s + 1 < begins.size() ? static_cast<size_t>(begins[s + 1]) : weights.size();
+    double sum = 0;
+    for (auto i = static_cast<size_t>(begins[s]); i < end; ++i) sum += weights[i];
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+// All ways to cut, one after the other
+double best_of_all(const std::vector<double>& weights, size_t stages, std::vector<int32_t> begins = {0}) {
+  if (begins.size() == stages) return heaviest(weights, begins);
+  double best = std::numeric_limits<double>::infinity();
+  for (int32_t next = begins.back() + 1; next < static_cast<int32_t>(weights.size()); ++next) {
+    std::vector<int32_t> more = begins;
+    more.push_back(next);
+    best = std::min(best, best_of_all(weights, stages, more));
+  }
+  return best;
+}
+
+TEST(Cuts, OfUnequalWeightsLeaveTheHeaviestStageAsLightAsCanBe) {
+  std::mt19937 random(std::random_device{}());
+  for (int i = 0; i < 300; ++i) {
+    std::vector<double> weights(1 + random() % 9);
+    for (double& w : weights) w = 1 + random() % 20;
+    const size_t stages = 1 + random() % weights.size();
+    const std::vector<int32_t> begins = balanced(weights, static_cast<int64_t>(stages));
+    ASSERT_EQ(begins.size(), stages);
+    EXPECT_EQ(begins[0], 0);
+    EXPECT_TRUE(std::adjacent_find(begins.begin(), begins.end(), std::greater_equal<>()) == begins.end());
+    EXPECT_EQ(heaviest(weights, begins), best_of_all(weights, stages));
+  }
+}
+
+TEST(Cuts, OfEqualPartsAreEvenAndTheRestGoesToTheMiddle) {
+  VitSpec vit;
+  vit.depth = 11;  // parts 1 to 11 between the ends 0 and 12
+  EXPECT_EQ(cuts_of(vit, 1), (std::vector<int32_t>{0, 13}));
+  EXPECT_EQ(cuts_of(vit, 4), (std::vector<int32_t>{0, 3, 6, 9, 13}));
+  vit.depth = 4;
+  EXPECT_EQ(cuts_of(vit, 4), (std::vector<int32_t>{0, 2, 3, 4, 6}));
+}
+
+// Blocks on the coarse grid have a quarter of the tokens and four times the weights: as heavy as those on the
+// fine one, but for attention; merge and split weigh a seventh of them.
+TEST(Cuts, OfAUnetFollowItsWork) {
+  UnetSpec unet{{.img_height = 32, .img_width = 64, .in_channels = 4, .out_channels = 4}, 32, 2, 3, 2, 2};
+  EXPECT_EQ(cuts_of(unet, 2), (std::vector<int32_t>{0, 5, 11}));
+  EXPECT_EQ(cuts_of(unet, 3), (std::vector<int32_t>{0, 4, 7, 11}));
+}
+
+}  // namespace
+}  // namespace isobar
