@@ -66,7 +66,7 @@ TEST(Import, RunsTheirModelsOnTheirMachines) {
   EXPECT_GT(p.step_s, 0.7 * 94.42);
   EXPECT_LT(p.step_s, 1.1 * 94.42);
   const json tpe = import_model(json::parse(R"({"l": 2048, "e": 12288, "h": 96, "depth": 96})"), "models");
-  EXPECT_EQ(run_spec_from_json(tpe, "run").net.vit().embed_dim, 12288);
+  EXPECT_EQ(run_spec_from_json(tpe, "run").net.width(), 12288);
 }
 
 TEST(Import, RefusesWithFileAndMend) {
