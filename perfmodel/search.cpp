@@ -236,9 +236,9 @@ class Search {
                       std::to_string(gpus) +
                           " cannot be shared: no dp * tp * cp * pp of it has a dp that divides " +
                           "train.global_batch = " + std::to_string(spec_.train.global_batch) +
-                          ", a tp that divides " + net_.tp[0].name + " = " + std::to_string(net_.tp[0].value) +
-                          " and a pp up to the parts between its ends, " + std::to_string(net_.inner_parts) +
-                          (given.empty() ? "" : ", given " + given),
+                          ", a tp that divides " + net_.tp[0].name + " = " +
+                          std::to_string(net_.tp[0].value) + " and a pp up to the parts between its ends, " +
+                          std::to_string(net_.inner_parts) + (given.empty() ? "" : ", given " + given),
                       near.empty() ? "change train.global_batch" : "the nearest that can are " + near);
   }
 

@@ -22,7 +22,7 @@ class Builder {
   Builder(int rank, int world, Workspace workspace);
 
   // ---- parts ----
-  int part() const { return part_; }                 // what is declared and emitted now is of (-1: none)
+  int part() const { return part_; }  // what is declared and emitted now is of (-1: none)
 
   // ---- parameters: all declared before the first routine, by way of Parameters (parameters.h) ----
   /// Returns a view of the flat parameters. Those that one op reads as a single operand (q, k and v) are

@@ -155,7 +155,7 @@ struct Plan {
   // adam_m: SGD's momentum, too; it has no adam_v.
   View params_all, grads_all, adam_m, adam_v, params16_all, metrics, grad_norm2, scalars;
 
-  int64_t parameter_count() const;  // of the whole net
+  int64_t parameter_count() const;                      // of the whole net
   const Metric& metric(const std::string& name) const;  // throws std::out_of_range
 };
 

@@ -193,8 +193,8 @@ std::string kind_of(const StepTerms& t) {
 std::vector<std::string> effects_of(const RunSpec& s, const StepTerms& t) {
   const auto text = [](int64_t v) { return std::to_string(v); };
   std::vector<std::string> out{"shape: " + s.net.kind() + " dim " + text(s.net.width()) + " heads " +
-                                   text(s.net.heads()) + " tokens " + text(s.net.tokens()) +
-                                   " micro-batch " + text(s.micro_batch()) + " amp " + s.policy.amp,
+                                   text(s.net.heads()) + " tokens " + text(s.net.tokens()) + " micro-batch " +
+                                   text(s.micro_batch()) + " amp " + s.policy.amp,
                                "host: ranks " + text(t.where.ranks_on_host) + " threads " +
                                    text(t.where.threads) + " workers " + text(t.workers)};
   // Data parallelism alone is what the others are held against.

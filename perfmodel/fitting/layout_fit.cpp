@@ -33,8 +33,8 @@ StepView view_of(LayoutModel& model, const RunSpec& spec) {
   }
   v.kind = l.world() > model.where().ranks_on_host ? "hosts" : l.world() > 1 ? "host" : "one";
   v.effects = {"shape: " + spec.net.kind() + " dim " + text(spec.net.width()) + " depth " +
-                   text(spec.net.blocks()) + " tokens " + text(spec.net.tokens()) + " amp " + spec.policy.amp +
-                   " attention " + spec.policy.attention,
+                   text(spec.net.blocks()) + " tokens " + text(spec.net.tokens()) + " amp " +
+                   spec.policy.amp + " attention " + spec.policy.attention,
                "kernels: micro-batch " + text(l.micro_batch) + " tp " + text(l.tp) +
                    (l.sequence_parallel ? " sequence" : "") + " recompute " + spec.policy.recompute};
   if (l.cp * l.pp > 1)

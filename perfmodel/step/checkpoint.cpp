@@ -21,7 +21,9 @@ double moments_of(const RunSpec& s) {
 
 // Of a rank, in elements: what one rank writes whole.
 double largest_tensor(const RunSpec& s) {
-  const auto up = [](const auto& n) { return static_cast<double>(n.embed_dim) * static_cast<double>(n.hidden()); };
+  const auto up = [](const auto& n) {
+    return static_cast<double>(n.embed_dim) * static_cast<double>(n.hidden());
+  };
   struct Largest {
     decltype(up)& of_mlp;
     double operator()(const VitSpec& n) const { return of_mlp(n); }
