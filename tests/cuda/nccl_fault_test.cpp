@@ -18,7 +18,18 @@ constexpr double kTimeout_s = 10;
 // To start and to end processes, on a machine that others use.
 constexpr double kBeside_s = kSanitized ? 120 : 60;
 
-Words emulated(int ranks, const std::string& fault, const std::string& out, const Words& set) {
+struct TestNet {
+  std::string config;
+  Words set;
+};
+const TestNet kVit{
+    tiny(), {"net.embed_dim=16", "net.num_heads=2", "net.depth=2", "net.img_height=16", "net.img_width=16"}};
+const TestNet kUnet{ISOBAR_SOURCE_DIR "/configs/models/unet-tiny.yaml",
+                    {"net.embed_dim=16", "net.num_heads=2", "net.encoder_depth=1", "net.bottleneck_depth=1",
+                     "net.decoder_depth=1", "net.img_height=16", "net.img_width=32"}};
+
+Words emulated(int ranks, const std::string& fault, const std::string& out, const Words& set,
+               const TestNet& net = kVit) {
   const std::string build = ISOBAR_BINARY_DIR;
   Words words = {"env",
                  "OMPI_ALLOW_RUN_AS_ROOT=1",
@@ -29,10 +40,12 @@ Words emulated(int ranks, const std::string& fault, const std::string& out, cons
   for (const std::string& s : {"mpiexec", "-n"}) words.push_back(s);
   words.push_back(std::to_string(ranks));
   for (const char* s : {"--oversubscribe", "--bind-to", "none"}) words.emplace_back(s);
-  const Words train = train_words(
-      tiny(), {"run.device=cuda", "run.threads=1", "net.embed_dim=16", "net.num_heads=2", "net.depth=2",
-               "net.img_height=16", "net.img_width=16", "train.global_batch=4",
-               "run.hang_timeout=" + std::to_string(static_cast<int>(kTimeout_s)), "run.out=" + out});
+  Words all = net.set;
+  for (const std::string& w :
+       {std::string("run.device=cuda"), std::string("run.threads=1"), std::string("train.global_batch=4"),
+        "run.hang_timeout=" + std::to_string(static_cast<int>(kTimeout_s)), "run.out=" + out})
+    all.push_back(w);
+  const Words train = train_words(net.config, all);
   words.push_back(build + "/emulated_train");
   words.insert(words.end(), train.begin() + 1, train.end());
   for (const std::string& s : set) words.insert(words.end(), {"--set", s});
@@ -55,35 +68,47 @@ std::vector<pid_t> processes_with(const std::string& word) {
   return found;
 }
 
-TEST(EmulatedRanks, TrainLikeOne) {
-  if (!built()) GTEST_SKIP() << "emulated_train is not here";
+struct LayoutCase {
+  const char* name;
+  int ranks;
+  Words set;
+};
+
+void expect_like_one(const TestNet& net, const std::vector<LayoutCase>& cases) {
   const Folder dir;
   const Words steps = {"train.steps=3"};
-  const Ended alone = Child(emulated(1, "", dir / "one", steps)).wait();
+  const Ended alone = Child(emulated(1, "", dir / "one", steps, net)).wait();
   ASSERT_EQ(alone.code, 0) << alone.text;
   const auto expected = read_run(dir / "one").losses;
   ASSERT_EQ(expected.size(), 3u);
-  struct Case {
-    const char* name;
-    int ranks;
-    Words set;
-  };
-  for (const Case& c :
-       {Case{"dp2", 2, {"layout.dp=2"}}, Case{"dp2 zero 3", 2, {"layout.dp=2", "policy.zero=3"}},
-        Case{"tp2 sequence parallel", 2, {"layout.tp=2", "policy.sequence_parallel=true"}},
-        Case{"cp3 ring", 3, {"layout.cp=3", "policy.cp_kind=ring"}},
-        Case{"cp2 ulysses", 2, {"layout.cp=2", "policy.cp_kind=ulysses"}},
-        Case{"pp2 1f1b", 2, {"layout.pp=2", "policy.micro_batch=1", "policy.schedule=1f1b"}}}) {
+  for (const LayoutCase& c : cases) {
     SCOPED_TRACE(c.name);
     Words set = c.set;
     set.insert(set.end(), steps.begin(), steps.end());
-    const Ended e = Child(emulated(c.ranks, "", dir / c.name, set)).wait();
+    const Ended e = Child(emulated(c.ranks, "", dir / c.name, set, net)).wait();
     EXPECT_EQ(e.code, 0) << e.text;
     const auto losses = read_run(dir / c.name).losses;
     ASSERT_EQ(losses.size(), expected.size()) << e.text;
     for (const auto& [step, loss] : expected)
       EXPECT_NEAR(losses.at(step), loss, 1e-5 * std::abs(loss)) << step;
   }
+}
+
+TEST(EmulatedRanks, TrainLikeOne) {
+  if (!built()) GTEST_SKIP() << "emulated_train is not here";
+  expect_like_one(kVit, {{"dp2", 2, {"layout.dp=2"}},
+                         {"dp2 zero 3", 2, {"layout.dp=2", "policy.zero=3"}},
+                         {"tp2 sequence parallel", 2, {"layout.tp=2", "policy.sequence_parallel=true"}},
+                         {"cp3 ring", 3, {"layout.cp=3", "policy.cp_kind=ring"}},
+                         {"cp2 ulysses", 2, {"layout.cp=2", "policy.cp_kind=ulysses"}},
+                         {"pp2 1f1b", 2, {"layout.pp=2", "policy.micro_batch=1", "policy.schedule=1f1b"}}});
+}
+
+TEST(EmulatedRanks, TrainANetWithASkipLikeOne) {
+  if (!built()) GTEST_SKIP() << "emulated_train is not here";
+  expect_like_one(kUnet, {{"tp2", 2, {"layout.tp=2"}},
+                          {"dp2 pp2", 4, {"layout.dp=2", "layout.pp=2", "policy.micro_batch=1"}},
+                          {"pp3", 3, {"layout.pp=3", "policy.micro_batch=1"}}});
 }
 
 /// Whether a message names a transfer of the plan, whichever was under way.
