@@ -101,7 +101,7 @@ class LanguageModel : public Transformer {
 // ---- what a search asks ----
 
 std::string block_path(int64_t i) {
-  char path[24];
+  char path[32];
   std::snprintf(path, sizeof path, "block%02ld", static_cast<long>(i));
   return path;
 }
