@@ -92,7 +92,8 @@ class LayoutModel {
       double all() const { return compute + waits.all(); }
     };
     std::vector<Kind> kinds;
-    std::vector<double> near, far;  // seconds of a transfer over cuts of each range: inside hosts, between
+    // Seconds over cuts of each range: of what the next part waits for, inside hosts and between; of all
+    std::vector<double> near, far, busy;
     size_t slow = 0;
     const StageKind& slowest() const { return stages->kinds[slow]; }
     double others(size_t i) const { return stages->kinds[i].times - (i == slow ? 1 : 0); }

@@ -9,15 +9,17 @@ namespace isobar {
 
 void LayoutModel::time_transfers(const Layout& l, const Placements& at, const NetSections& n,
                                  Step& step) const {
-  step.near.clear(), step.far.clear();
+  step.near.clear(), step.far.clear(), step.busy.clear();
   for (const CutRange& cut : step.stages->cuts) {
-    const auto transfer = [&](double per_host) {
-      return isobar::seconds(count_collective(OpKind::send, n.crossing[cut.like].at(l.micro_batch), 2,
-                                              {2, per_host}, k_, where_),
-                             k_);
+    const auto transfer = [&](const Line& bytes, double per_host) {
+      return isobar::seconds(
+          count_collective(OpKind::send, bytes.at(l.micro_batch), 2, {2, per_host}, k_, where_), k_);
     };
-    step.near.push_back(transfer(at.pp > 1 ? 2 : 1));
-    step.far.push_back(at.pp < l.pp ? transfer(1) : step.near.back());
+    const Line &next = n.handed_on[cut.like], &all = n.crossing[cut.like];
+    const double inside = at.pp > 1 ? 2 : 1, furthest = at.pp < l.pp ? 1 : inside;
+    step.near.push_back(transfer(next, inside));
+    step.far.push_back(transfer(next, furthest));
+    step.busy.push_back(transfer(all, furthest));
   }
 }
 
@@ -48,7 +50,7 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
   for (const StageKind& s : step.stages->kinds) {
     double sends = 0;
     for (const StageChunk& chunk : s.chunks)
-      if (chunk.leaves >= 0) sends += chunk.times * step.far[chunk.leaves];
+      if (chunk.leaves >= 0) sends += chunk.times * step.busy[chunk.leaves];
     link = std::max(link, sends);
   }
   // Once it is full, a micro-batch takes as long as the slowest stage, or as a link carries what one stage

@@ -86,7 +86,7 @@ void LayoutModel::add_compute(const Layout& l, const StageTimes& t, const Step& 
   for (const StageChunk& c : s.chunks)
     if (const int32_t cut = c.leaves >= 0 ? c.leaves : c.enters; cut >= 0)
       boundary +=
-          c.times * (op + 3 * n.crossing[step.stages->cuts[cut].like].at(b) * k_[index_of(Coef::norm)]);
+          c.times * (op + 3 * n.handed_on[step.stages->cuts[cut].like].at(b) * k_[index_of(Coef::norm)]);
   c.compute = m * (t.of(s.counts, &SectionTime::compute) + boundary);
   c.tp = m * t.of(s.counts, &SectionTime::tp);
   c.cp = m * t.of(s.counts, &SectionTime::cp);

@@ -140,13 +140,18 @@ void count_memory(const Both& one, const Both& two, const Priced& priced, double
   out.scratch = through([](const Plan& plan) {
     return static_cast<double>(plan.memory.by_kind[static_cast<int>(BufferKind::scratch)]);
   });
-  for (int32_t cut = 0; cut < static_cast<int32_t>(one.plan.parts.size()); ++cut)
-    out.crossing.push_back(through([cut](const Plan& plan) {
+  const auto over = [&](int32_t cut, bool jumps) {
+    return through([cut, jumps](const Plan& plan) {
       double bytes = 0;
       for (const Stream& s : plan.streams)
-        if (s.from < cut && cut <= s.to) bytes += static_cast<double>(s.bytes());
+        if (s.from < cut && cut <= s.to && (jumps || !s.jumps())) bytes += static_cast<double>(s.bytes());
       return bytes;
-    }));
+    });
+  };
+  for (int32_t cut = 0; cut < static_cast<int32_t>(one.plan.parts.size()); ++cut) {
+    out.crossing.push_back(over(cut, true));
+    out.handed_on.push_back(over(cut, false));
+  }
 }
 
 // The op that lies on the line through two, at x of the way from the first to the second.

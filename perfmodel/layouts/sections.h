@@ -60,9 +60,11 @@ struct PartSections {  // of a part of the net
 struct NetSections {
   double one = 1, two = 2;          // samples of the plans that it was cut from; equal: it is of these alone
   std::vector<PartSections> parts;  // the distinct ones, as NetParts numbers them
-  std::vector<Line> crossing;       // bytes of the streams over a cut before each part of distinct_parts(net)
-  Line scratch;                     // bytes
-  double tied = 0;                  // elements of the first part's parameters that the last one reads, too
+  // Over a cut before each part of distinct_parts(net): bytes of all streams; and of those to that part, for
+  // which it waits. What jumps is made earlier and passed on at once, beside compute.
+  std::vector<Line> crossing, handed_on;
+  Line scratch;     // bytes
+  double tied = 0;  // elements of the first part's parameters that the last one reads, too
 };
 
 class SectionCache {
