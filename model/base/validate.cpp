@@ -93,7 +93,9 @@ void validate_net(const UnetSpec& n, const Check& check) {
   validate_images(n, check);
 }
 
-void validate_net(const WordsSpec& n, const Check& check) {
+template <class Net>
+requires std::is_base_of_v<WordsSpec, Net>
+void validate_net(const Net& n, const Check& check) {
   validate_blocks(n, check);
   at_least_one({{n.depth, "net.depth"}}, check);
   for (auto [value, low, key] : {std::tuple{n.seq_length, int64_t{1}, "net.seq_length"},
@@ -104,11 +106,6 @@ void validate_net(const WordsSpec& n, const Check& check) {
     check.at_most(value, 1 << 24, key);
   }
   check.that(n.dropout >= 0 && n.dropout < 1, "net.dropout", "is not in [0, 1)", "e.g. 0.1");
-}
-
-void validate_net(const GptSpec& n, const Check& check) {
-  validate_net(static_cast<const WordsSpec&>(n), check);
-  check.one_of(n.gelu, {"erf", "tanh"}, "net.gelu");
 }
 
 // ---- … and together ----

@@ -52,10 +52,6 @@ Words emulated(int ranks, const std::string& fault, const std::string& out, cons
   return words;
 }
 
-bool built() {
-  return fs::exists(ISOBAR_BINARY_DIR "/emulated_train");
-}
-
 /// Processes whose command line names `word`.
 std::vector<pid_t> processes_with(const std::string& word) {
   std::vector<pid_t> found;
@@ -95,7 +91,6 @@ void expect_like_one(const TestNet& net, const std::vector<LayoutCase>& cases) {
 }
 
 TEST(EmulatedRanks, TrainLikeOne) {
-  if (!built()) GTEST_SKIP() << "emulated_train is not here";
   expect_like_one(kVit, {{"dp2", 2, {"layout.dp=2"}},
                          {"dp2 zero 3", 2, {"layout.dp=2", "policy.zero=3"}},
                          {"tp2 sequence parallel", 2, {"layout.tp=2", "policy.sequence_parallel=true"}},
@@ -105,7 +100,6 @@ TEST(EmulatedRanks, TrainLikeOne) {
 }
 
 TEST(EmulatedRanks, TrainANetWithASkipLikeOne) {
-  if (!built()) GTEST_SKIP() << "emulated_train is not here";
   expect_like_one(kUnet, {{"tp2", 2, {"layout.tp=2"}},
                           {"dp2 pp2", 4, {"layout.dp=2", "layout.pp=2", "policy.micro_batch=1"}},
                           {"pp3", 3, {"layout.pp=3", "policy.micro_batch=1"}}});
@@ -129,7 +123,6 @@ struct Fault {
 };
 
 TEST(NcclFaults, EndTheRunInTimeWithRankAndOp) {
-  if (!built()) GTEST_SKIP() << "emulated_train is not here";
   for (const Fault& f : {Fault{"a call fails", "1:10:error", "rank 1: ", "crash"},
                          Fault{"a peer is gone", "1:10:async", "rank 1: ", "crash"},
                          Fault{"a call never returns", "1:10:stall", "made no progress", "hang"},
@@ -151,7 +144,6 @@ TEST(NcclFaults, EndTheRunInTimeWithRankAndOp) {
 }
 
 TEST(NcclFaults, ARankThatStopsWithinGraphsIsFound) {
-  if (!built()) GTEST_SKIP() << "emulated_train is not here";
   const Folder dir;
   const std::string out = dir / "run";
   Child child(emulated(2, "0:0:error", out, {"layout.tp=2", "train.steps=1000"}));
