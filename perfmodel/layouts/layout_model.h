@@ -90,8 +90,12 @@ class LayoutModel {
       const UnitTimes* units = nullptr;
       UnitWaits waits;  // ZeRO 2 and 3
       double all() const { return compute + waits.all(); }
+      // ZB-H1: without the weight gradients, under which units hide no more
+      double urgent = 0;
+      UnitWaits urgent_waits;
     };
     std::vector<Kind> kinds;
+    std::vector<PartTime> urgent;  // of each distinct part
     // Seconds over cuts of each range: of what the next part waits for, inside hosts and between; of all
     std::vector<double> near, far, busy;
     size_t slow = 0;

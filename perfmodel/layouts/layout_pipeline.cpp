@@ -32,12 +32,15 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
   const double slowest = own.all();
   // A stage that has nothing to do gathers what it will need first. What it reduces last, it reduces after it
   // has sent its gradient on; with several chunks the next one has to wait for that.
+  const auto idle = [&](const UnitWaits& w) {
+    return w.all() - w.prefetched - (l.vpp > 1 ? 0.5 : 1) * w.behind;
+  };
   double compute = 0, chunks = 0, units = 0;
   for (size_t i = 0; i < step.kinds.size(); ++i) {
     const Step::Kind& k = step.kinds[i];
     compute += step.others(i) * k.compute;
     chunks += step.others(i) * k.longest;
-    units += step.others(i) * (k.waits.all() - k.waits.prefetched - (l.vpp > 1 ? 0.5 : 1) * k.waits.behind);
+    units += step.others(i) * idle(k.waits);
   }
   const double wait = compute + units;
   c.bubble = chunks + units / v;
@@ -86,16 +89,18 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
   c.pp = fill + steady * (period - slowest);
   if (l.schedule != ScheduleKind::zb_h1) return;
   // Weight gradients of other micro-batches fill two thirds of the bubble, as far as there are others: the
-  // stage's own while it waits, and those that the others put off.
-  const double put_off = t.of(slow.counts, &SectionTime::weight);
-  double others = 0;
+  // stage's own while it waits, and those that the others put off. What is left of a stage is then `urgent`:
+  // with waits of its own, for what hid under the weight gradients does not get any faster by them.
+  double urgent = 0;
   for (size_t i = 0; i < step.kinds.size(); ++i)
-    others += step.others(i) * t.of(step.stages->kinds[i].counts, &SectionTime::weight);
-  const double busy = std::max(0.0, wait - (others + (p - 1) * put_off) * std::min(1.0, m / p));
+    urgent += step.others(i) * (step.kinds[i].urgent + idle(step.kinds[i].urgent_waits));
+  const double own_urgent = own.urgent + own.urgent_waits.all(), filled = std::min(1.0, m / p);
+  const double busy =
+      std::max(0.0, wait - filled * (wait - urgent) - filled * (p - 1) * (slowest - own_urgent));
   // Where a link or the round trip sets the pace nobody waits for weight gradients at all.
-  const double paced = std::max(link, (round - put_off - others) / p) - slowest;
-  const bool at_work = busy >= wait - others + steady * paced;
-  c.bubble = at_work ? busy : wait - others;
+  const double paced = std::max(link, (urgent + own_urgent + fill) / p) - slowest;
+  const bool at_work = busy >= urgent + steady * paced;
+  c.bubble = at_work ? busy : urgent;
   c.pp = fill + (at_work ? 0 : steady * paced);
 }
 

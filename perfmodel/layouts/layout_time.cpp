@@ -46,6 +46,12 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
   s.stages = &stages_of(l);
   s.kinds.assign(s.stages->kinds.size(), {});
   const bool exchanges = l.dp * l.cp > 1 || (l.sequence_parallel && l.tp > 1);
+  const bool split = l.schedule == ScheduleKind::zb_h1;
+  if (split) {
+    s.urgent = t.parts;
+    for (PartTime& part : s.urgent)
+      for (SectionTime* time : {&part.forward, &part.backward}) time->seconds -= time->weight;
+  }
   for (size_t i = 0; i < s.kinds.size(); ++i) {
     const StageKind& stage = s.stages->kinds[i];
     Step::Kind& k = s.kinds[i];
@@ -59,6 +65,7 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
         k.longest = std::max(k.longest, chunk);
       }
     }
+    if (split) k.urgent = k.compute - t.of(stage.counts, &SectionTime::weight);
     if (!exchanges && !spec_.policy.offload_optimizer) continue;
     k.units = &units_of(l, at, *t.sections, i, stage);
     if (l.zero < 2) continue;
@@ -66,12 +73,13 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
     const double kept = parameters_of(stage.counts, *t.sections).all() / shards_of(l);
     const double added =
         k.units->units * k_[index_of(Coef::op)] + 3 * gradient_ * kept * k_[index_of(Coef::copy)];
-    k.waits = waits_of(*k.units, stage, t.parts,
-                       {.zero = l.zero,
-                        .overlap = spec_.policy.overlap,
-                        .slowdown = machine_[Coef::overlap_slowdown].value,
-                        .added = added,
-                        .grouped = l.recompute == kFullRecompute});
+    const WaitPolicy policy{.zero = l.zero,
+                            .overlap = spec_.policy.overlap,
+                            .slowdown = machine_[Coef::overlap_slowdown].value,
+                            .added = added,
+                            .grouped = l.recompute == kFullRecompute};
+    k.waits = waits_of(*k.units, stage, t.parts, policy);
+    if (split) k.urgent_waits = waits_of(*k.units, stage, s.urgent, policy);
   }
   if (l.pp > 1) time_transfers(l, at, *t.sections, s);
   return s;
