@@ -103,7 +103,7 @@ std::function<Statistics()> begin_statistics(const TrainArguments& a, bool launc
   const RunSpec spec = load_run_spec(a.config, a.set);
   if (!launched && spec.layout.world() > 1) return {};  // this process only starts the ranks
   if (!needs_statistics(spec.data)) return {};
-  return begin_statistics(spec.data, field_shape(spec.net));
+  return begin_statistics(spec.data, sample_shape(spec.net));
 }
 
 void run_train(TrainArguments a) {

@@ -78,6 +78,8 @@ void visit(Visitor&& v, RunSpec& s) {
   v("data.means", s.data.means);
   v("data.stds", s.data.stds);
   v("data.variables", s.data.variables);
+  v("data.inputs", s.data.inputs);
+  v("data.targets", s.data.targets);
   v("data.train_fraction", s.data.train_fraction);
   v("data.dt", s.data.dt);
   v("data.limit_samples", s.data.limit_samples);

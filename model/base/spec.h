@@ -18,11 +18,12 @@ namespace isobar {
 struct DataSpec {     // data:
   std::string train;  // directory of yearly HDF5 files, or one CF NetCDF file; "" = noise made in memory
   std::string valid;  // as train; "" = no validation
-  std::string means, stds;             // .npy statistics [1,C,1,1]; "" = computed from the training set
-  std::vector<std::string> variables;  // NetCDF only: one channel each; {} = every field variable
-  double train_fraction = 1.0;         // one NetCDF file split in time: first part trains, the rest validates
-  int64_t dt = 1;                      // target lies dt file steps after the input
-  int64_t limit_samples = 0;           // 0 = all
+  std::string means, stds;                   // .npy statistics [1,C,1,1]; "" = computed from the training set
+  std::vector<std::string> variables;        // NetCDF only: one channel each; {} = every field variable
+  std::vector<std::string> inputs, targets;  // channels by name; {} = every one, and targets as inputs
+  double train_fraction = 1.0;  // one NetCDF file split in time: first part trains, the rest validates
+  int64_t dt = 1;               // target lies dt file steps after the input
+  int64_t limit_samples = 0;    // 0 = all
   int64_t limit_valid_samples = 0;
   int64_t workers = 0;   // loader threads; 0 = the training thread reads
   int64_t prefetch = 2;  // batches kept ready per worker

@@ -77,6 +77,28 @@ void validate_blocks(const Net& n, const Check& check) {
   if constexpr (requires { n.gelu; }) check.one_of(n.gelu, {"erf", "tanh"}, "net.gelu");
 }
 
+// Channels of files that are named: as many as the net has, each once.
+void validate_channels(const DataSpec& d, const Sized& in, const Sized& out, const Check& check) {
+  const auto named = [&](const std::vector<std::string>& names, const Sized& net, const char* key) {
+    if (names.empty()) return;
+    check.that(!d.train.empty(), key, "names channels of files, and without data.train there are none",
+               "set data.train, or leave it out");
+    for (size_t i = 0; i < names.size(); ++i)
+      check.that(std::find(names.begin(), names.begin() + i, names[i]) == names.begin() + i, key,
+                 "names '" + names[i] + "' twice", "name it once");
+    const std::string count = std::to_string(names.size());
+    check.that(static_cast<int64_t>(names.size()) == net.value, key,
+               "names " + count + ", and " + net.key + " is " + std::to_string(net.value),
+               "name " + std::to_string(net.value) + ", or set " + net.key + " to " + count);
+  };
+  named(d.inputs, in, "data.inputs");
+  named(d.targets, out, "data.targets");
+  check.that(d.train.empty() || !d.targets.empty() || in.value == out.value, "data.targets",
+             std::string("is needed: ") + out.key + " = " + std::to_string(out.value) + " differs from " +
+                 in.key + " = " + std::to_string(in.value),
+             "name the " + std::to_string(out.value) + " that the net predicts");
+}
+
 void validate_net(const VitSpec& n, const Check& check) {
   validate_blocks(n, check);
   at_least_one({{n.depth, "net.depth"}, {n.patch_size, "net.patch_size"}}, check);
@@ -116,10 +138,6 @@ void validate_together(const Net& n, const Check& check) {
   if constexpr (std::is_base_of_v<Images, Net>) {
     check.divides(n.patch_size, n.img_height, "net.patch_size", "net.img_height");
     check.divides(n.patch_size, n.img_width, "net.patch_size", "net.img_width");
-    check.that(
-        n.in_channels == n.out_channels, "net.out_channels",
-        std::to_string(n.out_channels) + " differs from net.in_channels = " + std::to_string(n.in_channels),
-        "a forecast has the channels of its input");
   } else {
     check.divides(n.kv_heads(), n.num_heads, "net.num_kv_heads", "net.num_heads");
   }
@@ -227,7 +245,8 @@ void refuse_astronomical(const RunSpec& s, const Check& check) {
   const double width = real(n.width()), tokens = real(n.tokens()), depth = real(n.blocks());
   const double hidden = n.visit([&](const auto& net) { return real(net.hidden()); });
   const Images* images = n.images();
-  const double pixels = images ? real(images->in_channels) * real(images->pixels()) : tokens;
+  const double pixels =
+      images ? real(std::max(images->in_channels, images->out_channels)) * real(images->pixels()) : tokens;
   const double ends = images ? 2 * pixels / tokens : 2 * real(n.words()->vocab_size);
   const double wide = n.kind() == UnetSpec::kKind ? 4 : 1;  // weights of blocks of twice the width
   const double weights = wide * depth * width * (4 * width + 3 * hidden) + width * (ends + tokens);
@@ -253,6 +272,12 @@ void validate(const RunSpec& s) {
   const auto str = [](int64_t v) { return std::to_string(v); };
   s.net.visit([&](const auto& n) { validate_together(n, check); });
   const Images* images = s.net.images();
+  if (images)
+    validate_channels(s.data, {images->in_channels, "net.in_channels"},
+                      {images->out_channels, "net.out_channels"}, check);
+  else
+    check.that(s.data.inputs.empty() && s.data.targets.empty(), "data.inputs",
+               "names channels of fields, and net.kind " + s.net.kind() + " reads words", "leave it out");
   const LayoutSpec& l = s.layout;
   const double ranks = static_cast<double>(l.dp) * static_cast<double>(l.tp) * static_cast<double>(l.cp) *
                        static_cast<double>(l.pp);

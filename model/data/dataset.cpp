@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "model/base/error.h"
+#include "model/data/channels.h"
 #include "model/data/field_file.h"
 #include "model/data/foreign.h"
 #include "model/data/noise.h"
@@ -18,12 +19,14 @@ constexpr int64_t kStatisticsSteps = 512;  // of HDF5 files, which may hold deca
 /// Pairs (t, t + dt) of the segments of some files.
 class FileDataset : public Dataset {
  public:
-  FileDataset(FieldFiles files, std::vector<TimeSegment> segments, Statistics statistics, FieldShape shape,
-              int64_t dt, int64_t limit, bool wrap)
+  FileDataset(FieldFiles files, std::vector<TimeSegment> segments, Statistics statistics,
+              ChannelChoice channels, const SampleShape& shape, int64_t dt, int64_t limit, bool wrap)
       : files_(std::move(files)),
         segments_(std::move(segments)),
         statistics_(std::move(statistics)),
+        channels_(std::move(channels)),
         shape_(shape),
+        file_shape_(shape.of_files(files_[0]->info().shape.channels)),
         dt_(dt),
         wrap_(wrap) {
     ends_.reserve(segments_.size());
@@ -35,8 +38,8 @@ class FileDataset : public Dataset {
   }
 
   int64_t size() const override { return size_; }
-  FieldShape shape() const override { return shape_; }
-  std::vector<std::string> channel_names() const override { return files_[0]->info().channels; }
+  SampleShape shape() const override { return shape_; }
+  ChannelNames channels() const override { return channels_.names; }
 
   void read(int64_t i, float* input, float* target) const override {
     const auto at = std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin();
@@ -49,31 +52,35 @@ class FileDataset : public Dataset {
       t %= inputs;
       if (t < dt_ && t + dt_ < inputs) t += dt_;
     }
-    s.file->read(s.first + t, shape_, &statistics_, input);
-    s.file->read(s.first + t + dt_, shape_, &statistics_, target);
+    read_channels(*s.file, s.first + t, channels_.inputs, input);
+    read_channels(*s.file, s.first + t + dt_, channels_.targets, target);
   }
 
  private:
+  void read_channels(const FieldFile& file, int64_t t, const std::vector<int64_t>& wanted, float* out) const {
+    const auto all = static_cast<size_t>(file_shape_.channels);
+    if (wanted.size() == all && std::is_sorted(wanted.begin(), wanted.end()))
+      return file.read(t, file_shape_, &statistics_, out);
+    thread_local std::vector<float> fields;
+    fields.resize(static_cast<size_t>(file_shape_.size()));
+    file.read(t, file_shape_, &statistics_, fields.data());
+    const int64_t plane = file_shape_.height * file_shape_.width;
+    for (const int64_t c : wanted) out = std::copy_n(fields.data() + c * plane, plane, out);
+  }
+
   FieldFiles files_;
   std::vector<TimeSegment> segments_;
   std::vector<int64_t> ends_;  // number of pairs up to and including a segment
   Statistics statistics_;
-  FieldShape shape_;
+  ChannelChoice channels_;
+  SampleShape shape_;
+  FieldShape file_shape_;  // all its channels, cropped
   int64_t dt_, size_ = 0;
   bool wrap_;
 };
 
-void check_shape(const FieldInfo& info, FieldShape want) {
+void check_grid(const FieldInfo& info, const FieldShape& want) {
   const FieldShape have = info.shape;
-  if (have.channels != want.channels) {
-    std::string names;
-    for (const std::string& c : info.channels) names += (names.empty() ? "" : ", ") + c;
-    throw ConfigError(info.path, "net.in_channels",
-                      "the data have " + std::to_string(have.channels) + " channels (" + names +
-                          "), the net " + std::to_string(want.channels),
-                      "set net.in_channels and net.out_channels to " + std::to_string(have.channels) +
-                          (info.format.starts_with("netCDF") ? ", or choose with data.variables" : ""));
-  }
   if (have.height < want.height || have.width < want.width)
     throw ConfigError(info.path, have.height < want.height ? "net.img_height" : "net.img_width",
                       "the grid of " + std::to_string(have.height) + " x " + std::to_string(have.width) +
@@ -101,8 +108,9 @@ std::vector<TimeSegment> part_of(const FieldFiles& files, const DataSpec& data, 
 
 /// That part, where it holds a pair of steps: told before anything is read.
 std::vector<TimeSegment> segments_for(const FieldFiles& files, const DataSpec& data, const std::string& path,
-                                      Split split, bool whole, FieldShape want) {
-  check_shape(files[0]->info(), want);
+                                      Split split, bool whole, const SampleShape& want) {
+  choose_channels(data, files[0]->info(), want);
+  check_grid(files[0]->info(), want.input);
   std::vector<TimeSegment> segments = whole ? segments_of(files) : part_of(files, data, path, split);
   int64_t longest = 0;
   for (const TimeSegment& s : segments) longest = std::max(longest, s.steps);
@@ -125,19 +133,22 @@ void check(const DataSpec& data) {
                       "use a number above 0 and up to 1");
 }
 
-Statistics statistics_of(const std::vector<TimeSegment>& training, FieldShape want,
+Statistics statistics_of(const std::vector<TimeSegment>& training, const SampleShape& want,
                          const std::function<void(int64_t)>& progress = {}) {
-  const bool hdf5 = training[0].file->info().format.starts_with("HDF5");
-  return compute_statistics(training, want, hdf5 ? kStatisticsSteps : 0, progress);
+  const FieldInfo& info = training[0].file->info();
+  const bool hdf5 = info.format.starts_with("HDF5");
+  return compute_statistics(training, want.of_files(info.shape.channels), hdf5 ? kStatisticsSteps : 0,
+                            progress);
 }
 
 bool are_given(const DataSpec& statistics) {
   return !statistics.means.empty() || !statistics.stds.empty();
 }
 
-/// `training`: the segments of data.train where they are open, else null.
-Statistics statistics_for(const DataSpec& data, const std::vector<TimeSegment>* training, FieldShape want) {
-  if (are_given(data)) return read_statistics(data.means, data.stds, want.channels);
+/// Of files with so many channels. `training`: the segments of data.train where they are open, else null.
+Statistics statistics_for(const DataSpec& data, int64_t channels, const std::vector<TimeSegment>* training,
+                          const SampleShape& want) {
+  if (are_given(data)) return read_statistics(data.means, data.stds, channels);
   if (training) return statistics_of(*training, want);
   const FieldFiles opened = open_fields(data.train, "data.train", data.variables);
   return statistics_of(segments_for(opened, data, data.train, Split::train, false, want), want);
@@ -145,19 +156,28 @@ Statistics statistics_for(const DataSpec& data, const std::vector<TimeSegment>* 
 
 }  // namespace
 
-FieldShape field_shape(const NetSpec& net) {
+SampleShape sample_shape(const NetSpec& net) {
   const Images* i = net.images();
   if (!i)
     throw ConfigError("", "net.kind", net.kind() + " reads words, and there is no loader of them yet",
                       "plan and predict take it; train a vit");
-  return {i->in_channels, i->img_height, i->img_width};
+  return {{i->in_channels, i->img_height, i->img_width}, {i->out_channels, i->img_height, i->img_width}};
+}
+
+std::vector<int64_t> ChannelNames::persistent() const {
+  std::vector<int64_t> of;
+  for (const std::string& name : targets) {
+    const auto at = std::find(inputs.begin(), inputs.end(), name);
+    of.push_back(at == inputs.end() ? -1 : at - inputs.begin());
+  }
+  return of;
 }
 
 bool needs_statistics(const DataSpec& data) {
   return !data.train.empty() && !are_given(data);
 }
 
-std::function<Statistics()> begin_statistics(const DataSpec& data, FieldShape want) {
+std::function<Statistics()> begin_statistics(const DataSpec& data, SampleShape want) {
   check(data);
   const auto compute = [=](const FieldFiles& files, const ChildProgress& done) {
     return packed(
@@ -168,7 +188,7 @@ std::function<Statistics()> begin_statistics(const DataSpec& data, FieldShape wa
 }
 
 std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& path, Split split,
-                                      FieldShape want, const Statistics* known) {
+                                      SampleShape want, const Statistics* known) {
   const int64_t limit = split == Split::train ? data.limit_samples : data.limit_valid_samples;
   check(data);
   if (data.train.empty() && path.empty()) return make_noise(limit > 0 ? limit : 64, data.dt, split, want);
@@ -182,18 +202,20 @@ std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& p
   const bool training = split == Split::train || tail;
   std::vector<TimeSegment> segments =
       segments_for(files, data, tail ? data.train : path, split, !training, want);
+  const FieldInfo& info = files[0]->info();
+  ChannelChoice channels = choose_channels(data, info, want);
   Statistics statistics;
   if (known && needs_statistics(data)) {
     statistics = *known;
   } else if (tail) {
     const auto first = part_of(files, data, data.train, Split::train);
-    statistics = statistics_for(data, &first, want);
+    statistics = statistics_for(data, info.shape.channels, &first, want);
   } else {
-    statistics = statistics_for(data, split == Split::train ? &segments : nullptr, want);
+    statistics = statistics_for(data, info.shape.channels, split == Split::train ? &segments : nullptr, want);
   }
-  const bool wrap = files[0]->info().format.starts_with("HDF5");
-  return std::make_unique<FileDataset>(std::move(files), std::move(segments), std::move(statistics), want,
-                                       data.dt, limit, wrap);
+  const bool wrap = info.format.starts_with("HDF5");
+  return std::make_unique<FileDataset>(std::move(files), std::move(segments), std::move(statistics),
+                                       std::move(channels), want, data.dt, limit, wrap);
 }
 
 }  // namespace isobar

@@ -1,4 +1,5 @@
-// Samples on disk: pairs (state at t, state at t + dt) of C channels on H x W points, normalised per channel.
+// Samples on disk: pairs (state at t, state at t + dt) of channels on H x W points, normalised per channel.
+// data.inputs and data.targets say which channels of the files are which (channels.h).
 //
 // Two formats. (1) The NERSC layout: a directory of yearly HDF5 files (name ends in the 4-digit year), each
 // with one dataset `fields` [time, channel, lat, lon] f32; pairs never cross years. (2) CF NetCDF as the
@@ -23,10 +24,23 @@ struct FieldShape {
   int64_t size() const { return channels * height * width; }
 };
 
-/// Of what a net reads. Throws ConfigError for one that reads words.
-FieldShape field_shape(const NetSpec& net);
+struct SampleShape {  // on one grid
+  SampleShape(FieldShape both) : input(both), target(both) {}
+  SampleShape(FieldShape in, FieldShape out) : input(in), target(out) {}
+  FieldShape input, target;
+  FieldShape of_files(int64_t channels) const { return {channels, input.height, input.width}; }
+};
 
-struct Statistics {  // per channel; an empty vector means "do not normalise"
+struct ChannelNames {
+  std::vector<std::string> inputs, targets;
+  /// Of each target, which input is the same variable, earlier (-1: none).
+  std::vector<int64_t> persistent() const;
+};
+
+/// Of what a net reads. Throws ConfigError for one that reads words.
+SampleShape sample_shape(const NetSpec& net);
+
+struct Statistics {  // per channel of the files; an empty vector means "do not normalise"
   std::vector<float> mean, std;
 };
 
@@ -35,10 +49,10 @@ enum class Split { train, valid };
 class Dataset {
  public:
   virtual ~Dataset() = default;
-  virtual int64_t size() const = 0;      // number of pairs
-  virtual FieldShape shape() const = 0;  // after cropping
-  virtual std::vector<std::string> channel_names() const = 0;
-  /// Reads, decodes and normalises pair i into input and target, each [C,H,W] f32. Thread-safe. Throws
+  virtual int64_t size() const = 0;       // number of pairs
+  virtual SampleShape shape() const = 0;  // after cropping
+  virtual ChannelNames channels() const = 0;
+  /// Reads, decodes and normalises pair i into input and target, each [channels,H,W] f32. Thread-safe. Throws
   /// ConfigError for a truncated file or for NaN and fill values in the data, naming file, time step and
   /// channel.
   virtual void read(int64_t i, float* input, float* target) const = 0;
@@ -50,12 +64,12 @@ bool needs_statistics(const DataSpec& data);
 /// Those statistics, computed in a child (model/data/foreign.h) that begins at once: by one process, before
 /// MPI, threads and devices are. What is returned waits for them, once. Both throw ConfigError, the latter
 /// for all that open_dataset would refuse in data.train.
-std::function<Statistics()> begin_statistics(const DataSpec& data, FieldShape want);
+std::function<Statistics()> begin_statistics(const DataSpec& data, SampleShape want);
 
 /// Opens data.train or data.valid (or, when `path` is empty, noise made in memory). Checks the shape of the
 /// file against `want` before anything is read. `known`: the statistics, where needs_statistics; null: they
 /// are computed here. Throws ConfigError.
 std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& path, Split split,
-                                      FieldShape want, const Statistics* known = nullptr);
+                                      SampleShape want, const Statistics* known = nullptr);
 
 }  // namespace isobar

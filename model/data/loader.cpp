@@ -55,14 +55,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 // several can fill one batch, and wait while the slot of the next job is still held by the consumer.
 struct Loader::Impl {
   struct Slot {
-    Buffer input, target;  // [batch,C,H,W]
+    Buffer input, target;  // [batch,channels,H,W]
     int64_t left = 0;      // samples not yet read
     int64_t error_at = 0;  // smallest sample that failed, so that the error does not depend on timing
     std::exception_ptr error;
   };
 
-  Impl(const Dataset& s, LoaderOptions o)
-      : set(s), options(o), sample(s.shape().size()), slots(slots_for(o)) {
+  Impl(const Dataset& s, LoaderOptions o) : set(s), options(o), shape(s.shape()), slots(slots_for(o)) {
     const int64_t global = o.batch * o.per_step * o.dp;
     if (o.batch < 1 || o.per_step < 1 || o.dp < 1 || o.rank < 0 || o.rank >= o.dp || o.workers < 0 ||
         o.prefetch < 0)
@@ -74,7 +73,8 @@ struct Loader::Impl {
                             " samples, fewer than one global batch of " + std::to_string(global),
                         "lower train.global_batch, or give more data (data.limit_samples)");
     for (Slot& slot : slots)
-      slot.input = allocate(o.batch * sample), slot.target = allocate(o.batch * sample);
+      slot.input = allocate(o.batch * shape.input.size()),
+      slot.target = allocate(o.batch * shape.target.size());
     reset(0);
     try {
       for (int64_t w = 0; w < o.workers; ++w) threads.emplace_back([this] { work(); });
@@ -113,7 +113,7 @@ struct Loader::Impl {
   }
 
   void read_sample(Slot& slot, int64_t index, int64_t b) {
-    set.read(index, slot.input.get() + b * sample, slot.target.get() + b * sample);
+    set.read(index, slot.input.get() + b * shape.input.size(), slot.target.get() + b * shape.target.size());
   }
 
   void work() {
@@ -189,8 +189,8 @@ struct Loader::Impl {
 
   const Dataset& set;
   const LoaderOptions options;
-  const int64_t sample;  // floats
-  int64_t batches;       // global batches per epoch
+  const SampleShape shape;
+  int64_t batches;  // global batches per epoch
   std::vector<Slot> slots;
   std::vector<std::thread> threads;
 
@@ -217,9 +217,11 @@ Batch Loader::next() {
   return impl_->next();
 }
 
-int64_t Loader::bytes(const LoaderOptions& o, FieldShape s) {
-  const int64_t buffer = (o.batch * s.size() * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
-  return slots_for(o) * 2 * buffer;
+int64_t Loader::bytes(const LoaderOptions& o, const SampleShape& s) {
+  const auto buffer = [&](const FieldShape& f) {
+    return (o.batch * f.size() * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
+  };
+  return slots_for(o) * (buffer(s.input) + buffer(s.target));
 }
 
 std::vector<int64_t> global_batch_samples(int64_t set_size, int64_t global_batch, int64_t step, uint64_t seed,

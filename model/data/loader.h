@@ -8,7 +8,7 @@
 //   Loader loader(*set, {.batch = 4, .per_step = 1, .dp = 2, .rank = 0, .seed = 1, .workers = 2,
 //                        .prefetch = 2, .shuffle = true});
 //   loader.seek(step);           // resume: the batch that micro-batch `step` gets
-//   Batch b = loader.next();     // b.input [batch,C,H,W], valid until the next call
+//   Batch b = loader.next();     // b.input [batch,channels,H,W], valid until the next call
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -27,8 +27,8 @@ struct LoaderOptions {
 };
 
 struct Batch {
-  const float* input;   // [batch,C,H,W]
-  const float* target;  // [batch,C,H,W]
+  const float* input;   // [batch,channels,H,W]
+  const float* target;  // [batch,channels,H,W], of its own channels
   double wait_s;        // how long next() waited for data
 };
 
@@ -39,7 +39,7 @@ class Loader {
   int64_t batches_per_epoch() const;  // optimizer steps per epoch (whole global batches)
   void seek(int64_t micro_batch);     // absolute count of next() calls since the start of training
   Batch next();                       // rethrows a worker's error
-  static int64_t bytes(const LoaderOptions& o, FieldShape s);  // host memory that the slots take
+  static int64_t bytes(const LoaderOptions& o, const SampleShape& s);  // host memory that the slots take
 
  private:
   struct Impl;

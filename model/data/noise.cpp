@@ -14,17 +14,19 @@ constexpr int64_t kRows = 13, kColumns = 24;  // coarse grid; columns wrap aroun
 
 class Noise : public Dataset {
  public:
-  Noise(int64_t samples, int64_t dt, Split split, FieldShape shape)
+  Noise(int64_t samples, int64_t dt, Split split, const SampleShape& shape)
       : samples_(samples),
         dt_(dt),
         seed_(split == Split::train ? 0x6e6f697365 : 0x766e6f697365),
         shape_(shape) {}
   int64_t size() const override { return samples_; }
-  FieldShape shape() const override { return shape_; }
-  std::vector<std::string> channel_names() const override { return default_channel_names(shape_.channels); }
+  SampleShape shape() const override { return shape_; }
+  ChannelNames channels() const override {
+    return {default_channel_names(shape_.input.channels), default_channel_names(shape_.target.channels)};
+  }
   void read(int64_t i, float* input, float* target) const override {
-    make(i, input);
-    make(i + dt_, target);
+    make(i, shape_.input, input);
+    make(i + dt_, shape_.target, target);
   }
 
  private:
@@ -34,20 +36,20 @@ class Noise : public Dataset {
     return sum * 0.87f;  // 3^-1/2, times 3/2 for the variance that interpolation takes away
   }
 
-  void make(int64_t t, float* out) const {
-    const int64_t w = shape_.width;
+  void make(int64_t t, const FieldShape& shape, float* out) const {
+    const int64_t w = shape.width;
     float grid[kRows][kColumns + 1], row[kColumns + 1];
-    for (int64_t c = 0; c < shape_.channels; ++c) {
+    for (int64_t c = 0; c < shape.channels; ++c) {
       for (int64_t i = 0; i < kRows; ++i) {
         for (int64_t j = 0; j < kColumns; ++j) grid[i][j] = coarse(t, c, i * kColumns + j);
         grid[i][kColumns] = grid[i][0];
       }
-      for (int64_t y = 0; y < shape_.height; ++y) {
-        const float at = static_cast<float>(y) * (kRows - 1) / static_cast<float>(shape_.height);
+      for (int64_t y = 0; y < shape.height; ++y) {
+        const float at = static_cast<float>(y) * (kRows - 1) / static_cast<float>(shape.height);
         const auto i = static_cast<int64_t>(at);
         const float f = at - static_cast<float>(i);
         for (int64_t j = 0; j <= kColumns; ++j) row[j] = grid[i][j] + f * (grid[i + 1][j] - grid[i][j]);
-        float* to = out + (c * shape_.height + y) * w;
+        float* to = out + (c * shape.height + y) * w;
         for (int64_t j = 0; j < kColumns; ++j) {
           const int64_t from = (j * w + kColumns - 1) / kColumns,
                         end = ((j + 1) * w + kColumns - 1) / kColumns;
@@ -62,12 +64,12 @@ class Noise : public Dataset {
 
   int64_t samples_, dt_;
   uint64_t seed_;
-  FieldShape shape_;
+  SampleShape shape_;
 };
 
 }  // namespace
 
-std::unique_ptr<Dataset> make_noise(int64_t samples, int64_t dt, Split split, FieldShape shape) {
+std::unique_ptr<Dataset> make_noise(int64_t samples, int64_t dt, Split split, const SampleShape& shape) {
   return std::make_unique<Noise>(samples, dt, split, shape);
 }
 

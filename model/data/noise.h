@@ -11,6 +11,6 @@
 
 namespace isobar {
 
-std::unique_ptr<Dataset> make_noise(int64_t samples, int64_t dt, Split split, FieldShape shape);
+std::unique_ptr<Dataset> make_noise(int64_t samples, int64_t dt, Split split, const SampleShape& shape);
 
 }  // namespace isobar

@@ -6,7 +6,7 @@
 namespace isobar {
 
 void add_persistence_rmse(const Images& net, int64_t batch, const float* input, const float* target,
-                          std::vector<double>& sums) {
+                          const std::vector<int64_t>& persistent, std::vector<double>& sums) {
   const int64_t H = net.img_height, W = net.img_width, C = net.out_channels;
   std::vector<double> weight(H);
   double total = 0;
@@ -19,10 +19,11 @@ void add_persistence_rmse(const Images& net, int64_t batch, const float* input, 
     for (int64_t c = 0; c < C; ++c) {
       double sum = 0;
       for (int64_t h = 0; h < H; ++h) {
-        const int64_t row = ((b * C + c) * H + h) * W;
+        const int64_t before = ((b * net.in_channels + persistent[c]) * H + h) * W,
+                      row = ((b * C + c) * H + h) * W;
         double squares = 0;
         for (int64_t w = 0; w < W; ++w) {
-          const double d = static_cast<double>(input[row + w]) - static_cast<double>(target[row + w]);
+          const double d = static_cast<double>(input[before + w]) - static_cast<double>(target[row + w]);
           squares += d * d;
         }
         sum += squares * weight[h] * static_cast<double>(H) / total;

@@ -8,8 +8,9 @@
 
 namespace isobar {
 
-/// Adds, per channel, the sum over the batch of the RMSE. input and target are [batch,C,H,W].
+/// Adds, for each channel of the target, the sum over the batch of the RMSE. input and target are
+/// [batch,channels,H,W]; `persistent`: which channel of the input each of the target's is.
 void add_persistence_rmse(const Images& net, int64_t batch, const float* input, const float* target,
-                          std::vector<double>& sums);
+                          const std::vector<int64_t>& persistent, std::vector<double>& sums);
 
 }  // namespace isobar

@@ -24,7 +24,7 @@ void copy(const float* from, int64_t count, float* to) {
 }  // namespace
 
 RankData::RankData(const RunSpec& spec, const Plan& plan, int rank, const Statistics* known) : spec_(spec) {
-  const FieldShape shape = field_shape(spec.net);
+  const SampleShape shape = sample_shape(spec.net);
   const Coords at = coords_of(spec.layout, rank);
   const int64_t dp = spec.layout.dp, batch = spec.micro_batch();
   train_set_ = open_dataset(spec.data, spec.data.train, Split::train, shape, known);
@@ -76,9 +76,10 @@ Batch RankData::next_validation(const BatchPlaces& to) {
 
 Batch RankData::fetch(Loader& loader, const BatchPlaces& to) const {
   const Batch batch = loader.next();
-  const int64_t count = spec_.micro_batch() * train_set_->shape().size();
-  if (float* input = to.floats("input")) copy(batch.input, count, input);
-  if (float* target = to.floats("target")) copy(batch.target, count, target);
+  const SampleShape shape = train_set_->shape();
+  if (float* input = to.floats("input")) copy(batch.input, spec_.micro_batch() * shape.input.size(), input);
+  if (float* target = to.floats("target"))
+    copy(batch.target, spec_.micro_batch() * shape.target.size(), target);
   return batch;
 }
 

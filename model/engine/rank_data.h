@@ -24,6 +24,7 @@ class RankData {
   /// This rank sees the predictions of its samples, and no other rank with the same samples says so.
   bool scores() const { return scores_; }
   int64_t steps_per_epoch() const;
+  ChannelNames channels() const { return train_set_->channels(); }
   int64_t validation_batches() const;
 
   /// The next batch is the step's first.

@@ -101,8 +101,8 @@ std::string summary_text(const RunSpec& s, const EndRecord& end) {
   if (end.final_loss) {
     std::string says = text("%.5f after step %ld", *end.final_loss, s.train.steps);
     if (const auto& v = end.valid)
-      says += text("; validation after step %ld: loss %.5f, rmse %.5f, persistence %.5f", v->step, v->loss,
-                   v->rmse, v->persistence_rmse);
+      says += text("; validation after step %ld: loss %.5f, rmse %.5f", v->step, v->loss, v->rmse) +
+              (v->persistence_rmse ? text(", persistence %.5f", *v->persistence_rmse) : "");
     out += line("loss", says);
   }
   if (s.run.out.empty()) return out;

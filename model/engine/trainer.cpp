@@ -239,13 +239,16 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const int64_t t0 = now_ns(), channels = plan_.metric("rmse").count;
     const int64_t batches = data_->validation_batches();
     std::vector<double> sums(plan_.metrics.count, 0.0);
-    const bool persist = persistence_.empty();
+    // Nothing persists of a variable that is only predicted.
+    const std::vector<int64_t> persistent = data_->channels().persistent();
+    const bool persist =
+        persistence_.empty() && std::find(persistent.begin(), persistent.end(), -1) == persistent.end();
     std::vector<double> persistence(channels, 0.0);
     backend_->on_fetch([&](int32_t, const BatchPlaces& to) {
       const auto reading = slow_.begin("reading samples of the validation");
       const Batch batch = data_->next_validation(to);
       if (persist && data_->scores())
-        add_persistence_rmse(*spec_.net.images(), spec_.micro_batch(), batch.input, batch.target,
+        add_persistence_rmse(*spec_.net.images(), spec_.micro_batch(), batch.input, batch.target, persistent,
                              persistence);
     });
     executor_->record_to(nullptr);
@@ -278,10 +281,14 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const std::vector<double> rmse(first, first + channels);
     log_.write(ValidRecord{
         .step = step, .loss = sums[0], .seconds = seconds, .rmse = rmse, .persistence_rmse = persistence_});
-    last_valid_ = {step, sums[0], rmse[0], persistence_[0]};
-    char line[160];
-    std::snprintf(line, sizeof line, "valid after step %ld: loss %.5f  rmse %.5f  persistence %.5f  (%.1f s)",
-                  step, sums[0], rmse[0], persistence_[0], seconds);
+    last_valid_ = {step, sums[0], rmse[0], {}};
+    char line[160], against[64] = "";
+    if (!persistence_.empty()) {
+      last_valid_->persistence_rmse = persistence_[0];
+      std::snprintf(against, sizeof against, "  persistence %.5f", persistence_[0]);
+    }
+    std::snprintf(line, sizeof line, "valid after step %ld: loss %.5f  rmse %.5f%s  (%.1f s)", step, sums[0],
+                  rmse[0], against, seconds);
     say(line);
   }
 

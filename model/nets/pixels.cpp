@@ -18,10 +18,19 @@ Attrs image_attrs(const ImageShape& image, const Sharding& at) {
           .tokens = at.tokens};
 }
 
-std::vector<BatchTensor> image_batch(const ImageShape& image, const Sharding& at, int last) {
-  const int64_t pixels = image.channels * image.height * image.width;
-  return {{"input", BatchRole::input, 0, DType::f32, pixels, at.batch * pixels, false},
-          {"target", BatchRole::target, last, DType::f32, pixels, at.batch * pixels, true}};
+ImageShape image_read(const Images& net, int64_t patch) {
+  return {net.in_channels, net.img_height, net.img_width, patch};
+}
+
+ImageShape image_predicted(const Images& net, int64_t patch) {
+  return {net.out_channels, net.img_height, net.img_width, patch};
+}
+
+std::vector<BatchTensor> image_batch(const ImageShape& read, const ImageShape& predicted, const Sharding& at,
+                                     int last) {
+  return {
+      {"input", BatchRole::input, 0, DType::f32, read.size(), at.batch * read.size(), false},
+      {"target", BatchRole::target, last, DType::f32, predicted.size(), at.batch * predicted.size(), true}};
 }
 
 std::vector<Metric> image_metrics(const ImageShape& image) {

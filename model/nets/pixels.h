@@ -2,15 +2,17 @@
 // per pixel of which each rank sums its own rows.
 //
 //   embed   image [B,C,H,W] -> patches [rows, C p p] -> y [rows, D], positions as the residual
-//   head    x [rows, D] -> norm -> prediction [rows, C p p] -> loss and RMSE of each channel
+//   head    x [rows, D] -> norm -> prediction [rows, C' p p] -> loss and RMSE of each channel
 #pragma once
+#include "model/base/net_spec.h"
 #include "model/nets/block_shape.h"
 #include "model/nets/net.h"
 
 namespace isobar {
 
-struct ImageShape {  // what is read and predicted, and in patches of which size
+struct ImageShape {  // what is read or predicted, and in patches of which size
   int64_t channels, height, width, patch;
+  int64_t size() const { return channels * height * width; }       // elements of one
   int64_t patch_size() const { return channels * patch * patch; }  // elements
 };
 
@@ -60,10 +62,14 @@ class PixelHead : public NetPart {
   View target_, pred_, sums_;
 };
 
+/// What a net reads, and what it predicts.
+ImageShape image_read(const Images& net, int64_t patch);
+ImageShape image_predicted(const Images& net, int64_t patch);
 /// Of the ops that look at images: which rows of which patches.
 Attrs image_attrs(const ImageShape& image, const Sharding& at);
 /// What both ends read, the head being part `last`; what the head reports.
-std::vector<BatchTensor> image_batch(const ImageShape& image, const Sharding& at, int last);
+std::vector<BatchTensor> image_batch(const ImageShape& read, const ImageShape& predicted, const Sharding& at,
+                                     int last);
 std::vector<Metric> image_metrics(const ImageShape& image);
 
 }  // namespace isobar

@@ -31,27 +31,28 @@ class Transformer : public Net {
 
 class Vit : public Transformer {
  public:
-  Vit(Emission& e, const Sharding& at, const BlockShape& shape, int64_t depth, const ImageShape& image)
-      : Transformer(e, at, shape), image_(image) {
-    auto embed = std::make_unique<PatchEmbed>(0, e, at, image, shape.width);
+  Vit(Emission& e, const Sharding& at, const BlockShape& shape, const VitSpec& n)
+      : Transformer(e, at, shape), read_(image_read(n, n.patch_size)) {
+    const ImageShape predicted = image_predicted(n, n.patch_size);
+    auto embed = std::make_unique<PatchEmbed>(0, e, at, read_, shape.width);
     embed_ = embed.get();
     parts_.push_back(std::move(embed));
-    add_blocks(depth);
+    add_blocks(n.depth);
     const auto last = static_cast<int>(parts_.size());
-    auto head = std::make_unique<PixelHead>(last, e, at, image, shape);
+    auto head = std::make_unique<PixelHead>(last, e, at, predicted, shape);
     head_ = head.get();
     parts_.push_back(std::move(head));
     join();
-    batch_ = image_batch(image, at, last);
-    metrics_ = image_metrics(image);
+    batch_ = image_batch(read_, predicted, at, last);
+    metrics_ = image_metrics(predicted);
   }
-  Attrs fetch() const override { return image_attrs(image_, at_); }
+  Attrs fetch() const override { return image_attrs(read_, at_); }
   void fetched(size_t tensor, const View& v) override {
     tensor == 0 ? embed_->set_input(v) : head_->set_target(v);
   }
 
  private:
-  const ImageShape image_;
+  const ImageShape read_;
   PatchEmbed* embed_;
   PixelHead* head_;
 };
@@ -170,8 +171,7 @@ NetLimits limits_of(const WordsSpec& n) {
 std::unique_ptr<Net> make_net(const VitSpec& n, Emission& e, const Sharding& at) {
   BlockShape shape = shape_of(n);
   shape.tanh = n.gelu == "tanh";
-  return std::make_unique<Vit>(e, at, shape, n.depth,
-                               ImageShape{n.in_channels, n.img_height, n.img_width, n.patch_size});
+  return std::make_unique<Vit>(e, at, shape, n);
 }
 
 std::unique_ptr<Net> make_net(const GptSpec& n, Emission& e, const Sharding& at) {

@@ -165,9 +165,7 @@ class Split : public NetPart {
 class Unet : public Net {
  public:
   Unet(const UnetSpec& n, Emission& e, const Sharding& fine)
-      : image_{n.in_channels, n.img_height, n.img_width, n.patch_size},
-        fine_(fine),
-        coarse_(fine.with_tokens(n.tokens() / 4)) {
+      : read_(image_read(n, n.patch_size)), fine_(fine), coarse_(fine.with_tokens(n.tokens() / 4)) {
     const BlockShape shape{.width = n.embed_dim,
                            .heads = n.num_heads,
                            .kv_heads = n.num_heads,
@@ -178,23 +176,24 @@ class Unet : public Net {
     BlockShape wide = shape;
     wide.width *= 2, wide.heads *= 2, wide.kv_heads *= 2, wide.hidden *= 2, wide.tokens /= 4;
     const Grid grid{fine.batch, n.img_height / n.patch_size, n.img_width / n.patch_size, n.embed_dim};
-    embed_ = add(std::make_unique<PatchEmbed>(0, e, fine_, image_, shape.width));
+    const ImageShape predicted = image_predicted(n, n.patch_size);
+    embed_ = add(std::make_unique<PatchEmbed>(0, e, fine_, read_, shape.width));
     add_blocks(n.encoder_depth, "encoder", e, fine_, shape);
     const int merge = add(std::make_unique<Merge>(here(), e, fine_, coarse_, grid, n.norm_eps))->index();
     add_blocks(n.bottleneck_depth, "bottleneck", e, coarse_, wide);
     const int split = add(std::make_unique<Split>(here(), e, fine_, coarse_, grid, n.norm_eps))->index();
     add_blocks(n.decoder_depth, "decoder", e, fine_, shape);
-    head_ = add(std::make_unique<PixelHead>(here(), e, fine_, image_, shape));
+    head_ = add(std::make_unique<PixelHead>(here(), e, fine_, predicted, shape));
     for (int32_t to = 1; to < here(); ++to) {
       if (to == split) streams_.push_back({"skip", merge, split, shape.stream, fine.rows * shape.width});
       const bool narrow = to <= merge || to > split;
       streams_.push_back({narrow ? "x" : "x2", to - 1, to, shape.stream,
                           narrow ? fine.rows * shape.width : coarse_.rows * wide.width});
     }
-    batch_ = image_batch(image_, fine, head_->index());
-    metrics_ = image_metrics(image_);
+    batch_ = image_batch(read_, predicted, fine, head_->index());
+    metrics_ = image_metrics(predicted);
   }
-  Attrs fetch() const override { return image_attrs(image_, fine_); }
+  Attrs fetch() const override { return image_attrs(read_, fine_); }
   void fetched(size_t tensor, const View& v) override {
     tensor == 0 ? embed_->set_input(v) : head_->set_target(v);
   }
@@ -214,7 +213,7 @@ class Unet : public Net {
                                   shape));
   }
 
-  const ImageShape image_;
+  const ImageShape read_;
   const Sharding& fine_;
   const Sharding coarse_;
   int64_t blocks_ = 0;

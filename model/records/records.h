@@ -78,7 +78,8 @@ struct ValidRecord {
   int64_t step = 0;
   std::optional<double> loss;
   double seconds = 0;
-  std::vector<double> rmse, persistence_rmse;  // per channel
+  // Per channel; without the latter where a target is no input
+  std::vector<double> rmse, persistence_rmse;
 };
 
 struct CheckpointRecord {
@@ -117,7 +118,8 @@ struct RoutineRecord {
 
 struct LastValid {  // of the first channel
   int64_t step = 0;
-  double loss = 0, rmse = 0, persistence_rmse = 0;
+  double loss = 0, rmse = 0;
+  std::optional<double> persistence_rmse;
 };
 
 struct EndRecord {

@@ -24,8 +24,8 @@ class Numbers : public Dataset {
  public:
   explicit Numbers(int64_t n) : n_(n) {}
   int64_t size() const override { return n_; }
-  FieldShape shape() const override { return kShape; }
-  std::vector<std::string> channel_names() const override { return {"a", "b"}; }
+  SampleShape shape() const override { return kShape; }
+  ChannelNames channels() const override { return {{"a", "b"}, {"a", "b"}}; }
   void read(int64_t i, float* input, float* target) const override {
     const int64_t now = ++reading;
     int64_t most = most_at_once.load();

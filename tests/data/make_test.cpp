@@ -107,8 +107,8 @@ TEST(Synthetic, WritesACompleteSetThatOpens) {
     const FieldShape shape{20, 24, 32};
     const auto set = open_dataset(d, d.train, Split::train, shape);
     EXPECT_EQ(set->size(), 24);
-    EXPECT_EQ(set->channel_names()[2], "t2m");
-    EXPECT_EQ(set->channel_names()[19], "tcwv");
+    EXPECT_EQ(set->channels().inputs[2], "t2m");
+    EXPECT_EQ(set->channels().inputs[19], "tcwv");
     EXPECT_EQ(open_dataset(d, set_dir + "/valid", Split::valid, shape)->size(), 12);
     EXPECT_EQ(open_dataset(d, set_dir + "/test", Split::valid, shape)->size(), 12);
     std::vector<float> a(shape.size(), NAN), b(shape.size(), NAN);

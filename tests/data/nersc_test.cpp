@@ -38,7 +38,8 @@ struct Pair {
 };
 
 Pair read(const Dataset& set, int64_t i) {
-  Pair p{std::vector<float>(set.shape().size(), NAN), std::vector<float>(set.shape().size(), NAN)};
+  Pair p{std::vector<float>(set.shape().input.size(), NAN),
+         std::vector<float>(set.shape().input.size(), NAN)};
   set.read(i, p.input.data(), p.target.data());
   return p;
 }
@@ -130,6 +131,44 @@ TEST(Nersc, StatisticsComeFromTheTrainingSetWhenNoneAreGiven) {
     const auto want = static_cast<double>((other[(1 * 3 + c) * 24] - mean) / std::sqrt(square / 192));
     EXPECT_NEAR(p.input[c * 24], want, 1e-4);
   }
+}
+
+// Forcings are read and not predicted, diagnosed variables the other way round, in any order.
+TEST(Nersc, InputsAndTargetsAreTheChannelsThatAreNamed) {
+  TempDir dir;
+  fs::create_directories(dir / "set");
+  const std::vector<float> fields = random_floats(5 * 3 * 24);
+  write_hdf5(dir / "set/2015.h5", {5, 3, 4, 6}, fields);
+  DataSpec d;
+  d.train = dir / "set";
+  const auto whole = open_dataset(d, d.train, Split::train, kNerscShape);
+  const std::vector<std::string> names = whole->channels().inputs;
+  std::vector<float> input(72), target(72), chosen(48), one(24);
+  d.inputs = {names[2], names[0]};
+  d.targets = {names[1]};
+  const auto set = open_dataset(d, d.train, Split::train, {{2, 4, 6}, {1, 4, 6}});
+  EXPECT_EQ(set->channels().targets, std::vector<std::string>{names[1]});
+  EXPECT_EQ(set->channels().persistent(), std::vector<int64_t>{-1});
+  EXPECT_EQ(whole->channels().persistent(), (std::vector<int64_t>{0, 1, 2}));
+  ASSERT_EQ(set->size(), whole->size());
+  for (int64_t i = 0; i < set->size(); ++i) {
+    std::fill(chosen.begin(), chosen.end(), NAN), std::fill(one.begin(), one.end(), NAN);
+    whole->read(i, input.data(), target.data());
+    set->read(i, chosen.data(), one.data());
+    for (int64_t p = 0; p < 24; ++p) {
+      ASSERT_EQ(chosen[p], input[48 + p]);
+      ASSERT_EQ(chosen[24 + p], input[p]);
+      ASSERT_EQ(one[p], target[24 + p]);
+    }
+  }
+  const auto open = [&](const SampleShape& want) { open_dataset(d, d.train, Split::train, want); };
+  expect_config_error([&] { open({{3, 4, 6}, {1, 4, 6}}); }, {"'net.in_channels'", "data.inputs"});
+  d.inputs = {names[2], "snow"};
+  expect_config_error(
+      [&] {
+        open({{2, 4, 6}, {1, 4, 6}});
+      },
+      {"2015.h5", "'data.inputs'", "'snow'", names[1]});
 }
 
 TEST(Nersc, EveryFaultIsOneErrorNamingFileKeyAndMend) {

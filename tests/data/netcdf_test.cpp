@@ -153,7 +153,7 @@ std::vector<std::pair<int, int>> pairs_of(DataSpec d, Split split, const TempDir
   write_statistics(dir.path(), {{0}, {1}});
   fs::rename(dir / "global_means.npy", d.means);
   fs::rename(dir / "global_stds.npy", d.stds);
-  const auto set = open_dataset(d, split == Split::train ? d.train : d.valid, split, {1, 4, 6});
+  const auto set = open_dataset(d, split == Split::train ? d.train : d.valid, split, FieldShape{1, 4, 6});
   std::vector<std::pair<int, int>> out;
   for (int64_t i = 0; i < set->size(); ++i) {
     std::vector<float> a(24, NAN), b(24, NAN);
@@ -220,7 +220,7 @@ TEST(Netcdf, StatisticsComeFromTheTrainingPartAlone) {
   const long double std = std::sqrt(square / 144);
   const DataSpec d = spec_for(dir / "a.nc", 0.6);
   for (Split split : {Split::train, Split::valid}) {
-    const auto set = open_dataset(d, split == Split::train ? d.train : "", split, {1, 4, 6});
+    const auto set = open_dataset(d, split == Split::train ? d.train : "", split, FieldShape{1, 4, 6});
     std::vector<float> a(24, NAN), b(24, NAN);
     set->read(0, a.data(), b.data());
     const int first = split == Split::train ? 0 : 6;
@@ -288,8 +288,8 @@ TEST(Netcdf, AFileCanBeOpenTwiceAtOnce) {
   const std::vector<Packed> values = {random_packed(o)};
   write_netcdf(dir / "a.nc", o, values);
   const DataSpec d = spec_for(dir / "a.nc", 0.5);
-  const auto train = open_dataset(d, d.train, Split::train, {1, 4, 6});
-  const auto valid = open_dataset(d, "", Split::valid, {1, 4, 6});
+  const auto train = open_dataset(d, d.train, Split::train, FieldShape{1, 4, 6});
+  const auto valid = open_dataset(d, "", Split::valid, FieldShape{1, 4, 6});
   std::vector<float> a(24), b(24);
   EXPECT_NO_THROW(train->read(3, a.data(), b.data()));
   EXPECT_NO_THROW(valid->read(3, a.data(), b.data()));
@@ -327,7 +327,7 @@ TEST(Netcdf, RealEra5Sample) {
   const FieldShape shape{1, 32, 48};
   const auto train = open_dataset(d, path, Split::train, shape),
              valid = open_dataset(d, "", Split::valid, shape);
-  EXPECT_EQ(train->channel_names(), std::vector<std::string>{"t2m"});
+  EXPECT_EQ(train->channels().inputs, std::vector<std::string>{"t2m"});
   EXPECT_EQ(train->size(), 595 - 6);
   EXPECT_EQ(valid->size(), 149 - 6);
   double sum = 0, square = 0, change = 0;

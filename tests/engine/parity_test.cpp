@@ -69,12 +69,11 @@ Trained run(const Fixture& f, const std::string& optimizer, const std::string& a
     const std::string batch = "batch" + std::to_string(step % 2) + "/";
     int fetched = 0;
     backend.on_fetch([&](int32_t micro, const BatchPlaces& to) {
-      float *input = to.floats("input"), *target = to.floats("target");
       EXPECT_EQ(micro, fetched++);
-      const auto count = static_cast<int64_t>(f.values(batch + "input").size()) / 4 * micro_batch;
-      for (int64_t i = 0; i < count; ++i) {
-        input[i] = static_cast<float>(f.values(batch + "input")[micro * count + i]);
-        target[i] = static_cast<float>(f.values(batch + "target")[micro * count + i]);
+      for (const char* name : {"input", "target"}) {
+        const std::vector<double>& all = f.values(batch + name);
+        const auto count = static_cast<int64_t>(all.size()) / 4 * micro_batch;
+        std::copy_n(all.begin() + micro * count, count, to.floats(name));
       }
     });
     EXPECT_NEAR(learning_rate(spec.train, step), f.values("lr")[step], 1e-15);
@@ -181,14 +180,16 @@ TEST_P(Parity, Tf32AgreesWithFloat64ToItsRounding) {
 }
 
 // As many bits as tf32, in everything between the products too.
+// Adam makes a whole step of a gradient that rounding turned round, however small: weights are as with bf16.
 TEST_P(Parity, Fp16AgreesWithFloat64ToItsRounding) {
+  const double weights = std::string(GetParam()) == "vit" ? 1e-3 : 3e-3;
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 1})
-      compare(f(), optimizer, "fp16", micro_batch, {1e-4, 3e-4, 4e-3, 1e-3, 1e-4});
+      compare(f(), optimizer, "fp16", micro_batch, {1e-4, 3e-4, 4e-3, weights, 1e-4});
 }
 
-// PyTorch's own bf16 autocast on these fixtures: loss 7e-5 and 2.2e-4, gradients 1e-2 and 2.2e-2, weights
-// 1.3e-3 and 1.8e-3; it would pass.
+// PyTorch's own bf16 autocast on these fixtures: loss 7e-5 and 1.7e-4, gradients 1e-2 and 2.3e-2, weights
+// 1.3e-3 and 1.0e-3; it would pass.
 TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 2, 1})

@@ -1,0 +1,61 @@
+#include "model/data/channels.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "model/base/error.h"
+
+namespace isobar {
+namespace {
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& n : names) text += (text.empty() ? "" : ", ") + n;
+  return text;
+}
+
+std::vector<int64_t> find(const std::vector<std::string>& wanted, const FieldInfo& file, const char* key) {
+  std::vector<int64_t> at;
+  for (const std::string& name : wanted) {
+    const auto found = std::find(file.channels.begin(), file.channels.end(), name);
+    if (found == file.channels.end())
+      throw ConfigError(file.path, key, "there is no channel '" + name + "'",
+                        "the file has " + listed(file.channels));
+    at.push_back(found - file.channels.begin());
+  }
+  return at;
+}
+
+void require(bool ok, const FieldInfo& file, const char* key, const char* net_key, int64_t have, int64_t want,
+             const char* verb) {
+  if (ok) return;
+  const std::string count = std::to_string(have);
+  throw ConfigError(file.path, net_key,
+                    "the data have " + count + " channels to " + verb + " (" + listed(file.channels) +
+                        "), the net " + std::to_string(want),
+                    std::string("set ") + net_key + " to " + count + ", or name " + std::to_string(want) +
+                        " of them in " + key +
+                        (file.format.starts_with("netCDF") ? ", or choose with data.variables" : ""));
+}
+
+}  // namespace
+
+ChannelChoice choose_channels(const DataSpec& data, const FieldInfo& file, const SampleShape& want) {
+  std::vector<int64_t> all(file.channels.size());
+  std::iota(all.begin(), all.end(), 0);
+  ChannelChoice chosen;
+  chosen.inputs = data.inputs.empty() ? all : find(data.inputs, file, "data.inputs");
+  const auto inputs = static_cast<int64_t>(chosen.inputs.size());
+  require(inputs == want.input.channels, file, "data.inputs", "net.in_channels", inputs, want.input.channels,
+          "read");
+  // A forecast has the channels of its input.
+  chosen.targets = data.targets.empty() ? chosen.inputs : find(data.targets, file, "data.targets");
+  const auto targets = static_cast<int64_t>(chosen.targets.size());
+  require(targets == want.target.channels, file, "data.targets", "net.out_channels", targets,
+          want.target.channels, "predict");
+  for (const int64_t c : chosen.inputs) chosen.names.inputs.push_back(file.channels[c]);
+  for (const int64_t c : chosen.targets) chosen.names.targets.push_back(file.channels[c]);
+  return chosen;
+}
+
+}  // namespace isobar

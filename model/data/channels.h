@@ -1,0 +1,25 @@
+// Which channels of files a net reads and which it predicts: all of them both ways, or those that data.inputs
+// and data.targets name. Forcings are inputs alone; diagnosed variables are targets alone.
+//
+//   ChannelChoice chosen = choose_channels(data, file.info(), want);   // throws ConfigError
+//   chosen.inputs[0]                                                   // channel of the file
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/base/spec.h"
+#include "model/data/dataset.h"
+#include "model/data/field_file.h"
+
+namespace isobar {
+
+struct ChannelChoice {
+  std::vector<int64_t> inputs, targets;  // channels of the file, in the order of the net's
+  ChannelNames names;                    // of both
+};
+
+/// Throws ConfigError for a name that the file does not have, and where their number is not the net's.
+ChannelChoice choose_channels(const DataSpec& data, const FieldInfo& file, const SampleShape& want);
+
+}  // namespace isobar
