@@ -87,9 +87,7 @@ std::optional<ConfigError> refusal_of_data(const TrainArguments& a) {
   if (is_other_rank({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "SLURM_LOCALID"}))
     return std::nullopt;
   try {
-    const DataSpec d = load_run_spec(a.config, a.set).data;
-    if (!d.train.empty()) require_fields(d.train, "data.train", d.variables);
-    if (!d.valid.empty()) require_fields(d.valid, "data.valid", d.variables);
+    require_data(load_run_spec(a.config, a.set));
   } catch (const ConfigError& e) {
     return e;
   }
@@ -102,8 +100,8 @@ std::function<Statistics()> begin_statistics(const TrainArguments& a, bool launc
     return {};
   const RunSpec spec = load_run_spec(a.config, a.set);
   if (!launched && spec.layout.world() > 1) return {};  // this process only starts the ranks
-  if (!needs_statistics(spec.data)) return {};
-  return begin_statistics(spec.data, sample_shape(spec.net));
+  const SampleShape shape = sample_shape(spec.net);
+  return needs_statistics(spec.data, shape) ? begin_statistics(spec.data, shape) : std::function<Statistics()>();
 }
 
 void run_train(TrainArguments a) {

@@ -9,6 +9,7 @@
 #include "model/data/foreign.h"
 #include "model/data/noise.h"
 #include "model/data/stats.h"
+#include "model/data/table_dataset.h"
 
 namespace isobar {
 
@@ -157,6 +158,12 @@ Statistics statistics_for(const DataSpec& data, int64_t channels, const std::vec
 }  // namespace
 
 SampleShape sample_shape(const NetSpec& net) {
+  if (net.kind() == MlpSpec::kKind) {
+    const MlpSpec& n = net.mlp();
+    SampleShape shape({n.in_features, 1, 1}, {n.out_features, 1, 1});
+    shape.of_table = true;
+    return shape;
+  }
   const Images* i = net.images();
   if (!i)
     throw ConfigError("", "net.kind", net.kind() + " reads words, and there is no loader of them yet",
@@ -173,8 +180,15 @@ std::vector<int64_t> ChannelNames::persistent() const {
   return of;
 }
 
-bool needs_statistics(const DataSpec& data) {
-  return !data.train.empty() && !are_given(data);
+void require_data(const RunSpec& spec) {
+  const DataSpec& d = spec.data;
+  if (spec.net.kind() == MlpSpec::kKind) return require_tables(d);
+  if (!d.train.empty()) require_fields(d.train, "data.train", d.variables);
+  if (!d.valid.empty()) require_fields(d.valid, "data.valid", d.variables);
+}
+
+bool needs_statistics(const DataSpec& data, const SampleShape& want) {
+  return !want.of_table && !data.train.empty() && !are_given(data);
 }
 
 std::function<Statistics()> begin_statistics(const DataSpec& data, SampleShape want) {
@@ -192,6 +206,7 @@ std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& p
   const int64_t limit = split == Split::train ? data.limit_samples : data.limit_valid_samples;
   check(data);
   if (data.train.empty() && path.empty()) return make_noise(limit > 0 ? limit : 64, data.dt, split, want);
+  if (want.of_table) return open_table(data, path, split, want);
 
   const bool tail = split == Split::valid && path.empty();  // the end of data.train validates
   const std::string key = split == Split::train || tail ? "data.train" : "data.valid";
@@ -205,7 +220,7 @@ std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& p
   const FieldInfo& info = files[0]->info();
   ChannelChoice channels = choose_channels(data, info, want);
   Statistics statistics;
-  if (known && needs_statistics(data)) {
+  if (known && needs_statistics(data, want)) {
     statistics = *known;
   } else if (tail) {
     const auto first = part_of(files, data, data.train, Split::train);

@@ -28,6 +28,7 @@ struct SampleShape {  // on one grid
   SampleShape(FieldShape both) : input(both), target(both) {}
   SampleShape(FieldShape in, FieldShape out) : input(in), target(out) {}
   FieldShape input, target;
+  bool of_table = false;  // rows of a table (table_dataset.h), each a point of `channels` columns
   FieldShape of_files(int64_t channels) const { return {channels, input.height, input.width}; }
 };
 
@@ -58,12 +59,16 @@ class Dataset {
   virtual void read(int64_t i, float* input, float* target) const = 0;
 };
 
+/// Opens what a run will read in a child, which a damaged file may end: before MPI, threads and devices are.
+/// Throws ConfigError.
+void require_data(const RunSpec& spec);
+
 /// Whether a run normalises by statistics of data.train that nobody has computed yet.
-bool needs_statistics(const DataSpec& data);
+bool needs_statistics(const DataSpec& data, const SampleShape& want);
 
 /// Those statistics, computed in a child (model/data/foreign.h) that begins at once: by one process, before
 /// MPI, threads and devices are. What is returned waits for them, once. Both throw ConfigError, the latter
-/// for all that open_dataset would refuse in data.train.
+/// for all that open_dataset would refuse in data.train. Where needs_statistics.
 std::function<Statistics()> begin_statistics(const DataSpec& data, SampleShape want);
 
 /// Opens data.train or data.valid (or, when `path` is empty, noise made in memory). Checks the shape of the

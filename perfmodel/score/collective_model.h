@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/score/csv.h"
+#include "model/base/csv_table.h"
 #include "perfmodel/score/prices.h"
 
 namespace isobar {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/score/csv.h"
+#include "model/base/csv_table.h"
 #include "perfmodel/score/hardware.h"
 
 namespace isobar {

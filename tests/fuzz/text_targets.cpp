@@ -8,7 +8,7 @@
 #include "model/base/yaml.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/score/collective_model.h"
-#include "perfmodel/score/csv.h"
+#include "model/base/csv_table.h"
 #include "perfmodel/score/published_run.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -9,7 +9,7 @@
 
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/statistics.h"
-#include "perfmodel/score/csv.h"
+#include "model/base/csv_table.h"
 #include "perfmodel/step/terms.h"
 
 namespace isobar {

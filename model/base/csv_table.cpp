@@ -1,4 +1,4 @@
-#include "perfmodel/score/csv.h"
+#include "model/base/csv_table.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,19 @@
+// The rows of a table as samples: data.inputs and data.targets name its columns, each of which is normalised
+// by its mean and standard deviation over the rows that train.
+//
+//   auto set = open_table(data, path, Split::train, {{14, 1, 1}, {1, 1, 1}});
+#pragma once
+#include <memory>
+
+#include "model/data/dataset.h"
+
+namespace isobar {
+
+/// Throws ConfigError as read_table does, and for a column that is constant, so that it cannot be normalised.
+std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& path, Split split,
+                                    const SampleShape& want);
+
+/// data.train and data.valid can be opened so. Throws ConfigError. In a child (require_table).
+void require_tables(const DataSpec& data);
+
+}  // namespace isobar
