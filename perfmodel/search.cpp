@@ -232,14 +232,16 @@ class Search {
     std::string near;
     if (below > 0 && shareable(below)) near = std::to_string(below);
     if (shareable(above)) near += (near.empty() ? "" : " and ") + std::to_string(above);
-    throw ConfigError(spec_.file, "--gpus",
-                      std::to_string(gpus) +
-                          " cannot be shared: no dp * tp * cp * pp of it has a dp that divides " +
-                          "train.global_batch = " + std::to_string(spec_.train.global_batch) +
-                          ", a tp that divides " + net_.tp[0].name + " = " +
-                          std::to_string(net_.tp[0].value) + " and a pp up to the parts between its ends, " +
-                          std::to_string(net_.inner_parts) + (given.empty() ? "" : ", given " + given),
-                      near.empty() ? "change train.global_batch" : "the nearest that can are " + near);
+    throw ConfigError(
+        spec_.file, "--gpus",
+        std::to_string(gpus) + " cannot be shared: no dp * tp * cp * pp of it has a dp that divides " +
+            "train.global_batch = " + std::to_string(spec_.train.global_batch) +
+            (net_.tp.empty()
+                 ? ", tp 1"
+                 : ", a tp that divides " + net_.tp[0].name + " = " + std::to_string(net_.tp[0].value)) +
+            " and a pp up to the parts between its ends, " + std::to_string(net_.inner_parts) +
+            (given.empty() ? "" : ", given " + given),
+        near.empty() ? "change train.global_batch" : "the nearest that can are " + near);
   }
 
   void finish() {

@@ -49,7 +49,8 @@ std::vector<Edits> edits_of(const RunSpec& s) {
     key()->push_back([](RunSpec& x) { x.policy.schedule = "1f1b", x.layout.vpp = 1; });
   for (int64_t LayoutSpec::*axis : {&LayoutSpec::tp, &LayoutSpec::cp, &LayoutSpec::pp}) {
     Edits* values = key();
-    const int64_t most = axis == &LayoutSpec::pp ? limits_of(s.net).inner_parts : kMostCut;
+    const int64_t most =
+        axis == &LayoutSpec::pp ? std::max<int64_t>(1, limits_of(s.net).inner_parts) : kMostCut;
     for (const int64_t n : divisors(s.layout.world()))
       if (n != s.layout.*axis && n <= most) values->push_back([axis, n](RunSpec& x) { x.layout.*axis = n; });
   }

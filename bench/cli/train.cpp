@@ -101,7 +101,8 @@ std::function<Statistics()> begin_statistics(const TrainArguments& a, bool launc
   const RunSpec spec = load_run_spec(a.config, a.set);
   if (!launched && spec.layout.world() > 1) return {};  // this process only starts the ranks
   const SampleShape shape = sample_shape(spec.net);
-  return needs_statistics(spec.data, shape) ? begin_statistics(spec.data, shape) : std::function<Statistics()>();
+  return needs_statistics(spec.data, shape) ? begin_statistics(spec.data, shape)
+                                            : std::function<Statistics()>();
 }
 
 void run_train(TrainArguments a) {
@@ -120,7 +121,7 @@ void run_train(TrainArguments a) {
                         "give a multiple");
     refuse_contradiction(a.set, "layout.dp", a.ranks / others, "--ranks " + std::to_string(a.ranks));
     a.set.push_back("layout.dp=" + std::to_string(a.ranks / others));
-    if (!spec.net.images()) require_kernels(spec, build_plan(load_run_spec(a.config, a.set), 0, {}));
+    if (spec.net.words()) require_kernels(spec, build_plan(load_run_spec(a.config, a.set), 0, {}));
     if (a.ranks > 1) start_under_mpiexec(a, a.ranks);
   }
   std::function<Statistics()> statistics;
@@ -142,7 +143,7 @@ void run_train(TrainArguments a) {
     a.set.push_back("layout.dp=" + std::to_string(mpi.size()));
     spec = load_run_spec(a.config, a.set);
   }
-  if (!spec.net.images()) require_kernels(spec, build_plan(spec, 0, {}));
+  if (spec.net.words()) require_kernels(spec, build_plan(spec, 0, {}));
   if (mpi.size() == 1 && spec.layout.world() > 1 && !launched) start_under_mpiexec(a, spec.layout.world());
   // Ranks that `isobar train` has started leave the last word to it.
   const bool tell = a.json && !std::getenv(StopSignals::kStartedByTrain);

@@ -42,9 +42,9 @@ Table table_of(const Op& op) {
       return {{kActivation, kMean, kInverseDeviation, kGain, kGradient}, {}};
     case OpKind::residual_add:
       return {{kActivation, kActivation}, {}};
-    case OpKind::gelu:
+    case OpKind::activation:
       return {{kActivation}, {}};
-    case OpKind::gelu_backward:
+    case OpKind::activation_backward:
       return {{kActivation, kGradient}, {}};
     case OpKind::column_sum:
     case OpKind::period_sum:

@@ -3,7 +3,7 @@
 //
 //   NetSpec net = VitSpec{.embed_dim = 64};
 //   net.vit().depth          // throws std::bad_variant_access if it is no vit
-//   net.images()             // of kinds that read images; nullptr: of words
+//   net.images()             // of kinds that read images; nullptr: of others
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,6 +19,8 @@ struct Images {              // fields of the weather on a grid, in and out
   int64_t in_channels = 20;
   int64_t out_channels = 20;
   int64_t pixels() const { return img_height * img_width; }
+  int64_t outputs() const { return out_channels; }
+  int64_t sample_numbers() const { return (in_channels + out_channels) * pixels(); }
 };
 
 struct VitSpec : Images {  // patches, equal blocks, pixels
@@ -31,6 +33,8 @@ struct VitSpec : Images {  // patches, equal blocks, pixels
   double norm_eps = 1e-6;
   std::string gelu = "erf";  // erf (exact) | tanh (an approximation that cuBLASLt has in a product: run.fuse)
   int64_t tokens() const { return img_height / patch_size * (img_width / patch_size); }
+  int64_t width() const { return embed_dim; }
+  int64_t heads() const { return num_heads; }
   int64_t hidden() const { return mlp_ratio * embed_dim; }
   int64_t kv_heads() const { return num_heads; }
   int64_t blocks() const { return depth; }
@@ -49,6 +53,10 @@ struct WordsSpec {  // of kinds that read tokens of a vocabulary: causal attenti
   bool tie_embeddings = false;  // the head's weight is the embedding's
   double dropout = 0.0;         // of hidden states and attention weights
   int64_t tokens() const { return seq_length; }
+  int64_t outputs() const { return 0; }
+  int64_t sample_numbers() const { return 2 * seq_length; }  // words and the next ones
+  int64_t width() const { return embed_dim; }
+  int64_t heads() const { return num_heads; }
   int64_t hidden() const { return ffn_dim ? ffn_dim : mlp_ratio * embed_dim; }
   int64_t kv_heads() const { return num_kv_heads ? num_kv_heads : num_heads; }
   int64_t blocks() const { return depth; }
@@ -78,14 +86,31 @@ struct UnetSpec : Images {
   double norm_eps = 1e-6;
   std::string gelu = "erf";  // as a vit's
   int64_t tokens() const { return img_height / patch_size * (img_width / patch_size); }
+  int64_t width() const { return embed_dim; }
+  int64_t heads() const { return num_heads; }
   int64_t hidden() const { return mlp_ratio * embed_dim; }
   int64_t kv_heads() const { return num_heads; }
   int64_t blocks() const { return encoder_depth + bottleneck_depth + decoder_depth; }
 };
 
+// Numbers in, numbers out, with linears and activations between: what an emulator of a column's physics is.
+struct MlpSpec {
+  static constexpr const char* kKind = "mlp";
+  int64_t in_features = 14;
+  int64_t out_features = 1;
+  std::vector<int64_t> hidden = {64, 64, 64};  // widths between them, an activation after each
+  std::string activation = "gelu";             // base/activation.h
+  int64_t outputs() const { return out_features; }
+  int64_t sample_numbers() const { return in_features + out_features; }
+  int64_t tokens() const { return 1; }
+  int64_t width() const { return hidden.empty() ? 0 : hidden.front(); }
+  int64_t heads() const { return 1; }
+  int64_t blocks() const { return static_cast<int64_t>(hidden.size()); }
+};
+
 class NetSpec {
  public:
-  using Kinds = std::variant<VitSpec, GptSpec, LlamaSpec, UnetSpec>;
+  using Kinds = std::variant<VitSpec, GptSpec, LlamaSpec, UnetSpec, MlpSpec>;
   NetSpec() = default;
   template <class T>
   requires std::is_constructible_v<Kinds, T> NetSpec(T of) : of_(std::move(of)) {}
@@ -113,6 +138,8 @@ class NetSpec {
   const GptSpec& gpt() const { return std::get<GptSpec>(of_); }
   LlamaSpec& llama() { return std::get<LlamaSpec>(of_); }
   const LlamaSpec& llama() const { return std::get<LlamaSpec>(of_); }
+  MlpSpec& mlp() { return std::get<MlpSpec>(of_); }
+  const MlpSpec& mlp() const { return std::get<MlpSpec>(of_); }
 
   const Images* images() const;
   Images* images() { return const_cast<Images*>(std::as_const(*this).images()); }
@@ -125,13 +152,21 @@ class NetSpec {
     return visit([](const auto& n) { return n.tokens(); });
   }
   int64_t width() const {
-    return visit([](const auto& n) { return n.embed_dim; });
+    return visit([](const auto& n) { return n.width(); });
   }
   int64_t heads() const {
-    return visit([](const auto& n) { return n.num_heads; });
+    return visit([](const auto& n) { return n.heads(); });
   }
   int64_t blocks() const {
     return visit([](const auto& n) { return n.blocks(); });
+  }
+  /// Fields or features that are predicted and scored one by one; 0: words are.
+  int64_t outputs() const {
+    return visit([](const auto& n) { return n.outputs(); });
+  }
+  /// Numbers that are read for a sample: input and target.
+  int64_t sample_numbers() const {
+    return visit([](const auto& n) { return n.sample_numbers(); });
   }
 
  private:

@@ -69,6 +69,14 @@ void visit_net(Visitor&& v, LlamaSpec& n) {
   visit_words(v, n);
 }
 
+template <class Visitor>
+void visit_net(Visitor&& v, MlpSpec& n) {
+  v("net.in_features", n.in_features);
+  v("net.out_features", n.out_features);
+  v("net.hidden", n.hidden);
+  v("net.activation", n.activation);
+}
+
 // One table of (key, member) serves reading, writing and the list of known keys.
 template <class Visitor>
 void visit(Visitor&& v, RunSpec& s) {
@@ -198,28 +206,26 @@ struct Reader {
     out = v->get<bool>();
   }
   void operator()(const std::string& key, std::vector<double>& out) const {
+    list(key, out, "a list of numbers", [](const nlohmann::json& x) { return x.is_number(); });
+  }
+  void operator()(const std::string& key, std::vector<int64_t>& out) const {
+    list(key, out, "a list of whole numbers", [](const nlohmann::json& x) { return x.is_number_integer(); });
+  }
+  void operator()(const std::string& key, std::vector<std::string>& out) const {
+    list(key, out, "a list of words", [](const nlohmann::json& x) { return x.is_string(); });
+  }
+
+ private:
+  template <class T, class Is>
+  void list(const std::string& key, std::vector<T>& out, const char* want, const Is& is) const {
     const auto* v = find(key);
     if (!v) return;
     out.clear();
     if (v->is_null()) return;
-    if (!v->is_array()) wrong(key, *v, "a list of numbers");
-    for (const auto& number : *v) {
-      if (!number.is_number()) wrong(key, *v, "a list of numbers");
-      out.push_back(number.get<double>());
-    }
-  }
-  void operator()(const std::string& key, std::vector<std::string>& out) const {
-    const auto* v = find(key);
-    if (!v) return;
-    if (v->is_null()) {
-      out.clear();
-      return;
-    }
-    if (!v->is_array()) wrong(key, *v, "a list of words");
-    out.clear();
-    for (const auto& word : *v) {
-      if (!word.is_string()) wrong(key, *v, "a list of words");
-      out.push_back(word.get<std::string>());
+    if (!v->is_array()) wrong(key, *v, want);
+    for (const auto& item : *v) {
+      if (!is(item)) wrong(key, *v, want);
+      out.push_back(item.get<T>());
     }
   }
 };

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <tuple>
 
+#include "model/base/activation.h"
 #include "model/base/error.h"
 #include "model/base/validate.h"
 
@@ -99,6 +100,17 @@ void validate_channels(const DataSpec& d, const Sized& in, const Sized& out, con
              "name the " + std::to_string(out.value) + " that the net predicts");
 }
 
+void validate_channels(const Images& n, const DataSpec& d, const Check& check) {
+  validate_channels(d, {n.in_channels, "net.in_channels"}, {n.out_channels, "net.out_channels"}, check);
+}
+void validate_channels(const MlpSpec& n, const DataSpec& d, const Check& check) {
+  validate_channels(d, {n.in_features, "net.in_features"}, {n.out_features, "net.out_features"}, check);
+}
+void validate_channels(const WordsSpec&, const DataSpec& d, const Check& check) {
+  check.that(d.inputs.empty() && d.targets.empty(), d.inputs.empty() ? "data.targets" : "data.inputs",
+             "names channels, and this net reads words", "leave it out");
+}
+
 void validate_net(const VitSpec& n, const Check& check) {
   validate_blocks(n, check);
   at_least_one({{n.depth, "net.depth"}, {n.patch_size, "net.patch_size"}}, check);
@@ -130,7 +142,18 @@ void validate_net(const Net& n, const Check& check) {
   check.that(n.dropout >= 0 && n.dropout < 1, "net.dropout", "is not in [0, 1)", "e.g. 0.1");
 }
 
+void validate_net(const MlpSpec& n, const Check& check) {
+  at_least_one({{n.in_features, "net.in_features"}, {n.out_features, "net.out_features"}}, check);
+  check.that(!n.hidden.empty(), "net.hidden", "names no hidden layer", "give a width or more, e.g. [64, 64]");
+  check.that(n.blocks() <= 1024, "net.hidden", "has " + std::to_string(n.blocks()) + " widths, above 1024",
+             "give fewer");
+  for (const int64_t width : n.hidden) at_least_one({{width, "net.hidden"}}, check);
+  check.one_of(n.activation, activation_names(), "net.activation");
+}
+
 // ---- … and together ----
+
+void validate_together(const MlpSpec&, const Check&) {}
 
 template <class Net>
 void validate_together(const Net& n, const Check& check) {
@@ -237,31 +260,63 @@ void validate_values(const RunSpec& s) {
 
 namespace {
 
+double real(int64_t v) {
+  return static_cast<double>(v);
+}
+
+struct Numbers {  // roughly
+  double weights;
+  double sample;  // all activations of one
+};
+
+// Of blocks on `tokens` of this width, between ends that map each token to and from `ends` numbers
+template <class Net>
+Numbers numbers_of_blocks(const Net& n, double ends, bool unfused) {
+  const double width = real(n.embed_dim), tokens = real(n.tokens()), depth = real(n.blocks());
+  const double hidden = real(n.hidden());
+  const double wide = std::is_same_v<Net, UnetSpec> ? 4 : 1;  // weights of blocks of twice the width
+  const double scores = unfused ? real(n.num_heads) * tokens * tokens : 0;
+  return {wide * depth * width * (4 * width + 3 * hidden) + width * (ends + tokens),
+          tokens * (ends + depth * (8 * width + 3 * hidden)) + depth * scores};
+}
+
+template <class Net>
+Numbers numbers_of(const Net& n, bool unfused) {
+  if constexpr (std::is_base_of_v<Images, Net>)
+    return numbers_of_blocks(
+        n, 2 * real(std::max(n.in_channels, n.out_channels)) * real(n.pixels()) / real(n.tokens()), unfused);
+  else
+    return numbers_of_blocks(n, 2 * real(n.vocab_size), unfused);
+}
+
+Numbers numbers_of(const MlpSpec& n, bool) {
+  Numbers all{};
+  double in = real(n.in_features);
+  for (const int64_t width : n.hidden) {
+    all.weights += (in + 1) * real(width);
+    all.sample += 4 * real(width);
+    in = real(width);
+  }
+  all.weights += (in + 1) * real(n.out_features);
+  return all;
+}
+
 // Bytes that all tensors of a rank would hold if nothing were cut, roughly and in floating point. Whatever
 // passes can be counted in 64 bits.
 void refuse_astronomical(const RunSpec& s, const Check& check) {
-  const NetSpec& n = s.net;
-  const auto real = [](int64_t v) { return static_cast<double>(v); };
-  const double width = real(n.width()), tokens = real(n.tokens()), depth = real(n.blocks());
-  const double hidden = n.visit([&](const auto& net) { return real(net.hidden()); });
-  const Images* images = n.images();
-  const double pixels =
-      images ? real(std::max(images->in_channels, images->out_channels)) * real(images->pixels()) : tokens;
-  const double ends = images ? 2 * pixels / tokens : 2 * real(n.words()->vocab_size);
-  const double wide = n.kind() == UnetSpec::kKind ? 4 : 1;  // weights of blocks of twice the width
-  const double weights = wide * depth * width * (4 * width + 3 * hidden) + width * (ends + tokens);
-  const double scores = s.policy.attention == "unfused" ? real(n.heads()) * tokens * tokens : 0;
-  const double sample = tokens * (ends + depth * (8 * width + 3 * hidden)) + depth * scores;
+  const auto [weights, sample] =
+      s.net.visit([&](const auto& n) { return numbers_of(n, s.policy.attention == "unfused"); });
+  const double read = real(s.net.sample_numbers()) / 2;
   const double batches = real(std::max<int64_t>(1, s.data.workers) * s.data.prefetch + 2);
   const double batch = real(s.train.global_batch) / real(s.layout.dp);
-  const double bytes = 16 * weights + batch * (8 * sample + 8 * batches * pixels);
+  const double bytes = 16 * weights + batch * (8 * sample + 8 * batches * read);
   constexpr double kMost = 0x1p60;
   if (bytes <= kMost) return;
   char text[96];
   std::snprintf(text, sizeof text, "needs about %.1e bytes of tensors, above %.1e (2^60)", bytes, kMost);
-  const bool of_batch = 16 * weights + 8 * (sample + batches * pixels) <= kMost;
+  const bool of_batch = 16 * weights + 8 * (sample + batches * read) <= kMost;
   check.that(false, of_batch ? "train.global_batch" : "net", text,
-             of_batch ? "give a smaller batch" : "make the net or its images smaller");
+             of_batch ? "give a smaller batch" : "make the net or its samples smaller");
 }
 
 }  // namespace
@@ -271,13 +326,7 @@ void validate(const RunSpec& s) {
   const Check check{s};
   const auto str = [](int64_t v) { return std::to_string(v); };
   s.net.visit([&](const auto& n) { validate_together(n, check); });
-  const Images* images = s.net.images();
-  if (images)
-    validate_channels(s.data, {images->in_channels, "net.in_channels"},
-                      {images->out_channels, "net.out_channels"}, check);
-  else
-    check.that(s.data.inputs.empty() && s.data.targets.empty(), "data.inputs",
-               "names channels of fields, and net.kind " + s.net.kind() + " reads words", "leave it out");
+  s.net.visit([&](const auto& n) { validate_channels(n, s.data, check); });
   const LayoutSpec& l = s.layout;
   const double ranks = static_cast<double>(l.dp) * static_cast<double>(l.tp) * static_cast<double>(l.cp) *
                        static_cast<double>(l.pp);
@@ -289,9 +338,12 @@ void validate(const RunSpec& s) {
   const auto weights = static_cast<int64_t>(t.loss_weights.size());
   check.that(weights == 0 || t.loss != "relative-l2", "train.loss_weights",
              "are not for relative-l2, a quotient of norms over all channels", "use mae, mse or huber");
-  const int64_t channels = images ? images->out_channels : 0;
-  check.that(weights == 0 || weights == channels, "train.loss_weights",
-             "has " + str(weights) + " numbers, net.out_channels is " + str(channels), "give one a channel");
+  const int64_t outputs = s.net.outputs();
+  const bool features = s.net.kind() == MlpSpec::kKind;
+  check.that(weights == 0 || weights == outputs, "train.loss_weights",
+             "has " + str(weights) + " numbers, net.out_" + (features ? "features" : "channels") + " is " +
+                 str(outputs),
+             features ? "give one a feature" : "give one a channel");
   check.at_least(t.lr_step_size, t.lr_schedule == "step" ? 1 : 0, "train.lr_step_size");
   const bool validates = t.valid_every > 0 && (!s.data.valid.empty() || s.data.train_fraction < 1);
   check.that(t.lr_schedule != "plateau" || validates, "train.lr_schedule",
@@ -308,10 +360,10 @@ void validate(const RunSpec& s) {
              p.recompute_num_layers == 1 ? "policy.recompute_method" : "policy.recompute_num_layers",
              "says which blocks full recomputation throws away, and policy.recompute is " + p.recompute,
              "leave it out, or set policy.recompute to full");
-  check.that(p.amp != "fp8" || !images, "policy.amp", "fp8 is for net.kind gpt and llama",
+  check.that(p.amp != "fp8" || s.net.words(), "policy.amp", "fp8 is for net.kind gpt and llama",
              "use one of none, tf32, bf16, fp16");
-  check.that(p.attention != "unfused" || !images, "policy.attention", "unfused is for net.kind gpt and llama",
-             "use flash");
+  check.that(p.attention != "unfused" || s.net.words(), "policy.attention",
+             "unfused is for net.kind gpt and llama", "use flash");
   check.that(p.attention != "unfused" || l.cp == 1, "policy.attention",
              "unfused attention cannot be cut by layout.cp", "use flash, or set layout.cp to 1");
   if (p.micro_batch)

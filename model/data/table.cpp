@@ -38,10 +38,10 @@ std::vector<Column> columns_of_csv(const std::string& path, const std::string& k
       const bool missing = cell.empty() || cell == "NaN" || cell == "nan" || cell == "NA";
       column.push_back(missing ? std::nan("") : row.number(name));
       if (!missing && std::isnan(column.back()))
-        throw ConfigError(path, key,
-                          "line " + std::to_string(row.line()) + ", column '" + name + "': '" + cell +
-                              "' is no number",
-                          "write a number; an empty cell is a missing one");
+        throw ConfigError(
+            path, key,
+            "line " + std::to_string(row.line()) + ", column '" + name + "': '" + cell + "' is no number",
+            "write a number; an empty cell is a missing one");
     }
   }
   return columns;
@@ -58,8 +58,7 @@ std::vector<Column> columns_of_netcdf(const std::string& path, const std::string
     if (std::find(has.begin(), has.end(), name) == has.end()) no_column(path, key, name, has);
     const NetcdfVariable& v = *file.find(name);
     if (v.dims != file.find(names[0])->dims)
-      throw ConfigError(path, key,
-                        "'" + name + "' and '" + names[0] + "' lie along different dimensions",
+      throw ConfigError(path, key, "'" + name + "' and '" + names[0] + "' lie along different dimensions",
                         "columns of a table have one row dimension");
     const double scale = file.number(v, "scale_factor").value_or(1),
                  offset = file.number(v, "add_offset").value_or(0);

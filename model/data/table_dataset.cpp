@@ -85,7 +85,8 @@ std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& pat
   const std::vector<std::string> names = columns_of(data);
   const bool tail = split == Split::valid && path.empty();  // the end of data.train validates
   Table training = read_table(data.train, "data.train", names);
-  const auto first = static_cast<int64_t>(std::round(data.train_fraction * static_cast<double>(training.rows)));
+  const auto first =
+      static_cast<int64_t>(std::round(data.train_fraction * static_cast<double>(training.rows)));
   if (first == 0 || (tail && first == training.rows))
     throw ConfigError(data.train, "data.train_fraction",
                       "leaves no row to " + std::string(first == 0 ? "train" : "validate"),

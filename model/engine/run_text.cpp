@@ -29,7 +29,15 @@ std::string some(int64_t n, const std::string& what) {  // 1 rank, 2 ranks
   return std::to_string(n) + " " + what + (n == 1 ? "" : what.ends_with("ch") ? "es" : "s");
 }
 
+std::string layers_text(const MlpSpec& n) {
+  std::string widths = std::to_string(n.in_features);
+  for (const int64_t width : n.hidden) widths += " -> " + std::to_string(width);
+  return widths + " -> " + std::to_string(n.out_features) + ", " + n.activation;
+}
+
 std::string net_text(const NetSpec& n, int64_t parameters) {
+  if (n.kind() == MlpSpec::kKind)
+    return n.kind() + ", " + grouped(parameters) + " parameters: " + layers_text(n.mlp());
   const std::string net = n.kind() + ", " + grouped(parameters) +
                           " parameters: " + some(n.blocks(), "block") + " of " + std::to_string(n.width()) +
                           ", " + some(n.heads(), "head");

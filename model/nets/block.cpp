@@ -88,7 +88,7 @@ View Block::mlp(const std::string& pass, bool keep, bool result) {
   if (shape_.swiglu)
     b_.emit(OpKind::swiglu, mlp + "/swiglu" + pass, rows(fc2_.in), {u_}, {g_});
   else
-    b_.emit(OpKind::gelu, mlp + "/gelu" + pass, gelu_rows(), {u_}, {g_});
+    b_.emit(OpKind::activation, mlp + "/gelu" + pass, activation_rows(), {u_}, {g_});
   if (!result) return {};
   View y = b_.scratch(path() + ".mlp.y", e_.act, R_ * shape_.width);
   layers_.linear_forward(mlp + "/fc2" + pass, fc2_, g_, y, R_, layers_.once(fc2_.bias));
@@ -108,9 +108,9 @@ Attrs Block::rows(int64_t cols) const {
   return {.m = R_, .n = cols, .accumulate = e_.accumulates(), .eps = static_cast<float>(shape_.eps)};
 }
 
-Attrs Block::gelu_rows() const {
+Attrs Block::activation_rows() const {
   Attrs a = rows(fc1_.out);
-  a.tanh = shape_.tanh;
+  a.activation = shape_.activation;
   return a;
 }
 
@@ -128,7 +128,8 @@ void Block::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in
   if (shape_.swiglu)
     b_.emit(OpKind::swiglu_backward, mlp + "/swiglu/backward", rows(fc2_.in), {u_, dg}, {du});
   else
-    b_.emit(OpKind::gelu_backward, mlp + "/gelu/backward", gelu_rows(), {u_, du}, {du, b_.grad(fc1_.bias)});
+    b_.emit(OpKind::activation_backward, mlp + "/gelu/backward", activation_rows(), {u_, du},
+            {du, b_.grad(fc1_.bias)});
   View dh = b_.scratch(path() + ".norm2.dh", e_.act, R_ * shape_.width);
   layers_.linear_backward_input(mlp + "/fc1", fc1_, du, dh, R_);
   // The weight gradient runs under the reduction of the input gradient.

@@ -34,7 +34,7 @@ class Block : public NetPart {
 
  private:
   Attrs rows(int64_t cols) const;
-  Attrs gelu_rows() const;
+  Attrs activation_rows() const;
   void rotary(OpKind kind, const std::string& path, const View& qkv);
   View attention(const std::string& pass, bool keep);
   View mlp(const std::string& pass, bool keep, bool result);
@@ -53,8 +53,8 @@ class Block : public NetPart {
   Flow in_;
   Norm norm1_, norm2_;
   Linear qkv_, proj_, fc1_, fc2_;
-  Core core_;                  // what attention proper reads and writes
-  View u_, g_;                 // [full_rows,hidden/tp] act: before and after GELU; SwiGLU: u has gate and up
+  Core core_;   // what attention proper reads and writes
+  View u_, g_;  // [full_rows,hidden/tp] act: before and after the activation; SwiGLU: u has gate and up
   View attn_mask_, mlp_mask_;  // [rows,D] bytes: what dropout let through
 };
 

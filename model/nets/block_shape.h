@@ -1,7 +1,9 @@
 // What makes one transformer block differ from another.
 #pragma once
 #include <cstdint>
+#include <string>
 
+#include "model/base/activation.h"
 #include "model/base/dtype.h"
 
 namespace isobar {
@@ -11,13 +13,18 @@ struct BlockShape {
   int64_t tokens;                          // of a sample
   bool rms_norm = false;                   // else LayerNorm, which has biases
   bool biases = true;                      // of linears
-  bool swiglu = false;                     // else GELU
-  bool tanh = false;                       // GELU by its approximation
-  bool rotary = false;                     // positions turn queries and keys
+  bool swiglu = false;                     // else `activation`
+  Activation activation = Activation::gelu;
+  bool rotary = false;  // positions turn queries and keys
   bool causal = false;
   double eps = 0, dropout = 0;  // of norms; of hidden states and attention weights
   DType stream = DType::f32;    // of the residual stream
   int64_t head_dim() const { return width / heads; }
 };
+
+/// Of net.gelu
+inline Activation gelu_named(const std::string& gelu) {
+  return gelu == "tanh" ? Activation::gelu_tanh : Activation::gelu;
+}
 
 }  // namespace isobar

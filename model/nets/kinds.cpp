@@ -3,6 +3,7 @@
 
 #include "model/nets/balance.h"
 #include "model/nets/legal_layout.h"
+#include "model/nets/mlp.h"
 #include "model/nets/net.h"
 #include "model/nets/parts.h"
 #include "model/nets/step.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/base/error.h"
+#include "model/base/validate.h"
 #include "model/plan/layout.h"
 
 namespace isobar {
@@ -34,8 +35,9 @@ void check_layout(const RunSpec& s) {
   const NetLimits n = limits_of(s.net);
   order_tokens(l, s.file);
   const auto cuts_heads = [&](int64_t tp) { return tp_cuts(n, tp); };
+  check.refuse_unless(l.tp == 1 || n.no_tp.empty(), "layout.tp", n.no_tp, "set it to 1, and use layout.dp");
   std::string sizes;
-  int64_t most = n.tp[0].value;
+  int64_t most = kMostRanks;
   for (size_t i = 0; i < n.tp.size(); ++i) {
     sizes += (i == 0 ? "" : i + 1 < n.tp.size() ? ", " : " and ") + n.tp[i].name + " = " + str(n.tp[i].value);
     most = std::min(most, n.tp[i].value);

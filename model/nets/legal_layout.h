@@ -24,6 +24,7 @@ struct NetLimits {
   int64_t kv_heads;              // Ulysses divides what tensor parallelism leaves of them
   int64_t tokens;                // of its coarsest grid
   int64_t inner_parts;           // between its ends: at least one for each chunk of a pipeline
+  std::string no_tp = "";        // why tensor parallelism cannot cut its layers; "": it can
   std::string no_cp = "";        // why context parallelism cannot cut its tokens; "": it can
   std::string no_sequence = "";  // … sequence parallelism its rows
 };
@@ -31,7 +32,9 @@ NetLimits limits_of(const NetSpec& net);
 
 /// Tensor parallelism cuts heads, those of keys and values, and the MLP's width.
 inline bool tp_cuts(const NetLimits& n, int64_t tp) {
-  return std::all_of(n.tp.begin(), n.tp.end(), [&](const NetLimits::Size& s) { return s.value % tp == 0; });
+  return tp == 1 || (n.no_tp.empty() && std::all_of(n.tp.begin(), n.tp.end(), [&](const NetLimits::Size& s) {
+                       return s.value % tp == 0;
+                     }));
 }
 inline bool cp_cuts(const NetLimits& n, int64_t cp) {
   return cp == 1 || (n.no_cp.empty() && cp <= n.tokens);
@@ -44,9 +47,9 @@ inline bool ulysses_cuts(const NetLimits& n, int64_t tp, int64_t cp) {
 inline bool sequence_cuts(const NetLimits& n, int64_t micro_batch, int64_t cp, int64_t tp) {
   return tp == 1 || (n.no_sequence.empty() && micro_batch * (n.tokens / cp) >= tp);
 }
-/// A part between the ends for each chunk of each stage.
+/// A part between the ends for each chunk of each stage; one stage alone has the ends.
 inline bool stages_fill(const NetLimits& n, int64_t pp, int64_t vpp) {
-  return pp * vpp <= n.inner_parts;
+  return pp * vpp <= std::max<int64_t>(1, n.inner_parts);
 }
 /// Interleaved chunks take turns by pp micro-batches (Narayanan 2021).
 inline bool interleaves(int64_t micro_batches, int64_t pp) {

@@ -80,42 +80,60 @@ void PatchEmbed::backward(const std::vector<Gradient>& out, std::vector<Gradient
   layers_.linear_backward_weight("patch_embed", patch_, patches_, out[0].dy, at_.rows);
 }
 
+// ---- loss ----
+
+void PixelLoss::forward(const View& pred, const View& target) {
+  sums_ = b_.saved("loss.sums", DType::f32, at_.batch * (2 + image_.channels));
+  Attrs a = image_attrs(image_, at_);
+  b_.emit(OpKind::loss_sums, "loss/sums", a, {pred, target}, {sums_});
+  if (at_.sample_group >= 0)
+    b_.emit(OpKind::all_reduce, "loss/sums/all_reduce", {.group = at_.sample_group}, {sums_}, {sums_},
+            Lane::cp);
+  a.scale = 1.0f / static_cast<float>(e_.spec.micro_batches() * e_.spec.layout.dp);
+  b_.emit(OpKind::loss, "loss/forward", a, {sums_}, {b_.plan.metrics});
+}
+
+View PixelLoss::backward(const View& pred, const View& target) {
+  const View dpred = e_.operand("dpred", e_.act, at_.rows * image_.patch_size());
+  Attrs a = image_attrs(image_, at_);
+  a.scale = 1.0f / static_cast<float>(e_.spec.train.global_batch);
+  b_.emit(OpKind::loss_backward, "loss/backward", a,
+          {pred, target, sums_, e_.act == DType::f16 ? b_.plan.scalars : View{}}, {dpred});
+  return dpred;
+}
+
 // ---- head ----
 
 PixelHead::PixelHead(int index, Emission& e, const Sharding& at, const ImageShape& image,
                      const BlockShape& before)
-    : NetPart(index, "head"), e_(e), b_(e.b), at_(at), layers_(e, at), image_(image), before_(before) {}
+    : NetPart(index, "head"),
+      e_(e),
+      b_(e.b),
+      at_(at),
+      layers_(e, at),
+      loss_(e, at, image),
+      patch_size_(image.patch_size()),
+      before_(before) {}
 
 void PixelHead::declare(Declare& d) {
-  const int64_t P = image_.patch_size(), D = before_.width;
+  const int64_t D = before_.width;
   d.norm(norm_, "norm", D, before_.eps, true);
-  head_.in = D, head_.out = P;
-  d.tensor(head_.weight, true, {{"head.weight", {P, D}, Init::normal, kSigma}});
+  head_.in = D, head_.out = patch_size_;
+  d.tensor(head_.weight, true, {{"head.weight", {patch_size_, D}, Init::normal, kSigma}});
 }
 
 std::vector<Flow> PixelHead::forward(const std::vector<Flow>& in, const Forward&) {
   in_ = in[0];
   norm_.x = b_.saved("norm.x", before_.stream, at_.rows * before_.width);
   layers_.norm_forward("norm", "/forward", norm_, in_, true);
-  pred_ = b_.saved("pred", e_.act, at_.rows * image_.patch_size());
+  pred_ = b_.saved("pred", e_.act, at_.rows * patch_size_);
   layers_.linear_forward("head/forward", head_, norm_.h, pred_, at_.rows, View{});
-  sums_ = b_.saved("loss.sums", DType::f32, at_.batch * (2 + image_.channels));
-  Attrs a = image_attrs(image_, at_);
-  b_.emit(OpKind::loss_sums, "loss/sums", a, {pred_, target_}, {sums_});
-  if (at_.sample_group >= 0)
-    b_.emit(OpKind::all_reduce, "loss/sums/all_reduce", {.group = at_.sample_group}, {sums_}, {sums_},
-            Lane::cp);
-  a.scale = 1.0f / static_cast<float>(e_.spec.micro_batches() * e_.spec.layout.dp);
-  b_.emit(OpKind::loss, "loss/forward", a, {sums_}, {b_.plan.metrics});
+  loss_.forward(pred_, target_);
   return {};
 }
 
 void PixelHead::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) {
-  const View dpred = e_.operand("dpred", e_.act, at_.rows * image_.patch_size());
-  Attrs a = image_attrs(image_, at_);
-  a.scale = 1.0f / static_cast<float>(e_.spec.train.global_batch);
-  b_.emit(OpKind::loss_backward, "loss/backward", a,
-          {pred_, target_, sums_, e_.act == DType::f16 ? b_.plan.scalars : View{}}, {dpred});
+  const View dpred = loss_.backward(pred_, target_);
   const View dh = b_.scratch("norm.dh", e_.act, at_.rows * before_.width);
   layers_.linear_backward_input("head", head_, dpred, dh, at_.rows);
   layers_.linear_backward_weight("head", head_, norm_.h, dpred, at_.rows);

@@ -1,5 +1,5 @@
-// The two ends of the NERSC ViT, image to image: patches and learned positions; head without bias and a loss
-// per pixel of which each rank sums its own rows.
+// The loss of images, and the two ends of the NERSC ViT, image to image: patches and learned positions; head
+// without bias and a loss per pixel of which each rank sums its own rows.
 //
 //   embed   image [B,C,H,W] -> patches [rows, C p p] -> y [rows, D], positions as the residual
 //   head    x [rows, D] -> norm -> prediction [rows, C' p p] -> loss and RMSE of each channel
@@ -39,6 +39,22 @@ class PatchEmbed : public NetPart {
   View input_, patches_;
 };
 
+/// Of a prediction that lies in patches, and its gradient.
+class PixelLoss {
+ public:
+  PixelLoss(Emission& e, const Sharding& at, const ImageShape& image)
+      : e_(e), b_(e.b), at_(at), image_(image) {}
+  void forward(const View& pred, const View& target);
+  View backward(const View& pred, const View& target);
+
+ private:
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+  const ImageShape image_;
+  View sums_;
+};
+
 class PixelHead : public NetPart {
  public:
   PixelHead(int index, Emission& e, const Sharding& at, const ImageShape& image, const BlockShape& before);
@@ -54,12 +70,13 @@ class PixelHead : public NetPart {
   Builder& b_;
   const Sharding& at_;
   const Layers layers_;
-  const ImageShape image_;
+  PixelLoss loss_;
+  const int64_t patch_size_;
   const BlockShape before_;
   Norm norm_;
   Linear head_;
   Flow in_;
-  View target_, pred_, sums_;
+  View target_, pred_;
 };
 
 /// What a net reads, and what it predicts.

@@ -170,13 +170,13 @@ NetLimits limits_of(const WordsSpec& n) {
 
 std::unique_ptr<Net> make_net(const VitSpec& n, Emission& e, const Sharding& at) {
   BlockShape shape = shape_of(n);
-  shape.tanh = n.gelu == "tanh";
+  shape.activation = gelu_named(n.gelu);
   return std::make_unique<Vit>(e, at, shape, n);
 }
 
 std::unique_ptr<Net> make_net(const GptSpec& n, Emission& e, const Sharding& at) {
   BlockShape shape = shape_of(n);
-  shape.tanh = n.gelu == "tanh";
+  shape.activation = gelu_named(n.gelu);
   return language_model(n, shape, true, e, at);
 }
 

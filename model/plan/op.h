@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "model/base/activation.h"
 #include "model/base/dtype.h"
 
 namespace isobar {
@@ -40,8 +41,8 @@ enum class OpKind : uint8_t {
   residual_norm,    // LayerNorm of a stream that the result before is added to
   residual_norm_backward,
   residual_add,
-  gelu,
-  gelu_backward,
+  activation,
+  activation_backward,
   column_sum,
   period_sum,  // of positions that repeat
   loss_sums,
@@ -99,8 +100,8 @@ struct Attrs {
   int64_t batch = 0, heads = 0, kv_heads = 0, tq = 0, tk = 0, d = 0;  // attention
   int64_t ld_q = 0, ld_kv = 0, ld_o = 0;                              // elements between rows
   bool causal = false;
-  bool tanh = false;   // gelu: its approximation by a tanh
-  bool fp8 = false;    // gemm: operands are rounded to 8 bits on the way in
+  Activation activation = Activation::gelu;  // activation, and its backward
+  bool fp8 = false;                          // gemm: operands are rounded to 8 bits on the way in
   float scale = 0;     // attention: 1/sqrt(d); loss: weight of this micro-batch in the step's mean
   float eps = 0;       // norms
   int64_t period = 0;  // residual_norm, period_sum: rows after which the residual repeats (0: never)

@@ -1,7 +1,7 @@
 // What is known of each kind of op, in one row: whoever adds an op adds its row (op_table.cpp) and kernels.
 //
-//   const OpInfo& row = info_of(OpKind::gelu);
-//   row.name, row.price, reads_of(OpKind::gelu)[0].name
+//   const OpInfo& row = info_of(OpKind::activation);
+//   row.name, row.price, reads_of(OpKind::activation)[0].name
 //
 // name_of, is_collective and kernel_less (op.h) and work (work.h) are readings of the same rows.
 #pragma once

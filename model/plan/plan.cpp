@@ -74,7 +74,9 @@ std::string shape_text(const Op& op) {
       break;
     default:
       if (a.m || a.n)
-        std::snprintf(s, sizeof s, "%ldx%ld%s%s", a.m, a.n, a.accumulate ? " +=" : "", a.tanh ? " tanh" : "");
+        std::snprintf(s, sizeof s, "%ldx%ld%s%s%s", a.m, a.n, a.accumulate ? " +=" : "",
+                      a.activation == Activation::gelu ? "" : " ",
+                      a.activation == Activation::gelu ? "" : name_of(a.activation));
   }
   return s;
 }

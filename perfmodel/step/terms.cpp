@@ -18,11 +18,7 @@ bool ends_with(const std::string& s, const std::string& tail) {
 
 Counts count_read(const RunSpec& spec, int64_t samples) {
   Counts n{};
-  const Images* images = spec.net.images();
-  const double sample =
-      images ? static_cast<double>((images->in_channels + images->out_channels) * images->pixels())
-             : 2 * static_cast<double>(spec.net.tokens());  // tokens and labels
-  const double bytes = 4.0 * static_cast<double>(samples) * sample;
+  const double bytes = 4.0 * static_cast<double>(samples) * static_cast<double>(spec.net.sample_numbers());
   const Coef source = spec.data.train.empty()             ? Coef::read_noise
                       : ends_with(spec.data.train, ".nc") ? Coef::read_netcdf
                                                           : Coef::read_hdf5;

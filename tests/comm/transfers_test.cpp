@@ -256,7 +256,7 @@ TEST_F(Transfers, RefusesPartsThatDoNotAddUpAndWhatIsNoTransfer) {
   Op op{OpKind::all_gather, Lane::tp, {.group = 0}, {}, {}, "x"};
   op.a.receive = {3, 4};
   EXPECT_THROW(transfer_calls(op, 0, 2, {3, 8}), std::logic_error);
-  EXPECT_THROW(transfer_calls({OpKind::gelu, Lane::compute, {}, {}, {}, "x"}, 0, 2, {3, 8}),
+  EXPECT_THROW(transfer_calls({OpKind::activation, Lane::compute, {}, {}, {}, "x"}, 0, 2, {3, 8}),
                std::logic_error);
 }
 

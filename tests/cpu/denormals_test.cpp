@@ -62,9 +62,12 @@ TEST(Denormals, AreZerosOnEveryThreadOfEveryKernel) {
     const char* name;
     std::function<void()> run;
   } kernels[] = {
-      {"gelu", [&] { gelu_forward(n, DType::f32, x.data(), z.data()); }},
-      {"gelu_backward",
-       [&] { gelu_backward(kRows, kCols, DType::f32, x.data(), y.data(), z.data(), sums.f32(), false); }},
+      {"activation", [&] { activation_forward(Activation::gelu, n, DType::f32, x.data(), z.data()); }},
+      {"activation_backward",
+       [&] {
+         activation_backward(Activation::gelu, kRows, kCols, DType::f32, x.data(), y.data(), z.data(),
+                             sums.f32(), false);
+       }},
       {"cast", [&] { cast(n, DType::f32, DType::bf16, x.data(), r.data()); }},
       {"squared_sum", [&] { squared_sum(n, x.data()); }},
       {"product in f32",
@@ -112,7 +115,7 @@ TEST(Denormals, AreZerosOnEveryThreadOfEveryKernel) {
   }
 }
 
-// Of every GELU's tail, between its last f32 and 0
+// Of every activation's tail, between its last f32 and 0
 TEST(Denormals, NoneComesOutOfAnExponentialWhateverTheThreadDoes) {
   constexpr int64_t n = 40'000;
   for (const Isa isa : isas()) {
@@ -122,16 +125,16 @@ TEST(Denormals, NoneComesOutOfAnExponentialWhateverTheThreadDoes) {
       u.set(i, -25.0 * static_cast<double>(i) / n);
       one.set(i, 1);
     }
-    for (const int tanh : {0, 1}) {
+    for (int f = 0; f < kActivations; ++f) {
       std::thread([&] {
         test::keep_denormals();
-        kernels().gelu_forward[tanh][of(DType::f32)](n, u.data(), g.data());
-        kernels().gelu_backward[tanh][of(DType::f32)](1, n, u.data(), one.data(), du.data(), sums.f32());
+        kernels().activation_forward[f][of(DType::f32)](n, u.data(), g.data());
+        kernels().activation_backward[f][of(DType::f32)](1, n, u.data(), one.data(), du.data(), sums.f32());
       }).join();
       for (int64_t i = 0; i < n; ++i)
         for (const Buffer* out : {&g, &du})
           ASSERT_NE(std::fpclassify(out->f32()[i]), FP_SUBNORMAL)
-              << (out == &g ? "gelu" : "slope") << " of " << u[i];
+              << name_of(static_cast<Activation>(f)) << (out == &g ? " of " : "'s slope at ") << u[i];
     }
   }
 }
@@ -141,10 +144,12 @@ TEST(Denormals, WhatIsNoNumberStaysNone) {
   for (const Isa isa : isas())
     for (const DType act : kActs) {
       const Running running(isa, 1);
-      Buffer u = random.buffer(act, 33), g(act, 33);
-      u.set(7, NAN);
-      gelu_forward(33, act, u.data(), g.data());
-      for (int64_t i = 0; i < 33; ++i) EXPECT_EQ(std::isnan(g[i]), i == 7) << i;
+      for (const Activation f : kFunctions) {
+        Buffer u = random.buffer(act, 33), g(act, 33);
+        u.set(7, NAN);
+        activation_forward(f, 33, act, u.data(), g.data());
+        for (int64_t i = 0; i < 33; ++i) EXPECT_EQ(std::isnan(g[i]), i == 7) << i << ", " << name_of(f);
+      }
       Scores s(random, act, 70, 16, 1);
       s.q.set(40 * s.a.ld_q + 3, NAN);  // head 0
       s.forward();
@@ -178,12 +183,12 @@ TEST(Denormals, TakeNoLongerThanOtherNumbers) {
       SCOPED_TRACE(isobar::name_of(act));
       Buffer u = random.buffer(act, n), u20 = random.buffer(act, n, 20), dg = random.buffer(act, n);
       Buffer g(act, n), du(act, n), sums(DType::f32, 64);
-      for (const bool tanh : {false, true}) {
-        EXPECT_LT(ratio_of_times([&] { gelu_forward(n, act, u.data(), g.data(), tanh); },
-                                 [&] { gelu_forward(n, act, u20.data(), g.data(), tanh); }),
+      for (const Activation f : kFunctions) {
+        EXPECT_LT(ratio_of_times([&] { activation_forward(f, n, act, u.data(), g.data()); },
+                                 [&] { activation_forward(f, n, act, u20.data(), g.data()); }),
                   3);
         const auto backward = [&](const Buffer& x) {
-          gelu_backward(n / 64, 64, act, x.data(), dg.data(), du.data(), sums.f32(), false, tanh);
+          activation_backward(f, n / 64, 64, act, x.data(), dg.data(), du.data(), sums.f32(), false);
         };
         EXPECT_LT(ratio_of_times([&] { backward(u); }, [&] { backward(u20); }), 3);
       }

@@ -112,7 +112,8 @@ TEST(F16, SmallGradientsVanishAndScaledOnesSurviveOrOverflow) {
     const auto squared_norm = [&](double scale) {
       Buffer dy(DType::f16, rows * out), du(DType::f16, rows * out), dw(DType::f32, out * in);
       for (int64_t i = 0; i < dy.size(); ++i) dy.set(i, scale * (1 + 0.1 * std::abs(x[i % x.size()])));
-      gelu_backward(rows, out, DType::f16, u.data(), dy.data(), du.data(), nullptr, false);
+      activation_backward(Activation::gelu, rows, out, DType::f16, u.data(), dy.data(), du.data(), nullptr,
+                          false);
       const Gemm g{
           .m = out, .n = in, .k = rows, .trans_a = true, .a = DType::f16, .b = DType::f16, .c = DType::f32};
       gemm(g, du.data(), x.data(), nullptr, dw.data());

@@ -22,6 +22,8 @@ constexpr double kF16Roundoff = 1.0 / 2048;  // f16 and tf32: 11 significant bit
 
 // Types of activations
 constexpr std::initializer_list<DType> kActs = {DType::f32, DType::bf16, DType::f16};
+constexpr std::initializer_list<Activation> kFunctions = {
+    Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu, Activation::tanh};
 
 inline double roundoff(DType t) {
   return t == DType::bf16 ? kHalfRoundoff : t == DType::f16 ? kF16Roundoff : kFloatRoundoff;

@@ -1,4 +1,4 @@
-// Elementwise kernels and column sums against double precision, copies against loops.
+// Elementwise kernels, activations and column sums against double precision, copies against loops.
 #include "tests/cpu/kernel_testing.h"
 
 namespace isobar::cpu::testing {
@@ -7,78 +7,118 @@ namespace {
 double phi(double u) {
   return 0.5 * std::erfc(-u / std::sqrt(2.0));
 }
-double gelu(double u) {
-  return u * phi(u);
-}
-double gelu_slope(double u) {
-  return phi(u) + u * std::exp(-u * u / 2) / std::sqrt(2 * M_PI);
-}
-
 // PyTorch's gelu(approximate="tanh")
 double tanh_phi(double u) {
   return 0.5 * (1 + std::tanh(std::sqrt(2 / M_PI) * (u + 0.044715 * u * u * u)));
 }
-double tanh_slope(double u) {
-  const double p = tanh_phi(u);
-  return p + 2 * u * p * (1 - p) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * u * u);
+double logistic(double u) {
+  return 1 / (1 + std::exp(-u));
 }
 
-TEST(Gelu, WithTanhIsThatToAMillionth) {
+double value(Activation f, double u) {
+  switch (f) {
+    case Activation::gelu:
+      return u * phi(u);
+    case Activation::gelu_tanh:
+      return u * tanh_phi(u);
+    case Activation::relu:
+      return std::max(u, 0.0);
+    case Activation::silu:
+      return u * logistic(u);
+    case Activation::tanh:
+      return std::tanh(u);
+  }
+  return NAN;
+}
+
+double slope(Activation f, double u) {
+  switch (f) {
+    case Activation::gelu:
+      return phi(u) + u * std::exp(-u * u / 2) / std::sqrt(2 * M_PI);
+    case Activation::gelu_tanh: {
+      const double p = tanh_phi(u);
+      return p + 2 * u * p * (1 - p) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * u * u);
+    }
+    case Activation::relu:
+      return u > 0 ? 1 : 0;
+    case Activation::silu:
+      return logistic(u) * (1 + u * (1 - logistic(u)));
+    case Activation::tanh:
+      return 1 - std::tanh(u) * std::tanh(u);
+  }
+  return NAN;
+}
+
+// bf16's exp2 is good to 4e-6.
+double slack_of(DType act) {
+  return act == DType::bf16 ? 2e-5 : 2e-6;
+}
+
+class Activations : public ::testing::TestWithParam<Activation> {};
+
+TEST_P(Activations, AreTheirFormulasToAMillionth) {
+  const Activation f = GetParam();
   for (const Isa isa : isas())
-    for (const DType act : {DType::f32, DType::bf16, DType::f16}) {
+    for (const DType act : kActs) {
       const Running running(isa, 2);
-      const int64_t n = 40'001;
+      const int64_t n = act == DType::f32 ? 400'001 : 40'001;
       Buffer u(act, n), g(act, n), one(act, n), du(act, n);
       for (int64_t i = 0; i < n; ++i) {
         u.set(i, 20.0 * (static_cast<double>(i) / static_cast<double>(n - 1) - 0.5));
         one.set(i, 1);
       }
-      gelu_forward(n, act, u.data(), g.data(), true);
-      gelu_backward(1, n, act, u.data(), one.data(), du.data(), nullptr, false, true);
-      // bf16's exp2 is good to 4e-6
-      const double slack = act == DType::bf16 ? 2e-5 : 2e-6;
+      activation_forward(f, n, act, u.data(), g.data());
+      activation_backward(f, 1, n, act, u.data(), one.data(), du.data(), nullptr, false);
+      const double slack = act == DType::f32 ? 1e-6 : slack_of(act);
       for (int64_t i = 0; i < n; ++i) {
-        const double want = u[i] * tanh_phi(u[i]);
+        const double want = value(f, u[i]), steep = slope(f, u[i]);
         ASSERT_TRUE(within(g[i], want, slack + rounding(act, want))) << "u = " << u[i];
-        ASSERT_TRUE(within(du[i], tanh_slope(u[i]), slack + rounding(act, tanh_slope(u[i]))))
-            << "u = " << u[i];
+        ASSERT_TRUE(within(du[i], steep, slack + rounding(act, steep))) << "u = " << u[i];
       }
     }
 }
 
-TEST(Gelu, IsExactToAMillionth) {
-  for (const Isa isa : isas()) {
-    const Running running(isa, 2);
-    const int64_t n = 400'001;
-    Buffer u(DType::f32, n), g(DType::f32, n), one(DType::f32, n), du(DType::f32, n);
-    for (int64_t i = 0; i < n; ++i) {
-      u.set(i, 20.0 * (static_cast<double>(i) / static_cast<double>(n - 1) - 0.5));
-      one.set(i, 1);
-    }
-    gelu_forward(n, DType::f32, u.data(), g.data());
-    gelu_backward(1, n, DType::f32, u.data(), one.data(), du.data(), nullptr, false);
-    for (int64_t i = 0; i < n; ++i) {
-      ASSERT_TRUE(within(g[i], gelu(u[i]), 1e-6)) << "u = " << u[i];
-      ASSERT_TRUE(within(du[i], gelu_slope(u[i]), 1e-6)) << "u = " << u[i];
-    }
-  }
-}
-
-TEST(Gelu, KeepsItsLimits) {
+// Where a function is about a line through 0, so is what is computed: no difference of near numbers.
+TEST_P(Activations, KeepTheirDigitsNearZero) {
+  const Activation f = GetParam();
   for (const Isa isa : isas()) {
     const Running running(isa, 1);
-    Buffer u(DType::f32, 5), g(DType::f32, 5);
-    const double values[5] = {0, 1e10, -1e10, 40, -40};
-    for (int64_t i = 0; i < 5; ++i) u.set(i, values[i]);
-    for (const bool tanh : {false, true}) {
-      gelu_forward(5, DType::f32, u.data(), g.data(), tanh);
-      for (int64_t i = 0; i < 5; ++i)
-        EXPECT_EQ(g.f32()[i], static_cast<float>(std::max(0.0, values[i]))) << values[i];
+    const int64_t n = 2000;
+    Buffer u(DType::f32, n), g(DType::f32, n);
+    for (int64_t i = 0; i < n; ++i) u.set(i, (i % 2 == 0 ? 1 : -1) * std::pow(10, -6.0 * i / n));
+    activation_forward(f, n, DType::f32, u.data(), g.data());
+    for (int64_t i = 0; i < n; ++i) {
+      const double want = value(f, u[i]);
+      ASSERT_TRUE(within(g[i], want, 5e-7 * std::max(std::abs(want), 0.5 * std::abs(u[i]))))
+          << "u = " << u[i];
     }
   }
 }
 
-TEST(Gelu, BackwardAndItsColumnSumsForAnyShape) {
+TEST_P(Activations, KeepTheirLimits) {
+  const Activation f = GetParam();
+  for (const Isa isa : isas()) {
+    const Running running(isa, 1);
+    Buffer u(DType::f32, 5), g(DType::f32, 5), one(DType::f32, 5), du(DType::f32, 5);
+    const double values[5] = {0, 1e10, -1e10, 140, -140};
+    for (int64_t i = 0; i < 5; ++i) u.set(i, values[i]), one.set(i, 1);
+    activation_forward(f, 5, DType::f32, u.data(), g.data());
+    activation_backward(f, 1, 5, DType::f32, u.data(), one.data(), du.data(), nullptr, false);
+    for (int64_t i = 0; i < 5; ++i) {
+      const double u0 = values[i], step = u0 > 0 ? 1 : 0;
+      const bool bounded = f == Activation::tanh;
+      EXPECT_EQ(g.f32()[i], static_cast<float>(!bounded ? std::max(0.0, u0)
+                                               : u0 > 0 ? 1
+                                               : u0 < 0 ? -1
+                                                        : 0))
+          << u0;
+      if (i > 0) EXPECT_EQ(du.f32()[i], static_cast<float>(bounded ? 0 : step)) << u0;
+    }
+  }
+}
+
+TEST_P(Activations, BackwardAndItsColumnSumsForAnyShape) {
+  const Activation f = GetParam();
   Random random;
   for (const Isa isa : isas())
     for (int round = 0; round < 10; ++round) {
@@ -91,36 +131,44 @@ TEST(Gelu, BackwardAndItsColumnSumsForAnyShape) {
       const Buffer before = random.buffer(DType::f32, cols);
       if (accumulate)
         for (int64_t j = 0; j < cols; ++j) dbias.f32()[j] = dbias2.f32()[j] = before.f32()[j];
-      gelu_forward(n, act, u.data(), g.data());
-      gelu_backward(rows, cols, act, u.data(), dg.data(), du.data(), dbias.f32(), accumulate);
-      gelu_backward(rows, cols, act, u.data(), dg.data(), du2.data(), dbias2.f32(), accumulate);
+      activation_forward(f, n, act, u.data(), g.data());
+      activation_backward(f, rows, cols, act, u.data(), dg.data(), du.data(), dbias.f32(), accumulate);
+      std::memcpy(du2.data(), dg.data(), dg.bytes());  // in place
+      activation_backward(f, rows, cols, act, u.data(), du2.data(), du2.data(), dbias2.f32(), accumulate);
       EXPECT_TRUE(du.same_bits(du2) && dbias.same_bits(dbias2));
       EXPECT_TRUE(du.intact() && dbias.intact() && g.intact());
+      const double slack = slack_of(act);
       for (int64_t j = 0; j < cols; ++j) {
         double sum = accumulate ? before[j] : 0, size = std::abs(sum) + 1;
         for (int64_t r = 0; r < rows; ++r) {
           const int64_t i = r * cols + j;
-          const double want = dg[i] * gelu_slope(u[i]);
-          ASSERT_TRUE(within(g[i], gelu(u[i]), 1e-6 + rounding(act, gelu(u[i]))));
-          ASSERT_TRUE(within(du[i], want, 1e-6 * (1 + std::abs(dg[i])) + rounding(act, want)));
+          const double want = dg[i] * slope(f, u[i]);
+          ASSERT_TRUE(within(g[i], value(f, u[i]), slack + rounding(act, value(f, u[i]))));
+          ASSERT_TRUE(within(du[i], want, slack * (1 + std::abs(dg[i])) + rounding(act, want)));
           sum += want;  // summed before rounding to bf16
           size += std::abs(want) + std::abs(dg[i]);
         }
-        ASSERT_TRUE(within(dbias[j], sum, 2e-6 * size));
+        ASSERT_TRUE(within(dbias[j], sum, slack * size));
       }
     }
 }
 
-TEST(Gelu, BackwardAgreesWithFiniteDifferences) {
+TEST_P(Activations, BackwardAgreesWithFiniteDifferences) {
+  const Activation f = GetParam();
   Random random;
   const Buffer u = random.buffer(DType::f32, 100, 2), dg = random.buffer(DType::f32, 100);
   Buffer du(DType::f32, 100);
-  gelu_backward(10, 10, DType::f32, u.data(), dg.data(), du.data(), nullptr, false);
+  activation_backward(f, 10, 10, DType::f32, u.data(), dg.data(), du.data(), nullptr, false);
   for (int64_t i = 0; i < 100; ++i) {
-    const double h = 1e-5, slope = (gelu(u[i] + h) - gelu(u[i] - h)) / (2 * h);
-    EXPECT_TRUE(within(du[i], dg[i] * slope, 2e-6 * (1 + std::abs(dg[i]))));
+    const double h = 1e-5;
+    if (f == Activation::relu && std::abs(u[i]) < h) continue;  // its corner
+    const double steep = (value(f, u[i] + h) - value(f, u[i] - h)) / (2 * h);
+    EXPECT_TRUE(within(du[i], dg[i] * steep, 2e-6 * (1 + std::abs(dg[i]))));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, Activations, ::testing::ValuesIn(kFunctions),
+                         [](const auto& f) { return std::string(name_of(f.param)); });
 
 TEST(ColumnSum, AddsRowsOfEitherTypeAndIsRepeatable) {
   Random random;

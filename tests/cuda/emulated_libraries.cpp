@@ -49,9 +49,10 @@ void Gemms::run(const GemmKey& key, const GemmOperands& x, void* workspace, int6
     cpu::gemm({key.m, key.n, key.k, key.trans_a, key.trans_b, key.in, key.in, key.out, key.bias,
                key.accumulate, key.tf32},
               x.a, x.b, bias.data(), result);
-    if (key.fused == Fused::gelu) cpu::gelu_forward(key.m * key.n, key.out, x.aux, x.c, true);
+    if (key.fused == Fused::gelu)
+      cpu::activation_forward(Activation::gelu_tanh, key.m * key.n, key.out, x.aux, x.c);
     if (key.fused == Fused::gelu_gradient)
-      cpu::gelu_backward(key.m, key.n, key.out, x.aux, x.c, x.c, nullptr, false, true);
+      cpu::activation_backward(Activation::gelu_tanh, key.m, key.n, key.out, x.aux, x.c, x.c, nullptr, false);
     if (key.fused == Fused::bias_gradient) cpu::column_sum(key.k, key.m, key.in, x.a, x.sums, false);
   });
 }

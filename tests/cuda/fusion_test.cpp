@@ -143,7 +143,7 @@ class Played {
   };
   const Op& op(int32_t i) const { return plan_.ops[static_cast<size_t>(i)]; }
   Part all_of(int32_t i) const {
-    if (op(i).kind == OpKind::gelu_backward) return {};  // in two parts, always
+    if (op(i).kind == OpKind::activation_backward) return {};  // in two parts, always
     return {op(i).reads, op(i).writes};
   }
   Part result_of(int32_t i) const { return {op(i).reads, {op(i).writes[0]}}; }
@@ -206,7 +206,8 @@ TEST(Fusion, RelinkedProgramsWaitForEveryConflict) {
             return x.buffer == v.buffer && x.offset == v.offset && x.count == v.count;
           });
         };
-        EXPECT_TRUE(has(product.writes, other.writes[sums && other.kind == OpKind::gelu_backward ? 1 : 0]))
+        EXPECT_TRUE(
+            has(product.writes, other.writes[sums && other.kind == OpKind::activation_backward ? 1 : 0]))
             << other.path;
         EXPECT_TRUE(sums || has(product.reads, other.reads[0]) || has(product.writes, other.reads[0]))
             << other.path;

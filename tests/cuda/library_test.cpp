@@ -116,13 +116,14 @@ TEST(OnGpu, ProductsWithEpiloguesAreTheCpus) {
           const double allowed = tolerance(out) + (weights ? 3e-6 : 1e-3);
           if (fused == Fused::gelu) {
             cpu::gemm(product, a.data(), b.data(), bias32.f32(), u.data());
-            cpu::gelu_forward(m * n, in, u.data(), c.data(), true);
+            cpu::activation_forward(Activation::gelu_tanh, m * n, in, u.data(), c.data());
             expect_near(gu.read(in), u, tolerance(in) + 3e-6, text_of(key) + " before gelu");
           } else if (fused == Fused::gelu_gradient) {
             Buffer dg(DType::f32, m * n), u32(DType::f32, m * n), du(DType::f32, m * n);
             cpu::gemm(product, a.data(), b.data(), nullptr, dg.data());
             cpu::cast(m * n, in, DType::f32, u.data(), u32.data());
-            cpu::gelu_backward(m, n, DType::f32, u32.data(), dg.data(), du.data(), nullptr, false, true);
+            cpu::activation_backward(Activation::gelu_tanh, m, n, DType::f32, u32.data(), dg.data(),
+                                     du.data(), nullptr, false);
             cpu::cast(m * n, DType::f32, in, du.data(), c.data());
           } else {
             cpu::gemm(product, a.data(), b.data(), nullptr, c.data());

@@ -90,28 +90,29 @@ TEST(Kernels, ResidualNormBackwardIsTheCpus) {
     }
 }
 
-TEST(Kernels, GeluAndItsGradientAreTheCpus) {
+TEST(Kernels, ActivationsAndTheirGradientsAreTheCpus) {
   ISOBAR_NEEDS_KERNELS();
   Random random;
   for (const auto& [rows, cols, shift] :
        {std::tuple<int64_t, int64_t, int64_t>{33, 96, 0}, {7, 65, 0}, {50, 264, 0}, {9, 16, 2}, {300, 8, 0}})
     for (const DType act : kActs)
-      for (const bool accumulate : {false, true}) {
+      for (int which = 0; which < kActivations; ++which) {
         if (shift > 0 && act == DType::f32) continue;
+        const auto f = static_cast<Activation>(which);
         const int64_t n = rows * cols;
-        const bool tanh = random.coin();
+        const bool accumulate = random.coin();
         const Buffer u = random.buffer(act, n, 3), dg = random.buffer(act, n);
         Buffer g(act, n), du(act, n),
             dbias = accumulate ? random.buffer(DType::f32, cols) : Buffer(DType::f32, cols);
         Buffer scratch(DType::f32, cols * column_partials(rows, cols));
         const OnDevice gu(u, shift), gg(g, shift), gd(dg, shift), gb(dbias), gw(scratch);
-        gelu(n, act, tanh, gu.data(), gg.data(), nullptr);
-        gelu_backward(rows, cols, act, tanh, gu.data(), gd.data(), gd.data(), gb.f32(), accumulate, gw.f32(),
-                      nullptr);
-        cpu::gelu_forward(n, act, u.data(), g.data(), tanh);
-        cpu::gelu_backward(rows, cols, act, u.data(), dg.data(), du.data(), dbias.f32(), accumulate, tanh);
-        const std::string what = text(act, rows, cols) + (tanh ? " tanh" : "");
-        expect_near(gg.read(act), g, tolerance(act), what + " gelu");
+        activation(f, n, act, gu.data(), gg.data(), nullptr);
+        activation_backward(f, rows, cols, act, gu.data(), gd.data(), gd.data(), gb.f32(), accumulate,
+                            gw.f32(), nullptr);
+        cpu::activation_forward(f, n, act, u.data(), g.data());
+        cpu::activation_backward(f, rows, cols, act, u.data(), dg.data(), du.data(), dbias.f32(), accumulate);
+        const std::string what = text(act, rows, cols) + " " + name_of(f);
+        expect_near(gg.read(act), g, tolerance(act), what);
         expect_near(gd.read(act), du, tolerance(act), what + " du, in place");
         expect_near(gb.read(DType::f32), dbias, 5e-6, what + " dbias");
         (void)gw.read(DType::f32);
@@ -125,7 +126,7 @@ TEST(Kernels, GeluIsExactToTheTypesLastDigit) {
     Buffer u(act, n), g(act, n);
     for (int64_t i = 0; i < n; ++i) u.set(i, -10 + 0.01 * static_cast<double>(i));
     const OnDevice gu(u), gg(g);
-    gelu(n, act, false, gu.data(), gg.data(), nullptr);
+    activation(Activation::gelu, n, act, gu.data(), gg.data(), nullptr);
     const Buffer got = gg.read(act);
     for (int64_t i = 0; i < n; ++i) {
       const double want = 0.5 * u[i] * std::erfc(-u[i] / std::sqrt(2.0));

@@ -106,7 +106,7 @@ TEST(Inputs, AreScaledByWhatTheyMean) {
       const Op& op = *each;
       SCOPED_TRACE(op.path + ", " + amp);
       ops.fill(op);
-      if (op.kind == OpKind::gelu_backward) {
+      if (op.kind == OpKind::activation_backward) {
         EXPECT_NEAR(deviation(op.reads[0]), 1, 0.1) << "activations";
         EXPECT_NEAR(deviation(op.reads[1]), 1e-3, 1e-4) << "gradients";
       } else if (op.kind == OpKind::gemm && op.path.ends_with("/forward")) {
@@ -143,7 +143,7 @@ TEST(TimedStep, ComputesOnPlainNumbersFromTheFirstStepToTheLast) {
                 << "element " << e << " is " << value(t, step.at(o.view), e);
         }
       });
-    EXPECT_TRUE(kinds.contains(OpKind::gelu_backward) && kinds.contains(OpKind::adam));
+    EXPECT_TRUE(kinds.contains(OpKind::activation_backward) && kinds.contains(OpKind::adam));
   }
 }
 

@@ -202,7 +202,7 @@ TEST_F(Check, RefusesARankThatStaysAway) {
 }
 TEST_F(Check, RefusesAViewBeyondItsBuffer) {
   for (Op& op : plans[0].ops)
-    if (op.kind == OpKind::gelu) {
+    if (op.kind == OpKind::activation) {
       op.writes[0].count += 1;
       break;
     }

@@ -64,7 +64,7 @@ TEST(OpTable, AnOperandThatLacksOrIsTooManyIsRefusedByItsRole) {
 }
 
 TEST(OpTable, AWorkspaceComesBesides) {
-  Op op = with_operands(OpKind::gelu);
+  Op op = with_operands(OpKind::activation);
   op.writes.push_back(View{0, 0, 1});
   EXPECT_NE(refusal(op), "(accepted)");
   op.workspace = true;

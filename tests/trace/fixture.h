@@ -24,7 +24,7 @@ inline SmallPlan small_plan(int rank = 0, const std::string& name_of_b = "b/forw
   b.emit(OpKind::gemm, "a/forward", gemm, {x, w, View{}}, {y});
   b.emit(OpKind::all_reduce, "a/reduce", {.group = group}, {y}, {y}, Lane::dp);
   b.emit(OpKind::gemm, name_of_b, gemm, {x, w, View{}}, {z});
-  b.emit(OpKind::gelu, "update", {.m = 16, .n = 8}, {y}, {z});
+  b.emit(OpKind::activation, "update", {.m = 16, .n = 8}, {y}, {z});
   b.end();
   b.plan.train = {{routine, 0, 0}};
   SmallPlan s{b.plan, {}};

@@ -77,11 +77,11 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
                                          a.accumulate);
     case OpKind::residual_add:
       return cpu::residual_add(a.m * a.n, type(op.reads[1]), fin(0), in(1), fout(0));
-    case OpKind::gelu:
-      return cpu::gelu_forward(a.m * a.n, type(op.reads[0]), in(0), out(0), a.tanh);
-    case OpKind::gelu_backward:
-      return cpu::gelu_backward(a.m, a.n, type(op.reads[0]), in(0), in(1), out(0), fout(1), a.accumulate,
-                                a.tanh);
+    case OpKind::activation:
+      return cpu::activation_forward(a.activation, a.m * a.n, type(op.reads[0]), in(0), out(0));
+    case OpKind::activation_backward:
+      return cpu::activation_backward(a.activation, a.m, a.n, type(op.reads[0]), in(0), in(1), out(0),
+                                      fout(1), a.accumulate);
     case OpKind::column_sum:
       return cpu::column_sum(a.m, a.n, type(op.reads[0]), in(0), fout(0), a.accumulate);
     case OpKind::period_sum:

@@ -1,7 +1,7 @@
 // The kernels that exist once per instruction set. Each isa_*.cpp fills one table; kernels() is the best that
 // this CPU runs. All of them are serial: the drivers (attention.cpp, norm.cpp, …) cut the work over threads.
 //
-//   kernels().gelu_forward[of(act)](n, u, g);
+//   kernels().activation_forward[of(Activation::gelu)][of(act)](n, u, g);
 #pragma once
 #include <cstdint>
 
@@ -23,6 +23,9 @@ struct AdamFactors {
 inline int of(DType t) {
   return t == DType::bf16 ? 1 : t == DType::f16 ? 2 : 0;
 }
+constexpr int of(Activation f) {
+  return static_cast<int>(f);
+}
 inline int of(const Attention& a) {
   return a.tf32 ? 3 : of(a.act);
 }
@@ -36,9 +39,9 @@ struct KernelTable {
   // C[m, n] (+)= A[m, pairs] B[pairs, n], bf16 in pairs, over whole tiles of 16; absent where there are none
   void (*tile_product)(int64_t m, int64_t n, int64_t pairs, const float* a, int64_t lda, const float* b,
                        int64_t ldb, float* c, int64_t ldc, bool add);
-  void (*gelu_forward[2][3])(int64_t n, const void* u, void* g);  // [by tanh]
-  void (*gelu_backward[2][3])(int64_t rows, int64_t cols, const void* u, const void* dg, void* du,
-                              float* column_sums);
+  void (*activation_forward[kActivations][3])(int64_t n, const void* u, void* g);
+  void (*activation_backward[kActivations][3])(int64_t rows, int64_t cols, const void* u, const void* dg,
+                                               void* du, float* column_sums);
   void (*column_sum[3])(int64_t rows, int64_t cols, const void* x, float* column_sums);
   void (*cast[3][3])(int64_t n, const void* x, void* y);  // [from][to]
   void (*round_tf32)(int64_t n, const float* x, float* y);

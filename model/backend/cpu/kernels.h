@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 
+#include "model/base/activation.h"
 #include "model/base/dtype.h"
 
 namespace isobar::cpu {
@@ -69,11 +70,11 @@ void residual_norm_backward(const ResidualNorm& p, const float* x, const float* 
                             float* dgamma, float* dbeta, float* dbias, bool accumulate);
 
 // ---- pointwise.cpp ----------------------------------------------------------------------------------------
-// u Phi(u), exact; or with tanh: Phi(u) taken as (1 + tanh(sqrt(2 / pi) (u + 0.044715 u^3))) / 2
-void gelu_forward(int64_t n, DType act, const void* u, void* g, bool tanh = false);
-// du = dg * gelu'(u) [rows, cols] act; dbias[cols] = column sums of du
-void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
-                   float* dbias, bool accumulate, bool tanh = false);
+// g = f(u); gelu_tanh: u Phi(u) with Phi(u) taken as (1 + tanh(sqrt(2 / pi) (u + 0.044715 u^3))) / 2
+void activation_forward(Activation f, int64_t n, DType act, const void* u, void* g);
+// du = dg * f'(u) [rows, cols] act; dbias[cols] = column sums of du
+void activation_backward(Activation f, int64_t rows, int64_t cols, DType act, const void* u, const void* dg,
+                         void* du, float* dbias, bool accumulate);
 void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, bool accumulate);
 // dpos[period, cols] = sum over r of dx[r, :] with (row0 + r) % period; zero where no row falls
 void period_sum(int64_t rows, int64_t cols, int64_t period, int64_t row0, const float* dx, float* dpos,

@@ -11,13 +11,25 @@
 #include "model/backend/cpu/norm_rows.h"
 // clang-format on
 
+template <class V, Activation kF>
+constexpr void set_activation(KernelTable& table) {
+  auto* const forward = table.activation_forward[of(kF)];
+  auto* const backward = table.activation_backward[of(kF)];
+  forward[0] = activation_forward_part<V, DType::f32, kF>,
+  backward[0] = activation_backward_rows<V, DType::f32, kF>;
+  forward[1] = activation_forward_part<V, DType::bf16, kF>,
+  backward[1] = activation_backward_rows<V, DType::bf16, kF>;
+  forward[2] = activation_forward_part<V, DType::f16, kF>,
+  backward[2] = activation_backward_rows<V, DType::f16, kF>;
+}
+
 template <class V, class DotBf16>
 constexpr KernelTable make_table() {
   constexpr DType f32 = DType::f32, bf16 = DType::bf16, f16 = DType::f16;
   using F32 = DotF32<V>;
   using F16 = DotF16Widened<V>;
   using AsTf32 = DotTf32Emulated<V>;
-  return {
+  KernelTable table{
       .attention_forward = {attention_forward_part<V, F32>, attention_forward_part<V, DotBf16>,
                             attention_forward_part<V, F16>, attention_forward_part<V, AsTf32>},
       .attention_backward = {attention_backward_part<V, F32>, attention_backward_part<V, DotBf16>,
@@ -25,14 +37,8 @@ constexpr KernelTable make_table() {
       .attention_dq_shared = {attention_dq_shared<V, F32>, attention_dq_shared<V, DotBf16>,
                               attention_dq_shared<V, F16>, attention_dq_shared<V, AsTf32>},
       .tile_product = nullptr,
-      .gelu_forward = {{gelu_forward_part<V, f32, false>, gelu_forward_part<V, bf16, false>,
-                        gelu_forward_part<V, f16, false>},
-                       {gelu_forward_part<V, f32, true>, gelu_forward_part<V, bf16, true>,
-                        gelu_forward_part<V, f16, true>}},
-      .gelu_backward = {{gelu_backward_rows<V, f32, false>, gelu_backward_rows<V, bf16, false>,
-                         gelu_backward_rows<V, f16, false>},
-                        {gelu_backward_rows<V, f32, true>, gelu_backward_rows<V, bf16, true>,
-                         gelu_backward_rows<V, f16, true>}},
+      .activation_forward = {},
+      .activation_backward = {},
       .column_sum = {column_sum_rows<V, f32>, column_sum_rows<V, bf16>, column_sum_rows<V, f16>},
       .cast = {{cast_part<V, f32, f32>, cast_part<V, f32, bf16>, cast_part<V, f32, f16>},
                {cast_part<V, bf16, f32>, cast_part<V, bf16, bf16>, cast_part<V, bf16, f16>},
@@ -45,4 +51,9 @@ constexpr KernelTable make_table() {
       .sgd = {sgd_part<V, bf16>, sgd_part<V, f16>},
       .norm_forward = {norm_forward_rows<V, f32>, norm_forward_rows<V, bf16>, norm_forward_rows<V, f16>},
       .norm_backward = {norm_backward_rows<V, f32>, norm_backward_rows<V, bf16>, norm_backward_rows<V, f16>}};
+  const auto activations = [&]<int... i>(std::integer_sequence<int, i...>) {
+    (set_activation<V, static_cast<Activation>(i)>(table), ...);
+  };
+  activations(std::make_integer_sequence<int, kActivations>());
+  return table;
 }

@@ -51,7 +51,7 @@ void latitude_weights(int64_t height, double* w) {
   double sum = 0;
   for (int64_t j = 0; j < height; ++j) {
     const double latitude =
-        height == 1 ? 90.0 : 90.0 - 180.0 * static_cast<double>(j) / static_cast<double>(height - 1);
+        height == 1 ? 0.0 : 90.0 - 180.0 * static_cast<double>(j) / static_cast<double>(height - 1);
     w[j] = std::cos(latitude * std::numbers::pi / 180.0);
     sum += w[j];
   }

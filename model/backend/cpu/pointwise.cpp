@@ -37,17 +37,17 @@ void with_column_sums(int64_t rows, int64_t cols, float* sum, bool accumulate, c
 
 }  // namespace
 
-void gelu_forward(int64_t n, DType act, const void* u, void* g, bool tanh) {
-  const auto kernel = kernels().gelu_forward[tanh ? 1 : 0][of(act)];
+void activation_forward(Activation f, int64_t n, DType act, const void* u, void* g) {
+  const auto kernel = kernels().activation_forward[of(f)][of(act)];
   parallel(n, [&](int t, int threads) {
     const Range r = share(n, t, threads, kGrain);
     kernel(r.end - r.begin, at(u, act, r.begin), at(g, act, r.begin));
   });
 }
 
-void gelu_backward(int64_t rows, int64_t cols, DType act, const void* u, const void* dg, void* du,
-                   float* dbias, bool accumulate, bool tanh) {
-  const auto kernel = kernels().gelu_backward[tanh ? 1 : 0][of(act)];
+void activation_backward(Activation f, int64_t rows, int64_t cols, DType act, const void* u, const void* dg,
+                         void* du, float* dbias, bool accumulate) {
+  const auto kernel = kernels().activation_backward[of(f)][of(act)];
   with_column_sums(rows, cols, dbias, accumulate, [&](Range r, float* sums) {
     const int64_t i = r.begin * cols;
     kernel(r.end - r.begin, cols, at(u, act, i), at(dg, act, i), at(du, act, i), sums);

@@ -39,31 +39,28 @@ constexpr int64_t kRowBlock =
     8;  // rows whose column sums are gathered in registers before touching the partial
 
 // ---- elementwise ----
-template <class V, DType kAct, bool kTanh>
-void gelu_forward_part(int64_t n, const void* u, void* g) {
+// Degree of the polynomial in exp2: what bf16 keeps needs no more.
+constexpr int degree_for(DType act) {
+  return act == DType::bf16 ? 4 : 6;
+}
+
+template <class V, DType kAct, Activation kF>
+void activation_forward_part(int64_t n, const void* u, void* g) {
   for (int64_t i = 0; i < n; i += V::kWidth) {
     const int64_t m = lanes_left<V>(i, n);
-    const typename V::Reg x = load_act<V, kAct>(u, i, m);
-    typename V::Reg tail, gauss;
-    gelu_tail<V, kTanh, kAct == DType::bf16 ? 4 : 6>(x, &tail, &gauss);
-    // u Phi(u) = max(u, 0) - |u| Phi(-|u|)
-    store_act<V, kAct>(g, i, V::sub(V::max(x, V::zero()), V::mul(V::abs(x), tail)), m);
+    store_act<V, kAct>(g, i, activation_of<V, kF, degree_for(kAct)>(load_act<V, kAct>(u, i, m)), m);
   }
 }
 
 // row by row, so that memory is read front to back; the column sums stay in the L1 cache
-template <class V, DType kAct, bool kTanh>
-void gelu_backward_rows(int64_t rows, int64_t cols, const void* u, const void* dg, void* du,
-                        float* column_sums) {
+template <class V, DType kAct, Activation kF>
+void activation_backward_rows(int64_t rows, int64_t cols, const void* u, const void* dg, void* du,
+                              float* column_sums) {
   std::fill_n(column_sums, cols, 0.0f);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t j = 0; j < cols; j += V::kWidth) {
       const int64_t m = lanes_left<V>(j, cols);
-      const typename V::Reg x = load_act<V, kAct>(u, r * cols + j, m);
-      typename V::Reg tail, gauss;
-      gelu_tail<V, kTanh, kAct == DType::bf16 ? 4 : 6>(x, &tail, &gauss);
-      const typename V::Reg cdf = V::select_negative(x, tail, V::sub(V::set1(1.0f), tail));
-      const typename V::Reg slope = V::fma(V::mul(x, V::set1(0.39894228f)), gauss, cdf);
+      const typename V::Reg slope = slope_of<V, kF, degree_for(kAct)>(load_act<V, kAct>(u, r * cols + j, m));
       const typename V::Reg d = V::mul(load_act<V, kAct>(dg, r * cols + j, m), slope);
       store_act<V, kAct>(du, r * cols + j, d, m);
       store_act<V, DType::f32>(column_sums, j, V::add(load_act<V, DType::f32>(column_sums, j, m), d), m);

@@ -1,5 +1,5 @@
-// exp and erf on registers, and the two ways to multiply 32-bit lanes: as a float, or as a pair of bf16.
-// Included like simd_avx512.h: inside an unnamed namespace, after one of the simd_*.h.
+// exp, erf and activations on registers, and the two ways to multiply 32-bit lanes: as a float, or as a pair
+// of bf16. Included like simd_avx512.h: inside an unnamed namespace, after one of the simd_*.h.
 
 // 2^x, relative error 3e-9 + rounding (kDegree 6) or 4e-6 (kDegree 4); minimax on [-1/2, 1/2] with p(0) = 1.
 // 0 below 2^-100, for any finite x: so no denormal arises here, nor where the result is multiplied by what is
@@ -56,12 +56,76 @@ inline void tanh_tail(typename V::Reg u, typename V::Reg* tail, typename V::Reg*
       V::mul(V::mul(V::mul(V::set1(4.0f), *tail), head), V::fma(square, V::set1(0.134145f), V::set1(1.0f)));
 }
 
-template <class V, bool kTanh, int kDegree>
-inline void gelu_tail(typename V::Reg u, typename V::Reg* tail, typename V::Reg* gauss) {
-  if constexpr (kTanh)
+// The same two of the logistic distribution, whose u F(u) is SiLU: the tail is e / (1 + e) with e =
+// exp(-|u|).
+template <class V, int kDegree>
+inline void logistic_tail(typename V::Reg u, typename V::Reg* tail, typename V::Reg* gauss) {
+  using Reg = typename V::Reg;
+  const Reg e = exp2<V, kDegree>(V::max(V::mul(V::abs(u), V::set1(-1.44269504f)), V::set1(-200.0f)));
+  const Reg head = V::div(V::set1(1.0f), V::add(V::set1(1.0f), e));
+  *tail = V::mul(e, head);
+  *gauss = V::mul(V::mul(V::set1(2.5066283f), *tail), head);
+}
+
+// exp(-2|u|); NaN stays NaN: max gives its second operand where one is none.
+template <class V, int kDegree>
+inline typename V::Reg tanh_exp(typename V::Reg u) {
+  return exp2<V, kDegree>(V::max(V::set1(-200.0f), V::mul(V::abs(u), V::set1(-2.88539008f))));
+}
+
+// (1 - e) / (1 + e) with u's sign; below 1/4, where 1 - e would cancel, its series, good to 1e-8 of tanh(u).
+template <class V, int kDegree>
+inline typename V::Reg tanh_of(typename V::Reg u) {
+  using Reg = typename V::Reg;
+  const Reg e = tanh_exp<V, kDegree>(u), one = V::set1(1.0f);
+  const Reg far = V::div(V::sub(one, e), V::add(one, e));
+  const Reg square = V::mul(u, u);
+  Reg p = V::fma(V::set1(62.0f / 2835), square, V::set1(-17.0f / 315));
+  p = V::fma(p, square, V::set1(2.0f / 15));
+  p = V::fma(p, square, V::set1(-1.0f / 3));
+  p = V::fma(V::mul(p, square), u, u);
+  return V::select_negative(V::sub(V::abs(u), V::set1(0.25f)), p,
+                            V::select_negative(u, V::sub(V::zero(), far), far));
+}
+
+template <class V, Activation kF, int kDegree>
+inline void tail_of(typename V::Reg u, typename V::Reg* tail, typename V::Reg* gauss) {
+  if constexpr (kF == Activation::gelu)
+    normal_tail<V, kDegree>(u, tail, gauss);
+  else if constexpr (kF == Activation::gelu_tanh)
     tanh_tail<V, kDegree>(u, tail, gauss);
   else
-    normal_tail<V, kDegree>(u, tail, gauss);
+    logistic_tail<V, kDegree>(u, tail, gauss);
+}
+
+template <class V, Activation kF, int kDegree>
+inline typename V::Reg activation_of(typename V::Reg u) {
+  if constexpr (kF == Activation::relu) {
+    return V::max(V::zero(), u);  // in this order of NaN NaN
+  } else if constexpr (kF == Activation::tanh) {
+    return tanh_of<V, kDegree>(u);
+  } else {  // u F(u) = max(u, 0) - |u| F(-|u|)
+    typename V::Reg tail, gauss;
+    tail_of<V, kF, kDegree>(u, &tail, &gauss);
+    return V::sub(V::max(u, V::zero()), V::mul(V::abs(u), tail));
+  }
+}
+
+template <class V, Activation kF, int kDegree>
+inline typename V::Reg slope_of(typename V::Reg u) {
+  using Reg = typename V::Reg;
+  const Reg one = V::set1(1.0f);
+  if constexpr (kF == Activation::relu) {
+    return V::select_negative(V::sub(V::zero(), u), one, V::zero());
+  } else if constexpr (kF == Activation::tanh) {
+    const Reg e = tanh_exp<V, kDegree>(u), head = V::div(one, V::add(one, e));
+    return V::mul(V::mul(V::set1(4.0f), V::mul(e, head)), head);  // 1 - tanh(u)^2
+  } else {
+    Reg tail, gauss;
+    tail_of<V, kF, kDegree>(u, &tail, &gauss);
+    const Reg cdf = V::select_negative(u, tail, V::sub(one, tail));
+    return V::fma(V::mul(u, V::set1(0.39894228f)), gauss, cdf);
+  }
 }
 
 // One 32-bit lane holds kPack consecutive elements along the summed dimension. acc += a * b over the pack.

@@ -138,13 +138,13 @@ void CudaBackend::launch_on(const Op& op, int32_t /*micro*/, int32_t slot, cudaS
                                     a.accumulate, scratch(), stream);
     case OpKind::residual_add:
       return residual_add(a.m * a.n, type(op.reads[1]), fin(0), in(1), fout(0), stream);
-    case OpKind::gelu:
+    case OpKind::activation:
       if (taken_in(op, Fused::gelu)) return;
-      return gelu(a.m * a.n, type(op.reads[0]), a.tanh, in(0), out(0), stream);
-    case OpKind::gelu_backward:
+      return activation(a.activation, a.m * a.n, type(op.reads[0]), in(0), out(0), stream);
+    case OpKind::activation_backward:
       if (!taken_in(op, Fused::gelu_gradient))
-        return gelu_backward(a.m, a.n, type(op.reads[0]), a.tanh, in(0), in(1), out(0), fout(1), a.accumulate,
-                             scratch(), stream);
+        return activation_backward(a.activation, a.m, a.n, type(op.reads[0]), in(0), in(1), out(0), fout(1),
+                                   a.accumulate, scratch(), stream);
       if (taken_in(op, Fused::bias_gradient) || !op.writes[1]) return;
       return column_sum(a.m, a.n, type(op.writes[0]), out(0), fout(1), a.accumulate, scratch(), stream);
     case OpKind::column_sum:

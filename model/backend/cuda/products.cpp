@@ -14,7 +14,7 @@ constexpr int64_t kRoom = int64_t{256} << 10;  // bytes
 constexpr int64_t kForProduct = kGemmWorkspace - kRoom;
 
 View sums_of(const Op& x) {
-  return x.kind == OpKind::gelu_backward ? x.writes[1] : x.writes[0];
+  return x.kind == OpKind::activation_backward ? x.writes[1] : x.writes[0];
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ void CudaBackend::choose_fusions(const Slots& slots) {
              &other = plan_.ops[static_cast<size_t>(f.other)];
     if (fusion_of(product) || taken_in(other, f.kind)) continue;
     if (f.kind == Fused::bias_gradient) {
-      if (other.kind == OpKind::gelu_backward && !taken_in(other, Fused::gelu_gradient)) continue;
+      if (other.kind == OpKind::activation_backward && !taken_in(other, Fused::gelu_gradient)) continue;
       if (product.a.m * size_of(DType::f32) > kRoom) continue;
     }
     const auto routine = std::find_if(plan_.routines.begin(), plan_.routines.end(), [&](const Routine& r) {

@@ -1,9 +1,12 @@
-// GELU, exact: u Phi(u), and its slope Phi(u) + u phi(u); or with kTanh Phi(u) = (1 + tanh z) / 2, z = sqrt(2
-// / pi) (u + 0.044715 u^3), which is what cuBLASLt computes within products. The exact one in f32 by erfcf;
-// for 16-bit activations by Abramowitz & Stegun 7.1.26 (|error| <= 8e-8 in Phi), which keeps the kernels
-// bound by memory.
+// Activations and their slopes. GELU, exact: u Phi(u), and Phi(u) + u phi(u); gelu_tanh: Phi(u) = (1 + tanh
+// z) / 2, z = sqrt(2 / pi) (u + 0.044715 u^3), which is what cuBLASLt computes within products. The exact one
+// in f32 by erfcf; for 16-bit activations by Abramowitz & Stegun 7.1.26 (|error| <= 8e-8 in Phi), which keeps
+// the kernels bound by memory.
 #pragma once
+#include <stdexcept>
+
 #include "model/backend/cuda/kernels/pack.cuh"
+#include "model/base/activation.h"
 
 namespace isobar::cuda {
 
@@ -31,18 +34,62 @@ __device__ inline void gelu_tail(float u, float* tail, float* gauss) {
   }
 }
 
-template <class T, bool kTanh>
-__device__ inline float gelu_of(float u) {
-  float tail, gauss;
-  gelu_tail<T, kTanh>(u, &tail, &gauss);
-  return fmaxf(u, 0.0f) - fabsf(u) * tail;
+// exp(-|u|) / (1 + exp(-|u|)), the logistic function's tail
+template <class T>
+__device__ inline float logistic_tail(float u) {
+  const float e = exp2f(fmaxf(-1.44269504f * fabsf(u), -200.0f));
+  return sizeof(T) == 4 ? e / (1.0f + e) : __fdividef(e, 1.0f + e);
 }
 
-template <class T, bool kTanh>
-__device__ inline float gelu_slope(float u) {
-  float tail, gauss;
-  gelu_tail<T, kTanh>(u, &tail, &gauss);
-  return fmaf(u * 0.39894228f, gauss, u < 0 ? tail : 1.0f - tail);
+template <class T, Activation kF>
+__device__ inline float activation_of(float u) {
+  if constexpr (kF == Activation::relu) {
+    return u <= 0.0f ? 0.0f : u;  // NaN stays NaN
+  } else if constexpr (kF == Activation::tanh) {
+    return tanhf(u);
+  } else {  // u F(u) = max(u, 0) - |u| F(-|u|)
+    float tail, gauss;
+    if constexpr (kF == Activation::silu)
+      tail = logistic_tail<T>(u);
+    else
+      gelu_tail<T, kF == Activation::gelu_tanh>(u, &tail, &gauss);
+    return fmaxf(u, 0.0f) - fabsf(u) * tail;
+  }
+}
+
+template <class T, Activation kF>
+__device__ inline float slope_of(float u) {
+  if constexpr (kF == Activation::relu) {
+    return u <= 0.0f ? 0.0f : 1.0f;
+  } else if constexpr (kF == Activation::tanh) {
+    const float tail = logistic_tail<T>(2.0f * u);
+    return 4.0f * tail * (1.0f - tail);  // 1 - tanh(u)^2
+  } else if constexpr (kF == Activation::silu) {
+    const float tail = logistic_tail<T>(u);
+    return fmaf(u * tail, 1.0f - tail, u < 0 ? tail : 1.0f - tail);
+  } else {
+    float tail, gauss;
+    gelu_tail<T, kF == Activation::gelu_tanh>(u, &tail, &gauss);
+    return fmaf(u * 0.39894228f, gauss, u < 0 ? tail : 1.0f - tail);
+  }
+}
+
+/// f(std::integral_constant) of the function that `a` names
+template <class F>
+void by_activation(Activation a, F&& f) {
+  switch (a) {
+    case Activation::gelu:
+      return f(std::integral_constant<Activation, Activation::gelu>());
+    case Activation::gelu_tanh:
+      return f(std::integral_constant<Activation, Activation::gelu_tanh>());
+    case Activation::relu:
+      return f(std::integral_constant<Activation, Activation::relu>());
+    case Activation::silu:
+      return f(std::integral_constant<Activation, Activation::silu>());
+    case Activation::tanh:
+      return f(std::integral_constant<Activation, Activation::tanh>());
+  }
+  throw std::logic_error("no such activation");
 }
 
 }  // namespace isobar::cuda

@@ -37,16 +37,16 @@ __device__ void column_partials_of(int64_t rows, int cols, float* partials, cons
 }
 
 // dg and du may be the same: an element is read before it is written, by one thread
-template <class T, int V, bool kTanh>
+template <class T, int V, Activation kF>
 __global__ void __launch_bounds__(kAcross* kDown)
-    gelu_backward_kernel(int64_t rows, int cols, const T* __restrict__ u, const T* dg, T* du,
-                         float* partials) {
+    activation_backward_kernel(int64_t rows, int cols, const T* __restrict__ u, const T* dg, T* du,
+                               float* partials) {
   column_partials_of<V>(rows, cols, partials, [&](int64_t at, float(&d)[V]) {
     float x[V];
     load<V>(u + at, x);
     load<V>(dg + at, d);
 #pragma unroll
-    for (int i = 0; i < V; ++i) d[i] *= gelu_slope<T, kTanh>(x[i]);
+    for (int i = 0; i < V; ++i) d[i] *= slope_of<T, kF>(x[i]);
     store<V>(du + at, d);
   });
 }
@@ -118,16 +118,16 @@ void add_partials(int parts, int outs, int64_t cols, const float* partials, cons
          outs, static_cast<int>(cols), partials, sums, accumulate);
 }
 
-void gelu_backward(int64_t rows, int64_t cols, DType act, bool tanh, const void* u, const void* dg, void* du,
-                   float* dbias, bool accumulate, float* workspace, cudaStream_t stream) {
+void activation_backward(Activation f, int64_t rows, int64_t cols, DType act, const void* u, const void* dg,
+                         void* du, float* dbias, bool accumulate, float* workspace, cudaStream_t stream) {
   if (cols == 0) return;
   const int partials = column_partials(rows, cols);
   by_pack(act, on_16_bytes(u, dg, du), cols, [&](auto type, auto width) {
     using T = decltype(type);
     constexpr int V = width();
     const dim3 blocks(grid(ceil_div(cols, kAcross * V)), partials);
-    by_flag(tanh, [&](auto by_tanh) {
-      launch(gelu_backward_kernel<T, V, by_tanh()>, blocks, dim3(kAcross, kDown), 0, stream, rows,
+    by_activation(f, [&](auto by_function) {
+      launch(activation_backward_kernel<T, V, by_function()>, blocks, dim3(kAcross, kDown), 0, stream, rows,
              static_cast<int>(cols), static_cast<const T*>(u), static_cast<const T*>(dg), static_cast<T*>(du),
              workspace);
     });

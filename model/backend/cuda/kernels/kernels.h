@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "model/base/activation.h"
 #include "model/base/dtype.h"
 
 namespace isobar::cuda {
@@ -32,9 +33,9 @@ void residual_norm_backward(const ResidualNorm& p, const float* x, const float* 
                             cudaStream_t stream);
 
 // ---- columns.cu: passes that leave column sums ------------------------------------------------------------
-/// du = dg gelu'(u); dbias (may be null) (+)= column sums of du. du and dg may be the same.
-void gelu_backward(int64_t rows, int64_t cols, DType act, bool tanh, const void* u, const void* dg, void* du,
-                   float* dbias, bool accumulate, float* workspace, cudaStream_t stream);
+/// du = dg f'(u); dbias (may be null) (+)= column sums of du. du and dg may be the same.
+void activation_backward(Activation f, int64_t rows, int64_t cols, DType act, const void* u, const void* dg,
+                         void* du, float* dbias, bool accumulate, float* workspace, cudaStream_t stream);
 void column_sum(int64_t rows, int64_t cols, DType t, const void* x, float* sum, bool accumulate,
                 float* workspace, cudaStream_t stream);
 void period_sum(int64_t rows, int64_t cols, int64_t period, int64_t row0, const float* dx, float* dpos,
@@ -48,7 +49,7 @@ void add_partials(int parts, int outs, int64_t cols, const float* partials, cons
 
 // ---- pointwise.cu -----------------------------------------------------------------------------------------
 void residual_add(int64_t n, DType act, const float* residual, const void* y, float* x, cudaStream_t stream);
-void gelu(int64_t n, DType act, bool tanh, const void* u, void* g, cudaStream_t stream);
+void activation(Activation f, int64_t n, DType act, const void* u, void* g, cudaStream_t stream);
 void cast(int64_t n, DType from, DType to, const void* x, void* y, bool accumulate, cudaStream_t stream);
 struct Copy {  // y[i,j,k, 0:n] = x[i,j,k, 0:n]; strides in elements
   int64_t extent[3], from[3], to[3], n;

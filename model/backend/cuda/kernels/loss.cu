@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads)
     const Place at(s, t);
     __syncthreads();  // the patch before is done with
     for (int i = threadIdx.x; i < p; i += kThreads) {
-      const double degrees = s.height == 1 ? 90.0
+      const double degrees = s.height == 1 ? 0.0
                                            : 90.0 - 180.0 * static_cast<double>(at.band * p + i) /
                                                         static_cast<double>(s.height - 1);
       latitude[i] = static_cast<float>(cospi(degrees / 180.0) * latitude_scale);  // cos would need a stack
@@ -202,7 +202,7 @@ double latitude_scale(int64_t height) {  // makes the mean of cos(latitude) 1
   double sum = 0;
   for (int64_t j = 0; j < height; ++j)
     sum += std::cos(
-        (height == 1 ? 90.0 : 90.0 - 180.0 * static_cast<double>(j) / static_cast<double>(height - 1)) *
+        (height == 1 ? 0.0 : 90.0 - 180.0 * static_cast<double>(j) / static_cast<double>(height - 1)) *
         std::numbers::pi / 180.0);
   return static_cast<double>(height) / sum;
 }

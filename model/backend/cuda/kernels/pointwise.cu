@@ -27,14 +27,14 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-template <class T, int V, bool kTanh>
+template <class T, int V, Activation kF>
 __global__ void __launch_bounds__(kThreads)
-    gelu_kernel(int64_t n, const T* __restrict__ u, T* __restrict__ g) {
+    activation_kernel(int64_t n, const T* __restrict__ u, T* __restrict__ g) {
   each<V>(n, [&](int64_t i) {
     float x[V];
     load<V>(u + i, x);
 #pragma unroll
-    for (int k = 0; k < V; ++k) x[k] = gelu_of<T, kTanh>(x[k]);
+    for (int k = 0; k < V; ++k) x[k] = activation_of<T, kF>(x[k]);
     store<V>(g + i, x);
   });
 }
@@ -118,18 +118,20 @@ void residual_add(int64_t n, DType act, const float* residual, const void* y, fl
   });
 }
 
-void gelu(int64_t n, DType act, bool tanh, const void* u, void* g, cudaStream_t stream) {
+void activation(Activation f, int64_t n, DType act, const void* u, void* g, cudaStream_t stream) {
   if (n == 0) return;
   by_type(act, [&](auto type) {
     using T = decltype(type);
     constexpr int V = 16 / sizeof(T);
     const auto* x = static_cast<const T*>(u);
     auto* y = static_cast<T*>(g);
-    by_flag(tanh, [&](auto by_tanh) {
+    by_activation(f, [&](auto by_function) {
       if (n % V == 0 && on_16_bytes(u, g))
-        launch(gelu_kernel<T, V, by_tanh()>, filling_grid(n / V, kThreads), kThreads, 0, stream, n, x, y);
+        launch(activation_kernel<T, V, by_function()>, filling_grid(n / V, kThreads), kThreads, 0, stream, n,
+               x, y);
       else
-        launch(gelu_kernel<T, 1, by_tanh()>, filling_grid(n, kThreads), kThreads, 0, stream, n, x, y);
+        launch(activation_kernel<T, 1, by_function()>, filling_grid(n, kThreads), kThreads, 0, stream, n, x,
+               y);
     });
   });
 }

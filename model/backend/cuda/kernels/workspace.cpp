@@ -26,7 +26,7 @@ Workspace cuda_workspace(int capability, bool deterministic) {
                                          op.kind == OpKind::attention_backward, capability);
       case OpKind::residual_norm_backward:
         return int64_t{4} * 3 * a.n * cuda::norm_partials(a.m);
-      case OpKind::gelu_backward:
+      case OpKind::activation_backward:
       case OpKind::column_sum:
         return int64_t{4} * a.n * cuda::column_partials(a.m, a.n);
       case OpKind::squared_sum:

@@ -24,7 +24,7 @@ constexpr int64_t kGemmWorkspace = int64_t{32} << 20;  // what cuBLAS takes for 
 inline int norm_partials(int64_t rows) {
   return static_cast<int>(std::clamp<int64_t>((rows + 3) / 4, 1, 384));
 }
-/// Row blocks of gelu_backward and column_sum, each of which leaves one sum a column.
+/// Row blocks of activation_backward and column_sum, each of which leaves one sum a column.
 inline int column_partials(int64_t rows, int64_t cols) {
   const int64_t tiles = (cols + 255) / 256;
   return static_cast<int>(std::clamp<int64_t>(1056 / tiles, 1, std::max<int64_t>(1, (rows + 7) / 8)));

@@ -56,25 +56,30 @@ class Finder {
     return std::any_of(found_.begin(), found_.end(),
                        [&](const Fusion& f) { return f.kind == kind && f.other == other; });
   }
-  static View sums_of(const Op& x) { return x.kind == OpKind::gelu_backward ? x.writes[1] : x.writes[0]; }
+  static View sums_of(const Op& x) {
+    return x.kind == OpKind::activation_backward ? x.writes[1] : x.writes[0];
+  }
 
   // GELU's input lies beside the result, in rows of n: cuBLASLt wants them on 8 elements.
   bool takes_gelu(const Op& p, const Op& x) const {
-    return x.a.tanh && !p.a.accumulate && halves(p.reads[0]) && halves(p.writes[0]) && p.a.n % 8 == 0 &&
-           x.a.m * x.a.n == p.a.m * p.a.n && type(x.reads[0]) == type(p.writes[0]);
+    return x.a.activation == Activation::gelu_tanh && !p.a.accumulate && halves(p.reads[0]) &&
+           halves(p.writes[0]) && p.a.n % 8 == 0 && x.a.m * x.a.n == p.a.m * p.a.n &&
+           type(x.reads[0]) == type(p.writes[0]);
   }
   bool gelu(const Op& p, const Op& x) const {
-    return x.kind == OpKind::gelu && takes_gelu(p, x) && same(x.reads[0], p.writes[0]) &&
+    return x.kind == OpKind::activation && takes_gelu(p, x) && same(x.reads[0], p.writes[0]) &&
            type(x.writes[0]) == type(p.writes[0]) && !overlap(plan_, x.writes[0], x.reads[0]);
   }
   bool gelu_gradient(const Op& p, const Op& x) const {
-    return x.kind == OpKind::gelu_backward && takes_gelu(p, x) && !p.reads[2] &&
+    return x.kind == OpKind::activation_backward && takes_gelu(p, x) && !p.reads[2] &&
            same(x.reads[1], p.writes[0]) && same(x.writes[0], p.writes[0]);
   }
   // The sums are those of cuBLASLt's second operand, our first, which its BGRADB wants transposed: and are of
   // C's type.
   bool bias_gradient(const Op& p, const Op& x) const {
-    if (x.kind != OpKind::column_sum && !(x.kind == OpKind::gelu_backward && x.a.tanh)) return false;
+    if (x.kind != OpKind::column_sum &&
+        !(x.kind == OpKind::activation_backward && x.a.activation == Activation::gelu_tanh))
+      return false;
     const View& dy = x.kind == OpKind::column_sum ? x.reads[0] : x.writes[0];
     const View sums = sums_of(x);
     return p.a.trans_a && !p.a.trans_b && halves(p.reads[0]) && same(dy, p.reads[0]) && x.a.m == p.a.k &&

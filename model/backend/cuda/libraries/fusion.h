@@ -28,8 +28,8 @@ struct Fusion {
   int32_t product, other;  // indices into Plan::ops
 };
 
-/// In the order in which to choose: a bias gradient whose column sums are a gelu_backward's may be chosen
-/// only if that op's gelu_gradient is.
+/// In the order in which to choose: a bias gradient whose column sums are an activation_backward's may be
+/// chosen only if that op's gelu_gradient is.
 std::vector<Fusion> fusible(const Plan& plan);
 
 /// The same plan with the operands of `chosen` where they are touched.

@@ -1,0 +1,230 @@
+#include "model/nets/mlp.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "model/nets/declare.h"
+#include "model/nets/pixels.h"
+
+namespace isobar {
+namespace {
+
+// PyTorch's name for it: its place among all linears
+std::string name_of_layer(int64_t i) {
+  return "layers." + std::to_string(i);
+}
+
+// Xavier uniform (Glorot 2010); biases begin at zero.
+void declare_linear(Declare& d, Linear& l, int64_t i, int64_t in, int64_t out) {
+  const float bound = std::sqrt(6.0f / static_cast<float>(in + out));
+  d.linear(l, in, out, {{name_of_layer(i) + ".weight", {out, in}, Init::uniform, bound}},
+           {{name_of_layer(i) + ".bias", {out}, Init::zero}});
+}
+
+/// A linear and its activation. The net's first takes the batch, in f32, and no stream.
+class Layer : public NetPart {
+ public:
+  Layer(int index, std::string path, Emission& e, const Sharding& at, int64_t in, int64_t out,
+        Activation activation)
+      : NetPart(index, std::move(path)),
+        e_(e),
+        b_(e.b),
+        at_(at),
+        layers_(e, at),
+        in_(in),
+        out_(out),
+        activation_(activation) {}
+  void set_input(const View& v) { input_ = v; }
+
+  void declare(Declare& d) override { declare_linear(d, linear_, index(), in_, out_); }
+  View door(size_t) override {
+    const InPart here(b_, index());
+    return b_.saved(path() + ".x", e_.act, at_.rows * in_);
+  }
+  std::vector<Flow> kept_inputs() const override { return {{.x = x_}}; }
+  // A split backward leaves the weight for later.
+  View last_gradient(bool weight) const override {
+    return weight || !e_.split ? linear_.weight : linear_.bias;
+  }
+  std::vector<int> backward_reads() const override {
+    return index() == 0 ? std::vector<int>{} : std::vector<int>{index()};
+  }
+
+  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override {
+    x_ = in.empty() ? input_as_activations() : in[0].x;
+    u_ = b_.hold(path() + ".u", e_.act, at_.rows * out_, how.keep == Keep::all);
+    layers_.linear_forward(path() + "/linear" + how.pass(), linear_, x_, u_, at_.rows, linear_.bias);
+    if (!how.result) return {{}};
+    const View g = how.again ? b_.scratch(path() + ".g", e_.act, at_.rows * out_) : how.lies(0);
+    b_.emit(OpKind::activation, path() + "/activation" + how.pass(), sizes(), {u_}, {g});
+    return {{.x = g}};
+  }
+
+  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override {
+    const View dg = out[0].dx;
+    const View du = e_.split ? e_.operand(path() + ".du", e_.act, at_.rows * out_) : dg;
+    b_.emit(OpKind::activation_backward, path() + "/activation/backward", sizes(), {u_, dg},
+            {du, b_.grad(linear_.bias)});
+    if (!in.empty()) layers_.linear_backward_input(path() + "/linear", linear_, du, in[0].dx, at_.rows);
+    layers_.linear_backward_weight(path() + "/linear", linear_, x_, du, at_.rows);
+  }
+
+ private:
+  Attrs sizes() const {
+    return {.m = at_.rows, .n = out_, .accumulate = e_.accumulates(), .activation = activation_};
+  }
+  View input_as_activations() {
+    if (e_.act == DType::f32) return input_;
+    const View x = b_.saved(path() + ".x", e_.act, input_.count);
+    b_.emit(OpKind::cast, path() + "/cast", {.m = 1, .n = input_.count}, {input_}, {x});
+    return x;
+  }
+
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+  const Layers layers_;
+  const int64_t in_, out_;
+  const Activation activation_;
+  Linear linear_;
+  View input_, x_, u_;  // x, u [rows, in], [rows, out] act: before the linear and after it
+};
+
+class Head : public NetPart {
+ public:
+  Head(int index, Emission& e, const Sharding& at, int64_t in, const ImageShape& pixel)
+      : NetPart(index, "head"),
+        e_(e),
+        b_(e.b),
+        at_(at),
+        layers_(e, at),
+        loss_(e, at, pixel),
+        in_(in),
+        out_(pixel.channels) {}
+  void set_target(const View& v) { target_ = v; }
+
+  void declare(Declare& d) override { declare_linear(d, linear_, index(), in_, out_); }
+  View door(size_t) override {
+    const InPart here(b_, index());
+    return b_.saved("head.x", e_.act, at_.rows * in_);
+  }
+  View last_gradient(bool weight) const override {
+    return weight || !e_.split ? linear_.weight : linear_.bias;
+  }
+
+  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward&) override {
+    x_ = in[0].x;
+    pred_ = b_.saved("pred", e_.act, at_.rows * out_);
+    layers_.linear_forward("head/linear/forward", linear_, x_, pred_, at_.rows, linear_.bias);
+    loss_.forward(pred_, target_);
+    return {};
+  }
+
+  void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
+    const View dpred = loss_.backward(pred_, target_);
+    b_.emit(OpKind::column_sum, "head/linear/backward_bias",
+            {.m = at_.rows, .n = out_, .accumulate = e_.accumulates()}, {dpred}, {b_.grad(linear_.bias)});
+    layers_.linear_backward_input("head/linear", linear_, dpred, in[0].dx, at_.rows);
+    layers_.linear_backward_weight("head/linear", linear_, x_, dpred, at_.rows);
+  }
+
+ private:
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+  const Layers layers_;
+  PixelLoss loss_;
+  const int64_t in_, out_;
+  Linear linear_;
+  View target_, x_, pred_;
+};
+
+std::string layer_path(int64_t i) {
+  char path[32];
+  std::snprintf(path, sizeof path, "layer%02ld", static_cast<long>(i));
+  return i == 0 ? "embed" : path;
+}
+
+ImageShape one_pixel(int64_t channels) {
+  return {channels, 1, 1, 1};
+}
+
+class Mlp : public Net {
+ public:
+  Mlp(const MlpSpec& n, Emission& e, const Sharding& at) : input_(one_pixel(n.in_features)), at_(at) {
+    const Activation activation = *activation_named(n.activation);
+    int64_t in = n.in_features;
+    for (int i = 0; i < n.blocks(); ++i) {
+      const int64_t out = n.hidden[i];
+      auto layer = std::make_unique<Layer>(i, layer_path(i), e, at, in, out, activation);
+      if (i == 0) first_ = layer.get();
+      parts_.push_back(std::move(layer));
+      streams_.push_back({"x", i, i + 1, e.act, at.rows * out});
+      in = out;
+    }
+    const auto last = static_cast<int>(parts_.size());
+    const ImageShape output = one_pixel(n.out_features);
+    auto head = std::make_unique<Head>(last, e, at, in, output);
+    head_ = head.get();
+    parts_.push_back(std::move(head));
+    batch_ = {
+        {"input", BatchRole::input, 0, DType::f32, n.in_features, at.rows * n.in_features,
+         e.act == DType::f32},
+        {"target", BatchRole::target, last, DType::f32, n.out_features, at.rows * n.out_features, true}};
+    metrics_ = image_metrics(output);
+  }
+  Attrs fetch() const override { return image_attrs(input_, at_); }
+  void fetched(size_t tensor, const View& v) override {
+    tensor == 0 ? first_->set_input(v) : head_->set_target(v);
+  }
+
+ private:
+  const ImageShape input_;
+  const Sharding& at_;
+  Layer* first_ = nullptr;
+  Head* head_;
+};
+
+}  // namespace
+
+std::unique_ptr<Net> make_net(const MlpSpec& n, Emission& e, const Sharding& at) {
+  return std::make_unique<Mlp>(n, e, at);
+}
+
+std::vector<Part> parts_of(const MlpSpec& n) {
+  std::vector<Part> parts{{"embed", "embed", 0}};
+  for (int64_t i = 1; i < n.blocks(); ++i) {
+    int64_t alike = 1;  // the first with these widths
+    while (n.hidden[alike - 1] != n.hidden[i - 1] || n.hidden[alike] != n.hidden[i]) ++alike;
+    parts.push_back({"layer", layer_path(i), static_cast<int32_t>(alike)});
+  }
+  parts.push_back({"head", "head", static_cast<int32_t>(parts.size())});
+  return parts;
+}
+
+// Three equal layers have four equal widths, one before each and one behind.
+MlpSpec distinct_parts(MlpSpec n) {
+  constexpr size_t kMost = 4;
+  std::vector<int64_t> kept;
+  for (const int64_t width : n.hidden) {
+    const size_t k = kept.size();
+    const bool equal = k >= kMost && std::all_of(kept.end() - kMost, kept.end(),
+                                                 [&](int64_t before) { return before == width; });
+    if (!equal) kept.push_back(width);
+  }
+  n.hidden = std::move(kept);
+  return n;
+}
+
+NetLimits limits_of(const MlpSpec& n) {
+  return {.tp = {},
+          .kv_heads = 1,
+          .tokens = 1,
+          .inner_parts = n.blocks() - 1,
+          .no_tp = "an mlp's layers are too small to cut",
+          .no_cp = "an mlp's sample has no tokens to cut",
+          .no_sequence = "an mlp's sample has no tokens to cut"};
+}
+
+}  // namespace isobar

@@ -1,0 +1,22 @@
+// Linears with an activation after each but the last (MlpSpec): what emulators of a column's physics are.
+//
+//   embed   input [B, in] -> linear -> activation -> x [B, hidden 0]
+//   layer   x [B, hidden i] -> linear -> activation -> x [B, hidden i+1], × one less than there are hidden
+//   ones head    x -> linear -> prediction [B, out] -> loss, and each output's error
+//
+// Streams are in the type of activations. The loss is that of images of one pixel.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "model/nets/legal_layout.h"
+#include "model/nets/net.h"
+
+namespace isobar {
+
+std::unique_ptr<Net> make_net(const MlpSpec& n, Emission& e, const Sharding& at);
+std::vector<Part> parts_of(const MlpSpec& n);
+MlpSpec distinct_parts(MlpSpec n);
+NetLimits limits_of(const MlpSpec& n);
+
+}  // namespace isobar
