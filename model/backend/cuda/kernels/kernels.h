@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "model/base/activation.h"
 #include "model/base/dtype.h"
 
 namespace isobar::cuda {
