@@ -29,9 +29,14 @@ inline std::vector<ShippedRun> shipped_runs() {
       runs.push_back({name, load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/" + file, overrides)});
     };
     add({});  // as it is: its own layout and precision
-    const bool language = !runs.back().spec.net.images(), whole = runs.back().spec.layout.world() == 1;
+    const bool language = runs.back().spec.net.words(), whole = runs.back().spec.layout.world() == 1;
     for (const char* amp : {"none", "tf32", "bf16", "fp16"}) add({std::string("policy.amp=") + amp});
     if (language || !whole) continue;
+    if (runs.back().spec.net.kind() == MlpSpec::kKind) {
+      for (const char* amp : {"bf16", "fp16"})
+        add({std::string("policy.amp=") + amp, "net.activation=gelu_tanh"});
+      continue;
+    }
     add({"policy.amp=bf16", "net.gelu=tanh"});
     add({"policy.amp=fp16", "net.gelu=tanh"});
     add({"policy.amp=bf16", "layout.tp=2"});

@@ -34,13 +34,15 @@ struct Step {
 };
 
 // Samples by step and micro-batch, the same wherever they are asked for
-void sample(uint64_t seed, int64_t step, int32_t micro, int64_t n, float* input, float* target) {
+void sample(uint64_t seed, int64_t step, int32_t micro, const Plan& plan, int64_t samples, float* input,
+            float* target) {
   std::mt19937_64 engine(seed + 1000 * static_cast<uint64_t>(step) + static_cast<uint64_t>(micro));
   std::normal_distribution<float> normal;
-  for (int64_t i = 0; i < n; ++i) {
+  const int64_t inputs = samples * plan.batch[0].sample, targets = samples * plan.batch[1].sample;
+  for (int64_t i = 0; i < std::max(inputs, targets); ++i) {
     const float x = normal(engine), y = 0.5f * x + 0.1f * normal(engine);
-    if (input) input[i] = x;
-    if (target) target[i] = y;
+    if (input && i < inputs) input[i] = x;
+    if (target && i < targets) target[i] = y;
   }
 }
 
@@ -68,8 +70,6 @@ template <class Run>
 std::vector<Step> train(const RunSpec& spec, const Plan& plan, Backend& backend, uint64_t seed, int64_t steps,
                         const Program& program, const Run& run) {
   const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.host(v)); };
-  const int64_t pixels =
-      spec.micro_batch() * spec.net.vit().in_channels * spec.net.vit().img_height * spec.net.vit().img_width;
   first_values(plan, seed, floats(plan.params_all));
   set_scalars(spec, 0, floats(plan.scalars));
   backend.upload({plan.params_all, plan.scalars});
@@ -81,7 +81,7 @@ std::vector<Step> train(const RunSpec& spec, const Plan& plan, Backend& backend,
         [&](int32_t micro, const BatchPlaces& to) {
           float *input = to.floats("input"), *target = to.floats("target");
           EXPECT_FALSE(asked < spec.micro_batches() && backend.fetch_is_hidden()) << "nothing computes yet";
-          sample(seed, asked++ / spec.micro_batches(), micro, pixels, input, target);
+          sample(seed, asked++ / spec.micro_batches(), micro, plan, spec.micro_batch(), input, target);
         },
         step + 1 < steps);
     set_scalars(spec, step, floats(plan.scalars));
@@ -126,8 +126,9 @@ std::vector<Step> on_gpu(const RunSpec& spec, uint64_t seed, int64_t steps, bool
   backend.prepare();
 #ifdef ISOBAR_EMULATED  // which has an algorithm for everything
   EXPECT_EQ(backend.fusions().empty(), fusible(plan).empty() || !spec.run.fuse);
+  const bool mlp = spec.net.kind() == MlpSpec::kKind;
   const bool both =
-      spec.net.vit().gelu == "tanh" && spec.run.fuse &&
+      (mlp ? spec.net.mlp().activation == "gelu_tanh" : spec.net.vit().gelu == "tanh") && spec.run.fuse &&
       size_of(plan.buffers[plan.params16_all ? plan.params16_all.buffer : plan.params_all.buffer].dtype) == 2;
   for (const Fused kind : {Fused::gelu, Fused::gelu_gradient})
     EXPECT_EQ(std::any_of(backend.fusions().begin(), backend.fusions().end(),
@@ -210,6 +211,10 @@ TEST_P(Training, FollowsTheCpu) {
   EXPECT_LE(std::sqrt(error / size), 10 * tolerance);
 }
 
+MlpSpec linears(const char* activation) {
+  return {.in_features = 11, .out_features = 3, .hidden = {24, 24, 40}, .activation = activation};
+}
+
 const auto kAsItIs = [](RunSpec&) {};
 const Case kCases[] = {
     {"f32", "none", 1e-5, kAsItIs, true, kMany},
@@ -273,6 +278,25 @@ const Case kCases[] = {
        s.net.vit().in_channels = s.net.vit().out_channels = 5;
        s.train.initial_loss_scale = 1024;
        s.policy.recompute = "selective";
+     }},
+    {"mlp", "none", 1e-5, [](RunSpec& s) { s.net = linears("silu"); }, true, kMany},
+    {"mlp_micro_batches_launched", "bf16", 2e-2,
+     [](RunSpec& s) {
+       s.net = linears("relu");
+       s.policy.micro_batch = 2;
+       s.policy.recompute = "full";
+       s.policy.recompute_num_layers = 2;
+     },
+     false},
+    {"mlp_fused", "fp16", 3e-3,
+     [](RunSpec& s) {
+       s.net = linears("gelu_tanh");
+       s.train.initial_loss_scale = 1024;
+     }},
+    {"mlp_tanh_mae", "tf32", 2e-3,
+     [](RunSpec& s) {
+       s.net = linears("tanh");
+       s.train.loss = "mae";
      }},
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, Training, ::testing::ValuesIn(kCases),

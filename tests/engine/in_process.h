@@ -55,6 +55,7 @@ struct Step {
 
 class InProcess {
  public:
+  static constexpr int64_t kSamples = 48;  // that differ
   const Plan plan;
 
   InProcess(const RunSpec& spec, const Mpi& mpi, const std::string& title)
@@ -79,7 +80,7 @@ class InProcess {
     floats(plan.scalars)[kLossScale] = static_cast<float>(spec.train.initial_loss_scale);
     floats(plan.scalars)[kUnscale] = 1;
     (*execute_)(link(plan, plan.init, spec.run.serial), 0);
-    size_ = spec.net.vit().in_channels * spec.net.vit().img_height * spec.net.vit().img_width;
+    for (const BatchTensor& t : plan.batch) (t.role == BatchRole::input ? inputs_ : targets_) = t.sample;
     dp_ = coords_of(spec.layout, plan.rank).dp;
   }
 
@@ -89,7 +90,7 @@ class InProcess {
       float *input = to.floats("input"), *target = to.floats("target");
       const int64_t first = n * spec_.train.global_batch + (micro * spec_.layout.dp + dp_) * batch;
       for (int64_t i = 0; i < batch; ++i)
-        sample(first + i, input ? input + i * size_ : nullptr, target ? target + i * size_ : nullptr);
+        sample(first + i, input ? input + i * inputs_ : nullptr, target ? target + i * targets_ : nullptr);
     });
     float* scalars = floats(plan.scalars);
     scalars[kLearningRate] = static_cast<float>(learning_rate(spec_.train, n, {}));
@@ -108,12 +109,12 @@ class InProcess {
   // Samples come again after some steps; a target is what a net can learn of its input.
   void sample(int64_t index, float* input, float* target) const {
     static std::map<std::pair<int64_t, int64_t>, std::vector<float>> made;  // by sample and size
-    std::vector<float>& x = made[{index % 48, size_}];
-    for (auto i = static_cast<int64_t>(x.size()); i < size_; ++i) x.push_back(normal(9, index % 48, i));
-    for (int64_t i = 0; i < size_; ++i) {
-      if (input) input[i] = x[i];
-      if (target) target[i] = 0.7f * x[i] + 0.3f * x[(i + 1) % size_];
-    }
+    std::vector<float>& x = made[{index % kSamples, inputs_}];
+    for (auto i = static_cast<int64_t>(x.size()); i < inputs_; ++i)
+      x.push_back(normal(9, index % kSamples, i));
+    for (int64_t i = 0; input && i < inputs_; ++i) input[i] = x[i];
+    for (int64_t i = 0; target && i < targets_; ++i)
+      target[i] = 0.7f * x[i % inputs_] + 0.3f * x[(i + 1) % inputs_];
   }
 
   const RunSpec spec_;
@@ -126,7 +127,7 @@ class InProcess {
   SlowWork slow_;
   Errands errands_;
   std::optional<Watchdog> watchdog_;
-  int64_t size_ = 0;  // elements of a sample
+  int64_t inputs_ = 0, targets_ = 0;  // elements of a sample
   int64_t dp_ = 0;
 };
 

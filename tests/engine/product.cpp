@@ -10,11 +10,8 @@
 #include <omp.h>
 
 #include <chrono>
-#include <cmath>
-#include <map>
 
-#include "tests/engine/in_process.h"
-#include "tests/engine/product.h"
+#include "tests/engine/trained.h"
 
 namespace isobar {
 namespace {
@@ -23,72 +20,6 @@ using Words = std::vector<std::string>;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-struct Trained {
-  std::vector<double> losses, norms;  // by step
-  Plan plan;
-  std::vector<float> params;  // the buffer of that name
-};
-
-Trained trained(const RunSpec& spec, const Mpi& mpi, const std::string& title) {
-  InProcess run(spec, mpi, title);
-  Trained out;
-  for (int64_t step = 0; step < spec.train.steps; ++step) {
-    const Step s = run.step(step);
-    out.losses.push_back(s.loss);
-    out.norms.push_back(s.norm);
-  }
-  out.plan = run.plan;
-  out.params = run.params();
-  return out;
-}
-
-struct Deviation {
-  double losses = 0, norms = 0;  // largest, relative, over steps and ranks
-  double weights = 0;            // |a - b| over |b|, of all weights of all ranks together
-  bool whole = true;             // every weight was among them
-};
-
-Deviation compare(const Trained& many, const Trained& one, const Mpi& mpi) {
-  const auto largest = [&](const std::vector<double>& a, const std::vector<double>& b) {
-    double most = 0;
-    for (size_t i = 0; i < b.size(); ++i) {
-      const double off = std::abs(a[i] / b[i] - 1);
-      most = std::max(most, std::isfinite(off) ? off : INFINITY);
-    }
-    return mpi.max_of(most);
-  };
-  Deviation d;
-  d.losses = largest(many.losses, one.losses);
-  d.norms = largest(many.norms, one.norms);
-  std::map<std::string, const Param*> wholes;
-  for (const Param& p : one.plan.params) wholes[p.name] = &p;
-  double difference = 0, magnitude = 0, written = 0;
-  for (const Param& p : many.plan.params) {
-    const float* whole = one.params.data() + wholes.at(p.name)->offset;
-    for (const ElementRun& r : kept_runs(many.plan, p, &Shard::params)) {
-      for (int64_t i = 0; i < r.count; ++i) {
-        const double x = many.params[r.offset + i], y = whole[r.whole + i];
-        difference += (x - y) * (x - y);
-        magnitude += y * y;
-      }
-      if (p.writer) written += static_cast<double>(r.count);
-    }
-  }
-  const std::vector<double> sums = mpi.sum_of({difference, magnitude, written});
-  d.weights = std::sqrt(sums[0] / sums[1]);
-  d.whole = sums[2] == static_cast<double>(one.plan.parameter_count());
-  return d;
-}
-
-/// Of this net, alone: computed by every rank for itself, once.
-const Trained& one_rank(const Words& net, const Mpi& mpi) {
-  static std::map<std::string, Trained> known;
-  const std::string name = text_of(net);
-  const auto at = known.find(name);
-  if (at != known.end()) return at->second;
-  return known.emplace(name, trained(load_run_spec(kTiny, net), mpi, name)).first->second;
 }
 
 TEST(Product, OfAllLayoutsOfThisWorldTrainsLikeOneRank) {
@@ -115,7 +46,7 @@ TEST(Product, OfAllLayoutsOfThisWorldTrainsLikeOneRank) {
     const double t0 = seconds_now();
     if (mpi.rank() == 0) std::printf("%s\n", text.c_str()), std::fflush(stdout);
     try {
-      const Trained& one = one_rank(net, mpi);
+      const Trained& one = one_rank(kTiny, net, mpi);
       const Deviation d = compare(trained(load_run_spec(kTiny, words), mpi, text), one, mpi);
       ++ran;
       losses = std::max(losses, d.losses);

@@ -112,17 +112,19 @@ inline std::vector<std::string> net_of(const Choice& c) {
           "run.threads=1"};
 }
 
-/// The net and the choice; what else a layout can have is drawn.
-inline std::vector<std::string> words_of(const Choice& c, std::mt19937& random) {
-  std::vector<std::string> words = net_of(c);
+/// The choice for this many samples; what else a layout can have is drawn.
+inline std::vector<std::string> layout_words(const Choice& c, int batch, std::mt19937& random) {
+  constexpr int kMostMicroBatches = 16;
+  std::vector<std::string> words;
   const auto pick = [&](const std::vector<std::string>& from) { return from[random() % from.size()]; };
   const auto text = [](const char* key, int v) { return key + std::to_string(v); };
   const int dp = c[Choice::kDp], tp = c[Choice::kTp], cp = c[Choice::kCp], pp = c[Choice::kPp];
   std::vector<std::string> axes = {"tp", "cp", "dp", "pp"};
   std::shuffle(axes.begin(), axes.end(), random);
   std::vector<std::string> micro_batches;
-  for (int b = 1, n = batch_of(c) / dp; b <= n; ++b)
-    if (n % b == 0 && (!c.interleaved() || n / b % pp == 0)) micro_batches.push_back(std::to_string(b));
+  for (int b = 1, n = batch / dp; b <= n; ++b)
+    if (n % b == 0 && n / b <= kMostMicroBatches && (!c.interleaved() || n / b % pp == 0))
+      micro_batches.push_back(std::to_string(b));
   // Nothing but the rows that sequence parallelism cuts is shared in a world of tp alone.
   const bool sequence = tp > 1 && ((c[Choice::kZero] > 0 && dp * cp == 1) || random() % 2 == 0);
   const int recompute = c[Choice::kRecompute];
@@ -142,6 +144,13 @@ inline std::vector<std::string> words_of(const Choice& c, std::mt19937& random) 
         "policy.offload_optimizer=" + pick({"true", "false", "false"}),
         "run.serial=" + pick({"true", "false", "false"})})
     words.push_back(word);
+  return words;
+}
+
+/// With the net.
+inline std::vector<std::string> words_of(const Choice& c, std::mt19937& random) {
+  std::vector<std::string> words = net_of(c);
+  for (std::string& word : layout_words(c, batch_of(c), random)) words.push_back(std::move(word));
   return words;
 }
 

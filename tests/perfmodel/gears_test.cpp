@@ -31,6 +31,12 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
     net->vocab_size = 32000;
     if (kind == "llama") net->num_kv_heads = heads / 2, net->ffn_dim = 3 * width;
     if (kind == "gpt") net->tie_embeddings = random() % 2, net->dropout = test::one_of(random, {0.0, 0.1});
+  } else if (kind == "mlp") {
+    MlpSpec& mlp = s.net.mlp();
+    const auto narrow = test::one_of<int64_t>(random, {64, 512, 4096});
+    mlp.hidden.assign(static_cast<size_t>(depth), narrow);
+    if (random() % 2 == 0)  // an hourglass
+      for (size_t i = mlp.hidden.size() / 3; i < mlp.hidden.size() / 2; ++i) mlp.hidden[i] = narrow / 2;
   } else if (kind == "unet") {
     UnetSpec& unet = s.net.unet();
     unet.num_heads = heads / 2, unet.embed_dim = width / 2;
@@ -58,11 +64,17 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
     s.policy.recompute_method = test::one_of<const char*>(random, {"uniform", "block"});
     s.policy.recompute_num_layers = test::one_of<int64_t>(random, {1, 2, 3});
   }
+  if (kind == "mlp") {  // which nothing else cuts; a sample is a row
+    s.layout.tp = s.layout.cp = 1;
+    s.policy.sequence_parallel = false;
+    s.policy.micro_batch *= test::one_of<int64_t>(random, {64, 1024, 16384});
+    s.train.global_batch = s.layout.dp * s.policy.micro_batch * m;
+  }
   s.train.optimizer = test::one_of<const char*>(random, {"adam", "adamw", "sgd"});
   s.policy.offload_optimizer = random() % 12 == 0;
   s.policy.cp_kind = test::one_of<const char*>(random, {"allgather", "ring", "ulysses"});
   s.policy.overlap = random() % 4 != 0;
-  if (!s.net.images() && s.layout.cp == 1 && random() % 3 == 0) s.policy.attention = "unfused";
+  if (s.net.words() && s.layout.cp == 1 && random() % 3 == 0) s.policy.attention = "unfused";
   // Loaders keep up: who waits for them is another model's concern.
   if (Images* images = s.net.images()) images->in_channels = images->out_channels = 2;
   s.data.workers = 16;
@@ -137,6 +149,10 @@ TEST(Gears, ClosedFormAndReplayAgreeOnRandomLayouts) {
 // %.
 TEST(Gears, AgreeOnANetOfUnequalPartsWithASkip) {
   expect_agreement({"unet"}, 600, {0, 1, 2, 3}, 0.03, 0.15);
+}
+
+TEST(Gears, AgreeOnNetsOfLinearsAlone) {
+  expect_agreement({"mlp"}, 300, {0, 1, 2, 3}, 0.03, 0.10);
 }
 
 }  // namespace
