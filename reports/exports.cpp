@@ -109,6 +109,7 @@ size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folde
       now += s.seconds;
       add(s.step, "train/loss", or_nan(s.loss));
       add(s.step, "train/rmse", or_nan(s.rmse));
+      add(s.step, "train/mae", or_nan(s.mae));
       add(s.step, "train/lr", or_nan(s.lr));
       add(s.step, "train/grad_norm", or_nan(s.grad_norm));
       add(s.step, "speed/step_ms", s.seconds * 1e3);
@@ -118,6 +119,8 @@ size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folde
         add(v.step, "valid/loss", or_nan(v.loss));
         for (size_t c = 0; c < v.rmse.size(); ++c)
           add(v.step, ("valid/rmse_" + std::to_string(c)).c_str(), v.rmse[c]);
+        for (size_t c = 0; c < v.mae.size(); ++c)
+          add(v.step, ("valid/mae_" + std::to_string(c)).c_str(), v.mae[c]);
       }
     }
     const std::string name = "events.out.tfevents." + std::to_string(static_cast<int64_t>(begin)) + ".isobar";

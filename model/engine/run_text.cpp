@@ -109,7 +109,8 @@ std::string summary_text(const RunSpec& s, const EndRecord& end) {
   if (end.final_loss) {
     std::string says = text("%.5f after step %ld", *end.final_loss, s.train.steps);
     if (const auto& v = end.valid)
-      says += text("; validation after step %ld: loss %.5f, rmse %.5f", v->step, v->loss, v->rmse) +
+      says += text("; validation after step %ld: loss %.5f", v->step, v->loss) +
+              (v->rmse ? text(", rmse %.5f", *v->rmse) : "") + (v->mae ? text(", mae %.5f", *v->mae) : "") +
               (v->persistence_rmse ? text(", persistence %.5f", *v->persistence_rmse) : "");
     out += line("loss", says);
   }

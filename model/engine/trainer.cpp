@@ -215,11 +215,11 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                         .samples_per_s = rate,
                         .epoch = step / data_->steps_per_epoch(),
                         .loss = loss,
-                        .rmse = metrics[plan_.metric("rmse").first],
                         .lr = lr,
                         .grad_norm = norm,  // null where it overflowed
                         .data_wait_s = wait,
                         .rss_bytes = resident_bytes()};
+      (of_fields() ? record.rmse : record.mae) = metrics[errors().first];
       if (scaled_) record.loss_scale = scale, record.skipped = skipped;
       log_.write_step(record);
     }
@@ -228,21 +228,26 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       char line[192];
       std::snprintf(
           line, sizeof line,
-          "step %6ld/%ld  loss %.5f  rmse %.5f  lr %.3e  |g| %.3f  %8.2f ms  %8.2f samples/s  %5.0f s left",
-          step + 1, spec_.train.steps, loss, static_cast<double>(metrics[plan_.metric("rmse").first]), lr,
-          norm, seconds * 1e3, rate, spent * static_cast<double>(spec_.train.steps - step - 1));
+          "step %6ld/%ld  loss %.5f  %s %.5f  lr %.3e  |g| %.3f  %8.2f ms  %8.2f samples/s  %5.0f s left",
+          step + 1, spec_.train.steps, loss, errors().name.c_str(),
+          static_cast<double>(metrics[errors().first]), lr, norm, seconds * 1e3, rate,
+          spent * static_cast<double>(spec_.train.steps - step - 1));
       say(line);
     }
   }
 
+  /// The error of each channel: an RMSE of fields, the mean absolute error of single numbers.
+  const Metric& errors() const { return plan_.metrics_named.at(1); }
+  bool of_fields() const { return errors().name == "rmse"; }
+
   void validate(int64_t step) {
-    const int64_t t0 = now_ns(), channels = plan_.metric("rmse").count;
+    const int64_t t0 = now_ns(), channels = errors().count;
     const int64_t batches = data_->validation_batches();
     std::vector<double> sums(plan_.metrics.count, 0.0);
     // Nothing persists of a variable that is only predicted.
     const std::vector<int64_t> persistent = data_->channels().persistent();
-    const bool persist =
-        persistence_.empty() && std::find(persistent.begin(), persistent.end(), -1) == persistent.end();
+    const bool persist = of_fields() && persistence_.empty() &&
+                         std::find(persistent.begin(), persistent.end(), -1) == persistent.end();
     std::vector<double> persistence(channels, 0.0);
     backend_->on_fetch([&](int32_t, const BatchPlaces& to) {
       const auto reading = slow_.begin("reading samples of the validation");
@@ -277,18 +282,19 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       plateau_.observe(spec_.train, std::strtod(mpi_.from_first(loss).c_str(), nullptr));
     }
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
-    const auto first = sums.begin() + plan_.metric("rmse").first;
-    const std::vector<double> rmse(first, first + channels);
-    log_.write(ValidRecord{
-        .step = step, .loss = sums[0], .seconds = seconds, .rmse = rmse, .persistence_rmse = persistence_});
-    last_valid_ = {step, sums[0], rmse[0], {}};
+    const auto first = sums.begin() + errors().first;
+    ValidRecord record{.step = step, .loss = sums[0], .seconds = seconds, .persistence_rmse = persistence_};
+    (of_fields() ? record.rmse : record.mae).assign(first, first + channels);
+    log_.write(record);
+    last_valid_ = {step, sums[0], {}, {}, {}};
+    (of_fields() ? last_valid_->rmse : last_valid_->mae) = *first;
     char line[160], against[64] = "";
     if (!persistence_.empty()) {
       last_valid_->persistence_rmse = persistence_[0];
       std::snprintf(against, sizeof against, "  persistence %.5f", persistence_[0]);
     }
-    std::snprintf(line, sizeof line, "valid after step %ld: loss %.5f  rmse %.5f%s  (%.1f s)", step, sums[0],
-                  rmse[0], against, seconds);
+    std::snprintf(line, sizeof line, "valid after step %ld: loss %.5f  %s %.5f%s  (%.1f s)", step, sums[0],
+                  errors().name.c_str(), *first, against, seconds);
     say(line);
   }
 

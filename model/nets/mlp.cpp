@@ -172,7 +172,7 @@ class Mlp : public Net {
         {"input", BatchRole::input, 0, DType::f32, n.in_features, at.rows * n.in_features,
          e.act == DType::f32},
         {"target", BatchRole::target, last, DType::f32, n.out_features, at.rows * n.out_features, true}};
-    metrics_ = image_metrics(output);
+    metrics_ = {{"loss", 0, 1}, {"mae", 1, n.out_features}};  // the RMSE of a pixel is its error
   }
   Attrs fetch() const override { return image_attrs(input_, at_); }
   void fetched(size_t tensor, const View& v) override {

@@ -46,6 +46,7 @@ void fields(auto& f, Is<StepRecord> auto& r) {
   f("epoch", r.epoch);
   f("loss", r.loss);
   f("rmse", r.rmse);
+  f("mae", r.mae);
   f("lr", r.lr);
   f("grad_norm", r.grad_norm);
   f("data_wait_s", r.data_wait_s);
@@ -59,6 +60,7 @@ void fields(auto& f, Is<ValidRecord> auto& r) {
   f("loss", r.loss);
   f("seconds", r.seconds);
   f("rmse", r.rmse);
+  f("mae", r.mae);
   f("persistence_rmse", r.persistence_rmse);
 }
 
@@ -103,6 +105,7 @@ void fields(auto& f, Is<LastValid> auto& r) {
   f("step", r.step);
   f("loss", r.loss);
   f("rmse", r.rmse);
+  f("mae", r.mae);
   f("persistence_rmse", r.persistence_rmse);
 }
 

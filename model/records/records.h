@@ -66,7 +66,8 @@ struct StepRecord {
   int64_t step = 0;
   double seconds = 0, samples_per_s = 0;
   std::optional<int64_t> epoch;
-  std::optional<double> loss, rmse, lr, grad_norm;
+  std::optional<double> loss, lr, grad_norm;
+  std::optional<double> rmse, mae;  // of the first channel: fields have an RMSE each, single numbers an error
   std::optional<double> data_wait_s;
   std::optional<int64_t> rss_bytes;
   std::optional<double> loss_scale;  // fp16 only, as whether the step was skipped
@@ -78,8 +79,8 @@ struct ValidRecord {
   int64_t step = 0;
   std::optional<double> loss;
   double seconds = 0;
-  // Per channel; without the latter where a target is no input
-  std::vector<double> rmse, persistence_rmse;
+  // Per channel: of fields; of persistence, where each target is an input; of single numbers
+  std::vector<double> rmse, persistence_rmse, mae;
 };
 
 struct CheckpointRecord {
@@ -118,8 +119,8 @@ struct RoutineRecord {
 
 struct LastValid {  // of the first channel
   int64_t step = 0;
-  double loss = 0, rmse = 0;
-  std::optional<double> persistence_rmse;
+  double loss = 0;
+  std::optional<double> rmse, persistence_rmse, mae;
 };
 
 struct EndRecord {

@@ -267,7 +267,7 @@ TEST_F(Foreign, StatisticsOfARunAreBegunInAChild) {
   DataSpec d;
   d.train = h;
   d.train_fraction = 0.8;
-  ASSERT_TRUE(needs_statistics(d));
+  ASSERT_TRUE(needs_statistics(d, shape));
   const Statistics known = begin_statistics(d, shape)();
   std::vector<float> a(2 * 48), b(2 * 48), none(2 * 48);
   open_dataset(d, h, Split::train, shape)->read(1, a.data(), a.data() + 48);

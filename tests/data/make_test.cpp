@@ -257,8 +257,8 @@ TEST(Statistics, OfFilesThatAreNotDataTrainAreComputedFromThem) {
   const FieldShape shape{kSmall.channels, kSmall.height, kSmall.width};
   DataSpec named;
   named.train = dir / "data/train";
-  EXPECT_FALSE(needs_statistics({}));
-  EXPECT_TRUE(needs_statistics(named));
+  EXPECT_FALSE(needs_statistics({}, shape));
+  EXPECT_TRUE(needs_statistics(named, shape));
   const Statistics begun = begin_statistics(named, shape)();
   const auto unnamed = open_dataset({}, named.train, Split::train, shape);
   const auto known = open_dataset(named, named.train, Split::train, shape, &begun);

@@ -88,7 +88,7 @@ Trained run(const Fixture& f, const std::string& optimizer, const std::string& a
     const float* metrics = floats(plan.metrics);
     out.losses.push_back(metrics[0]);
     if (step > 0) continue;
-    const Metric& rmse = plan.metric("rmse");
+    const Metric& rmse = plan.metrics_named.at(1);
     out.rmse = {metrics + rmse.first, metrics + rmse.first + rmse.count};
     out.grads = pieces(plan, floats(plan.grads_all));
     for (auto& [name, g] : out.grads)

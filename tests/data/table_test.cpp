@@ -1,0 +1,170 @@
+// Columns of CSV and netCDF files as samples.
+#include "model/data/table.h"
+
+#include <gtest/gtest.h>
+#include <netcdf.h>
+
+#include <cmath>
+#include <fstream>
+#include <random>
+
+#include "model/data/dataset.h"
+#include "tests/data/files.h"
+
+namespace isobar::test {
+namespace {
+
+void write_lines(const std::string& path, const std::string& text) {
+  std::ofstream(path) << text;
+}
+
+SampleShape table_shape(int64_t in, int64_t out) {
+  SampleShape shape({in, 1, 1}, {out, 1, 1});
+  shape.of_table = true;
+  return shape;
+}
+
+TEST(Table, ColumnsComeInTheOrderThatIsAskedFor) {
+  TempDir dir;
+  const std::string path = dir / "t.csv";
+  write_lines(path, "time,\"sst\",ice,sss\n1,2.5,0.25,35\n\n2,-1e-1,0.75,34\r\n");
+  const Table t = read_table(path, "data.train", {"sss", "sst"});
+  EXPECT_EQ(t.rows, 2);
+  EXPECT_EQ(t.left_out, 0);
+  EXPECT_EQ(t.values, (std::vector<float>{35, 2.5, 34, -0.1f}));
+}
+
+TEST(Table, RowsWithAMissingValueAreLeftOutAndCounted) {
+  TempDir dir;
+  const std::string path = dir / "t.csv";
+  write_lines(path, "a,b\n1,2\n,3\nNaN,4\n5,6\n7,NA\n");
+  const Table t = read_table(path, "data.train", {"a", "b"});
+  EXPECT_EQ(t.values, (std::vector<float>{1, 2, 5, 6}));
+  EXPECT_EQ(t.left_out, 3);
+  EXPECT_EQ(read_table(path, "data.train", {"b"}).rows, 4);  // what nobody asks for may be missing
+}
+
+TEST(Table, EveryFaultNamesFileColumnAndMend) {
+  TempDir dir;
+  const std::string path = dir / "t.csv";
+  const auto refused = [&](const std::string& text, const std::vector<std::string>& says,
+                           const std::vector<std::string>& columns = {"a", "b"}) {
+    write_lines(path, text);
+    std::vector<std::string> all = says;
+    all.push_back(path);
+    expect_config_error([&] { read_table(path, "data.train", columns); }, all);
+    expect_config_error([&] { require_table(path, "data.train", columns); }, all);
+  };
+  refused("a,c\n1,2\n", {"no column 'b'", "a, c"});
+  refused("a,b\n1,x\n", {"line 2", "column 'b'", "'x' is no number"});
+  refused("a,b\n1,\n2,NaN\n", {"column 'b' holds no number", "data.inputs"});
+  refused("a,b\n1,\n,2\n", {"missing in every row"});
+  refused("a,b\n1\n", {"line 2", "1 cells"});
+  refused("", {"line 1", "is empty"});
+  const std::string other = dir / "t.xlsx";
+  write_lines(other, "a,b\n1,2\n");
+  expect_config_error([&] { read_table(other, "data.train", {"a"}); }, {other, "is no table", ".csv"});
+}
+
+// Packed, with fill values, and one variable along another dimension
+void write_columns(const std::string& path) {
+  int file = 0, row = 0, depth = 0, sst = 0, ice = 0, z = 0;
+  ASSERT_EQ(nc_create(path.c_str(), NC_CLOBBER, &file), NC_NOERR);
+  nc_def_dim(file, "point", 3, &row);
+  nc_def_dim(file, "depth", 2, &depth);
+  nc_def_var(file, "sst", NC_SHORT, 1, &row, &sst);
+  nc_def_var(file, "ice", NC_DOUBLE, 1, &row, &ice);
+  nc_def_var(file, "z", NC_DOUBLE, 1, &depth, &z);
+  const double scale = 0.01, offset = 273.15;
+  const short fill = -32767, packed[3] = {100, fill, -200};
+  nc_put_att_double(file, sst, "scale_factor", NC_DOUBLE, 1, &scale);
+  nc_put_att_double(file, sst, "add_offset", NC_DOUBLE, 1, &offset);
+  nc_put_att_short(file, sst, "_FillValue", NC_SHORT, 1, &fill);
+  nc_enddef(file);
+  const double cover[3] = {0.5, 0.25, 1}, levels[2] = {0, 10};
+  nc_put_var_short(file, sst, packed);
+  nc_put_var_double(file, ice, cover);
+  nc_put_var_double(file, z, levels);
+  ASSERT_EQ(nc_close(file), NC_NOERR);
+}
+
+TEST(Table, NetcdfVariablesAlongOneDimensionAreColumns) {
+  TempDir dir;
+  const std::string path = dir / "t.nc";
+  write_columns(path);
+  const Table t = read_table(path, "data.train", {"ice", "sst"});
+  EXPECT_EQ(t.left_out, 1);
+  ASSERT_EQ(t.values.size(), 4u);
+  EXPECT_FLOAT_EQ(t.values[1], 274.15f);
+  EXPECT_FLOAT_EQ(t.values[2], 1);
+  EXPECT_FLOAT_EQ(t.values[3], 271.15f);
+  expect_config_error(
+      [&] {
+        read_table(path, "data.train", {"ice", "z"});
+      },
+      {path, "'z'", "different dimensions"});
+  expect_config_error([&] { read_table(path, "data.train", {"snow"}); }, {path, "'snow'", "sst, ice, z"});
+}
+
+TEST(TableDataset, NormalisesByTheRowsThatTrain) {
+  TempDir dir;
+  const std::string path = dir / "t.csv";
+  std::mt19937_64 random(std::random_device{}());
+  std::normal_distribution<double> normal(5, 3);
+  std::vector<std::array<double, 3>> rows(50);
+  std::ofstream file(path);
+  file << "a,b,y\n";
+  file.precision(17);
+  for (auto& [a, b, y] : rows) {
+    a = normal(random), b = 1e4 * normal(random), y = 1e-3 * normal(random);
+    file << a << "," << b << "," << y << "\n";
+  }
+  file.close();
+  DataSpec d;
+  d.train = path;
+  d.inputs = {"b", "a"};
+  d.targets = {"y"};
+  d.train_fraction = 0.8;
+  const auto train = open_dataset(d, path, Split::train, table_shape(2, 1));
+  const auto valid = open_dataset(d, "", Split::valid, table_shape(2, 1));
+  ASSERT_EQ(train->size(), 40);
+  ASSERT_EQ(valid->size(), 10);
+  EXPECT_EQ(train->channels().persistent(), std::vector<int64_t>{-1});
+  for (const size_t c : {0, 1, 2}) {
+    double mean = 0, square = 0;
+    for (int r = 0; r < 40; ++r) mean += rows[r][c] / 40;
+    for (int r = 0; r < 40; ++r) square += (rows[r][c] - mean) * (rows[r][c] - mean) / 40;
+    for (int64_t r = 0; r < 50; ++r) {
+      float input[2] = {NAN, NAN}, target[1] = {NAN};
+      r < 40 ? train->read(r, input, target) : valid->read(r - 40, input, target);
+      const float got = c == 2 ? target[0] : input[1 - c];
+      ASSERT_NEAR(got, (rows[r][c] - mean) / std::sqrt(square), 2e-6) << r << " " << c;
+    }
+  }
+}
+
+TEST(TableDataset, RefusesWhatATableHasNot) {
+  TempDir dir;
+  const std::string path = dir / "t.csv";
+  write_lines(path, "a,b,y\n1,2,3\n2,2,4\n3,2,7\n");
+  DataSpec d;
+  d.train = path;
+  d.inputs = {"a"};
+  d.targets = {"y"};
+  const auto open = [&](const DataSpec& data) { open_dataset(data, path, Split::train, table_shape(1, 1)); };
+  EXPECT_NO_THROW(open(d));
+  const auto refused = [&](const auto& change, const std::vector<std::string>& says) {
+    DataSpec other = d;
+    change(other);
+    expect_config_error([&] { open(other); }, says);
+  };
+  refused([](DataSpec& x) { x.inputs = {"b"}; }, {path, "'b' is constant"});
+  refused([](DataSpec& x) { x.targets = {}; }, {"'data.targets'", "name the columns"});
+  refused([](DataSpec& x) { x.dt = 2; }, {"'data.dt'", "fields"});
+  refused([](DataSpec& x) { x.variables = {"a"}; }, {"'data.variables'"});
+  refused([](DataSpec& x) { x.means = "m.npy"; }, {"'data.means'"});
+  refused([](DataSpec& x) { x.train_fraction = 0.1; }, {path, "'data.train_fraction'", "no row to train"});
+}
+
+}  // namespace
+}  // namespace isobar::test
