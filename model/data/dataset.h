@@ -53,6 +53,7 @@ class Dataset {
   virtual int64_t size() const = 0;       // number of pairs
   virtual SampleShape shape() const = 0;  // after cropping
   virtual ChannelNames channels() const = 0;
+  virtual int64_t left_out() const { return 0; }  // samples in which a value is missing
   /// Reads, decodes and normalises pair i into input and target, each [channels,H,W] f32. Thread-safe. Throws
   /// ConfigError for a truncated file or for NaN and fill values in the data, naming file, time step and
   /// channel.

@@ -32,6 +32,7 @@ class TableDataset : public Dataset {
   int64_t size() const override { return rows_; }
   SampleShape shape() const override { return shape_; }
   ChannelNames channels() const override { return names_; }
+  int64_t left_out() const override { return table_.left_out; }
   void read(int64_t i, float* input, float* target) const override {
     const auto inputs = static_cast<int64_t>(names_.inputs.size()),
                columns = static_cast<int64_t>(statistics_.mean.size());

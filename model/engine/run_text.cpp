@@ -70,6 +70,7 @@ std::string precision_text(const RunSpec& s) {
 std::string data_text(const RunSpec& s, const RunFacts& f) {
   std::string data = s.data.train.empty() ? "noise, made in memory" : s.data.train;
   if (f.steps_per_epoch > 0) data += ": " + some(f.steps_per_epoch, "step") + " an epoch";
+  if (f.left_out > 0) data += "; " + grouped(f.left_out) + " rows left out, in which a value is missing";
   if (!f.validates) return data + "; no validation";
   return data + "; validation: " + (s.data.valid.empty() ? "its last part" : s.data.valid);
 }

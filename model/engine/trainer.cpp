@@ -130,6 +130,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     f.memory_bytes = static_cast<int64_t>(mpi_.max_of(static_cast<double>(plan_.memory.total())));
     f.ranks_on_host = mpi_.ranks_on_host();
     f.steps_per_epoch = data_->steps_per_epoch();
+    f.left_out = data_->left_out();
     f.validates = data_->has_validation();
     f.first_step = resume_ ? resume_->state.train.step : 0;
     f.device = device_.gpu ? device_.name : cpu_name();
