@@ -151,8 +151,10 @@ TEST(Gears, AgreeOnANetOfUnequalPartsWithASkip) {
   expect_agreement({"unet"}, 600, {0, 1, 2, 3}, 0.03, 0.15);
 }
 
+// Small nets wait for the host, and then both say the same: a median of 0. 4,500 draws gave a p95 of 5.0 to
+// 5.9 %; the worst, 38 %, are under ZeRO 2 and 3, whose many small transfers are all latency.
 TEST(Gears, AgreeOnNetsOfLinearsAlone) {
-  expect_agreement({"mlp"}, 300, {0, 1, 2, 3}, 0.03, 0.10);
+  expect_agreement({"mlp"}, 600, {0, 1, 2, 3}, 0.01, 0.10);
 }
 
 }  // namespace
