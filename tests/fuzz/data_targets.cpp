@@ -8,6 +8,7 @@
 #include "model/data/inspect.h"
 #include "model/data/npy.h"
 #include "model/data/stats.h"
+#include "model/data/table.h"
 #include "tests/data/files.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -37,6 +38,33 @@ void read_as_run(const std::string& file) {
     compute_statistics(file);
   }
   read_fields(file);
+}
+
+// Of whatever columns: by the names that the seeds have.
+void read_as_table(const std::string& file) {
+  require_table(file, "data.train", {"a", "b"});
+  read_table(file, "data.train", {"a", "b"});
+}
+
+std::vector<std::string> table_seeds(const std::string& at) {
+  std::vector<std::string> out;
+  for (const int format : {0, NC_NETCDF4}) {
+    int nc = 0, row = 0, a = 0, b = 0;
+    nc_create(at.c_str(), NC_CLOBBER | format, &nc);
+    nc_def_dim(nc, "row", 5, &row);
+    nc_def_var(nc, "a", NC_SHORT, 1, &row, &a);
+    nc_def_var(nc, "b", NC_DOUBLE, 1, &row, &b);
+    const double scale = 0.5;
+    nc_put_att_double(nc, a, "scale_factor", NC_DOUBLE, 1, &scale);
+    nc_enddef(nc);
+    const short packed[5] = {1, 2, 3, 4, 5};
+    const double values[5] = {0.1, 0.2, 0.3, 0.4, 0.5};
+    nc_put_var_short(nc, a, packed);
+    nc_put_var_double(nc, b, values);
+    nc_close(nc);
+    out.push_back(read_file(at));
+  }
+  return out;
 }
 
 std::vector<std::string> hdf5_seeds(const std::string& at) {
@@ -118,7 +146,13 @@ std::vector<Target> data_targets(const fs::path& folder) {
           {"hdf5", "mutated.h5", hdf5_seeds(made), false, read_as_run},
           {"netcdf-3", "mutated3.nc", netcdf_seeds(made, {0, NC_64BIT_OFFSET, NC_CDF5}), false, read_as_run},
           {"netcdf-4", "mutated4.nc", netcdf_seeds(made, {NC_NETCDF4, NC_NETCDF4 | NC_CLASSIC_MODEL}), false,
-           read_as_run}};
+           read_as_run},
+          {"table",
+           "mutated.csv",
+           {"a,b\n1,2\n,3\n4e5,-0.6\n", "\"a\",c,b\r\n1,x,NaN\r\n2,\"y,z\",3\r\n"},
+           true,
+           read_as_table},
+          {"table-nc", "mutated.nc", table_seeds(made), false, read_as_table}};
 }
 
 }  // namespace isobar::fuzz
