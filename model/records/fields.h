@@ -36,6 +36,9 @@ class FieldWriter {
   void operator()(const char* key, const std::optional<T>& value) {
     if (value) out_[key] = written(*value);
   }
+  void operator()(const char* key, const std::vector<double>& values) {  // of none: absent
+    if (!values.empty()) out_[key] = values;
+  }
 
  private:
   template <class T>

@@ -33,6 +33,10 @@ const char* const kLines[] = {
     // of an imported run, and of a training that was over
     R"({"event":"step","samples_per_s":80.0,"seconds":0.1,"step":1})",
     R"({"checkpoint":"c/step-2","event":"run_end","status":"ok","steps":2,"trained_steps":0})",
+    // of numbers that are no fields
+    R"({"event":"step","mae":0.5,"samples_per_s":80.0,"seconds":0.1,"step":1})",
+    R"({"event":"valid","loss":0.5,"mae":[0.1,0.2],"seconds":0.1,"step":2})",
+    R"({"event":"run_end","status":"ok","steps":2,"trained_steps":2,"valid":{"loss":0.5,"mae":0.1,"step":2}})",
 };
 
 TEST(Records, EveryKeyOfEveryEventIsReadAndWrittenAsItStood) {
