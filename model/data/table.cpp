@@ -73,7 +73,8 @@ std::vector<Column> columns_of_netcdf(const std::string& path, const std::string
 
 }  // namespace
 
-Table read_table(const std::string& path, const std::string& key, const std::vector<std::string>& names) {
+SampleTable read_table(const std::string& path, const std::string& key,
+                       const std::vector<std::string>& names) {
   const std::string kind = std::filesystem::path(path).extension();
   std::vector<Column> columns;
   if (kind == ".csv") {
@@ -91,7 +92,7 @@ Table read_table(const std::string& path, const std::string& key, const std::vec
     if (std::none_of(columns[c].begin(), columns[c].end(), [](double x) { return std::isfinite(x); }))
       throw ConfigError(path, key, "column '" + names[c] + "' holds no number",
                         "leave it out of data.inputs and data.targets");
-  Table t;
+  SampleTable t;
   const size_t rows = columns.at(0).size();
   t.values.reserve(rows * columns.size());
   for (size_t r = 0; r < rows; ++r) {

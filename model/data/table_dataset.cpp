@@ -21,7 +21,7 @@ std::vector<std::string> columns_of(const DataSpec& data) {
 
 class TableDataset : public Dataset {
  public:
-  TableDataset(Table table, int64_t first, int64_t rows, Statistics statistics, ChannelNames names,
+  TableDataset(SampleTable table, int64_t first, int64_t rows, Statistics statistics, ChannelNames names,
                const SampleShape& shape)
       : table_(std::move(table)),
         first_(first),
@@ -42,7 +42,7 @@ class TableDataset : public Dataset {
   }
 
  private:
-  Table table_;
+  SampleTable table_;
   int64_t first_, rows_;
   Statistics statistics_;
   ChannelNames names_;
@@ -50,7 +50,7 @@ class TableDataset : public Dataset {
 };
 
 // Of rows [0, rows), in two passes
-Statistics statistics_of_rows(const Table& t, int64_t rows, const std::vector<std::string>& names,
+Statistics statistics_of_rows(const SampleTable& t, int64_t rows, const std::vector<std::string>& names,
                               const std::string& path) {
   const auto columns = static_cast<int64_t>(names.size());
   Statistics s;
@@ -85,7 +85,7 @@ std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& pat
                       "is for fields; a row of a table is a sample by itself", "leave it out");
   const std::vector<std::string> names = columns_of(data);
   const bool tail = split == Split::valid && path.empty();  // the end of data.train validates
-  Table training = read_table(data.train, "data.train", names);
+  SampleTable training = read_table(data.train, "data.train", names);
   const auto first =
       static_cast<int64_t>(std::round(data.train_fraction * static_cast<double>(training.rows)));
   if (first == 0 || (tail && first == training.rows))
@@ -94,7 +94,7 @@ std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& pat
                       first == 0 ? "raise it" : "lower it, or name data.valid");
   Statistics statistics = statistics_of_rows(training, first, names, data.train);
   const bool other = split == Split::valid && !tail;
-  Table table = other ? read_table(path, "data.valid", names) : std::move(training);
+  SampleTable table = other ? read_table(path, "data.valid", names) : std::move(training);
   const int64_t begin = tail ? first : 0, end = split == Split::train ? first : table.rows;
   const int64_t limit = split == Split::train ? data.limit_samples : data.limit_valid_samples;
   const int64_t rows = limit > 0 ? std::min(limit, end - begin) : end - begin;

@@ -74,8 +74,8 @@ void ChunkEmitter::fetch(const Stage& stage) {
   b_.emit(OpKind::fetch, "data/fetch", net_.fetch(), {}, std::move(writes));
 }
 
-// Where a stream lies best that comes whole: at the part that takes it, or ready to be sent on. A part that is
-// recomputed from another's input keeps none of its own.
+// Where a stream lies best that comes whole: at the part that takes it, or ready to be sent on. A part that
+// is recomputed from another's input keeps none of its own.
 View ChunkEmitter::destination(const Stage& stage, int stream) {
   const Stream& s = streams_[stream];
   if (stage.leaves(s)) return doors_.leaving(stage, stream);

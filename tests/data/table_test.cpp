@@ -28,7 +28,7 @@ TEST(Table, ColumnsComeInTheOrderThatIsAskedFor) {
   TempDir dir;
   const std::string path = dir / "t.csv";
   write_lines(path, "time,\"sst\",ice,sss\n1,2.5,0.25,35\n\n2,-1e-1,0.75,34\r\n");
-  const Table t = read_table(path, "data.train", {"sss", "sst"});
+  const SampleTable t = read_table(path, "data.train", {"sss", "sst"});
   EXPECT_EQ(t.rows, 2);
   EXPECT_EQ(t.left_out, 0);
   EXPECT_EQ(t.values, (std::vector<float>{35, 2.5, 34, -0.1f}));
@@ -38,7 +38,7 @@ TEST(Table, RowsWithAMissingValueAreLeftOutAndCounted) {
   TempDir dir;
   const std::string path = dir / "t.csv";
   write_lines(path, "a,b\n1,2\n,3\nNaN,4\n5,6\n7,NA\n");
-  const Table t = read_table(path, "data.train", {"a", "b"});
+  const SampleTable t = read_table(path, "data.train", {"a", "b"});
   EXPECT_EQ(t.values, (std::vector<float>{1, 2, 5, 6}));
   EXPECT_EQ(t.left_out, 3);
   EXPECT_EQ(read_table(path, "data.train", {"b"}).rows, 4);  // what nobody asks for may be missing
@@ -92,7 +92,7 @@ TEST(Table, NetcdfVariablesAlongOneDimensionAreColumns) {
   TempDir dir;
   const std::string path = dir / "t.nc";
   write_columns(path);
-  const Table t = read_table(path, "data.train", {"ice", "sst"});
+  const SampleTable t = read_table(path, "data.train", {"ice", "sst"});
   EXPECT_EQ(t.left_out, 1);
   ASSERT_EQ(t.values.size(), 4u);
   EXPECT_FLOAT_EQ(t.values[1], 274.15f);

@@ -4,11 +4,11 @@
 
 #include "bench/cluster/cluster.h"
 #include "bench/sweep/trials.h"
+#include "model/base/csv_table.h"
 #include "model/base/files.h"
 #include "model/base/yaml.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/score/collective_model.h"
-#include "model/base/csv_table.h"
 #include "perfmodel/score/published_run.h"
 #include "tests/fuzz/fuzz.h"
 

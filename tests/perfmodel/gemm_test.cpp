@@ -7,9 +7,9 @@
 #include <cmath>
 #include <cstdio>
 
+#include "model/base/csv_table.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/statistics.h"
-#include "model/base/csv_table.h"
 #include "perfmodel/step/terms.h"
 
 namespace isobar {
