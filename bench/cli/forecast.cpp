@@ -1,82 +1,175 @@
-#include "bench/cli/forecast.h"
+// isobar forecast: what a trained net says of samples, as a CF netCDF file, and how far off it is.
+#include <omp.h>
 
 #include <cmath>
-#include <map>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
 
-#include "model/backend/cpu/cpu_backend.h"
+#include "bench/cli/commands.h"
 #include "model/base/error.h"
 #include "model/base/progress.h"
-#include "model/base/rng.h"
-#include "perfmodel/predict.h"
+#include "model/data/forecast_file.h"
+#include "model/engine/checkpoint.h"
+#include "model/engine/forecaster.h"
+#include "model/engine/host.h"
 
 namespace isobar {
 namespace {
 
-// So many different trials are priced by their placed plans, tens of milliseconds each; more by the closed
-// form.
-constexpr size_t kMostPlaced = 48;
+struct Arguments {
+  std::string from, data, out;
+  int64_t samples = 0, batch = 0, threads = 0;
+  bool force = false, json = false;
+};
 
-Forecast forecast_of(const RunSpec& spec, const Machine& m, int64_t ranks_per_node, bool closed_form) {
-  const Prediction p = predict(spec, m,
-                               {.ranks_on_host = ranks_per_node,
-                                .threads = 0,
-                                .workspace = cpu_workspace,
-                                .campaign = "",
-                                .closed_form = closed_form});
-  Forecast f{
-      .step_s = p.step_s, .upper_s = p.upper, .ceiling_s = p.ceiling_s, .memory_bytes = p.memory_total};
-  f.closed_form = p.device == Device::cores && closed_form;
-  f.infeasible = shortfall(p);
-  if (m.accelerator) f.currency = m.accelerator->currency;
-  return f;
+// The checkpoint's own data: what it was validated on, or other files, normalised as in training.
+RunSpec with_data(RunSpec s, const Arguments& a) {
+  if (!a.data.empty()) s.data.valid = a.data;
+  if (s.data.train.empty())
+    throw ConfigError(a.from, "data.train", "is empty: this net was trained on noise",
+                      "train it on data, which also say how they are normalised");
+  if (s.data.valid.empty() && s.data.train_fraction >= 1)
+    throw ConfigError(a.from, "data.valid", "is empty: the run has no validation data",
+                      "name data: --data PATH");
+  s.data.limit_valid_samples = a.samples > 0 ? a.samples : a.data.empty() ? s.data.limit_valid_samples : 0;
+  return s;
 }
 
-// Loader, data and learning rate change nothing that takes long to count: what the plan depends on is the
-// key.
-std::string key_of(const RunSpec& spec) {
-  nlohmann::json j = to_json(spec);
-  for (const char* name : {"lr", "seed", "steps", "log_every", "valid_every", "checkpoint_every"})
-    j["train"].erase(name);
-  j.erase("run");
-  return j.dump() + " " + std::to_string(spec.run.threads) + " " + spec.run.device;
+class Scores {  // means over samples
+ public:
+  void add(const Forecaster& net) {
+    const auto samples = static_cast<double>(net.batch());
+    const std::vector<double> errors = net.errors();
+    errors_.resize(errors.size());
+    for (size_t c = 0; c < errors.size(); ++c) errors_[c] += samples * errors[c];
+    loss_ += samples * net.loss();
+    samples_ += samples;
+  }
+  double loss() const { return loss_ / samples_; }
+  double error(size_t channel) const { return errors_[channel] / samples_; }
+
+ private:
+  std::vector<double> errors_;
+  double loss_ = 0, samples_ = 0;
+};
+
+Scores write_forecasts(const Arguments& a, const std::filesystem::path& checkpoint,
+                       const CheckpointState& state, const Dataset& set, int threads) {
+  const SampleShape shape = set.shape();
+  const Statistics s = set.target_statistics();
+  const int64_t in = shape.input.size(), out = shape.target.size(),
+                points = shape.target.height * shape.target.width;
+  ForecastFile file(a.out,
+                    {{"title", "forecasts of " + checkpoint.string()},
+                     {"source", "Isobar, net.kind " + state.spec.net.kind()},
+                     {"history", utc_now() + " isobar forecast"}},
+                    set.size(), shape, set.channels().targets, set.coordinates());
+  Scores scores;
+  Progress bar("forecasts", set.size(), !a.json);
+  std::unique_ptr<Forecaster> net;
+  std::vector<float> input, target, prediction;
+  for (int64_t first = 0; first < set.size();) {
+    const int64_t n = std::min(a.batch, set.size() - first);
+    if (!net || net->batch() != n) {  // the last batch may be a smaller one
+      net = std::make_unique<Forecaster>(checkpoint, state, n, threads);
+      input.resize(n * in), target.resize(n * out), prediction.resize(n * out);
+    }
+    for (int64_t i = 0; i < n; ++i) set.read(first + i, input.data() + i * in, target.data() + i * out);
+    (*net)(input.data(), target.data(), prediction.data());
+    scores.add(*net);
+    if (!s.mean.empty())
+      for (int64_t i = 0; i < n * out; ++i) {
+        const int64_t c = i % out / points;
+        prediction[i] = prediction[i] * s.std[c] + s.mean[c];
+      }
+    for (int64_t i = 0; i < n; ++i) file.append(prediction.data() + i * out, set.target_time(first + i));
+    bar.update(first += n);
+  }
+  file.finish();
+  bar.finish();
+  return scores;
+}
+
+void run_forecast(Arguments a) {
+  const std::filesystem::path checkpoint = find_checkpoint(a.from);
+  CheckpointState state = read_state(checkpoint);
+  if (!state.checkable())
+    throw ConfigError(checkpoint.string(), "", "was written before checkpoints said what their net is",
+                      "train it again, or resume it for a step");
+  state.spec = with_data(state.spec, a);
+  if (std::filesystem::exists(a.out) && !a.force)
+    throw ConfigError(a.out, "", "is there already", "give another -o, or --force to replace it");
+  require_data(state.spec);
+  const DataSpec& d = state.spec.data;
+  const SampleShape shape = sample_shape(state.spec.net);
+  Statistics known;
+  if (needs_statistics(d, shape)) known = begin_statistics(d, shape)();
+  const auto set = open_dataset(d, d.valid, Split::valid, shape, known.mean.empty() ? nullptr : &known);
+  const int threads = a.threads > 0 ? static_cast<int>(a.threads) : cores();
+  omp_set_num_threads(threads);
+  if (a.batch == 0) a.batch = shape.of_table ? 256 : 1;
+  const Scores scores = write_forecasts(a, checkpoint, state, *set, threads);
+
+  const std::vector<std::string> names = set->channels().targets;
+  const Statistics s = set->target_statistics();
+  const std::vector<std::string> units = set->coordinates().units;
+  const char* error = shape.of_table ? "mae" : "rmse";
+  nlohmann::json channels = nlohmann::json::array();
+  for (size_t c = 0; c < names.size(); ++c) {
+    const double scale = s.std.empty() ? 1 : static_cast<double>(s.std[c]);
+    channels.push_back({{"name", names[c]},
+                        {"units", c < units.size() ? units[c] : ""},
+                        {error, scale * scores.error(c)},
+                        {std::string(error) + "_normalised", scores.error(c)}});
+  }
+  if (a.json) {
+    std::cout << nlohmann::json{{"checkpoint", checkpoint.string()},
+                                {"out", a.out},
+                                {"samples", set->size()},
+                                {"loss", scores.loss()},
+                                {"channels", channels}}
+                     .dump(2)
+              << "\n";
+    return;
+  }
+  std::printf("checkpoint  %s, after step %ld\nsamples     %ld of %s\nloss        %.5f\n\n%-16s %12s %12s\n",
+              checkpoint.c_str(), state.train.step, set->size(),
+              (d.valid.empty() ? d.train + ", its last part" : d.valid).c_str(), scores.loss(), "target",
+              error, "normalised");
+  for (const auto& c : channels)
+    std::printf("%-16s %12.5g %12.5f  %s\n", c["name"].get<std::string>().c_str(), c[error].get<double>(),
+                c[std::string(error) + "_normalised"].get<double>(), c["units"].get<std::string>().c_str());
+  std::printf("\nwritten     %s\n", a.out.c_str());
 }
 
 }  // namespace
 
-void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, int64_t ranks_per_node,
-              bool progress) {
-  require_trainable(machine);             // the trials are to be run there
-  std::map<std::string, Forecast> known;  // repetitions share theirs
-  for (const Trial& t : matrix.trials) known.try_emplace(key_of(t.spec));
-  const bool closed_form = known.size() > kMostPlaced;
-  known.clear();
-  std::vector<Trial> run;
-  constexpr size_t kQuick = 2000;  // in some seconds
-  Progress bar("forecasts", static_cast<int64_t>(matrix.trials.size()),
-               progress && matrix.trials.size() > kQuick);
-  int64_t done = 0;
-  for (Trial& t : matrix.trials) {
-    bar.update(done++);
-    const auto [at, fresh] = known.try_emplace(key_of(t.spec));
-    if (fresh) at->second = forecast_of(t.spec, machine, ranks_per_node, closed_form);
-    t.forecast = at->second;
-    t.forecast->trial_s = t.forecast->step_s * static_cast<double>(t.spec.train.steps);
-    t.forecast->rank_hours = t.forecast->trial_s * static_cast<double>(t.ranks()) / 3600;
-    if (machine.accelerator) t.forecast->cost = t.forecast->rank_hours * machine.accelerator->price_per_hour;
-    // The same trials every time: a sweep that goes on must not choose others.
-    const double dice = uniform(sweep.seed, std::stoull(t.id, nullptr, 16), 0);
-    if (t.forecast->infeasible.empty() || dice < sweep.probe_infeasible)
-      run.push_back(std::move(t));
-    else
-      matrix.skipped.push_back({t.axes, t.forecast->infeasible, t.forecast});
-  }
-  bar.update(done);
-  bar.finish();
-  matrix.trials = std::move(run);
-  if (matrix.trials.empty())
-    throw ConfigError(
-        sweep.file, "axes", "leave no trial that is predicted to run on " + machine.file,
-        matrix.skipped.empty() ? "change the axes" : "the first reason is: " + matrix.skipped.back().reason);
+void add_forecast_command(CLI::App& app) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("forecast", "What a trained net says of data: a CF netCDF file");
+  command->footer(
+      "Runs the net of a checkpoint on this machine's cores over the data that its run was validated on, or "
+      "over "
+      "others\n(--data), which are read and normalised as in training: of the same kind, with the same "
+      "channels. "
+      "The file holds each\ntarget in its own units; what is printed is the error against what came, with "
+      "the "
+      "formulas of the validation.\n\n"
+      "  isobar forecast runs/first -o forecast.nc                       the last checkpoint of a run\n"
+      "  isobar forecast runs/first/checkpoints/step-00000100 --data data/demo/test -o test.nc");
+  command->add_option("checkpoint", a->from, "A run's directory, or one checkpoint")->required();
+  command->add_option("-o,--out", a->out, "netCDF file to write")->required();
+  command->add_option("--data", a->data, "Files to read, as data.valid [the run's validation data]");
+  command->add_option("--samples", a->samples, "Only the first so many [all]")->check(CLI::Range(1, 1 << 30));
+  command->add_option("--batch", a->batch, "Samples at once [1; 256 rows of a table]")
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--threads", a->threads, "Threads [all cores]")->check(CLI::Range(1, 4096));
+  command->add_flag("--force", a->force, "Replace the file");
+  command->add_flag("--json", a->json, "Print the errors as JSON");
+  command->callback([a] { run_forecast(*a); });
 }
 
 }  // namespace isobar

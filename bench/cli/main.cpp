@@ -45,6 +45,7 @@ int run(int argc, char** argv) {
       "Help on one:      isobar train --help");
   add_plan_command(app);
   add_train_command(app);
+  add_forecast_command(app);
   add_calibrate_command(app);
   add_sweep_command(app);
   add_fit_command(app);

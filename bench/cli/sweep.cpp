@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "bench/cli/forecast.h"
+#include "bench/cli/sweep_forecast.h"
 #include "bench/cli/options.h"
 #include "bench/cli/sweep_suggest.h"
 #include "bench/cluster/pilot.h"

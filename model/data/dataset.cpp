@@ -42,7 +42,44 @@ class FileDataset : public Dataset {
   SampleShape shape() const override { return shape_; }
   ChannelNames channels() const override { return channels_.names; }
 
+  Coordinates coordinates() const override {
+    const FieldInfo& info = files_[0]->info();
+    const auto first = [](std::vector<double> of, int64_t n) {
+      if (static_cast<int64_t>(of.size()) > n) of.resize(static_cast<size_t>(n));
+      return of;
+    };
+    Coordinates c{.latitude = first(info.latitude, shape_.target.height),
+                  .longitude = first(info.longitude, shape_.target.width)};
+    if (!info.times.empty()) c.time_units = info.time_units, c.calendar = info.calendar;
+    if (!info.units.empty())
+      for (const int64_t k : channels_.targets) c.units.push_back(info.units[k]);
+    return c;
+  }
+  double target_time(int64_t i) const override {
+    const auto [file, step] = place_of(i);
+    const std::vector<double>& times = file->info().times;
+    return times.empty() ? Dataset::target_time(i) : times[step + dt_];
+  }
+  Statistics target_statistics() const override {
+    Statistics s;
+    if (statistics_.mean.empty()) return s;
+    for (const int64_t k : channels_.targets)
+      s.mean.push_back(statistics_.mean[k]), s.std.push_back(statistics_.std[k]);
+    return s;
+  }
+
   void read(int64_t i, float* input, float* target) const override {
+    const auto [file, step] = place_of(i);
+    read_channels(*file, step, channels_.inputs, input);
+    read_channels(*file, step + dt_, channels_.targets, target);
+  }
+
+ private:
+  struct Place {
+    const FieldFile* file;
+    int64_t step;  // of the input
+  };
+  Place place_of(int64_t i) const {
     const auto at = std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin();
     const TimeSegment& s = segments_[at];
     int64_t t = i - (at ? ends_[at - 1] : 0);
@@ -53,11 +90,9 @@ class FileDataset : public Dataset {
       t %= inputs;
       if (t < dt_ && t + dt_ < inputs) t += dt_;
     }
-    read_channels(*s.file, s.first + t, channels_.inputs, input);
-    read_channels(*s.file, s.first + t + dt_, channels_.targets, target);
+    return {s.file, s.first + t};
   }
 
- private:
   void read_channels(const FieldFile& file, int64_t t, const std::vector<int64_t>& wanted, float* out) const {
     const auto all = static_cast<size_t>(file_shape_.channels);
     if (wanted.size() == all && std::is_sorted(wanted.begin(), wanted.end()))

@@ -11,6 +11,7 @@
 //   set->read(i, input, target);      // thread-safe, really parallel
 #pragma once
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +46,13 @@ struct Statistics {  // per channel of the files; an empty vector means "do not 
   std::vector<float> mean, std;
 };
 
+/// Where and when samples are, as far as files say: what a forecast is written with.
+struct Coordinates {
+  std::vector<double> latitude, longitude;  // degrees, of the rows and columns that are read; may be empty
+  std::string time_units, calendar;         // "" : times are not known
+  std::vector<std::string> units;           // of the targets; may be empty
+};
+
 enum class Split { train, valid };
 
 class Dataset {
@@ -54,6 +62,10 @@ class Dataset {
   virtual SampleShape shape() const = 0;  // after cropping
   virtual ChannelNames channels() const = 0;
   virtual int64_t left_out() const { return 0; }  // samples in which a value is missing
+  virtual Coordinates coordinates() const { return {}; }
+  virtual double target_time(int64_t) const { return std::numeric_limits<double>::quiet_NaN(); }
+  /// What turns a normalised target back; empty: it was not normalised.
+  virtual Statistics target_statistics() const { return {}; }
   /// Reads, decodes and normalises pair i into input and target, each [channels,H,W] f32. Thread-safe. Throws
   /// ConfigError for a truncated file or for NaN and fill values in the data, naming file, time step and
   /// channel.

@@ -33,6 +33,11 @@ class TableDataset : public Dataset {
   SampleShape shape() const override { return shape_; }
   ChannelNames channels() const override { return names_; }
   int64_t left_out() const override { return table_.left_out; }
+  Statistics target_statistics() const override {
+    const auto inputs = static_cast<std::ptrdiff_t>(names_.inputs.size());
+    return {{statistics_.mean.begin() + inputs, statistics_.mean.end()},
+            {statistics_.std.begin() + inputs, statistics_.std.end()}};
+  }
   void read(int64_t i, float* input, float* target) const override {
     const auto inputs = static_cast<int64_t>(names_.inputs.size()),
                columns = static_cast<int64_t>(statistics_.mean.size());

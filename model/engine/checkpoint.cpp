@@ -82,7 +82,7 @@ fs::path find_checkpoint(const fs::path& dir) {
       if (entry.path().extension() != ".tmp" && fs::exists(entry.path() / "state.json"))
         if (best.empty() || entry.path().filename() > best.filename()) best = entry.path();
   if (best.empty())
-    throw ConfigError(dir.string(), "--resume", "holds no checkpoint",
+    throw ConfigError(dir.string(), "", "holds no checkpoint",
                       "name a run directory that was trained with train.checkpoint_every");
   return best;
 }

@@ -1,0 +1,82 @@
+#include "bench/cli/sweep_forecast.h"
+
+#include <cmath>
+#include <map>
+
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/base/error.h"
+#include "model/base/progress.h"
+#include "model/base/rng.h"
+#include "perfmodel/predict.h"
+
+namespace isobar {
+namespace {
+
+// So many different trials are priced by their placed plans, tens of milliseconds each; more by the closed
+// form.
+constexpr size_t kMostPlaced = 48;
+
+Forecast forecast_of(const RunSpec& spec, const Machine& m, int64_t ranks_per_node, bool closed_form) {
+  const Prediction p = predict(spec, m,
+                               {.ranks_on_host = ranks_per_node,
+                                .threads = 0,
+                                .workspace = cpu_workspace,
+                                .campaign = "",
+                                .closed_form = closed_form});
+  Forecast f{
+      .step_s = p.step_s, .upper_s = p.upper, .ceiling_s = p.ceiling_s, .memory_bytes = p.memory_total};
+  f.closed_form = p.device == Device::cores && closed_form;
+  f.infeasible = shortfall(p);
+  if (m.accelerator) f.currency = m.accelerator->currency;
+  return f;
+}
+
+// Loader, data and learning rate change nothing that takes long to count: what the plan depends on is the
+// key.
+std::string key_of(const RunSpec& spec) {
+  nlohmann::json j = to_json(spec);
+  for (const char* name : {"lr", "seed", "steps", "log_every", "valid_every", "checkpoint_every"})
+    j["train"].erase(name);
+  j.erase("run");
+  return j.dump() + " " + std::to_string(spec.run.threads) + " " + spec.run.device;
+}
+
+}  // namespace
+
+void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, int64_t ranks_per_node,
+              bool progress) {
+  require_trainable(machine);             // the trials are to be run there
+  std::map<std::string, Forecast> known;  // repetitions share theirs
+  for (const Trial& t : matrix.trials) known.try_emplace(key_of(t.spec));
+  const bool closed_form = known.size() > kMostPlaced;
+  known.clear();
+  std::vector<Trial> run;
+  constexpr size_t kQuick = 2000;  // in some seconds
+  Progress bar("forecasts", static_cast<int64_t>(matrix.trials.size()),
+               progress && matrix.trials.size() > kQuick);
+  int64_t done = 0;
+  for (Trial& t : matrix.trials) {
+    bar.update(done++);
+    const auto [at, fresh] = known.try_emplace(key_of(t.spec));
+    if (fresh) at->second = forecast_of(t.spec, machine, ranks_per_node, closed_form);
+    t.forecast = at->second;
+    t.forecast->trial_s = t.forecast->step_s * static_cast<double>(t.spec.train.steps);
+    t.forecast->rank_hours = t.forecast->trial_s * static_cast<double>(t.ranks()) / 3600;
+    if (machine.accelerator) t.forecast->cost = t.forecast->rank_hours * machine.accelerator->price_per_hour;
+    // The same trials every time: a sweep that goes on must not choose others.
+    const double dice = uniform(sweep.seed, std::stoull(t.id, nullptr, 16), 0);
+    if (t.forecast->infeasible.empty() || dice < sweep.probe_infeasible)
+      run.push_back(std::move(t));
+    else
+      matrix.skipped.push_back({t.axes, t.forecast->infeasible, t.forecast});
+  }
+  bar.update(done);
+  bar.finish();
+  matrix.trials = std::move(run);
+  if (matrix.trials.empty())
+    throw ConfigError(
+        sweep.file, "axes", "leave no trial that is predicted to run on " + machine.file,
+        matrix.skipped.empty() ? "change the axes" : "the first reason is: " + matrix.skipped.back().reason);
+}
+
+}  // namespace isobar

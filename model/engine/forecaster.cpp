@@ -1,0 +1,97 @@
+#include "model/engine/forecaster.h"
+
+#include <algorithm>
+
+#include "model/base/error.h"
+#include "model/engine/checkpoint.h"
+#include "model/engine/file_digest.h"
+#include "model/engine/params.h"
+#include "model/nets/build.h"
+
+namespace isobar {
+namespace {
+
+// The same net on one rank; whatever cut it or saved memory in training changes no prediction.
+RunSpec alone(RunSpec s, int64_t batch) {
+  const std::string amp = s.policy.amp;
+  s.layout = {};
+  s.policy = {};
+  s.policy.amp = amp;
+  s.train.global_batch = s.policy.micro_batch = batch;
+  s.run.device = "cpu";
+  s.run.serial = true;
+  return s;
+}
+
+const Op& loss_of(const Plan& plan) {
+  return *std::find_if(plan.ops.begin(), plan.ops.end(),
+                       [](const Op& op) { return op.kind == OpKind::loss_sums; });
+}
+
+float number_at(const std::byte* p, DType t, int64_t i) {
+  if (t == DType::bf16) return to_float(reinterpret_cast<const bf16*>(p)[i]);
+  if (t == DType::f16) return to_float(reinterpret_cast<const f16*>(p)[i]);
+  return reinterpret_cast<const float*>(p)[i];
+}
+
+}  // namespace
+
+Forecaster::Forecaster(const std::filesystem::path& checkpoint, const CheckpointState& state, int64_t batch,
+                       int threads)
+    : spec_(alone(state.spec, batch)),
+      plan_(build_plan(spec_, 0, cpu_workspace(threads))),
+      eval_(link(plan_, plan_.eval, true)),
+      arena_(plan_.memory.arena),
+      backend_(plan_, arena_.data(), spec_.train),
+      execute_(plan_, backend_, nullptr),
+      predicted_(loss_of(plan_).reads[0]),
+      patches_(loss_of(plan_).a) {
+  check_files(checkpoint, state);
+  const std::filesystem::path weights = checkpoint / "model.safetensors";
+  const auto said = state.files.find("model.safetensors");
+  Meeting one;
+  one.threads = threads;
+  if (said != state.files.end() && digest_of(weights, one) != said->second.digest)
+    throw ConfigError(weights.string(), "", "is damaged: its digest is not the one that it was written with",
+                      "take another checkpoint");
+  load_tensors(plan_, SafetensorsReader(weights), "", &Shard::params, floats(plan_.params_all));
+  execute_(link(plan_, plan_.init, true), 0);
+}
+
+void Forecaster::operator()(const float* input, const float* target, float* prediction) {
+  backend_.on_fetch([&](int32_t, const BatchPlaces& to) {
+    for (const BatchTensor& t : plan_.batch)
+      std::copy_n(t.role == BatchRole::input ? input : target, batch() * t.sample, to.floats(t.name));
+  });
+  execute_(eval_, 0);
+  take(prediction);
+}
+
+double Forecaster::loss() const {
+  return static_cast<double>(floats(plan_.metrics)[0]);
+}
+
+std::vector<double> Forecaster::errors() const {
+  const Metric& m = plan_.metrics_named.at(1);
+  const float* first = floats(plan_.metrics) + m.first;
+  return {first, first + m.count};
+}
+
+// A row is a patch, point by point and each channel of it: [batch, H/p, W/p][p, p, C].
+void Forecaster::take(float* prediction) const {
+  const int64_t C = patches_.channels, H = patches_.height, W = patches_.width, p = patches_.patch;
+  const std::byte* from = backend_.at(predicted_);
+  const DType type = plan_.buffers[predicted_.buffer].dtype;
+#pragma omp parallel for schedule(static)
+  for (int64_t line = 0; line < batch() * H; ++line) {
+    const int64_t b = line / H, y = line % H;
+    for (int64_t x = 0; x < W; ++x) {
+      const int64_t row = (b * (H / p) + y / p) * (W / p) + x / p;
+      const int64_t first = row * p * p * C + (y % p * p + x % p) * C;
+      for (int64_t c = 0; c < C; ++c)
+        prediction[((b * C + c) * H + y) * W + x] = number_at(from, type, first + c);
+    }
+  }
+}
+
+}  // namespace isobar

@@ -1,0 +1,46 @@
+// A trained net on this host's cores, a batch at a time: the eval program of the plan that trains it, with a
+// checkpoint's weights, on one rank.
+//
+//   const CheckpointState state = read_state(checkpoint);
+//   Forecaster net(checkpoint, state, 4, threads);
+//   net(input, target, prediction);              // normalised, [4, …] each
+//   net.errors()[0]                              // of channel 0: what a validation of this batch would say
+#pragma once
+#include <filesystem>
+#include <vector>
+
+#include "model/backend/cpu/cpu_backend.h"
+#include "model/engine/arena.h"
+#include "model/engine/checkpoint_state.h"
+#include "model/engine/executor.h"
+
+namespace isobar {
+
+class Forecaster {
+ public:
+  /// Throws ConfigError for a checkpoint whose weights are not there, not whole or of another net.
+  Forecaster(const std::filesystem::path& checkpoint, const CheckpointState& state, int64_t batch,
+             int threads);
+  /// input [batch, in, H, W], target and prediction [batch, out, H, W], all normalised
+  void operator()(const float* input, const float* target, float* prediction);
+  double loss() const;
+  /// By channel: the RMSE of fields, the mean absolute error of an mlp's numbers, normalised.
+  std::vector<double> errors() const;
+  const std::string& error_name() const { return plan_.metrics_named.at(1).name; }
+  int64_t batch() const { return spec_.micro_batch(); }
+
+ private:
+  void take(float* prediction) const;  // out of the patches that it lies in
+  float* floats(const View& v) const { return reinterpret_cast<float*>(backend_.at(v)); }
+
+  const RunSpec spec_;
+  const Plan plan_;
+  const Program eval_;
+  Arena arena_;
+  CpuBackend backend_;
+  Executor execute_;
+  View predicted_;  // what the loss reads
+  Attrs patches_;
+};
+
+}  // namespace isobar

@@ -1,0 +1,205 @@
+// `isobar forecast`: what the file holds is what the validation judged, in physical units, where and when the
+// targets are.
+#include <gtest/gtest.h>
+#include <netcdf.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "model/data/synth.h"
+#include "tests/data/files.h"
+#include "tests/engine/command.h"
+
+namespace isobar {
+namespace {
+
+Ended forecast(const Words& words) {
+  Words all = {command(), "forecast"};
+  all.insert(all.end(), words.begin(), words.end());
+  return Child(all).wait();
+}
+
+std::vector<double> variable(const std::string& path, const std::string& name) {
+  int nc = -1, id = -1, dims = 0, dim[NC_MAX_VAR_DIMS];
+  EXPECT_EQ(nc_open(path.c_str(), NC_NOWRITE, &nc), NC_NOERR) << path;
+  EXPECT_EQ(nc_inq_varid(nc, name.c_str(), &id), NC_NOERR) << name;
+  nc_inq_varndims(nc, id, &dims);
+  nc_inq_vardimid(nc, id, dim);
+  size_t all = 1;
+  for (int d = 0; d < dims; ++d) {
+    size_t size = 0;
+    nc_inq_dimlen(nc, dim[d], &size);
+    all *= size;
+  }
+  std::vector<double> values(all, NAN);
+  EXPECT_EQ(nc_get_var_double(nc, id, values.data()), NC_NOERR);
+  nc_close(nc);
+  return values;
+}
+
+json last_validation(const std::string& run) {
+  json last;
+  for (const json& e : read_run(run).events)
+    if (e["event"] == "valid") last = e;
+  return last;
+}
+
+// Trained under dp2 pp2, forecast on one rank: of each channel the file's RMSE is that of the validation.
+TEST(Forecast, HoldsInItsUnitsWhatTheValidationJudged) {
+  const Folder dir;
+  SyntheticOptions options;
+  options.channels = 4, options.height = 32, options.width = 64, options.samples_per_year = 24;
+  options.train_years = options.valid_years = 1;
+  options.show_progress = false;
+  make_synthetic(dir / "set", options);
+  DataSpec data;
+  data.train = dir / "set/train", data.valid = dir / "set/valid";
+  data.targets = {"t2m", "u10", "sp"};
+  const SampleShape shape({4, 32, 64}, {3, 32, 64});
+  const auto valid = open_dataset(data, data.valid, Split::valid, shape);
+  ASSERT_EQ(valid->size(), 24);
+  for (const char* amp : {"none", "bf16"}) {
+    const std::string run = dir / (std::string("run-") + amp), out = dir / (std::string(amp) + ".nc");
+    const Ended trained =
+        train_command({"data.train=" + data.train, "data.valid=" + data.valid, "data.targets=[t2m,u10,sp]",
+                       "net.out_channels=3", "train.steps=10", "train.checkpoint_every=10", "train.lr=3e-3",
+                       "run.threads=1", "run.out=" + run, std::string("policy.amp=") + amp, "layout.dp=2",
+                       "layout.pp=2", "policy.micro_batch=2", "policy.zero=2"},
+                      {"--ranks", "4"});
+    ASSERT_EQ(trained.code, 0) << trained.text;
+    const Ended e = forecast({run, "-o", out, "--json", "--batch", "5", "--threads", "1"});
+    ASSERT_EQ(e.code, 0) << e.text;
+    const json said = json::parse(e.text), judged = last_validation(run);
+    EXPECT_EQ(said.at("samples"), 24);
+    const double rounding = std::string(amp) == "bf16" ? 2e-3 : 1e-5;
+    EXPECT_NEAR(said.at("loss").get<double>() / judged.at("loss").get<double>(), 1, rounding);
+    std::vector<float> input(4 * 32 * 64), target(3 * 32 * 64);
+    const Statistics s = valid->target_statistics();
+    double weight[32], total = 0;
+    for (int y = 0; y < 32; ++y)
+      total += weight[y] = std::cos((90 - 180.0 * y / 31) * std::numbers::pi / 180);
+    for (size_t c = 0; c < 3; ++c) {
+      const std::vector<double> values = variable(out, data.targets[c]);
+      ASSERT_EQ(values.size(), 24u * 32 * 64);
+      double rmse = 0;
+      for (int64_t i = 0; i < 24; ++i) {
+        valid->read(i, input.data(), target.data());
+        double sum = 0;
+        for (int y = 0; y < 32; ++y)
+          for (int x = 0; x < 64; ++x) {
+            const double truth = static_cast<double>(target[(c * 32 + y) * 64 + x]) * s.std[c] + s.mean[c];
+            const double off = values[(i * 32 + y) * 64 + x] - truth;
+            sum += weight[y] / total * off * off / 64;
+          }
+        rmse += std::sqrt(sum) / 24;
+      }
+      const json& channel = said.at("channels").at(c);
+      EXPECT_EQ(channel.at("name"), data.targets[c]);
+      EXPECT_NEAR(rmse / channel.at("rmse").get<double>(), 1, 1e-4) << amp << " " << c;
+      EXPECT_NEAR(channel.at("rmse_normalised").get<double>() / judged.at("rmse").at(c).get<double>(), 1,
+                  rounding);
+    }
+  }
+  // Other data, fewer samples, in words
+  const Ended e =
+      forecast({dir / "run-none", "-o", dir / "test.nc", "--data", dir / "set/train", "--samples", "3"});
+  EXPECT_EQ(e.code, 0) << e.text;
+  EXPECT_NE(e.text.find("samples     3 of " + (dir / "set/train")), std::string::npos) << e.text;
+  EXPECT_EQ(variable(dir / "test.nc", "t2m").size(), 3u * 32 * 64);
+  const Ended seen = Child({command(), "data", "inspect", dir / "test.nc"}).wait();
+  EXPECT_EQ(seen.code, 0) << seen.text;
+  EXPECT_NE(seen.text.find("32 rows x 64 columns, 3 channels"), std::string::npos) << seen.text;
+}
+
+// Coordinates are those of the file that was read, times those of the targets.
+TEST(Forecast, LiesWhereAndWhenTheTargetsDo) {
+  const Folder dir;
+  test::NetcdfOptions o{.steps = 20, .rows = 16, .columns = 24, .south_first = true};
+  test::write_netcdf(dir / "era.nc", o, {test::random_packed(o)});
+  const Ended trained = train_command(
+      {"data.train=" + (dir / "era.nc"), "data.train_fraction=0.5", "data.dt=2", "net.in_channels=1",
+       "net.out_channels=1", "net.img_height=16", "net.img_width=24", "train.global_batch=4", "train.steps=2",
+       "train.checkpoint_every=2", "run.threads=1", "run.out=" + (dir / "run")});
+  ASSERT_EQ(trained.code, 0) << trained.text;
+  const Ended e = forecast({dir / "run", "-o", dir / "out.nc", "--json"});
+  ASSERT_EQ(e.code, 0) << e.text;
+  const std::vector<double> times = variable(dir / "era.nc", "time"), got = variable(dir / "out.nc", "time");
+  ASSERT_EQ(got.size(), 8u);  // steps 10 to 19, two apart
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], times[12 + i]);
+  std::vector<double> north = variable(dir / "era.nc", "latitude");
+  std::reverse(north.begin(), north.end());
+  EXPECT_EQ(variable(dir / "out.nc", "latitude"), north);
+  EXPECT_EQ(variable(dir / "out.nc", "longitude"), variable(dir / "era.nc", "longitude"));
+}
+
+TEST(Forecast, OfATableHasARowForEach) {
+  const Folder dir;
+  std::mt19937_64 random(std::random_device{}());
+  std::normal_distribution<double> normal(0, 1);
+  std::ofstream file(dir / "t.csv");
+  file << "a,b,flux 1\n";
+  std::vector<double> truth;
+  for (int r = 0; r < 700; ++r) {
+    const double a = normal(random), b = normal(random);
+    truth.push_back(200 + 50 * a * b);
+    file << a << "," << b << "," << truth.back() << "\n";
+  }
+  file.close();
+  const Ended trained =
+      Child(train_words(
+                ISOBAR_SOURCE_DIR "/configs/models/mlp-emulator.yaml",
+                {"data.train=" + (dir / "t.csv"), "data.inputs=[a, b]", "data.targets=[\"flux 1\"]",
+                 "data.train_fraction=0.5", "net.in_features=2", "train.global_batch=50", "train.steps=30",
+                 "train.checkpoint_every=30", "run.threads=1", "run.out=" + (dir / "run")}))
+          .wait();
+  ASSERT_EQ(trained.code, 0) << trained.text;
+  const Ended e = forecast({dir / "run", "-o", dir / "out.nc", "--json"});
+  ASSERT_EQ(e.code, 0) << e.text;
+  const std::vector<double> values = variable(dir / "out.nc", "flux_1");
+  ASSERT_EQ(values.size(), 350u);
+  double mae = 0;
+  for (size_t r = 0; r < 350; ++r) mae += std::abs(values[r] - truth[350 + r]) / 350;
+  const json channel = json::parse(e.text).at("channels").at(0);
+  EXPECT_NEAR(mae / channel.at("mae").get<double>(), 1, 1e-3);  // the file's numbers have six digits
+  EXPECT_NEAR(
+      channel.at("mae_normalised").get<double>() / last_validation(dir / "run").at("mae").at(0).get<double>(),
+      1, 1e-5);
+}
+
+TEST(Forecast, RefusesWhatItCannotDoInOneLine) {
+  const Folder dir;
+  const auto refused = [&](const Words& words, const std::string& says) {
+    const Ended e = forecast(words);
+    EXPECT_EQ(e.code, 2) << e.text;
+    EXPECT_NE(e.text.find(says), std::string::npos) << e.text;
+    EXPECT_EQ(std::count(e.text.begin(), e.text.end(), '\n'), 1) << e.text;
+  };
+  refused({dir / "nowhere", "-o", dir / "a.nc"}, "holds no checkpoint");
+  const Ended noise = train_command(
+      {"train.steps=1", "train.checkpoint_every=1", "run.threads=1", "run.out=" + (dir / "noise")});
+  ASSERT_EQ(noise.code, 0) << noise.text;
+  refused({dir / "noise", "-o", dir / "a.nc"}, "'data.train': is empty: this net was trained on noise");
+  SyntheticOptions options;
+  options.channels = 4, options.height = 32, options.width = 64, options.samples_per_year = 10;
+  options.train_years = options.valid_years = 1;
+  options.show_progress = false;
+  make_synthetic(dir / "set", options);
+  const Ended good = train_command({"data.train=" + (dir / "set/train"), "train.steps=1",
+                                    "train.checkpoint_every=1", "run.threads=1", "run.out=" + (dir / "run")});
+  ASSERT_EQ(good.code, 0) << good.text;
+  refused({dir / "run", "-o", dir / "a.nc"}, "name data: --data PATH");
+  const std::string valid = dir / "set/valid";
+  refused({dir / "run", "--data", valid, "-o", dir / "no/such/a.nc"}, "cannot create it");
+  std::ofstream(dir / "there.nc") << "mine";
+  refused({dir / "run", "--data", valid, "-o", dir / "there.nc"}, "is there already");
+  EXPECT_EQ(text_of(dir / "there.nc"), "mine");
+  const std::string weights = dir / "run/checkpoints/step-00000001/model.safetensors";
+  std::string bytes = text_of(weights);
+  bytes.back() ^= 1;
+  std::ofstream(weights, std::ios::binary) << bytes;
+  refused({dir / "run", "--data", valid, "-o", dir / "a.nc"}, "is damaged");
+  EXPECT_FALSE(fs::exists(dir / "a.nc") || fs::exists(dir / "a.nc.part"));
+}
+
+}  // namespace
+}  // namespace isobar
