@@ -62,6 +62,8 @@ Scores write_forecasts(const Arguments& a, const std::filesystem::path& checkpoi
   const Statistics s = set.target_statistics();
   const int64_t in = shape.input.size(), out = shape.target.size(),
                 points = shape.target.height * shape.target.width;
+  // Before there is a file, or a bar
+  auto net = std::make_unique<Forecaster>(checkpoint, state, std::min(a.batch, set.size()), threads);
   ForecastFile file(a.out,
                     {{"title", "forecasts of " + checkpoint.string()},
                      {"source", "Isobar, net.kind " + state.spec.net.kind()},
@@ -69,14 +71,11 @@ Scores write_forecasts(const Arguments& a, const std::filesystem::path& checkpoi
                     set.size(), shape, set.channels().targets, set.coordinates());
   Scores scores;
   Progress bar("forecasts", set.size(), !a.json);
-  std::unique_ptr<Forecaster> net;
-  std::vector<float> input, target, prediction;
+  std::vector<float> input(net->batch() * in), target(net->batch() * out), prediction(target.size());
   for (int64_t first = 0; first < set.size();) {
     const int64_t n = std::min(a.batch, set.size() - first);
-    if (!net || net->batch() != n) {  // the last batch may be a smaller one
+    if (net->batch() != n)  // the last ones
       net = std::make_unique<Forecaster>(checkpoint, state, n, threads);
-      input.resize(n * in), target.resize(n * out), prediction.resize(n * out);
-    }
     for (int64_t i = 0; i < n; ++i) set.read(first + i, input.data() + i * in, target.data() + i * out);
     (*net)(input.data(), target.data(), prediction.data());
     scores.add(*net);
@@ -94,7 +93,7 @@ Scores write_forecasts(const Arguments& a, const std::filesystem::path& checkpoi
 }
 
 void run_forecast(Arguments a) {
-  const std::filesystem::path checkpoint = find_checkpoint(a.from);
+  const std::filesystem::path checkpoint = find_checkpoint(a.from, "");
   CheckpointState state = read_state(checkpoint);
   if (!state.checkable())
     throw ConfigError(checkpoint.string(), "", "was written before checkpoints said what their net is",

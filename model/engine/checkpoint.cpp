@@ -74,7 +74,7 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
   return final;
 }
 
-fs::path find_checkpoint(const fs::path& dir) {
+fs::path find_checkpoint(const fs::path& dir, const std::string& option) {
   if (fs::exists(dir / "state.json")) return dir;
   fs::path best;
   if (fs::is_directory(dir / "checkpoints"))
@@ -82,7 +82,7 @@ fs::path find_checkpoint(const fs::path& dir) {
       if (entry.path().extension() != ".tmp" && fs::exists(entry.path() / "state.json"))
         if (best.empty() || entry.path().filename() > best.filename()) best = entry.path();
   if (best.empty())
-    throw ConfigError(dir.string(), "", "holds no checkpoint",
+    throw ConfigError(dir.string(), option, "holds no checkpoint",
                       "name a run directory that was trained with train.checkpoint_every");
   return best;
 }

@@ -23,8 +23,10 @@ namespace isobar {
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, const Plan& plan,
                                       const float* params, const float* m, const float* v,
                                       CheckpointState state, const Meeting& all);
-/// `dir`: a run directory (its last whole checkpoint is taken) or one checkpoint. Throws ConfigError.
-std::filesystem::path find_checkpoint(const std::filesystem::path& dir);
+/// `dir`: a run directory (its last whole checkpoint is taken) or one checkpoint. Throws ConfigError, naming
+/// the option that gave it.
+std::filesystem::path find_checkpoint(const std::filesystem::path& dir,
+                                      const std::string& option = "--resume");
 /// Whether the files of a checkpoint are there, of the size that they were written in, and all of its step.
 /// Throws ConfigError.
 void check_files(const std::filesystem::path& checkpoint, const CheckpointState& state);
