@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -26,7 +28,7 @@ const char* sql_type(const json& v) {
   return v.is_boolean() || v.is_number_integer() ? "INTEGER" : v.is_number() ? "REAL" : "TEXT";
 }
 
-// The one list of the columns of `runs`: it creates the table and fills it.
+// What a run says of itself. Kinds of nets have keys of their own: a run has no value for those of others.
 std::vector<Column> columns_of(const RunRecord& r) {
   const json& p = r.provenance;
   const auto known = [&](const char* key) { return p.contains(key) ? p[key] : json(nullptr); };
@@ -77,6 +79,22 @@ std::vector<Column> columns_of(const RunRecord& r) {
   return c;
 }
 
+// The columns of `runs`: the keys of every kind of net.
+const std::vector<Column>& all_columns() {
+  static const std::vector<Column> all = [] {
+    std::vector<Column> out;
+    std::set<std::string> seen;
+    for (const std::string& kind : NetSpec::kinds()) {
+      RunRecord r;
+      r.spec.net.set_kind(kind);
+      for (Column& c : columns_of(r))
+        if (seen.insert(c.name).second) out.push_back(std::move(c));
+    }
+    return out;
+  }();
+  return all;
+}
+
 void bind(SQLite::Statement& s, int at, const json& v) {
   if (v.is_null())
     s.bind(at);
@@ -92,7 +110,7 @@ void bind(SQLite::Statement& s, int at, const json& v) {
 
 void create_tables(SQLite::Database& db) {
   std::string columns;
-  for (const Column& c : columns_of(RunRecord{}))
+  for (const Column& c : all_columns())
     columns += (columns.empty() ? "" : ", ") + ("\"" + c.name + "\" ") + c.type;
   db.exec("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)");
   db.exec("INSERT INTO meta VALUES ('schema_version', '" + std::to_string(Store::kSchemaVersion) + "')");
@@ -103,7 +121,8 @@ void create_tables(SQLite::Database& db) {
       "bytes REAL)");
   db.exec("CREATE INDEX ops_run ON ops (run_id)");
   db.exec(
-      "CREATE TABLE steps (run_id TEXT, step INTEGER, loss REAL, rmse REAL, lr REAL, grad_norm REAL, seconds "
+      "CREATE TABLE steps (run_id TEXT, step INTEGER, loss REAL, rmse REAL, mae REAL, lr REAL, grad_norm "
+      "REAL, seconds "
       "REAL, "
       "samples_per_s REAL, data_wait_s REAL, rss_bytes INTEGER)");
   db.exec("CREATE INDEX steps_run ON steps (run_id)");
@@ -131,15 +150,20 @@ class Insertion {
 };
 
 void add(SQLite::Database& db, const RunRecord& r) {
+  std::map<std::string, json> said;
+  for (Column& c : columns_of(r)) said.emplace(std::move(c.name), std::move(c.value));
   std::vector<json> values;
-  for (Column& c : columns_of(r)) values.push_back(std::move(c.value));
+  for (const Column& c : all_columns()) {
+    const auto value = said.find(c.name);
+    values.push_back(value == said.end() ? json(nullptr) : std::move(value->second));
+  }
   Insertion(db, "runs", values.size()).row(values);
-  Insertion ops(db, "ops", 8), steps(db, "steps", 10);
+  Insertion ops(db, "ops", 8), steps(db, "steps", 11);
   for (const OpRecord& o : r.ops)
     ops.row({r.id, o.path, o.kind, o.lane, o.count, finite(o.seconds), finite(o.flops), finite(o.bytes)});
   for (const StepRecord& t : r.steps)
-    steps.row({r.id, t.step, finite(or_nan(t.loss)), finite(or_nan(t.rmse)), finite(or_nan(t.lr)),
-               finite(or_nan(t.grad_norm)), finite(t.seconds), finite(t.samples_per_s),
+    steps.row({r.id, t.step, finite(or_nan(t.loss)), finite(or_nan(t.rmse)), finite(or_nan(t.mae)),
+               finite(or_nan(t.lr)), finite(or_nan(t.grad_norm)), finite(t.seconds), finite(t.samples_per_s),
                finite(t.data_wait_s.value_or(0)), t.rss_bytes.value_or(0)});
 }
 

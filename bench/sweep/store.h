@@ -2,7 +2,7 @@
 // truth, and rebuild() makes it again from them at any time, so a damaged or outdated one is simply replaced.
 //
 //   runs   one row per trial: id, class, attempts, every key of the run specification (policy_amp, layout_dp
-//   …),
+//   …; NULL where it is another kind of net's),
 //          step_s_median, _p10, _p90, _min, samples_per_s (of the median step), contended (0, 1) with spread
 //          and siblings_spread, repeats (id), memory, provenance
 //   ops    one row per trial and op        steps  one row per trial and logged step
@@ -21,7 +21,7 @@ namespace isobar {
 
 class Store {
  public:
-  static constexpr int kSchemaVersion = 2;
+  static constexpr int kSchemaVersion = 3;
 
   explicit Store(const std::filesystem::path& results_dir);
 

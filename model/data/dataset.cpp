@@ -15,7 +15,8 @@ namespace isobar {
 
 namespace {
 
-constexpr int64_t kStatisticsSteps = 512;  // of HDF5 files, which may hold decades
+constexpr int64_t kNoiseFields = 64, kNoiseRows = 1 << 16;  // samples of noise, which take no memory
+constexpr int64_t kStatisticsSteps = 512;                   // of HDF5 files, which may hold decades
 
 /// Pairs (t, t + dt) of the segments of some files.
 class FileDataset : public Dataset {
@@ -240,7 +241,10 @@ std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& p
                                       SampleShape want, const Statistics* known) {
   const int64_t limit = split == Split::train ? data.limit_samples : data.limit_valid_samples;
   check(data);
-  if (data.train.empty() && path.empty()) return make_noise(limit > 0 ? limit : 64, data.dt, split, want);
+  if (data.train.empty() && path.empty()) {
+    const int64_t usual = want.of_table ? kNoiseRows : kNoiseFields;
+    return make_noise(limit > 0 ? limit : usual, data.dt, split, want);
+  }
   if (want.of_table) return open_table(data, path, split, want);
 
   const bool tail = split == Split::valid && path.empty();  // the end of data.train validates

@@ -38,6 +38,10 @@ class Noise : public Dataset {
 
   void make(int64_t t, const FieldShape& shape, float* out) const {
     const int64_t w = shape.width;
+    if (shape.height * w == 1) {  // numbers of no place: nothing is interpolated
+      for (int64_t c = 0; c < shape.channels; ++c) out[c] = coarse(t, c, 0) / 1.5f;
+      return;
+    }
     float grid[kRows][kColumns + 1], row[kColumns + 1];
     for (int64_t c = 0; c < shape.channels; ++c) {
       for (int64_t i = 0; i < kRows; ++i) {

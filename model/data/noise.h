@@ -3,7 +3,7 @@
 //
 // State t is bilinear between the points of a coarse grid of normal deviates, averaged over three
 // neighbouring times, hence states one step apart resemble each other (correlation about 2/3). Mean 0,
-// variance about 1.
+// variance about 1. Of rows of a table each number is such a deviate.
 #pragma once
 #include <memory>
 

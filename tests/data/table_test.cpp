@@ -143,6 +143,28 @@ TEST(TableDataset, NormalisesByTheRowsThatTrain) {
   }
 }
 
+// As fields of noise: mean 0, variance 1, neighbours alike, other numbers in validation.
+TEST(TableDataset, OfNoiseHasNumbersOfVarianceOne) {
+  const auto set = open_dataset({}, "", Split::train, table_shape(3, 2));
+  const auto valid = open_dataset({.train_fraction = 0.5}, "", Split::valid, table_shape(3, 2));
+  ASSERT_GE(set->size(), 65536);
+  double sum[3] = {}, square[3] = {}, next = 0;
+  constexpr int kRows = 20000;
+  for (int64_t i = 0; i < kRows; ++i) {
+    float input[3] = {NAN, NAN, NAN}, target[2] = {NAN, NAN}, other[3], unused[2];
+    set->read(i, input, target);
+    valid->read(i, other, unused);
+    ASSERT_NE(input[0], other[0]);
+    for (int c = 0; c < 3; ++c) sum[c] += input[c], square[c] += input[c] * input[c];
+    next += input[1] * target[1];
+  }
+  for (int c = 0; c < 3; ++c) {
+    EXPECT_NEAR(sum[c] / kRows, 0, 0.06) << c;
+    EXPECT_NEAR(square[c] / kRows, 1, 0.06) << c;
+  }
+  EXPECT_NEAR(next / kRows, 2.0 / 3, 0.06);
+}
+
 TEST(TableDataset, RefusesWhatATableHasNot) {
   TempDir dir;
   const std::string path = dir / "t.csv";

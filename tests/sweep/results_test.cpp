@@ -157,6 +157,31 @@ TEST_F(ResultsTest, IndexHoldsTheSweepAndIsRebuiltFromTheFiles) {
   check();
 }
 
+// Kinds of nets have other keys, and other numbers of them: each value stands under its own name.
+TEST_F(ResultsTest, IndexHoldsRunsOfEveryKindOfNet) {
+  std::filesystem::create_directories(scratch_ / "results");
+  const Store store(scratch_ / "results");
+  std::vector<RunRecord> runs;
+  for (const std::string& kind : NetSpec::kinds()) {
+    RunRecord& r = runs.emplace_back();
+    r.id = kind;
+    r.spec.net.set_kind(kind);
+    r.spec.train.steps = 77;
+    r.spec.data.train = "somewhere";
+  }
+  store.rebuild(runs);
+  EXPECT_TRUE(store.put(runs.back()));
+  EXPECT_EQ(count(store, "SELECT count(*) FROM runs"), static_cast<int64_t>(NetSpec::kinds().size()));
+  EXPECT_EQ(count(store,
+                  "SELECT count(*) FROM runs WHERE id = net_kind AND train_steps = 77 AND data_train = "
+                  "'somewhere' AND layout_dp = 1"),
+            static_cast<int64_t>(NetSpec::kinds().size()));
+  EXPECT_EQ(count(store, "SELECT net_in_features FROM runs WHERE id = 'mlp'"), 14);
+  EXPECT_EQ(count(store, "SELECT net_bottleneck_depth FROM runs WHERE id = 'unet'"), 6);
+  EXPECT_EQ(count(store, "SELECT net_vocab_size FROM runs WHERE id = 'gpt'"), 50257);
+  EXPECT_EQ(count(store, "SELECT count(*) FROM runs WHERE net_embed_dim IS NULL"), 1) << "an mlp has none";
+}
+
 TEST_F(ResultsTest, IndexOfAnotherSchemaIsReplaced) {
   run(sweep("axes: {train.seed: [0]}"));
   const Store store(scratch_ / "results");
