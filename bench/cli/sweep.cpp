@@ -10,8 +10,8 @@
 #include <optional>
 #include <string>
 
-#include "bench/cli/sweep_forecast.h"
 #include "bench/cli/options.h"
+#include "bench/cli/sweep_forecast.h"
 #include "bench/cli/sweep_suggest.h"
 #include "bench/cluster/pilot.h"
 #include "bench/cluster/submit.h"
