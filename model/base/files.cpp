@@ -49,6 +49,14 @@ void write_all(int fd, std::string_view bytes, const std::filesystem::path& path
   }
 }
 
+// The name is on disk when this returns.
+void give_name(const std::filesystem::path& temp, const std::filesystem::path& path) {
+  if (::rename(temp.c_str(), path.c_str()) != 0) fail(path, "cannot rename onto");
+  const std::filesystem::path dir = path.has_parent_path() ? path.parent_path() : ".";
+  const Descriptor folder(dir, O_RDONLY | O_DIRECTORY);
+  if (::fsync(folder.get()) != 0) fail(dir, "cannot sync");
+}
+
 std::string kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a directory";
   if (S_ISFIFO(mode)) return "a pipe";
@@ -93,9 +101,15 @@ void write_atomically(const std::filesystem::path& given, std::string_view bytes
     ::unlink(temp.c_str());  // half a file on a full disk is no use to anybody
     throw;
   }
-  if (::rename(temp.c_str(), path.c_str()) != 0) fail(path, "cannot rename onto");
-  Descriptor folder(dir, O_RDONLY | O_DIRECTORY);
-  if (::fsync(folder.get()) != 0) fail(dir, "cannot sync");
+  give_name(temp, path);
+}
+
+void rename_synced(const std::filesystem::path& temp, const std::filesystem::path& path) {
+  {
+    const Descriptor file(temp, O_RDWR);
+    if (::fsync(file.get()) != 0) fail(temp, "cannot sync");
+  }
+  give_name(temp, path);
 }
 
 void append_line(const std::filesystem::path& path, std::string_view line) {

@@ -10,6 +10,8 @@ namespace isobar {
 /// Writes beside `path`, fsyncs, renames over it and fsyncs the directory: readers see the old or the new
 /// file.
 void write_atomically(const std::filesystem::path& path, std::string_view bytes);
+/// The second half of that, for a file that a library has written whole. Throws std::system_error.
+void rename_synced(const std::filesystem::path& temp, const std::filesystem::path& path);
 /// Appends one line with a single write(2) and fsync; a line torn by a kill is ignored by read_json_lines.
 void append_line(const std::filesystem::path& path, std::string_view line);
 

@@ -6,18 +6,27 @@
 #include <cctype>
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "model/base/error.h"
+#include "model/base/files.h"
 #include "model/data/library_lock.h"
 
 namespace isobar {
 namespace {
 
-// As netCDF takes names: letters, digits and underscores, a letter first
-std::string variable_name(const std::string& channel) {
-  std::string name;
-  for (const char c : channel) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return name.empty() || !std::isalpha(static_cast<unsigned char>(name[0])) ? "v_" + name : name;
+// As netCDF takes names: letters, digits and underscores, a letter first, each once
+std::vector<std::string> variable_names(const std::vector<std::string>& channels) {
+  std::vector<std::string> names, taken = {"time", "latitude", "longitude", "row"};
+  for (const std::string& channel : channels) {
+    std::string name;
+    for (const char c : channel) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+    if (name.empty() || !std::isalpha(static_cast<unsigned char>(name[0]))) name = "v_" + name;
+    while (std::find(taken.begin(), taken.end(), name) != taken.end()) name += "_";
+    taken.push_back(name);
+    names.push_back(std::move(name));
+  }
+  return names;
 }
 
 }  // namespace
@@ -28,6 +37,16 @@ ForecastFile::ForecastFile(std::string path, const std::map<std::string, std::st
     : path_(std::move(path)), part_(path_ + ".part"), shape_(shape.target), of_table_(shape.of_table) {
   const LibraryLock lock;
   check(nc_create(part_.c_str(), NC_CLOBBER | NC_NETCDF4 | NC_CLASSIC_MODEL, &file_), "create it");
+  try {
+    define(about, samples, names, at);
+  } catch (...) {
+    give_up();
+    throw;
+  }
+}
+
+void ForecastFile::define(const std::map<std::string, std::string>& about, int64_t samples,
+                          const std::vector<std::string>& names, const Coordinates& at) {
   text(NC_GLOBAL, "Conventions", "CF-1.8");
   for (const auto& [name, value] : about) text(NC_GLOBAL, name, value);
   std::vector<int> dims;
@@ -45,8 +64,9 @@ ForecastFile::ForecastFile(std::string path, const std::map<std::string, std::st
     coordinate("latitude", dims[1], "degrees_north", at.latitude);
     coordinate("longitude", dims[2], "degrees_east", at.longitude);
   }
+  const std::vector<std::string> variables = variable_names(names);
   for (size_t c = 0; c < names.size(); ++c) {
-    const std::string name = variable_name(names[c]);
+    const std::string& name = variables[c];
     check(nc_def_var(file_, name.c_str(), NC_FLOAT, static_cast<int>(dims.size()), dims.data(),
                      &variables_.emplace_back()),
           "define " + name);
@@ -61,7 +81,11 @@ ForecastFile::ForecastFile(std::string path, const std::map<std::string, std::st
 ForecastFile::~ForecastFile() {
   if (file_ < 0) return;
   const LibraryLock lock;
-  nc_abort(file_);
+  give_up();
+}
+
+void ForecastFile::give_up() {
+  nc_abort(std::exchange(file_, -1));
   std::error_code gone;
   std::filesystem::remove(part_, gone);
 }
@@ -108,13 +132,13 @@ void ForecastFile::append(const float* fields, double time) {
 }
 
 void ForecastFile::finish() {
-  const LibraryLock lock;
-  const int file = std::exchange(file_, -1);
-  check(nc_close(file), "flush it");
-  std::error_code failed;
-  std::filesystem::rename(part_, path_, failed);
-  if (failed)
-    throw ConfigError(path_, "", "cannot be given its name: " + failed.message(), "give another -o");
+  {
+    const LibraryLock lock;
+    const int rc = nc_close(std::exchange(file_, -1));
+    if (rc != NC_NOERR) std::filesystem::remove(part_);
+    check(rc, "close it");
+  }
+  rename_synced(part_, path_);
 }
 
 }  // namespace isobar

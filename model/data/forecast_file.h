@@ -25,6 +25,9 @@ class ForecastFile {
   void finish();                                  // flushes to disk and renames
 
  private:
+  void define(const std::map<std::string, std::string>& about, int64_t samples,
+              const std::vector<std::string>& names, const Coordinates& at);
+  void give_up();  // the lock is held
   void check(int rc, const std::string& doing);
   int dimension(const std::string& name, int64_t size);
   void coordinate(const std::string& name, int dimension, const std::string& units,

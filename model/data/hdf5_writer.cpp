@@ -1,12 +1,11 @@
 #include "model/data/hdf5_writer.h"
 
-#include <fcntl.h>
 #include <hdf5.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <stdexcept>
 
+#include "model/base/files.h"
 #include "model/data/library_lock.h"
 
 namespace isobar {
@@ -86,11 +85,7 @@ void FieldsWriter::finish() {
     set_ = file_ = -1;
     if (!ok) fail("close it");
   }
-  const int fd = ::open(part_.c_str(), O_RDWR | O_CLOEXEC);
-  const bool flushed = fd >= 0 && ::fsync(fd) == 0;
-  if (fd >= 0) ::close(fd);
-  if (!flushed) fail("flush it");
-  fs::rename(part_, path_);
+  rename_synced(part_, path_);
   part_.clear();
 }
 

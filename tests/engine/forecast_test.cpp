@@ -137,20 +137,21 @@ TEST(Forecast, OfATableHasARowForEach) {
   std::mt19937_64 random(std::random_device{}());
   std::normal_distribution<double> normal(0, 1);
   std::ofstream file(dir / "t.csv");
-  file << "a,b,flux 1\n";
+  file << "a,b,flux 1,flux_1,time\n";
   std::vector<double> truth;
   for (int r = 0; r < 700; ++r) {
     const double a = normal(random), b = normal(random);
     truth.push_back(200 + 50 * a * b);
-    file << a << "," << b << "," << truth.back() << "\n";
+    file << a << "," << b << "," << truth.back() << "," << normal(random) << "," << normal(random) << "\n";
   }
   file.close();
   const Ended trained =
-      Child(train_words(
-                ISOBAR_SOURCE_DIR "/configs/models/mlp-emulator.yaml",
-                {"data.train=" + (dir / "t.csv"), "data.inputs=[a, b]", "data.targets=[\"flux 1\"]",
-                 "data.train_fraction=0.5", "net.in_features=2", "train.global_batch=50", "train.steps=30",
-                 "train.checkpoint_every=30", "run.threads=1", "run.out=" + (dir / "run")}))
+      Child(
+          train_words(
+              ISOBAR_SOURCE_DIR "/configs/models/mlp-emulator.yaml",
+              {"data.train=" + (dir / "t.csv"), "data.inputs=[a, b]", "data.targets=[\"flux 1\",flux_1,time]",
+               "net.out_features=3", "data.train_fraction=0.5", "net.in_features=2", "train.global_batch=50",
+               "train.steps=30", "train.checkpoint_every=30", "run.threads=1", "run.out=" + (dir / "run")}))
           .wait();
   ASSERT_EQ(trained.code, 0) << trained.text;
   const Ended e = forecast({dir / "run", "-o", dir / "out.nc", "--json"});
@@ -159,6 +160,8 @@ TEST(Forecast, OfATableHasARowForEach) {
   ASSERT_EQ(values.size(), 350u);
   double mae = 0;
   for (size_t r = 0; r < 350; ++r) mae += std::abs(values[r] - truth[350 + r]) / 350;
+  for (const char* other : {"flux_1_", "time_"})
+    EXPECT_EQ(variable(dir / "out.nc", other).size(), 350u) << other;
   const json channel = json::parse(e.text).at("channels").at(0);
   EXPECT_NEAR(mae / channel.at("mae").get<double>(), 1, 1e-3);  // the file's numbers have six digits
   EXPECT_NEAR(
