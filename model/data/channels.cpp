@@ -6,13 +6,14 @@
 #include "model/base/error.h"
 
 namespace isobar {
-namespace {
 
 std::string listed(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& n : names) text += (text.empty() ? "" : ", ") + n;
   return text;
 }
+
+namespace {
 
 std::vector<int64_t> find(const std::vector<std::string>& wanted, const FieldInfo& file, const char* key) {
   std::vector<int64_t> at;

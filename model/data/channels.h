@@ -19,6 +19,9 @@ struct ChannelChoice {
   ChannelNames names;                    // of both
 };
 
+/// "u10, v10": for messages
+std::string listed(const std::vector<std::string>& names);
+
 /// Throws ConfigError for a name that the file does not have, and where their number is not the net's.
 ChannelChoice choose_channels(const DataSpec& data, const FieldInfo& file, const SampleShape& want);
 

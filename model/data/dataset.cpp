@@ -51,7 +51,12 @@ class FileDataset : public Dataset {
     };
     Coordinates c{.latitude = first(info.latitude, shape_.target.height),
                   .longitude = first(info.longitude, shape_.target.width)};
-    if (!info.times.empty()) c.time_units = info.time_units, c.calendar = info.calendar;
+    // Files that count from different days have no one time axis: none is better than a wrong one.
+    const bool one_axis = std::all_of(files_.begin(), files_.end(), [&](const auto& file) {
+      const FieldInfo& f = file->info();
+      return !f.times.empty() && f.time_units == info.time_units && f.calendar == info.calendar;
+    });
+    if (one_axis) c.time_units = info.time_units, c.calendar = info.calendar;
     if (!info.units.empty())
       for (const int64_t k : channels_.targets) c.units.push_back(info.units[k]);
     return c;

@@ -8,6 +8,7 @@
 #include "model/base/csv_table.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/data/channels.h"
 #include "model/data/netcdf_file.h"
 
 namespace isobar {
@@ -15,15 +16,9 @@ namespace {
 
 using Column = std::vector<double>;  // NaN: missing
 
-std::string listed_columns(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& n : names) text += (text.empty() ? "" : ", ") + n;
-  return text;
-}
-
 [[noreturn]] void no_column(const std::string& path, const std::string& key, const std::string& name,
                             const std::vector<std::string>& has) {
-  throw ConfigError(path, key, "there is no column '" + name + "'", "the file has " + listed_columns(has));
+  throw ConfigError(path, key, "there is no column '" + name + "'", "the file has " + listed(has));
 }
 
 std::vector<Column> columns_of_csv(const std::string& path, const std::string& key,

@@ -345,5 +345,26 @@ TEST(Netcdf, RealEra5Sample) {
   EXPECT_LT(std::sqrt(change / n), 1.4);
 }
 
+// What a forecast is written with: times of the targets, unless files count from different days.
+TEST(Netcdf, TargetsHaveTimesWhereAllFilesCountFromOneDay) {
+  TempDir dir;
+  for (const bool same : {true, false}) {
+    const std::string set = dir / (same ? "same" : "other");
+    fs::create_directories(set);
+    NetcdfOptions o;
+    write_netcdf(set + "/a.nc", o, {random_packed(o)});
+    o.times = {100, 101, 102, 103, 104};
+    if (!same) o.time_units = "hours since 2019-03-05 00:00:00";
+    write_netcdf(set + "/b.nc", o, {random_packed(o)});
+    DataSpec d;
+    d.train = set;
+    const auto data = open_dataset(d, set, Split::train, FieldShape{1, 4, 6});
+    EXPECT_EQ(data->coordinates().time_units.empty(), !same);
+    EXPECT_EQ(data->coordinates().latitude.size(), 4u);
+    EXPECT_EQ(data->target_time(0), 1);
+    EXPECT_EQ(data->target_time(data->size() - 1), 104);
+  }
+}
+
 }  // namespace
 }  // namespace isobar::test
