@@ -125,6 +125,12 @@ void visit(Visitor&& v, RunSpec& s) {
   v("train.log_every", s.train.log_every);
   v("train.valid_every", s.train.valid_every);
   v("train.checkpoint_every", s.train.checkpoint_every);
+  v("train.checkpoint_best", s.train.checkpoint_best);
+  v("train.early_stopping_patience", s.train.early_stopping_patience);
+  v("train.jacobian_samples", s.train.jacobian_samples);
+  v("train.jacobian_window", s.train.jacobian_window);
+  v("train.jacobian_tolerance", s.train.jacobian_tolerance);
+  v("train.min_steps", s.train.min_steps);
   v("layout.dp", s.layout.dp);
   v("layout.tp", s.layout.tp);
   v("layout.cp", s.layout.cp);

@@ -61,6 +61,14 @@ struct TrainSpec {  // train:
   int64_t log_every = 1;         // steps
   int64_t valid_every = 0;       // steps; 0 = once at the end (if data.valid is set)
   int64_t checkpoint_every = 0;  // steps; 0 = never
+  bool checkpoint_best = false;  // after a validation with the lowest loss so far: RUN/checkpoints/best
+  // Validations in a row that may pass without a lower loss before the run ends (engine/early_stop.h); 0 =
+  // any number
+  int64_t early_stopping_patience = 0;
+  int64_t jacobian_samples = 0;  // mlp: validation samples whose Jacobian each validation tracks; 0 = none
+  int64_t jacobian_window = 0;   // the run ends when over so many validations its norm …
+  double jacobian_tolerance = 1e-3;  // … stays within this share of itself; 0 = never
+  int64_t min_steps = 0;             // neither ends a run before
 };
 
 struct LayoutSpec {  // layout:

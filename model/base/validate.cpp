@@ -233,6 +233,14 @@ void validate_values(const RunSpec& s) {
   check.at_least(t.warmup, 0, "train.warmup");
   check.at_least(t.lr_base_batch, 1, "train.lr_base_batch");
   check.at_least(t.seed, 0, "train.seed");
+  check.at_least(t.early_stopping_patience, 0, "train.early_stopping_patience");
+  check.at_least(t.jacobian_samples, 0, "train.jacobian_samples");
+  check.at_least(t.jacobian_window, 0, "train.jacobian_window");
+  check.at_most(t.jacobian_window, 1 << 20, "train.jacobian_window");
+  check.that(t.jacobian_window != 1, "train.jacobian_window", "is 1: one norm never changes", "e.g. 5");
+  check.that(t.jacobian_tolerance > 0 && t.jacobian_tolerance < 1, "train.jacobian_tolerance",
+             "is not in (0, 1)", "e.g. 1e-3");
+  check.at_least(t.min_steps, 0, "train.min_steps");
   check.at_least(t.log_every, 1, "train.log_every");
   check.at_least(t.valid_every, 0, "train.valid_every");
   check.at_least(t.checkpoint_every, 0, "train.checkpoint_every");
@@ -349,6 +357,19 @@ void validate(const RunSpec& s) {
   check.that(t.lr_schedule != "plateau" || validates, "train.lr_schedule",
              "plateau watches the validation loss, and this run has none before its end",
              "set train.valid_every, and data.valid or data.train_fraction");
+  for (const auto& [set, key] : {std::pair{t.early_stopping_patience > 0, "train.early_stopping_patience"},
+                                 {t.jacobian_samples > 0, "train.jacobian_samples"},
+                                 {t.checkpoint_best, "train.checkpoint_best"}})
+    check.that(!set || validates, key, "looks at validations, and this run has none before its end",
+               "set train.valid_every, and data.valid or data.train_fraction");
+  check.that(t.jacobian_samples == 0 || features, "train.jacobian_samples",
+             "tracks whole Jacobians, which only an mlp's are small enough for",
+             "take rows of a trained net's: isobar jacobian");
+  check.that(t.jacobian_window == 0 || t.jacobian_samples > 0, "train.jacobian_window",
+             "watches a Jacobian that is not tracked", "set train.jacobian_samples, e.g. 100");
+  check.that(t.min_steps == 0 || t.early_stopping_patience > 0 || t.jacobian_window > 0, "train.min_steps",
+             "is given, but nothing ends this run early",
+             "set train.early_stopping_patience or train.jacobian_window");
   check.that(t.min_loss_scale <= t.initial_loss_scale, "train.min_loss_scale",
              "is above train.initial_loss_scale", "e.g. 1");
   check.that(t.global_batch % l.dp == 0, "train.global_batch",

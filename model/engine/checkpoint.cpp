@@ -74,6 +74,14 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
   return final;
 }
 
+void name_best(const fs::path& checkpoint) {
+  const fs::path parent = checkpoint.parent_path(), fresh = parent / "best.tmp";
+  fs::remove(fresh);
+  fs::create_directory_symlink(checkpoint.filename(), fresh);
+  fs::rename(fresh, parent / "best");
+  sync_directory(parent);
+}
+
 fs::path find_checkpoint(const fs::path& dir, const std::string& option) {
   if (fs::exists(dir / "state.json")) return dir;
   fs::path best;

@@ -27,6 +27,8 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, cons
 /// the option that gave it.
 std::filesystem::path find_checkpoint(const std::filesystem::path& dir,
                                       const std::string& option = "--resume");
+/// Names a checkpoint `best` in its run, for as long as no other is: RUN/checkpoints/best is a link to it.
+void name_best(const std::filesystem::path& checkpoint);
 /// Whether the files of a checkpoint are there, of the size that they were written in, and all of its step.
 /// Throws ConfigError.
 void check_files(const std::filesystem::path& checkpoint, const CheckpointState& state);

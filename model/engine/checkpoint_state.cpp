@@ -21,6 +21,12 @@ json to_json(const Plateau& p) {
   return j;
 }
 
+json to_json(const EarlyStop& e) {
+  json j = {{"bad", e.bad}, {"norms", e.norms}, {"reason", e.reason}};
+  if (std::isfinite(e.best)) j["best"] = e.best;
+  return j;
+}
+
 class Fields {  // of an object in a state.json: each there, of its type and within its bounds
  public:
   Fields(const json& object, std::string file, std::string within)
@@ -58,6 +64,16 @@ class Fields {  // of an object in a state.json: each there, of its type and wit
     if (!(x >= least && x <= most)) refuse(key, "is " + shown(key) + ", which no run writes");
     return x;
   }
+  std::vector<double> numbers(const std::string& key, double least, double most) const {
+    if (!any(key).is_array()) refuse(key, "is " + shown(key) + ", not a list of numbers");
+    std::vector<double> out;
+    for (const json& j : any(key)) {
+      if (!j.is_number() || !(j.get<double>() >= least && j.get<double>() <= most))
+        refuse(key, "holds " + j.dump().substr(0, 60) + ", which no run writes");
+      out.push_back(j);
+    }
+    return out;
+  }
   bool has(const std::string& key) const { return object_.contains(key); }
   const json& all() const { return object_; }
 
@@ -74,6 +90,15 @@ Plateau plateau_of(const Fields& f) {
   p.cooldown = f.count("cooldown", 0);
   p.factor = f.number("factor", 0, 1e300);
   return p;
+}
+
+EarlyStop early_stop_of(const Fields& f) {
+  EarlyStop e;
+  if (f.has("best")) e.best = f.number("best", -1e300, 1e300);
+  e.bad = f.count("bad", 0);
+  e.norms = f.numbers("norms", 0, 1e300);
+  e.reason = f.word("reason");
+  return e;
 }
 
 std::string own_digest(json j) {
@@ -93,11 +118,9 @@ RunSpec spec_of(const Fields& f, int schema, const std::string& file) {
 
 std::string text_of(const CheckpointState& state) {
   const TrainState& t = state.train;
-  json j = {{"schema", state.schema},
-            {"step", t.step},
-            {"spec", to_json(state.spec)},
-            {"plateau", to_json(t.plateau)},
-            {"files", json::object()}};
+  json j = {{"schema", state.schema},         {"step", t.step},
+            {"spec", to_json(state.spec)},    {"plateau", to_json(t.plateau)},
+            {"early_stop", to_json(t.early)}, {"files", json::object()}};
   if (t.loss_scale > 0)
     j.update({{"updates", t.updates}, {"loss_scale", t.loss_scale}, {"good_steps", t.good_steps}});
   for (const auto& [name, f] : state.files) j["files"][name] = {{"bytes", f.bytes}, {"digest", f.digest}};
@@ -126,6 +149,7 @@ CheckpointState read_state(const fs::path& checkpoint) {
     t.updates = f.count("updates", 0, t.step);
     t.good_steps = f.count("good_steps", 0, t.step);
   }
+  if (f.has("early_stop")) t.early = early_stop_of(f.object("early_stop"));
   if (f.has("plateau")) t.plateau = plateau_of(f.object("plateau"));
   state.spec = spec_of(f, state.schema, file);
   if (!state.checkable()) return state;

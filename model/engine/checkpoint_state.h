@@ -14,6 +14,7 @@
 #include <string>
 
 #include "model/base/spec.h"
+#include "model/engine/early_stop.h"
 #include "model/engine/schedule_lr.h"
 
 namespace isobar {
@@ -25,6 +26,7 @@ struct TrainState {
   double loss_scale = 0;   // of the next one
   int64_t good_steps = 0;  // since the scale has changed
   Plateau plateau;         // of the learning rate
+  EarlyStop early;         // `reason`: why the run ended with this checkpoint
 };
 
 struct CheckpointFile {

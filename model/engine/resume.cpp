@@ -42,7 +42,13 @@ bool may_change(const std::string& section, const std::string& name) {
                                                  "loss_scale_window",
                                                  "log_every",
                                                  "valid_every",
-                                                 "checkpoint_every"};
+                                                 "checkpoint_every",
+                                                 "checkpoint_best",
+                                                 "early_stopping_patience",
+                                                 "jacobian_samples",
+                                                 "jacobian_window",
+                                                 "jacobian_tolerance",
+                                                 "min_steps"};
   const auto in = [&](const std::vector<std::string>& names) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };

@@ -13,8 +13,11 @@ using nlohmann::json;
 /// said now.
 EndRecord end_of(const RunDir& dir, const Resume& resume, const RunSpec& spec) {
   if (const auto told = dir.ended()) return *told;
-  const EndRecord end{
-      .status = "ok", .steps = spec.train.steps, .trained_steps = 0, .checkpoint = resume.from.string()};
+  EndRecord end{.status = "ok",
+                .steps = resume.state.train.step,
+                .trained_steps = 0,
+                .checkpoint = resume.from.string()};
+  if (const std::string& why = resume.state.train.early.reason; !why.empty()) end.stopped = why;
   ResultLog(spec.run.out).write(end);
   return end;
 }
@@ -26,7 +29,12 @@ Start of_first_rank(const RunSpec& spec, const fs::path& resume) {
   s.dir->claim(s.resume ? s.resume->from : "");
   if (!s.resume) return s;
   const int64_t step = s.resume->state.train.step;
-  s.over = step == spec.train.steps;
+  const bool ended_early = !s.resume->state.train.early.reason.empty() && may_stop_early(spec.train);
+  s.over = step == spec.train.steps || ended_early;
+  if (ended_early && !s.dir->goes_on())
+    throw ConfigError(s.resume->from.string(), "train",
+                      "the run ended with it: " + s.resume->state.train.early.reason,
+                      "go on without train.early_stopping_patience and train.jacobian_window");
   if (s.over && !s.dir->goes_on())
     throw ConfigError(
         s.resume->from.string(), "train.steps",

@@ -29,6 +29,7 @@
 #include "model/engine/start.h"
 #include "model/engine/summary.h"
 #include "model/engine/traced_steps.h"
+#include "model/engine/tracked_jacobian.h"
 #include "model/engine/watchdog.h"
 #include "model/nets/build.h"
 
@@ -66,6 +67,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     executor_->keep(eval_program_);
     if (const auto about = processor_->describe(); !about.is_null()) log_.write(DeviceRecord{about});
     for (const std::string& line : processor_->remarks()) say(line);
+    if (spec.train.jacobian_samples > 0) jacobian_.emplace(spec, plan_, mpi, threads_);
     watch_.follow(executor_);
   }
   ~Trainer() { watch_.follow(nullptr); }
@@ -76,17 +78,26 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const int64_t first = initialise();
     starting.reset();
     if (spec_.train.valid_every > 0 && data_->has_validation() && first == 0) validate(0);
+    if (!options_.trace.empty() && may_stop_early(spec_.train))
+      throw ConfigError(spec_.file, "train",
+                        "may end this run early, and a trace is of its last steps, which are not known then",
+                        "trace a run without train.early_stopping_patience and train.jacobian_window");
     if (!options_.trace.empty()) trace_.emplace(plan_, train_program_, spec_.train.steps, mpi_, *processor_);
     started_ = now_ns();
-    for (int64_t step = first; step < spec_.train.steps; ++step) {
-      if (watch_.stops_at(step)) stop(step, first);
-      train_step(step, first);
-      const int64_t done = step + 1;
-      const bool last = done == spec_.train.steps;
+    int64_t done = first;
+    while (done < spec_.train.steps && early_.reason.empty()) {
+      if (watch_.stops_at(done)) stop(done, first);
+      train_step(done, first);
+      ++done;
       const int64_t valid = spec_.train.valid_every, save = spec_.train.checkpoint_every;
-      if (data_->has_validation() && (last || (valid > 0 && done % valid == 0))) validate(done);
-      if (save > 0 && (last || done % save == 0)) checkpoint(done);
+      bool best = false;
+      if (data_->has_validation() && (done == spec_.train.steps || (valid > 0 && done % valid == 0)))
+        best = validate(done);
+      const bool last = done == spec_.train.steps || !early_.reason.empty();
+      best &= spec_.train.checkpoint_best;
+      if (best || (save > 0 && (last || done % save == 0))) checkpoint(done, best);
     }
+    if (!early_.reason.empty()) say("stopped after step " + std::to_string(done) + ": " + early_.reason);
     if (trace_) {
       const auto writing = slow_.begin("writing the trace");
       say(trace_->write(options_.trace, log_));
@@ -95,7 +106,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       log_.write(DeviceRecord{about});
     EndRecord end = summary_of_run(spec_, plan_, executor_->op_times(), executor_->routine_times(),
                                    step_seconds_, timed_seconds_);
-    end.trained_steps = spec_.train.steps - first;
+    end.steps = done;
+    end.trained_steps = done - first;
+    if (!early_.reason.empty()) end.stopped = early_.reason;
     end.seconds = static_cast<double>(now_ns() - started_) * 1e-9;
     end.final_loss = final_loss_;
     end.valid = last_valid_;
@@ -149,6 +162,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                               meeting_of(mpi_, threads_, &slow_))
                   .train;
       plateau_ = state.plateau;
+      early_ = state.early;
+      early_.reason.clear();  // that of a run that ended is not this one's
       log_.write(record_of(*resume_));
     }
     float* scalars = on_host(plan_.scalars);
@@ -241,7 +256,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const Metric& errors() const { return plan_.metrics_named.at(1); }
   bool of_fields() const { return errors().name == "rmse"; }
 
-  void validate(int64_t step) {
+  /// Whether the loss is the lowest so far.
+  bool validate(int64_t step) {
     const int64_t t0 = now_ns(), channels = errors().count;
     const int64_t batches = data_->validation_batches();
     std::vector<double> sums(plan_.metrics.count, 0.0);
@@ -253,6 +269,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     backend_->on_fetch([&](int32_t, const BatchPlaces& to) {
       const auto reading = slow_.begin("reading samples of the validation");
       const Batch batch = data_->next_validation(to);
+      if (jacobian_ && mpi_.rank() == 0 && !sampled_) jacobian_->sample(batch.input, spec_.micro_batch());
       if (persist && data_->scores())
         add_persistence_rmse(*spec_.net.images(), spec_.micro_batch(), batch.input, batch.target, persistent,
                              persistence);
@@ -270,21 +287,24 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         sums[c] += metrics[c] * static_cast<double>(spec_.micro_batches());
     }
     executor_->set_op_times(times);  // validation is not part of the training step
+    sampled_ = true;
+    std::optional<JacobianRecord> jacobian;
+    if (jacobian_) {
+      backend_->download({plan_.params_all});
+      jacobian = (*jacobian_)(on_host(plan_.params_all));
+      backend_->drop_host_copies();
+    }
     for (double& x : sums) x /= static_cast<double>(batches);
     if (persist) {
       persistence_ = mpi_.sum_of(persistence);
       for (double& x : persistence_)
         x /= static_cast<double>(batches * spec_.micro_batch() * spec_.layout.dp);
     }
-    // Rank 0's loss, to the last bit, on every rank: their learning rates must not part.
-    if (step > 0 && spec_.train.lr_schedule == "plateau") {
-      char loss[32];
-      std::snprintf(loss, sizeof loss, "%a", sums[0]);
-      plateau_.observe(spec_.train, std::strtod(mpi_.from_first(loss).c_str(), nullptr));
-    }
+    const bool best = step > 0 && observe(step, sums[0], jacobian);
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
     const auto first = sums.begin() + errors().first;
     ValidRecord record{.step = step, .loss = sums[0], .seconds = seconds, .persistence_rmse = persistence_};
+    record.jacobian = jacobian;
     (of_fields() ? record.rmse : record.mae).assign(first, first + channels);
     log_.write(record);
     last_valid_ = {step, sums[0], {}, {}, {}};
@@ -297,10 +317,28 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     std::snprintf(line, sizeof line, "valid after step %ld: loss %.5f  %s %.5f%s  (%.1f s)", step, sums[0],
                   errors().name.c_str(), *first, against, seconds);
     say(line);
+    if (jacobian) {
+      std::snprintf(line, sizeof line, "jacobian over %ld samples: norm %.5f  mean %.5f  largest %.5f",
+                    jacobian->samples, jacobian->frobenius, jacobian->mean, jacobian->max);
+      say(line);
+    }
+    return best;
+  }
+
+  // Of what rank 0 has seen, to the last bit, on every rank: rates and ends must not part.
+  bool observe(int64_t step, double loss, const std::optional<JacobianRecord>& jacobian) {
+    char text[80];
+    std::snprintf(text, sizeof text, "%a %a", loss, jacobian ? jacobian->frobenius : 0.0);
+    const std::string seen = mpi_.from_first(text);
+    char* end = nullptr;
+    loss = std::strtod(seen.c_str(), &end);
+    const double norm = std::strtod(end, nullptr);
+    if (spec_.train.lr_schedule == "plateau") plateau_.observe(spec_.train, loss);
+    return early_.observe(spec_.train, step, loss, jacobian_ ? std::optional(norm) : std::nullopt);
   }
 
   TrainState state_after(int64_t step) {
-    TrainState state{.step = step, .plateau = plateau_};
+    TrainState state{.step = step, .plateau = plateau_, .early = early_};
     if (!scaled_) return state;
     const float* scalars = on_host(plan_.scalars);
     state.updates = static_cast<int64_t>(scalars[kStep]);
@@ -309,8 +347,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     return state;
   }
 
-  void checkpoint(int64_t step) {
-    if (spec_.run.out.empty()) return;
+  void checkpoint(int64_t step, bool best = false) {
+    if (spec_.run.out.empty() || saved_ == step) return;
     const int64_t t0 = now_ns();
     backend_->download({plan_.params_all, plan_.adam_m, plan_.adam_v});
     const auto writing = slow_.begin("writing a checkpoint");
@@ -318,6 +356,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                                      on_host(plan_.adam_v), {.train = state_after(step), .spec = spec_},
                                      meeting_of(mpi_, threads_, &slow_));
     last_checkpoint_ = dir.string();
+    saved_ = step;
+    if (best && mpi_.rank() == 0) name_best(dir);
     backend_->drop_host_copies();
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
     log_.write(CheckpointRecord{step, dir.string(), seconds});
@@ -355,6 +395,10 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   std::vector<double> step_seconds_, persistence_;
   double timed_seconds_ = 0;  // of those steps whose ops were timed
   Plateau plateau_;
+  EarlyStop early_;
+  std::optional<TrackedJacobian> jacobian_;
+  int64_t saved_ = -1;    // the step of the last checkpoint
+  bool sampled_ = false;  // the first validation has shown it its samples
   double final_loss_ = 0;
   std::optional<LastValid> last_valid_;
   std::string last_checkpoint_;
@@ -424,8 +468,11 @@ EndRecord train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi
   Start start = start_of(spec, options.resume, mpi);
   if (start.over) {
     if (mpi.rank() == 0 && !options.quiet)
-      std::printf("%s: the training has come to step %ld, its last; to go on, raise train.steps\n",
-                  spec.run.out.c_str(), spec.train.steps);
+      std::printf("%s: %s\n", spec.run.out.c_str(),
+                  start.end.stopped ? ("the training has ended: " + *start.end.stopped).c_str()
+                                    : ("the training has come to step " + std::to_string(spec.train.steps) +
+                                       ", its last; to go on, raise train.steps")
+                                          .c_str());
     return start.end;
   }
   const StopSignals signals;

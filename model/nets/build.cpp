@@ -14,11 +14,13 @@
 
 namespace isobar {
 
-Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace) {
+Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace, bool input_gradient) {
   validate(spec);
+  if (input_gradient && (spec.layout.world() != 1 || spec.micro_batches() != 1))
+    throw std::logic_error("the gradient of an input is planned for one micro-batch on one rank");
   check_layout(spec);
   check_plan_size(spec);
-  Plan plan = emit_step(spec, rank, workspace);
+  Plan plan = emit_step(spec, rank, workspace, input_gradient);
   // What model/data's Loader keeps, every tensor of a batch: prefetch batches a worker and the one in use, or
   // one batch when the training thread reads itself, as it always does for validation.
   const DataSpec& d = spec.data;

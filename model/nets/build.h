@@ -7,7 +7,8 @@
 namespace isobar {
 
 /// Pure. Throws ConfigError for a layout or policy that the net cannot take, with the nearest that it can.
-Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace);
+/// `input_gradient`: the backward pass goes on to Plan::input_gradient, of one micro-batch on one rank.
+Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace, bool input_gradient = false);
 
 /// A step of a plan, with all its micro-batches, as it is executed or replayed. A plan does not grow with
 /// micro-batches, this does: throws ConfigError where `ranks` programs like it are too large for memory.

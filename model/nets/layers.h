@@ -51,6 +51,8 @@ class Emission {
   const DType act;     // of activations: what matrix products read and write
   const bool split;    // weight gradients have a routine of their own
   double dropout = 0;  // of hidden states: the net's to set
+  bool input_gradient =
+      false;  // the first part goes on to the gradient of what it reads (Plan::input_gradient)
 
   void backward_begins(bool accumulate);
   bool accumulates() const { return accumulate_; }        // backward adds to the gradients

@@ -25,7 +25,9 @@ class PatchEmbed : public NetPart {
   std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   View last_gradient(bool) const override { return patch_.weight; }
-  std::vector<int> backward_reads() const override { return {}; }
+  std::vector<int> backward_reads() const override {
+    return e_.input_gradient ? std::vector<int>{index()} : std::vector<int>{};
+  }
 
  private:
   Emission& e_;

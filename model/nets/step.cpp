@@ -26,14 +26,16 @@ ParameterPolicy policy_of(const RunSpec& spec, DType act) {
 
 class Step {
  public:
-  Step(const RunSpec& spec, int rank, const Workspace& workspace)
+  Step(const RunSpec& spec, int rank, const Workspace& workspace, bool input_gradient)
       : s_(spec),
         b_(rank, static_cast<int>(spec.layout.world()), workspace),
         at_(b_, spec, rank, spec.net.tokens()),
         e_(b_, spec),
         params_(b_, policy_of(spec, e_.act)),
         stages_(spec, rank),
-        net_(make_net(e_, at_)) {}
+        net_(make_net(e_, at_)) {
+    e_.input_gradient = input_gradient;
+  }
 
   Plan build() {
     Plan& plan = b_.plan;
@@ -180,8 +182,8 @@ class Step {
 
 }  // namespace
 
-Plan emit_step(const RunSpec& spec, int rank, const Workspace& workspace) {
-  return Step(spec, rank, workspace).build();
+Plan emit_step(const RunSpec& spec, int rank, const Workspace& workspace, bool input_gradient) {
+  return Step(spec, rank, workspace, input_gradient).build();
 }
 
 }  // namespace isobar

@@ -5,5 +5,6 @@
 #include "model/plan/builder.h"
 
 namespace isobar {
-Plan emit_step(const RunSpec& spec, int rank, const Workspace& workspace);
-}
+/// `input_gradient`: the backward pass goes on to what the net reads (Plan::input_gradient).
+Plan emit_step(const RunSpec& spec, int rank, const Workspace& workspace, bool input_gradient = false);
+}  // namespace isobar

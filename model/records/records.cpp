@@ -55,6 +55,16 @@ void fields(auto& f, Is<StepRecord> auto& r) {
   f("skipped", r.skipped);
 }
 
+void fields(auto& f, Is<JacobianRecord> auto& r) {
+  f("samples", r.samples);
+  f("frobenius", r.frobenius);
+  f("condition", r.condition);
+  f("mean", r.mean);
+  f("max", r.max);
+  f("std", r.std);
+  f("sensitivity", r.sensitivity);
+}
+
 void fields(auto& f, Is<ValidRecord> auto& r) {
   f("step", r.step);
   f("loss", r.loss);
@@ -62,6 +72,7 @@ void fields(auto& f, Is<ValidRecord> auto& r) {
   f("rmse", r.rmse);
   f("mae", r.mae);
   f("persistence_rmse", r.persistence_rmse);
+  f("jacobian", r.jacobian);
 }
 
 void fields(auto& f, Is<CheckpointRecord> auto& r) {
@@ -126,6 +137,7 @@ void fields(auto& f, Is<EndRecord> auto& r) {
   f("rank", r.rank);
   f("steps", r.steps);
   f("trained_steps", r.trained_steps);
+  f("stopped", r.stopped);
   f("seconds", r.seconds);
   f("step_s", r.step_s);
   f("samples_per_s", r.samples_per_s);

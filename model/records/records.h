@@ -74,6 +74,15 @@ struct StepRecord {
   std::optional<bool> skipped;
 };
 
+struct JacobianRecord {  // d(output)/d(input) over validation samples, normalised on both sides
+  int64_t samples = 0;
+  double frobenius = 0;             // norm, mean over the samples
+  std::optional<double> condition;  // largest over smallest singular value, the same; none where one is 0
+  double mean = 0, max = 0;         // of its elements' absolute values
+  double std = 0;                   // of its elements
+  std::vector<double> sensitivity;  // by input: mean absolute value
+};
+
 struct ValidRecord {
   static constexpr const char* kEvent = "valid";
   int64_t step = 0;
@@ -81,6 +90,7 @@ struct ValidRecord {
   double seconds = 0;
   // Per channel: of fields; of persistence, where each target is an input; of single numbers
   std::vector<double> rmse, persistence_rmse, mae;
+  std::optional<JacobianRecord> jacobian;
 };
 
 struct CheckpointRecord {
@@ -132,6 +142,7 @@ struct EndRecord {
   std::optional<int64_t> rank;                  // that says so
   // of one that came to its end
   std::optional<int64_t> steps, trained_steps;
+  std::optional<std::string> stopped;  // why, before train.steps
   std::optional<double> seconds;
   std::optional<StepStats> step_s;
   std::optional<double> samples_per_s, final_loss;

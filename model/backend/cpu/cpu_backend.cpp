@@ -18,10 +18,11 @@ cpu::Attention attention_of(const Op& op, DType act) {
 
 cpu::Loss loss_of(const TrainSpec& train, const std::vector<float>& weights) {
   using Kind = cpu::Loss::Kind;
-  const Kind kind = train.loss == "mae"     ? Kind::mae
-                    : train.loss == "mse"   ? Kind::mse
-                    : train.loss == "huber" ? Kind::huber
-                                            : Kind::relative_l2;
+  const Kind kind = train.loss == "mae"          ? Kind::mae
+                    : train.loss == "mse"        ? Kind::mse
+                    : train.loss == "huber"      ? Kind::huber
+                    : train.loss == "projection" ? Kind::projection  // no user's: validate() refuses it
+                                                 : Kind::relative_l2;
   return {kind, static_cast<float>(train.huber_delta), weights.empty() ? nullptr : weights.data()};
 }
 

@@ -75,6 +75,10 @@ float penalty(const Loss& l, const float* guess, const float* truth, int64_t n) 
         sum += e <= l.delta ? 0.5f * e * e : l.delta * (e - 0.5f * l.delta);
       }
       break;
+    case Kind::projection:
+#pragma omp simd reduction(+ : sum)
+      for (int64_t x = 0; x < n; ++x) sum += guess[x] * truth[x];
+      break;
     case Kind::relative_l2:
     case Kind::mse:
 #pragma omp simd reduction(+ : sum)
@@ -102,6 +106,9 @@ void slopes(const Loss& l, float factor, const float* truth, float* guess, int64
       return;
     case Kind::huber:
       for (int64_t x = 0; x < n; ++x) guess[x] = factor * std::clamp(guess[x] - truth[x], -l.delta, l.delta);
+      return;
+    case Kind::projection:
+      for (int64_t x = 0; x < n; ++x) guess[x] = factor * truth[x];
       return;
     case Kind::relative_l2:  // the root is in the factor
       for (int64_t x = 0; x < n; ++x) guess[x] = factor * (guess[x] - truth[x]);

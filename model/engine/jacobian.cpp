@@ -1,0 +1,94 @@
+#include "model/engine/jacobian.h"
+
+#include <algorithm>
+
+#include "model/nets/build.h"
+
+namespace isobar {
+namespace {
+
+RunSpec for_rows(RunSpec s, int64_t batch) {
+  s.layout = {};
+  s.policy = {};
+  s.train = {};
+  s.train.global_batch = s.policy.micro_batch = batch;
+  s.train.loss = "mse";  // one that is emitted as a loss of the prediction itself
+  s.run.device = "cpu";
+  s.run.serial = true;
+  return s;
+}
+
+TrainSpec with_projection(TrainSpec t) {
+  t.loss = "projection";
+  return t;
+}
+
+Attrs patches_of(const Plan& plan) {
+  const auto op = std::find_if(plan.ops.begin(), plan.ops.end(),
+                               [](const Op& o) { return o.kind == OpKind::patch_gather; });
+  return op == plan.ops.end() ? Attrs{} : op->a;
+}
+
+}  // namespace
+
+Jacobian::Jacobian(const RunSpec& spec, int64_t batch, int threads)
+    : spec_(for_rows(spec, batch)),
+      plan_(build_plan(spec_, 0, cpu_workspace(threads), /*input_gradient=*/true)),
+      program_(needed_for(plan_, link(plan_, plan_.train, true), {plan_.input_gradient})),
+      arena_(plan_.memory.arena),
+      backend_(plan_, arena_.data(), with_projection(spec_.train)),
+      execute_(plan_, backend_, nullptr),
+      patches_(patches_of(plan_)) {
+  require_kernels(spec_, plan_);
+}
+
+void Jacobian::weights_changed() {
+  execute_(link(plan_, plan_.init, true), 0);
+}
+
+int64_t Jacobian::sample(const char* tensor) const {
+  return std::find_if(plan_.batch.begin(), plan_.batch.end(),
+                      [&](const BatchTensor& t) { return t.name == tensor; })
+      ->sample;
+}
+
+std::vector<float> Jacobian::rows(const float* input, const std::vector<int64_t>& which) {
+  std::vector<float> out(which.size() * static_cast<size_t>(inputs()));
+  const auto all = static_cast<int64_t>(which.size());
+  for (int64_t first = 0; first < all; first += spec_.micro_batch())
+    pass(input, which.data() + first, std::min(spec_.micro_batch(), all - first),
+         out.data() + first * inputs());
+  return out;
+}
+
+void Jacobian::pass(const float* input, const int64_t* which, int64_t count, float* rows) {
+  const int64_t batch = spec_.micro_batch(), out = outputs();
+  backend_.on_fetch([&](int32_t, const BatchPlaces& to) {
+    float* const inputs_at = to.floats("input");
+    float* const seeds = to.floats("target");
+    std::fill_n(seeds, batch * out, 0.0f);
+    for (int64_t b = 0; b < batch; ++b) {
+      std::copy_n(input, inputs(), inputs_at + b * inputs());
+      // The loss is a mean over batch and outputs.
+      if (b < count) seeds[b * out + which[b]] = static_cast<float>(batch * out);
+    }
+  });
+  execute_(program_, 0);
+  for (int64_t b = 0; b < count; ++b) take(b, rows + b * inputs());
+}
+
+// Patches have columns (c, row, col), as a stride-p convolution reads them.
+void Jacobian::take(int64_t b, float* row) const {
+  const float* from = floats(plan_.input_gradient) + b * inputs();
+  if (patches_.patch == 0) {
+    std::copy_n(from, inputs(), row);
+    return;
+  }
+  const int64_t C = patches_.channels, H = patches_.height, W = patches_.width, p = patches_.patch;
+  for (int64_t c = 0; c < C; ++c)
+    for (int64_t y = 0; y < H; ++y)
+      for (int64_t x = 0; x < W; ++x)
+        row[(c * H + y) * W + x] = from[(y / p * (W / p) + x / p) * C * p * p + (c * p + y % p) * p + x % p];
+}
+
+}  // namespace isobar
