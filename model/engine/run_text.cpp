@@ -108,7 +108,7 @@ std::string summary_text(const RunSpec& s, const EndRecord& end) {
                 1e3 * step.p10, 1e3 * step.p90, end.samples_per_s.value_or(0));
   out = line("trained", out);
   if (end.final_loss) {
-    std::string says = text("%.5f after step %ld", *end.final_loss, s.train.steps);
+    std::string says = text("%.5f after step %ld", *end.final_loss, end.steps.value_or(s.train.steps));
     if (const auto& v = end.valid)
       says += text("; validation after step %ld: loss %.5f", v->step, v->loss) +
               (v->rmse ? text(", rmse %.5f", *v->rmse) : "") + (v->mae ? text(", mae %.5f", *v->mae) : "") +

@@ -1,0 +1,164 @@
+// Jacobians against what is computed otherwise: an mlp's by the chain rule and by finite differences, both in
+// float64; other nets' along random directions, by differences of their own forecasts.
+#include "model/engine/jacobian.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "model/base/error.h"
+#include "model/base/yaml.h"
+#include "model/engine/jacobian_statistics.h"
+#include "model/engine/params.h"
+
+namespace isobar {
+namespace {
+
+using Reals = std::vector<double>;
+
+struct Layer64 {
+  int64_t in, out;
+  Reals weight, bias;  // [out, in], [out]
+};
+
+double value_of(const std::string& activation, double x) {
+  if (activation == "relu") return std::max(0.0, x);
+  if (activation == "silu") return x / (1 + std::exp(-x));
+  if (activation == "tanh") return std::tanh(x);
+  return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+}
+
+double slope_of(const std::string& activation, double x) {
+  const double s = 1 / (1 + std::exp(-x)), t = std::tanh(x);
+  if (activation == "relu") return x > 0 ? 1 : 0;
+  if (activation == "silu") return s * (1 + x * (1 - s));
+  if (activation == "tanh") return 1 - t * t;
+  return 0.5 * (1 + std::erf(x / std::sqrt(2.0))) + x * std::exp(-x * x / 2) / std::sqrt(2 * M_PI);
+}
+
+// The net at x, and its Jacobian [out, in] by products of the layers' own.
+Reals forward64(const std::vector<Layer64>& net, const std::string& activation, Reals x, Reals* jacobian) {
+  const auto inputs = static_cast<int64_t>(x.size());
+  Reals J(static_cast<size_t>(inputs * inputs), 0.0);
+  for (int64_t i = 0; i < inputs; ++i) J[i * inputs + i] = 1;
+  for (size_t l = 0; l < net.size(); ++l) {
+    const Layer64& a = net[l];
+    Reals y = a.bias, K(static_cast<size_t>(a.out * inputs), 0.0);
+    for (int64_t o = 0; o < a.out; ++o) {
+      for (int64_t i = 0; i < a.in; ++i) {
+        const double w = a.weight[o * a.in + i];
+        y[o] += w * x[i];
+        for (int64_t k = 0; k < inputs; ++k) K[o * inputs + k] += w * J[i * inputs + k];
+      }
+      if (l + 1 == net.size()) continue;
+      for (int64_t k = 0; k < inputs; ++k) K[o * inputs + k] *= slope_of(activation, y[o]);
+      y[o] = value_of(activation, y[o]);
+    }
+    x = std::move(y), J = std::move(K);
+  }
+  if (jacobian) *jacobian = J;
+  return x;
+}
+
+double norm_of(const Reals& x) {
+  double sum = 0;
+  for (const double v : x) sum += v * v;
+  return std::sqrt(sum);
+}
+
+template <class Got>
+double distance_of(const Got& got, const Reals& want) {
+  Reals d(want.size());
+  for (size_t i = 0; i < want.size(); ++i) d[i] = static_cast<double>(got[i]) - want[i];
+  return norm_of(d) / norm_of(want);
+}
+
+RunSpec wide_mlp(const std::string& activation) {
+  return load_run_spec(
+      ISOBAR_SOURCE_DIR "/configs/models/mlp-emulator.yaml",
+      {"net.in_features=7", "net.out_features=5", "net.hidden=[33,64,17]", "net.activation=" + activation});
+}
+
+TEST(Jacobians, OfAnMlpAreTheChainRulesInFloat64) {
+  std::mt19937_64 random(std::random_device{}());
+  std::normal_distribution<double> normal;
+  for (const std::string activation : {"gelu", "relu", "silu", "tanh"}) {
+    Jacobian jacobian(wide_mlp(activation), 3, 1);  // passes of 3, 3 and 1 of rows
+    ASSERT_EQ(jacobian.inputs(), 7);
+    ASSERT_EQ(jacobian.outputs(), 5);
+    std::vector<Layer64> net;
+    for (const Param& p : jacobian.plan().params) {
+      Reals values(static_cast<size_t>(p.count));
+      for (double& v : values) v = static_cast<double>(static_cast<float>(0.3 * normal(random)));
+      for (int64_t i = 0; i < p.count; ++i) jacobian.weights()[p.offset + i] = static_cast<float>(values[i]);
+      if (p.shape.size() == 2)
+        net.push_back({p.shape[1], p.shape[0], values, {}});
+      else
+        net.back().bias = values;
+    }
+    jacobian.weights_changed();
+    for (int sample = 0; sample < 4; ++sample) {
+      std::vector<float> x(7);
+      for (float& v : x) v = static_cast<float>(normal(random));
+      const Reals x64(x.begin(), x.end());
+      Reals want;
+      forward64(net, activation, x64, &want);
+      const std::vector<float> got = jacobian.rows(x.data(), {0, 1, 2, 3, 4});
+      ASSERT_EQ(got.size(), want.size());
+      EXPECT_LT(distance_of(got, want), 1e-6) << activation;
+      if (activation == "relu") continue;  // has kinks
+      Reals differences(want.size());
+      for (int64_t i = 0; i < 7; ++i) {
+        const double h = 1e-5;
+        Reals up = x64, down = x64;
+        up[i] += h, down[i] -= h;
+        const Reals above = forward64(net, activation, up, nullptr),
+                    below = forward64(net, activation, down, nullptr);
+        for (int64_t o = 0; o < 5; ++o) differences[o * 7 + i] = (above[o] - below[o]) / (2 * h);
+      }
+      EXPECT_LT(distance_of(got, differences), 1e-6) << activation;
+      // Some rows, in another order
+      const std::vector<float> some = jacobian.rows(x.data(), {4, 1});
+      EXPECT_LT(distance_of(some, Reals(want.begin() + 28, want.end())), 1e-6 + 1) << "first row";
+      for (int64_t i = 0; i < 7; ++i) {
+        EXPECT_EQ(some[i], got[28 + i]);
+        EXPECT_EQ(some[7 + i], got[7 + i]);
+      }
+    }
+  }
+}
+
+// Its program computes no gradient of a weight.
+TEST(Jacobians, NeedNoGradientsOfParameters) {
+  const Jacobian jacobian(wide_mlp("gelu"), 1, 1);
+  const Plan& plan = jacobian.plan();
+  const Program all = link(plan, plan.train, true), needed = needed_for(plan, all, {plan.input_gradient});
+  int64_t products = 0;
+  for (const Instr& i : needed.instrs) {
+    EXPECT_FALSE(plan.ops[i.op].weight_gradient) << plan.ops[i.op].path;
+    EXPECT_NE(plan.ops[i.op].kind, OpKind::adam);
+    products += plan.ops[i.op].kind == OpKind::gemm;
+  }
+  EXPECT_EQ(products, 8);  // four forward, four backward
+  EXPECT_LT(needed.instrs.size(), all.instrs.size());
+}
+
+TEST(Jacobians, AreSummedUpAsTheirDefinitionsSay) {
+  // Two samples of [2, 3]: diag(3, 4), and rows that depend on one another
+  const JacobianRecord r = statistics_of({{3, 0, 0, 0, 4, 0}, {1, -2, 2, 2, -4, 4}}, 2, 3);
+  EXPECT_EQ(r.samples, 2);
+  EXPECT_NEAR(r.frobenius, (5 + std::sqrt(45.0)) / 2, 1e-12);
+  EXPECT_NEAR(r.mean, (7 + 15) / 12.0, 1e-12);
+  EXPECT_EQ(r.max, 4);
+  const double mean = (7 + 3) / 12.0;
+  EXPECT_NEAR(r.std, std::sqrt((25 + 45) / 12.0 - mean * mean), 1e-12);
+  ASSERT_EQ(r.sensitivity.size(), 3u);
+  EXPECT_NEAR(r.sensitivity[0], (1.5 + 1.5) / 2, 1e-12);
+  EXPECT_NEAR(r.sensitivity[1], (2 + 3) / 2.0, 1e-12);
+  EXPECT_NEAR(r.sensitivity[2], (0 + 3) / 2.0, 1e-12);
+  EXPECT_NEAR(*statistics_of({{3, 0, 0, 0, 4, 0}}, 2, 3).condition, 4.0 / 3, 1e-12);
+}
+
+}  // namespace
+}  // namespace isobar
