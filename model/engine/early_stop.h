@@ -35,6 +35,7 @@ struct EarlyStop {
 
   /// Whether the loss is the lowest so far.
   bool observe(const TrainSpec& t, int64_t step, double loss, std::optional<double> norm) {
+    reason.clear();
     const bool better = loss < best;
     best = std::min(best, loss);
     bad = better ? 0 : bad + 1;
