@@ -12,9 +12,10 @@
 #include "model/base/error.h"
 #include "model/base/progress.h"
 #include "model/data/forecast_file.h"
-#include "model/engine/checkpoint.h"
-#include "model/engine/forecaster.h"
+#include "model/engine/channels_of_data.h"
 #include "model/engine/host.h"
+#include "model/inference/checkpoint.h"
+#include "model/inference/forecaster.h"
 
 namespace isobar {
 namespace {
@@ -59,7 +60,7 @@ class Scores {  // means over samples
 Scores write_forecasts(const Arguments& a, const std::filesystem::path& checkpoint,
                        const CheckpointState& state, const Dataset& set, int threads) {
   const SampleShape shape = set.shape();
-  const Statistics s = set.target_statistics();
+  const NetChannels& channels = state.channels;
   const int64_t in = shape.input.size(), out = shape.target.size(),
                 points = shape.target.height * shape.target.width;
   // Before there is a file, or a bar
@@ -71,25 +72,44 @@ Scores write_forecasts(const Arguments& a, const std::filesystem::path& checkpoi
                     set.size(), shape, set.channels().targets, set.coordinates());
   Scores scores;
   Progress bar("forecasts", set.size(), !a.json);
+  // A set that was normalised already, for a checkpoint that does not say how
+  const bool normalised = !set.target_statistics().mean.empty();
   std::vector<float> input(net->batch() * in), target(net->batch() * out), prediction(target.size());
   for (int64_t first = 0; first < set.size();) {
     const int64_t n = std::min(a.batch, set.size() - first);
     if (net->batch() != n)  // the last ones
-      net = std::make_unique<Forecaster>(checkpoint, state, n, threads);
+      net = std::make_unique<Forecaster>(*net, n, threads);
     for (int64_t i = 0; i < n; ++i) set.read(first + i, input.data() + i * in, target.data() + i * out);
+    if (!normalised) {
+      normalise(channels.inputs, points, n, input.data(), input.data());
+      normalise(channels.targets, points, n, target.data(), target.data());
+    }
     (*net)(input.data(), target.data(), prediction.data());
     scores.add(*net);
-    if (!s.mean.empty())
-      for (int64_t i = 0; i < n * out; ++i) {
-        const int64_t c = i % out / points;
-        prediction[i] = prediction[i] * s.std[c] + s.mean[c];
-      }
+    denormalise(channels.targets, points, n, prediction.data());
     for (int64_t i = 0; i < n; ++i) file.append(prediction.data() + i * out, set.target_time(first + i));
     bar.update(first += n);
   }
   file.finish();
   bar.finish();
   return scores;
+}
+
+// The net's channels in the net's order, by name where both sides have names of files
+void check_channels(const CheckpointState& state, const Dataset& set, const std::string& checkpoint) {
+  const ChannelNames have = set.channels();
+  const auto same = [&](const std::vector<NetChannel>& want, const std::vector<std::string>& got,
+                        const char* key) {
+    for (size_t c = 0; c < std::max(want.size(), got.size()); ++c)
+      if (c >= want.size() || c >= got.size() || want[c].name != got[c])
+        throw ConfigError(checkpoint, key,
+                          "channel " + std::to_string(c) + " of these data is " +
+                              (c < got.size() ? got[c] : "none") + ", and of the net " +
+                              (c < want.size() ? want[c].name : "none"),
+                          "give data of the same channels in the same order");
+  };
+  same(state.channels.inputs, have.inputs, "data.inputs");
+  same(state.channels.targets, have.targets, "data.targets");
 }
 
 void run_forecast(Arguments a) {
@@ -101,24 +121,38 @@ void run_forecast(Arguments a) {
   state.spec = with_data(state.spec, a);
   if (std::filesystem::exists(a.out) && !a.force)
     throw ConfigError(a.out, "", "is there already", "give another -o, or --force to replace it");
-  require_data(state.spec);
+  const bool own = state.channels.known();
+  RunSpec wanted = state.spec;
+  if (own && !wanted.data.valid.empty()) {  // the training data may be gone
+    wanted.data.train.clear();
+    state.spec.data.train = wanted.data.valid;
+  }
+  require_data(wanted);
   const DataSpec& d = state.spec.data;
   const SampleShape shape = sample_shape(state.spec.net);
   Statistics known;
-  if (needs_statistics(d, shape)) known = begin_statistics(d, shape)();
-  const auto set = open_dataset(d, d.valid, Split::valid, shape, known.mean.empty() ? nullptr : &known);
+  if (!own && needs_statistics(d, shape)) known = begin_statistics(d, shape)();
+  const auto set =
+      open_dataset(d, d.valid, Split::valid, shape, own || !known.mean.empty() ? &known : nullptr);
+  if (own) {
+    check_channels(state, *set, checkpoint.string());
+  } else {
+    state.channels = channels_of_data(*set);
+    std::fprintf(stderr,
+                 "isobar: %s does not say how its channels are normalised: computed from data.train\n",
+                 checkpoint.c_str());
+  }
   const int threads = a.threads > 0 ? static_cast<int>(a.threads) : cores();
   omp_set_num_threads(threads);
   if (a.batch == 0) a.batch = shape.of_table ? 256 : 1;
   const Scores scores = write_forecasts(a, checkpoint, state, *set, threads);
 
   const std::vector<std::string> names = set->channels().targets;
-  const Statistics s = set->target_statistics();
   const std::vector<std::string> units = set->coordinates().units;
   const char* error = shape.of_table ? "mae" : "rmse";
   nlohmann::json channels = nlohmann::json::array();
   for (size_t c = 0; c < names.size(); ++c) {
-    const double scale = s.std.empty() ? 1 : static_cast<double>(s.std[c]);
+    const double scale = static_cast<double>(state.channels.targets[c].std);
     channels.push_back({{"name", names[c]},
                         {"units", c < units.size() ? units[c] : ""},
                         {error, scale * scores.error(c)},

@@ -6,8 +6,8 @@
 #include "bench/cli/output.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
-#include "model/engine/arena.h"
 #include "model/engine/trainer.h"
+#include "model/inference/arena.h"
 
 namespace {
 
