@@ -8,6 +8,7 @@ namespace isobar {
 void add_plan_command(CLI::App& app);
 void add_train_command(CLI::App& app);
 void add_forecast_command(CLI::App& app);
+void add_jacobian_command(CLI::App& app);
 void add_calibrate_command(CLI::App& app);
 void add_sweep_command(CLI::App& app);
 void add_fit_command(CLI::App& app);

@@ -9,12 +9,14 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/net_and_data.h"
 #include "model/base/error.h"
 #include "model/base/progress.h"
 #include "model/data/forecast_file.h"
-#include "model/engine/checkpoint.h"
-#include "model/engine/forecaster.h"
+#include "model/engine/channels_of_data.h"
 #include "model/engine/host.h"
+#include "model/inference/checkpoint.h"
+#include "model/inference/forecaster.h"
 
 namespace isobar {
 namespace {
@@ -24,19 +26,6 @@ struct Arguments {
   int64_t samples = 0, batch = 0, threads = 0;
   bool force = false, json = false;
 };
-
-// The checkpoint's own data: what it was validated on, or other files, normalised as in training.
-RunSpec with_data(RunSpec s, const Arguments& a) {
-  if (!a.data.empty()) s.data.valid = a.data;
-  if (s.data.train.empty())
-    throw ConfigError(a.from, "data.train", "is empty: this net was trained on noise",
-                      "train it on data, which also say how they are normalised");
-  if (s.data.valid.empty() && s.data.train_fraction >= 1)
-    throw ConfigError(a.from, "data.valid", "is empty: the run has no validation data",
-                      "name data: --data PATH");
-  s.data.limit_valid_samples = a.samples > 0 ? a.samples : a.data.empty() ? s.data.limit_valid_samples : 0;
-  return s;
-}
 
 class Scores {  // means over samples
  public:
@@ -56,10 +45,10 @@ class Scores {  // means over samples
   double loss_ = 0, samples_ = 0;
 };
 
-Scores write_forecasts(const Arguments& a, const std::filesystem::path& checkpoint,
-                       const CheckpointState& state, const Dataset& set, int threads) {
+Scores write_forecasts(const Arguments& a, const NetAndData& from, int threads) {
+  const auto& [checkpoint, state, opened] = from;
+  const Dataset& set = *opened;
   const SampleShape shape = set.shape();
-  const Statistics s = set.target_statistics();
   const int64_t in = shape.input.size(), out = shape.target.size(),
                 points = shape.target.height * shape.target.width;
   // Before there is a file, or a bar
@@ -75,15 +64,11 @@ Scores write_forecasts(const Arguments& a, const std::filesystem::path& checkpoi
   for (int64_t first = 0; first < set.size();) {
     const int64_t n = std::min(a.batch, set.size() - first);
     if (net->batch() != n)  // the last ones
-      net = std::make_unique<Forecaster>(checkpoint, state, n, threads);
-    for (int64_t i = 0; i < n; ++i) set.read(first + i, input.data() + i * in, target.data() + i * out);
+      net = std::make_unique<Forecaster>(*net, n, threads);
+    for (int64_t i = 0; i < n; ++i) from.read(first + i, input.data() + i * in, target.data() + i * out);
     (*net)(input.data(), target.data(), prediction.data());
     scores.add(*net);
-    if (!s.mean.empty())
-      for (int64_t i = 0; i < n * out; ++i) {
-        const int64_t c = i % out / points;
-        prediction[i] = prediction[i] * s.std[c] + s.mean[c];
-      }
+    denormalise(state.channels.targets, points, n, prediction.data());
     for (int64_t i = 0; i < n; ++i) file.append(prediction.data() + i * out, set.target_time(first + i));
     bar.update(first += n);
   }
@@ -93,32 +78,22 @@ Scores write_forecasts(const Arguments& a, const std::filesystem::path& checkpoi
 }
 
 void run_forecast(Arguments a) {
-  const std::filesystem::path checkpoint = find_checkpoint(a.from, "");
-  CheckpointState state = read_state(checkpoint);
-  if (!state.checkable())
-    throw ConfigError(checkpoint.string(), "", "was written before checkpoints said what their net is",
-                      "train it again, or resume it for a step");
-  state.spec = with_data(state.spec, a);
-  if (std::filesystem::exists(a.out) && !a.force)
-    throw ConfigError(a.out, "", "is there already", "give another -o, or --force to replace it");
-  require_data(state.spec);
+  refuse_to_replace(a.out, a.force);
+  const NetAndData opened = open_net_and_data(a.from, a.data, a.samples);
+  const auto& [checkpoint, state, set] = opened;
   const DataSpec& d = state.spec.data;
-  const SampleShape shape = sample_shape(state.spec.net);
-  Statistics known;
-  if (needs_statistics(d, shape)) known = begin_statistics(d, shape)();
-  const auto set = open_dataset(d, d.valid, Split::valid, shape, known.mean.empty() ? nullptr : &known);
+  const SampleShape shape = set->shape();
   const int threads = a.threads > 0 ? static_cast<int>(a.threads) : cores();
   omp_set_num_threads(threads);
   if (a.batch == 0) a.batch = shape.of_table ? 256 : 1;
-  const Scores scores = write_forecasts(a, checkpoint, state, *set, threads);
+  const Scores scores = write_forecasts(a, opened, threads);
 
   const std::vector<std::string> names = set->channels().targets;
-  const Statistics s = set->target_statistics();
   const std::vector<std::string> units = set->coordinates().units;
   const char* error = shape.of_table ? "mae" : "rmse";
   nlohmann::json channels = nlohmann::json::array();
   for (size_t c = 0; c < names.size(); ++c) {
-    const double scale = s.std.empty() ? 1 : static_cast<double>(s.std[c]);
+    const double scale = static_cast<double>(state.channels.targets[c].std);
     channels.push_back({{"name", names[c]},
                         {"units", c < units.size() ? units[c] : ""},
                         {error, scale * scores.error(c)},

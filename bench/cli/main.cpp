@@ -6,8 +6,8 @@
 #include "bench/cli/output.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
-#include "model/engine/arena.h"
 #include "model/engine/trainer.h"
+#include "model/inference/arena.h"
 
 namespace {
 
@@ -46,6 +46,7 @@ int run(int argc, char** argv) {
   add_plan_command(app);
   add_train_command(app);
   add_forecast_command(app);
+  add_jacobian_command(app);
   add_calibrate_command(app);
   add_sweep_command(app);
   add_fit_command(app);

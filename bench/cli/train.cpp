@@ -14,11 +14,11 @@
 #include "bench/sweep/results.h"
 #include "model/base/error.h"
 #include "model/data/foreign.h"
-#include "model/engine/arena.h"
 #include "model/engine/processor.h"
 #include "model/engine/signals.h"
 #include "model/engine/start.h"
 #include "model/engine/trainer.h"
+#include "model/inference/arena.h"
 #include "model/nets/build.h"
 
 namespace isobar {

@@ -1,9 +1,10 @@
 #include <algorithm>
 
 #include "bench/micro/cases.h"
-#include "model/engine/arena.h"
-#include "model/engine/checkpoint.h"
-#include "model/engine/params.h"
+#include "model/engine/mpi_meeting.h"
+#include "model/inference/arena.h"
+#include "model/inference/checkpoint.h"
+#include "model/inference/params.h"
 #include "model/nets/build.h"
 #include "perfmodel/step/checkpoint.h"
 

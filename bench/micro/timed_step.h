@@ -12,7 +12,7 @@
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/spec.h"
-#include "model/engine/arena.h"
+#include "model/inference/arena.h"
 #include "model/plan/link.h"
 #include "model/plan/plan.h"
 

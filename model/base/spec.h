@@ -47,7 +47,7 @@ struct TrainSpec {  // train:
   double min_loss_scale = 1;         // an overflow at this scale ends the run
   int64_t loss_scale_window = 2000;  // steps
   double grad_clip = 0.0;  // largest global norm of the gradients (all ranks together); 0 = not clipped
-  std::string lr_schedule = "cosine";  // cosine | constant | step | plateau (engine/schedule_lr.h)
+  std::string lr_schedule = "cosine";  // cosine | constant | step | plateau (inference/schedule_lr.h)
   double lr_gamma = 0.1;               // step, plateau: the factor
   int64_t lr_step_size = 0;            // step: optimizer steps between two factors
   int64_t lr_patience = 10;            // plateau: validations without improvement that are let pass
@@ -62,7 +62,7 @@ struct TrainSpec {  // train:
   int64_t valid_every = 0;       // steps; 0 = once at the end (if data.valid is set)
   int64_t checkpoint_every = 0;  // steps; 0 = never
   bool checkpoint_best = false;  // after a validation with the lowest loss so far: RUN/checkpoints/best
-  // Validations in a row that may pass without a lower loss before the run ends (engine/early_stop.h); 0 =
+  // Validations in a row that may pass without a lower loss before the run ends (inference/early_stop.h); 0 =
   // any number
   int64_t early_stopping_patience = 0;
   int64_t jacobian_samples = 0;  // mlp: validation samples whose Jacobian each validation tracks; 0 = none

@@ -57,8 +57,10 @@ class FileDataset : public Dataset {
       return !f.times.empty() && f.time_units == info.time_units && f.calendar == info.calendar;
     });
     if (one_axis) c.time_units = info.time_units, c.calendar = info.calendar;
-    if (!info.units.empty())
+    if (!info.units.empty()) {
       for (const int64_t k : channels_.targets) c.units.push_back(info.units[k]);
+      for (const int64_t k : channels_.inputs) c.input_units.push_back(info.units[k]);
+    }
     return c;
   }
   double target_time(int64_t i) const override {
@@ -66,13 +68,8 @@ class FileDataset : public Dataset {
     const std::vector<double>& times = file->info().times;
     return times.empty() ? Dataset::target_time(i) : times[step + dt_];
   }
-  Statistics target_statistics() const override {
-    Statistics s;
-    if (statistics_.mean.empty()) return s;
-    for (const int64_t k : channels_.targets)
-      s.mean.push_back(statistics_.mean[k]), s.std.push_back(statistics_.std[k]);
-    return s;
-  }
+  Statistics target_statistics() const override { return of(channels_.targets); }
+  Statistics input_statistics() const override { return of(channels_.inputs); }
 
   void read(int64_t i, float* input, float* target) const override {
     const auto [file, step] = place_of(i);
@@ -81,6 +78,13 @@ class FileDataset : public Dataset {
   }
 
  private:
+  Statistics of(const std::vector<int64_t>& channels) const {
+    Statistics s;
+    if (statistics_.mean.empty()) return s;
+    for (const int64_t k : channels)
+      s.mean.push_back(statistics_.mean[k]), s.std.push_back(statistics_.std[k]);
+    return s;
+  }
   struct Place {
     const FieldFile* file;
     int64_t step;  // of the input
@@ -250,7 +254,7 @@ std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& p
     const int64_t usual = want.of_table ? kNoiseRows : kNoiseFields;
     return make_noise(limit > 0 ? limit : usual, data.dt, split, want);
   }
-  if (want.of_table) return open_table(data, path, split, want);
+  if (want.of_table) return open_table(data, path, split, want, known);
 
   const bool tail = split == Split::valid && path.empty();  // the end of data.train validates
   const std::string key = split == Split::train || tail ? "data.train" : "data.valid";
@@ -264,7 +268,7 @@ std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& p
   const FieldInfo& info = files[0]->info();
   ChannelChoice channels = choose_channels(data, info, want);
   Statistics statistics;
-  if (known && needs_statistics(data, want)) {
+  if (known && (known->mean.empty() || needs_statistics(data, want))) {
     statistics = *known;
   } else if (tail) {
     const auto first = part_of(files, data, data.train, Split::train);

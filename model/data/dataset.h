@@ -50,7 +50,7 @@ struct Statistics {  // per channel of the files; an empty vector means "do not 
 struct Coordinates {
   std::vector<double> latitude, longitude;  // degrees, of the rows and columns that are read; may be empty
   std::string time_units, calendar;         // "" : times are not known
-  std::vector<std::string> units;           // of the targets; may be empty
+  std::vector<std::string> units, input_units;  // of the targets, of the inputs; may be empty
 };
 
 enum class Split { train, valid };
@@ -64,8 +64,9 @@ class Dataset {
   virtual int64_t left_out() const { return 0; }  // samples in which a value is missing
   virtual Coordinates coordinates() const { return {}; }
   virtual double target_time(int64_t) const { return std::numeric_limits<double>::quiet_NaN(); }
-  /// What turns a normalised target back; empty: it was not normalised.
+  /// What turns a normalised target back, and an input; empty: it was not normalised.
   virtual Statistics target_statistics() const { return {}; }
+  virtual Statistics input_statistics() const { return {}; }
   /// Reads, decodes and normalises pair i into input and target, each [channels,H,W] f32. Thread-safe. Throws
   /// ConfigError for a truncated file or for NaN and fill values in the data, naming file, time step and
   /// channel.
@@ -86,7 +87,8 @@ std::function<Statistics()> begin_statistics(const DataSpec& data, SampleShape w
 
 /// Opens data.train or data.valid (or, when `path` is empty, noise made in memory). Checks the shape of the
 /// file against `want` before anything is read. `known`: the statistics, where needs_statistics; null: they
-/// are computed here. Throws ConfigError.
+/// are computed here; empty ones: samples stay in physical units, and only `path` is opened. Throws
+/// ConfigError.
 std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& path, Split split,
                                       SampleShape want, const Statistics* known = nullptr);
 

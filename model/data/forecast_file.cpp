@@ -33,12 +33,12 @@ std::vector<std::string> variable_names(const std::vector<std::string>& channels
 
 ForecastFile::ForecastFile(std::string path, const std::map<std::string, std::string>& about, int64_t samples,
                            const SampleShape& shape, const std::vector<std::string>& names,
-                           const Coordinates& at)
+                           const Coordinates& at, const std::string& what)
     : path_(std::move(path)), part_(path_ + ".part"), shape_(shape.target), of_table_(shape.of_table) {
   const LibraryLock lock;
   check(nc_create(part_.c_str(), NC_CLOBBER | NC_NETCDF4 | NC_CLASSIC_MODEL, &file_), "create it");
   try {
-    define(about, samples, names, at);
+    define(about, samples, names, at, what);
   } catch (...) {
     give_up();
     throw;
@@ -46,7 +46,8 @@ ForecastFile::ForecastFile(std::string path, const std::map<std::string, std::st
 }
 
 void ForecastFile::define(const std::map<std::string, std::string>& about, int64_t samples,
-                          const std::vector<std::string>& names, const Coordinates& at) {
+                          const std::vector<std::string>& names, const Coordinates& at,
+                          const std::string& what) {
   text(NC_GLOBAL, "Conventions", "CF-1.8");
   for (const auto& [name, value] : about) text(NC_GLOBAL, name, value);
   std::vector<int> dims;
@@ -70,7 +71,7 @@ void ForecastFile::define(const std::map<std::string, std::string>& about, int64
     check(nc_def_var(file_, name.c_str(), NC_FLOAT, static_cast<int>(dims.size()), dims.data(),
                      &variables_.emplace_back()),
           "define " + name);
-    text(variables_.back(), "long_name", "forecast of " + names[c]);
+    text(variables_.back(), "long_name", what + names[c]);
     if (c < at.units.size() && !at.units[c].empty()) text(variables_.back(), "units", at.units[c]);
   }
   check(nc_enddef(file_), "end its header");

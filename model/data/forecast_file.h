@@ -16,7 +16,8 @@ class ForecastFile {
  public:
   /// `about`: global attributes. Throws ConfigError where the file cannot be written.
   ForecastFile(std::string path, const std::map<std::string, std::string>& about, int64_t samples,
-               const SampleShape& shape, const std::vector<std::string>& names, const Coordinates& at);
+               const SampleShape& shape, const std::vector<std::string>& names, const Coordinates& at,
+               const std::string& what = "forecast of ");  // before each name, in its long_name
   ~ForecastFile();  // without finish(): removes the unfinished file
   ForecastFile(const ForecastFile&) = delete;
   ForecastFile& operator=(const ForecastFile&) = delete;
@@ -26,7 +27,7 @@ class ForecastFile {
 
  private:
   void define(const std::map<std::string, std::string>& about, int64_t samples,
-              const std::vector<std::string>& names, const Coordinates& at);
+              const std::vector<std::string>& names, const Coordinates& at, const std::string& what);
   void give_up();  // the lock is held
   void check(int rc, const std::string& doing);
   int dimension(const std::string& name, int64_t size);

@@ -33,17 +33,26 @@ class TableDataset : public Dataset {
   SampleShape shape() const override { return shape_; }
   ChannelNames channels() const override { return names_; }
   int64_t left_out() const override { return table_.left_out; }
+  Statistics input_statistics() const override {
+    if (statistics_.mean.empty()) return {};
+    const auto inputs = static_cast<std::ptrdiff_t>(names_.inputs.size());
+    return {{statistics_.mean.begin(), statistics_.mean.begin() + inputs},
+            {statistics_.std.begin(), statistics_.std.begin() + inputs}};
+  }
   Statistics target_statistics() const override {
+    if (statistics_.mean.empty()) return {};
     const auto inputs = static_cast<std::ptrdiff_t>(names_.inputs.size());
     return {{statistics_.mean.begin() + inputs, statistics_.mean.end()},
             {statistics_.std.begin() + inputs, statistics_.std.end()}};
   }
   void read(int64_t i, float* input, float* target) const override {
     const auto inputs = static_cast<int64_t>(names_.inputs.size()),
-               columns = static_cast<int64_t>(statistics_.mean.size());
+               columns = inputs + static_cast<int64_t>(names_.targets.size());
     const float* row = table_.values.data() + (first_ + i) * columns;
+    const bool physical = statistics_.mean.empty();
     for (int64_t c = 0; c < columns; ++c)
-      (c < inputs ? input[c] : target[c - inputs]) = (row[c] - statistics_.mean[c]) / statistics_.std[c];
+      (c < inputs ? input[c] : target[c - inputs]) =
+          physical ? row[c] : (row[c] - statistics_.mean[c]) / statistics_.std[c];
   }
 
  private:
@@ -78,10 +87,18 @@ Statistics statistics_of_rows(const SampleTable& t, int64_t rows, const std::vec
   return s;
 }
 
+// In physical units
+std::unique_ptr<Dataset> whole_table(SampleTable table, const DataSpec& data, const SampleShape& want) {
+  const int64_t limit = data.limit_valid_samples, all = table.rows;
+  const int64_t rows = limit > 0 ? std::min(limit, all) : all;
+  return std::make_unique<TableDataset>(std::move(table), 0, rows, Statistics(),
+                                        ChannelNames{data.inputs, data.targets}, want);
+}
+
 }  // namespace
 
 std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& path, Split split,
-                                    const SampleShape& want) {
+                                    const SampleShape& want, const Statistics* known) {
   if (!data.means.empty() || !data.stds.empty())
     throw ConfigError("configuration", data.means.empty() ? "data.stds" : "data.means",
                       "is for fields; a table is normalised by what its training rows hold", "leave it out");
@@ -90,6 +107,8 @@ std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& pat
                       "is for fields; a row of a table is a sample by itself", "leave it out");
   const std::vector<std::string> names = columns_of(data);
   const bool tail = split == Split::valid && path.empty();  // the end of data.train validates
+  const bool physical = known && known->mean.empty();
+  if (physical && !tail) return whole_table(read_table(path, "data.valid", names), data, want);
   SampleTable training = read_table(data.train, "data.train", names);
   const auto first =
       static_cast<int64_t>(std::round(data.train_fraction * static_cast<double>(training.rows)));
@@ -97,7 +116,8 @@ std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& pat
     throw ConfigError(data.train, "data.train_fraction",
                       "leaves no row to " + std::string(first == 0 ? "train" : "validate"),
                       first == 0 ? "raise it" : "lower it, or name data.valid");
-  Statistics statistics = statistics_of_rows(training, first, names, data.train);
+  Statistics statistics;
+  if (!physical) statistics = statistics_of_rows(training, first, names, data.train);
   const bool other = split == Split::valid && !tail;
   SampleTable table = other ? read_table(path, "data.valid", names) : std::move(training);
   const int64_t begin = tail ? first : 0, end = split == Split::train ? first : table.rows;
@@ -108,9 +128,9 @@ std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& pat
 }
 
 void require_tables(const DataSpec& data) {
-  if (data.train.empty()) return;
+  if (data.train.empty() && data.valid.empty()) return;
   const std::vector<std::string> names = columns_of(data);
-  require_table(data.train, "data.train", names);
+  if (!data.train.empty()) require_table(data.train, "data.train", names);
   if (!data.valid.empty()) require_table(data.valid, "data.valid", names);
 }
 

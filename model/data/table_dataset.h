@@ -9,9 +9,10 @@
 
 namespace isobar {
 
+/// `known`: empty statistics, for rows in physical units; null otherwise, as a table's are computed here.
 /// Throws ConfigError as read_table does, and for a column that is constant, so that it cannot be normalised.
 std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& path, Split split,
-                                    const SampleShape& want);
+                                    const SampleShape& want, const Statistics* known = nullptr);
 
 /// data.train and data.valid can be opened so. Throws ConfigError. In a child (require_table).
 void require_tables(const DataSpec& data);

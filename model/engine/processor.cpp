@@ -5,9 +5,9 @@
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
-#include "model/engine/arena.h"
 #include "model/engine/executor.h"
 #include "model/engine/host.h"
+#include "model/inference/arena.h"
 #ifdef ISOBAR_WITH_CUDA
 #include "model/backend/cuda/cuda_backend.h"
 #include "model/backend/cuda/executor.h"

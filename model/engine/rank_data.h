@@ -11,6 +11,7 @@
 #include "model/backend/batch_places.h"
 #include "model/base/spec.h"
 #include "model/data/loader.h"
+#include "model/engine/channels_of_data.h"
 #include "model/plan/plan.h"
 
 namespace isobar {
@@ -25,6 +26,7 @@ class RankData {
   bool scores() const { return scores_; }
   int64_t steps_per_epoch() const;
   ChannelNames channels() const { return train_set_->channels(); }
+  NetChannels net_channels() const { return channels_of_data(*train_set_); }
   int64_t left_out() const { return train_set_->left_out(); }
   int64_t validation_batches() const;
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "model/base/error.h"
-#include "model/engine/checkpoint.h"
+#include "model/inference/checkpoint.h"
 
 namespace isobar {
 namespace {

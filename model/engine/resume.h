@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "model/engine/checkpoint_state.h"
+#include "model/inference/checkpoint_state.h"
 #include "model/records/records.h"
 
 namespace isobar {

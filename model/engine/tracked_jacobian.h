@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/comm/comm.h"
-#include "model/engine/jacobian.h"
+#include "model/inference/jacobian.h"
 #include "model/records/records.h"
 
 namespace isobar {

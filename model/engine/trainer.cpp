@@ -13,17 +13,14 @@
 #include "model/base/files.h"
 #include "model/base/signal_name.h"
 #include "model/data/stats.h"
-#include "model/engine/arena.h"
-#include "model/engine/checkpoint.h"
 #include "model/engine/executor.h"
 #include "model/engine/host.h"
-#include "model/engine/params.h"
+#include "model/engine/mpi_meeting.h"
 #include "model/engine/persistence.h"
 #include "model/engine/processor.h"
 #include "model/engine/rank_data.h"
 #include "model/engine/result_log.h"
 #include "model/engine/run_text.h"
-#include "model/engine/schedule_lr.h"
 #include "model/engine/signals.h"
 #include "model/engine/slow_work.h"
 #include "model/engine/start.h"
@@ -31,6 +28,10 @@
 #include "model/engine/traced_steps.h"
 #include "model/engine/tracked_jacobian.h"
 #include "model/engine/watchdog.h"
+#include "model/inference/arena.h"
+#include "model/inference/checkpoint.h"
+#include "model/inference/params.h"
+#include "model/inference/schedule_lr.h"
 #include "model/nets/build.h"
 
 namespace isobar {
@@ -352,9 +353,10 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const int64_t t0 = now_ns();
     backend_->download({plan_.params_all, plan_.adam_m, plan_.adam_v});
     const auto writing = slow_.begin("writing a checkpoint");
-    const auto dir = save_checkpoint(spec_.run.out, plan_, on_host(plan_.params_all), on_host(plan_.adam_m),
-                                     on_host(plan_.adam_v), {.train = state_after(step), .spec = spec_},
-                                     meeting_of(mpi_, threads_, &slow_));
+    const auto dir = save_checkpoint(
+        spec_.run.out, plan_, on_host(plan_.params_all), on_host(plan_.adam_m), on_host(plan_.adam_v),
+        {.train = state_after(step), .spec = spec_, .channels = data_->net_channels()},
+        meeting_of(mpi_, threads_, &slow_));
     last_checkpoint_ = dir.string();
     saved_ = step;
     if (best && mpi_.rank() == 0) name_best(dir);

@@ -1,5 +1,5 @@
 // What writing checkpoints costs: whole tensors and the optimizer's moments in f32
-// (model/engine/checkpoint.h), written by the ranks that hold them, while training stands still.
+// (model/inference/checkpoint.h), written by the ranks that hold them, while training stands still.
 //
 //   seconds = write.commit + max(write.checkpoint * bytes of the fullest host, all bytes / file system)
 //

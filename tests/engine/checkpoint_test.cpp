@@ -1,5 +1,5 @@
 // Checkpoints that appear whole or not at all, written by any layout and read by any other.
-#include "model/engine/checkpoint.h"
+#include "model/inference/checkpoint.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 
 #include "model/base/error.h"
 #include "model/base/hash.h"
-#include "model/engine/file_digest.h"
-#include "model/engine/params.h"
+#include "model/inference/file_digest.h"
+#include "model/inference/params.h"
 #include "tests/engine/command.h"
 #include "tests/engine/cut_net.h"
 

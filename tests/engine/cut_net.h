@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "model/engine/checkpoint.h"
+#include "model/inference/checkpoint.h"
 #include "model/plan/plan.h"
 #include "tests/engine/noise.h"
 

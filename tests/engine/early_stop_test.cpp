@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "model/engine/early_stop.h"
+#include "model/inference/early_stop.h"
 #include "tests/engine/layouts.h"
 
 namespace isobar {

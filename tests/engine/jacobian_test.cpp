@@ -1,6 +1,6 @@
 // Jacobians against what is computed otherwise: an mlp's by the chain rule and by finite differences, both in
 // float64; other nets' along random directions, by differences of their own forecasts.
-#include "model/engine/jacobian.h"
+#include "model/inference/jacobian.h"
 
 #include <gtest/gtest.h>
 

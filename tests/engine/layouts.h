@@ -14,7 +14,7 @@
 #include <map>
 #include <string>
 
-#include "model/engine/safetensors.h"
+#include "model/inference/safetensors.h"
 #include "tests/engine/command.h"
 
 namespace isobar {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "model/engine/schedule_lr.h"
+#include "model/inference/schedule_lr.h"
 
 namespace isobar {
 namespace {

@@ -8,7 +8,7 @@
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/engine/executor.h"
-#include "model/engine/params.h"
+#include "model/inference/params.h"
 #include "model/nets/build.h"
 #include "tests/engine/command.h"
 #include "tests/engine/guarded_arena.h"

@@ -12,10 +12,10 @@
 #include <cstring>
 
 #include "model/backend/cpu/cpu_backend.h"
-#include "model/engine/arena.h"
 #include "model/engine/executor.h"
-#include "model/engine/params.h"
-#include "model/engine/schedule_lr.h"
+#include "model/inference/arena.h"
+#include "model/inference/params.h"
+#include "model/inference/schedule_lr.h"
 #include "model/nets/build.h"
 
 namespace isobar {

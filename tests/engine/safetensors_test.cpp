@@ -1,5 +1,5 @@
 // safetensors files read back by a reader of its own, refused when cut off at any byte.
-#include "model/engine/safetensors.h"
+#include "model/inference/safetensors.h"
 
 #include <gtest/gtest.h>
 

@@ -112,7 +112,7 @@ void patch_gather(const Patch& s, const float* image, void* patches);
 //   mse           mean of w_c e^2
 //   huber         mean of w_c h(e), h = e^2 / 2 where |e| <= delta, else delta (|e| - delta / 2)
 //   projection    mean of pred * target: its gradient is the target, which makes the backward pass a product
-//                 of that vector with the Jacobian (engine/jacobian.h); nothing trains on it
+//                 of that vector with the Jacobian (inference/jacobian.h); nothing trains on it
 struct Loss {
   enum class Kind : uint8_t { relative_l2, mae, mse, huber, projection };
   Kind kind = Kind::relative_l2;

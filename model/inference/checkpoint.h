@@ -10,8 +10,8 @@
 #pragma once
 #include <filesystem>
 
-#include "model/engine/checkpoint_state.h"
-#include "model/engine/meeting.h"
+#include "model/inference/checkpoint_state.h"
+#include "model/inference/meeting.h"
 #include "model/plan/plan.h"
 
 namespace isobar {

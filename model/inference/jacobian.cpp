@@ -1,7 +1,8 @@
-#include "model/engine/jacobian.h"
+#include "model/inference/jacobian.h"
 
 #include <algorithm>
 
+#include "model/base/denormals.h"
 #include "model/nets/build.h"
 
 namespace isobar {
@@ -37,13 +38,24 @@ Jacobian::Jacobian(const RunSpec& spec, int64_t batch, int threads)
       program_(needed_for(plan_, link(plan_, plan_.train, true), {plan_.input_gradient})),
       arena_(plan_.memory.arena),
       backend_(plan_, arena_.data(), with_projection(spec_.train)),
-      execute_(plan_, backend_, nullptr),
       patches_(patches_of(plan_)) {
   require_kernels(spec_, plan_);
 }
 
 void Jacobian::weights_changed() {
-  execute_(link(plan_, plan_.init, true), 0);
+  run(link(plan_, plan_.init, true));
+}
+
+// On one rank a plan's parameters lie in one order whatever its batch.
+void Jacobian::take_weights(const Forecaster& net) {
+  std::copy_n(net.weights(), plan_.params_all.count, weights());
+  weights_changed();
+}
+
+void Jacobian::run(const Program& program) {
+  flush_denormals();
+  for (const Instr& i : program.instrs) backend_.launch(plan_.ops[i.op], i.micro, i.slot);
+  backend_.sync();
 }
 
 int64_t Jacobian::sample(const char* tensor) const {
@@ -73,7 +85,7 @@ void Jacobian::pass(const float* input, const int64_t* which, int64_t count, flo
       if (b < count) seeds[b * out + which[b]] = static_cast<float>(batch * out);
     }
   });
-  execute_(program_, 0);
+  run(program_);
   for (int64_t b = 0; b < count; ++b) take(b, rows + b * inputs());
 }
 

@@ -1,4 +1,4 @@
-#include "model/engine/safetensors.h"
+#include "model/inference/safetensors.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "model/engine/params.h"
+#include "model/inference/params.h"
 
 #include <algorithm>
 #include <stdexcept>

@@ -1,28 +1,16 @@
-// How the ranks of a run wait for each other where files are concerned.
+// The ranks of a run under MPI, as what writes and reads their files knows them.
 //
 //   save_checkpoint(dir, ..., meeting_of(mpi, threads));
 #pragma once
-#include <functional>
 #include <optional>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "model/comm/comm.h"
 #include "model/engine/slow_work.h"
+#include "model/inference/meeting.h"
 
 namespace isobar {
-
-struct Meeting {  // as it stands, a world of one
-  int rank = 0, size = 1;
-  int threads = 1;  // of this rank's, for what it computes meanwhile
-  std::function<void()> barrier = [] {};
-  /// Rank 0's, everywhere.
-  std::function<std::string(std::string)> from_first = [](std::string s) { return s; };
-  /// Every rank's in order, on rank 0; empty elsewhere.
-  std::function<std::vector<std::string>(std::string)> to_first = [](std::string s) {
-    return std::vector<std::string>{std::move(s)};
-  };
-};
 
 /// `slow`: of the rank, whose waiting for others is no slow work; both stay while the meeting lasts.
 inline Meeting meeting_of(const Mpi& mpi, int threads = 1, SlowWork* slow = nullptr) {

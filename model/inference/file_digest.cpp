@@ -1,4 +1,4 @@
-#include "model/engine/file_digest.h"
+#include "model/inference/file_digest.h"
 
 #include <fcntl.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "model/base/hash.h"
-#include "model/engine/safetensors.h"
+#include "model/inference/safetensors.h"
 
 namespace isobar {
 namespace {

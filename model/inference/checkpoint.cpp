@@ -1,4 +1,4 @@
-#include "model/engine/checkpoint.h"
+#include "model/inference/checkpoint.h"
 
 #include <fcntl.h>
 
@@ -6,8 +6,8 @@
 
 #include "model/base/error.h"
 #include "model/base/files.h"
-#include "model/engine/file_digest.h"
-#include "model/engine/params.h"
+#include "model/inference/file_digest.h"
+#include "model/inference/params.h"
 
 namespace isobar {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "model/backend/cpu/cpu_backend.h"
-#include "model/engine/arena.h"
-#include "model/engine/checkpoint_state.h"
-#include "model/engine/executor.h"
+#include "model/inference/arena.h"
+#include "model/inference/checkpoint_state.h"
+#include "model/plan/link.h"
 
 namespace isobar {
 
@@ -21,16 +21,29 @@ class Forecaster {
   /// Throws ConfigError for a checkpoint whose weights are not there, not whole or of another net.
   Forecaster(const std::filesystem::path& checkpoint, const CheckpointState& state, int64_t batch,
              int threads);
+  /// The same net for another batch; files are not read again.
+  Forecaster(const Forecaster& same, int64_t batch, int threads);
+  Forecaster(const Forecaster&) = delete;
+  Forecaster& operator=(const Forecaster&) = delete;
   /// input [batch, in, H, W], target and prediction [batch, out, H, W], all normalised
   void operator()(const float* input, const float* target, float* prediction);
   double loss() const;
   /// By channel: the RMSE of fields, the mean absolute error of an mlp's numbers, normalised.
   std::vector<double> errors() const;
   const std::string& error_name() const { return plan_.metrics_named.at(1).name; }
+  const float* weights() const { return floats(plan_.params_all); }  // in the order of a plan on one rank
   int64_t batch() const { return spec_.micro_batch(); }
+  struct Shape {
+    int64_t channels, height, width;  // one point of a net of numbers
+    int64_t size() const { return channels * height * width; }
+  };
+  Shape input() const;  // of a sample
+  Shape output() const { return {patches_.channels, patches_.height, patches_.width}; }
 
  private:
-  void take(float* prediction) const;  // out of the patches that it lies in
+  Forecaster(const RunSpec& spec, int64_t batch, int threads);  // without weights
+  void run(const Program& program);                             // alone: list order, nothing to wait for
+  void take(float* prediction) const;                           // out of the patches that it lies in
   float* floats(const View& v) const { return reinterpret_cast<float*>(backend_.at(v)); }
 
   const RunSpec spec_;
@@ -38,7 +51,6 @@ class Forecaster {
   const Program eval_;
   Arena arena_;
   CpuBackend backend_;
-  Executor execute_;
   View predicted_;  // what the loss reads
   Attrs patches_;
 };

@@ -5,7 +5,7 @@
 //   init_params(plan, seed, params);
 //   load_tensors(plan, SafetensorsReader(path), "exp_avg.", &Shard::moments, adam_m);
 #pragma once
-#include "model/engine/safetensors.h"
+#include "model/inference/safetensors.h"
 #include "model/plan/plan.h"
 
 namespace isobar {

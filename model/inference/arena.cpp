@@ -1,4 +1,4 @@
-#include "model/engine/arena.h"
+#include "model/inference/arena.h"
 
 #include <sys/mman.h>
 

@@ -3,7 +3,7 @@
 //
 //   {"schema": 2, "step": 100, "spec": {…}, "plateau": {…}, "files": {"model.safetensors": {"bytes",
 //   "digest"}},
-//    "sha256": of all the rest}
+//    "channels": {"inputs": [{"name", "units", "mean", "std"}], "targets": […]}, "sha256": of all the rest}
 //
 //   write_atomically(dir / "state.json", text_of(state));
 //   const CheckpointState state = read_state(dir);          // ConfigError for what is no state
@@ -14,8 +14,9 @@
 #include <string>
 
 #include "model/base/spec.h"
-#include "model/engine/early_stop.h"
-#include "model/engine/schedule_lr.h"
+#include "model/inference/early_stop.h"
+#include "model/inference/net_channels.h"
+#include "model/inference/schedule_lr.h"
 
 namespace isobar {
 
@@ -39,6 +40,7 @@ struct CheckpointState {
       2;  // 1 (until November 2026): no files, and of the spec only train.seed and train.global_batch
   TrainState train;
   RunSpec spec;                                 // of the run that wrote it
+  NetChannels channels;                         // not known() of files written before December 2026
   std::map<std::string, CheckpointFile> files;  // by name
 
   bool checkable() const { return schema > 1; }

@@ -5,15 +5,15 @@
 // it is that of physical units.
 //
 //   Jacobian jacobian(spec, 8, threads);
-//   load_tensors(jacobian.plan(), SafetensorsReader(file), "", &Shard::params, jacobian.weights());
-//   jacobian.weights_changed();
+//   jacobian.take_weights(forecaster);                                    // of a checkpoint
 //   const std::vector<float> rows = jacobian.rows(input, {0, 1, 2});      // [3, in…]
 #pragma once
 #include <vector>
 
 #include "model/backend/cpu/cpu_backend.h"
-#include "model/engine/arena.h"
-#include "model/engine/executor.h"
+#include "model/inference/arena.h"
+#include "model/inference/forecaster.h"
+#include "model/plan/link.h"
 
 namespace isobar {
 
@@ -24,6 +24,7 @@ class Jacobian {
   const Plan& plan() const { return plan_; }
   float* weights() const { return floats(plan_.params_all); }  // as plan().params has them
   void weights_changed();
+  void take_weights(const Forecaster& net);  // of the same net
 
   int64_t inputs() const { return sample("input"); }  // elements of a sample: [C,H,W]
   int64_t outputs() const { return sample("target"); }
@@ -31,6 +32,7 @@ class Jacobian {
   std::vector<float> rows(const float* input, const std::vector<int64_t>& which);
 
  private:
+  void run(const Program& program);
   void pass(const float* input, const int64_t* which, int64_t count, float* rows);
   void take(int64_t b, float* row) const;  // out of the patches that it lies in
   int64_t sample(const char* tensor) const;
@@ -41,7 +43,6 @@ class Jacobian {
   const Program program_;
   Arena arena_;
   CpuBackend backend_;
-  Executor execute_;
   Attrs patches_;  // of the input; none of a net that reads rows
 };
 

@@ -1,6 +1,7 @@
-#include "model/engine/checkpoint_state.h"
+#include "model/inference/checkpoint_state.h"
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
@@ -101,6 +102,26 @@ EarlyStop early_stop_of(const Fields& f) {
   return e;
 }
 
+json to_json(const std::vector<NetChannel>& channels) {
+  json j = json::array();
+  for (const NetChannel& c : channels)
+    j.push_back({{"name", c.name}, {"units", c.units}, {"mean", c.mean}, {"std", c.std}});
+  return j;
+}
+
+std::vector<NetChannel> channels_from(const Fields& f, const std::string& key, const std::string& file) {
+  constexpr double kMost = std::numeric_limits<float>::max(), kLeast = std::numeric_limits<float>::min();
+  if (!f.any(key).is_array()) f.refuse(key, "is no list of channels");
+  std::vector<NetChannel> channels;
+  for (const json& entry : f.any(key)) {
+    if (!entry.is_object()) f.refuse(key, "lists something else than channels");
+    const Fields c(entry, file, "channels." + key + ".");
+    channels.push_back({c.word("name"), c.word("units"), static_cast<float>(c.number("mean", -kMost, kMost)),
+                        static_cast<float>(c.number("std", kLeast, kMost))});
+  }
+  return channels;
+}
+
 std::string own_digest(json j) {
   j.erase("sha256");
   return sha256_hex(j.dump());
@@ -118,9 +139,15 @@ RunSpec spec_of(const Fields& f, int schema, const std::string& file) {
 
 std::string text_of(const CheckpointState& state) {
   const TrainState& t = state.train;
-  json j = {{"schema", state.schema},         {"step", t.step},
-            {"spec", to_json(state.spec)},    {"plateau", to_json(t.plateau)},
-            {"early_stop", to_json(t.early)}, {"files", json::object()}};
+  json j = {{"schema", state.schema},
+            {"step", t.step},
+            {"spec", to_json(state.spec)},
+            {"plateau", to_json(t.plateau)},
+            {"early_stop", to_json(t.early)},
+            {"files", json::object()}};
+  if (state.channels.known())
+    j["channels"] = {{"inputs", to_json(state.channels.inputs)},
+                     {"targets", to_json(state.channels.targets)}};
   if (t.loss_scale > 0)
     j.update({{"updates", t.updates}, {"loss_scale", t.loss_scale}, {"good_steps", t.good_steps}});
   for (const auto& [name, f] : state.files) j["files"][name] = {{"bytes", f.bytes}, {"digest", f.digest}};
@@ -153,6 +180,10 @@ CheckpointState read_state(const fs::path& checkpoint) {
   if (f.has("plateau")) t.plateau = plateau_of(f.object("plateau"));
   state.spec = spec_of(f, state.schema, file);
   if (!state.checkable()) return state;
+  if (f.has("channels")) {
+    const Fields channels = f.object("channels");
+    state.channels = {channels_from(channels, "inputs", file), channels_from(channels, "targets", file)};
+  }
   const Fields files = f.object("files");
   for (const auto& [name, entry] : files.all().items()) {
     const Fields about = files.object(name);

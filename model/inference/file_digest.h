@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string>
 
-#include "model/engine/meeting.h"
+#include "model/inference/meeting.h"
 
 namespace isobar {
 

@@ -1,11 +1,12 @@
-#include "model/engine/forecaster.h"
+#include "model/inference/forecaster.h"
 
 #include <algorithm>
 
+#include "model/base/denormals.h"
 #include "model/base/error.h"
-#include "model/engine/checkpoint.h"
-#include "model/engine/file_digest.h"
-#include "model/engine/params.h"
+#include "model/inference/checkpoint.h"
+#include "model/inference/file_digest.h"
+#include "model/inference/params.h"
 #include "model/nets/build.h"
 
 namespace isobar {
@@ -23,9 +24,13 @@ RunSpec alone(RunSpec s, int64_t batch) {
   return s;
 }
 
-const Op& loss_of(const Plan& plan) {
-  return *std::find_if(plan.ops.begin(), plan.ops.end(),
-                       [](const Op& op) { return op.kind == OpKind::loss_sums; });
+const Op& loss_of(const Plan& plan, const RunSpec& spec) {
+  const auto at = std::find_if(plan.ops.begin(), plan.ops.end(),
+                               [](const Op& op) { return op.kind == OpKind::loss_sums; });
+  if (at == plan.ops.end())
+    throw ConfigError("", "net.kind", spec.net.kind() + " predicts words, and forecasts are numbers",
+                      "take the checkpoint of a net of fields or numbers");
+  return *at;
 }
 
 float number_at(const std::byte* p, DType t, int64_t i) {
@@ -36,16 +41,18 @@ float number_at(const std::byte* p, DType t, int64_t i) {
 
 }  // namespace
 
-Forecaster::Forecaster(const std::filesystem::path& checkpoint, const CheckpointState& state, int64_t batch,
-                       int threads)
-    : spec_(alone(state.spec, batch)),
+Forecaster::Forecaster(const RunSpec& spec, int64_t batch, int threads)
+    : spec_(alone(spec, batch)),
       plan_(build_plan(spec_, 0, cpu_workspace(threads))),
       eval_(link(plan_, plan_.eval, true)),
       arena_(plan_.memory.arena),
       backend_(plan_, arena_.data(), spec_.train),
-      execute_(plan_, backend_, nullptr),
-      predicted_(loss_of(plan_).reads[0]),
-      patches_(loss_of(plan_).a) {
+      predicted_(loss_of(plan_, spec_).reads[0]),
+      patches_(loss_of(plan_, spec_).a) {}
+
+Forecaster::Forecaster(const std::filesystem::path& checkpoint, const CheckpointState& state, int64_t batch,
+                       int threads)
+    : Forecaster(state.spec, batch, threads) {
   check_files(checkpoint, state);
   const std::filesystem::path weights = checkpoint / "model.safetensors";
   const auto said = state.files.find("model.safetensors");
@@ -55,7 +62,20 @@ Forecaster::Forecaster(const std::filesystem::path& checkpoint, const Checkpoint
     throw ConfigError(weights.string(), "", "is damaged: its digest is not the one that it was written with",
                       "take another checkpoint");
   load_tensors(plan_, SafetensorsReader(weights), "", &Shard::params, floats(plan_.params_all));
-  execute_(link(plan_, plan_.init, true), 0);
+  run(link(plan_, plan_.init, true));
+}
+
+// On one rank a plan's parameters lie in one order whatever its batch.
+Forecaster::Forecaster(const Forecaster& same, int64_t batch, int threads)
+    : Forecaster(same.spec_, batch, threads) {
+  std::copy_n(same.floats(same.plan_.params_all), plan_.params_all.count, floats(plan_.params_all));
+  run(link(plan_, plan_.init, true));
+}
+
+Forecaster::Shape Forecaster::input() const {
+  const auto at = std::find_if(plan_.batch.begin(), plan_.batch.end(),
+                               [](const BatchTensor& t) { return t.role == BatchRole::input; });
+  return {at->sample / (patches_.height * patches_.width), patches_.height, patches_.width};
 }
 
 void Forecaster::operator()(const float* input, const float* target, float* prediction) {
@@ -63,8 +83,14 @@ void Forecaster::operator()(const float* input, const float* target, float* pred
     for (const BatchTensor& t : plan_.batch)
       std::copy_n(t.role == BatchRole::input ? input : target, batch() * t.sample, to.floats(t.name));
   });
-  execute_(eval_, 0);
+  run(eval_);
   take(prediction);
+}
+
+void Forecaster::run(const Program& program) {
+  flush_denormals();
+  for (const Instr& i : program.instrs) backend_.launch(plan_.ops[i.op], i.micro, i.slot);
+  backend_.sync();
 }
 
 double Forecaster::loss() const {

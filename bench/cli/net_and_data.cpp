@@ -1,0 +1,84 @@
+#include "bench/cli/net_and_data.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "model/base/error.h"
+#include "model/engine/channels_of_data.h"
+#include "model/inference/checkpoint.h"
+
+namespace isobar {
+namespace {
+
+// The checkpoint's own data: what it was validated on, or other files, normalised as in training.
+RunSpec with_data(RunSpec s, const std::string& from, const std::string& data, int64_t samples) {
+  if (!data.empty()) s.data.valid = data;
+  if (s.data.train.empty())
+    throw ConfigError(from, "data.train", "is empty: this net was trained on noise",
+                      "train it on data, which also say how they are normalised");
+  if (s.data.valid.empty() && s.data.train_fraction >= 1)
+    throw ConfigError(from, "data.valid", "is empty: the run has no validation data",
+                      "name data: --data PATH");
+  s.data.limit_valid_samples = samples > 0 ? samples : data.empty() ? s.data.limit_valid_samples : 0;
+  return s;
+}
+
+// The net's channels in the net's order, by name where both sides have names of files
+void check_channels(const CheckpointState& state, const Dataset& set, const std::string& checkpoint) {
+  const ChannelNames have = set.channels();
+  const auto same = [&](const std::vector<NetChannel>& want, const std::vector<std::string>& got,
+                        const char* key) {
+    for (size_t c = 0; c < std::max(want.size(), got.size()); ++c)
+      if (c >= want.size() || c >= got.size() || want[c].name != got[c])
+        throw ConfigError(checkpoint, key,
+                          "channel " + std::to_string(c) + " of these data is " +
+                              (c < got.size() ? got[c] : "none") + ", and of the net " +
+                              (c < want.size() ? want[c].name : "none"),
+                          "give data of the same channels in the same order");
+  };
+  same(state.channels.inputs, have.inputs, "data.inputs");
+  same(state.channels.targets, have.targets, "data.targets");
+}
+
+}  // namespace
+
+NetAndData open_net_and_data(const std::string& from, const std::string& data, int64_t samples) {
+  NetAndData n;
+  n.checkpoint = find_checkpoint(from, "");
+  n.state = read_state(n.checkpoint);
+  if (!n.state.checkable())
+    throw ConfigError(n.checkpoint.string(), "", "was written before checkpoints said what their net is",
+                      "train it again, or resume it for a step");
+  n.state.spec = with_data(n.state.spec, from, data, samples);
+  const bool own = n.state.channels.known();
+  if (own && !n.state.spec.data.valid.empty()) n.state.spec.data.train.clear();  // may be gone
+  require_data(n.state.spec);
+  const DataSpec& d = n.state.spec.data;
+  const SampleShape shape = sample_shape(n.state.spec.net);
+  Statistics known;
+  if (!own && needs_statistics(d, shape)) known = begin_statistics(d, shape)();
+  n.set = open_dataset(d, d.valid, Split::valid, shape, own || !known.mean.empty() ? &known : nullptr);
+  if (own) {
+    check_channels(n.state, *n.set, n.checkpoint.string());
+  } else {
+    n.state.channels = channels_of_data(*n.set);
+    std::fprintf(stderr, "isobar: %s does not say how its channels are normalised: computed from data.train\n",
+                 n.checkpoint.c_str());
+  }
+  return n;
+}
+
+void NetAndData::read(int64_t i, float* input, float* target) const {
+  set->read(i, input, target);
+  if (!set->target_statistics().mean.empty()) return;  // of a checkpoint that does not say how
+  const FieldShape in = set->shape().input, out = set->shape().target;
+  normalise(state.channels.inputs, in.height * in.width, 1, input, input);
+  normalise(state.channels.targets, out.height * out.width, 1, target, target);
+}
+
+void refuse_to_replace(const std::string& out, bool force) {
+  if (std::filesystem::exists(out) && !force)
+    throw ConfigError(out, "", "is there already", "give another -o, or --force to replace it");
+}
+
+}  // namespace isobar

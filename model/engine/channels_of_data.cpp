@@ -1,0 +1,26 @@
+#include "model/engine/channels_of_data.h"
+
+namespace isobar {
+namespace {
+
+std::vector<NetChannel> with_statistics(const std::vector<std::string>& names,
+                                        const std::vector<std::string>& units, const Statistics& s) {
+  std::vector<NetChannel> channels;
+  for (size_t c = 0; c < names.size(); ++c) {
+    NetChannel channel{.name = names[c], .units = c < units.size() ? units[c] : ""};
+    if (!s.mean.empty()) channel.mean = s.mean[c], channel.std = s.std[c];
+    channels.push_back(std::move(channel));
+  }
+  return channels;
+}
+
+}  // namespace
+
+NetChannels channels_of_data(const Dataset& set) {
+  const ChannelNames names = set.channels();
+  const Coordinates at = set.coordinates();
+  return {with_statistics(names.inputs, at.input_units, set.input_statistics()),
+          with_statistics(names.targets, at.units, set.target_statistics())};
+}
+
+}  // namespace isobar
