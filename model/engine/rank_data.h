@@ -25,7 +25,7 @@ class RankData {
   bool scores() const { return scores_; }
   int64_t steps_per_epoch() const;
   ChannelNames channels() const { return train_set_->channels(); }
-  int64_t left_out() const { return train_set_->left_out(); }
+  LeftOut left_out() const { return train_set_->left_out(); }
   int64_t validation_batches() const;
 
   /// The next batch is the step's first.
