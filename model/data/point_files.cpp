@@ -70,7 +70,7 @@ void PointFiles::find(const std::string& name) {
   for (size_t i = 0; i < sources_.size(); ++i) {
     const NetcdfFile& file = *sources_[i].file;
     for (const NetcdfVariable& v : file.variables())
-      if (v.numeric && !v.dims.empty() && (v.dims.size() > 1 || !is_time(file, v.dims[0])))
+      if (v.numeric && !v.dims.empty() && (v.dims.size() > 1 || coordinate_of(file, v.dims[0]) != &v))
         has.push_back(v.name);
     const NetcdfVariable* v = file.find(name);
     if (!v || !v->numeric || v->dims.empty()) continue;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr short kFill = -32767;
 
-struct Pair {  // of packed numbers, [step, row, column]
+struct FieldPair {  // of packed numbers, [step, row, column]
   int steps = 3, rows = 12, columns = 20;
   std::vector<short> sst, aice;
   std::vector<float> tair;
@@ -29,8 +29,8 @@ struct Pair {  // of packed numbers, [step, row, column]
   double ice(int i) const { return aice[i] * ice_scale; }
 };
 
-Pair random_pair() {
-  Pair p;
+FieldPair random_pair() {
+  FieldPair p;
   for (int i = 0; i < p.points(); ++i) {
     const bool land = i % (p.rows * p.columns) % 7 == 0;
     p.sst.push_back(land ? kFill : static_cast<short>(random_int(-180, 3000)));
@@ -47,7 +47,7 @@ struct Written {
 };
 
 // Variables of the pair that `what` names; all packed ones are the sst's or the ice's.
-void write_nc(const std::string& path, const Pair& p, const Written& what) {
+void write_nc(const std::string& path, const FieldPair& p, const Written& what) {
   int file = 0, dims[3] = {}, id = 0, axis[3] = {};
   const int steps = what.steps ? what.steps : p.steps;
   ASSERT_EQ(nc_create(path.c_str(), NC_CLOBBER | NC_NETCDF4, &file), NC_NOERR);
@@ -93,7 +93,7 @@ class Points : public ::testing::Test {
     return read_table(both, "data.train", {"tair", "sst"}, row_choice(data));
   }
   TempDir dir;
-  Pair pair;
+  FieldPair pair;
   std::string ocean = dir / "ocean.nc", air = dir / "air.nc", both = ocean + "," + air;
 };
 
@@ -180,7 +180,7 @@ TEST_F(Points, OfFilesThatDisagreeAreOneErrorThatNamesBoth) {
   refused({ocean, other, "other coordinates along dimension 1"});
   write_nc(other, pair, {{}, {"tair"}, false, 2});
   refused({ocean, other, "3 steps", "has 2"});
-  Pair wide = pair;
+  FieldPair wide = pair;
   wide.columns = 10, wide.steps = 6;
   write_nc(other, wide, {{}, {"tair"}});
   refused({ocean, other, "12 x 20", "12 x 10"});
