@@ -87,10 +87,9 @@ void run_jacobian(const JacobianArguments& a) {
       names.push_back("d_" + y.name + "_d_" + x.name);
       at.units.push_back(units_of(y, x));
     }
-  std::map<std::string, std::string> about = {
-      {"title", "Jacobians of " + from.checkpoint.string()},
-      {"source", "Isobar, net.kind " + from.state.spec.net.kind()},
-      {"history", utc_now() + " isobar jacobian"}};
+  std::map<std::string, std::string> about = {{"title", "Jacobians of " + from.checkpoint.string()},
+                                              {"source", "Isobar, net.kind " + from.state.spec.net.kind()},
+                                              {"history", utc_now() + " isobar jacobian"}};
   if (!a.point.empty())
     about["point"] = "row " + std::to_string(a.point[0]) + ", column " + std::to_string(a.point[1]);
   SampleShape file_shape = shape;
@@ -110,8 +109,7 @@ void run_jacobian(const JacobianArguments& a) {
   file.finish();
   bar.finish();
 
-  const JacobianRecord r =
-      statistics_of(samples, static_cast<int64_t>(which.size()), shape.input.size());
+  const JacobianRecord r = statistics_of(samples, static_cast<int64_t>(which.size()), shape.input.size());
   nlohmann::json inputs = nlohmann::json::array();
   for (size_t x = 0; x < channels.inputs.size(); ++x) {
     const auto first = r.sensitivity.begin() + static_cast<int64_t>(x) * points;
@@ -120,20 +118,24 @@ void run_jacobian(const JacobianArguments& a) {
                       {"sensitivity", std::accumulate(first, first + points, 0.0)}});
   }
   if (a.json) {
-    nlohmann::json said = {{"checkpoint", from.checkpoint.string()}, {"out", a.out},
-                           {"samples", from.set->size()},            {"frobenius", r.frobenius},
-                           {"mean", r.mean},                         {"max", r.max},
-                           {"std", r.std},                           {"inputs", inputs}};
+    nlohmann::json said = {{"checkpoint", from.checkpoint.string()},
+                           {"out", a.out},
+                           {"samples", from.set->size()},
+                           {"frobenius", r.frobenius},
+                           {"mean", r.mean},
+                           {"max", r.max},
+                           {"std", r.std},
+                           {"inputs", inputs}};
     if (r.condition) said["condition"] = *r.condition;
     std::cout << said.dump(2) << "\n";
     return;
   }
-  std::printf("checkpoint  %s, after step %ld\nsamples     %ld\n"
-              "jacobian    norm %.5g, condition %s, largest element %.5g (normalised on both sides)\n\n"
-              "%-16s %12s\n",
-              from.checkpoint.c_str(), from.state.train.step, from.set->size(), r.frobenius,
-              r.condition ? std::to_string(*r.condition).c_str() : "infinite", r.max, "input",
-              "mean |dy/dx|");
+  std::printf(
+      "checkpoint  %s, after step %ld\nsamples     %ld\n"
+      "jacobian    norm %.5g, condition %s, largest element %.5g (normalised on both sides)\n\n"
+      "%-16s %12s\n",
+      from.checkpoint.c_str(), from.state.train.step, from.set->size(), r.frobenius,
+      r.condition ? std::to_string(*r.condition).c_str() : "infinite", r.max, "input", "mean |dy/dx|");
   for (const auto& x : inputs)
     std::printf("%-16s %12.5g\n", x["name"].get<std::string>().c_str(), x["sensitivity"].get<double>());
   std::printf("\nwritten     %s, in physical units\n", a.out.c_str());
@@ -143,12 +145,16 @@ void run_jacobian(const JacobianArguments& a) {
 
 void add_jacobian_command(CLI::App& app) {
   auto a = std::make_shared<JacobianArguments>();
-  CLI::App* command = app.add_subcommand("jacobian", "How a trained net's predictions answer to what it reads");
+  CLI::App* command =
+      app.add_subcommand("jacobian", "How a trained net's predictions answer to what it reads");
   command->footer(
-      "d(prediction)/d(input) of a checkpoint's net for each sample of the data, by its backward pass in fp32: a "
+      "d(prediction)/d(input) of a checkpoint's net for each sample of the data, by its backward pass in "
+      "fp32: a "
       "netCDF file\nwith a variable d_TARGET_d_INPUT in physical units; printed is what they say together, "
-      "normalised by the standard\ndeviations of both sides, so that inputs can be compared. Of a net of fields it "
-      "is that of each target at one point,\na field of each input (of which the printed sensitivity is the sum).\n\n"
+      "normalised by the standard\ndeviations of both sides, so that inputs can be compared. Of a net of "
+      "fields it "
+      "is that of each target at one point,\na field of each input (of which the printed sensitivity is the "
+      "sum).\n\n"
       "  isobar jacobian runs/emulator -o jacobian.nc\n"
       "  isobar jacobian runs/first -o jacobian.nc --point 90,180 --samples 4");
   command->add_option("checkpoint", a->from, "A run's directory, or one checkpoint")->required();

@@ -62,7 +62,8 @@ NetAndData open_net_and_data(const std::string& from, const std::string& data, i
     check_channels(n.state, *n.set, n.checkpoint.string());
   } else {
     n.state.channels = channels_of_data(*n.set);
-    std::fprintf(stderr, "isobar: %s does not say how its channels are normalised: computed from data.train\n",
+    std::fprintf(stderr,
+                 "isobar: %s does not say how its channels are normalised: computed from data.train\n",
                  n.checkpoint.c_str());
   }
   return n;

@@ -196,8 +196,8 @@ class SweepReader {
     if (dot == std::string::npos || dot == 0)
       fail(shown + "." + key, "is not a key of a run", "write e.g. train.global_batch, layout.dp or gpus");
     json one;
-    const std::vector<std::string> kinds = net_kinds_with(key.substr(dot + 1));
-    if (key.starts_with("net.") && !kinds.empty()) one["net"]["kind"] = kinds[0];  // any that has the key
+    const std::vector<std::string> kinds = net_kinds_with(key);
+    if (!kinds.empty()) one["net"]["kind"] = kinds[0];  // any that has the key
     one[key.substr(0, dot)][key.substr(dot + 1)] = value;
     // Unknown keys, wrong types, values that no run can have: errors, whatever they are combined with.
     const RunSpec alone = run_spec_from_json(one, file_ + ": " + shown);

@@ -77,6 +77,15 @@ void visit_net(Visitor&& v, MlpSpec& n) {
   v("net.activation", n.activation);
 }
 
+template <class Visitor>
+void visit_rows(Visitor&& v, DataSpec& d) {
+  v("data.mask_mode", d.mask_mode);
+  v("data.ice_variable", d.ice_variable);
+  v("data.min_ice_concentration", d.min_ice_concentration);
+  v("data.thin_fraction", d.thin_fraction);
+  v("data.max_patterns", d.max_patterns);
+}
+
 // One table of (key, member) serves reading, writing and the list of known keys.
 template <class Visitor>
 void visit(Visitor&& v, RunSpec& s) {
@@ -95,6 +104,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("data.workers", s.data.workers);
   v("data.prefetch", s.data.prefetch);
   v("data.shuffle", s.data.shuffle);
+  if (s.net.kind() == MlpSpec::kKind) visit_rows(v, s.data);
   v("train.global_batch", s.train.global_batch);
   v("train.steps", s.train.steps);
   v("train.loss", s.train.loss);
@@ -263,9 +273,10 @@ std::string kind_in(const nlohmann::json& j, const std::string& file) {
 }  // namespace
 
 std::vector<std::string> net_kinds_with(const std::string& key) {
+  const auto [section, name] = split(key);
   std::vector<std::string> out;
   for (const std::string& kind : NetSpec::kinds())
-    if (has(keys_of(kind)["net"], key)) out.push_back(kind);
+    if (has(keys_of(kind)[section], name)) out.push_back(kind);
   return out;
 }
 
@@ -285,14 +296,14 @@ void refuse_unknown_keys(const nlohmann::json& j, const std::string& kind, const
     for (const auto& item : body.items()) {
       const auto& names = known[section];
       if (has(names, item.key())) continue;
-      const std::vector<std::string> others =
-          section == "net" ? net_kinds_with(item.key()) : std::vector<std::string>{};
+      const std::vector<std::string> others = net_kinds_with(section + "." + item.key());
       if (others.empty())
         throw ConfigError(file, section + "." + item.key(), "is not a known key",
                           "did you mean '" + section + "." + nearest(item.key(), names) + "'?");
       std::string list;
       for (const auto& k : others) list += (list.empty() ? "" : " and ") + k;
-      throw ConfigError(file, "net." + item.key(), "is a key of net.kind " + list + ", and this is a " + kind,
+      throw ConfigError(file, section + "." + item.key(),
+                        "is a key of net.kind " + list + ", and this is a " + kind,
                         "remove it, or set net.kind");
     }
   }
@@ -316,7 +327,8 @@ RunSpec run_spec_from_record(nlohmann::json j, const std::string& file) {
     const std::vector<std::string> own = keys_of(kind_in(j, file))["net"];
     nlohmann::json& net = j["net"];
     for (auto item = net.begin(); item != net.end();)
-      item = has(own, item.key()) || net_kinds_with(item.key()).empty() ? std::next(item) : net.erase(item);
+      item = has(own, item.key()) || net_kinds_with("net." + item.key()).empty() ? std::next(item)
+                                                                                 : net.erase(item);
   }
   return run_spec_from_json(j, file);
 }

@@ -15,9 +15,11 @@
 
 namespace isobar {
 
-struct DataSpec {     // data:
-  std::string train;  // directory of yearly HDF5 files, or one CF NetCDF file; "" = noise made in memory
-  std::string valid;  // as train; "" = no validation
+struct DataSpec {  // data:
+  // directory of yearly HDF5 files, or one CF NetCDF file; of an mlp a table, or netCDF files on one grid
+  // with commas between ("ocean.nc,atmosphere.nc"); "" = noise made in memory
+  std::string train;
+  std::string valid;                         // as train; "" = no validation
   std::string means, stds;                   // .npy statistics [1,C,1,1]; "" = computed from the training set
   std::vector<std::string> variables;        // NetCDF only: one channel each; {} = every field variable
   std::vector<std::string> inputs, targets;  // channels by name; {} = every one, and targets as inputs
@@ -28,6 +30,12 @@ struct DataSpec {     // data:
   int64_t workers = 0;   // loader threads; 0 = the training thread reads
   int64_t prefetch = 2;  // batches kept ready per worker
   bool shuffle = true;
+  // net.kind mlp alone: which rows of a table, or points of fields, are samples (data/table.h)
+  std::string mask_mode = "both";       // ocean (ice below the least) | sea_ice (at least that) | both
+  std::string ice_variable = "aice";    // the column or field that tells
+  double min_ice_concentration = 0.15;  // the least, in that variable's unit
+  double thin_fraction = 1.0;           // of the rows that are left, which a hash of their place chooses
+  int64_t max_patterns = 0;             // at most so many of them; 0 = all
 };
 
 struct TrainSpec {  // train:
@@ -153,7 +161,7 @@ RunSpec run_spec_from_json(const nlohmann::json& j, const std::string& file);
 /// Of a file that Isobar wrote: older ones hold the keys of all kinds of nets, and those of others are
 /// ignored.
 RunSpec run_spec_from_record(nlohmann::json j, const std::string& file);
-/// Kinds of nets that have this key ("patch_size").
+/// Kinds of nets whose runs have this key ("net.patch_size", "data.mask_mode").
 std::vector<std::string> net_kinds_with(const std::string& key);
 
 }  // namespace isobar

@@ -103,8 +103,36 @@ void validate_channels(const DataSpec& d, const Sized& in, const Sized& out, con
 void validate_channels(const Images& n, const DataSpec& d, const Check& check) {
   validate_channels(d, {n.in_channels, "net.in_channels"}, {n.out_channels, "net.out_channels"}, check);
 }
+// Which rows are samples: nothing that is said of them may be without effect.
+void validate_rows(const DataSpec& d, const Check& check) {
+  const DataSpec usual;
+  check.one_of(d.mask_mode, {"both", "ocean", "sea_ice"}, "data.mask_mode");
+  check.that(d.thin_fraction > 0 && d.thin_fraction <= 1, "data.thin_fraction", "is not in (0, 1]",
+             "e.g. 0.1 keeps a tenth");
+  check.at_least(d.max_patterns, 0, "data.max_patterns");
+  check.that(std::isfinite(d.min_ice_concentration), "data.min_ice_concentration", "is not a number",
+             "e.g. 0.15");
+  const auto needs = [&](bool met, bool said, const char* key, const char* what, const char* mend) {
+    check.that(met || !said, key, what, mend);
+  };
+  const bool masks = d.mask_mode != usual.mask_mode;
+  for (auto [said, key] : {std::pair{masks, "data.mask_mode"},
+                           {d.thin_fraction != usual.thin_fraction, "data.thin_fraction"},
+                           {d.max_patterns != usual.max_patterns, "data.max_patterns"}})
+    needs(!d.train.empty(), said, key, "chooses rows of files, and without data.train there are none",
+          "set data.train, or leave it out");
+  for (auto [said, key] :
+       {std::pair{d.ice_variable != usual.ice_variable, "data.ice_variable"},
+        {d.min_ice_concentration != usual.min_ice_concentration, "data.min_ice_concentration"}})
+    needs(masks, said, key, "is for a mask, and data.mask_mode is both: ocean with and without ice",
+          "set data.mask_mode to ocean or sea_ice, or leave it out");
+  needs(!masks, d.ice_variable.empty(), "data.ice_variable", "is empty, and data.mask_mode needs it",
+        "name the ice concentration");
+}
+
 void validate_channels(const MlpSpec& n, const DataSpec& d, const Check& check) {
   validate_channels(d, {n.in_features, "net.in_features"}, {n.out_features, "net.out_features"}, check);
+  validate_rows(d, check);
 }
 void validate_channels(const WordsSpec&, const DataSpec& d, const Check& check) {
   check.that(d.inputs.empty() && d.targets.empty(), d.inputs.empty() ? "data.targets" : "data.inputs",

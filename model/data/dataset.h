@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "model/base/spec.h"
+#include "model/data/left_out.h"
 
 namespace isobar {
 
@@ -61,7 +62,7 @@ class Dataset {
   virtual int64_t size() const = 0;       // number of pairs
   virtual SampleShape shape() const = 0;  // after cropping
   virtual ChannelNames channels() const = 0;
-  virtual int64_t left_out() const { return 0; }  // samples in which a value is missing
+  virtual LeftOut left_out() const { return {}; }
   virtual Coordinates coordinates() const { return {}; }
   virtual double target_time(int64_t) const { return std::numeric_limits<double>::quiet_NaN(); }
   /// What turns a normalised target back, and an input; empty: it was not normalised.

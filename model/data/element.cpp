@@ -35,14 +35,12 @@ const char* name_of(Element e) {
   return names[static_cast<int>(e)];
 }
 
-namespace {
-
-template <class T>
-bool is_missing(T x, const Packing& p) {
-  const double v = static_cast<double>(x);
+bool is_missing(double v, const Packing& p) {
   return v == p.missing[0] || v == p.missing[1] || v == p.missing[2] || v == p.missing[3] || v < p.lowest ||
          v > p.highest;
 }
+
+namespace {
 
 template <class T>
 int64_t unpack_as(const T* raw, int64_t n, const Packing& p, float* out) {
@@ -64,7 +62,7 @@ int64_t unpack_as(const T* raw, int64_t n, const Packing& p, float* out) {
   }
   if (!bad) return -1;
   for (int64_t i = 0; i < n; ++i)
-    if (is_missing(raw[i], p)) return i;
+    if (is_missing(static_cast<double>(raw[i]), p)) return i;
   return -1;
 }
 

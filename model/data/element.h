@@ -24,6 +24,9 @@ struct Packing {
   double highest = std::numeric_limits<double>::infinity();
 };
 
+/// Whether a packed value means "no data".
+bool is_missing(double packed, const Packing& packing);
+
 /// Unpacks n elements to f32, computing in double. Returns the index of the first missing element, or -1.
 /// A NaN in a floating-point file is passed on as NaN and not counted as missing.
 int64_t unpack(const void* raw, Element element, int64_t n, const Packing& packing, float* out);

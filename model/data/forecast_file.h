@@ -18,7 +18,7 @@ class ForecastFile {
   ForecastFile(std::string path, const std::map<std::string, std::string>& about, int64_t samples,
                const SampleShape& shape, const std::vector<std::string>& names, const Coordinates& at,
                const std::string& what = "forecast of ");  // before each name, in its long_name
-  ~ForecastFile();  // without finish(): removes the unfinished file
+  ~ForecastFile();                                         // without finish(): removes the unfinished file
   ForecastFile(const ForecastFile&) = delete;
   ForecastFile& operator=(const ForecastFile&) = delete;
 

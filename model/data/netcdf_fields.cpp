@@ -50,7 +50,6 @@ class NetcdfFields : public FieldFile {
   bool place_axes(Variable& v) const;
   void choose(const std::vector<std::string>& wanted);
   void add_channels(int variable, const std::string& only);
-  void read_packing(Variable& v) const;
   void read_coordinates();
   std::vector<double> coordinate(int64_t dim) const;
   int64_t size_along(const Variable& v, int axis) const {
@@ -74,7 +73,7 @@ NetcdfFields::NetcdfFields(const std::string& path, const std::string& key,
     info_.format = file_->is_hdf5() ? "netCDF-4" : "netCDF classic";
     choose(wanted);
     read_coordinates();
-    for (Variable& v : variables_) read_packing(v);
+    for (Variable& v : variables_) v.packing = packing_of(*file_, v.meta);
     const bool hdf5 = file_->is_hdf5();
     const std::vector<NetcdfDimension> dims = file_->dimensions();
     file_.reset();  // HDF5 will not open a file that netCDF holds
@@ -234,33 +233,6 @@ std::vector<double> NetcdfFields::coordinate(int64_t dim) const {
   std::vector<double> count(d.size);
   for (int64_t i = 0; i < d.size; ++i) count[i] = static_cast<double>(i);
   return count;
-}
-
-void NetcdfFields::read_packing(Variable& v) const {
-  const std::string is_unsigned = file_->text(v.meta, "_Unsigned");
-  if (is_unsigned == "true" || is_unsigned == "True")
-    refuse("variable '" + v.meta.name + "' is a signed type marked _Unsigned",
-           "convert it: ncap2, or xarray's to_netcdf");
-  Packing& p = v.packing;
-  p.scale = file_->number(v.meta, "scale_factor").value_or(1);
-  p.offset = file_->number(v.meta, "add_offset").value_or(0);
-  if (p.scale == 0 || !std::isfinite(p.scale) || !std::isfinite(p.offset))
-    refuse("variable '" + v.meta.name + "' has scale_factor " + std::to_string(p.scale) + " and add_offset " +
-               std::to_string(p.offset),
-           "mend the attributes: ncatted");
-  size_t n = 0;
-  if (v.meta.has_fill) p.missing[n++] = v.meta.fill;
-  for (double m : file_->numbers(v.meta, "missing_value", p.missing.size() - n))
-    if (!(v.meta.has_fill && m == v.meta.fill)) p.missing[n++] = m;
-  const auto range = file_->numbers(v.meta, "valid_range", 2);
-  if (range.size() == 1)
-    refuse("variable '" + v.meta.name + "' has a valid_range of one number", "give it two: ncatted");
-  const double inf = std::numeric_limits<double>::infinity();
-  p.lowest = range.size() == 2 ? range[0] : file_->number(v.meta, "valid_min").value_or(-inf);
-  p.highest = range.size() == 2 ? range[1] : file_->number(v.meta, "valid_max").value_or(inf);
-  if (std::isnan(p.lowest) || std::isnan(p.highest))
-    refuse("variable '" + v.meta.name + "' has a valid range that is not a number",
-           "mend the attributes: ncatted");
 }
 
 void NetcdfFields::read_coordinates() {

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "model/base/files.h"
 #include "model/data/hdf5_handle.h"
@@ -218,6 +220,47 @@ std::vector<double> NetcdfFile::values(const NetcdfVariable& v) const {
   const LibraryLock lock(path_);
   check(nc_get_var_double(id_, v.id, out.data()), "read '" + v.name + "'");
   return out;
+}
+
+std::vector<double> NetcdfFile::values_at(const NetcdfVariable& v, int64_t step) const {
+  std::vector<size_t> start(v.dims.size(), 0), count;
+  size_t n = 1;
+  for (const int64_t d : v.dims) count.push_back(static_cast<size_t>(dimensions_[d].size));
+  start[0] = static_cast<size_t>(step), count[0] = 1;
+  for (const size_t along : count) n *= along;
+  std::vector<double> out(n);
+  const LibraryLock lock(path_);
+  check(nc_get_vara_double(id_, v.id, start.data(), count.data(), out.data()), "read '" + v.name + "'");
+  return out;
+}
+
+Packing packing_of(const NetcdfFile& file, const NetcdfVariable& v) {
+  const auto refuse = [](const std::string& what, const std::string& mend) { throw ArrayError(what, mend); };
+  const std::string is_unsigned = file.text(v, "_Unsigned");
+  if (is_unsigned == "true" || is_unsigned == "True")
+    refuse("variable '" + v.name + "' is a signed type marked _Unsigned",
+           "convert it: ncap2, or xarray's to_netcdf");
+  Packing p;
+  p.scale = file.number(v, "scale_factor").value_or(1);
+  p.offset = file.number(v, "add_offset").value_or(0);
+  if (p.scale == 0 || !std::isfinite(p.scale) || !std::isfinite(p.offset))
+    refuse("variable '" + v.name + "' has scale_factor " + std::to_string(p.scale) + " and add_offset " +
+               std::to_string(p.offset),
+           "mend the attributes: ncatted");
+  size_t n = 0;
+  if (v.has_fill) p.missing[n++] = v.fill;
+  for (double m : file.numbers(v, "missing_value", p.missing.size() - n))
+    if (!(v.has_fill && m == v.fill)) p.missing[n++] = m;
+  const auto range = file.numbers(v, "valid_range", 2);
+  if (range.size() == 1)
+    refuse("variable '" + v.name + "' has a valid_range of one number", "give it two: ncatted");
+  const double inf = std::numeric_limits<double>::infinity();
+  p.lowest = range.size() == 2 ? range[0] : file.number(v, "valid_min").value_or(-inf);
+  p.highest = range.size() == 2 ? range[1] : file.number(v, "valid_max").value_or(inf);
+  if (std::isnan(p.lowest) || std::isnan(p.highest))
+    refuse("variable '" + v.name + "' has a valid range that is not a number",
+           "mend the attributes: ncatted");
+  return p;
 }
 
 }  // namespace isobar

@@ -46,6 +46,7 @@ class NetcdfFile {
   std::vector<double> numbers(const NetcdfVariable& v, const std::string& attribute, size_t at_most) const;
   std::optional<double> number(const NetcdfVariable& v, const std::string& attribute) const;  // one alone
   std::vector<double> values(const NetcdfVariable& v) const;  // the whole variable, as stored
+  std::vector<double> values_at(const NetcdfVariable& v, int64_t step) const;  // of its first dimension
   /// Throws ArrayError where a variable declares more than the file can hold.
   void require_held(const NetcdfVariable& v) const;
 
@@ -59,5 +60,9 @@ class NetcdfFile {
   std::vector<NetcdfDimension> dimensions_;
   std::vector<NetcdfVariable> variables_;
 };
+
+/// How the values of a variable are packed and which are missing, by its attributes (CF conventions, chapters
+/// 2.5 and 8.1). Throws ArrayError.
+Packing packing_of(const NetcdfFile& file, const NetcdfVariable& v);
 
 }  // namespace isobar

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 
-#include "model/base/child.h"
 #include "model/base/csv_table.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/data/channels.h"
-#include "model/data/netcdf_file.h"
+#include "model/data/point_files.h"
+#include "model/data/row_choice.h"
 
 namespace isobar {
 namespace {
@@ -42,81 +43,65 @@ std::vector<Column> columns_of_csv(const std::string& path, const std::string& k
   return columns;
 }
 
-std::vector<Column> columns_of_netcdf(const std::string& path, const std::string& key,
-                                      const std::vector<std::string>& names) {
-  const NetcdfFile file(path);
-  std::vector<std::string> has;
-  for (const NetcdfVariable& v : file.variables())
-    if (v.numeric && v.dims.size() == 1) has.push_back(v.name);
-  std::vector<Column> columns;
-  for (const std::string& name : names) {
-    if (std::find(has.begin(), has.end(), name) == has.end()) no_column(path, key, name, has);
-    const NetcdfVariable& v = *file.find(name);
-    if (v.dims != file.find(names[0])->dims)
-      throw ConfigError(path, key, "'" + name + "' and '" + names[0] + "' lie along different dimensions",
-                        "columns of a table have one row dimension");
-    const double scale = file.number(v, "scale_factor").value_or(1),
-                 offset = file.number(v, "add_offset").value_or(0);
-    const auto missing = file.number(v, "missing_value");
-    Column column = file.values(v);
-    for (double& x : column)
-      x = (v.has_fill && x == v.fill) || (missing && x == *missing) ? std::nan("") : x * scale + offset;
-    columns.push_back(std::move(column));
+void gather_csv(const std::string& path, const std::string& key, const std::vector<std::string>& names,
+                RowGatherer& rows) {
+  const std::vector<Column> columns = columns_of_csv(path, key, names);
+  std::vector<double> numbers(names.size());
+  for (size_t r = 0; r < columns[0].size(); ++r) {
+    for (size_t c = 0; c < numbers.size(); ++c) numbers[c] = columns[c][r];
+    rows.offer(static_cast<int64_t>(r), numbers.data());
   }
-  return columns;
+}
+
+void gather_netcdf(const std::vector<std::string>& paths, const std::string& key,
+                   const std::vector<std::string>& names, const std::function<void()>& alive,
+                   RowGatherer& rows) {
+  const PointFiles files(paths, key, names);
+  std::vector<std::vector<double>> planes;
+  std::vector<double> numbers(names.size());
+  for (int64_t step = 0; step < files.steps(); ++step) {
+    files.read(step, planes);
+    for (int64_t i = 0; i < files.points(); ++i) {
+      for (size_t c = 0; c < numbers.size(); ++c) numbers[c] = planes[c][i];
+      rows.offer(step * files.points() + i, numbers.data());
+    }
+    if (alive) alive();
+  }
 }
 
 }  // namespace
 
-SampleTable read_table(const std::string& path, const std::string& key,
-                       const std::vector<std::string>& names) {
-  const std::string kind = std::filesystem::path(path).extension();
-  std::vector<Column> columns;
-  if (kind == ".csv") {
-    columns = columns_of_csv(path, key, names);
-  } else if (kind == ".nc") {
-    try {
-      columns = columns_of_netcdf(path, key, names);
-    } catch (const ArrayError& e) {
-      throw ConfigError(path, key, e.what(), e.mend);
-    }
-  } else {
-    throw ConfigError(path, key, "is no table", "give a .csv file with a header, or a .nc file");
+std::vector<std::string> files_of_table(const std::string& path) {
+  if (std::error_code unknown; std::filesystem::exists(path, unknown)) return {path};
+  std::vector<std::string> files;
+  std::stringstream parts(path);
+  for (std::string one; std::getline(parts, one, ',');) {
+    const size_t from = one.find_first_not_of(' ');
+    if (from != std::string::npos) files.push_back(one.substr(from, one.find_last_not_of(' ') + 1 - from));
   }
-  for (size_t c = 0; c < columns.size(); ++c)
-    if (std::none_of(columns[c].begin(), columns[c].end(), [](double x) { return std::isfinite(x); }))
-      throw ConfigError(path, key, "column '" + names[c] + "' holds no number",
-                        "leave it out of data.inputs and data.targets");
-  SampleTable t;
-  const size_t rows = columns.at(0).size();
-  t.values.reserve(rows * columns.size());
-  for (size_t r = 0; r < rows; ++r) {
-    const bool whole =
-        std::all_of(columns.begin(), columns.end(), [&](const Column& c) { return std::isfinite(c[r]); });
-    if (whole)
-      for (const Column& c : columns) t.values.push_back(static_cast<float>(c[r]));
-    ++(whole ? t.rows : t.left_out);
-  }
-  if (t.rows == 0)
-    throw ConfigError(path, key, "a value is missing in every row",
-                      "leave out the columns that are rarely there");
-  return t;
+  return files;
 }
 
-void require_table(const std::string& path, const std::string& key, const std::vector<std::string>& columns) {
-  ChildLimits limits;
-  limits.memory_bytes += 40 * InputFile(path, key).size();
-  limits.cpu_s = 60;
-  try {
-    in_child(limits, [&](const ChildProgress&) {
-      read_table(path, key, columns);
-      return std::string();
+SampleTable read_table(const std::string& path, const std::string& key, const std::vector<std::string>& names,
+                       const RowChoice& choice, const std::function<void()>& alive) {
+  std::vector<std::string> columns = names;
+  if (!choice.ice.empty()) columns.push_back(choice.ice);
+  RowGatherer rows(choice, columns.size());
+  const std::vector<std::string> files = files_of_table(path);
+  const auto all_are = [&](const char* kind) {
+    return !files.empty() && std::all_of(files.begin(), files.end(), [&](const std::string& f) {
+      return std::filesystem::path(f).extension() == kind;
     });
-  } catch (const ChildDied& e) {
-    throw ConfigError(path, key, e.what(), kHarmful);
-  } catch (const ChildFailed& e) {
-    throw ConfigError(path, key, std::string("cannot be read: ") + e.what(), kHarmful);
+  };
+  if (all_are(".csv") && files.size() == 1) {
+    gather_csv(files[0], key, columns, rows);
+  } else if (all_are(".nc")) {
+    gather_netcdf(files, key, columns, alive, rows);
+  } else {
+    throw ConfigError(path, key, "is no table",
+                      "give a .csv file with a header, or a .nc file, or several of one grid: a.nc,b.nc");
   }
+  return rows.table(path, key, names);
 }
 
 }  // namespace isobar

@@ -5,7 +5,8 @@
 #include <limits>
 
 #include "model/base/error.h"
-#include "model/data/table.h"
+#include "model/data/row_choice.h"
+#include "model/data/table_cache.h"
 
 namespace isobar {
 namespace {
@@ -21,8 +22,8 @@ std::vector<std::string> columns_of(const DataSpec& data) {
 
 class TableDataset : public Dataset {
  public:
-  TableDataset(SampleTable table, int64_t first, int64_t rows, Statistics statistics, ChannelNames names,
-               const SampleShape& shape)
+  TableDataset(std::shared_ptr<const MappedTable> table, int64_t first, int64_t rows, Statistics statistics,
+               ChannelNames names, const SampleShape& shape)
       : table_(std::move(table)),
         first_(first),
         rows_(rows),
@@ -32,7 +33,7 @@ class TableDataset : public Dataset {
   int64_t size() const override { return rows_; }
   SampleShape shape() const override { return shape_; }
   ChannelNames channels() const override { return names_; }
-  int64_t left_out() const override { return table_.left_out; }
+  LeftOut left_out() const override { return table_->left_out(); }
   Statistics input_statistics() const override {
     if (statistics_.mean.empty()) return {};
     const auto inputs = static_cast<std::ptrdiff_t>(names_.inputs.size());
@@ -48,7 +49,7 @@ class TableDataset : public Dataset {
   void read(int64_t i, float* input, float* target) const override {
     const auto inputs = static_cast<int64_t>(names_.inputs.size()),
                columns = inputs + static_cast<int64_t>(names_.targets.size());
-    const float* row = table_.values.data() + (first_ + i) * columns;
+    const float* row = table_->row(first_ + i);
     const bool physical = statistics_.mean.empty();
     for (int64_t c = 0; c < columns; ++c)
       (c < inputs ? input[c] : target[c - inputs]) =
@@ -56,7 +57,7 @@ class TableDataset : public Dataset {
   }
 
  private:
-  SampleTable table_;
+  std::shared_ptr<const MappedTable> table_;
   int64_t first_, rows_;
   Statistics statistics_;
   ChannelNames names_;
@@ -64,16 +65,16 @@ class TableDataset : public Dataset {
 };
 
 // Of rows [0, rows), in two passes
-Statistics statistics_of_rows(const SampleTable& t, int64_t rows, const std::vector<std::string>& names,
+Statistics statistics_of_rows(const MappedTable& t, int64_t rows, const std::vector<std::string>& names,
                               const std::string& path) {
   const auto columns = static_cast<int64_t>(names.size());
   Statistics s;
   for (int64_t c = 0; c < columns; ++c) {
     double mean = 0, squares = 0;
-    for (int64_t r = 0; r < rows; ++r) mean += static_cast<double>(t.values[r * columns + c]);
+    for (int64_t r = 0; r < rows; ++r) mean += static_cast<double>(t.row(r)[c]);
     mean /= static_cast<double>(rows);
     for (int64_t r = 0; r < rows; ++r) {
-      const double d = static_cast<double>(t.values[r * columns + c]) - mean;
+      const double d = static_cast<double>(t.row(r)[c]) - mean;
       squares += d * d;
     }
     const double std = std::sqrt(squares / static_cast<double>(rows));
@@ -88,8 +89,9 @@ Statistics statistics_of_rows(const SampleTable& t, int64_t rows, const std::vec
 }
 
 // In physical units
-std::unique_ptr<Dataset> whole_table(SampleTable table, const DataSpec& data, const SampleShape& want) {
-  const int64_t limit = data.limit_valid_samples, all = table.rows;
+std::unique_ptr<Dataset> whole_table(std::shared_ptr<const MappedTable> table, const DataSpec& data,
+                                     const SampleShape& want) {
+  const int64_t limit = data.limit_valid_samples, all = table->rows();
   const int64_t rows = limit > 0 ? std::min(limit, all) : all;
   return std::make_unique<TableDataset>(std::move(table), 0, rows, Statistics(),
                                         ChannelNames{data.inputs, data.targets}, want);
@@ -107,31 +109,32 @@ std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& pat
                       "is for fields; a row of a table is a sample by itself", "leave it out");
   const std::vector<std::string> names = columns_of(data);
   const bool tail = split == Split::valid && path.empty();  // the end of data.train validates
+  const RowChoice choice = row_choice(data);
   const bool physical = known && known->mean.empty();
-  if (physical && !tail) return whole_table(read_table(path, "data.valid", names), data, want);
-  SampleTable training = read_table(data.train, "data.train", names);
+  if (physical && !tail) return whole_table(mapped_table(path, "data.valid", names, choice), data, want);
+  std::shared_ptr<const MappedTable> training = mapped_table(data.train, "data.train", names, choice);
   const auto first =
-      static_cast<int64_t>(std::round(data.train_fraction * static_cast<double>(training.rows)));
-  if (first == 0 || (tail && first == training.rows))
+      static_cast<int64_t>(std::round(data.train_fraction * static_cast<double>(training->rows())));
+  if (first == 0 || (tail && first == training->rows()))
     throw ConfigError(data.train, "data.train_fraction",
                       "leaves no row to " + std::string(first == 0 ? "train" : "validate"),
                       first == 0 ? "raise it" : "lower it, or name data.valid");
   Statistics statistics;
-  if (!physical) statistics = statistics_of_rows(training, first, names, data.train);
+  if (!physical) statistics = statistics_of_rows(*training, first, names, data.train);
   const bool other = split == Split::valid && !tail;
-  SampleTable table = other ? read_table(path, "data.valid", names) : std::move(training);
-  const int64_t begin = tail ? first : 0, end = split == Split::train ? first : table.rows;
+  const auto table = other ? mapped_table(path, "data.valid", names, choice) : training;
+  const int64_t begin = tail ? first : 0, end = split == Split::train ? first : table->rows();
   const int64_t limit = split == Split::train ? data.limit_samples : data.limit_valid_samples;
   const int64_t rows = limit > 0 ? std::min(limit, end - begin) : end - begin;
-  return std::make_unique<TableDataset>(std::move(table), begin, rows, std::move(statistics),
+  return std::make_unique<TableDataset>(table, begin, rows, std::move(statistics),
                                         ChannelNames{data.inputs, data.targets}, want);
 }
 
 void require_tables(const DataSpec& data) {
   if (data.train.empty() && data.valid.empty()) return;
   const std::vector<std::string> names = columns_of(data);
-  if (!data.train.empty()) require_table(data.train, "data.train", names);
-  if (!data.valid.empty()) require_table(data.valid, "data.valid", names);
+  if (!data.train.empty()) require_table(data.train, "data.train", names, row_choice(data));
+  if (!data.valid.empty()) require_table(data.valid, "data.valid", names, row_choice(data));
 }
 
 }  // namespace isobar

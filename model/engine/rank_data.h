@@ -27,7 +27,7 @@ class RankData {
   int64_t steps_per_epoch() const;
   ChannelNames channels() const { return train_set_->channels(); }
   NetChannels net_channels() const { return channels_of_data(*train_set_); }
-  int64_t left_out() const { return train_set_->left_out(); }
+  LeftOut left_out() const { return train_set_->left_out(); }
   int64_t validation_batches() const;
 
   /// The next batch is the step's first.

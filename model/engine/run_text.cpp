@@ -70,7 +70,10 @@ std::string precision_text(const RunSpec& s) {
 std::string data_text(const RunSpec& s, const RunFacts& f) {
   std::string data = s.data.train.empty() ? "noise, made in memory" : s.data.train;
   if (f.steps_per_epoch > 0) data += ": " + some(f.steps_per_epoch, "step") + " an epoch";
-  if (f.left_out > 0) data += "; " + grouped(f.left_out) + " rows left out, in which a value is missing";
+  const LeftOut& out = f.left_out;
+  if (out.missing > 0) data += "; " + grouped(out.missing) + " rows left out, in which a value is missing";
+  if (out.masked > 0) data += "; " + grouped(out.masked) + " masked (" + s.data.mask_mode + ")";
+  if (out.thinned > 0) data += "; " + grouped(out.thinned) + " thinned out";
   if (!f.validates) return data + "; no validation";
   return data + "; validation: " + (s.data.valid.empty() ? "its last part" : s.data.valid);
 }

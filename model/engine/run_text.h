@@ -18,7 +18,7 @@ struct RunFacts {  // what the specification does not say
   int64_t parameters = 0;
   int64_t memory_bytes = 0;  // of the fullest rank, as planned
   int ranks = 1, ranks_on_host = 1, threads = 1;
-  int64_t left_out = 0;  // samples in which a value is missing
+  LeftOut left_out;
   int64_t steps_per_epoch = 0;
   bool validates = false;
   int64_t first_step = 0;  // that is resumed after

@@ -139,12 +139,9 @@ RunSpec spec_of(const Fields& f, int schema, const std::string& file) {
 
 std::string text_of(const CheckpointState& state) {
   const TrainState& t = state.train;
-  json j = {{"schema", state.schema},
-            {"step", t.step},
-            {"spec", to_json(state.spec)},
-            {"plateau", to_json(t.plateau)},
-            {"early_stop", to_json(t.early)},
-            {"files", json::object()}};
+  json j = {{"schema", state.schema},         {"step", t.step},
+            {"spec", to_json(state.spec)},    {"plateau", to_json(t.plateau)},
+            {"early_stop", to_json(t.early)}, {"files", json::object()}};
   if (state.channels.known())
     j["channels"] = {{"inputs", to_json(state.channels.inputs)},
                      {"targets", to_json(state.channels.targets)}};

@@ -15,6 +15,7 @@ namespace {
 // The same net on one rank; whatever cut it or saved memory in training changes no prediction.
 RunSpec alone(RunSpec s, int64_t batch) {
   const std::string amp = s.policy.amp;
+  s.data = {};
   s.layout = {};
   s.policy = {};
   s.policy.amp = amp;

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "model/data/dataset.h"
+#include "model/data/table_cache.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {
@@ -30,7 +31,7 @@ TEST(Table, ColumnsComeInTheOrderThatIsAskedFor) {
   write_lines(path, "time,\"sst\",ice,sss\n1,2.5,0.25,35\n\n2,-1e-1,0.75,34\r\n");
   const SampleTable t = read_table(path, "data.train", {"sss", "sst"});
   EXPECT_EQ(t.rows, 2);
-  EXPECT_EQ(t.left_out, 0);
+  EXPECT_EQ(t.left_out.missing, 0);
   EXPECT_EQ(t.values, (std::vector<float>{35, 2.5, 34, -0.1f}));
 }
 
@@ -40,7 +41,7 @@ TEST(Table, RowsWithAMissingValueAreLeftOutAndCounted) {
   write_lines(path, "a,b\n1,2\n,3\nNaN,4\n5,6\n7,NA\n");
   const SampleTable t = read_table(path, "data.train", {"a", "b"});
   EXPECT_EQ(t.values, (std::vector<float>{1, 2, 5, 6}));
-  EXPECT_EQ(t.left_out, 3);
+  EXPECT_EQ(t.left_out.missing, 3);
   EXPECT_EQ(read_table(path, "data.train", {"b"}).rows, 4);  // what nobody asks for may be missing
 }
 
@@ -93,7 +94,7 @@ TEST(Table, NetcdfVariablesAlongOneDimensionAreColumns) {
   const std::string path = dir / "t.nc";
   write_columns(path);
   const SampleTable t = read_table(path, "data.train", {"ice", "sst"});
-  EXPECT_EQ(t.left_out, 1);
+  EXPECT_EQ(t.left_out.missing, 1);
   ASSERT_EQ(t.values.size(), 4u);
   EXPECT_FLOAT_EQ(t.values[1], 274.15f);
   EXPECT_FLOAT_EQ(t.values[2], 1);

@@ -8,7 +8,7 @@
 #include "model/data/inspect.h"
 #include "model/data/npy.h"
 #include "model/data/stats.h"
-#include "model/data/table.h"
+#include "model/data/table_cache.h"
 #include "tests/data/files.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,0 +1,157 @@
+#include "model/data/table_cache.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "model/base/child.h"
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "model/base/hash.h"
+#include "model/base/lock.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kVersion = 1;        // of the rules by which rows are gathered, and of the file
+constexpr double kLongest = 3600;  // s that another may take to gather
+constexpr size_t kHeader = 4096;   // bytes before the numbers: a page
+
+struct Header {
+  char magic[16];
+  int64_t rows, columns, missing, masked, thinned;
+};
+constexpr char kMagic[16] = "isobar table 1\n";
+
+[[noreturn]] void fail(const std::string& doing, const fs::path& file) {
+  throw std::system_error(errno, std::generic_category(), "cannot " + doing + " " + file.string());
+}
+
+fs::path cache_directory() {
+  const auto of = [](const char* name) {
+    const char* value = std::getenv(name);
+    return fs::path(value ? value : "");
+  };
+  if (!of("ISOBAR_CACHE_DIR").empty()) return of("ISOBAR_CACHE_DIR");
+  if (!of("XDG_CACHE_HOME").empty()) return of("XDG_CACHE_HOME") / "isobar";
+  if (!of("HOME").empty()) return of("HOME") / ".cache" / "isobar";
+  throw ConfigError("environment", "ISOBAR_CACHE_DIR", "is not set, and neither is HOME",
+                    "name a directory for gathered tables");
+}
+
+std::string name_of_table(const std::string& path, const std::string& key,
+                          const std::vector<std::string>& columns, const RowChoice& c) {
+  nlohmann::json what = {{"version", kVersion},   {"columns", columns},     {"ice", c.ice},
+                         {"least", c.least_ice},  {"with_ice", c.with_ice}, {"thin", c.thin_fraction},
+                         {"most", c.max_patterns}};
+  for (const std::string& one : files_of_table(path)) {
+    const InputFile file(one, key);
+    struct stat s {};
+    if (::fstat(file.fd(), &s) != 0) fail("look at", one);
+    what["files"].push_back({fs::absolute(one).string(), s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec});
+  }
+  return sha256_hex(what.dump()).substr(0, 32);
+}
+
+void write_table(const fs::path& file, const SampleTable& t, int64_t columns) {
+  Header h{};
+  std::memcpy(h.magic, kMagic, sizeof kMagic);
+  h.rows = t.rows, h.columns = columns;
+  h.missing = t.left_out.missing, h.masked = t.left_out.masked, h.thinned = t.left_out.thinned;
+  std::string head(kHeader, '\0');
+  std::memcpy(head.data(), &h, sizeof h);
+  // One name: what a killed process leaves is written over by the next, which holds the lock as this one
+  // does.
+  const fs::path half = file.string() + ".half";
+  std::ofstream out(half, std::ios::binary | std::ios::trunc);
+  out.write(head.data(), kHeader);
+  out.write(reinterpret_cast<const char*>(t.values.data()),
+            static_cast<std::streamsize>(t.values.size() * sizeof(float)));
+  out.close();
+  if (!out) fail("write", half);
+  rename_synced(half, file);
+}
+
+std::shared_ptr<const MappedTable> if_there(const fs::path& file) {
+  if (std::error_code unknown; !fs::exists(file, unknown)) return nullptr;
+  return std::make_shared<MappedTable>(file);
+}
+
+}  // namespace
+
+MappedTable::MappedTable(const std::string& file) {
+  const InputFile in(file);
+  bytes_ = static_cast<size_t>(in.size());
+  Header h{};
+  const bool read = ::pread(in.fd(), &h, sizeof h, 0) == static_cast<ssize_t>(sizeof h);
+  // Renamed when it was whole, so one of another length was damaged afterwards.
+  constexpr int64_t kMost = int64_t{1} << 40;
+  if (!read || std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 || h.rows < 1 || h.rows > kMost ||
+      h.columns < 1 || h.columns > (1 << 20) ||
+      bytes_ != kHeader + static_cast<size_t>(h.rows) * static_cast<size_t>(h.columns) * sizeof(float))
+    throw ConfigError(file, "", "is no table of this program's cache", "delete it: it is made again");
+  map_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, in.fd(), 0);
+  if (map_ == MAP_FAILED) fail("map", file);
+  rows_ = h.rows, columns_ = h.columns;
+  left_out_ = {h.missing, h.masked, h.thinned};
+  values_ = reinterpret_cast<const float*>(static_cast<const char*>(map_) + kHeader);
+}
+
+MappedTable::~MappedTable() {
+  ::munmap(map_, bytes_);
+}
+
+std::shared_ptr<const MappedTable> mapped_table(const std::string& path, const std::string& key,
+                                                const std::vector<std::string>& columns,
+                                                const RowChoice& choice, const std::function<void()>& alive) {
+  const fs::path dir = cache_directory();
+  const std::string name = name_of_table(path, key, columns, choice);
+  const fs::path file = dir / (name + ".table");
+  try {
+    if (auto table = if_there(file)) return table;
+    fs::create_directories(dir);
+    const FileLock lock(dir / (name + ".lock"), kLongest);
+    if (!lock.held())
+      throw ConfigError(file, key, "another process has been gathering this table for an hour",
+                        "end it, or set ISOBAR_CACHE_DIR to another directory");
+    if (auto table = if_there(file)) return table;  // made while this process waited
+    const SampleTable t = read_table(path, key, columns, choice, alive);
+    write_table(file, t, static_cast<int64_t>(columns.size()));
+    append_line(dir / "tables.jsonl",
+                nlohmann::json{{"table", file.filename().string()}, {"of", path}, {"rows", t.rows}}.dump());
+    return std::make_shared<MappedTable>(file);
+  } catch (const std::system_error& e) {
+    throw ConfigError(dir, key, std::string("a gathered table cannot be kept there: ") + e.what(),
+                      "make room, or set ISOBAR_CACHE_DIR to a directory that can be written to");
+  }
+}
+
+void require_table(const std::string& path, const std::string& key, const std::vector<std::string>& columns,
+                   const RowChoice& choice) {
+  ChildLimits limits;
+  for (const std::string& file : files_of_table(path))
+    limits.memory_bytes += 40 * InputFile(file, key).size();
+  limits.cpu_s = 60;
+  try {
+    in_child(limits, [&](const ChildProgress& done) {
+      int64_t steps = 0;
+      mapped_table(path, key, columns, choice, [&] { done(++steps); });
+      return std::string();
+    });
+  } catch (const ChildDied& e) {
+    throw ConfigError(path, key, e.what(), kHarmful);
+  } catch (const ChildFailed& e) {
+    throw ConfigError(path, key, std::string("cannot be read: ") + e.what(), kHarmful);
+  }
+}
+
+}  // namespace isobar

@@ -1,0 +1,51 @@
+// Tables that were gathered once, in files that all ranks of a host map: a rank has no copy of its own, and
+// the data are not read again by the next rank, for validation, nor by the next run.
+//
+// They lie in $ISOBAR_CACHE_DIR, else in isobar/ of $XDG_CACHE_HOME or ~/.cache, one file for each choice of
+// files (path, size, time of change), columns and rows; tables.jsonl there has a line for each that was made.
+// What is no longer wanted may be deleted at any time.
+//
+//   const auto table = mapped_table("ocean.nc,atmosphere.nc", "data.train", {"sst", "tair"}, choice);
+//   table->row(0)[1]                                         // tair
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/data/table.h"
+
+namespace isobar {
+
+class MappedTable {
+ public:
+  explicit MappedTable(const std::string& file);  // throws std::system_error
+  ~MappedTable();
+  MappedTable(const MappedTable&) = delete;
+  MappedTable& operator=(const MappedTable&) = delete;
+  int64_t rows() const { return rows_; }
+  int64_t columns() const { return columns_; }
+  const LeftOut& left_out() const { return left_out_; }
+  const float* row(int64_t i) const { return values_ + i * columns_; }
+
+ private:
+  void* map_ = nullptr;
+  size_t bytes_ = 0;
+  int64_t rows_ = 0, columns_ = 0;
+  LeftOut left_out_;
+  const float* values_ = nullptr;
+};
+
+/// Of what read_table says, gathered by the one process that comes first while the others wait. Throws
+/// ConfigError as that does, and where the directory cannot be written to.
+std::shared_ptr<const MappedTable> mapped_table(const std::string& path, const std::string& key,
+                                                const std::vector<std::string>& columns,
+                                                const RowChoice& choice = {},
+                                                const std::function<void()>& alive = {});
+
+/// The same in a child (model/base/child.h), which a damaged file may end; the cache is kept. Throws
+/// ConfigError.
+void require_table(const std::string& path, const std::string& key, const std::vector<std::string>& columns,
+                   const RowChoice& choice = {});
+
+}  // namespace isobar

@@ -1,0 +1,248 @@
+// Points of gridded fields as samples: an ocean and an atmosphere file on one grid, packed, with land, ice
+// and fill values; what must come out is counted by a plain loop over the numbers that were written.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "model/base/files.h"
+#include "model/data/dataset.h"
+#include "model/data/row_choice.h"
+#include "model/data/table_cache.h"
+#include "tests/data/files.h"
+
+namespace isobar::test {
+namespace {
+
+constexpr short kFill = -32767;
+
+struct FieldPair {  // of packed numbers, [step, row, column]
+  int steps = 3, rows = 12, columns = 20;
+  std::vector<short> sst, aice;
+  std::vector<float> tair;
+  double scale = 0.01, offset = 273.15, ice_scale = 0.0001;
+  int points() const { return steps * rows * columns; }
+  bool whole(int i) const { return sst[i] != kFill && aice[i] != kFill && std::isfinite(tair[i]); }
+  double ice(int i) const { return aice[i] * ice_scale; }
+};
+
+FieldPair random_pair() {
+  FieldPair p;
+  for (int i = 0; i < p.points(); ++i) {
+    const bool land = i % (p.rows * p.columns) % 7 == 0;
+    p.sst.push_back(land ? kFill : static_cast<short>(random_int(-180, 3000)));
+    p.aice.push_back(land ? kFill : static_cast<short>(random_int(0, 1) * random_int(0, 10000)));
+    p.tair.push_back(random_int(0, 30) == 0 ? NAN : random_floats(1, 280, 10)[0]);
+  }
+  return p;
+}
+
+struct Written {
+  std::vector<std::string> packed, plain;  // names of variables
+  bool south_first = false;
+  int steps = 0;  // 0 = all
+};
+
+// Variables of the pair that `what` names; all packed ones are the sst's or the ice's.
+void write_nc(const std::string& path, const FieldPair& p, const Written& what) {
+  int file = 0, dims[3] = {}, id = 0, axis[3] = {};
+  const int steps = what.steps ? what.steps : p.steps;
+  ASSERT_EQ(nc_create(path.c_str(), NC_CLOBBER | NC_NETCDF4, &file), NC_NOERR);
+  nc_def_dim(file, "time", steps, &dims[0]);
+  nc_def_dim(file, "lat", p.rows, &dims[1]);
+  nc_def_dim(file, "lon", p.columns, &dims[2]);
+  const char* names[3] = {"time", "lat", "lon"};
+  const char* units[3] = {"hours since 2020-01-01", "degrees_north", "degrees_east"};
+  for (int k = 0; k < 3; ++k) {
+    nc_def_var(file, names[k], NC_DOUBLE, 1, &dims[k], &axis[k]);
+    nc_put_att_text(file, axis[k], "units", std::strlen(units[k]), units[k]);
+  }
+  for (const std::string& name : what.packed) {
+    const bool ice = name == "aice";
+    ASSERT_EQ(nc_def_var(file, name.c_str(), NC_SHORT, 3, dims, &id), NC_NOERR);
+    nc_put_att_short(file, id, "_FillValue", NC_SHORT, 1, &kFill);
+    nc_put_att_double(file, id, "scale_factor", NC_DOUBLE, 1, ice ? &p.ice_scale : &p.scale);
+    if (!ice) nc_put_att_double(file, id, "add_offset", NC_DOUBLE, 1, &p.offset);
+    ASSERT_EQ(nc_put_var_short(file, id, ice ? p.aice.data() : p.sst.data()), NC_NOERR);
+  }
+  for (const std::string& name : what.plain) {
+    ASSERT_EQ(nc_def_var(file, name.c_str(), NC_FLOAT, 3, dims, &id), NC_NOERR);
+    ASSERT_EQ(nc_put_var_float(file, id, p.tair.data()), NC_NOERR);
+  }
+  for (int k = 0; k < 3; ++k) {
+    std::vector<double> at;
+    const int n = k == 0 ? steps : k == 1 ? p.rows : p.columns;
+    for (int i = 0; i < n; ++i) at.push_back(k == 1 && what.south_first ? -i : i);
+    nc_put_var_double(file, axis[k], at.data());
+  }
+  ASSERT_EQ(nc_close(file), NC_NOERR);
+}
+
+class Points : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ::setenv("ISOBAR_CACHE_DIR", (dir / "cache").c_str(), 1);
+    pair = random_pair();
+    write_nc(ocean, pair, {{"sst", "aice"}, {}});
+    write_nc(air, pair, {{}, {"tair"}});
+  }
+  SampleTable read(const DataSpec& data = {}) const {
+    return read_table(both, "data.train", {"tair", "sst"}, row_choice(data));
+  }
+  TempDir dir;
+  FieldPair pair;
+  std::string ocean = dir / "ocean.nc", air = dir / "air.nc", both = ocean + "," + air;
+};
+
+TEST_F(Points, WithoutAMissingValueAreRowsOfATable) {
+  const SampleTable t = read();
+  int64_t row = 0;
+  for (int i = 0; i < pair.points(); ++i) {
+    if (pair.sst[i] == kFill || !std::isfinite(pair.tair[i])) continue;
+    ASSERT_LT(row, t.rows);
+    EXPECT_EQ(t.values[row * 2], pair.tair[i]) << i;
+    EXPECT_FLOAT_EQ(t.values[row * 2 + 1], static_cast<float>(pair.sst[i] * pair.scale + pair.offset)) << i;
+    ++row;
+  }
+  EXPECT_EQ(t.rows, row);
+  EXPECT_EQ(t.left_out.missing, pair.points() - row);
+  EXPECT_EQ(t.left_out.masked + t.left_out.thinned, 0);
+}
+
+TEST_F(Points, AreMaskedByTheIceConcentration) {
+  int64_t with = 0, without = 0;
+  for (int i = 0; i < pair.points(); ++i)
+    if (pair.whole(i)) ++(pair.ice(i) >= 0.3 ? with : without);
+  ASSERT_GT(with, 10);
+  ASSERT_GT(without, 10);
+  DataSpec d;
+  d.min_ice_concentration = 0.3;
+  d.mask_mode = "sea_ice";
+  const SampleTable ice = read(d);
+  EXPECT_EQ(ice.rows, with);
+  EXPECT_EQ(ice.left_out.masked, without);
+  EXPECT_EQ(static_cast<int64_t>(ice.values.size()), 2 * with);  // the mask is no column
+  d.mask_mode = "ocean";
+  EXPECT_EQ(read(d).rows, without);
+  EXPECT_EQ(read(d).left_out.masked, with);
+  d.ice_variable = "hi";
+  expect_config_error([&] { read(d); }, {"no column 'hi'", "sst, aice, tair"});
+}
+
+TEST_F(Points, AreThinnedAndLimitedToAPartOfThem) {
+  const SampleTable all = read();
+  const auto rows_of = [](const SampleTable& t) {
+    std::vector<std::pair<float, float>> rows;
+    for (int64_t r = 0; r < t.rows; ++r) rows.emplace_back(t.values[2 * r], t.values[2 * r + 1]);
+    return rows;
+  };
+  const auto every = rows_of(all);
+  const auto is_part = [&](const SampleTable& t) {  // in the order of the whole
+    auto at = every.begin();
+    for (const auto& row : rows_of(t)) {
+      at = std::find(at, every.end(), row);
+      if (at++ == every.end()) return false;
+    }
+    return true;
+  };
+  DataSpec d;
+  d.thin_fraction = 0.4;
+  const SampleTable thin = read(d);
+  const double share = static_cast<double>(thin.rows) / static_cast<double>(all.rows);
+  EXPECT_NEAR(share, 0.4, 5 * std::sqrt(0.24 / static_cast<double>(all.rows)));
+  EXPECT_TRUE(is_part(thin));
+  EXPECT_EQ(thin.left_out.thinned, all.rows - thin.rows);
+  EXPECT_EQ(read(d).values, thin.values);
+  d.thin_fraction = 1;
+  for (const int64_t most : {7, 100}) {
+    d.max_patterns = most;
+    const SampleTable few = read(d);
+    EXPECT_EQ(few.rows, most);
+    EXPECT_EQ(few.left_out.thinned, all.rows - most);
+    EXPECT_TRUE(is_part(few));
+  }
+  d.max_patterns = all.rows + 1;
+  EXPECT_EQ(read(d).values, all.values);
+}
+
+TEST_F(Points, OfFilesThatDisagreeAreOneErrorThatNamesBoth) {
+  const std::string other = dir / "other.nc";
+  const auto refused = [&](const std::vector<std::string>& says,
+                           const std::vector<std::string>& names = {"sst", "tair"}) {
+    expect_config_error([&] { read_table(ocean + "," + other, "data.train", names); }, says);
+  };
+  write_nc(other, pair, {{"sst"}, {"tair"}});
+  refused({ocean, other, "'sst' is in"});
+  write_nc(other, pair, {{}, {"tair"}, true});
+  refused({ocean, other, "other coordinates along dimension 1"});
+  write_nc(other, pair, {{}, {"tair"}, false, 2});
+  refused({ocean, other, "3 steps", "has 2"});
+  FieldPair wide = pair;
+  wide.columns = 10, wide.steps = 6;
+  write_nc(other, wide, {{}, {"tair"}});
+  refused({ocean, other, "12 x 20", "12 x 10"});
+  refused({other, "none of its variables is read"}, {"sst"});
+  std::fill(pair.tair.begin(), pair.tair.end(), NAN);
+  write_nc(other, pair, {{}, {"tair"}});
+  refused({ocean, other, "'tair' holds no number"});
+}
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::ifstream in(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST_F(Points, AreGatheredOnceForAllWhoWantThem) {
+  const auto map = [&] { return mapped_table(both, "data.train", {"tair", "sst"}); };
+  std::vector<std::thread> ranks;
+  std::vector<std::shared_ptr<const MappedTable>> got(4);
+  for (auto& one : got) ranks.emplace_back([&] { one = map(); });
+  for (std::thread& rank : ranks) rank.join();
+  const SampleTable t = read();
+  for (const auto& one : got) {
+    ASSERT_EQ(one->rows(), t.rows);
+    EXPECT_EQ(one->left_out().missing, t.left_out.missing);
+    for (int64_t r = 0; r < t.rows; ++r) ASSERT_EQ(one->row(r)[1], t.values[2 * r + 1]);
+  }
+  const std::string log = dir / "cache/tables.jsonl";
+  EXPECT_EQ(lines_of(log).size(), 1u);
+  // Other rows, other columns and changed files are other tables.
+  mapped_table(both, "data.train", {"sst", "tair"});
+  EXPECT_EQ(lines_of(log).size(), 2u);
+  mapped_table(both, "data.train", {"sst", "tair"}, {.thin_fraction = 0.5});
+  EXPECT_EQ(lines_of(log).size(), 3u);
+  fs::last_write_time(air, fs::last_write_time(air) + std::chrono::seconds(1));
+  map();
+  EXPECT_EQ(lines_of(log).size(), 4u);
+  map();
+  EXPECT_EQ(lines_of(log).size(), 4u);
+}
+
+TEST_F(Points, CutByAKillAreNotTakenForATable) {
+  const auto map = [&] { return mapped_table(both, "data.train", {"tair", "sst"}); };
+  map();
+  std::string table;
+  for (const auto& f : fs::directory_iterator(dir / "cache"))
+    if (f.path().extension() == ".table") table = f.path();
+  const std::string whole = read_file(table);
+  fs::remove(table);
+  std::ofstream(table + ".half") << whole.substr(0, whole.size() / 2);  // what a killed process leaves
+  EXPECT_EQ(map()->rows(), read().rows);
+  fs::resize_file(table, whole.size() - 1);
+  expect_config_error([&] { map(); }, {table, "delete it"});
+}
+
+TEST_F(Points, CannotBeKeptWhereNothingCanBeWritten) {
+  std::ofstream(dir / "file") << "in the way";
+  ::setenv("ISOBAR_CACHE_DIR", (dir / "file/below").c_str(), 1);
+  expect_config_error([&] { mapped_table(ocean, "data.train", {"sst"}); },
+                      {dir / "file", "ISOBAR_CACHE_DIR"});
+}
+
+}  // namespace
+}  // namespace isobar::test
