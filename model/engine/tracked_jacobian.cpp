@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "model/engine/jacobian_statistics.h"
-#include "model/engine/params.h"
+#include "model/inference/params.h"
 
 namespace isobar {
 namespace {

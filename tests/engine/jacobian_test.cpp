@@ -10,7 +10,7 @@
 #include "model/base/error.h"
 #include "model/base/yaml.h"
 #include "model/engine/jacobian_statistics.h"
-#include "model/engine/params.h"
+#include "model/inference/params.h"
 
 namespace isobar {
 namespace {
