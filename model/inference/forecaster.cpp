@@ -12,12 +12,17 @@
 namespace isobar {
 namespace {
 
-// The same net on one rank; whatever cut it or saved memory in training changes no prediction.
+// The same net on one rank, and its loss; how it was cut, fed and trained changes no prediction.
 RunSpec alone(RunSpec s, int64_t batch) {
   const std::string amp = s.policy.amp;
+  const TrainSpec trained = s.train;
   s.data = {};
   s.layout = {};
   s.policy = {};
+  s.train = {};
+  s.train.loss = trained.loss;
+  s.train.loss_weights = trained.loss_weights;
+  s.train.huber_delta = trained.huber_delta;
   s.policy.amp = amp;
   s.train.global_batch = s.policy.micro_batch = batch;
   s.run.device = "cpu";

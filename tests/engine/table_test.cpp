@@ -48,10 +48,12 @@ TEST(Tables, AnMlpLearnsFromOneUnderEveryLayoutAlike) {
     const TrainedNet other = trained_to(dir / std::to_string(++n), layout, ranks, 40, {}, net);
     ASSERT_EQ(other.record.losses.size(), 40u);
     for (const auto& [step, loss] : one.record.losses)
-      EXPECT_NEAR(other.record.losses.at(step) / loss, 1, 1e-5) << layout[0] << " " << step;
-    EXPECT_LT(distance(one.weights, other.weights), 1e-5) << layout[0];
+      // Rounding grows as it learns: at a rate of 1e-2 to 1.1e-5 once in some twenty draws
+      EXPECT_NEAR(other.record.losses.at(step) / loss, 1, step <= 10 ? 1e-5 : 1e-4)
+          << layout[0] << " " << step;
+    EXPECT_LT(distance(one.weights, other.weights), 5e-5) << layout[0];
     EXPECT_NEAR(other.record.end.at("valid").at("mae").get<double>() / valid.at("mae").get<double>(), 1,
-                1e-5);
+                1e-4);
   }
 }
 
