@@ -169,6 +169,50 @@ TEST_F(Emulator, TwoHandlesWorkInTwoThreadsAndLeaveTheirCallersArithmetic) {
   EXPECT_EQ(wrong, 0);
 }
 
+TEST_F(Emulator, JacobiansAreThoseOfTheCommandToTheLastBit) {
+  train();
+  const std::string out = dir_ / "j.nc";
+  const Ended e =
+      Child({command(), "jacobian", run(), "-o", out, "--threads", "1", "--samples", "20"}).wait();
+  ASSERT_EQ(e.code, 0) << e.text;
+  isobar_net* net = nullptr;
+  ASSERT_EQ(isobar_open(run().c_str(), nullptr, &net), ISOBAR_OK) << isobar_last_error();
+  int nc = -1;
+  ASSERT_EQ(nc_open(out.c_str(), NC_NOWRITE, &nc), NC_NOERR);
+  const int64_t both[] = {0, 1}, beyond[] = {2};
+  for (size_t sample = 0; sample < 20; ++sample) {
+    std::vector<float> rows(2 * kInputs, NAN);
+    const float* in = in_.data() + sample * kInputs;
+    ASSERT_EQ(isobar_jacobian(net, in, 2, both, rows.data()), ISOBAR_OK) << isobar_last_error();
+    for (int c = 0; c < 2 * kInputs; ++c) {
+      const std::string name =
+          std::string("d_") + (c < kInputs ? "a" : "b") + "_d_in" + std::to_string(c % kInputs);
+      int id = -1;
+      float written = NAN;
+      ASSERT_EQ(nc_inq_varid(nc, name.c_str(), &id), NC_NOERR) << name;
+      ASSERT_EQ(nc_get_var1_float(nc, id, &sample, &written), NC_NOERR);
+      EXPECT_EQ(rows[c], written) << name;
+    }
+    // And they are derivatives of what isobar_run says.
+    std::vector<float> moved(in, in + kInputs), up(kOutputs), down(kOutputs);
+    const float h = 0.02f;
+    moved[1] = in[1] + h;
+    ASSERT_EQ(isobar_run(net, 1, moved.data(), up.data()), ISOBAR_OK);
+    moved[1] = in[1] - h;
+    ASSERT_EQ(isobar_run(net, 1, moved.data(), down.data()), ISOBAR_OK);
+    for (int o = 0; o < kOutputs; ++o) {
+      const float size = std::abs(rows[o * kInputs]) + std::abs(rows[o * kInputs + 1]);
+      EXPECT_NEAR((up[o] - down[o]) / (2 * h), rows[o * kInputs + 1], 0.05f * size) << o;
+    }
+  }
+  nc_close(nc);
+  float row[kInputs];
+  EXPECT_EQ(isobar_jacobian(net, in_.data(), 1, beyond, row), ISOBAR_BAD_INPUT);
+  EXPECT_EQ(isobar_jacobian(net, in_.data(), 1, both, nullptr), ISOBAR_BAD_INPUT);
+  EXPECT_EQ(isobar_jacobian(net, nullptr, 0, nullptr, nullptr), ISOBAR_OK);
+  isobar_close(net);
+}
+
 TEST_F(Emulator, SaysWhatItIs) {
   train();
   isobar_net* net = nullptr;
