@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <numeric>
+#include <set>
 #include <stdexcept>
 
 namespace isobar {
@@ -124,6 +125,28 @@ void relink(const Plan& plan, Program& program) {
     known[lane][lane] = index;
     knew.push_back(known[lane]);
   }
+}
+
+// By buffers, not by addresses: what others' memory is used for later matters to no op that is left out.
+Program needed_for(const Plan& plan, const Program& program, const std::vector<View>& wanted) {
+  std::set<int32_t> buffers;
+  const auto want = [&](const std::vector<View>& views) {
+    for (const View& v : views)
+      if (v) buffers.insert(v.buffer);
+  };
+  want(wanted);
+  Program needed;
+  for (auto instr = program.instrs.rbegin(); instr != program.instrs.rend(); ++instr) {
+    const Op& op = plan.ops[instr->op];
+    if (std::none_of(op.writes.begin(), op.writes.end(),
+                     [&](const View& v) { return v && buffers.contains(v.buffer); }))
+      continue;
+    want(op.reads);
+    needed.instrs.push_back(*instr);
+  }
+  std::reverse(needed.instrs.begin(), needed.instrs.end());
+  relink(plan, needed);
+  return needed;
 }
 
 namespace {

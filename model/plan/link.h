@@ -30,6 +30,10 @@ Program link(const Plan& plan, const std::vector<Invocation>& invocations, bool 
 /// runs some of them in one.
 void relink(const Plan& plan, Program& program);
 
+/// `program` without the ops that these views do not come from: of a training step, what one gradient needs
+/// leaves out those of the parameters.
+Program needed_for(const Plan& plan, const Program& program, const std::vector<View>& wanted);
+
 /// Byte range [first, second) of a view, for a micro-batch slot; from plan.memory.arena on in the host arena.
 std::pair<int64_t, int64_t> address(const Plan& plan, const View& v, int32_t slot);
 
