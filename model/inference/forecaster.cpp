@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/backend/cpu/kernels.h"
 #include "model/base/denormals.h"
 #include "model/base/error.h"
 #include "model/inference/checkpoint.h"
@@ -50,11 +51,12 @@ float number_at(const std::byte* p, DType t, int64_t i) {
 Forecaster::Forecaster(const RunSpec& spec, int64_t batch, int threads)
     : spec_(alone(spec, batch)),
       plan_(build_plan(spec_, 0, cpu_workspace(threads))),
-      eval_(link(plan_, plan_.eval, true)),
-      arena_(plan_.memory.arena),
-      backend_(plan_, arena_.data(), spec_.train),
       predicted_(loss_of(plan_, spec_).reads[0]),
-      patches_(loss_of(plan_, spec_).a) {}
+      patches_(loss_of(plan_, spec_).a),
+      eval_(link(plan_, plan_.eval, true)),
+      predict_(needed_for(plan_, eval_, {predicted_})),
+      arena_(plan_.memory.arena),
+      backend_(plan_, arena_.data(), spec_.train) {}
 
 Forecaster::Forecaster(const std::filesystem::path& checkpoint, const CheckpointState& state, int64_t batch,
                        int threads)
@@ -85,11 +87,21 @@ Forecaster::Shape Forecaster::input() const {
 }
 
 void Forecaster::operator()(const float* input, const float* target, float* prediction) {
+  compute(eval_, input, target, prediction);
+}
+
+void Forecaster::operator()(const float* input, float* prediction) {
+  compute(predict_, input, nullptr, prediction);
+}
+
+void Forecaster::compute(const Program& program, const float* input, const float* target, float* prediction) {
   backend_.on_fetch([&](int32_t, const BatchPlaces& to) {
-    for (const BatchTensor& t : plan_.batch)
-      std::copy_n(t.role == BatchRole::input ? input : target, batch() * t.sample, to.floats(t.name));
+    for (const BatchTensor& t : plan_.batch) {
+      const float* from = t.role == BatchRole::input ? input : target;
+      if (from != nullptr) std::copy_n(from, batch() * t.sample, to.floats(t.name));
+    }
   });
-  run(eval_);
+  run(program);
   take(prediction);
 }
 
@@ -114,6 +126,7 @@ void Forecaster::take(float* prediction) const {
   const int64_t C = patches_.channels, H = patches_.height, W = patches_.width, p = patches_.patch;
   const std::byte* from = backend_.at(predicted_);
   const DType type = plan_.buffers[predicted_.buffer].dtype;
+  if (H * W == 1) return cpu::cast(batch() * C, type, DType::f32, from, prediction);  // as it lies
 #pragma omp parallel for schedule(static)
   for (int64_t line = 0; line < batch() * H; ++line) {
     const int64_t b = line / H, y = line % H;

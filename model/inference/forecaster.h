@@ -5,6 +5,7 @@
 //   Forecaster net(checkpoint, state, 4, threads);
 //   net(input, target, prediction);              // normalised, [4, …] each
 //   net.errors()[0]                              // of channel 0: what a validation of this batch would say
+//   net(input, prediction);                      // the same prediction, where nobody knows the target
 #pragma once
 #include <filesystem>
 #include <vector>
@@ -27,6 +28,9 @@ class Forecaster {
   Forecaster& operator=(const Forecaster&) = delete;
   /// input [batch, in, H, W], target and prediction [batch, out, H, W], all normalised
   void operator()(const float* input, const float* target, float* prediction);
+  /// The same prediction to the last bit, without the ops that only the loss needs.
+  void operator()(const float* input, float* prediction);
+  /// Of the last batch that had a target, and the errors too
   double loss() const;
   /// By channel: the RMSE of fields, the mean absolute error of an mlp's numbers, normalised.
   std::vector<double> errors() const;
@@ -42,17 +46,18 @@ class Forecaster {
 
  private:
   Forecaster(const RunSpec& spec, int64_t batch, int threads);  // without weights
-  void run(const Program& program);                             // alone: list order, nothing to wait for
-  void take(float* prediction) const;                           // out of the patches that it lies in
+  void compute(const Program& program, const float* input, const float* target, float* prediction);
+  void run(const Program& program);    // alone: list order, nothing to wait for
+  void take(float* prediction) const;  // out of the patches that it lies in
   float* floats(const View& v) const { return reinterpret_cast<float*>(backend_.at(v)); }
 
   const RunSpec spec_;
   const Plan plan_;
-  const Program eval_;
+  const View predicted_;  // what the loss reads
+  const Attrs patches_;
+  const Program eval_, predict_;  // predict_: of eval_, what the prediction needs
   Arena arena_;
   CpuBackend backend_;
-  View predicted_;  // what the loss reads
-  Attrs patches_;
 };
 
 }  // namespace isobar

@@ -94,6 +94,55 @@ TEST(Gemm, IsTheProductForEveryNumberOfTerms) {
       }
 }
 
+// Layers of small nets have a kernel of their own where there are rows enough; a row's bits do not know how
+// many others there are, nor the threads.
+TEST(Gemm, LinearLayersOfSmallNets) {
+  Random random;
+  for (const Isa isa : isas())
+    for (int i = 0; i < 12; ++i) {
+      const Running running(isa, static_cast<int>(random.integer(1, 2)));
+      const Gemm g{.m = random.integer(64, 400),
+                   .n = 16 * random.integer(1, 12),
+                   .k = random.integer(1, 130),
+                   .trans_b = true,
+                   .a = DType::f32,
+                   .b = DType::f32,
+                   .c = DType::f32,
+                   .bias = true};
+      SCOPED_TRACE("m " + std::to_string(g.m) + " n " + std::to_string(g.n) + " k " + std::to_string(g.k));
+      check(random, g);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(Gemm, RowsOfASmallLayerDoNotKnowHowManyTheyAre) {
+  if (best_isa() < Isa::avx512) GTEST_SKIP() << "no AVX-512";
+  Random random;
+  for (const int64_t k : {14, 64, 128}) {
+    const int64_t n = 64, most = 1000;
+    const Buffer a = random.buffer(DType::f32, most * k), b = random.buffer(DType::f32, n * k),
+                 bias = random.buffer(DType::f32, n);
+    Buffer whole(DType::f32, most * n), part(DType::f32, most * n);
+    const auto rows = [&](int threads, int64_t first, int64_t count, Buffer& c) {
+      const Running running(best_isa(), threads);
+      gemm({.m = count,
+            .n = n,
+            .k = k,
+            .trans_b = true,
+            .a = DType::f32,
+            .b = DType::f32,
+            .c = DType::f32,
+            .bias = true},
+           a.f32() + first * k, b.data(), bias.f32(), c.f32() + first * n);
+    };
+    rows(1, 0, most, whole);
+    const int64_t cut = random.integer(64, most - 64);
+    rows(2, 0, cut, part);
+    rows(1, cut, most - cut, part);
+    EXPECT_TRUE(whole.same_bits(part)) << k << " " << cut;
+  }
+}
+
 TEST(Gemm, LargerProductsOnOneAndTwoThreads) {
   Random random;
   for (const int threads : {1, 2})

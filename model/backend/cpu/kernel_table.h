@@ -10,6 +10,8 @@
 
 namespace isobar::cpu {
 
+constexpr int64_t kLinearTerms = 128;  // at most, of linear_rows: its packed weight stays in L1
+
 // Adam's scalars, worked out once in double precision
 struct AdamFactors {
   float beta1, one_minus_beta1, beta2, one_minus_beta2;
@@ -39,6 +41,9 @@ struct KernelTable {
   // C[m, n] (+)= A[m, pairs] B[pairs, n], bf16 in pairs, over whole tiles of 16; absent where there are none
   void (*tile_product)(int64_t m, int64_t n, int64_t pairs, const float* a, int64_t lda, const float* b,
                        int64_t ldb, float* c, int64_t ldc, bool add);
+  // y[m, n] = x[m, k] w[n, k]^T + bias[n] in f32; n: a multiple of 16; k <= kLinearTerms
+  void (*linear_rows)(int64_t m, int64_t n, int64_t k, const float* x, const float* w, const float* bias,
+                      float* y);
   void (*activation_forward[kActivations][3])(int64_t n, const void* u, void* g);
   void (*activation_backward[kActivations][3])(int64_t rows, int64_t cols, const void* u, const void* dg,
                                                void* du, float* column_sums);

@@ -5,6 +5,7 @@
 #include "model/backend/cpu/simd_math.h"
 #include "model/backend/cpu/matmul_tile.h"
 #include "model/backend/cpu/attention_pack.h"
+#include "model/backend/cpu/linear_rows.h"
 #include "model/backend/cpu/attention_forward.h"
 #include "model/backend/cpu/attention_backward.h"
 #include "model/backend/cpu/rows.h"
@@ -37,6 +38,7 @@ constexpr KernelTable make_table() {
       .attention_dq_shared = {attention_dq_shared<V, F32>, attention_dq_shared<V, DotBf16>,
                               attention_dq_shared<V, F16>, attention_dq_shared<V, AsTf32>},
       .tile_product = nullptr,
+      .linear_rows = linear_rows<V>,
       .activation_forward = {},
       .activation_backward = {},
       .column_sum = {column_sum_rows<V, f32>, column_sum_rows<V, bf16>, column_sum_rows<V, f16>},

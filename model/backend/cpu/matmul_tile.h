@@ -6,7 +6,12 @@
 //                                             float or a pair of bf16 along the summed dimension (see Dot)
 // A is read by broadcast, so it may be stored either way round; B and C are read by vectors of n.
 
-enum class Into { kStore, kAdd, kScaleAdd };  // C = AB; C += AB; C = C * alpha[n] + AB
+enum class Into {
+  kStore,
+  kAdd,
+  kScaleAdd,
+  kAddRow
+};  // C = AB; C += AB; C = C * alpha[n] + AB; AB + alpha[n]
 
 // kAcross: A[i, p] lies at a[p * lda + i], else at a[i * lda + p]
 template <class V, class Dot, bool kAcross, int kRows, int kVectors>
@@ -47,6 +52,11 @@ template <class V, class Dot, bool kAcross, int kRows, int kVectors>
 #pragma GCC unroll 8
       for (int j = 0; j < kVectors; ++j)
         acc[i][j] = V::fma(V::load(c + i * ldc + j * W), V::load(alpha + j * W), acc[i][j]);
+  } else if (into == Into::kAddRow) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
+      for (int j = 0; j < kVectors; ++j) acc[i][j] = V::add(acc[i][j], V::load(alpha + j * W));
   }
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i)
@@ -81,7 +91,7 @@ template <class V, class Dot, bool kAcross, int kVectors>
                                                 alpha);
 }
 
-// n: a multiple of kWidth; alpha (kScaleAdd only) has n entries
+// n: a multiple of kWidth; alpha (kScaleAdd and kAddRow only) has n entries
 template <class V, class Dot, bool kAcross>
 void matmul_tile(int64_t m, int64_t n, int64_t depth, const float* a, int64_t lda, const float* b,
                  int64_t ldb, float* c, int64_t ldc, Into into, const float* alpha = nullptr) {

@@ -7,7 +7,7 @@ program emulate
   type(isobar_options) :: options
   type(isobar_shape) :: a, b
   type(c_ptr) :: net
-  real(c_float), allocatable :: in(:, :), out(:, :), row(:)
+  real(c_float), allocatable :: in(:, :), more(:, :), out(:, :), row(:)
   integer :: batch, ended, inputs, n
   call get_command_argument(1, checkpoint)
   call get_command_argument(2, word)
@@ -17,16 +17,26 @@ program emulate
   a = isobar_input_shape(net)
   b = isobar_output_shape(net)
   inputs = int(a%channels*a%height*a%width)
-  allocate (row(inputs), in(inputs, 65536), out(b%channels*b%height*b%width, 65536))
+  allocate (row(inputs), in(inputs, 1024))
   n = 0
   do
     read (*, *, iostat=ended) row
-    if (ended /= 0 .or. n == 65536) exit
+    if (ended /= 0) exit
+    if (n == size(in, 2)) then
+      allocate (more(inputs, 2*n))
+      more(:, :n) = in
+      call move_alloc(more, in)
+    end if
     n = n + 1
     in(:, n) = row
   end do
+  if (.not. is_iostat_end(ended)) then
+    write (error_unit, '(a, i0, a)') 'row ', n + 1, ' is no row of numbers'
+    stop 2
+  end if
+  allocate (out(b%channels*b%height*b%width, n))
   if (isobar_run(net, int(n, c_int64_t), in, out) /= isobar_ok) call fail()
-  write (*, '(es16.8)') out(:, :n)
+  write (*, '(es16.8)') out
   call isobar_close(net)
 contains
   subroutine fail()

@@ -21,7 +21,7 @@ struct isobar_net {
   int threads;
   std::unique_ptr<isobar::Forecaster> whole, rest;  // rest: of the last size that was no whole batch
   std::unique_ptr<isobar::Jacobian> jacobian;       // when it is first asked for
-  std::vector<float> input, target;                 // normalised; nobody asks for the loss of the target
+  std::vector<float> input;                         // normalised
 };
 
 namespace {
@@ -109,7 +109,6 @@ std::unique_ptr<isobar_net> opened(const std::filesystem::path& path, const isob
       std::make_unique<Forecaster>(checkpoint, net->state, o.batch > 0 ? o.batch : 256, net->threads);
   check_channels(*net, file);
   net->input.resize(net->whole->batch() * net->whole->input().size());
-  net->target.resize(net->whole->batch() * net->whole->output().size());
   return net;
 }
 
@@ -117,7 +116,7 @@ void run_batch(isobar_net& net, Forecaster& forecast, const float* in, float* ou
   const auto shape = forecast.output();
   const int64_t points = shape.height * shape.width;
   isobar::normalise(net.state.channels.inputs, points, forecast.batch(), in, net.input.data());
-  forecast(net.input.data(), net.target.data(), out);
+  forecast(net.input.data(), out);
   isobar::denormalise(net.state.channels.targets, points, forecast.batch(), out);
 }
 
