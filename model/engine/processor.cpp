@@ -95,6 +95,7 @@ class GpuProcessor : public Processor {
         {"cublaslt", cuda::Gemms::library_version()},
         {"cudnn", cuda::CudnnAttention::version()},
         {"gemm_shapes", backend_.gemms().shapes()},
+        {"attention", attention()},
         {"fused", fused()},
         {"in_use_bytes", cuda::device_memory_in_use()},  // by anyone, now
         // since all was made: graphs, kernels loaded late, what NCCL takes at its first transfers

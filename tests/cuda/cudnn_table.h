@@ -2,7 +2,7 @@
 // tests/golden/cudnn_plans.csv, a row for each GPU and attention.
 //
 //   gpu,cudnn,attention,ld_q,ld_kv,ld_o,supported,plan,workspace
-//   h100,9.19.0,attention backward b4 h8/8 q4050 k4050 d128 bf16 deterministic,3072,3072,1024,1,eng6_k24=26,1074260480
+//   h100,9.19.0,attention backward b1 h4/4 q4050 k4050 d48 bf16,576,576,192,1,eng6_k24=26,3175456
 //
 // ld_*: elements from row to row. workspace: bytes that the plan wants. Where cuDNN refuses: supported 0,
 // plan is what it said, workspace 0. To ask for what is missing (a second or so each; any number of processes

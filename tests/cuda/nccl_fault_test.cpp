@@ -123,10 +123,12 @@ struct Fault {
 };
 
 TEST(NcclFaults, EndTheRunInTimeWithRankAndOp) {
-  for (const Fault& f : {Fault{"a call fails", "1:10:error", "rank 1: ", "crash"},
-                         Fault{"a peer is gone", "1:10:async", "rank 1: ", "crash"},
-                         Fault{"a call never returns", "1:10:stall", "made no progress", "hang"},
-                         Fault{"a rank is killed", "1:10:die", "", ""}}) {
+  for (const Fault& f :
+       {Fault{"a call fails", "1:10:error", "rank 1: ", "crash"},
+        Fault{"a call fails, and what follows never ends", "1:10:stuck", "rank 1: ", "crash"},
+        Fault{"a peer is gone", "1:10:async", "rank 1: ", "crash"},
+        Fault{"a call never returns", "1:10:stall", "made no progress", "hang"},
+        Fault{"a rank is killed", "1:10:die", "", ""}}) {
     SCOPED_TRACE(f.what);
     const Folder dir;
     const std::string out = dir / "run";
