@@ -81,6 +81,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     for (int64_t step = first; step < spec_.train.steps; ++step) {
       if (watch_.stops_at(step)) stop(step, first);
       train_step(step, first);
+      if (step == first) processor_->first_step_done();
       const int64_t done = step + 1;
       const bool last = done == spec_.train.steps;
       const int64_t valid = spec_.train.valid_every, save = spec_.train.checkpoint_every;
