@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "bench/cli/commands.h"
 #include "bench/cli/launch.h"
@@ -148,10 +149,19 @@ void run_train(TrainArguments a) {
   // Ranks that `isobar train` has started leave the last word to it.
   const bool tell = a.json && !std::getenv(StopSignals::kStartedByTrain);
   int code = 1;
+  bool said = false;
+  const auto say = [&](const std::exception& e) {  // once, as early as it is known
+    if (std::exchange(said, true)) return;
+    const std::string failure = class_of(e), rank = "rank " + std::to_string(mpi.rank()) + ": ";
+    code = failure == "bad_config" ? 2 : failure == "numeric" ? 3 : failure.starts_with("oom") ? 4 : 1;
+    const std::string where = code == 2 ? "" : code == 4 ? rank + "out of memory: " : rank;
+    std::fprintf(stderr, "isobar: %s%s\n", where.c_str(), e.what());
+    if (tell) print_failure(failure, e.what());
+  };
   try {
     if (refused) throw ConfigError(*refused);  // after MPI has begun, so that the other ranks end too
     mpi.barrier();                             // and none opens what may be refused elsewhere
-    nlohmann::json end = to_json(train(spec, {a.trace, a.resume, a.json, statistics}, mpi));
+    nlohmann::json end = to_json(train(spec, {a.trace, a.resume, a.json, statistics, say}, mpi));
     end["out"] = spec.run.out;
     if (a.json && mpi.rank() == 0) std::printf("%s\n", end.dump().c_str());
     return;
@@ -160,11 +170,7 @@ void run_train(TrainArguments a) {
     if (mpi.rank() == 0 && tell) print_failure(class_of(e), e.what());
     throw ExitCode{128 + e.signal};
   } catch (const std::exception& e) {
-    const std::string failure = class_of(e), rank = "rank " + std::to_string(mpi.rank()) + ": ";
-    code = failure == "bad_config" ? 2 : failure == "numeric" ? 3 : failure.starts_with("oom") ? 4 : 1;
-    const std::string where = code == 2 ? "" : code == 4 ? rank + "out of memory: " : rank;
-    std::fprintf(stderr, "isobar: %s%s\n", where.c_str(), e.what());
-    if (tell) print_failure(failure, e.what());
+    say(e);
   }
   mpi.abort(code);  // the run fails as a whole: no rank waits for one that is gone
 }

@@ -5,6 +5,7 @@
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
+#include "model/base/nccl_resources.h"
 #include "model/engine/executor.h"
 #include "model/engine/host.h"
 #include "model/inference/arena.h"
@@ -50,6 +51,13 @@ std::unique_ptr<cuda::DeviceArena> device_arena(int64_t bytes) {
   }
 }
 
+// NCCL's channels hold their multiprocessors while they transfer; products that run beside them are chosen
+// for the others.
+int product_sms(const ComputeDevice& device, const RunSpec& spec, int ranks) {
+  const bool beside = ranks > 1 && spec.policy.overlap && !spec.run.serial;
+  return beside ? sms_beside_nccl(device.sms, nccl_channels(std::getenv)) : 0;
+}
+
 class GpuProcessor : public Processor {
  public:
   GpuProcessor(const ComputeDevice& device, const RunSpec& spec, const Plan& plan, const Mpi& mpi,
@@ -64,21 +72,23 @@ class GpuProcessor : public Processor {
             {.gemm = spec.run.gemm_choice == "timed" ? cuda::GemmChoice::timed : cuda::GemmChoice::heuristic,
              .capability = device.capability,
              .deterministic = spec.run.deterministic_attention,
-             .fuse = spec.run.fuse}) {
+             .fuse = spec.run.fuse,
+             .product_sms = product_sms(device, spec, mpi.size())}) {
     backend_.prepare();
-    const int64_t before_nccl = cuda::device_memory_in_use();
+    before_nccl_ = cuda::device_memory_in_use();
     if (mpi.size() > 1) {
       shares_device_ = any_two_share_a_device(mpi);
       bootstrap_.emplace(plan.groups);
       mpi.barrier();  // NCCL's deadline counts no time in which another rank still reads its data
       nccl_.emplace(plan.groups, mpi.rank(), shares_device_, *bootstrap_, spec.run.hang_timeout);
     }
-    nccl_bytes_ = cuda::device_memory_in_use() - before_nccl;
+    nccl_bytes_ = cuda::device_memory_in_use() - before_nccl_;
+    communicators_ = static_cast<int64_t>(plan.groups.size());
     executor_.emplace(plan, backend_, nccl_ ? &*nccl_ : nullptr, streams_,
                       cuda::ExecutorOptions{.graphs = spec.run.cuda_graphs});
     make_tracer(plan, traced);
     executor_->observe(&*tracer_);
-    libraries_ = before_nccl - before_ - arena_->bytes();
+    libraries_ = before_nccl_ - before_ - arena_->bytes();
     begun_ = cuda::device_memory_in_use();
   }
   Backend& backend() override { return backend_; }
@@ -95,20 +105,27 @@ class GpuProcessor : public Processor {
         {"cublaslt", cuda::Gemms::library_version()},
         {"cudnn", cuda::CudnnAttention::version()},
         {"gemm_shapes", backend_.gemms().shapes()},
+        {"attention", attention()},
         {"fused", fused()},
+        {"product_sms", backend_.gemms().sms()},         // that products are chosen for; 0: all
         {"in_use_bytes", cuda::device_memory_in_use()},  // by anyone, now
         // since all was made: graphs, kernels loaded late, what NCCL takes at its first transfers
         {"later_bytes", cuda::device_memory_in_use() - begun_},
         {"environment", environment()},
         {"trace", untraced_.empty() ? "CUPTI" : "events: " + untraced_}};
     if (nccl_)
-      j.update({{"nccl", NcclComm::version()},
-                {"nccl_bytes", nccl_bytes_},
-                {"ranks_share_a_gpu", shares_device_},
-                {"mode", shares_device_ ? "correctness: ranks share a GPU and talk over sockets"
-                                        : "one GPU a rank"}});
+      j.update(
+          {{"nccl", NcclComm::version()},
+           {"nccl_bytes", nccl_bytes_},  // when its communicators were made; most it takes when they are used
+           {"in_use_before_nccl_bytes", before_nccl_},
+           {"nccl_planned_bytes", nccl_buffer_bytes(communicators_, nccl_channels(std::getenv))},
+           {"ranks_share_a_gpu", shares_device_},
+           {"mode",
+            shares_device_ ? "correctness: ranks share a GPU and talk over sockets" : "one GPU a rank"}});
+    if (nccl_ && after_first_step_ > 0) j["in_use_after_first_step_bytes"] = after_first_step_;
     return j;
   }
+  void first_step_done() override { after_first_step_ = cuda::device_memory_in_use(); }
 
   std::vector<std::string> remarks() const override {
     std::vector<std::string> lines;
@@ -178,7 +195,7 @@ class GpuProcessor : public Processor {
   std::optional<Comm> bootstrap_;
   std::optional<NcclComm> nccl_;
   bool shares_device_ = false;
-  int64_t nccl_bytes_ = 0;
+  int64_t nccl_bytes_ = 0, before_nccl_ = 0, after_first_step_ = 0, communicators_ = 0;
   std::optional<cuda::OpTracer> tracer_;
   std::string untraced_;                          // why the device cannot be watched
   std::optional<cuda::DeviceExecutor> executor_;  // last: its graphs go before what they call
@@ -197,7 +214,7 @@ ComputeDevice choose_device(const RunSpec& spec, int rank_on_host) {
   if (wanted == "auto" && cuda::find_devices().all.empty()) return {};
   const cuda::Device d = cuda::use_device(spec.file, rank_on_host);
   cuda::require_libraries(spec.file, ranks);
-  return {true, d.index, d.major, d.name};
+  return {true, d.index, d.major, d.multiprocessors, d.name};
 #else
   (void)rank_on_host;
   if (wanted == "auto") return {};

@@ -23,6 +23,7 @@ struct ComputeDevice {
   bool gpu = false;
   int index = 0;       // of the GPU on this host
   int capability = 0;  // major
+  int sms = 0;         // multiprocessors
   std::string name;    // of the GPU
 };
 
@@ -33,6 +34,9 @@ class Processor {  // a rank's memory, backend and executor
   virtual Runner& runner() = 0;
   /// For the log: what computes, and the memory that is not in the plan. null: nothing to add
   virtual nlohmann::json describe() const { return nullptr; }
+
+  /// To be told when the first step is over: what libraries take late is there from then on.
+  virtual void first_step_done() {}
 
   /// What a user should know of how this run computes, before its first step: a line each.
   virtual std::vector<std::string> remarks() const { return {}; }

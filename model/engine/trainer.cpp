@@ -89,6 +89,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     while (done < spec_.train.steps && early_.reason.empty()) {
       if (watch_.stops_at(done)) stop(done, first);
       train_step(done, first);
+      if (done == first) processor_->first_step_done();
       ++done;
       const int64_t valid = spec_.train.valid_every, save = spec_.train.checkpoint_every;
       bool best = false;
@@ -486,18 +487,32 @@ EndRecord train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi
   if (mpi.rank() == 0) check_world(spec, workspace_of(device, spec, threads_per_rank(spec, mpi)));
   ResultLog log = mpi.rank() == 0 ? log_of(spec) : ResultLog();
   log.slow_by(&slow);
+  // Whichever rank failed says so, unless another did before.
+  const auto tell = [&](const std::exception& e) {
+    if (options.failed) options.failed(e);
+    const auto writing = slow.begin("writing why it failed");
+    log_of(spec).end({.status = "failed", .failure = class_of(e), .message = e.what(), .rank = mpi.rank()});
+  };
   EndRecord end;
+  bool told = false;
   try {
-    end = Trainer(spec, options, start.resume ? &*start.resume : nullptr, device, mpi, log, slow, watch)
-              .run(starting);
+    Trainer trainer(spec, options, start.resume ? &*start.resume : nullptr, device, mpi, log, slow, watch);
+    try {
+      end = trainer.run(starting);
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception& e) {
+      // Before communicators are aborted and buffers freed: on a device that hangs neither may return.
+      told = true;
+      tell(e);
+      throw;
+    }
   } catch (const Interrupted& e) {
     log.end(interrupted(e.signal, e.what()));
     watch.leave();
     throw;
   } catch (const std::exception& e) {
-    // Whichever rank failed says so, unless another did before.
-    const auto writing = slow.begin("writing why it failed");
-    log_of(spec).end({.status = "failed", .failure = class_of(e), .message = e.what(), .rank = mpi.rank()});
+    if (!told) tell(e);  // before the first step
     throw;
   }
   watch.leave();

@@ -20,6 +20,9 @@ struct TrainOptions {
   /// On rank 0, where the data are normalised by statistics that are not given: waits for them
   /// (begin_statistics). Empty: computed in this process.
   std::function<Statistics()> statistics = {};
+  /// Is told of a failure of this rank while all that it computed with still stands: taking that down may
+  /// itself never end. Not of Interrupted.
+  std::function<void(const std::exception&)> failed = {};
 };
 
 /// Training met a loss or gradient that is no number. Exit code 3.

@@ -191,7 +191,12 @@ std::optional<Counts> counts_of(const Case& c, double cache, const std::string& 
       *v /= c.ops;
     Counts n = count_op(*kind, c.dtype, one, cache);
     for (double& v : n) v *= c.ops;
-    if (c.tf32) n[index_of(Coef::gemm_tf32)] = std::exchange(n[index_of(Coef::gemm_f32)], 0);
+    constexpr std::pair<Coef, Coef> kOnTensorCores[] = {
+        {Coef::gemm_f32, Coef::gemm_tf32},
+        {Coef::attention_f32, Coef::attention_tf32},
+        {Coef::attention_backward_f32, Coef::attention_backward_tf32}};
+    if (c.tf32)
+      for (const auto& [f32, tf32] : kOnTensorCores) n[index_of(tf32)] = std::exchange(n[index_of(f32)], 0);
     return n;
   }
   if (c.kind == "peak" || c.kind == "stream") return std::nullopt;
@@ -242,7 +247,8 @@ double charged_flops(const Op& op, const Plan& plan, int64_t processors) {
   op_seconds(shape_of(op, plan, where), Counts{}, where, 1, &counts);
   double flops = 0;
   for (const Coef c : {Coef::gemm_f32, Coef::gemm_tf32, Coef::gemm_bf16, Coef::gemm_fp8, Coef::attention_f32,
-                       Coef::attention_bf16, Coef::attention_backward_f32, Coef::attention_backward_bf16})
+                       Coef::attention_tf32, Coef::attention_bf16, Coef::attention_backward_f32,
+                       Coef::attention_backward_tf32, Coef::attention_backward_bf16})
     flops += counts[index_of(c)];
   return flops;
 }

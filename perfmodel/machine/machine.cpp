@@ -26,10 +26,12 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
     case Coef::gemm_fp8:
       return {1 / (0.5 * peaks.at("fp8").value), 0.6};
     case Coef::attention_f32:
+    case Coef::attention_tf32:  // emulated
       return {1 / (0.3 * f32), 0.6};
     case Coef::attention_bf16:
       return {1 / (0.2 * bf16), 0.8};
     case Coef::attention_backward_f32:
+    case Coef::attention_backward_tf32:
       return {1 / (0.25 * f32), 0.6};
     case Coef::attention_backward_bf16:
       return {1 / (0.15 * bf16), 0.8};
@@ -109,6 +111,7 @@ constexpr double kUnmeasuredProducts = 0.39;
 // shipped_machines_test.cpp). Launches and the host's dispatch: a framework in Python without graphs.
 Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Peak>& peaks) {
   const double memory = peaks.at("memory").value, bf16 = peaks.at("bf16").value;
+  const double f32 = peaks.at("f32").value, tf32 = peaks.at("tf32").value;
   switch (c) {
     case Coef::gemm_f32:
       return {1 / (0.85 * peaks.at("f32").value), kUnmeasuredProducts};
@@ -120,6 +123,12 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
       return {1 / (0.65 * peaks.at("fp8").value), kUnmeasuredProducts};
     case Coef::attention_f32:
       return {1 / (0.7 * peaks.at("f32").value), 0.4};
+    // Kernels of our own, on the tensor cores' synchronous instructions: FlashAttention-2, made of the same
+    // ones, reaches 35 % of an H100's peak (Shah et al. 2024, FlashAttention-3). Without such units: f32's.
+    case Coef::attention_tf32:
+      return {1 / std::max(0.3 * tf32, 0.7 * f32), 0.5};
+    case Coef::attention_backward_tf32:
+      return {1 / std::max(0.2 * tf32, 0.5 * f32), 0.5};
     case Coef::attention_bf16:
       return {1 / (0.45 * bf16), 0.3};
     case Coef::attention_backward_f32:

@@ -16,19 +16,31 @@ double spilled(double bytes, double cache_share) {
   return bytes * bytes / (bytes + cache_share);
 }
 
-Coef product_of(DType dtype, bool fp8, bool tf32) {  // what a matrix product is priced at
-  return fp8                                           ? Coef::gemm_fp8
-         : dtype == DType::bf16 || dtype == DType::f16 ? Coef::gemm_bf16
-         : tf32                                        ? Coef::gemm_tf32
-                                                       : Coef::gemm_f32;
+// In what products, alone or within attention, are done: what back ends choose kernels by, too.
+enum class Arithmetic : uint8_t { f32, tf32, half, fp8 };
+Arithmetic arithmetic_of(DType dtype, bool fp8, bool tf32) {
+  return fp8                                           ? Arithmetic::fp8
+         : dtype == DType::bf16 || dtype == DType::f16 ? Arithmetic::half
+         : tf32                                        ? Arithmetic::tf32
+                                                       : Arithmetic::f32;
+}
+Coef product_at(Arithmetic a) {
+  constexpr Coef kPrices[] = {Coef::gemm_f32, Coef::gemm_tf32, Coef::gemm_bf16, Coef::gemm_fp8};
+  return kPrices[static_cast<size_t>(a)];
+}
+Coef attention_at(Arithmetic a, bool backward) {  // fp8: of its products alone
+  constexpr Coef kPrices[][4] = {
+      {Coef::attention_f32, Coef::attention_tf32, Coef::attention_bf16, Coef::attention_bf16},
+      {Coef::attention_backward_f32, Coef::attention_backward_tf32, Coef::attention_backward_bf16,
+       Coef::attention_backward_bf16}};
+  return kPrices[backward ? 1 : 0][static_cast<size_t>(a)];
 }
 
 // The coefficients of an op that is no collective, and how much of each: `put(coefficient, amount)`. `flops`:
 // those that are charged, at least those that are done.
 template <class Put>
-void count_compute(OpKind kind, DType dtype, Coef product, const Work& work, double flops, double cache_share,
+void count_compute(OpKind kind, Arithmetic arithmetic, const Work& work, double flops, double cache_share,
                    const Put& put) {
-  const bool half = dtype == DType::bf16 || dtype == DType::f16;
   put(Coef::op, 1);
   put(Coef::fork, 1);
   const double bytes = work.bytes();
@@ -39,16 +51,16 @@ void count_compute(OpKind kind, DType dtype, Coef product, const Work& work, dou
   };
   switch (info_of(kind).price) {
     case PriceClass::product:
-      put(product, flops);
+      put(product_at(arithmetic), flops);
       put(Coef::gemm_bytes, bytes);
       put(Coef::gemm_call, 1);
       put(Coef::spill, spilled(bytes, cache_share));
       break;
     case PriceClass::attention:
-      put(half ? Coef::attention_bf16 : Coef::attention_f32, flops);
+      put(attention_at(arithmetic, false), flops);
       break;
     case PriceClass::attention_backward:
-      put(half ? Coef::attention_backward_bf16 : Coef::attention_backward_f32, flops);
+      put(attention_at(arithmetic, true), flops);
       break;
     case PriceClass::norm:
       rows(Coef::norm);
@@ -165,7 +177,7 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
     if (counts) (*counts)[index_of(Coef::copy_host)] += op.work.bytes_written;
     return s;
   }
-  count_compute(op.kind, op.dtype, product_of(op.dtype, op.fp8, op.tf32), op.work, flops, cache_share,
+  count_compute(op.kind, arithmetic_of(op.dtype, op.fp8, op.tf32), op.work, flops, cache_share,
                 [&](Coef c, double n) {
                   s += n * rates[index_of(c)];
                   if (counts) (*counts)[index_of(c)] += n;
@@ -181,7 +193,7 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
     n[index_of(Coef::sum_host)] = work.vector_flops;
     return n;
   }
-  count_compute(kind, dtype, product_of(dtype, false, false), work, work.flops, cache_share,
+  count_compute(kind, arithmetic_of(dtype, false, false), work, work.flops, cache_share,
                 [&](Coef c, double amount) { n[index_of(c)] += amount; });
   return n;
 }

@@ -14,7 +14,7 @@ namespace isobar::cuda {
 
 struct Gemms::Api {};
 struct Gemms::Product {};
-Gemms::Gemms(GemmChoice choice) : choice_(choice) {}
+Gemms::Gemms(GemmChoice choice, int sms) : choice_(choice), sms_(sms) {}
 Gemms::~Gemms() = default;
 std::string Gemms::library_version() {
   return "emulated";

@@ -22,6 +22,9 @@
 #include "model/base/dtype.h"
 
 using Poll = std::function<bool()>;
+// Bytes of the device that a communicator takes when it is made, and when it is first used: figures of its
+// own.
+constexpr size_t kState = 1 << 20, kBuffers = 3 << 20;
 extern "C" void isobar_emulator_enqueue(cudaStream_t stream, std::function<Poll()> begin);  // the program's
 
 namespace {
@@ -116,6 +119,7 @@ struct ncclComm {
   int rank = 0, size = 0;
   Shared* shared = nullptr;
   std::atomic<bool> aborted = false, busy = false;
+  void *state = nullptr, *buffers = nullptr;  // on the device, from its making and its first call on
 
   Channel& channel(int from, int to) { return shared->channels[from * size + to]; }
 };
@@ -171,6 +175,7 @@ void enqueue(ncclComm_t comm, cudaStream_t stream, std::vector<std::function<Tra
 
 ncclResult_t call(ncclComm_t comm, cudaStream_t stream, std::function<Transfer()> make) {
   if (!comm || comm->aborted) return ncclInvalidUsage;
+  if (!comm->buffers && cudaMalloc(&comm->buffers, kBuffers) != cudaSuccess) return ncclUnhandledCudaError;
   if (group_depth > 0)
     group.push_back({comm, stream, std::move(make)});
   else
@@ -249,6 +254,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int r
   ::shm_unlink(id.internal);  // who is here has it; nothing is left behind
   auto c = std::make_unique<ncclComm>();
   c->rank = rank, c->size = size, c->shared = shared;
+  if (cudaMalloc(&c->state, kState) != cudaSuccess) return ncclUnhandledCudaError;
   *comm = c.release();
   return ncclSuccess;
 }

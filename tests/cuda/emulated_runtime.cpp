@@ -33,6 +33,7 @@ struct Task {
 using Queues = std::map<cudaStream_t, std::deque<Task>>;
 
 std::recursive_mutex mutex;
+std::map<void*, size_t> taken;  // device memory, by cudaMalloc
 using Hold = std::unique_lock<std::recursive_mutex>;
 const std::thread::id runs_queues = std::this_thread::get_id();
 
@@ -226,6 +227,7 @@ cudaError_t cudaGetDeviceCount(int* n) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   *p = {};
   p->major = 9;
+  p->multiProcessorCount = 132;  // an H100's
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
@@ -245,24 +247,32 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int) {
 }
 
 cudaError_t cudaMalloc(void** p, size_t bytes) {
-  *p = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
-  std::memset(*p, 0xff, (bytes + 256) / 256 * 256);
+  cudaHostAlloc(p, bytes, 0);
+  const Hold hold(mutex);
+  taken[*p] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
   Hold hold(mutex);
   drain(hold);
+  taken.erase(p);
   std::free(p);
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** p, size_t bytes, unsigned) {
-  return cudaMalloc(p, bytes);
+  *p = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
+  std::memset(*p, 0xff, (bytes + 256) / 256 * 256);
+  return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* p) {
   return cudaFree(p);
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  *free = *total = size_t{1} << 30;
+  const Hold hold(mutex);
+  size_t used = 0;
+  for (const auto& [p, bytes] : taken) used += bytes;
+  *total = size_t{1} << 30;
+  *free = *total - std::min(*total, used);
   return cudaSuccess;
 }
 // On the null stream, for which streams made as cudaStreamNonBlocking, all of this program's, do not wait,

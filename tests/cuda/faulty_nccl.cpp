@@ -5,7 +5,7 @@
 //
 // rank : call (counted from 1, over all communicators) : error, the call says that it failed; async, it is
 // enqueued, and from then on the communicator says that a peer is gone; stall, it never returns; die, the
-// process is killed.
+// process is killed; stuck, it says that it failed, and no communicator is ever aborted: that never returns.
 #include <dlfcn.h>
 #include <nccl.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ void* next(const char* name) {
 }
 
 std::atomic<int> calls{0};
-std::atomic<bool> peer_gone{false};
+std::atomic<bool> peer_gone{false}, stuck{false};
 
 /// Whether this call is to fail.
 bool goes_wrong() {
@@ -56,7 +56,8 @@ bool goes_wrong() {
   if (fault.kind == "die") std::raise(SIGKILL);
   while (fault.kind == "stall") ::pause();
   if (fault.kind == "async") peer_gone = true;
-  return fault.kind == "error";
+  if (fault.kind == "stuck") stuck = true;
+  return fault.kind == "error" || stuck;
 }
 
 }  // namespace
@@ -76,12 +77,16 @@ extern "C" {
 ISOBAR_FORWARD(ncclResult_t, ncclGetVersion, (int* v), (v))
 ISOBAR_FORWARD(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id), (id))
 ISOBAR_FORWARD(ncclResult_t, ncclCommInitRank, (ncclComm_t * c, int n, ncclUniqueId id, int r), (c, n, id, r))
-ISOBAR_FORWARD(ncclResult_t, ncclCommAbort, (ncclComm_t c), (c))
 ISOBAR_FORWARD(ncclResult_t, ncclCommDestroy, (ncclComm_t c), (c))
 ISOBAR_FORWARD(const char*, ncclGetErrorString, (ncclResult_t code), (code))
 ISOBAR_FORWARD(const char*, ncclGetLastError, (ncclComm_t c), (c))
 ISOBAR_FORWARD(ncclResult_t, ncclGroupStart, (), ())
 ISOBAR_FORWARD(ncclResult_t, ncclGroupEnd, (), ())
+
+ncclResult_t ncclCommAbort(ncclComm_t c) {
+  while (stuck) ::pause();
+  return reinterpret_cast<decltype(&ncclCommAbort)>(next("ncclCommAbort"))(c);
+}
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t* state) {
   const ncclResult_t code =

@@ -1,4 +1,4 @@
-// cuBLASLt's products and cuDNN's attention against the CPU's kernels; on a GPU only.
+// cuBLASLt's products and cuDNN's attention against the CPU's kernels; on a GPU only, but for descriptors.
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/backend/cuda/libraries/attention_cudnn.h"
 #include "model/backend/cuda/libraries/gemm.h"
@@ -56,6 +56,19 @@ TEST(OnGpu, ProductsAreTheCpus) {
           }
   }
   EXPECT_GE(device.major, 8);
+}
+
+// Descriptors need no GPU, the library they need.
+TEST(Libraries, ProductsAreChosenForTheMultiprocessorsThatTheyAreGiven) {
+  try {
+    Gemms::library_version();
+  } catch (const std::runtime_error& e) {
+    GTEST_SKIP() << e.what();
+  }
+  const GemmKey key{128, 384, 256, false, true, DType::bf16, DType::bf16};
+  EXPECT_EQ(Gemms::sms_in_descriptor(key, 0), 0) << "the device's";
+  EXPECT_EQ(Gemms::sms_in_descriptor(key, 108), 108);
+  EXPECT_EQ(Gemms::sms_in_descriptor(key, 1), 1);
 }
 
 TEST(OnGpu, ProductsWithEpiloguesAreTheCpus) {

@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "model/backend/cpu/cpu_backend.h"
+#include "model/base/nccl_resources.h"
 #include "model/nets/build.h"
 #include "tests/engine/command.h"
 
@@ -105,6 +106,63 @@ TEST(EmulatedRanks, TrainANetWithASkipLikeOne) {
                           {"pp3", 3, {"layout.pp=3", "policy.micro_batch=1"}}});
 }
 
+/// What the run's last record says of its GPU.
+json gpu_of(const std::string& out) {
+  json gpu;
+  for (const json& e : read_run(out).events)
+    if (e["event"] == "device") gpu = e["gpu"];
+  return gpu;
+}
+
+// The emulator's GPU has 132 multiprocessors.
+TEST(EmulatedRanks, ProductsLeaveMultiprocessorsToTransfersThatRunBesideThem) {
+  struct Case {
+    const char* name;
+    int ranks;
+    Words set;
+    const char* variable;
+    int sms;
+  };
+  for (const Case& c : {Case{"one", 1, {}, "NCCL_MAX_CTAS=8", 0},
+                        {"dp2", 2, {"layout.dp=2"}, "ISOBAR_NOTHING=1", 132 - kNcclChannels},
+                        {"limited", 2, {"layout.dp=2"}, "NCCL_MAX_CTAS=8", 132 - 8},
+                        {"apart", 2, {"layout.dp=2", "policy.overlap=false"}, "NCCL_MAX_CTAS=8", 0},
+                        {"serial", 2, {"layout.dp=2", "run.serial=true"}, "NCCL_MAX_CTAS=8", 0}}) {
+    SCOPED_TRACE(c.name);
+    const Folder dir;
+    Words words = emulated(c.ranks, "", dir / "run", c.set);
+    words.insert(words.begin() + 1, c.variable);
+    words.insert(words.end(), {"--set", "train.steps=1"});
+    const Ended e = Child(words).wait();
+    ASSERT_EQ(e.code, 0) << e.text;
+    EXPECT_EQ(gpu_of(dir / "run").value("product_sms", -1), c.sms);
+  }
+  const Folder dir;
+  Words words = emulated(2, "", dir / "run", {"layout.dp=2"});
+  words.insert(words.begin() + 1, "NCCL_MAX_CTAS=many");
+  const Ended e = Child(words).wait();
+  EXPECT_EQ(e.code, 2) << e.text;
+  EXPECT_NE(e.text.find("'NCCL_MAX_CTAS': 'many' is no number"), std::string::npos) << e.text;
+}
+
+// The emulated NCCL takes 1 MiB for a communicator, and 3 MiB more when it is first used.
+TEST(EmulatedRanks, SayWhatNcclTakesOfTheDevice) {
+  const Folder dir;
+  const Ended e = Child(emulated(2, "", dir / "run", {"layout.tp=2", "train.steps=2"})).wait();
+  ASSERT_EQ(e.code, 0) << e.text;
+  const json gpu = gpu_of(dir / "run");
+  const int64_t made = gpu.value("nccl_bytes", int64_t{-1}), mib = 1 << 20;
+  ASSERT_GT(made, 0) << gpu;
+  ASSERT_EQ(made % mib, 0) << gpu;
+  const int64_t communicators = made / mib;
+  EXPECT_EQ(gpu.value("nccl_planned_bytes", int64_t{-1}), communicators * kNcclChannels * 9633792) << gpu;
+  const int64_t rest = gpu.value("in_use_after_first_step_bytes", int64_t{-1}) -
+                       gpu.value("in_use_before_nccl_bytes", int64_t{-1}) - made -
+                       gpu.value("landing_bytes", 0);
+  EXPECT_GE(rest, 3 * mib) << gpu;
+  EXPECT_LE(rest, communicators * 3 * mib) << gpu;
+}
+
 /// Whether a message names a transfer of the plan, whichever was under way.
 bool names_transfer(const std::string& text) {
   static const Plan plan =
@@ -123,10 +181,12 @@ struct Fault {
 };
 
 TEST(NcclFaults, EndTheRunInTimeWithRankAndOp) {
-  for (const Fault& f : {Fault{"a call fails", "1:10:error", "rank 1: ", "crash"},
-                         Fault{"a peer is gone", "1:10:async", "rank 1: ", "crash"},
-                         Fault{"a call never returns", "1:10:stall", "made no progress", "hang"},
-                         Fault{"a rank is killed", "1:10:die", "", ""}}) {
+  for (const Fault& f :
+       {Fault{"a call fails", "1:10:error", "rank 1: ", "crash"},
+        Fault{"a call fails, and what follows never ends", "1:10:stuck", "rank 1: ", "crash"},
+        Fault{"a peer is gone", "1:10:async", "rank 1: ", "crash"},
+        Fault{"a call never returns", "1:10:stall", "made no progress", "hang"},
+        Fault{"a rank is killed", "1:10:die", "", ""}}) {
     SCOPED_TRACE(f.what);
     const Folder dir;
     const std::string out = dir / "run";

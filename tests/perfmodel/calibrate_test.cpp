@@ -142,7 +142,6 @@ json accelerator_benchmarks(const Machine& truth, double noise, std::mt19937_64&
         const DType t = plan.buffers[(op.reads.empty() ? op.writes : op.reads)[0].buffer].dtype;
         const std::string name = std::string(name_of(op.kind)) + "/" + (op.a.tf32 ? "tf32" : name_of(t)) +
                                  "/" + op.path + "/" + std::to_string(width);
-        if (op.kind != OpKind::gemm && op.a.tf32) continue;
         const json counters{{"flops", w.flops},
                             {"charged_flops", charged_flops(op, plan, truth.accelerator->processors)},
                             {"vector_flops", w.vector_flops},
@@ -179,8 +178,9 @@ TEST(Calibrate, FindsTheAcceleratorThatWasTimed) {
   EXPECT_EQ(m.name, "Some GPU");
   EXPECT_EQ(m.accelerator->processors, truth.accelerator->processors);
   EXPECT_EQ(m.accelerator->memory_bytes, 80000000000);
-  for (Coef c : {Coef::gemm_f32, Coef::gemm_tf32, Coef::gemm_bf16, Coef::attention_bf16,
-                 Coef::attention_backward_bf16, Coef::optimizer, Coef::host_op, Coef::step})
+  for (Coef c : {Coef::gemm_f32, Coef::gemm_tf32, Coef::gemm_bf16, Coef::attention_f32, Coef::attention_tf32,
+                 Coef::attention_backward_tf32, Coef::attention_bf16, Coef::attention_backward_bf16,
+                 Coef::optimizer, Coef::host_op, Coef::step})
     EXPECT_NEAR(std::log(m[c].value / truth[c].value), 0, 0.3) << info_of(c).name;
   for (const char* t : {"f32", "tf32", "bf16"})
     EXPECT_NEAR(m.peaks.at(t).value / truth.peaks.at(t).value, 1.25, 0.1) << t;

@@ -111,6 +111,43 @@ TEST(Terms, MatrixFlopsAreThoseOfTheTextbook) {
   EXPECT_DOUBLE_EQ(t.flops_f32, gemm + 7 * product);
 }
 
+// In f32 attention on GPUs runs in scalar arithmetic, in tf32 on tensor cores, as its products do.
+TEST(Terms, AttentionInTf32IsPricedByTensorCoresOnAnAccelerator) {
+  const Machine m = load_machine(ISOBAR_SOURCE_DIR "/configs/machines/dgx-h100.yaml");
+  const Conditions where = conditions_of(*m.accelerator, 1);
+  const Counts rate = rates(m.values(), where);
+  const auto seconds_and_counts = [&](const char* amp, OpKind kind) {
+    RunSpec s = test::tiny();
+    s.policy.amp = amp;
+    const Plan plan = build_plan(s, 0, {});
+    Counts counts{};
+    double seconds = 0;
+    for (const Op& op : plan.ops)
+      if (op.kind == kind)
+        seconds += op_seconds(shape_of(op, plan, where), rate, where, cache_share(m, 1), &counts);
+    return std::pair(seconds, counts);
+  };
+  struct Prices {
+    OpKind kind;
+    Coef f32, tf32, bf16;
+  };
+  for (const auto& [kind, f32, tf32, bf16] :
+       {Prices{OpKind::attention, Coef::attention_f32, Coef::attention_tf32, Coef::attention_bf16},
+        Prices{OpKind::attention_backward, Coef::attention_backward_f32, Coef::attention_backward_tf32,
+               Coef::attention_backward_bf16}}) {
+    const auto [slow, slow_counts] = seconds_and_counts("none", kind);
+    const auto [middle, middle_counts] = seconds_and_counts("tf32", kind);
+    const auto [fast, fast_counts] = seconds_and_counts("bf16", kind);
+    EXPECT_GT(slow, 1.5 * middle);
+    EXPECT_GT(middle, 1.5 * fast);
+    EXPECT_GT(slow_counts[index_of(f32)], 0);
+    EXPECT_EQ(middle_counts[index_of(f32)], 0);
+    EXPECT_DOUBLE_EQ(middle_counts[index_of(tf32)], slow_counts[index_of(f32)]);
+    EXPECT_EQ(fast_counts[index_of(tf32)], 0);
+    EXPECT_DOUBLE_EQ(fast_counts[index_of(bf16)], slow_counts[index_of(f32)]);
+  }
+}
+
 TEST(Terms, RingAllReduceMovesTwiceTheGradientsLessOneShare) {
   RunSpec s = test::tiny();
   s.layout.dp = 4;

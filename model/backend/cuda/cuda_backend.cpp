@@ -49,7 +49,7 @@ CudaBackend::CudaBackend(const Plan& plan, std::byte* arena, const TrainSpec& tr
       options_(options),
       loss_(loss_from(train)),
       biases_copied_(mirrored(plan)),
-      gemms_(options.gemm),
+      gemms_(options.gemm, options.product_sms),
       inputs_(plan),
       fusion_at_(plan.ops.size(), -1),
       taken_in_(plan.ops.size()) {}

@@ -28,6 +28,7 @@ struct BackendOptions {
   bool cudnn = true;           // false: attention by our own kernels always
   bool deterministic = false;  // attention's sums in a fixed order (Attention::deterministic)
   bool fuse = true;            // ops into products, as fusion.h has it
+  int product_sms = 0;         // multiprocessors that products count on (Gemms)
 };
 
 class CudaBackend : public Backend {

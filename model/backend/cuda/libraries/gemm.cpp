@@ -41,6 +41,7 @@ struct Gemms::Api {
   ISOBAR_CUBLAS_FUNCTION(desc_create, cublasLtMatmulDescCreate);
   ISOBAR_CUBLAS_FUNCTION(desc_destroy, cublasLtMatmulDescDestroy);
   ISOBAR_CUBLAS_FUNCTION(desc_set, cublasLtMatmulDescSetAttribute);
+  ISOBAR_CUBLAS_FUNCTION(desc_get, cublasLtMatmulDescGetAttribute);
   ISOBAR_CUBLAS_FUNCTION(layout_create, cublasLtMatrixLayoutCreate);
   ISOBAR_CUBLAS_FUNCTION(layout_destroy, cublasLtMatrixLayoutDestroy);
   ISOBAR_CUBLAS_FUNCTION(preference_create, cublasLtMatmulPreferenceCreate);
@@ -65,7 +66,7 @@ struct Gemms::Product {
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, out = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
 
-  Product(const Api& a, const GemmKey& key)
+  Product(const Api& a, const GemmKey& key, int sms)
       : api(a), text(text_of(key)), bias(key.bias), accumulate(key.accumulate), fused(key.fused) {
     const ColumnMajor c = column_major(key);
     const cublasComputeType_t compute = key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -76,6 +77,7 @@ struct Gemms::Product {
     set(CUBLASLT_MATMUL_DESC_TRANSA, c.trans_first ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, c.trans_second ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(key));
+    if (sms > 0) set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<int32_t>(sms));
     if (key.fused == Fused::gelu || key.fused == Fused::gelu_gradient)
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, c.ld_out);
     const auto matrix = [&](cublasLtMatrixLayout_t* m, DType t, int64_t rows, int64_t cols, int64_t ld) {
@@ -134,7 +136,7 @@ struct Gemms::Product {
   }
 };
 
-Gemms::Gemms(GemmChoice choice) : api_(std::make_unique<Api>()), choice_(choice) {
+Gemms::Gemms(GemmChoice choice, int sms) : api_(std::make_unique<Api>()), choice_(choice), sms_(sms) {
   api_->must(api_->create(&handle_), "cublasLtCreate");
 }
 
@@ -148,11 +150,21 @@ std::string Gemms::library_version() {
   return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
 }
 
+int Gemms::sms_in_descriptor(const GemmKey& key, int sms) {
+  const Api api;
+  const Product product(api, key, sms);
+  int32_t told = -1;
+  size_t written = 0;
+  api.must(api.desc_get(product.desc, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &told, sizeof told, &written),
+           product.text);
+  return told;
+}
+
 bool Gemms::prepare(const GemmKey& key, const GemmOperands& x, void* workspace, int64_t bytes,
                     cudaStream_t stream) {
   if (key.m * key.n == 0) return key.fused == Fused::none;
   if (table_.contains(key)) return true;
-  auto product = std::make_unique<Product>(*api_, key);
+  auto product = std::make_unique<Product>(*api_, key, sms_);
   product->point_to(x);
   const bool timed = choice_ == GemmChoice::timed;
   const auto candidates = product->candidates(handle_, timed ? kCandidates : 1, key.align, bytes);

@@ -56,7 +56,8 @@ enum class GemmChoice : uint8_t { heuristic, timed };
 
 class Gemms {
  public:
-  explicit Gemms(GemmChoice choice);
+  /// `sms`: multiprocessors that products are chosen for, where others keep the rest busy; 0: the device's
+  explicit Gemms(GemmChoice choice, int sms = 0);
   ~Gemms();
   Gemms(const Gemms&) = delete;
   Gemms& operator=(const Gemms&) = delete;
@@ -70,6 +71,9 @@ class Gemms {
            cudaStream_t stream) const;
   float milliseconds(const GemmKey& key) const;  // that a run took when it was timed
   size_t shapes() const { return table_.size(); }
+  int sms() const { return sms_; }
+  /// What cuBLASLt's descriptor of a product says of multiprocessors (0: the device's); needs no GPU.
+  static int sms_in_descriptor(const GemmKey& key, int sms);
   static std::string library_version();  // "13.1.0"; opens the library, needs no GPU
 
  private:
@@ -79,6 +83,7 @@ class Gemms {
               int64_t bytes, cudaStream_t stream) const;
   std::unique_ptr<Api> api_;
   GemmChoice choice_;
+  int sms_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<GemmKey, std::unique_ptr<Product>> table_;
 };
