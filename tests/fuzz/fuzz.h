@@ -47,6 +47,9 @@ std::vector<Target> record_targets(const std::filesystem::path& source, const st
 /// What sweeps and their jobs on a cluster leave: job.json, sweep.json, accounting.json and more.
 std::vector<Target> sweep_targets(const std::filesystem::path& folder);
 
+/// Checkpoints that the inference library opens: state.json, model.safetensors.
+std::vector<Target> library_targets(const std::filesystem::path& folder);
+
 /// Input `number` of a seed: always the same bytes.
 std::string input_of(const Target& t, uint64_t seed, int64_t number);
 

@@ -22,7 +22,8 @@ int run(const fs::path& source, const fs::path& keep, uint64_t seed, int64_t fir
   if (!::mkdtemp(made.data())) throw std::runtime_error("mkdtemp");
   const fs::path folder = made;
   std::vector<Target> targets = text_targets(source, folder);
-  for (const auto& more : {data_targets(folder), record_targets(source, folder), sweep_targets(folder)})
+  for (const auto& more :
+       {data_targets(folder), record_targets(source, folder), sweep_targets(folder), library_targets(folder)})
     targets.insert(targets.end(), more.begin(), more.end());
   std::printf("seed %llu, %zu readers, inputs in %s\n", static_cast<unsigned long long>(seed), targets.size(),
               folder.c_str());
