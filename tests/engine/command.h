@@ -35,6 +35,11 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Words = std::vector<std::string>;
 
+inline Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 inline std::string text_of(const fs::path& p) {
   std::ifstream in(p, std::ios::binary);
   std::ostringstream out;

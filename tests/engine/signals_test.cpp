@@ -18,11 +18,6 @@ Words mpiexec(const Words& options, const Words& train) {
   return words;
 }
 
-Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 Words settings(const std::string& out, const std::string& steps, const Words& more = {}) {
   Words set = {"run.threads=1", "train.steps=" + steps, "train.checkpoint_every=100000",
                "train.lr_schedule=constant", "run.out=" + out};

@@ -40,11 +40,6 @@ inline Words net_words(int64_t steps) {
           "train.steps=" + std::to_string(steps)};
 }
 
-inline Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 inline std::string joined(const std::vector<int64_t>& elements, DType t) {
   std::string out;
   for (const int64_t n : elements) out += " " + std::to_string(n * size_of(t));
