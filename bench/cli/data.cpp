@@ -7,6 +7,7 @@
 #include "model/data/inspect.h"
 #include "model/data/stats.h"
 #include "model/data/synth.h"
+#include "model/data/synth_points.h"
 
 namespace isobar {
 
@@ -64,6 +65,45 @@ void add_make(CLI::App& data) {
     if (a->options.valid_years > 0) std::cout << " --set data.valid=" << a->dir << "/valid";
     std::cout << " \\\n  --set data.means=" << a->dir << "/stats/global_means.npy --set data.stds=" << a->dir
               << "/stats/global_stds.npy\n";
+  });
+}
+
+void add_make_points(CLI::App& data) {
+  struct Arguments {
+    std::string dir;
+    PointsOptions options;
+    bool json = false;
+  };
+  auto a = std::make_shared<Arguments>();
+  CLI::App* make = data.add_subcommand("make-points", "Write a synthetic ocean and atmosphere for an mlp");
+  make->footer(
+      "Writes DIR/ocean.nc and DIR/atmosphere.nc on one grid: the 14 inputs of an emulator of fluxes and the "
+      "ice\n"
+      "concentration `aice`, a smooth function of them with a little noise. Packed shorts, land missing, ice "
+      "near the poles.\n\n"
+      "  isobar data make-points data/points                       20 steps of 32 x 64 points: 1.3 MB\n"
+      "  isobar data make-points data/degree --height 180 --width 360 --steps 40       78 MB");
+  make->add_option("dir", a->dir, "Directory to write")->required();
+  make->add_option("--steps", a->options.steps, "Six-hourly steps")->capture_default_str();
+  make->add_option("--height", a->options.height, "Rows (latitudes)")->capture_default_str();
+  make->add_option("--width", a->options.width, "Columns (longitudes)")->capture_default_str();
+  make->add_option("--seed", a->options.seed, "Another seed, another pair")->capture_default_str();
+  make->add_flag("--force", a->options.force, "Replace another pair in DIR");
+  make->add_flag("--json", a->json, "Print what was made as JSON");
+  make->callback([a] {
+    a->options.show_progress = !a->json;
+    make_points(a->dir, a->options);
+    const std::string train = a->dir + "/ocean.nc," + a->dir + "/atmosphere.nc";
+    const PointsOptions& o = a->options;
+    if (a->json) {
+      std::cout << nlohmann::json{{"train", train},   {"inputs", points_inputs()}, {"targets", {"aice"}},
+                                  {"steps", o.steps}, {"height", o.height},        {"width", o.width}}
+                       .dump(2)
+                << "\n";
+      return;
+    }
+    std::cout << o.steps << " steps of " << o.height << " x " << o.width << " points\nTrain on it with\n  "
+              << "isobar train configs/models/mlp-ice.yaml --set data.train=" << train << "\n";
   });
 }
 
@@ -140,6 +180,7 @@ void add_data_commands(CLI::App& app) {
   CLI::App* data = app.add_subcommand("data", "Make, measure and inspect data sets");
   data->require_subcommand(1);
   add_make(*data);
+  add_make_points(*data);
   add_stats(*data);
   add_inspect(*data);
 }

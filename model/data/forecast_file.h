@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/data/dataset.h"
+#include "model/data/netcdf_output.h"
 
 namespace isobar {
 
@@ -18,26 +19,18 @@ class ForecastFile {
   ForecastFile(std::string path, const std::map<std::string, std::string>& about, int64_t samples,
                const SampleShape& shape, const std::vector<std::string>& names, const Coordinates& at,
                const std::string& what = "forecast of ");  // before each name, in its long_name
-  ~ForecastFile();                                         // without finish(): removes the unfinished file
-  ForecastFile(const ForecastFile&) = delete;
-  ForecastFile& operator=(const ForecastFile&) = delete;
-
   void append(const float* fields, double time);  // [C,H,W] in physical units; NaN: time is not known
-  void finish();                                  // flushes to disk and renames
+  void finish() { out_.finish(); }                // without it, nothing is left
 
  private:
   void define(const std::map<std::string, std::string>& about, int64_t samples,
               const std::vector<std::string>& names, const Coordinates& at, const std::string& what);
-  void give_up();  // the lock is held
-  void check(int rc, const std::string& doing);
-  int dimension(const std::string& name, int64_t size);
   void coordinate(const std::string& name, int dimension, const std::string& units,
                   const std::vector<double>& values);
-  void text(int variable, const std::string& attribute, const std::string& value);
-  std::string path_, part_;
+  NetcdfOutput out_;
   FieldShape shape_;
   bool of_table_;
-  int file_ = -1, time_ = -1;
+  int time_ = -1;
   std::vector<int> variables_;
   std::map<int, std::vector<double>> coordinates_;  // by variable, until definitions end
   int64_t written_ = 0;

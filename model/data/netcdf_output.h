@@ -1,0 +1,35 @@
+// A netCDF file that this program writes: it appears under its name when it is complete, and every refusal of
+// the library is a ConfigError that names the file.
+//
+//   NetcdfOutput out("ocean.nc");                        // writes ocean.nc.part
+//   const int lat = out.dimension("lat", 32);
+//   out.check(nc_def_var(out.id(), "sst", NC_SHORT, 1, &lat, &variable), "define sst");
+//   out.text(variable, "units", "degC");   …   out.finish();
+//
+// The library's lock (library_lock.h) is taken by the constructor, finish() and the destructor; for what lies
+// between, the caller holds it.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace isobar {
+
+class NetcdfOutput {
+ public:
+  explicit NetcdfOutput(std::string path);
+  ~NetcdfOutput();  // without finish(): removes the unfinished file
+  NetcdfOutput(const NetcdfOutput&) = delete;
+  NetcdfOutput& operator=(const NetcdfOutput&) = delete;
+
+  int id() const { return file_; }
+  void check(int rc, const std::string& doing) const;
+  int dimension(const std::string& name, int64_t size);
+  void text(int variable, const std::string& attribute, const std::string& value);
+  void finish();  // flushes to disk and renames
+
+ private:
+  std::string path_, part_;
+  int file_ = -1;
+};
+
+}  // namespace isobar
