@@ -101,13 +101,15 @@ Prediction predict_layout(LayoutModel& model, const Layout& l, const std::string
   out.hardware_flops = c.flops;
   out.terms = terms_of(c, out.counts, model.prices(), out.correction);
   out.checkpoint = checkpoint_cost(spec, model.parameters(l), machine, model.where().ranks_on_host);
-  for (const auto& [name, bytes] : {std::pair{"parameters, gradients, optimizer", c.persistent},
-                                    {"activations", c.saved},
-                                    {"scratch", c.scratch},
-                                    {"process", c.process}}) {
+  const auto add = [&out](const char* name, double bytes) {
     out.memory.emplace_back(name, std::llround(bytes));
     out.memory_total += out.memory.back().second;
-  }
+  };
+  add("parameters, gradients, optimizer", c.persistent);
+  add("activations", c.saved);
+  add("scratch", c.scratch);
+  add("process", c.process);
+  if (c.nccl > 0) add("NCCL's buffers (estimate)", c.nccl);
   out.memory_there = memory_of_rank(machine, model.where().ranks_on_host);
   return out;
 }

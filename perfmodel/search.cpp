@@ -261,7 +261,7 @@ class Search {
       size_t good = 0;
       for (auto c = result_.best.begin(); c != result_.best.end() && good < options_.top;) {
         c->arena = placed(c->layout);
-        if (static_cast<double>(c->arena) + process > capacity_) {
+        if (static_cast<double>(c->arena) + process + c->cost.nccl > capacity_) {
           ++result_.too_large_when_placed;
           c = result_.best.erase(c);
           continue;

@@ -1,8 +1,32 @@
 #include "model/nets/sharding.h"
 
 #include <numeric>
+#include <string_view>
 
 namespace isobar {
+
+GroupAxes group_axes(bool sequence, bool sharded) {
+  return {.tp = "tp",
+          .cp = "cp",
+          .samples = sequence ? "tp-cp" : "cp",
+          .whole = sequence ? "tp-cp-dp" : "cp-dp",
+          .cut = "cp-dp",
+          .norm = sharded ? "tp-cp-dp-pp" : "tp-pp",
+          .metrics = "dp-pp"};
+}
+
+int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequence, bool sharded, bool wraps) {
+  const auto several = [&](std::string_view axes) {
+    const auto spans = [&](const char* axis, int64_t size) {
+      return size > 1 && axes.find(axis) != std::string_view::npos;
+    };
+    return spans("dp", dp) || spans("tp", tp) || spans("cp", cp) || spans("pp", pp) ? 1 : 0;
+  };
+  const GroupAxes a = group_axes(sequence, sharded);
+  const int64_t pairs = pp == 1 ? 0 : pp == 2 && !wraps ? 2 : 4;
+  return several(a.tp) + several(a.cp) + several(a.samples) + several(a.whole) +
+         (tp > 1 ? several(a.cut) : 0) + several(a.norm) + several(a.metrics) + pairs;
+}
 
 Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_sample)
     : at(coords_of(spec.layout, rank)),
@@ -16,15 +40,16 @@ Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_
     std::vector<int> ranks = group_of(spec.layout, axes, rank);
     return ranks.size() > 1 ? b.group(name, std::move(ranks)) : -1;
   };
-  tp_group = group("tp", "tp");
-  cp_group = group("cp", "cp");
-  sample_group = group("samples", sequence ? "tp-cp" : "cp");
-  whole_group = group("dp", sequence ? "tp-cp-dp" : "cp-dp");
-  cut_group = tp > 1 ? group("dp.cut", "cp-dp") : -1;
   // ZeRO's shards are of as many ranks as sum the gradients: each of them answers for its own.
   const bool sharded = spec.policy.zero > 0;
-  norm_group = group("norm", sharded ? "tp-cp-dp-pp" : "tp-pp");
-  metrics_group = group("metrics", "dp-pp");
+  const GroupAxes axes = group_axes(sequence, sharded);
+  tp_group = group("tp", axes.tp);
+  cp_group = group("cp", axes.cp);
+  sample_group = group("samples", axes.samples);
+  whole_group = group("dp", axes.whole);
+  cut_group = tp > 1 ? group("dp.cut", axes.cut) : -1;
+  norm_group = group("norm", axes.norm);
+  metrics_group = group("metrics", axes.metrics);
   counts_whole = at.tp == 0 || (sharded && sequence);
   replicas = sharded ? 1 : spec.layout.dp * cp;
   replica = sharded ? 0 : at.dp * cp + at.cp;

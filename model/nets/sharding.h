@@ -17,6 +17,20 @@
 
 namespace isobar {
 
+/// Axes that each group of a rank spans.
+struct GroupAxes {
+  const char *tp, *cp, *samples, *whole;
+  const char* cut;  // where tp > 1
+  const char *norm, *metrics;
+};
+/// `sequence`: sequence parallelism is on; `sharded`: ZeRO of any stage.
+GroupAxes group_axes(bool sequence, bool sharded);
+
+/// Groups of two ranks and more that the rank with most of them is in: those above, and the pairs of a
+/// pipeline's neighbours, of one direction each (stages.h). A tied embedding's is not counted. `wraps`:
+/// interleaved chunks, whose last stage sends to the first.
+int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequence, bool sharded, bool wraps);
+
 struct Sharding {
   /// `tokens`: of a sample.
   Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens);

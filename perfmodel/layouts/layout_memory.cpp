@@ -4,6 +4,8 @@
 #include <map>
 #include <tuple>
 
+#include "model/base/nccl_resources.h"
+#include "model/nets/sharding.h"
 #include "model/plan/schedule.h"
 #include "perfmodel/layouts/layout_model.h"
 
@@ -124,7 +126,12 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
       c.persistent = persistent, c.saved = saved, c.scratch = scratch;
   }
   c.process = machine_[Coef::process].value;
-  c.memory = c.persistent + c.saved + c.scratch + c.process;
+  const bool nccl = machine_.accelerator && machine_.accelerator->vendor == "nvidia";
+  c.nccl = nccl ? static_cast<double>(
+                      nccl_buffer_bytes(most_groups(l.dp, l.tp, l.cp, l.pp, l.sequence_parallel && l.tp > 1,
+                                                    l.zero > 0, l.schedule == ScheduleKind::interleaved)))
+                : 0;
+  c.memory = c.persistent + c.saved + c.scratch + c.process + c.nccl;
 }
 
 }  // namespace isobar

@@ -33,6 +33,7 @@ struct LayoutCost {
   double data = 0;            // reading samples, or waiting for those who do
   double optimizer = 0, step = 0, imbalance = 0;
   double persistent = 0, saved = 0, scratch = 0, process = 0;  // bytes
+  double nccl = 0;  // its buffers on NVIDIA's accelerators, an estimate (model/base/nccl_resources.h)
   double memory = 0;
   double ceiling = 0;  // no machine of these peaks is faster
   double flops = 0;    // matrix FLOPs of all ranks, recomputation too

@@ -179,7 +179,7 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
       return {1e-1, 1.0};
     case Coef::checkpoint:  // one node's share of a parallel file system
       return {1 / 5e9, 0.8};
-    case Coef::process:  // context, libraries' workspaces, communicators
+    case Coef::process:  // context, libraries' workspaces; a round figure, from before NCCL was counted apart
       return {2e9, 0.3};
     default:
       return {1e-9, 1};
