@@ -53,8 +53,8 @@ ISOBAR_API const char* isobar_output_units(const isobar_net* net, int64_t channe
  * batch may round another way. */
 ISOBAR_API int isobar_run(isobar_net* net, int64_t n, const float* in, float* out);
 
-/* d(output)/d(input) of one sample at `in`, physical units, f32, by the net's backward program. `which`: `rows`
- * elements of the output, counted from 0; `jacobian` [rows, inputs]. */
+/* d(output)/d(input) of one sample at `in`, physical units, f32, by the net's backward program. `which`:
+ * `rows` elements of the output, counted from 0; `jacobian` [rows, inputs]. */
 ISOBAR_API int isobar_jacobian(isobar_net* net, const float* in, int64_t rows, const int64_t* which,
                                float* jacobian);
 
