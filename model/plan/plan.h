@@ -154,8 +154,7 @@ struct Plan {
   // Buffers that the engine talks to by name.
   // adam_m: SGD's momentum, too; it has no adam_v.
   View params_all, grads_all, adam_m, adam_v, params16_all, metrics, grad_norm2, scalars;
-  View
-      input_gradient;  // of the loss, as the first part reads its input; absent unless build was asked for it
+  View input_gradient;  // of the loss, as the first part reads it; absent unless it was asked for (build.h)
 
   int64_t parameter_count() const;                      // of the whole net
   const Metric& metric(const std::string& name) const;  // throws std::out_of_range
