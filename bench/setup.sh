@@ -18,7 +18,7 @@ BUILD_PACKAGES=(  # ocl-icd-opencl-dev: Debian 12's CMake file of oneDNN looks f
   g++ cmake ninja-build ccache pkg-config git python3 python3-venv
   libopenmpi-dev openmpi-bin libdnnl-dev ocl-icd-opencl-dev libhdf5-dev libnetcdf-dev zlib1g-dev
   libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libssl-dev
-  libceres-dev libsqlitecpp-dev libsqlite3-dev libbenchmark-dev libgtest-dev
+  libceres-dev libeigen3-dev libsqlitecpp-dev libsqlite3-dev libbenchmark-dev libgtest-dev
 )
 TEST_PACKAGES=(clang-format clang-tidy libomp-dev iproute2 chromium slurm-wlm munge)
 

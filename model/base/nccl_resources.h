@@ -3,9 +3,9 @@
 // of its own to and from its neighbours (NCCL user guide, NCCL_MAX_NCHANNELS: "the number of CUDA blocks used
 // for communication").
 //
-//   const int channels = nccl_channels(std::getenv);                       // 24, or what NCCL_MAX_CTAS
-//   allows sms_beside_nccl(132, channels)                                         // 108: for products
-//   nccl_buffer_bytes(2)                                                   // two communicators: 462 MB
+//   const int channels = nccl_channels(std::getenv);       // 24, or what NCCL_MAX_CTAS allows
+//   sms_beside_nccl(132, channels)                         // 108: for products
+//   nccl_buffer_bytes(2)                                   // two communicators: 462 MB
 //
 // Estimates: NCCL makes its channels from the links that it finds, tells nobody how many, and takes its
 // buffers when an algorithm is first used. Trees, NVLS and the sender's side of a network are not counted.

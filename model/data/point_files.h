@@ -3,8 +3,8 @@
 // along a single dimension is a column of a plain table.
 //
 //   PointFiles files({"ocean.nc", "atmosphere.nc"}, "data.train", {"sst", "tair"});   // throws ConfigError
-//   files.read(step, planes);                                // planes[1][point]: tair, NaN where it is
-//   missing
+//   files.read(step, planes);                   // planes[1][point]: tair, NaN where it is missing
+//
 #pragma once
 #include <memory>
 #include <string>

@@ -2,9 +2,9 @@
 // ocean that data.mask_mode asks for, thinned and limited by a hash of the row's place, which is the same
 // whoever reads.
 //
-//   RowGatherer rows(row_choice(data), 15);            // the last column is the ice concentration, where
-//   masked rows.offer(place, numbers);                         // NaN: missing SampleTable t =
-//   rows.table(path, "data.train", names);
+//   RowGatherer rows(row_choice(data), 15);      // where rows are masked, the last column is ice
+//   rows.offer(place, numbers);                  // NaN: missing
+//   SampleTable t = rows.table(path, "data.train", names);
 #pragma once
 #include <cstdint>
 #include <string>
