@@ -302,7 +302,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       for (double& x : persistence_)
         x /= static_cast<double>(batches * spec_.micro_batch() * spec_.layout.dp);
     }
-    const bool best = step > 0 && observe(step, sums[0], jacobian);
+    const TrainSpec& t = spec_.train;
+    const bool watched = t.lr_schedule == "plateau" || may_stop_early(t) || t.checkpoint_best;
+    const bool best = step > 0 && watched && observe(step, sums[0], jacobian);
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
     const auto first = sums.begin() + errors().first;
     ValidRecord record{.step = step, .loss = sums[0], .seconds = seconds, .persistence_rmse = persistence_};

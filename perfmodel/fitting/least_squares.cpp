@@ -225,7 +225,9 @@ Solution solve(const std::vector<Observation>& observations, const Prior& prior,
     information += weight[i] * to_u * to_u.transpose();
   }
   const Eigen::MatrixXd posterior = information.llt().solve(Eigen::MatrixXd::Identity(size, size));
-  s.covariance = to_log * posterior * to_log.transpose();
+  // Symmetric to the last bit: a machine's file holds one half of it.
+  const Eigen::MatrixXd in_logs = to_log * posterior * to_log.transpose();
+  s.covariance = 0.5 * (in_logs + in_logs.transpose());
   for (Eigen::Index i = 0; i < n; ++i) {
     // Leaving out one observation of a linear model: the error grows by 1 / (1 - leverage).
     const double v = s.jacobian.row(i) * s.covariance * s.jacobian.row(i).transpose();
