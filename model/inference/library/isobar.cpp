@@ -218,6 +218,7 @@ int isobar_jacobian(isobar_net* net, const float* in, int64_t rows, const int64_
       if (which[r] < 0 || which[r] >= outputs)
         throw ConfigError("isobar_jacobian", "which", "names output " + std::to_string(which[r]),
                           "count from 0 to " + std::to_string(outputs - 1));
+    if (rows == 0) return;
     const Threads threads(net->threads);
     run_jacobian(*net, in, std::vector<int64_t>(which, which + rows), jacobian);
   });
