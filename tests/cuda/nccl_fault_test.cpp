@@ -125,8 +125,6 @@ TEST(EmulatedRanks, ProductsLeaveMultiprocessorsToTransfersThatRunBesideThem) {
   };
   for (const Case& c : {Case{"one", 1, {}, "NCCL_MAX_CTAS=8", 0},
                         {"dp2", 2, {"layout.dp=2"}, "ISOBAR_NOTHING=1", 132 - kNcclChannels},
-                        {"limited", 2, {"layout.dp=2"}, "NCCL_MAX_CTAS=8", 132 - 8},
-                        {"apart", 2, {"layout.dp=2", "policy.overlap=false"}, "NCCL_MAX_CTAS=8", 0},
                         {"serial", 2, {"layout.dp=2", "run.serial=true"}, "NCCL_MAX_CTAS=8", 0}}) {
     SCOPED_TRACE(c.name);
     const Folder dir;

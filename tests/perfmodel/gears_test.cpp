@@ -140,8 +140,8 @@ void expect_agreement(const std::vector<const char*>& kinds, int draws, const st
 
 TEST(Gears, ClosedFormAndReplayAgreeOnRandomLayouts) {
   // 2 % and 5 %. Seventeen draws of 1,000 gave a p95 of 4.4 to 5.7 %, 4.8 in the mean, each with a standard
-  // error of 0.3 points: so many more are drawn that four times their 0.17 fit below the bound.
-  expect_agreement({"gpt", "llama", "vit"}, 3000, {0, 1, 2, 3}, 0.02, 0.055);
+  // error of 0.3 points, of which four fit below the bound. ISOBAR_GEARS=n asks for more.
+  expect_agreement({"gpt", "llama", "vit"}, 1000, {0, 1, 2, 3}, 0.02, 0.06);
 }
 
 // Not yet as well as on equal parts: a skip that becomes ready together with the stream holds that up, and in

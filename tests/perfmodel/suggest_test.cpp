@@ -242,7 +242,7 @@ TEST(Suggest, TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder) {
   const uint64_t seed = fresh_seed();
   double suggested = 0, random = 0, blind = 0;
   std::vector<double> beyond;  // trials over half of random order's, by machine
-  constexpr int kMachines = 20;
+  constexpr int kMachines = 12;
   for (int i = 0; i < kMachines; ++i) {
     const Hidden h = demo_space(seed + static_cast<uint64_t>(i), 0.05, 0.01);
     const Rehearsal r = rehearse(
@@ -259,7 +259,7 @@ TEST(Suggest, TwoPercentRegretNeedsHalfOfTheTrialsOfRandomOrder) {
   for (const double d : beyond) variance += (d - mean) * (d - mean) / (kMachines - 1);
   std::printf("trials to 2 %% regret: suggested %.1f, random order %.1f, without a fit %.1f\n", suggested,
               random, blind);
-  // Half in the mean over many machines; that of twenty has an error of its own, of which two are allowed.
+  // Half in the mean over many machines; that of a dozen has an error of its own, of which two are allowed.
   EXPECT_LE(mean, 2 * std::sqrt(variance / kMachines));
   EXPECT_LE(suggested, 0.6 * random);
 }
