@@ -100,7 +100,8 @@ TEST(Jacobians, OfAnMlpAreTheChainRulesInFloat64) {
         net.back().bias = values;
     }
     jacobian.weights_changed();
-    for (int sample = 0; sample < 4; ++sample) {
+    Reals computed, wanted, differenced;  // of all samples: a single one may cancel by chance
+    for (int sample = 0; sample < 16; ++sample) {
       std::vector<float> x(7);
       for (float& v : x) v = static_cast<float>(normal(random));
       const Reals x64(x.begin(), x.end());
@@ -108,7 +109,8 @@ TEST(Jacobians, OfAnMlpAreTheChainRulesInFloat64) {
       forward64(net, activation, x64, &want);
       const std::vector<float> got = jacobian.rows(x.data(), {0, 1, 2, 3, 4});
       ASSERT_EQ(got.size(), want.size());
-      EXPECT_LT(distance_of(got, want), 1e-6) << activation;
+      computed.insert(computed.end(), got.begin(), got.end());
+      wanted.insert(wanted.end(), want.begin(), want.end());
       if (activation == "relu") continue;  // has kinks
       Reals differences(want.size());
       for (int64_t i = 0; i < 7; ++i) {
@@ -119,14 +121,17 @@ TEST(Jacobians, OfAnMlpAreTheChainRulesInFloat64) {
                     below = forward64(net, activation, down, nullptr);
         for (int64_t o = 0; o < 5; ++o) differences[o * 7 + i] = (above[o] - below[o]) / (2 * h);
       }
-      EXPECT_LT(distance_of(got, differences), 1e-6) << activation;
+      differenced.insert(differenced.end(), differences.begin(), differences.end());
       // Some rows, in another order
       const std::vector<float> some = jacobian.rows(x.data(), {4, 1});
-      EXPECT_LT(distance_of(some, Reals(want.begin() + 28, want.end())), 1e-6 + 1) << "first row";
       for (int64_t i = 0; i < 7; ++i) {
         EXPECT_EQ(some[i], got[28 + i]);
         EXPECT_EQ(some[7 + i], got[7 + i]);
       }
+    }
+    EXPECT_LT(distance_of(computed, wanted), 1e-6) << activation;
+    if (!differenced.empty()) {
+      EXPECT_LT(distance_of(computed, differenced), 1e-6) << activation;
     }
   }
 }
