@@ -76,13 +76,13 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   Trainer& operator=(const Trainer&) = delete;
 
   EndRecord run(std::optional<SlowWork::Part>& starting) {
-    const int64_t first = initialise();
-    starting.reset();
-    if (spec_.train.valid_every > 0 && data_->has_validation() && first == 0) validate(0);
     if (!options_.trace.empty() && may_stop_early(spec_.train))
       throw ConfigError(spec_.file, "train",
                         "may end this run early, and a trace is of its last steps, which are not known then",
                         "trace a run without train.early_stopping_patience and train.jacobian_window");
+    const int64_t first = initialise();
+    starting.reset();
+    if (spec_.train.valid_every > 0 && data_->has_validation() && first == 0) validate(0);
     if (!options_.trace.empty()) trace_.emplace(plan_, train_program_, spec_.train.steps, mpi_, *processor_);
     started_ = now_ns();
     int64_t done = first;

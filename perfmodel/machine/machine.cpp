@@ -123,8 +123,8 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
       return {1 / (0.65 * peaks.at("fp8").value), kUnmeasuredProducts};
     case Coef::attention_f32:
       return {1 / (0.7 * peaks.at("f32").value), 0.4};
-    // Kernels of our own, on the tensor cores' synchronous instructions: FlashAttention-2, made of the same
-    // ones, reaches 35 % of an H100's peak (Shah et al. 2024, FlashAttention-3). Without such units: f32's.
+    // Kernels of our own, on the tensor cores' synchronous instructions. Shares of the peak are assumed: they
+    // were never measured, and the wide sigma says so. Without such units: f32's.
     case Coef::attention_tf32:
       return {1 / std::max(0.3 * tf32, 0.7 * f32), 0.5};
     case Coef::attention_backward_tf32:
