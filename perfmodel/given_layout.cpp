@@ -36,8 +36,7 @@ GivenLayout given_layout(const RunSpec& spec, const std::vector<std::string>& as
   take("layout", "order", [&] { g.order = layout_of(spec).order; });
   take("policy", "micro_batch", [&] {
     if (p.micro_batch == 0)
-      throw ConfigError("--set", "policy.micro_batch",
-                        "is 0: the whole batch of a rank, which differs by layout",
+      throw ConfigError("--set", "policy.micro_batch", "is 0: the largest that fits, which differs by layout",
                         "give a size, or leave it out and it is searched");
     g.micro_batch = p.micro_batch;
   });

@@ -85,7 +85,26 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
   return p;
 }
 
+// The lines of the closed form with the bytes of placed plans.
+void place_memory(const RunSpec& spec, const Machine& m, const Workspace& workspace, Prediction& p) {
+  const DeviceMemory placed = device_memory(spec, workspace, room_of(m));
+  const auto of = [&](BufferKind kind) { return placed.plan.by_kind[static_cast<int>(kind)]; };
+  const int64_t saved = of(BufferKind::saved), scratch = of(BufferKind::scratch);
+  p.memory = {{"parameters, gradients, optimizer", placed.plan.arena - saved - scratch},
+              {"activations", saved},
+              {"scratch", scratch},
+              {"process", std::llround(placed.process)}};
+  if (placed.nccl > 0) p.memory.emplace_back("NCCL's buffers (estimate)", placed.nccl);
+  p.memory_total = std::llround(placed.total());
+}
+
 }  // namespace
+
+MicroBatchChoice choose_micro_batch(const RunSpec& spec, const Machine& m, const PredictOptions& options) {
+  if (device_of(spec, m) == Device::cores) return {.spec = spec};
+  return largest_micro_batch(spec, options.device_workspace ? options.device_workspace() : Workspace{},
+                             room_of(m));
+}
 
 std::string gigabytes(double bytes) {
   char text[32];
@@ -110,6 +129,8 @@ Prediction predict(const RunSpec& spec, const Machine& m, const PredictOptions& 
     validate(spec);
     LayoutModel model(spec, m, options.ranks_on_host, options.threads);
     p = predict_layout(model, layout_of(spec), options.campaign);
+    if (device == Device::accelerator && options.device_workspace)
+      place_memory(spec, m, options.device_workspace(), p);
   }
   if (!p.fits())
     p.warnings.insert(p.warnings.begin(), "does not fit: " + shortfall(p) + ", and runs out of memory");

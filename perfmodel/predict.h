@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "model/base/spec.h"
+#include "model/nets/device_memory.h"
 #include "model/plan/plan.h"
 #include "perfmodel/estimate.h"
 #include "perfmodel/machine/device.h"
@@ -30,6 +31,9 @@ struct PredictOptions {
   int64_t ranks_on_host = 0;  // of cores, 0: all ranks; of accelerators the machine's tiers say it
   int64_t threads = 0;        // 0: run.threads of the specification, else cores / ranks on this host
   std::function<Workspace(int threads)> workspace;  // of the backend of cores, for its share of the memory
+  // Of the backend of accelerators: their plans are then placed for their memory, which the closed form knows
+  // to some percent.
+  std::function<Workspace()> device_workspace = {};
   std::string
       campaign;  // whose run it is (MeasuredRun::campaign): a machine fitted to others knows less of it
   bool closed_form = false;  // on cores too: a thousand times as fast, and some tenths off the plans' price
@@ -54,7 +58,13 @@ struct Prediction {
   bool fits() const { return static_cast<double>(memory_total) <= memory_there; }
 };
 
+/// policy.micro_batch is the run's: with 0 the whole batch of a rank, as on cores.
 Prediction predict(const RunSpec& spec, const Machine& machine, const PredictOptions& options);
+
+/// What the engine does on a GPU with policy.micro_batch 0 (nets/device_memory.h), by the machine file's
+/// memory and options.device_workspace. On cores, and where one is given, the specification as it is.
+MicroBatchChoice choose_micro_batch(const RunSpec& spec, const Machine& machine,
+                                    const PredictOptions& options);
 
 /// "a rank needs 93.1 GB of an accelerator's 80 GB"; "" where it fits.
 std::string shortfall(const Prediction& p);

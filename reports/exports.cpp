@@ -110,6 +110,7 @@ size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folde
       add(s.step, "train/loss", or_nan(s.loss));
       add(s.step, "train/rmse", or_nan(s.rmse));
       add(s.step, "train/mae", or_nan(s.mae));
+      add(s.step, "train/accuracy", or_nan(s.accuracy));
       add(s.step, "train/lr", or_nan(s.lr));
       add(s.step, "train/grad_norm", or_nan(s.grad_norm));
       add(s.step, "speed/step_ms", s.seconds * 1e3);
@@ -119,6 +120,7 @@ size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folde
         add(v.step, "valid/loss", or_nan(v.loss));
         for (size_t c = 0; c < v.rmse.size(); ++c)
           add(v.step, ("valid/rmse_" + std::to_string(c)).c_str(), v.rmse[c]);
+        add(v.step, "valid/accuracy", or_nan(v.accuracy));
         for (size_t c = 0; c < v.mae.size(); ++c)
           add(v.step, ("valid/mae_" + std::to_string(c)).c_str(), v.mae[c]);
       }

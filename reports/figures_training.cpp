@@ -71,7 +71,7 @@ size_t stride_of(size_t points) {
 }  // namespace
 
 std::vector<Figure> training_figures(const ReportData& d) {
-  json loss = json::array(), rmse = json::array();
+  json loss = json::array(), rmse = json::array(), accuracy = json::array();
   for (const ReportRun* r : with_curves(d)) {
     const auto& steps = r->run.steps;
     for (size_t i = 0; i < steps.size(); i += stride_of(steps.size()))
@@ -86,6 +86,8 @@ std::vector<Figure> training_figures(const ReportData& d) {
       add(loss, "validation", or_nan(v.loss));
       if (!v.rmse.empty()) add(rmse, "RMSE", v.rmse[0]);
       if (!v.persistence_rmse.empty()) add(rmse, "persistence", v.persistence_rmse[0]);
+      add(accuracy, "accuracy", or_nan(v.accuracy));
+      add(accuracy, "most frequent class", or_nan(v.baseline_accuracy));
     }
   }
   std::vector<Figure> out;
@@ -99,6 +101,12 @@ std::vector<Figure> training_figures(const ReportData& d) {
          "Latitude-weighted RMSE of the first channel on validation data; dashed: of the forecast that "
          "nothing changes. Below the dashed line the model has skill.",
          line_spec(rmse, "RMSE", dashes({"RMSE", "persistence"}))});
+  if (!accuracy.empty())
+    out.push_back(
+        {"accuracy", "Training", "Accuracy of classes",
+         "Share of validation samples whose class the net has right; dashed: of always saying the most "
+         "frequent one.",
+         line_spec(accuracy, "accuracy", dashes({"accuracy", "most frequent class"}))});
   return out;
 }
 

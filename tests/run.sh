@@ -5,11 +5,12 @@
 #   tests/run.sh                   # tests, format: what CI has the time for; ends with "N passed, N failed"
 #   tests/run.sh all               # the longer one: every suite
 #   tests/run.sh --quick           # set-up, build and tests only
-#   tests/run.sh tests asan        # chosen suites of: tests format hosts slurm tidy asan tsan
+#   tests/run.sh tests asan        # chosen suites of: tests format hosts slurm mpich tidy asan tsan
 #
 # Suites: `tests` runs the GoogleTest programs through ctest (build/); `format` is clang-format, the scripts'
 # syntax, and type names that two types have; `hosts` trains over two emulated hosts, `slurm` sweeps through a real Slurm of two nodes on this machine (both as root,
-# else skipped); `tidy` is clang-tidy; `asan` is address and undefined behaviour (build-asan/), `tsan` is threads
+# else skipped); `mpich` is what speaks MPI, built with MPICH and started by its mpiexec (build-mpich/; skipped where
+# libmpich-dev is not installed); `tidy` is clang-tidy; `asan` is address and undefined behaviour (build-asan/), `tsan` is threads
 # (build-tsan/).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../bench/setup.sh"
@@ -21,7 +22,10 @@ FORMAT_WHEEL=clang-format==14.0.6
 ASAN_SKIPS='^perfmodel/(Referee|Gears|LayoutModel|Scoreboard|Suggest)|^engine/Product|AThousandTrialsExpand'
 # Tests that kill processes or look at the clock: on a machine that others use they run once more, alone, before they count
 # as failed; the summary names them. What computes, or what a sanitizer says, is never given a second chance.
-DISTURBED='^(cli|micro)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/NcclFaults|^engine/(Failure|RunDirs|Signals|SlowDisk|TraceOf|Workers)'
+DISTURBED='^(cli|micro)/|^base/Child|^sweep/(RunnerTest|Chaos)|^cluster/Pbs|^reports/Browser|^cuda/NcclFaults|^engine/(Failure|RankOutput|RunDirs|Signals|SlowDisk|TraceOf|Workers)'
+# What speaks MPI, and what starts it
+MPICH_PROGRAMS='test_engine test_comm test_transfers test_lanes test_product test_cli test_micro isobar'
+MPICH_TESTS='^(comm/(comm|Transfers|Launcher)|micro/|engine/(Layouts|Wire|Failure|Signals|SlowDisk|Workers|Train|RunDirs|lanes|Product\.[2-4]$)|cli/(Doctor|Launched))'
 # What thread sanitizer can judge: rooms with threads or signal handlers of their own, and ranks that train with one
 # OpenMP thread each. It does not see libgomp's barriers, so the CPU kernels' own parallel loops are left to `asan`.
 TSAN_PROGRAMS='test_base test_data test_trace test_engine test_lanes test_sweep test_cluster isobar'
@@ -32,8 +36,8 @@ suites=()
 for argument in "$@"; do
   case "$argument" in
     --quick) suites+=(tests) ;;
-    all) suites+=(tests format hosts slurm tidy asan tsan) ;;
-    tests | format | hosts | slurm | tidy | asan | tsan) suites+=("$argument") ;;
+    all) suites+=(tests format hosts slurm mpich tidy asan tsan) ;;
+    tests | format | hosts | slurm | mpich | tidy | asan | tsan) suites+=("$argument") ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "tests/run.sh: unknown argument '$argument' (see --help)" ;;
   esac
@@ -157,6 +161,18 @@ suite_format() {
       *.py) count "syntax of $file" python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$file" ;;
     esac
   done <<<"$tracked"
+}
+
+suite_mpich() {
+  headline "MPICH ($(duration $SECONDS) so far)"
+  local mpicc mpiexec
+  if ! mpicc="$(command -v mpicc.mpich)" || ! mpiexec="$(command -v mpiexec.mpich)"; then
+    say "skipped: apt-get install libmpich-dev mpich"
+    skipped=$((skipped + 1))
+    return 0
+  fi
+  build_or_count build-mpich "$MPICH_PROGRAMS" "-DMPI_C_COMPILER=$mpicc" "-DMPIEXEC_EXECUTABLE=$mpiexec" || return 0
+  run_ctest build-mpich mpich --tests-regex "$MPICH_TESTS"
 }
 
 suite_tidy() {

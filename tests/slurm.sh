@@ -300,7 +300,7 @@ stop_daemon "$work/n2.pid"
 start_node n2
 until_true 60 "n2 is idle" node_is n2 idle
 say "two trials with a node to spare, one of two nodes slow, are done"
-sweep pmix pmix.sweep.yaml pmix.yaml
+sweep pmix pmix.sweep.yaml pmix.yaml --rank-output=files
 wait "$submitter" || { cat "$work/pmix.err" "$work"/pmix/jobs/*/out >&2; exit 1; }
 say "four trials through srun --mpi=pmix are done"
 wait "$limited" || { cat "$work/limit.err" >&2; exit 1; }
@@ -375,6 +375,10 @@ if os.path.exists(f"{work}/slurmdbd.pid"):
     if away["counts"] != {"ok": 1} or not any(s.startswith("CANCELLED by") for s in states("away")) or "CANCELLED by" not in first[0]:
         wrong.append("sacct's word on a forgotten job did not arrive")
 if pmix != {"ok": 4}: wrong.append(f"srun --mpi=pmix: {pmix}")
+said = {f: open(f).read() for f in glob.glob(f"{work}/pmix/trials/*/ranks/rank-*.log")}
+print(f"--rank-output files: {len(said)} files of {len(glob.glob(f'{work}/pmix/trials/*'))} trials")
+if len(said) != 6 or any(not t.startswith(f"[rank {int(f[-8:-4])} ") or t.count("\nstep ") != 20 for f, t in said.items()):
+    wrong.append(f"the ranks' files of 2 trials of one rank and 2 of two: {sorted(said)}")
 if os.path.exists(f"{work}/pwned"): wrong.append("a configuration's words reached a shell")
 for w in wrong: print("WRONG:", w)
 sys.exit(len(wrong) > 0)

@@ -7,6 +7,7 @@
 #include "model/data/inspect.h"
 #include "model/data/stats.h"
 #include "model/data/synth.h"
+#include "model/data/synth_classes.h"
 #include "model/data/synth_points.h"
 
 namespace isobar {
@@ -107,6 +108,51 @@ void add_make_points(CLI::App& data) {
   });
 }
 
+void add_make_classes(CLI::App& data) {
+  struct Arguments {
+    std::string dir;
+    ClassesOptions options;
+    bool json = false;
+  };
+  auto a = std::make_shared<Arguments>();
+  CLI::App* make = data.add_subcommand("make-classes", "Write a synthetic table of classes for an mlp");
+  make->footer(
+      "Writes DIR/train.nc, DIR/valid.nc and DIR/test.nc, 80, 10 and 10 % of the samples: columns x0, x1, … "
+      "and "
+      "the class\n"
+      "`label`. Each class is a random pattern under noise.\n\n"
+      "  isobar data make-classes data/classes                     10,000 samples of 784 features: 34 MB\n"
+      "  isobar data make-classes data/few --samples 500 --features 16 --classes 3");
+  make->add_option("dir", a->dir, "Directory to write")->required();
+  make->add_option("--samples", a->options.samples, "Rows of all three files")->capture_default_str();
+  make->add_option("--features", a->options.features, "Columns of numbers")->capture_default_str();
+  make->add_option("--classes", a->options.classes, "Classes")->capture_default_str();
+  make->add_option("--seed", a->options.seed, "Another seed, another table")->capture_default_str();
+  make->add_flag("--force", a->options.force, "Replace other files in DIR");
+  make->add_flag("--json", a->json, "Print what was made as JSON");
+  make->callback([a] {
+    a->options.show_progress = !a->json;
+    make_classes(a->dir, a->options);
+    const ClassesOptions& o = a->options;
+    const std::string train = a->dir + "/train.nc", valid = a->dir + "/valid.nc",
+                      inputs = "x0..x" + std::to_string(o.features - 1);
+    if (a->json) {
+      std::cout
+          << nlohmann::json{{"train", train},      {"valid", valid},       {"test", a->dir + "/test.nc"},
+                            {"inputs", inputs},    {"targets", {"label"}}, {"samples", o.samples},
+                            {"classes", o.classes}}
+                 .dump(2)
+          << "\n";
+      return;
+    }
+    std::cout
+        << o.samples << " samples of " << o.features << " numbers in " << o.classes
+        << " classes\nTrain on them with\n  isobar train configs/models/mlp-classifier.yaml --set data.train="
+        << train << " \\\n    --set data.valid=" << valid << " --set 'data.inputs=[" << inputs
+        << "]' --set net.in_features=" << o.features << " --set net.out_features=" << o.classes << "\n";
+  });
+}
+
 void add_stats(CLI::App& data) {
   struct Arguments {
     std::string path, out;
@@ -181,6 +227,7 @@ void add_data_commands(CLI::App& app) {
   data->require_subcommand(1);
   add_make(*data);
   add_make_points(*data);
+  add_make_classes(*data);
   add_stats(*data);
   add_inspect(*data);
 }

@@ -1,17 +1,24 @@
 // isobar forecast: what a trained net says of samples, as a CF netCDF file, and how far off it is.
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "bench/cli/commands.h"
 #include "bench/cli/net_and_data.h"
+#include "model/backend/cpu/kernels.h"
+#include "model/base/classes.h"
 #include "model/base/error.h"
 #include "model/base/progress.h"
+#include "model/data/class_file.h"
+#include "model/data/forecast_arrays.h"
 #include "model/data/forecast_file.h"
 #include "model/engine/channels_of_data.h"
 #include "model/engine/host.h"
@@ -39,11 +46,48 @@ class Scores {  // means over samples
   }
   double loss() const { return loss_ / samples_; }
   double error(size_t channel) const { return errors_[channel] / samples_; }
+  void count(const float* classes, int64_t samples) {
+    for (int64_t i = 0; i < samples; ++i) ++frequency_[static_cast<int64_t>(classes[i])];
+  }
+  double most_frequent() const {  // share of the samples, of classes
+    double most = 0;
+    for (const auto& [of, count] : frequency_) most = std::max(most, static_cast<double>(count));
+    return most / samples_;
+  }
 
  private:
+  std::map<int64_t, int64_t> frequency_;
   std::vector<double> errors_;
   double loss_ = 0, samples_ = 0;
 };
+
+std::vector<std::string> names_of_outputs(const CheckpointState& state) {
+  std::vector<std::string> names;
+  for (const NetChannel& c : outputs_of(state.channels, classes_of(state.spec))) names.push_back(c.name);
+  return names;
+}
+
+void say_classes(const Arguments& a, const NetAndData& from, const Scores& scores) {
+  if (a.json) {
+    std::cout << nlohmann::json{{"checkpoint", from.checkpoint.string()},
+                                {"out", a.out},
+                                {"samples", from.set->size()},
+                                {"loss", scores.loss()},
+                                {"accuracy", scores.error(0)},
+                                {"baseline_accuracy", scores.most_frequent()}}
+                     .dump(2)
+              << "\n";
+    return;
+  }
+  const DataSpec& d = from.state.spec.data;
+  std::printf(
+      "checkpoint  %s, after step %ld\nsamples     %ld of %s\nloss        %.5f\naccuracy    %.5f; of always "
+      "saying "
+      "the most frequent class %.5f\n\nwritten     %s\n",
+      from.checkpoint.c_str(), from.state.train.step, from.set->size(),
+      (d.valid.empty() ? d.train + ", its last part" : d.valid).c_str(), scores.loss(), scores.error(0),
+      scores.most_frequent(), a.out.c_str());
+}
 
 Scores write_forecasts(const Arguments& a, const NetAndData& from, int threads) {
   const auto& [checkpoint, state, opened] = from;
@@ -51,16 +95,24 @@ Scores write_forecasts(const Arguments& a, const NetAndData& from, int threads) 
   const SampleShape shape = set.shape();
   const int64_t in = shape.input.size(), out = shape.target.size(),
                 points = shape.target.height * shape.target.width;
+  const std::map<std::string, std::string> about = {{"title", "forecasts of " + checkpoint.string()},
+                                                    {"source", "Isobar, net.kind " + state.spec.net.kind()},
+                                                    {"history", utc_now() + " isobar forecast"}};
   // Before there is a file, or a bar
   auto net = std::make_unique<Forecaster>(checkpoint, state, std::min(a.batch, set.size()), threads);
-  ForecastFile file(a.out,
-                    {{"title", "forecasts of " + checkpoint.string()},
-                     {"source", "Isobar, net.kind " + state.spec.net.kind()},
-                     {"history", utc_now() + " isobar forecast"}},
-                    set.size(), shape, set.channels().targets, set.coordinates());
+  std::optional<ForecastFile> fields;
+  std::optional<ClassFile> classes;
+  std::optional<ForecastArrays> arrays;
+  if (std::filesystem::path(a.out).extension() == ".npz")
+    arrays.emplace(a.out, shape, set.channels().targets);
+  else if (shape.classes > 0)
+    classes.emplace(a.out, about, set.size(), state.channels.targets.at(0).name, names_of_outputs(state));
+  else
+    fields.emplace(a.out, about, set.size(), shape, set.channels().targets, set.coordinates());
   Scores scores;
   Progress bar("forecasts", set.size(), !a.json);
-  std::vector<float> input(net->batch() * in), target(net->batch() * out), prediction(target.size());
+  std::vector<float> input(net->batch() * in), target(net->batch() * out),
+      prediction(net->batch() * net->output().size());
   for (int64_t first = 0; first < set.size();) {
     const int64_t n = std::min(a.batch, set.size() - first);
     if (net->batch() != n)  // the last ones
@@ -68,11 +120,22 @@ Scores write_forecasts(const Arguments& a, const NetAndData& from, int threads) 
     for (int64_t i = 0; i < n; ++i) from.read(first + i, input.data() + i * in, target.data() + i * out);
     (*net)(input.data(), target.data(), prediction.data());
     scores.add(*net);
-    denormalise(state.channels.targets, points, n, prediction.data());
-    for (int64_t i = 0; i < n; ++i) file.append(prediction.data() + i * out, set.target_time(first + i));
+    if (shape.classes > 0) {
+      cpu::softmax(n, shape.classes, prediction.data(), prediction.data());
+      arrays ? arrays->append_classes(prediction.data(), n) : classes->append(prediction.data(), n);
+      scores.count(target.data(), n);
+    } else {
+      denormalise(state.channels.targets, points, n, prediction.data());
+      for (int64_t i = 0; i < n; ++i) {
+        const float* sample = prediction.data() + i * out;
+        arrays ? arrays->append(sample) : fields->append(sample, set.target_time(first + i));
+      }
+    }
     bar.update(first += n);
   }
-  file.finish();
+  if (arrays) arrays->finish();
+  if (classes) classes->finish();
+  if (fields) fields->finish();
   bar.finish();
   return scores;
 }
@@ -88,6 +151,7 @@ void run_forecast(Arguments a) {
   if (a.batch == 0) a.batch = shape.of_table ? 256 : 1;
   const Scores scores = write_forecasts(a, opened, threads);
 
+  if (shape.classes > 0) return say_classes(a, opened, scores);
   const std::vector<std::string> names = set->channels().targets;
   const std::vector<std::string> units = set->coordinates().units;
   const char* error = shape.of_table ? "mae" : "rmse";
@@ -123,7 +187,8 @@ void run_forecast(Arguments a) {
 
 void add_forecast_command(CLI::App& app) {
   auto a = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("forecast", "What a trained net says of data: a CF netCDF file");
+  CLI::App* command =
+      app.add_subcommand("forecast", "What a trained net says of data: a CF netCDF file, or .npz");
   command->footer(
       "Runs the net of a checkpoint on this machine's cores over the data that its run was validated on, or "
       "over "
@@ -131,11 +196,13 @@ void add_forecast_command(CLI::App& app) {
       "channels. "
       "The file holds each\ntarget in its own units; what is printed is the error against what came, with "
       "the "
-      "formulas of the validation.\n\n"
+      "formulas of the validation.\nOf a net that classifies it holds the most probable class and the "
+      "probability of "
+      "each.\n\n"
       "  isobar forecast runs/first -o forecast.nc                       the last checkpoint of a run\n"
       "  isobar forecast runs/first/checkpoints/step-00000100 --data data/demo/test -o test.nc");
   command->add_option("checkpoint", a->from, "A run's directory, or one checkpoint")->required();
-  command->add_option("-o,--out", a->out, "netCDF file to write")->required();
+  command->add_option("-o,--out", a->out, "netCDF file to write, or NumPy's .npz")->required();
   command->add_option("--data", a->data, "Files to read, as data.valid [the run's validation data]");
   command->add_option("--samples", a->samples, "Only the first so many [all]")->check(CLI::Range(1, 1 << 30));
   command->add_option("--batch", a->batch, "Samples at once [1; 256 rows of a table]")

@@ -49,7 +49,8 @@ std::vector<int64_t> rows_of(const JacobianArguments& a, const SampleShape& shap
     at = a.point[0] * shape.target.width + a.point[1];
   }
   std::vector<int64_t> rows;
-  for (int64_t c = 0; c < shape.target.channels; ++c) rows.push_back(c * points + at);
+  const int64_t outputs = shape.classes > 0 ? shape.classes : shape.target.channels;
+  for (int64_t c = 0; c < outputs; ++c) rows.push_back(c * points + at);
   return rows;
 }
 
@@ -57,12 +58,13 @@ std::string units_of(const NetChannel& y, const NetChannel& x) {
   return y.units.empty() || x.units.empty() ? "" : "(" + y.units + ") / (" + x.units + ")";
 }
 
-// [targets, inputs, H, W] of a sample in physical units
-void to_physical(const NetChannels& c, int64_t points, std::vector<float>& rows) {
-  for (size_t y = 0; y < c.targets.size(); ++y)
-    for (size_t x = 0; x < c.inputs.size(); ++x) {
-      const float scale = c.targets[y].std / c.inputs[x].std;
-      float* first = rows.data() + static_cast<int64_t>(y * c.inputs.size() + x) * points;
+// [outputs, inputs, H, W] of a sample in physical units
+void to_physical(const std::vector<NetChannel>& inputs, const std::vector<NetChannel>& outputs,
+                 int64_t points, std::vector<float>& rows) {
+  for (size_t y = 0; y < outputs.size(); ++y)
+    for (size_t x = 0; x < inputs.size(); ++x) {
+      const float scale = outputs[y].std / inputs[x].std;
+      float* first = rows.data() + static_cast<int64_t>(y * inputs.size() + x) * points;
       for (int64_t i = 0; i < points; ++i) first[i] *= scale;
     }
 }
@@ -72,17 +74,18 @@ void run_jacobian(const JacobianArguments& a) {
   const NetAndData from = open_net_and_data(a.from, a.data, a.samples);
   const SampleShape shape = from.set->shape();
   const NetChannels& channels = from.state.channels;
+  const std::vector<NetChannel> outputs = outputs_of(channels, shape.classes);
   const std::vector<int64_t> which = rows_of(a, shape);
   const int threads = a.threads > 0 ? static_cast<int>(a.threads) : cores();
   omp_set_num_threads(threads);
-  Jacobian jacobian(from.state.spec, shape.target.channels, threads);
+  Jacobian jacobian(from.state.spec, static_cast<int64_t>(outputs.size()), threads);
   jacobian.take_weights(Forecaster(from.checkpoint, from.state, 1, threads));
 
   const int64_t points = shape.input.height * shape.input.width;
   Coordinates at = from.set->coordinates();
   at.units.clear();
   std::vector<std::string> names;
-  for (const NetChannel& y : channels.targets)
+  for (const NetChannel& y : outputs)
     for (const NetChannel& x : channels.inputs) {
       names.push_back("d_" + y.name + "_d_" + x.name);
       at.units.push_back(units_of(y, x));
@@ -102,7 +105,7 @@ void run_jacobian(const JacobianArguments& a) {
     from.read(i, input.data(), target.data());
     std::vector<float> rows = jacobian.rows(input.data(), which);
     samples.push_back(rows);
-    to_physical(channels, points, rows);
+    to_physical(channels.inputs, outputs, points, rows);
     file.append(rows.data(), from.set->target_time(i));
     bar.update(i + 1);
   }
@@ -154,7 +157,7 @@ void add_jacobian_command(CLI::App& app) {
       "normalised by the standard\ndeviations of both sides, so that inputs can be compared. Of a net of "
       "fields it "
       "is that of each target at one point,\na field of each input (of which the printed sensitivity is the "
-      "sum).\n\n"
+      "sum). Of a net that classifies it is that of the logits.\n\n"
       "  isobar jacobian runs/emulator -o jacobian.nc\n"
       "  isobar jacobian runs/first -o jacobian.nc --point 90,180 --samples 4");
   command->add_option("checkpoint", a->from, "A run's directory, or one checkpoint")->required();

@@ -102,13 +102,38 @@ class Ranks {
     if (++count_ == 1) asked_ = s;
     if (count_ == 1)
       std::fprintf(stderr, "isobar: %s: stopping; a second one ends it at once\n", signal_name(s).c_str());
-    ::kill(pid_, count_ > 2 ? SIGKILL : count_ == 2 ? SIGTERM : s == SIGINT ? SIGUSR2 : SIGUSR1);
+    send(count_ > 2 ? SIGKILL : count_ == 2 ? SIGTERM : s == SIGINT ? SIGUSR2 : SIGUSR1);
+  }
+
+  // To mpiexec, which passes them on. Hydra passes on only some, and leaves its ranks behind when it is
+  // killed: they are on this host, and their parent's parent is its proxy.
+  void send(int s) {
+    if (passes_on_) {
+      ::kill(pid_, s);
+      return;
+    }
+    for (const pid_t p : descendants(pid_))
+      if (environment_has(p, std::string(StopSignals::kStartedByTrain) + "=1") && is_this_program(p))
+        ::kill(p, s);
+    if (s == SIGKILL) ::kill(pid_, s);
+  }
+  static bool is_this_program(pid_t p) {
+    std::error_code none;
+    const auto theirs = std::filesystem::read_symlink("/proc/" + std::to_string(p) + "/exe", none);
+    return !none && theirs == std::filesystem::read_symlink("/proc/self/exe", none);
   }
 
   sigset_t heard_, before_;
   pid_t pid_ = -1;
   int asked_ = 0, count_ = 0;
+  const bool passes_on_ = mpi_family(Mpi::version()) == "Open MPI";
 };
+
+// As a shell would give it. Hydra gives a signal's own number where one ended a rank; no exit code of ours is
+// that large (bench/cli/train.cpp).
+int shell_code(int code) {
+  return code > 4 && code < 32 && mpi_family(Mpi::version()) != "Open MPI" ? 128 + code : code;
+}
 
 }  // namespace
 
@@ -118,7 +143,7 @@ int run_ranks(std::vector<std::string> words, const std::filesystem::path& run_d
   std::error_code none;
   const auto size_before = std::filesystem::file_size(result, none);
   Ranks ranks(std::move(words));
-  const int code = ranks.wait();
+  const int code = shell_code(ranks.wait());
   if (code == 0) return 0;
   const bool wrote = !run_dir.empty() && std::filesystem::exists(result) &&
                      (none || std::filesystem::file_size(result) > size_before);

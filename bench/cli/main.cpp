@@ -4,6 +4,7 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/output.h"
+#include "bench/cli/rank_output.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
 #include "model/engine/trainer.h"
@@ -104,5 +105,5 @@ int guarded(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   isobar::open_standard_streams();
-  return isobar::checked_output(guarded(argc, argv));
+  return isobar::end_rank_output(isobar::checked_output(guarded(argc, argv)));
 }

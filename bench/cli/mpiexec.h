@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/cluster/mpiexec.h"
 #include "model/comm/comm.h"
 
 namespace isobar {
@@ -16,8 +17,8 @@ inline std::vector<std::string> mpiexec_command(int64_t ranks) {
   char self[PATH_MAX];
   const ssize_t n = ::readlink("/proc/self/exe", self, sizeof self - 1);
   if (n < 0) throw std::runtime_error("cannot find the path of this program");
-  std::vector<std::string> args = {"mpiexec", "-n", std::to_string(ranks)};
-  if (Mpi::version().find("Open MPI") != std::string::npos) {
+  std::vector<std::string> args = {mpiexec_of(Mpi::version()), "-n", std::to_string(ranks)};
+  if (mpi_family(Mpi::version()) == "Open MPI") {
     // Every rank manages its own threads; more ranks than cores are legal on a laptop.
     args.insert(args.end(), {"--bind-to", "none", "--oversubscribe"});
     if (::geteuid() == 0) args.emplace_back("--allow-run-as-root");

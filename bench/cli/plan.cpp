@@ -67,7 +67,8 @@ std::string checked_text(const RunSpec& all, const RunSpec& part) {
 }
 
 void run_plan(const PlanArguments& a) {
-  const RunSpec spec = load_run_spec(a.config, a.set);
+  const MicroBatchChoice micro_batch = planned_micro_batch(load_run_spec(a.config, a.set));
+  const RunSpec& spec = micro_batch.spec;
   if (a.rank < 0 || a.rank >= spec.layout.world())
     throw ConfigError("--rank", "",
                       std::to_string(a.rank) + " is not in 0 … " + std::to_string(spec.layout.world() - 1),
@@ -80,6 +81,7 @@ void run_plan(const PlanArguments& a) {
   const std::string checked = checked_text(spec, world_to_check(spec, workspace));
   if (!a.json) {
     print(plan, spec, a.totals);
+    if (micro_batch.chosen) std::printf("note: %s\n", micro_batch.text().c_str());
     if (!checked.empty()) std::printf("note: %s\n", checked.c_str());
     return;
   }
@@ -87,6 +89,7 @@ void run_plan(const PlanArguments& a) {
   nlohmann::json j = {{"rank", plan.rank},
                       {"world", plan.world},
                       {"checked", checked},
+                      {"micro_batch", spec.micro_batch()},
                       {"plan_hash", sha256_hex(to_text(plan))},
                       {"parameters", plan.parameter_count()},
                       {"flops_forward_per_sample", forward_flops_per_sample(spec)},

@@ -10,6 +10,7 @@
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
+#include "model/engine/processor.h"
 #include "perfmodel/search.h"
 
 namespace isobar {
@@ -29,6 +30,9 @@ is kept to, the file's own layout is not. Without --gpus the configuration's lay
 What computes is what the machine file describes, unless the configuration or --set names run.device.
 A configuration that does not fit ends with exit code 4; the first lines say by how much, and the smallest
 change that fits.
+
+Where policy.micro_batch is not given, or 0, a GPU's run takes the largest that fits its memory, as `isobar train`
+does; what is taken is printed.
 
 FLOP/s: model FLOPs are three times the forward pass's matrix products, hardware FLOPs what is executed,
 recomputation too; MFU and HFU are their shares of the peak.
@@ -92,7 +96,10 @@ void run_predict(const PredictArguments& a, const std::vector<std::string>& user
   if (question.rates && device_of(spec, m) != Device::accelerator)
     throw ConfigError("isobar predict", "--rates", "is for accelerators",
                       "name a machine of accelerators, or leave it out");
-  answer(spec, m, question, {.ranks_on_host = a.ranks_on_host, .workspace = cpu_workspace});
+  answer(spec, m, question,
+         {.ranks_on_host = a.ranks_on_host, .workspace = cpu_workspace, .device_workspace = [&spec] {
+            return gpu_workspace(spec);
+          }});
 }
 
 }  // namespace

@@ -119,7 +119,9 @@ void print_change(const std::optional<SmallestChange>& c) {
 }
 
 // The configuration's own layout
-void one_run(const RunSpec& spec, const Machine& m, const LayoutQuestion& q, const PredictOptions& options) {
+void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, const PredictOptions& options) {
+  const MicroBatchChoice micro_batch = choose_micro_batch(given, m, options);
+  const RunSpec& spec = micro_batch.spec;
   const Prediction p = predict(spec, m, options);
   const Layout l = layout_of(spec);
   const Bill bill = bill_of(spec, m, q, p.step_s, l.world());
@@ -128,6 +130,7 @@ void one_run(const RunSpec& spec, const Machine& m, const LayoutQuestion& q, con
   if (q.json) {
     json j = json_of(p, spec, m);
     j["layout"] = json_of(l);
+    j["micro_batch_chosen"] = micro_batch.chosen;  // the largest that fits; else it was given
     if (!p.fits()) j["smallest_change"] = json_of(change);
     if (q.rates) j["rates"] = rates_json(p.counts, m);
     if (has_budget(q)) j["budget"] = json_of(bill);
@@ -144,6 +147,7 @@ void one_run(const RunSpec& spec, const Machine& m, const LayoutQuestion& q, con
       std::printf(" x %ld thread%s", p.where.threads, p.where.threads == 1 ? "" : "s");
     std::printf("\n%s\n\n", text_of(l).c_str());
     print_prediction(p, spec, m);
+    if (micro_batch.chosen) std::printf("note: %s\n", micro_batch.text().c_str());
     if (q.rates) print_rates(p.counts, m);
     if (has_budget(q)) print_bill(bill, m);
   }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "bench/cli/options.h"
+#include "bench/cli/rank_output.h"
 #include "bench/cli/sweep_forecast.h"
 #include "bench/cli/sweep_suggest.h"
 #include "bench/cluster/pilot.h"
@@ -104,7 +105,7 @@ void catch_signals(std::initializer_list<int> signals, int flags) {
 }
 
 struct SweepArguments {
-  std::string file, results, trainer, self, machine, launcher = "local", after, job;
+  std::string file, results, trainer, self, machine, launcher = "local", rank_output = "first", after, job;
   SuggestArguments suggest;
   bool dry_run = false, json = false, retry_failed = false, no_wait = false, cancel = false;
 };
@@ -118,6 +119,7 @@ SweepOutcome execute(const SweepArguments& a, const Matrix& part, const SweepSpe
                      const std::optional<ClusterSpec>& cluster) {
   const SweepOptions options{.results = a.results,
                              .trainer = a.trainer,
+                             .rank_output = a.rank_output,
                              .self = a.self,
                              .retry_failed = a.retry_failed,
                              .whole = &whole,
@@ -152,6 +154,7 @@ void refuse_contradictions(const SweepArguments& a, const CLI::App& command) {
        {"--no-wait", !runs, none, leave},
        {"--after", !runs, none, leave},
        {"--retry-failed", !runs, none, leave},
+       {"--rank-output", !runs, none, leave},
        {"--run", a.suggest.rehearse > 0, "cannot go with --rehearse, which runs nothing", choose},
        {"--max-trials", !suggests, "is of suggestions", "add --until 'regret<2%'"},
        {"--statistic", !suggests, "is of suggestions", "add --suggest N"},
@@ -230,6 +233,7 @@ void add_sweep_command(CLI::App& app) {
       ->capture_default_str();
   sweep->add_option("--machine", a->machine,
                     "Machine file: forecasts, suggestions, and its `cluster:` section for a launcher");
+  add_rank_output_option(*sweep, a->rank_output, "the trial's folder/ranks");
   sweep->add_flag("--no-wait", a->no_wait, "Submit what can be submitted now, and return");
   sweep->add_option("--after", a->after, "Submitted jobs start when the job of this id has ended");
   sweep->add_flag("--cancel", a->cancel, "Cancel the jobs of --results");

@@ -7,6 +7,7 @@
 #include "model/base/error.h"
 #include "model/base/progress.h"
 #include "model/base/rng.h"
+#include "model/engine/processor.h"
 #include "perfmodel/predict.h"
 
 namespace isobar {
@@ -17,15 +18,19 @@ namespace {
 constexpr size_t kMostPlaced = 48;
 
 Forecast forecast_of(const RunSpec& spec, const Machine& m, int64_t ranks_per_node, bool closed_form) {
-  const Prediction p = predict(spec, m,
-                               {.ranks_on_host = ranks_per_node,
-                                .threads = 0,
-                                .workspace = cpu_workspace,
-                                .campaign = "",
-                                .closed_form = closed_form});
+  PredictOptions options{.ranks_on_host = ranks_per_node,
+                         .threads = 0,
+                         .workspace = cpu_workspace,
+                         .device_workspace = [&spec] { return gpu_workspace(spec); },
+                         .campaign = "",
+                         .closed_form = closed_form};
+  const MicroBatchChoice micro_batch = choose_micro_batch(spec, m, options);
+  if (closed_form && !micro_batch.chosen) options.device_workspace = {};
+  const Prediction p = predict(micro_batch.spec, m, options);
   Forecast f{
       .step_s = p.step_s, .upper_s = p.upper, .ceiling_s = p.ceiling_s, .memory_bytes = p.memory_total};
   f.closed_form = p.device == Device::cores && closed_form;
+  if (micro_batch.chosen) f.micro_batch = micro_batch.spec.policy.micro_batch;
   f.infeasible = shortfall(p);
   if (m.accelerator) f.currency = m.accelerator->currency;
   return f;

@@ -11,9 +11,11 @@
 #include "bench/cli/launch.h"
 #include "bench/cli/mpiexec.h"
 #include "bench/cli/options.h"
+#include "bench/cli/rank_output.h"
 #include "bench/sweep/classify.h"
 #include "bench/sweep/results.h"
 #include "model/base/error.h"
+#include "model/comm/launcher.h"
 #include "model/data/foreign.h"
 #include "model/engine/processor.h"
 #include "model/engine/signals.h"
@@ -26,7 +28,7 @@ namespace isobar {
 namespace {
 
 struct TrainArguments {
-  std::string config, trace, resume;
+  std::string config, trace, resume, rank_output = "first";
   std::vector<std::string> set;
   int64_t ranks = 0;
   bool json = false;
@@ -58,7 +60,7 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
 [[noreturn]] void start_under_mpiexec(const TrainArguments& a, int64_t ranks) {
   // What cannot be run is refused here, in one line instead of one a rank.
   const RunSpec spec = load_run_spec(a.config, a.set);
-  build_plan(spec, 0, planned_workspace(spec, 1));
+  build_plan(planned_micro_batch(spec).spec, 0, planned_workspace(spec, 1));
   check_start(spec, a.resume);
   std::vector<std::string> args = mpiexec_command(ranks);
   args.emplace_back("train");
@@ -67,6 +69,7 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
   if (!a.trace.empty()) args.insert(args.end(), {"--trace", a.trace});
   if (!a.resume.empty()) args.insert(args.end(), {"--resume", a.resume});
   if (a.json) args.emplace_back("--json");
+  if (a.rank_output != "first") args.insert(args.end(), {"--rank-output", a.rank_output});
   const std::filesystem::path results = spec.run.out.empty() ? "" : spec.run.out + "/result.jsonl";
   std::error_code none;
   const uintmax_t known = std::filesystem::exists(results, none) ? std::filesystem::file_size(results) : 0;
@@ -75,18 +78,10 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
   throw ExitCode{code};
 }
 
-/// Whether a launcher's environment says that this process is not rank 0: of the host's, or of all.
-bool is_other_rank(std::initializer_list<const char*> variables) {
-  for (const char* name : variables)
-    if (const char* rank = std::getenv(name); rank && std::atoi(rank) > 0) return true;
-  return false;
-}
-
 /// What is wrong with the files of data, which are opened in a child first: by one rank of a host, before MPI
 /// and threads are (model/data/foreign.h).
 std::optional<ConfigError> refusal_of_data(const TrainArguments& a) {
-  if (is_other_rank({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "SLURM_LOCALID"}))
-    return std::nullopt;
+  if (launched_rank_on_host(::getenv) > 0) return std::nullopt;
   try {
     require_data(load_run_spec(a.config, a.set));
   } catch (const ConfigError& e) {
@@ -97,13 +92,31 @@ std::optional<ConfigError> refusal_of_data(const TrainArguments& a) {
 
 /// The statistics that the ranks will want, begun in a child by one of them.
 std::function<Statistics()> begin_statistics(const TrainArguments& a, bool launched) {
-  if (is_other_rank({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PALS_RANKID", "SLURM_PROCID"}))
-    return {};
+  if (launched_rank(::getenv) > 0) return {};
   const RunSpec spec = load_run_spec(a.config, a.set);
   if (!launched && spec.layout.world() > 1) return {};  // this process only starts the ranks
-  const SampleShape shape = sample_shape(spec.net);
+  const SampleShape shape = sample_shape(spec);
   return needs_statistics(spec.data, shape) ? begin_statistics(spec.data, shape)
                                             : std::function<Statistics()>();
+}
+
+/// Everything that this process says from here on, if it is a rank: of those that it may yet start, each does
+/// so itself.
+void begin_output(const TrainArguments& a, bool launched) {
+  if (a.rank_output == "first") return;
+  const RunSpec spec = load_run_spec(a.config, a.set);
+  const std::string option = "--rank-output " + a.rank_output;
+  if (a.json)
+    throw ConfigError(option, "", "is of step lines, and --json prints none", "leave out one of them");
+  if (a.rank_output == "files" && spec.run.out.empty())
+    throw ConfigError(option, "", "wants a folder, and run.out is empty",
+                      "add --set run.out=runs/first, or use --rank-output all");
+  if (!launched && (a.ranks > 0 ? a.ranks : spec.layout.world()) > 1) return;
+  const int rank = launched ? launched_rank(::getenv) : 0;
+  if (rank < 0)
+    throw ConfigError(option, "", "needs to know the rank before MPI begins, and this launcher says none",
+                      "leave it out, and use the launcher's own (mpiexec --tag-output, srun --label)");
+  begin_rank_output(a.rank_output, rank, spec.run.out);
 }
 
 void run_train(TrainArguments a) {
@@ -111,6 +124,7 @@ void run_train(TrainArguments a) {
   if (const auto folder = std::filesystem::path(a.trace).parent_path(); !folder.empty())
     std::filesystem::create_directories(folder);
   const bool launched = Mpi::started_by_launcher();
+  begin_output(a, launched);
   std::optional<ConfigError> refused = refusal_of_data(a);
   if (refused && !launched) throw ConfigError(*refused);
   if (a.ranks > 0 && !launched) {
@@ -161,7 +175,15 @@ void run_train(TrainArguments a) {
   try {
     if (refused) throw ConfigError(*refused);  // after MPI has begun, so that the other ranks end too
     mpi.barrier();                             // and none opens what may be refused elsewhere
-    nlohmann::json end = to_json(train(spec, {a.trace, a.resume, a.json, statistics, say}, mpi));
+    nlohmann::json end = to_json(train(spec,
+                                       {.trace = a.trace,
+                                        .resume = a.resume,
+                                        .quiet = a.json,
+                                        .every_rank = a.rank_output != "first",
+                                        .statistics = statistics,
+                                        .begins = keep_rank_output,
+                                        .failed = say},
+                                       mpi));
     end["out"] = spec.run.out;
     if (a.json && mpi.rank() == 0) std::printf("%s\n", end.dump().c_str());
     return;
@@ -172,6 +194,7 @@ void run_train(TrainArguments a) {
   } catch (const std::exception& e) {
     say(e);
   }
+  settle_rank_output();
   mpi.abort(code);  // the run fails as a whole: no rank waits for one that is gone
 }
 
@@ -194,6 +217,7 @@ void add_train_command(CLI::App& app) {
       "Go on from a run directory's last checkpoint, or from one checkpoint. Net, optimizer, seed, batch "
       "and data order must be those of the checkpoint; layout, rates, precision, steps and where data "
       "lie may change, and what does is printed");
+  add_rank_output_option(*c, a->rank_output, "run.out/ranks");
   c->add_flag("--json", a->json,
               "No step lines; one JSON object at the end: run_end of run.out/result.jsonl, or why it failed");
   c->footer(

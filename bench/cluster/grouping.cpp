@@ -70,6 +70,7 @@ nlohmann::json description_of(const PlannedJob& job, const std::string& name, co
               {"self", options.self},
               {"needed", job.nodes},
               {"trainer", options.trainer},
+              {"rank_output", options.rank_output},
               {"cluster", to_json(cluster)},
               {"limits",
                {{"timeout_s", limits.timeout_s},

@@ -9,6 +9,7 @@
 #include "bench/cluster/preflight.h"
 #include "bench/cluster/scheduler.h"
 #include "bench/sweep/jobs.h"
+#include "bench/sweep/launcher.h"
 #include "bench/sweep/resultsdir.h"
 #include "bench/sweep/trialdir.h"
 #include "model/base/error.h"
@@ -147,9 +148,8 @@ class Pilot {
     write_atomically(dir.path() / "started_by", dir_.name() + " " + std::to_string(life_) + "\n");
     write_atomically(dir.path() / "launch_map.json", to_json(map).dump(1) + "\n");
     write_atomically(dir.path() / "rankfile", rankfile_text(map));
-    const std::vector<std::string> program = {
-        about_.at("trainer"),      "train", (dir.path() / "config.yaml").string(),        "--ranks",
-        std::to_string(t.ranks()), "--set", "run.out=" + json(dir.path().string()).dump()};
+    const std::vector<std::string> program =
+        trainer_command(about_.at("trainer"), dir.path(), t.ranks(), about_.at("rank_output"));
     std::vector<std::string> command =
         start_command(cluster_, nodes_, t.ranks(), program, t.id, dir.path() / "rankfile");
     if (const std::string found = in_path(command[0]); !found.empty()) command[0] = found;

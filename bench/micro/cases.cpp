@@ -14,6 +14,7 @@
 #include "model/backend/cpu/kernels.h"
 #include "model/base/progress.h"
 #include "model/data/dataset.h"
+#include "model/data/loader.h"
 #include "model/data/synth.h"
 #include "model/engine/executor.h"
 #include "model/engine/host.h"
@@ -46,6 +47,32 @@ void set_counters(benchmark::State& state, const Work& w, int threads, int64_t r
 template <class F>
 void add_case(const std::string& name, F&& body) {
   register_case(name, std::forward<F>(body))->MinTime(kMinTime)->Repetitions(kRepetitions)->UseRealTime();
+}
+
+// Rows, which an emulator reads thousands of for a step, as its loader gives them.
+void register_row_cases() {
+  add_case("read_table/f32", [](benchmark::State& state) {
+    constexpr int64_t kInputs = 14, kOutputs = 1, kBatch = 1024;
+    MlpSpec mlp;
+    mlp.in_features = kInputs, mlp.out_features = kOutputs;
+    RunSpec spec;
+    spec.net.set_kind(MlpSpec::kKind);
+    spec.net.mlp() = mlp;
+    const auto set = open_dataset(spec.data, "", Split::train, sample_shape(spec));
+    Loader loader(*set, {.batch = kBatch,
+                         .per_step = 1,
+                         .dp = 1,
+                         .rank = 0,
+                         .seed = 1,
+                         .workers = 0,
+                         .prefetch = 0,
+                         .shuffle = true});
+    for (auto _ : state) benchmark::DoNotOptimize(loader.next().input);
+    state.counters["bytes"] = 4.0 * (kInputs + kOutputs) * kBatch;
+    state.counters["samples"] = kBatch;
+    state.counters["threads"] = 1;
+    state.counters["ranks"] = 1;
+  });
 }
 
 }  // namespace
@@ -138,6 +165,7 @@ void register_read_cases(const std::filesystem::path& scratch) {
       state.counters["ranks"] = 1;
     });
   }
+  register_row_cases();
 }
 
 // The plan of one collective over all ranks, its operands as nets place them: parts lie in their whole.

@@ -15,12 +15,19 @@ constexpr Values kGradient{.spread = 1e-3f};
 constexpr Values kSecondMoment{.mean = 1e-6f, .spread = 1e-6f, .positive = true};
 constexpr Values kMean{.spread = 0.05f}, kInverseDeviation{.mean = 1, .spread = 0.05f};
 constexpr Values kSum{.mean = 1e4f, .spread = 1e2f};  // of squares over a sample
+constexpr Values kLargest{.mean = 3, .spread = 0.3f},
+    kExponentials{.mean = 2, .spread = 0.3f, .positive = true};
 constexpr Values kSquaredNorm{.mean = 1, .spread = 0};
 constexpr Values kScalarsHere{.mean = NAN};  // stands for the step's scalars in the tables below
 
 // Of queries and keys that are standard normal the scores are too: the mean of exp(score) is e^(1/2).
 Values log_sum(const Op& op) {
   return {.mean = std::log(static_cast<float>(op.a.tk)) + 0.5f, .spread = 0};
+}
+
+// A label of classes, as loaders give it: in f32
+Values class_of(const Op& op) {
+  return {.below = std::max<int64_t>(1, op.a.n), .whole = true};
 }
 
 // Operand by operand in the order of op.h; what is not listed is told by its buffer.
@@ -53,7 +60,17 @@ Table table_of(const Op& op) {
     case OpKind::loss_sums:
       return {{kActivation, kActivation}, {}};
     case OpKind::loss:
-      return {{kSum}, {kZero}};
+      return {{kSum, kScalarsHere}, {kZero}};
+    case OpKind::cross_entropy_max:
+      return {{kActivation}, {}};
+    case OpKind::cross_entropy_sums:
+      return {{kActivation, class_of(op), kLargest}, {}};
+    case OpKind::cross_entropy:
+      return {{kActivation, class_of(op), kLargest, kExponentials, kScalarsHere}, {kZero, kZero}};
+    case OpKind::dropout:
+      return {{kActivation, kScalarsHere}, {}};
+    case OpKind::dropout_backward:
+      return {{kGradient, kZero, kScalarsHere}, {}};
     case OpKind::loss_backward:
       return {{kActivation, kActivation, kSum, kScalarsHere}, {}};
     case OpKind::loss_scale:
@@ -104,6 +121,12 @@ const std::vector<float>& normals() {
 
 template <class T, class Convert>
 void fill_as(const Values& v, int64_t count, uint64_t stream, void* to, const Convert& convert) {
+  if (v.whole) {
+    for (int64_t i = 0; i < count; ++i)
+      static_cast<T*>(to)[i] =
+          convert(std::floor(static_cast<float>(v.below) * uniform(1, stream, static_cast<uint64_t>(i))));
+    return;
+  }
   const std::vector<float>& z = normals();
   size_t at = stream * 7919 % z.size();
   T* out = static_cast<T*>(to);
@@ -156,7 +179,7 @@ void fill_inputs(const Op& op, const Plan& plan, const std::function<void*(const
     std::array<float, kScalars> s{};
     s[kLearningRate] = 1e-4f;
     s[kStep] = 10;
-    s[kLossScale] = s[kUnscale] = 1;
+    s[kLossScale] = s[kUnscale] = s[kTraining] = 1;
     return s;
   }();
   uint64_t stream = 0;

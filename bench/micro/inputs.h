@@ -14,11 +14,13 @@
 
 namespace isobar {
 
-/// mean + spread z, z standard normal; `positive`: mean + spread |z|. Integers: uniform in [0, below).
+/// mean + spread z, z standard normal; `positive`: mean + spread |z|. Integers, and `whole` numbers: uniform
+/// in [0, below).
 struct Values {
   float mean = 0, spread = 1;
   bool positive = false;
   int64_t below = 1;
+  bool whole = false;
 };
 
 struct Operand {

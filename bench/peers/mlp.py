@@ -10,7 +10,8 @@ ACTIVATIONS = {"gelu": F.gelu, "gelu_tanh": lambda u: F.gelu(u, approximate="tan
 
 
 class MLP(nn.Module):
-    """[B, in_features] -> [B, out_features]: linears, an activation after each but the last."""
+    """[B, in_features] -> [B, out_features]: linears, an activation after each but the last. `factors`: what dropout
+    multiplies each of their results by, [B, width] each."""
 
     def __init__(self, in_features=14, out_features=1, hidden=(64, 64, 64), activation="gelu"):
         super().__init__()
@@ -21,7 +22,9 @@ class MLP(nn.Module):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
 
-    def forward(self, x):
-        for layer in self.layers[:-1]:
+    def forward(self, x, factors=None):
+        for i, layer in enumerate(self.layers[:-1]):
             x = self.activation(layer(x))
+            if factors is not None:
+                x = x * factors[i].to(x.dtype)
         return self.layers[-1](x)

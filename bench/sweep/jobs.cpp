@@ -38,6 +38,7 @@ json JobDir::description() const {
        {"/needed", "integer"},
        {"/self", "string"},
        {"/trainer", "string"},
+       {"/rank_output", "string"},
        {"/limits/timeout_s", "number"},
        {"/limits/timeout_given", "boolean"},
        {"/limits/hang_s",

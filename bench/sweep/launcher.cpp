@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <system_error>
 
@@ -22,6 +23,19 @@ std::string tag_of(const std::filesystem::path& results) {
 }
 
 }  // namespace
+
+std::vector<std::string> trainer_command(const std::string& trainer, const std::filesystem::path& dir,
+                                         int64_t ranks, const std::string& rank_output) {
+  std::vector<std::string> words = {trainer,
+                                    "train",
+                                    (dir / "config.yaml").string(),
+                                    "--ranks",
+                                    std::to_string(ranks),
+                                    "--set",
+                                    "run.out=" + nlohmann::json(dir.string()).dump()};
+  if (rank_output != "first") words.insert(words.end(), {"--rank-output", rank_output});
+  return words;
+}
 
 int LocalLauncher::recover(const std::filesystem::path& results) {
   return kill_tagged(std::string(kTag) + "=" + tag_of(results));

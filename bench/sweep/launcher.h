@@ -22,6 +22,11 @@ struct LaunchJob {
   ProcessLimits limits;
 };
 
+/// What runs a trial that lies in `dir`. `rank_output`: of `isobar train --rank-output`. No shell anywhere:
+/// the path is one argument, quoted for the YAML that --set reads.
+std::vector<std::string> trainer_command(const std::string& trainer, const std::filesystem::path& dir,
+                                         int64_t ranks, const std::string& rank_output);
+
 struct LaunchDone {
   std::string id;
   ProcessOutcome outcome;

@@ -80,12 +80,10 @@ class Run {
   void start(const Trial& t) {
     TrialDir dir(options_.results, t, sweep_.warmup);
     dir.prepare();
-    // No shell anywhere: the path is one argument, quoted for the YAML that --set reads.
     launcher_.start(
         {.id = t.id,
          .dir = dir.path(),
-         .command = {options_.trainer, "train", (dir.path() / "config.yaml").string(), "--ranks",
-                     std::to_string(t.ranks()), "--set", "run.out=" + json(dir.path().string()).dump()},
+         .command = trainer_command(options_.trainer, dir.path(), t.ranks(), options_.rank_output),
          .ranks = t.ranks(),
          .limits = limits_of(sweep_.limits, t)});
     ++outcome_.started;

@@ -7,6 +7,7 @@
 //                   config.yaml        what the trainer is started from
 //                   result.jsonl       written by the trainer
 //                   out, err           its output
+//                   ranks/             that of each rank, with --rank-output files
 //                   attempt            how often it was started
 //                   status.json        the verdict; a trial is complete when this holds a final class
 //                   attempt-1/ …       what earlier, unfinished attempts left
@@ -27,9 +28,10 @@ namespace isobar {
 
 struct SweepOptions {
   std::filesystem::path results;
-  std::string trainer;        // executable that understands `train CONFIG --ranks N --set run.out=DIR`
-  std::string self = {};      // this program, for what a cluster's job becomes
-  bool retry_failed = false;  // run complete trials of another class than ok again
+  std::string trainer;  // executable that understands `train CONFIG --ranks N --set run.out=DIR`
+  std::string rank_output = "first";  // of every trial: `isobar train --rank-output`
+  std::string self = {};              // this program, for what a cluster's job becomes
+  bool retry_failed = false;          // run complete trials of another class than ok again
   bool progress = true;
   double lock_wait_s = 15;        // a killed sweep's supervisor needs a moment to clean up
   const Matrix* whole = nullptr;  // what sweep.json tells of, where only a part of it is to run now

@@ -82,15 +82,11 @@ json reasons_json(const Matrix& m) {
 }
 
 json forecast_json(const Forecast& f) {
-  return {{"step_s", f.step_s},
-          {"upper_s", f.upper_s},
-          {"ceiling_s", f.ceiling_s},
-          {"memory_bytes", f.memory_bytes},
-          {"trial_s", f.trial_s},
-          {"rank_hours", f.rank_hours},
-          {"cost", f.cost},
-          {"currency", f.currency},
-          {"closed_form", f.closed_form},
+  return {{"step_s", f.step_s},           {"upper_s", f.upper_s},
+          {"ceiling_s", f.ceiling_s},     {"memory_bytes", f.memory_bytes},
+          {"micro_batch", f.micro_batch}, {"trial_s", f.trial_s},
+          {"rank_hours", f.rank_hours},   {"cost", f.cost},
+          {"currency", f.currency},       {"closed_form", f.closed_form},
           {"infeasible", f.infeasible}};
 }
 
@@ -148,6 +144,19 @@ std::vector<std::string> forecast_cells(const Trial& t) {
           format("%.3g", 1e-9 * static_cast<double>(f.memory_bytes)), shown_cost(f)};
 }
 
+// Of trials that leave it to the GPU's memory.
+std::string chosen_micro_batches(const Matrix& m) {
+  int64_t trials = 0, least = 0, most = 0;
+  for (const Trial& t : m.trials)
+    if (const int64_t size = t.forecast ? t.forecast->micro_batch : 0; size > 0) {
+      least = trials++ == 0 ? size : std::min(least, size);
+      most = std::max(most, size);
+    }
+  if (trials == 0) return "";
+  return std::to_string(trials) + " trials give no policy.micro_batch: the largest that fits is taken, " +
+         std::to_string(least) + (most > least ? " to " + std::to_string(most) : "") + "\n";
+}
+
 // What the sweep takes in all, one trial after the other.
 std::string forecast_total(const Matrix& m) {
   double seconds = 0, rank_hours = 0, cost = 0;
@@ -165,7 +174,7 @@ std::string forecast_total(const Matrix& m) {
          format("%.3g", rank_hours) + " rank hours" + (cost > 0 ? format(", %.4g ", cost) + currency : "") +
          (closed_form ? "; so many trials are priced by the closed form, near what `isobar predict` says"
                       : "") +
-         "\n";
+         "\n" + chosen_micro_batches(m);
 }
 
 }  // namespace

@@ -17,9 +17,10 @@ struct Forecast {
   double step_s = 0, upper_s = 0;  // of one optimizer step; upper end of the 80 % interval
   double ceiling_s = 0;            // no machine of these peaks is faster; 0: not known
   int64_t memory_bytes = 0;        // of the fullest rank
-  double trial_s = 0;              // of all steps, without start-up
-  double rank_hours = 0;           // the same times ranks
-  double cost = 0;                 // of the whole trial, in `currency`; 0: the machine has no price
+  int64_t micro_batch = 0;  // that a GPU's memory leaves room for; 0: the trial gives one, or is a CPU's
+  double trial_s = 0;       // of all steps, without start-up
+  double rank_hours = 0;    // the same times ranks
+  double cost = 0;          // of the whole trial, in `currency`; 0: the machine has no price
   std::string currency;
   std::string infeasible;    // why it cannot run there; "" = it can
   bool closed_form = false;  // one of too many trials to place their plans

@@ -100,6 +100,7 @@ struct MlpSpec {
   int64_t out_features = 1;
   std::vector<int64_t> hidden = {64, 64, 64};  // widths between them, an activation after each
   std::string activation = "gelu";             // base/activation.h
+  double dropout = 0.0;                        // of what each hidden layer gives
   int64_t outputs() const { return out_features; }
   int64_t sample_numbers() const { return in_features + out_features; }
   int64_t tokens() const { return 1; }
@@ -128,6 +129,12 @@ class NetSpec {
   }
   /// The net of this kind with its defaults; false: there is no such kind.
   bool set_kind(const std::string& kind);
+  /// Of the same net where it does not train: nothing is dropped.
+  void leave_out_dropout() {
+    visit([](auto& n) {
+      if constexpr (requires { n.dropout; }) n.dropout = 0;
+    });
+  }
   static std::vector<std::string> kinds();
 
   VitSpec& vit() { return std::get<VitSpec>(of_); }

@@ -5,20 +5,13 @@
 #include <numeric>
 #include <utility>
 
+#include "model/base/philox.h"
+
 namespace isobar {
 
 std::array<uint32_t, 4> philox(uint64_t seed, uint64_t stream, uint64_t index) {
-  std::array<uint32_t, 4> c = {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
-                               static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)};
-  uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = uint64_t{0xD2511F53} * c[0], p1 = uint64_t{0xCD9E8D57} * c[2];
-    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(p1),
-         static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k1, static_cast<uint32_t>(p0)};
-    k0 += 0x9E3779B9;
-    k1 += 0xBB67AE85;
-  }
-  return c;
+  const PhiloxWords w = philox_words(seed, stream, index);
+  return {w.x[0], w.x[1], w.x[2], w.x[3]};
 }
 
 float uniform(uint64_t seed, uint64_t stream, uint64_t index) {

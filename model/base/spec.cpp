@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <regex>
 
 #include "model/base/error.h"
 #include "model/base/yaml.h"
@@ -75,6 +76,7 @@ void visit_net(Visitor&& v, MlpSpec& n) {
   v("net.out_features", n.out_features);
   v("net.hidden", n.hidden);
   v("net.activation", n.activation);
+  v("net.dropout", n.dropout);
 }
 
 template <class Visitor>
@@ -282,6 +284,30 @@ std::vector<std::string> net_kinds_with(const std::string& key) {
 
 namespace {
 
+// "x0..x783": names with consecutive numbers; what is no such range stays as it is.
+std::vector<std::string> with_ranges(const std::vector<std::string>& names) {
+  constexpr int64_t kMostNames = 1 << 17;
+  const std::regex range(R"((.*?)([0-9]{1,9})\.\.(.*?)([0-9]{1,9}))");
+  std::vector<std::string> out;
+  for (const std::string& name : names) {
+    std::smatch m;
+    const bool fits = std::regex_match(name, m, range) && m[1] == m[3] &&
+                      std::stoll(m[2]) <= std::stoll(m[4]) &&
+                      std::stoll(m[4]) - std::stoll(m[2]) < kMostNames;
+    if (!fits) {
+      out.push_back(name);
+      continue;
+    }
+    const auto digits = static_cast<size_t>(m[2].length());  // x000..x783 are of one width
+    for (int64_t i = std::stoll(m[2]); i <= std::stoll(m[4]); ++i) {
+      std::string number = std::to_string(i);
+      if (number.size() < digits) number.insert(0, digits - number.size(), '0');
+      out.push_back(m[1].str() + number);
+    }
+  }
+  return out;
+}
+
 void refuse_unknown_keys(const nlohmann::json& j, const std::string& kind, const std::string& file) {
   auto known = keys_of(kind);
   std::vector<std::string> sections;
@@ -319,6 +345,7 @@ RunSpec run_spec_from_json(const nlohmann::json& j, const std::string& file) {
   s.file = file;
   s.net.set_kind(kind);
   visit(Reader{j, file}, s);
+  for (auto* names : {&s.data.inputs, &s.data.targets}) *names = with_ranges(*names);
   return s;
 }
 

@@ -40,8 +40,9 @@ struct DataSpec {  // data:
 
 struct TrainSpec {  // train:
   int64_t global_batch = 16;
-  int64_t steps = 128;               // optimizer steps
-  std::string loss = "relative-l2";  // relative-l2 | mae | mse | huber (formulas: backend/cpu/kernels.h)
+  int64_t steps = 128;  // optimizer steps
+  std::string loss =
+      "relative-l2";  // relative-l2 | mae | mse | huber | cross_entropy (formulas: backend/cpu/kernels.h)
   std::vector<double> loss_weights;  // mae, mse, huber: one factor a channel; {} = all 1
   double huber_delta = 1.0;          // |error| where Huber's loss goes over from square to line
   std::string optimizer = "adam";    // adam | adamw | sgd
@@ -89,7 +90,7 @@ struct PolicySpec {  // policy:
   // none (fp32) | tf32 (in matrix products) | bf16 | fp16 (scaled loss) | fp8 (bf16 with linears in fp8; gpt
   // and llama)
   std::string amp = "none";
-  int64_t micro_batch = 0;         // samples per micro-batch and dp rank; 0 = global_batch / dp
+  int64_t micro_batch = 0;         // samples of a rank at a time; 0 = global_batch / dp, on a GPU what fits
   std::string schedule = "1f1b";   // gpipe | 1f1b | interleaved | zb-h1
   int64_t zero = 0;                // ZeRO stage
   bool offload_optimizer = false;  // moments live in host memory, and visit the device a bucket at a time

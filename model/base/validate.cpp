@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "model/base/activation.h"
+#include "model/base/classes.h"
 #include "model/base/error.h"
 #include "model/base/validate.h"
 
@@ -131,7 +132,13 @@ void validate_rows(const DataSpec& d, const Check& check) {
 }
 
 void validate_channels(const MlpSpec& n, const DataSpec& d, const Check& check) {
-  validate_channels(d, {n.in_features, "net.in_features"}, {n.out_features, "net.out_features"}, check);
+  const bool classes = classifies(check.s);
+  check.that(!classes || d.train.empty() || d.targets.size() == 1, "data.targets",
+             "names " + std::to_string(d.targets.size()) +
+                 ", and train.loss cross_entropy has one target, the class",
+             "name the column of classes; net.out_features is their number");
+  const Sized in{n.in_features, "net.in_features"}, out{n.out_features, "net.out_features"};
+  validate_channels(d, in, classes ? Sized{1, "the number of targets"} : out, check);
   validate_rows(d, check);
 }
 void validate_channels(const WordsSpec&, const DataSpec& d, const Check& check) {
@@ -177,6 +184,7 @@ void validate_net(const MlpSpec& n, const Check& check) {
              "give fewer");
   for (const int64_t width : n.hidden) at_least_one({{width, "net.hidden"}}, check);
   check.one_of(n.activation, activation_names(), "net.activation");
+  check.that(n.dropout >= 0 && n.dropout < 1, "net.dropout", "is not in [0, 1)", "e.g. 0.2");
 }
 
 // ---- … and together ----
@@ -233,7 +241,7 @@ void validate_values(const RunSpec& s) {
   check.at_least(t.steps, 1, "train.steps");
   check.one_of(t.optimizer, {"adam", "adamw", "sgd"}, "train.optimizer");
   check.that(t.momentum >= 0 && t.momentum < 1, "train.momentum", "is not in [0, 1)", "e.g. 0.9");
-  check.one_of(t.loss, {"relative-l2", "mae", "mse", "huber"}, "train.loss");
+  check.one_of(t.loss, {"relative-l2", "mae", "mse", "huber", "cross_entropy"}, "train.loss");
   for (const double w : t.loss_weights)
     check.that(w >= 0 && std::isfinite(w), "train.loss_weights", "has a negative number", "give 0 or more");
   check.that(t.huber_delta > 0 && std::isfinite(t.huber_delta), "train.huber_delta", "is not positive",
@@ -374,6 +382,13 @@ void validate(const RunSpec& s) {
   const auto weights = static_cast<int64_t>(t.loss_weights.size());
   check.that(weights == 0 || t.loss != "relative-l2", "train.loss_weights",
              "are not for relative-l2, a quotient of norms over all channels", "use mae, mse or huber");
+  check.that(weights == 0 || t.loss != "cross_entropy", "train.loss_weights",
+             "are not for cross_entropy, which has one target", "use mae, mse or huber");
+  check.that(!s.net.images() || t.loss != "cross_entropy", "train.loss",
+             "cross_entropy is for classes, and net.kind " + s.net.kind() + " predicts fields",
+             "use relative-l2, mae, mse or huber, or net.kind: mlp");
+  check.that(!classifies(s) || s.net.outputs() >= 2, "net.out_features",
+             "is 1, and cross_entropy tells classes apart", "give the number of classes, 2 or more");
   const int64_t outputs = s.net.outputs();
   const bool features = s.net.kind() == MlpSpec::kKind;
   check.that(weights == 0 || weights == outputs, "train.loss_weights",

@@ -10,6 +10,8 @@
 #include <tuple>
 
 #include "model/base/denormals.h"
+#include "model/base/error.h"
+#include "model/comm/launcher.h"
 #include "model/comm/must.h"
 #include "model/comm/pause.h"
 #include "model/plan/link.h"
@@ -26,10 +28,9 @@ void finish(MPI_Request request, const char* what) {
 }  // namespace
 
 bool Mpi::started_by_launcher() {
-  for (const char* name :
-       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", "PALS_SIZE"})
-    if (std::getenv(name)) return true;
-  return false;
+  const Launch launch = launch_of(::getenv);
+  check_joined(launch, version());
+  return launch.started();
 }
 
 Mpi::Mpi() {
@@ -41,6 +42,12 @@ Mpi::Mpi() {
   active_ = true;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  try {
+    check_launch(launch_of(::getenv), size_, version());
+  } catch (const ConfigError&) {
+    MPI_Finalize();
+    throw;
+  }
   if (provided < MPI_THREAD_MULTIPLE)
     throw std::runtime_error(
         "this MPI gives no MPI_THREAD_MULTIPLE; use one that was built with it (Cray MPICH: set "
@@ -61,8 +68,7 @@ std::string Mpi::version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int n = 0;
   MPI_Get_library_version(text, &n);
-  const std::string s(text, n);
-  return s.substr(0, s.find(','));
+  return short_version(std::string(text, n));
 }
 
 void Mpi::barrier() const {

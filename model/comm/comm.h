@@ -27,7 +27,9 @@ class Mpi {  // the process's MPI session; a process that was not started by a l
   int size() const { return size_; }
   int ranks_on_host() const { return on_host_; }
   int rank_on_host() const { return rank_on_host_; }
-  static bool started_by_launcher();  // by mpiexec, srun or PALS
+  /// By mpiexec, srun, PALS or Flux. Throws ConfigError where it started processes that MPI cannot join
+  /// (launcher.h); so does the constructor where MPI's world is another than the launcher's.
+  static bool started_by_launcher();
   static std::string version();
   void barrier() const;
   double max_of(double x) const;  // over all ranks

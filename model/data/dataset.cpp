@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "model/base/classes.h"
 #include "model/base/error.h"
 #include "model/data/channels.h"
 #include "model/data/field_file.h"
@@ -15,7 +16,7 @@ namespace isobar {
 
 namespace {
 
-constexpr int64_t kNoiseFields = 64, kNoiseRows = 1 << 16;  // samples of noise, which take no memory
+constexpr int64_t kNoiseFields = 64, kNoiseRows = 1 << 16;  // samples of noise
 constexpr int64_t kStatisticsSteps = 512;                   // of HDF5 files, which may hold decades
 
 /// Pairs (t, t + dt) of the segments of some files.
@@ -25,7 +26,7 @@ class FileDataset : public Dataset {
               ChannelChoice channels, const SampleShape& shape, int64_t dt, int64_t limit, bool wrap)
       : files_(std::move(files)),
         segments_(std::move(segments)),
-        statistics_(std::move(statistics)),
+        statistics_(usable(std::move(statistics), &flat_)),
         channels_(std::move(channels)),
         shape_(shape),
         file_shape_(shape.of_files(files_[0]->info().shape.channels)),
@@ -70,6 +71,17 @@ class FileDataset : public Dataset {
   }
   Statistics target_statistics() const override { return of(channels_.targets); }
   Statistics input_statistics() const override { return of(channels_.inputs); }
+  std::vector<std::string> flat_channels() const override {
+    std::vector<std::string> names;
+    for (const size_t c : flat_) {
+      const auto channel = static_cast<int64_t>(c);
+      const auto used = [&](const std::vector<int64_t>& of) {
+        return std::find(of.begin(), of.end(), channel) != of.end();
+      };
+      if (used(channels_.inputs) || used(channels_.targets)) names.push_back(files_[0]->info().channels[c]);
+    }
+    return names;
+  }
 
   void read(int64_t i, float* input, float* target) const override {
     const auto [file, step] = place_of(i);
@@ -117,6 +129,7 @@ class FileDataset : public Dataset {
   FieldFiles files_;
   std::vector<TimeSegment> segments_;
   std::vector<int64_t> ends_;  // number of pairs up to and including a segment
+  std::vector<size_t> flat_;   // channels of the file
   Statistics statistics_;
   ChannelChoice channels_;
   SampleShape shape_;
@@ -202,11 +215,14 @@ Statistics statistics_for(const DataSpec& data, int64_t channels, const std::vec
 
 }  // namespace
 
-SampleShape sample_shape(const NetSpec& net) {
+SampleShape sample_shape(const RunSpec& spec) {
+  const NetSpec& net = spec.net;
   if (net.kind() == MlpSpec::kKind) {
     const MlpSpec& n = net.mlp();
-    SampleShape shape({n.in_features, 1, 1}, {n.out_features, 1, 1});
+    const int64_t classes = classes_of(spec);
+    SampleShape shape({n.in_features, 1, 1}, {classes > 0 ? 1 : n.out_features, 1, 1});
     shape.of_table = true;
+    shape.classes = classes;
     return shape;
   }
   const Images* i = net.images();
@@ -227,7 +243,7 @@ std::vector<int64_t> ChannelNames::persistent() const {
 
 void require_data(const RunSpec& spec) {
   const DataSpec& d = spec.data;
-  if (spec.net.kind() == MlpSpec::kKind) return require_tables(d);
+  if (spec.net.kind() == MlpSpec::kKind) return require_tables(d, classes_of(spec));
   if (!d.train.empty()) require_fields(d.train, "data.train", d.variables);
   if (!d.valid.empty()) require_fields(d.valid, "data.valid", d.variables);
 }

@@ -31,6 +31,7 @@ struct SampleShape {  // on one grid
   SampleShape(FieldShape in, FieldShape out) : input(in), target(out) {}
   FieldShape input, target;
   bool of_table = false;  // rows of a table (table_dataset.h), each a point of `channels` columns
+  int64_t classes = 0;    // the target is one of so many, counted from 0 and not normalised; 0: it is numbers
   FieldShape of_files(int64_t channels) const { return {channels, input.height, input.width}; }
 };
 
@@ -41,7 +42,7 @@ struct ChannelNames {
 };
 
 /// Of what a net reads. Throws ConfigError for one that reads words.
-SampleShape sample_shape(const NetSpec& net);
+SampleShape sample_shape(const RunSpec& spec);
 
 struct Statistics {  // per channel of the files; an empty vector means "do not normalise"
   std::vector<float> mean, std;
@@ -68,6 +69,10 @@ class Dataset {
   /// What turns a normalised target back, and an input; empty: it was not normalised.
   virtual Statistics target_statistics() const { return {}; }
   virtual Statistics input_statistics() const { return {}; }
+  /// Channels that hardly vary where they train, and are only centred (usable() in stats.h)
+  virtual std::vector<std::string> flat_channels() const { return {}; }
+  /// What the files call the classes of the target, where they do: by class, "" for one without a name
+  virtual std::vector<std::string> class_names() const { return {}; }
   /// Reads, decodes and normalises pair i into input and target, each [channels,H,W] f32. Thread-safe. Throws
   /// ConfigError for a truncated file or for NaN and fill values in the data, naming file, time step and
   /// channel.

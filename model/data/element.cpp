@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 namespace isobar {
@@ -43,7 +44,7 @@ bool is_missing(double v, const Packing& p) {
 namespace {
 
 template <class T>
-int64_t unpack_as(const T* raw, int64_t n, const Packing& p, float* out) {
+int64_t unpack_as(const T* raw, int64_t n, const Packing& p, float* out, bool gaps) {
   if (std::is_same_v<T, float> && p.scale == 1 && p.offset == 0) {
     if (static_cast<const void*>(raw) != out) std::memcpy(out, raw, n * sizeof(float));
   } else {
@@ -61,35 +62,38 @@ int64_t unpack_as(const T* raw, int64_t n, const Packing& p, float* out) {
            static_cast<unsigned>(v < q.lowest) | static_cast<unsigned>(v > q.highest);
   }
   if (!bad) return -1;
-  for (int64_t i = 0; i < n; ++i)
-    if (is_missing(static_cast<double>(raw[i]), p)) return i;
+  for (int64_t i = 0; i < n; ++i) {
+    if (!is_missing(static_cast<double>(raw[i]), p)) continue;
+    if (!gaps) return i;
+    out[i] = std::numeric_limits<float>::quiet_NaN();
+  }
   return -1;
 }
 
 }  // namespace
 
-int64_t unpack(const void* raw, Element element, int64_t n, const Packing& p, float* out) {
+int64_t unpack(const void* raw, Element element, int64_t n, const Packing& p, float* out, bool gaps) {
   switch (element) {
     case Element::i8:
-      return unpack_as(static_cast<const int8_t*>(raw), n, p, out);
+      return unpack_as(static_cast<const int8_t*>(raw), n, p, out, gaps);
     case Element::u8:
-      return unpack_as(static_cast<const uint8_t*>(raw), n, p, out);
+      return unpack_as(static_cast<const uint8_t*>(raw), n, p, out, gaps);
     case Element::i16:
-      return unpack_as(static_cast<const int16_t*>(raw), n, p, out);
+      return unpack_as(static_cast<const int16_t*>(raw), n, p, out, gaps);
     case Element::u16:
-      return unpack_as(static_cast<const uint16_t*>(raw), n, p, out);
+      return unpack_as(static_cast<const uint16_t*>(raw), n, p, out, gaps);
     case Element::i32:
-      return unpack_as(static_cast<const int32_t*>(raw), n, p, out);
+      return unpack_as(static_cast<const int32_t*>(raw), n, p, out, gaps);
     case Element::u32:
-      return unpack_as(static_cast<const uint32_t*>(raw), n, p, out);
+      return unpack_as(static_cast<const uint32_t*>(raw), n, p, out, gaps);
     case Element::i64:
-      return unpack_as(static_cast<const int64_t*>(raw), n, p, out);
+      return unpack_as(static_cast<const int64_t*>(raw), n, p, out, gaps);
     case Element::u64:
-      return unpack_as(static_cast<const uint64_t*>(raw), n, p, out);
+      return unpack_as(static_cast<const uint64_t*>(raw), n, p, out, gaps);
     case Element::f32:
-      return unpack_as(static_cast<const float*>(raw), n, p, out);
+      return unpack_as(static_cast<const float*>(raw), n, p, out, gaps);
     case Element::f64:
-      return unpack_as(static_cast<const double*>(raw), n, p, out);
+      return unpack_as(static_cast<const double*>(raw), n, p, out, gaps);
   }
   return -1;
 }

@@ -28,8 +28,10 @@ struct Packing {
 bool is_missing(double packed, const Packing& packing);
 
 /// Unpacks n elements to f32, computing in double. Returns the index of the first missing element, or -1.
-/// A NaN in a floating-point file is passed on as NaN and not counted as missing.
-int64_t unpack(const void* raw, Element element, int64_t n, const Packing& packing, float* out);
+/// A NaN in a floating-point file is passed on as NaN and not counted as missing. `gaps`: missing elements
+/// become NaN, and none is told.
+int64_t unpack(const void* raw, Element element, int64_t n, const Packing& packing, float* out,
+               bool gaps = false);
 
 /// Reverses the bytes of each of n elements of `size` bytes in place (a file of the other endianness).
 void swap_bytes(void* data, int64_t n, int64_t size);

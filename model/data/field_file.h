@@ -37,11 +37,18 @@ class FieldFile {
   /// Reads step t, the first crop.height rows and crop.width columns of every channel: out [C,H,W]. With
   /// `norm` (and its vectors not empty) subtracts mean and divides by std. Thread-safe. Throws ConfigError
   /// naming file, time step and channel when the data are truncated, corrupt, NaN, infinite or missing.
-  virtual void read(int64_t t, FieldShape crop, const Statistics* norm, float* out) const = 0;
+  void read(int64_t t, FieldShape crop, const Statistics* norm, float* out) const {
+    read_step(t, crop, norm, out, false);
+  }
+  /// The same in physical units where values may be missing (land in an ocean's fields): those are NaN.
+  void read_with_gaps(int64_t t, FieldShape crop, float* out) const {
+    read_step(t, crop, nullptr, out, true);
+  }
   /// RawArray::try_library of all variables, each with its share of the bytes. Throws ConfigError.
   virtual void try_library(int64_t most_bytes, const std::function<void()>& alive) const = 0;
 
  protected:
+  virtual void read_step(int64_t t, FieldShape crop, const Statistics* norm, float* out, bool gaps) const = 0;
   /// Normalises one channel in place and refuses what is not finite.
   void finish_plane(int64_t t, int64_t c, FieldShape crop, const Statistics* norm, float* plane) const;
   [[noreturn]] void fail(int64_t t, int64_t c, const std::string& what, const std::string& mend) const;

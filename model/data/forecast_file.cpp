@@ -10,11 +10,9 @@
 #include "model/data/library_lock.h"
 
 namespace isobar {
-namespace {
-
-// As netCDF takes names: letters, digits and underscores, a letter first, each once
-std::vector<std::string> variable_names(const std::vector<std::string>& channels) {
-  std::vector<std::string> names, taken = {"time", "latitude", "longitude", "row"};
+std::vector<std::string> variable_names(const std::vector<std::string>& channels,
+                                        std::vector<std::string> taken) {
+  std::vector<std::string> names;
   for (const std::string& channel : channels) {
     std::string name;
     for (const char c : channel) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
@@ -25,8 +23,6 @@ std::vector<std::string> variable_names(const std::vector<std::string>& channels
   }
   return names;
 }
-
-}  // namespace
 
 ForecastFile::ForecastFile(std::string path, const std::map<std::string, std::string>& about, int64_t samples,
                            const SampleShape& shape, const std::vector<std::string>& names,
@@ -56,7 +52,7 @@ void ForecastFile::define(const std::map<std::string, std::string>& about, int64
     coordinate("latitude", dims[1], "degrees_north", at.latitude);
     coordinate("longitude", dims[2], "degrees_east", at.longitude);
   }
-  const std::vector<std::string> variables = variable_names(names);
+  const std::vector<std::string> variables = variable_names(names, {"time", "latitude", "longitude", "row"});
   for (size_t c = 0; c < names.size(); ++c) {
     const std::string& name = variables[c];
     out_.check(nc_def_var(out_.id(), name.c_str(), NC_FLOAT, static_cast<int>(dims.size()), dims.data(),

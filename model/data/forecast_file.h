@@ -36,4 +36,8 @@ class ForecastFile {
   int64_t written_ = 0;
 };
 
+/// As netCDF takes names: letters, digits and underscores, a letter first, each once and none of `taken`
+std::vector<std::string> variable_names(const std::vector<std::string>& channels,
+                                        std::vector<std::string> taken);
+
 }  // namespace isobar

@@ -42,7 +42,7 @@ class Hdf5Fields : public FieldFile {
     by_channel_ = chunk.empty() || chunk[1] == 1;
   }
 
-  void read(int64_t t, FieldShape crop, const Statistics* norm, float* out) const override {
+  void read_step(int64_t t, FieldShape crop, const Statistics* norm, float* out, bool gaps) const override {
     const int64_t plane = crop.height * crop.width, step = by_channel_ ? 1 : crop.channels;
     for (int64_t c = 0; c < crop.channels; c += step) {
       try {
@@ -50,7 +50,7 @@ class Hdf5Fields : public FieldFile {
       } catch (const ArrayError& e) {
         fail(t, by_channel_ ? c : -1, e.what(), e.mend);
       }
-      for (int64_t k = c; k < c + step; ++k) finish_plane(t, k, crop, norm, out + k * plane);
+      for (int64_t k = c; k < c + step && !gaps; ++k) finish_plane(t, k, crop, norm, out + k * plane);
     }
   }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 
 #include "model/base/error.h"
 #include "model/data/cf_axes.h"
@@ -15,11 +16,20 @@ using nlohmann::json;
 
 namespace {
 
+// Of what is there; `missing`: the share that is not, as over land
 json range_of(const float* x, int64_t n) {
-  const auto [low, high] = std::minmax_element(x, x + n);
+  float low = std::numeric_limits<float>::infinity(), high = -low;
   double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]);
-  return {{"min", *low}, {"max", *high}, {"mean", sum / static_cast<double>(n)}};
+  int64_t there = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (!std::isfinite(x[i])) continue;
+    low = std::min(low, x[i]), high = std::max(high, x[i]);
+    sum += static_cast<double>(x[i]);
+    ++there;
+  }
+  json range{{"missing", static_cast<double>(n - there) / static_cast<double>(n)}};
+  if (there > 0) range.update({{"min", low}, {"max", high}, {"mean", sum / static_cast<double>(there)}});
+  return range;
 }
 
 json storage_json(const StorageLayout& l) {
@@ -87,7 +97,7 @@ json describe(const std::string& path, const FieldFiles& files, int64_t dt) {
   if (!first.longitude.empty()) j["longitude"] = {first.longitude.front(), first.longitude.back()};
 
   std::vector<float> fields(first.shape.size());
-  files[0]->read(0, first.shape, nullptr, fields.data());
+  files[0]->read_with_gaps(0, first.shape, fields.data());
   const int64_t plane = first.shape.height * first.shape.width;
   for (int64_t c = 0; c < first.shape.channels; ++c) {
     json channel = range_of(fields.data() + c * plane, plane);
@@ -142,11 +152,21 @@ std::string inspect_text(const json& j) {
                  : "; read one at a time (" + l["locked_because"].get<std::string>() + ")";
   line("storage", storage);
   if (j.contains("advice")) line("advice", j["advice"]);
+  bool gaps = false;
+  for (const json& f : j["fields"]) gaps |= f["missing"] > 0;
   out += "\n" + padded("channel", 12) + padded("units", 14) + padded("min", 13) + padded("mean", 13) +
-         "max   (first step)\n";
-  for (const json& f : j["fields"])
-    out += padded(f["name"], 12) + padded(f["units"], 14) + padded(number(f["min"]), 13) +
-           padded(number(f["mean"]), 13) + number(f["max"]) + "\n";
+         padded("max", 13) + (gaps ? "missing   (first step)\n" : "(first step)\n");
+  for (const json& f : j["fields"]) {
+    out += padded(f["name"], 12) + padded(f["units"], 14);
+    for (const char* key : {"min", "mean", "max"}) out += padded(f.contains(key) ? number(f[key]) : "-", 13);
+    char share[32];
+    std::snprintf(share, sizeof share, "%.1f %%", 100 * f["missing"].get<double>());
+    out += gaps ? std::string(share) + "\n" : "\n";
+  }
+  if (gaps)
+    out +=
+        "\nFields with gaps train no net of fields; the points that are there train an mlp (data.train of a "
+        "net.kind: mlp).\n";
   return out;
 }
 

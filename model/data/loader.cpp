@@ -66,7 +66,7 @@ struct Loader::Impl {
     if (o.batch < 1 || o.per_step < 1 || o.dp < 1 || o.rank < 0 || o.rank >= o.dp || o.workers < 0 ||
         o.prefetch < 0)
       throw std::invalid_argument("Loader: impossible options");
-    batches = s.size() / global;
+    batches = (s.size() + (o.whole ? global - 1 : 0)) / global;
     if (batches == 0)
       throw ConfigError("configuration", "train.global_batch",
                         "the set has " + std::to_string(s.size()) +
@@ -109,7 +109,9 @@ struct Loader::Impl {
       epoch = step / batches;
       order = order_of_epoch(set.size(), epoch, options.seed, options.shuffle);
     }
-    return order[((in_epoch * options.per_step + micro) * options.dp + options.rank) * options.batch + b];
+    const int64_t place =
+        ((in_epoch * options.per_step + micro) * options.dp + options.rank) * options.batch + b;
+    return order[std::min(place, set.size() - 1)];
   }
 
   void read_sample(Slot& slot, int64_t index, int64_t b) {

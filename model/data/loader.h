@@ -24,6 +24,7 @@ struct LoaderOptions {
   uint64_t seed;
   int64_t workers, prefetch;
   bool shuffle;
+  bool whole = false;  // the last, smaller batch too, filled up with its last sample
 };
 
 struct Batch {

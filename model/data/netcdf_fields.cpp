@@ -39,7 +39,7 @@ class NetcdfFields : public FieldFile {
  public:
   NetcdfFields(const std::string& path, const std::string& key, const std::vector<std::string>& wanted,
                const std::shared_ptr<ChunkCache>& cache);
-  void read(int64_t t, FieldShape crop, const Statistics* norm, float* out) const override;
+  void read_step(int64_t t, FieldShape crop, const Statistics* norm, float* out, bool gaps) const override;
   void try_library(int64_t most_bytes, const std::function<void()>& alive) const override;
 
  private:
@@ -263,7 +263,8 @@ void NetcdfFields::try_library(int64_t most_bytes, const std::function<void()>& 
   }
 }
 
-void NetcdfFields::read(int64_t t, FieldShape crop, const Statistics* norm, float* out) const {
+void NetcdfFields::read_step(int64_t t, FieldShape crop, const Statistics* norm, float* out,
+                             bool gaps) const {
   thread_local std::vector<std::byte> raw;
   thread_local std::vector<float> unpacked;
   const int64_t plane = crop.height * crop.width;
@@ -284,7 +285,7 @@ void NetcdfFields::read(int64_t t, FieldShape crop, const Statistics* norm, floa
     }
     // The slab in file order becomes [level, row, column], north first.
     unpacked.resize(n);
-    const int64_t bad = unpack(raw.data(), v.array->element(), n, v.packing, unpacked.data());
+    const int64_t bad = unpack(raw.data(), v.array->element(), n, v.packing, unpacked.data(), gaps);
     const Index strides = strides_of(count);
     const int64_t level_stride = v.level >= 0 ? strides[v.level] : 0;
     if (bad >= 0) {
@@ -303,7 +304,7 @@ void NetcdfFields::read(int64_t t, FieldShape crop, const Statistics* norm, floa
         const float* from = unpacked.data() + l * level_stride + row * strides[v.row];
         for (int64_t j = 0; j < crop.width; ++j) to[i * crop.width + j] = from[j * strides[v.column]];
       }
-      finish_plane(t, run.first_channel + l, crop, norm, to);
+      if (!gaps) finish_plane(t, run.first_channel + l, crop, norm, to);
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "model/base/rng.h"
 #include "model/data/synth.h"
@@ -11,6 +12,9 @@ namespace isobar {
 namespace {
 
 constexpr int64_t kRows = 13, kColumns = 24;  // coarse grid; columns wrap around
+constexpr int64_t kTimes = 3;                 // that a state is the mean of
+constexpr float kInterpolated = 1.5f;         // of the deviation, that interpolation takes away
+constexpr int64_t kMostKept = 1 << 24;        // numbers of a table; more are made when they are read
 
 class Noise : public Dataset {
  public:
@@ -18,28 +22,54 @@ class Noise : public Dataset {
       : samples_(samples),
         dt_(dt),
         seed_(split == Split::train ? 0x6e6f697365 : 0x766e6f697365),
-        shape_(shape) {}
+        shape_(shape) {
+    width_ = std::max(shape.input.channels, shape.target.channels);
+    const int64_t rows = samples + dt, times = rows + kTimes - 1;
+    if (!shape.of_table || rows > kMostKept / width_) return;
+    std::vector<float> deviates(static_cast<size_t>(times));
+    rows_.resize(static_cast<size_t>(rows * width_));
+    for (int64_t c = 0; c < width_; ++c) {
+      for (int64_t t = 0; t < times; ++t) deviates[t] = deviate(t, c, 0);
+      for (int64_t t = 0; t < rows; ++t) rows_[t * width_ + c] = coarse(&deviates[t]) / kInterpolated;
+    }
+  }
   int64_t size() const override { return samples_; }
   SampleShape shape() const override { return shape_; }
   ChannelNames channels() const override {
     return {default_channel_names(shape_.input.channels), default_channel_names(shape_.target.channels)};
   }
   void read(int64_t i, float* input, float* target) const override {
-    make(i, shape_.input, input);
-    make(i + dt_, shape_.target, target);
+    if (!rows_.empty()) {
+      std::copy_n(&rows_[i * width_], shape_.input.channels, input);
+      std::copy_n(&rows_[(i + dt_) * width_], shape_.target.channels, target);
+    } else {
+      make(i, shape_.input, input);
+      make(i + dt_, shape_.target, target);
+    }
+    // The input with the largest number, of as many as there are classes: something to learn
+    if (const int64_t n = std::min(shape_.classes, shape_.input.channels); n > 0)
+      *target = static_cast<float>(std::max_element(input, input + n) - input);
   }
 
  private:
-  float coarse(int64_t t, int64_t c, int64_t point) const {
+  float deviate(int64_t t, int64_t c, int64_t point) const {
+    return normal(seed_, c, t * kRows * kColumns + point);
+  }
+  static float coarse(const float* deviates) {  // of kTimes in a row
     float sum = 0;
-    for (int64_t k = 0; k < 3; ++k) sum += normal(seed_, c, (t + k) * kRows * kColumns + point);
+    for (int64_t k = 0; k < kTimes; ++k) sum += deviates[k];
     return sum * 0.87f;  // 3^-1/2, times 3/2 for the variance that interpolation takes away
+  }
+  float coarse(int64_t t, int64_t c, int64_t point) const {
+    float deviates[kTimes];
+    for (int64_t k = 0; k < kTimes; ++k) deviates[k] = deviate(t + k, c, point);
+    return coarse(deviates);
   }
 
   void make(int64_t t, const FieldShape& shape, float* out) const {
     const int64_t w = shape.width;
     if (shape.height * w == 1) {  // numbers of no place: nothing is interpolated
-      for (int64_t c = 0; c < shape.channels; ++c) out[c] = coarse(t, c, 0) / 1.5f;
+      for (int64_t c = 0; c < shape.channels; ++c) out[c] = coarse(t, c, 0) / kInterpolated;
       return;
     }
     float grid[kRows][kColumns + 1], row[kColumns + 1];
@@ -69,6 +99,8 @@ class Noise : public Dataset {
   int64_t samples_, dt_;
   uint64_t seed_;
   SampleShape shape_;
+  int64_t width_ = 0;        // of a table's rows
+  std::vector<float> rows_;  // [samples + dt, width]
 };
 
 }  // namespace

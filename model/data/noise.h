@@ -3,7 +3,8 @@
 //
 // State t is bilinear between the points of a coarse grid of normal deviates, averaged over three
 // neighbouring times, hence states one step apart resemble each other (correlation about 2/3). Mean 0,
-// variance about 1. Of rows of a table each number is such a deviate.
+// variance about 1. Of rows of a table each number is such a deviate: they are made once, when the set is
+// opened, and lie in memory like a table, or a step would mostly wait for random numbers.
 #pragma once
 #include <memory>
 

@@ -6,6 +6,7 @@
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/data/element.h"
 
 namespace isobar {
 
@@ -22,14 +23,50 @@ std::string value_of(const std::string& header, const std::string& key, char end
   return stop == std::string::npos ? "" : header.substr(at + 1, stop - at);
 }
 
+template <class T>
+double number_as(const char* at) {
+  T x;
+  std::memcpy(&x, at, sizeof x);
+  return static_cast<double>(x);
+}
+
+struct NpyType {
+  int64_t bytes = 0;  // 0: none that is read
+  bool big_endian = false;
+  double (*number)(const char* at) = nullptr;
+};
+
+NpyType type_of(const std::string& descr) {
+  const size_t at = descr.find('\'');
+  const std::string name =
+      at == std::string::npos ? "" : descr.substr(at + 1, descr.find('\'', at + 1) - at - 1);
+  if (name.size() != 3 || std::string("<>|=").find(name[0]) == std::string::npos) return {};
+  const struct {
+    const char* name;
+    int64_t bytes;
+    double (*number)(const char*);
+  } kTypes[] = {
+      {"f4", 4, number_as<float>},    {"f8", 8, number_as<double>},   {"i1", 1, number_as<int8_t>},
+      {"i2", 2, number_as<int16_t>},  {"i4", 4, number_as<int32_t>},  {"i8", 8, number_as<int64_t>},
+      {"u1", 1, number_as<uint8_t>},  {"u2", 2, number_as<uint16_t>}, {"u4", 4, number_as<uint32_t>},
+      {"u8", 8, number_as<uint64_t>}, {"b1", 1, number_as<uint8_t>}};
+  for (const auto& t : kTypes)
+    if (name.substr(1) == t.name) return {t.bytes, name[0] == '>', t.number};
+  return {};
+}
+
 }  // namespace
 
 NpyArray read_npy(const std::string& path, const std::string& key) {
   std::error_code unknown;
   if (std::filesystem::status(path, unknown).type() == std::filesystem::file_type::not_found)
     throw ConfigError(path, key, "no such file", "make it: isobar data stats DATA -o DIR");
-  const std::string bytes = read_file(path, most::npy, key);
-  const auto refuse = [&](const std::string& what) { throw ConfigError(path, key, what, kNpyMend); };
+  return parse_npy(read_file(path, most::npy, key), path, key, kNpyMend);
+}
+
+NpyArray parse_npy(const std::string& bytes, const std::string& path, const std::string& key,
+                   const std::string& mend) {
+  const auto refuse = [&](const std::string& what) { throw ConfigError(path, key, what, mend); };
   if (bytes.size() < 12 || bytes.compare(0, 6, "\x93NUMPY", 6) != 0) refuse("is not a .npy file");
   const bool long_header = bytes[6] >= 2;  // version 1.0 has a 2-byte length, 2.0 and 3.0 a 4-byte one
   uint32_t length = 0;
@@ -40,9 +77,9 @@ NpyArray read_npy(const std::string& path, const std::string& key) {
 
   const std::string descr = value_of(header, "descr", ','), order = value_of(header, "fortran_order", ','),
                     shape = value_of(header, "shape", ')');
-  const bool f32 = descr.find("'<f4'") != std::string::npos, f64 = descr.find("'<f8'") != std::string::npos;
-  if (!f32 && !f64)
-    refuse("holds " + (descr.empty() ? "an unknown type" : descr) + " and not 32- or 64-bit floats");
+  const NpyType type = type_of(descr);
+  if (type.bytes == 0)
+    refuse("holds " + (descr.empty() ? "an unknown type" : descr) + " and no numbers of 8 to 64 bits");
   NpyArray out;
   int64_t n = 1;
   for (size_t i = 0; i < shape.size();) {
@@ -61,37 +98,39 @@ NpyArray read_npy(const std::string& path, const std::string& key) {
   int64_t longest = 0;
   for (int64_t d : out.shape) longest = std::max(longest, d);
   if (order.find("False") == std::string::npos && longest != n) refuse("is in Fortran order");
-  const int64_t size = f32 ? 4 : 8;
+  const int64_t size = type.bytes;
   if (static_cast<int64_t>(bytes.size() - data_at) != n * size)
     refuse("holds " + std::to_string(bytes.size() - data_at) + " bytes of data where its shape needs " +
            std::to_string(n * size));
-  for (int64_t i = 0; i < n; ++i) {
-    const char* at = bytes.data() + data_at + i * size;
-    float f = 0;
-    double d = 0;
-    if (f32) {
-      std::memcpy(&f, at, 4);
-    } else {
-      std::memcpy(&d, at, 8);
-    }
-    out.values.push_back(f32 ? f : d);
+  std::string swapped;
+  const char* data = bytes.data() + data_at;
+  if (type.big_endian) {
+    swapped = bytes.substr(data_at);
+    swap_bytes(swapped.data(), n, size);
+    data = swapped.data();
   }
+  out.values.reserve(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) out.values.push_back(type.number(data + i * size));
   return out;
 }
 
-void write_npy(const std::string& path, const std::vector<int64_t>& shape, const std::vector<float>& values) {
+std::string npy_bytes(const std::string& descr, const std::vector<int64_t>& shape, const std::string& data) {
   std::string dims;
   for (int64_t d : shape) dims += std::to_string(d) + (shape.size() == 1 ? "," : ", ");
   if (shape.size() > 1) dims.resize(dims.size() - 2);
-  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + dims + "), }";
+  std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" + dims + "), }";
   header.append(64 - (10 + header.size() + 1) % 64, ' ');
   header += '\n';
   std::string bytes("\x93NUMPY\x01\x00", 8);
   const auto length = static_cast<uint16_t>(header.size());
   bytes.append(reinterpret_cast<const char*>(&length), 2);
-  bytes += header;
-  bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-  write_atomically(path, bytes);
+  return bytes + header + data;
+}
+
+void write_npy(const std::string& path, const std::vector<int64_t>& shape, const std::vector<float>& values) {
+  write_atomically(
+      path,
+      npy_bytes("<f4", shape, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)}));
 }
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// NumPy .npy files, as far as statistics need them: f32 or f64, C order, little-endian.
+// NumPy .npy files: floats of 32 or 64 bits, integers and booleans, of either endianness, in C order.
 //
 //   write_npy("global_means.npy", {1, C, 1, 1}, values);
 //   NpyArray a = read_npy("global_means.npy", "data.means");
@@ -15,6 +15,11 @@ struct NpyArray {
 };
 
 NpyArray read_npy(const std::string& path, const std::string& key);  // throws ConfigError
+/// Of the bytes of such a file, wherever they were: `path`, `key` and `mend` are for the error.
+NpyArray parse_npy(const std::string& bytes, const std::string& path, const std::string& key,
+                   const std::string& mend);
+/// The bytes of such a file: `descr` is the type as NumPy names it, "<f4" or "<i4"; `data` as they lie.
+std::string npy_bytes(const std::string& descr, const std::vector<int64_t>& shape, const std::string& data);
 /// Stored as f32, atomically.
 void write_npy(const std::string& path, const std::vector<int64_t>& shape, const std::vector<float>& values);
 

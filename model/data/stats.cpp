@@ -54,6 +54,16 @@ std::vector<float> read_vector(const std::string& path, const std::string& key, 
 
 }  // namespace
 
+Statistics usable(Statistics s, std::vector<size_t>* flat) {
+  constexpr float kLeast = 1e-6f;  // of the mean's size
+  for (size_t c = 0; c < s.std.size(); ++c) {
+    if (s.std[c] >= kLeast * std::abs(s.mean[c]) && s.std[c] >= std::numeric_limits<float>::min()) continue;
+    s.std[c] = 1;
+    if (flat) flat->push_back(c);
+  }
+  return s;
+}
+
 Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldShape crop, int64_t max_steps,
                               const std::function<void(int64_t)>& progress) {
   int64_t total = 0;
@@ -76,16 +86,9 @@ Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldSha
   Statistics out;
   for (int64_t c = 0; c < crop.channels; ++c) {
     const double std = std::sqrt(moments[c].m2 / moments[c].n);
-    const FieldInfo& info = segments[0].file->info();
-    // Sums of equal numbers are rounded: their deviation may come out as 1e-17. One below the least normal
-    // number would make infinities.
-    if (!(moments[c].high > moments[c].low) ||
-        !(static_cast<float>(std) >= std::numeric_limits<float>::min()))
-      throw ConfigError(info.path, info.key,
-                        "channel '" + info.channels[c] + "' is constant, so it cannot be normalised",
-                        "leave it out (data.variables)");
     out.mean.push_back(static_cast<float>(moments[c].mean));
-    out.std.push_back(static_cast<float>(std));
+    // Sums of equal numbers are rounded: their deviation may come out as 1e-17.
+    out.std.push_back(moments[c].high > moments[c].low ? static_cast<float>(std) : 0.0f);
   }
   return out;
 }
@@ -137,11 +140,11 @@ Statistics read_statistics(const std::string& means, const std::string& stds, in
                       "give both, or neither");
   Statistics s{read_vector(means, "data.means", channels), read_vector(stds, "data.stds", channels)};
   for (size_t c = 0; c < s.std.size(); ++c)
-    if (!(s.std[c] > 0))
+    if (!(s.std[c] >= 0))
       throw ConfigError(
           stds, "data.stds",
           "the standard deviation of channel " + std::to_string(c) + " is " + std::to_string(s.std[c]),
-          "it must be above 0: isobar data stats makes it from the data");
+          "it must not be negative: isobar data stats makes it from the data");
   return s;
 }
 

@@ -12,9 +12,15 @@
 
 namespace isobar {
 
+/// What samples are normalised by: a standard deviation below 1e-6 of its mean's size, or below the least
+/// normal number, counts as 1, so that a channel which hardly varies is only centred. The one place where
+/// that is decided: checkpoints keep what comes out of it. `flat`: gets the channels that are concerned, by
+/// number.
+Statistics usable(Statistics s, std::vector<size_t>* flat = nullptr);
+
 /// Over `segments`, which hold a step or more, streaming, in double. With max_steps > 0 and fewer than all
-/// steps, evenly spaced steps are taken. Throws ConfigError when a channel is constant: it cannot be
-/// normalised. `progress` gets thousandths.
+/// steps, evenly spaced steps are taken. A constant channel's standard deviation is 0. `progress` gets
+/// thousandths.
 Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldShape crop,
                               int64_t max_steps = 0, const std::function<void(int64_t)>& progress = {});
 
@@ -32,7 +38,7 @@ Statistics unpacked(const std::string& bytes);
 
 void write_statistics(const std::string& dir, const Statistics& s);
 
-/// Reads data.means and data.stds for `channels` channels. Throws ConfigError: wrong size, zero or not
+/// Reads data.means and data.stds for `channels` channels. Throws ConfigError: wrong size, negative or not
 /// finite.
 Statistics read_statistics(const std::string& means, const std::string& stds, int64_t channels);
 

@@ -9,6 +9,7 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/data/channels.h"
+#include "model/data/npz.h"
 #include "model/data/point_files.h"
 #include "model/data/row_choice.h"
 
@@ -43,10 +44,30 @@ std::vector<Column> columns_of_csv(const std::string& path, const std::string& k
   return columns;
 }
 
-void gather_csv(const std::string& path, const std::string& key, const std::vector<std::string>& names,
-                RowGatherer& rows) {
-  const std::vector<Column> columns = columns_of_csv(path, key, names);
-  std::vector<double> numbers(names.size());
+std::vector<Column> columns_of_npz(const std::string& path, const std::string& key,
+                                   const std::vector<std::string>& names,
+                                   const std::function<void()>& alive) {
+  const NpzFile file(path, key);
+  std::vector<Column> columns;
+  for (const std::string& name : names) {
+    if (!file.has(name)) no_column(path, key, name, file.names());
+    NpyArray array = file.read(name);
+    const auto refuse = [&](const std::string& what) {
+      throw ConfigError(path, key, "array '" + name + "' " + what,
+                        "columns of a table are arrays of one axis and one length");
+    };
+    if (array.shape.size() != 1) refuse("has " + std::to_string(array.shape.size()) + " axes");
+    if (!columns.empty() && array.values.size() != columns[0].size())
+      refuse("has " + std::to_string(array.values.size()) + " numbers, '" + names[0] + "' has " +
+             std::to_string(columns[0].size()));
+    columns.push_back(std::move(array.values));
+    if (alive) alive();
+  }
+  return columns;
+}
+
+void gather_columns(const std::vector<Column>& columns, RowGatherer& rows) {
+  std::vector<double> numbers(columns.size());
   for (size_t r = 0; r < columns[0].size(); ++r) {
     for (size_t c = 0; c < numbers.size(); ++c) numbers[c] = columns[c][r];
     rows.offer(static_cast<int64_t>(r), numbers.data());
@@ -94,12 +115,15 @@ SampleTable read_table(const std::string& path, const std::string& key, const st
     });
   };
   if (all_are(".csv") && files.size() == 1) {
-    gather_csv(files[0], key, columns, rows);
+    gather_columns(columns_of_csv(files[0], key, columns), rows);
+  } else if (all_are(".npz") && files.size() == 1) {
+    gather_columns(columns_of_npz(files[0], key, columns, alive), rows);
   } else if (all_are(".nc")) {
     gather_netcdf(files, key, columns, alive, rows);
   } else {
-    throw ConfigError(path, key, "is no table",
-                      "give a .csv file with a header, or a .nc file, or several of one grid: a.nc,b.nc");
+    throw ConfigError(
+        path, key, "is no table",
+        "give a .csv file with a header, a .npz file, a .nc file, or several of one grid: a.nc,b.nc");
   }
   return rows.table(path, key, names);
 }

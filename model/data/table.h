@@ -1,5 +1,5 @@
-// Columns of numbers: a CSV file with a header line, or the variables of one netCDF file or several on one
-// grid (point_files.h). A row, or a point of the grid at a step, is a sample.
+// Columns of numbers: a CSV file with a header line, the arrays of a .npz file, or the variables of one
+// netCDF file or several on one grid (point_files.h). A row, or a point of the grid at a step, is a sample.
 //
 //   SampleTable t = read_table("patterns.csv", "data.train", {"sst", "sss"});
 //   t.values[row * 2 + 1]                                     // sss

@@ -1,10 +1,14 @@
 #include "model/data/table_cache.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -62,7 +66,8 @@ std::string name_of_table(const std::string& path, const std::string& key,
   return sha256_hex(what.dump()).substr(0, 32);
 }
 
-void write_table(const fs::path& file, const SampleTable& t, int64_t columns) {
+// Mapped before it has its name: nobody who makes room can take it away.
+std::shared_ptr<const MappedTable> write_table(const fs::path& file, const SampleTable& t, int64_t columns) {
   Header h{};
   std::memcpy(h.magic, kMagic, sizeof kMagic);
   h.rows = t.rows, h.columns = columns;
@@ -78,12 +83,82 @@ void write_table(const fs::path& file, const SampleTable& t, int64_t columns) {
             static_cast<std::streamsize>(t.values.size() * sizeof(float)));
   out.close();
   if (!out) fail("write", half);
+  auto table = std::make_shared<MappedTable>(half);
   rename_synced(half, file);
+  return table;
 }
 
 std::shared_ptr<const MappedTable> if_there(const fs::path& file) {
-  if (std::error_code unknown; !fs::exists(file, unknown)) return nullptr;
-  return std::make_shared<MappedTable>(file);
+  std::error_code unknown;
+  if (!fs::exists(file, unknown)) return nullptr;
+  try {
+    auto table = std::make_shared<MappedTable>(file);
+    return table->removed() ? nullptr : table;
+  } catch (const ConfigError&) {
+    if (fs::exists(file, unknown)) throw;
+    return nullptr;  // who made room was faster
+  }
+}
+
+// ---- what it may hold ----
+
+constexpr double kUsualLimit = 32;  // GB
+
+double limit_in_bytes() {
+  const char* said = std::getenv("ISOBAR_CACHE_GB");
+  if (!said) return kUsualLimit * 1e9;
+  char* end = nullptr;
+  const double gb = std::strtod(said, &end);
+  if (end == said || *end != '\0' || !(gb >= 0) || !std::isfinite(gb))
+    throw ConfigError("environment", "ISOBAR_CACHE_GB", "is '" + std::string(said) + "', which is no size",
+                      "give GB that gathered tables may take, e.g. 32");
+  return gb * 1e9;
+}
+
+struct CachedTable {
+  fs::path file;
+  double bytes;
+  fs::file_time_type used;
+};
+
+// Whether it was: not where a process, on whatever host, has it open.
+bool remove_unless_mapped(const fs::path& file) {
+  const int fd = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return false;  // another's, or gone
+  const bool free = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  std::error_code failed;
+  const bool removed = free && fs::remove(file, failed);
+  ::close(fd);
+  return removed;
+}
+
+// Under the lock of the directory: two that make room at once would remove twice as much.
+void make_room(const fs::path& dir, const fs::path& newest) {
+  const double limit = limit_in_bytes();
+  const FileLock lock(dir / "room.lock", 60);
+  if (!lock.held()) return;  // another makes room
+  std::vector<CachedTable> tables;
+  double held = 0, freed = 0;
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    std::error_code gone;  // by hand, meanwhile
+    if (entry.path().extension() != ".table") continue;
+    const auto bytes = static_cast<double>(entry.file_size(gone));
+    const auto used = gone ? fs::file_time_type() : entry.last_write_time(gone);
+    if (gone) continue;
+    held += bytes;
+    if (entry.path() != newest) tables.push_back({entry.path(), bytes, used});
+  }
+  std::sort(tables.begin(), tables.end(), [](const auto& a, const auto& b) { return a.used < b.used; });
+  int64_t count = 0;
+  for (const CachedTable& t : tables) {
+    if (held - freed <= limit) break;
+    if (remove_unless_mapped(t.file)) freed += t.bytes, ++count;
+  }
+  if (count > 0)
+    std::fprintf(
+        stderr,
+        "isobar: removed %ld gathered tables, %.3g GB, from %s, which held %.3g GB (ISOBAR_CACHE_GB: %.3g)\n",
+        static_cast<long>(count), freed * 1e-9, dir.c_str(), held * 1e-9, limit * 1e-9);
 }
 
 }  // namespace
@@ -99,8 +174,17 @@ MappedTable::MappedTable(const std::string& file) {
       h.columns < 1 || h.columns > (1 << 20) ||
       bytes_ != kHeader + static_cast<size_t>(h.rows) * static_cast<size_t>(h.columns) * sizeof(float))
     throw ConfigError(file, "", "is no table of this program's cache", "delete it: it is made again");
-  map_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, in.fd(), 0);
-  if (map_ == MAP_FAILED) fail("map", file);
+  file_ = ::fcntl(in.fd(), F_DUPFD_CLOEXEC, 0);
+  if (file_ < 0) fail("open", file);
+  while (::flock(file_, LOCK_SH) != 0)
+    if (errno != EINTR) fail("lock", file);
+  map_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file_, 0);
+  if (map_ == MAP_FAILED) {
+    ::close(file_);
+    fail("map", file);
+  }
+  // When it was last used. Who may not write that (another's cache) leaves its age as it is.
+  (void)::futimens(file_, nullptr);
   rows_ = h.rows, columns_ = h.columns;
   left_out_ = {h.missing, h.masked, h.thinned};
   values_ = reinterpret_cast<const float*>(static_cast<const char*>(map_) + kHeader);
@@ -108,6 +192,12 @@ MappedTable::MappedTable(const std::string& file) {
 
 MappedTable::~MappedTable() {
   ::munmap(map_, bytes_);
+  ::close(file_);
+}
+
+bool MappedTable::removed() const {
+  struct stat s {};
+  return ::fstat(file_, &s) == 0 && s.st_nlink == 0;
 }
 
 std::shared_ptr<const MappedTable> mapped_table(const std::string& path, const std::string& key,
@@ -125,10 +215,11 @@ std::shared_ptr<const MappedTable> mapped_table(const std::string& path, const s
                         "end it, or set ISOBAR_CACHE_DIR to another directory");
     if (auto table = if_there(file)) return table;  // made while this process waited
     const SampleTable t = read_table(path, key, columns, choice, alive);
-    write_table(file, t, static_cast<int64_t>(columns.size()));
+    const auto made = write_table(file, t, static_cast<int64_t>(columns.size()));
     append_line(dir / "tables.jsonl",
                 nlohmann::json{{"table", file.filename().string()}, {"of", path}, {"rows", t.rows}}.dump());
-    return std::make_shared<MappedTable>(file);
+    make_room(dir, file);
+    return made;
   } catch (const std::system_error& e) {
     throw ConfigError(dir, key, std::string("a gathered table cannot be kept there: ") + e.what(),
                       "make room, or set ISOBAR_CACHE_DIR to a directory that can be written to");

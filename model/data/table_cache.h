@@ -3,7 +3,8 @@
 //
 // They lie in $ISOBAR_CACHE_DIR, else in isobar/ of $XDG_CACHE_HOME or ~/.cache, one file for each choice of
 // files (path, size, time of change), columns and rows; tables.jsonl there has a line for each that was made.
-// What is no longer wanted may be deleted at any time.
+// What is no longer wanted may be deleted at any time. Above $ISOBAR_CACHE_GB [32] the tables that were used
+// longest ago go when another is made, but for those that a process has mapped; stderr says so.
 //
 //   const auto table = mapped_table("ocean.nc,atmosphere.nc", "data.train", {"sst", "tair"}, choice);
 //   table->row(0)[1]                                         // tair
@@ -27,8 +28,10 @@ class MappedTable {
   int64_t columns() const { return columns_; }
   const LeftOut& left_out() const { return left_out_; }
   const float* row(int64_t i) const { return values_ + i * columns_; }
+  bool removed() const;  // from the cache, while this process opened it
 
  private:
+  int file_ = -1;  // locked (shared): nobody removes it
   void* map_ = nullptr;
   size_t bytes_ = 0;
   int64_t rows_ = 0, columns_ = 0;

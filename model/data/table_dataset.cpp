@@ -2,14 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <cstdio>
+#include <filesystem>
+#include <sstream>
 
 #include "model/base/error.h"
+#include "model/data/netcdf_file.h"
 #include "model/data/row_choice.h"
+#include "model/data/stats.h"
 #include "model/data/table_cache.h"
 
 namespace isobar {
 namespace {
+
+constexpr int64_t kMostNamed = 1 << 16;  // classes
 
 std::vector<std::string> columns_of(const DataSpec& data) {
   if (data.inputs.empty() || data.targets.empty())
@@ -23,17 +29,25 @@ std::vector<std::string> columns_of(const DataSpec& data) {
 class TableDataset : public Dataset {
  public:
   TableDataset(std::shared_ptr<const MappedTable> table, int64_t first, int64_t rows, Statistics statistics,
-               ChannelNames names, const SampleShape& shape)
+               ChannelNames names, const SampleShape& shape, std::vector<std::string> class_names = {})
       : table_(std::move(table)),
         first_(first),
         rows_(rows),
-        statistics_(std::move(statistics)),
+        statistics_(usable(std::move(statistics), &flat_)),
         names_(std::move(names)),
-        shape_(shape) {}
+        shape_(shape),
+        class_names_(std::move(class_names)) {}
   int64_t size() const override { return rows_; }
   SampleShape shape() const override { return shape_; }
   ChannelNames channels() const override { return names_; }
   LeftOut left_out() const override { return table_->left_out(); }
+  std::vector<std::string> class_names() const override { return class_names_; }
+  std::vector<std::string> flat_channels() const override {
+    std::vector<std::string> names;
+    for (const size_t c : flat_)
+      names.push_back(c < names_.inputs.size() ? names_.inputs[c] : names_.targets[c - names_.inputs.size()]);
+    return names;
+  }
   Statistics input_statistics() const override {
     if (statistics_.mean.empty()) return {};
     const auto inputs = static_cast<std::ptrdiff_t>(names_.inputs.size());
@@ -59,17 +73,17 @@ class TableDataset : public Dataset {
  private:
   std::shared_ptr<const MappedTable> table_;
   int64_t first_, rows_;
+  std::vector<size_t> flat_;  // columns
   Statistics statistics_;
   ChannelNames names_;
   SampleShape shape_;
+  std::vector<std::string> class_names_;
 };
 
-// Of rows [0, rows), in two passes
-Statistics statistics_of_rows(const MappedTable& t, int64_t rows, const std::vector<std::string>& names,
-                              const std::string& path) {
-  const auto columns = static_cast<int64_t>(names.size());
+// Of rows [0, rows), in two passes; `classes`: the last column is no number to be normalised.
+Statistics statistics_of_rows(const MappedTable& t, int64_t rows, bool classes) {
   Statistics s;
-  for (int64_t c = 0; c < columns; ++c) {
+  for (int64_t c = 0; c < t.columns() - (classes ? 1 : 0); ++c) {
     double mean = 0, squares = 0;
     for (int64_t r = 0; r < rows; ++r) mean += static_cast<double>(t.row(r)[c]);
     mean /= static_cast<double>(rows);
@@ -77,20 +91,64 @@ Statistics statistics_of_rows(const MappedTable& t, int64_t rows, const std::vec
       const double d = static_cast<double>(t.row(r)[c]) - mean;
       squares += d * d;
     }
-    const double std = std::sqrt(squares / static_cast<double>(rows));
-    if (!(std > 1e-7 * std::abs(mean)) || static_cast<float>(std) < std::numeric_limits<float>::min())
-      throw ConfigError(path, "data.train",
-                        "column '" + names[c] + "' is constant, so it cannot be normalised",
-                        "leave it out of data.inputs and data.targets");
     s.mean.push_back(static_cast<float>(mean));
-    s.std.push_back(static_cast<float>(std));
+    s.std.push_back(static_cast<float>(std::sqrt(squares / static_cast<double>(rows))));
   }
+  if (classes) s.mean.push_back(0), s.std.push_back(1);
   return s;
+}
+
+// Every number of the last column is a class.
+void check_classes(const MappedTable& t, int64_t classes, const std::string& path, const std::string& key,
+                   const std::string& column) {
+  const std::string of = "net.out_features = " + std::to_string(classes);
+  for (int64_t r = 0; r < t.rows(); ++r) {
+    const float x = t.row(r)[t.columns() - 1];
+    char shown[32];
+    std::snprintf(shown, sizeof shown, "%.9g", static_cast<double>(x));
+    if (x != std::floor(x))
+      throw ConfigError(path, key, "column '" + column + "' holds " + shown + ", which is no class",
+                        "number the classes 0, 1, 2, …: whole numbers below " + of);
+    if (x < 0 || x >= static_cast<float>(classes))
+      throw ConfigError(path, key,
+                        "column '" + column + "' holds class " + shown + ", and classes are 0 to " +
+                            std::to_string(classes - 1),
+                        "number them from 0, and set net.out_features to their number");
+  }
+}
+
+// Of CF's flag_values and flag_meanings, where they number the classes as the column does; {}: not told
+std::vector<std::string> names_of_classes(const std::string& path, const std::string& column,
+                                          int64_t classes) {
+  for (const std::string& file : files_of_table(path)) {
+    if (std::filesystem::path(file).extension() != ".nc") continue;
+    try {
+      const NetcdfFile netcdf(file);
+      const NetcdfVariable* v = netcdf.find(column);
+      if (!v) continue;
+      const std::vector<double> values = netcdf.numbers(*v, "flag_values", static_cast<size_t>(kMostNamed));
+      std::istringstream words(netcdf.text(*v, "flag_meanings"));
+      std::vector<std::string> names(static_cast<size_t>(classes));
+      bool any = false;
+      for (const double value : values) {
+        std::string word;
+        if (!(words >> word)) break;
+        if (value != std::floor(value) || value < 0 || value >= static_cast<double>(classes)) continue;
+        names[static_cast<size_t>(value)] = word;
+        any = true;
+      }
+      if (any) return names;
+    } catch (const ArrayError& e) {
+      throw ConfigError(file, "data.train", e.what(), e.mend);
+    }
+  }
+  return {};
 }
 
 // In physical units
 std::unique_ptr<Dataset> whole_table(std::shared_ptr<const MappedTable> table, const DataSpec& data,
-                                     const SampleShape& want) {
+                                     const std::string& path, const SampleShape& want) {
+  if (want.classes > 0) check_classes(*table, want.classes, path, "data.valid", data.targets.back());
   const int64_t limit = data.limit_valid_samples, all = table->rows();
   const int64_t rows = limit > 0 ? std::min(limit, all) : all;
   return std::make_unique<TableDataset>(std::move(table), 0, rows, Statistics(),
@@ -111,7 +169,8 @@ std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& pat
   const bool tail = split == Split::valid && path.empty();  // the end of data.train validates
   const RowChoice choice = row_choice(data);
   const bool physical = known && known->mean.empty();
-  if (physical && !tail) return whole_table(mapped_table(path, "data.valid", names, choice), data, want);
+  if (physical && !tail)
+    return whole_table(mapped_table(path, "data.valid", names, choice), data, path, want);
   std::shared_ptr<const MappedTable> training = mapped_table(data.train, "data.train", names, choice);
   const auto first =
       static_cast<int64_t>(std::round(data.train_fraction * static_cast<double>(training->rows())));
@@ -120,21 +179,34 @@ std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& pat
                       "leaves no row to " + std::string(first == 0 ? "train" : "validate"),
                       first == 0 ? "raise it" : "lower it, or name data.valid");
   Statistics statistics;
-  if (!physical) statistics = statistics_of_rows(*training, first, names, data.train);
+  if (!physical) statistics = statistics_of_rows(*training, first, want.classes > 0);
   const bool other = split == Split::valid && !tail;
   const auto table = other ? mapped_table(path, "data.valid", names, choice) : training;
+  std::vector<std::string> class_names;
+  if (want.classes > 0) {
+    const std::string& column = data.targets.back();
+    check_classes(*training, want.classes, data.train, "data.train", column);
+    if (other) check_classes(*table, want.classes, path, "data.valid", column);
+    class_names = names_of_classes(data.train, column, want.classes);
+  }
   const int64_t begin = tail ? first : 0, end = split == Split::train ? first : table->rows();
   const int64_t limit = split == Split::train ? data.limit_samples : data.limit_valid_samples;
   const int64_t rows = limit > 0 ? std::min(limit, end - begin) : end - begin;
   return std::make_unique<TableDataset>(table, begin, rows, std::move(statistics),
-                                        ChannelNames{data.inputs, data.targets}, want);
+                                        ChannelNames{data.inputs, data.targets}, want,
+                                        std::move(class_names));
 }
 
-void require_tables(const DataSpec& data) {
+void require_tables(const DataSpec& data, int64_t classes) {
   if (data.train.empty() && data.valid.empty()) return;
   const std::vector<std::string> names = columns_of(data);
-  if (!data.train.empty()) require_table(data.train, "data.train", names, row_choice(data));
-  if (!data.valid.empty()) require_table(data.valid, "data.valid", names, row_choice(data));
+  for (const auto& [path, key] : {std::pair{data.train, "data.train"}, {data.valid, "data.valid"}}) {
+    if (path.empty()) continue;
+    require_table(path, key, names, row_choice(data));
+    if (classes > 0)
+      check_classes(*mapped_table(path, key, names, row_choice(data)), classes, path, key,
+                    data.targets.back());
+  }
 }
 
 }  // namespace isobar

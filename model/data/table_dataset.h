@@ -10,11 +10,12 @@
 namespace isobar {
 
 /// `known`: empty statistics, for rows in physical units; null otherwise, as a table's are computed here.
-/// Throws ConfigError as read_table does, and for a column that is constant, so that it cannot be normalised.
+/// Throws ConfigError as read_table does, and where a target of classes holds anything else than those.
 std::unique_ptr<Dataset> open_table(const DataSpec& data, const std::string& path, Split split,
                                     const SampleShape& want, const Statistics* known = nullptr);
 
-/// data.train and data.valid can be opened so. Throws ConfigError. In a child (require_table).
-void require_tables(const DataSpec& data);
+/// data.train and data.valid can be opened so, `classes` as in SampleShape. Throws ConfigError. In a child
+/// (require_table).
+void require_tables(const DataSpec& data, int64_t classes);
 
 }  // namespace isobar

@@ -19,8 +19,10 @@ std::vector<NetChannel> with_statistics(const std::vector<std::string>& names,
 NetChannels channels_of_data(const Dataset& set) {
   const ChannelNames names = set.channels();
   const Coordinates at = set.coordinates();
-  return {with_statistics(names.inputs, at.input_units, set.input_statistics()),
-          with_statistics(names.targets, at.units, set.target_statistics())};
+  NetChannels channels{with_statistics(names.inputs, at.input_units, set.input_statistics()),
+                       with_statistics(names.targets, at.units, set.target_statistics())};
+  if (set.shape().classes > 0) channels.targets.at(0).classes = set.class_names();
+  return channels;
 }
 
 }  // namespace isobar

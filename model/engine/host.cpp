@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "isobar_version.h"
+#include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/comm/comm.h"
 
@@ -76,6 +77,7 @@ nlohmann::json provenance() {
           {"cpu", cpu_name()},
           {"cores", cores()},
           {"isa", static_cast<int>(dnnl_get_effective_cpu_isa())},
+          {"kernels", cpu::name_of(cpu::current_isa())},
           {"bf16_mode", cpu::bf16_mode()},
           {"f16_mode", cpu::f16_mode()},
           {"tf32_mode", cpu::tf32_mode()},

@@ -11,8 +11,8 @@ int64_t peak_resident_bytes();  // most so far
 int64_t file_resident_bytes();  // of it now, pages of programs and libraries: a host's processes share them
 int cores();                    // that this process may run on
 std::string cpu_name();
-/// commit, host, cpu, cores, isa, bf16_mode, f16_mode, tf32_mode, compiler, build_type, onednn, mpi, kernel,
-/// env: stands in every result
+/// commit, host, cpu, cores, isa (oneDNN's), kernels (ours: avx2 …), bf16_mode, f16_mode, tf32_mode,
+/// compiler, build_type, onednn, mpi, kernel, env: stands in every result
 nlohmann::json provenance();
 std::string utc_now();  // 2026-01-31T12:00:00Z
 

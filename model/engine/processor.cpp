@@ -1,6 +1,8 @@
 #include "model/engine/processor.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 
 #include "model/backend/cpu/cpu_backend.h"
@@ -85,7 +87,7 @@ class GpuProcessor : public Processor {
     nccl_bytes_ = cuda::device_memory_in_use() - before_nccl_;
     communicators_ = static_cast<int64_t>(plan.groups.size());
     executor_.emplace(plan, backend_, nccl_ ? &*nccl_ : nullptr, streams_,
-                      cuda::ExecutorOptions{.graphs = spec.run.cuda_graphs});
+                      cuda::ExecutorOptions{.graphs = spec.run.cuda_graphs, .keep_free = nccl_to_come()});
     make_tracer(plan, traced);
     executor_->observe(&*tracer_);
     libraries_ = before_nccl_ - before_ - arena_->bytes();
@@ -118,7 +120,7 @@ class GpuProcessor : public Processor {
           {{"nccl", NcclComm::version()},
            {"nccl_bytes", nccl_bytes_},  // when its communicators were made; most it takes when they are used
            {"in_use_before_nccl_bytes", before_nccl_},
-           {"nccl_planned_bytes", nccl_buffer_bytes(communicators_, nccl_channels(std::getenv))},
+           {"nccl_planned_bytes", nccl_planned()},
            {"ranks_share_a_gpu", shares_device_},
            {"mode",
             shares_device_ ? "correctness: ranks share a GPU and talk over sockets" : "one GPU a rank"}});
@@ -169,6 +171,8 @@ class GpuProcessor : public Processor {
       if (const char* value = std::getenv(name)) j[name] = value;
     return j;
   }
+  int64_t nccl_planned() const { return nccl_buffer_bytes(communicators_, nccl_channels(std::getenv)); }
+  int64_t nccl_to_come() const { return nccl_ ? std::max<int64_t>(0, nccl_planned() - nccl_bytes_) : 0; }
   nlohmann::json fused() const {  // ops that run as part of products, by how
     nlohmann::json j = nlohmann::json::object();
     for (const cuda::Fusion& f : backend_.fusions()) j[name_of(f.kind)] = j.value(name_of(f.kind), 0) + 1;
@@ -225,20 +229,77 @@ ComputeDevice choose_device(const RunSpec& spec, int rank_on_host) {
 
 Workspace workspace_of(const ComputeDevice& device, [[maybe_unused]] const RunSpec& spec, int threads) {
 #ifdef ISOBAR_WITH_CUDA
-  if (device.gpu) return cuda_workspace(device.capability, spec.run.deterministic_attention);
+  if (device.gpu) return gpu_workspace(spec, device.capability);
 #else
   (void)device;
 #endif
   return cpu_workspace(threads);
 }
 
+#ifdef ISOBAR_WITH_CUDA
+
+namespace {
+
+// Ranks that share a GPU, to test on one, share its memory alike.
+DeviceRoom room_here(const ComputeDevice& device, const Mpi& mpi) {
+  const std::vector<cuda::Device> all = cuda::find_devices().all;
+  const auto devices = static_cast<int64_t>(all.size());
+  const bool shared = mpi.size() > 1 && any_two_share_a_device(mpi);
+  const auto ranks = static_cast<double>(shared ? (mpi.ranks_on_host() + devices - 1) / devices : 1);
+  const auto used = static_cast<double>(cuda::device_memory_in_use());  // by anyone, CUDA's context among it
+  return {.bytes = static_cast<double>(all.at(static_cast<size_t>(device.index)).memory) / ranks,
+          .process = std::max(kGpuProcessBytes, used / ranks),
+          .nccl_channels = nccl_channels(std::getenv)};
+}
+
+}  // namespace
+
+MicroBatchChoice choose_micro_batch(const ComputeDevice& device, const RunSpec& spec, const Mpi& mpi) {
+  if (!device.gpu || spec.policy.micro_batch > 0) return {.spec = spec};
+  MicroBatchChoice mine =
+      largest_micro_batch(spec, gpu_workspace(spec, device.capability), room_here(device, mpi));
+  const auto least = -mpi.max_of(-static_cast<double>(mine.spec.policy.micro_batch));
+  if (const auto size = static_cast<int64_t>(least); size < mine.spec.policy.micro_batch) {
+    mine.spec.policy.micro_batch = size;
+    mine.memory = device_memory(mine.spec, gpu_workspace(spec, device.capability), mine.room);
+  }
+  return mine;
+}
+
+MicroBatchChoice planned_micro_batch(const RunSpec& spec) {
+  const std::vector<cuda::Device> here =
+      spec.run.device == "cpu" ? std::vector<cuda::Device>{} : cuda::find_devices().all;
+  if (here.empty() && spec.run.device != "cuda") return {.spec = spec};
+  return largest_micro_batch(
+      spec, planned_workspace(spec, 1),
+      {.bytes = here.empty() ? std::numeric_limits<double>::infinity() : static_cast<double>(here[0].memory),
+       .nccl_channels = nccl_channels(std::getenv)});
+}
+
+Workspace gpu_workspace(const RunSpec& spec, int capability) {
+  return cuda_workspace(capability, spec.run.deterministic_attention);
+}
+
+#else
+
+MicroBatchChoice choose_micro_batch(const ComputeDevice&, const RunSpec& spec, const Mpi&) {
+  return {.spec = spec};
+}
+MicroBatchChoice planned_micro_batch(const RunSpec& spec) {
+  return {.spec = spec};
+}
+Workspace gpu_workspace(const RunSpec&, int) {
+  return {};
+}
+
+#endif
+
 Workspace planned_workspace(const RunSpec& spec, int threads) {
 #ifdef ISOBAR_WITH_CUDA
   const std::vector<cuda::Device> here =
       spec.run.device == "cpu" ? std::vector<cuda::Device>{} : cuda::find_devices().all;
-  const bool deterministic = spec.run.deterministic_attention;
-  if (!here.empty()) return cuda_workspace(here[0].major, deterministic);
-  if (spec.run.device == "cuda") return cuda_workspace(9, deterministic);
+  if (!here.empty()) return gpu_workspace(spec, here[0].major);
+  if (spec.run.device == "cuda") return gpu_workspace(spec);
   return cpu_workspace(threads);
 #else
   return workspace_of(choose_device(spec, 0), spec, threads);

@@ -15,6 +15,7 @@
 #include "model/backend/runner.h"
 #include "model/base/spec.h"
 #include "model/comm/comm.h"
+#include "model/nets/device_memory.h"
 #include "model/trace/device_records.h"
 
 namespace isobar {
@@ -54,6 +55,15 @@ class Processor {  // a rank's memory, backend and executor
 /// Throws ConfigError where run.device asks for a GPU and there is none.
 ComputeDevice choose_device(const RunSpec& spec, int rank_on_host);
 Workspace workspace_of(const ComputeDevice& device, const RunSpec& spec, int threads);
+/// policy.micro_batch 0 on a GPU: the largest whose plan fits (nets/device_memory.h), with the device's
+/// memory and what others have of it now. On the CPU, and where one is given, the specification as it is.
+/// Collective: of what the ranks find the least.
+MicroBatchChoice choose_micro_batch(const ComputeDevice& device, const RunSpec& spec, const Mpi& mpi);
+/// The same for a run that is only planned: without the device its memory is taken to be enough for any.
+MicroBatchChoice planned_micro_batch(const RunSpec& spec);
+/// Scratch on a GPU of this compute capability (major; Hopper where nobody says which). Nothing where this
+/// program has no CUDA.
+Workspace gpu_workspace(const RunSpec& spec, int capability = 9);
 /// The same for a run that is only planned: of the device that run.device names, whether it is here or not. A
 /// GPU that is not here counts as Hopper.
 Workspace planned_workspace(const RunSpec& spec, int threads);

@@ -24,7 +24,7 @@ void copy(const float* from, int64_t count, float* to) {
 }  // namespace
 
 RankData::RankData(const RunSpec& spec, const Plan& plan, int rank, const Statistics* known) : spec_(spec) {
-  const SampleShape shape = sample_shape(spec.net);
+  const SampleShape shape = sample_shape(spec);
   const Coords at = coords_of(spec.layout, rank);
   const int64_t dp = spec.layout.dp, batch = spec.micro_batch();
   train_set_ = open_dataset(spec.data, spec.data.train, Split::train, shape, known);
@@ -36,18 +36,15 @@ RankData::RankData(const RunSpec& spec, const Plan& plan, int rank, const Statis
   const auto seed = static_cast<uint64_t>(spec.train.seed);
   // Only the first and the last stage of a pipeline read samples; all that share samples read the same.
   const bool reads = has(plan, OpKind::fetch);
-  scores_ = has(plan, OpKind::loss) && at.tp == 0 && at.cp == 0;
+  scores_ = (has(plan, OpKind::loss) || has(plan, OpKind::cross_entropy)) && at.tp == 0 && at.cp == 0;
   if (reads)
     train_loader_.emplace(*train_set_,
                           LoaderOptions{batch, spec.micro_batches(), dp, at.dp, seed, spec.data.workers,
                                         spec.data.prefetch, spec.data.shuffle});
   if (spec.data.valid.empty() && spec.data.train_fraction >= 1) return;
   valid_set_ = open_dataset(spec.data, spec.data.valid, Split::valid, shape, known);
-  if (valid_set_->size() < batch * dp)
-    throw ConfigError(spec.file, "data.valid",
-                      "holds fewer samples than one batch of " + std::to_string(batch * dp),
-                      "lower policy.micro_batch or give more data");
-  if (reads) valid_loader_.emplace(*valid_set_, LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false});
+  if (reads) valid_loader_.emplace(*valid_set_, LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false, true});
+  replica_ = at.dp;
 }
 
 int64_t RankData::steps_per_epoch() const {
@@ -55,7 +52,13 @@ int64_t RankData::steps_per_epoch() const {
 }
 
 int64_t RankData::validation_batches() const {
-  return valid_set_->size() / (spec_.micro_batch() * spec_.layout.dp);
+  const int64_t whole = spec_.micro_batch() * spec_.layout.dp;
+  return (valid_set_->size() + whole - 1) / whole;
+}
+
+int64_t RankData::validation_padding(int64_t batch) const {
+  const int64_t mine = spec_.micro_batch(), end = (batch * spec_.layout.dp + replica_ + 1) * mine;
+  return std::clamp<int64_t>(end - valid_set_->size(), 0, mine);
 }
 
 void RankData::seek(int64_t step) {

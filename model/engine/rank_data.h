@@ -28,7 +28,13 @@ class RankData {
   ChannelNames channels() const { return train_set_->channels(); }
   NetChannels net_channels() const { return channels_of_data(*train_set_); }
   LeftOut left_out() const { return train_set_->left_out(); }
+  std::vector<std::string> flat_channels() const { return train_set_->flat_channels(); }
+  /// All samples are validated; the last batch may be smaller.
+  int64_t validation_samples() const { return valid_set_->size(); }
   int64_t validation_batches() const;
+  /// Samples at the end of this rank's part of a batch that only fill it
+  int64_t validation_padding(int64_t batch) const;
+  int64_t classes() const { return train_set_->shape().classes; }
 
   /// The next batch is the step's first.
   void seek(int64_t step);
@@ -44,6 +50,7 @@ class RankData {
   std::unique_ptr<Dataset> train_set_, valid_set_;
   std::optional<Loader> train_loader_, valid_loader_;
   bool scores_ = false;
+  int64_t replica_ = 0;  // of layout.dp
 };
 
 }  // namespace isobar

@@ -97,6 +97,10 @@ Resume check_resume(const fs::path& dir, const RunSpec& spec) {
   return r;
 }
 
+void compare_again(Resume& r, const RunSpec& spec) {
+  r.changes = changes_between(r.state, spec, r.from);
+}
+
 std::string text_of(const Resume& r) {
   std::string text = "resumes " + r.from.string() + ", after step " + std::to_string(r.state.train.step);
   for (size_t i = 0; i < r.changes.size(); ++i) {

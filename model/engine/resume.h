@@ -35,6 +35,9 @@ struct Resume {
 /// this one. Throws ConfigError.
 Resume check_resume(const std::filesystem::path& dir, const RunSpec& spec);
 
+/// What of the specification has changed, when part of it is chosen only now (policy.micro_batch on a GPU).
+void compare_again(Resume& r, const RunSpec& spec);
+
 std::string text_of(const Resume& r);
 ResumeRecord record_of(const Resume& r);
 

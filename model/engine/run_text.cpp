@@ -1,9 +1,13 @@
 #include "model/engine/run_text.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <map>
 
 #include "model/engine/host.h"
+#include "model/plan/layout.h"
 
 namespace isobar {
 namespace {
@@ -32,7 +36,8 @@ std::string some(int64_t n, const std::string& what) {  // 1 rank, 2 ranks
 std::string layers_text(const MlpSpec& n) {
   std::string widths = std::to_string(n.in_features);
   for (const int64_t width : n.hidden) widths += " -> " + std::to_string(width);
-  return widths + " -> " + std::to_string(n.out_features) + ", " + n.activation;
+  return widths + " -> " + std::to_string(n.out_features) + ", " + n.activation +
+         (n.dropout > 0 ? text(", dropout %g", n.dropout) : "");
 }
 
 std::string net_text(const NetSpec& n, int64_t parameters) {
@@ -78,6 +83,19 @@ std::string data_text(const RunSpec& s, const RunFacts& f) {
   return data + "; validation: " + (s.data.valid.empty() ? "its last part" : s.data.valid);
 }
 
+// One line, whatever their number
+std::string flat_text(const RunFacts& f) {
+  constexpr size_t kNamed = 8;
+  if (f.flat_channels.empty()) return "";
+  std::string names;
+  for (size_t i = 0; i < std::min(kNamed, f.flat_channels.size()); ++i)
+    names += (i > 0 ? ", " : "") + f.flat_channels[i];
+  if (f.flat_channels.size() > kNamed)
+    names += " and " + std::to_string(f.flat_channels.size() - kNamed) + " more";
+  return line("WARNING",
+              "hardly vary in the training data, so their standard deviation counts as 1: " + names);
+}
+
 std::string steps_text(const RunSpec& s, const RunFacts& f) {
   const TrainSpec& t = s.train;
   std::string steps = std::to_string(t.steps);
@@ -89,17 +107,25 @@ std::string steps_text(const RunSpec& s, const RunFacts& f) {
 
 }  // namespace
 
+std::string place_text(const LayoutSpec& layout, int rank, int ranks) {
+  const Coords at = coords_of(layout, rank);
+  return text("rank %d of %d: dp %d, tp %d, cp %d, pp %d; process %d", rank, ranks, at.dp, at.tp, at.cp,
+              at.pp, ::getpid());
+}
+
 std::string header_text(const RunSpec& s, const RunFacts& f) {
   return line("net", net_text(s.net, f.parameters)) + line("layout", layout_text(s, f)) +
          line("batch",
               some(s.train.global_batch, "sample") + " a step: " + some(s.micro_batches(), "micro-batch") +
                   " of " + std::to_string(s.micro_batch()) +
-                  (s.layout.dp > 1 ? " on each of " + std::to_string(s.layout.dp) + " replicas" : "")) +
+                  (s.layout.dp > 1 ? " on each of " + std::to_string(s.layout.dp) + " replicas" : "") +
+                  (f.micro_batch.empty() ? "" : " (" + f.micro_batch + ")")) +
          line("optimizer", s.train.optimizer + text(", lr %g ", s.train.lr) + s.train.lr_schedule) +
          line("precision", precision_text(s)) +
          line("memory", text("%.1f MB a rank (the plan's arena and loader, fullest rank)",
                              1e-6 * static_cast<double>(f.memory_bytes))) +
-         line("data", data_text(s, f)) + line("steps", steps_text(s, f)) + line("device", f.device) +
+         line("data", data_text(s, f)) + flat_text(f) + line("steps", steps_text(s, f)) +
+         line("device", f.device) +
          line("out", s.run.out.empty() ? "nothing is kept (--set run.out=runs/NAME keeps it)" : s.run.out);
 }
 
@@ -115,6 +141,8 @@ std::string summary_text(const RunSpec& s, const EndRecord& end) {
     if (const auto& v = end.valid)
       says += text("; validation after step %ld: loss %.5f", v->step, v->loss) +
               (v->rmse ? text(", rmse %.5f", *v->rmse) : "") + (v->mae ? text(", mae %.5f", *v->mae) : "") +
+              (v->accuracy ? text(", accuracy %.5f", *v->accuracy) : "") +
+              (v->baseline_accuracy ? text(", most frequent class %.5f", *v->baseline_accuracy) : "") +
               (v->persistence_rmse ? text(", persistence %.5f", *v->persistence_rmse) : "");
     out += line("loss", says);
   }

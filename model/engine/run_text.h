@@ -17,14 +17,18 @@ namespace isobar {
 struct RunFacts {  // what the specification does not say
   int64_t parameters = 0;
   int64_t memory_bytes = 0;  // of the fullest rank, as planned
+  std::string micro_batch;   // how the engine chose it; "" where it was given
   int ranks = 1, ranks_on_host = 1, threads = 1;
   LeftOut left_out;
+  std::vector<std::string> flat_channels;  // Dataset::flat_channels
   int64_t steps_per_epoch = 0;
   bool validates = false;
   int64_t first_step = 0;  // that is resumed after
   std::string device;
 };
 
+/// "rank 3 of 8: dp 1, tp 1, cp 0, pp 0; process 1234".
+std::string place_text(const LayoutSpec& layout, int rank, int ranks);
 std::string header_text(const RunSpec& spec, const RunFacts& facts);
 std::string summary_text(const RunSpec& spec, const EndRecord& end);
 

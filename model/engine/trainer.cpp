@@ -41,9 +41,10 @@ constexpr int64_t kWarmup = 2;  // steps that step statistics and op times leave
 
 class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a process; fields in order of use
  public:
-  /// `resume`: on rank 0 all of it, elsewhere the checkpoint; null: starts anew.
+  /// `resume`: on rank 0 all of it, elsewhere the checkpoint; null: starts anew. `micro_batch`: how it was
+  /// chosen, "" where it was given.
   Trainer(const RunSpec& spec, const TrainOptions& options, const Resume* resume, ComputeDevice device,
-          const Mpi& mpi, ResultLog& log, SlowWork& slow, Watchdog& watch)
+          std::string micro_batch, const Mpi& mpi, ResultLog& log, SlowWork& slow, Watchdog& watch)
       : slow_(slow),
         watch_(watch),
         spec_(spec),
@@ -53,6 +54,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         log_(log),
         threads_(threads_per_rank(spec, mpi)),
         device_(std::move(device)),
+        micro_batch_(std::move(micro_batch)),
         plan_(build_plan(spec, mpi.rank(), workspace_of(device_, spec, threads_))),
         train_program_(link_step(spec, plan_)),
         eval_program_(link(plan_, plan_.eval, spec.run.serial)) {
@@ -124,7 +126,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   // A buffer of the plan's, as the host sees it: after download() of it, and until upload() puts it back.
   float* on_host(const View& v) { return v ? reinterpret_cast<float*>(backend_->host(v)) : nullptr; }
   void say(const std::string& line) const {
-    if (mpi_.rank() != 0 || options_.quiet) return;
+    if (options_.quiet || (mpi_.rank() != 0 && !options_.every_rank)) return;
     const auto printing = slow_.begin("printing");  // a pipe may be full
     std::printf("%s\n", line.c_str());
   }
@@ -146,9 +148,12 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     f.ranks_on_host = mpi_.ranks_on_host();
     f.steps_per_epoch = data_->steps_per_epoch();
     f.left_out = data_->left_out();
+    f.flat_channels = data_->flat_channels();
     f.validates = data_->has_validation();
     f.first_step = resume_ ? resume_->state.train.step : 0;
+    f.micro_batch = micro_batch_;
     f.device = device_.gpu ? device_.name : cpu_name();
+    if (options_.every_rank) say(place_text(spec_.layout, mpi_.rank(), mpi_.size()));
     say(header_text(spec_, f));
     if (resume_) say(text_of(*resume_) + "\n");
   }
@@ -201,6 +206,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const double lr = learning_rate(spec_.train, step, plateau_);
     float* scalars = on_host(plan_.scalars);
     scalars[kLearningRate] = static_cast<float>(lr);
+    scalars[kTraining] = 1;
+    scalars[kPadding] = 0;
     if (!scaled_) scalars[kStep] = static_cast<float>(step + 1);
     const float scale = scalars[kLossScale];
 
@@ -237,7 +244,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                         .grad_norm = norm,  // null where it overflowed
                         .data_wait_s = wait,
                         .rss_bytes = resident_bytes()};
-      (of_fields() ? record.rmse : record.mae) = metrics[errors().first];
+      (of_fields() ? record.rmse : of_classes() ? record.accuracy : record.mae) = metrics[errors().first];
       if (scaled_) record.loss_scale = scale, record.skipped = skipped;
       log_.write_step(record);
     }
@@ -254,9 +261,11 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     }
   }
 
-  /// The error of each channel: an RMSE of fields, the mean absolute error of single numbers.
+  /// The error of each channel: an RMSE of fields, the mean absolute error of single numbers. Of classes the
+  /// share of samples that the net has right.
   const Metric& errors() const { return plan_.metrics_named.at(1); }
   bool of_fields() const { return errors().name == "rmse"; }
+  bool of_classes() const { return errors().name == "accuracy"; }
 
   /// Whether the loss is the lowest so far.
   bool validate(int64_t step) {
@@ -268,19 +277,29 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const bool persist = of_fields() && persistence_.empty() &&
                          std::find(persistent.begin(), persistent.end(), -1) == persistent.end();
     std::vector<double> persistence(channels, 0.0);
+    std::vector<double> frequency(most_frequent_ ? 0 : data_->classes(), 0.0);
+    int64_t padding = 0;
     backend_->on_fetch([&](int32_t, const BatchPlaces& to) {
       const auto reading = slow_.begin("reading samples of the validation");
       const Batch batch = data_->next_validation(to);
-      if (jacobian_ && mpi_.rank() == 0 && !sampled_) jacobian_->sample(batch.input, spec_.micro_batch());
-      if (persist && data_->scores())
-        add_persistence_rmse(*spec_.net.images(), spec_.micro_batch(), batch.input, batch.target, persistent,
-                             persistence);
+      const int64_t own = spec_.micro_batch() - padding;
+      if (jacobian_ && mpi_.rank() == 0 && !sampled_) jacobian_->sample(batch.input, own);
+      if (!data_->scores()) return;
+      if (persist)
+        add_persistence_rmse(*spec_.net.images(), own, batch.input, batch.target, persistent, persistence);
+      if (!frequency.empty())
+        for (int64_t b = 0; b < own; ++b) frequency.at(static_cast<size_t>(batch.target[b])) += 1;
     });
     executor_->record_to(nullptr);
     processor_->stop_watching();
     data_->seek_validation();
     const auto times = executor_->op_times();
     for (int64_t i = 0; i < batches; ++i) {
+      padding = data_->validation_padding(i);
+      float* scalars = on_host(plan_.scalars);
+      scalars[kTraining] = 0;
+      scalars[kPadding] = static_cast<float>(padding);
+      backend_->upload({plan_.scalars});
       (*executor_)(eval_program_, 0);
       backend_->download({plan_.metrics});
       const float* metrics = on_host(plan_.metrics);
@@ -296,11 +315,16 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       jacobian = (*jacobian_)(on_host(plan_.params_all));
       backend_->drop_host_copies();
     }
-    for (double& x : sums) x /= static_cast<double>(batches);
+    const auto samples = static_cast<double>(data_->validation_samples());
+    const auto whole = static_cast<double>(spec_.micro_batch() * spec_.layout.dp);
+    for (double& x : sums) x /= samples / whole;
     if (persist) {
       persistence_ = mpi_.sum_of(persistence);
-      for (double& x : persistence_)
-        x /= static_cast<double>(batches * spec_.micro_batch() * spec_.layout.dp);
+      for (double& x : persistence_) x /= samples;
+    }
+    if (!frequency.empty()) {
+      const std::vector<double> all = mpi_.sum_of(frequency);
+      most_frequent_ = *std::max_element(all.begin(), all.end()) / samples;
     }
     const TrainSpec& t = spec_.train;
     const bool watched = t.lr_schedule == "plateau" || may_stop_early(t) || t.checkpoint_best;
@@ -309,15 +333,19 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const auto first = sums.begin() + errors().first;
     ValidRecord record{.step = step, .loss = sums[0], .seconds = seconds, .persistence_rmse = persistence_};
     record.jacobian = jacobian;
-    (of_fields() ? record.rmse : record.mae).assign(first, first + channels);
+    if (of_classes())
+      record.accuracy = *first, record.baseline_accuracy = most_frequent_;
+    else
+      (of_fields() ? record.rmse : record.mae).assign(first, first + channels);
     log_.write(record);
-    last_valid_ = {step, sums[0], {}, {}, {}};
-    (of_fields() ? last_valid_->rmse : last_valid_->mae) = *first;
+    last_valid_ = {.step = step, .loss = sums[0], .baseline_accuracy = most_frequent_};
+    (of_fields() ? last_valid_->rmse : of_classes() ? last_valid_->accuracy : last_valid_->mae) = *first;
     char line[160], against[64] = "";
     if (!persistence_.empty()) {
       last_valid_->persistence_rmse = persistence_[0];
       std::snprintf(against, sizeof against, "  persistence %.5f", persistence_[0]);
     }
+    if (most_frequent_) std::snprintf(against, sizeof against, "  most frequent class %.5f", *most_frequent_);
     std::snprintf(line, sizeof line, "valid after step %ld: loss %.5f  %s %.5f%s  (%.1f s)", step, sums[0],
                   errors().name.c_str(), *first, against, seconds);
     say(line);
@@ -390,6 +418,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   ResultLog& log_;
   const int threads_;
   const ComputeDevice device_;
+  const std::string micro_batch_;  // how it was chosen
   const Plan plan_;
   const Program train_program_, eval_program_;
   std::optional<RankData> data_;
@@ -406,6 +435,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   bool sampled_ = false;  // the first validation has shown it its samples
   double final_loss_ = 0;
   std::optional<LastValid> last_valid_;
+  std::optional<double> most_frequent_;  // share of the validation's samples
   std::string last_checkpoint_;
   int64_t started_ = 0;
   const bool scaled_ = spec_.policy.amp == "fp16";
@@ -463,7 +493,8 @@ int threads_per_rank(const RunSpec& spec, const Mpi& mpi) {
   return std::max(1, cores() / mpi.ranks_on_host());
 }
 
-EndRecord train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi) {
+EndRecord train(const RunSpec& given, const TrainOptions& options, const Mpi& mpi) {
+  RunSpec spec = given;  // with the micro-batch that is chosen below, before anything is planned
   if (spec.layout.world() != mpi.size())
     throw ConfigError(spec.file, "layout",
                       "dp*tp*cp*pp = " + std::to_string(spec.layout.world()) + ", but the run has " +
@@ -480,12 +511,16 @@ EndRecord train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi
                                           .c_str());
     return start.end;
   }
+  if (options.begins) options.begins();
   const StopSignals signals;
   SlowWork slow;
   Errands errands;
   Watchdog watch(&mpi, slow, errands, spec.run.hang_timeout, reports_of(spec, mpi));
   std::optional<SlowWork::Part> starting(std::in_place, &slow, "starting up");
   const ComputeDevice device = choose_device(spec, mpi.rank_on_host());
+  const MicroBatchChoice micro_batch = choose_micro_batch(device, spec, mpi);
+  spec.policy.micro_batch = micro_batch.spec.policy.micro_batch;
+  if (start.resume && mpi.rank() == 0) compare_again(*start.resume, spec);
   if (mpi.rank() == 0) check_world(spec, workspace_of(device, spec, threads_per_rank(spec, mpi)));
   ResultLog log = mpi.rank() == 0 ? log_of(spec) : ResultLog();
   log.slow_by(&slow);
@@ -498,7 +533,8 @@ EndRecord train(const RunSpec& spec, const TrainOptions& options, const Mpi& mpi
   EndRecord end;
   bool told = false;
   try {
-    Trainer trainer(spec, options, start.resume ? &*start.resume : nullptr, device, mpi, log, slow, watch);
+    Trainer trainer(spec, options, start.resume ? &*start.resume : nullptr, device, micro_batch.text(), mpi,
+                    log, slow, watch);
     try {
       end = trainer.run(starting);
     } catch (const Interrupted&) {

@@ -17,9 +17,12 @@ struct TrainOptions {
   std::filesystem::path trace;   // Chrome trace of the last steps; "" = none
   std::filesystem::path resume;  // run directory or checkpoint; "" = start anew
   bool quiet = false;            // no table of steps on stdout
+  bool every_rank = false;       // that table from each rank, else from rank 0
   /// On rank 0, where the data are normalised by statistics that are not given: waits for them
   /// (begin_statistics). Empty: computed in this process.
   std::function<Statistics()> statistics = {};
+  /// Is called once run.out is known to be this training's, on every rank. May throw ConfigError.
+  std::function<void()> begins = {};
   /// Is told of a failure of this rank while all that it computed with still stands: taking that down may
   /// itself never end. Not of Interrupted.
   std::function<void(const std::exception&)> failed = {};

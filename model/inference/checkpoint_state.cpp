@@ -75,6 +75,15 @@ class Fields {  // of an object in a state.json: each there, of its type and wit
     }
     return out;
   }
+  std::vector<std::string> words(const std::string& key) const {
+    if (!any(key).is_array()) refuse(key, "is " + shown(key) + ", not a list of words");
+    std::vector<std::string> out;
+    for (const json& j : any(key)) {
+      if (!j.is_string()) refuse(key, "holds " + j.dump().substr(0, 60) + ", which is no word");
+      out.push_back(j);
+    }
+    return out;
+  }
   bool has(const std::string& key) const { return object_.contains(key); }
   const json& all() const { return object_; }
 
@@ -104,8 +113,10 @@ EarlyStop early_stop_of(const Fields& f) {
 
 json to_json(const std::vector<NetChannel>& channels) {
   json j = json::array();
-  for (const NetChannel& c : channels)
+  for (const NetChannel& c : channels) {
     j.push_back({{"name", c.name}, {"units", c.units}, {"mean", c.mean}, {"std", c.std}});
+    if (!c.classes.empty()) j.back()["classes"] = c.classes;
+  }
   return j;
 }
 
@@ -118,6 +129,7 @@ std::vector<NetChannel> channels_from(const Fields& f, const std::string& key, c
     const Fields c(entry, file, "channels." + key + ".");
     channels.push_back({c.word("name"), c.word("units"), static_cast<float>(c.number("mean", -kMost, kMost)),
                         static_cast<float>(c.number("std", kLeast, kMost))});
+    if (c.has("classes")) channels.back().classes = c.words("classes");
   }
   return channels;
 }

@@ -17,6 +17,7 @@ namespace {
 RunSpec alone(RunSpec s, int64_t batch) {
   const std::string amp = s.policy.amp;
   const TrainSpec trained = s.train;
+  s.net.leave_out_dropout();
   s.data = {};
   s.layout = {};
   s.policy = {};
@@ -32,12 +33,19 @@ RunSpec alone(RunSpec s, int64_t batch) {
 }
 
 const Op& loss_of(const Plan& plan, const RunSpec& spec) {
-  const auto at = std::find_if(plan.ops.begin(), plan.ops.end(),
-                               [](const Op& op) { return op.kind == OpKind::loss_sums; });
-  if (at == plan.ops.end())
+  const auto at = std::find_if(plan.ops.begin(), plan.ops.end(), [](const Op& op) {
+    return op.kind == OpKind::loss_sums || op.kind == OpKind::cross_entropy;
+  });
+  if (at == plan.ops.end() || spec.net.words())
     throw ConfigError("", "net.kind", spec.net.kind() + " predicts words, and forecasts are numbers",
                       "take the checkpoint of a net of fields or numbers");
   return *at;
+}
+
+// How the prediction lies; logits are numbers of no place
+Attrs patches_of_prediction(const Op& loss) {
+  if (loss.kind == OpKind::loss_sums) return loss.a;
+  return {.batch = loss.a.m, .channels = loss.a.n, .height = 1, .width = 1, .patch = 1};
 }
 
 float number_at(const std::byte* p, DType t, int64_t i) {
@@ -52,7 +60,7 @@ Forecaster::Forecaster(const RunSpec& spec, int64_t batch, int threads)
     : spec_(alone(spec, batch)),
       plan_(build_plan(spec_, 0, cpu_workspace(threads))),
       predicted_(loss_of(plan_, spec_).reads[0]),
-      patches_(loss_of(plan_, spec_).a),
+      patches_(patches_of_prediction(loss_of(plan_, spec_))),
       eval_(link(plan_, plan_.eval, true)),
       predict_(needed_for(plan_, eval_, {predicted_})),
       arena_(plan_.memory.arena),

@@ -26,13 +26,15 @@ class Forecaster {
   Forecaster(const Forecaster& same, int64_t batch, int threads);
   Forecaster(const Forecaster&) = delete;
   Forecaster& operator=(const Forecaster&) = delete;
-  /// input [batch, in, H, W], target and prediction [batch, out, H, W], all normalised
+  /// input [batch, in, H, W], target and prediction [batch, out, H, W], all normalised. Of a net that
+  /// classifies the target is the class, [batch], and the prediction the logits, [batch, classes].
   void operator()(const float* input, const float* target, float* prediction);
   /// The same prediction to the last bit, without the ops that only the loss needs.
   void operator()(const float* input, float* prediction);
   /// Of the last batch that had a target, and the errors too
   double loss() const;
-  /// By channel: the RMSE of fields, the mean absolute error of an mlp's numbers, normalised.
+  /// By channel: the RMSE of fields, the mean absolute error of an mlp's numbers, normalised; of classes the
+  /// accuracy.
   std::vector<double> errors() const;
   const std::string& error_name() const { return plan_.metrics_named.at(1).name; }
   const float* weights() const { return floats(plan_.params_all); }  // in the order of a plan on one rank

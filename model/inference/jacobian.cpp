@@ -9,6 +9,7 @@ namespace isobar {
 namespace {
 
 RunSpec for_rows(RunSpec s, int64_t batch) {
+  s.net.leave_out_dropout();
   s.data = {};
   s.layout = {};
   s.policy = {};

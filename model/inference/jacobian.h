@@ -2,7 +2,7 @@
 // backward program of the same plan, which goes on to the input and leaves out the gradients of parameters.
 // Its loss is the projection of the prediction on a seed, so that one pass gives a row of the Jacobian for
 // each sample of the batch. In fp32, normalised on both sides; times std of the output over std of the input
-// it is that of physical units.
+// it is that of physical units. A net that classifies predicts logits here: those are what is differentiated.
 //
 //   Jacobian jacobian(spec, 8, threads);
 //   jacobian.take_weights(forecaster);                                    // of a checkpoint

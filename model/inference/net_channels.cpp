@@ -47,6 +47,18 @@ void by_channel(const std::vector<NetChannel>& channels, int64_t points, int64_t
 
 }  // namespace
 
+std::vector<NetChannel> outputs_of(const NetChannels& channels, int64_t classes) {
+  if (classes == 0) return channels.targets;
+  const NetChannel& target = channels.targets.at(0);
+  std::vector<NetChannel> logits;
+  for (int64_t i = 0; i < classes; ++i) {
+    const auto k = static_cast<size_t>(i);
+    const bool named = k < target.classes.size() && !target.classes[k].empty();
+    logits.push_back({.name = named ? target.classes[k] : target.name + "_" + std::to_string(i)});
+  }
+  return logits;
+}
+
 void normalise(const std::vector<NetChannel>& channels, int64_t points, int64_t samples, const float* x,
                float* out) {
   by_channel(channels, points, samples, x, out,

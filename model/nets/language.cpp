@@ -1,5 +1,6 @@
 #include "model/nets/language.h"
 
+#include "model/nets/cross_entropy.h"
 #include "model/nets/declare.h"
 
 namespace isobar {
@@ -75,11 +76,6 @@ std::vector<int> TokenHead::backward_reads() const {
   return {index()};
 }
 
-// What the ranks of a vocabulary know of each row, added up (or its largest value taken)
-void TokenHead::reduce_rows(const std::string& path, const View& x) {
-  if (at_.tp > 1) b_.emit(OpKind::all_reduce, path, {.group = at_.tp_group}, {x}, {x}, Lane::tp);
-}
-
 std::vector<Flow> TokenHead::forward(const std::vector<Flow>& in, const Forward&) {
   const int64_t R = at_.full_rows;
   in_ = in[0];
@@ -88,16 +84,8 @@ std::vector<Flow> TokenHead::forward(const std::vector<Flow>& in, const Forward&
   logits_ = b_.saved("logits", e_.act, R * v_.held);
   layers_.linear_forward("head/forward", linear_, layers_.gathered("head/forward", norm_.h), logits_, R,
                          View{});
-  const View largest = b_.scratch("loss.max", DType::f32, R),
-             sums = b_.scratch("loss.sums", DType::f32, 2 * R);
-  b_.emit(OpKind::cross_entropy_max, "loss/max", vocabulary(), {logits_}, {largest});
-  reduce_rows("loss/max/all_reduce", largest);
-  b_.emit(OpKind::cross_entropy_sums, "loss/sums", vocabulary(), {logits_, labels_, largest}, {sums});
-  reduce_rows("loss/sums/all_reduce", sums);
-  Attrs a = vocabulary();
-  a.scale = 1.0f / static_cast<float>(e_.spec.train.global_batch * before_.tokens);
-  b_.emit(OpKind::cross_entropy, "loss/forward", a, {logits_, labels_, largest, sums},
-          {logits_, b_.plan.metrics});
+  cross_entropy_forward(e_, at_, {.m = R, .n = v_.held, .column0 = at_.at.tp * v_.held}, logits_, labels_,
+                        logits_);
   return {};
 }
 

@@ -58,9 +58,6 @@ class TokenHead : public NetPart {
   std::vector<int> backward_reads() const override;
 
  private:
-  Attrs vocabulary() const { return {.m = at_.full_rows, .n = v_.held}; }
-  void reduce_rows(const std::string& path, const View& x);
-
   Emission& e_;
   Builder& b_;
   const Sharding& at_;

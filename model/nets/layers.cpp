@@ -142,17 +142,27 @@ View Layers::norm_backward(const std::string& path, const Norm& n, const View& d
 
 // ---- dropout ----
 
-View Layers::dropout(const std::string& path, const View& y, bool keep) const {
+// A row's place among all that a step's samples have: whoever computes it draws the same numbers.
+Attrs Layers::dropout_attrs(const View& y, int64_t stream) const {
+  return {.m = at_.rows,
+          .n = y.count / at_.rows,
+          .period = e_.spec.layout.dp * at_.full_rows,
+          .row0 = at_.at.dp * at_.full_rows + at_.row0,
+          .rate = static_cast<float>(e_.dropout),
+          .stream = stream};
+}
+
+View Layers::dropout(const std::string& path, const View& y, bool keep, int64_t stream) const {
   if (e_.dropout == 0) return {};
-  // Without one, the state of the random numbers brings it back.
   const View mask = keep ? b_.saved(path + ".mask", DType::f32, (y.count + 3) / 4) : View{};
-  b_.emit(OpKind::dropout, path, {.m = at_.rows, .n = y.count / at_.rows}, {y}, {y, mask});
+  b_.emit(OpKind::dropout, path, dropout_attrs(y, stream), {y, b_.plan.scalars}, {y, mask});
   return mask;
 }
 
-void Layers::dropout_backward(const std::string& path, const View& dy, const View& mask) const {
+void Layers::dropout_backward(const std::string& path, const View& dy, const View& mask,
+                              int64_t stream) const {
   if (e_.dropout > 0)
-    b_.emit(OpKind::dropout_backward, path, {.m = at_.rows, .n = dy.count / at_.rows}, {dy, mask}, {dy});
+    b_.emit(OpKind::dropout_backward, path, dropout_attrs(dy, stream), {dy, mask, b_.plan.scalars}, {dy});
 }
 
 // ---- tensor parallelism: what goes over the network ----

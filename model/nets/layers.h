@@ -104,8 +104,10 @@ class Layers {
   /// with its y: dx itself or its copy; else absent.
   View norm_backward(const std::string& path, const Norm& n, const View& dh, const View& dx, bool first,
                      const Flow& in) const;
-  View dropout(const std::string& path, const View& y, bool keep) const;  // in place; returns the mask
-  void dropout_backward(const std::string& path, const View& dy, const View& mask) const;
+  /// In place; returns the mask, absent where it is not kept but drawn again: then from the random numbers of
+  /// `stream`, of which every place of the net has its own.
+  View dropout(const std::string& path, const View& y, bool keep, int64_t stream = 0) const;
+  void dropout_backward(const std::string& path, const View& dy, const View& mask, int64_t stream = 0) const;
 
   // ---- tensor parallelism ----
   /// Partial [full_rows, D] of a row-parallel linear -> their sum, this rank's rows of it
@@ -115,6 +117,8 @@ class Layers {
   View once(const View& bias) const { return at_.at.tp == 0 ? bias : View{}; }
 
  private:
+  Attrs dropout_attrs(const View& y, int64_t stream) const;
+
   Emission& e_;
   Builder& b_;
   const Sharding& at_;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "model/base/classes.h"
+#include "model/nets/cross_entropy.h"
 #include "model/nets/declare.h"
 #include "model/nets/pixels.h"
 
@@ -58,11 +60,13 @@ class Layer : public NetPart {
     if (!how.result) return {{}};
     const View g = how.again ? b_.scratch(path() + ".g", e_.act, at_.rows * out_) : how.lies(0);
     b_.emit(OpKind::activation, path() + "/activation" + how.pass(), sizes(), {u_}, {g});
+    layers_.dropout(path() + "/dropout" + how.pass(), g, false, index());
     return {{.x = g}};
   }
 
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override {
     const View dg = out[0].dx;
+    layers_.dropout_backward(path() + "/dropout/backward", dg, {}, index());
     const View du = e_.split ? e_.operand(path() + ".du", e_.act, at_.rows * out_) : dg;
     b_.emit(OpKind::activation_backward, path() + "/activation/backward", sizes(), {u_, dg},
             {du, b_.grad(linear_.bias)});
@@ -103,6 +107,7 @@ class Head : public NetPart {
         at_(at),
         layers_(e, at),
         loss_(e, at, pixel),
+        classes_(classifies(e.spec)),
         in_(in),
         out_(pixel.channels) {}
   void set_target(const View& v) { target_ = v; }
@@ -120,12 +125,17 @@ class Head : public NetPart {
     x_ = in[0].x;
     pred_ = b_.saved("pred", e_.act, at_.rows * out_);
     layers_.linear_forward("head/linear/forward", linear_, x_, pred_, at_.rows, linear_.bias);
-    loss_.forward(pred_, target_);
+    if (!classes_) {
+      loss_.forward(pred_, target_);
+      return {};
+    }
+    dlogits_ = b_.saved("dlogits", e_.act, at_.rows * out_);
+    cross_entropy_forward(e_, at_, {.m = at_.rows, .n = out_}, pred_, target_, dlogits_);
     return {};
   }
 
   void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
-    const View dpred = loss_.backward(pred_, target_);
+    const View dpred = classes_ ? dlogits_ : loss_.backward(pred_, target_);
     b_.emit(OpKind::column_sum, "head/linear/backward_bias",
             {.m = at_.rows, .n = out_, .accumulate = e_.accumulates()}, {dpred}, {b_.grad(linear_.bias)});
     layers_.linear_backward_input("head/linear", linear_, dpred, in[0].dx, at_.rows);
@@ -138,9 +148,10 @@ class Head : public NetPart {
   const Sharding& at_;
   const Layers layers_;
   PixelLoss loss_;
+  const bool classes_;  // the outputs are their logits
   const int64_t in_, out_;
   Linear linear_;
-  View target_, x_, pred_;
+  View target_, x_, pred_, dlogits_;
 };
 
 std::string layer_path(int64_t i) {
@@ -157,6 +168,7 @@ class Mlp : public Net {
  public:
   Mlp(const MlpSpec& n, Emission& e, const Sharding& at) : input_(one_pixel(n.in_features)), at_(at) {
     const Activation activation = *activation_named(n.activation);
+    e.dropout = n.dropout;
     int64_t in = n.in_features;
     for (int i = 0; i < n.blocks(); ++i) {
       const int64_t out = n.hidden[i];
@@ -176,6 +188,9 @@ class Mlp : public Net {
          e.act == DType::f32},
         {"target", BatchRole::target, last, DType::f32, n.out_features, at.rows * n.out_features, true}};
     metrics_ = {{"loss", 0, 1}, {"mae", 1, n.out_features}};  // the RMSE of a pixel is its error
+    if (!classifies(e.spec)) return;
+    batch_.back().sample = 1, batch_.back().count = at.rows;
+    metrics_.back() = {"accuracy", 1, 1};
   }
   Attrs fetch() const override { return image_attrs(input_, at_); }
   void fetched(size_t tensor, const View& v) override {

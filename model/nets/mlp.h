@@ -4,7 +4,9 @@
 //   layer   x [B, hidden i] -> linear -> activation -> x [B, hidden i+1], × one less than there are hidden
 //   ones head    x -> linear -> prediction [B, out] -> loss, and each output's error
 //
-// Streams are in the type of activations. The loss is that of images of one pixel.
+// Streams are in the type of activations. The loss is that of images of one pixel; with train.loss:
+// cross_entropy the outputs are the logits of as many classes, the target is one number, the class, and the
+// share of samples whose largest logit is their class's stands beside the loss. net.dropout acts on each x.
 #pragma once
 #include <memory>
 #include <vector>

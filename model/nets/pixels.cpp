@@ -95,7 +95,7 @@ void PixelLoss::forward(const View& pred, const View& target) {
     b_.emit(OpKind::all_reduce, "loss/sums/all_reduce", {.group = at_.sample_group}, {sums_}, {sums_},
             Lane::cp);
   a.scale = 1.0f / static_cast<float>(e_.spec.micro_batches() * e_.spec.layout.dp);
-  b_.emit(OpKind::loss, "loss/forward", a, {sums_}, {b_.plan.metrics});
+  b_.emit(OpKind::loss, "loss/forward", a, {sums_, b_.plan.scalars}, {b_.plan.metrics});
 }
 
 View PixelLoss::backward(const View& pred, const View& target) {

@@ -55,14 +55,13 @@ enum class OpKind : uint8_t {
   loss_scale,
   adam,
   sgd,
-  // Planned, placed and predicted; no kernels so far
   rms_norm,
   rms_norm_backward,
   swiglu,  // u: gate and up
   swiglu_backward,
   rotary,  // queries and keys, in place
   rotary_backward,
-  dropout,  // in place
+  dropout,  // in place; acts in training steps alone
   dropout_backward,
   softmax,
   softmax_backward,
@@ -70,7 +69,7 @@ enum class OpKind : uint8_t {
   embedding_backward,
   cross_entropy_max,   // largest logit of each row
   cross_entropy_sums,  // of each row
-  cross_entropy,       // the gradient goes over the logits
+  cross_entropy,       // the gradient, which may go over the logits, and what is scored
   all_reduce,          // in place, sum
   broadcast,           // from the group's first rank
   all_gather,          // parts in group order
@@ -102,11 +101,15 @@ struct Attrs {
   bool causal = false;
   Activation activation = Activation::gelu;  // activation, and its backward
   bool fp8 = false;                          // gemm: operands are rounded to 8 bits on the way in
-  float scale = 0;     // attention: 1/sqrt(d); loss: weight of this micro-batch in the step's mean
-  float eps = 0;       // norms
-  int64_t period = 0;  // residual_norm, period_sum: rows after which the residual repeats (0: never)
-  int64_t row0 = 0;    // of these rows within a period; images: of these rows within batch * tokens
-  bool first = false;  // residual_norm_backward, attention_merge: written, not added to
+  float scale = 0;      // attention: 1/sqrt(d); loss: weight of this micro-batch in the step's mean
+  float eps = 0;        // norms
+  int64_t period = 0;   // residual_norm, period_sum: rows after which the residual repeats (0: never);
+                        // dropout: rows of a micro-batch, of all ranks together
+  int64_t row0 = 0;     // of these rows within a period; images: of these rows within batch * tokens
+  float rate = 0;       // dropout: share of the elements that become zero
+  int64_t stream = 0;   // dropout: of random numbers, with train.seed and the step
+  int64_t column0 = 0;  // cross_entropy: the class that the first column stands for
+  bool first = false;   // residual_norm_backward, attention_merge: written, not added to
   int64_t channels = 0, height = 0, width = 0, patch = 0;  // images
   int64_t token0 = 0, tokens = 0;  // images: which tokens of each sample the rows stand for (0: all)
   int64_t extent[3] = {}, from[3] = {},

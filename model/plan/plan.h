@@ -123,13 +123,15 @@ struct Memory {
   int64_t total() const { return arena + host + loader; }
 };
 
-/// Elements of Plan::scalars. With a scaled loss the plan's loss_scale op keeps all but the first.
+/// Elements of Plan::scalars. With a scaled loss the plan's loss_scale op keeps those in the middle.
 enum Scalar : uint8_t {
   kLearningRate,  // of this step
   kStep,          // of the optimizer, 1 the first time: steps that were skipped do not count
   kLossScale,     // of the next backward pass
   kGoodSteps,     // since the scale has changed
   kUnscale,       // what gradients are multiplied by; 0: this step is skipped
+  kTraining,      // 1: of a training step, in which dropout acts; 0: of a validation
+  kPadding,       // samples at the end of a micro-batch that only fill it: loss and errors are of the others
   kScalars
 };
 

@@ -47,6 +47,7 @@ void fields(auto& f, Is<StepRecord> auto& r) {
   f("loss", r.loss);
   f("rmse", r.rmse);
   f("mae", r.mae);
+  f("accuracy", r.accuracy);
   f("lr", r.lr);
   f("grad_norm", r.grad_norm);
   f("data_wait_s", r.data_wait_s);
@@ -71,6 +72,8 @@ void fields(auto& f, Is<ValidRecord> auto& r) {
   f("seconds", r.seconds);
   f("rmse", r.rmse);
   f("mae", r.mae);
+  f("accuracy", r.accuracy);
+  f("baseline_accuracy", r.baseline_accuracy);
   f("persistence_rmse", r.persistence_rmse);
   f("jacobian", r.jacobian);
 }
@@ -117,6 +120,8 @@ void fields(auto& f, Is<LastValid> auto& r) {
   f("loss", r.loss);
   f("rmse", r.rmse);
   f("mae", r.mae);
+  f("accuracy", r.accuracy);
+  f("baseline_accuracy", r.baseline_accuracy);
   f("persistence_rmse", r.persistence_rmse);
 }
 

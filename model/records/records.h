@@ -68,6 +68,7 @@ struct StepRecord {
   std::optional<int64_t> epoch;
   std::optional<double> loss, lr, grad_norm;
   std::optional<double> rmse, mae;  // of the first channel: fields have an RMSE each, single numbers an error
+  std::optional<double> accuracy;   // of classes: share of samples
   std::optional<double> data_wait_s;
   std::optional<int64_t> rss_bytes;
   std::optional<double> loss_scale;  // fp16 only, as whether the step was skipped
@@ -91,6 +92,8 @@ struct ValidRecord {
   // Per channel: of fields; of persistence, where each target is an input; of single numbers
   std::vector<double> rmse, persistence_rmse, mae;
   std::optional<JacobianRecord> jacobian;
+  // Of classes: of the net; of always saying the one that is most frequent in these samples
+  std::optional<double> accuracy, baseline_accuracy;
 };
 
 struct CheckpointRecord {
@@ -130,7 +133,7 @@ struct RoutineRecord {
 struct LastValid {  // of the first channel
   int64_t step = 0;
   double loss = 0;
-  std::optional<double> rmse, persistence_rmse, mae;
+  std::optional<double> rmse, persistence_rmse, mae, accuracy, baseline_accuracy;
 };
 
 struct EndRecord {

@@ -189,7 +189,7 @@ std::optional<Counts> counts_of(const Case& c, double cache, const std::string& 
     one.flops = c.charged;
     for (double* v : {&one.flops, &one.vector_flops, &one.bytes_read, &one.wire_bytes, &one.messages})
       *v /= c.ops;
-    Counts n = count_op(*kind, c.dtype, one, cache);
+    Counts n = count_op(*kind, c.dtype, one, cache, c.threads);
     for (double& v : n) v *= c.ops;
     constexpr std::pair<Coef, Coef> kOnTensorCores[] = {
         {Coef::gemm_f32, Coef::gemm_tf32},
@@ -212,15 +212,17 @@ std::optional<Counts> counts_of(const Case& c, double cache, const std::string& 
     return n;
   }
   if (c.kind.rfind("read_", 0) == 0) {
-    if (const auto source = coef_named("read." + c.kind.substr(5)); source && *source != Coef::read_sample) {
+    if (const auto source = coef_named("read." + c.kind.substr(5));
+        source && *source != Coef::read_sample && *source != Coef::read_row) {
       n[index_of(*source)] = c.work.bytes();
-      n[index_of(Coef::read_sample)] = c.samples;
+      n[index_of(*source == Coef::read_table ? Coef::read_row : Coef::read_sample)] = c.samples;
       return n;
     }
   }
-  throw ConfigError(
-      file, c.name, "is of the unknown kind '" + c.kind + "'",
-      "use the name of an op, read_noise, read_hdf5, read_netcdf, checkpoint, step, launch, peak or stream");
+  throw ConfigError(file, c.name, "is of the unknown kind '" + c.kind + "'",
+                    "use the name of an op, read_noise, read_hdf5, read_netcdf, read_table, "
+                    "checkpoint, step, "
+                    "launch, peak or stream");
 }
 
 // A coefficient of the machine from what was solved for. The benchmarks that feel it most are its source;

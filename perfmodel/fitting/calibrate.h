@@ -4,7 +4,8 @@
 //   save_machine(m, "configs/machines/local.yaml");
 //
 // A benchmark's name begins with KIND/DTYPE: KIND is the name of an op (gemm, attention, residual_norm, ...,
-// all_reduce), or read_noise, read_hdf5, read_netcdf (CPU time of one loader thread), or checkpoint (all
+// all_reduce), or read_noise, read_hdf5, read_netcdf, read_table (CPU time of one loader
+// thread), or checkpoint (all
 // ranks together, on disk), or peak (in cache, one core) or stream (memory, all cores); DTYPE is f32 or bf16.
 // The rest of the name is free. Counters, all of ONE iteration (plain numbers, not rates):
 //

@@ -16,7 +16,8 @@ struct KindTotal {
   bool complete = true;  // every op of the kind was measured
 };
 
-std::map<OpKind, KindTotal> totals_by_kind(const MeasuredRun& run, const Machine& machine) {
+std::map<OpKind, KindTotal> totals_by_kind(const MeasuredRun& run, const Machine& machine,
+                                           const Conditions& where) {
   const Plan plan = build_plan(run.spec, 0, {});
   const double cache = cache_share(machine, run.ranks_on_host);
   std::map<std::string, double> each;  // seconds of one execution, by path
@@ -39,7 +40,7 @@ std::map<OpKind, KindTotal> totals_by_kind(const MeasuredRun& run, const Machine
         continue;
       }
       total.seconds += found->second;
-      const Counts n = count_op(op, plan, cache, run.ranks_on_host);
+      const Counts n = count_op(op, plan, cache, where);
       for (size_t i = 0; i < kCoefs; ++i) total.counts[i] += n[i];
     }
   }
@@ -67,7 +68,7 @@ std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
         (terms[i].where.ranks == 1 || run.spec.run.serial || !terms[i].where.overlaps() ||
          (!run.spec.policy.overlap && run.spec.layout.pp == 1));
     if (run.ops.empty() || !undisturbed) continue;
-    for (auto& [kind, total] : totals_by_kind(run, machine)) {
+    for (auto& [kind, total] : totals_by_kind(run, machine, terms[i].where)) {
       if (!total.complete || !(total.seconds > 0)) continue;
       if (kind == OpKind::fetch)
         for (size_t c = 0; c < kCoefs; ++c) total.counts[c] += terms[i].read[c];

@@ -21,8 +21,8 @@ Conditions where_of(const RunSpec& s, const Machine& m, int64_t ranks_on_host, i
 void blend(SectionTime& t, const SectionTime& other, double share) {
   for (double SectionTime::*member :
        {&SectionTime::seconds, &SectionTime::compute, &SectionTime::weight, &SectionTime::after_reads,
-        &SectionTime::tp, &SectionTime::cp, &SectionTime::slowdown, &SectionTime::host, &SectionTime::flops,
-        &SectionTime::ceiling})
+        &SectionTime::tp, &SectionTime::cp, &SectionTime::slowdown, &SectionTime::host,
+        &SectionTime::launches, &SectionTime::flops, &SectionTime::ceiling})
     t.*member += share * (other.*member - t.*member);
 }
 
@@ -193,7 +193,14 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
     add_compute(l, t, step, x);
     if (l.pp > 1) add_pipeline(l, at, t, step, x);
     add_data_parallel(l, at, t, step, x);
-    const double all = (1 + uneven) * x.compute + x.host + x.tp + x.cp + x.slowdown + x.bubble + x.pp + x.dp;
+    const double waits = x.tp + x.cp + x.slowdown + x.bubble + x.pp + x.dp;
+    // Collectives of ZeRO 2 and 3 are launched, too, one after the other with all else; while ranks wait the
+    // host goes on.
+    if (l.zero >= 2) {
+      const double launches = m * launches_of(step.stages->kinds[i], t, *step.kinds[i].units, l.zero);
+      x.host = std::max(x.host, launches - x.compute - waits);
+    }
+    const double all = (1 + uneven) * x.compute + x.host + waits;
     if (all > longest) longest = all, slow = i, c = x;
   }
   step.slow = slow;

@@ -131,6 +131,7 @@ class LayoutModel {
   Step& step_of(const Layout& l, const Placements& at, const StageTimes& t);
   const UnitTimes& units_of(const Layout& l, const Placements& at, const NetSections& n, size_t kind,
                             const StageKind& s);
+  double launches_of(const StageKind& stage, const StageTimes& t, const UnitTimes& units, int zero) const;
   void add_compute(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const;
   void add_data_parallel(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                          LayoutCost& c) const;

@@ -85,6 +85,14 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
   return s;
 }
 
+// Seconds that the host launches ops for in a micro-batch: what is computed; of ZeRO's units the reduction,
+// the addition to what is kept, and at stage 3 gathers.
+double LayoutModel::launches_of(const StageKind& stage, const StageTimes& t, const UnitTimes& units,
+                                int zero) const {
+  return t.of(stage.counts, &SectionTime::launches) +
+         k_[index_of(Coef::host_op)] * (2 * units.units + (zero == 3 ? units.gathers : 0));
+}
+
 void LayoutModel::add_compute(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const {
   const NetSections& n = *t.sections;
   const StageKind& s = step.slowest();

@@ -141,13 +141,15 @@ UnitTimes unit_times(const NetSections& n, std::span<const StageChunk> chunks, c
           timed.push_back({u, reduce});
           continue;
         }
+        const bool again = fate.of(n.parts[chunk.runs[u.run].part].read_again, policy.by_reader) > 0;
+        out.gathers += times * (again ? 2 : 1);
         const PartRun& run = chunk.runs[u.run];
         const int32_t part = run.part;
         if (!timed_by[part]) timed_by[part] = &run;
         if (timed_by[part] != &run) continue;
         out.parts[part].reduce += reduce;
         out.parts[part].gather += gather;
-        if (fate.of(n.parts[part].read_again, policy.by_reader) > 0) out.parts[part].gather_again += gather;
+        if (again) out.parts[part].gather_again += gather;
       }
     }
     if (!apart) add_rests(timed, static_cast<int32_t>(c), out.rests);

@@ -31,6 +31,7 @@ struct UnitPolicy {
 struct UnitTimes {
   double reduce = 0, units = 0;        // of all gradients, once; and how many units they are
   double gather = 0, last_gather = 0;  // of all parameters, once; of the unit that is updated last
+  double gathers = 0;                  // ZeRO 3: how many there are in a micro-batch, both passes
   double first_share = 0;              // of the parameters: the unit that is updated first
 
   struct Part {  // of one part of a kind, which is in units of its own: ZeRO 3

@@ -184,6 +184,12 @@ SectionCache::SectionCache(const RunSpec& spec)
   base_.policy.recompute_method = "uniform";
   base_.policy.recompute_num_layers = 1;
   base_.data = {};
+  // What looks at validations, of which there are none without data
+  TrainSpec& t = base_.train;
+  const TrainSpec usual;
+  t.lr_schedule = usual.lr_schedule;
+  t.checkpoint_best = false;
+  t.early_stopping_patience = t.jacobian_samples = t.jacobian_window = t.min_steps = 0;
 }
 
 const NetSections& SectionCache::of(const SectionKey& key) {
@@ -272,6 +278,7 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   const double launches = launch * static_cast<double>(section.size() - put_off);
   const double early = std::max(0.0, launches - t.seconds);
   t.host = early;
+  t.launches = launch * static_cast<double>(section.size());
   t.compute += postponed;
   const double late = std::max(0.0, launch * static_cast<double>(put_off) - postponed);
   t.weight += postponed + late;

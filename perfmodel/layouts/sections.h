@@ -93,6 +93,7 @@ struct SectionTime {
   double tp = 0, cp = 0;          // compute waits for these collectives
   double slowdown = 0;            // compute beside communication
   double host = 0;                // the rest: launches come too slowly
+  double launches = 0;            // of the host, for all ops
   double flops = 0, ceiling = 0;  // matrix FLOPs; least possible seconds of them
 };
 struct PartTime {

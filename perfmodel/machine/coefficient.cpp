@@ -37,6 +37,8 @@ constexpr CoefficientInfo kCoefficients[] = {
     {"read.hdf5", "s/B", "data", "read", nullptr, Coef::read_hdf5, R::read},
     {"read.netcdf", "s/B", "data", "read", nullptr, Coef::read_netcdf, R::read},
     {"read.sample", "s", "data", "read_sample", nullptr, Coef::read_sample, R::read},
+    {"read.table", "s/B", "data", "read_rows", nullptr, Coef::read_table, R::read},
+    {"read.row", "s", "data", "read_row", nullptr, Coef::read_row, R::read},
     {"message.host", "s", "communication", "message", nullptr, Coef::message_host, R::wire},
     {"wire.host", "s/B", "communication", "wire", nullptr, Coef::wire_host, R::wire},
     {"message.net", "s", "communication", "message", nullptr, Coef::message_net, R::wire},

@@ -46,6 +46,8 @@ enum class Coef : int32_t {
   read_hdf5,
   read_netcdf,
   read_sample,
+  read_table,
+  read_row,
   message_host,
   wire_host,
   message_net,

@@ -52,6 +52,13 @@ double memory_of_rank(const Machine& m, int64_t ranks_on_host) {
                        : static_cast<double>(m.identity.memory_bytes) / static_cast<double>(ranks_on_host);
 }
 
+DeviceRoom room_of(const Machine& m) {
+  const bool nccl = m.accelerator && m.accelerator->vendor == "nvidia";
+  return {.bytes = memory_of_rank(m, 1),
+          .process = m[Coef::process].value,
+          .nccl_channels = nccl ? kNcclChannels : 0};
+}
+
 std::string peak_of(const RunSpec& spec) {
   const std::string& amp = spec.policy.amp;
   return amp == "none" ? "f32" : amp == "fp16" ? "bf16" : amp;

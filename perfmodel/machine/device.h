@@ -7,6 +7,7 @@
 #include <string>
 
 #include "model/base/spec.h"
+#include "model/nets/device_memory.h"
 #include "perfmodel/machine/machine.h"
 
 namespace isobar {
@@ -27,6 +28,9 @@ void require_trainable(const Machine& machine);
 
 /// Bytes that one of `ranks_on_host` ranks has for itself: of its accelerator, or its part of the host.
 double memory_of_rank(const Machine& machine, int64_t ranks_on_host);
+
+/// What a rank's share of an accelerator holds, for the account of model/nets/device_memory.h.
+DeviceRoom room_of(const Machine& machine);
 
 /// The name of the peak that bounds a run's matrix products, and of the coefficient that prices them.
 std::string peak_of(const RunSpec& spec);

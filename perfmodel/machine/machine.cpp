@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/nets/device_memory.h"
+
 namespace isobar {
 namespace {
 
@@ -64,6 +66,10 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {2e-9, 0.8};
     case Coef::read_sample:
       return {1e-4, 1.0};
+    case Coef::read_table:  // rows in random order: a miss in the cache for every 64 bytes
+      return {1e-9, 0.8};
+    case Coef::read_row:
+      return {5e-8, 0.8};
     case Coef::host_op:  // cores launch their own work
     case Coef::collective_call:
       return {1e-9, 0.8};
@@ -179,8 +185,8 @@ Default default_of(Coef c, const Accelerator& a, const std::map<std::string, Pea
       return {1e-1, 1.0};
     case Coef::checkpoint:  // one node's share of a parallel file system
       return {1 / 5e9, 0.8};
-    case Coef::process:  // context, libraries' workspaces; a round figure, from before NCCL was counted apart
-      return {2e9, 0.3};
+    case Coef::process:  // of an accelerator; from before NCCL was counted apart
+      return {kGpuProcessBytes, 0.3};
     default:
       return {1e-9, 1};
   }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "model/base/team.h"
 #include "model/plan/op_table.h"
 
 namespace isobar {
@@ -120,6 +121,36 @@ double paid_attention(const OpShape& s, double processors) {
   return std::max(s.work.flops * diagonal * narrow * rounds * processors / tiles, s.work.flops);
 }
 
+// The threads that an op is cut over, of those of its rank. Prices are of the whole team (cost.h: rates), so
+// what fewer do counts for more; what is lost between threads is taken as usual, whatever the machine's
+// threads.serial. oneDNN starts a thread for so many FLOPs of a product (its adjust_thread_count: 3,000
+// cycles of 64 multiplications and additions).
+struct Team {
+  double own = 1, whole = 1;
+  static double of_one(double threads) {  // seconds of a team, those of one thread being 1
+    constexpr double kUsualSerial = 0.05;
+    return (1 + kUsualSerial * (threads - 1)) / threads;
+  }
+  double share(Resource r) const {
+    if (own == whole) return 1;
+    if (r == Resource::fork) return std::log2(own) / std::log2(whole);
+    return r == Resource::compute || r == Resource::memory ? of_one(own) / of_one(whole) : 1;
+  }
+};
+
+Team team_of(OpKind kind, DType dtype, const Work& work, int64_t threads) {
+  if (threads <= 1) return {};
+  constexpr double kFlopsPerThread = 2 * 3000 * 64;
+  const auto whole = static_cast<double>(threads);
+  const PriceClass price = info_of(kind).price;
+  if (price == PriceClass::attention || price == PriceClass::attention_backward) return {whole, whole};
+  if (price == PriceClass::product)
+    return {std::clamp(std::floor(work.flops / kFlopsPerThread), 1.0, whole), whole};
+  // Bytes of an element: read and written; of Adam six times read or written in f32 and a gradient
+  const double element = price == PriceClass::optimizer ? 28 : 2.0 * static_cast<double>(size_of(dtype));
+  return {static_cast<double>(threads_worth(static_cast<int64_t>(work.bytes() / element), threads)), whole};
+}
+
 }  // namespace
 
 DType dtype_of(const Op& op, const Plan& plan) {
@@ -177,15 +208,17 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
     if (counts) (*counts)[index_of(Coef::copy_host)] += op.work.bytes_written;
     return s;
   }
+  const Team team = processors > 0 ? Team{} : team_of(op.kind, op.dtype, op.work, where.threads);
   count_compute(op.kind, arithmetic_of(op.dtype, op.fp8, op.tf32), op.work, flops, cache_share,
-                [&](Coef c, double n) {
+                [&](Coef c, double amount) {
+                  const double n = amount * team.share(info_of(c).resource);
                   s += n * rates[index_of(c)];
                   if (counts) (*counts)[index_of(c)] += n;
                 });
   return s;
 }
 
-Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) {
+Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share, int64_t threads) {
   Counts n{};
   if (is_collective(kind)) {
     n[index_of(Coef::message_host)] = work.messages;
@@ -193,18 +226,20 @@ Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share) 
     n[index_of(Coef::sum_host)] = work.vector_flops;
     return n;
   }
+  const Team team = team_of(kind, dtype, work, threads);
   count_compute(kind, arithmetic_of(dtype, false, false), work, work.flops, cache_share,
-                [&](Coef c, double amount) { n[index_of(c)] += amount; });
+                [&](Coef c, double amount) { n[index_of(c)] += amount * team.share(info_of(c).resource); });
   return n;
 }
 
-Counts count_op(const Op& op, const Plan& plan, double cache_share, int64_t ranks_on_host) {
+Counts count_op(const Op& op, const Plan& plan, double cache_share, const Conditions& where) {
+  const int64_t ranks_on_host = where.ranks_on_host;
   Work w = work(op, plan);
   // A receive keeps its rank's lane busy for as long as the transfer takes, though the bytes are the
   // sender's.
   if (op.kind == OpKind::recv)
     w.wire_bytes = static_cast<double>(op.writes[0].count * size_of(plan.buffers[op.writes[0].buffer].dtype));
-  Counts n = count_op(op.kind, dtype_of(op, plan), w, cache_share);
+  Counts n = count_op(op.kind, dtype_of(op, plan), w, cache_share, where.threads);
   if (!is_collective(op.kind)) return n;
   const auto& ranks = plan.groups[op.a.group].ranks;
   const auto here = std::count_if(ranks.begin(), ranks.end(),

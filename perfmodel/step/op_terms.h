@@ -1,6 +1,6 @@
 // What one op consists of, counted from its descriptor, and its seconds at given prices.
 //
-//   Counts n = count_op(op, plan, cache_share, ranks_on_host);   // a few entries of (coefficient, amount)
+//   Counts n = count_op(op, plan, cache_share, where);   // a few entries of (coefficient, amount)
 //   double s = op_seconds(shape_of(op, plan, where), rates, where, cache_share);
 #pragma once
 #include "model/plan/plan.h"
@@ -29,10 +29,11 @@ OpShape shape_of(const Op& op, const Plan& plan, const Conditions& where);
 double op_seconds(const OpShape& op, const Counts& rates, const Conditions& where, double cache_share,
                   Counts* counts = nullptr);
 
-/// One op's counts: a few entries of (coefficient, amount). `dtype` is that of its first operand.
-Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share);
-/// World ranks fill hosts in order, `ranks_on_host` on each. A group inside a host exchanges through its
-/// memory, any other over the network, where all groups like it share the link of each host.
-Counts count_op(const Op& op, const Plan& plan, double cache_share, int64_t ranks_on_host);
+/// One op's counts: a few entries of (coefficient, amount). `dtype` is that of its first operand. An op that
+/// is too small for the rank's `threads` is charged for those that it is cut over (model/base/team.h).
+Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share, int64_t threads);
+/// World ranks fill hosts in order, `where.ranks_on_host` on each. A group inside a host exchanges through
+/// its memory, any other over the network, where all groups like it share the link of each host.
+Counts count_op(const Op& op, const Plan& plan, double cache_share, const Conditions& where);
 
 }  // namespace isobar

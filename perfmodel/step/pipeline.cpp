@@ -27,8 +27,6 @@ double exposed_transfers(const RunSpec& s) {
   return 2 * (p * v - 1) * (s.policy.schedule == "1f1b" ? std::max(1.0, m / p) : 1);
 }
 
-constexpr int64_t kPlanned = 64;  // ranks: worlds that are planned whole for their memory
-
 }  // namespace
 
 std::vector<StageProgram> stages_of(const RunSpec& spec, const Workspace& workspace) {
@@ -40,19 +38,6 @@ std::vector<StageProgram> stages_of(const RunSpec& spec, const Workspace& worksp
     out.push_back(std::move(stage));
   }
   return out;
-}
-
-Memory fullest(const RunSpec& spec, const Workspace& workspace) {
-  const LayoutSpec& l = spec.layout;
-  Memory most;
-  for (int rank = 0; rank < l.world(); ++rank) {
-    const Coords at = coords_of(l, rank);
-    const auto inner = [](int64_t place, int64_t size) { return place > 0 && place < size - 1; };
-    if (l.world() > kPlanned && (inner(at.tp, l.tp) || inner(at.cp, l.cp) || inner(at.dp, l.dp))) continue;
-    const Memory m = build_plan(spec, rank, workspace).memory;
-    if (m.total() > most.total()) most = m;
-  }
-  return most;
 }
 
 StepTerms count_pipeline(const RunSpec& spec, const std::vector<StageProgram>& stages,
@@ -79,8 +64,7 @@ StepTerms count_pipeline(const RunSpec& spec, const std::vector<StageProgram>& s
   if (out.workers > 0) out.read = terms[0].read;
   for (const Op& op : stages[0].plan.ops)
     if (op.kind == OpKind::send) {
-      add(out.bubble, count_op(op, stages[0].plan, cache_share, where.ranks_on_host),
-          exposed_transfers(spec));
+      add(out.bubble, count_op(op, stages[0].plan, cache_share, where), exposed_transfers(spec));
       break;
     }
   return out;

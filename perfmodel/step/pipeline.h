@@ -20,9 +20,6 @@ struct StageProgram {
 
 /// One rank of each stage of rank 0's pipeline; rank 0 alone without one.
 std::vector<StageProgram> stages_of(const RunSpec& spec, const Workspace& workspace);
-/// Memory of the rank that needs the most: tokens, rows and shards may be cut unevenly. Of large worlds the
-/// first and the last of every axis are looked at, and all stages.
-Memory fullest(const RunSpec& spec, const Workspace& workspace);
 
 /// Terms of the slowest stage at these prices, with what it waits for the others.
 StepTerms count_pipeline(const RunSpec& spec, const std::vector<StageProgram>& stages,

@@ -213,9 +213,8 @@ Rank priced(const RunSpec& spec, const Plan& plan, const Program& program, const
   by_op.reserve(plan.ops.size());
   bool reads = false;
   for (const Op& op : plan.ops) {
-    by_op.push_back(where.processors > 0
-                        ? op_seconds(shape_of(op, plan, where), rate, where, cache_share)
-                        : seconds(count_op(op, plan, cache_share, where.ranks_on_host), rate));
+    by_op.push_back(where.processors > 0 ? op_seconds(shape_of(op, plan, where), rate, where, cache_share)
+                                         : seconds(count_op(op, plan, cache_share, where), rate));
     reads |= op.kind == OpKind::fetch;
   }
   // Data: read by the compute thread inside its fetch ops, or by workers that take cores from compute; those

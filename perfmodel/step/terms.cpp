@@ -19,6 +19,11 @@ bool ends_with(const std::string& s, const std::string& tail) {
 Counts count_read(const RunSpec& spec, int64_t samples) {
   Counts n{};
   const double bytes = 4.0 * static_cast<double>(samples) * static_cast<double>(spec.net.sample_numbers());
+  if (!spec.net.images() && !spec.net.words()) {  // rows of a table in memory, or of noise that is
+    n[index_of(Coef::read_table)] = bytes;
+    n[index_of(Coef::read_row)] = static_cast<double>(samples);
+    return n;
+  }
   const Coef source = spec.data.train.empty()             ? Coef::read_noise
                       : ends_with(spec.data.train, ".nc") ? Coef::read_netcdf
                                                           : Coef::read_hdf5;
@@ -36,7 +41,7 @@ StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& prog
   t.read = count_read(spec, spec.train.global_batch / spec.layout.dp);
   std::vector<Counts> counts;  // an op is counted once, however often it runs
   counts.reserve(plan.ops.size());
-  for (const Op& op : plan.ops) counts.push_back(count_op(op, plan, cache_share, where.ranks_on_host));
+  for (const Op& op : plan.ops) counts.push_back(count_op(op, plan, cache_share, where));
 
   // A transfer beside compute waits for another stage, which this rank's list knows nothing of.
   const auto transfer = [&](const Instr& i) {

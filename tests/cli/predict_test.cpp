@@ -1,6 +1,7 @@
 // `isobar predict` beside the other commands that price runs, and what it says of what does not fit.
 #include <algorithm>
 #include <cmath>
+#include <regex>
 
 #include "model/base/files.h"
 #include "tests/engine/command.h"
@@ -69,6 +70,53 @@ TEST(PredictCommand, AgreesWithTheDryRunAndTheReportOnCoresAndOnAccelerators) {
       const double predicted_ms = std::stod(row->second.at(predicted));
       EXPECT_NEAR(predicted_ms / (1e3 * p.at("step_s").get<double>()), 1, 1e-3);  // four digits
     }
+  }
+}
+
+// Of a run that gives none: `predict` and the dry run take what just fits the machine's memory.
+TEST(PredictCommand, TheMicroBatchOfAGpuIsWhatFits) {
+  const Folder folder;
+  write_run_files(folder, "cuda");
+  const std::string base = folder / "base.yaml", small = folder / "small.yaml";
+  const auto predicted = [&](const std::string& machine, int code, const Words& more) {
+    const Ended e = run(Words{"predict", base, "--machine", machine, "--json"} + more);
+    EXPECT_EQ(e.code, code) << e.text;
+    return json::parse(e.text);
+  };
+  const auto machine_of = [&](int64_t bytes) {
+    write_atomically(
+        small, std::regex_replace(text_of(kMachines + "dgx-a100.yaml"), std::regex("\n  memory_bytes: \\d+"),
+                                  "\n  memory_bytes: " + std::to_string(bytes)));
+    return small;
+  };
+  for (const int64_t size : {8, 4, 2, 1}) {
+    SCOPED_TRACE(size);
+    const json given =
+        predicted(kMachines + "dgx-a100.yaml", 0, {"--set", "policy.micro_batch=" + std::to_string(size)});
+    EXPECT_EQ(given.at("micro_batch_chosen"), false);
+    EXPECT_EQ(given.at("layout").at("micro_batch"), size);
+    const int64_t need = given.at("memory_total_bytes");
+    const json p = predicted(machine_of(need), 0, {});
+    EXPECT_EQ(p.at("micro_batch_chosen"), true);
+    EXPECT_EQ(p.at("layout").at("micro_batch"), size);
+    EXPECT_EQ(p.at("memory_total_bytes"), need);
+    const Ended text = run({"predict", base, "--machine", small});
+    EXPECT_NE(text.text.find("note: micro-batch " + std::to_string(size) + ", the largest that fits"),
+              std::string::npos)
+        << text.text;
+    const Ended dry = run({"sweep", folder / "sweep.yaml", "--dry-run", "--json", "--machine", small});
+    ASSERT_EQ(dry.code, 0) << dry.text;
+    int alone = 0;  // on two ranks NCCL's buffers do not fit
+    const json told = json::parse(dry.text);
+    for (const json& t : told.at("trials")) {
+      if (t.at("ranks") != 1) continue;
+      EXPECT_EQ(t.at("forecast").at("micro_batch"), size);
+      EXPECT_EQ(t.at("forecast").at("memory_bytes"), need);
+      ++alone;
+    }
+    EXPECT_EQ(alone, 1) << dry.text;
+    const json less = predicted(machine_of(need - 1), size == 1 ? 4 : 0, {});
+    EXPECT_EQ(less.at("layout").at("micro_batch"), std::max<int64_t>(1, size / 2));
   }
 }
 

@@ -182,7 +182,7 @@ def test(isobar, fake):
             script.write_text(f"#!/bin/sh\nPBS_PLAYER={shlex.quote(str(home))} exec {shlex.quote(sys.executable)} {shlex.quote(os.path.abspath(__file__))} --as {name} \"$@\"\n")
             script.chmod(0o755)
         trainer = home / "trainer"
-        trainer.write_text(f"#!/bin/bash\nexec {shlex.quote(fake)} train \"$2\" --ranks 1 --set \"$6\"\n")
+        trainer.write_text(f"#!/bin/bash\necho \"${{@:7}}\" >> {shlex.quote(str(home))}/options\nexec {shlex.quote(fake)} train \"$2\" --ranks 1 --set \"$6\"\n")
         trainer.chmod(0o755)
         (home / "modules.sh").write_text("export MODULES_SEEN=$1\n")
         root = pathlib.Path(__file__).resolve().parents[2]
@@ -204,7 +204,7 @@ def test(isobar, fake):
                          "axes: {gpus: [1, 12, 24], train.seed: [0, 101, 106, 107, 108, 114]}\n")
         env = dict(os.environ, PATH=f"{home}/bin:{os.environ['PATH']}", PBS_PLAYER=str(home))
         command = [isobar, "sweep", str(sweep), "--results", str(home / "work dir" / "res'ults $(touch pwned)"), "--launcher", "pbs",
-                   "--machine", str(machine), "--trainer", str(trainer), "--json"]
+                   "--machine", str(machine), "--trainer", str(trainer), "--rank-output", "files", "--json"]
         done = subprocess.run(command, env=env, cwd=home / "work dir", capture_output=True, text=True, timeout=900)
         if os.environ.get("ISOBAR_KEEP"): subprocess.run(["cp", "-r", str(home), os.environ["ISOBAR_KEEP"]])
         if done.returncode != 0: sys.exit(f"sweep: {done.returncode}\n{done.stdout}{done.stderr}")
@@ -222,6 +222,8 @@ def test(isobar, fake):
             check(p["home"] == str((home / "work dir").resolve()), f"started in {p['home']}")
             check(p["omp"] == "1", "the environment of the machine file")
         check(max(p["rank"] for p in placed) == 23, "24 ranks over two nodes")
+        options = (home / "options").read_text().splitlines()
+        check(len(options) >= 18 and set(options) == {"--rank-output files"}, f"--rank-output of the trials: {options}")
         books = summary["accounting"]
         took = sum(int(j["resources_used"]["walltime"][-2:]) * j["Resource_List"]["nodect"]
                    for j in (load(home, f.name) for f in (home / "server").glob("*.player")))

@@ -269,7 +269,7 @@ TEST(AttentionForward, TokensOfTheWeatherNetAtOneAndTwoThreads) {
   Random random;
   for (const DType act : kActs)
     for (const int threads : {1, 2}) {
-      Case c = random_case(random, act, 48, 333, 1013);
+      Case c = random_case(random, act, 48, 97, 1013);
       const Running running(best_isa(), threads);
       check_forward(c);
       check_backward(c);

@@ -117,11 +117,6 @@ inline std::vector<Isa> isas() {
   return all;
 }
 
-inline const char* name_of(Isa isa) {
-  constexpr const char* kNames[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
-  return kNames[static_cast<int>(isa)];
-}
-
 // Runs the enclosing scope with an instruction set and a number of threads
 class Running {
  public:

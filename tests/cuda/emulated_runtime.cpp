@@ -34,6 +34,10 @@ using Queues = std::map<cudaStream_t, std::deque<Task>>;
 
 std::recursive_mutex mutex;
 std::map<void*, size_t> taken;  // device memory, by cudaMalloc
+size_t memory_there() {         // of the device
+  const char* bytes = std::getenv("ISOBAR_EMULATED_GPU_BYTES");
+  return bytes ? std::strtoull(bytes, nullptr, 10) : 80000000000;
+}
 using Hold = std::unique_lock<std::recursive_mutex>;
 const std::thread::id runs_queues = std::this_thread::get_id();
 
@@ -228,6 +232,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   *p = {};
   p->major = 9;
   p->multiProcessorCount = 132;  // an H100's
+  p->totalGlobalMem = memory_there();
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
@@ -242,11 +247,16 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int) {
-  std::snprintf(id, static_cast<size_t>(length), "0000:00:00.0");
+  const char* rank =
+      std::getenv("ISOBAR_EMULATED_GPU_SHARED") ? nullptr : std::getenv("OMPI_COMM_WORLD_RANK");
+  std::snprintf(id, static_cast<size_t>(length), "0000:%02x:00.0", rank ? std::atoi(rank) & 0xff : 0);
   return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void** p, size_t bytes) {
+  size_t free = 0, total = 0;
+  cudaMemGetInfo(&free, &total);
+  if (bytes > free) return cudaErrorMemoryAllocation;
   cudaHostAlloc(p, bytes, 0);
   const Hold hold(mutex);
   taken[*p] = bytes;
@@ -271,7 +281,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   const Hold hold(mutex);
   size_t used = 0;
   for (const auto& [p, bytes] : taken) used += bytes;
-  *total = size_t{1} << 30;
+  *total = memory_there();
   *free = *total - std::min(*total, used);
   return cudaSuccess;
 }

@@ -5,7 +5,9 @@
 //
 // rank : call (counted from 1, over all communicators) : error, the call says that it failed; async, it is
 // enqueued, and from then on the communicator says that a peer is gone; stall, it never returns; die, the
-// process is killed; stuck, it says that it failed, and no communicator is ever aborted: that never returns.
+// process is killed; stuck, it says that it failed, and no communicator is ever aborted: that never returns;
+// busy, as async, and what it enqueued keeps its stream busy until the communicator is aborted (of emulated
+// GPUs alone: NCCL's kernels wait so for a peer that is gone).
 #include <dlfcn.h>
 #include <nccl.h>
 #include <unistd.h>
@@ -14,6 +16,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string>
 
 namespace {
@@ -47,15 +50,28 @@ void* next(const char* name) {
 }
 
 std::atomic<int> calls{0};
-std::atomic<bool> peer_gone{false}, stuck{false};
+std::atomic<bool> peer_gone{false}, stuck{false}, aborted{false};
+
+/// In front of all that comes on the stream: over when a communicator has been aborted.
+void occupy(cudaStream_t stream) {
+  using Poll = std::function<bool()>;
+  using Enqueue = void(cudaStream_t, std::function<Poll()>);
+  auto* enqueue = reinterpret_cast<Enqueue*>(dlsym(RTLD_DEFAULT, "isobar_emulator_enqueue"));
+  if (!enqueue) {
+    std::fprintf(stderr, "ISOBAR_NCCL_FAULT: busy is for emulated GPUs\n");
+    std::abort();
+  }
+  enqueue(stream, [] { return Poll([] { return aborted.load(); }); });
+}
 
 /// Whether this call is to fail.
-bool goes_wrong() {
+bool goes_wrong(cudaStream_t stream) {
   static const Fault fault = wanted();
   if (++calls != fault.call) return false;
   if (fault.kind == "die") std::raise(SIGKILL);
   while (fault.kind == "stall") ::pause();
-  if (fault.kind == "async") peer_gone = true;
+  if (fault.kind == "busy") occupy(stream);
+  if (fault.kind == "async" || fault.kind == "busy") peer_gone = true;
   if (fault.kind == "stuck") stuck = true;
   return fault.kind == "error" || stuck;
 }
@@ -70,7 +86,7 @@ extern "C" {
   }
 #define ISOBAR_TRANSFER(name, declared, given)                   \
   ncclResult_t name declared {                                   \
-    if (goes_wrong()) return ncclSystemError;                    \
+    if (goes_wrong(s)) return ncclSystemError;                   \
     return reinterpret_cast<decltype(&name)>(next(#name)) given; \
   }
 
@@ -85,6 +101,7 @@ ISOBAR_FORWARD(ncclResult_t, ncclGroupEnd, (), ())
 
 ncclResult_t ncclCommAbort(ncclComm_t c) {
   while (stuck) ::pause();
+  aborted = true;
   return reinterpret_cast<decltype(&ncclCommAbort)>(next("ncclCommAbort"))(c);
 }
 

@@ -6,10 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <fstream>
+#include <regex>
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/nccl_resources.h"
+#include "model/engine/processor.h"
 #include "model/nets/build.h"
+#include "model/nets/device_memory.h"
 #include "tests/engine/command.h"
 
 namespace isobar {
@@ -106,6 +110,82 @@ TEST(EmulatedRanks, TrainANetWithASkipLikeOne) {
                           {"pp3", 3, {"layout.pp=3", "policy.micro_batch=1"}}});
 }
 
+// policy.micro_batch 0: the engine takes what `isobar predict` says for a machine with as much memory, and
+// all ranks the same.
+TEST(EmulatedRanks, TakeTheLargestMicroBatchThatFitsAsPredicted) {
+  struct Case {
+    const char* name;
+    int ranks;
+    Words set;
+    int64_t wanted;       // of a rank's 4 samples or 8
+    bool shared = false;  // its ranks compute on one GPU, twice as large
+  };
+  for (const Case& c :
+       {Case{"one", 1, {"train.global_batch=4"}, 2}, Case{"one", 1, {"train.global_batch=4"}, 4},
+        Case{"dp2 zero 3", 2, {"layout.dp=2", "policy.zero=3", "train.global_batch=8"}, 2},
+        Case{"tp2", 2, {"layout.tp=2", "train.global_batch=4"}, 1},
+        Case{"tp2 on one GPU", 2, {"layout.tp=2", "train.global_batch=4"}, 2, true},
+        Case{"pp2", 2, {"layout.pp=2", "train.global_batch=8"}, 2}}) {
+    SCOPED_TRACE(std::string(c.name) + ", " + std::to_string(c.wanted));
+    Words net = kVit.set + c.set + Words{"run.device=cuda", "policy.micro_batch=" + std::to_string(c.wanted)};
+    const RunSpec spec = load_run_spec(kVit.config, net);
+    const auto need =
+        static_cast<int64_t>(std::ceil(device_memory(spec, gpu_workspace(spec), DeviceRoom{}).total()));
+    const Folder dir;
+    std::string machine = text_of(ISOBAR_SOURCE_DIR "/configs/machines/dgx-h100.yaml");
+    machine = std::regex_replace(machine, std::regex("\n  memory_bytes: \\d+"),
+                                 "\n  memory_bytes: " + std::to_string(need));
+    std::ofstream(dir / "machine.yaml") << machine;
+    Words asked = {ISOBAR_BINARY_DIR "/isobar", "predict", kVit.config, "--machine",
+                   dir / "machine.yaml",        "--json"};
+    for (const std::string& s : kVit.set + c.set + Words{"run.device=cuda"})
+      asked = asked + Words{"--set", s};
+    const Ended said = Child(asked).wait();
+    ASSERT_EQ(said.code, 0) << said.text;
+    const json p = json::parse(said.text);
+    EXPECT_EQ(p.at("micro_batch_chosen"), true);
+    EXPECT_EQ(p.at("layout").at("micro_batch"), c.wanted);
+    EXPECT_EQ(p.at("memory_total_bytes"), need);
+    Words words = emulated(c.ranks, "", dir / "run", c.set + Words{"train.steps=2"});
+    words.insert(words.begin() + 1, "ISOBAR_EMULATED_GPU_BYTES=" + std::to_string(need * (c.shared ? 2 : 1)));
+    if (c.shared) words.insert(words.begin() + 1, "ISOBAR_EMULATED_GPU_SHARED=1");
+    const Ended ran = Child(words).wait();
+    ASSERT_EQ(ran.code, 0) << ran.text;
+    EXPECT_NE(ran.text.find("(micro-batch " + std::to_string(c.wanted) + ", the largest that fits"),
+              std::string::npos)
+        << ran.text;
+    for (const json& e : read_run(dir / "run").events)
+      if (e["event"] == "run_start") EXPECT_EQ(e["spec"]["policy"]["micro_batch"], c.wanted);
+  }
+}
+
+// What a resumed run chooses is held against what the first one chose, not against the 0 in the file.
+TEST(EmulatedRanks, AResumedRunSaysThatItsMicroBatchIsAnother) {
+  const Folder dir;
+  const auto run = [&](const std::string& steps, const std::string& bytes, const Words& resume) {
+    Words words = emulated(1, "", dir / "run", {"train.checkpoint_every=1", "train.steps=" + steps}) + resume;
+    words.insert(words.begin() + 1, "ISOBAR_EMULATED_GPU_BYTES=" + bytes);
+    const Ended e = Child(words).wait();
+    EXPECT_EQ(e.code, 0) << e.text;
+    return e.text;
+  };
+  const Words resume = {"--resume", dir / "run"};
+  run("1", "80000000000", {});
+  EXPECT_EQ(run("2", "80000000000", resume).find("policy.micro_batch"), std::string::npos);
+  const std::string less = run("3", "1900000000", resume);  // less than the process is counted for
+  EXPECT_NE(less.find("changed: policy.micro_batch 4 -> 1, train.steps 2 -> 3"), std::string::npos) << less;
+}
+
+TEST(EmulatedRanks, WhereNothingFitsTheArenaIsRefused) {
+  const Folder dir;
+  Words words = emulated(1, "", dir / "run", {"train.steps=1"});
+  words.insert(words.begin() + 1, "ISOBAR_EMULATED_GPU_BYTES=1000000");
+  const Ended e = Child(words).wait();
+  EXPECT_EQ(e.code, 4) << e.text;
+  EXPECT_NE(e.text.find("the device cannot give the arena"), std::string::npos) << e.text;
+  EXPECT_EQ(read_run(dir / "run").end.value("class", ""), "oom_device");
+}
+
 /// What the run's last record says of its GPU.
 json gpu_of(const std::string& out) {
   json gpu;
@@ -199,6 +279,24 @@ TEST(NcclFaults, EndTheRunInTimeWithRankAndOp) {
     const std::string told = end.value("message", "");
     EXPECT_TRUE(names_transfer(told)) << "names no op: " << told;
   }
+}
+
+// What the lost peer's transfer holds, its stream and so the memory and the communicators behind it, is let
+// go by ncclCommAbort alone: without it the rank hangs in its teardown until the watchdog ends it.
+TEST(NcclFaults, AStreamThatWaitsForALostPeerIsLetGo) {
+  const Folder dir;
+  const std::string out = dir / "run";
+  const int patience_s = static_cast<int>(kBeside_s);
+  const Ended e =
+      Child(emulated(2, "1:10:busy", out,
+                     {"layout.tp=2", "train.steps=1000", "run.hang_timeout=" + std::to_string(patience_s)}))
+          .wait();
+  EXPECT_GT(e.code, 0) << e.text;
+  EXPECT_EQ(e.text.find("made no progress"), std::string::npos) << e.text;
+  EXPECT_LT(e.seconds, patience_s) << e.text;
+  EXPECT_NE(e.text.find("rank 1: "), std::string::npos) << e.text;
+  EXPECT_EQ(read_run(out).end.value("class", ""), "crash") << e.text;
+  for (const pid_t p : processes_with(out)) EXPECT_TRUE(gone(p)) << p;
 }
 
 TEST(NcclFaults, ARankThatStopsWithinGraphsIsFound) {

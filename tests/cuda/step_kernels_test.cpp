@@ -56,6 +56,8 @@ TEST(Kernels, LossesAndTheirGradientsAreTheCpus) {
         Buffer metrics = random.buffer(DType::f32, 1 + s.channels),
                scalars = random.buffer(DType::f32, kScalars);
         scalars.set(kLossScale, 1024);
+        const int64_t padding = random.integer(0, s.batch);
+        scalars.set(kPadding, static_cast<double>(padding));
         Buffer scratch(DType::f32, 2 * 3 * s.channels * s.batch * loss_partials(s.batch, s.tokens));
         const OnDevice gp(pred), gt(target), gs(sums), gd(dpred), gm(metrics), gc(scalars), gw(scratch);
         loss_sums(s.gpu(act), gp.data(), gt.f32(), gs.f32(), loss_gpu, gw.f64(), nullptr);
@@ -63,8 +65,8 @@ TEST(Kernels, LossesAndTheirGradientsAreTheCpus) {
         const std::string what = std::string(name_of(act)) + " loss " +
                                  std::to_string(static_cast<int>(kind)) + " p " + std::to_string(s.p);
         expect_near(gs.read(DType::f32), sums, 2e-6, what + " sums");
-        loss(s.gpu(act), gs.f32(), 0.25f, gm.f32(), loss_gpu, nullptr);
-        cpu::loss(s.cpu(act), sums.f32(), 0.25f, metrics.f32(), metrics.f32() + 1, loss_cpu);
+        loss(s.gpu(act), gs.f32(), 0.25f, padding > 0 ? gc.f32() : nullptr, gm.f32(), loss_gpu, nullptr);
+        cpu::loss(s.cpu(act), sums.f32(), 0.25f, metrics.f32(), metrics.f32() + 1, loss_cpu, padding);
         expect_near(gm.read(DType::f32), metrics, 2e-6, what + " metrics");
         for (const bool scaled : {false, true}) {
           loss_backward(s.gpu(act), gp.data(), gt.f32(), gs.f32(), 0.5f, scaled ? gc.f32() : nullptr,
@@ -74,6 +76,73 @@ TEST(Kernels, LossesAndTheirGradientsAreTheCpus) {
           expect_near(gd.read(act), dpred, tolerance(act), what + " gradient");
         }
         (void)gw.read(DType::f32);
+      }
+}
+
+TEST(Kernels, CrossEntropyIsTheCpus) {
+  ISOBAR_NEEDS_KERNELS();
+  Random random;
+  for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 2}, {37, 10}, {9, 1000}, {300, 33}})
+    for (const DType act : kActs)
+      for (const DType type : {DType::f32, DType::i32}) {
+        const int64_t column0 = random.integer(0, 3), padding = random.integer(0, rows);
+        const Buffer logits = random.buffer(act, rows * cols, 4);
+        Buffer labels(DType::f32, rows), largest(DType::f32, rows), sums(DType::f32, 2 * rows),
+            dlogits(act, rows * cols), metrics = random.buffer(DType::f32, 2), scalars(DType::f32, kScalars),
+                                       scratch(DType::f32, 2 * rows);
+        for (int64_t r = 0; r < rows; ++r) {
+          const int64_t label = column0 + random.integer(0, cols - 1);
+          if (type == DType::i32)
+            static_cast<int32_t*>(labels.data())[r] = static_cast<int32_t>(label);
+          else
+            labels.set(r, static_cast<double>(label));
+        }
+        for (int i = 0; i < kScalars; ++i) scalars.set(i, 0);
+        scalars.set(kLossScale, 512);
+        scalars.set(kPadding, static_cast<double>(padding));
+        const OnDevice gx(logits), gl(labels), gm(largest), gs(sums), gd(dlogits), go(metrics), gc(scalars),
+            gw(scratch);
+        const Classes c{rows, cols, act, type, column0};
+        const cpu::Classes k{rows, cols, act, type, column0};
+        const std::string what =
+            std::string(name_of(act)) + " " + std::to_string(rows) + " x " + std::to_string(cols);
+        cross_entropy_max(c, gx.data(), gm.f32(), nullptr);
+        cpu::cross_entropy_max(k, logits.data(), largest.f32());
+        EXPECT_TRUE(gm.read(DType::f32).same_bits(largest)) << what;
+        cross_entropy_sums(c, gx.data(), gl.data(), gm.f32(), gs.f32(), nullptr);
+        cpu::cross_entropy_sums(k, logits.data(), labels.data(), largest.f32(), sums.f32());
+        expect_near(gs.read(DType::f32), sums, 2e-6, what + " sums");
+        cross_entropy(c, gx.data(), gl.data(), gm.f32(), gs.f32(), 0.25f, gc.f32(), gd.data(), go.f32(), true,
+                      gw.f32(), nullptr);
+        const float slope = act == DType::f16 ? 0.25f * 512 : 0.25f;
+        cpu::cross_entropy(k, logits.data(), labels.data(), largest.f32(), sums.f32(), 0.25f, slope, padding,
+                           dlogits.data(), metrics.f32(), metrics.f32() + 1);
+        expect_near(gd.read(act), dlogits, tolerance(act), what + " gradient");
+        expect_near(go.read(DType::f32), metrics, 2e-6, what + " metrics");
+        cross_entropy(c, gx.data(), gl.data(), gm.f32(), gs.f32(), 0.25f, gc.f32(), gx.data(), go.f32(),
+                      false, gw.f32(), nullptr);
+        expect_near(gx.read(act), dlogits, tolerance(act), what + " gradient over the logits");
+      }
+}
+
+TEST(Kernels, DropoutIsTheCpus) {
+  ISOBAR_NEEDS_KERNELS();
+  Random random;
+  for (const int64_t n : {int64_t{1}, int64_t{1023}, int64_t{40000}})
+    for (const DType act : kActs)
+      for (const bool training : {true, false}) {
+        const Buffer x = random.buffer(act, n);
+        Buffer want = random.buffer(act, n), scalars(DType::f32, kScalars);
+        std::memcpy(want.data(), x.data(), static_cast<size_t>(x.bytes()));
+        const int64_t first = random.integer(0, int64_t{1} << 33), step = random.integer(1, 100000);
+        for (int i = 0; i < kScalars; ++i) scalars.set(i, 0);
+        scalars.set(kTraining, training ? 1 : 0);
+        scalars.set(kStep, static_cast<double>(act == DType::f16 ? step - 1 : step));
+        const DropoutDraw draw{7, static_cast<uint64_t>(random.integer(0, 100)), 0.3f, 0};
+        const OnDevice gx(x), gc(scalars);
+        dropout(draw, gc.f32(), first, n, act, gx.data(), nullptr);
+        if (training) cpu::dropout({draw.seed, draw.stream, draw.rate, step}, first, n, act, want.data());
+        EXPECT_TRUE(gx.read(act).same_bits(want)) << name_of(act) << " " << n;
       }
 }
 

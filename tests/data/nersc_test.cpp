@@ -244,7 +244,7 @@ TEST(Nersc, BadStatisticsAreRefused) {
   DataSpec d = spec_for(dir);
   const auto open = [&] { return open_dataset(d, d.train, Split::train, kNerscShape); };
   EXPECT_NO_THROW(open());
-  write_npy(d.stds, {1, 3, 1, 1}, {1, 0, 1});
+  write_npy(d.stds, {1, 3, 1, 1}, {1, -1, 1});
   expect_config_error(open, {d.stds, "'data.stds'", "channel 1"});
   write_npy(d.stds, {1, 4, 1, 1}, {1, 1, 1, 1});
   expect_config_error(open, {d.stds, "'data.stds'", "4 numbers for 3 channels"});
@@ -257,7 +257,10 @@ TEST(Nersc, BadStatisticsAreRefused) {
   d.means = "";
   EXPECT_NO_THROW(open());
   write_hdf5(dir / "2015.h5", {5, 3, 4, 6}, std::vector<float>(360, 7));
-  expect_config_error(open, {"2015.h5", "'c0'", "constant"});
+  EXPECT_EQ(open()->flat_channels(), (std::vector<std::string>{"c0", "c1", "c2"}));
+  std::vector<float> input(72), target(72);
+  open()->read(1, input.data(), target.data());
+  EXPECT_EQ(input, std::vector<float>(72, 0.0f));
 }
 
 }  // namespace

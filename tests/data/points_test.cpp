@@ -2,6 +2,8 @@
 // and fill values; what must come out is counted by a plain loop over the numbers that were written.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +12,7 @@
 
 #include "model/base/files.h"
 #include "model/data/dataset.h"
+#include "model/data/inspect.h"
 #include "model/data/row_choice.h"
 #include "model/data/table_cache.h"
 #include "tests/data/files.h"
@@ -242,6 +245,105 @@ TEST_F(Points, CannotBeKeptWhereNothingCanBeWritten) {
   ::setenv("ISOBAR_CACHE_DIR", (dir / "file/below").c_str(), 1);
   expect_config_error([&] { mapped_table(ocean, "data.train", {"sst"}); },
                       {dir / "file", "ISOBAR_CACHE_DIR"});
+}
+
+// What was used longest ago goes, but for what a process holds.
+TEST(Cache, KeepsToItsSizeAndNeverTakesWhatIsMapped) {
+  TempDir dir;
+  const fs::path cache = dir / "cache";
+  ::setenv("ISOBAR_CACHE_DIR", cache.c_str(), 1);
+  ::setenv("ISOBAR_CACHE_GB", "0.0001", 1);  // 100 kB: two of these tables
+  const auto table_of = [&](int i) {
+    const std::string path = dir / ("t" + std::to_string(i) + ".csv");
+    if (!fs::exists(path)) {
+      std::ofstream file(path);
+      file << "a\n";
+      for (int r = 0; r < 10000; ++r) file << i << "\n";  // 44,096 bytes in the cache
+    }
+    return mapped_table(path, "data.train", {"a"});
+  };
+  const auto held = [&] {
+    int64_t tables = 0;
+    for (const auto& e : fs::directory_iterator(cache)) tables += e.path().extension() == ".table";
+    return tables;
+  };
+  const auto age = [&](int hours) {  // of all that is there now
+    for (const auto& e : fs::directory_iterator(cache))
+      if (e.path().extension() == ".table")
+        fs::last_write_time(e.path(), fs::file_time_type::clock::now() - std::chrono::hours(hours));
+  };
+  const auto first = table_of(1);  // stays mapped
+  age(3);
+  table_of(2);
+  EXPECT_EQ(held(), 2);
+  testing::internal::CaptureStderr();
+  table_of(3);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(held(), 2) << "the second, as the first is mapped";
+  EXPECT_NE(said.find("removed 1 gathered tables"), std::string::npos) << said;
+  EXPECT_NE(said.find("ISOBAR_CACHE_GB"), std::string::npos) << said;
+  EXPECT_FALSE(first->removed());
+  for (int64_t r = 0; r < first->rows(); ++r) ASSERT_EQ(first->row(r)[0], 1);
+  EXPECT_EQ(table_of(2)->row(9999)[0], 2) << "gathered again";
+  ::setenv("ISOBAR_CACHE_GB", "much", 1);
+  expect_config_error([&] { table_of(4); }, {"ISOBAR_CACHE_GB", "much"});
+  ::unsetenv("ISOBAR_CACHE_GB");
+}
+
+// Readers and those who make room, all at once: everybody has the numbers that were written.
+TEST(Cache, MakingRoomHarmsNoReader) {
+  TempDir dir;
+  ::setenv("ISOBAR_CACHE_DIR", (dir / "cache").c_str(), 1);
+  ::setenv("ISOBAR_CACHE_GB", "0.00001", 1);
+  for (int i = 0; i < 4; ++i) {
+    std::ofstream file(dir / ("t" + std::to_string(i) + ".csv"));
+    file << "a\n";
+    for (int r = 0; r < 3000; ++r) file << i << "\n";
+  }
+  testing::internal::CaptureStderr();
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int n = 0; n < 12; ++n) {
+        const int i = (n * 7 + t) % 4;
+        try {
+          const auto table = mapped_table(dir / ("t" + std::to_string(i) + ".csv"), "data.train", {"a"});
+          for (int64_t r = 0; r < table->rows(); ++r) wrong += table->row(r)[0] != static_cast<float>(i);
+        } catch (const std::exception& e) {
+          std::printf("%s\n", e.what());
+          ++wrong;
+        }
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  testing::internal::GetCapturedStderr();
+  EXPECT_EQ(wrong, 0);
+  ::unsetenv("ISOBAR_CACHE_GB");
+}
+
+TEST(Inspect, ShowsFieldsWithLandAndTheShareThatIsMissing) {
+  TempDir dir;
+  const FieldPair p = random_pair();
+  write_nc(dir / "ocean.nc", p, {.packed = {"sst", "aice"}});
+  const nlohmann::json j = inspect(dir / "ocean.nc");
+  const int points = p.rows * p.columns;
+  int gone = 0;
+  double low = 1e30, sum = 0;
+  for (int i = 0; i < points; ++i) {
+    if (p.sst[i] == kFill) {
+      ++gone;
+      continue;
+    }
+    const double x = p.sst[i] * p.scale + p.offset;
+    low = std::min(low, x), sum += x;
+  }
+  const nlohmann::json& sst = j["fields"][0];
+  EXPECT_EQ(sst["name"], "sst");
+  EXPECT_NEAR(sst["missing"].get<double>(), static_cast<double>(gone) / points, 1e-12);
+  EXPECT_NEAR(sst["min"].get<double>(), low, 1e-4);
+  EXPECT_NEAR(sst["mean"].get<double>(), sum / (points - gone), 1e-3);
+  EXPECT_NE(inspect_text(j).find("missing   (first step)"), std::string::npos) << inspect_text(j);
 }
 
 }  // namespace

@@ -9,7 +9,9 @@
 #include <random>
 
 #include "model/data/dataset.h"
+#include "model/data/synth_classes.h"
 #include "model/data/table_cache.h"
+#include "model/data/table_dataset.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {
@@ -166,6 +168,24 @@ TEST(TableDataset, OfNoiseHasNumbersOfVarianceOne) {
   EXPECT_NEAR(next / kRows, 2.0 / 3, 0.06);
 }
 
+// Rows that are kept in memory are those that a set too large for that makes when they are read.
+TEST(TableDataset, OfNoiseIsTheSameKeptOrMade) {
+  DataSpec few, many;
+  few.limit_samples = 3000, many.limit_samples = int64_t{1} << 24;
+  few.dt = many.dt = 2;
+  const auto kept = open_dataset(few, "", Split::train, table_shape(5, 3)),
+             made = open_dataset(many, "", Split::train, table_shape(5, 3));
+  ASSERT_EQ(kept->size(), 3000);
+  ASSERT_EQ(made->size(), int64_t{1} << 24);
+  for (int64_t i = 0; i < kept->size(); ++i) {
+    float a[5], b[3], c[5], d[3];
+    kept->read(i, a, b);
+    made->read(i, c, d);
+    for (int k = 0; k < 5; ++k) ASSERT_EQ(a[k], c[k]) << i;
+    for (int k = 0; k < 3; ++k) ASSERT_EQ(b[k], d[k]) << i;
+  }
+}
+
 TEST(TableDataset, RefusesWhatATableHasNot) {
   TempDir dir;
   const std::string path = dir / "t.csv";
@@ -181,12 +201,83 @@ TEST(TableDataset, RefusesWhatATableHasNot) {
     change(other);
     expect_config_error([&] { open(other); }, says);
   };
-  refused([](DataSpec& x) { x.inputs = {"b"}; }, {path, "'b' is constant"});
+  DataSpec flat = d;
+  flat.inputs = {"b"};
+  const auto set = open_dataset(flat, path, Split::train, table_shape(1, 1));
+  EXPECT_EQ(set->flat_channels(), std::vector<std::string>{"b"});
+  float in = 9, out = 9;
+  set->read(1, &in, &out);
+  EXPECT_EQ(in, 0) << "a constant is centred";
   refused([](DataSpec& x) { x.targets = {}; }, {"'data.targets'", "name the columns"});
   refused([](DataSpec& x) { x.dt = 2; }, {"'data.dt'", "fields"});
   refused([](DataSpec& x) { x.variables = {"a"}; }, {"'data.variables'"});
   refused([](DataSpec& x) { x.means = "m.npy"; }, {"'data.means'"});
   refused([](DataSpec& x) { x.train_fraction = 0.1; }, {path, "'data.train_fraction'", "no row to train"});
+}
+
+// The border is at 1e-6 of the mean's size, whatever the unit.
+TEST(TableDataset, AStandardDeviationBelowAMillionthOfTheMeanCountsAsOne) {
+  TempDir dir;
+  const double unit = std::pow(10.0, static_cast<double>(random_int(-6, 6)));
+  std::ofstream file(dir / "t.csv");
+  file.precision(17);
+  file << "flat,varies,small,zero,y\n";
+  for (int r = 0; r < 40; ++r) {
+    const double sign = r % 2 == 0 ? 1 : -1;  // the standard deviation is the factor of it
+    file << unit * (1 + sign * 5e-7) << "," << unit * (1 + sign * 4e-6) << "," << unit * 1e-9 * sign << ",0,"
+         << r << "\n";
+  }
+  file.close();
+  DataSpec d;
+  d.train = dir / "t.csv";
+  d.inputs = {"flat", "varies", "small", "zero"};
+  d.targets = {"y"};
+  const auto set = open_dataset(d, d.train, Split::train, table_shape(4, 1));
+  EXPECT_EQ(set->flat_channels(), (std::vector<std::string>{"flat", "zero"}));
+  const Statistics s = set->input_statistics();
+  EXPECT_EQ(s.std[0], 1);
+  EXPECT_NEAR(static_cast<double>(s.std[1]) / (4e-6 * unit), 1, 0.05);  // numbers are f32
+  EXPECT_NEAR(static_cast<double>(s.std[2]) / (1e-9 * unit), 1, 1e-5);
+  EXPECT_EQ(s.std[3], 1);
+  float in[4], out = 0;
+  for (int64_t i = 0; i < set->size(); ++i) {
+    set->read(i, in, &out);
+    for (const float x : in) EXPECT_TRUE(std::isfinite(x));
+    EXPECT_LT(std::abs(static_cast<double>(in[0])), 2e-6 * unit);
+    EXPECT_EQ(in[3], 0);
+  }
+}
+
+TEST(TableDataset, OfClassesHoldsThemAsTheyAreWithTheirNames) {
+  TempDir dir;
+  make_classes(
+      dir / "set",
+      {.samples = 200, .features = 5, .classes = 3, .seed = static_cast<uint64_t>(random_int(0, 9999))});
+  DataSpec d;
+  d.train = dir / "set/train.nc", d.valid = dir / "set/valid.nc";
+  d.inputs = {"x0", "x1", "x2", "x3", "x4"};
+  d.targets = {"label"};
+  SampleShape shape = table_shape(5, 1);
+  shape.classes = 3;
+  const auto set = open_dataset(d, d.train, Split::train, shape),
+             valid = open_dataset(d, d.valid, Split::valid, shape);
+  EXPECT_EQ(set->size(), 160);
+  EXPECT_EQ(valid->size(), 20);
+  EXPECT_EQ(set->class_names(), (std::vector<std::string>{"pattern_0", "pattern_1", "pattern_2"}));
+  EXPECT_EQ(set->target_statistics().std[0], 1);
+  EXPECT_EQ(set->target_statistics().mean[0], 0);
+  double mean = 0;
+  for (int64_t i = 0; i < set->size(); ++i) {
+    float in[5], label = -1;
+    set->read(i, in, &label);
+    EXPECT_TRUE(label == 0 || label == 1 || label == 2) << label;
+    mean += static_cast<double>(in[0]) / 160;
+  }
+  EXPECT_NEAR(mean, 0, 1e-5) << "inputs are normalised";
+  shape.classes = 2;
+  expect_config_error([&] { open_dataset(d, d.train, Split::train, shape); },
+                      {d.train, "column 'label' holds class 2", "net.out_features"});
+  expect_config_error([&] { require_tables(d, 2); }, {d.train, "column 'label' holds class 2"});
 }
 
 }  // namespace

@@ -194,10 +194,27 @@ inline std::vector<pid_t> children_of(pid_t parent) {
   return out;
 }
 
+#ifndef ISOBAR_MPIEXEC  // else of MPICH (tests/CMakeLists.txt)
+#define ISOBAR_MPIEXEC "mpiexec"
+#define ISOBAR_RANK_VARIABLE "OMPI_COMM_WORLD_RANK"
+#define ISOBAR_OPEN_MPI
+#endif
+
+/// What starts so many processes, to be followed by what they run.
+inline Words mpiexec(int ranks, const Words& options = {}) {
+  Words words = {ISOBAR_MPIEXEC, "-n", std::to_string(ranks)};
+#ifdef ISOBAR_OPEN_MPI
+  words.insert(words.end(), {"--bind-to", "none", "--oversubscribe"});
+  if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
+#endif
+  words.insert(words.end(), options.begin(), options.end());
+  return words;
+}
+
 /// Which rank of a run a process is; -1: none.
 inline int rank_of(pid_t pid) {
   const std::string all = '\0' + text_of("/proc/" + std::to_string(pid) + "/environ");
-  const std::string name = std::string(1, '\0') + "OMPI_COMM_WORLD_RANK=";
+  const std::string name = std::string(1, '\0') + ISOBAR_RANK_VARIABLE + "=";
   const size_t at = all.find(name);
   return at == std::string::npos ? -1 : std::atoi(all.c_str() + at + name.size());
 }
@@ -206,8 +223,9 @@ inline int rank_of(pid_t pid) {
 /// itself.
 inline std::vector<pid_t> ranks_of(pid_t command) {
   std::vector<pid_t> all = children_of(command);
-  for (const pid_t child : children_of(command))
-    for (const pid_t rank : children_of(child)) all.push_back(rank);
+  for (size_t i = 0; i < all.size(); ++i)  // Hydra has a proxy on each host, too
+    if (rank_of(all[i]) < 0)
+      for (const pid_t child : children_of(all[i])) all.push_back(child);
   std::erase_if(all, [](pid_t p) { return rank_of(p) < 0; });
   std::sort(all.begin(), all.end(), [](pid_t a, pid_t b) { return rank_of(a) < rank_of(b); });
   return all;

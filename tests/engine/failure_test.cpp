@@ -22,12 +22,6 @@ int count_of(const std::string& text, const std::string& part) {
   return n;
 }
 
-Words mpiexec(int ranks) {
-  Words words = {"mpiexec", "-n", std::to_string(ranks), "--bind-to", "none", "--oversubscribe"};
-  if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
-  return words;
-}
-
 TEST(Failure, AWrongConfigurationExitsWith2AndOneLine) {
   const Folder dir;
   struct Case {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "model/backend/cpu/cpu_backend.h"
+#include "model/base/classes.h"
 #include "model/base/rng.h"
 #include "model/comm/comm.h"
 #include "model/engine/executor.h"
@@ -79,6 +80,8 @@ class InProcess {
     init_params(plan, static_cast<uint64_t>(spec.train.seed), floats(plan.params_all));
     floats(plan.scalars)[kLossScale] = static_cast<float>(spec.train.initial_loss_scale);
     floats(plan.scalars)[kUnscale] = 1;
+    floats(plan.scalars)[kTraining] = 1;
+    classes_ = classes_of(spec);
     (*execute_)(link(plan, plan.init, spec.run.serial), 0);
     for (const BatchTensor& t : plan.batch) (t.role == BatchRole::input ? inputs_ : targets_) = t.sample;
     dp_ = coords_of(spec.layout, plan.rank).dp;
@@ -113,6 +116,11 @@ class InProcess {
     for (auto i = static_cast<int64_t>(x.size()); i < inputs_; ++i)
       x.push_back(normal(9, index % kSamples, i));
     for (int64_t i = 0; input && i < inputs_; ++i) input[i] = x[i];
+    if (target && classes_ > 0) {
+      target[0] = static_cast<float>(std::max_element(x.begin(), x.begin() + std::min(classes_, inputs_)) -
+                                     x.begin());
+      return;
+    }
     for (int64_t i = 0; target && i < targets_; ++i)
       target[i] = 0.7f * x[i % inputs_] + 0.3f * x[(i + 1) % inputs_];
   }
@@ -128,7 +136,7 @@ class InProcess {
   Errands errands_;
   std::optional<Watchdog> watchdog_;
   int64_t inputs_ = 0, targets_ = 0;  // elements of a sample
-  int64_t dp_ = 0;
+  int64_t dp_ = 0, classes_ = 0;
 };
 
 }  // namespace isobar

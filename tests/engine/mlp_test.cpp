@@ -43,6 +43,46 @@ TEST(Mlp, HasTheEmulatorsParameters) {
   }
 }
 
+// 784-h-h-10 with biases, of the source's demo (systems.md, section 5)
+TEST(Mlp, HasTheClassifiersParameters) {
+  const auto parameters = [](const Words& set) {
+    return build_plan(load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/mlp-classifier.yaml", set), 0,
+                      cpu_workspace(1))
+        .parameter_count();
+  };
+  EXPECT_EQ(parameters({}), 269'322);
+  EXPECT_EQ(parameters({"net.hidden=[512,512]"}), 669'706);
+}
+
+TEST(Mlp, ClassifiesWithOneTargetAndAsManyOutputsAsClasses) {
+  const std::string config = ISOBAR_SOURCE_DIR "/configs/models/mlp-classifier.yaml";
+  const RunSpec spec = load_run_spec(config);
+  ASSERT_EQ(spec.data.inputs.size(), 784u);
+  EXPECT_EQ(spec.data.inputs[0], "x0");
+  EXPECT_EQ(spec.data.inputs[783], "x783");
+  EXPECT_EQ(run_spec_from_json(to_json(spec), "again").data.inputs, spec.data.inputs);
+  const Plan plan = build_plan(spec, 0, cpu_workspace(1));
+  EXPECT_EQ(plan.batch.at(1).sample, 1);
+  EXPECT_EQ(plan.metric("accuracy").count, 1);
+  for (const auto& [set, mend] :
+       {std::pair<std::string, std::string>{"data.targets=[label,other]", "name the column of classes"},
+        {"net.out_features=1", "give the number of classes, 2 or more"},
+        {"train.loss_weights=[1]", "use mae, mse or huber"},
+        {"net.dropout=1", "e.g. 0.2"},
+        {"net.dropout=-0.1", "e.g. 0.2"},
+        {"data.inputs=[x0..x782]", "name 784, or set net.in_features to 783"},
+        {"data.inputs=[x783..x0]", "name 784, or set net.in_features to 1"}}) {
+    try {
+      load_run_spec(config, {set});
+      ADD_FAILURE() << set << " is accepted";
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find(mend), std::string::npos) << e.what();
+    }
+  }
+  EXPECT_THROW(load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/vit-tiny.yaml", {"train.loss=cross_entropy"}),
+               ConfigError);
+}
+
 TEST(Mlp, SaysWhatEveryKindSays) {
   const NetSpec net = emulator().net;
   EXPECT_EQ(net.kind(), "mlp");

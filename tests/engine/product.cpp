@@ -4,7 +4,8 @@
 // after them. fp32; what may differ is the order of sums. All in one set of processes, with the parts that
 // `isobar train` is made of.
 //
-// Runs a pairwise-covering set; ISOBAR_PRODUCT_SECONDS=n goes on with others in random order until n seconds
+// Runs a pairwise-covering set, of worlds above four one half of it, drawn each time (they take turns on a
+// few cores); ISOBAR_PRODUCT_SECONDS=n runs it whole and goes on with others in random order until n seconds
 // are over, 0: with all of them. ISOBAR_PRODUCT_SEED repeats an order and what is drawn beside the product.
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -39,6 +40,7 @@ TEST(Product, OfAllLayoutsOfThisWorldTrainsLikeOneRank) {
   for (size_t i = 0; i < all.size(); ++i) {
     const bool more = i < pairs || seconds == 0 || seconds_now() - begun < seconds;
     if (mpi.from_first(more ? "more" : "") != "more") break;
+    if (!limit && mpi.size() > 4 && (i + seed) % 2 == 1) continue;
     std::mt19937 drawn(seed + static_cast<uint32_t>(i));
     const Words net = net_of(all[i]);
     const Words words = words_of(all[i], drawn);
@@ -76,7 +78,7 @@ TEST(Product, OfAllLayoutsOfThisWorldTrainsLikeOneRank) {
         "%d ranks: %zu of %zu layouts in %.0f s, %zu failed; largest deviations: losses %.1e, norms %.1e, "
         "weights %.1e\n",
         mpi.size(), ran, all.size(), seconds_now() - begun, failed, losses, norms, weights);
-  EXPECT_GE(ran, pairs);
+  EXPECT_GE(ran, !limit && mpi.size() > 4 ? pairs / 2 : pairs);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // With product.cpp, run by mpiexec with 1 to 8 ranks: an mlp under the layouts of that world that can cut it,
 // dp and pp, with every schedule, ZeRO stage and recompute mode, trains some steps like one rank; in bf16 as
-// well.
+// well. Every other one classifies, with dropout: the same elements are dropped whatever the layout.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -12,7 +12,7 @@ namespace {
 const std::string kMlp = ISOBAR_SOURCE_DIR "/configs/models/mlp-emulator.yaml";
 
 // Parts for every chunk and one more, some of them alike; every step has all samples.
-std::vector<std::string> mlp_for(const Choice& c, int batch, const std::string& amp) {
+std::vector<std::string> mlp_for(const Choice& c, int batch, const std::string& amp, bool classes) {
   const int chunks = c[Choice::kPp] * (c.interleaved() ? 2 : 1);
   std::string hidden;
   for (int i = 0; i < std::max(5, chunks + 2); ++i)
@@ -21,9 +21,11 @@ std::vector<std::string> mlp_for(const Choice& c, int batch, const std::string& 
           "net.out_features=3",
           "net.hidden=[" + hidden + "]",
           "net.activation=silu",
+          classes ? "train.loss=cross_entropy" : "train.loss=mse",
+          classes ? "net.dropout=0.05" : "net.dropout=0",
           "train.global_batch=" + std::to_string(batch),
           "train.steps=" + std::to_string(kSteps),
-          "train.lr=3e-3",
+          classes ? "train.lr=1e-2" : "train.lr=3e-3",
           "train.lr_scaling=none",
           "train.seed=5",
           "policy.amp=" + amp,
@@ -42,7 +44,7 @@ TEST(Product, OfAnMlpsLayoutsOfThisWorldTrainsLikeOneRank) {
   double losses[2] = {}, norms[2] = {}, weights[2] = {};  // of fp32, of bf16
   for (size_t i = 0; i < pairs; ++i) {
     const bool half = i % 4 == 3;
-    const std::vector<std::string> net = mlp_for(all[i], batch, half ? "bf16" : "none");
+    const std::vector<std::string> net = mlp_for(all[i], batch, half ? "bf16" : "none", i % 3 == 1);
     std::vector<std::string> words = net;
     for (std::string& word : layout_words(all[i], batch, random)) words.push_back(std::move(word));
     const std::string text = text_of(words);

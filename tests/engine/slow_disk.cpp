@@ -30,6 +30,7 @@ bool takes_its_time(const char* call, const char* path) {
   const char* rules = std::getenv("ISOBAR_SLOW_DISK");
   if (!rules) return false;
   const char* own_rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (!own_rank) own_rank = std::getenv("PMI_RANK");  // MPICH's
   int number = 0;
   for (const char* rule = rules; rule && number < 16; ++number) {
     char name[16], part[64], rank[16];

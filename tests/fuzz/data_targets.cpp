@@ -1,5 +1,7 @@
 // Data files: npy, HDF5 in every layout, netCDF in every format. They are read as a run reads them: in a
 // child first; what that accepts may not harm the process that then opens it and reads all of it.
+#include <zip.h>
+
 #include <fstream>
 
 #include "model/base/files.h"
@@ -65,6 +67,44 @@ std::vector<std::string> table_seeds(const std::string& at) {
     out.push_back(read_file(at));
   }
   return out;
+}
+
+using Members = std::vector<std::pair<const char*, std::string>>;
+
+void write_zip(const std::string& at, const Members& members, int kind) {
+  fs::remove(at);
+  zip_t* zip = zip_open(at.c_str(), ZIP_CREATE, nullptr);
+  for (const auto& [name, bytes] : members) {
+    const zip_int64_t i = zip_file_add(zip, name, zip_source_buffer(zip, bytes.data(), bytes.size(), 0), 0);
+    zip_set_file_compression(zip, static_cast<zip_uint64_t>(i), kind, 0);
+  }
+  zip_close(zip);
+}
+
+std::string npy_column(const std::string& descr, int64_t n, int64_t bytes) {
+  return npy_bytes(descr, {n}, std::string(static_cast<size_t>(n * bytes), '\x3f'));
+}
+
+// Stored and deflated. Every bit of a member that is read is under a checksum; in the one that no table reads
+// a mutation does no harm, and the file is taken.
+std::vector<std::string> npz_seeds(const std::string& at) {
+  std::vector<std::string> out;
+  for (const int kind : {ZIP_CM_STORE, ZIP_CM_DEFLATE}) {
+    write_zip(at,
+              {{"spare.bin", std::string(512, 's')},
+               {"a.npy", npy_column("<f8", 5, 8)},
+               {"b.npy", npy_column("<i4", 5, 4)}},
+              kind);
+    out.push_back(read_file(at));
+  }
+  return out;
+}
+
+// The array that was mutated, in a zip that is whole
+void read_as_array(const std::string& file) {
+  const std::string array = read_file(file), zip = file + ".npz";
+  write_zip(zip, {{"a.npy", array}, {"b.npy", npy_column("<f4", 5, 4)}}, ZIP_CM_STORE);
+  read_as_table(zip);
 }
 
 std::vector<std::string> hdf5_seeds(const std::string& at) {
@@ -152,7 +192,13 @@ std::vector<Target> data_targets(const fs::path& folder) {
            {"a,b\n1,2\n,3\n4e5,-0.6\n", "\"a\",c,b\r\n1,x,NaN\r\n2,\"y,z\",3\r\n"},
            true,
            read_as_table},
-          {"table-nc", "mutated.nc", table_seeds(made), false, read_as_table}};
+          {"table-nc", "mutated.nc", table_seeds(made), false, read_as_table},
+          {"table-npz", "mutated.npz", npz_seeds(made), false, read_as_table},
+          {"table-npz-array",
+           "mutated-array.npy",
+           {npy_column("<f8", 5, 8), npy_column(">f4", 5, 4), npy_column("|u1", 5, 1)},
+           false,
+           read_as_array}};
 }
 
 }  // namespace isobar::fuzz

@@ -6,6 +6,7 @@ import subprocess
 import time
 
 from session import Skip, Trouble, difference, losses, tiny, train
+from speed import nccl_rows
 
 FP32, BF16 = 1e-4, 1e-2  # largest relative difference of 20 losses from one rank's
 # Every axis, schedule and way of context parallelism; bf16 first, because that is what is trained in.
@@ -92,9 +93,13 @@ def ranks(s, found):
 
     def layout(name):
         tolerance, sets = LAYOUTS[name]
-        off = difference(losses(train(s, tiny(s), COMMON + sets, 20)), one_rank(sets))
+        run = train(s, tiny(s), COMMON + sets, 20)
+        off = difference(losses(run), one_rank(sets))
         found[name] = {"worst relative difference of 20 losses": off, "tolerance": tolerance}
         s.row(name, f"{off:.1e}", f"20 losses against one rank's, tolerance {tolerance:.0e}; correctness mode")
+        if name == names[0] and not s.rehearse:
+            for told in nccl_rows(name, run):
+                s.row(*told)
         if not off < tolerance:
             raise Trouble(f"losses are off by {off:.1e} from one rank's")
 

@@ -19,6 +19,22 @@ VARIANTS = {"without graphs": ["run.cuda_graphs=false"], "without fusion": ["run
 MOST_BESIDE = 512 << 20  # bytes on the device that no line names
 
 
+def nccl_rows(name, run):
+    """What NCCL takes of the device, beside what a prediction counts for it, and what it leaves of the chip to products."""
+    last = [e["gpu"] for e in run["events"] if e["event"] == "device"][-1]
+    if last.get("product_sms"):
+        yield f"{name} products beside transfers", f"{last['product_sms']} SMs", "that cuBLASLt's products are chosen for (24 channels, or NCCL_MAX_CTAS)"
+    if not last.get("nccl"):
+        return
+    told = f"planned {last['nccl_planned_bytes'] / 2**20:.0f}; its communicators alone {last['nccl_bytes'] / 2**20:.0f}; {last['mode']}"
+    if after := last.get("in_use_after_first_step_bytes"):
+        # Graphs and kernels that came with the first step are in it, too.
+        took = after - last["in_use_before_nccl_bytes"] - last["landing_bytes"]
+        yield f"{name} NCCL {last['nccl']} memory", f"{took / 2**20:.0f} MiB", told
+    else:
+        yield f"{name} NCCL {last['nccl']} memory", f"{last['nccl_bytes'] / 2**20:.0f} MiB", told
+
+
 def memory_row(name, run):
     """The arena as planned, and what the device holds after the last step beside it: named constants and a rest."""
     events = [e["gpu"] for e in run["events"] if e["event"] == "device"]
@@ -69,6 +85,8 @@ def steps(s, found):
             row, rest = memory_row(name, run)
             one["beside_arena_bytes"] = rest
             s.row(*row)
+            for told in nccl_rows(name, run):
+                s.row(*told)
             if rest > MOST_BESIDE:
                 raise Trouble(f"{rest} bytes on the device that neither the plan nor a constant names")
 

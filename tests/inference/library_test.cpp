@@ -5,6 +5,7 @@
 #include <xmmintrin.h>
 
 #include <atomic>
+#include <cmath>
 #include <thread>
 
 #include "model/inference/library/isobar.h"
@@ -135,6 +136,75 @@ TEST_F(Emulator, InstalledProgramsSayWhatForecastWritesToTheLastBit) {
               100 * kRows * kOutputs)
         << language;
   }
+  // What a program is given and would ignore is an error
+  std::ofstream(dir_ / "few") << "1 2 3\n";
+  for (const char* language : {"c", "cpp", "fortran"}) {
+    const std::string program = built + "/emulate_" + language;
+    if (!fs::exists(program) && std::string(language) == "fortran") continue;
+    const auto ends = [&](const std::string& words, const std::string& rows) {
+      return Child({"/bin/sh", "-c", program + " " + run() + " " + words + " < " + (dir_ / rows)})
+          .wait()
+          .code;
+    };
+    EXPECT_EQ(ends("64 more", "rows"), 64) << language;
+    EXPECT_EQ(ends("64x", "rows"), 64) << language;
+    if (std::string(language) != "fortran") {  // whose READ takes the end of a file within a row as its end
+      EXPECT_EQ(ends("64", "few"), 64) << language << ": three numbers are no row";
+    }
+    EXPECT_EQ(ends("64", "rows"), 0) << language;
+  }
+}
+
+// Logits, whose softmax is what `isobar forecast` writes, and whose derivatives are its Jacobian
+TEST_F(Emulator, OfAClassifierPutsOutTheLogitsOfItsClasses) {
+  std::ofstream file(dir_ / "t.csv");
+  for (int c = 0; c < kInputs; ++c) file << "in" << c << ",";
+  file << "kind\n";
+  file.precision(9);
+  for (int r = 0; r < kRows; ++r) {
+    const float* x = in_.data() + static_cast<int64_t>(r) * kInputs;
+    for (int c = 0; c < kInputs; ++c) file << x[c] << ",";
+    file << (x[0] > 0 ? 0 : x[1] > 1 ? 1 : 2) << "\n";
+  }
+  file.close();
+  train("none", {"data.targets=[kind]", "net.out_features=3", "train.loss=cross_entropy", "net.dropout=0.3",
+                 "net.activation=tanh"});
+  const std::string out = dir_ / "kind.nc";
+  const Ended e = Child({command(), "forecast", run(), "-o", out, "--threads", "1"}).wait();
+  ASSERT_EQ(e.code, 0) << e.text;
+  std::vector<float> p(kRows * 3);
+  int nc = -1, id = -1;
+  ASSERT_EQ(nc_open(out.c_str(), NC_NOWRITE, &nc), NC_NOERR);
+  ASSERT_EQ(nc_inq_varid(nc, "kind_probability", &id), NC_NOERR);
+  ASSERT_EQ(nc_get_var_float(nc, id, p.data()), NC_NOERR);
+  nc_close(nc);
+  isobar_net* net = nullptr;
+  ASSERT_EQ(isobar_open(run().c_str(), nullptr, &net), ISOBAR_OK) << isobar_last_error();
+  EXPECT_EQ(isobar_output_shape(net).channels, 3);
+  EXPECT_STREQ(isobar_output_name(net, 2), "kind_2");
+  EXPECT_EQ(isobar_output_name(net, 3), nullptr);
+  std::vector<float> logits(kRows * 3);
+  ASSERT_EQ(isobar_run(net, kRows, in_.data(), logits.data()), ISOBAR_OK) << isobar_last_error();
+  for (int r = 0; r < kRows; ++r) {
+    double sum = 0;
+    for (int k = 0; k < 3; ++k) sum += std::exp(static_cast<double>(logits[3 * r + k]));
+    for (int k = 0; k < 3; ++k)
+      ASSERT_NEAR(p[3 * r + k], std::exp(static_cast<double>(logits[3 * r + k])) / sum, 1e-6) << r;
+  }
+  const int64_t which[3] = {0, 1, 2};
+  std::vector<float> rows(3 * kInputs), x(in_.begin(), in_.begin() + kInputs), up(3), down(3);
+  ASSERT_EQ(isobar_jacobian(net, x.data(), 3, which, rows.data()), ISOBAR_OK) << isobar_last_error();
+  for (int c = 0; c < kInputs; ++c) {
+    const float at = x[c], h = 0.25f;
+    x[c] = at + h;
+    ASSERT_EQ(isobar_run(net, 1, x.data(), up.data()), ISOBAR_OK);
+    x[c] = at - h;
+    ASSERT_EQ(isobar_run(net, 1, x.data(), down.data()), ISOBAR_OK);
+    x[c] = at;
+    for (int k = 0; k < 3; ++k)
+      EXPECT_NEAR((up[k] - down[k]) / (2 * h), rows[k * kInputs + c], 2e-3) << c << " " << k;
+  }
+  isobar_close(net);
 }
 
 // The training data are gone; others are normalised as the checkpoint says. In bf16 too.

@@ -51,7 +51,7 @@ json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
           const bool wire = is_collective(op.kind);
           const Conditions where{
               .ranks = wire ? 2 : 1, .ranks_on_host = wire ? 2 : 1, .threads = threads, .cores = 2};
-          const Counts n = count_op(op, plan, cache_share(truth, where.ranks), where.ranks);
+          const Counts n = count_op(op, plan, cache_share(truth, where.ranks), where);
           add(std::string(name_of(op.kind)) + "/" + name_of(t) + "/" + op.path + "/" + std::to_string(width) +
                   "/threads:" + std::to_string(threads),
               {{"flops", w.flops},
@@ -73,6 +73,13 @@ json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
     add("read_hdf5/f32/" + std::to_string(bytes), {{"bytes", bytes}, {"samples", samples}},
         seconds(n, truth.values()));
   }
+  for (const double width : {15.0, 300.0}) {  // numbers of a row
+    Counts n{};
+    n[index_of(Coef::read_table)] = 4 * width * 1024;
+    n[index_of(Coef::read_row)] = 1024;
+    add("read_table/f32/" + std::to_string(width), {{"bytes", 4 * width * 1024}, {"samples", 1024}},
+        seconds(n, truth.values()));
+  }
   for (const double bytes : {1e5, 1e8})
     add("checkpoint/f32/" + std::to_string(bytes), {{"bytes", bytes}},
         truth[Coef::commit].value + bytes * truth[Coef::checkpoint].value);
@@ -88,7 +95,7 @@ TEST(Calibrate, FindsTheMachineThatWasTimed) {
     const Machine truth = test::perturbed(test::machine(), 0.5, random);
     const Machine m = machine_from_benchmarks(benchmarks(truth, 0.02, random));
     for (Coef c : {Coef::gemm_f32, Coef::gemm_bf16, Coef::attention_f32, Coef::attention_backward_bf16,
-                   Coef::wire_host, Coef::read_hdf5})
+                   Coef::wire_host, Coef::read_hdf5, Coef::read_table})
       EXPECT_NEAR(std::log(m[c].value / truth[c].value), 0, 0.15) << info_of(c).name << " seed " << seed;
     EXPECT_NEAR(m.peaks.at("f32").value / truth.peaks.at("f32").value, 1.25, 0.1);
     EXPECT_NEAR(m.peaks.at("memory").value / truth.peaks.at("memory").value, 1, 0.1);

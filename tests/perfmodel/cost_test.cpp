@@ -283,5 +283,52 @@ TEST(Cost, LoaderThreadsHideReadingUntilTheyAreTheBottleneck) {
   EXPECT_GT(time(1, 1e-2).stolen, 0.5 * 8 * 1e-2);  // no idle core
 }
 
+RunSpec emulator(int64_t batch, int64_t threads) {
+  RunSpec s;
+  s.net.set_kind(MlpSpec::kKind);
+  s.train.global_batch = batch;
+  s.train.loss = "mse";
+  s.run.threads = threads;
+  validate(s);
+  return s;
+}
+
+// Rows that are too few for a second thread cost what one thread takes, on however many threads the rank has,
+// and start no team; what many rows cost falls with the threads, and each team that is started is paid for.
+TEST(Cost, SmallOpsAreNotCutOverThreads) {
+  Machine m = test::machine();
+  m.identity.cores = 16;
+  for (const Coef c : {Coef::share_compute, Coef::share_memory}) m[c].value = 1e-9;
+  const auto compute = [&](int64_t batch, int64_t threads, double fork) {
+    m[Coef::fork].value = fork;
+    return step_cost(terms_of(emulator(batch, threads), m, threads, 1), m.values()).compute;
+  };
+  // 64 rows of 64: 4,096 elements, half of what a thread is started for
+  const double alone = compute(64, 1, 1e-9);
+  for (const int64_t threads : {2, 3, 8, 16}) {
+    EXPECT_NEAR(compute(64, threads, 1e-9), alone, 0.01 * alone) << threads;
+    EXPECT_NEAR(compute(64, threads, 1e-3), alone, 0.01 * alone) << threads;
+  }
+  // 65,536 rows: by Amdahl's law with m's threads.serial
+  const double many = compute(65536, 1, 1e-9), serial = m[Coef::threads_serial].value;
+  EXPECT_NEAR(compute(65536, 8, 1e-9) / many, (1 + 7 * serial) / 8, 0.02);
+  EXPECT_GT(compute(65536, 8, 1e-3), compute(65536, 8, 1e-9) + 10 * 3 * 1e-3);  // log2(8), some ten ops
+}
+
+// A row of 14 numbers and its target is no image: neither its bytes nor its fixed part cost the same.
+TEST(Cost, RowsAreReadAtTheirOwnPrices) {
+  Machine m = test::machine();
+  m[Coef::read_sample].value = 1e-3;  // of images
+  m[Coef::read_table].value = 5e-10;
+  m[Coef::read_row].value = 3e-8;
+  RunSpec s = emulator(1000, 1);
+  const auto read = [&] { return step_cost(terms_of(s, m, 1, 1), m.values()).read_serial; };
+  EXPECT_NEAR(read(), 1000 * (60 * 5e-10 + 3e-8), 1e-12);  // noise, which lies in memory as a table does
+  s.data.train = "rows.csv";
+  s.data.inputs = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"};
+  s.data.targets = {"o"};
+  EXPECT_NEAR(read(), 1000 * (60 * 5e-10 + 3e-8), 1e-12);
+}
+
 }  // namespace
 }  // namespace isobar

@@ -165,7 +165,7 @@ TEST(LayoutModel, NeverExceedsTheCeilingIsMonotoneAndTheSameTwice) {
       Coef::wire_net,  Coef::message_host,   Coef::message_net, Coef::collective_call, Coef::op,
       Coef::host_op,   Coef::gemm_f32,       Coef::copy,        Coef::vector,          Coef::optimizer};
   int64_t done = 0;
-  while (done < 100'000) {
+  while (done < 50'000) {
     RunSpec spec = random_net(random);
     spec.policy.overlap = random() % 4 != 0;
     spec.policy.recompute_method = test::one_of<const char*>(random, {"uniform", "block"});

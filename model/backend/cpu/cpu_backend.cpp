@@ -26,6 +26,11 @@ cpu::Loss loss_of(const TrainSpec& train, const std::vector<float>& weights) {
   return {kind, static_cast<float>(train.huber_delta), weights.empty() ? nullptr : weights.data()};
 }
 
+// With a scaled loss kStep counts the steps before this one until the step's end.
+int64_t steps_begun(DType act) {
+  return act == DType::f16 ? 1 : 0;
+}
+
 }  // namespace
 
 Workspace cpu_workspace(int threads) {
@@ -50,6 +55,14 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
     const int64_t tokens = a.tokens > 0 ? a.tokens : all;
     const int64_t rows = a.m > 0 ? a.m : a.batch * tokens - a.row0;
     return cpu::Patch{a.batch, a.channels, a.height, a.width, a.patch, act, a.token0, tokens, a.row0, rows};
+  };
+  const auto scalar = [&](size_t i, Scalar s) {
+    return i < op.reads.size() && op.reads[i] ? fin(i)[s] : 0.0f;
+  };
+  const auto padding = [&](size_t scalars) { return static_cast<int64_t>(scalar(scalars, kPadding)); };
+  const auto classes = [&] {
+    const bool labelled = op.reads.size() > 1;
+    return cpu::Classes{a.m, a.n, type(op.reads[0]), labelled ? type(op.reads[1]) : DType::f32, a.column0};
   };
   switch (op.kind) {
     case OpKind::fetch:
@@ -91,11 +104,30 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
       return cpu::loss_sums(patch(type(op.reads[0])), in(0), fin(1), fout(0), loss_of(train_, loss_weights_));
     case OpKind::loss:  // metrics: loss, then one RMSE a channel
       return cpu::loss(patch(type(op.reads[0])), fin(0), a.scale, fout(0), fout(0) + 1,
-                       loss_of(train_, loss_weights_));
+                       loss_of(train_, loss_weights_), padding(1));
     case OpKind::loss_backward: {
       const float scale = op.reads[3] ? a.scale * fin(3)[kLossScale] : a.scale;
       return cpu::loss_backward(patch(type(op.reads[0])), in(0), fin(1), fin(2), scale, out(0),
                                 loss_of(train_, loss_weights_));
+    }
+    case OpKind::cross_entropy_max:
+      return cpu::cross_entropy_max(classes(), in(0), fout(0));
+    case OpKind::cross_entropy_sums:
+      return cpu::cross_entropy_sums(classes(), in(0), in(1), fin(2), fout(0));
+    case OpKind::cross_entropy: {  // fp16's loss is scaled
+      const float slope = type(op.reads[0]) == DType::f16 ? a.scale * scalar(4, kLossScale) : a.scale;
+      return cpu::cross_entropy(classes(), in(0), in(1), fin(2), fin(3), a.scale, slope, padding(4), out(0),
+                                fout(1), op.writes[1].count > 1 ? fout(1) + 1 : nullptr);
+    }
+    case OpKind::dropout:
+    case OpKind::dropout_backward: {
+      const bool forward = op.kind == OpKind::dropout;
+      if (forward ? op.writes[1] : op.reads[1]) break;  // nobody has asked for a mask that is kept
+      const size_t scalars = forward ? 1 : 2;
+      if (scalar(scalars, kTraining) == 0) return;
+      const DropoutDraw draw{static_cast<uint64_t>(train_.seed), static_cast<uint64_t>(a.stream), a.rate,
+                             static_cast<int64_t>(scalar(scalars, kStep)) + steps_begun(type(op.reads[0]))};
+      return cpu::dropout(draw, (micro * a.period + a.row0) * a.n, a.m * a.n, type(op.reads[0]), out(0));
     }
     case OpKind::zero:
       std::memset(out(0), 0, op.writes[0].count * size_of(type(op.writes[0])));

@@ -96,6 +96,10 @@ Choice& choice() {
 
 }  // namespace
 
+const char* name_of(Isa isa) {
+  return kNames[static_cast<int>(isa)].name;
+}
+
 Isa best_isa() {
   static const Isa best = std::min(detect(), allowed());
   return best;

@@ -65,6 +65,7 @@ struct KernelTable {
 };
 
 enum class Isa : uint8_t { portable, avx2, avx512, avx512_bf16, amx };
+const char* name_of(Isa isa);
 
 const KernelTable& portable_kernels();
 const KernelTable& avx2_kernels();

@@ -8,6 +8,7 @@
 
 #include "model/base/activation.h"
 #include "model/base/dtype.h"
+#include "model/base/philox.h"
 
 namespace isobar::cpu {
 
@@ -125,12 +126,37 @@ struct Loss {
 // sums up before the next two.
 void loss_sums(const Patch& s, const void* pred, const float* target, float* sums, const Loss& l = {});
 // Adds `weight` times: to *loss the mean over the batch of sqrt(sums0 / sums1) (others: sums0 / (C H W)), to
-// channel_rmse [C] the mean over the batch of sqrt(sums_c / (H W)).
+// channel_rmse [C] the mean over the batch of sqrt(sums_c / (H W)). The last `padding` samples add 0 to both
+// sums, and the batch counts as before.
 void loss(const Patch& s, const float* sums, float weight, float* loss, float* channel_rmse,
-          const Loss& l = {});
+          const Loss& l = {}, int64_t padding = 0);
 // dpred [rows, p*p*C] = scale * d(loss of the sample)/dpred, as act; 0 where |e| has no derivative
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,
                    void* dpred, const Loss& l = {});
+
+// ---- cross_entropy.cpp: -log softmax(logits)[label] of each row -------------------------------------------
+struct Classes {
+  int64_t rows, cols;
+  DType act = DType::f32, labels = DType::f32;  // labels: i32 or whole numbers in f32
+  int64_t column0 = 0;  // class of the first column; labels of others add nothing here
+};
+// largest [rows]; NaN where a logit is NaN
+void cross_entropy_max(const Classes& c, const void* logits, float* largest);
+// sums [2, rows]: of exp(logit - largest); the label's logit - largest, 0 where another rank holds it
+void cross_entropy_sums(const Classes& c, const void* logits, const void* labels, const float* largest,
+                        float* sums);
+// dlogits = slope * d(loss of the row)/dlogits, as act; it may be the logits. Adds `weight` times: to *loss
+// the sum over the rows, to *accuracy (nullptr to skip) the number of rows whose first largest logit is the
+// label's; the last `padding` rows left out.
+void cross_entropy(const Classes& c, const void* logits, const void* labels, const float* largest,
+                   const float* sums, float weight, float slope, int64_t padding, void* dlogits, float* loss,
+                   float* accuracy);
+// The same softmax by itself: weights [rows, cols], which may be the logits
+void softmax(int64_t rows, int64_t cols, const float* logits, float* weights);
+
+// ---- dropout.cpp ------------------------------------------------------------------------------------------
+// x [n] is multiplied by what is drawn for elements first, first + 1, …: forward and backward are the same.
+void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void* x);
 
 // ---- adam.cpp ---------------------------------------------------------------------------------------------
 struct Adam {

@@ -174,12 +174,14 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
   }
 }
 
-void loss(const Patch& s, const float* sums, float weight, float* loss, float* channel_rmse, const Loss& l) {
+void loss(const Patch& s, const float* sums, float weight, float* loss, float* channel_rmse, const Loss& l,
+          int64_t padding) {
   const double pixels = static_cast<double>(s.height) * static_cast<double>(s.width);
   const double share_of_one = static_cast<double>(weight) / static_cast<double>(s.batch);
   const int64_t per_sample = 2 + s.channels;
+  const int64_t samples = s.batch - padding;
   double mean = 0;
-  for (int64_t b = 0; b < s.batch; ++b) {
+  for (int64_t b = 0; b < samples; ++b) {
     const double error = sums[b * per_sample], size = sums[b * per_sample + 1];
     mean += share_of_one * (l.kind == Kind::relative_l2 ? std::sqrt(error / size)
                                                         : error / (pixels * static_cast<double>(s.channels)));
@@ -187,7 +189,7 @@ void loss(const Patch& s, const float* sums, float weight, float* loss, float* c
   *loss += static_cast<float>(mean);
   for (int64_t c = 0; c < s.channels; ++c) {
     double rmse = 0;
-    for (int64_t b = 0; b < s.batch; ++b)
+    for (int64_t b = 0; b < samples; ++b)
       rmse += std::sqrt(static_cast<double>(sums[b * per_sample + 2 + c]) / pixels) * share_of_one;
     channel_rmse[c] += static_cast<float>(rmse);
   }

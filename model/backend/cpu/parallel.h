@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "model/base/denormals.h"
+#include "model/base/team.h"
 
 namespace isobar::cpu {
 
@@ -25,11 +26,9 @@ inline Range share(int64_t n, int t, int threads, int64_t grain = 1) {
   return {std::min(n, grains * t / threads * grain), std::min(n, grains * (t + 1) / threads * grain)};
 }
 
-// Threads worth waking for `elements` of work: a pass over a few thousand elements is over before they wake
-// up.
+// Threads worth waking for `elements` of work
 inline int threads_for(int64_t elements) {
-  constexpr int64_t kElementsPerThread = 8192;
-  return static_cast<int>(std::clamp<int64_t>(elements / kElementsPerThread, 1, omp_get_max_threads()));
+  return static_cast<int>(threads_worth(elements, omp_get_max_threads()));
 }
 
 // body(thread, threads) on `threads` threads, or on fewer where OpenMP gives fewer: every kernel runs in here

@@ -109,15 +109,21 @@ void CudaBackend::launch(const Op& op, int32_t micro, int32_t slot) {
   inputs_.in_use(0, stream);
 }
 
-void CudaBackend::launch_on(const Op& op, int32_t /*micro*/, int32_t slot, cudaStream_t stream) {
+void CudaBackend::launch_on(const Op& op, int32_t micro, int32_t slot, cudaStream_t stream) {
   const Attrs& a = op.a;
-  const auto in = [&](size_t i) -> void* { return op.reads[i] ? at(op.reads[i], slot) : nullptr; };
+  const auto in = [&](size_t i) -> void* {
+    return i < op.reads.size() && op.reads[i] ? at(op.reads[i], slot) : nullptr;
+  };
   const auto out = [&](size_t i) -> void* { return op.writes[i] ? at(op.writes[i], slot) : nullptr; };
   const auto fin = [&](size_t i) { return static_cast<float*>(in(i)); };
   const auto fout = [&](size_t i) { return static_cast<float*>(out(i)); };
   const auto type = [&](const View& v) { return plan_.buffers[v.buffer].dtype; };
   const auto scratch = [&] { return reinterpret_cast<float*>(workspace(op, slot)); };
   const auto doubles = [&] { return reinterpret_cast<double*>(workspace(op, slot)); };
+  const auto classes = [&] {
+    const bool labelled = op.reads.size() > 1;
+    return Classes{a.m, a.n, type(op.reads[0]), labelled ? type(op.reads[1]) : DType::f32, a.column0};
+  };
   switch (op.kind) {
     case OpKind::patch_gather:
       return patch_gather(patch_of(a, type(op.writes[0])), fin(0), out(0), stream);
@@ -155,10 +161,27 @@ void CudaBackend::launch_on(const Op& op, int32_t /*micro*/, int32_t slot, cudaS
     case OpKind::loss_sums:
       return loss_sums(patch_of(a, type(op.reads[0])), in(0), fin(1), fout(0), loss_, doubles(), stream);
     case OpKind::loss:
-      return loss(patch_of(a, type(op.reads[0])), fin(0), a.scale, fout(0), loss_, stream);
+      return loss(patch_of(a, type(op.reads[0])), fin(0), a.scale, fin(1), fout(0), loss_, stream);
     case OpKind::loss_backward:
       return loss_backward(patch_of(a, type(op.reads[0])), in(0), fin(1), fin(2), a.scale, fin(3), out(0),
                            loss_, stream);
+    case OpKind::cross_entropy_max:
+      return cross_entropy_max(classes(), in(0), fout(0), stream);
+    case OpKind::cross_entropy_sums:
+      return cross_entropy_sums(classes(), in(0), in(1), fin(2), fout(0), stream);
+    case OpKind::cross_entropy:
+      return cross_entropy(classes(), in(0), in(1), fin(2), fin(3), a.scale, fin(4), out(0), fout(1),
+                           op.writes[1].count > 1, scratch(), stream);
+    case OpKind::dropout:
+    case OpKind::dropout_backward: {
+      const bool forward = op.kind == OpKind::dropout;
+      const size_t scalars = forward ? 1 : 2;
+      if (forward ? op.writes[1] : op.reads[1]) break;  // nobody has asked for a mask that is kept
+      if (!op.reads[scalars]) break;
+      const DropoutDraw draw{static_cast<uint64_t>(train_.seed), static_cast<uint64_t>(a.stream), a.rate, 0};
+      return dropout(draw, fin(scalars), (micro * a.period + a.row0) * a.n, a.m * a.n, type(op.reads[0]),
+                     out(0), stream);
+    }
     case OpKind::zero:
       ISOBAR_CUDA(cudaMemsetAsync(
           out(0), 0, static_cast<size_t>(op.writes[0].count * size_of(type(op.writes[0]))), stream));

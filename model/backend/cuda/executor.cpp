@@ -17,11 +17,12 @@ int64_t now_ns() {
 
 constexpr int kFilledAhead = 2;  // pinned buffers that the host fills ahead of the device, without graphs
 
-// Landing buffers are beside the arena: a sixteenth of the device's memory at most.
-int64_t most_for_landing() {
+// Landing buffers are beside the arena: a sixteenth of the device's memory at most, and half of what is left.
+int64_t most_for_landing(int64_t keep_free) {
   size_t free = 0, total = 0;
   ISOBAR_CUDA(cudaMemGetInfo(&free, &total));
-  return static_cast<int64_t>(std::min(total / 16, free / 2));
+  return std::min(static_cast<int64_t>(total / 16),
+                  std::max<int64_t>(0, static_cast<int64_t>(free) - keep_free) / 2);
 }
 
 void grow(std::vector<Event>& events, size_t count, bool timed) {
@@ -83,7 +84,7 @@ void DeviceExecutor::keep(const Program& program, bool ahead) {
     if (is_collective(plan_.ops[static_cast<size_t>(op)].kind))
       kept->transfers.push_back({op, e.lane, Event(true)});
   }
-  kept->ahead = ahead && backend_.inputs().reserve_ahead(kept->fetches, most_for_landing());
+  kept->ahead = ahead && backend_.inputs().reserve_ahead(kept->fetches, most_for_landing(options_.keep_free));
   // A graph copies from as many buffers as it has fetches.
   if (!kept->ahead)
     backend_.inputs().reserve(options_.graphs ? kept->fetches : std::min(kept->fetches, kFilledAhead));

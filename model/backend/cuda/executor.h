@@ -30,6 +30,8 @@ namespace isobar::cuda {
 
 struct ExecutorOptions {
   bool graphs = true;
+  int64_t keep_free =
+      0;  // bytes of the device that are not for batches of the next step: NCCL will take them
 };
 
 class DeviceExecutor : public Runner {

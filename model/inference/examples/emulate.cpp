@@ -5,14 +5,25 @@
 #include <isobar/isobar.hpp>
 #include <vector>
 
+int refuse(const char* why) {
+  std::fprintf(stderr, "%s\n", why);
+  return 64;
+}
+
 int main(int argc, char** argv) {
-  if (argc != 3) return 64;
+  if (argc != 3) return refuse("usage: emulate_cpp CHECKPOINT BATCH < rows of numbers");
+  char* end = nullptr;
+  const long batch = std::strtol(argv[2], &end, 10);
+  if (end == argv[2] || *end != '\0') return refuse("BATCH is no whole number");
   try {
-    isobar::Net net(argv[1], {.threads = 1, .batch = std::atoi(argv[2])});
+    isobar::Net net(argv[1], {.threads = 1, .batch = batch});
     const isobar_shape a = net.input(), b = net.output();
+    const int64_t inputs = a.channels * a.height * a.width;
     std::vector<float> in;
     for (float x; std::cin >> x;) in.push_back(x);
-    const int64_t rows = static_cast<int64_t>(in.size()) / (a.channels * a.height * a.width);
+    const auto size = static_cast<int64_t>(in.size()), rows = size / inputs;
+    if (!std::cin.eof() || size % inputs != 0)
+      return refuse("the input ends within a row, or with what is no number");
     std::vector<float> out(rows * b.channels * b.height * b.width);
     net.run(rows, in.data(), out.data());
     for (const float y : out) std::printf("%.9g\n", y);

@@ -9,9 +9,17 @@ program emulate
   type(c_ptr) :: net
   real(c_float), allocatable :: in(:, :), more(:, :), out(:, :), row(:)
   integer :: batch, ended, inputs, n
+  if (command_argument_count() /= 2) then
+    write (error_unit, '(a)') 'usage: emulate_fortran CHECKPOINT BATCH < rows of numbers'
+    stop 64
+  end if
   call get_command_argument(1, checkpoint)
   call get_command_argument(2, word)
-  read (word, *) batch
+  read (word, '(i10)', iostat=ended) batch
+  if (ended /= 0) then
+    write (error_unit, '(a)') 'BATCH is no whole number'
+    stop 64
+  end if
   options = isobar_options(1, int(batch, c_int64_t))
   if (isobar_open(checkpoint, options, net) /= isobar_ok) call fail()
   a = isobar_input_shape(net)

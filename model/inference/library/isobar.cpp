@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "model/base/classes.h"
 #include "model/base/denormals.h"
 #include "model/base/error.h"
 #include "model/inference/checkpoint.h"
@@ -22,6 +23,7 @@ struct isobar_net {
   std::unique_ptr<isobar::Forecaster> whole, rest;  // rest: of the last size that was no whole batch
   std::unique_ptr<isobar::Jacobian> jacobian;       // when it is first asked for
   std::vector<float> input;                         // normalised
+  std::vector<isobar::NetChannel> outputs;          // of a net that classifies, its logits
 };
 
 namespace {
@@ -87,7 +89,8 @@ void check_channels(const isobar_net& net, const std::string& file) {
                       "is missing: this checkpoint does not say how its net's channels are normalised",
                       "resume the run for a step with this Isobar");
   if (static_cast<int64_t>(c.inputs.size()) != net.whole->input().channels ||
-      static_cast<int64_t>(c.targets.size()) != net.whole->output().channels)
+      static_cast<int64_t>(c.targets.size()) !=
+          (isobar::classifies(net.state.spec) ? 1 : net.whole->output().channels))
     throw ConfigError(file, "channels", "are not as many as the net's", "take another checkpoint");
 }
 
@@ -108,6 +111,7 @@ std::unique_ptr<isobar_net> opened(const std::filesystem::path& path, const isob
   net->whole =
       std::make_unique<Forecaster>(checkpoint, net->state, o.batch > 0 ? o.batch : 256, net->threads);
   check_channels(*net, file);
+  net->outputs = isobar::outputs_of(net->state.channels, isobar::classes_of(net->state.spec));
   net->input.resize(net->whole->batch() * net->whole->input().size());
   return net;
 }
@@ -117,7 +121,7 @@ void run_batch(isobar_net& net, Forecaster& forecast, const float* in, float* ou
   const int64_t points = shape.height * shape.width;
   isobar::normalise(net.state.channels.inputs, points, forecast.batch(), in, net.input.data());
   forecast(net.input.data(), out);
-  isobar::denormalise(net.state.channels.targets, points, forecast.batch(), out);
+  isobar::denormalise(net.outputs, points, forecast.batch(), out);
 }
 
 // Physical units: std of the output over that of the input
@@ -137,7 +141,7 @@ void run_jacobian(isobar_net& net, const float* in, const std::vector<int64_t>& 
   for (size_t r = 0; r < which.size(); ++r)
     for (int64_t i = 0; i < from.size(); ++i) {
       const auto at = static_cast<int64_t>(r) * from.size() + i;
-      out[at] = rows[at] * (c.targets[which[r] / outputs].std / c.inputs[i / points].std);
+      out[at] = rows[at] * (net.outputs[which[r] / outputs].std / c.inputs[i / points].std);
     }
 }
 
@@ -180,10 +184,10 @@ const char* isobar_input_units(const isobar_net* net, int64_t i) {
   return letters(at(net->state.channels.inputs, i, &isobar::NetChannel::units));
 }
 const char* isobar_output_name(const isobar_net* net, int64_t i) {
-  return letters(at(net->state.channels.targets, i, &isobar::NetChannel::name));
+  return letters(at(net->outputs, i, &isobar::NetChannel::name));
 }
 const char* isobar_output_units(const isobar_net* net, int64_t i) {
-  return letters(at(net->state.channels.targets, i, &isobar::NetChannel::units));
+  return letters(at(net->outputs, i, &isobar::NetChannel::units));
 }
 
 int isobar_run(isobar_net* net, int64_t n, const float* in, float* out) {

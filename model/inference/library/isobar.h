@@ -5,9 +5,11 @@
  *   isobar_run(net, n, in, out);              in [n, inputs], out [n, outputs], physical units, f32
  *   isobar_close(net);
  *
- * Fields lie as [n, channels, height, width], and a net of numbers has height and width 1. Every function
- * that can fail returns a code and leaves a text for isobar_last_error() of the same thread; none ends the
- * process. A handle is used by one thread at a time; different handles work at the same time. */
+ * Fields lie as [n, channels, height, width], and a net of numbers has height and width 1. A net that
+ * classifies puts out the logits of its classes: the largest is the class, their softmax the probabilities.
+ * Every function that can fail returns a code and leaves a text for isobar_last_error() of the same thread;
+ * none ends the process. A handle is used by one thread at a time; different handles work at the same time.
+ */
 #ifndef ISOBAR_H
 #define ISOBAR_H
 #include <stdint.h>
@@ -43,14 +45,15 @@ ISOBAR_API void isobar_close(isobar_net* net); /* NULL: nothing */
 
 ISOBAR_API isobar_shape isobar_input_shape(const isobar_net* net); /* of one sample */
 ISOBAR_API isobar_shape isobar_output_shape(const isobar_net* net);
-/* Of a channel, valid until isobar_close; NULL where there is no such channel. Units may be "". */
+/* Of a channel, valid until isobar_close; NULL where there is no such channel. Units may be "". Of an output
+ * that is a logit: the name of its class, or the target's and the number of the class, "digit_3". */
 ISOBAR_API const char* isobar_input_name(const isobar_net* net, int64_t channel);
 ISOBAR_API const char* isobar_input_units(const isobar_net* net, int64_t channel);
 ISOBAR_API const char* isobar_output_name(const isobar_net* net, int64_t channel);
 ISOBAR_API const char* isobar_output_units(const isobar_net* net, int64_t channel);
 
-/* n samples. The values are those that `isobar forecast` writes with the same batch, to the last bit; another
- * batch may round another way. */
+/* n samples. The values are those that `isobar forecast` writes with the same batch, to the last bit (of
+ * classes it writes their softmax); another batch may round another way. */
 ISOBAR_API int isobar_run(isobar_net* net, int64_t n, const float* in, float* out);
 
 /* d(output)/d(input) of one sample at `in`, physical units, f32, by the net's backward program. `which`:

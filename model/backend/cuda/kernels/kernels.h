@@ -11,6 +11,7 @@
 
 #include "model/base/activation.h"
 #include "model/base/dtype.h"
+#include "model/base/philox.h"
 
 namespace isobar::cuda {
 
@@ -77,12 +78,33 @@ struct Loss {
 };
 void loss_sums(const Patch& s, const void* pred, const float* target, float* sums, const Loss& l,
                double* workspace, cudaStream_t stream);
-/// metrics[0] += weight * mean loss, metrics[1 + c] += weight * mean RMSE
-void loss(const Patch& s, const float* sums, float weight, float* metrics, const Loss& l,
-          cudaStream_t stream);
+/// metrics[0] += weight * mean loss, metrics[1 + c] += weight * mean RMSE; `scalars` (may be null): the
+/// samples of their kPadding add nothing
+void loss(const Patch& s, const float* sums, float weight, const float* scalars, float* metrics,
+          const Loss& l, cudaStream_t stream);
 /// `scalars`: the loss is scaled by their kLossScale too; null: it is not
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,
                    const float* scalars, void* dpred, const Loss& l, cudaStream_t stream);
+
+// ---- cross_entropy.cu -------------------------------------------------------------------------------------
+struct Classes {
+  int64_t rows, cols;
+  DType act, labels;
+  int64_t column0;
+};
+void cross_entropy_max(const Classes& c, const void* logits, float* largest, cudaStream_t stream);
+void cross_entropy_sums(const Classes& c, const void* logits, const void* labels, const float* largest,
+                        float* sums, cudaStream_t stream);
+/// `metrics`: the loss and, where `scored`, the accuracy. `scalars` (may be null): kPadding, and where act is
+/// f16 kLossScale, are theirs. workspace: [2, rows] f32
+void cross_entropy(const Classes& c, const void* logits, const void* labels, const float* largest,
+                   const float* sums, float weight, const float* scalars, void* dlogits, float* metrics,
+                   bool scored, float* workspace, cudaStream_t stream);
+
+// ---- dropout.cu -------------------------------------------------------------------------------------------
+/// Step and whether it acts are those of `scalars`.
+void dropout(const DropoutDraw& draw, const float* scalars, int64_t first, int64_t n, DType act, void* x,
+             cudaStream_t stream);
 
 // ---- optimizer.cu -----------------------------------------------------------------------------------------
 void squared_sum(int64_t n, const void* x, DType t, float* sum, bool accumulate, double* workspace,

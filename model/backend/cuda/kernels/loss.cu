@@ -141,13 +141,14 @@ __global__ void __launch_bounds__(kThreads)
 
 // One thread for the loss, one for each channel's RMSE
 __global__ void metrics_kernel(Patch s, Kind kind, float weight, const float* __restrict__ sums,
-                               float* metrics) {
+                               const float* __restrict__ scalars, float* metrics) {
   const int C = static_cast<int>(s.channels), i = threadIdx.x;
   if (i > C) return;
   const double pixels = static_cast<double>(s.height) * static_cast<double>(s.width);
   const double share = static_cast<double>(weight) / static_cast<double>(s.batch);
+  const int64_t samples = s.batch - (scalars == nullptr ? 0 : static_cast<int64_t>(scalars[kPadding]));
   double mean = 0;
-  for (int64_t b = 0; b < s.batch; ++b) {
+  for (int64_t b = 0; b < samples; ++b) {
     const float* sum = sums + b * (2 + C);
     if (i > 0)
       mean += sqrt(static_cast<double>(sum[1 + i]) / pixels) * share;
@@ -236,10 +237,10 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
          sums);
 }
 
-void loss(const Patch& s, const float* sums, float weight, float* metrics, const Loss& l,
-          cudaStream_t stream) {
+void loss(const Patch& s, const float* sums, float weight, const float* scalars, float* metrics,
+          const Loss& l, cudaStream_t stream) {
   check_channels(s);
-  launch(metrics_kernel, 1, kMaxChannels + 32, 0, stream, s, l.kind, weight, sums, metrics);
+  launch(metrics_kernel, 1, kMaxChannels + 32, 0, stream, s, l.kind, weight, sums, scalars, metrics);
 }
 
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,

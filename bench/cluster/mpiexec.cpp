@@ -1,0 +1,48 @@
+#include "bench/cluster/mpiexec.h"
+
+#include <set>
+
+#include "bench/cluster/command.h"
+#include "model/base/error.h"
+
+namespace isobar {
+namespace {
+
+bool names(const std::string& text, std::initializer_list<const char*> words) {
+  for (const char* word : words)
+    if (text.find(word) != std::string::npos) return true;
+  return false;
+}
+
+}  // namespace
+
+std::string mpi_family(const std::string& text) {
+  if (names(text, {"Open MPI", "OpenRTE", "PRRTE", "prterun"})) return "Open MPI";
+  if (names(text, {"MPICH", "HYDRA", "Intel(R) MPI", "MVAPICH", "PALS"})) return "MPICH";
+  return "";
+}
+
+std::string mpiexec_of(const std::string& mpi_version) {
+  const std::string family = mpi_family(mpi_version);
+  const char* own = family == "Open MPI" ? "mpiexec.openmpi" : "mpiexec.hydra";
+  const char* named = family == "Open MPI" ? "mpirun.openmpi" : "mpiexec.mpich";
+  std::string others;
+  std::set<std::string> seen;
+  for (const std::string name : {"mpiexec", own, named, "mpirun"}) {
+    const std::string path = in_path(name);
+    if (path.empty() || !seen.insert(path).second) continue;
+    const Said said = say({path, "--version"}, {.timeout_s = 20});
+    const std::string is = mpi_family(said.out + said.err);
+    if (said.code == 0 && !is.empty() && is == family) return path;
+    others +=
+        (others.empty() ? "" : "; ") + path +
+        (said.code != 0 ? " does not start" : " is " + (is.empty() ? "of no MPI known here" : is + "'s"));
+  }
+  throw ConfigError("PATH", "",
+                    "has no mpiexec of " + mpi_version + ", which this program was built with" +
+                        (others.empty() ? "" : " (" + others + ")"),
+                    family == "Open MPI" ? "apt-get install openmpi-bin, or load its module"
+                                         : "apt-get install mpich, or load its module");
+}
+
+}  // namespace isobar

@@ -1,0 +1,80 @@
+// How fast each core is, one after the other: a rank waits for the slowest.
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <vector>
+
+#include "bench/doctor/check.h"
+
+namespace isobar {
+namespace {
+
+constexpr double kSlow = 0.7;  // of the median; less is a core that something else uses, or that is throttled
+constexpr double kSeconds = 0.025;  // on each, several times what a scheduler gives at once
+constexpr size_t kMost = 64;        // cores: of more every n-th
+
+std::vector<int> allowed_cores(const cpu_set_t& set) {
+  std::vector<int> all, out;
+  for (int c = 0; c < CPU_SETSIZE; ++c)
+    if (CPU_ISSET(c, &set)) all.push_back(c);
+  const size_t every = (all.size() + kMost - 1) / kMost;
+  for (size_t i = 0; i < all.size(); i += std::max<size_t>(1, every)) out.push_back(all[i]);
+  return out;
+}
+
+// Rounds of a chain of dependent multiplications a second: the clock, and nothing of memory.
+double rate() {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  int64_t rounds = 0;
+  double seconds = 0;
+  volatile double kept = 1;
+  do {
+    double x = kept;
+    for (int i = 0; i < 20000; ++i) x = x * 0.999999 + 1e-7;
+    kept = x;
+    ++rounds;
+    seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  } while (seconds < kSeconds);
+  return static_cast<double>(rounds) / seconds;
+}
+
+}  // namespace
+
+std::vector<Check> examine_cores() {
+  cpu_set_t before;
+  if (::sched_getaffinity(0, sizeof before, &before) != 0) return {};
+  const std::vector<int> cores = allowed_cores(before);
+  std::vector<double> rates;
+  for (const int c : cores) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(c, &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+    rates.push_back(std::max({rate(), rate(), rate()}));  // something may pass by
+  }
+  ::sched_setaffinity(0, sizeof before, &before);
+  std::vector<double> sorted = rates;
+  std::sort(sorted.begin(), sorted.end());
+  const double usual = sorted.size() < 3 ? sorted.back() : sorted[sorted.size() / 2];
+  std::string slow;
+  for (size_t i = 0; i < rates.size(); ++i) {
+    if (rates[i] >= kSlow * usual) continue;
+    char text[64];
+    std::snprintf(text, sizeof text, "%score %d at %.0f %%", slow.empty() ? "" : ", ", cores[i],
+                  100 * rates[i] / usual);
+    slow += text;
+  }
+  if (!slow.empty())
+    return {
+        {"cores", slow + " of the others' speed", Health::look,
+         "a rank waits for its slowest core: see what else runs there (top), or whether it is throttled"}};
+  char text[96];
+  std::snprintf(text, sizeof text, "%zu measured, the slowest at %.0f %% of the median", rates.size(),
+                100 * sorted.front() / usual);
+  return {{"cores", text}};
+}
+
+}  // namespace isobar

@@ -1,0 +1,48 @@
+// The processor, its memory, and whether the kernels' library computes on it.
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "bench/doctor/check.h"
+#include "model/backend/cpu/kernels.h"
+#include "model/engine/host.h"
+
+namespace isobar {
+namespace {
+
+// A small product that must come out right: the library runs on this CPU.
+bool matrix_product_works() {
+  const float a[4] = {1, 2, 3, 4}, b[4] = {5, 6, 7, 8};
+  alignas(64) float c[4] = {0, 0, 0, 0};
+  cpu::gemm({2, 2, 2, false, false, DType::f32, DType::f32, DType::f32, false, false}, a, b, nullptr, c);
+  return c[0] == 19 && c[1] == 22 && c[2] == 43 && c[3] == 50;
+}
+
+}  // namespace
+
+std::vector<Check> examine_processor() {
+  std::vector<Check> out;
+  const nlohmann::json p = provenance();
+  out.push_back({"processor", cpu_name() + ", " + std::to_string(cores()) + " cores, kernels of " +
+                                  p["kernels"].get<std::string>()});
+  char memory[32];
+  std::snprintf(memory, sizeof memory, "%.1f GiB",
+                static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
+                    static_cast<double>(::sysconf(_SC_PAGE_SIZE)) / (1 << 30));
+  out.push_back({"memory", memory});
+  const bool product = matrix_product_works();
+  out.push_back(
+      {"oneDNN",
+       p["onednn"].get<std::string>() + (product ? ", a product comes out right" : ", wrong product"),
+       product ? Health::ok : Health::failed, "apt-get install libdnnl-dev", true});
+  for (const char* type : {"bf16", "f16", "tf32"}) {
+    const std::string mode = p[std::string(type) + "_mode"];
+    out.push_back({type, mode, mode == "emulated" ? Health::absent : Health::ok,
+                   std::string(type) == "bf16"
+                       ? "emulated means correct, not fast: the CPU has no AMX or AVX512_BF16"
+                       : "emulated means correct, not fast: this build has no such products on CPUs"});
+  }
+  return out;
+}
+
+}  // namespace isobar

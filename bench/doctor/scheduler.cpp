@@ -1,0 +1,28 @@
+// A scheduler that answers: its commands may be there, and its controller gone.
+#include "bench/cluster/command.h"
+#include "bench/doctor/check.h"
+
+namespace isobar {
+
+std::vector<Check> examine_scheduler() {
+  struct Scheduler {
+    const char *name, *submit;
+    std::vector<std::string> ask;
+  };
+  for (const Scheduler& s : {Scheduler{"Slurm", "sbatch", {"sinfo", "--noheader", "-o", "%P %D %a"}},
+                             Scheduler{"PBS", "qsub", {"qstat", "-Q"}}}) {
+    const std::string submit = in_path(s.submit);
+    if (submit.empty()) continue;
+    const Said said = say(s.ask, {.timeout_s = 15});
+    if (said.code == 0) return {{"scheduler", std::string(s.name) + " answers: " + first_line(said.out)}};
+    const std::string why = first_line(said.err.empty() ? said.out : said.err);
+    return {{"scheduler",
+             submit + " is there, and " + s.ask[0] + (said.code < 0 ? " does not answer" : " fails") +
+                 (why.empty() ? "" : " (" + why + ")"),
+             Health::look,
+             "sweeps run on this machine; --launcher needs the controller: ask whoever runs it"}};
+  }
+  return {{"scheduler", "none", Health::absent, "not needed: sweeps run on this machine"}};
+}
+
+}  // namespace isobar

@@ -1,0 +1,33 @@
+// Dropout whose mask nobody keeps: the backward pass draws it again.
+#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/widen.h"
+
+namespace isobar::cpu {
+
+void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void* x) {
+  // Numbers are drawn four at a time: threads part between groups.
+  const int64_t groups = (first + n + 3) / 4 - first / 4;
+  parallel(n, [&](int t, int threads) {
+    const Range mine = share(groups, t, threads);
+    const int64_t from = std::max(first, (first / 4 + mine.begin) * 4) - first,
+                  to = std::min(first + n, (first / 4 + mine.end) * 4) - first;
+    float factors[kBlock];
+    for (int64_t i0 = from; i0 < to; i0 += kBlock) {
+      const int64_t i1 = std::min(to, i0 + kBlock);
+      PhiloxWords words{};
+      for (int64_t i = i0; i < i1; ++i) {
+        const auto k = static_cast<int>((first + i) % 4);
+        if (k == 0 || i == i0) words = draw.words((first + i) / 4);
+        factors[i - i0] = draw.factor(words, k);
+      }
+      in_f32(x, act, {i0, i1}, [&](Range r, const float* values) {
+        float* const product = factors + (r.begin - i0);
+        for (int64_t i = r.begin; i < r.end; ++i) product[i - r.begin] *= values[i - r.begin];
+        kernels().cast[of(DType::f32)][of(act)](r.end - r.begin, product,
+                                                static_cast<char*>(x) + r.begin * size_of(act));
+      });
+    }
+  });
+}
+
+}  // namespace isobar::cpu

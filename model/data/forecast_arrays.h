@@ -1,0 +1,32 @@
+// Forecasts as NumPy's .npz: an array for each target in its own units, [rows] of a table or [time, H, W] of
+// fields; of a classifier `TARGET` [rows] i32, the class, and `TARGET_probability` [rows, classes]. Held in
+// memory until the end.
+//
+//   ForecastArrays out("forecast.npz", shape, names);
+//   out.append(fields);   …   out.finish();                 // appears under its name when it is complete
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/data/dataset.h"
+#include "model/data/npz.h"
+
+namespace isobar {
+
+class ForecastArrays {
+ public:
+  /// Throws ConfigError where the file cannot be written.
+  ForecastArrays(std::string path, const SampleShape& shape, std::vector<std::string> names);
+  void append(const float* fields);                               // [C,H,W] in physical units
+  void append_classes(const float* probabilities, int64_t rows);  // [rows, classes]
+  void finish();
+
+ private:
+  NpzOutput out_;
+  SampleShape shape_;
+  std::vector<std::string> names_;
+  std::vector<std::string> bytes_;  // of each name; of classes those of the class and of the probabilities
+  int64_t samples_ = 0;
+};
+
+}  // namespace isobar

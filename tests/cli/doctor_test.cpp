@@ -1,0 +1,185 @@
+// `isobar doctor` in environments of which one thing is broken each: it names the thing and its mend.
+#include <sched.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "model/base/files.h"
+#include "shell.h"
+#include "tests/engine/command.h"
+
+namespace isobar {
+namespace {
+
+#ifdef ISOBAR_OPEN_MPI
+const std::string kOwn = "mpiexec (OpenRTE) 4.1.4";
+#else
+const std::string kOwn = "HYDRA build details: Version 4.0.2";
+#endif
+
+class Doctor : public InDirectory {
+ protected:
+  struct Said {
+    int code;
+    nlohmann::json checks;
+    std::string health, found, mend;  // of the part that was asked for
+    bool required = false;
+  };
+  /// `before`: what the shell does first; `words`: of the command.
+  Said of(const std::string& part, const std::string& before, const std::string& words = "") {
+    const Answer a = shell(at(before + " " + isobar_command() + " doctor --json " + words + " 2>&1"));
+    Said out{a.code, nlohmann::json::parse(a.out, nullptr, false), {}, {}, {}};
+    if (out.checks.is_discarded()) {
+      ADD_FAILURE() << a.out;
+      return out;
+    }
+    for (const auto& c : out.checks["checks"])
+      if (c["part"] == part)
+        out.health = c["health"], out.found = c["found"], out.mend = c["mend"], out.required = c["required"];
+    return out;
+  }
+  /// A program of that name in a directory of its own, which is returned.
+  std::string program(const std::string& name, const std::string& body) {
+    std::filesystem::create_directories(dir_ / "bin");
+    write_atomically(dir_ / "bin" / name, "#!/bin/sh\n" + body + "\n");
+    ::chmod((dir_ / "bin" / name).c_str(), 0755);
+    return (dir_ / "bin").string();
+  }
+};
+
+TEST_F(Doctor, StartsTwoRanksAndSaysThatAllWorks) {
+  const Said s = of("MPI", "", "base.yaml");
+  EXPECT_EQ(s.code, 0) << s.checks.dump(1);
+  EXPECT_EQ(s.health, "ok");
+  EXPECT_NE(s.found.find("two ranks start and add up"), std::string::npos) << s.found;
+  EXPECT_TRUE(s.checks["healthy"].get<bool>());
+  for (const auto& c : s.checks["checks"]) EXPECT_NE(c["health"], "FAILED") << c.dump();
+}
+
+TEST_F(Doctor, NamesAnMpiexecThatStartsNothing) {
+  const std::string bin =
+      program("mpiexec", "[ \"$1\" = --version ] && echo '" + kOwn + "' && exit 0\nexit 1");
+  const Said s = of("MPI", "PATH=" + bin + ":$PATH");
+  EXPECT_EQ(s.code, 1);
+  EXPECT_EQ(s.health, "FAILED");
+  EXPECT_TRUE(s.required);
+  EXPECT_NE(s.found.find("ends with exit code 1"), std::string::npos) << s.found;
+  EXPECT_NE(s.found.find(bin), std::string::npos) << s.found;
+  EXPECT_NE(s.mend.find("mpiexec -n 2 hostname"), std::string::npos) << s.mend;
+}
+
+TEST_F(Doctor, NamesTheMpiexecOfAnotherMpi) {
+  const std::string bin = program("mpiexec", "echo 'mpiexec of some other MPI'");
+  const Said s = of("MPI", "PATH=" + bin);
+  EXPECT_EQ(s.code, 1);
+  EXPECT_NE(s.found.find("has no mpiexec of "), std::string::npos) << s.found;
+  EXPECT_NE(s.found.find(bin + "/mpiexec is of no MPI known here"), std::string::npos) << s.found;
+  // Training says the same, and does not start.
+  const Answer a = shell(at("PATH=" + bin + " " + isobar_command() + " train base.yaml --ranks 2 2>&1"));
+  EXPECT_EQ(a.code, 2) << a.out;
+  EXPECT_NE(a.out.find("has no mpiexec of "), std::string::npos) << a.out;
+}
+
+TEST_F(Doctor, NamesRanksThatDoNotFindEachOther) {
+  const std::string bin =
+      program("mpiexec", "[ \"$1\" = --version ] && echo '" + kOwn +
+                             "' && exit 0\n"
+                             "while [ \"$1\" != doctor ]; do last=\"$1\"; shift; done\n\"$last\" \"$@\"");
+  const Said s = of("MPI", "PATH=" + bin + ":$PATH");
+  EXPECT_EQ(s.code, 1);
+  EXPECT_NE(s.found.find("do not find each other"), std::string::npos) << s.found;
+}
+
+TEST_F(Doctor, NamesMemoryThatCannotBeLocked) {
+  const Said s = of("locked memory", "ulimit -l 16;");
+  EXPECT_EQ(s.health, "look");
+  EXPECT_EQ(s.found, "16 kB");
+  EXPECT_NE(s.mend.find("ulimit -l unlimited"), std::string::npos) << s.mend;
+}
+
+TEST_F(Doctor, NamesFewOpenFiles) {
+  const Said s = of("open files", "ulimit -n 512;");
+  EXPECT_EQ(s.health, "look");
+  EXPECT_EQ(s.found, "512");
+}
+
+TEST_F(Doctor, NamesAFullDisk) {
+  if (shell("unshare -m true").code != 0) GTEST_SKIP() << "may not mount";
+  const Answer a = shell(at("mkdir full && unshare -m bash -c \"mount -t tmpfs -o size=2m none full && " +
+                            isobar_command() + " doctor --results full\" 2>&1"));
+  if (a.out.find("permission denied") != std::string::npos) GTEST_SKIP() << "may not mount";
+  EXPECT_EQ(a.code, 1) << a.out;
+  EXPECT_NE(a.out.find("FAILED   results"), std::string::npos) << a.out;
+  EXPECT_NE(a.out.find("No space left on device"), std::string::npos) << a.out;
+  EXPECT_NE(a.out.find("free some space"), std::string::npos) << a.out;
+}
+
+TEST_F(Doctor, NamesAResultsDirectoryThatIsNotThere) {
+  const Said s = of("results", "", "--results nowhere");
+  EXPECT_EQ(s.code, 1);
+  EXPECT_NE(s.found.find("No such file"), std::string::npos) << s.found;
+}
+
+TEST_F(Doctor, NamesLocksThatAreNotThereAndThoseThatKeepNobodyOut) {
+  for (const auto& [how, says] : std::vector<std::pair<std::string, std::string>>{
+           {"absent", "Function not implemented"}, {"idle", "locks keep nobody out"}}) {
+    const Said s =
+        of("results", std::string("ISOBAR_NO_LOCKS=") + how + " LD_PRELOAD=" ISOBAR_NO_LOCKS_LIBRARY);
+    EXPECT_EQ(s.code, 1) << how;
+    EXPECT_NE(s.found.find(says), std::string::npos) << s.found;
+    EXPECT_NE(s.mend.find("flock"), std::string::npos) << s.mend;
+  }
+}
+
+TEST_F(Doctor, NamesASchedulerThatDoesNotAnswer) {
+  program("sbatch", "exit 1");
+  const std::string bin =
+      program("sinfo", "echo 'slurm_load_partitions: Unable to contact slurm controller' >&2; exit 1");
+  const Said s = of("scheduler", "PATH=" + bin + ":$PATH");
+  EXPECT_EQ(s.code, 0);  // nothing here needs it
+  EXPECT_EQ(s.health, "look");
+  EXPECT_NE(s.found.find("Unable to contact slurm controller"), std::string::npos) << s.found;
+  program("sinfo", "echo 'debug* 2 up'");
+  const Said alive = of("scheduler", "PATH=" + bin + ":$PATH");
+  EXPECT_EQ(alive.health, "ok");
+  EXPECT_EQ(alive.found, "Slurm answers: debug* 2 up");
+}
+
+TEST_F(Doctor, NamesDataThatDoNotOpen) {
+  write_atomically(dir_ / "torn.nc", "CDF\x01 and no more");
+  const Said s = of("data", "", "base.yaml --set data.train=torn.nc");
+  EXPECT_EQ(s.code, 1);
+  EXPECT_EQ(s.health, "FAILED");
+  EXPECT_NE(s.found.find("torn.nc"), std::string::npos) << s.found;
+}
+
+TEST_F(Doctor, NamesASlowCore) {
+  cpu_set_t set;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof set, &set), 0);
+  if (CPU_COUNT(&set) < 2) GTEST_SKIP() << "one core has no others";
+  int core = CPU_SETSIZE - 1;
+  while (!CPU_ISSET(core, &set)) --core;
+  std::vector<pid_t> busy;
+  for (int i = 0; i < 24; ++i) {  // others may keep the other cores busy
+    const pid_t child = ::fork();
+    if (child == 0) {
+      CPU_ZERO(&set);
+      CPU_SET(core, &set);
+      ::sched_setaffinity(0, sizeof set, &set);
+      for (volatile double x = 1;;) x = x * 0.999;
+    }
+    busy.push_back(child);
+  }
+  const Said s = of("cores", "");
+  for (const pid_t child : busy) ::kill(child, SIGKILL), ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(s.health, "look") << s.found;
+  EXPECT_NE(s.found.find("core " + std::to_string(core) + " at "), std::string::npos) << s.found;
+  EXPECT_EQ(s.code, 0);
+}
+
+}  // namespace
+}  // namespace isobar

@@ -1,0 +1,207 @@
+// Tables in NumPy's .npz: as NumPy itself writes them, and as libzip does, whole, damaged and mistaken.
+#include "model/data/npz.h"
+
+#include <gtest/gtest.h>
+#include <zip.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "model/base/files.h"
+#include "model/data/table.h"
+#include "model/data/table_cache.h"
+#include "tests/data/files.h"
+
+namespace isobar::test {
+namespace {
+
+using Member = std::pair<std::string, std::string>;  // name in the zip, bytes
+
+void write_zip(const std::string& path, const std::vector<Member>& members, bool deflated = false) {
+  int code = 0;
+  zip_t* zip = zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code);
+  ASSERT_NE(zip, nullptr) << code;
+  for (const auto& [name, bytes] : members) {
+    zip_source_t* source = zip_source_buffer(zip, bytes.data(), bytes.size(), 0);
+    const zip_int64_t i = zip_file_add(zip, name.c_str(), source, 0);
+    ASSERT_GE(i, 0) << zip_strerror(zip);
+    ASSERT_EQ(zip_set_file_compression(zip, static_cast<zip_uint64_t>(i),
+                                       deflated ? ZIP_CM_DEFLATE : ZIP_CM_STORE, 0),
+              0);
+  }
+  ASSERT_EQ(zip_close(zip), 0) << zip_strerror(zip);
+}
+
+// A .npy file by its specification, version 1.0
+template <class T>
+std::string npy_of(const std::vector<T>& values, const std::string& type, const std::string& shape) {
+  std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  header.resize(118, ' ');
+  header[117] = '\n';
+  std::string bytes("\x93NUMPY\x01\x00\x76\x00", 10);
+  bytes += header;
+  bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  return bytes;
+}
+
+std::string column_of(const std::vector<double>& values) {
+  return npy_of(values, "<f8", "(" + std::to_string(values.size()) + ",)");
+}
+
+std::string npy_column_of_one() {
+  return column_of({1});
+}
+
+TEST(Npz, OfLibzipsIsReadWhetherStoredOrDeflated) {
+  for (const bool deflated : {false, true}) {
+    TempDir dir;
+    const int n = static_cast<int>(random_int(1, 300000));  // of more than one piece, now and then
+    const std::vector<float> a = random_floats(n);
+    std::vector<double> b;
+    for (const float x : random_floats(n)) b.push_back(random_int(0, 9) == 0 ? NAN : x * 1e30);
+    write_zip(dir / "t.npz",
+              {{"b.npy", column_of(b)},
+               {"notes.txt", "no array"},
+               {"a.npy", npy_of(a, "<f4", "(" + std::to_string(n) + ",)")}},
+              deflated);
+    const NpzFile file(dir / "t.npz", "data.train");
+    EXPECT_EQ(file.names(), (std::vector<std::string>{"b", "a"}));
+    const SampleTable t = read_table(dir / "t.npz", "data.train", {"a", "b"});
+    int64_t row = 0;
+    for (int i = 0; i < n; ++i) {
+      if (std::isnan(b[i])) continue;
+      ASSERT_EQ(t.values[2 * row], a[i]) << i;
+      ASSERT_EQ(t.values[2 * row + 1], static_cast<float>(b[i])) << i;
+      ++row;
+    }
+    EXPECT_EQ(t.rows, row);
+    EXPECT_EQ(t.left_out.missing, n - row);
+  }
+}
+
+TEST(Npz, IsGatheredThroughTheCacheWithAMask) {
+  TempDir dir;
+  ::setenv("ISOBAR_CACHE_DIR", (dir / "cache").c_str(), 1);
+  write_zip(dir / "t.npz", {{"a.npy", column_of({1, 2, 3, 4})}, {"aice.npy", column_of({0, 0.2, 0.1, 1})}});
+  RowChoice ice{.ice = "aice", .least_ice = 0.15, .with_ice = true};
+  require_table(dir / "t.npz", "data.train", {"a"}, ice);
+  const auto table = mapped_table(dir / "t.npz", "data.train", {"a"}, ice);
+  ASSERT_EQ(table->rows(), 2);
+  EXPECT_EQ(table->row(0)[0], 2);
+  EXPECT_EQ(table->row(1)[0], 4);
+  EXPECT_EQ(table->left_out().masked, 2);
+}
+
+TEST(Npz, EveryFaultNamesFileArrayAndMend) {
+  TempDir dir;
+  const std::string path = dir / "t.npz";
+  const auto refused = [&](const std::vector<std::string>& says) {
+    std::vector<std::string> all = says;
+    all.push_back(path);
+    all.emplace_back("data.train");
+    expect_config_error([&] { read_table(path, "data.train", {"a", "b"}); }, all);
+    expect_config_error([&] { require_table(path, "data.train", {"a", "b"}); }, all);
+  };
+  const std::string two = column_of({1, 2});
+  write_zip(path, {{"a.npy", two}, {"c.npy", two}, {"b.txt", "1"}});
+  refused({"no column 'b'", "the file has a, c"});
+  write_zip(path, {{"a.npy", two}, {"b.npy", column_of({1, 2, 3})}});
+  refused({"array 'b' has 3 numbers, 'a' has 2"});
+  write_zip(path, {{"a.npy", two}, {"b.npy", npy_of<double>({1, 2}, "<f8", "(1, 2)")}});
+  refused({"array 'b' has 2 axes"});
+  write_zip(path, {{"a.npy", two}, {"b.npy", npy_of<int64_t>({1, 2, 3, 4}, "<c16", "(2,)")}});
+  refused({"b.npy", "<c16", "numpy.savez"});
+  write_zip(path, {{"a.npy", two}, {"b.npy", "not an array"}});
+  refused({"b.npy", "is not a .npy file"});
+  write_zip(path, {{"a.npy", two}, {"b.npy", two}});
+  const std::string whole = read_file(path);
+  std::string wrong = whole;  // one bit of what is stored: the zip's checksum tells
+  wrong[wrong.rfind(column_of({1, 2}).substr(128)) + 3] ^= 1;
+  std::ofstream(path, std::ios::binary) << wrong;
+  refused({"b.npy", "CRC"});
+  std::ofstream(path, std::ios::binary) << whole.substr(0, whole.size() / 2);
+  refused({"is no .npz file"});
+  std::ofstream(path) << "a,b\n1,2\n";
+  refused({"is no .npz file", "numpy.savez"});
+  fs::remove(path);
+  refused({"No such file"});
+}
+
+TEST(Npz, OfNumPysHoldsWhatNumPyWrote) {
+  const char* peer = std::getenv("ISOBAR_PEER_PYTHON");
+  const std::string python = peer ? peer : "python3";
+  if (std::system((python + " -c 'import numpy' 2>/dev/null").c_str()) != 0)
+    GTEST_SKIP() << "no numpy in " << python << "; ISOBAR_PEER_PYTHON names another";
+  TempDir dir;
+  // The columns, once as .npz in both kinds, once as raw bytes: [a, c, i, u, big, f] rows of f32, fifth c
+  // missing
+  std::ofstream(dir / "write.py")
+      << "import numpy as np, os\n"
+         "r = np.random.default_rng()\n"
+         "n = int(r.integers(10, 100000))\n"
+         "a = r.normal(280, 5, n).astype('float32')\n"
+         "c = np.round(r.normal(0, 1, n), 2)\n"
+         "c[4] = np.nan\n"
+         "os.chdir('" +
+             dir.path() +
+             "')\n"
+             "i = r.integers(-9, 9, n)\n"
+             "u = r.integers(0, 255, n).astype('uint8')\n"
+             "big = r.normal(0, 1, n).astype('>f4')\n"
+             "f = np.asfortranarray(r.normal(0, 1, (n, 2)))[:, 1]\n"
+             "of = dict(a=a, b=r.normal(0, 1, (n, 3)), c=c, i=i, u=u, big=big, f=f)\n"
+             "np.savez('stored.npz', **of)\n"
+             "np.savez_compressed('deflated.npz', **of)\n"
+             "np.savez('fortran.npz', a=np.asfortranarray(r.normal(0, 1, (n, 2))))\n"
+             "np.stack([a, c, i, u, big, f], 1).astype('float32').tofile('raw')\n";
+  ASSERT_EQ(std::system((python + " " + (dir / "write.py")).c_str()), 0);
+  const std::string raw = read_file(dir / "raw");
+  std::vector<float> want(raw.size() / sizeof(float));
+  std::memcpy(want.data(), raw.data(), raw.size());
+  want.erase(want.begin() + 24, want.begin() + 30);
+  for (const char* name : {"stored.npz", "deflated.npz"}) {
+    const SampleTable t = read_table(dir / name, "data.train", {"a", "c", "i", "u", "big", "f"});
+    EXPECT_EQ(t.left_out.missing, 1);
+    EXPECT_EQ(t.values, want) << name;
+  }
+  EXPECT_LT(fs::file_size(dir / "deflated.npz"), fs::file_size(dir / "stored.npz"));
+  expect_config_error([&] { read_table(dir / "fortran.npz", "data.train", {"a"}); },
+                      {"fortran.npz", "a.npy", "Fortran order"});
+  expect_config_error([&] { read_table(dir / "stored.npz", "data.train", {"b"}); }, {"array 'b' has 2 axes"});
+
+  // And the other way: what is written here NumPy reads
+  const std::vector<float> x = random_floats(random_int(1, 5000));
+  NpzOutput out(dir / "ours.npz");
+  const std::string bytes(reinterpret_cast<const char*>(x.data()), x.size() * sizeof(float));
+  out.add("x y", npy_bytes("<f4", {static_cast<int64_t>(x.size())}, bytes));
+  out.add("grid", npy_bytes("<i4", {1, static_cast<int64_t>(x.size())}, bytes));
+  EXPECT_FALSE(fs::exists(dir / "ours.npz"));
+  out.finish();
+  std::ofstream(dir / "read.py")
+      << "import numpy as np, os\n"
+         "os.chdir('" +
+             dir.path() +
+             "')\n"
+             "z = np.load('ours.npz')\n"
+             "assert z.files == ['x y', 'grid'], z.files\n"
+             "assert z['grid'].shape == (1, len(z['x y'])) and z['grid'].dtype == 'int32'\n"
+             "assert z['grid'].tobytes() == z['x y'].tobytes()\n"
+             "z['x y'].tofile('back')\n";
+  ASSERT_EQ(std::system((python + " " + (dir / "read.py")).c_str()), 0);
+  EXPECT_EQ(read_file(dir / "back"), bytes);
+}
+
+TEST(Npz, ThatCannotBeWrittenIsRefusedBeforeTheWork) {
+  TempDir dir;
+  expect_config_error([&] { NpzOutput out(dir / "no/such/a.npz"); }, {"a.npz", "cannot be written"});
+  {
+    NpzOutput unfinished(dir / "b.npz");
+    unfinished.add("x", npy_column_of_one());
+  }
+  EXPECT_FALSE(fs::exists(dir / "b.npz") || fs::exists(dir / "b.npz.part"));
+}
+
+}  // namespace
+}  // namespace isobar::test
