@@ -3,12 +3,13 @@
 
 #include "model/base/files.h"
 #include "model/base/spec.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
 
 TEST(ConfigsReadme, NamesEveryKeyOfARun) {
-  const std::string text = read_file(ISOBAR_SOURCE_DIR "/configs/README.md");
+  const std::string text = read_file(source_dir() + "/configs/README.md");
   nlohmann::json all;
   for (const std::string& kind : NetSpec::kinds()) {
     RunSpec s;

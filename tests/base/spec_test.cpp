@@ -10,6 +10,7 @@
 
 #include "model/base/error.h"
 #include "model/base/yaml.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -210,7 +211,7 @@ TEST_F(Spec, JsonHoldsEveryFieldAndComesBackTheSame) {
 
 TEST_F(Spec, EveryShippedModelLoads) {
   int n = 0;
-  for (const auto& entry : fs::directory_iterator(ISOBAR_SOURCE_DIR "/configs/models")) {
+  for (const auto& entry : fs::directory_iterator(source_dir() + "/configs/models")) {
     EXPECT_EQ(message(entry.path().string()), "") << entry.path();
     ++n;
   }

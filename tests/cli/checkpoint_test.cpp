@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/engine/command.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -17,7 +18,7 @@ json predicted(const Words& run, const std::string& machine) {
 
 TEST(Checkpoints, HaveTheBytesThatWerePredictedAndAFitComesNearerToTheirSeconds) {
   const Folder folder;
-  const std::string machine = ISOBAR_SOURCE_DIR "/configs/machines/example-2core.yaml";
+  const std::string machine = source_dir() + "/configs/machines/example-2core.yaml";
   for (const auto& [ranks, optimizer] : {std::pair{"1", "adam"}, {"2", "sgd"}}) {
     const Words run = {"--ranks", ranks,          "--set", std::string("train.optimizer=") + optimizer,
                        "--set",   "run.threads=1"};

@@ -11,6 +11,7 @@
 #include "model/base/files.h"
 #include "shell.h"
 #include "tests/engine/command.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -128,7 +129,7 @@ TEST_F(Doctor, NamesLocksThatAreNotThereAndThoseThatKeepNobodyOut) {
   for (const auto& [how, says] : std::vector<std::pair<std::string, std::string>>{
            {"absent", "Function not implemented"}, {"idle", "locks keep nobody out"}}) {
     const Said s =
-        of("results", std::string("ISOBAR_NO_LOCKS=") + how + " LD_PRELOAD=" ISOBAR_NO_LOCKS_LIBRARY);
+        of("results", std::string("ISOBAR_NO_LOCKS=") + how + " LD_PRELOAD=" + preload("no_locks"));
     EXPECT_EQ(s.code, 1) << how;
     EXPECT_NE(s.found.find(says), std::string::npos) << s.found;
     EXPECT_NE(s.mend.find("flock"), std::string::npos) << s.mend;

@@ -5,14 +5,15 @@
 
 #include "model/base/files.h"
 #include "tests/engine/command.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
 
-const std::string kMachines = ISOBAR_SOURCE_DIR "/configs/machines/";
+const std::string kMachines = source_dir() + "/configs/machines/";
 
 Ended run(const Words& words) {
-  Words all = {ISOBAR_BINARY_DIR "/isobar"};
+  Words all = {build_dir() + "/isobar"};
   all.insert(all.end(), words.begin(), words.end());
   return Child(all).wait();
 }
@@ -36,7 +37,7 @@ TEST(PredictCommand, AgreesWithTheDryRunAndTheReportOnCoresAndOnAccelerators) {
     const Ended dry = run({"sweep", sweep, "--dry-run", "--json", "--machine", machine});
     ASSERT_EQ(dry.code, 0) << dry.text;
     const Ended ran =
-        run({"sweep", sweep, "--trainer", ISOBAR_BINARY_DIR "/fake_train", "--results", folder / "r"});
+        run({"sweep", sweep, "--trainer", build_dir() + "/fake_train", "--results", folder / "r"});
     ASSERT_EQ(ran.code, 0) << ran.text;
     const Ended report =
         run({"report", folder / "r", "-o", folder / "out", "--no-figures", "--machine", machine});
@@ -127,7 +128,7 @@ TEST(PredictCommand, RunsAreNotPricedOnWhatTheyDoNotComputeOn) {
       run({"sweep", folder / "sweep.yaml", "--dry-run", "--machine", kMachines + "dgx-a100.yaml"});
   EXPECT_EQ(cluster.code, 2) << cluster.text;
   EXPECT_NE(cluster.text.find("'run.device': is cpu"), std::string::npos) << cluster.text;
-  ASSERT_EQ(run({"sweep", folder / "sweep.yaml", "--trainer", ISOBAR_BINARY_DIR "/fake_train", "--results",
+  ASSERT_EQ(run({"sweep", folder / "sweep.yaml", "--trainer", build_dir() + "/fake_train", "--results",
                  folder / "r"})
                 .code,
             0);
@@ -159,7 +160,7 @@ TEST(PredictCommand, WhatTheEngineDoesNotRunOnIsPredictedAndNotSwept) {
 }
 
 TEST(PredictCommand, WhatDoesNotFitEndsWithFourAndTheSmallestChangeThatDoes) {
-  const std::string config = ISOBAR_SOURCE_DIR "/configs/models/llama3-8b.yaml",
+  const std::string config = source_dir() + "/configs/models/llama3-8b.yaml",
                     machine = kMachines + "dgx-a100.yaml";
   const Words words = {"predict",   config,
                        "--machine", machine,
@@ -190,7 +191,7 @@ TEST(PredictCommand, WhatDoesNotFitEndsWithFourAndTheSmallestChangeThatDoes) {
 }
 
 TEST(PredictCommand, WhereNoLayoutFitsEndsWithFourAndTheOthersAreAnswered) {
-  const std::string config = ISOBAR_SOURCE_DIR "/configs/models/llama3-70b.yaml",
+  const std::string config = source_dir() + "/configs/models/llama3-70b.yaml",
                     machine = kMachines + "dgx-a100.yaml";
   const Words one = {"predict", config, "--machine", machine,
                      "--gpus",  "2",    "--set",     "policy.recompute=none"};
@@ -208,7 +209,7 @@ TEST(PredictCommand, WhereNoLayoutFitsEndsWithFourAndTheOthersAreAnswered) {
 }
 
 TEST(PredictCommand, NamesTheStatisticOfTheFitAndNoneWithoutOne) {
-  const std::string config = ISOBAR_SOURCE_DIR "/configs/models/vit-384.yaml",
+  const std::string config = source_dir() + "/configs/models/vit-384.yaml",
                     machine = kMachines + "example-2core.yaml";
   const Words words = {"predict", config, "--machine", machine, "--json"};
   EXPECT_TRUE(json::parse(run(words).text).at("statistic").is_null());

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "model/base/files.h"
+#include "tests/paths.h"
 
 namespace isobar {
 
@@ -35,10 +36,10 @@ inline Answer shell(const std::string& line) {
 }
 
 inline std::string isobar_command() {
-  return ISOBAR_BINARY_DIR "/isobar";
+  return build_dir() + "/isobar";
 }
 inline std::string shipped(const std::string& config) {
-  return ISOBAR_SOURCE_DIR "/configs/" + config;
+  return source_dir() + "/configs/" + config;
 }
 
 /// A directory with a small run (base.yaml) and a sweep of it (sweep.yaml), in which commands are given.

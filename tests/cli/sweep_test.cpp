@@ -13,6 +13,7 @@
 #include <string>
 
 #include "model/base/files.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -47,7 +48,7 @@ class SweepCommand : public ::testing::Test {
   // The command's words must not need quoting.
   Answer isobar(const std::string& words, const std::string& errors = "&1") const {
     const std::string command =
-        "cd '" + dir_.string() + "' && " ISOBAR_BINARY_DIR "/isobar " + words + " 2>" + errors;
+        "cd '" + dir_.string() + "' && " + build_dir() + "/isobar " + words + " 2>" + errors;
     Answer a;
     std::FILE* pipe = ::popen(command.c_str(), "r");
     if (!pipe) return a;
@@ -59,9 +60,8 @@ class SweepCommand : public ::testing::Test {
     return a;
   }
   Answer sweep(const std::string& words) const {
-    return isobar("sweep sweep.yaml --trainer " ISOBAR_BINARY_DIR "/fake_train --machine " ISOBAR_SOURCE_DIR
-                  "/configs/machines/example-2core.yaml --json --results r " +
-                      words,
+    return isobar("sweep sweep.yaml --trainer " + build_dir() + "/fake_train --machine " + source_dir() +
+                      "/configs/machines/example-2core.yaml --json --results r " + words,
                   "/dev/null");
   }
   size_t finished() const {
@@ -165,7 +165,7 @@ TEST_F(SweepCommand, UntilClaimsNothingWhereNoTrialWasMeasured) {
   EXPECT_EQ(j.at("measured"), 0);
   EXPECT_EQ(j.at("reached"), false);
   const Answer said =
-      isobar("sweep sweep.yaml --trainer " ISOBAR_BINARY_DIR "/fake_train --machine " ISOBAR_SOURCE_DIR
+      isobar("sweep sweep.yaml --trainer " + build_dir() + "/fake_train --machine " + source_dir() +
              "/configs/machines/example-2core.yaml --results s --until 'regret<99%'");
   EXPECT_EQ(said.code, 1);
   EXPECT_NE(said.out.find("no trial was measured"), std::string::npos) << said.out;
@@ -175,8 +175,8 @@ TEST_F(SweepCommand, UntilClaimsNothingWhereNoTrialWasMeasured) {
 TEST_F(SweepCommand, DryRunSaysOfEveryTrialWhatItTakesAndWhatWillNotFit) {
   // A host with room for one rank, and the same with a share of the others run on purpose.
   write_atomically(dir_ / "small.yaml",
-                   "inherits: " ISOBAR_SOURCE_DIR
-                   "/configs/machines/example-2core.yaml\nidentity: {memory_bytes: 200000000}\n");
+                   "inherits: " + source_dir() +
+                       "/configs/machines/example-2core.yaml\nidentity: {memory_bytes: 200000000}\n");
   const auto dry = [&](const std::string& more) {
     write_atomically(dir_ / "dry.yaml", read_file(dir_ / "sweep.yaml") + "repetitions: 4\n" + more);
     return json::parse(isobar("sweep dry.yaml --dry-run --json --machine small.yaml", "/dev/null").out);
@@ -212,9 +212,8 @@ TEST_F(SweepCommand, RefusesWhatContradictsItself) {
                                    {"--no-wait", "--no-wait"},
                                    {"--after 7", "--after"},
                                    {"--until 'speed>2'", "--until"}}) {
-    const Answer a = isobar("sweep sweep.yaml --results r --machine " ISOBAR_SOURCE_DIR
-                            "/configs/machines/example-2core.yaml " +
-                            std::string(words));
+    const Answer a = isobar("sweep sweep.yaml --results r --machine " + source_dir() +
+                            "/configs/machines/example-2core.yaml " + std::string(words));
     EXPECT_EQ(a.code, 2) << words << ": " << a.out;
     EXPECT_NE(a.out.find(std::string("'") + key + "'"), std::string::npos) << a.out;
     EXPECT_NE(a.out.find(" -> "), std::string::npos) << a.out;

@@ -20,6 +20,7 @@
 #include "tests/cuda/attention_shapes.h"
 #include "tests/cuda/cudnn_table.h"
 #include "tests/cuda/shipped.h"
+#include "tests/paths.h"
 
 namespace isobar::cuda::testing {
 namespace {
@@ -121,8 +122,8 @@ class CudnnAsked : public CudnnPlans {
  protected:
   void SetUp() override {
     if (!CudnnAttention::built()) GTEST_SKIP() << "built without cuDNN's frontend (bench/setup.sh brings it)";
-    if (!dlopen(ISOBAR_STUB_LIBCUDA, RTLD_NOW | RTLD_GLOBAL)) FAIL() << dlerror();
-    properties_ = read_file(std::string(ISOBAR_SOURCE_DIR "/tests/cuda/gpus/") + GetParam().name + ".json");
+    if (!dlopen(preload("stub_libcuda").c_str(), RTLD_NOW | RTLD_GLOBAL)) FAIL() << dlerror();
+    properties_ = read_file((source_dir() + "/tests/cuda/gpus/") + GetParam().name + ".json");
     try {
       version_ = CudnnAttention::version();
     } catch (const std::runtime_error& e) {

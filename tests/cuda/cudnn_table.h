@@ -20,10 +20,11 @@
 #include "model/base/csv_table.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "tests/paths.h"
 
 namespace isobar::cuda::testing {
 
-inline const std::string kPlansTable = ISOBAR_SOURCE_DIR "/tests/golden/cudnn_plans.csv";
+inline const std::string kPlansTable = source_dir() + "/tests/golden/cudnn_plans.csv";
 
 struct Answer {
   bool supported = false;

@@ -114,5 +114,20 @@ inline void expect_near(const Buffer& got, const Buffer& want, double tolerance,
   const double d = distance(got, want);
   EXPECT_TRUE(d <= tolerance) << what << ": |got - want| / |want| = " << d << ", allowed " << tolerance;
 }
+/// Sums over `rows` of term(row, column). What is left of terms that cancel says nothing about their
+/// rounding: errors are judged by what was added, |got - want| / |sums of |term||.
+template <class Term>
+void expect_sums_near(const Buffer& got, const Buffer& want, int64_t rows, Term term,
+                      const std::string& what) {
+  double error = 0, size = 0;
+  for (int64_t j = 0; j < want.size(); ++j) {
+    double added = 0;
+    for (int64_t r = 0; r < rows; ++r) added += std::abs(term(r, j));
+    error += (got[j] - want[j]) * (got[j] - want[j]);
+    size += added * added;
+  }
+  const double d = std::sqrt(error / size), allowed = 5e-7;
+  EXPECT_TRUE(d <= allowed) << what << ": |got - want| / |sums of |term|| = " << d << ", allowed " << allowed;
+}
 
 }  // namespace isobar::cuda::testing

@@ -15,6 +15,7 @@
 #include "model/nets/build.h"
 #include "model/nets/device_memory.h"
 #include "tests/engine/command.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -29,13 +30,13 @@ struct TestNet {
 };
 const TestNet kVit{
     tiny(), {"net.embed_dim=16", "net.num_heads=2", "net.depth=2", "net.img_height=16", "net.img_width=16"}};
-const TestNet kUnet{ISOBAR_SOURCE_DIR "/configs/models/unet-tiny.yaml",
+const TestNet kUnet{source_dir() + "/configs/models/unet-tiny.yaml",
                     {"net.embed_dim=16", "net.num_heads=2", "net.encoder_depth=1", "net.bottleneck_depth=1",
                      "net.decoder_depth=1", "net.img_height=16", "net.img_width=32"}};
 
 Words emulated(int ranks, const std::string& fault, const std::string& out, const Words& set,
                const TestNet& net = kVit) {
-  const std::string build = ISOBAR_BINARY_DIR;
+  const std::string build = build_dir();
   Words words = {"env",
                  "OMPI_ALLOW_RUN_AS_ROOT=1",
                  "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
@@ -132,12 +133,12 @@ TEST(EmulatedRanks, TakeTheLargestMicroBatchThatFitsAsPredicted) {
     const auto need =
         static_cast<int64_t>(std::ceil(device_memory(spec, gpu_workspace(spec), DeviceRoom{}).total()));
     const Folder dir;
-    std::string machine = text_of(ISOBAR_SOURCE_DIR "/configs/machines/dgx-h100.yaml");
+    std::string machine = text_of(source_dir() + "/configs/machines/dgx-h100.yaml");
     machine = std::regex_replace(machine, std::regex("\n  memory_bytes: \\d+"),
                                  "\n  memory_bytes: " + std::to_string(need));
     std::ofstream(dir / "machine.yaml") << machine;
-    Words asked = {ISOBAR_BINARY_DIR "/isobar", "predict", kVit.config, "--machine",
-                   dir / "machine.yaml",        "--json"};
+    Words asked = {build_dir() + "/isobar", "predict", kVit.config, "--machine",
+                   dir / "machine.yaml",    "--json"};
     for (const std::string& s : kVit.set + c.set + Words{"run.device=cuda"})
       asked = asked + Words{"--set", s};
     const Ended said = Child(asked).wait();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "model/trace/cuda/nvtx_ranges.h"
+#include "tests/paths.h"
 #include "tests/trace/fixture.h"
 
 namespace isobar::cuda {
@@ -14,7 +15,7 @@ namespace {
 
 TEST(Nvtx, RangesCarryTheOpsPathAndIndexInOneDomain) {
   const char* moved = std::getenv("ISOBAR_NVTX_PROBE");  // in a bundle it lies elsewhere
-  const std::string file = moved ? moved : ISOBAR_NVTX_PROBE;
+  const std::string file = moved ? moved : preload("nvtx_probe");
   ASSERT_EQ(::setenv("NVTX_INJECTION64_PATH", file.c_str(), 1), 0);  // before NVTX is first called
   const SmallPlan s = small_plan();
   {

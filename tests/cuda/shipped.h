@@ -8,6 +8,7 @@
 
 #include "model/base/spec.h"
 #include "model/nets/legal_layout.h"
+#include "tests/paths.h"
 
 namespace isobar::cuda::testing {
 
@@ -18,7 +19,7 @@ struct ShippedRun {
 
 inline std::vector<ShippedRun> shipped_runs() {
   std::vector<std::string> files;
-  for (const auto& f : std::filesystem::directory_iterator(ISOBAR_SOURCE_DIR "/configs/models"))
+  for (const auto& f : std::filesystem::directory_iterator(source_dir() + "/configs/models"))
     if (f.path().extension() == ".yaml") files.push_back(f.path().filename().string());
   std::sort(files.begin(), files.end());
   std::vector<ShippedRun> runs;
@@ -26,7 +27,7 @@ inline std::vector<ShippedRun> shipped_runs() {
     const auto add = [&](std::vector<std::string> overrides) {
       std::string name = file;
       for (const std::string& o : overrides) name += " " + o;
-      runs.push_back({name, load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/" + file, overrides)});
+      runs.push_back({name, load_run_spec(source_dir() + "/configs/models/" + file, overrides)});
     };
     add({});  // as it is: its own layout and precision
     const bool language = runs.back().spec.net.words(), whole = runs.back().spec.layout.world() == 1;

@@ -11,11 +11,12 @@
 #include "model/inference/arena.h"
 #include "tests/engine/in_process.h"
 #include "tests/engine/layouts.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
 
-const std::string kConfig = ISOBAR_SOURCE_DIR "/configs/models/mlp-classifier.yaml";
+const std::string kConfig = source_dir() + "/configs/models/mlp-classifier.yaml";
 
 // 1003 rows: neither training nor validation comes out even
 TestNet classifier_on(const std::string& dir) {

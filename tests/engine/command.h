@@ -23,6 +23,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/paths.h"
+
 namespace isobar {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -140,10 +142,10 @@ class Child {
 };
 
 inline std::string command() {
-  return ISOBAR_BINARY_DIR "/isobar";
+  return build_dir() + "/isobar";
 }
 inline std::string tiny() {
-  return ISOBAR_SOURCE_DIR "/configs/models/vit-tiny.yaml";
+  return source_dir() + "/configs/models/vit-tiny.yaml";
 }
 /// isobar train CONFIG --set a --set b … more
 inline Words train_words(const std::string& config, const Words& set, const Words& more = {}) {

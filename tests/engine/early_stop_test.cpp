@@ -5,6 +5,7 @@
 
 #include "model/inference/early_stop.h"
 #include "tests/engine/layouts.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -22,7 +23,7 @@ void write_table(const fs::path& path, int rows) {
 }
 
 TestNet net_on(const std::string& table, const Words& more) {
-  TestNet net{ISOBAR_SOURCE_DIR "/configs/models/mlp-emulator.yaml",
+  TestNet net{source_dir() + "/configs/models/mlp-emulator.yaml",
               {"data.train=" + table, "data.inputs=[a,b]", "data.targets=[flux,heat]", "net.in_features=2",
                "net.out_features=2", "net.hidden=[16,16,16]", "net.activation=tanh",
                "data.train_fraction=0.75", "train.global_batch=96", "train.steps=60", "train.lr=1e-2",

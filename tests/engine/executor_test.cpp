@@ -15,13 +15,14 @@
 #include "model/inference/arena.h"
 #include "model/nets/build.h"
 #include "tests/base/denormals.h"
+#include "tests/paths.h"
 #include "tests/trace/analyse.h"
 
 namespace isobar {
 namespace {
 
 RunSpec spec_of(const std::vector<std::string>& set = {}) {
-  return load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/vit-tiny.yaml", set);
+  return load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", set);
 }
 
 class Noting : public NullBackend {  // which op ran, in which order

@@ -10,6 +10,7 @@
 #include "model/data/synth.h"
 #include "tests/data/files.h"
 #include "tests/engine/command.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -149,7 +150,7 @@ TEST(Forecast, OfATableHasARowForEach) {
   const Ended trained =
       Child(
           train_words(
-              ISOBAR_SOURCE_DIR "/configs/models/mlp-emulator.yaml",
+              source_dir() + "/configs/models/mlp-emulator.yaml",
               {"data.train=" + (dir / "t.csv"), "data.inputs=[a, b]", "data.targets=[\"flux 1\",flux_1,time]",
                "net.out_features=3", "data.train_fraction=0.5", "net.in_features=2", "train.global_batch=64",
                "train.steps=30", "train.checkpoint_every=30", "run.threads=1", "run.out=" + (dir / "run")}))

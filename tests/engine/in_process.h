@@ -26,10 +26,11 @@
 #include "model/nets/build.h"
 #include "model/plan/layout.h"
 #include "tests/engine/guarded_arena.h"
+#include "tests/paths.h"
 
 namespace isobar {
 
-inline const std::string kTiny = ISOBAR_SOURCE_DIR "/configs/models/vit-tiny.yaml";
+inline const std::string kTiny = source_dir() + "/configs/models/vit-tiny.yaml";
 
 /// The process's MPI session. One rank speaks for all: what it says is agreed with the others first.
 inline const Mpi& session() {

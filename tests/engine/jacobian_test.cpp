@@ -13,6 +13,7 @@
 #include "model/inference/checkpoint.h"
 #include "model/inference/params.h"
 #include "tests/engine/layouts.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -78,7 +79,7 @@ double distance_of(const Got& got, const Reals& want) {
 
 RunSpec wide_mlp(const std::string& activation) {
   return load_run_spec(
-      ISOBAR_SOURCE_DIR "/configs/models/mlp-emulator.yaml",
+      source_dir() + "/configs/models/mlp-emulator.yaml",
       {"net.in_features=7", "net.out_features=5", "net.hidden=[33,64,17]", "net.activation=" + activation});
 }
 

@@ -16,6 +16,7 @@
 
 #include "model/inference/safetensors.h"
 #include "tests/engine/command.h"
+#include "tests/paths.h"
 
 namespace isobar {
 
@@ -32,7 +33,7 @@ struct TestNet {
 inline const TestNet kVit{tiny(), kNet};
 // 7 x 5 tokens of 8 x 8 points would not merge two by two: 6 x 8. Nine parts between its ends, of four kinds.
 inline const TestNet kUnet{
-    ISOBAR_SOURCE_DIR "/configs/models/unet-tiny.yaml",
+    source_dir() + "/configs/models/unet-tiny.yaml",
     {"net.img_height=48", "net.img_width=64", "train.global_batch=12", "train.steps=10", "train.lr=3e-3",
      "train.seed=5", "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=10"}};
 

@@ -10,6 +10,7 @@
 #include "model/nets/build.h"
 #include "model/nets/legal_layout.h"
 #include "model/nets/parts.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 RunSpec emulator(const Words& set = {}) {
-  return load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/mlp-emulator.yaml", set);
+  return load_run_spec(source_dir() + "/configs/models/mlp-emulator.yaml", set);
 }
 
 NetSpec mlp_of(std::vector<int64_t> hidden) {
@@ -46,7 +47,7 @@ TEST(Mlp, HasTheEmulatorsParameters) {
 // 784-h-h-10 with biases, of the source's demo (systems.md, section 5)
 TEST(Mlp, HasTheClassifiersParameters) {
   const auto parameters = [](const Words& set) {
-    return build_plan(load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/mlp-classifier.yaml", set), 0,
+    return build_plan(load_run_spec(source_dir() + "/configs/models/mlp-classifier.yaml", set), 0,
                       cpu_workspace(1))
         .parameter_count();
   };
@@ -55,7 +56,7 @@ TEST(Mlp, HasTheClassifiersParameters) {
 }
 
 TEST(Mlp, ClassifiesWithOneTargetAndAsManyOutputsAsClasses) {
-  const std::string config = ISOBAR_SOURCE_DIR "/configs/models/mlp-classifier.yaml";
+  const std::string config = source_dir() + "/configs/models/mlp-classifier.yaml";
   const RunSpec spec = load_run_spec(config);
   ASSERT_EQ(spec.data.inputs.size(), 784u);
   EXPECT_EQ(spec.data.inputs[0], "x0");
@@ -79,7 +80,7 @@ TEST(Mlp, ClassifiesWithOneTargetAndAsManyOutputsAsClasses) {
       EXPECT_NE(std::string(e.what()).find(mend), std::string::npos) << e.what();
     }
   }
-  EXPECT_THROW(load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/vit-tiny.yaml", {"train.loss=cross_entropy"}),
+  EXPECT_THROW(load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", {"train.loss=cross_entropy"}),
                ConfigError);
 }
 

@@ -17,13 +17,14 @@
 #include "model/inference/params.h"
 #include "model/inference/schedule_lr.h"
 #include "model/nets/build.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
 
 struct Fixture {
   explicit Fixture(const std::string& net)
-      : path(ISOBAR_SOURCE_DIR "/tests/fixtures/" + net + "_fixture"),
+      : path(source_dir() + "/tests/fixtures/" + net + "_fixture"),
         file(read_safetensors(path + ".safetensors")) {}
   const std::string path;
   const TensorFile file;

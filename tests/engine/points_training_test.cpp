@@ -4,6 +4,7 @@
 #include <netcdf.h>
 
 #include "tests/engine/layouts.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -54,7 +55,7 @@ IceCount counted(const std::string& dir, double least) {
 }
 
 TestNet ice_net(const std::string& files) {
-  return {ISOBAR_SOURCE_DIR "/configs/models/mlp-ice.yaml",
+  return {source_dir() + "/configs/models/mlp-ice.yaml",
           {"data.train=" + files, "data.thin_fraction=0.6", "data.train_fraction=0.75",
            "train.global_batch=96", "train.steps=40", "train.lr=3e-3", "train.seed=5", "train.log_every=1",
            "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=40"}};

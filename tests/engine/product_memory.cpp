@@ -10,6 +10,7 @@
 #include "perfmodel/predict.h"
 #include "tests/engine/in_process.h"
 #include "tests/engine/product.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -20,7 +21,7 @@ TEST(ProductMemory, OfEveryRankOfRandomLayoutsIsThePredictedOne) {
   const Mpi& mpi = session();
   omp_set_num_threads(1);
   const uint32_t seed = seed_of_all("ISOBAR_PRODUCT_SEED");
-  const Machine machine = load_machine(ISOBAR_SOURCE_DIR "/configs/machines/local.yaml");
+  const Machine machine = load_machine(source_dir() + "/configs/machines/local.yaml");
   const std::vector<Choice> all = product_of(mpi.size());
   for (int i = 0; i < kLayouts; ++i) {
     std::mt19937 random(seed + static_cast<uint32_t>(i));

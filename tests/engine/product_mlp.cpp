@@ -5,11 +5,12 @@
 #include <omp.h>
 
 #include "tests/engine/trained.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
 
-const std::string kMlp = ISOBAR_SOURCE_DIR "/configs/models/mlp-emulator.yaml";
+const std::string kMlp = source_dir() + "/configs/models/mlp-emulator.yaml";
 
 // Parts for every chunk and one more, some of them alike; every step has all samples.
 std::vector<std::string> mlp_for(const Choice& c, int batch, const std::string& amp, bool classes) {

@@ -3,6 +3,7 @@
 #include <csignal>
 
 #include "tests/engine/command.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -132,7 +133,7 @@ TEST(Signals, ASecondOneEndsTheRunAtOnce) {
     const Folder dir;
     const std::string out = dir / "run";
     // The checkpoint that the first one asks for never ends.
-    Words words = {"env", "LD_PRELOAD=" ISOBAR_SLOW_DISK,
+    Words words = {"env", "LD_PRELOAD=" + preload("slow_disk"),
                    std::string("ISOBAR_SLOW_DISK=fsync checkpoints 600 1 ") + (ranks[0] == '1' ? "*" : "1"),
                    "ISOBAR_SLOW_MARK=" + (dir / "mark")};
     const Words train = train_words(tiny(), settings(out, "1000000"), {"--ranks", ranks});
@@ -160,8 +161,8 @@ TEST(Signals, AnMpiexecThatLeavesNoTimeLeavesAWordAtLeast) {
   const Folder dir;
   const std::string out = dir / "run";
   // A read that outlasts the second which mpiexec gives stands for a step of that length.
-  const Words slow = {"env", "LD_PRELOAD=" ISOBAR_SLOW_DISK, "ISOBAR_SLOW_DISK=fsync checkpoints 600 1 *",
-                      "ISOBAR_SLOW_MARK=" + (dir / "mark")};
+  const Words slow = {"env", "LD_PRELOAD=" + preload("slow_disk"),
+                      "ISOBAR_SLOW_DISK=fsync checkpoints 600 1 *", "ISOBAR_SLOW_MARK=" + (dir / "mark")};
   Words train = train_words(tiny(), settings(out, "1000000", {"layout.dp=2", "train.checkpoint_every=3"}));
   train.insert(train.begin(), slow.begin(), slow.end());
   Child child(mpiexec(2) + train);

@@ -4,6 +4,7 @@
 
 #include "model/data/synth.h"
 #include "tests/engine/command.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -18,7 +19,7 @@ constexpr double kSlack_s = kSanitized ? 100 : 20;
 
 /// `train` with the rules of slow_disk.cpp; `mark` is there once one of them was used.
 Words over_slow_disk(const std::string& rules, const std::string& mark, const Words& train) {
-  Words words = {"env", "LD_PRELOAD=" ISOBAR_SLOW_DISK, "ISOBAR_SLOW_DISK=" + rules,
+  Words words = {"env", "LD_PRELOAD=" + preload("slow_disk"), "ISOBAR_SLOW_DISK=" + rules,
                  "ISOBAR_SLOW_MARK=" + mark};
   words.insert(words.end(), train.begin(), train.end());
   return words;

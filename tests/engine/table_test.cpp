@@ -4,6 +4,7 @@
 
 #include "model/data/synth.h"
 #include "tests/engine/layouts.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -23,7 +24,7 @@ void write_patterns(const std::string& path, int rows) {
 }
 
 TestNet emulator_on(const std::string& table) {
-  return {ISOBAR_SOURCE_DIR "/configs/models/mlp-emulator.yaml",
+  return {source_dir() + "/configs/models/mlp-emulator.yaml",
           {"data.train=" + table, "data.inputs=[wind,sss,sst]", "data.targets=[flux]", "net.in_features=3",
            "data.train_fraction=0.75", "train.global_batch=96", "train.steps=40", "train.lr=1e-2",
            "train.seed=5", "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=40"}};

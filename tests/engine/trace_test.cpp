@@ -8,6 +8,7 @@
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/nets/build.h"
 #include "tests/engine/command.h"
+#include "tests/paths.h"
 #include "tests/trace/analyse.h"
 
 namespace isobar {
@@ -19,7 +20,7 @@ double median_of(std::vector<double> x) {
 }
 
 constexpr int kSteps = 14, kTraced = 10;
-const std::string kDemo = ISOBAR_SOURCE_DIR "/configs/models/vit-demo.yaml";
+const std::string kDemo = source_dir() + "/configs/models/vit-demo.yaml";
 const Words kSet = {"train.steps=14", "run.threads=1", "policy.bucket_mb=0.5", "policy.micro_batch=2"};
 
 json trace_of_two_ranks() {
@@ -169,7 +170,7 @@ TEST(TraceOfTwoRanks, HoldsEveryOpOfTheTracedStepsOnceAndAccountsFor98Percent) {
 void cover_one_lane(double& share) {
   const Folder dir;
   const Ended e =
-      Child(train_words(ISOBAR_SOURCE_DIR "/configs/models/vit-demo.yaml",
+      Child(train_words(source_dir() + "/configs/models/vit-demo.yaml",
                         {"train.steps=8", "run.threads=1", "run.serial=true"}, {"--trace", dir / "t.json"}))
           .wait();
   ASSERT_EQ(e.code, 0) << e.text;

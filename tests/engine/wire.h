@@ -15,6 +15,7 @@
 #include "model/plan/link.h"
 #include "model/plan/work.h"
 #include "tests/engine/command.h"
+#include "tests/paths.h"
 
 namespace isobar {
 
@@ -85,7 +86,7 @@ inline Counted count(const RunSpec& spec, const Words& set) {
   const Folder dir;
   fs::create_directories(dir / "calls");
   const Words environment = {"env",
-                             "LD_PRELOAD=" ISOBAR_MPI_COUNTER,
+                             "LD_PRELOAD=" + preload("mpi_counter"),
                              "ISOBAR_MPI_CALLS=" + dir / "calls",
                              "OMPI_MCA_pml_monitoring_enable=2",
                              "OMPI_MCA_pml_monitoring_enable_output=3",

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "tests/engine/wire.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -186,7 +187,7 @@ TEST_F(Wire, NoCallOfTheCommandGetsByUncounted) {
                                         "MPI_Op_free",
                                         "MPI_Test",
                                         "MPI_Testall"};
-  const Words used = symbols(command(), "undefined"), counted = symbols(ISOBAR_MPI_COUNTER, "defined");
+  const Words used = symbols(command(), "undefined"), counted = symbols(preload("mpi_counter"), "defined");
   ASSERT_GT(used.size(), 10u) << "nm shows no calls of the command";
   ASSERT_GT(counted.size(), 5u);
   for (const std::string& name : used)

@@ -12,6 +12,7 @@
 #include "model/base/files.h"
 #include "perfmodel/score/collective_model.h"
 #include "perfmodel/score/published_run.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -126,7 +127,7 @@ TEST_F(Import, BrokenNcclLogsAreRefusedByName) {
 }
 
 TEST_F(Import, PublishedRunsBecomeRunsWithTheSameNumbers) {
-  const std::string csv = std::string(ISOBAR_SOURCE_DIR) + "/configs/published/zero_bubble_pp.csv";
+  const std::string csv = source_dir() + "/configs/published/zero_bubble_pp.csv";
   const PublishedTable table = read_published(csv);
   const Imported i = import_published(csv, {.out = dir / "results"});
   size_t refused = 0;

@@ -7,11 +7,12 @@
 
 #include "bench/import/import.h"
 #include "perfmodel/fitting/fit.h"
+#include "tests/paths.h"
 
 namespace isobar::test {
 
 inline std::string config(const std::string& file) {
-  return std::string(ISOBAR_SOURCE_DIR) + "/configs/" + file;
+  return source_dir() + "/configs/" + file;
 }
 
 inline Machine machine(const std::string& name) {

@@ -10,6 +10,7 @@
 
 #include "model/inference/library/isobar.h"
 #include "tests/engine/command.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -52,7 +53,7 @@ class Emulator : public testing::Test {
                    "policy.amp=" + amp,
                    "run.out=" + run()};
     words.insert(words.end(), more.begin(), more.end());
-    const Ended e = Child(train_words(ISOBAR_SOURCE_DIR "/configs/models/mlp-emulator.yaml", words)).wait();
+    const Ended e = Child(train_words(source_dir() + "/configs/models/mlp-emulator.yaml", words)).wait();
     ASSERT_EQ(e.code, 0) << e.text;
   }
   std::string run() const { return dir_ / "run"; }
@@ -104,8 +105,8 @@ TEST_F(Emulator, InstalledProgramsSayWhatForecastWritesToTheLastBit) {
     return e.text;
   };
   const std::string prefix = dir_ / "prefix", built = dir_ / "examples";
-  shell("cmake --install " ISOBAR_BINARY_DIR " --component inference --prefix " + prefix);
-  shell("cmake -S " ISOBAR_SOURCE_DIR "/model/inference/examples -B " + built +
+  shell("cmake --install " + build_dir() + " --component inference --prefix " + prefix);
+  shell("cmake -S " + source_dir() + "/model/inference/examples -B " + built +
         " -DCMAKE_PREFIX_PATH=" + prefix + " && cmake --build " + built);
   const std::string needs = shell("readelf -d " + prefix + "/lib*/libisobar.so " + prefix +
                                   "/lib/*/libisobar.so 2>/dev/null | grep NEEDED; true");

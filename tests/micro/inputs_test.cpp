@@ -14,12 +14,13 @@
 #include "bench/micro/timed_step.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/nets/build.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
 
 RunSpec tiny(const std::string& amp) {
-  return load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/vit-tiny.yaml", {"policy.amp=" + amp});
+  return load_run_spec(source_dir() + "/configs/models/vit-tiny.yaml", {"policy.amp=" + amp});
 }
 
 float value(DType t, const std::byte* at, int64_t i) {
@@ -155,7 +156,7 @@ TEST(TimedStep, HasATimeForEachOpOfTheStep) {
 }
 
 TEST(Inputs, IndicesAreWithinTheirTable) {
-  RunSpec spec = load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/gpt3-175b.yaml", {});
+  RunSpec spec = load_run_spec(source_dir() + "/configs/models/gpt3-175b.yaml", {});
   spec.net.words()->depth = 1;
   spec.layout = {};
   int seen = 0;

@@ -5,6 +5,7 @@
 #include "model/base/error.h"
 #include "perfmodel/step/cost.h"
 #include "support.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -179,7 +180,7 @@ TEST(Calibrate, FindsTheAcceleratorThatWasTimed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   const Machine truth =
-      test::perturbed(load_machine(ISOBAR_SOURCE_DIR "/configs/machines/dgx-h100.yaml"), 0.3, random);
+      test::perturbed(load_machine(source_dir() + "/configs/machines/dgx-h100.yaml"), 0.3, random);
   const Machine m = machine_from_benchmarks(accelerator_benchmarks(truth, 0.01, random));
   ASSERT_TRUE(m.accelerator);
   EXPECT_EQ(m.name, "Some GPU");

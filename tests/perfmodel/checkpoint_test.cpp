@@ -6,6 +6,7 @@
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/predict.h"
 #include "support.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -30,7 +31,7 @@ RunSpec gpt(int64_t dp, int64_t tp, int64_t pp) {
 }
 
 TEST(Checkpoint, HoldsParametersAndMomentsOnceWhateverTheLayout) {
-  const Machine m = load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/dgx-a100.yaml");
+  const Machine m = load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
   // 12 h^2 + 13 h a block, two norms; the head is of its own
   const double h = 4096, parameters = 8 * (12 * h * h + 13 * h) + 2 * 51200 * h + 2048 * h + 2 * h;
   for (const auto& [dp, tp, pp] : {std::array<int64_t, 3>{1, 1, 1}, {4, 1, 1}, {2, 4, 1}, {1, 2, 4}}) {
@@ -74,7 +75,7 @@ TEST(Checkpoint, IsPricedByWhatEachHostWritesWhateverZero) {
 }
 
 TEST(Checkpoint, AllHostsWriteAtOnceAsFarAsTheFileSystemTakesIt) {
-  Machine m = load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/dgx-a100.yaml");
+  Machine m = load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
   RunSpec s = gpt(16, 2, 1);  // 4 hosts of 8
   const auto writing = [&] { return predict(s, m, {}).checkpoint.seconds - m[Coef::commit].value; };
   const double whole = writing();
@@ -92,8 +93,8 @@ TEST(Checkpoint, AllHostsWriteAtOnceAsFarAsTheFileSystemTakesIt) {
 
 // 12 TB in 1.3 s is no prediction: what is not known of the storage is named, and makes the interval wide.
 TEST(Checkpoint, NamesWhatItAssumesOfStorageAndIsNotSureOfIt) {
-  Machine m = load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/dgx-b200.yaml");
-  RunSpec s = load_run_spec(std::string(ISOBAR_SOURCE_DIR) + "/configs/models/gpt3-1t.yaml");
+  Machine m = load_machine(source_dir() + "/configs/machines/dgx-b200.yaml");
+  RunSpec s = load_run_spec(source_dir() + "/configs/models/gpt3-1t.yaml");
   const auto cost = [&] { return checkpoint_cost(s, 1e12, m, 8); };
   s.layout = {.dp = 32, .tp = 8, .pp = 64};
   const CheckpointCost unknown = cost();

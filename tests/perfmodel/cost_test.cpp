@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "support.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -113,7 +114,7 @@ TEST(Terms, MatrixFlopsAreThoseOfTheTextbook) {
 
 // In f32 attention on GPUs runs in scalar arithmetic, in tf32 on tensor cores, as its products do.
 TEST(Terms, AttentionInTf32IsPricedByTensorCoresOnAnAccelerator) {
-  const Machine m = load_machine(ISOBAR_SOURCE_DIR "/configs/machines/dgx-h100.yaml");
+  const Machine m = load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
   const Conditions where = conditions_of(*m.accelerator, 1);
   const Counts rate = rates(m.values(), where);
   const auto seconds_and_counts = [&](const char* amp, OpKind kind) {

@@ -9,6 +9,7 @@
 #include "perfmodel/holdout.h"
 #include "perfmodel/layout_predict.h"
 #include "support.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -84,8 +85,7 @@ TEST(Device, ClosedFormOfCoresIsThatOfTheSameHosts) {
 }
 
 TEST(Device, OnlyNvidiasAcceleratorsTakeRunsTheOthersPredictionsThatSaySo) {
-  for (const auto& entry :
-       std::filesystem::directory_iterator(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines")) {
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/configs/machines")) {
     const Machine m = load_machine(entry.path().string());
     const bool runs = !m.accelerator || m.accelerator->vendor == "nvidia";
     if (m.accelerator) EXPECT_FALSE(m.accelerator->vendor.empty()) << entry.path();

@@ -11,6 +11,7 @@
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/step/terms.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -24,8 +25,7 @@ Errors errors_of(const std::string& gpu, int64_t processors) {
   Counts rates{};
   rates[index_of(Coef::gemm_bf16)] = 1;  // of tiles and rounds alone: paid FLOPs
   std::vector<double> ratios;            // paid / measured time, both in units of their own
-  for (const CsvRow& row :
-       read_csv(std::string(ISOBAR_SOURCE_DIR) + "/tests/perfmodel/gemm_efficiency.csv").rows) {
+  for (const CsvRow& row : read_csv(source_dir() + "/tests/perfmodel/gemm_efficiency.csv").rows) {
     if (row.text("gpu") != gpu) continue;
     OpShape s{.kind = OpKind::gemm,
               .dtype = DType::bf16,

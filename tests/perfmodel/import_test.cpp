@@ -8,6 +8,7 @@
 #include "model/nets/build.h"
 #include "perfmodel/predict.h"
 #include "perfmodel/search.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -87,8 +88,7 @@ TEST(Import, RefusesWithFileAndMend) {
 
 TEST(Import, EveryMachineFileReadsBackAsItWasWritten) {
   int clusters = 0;
-  for (const auto& f :
-       std::filesystem::directory_iterator(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines")) {
+  for (const auto& f : std::filesystem::directory_iterator(source_dir() + "/configs/machines")) {
     const Machine m = load_machine(f.path().string());
     const Machine back = parse_machine(to_yaml(m), "back.yaml");
     EXPECT_EQ(to_yaml(back), to_yaml(m)) << f.path();
@@ -98,7 +98,7 @@ TEST(Import, EveryMachineFileReadsBackAsItWasWritten) {
 }
 
 TEST(Import, ParametersOfWellKnownModels) {
-  const std::string dir = std::string(ISOBAR_SOURCE_DIR) + "/configs/models/";
+  const std::string dir = source_dir() + "/configs/models/";
   const auto parameters = [&](const char* name) {
     RunSpec s = load_run_spec(
         dir + name, {"layout.tp=1", "layout.pp=1", "layout.dp=1", "policy.sequence_parallel=false"});

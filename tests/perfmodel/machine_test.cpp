@@ -6,6 +6,7 @@
 
 #include "model/base/error.h"
 #include "support.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -158,7 +159,7 @@ TEST(MachineFile, RefusesWhatNoMachineHasWithTheUnit) {
 }
 
 TEST(MachineFile, KeepsVendorAndStorage) {
-  Machine m = load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/dgx-a100.yaml");
+  Machine m = load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
   m.storage = {3e9, 2e11, {"ior"}};
   const Machine back = parse_machine(to_yaml(m), "m.yaml");
   EXPECT_EQ(back.accelerator->vendor, "nvidia");

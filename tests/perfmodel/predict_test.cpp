@@ -6,6 +6,7 @@
 
 #include "model/base/error.h"
 #include "support.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -100,8 +101,8 @@ TEST(Predict, SaysWhenMemoryRunsOut) {
 }
 
 TEST(Predict, SpecSheetOfTheExampleIsEnough) {
-  const Machine m = load_machine(ISOBAR_SOURCE_DIR "/configs/machines/example-2core.yaml");
-  const Prediction p = predict(load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/vit-384.yaml"), m, {});
+  const Machine m = load_machine(source_dir() + "/configs/machines/example-2core.yaml");
+  const Prediction p = predict(load_run_spec(source_dir() + "/configs/models/vit-384.yaml"), m, {});
   EXPECT_GT(p.upper / p.lower, 1.5);  // and says how little it knows
   ASSERT_FALSE(p.warnings.empty());
   EXPECT_NE(p.warnings[0].find("never fitted"), std::string::npos);

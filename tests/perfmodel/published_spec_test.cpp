@@ -13,11 +13,12 @@
 #include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/score/referee.h"
 #include "perfmodel/score/step_model.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
 
-const std::string kConfigs = std::string(ISOBAR_SOURCE_DIR) + "/configs/";
+const std::string kConfigs = source_dir() + "/configs/";
 
 /// Random rows of the shipped tables that a plan of ours can say.
 std::vector<std::pair<PublishedRun, RunSpec>> plannable_rows(size_t most, std::mt19937& random) {

@@ -1,5 +1,6 @@
 // The referee: what it scores never reaches the fit, and the shipped tables come out as well as they have to.
 #include "perfmodel/score/referee.h"
+#include "tests/paths.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,7 @@ namespace isobar {
 namespace {
 
 using Split = JudgeOptions::Split;
-const std::string kShipped = ISOBAR_SOURCE_DIR "/configs/published";
+const std::string kShipped = source_dir() + "/configs/published";
 
 const Library& library() {
   static const Library l = load_library(kShipped);

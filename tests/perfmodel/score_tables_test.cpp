@@ -11,11 +11,12 @@
 #include "model/base/error.h"
 #include "perfmodel/score/collective_model.h"
 #include "perfmodel/score/referee.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
 
-const std::string kShipped = ISOBAR_SOURCE_DIR "/configs/published/";
+const std::string kShipped = source_dir() + "/configs/published/";
 
 std::string in_quotes(const std::string& cell) {
   std::string out = "\"";
@@ -217,7 +218,7 @@ TEST(Hardware, NamesOfTablesFindTheirChips) {
 
 // What the scoreboard takes a chip for, and what the predictor does, is one file.
 TEST(Hardware, ChipsAreThoseOfTheMachineFiles) {
-  const Machine m = load_machine(ISOBAR_SOURCE_DIR "/configs/machines/gb200-nvl72.yaml");
+  const Machine m = load_machine(source_dir() + "/configs/machines/gb200-nvl72.yaml");
   const ChipSpec& c = *chip_named("GB200");
   EXPECT_EQ(c.half, m.peaks.at("bf16").value);
   EXPECT_EQ(c.fp4, 1e16);

@@ -6,6 +6,7 @@
 #include "model/base/error.h"
 #include "model/nets/legal_layout.h"
 #include "perfmodel/search.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -17,7 +18,7 @@ TEST(SearchLegal, EveryLayoutThatIsOfferedCanBeRun) {
   const auto of = [&](std::initializer_list<const char*> list) {
     return *(list.begin() + random() % list.size());
   };
-  const Machine machine = load_machine(ISOBAR_SOURCE_DIR "/configs/machines/dgx-h100.yaml");
+  const Machine machine = load_machine(source_dir() + "/configs/machines/dgx-h100.yaml");
   int offered = 0, zero_bubble = 0;
   for (int i = 0; i < 12; ++i) {
     const std::string model = of({"vit-384", "gpt3-175b", "llama3-8b"});
@@ -35,7 +36,7 @@ TEST(SearchLegal, EveryLayoutThatIsOfferedCanBeRun) {
                                  "policy.zero=0",
                                  "policy.sequence_parallel=false"};
     if (model != "vit-384") set.push_back(std::string("net.depth=") + of({"4", "6", "7"}));
-    RunSpec spec = load_run_spec(ISOBAR_SOURCE_DIR "/configs/models/" + model + ".yaml", set);
+    RunSpec spec = load_run_spec(source_dir() + "/configs/models/" + model + ".yaml", set);
     spec.layout.dp = 8;
     SearchOptions options;
     options.pareto = true;  // everything is priced, and much is kept

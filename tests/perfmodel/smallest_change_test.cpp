@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "support.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -27,7 +28,7 @@ RunSpec gpt(int64_t dp) {
 }
 
 Machine a100(double gigabytes) {
-  Machine m = load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/dgx-a100.yaml");
+  Machine m = load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
   m.accelerator->memory_bytes = std::llround(gigabytes * 1e9);
   return m;
 }

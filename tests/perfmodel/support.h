@@ -11,6 +11,7 @@
 #include "perfmodel/predict.h"
 #include "perfmodel/step/cost.h"
 #include "perfmodel/step/simulate.h"
+#include "tests/paths.h"
 
 namespace isobar::test {
 
@@ -28,7 +29,7 @@ inline Machine machine() {
 
 // One of those that Isobar brings along
 inline Machine cluster(const std::string& name = "dgx-a100") {
-  return load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/" + name + ".yaml");
+  return load_machine(source_dir() + "/configs/machines/" + name + ".yaml");
 }
 
 template <class T>

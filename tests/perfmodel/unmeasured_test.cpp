@@ -7,14 +7,14 @@
 #include "perfmodel/predict.h"
 #include "perfmodel/score/hardware.h"
 #include "support.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
 
 std::vector<Machine> measured_machines() {
   std::vector<Machine> out;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines")) {
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/configs/machines")) {
     Machine m = load_machine(entry.path().string());
     if (m.accelerator && m[Coef::gemm_bf16].measured()) out.push_back(std::move(m));
   }
@@ -54,7 +54,7 @@ TEST(Unmeasured, TheIntervalIsWhatSpecSheetsWereOffByAcrossVendors) {
 }
 
 TEST(Unmeasured, PredictionsAreWiderSaySoAndHoldWhatTheMeasuredRateGives) {
-  RunSpec s = load_run_spec(std::string(ISOBAR_SOURCE_DIR) + "/configs/models/llama3-8b.yaml",
+  RunSpec s = load_run_spec(source_dir() + "/configs/models/llama3-8b.yaml",
                             {"layout.dp=8", "policy.zero=3", "policy.recompute=full", "policy.micro_batch=1",
                              "train.global_batch=64", "run.device=cuda", "policy.amp=bf16"});
   const auto says = [](const Prediction& p) {

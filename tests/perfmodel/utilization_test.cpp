@@ -5,6 +5,7 @@
 
 #include "perfmodel/predict.h"
 #include "support.h"
+#include "tests/paths.h"
 
 namespace isobar {
 namespace {
@@ -40,7 +41,7 @@ TEST(Utilization, ModelFlopsAreNarayanansWithoutRecomputationWhateverThePolicy) 
 }
 
 TEST(Utilization, HardwareFlopsCountRecomputationAndMfuDoesNot) {
-  const Machine m = load_machine(std::string(ISOBAR_SOURCE_DIR) + "/configs/machines/dgx-a100.yaml");
+  const Machine m = load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
   RunSpec s = gpt();
   const Prediction plain = predict(s, m, {});
   s.policy.recompute = "full";

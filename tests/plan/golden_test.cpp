@@ -7,13 +7,14 @@
 #include <sstream>
 
 #include "model/base/files.h"
+#include "tests/paths.h"
 #include "tests/plan/plans.h"
 
 namespace isobar {
 namespace {
 
 void compare(const std::string& name, const Plan& plan) {
-  const std::string path = std::string(ISOBAR_SOURCE_DIR "/tests/golden/") + name, text = to_text(plan);
+  const std::string path = (source_dir() + "/tests/golden/") + name, text = to_text(plan);
   if (std::getenv("ISOBAR_UPDATE_GOLDEN")) {
     write_atomically(path, text);
     return;

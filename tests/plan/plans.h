@@ -8,6 +8,7 @@
 #include "model/nets/build.h"
 #include "model/plan/builder.h"
 #include "model/plan/link.h"
+#include "tests/paths.h"
 
 namespace isobar {
 
@@ -21,7 +22,7 @@ inline int64_t odd_workspace(const Op& op) {
 }
 
 inline RunSpec spec_of(const std::string& model, const std::vector<std::string>& overrides = {}) {
-  return load_run_spec(std::string(ISOBAR_SOURCE_DIR "/configs/models/") + model + ".yaml", overrides);
+  return load_run_spec((source_dir() + "/configs/models/") + model + ".yaml", overrides);
 }
 
 inline Plan plan_of(const std::string& model, const std::vector<std::string>& overrides = {}, int rank = 0) {

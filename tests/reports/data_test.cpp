@@ -9,6 +9,7 @@
 #include "reports/figures.h"
 #include "reports/report_tables.h"
 #include "reports/story.h"
+#include "tests/paths.h"
 #include "tests/reports/fixture.h"
 
 namespace isobar {
@@ -168,7 +169,7 @@ TEST(ReportData, AReportPredictsWhatPredictAnswers) {
                          .memory_bytes = 8'000'000'000,
                          .cache_bytes = 16'000'000},
                         {{"f32", {5e10, {}}}, {"bf16", {5e10, {}}}, {"memory", {2e10, {}}}});
-  const Machine gpus = load_machine(ISOBAR_SOURCE_DIR "/configs/machines/dgx-a100.yaml");
+  const Machine gpus = load_machine(source_dir() + "/configs/machines/dgx-a100.yaml");
   std::vector<double> steps;
   for (const auto& [device, machine] : {std::pair{"cpu", &cores}, {"cuda", &gpus}}) {
     SCOPED_TRACE(device);

@@ -14,6 +14,7 @@
 #include "bench/sweep/runner.h"
 #include "fault.h"
 #include "model/base/files.h"
+#include "tests/paths.h"
 
 namespace isobar {
 
@@ -55,9 +56,7 @@ class SweepTest : public ::testing::Test {
   static std::string seed(Fault f) { return std::to_string(static_cast<int>(f)); }
 
   SweepOptions options() {
-    return {.results = scratch_ / "results",
-            .trainer = std::string(ISOBAR_BINARY_DIR) + "/fake_train",
-            .progress = false};
+    return {.results = scratch_ / "results", .trainer = build_dir() + "/fake_train", .progress = false};
   }
 
   SweepOutcome run(const SweepSpec& s, SweepOptions o) {
