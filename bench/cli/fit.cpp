@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/machine_option.h"
 #include "bench/cli/measured.h"
 #include "bench/cli/options.h"
 #include "model/base/error.h"
@@ -186,7 +187,7 @@ void add_fit_command(CLI::App& app) {
   CLI::App* fit = app.add_subcommand("fit", "Fits a machine's coefficients to measured runs, with intervals");
   fit->footer(kFitHelp);
   fit->add_option("DIR", a->dir, "Results of a sweep")->required();
-  fit->add_option("--machine", a->machine, "Machine file to start from (isobar calibrate)")->required();
+  add_machine_option(*fit, a->machine, "Machine file to start from (isobar calibrate)")->required();
   fit->add_option("-o,--out", a->out, "Machine file to write")->required();
   auto* holdout =
       fit->add_option("--holdout", a->holdout, "Share of the runs to keep out and predict, e.g. 0.5")

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
 #include "bench/import/import.h"
 #include "model/base/error.h"
@@ -128,7 +129,7 @@ void add_import_command(CLI::App& app) {
   c->add_option("FILE", a->files, "What to take over")->required();
   c->add_option("-o,--output", a->out, "Where to write it; text is otherwise printed");
   c->add_option("--config", a->config, "Run configuration of what a PyTorch trace shows");
-  c->add_option("--machine", a->machine, "Machine file that gets the links of an nccl-tests log");
+  add_machine_option(*c, a->machine, "Machine file that gets the links of an nccl-tests log");
   c->add_option("--only", a->only, "Rows of a table whose gpu_type holds this text");
   c->add_option("--collective", a->collective, "What an nccl-tests log measured, if it does not say")
       ->check(CLI::IsMember({"all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast"}));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
 #include "bench/cli/predict_layouts.h"
 #include "model/backend/cpu/cpu_backend.h"
@@ -110,8 +111,7 @@ void add_predict_command(CLI::App& app) {
       app.add_subcommand("predict", "Step time by term, throughput and memory, with interval");
   predict_command->footer(kPredictHelp);
   predict_command->add_option("CONFIG", a->config, "Run configuration (YAML)")->required();
-  predict_command->add_option("--machine", a->machine, "Machine file (isobar calibrate, isobar fit)")
-      ->required();
+  add_machine_option(*predict_command, a->machine, "Machine file (isobar calibrate, isobar fit)")->required();
   predict_command->add_option("--set", a->set, "key=value of the configuration; may be repeated")
       ->allow_extra_args(false);
   predict_command->add_option("--ranks", a->ranks, "World size; data parallelism takes what is left of it")

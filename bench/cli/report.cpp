@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/machine_option.h"
 #include "bench/cli/measured.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/files.h"
@@ -80,7 +81,7 @@ void add_report_command(CLI::App& app) {
   report->footer(kReportHelp);
   report->add_option("DIR", a->dirs, "Results of a sweep, or of one run; several are compared")->required();
   report->add_option("-o,--out", a->out, "Directory of the report; made when it is missing")->required();
-  report->add_option("--machine", a->machine, "Machine file to predict with");
+  add_machine_option(*report, a->machine, "Machine file to predict with");
   report->add_option("--python", a->python, "Python that has vl-convert-python");
   CLI::Option* statistic =
       add_statistic_option(*report, a->statistic, " (else what the machine was fitted to)");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
 #include "model/base/error.h"
 #include "perfmodel/fitting/statistics.h"
@@ -255,8 +256,8 @@ void add_score_command(CLI::App& app) {
   score->footer(kScoreHelp);
   score->add_option("TABLES", a->tables,
                     "Tables of runs or collectives (CSV); none: those that ship with Isobar");
-  score->add_option("--machine", a->machine,
-                    "Machine file whose rates stand in for the chips that the rows name");
+  add_machine_option(*score, a->machine,
+                     "Machine file whose rates stand in for the chips that the rows name");
   score->add_option("--fit-on", a->fit_on, "Fit to these tables instead of the shipped ones");
   auto* folds =
       score->add_option("--folds", a->folds, "Cross-validation in K parts")->check(CLI::Range(2, 100));

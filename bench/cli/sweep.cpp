@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
 #include "bench/cli/rank_output.h"
 #include "bench/cli/sweep_forecast.h"
@@ -88,7 +89,7 @@ Examples:
   isobar sweep configs/sweeps/demo.yaml --results results/demo
   isobar sweep configs/sweeps/demo.yaml --results results/demo --machine results/machine.yaml --suggest 4
   isobar sweep configs/sweeps/demo.yaml --results results/demo --machine results/machine.yaml --until 'regret<2%'
-  isobar sweep configs/sweeps/demo.yaml --results results/demo --launcher slurm --machine configs/machines/mine.yaml
+  isobar sweep configs/sweeps/demo.yaml --results results/demo --launcher slurm --machine mine.yaml
   sqlite3 results/demo/index.sqlite "SELECT ranks, policy_amp, step_s_median FROM runs WHERE class = 'ok'")";
 
 volatile std::sig_atomic_t g_stop = 0;  // written by the signal handler only
@@ -231,8 +232,8 @@ void add_sweep_command(CLI::App& app) {
   sweep->add_option("--launcher", a->launcher, "local, slurm or pbs")
       ->check(CLI::IsMember({"local", "slurm", "pbs"}))
       ->capture_default_str();
-  sweep->add_option("--machine", a->machine,
-                    "Machine file: forecasts, suggestions, and its `cluster:` section for a launcher");
+  add_machine_option(*sweep, a->machine,
+                     "Machine file: forecasts, suggestions, and its `cluster:` section for a launcher");
   add_rank_output_option(*sweep, a->rank_output, "the trial's folder/ranks");
   sweep->add_flag("--no-wait", a->no_wait, "Submit what can be submitted now, and return");
   sweep->add_option("--after", a->after, "Submitted jobs start when the job of this id has ended");

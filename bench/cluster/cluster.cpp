@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 
 #include "model/base/error.h"
 #include "model/base/yaml.h"
@@ -12,10 +13,14 @@ namespace {
 using nlohmann::json;
 
 const std::vector<std::string> kKeys = {
-    "scheduler",   "start",  "start_options", "ranks_per_node", "cores_per_node", "queue",
-    "account",     "qos",    "constraint",    "directives",     "modules",        "preamble",
-    "environment", "cores",  "job_time_s",    "max_time_s",     "start_s",        "max_jobs",
-    "retries",     "poll_s", "fence_s",       "preflight",      "spare_nodes"};
+    "scheduler",   "start",      "start_options", "ranks_per_node", "cores_per_node", "queue",    "account",
+    "qos",         "constraint", "required",      "directives",     "modules",        "preamble", "cores",
+    "environment", "job_time_s", "max_time_s",    "min_time_s",     "start_s",        "poll_s",   "fence_s",
+    "max_jobs",    "retries",    "preflight",     "spare_nodes"};
+const std::vector<std::string> kMayBeRequired = {"account", "queue", "qos", "constraint"};
+
+constexpr const char* kNotPlain = " \t'\"\\`$;&#<>|";
+constexpr const char* kNotInConstraint = " \t'\"\\`$;#<>";  // Slurm joins features by & and |
 
 class ClusterReader {
  public:
@@ -39,15 +44,17 @@ class ClusterReader {
       fail(key, "holds a control character", "keep it on one line");
     return s;
   }
-  // What stands in a directive, where no quoting is understood by all schedulers.
-  std::string plain(const json& v, const std::string& key) const {
+  // What stands in a directive, where no quoting is understood by all schedulers; no shell reads it.
+  std::string plain(const json& v, const std::string& key, const char* forbidden = kNotPlain) const {
     std::string s = text(v, key);
-    if (s.find_first_of(" \t'\"\\`$;&#<>|") != std::string::npos)
+    if (s.find_first_of(forbidden) != std::string::npos)
       fail(key, "is " + json(s).dump() + ", which a scheduler's directive cannot carry",
            "use no blanks, quotes or shell characters; split several options into several entries");
     return s;
   }
-  std::string directive_word(const char* key) const { return j_.contains(key) ? plain(j_[key], key) : ""; }
+  std::string directive_word(const char* key, const char* forbidden = kNotPlain) const {
+    return j_.contains(key) ? plain(j_[key], key, forbidden) : "";
+  }
   std::string one_of(const char* key, const std::vector<std::string>& allowed) const {
     if (!j_.contains(key)) return allowed.front();
     std::string s = text(j_[key], key);
@@ -118,7 +125,11 @@ ClusterSpec cluster_from_json(const json& j, const std::string& file) {
   c.queue = in.directive_word("queue");
   c.account = in.directive_word("account");
   c.qos = in.directive_word("qos");
-  c.constraint = in.directive_word("constraint");
+  c.constraint = in.directive_word("constraint", c.scheduler == "slurm" ? kNotInConstraint : kNotPlain);
+  c.required = in.list("required");
+  for (const std::string& key : c.required)
+    if (std::find(kMayBeRequired.begin(), kMayBeRequired.end(), key) == kMayBeRequired.end())
+      in.fail("required", "holds " + json(key).dump(), "name some of account, queue, qos and constraint");
   c.directives = in.list("directives", true);
   c.modules = in.list("modules");
   if (j.contains("preamble")) {
@@ -148,6 +159,7 @@ ClusterSpec cluster_from_json(const json& j, const std::string& file) {
   }
   c.max_time_s = in.number("max_time_s", c.max_time_s, 60, 1e7);
   c.job_time_s = in.number("job_time_s", std::min(c.job_time_s, c.max_time_s), 1, c.max_time_s);
+  c.min_time_s = in.number("min_time_s", c.min_time_s, 0, c.max_time_s);
   c.start_s = in.number("start_s", c.start_s, 0, 3600);
   c.max_jobs = in.whole("max_jobs", c.max_jobs, 1, 1000);
   c.retries = in.whole("retries", c.retries, 0, 100);
@@ -179,12 +191,14 @@ json to_json(const ClusterSpec& c) {
             {"account", c.account},
             {"qos", c.qos},
             {"constraint", c.constraint},
+            {"required", c.required},
             {"directives", c.directives},
             {"modules", c.modules},
             {"preamble", c.preamble},
             {"environment", environment},
             {"job_time_s", c.job_time_s},
             {"max_time_s", c.max_time_s},
+            {"min_time_s", c.min_time_s},
             {"start_s", c.start_s},
             {"max_jobs", c.max_jobs},
             {"retries", c.retries},
@@ -194,6 +208,20 @@ json to_json(const ClusterSpec& c) {
             {"spare_nodes", c.spare_nodes}};
   if (!c.cores.empty()) j["cores"] = c.cores;
   return j;
+}
+
+void refuse_incomplete(const ClusterSpec& c) {
+  for (const std::string& key : c.required) {
+    const std::string& value = key == "account" ? c.account
+                               : key == "queue" ? c.queue
+                               : key == "qos"   ? c.qos
+                                                : c.constraint;
+    if (value.empty())
+      throw ConfigError(c.file, "cluster." + key, "is missing: every user there has to give their own",
+                        "give --machine a file of yours that says `inherits: " +
+                            std::filesystem::absolute(c.file).string() + "` and `cluster: {" + key +
+                            ": ...}`");
+  }
 }
 
 }  // namespace isobar

@@ -7,12 +7,13 @@
 //     ranks_per_node: 4
 //     cores_per_node: 64               # PBS asks for them; Slurm takes whole nodes
 //     queue: debug                     # Slurm's partition;  account, qos, constraint
+//     required: [account]              # what a person has to add before anything is submitted
 //     directives: ["--gpus-per-node=4"]  # more lines for the scheduler
 //     modules: [cudatoolkit]
 //     preamble: [[source, /opt/env.sh], [ulimit, -n, "4096"]]   # commands as lists of words
 //     environment: {OMP_NUM_THREADS: 1}
 //     cores: [4-7, 8-11]               # of each rank of a node, in order: its CPU binding
-//     job_time_s: 1800                 # about how long a job shall be;  max_time_s: 14400
+//     job_time_s: 1800                 # about how long a job shall be;  max_time_s: 14400, min_time_s: 0
 //     max_jobs: 4                      # under way at a time;  retries: 2, poll_s: 10
 //     preflight: true                  # measure every node before the first trial and leave out slow ones
 //     spare_nodes: 1                   # asked for besides, so that there is something to leave out
@@ -35,13 +36,15 @@ struct ClusterSpec {
   int64_t ranks_per_node = 1;
   int64_t cores_per_node = 1;
   std::string queue, account, qos, constraint;
+  std::vector<std::string> required;  // of these four: empty until a person says theirs
   std::vector<std::string> directives, modules;
   std::vector<std::vector<std::string>> preamble;
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<std::string> cores;  // "4-7", one a local rank; {} = not bound
   double job_time_s = 1800;
   double max_time_s = 4 * 3600;
-  double start_s = 30;  // that a trial takes besides its steps
+  double min_time_s = 0;  // a queue that refuses shorter jobs
+  double start_s = 30;    // that a trial takes besides its steps
   int64_t max_jobs = 4;
   int64_t retries = 2;
   double poll_s = 10;
@@ -56,5 +59,7 @@ struct ClusterSpec {
 ClusterSpec load_cluster(const std::string& machine_file);
 ClusterSpec cluster_from_json(const nlohmann::json& section, const std::string& file);
 nlohmann::json to_json(const ClusterSpec& c);
+/// Throws ConfigError where a key that the site wants of every user is missing: before anything is submitted.
+void refuse_incomplete(const ClusterSpec& c);
 
 }  // namespace isobar

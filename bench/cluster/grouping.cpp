@@ -31,7 +31,8 @@ std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const
   const auto close = [&](int64_t nodes, Group& g) {
     // The sum of what is expected, and for the longest its whole limit.
     const double asked = 1.25 * g.work + g.longest + sweep.limits.grace_s + kMargin_s;
-    jobs.push_back({nodes, static_cast<int64_t>(60 * std::ceil(std::min(asked, c.max_time_s) / 60)),
+    jobs.push_back({nodes,
+                    static_cast<int64_t>(60 * std::ceil(std::clamp(asked, c.min_time_s, c.max_time_s) / 60)),
                     std::move(g.trials)});
     g = {};
   };

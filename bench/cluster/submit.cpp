@@ -338,6 +338,7 @@ SweepOutcome run_on_cluster(const Matrix& matrix, const SweepSpec& sweep, const 
                             const ClusterSpec& cluster, Scheduler& scheduler, const SubmitOptions& submit) {
   if (::access(options.trainer.c_str(), X_OK) != 0)
     throw ConfigError(options.trainer, "", "is not an executable trainer", "build it first");
+  refuse_incomplete(cluster);
   open_results(options.results);
   return ClusterSweep(matrix, sweep, options, cluster, scheduler, submit)();
 }

@@ -1,16 +1,84 @@
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <sstream>
+#include <vector>
 
+#include "model/base/error.h"
+#include "model/base/yaml.h"
 #include "perfmodel/machine/machine.h"
+#include "perfmodel/machine/machine_file.h"
 
 namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where a folder that comes with Isobar may lie, in order.
+std::vector<fs::path> places_of(const fs::path& folder) {
+  std::error_code none;
+  const fs::path prefix = fs::read_symlink("/proc/self/exe", none).parent_path().parent_path();
+  std::vector<fs::path> places;
+  for (const fs::path& root : {fs::path(), prefix, prefix / "share/isobar", fs::path(ISOBAR_SOURCE_DIR)})
+    if (fs::is_directory(root / folder, none)) places.push_back(root / folder);
+  return places;
+}
+
+std::vector<fs::path> machine_folders() {
+  std::vector<fs::path> folders;
+  if (const char* own = std::getenv("ISOBAR_MACHINES")) {
+    std::istringstream in(own);
+    for (std::string folder; std::getline(in, folder, ':');) {
+      if (folder.empty()) continue;
+      std::error_code none;
+      if (!fs::is_directory(folder, none))
+        throw ConfigError("ISOBAR_MACHINES", folder, "is not a folder",
+                          "name folders of machine files, with colons between, or unset the variable");
+      folders.emplace_back(folder);
+    }
+  }
+  const std::vector<fs::path> shipped = places_of("configs/machines");
+  folders.insert(folders.end(), shipped.begin(), shipped.end());
+  return folders;
+}
+
+std::string nearest_few(const std::string& name, std::vector<std::string> known) {
+  constexpr int kFew = 3;
+  std::string few;
+  for (int i = 0; i < kFew && !known.empty(); ++i) {
+    const std::string next = nearest(name, known);
+    std::erase(known, next);
+    few += (few.empty() ? "" : ", ") + next;
+  }
+  return few;
+}
+
+}  // namespace
 
 std::string shipped(const std::string& folder) {
-  namespace fs = std::filesystem;
+  const std::vector<fs::path> places = places_of(folder);
+  return places.empty() ? folder : places.front().string();  // whoever reads it says that it is not there
+}
+
+std::string machine_file(const std::string& named) {
+  const fs::path given(named);
   std::error_code none;
-  const fs::path program = fs::read_symlink("/proc/self/exe", none);
-  for (const fs::path& root : {fs::path(), program.parent_path().parent_path(), fs::path(ISOBAR_SOURCE_DIR)})
-    if (fs::is_directory(root / folder, none)) return (root / folder).string();
-  return folder;  // and whoever reads it says that it is not there
+  const bool there = fs::exists(given, none) && !fs::is_directory(given, none);
+  if (there || named.empty() || given.has_parent_path() || given.has_extension()) return named;
+  std::vector<std::string> known;
+  const std::vector<fs::path> folders = machine_folders();
+  for (const fs::path& folder : folders) {
+    const fs::path file = folder / (named + ".yaml");
+    if (fs::is_regular_file(file, none)) return file.string();
+    for (const auto& entry : fs::directory_iterator(folder, none))
+      if (entry.path().extension() == ".yaml") known.push_back(entry.path().stem().string());
+  }
+  std::sort(known.begin(), known.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());
+  throw ConfigError("--machine", named,
+                    "is neither a file here nor the name of a machine that comes with Isobar",
+                    known.empty() ? "name a machine file (isobar calibrate writes one)"
+                                  : "the nearest names: " + nearest_few(named, known));
 }
 
 }  // namespace isobar

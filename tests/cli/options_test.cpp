@@ -78,8 +78,8 @@ TEST_F(Options, NumbersThatAreNoneAreRefused) {
       EXPECT_NE(a.out.find(option), std::string::npos) << a.out;
     }
   for (const char* words :
-       {"fit r -o f --machine m --holdout nan", "fit r -o f --machine m --fraction=-0.5",
-        "fit r -o f --machine m --holdout 0.5x", "watch r --every nan", "watch r --every=-1"}) {
+       {"fit r -o f --machine m.yaml --holdout nan", "fit r -o f --machine m.yaml --fraction=-0.5",
+        "fit r -o f --machine m.yaml --holdout 0.5x", "watch r --every nan", "watch r --every=-1"}) {
     const Answer a = isobar(words);
     EXPECT_EQ(a.code, 2) << words << ": " << a.out;
     EXPECT_NE(a.out.find("is not a number from"), std::string::npos) << words << ": " << a.out;

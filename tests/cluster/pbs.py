@@ -9,8 +9,8 @@ import argparse, json, os, pathlib, re, shlex, signal, subprocess, sys, tempfile
 
 # The trainer is a stand-in, so the machine may be one that the engine does not run on.
 PLAYED = {"accelerator": {"vendor": "nvidia"}}
-TILES = ["4-7", "8-11", "12-15", "16-19", "20-23", "24-27",  # socket 0; cores 0-3 are the system's
-         "56-59", "60-63", "64-67", "68-71", "72-75", "76-79"]  # socket 1; so are 52-55
+TILES = ["1-8", "9-16", "17-24", "25-32", "33-40", "41-48",  # socket 0; core 0 is the system's
+         "53-60", "61-68", "69-76", "77-84", "85-92", "93-100"]  # socket 1; so is core 52
 
 
 
@@ -189,7 +189,7 @@ def test(isobar, fake):
         evil = "a'b \"c\" $(touch pwned) ; `touch pwned` $HOME"
         (home / "home" / ".bash_profile").write_text(f"module() {{ echo \"module $*\"; }}\nPATH={shlex.quote(str(home))}/bin:$PATH\n")
         # besides what configs/machines/aurora.yaml says: 12 tiles a node and their cores
-        cluster = {"account": "Project",
+        cluster = {"account": "Project", "modules": ["frameworks"],
                    "preamble": [["source", str(home / "modules.sh"), evil], ["printenv", "MODULES_SEEN"]],
                    "environment": {"EVIL": evil, "FAKE_STEP_MS": 2},
                    "poll_s": 0.2, "fence_s": 2, "job_time_s": 300, "max_jobs": 3}

@@ -1,0 +1,23 @@
+#include "bench/cli/machine_option.h"
+
+#include <cstdio>
+
+#include "perfmodel/machine/machine_file.h"
+
+namespace isobar {
+
+CLI::Option* add_machine_option(CLI::App& command, std::string& path, const std::string& description) {
+  const CLI::Validator found(
+      [](std::string& named) {
+        const std::string file = machine_file(named);
+        if (file != named) std::fprintf(stderr, "machine %s: %s\n", named.c_str(), file.c_str());
+        named = file;
+        return std::string();
+      },
+      "", "");
+  return command
+      .add_option("--machine", path, description + "; or the name of a shipped one, e.g. perlmutter")
+      ->transform(found);
+}
+
+}  // namespace isobar

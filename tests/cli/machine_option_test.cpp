@@ -1,0 +1,77 @@
+// `--machine NAME`: every command that takes a machine finds a shipped one by its name, wherever the program
+// lies.
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/shell.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+
+class MachineOption : public InDirectory {
+ protected:
+  void SetUp() override {
+    InDirectory::SetUp();
+    write_atomically(dir_ / "all_reduce.log", "# nccl-tests version 2.13.9\n");
+  }
+  Answer isobar(const std::string& words) const {
+    return shell(at("timeout 60 " + isobar_command() + " " + words + " 2>&1"));
+  }
+};
+
+TEST_F(MachineOption, EveryCommandRefusesAnUnknownNameWithTheNearest) {
+  for (const std::string words :
+       {"predict base.yaml", "sweep sweep.yaml --dry-run", "fit r -o f.yaml", "report r -o out",
+        "import all_reduce.log --collective all_reduce", "score"}) {
+    const Answer a = isobar(words + " --machine perlmuter");
+    EXPECT_EQ(a.code, 2) << words << ": " << a.out;
+    EXPECT_NE(a.out.find("--machine: 'perlmuter' is neither"), std::string::npos) << words << ": " << a.out;
+    EXPECT_NE(a.out.find("names: perlmutter, "), std::string::npos) << words << ": " << a.out;
+    EXPECT_EQ(std::count(a.out.begin(), a.out.end(), '\n'), 1) << a.out;
+  }
+}
+
+TEST_F(MachineOption, ANameIsItsFile) {
+  const std::string words = "predict " + shipped("models/llama3-8b.yaml") + " --gpus 16 --json --machine ";
+  const Answer name = shell(at(isobar_command() + " " + words + "perlmutter 2>said"));
+  const Answer file = shell(at(isobar_command() + " " + words + shipped("machines/perlmutter.yaml")));
+  EXPECT_EQ(name.code, 0) << name.out;
+  EXPECT_EQ(name.out, file.out);
+  EXPECT_EQ(shell(at("cat said")).out.rfind("machine perlmutter: /", 0), 0u) << "which file it took is said";
+}
+
+// As `cmake --install` and the bundle lay it out: bin/isobar, share/isobar/configs or configs.
+TEST_F(MachineOption, AnInstalledProgramFindsWhatLiesBesideIt) {
+  for (const std::string configs : {"share/isobar/configs", "configs"}) {
+    const fs::path prefix = dir_ / ("prefix-" + std::to_string(configs.size()));
+    fs::create_directories(prefix / "bin");
+    fs::create_directories(prefix / configs / "machines");
+    fs::copy_file(isobar_command(), prefix / "bin/isobar");
+    fs::copy_file(shipped("machines/dgx-a100.yaml"), prefix / configs / "machines/only-here.yaml");
+    const Answer a = shell("cd / && " + (prefix / "bin/isobar").string() + " predict " +
+                           shipped("models/llama3-8b.yaml") + " --gpus 16 --machine only-here 2>&1");
+    EXPECT_EQ(a.code, 0) << a.out;
+    EXPECT_NE(a.out.find((prefix / configs / "machines/only-here.yaml").string()), std::string::npos)
+        << a.out;
+  }
+}
+
+TEST_F(MachineOption, NothingIsSubmittedWhileAnAccountIsMissing) {
+  write_atomically(dir_ / "sweep.yaml", "base: base.yaml\nsteps: 12\naxes: {gpus: [4]}\n");
+  for (const auto& [machine, launcher] :
+       {std::pair{"perlmutter", "slurm"}, {"frontier", "slurm"}, {"aurora", "pbs"}}) {
+    const Answer dry =
+        isobar("sweep sweep.yaml --dry-run --machine " + std::string(machine) + " --launcher " + launcher);
+    EXPECT_EQ(dry.code, 0) << dry.out;  // a dry run submits nothing and needs none
+    const Answer a =
+        isobar("sweep sweep.yaml --results r --machine " + std::string(machine) + " --launcher " + launcher);
+    EXPECT_EQ(a.code, 2) << a.out;
+    EXPECT_NE(a.out.find("'cluster.account' is missing"), std::string::npos) << a.out;
+    EXPECT_NE(a.out.find("inherits: /"), std::string::npos) << a.out;
+    EXPECT_FALSE(fs::exists(dir_ / "r")) << "something was written";
+  }
+}
+
+}  // namespace
+}  // namespace isobar

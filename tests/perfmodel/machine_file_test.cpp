@@ -1,0 +1,85 @@
+// Machines by name: where a name is looked for, what stays a path, and what is said of a name that none has.
+#include "perfmodel/machine/machine_file.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "perfmodel/machine/machine.h"
+#include "tests/paths.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+
+class MachineFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "isobar-machines-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    dir_ = pattern;
+    before_ = fs::current_path();
+    fs::current_path(dir_);
+    ::unsetenv("ISOBAR_MACHINES");
+  }
+  void TearDown() override {
+    ::unsetenv("ISOBAR_MACHINES");
+    fs::current_path(before_);
+    fs::remove_all(dir_);
+  }
+  static std::string refusal(const std::string& named) {
+    try {
+      return "took " + machine_file(named);
+    } catch (const ConfigError& e) {
+      return e.what();
+    }
+  }
+
+  fs::path dir_, before_;
+};
+
+TEST_F(MachineFile, EveryShippedMachineIsFoundByItsName) {
+  int found = 0;
+  for (const auto& entry : fs::directory_iterator(source_dir() + "/configs/machines")) {
+    const std::string file = machine_file(entry.path().stem().string());
+    EXPECT_TRUE(fs::equivalent(file, entry.path())) << file;
+    EXPECT_NO_THROW(load_machine(file));
+    ++found;
+  }
+  EXPECT_GE(found, 20);
+}
+
+TEST_F(MachineFile, APathStaysAPath) {
+  write_atomically(dir_ / "perlmutter", "name: mine\n");  // a file here comes before a name
+  for (const std::string path : {"perlmutter", "no/such", "nosuch.yaml", "/dev/stdin", ""})
+    EXPECT_EQ(machine_file(path), path);
+  fs::create_directory(dir_ / "frontier");  // a folder is no machine file
+  EXPECT_TRUE(machine_file("frontier").ends_with("frontier.yaml"));
+}
+
+TEST_F(MachineFile, ASitesOwnFoldersComeFirst) {
+  fs::create_directories(dir_ / "one");
+  fs::create_directories(dir_ / "two");
+  write_atomically(dir_ / "two/perlmutter.yaml", "name: ours\n");
+  write_atomically(dir_ / "two/our-cluster.yaml", "name: ours\n");
+  ::setenv("ISOBAR_MACHINES", ((dir_ / "one").string() + ":" + (dir_ / "two").string()).c_str(), 1);
+  EXPECT_EQ(machine_file("perlmutter"), dir_ / "two/perlmutter.yaml");
+  EXPECT_EQ(machine_file("our-cluster"), dir_ / "two/our-cluster.yaml");
+  EXPECT_TRUE(fs::equivalent(machine_file("aurora"), source_dir() + "/configs/machines/aurora.yaml"));
+  ::setenv("ISOBAR_MACHINES", (dir_ / "gone").c_str(), 1);
+  EXPECT_NE(refusal("perlmutter").find("ISOBAR_MACHINES"), std::string::npos);
+}
+
+TEST_F(MachineFile, AnUnknownNameListsTheNearest) {
+  const std::string said = refusal("perlmuter");
+  EXPECT_NE(said.find("--machine: 'perlmuter'"), std::string::npos) << said;
+  EXPECT_NE(said.find("the nearest names: perlmutter, perlmutter-80gb, "), std::string::npos) << said;
+  EXPECT_NE(refusal("dgx-a10").find("dgx-a100"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace isobar
