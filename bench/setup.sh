@@ -47,7 +47,9 @@ install_packages() {
   a C++20 compiler (GCC 12 or newer), CMake 3.25, Ninja, pkg-config, Python 3 with venv
   MPI, oneDNN, HDF5 (C), NetCDF (C), zlib, libzip, yaml-cpp, nlohmann-json, CLI11, spdlog, OpenSSL,
   Ceres, SQLiteCpp with SQLite 3, Google Benchmark, GoogleTest
-Load them (so that CMake finds them; CMAKE_PREFIX_PATH helps), then run this script again with --no-packages."
+Load them (so that CMake finds them; CMAKE_PREFIX_PATH helps), then run this script again with --no-packages.
+Or build nothing here: bench/bundle.sh, on a Debian machine, makes one archive of the program and all of its libraries
+but MPI, to be unpacked without root; bench/site/README.md has that, and recipes for Apptainer, Spack and conda."
   fi
   local missing sudo=()
   mapfile -t missing < <(missing_packages "$@")
@@ -112,6 +114,13 @@ build_isobar() {
     cmake -S "$ISOBAR_ROOT" -B "$dir" --log-level=NOTICE "${generator[@]}" -DCMAKE_BUILD_TYPE=Release "$@" || return 1
   fi
   NINJA_STATUS='[%f/%t, %e s] ' cmake --build "$dir" --target "${targets[@]}" --parallel "$(nproc)"
+}
+
+# mpich_cmake: what CMake is told where MPICH is installed beside another MPI, a word a line; nothing where it is not
+mpich_cmake() {
+  local mpicc mpiexec
+  mpicc="$(command -v mpicc.mpich)" && mpiexec="$(command -v mpiexec.mpich)" || return 0
+  printf '%s\n' "-DMPI_C_COMPILER=$mpicc" "-DMPIEXEC_EXECUTABLE=$mpiexec"
 }
 
 # setup_isobar [--tests] [--no-build] [--no-packages]

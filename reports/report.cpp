@@ -101,11 +101,12 @@ void draw(Report& report, const fs::path& out, const ReportOptions& options) {
 
 fs::path find_renderer() {
   std::error_code ignored;
-  // Beside the program's build directory, for a tree that was moved after the build; else where this file
-  // was.
+  // Beside the program's build directory, for a tree that was moved after the build, or where it was
+  // installed; else where this file was.
   for (fs::path p = fs::read_symlink("/proc/self/exe", ignored).parent_path(); p.has_relative_path();
        p = p.parent_path())
-    if (fs::exists(p / "reports" / "render.py")) return p / "reports" / "render.py";
+    for (const fs::path& beside : {p / "reports/render.py", p / "share/isobar/reports/render.py"})
+      if (fs::exists(beside)) return beside;
   const fs::path source = fs::path(__FILE__).parent_path() / "render.py";
   return fs::exists(source) ? fs::absolute(source) : fs::path();
 }

@@ -165,13 +165,14 @@ suite_format() {
 
 suite_mpich() {
   headline "MPICH ($(duration $SECONDS) so far)"
-  local mpicc mpiexec
-  if ! mpicc="$(command -v mpicc.mpich)" || ! mpiexec="$(command -v mpiexec.mpich)"; then
+  local mpich
+  mapfile -t mpich < <(mpich_cmake)
+  if ((${#mpich[@]} == 0)); then
     say "skipped: apt-get install libmpich-dev mpich"
     skipped=$((skipped + 1))
     return 0
   fi
-  build_or_count build-mpich "$MPICH_PROGRAMS" "-DMPI_C_COMPILER=$mpicc" "-DMPIEXEC_EXECUTABLE=$mpiexec" || return 0
+  build_or_count build-mpich "$MPICH_PROGRAMS" "${mpich[@]}" || return 0
   run_ctest build-mpich mpich --tests-regex "$MPICH_TESTS"
 }
 
