@@ -46,8 +46,8 @@ gather() {
 
 # licence_of LIBRARY DIR: under which conditions the library may be passed on
 licence_of() {
-  local package
-  package="$(dpkg-query -S "$(readlink -f "$1")" 2>/dev/null || dpkg-query -S "/usr$(readlink -f "$1")" 2>/dev/null)" ||
+  local package  # by the file's name: /lib is a link to /usr/lib, and packages know their files by either
+  package="$(dpkg-query -S "*/x86_64-linux-gnu/*$(basename "$(readlink -f "$1")")" 2>/dev/null)" ||
     die "bundle.sh: $1 belongs to no package, so nobody knows under which conditions it may be passed on"
   package="${package%%:*}"
   install -Dm 644 "/usr/share/doc/$package/copyright" "$2/licences/$package"

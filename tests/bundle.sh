@@ -25,7 +25,7 @@ NAME="$(basename "$ARCHIVE" .tar.gz)"
 mounted() { grep -qs " $1 " /proc/mounts; }
 leave() {
   local place
-  for place in "$ROOT/dev/shm" "$ROOT/proc"; do
+  for place in "$ROOT/dev/shm" "$ROOT/sys" "$ROOT/proc"; do
     if mounted "$place"; then umount "$place"; fi
   done
 }
@@ -55,6 +55,7 @@ if [[ ! -f "$ROOT/.ready" ]]; then
   touch "$ROOT/.ready"
 fi
 mounted "$ROOT/proc" || mount -t proc proc "$ROOT/proc"
+mounted "$ROOT/sys" || mount -t sysfs -o ro sysfs "$ROOT/sys"
 mounted "$ROOT/dev/shm" || mount -t tmpfs tmpfs "$ROOT/dev/shm"
 say "$(inside sh -c '. /etc/os-release; echo "$PRETTY_NAME"'), $(inside getconf GNU_LIBC_VERSION), $(inside mpiexec --version | head -2 | tr -s '\n ' ' ')"
 
@@ -76,10 +77,11 @@ as_user "isobar() { elsewhere/bin/isobar \"\$@\"; }
   isobar sweep elsewhere/configs/sweeps/demo.yaml --results results
   isobar fit results --machine machine.yaml --holdout 0.5 --splits 10 --statistic p10 -o fitted.yaml
   isobar report results --machine fitted.yaml -o report" || fails "the quickstart's commands"
-done_="$(grep -l '"class": *"ok"' "$ROOT"/home/user/results/trials/*/status.json | wc -l)"
-[[ "$done_" == 36 ]] || fails "$done_ of 36 trials ended well"
+ended="$(grep -l '"class": *"ok"' "$ROOT"/home/user/results/trials/*/status.json | wc -l)"
+trials="$(ls "$ROOT/home/user/results/trials" | wc -l)"  # 36, and repeats of what other work disturbed
+((trials >= 36 && ended == trials)) || fails "$ended of $trials trials ended well"
 [[ -s "$ROOT/home/user/report/index.html" && -s "$ROOT/home/user/fitted.yaml" ]] || fails "no report, or nothing fitted"
-check "36 trials of the quickstart's sweep, its fit and its report"
+check "$trials trials of the quickstart's sweep, its fit and its report"
 
 # The bundle of the other family says so
 OTHERS="$(ls -t build/bundle/isobar-*-"$OTHER".tar.gz 2>/dev/null | head -1)"

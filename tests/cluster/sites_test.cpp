@@ -113,7 +113,7 @@ TEST(Sites, WhatAPersonHasToGiveIsRefusedWhileItIsMissing) {
       ADD_FAILURE() << "taken without an account";
     } catch (const ConfigError& e) {
       const std::string said = e.what();
-      EXPECT_TRUE(said.starts_with(file_of(name) + ": 'cluster.account' is missing")) << said;
+      EXPECT_TRUE(said.starts_with(file_of(name) + ": 'cluster.account': is missing")) << said;
       EXPECT_NE(said.find("inherits: " + file_of(name)), std::string::npos) << said;
     }
   }
