@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
 #include <tuple>
 
 #include "model/base/denormals.h"
@@ -128,7 +130,12 @@ std::vector<std::string> Mpi::to_first(std::string s) const {
 }
 
 void Mpi::abort(int code) const {
-  if (active_) MPI_Abort(MPI_COMM_WORLD, code);
+  if (active_) {
+    // Hydra, MPICH's mpiexec, drops what its proxies hold of a rank's output when a rank aborts: its last
+    // words, which say why, need a moment to get through.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    MPI_Abort(MPI_COMM_WORLD, code);
+  }
   std::_Exit(code);
 }
 

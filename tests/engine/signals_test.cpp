@@ -47,8 +47,10 @@ const char* name_of(int signal) {
 
 // Hydra waits for its ranks by itself.
 #ifdef ISOBAR_OPEN_MPI
+constexpr bool kOpenMpi = true;
 const Words kPatient = {"--mca", "odls_base_sigkill_timeout", "5"};
 #else
+constexpr bool kOpenMpi = false;
 const Words kPatient;
 #endif
 
@@ -81,11 +83,13 @@ TEST(Signals, StopAllRanksAfterOneStepWithACheckpointToGoOnFrom) {
     const double begun = seconds_now();
     const Ended e = child.wait();
     EXPECT_LT(seconds_now() - begun, kQuickly);
-    // What an mpiexec that was itself told to end says of it is its own: 143 or 1.
-    if (c.own_mpiexec && c.to == To::command && c.signal == SIGTERM)
-      EXPECT_NE(e.code, 0) << e.text;
-    else
+    // What an mpiexec that was itself told to end says of it is its own: Open MPI's 143 or 1. Hydra's says
+    // the ranks' 138 or 143, or 0 one time in three, of any program (4.0.2): that tells nothing of ours.
+    const bool its_own = c.own_mpiexec && c.to == To::command;
+    if (!its_own || (kOpenMpi && c.signal != SIGTERM) || (!kOpenMpi && e.code != 0))
       EXPECT_EQ(e.code, 128 + c.signal) << e.text;
+    else if (kOpenMpi)
+      EXPECT_NE(e.code, 0) << e.text;
     const WrittenRun r = read_run(out);
     EXPECT_EQ(r.end["status"], "failed");
     EXPECT_EQ(r.end["class"], "interrupted");
