@@ -31,7 +31,7 @@ leave() {
 }
 trap leave EXIT
 
-inside() { chroot "$ROOT" /usr/bin/env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C "$@"; }
+inside() { chroot "$ROOT" /usr/bin/env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME=/root LC_ALL=C "$@"; }
 # as_user COMMAND: what an ordinary user types in their folder there
 as_user() {
   chroot --userspec=1000:1000 "$ROOT" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/home/user LC_ALL=C OMP_WAIT_POLICY=passive \
@@ -89,6 +89,7 @@ if [[ -n "$OTHERS" ]]; then
   rm -rf "$ROOT/home/user/other" && mkdir "$ROOT/home/user/other"
   tar -C "$ROOT/home/user/other" -xf "$OTHERS" --strip-components=1 && chown -R 1000:1000 "$ROOT/home/user/other"
   said="$(as_user "other/check.sh 2>&1")" && fails "check.sh took the bundle of $OTHER where $MPI is: $said"
+  said="$(tail -1 <<<"$said")"
   [[ "$said" == *"take the bundle of $MPI"* ]] || fails "check.sh does not say which bundle to take: $said"
   check "the bundle of $OTHER is refused: $said"
 fi

@@ -5,12 +5,13 @@
 #   tests/run.sh                   # tests, format: what CI has the time for; ends with "N passed, N failed"
 #   tests/run.sh all               # the longer one: every suite
 #   tests/run.sh --quick           # set-up, build and tests only
-#   tests/run.sh tests asan        # chosen suites of: tests format hosts slurm mpich tidy asan tsan
+#   tests/run.sh tests asan        # chosen suites of: tests format hosts slurm mpich bundle tidy asan tsan
 #
 # Suites: `tests` runs the GoogleTest programs through ctest (build/); `format` is clang-format, the scripts'
 # syntax, and type names that two types have; `hosts` trains over two emulated hosts, `slurm` sweeps through a real Slurm of two nodes on this machine (both as root,
 # else skipped); `mpich` is what speaks MPI, built with MPICH and started by its mpiexec (build-mpich/; skipped where
-# libmpich-dev is not installed); `tidy` is clang-tidy; `asan` is address and undefined behaviour (build-asan/), `tsan` is threads
+# libmpich-dev is not installed); `bundle` runs what bench/bundle.sh makes in bare chroots of another Debian (as root, with
+# debootstrap, else skipped); `tidy` is clang-tidy; `asan` is address and undefined behaviour (build-asan/), `tsan` is threads
 # (build-tsan/).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../bench/setup.sh"
@@ -36,8 +37,8 @@ suites=()
 for argument in "$@"; do
   case "$argument" in
     --quick) suites+=(tests) ;;
-    all) suites+=(tests format hosts slurm mpich tidy asan tsan) ;;
-    tests | format | hosts | slurm | mpich | tidy | asan | tsan) suites+=("$argument") ;;
+    all) suites+=(tests format hosts slurm mpich bundle tidy asan tsan) ;;
+    tests | format | hosts | slurm | mpich | bundle | tidy | asan | tsan) suites+=("$argument") ;;
     -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) die "tests/run.sh: unknown argument '$argument' (see --help)" ;;
   esac
@@ -117,13 +118,13 @@ suite_tests() {
   if build_or_count build all; then run_ctest build tests; fi
 }
 
-# run_script FILE: one test that may say SKIPPED
+# run_script FILE ARGUMENTS...: one test that may say SKIPPED
 run_script() {
   local output
-  if output="$("$1" 2>&1)"; then
+  if output="$("$@" 2>&1)"; then
     if [[ "$output" == SKIPPED* ]]; then skipped=$((skipped + 1)); else passed=$((passed + 1)); fi
   else
-    failed=$((failed + 1)) failures+=("$1")
+    failed=$((failed + 1)) failures+=("$*")
   fi
   echo "$output"
 }
@@ -174,6 +175,14 @@ suite_mpich() {
   fi
   build_or_count build-mpich "$MPICH_PROGRAMS" "${mpich[@]}" || return 0
   run_ctest build-mpich mpich --tests-regex "$MPICH_TESTS"
+}
+
+suite_bundle() {
+  headline "Bundles for sites ($(duration $SECONDS) so far)"
+  local mpi families=(openmpi)
+  if [[ -n "$(mpich_cmake)" ]]; then families+=(mpich); fi
+  for mpi in "${families[@]}"; do count "bench/bundle.sh $mpi" bench/bundle.sh "$mpi"; done
+  for mpi in "${families[@]}"; do run_script tests/bundle.sh "$mpi"; done
 }
 
 suite_tidy() {
