@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Isobar as one archive for machines where nothing can be installed: the program and every library that it needs, but for
-# MPI, glibc and what comes with a GPU's driver, which are a site's own.
+# Isobar as one archive for machines where nothing can be installed: the program and every library that it
+# needs, but for MPI, glibc and what comes with a GPU's driver, which are a site's own.
 #
-#   bench/bundle.sh                # build/bundle/isobar-VERSION-openmpi.tar.gz, and -mpich where libmpich-dev is installed
+#   bench/bundle.sh                # build/bundle/isobar-VERSION-openmpi.tar.gz; -mpich where libmpich-dev is
 #   bench/bundle.sh mpich          # one of them
 #
-# It runs from any folder where glibc is at least as new as the archive says. tests/bundle.sh runs it as an ordinary user in
-# a bare chroot of another release.
+# It runs from any folder where glibc is at least as new as the archive says. tests/bundle.sh runs it as an
+# ordinary user in a bare chroot of another release.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$ISOBAR_ROOT"
@@ -21,7 +21,8 @@ needed() { readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'; }
 site_owned() {
   case "$1" in
     libmpi.so.* | libmpich.so.*) ;;
-    ld-linux* | libc.so.* | libm.so.* | libpthread.so.* | libdl.so.* | librt.so.* | libresolv.so.* | libutil.so.*) ;;
+    ld-linux* | libc.so.* | libm.so.* | libpthread.so.* | libdl.so.* | librt.so.*) ;;
+    libresolv.so.* | libutil.so.*) ;;
     libcuda.so.* | libnvidia-*) ;;
     *) return 1 ;;
   esac
@@ -55,7 +56,8 @@ licence_of() {
 
 # least_glibc DIR: the newest version of glibc's symbols that anything in it asks for
 least_glibc() {
-  find "$1/bin" "$1/lib" -type f -exec objdump -T {} + 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1
+  find "$1/bin" "$1/lib" -type f -exec objdump -T {} + 2>/dev/null |
+    grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1
 }
 
 # bundle MPI BUILD_DIR: the archive of a build
@@ -80,11 +82,12 @@ bundle() {
   } >"$dir/BUILT"
   sed "s/@NAME@/$name/g" bench/site/README.txt >"$dir/README"
   tar -C "$OUT" --owner=0 --group=0 -czf "$dir.tar.gz" "$name"
-  say "$dir.tar.gz: $(du -h "$dir.tar.gz" | cut -f1), $(find "$dir/lib" -type f | wc -l) libraries, $(sed -n 's/^glibc=//p' "$dir/BUILT") or newer"
+  say "$dir.tar.gz: $(du -h "$dir.tar.gz" | cut -f1), $(ls "$dir/lib" | wc -l) libraries, $(least_glibc "$dir") or newer"
 }
 
-# name_mpich DIR: all descendants of MPICH have one ABI, but Debian calls its library libmpich.so.12 and the others theirs
-# libmpi.so.12. The program asks for the latter; lib/debian holds one that is nothing but a way to the former.
+# name_mpich DIR: all descendants of MPICH have one ABI, but Debian calls its library libmpich.so.12 and the
+# others theirs libmpi.so.12. The program asks for the latter; lib/debian holds one that is nothing but a way
+# to the former.
 name_mpich() {
   patchelf --replace-needed libmpich.so.12 libmpi.so.12 "$1/bin/isobar"
   mkdir "$1/lib/debian"

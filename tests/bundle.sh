@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The bundle in a bare chroot of another Debian, as an ordinary user with only that release's MPI installed: data,
-# calibration, the quickstart's sweep, fit and report.
+# The bundle in a bare chroot of another Debian, as an ordinary user with only that release's MPI installed:
+# data, calibration, the quickstart's sweep, fit and report.
 #
 #   tests/bundle.sh openmpi [RELEASE]     # trixie where none is named; or mpich. As root, with debootstrap
 #
-# The bundle has to be there (bench/bundle.sh). Chroots lie in /var/tmp/isobar-chroot-RELEASE-MPI and are used again.
+# The bundle has to be there (bench/bundle.sh). Chroots lie in /var/tmp/isobar-chroot-RELEASE-MPI and are used
+# again.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../bench/setup.sh"
 cd "$ISOBAR_ROOT"
@@ -17,7 +18,10 @@ case "$MPI" in
   mpich) PACKAGE=mpich OTHER=openmpi ;;
   *) die "tests/bundle.sh: '$MPI' is neither openmpi nor mpich" ;;
 esac
-if ((EUID != 0)) || ! command -v debootstrap >/dev/null; then echo "SKIPPED: needs root and debootstrap"; exit 0; fi
+if ((EUID != 0)) || ! command -v debootstrap >/dev/null; then
+  echo "SKIPPED: needs root and debootstrap"
+  exit 0
+fi
 ARCHIVE="$(ls -t build/bundle/isobar-*-"$MPI".tar.gz 2>/dev/null | head -1)"
 [[ -n "$ARCHIVE" ]] || die "tests/bundle.sh: there is no bundle of $MPI -> run bench/bundle.sh $MPI"
 NAME="$(basename "$ARCHIVE" .tar.gz)"
@@ -34,8 +38,8 @@ trap leave EXIT
 inside() { chroot "$ROOT" /usr/bin/env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME=/root LC_ALL=C "$@"; }
 # as_user COMMAND: what an ordinary user types in their folder there
 as_user() {
-  chroot --userspec=1000:1000 "$ROOT" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/home/user LC_ALL=C OMP_WAIT_POLICY=passive \
-    /bin/bash -c "set -eo pipefail; cd /home/user; $1"
+  chroot --userspec=1000:1000 "$ROOT" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/home/user LC_ALL=C \
+    OMP_WAIT_POLICY=passive /bin/bash -c "set -eo pipefail; cd /home/user; $1"
 }
 passed=0
 check() {
@@ -47,17 +51,19 @@ fails() { die "   FAILED: $1"; }
 headline "Bundle of $MPI on $RELEASE"
 if [[ ! -f "$ROOT/.ready" ]]; then
   rm -rf --one-file-system "$ROOT"
-  debootstrap --variant=minbase "$RELEASE" "$ROOT" >"$ROOT.log" 2>&1 || die "debootstrap $RELEASE failed: see $ROOT.log"
+  debootstrap --variant=minbase "$RELEASE" "$ROOT" >"$ROOT.log" 2>&1 ||
+    die "debootstrap $RELEASE failed: see $ROOT.log"
   mount -t proc proc "$ROOT/proc"
-  inside DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$PACKAGE" >>"$ROOT.log" 2>&1 ||
-    die "$PACKAGE could not be installed there: see $ROOT.log"
+  inside DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$PACKAGE" \
+    >>"$ROOT.log" 2>&1 || die "$PACKAGE could not be installed there: see $ROOT.log"
   inside useradd -m -u 1000 user
   touch "$ROOT/.ready"
 fi
 mounted "$ROOT/proc" || mount -t proc proc "$ROOT/proc"
 mounted "$ROOT/sys" || mount -t sysfs -o ro sysfs "$ROOT/sys"
 mounted "$ROOT/dev/shm" || mount -t tmpfs tmpfs "$ROOT/dev/shm"
-say "$(inside sh -c '. /etc/os-release; echo "$PRETTY_NAME"'), $(inside getconf GNU_LIBC_VERSION), $(inside mpiexec --version | head -2 | tr -s '\n ' ' ')"
+release="$(inside sh -c '. /etc/os-release; echo "$PRETTY_NAME"')"
+say "$release, $(inside getconf GNU_LIBC_VERSION), $(inside mpiexec --version | head -2 | tr -s '\n ' ' ')"
 
 rm -rf "$ROOT/home/user/"*
 cp "$ARCHIVE" "$ROOT/home/user/"
@@ -66,13 +72,14 @@ as_user "tar xf $NAME.tar.gz && mv $NAME elsewhere && elsewhere/check.sh" || fai
 check "it says that it runs here, from a folder of another name"
 as_user "elsewhere/bin/isobar doctor" || fails "isobar doctor"
 check "the doctor finds all that is required"
-as_user "cd /tmp && ~/elsewhere/bin/isobar predict ~/elsewhere/configs/models/llama3-8b.yaml --machine perlmutter --gpus 16 >/dev/null" ||
-  fails "--machine perlmutter"
+as_user "cd /tmp && ~/elsewhere/bin/isobar predict ~/elsewhere/configs/models/llama3-8b.yaml \
+  --machine perlmutter --gpus 16 >/dev/null" || fails "--machine perlmutter"
 check "a machine is found by its name"
 
 # The quickstart's commands, with the files of the bundle
 as_user "isobar() { elsewhere/bin/isobar \"\$@\"; }
-  isobar data make data/demo --channels 4 --height 64 --width 128 --train-years 2 --valid-years 1 --samples-per-year 200
+  isobar data make data/demo --channels 4 --height 64 --width 128 --train-years 2 --valid-years 1 \
+    --samples-per-year 200
   isobar calibrate -o machine.yaml
   isobar sweep elsewhere/configs/sweeps/demo.yaml --results results
   isobar fit results --machine machine.yaml --holdout 0.5 --splits 10 --statistic p10 -o fitted.yaml
@@ -80,7 +87,8 @@ as_user "isobar() { elsewhere/bin/isobar \"\$@\"; }
 ended="$(grep -l '"class": *"ok"' "$ROOT"/home/user/results/trials/*/status.json | wc -l)"
 trials="$(ls "$ROOT/home/user/results/trials" | wc -l)"  # 36, and repeats of what other work disturbed
 ((trials >= 36 && ended == trials)) || fails "$ended of $trials trials ended well"
-[[ -s "$ROOT/home/user/report/index.html" && -s "$ROOT/home/user/fitted.yaml" ]] || fails "no report, or nothing fitted"
+[[ -s "$ROOT/home/user/report/index.html" ]] || fails "there is no report"
+[[ -s "$ROOT/home/user/fitted.yaml" ]] || fails "nothing was fitted"
 check "$trials trials of the quickstart's sweep, its fit and its report"
 
 # The bundle of the other family says so

@@ -80,7 +80,7 @@ run_ctest() {
   if [[ "$suite" == tsan ]] && setarch "$(uname -m)" -R true 2>/dev/null; then runner=(setarch "$(uname -m)" -R); fi
   rm -f "$junit" "$again"
   if ! "${runner[@]}" ctest --test-dir "$dir" --parallel "$(($(nproc) * 3 / 2))" --output-on-failure --no-tests=error --output-junit "$junit" "$@" &&
-    [[ "$suite" == tests ]] && disturbed="$(failed_of "$junit" "$DISTURBED")"; then
+    [[ "$suite" == tests || "$suite" == mpich ]] && disturbed="$(failed_of "$junit" "$DISTURBED")"; then
     # What fails again is in the file that is read below.
     ctest --test-dir "$dir" --tests-regex "^($disturbed)$" --output-on-failure --output-junit "$again" || true
   fi

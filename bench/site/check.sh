@@ -1,6 +1,7 @@
 #!/bin/sh
-# Says whether a bundle of Isobar runs on this machine, and fits it to the machine's libraries. Run it once where the
-# bundle was unpacked, with the site's MPI loaded, and again when that changes; nothing outside of the bundle is touched.
+# Says whether a bundle of Isobar runs on this machine, and fits it to the machine's libraries. Run it once
+# where the bundle was unpacked, with the site's MPI loaded, and again when that changes; nothing outside of
+# the bundle is touched.
 here="$(cd "$(dirname "$0")" && pwd)" || exit 1
 fail() { echo "check.sh: $1 -> $2" >&2; exit 2; }
 built() { sed -n "s/^$1=//p" "$here/BUILT"; }
@@ -17,10 +18,11 @@ place() {
 wants="$(built glibc)"
 has="$(getconf GNU_LIBC_VERSION 2>/dev/null)" || fail "this machine has no glibc" "build from source"
 ! older "${has#glibc }" "${wants#GLIBC_}" ||
-  fail "this machine has $has, and the bundle needs ${wants#GLIBC_}" "build from source, or use a container (bench/site)"
+  fail "this machine has $has, and the bundle needs ${wants#GLIBC_}" "build from source, or use a container"
 [ -w "$here/lib" ] || fail "$here/lib cannot be written" "unpack the bundle in a folder of yours"
 
-# A process has one C++ library. What MPI was built with may need a newer one than the bundle's, never an older one.
+# A process has one C++ library. What MPI was built with may need a newer one than the bundle's, never an
+# older one.
 newest() { grep -ao 'GLIBCXX_3\.4\.[0-9]*' "$1" | sort -uV | tail -1; }
 cxx="libstdc++.so.6 libgcc_s.so.1"
 for name in $cxx; do
