@@ -272,6 +272,19 @@ TEST_F(PlanTest, JobsHoldTrialsOfOneNodeCountAndTimeForTheLongest) {
   EXPECT_THROW(plan_jobs(trials, s, c), ConfigError);
 }
 
+TEST_F(PlanTest, AJobAsksForWhatTheQueueTakesAtLeast) {
+  const SweepSpec s = sweep("axes: {train.seed: [0]}\ntimeout_s: 10\n");
+  const Matrix m = expand(s);
+  const auto asks = [&](const std::string& yaml) {
+    return plan_jobs({&m.trials.at(0)}, s, cluster(yaml)).at(0).time_s;
+  };
+  const int64_t needed = asks("{start_s: 5}");
+  ASSERT_LT(needed, 300);
+  EXPECT_EQ(asks("{start_s: 5, min_time_s: 300}"), 300);
+  EXPECT_EQ(asks("{start_s: 5, min_time_s: 60}"), needed);
+  EXPECT_THROW(cluster("{min_time_s: 700, max_time_s: 600}"), ConfigError);
+}
+
 TEST_F(PlanTest, TimeLimitsComeFromForecastsUnlessTheSweepSaysThem) {
   Trial t = expand(sweep("axes: {train.seed: [0]}")).trials[0];
   TrialLimits l;
