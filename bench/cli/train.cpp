@@ -146,6 +146,9 @@ void refuse_contradictions(const TrainArguments& a, const CLI::App& command) {
 
 void run_train(TrainArguments a) {
   if (a.launcher != "local") {
+    if (Mpi::started_by_launcher())
+      throw ConfigError("--launcher", "", "submits a training, and this process is one of several ranks",
+                        "give the command once, without mpiexec and srun");
     if (a.ranks > 0) take_ranks(a);
     const int code = submit_training({.config = a.config,
                                       .set = a.set,
