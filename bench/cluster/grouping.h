@@ -1,6 +1,7 @@
 // Which trials share a cluster's job, and how much time it asks for.
 //
-//   for (const PlannedJob& j : plan_jobs(trials, sweep, cluster)) submit(j.nodes, j.time_s, j.trials);
+//   for (const PlannedJob& j : plan_jobs(trials, sweep, cluster, results)) submit(j.nodes, j.time_s,
+//   j.trials);
 //
 // A job holds trials of one number of nodes, so that none of them wait for the largest.
 #pragma once
@@ -31,7 +32,7 @@ struct PlannedJob {
 /// A trial that goes on from its checkpoints needs no such room: its job asks for what is left of it, up to
 /// max_time_s, and for the lead. `results`: where its checkpoints are.
 std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const SweepSpec& sweep,
-                                  const ClusterSpec& cluster, const std::filesystem::path& results = {});
+                                  const ClusterSpec& cluster, const std::filesystem::path& results);
 
 /// What the job's pilot reads: job.json (bench/sweep/jobs.h).
 nlohmann::json description_of(const PlannedJob& job, const std::string& name, const SweepSpec& sweep,

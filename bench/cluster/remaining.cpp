@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kAssumedCheckpoint_s = 60;  // where nothing is known of it
 constexpr double kHaste = 2;                 // times what is known: disks are shared, and steps differ
+constexpr double kLeast_s = 10;              // for both: ranks agree on a step, files are made and synced
 constexpr double kSlurmIsEarly_s = 60;       // by which its signal may come before the time it was asked for
 
 struct Pace {
@@ -39,15 +40,16 @@ Remaining remaining_of(const Trial& t, const TrialDir& dir, const TrialLimits& l
 
   const auto left = static_cast<double>(std::max<int64_t>(0, t.spec.train.steps - saved));
   const double checkpoints = std::floor(left / static_cast<double>(t.spec.train.checkpoint_every)) + 1;
-  const double one_more = kHaste * (step.seconds + checkpoint.seconds);
+  const double one_more = std::max(kLeast_s, kHaste * (step.seconds + checkpoint.seconds));
   Remaining r;
   r.work_s = c.start_s + left * step.seconds + checkpoints * checkpoint.seconds;
   r.lead_s = one_more + limits.grace_s + kReserve_s;
   r.least_s = c.start_s + one_more + r.lead_s + (c.scheduler == "slurm" ? kSlurmIsEarly_s : 0);
   char text[160];
-  std::snprintf(
-      text, sizeof text, "twice a step of %.3g s (%s) and a checkpoint of %.3g s (%s), and %.3g s to end in",
-      step.seconds, step.source, checkpoint.seconds, checkpoint.source, limits.grace_s + kReserve_s);
+  std::snprintf(text, sizeof text,
+                "%.3g s for a step of %.3g s (%s) and a checkpoint of %.3g s (%s), and %.3g s to end in",
+                one_more, step.seconds, step.source, checkpoint.seconds, checkpoint.source,
+                limits.grace_s + kReserve_s);
   r.lead_from = text;
   return r;
 }

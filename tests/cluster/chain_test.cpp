@@ -110,13 +110,13 @@ TEST_F(ChainTest, WhatAnEarlierStartWroteIsNotHeldAgainstTheNext) {
 
 TEST_F(ChainTest, AJobAsksForWhatIsLeftAndForTheLead) {
   Trial t = trial(100, 10000);
-  t.forecast = Forecast{.step_s = 0.4, .upper_s = 0.5, .checkpoint_s = 3};
+  t.forecast = Forecast{.step_s = 0.4, .upper_s = 0.5, .checkpoint_s = 6};
   const ClusterSpec c = cluster("{scheduler: pbs, start: openmpi, start_s: 20, max_time_s: 3600}");
   const std::vector<const Trial*> trials = {&t};
   const auto asked = [&] { return plan_jobs(trials, sweep_, c, scratch_ / "results").at(0); };
-  // All of it would take 10,000 steps of 0.5 s and 101 checkpoints of 3 s: more than a job may
+  // All of it would take 10,000 steps of 0.5 s and 101 checkpoints of 6 s: more than a job may
   EXPECT_EQ(asked().time_s, 3600);
-  EXPECT_DOUBLE_EQ(asked().lead_s, 2 * (0.5 + 3) + sweep_.limits.grace_s + kReserve_s);
+  EXPECT_DOUBLE_EQ(asked().lead_s, 2 * (0.5 + 6) + sweep_.limits.grace_s + kReserve_s);
   EXPECT_NE(asked().lead_from.find("predicted"), std::string::npos) << asked().lead_from;
 
   // 1,000 steps are left, and the job before has shown steps of 0.25 s and checkpoints of 8 s
@@ -135,9 +135,13 @@ TEST_F(ChainTest, AJobAsksForWhatIsLeftAndForTheLead) {
   EXPECT_GE(asked().time_s, static_cast<int64_t>(1.25 * work + lead));
   EXPECT_LE(asked().time_s, static_cast<int64_t>(1.25 * work + 2 * lead + 200));
 
+  // However little a checkpoint takes, ranks have their time to end
+  t.forecast = Forecast{.step_s = 0.001, .upper_s = 0.001, .checkpoint_s = 0.01};
+  fs::remove_all(scratch_ / "results");
+  EXPECT_DOUBLE_EQ(asked().lead_s, 10 + sweep_.limits.grace_s + kReserve_s);
+
   // Where a checkpoint's time is not known: said, not guessed in silence
   t.forecast.reset();
-  fs::remove_all(scratch_ / "results");
   EXPECT_NE(remaining_of(t, directory(t), sweep_.limits, c).lead_from.find("assumed"), std::string::npos);
 }
 
@@ -145,15 +149,15 @@ TEST_F(ChainTest, NoTimeoutHasToFitIntoAJobButACheckpointHas) {
   Trial t = trial(100, 1000000);
   t.forecast = Forecast{.step_s = 1, .upper_s = 1.5, .checkpoint_s = 30};
   const std::vector<const Trial*> trials = {&t};
-  EXPECT_EQ(plan_jobs(trials, sweep_, cluster("{max_time_s: 3600}")).at(0).time_s, 3600);
+  EXPECT_EQ(plan_jobs(trials, sweep_, cluster("{max_time_s: 3600}"), scratch_.path()).at(0).time_s, 3600);
   try {
-    plan_jobs(trials, sweep_, cluster("{max_time_s: 120, job_time_s: 60}"));
+    plan_jobs(trials, sweep_, cluster("{max_time_s: 120, job_time_s: 60}"), scratch_.path());
     ADD_FAILURE() << "120 s hold no checkpoint of 30 s and the time to end in";
   } catch (const ConfigError& e) {
     EXPECT_NE(std::string(e.what()).find("m.yaml: 'cluster.max_time_s'"), std::string::npos) << e.what();
   }
   t.spec.train.checkpoint_every = 0;
-  EXPECT_THROW(plan_jobs(trials, sweep_, cluster("{max_time_s: 3600}")), ConfigError);
+  EXPECT_THROW(plan_jobs(trials, sweep_, cluster("{max_time_s: 3600}"), scratch_.path()), ConfigError);
 }
 
 TEST_F(ChainTest, SlurmTellsAJobByItsLead) {

@@ -4,7 +4,7 @@ import json, os, pathlib, signal, subprocess, sys, tempfile, time
 
 import pbs
 
-STEPS, EVERY, JOB_S = 400, 10, 24
+STEPS, EVERY, JOB_S = 400, 10, 34
 TRAINING = ["configs/models/mlp-emulator.yaml", "--set", f"train.steps={STEPS}", "--set", "run.threads=1"]
 
 
@@ -21,9 +21,9 @@ def test(isobar, slow_disk, check):
     with tempfile.TemporaryDirectory(prefix="isobar-pbs-chain-") as folder:
         home = pathlib.Path(folder)
         env = pbs.install(home)
-        # Every checkpoint takes a second: 40 of them are 40 s. A job of 24 s tells its ranks 12 s before its end (twice
-        # that second, and 10 s to end in), so it writes 14 of them at the most: there are three jobs at least, however
-        # fast the machine is.
+        # Every checkpoint takes a second: 40 of them are 40 s. A job of 34 s tells its ranks 20 s before its end (10 s
+        # for a step and a checkpoint, and 10 s to end in), so it writes 16 of them at the most: there are three jobs at
+        # least, however fast the machine is.
         machine = home / "machine.yaml"
         machine.write_text(json.dumps({"inherits": str(root / "configs/machines/example-2core.yaml"), "cluster": {
             "scheduler": "pbs", "start": "pals", "cores_per_node": 2, "queue": "debug", "poll_s": 0.2, "fence_s": 2,
