@@ -94,6 +94,7 @@ class Pilot {
 
  private:
   static constexpr int kMostUnstarted = 2;
+  static constexpr double kProbe_s = 30;
 
   void say_line(const std::string& what) const { std::printf("%s\n", what.c_str()); }
 
@@ -105,18 +106,22 @@ class Pilot {
     return why == Stop::time_up ? 0 : 1;
   }
 
+  // A program on each of the first nodes, with all of the node's cores.
+  Said on_each_node(int64_t nodes, const std::vector<std::string>& program, const std::string& name,
+                    double timeout_s) const {
+    ClusterSpec one_each = cluster_;
+    one_each.ranks_per_node = 1;
+    one_each.cores.clear();
+    if (one_each.start == "srun") one_each.start_options.emplace_back("--cpu-bind=none");
+    return say(start_command(one_each, nodes_, nodes, program, name, dir_.path() / "rankfile"),
+               {.timeout_s = timeout_s});
+  }
+
   // Leaves out the nodes that are slow, where enough others are left; all are named in the job's output.
   void preflight() {
     const fs::path file = dir_.path() / "preflight.json";
-    ClusterSpec one_each = cluster_;
-    one_each.ranks_per_node = 1;
-    one_each.cores.clear();  // the whole node
-    if (one_each.start == "srun") one_each.start_options.emplace_back("--cpu-bind=none");
-    const auto ranks = static_cast<int64_t>(nodes_.size());
-    const Said s =
-        say(start_command(one_each, nodes_, ranks, {about_.at("self"), "preflight", "-o", file.string()},
-                          "preflight", dir_.path() / "rankfile"),
-            {.timeout_s = 120});
+    const Said s = on_each_node(static_cast<int64_t>(nodes_.size()),
+                                {about_.at("self"), "preflight", "-o", file.string()}, "preflight", 120);
     if (s.code != 0) return say_line("preflight did not run: " + s.err.substr(0, s.err.find('\n')));
     for (const SlowNode& slow : slow_nodes_in(file, nodes_)) {
       const bool spare = static_cast<int64_t>(nodes_.size()) > about_.at("needed").get<int64_t>();
@@ -191,7 +196,9 @@ class Pilot {
     if (!dir_.is_life(life_)) return Stop::taken_over;
     const ResultTail tail = dir.tail();
     const bool own_end = tail.ended && run_class(tail.failure) != RunClass::interrupted;
-    if (why == Stop::none || own_end)
+    if (why == Stop::none && !tail.ended && lost_a_node(t, o))
+      dir.settle({RunClass::node_fail, "one of its nodes starts nothing any more", true}, dir_.id());
+    else if (why == Stop::none || own_end)
       dir.judge(o, plausibility_of(t, limits_), dir_.id());
     else
       dir.settle(why == Stop::time_up ? verdict_of_job("TIMEOUT", dir_.id())
@@ -202,6 +209,16 @@ class Pilot {
     // A sick node must not use up every trial's attempts.
     unstarted_ = verdict == RunClass::launch_fail ? unstarted_ + 1 : 0;
     return why == Stop::none && unstarted_ >= kMostUnstarted ? Stop::nothing_starts : why;
+  }
+
+  // A trial over several nodes that ends without a word may have lost one of them, long before the scheduler
+  // knows: then nothing starts there.
+  bool lost_a_node(const Trial& t, const ProcessOutcome& o) const {
+    const int64_t nodes = cluster_.nodes(t.ranks());
+    if (nodes < 2 || (o.end != ProcessEnd::exited && o.end != ProcessEnd::signalled)) return false;
+    const bool lost = on_each_node(nodes, {"/bin/true"}, "probe", kProbe_s).code != 0;
+    if (lost) scheduler_->clear("probe");
+    return lost;
   }
 
   // Until the trial has ended, or another life of this job has taken over. What writes checkpoints is told,

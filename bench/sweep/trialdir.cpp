@@ -157,9 +157,12 @@ void TrialDir::write_status(const Verdict& v, const ProcessOutcome* outcome, con
   // A person's stop is never held against the trial, however often it comes; nor is one that found it
   // further.
   const bool further = trial_.chained() && came_further();
+  // What crashed or hung on the way goes on as well: it will show whether it comes past that place.
+  const bool by_itself = v.run_class == RunClass::crash || v.run_class == RunClass::hang;
+  const bool again = v.retry || (further && by_itself);
   const bool worn_out = max_attempts_ > 0 && start().tries >= max_attempts_ && !further &&
-                        (v.retry || v.run_class != RunClass::interrupted);
-  const bool final = worn_out || (is_final(v.run_class) && !v.retry);
+                        (again || v.run_class != RunClass::interrupted);
+  const bool final = worn_out || (is_final(v.run_class) && !again);
   const std::string goes_on = !final && trial_.chained() && saved_step() > 0
                                   ? "; goes on from step " + std::to_string(saved_step())
                                   : "";

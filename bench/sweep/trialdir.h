@@ -6,7 +6,7 @@
 //   dir.judge(outcome);
 //
 // What was stopped from outside has one try less. A start that left a newer checkpoint than it had found
-// costs none: a training goes on through as many jobs as it takes.
+// costs none, not even one that then crashed or hung: a training goes on through as many jobs as it takes.
 #pragma once
 #include <filesystem>
 #include <optional>

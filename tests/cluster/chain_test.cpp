@@ -102,8 +102,13 @@ TEST_F(ChainTest, WhatAnEarlierStartWroteIsNotHeldAgainstTheNext) {
   EXPECT_FALSE(dir.finished());
   ASSERT_TRUE(dir.prepare(true));
   log_start(dir, t);
+  save(dir, 20);
   EXPECT_EQ(dir.judge({.end = ProcessEnd::signalled, .code = SIGSEGV}).run_class, RunClass::crash);
-  EXPECT_TRUE(dir.finished());
+  EXPECT_FALSE(dir.finished()) << "it came further: from there it may come past the place";
+  ASSERT_TRUE(dir.prepare(true));
+  log_start(dir, t);
+  EXPECT_EQ(dir.judge({.end = ProcessEnd::signalled, .code = SIGSEGV}).run_class, RunClass::crash);
+  EXPECT_TRUE(dir.finished()) << "it did not";
   EXPECT_TRUE(fs::exists(dir.path() / "attempt-1/err"));
   EXPECT_TRUE(fs::exists(dir.path() / "checkpoints/step-00000010/state.json"));
 }

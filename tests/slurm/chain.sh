@@ -19,7 +19,7 @@ chain() {  # chain MACHINE: in the background
   submitter=$!
   submitters+=("$submitter")
 }
-chain_job() { squeue -h -o %i -n "$(paste -sd, <(find "$work/chain/jobs" -mindepth 1 -maxdepth 1 -printf '%f\n'))" ${1:+-t "$1"}; }
+chain_job() { [[ -d "$work/chain/jobs" ]] || return 0; squeue -h -o %i -n "$(paste -sd, <(find "$work/chain/jobs" -mindepth 1 -maxdepth 1 -printf '%f\n'))" ${1:+-t "$1"}; }
 has_job() { [[ -n "$(chain_job "$1")" ]]; }
 no_job() { [[ -z "$(chain_job "")" ]]; }
 saved() { find "$work"/chain/trials/*/checkpoints -name 'step-*' -not -name '*.tmp' 2>/dev/null | wc -l; }
@@ -64,7 +64,7 @@ crash n2 "$job"
 until_true 60 "n2 is seen to be down" node_is n2 down
 start_node n2
 say "n2 went down with all that ran there, and is back"
-trains "the second life of job $job"
+trains "what comes after job $job, or its second life"
 cut
 kill -9 "$submitter"
 until_true 90 "job $job ends by its limit" no_job
@@ -88,7 +88,7 @@ ends = [json.load(open(f"{run}/attempt-{n}/status.json")) for n in range(1, tria
 classes = collections.Counter(e["class"] for e in ends)
 print(f"a training through {len(jobs)} jobs and {trial['attempt']} starts: {trial['class']}; before {dict(classes)}, "
       f"goes on from {[e['message'].split()[-1] for e in ends]}")
-if trial["class"] != "ok" or len(jobs) != 4 or classes["timeout"] != 3: wrong.append("three jobs must end by their limit, and a fourth well")
+if trial["class"] != "ok" or len(jobs) < 4 or classes["timeout"] != 3: wrong.append("three jobs must end by their limit, and another well")
 if len(ends) != 5 or classes["node_fail"] != 1: wrong.append(f"a requeue and a lost node are one start each: {ends}")
 if not all(e["came_further"] for e in ends): wrong.append(f"a start that came no further: {ends}")
 def losses(path):
@@ -108,8 +108,9 @@ if os.path.exists(f"{work}/slurmdbd.pid"):
     rows = [line.split("|") for line in said]
     took = sum(int(s) * int(n) for _, s, n in rows)
     print(f"accounting: {books['jobs']} jobs, {books['lives']} lives, {books['node_s'] / 3600:.3g} node hours; sacct: {[r[0] for r in rows]}")
-    if (books["jobs"], books["lives"], books["node_s"]) != (4, 6, took): wrong.append(f"accounting: {books}, and sacct says {said}")
+    # A job that lost a node has another life, or, where Slurm saw it end before it saw the node down, a successor.
+    if (books["jobs"], books["lives"], books["node_s"]) != (len(jobs), 6, took) or len(jobs) > 5: wrong.append(f"accounting: {books}, and sacct says {said}")
 for w in wrong: print("WRONG:", w)
 sys.exit(len(wrong) > 0)
 PY
-say "one training through four jobs"
+say "one training through its jobs"
