@@ -196,14 +196,14 @@ class Pilot {
     if (!dir_.is_life(life_)) return Stop::taken_over;
     const ResultTail tail = dir.tail();
     const bool own_end = tail.ended && run_class(tail.failure) != RunClass::interrupted;
-    if (why == Stop::none && !tail.ended && lost_a_node(t, o))
-      dir.settle({RunClass::node_fail, "one of its nodes starts nothing any more", true}, dir_.id());
-    else if (why == Stop::none || own_end)
-      dir.judge(o, plausibility_of(t, limits_), dir_.id());
-    else
+    if (why != Stop::none && !own_end)
       dir.settle(why == Stop::time_up ? verdict_of_job("TIMEOUT", dir_.id())
                                       : Verdict{RunClass::interrupted, "its job was told to stop"},
                  dir_.id());
+    else if (lost_a_node(t, dir, o))
+      dir.settle({RunClass::node_fail, "one of its nodes starts nothing any more", true}, dir_.id());
+    else
+      dir.judge(o, plausibility_of(t, limits_), dir_.id());
     const RunClass verdict = dir.verdict().value_or(RunClass::interrupted);
     say_line(t.id + " " + name_of(verdict));
     // A sick node must not use up every trial's attempts.
@@ -211,11 +211,11 @@ class Pilot {
     return why == Stop::none && unstarted_ >= kMostUnstarted ? Stop::nothing_starts : why;
   }
 
-  // A trial over several nodes that ends without a word may have lost one of them, long before the scheduler
-  // knows: then nothing starts there.
-  bool lost_a_node(const Trial& t, const ProcessOutcome& o) const {
+  // A trial over several nodes that crashed may have lost one of them, long before the scheduler knows: then
+  // nothing starts there.
+  bool lost_a_node(const Trial& t, const TrialDir& dir, const ProcessOutcome& o) const {
     const int64_t nodes = cluster_.nodes(t.ranks());
-    if (nodes < 2 || (o.end != ProcessEnd::exited && o.end != ProcessEnd::signalled)) return false;
+    if (nodes < 2 || dir.weigh(o).run_class != RunClass::crash) return false;
     const bool lost = on_each_node(nodes, {"/bin/true"}, "probe", kProbe_s).code != 0;
     if (lost) scheduler_->clear("probe");
     return lost;

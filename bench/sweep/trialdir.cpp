@@ -137,9 +137,13 @@ bool TrialDir::prepare(bool go_on) {
   return from > 0;
 }
 
+Verdict TrialDir::weigh(const ProcessOutcome& outcome) const {
+  return classify(outcome, tail(), read_end(dir_ / "err", 4096));
+}
+
 Verdict TrialDir::judge(const ProcessOutcome& outcome, const Plausibility& plausibility,
                         const std::string& job) {
-  Verdict v = classify(outcome, tail(), read_end(dir_ / "err", 4096));
+  Verdict v = weigh(outcome);
   if (v.run_class == RunClass::ok && (plausibility.least_step_s > 0 || plausibility.noise_limit > 0)) {
     std::vector<std::string> unheard;  // whoever reads the results is told
     v = doubted(v, load_run(dir_, &unheard).step_s, plausibility);

@@ -40,7 +40,10 @@ class TrialDir {
   /// Moves what an earlier attempt left into attempt-<n>/ and writes all that a new one starts from. Where it
   /// may `go_on` and there is a checkpoint, only verdict and output are moved. Whether it goes on.
   bool prepare(bool go_on = false);
-  /// `job`: the cluster job that ran it, "" on this host.
+  /// What the process' end and the last events say of this start.
+  Verdict weigh(const ProcessOutcome& outcome) const;
+  /// That, held against what is plausible, becomes the verdict. `job`: the cluster job that ran it, "" on
+  /// this host.
   Verdict judge(const ProcessOutcome& outcome, const Plausibility& plausibility = {},
                 const std::string& job = "");
   /// A verdict that does not come from the process' end.

@@ -158,10 +158,10 @@ def mpiexec(home, words):
     binding = a.cpu_bind.removeprefix("list:").split(":") if a.cpu_bind else []
     assert not binding or len(binding) >= min(a.n, a.ppn)
     ranks = []
-    with open(home / "mpiexec.log", "a") as log:
+    with open(home / "mpiexec.log" if "ISOBAR_TRIAL" in os.environ else os.devnull, "a") as log:
         for rank in range(a.n):
             local = rank % a.ppn
-            log.write(json.dumps({"trial": os.environ["ISOBAR_TRIAL"], "rank": rank, "node": hosts[rank // a.ppn], "local": local,
+            log.write(json.dumps({"trial": os.environ.get("ISOBAR_TRIAL"), "rank": rank, "node": hosts[rank // a.ppn], "local": local,
                                   "cores": binding[local] if binding else "", "home": os.getcwd(),
                                   "omp": os.environ.get("OMP_NUM_THREADS")}) + "\n")
     for rank in (0,):  # the stand-in trainer works alone
