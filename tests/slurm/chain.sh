@@ -1,17 +1,20 @@
 # shellcheck shell=bash
 # Sourced by tests/slurm.sh: one training over both nodes, through jobs that their time limits end. On the way its
 # submitter is killed, a node drains, the job is requeued, and a node goes down. Not one start may be lost without a
-# newer checkpoint (retries: 0), and the weights are those of one run, to the last bit.
-chain_machine() {  # chain_machine FILE MORE_ENVIRONMENT
+# newer checkpoint (retries: 0), and the weights are those of one run, to the last bit. One job starts its ranks by
+# srun, on one node: PMIx' folders of two nodes of one machine would be in each other's way.
+chain_machine() {  # chain_machine FILE START MORE_ENVIRONMENT
   cat >"$work/$1" <<MACHINE
 inherits: $PWD/configs/machines/example-2core.yaml
-cluster: {scheduler: slurm, start: openmpi, queue: debug, poll_s: 1, fence_s: 3, start_s: 3, retries: 0,
-  max_time_s: 300, job_time_s: 300, environment: {OMP_NUM_THREADS: 1$2}}
+cluster: {scheduler: slurm, start: $2, queue: debug, poll_s: 1, fence_s: 3, start_s: 3, retries: 0,
+  max_time_s: 300, job_time_s: 300, environment: {OMP_NUM_THREADS: 1$3}}
 MACHINE
 }
 # On this disk every checkpoint takes a second longer, so that no machine is through before the limits were cut.
-chain_machine slow.yaml ", LD_PRELOAD: $SLOW_DISK, ISOBAR_SLOW_DISK: 'fsync state.json 1 1000000 *'"
-chain_machine quick.yaml ""
+slow=", LD_PRELOAD: $SLOW_DISK, ISOBAR_SLOW_DISK: 'fsync state.json 1 1000000 *'"
+chain_machine slow.yaml openmpi "$slow"
+chain_machine slow-srun.yaml "srun, start_options: [--mpi=pmix], ranks_per_node: 2" "$slow"
+chain_machine quick.yaml openmpi ""
 training=("$PWD/configs/models/mlp-emulator.yaml" --ranks 2 --set train.steps=4000 --set run.threads=1)
 chain() {  # chain MACHINE: in the background
   "$ISOBAR" train "${training[@]}" --set train.checkpoint_every=10 --launcher slurm --machine "$work/$1" \
@@ -68,6 +71,13 @@ trains "what comes after job $job, or its second life"
 cut
 kill -9 "$submitter"
 until_true 90 "job $job ends by its limit" no_job
+say "job $job is over, after $(saved) checkpoints"
+
+chain slow-srun.yaml
+trains "a job of srun's"
+cut
+kill -9 "$submitter"
+until_true 90 "job $job ends by its limit" no_job
 say "job $job is over, after $(saved) checkpoints; the rest on a quick disk"
 chain quick.yaml
 code=0
@@ -88,8 +98,10 @@ ends = [json.load(open(f"{run}/attempt-{n}/status.json")) for n in range(1, tria
 classes = collections.Counter(e["class"] for e in ends)
 print(f"a training through {len(jobs)} jobs and {trial['attempt']} starts: {trial['class']}; before {dict(classes)}, "
       f"goes on from {[e['message'].split()[-1] for e in ends]}")
-if trial["class"] != "ok" or len(jobs) < 4 or classes["timeout"] != 3: wrong.append("three jobs must end by their limit, and another well")
-if len(ends) != 5 or classes["node_fail"] != 1: wrong.append(f"a requeue and a lost node are one start each: {ends}")
+if trial["class"] != "ok" or len(jobs) < 5 or classes["timeout"] != 4: wrong.append("four jobs must end by their limit, and another well")
+told = [e for e in ends if e["class"] == "timeout"]
+if any(e["message"].split()[-1] != str(e["last_step"]) for e in told): wrong.append(f"a job ended without a checkpoint of its last step: {told}")
+if len(ends) != 6 or classes["node_fail"] != 1: wrong.append(f"a requeue and a lost node are one start each: {ends}")
 if not all(e["came_further"] for e in ends): wrong.append(f"a start that came no further: {ends}")
 def losses(path):
     events = [json.loads(line) for line in open(f"{path}/result.jsonl")]
@@ -109,7 +121,7 @@ if os.path.exists(f"{work}/slurmdbd.pid"):
     took = sum(int(s) * int(n) for _, s, n in rows)
     print(f"accounting: {books['jobs']} jobs, {books['lives']} lives, {books['node_s'] / 3600:.3g} node hours; sacct: {[r[0] for r in rows]}")
     # A job that lost a node has another life, or, where Slurm saw it end before it saw the node down, a successor.
-    if (books["jobs"], books["lives"], books["node_s"]) != (len(jobs), 6, took) or len(jobs) > 5: wrong.append(f"accounting: {books}, and sacct says {said}")
+    if (books["jobs"], books["lives"], books["node_s"]) != (len(jobs), 7, took) or len(jobs) > 6: wrong.append(f"accounting: {books}, and sacct says {said}")
 for w in wrong: print("WRONG:", w)
 sys.exit(len(wrong) > 0)
 PY
