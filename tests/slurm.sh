@@ -79,8 +79,8 @@ scontrol update nodename=n2 state=drain reason=test
 say "n2 drains"
 until_true 60 "a job on n1" is_running_on n1
 sleep 2
-job="$(running_on n1)"
-scancel "$job"
+cancel_on() { job="$(running_on "$1")" && [[ -n "$job" ]] && scancel "$job" 2>/dev/null; }
+until_true 60 "a job on n1 that has not ended meanwhile" cancel_on n1
 say "job $job cancelled"
 until_true 60 "n2 drained" node_is n2 drained
 scontrol update nodename=n2 state=resume
