@@ -5,7 +5,7 @@
 # through jobs that their limits end (tests/slurm/). Where slurmdbd and mariadb-server are installed Slurm keeps accounts
 # and forgets jobs soon after their end, so that sacct has to tell how they went.
 #
-#   sudo tests/slurm.sh                  # about nine minutes; prints a table
+#   sudo tests/slurm.sh                  # about seven minutes; prints a table
 #   sudo ISOBAR_KEEP=1 tests/slurm.sh    # keeps the folder with configuration, logs and results
 #
 # Needs root, slurm-wlm and munge (Debian); nothing is left behind. ISOBAR, ISOBAR_FAKE_TRAIN and
@@ -53,7 +53,8 @@ machine limit.machine.yaml openmpi 1 ", retries: 0"
 machine spare.yaml openmpi 1 ", retries: 0, preflight: true, spare_nodes: 1"
 machine pmix.yaml srun 2 ", start_options: [--mpi=pmix], retries: 0, preflight: true"
 base="base: $PWD/configs/models/vit-tiny.yaml
-set: {run.threads: 1, train.global_batch: 4, run.hang_timeout: 60}"
+set: {run.threads: 1, train.global_batch: 4, run.hang_timeout: 60}
+repeat_contended: 0"  # trials are counted
 # 101 segv, 103 hang, 106 numeric, 107 bad_config, 108 never begins, 114 crawls: as tests/sweep/fault.h has them
 printf '%s\nsteps: 40\ntimeout_s: 12\nhang_s: 8\ngrace_s: 1\naxes: {gpus: [1, 2], train.seed: [%s]}\n' "$base" \
   "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 101, 103, 106, 107, 108, 114" >"$work/forty.yaml"
