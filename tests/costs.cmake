@@ -5,7 +5,7 @@ set(_costs
     cli/Options.ASearchKeepsToWhatIsSet=48 engine/Layouts.Combined=46
     plan/Worlds.OfRandomLayoutsFitTogetherAndHoldEveryParameterOnce=43
     engine/Layouts.SerialAndOverlappedAreTheSameToTheBit=43 perfmodel/Scoreboard.StepTimes=43 engine/Product.3=40
-    engine/Signals.StopAllRanksAfterOneStepWithACheckpointToGoOnFrom=40 cluster/Pbs=40
+    engine/Signals.StopAllRanksAfterOneStepWithACheckpointToGoOnFrom=40 cluster/Pbs=90
     perfmodel/LayoutModel.NeverExceedsTheCeilingIsMonotoneAndTheSameTwice=33 sweep/Fuzz=32 cuda/Libraries=28 sweep/Chaos=28
     engine/Product.5=27 engine/Product.4=27 engine/SlowDisk.SoMayStartingReadingValidationAndResults=26
     engine/Layouts.Fp16SkipsOverflowsOnAllRanksAlike=25 cuda/Resources=24 engine/Layouts.ZeroBubble=24 reports/Browser=21

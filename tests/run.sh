@@ -136,7 +136,7 @@ suite_hosts() {
 
 suite_slurm() {
   headline "A Slurm of two nodes ($(duration $SECONDS) so far)"
-  if build_or_count build "isobar fake_train"; then run_script tests/slurm.sh; fi
+  if build_or_count build "isobar fake_train slow_disk"; then run_script tests/slurm.sh; fi
 }
 
 clang_format() {

@@ -1,142 +1,31 @@
 #!/usr/bin/env bash
 # A real Slurm on this machine (one controller, two node daemons, munge), and sweeps through it: killed submitter,
 # drained node, scancel, a node daemon killed in mid-job, time limits hit, a slow node. Everything must end in the right
-# class, with nothing lost and nothing run twice. Where slurmdbd and mariadb-server are installed Slurm keeps accounts
+# class, with nothing lost and nothing run twice. Then a training over both nodes with every rank's lines, and one
+# through jobs that their limits end (tests/slurm/). Where slurmdbd and mariadb-server are installed Slurm keeps accounts
 # and forgets jobs soon after their end, so that sacct has to tell how they went.
 #
-#   sudo tests/slurm.sh                  # about two and a half minutes; prints a table
+#   sudo tests/slurm.sh                  # about seven minutes; prints a table
 #   sudo ISOBAR_KEEP=1 tests/slurm.sh    # keeps the folder with configuration, logs and results
 #
-# Needs root, slurm-wlm and munge (Debian); nothing is left behind. ISOBAR and ISOBAR_FAKE_TRAIN name other binaries.
+# Needs root, slurm-wlm and munge (Debian); nothing is left behind. ISOBAR, ISOBAR_FAKE_TRAIN and
+# ISOBAR_SLOW_DISK_LIBRARY name other binaries.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 ISOBAR="${ISOBAR:-$PWD/build/isobar}"
 FAKE="${ISOBAR_FAKE_TRAIN:-$PWD/build/fake_train}"
+SLOW_DISK="${ISOBAR_SLOW_DISK_LIBRARY:-$PWD/build/tests/libslow_disk.so}"
 skip() { echo "SKIPPED: $*"; exit 0; }
 ((EUID == 0)) || skip "a Slurm of one's own needs root"
-for tool in slurmctld slurmd munged sbatch squeue mpiexec python3; do
+for tool in slurmctld slurmd munged sbatch squeue mpiexec python3 unshare; do
   PATH="$PATH:/usr/sbin" command -v "$tool" >/dev/null || skip "$tool is not installed (slurm-wlm, munge)"
 done
-for binary in "$ISOBAR" "$FAKE"; do [[ -x "$binary" ]] || { echo "build first: $binary is missing" >&2; exit 1; }; done
+for binary in "$ISOBAR" "$FAKE" "$SLOW_DISK"; do [[ -x "$binary" ]] || { echo "build first: $binary is missing" >&2; exit 1; }; done
 export PATH="$PATH:/usr/sbin"
 
-work="$(mktemp -d "${TMPDIR:-/tmp}/isobar-slurm-XXXXXX")"
-host="$(hostname -s)"
-export SLURM_CONF="$work/slurm.conf" TRIAL_LOG="$work/trials.log" OMP_WAIT_POLICY=passive
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 FAKE_STEP_MS=20
-say() { printf '%4ds  %s\n' "$SECONDS" "$*"; }
-ended() { local pid="$1"; for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || return 0; sleep 0.1; done; return 1; }
-stop_daemon() {  # stop_daemon PIDFILE [SIGNAL]
-  local pid
-  pid="$(cat "$1" 2>/dev/null)" || return 0
-  kill "-${2:-TERM}" "$pid" 2>/dev/null || return 0
-  ended "$pid" || kill -9 "$pid" 2>/dev/null || true
-}
-submitters=()
-finish() {
-  local pid
-  for pid in "${submitters[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
-  scancel --user=root 2>/dev/null && sleep 1 || true
-  stop_daemon "$work/slurmctld.pid"
-  for node in n1 n2; do stop_daemon "$work/$node.pid"; done
-  stop_daemon "$work/slurmdbd.pid"
-  stop_daemon "$work/db.pid"
-  stop_daemon "$work/munge/pid"
-  # step daemons and trials that outlived their node daemon on purpose
-  for pid in $(grep -lsF "SLURM_CONF=$SLURM_CONF" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3); do
-    [[ "$pid" == "$$" || "$pid" == "$BASHPID" ]] || kill -9 "$pid" 2>/dev/null || true
-  done
-  if [[ -n "${ISOBAR_KEEP:-}" ]]; then echo "kept: $work"; else rm -rf "$work"; fi
-}
-trap finish EXIT
-
-# ---- the cluster
-chmod 755 "$work"
-mkdir -p "$work/munge" "$work/state"
-chmod 711 "$work/munge"
-(umask 077; head -c 1024 /dev/urandom >"$work/munge/key")
-munged --force --socket="$work/munge/socket" --key-file="$work/munge/key" --pid-file="$work/munge/pid" \
-  --log-file="$work/munge/log" --seed-file="$work/munge/seed"
-port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
-accounting=""
-if command -v slurmdbd >/dev/null && command -v mariadbd >/dev/null && command -v mariadb-install-db >/dev/null; then
-  accounting=1 db_port="$(port)" dbd_port="$(port)"
-  mariadb-install-db --no-defaults --datadir="$work/db" --user=root --auth-root-authentication-method=normal \
-    --skip-test-db >"$work/db.log" 2>&1
-  mariadbd --no-defaults --datadir="$work/db" --user=root --socket="$work/db.socket" --pid-file="$work/db.pid" \
-    --bind-address=127.0.0.1 --port="$db_port" --innodb-buffer-pool-size=64M >>"$work/db.log" 2>&1 &
-  for _ in $(seq 100); do mariadb-admin --no-defaults --socket="$work/db.socket" ping >/dev/null 2>&1 && break; sleep 0.1; done
-  mariadb --no-defaults --socket="$work/db.socket" -e "CREATE DATABASE slurm; CREATE USER slurm@'%' IDENTIFIED BY 'slurm';
-    GRANT ALL ON slurm.* TO slurm@'%'; CREATE USER slurm@localhost IDENTIFIED BY 'slurm'; GRANT ALL ON slurm.* TO slurm@localhost;"
-  (umask 077; cat >"$work/slurmdbd.conf" <<CONF
-AuthType=auth/munge
-AuthInfo=socket=$work/munge/socket
-DbdHost=localhost
-DbdPort=$dbd_port
-SlurmUser=root
-PidFile=$work/slurmdbd.pid
-LogFile=$work/slurmdbd.log
-StorageType=accounting_storage/mysql
-StorageHost=127.0.0.1
-StoragePort=$db_port
-StorageUser=slurm
-StoragePass=slurm
-StorageLoc=slurm
-CONF
-  )
-  slurmdbd
-fi
-cat >"$SLURM_CONF" <<CONF
-ClusterName=isobar
-SlurmctldHost=$host(127.0.0.1)
-SlurmctldPort=$(port)
-SlurmUser=root
-AuthType=auth/munge
-AuthInfo=socket=$work/munge/socket,cred_expire=5
-CryptoType=crypto/munge
-StateSaveLocation=$work/state
-SlurmdSpoolDir=$work/spool-%n
-SlurmctldPidFile=$work/slurmctld.pid
-SlurmdPidFile=$work/%n.pid
-SlurmctldLogFile=$work/slurmctld.log
-SlurmdLogFile=$work/%n.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-MpiDefault=none
-SchedulerType=sched/backfill
-SchedulerParameters=sched_interval=2,bf_interval=2
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-ReturnToService=2
-SlurmdTimeout=4
-KillWait=5
-JobCompType=jobcomp/filetxt
-JobCompLoc=$work/jobcomp.txt
-NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$(port) CPUs=2
-NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$(port) CPUs=2
-PartitionName=debug Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
-CONF
-if [[ "$accounting" ]]; then
-  cat >>"$SLURM_CONF" <<CONF
-AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost=localhost
-AccountingStoragePort=$dbd_port
-AccountingStoragePass=$work/munge/socket
-MinJobAge=5
-CONF
-  for attempt in $(seq 50); do
-    sacctmgr -i add cluster isobar >"$work/sacctmgr.log" 2>&1 && break
-    ((attempt < 50)) || { cat "$work/sacctmgr.log" "$work/slurmdbd.log" >&2; echo "slurmdbd did not come up" >&2; exit 1; }
-    sleep 0.2
-  done
-fi
-start_node() { ${2:+taskset -c "$2"} slurmd -N "$1" -f "$SLURM_CONF"; }  # start_node NAME [CORE]
-slurmctld -f "$SLURM_CONF"
-for node in n1 n2; do start_node "$node"; done
-for _ in $(seq 50); do [[ "$(sinfo -h -N -o %T 2>/dev/null | grep -c idle)" == 2 ]] && break; sleep 0.2; done
-[[ "$(sinfo -h -N -o %T | grep -c idle)" == 2 ]] || { cat "$work"/*.log >&2; echo "Slurm did not come up" >&2; exit 1; }
-say "Slurm $(slurmctld -V | cut -d' ' -f2) is up: $(sinfo -h -N -o %N | sort -u | paste -sd' '), $([[ "$accounting" ]] || echo no )accounting"
+# shellcheck source=tests/slurm/cluster.sh
+source tests/slurm/cluster.sh
 
 # ---- the sweeps: real training for seeds below 100, the stand-in's faults above
 cat >"$work/trainer" <<TRAINER
@@ -160,19 +49,12 @@ if [[ "\$rank" == 0 ]]; then echo "end \$ISOBAR_TRIAL \$code" >>"$TRIAL_LOG"; fi
 exit "\$code"
 TRAINER
 chmod +x "$work/trainer"
-machine() {  # machine FILE START RANKS_PER_NODE MORE
-  cat >"$work/$1" <<MACHINE
-inherits: $PWD/configs/machines/example-2core.yaml
-cluster: {scheduler: slurm, start: $2, ranks_per_node: $3, queue: debug, poll_s: 1, fence_s: 3, max_jobs: 6, start_s: 3,
-  environment: {OMP_NUM_THREADS: 1, QUOTED: "\$(touch $work/pwned); 'x'"}, preamble: [[echo, "; touch $work/pwned"]]$4}
-MACHINE
-}
-machine mpi.yaml openmpi 1 ", job_time_s: 40"
 machine limit.machine.yaml openmpi 1 ", retries: 0"
 machine spare.yaml openmpi 1 ", retries: 0, preflight: true, spare_nodes: 1"
 machine pmix.yaml srun 2 ", start_options: [--mpi=pmix], retries: 0, preflight: true"
 base="base: $PWD/configs/models/vit-tiny.yaml
-set: {run.threads: 1, train.global_batch: 4, run.hang_timeout: 60}"
+set: {run.threads: 1, train.global_batch: 4, run.hang_timeout: 60}
+repeat_contended: 0"  # trials are counted
 # 101 segv, 103 hang, 106 numeric, 107 bad_config, 108 never begins, 114 crawls: as tests/sweep/fault.h has them
 printf '%s\nsteps: 40\ntimeout_s: 12\nhang_s: 8\ngrace_s: 1\naxes: {gpus: [1, 2], train.seed: [%s]}\n' "$base" \
   "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 101, 103, 106, 107, 108, 114" >"$work/forty.yaml"
@@ -182,34 +64,8 @@ printf '%s\nsteps: 41\ntimeout_s: 200\nhang_s: 20\ngrace_s: 1\naxes: {train.seed
 printf '%s\nsteps: 20\ntimeout_s: 60\naxes: {gpus: [1, 2], policy.amp: [none, bf16]}\n' "$base" >"$work/pmix.sweep.yaml"
 printf '%s\nsteps: 20\ntimeout_s: 60\ngrace_s: 1\naxes: {train.seed: [0, 1]}\n' "$base" >"$work/spare.sweep.yaml"
 printf '%s\nsteps: 300\ntimeout_s: 60\ngrace_s: 1\naxes: {train.seed: [150]}\n' "$base" >"$work/away.yaml"
-sweep() {  # sweep NAME SWEEP MACHINE [OPTION]: in the background
-  "$ISOBAR" sweep "$work/$2" --results "$work/$1" --launcher slurm --machine "$work/$3" --trainer "$work/trainer" --json \
-    ${4:+"$4"} >"$work/$1.json" 2>"$work/$1.err" &
-  submitter=$!
-  submitters+=("$submitter")
-}
-until_true() {  # until_true SECONDS WHAT COMMAND...
-  local seconds="$1" what="$2"
-  shift 2
-  for _ in $(seq $((seconds * 5))); do "$@" >/dev/null && return; sleep 0.2; done
-  squeue -a >&2; sinfo -N >&2; tail -n 20 "$work"/*.err >&2
-  echo "waited $seconds s in vain for: $what" >&2
-  exit 1
-}
 ends() { grep -c '^end' "$TRIAL_LOG" 2>/dev/null || true; }
 at_least() { (($(ends) >= $1)); }
-running_on() { squeue -h -t running -w "$1" -o %i | head -1; }
-is_running_on() { [[ -n "$(running_on "$1")" ]]; }
-crash() {  # crash NODE JOB: the job's step daemon, and everything that Slurm started on the node
-  local pid
-  for pid in $(pgrep -f "slurmstepd: \\[$2\\." || true); do
-    if grep -qzF "SLURM_CONF=$SLURM_CONF" "/proc/$pid/environ"; then kill -9 "$pid"; fi
-  done
-  for pid in $(grep -lszF "SLURMD_NODENAME=$1" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3); do
-    kill -9 "$pid" 2>/dev/null || true
-  done
-}
-node_is() { [[ "$(sinfo -h -n "$1" -o %T | head -1)" == *"$2"* ]]; }
 touch "$TRIAL_LOG"
 sweep forty forty.yaml mpi.yaml
 until_true 30 "the first trials" at_least 2
@@ -224,8 +80,8 @@ scontrol update nodename=n2 state=drain reason=test
 say "n2 drains"
 until_true 60 "a job on n1" is_running_on n1
 sleep 2
-job="$(running_on n1)"
-scancel "$job"
+cancel_on() { job="$(running_on "$1")" && [[ -n "$job" ]] && scancel "$job" 2>/dev/null; }
+until_true 60 "a job on n1 that has not ended meanwhile" cancel_on n1
 say "job $job cancelled"
 until_true 60 "n2 drained" node_is n2 drained
 scontrol update nodename=n2 state=resume
@@ -305,6 +161,11 @@ wait "$submitter" || { cat "$work/pmix.err" "$work"/pmix/jobs/*/out >&2; exit 1;
 say "four trials through srun --mpi=pmix are done"
 wait "$limited" || { cat "$work/limit.err" >&2; exit 1; }
 say "the limited job is over"
+
+# shellcheck source=tests/slurm/nodes.sh
+source tests/slurm/nodes.sh
+# shellcheck source=tests/slurm/chain.sh
+source tests/slurm/chain.sh
 
 python3 - "$work" <<'PY'
 import collections, glob, json, os, sys

@@ -2,10 +2,8 @@
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +11,8 @@
 #include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
 #include "bench/cli/rank_output.h"
+#include "bench/cli/stop_flag.h"
+#include "bench/cli/submit_train.h"
 #include "bench/cli/sweep_forecast.h"
 #include "bench/cli/sweep_suggest.h"
 #include "bench/cluster/pilot.h"
@@ -66,8 +66,8 @@ The last four are tried again by the next sweep, the other failures only with --
 
 On a cluster (--launcher slurm or pbs; the machine file's `cluster:` section says how, see bench/cluster/cluster.h)
 trials are grouped by the nodes they need into jobs that run many of them, one after the other. The command follows the
-jobs and submits again what a lost node, a preemption or a time limit cut off. It may be stopped: the jobs go on, and
-the same command takes them up again. Several may share a results directory. Jobs that somebody cancels stay
+jobs and submits again what a lost node, a preemption or a time limit cut off: a trial with train.checkpoint_every goes
+on from its last checkpoint, another starts anew. It may be stopped: the jobs go on, and the same command takes them up again. Several may share a results directory. Jobs that somebody cancels stay
 cancelled until the command is given again.
 
 Not all trials have to run. With a machine file (isobar calibrate), --suggest N names the N trials that would lower
@@ -92,19 +92,6 @@ Examples:
   isobar sweep configs/sweeps/demo.yaml --results results/demo --launcher slurm --machine mine.yaml
   sqlite3 results/demo/index.sqlite "SELECT ranks, policy_amp, step_s_median FROM runs WHERE class = 'ok'")";
 
-volatile std::sig_atomic_t g_stop = 0;  // written by the signal handler only
-
-void on_signal(int s) {
-  g_stop = s;
-}
-
-void catch_signals(std::initializer_list<int> signals, int flags) {
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = flags;
-  for (int s : signals) ::sigaction(s, &action, nullptr);
-}
-
 struct SweepArguments {
   std::string file, results, trainer, self, machine, launcher = "local", rank_output = "first", after, job;
   SuggestArguments suggest;
@@ -124,7 +111,7 @@ SweepOutcome execute(const SweepArguments& a, const Matrix& part, const SweepSpe
                              .self = a.self,
                              .retry_failed = a.retry_failed,
                              .whole = &whole,
-                             .stop = &g_stop};
+                             .stop = &stop_flag()};
   return run_with_repeats(whole, part, sweep, [&](const Matrix& m) {
     if (cluster)
       return run_on_cluster(m, sweep, options, *cluster, *scheduler_of(cluster->scheduler),
@@ -162,23 +149,12 @@ void refuse_contradictions(const SweepArguments& a, const CLI::App& command) {
        {"--suggest-seed", !suggests, "is of suggestions", "add --suggest N"}});
 }
 
-std::optional<ClusterSpec> cluster_of(const SweepArguments& a, const std::string& machine) {
-  if (a.launcher == "local") return std::nullopt;
-  if (machine.empty())
-    throw ConfigError("isobar sweep", "--machine", "is missing",
-                      "name a machine file with a `cluster:` section that says how jobs are submitted");
-  ClusterSpec c = load_cluster(machine);
-  if (c.scheduler != a.launcher)
-    throw ConfigError(machine, "cluster.scheduler",
-                      "is " + c.scheduler + ", and --launcher says " + a.launcher, "give the same to both");
-  return c;
-}
-
 int start_sweep(const SweepArguments& a, const CLI::App& command) {
   refuse_contradictions(a, command);
   const SweepSpec sweep = load_sweep_spec(a.file);
   const std::string machine = a.machine.empty() ? sweep.machine : a.machine;
-  const std::optional<ClusterSpec> cluster = cluster_of(a, machine);
+  std::optional<ClusterSpec> cluster;
+  if (a.launcher != "local") cluster = cluster_of("isobar sweep", a.launcher, machine);
   Matrix matrix = expand(sweep, !a.json);
   if (!machine.empty())
     forecast(matrix, sweep, load_machine(machine), cluster ? cluster->ranks_per_node : 0, !a.json);
@@ -206,16 +182,16 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
                         .machine = machine,
                         .json = a.json,
                         .ranks_per_node = cluster ? cluster->ranks_per_node : 0,
-                        .stop = &g_stop},
+                        .stop = &stop_flag()},
                        [&](const Matrix& part) { return execute(a, part, sweep, whole, cluster); });
-    return g_stop != 0 ? 128 + g_stop : code;
+    return stop_flag() != 0 ? 128 + stop_flag() : code;
   }
   const SweepOutcome outcome = execute(a, matrix, sweep, whole, cluster);
   const Statistic s = a.suggest.statistic;
   const std::string text =
       a.json ? show(summary_json(whole, outcome, sweep, a.results, s)) : summary_table(whole, outcome, s);
   std::fputs(text.c_str(), stdout);
-  if (outcome.interrupted) return 128 + g_stop;
+  if (outcome.interrupted) return 128 + stop_flag();
   return outcome.complete() ? 0 : 1;
 }
 
@@ -251,7 +227,8 @@ void add_sweep_command(CLI::App& app) {
   job->add_option("NAME", a->job)->required();
   job->callback([a] {
     catch_signals({SIGUSR1, SIGTERM, SIGINT, SIGHUP}, 0);
-    if (const int code = run_pilot(a->results, a->job, &g_stop); code != 0) throw CLI::RuntimeError(code);
+    if (const int code = run_pilot(a->results, a->job, &stop_flag()); code != 0)
+      throw CLI::RuntimeError(code);
   });
 }
 

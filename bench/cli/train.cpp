@@ -12,6 +12,7 @@
 #include "bench/cli/mpiexec.h"
 #include "bench/cli/options.h"
 #include "bench/cli/rank_output.h"
+#include "bench/cli/submit_train.h"
 #include "bench/sweep/classify.h"
 #include "bench/sweep/results.h"
 #include "model/base/error.h"
@@ -28,10 +29,10 @@ namespace isobar {
 namespace {
 
 struct TrainArguments {
-  std::string config, trace, resume, rank_output = "first";
+  std::string config, trace, resume, rank_output = "first", launcher = "local", machine, results;
   std::vector<std::string> set;
   int64_t ranks = 0;
-  bool json = false;
+  bool json = false, no_wait = false;
 };
 
 int64_t other_axes(const LayoutSpec& l) {
@@ -119,7 +120,47 @@ void begin_output(const TrainArguments& a, bool launched) {
   begin_rank_output(a.rank_output, rank, spec.run.out);
 }
 
+/// Ranks that are asked for become data parallelism.
+void take_ranks(TrainArguments& a) {
+  const RunSpec spec = load_run_spec(a.config, a.set);
+  const int64_t others = other_axes(spec.layout);
+  if (a.ranks % others != 0)
+    throw ConfigError("--ranks", "",
+                      std::to_string(a.ranks) + " is no multiple of tp*cp*pp = " + std::to_string(others),
+                      "give a multiple");
+  refuse_contradiction(a.set, "layout.dp", a.ranks / others, "--ranks " + std::to_string(a.ranks));
+  a.set.push_back("layout.dp=" + std::to_string(a.ranks / others));
+}
+
+void refuse_contradictions(const TrainArguments& a, const CLI::App& command) {
+  const bool local = a.launcher == "local";
+  const std::string jobs = "is for a cluster's jobs", add = "add --launcher slurm or pbs";
+  refuse_unused(command,
+                {{"--machine", local, jobs, add},
+                 {"--results", local, jobs, add},
+                 {"--no-wait", local, jobs, add},
+                 {"--trace", !local, "is of a run that is not cut into jobs", "leave it out"},
+                 {"--resume", !local, "is what jobs do by themselves, from the last checkpoint in --results",
+                  "leave it out"}});
+}
+
 void run_train(TrainArguments a) {
+  if (a.launcher != "local") {
+    if (Mpi::started_by_launcher())
+      throw ConfigError("--launcher", "", "submits a training, and this process is one of several ranks",
+                        "give the command once, without mpiexec and srun");
+    if (a.ranks > 0) take_ranks(a);
+    const int code = submit_training({.config = a.config,
+                                      .set = a.set,
+                                      .launcher = a.launcher,
+                                      .machine = a.machine,
+                                      .results = a.results,
+                                      .rank_output = a.rank_output,
+                                      .no_wait = a.no_wait,
+                                      .json = a.json});
+    if (code != 0) throw ExitCode{code};
+    return;
+  }
   // A folder that cannot be made is told before the training, not after it.
   if (const auto folder = std::filesystem::path(a.trace).parent_path(); !folder.empty())
     std::filesystem::create_directories(folder);
@@ -128,15 +169,9 @@ void run_train(TrainArguments a) {
   std::optional<ConfigError> refused = refusal_of_data(a);
   if (refused && !launched) throw ConfigError(*refused);
   if (a.ranks > 0 && !launched) {
-    const RunSpec spec = load_run_spec(a.config, a.set);
-    const int64_t others = other_axes(spec.layout);
-    if (a.ranks % others != 0)
-      throw ConfigError("--ranks", "",
-                        std::to_string(a.ranks) + " is no multiple of tp*cp*pp = " + std::to_string(others),
-                        "give a multiple");
-    refuse_contradiction(a.set, "layout.dp", a.ranks / others, "--ranks " + std::to_string(a.ranks));
-    a.set.push_back("layout.dp=" + std::to_string(a.ranks / others));
-    if (spec.net.words()) require_kernels(spec, build_plan(load_run_spec(a.config, a.set), 0, {}));
+    take_ranks(a);
+    if (const RunSpec spec = load_run_spec(a.config, a.set); spec.net.words())
+      require_kernels(spec, build_plan(spec, 0, {}));
     if (a.ranks > 1) start_under_mpiexec(a, a.ranks);
   }
   std::function<Statistics()> statistics;
@@ -218,12 +253,23 @@ void add_train_command(CLI::App& app) {
       "and data order must be those of the checkpoint; layout, rates, precision, steps and where data "
       "lie may change, and what does is printed");
   add_rank_output_option(*c, a->rank_output, "run.out/ranks");
+  c->add_option(
+       "--launcher", a->launcher,
+       "slurm or pbs: as jobs, which go on from the last checkpoint as often as a time limit or a lost "
+       "node ends one")
+      ->check(CLI::IsMember({"local", "slurm", "pbs"}))
+      ->capture_default_str();
+  add_machine_option(*c, a->machine, "Of a launcher: machine file with a `cluster:` section");
+  c->add_option("--results", a->results, "Of a launcher: DIR/jobs, and the run in DIR/trials/ID");
+  c->add_flag("--no-wait", a->no_wait,
+              "Of a launcher: submit the next job and return; given again, the command goes on");
   c->add_flag("--json", a->json,
               "No step lines; one JSON object at the end: run_end of run.out/result.jsonl, or why it failed");
   c->footer(
       "  isobar train configs/models/vit-tiny.yaml --set run.out=runs/first\n"
       "  isobar train configs/models/vit-tiny.yaml --ranks 2 --set policy.amp=bf16 --trace trace.json\n"
-      "  mpiexec -n 2 isobar train configs/models/vit-tiny.yaml        # the same; srun works too\n\n"
+      "  mpiexec -n 2 isobar train configs/models/vit-tiny.yaml        # the same; srun works too\n"
+      "  isobar train long.yaml --launcher slurm --machine mine.yaml --results runs/long   # as jobs\n\n"
       "Ctrl-C, SIGTERM and SIGHUP stop it after the step under way, with a checkpoint where "
       "train.checkpoint_every\n"
       "asks for any; a second one ends it at once. So does SIGUSR1 (srun --signal=USR1@120). An mpiexec that "
@@ -232,8 +278,9 @@ void add_train_command(CLI::App& app) {
       "Exit codes: 0 ok, 2 bad configuration, 3 loss is not a number, 4 out of memory, 130 Ctrl-C, 143 "
       "SIGTERM,\n"
       "1 anything else.");
-  c->callback([a] {
+  c->callback([a, c] {
     try {
+      refuse_contradictions(*a, *c);
       run_train(*a);
     } catch (const std::exception& e) {  // before there were ranks
       if (a->json && !Mpi::started_by_launcher()) print_failure(class_of(e), e.what());

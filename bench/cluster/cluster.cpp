@@ -157,7 +157,7 @@ ClusterSpec cluster_from_json(const json& j, const std::string& file) {
                   std::to_string(c.ranks_per_node),
               "give one entry a rank of a node");
   }
-  c.max_time_s = in.number("max_time_s", c.max_time_s, 60, 1e7);
+  c.max_time_s = in.number("max_time_s", c.max_time_s, 10, 1e7);
   c.job_time_s = in.number("job_time_s", std::min(c.job_time_s, c.max_time_s), 1, c.max_time_s);
   c.min_time_s = in.number("min_time_s", c.min_time_s, 0, c.max_time_s);
   c.start_s = in.number("start_s", c.start_s, 0, 3600);
@@ -203,6 +203,7 @@ json to_json(const ClusterSpec& c) {
             {"max_jobs", c.max_jobs},
             {"retries", c.retries},
             {"poll_s", c.poll_s},
+            {"fence_s", c.fence_s},
             {"fence_s", c.fence_s},
             {"preflight", c.preflight},
             {"spare_nodes", c.spare_nodes}};

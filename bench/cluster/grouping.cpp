@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "bench/cluster/remaining.h"
 #include "bench/sweep/jobs.h"
 #include "bench/sweep/resultsdir.h"
 #include "model/base/error.h"
@@ -13,45 +14,67 @@ namespace {
 
 constexpr double kMargin_s = 60;  // of a job, besides its trials
 
-double expected_s(const Trial& t, const TrialLimits& limits, const ClusterSpec& c) {
-  if (!t.forecast) return std::min(time_limit(limits, t), 2 * c.start_s);
-  return std::min(time_limit(limits, t),
-                  c.start_s + t.forecast->step_s * static_cast<double>(t.spec.train.steps));
+/// What a trial asks of its job: the work that is expected, and the room that it must have besides.
+struct Wants {
+  double work = 0, room = 0;
+  Remaining left;  // of one that goes on from its checkpoints
+};
+
+Wants wants_of_whole(const Trial& t, const SweepSpec& sweep, const ClusterSpec& c) {
+  const double limit = time_limit(sweep.limits, t);
+  if (limit + sweep.limits.grace_s + kMargin_s > c.max_time_s)
+    throw ConfigError(
+        sweep.file, "timeout_s",
+        "gives a trial " + std::to_string(std::llround(limit)) +
+            " s, and a job there may take no more than cluster.max_time_s = " +
+            std::to_string(std::llround(c.max_time_s)) + " s",
+        "give a smaller timeout_s, or train.checkpoint_every, from which it goes on in another job");
+  const double expected =
+      t.forecast ? c.start_s + t.forecast->step_s * static_cast<double>(t.spec.train.steps) : 2 * c.start_s;
+  return {.work = std::min(limit, expected), .room = limit, .left = {}};
+}
+
+Wants wants_of_chained(const Trial& t, const TrialDir& dir, const SweepSpec& sweep, const ClusterSpec& c) {
+  const Remaining left = remaining_of(t, dir, sweep.limits, c);
+  if (left.least_s > c.max_time_s)
+    throw ConfigError(c.file, "cluster.max_time_s",
+                      "is " + std::to_string(std::llround(c.max_time_s)) + " s, and a job needs " +
+                          std::to_string(std::llround(std::ceil(left.least_s))) +
+                          " s to come to a checkpoint and end in time: " + left.lead_from,
+                      "raise it");
+  return {.work = left.work_s, .room = left.least_s, .left = left};
 }
 
 }  // namespace
 
 std::vector<PlannedJob> plan_jobs(const std::vector<const Trial*>& trials, const SweepSpec& sweep,
-                                  const ClusterSpec& c) {
+                                  const ClusterSpec& c, const std::filesystem::path& results) {
   struct Group {
     double work = 0, longest = 0;
+    Remaining left;  // the one with the longest lead
     std::vector<const Trial*> trials;
   };
   std::vector<PlannedJob> jobs;
   const auto close = [&](int64_t nodes, Group& g) {
     // The sum of what is expected, and for the longest its whole limit.
     const double asked = 1.25 * g.work + g.longest + sweep.limits.grace_s + kMargin_s;
-    jobs.push_back({nodes,
-                    static_cast<int64_t>(60 * std::ceil(std::clamp(asked, c.min_time_s, c.max_time_s) / 60)),
-                    std::move(g.trials)});
+    const double whole_minutes = 60 * std::ceil(std::max(asked, c.min_time_s) / 60);
+    jobs.push_back({nodes, static_cast<int64_t>(std::min(whole_minutes, c.max_time_s)), std::move(g.trials),
+                    g.left.lead_s, g.left.lead_from});
     g = {};
   };
   std::map<int64_t, Group> groups;
   for (const Trial* t : trials) {
-    const double limit = time_limit(sweep.limits, *t), expected = expected_s(*t, sweep.limits, c);
-    if (limit + sweep.limits.grace_s + kMargin_s > c.max_time_s)
-      throw ConfigError(sweep.file, "timeout_s",
-                        "gives a trial " + std::to_string(std::llround(limit)) +
-                            " s, and a job there may take no more than cluster.max_time_s = " +
-                            std::to_string(std::llround(c.max_time_s)) + " s",
-                        "give a smaller timeout_s");
+    const Wants w = t->chained() ? wants_of_chained(*t, {results, *t, sweep.warmup}, sweep, c)
+                                 : wants_of_whole(*t, sweep, c);
     Group& g = groups[c.nodes(t->ranks())];
     const double with =
-        1.25 * (g.work + expected) + std::max(g.longest, limit) + sweep.limits.grace_s + kMargin_s;
-    if (!g.trials.empty() && (g.work + expected > c.job_time_s || with > c.max_time_s))
+        1.25 * (g.work + w.work) + std::max(g.longest, w.room) + sweep.limits.grace_s + kMargin_s;
+    if (!g.trials.empty() && (g.work + w.work > c.job_time_s || with > c.max_time_s))
       close(c.nodes(t->ranks()), g);
-    g.work += expected;
-    g.longest = std::max(g.longest, limit);
+    g.work += w.work;
+    g.longest = std::max(g.longest, w.room);
+    if (w.left.lead_s > g.left.lead_s) g.left = w.left;
     g.trials.push_back(t);
   }
   for (auto& [nodes, g] : groups)
@@ -67,6 +90,8 @@ nlohmann::json description_of(const PlannedJob& job, const std::string& name, co
               {"name", name},
               {"nodes", job.nodes},
               {"time_s", job.time_s},
+              {"lead_s", job.lead_s},
+              {"lead_from", job.lead_from},
               {"warmup", sweep.warmup},
               {"self", options.self},
               {"needed", job.nodes},

@@ -1,12 +1,14 @@
 #include "bench/cluster/jobscript.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace isobar {
 namespace {
 
-// How long before a job's end Slurm tells it, besides the up to 60 s by which it may be early.
-constexpr int kWarning_s = 30;
+// How long before a job's end Slurm tells it at least, besides the up to 60 s by which it may be early.
+constexpr double kWarning_s = 30;
 
 std::string quoted_line(const std::vector<std::string>& words) {
   std::string line;
@@ -15,7 +17,8 @@ std::string quoted_line(const std::vector<std::string>& words) {
 }
 
 std::string body(const ClusterSpec& c, const JobRequest& job) {
-  std::string out = "cd " + shell_quoted(job.cwd) + " || exit 1\n";
+  std::string out = std::string("export ") + kJobBegan + "=$(date +%s)\n";
+  out += "cd " + shell_quoted(job.cwd) + " || exit 1\n";
   for (const std::string& m : c.modules) out += quoted_line({"module", "load", m});
   for (const auto& command : c.preamble) out += quoted_line(command);
   for (const auto& [name, value] : c.environment) out += "export " + name + "=" + shell_quoted(value) + "\n";
@@ -50,7 +53,7 @@ std::string slurm_script(const ClusterSpec& c, const JobRequest& job) {
   ask("--ntasks-per-node=" + std::to_string(c.ranks_per_node));
   ask("--exclusive");
   ask("--time=" + hours(job.time_s));
-  ask("--signal=B:USR1@" + std::to_string(kWarning_s));
+  ask("--signal=B:USR1@" + std::to_string(std::lround(std::ceil(std::max(kWarning_s, job.lead_s)))));
   ask("--requeue");
   ask("--open-mode=append");
   ask("--output=out");  // in the job's directory, from where it is submitted

@@ -4,6 +4,9 @@
 //   slurm_script(cluster, job);
 //   pbs_script(cluster, job);
 //
+// The command finds in kJobBegan when the script began, in seconds of the epoch: by what was asked for, it
+// knows what time is left.
+//
 // The script asks for whole nodes, loads modules, runs the preamble and becomes the command (exec), so that
 // the scheduler's signals reach that. Every word from a configuration is quoted.
 #pragma once
@@ -18,10 +21,13 @@ struct JobRequest {
   std::string name;  // at most 15 characters: what every PBS takes
   int64_t nodes = 1;
   int64_t time_s = 600;  // what is asked for
-  std::string after;     // starts when the job of this id has ended; "" = at once
-  std::string cwd;       // where the command runs: relative paths in configurations start there
+  double lead_s = 0;  // before its end the command is told by SIGUSR1, or a little sooner; PBS tells nothing
+  std::string after;  // starts when the job of this id has ended; "" = at once
+  std::string cwd;    // where the command runs: relative paths in configurations start there
   std::vector<std::string> command;
 };
+
+inline constexpr const char* kJobBegan = "ISOBAR_JOB_BEGAN";
 
 std::string slurm_script(const ClusterSpec& c, const JobRequest& job);
 std::string pbs_script(const ClusterSpec& c, const JobRequest& job);

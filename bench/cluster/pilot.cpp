@@ -1,12 +1,17 @@
 #include "bench/cluster/pilot.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "bench/cluster/command.h"
+#include "bench/cluster/jobscript.h"
 #include "bench/cluster/placement.h"
 #include "bench/cluster/preflight.h"
+#include "bench/cluster/remaining.h"
 #include "bench/cluster/scheduler.h"
 #include "bench/sweep/jobs.h"
 #include "bench/sweep/launcher.h"
@@ -30,6 +35,14 @@ void pause(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
+/// When the job began, as its script noted it: modules and a preamble take their time.
+Clock::time_point begin_of_job() {
+  const char* noted = std::getenv(kJobBegan);
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const double ago = noted ? std::chrono::duration<double>(now).count() - std::atof(noted) : 0;
+  return Clock::now() - std::chrono::seconds(std::clamp<int64_t>(std::llround(ago), 0, 3600));
+}
+
 enum class Stop { none, taken_over, time_up, told, nothing_starts };
 
 class Pilot {
@@ -41,7 +54,8 @@ class Pilot {
         about_(dir_.description()),
         cluster_(cluster_from_json(about_.at("cluster"), (dir_.path() / "job.json").string())),
         scheduler_(scheduler_of(cluster_.scheduler)),
-        time_s_(about_.at("time_s")) {
+        time_s_(about_.at("time_s")),
+        lead_s_(about_.at("lead_s")) {
     const json& l = about_.at("limits");
     limits_ = {.timeout_s = l.at("timeout_s"),
                .timeout_given = l.at("timeout_given"),
@@ -61,22 +75,26 @@ class Pilot {
     nodes_ = scheduler_->own_nodes();
     say_line("life " + std::to_string(life_) + " on " + std::to_string(nodes_.size()) + " nodes, first " +
              nodes_.at(0));
+    if (const std::string from = about_.at("lead_from"); lead_s_ > 0)
+      say_line("of " + std::to_string(std::llround(time_s_)) + " s, the last " +
+               std::to_string(std::llround(lead_s_)) + " s are for a last checkpoint: " + from);
     if (life_ > 1) pause(cluster_.fence_s);  // an earlier life may still be ending its trial
     if (cluster_.preflight) preflight();
     for (const json& one : about_.at("trials")) {
       const Trial t = trial_from_json(one, (dir_.path() / "job.json").string());
       if (const Stop why = stop(); why != Stop::none) return leave(why);
       if (!mine(t)) continue;
-      const double left = time_s_ - seconds_since(begin_);
-      if (started_ > 0 && left < time_limit(limits_, t) + limits_.grace_s + kReserve_s) continue;
+      const double needs = t.chained() ? cluster_.start_s + 2 * lead_s_
+                                       : time_limit(limits_, t) + limits_.grace_s + kReserve_s;
+      if (started_ > 0 && time_s_ - seconds_since(begin_) < needs) continue;
       if (const Stop why = run(t); why != Stop::none) return leave(why);
     }
     return 0;
   }
 
  private:
-  static constexpr double kReserve_s = 5;  // for judging the last trial
   static constexpr int kMostUnstarted = 2;
+  static constexpr double kProbe_s = 30;
 
   void say_line(const std::string& what) const { std::printf("%s\n", what.c_str()); }
 
@@ -88,18 +106,22 @@ class Pilot {
     return why == Stop::time_up ? 0 : 1;
   }
 
+  // A program on each of the first nodes, with all of the node's cores.
+  Said on_each_node(int64_t nodes, const std::vector<std::string>& program, const std::string& name,
+                    double timeout_s) const {
+    ClusterSpec one_each = cluster_;
+    one_each.ranks_per_node = 1;
+    one_each.cores.clear();
+    if (one_each.start == "srun") one_each.start_options.emplace_back("--cpu-bind=none");
+    return say(start_command(one_each, nodes_, nodes, program, name, dir_.path() / "rankfile"),
+               {.timeout_s = timeout_s});
+  }
+
   // Leaves out the nodes that are slow, where enough others are left; all are named in the job's output.
   void preflight() {
     const fs::path file = dir_.path() / "preflight.json";
-    ClusterSpec one_each = cluster_;
-    one_each.ranks_per_node = 1;
-    one_each.cores.clear();  // the whole node
-    if (one_each.start == "srun") one_each.start_options.emplace_back("--cpu-bind=none");
-    const auto ranks = static_cast<int64_t>(nodes_.size());
-    const Said s =
-        say(start_command(one_each, nodes_, ranks, {about_.at("self"), "preflight", "-o", file.string()},
-                          "preflight", dir_.path() / "rankfile"),
-            {.timeout_s = 120});
+    const Said s = on_each_node(static_cast<int64_t>(nodes_.size()),
+                                {about_.at("self"), "preflight", "-o", file.string()}, "preflight", 120);
     if (s.code != 0) return say_line("preflight did not run: " + s.err.substr(0, s.err.find('\n')));
     for (const SlowNode& slow : slow_nodes_in(file, nodes_)) {
       const bool spare = static_cast<int64_t>(nodes_.size()) > about_.at("needed").get<int64_t>();
@@ -112,11 +134,13 @@ class Pilot {
   Stop stop() {
     if (*signal_ == SIGUSR1) return Stop::time_up;
     if (*signal_ != 0) return Stop::told;
-    if (seconds_since(looked_) >= 1) {
-      looked_ = Clock::now();
-      if (!dir_.is_life(life_)) return Stop::taken_over;
-    }
-    return Stop::none;
+    return taken_over() ? Stop::taken_over : Stop::none;
+  }
+
+  bool taken_over() {
+    if (seconds_since(looked_) < 1) return false;
+    looked_ = Clock::now();
+    return !dir_.is_life(life_);
   }
 
   TrialDir directory(const Trial& t) const {
@@ -133,8 +157,9 @@ class Pilot {
       dir.settle(verdict_of_job("NODE_FAIL", dir_.id()), dir_.id());
       return !dir.finished();
     }
-    // Once a job is enough for what did not work: the next one may have better nodes.
-    return !(dir.verdict() && job_of(dir) == dir_.id());
+    // Once a job is enough for what did not start: the next one may have better nodes. What an earlier life
+    // was told to stop goes on in this one.
+    return dir.verdict() != RunClass::launch_fail || job_of(dir) != dir_.id();
   }
 
   static std::string job_of(const TrialDir& dir) {
@@ -144,38 +169,39 @@ class Pilot {
   Stop run(const Trial& t) {
     TrialDir dir = directory(t);
     const auto map = launch_map(cluster_, nodes_, t.ranks());
-    dir.prepare();
+    const bool resumes = dir.prepare(t.chained());
     write_atomically(dir.path() / "started_by", dir_.name() + " " + std::to_string(life_) + "\n");
     write_atomically(dir.path() / "launch_map.json", to_json(map).dump(1) + "\n");
     write_atomically(dir.path() / "rankfile", rankfile_text(map));
     const std::vector<std::string> program =
-        trainer_command(about_.at("trainer"), dir.path(), t.ranks(), about_.at("rank_output"));
+        trainer_command(about_.at("trainer"), dir.path(), t.ranks(), about_.at("rank_output"), resumes);
     std::vector<std::string> command =
         start_command(cluster_, nodes_, t.ranks(), program, t.id, dir.path() / "rankfile");
     if (const std::string found = in_path(command[0]); !found.empty()) command[0] = found;
     ++started_;
+    ProcessLimits limits = limits_of(limits_, t);
+    if (t.chained() && !limits_.timeout_given)
+      limits.timeout_s = 0;  // as long as it takes: its job has a limit
     WatchedProcess process({.argv = command,
                             .env = {{"ISOBAR_JOB", dir_.name()}, {"ISOBAR_TRIAL", t.id}},
                             .out = dir.path() / "out",
                             .err = dir.path() / "err",
                             .progress_files = {dir.path() / "result.jsonl", dir.path() / "heartbeat"},
-                            .limits = limits_of(limits_, t)});
-    Stop why = Stop::none;
-    while (!process.wait(0.2)) {
-      if (why != Stop::none) continue;
-      why = stop();
-      if (why == Stop::none && seconds_since(begin_) > time_s_ - limits_.grace_s - kReserve_s)
-        why = Stop::time_up;
-      if (why == Stop::taken_over) return why;  // the process' destructor kills at once
-      if (why != Stop::none) process.cancel();
-    }
+                            .limits = limits});
+    const Stop why = follow(process, t);
+    if (why == Stop::taken_over) return why;  // the process' destructor kills at once
     const ProcessOutcome& o = process.outcome();
     if (o.end == ProcessEnd::lost) kill_tagged("ISOBAR_JOB=" + dir_.name());
     if (o.end != ProcessEnd::exited && o.end != ProcessEnd::not_started) scheduler_->clear(t.id);
     if (!dir_.is_life(life_)) return Stop::taken_over;
-    const bool spoke = read_tail(dir.path() / "result.jsonl").ended;
-    if (why == Stop::time_up && !spoke)
-      dir.settle(verdict_of_job("TIMEOUT", dir_.id()), dir_.id());
+    const ResultTail tail = dir.tail();
+    const bool own_end = tail.ended && run_class(tail.failure) != RunClass::interrupted;
+    if (why != Stop::none && !own_end)
+      dir.settle(why == Stop::time_up ? verdict_of_job("TIMEOUT", dir_.id())
+                                      : Verdict{RunClass::interrupted, "its job was told to stop"},
+                 dir_.id());
+    else if (lost_a_node(t, dir, o))
+      dir.settle({RunClass::node_fail, "one of its nodes starts nothing any more", true}, dir_.id());
     else
       dir.judge(o, plausibility_of(t, limits_), dir_.id());
     const RunClass verdict = dir.verdict().value_or(RunClass::interrupted);
@@ -185,18 +211,54 @@ class Pilot {
     return why == Stop::none && unstarted_ >= kMostUnstarted ? Stop::nothing_starts : why;
   }
 
+  // A trial over several nodes that crashed may have lost one of them, long before the scheduler knows: then
+  // nothing starts there.
+  bool lost_a_node(const Trial& t, const TrialDir& dir, const ProcessOutcome& o) const {
+    const int64_t nodes = cluster_.nodes(t.ranks());
+    if (nodes < 2 || dir.weigh(o).run_class != RunClass::crash) return false;
+    const bool lost = on_each_node(nodes, {"/bin/true"}, "probe", kProbe_s).code != 0;
+    if (lost) scheduler_->clear("probe");
+    return lost;
+  }
+
+  // Until the trial has ended, or another life of this job has taken over. What writes checkpoints is told,
+  // and has the lead for one; what does not end by that, and all else, is stopped.
+  Stop follow(WatchedProcess& process, const Trial& t) {
+    const double patience = limits_.grace_s + kReserve_s;  // from the stop to the job's end
+    Stop why = Stop::none;
+    Clock::time_point told{};
+    bool cancelled = false;
+    while (!process.wait(0.2)) {
+      if (why != Stop::none) {
+        if (taken_over()) return Stop::taken_over;
+        const double has = why == Stop::time_up ? lead_s_ - patience : limits_.grace_s;
+        if (!cancelled && seconds_since(told) > has) process.cancel(), cancelled = true;
+        continue;
+      }
+      why = stop();
+      if (why == Stop::none && time_s_ - seconds_since(begin_) < (t.chained() ? lead_s_ : patience))
+        why = Stop::time_up;
+      if (why == Stop::taken_over) return why;
+      if (why == Stop::none) continue;
+      told = Clock::now();
+      t.chained() ? process.notify() : process.cancel();
+      cancelled = !t.chained();
+    }
+    return why;
+  }
+
   fs::path results_;
   JobDir dir_;
   const volatile std::sig_atomic_t* signal_;
   json about_;
   ClusterSpec cluster_;
   std::unique_ptr<Scheduler> scheduler_;
-  double time_s_;
+  double time_s_, lead_s_;
   TrialLimits limits_;
   int64_t life_ = 0, started_ = 0;
   int unstarted_ = 0;  // trials in a row that did not begin
   std::vector<std::string> nodes_;
-  Clock::time_point begin_ = Clock::now(), looked_{};
+  Clock::time_point begin_ = begin_of_job(), looked_{};
 };
 
 }  // namespace

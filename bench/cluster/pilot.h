@@ -4,7 +4,8 @@
 //   int code = run_pilot("results/demo", "isobar-1a2b3c4d", &signal);      // `isobar sweep-job DIR NAME`
 //
 // It stops early when the scheduler says that time is up (SIGUSR1), when it is cancelled or preempted
-// (SIGTERM), and when another life of the job has taken over. What it leaves is run by another job.
+// (SIGTERM), and when another life of the job has taken over. What it leaves is run by another job. A trial
+// that writes checkpoints is told by SIGUSR1 in time for one more, and goes on from it there.
 #pragma once
 #include <csignal>
 #include <filesystem>

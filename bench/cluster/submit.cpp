@@ -188,6 +188,8 @@ class ClusterSweep {
       if (claimed_by(dir.path()) != job.name()) continue;
       give_verdict(dir, job.name(), id, state);
       began += began_well(dir, id);
+      if (t.chained() && !dir.finished())
+        tell(t.id + " goes on from step " + std::to_string(dir.saved_step()));
       release(dir.path());
     }
     if (watched) hold_if_cancelled(job);
@@ -243,7 +245,7 @@ class ClusterSweep {
     // What could not be launched before goes last: a job leaves when nothing starts any more.
     std::stable_partition(todo.begin(), todo.end(),
                           [&](const Trial* t) { return directory(*t).verdict() != RunClass::launch_fail; });
-    for (const PlannedJob& p : plan_jobs(todo, sweep_, cluster_)) {
+    for (const PlannedJob& p : plan_jobs(todo, sweep_, cluster_, options_.results)) {
       if (static_cast<int64_t>(live_.size()) >= cluster_.max_jobs) break;
       submit(p);
     }
@@ -255,6 +257,7 @@ class ClusterSweep {
     const JobRequest request{.name = job.name(),
                              .nodes = p.nodes + cluster_.spare_nodes,
                              .time_s = p.time_s,
+                             .lead_s = p.lead_s,
                              .after = submit_.after,
                              .cwd = fs::current_path().string(),
                              .command = {options_.self, "sweep-job", results.string(), job.name()}};

@@ -39,6 +39,7 @@ bool is_final(RunClass c);
 /// What the last events of result.jsonl say.
 struct ResultTail {
   bool started = false;  // run_start is there
+  int64_t starts = 0;    // and how many: one that goes on from a checkpoint writes another
   bool ended = false;    // run_end is there
   std::string status;    // of run_end: ok | failed
   std::string failure;   // its class

@@ -35,6 +35,8 @@ json JobDir::description() const {
        {"/cluster/scheduler", "string"},
        {"/time_s", "number"},
        {"/warmup", "integer"},
+       {"/lead_s", "number"},
+       {"/lead_from", "string"},
        {"/needed", "integer"},
        {"/self", "string"},
        {"/trainer", "string"},
@@ -133,7 +135,8 @@ json to_json(const Trial& t) {
   if (t.forecast)
     j["forecast"] = {{"step_s", t.forecast->step_s},
                      {"upper_s", t.forecast->upper_s},
-                     {"ceiling_s", t.forecast->ceiling_s}};
+                     {"ceiling_s", t.forecast->ceiling_s},
+                     {"checkpoint_s", t.forecast->checkpoint_s}};
   return j;
 }
 
@@ -155,9 +158,16 @@ Trial trial_from_json(const json& j, const std::string& file) {
   t.spec = run_spec_from_record(j.at("spec"), file);
   if (j.contains("forecast")) {
     const json& f = j["forecast"];
-    require_shape(f, file, {{"/step_s", "number"}, {"/upper_s", "number"}, {"/ceiling_s", "number"}}, kAgain);
-    t.forecast =
-        Forecast{.step_s = f.at("step_s"), .upper_s = f.at("upper_s"), .ceiling_s = f.at("ceiling_s")};
+    require_shape(f, file,
+                  {{"/step_s", "number"},
+                   {"/upper_s", "number"},
+                   {"/ceiling_s", "number"},
+                   {"/checkpoint_s?", "number"}},
+                  kAgain);
+    t.forecast = Forecast{.step_s = f.at("step_s"),
+                          .upper_s = f.at("upper_s"),
+                          .ceiling_s = f.at("ceiling_s"),
+                          .checkpoint_s = f.value("checkpoint_s", 0.0)};
   }
   return t;
 }

@@ -25,7 +25,7 @@ std::string tag_of(const std::filesystem::path& results) {
 }  // namespace
 
 std::vector<std::string> trainer_command(const std::string& trainer, const std::filesystem::path& dir,
-                                         int64_t ranks, const std::string& rank_output) {
+                                         int64_t ranks, const std::string& rank_output, bool resume) {
   std::vector<std::string> words = {trainer,
                                     "train",
                                     (dir / "config.yaml").string(),
@@ -34,6 +34,7 @@ std::vector<std::string> trainer_command(const std::string& trainer, const std::
                                     "--set",
                                     "run.out=" + nlohmann::json(dir.string()).dump()};
   if (rank_output != "first") words.insert(words.end(), {"--rank-output", rank_output});
+  if (resume) words.insert(words.end(), {"--resume", dir.string()});
   return words;
 }
 

@@ -22,10 +22,10 @@ struct LaunchJob {
   ProcessLimits limits;
 };
 
-/// What runs a trial that lies in `dir`. `rank_output`: of `isobar train --rank-output`. No shell anywhere:
-/// the path is one argument, quoted for the YAML that --set reads.
+/// What runs a trial that lies in `dir`, or goes on with it (`resume`). `rank_output`: of `isobar train
+/// --rank-output`. No shell anywhere: the path is one argument, quoted for the YAML that --set reads.
 std::vector<std::string> trainer_command(const std::string& trainer, const std::filesystem::path& dir,
-                                         int64_t ranks, const std::string& rank_output);
+                                         int64_t ranks, const std::string& rank_output, bool resume = false);
 
 struct LaunchDone {
   std::string id;

@@ -69,10 +69,17 @@ bool WatchedProcess::wait(double seconds) {
 }
 
 void WatchedProcess::cancel() {
-  const char byte = 'c';
+  tell('c');
+}
+
+void WatchedProcess::notify() {
+  tell('n');
+}
+
+void WatchedProcess::tell(char byte) {
   // A full or closed pipe means that the supervisor already knows, or is gone.
   if (!ended_ && ::write(control_, &byte, 1) < 0 && errno != EPIPE && errno != EAGAIN)
-    throw std::system_error(errno, std::generic_category(), "cannot cancel a trial");
+    throw std::system_error(errno, std::generic_category(), "cannot tell a trial to stop");
 }
 
 int kill_tagged(const std::string& entry) {

@@ -65,10 +65,13 @@ class WatchedProcess {
 
   bool wait(double seconds);  // true once it has ended
   void cancel();              // SIGTERM, and SIGKILL after the grace
+  /// SIGUSR1 to the command alone, which launchers pass on to their ranks and wait (model/engine/signals.h).
+  void notify();
   const ProcessOutcome& outcome() const { return outcome_; }
   pid_t supervisor() const { return supervisor_; }
 
  private:
+  void tell(char byte);
   pid_t supervisor_ = -1;
   int control_ = -1, report_ = -1;
   bool ended_ = false;

@@ -109,7 +109,8 @@ void measure_steps(RunRecord& r) {
 
 void follow(const Record& r, ResultTail& t) {
   t.last_event = event_of(r);
-  if (std::holds_alternative<StartRecord>(r)) t = {.started = true, .last_event = t.last_event};
+  if (std::holds_alternative<StartRecord>(r))
+    t = {.started = true, .starts = t.starts + 1, .last_event = t.last_event};
   if (const auto* step = std::get_if<StepRecord>(&r)) t.last_step = step->step;
   if (const auto* end = std::get_if<EndRecord>(&r)) {
     t.ended = true;

@@ -8,9 +8,9 @@
 //                   result.jsonl       written by the trainer
 //                   out, err           its output
 //                   ranks/             that of each rank, with --rank-output files
-//                   attempt            how often it was started
-//                   status.json        the verdict; a trial is complete when this holds a final class
-//                   attempt-1/ …       what earlier, unfinished attempts left
+//                   attempt            how often it was started, and what of that came no further
+//                   (trialdir.h) status.json        the verdict; a trial is complete when this holds a final
+//                   class attempt-1/ …       what earlier, unfinished attempts left
 //
 //   SweepOutcome o = run_sweep(matrix, sweep, {.results = "results/demo", .trainer = self});
 #pragma once

@@ -39,7 +39,7 @@ double seconds_since(Clock::time_point t) {
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != supervisor) ::_exit(127);  // it died before the line above took effect
-  for (int s : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT}) ::signal(s, SIG_DFL);
+  for (int s : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT, SIGUSR1}) ::signal(s, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -137,7 +137,8 @@ class Supervisor {
       kill_all();
       ::_exit(1);
     }
-    if (n == 1) stop(ProcessEnd::cancelled);
+    if (n == 1 && byte == 'n') ::kill(command_, SIGUSR1);
+    if (n == 1 && byte == 'c') stop(ProcessEnd::cancelled);
   }
 
   void reap() {

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
+#include <sstream>
 #include <vector>
 
 #include "bench/sweep/results.h"
@@ -18,6 +20,9 @@ namespace {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
+
+constexpr const char* kCheckpoint = "step-";  // checkpoints/step-00000100 (model/inference/checkpoint.h)
+constexpr int64_t kMostOfAStart = 200;        // bytes: four numbers
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
@@ -55,20 +60,47 @@ bool TrialDir::finished() const {
   return j.is_object() && j.value("final", json(is_final(*own))) == true;
 }
 
+TrialDir::Start TrialDir::start() const {
+  Start s;
+  std::istringstream text(read_end(dir_ / "attempt", kMostOfAStart));
+  if (!(text >> s.number) || s.number < 0) return {};
+  if (!(text >> s.from >> s.tries >> s.before) || s.from < 0 || s.tries < 0 || s.before < 0)
+    return {.number = s.number, .tries = s.number};  // of a version in which none went on
+  return s;
+}
+
 int64_t TrialDir::attempt() const {
-  return std::max<int64_t>(0, std::atoll(word_in(dir_ / "attempt").c_str()));
+  return start().number;
+}
+
+int64_t TrialDir::saved_step() const {
+  int64_t step = 0;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(dir_ / "checkpoints", none)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kCheckpoint) && entry.path().extension() != ".tmp" &&
+        fs::exists(entry.path() / "state.json", none))
+      step = std::max<int64_t>(step, std::atoll(name.c_str() + std::strlen(kCheckpoint)));
+  }
+  return step;
+}
+
+ResultTail TrialDir::tail() const {
+  ResultTail t = read_tail(dir_ / "result.jsonl");
+  return t.starts > start().before ? t : ResultTail{};
 }
 
 bool TrialDir::adopt() {
-  const auto v = verdict_from_results(read_tail(dir_ / "result.jsonl"));
+  const auto v = verdict_from_results(tail());
   if (!v) return false;
   write_status(*v, nullptr, "");
   return true;
 }
 
-void TrialDir::prepare() {
+bool TrialDir::prepare(bool go_on) {
   fs::create_directories(dir_);
-  const int64_t before = attempt();
+  const Start last = start();
+  const int64_t before = last.number, from = go_on ? saved_step() : 0;
   if (before > 0) {
     // A kill in the middle of these renames is harmless: `attempt` still holds the number, so the next sweep
     // moves the rest to the same place. The verdict goes first: without it, what is left is an unfinished
@@ -76,14 +108,20 @@ void TrialDir::prepare() {
     const fs::path old = dir_ / ("attempt-" + std::to_string(before));
     fs::create_directories(old);
     std::vector<fs::path> files = {"status.json"};
+    if (from > 0) files.insert(files.end(), {"out", "err"});
     for (const auto& entry : fs::directory_iterator(dir_)) {
       const std::string name = entry.path().filename().string();
-      if (!name.starts_with("attempt") && name != "status.json" && name != "claim") files.emplace_back(name);
+      if (from == 0 && !name.starts_with("attempt") && name != "status.json" && name != "claim")
+        files.emplace_back(name);
     }
     for (const fs::path& name : files)
       if (fs::exists(fs::symlink_status(dir_ / name))) fs::rename(dir_ / name, old / name);
   }
-  write_atomically(dir_ / "attempt", std::to_string(before + 1) + "\n");
+  // In one file, in one moment: a start that a kill interrupts here is counted once.
+  std::ostringstream text;
+  text << before + 1 << ' ' << from << ' ' << (from > last.from ? 1 : last.tries + 1) << ' '
+       << (from > 0 ? read_tail(dir_ / "result.jsonl").starts : 0) << '\n';
+  write_atomically(dir_ / "attempt", text.str());
   const json spec = to_json(trial_.spec);
   const json trial = {{"schema", 1},
                       {"id", trial_.id},
@@ -96,11 +134,16 @@ void TrialDir::prepare() {
   write_atomically(dir_ / "trial.json", trial.dump(1) + "\n");
   // JSON is YAML too; dumping it keeps every value's type beyond doubt.
   write_atomically(dir_ / "config.yaml", spec.dump(1) + "\n");
+  return from > 0;
+}
+
+Verdict TrialDir::weigh(const ProcessOutcome& outcome) const {
+  return classify(outcome, tail(), read_end(dir_ / "err", 4096));
 }
 
 Verdict TrialDir::judge(const ProcessOutcome& outcome, const Plausibility& plausibility,
                         const std::string& job) {
-  Verdict v = classify(outcome, read_tail(dir_ / "result.jsonl"), read_end(dir_ / "err", 4096));
+  Verdict v = weigh(outcome);
   if (v.run_class == RunClass::ok && (plausibility.least_step_s > 0 || plausibility.noise_limit > 0)) {
     std::vector<std::string> unheard;  // whoever reads the results is told
     v = doubted(v, load_run(dir_, &unheard).step_s, plausibility);
@@ -114,17 +157,26 @@ void TrialDir::settle(const Verdict& v, const std::string& job) {
 }
 
 void TrialDir::write_status(const Verdict& v, const ProcessOutcome* outcome, const std::string& job) const {
-  const ResultTail tail = read_tail(dir_ / "result.jsonl");
-  // A person's stop is never held against the trial, however often it comes.
-  const bool worn_out =
-      max_attempts_ > 0 && attempt() >= max_attempts_ && (v.retry || v.run_class != RunClass::interrupted);
-  const bool final = worn_out || (is_final(v.run_class) && !v.retry);
+  const ResultTail tail = this->tail();
+  // A person's stop is never held against the trial, however often it comes; nor is one that found it
+  // further.
+  const bool further = trial_.chained() && came_further();
+  // What crashed or hung on the way goes on as well: it will show whether it comes past that place.
+  const bool by_itself = v.run_class == RunClass::crash || v.run_class == RunClass::hang;
+  const bool again = v.retry || (further && by_itself);
+  const bool worn_out = max_attempts_ > 0 && start().tries >= max_attempts_ && !further &&
+                        (again || v.run_class != RunClass::interrupted);
+  const bool final = worn_out || (is_final(v.run_class) && !again);
+  const std::string goes_on = !final && trial_.chained() && saved_step() > 0
+                                  ? "; goes on from step " + std::to_string(saved_step())
+                                  : "";
   json j = {{"schema", 1},
             {"id", trial_.id},
             {"class", name_of(v.run_class)},
             {"final", final},
-            {"message", v.message},
+            {"message", v.message + goes_on},
             {"attempt", std::max<int64_t>(1, attempt())},
+            {"came_further", further},
             {"adopted", outcome == nullptr},
             {"last_event", tail.last_event},
             {"last_step", tail.last_step},

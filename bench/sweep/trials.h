@@ -16,6 +16,7 @@ namespace isobar {
 struct Forecast {
   double step_s = 0, upper_s = 0;  // of one optimizer step; upper end of the 80 % interval
   double ceiling_s = 0;            // no machine of these peaks is faster; 0: not known
+  double checkpoint_s = 0;         // of one checkpoint, upper end too; 0: not known
   int64_t memory_bytes = 0;        // of the fullest rank
   int64_t micro_batch = 0;  // that a GPU's memory leaves room for; 0: the trial gives one, or is a CPU's
   double trial_s = 0;       // of all steps, without start-up
@@ -35,6 +36,8 @@ struct Trial {
   bool baseline = false;     // the summary compares with it
   std::optional<Forecast> forecast = std::nullopt;  // where a machine file was given
   int64_t ranks() const { return spec.layout.world(); }
+  /// On a cluster it goes on from its last checkpoint where a job ended before it did.
+  bool chained() const { return spec.train.checkpoint_every > 0; }
 };
 
 struct Skipped {

@@ -213,7 +213,7 @@ TEST_F(PlanTest, ADamagedJobIsRefusedByName) {
   const ClusterSpec c = cluster("{ranks_per_node: 2}");
   std::vector<const Trial*> trials;
   for (const Trial& t : m.trials) trials.push_back(&t);
-  const json whole = description_of(plan_jobs(trials, s, c).at(0), "isobar-1", s, {}, c);
+  const json whole = description_of(plan_jobs(trials, s, c, scratch_.path()).at(0), "isobar-1", s, {}, c);
   const JobDir job(scratch_.path(), "isobar-1");
   const std::string file = job.path() / "job.json";
   const auto read = [&](const json& j) {
@@ -257,7 +257,7 @@ TEST_F(PlanTest, JobsHoldTrialsOfOneNodeCountAndTimeForTheLongest) {
   std::vector<const Trial*> trials;
   for (const Trial& t : m.trials) trials.push_back(&t);
   std::multiset<std::string> planned;
-  for (const PlannedJob& job : plan_jobs(trials, s, c)) {
+  for (const PlannedJob& job : plan_jobs(trials, s, c, scratch_.path())) {
     for (const Trial* t : job.trials) {
       EXPECT_EQ(c.nodes(t->ranks()), job.nodes);
       planned.insert(t->id);
@@ -269,7 +269,7 @@ TEST_F(PlanTest, JobsHoldTrialsOfOneNodeCountAndTimeForTheLongest) {
   EXPECT_EQ(planned.size(), m.trials.size());
   for (const Trial& t : m.trials) EXPECT_EQ(planned.count(t.id), 1u);
   c.max_time_s = 320;
-  EXPECT_THROW(plan_jobs(trials, s, c), ConfigError);
+  EXPECT_THROW(plan_jobs(trials, s, c, scratch_.path()), ConfigError);
 }
 
 TEST_F(PlanTest, AJobAsksForWhatTheQueueTakesAtLeast) {

@@ -3,7 +3,9 @@
 a job starts in the home directory with a clean environment and PBS' own variables, directives count only before the
 first command, and unknown ones are refused. Then checks what a sweep over it left behind.
 
-    tests/cluster/pbs.py --isobar build/isobar --fake build/fake_train
+    tests/cluster/pbs.py --isobar build/isobar --fake build/fake_train --slow-disk build/tests/libslow_disk.so
+
+With --slow-disk also: one real training through as many jobs as it takes (tests/cluster/pbs_chain.py).
 """
 import argparse, json, os, pathlib, re, shlex, signal, subprocess, sys, tempfile, time
 
@@ -156,38 +158,54 @@ def mpiexec(home, words):
     binding = a.cpu_bind.removeprefix("list:").split(":") if a.cpu_bind else []
     assert not binding or len(binding) >= min(a.n, a.ppn)
     ranks = []
-    with open(home / "mpiexec.log", "a") as log:
+    with open(home / "mpiexec.log" if "ISOBAR_TRIAL" in os.environ else os.devnull, "a") as log:
         for rank in range(a.n):
             local = rank % a.ppn
-            log.write(json.dumps({"trial": os.environ["ISOBAR_TRIAL"], "rank": rank, "node": hosts[rank // a.ppn], "local": local,
+            log.write(json.dumps({"trial": os.environ.get("ISOBAR_TRIAL"), "rank": rank, "node": hosts[rank // a.ppn], "local": local,
                                   "cores": binding[local] if binding else "", "home": os.getcwd(),
                                   "omp": os.environ.get("OMP_NUM_THREADS")}) + "\n")
     for rank in (0,):  # the stand-in trainer works alone
         env = dict(os.environ, PALS_RANKID=str(rank), PALS_LOCAL_RANKID="0", PALS_LOCAL_SIZE=str(min(a.n, a.ppn)))
         ranks.append(subprocess.Popen(a.command, env=env))
+    signal.signal(signal.SIGUSR1, lambda *_: [r.send_signal(signal.SIGUSR1) for r in ranks if r.poll() is None])
     sys.exit(max(r.wait() if r.wait() >= 0 else 128 - r.returncode for r in ranks))
 
 
 # ---- the test
-def test(isobar, fake):
+def install(home):
+    """The player's commands and its server in a folder; the environment that finds them."""
+    for d in ("bin", "server", "home", "work dir"): (home / d).mkdir()
+    for name in ("qsub", "qstat", "qselect", "qdel", "mpiexec"):
+        script = home / "bin" / name
+        script.write_text(f"#!/bin/sh\nPBS_PLAYER={shlex.quote(str(home))} exec {shlex.quote(sys.executable)} {shlex.quote(os.path.abspath(__file__))} --as {name} \"$@\"\n")
+        script.chmod(0o755)
+    (home / "home" / ".bash_profile").write_text(f"module() {{ echo \"module $*\"; }}\nPATH={shlex.quote(str(home))}/bin:$PATH\n")
+    return dict(os.environ, PATH=f"{home}/bin:{os.environ['PATH']}", PBS_PLAYER=str(home))
+
+
+def jobs_of(home):
+    return [load(home, j.name) for j in sorted((home / "server").glob("*.player"))]
+
+
+def node_seconds(home):
+    return sum(sum(60 ** i * int(x) for i, x in enumerate(reversed(j["resources_used"]["walltime"].split(":"))))
+               * j["Resource_List"]["nodect"] for j in jobs_of(home))
+
+
+def test(isobar, fake, slow_disk):
     wrong = []
     def check(ok, what):
         if not ok: wrong.append(what)
 
     with tempfile.TemporaryDirectory(prefix="isobar-pbs-") as folder:
         home = pathlib.Path(folder)
-        for d in ("bin", "server", "home", "work dir"): (home / d).mkdir()
-        for name in ("qsub", "qstat", "qselect", "qdel", "mpiexec"):
-            script = home / "bin" / name
-            script.write_text(f"#!/bin/sh\nPBS_PLAYER={shlex.quote(str(home))} exec {shlex.quote(sys.executable)} {shlex.quote(os.path.abspath(__file__))} --as {name} \"$@\"\n")
-            script.chmod(0o755)
+        env = install(home)
         trainer = home / "trainer"
         trainer.write_text(f"#!/bin/bash\necho \"${{@:7}}\" >> {shlex.quote(str(home))}/options\nexec {shlex.quote(fake)} train \"$2\" --ranks 1 --set \"$6\"\n")
         trainer.chmod(0o755)
         (home / "modules.sh").write_text("export MODULES_SEEN=$1\n")
         root = pathlib.Path(__file__).resolve().parents[2]
         evil = "a'b \"c\" $(touch pwned) ; `touch pwned` $HOME"
-        (home / "home" / ".bash_profile").write_text(f"module() {{ echo \"module $*\"; }}\nPATH={shlex.quote(str(home))}/bin:$PATH\n")
         # besides what configs/machines/aurora.yaml says: 12 tiles a node and their cores
         cluster = {"account": "Project", "modules": ["frameworks"],
                    "preamble": [["source", str(home / "modules.sh"), evil], ["printenv", "MODULES_SEEN"]],
@@ -202,7 +220,6 @@ def test(isobar, fake):
         # 101 segv, 106 numeric, 107 bad_config, 108 never begins, 114 has no end
         sweep.write_text("base: base.yaml\nsteps: 4\ntimeout_s: 10\nhang_s: 8\ngrace_s: 0.2\n"
                          "axes: {gpus: [1, 12, 24], train.seed: [0, 101, 106, 107, 108, 114]}\n")
-        env = dict(os.environ, PATH=f"{home}/bin:{os.environ['PATH']}", PBS_PLAYER=str(home))
         command = [isobar, "sweep", str(sweep), "--results", str(home / "work dir" / "res'ults $(touch pwned)"), "--launcher", "pbs",
                    "--machine", str(machine), "--trainer", str(trainer), "--rank-output", "files", "--json"]
         done = subprocess.run(command, env=env, cwd=home / "work dir", capture_output=True, text=True, timeout=900)
@@ -225,11 +242,10 @@ def test(isobar, fake):
         options = (home / "options").read_text().splitlines()
         check(len(options) >= 18 and set(options) == {"--rank-output files"}, f"--rank-output of the trials: {options}")
         books = summary["accounting"]
-        took = sum(int(j["resources_used"]["walltime"][-2:]) * j["Resource_List"]["nodect"]
-                   for j in (load(home, f.name) for f in (home / "server").glob("*.player")))
+        took = node_seconds(home)
         check(books["jobs"] == len(list((home / "server").glob("*.player"))) and books["node_s"] == took,
               f"accounting: {books}, and the player's books say {took} node seconds")
-        jobs = [load(home, j.name) for j in sorted((home / "server").glob("*.player"))]
+        jobs = jobs_of(home)
         check({j["want"]["resources"]["select"] for j in jobs} == {"1:ncpus=104:mpiprocs=12", "2:ncpus=104:mpiprocs=12"},
               f"node counts of the jobs: {[j['want']['resources']['select'] for j in jobs]}")
         check(all(j["want"]["resources"]["filesystems"] == "home:flare" and j["want"]["-A"] == "Project" for j in jobs), "directives")
@@ -252,6 +268,9 @@ def test(isobar, fake):
         command[4] = str(home / "refused")
         done = subprocess.run(command, env=env, cwd=home, capture_output=True, text=True, timeout=300)
         check(done.returncode == 2 and "Unknown queue" in done.stderr and "machine.yaml" in done.stderr, f"refusal: {done.returncode} {done.stderr}")
+    if slow_disk:
+        import pbs_chain
+        pbs_chain.test(isobar, slow_disk, check)
     for w in wrong: print("WRONG:", w)
     print(f"{len(summary['trials'])} trials through {len(jobs)} PBS jobs: {summary['counts']}")
     sys.exit(bool(wrong))
@@ -268,5 +287,6 @@ if __name__ == "__main__":
         arguments = argparse.ArgumentParser(description=__doc__)
         arguments.add_argument("--isobar", required=True)
         arguments.add_argument("--fake", required=True)
+        arguments.add_argument("--slow-disk")
         given = arguments.parse_args()
-        test(os.path.abspath(given.isobar), os.path.abspath(given.fake))
+        test(os.path.abspath(given.isobar), os.path.abspath(given.fake), given.slow_disk and os.path.abspath(given.slow_disk))
