@@ -109,7 +109,15 @@ PriceBelief spec_belief(const Quantity& q) {
   return b;
 }
 
-PriceBelief believe(const Quantity& q, const std::vector<Samples>& campaigns) {
+Voice voice_of(const Quantity& q, const Samples& campaign) {
+  Voice v{thin(campaign, kBelieved), {}, {}};
+  const PriceFit f = fit_prices(q, v.rows, spec_belief(q), kCampaignRuns);
+  v.precision = f.information;
+  v.vector = f.vector;
+  return v;
+}
+
+PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns) {
   const PriceBelief spec = spec_belief(q);
   const Eigen::Index n = spec.mean.size();
   MatrixXd differs = MatrixXd::Zero(n, n), precision = MatrixXd::Zero(n, n);
@@ -119,18 +127,11 @@ PriceBelief believe(const Quantity& q, const std::vector<Samples>& campaigns) {
   }
   VectorXd vector = precision * spec.mean;
   const MatrixXd one = MatrixXd::Identity(n, n);
-  struct Said {  // by a campaign about the common mean, its own deviation integrated out
-    Samples rows;
-    MatrixXd precision;
-    VectorXd vector;
-  };
-  std::vector<Said> said;
-  for (const Samples& c : campaigns) {
-    if (c.empty()) continue;
-    const Samples rows = thin(c, kBelieved);
-    const PriceFit f = fit_prices(q, rows, spec, kCampaignRuns);
-    const Eigen::PartialPivLU<MatrixXd> widened(one + f.information * differs);
-    said.push_back({rows, widened.solve(f.information), widened.solve(f.vector)});
+  std::vector<Voice> said;  // about the common mean, a campaign's own deviation integrated out
+  for (const Voice& c : campaigns) {
+    if (c.rows.empty()) continue;
+    const Eigen::PartialPivLU<MatrixXd> widened(one + c.precision * differs);
+    said.push_back({c.rows, widened.solve(c.precision), widened.solve(c.vector)});
     precision += said.back().precision;
     vector += said.back().vector;
   }
@@ -140,7 +141,7 @@ PriceBelief believe(const Quantity& q, const std::vector<Samples>& campaigns) {
   };
   PriceBelief all = solved(precision, vector);
   std::vector<std::vector<double>> errors;
-  for (const Said& out : said) {
+  for (const Voice& out : said) {
     const PriceBelief others = solved(precision - out.precision, vector - out.vector);
     std::vector<double> of_campaign;
     for (const Sample* s : thin(out.rows, kHeldOut))

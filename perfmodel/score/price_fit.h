@@ -2,8 +2,8 @@
 // hierarchical model: campaigns differ from their common mean by PriceInfo::differs), then by this campaign's
 // training runs (robust maximum a posteriori).
 //
-//   PriceBelief others = believe(kStepSeconds, {vtrain_samples, sc21_samples});   // what other campaigns say
-//   Eigen::VectorXd log_prices = fitted_prices(kStepSeconds, training_samples, others);
+//   PriceBelief others = believe(kStepSeconds, {voice_of(kStepSeconds, vtrain_samples)});   // what others
+//   say Eigen::VectorXd log_prices = fitted_prices(kStepSeconds, training_samples, others);
 #pragma once
 #include <Eigen/Core>
 #include <vector>
@@ -20,7 +20,15 @@ struct PriceBelief {
   /// What such a campaign is wrong by, in sigmas of unseen_variance: campaigns predicted from the others.
   Tails tails{};
 };
-PriceBelief believe(const Quantity& quantity, const std::vector<Samples>& campaigns);
+/// What one campaign's runs say about its prices: a Gaussian's precision, and precision times mean.
+struct Voice {
+  Samples rows;  // thinned
+  Eigen::MatrixXd precision;
+  Eigen::VectorXd vector;
+};
+Voice voice_of(const Quantity& quantity, const Samples& campaign);
+/// Of a campaign that none of these is.
+PriceBelief believe(const Quantity& quantity, const std::vector<Voice>& campaigns);
 PriceBelief spec_belief(const Quantity& quantity);
 /// Of the logarithm of a run whose campaign nobody has seen: its prices', and what prices do not explain.
 double unseen_variance(const Quantity& quantity, const Sample& sample, const PriceBelief& belief);

@@ -165,7 +165,9 @@ TEST(Doubt, CampaignsThatNobodyHasSeenAreHeldFourTimesOutOfFive) {
         for (size_t i = 0; i < 1 + c; ++i)
           campaigns[c].push_back(&runs.emplace_back(h.run(std::to_string(c), 0, own)));
       }
-      const CampaignFit fit(kToy, {}, believe(kToy, campaigns));
+      std::vector<Voice> voices;
+      for (const Samples& c : campaigns) voices.push_back(voice_of(kToy, c));
+      const CampaignFit fit(kToy, {}, believe(kToy, voices));
       const Sample s = h.run("new", 0, spread * h.normal(h.random));
       unseen.take(s, fit.predict(s));
     }
