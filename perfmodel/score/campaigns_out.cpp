@@ -81,7 +81,7 @@ CampaignsOut leave_campaigns_out(const Quantity& quantity, const Library& scored
       Samples rows = c.without(left_out);
       voices.push_back(rows.size() == c.samples.size() ? c.voice : voice_of(quantity, std::move(rows)));
     }
-    out.campaigns.push_back(predicted(quantity, name, left_out, believe(quantity, voices)));
+    out.campaigns.push_back(predicted(quantity, name, left_out, believe(quantity, voices, engine_of(name))));
     const CampaignScore& c = out.campaigns.back();
     all.insert(all.end(), c.rows.begin(), c.rows.end());
     means.push_back(c.scores.mape);

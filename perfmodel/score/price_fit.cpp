@@ -4,6 +4,7 @@
 #include <Eigen/LU>
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace isobar {
 
@@ -110,39 +111,118 @@ PriceBelief spec_belief(const Quantity& q) {
 }
 
 Voice voice_of(const Quantity& q, const Samples& campaign) {
-  Voice v{thin(campaign, kBelieved), {}, {}};
+  Voice v;
+  v.name = campaign.empty() ? "" : campaign[0]->campaign;
+  v.rows = thin(campaign, kBelieved);
+  if (!v.rows.empty() && v.rows[0]->run) v.engine = engine_of(v.rows[0]->campaign);
   const PriceFit f = fit_prices(q, v.rows, spec_belief(q), kCampaignRuns);
   v.precision = f.information;
   v.vector = f.vector;
   return v;
 }
 
-PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns) {
-  const PriceBelief spec = spec_belief(q);
-  const Eigen::Index n = spec.mean.size();
-  MatrixXd differs = MatrixXd::Zero(n, n), precision = MatrixXd::Zero(n, n);
-  for (Eigen::Index i = 0; i < n; ++i) {
-    differs(i, i) = q.info[i].differs * q.info[i].differs;
-    precision(i, i) = 1 / (q.info[i].unsure * q.info[i].unsure);
+namespace {
+
+constexpr double kFamilyShare = 0.5;  // of the variance between campaigns, that an engine's family shares
+
+/// What is said of a Gaussian, and what that says of another that it deviates from.
+struct Message {
+  MatrixXd precision;
+  VectorXd vector;
+  void add(const Message& other) {
+    precision += other.precision;
+    vector += other.vector;
   }
-  VectorXd vector = precision * spec.mean;
-  const MatrixXd one = MatrixXd::Identity(n, n);
-  std::vector<Voice> said;  // about the common mean, a campaign's own deviation integrated out
-  for (const Voice& c : campaigns) {
-    if (c.rows.empty()) continue;
-    const Eigen::PartialPivLU<MatrixXd> widened(one + c.precision * differs);
-    said.push_back({c.rows, widened.solve(c.precision), widened.solve(c.vector)});
-    precision += said.back().precision;
-    vector += said.back().vector;
+  Message through(const MatrixXd& deviation) const {
+    const Eigen::PartialPivLU<MatrixXd> widened(MatrixXd::Identity(precision.rows(), precision.cols()) +
+                                                precision * deviation);
+    return {widened.solve(precision), widened.solve(vector)};
   }
-  const auto solved = [&](const MatrixXd& p, const VectorXd& v) -> PriceBelief {
-    const MatrixXd covariance = p.ldlt().solve(one);
-    return {covariance * v, covariance + differs};
-  };
-  PriceBelief all = solved(precision, vector);
+};
+
+/// mean of all -> family of engines -> campaign, with the campaign's tuning along one direction.
+class Hierarchy {
+ public:
+  explicit Hierarchy(const Quantity& q) : q_(q), tuning_(static_cast<Eigen::Index>(q.prices)) {
+    const auto n = static_cast<Eigen::Index>(q.prices);
+    VectorXd differs(n), unsure(n), spec(n);
+    for (Eigen::Index i = 0; i < n; ++i) {
+      differs[i] = std::pow(q.info[i].differs, 2);
+      unsure[i] = std::pow(q.info[i].unsure, 2);
+      spec[i] = std::log(q.info[i].spec);
+      tuning_[i] = q.info[i].tuned;
+    }
+    family_ = (kFamilyShare * differs).asDiagonal();
+    own_ = ((1 - kFamilyShare) * differs).asDiagonal();
+    spec_.precision = unsure.cwiseInverse().asDiagonal();
+    spec_.vector = spec_.precision * spec;
+  }
+
+  /// What a campaign says of its family.
+  Message of_family(const Voice& v) const {
+    const Message about{v.precision, v.vector - v.precision * (tuning_ * middle(v.engine))};
+    return about.through(deviation(tuned_of(v.engine)));
+  }
+
+  PriceBelief believe(const std::map<std::string, Message>& families, const std::string& asked,
+                      const Tuned& tuned) const {
+    Message all = spec_;
+    for (const auto& [name, said] : families)
+      if (name != asked) all.add(said.through(family_));
+    const MatrixXd one = MatrixXd::Identity(family_.rows(), family_.cols());
+    MatrixXd covariance = all.precision.ldlt().solve(one);
+    VectorXd mean = covariance * all.vector;
+    covariance += family_;
+    if (const auto own = families.find(asked); own != families.end()) {
+      Message said{covariance.ldlt().solve(one), {}};
+      said.vector = said.precision * mean;
+      said.add(own->second);
+      covariance = said.precision.ldlt().solve(one);
+      mean = covariance * said.vector;
+    }
+    return {mean + tuning_ * (tuned.mean - kMiddle), covariance + deviation(tuned)};
+  }
+
+  static Tuned tuned_of(const ForeignEngine* e) { return e ? e->tuned : Tuned{}; }
+  /// Campaigns of engines that no file describes are families of their own.
+  static std::string family_of(const Voice& v) { return v.engine ? v.engine->family : "campaign " + v.name; }
+
+ private:
+  static constexpr double kMiddle = 0.5;
+  static double middle(const ForeignEngine* e) { return tuned_of(e).mean - kMiddle; }
+  MatrixXd deviation(const Tuned& t) const {
+    return own_ + t.sigma * t.sigma * tuning_ * tuning_.transpose();
+  }
+  const Quantity& q_;
+  VectorXd tuning_;
+  MatrixXd family_, own_;
+  Message spec_;
+};
+
+}  // namespace
+
+PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns, const ForeignEngine* engine,
+                    std::optional<double> tuned) {
+  const Hierarchy h(q);
+  std::vector<Message> said;
+  std::map<std::string, Message> families;
+  for (const Voice& v : campaigns) {
+    said.push_back(h.of_family(v));
+    const auto [family, first] = families.try_emplace(Hierarchy::family_of(v), said.back());
+    if (!first) family->second.add(said.back());
+  }
+  Tuned asked = Hierarchy::tuned_of(engine);
+  if (tuned) asked = {*tuned, 0};
+  PriceBelief all = h.believe(families, engine ? engine->family : "", asked);
+  // How wrong the others are about each of these.
   std::vector<std::vector<double>> errors;
-  for (const Voice& out : said) {
-    const PriceBelief others = solved(precision - out.precision, vector - out.vector);
+  for (size_t c = 0; c < campaigns.size(); ++c) {
+    const Voice& out = campaigns[c];
+    std::map<std::string, Message> rest = families;
+    Message& own = rest.at(Hierarchy::family_of(out));
+    own.precision -= said[c].precision;
+    own.vector -= said[c].vector;
+    const PriceBelief others = h.believe(rest, Hierarchy::family_of(out), Hierarchy::tuned_of(out.engine));
     std::vector<double> of_campaign;
     for (const Sample* s : thin(out.rows, kHeldOut))
       if (s->bound == 0)

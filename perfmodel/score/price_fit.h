@@ -6,6 +6,8 @@
 //   say Eigen::VectorXd log_prices = fitted_prices(kStepSeconds, training_samples, others);
 #pragma once
 #include <Eigen/Core>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "perfmodel/score/doubt.h"
@@ -22,13 +24,18 @@ struct PriceBelief {
 };
 /// What one campaign's runs say about its prices: a Gaussian's precision, and precision times mean.
 struct Voice {
-  Samples rows;  // thinned
+  std::string name;                       // of the campaign
+  Samples rows;                           // thinned
+  const ForeignEngine* engine = nullptr;  // none: nobody knows it
   Eigen::MatrixXd precision;
   Eigen::VectorXd vector;
 };
 Voice voice_of(const Quantity& quantity, const Samples& campaign);
-/// Of a campaign that none of these is.
-PriceBelief believe(const Quantity& quantity, const std::vector<Voice>& campaigns);
+/// Of a campaign that none of these is, of this engine (nullptr: of one that nobody knows), as tuned as that
+/// engine's usually are, or by so much. What campaigns deviate by from the mean of all is shared in part by
+/// those of an engine's family, and follows in part how tuned they are (engine.h).
+PriceBelief believe(const Quantity& quantity, const std::vector<Voice>& campaigns,
+                    const ForeignEngine* engine = nullptr, std::optional<double> tuned = {});
 PriceBelief spec_belief(const Quantity& quantity);
 /// Of the logarithm of a run whose campaign nobody has seen: its prices', and what prices do not explain.
 double unseen_variance(const Quantity& quantity, const Sample& sample, const PriceBelief& belief);

@@ -8,9 +8,10 @@ namespace isobar {
 
 struct PriceInfo {
   const char* name;
-  double spec;     // before any measurement
-  double unsure;   // log sigma of that
-  double differs;  // log sigma between engines and machines
+  double spec;       // before any measurement
+  double unsure;     // log sigma of that
+  double differs;    // log sigma between engines and machines
+  double tuned = 0;  // log ratio of a tuned submission's to research code's (engine.h)
 };
 
 struct Sample;

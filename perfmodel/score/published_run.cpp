@@ -251,6 +251,7 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts)
   r.engine = row.text("framework");
   r.gpu_type = row.text("gpu_type");
   r.campaign = row.text("campaign").empty() ? r.source : row.text("campaign");
+  if (const ForeignEngine* engine = engine_of(r.campaign)) r.habits = engine->habits;
   r.gpu = chip_named(r.gpu_type, row.text("intra_node_link"));
   if (!r.gpu) throw Refused("accelerator '" + r.gpu_type + "' is not known");
   const std::string metric = row.text("metric_name");
