@@ -67,6 +67,7 @@ Habits habits_of(const Section& s) {
       s.fail("overlaps", "'" + w + "' is nothing that is overlapped", "use tensor, pipeline, gradients");
   const auto has = [&](const char* w) { return std::find(named.begin(), named.end(), w) != named.end(); };
   return {has("tensor"), has("pipeline"), has("gradients"),
+          s.has("sequence_parallel") && s.yes("sequence_parallel"),
           s.has("tensor_traffic") ? s.number("tensor_traffic", 0.25, 8) : 1};
 }
 
@@ -93,7 +94,8 @@ std::vector<ForeignEngine> engines_in(const std::string& folder) {
 ForeignEngine load_engine(const std::string& path) {
   const json j = load_yaml(path);
   const Section s(j, path, "",
-                  {"family", "campaigns", "tuned", "overlaps", "tensor_traffic", "axes", "provenance"});
+                  {"family", "campaigns", "tuned", "overlaps", "sequence_parallel", "tensor_traffic", "axes",
+                   "provenance"});
   ForeignEngine e;
   e.name = std::filesystem::path(path).stem().string();
   e.file = path;

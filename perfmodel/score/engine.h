@@ -16,6 +16,7 @@ struct Habits {
   bool overlaps_tensor = false;    // tensor-parallel traffic under the products that feed or need it
   bool overlaps_pipeline = false;  // transfers of interleaved schedules under other chunks
   bool overlaps_gradients = true;  // reduction under the backward, gather under the forward pass
+  bool sequence_parallel = false;  // with tensor parallelism, where a table does not say
   double tensor_traffic = 1;       // bytes over those of one 2-byte reduction each way
 };
 

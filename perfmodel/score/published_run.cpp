@@ -162,7 +162,8 @@ void read_layout(const CsvRow& row, PublishedRun& r) {
   r.micro_batch = positive(row, "micro_batch", "micro-batch size");
   r.global_batch = positive(row, "global_batch", "global batch size");
   if (r.micro_batches() < 0.99) throw Refused("the micro-batches are larger than the global batch");
-  r.sequence_parallel = said(row, "sequence_parallel");
+  r.sequence_parallel = said(row, "sequence_parallel") ||
+                        (row.text("sequence_parallel").empty() && r.tp > 1 && r.habits.sequence_parallel);
   r.schedule = one_of<Schedule>(row, "schedule",
                                 {{"", Schedule::one_f_one_b},
                                  {"1f1b", Schedule::one_f_one_b},
