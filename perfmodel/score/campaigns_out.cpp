@@ -70,15 +70,6 @@ CampaignsOut leave_campaigns_out(const Quantity& quantity, const Library& scored
   take(quantity, scored, true, campaigns);
   take(quantity, others, false, campaigns);
   for (auto& [name, c] : campaigns) c.voice = voice_of(quantity, c.runs());
-  if (getenv("DBG"))
-    for (auto& [name, c] : campaigns) {
-      auto p = fitted_prices(quantity, thin(c.runs(), 120), spec_belief(quantity));
-      auto sp = spec_belief(quantity);
-      fprintf(stderr, "%s\n", name.c_str());
-      for (int i = 0; i < p.size(); ++i)
-        fprintf(stderr, "   %-14s %10.4g  ratio %.2f info %.0f\n", quantity.info[i].name, std::exp(p[i]),
-                std::exp(p[i] - sp.mean[i]), c.voice.precision(i, i));
-    }
   CampaignsOut out;
   std::vector<ScoredRow> all;
   std::vector<double> means;
@@ -90,7 +81,8 @@ CampaignsOut leave_campaigns_out(const Quantity& quantity, const Library& scored
       Samples rows = c.without(left_out);
       voices.push_back(rows.size() == c.samples.size() ? c.voice : voice_of(quantity, std::move(rows)));
     }
-    out.campaigns.push_back(predicted(quantity, name, left_out, believe(quantity, voices, engine_of(name))));
+    out.campaigns.push_back(
+        predicted(quantity, name, left_out, believe(quantity, voices, engine_of(name), tuned_of(name))));
     const CampaignScore& c = out.campaigns.back();
     all.insert(all.end(), c.rows.begin(), c.rows.end());
     means.push_back(c.scores.mape);

@@ -66,8 +66,11 @@ Habits habits_of(const Section& s) {
     if (std::find(known.begin(), known.end(), w) == known.end())
       s.fail("overlaps", "'" + w + "' is nothing that is overlapped", "use tensor, pipeline, gradients");
   const auto has = [&](const char* w) { return std::find(named.begin(), named.end(), w) != named.end(); };
-  return {has("tensor"), has("pipeline"), has("gradients"),
+  return {has("tensor"),
+          has("pipeline"),
+          has("gradients"),
           s.has("sequence_parallel") && s.yes("sequence_parallel"),
+          s.has("autocast") && s.yes("autocast"),
           s.has("tensor_traffic") ? s.number("tensor_traffic", 0.25, 8) : 1};
 }
 
@@ -81,7 +84,7 @@ std::vector<ForeignEngine> engines_in(const std::string& folder) {
   std::set<std::string> taken;
   for (const auto& file : files) {
     out.push_back(load_engine(file.string()));
-    for (const std::string& c : out.back().campaigns)
+    for (const auto& [c, tuned] : out.back().campaigns)
       if (!taken.insert(c).second)
         throw ConfigError(file.string(), "campaigns", "'" + c + "' is another engine's",
                           "leave it to one of them");
@@ -94,15 +97,21 @@ std::vector<ForeignEngine> engines_in(const std::string& folder) {
 ForeignEngine load_engine(const std::string& path) {
   const json j = load_yaml(path);
   const Section s(j, path, "",
-                  {"family", "campaigns", "tuned", "overlaps", "sequence_parallel", "tensor_traffic", "axes",
-                   "provenance"});
+                  {"family", "campaigns", "tuned", "overlaps", "sequence_parallel", "autocast",
+                   "tensor_traffic", "axes", "provenance"});
   ForeignEngine e;
   e.name = std::filesystem::path(path).stem().string();
   e.file = path;
   const json& family = s.at("family", "name those with which it shares most of its code, or itself");
   if (!family.is_string()) s.fail("family", "is no word", "name it");
   e.family = family.get<std::string>();
-  e.campaigns = s.words("campaigns");
+  const json& campaigns = s.at("campaigns", "map each to how tuned it is, {mlperf: 0.95}; {} for none");
+  if (!campaigns.is_object()) s.fail("campaigns", "is no map", "map each to how tuned it is, {mlperf: 0.95}");
+  for (const auto& [campaign, tuned] : campaigns.items()) {
+    if (!tuned.is_number() || !(tuned >= 0 && tuned <= 1))
+      s.fail("campaigns." + campaign, "is no number from 0 to 1", "0: research code, 1: a tuned submission");
+    e.campaigns[campaign] = tuned.get<double>();
+  }
   const json& tuned = s.at("tuned", "give {mean: 0.5, sigma: 0.2}; 0: research code, 1: a tuned submission");
   const Section t(tuned, path, "tuned", {"mean", "sigma"});
   e.tuned = {t.number("mean", 0, 1), t.number("sigma", 0.01, 1)};
@@ -130,14 +139,19 @@ const ForeignEngine& engine_named(const std::string& name) {
     if (e.name == name) return e;
     all += (all.empty() ? "" : ", ") + e.name;
   }
-  throw ConfigError("isobar", "--engine", "'" + name + "' is in no file of configs/engines",
+  throw ConfigError("isobar predict", "--engine", "'" + name + "' is in no file of configs/engines",
                     "use isobar, " + all + " or unknown");
 }
 
 const ForeignEngine* engine_of(const std::string& campaign) {
   for (const ForeignEngine& e : shipped_engines())
-    if (std::find(e.campaigns.begin(), e.campaigns.end(), campaign) != e.campaigns.end()) return &e;
+    if (e.campaigns.contains(campaign)) return &e;
   return nullptr;
+}
+
+Tuned tuned_of(const std::string& campaign) {
+  const ForeignEngine* e = engine_of(campaign);
+  return e ? Tuned{e->campaigns.at(campaign), e->tuned.sigma} : Tuned{};
 }
 
 }  // namespace isobar

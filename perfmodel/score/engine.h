@@ -5,7 +5,7 @@
 //   const ForeignEngine& e = engine_named("nemo");      // ConfigError lists those there are
 //   e.habits.overlaps_tensor; e.tuned.mean              // 0: research code, 1: a tuned submission
 #pragma once
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,6 +17,7 @@ struct Habits {
   bool overlaps_pipeline = false;  // transfers of interleaved schedules under other chunks
   bool overlaps_gradients = true;  // reduction under the backward, gather under the forward pass
   bool sequence_parallel = false;  // with tensor parallelism, where a table does not say
+  bool autocast = false;           // the residual stream stays in fp32
   double tensor_traffic = 1;       // bytes over those of one 2-byte reduction each way
 };
 
@@ -33,9 +34,9 @@ struct EngineAxes {
 
 struct ForeignEngine {
   std::string name, file;
-  std::string family;  // engines that share most of their code deviate together
-  std::vector<std::string> campaigns;
-  Tuned tuned;
+  std::string family;                       // engines that share most of their code deviate together
+  std::map<std::string, double> campaigns;  // and how tuned each is thought to be
+  Tuned tuned;                              // in a user's hands
   Habits habits;
   EngineAxes axes;
 };
@@ -45,6 +46,8 @@ const std::vector<ForeignEngine>& shipped_engines();
 const ForeignEngine& engine_named(const std::string& name);
 /// Whose campaign it is; nullptr: no file says.
 const ForeignEngine* engine_of(const std::string& campaign);
+/// How tuned a campaign is thought to be before its runs are seen.
+Tuned tuned_of(const std::string& campaign);
 /// Throws ConfigError for a file that says what nobody reads, or too little.
 ForeignEngine load_engine(const std::string& path);
 

@@ -11,16 +11,17 @@ namespace isobar {
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-VectorXd gradient(const Quantity& q, const Sample& s, VectorXd log_prices) {
+VectorXd gradient(const Quantity& q, const Sample& s, const VectorXd& log_prices) {
   constexpr double h = 1e-4;
-  VectorXd g(log_prices.size());
+  const double up = std::exp(h), down = std::exp(-h);
+  VectorXd prices = log_prices.array().exp(), g(log_prices.size());
   for (Eigen::Index i = 0; i < g.size(); ++i) {
-    const double at = log_prices[i];
-    log_prices[i] = at + h;
-    const double up = q.log_value(s, log_prices);
-    log_prices[i] = at - h;
-    g[i] = (up - q.log_value(s, log_prices)) / (2 * h);
-    log_prices[i] = at;
+    const double at = prices[i];
+    prices[i] = at * up;
+    const double more = q.log_of(s, prices.data());
+    prices[i] = at * down;
+    g[i] = (more - q.log_of(s, prices.data())) / (2 * h);
+    prices[i] = at;
   }
   return g;
 }
@@ -114,7 +115,8 @@ Voice voice_of(const Quantity& q, const Samples& campaign) {
   Voice v;
   v.name = campaign.empty() ? "" : campaign[0]->campaign;
   v.rows = thin(campaign, kBelieved);
-  if (!v.rows.empty() && v.rows[0]->run) v.engine = engine_of(v.rows[0]->campaign);
+  if (!v.rows.empty() && v.rows[0]->run) v.engine = engine_of(v.name);
+  v.tuned = tuned_of(v.name);
   const PriceFit f = fit_prices(q, v.rows, spec_belief(q), kCampaignRuns);
   v.precision = f.information;
   v.vector = f.vector;
@@ -122,8 +124,6 @@ Voice voice_of(const Quantity& q, const Samples& campaign) {
 }
 
 namespace {
-
-constexpr double kFamilyShare = 0.5;  // of the variance between campaigns, that an engine's family shares
 
 /// What is said of a Gaussian, and what that says of another that it deviates from.
 struct Message {
@@ -152,16 +152,16 @@ class Hierarchy {
       spec[i] = std::log(q.info[i].spec);
       tuning_[i] = q.info[i].tuned;
     }
-    family_ = (kFamilyShare * differs).asDiagonal();
-    own_ = ((1 - kFamilyShare) * differs).asDiagonal();
+    family_ = (q.family * differs).asDiagonal();
+    own_ = ((1 - q.family) * differs).asDiagonal();
     spec_.precision = unsure.cwiseInverse().asDiagonal();
     spec_.vector = spec_.precision * spec;
   }
 
   /// What a campaign says of its family.
   Message of_family(const Voice& v) const {
-    const Message about{v.precision, v.vector - v.precision * (tuning_ * middle(v.engine))};
-    return about.through(deviation(tuned_of(v.engine)));
+    const Message about{v.precision, v.vector - v.precision * (tuning_ * (v.tuned.mean - kMiddle))};
+    return about.through(deviation(v.tuned));
   }
 
   PriceBelief believe(const std::map<std::string, Message>& families, const std::string& asked,
@@ -183,13 +183,11 @@ class Hierarchy {
     return {mean + tuning_ * (tuned.mean - kMiddle), covariance + deviation(tuned)};
   }
 
-  static Tuned tuned_of(const ForeignEngine* e) { return e ? e->tuned : Tuned{}; }
   /// Campaigns of engines that no file describes are families of their own.
   static std::string family_of(const Voice& v) { return v.engine ? v.engine->family : "campaign " + v.name; }
 
  private:
   static constexpr double kMiddle = 0.5;
-  static double middle(const ForeignEngine* e) { return tuned_of(e).mean - kMiddle; }
   MatrixXd deviation(const Tuned& t) const {
     return own_ + t.sigma * t.sigma * tuning_ * tuning_.transpose();
   }
@@ -202,7 +200,7 @@ class Hierarchy {
 }  // namespace
 
 PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns, const ForeignEngine* engine,
-                    std::optional<double> tuned) {
+                    const Tuned& tuned) {
   const Hierarchy h(q);
   std::vector<Message> said;
   std::map<std::string, Message> families;
@@ -211,9 +209,7 @@ PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns, cons
     const auto [family, first] = families.try_emplace(Hierarchy::family_of(v), said.back());
     if (!first) family->second.add(said.back());
   }
-  Tuned asked = Hierarchy::tuned_of(engine);
-  if (tuned) asked = {*tuned, 0};
-  PriceBelief all = h.believe(families, engine ? engine->family : "", asked);
+  PriceBelief all = h.believe(families, engine ? engine->family : "", tuned);
   // How wrong the others are about each of these.
   std::vector<std::vector<double>> errors;
   for (size_t c = 0; c < campaigns.size(); ++c) {
@@ -222,7 +218,7 @@ PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns, cons
     Message& own = rest.at(Hierarchy::family_of(out));
     own.precision -= said[c].precision;
     own.vector -= said[c].vector;
-    const PriceBelief others = h.believe(rest, Hierarchy::family_of(out), Hierarchy::tuned_of(out.engine));
+    const PriceBelief others = h.believe(rest, Hierarchy::family_of(out), out.tuned);
     std::vector<double> of_campaign;
     for (const Sample* s : thin(out.rows, kHeldOut))
       if (s->bound == 0)

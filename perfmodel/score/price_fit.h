@@ -6,7 +6,6 @@
 //   say Eigen::VectorXd log_prices = fitted_prices(kStepSeconds, training_samples, others);
 #pragma once
 #include <Eigen/Core>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,15 +26,16 @@ struct Voice {
   std::string name;                       // of the campaign
   Samples rows;                           // thinned
   const ForeignEngine* engine = nullptr;  // none: nobody knows it
+  Tuned tuned;
   Eigen::MatrixXd precision;
   Eigen::VectorXd vector;
 };
 Voice voice_of(const Quantity& quantity, const Samples& campaign);
-/// Of a campaign that none of these is, of this engine (nullptr: of one that nobody knows), as tuned as that
-/// engine's usually are, or by so much. What campaigns deviate by from the mean of all is shared in part by
-/// those of an engine's family, and follows in part how tuned they are (engine.h).
+/// Of a campaign that none of these is, of an engine (nullptr: of one that nobody knows) and so tuned. What
+/// campaigns deviate by from the mean of all is shared in part by those of an engine's family
+/// (Quantity::family), and follows in part how tuned they are (PriceInfo::tuned).
 PriceBelief believe(const Quantity& quantity, const std::vector<Voice>& campaigns,
-                    const ForeignEngine* engine = nullptr, std::optional<double> tuned = {});
+                    const ForeignEngine* engine = nullptr, const Tuned& tuned = {});
 PriceBelief spec_belief(const Quantity& quantity);
 /// Of the logarithm of a run whose campaign nobody has seen: its prices', and what prices do not explain.
 double unseen_variance(const Quantity& quantity, const Sample& sample, const PriceBelief& belief);
@@ -51,7 +51,7 @@ inline double process_sigma(const Quantity& q) {
 }
 
 /// d log value / d log price of each price.
-Eigen::VectorXd gradient(const Quantity& quantity, const Sample& sample, Eigen::VectorXd log_prices);
+Eigen::VectorXd gradient(const Quantity& quantity, const Sample& sample, const Eigen::VectorXd& log_prices);
 Eigen::MatrixXd jacobian(const Quantity& quantity, const Samples& rows, const Eigen::VectorXd& log_prices);
 /// log measured - log value
 Eigen::VectorXd residuals(const Quantity& quantity, const Samples& rows, const Eigen::VectorXd& log_prices);

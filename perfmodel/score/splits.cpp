@@ -49,7 +49,8 @@ const PriceBelief& Pool::belief_without(const Quantity& quantity, const std::str
       if (!voice) voice = voice_of(quantity, samples);
       others.push_back(*voice);
     }
-    found = beliefs_.emplace(campaign, believe(quantity, others, engine_of(campaign))).first;
+    found =
+        beliefs_.emplace(campaign, believe(quantity, others, engine_of(campaign), tuned_of(campaign))).first;
   }
   return found->second;
 }

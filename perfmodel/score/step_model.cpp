@@ -25,7 +25,7 @@ constexpr std::array<PriceInfo, kPrices> kStepInfo{{
     {"launch", 600e-6, 0.8, 0.8, -1.5},     {"launch.tp", 100e-6, 1.0, 1.5, -1.5},
     {"tp.link", 1.5, 0.4, 0.3, -0.3},       {"tp.nic", 1.6, 0.5, 0.5, -0.3},
     {"tp.exposed", 0.35, 0.6, 0.5, -0.5},   {"tp.latency", 30e-6, 0.8, 0.6, -0.6},
-    {"tp.hop", 50e-6, 0.8, 0.6, -0.6},      {"cp.link", 1.5, 0.5, 0.4, -0.5},
+    {"tp.hop", 50e-6, 0.8, 1.5, -0.6},      {"cp.link", 1.5, 0.5, 0.4, -0.5},
     {"ep.link", 2.0, 0.5, 0.4, -0.5},       {"dp.link", 1.5, 0.5, 0.4, -0.3},
     {"dp.nic", 1.6, 0.5, 0.5, -0.5},        {"dp.latency", 200e-6, 1.0, 0.8, -0.5},
     {"dp.hidden", 0.4, 0.7, 0.6, 0.5},      {"pp.link", 2.0, 0.6, 0.5, -0.3},
@@ -34,7 +34,7 @@ constexpr std::array<PriceInfo, kPrices> kStepInfo{{
     {"offload", 0.15, 0.8, 0.6, -0.5},      {"optimizer", 1.15, 0.4, 0.4, -0.5},
     {"vocabulary", 1.0, 0.3, 0.2, -0.2},    {"fill", 1.0, 0.15, 0.1, -0.1},
     {"micro", 1e-3, 1.0, 1.0, -1.0},        {"step", 10e-3, 1.0, 1.0, -1.0},
-    {"straggler", 0.005, 0.8, 0.8, -0.8},
+    {"straggler", 0.005, 0.8, 1.2, -0.8},
 }};
 
 constexpr double kSharp = 4;  // how suddenly the longer of two concurrent activities takes over
@@ -287,12 +287,11 @@ double step_seconds(const StepCounts& c, const Prices& price) {
   return step * (1 + p(Price::straggler) * c.gpu_doublings);
 }
 
-const Quantity kStepSeconds{kPrices, kStepInfo.data(), 0.08, 2,
-                            [](const Sample& s, const Eigen::VectorXd& log_prices) {
-                              Prices p;
-                              for (size_t i = 0; i < kPrices; ++i)
-                                p[i] = std::exp(log_prices[static_cast<Eigen::Index>(i)]);
-                              return std::log(step_seconds(s.counts, p));
-                            }};
+const Quantity kStepSeconds{
+    kPrices, kStepInfo.data(), 0.08, 2, 0.5, [](const Sample& s, const double* prices) {
+      Prices p;
+      std::copy_n(prices, kPrices, p.begin());
+      return std::log(step_seconds(s.counts, p));
+    }};
 
 }  // namespace isobar

@@ -47,9 +47,11 @@ TEST(Tails, HoldTheNextGroupFourTimesOutOfFive) {
 
 constexpr PriceInfo kOnePrice[] = {{"price", 1.0, 0.3, 0.1}};
 /// Seconds are one price times what the first feature counts.
-const Quantity kToy{1, kOnePrice, 0.08, 4, [](const Sample& s, const Eigen::VectorXd& log_prices) {
-                      return log_prices[0] + 0.5 * s.features[0];
-                    }};
+const Quantity kToy{
+    1,    kOnePrice,
+    0.08, 4,
+    0,    [](const Sample& s, const double* prices) {
+                      return std::log(prices[0]) + 0.5 * s.features[0]; }};
 
 /// Runs of a campaign: log errors of its own, of models, of runs.
 struct Hierarchy {
