@@ -12,29 +12,25 @@ namespace {
 
 // In the order of Price. spec, log sigma, log sigma between campaigns, effect of tuning.
 constexpr std::array<PriceInfo, kPrices> kStepInfo{{
-    {"gemm", 1.08, 0.15, 0.10, -0.10},      {"gemm.v100", 1.0, 0.10, 0.05, 0},
-    {"gemm.a100", 1.0, 0.10, 0.05, 0},      {"gemm.h100", 1.0, 0.10, 0.05, 0},
-    {"gemm.b200", 1.0, 0.10, 0.05, 0},      {"gemm.gb200", 1.0, 0.10, 0.05, 0},
-    {"gemm.b300", 1.0, 0.10, 0.05, 0},      {"gemm.gb300", 1.0, 0.10, 0.05, 0},
-    {"gemm.low", 1.2, 0.15, 0.10, -0.15},   {"gemm.fp4", 1.6, 0.2, 0.15, -0.15},
-    {"gemm.width", 60, 0.8, 0.6, 0},        {"gemm.tokens", 200, 0.8, 0.8, 0},
-    {"attention", 2.0, 0.4, 0.3, -0.3},     {"attention.v1", 1.5, 0.3, 0.2, 0},
-    {"scores", 1.4, 0.3, 0.2, -0.2},        {"ragged_heads", 2.0, 0.5, 0.3, 0},
-    {"scores.torch", 1.15, 0.5, 0.4, -0.3}, {"scores.fused", 1.15, 0.5, 0.4, -0.2},
-    {"pointwise", 1.5, 0.4, 0.4, -0.8},     {"rms.saved", 0.7, 0.3, 0.2, 0},
-    {"launch", 600e-6, 0.8, 0.8, -1.5},     {"launch.tp", 100e-6, 1.0, 1.5, -1.5},
-    {"tp.link", 1.5, 0.4, 0.3, -0.3},       {"tp.nic", 1.6, 0.5, 0.5, -0.3},
-    {"tp.exposed", 0.35, 0.6, 0.5, -0.5},   {"tp.latency", 30e-6, 0.8, 0.6, -0.6},
-    {"tp.hop", 50e-6, 0.8, 1.5, -0.6},      {"cp.link", 1.5, 0.5, 0.4, -0.5},
-    {"ep.link", 2.0, 0.5, 0.4, -0.5},       {"dp.link", 1.5, 0.5, 0.4, -0.3},
-    {"dp.nic", 1.6, 0.5, 0.5, -0.5},        {"dp.latency", 200e-6, 1.0, 0.8, -0.5},
-    {"dp.hidden", 0.4, 0.7, 0.6, 0.5},      {"pp.link", 2.0, 0.6, 0.5, -0.3},
-    {"pp.latency", 100e-6, 1.0, 1.0, -1.0}, {"zero3.link", 1.5, 0.5, 0.4, -0.3},
-    {"zero3.nic", 1.6, 0.5, 0.4, -0.3},     {"zero3.exposed", 0.1, 0.8, 0.6, -0.8},
-    {"offload", 0.15, 0.8, 0.6, -0.5},      {"optimizer", 1.15, 0.4, 0.4, -0.5},
-    {"vocabulary", 1.0, 0.3, 0.2, -0.2},    {"fill", 1.0, 0.15, 0.1, -0.1},
-    {"micro", 1e-3, 1.0, 1.0, -1.0},        {"step", 10e-3, 1.0, 1.0, -1.0},
-    {"straggler", 0.005, 0.8, 1.2, -0.8},
+    {"gemm", 1.08, 0.15, 0.10, -0.10},      {"gemm.low", 1.2, 0.15, 0.10, -0.15},
+    {"gemm.fp4", 1.6, 0.2, 0.15, -0.15},    {"gemm.width", 60, 0.8, 0.6, 0},
+    {"gemm.tokens", 200, 0.8, 0.8, 0},      {"attention", 2.0, 0.4, 0.3, -0.3},
+    {"attention.v1", 1.5, 0.3, 0.2, 0},     {"scores", 1.4, 0.3, 0.2, -0.2},
+    {"ragged_heads", 2.0, 0.5, 0.3, 0},     {"scores.torch", 1.15, 0.5, 0.4, -0.3},
+    {"scores.fused", 1.15, 0.5, 0.4, -0.2}, {"pointwise", 1.5, 0.4, 0.4, -0.8},
+    {"rms.saved", 0.7, 0.3, 0.2, 0},        {"launch", 600e-6, 0.8, 0.8, -1.5},
+    {"launch.tp", 100e-6, 1.0, 1.5, -1.5},  {"tp.link", 1.5, 0.4, 0.3, -0.3},
+    {"tp.nic", 1.6, 0.5, 0.5, -0.3},        {"tp.exposed", 0.35, 0.6, 0.5, -0.5},
+    {"tp.latency", 30e-6, 0.8, 0.6, -0.6},  {"tp.hop", 50e-6, 0.8, 1.5, -0.6},
+    {"cp.link", 1.5, 0.5, 0.4, -0.5},       {"ep.link", 2.0, 0.5, 0.4, -0.5},
+    {"dp.link", 1.5, 0.5, 0.4, -0.3},       {"dp.nic", 1.6, 0.5, 0.5, -0.5},
+    {"dp.latency", 200e-6, 1.0, 0.8, -0.5}, {"dp.hidden", 0.4, 0.7, 0.6, 0.5},
+    {"pp.link", 2.0, 0.6, 0.5, -0.3},       {"pp.latency", 100e-6, 1.0, 1.0, -1.0},
+    {"zero3.link", 1.5, 0.5, 0.4, -0.3},    {"zero3.nic", 1.6, 0.5, 0.4, -0.3},
+    {"zero3.exposed", 0.1, 0.8, 0.6, -0.8}, {"offload", 0.15, 0.8, 0.6, -0.5},
+    {"optimizer", 1.15, 0.4, 0.4, -0.5},    {"vocabulary", 1.0, 0.3, 0.2, -0.2},
+    {"fill", 1.0, 0.15, 0.1, -0.1},         {"micro", 1e-3, 1.0, 1.0, -1.0},
+    {"step", 10e-3, 1.0, 1.0, -1.0},        {"straggler", 0.005, 0.8, 1.2, -0.8},
 }};
 
 constexpr double kSharp = 4;  // how suddenly the longer of two concurrent activities takes over
@@ -106,8 +102,6 @@ StepCounts count_step(const PublishedRun& r) {
   const double bytes = r.precision == Precision::fp32 || r.precision == Precision::tf32 ? 4 : 2;
   const Precision wide = std::min(r.precision, Precision::bf16);
 
-  const auto priced = std::find(kPricedChips.begin(), kPricedChips.end(), g.chip());
-  c.chip = priced == kPricedChips.end() ? -1 : static_cast<int>(priced - kPricedChips.begin());
   c.layers = stage_layers(r);
   c.low = r.precision > Precision::bf16 && g.peak(r.precision) > g.peak(Precision::bf16) ? 1 : 0;
   c.fp4 = r.precision == Precision::fp4 && g.fp4 > 0 ? 1 : 0;
@@ -232,17 +226,11 @@ StepCounts count_step(const PublishedRun& r) {
 
 namespace {
 
-/// Slowdown of the chip's 16-bit products against its best large one.
-double product_slowdown(const StepCounts& c, const Prices& price) {
-  const double chip = c.chip < 0 ? 1 : price[index_of(Price::gemm_v100) + static_cast<size_t>(c.chip)];
-  return price[index_of(Price::gemm)] * chip;
-}
-
 double device_seconds(const StepCounts& c, const Prices& price) {
   const auto p = [&](Price x) { return price[index_of(x)]; };
   const double shape = (1 + p(Price::gemm_width) / c.width) * (1 + p(Price::gemm_tokens) / c.tokens);
-  const double gemm = product_slowdown(c, price) * (c.low > 0 ? p(Price::gemm_low) : 1) *
-                      (c.fp4 > 0 ? p(Price::gemm_fp4) : 1);
+  const double gemm =
+      p(Price::gemm) * (c.low > 0 ? p(Price::gemm_low) : 1) * (c.fp4 > 0 ? p(Price::gemm_fp4) : 1);
   return c.gemm_s * gemm * shape +
          c.attention_s * p(Price::attention) * (c.v1 > 0 ? p(Price::attention_v1) : 1) +
          c.scores_s * p(Price::scores) * (c.ragged > 0 ? p(Price::ragged_heads) : 1) +
@@ -271,7 +259,7 @@ double step_seconds(const StepCounts& c, const Prices& price) {
     const double traffic = c.zero3_s * p(c.zero3_far ? Price::zero3_nic : Price::zero3_link);
     layer = longer(layer, traffic) + p(Price::zero3_exposed) * traffic;
   }
-  const double micro = c.layers * layer + c.vocabulary_s * p(Price::vocabulary) * product_slowdown(c, price) +
+  const double micro = c.layers * layer + c.vocabulary_s * p(Price::vocabulary) * p(Price::gemm) +
                        c.offload_s * p(Price::offload) + p(Price::micro);
   const double transfers = c.pp_s * p(Price::pp_link) + c.pp_calls * p(Price::pp_latency);
   const double fill = c.fill * p(Price::fill);
@@ -288,7 +276,7 @@ double step_seconds(const StepCounts& c, const Prices& price) {
 }
 
 const Quantity kStepSeconds{
-    kPrices, kStepInfo.data(), 0.08, 2, 0.5, [](const Sample& s, const double* prices) {
+    kPrices, kStepInfo.data(), 0.08, 2, 0.15, [](const Sample& s, const double* prices) {
       Prices p;
       std::copy_n(prices, kPrices, p.begin());
       return std::log(step_seconds(s.counts, p));

@@ -18,14 +18,7 @@
 namespace isobar {
 
 enum class Price : int {
-  gemm,       // slowdown against the best large matrix product
-  gemm_v100,  // further factor of a chip: what its best large product says too much
-  gemm_a100,
-  gemm_h100,
-  gemm_b200,
-  gemm_gb200,
-  gemm_b300,
-  gemm_gb300,
+  gemm,          // slowdown against the best large matrix product
   gemm_low,      // further factor of fp8 and fp4 products
   gemm_fp4,      // and of fp4 products on top
   gemm_width,    // matrix width at which half of the efficiency is left
@@ -70,8 +63,6 @@ constexpr size_t index_of(Price p) {
   return static_cast<size_t>(p);
 }
 
-/// Chips whose products have a price of their own, in the order of Price.
-constexpr std::array<const char*, 7> kPricedChips{"v100", "a100", "h100", "b200", "gb200", "b300", "gb300"};
 const PriceInfo& info_of(Price p);
 Prices spec_prices();
 
@@ -79,7 +70,6 @@ Prices spec_prices();
 struct StepCounts {
   double layers = 1;             // of the stage
   double gemm_s = 0;             // a layer and micro-batch, all passes
-  int chip = -1;                 // of kPricedChips; -1: none of them
   double low = 0, fp4 = 0;       // 1: fp8 or fp4; fp4
   double width = 1, tokens = 1;  // of the local products
   double attention_s = 0;
