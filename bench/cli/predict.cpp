@@ -1,7 +1,6 @@
 // isobar predict: the command line of perfmodel's predict.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -104,9 +103,6 @@ void run_predict(const PredictArguments& a, const std::vector<std::string>& user
   LayoutQuestion question = a.question;
   if (!question.gpus.empty()) question.given = given_layout(spec, user);
   if (a.engine.engine != "isobar") return answer(spec, m, question, a.engine);
-  if (!question.json)
-    std::printf(
-        "Isobar's own engine; --engine prices another's (nemo, megatron, …: isobar predict --help)\n");
   if (question.rates && device_of(spec, m) != Device::accelerator)
     throw ConfigError("isobar predict", "--rates", "is for accelerators",
                       "name a machine of accelerators, or leave it out");

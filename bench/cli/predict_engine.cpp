@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kDoesNotFit = 4;
+constexpr int kTooLarge = 4;
 constexpr size_t kReranked = 200;  // of a search's layouts, each with other (dp, tp, cp, pp)
 
 /// The engine asked for, its coefficients and the chip: what prices a layout.
@@ -102,7 +102,6 @@ json json_of(const Asked& asked, const RunSpec& spec, const EngineAnswer& a) {
 void one_layout(const RunSpec& given, const Asked& asked, const LayoutQuestion& q) {
   const RunSpec spec = with_micro_batch(given, asked);
   const EngineAnswer a = asked.model.predict(asked.run(spec));
-  const bool fits = a.memory.value <= asked.chip.memory_bytes;
   if (q.json) {
     std::printf("%s\n", json_of(asked, spec, a).dump(1).c_str());
   } else {
@@ -119,14 +118,16 @@ void one_layout(const RunSpec& given, const Asked& asked, const LayoutQuestion& 
                 samples * static_cast<double>(spec.net.tokens()) / a.step.value);
     std::printf("  memory %.3g GB of %.3g, 80 %% interval %.3g ... %.3g\n", 1e-9 * a.memory.value,
                 1e-9 * asked.chip.memory_bytes, 1e-9 * a.memory.lower, 1e-9 * a.memory.upper);
+    if (a.memory.value > asked.chip.memory_bytes) std::printf("note: more likely than not it does not fit\n");
     if (given.policy.micro_batch == 0)
       std::printf("note: policy.micro_batch %ld, the largest that fits by this prediction\n",
                   spec.policy.micro_batch);
   }
-  if (!fits) {
-    std::fprintf(stderr, "isobar: does not fit: a rank needs %.3g GB of %.3g\n", 1e-9 * a.memory.value,
-                 1e-9 * asked.chip.memory_bytes);
-    throw CLI::RuntimeError(kDoesNotFit);
+  // What other engines need is known to a factor: only what is surely too much ends with the exit code.
+  if (a.memory.lower > asked.chip.memory_bytes) {
+    std::fprintf(stderr, "isobar: does not fit: a rank needs %.3g GB or more of %.3g\n",
+                 1e-9 * a.memory.lower, 1e-9 * asked.chip.memory_bytes);
+    throw CLI::RuntimeError(kTooLarge);
   }
 }
 

@@ -13,7 +13,7 @@ struct EngineQuestion {
 };
 
 /// Prints the answer. Throws ConfigError for what engine, net or machine cannot take; ends with exit code 4
-/// (CLI::RuntimeError) where the layout needs more memory than there is.
+/// (CLI::RuntimeError) where all of the memory's interval is more than there is.
 void answer(const RunSpec& spec, const Machine& machine, const LayoutQuestion& question,
             const EngineQuestion& engine);
 

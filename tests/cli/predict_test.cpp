@@ -236,7 +236,7 @@ TEST(PredictCommand, SaysWhoseEngineItPrices) {
                        "--set",     "policy.amp=bf16"};
   const Ended own = run(llama);
   EXPECT_EQ(own.code, 0) << own.text;
-  EXPECT_TRUE(own.text.starts_with("Isobar's own engine")) << own.text;
+  EXPECT_LT(own.text.find("Isobar's own engine"), own.text.find("layouts considered")) << own.text;
   Words foreign = llama;
   foreign.insert(foreign.end(), {"--engine", "fsdp", "--json"});
   const Ended ended = run(foreign);
@@ -271,6 +271,10 @@ TEST(PredictCommand, RefusesWhatAnEngineHasNot) {
   refused({gpu, "--engine", "nemo", "--tokens", "1e9"}, "--tokens", "own engine");
   refused({gpu, "--engine", "nemo", "--set", "policy.offload_optimizer=true"}, "policy.offload_optimizer",
           "llama3-8b.yaml");
+  const Ended large =
+      run({"predict", kModels + "gpt3-1t.yaml", "--machine", gpu, "--engine", "nemo", "--set", "layout.dp=1",
+           "--set", "layout.tp=1", "--set", "layout.pp=1", "--set", "policy.sequence_parallel=false"});
+  EXPECT_EQ(large.code, 4) << large.text;
   refused({kMachines + "example-2core.yaml", "--engine", "nemo"}, "--engine", "example-2core.yaml");
 }
 
