@@ -19,6 +19,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kWhose = "Isobar's own engine (--engine prices others')";
 constexpr int kDoesNotFit = 4;  // the exit code of out of memory
 
 // What a training of so many samples takes.
@@ -145,7 +146,7 @@ void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, co
                 l.world(), l.world() == 1 ? "" : "s");
     if (p.device == Device::cores)
       std::printf(" x %ld thread%s", p.where.threads, p.where.threads == 1 ? "" : "s");
-    std::printf("\n%s\n\n", text_of(l).c_str());
+    std::printf("\n%s\n%s\n\n", kWhose, text_of(l).c_str());
     print_prediction(p, spec, m);
     if (micro_batch.chosen) std::printf("note: %s\n", micro_batch.text().c_str());
     if (q.rates) print_rates(p.counts, m);
@@ -205,8 +206,8 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
       out.push_back(std::move(j));
       continue;
     }
-    std::printf("%s on %ld x %s, global batch %ld\n", spec.file.c_str(), gpus, m.name.c_str(),
-                spec.train.global_batch);
+    std::printf("%s on %ld x %s, global batch %ld\n%s\n", spec.file.c_str(), gpus, m.name.c_str(),
+                spec.train.global_batch, kWhose);
     if (!q.given.text.empty()) std::printf("given %s; the rest is searched\n", q.given.text.c_str());
     std::printf(
         "%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit, %ld priced one by one\n\n",

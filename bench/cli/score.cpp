@@ -14,6 +14,7 @@
 #include "bench/cli/options.h"
 #include "model/base/error.h"
 #include "perfmodel/fitting/statistics.h"
+#include "perfmodel/score/campaigns_out.h"
 #include "perfmodel/score/referee.h"
 
 namespace isobar {
@@ -32,6 +33,7 @@ What is fitted to:
   --folds K          K parts: each is predicted from the other K - 1
   --leave-out WHAT   whole layouts (dp tp cp pp v), GPU counts or models (dealt to at most 12 parts); shipped runs of the
                      campaign that have what is left out are left out too
+  --leave-out campaign   each engine and its tuning from all the others; a line a campaign, whatever tables it is in
   --points N         N random rows of the table, five draws; of other campaigns only the prices are known
   --up-to N          runs on at most N nodes, scored on those of more
   --fit-on OTHER     these tables instead of the shipped ones, and nothing of TABLES; with --folds or --leave-out both
@@ -183,6 +185,31 @@ void print(const CollectiveScore& s, const ScoreArguments& a) {
   print_reasons(s.refused);
 }
 
+void print(const CampaignsOut& out, const char* what, const ScoreArguments& a) {
+  if (a.json) {
+    for (const CampaignScore& c : out.campaigns) {
+      nlohmann::json j = json_of(c.scores);
+      j["campaign"] = c.campaign;
+      j["quantity"] = what;
+      if (a.rows) j["predictions"] = json_of(c.rows);
+      std::printf("%s\n", j.dump().c_str());
+    }
+    const nlohmann::json all = {{"quantity", what},
+                                {"campaigns", out.campaigns.size()},
+                                {"median_mape", 100 * out.median_mape},
+                                {"coverage", 100 * out.coverage},
+                                {"least_coverage", 100 * out.least}};
+    std::printf("%s\n", all.dump().c_str());
+    return;
+  }
+  std::printf("%s\n", what);
+  for (const CampaignScore& c : out.campaigns) print_line("  " + c.campaign, 0, c.scores);
+  std::printf(
+      "  median over %zu campaigns of the mean error %.1f %%; the 80 %% interval holds %.0f %% of all "
+      "rows, %.0f %% of the campaign that has the least\n",
+      out.campaigns.size(), 100 * out.median_mape, 100 * out.coverage, 100 * out.least);
+}
+
 JudgeOptions options_of(const ScoreArguments& a) {
   using Split = JudgeOptions::Split;
   JudgeOptions o;
@@ -226,6 +253,17 @@ struct Scoreboard {
   }
 };
 
+void score_campaigns(const Library& scored, const Library& others, const ScoreArguments& a) {
+  for (const auto& [quantity, what] : {std::pair{&kStepSeconds, "step time"}, {&kPeakBytes, "peak memory"}}) {
+    const CampaignsOut out = leave_campaigns_out(*quantity, scored, others);
+    if (!out.campaigns.empty()) print(out, what, a);
+  }
+  if (a.json) return;
+  for (const PublishedTable& t : scored)
+    if (t.runs.empty())
+      std::printf("no run of %s can be specified: see isobar score %s\n", t.name.c_str(), t.name.c_str());
+}
+
 void run_score(const ScoreArguments& a) {
   const std::string tables = a.published.empty() ? shipped("configs/published") : a.published;
   Library others;
@@ -239,10 +277,15 @@ void run_score(const ScoreArguments& a) {
       board.take(tables + "/collectives.csv", a.experts);
   }
   if (!a.machine.empty()) board.run_on(load_machine(a.machine));
+  const bool campaigns = a.leave_out == "campaign";
+  if (campaigns && !a.tables.empty() && !board.collectives.empty())
+    throw ConfigError(a.tables.front(), "--leave-out campaign", "is for tables of training runs",
+                      "leave tables of collectives out");
   const JudgeOptions options = options_of(a);
   if (!a.json)
-    std::printf("%-36s %5s %7s %7s %7s %7s %7s %6s %8s %7s %8s\n", "table", "rows", "refused", "MAPE",
-                "median", "p90", "bias", "groups", "Spearman", "regret", "coverage");
+    std::printf("%-36s %5s %7s %7s %7s %7s %7s %6s %8s %7s %8s\n", campaigns ? "campaign" : "table", "rows",
+                "refused", "MAPE", "median", "p90", "bias", "groups", "Spearman", "regret", "coverage");
+  if (campaigns) return score_campaigns(board.tables, others, a);
   for (const PublishedTable& t : board.tables) print(judge(t, others, options), a);
   for (const CollectiveTable& t : board.collectives) print(judge(t, options), a);
 }
@@ -261,9 +304,10 @@ void add_score_command(CLI::App& app) {
   score->add_option("--fit-on", a->fit_on, "Fit to these tables instead of the shipped ones");
   auto* folds =
       score->add_option("--folds", a->folds, "Cross-validation in K parts")->check(CLI::Range(2, 100));
-  auto* leave = score->add_option("--leave-out", a->leave_out, "Hold out whole values: layout, gpus or model")
-                    ->check(CLI::IsMember({"layout", "gpus", "model"}))
-                    ->excludes(folds);
+  auto* leave =
+      score->add_option("--leave-out", a->leave_out, "Hold out whole values: layout, gpus, model or campaign")
+          ->check(CLI::IsMember({"layout", "gpus", "model", "campaign"}))
+          ->excludes(folds);
   auto* points = score->add_option("--points", a->points, "Fit to N random rows of the table")
                      ->check(CLI::Range(1, 100000))
                      ->excludes(folds)
@@ -280,7 +324,9 @@ void add_score_command(CLI::App& app) {
   score->add_flag("--rows", a->rows, "With --json: every row's prediction too")->needs(json);
   score->callback([a, score] {
     refuse_unused(*score, {{"--published", !a->tables.empty() && !a->fit_on.empty(),
-                            "is not read: TABLES are scored, and --fit-on is fitted to", "leave it out"}});
+                            "is not read: TABLES are scored, and --fit-on is fitted to", "leave it out"},
+                           {"--spec", a->leave_out == "campaign",
+                            "says what is fitted to, as --leave-out campaign", "keep one of the two"}});
     run_score(*a);
   });
 }

@@ -1,6 +1,6 @@
 // Predictions with an interval, from one campaign's training runs.
 //
-//   CampaignFit fit(kStepSeconds, training_samples, believe(kStepSeconds, other_campaigns));
+//   CampaignFit fit(kStepSeconds, training_samples, believe(kStepSeconds, voices_of_others));
 //   Estimated e = fit.predict(sample);      // e.value in e.lower ... e.upper, 80 %
 //
 // Prices first (price_fit.h). What counts times prices leave unexplained: a Gaussian process over logarithms

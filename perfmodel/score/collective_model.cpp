@@ -113,13 +113,12 @@ double collective_seconds(const CollectiveTraffic& c, const CollectivePrices& pr
   return std::min(ring, tree);
 }
 
-const Quantity kCollectiveSeconds{kCollectivePrices, kCollectiveInfo.data(), 0.15, 4,
-                                  [](const Sample& s, const Eigen::VectorXd& log_prices) {
-                                    CollectivePrices p;
-                                    for (size_t i = 0; i < kCollectivePrices; ++i)
-                                      p[i] = std::exp(log_prices[static_cast<Eigen::Index>(i)]);
-                                    return std::log(collective_seconds(s.traffic, p));
-                                  }};
+const Quantity kCollectiveSeconds{
+    kCollectivePrices, kCollectiveInfo.data(), 0.15, 4, 0, [](const Sample& s, const double* prices) {
+      CollectivePrices p;
+      std::copy_n(prices, kCollectivePrices, p.begin());
+      return std::log(collective_seconds(s.traffic, p));
+    }};
 
 Sample sample_of(const CollectiveRun& r) {
   Sample s;

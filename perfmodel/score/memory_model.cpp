@@ -113,12 +113,11 @@ MemoryPrices spec_memory_prices() {
   return p;
 }
 
-const Quantity kPeakBytes{kMemoryPrices, kMemoryInfo.data(), 0.04, 1,
-                          [](const Sample& s, const Eigen::VectorXd& log_prices) {
-                            MemoryPrices p;
-                            for (size_t i = 0; i < kMemoryPrices; ++i)
-                              p[i] = std::exp(log_prices[static_cast<Eigen::Index>(i)]);
-                            return std::log(peak_bytes(s.memory, p));
-                          }};
+const Quantity kPeakBytes{
+    kMemoryPrices, kMemoryInfo.data(), 0.04, 1, 0, [](const Sample& s, const double* prices) {
+      MemoryPrices p;
+      std::copy_n(prices, kMemoryPrices, p.begin());
+      return std::log(peak_bytes(s.memory, p));
+    }};
 
 }  // namespace isobar

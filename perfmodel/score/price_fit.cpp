@@ -4,22 +4,24 @@
 #include <Eigen/LU>
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace isobar {
 
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-VectorXd gradient(const Quantity& q, const Sample& s, VectorXd log_prices) {
+VectorXd gradient(const Quantity& q, const Sample& s, const VectorXd& log_prices) {
   constexpr double h = 1e-4;
-  VectorXd g(log_prices.size());
+  const double up = std::exp(h), down = std::exp(-h);
+  VectorXd prices = log_prices.array().exp(), g(log_prices.size());
   for (Eigen::Index i = 0; i < g.size(); ++i) {
-    const double at = log_prices[i];
-    log_prices[i] = at + h;
-    const double up = q.log_value(s, log_prices);
-    log_prices[i] = at - h;
-    g[i] = (up - q.log_value(s, log_prices)) / (2 * h);
-    log_prices[i] = at;
+    const double at = prices[i];
+    prices[i] = at * up;
+    const double more = q.log_of(s, prices.data());
+    prices[i] = at * down;
+    g[i] = (more - q.log_of(s, prices.data())) / (2 * h);
+    prices[i] = at;
   }
   return g;
 }
@@ -109,39 +111,114 @@ PriceBelief spec_belief(const Quantity& q) {
   return b;
 }
 
-PriceBelief believe(const Quantity& q, const std::vector<Samples>& campaigns) {
-  const PriceBelief spec = spec_belief(q);
-  const Eigen::Index n = spec.mean.size();
-  MatrixXd differs = MatrixXd::Zero(n, n), precision = MatrixXd::Zero(n, n);
-  for (Eigen::Index i = 0; i < n; ++i) {
-    differs(i, i) = q.info[i].differs * q.info[i].differs;
-    precision(i, i) = 1 / (q.info[i].unsure * q.info[i].unsure);
+Voice voice_of(const Quantity& q, const Samples& campaign) {
+  Voice v;
+  v.name = campaign.empty() ? "" : campaign[0]->campaign;
+  v.rows = thin(campaign, kBelieved);
+  if (!v.rows.empty() && v.rows[0]->run) v.engine = engine_of(v.name);
+  v.tuned = tuned_of(v.name);
+  const PriceFit f = fit_prices(q, v.rows, spec_belief(q), kCampaignRuns);
+  v.precision = f.information;
+  v.vector = f.vector;
+  return v;
+}
+
+namespace {
+
+/// What is said of a Gaussian, and what that says of another that it deviates from.
+struct Message {
+  MatrixXd precision;
+  VectorXd vector;
+  void add(const Message& other) {
+    precision += other.precision;
+    vector += other.vector;
   }
-  VectorXd vector = precision * spec.mean;
-  const MatrixXd one = MatrixXd::Identity(n, n);
-  struct Said {  // by a campaign about the common mean, its own deviation integrated out
-    Samples rows;
-    MatrixXd precision;
-    VectorXd vector;
-  };
-  std::vector<Said> said;
-  for (const Samples& c : campaigns) {
-    if (c.empty()) continue;
-    const Samples rows = thin(c, kBelieved);
-    const PriceFit f = fit_prices(q, rows, spec, kCampaignRuns);
-    const Eigen::PartialPivLU<MatrixXd> widened(one + f.information * differs);
-    said.push_back({rows, widened.solve(f.information), widened.solve(f.vector)});
-    precision += said.back().precision;
-    vector += said.back().vector;
+  Message through(const MatrixXd& deviation) const {
+    const Eigen::PartialPivLU<MatrixXd> widened(MatrixXd::Identity(precision.rows(), precision.cols()) +
+                                                precision * deviation);
+    return {widened.solve(precision), widened.solve(vector)};
   }
-  const auto solved = [&](const MatrixXd& p, const VectorXd& v) -> PriceBelief {
-    const MatrixXd covariance = p.ldlt().solve(one);
-    return {covariance * v, covariance + differs};
-  };
-  PriceBelief all = solved(precision, vector);
+};
+
+/// mean of all -> family of engines -> campaign, with the campaign's tuning along one direction.
+class Hierarchy {
+ public:
+  explicit Hierarchy(const Quantity& q) : q_(q), tuning_(static_cast<Eigen::Index>(q.prices)) {
+    const auto n = static_cast<Eigen::Index>(q.prices);
+    VectorXd differs(n), unsure(n), spec(n);
+    for (Eigen::Index i = 0; i < n; ++i) {
+      differs[i] = std::pow(q.info[i].differs, 2);
+      unsure[i] = std::pow(q.info[i].unsure, 2);
+      spec[i] = std::log(q.info[i].spec);
+      tuning_[i] = q.info[i].tuned;
+    }
+    family_ = (q.family * differs).asDiagonal();
+    own_ = ((1 - q.family) * differs).asDiagonal();
+    spec_.precision = unsure.cwiseInverse().asDiagonal();
+    spec_.vector = spec_.precision * spec;
+  }
+
+  /// What a campaign says of its family.
+  Message of_family(const Voice& v) const {
+    const Message about{v.precision, v.vector - v.precision * (tuning_ * (v.tuned.mean - kMiddle))};
+    return about.through(deviation(v.tuned));
+  }
+
+  PriceBelief believe(const std::map<std::string, Message>& families, const std::string& asked,
+                      const Tuned& tuned) const {
+    Message all = spec_;
+    for (const auto& [name, said] : families)
+      if (name != asked) all.add(said.through(family_));
+    const MatrixXd one = MatrixXd::Identity(family_.rows(), family_.cols());
+    MatrixXd covariance = all.precision.ldlt().solve(one);
+    VectorXd mean = covariance * all.vector;
+    covariance += family_;
+    if (const auto own = families.find(asked); own != families.end()) {
+      Message said{covariance.ldlt().solve(one), {}};
+      said.vector = said.precision * mean;
+      said.add(own->second);
+      covariance = said.precision.ldlt().solve(one);
+      mean = covariance * said.vector;
+    }
+    return {mean + tuning_ * (tuned.mean - kMiddle), covariance + deviation(tuned)};
+  }
+
+  /// Campaigns of engines that no file describes are families of their own.
+  static std::string family_of(const Voice& v) { return v.engine ? v.engine->family : "campaign " + v.name; }
+
+ private:
+  static constexpr double kMiddle = 0.5;
+  MatrixXd deviation(const Tuned& t) const {
+    return own_ + t.sigma * t.sigma * tuning_ * tuning_.transpose();
+  }
+  const Quantity& q_;
+  VectorXd tuning_;
+  MatrixXd family_, own_;
+  Message spec_;
+};
+
+}  // namespace
+
+PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns, const ForeignEngine* engine,
+                    const Tuned& tuned) {
+  const Hierarchy h(q);
+  std::vector<Message> said;
+  std::map<std::string, Message> families;
+  for (const Voice& v : campaigns) {
+    said.push_back(h.of_family(v));
+    const auto [family, first] = families.try_emplace(Hierarchy::family_of(v), said.back());
+    if (!first) family->second.add(said.back());
+  }
+  PriceBelief all = h.believe(families, engine ? engine->family : "", tuned);
+  // How wrong the others are about each of these.
   std::vector<std::vector<double>> errors;
-  for (const Said& out : said) {
-    const PriceBelief others = solved(precision - out.precision, vector - out.vector);
+  for (size_t c = 0; c < campaigns.size(); ++c) {
+    const Voice& out = campaigns[c];
+    std::map<std::string, Message> rest = families;
+    Message& own = rest.at(Hierarchy::family_of(out));
+    own.precision -= said[c].precision;
+    own.vector -= said[c].vector;
+    const PriceBelief others = h.believe(rest, Hierarchy::family_of(out), out.tuned);
     std::vector<double> of_campaign;
     for (const Sample* s : thin(out.rows, kHeldOut))
       if (s->bound == 0)

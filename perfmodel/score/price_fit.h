@@ -2,10 +2,11 @@
 // hierarchical model: campaigns differ from their common mean by PriceInfo::differs), then by this campaign's
 // training runs (robust maximum a posteriori).
 //
-//   PriceBelief others = believe(kStepSeconds, {vtrain_samples, sc21_samples});   // what other campaigns say
-//   Eigen::VectorXd log_prices = fitted_prices(kStepSeconds, training_samples, others);
+//   PriceBelief others = believe(kStepSeconds, {voice_of(kStepSeconds, vtrain_samples)});   // what others
+//   say Eigen::VectorXd log_prices = fitted_prices(kStepSeconds, training_samples, others);
 #pragma once
 #include <Eigen/Core>
+#include <string>
 #include <vector>
 
 #include "perfmodel/score/doubt.h"
@@ -20,7 +21,21 @@ struct PriceBelief {
   /// What such a campaign is wrong by, in sigmas of unseen_variance: campaigns predicted from the others.
   Tails tails{};
 };
-PriceBelief believe(const Quantity& quantity, const std::vector<Samples>& campaigns);
+/// What one campaign's runs say about its prices: a Gaussian's precision, and precision times mean.
+struct Voice {
+  std::string name;                       // of the campaign
+  Samples rows;                           // thinned
+  const ForeignEngine* engine = nullptr;  // none: nobody knows it
+  Tuned tuned;
+  Eigen::MatrixXd precision;
+  Eigen::VectorXd vector;
+};
+Voice voice_of(const Quantity& quantity, const Samples& campaign);
+/// Of a campaign that none of these is, of an engine (nullptr: of one that nobody knows) and so tuned. What
+/// campaigns deviate by from the mean of all is shared in part by those of an engine's family
+/// (Quantity::family), and follows in part how tuned they are (PriceInfo::tuned).
+PriceBelief believe(const Quantity& quantity, const std::vector<Voice>& campaigns,
+                    const ForeignEngine* engine = nullptr, const Tuned& tuned = {});
 PriceBelief spec_belief(const Quantity& quantity);
 /// Of the logarithm of a run whose campaign nobody has seen: its prices', and what prices do not explain.
 double unseen_variance(const Quantity& quantity, const Sample& sample, const PriceBelief& belief);
@@ -36,7 +51,7 @@ inline double process_sigma(const Quantity& q) {
 }
 
 /// d log value / d log price of each price.
-Eigen::VectorXd gradient(const Quantity& quantity, const Sample& sample, Eigen::VectorXd log_prices);
+Eigen::VectorXd gradient(const Quantity& quantity, const Sample& sample, const Eigen::VectorXd& log_prices);
 Eigen::MatrixXd jacobian(const Quantity& quantity, const Samples& rows, const Eigen::VectorXd& log_prices);
 /// log measured - log value
 Eigen::VectorXd residuals(const Quantity& quantity, const Samples& rows, const Eigen::VectorXd& log_prices);

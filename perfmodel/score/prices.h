@@ -8,9 +8,10 @@ namespace isobar {
 
 struct PriceInfo {
   const char* name;
-  double spec;     // before any measurement
-  double unsure;   // log sigma of that
-  double differs;  // log sigma between engines and machines
+  double spec;       // before any measurement
+  double unsure;     // log sigma of that
+  double differs;    // log sigma between engines and machines
+  double tuned = 0;  // log ratio of a tuned submission's to research code's (engine.h)
 };
 
 struct Sample;
@@ -20,7 +21,12 @@ struct Quantity {
   const PriceInfo* info;  // [prices]
   double misfit;          // log sigma that counts and prices leave
   double tail;            // degrees of freedom of Student's t: the fewer, the commoner are rows gone wrong
-  double (*log_value)(const Sample& sample, const Eigen::VectorXd& log_prices);  // [prices]
+  double family;          // share of the variance between campaigns that engines of a family share
+  double (*log_of)(const Sample& sample, const double* prices);  // [prices]
+  double log_value(const Sample& sample, const Eigen::VectorXd& log_prices) const {
+    const Eigen::VectorXd prices = log_prices.array().exp();
+    return log_of(sample, prices.data());
+  }
 };
 extern const Quantity kStepSeconds, kPeakBytes;
 

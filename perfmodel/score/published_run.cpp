@@ -162,7 +162,8 @@ void read_layout(const CsvRow& row, PublishedRun& r) {
   r.micro_batch = positive(row, "micro_batch", "micro-batch size");
   r.global_batch = positive(row, "global_batch", "global batch size");
   if (r.micro_batches() < 0.99) throw Refused("the micro-batches are larger than the global batch");
-  r.sequence_parallel = said(row, "sequence_parallel");
+  r.sequence_parallel = said(row, "sequence_parallel") ||
+                        (row.text("sequence_parallel").empty() && r.tp > 1 && r.habits.sequence_parallel);
   r.schedule = one_of<Schedule>(row, "schedule",
                                 {{"", Schedule::one_f_one_b},
                                  {"1f1b", Schedule::one_f_one_b},
@@ -251,6 +252,7 @@ PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts)
   r.engine = row.text("framework");
   r.gpu_type = row.text("gpu_type");
   r.campaign = row.text("campaign").empty() ? r.source : row.text("campaign");
+  if (const ForeignEngine* engine = engine_of(r.campaign)) r.habits = engine->habits;
   r.gpu = chip_named(r.gpu_type, row.text("intra_node_link"));
   if (!r.gpu) throw Refused("accelerator '" + r.gpu_type + "' is not known");
   const std::string metric = row.text("metric_name");

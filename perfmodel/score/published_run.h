@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/base/csv_table.h"
+#include "perfmodel/score/engine.h"
 #include "perfmodel/score/hardware.h"
 
 namespace isobar {
@@ -58,6 +59,7 @@ struct PublishedRun {
   double offloaded_layers = 0;  // whose activations wait in the host's memory
   Schedule schedule = Schedule::one_f_one_b;
   bool vpp_stated = false;
+  Habits habits;                 // of the campaign's engine
   bool stages_together = false;  // all stages end at once: the optimizer waits for everyone's gradients
   // what was measured; 0: not stated
   double step_s = 0, memory_gb = 0, mfu = 0;

@@ -1,5 +1,6 @@
 #include "perfmodel/score/published_spec.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "model/base/error.h"
@@ -60,6 +61,91 @@ RunSpec spec_of(const PublishedRun& p) {
     throw ConfigError("", "schedule", "zb-2p is none of this program's", "leave such rows out");
   validate(s);
   return s;
+}
+
+namespace {
+
+[[noreturn]] void refuse(const RunSpec& s, const char* key, const std::string& what, const char* mend) {
+  throw ConfigError(s.file, key, what, mend);
+}
+
+/// What a foreign engine's closed form says nothing about.
+void refuse_unpriced(const RunSpec& s) {
+  const RunSpec usual;
+  if (s.policy.offload_optimizer)
+    refuse(s, "policy.offload_optimizer", "is priced of Isobar's own engine alone", "set it to false");
+  if (s.policy.main_grads_dtype != usual.policy.main_grads_dtype)
+    refuse(s, "policy.main_grads_dtype", "is the engine's own choice", "leave it out");
+  if (s.policy.bucket_mb != usual.policy.bucket_mb)
+    refuse(s, "policy.bucket_mb", "is the engine's own choice", "leave it out");
+  if (s.layout.order != usual.layout.order)
+    refuse(s, "layout.order", "is tp-cp-dp-pp where other engines are priced", "leave it out");
+  if (s.layout.cp > 1 && s.policy.cp_kind == "ulysses")
+    refuse(s, "policy.cp_kind", "ulysses is priced of Isobar's own engine alone", "use ring or allgather");
+  if (s.policy.schedule == "gpipe" && s.layout.pp > 1)
+    refuse(s, "policy.schedule", "gpipe is priced of Isobar's own engine alone", "use 1f1b or interleaved");
+}
+
+Precision precision_of(const RunSpec& s) {
+  if (s.policy.amp == "none") return Precision::fp32;
+  return *precision_named(s.policy.amp);
+}
+
+}  // namespace
+
+PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& chip, const Habits& habits) {
+  refuse_unpriced(s);
+  PublishedRun r;
+  r.source = r.campaign = r.section = "asked";
+  r.id = s.file;
+  r.model = s.net.kind();
+  r.gpu = &chip;
+  r.habits = habits;
+  r.habits.overlaps_gradients = habits.overlaps_gradients && s.policy.overlap;
+  if (s.net.kind() == "vit") {
+    r.arch = Arch::vit;
+    r.ffn = static_cast<double>(s.net.vit().hidden());
+  } else if (const WordsSpec* words = s.net.words()) {
+    r.arch = s.net.kind() == "llama" ? Arch::llama : Arch::gpt;
+    r.ffn = static_cast<double>(words->hidden());
+    r.vocab = static_cast<double>(words->vocab_size);
+  } else {
+    refuse(s, "net.kind", "'" + s.net.kind() + "' is priced of Isobar's own engine alone",
+           "leave --engine out, or predict a vit, gpt or llama");
+  }
+  r.layers = static_cast<double>(s.net.blocks());
+  r.hidden = static_cast<double>(s.net.width());
+  r.heads = static_cast<double>(s.net.heads());
+  r.kv_heads = s.net.words() ? static_cast<double>(s.net.words()->kv_heads()) : r.heads;
+  r.head_dim = r.hidden / r.heads;
+  r.seq = r.attended = static_cast<double>(s.net.tokens());
+  r.precision = precision_of(s);
+  r.autocast = habits.autocast && (s.policy.amp == "bf16" || s.policy.amp == "fp16");
+  r.dp = static_cast<double>(s.layout.dp);
+  r.tp = static_cast<double>(s.layout.tp);
+  r.cp = static_cast<double>(s.layout.cp);
+  r.pp = static_cast<double>(s.layout.pp);
+  r.vpp = static_cast<double>(s.layout.vpp);
+  r.gpus = static_cast<double>(s.layout.world());
+  r.node = machine.accelerator->host.ranks;
+  r.zero = static_cast<double>(s.policy.zero);
+  r.micro_batch = static_cast<double>(s.micro_batch());
+  r.global_batch = static_cast<double>(s.train.global_batch);
+  r.sequence_parallel = s.policy.sequence_parallel && s.layout.tp > 1;
+  // Without flash kernels for its type PyTorch takes the memory-efficient one.
+  r.attention = s.policy.attention != "flash"    ? AttentionKernel::fused_softmax
+                : r.precision <= Precision::tf32 ? AttentionKernel::memory_efficient
+                                                 : AttentionKernel::flash2;
+  r.recompute = s.policy.recompute == "none"        ? Recompute::none
+                : s.policy.recompute == "selective" ? Recompute::selective
+                                                    : Recompute::full;
+  const double chunk = std::ceil(r.layers / (r.pp * r.vpp));
+  if (s.policy.recompute_method == "block")
+    r.recomputed = std::min(1.0, static_cast<double>(s.policy.recompute_num_layers) / chunk);
+  r.schedule = s.policy.schedule == "zb-h1" ? Schedule::zb_1p
+               : r.vpp > 1                  ? Schedule::interleaved
+                                            : Schedule::one_f_one_b;
+  return r;
 }
 
 }  // namespace isobar

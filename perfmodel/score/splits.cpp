@@ -42,10 +42,15 @@ const Samples& Pool::of(const std::string& campaign) const {
 const PriceBelief& Pool::belief_without(const Quantity& quantity, const std::string& campaign) {
   auto found = beliefs_.find(campaign);
   if (found == beliefs_.end()) {
-    std::vector<Samples> others;
-    for (const auto& [name, samples] : by_campaign_)
-      if (name != campaign) others.push_back(samples);
-    found = beliefs_.emplace(campaign, believe(quantity, others)).first;
+    std::vector<Voice> others;
+    for (const auto& [name, samples] : by_campaign_) {
+      if (name == campaign) continue;
+      auto& voice = voices_[name];
+      if (!voice) voice = voice_of(quantity, samples);
+      others.push_back(*voice);
+    }
+    found =
+        beliefs_.emplace(campaign, believe(quantity, others, engine_of(campaign), tuned_of(campaign))).first;
   }
   return found->second;
 }

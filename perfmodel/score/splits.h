@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ class Pool {
  private:
   std::vector<std::unique_ptr<Sample>> owned_;
   std::map<std::string, Samples> by_campaign_;
+  std::map<std::string, std::optional<Voice>> voices_;
   std::map<std::string, PriceBelief> beliefs_;
 };
 

@@ -10,21 +10,27 @@
 namespace isobar {
 namespace {
 
-// In the order of Price. spec, log sigma, log sigma between campaigns.
+// In the order of Price. spec, log sigma, log sigma between campaigns, effect of tuning.
 constexpr std::array<PriceInfo, kPrices> kStepInfo{{
-    {"gemm", 1.08, 0.15, 0.10},       {"gemm.low", 1.2, 0.15, 0.10},    {"gemm.fp4", 1.6, 0.2, 0.15},
-    {"gemm.width", 60, 0.8, 0.6},     {"gemm.tokens", 200, 0.8, 0.8},   {"attention", 2.0, 0.4, 0.3},
-    {"attention.v1", 1.5, 0.3, 0.2},  {"scores", 1.4, 0.3, 0.2},        {"ragged_heads", 2.0, 0.5, 0.3},
-    {"scores.torch", 1.15, 0.5, 0.4}, {"scores.fused", 1.15, 0.5, 0.4}, {"pointwise", 1.5, 0.4, 0.4},
-    {"rms.saved", 0.7, 0.3, 0.2},     {"launch", 600e-6, 0.8, 0.8},     {"launch.tp", 100e-6, 1.0, 1.5},
-    {"tp.link", 1.5, 0.4, 0.3},       {"tp.nic", 1.6, 0.5, 0.5},        {"tp.latency", 30e-6, 0.8, 0.6},
-    {"tp.hop", 50e-6, 0.8, 0.6},      {"cp.link", 1.5, 0.5, 0.4},       {"ep.link", 2.0, 0.5, 0.4},
-    {"dp.link", 1.5, 0.5, 0.4},       {"dp.nic", 1.6, 0.5, 0.5},        {"dp.latency", 200e-6, 1.0, 0.8},
-    {"dp.hidden", 0.1, 1.0, 0.8},     {"pp.link", 2.0, 0.6, 0.5},       {"pp.latency", 100e-6, 1.0, 1.0},
-    {"zero3.link", 1.5, 0.5, 0.4},    {"zero3.nic", 1.6, 0.5, 0.4},     {"zero3.exposed", 0.1, 0.8, 0.6},
-    {"offload", 0.15, 0.8, 0.6},      {"optimizer", 1.15, 0.4, 0.4},    {"vocabulary", 1.0, 0.3, 0.2},
-    {"fill", 1.0, 0.15, 0.1},         {"micro", 1e-3, 1.0, 1.0},        {"step", 10e-3, 1.0, 1.0},
-    {"straggler", 0.005, 0.8, 0.8},
+    {"gemm", 1.08, 0.15, 0.10, -0.10},      {"gemm.low", 1.2, 0.15, 0.10, -0.15},
+    {"gemm.fp4", 1.6, 0.2, 0.15, -0.15},    {"gemm.width", 60, 0.8, 0.6, 0},
+    {"gemm.tokens", 200, 0.8, 0.8, 0},      {"attention", 2.0, 0.4, 0.3, -0.3},
+    {"attention.v1", 1.5, 0.3, 0.2, 0},     {"scores", 1.4, 0.3, 0.2, -0.2},
+    {"ragged_heads", 2.0, 0.5, 0.3, 0},     {"scores.torch", 1.15, 0.5, 0.4, -0.3},
+    {"scores.fused", 1.15, 0.5, 0.4, -0.2}, {"pointwise", 1.5, 0.4, 0.4, -0.8},
+    {"rms.saved", 0.7, 0.3, 0.2, 0},        {"launch", 600e-6, 0.8, 0.8, -1.5},
+    {"launch.tp", 100e-6, 1.0, 1.5, -1.5},  {"tp.link", 1.5, 0.4, 0.3, -0.3},
+    {"tp.nic", 1.6, 0.5, 0.5, -0.3},        {"tp.exposed", 0.35, 0.6, 0.5, -0.5},
+    {"tp.latency", 30e-6, 0.8, 0.6, -0.6},  {"tp.hop", 50e-6, 0.8, 1.5, -0.6},
+    {"cp.link", 1.5, 0.5, 0.4, -0.5},       {"ep.link", 2.0, 0.5, 0.4, -0.5},
+    {"dp.link", 1.5, 0.5, 0.4, -0.3},       {"dp.nic", 1.6, 0.5, 0.5, -0.5},
+    {"dp.latency", 200e-6, 1.0, 0.8, -0.5}, {"dp.hidden", 0.4, 0.7, 0.6, 0.5},
+    {"pp.link", 2.0, 0.6, 0.5, -0.3},       {"pp.latency", 100e-6, 1.0, 1.0, -1.0},
+    {"zero3.link", 1.5, 0.5, 0.4, -0.3},    {"zero3.nic", 1.6, 0.5, 0.4, -0.3},
+    {"zero3.exposed", 0.1, 0.8, 0.6, -0.8}, {"offload", 0.15, 0.8, 0.6, -0.5},
+    {"optimizer", 1.15, 0.4, 0.4, -0.5},    {"vocabulary", 1.0, 0.3, 0.2, -0.2},
+    {"fill", 1.0, 0.15, 0.1, -0.1},         {"micro", 1e-3, 1.0, 1.0, -1.0},
+    {"step", 10e-3, 1.0, 1.0, -1.0},        {"straggler", 0.005, 0.8, 1.2, -0.8},
 }};
 
 constexpr double kSharp = 4;  // how suddenly the longer of two concurrent activities takes over
@@ -136,7 +142,9 @@ StepCounts count_step(const PublishedRun& r) {
   if (r.tp > 1) {
     const double together = std::min(r.tp, domain_of(r));
     c.tp_calls = 4 + 2 * full;
-    c.tp_s = c.tp_calls * ring_seconds(r, T * r.hidden * bytes, 2, r.tp, together, c.tp_far);
+    c.tp_overlapped = r.habits.overlaps_tensor && r.sequence_parallel;
+    c.tp_s = c.tp_calls * r.habits.tensor_traffic *
+             ring_seconds(r, T * r.hidden * bytes, 2, r.tp, together, c.tp_far);
     c.tp_hops = c.tp_far ? std::log2(r.tp / together) : 0;
   }
   if (r.cp > 1) {  // keys and values around the ring, forward and twice backward
@@ -177,6 +185,14 @@ StepCounts count_step(const PublishedRun& r) {
     } else {
       c.dp_s = ring(stage_parameters, 2);
       c.dp_doublings = std::log2(replicas);
+      if (r.habits.overlaps_gradients) {
+        // A chunk's gradients are complete after the last pp micro-batches' backward, its weights are needed
+        // by the first pp's forward; all other chunks run meanwhile. Without chunks, one micro-batch's
+        // layers.
+        const double buckets = r.vpp > 1 ? r.vpp : c.layers;
+        c.dp_last = 1 / buckets;
+        c.dp_window = (r.vpp > 1 ? std::min(r.micro_batches(), r.pp) : 1) * (1 - c.dp_last);
+      }
     }
   }
   if (r.offloaded_layers > 0) {
@@ -187,6 +203,7 @@ StepCounts count_step(const PublishedRun& r) {
     const bool far = r.gpus > domain_of(r);
     c.pp_calls = 2 * r.vpp;
     c.pp_s = c.pp_calls * T * r.hidden * bytes / r.tp / (far ? nic_rate_of(r) : g.link_rate);
+    c.pp_waits = r.habits.overlaps_pipeline && r.vpp > 1 ? 0 : 1;
   }
   c.micro_batches = r.micro_batches();
   // Of p - 1 slots. ZB-2p's stages end one after the other as they began (Qi 2024): together they wait again.
@@ -234,32 +251,35 @@ double busy(const StepCounts& c, const Prices& price) {
 double step_seconds(const StepCounts& c, const Prices& price) {
   const auto p = [&](Price x) { return price[index_of(x)]; };
   double layer = longer(device_seconds(c, price), host_seconds(c, price));
-  layer += c.tp_s * p(c.tp_far ? Price::tp_nic : Price::tp_link) + c.tp_calls * p(Price::tp_latency) +
-           c.tp_calls * c.tp_hops * p(Price::tp_hop);
+  layer += (c.tp_overlapped ? p(Price::tp_exposed) : 1) *
+           (c.tp_s * p(c.tp_far ? Price::tp_nic : Price::tp_link) + c.tp_calls * p(Price::tp_latency) +
+            c.tp_calls * c.tp_hops * p(Price::tp_hop));
   layer += c.cp_s * p(Price::cp_link) + c.ep_s * p(Price::ep_link);
   if (c.zero3_s > 0) {
     const double traffic = c.zero3_s * p(c.zero3_far ? Price::zero3_nic : Price::zero3_link);
     layer = longer(layer, traffic) + p(Price::zero3_exposed) * traffic;
   }
   const double micro = c.layers * layer + c.vocabulary_s * p(Price::vocabulary) * p(Price::gemm) +
-                       c.offload_s * p(Price::offload) + c.pp_s * p(Price::pp_link) +
-                       c.pp_calls * p(Price::pp_latency) + p(Price::micro);
-  const double pipeline = micro * (c.micro_batches + c.fill * p(Price::fill));
+                       c.offload_s * p(Price::offload) + p(Price::micro);
+  const double transfers = c.pp_s * p(Price::pp_link) + c.pp_calls * p(Price::pp_latency);
+  const double fill = c.fill * p(Price::fill);
+  const double pipeline =
+      micro * (c.micro_batches + fill) + transfers * (c.pp_waits * c.micro_batches + fill);
   const double gradients =
       c.dp_s * p(c.dp_far ? Price::dp_nic : Price::dp_link) + c.dp_doublings * p(Price::dp_latency);
-  // What the last micro-batch's backward hides; smooth, so that the fit can find its way.
-  const double window = micro * p(Price::dp_hidden);
-  const double exposed = gradients > 0 ? gradients * gradients / (gradients + window) : 0;
+  // Hidden as far as the window reaches; smooth, so that the fit can find its way.
+  const double late = gradients * (1 - c.dp_last) - c.dp_window * micro * p(Price::dp_hidden);
+  const double exposed =
+      gradients * c.dp_last + 0.5 * (late + std::hypot(late, 0.3 * gradients * (1 - c.dp_last)));
   const double step = pipeline + exposed + c.optimizer_s * p(Price::optimizer) + p(Price::step);
   return step * (1 + p(Price::straggler) * c.gpu_doublings);
 }
 
-const Quantity kStepSeconds{kPrices, kStepInfo.data(), 0.08, 2,
-                            [](const Sample& s, const Eigen::VectorXd& log_prices) {
-                              Prices p;
-                              for (size_t i = 0; i < kPrices; ++i)
-                                p[i] = std::exp(log_prices[static_cast<Eigen::Index>(i)]);
-                              return std::log(step_seconds(s.counts, p));
-                            }};
+const Quantity kStepSeconds{
+    kPrices, kStepInfo.data(), 0.08, 2, 0.15, [](const Sample& s, const double* prices) {
+      Prices p;
+      std::copy_n(prices, kPrices, p.begin());
+      return std::log(step_seconds(s.counts, p));
+    }};
 
 }  // namespace isobar

@@ -34,7 +34,8 @@ enum class Price : int {
   launch,        // host seconds a layer's forward and backward need to be launched
   launch_tp,  // further host seconds a tensor-parallel peer, of engines whose pipelines wait for every call
   tp_link,
-  tp_nic,  // 1/share of the rate
+  tp_nic,      // 1/share of the rate
+  tp_exposed,  // share of its traffic that engines with overlap cannot hide
   tp_latency,
   tp_hop,  // seconds a collective; a doubling of nodes
   cp_link,
@@ -42,7 +43,7 @@ enum class Price : int {
   dp_link,
   dp_nic,
   dp_latency,  // seconds a doubling of ranks
-  dp_hidden,   // share of the backward pass that gradient traffic can hide under
+  dp_hidden,   // share of its window that gradient traffic can hide under
   pp_link,
   pp_latency,
   zero3_link,
@@ -81,15 +82,18 @@ struct StepCounts {
   double launches = 1;  // layer passes: forward + backward = 1
   double peers = 0;     // tensor-parallel peers inside a pipeline
   double tp_s = 0, tp_calls = 0, tp_hops = 0;
-  bool tp_far = false;
+  bool tp_far = false, tp_overlapped = false;
   double cp_s = 0, ep_s = 0;
   double vocabulary_s = 0;  // of the busiest stage, a micro-batch
   double zero3_s = 0;       // a layer and micro-batch
   bool zero3_far = false;
   double offload_s = 0;                // a micro-batch
   double pp_s = 0, pp_calls = 0;       // a micro-batch
+  double pp_waits = 1;                 // share of the micro-batches whose transfers nothing hides
   double micro_batches = 1, fill = 0;  // slots
   double dp_s = 0, dp_doublings = 0;
+  double dp_window = 0;  // micro-batches under which gradients and weights travel
+  double dp_last = 1;    // share of them that has to wait for the last layers
   bool dp_far = false;
   double optimizer_s = 0;
   double gpu_doublings = 0;

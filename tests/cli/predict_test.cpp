@@ -226,5 +226,72 @@ TEST(PredictCommand, NamesTheStatisticOfTheFitAndNoneWithoutOne) {
   EXPECT_NE(run(fitted).text.find("10th percentile of the steps"), std::string::npos);
 }
 
+const std::string kModels = source_dir() + "/configs/models/";
+
+TEST(PredictCommand, SaysWhoseEngineItPrices) {
+  const Words llama = {"predict",   kModels + "llama3-8b.yaml",
+                       "--machine", kMachines + "dgx-h100.yaml",
+                       "--gpus",    "16",
+                       "--set",     "train.global_batch=32",
+                       "--set",     "policy.amp=bf16"};
+  const Ended own = run(llama);
+  EXPECT_EQ(own.code, 0) << own.text;
+  EXPECT_LT(own.text.find("Isobar's own engine"), own.text.find("layouts considered")) << own.text;
+  Words foreign = llama;
+  foreign.insert(foreign.end(), {"--engine", "fsdp", "--json"});
+  const Ended ended = run(foreign);
+  ASSERT_EQ(ended.code, 0) << ended.text;
+  const json j = json::parse(ended.text);
+  EXPECT_EQ(j.at("engine"), "fsdp");
+  double last = 0;
+  for (const json& one : j.at("best")) {  // fastest first, with the axes that it has
+    EXPECT_GE(one.at("step_s"), last);
+    last = one.at("step_s");
+    EXPECT_LT(one.at("lower_s"), one.at("step_s"));
+    EXPECT_GT(one.at("upper_s"), one.at("step_s"));
+    EXPECT_TRUE(one.at("layout").get<std::string>().starts_with("dp16 tp1 pp1")) << one;
+  }
+  EXPECT_GT(last, 0);
+}
+
+TEST(PredictCommand, RefusesWhatAnEngineHasNot) {
+  const std::string gpu = kMachines + "dgx-h100.yaml";
+  const auto refused = [&](Words words, const std::string& key, const std::string& file) {
+    Words all = {"predict", kModels + "llama3-8b.yaml", "--machine"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Ended e = run(all);
+    EXPECT_EQ(e.code, 2) << e.text;
+    EXPECT_NE(e.text.find(key), std::string::npos) << e.text;
+    EXPECT_NE(e.text.find(file), std::string::npos) << e.text;
+  };
+  refused({gpu, "--engine", "fsdp", "--set", "layout.tp=2"}, "layout.tp", "fsdp.yaml");
+  refused({gpu, "--engine", "nemo", "--set", "policy.zero=3"}, "policy.zero", "nemo.yaml");
+  refused({gpu, "--engine", "nobody"}, "--engine", "nemo");
+  refused({gpu, "--tuned", "0.5"}, "--tuned", "--engine");
+  refused({gpu, "--engine", "nemo", "--tokens", "1e9"}, "--tokens", "own engine");
+  refused({gpu, "--engine", "nemo", "--set", "policy.offload_optimizer=true"}, "policy.offload_optimizer",
+          "llama3-8b.yaml");
+  const Ended large =
+      run({"predict", kModels + "gpt3-1t.yaml", "--machine", gpu, "--engine", "nemo", "--set", "layout.dp=1",
+           "--set", "layout.tp=1", "--set", "layout.pp=1", "--set", "policy.sequence_parallel=false"});
+  EXPECT_EQ(large.code, 4) << large.text;
+  refused({kMachines + "example-2core.yaml", "--engine", "nemo"}, "--engine", "example-2core.yaml");
+}
+
+TEST(ScoreCommand, LeavesWholeCampaignsOut) {
+  const std::string tables = source_dir() + "/configs/published/";
+  const Ended e = run({"score", tables + "mlperf_gpt3.csv", "--leave-out", "campaign", "--json"});
+  ASSERT_EQ(e.code, 0) << e.text;
+  std::istringstream lines(e.text);
+  std::string line;
+  ASSERT_TRUE(std::getline(lines, line));
+  EXPECT_EQ(json::parse(line).at("campaign"), "mlperf");
+  EXPECT_EQ(json::parse(line).at("rows"), 21);
+  ASSERT_TRUE(std::getline(lines, line));
+  EXPECT_EQ(json::parse(line).at("campaigns"), 1);
+  EXPECT_EQ(run({"score", tables + "collectives.csv", "--leave-out", "campaign"}).code, 2);
+  EXPECT_EQ(run({"score", "--leave-out", "campaign", "--spec"}).code, 2);
+}
+
 }  // namespace
 }  // namespace isobar

@@ -47,9 +47,11 @@ TEST(Tails, HoldTheNextGroupFourTimesOutOfFive) {
 
 constexpr PriceInfo kOnePrice[] = {{"price", 1.0, 0.3, 0.1}};
 /// Seconds are one price times what the first feature counts.
-const Quantity kToy{1, kOnePrice, 0.08, 4, [](const Sample& s, const Eigen::VectorXd& log_prices) {
-                      return log_prices[0] + 0.5 * s.features[0];
-                    }};
+const Quantity kToy{
+    1,    kOnePrice,
+    0.08, 4,
+    0,    [](const Sample& s, const double* prices) {
+                      return std::log(prices[0]) + 0.5 * s.features[0]; }};
 
 /// Runs of a campaign: log errors of its own, of models, of runs.
 struct Hierarchy {
@@ -165,7 +167,9 @@ TEST(Doubt, CampaignsThatNobodyHasSeenAreHeldFourTimesOutOfFive) {
         for (size_t i = 0; i < 1 + c; ++i)
           campaigns[c].push_back(&runs.emplace_back(h.run(std::to_string(c), 0, own)));
       }
-      const CampaignFit fit(kToy, {}, believe(kToy, campaigns));
+      std::vector<Voice> voices;
+      for (const Samples& c : campaigns) voices.push_back(voice_of(kToy, c));
+      const CampaignFit fit(kToy, {}, believe(kToy, voices));
       const Sample s = h.run("new", 0, spread * h.normal(h.random));
       unseen.take(s, fit.predict(s));
     }

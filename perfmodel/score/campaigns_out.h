@@ -1,0 +1,33 @@
+// Whole campaigns left out: each predicted from all the others, as a stranger's runs are.
+//
+//   CampaignsOut out = leave_campaigns_out(kStepSeconds, tables, tables);
+//   out.median_mape, out.coverage, out.campaigns[0].scores.mape
+//
+// A campaign is an engine and its tuning (PublishedRun::campaign), whatever tables it stands in. Nothing of
+// it reaches the fit, nor a row of another campaign that repeats one of its specifications.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "perfmodel/score/metrics.h"
+#include "perfmodel/score/prices.h"
+#include "perfmodel/score/referee.h"
+
+namespace isobar {
+
+struct CampaignScore {
+  std::string campaign;
+  Scores scores;
+  std::vector<ScoredRow> rows;
+};
+
+struct CampaignsOut {
+  std::vector<CampaignScore> campaigns;  // by name
+  double median_mape = 0;                // over campaigns, of their mean errors
+  double coverage = 0, least = 0;        // of all rows; of the campaign that has the least
+};
+
+/// kStepSeconds, or kPeakBytes of the runs whose memory was read. `others` are fitted to as well.
+CampaignsOut leave_campaigns_out(const Quantity& quantity, const Library& scored, const Library& others);
+
+}  // namespace isobar

@@ -1,0 +1,157 @@
+#include "perfmodel/score/engine.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "model/base/error.h"
+#include "model/base/yaml.h"
+#include "perfmodel/machine/machine.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+/// One map of an engine's file; every key of it is known and of its type.
+class Section {
+ public:
+  Section(const json& j, std::string file, std::string key, const std::vector<std::string>& allowed)
+      : j_(j), file_(std::move(file)), key_(std::move(key)) {
+    if (!j_.is_object()) fail("", "is not a map of keys", "see configs/engines/nemo.yaml");
+    for (const auto& [name, value] : j_.items())
+      if (std::find(allowed.begin(), allowed.end(), name) == allowed.end())
+        fail(name, "is not a known key", "did you mean " + nearest(name, allowed) + "?");
+  }
+  [[noreturn]] void fail(const std::string& key, const std::string& what, const std::string& mend) const {
+    throw ConfigError(file_, key_.empty() || key.empty() ? key_ + key : key_ + "." + key, what, mend);
+  }
+  const json& at(const std::string& key, const std::string& mend) const {
+    if (!j_.contains(key)) fail(key, "is missing", mend);
+    return j_.at(key);
+  }
+  bool has(const std::string& key) const { return j_.contains(key); }
+  double number(const std::string& key, double least, double most) const {
+    const std::string mend = "give a number from " + json(least).dump() + " to " + json(most).dump();
+    const json& v = at(key, mend);
+    if (!v.is_number() || !(v.get<double>() >= least && v.get<double>() <= most))
+      fail(key, "is no such number", mend);
+    return v.get<double>();
+  }
+  bool yes(const std::string& key) const {
+    const json& v = at(key, "write true or false");
+    if (!v.is_boolean()) fail(key, "is neither true nor false", "write true or false");
+    return v.get<bool>();
+  }
+  std::vector<std::string> words(const std::string& key) const {
+    const json& v = at(key, "give a list of words, [] for none");
+    std::vector<std::string> out;
+    if (!v.is_array()) fail(key, "is no list", "give a list of words, [] for none");
+    for (const json& w : v) {
+      if (!w.is_string()) fail(key, "holds what is no word", "give a list of words");
+      out.push_back(w.get<std::string>());
+    }
+    return out;
+  }
+
+ private:
+  const json& j_;
+  std::string file_, key_;
+};
+
+Habits habits_of(const Section& s) {
+  const std::vector<std::string> known = {"tensor", "pipeline", "gradients"};
+  const std::vector<std::string> named = s.words("overlaps");
+  for (const std::string& w : named)
+    if (std::find(known.begin(), known.end(), w) == known.end())
+      s.fail("overlaps", "'" + w + "' is nothing that is overlapped", "use tensor, pipeline, gradients");
+  const auto has = [&](const char* w) { return std::find(named.begin(), named.end(), w) != named.end(); };
+  return {has("tensor"),
+          has("pipeline"),
+          has("gradients"),
+          s.has("sequence_parallel") && s.yes("sequence_parallel"),
+          s.has("autocast") && s.yes("autocast"),
+          s.has("tensor_traffic") ? s.number("tensor_traffic", 0.25, 8) : 1};
+}
+
+std::vector<ForeignEngine> engines_in(const std::string& folder) {
+  std::vector<std::filesystem::path> files;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  std::vector<ForeignEngine> out;
+  std::set<std::string> taken;
+  for (const auto& file : files) {
+    out.push_back(load_engine(file.string()));
+    for (const auto& [c, tuned] : out.back().campaigns)
+      if (!taken.insert(c).second)
+        throw ConfigError(file.string(), "campaigns", "'" + c + "' is another engine's",
+                          "leave it to one of them");
+  }
+  return out;
+}
+
+}  // namespace
+
+ForeignEngine load_engine(const std::string& path) {
+  const json j = load_yaml(path);
+  const Section s(j, path, "",
+                  {"family", "campaigns", "tuned", "overlaps", "sequence_parallel", "autocast",
+                   "tensor_traffic", "axes", "provenance"});
+  ForeignEngine e;
+  e.name = std::filesystem::path(path).stem().string();
+  e.file = path;
+  const json& family = s.at("family", "name those with which it shares most of its code, or itself");
+  if (!family.is_string()) s.fail("family", "is no word", "name it");
+  e.family = family.get<std::string>();
+  const json& campaigns = s.at("campaigns", "map each to how tuned it is, {mlperf: 0.95}; {} for none");
+  if (!campaigns.is_object()) s.fail("campaigns", "is no map", "map each to how tuned it is, {mlperf: 0.95}");
+  for (const auto& [campaign, tuned] : campaigns.items()) {
+    if (!tuned.is_number() || !(tuned >= 0 && tuned <= 1))
+      s.fail("campaigns." + campaign, "is no number from 0 to 1", "0: research code, 1: a tuned submission");
+    e.campaigns[campaign] = tuned.get<double>();
+  }
+  const json& tuned = s.at("tuned", "give {mean: 0.5, sigma: 0.2}; 0: research code, 1: a tuned submission");
+  const Section t(tuned, path, "tuned", {"mean", "sigma"});
+  e.tuned = {t.number("mean", 0, 1), t.number("sigma", 0.01, 1)};
+  e.habits = habits_of(s);
+  const json& axes = s.at("axes", "say which it has: {dp: true, tp: true, …, zero: [0, 1]}");
+  const Section a(axes, path, "axes", {"dp", "tp", "cp", "pp", "vpp", "zero"});
+  e.axes = {a.yes("dp"), a.yes("tp"), a.yes("cp"), a.yes("pp"), a.yes("vpp"), {}};
+  const json& stages = a.at("zero", "list the ZeRO stages it has, e.g. [0, 1]");
+  if (!stages.is_array() || stages.empty()) a.fail("zero", "is no list", "list ZeRO stages, e.g. [0, 1]");
+  for (const json& z : stages) {
+    if (!z.is_number_integer() || z < 0 || z > 3) a.fail("zero", "holds no ZeRO stage", "use 0, 1, 2, 3");
+    e.axes.zero.push_back(z.get<int>());
+  }
+  return e;
+}
+
+const std::vector<ForeignEngine>& shipped_engines() {
+  static const std::vector<ForeignEngine> engines = engines_in(shipped("configs/engines"));
+  return engines;
+}
+
+const ForeignEngine& engine_named(const std::string& name) {
+  std::string all;
+  for (const ForeignEngine& e : shipped_engines()) {
+    if (e.name == name) return e;
+    all += (all.empty() ? "" : ", ") + e.name;
+  }
+  throw ConfigError("isobar predict", "--engine", "'" + name + "' is in no file of configs/engines",
+                    "use isobar, " + all + " or unknown");
+}
+
+const ForeignEngine* engine_of(const std::string& campaign) {
+  for (const ForeignEngine& e : shipped_engines())
+    if (e.campaigns.contains(campaign)) return &e;
+  return nullptr;
+}
+
+Tuned tuned_of(const std::string& campaign) {
+  const ForeignEngine* e = engine_of(campaign);
+  return e ? Tuned{e->campaigns.at(campaign), e->tuned.sigma} : Tuned{};
+}
+
+}  // namespace isobar

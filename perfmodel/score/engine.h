@@ -1,0 +1,54 @@
+// Engines that people run, each a small file of configs/engines: what it overlaps, which axes it has, how
+// tuned it is, and the campaigns whose runs tell of it. Engines change policies and prices, never the
+// counting.
+//
+//   const ForeignEngine& e = engine_named("nemo");      // ConfigError lists those there are
+//   e.habits.overlaps_tensor; e.tuned.mean              // 0: research code, 1: a tuned submission
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+namespace isobar {
+
+/// What an engine does beside its products, as the counts need it (step_model.h).
+struct Habits {
+  bool overlaps_tensor = false;    // tensor-parallel traffic under the products that feed or need it
+  bool overlaps_pipeline = false;  // transfers of interleaved schedules under other chunks
+  bool overlaps_gradients = true;  // reduction under the backward, gather under the forward pass
+  bool sequence_parallel = false;  // with tensor parallelism, where a table does not say
+  bool autocast = false;           // the residual stream stays in fp32
+  double tensor_traffic = 1;       // bytes over those of one 2-byte reduction each way
+};
+
+/// How tuned an engine's runs are: a latent of each campaign, from 0 (research code) to 1 (a submission to
+/// MLPerf), which moves all prices together (PriceInfo::tuned).
+struct Tuned {
+  double mean = 0.45, sigma = 0.25;  // of an engine nobody knows
+};
+
+struct EngineAxes {
+  bool dp = true, tp = true, cp = true, pp = true, vpp = true;
+  std::vector<int> zero{0, 1, 2, 3};
+};
+
+struct ForeignEngine {
+  std::string name, file;
+  std::string family;                       // engines that share most of their code deviate together
+  std::map<std::string, double> campaigns;  // and how tuned each is thought to be
+  Tuned tuned;                              // in a user's hands
+  Habits habits;
+  EngineAxes axes;
+};
+
+/// All of configs/engines, by name.
+const std::vector<ForeignEngine>& shipped_engines();
+const ForeignEngine& engine_named(const std::string& name);
+/// Whose campaign it is; nullptr: no file says.
+const ForeignEngine* engine_of(const std::string& campaign);
+/// How tuned a campaign is thought to be before its runs are seen.
+Tuned tuned_of(const std::string& campaign);
+/// Throws ConfigError for a file that says what nobody reads, or too little.
+ForeignEngine load_engine(const std::string& path);
+
+}  // namespace isobar

@@ -1,0 +1,201 @@
+// Engines other than ours: their files, what they change, and how wrong their predictions are where nothing
+// of them was fitted.
+#include "perfmodel/score/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "perfmodel/score/campaigns_out.h"
+#include "perfmodel/score/engine_model.h"
+#include "perfmodel/score/published_spec.h"
+#include "tests/engine/command.h"
+#include "tests/paths.h"
+
+namespace isobar::engine_tests {
+namespace {
+
+const std::string kConfigs = source_dir() + "/configs/";
+
+const Library& library() {
+  static const Library l = load_library(kConfigs + "published");
+  return l;
+}
+
+/// All rows but those of one campaign.
+Library without(const std::string& campaign) {
+  Library out = library();
+  for (PublishedTable& t : out)
+    std::erase_if(t.runs, [&](const PublishedRun& r) { return r.campaign == campaign; });
+  return out;
+}
+
+const CampaignsOut& left_out() {
+  static const CampaignsOut out = leave_campaigns_out(kStepSeconds, library(), library());
+  return out;
+}
+
+const CampaignScore& of(const std::string& campaign) {
+  for (const CampaignScore& c : left_out().campaigns)
+    if (c.campaign == campaign) return c;
+  throw std::runtime_error("no campaign " + campaign);
+}
+
+TEST(Engines, EveryFileReadsAndEveryCampaignOfItHasRuns) {
+  ASSERT_GE(shipped_engines().size(), 7u);
+  std::map<std::string, size_t> rows;
+  for (const PublishedTable& t : library()) {
+    for (const PublishedRun& r : t.runs) ++rows[r.campaign];
+  }
+  for (const ForeignEngine& e : shipped_engines()) {
+    size_t own = 0;
+    for (const auto& [campaign, tuned] : e.campaigns) own += rows[campaign];
+    EXPECT_GT(own, 0u) << e.name << ": nothing to learn its coefficients from";
+  }
+}
+
+TEST(Engines, BadFilesNameFileAndKey) {
+  const Folder folder;
+  const std::string good = text_of(kConfigs + "engines/nemo.yaml");
+  const auto refused = [&](const std::string& what, const std::string& with, const std::string& key) {
+    std::string text = good;
+    const size_t at = text.find(what);
+    ASSERT_NE(at, std::string::npos) << what;
+    write_atomically(folder / "bad.yaml", text.replace(at, what.size(), with));
+    try {
+      load_engine(folder / "bad.yaml");
+      FAIL() << with;
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find("bad.yaml"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find(key), std::string::npos) << e.what();
+    }
+  };
+  refused("family", "familly", "familly");
+  refused("tensor,", "tensors,", "overlaps");
+  refused("mean: 0.7", "mean: 7", "tuned.mean");
+  refused("zero: [0, 1]", "zero: [0, 4]", "axes.zero");
+  refused("nv-nemo: 0.75", "nv-nemo: much", "campaigns.nv-nemo");
+}
+
+// Fitted to all other campaigns; figures of the day are in perfmodel/score/README.md.
+TEST(CampaignsOut, AreMissedByLittle) {
+  EXPECT_GE(left_out().campaigns.size(), 14u);
+  EXPECT_LE(left_out().median_mape, 0.15);
+  EXPECT_LE(of("mlperf").scores.mape, 0.20);
+  EXPECT_LE(of("Megatron-Core recipes").scores.mape, 0.12);
+}
+
+// Nothing of a campaign that is left out reaches its own prediction.
+TEST(CampaignsOut, NothingOfThemReachesTheFit) {
+  Library spoiled = library();
+  for (PublishedTable& t : spoiled)
+    for (PublishedRun& r : t.runs)
+      if (r.campaign == "simumax") r.step_s *= 3;
+  for (const CampaignScore& c : leave_campaigns_out(kStepSeconds, spoiled, spoiled).campaigns) {
+    if (c.campaign != "simumax") continue;
+    for (size_t i = 0; i < c.rows.size(); ++i) {
+      EXPECT_EQ(c.rows[i].predicted, of("simumax").rows[i].predicted);
+      EXPECT_EQ(c.rows[i].upper, of("simumax").rows[i].upper);
+    }
+  }
+}
+
+// MLPerf's GPT-3 from 512 to 10,752 GPUs at one layout: reductions and transfers are hidden, and the error
+// must not follow the number of GPUs.
+TEST(CampaignsOut, MlperfsSlopeOverGpusIsRight) {
+  std::map<double, std::vector<double>> by_gpus;
+  const PublishedTable t = read_published(kConfigs + "published/mlperf_gpt3.csv");
+  std::map<std::string, const PublishedRun*> runs;
+  for (const PublishedRun& r : t.runs) runs[r.id] = &r;
+  for (const ScoredRow& row : of("mlperf").rows) {
+    const PublishedRun& r = *runs.at(row.id);
+    if (r.micro_batch == 1 && r.pp == 8 && r.section.find("v3.1") != std::string::npos)
+      by_gpus[r.gpus].push_back(row.error());
+  }
+  ASSERT_TRUE(by_gpus.contains(512) && by_gpus.contains(10752));
+  const auto mean = [](const std::vector<double>& v) {
+    double sum = 0;
+    for (double x : v) sum += x / static_cast<double>(v.size());
+    return sum;
+  };
+  EXPECT_NEAR(mean(by_gpus[10752]), mean(by_gpus[512]), 0.10);
+}
+
+PublishedRun asked(const std::string& config, const std::vector<std::string>& set, const Machine& m,
+                   const ChipSpec& chip, const Habits& habits) {
+  return run_of(load_run_spec(kConfigs + "models/" + config, set), m, chip, habits);
+}
+
+// NERSC's ViT with D = 1536 on Perlmutter (github NERSC/dl4sci25-dl-at-scale, README: 51.3 samples/s on 4
+// GPUs, 72.4 on 16 with tp 4), predicted without a run of theirs.
+TEST(EngineModel, NerscsModelParallelRunsWithoutARunOfTheirs) {
+  const ForeignEngine& nersc = engine_named("nersc");
+  const EngineModel model(without("nersc-vit"), &nersc);
+  EXPECT_EQ(model.own_rows(), 0u);
+  const Machine m = load_machine(kConfigs + "machines/perlmutter-80gb.yaml");
+  const ChipSpec chip = chip_of(m);
+  const std::vector<std::string> common = {"layout.dp=4", "train.global_batch=64", "policy.amp=fp16",
+                                           "policy.micro_batch=16"};
+  std::vector<std::string> sixteen = common;
+  sixteen.push_back("layout.tp=4");
+  const Estimated four = model.predict(asked("vit-1536.yaml", common, m, chip, nersc.habits)).step;
+  const Estimated tp4 = model.predict(asked("vit-1536.yaml", sixteen, m, chip, nersc.habits)).step;
+  RecordProperty("samples_per_s_4", std::to_string(64 / four.value));
+  RecordProperty("samples_per_s_16", std::to_string(64 / tp4.value));
+  EXPECT_NEAR(64 / tp4.value / 72.4, 1, 0.20);
+  EXPECT_NEAR(64 / four.value / 51.3, 1, 0.20);
+  EXPECT_LT(four.value / tp4.value, 2.1);  // measured 1.41; Isobar's own engine would gain 2.9
+  EXPECT_TRUE(tp4.lower < 64 / 72.4 && 64 / 72.4 < tp4.upper);
+  EXPECT_TRUE(four.lower < 64 / 51.3 && 64 / 51.3 < four.upper);
+}
+
+TEST(EngineModel, MoreTunedIsFasterAndSurer) {
+  const ForeignEngine& nemo = engine_named("nemo");
+  const Machine m = load_machine(kConfigs + "machines/dgx-h100.yaml");
+  const ChipSpec chip = chip_of(m);
+  const PublishedRun r = asked("llama3-70b.yaml",
+                               {"layout.dp=4", "layout.tp=4", "layout.pp=4", "train.global_batch=128",
+                                "policy.amp=bf16", "policy.micro_batch=1", "policy.sequence_parallel=true"},
+                               m, chip, nemo.habits);
+  double last = INFINITY;
+  for (const double tuned : {0.0, 0.3, 0.6, 1.0}) {
+    const double s = EngineModel(library(), &nemo, tuned).predict(r).step.value;
+    EXPECT_LT(s, last) << tuned;
+    last = s;
+  }
+  const Estimated said = EngineModel(library(), &nemo, nemo.tuned.mean).predict(r).step;
+  const Estimated usual = EngineModel(library(), &nemo).predict(r).step;
+  EXPECT_DOUBLE_EQ(said.value, usual.value);
+  EXPECT_LE(std::log(said.upper / said.lower), std::log(usual.upper / usual.lower) * 1.05);
+}
+
+// What a published row says and what its specification says make the same counts.
+TEST(EngineModel, SpecificationsCountAsTheirRowsDo) {
+  const Machine m = load_machine(kConfigs + "machines/dgx-h100.yaml");
+  const ChipSpec chip = chip_of(m);
+  size_t compared = 0;
+  for (const PublishedTable& t : library())
+    for (const PublishedRun& r : t.runs) {
+      if (r.gpu->chip() != "h100" || ++compared % 29 != 0) continue;
+      RunSpec spec;
+      try {
+        spec = spec_of(r);
+      } catch (const ConfigError&) {
+        continue;  // what no plan of ours says
+      }
+      const PublishedRun back = run_of(spec, m, chip, r.habits);
+      const StepCounts a = count_step(r), b = count_step(back);
+      EXPECT_NEAR(b.layers, a.layers, 1e-9) << r.id;
+      EXPECT_NEAR(b.gemm_s / a.gemm_s, 1, 1e-9) << r.id;
+      EXPECT_NEAR(b.tp_s, a.tp_s, 1e-9 * a.tp_s) << r.id;
+      EXPECT_NEAR(b.micro_batches, a.micro_batches, 1e-9) << r.id;
+    }
+  EXPECT_GT(compared, 290u);
+}
+
+}  // namespace
+}  // namespace isobar::engine_tests
