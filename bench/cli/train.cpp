@@ -9,6 +9,7 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/launch.h"
+#include "bench/cli/machine_option.h"
 #include "bench/cli/mpiexec.h"
 #include "bench/cli/options.h"
 #include "bench/cli/rank_output.h"

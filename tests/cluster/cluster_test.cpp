@@ -276,7 +276,7 @@ TEST_F(PlanTest, AJobAsksForWhatTheQueueTakesAtLeast) {
   const SweepSpec s = sweep("axes: {train.seed: [0]}\ntimeout_s: 10\n");
   const Matrix m = expand(s);
   const auto asks = [&](const std::string& yaml) {
-    return plan_jobs({&m.trials.at(0)}, s, cluster(yaml)).at(0).time_s;
+    return plan_jobs({&m.trials.at(0)}, s, cluster(yaml), scratch_.path()).at(0).time_s;
   };
   const int64_t needed = asks("{start_s: 5}");
   ASSERT_LT(needed, 300);

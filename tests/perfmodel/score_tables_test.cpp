@@ -16,7 +16,7 @@
 namespace isobar {
 namespace {
 
-const std::string kShipped = source_dir() + "/configs/published/";
+const std::string kTables = source_dir() + "/configs/published/";
 
 std::string in_quotes(const std::string& cell) {
   std::string out = "\"";
@@ -61,7 +61,7 @@ TEST(PublishedTables, EveryRowIsUsedOrRefused) {
   for (const char* name :
        {"aleph_alpha_layouts", "aleph_alpha_layouts_oom", "nvidia_megatron_bridge", "nvidia_nemo",
         "zero_bubble_pp", "nersc_vit_era5", "megatron_sc21", "nanotron_ultrascale_failed"}) {
-    const CsvTable csv = read_csv(kShipped + name + ".csv");
+    const CsvTable csv = read_csv(kTables + name + ".csv");
     const PublishedTable t = published_from(csv);
     EXPECT_EQ(t.runs.size() + t.outcomes.size() + static_cast<size_t>(t.refused_rows()), csv.rows.size())
         << name;
@@ -76,7 +76,7 @@ TEST(PublishedTables, SpoiledCellsNeverEndTheProgram) {
   const std::vector<std::string> poison = {"",  "0",   "-3",    "nan", "1e308", "x",
                                            "7", "0.5", "GB999", "fp3", "12;3"};
   for (const char* name : {"vtrain_ground_truth", "nvidia_megatron_bridge", "zero_bubble_pp"}) {
-    const CsvTable csv = read_csv(kShipped + name + ".csv");
+    const CsvTable csv = read_csv(kTables + name + ".csv");
     std::string text;
     for (size_t k = 0; k < csv.columns.size(); ++k) text += (k ? "," : "") + csv.columns[k];
     size_t rows = 0;
@@ -115,7 +115,7 @@ CsvTable rewritten(const CsvTable& csv, const Change& change) {
 TEST(PublishedTables, NothingIsReadOutOfProse) {
   for (const char* name : {"aleph_alpha_layouts", "aleph_alpha_layouts_oom", "bigscience_tr11_prequel",
                            "nvidia_megatron_bridge", "nvidia_nemo", "nersc_vit_era5", "zero_bubble_pp"}) {
-    const CsvTable csv = read_csv(kShipped + name + ".csv");
+    const CsvTable csv = read_csv(kTables + name + ".csv");
     const CsvTable silent = rewritten(csv, [](const std::string& column, const std::string& cell) {
       return column == "notes" || column == "framework" || column == "inter_node_link" ? "" : cell;
     });
@@ -138,7 +138,7 @@ TEST(PublishedTables, FactsStandInColumns) {
   const auto of = [&](const char* name) {
     static std::vector<PublishedTable> kept;
     kept.reserve(8);
-    kept.push_back(read_published(kShipped + name + ".csv", true));
+    kept.push_back(read_published(kTables + name + ".csv", true));
     for (const PublishedRun& r : kept.back().runs) runs[r.id] = &r;
     for (const PublishedRun& r : kept.back().outcomes) runs[r.id] = &r;
   };
@@ -163,7 +163,7 @@ TEST(PublishedTables, FactsStandInColumns) {
 }
 
 TEST(PublishedTables, ACellThatSaysNothingKnownRefusesItsRowByTheColumnsName) {
-  const CsvTable csv = read_csv(kShipped + "zero_bubble_pp.csv");
+  const CsvTable csv = read_csv(kTables + "zero_bubble_pp.csv");
   for (const char* column : {"schedule", "short_end_stages", "synchronised_optimizer", "recompute"}) {
     const PublishedTable t = published_from(rewritten(
         csv, [&](const std::string& c, const std::string& cell) { return c == column ? "maybe" : cell; }));
