@@ -229,9 +229,11 @@ std::shared_ptr<const MappedTable> mapped_table(const std::string& path, const s
 void require_table(const std::string& path, const std::string& key, const std::vector<std::string>& columns,
                    const RowChoice& choice) {
   ChildLimits limits;
-  for (const std::string& file : files_of_table(path))
-    limits.memory_bytes += 40 * InputFile(file, key).size();
-  limits.cpu_s = 60;
+  for (const std::string& file : files_of_table(path)) {
+    const int64_t bytes = InputFile(file, key).size();
+    limits.memory_bytes += 40 * bytes;
+    limits.cpu_s += bytes / 1'000'000;  // a step in which columns are parsed is not told in parts
+  }
   try {
     in_child(limits, [&](const ChildProgress& done) {
       int64_t steps = 0;
