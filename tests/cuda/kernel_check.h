@@ -117,8 +117,8 @@ inline void expect_near(const Buffer& got, const Buffer& want, double tolerance,
 /// Sums over `rows` of term(row, column). What is left of terms that cancel says nothing about their
 /// rounding: errors are judged by what was added, |got - want| / |sums of |term||.
 template <class Term>
-void expect_sums_near(const Buffer& got, const Buffer& want, int64_t rows, Term term,
-                      const std::string& what) {
+void expect_sums_near(const Buffer& got, const Buffer& want, int64_t rows, Term term, const std::string& what,
+                      double allowed = 5e-7) {
   double error = 0, size = 0;
   for (int64_t j = 0; j < want.size(); ++j) {
     double added = 0;
@@ -126,7 +126,7 @@ void expect_sums_near(const Buffer& got, const Buffer& want, int64_t rows, Term 
     error += (got[j] - want[j]) * (got[j] - want[j]);
     size += added * added;
   }
-  const double d = std::sqrt(error / size), allowed = 5e-7;
+  const double d = std::sqrt(error / size);
   EXPECT_TRUE(d <= allowed) << what << ": |got - want| / |sums of |term|| = " << d << ", allowed " << allowed;
 }
 
