@@ -39,13 +39,15 @@ struct Shared {  // between a worker and its parent
 
 // What a message lacks: "FILE: 'KEY': what is wrong -> mend", where FILE is the input or what lies beside it;
 // a sweep's "FILE: axes: 'KEY': ..." says in which of its sections.
-std::string lacking(const std::string& message, const std::string& folder, bool keyed) {
+std::string lacking(const std::string& message, const std::string& folder, const std::string& input,
+                    bool keyed) {
   if (!message.starts_with(folder + "/")) return "names no file: ";
   const size_t mend = message.rfind(" -> ");
   if (mend == std::string::npos || mend + 4 >= message.size()) return "names no mend: ";
   if (message.find('\n') != std::string::npos) return "is no line: ";
   if (!keyed) return "";
-  const size_t suffix = message.find_first_of(": ", folder.size());
+  // A file that the input names may be called anything, colons and spaces too.
+  const size_t suffix = message.starts_with(input + ":") ? input.size() : message.find(": '", folder.size());
   size_t key = suffix;
   static const std::regex kSection("^: (axes|set|include|exclude|baselines)(\\[[0-9]+\\])?");
   std::smatch section;
@@ -171,7 +173,7 @@ Verdict try_one(const Target& t, const std::string& file) {
     t.read(file);
     v.accepted = true;
   } catch (const ConfigError& e) {
-    const std::string what = lacking(e.what(), folder, t.keyed);
+    const std::string what = lacking(e.what(), folder, file, t.keyed);
     if (!what.empty()) v.wrong = what + e.what();
   } catch (const std::bad_alloc&) {
     v.wrong = "takes more than 2 GiB";
