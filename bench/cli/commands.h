@@ -2,11 +2,16 @@
 // named. A ConfigError ends the program with exit code 2, any other exception with 1.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <functional>
 
 namespace isobar {
 
+struct SubmittedTraining;
+
 void add_plan_command(CLI::App& app);
-void add_train_command(CLI::App& app);
+/// `submit`: what --launcher slurm and pbs do (bench/cli/submit_train.h).
+using Submit = std::function<int(const SubmittedTraining&)>;
+void add_train_command(CLI::App& app, Submit submit);
 void add_forecast_command(CLI::App& app);
 void add_jacobian_command(CLI::App& app);
 void add_calibrate_command(CLI::App& app);

@@ -5,6 +5,7 @@
 #include "bench/cli/commands.h"
 #include "bench/cli/output.h"
 #include "bench/cli/rank_output.h"
+#include "bench/cli/submit_train.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
 #include "model/engine/trainer.h"
@@ -45,7 +46,7 @@ int run(int argc, char** argv) {
       "The whole road:   bench/quickstart.sh\n"
       "Help on one:      isobar train --help");
   add_plan_command(app);
-  add_train_command(app);
+  add_train_command(app, submit_training);
   add_forecast_command(app);
   add_jacobian_command(app);
   add_calibrate_command(app);

@@ -1,14 +1,10 @@
 // isobar preflight: a few seconds on every node of an allocation, before the first trial: matrix rate, copy
 // bandwidth, and links between pairs of nodes (bench/cluster/preflight.h). One rank a node; rank 0 writes
 // what all measured.
-#include <dnnl.hpp>
-
 #include <mpi.h>
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,6 +12,7 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cluster/preflight.h"
+#include "bench/doctor/rates.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/comm/comm.h"
@@ -23,53 +20,16 @@
 namespace isobar {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// The best of several, because the first one warms up and others may be disturbed.
-template <typename Work>
-double best_seconds(int times, Work work) {
-  double best = 1e30;
-  for (int i = 0; i < times; ++i) {
-    const auto begin = Clock::now();
-    work();
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
-  }
-  return best;
-}
-
-double matrix_rate() {
-  constexpr int64_t n = 1024;
-  std::vector<float> a(n * n, 0.5f), b(n * n, 0.25f), c(n * n);
-  const double s = best_seconds(
-      6, [&] { dnnl_sgemm('N', 'N', n, n, n, 1.0f, a.data(), n, b.data(), n, 0.0f, c.data(), n); });
-  return 2.0 * n * n * n / s;
-}
-
-// All cores at a time: what they share is what counts.
-double copy_rate() {
-  const int64_t bytes = int64_t{128} << 20, piece = int64_t{1} << 20;
-  std::vector<char> from(static_cast<size_t>(bytes), 1), to(static_cast<size_t>(bytes), 2);
-  return 2.0 * static_cast<double>(bytes) / best_seconds(4, [&] {
-#pragma omp parallel for schedule(static)
-           for (int64_t at = 0; at < bytes; at += piece) std::memcpy(to.data() + at, from.data() + at, piece);
-         });
-}
-
 constexpr int64_t kRounds = 15;  // of pairs; enough to tell a node from its partners
 
 // Bytes a second both ways with each partner; 0 where this rank rested.
 std::vector<double> link_rates(int rank, int size) {
-  const int bytes = 8 << 20;
-  std::vector<char> out(static_cast<size_t>(bytes), 1), in(static_cast<size_t>(bytes));
   std::vector<double> rates(static_cast<size_t>(std::min(kRounds, rounds_of(size))));
   for (size_t round = 0; round < rates.size(); ++round) {
     const auto partner = static_cast<int>(partner_of(rank, static_cast<int64_t>(round), size));
     MPI_Barrier(MPI_COMM_WORLD);
     if (partner < 0) continue;
-    rates[round] = static_cast<double>(bytes) / best_seconds(5, [&] {
-                     MPI_Sendrecv(out.data(), bytes, MPI_BYTE, partner, 0, in.data(), bytes, MPI_BYTE,
-                                  partner, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-                   });
+    rates[round] = link_rate(partner);
   }
   return rates;
 }

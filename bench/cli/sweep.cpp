@@ -21,6 +21,7 @@
 #include "bench/sweep/runner.h"
 #include "bench/sweep/summary.h"
 #include "model/base/error.h"
+#include "perfmodel/machine/machine_file.h"
 
 namespace isobar {
 namespace {
@@ -47,7 +48,7 @@ A sweep file names a run configuration and what to vary:
   order: random                      # or listed;  seed: 0
   timeout_s: 600                     # per trial;  hang_s: 120, memory_limit_mb: 8000, grace_s: 5
 
-  machine: ../machines/local.yaml    # forecasts; or --machine
+  machine: ../machines/local.yaml    # forecasts; or a shipped one's name; or --machine
   probe_infeasible: 0.02             # share of the trials forecast not to fit that run all the same
   noise_limit: 0.3                   # (p90 - p10) / median of the steps above which a run counts as noisy
   repeat_contended: 1                # times that a trial is run once more whose steps scatter by more than 15 %
@@ -152,7 +153,8 @@ void refuse_contradictions(const SweepArguments& a, const CLI::App& command) {
 int start_sweep(const SweepArguments& a, const CLI::App& command) {
   refuse_contradictions(a, command);
   const SweepSpec sweep = load_sweep_spec(a.file);
-  const std::string machine = a.machine.empty() ? sweep.machine : a.machine;
+  const std::string machine =
+      a.machine.empty() ? machine_file(sweep.machine, sweep.file + ", machine") : a.machine;
   std::optional<ClusterSpec> cluster;
   if (a.launcher != "local") cluster = cluster_of("isobar sweep", a.launcher, machine);
   Matrix matrix = expand(sweep, !a.json);

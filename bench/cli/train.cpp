@@ -145,20 +145,20 @@ void refuse_contradictions(const TrainArguments& a, const CLI::App& command) {
                   "leave it out"}});
 }
 
-void run_train(TrainArguments a) {
+void run_train(TrainArguments a, const Submit& submit) {
   if (a.launcher != "local") {
     if (Mpi::started_by_launcher())
       throw ConfigError("--launcher", "", "submits a training, and this process is one of several ranks",
                         "give the command once, without mpiexec and srun");
     if (a.ranks > 0) take_ranks(a);
-    const int code = submit_training({.config = a.config,
-                                      .set = a.set,
-                                      .launcher = a.launcher,
-                                      .machine = a.machine,
-                                      .results = a.results,
-                                      .rank_output = a.rank_output,
-                                      .no_wait = a.no_wait,
-                                      .json = a.json});
+    const int code = submit({.config = a.config,
+                             .set = a.set,
+                             .launcher = a.launcher,
+                             .machine = a.machine,
+                             .results = a.results,
+                             .rank_output = a.rank_output,
+                             .no_wait = a.no_wait,
+                             .json = a.json});
     if (code != 0) throw ExitCode{code};
     return;
   }
@@ -236,7 +236,7 @@ void run_train(TrainArguments a) {
 
 }  // namespace
 
-void add_train_command(CLI::App& app) {
+void add_train_command(CLI::App& app, Submit submit) {
   auto a = std::make_shared<TrainArguments>();
   CLI::App* c = app.add_subcommand("train", "Train a net; with --ranks on several processes over MPI");
   c->add_option("config", a->config, "Run configuration (YAML), e.g. configs/models/vit-tiny.yaml")
@@ -279,10 +279,10 @@ void add_train_command(CLI::App& app) {
       "Exit codes: 0 ok, 2 bad configuration, 3 loss is not a number, 4 out of memory, 130 Ctrl-C, 143 "
       "SIGTERM,\n"
       "1 anything else.");
-  c->callback([a, c] {
+  c->callback([a, c, submit = std::move(submit)] {
     try {
       refuse_contradictions(*a, *c);
-      run_train(*a);
+      run_train(*a, submit);
     } catch (const std::exception& e) {  // before there were ranks
       if (a->json && !Mpi::started_by_launcher()) print_failure(class_of(e), e.what());
       throw;

@@ -32,13 +32,14 @@ std::vector<Check> examine(const Examination& e);
 // ---- its parts, in that order ----
 std::vector<Check> examine_processor();  // and memory, libraries of kernels
 std::vector<Check> examine_cores();
+std::vector<Check> examine_clocks(const std::filesystem::path& sys = "/sys");
 std::vector<Check> examine_limits();
 std::vector<Check> examine_ranks(const Examination& e);
 std::vector<Check> examine_files(const Examination& e);
 std::vector<Check> examine_scheduler();
 std::vector<Check> examine_gpus();
 
-/// What each of the two ranks does: adds its number up over both; the first prints the sum.
+/// What each of the two ranks does: adds its number up over both, and times messages; the first prints it.
 void two_ranks_part();
 
 }  // namespace isobar

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/doctor/check.h"
+#include "bench/doctor/rates.h"
 
 namespace isobar {
 namespace {
@@ -41,11 +42,10 @@ double rate() {
   return static_cast<double>(rounds) / seconds;
 }
 
-}  // namespace
-
-std::vector<Check> examine_cores() {
+Check examine_each() {
   cpu_set_t before;
-  if (::sched_getaffinity(0, sizeof before, &before) != 0) return {};
+  if (::sched_getaffinity(0, sizeof before, &before) != 0)
+    return {"cores", "the system does not say which may be used", Health::look, "sched_getaffinity failed"};
   const std::vector<int> cores = allowed_cores(before);
   std::vector<double> rates;
   for (const int c : cores) {
@@ -68,13 +68,25 @@ std::vector<Check> examine_cores() {
     slow += text;
   }
   if (!slow.empty())
-    return {
-        {"cores", slow + " of the others' speed", Health::look,
-         "a rank waits for its slowest core: see what else runs there (top), or whether it is throttled"}};
+    return {"cores", slow + " of the others' speed", Health::look,
+            "a rank waits for its slowest core: see what else runs there (top), or whether it is throttled"};
   char text[96];
   std::snprintf(text, sizeof text, "%zu measured, the slowest at %.0f %% of the median", rates.size(),
                 100 * sorted.front() / usual);
-  return {{"cores", text}};
+  return {"cores", text};
+}
+
+Check examine_together() {
+  char text[96];
+  std::snprintf(text, sizeof text, "fp32 products %.0f GFLOP/s, copies %.1f GB/s", matrix_rate() / 1e9,
+                copy_rate() / 1e9);
+  return {"cores together", text};
+}
+
+}  // namespace
+
+std::vector<Check> examine_cores() {
+  return {examine_each(), examine_together()};
 }
 
 }  // namespace isobar

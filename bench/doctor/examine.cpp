@@ -9,6 +9,7 @@ std::vector<Check> examine(const Examination& e) {
   const auto add = [&out](std::vector<Check> more) { out.insert(out.end(), more.begin(), more.end()); };
   add(examine_processor());
   add(examine_cores());
+  add(examine_clocks());
   add(examine_limits());
   add(examine_ranks(e));
   add(examine_files(e));

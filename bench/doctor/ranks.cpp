@@ -1,8 +1,10 @@
 // Two ranks, started as runs start theirs, and a sum over both: an mpiexec may be there and start nothing.
 #include <cstdio>
+#include <cstring>
 
 #include "bench/cluster/command.h"
 #include "bench/doctor/check.h"
+#include "bench/doctor/rates.h"
 #include "model/comm/comm.h"
 
 namespace isobar {
@@ -19,6 +21,23 @@ std::string last_line(std::string text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
+// What the first rank printed of the link between both.
+Check link_of_line(const std::string& out, size_t sum) {
+  constexpr double kLate = 3e-6, kSlow = 0.5e9;  // through shared memory: 0.3-1.5 us, 3-10 GB/s; TCP: from 5 us
+  int one_host = 0;
+  double latency = 0, rate = 0;
+  if (std::sscanf(out.c_str() + sum + std::strlen(kSum), ", one_host %d, latency_s %lf, bytes_s %lf",
+                  &one_host, &latency, &rate) != 3)
+    return {"link", "the first rank did not say how fast it is", Health::look, kMend};
+  char text[128];
+  std::snprintf(text, sizeof text, "%s: %.1f us a message, %.2f GB/s each way",
+                one_host ? "two ranks of this host" : "two hosts", 1e6 * latency, rate / 1e9);
+  const bool slow = one_host && (latency > kLate || rate < kSlow);
+  return {"link", text, slow ? Health::look : Health::ok,
+          "ranks of one host should share memory: see what OMPI_MCA_btl or MPICH_NO_LOCAL say, what /dev/shm "
+          "holds, and what else uses the cores"};
+}
+
 }  // namespace
 
 std::vector<Check> examine_ranks(const Examination& e) {
@@ -26,20 +45,24 @@ std::vector<Check> examine_ranks(const Examination& e) {
   if (e.two_ranks.empty())
     return {{"MPI", Mpi::version() + ", not tried: this is a rank itself", Health::ok, "", true}};
   const Said said = say(e.two_ranks, {.timeout_s = 60});
-  const bool works = said.code == 0 && said.out.find(kSum) != std::string::npos;
+  const size_t sum = said.out.find(kSum);
+  const std::string who = Mpi::version() + ", " + e.two_ranks[0];
+  if (said.code == 0 && sum != std::string::npos)
+    return {{"MPI", who + ": two ranks start and add up", Health::ok, "", true}, link_of_line(said.out, sum)};
   std::string why = said.code < 0 ? "does not end" : "ends with exit code " + std::to_string(said.code);
   if (said.code == 0) why = "starts ranks that do not find each other";
   const std::string told = last_line(said.err.empty() ? said.out : said.err);
-  return {{"MPI",
-           Mpi::version() + ", " + e.two_ranks[0] +
-               (works ? ": two ranks start and add up" : " " + why + (told.empty() ? "" : " (" + told + ")")),
-           works ? Health::ok : Health::failed, kMend, true}};
+  return {{"MPI", who + " " + why + (told.empty() ? "" : " (" + told + ")"), Health::failed, kMend, true}};
 }
 
 void two_ranks_part() {
   const Mpi mpi;
   const double sum = mpi.sum_of({mpi.rank() + 1.0})[0];
-  if (mpi.rank() == 0 && mpi.size() == 2 && sum == 3) std::printf("%s\n", kSum);
+  if (mpi.size() != 2 || sum != 3) return;
+  const double latency = link_latency(1 - mpi.rank()), rate = link_rate(1 - mpi.rank());
+  if (mpi.rank() == 0)
+    std::printf("%s, one_host %d, latency_s %.3g, bytes_s %.4g\n", kSum, mpi.ranks_on_host() == 2, latency,
+                rate);
 }
 
 }  // namespace isobar

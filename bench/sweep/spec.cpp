@@ -358,12 +358,15 @@ SweepSpec load_sweep_spec(const std::string& path) {
   if (j.contains("machine")) {
     if (!j["machine"].is_string())
       in.fail("machine", "is not a file name", "e.g. machine: ../machines/local.yaml");
-    s.machine = (std::filesystem::path(path).parent_path() / j["machine"].get<std::string>())
-                    .lexically_normal()
-                    .string();
-    if (std::filesystem::status(s.machine, unreadable).type() == std::filesystem::file_type::not_found)
+    const std::filesystem::path named = j["machine"].get<std::string>(),
+                                beside = std::filesystem::path(path).parent_path() / named;
+    const bool there =
+        std::filesystem::status(beside, unreadable).type() != std::filesystem::file_type::not_found;
+    const bool shipped = !there && !named.empty() && !named.has_parent_path() && !named.has_extension();
+    s.machine = shipped ? named.string() : beside.lexically_normal().string();
+    if (!there && !shipped)
       in.fail("machine", "there is no file " + s.machine, "paths are relative to the sweep file");
-    const InputFile readable(s.machine, "machine");
+    if (there) const InputFile readable(s.machine, "machine");
   }
   s.limits.memory_limit_mb = in.integer(j, "memory_limit_mb", "memory_limit_mb", 0, 0, int64_t{1} << 40);
   return s;

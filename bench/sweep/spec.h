@@ -54,7 +54,7 @@ struct TrialLimits {
 struct SweepSpec {  // NOLINT(bugprone-exception-escape)
   std::string file;
   std::string base;          // path of the run configuration, resolved
-  std::string machine;       // path of a machine file, resolved; "" = none
+  std::string machine;       // path of a machine file, or the name of one that comes with Isobar; "" = none
   nlohmann::json base_json;  // its content after inheritance
   Assignments set;
   std::vector<Axis> axes;

@@ -11,7 +11,7 @@
 namespace isobar {
 
 /// The path of what was named. Throws ConfigError with the nearest names where there is no such machine; a
-/// path is left to whoever reads it.
-std::string machine_file(const std::string& named);
+/// path is left to whoever reads it. `where` it was named, for the error.
+std::string machine_file(const std::string& named, const std::string& where = "--machine");
 
 }  // namespace isobar

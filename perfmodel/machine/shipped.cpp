@@ -60,7 +60,7 @@ std::string shipped(const std::string& folder) {
   return places.empty() ? folder : places.front().string();  // whoever reads it says that it is not there
 }
 
-std::string machine_file(const std::string& named) {
+std::string machine_file(const std::string& named, const std::string& where) {
   const fs::path given(named);
   std::error_code none;
   const bool there = fs::exists(given, none) && !fs::is_directory(given, none);
@@ -75,8 +75,7 @@ std::string machine_file(const std::string& named) {
   }
   std::sort(known.begin(), known.end());
   known.erase(std::unique(known.begin(), known.end()), known.end());
-  throw ConfigError("--machine", named,
-                    "is neither a file here nor the name of a machine that comes with Isobar",
+  throw ConfigError(where, named, "is neither a file here nor the name of a machine that comes with Isobar",
                     known.empty() ? "name a machine file (isobar calibrate writes one)"
                                   : "the nearest names: " + nearest_few(named, known));
 }

@@ -5,9 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "bench/doctor/check.h"
 #include "model/base/files.h"
 #include "shell.h"
 #include "tests/engine/command.h"
@@ -108,6 +110,60 @@ TEST_F(Doctor, NamesFewOpenFiles) {
   EXPECT_EQ(s.found, "512");
 }
 
+TEST_F(Doctor, TimesTheCoresTheClockAndTheLink) {
+  const Said s = of("link", "", "base.yaml");
+  EXPECT_NE(s.found.find("two ranks of this host: "), std::string::npos) << s.found;
+  std::map<std::string, std::string> found;
+  for (const auto& c : s.checks["checks"]) found[c["part"]] = c["found"];
+  double us = 0, gb_s = 0, gflop_s = 0, copies = 0, ns = 0;
+  ASSERT_EQ(std::sscanf(s.found.c_str(), "two ranks of this host: %lf us a message, %lf GB/s", &us, &gb_s),
+            2);
+  ASSERT_EQ(std::sscanf(found["cores together"].c_str(), "fp32 products %lf GFLOP/s, copies %lf GB/s",
+                        &gflop_s, &copies),
+            2);
+  ASSERT_EQ(std::sscanf(found["clock"].c_str(), "%*[^,], %lf ns a reading", &ns), 1) << found["clock"];
+  EXPECT_GT(us, 0.01);
+  EXPECT_GT(gb_s, 0.001);
+  EXPECT_GT(gflop_s, 0.1);
+  EXPECT_GT(copies, 0.01);
+  EXPECT_GT(ns, 1);
+  EXPECT_FALSE(found["frequency"].empty());
+  EXPECT_FALSE(found["time of day"].empty());
+}
+
+// A copy of what Linux tells of cores' frequencies.
+TEST_F(Doctor, NamesCoresWhoseFrequencyIsHeldDown) {
+  const auto core = [&](int n, const std::string& driver, const std::string& governor, int may) {
+    const auto of = dir_ / "sys/devices/system/cpu" / ("cpu" + std::to_string(n)) / "cpufreq";
+    std::filesystem::create_directories(of);
+    write_atomically(of / "scaling_driver", driver + "\n");
+    write_atomically(of / "scaling_governor", governor + "\n");
+    write_atomically(of / "cpuinfo_max_freq", "3500000\n");
+    write_atomically(of / "scaling_max_freq", std::to_string(may) + "\n");
+    return examine_clocks(dir_ / "sys").front();
+  };
+  Check c = core(0, "intel_pstate", "powersave", 3500000);
+  EXPECT_EQ(c.health, Health::ok) << c.found;
+  EXPECT_EQ(c.found, "up to 3.50 GHz, governor powersave");
+  c = core(0, "acpi-cpufreq", "powersave", 3500000);
+  EXPECT_EQ(c.health, Health::look) << c.found;
+  EXPECT_NE(c.mend.find("cpupower frequency-set -g performance"), std::string::npos) << c.mend;
+  c = core(0, "acpi-cpufreq", "performance", 3500000);
+  EXPECT_EQ(c.health, Health::ok) << c.found;
+  c = core(1, "acpi-cpufreq", "performance", 2100000);
+  EXPECT_EQ(c.health, Health::look) << c.found;
+  EXPECT_NE(c.found.find("held to 60 % of that"), std::string::npos) << c.found;
+}
+
+#ifdef ISOBAR_OPEN_MPI
+TEST_F(Doctor, NamesRanksOfOneHostThatTalkThroughTheNetwork) {
+  const Said s = of("link", "OMPI_MCA_btl=tcp,self OMPI_MCA_pml=ob1");
+  EXPECT_EQ(s.code, 0);
+  EXPECT_EQ(s.health, "look") << s.found;
+  EXPECT_NE(s.mend.find("OMPI_MCA_btl"), std::string::npos) << s.mend;
+}
+#endif
+
 TEST_F(Doctor, NamesAFullDisk) {
   if (shell("unshare -m true").code != 0) GTEST_SKIP() << "may not mount";
   const Answer a = shell(at("mkdir full && unshare -m bash -c \"mount -t tmpfs -o size=2m none full && " +
@@ -168,6 +224,7 @@ TEST_F(Doctor, NamesASlowCore) {
   for (int i = 0; i < 24; ++i) {  // others may keep the other cores busy
     const pid_t child = ::fork();
     if (child == 0) {
+      ::setsid();  // Linux shares a core among sessions (autogroups), not among processes
       CPU_ZERO(&set);
       CPU_SET(core, &set);
       ::sched_setaffinity(0, sizeof set, &set);

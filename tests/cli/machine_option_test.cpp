@@ -46,6 +46,25 @@ TEST_F(MachineOption, ANameIsItsFile) {
   EXPECT_EQ(shell(at("cat said")).out.rfind("machine perlmutter: /", 0), 0u) << "which file it took is said";
 }
 
+TEST_F(MachineOption, ASweepsFileNamesOneToo) {
+  const auto sweep = [&](const std::string& machine) {
+    write_atomically(
+        dir_ / "sweep.yaml",
+        "base: base.yaml\nset: {run.device: cuda}\nsteps: 12\naxes: {gpus: [4]}\nmachine: " + machine + "\n");
+    return isobar("sweep sweep.yaml --dry-run");
+  };
+  const Answer name = sweep("perlmutter"), file = sweep(shipped("machines/perlmutter.yaml"));
+  EXPECT_EQ(name.code, 0) << name.out;
+  EXPECT_EQ(name.out, file.out);
+  const Answer unknown = sweep("perlmuter");
+  EXPECT_EQ(unknown.code, 2) << unknown.out;
+  EXPECT_NE(unknown.out.find("sweep.yaml, machine: 'perlmuter': is neither"), std::string::npos)
+      << unknown.out;
+  const Answer path = sweep("nowhere/perlmutter.yaml");
+  EXPECT_EQ(path.code, 2) << path.out;
+  EXPECT_NE(path.out.find("there is no file nowhere/perlmutter.yaml"), std::string::npos) << path.out;
+}
+
 // As `cmake --install` and the bundle lay it out: bin/isobar, share/isobar/configs or configs.
 TEST_F(MachineOption, AnInstalledProgramFindsWhatLiesBesideIt) {
   for (const std::string configs : {"share/isobar/configs", "configs"}) {

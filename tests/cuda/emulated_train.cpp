@@ -5,13 +5,16 @@
 #include <cstdio>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/submit_train.h"
 #include "model/base/error.h"
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   CLI::App app("isobar train on an emulated GPU");
   app.require_subcommand(1);
-  isobar::add_train_command(app);
+  isobar::add_train_command(app, [](const isobar::SubmittedTraining&) -> int {
+    throw isobar::ConfigError("--launcher", "", "is not for emulated GPUs", "leave it out");
+  });
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

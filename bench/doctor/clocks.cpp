@@ -1,0 +1,102 @@
+// The clocks: of the cores (is their frequency held down?), of time spans (what does a reading cost?), of the
+// day (do several hosts agree?).
+#include <sys/timex.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "bench/doctor/check.h"
+#include "bench/doctor/rates.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string first_word(const fs::path& file) {
+  std::string word;
+  std::ifstream(file) >> word;
+  return word;
+}
+
+double number_in(const fs::path& file) {
+  double x = 0;
+  return std::ifstream(file) >> x ? x : 0;
+}
+
+Check examine_frequency(const fs::path& sys) {
+  std::set<std::string> governors;
+  double lowest = 1, most_khz = 0;
+  std::error_code none;
+  for (const auto& cpu : fs::directory_iterator(sys / "devices/system/cpu", none)) {
+    const fs::path of = cpu.path() / "cpufreq";
+    if (!fs::exists(of / "scaling_governor", none)) continue;
+    governors.insert(first_word(of / "scaling_governor"));
+    const double can = number_in(of / "cpuinfo_max_freq"), may = number_in(of / "scaling_max_freq");
+    most_khz = std::max(most_khz, can);
+    if (can > 0 && may > 0) lowest = std::min(lowest, may / can);
+  }
+  if (governors.empty()) return {"frequency", "the system does not tell (a virtual machine, mostly)"};
+  char text[96];
+  std::snprintf(text, sizeof text, "up to %.2f GHz", most_khz / 1e6);
+  std::string found = text;
+  for (const std::string& g : governors) found += ", governor " + g;
+  if (lowest < 0.95) {
+    std::snprintf(text, sizeof text, ", held to %.0f %% of that", 100 * lowest);
+    return {"frequency", found + text, Health::look,
+            "cpupower frequency-set --max, as root: steps take the longer for it"};
+  }
+  // intel_pstate's "powersave" follows the load; that of the other drivers stays at the lowest frequency
+  const bool follows = first_word(sys / "devices/system/cpu/cpu0/cpufreq/scaling_driver") == "intel_pstate";
+  if (governors.contains("powersave") && !follows)
+    return {"frequency", found, Health::look,
+            "cpupower frequency-set -g performance, as root: this governor stays at the lowest frequency"};
+  if (governors.size() > 1)
+    return {"frequency", found, Health::look,
+            "cpupower frequency-set -g performance, as root, for all cores"};
+  return {"frequency", found};
+}
+
+// Every op that is traced reads the clock twice.
+Check examine_readings(const fs::path& sys) {
+  constexpr int kReadings = 2000;
+  constexpr double kDear =
+      500e-9;  // by a system call and a device; a counter of the processor takes 20-50 ns
+  const double each = best_seconds(10,
+                                   [] {
+                                     for (int i = 0; i < kReadings; ++i)
+                                       (void)std::chrono::steady_clock::now();
+                                   }) /
+                      kReadings;
+  const std::string source = first_word(sys / "devices/system/clocksource/clocksource0/current_clocksource");
+  char text[96];
+  std::snprintf(text, sizeof text, "%s, %.0f ns a reading", source.empty() ? "unknown" : source.c_str(),
+                1e9 * each);
+  return {"clock", text, each > kDear ? Health::look : Health::ok,
+          "traces read it twice an op: choose a faster one in "
+          "/sys/devices/system/clocksource/clocksource0/current_clocksource (tsc, kvm-clock)"};
+}
+
+Check examine_time_of_day() {
+  timex asked{};
+  const int state = ::adjtimex(&asked);
+  if (state == -1) return {"time of day", "the system does not tell whether it is synchronised"};
+  if (state != TIME_ERROR) {
+    char text[64];
+    std::snprintf(text, sizeof text, "synchronised, to %.1f ms", static_cast<double>(asked.esterror) / 1e3);
+    return {"time of day", text};
+  }
+  return {"time of day", "not synchronised", Health::absent,
+          "on a cluster chrony or ntpd keeps the hosts' logs comparable; runs measure without it"};
+}
+
+}  // namespace
+
+std::vector<Check> examine_clocks(const fs::path& sys) {
+  return {examine_frequency(sys), examine_readings(sys), examine_time_of_day()};
+}
+
+}  // namespace isobar
