@@ -17,6 +17,7 @@
 #include "bench/cli/sweep_suggest.h"
 #include "bench/cluster/pilot.h"
 #include "bench/cluster/submit.h"
+#include "bench/sweep/compose.h"
 #include "bench/sweep/repeats.h"
 #include "bench/sweep/runner.h"
 #include "bench/sweep/summary.h"
@@ -36,12 +37,13 @@ A sweep file names a run configuration and what to vary:
   warmup: 2                          # of them, left out of the statistics
   axes:                              # every combination is a trial
     gpus: [1, 2]                     # world size; dp = gpus / (tp * cp * pp)
-    tp: any                          # every divisor of the world sizes; so do cp and pp
+    tp: any                          # every divisor of the world sizes; so do cp and pp; gpus: any within constraints
     policy.amp: [none, bf16]         # any key of a run configuration
     data.workers: [0, 2]
   include: [{gpus: 2, policy.bucket_mb: 1}]       # combinations besides
-  exclude: [{gpus: 2, data.workers: [1, 2]}]      # a list means any of these
+  exclude: [{gpus: 2, data.workers: [1, 2]}, {tp: ">= 4", amp: none}]   # a list means any of these
   constraints: {max_ranks: 8}
+  zip: [{gpus: [1, 2], policy.micro_batch: [4, 2]}]   # keys that go in step, crossed with the axes
   weak_scaling: [1, 2, 4]            # instead of gpus: as many samples a rank; strong_scaling: as many altogether
   baselines: [{gpus: 1, policy.amp: none}]        # what reports compare with
   repetitions: 3                     # interleaved, not back to back
@@ -53,6 +55,10 @@ A sweep file names a run configuration and what to vary:
   noise_limit: 0.3                   # (p90 - p10) / median of the steps above which a run counts as noisy
   repeat_contended: 1                # times that a trial is run once more whose steps scatter by more than 15 %
                                      # and 3 times as much as its siblings' (0: never); both are kept
+
+The same in one line, of a run configuration or over a sweep file (which it then overrides):
+  isobar sweep configs/models/vit-demo.yaml gpus=1,2 amp=none,bf16 steps=12 --repeat 3 --results results/amp
+Several values are an axis, one is for all trials; --print shows the sweep file that this is.
 
 A value that no run can have is an error. A combination that the net cannot take is skipped: each reason is told with
 the first such combination and their number (--json lists all). A sweep has up to 200,000 combinations and 100,000
@@ -94,9 +100,11 @@ Examples:
   sqlite3 results/demo/index.sqlite "SELECT ranks, policy_amp, step_s_median FROM runs WHERE class = 'ok'")";
 
 struct SweepArguments {
+  std::vector<std::string> words;  // KEY=VALUES
+  int64_t repeat = 0;
   std::string file, results, trainer, self, machine, launcher = "local", rank_output = "first", after, job;
   SuggestArguments suggest;
-  bool dry_run = false, json = false, retry_failed = false, no_wait = false, cancel = false;
+  bool print = false, dry_run = false, json = false, retry_failed = false, no_wait = false, cancel = false;
 };
 
 std::string show(const nlohmann::json& j) {  // a path may be in any encoding
@@ -126,7 +134,7 @@ SweepOutcome execute(const SweepArguments& a, const Matrix& part, const SweepSpe
 // cancels: what the mode that was asked for does not read is refused.
 void refuse_contradictions(const SweepArguments& a, const CLI::App& command) {
   const bool local = a.launcher == "local", suggests = a.suggest.asked();
-  const bool runs = !a.dry_run && !a.cancel && a.suggest.rehearse == 0 &&
+  const bool runs = !a.dry_run && !a.print && !a.cancel && a.suggest.rehearse == 0 &&
                     (!suggests || a.suggest.run || !a.suggest.until.empty());
   const std::string cluster = "is for a cluster's jobs", add = "add --launcher slurm or pbs";
   const std::string none = "is for trials that run, and nothing runs here", leave = "leave it out";
@@ -140,6 +148,8 @@ void refuse_contradictions(const SweepArguments& a, const CLI::App& command) {
         "leave out one of them; --suggest N --run --no-wait submits one round"},
        {"--dry-run", suggests || a.cancel, suggests ? whole : "cannot go with --cancel", choose},
        {"--cancel", suggests, whole, choose},
+       {"--print", a.dry_run || suggests || a.cancel, "shows the file, and does nothing else", choose},
+       {"--json", a.print, "is not for --print, which writes YAML", choose},
        {"--no-wait", !runs, none, leave},
        {"--after", !runs, none, leave},
        {"--retry-failed", !runs, none, leave},
@@ -152,7 +162,12 @@ void refuse_contradictions(const SweepArguments& a, const CLI::App& command) {
 
 int start_sweep(const SweepArguments& a, const CLI::App& command) {
   refuse_contradictions(a, command);
-  const SweepSpec sweep = load_sweep_spec(a.file);
+  const SweepSpec sweep = load_sweep_spec(a.file, a.words);
+  if (a.print) {
+    const std::string here = std::filesystem::current_path().string();
+    std::fputs(sweep_file_text(compose_sweep(a.file, a.words), a.file, here).c_str(), stdout);
+    return 0;
+  }
   const std::string machine =
       a.machine.empty() ? machine_file(sweep.machine, sweep.file + ", machine") : a.machine;
   std::optional<ClusterSpec> cluster;
@@ -204,7 +219,10 @@ void add_sweep_command(CLI::App& app) {
   a->self = a->trainer = std::filesystem::read_symlink("/proc/self/exe").string();
   CLI::App* sweep = app.add_subcommand("sweep", "Runs every trial of a matrix; safe to kill and rerun");
   sweep->footer(kSweepHelp);
-  sweep->add_option("SWEEP", a->file, "Sweep file (YAML)")->required();
+  sweep->add_option("SWEEP", a->file, "Sweep file, or a run configuration (YAML)")->required();
+  sweep->add_option("KEY=VALUES", a->words, "Axes and settings, over those of the file: tp=1,2,4 amp=bf16");
+  sweep->add_option("--repeat", a->repeat, "Repetitions of each trial")->check(CLI::Range(1, 10000));
+  sweep->add_flag("--print", a->print, "Print the sweep file that is meant; run nothing");
   sweep->add_option("--results", a->results, "Directory of the results; made when it is missing");
   sweep->add_flag("--dry-run", a->dry_run, "Print the matrix and what is skipped; run nothing");
   sweep->add_option("--launcher", a->launcher, "local, slurm or pbs")
@@ -221,6 +239,7 @@ void add_sweep_command(CLI::App& app) {
   sweep->add_flag("--retry-failed", a->retry_failed, "Run complete trials that are not ok again");
   add_suggest_options(*sweep, a->suggest);
   sweep->callback([a, sweep] {
+    if (a->repeat > 0) a->words.push_back("repetitions=" + std::to_string(a->repeat));
     if (const int code = start_sweep(*a, *sweep); code != 0) throw CLI::RuntimeError(code);
   });
 

@@ -1,11 +1,13 @@
 #include "bench/sweep/spec.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
 
+#include "bench/sweep/compose.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/spec.h"
@@ -17,38 +19,6 @@ namespace isobar {
 namespace {
 
 using nlohmann::json;
-
-const std::vector<std::string>& known_keys() {
-  static const std::vector<std::string> keys = {"base",         "set",
-                                                "axes",         "include",
-                                                "exclude",      "constraints",
-                                                "repetitions",  "steps",
-                                                "warmup",       "order",
-                                                "seed",         "timeout_s",
-                                                "hang_s",       "memory_limit_mb",
-                                                "grace_s",      "noise_limit",
-                                                "machine",      "probe_infeasible",
-                                                "weak_scaling", "strong_scaling",
-                                                "baselines",    "repeat_contended"};
-  return keys;
-}
-
-// Names that people type for the axes they sweep most.
-std::string full_key(const std::string& key) {
-  static const std::map<std::string, std::string> names = {{"gpus", kRanksKey},
-                                                           {"ranks", kRanksKey},
-                                                           {"dp", "layout.dp"},
-                                                           {"tp", "layout.tp"},
-                                                           {"cp", "layout.cp"},
-                                                           {"pp", "layout.pp"},
-                                                           {"amp", "policy.amp"},
-                                                           {"micro_batch", "policy.micro_batch"},
-                                                           {"workers", "data.workers"},
-                                                           {"global_batch", "train.global_batch"},
-                                                           {"batch", "train.global_batch"}};
-  const auto it = names.find(key);
-  return it == names.end() ? key : it->second;
-}
 
 class SweepReader {
  public:
@@ -101,13 +71,13 @@ class SweepReader {
     return out;
   }
 
-  std::vector<Axis> axes(const json& v) const {
-    if (!v.is_object()) fail("axes", "does not hold a map of keys", "write e.g. policy.amp: [none, bf16]");
+  std::vector<Axis> axes(const json& v, const std::string& section) const {
+    if (!v.is_object()) fail(section, "does not hold a map of keys", "write e.g. policy.amp: [none, bf16]");
     std::map<std::string, json> flat;
-    flatten(v, "", "axes", flat);
+    flatten(v, "", section, flat);
     std::vector<Axis> out;
     for (const auto& [key, list] : flat) {
-      const std::string shown = std::string("axes.") + (key == kRanksKey ? "gpus" : key);
+      const std::string shown = section + "." + (key == kRanksKey ? "gpus" : key);
       Axis axis{key, {}};
       // A key that is itself a list of words (data.variables) needs a list of lists.
       if (list.is_array())
@@ -116,13 +86,15 @@ class SweepReader {
         axis.values = {list};
       if (list == "any" && key == "layout.dp")
         fail(shown, "is any, but follows from the others", "leave it out: dp = gpus / (tp * cp * pp)");
-      axis.any = list == "any" && (key == "layout.tp" || key == "layout.cp" || key == "layout.pp");
+      axis.any = list == "any" &&
+                 (key == kRanksKey || key == "layout.tp" || key == "layout.cp" || key == "layout.pp");
       if (axis.any) axis.values = {1};  // until the world sizes are known
       if (axis.values.empty()) fail(shown, "is an empty list", "give at least one value, or remove the axis");
       for (size_t i = 0; i < axis.values.size(); ++i) {
-        check_value(key, axis.values[i], "axes");
+        check_value(key, axis.values[i], section);
         if (std::find(axis.values.begin(), axis.values.begin() + i, axis.values[i]) !=
-            axis.values.begin() + i)
+                axis.values.begin() + i &&
+            section == "axes")
           fail(shown, "lists " + axis.values[i].dump() + " twice", "keep one; use `repetitions:` to repeat");
       }
       out.push_back(std::move(axis));
@@ -158,7 +130,11 @@ class SweepReader {
       Exclusion rule;
       for (const auto& [key, value] : flat) {
         std::vector<json> any = value.is_array() ? value.get<std::vector<json>>() : std::vector<json>{value};
-        for (const json& one : any) check_value(key, one, shown);
+        for (const json& one : any) {
+          const std::optional<Bound> bound = bound_of(one);
+          // A whole number within a whole number's bounds: any other key has no order
+          check_value(key, bound ? json(static_cast<int64_t>(bound->limit)) : one, shown);
+        }
         rule.emplace_back(key, std::move(any));
       }
       out.push_back(std::move(rule));
@@ -217,6 +193,7 @@ int64_t batch_of(const SweepSpec& s) {
 
 // Weak scaling: the batch grows with the ranks. Strong scaling: it stays.
 void read_scaling(const SweepReader& in, const json& j, SweepSpec& s) {
+  std::vector<Assignments> points;
   for (const char* key : {"weak_scaling", "strong_scaling"}) {
     if (!j.contains(key)) continue;
     const bool weak = key[0] == 'w';
@@ -228,7 +205,7 @@ void read_scaling(const SweepReader& in, const json& j, SweepSpec& s) {
                 "cannot share train.global_batch = " + std::to_string(batch) + " out in proportion to " +
                     std::to_string(n),
                 "give a global batch that is a multiple of " + std::to_string(sizes[0]));
-      s.scaling.push_back({{kRanksKey, n}, {"train.global_batch", weak ? batch * n / sizes[0] : batch}});
+      points.push_back({{kRanksKey, n}, {"train.global_batch", weak ? batch * n / sizes[0] : batch}});
     }
     for (const Axis& a : s.axes)
       if (a.key == kRanksKey || a.key == "layout.dp" || a.key == "train.global_batch")
@@ -237,22 +214,53 @@ void read_scaling(const SweepReader& in, const json& j, SweepSpec& s) {
       if (fixed.first == kRanksKey || fixed.first == "layout.dp")
         in.fail("set." + fixed.first, std::string("is set by ") + key, "keep one of the two");
   }
+  if (!points.empty()) s.zipped.push_back(std::move(points));
 }
 
-// `tp: any`: every divisor of the world sizes.
+// `zip: [{gpus: [1, 2], policy.micro_batch: [4, 2]}]`: the first values of all keys, then the second …
+void read_zip(const SweepReader& in, const json& v, SweepSpec& s) {
+  const char* example = "write e.g. - {gpus: [1, 2], policy.micro_batch: [4, 2]}";
+  if (!v.is_array() || v.empty()) in.fail("zip", "is not a list of maps", example);
+  for (size_t i = 0; i < v.size(); ++i) {
+    const std::string shown = "zip[" + std::to_string(i) + "]";
+    const std::vector<Axis> keys = in.axes(v[i], shown);
+    if (keys.size() < 2) in.fail(shown, "has one key, and nothing to go in step with", "make it an axis");
+    std::vector<Assignments> points(keys[0].values.size());
+    for (const Axis& a : keys) {
+      if (a.any) in.fail(shown + "." + a.key, "is any", "list its values");
+      if (a.values.size() != points.size())
+        in.fail(shown + "." + a.key,
+                "has " + std::to_string(a.values.size()) + " values, and " + keys[0].key + " has " +
+                    std::to_string(points.size()),
+                "give all keys as many values");
+      for (size_t k = 0; k < points.size(); ++k) points[k].emplace_back(a.key, a.values[k]);
+    }
+    s.zipped.push_back(std::move(points));
+  }
+}
+
+// `gpus: any`: every number of ranks within the constraints; `tp: any`: every divisor of the world sizes.
 void resolve_any(const SweepReader& in, SweepSpec& s) {
   if (std::none_of(s.axes.begin(), s.axes.end(), [](const Axis& a) { return a.any; })) return;
   std::set<int64_t> sizes;
   const auto take = [&](const std::string& key, const json& value) {
     if (key == kRanksKey) sizes.insert(value.get<int64_t>());
   };
+  for (Axis& a : s.axes) {
+    if (!a.any || a.key != kRanksKey) continue;
+    if (s.max_ranks == 0 || s.max_ranks - s.min_ranks >= kMostRanks)
+      in.fail("axes.gpus", "is any, and nothing says up to how many", "give constraints: {max_ranks: 8}");
+    a.values.clear();
+    for (int64_t n = s.min_ranks; n <= s.max_ranks; ++n) a.values.emplace_back(n);
+  }
   for (const Axis& a : s.axes)
     for (const json& v : a.values) take(a.key, v);
   for (const auto& [key, value] : s.set) take(key, value);
-  for (const Assignments& point : s.scaling)
-    for (const auto& [key, value] : point) take(key, value);
+  for (const std::vector<Assignments>& points : s.zipped)
+    for (const Assignments& point : points)
+      for (const auto& [key, value] : point) take(key, value);
   for (Axis& a : s.axes) {
-    if (!a.any) continue;
+    if (!a.any || a.key == kRanksKey) continue;
     if (sizes.empty())
       in.fail("axes." + a.key, "is any, and nothing says how many ranks there are",
               "give gpus, e.g. gpus: [8]");
@@ -265,10 +273,20 @@ void resolve_any(const SweepReader& in, SweepSpec& s) {
 }
 
 void refuse_two_sizes(const SweepReader& in, const SweepSpec& s) {
-  const auto has = [&](const std::string& key) {
-    return std::any_of(s.axes.begin(), s.axes.end(), [&](const Axis& a) { return a.key == key; }) ||
-           std::any_of(s.set.begin(), s.set.end(), [&](const auto& a) { return a.first == key; });
+  std::map<std::string, std::string> places;  // of a key: where it is given
+  const auto take = [&](const std::string& key, const std::string& place) {
+    const auto [it, fresh] = places.emplace(key, place);
+    if (!fresh && (it->second == "zip" || place == "zip"))
+      in.fail("zip",
+              "gives " + key + ", which " + (it->second == place ? "it" : "`" + it->second + ":`") +
+                  " gives as well",
+              "keep one of the two");
   };
+  for (const auto& fixed : s.set) take(fixed.first, "set");
+  for (const Axis& a : s.axes) take(a.key, "axes");
+  for (const std::vector<Assignments>& points : s.zipped)
+    for (const auto& one : points[0]) take(one.first, "zip");
+  const auto has = [&](const std::string& key) { return places.contains(key); };
   if (has(kRanksKey) && has("layout.dp"))
     in.fail("layout.dp", "and gpus (ranks) both say how many ranks there are",
             "keep one: dp = gpus / (tp * cp * pp)");
@@ -279,13 +297,32 @@ void refuse_two_sizes(const SweepReader& in, const SweepSpec& s) {
 
 }  // namespace
 
-SweepSpec load_sweep_spec(const std::string& path) {
-  const json j = load_yaml(path);
+bool Bound::holds(const json& value) const {
+  if (!value.is_number()) return false;
+  const auto x = value.get<double>();
+  return op == "<" ? x < limit : op == "<=" ? x <= limit : op == ">" ? x > limit : x >= limit;
+}
+
+std::optional<Bound> bound_of(const json& value) {
+  if (!value.is_string()) return std::nullopt;
+  const auto text = value.get<std::string>();
+  const size_t number = text.find_first_not_of("<>= ");
+  if (number == 0 || number == std::string::npos) return std::nullopt;
+  Bound b{text.substr(0, text.find_last_of("<>=", number) + 1), 0};
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data() + number, end, b.limit);
+  const bool known = b.op == "<" || b.op == "<=" || b.op == ">" || b.op == ">=";
+  if (!known || error != std::errc() || rest != end) return std::nullopt;
+  return b;
+}
+
+SweepSpec load_sweep_spec(const std::string& path, const std::vector<std::string>& words) {
+  const json j = compose_sweep(path, words);
   const SweepReader in(j, path);
   for (const auto& item : j.items())
-    if (std::find(known_keys().begin(), known_keys().end(), item.key()) == known_keys().end())
+    if (std::find(sweep_keys().begin(), sweep_keys().end(), item.key()) == sweep_keys().end())
       in.fail(item.key(), "is not a key of a sweep file",
-              "did you mean '" + nearest(item.key(), known_keys()) + "'?");
+              "did you mean '" + nearest(item.key(), sweep_keys()) + "'?");
 
   SweepSpec s;
   s.file = path;
@@ -302,7 +339,8 @@ SweepSpec load_sweep_spec(const std::string& path) {
   validate_values(run_spec_from_json(s.base_json, s.base));  // told once, not once per trial
 
   if (j.contains("set")) s.set = in.assignments(j["set"], "set");
-  if (j.contains("axes")) s.axes = in.axes(j["axes"]);
+  if (j.contains("axes")) s.axes = in.axes(j["axes"], "axes");
+  if (j.contains("zip")) read_zip(in, j["zip"], s);
   if (j.contains("include")) {
     if (!j["include"].is_array()) in.fail("include", "is not a list", "write e.g. - {gpus: 2, layout.tp: 2}");
     for (size_t i = 0; i < j["include"].size(); ++i)

@@ -11,8 +11,9 @@
 //   repetitions: 3
 //
 // `tp: any` (cp, pp) stands for every divisor of the world sizes. `weak_scaling: [1, 2, 4]` is one line of
-// gpus with a global batch in proportion, `strong_scaling: [1, 2, 4]` one with the same batch. `baselines:
-// [{gpus: 1}]` are trials besides that the summary compares with.
+// gpus with a global batch in proportion, `strong_scaling: [1, 2, 4]` one with the same batch. `zip: [{gpus:
+// [1, 2], policy.micro_batch: [4, 2]}]`: keys that go in step. `baselines: [{gpus: 1}]` are trials besides
+// that the summary compares with. An exclusion may say `policy.micro_batch: ">= 4"`.
 //
 //   SweepSpec sweep = load_sweep_spec("demo.yaml");   // throws ConfigError naming file, key and mend
 #pragma once
@@ -38,7 +39,16 @@ struct Axis {
   bool any = false;  // was `any`: the values are the divisors of the world sizes
 };
 
-/// A combination is excluded when every key holds one of its values.
+/// ">= 4": a bound that a number may be within.
+struct Bound {
+  std::string op;  // < <= > >=
+  double limit = 0;
+  bool holds(const nlohmann::json& value) const;
+};
+/// Of an exclusion's value; unset: it is a plain one.
+std::optional<Bound> bound_of(const nlohmann::json& value);
+
+/// A combination is excluded when every key holds one of its values, or is within one of its bounds.
 using Exclusion = std::vector<std::pair<std::string, std::vector<nlohmann::json>>>;
 
 struct TrialLimits {
@@ -58,7 +68,8 @@ struct SweepSpec {  // NOLINT(bugprone-exception-escape)
   nlohmann::json base_json;  // its content after inheritance
   Assignments set;
   std::vector<Axis> axes;
-  std::vector<Assignments> scaling;  // points of weak_scaling and strong_scaling, crossed with the axes
+  // Keys that vary together, each a list of points crossed with the axes: `zip:`, weak and strong scaling
+  std::vector<std::vector<Assignments>> zipped;
   std::vector<Assignments> include;
   std::vector<Assignments> baselines;  // combinations besides, to compare with
   std::vector<Exclusion> exclude;
@@ -72,6 +83,7 @@ struct SweepSpec {  // NOLINT(bugprone-exception-escape)
   TrialLimits limits;
 };
 
-SweepSpec load_sweep_spec(const std::string& path);
+/// `words`: KEY=VALUES of the command line (compose.h).
+SweepSpec load_sweep_spec(const std::string& path, const std::vector<std::string>& words = {});
 
 }  // namespace isobar

@@ -33,8 +33,11 @@ bool excluded(const SweepSpec& sweep, const RunSpec& spec) {
   const json j = to_json(spec);
   return std::any_of(sweep.exclude.begin(), sweep.exclude.end(), [&](const Exclusion& rule) {
     return std::all_of(rule.begin(), rule.end(), [&](const auto& term) {
-      return std::find(term.second.begin(), term.second.end(),
-                       value_of(j, spec.layout.world(), term.first)) != term.second.end();
+      const json value = value_of(j, spec.layout.world(), term.first);
+      return std::any_of(term.second.begin(), term.second.end(), [&](const json& one) {
+        const std::optional<Bound> bound = bound_of(one);
+        return bound ? bound->holds(value) : one == value;
+      });
     });
   });
 }
@@ -72,10 +75,10 @@ RunSpec resolve(const SweepSpec& sweep, const Assignments& combination) {
 // which varies fastest; then what the file includes.
 class Combinations {
  public:
-  explicit Combinations(const SweepSpec& sweep)
-      : sweep_(sweep), points_(std::max<int64_t>(1, static_cast<int64_t>(sweep.scaling.size()))) {
-    const bool none = sweep.axes.empty() && sweep.scaling.empty() && !sweep.include.empty();
-    double all = none ? 0 : static_cast<double>(points_);
+  explicit Combinations(const SweepSpec& sweep) : sweep_(sweep) {
+    const bool none = sweep.axes.empty() && sweep.zipped.empty() && !sweep.include.empty();
+    double all = none ? 0 : 1;
+    for (const auto& points : sweep.zipped) all *= static_cast<double>(points.size());
     for (const Axis& axis : sweep.axes) all *= static_cast<double>(axis.values.size());
     all += static_cast<double>(sweep.baselines.size() + sweep.include.size());
     if (all > kMostCombinations)
@@ -99,22 +102,24 @@ class Combinations {
 
   Assignments crossed(int64_t i) const {
     Assignments one(sweep_.axes.size());
-    int64_t rest = i / points_;
-    for (size_t a = sweep_.axes.size(); a-- > 0;) {
-      const Axis& axis = sweep_.axes[a];
-      const auto n = static_cast<int64_t>(axis.values.size());
-      one[a] = {axis.key, axis.values[rest % n]};
+    int64_t rest = i;
+    const auto next = [&rest](size_t values) {
+      const auto n = static_cast<int64_t>(values), at = rest % n;
       rest /= n;
+      return at;
+    };
+    for (size_t k = sweep_.zipped.size(); k-- > 0;) {
+      const Assignments& point = sweep_.zipped[k][next(sweep_.zipped[k].size())];
+      one.insert(one.end(), point.begin(), point.end());
     }
-    if (sweep_.scaling.empty()) return one;
-    const Assignments& point = sweep_.scaling[i % points_];
-    one.insert(one.end(), point.begin(), point.end());
+    for (size_t a = sweep_.axes.size(); a-- > 0;)
+      one[a] = {sweep_.axes[a].key, sweep_.axes[a].values[next(sweep_.axes[a].values.size())]};
     std::sort(one.begin(), one.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     return one;
   }
 
   const SweepSpec& sweep_;
-  int64_t points_, crossed_ = 0;
+  int64_t crossed_ = 0;
 };
 
 // Without its numbers: "8 heads are not divided by 16" and "... by 32" are one reason.

@@ -74,6 +74,29 @@ struct Room {  // what a file may still grow to: a few aliases of aliases repeat
 };
 
 nlohmann::json convert(const YAML::Node& node, const std::string& file, const std::string& key, int depth,
+                       Room& room);
+
+// `<<: *defaults`, or a list of such, the first of which wins: keys that the map itself does not give (YAML's
+// merge key, https://yaml.org/type/merge.html).
+void merge_keys(nlohmann::json& out, const YAML::Node& from, const std::string& file, const std::string& key,
+                int depth, Room& room) {
+  if (from.IsSequence()) {
+    for (const YAML::Node& one : from) {
+      if (one.IsSequence())
+        throw ConfigError(file, place(key, one), "merges (<<) a list of lists", "name maps");
+      merge_keys(out, one, file, key, depth, room);
+    }
+    return;
+  }
+  if (!from.IsMap())
+    throw ConfigError(file, place(key, from), "merges (<<) what is no map of keys",
+                      "write <<: *name of a map");
+  const nlohmann::json more = convert(from, file, key, depth + 1, room);
+  for (const auto& [name, value] : more.items())
+    if (!out.contains(name)) out[name] = value;
+}
+
+nlohmann::json convert(const YAML::Node& node, const std::string& file, const std::string& key, int depth,
                        Room& room) {
   if (depth > kDepth)
     throw ConfigError(file, place(key, node),
@@ -91,6 +114,7 @@ nlohmann::json convert(const YAML::Node& node, const std::string& file, const st
     }
     case YAML::NodeType::Map: {
       nlohmann::json out = nlohmann::json::object();
+      std::vector<YAML::Node> merged;
       for (const auto& item : node) {
         if (!item.first.IsScalar())
           throw ConfigError(file, place(key, item.first), "has a key that is not a word", "use plain keys");
@@ -102,13 +126,15 @@ nlohmann::json convert(const YAML::Node& node, const std::string& file, const st
         if (name.size() > kKeyBytes)
           throw ConfigError(file, place(key, item.first),
                             "has a key of more than " + std::to_string(kKeyBytes) + " bytes", "shorten it");
-        if (name == "<<")
-          throw ConfigError(file, place(key, item.first), "uses a YAML merge key",
-                            "use `inherits: FILE` instead");
+        if (name == "<<") {
+          merged.push_back(item.second);
+          continue;
+        }
         if (out.contains(name)) throw ConfigError(file, name, "is given twice", "keep one of the two");
         out[name] = convert(item.second, file, std::string(key).append(key.empty() ? "" : ".").append(name),
                             depth + 1, room);
       }
+      for (const YAML::Node& from : merged) merge_keys(out, from, file, key, depth, room);
       return out;
     }
     default:
@@ -171,6 +197,40 @@ nlohmann::json parse_yaml(const std::string& text, const std::string& file) {
 
 nlohmann::json load_yaml(const std::string& path) {
   return load(path, {});
+}
+
+namespace {
+
+void emit(YAML::Emitter& out, const nlohmann::json& j) {
+  if (j.is_object()) {
+    out << YAML::BeginMap;
+    for (const auto& [key, value] : j.items()) {
+      out << YAML::Key << key << YAML::Value;
+      emit(out, value);
+    }
+    out << YAML::EndMap;
+  } else if (j.is_array()) {
+    const bool nested = std::any_of(j.begin(), j.end(), [](const auto& v) { return v.is_structured(); });
+    out << (nested ? YAML::Block : YAML::Flow) << YAML::BeginSeq;
+    for (const auto& value : j) emit(out, value);
+    out << YAML::EndSeq;
+  } else if (j.is_null()) {
+    out << YAML::Null;
+  } else if (!j.is_string()) {
+    out << j.dump();
+  } else if (const std::string s = j; scalar(YAML::Node(s)) == j) {
+    out << s;  // which quotes it where its characters want it
+  } else {
+    out << YAML::DoubleQuoted << s;  // "12", "true": words that would read as something else
+  }
+}
+
+}  // namespace
+
+std::string to_yaml(const nlohmann::json& j) {
+  YAML::Emitter out;
+  emit(out, j);
+  return std::string(out.c_str()) + "\n";
 }
 
 void merge_into(nlohmann::json& base, const nlohmann::json& over) {

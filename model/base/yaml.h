@@ -2,7 +2,8 @@
 //
 // `inherits: other.yaml` (relative to the file) is read first and overridden key by key. Scalars become JSON
 // null, bool, integer, float or string by YAML 1.2's core rules ("None" counts as null, as NERSC's files
-// write it). What a file and its aliases hold is bounded (4 MiB of text, 2^20 values, 64 levels, 16 files).
+// write it); `<<: *name` merges a map. What a file and its aliases hold is bounded (4 MiB of text, 2^20
+// values, 64 levels, 16 files).
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,6 +13,8 @@ namespace isobar {
 
 nlohmann::json load_yaml(const std::string& path);                            // throws ConfigError
 nlohmann::json parse_yaml(const std::string& text, const std::string& file);  // no inheritance
+/// Text that parse_yaml reads as `j`: a line for each key, lists of plain values on one line.
+std::string to_yaml(const nlohmann::json& j);
 /// Sets "a.b.c=value" (value in YAML syntax) in `j`. Throws ConfigError naming `--set`.
 void apply_override(nlohmann::json& j, const std::string& assignment);
 /// `over` replaces `base` key by key; maps merge, all else is replaced.

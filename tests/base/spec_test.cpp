@@ -117,7 +117,7 @@ TEST_F(Spec, EveryMistakeNamesFileKeyAndMend) {
       {"net: {depth: 2", "'line ", "check indentation, colons and quotes there"},
       {"net:\n\tdepth: 2", "'line 2'", "check indentation"},
       {"net: {depth: 2, depth: 3}", "'depth'", "keep one of the two"},
-      {"base: &b {depth: 2}\nnet:\n  <<: *b", "'net'", "use `inherits: FILE` instead"},
+      {"net:\n  <<: [depth]", "'net'", "write <<: *name of a map"},
       {"inherits: nowhere.yaml", "'inherits'", "name a file beside this one"},
       {"inherits: 3", "'inherits'", "e.g. vit.yaml"},
   };

@@ -1,0 +1,133 @@
+#include "bench/sweep/compose.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "bench/sweep/spec.h"
+#include "model/base/error.h"
+#include "model/base/yaml.h"
+
+namespace isobar {
+
+using nlohmann::json;
+
+const std::vector<std::string>& sweep_keys() {
+  static const std::vector<std::string> keys = {"base",         "set",
+                                                "axes",         "include",
+                                                "exclude",      "constraints",
+                                                "repetitions",  "steps",
+                                                "warmup",       "order",
+                                                "seed",         "timeout_s",
+                                                "hang_s",       "memory_limit_mb",
+                                                "grace_s",      "noise_limit",
+                                                "machine",      "probe_infeasible",
+                                                "weak_scaling", "strong_scaling",
+                                                "baselines",    "repeat_contended",
+                                                "zip"};
+  return keys;
+}
+
+// Names that people type for the axes they sweep most.
+std::string full_key(const std::string& name) {
+  static const std::map<std::string, std::string> names = {{"gpus", kRanksKey},
+                                                           {"ranks", kRanksKey},
+                                                           {"dp", "layout.dp"},
+                                                           {"tp", "layout.tp"},
+                                                           {"cp", "layout.cp"},
+                                                           {"pp", "layout.pp"},
+                                                           {"amp", "policy.amp"},
+                                                           {"micro_batch", "policy.micro_batch"},
+                                                           {"workers", "data.workers"},
+                                                           {"global_batch", "train.global_batch"},
+                                                           {"batch", "train.global_batch"}};
+  const auto it = names.find(name);
+  return it == names.end() ? name : it->second;
+}
+
+namespace {
+
+constexpr const char* kCommand = "isobar sweep";
+
+bool is_sweep_key(const std::string& key) {
+  return std::find(sweep_keys().begin(), sweep_keys().end(), key) != sweep_keys().end();
+}
+
+bool is_run(const json& file) {
+  const std::vector<std::string> sections = {"net", "layout", "policy", "train", "data", "run"};
+  return std::any_of(sections.begin(), sections.end(),
+                     [&](const std::string& section) { return file.contains(section); });
+}
+
+// Whatever name and nesting the file gave it.
+void erase_key(json& section, const std::string& key, const std::string& prefix = "") {
+  if (!section.is_object()) return;
+  for (auto it = section.begin(); it != section.end();) {
+    const std::string path = prefix + it.key();
+    if (it->is_object()) erase_key(*it, key, path + ".");
+    const bool emptied = it->is_object() && it->empty();
+    it = emptied || (!it->is_object() && full_key(path) == key) ? section.erase(it) : std::next(it);
+  }
+}
+
+struct Word {
+  std::string name, key;
+  json values;  // a list
+};
+
+Word parse(const std::string& word) {
+  const size_t eq = word.find('=');
+  if (eq == std::string::npos || eq == 0)
+    throw ConfigError(kCommand, word, "is not KEY=VALUES", "write e.g. layout.tp=1,2,4");
+  Word w{word.substr(0, eq), full_key(word.substr(0, eq)), nullptr};
+  w.values = parse_yaml("[" + word.substr(eq + 1) + "]", std::string(kCommand) + ", " + w.name);
+  if (w.values.empty())
+    throw ConfigError(kCommand, word, "gives no value", "write e.g. " + w.name + "=1,2,4");
+  return w;
+}
+
+void apply(json& sweep, const Word& w) {
+  if (is_sweep_key(w.key)) {
+    sweep[w.key] = w.values.size() == 1 ? w.values[0] : w.values;
+    return;
+  }
+  for (const char* section : {"set", "axes"})
+    if (sweep.contains(section)) {
+      erase_key(sweep[section], w.key);
+      if (sweep[section].empty()) sweep.erase(section);
+    }
+  const bool axis = w.values.size() > 1 || w.values[0] == "any";
+  sweep[axis ? "axes" : "set"][w.key] = w.values.size() > 1 ? w.values : w.values[0];
+}
+
+}  // namespace
+
+json compose_sweep(const std::string& path, const std::vector<std::string>& words) {
+  json sweep = load_yaml(path);
+  if (is_run(sweep) && words.empty())
+    throw ConfigError(path, "", "is a run configuration, and nothing is said to vary",
+                      "name axes behind it, e.g. gpus=1,2 amp=none,bf16, or a sweep file");
+  if (is_run(sweep)) sweep = {{"base", std::filesystem::path(path).filename().string()}};
+  std::set<std::string> given;
+  for (const std::string& word : words) {
+    const Word w = parse(word);
+    if (!given.insert(w.key).second)
+      throw ConfigError(kCommand, word, "gives " + w.key + " for the second time", "keep one of the two");
+    apply(sweep, w);
+  }
+  return sweep;
+}
+
+std::string sweep_file_text(json sweep, const std::string& path, const std::string& folder) {
+  namespace fs = std::filesystem;
+  for (const char* key : {"base", "machine"}) {
+    if (!sweep.contains(key) || !sweep[key].is_string()) continue;
+    const fs::path named = fs::path(path).parent_path() / sweep[key].get<std::string>();
+    std::error_code none;
+    if (fs::exists(named, none)) sweep[key] = fs::proximate(named, folder).string();
+  }
+  return to_yaml(sweep);
+}
+
+}  // namespace isobar
