@@ -12,49 +12,38 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLevel = 0.05;
 
-using RunsOfSet = std::vector<const ReportRun*>;
-
-std::vector<double> logs_of(const RunsOfSet& g) {
+std::vector<double> logs_of(const Repetitions& g) {
   std::vector<double> out;
   out.reserve(g.size());
-  for (const ReportRun* r : g) out.push_back(std::log(r->measured()));
+  for (const Measured& r : g) out.push_back(r.log_s);
   return out;
 }
 
 // Of the difference of two groups' means.
-Noise pooled(const RunsOfSet& a, const RunsOfSet& b, const Noise& between) {
+Noise pooled(const Repetitions& a, const Repetitions& b, const Noise& between) {
   return {between.variance * (1 / static_cast<double>(a.size()) + 1 / static_cast<double>(b.size())),
           between.df};
 }
 
-Noise welch(const RunsOfSet& a, const RunsOfSet& b) {
+Noise welch(const Repetitions& a, const Repetitions& b) {
   double variance = 0, weight = 0;
-  for (const RunsOfSet* g : {&a, &b}) {
+  for (const Repetitions* g : {&a, &b}) {
     const auto n = static_cast<double>(g->size());
-    for (const ReportRun* r : *g) {
-      const Noise own = noise_inside(r->run.measured_steps(), r->statistic);
-      const double v = own.variance / (n * n);
+    for (const Measured& r : *g) {
+      const double v = r.own.variance / (n * n);
       variance += v;
-      weight += v * v / own.df;
+      weight += v * v / r.own.df;
     }
   }
   return {variance, variance * variance / weight};
 }
 
-// The label without the set's name and the number of the repetition.
-std::string label_of(const ReportRun& r) {
-  std::string s = r.label;
-  if (s.starts_with(r.set + ", ")) s.erase(0, r.set.size() + 2);
-  if (const size_t at = s.rfind(" #"); at != std::string::npos) s.erase(at);
-  return s;
-}
-
-Change change_of(const RunsOfSet& before, const RunsOfSet& after, const Noise& noise) {
+Change change_of(const Repetitions& before, const Repetitions& after, const Noise& noise) {
   Change c;
-  c.label = label_of(*before[0]);
-  c.layout = before[0]->layout;
-  c.before_id = before[0]->run.id;
-  c.after_id = after[0]->run.id;
+  c.label = after[0].label;
+  c.layout = after[0].layout;
+  c.before_id = before[0].id;
+  c.after_id = after[0].id;
   c.runs_before = before.size();
   c.runs_after = after.size();
   const double x = mean_of(logs_of(before)), y = mean_of(logs_of(after));
@@ -95,50 +84,64 @@ size_t Comparison::count(const std::string& verdict) const {
       std::count_if(changes.begin(), changes.end(), [&](const Change& c) { return c.verdict == verdict; }));
 }
 
-std::vector<Comparison> compare(const ReportData& d) {
-  std::map<std::string, std::map<std::string, RunsOfSet>> groups;  // specification -> set -> runs
-  for (const ReportRun* r : d.ok()) groups[experiment_of(r->run.spec)][r->set].push_back(r);
+Measured measured(const ReportRun& r) {
+  std::string label = r.label;
+  if (label.starts_with(r.set + ", ")) label.erase(0, r.set.size() + 2);
+  if (const size_t at = label.rfind(" #"); at != std::string::npos) label.erase(at);
+  return {r.run.id, label, r.layout, std::log(r.measured()),
+          noise_inside(r.run.measured_steps(), r.statistic)};
+}
+
+Comparison compare(const BeforeAfter& groups) {
   Noise between;
-  for (const auto& [key, sets] : groups)
-    for (const auto& [set, runs] : sets) {
-      const auto df = static_cast<double>(runs.size() - 1);
-      between.variance += df * variance_of(logs_of(runs));
+  for (const auto& [key, both] : groups)
+    for (const Repetitions* runs : {&both.first, &both.second}) {
+      if (runs->size() < 2) continue;
+      const auto df = static_cast<double>(runs->size() - 1);
+      between.variance += df * variance_of(logs_of(*runs));
       between.df += df;
     }
-  const bool repetitions = between.df >= 3;
-  if (repetitions) between.variance /= between.df;
+  Comparison c;
+  c.repetitions = between.df >= 3;
+  if (c.repetitions) between.variance /= between.df;
+  std::vector<double> logs;
+  for (const auto& [key, both] : groups) {
+    const auto& [before, after] = both;
+    c.only_before += after.empty() ? 1 : 0;
+    c.only_after += before.empty() ? 1 : 0;
+    if (before.empty() || after.empty()) continue;
+    c.changes.push_back(
+        change_of(before, after, c.repetitions ? pooled(before, after, between) : welch(before, after)));
+    logs.push_back(std::log(c.changes.back().ratio));
+  }
+  judge(c.changes);
+  std::stable_sort(c.changes.begin(), c.changes.end(), [](const Change& a, const Change& b) {
+    return std::abs(std::log(a.ratio)) > std::abs(std::log(b.ratio));
+  });
+  if (!logs.empty()) {
+    const double mean = mean_of(logs);
+    const auto n = static_cast<double>(logs.size());
+    const double width =
+        logs.size() > 1 ? student_quantile(1 - kLevel, n - 1) * std::sqrt(variance_of(logs) / n) : kNaN;
+    c.ratio = std::exp(mean);
+    c.lower = std::exp(mean - width);
+    c.upper = std::exp(mean + width);
+  }
+  return c;
+}
 
+std::vector<Comparison> compare(const ReportData& d) {
+  std::map<std::string, std::map<std::string, Repetitions>> sets;  // set -> specification -> runs
+  for (const ReportRun* r : d.ok()) sets[r->set][experiment_of(r->run.spec)].push_back(measured(*r));
   std::vector<Comparison> out;
   for (size_t i = 1; i < d.sets.size(); ++i) {
-    Comparison c;
+    BeforeAfter groups;
+    for (const auto& [key, runs] : sets[d.sets[0]]) groups[key].first = runs;
+    for (const auto& [key, runs] : sets[d.sets[i]]) groups[key].second = runs;
+    Comparison c = compare(groups);
     c.before = d.sets[0];
     c.after = d.sets[i];
-    c.repetitions = repetitions;
     c.statistic = d.statistic;
-    std::vector<double> logs;
-    for (const auto& [key, sets] : groups) {
-      const auto a = sets.find(c.before), b = sets.find(c.after);
-      c.only_before += a != sets.end() && b == sets.end() ? 1 : 0;
-      c.only_after += a == sets.end() && b != sets.end() ? 1 : 0;
-      if (a == sets.end() || b == sets.end()) continue;
-      c.changes.push_back(
-          change_of(a->second, b->second,
-                    repetitions ? pooled(a->second, b->second, between) : welch(a->second, b->second)));
-      logs.push_back(std::log(c.changes.back().ratio));
-    }
-    judge(c.changes);
-    std::stable_sort(c.changes.begin(), c.changes.end(), [](const Change& a, const Change& b) {
-      return std::abs(std::log(a.ratio)) > std::abs(std::log(b.ratio));
-    });
-    if (!logs.empty()) {
-      const double mean = mean_of(logs);
-      const auto n = static_cast<double>(logs.size());
-      const double width =
-          logs.size() > 1 ? student_quantile(1 - kLevel, n - 1) * std::sqrt(variance_of(logs) / n) : kNaN;
-      c.ratio = std::exp(mean);
-      c.lower = std::exp(mean - width);
-      c.upper = std::exp(mean + width);
-    }
     out.push_back(std::move(c));
   }
   return out;

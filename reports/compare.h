@@ -9,12 +9,25 @@
 // is known, from batches of its steps (Welch's t): that a machine drifts between two runs is then not seen,
 // and it is said. Verdicts allow for the number of specifications tested (Benjamini and Hochberg 1995, 5 %).
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
+#include "model/base/measurement.h"
 #include "reports/data.h"
 
 namespace isobar {
+
+struct Measured {  // a run, as far as a comparison needs it
+  std::string id, label, layout;
+  double log_s = 0;  // of its step time
+  Noise own;         // of log_s, by its own steps; df 0: not known
+};
+using Repetitions = std::vector<Measured>;                                       // of one specification
+using BeforeAfter = std::map<std::string, std::pair<Repetitions, Repetitions>>;  // by specification
+
+/// Without the set's name and the number of the repetition.
+Measured measured(const ReportRun& r);
 
 struct Change {
   std::string label, layout;
@@ -36,6 +49,8 @@ struct Comparison {
   size_t count(const std::string& verdict) const;
 };
 
+/// What is in both; before and after as named by the caller.
+Comparison compare(const BeforeAfter& groups);
 std::vector<Comparison> compare(const ReportData& d);
 
 }  // namespace isobar

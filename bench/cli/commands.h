@@ -20,6 +20,7 @@ void add_fit_command(CLI::App& app);
 void add_predict_command(CLI::App& app);
 void add_score_command(CLI::App& app);
 void add_report_command(CLI::App& app);
+void add_check_command(CLI::App& app);
 void add_watch_command(CLI::App& app);
 void add_import_command(CLI::App& app);
 void add_data_commands(CLI::App& app);

@@ -55,6 +55,7 @@ int run(int argc, char** argv) {
   add_predict_command(app);
   add_score_command(app);
   add_report_command(app);
+  add_check_command(app);
   add_watch_command(app);
   add_import_command(app);
   add_data_commands(app);

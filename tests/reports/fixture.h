@@ -164,7 +164,8 @@ class MadeUpResults {
           {"schema", 1},
           {"spec", to_json(s)},
           {"ranks", s.layout.world()},
-          {"threads", 1}});
+          {"threads", 1},
+          {"provenance", provenance}});
     std::vector<double> seconds;
     for (int i = 1; i <= steps; ++i) {
       seconds.push_back(step_s * std::exp(normal(sigma)));
