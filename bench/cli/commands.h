@@ -24,6 +24,7 @@ void add_check_command(CLI::App& app);
 void add_watch_command(CLI::App& app);
 void add_import_command(CLI::App& app);
 void add_data_commands(CLI::App& app);
+void add_config_commands(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_preflight_command(CLI::App& app);
 

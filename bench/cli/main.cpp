@@ -59,6 +59,7 @@ int run(int argc, char** argv) {
   add_watch_command(app);
   add_import_command(app);
   add_data_commands(app);
+  add_config_commands(app);
   add_doctor_command(app);
   add_preflight_command(app);
   app.failure_message(usage_error);
