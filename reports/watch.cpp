@@ -12,6 +12,7 @@
 #include "model/base/shared_files.h"
 #include "model/records/result_file.h"
 #include "reports/tables.h"
+#include "reports/terminal.h"
 
 namespace isobar {
 namespace {
@@ -37,42 +38,12 @@ double number(const json& j, const char* key) {
   return it != j.end() && it->is_number() ? it->get<double>() : 0;
 }
 
-std::string duration(double s) {
-  char text[48];
-  if (s < 90)
-    std::snprintf(text, sizeof text, "%.0f s", s);
-  else if (s < 5400)
-    std::snprintf(text, sizeof text, "%.0f min", s / 60);
-  else
-    std::snprintf(text, sizeof text, "%.0f h %02.0f min", std::floor(s / 3600),
-                  std::floor(std::fmod(s, 3600) / 60));
-  return text;
-}
-
-bool continues(char c) {  // a character of UTF-8 that began before
-  return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
-}
-
-size_t columns(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return !continues(c); }));
-}
-
-std::string fitted(const std::string& line, size_t width) {
-  if (columns(line) <= width) return line;
-  size_t taken = 0, i = 0;
-  for (; i < line.size(); ++i) {
-    if (continues(line[i])) continue;
-    if (++taken == width) break;  // the place of the dots
-  }
-  return line.substr(0, i) + "\u2026";
-}
-
 constexpr size_t kLeastLabel = 16;  // columns
 
 // A line whose label gives way first: what is said of the trial must not fall off the end.
 std::string around(const std::string& before, const std::string& label, const std::string& after,
                    size_t width) {
-  const size_t taken = columns(before) + columns(after) + 2;
+  const size_t taken = columns_of(before) + columns_of(after) + 2;
   return before + "  " + fitted(label, width > taken + kLeastLabel ? width - taken : kLeastLabel) + after;
 }
 
@@ -235,7 +206,7 @@ std::string frame(const WatchState& s, const FrameOptions& o) {
   if (s.done == s.trials.size())
     left = "all done";
   else if (s.seconds_a_trial > 0)
-    left = "about " + duration(s.left_s()) + " left";
+    left = "about " + duration_words(s.left_s()) + " left";
   line(bar(s, std::min<size_t>(40, o.width / 2)) + " " + left);
   std::string counts;
   for (const auto& [state, n] : s.counts)
@@ -268,7 +239,7 @@ std::string frame(const WatchState& s, const FrameOptions& o) {
     if (t.step > 0)
       text += "  step " + std::to_string(t.step) + (t.steps > 0 ? "/" + std::to_string(t.steps) : "") + ", " +
               significant(t.samples_per_s, 4).text + " samples/s";
-    if (t.age_s > 20) text += "  (silent for " + duration(t.age_s) + ")";
+    if (t.age_s > 20) text += "  (silent for " + duration_words(t.age_s) + ")";
     return around(t.state, t.label, text, room);
   });
   block("Failed", failed,
@@ -278,7 +249,7 @@ std::string frame(const WatchState& s, const FrameOptions& o) {
   block("Last", recent, [room](const WatchedTrial& t) {
     std::string text;
     if (t.samples_per_s > 0) text += "  " + significant(t.samples_per_s, 4).text + " samples/s";
-    if (t.wall_s > 0) text += "  in " + duration(t.wall_s);
+    if (t.wall_s > 0) text += "  in " + duration_words(t.wall_s);
     if (t.contention.marked) text += "  contended";
     return around(t.state, t.label, text, room);
   });

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -12,16 +13,19 @@
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
 #include "reports/watch.h"
+#include "reports/watch_run.h"
 
 namespace isobar {
 namespace {
 
 constexpr const char* kWatchHelp =
-    R"(Shows how far a sweep is, what runs now, what failed and what was fastest, and ends when all trials have ended.
+    R"(Of a sweep: how far it is, what runs now, what failed and what was fastest, until all trials have ended.
+Of a run: its step, rate, time left and curve of losses, until it has ended.
 It only reads, so it may run on another machine of a shared filesystem, and be stopped at any time.
 
 Examples:
   isobar watch results/demo
+  isobar watch runs/first               # one training
   isobar watch results/demo --once      # one look, e.g. from a script)";
 
 struct WatchArguments {
@@ -41,8 +45,15 @@ FrameOptions terminal() {
   return o;
 }
 
-void run_watch(const WatchArguments& a) {
-  SweepWatch watch(a.dir);
+bool ended(const WatchState& s) {
+  return s.done == s.trials.size();
+}
+bool ended(const RunState& s) {
+  return s.end.has_value();
+}
+
+template <class Watch>
+void follow(Watch watch, const WatchArguments& a) {
   const bool live = !a.once && ::isatty(STDOUT_FILENO);
   while (true) {
     watch.refresh();
@@ -52,18 +63,24 @@ void run_watch(const WatchArguments& a) {
     if (live) text += "\x1b[J";
     std::fputs(text.c_str(), stdout);
     std::fflush(stdout);
-    if (a.once || watch.state().done == watch.state().trials.size()) return;
+    if (a.once || ended(watch.state())) return;
     std::this_thread::sleep_for(std::chrono::duration<double>(a.every));
   }
+}
+
+void run_watch(const WatchArguments& a) {
+  const std::filesystem::path dir = a.dir;
+  if (std::filesystem::exists(dir / "sweep.json")) return follow(SweepWatch(dir), a);
+  follow(RunWatch(dir), a);
 }
 
 }  // namespace
 
 void add_watch_command(CLI::App& app) {
   auto a = std::make_shared<WatchArguments>();
-  CLI::App* watch = app.add_subcommand("watch", "Shows a sweep as it goes, in the terminal");
+  CLI::App* watch = app.add_subcommand("watch", "Shows a sweep or a run as it goes, in the terminal");
   watch->footer(kWatchHelp);
-  watch->add_option("DIR", a->dir, "Results of the sweep")->required();
+  watch->add_option("DIR", a->dir, "Results of a sweep, or a run's directory")->required();
   auto* once = watch->add_flag("--once", a->once, "Look once and end");
   watch->add_option("--every", a->every, "Seconds between two looks")
       ->check(number_in(0.1, 3600))

@@ -30,6 +30,24 @@ void for_each_record(const std::filesystem::path& file, std::vector<std::string>
   }
 }
 
+int64_t for_each_new(const std::filesystem::path& file, int64_t from,
+                     const std::function<void(const Record&)>& use) {
+  std::error_code none;
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(file, none));
+  if (none || size <= from) return from;
+  const std::string text = read_end(file, size - from);
+  const size_t whole = text.rfind('\n');
+  if (whole == std::string::npos) return from;
+  std::vector<std::string> unheard;
+  for (size_t begin = 0; begin <= whole;) {
+    const size_t end = text.find('\n', begin);
+    const nlohmann::json j = parse_json(std::string_view(text).substr(begin, end - begin));
+    if (j.is_object()) use(record_from_json(j, {file.string(), 0, &unheard}));
+    begin = end + 1;
+  }
+  return from + static_cast<int64_t>(whole) + 1;
+}
+
 void for_each_from_end(const std::filesystem::path& file, int64_t bytes,
                        const std::function<bool(const Record&)>& use) {
   bool whole = true;

@@ -21,6 +21,11 @@ std::string line_of(const Record& r);
 void for_each_record(const std::filesystem::path& file, std::vector<std::string>* problems,
                      const std::function<void(const Record&)>& use);
 
+/// Those behind the first `from` bytes, in order, as far as lines are whole. Returns up to where: the next
+/// call's `from`. None where there is no file.
+int64_t for_each_new(const std::filesystem::path& file, int64_t from,
+                     const std::function<void(const Record&)>& use);
+
 /// Those of the file's last `bytes`, newest first, until `use` says false; none where there is no file.
 void for_each_from_end(const std::filesystem::path& file, int64_t bytes,
                        const std::function<bool(const Record&)>& use);

@@ -3,6 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <fstream>
+
+#include "model/base/error.h"
+#include "model/records/result_file.h"
+#include "reports/terminal.h"
+#include "reports/watch_run.h"
+
 #include "tests/reports/fixture.h"
 
 namespace isobar {
@@ -30,6 +38,81 @@ TEST(Watch, NamesContendedTrialsAndTheFastestByTheStatisticOfItsSteps) {
   const std::string text = frame(watch.state(), {.width = 120, .rows = 40});
   EXPECT_NE(text.find("(1 contended)"), std::string::npos) << text;
   EXPECT_NE(text.find(title_of(kStatistic)), std::string::npos) << text;
+}
+
+class RunWatched : public ::testing::Test {
+ protected:
+  void write(const std::vector<Record>& records) {
+    for (const Record& r : records) append_line(dir_.path / "result.jsonl", line_of(r));
+  }
+  static StepRecord step(int64_t n, double loss, double seconds = 0.1) {
+    StepRecord r{.step = n, .seconds = seconds, .samples_per_s = 8 / seconds};
+    r.loss = loss;
+    return r;
+  }
+  static StartRecord start() {
+    StartRecord r;
+    r.spec = {{"net", {{"kind", "vit"}}}, {"train", {{"steps", 100}, {"global_batch", 8}}}};
+    r.ranks = 2;
+    return r;
+  }
+  TempDir dir_;
+};
+
+TEST_F(RunWatched, FollowsWhatIsWrittenAndSaysWhatIsLeft) {
+  EXPECT_THROW(RunWatch{dir_.path}, ConfigError);
+  write({start(), step(1, 5), step(2, 4)});
+  RunWatch watch(dir_.path);
+  watch.refresh();
+  EXPECT_EQ(watch.state().steps.size(), 2u);
+  EXPECT_NEAR(watch.state().left_s(), 9.8, 1e-9);
+  // Half a line is none yet
+  const std::string whole = line_of(step(3, 3)) + "\n";
+  std::ofstream(dir_.path / "result.jsonl", std::ios::app) << whole.substr(0, 20);
+  watch.refresh();
+  EXPECT_EQ(watch.state().steps.size(), 2u);
+  std::ofstream(dir_.path / "result.jsonl", std::ios::app) << whole.substr(20);
+  ValidRecord valid{.step = 3};
+  valid.loss = 3.5;
+  write({valid});
+  watch.refresh();
+  ASSERT_EQ(watch.state().steps.size(), 3u);
+  std::string text = frame(watch.state(), {.width = 90, .rows = 24});
+  for (const std::string part :
+       {"step 3 of 100, about 10 s left", "vit, 2 ranks, global batch 8, fp32", "100.0 ms a step, 80.0",
+        "loss 3.000 (lowest 3.000 at step 3), validation 3.500 (x)"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  // Resumed from step 2: what was made again counts once
+  StartRecord again = start();
+  again.resumed = true;
+  ResumeRecord from;
+  from.step = 2;
+  EndRecord end;
+  end.status = "failed", end.failure = "numeric", end.message = "loss is nan";
+  write({again, from, step(3, 2.5), step(4, 2), end});
+  watch.refresh();
+  EXPECT_EQ(watch.state().steps.size(), 4u);
+  EXPECT_EQ(*watch.state().steps[2].loss, 2.5);
+  EXPECT_TRUE(watch.state().valid.empty());
+  text = frame(watch.state(), {.width = 90, .rows = 24});
+  EXPECT_NE(text.find("FAILED (numeric): loss is nan"), std::string::npos) << text;
+}
+
+TEST(Curve, PutsEachPointInItsCell) {
+  // One point a corner: the highest value in the first line, the lowest in the last, the first x at the left
+  const auto lines = curve({{{{1, 2}, {100, 1}}, false}}, {.width = 41, .height = 6});
+  ASSERT_EQ(lines.size(), 6u);
+  EXPECT_NE(lines[0].find("\u2801"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[4].find("\u2880"), std::string::npos) << lines[4];
+  EXPECT_EQ(columns_of(lines[4]), 41u);
+  EXPECT_EQ(columns_of(lines[0]), 12u);
+  for (int i = 1; i < 4; ++i) EXPECT_EQ(lines[i].find("\xe2\xa0"), std::string::npos);
+  EXPECT_NE(lines[5].find("100"), std::string::npos);
+  // Three decades: the middle of them is the middle line, not the lowest
+  const auto log = curve({{{{1, 1000}, {2, 31.6}, {3, 1}}, true}}, {.width = 41, .height = 6});
+  EXPECT_NE(log[2].find('x'), std::string::npos) << log[2];
+  EXPECT_TRUE(curve({{{{1, NAN}}, false}}, {}).empty());
+  EXPECT_TRUE(curve({}, {}).empty());
 }
 
 }  // namespace

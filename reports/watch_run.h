@@ -1,0 +1,46 @@
+// One training as it goes, read from its run directory by anybody who can.
+//
+//   RunWatch watch("runs/first");
+//   watch.refresh();                              // reads what has been written since
+//   std::fputs(frame(watch.state(), {.width = 100}).c_str(), stdout);
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/records/records.h"
+#include "reports/watch.h"
+
+namespace isobar {
+
+struct RunState {
+  std::filesystem::path dir;
+  std::optional<StartRecord> start;
+  std::vector<StepRecord> steps;  // in order; what a resumed run made again counts once
+  std::vector<ValidRecord> valid;
+  std::optional<CheckpointRecord> checkpoint;  // the last one
+  std::optional<EndRecord> end;
+  double age_s = 0;        // since its result file last grew
+  int64_t wanted() const;  // steps; 0: not known
+  double step_s() const;   // median of the last steps; 0: none yet
+  double left_s() const;   // 0: not known
+};
+
+class RunWatch {
+ public:
+  /// Throws ConfigError for a directory in which no training has begun.
+  explicit RunWatch(const std::filesystem::path& dir);
+  void refresh();
+  const RunState& state() const { return state_; }
+
+ private:
+  void take(const Record& r);
+
+  RunState state_;
+  int64_t read_ = 0;  // bytes
+};
+
+std::string frame(const RunState& s, const FrameOptions& options);
+
+}  // namespace isobar
