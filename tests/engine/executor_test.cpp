@@ -107,7 +107,7 @@ TEST(Executor, FlushesDenormalsOnEveryThreadThatRunsOps) {
     std::thread([&] {  // a thread that keeps denormals, and starts the executor's
       test::keep_denormals();
       Watching backend(plan, arena.data());
-      Executor execute(plan, backend, nullptr, comm_thread);
+      Executor execute(plan, backend, nullptr, {.comm_thread = comm_thread});
       Program program = link(plan, plan.train);
       const Instr* before = nullptr;
       for (Instr& i : program.instrs) {  // so that no two ops note at once
