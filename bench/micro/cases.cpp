@@ -232,7 +232,8 @@ void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts) 
                 mpi.barrier();
               };
               Comm comm(plan.groups);
-              Executor run(plan, backend, &comm, waiting_among(threads, mpi.ranks_on_host(), cores()));
+              Executor run(plan, backend, &comm,
+                           waiting_among(threads, mpi.size(), mpi.ranks_on_host(), cores()));
               run(program, 0);
               refill();
               int64_t done = 0;

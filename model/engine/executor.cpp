@@ -42,9 +42,10 @@ int64_t now_ns() {
   return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
 }
 
-Waiting waiting_among(int64_t threads, int64_t ranks_on_host, int64_t cores) {
+Waiting waiting_among(int64_t threads, int64_t ranks, int64_t ranks_on_host, int64_t cores) {
+  const bool own_cores = ranks == ranks_on_host && threads * ranks <= cores;
   return {.comm_thread = core_for_communication(threads, ranks_on_host, cores),
-          .asks = threads * ranks_on_host <= cores ? Pause::kAsksOnOwnCores : Pause::kAsks};
+          .asks = own_cores ? Pause::kAsksOnOwnCores : Pause::kAsks};
 }
 
 Executor::Executor(const Plan& plan, Backend& backend, Comm* comm, Waiting waiting)

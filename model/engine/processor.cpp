@@ -30,7 +30,8 @@ class CpuProcessor : public Processor {
         host_(plan.memory.host > 0 ? std::make_unique<Arena>(plan.memory.host) : nullptr),
         backend_(plan, arena_.data(), spec.train, host_ ? host_->data() : nullptr),
         comm_(mpi.size() > 1 ? std::make_unique<Comm>(plan.groups) : nullptr),
-        executor_(plan, backend_, comm_.get(), waiting_among(threads, mpi.ranks_on_host(), cores())) {}
+        executor_(plan, backend_, comm_.get(),
+                  waiting_among(threads, mpi.size(), mpi.ranks_on_host(), cores())) {}
   Backend& backend() override { return backend_; }
   Runner& runner() override { return executor_; }
 

@@ -207,12 +207,13 @@ TEST(Memory, ThePlannedLoaderIsWhatTheLoaderKeeps) {
 // Ranks that have their cores to themselves ask for long; where others of the host want those, they soon
 // sleep.
 TEST(Executor, WaitsByWhoElseWantsTheCores) {
-  EXPECT_EQ(waiting_among(1, 2, 2).asks, Pause::kAsksOnOwnCores);
-  EXPECT_FALSE(waiting_among(1, 2, 2).comm_thread);
-  EXPECT_EQ(waiting_among(2, 1, 2).asks, Pause::kAsksOnOwnCores);
-  EXPECT_EQ(waiting_among(2, 2, 2).asks, Pause::kAsks);
-  EXPECT_EQ(waiting_among(1, 3, 2).asks, Pause::kAsks);
-  EXPECT_TRUE(waiting_among(1, 2, 4).comm_thread);
+  EXPECT_EQ(waiting_among(1, 2, 2, 2).asks, Pause::kAsksOnOwnCores);
+  EXPECT_FALSE(waiting_among(1, 2, 2, 2).comm_thread);
+  EXPECT_EQ(waiting_among(2, 1, 1, 2).asks, Pause::kAsksOnOwnCores);
+  EXPECT_EQ(waiting_among(2, 2, 2, 2).asks, Pause::kAsks);
+  EXPECT_EQ(waiting_among(1, 3, 3, 2).asks, Pause::kAsks);
+  EXPECT_EQ(waiting_among(1, 2, 1, 1).asks, Pause::kAsks);  // the other is on another host
+  EXPECT_TRUE(waiting_among(1, 2, 2, 4).comm_thread);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ inline typename V::Reg exp2(typename V::Reg x) {
 template <class V, int kDegree>
 inline void normal_tail(typename V::Reg u, typename V::Reg* tail, typename V::Reg* gauss) {
   using Reg = typename V::Reg;
-  const Reg t = V::inverse(V::fma(V::abs(u), V::set1(0.3275911f * 0.70710678f), V::set1(1.0f)));
+  const Reg t = V::div(V::set1(1.0f), V::fma(V::abs(u), V::set1(0.3275911f * 0.70710678f), V::set1(1.0f)));
   const Reg exponent =
       V::max(V::mul(V::mul(u, V::set1(-0.72134752f)), u), V::set1(-200.0f));  // -u^2/2 log2(e)
   const Reg e = exp2<V, kDegree>(exponent);
@@ -50,7 +50,7 @@ inline void tanh_tail(typename V::Reg u, typename V::Reg* tail, typename V::Reg*
   const Reg e = exp2<V, kDegree>(V::max(
       V::mul(V::mul(V::abs(u), V::set1(-2.3022082f)), V::fma(square, V::set1(0.044715f), V::set1(1.0f))),
       V::set1(-200.0f)));  // -2|z| log2(e)
-  const Reg head = V::inverse(V::add(V::set1(1.0f), e));
+  const Reg head = V::div(V::set1(1.0f), V::add(V::set1(1.0f), e));
   *tail = V::mul(e, head);
   *gauss =
       V::mul(V::mul(V::mul(V::set1(4.0f), *tail), head), V::fma(square, V::set1(0.134145f), V::set1(1.0f)));
@@ -62,7 +62,7 @@ template <class V, int kDegree>
 inline void logistic_tail(typename V::Reg u, typename V::Reg* tail, typename V::Reg* gauss) {
   using Reg = typename V::Reg;
   const Reg e = exp2<V, kDegree>(V::max(V::mul(V::abs(u), V::set1(-1.44269504f)), V::set1(-200.0f)));
-  const Reg head = V::inverse(V::add(V::set1(1.0f), e));
+  const Reg head = V::div(V::set1(1.0f), V::add(V::set1(1.0f), e));
   *tail = V::mul(e, head);
   *gauss = V::mul(V::mul(V::set1(2.5066283f), *tail), head);
 }

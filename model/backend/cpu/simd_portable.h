@@ -25,7 +25,6 @@ struct Portable {
   static Reg sub(Reg a, Reg b) { return a - b; }
   static Reg mul(Reg a, Reg b) { return a * b; }
   static Reg div(Reg a, Reg b) { return a / b; }
-  static Reg inverse(Reg a) { return 1.0f / a; }  // of 1 to 2^125
   static Reg fma(Reg a, Reg b, Reg c) { return a * b + c; }
   static Reg max(Reg a, Reg b) { return a > b ? a : b; }
   static Reg min(Reg a, Reg b) { return a < b ? a : b; }
