@@ -57,8 +57,8 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {1e-6, 0.8};
     case Coef::fork:
       return {2e-6, 0.8};
-    case Coef::step:  // ops fill the step: what is left is the loop around them, and a line of results
-      return {2e-5, 1.0};
+    case Coef::step:  // ops fill the step: what is left is the loop around them
+      return {1e-4, 0.5};
     case Coef::read_noise:
     case Coef::read_hdf5:
       return {1e-9, 0.8};
