@@ -1,6 +1,7 @@
 // Training curves: loss and skill by optimizer step.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "reports/figures.h"
 
@@ -68,45 +69,61 @@ size_t stride_of(size_t points) {
   return std::max<size_t>(1, points / 800);
 }
 
+// The points of a figure: those that are numbers.
+struct Curves {
+  json rows = json::array();
+  void add(const ReportRun& r, const char* what, int64_t step, const std::optional<double>& value) {
+    if (value && std::isfinite(*value))
+      rows.push_back({{"run", r.label}, {"what", what}, {"step", step}, {"value", *value}});
+  }
+};
+
 }  // namespace
 
 std::vector<Figure> training_figures(const ReportData& d) {
-  json loss = json::array(), rmse = json::array(), accuracy = json::array();
-  for (const ReportRun* r : with_curves(d)) {
-    const auto& steps = r->run.steps;
-    for (size_t i = 0; i < steps.size(); i += stride_of(steps.size()))
-      if (steps[i].loss)
-        loss.push_back(
-            {{"run", r->label}, {"what", "training"}, {"step", steps[i].step}, {"value", *steps[i].loss}});
-    for (const ValidRecord& v : r->run.valid) {
-      const auto add = [&](json& to, const char* what, double value) {
-        if (std::isfinite(value))
-          to.push_back({{"run", r->label}, {"what", what}, {"step", v.step}, {"value", value}});
-      };
-      add(loss, "validation", or_nan(v.loss));
-      if (!v.rmse.empty()) add(rmse, "RMSE", v.rmse[0]);
-      if (!v.persistence_rmse.empty()) add(rmse, "persistence", v.persistence_rmse[0]);
-      add(accuracy, "accuracy", or_nan(v.accuracy));
-      add(accuracy, "most frequent class", or_nan(v.baseline_accuracy));
+  Curves loss, rmse, accuracy, norm, condition;
+  for (const ReportRun* run : with_curves(d)) {
+    const ReportRun& r = *run;
+    const auto& steps = r.run.steps;
+    for (size_t i = 0; i < steps.size(); i += stride_of(steps.size())) {
+      loss.add(r, "training", steps[i].step, steps[i].loss);
+      accuracy.add(r, "training", steps[i].step, steps[i].accuracy);
+    }
+    for (const ValidRecord& v : r.run.valid) {
+      loss.add(r, "validation", v.step, v.loss);
+      if (!v.rmse.empty()) rmse.add(r, "RMSE", v.step, v.rmse[0]);
+      if (!v.persistence_rmse.empty()) rmse.add(r, "persistence", v.step, v.persistence_rmse[0]);
+      accuracy.add(r, "validation", v.step, v.accuracy);
+      accuracy.add(r, "most frequent class", v.step, v.baseline_accuracy);
+      if (!v.jacobian) continue;
+      norm.add(r, "Frobenius norm", v.step, v.jacobian->frobenius);
+      condition.add(r, "condition number", v.step, v.jacobian->condition);
     }
   }
   std::vector<Figure> out;
-  if (!loss.empty())
-    out.push_back({"training-loss", "Training", "Training curve",
-                   "Loss by optimizer step; dashed: on validation data.",
-                   line_spec(loss, "loss", dashes({"training", "validation"}))});
-  if (!rmse.empty())
-    out.push_back(
-        {"skill", "Training", "Forecast error against persistence",
-         "Latitude-weighted RMSE of the first channel on validation data; dashed: of the forecast that "
-         "nothing changes. Below the dashed line the model has skill.",
-         line_spec(rmse, "RMSE", dashes({"RMSE", "persistence"}))});
-  if (!accuracy.empty())
-    out.push_back(
-        {"accuracy", "Training", "Accuracy of classes",
-         "Share of validation samples whose class the net has right; dashed: of always saying the most "
-         "frequent one.",
-         line_spec(accuracy, "accuracy", dashes({"accuracy", "most frequent class"}))});
+  const auto draw = [&](const Curves& curves, const char* id, const char* title, const char* caption,
+                        const char* y_title, const std::vector<std::string>& what) {
+    if (!curves.rows.empty())
+      out.push_back({id, "Training", title, caption, line_spec(curves.rows, y_title, dashes(what))});
+  };
+  draw(loss, "training-loss", "Training curve", "Loss by optimizer step; dashed: on validation data.", "loss",
+       {"training", "validation"});
+  draw(rmse, "skill", "Forecast error against persistence",
+       "Latitude-weighted RMSE of the first channel on validation data; dashed: of the forecast that "
+       "nothing changes. Below the dashed line the model has skill.",
+       "RMSE", {"RMSE", "persistence"});
+  draw(accuracy, "accuracy", "Accuracy of classes",
+       "Share of samples whose class the net has right, by optimizer step; dashed: of validation samples; "
+       "dotted: of always saying the most frequent class.",
+       "accuracy", {"training", "validation", "most frequent class"});
+  draw(norm, "jacobian-norm", "Norm of the Jacobian",
+       "Frobenius norm of d(output)/d(input), both normalised, mean over validation samples. Where it no "
+       "longer moves the net's derivatives have settled; train.jacobian_window ends a run there.",
+       "norm", {"Frobenius norm"});
+  draw(condition, "jacobian-condition", "Condition number of the Jacobian",
+       "Largest over smallest singular value of d(output)/d(input), mean over validation samples: 1 where "
+       "all directions of the output answer alike (always, of one output). Not drawn where one is 0.",
+       "condition number", {"condition number"});
   return out;
 }
 

@@ -72,7 +72,12 @@ ranks() {  # ranks N_PER_HOST COMMAND...: that many on each host
 }
 
 echo "1/5 calibrating one host alone"
-on "$near" "$ISOBAR" calibrate -o "$work/machine.yaml" --ranks 2 >"$work/calibrate.log" 2>&1 ||
+cat >"$work/emulator.yaml" <<END  # what a rank of the emulator computes below
+base: $PWD/configs/models/mlp-emulator.yaml
+set: {run.threads: 1}
+axes: {gpus: [1], train.global_batch: [500, 1000]}
+END
+on "$near" "$ISOBAR" calibrate -o "$work/machine.yaml" --ranks 2 --for "$work/emulator.yaml" >"$work/calibrate.log" 2>&1 ||
   { cat "$work/calibrate.log" >&2; exit 1; }
 echo "2/5 calibrating the cable ($LINK)"
 ranks 1 "$ISOBAR" calibrate -o "$work/machine.yaml" 2>&1 | tail -1

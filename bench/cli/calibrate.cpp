@@ -4,16 +4,20 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <set>
 
 #include "bench/cli/commands.h"
 #include "bench/cli/launch.h"
 #include "bench/cli/mpiexec.h"
 #include "bench/cli/options.h"
 #include "bench/micro/cases.h"
+#include "bench/sweep/trials.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/yaml.h"
 #include "model/engine/host.h"
 #include "perfmodel/fitting/calibrate.h"
+#include "perfmodel/step/shapes.h"
 #ifdef ISOBAR_WITH_CUDA
 #include "bench/micro/device/cases.h"
 #endif
@@ -28,6 +32,7 @@ struct CalibrateArguments {
   std::string device = "cpu";
   int ranks = 2;
   bool json = false;
+  std::string config;      // --for
   std::string ranks_part;  // internal: this process is one of several ranks
 };
 
@@ -120,6 +125,33 @@ void run_network(const CalibrateArguments& a) {
                 8e-9 / machine[Coef::wire_net].value, a.out.c_str());
 }
 
+/// What a configuration, or every trial of a sweep, computes with.
+std::vector<RunSpec> specs_of(const std::string& config) {
+  if (!load_yaml(config).contains("axes")) return {load_run_spec(config)};
+  std::vector<RunSpec> out;
+  for (const Trial& t : expand(load_sweep_spec(config)).trials) out.push_back(t.spec);
+  return out;
+}
+
+/// Times the ops of `config` with their own shapes, one specification after the other, so that no two arenas
+/// are held at once.
+void measure_shapes(const std::string& config, nlohmann::json& benchmarks) {
+  std::set<std::string> known;
+  for (const RunSpec& spec : specs_of(config)) {
+    const int64_t threads = threads_of(spec, cores(), std::min<int64_t>(spec.layout.world(), cores()));
+    if (case_precision(spec).empty() || threads > cores()) continue;
+    if (!register_shape_cases(spec, static_cast<int>(threads), known)) continue;
+    const nlohmann::json part = run_registered("its ops, " + std::to_string(threads) + " threads");
+    for (const auto& b : part.at("benchmarks")) benchmarks.push_back(b);
+  }
+  if (known.empty())
+    throw ConfigError(config, "",
+                      "has no run whose ops can be timed by shape: policy.amp is emulated, or "
+                      "run.threads is more than this host's " +
+                          std::to_string(cores()) + " cores",
+                      "leave --for out");
+}
+
 void write_machine(const CalibrateArguments& a, const nlohmann::json& j) {
   const Machine machine = machine_from_benchmarks(j, "benchmarks of this machine");
   save_machine(machine, a.out);
@@ -206,6 +238,7 @@ void run_calibrate(const CalibrateArguments& a) {
     const nlohmann::json part = measure_on_ranks(a.ranks, scratch.path / "ranks.json");
     for (const auto& b : part.at("benchmarks")) j["benchmarks"].push_back(b);
   }
+  if (!a.config.empty()) measure_shapes(a.config, j["benchmarks"]);
   write_machine(a, j);
 }
 
@@ -218,6 +251,9 @@ void add_calibrate_command(CLI::App& app) {
   c->add_option("--ranks", a->ranks, "Ranks of the cases that need several (1: leave them out)")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
+  c->add_option("--for", a->config,
+                "Configuration or sweep: time its ops with their own shapes too, on one rank")
+      ->check(CLI::ExistingFile);
   c->add_option("--device", a->device, "cuda: this host's GPU, by its own clock")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
@@ -233,6 +269,8 @@ void add_calibrate_command(CLI::App& app) {
       "machine first: what else runs becomes part of the "
       "machine.\n\n"
       "  isobar calibrate -o configs/machines/local.yaml\n"
+      "  isobar calibrate -o results/emulator.yaml --for configs/sweeps/emulator.yaml   # short steps, small "
+      "nets\n"
       "  isobar calibrate --device cuda -o configs/machines/gpu.yaml\n\n"
       "On a cluster measure one host first, and then, with one rank on each of two hosts, the network "
       "between "
@@ -243,6 +281,7 @@ void add_calibrate_command(CLI::App& app) {
     refuse_unused(
         *c, {{"--ranks", launched, "is for the launcher to say", "leave it out"},
              {"--ranks", a->device != "cpu", "is of cases on the CPU", "leave it out"},
+             {"--for", launched || a->device != "cpu", "is of ops on one host's cores", "leave it out"},
              {"--json", a->device != "cpu" && launched, "is not for the network of GPUs", "leave it out"}});
     run_calibrate(*a);
   });

@@ -77,39 +77,44 @@ void register_row_cases() {
 
 }  // namespace
 
-std::string case_shape(const Op& op) {
-  const Attrs& a = op.a;
-  std::ostringstream s;
-  if (op.kind == OpKind::gemm)
-    s << (a.trans_a ? 'T' : 'N') << (a.trans_b ? 'T' : 'N') << a.m << 'x' << a.n << 'x' << a.k
-      << (a.accumulate ? "+" : "");
-  else if (a.heads > 0)
-    s << 'b' << a.batch << 'h' << a.heads << 'q' << a.tq << 'k' << a.tk << 'd' << a.d;
-  else if (a.channels > 0)
-    s << 'b' << a.batch << 'c' << a.channels << 'x' << a.height << 'x' << a.width << 'p' << a.patch;
-  else
-    s << a.m << 'x' << a.n << (a.first ? "first" : "") << (a.accumulate ? "+" : "");
-  return s.str();
-}
-
 benchmark::internal::Benchmark* register_case(const std::string& name,
                                               std::function<void(benchmark::State&)> body) {
   ++registered;
   return benchmark::RegisterBenchmark(name.c_str(), std::move(body));
 }
 
+namespace {
+
+void register_op_case(const std::shared_ptr<TimedStep>& step, const Op& op, int threads, int64_t ranks,
+                      bool own_shape) {
+  register_case(step->name(op),
+                [step, &op, threads, ranks, own_shape, repetition = 0](benchmark::State& state) mutable {
+                  for (auto _ : state) state.SetIterationTime(step->seconds(step->name(op), repetition));
+                  repetition = (repetition + 1) % TimedStep::kRepetitions;
+                  set_counters(state, work(op, step->plan), threads, ranks);
+                  if (own_shape) state.counters["own_shape"] = 1;
+                })
+      ->Iterations(1)
+      ->Repetitions(TimedStep::kRepetitions)
+      ->UseManualTime();
+}
+
+}  // namespace
+
 void register_op_cases(const RunSpec& spec, int threads, int64_t ranks) {
-  auto step = std::make_shared<TimedStep>(spec, threads);
+  const auto step = std::make_shared<TimedStep>(spec, threads);
+  for (const Op* op : step->distinct()) register_op_case(step, *op, threads, ranks, false);
+}
+
+bool register_shape_cases(const RunSpec& spec, int threads, std::set<std::string>& known) {
+  const auto step = std::make_shared<TimedStep>(spec, threads);
+  bool any = false;
   for (const Op* op : step->distinct())
-    register_case(step->name(*op),
-                  [step, op, threads, ranks, repetition = 0](benchmark::State& state) mutable {
-                    for (auto _ : state) state.SetIterationTime(step->seconds(step->name(*op), repetition));
-                    repetition = (repetition + 1) % TimedStep::kRepetitions;
-                    set_counters(state, work(*op, step->plan), threads, ranks);
-                  })
-        ->Iterations(1)
-        ->Repetitions(TimedStep::kRepetitions)
-        ->UseManualTime();
+    if (known.insert(step->name(*op)).second) {
+      register_op_case(step, *op, threads, 1, true);
+      any = true;
+    }
+  return any;
 }
 
 void register_peak_cases(int threads) {
@@ -228,7 +233,7 @@ void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts) 
               };
               Comm comm(plan.groups);
               Executor run(plan, backend, &comm,
-                           core_for_communication(threads, mpi.ranks_on_host(), cores()));
+                           waiting_among(threads, mpi.size(), mpi.ranks_on_host(), cores()));
               run(program, 0);
               refill();
               int64_t done = 0;

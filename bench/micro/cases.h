@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "model/base/spec.h"
@@ -21,6 +22,10 @@ namespace isobar {
 /// Every op of the spec's step with its own kind and shape, on `threads` OpenMP threads; `ranks` processes of
 /// this host do the same at this time (started by the caller).
 void register_op_cases(const RunSpec& spec, int threads, int64_t ranks = 1);
+/// The same with the shapes of a run at hand, which the machine file then knows by name
+/// (perfmodel/step/shapes.h): those of rank 0 that are not among `known`, which grows. Whether there were
+/// any.
+bool register_shape_cases(const RunSpec& spec, int threads, std::set<std::string>& known);
 /// Largest rates that the libraries reach here: products that stay in cache, and a pass over memory that does
 /// not.
 void register_peak_cases(int threads);
@@ -36,7 +41,6 @@ void register_collective_cases(const Mpi& mpi, int threads, bool between_hosts =
 /// Registers one, so that run_registered's progress knows of it.
 benchmark::internal::Benchmark* register_case(const std::string& name,
                                               std::function<void(benchmark::State&)> body);
-std::string case_shape(const Op& op);  // as names hold it
 
 /// Runs what is registered, with a progress bar on rank 0, and forgets it.
 nlohmann::json run_registered(const std::string& title, bool show_progress = true);

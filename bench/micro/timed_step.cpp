@@ -5,11 +5,11 @@
 #include <chrono>
 #include <set>
 
-#include "bench/micro/cases.h"
 #include "bench/micro/inputs.h"
 #include "model/base/denormals.h"
 #include "model/base/step_stats.h"
 #include "model/nets/build.h"
+#include "perfmodel/step/shapes.h"
 
 namespace isobar {
 namespace {
@@ -42,14 +42,14 @@ std::vector<const Op*> TimedStep::distinct() const {
   std::set<std::string> seen;
   for (const Instr& i : program_.instrs) {
     const Op& op = plan.ops[i.op];
-    if (op.kind != OpKind::fetch && seen.insert(name(op)).second) ops.push_back(&op);
+    if (op.kind != OpKind::fetch && !is_collective(op.kind) && seen.insert(name(op)).second)
+      ops.push_back(&op);
   }
   return ops;
 }
 
 std::string TimedStep::name(const Op& op) const {
-  return std::string(name_of(op.kind)) + "/" + dtype_ + "/" + case_shape(op) + "/threads" +
-         std::to_string(threads_);
+  return case_name(op, dtype_, threads_);
 }
 
 void TimedStep::measure() {
@@ -75,7 +75,8 @@ void TimedStep::run(const std::function<void(const Op&, double)>& took) {
   omp_set_num_threads(threads_);
   for (const Instr& i : program_.instrs) {
     const Op& op = plan.ops[i.op];
-    if (op.kind == OpKind::fetch) {  // what a loader would have brought
+    if (is_collective(op.kind)) continue;  // there is one rank
+    if (op.kind == OpKind::fetch) {        // what a loader would have brought
       fill(op);
       continue;
     }

@@ -1,6 +1,6 @@
-// A spec's step on the CPU, and how long each of its ops takes: in the step's order, on what the ops before
-// it left in the caches, as in a training. Repeated alone an op finds its operands in the core's own cache:
-// norms, column sums and optimizers then run twice as fast.
+// A spec's step on the CPU, as rank 0 computes it, and how long each of its ops takes: in the step's order,
+// on what the ops before it left in the caches, as in a training. Repeated alone an op finds its operands in
+// the core's own cache: norms, column sums and optimizers then run twice as fast.
 //
 //   TimedStep step(spec, /*threads=*/1);
 //   for (const Op* op : step.distinct()) step.seconds(step.name(*op), 0);
@@ -24,7 +24,7 @@ class TimedStep {
 
   TimedStep(const RunSpec& spec, int threads);
 
-  /// One op of each name, in the step's order, without the batch's arrival.
+  /// One op of each name, in the step's order, without the batch's arrival and transfers.
   std::vector<const Op*> distinct() const;
   /// Of a repetition: the median over its steps and over the ops of that name, all measured when the first is
   /// asked for. On the calling thread, with `threads` OpenMP threads.
@@ -32,7 +32,7 @@ class TimedStep {
   /// KIND/DTYPE/SHAPE/threadsN, as calibrate.h reads it: ops of one name do the same work.
   std::string name(const Op& op) const;
 
-  /// One step; `took` is told every op but the batch's arrival, and its seconds.
+  /// One step; `took` is told every such op, and its seconds.
   void run(const std::function<void(const Op&, double)>& took);
 
   const std::byte* at(const View& v) const { return backend_.at(v); }

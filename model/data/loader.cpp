@@ -19,6 +19,9 @@ namespace isobar {
 
 namespace {
 
+// Rows of a table are read in less time than it takes to ask for them: a job is at least so much of a batch.
+constexpr int64_t kBytesOfAJob = 1 << 16;
+
 constexpr uint64_t kShuffleStream = uint64_t{0x64617461}
                                     << 32;  // "data": apart from the streams of other rooms
 
@@ -51,7 +54,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-// Batches live in a ring: batch n in slot n % slots. Workers take (batch, sample) jobs in order, so that
+// Batches live in a ring: batch n in slot n % slots. Workers take (batch, samples) jobs in order, so that
 // several can fill one batch, and wait while the slot of the next job is still held by the consumer.
 struct Loader::Impl {
   struct Slot {
@@ -62,6 +65,8 @@ struct Loader::Impl {
   };
 
   Impl(const Dataset& s, LoaderOptions o) : set(s), options(o), shape(s.shape()), slots(slots_for(o)) {
+    const auto bytes = static_cast<int64_t>(sizeof(float)) * (shape.input.size() + shape.target.size());
+    grain = std::max<int64_t>(1, kBytesOfAJob / bytes);
     const int64_t global = o.batch * o.per_step * o.dp;
     if (o.batch < 1 || o.per_step < 1 || o.dp < 1 || o.rank < 0 || o.rank >= o.dp || o.workers < 0 ||
         o.prefetch < 0)
@@ -120,6 +125,7 @@ struct Loader::Impl {
 
   void work() {
     flush_denormals();
+    std::vector<int64_t> indices;
     std::unique_lock lock(mutex);
     for (;;) {
       const auto slot_free = [&] {
@@ -127,14 +133,15 @@ struct Loader::Impl {
       };
       job_ready.wait(lock, [&] { return stopping || (!seeking && slot_free()); });
       if (stopping) return;
-      const int64_t n = job_batch, b = job_sample;
+      const int64_t n = job_batch, first = job_sample, count = std::min(grain, options.batch - first);
       Slot& slot = slots[n % slots.size()];
-      if (b == 0) slot.left = options.batch, slot.error = nullptr, slot.error_at = options.batch;
-      if (++job_sample == options.batch) job_sample = 0, ++job_batch;
+      if (first == 0) slot.left = options.batch, slot.error = nullptr, slot.error_at = options.batch;
+      if ((job_sample += count) == options.batch) job_sample = 0, ++job_batch;
       std::exception_ptr error;
-      int64_t index = 0;
+      int64_t b = first;  // in the end the sample that failed, if one did
+      indices.clear();
       try {
-        index = sample_index(n, b);
+        for (int64_t i = first; i < first + count; ++i) indices.push_back(sample_index(n, i));
       } catch (...) {
         error = std::current_exception();
       }
@@ -142,7 +149,7 @@ struct Loader::Impl {
       lock.unlock();
       if (!error) {
         try {
-          read_sample(slot, index, b);
+          for (; b < first + count; ++b) read_sample(slot, indices[b - first], b);
         } catch (...) {
           error = std::current_exception();
         }
@@ -150,7 +157,8 @@ struct Loader::Impl {
       lock.lock();
       --busy;
       if (error && b < slot.error_at) slot.error = error, slot.error_at = b;
-      if (--slot.left == 0 || busy == 0) batch_ready.notify_all();
+      slot.left -= count;
+      if (slot.left == 0 || (seeking && busy == 0)) batch_ready.notify_all();
     }
   }
 
@@ -192,7 +200,8 @@ struct Loader::Impl {
   const Dataset& set;
   const LoaderOptions options;
   const SampleShape shape;
-  int64_t batches;  // global batches per epoch
+  int64_t batches;    // global batches per epoch
+  int64_t grain = 1;  // samples of a job
   std::vector<Slot> slots;
   std::vector<std::thread> threads;
 

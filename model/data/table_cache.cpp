@@ -34,6 +34,7 @@ struct Header {
   char magic[16];
   int64_t rows, columns, missing, masked, thinned;
 };
+constexpr const char* kKept = ".kept-";  // a table's name, this, and what it is
 constexpr char kMagic[16] = "isobar table 1\n";
 
 [[noreturn]] void fail(const std::string& doing, const fs::path& file) {
@@ -129,7 +130,13 @@ bool remove_unless_mapped(const fs::path& file) {
   std::error_code failed;
   const bool removed = free && fs::remove(file, failed);
   ::close(fd);
-  return removed;
+  if (!removed) return false;
+  std::vector<fs::path> kept;
+  for (const auto& entry : fs::directory_iterator(file.parent_path()))
+    if (entry.path().stem() == file.stem() && entry.path().extension().string().starts_with(kKept))
+      kept.push_back(entry.path());
+  for (const fs::path& one : kept) fs::remove(one, failed);
+  return true;
 }
 
 // Under the lock of the directory: two that make room at once would remove twice as much.
@@ -163,7 +170,8 @@ void make_room(const fs::path& dir, const fs::path& newest) {
 
 }  // namespace
 
-MappedTable::MappedTable(const std::string& file) {
+MappedTable::MappedTable(const std::string& file) : path_(file) {
+  if (const fs::path half(file); half.extension() == ".half") path_ = half.parent_path() / half.stem();
   const InputFile in(file);
   bytes_ = static_cast<size_t>(in.size());
   Header h{};
@@ -223,6 +231,25 @@ std::shared_ptr<const MappedTable> mapped_table(const std::string& path, const s
   } catch (const std::system_error& e) {
     throw ConfigError(dir, key, std::string("a gathered table cannot be kept there: ") + e.what(),
                       "make room, or set ISOBAR_CACHE_DIR to a directory that can be written to");
+  }
+}
+
+nlohmann::json kept_with(const MappedTable& table, const std::string& name,
+                         const std::function<nlohmann::json()>& make) {
+  const fs::path file = fs::path(table.file()).replace_extension(kKept + name);
+  const auto read = [&] {
+    std::ifstream in(file);
+    return nlohmann::json::parse(in, nullptr, false);  // discarded: not there, or damaged
+  };
+  if (nlohmann::json j = read(); !j.is_discarded()) return j;
+  try {
+    const FileLock lock(fs::path(table.file()).replace_extension(".lock"), kLongest);
+    if (nlohmann::json j = read(); !j.is_discarded()) return j;  // told while this process waited
+    nlohmann::json j = make();
+    if (lock.held() && !table.removed()) write_atomically(file, j.dump());
+    return j;
+  } catch (const std::system_error&) {
+    return make();  // another's cache, or a full disk
   }
 }
 

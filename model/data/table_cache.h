@@ -11,6 +11,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -28,9 +29,11 @@ class MappedTable {
   int64_t columns() const { return columns_; }
   const LeftOut& left_out() const { return left_out_; }
   const float* row(int64_t i) const { return values_ + i * columns_; }
-  bool removed() const;  // from the cache, while this process opened it
+  bool removed() const;                              // from the cache, while this process opened it
+  const std::string& file() const { return path_; }  // in the cache
 
  private:
+  std::string path_;
   int file_ = -1;  // locked (shared): nobody removes it
   void* map_ = nullptr;
   size_t bytes_ = 0;
@@ -46,8 +49,14 @@ std::shared_ptr<const MappedTable> mapped_table(const std::string& path, const s
                                                 const RowChoice& choice = {},
                                                 const std::function<void()>& alive = {});
 
-/// The same in a child (model/base/child.h), which a damaged file may end; the cache is kept. Throws
-/// ConfigError.
+/// What `make` tells of this table (numbers: JSON), which is kept beside it under `name` and goes with it:
+/// told by the one process that comes first while the others wait. Where nothing can be kept it is made and
+/// returned.
+nlohmann::json kept_with(const MappedTable& table, const std::string& name,
+                         const std::function<nlohmann::json()>& make);
+
+/// The same as mapped_table in a child (model/base/child.h), which a damaged file may end; the cache is kept.
+/// Throws ConfigError.
 void require_table(const std::string& path, const std::string& key, const std::vector<std::string>& columns,
                    const RowChoice& choice = {});
 

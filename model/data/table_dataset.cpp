@@ -81,7 +81,7 @@ class TableDataset : public Dataset {
 };
 
 // Of rows [0, rows), in two passes; `classes`: the last column is no number to be normalised.
-Statistics statistics_of_rows(const MappedTable& t, int64_t rows, bool classes) {
+Statistics computed_statistics(const MappedTable& t, int64_t rows, bool classes) {
   Statistics s;
   for (int64_t c = 0; c < t.columns() - (classes ? 1 : 0); ++c) {
     double mean = 0, squares = 0;
@@ -96,6 +96,27 @@ Statistics statistics_of_rows(const MappedTable& t, int64_t rows, bool classes) 
   }
   if (classes) s.mean.push_back(0), s.std.push_back(1);
   return s;
+}
+
+// The same, computed once for all ranks and runs
+Statistics statistics_of_rows(const MappedTable& t, int64_t rows, bool classes) {
+  const std::string name = "statistics-" + std::to_string(rows) + (classes ? "-classes" : "");
+  const auto compute = [&] {
+    const Statistics s = computed_statistics(t, rows, classes);
+    return nlohmann::json{{"mean", s.mean}, {"std", s.std}};
+  };
+  const nlohmann::json j = kept_with(t, name, compute);
+  const auto numbers = [&](const char* key) {
+    const auto at = j.find(key);
+    if (at == j.end() || !at->is_array() || at->size() != static_cast<size_t>(t.columns()))
+      throw ConfigError(t.file(), name, "what is kept with the table is damaged",
+                        "delete both: they are made again");
+    std::vector<float> out;
+    for (const auto& x : *at)
+      out.push_back(x.is_number() ? x.get<float>() : std::nanf(""));  // JSON has no NaN
+    return out;
+  };
+  return {numbers("mean"), numbers("std")};
 }
 
 // Every number of the last column is a class.

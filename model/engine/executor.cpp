@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "model/base/denormals.h"
-#include "model/comm/pause.h"
+#include "model/base/spec.h"
 
 namespace isobar {
 namespace {
@@ -42,12 +42,20 @@ int64_t now_ns() {
   return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
 }
 
-Executor::Executor(const Plan& plan, Backend& backend, Comm* comm, bool comm_thread)
-    : plan_(plan), backend_(backend), comm_(comm), times_(plan.ops.size()) {
+Waiting waiting_among(int64_t threads, int64_t ranks, int64_t ranks_on_host, int64_t cores) {
+  const bool own_cores = ranks == ranks_on_host && threads * ranks <= cores;
+  return {.comm_thread = core_for_communication(threads, ranks_on_host, cores),
+          .asks = own_cores ? Pause::kAsksOnOwnCores : Pause::kAsks};
+}
+
+Executor::Executor(const Plan& plan, Backend& backend, Comm* comm, Waiting waiting)
+    : plan_(plan), backend_(backend), comm_(comm), asks_(waiting.asks), times_(plan.ops.size()) {
   for (auto& c : current_) c = -1;
-  if (comm_thread &&
-      std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.lane != Lane::compute; }))
+  if (waiting.comm_thread &&
+      std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.lane != Lane::compute; })) {
+    asks_ = kAsksOfAThread;
     comm_thread_ = std::thread([this] { comm_loop(); });
+  }
 }
 
 Executor::~Executor() {
@@ -87,7 +95,7 @@ void Executor::operator()(const Program& program, int32_t step) {
   open_lanes();
   if (!comm_thread_.joinable() || !has_other_lanes(program)) {
     run_compute();
-    for (Pause pause; !lanes_done(); pause()) advance_lanes();
+    for (Pause pause(asks_); !lanes_done(); pause()) advance_lanes();
     return;
   }
   comm_error_ = nullptr;
@@ -110,13 +118,12 @@ void Executor::operator()(const Program& program, int32_t step) {
 
 void Executor::run_compute() {
   const bool alone = !comm_thread_.joinable();
-  const int asks = alone ? Pause::kAsks : kAsksOfAThread;
   for (size_t i = 0; i < program_->instrs.size(); ++i) {
     const Instr& instr = program_->instrs[i];
     if (instr.lane != Lane::compute) continue;
     const Op& op = plan_.ops[instr.op];
     if (alone) advance_lanes();
-    for (Pause pause(asks); !ready(instr); pause()) {
+    for (Pause pause(asks_); !ready(instr); pause()) {
       if (failed_) throw Stopped();
       if (alone) advance_lanes();
     }
@@ -124,7 +131,7 @@ void Executor::run_compute() {
     const int64_t t0 = now_ns();
     if (is_collective(op.kind)) {  // a serial program
       Requests requests = post(instr);
-      for (Pause pause(asks); !comm_->test(requests); pause()) {
+      for (Pause pause(asks_); !comm_->test(requests); pause()) {
         if (failed_) throw Stopped();
         if (alone) advance_lanes();
       }

@@ -3,7 +3,7 @@
 // lane's transfers are posted in order, one at a time, and no lane waits for another (copies of what is
 // offloaded are made on the spot). Nothing holds the lanes together but each op's waits.
 //
-//   Executor run(plan, backend, comm, /*comm_thread=*/true);
+//   Executor run(plan, backend, comm, waiting_among(threads, mpi.size(), mpi.ranks_on_host(), cores()));
 //   run(step_program, step);        // returns when every lane is done
 //
 // Keeps seconds per op (always) and spans (while a recorder is set). A failure on either thread ends the run
@@ -19,13 +19,21 @@
 #include "model/backend/backend.h"
 #include "model/backend/runner.h"
 #include "model/comm/comm.h"
+#include "model/comm/pause.h"
 
 namespace isobar {
+
+/// How a rank waits, by who else wants its host's cores.
+struct Waiting {
+  bool comm_thread = true;
+  int asks = Pause::kAsks;  // of the compute thread that moves its transfers itself
+};
+Waiting waiting_among(int64_t threads, int64_t ranks, int64_t ranks_on_host, int64_t cores);
 
 class Executor : public Runner {
  public:
   Executor(const Plan& plan, Backend& backend, Comm* comm,  // comm is null in a world of one
-           bool comm_thread = true);
+           Waiting waiting = {});
   ~Executor() override;
   void operator()(const Program& program, int32_t step) override;
 
@@ -63,6 +71,7 @@ class Executor : public Runner {
   const Plan& plan_;
   Backend& backend_;
   Comm* comm_;
+  int asks_;  // of the compute thread, before it sleeps
   SpanRecorder* recorder_ = nullptr;
   std::vector<OpTime> times_;
   std::array<std::atomic<int32_t>, kLanes> done_;  // highest finished instr of each lane

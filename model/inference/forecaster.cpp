@@ -3,32 +3,23 @@
 #include <algorithm>
 
 #include "model/backend/cpu/kernels.h"
-#include "model/base/denormals.h"
 #include "model/base/error.h"
 #include "model/inference/checkpoint.h"
 #include "model/inference/file_digest.h"
+#include "model/inference/one_rank.h"
 #include "model/inference/params.h"
 #include "model/nets/build.h"
 
 namespace isobar {
 namespace {
 
-// The same net on one rank, and its loss; how it was cut, fed and trained changes no prediction.
-RunSpec alone(RunSpec s, int64_t batch) {
-  const std::string amp = s.policy.amp;
-  const TrainSpec trained = s.train;
-  s.net.leave_out_dropout();
-  s.data = {};
-  s.layout = {};
-  s.policy = {};
-  s.train = {};
-  s.train.loss = trained.loss;
-  s.train.loss_weights = trained.loss_weights;
-  s.train.huber_delta = trained.huber_delta;
-  s.policy.amp = amp;
-  s.train.global_batch = s.policy.micro_batch = batch;
-  s.run.device = "cpu";
-  s.run.serial = true;
+// The same net, its precision and its loss
+RunSpec alone(const RunSpec& trained, int64_t batch) {
+  RunSpec s = on_one_rank(trained, batch);
+  s.train.loss = trained.train.loss;
+  s.train.loss_weights = trained.train.loss_weights;
+  s.train.huber_delta = trained.train.huber_delta;
+  s.policy.amp = trained.policy.amp;
   return s;
 }
 
@@ -78,14 +69,14 @@ Forecaster::Forecaster(const std::filesystem::path& checkpoint, const Checkpoint
     throw ConfigError(weights.string(), "", "is damaged: its digest is not the one that it was written with",
                       "take another checkpoint");
   load_tensors(plan_, SafetensorsReader(weights), "", &Shard::params, floats(plan_.params_all));
-  run(link(plan_, plan_.init, true));
+  run_in_order(plan_, link(plan_, plan_.init, true), backend_);
 }
 
 // On one rank a plan's parameters lie in one order whatever its batch.
 Forecaster::Forecaster(const Forecaster& same, int64_t batch, int threads)
     : Forecaster(same.spec_, batch, threads) {
   std::copy_n(same.floats(same.plan_.params_all), plan_.params_all.count, floats(plan_.params_all));
-  run(link(plan_, plan_.init, true));
+  run_in_order(plan_, link(plan_, plan_.init, true), backend_);
 }
 
 Forecaster::Shape Forecaster::input() const {
@@ -109,14 +100,8 @@ void Forecaster::compute(const Program& program, const float* input, const float
       if (from != nullptr) std::copy_n(from, batch() * t.sample, to.floats(t.name));
     }
   });
-  run(program);
+  run_in_order(plan_, program, backend_);
   take(prediction);
-}
-
-void Forecaster::run(const Program& program) {
-  flush_denormals();
-  for (const Instr& i : program.instrs) backend_.launch(plan_.ops[i.op], i.micro, i.slot);
-  backend_.sync();
 }
 
 double Forecaster::loss() const {

@@ -49,7 +49,6 @@ class Forecaster {
  private:
   Forecaster(const RunSpec& spec, int64_t batch, int threads);  // without weights
   void compute(const Program& program, const float* input, const float* target, float* prediction);
-  void run(const Program& program);    // alone: list order, nothing to wait for
   void take(float* prediction) const;  // out of the patches that it lies in
   float* floats(const View& v) const { return reinterpret_cast<float*>(backend_.at(v)); }
 

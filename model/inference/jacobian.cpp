@@ -2,22 +2,15 @@
 
 #include <algorithm>
 
-#include "model/base/denormals.h"
+#include "model/inference/one_rank.h"
 #include "model/nets/build.h"
 
 namespace isobar {
 namespace {
 
-RunSpec for_rows(RunSpec s, int64_t batch) {
-  s.net.leave_out_dropout();
-  s.data = {};
-  s.layout = {};
-  s.policy = {};
-  s.train = {};
-  s.train.global_batch = s.policy.micro_batch = batch;
+RunSpec for_rows(const RunSpec& trained, int64_t batch) {
+  RunSpec s = on_one_rank(trained, batch);
   s.train.loss = "mse";  // one that is emitted as a loss of the prediction itself
-  s.run.device = "cpu";
-  s.run.serial = true;
   return s;
 }
 
@@ -45,19 +38,13 @@ Jacobian::Jacobian(const RunSpec& spec, int64_t batch, int threads)
 }
 
 void Jacobian::weights_changed() {
-  run(link(plan_, plan_.init, true));
+  run_in_order(plan_, link(plan_, plan_.init, true), backend_);
 }
 
 // On one rank a plan's parameters lie in one order whatever its batch.
 void Jacobian::take_weights(const Forecaster& net) {
   std::copy_n(net.weights(), plan_.params_all.count, weights());
   weights_changed();
-}
-
-void Jacobian::run(const Program& program) {
-  flush_denormals();
-  for (const Instr& i : program.instrs) backend_.launch(plan_.ops[i.op], i.micro, i.slot);
-  backend_.sync();
 }
 
 int64_t Jacobian::sample(const char* tensor) const {
@@ -87,7 +74,7 @@ void Jacobian::pass(const float* input, const int64_t* which, int64_t count, flo
       if (b < count) seeds[b * out + which[b]] = static_cast<float>(batch * out);
     }
   });
-  run(program_);
+  run_in_order(plan_, program_, backend_);
   for (int64_t b = 0; b < count; ++b) take(b, rows + b * inputs());
 }
 

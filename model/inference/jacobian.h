@@ -32,7 +32,6 @@ class Jacobian {
   std::vector<float> rows(const float* input, const std::vector<int64_t>& which);
 
  private:
-  void run(const Program& program);
   void pass(const float* input, const int64_t* which, int64_t count, float* rows);
   void take(int64_t b, float* row) const;  // out of the patches that it lies in
   int64_t sample(const char* tensor) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "model/base/error.h"
@@ -29,6 +30,7 @@ struct Case {
   double charged = 0;  // FLOPs
   Work work;
   int64_t threads = 1, ranks = 1;
+  bool own_shape = false;
 };
 
 double number(const json& j, const char* key, double otherwise) {
@@ -76,6 +78,7 @@ Case read_case(const json& b, const std::string& file, const std::string& name) 
   c.work.messages = number(b, "messages", 0);
   c.threads = std::llround(number(b, "threads", 1));
   c.ranks = std::llround(number(b, "ranks", 1));
+  c.own_shape = number(b, "own_shape", 0) > 0;
   if (c.threads < 1 || c.ranks < 1 || !(c.ops >= 1))
     throw ConfigError(file, name, "has threads, ranks or ops below 1", "correct the counters");
   return c;
@@ -213,7 +216,7 @@ std::optional<Counts> counts_of(const Case& c, double cache, const std::string& 
   }
   if (c.kind.rfind("read_", 0) == 0) {
     if (const auto source = coef_named("read." + c.kind.substr(5));
-        source && *source != Coef::read_sample && *source != Coef::read_row) {
+        source && *source != Coef::read_sample && *source != Coef::read_row && *source != Coef::read_batch) {
       n[index_of(*source)] = c.work.bytes();
       n[index_of(*source == Coef::read_table ? Coef::read_row : Coef::read_sample)] = c.samples;
       return n;
@@ -239,6 +242,20 @@ void take(Machine& m, size_t coef, const Solution& s, const std::vector<std::str
   for (size_t f = 0; f < std::min(felt.size(), kNamed); ++f) from.push_back(felt[f].second);
   if (from.empty()) from = m.coefficients[coef].provenance;
   m.coefficients[coef] = Coefficient::make(s.coefficients[coef], std::sqrt(s.covariance(d, d)), from);
+}
+
+// What the ops of a run at hand take, over what the coefficients say of them
+std::shared_ptr<const ShapeFactors> shapes_of(const std::vector<Case>& cases, const Machine& m,
+                                              const std::string& file) {
+  ShapeFactors out;
+  for (const Case& c : cases) {
+    if (!c.own_shape) continue;
+    const Conditions where{.threads = c.threads, .cores = m.identity.cores};
+    const std::string end = "/threads" + std::to_string(c.threads);  // Google Benchmark appends how it ran
+    out[c.name.substr(0, c.name.find(end) + end.size())] =
+        c.seconds / seconds(*counts_of(c, cache_share(m, 1), file), rates(m.values(), where));
+  }
+  return out.empty() ? nullptr : std::make_shared<const ShapeFactors>(std::move(out));
 }
 
 }  // namespace
@@ -298,6 +315,7 @@ Machine machine_from_benchmarks(const json& gbench, const std::string& file) {
   }
   const Solution s = solve(observations, prior_of(m, 0), m.values());
   for (size_t i = 0; i < kCoefs; ++i) take(m, i, s, names);
+  m.shapes = shapes_of(cases, m, file);
   return m;
 }
 

@@ -14,6 +14,7 @@
 //   wire_bytes, messages: all_reduce: of Work
 //   bytes, samples: read_*: of fields that are made or read, input and target
 //   bytes: checkpoint: of its files
+//   own_shape: 1: an op of a run at hand (isobar calibrate --for): machine files keep its time by its name
 //   threads: all kinds: compute threads (default 1);  ranks: ranks at work on this host (default 1)
 //
 // Repetitions of a case (same run_name) count as their fastest, those of checkpoints as their median. Cases

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -94,6 +95,9 @@ struct FitRecord {
   std::vector<double> covariance;              // of log coefficients, then effects; square
 };
 
+/// By case (perfmodel/step/shapes.h): seconds of an op over what its counts cost at the coefficients.
+using ShapeFactors = std::map<std::string, double>;
+
 struct Machine {
   std::string file;  // where it came from, for messages
   std::string name;
@@ -102,6 +106,7 @@ struct Machine {
   std::optional<Accelerator> accelerator;
   Storage storage;
   std::array<Coefficient, kCoefs> coefficients;
+  std::shared_ptr<const ShapeFactors> shapes;  // of isobar calibrate --for; null: none
   std::optional<FitRecord> fit;
   std::string
       cluster;  // JSON text of the section by which jobs are submitted (bench/cluster/cluster.h); "" = none

@@ -249,7 +249,7 @@ FitRecord read_fit(const Reader& r) {
 
 Machine from_json(const json& j, const std::string& file) {
   const Reader r(j, file, "");
-  r.only({"name", "identity", "accelerator", "storage", "peaks", "coefficients", "fit", "cluster"});
+  r.only({"name", "identity", "accelerator", "storage", "peaks", "coefficients", "shapes", "fit", "cluster"});
   std::optional<Accelerator> accelerator;
   if (r.has("accelerator")) accelerator = read_accelerator(r.section("accelerator", ""));
   Identity identity{.cores = 1, .memory_bytes = 1, .cache_bytes = 1};
@@ -284,6 +284,13 @@ Machine from_json(const json& j, const std::string& file) {
       const size_t i = index_of(*coef_named(name));
       m.coefficients[i] = read_coefficient(all.section(name, ""), info_of(i), m.floor_of(i));
     }
+  }
+  if (r.has("shapes")) {
+    const Reader shapes = r.section("shapes", "");
+    ShapeFactors factors;
+    for (const auto& [name, value] : shapes.value().items())
+      factors[name] = shapes.positive(name, "run isobar calibrate --for again");
+    m.shapes = std::make_shared<const ShapeFactors>(std::move(factors));
   }
   if (r.has("fit")) m.fit = read_fit(r.section("fit", ""));
   if (r.has("cluster")) m.cluster = r.section("cluster", "").value().dump();

@@ -142,6 +142,11 @@ std::string to_yaml(const Machine& m) {
     out << YAML::EndMap;
   }
   out << YAML::EndMap;
+  if (m.shapes) {
+    out << YAML::Key << "shapes" << YAML::Value << YAML::BeginMap;
+    for (const auto& [name, factor] : *m.shapes) out << YAML::Key << name << YAML::Value << number(factor);
+    out << YAML::EndMap;
+  }
   if (m.fit) write_fit(out, *m.fit);
   if (!m.cluster.empty()) out << YAML::Key << "cluster" << YAML::Value << YAML::Load(m.cluster);
   out << YAML::EndMap;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "perfmodel/machine/device.h"
+#include "perfmodel/step/shapes.h"
 
 namespace isobar {
 
@@ -18,7 +19,9 @@ Conditions conditions_of(const RunSpec& spec, const Machine& m, int64_t ranks_on
           .stages = spec.layout.pp,
           .ranks_on_host = here,
           .threads = threads > 0 ? threads : threads_of(spec, m.identity.cores, here),
-          .cores = m.identity.cores};
+          .cores = m.identity.cores,
+          .shapes = m.shapes,
+          .precision = case_precision(spec)};
 }
 
 Conditions conditions_of(const Accelerator& a, int64_t ranks, int64_t stages) {

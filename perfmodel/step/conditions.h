@@ -5,6 +5,8 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <memory>
+#include <string>
 
 #include "model/base/spec.h"
 #include "model/plan/plan.h"
@@ -14,13 +16,15 @@ namespace isobar {
 
 /// Where a rank runs, and with whom it shares the host.
 struct Conditions {
-  int64_t ranks = 1;            // world size
-  int64_t stages = 1;           // of its pipeline
-  int64_t ranks_on_host = 1;    // those that share this rank's host
-  int64_t threads = 1;          // compute threads of each rank
-  int64_t cores = 1;            // of the host
-  int64_t processors = 0;       // of an accelerator; 0: ranks compute on cores
-  bool host_reduction = false;  // the switch inside a host adds up
+  int64_t ranks = 1;                                     // world size
+  int64_t stages = 1;                                    // of its pipeline
+  int64_t ranks_on_host = 1;                             // those that share this rank's host
+  int64_t threads = 1;                                   // compute threads of each rank
+  int64_t cores = 1;                                     // of the host
+  int64_t processors = 0;                                // of an accelerator; 0: ranks compute on cores
+  bool host_reduction = false;                           // the switch inside a host adds up
+  std::shared_ptr<const ShapeFactors> shapes = nullptr;  // that were timed, with ops of
+  std::string precision = {};                            // this kind (shapes.h)
   /// What the slowest rank costs, in shares of compute for each doubling of those that wait for one another
   /// in every micro-batch or step. Stages of a pipeline have the schedule's slack between them.
   double doublings() const { return std::log2(static_cast<double>(ranks) / static_cast<double>(stages)); }

@@ -8,6 +8,7 @@
 
 #include "model/base/team.h"
 #include "model/plan/op_table.h"
+#include "perfmodel/step/shapes.h"
 
 namespace isobar {
 namespace {
@@ -240,7 +241,11 @@ Counts count_op(const Op& op, const Plan& plan, double cache_share, const Condit
   if (op.kind == OpKind::recv)
     w.wire_bytes = static_cast<double>(op.writes[0].count * size_of(plan.buffers[op.writes[0].buffer].dtype));
   Counts n = count_op(op.kind, dtype_of(op, plan), w, cache_share, where.threads);
-  if (!is_collective(op.kind)) return n;
+  if (!is_collective(op.kind)) {
+    if (const double factor = shape_factor(op, where); factor != 1)
+      for (double& v : n) v *= factor;
+    return n;
+  }
   const auto& ranks = plan.groups[op.a.group].ranks;
   const auto here = std::count_if(ranks.begin(), ranks.end(),
                                   [&](int r) { return r / ranks_on_host == plan.rank / ranks_on_host; });

@@ -32,6 +32,7 @@ double op_seconds(const OpShape& op, const Counts& rates, const Conditions& wher
 /// One op's counts: a few entries of (coefficient, amount). `dtype` is that of its first operand. An op that
 /// is too small for the rank's `threads` is charged for those that it is cut over (model/base/team.h).
 Counts count_op(OpKind kind, DType dtype, const Work& work, double cache_share, int64_t threads);
+/// The same, times what its shape was timed to take (shapes.h).
 /// World ranks fill hosts in order, `where.ranks_on_host` on each. A group inside a host exchanges through
 /// its memory, any other over the network, where all groups like it share the link of each host.
 Counts count_op(const Op& op, const Plan& plan, double cache_share, const Conditions& where);

@@ -15,6 +15,7 @@
 #include "model/data/inspect.h"
 #include "model/data/row_choice.h"
 #include "model/data/table_cache.h"
+#include "model/data/table_dataset.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {
@@ -238,6 +239,49 @@ TEST_F(Points, CutByAKillAreNotTakenForATable) {
   EXPECT_EQ(map()->rows(), read().rows);
   fs::resize_file(table, whole.size() - 1);
   expect_config_error([&] { map(); }, {table, "delete it"});
+}
+
+// One computes the means and deviations, the others read them; they go with their table.
+TEST_F(Points, HaveTheirStatisticsOnce) {
+  DataSpec data;
+  data.train = both;
+  data.inputs = {"tair"};
+  data.targets = {"sst"};
+  const SampleShape shape{{1, 1, 1}, {1, 1, 1}};
+  const auto open = [&] { return open_table(data, both, Split::train, shape, nullptr)->input_statistics(); };
+  const auto kept = [&] {
+    std::vector<fs::path> files;
+    for (const auto& e : fs::directory_iterator(dir / "cache"))
+      if (e.path().extension().string().starts_with(".kept-statistics")) files.push_back(e.path());
+    return files;
+  };
+  std::vector<std::thread> ranks;
+  std::vector<Statistics> got(4);
+  for (Statistics& one : got) ranks.emplace_back([&] { one = open(); });
+  for (std::thread& rank : ranks) rank.join();
+  const SampleTable t = read();
+  double mean = 0;
+  for (int64_t r = 0; r < t.rows; ++r) mean += t.values[2 * r] / static_cast<double>(t.rows);
+  for (const Statistics& one : got) {
+    EXPECT_NEAR(one.mean[0], mean, 1e-5 * std::abs(mean) + 1e-6);
+    EXPECT_EQ(one.std, got[0].std);
+  }
+  ASSERT_EQ(kept().size(), 1u);
+  nlohmann::json j = nlohmann::json::parse(read_file(kept()[0]));
+  j["mean"][0] = 4.25;
+  std::ofstream(kept()[0]) << j.dump();
+  EXPECT_EQ(open().mean[0], 4.25f) << "was computed again";
+  std::ofstream(kept()[0]) << "{";  // cut by a full disk
+  EXPECT_EQ(open().mean, got[0].mean);
+  data.train_fraction = 0.5;
+  open();
+  EXPECT_EQ(kept().size(), 2u) << "of other rows";
+  ::setenv("ISOBAR_CACHE_GB", "0", 1);
+  testing::internal::CaptureStderr();
+  mapped_table(ocean, "data.train", {"sst"});
+  testing::internal::GetCapturedStderr();
+  ::unsetenv("ISOBAR_CACHE_GB");
+  EXPECT_TRUE(kept().empty());
 }
 
 TEST_F(Points, CannotBeKeptWhereNothingCanBeWritten) {

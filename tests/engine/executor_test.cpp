@@ -107,7 +107,7 @@ TEST(Executor, FlushesDenormalsOnEveryThreadThatRunsOps) {
     std::thread([&] {  // a thread that keeps denormals, and starts the executor's
       test::keep_denormals();
       Watching backend(plan, arena.data());
-      Executor execute(plan, backend, nullptr, comm_thread);
+      Executor execute(plan, backend, nullptr, {.comm_thread = comm_thread});
       Program program = link(plan, plan.train);
       const Instr* before = nullptr;
       for (Instr& i : program.instrs) {  // so that no two ops note at once
@@ -202,6 +202,18 @@ TEST(Memory, ThePlannedLoaderIsWhatTheLoaderKeeps) {
         EXPECT_EQ(build_plan(s, 0, cpu_workspace(1)).memory.loader,
                   Loader::bytes(train, shape) + (valid ? Loader::bytes(validation, shape) : 0));
       }
+}
+
+// Ranks that have their cores to themselves ask for long; where others of the host want those, they soon
+// sleep.
+TEST(Executor, WaitsByWhoElseWantsTheCores) {
+  EXPECT_EQ(waiting_among(1, 2, 2, 2).asks, Pause::kAsksOnOwnCores);
+  EXPECT_FALSE(waiting_among(1, 2, 2, 2).comm_thread);
+  EXPECT_EQ(waiting_among(2, 1, 1, 2).asks, Pause::kAsksOnOwnCores);
+  EXPECT_EQ(waiting_among(2, 2, 2, 2).asks, Pause::kAsks);
+  EXPECT_EQ(waiting_among(1, 3, 3, 2).asks, Pause::kAsks);
+  EXPECT_EQ(waiting_among(1, 2, 1, 1).asks, Pause::kAsks);  // the other is on another host
+  EXPECT_TRUE(waiting_among(1, 2, 2, 4).comm_thread);
 }
 
 }  // namespace

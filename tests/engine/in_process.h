@@ -69,7 +69,8 @@ class InProcess {
     backend_.emplace(plan, arena_.data(), spec.train, host_ ? host_->data() : nullptr);
     if (spec.layout.world() > 1) comm_.emplace(plan.groups);
     // Half of the layouts with a communication thread, half without: by name, the same on every rank.
-    execute_.emplace(plan, *backend_, comm_ ? &*comm_ : nullptr, std::hash<std::string>{}(title) % 2 == 0);
+    execute_.emplace(plan, *backend_, comm_ ? &*comm_ : nullptr,
+                     Waiting{.comm_thread = std::hash<std::string>{}(title) % 2 == 0});
     const auto hang = [&mpi, title](const std::string& op) {
       std::printf("FAILED: rank %d hangs in %s under %s\n", mpi.rank(), op.c_str(), title.c_str());
       std::fflush(stdout);

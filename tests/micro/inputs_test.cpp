@@ -14,6 +14,7 @@
 #include "bench/micro/timed_step.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/nets/build.h"
+#include "perfmodel/step/shapes.h"
 #include "tests/paths.h"
 
 namespace isobar {

@@ -14,6 +14,7 @@
 #include "model/plan/builder.h"
 #include "model/plan/work.h"
 #include "perfmodel/fitting/calibrate.h"
+#include "perfmodel/step/shapes.h"
 
 namespace isobar {
 namespace {

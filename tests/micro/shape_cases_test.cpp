@@ -1,0 +1,37 @@
+// Cases with the shapes of a run at hand.
+#include <gtest/gtest.h>
+
+#include "bench/micro/cases.h"
+#include "model/nets/build.h"
+#include "model/plan/op_table.h"
+#include "perfmodel/step/shapes.h"
+#include "tests/paths.h"
+
+namespace isobar {
+namespace {
+
+TEST(ShapeCases, TimeEveryOpOfARankOnceUnderTheNameThatPredictionsAskFor) {
+  std::set<std::string> known, wanted, found;
+  for (const int ranks :
+       {1, 2}) {  // of two ranks, each half: shapes of its own, and all-reduces, which are not timed
+    const RunSpec spec = load_run_spec(source_dir() + "/configs/models/mlp-emulator.yaml",
+                                       {"train.global_batch=128", "layout.dp=" + std::to_string(ranks)});
+    for (const Op& op : build_plan(spec, 0, {}).ops)
+      if (op.kind != OpKind::fetch && !is_collective(op.kind)) wanted.insert(case_name(op, "f32", 1));
+    EXPECT_TRUE(register_shape_cases(spec, 1, known));
+    EXPECT_FALSE(register_shape_cases(spec, 1, known));  // the same again
+    const nlohmann::json j = run_registered("shapes", false);
+    for (const auto& b : j["benchmarks"])
+      if (b["run_type"] == "iteration") {
+        EXPECT_EQ(b["own_shape"], 1);
+        EXPECT_GT(b["real_time"], 0);
+        found.insert(
+            b["run_name"].get<std::string>().substr(0, b["run_name"].get<std::string>().find("/iterations")));
+      }
+  }
+  EXPECT_EQ(found, wanted);
+  EXPECT_EQ(known, wanted);
+}
+
+}  // namespace
+}  // namespace isobar

@@ -1,0 +1,132 @@
+// Ops priced by what their own shapes were timed to take.
+#include "perfmodel/step/shapes.h"
+
+#include <gtest/gtest.h>
+
+#include "model/base/error.h"
+#include "model/plan/op_table.h"
+#include "perfmodel/fitting/calibrate.h"
+#include "support.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+RunSpec emulator(const std::string& amp, int64_t batch, int64_t threads) {
+  return load_run_spec(source_dir() + "/configs/models/mlp-emulator.yaml",
+                       {"policy.amp=" + amp, "train.global_batch=" + std::to_string(batch),
+                        "run.threads=" + std::to_string(threads)});
+}
+
+double price(const Op& op, const Plan& plan, const Machine& m, const Conditions& where) {
+  return seconds(count_op(op, plan, cache_share(m, where.ranks_on_host), where), rates(m.values(), where));
+}
+
+bool timed(const Op& op) {
+  return op.kind != OpKind::fetch && !is_collective(op.kind);
+}
+
+// Benchmarks of an emulator's ops, each off the prices of its class by a factor of its own, as isobar
+// calibrate
+// --for writes them; `took`: seconds by name
+json benchmarks(const Machine& truth, std::mt19937_64& random, std::map<std::string, double>& took) {
+  std::uniform_real_distribution<double> off(-1.5, 1.5);
+  json rows = json::array();
+  const auto add = [&](const std::string& name, const json& counters, double seconds) {
+    json row = counters;
+    row["name"] = row["run_name"] = name + "/iterations:1/repeats:3/manual_time";
+    row["time_unit"] = "us";
+    row["real_time"] = 1e6 * seconds;
+    rows.push_back(row);
+  };
+  add("peak/f32", {{"flops", 1e9}}, 1e9 / truth.peaks.at("f32").value);
+  add("peak/bf16", {{"flops", 1e9}}, 1e9 / truth.peaks.at("bf16").value);
+  add("stream/f32", {{"bytes", 1e9}}, 1e9 / truth.peaks.at("memory").value);
+  for (const char* amp : {"none", "bf16"})
+    for (const int64_t threads : {1, 2}) {
+      const RunSpec s = emulator(amp, 256, threads);
+      const Plan plan = build_plan(s, 0, {});
+      const Conditions where = conditions_of(s, truth);
+      for (const Op& op : plan.ops) {
+        const std::string name = case_name(op, case_precision(s), threads);
+        if (!timed(op) || took.contains(name)) continue;
+        const Work w = work(op, plan);
+        took[name] = price(op, plan, truth, where) * std::exp(std::abs(off(random)));
+        json counters = {{"threads", threads}, {"ranks", 1}, {"own_shape", 1}};
+        for (const auto& [key, value] :
+             {std::pair{"flops", w.flops}, {"vector_flops", w.vector_flops}, {"bytes", w.bytes()}})
+          if (value > 0) counters[key] = value;
+        add(name, counters, took[name]);
+      }
+    }
+  return {{"context",
+           {{"host_name", "bench"},
+            {"cpu", "Some CPU"},
+            {"cores", 2},
+            {"memory_bytes", "16000000000"},
+            {"cache_bytes", "32000000"}}},
+          {"benchmarks", rows}};
+}
+
+TEST(Shapes, AnOpOfATimedShapeTakesItsTime) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  std::map<std::string, double> took;
+  const Machine written = machine_from_benchmarks(benchmarks(test::machine(), random, took));
+  const Machine m = parse_machine(to_yaml(written), "calibrated.yaml");
+  ASSERT_NE(m.shapes, nullptr);
+  EXPECT_EQ(m.shapes->size(), took.size());
+  for (const char* amp : {"none", "bf16"})
+    for (const int64_t threads : {1, 2}) {
+      const RunSpec s = emulator(amp, 256, threads);
+      const Plan plan = build_plan(s, 0, {});
+      const Conditions where = conditions_of(s, m);
+      for (const Op& op : plan.ops) {
+        if (!timed(op)) continue;
+        const std::string name = case_name(op, case_precision(s), threads);
+        // Benchmarks name one type for all ops of a policy, sums in f32 among them: which threads they are
+        // charged for may differ by the sharing between two.
+        const double slack = threads == 1 ? 1e-9 : 0.1;
+        EXPECT_NEAR(price(op, plan, m, where) / took.at(name), 1, slack) << name;
+      }
+    }
+}
+
+TEST(Shapes, OtherShapesThreadsAndPrecisionsKeepThePricesOfTheirClass) {
+  std::mt19937_64 random(1);
+  std::map<std::string, double> took;
+  const Machine m = machine_from_benchmarks(benchmarks(test::machine(), random, took));
+  Machine without = m;
+  without.shapes = nullptr;
+  for (const RunSpec& s : {emulator("none", 250, 1), emulator("tf32", 256, 1), emulator("none", 256, 4)}) {
+    const Plan plan = build_plan(s, 0, {});
+    for (const Op& op : plan.ops)
+      if (op.kind != OpKind::adam && op.kind != OpKind::squared_sum && op.kind != OpKind::zero &&
+          op.kind != OpKind::loss)  // those are alike in every batch
+        EXPECT_EQ(price(op, plan, m, conditions_of(s, m)),
+                  price(op, plan, without, conditions_of(s, without)))
+            << op.path;
+  }
+  EXPECT_NE(predict(emulator("none", 256, 1), without, {}).step_s,
+            predict(emulator("none", 256, 1), m, {}).step_s);
+}
+
+TEST(Shapes, AFactorThatIsNoneIsRefusedByName) {
+  Machine m = test::machine();
+  m.shapes = std::make_shared<const ShapeFactors>(ShapeFactors{{"gemm/f32/NT64x64x64/threads1", 2}});
+  std::string text = to_yaml(m);
+  EXPECT_EQ(parse_machine(text, "m.yaml").shapes->at("gemm/f32/NT64x64x64/threads1"), 2);
+  text.replace(text.find("threads1: 2") + 10, 1, "-1");
+  try {
+    parse_machine(text, "m.yaml");
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("shapes.gemm/f32/NT64x64x64/threads1"), std::string::npos)
+        << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace isobar
