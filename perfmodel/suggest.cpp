@@ -23,9 +23,6 @@ constexpr double kEqual = 0.9;  // gains within this share of the largest are eq
 double normal_pdf(double x) {
   return std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI);
 }
-double normal_cdf(double x) {
-  return 0.5 * std::erfc(-x / std::sqrt(2.0));
-}
 
 // Log seconds a sample of every candidate: mean + shared * z + own * e, z and e independent standard normals.
 struct Distribution {

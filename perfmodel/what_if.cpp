@@ -103,7 +103,7 @@ std::vector<Turn> turns(const RunSpec& spec, const Machine& machine,
         const LayoutCandidate* leads = nullptr;
         double least = 0;
         for (const LayoutCandidate& c : candidates) {
-          const double s = model.cost(c.layout).seconds;
+          const double s = model.cost(c.layout).seconds / c.fits;
           if (!leads || s < least) leads = &c, least = s;
         }
         if (leads == &candidates.front()) continue;

@@ -27,7 +27,9 @@ to, wide for others, and widest for a spec sheet or a calibration alone; warning
 
 For a cluster of accelerators (configs/machines/dgx-h100.yaml …) --gpus searches every layout, policy and placement
 that fits, and says what would have to change for another to be the best; what --set says of layout.* and policy.*
-is kept to, the file's own layout is not. Without --gpus the configuration's layout is predicted.
+is kept to, the file's own layout is not. --fix and --exclude narrow the search: dp, tp, cp, pp, vpp, micro_batch,
+zero (numbers and ranges like 2..8), schedule, recompute, cp_kind, order, sequence_parallel (words).
+Without --gpus the configuration's layout is predicted.
 
 What computes is what the machine file describes, unless the configuration or --set names run.device.
 A configuration that does not fit ends with exit code 4; the first lines say by how much, and the smallest
@@ -59,7 +61,7 @@ struct PredictArguments {
   std::string config, machine;
   std::vector<std::string> set;
   int64_t ranks = 0, ranks_on_host = 0, global_batch = 0;
-  std::vector<std::string> what_if;
+  std::vector<std::string> what_if, fix, exclude;
   LayoutQuestion question;
   EngineQuestion engine{"isobar", {}};
 };
@@ -102,7 +104,9 @@ void run_predict(const PredictArguments& a, const std::vector<std::string>& user
     throw ConfigError("isobar predict", "--ranks-on-host", "is for cores",
                       "of accelerators " + a.machine + " says it (accelerator.tiers.host.ranks)");
   LayoutQuestion question = a.question;
-  if (!question.gpus.empty()) question.given = given_layout(spec, user);
+  if (!question.gpus.empty()) question.keep = given_layout(spec, user);
+  for (const std::string& list : a.fix) question.keep.fix(list);
+  for (const std::string& list : a.exclude) question.keep.exclude(list);
   if (a.engine.engine != "isobar") return answer(spec, m, question, a.engine);
   if (question.rates && device_of(spec, m) != Device::accelerator)
     throw ConfigError("isobar predict", "--rates", "is for accelerators",
@@ -131,6 +135,11 @@ void add_predict_command(CLI::App& app) {
   predict_command->add_option("--gpus", a->question.gpus, "Search the layouts of so many; may be repeated")
       ->allow_extra_args(false)
       ->check(CLI::Range(1, 1 << 20));
+  predict_command
+      ->add_option("--fix", a->fix, "Of a search: only layouts with tp=8, or pp=2..8; several with commas")
+      ->allow_extra_args(false);
+  predict_command->add_option("--exclude", a->exclude, "Of a search: none with zero=3; several with commas")
+      ->allow_extra_args(false);
   predict_command->add_option("--global-batch", a->global_batch, "Samples of a step")
       ->check(CLI::Range(1, 1 << 24));
   predict_command->add_option("--top", a->question.top, "How many layouts to list")
@@ -176,6 +185,8 @@ void add_predict_command(CLI::App& app) {
                                       "keep one of the two"},
                                      {"--top", !searches, "is for a search of layouts", "add --gpus N"},
                                      {"--space", !searches, "is for a search of layouts", "add --gpus N"},
+                                     {"--fix", !searches, "is for a search of layouts", "add --gpus N"},
+                                     {"--exclude", !searches, "is for a search of layouts", "add --gpus N"},
                                      {"--pareto", !searches, "is for a search of layouts", "add --gpus N"},
                                      {"--rates", searches, "is for one layout", "leave --gpus out"}});
     if (a->global_batch > 0) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/cli/step_text.h"
+#include "bench/cli/unanswered.h"
 #include "model/base/error.h"
 #include "perfmodel/score/engine_model.h"
 #include "perfmodel/score/published_spec.h"
@@ -134,20 +135,21 @@ void one_layout(const RunSpec& given, const Asked& asked, const LayoutQuestion& 
 /// The search's space, as far as the engine has it.
 SearchSpace space_of(const LayoutQuestion& q, const ForeignEngine* e) {
   SearchSpace space = q.space == "1d" ? SearchSpace::one_d() : SearchSpace{};
-  space.given = q.given;
+  space.keep = q.keep;
   space.orders = false;
   space.schedules = {ScheduleKind::one_f_one_b, ScheduleKind::interleaved};
   if (!e) return space;
   std::erase_if(space.zero, [&](int z) {
     return std::find(e->axes.zero.begin(), e->axes.zero.end(), z) == e->axes.zero.end();
   });
-  const auto only_one = [](bool has, auto& given) {
-    if (!has && !given) given = 1;
+  const auto only_one = [&](bool has, LayoutAxis axis, const char* name) {
+    if (has || q.keep.only(axis)) return;  // what is fixed is refused with the engine's file (refuse_axes)
+    space.keep.add({axis, 1, 1, false, e->name + " has no " + name});
   };
-  only_one(e->axes.dp, space.given.dp);
-  only_one(e->axes.tp, space.given.tp);
-  only_one(e->axes.cp, space.given.cp);
-  only_one(e->axes.pp, space.given.pp);
+  only_one(e->axes.dp, LayoutAxis::dp, "dp");
+  only_one(e->axes.tp, LayoutAxis::tp, "tp");
+  only_one(e->axes.cp, LayoutAxis::cp, "cp");
+  only_one(e->axes.pp, LayoutAxis::pp, "pp");
   if (!e->axes.vpp) space.schedules = {ScheduleKind::one_f_one_b};
   return space;
 }
@@ -157,29 +159,43 @@ struct Ranked {
   EngineAnswer answer;
 };
 
+// The layouts of a search for Isobar's own engine, as the engine asked for runs them.
+std::vector<Ranked> ranked_layouts(const RunSpec& spec, const Asked& asked, const LayoutQuestion& q,
+                                   SearchResult& found) {
+  found = search(spec, asked.machine,
+                 {.top = kReranked, .pareto = false, .confirm = false, .space = space_of(q, asked.engine)});
+  std::vector<Ranked> ranked;
+  for (const LayoutCandidate& c : found.best) {
+    RunSpec one = with_layout(spec, c.layout);
+    if (one.layout.cp > 1 && one.policy.cp_kind == "ulysses") one.policy.cp_kind = "ring";
+    const EngineAnswer a = asked.model.predict(asked.run(one));
+    if (a.memory.value <= asked.chip.memory_bytes) ranked.push_back({std::move(one), a});
+  }
+  if (ranked.empty())
+    throw DoesNotFit(spec.file, "--gpus",
+                     "of " + std::to_string(found.best.size()) + " layouts on " +
+                         std::to_string(spec.layout.world()) + " none fits as " + asked.name() + " runs them",
+                     "ask for more GPUs, or set policy.recompute=full");
+  std::sort(ranked.begin(), ranked.end(),
+            [](const Ranked& a, const Ranked& b) { return a.answer.step.value < b.answer.step.value; });
+  return ranked;
+}
+
 void best_layouts(const RunSpec& given, const Asked& asked, const LayoutQuestion& q) {
   json out = json::array();
+  Unanswered unanswered(asked.machine.name, q.json);
   for (const int64_t gpus : q.gpus) {
     RunSpec spec = given;
     spec.layout = {.dp = gpus};
     spec.policy.micro_batch = 0;
-    const SearchResult found =
-        search(spec, asked.machine,
-               {.top = kReranked, .pareto = false, .confirm = false, .space = space_of(q, asked.engine)});
+    SearchResult found;
     std::vector<Ranked> ranked;
-    for (const LayoutCandidate& c : found.best) {
-      RunSpec one = with_layout(spec, c.layout);
-      if (one.layout.cp > 1 && one.policy.cp_kind == "ulysses") one.policy.cp_kind = "ring";
-      const EngineAnswer a = asked.model.predict(asked.run(one));
-      if (a.memory.value <= asked.chip.memory_bytes) ranked.push_back({std::move(one), a});
+    try {
+      ranked = ranked_layouts(spec, asked, q, found);
+    } catch (const ConfigError& e) {
+      unanswered.say(gpus, e, out);
+      continue;
     }
-    if (ranked.empty())
-      throw DoesNotFit(
-          given.file, "--gpus",
-          "of " + std::to_string(found.best.size()) + " layouts none fits as " + asked.name() + " runs them",
-          "ask for more GPUs, or set policy.recompute=full");
-    std::sort(ranked.begin(), ranked.end(),
-              [](const Ranked& a, const Ranked& b) { return a.answer.step.value < b.answer.step.value; });
     const size_t shown = std::min(q.top, ranked.size());
     if (q.json) {
       json j = json_of(asked, ranked[0].spec, ranked[0].answer);
@@ -207,6 +223,7 @@ void best_layouts(const RunSpec& given, const Asked& asked, const LayoutQuestion
     std::printf("\n");
   }
   if (q.json) std::printf("%s\n", (out.size() == 1 ? out[0] : out).dump(1).c_str());
+  unanswered.end();
 }
 
 }  // namespace

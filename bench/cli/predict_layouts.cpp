@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "bench/cli/commands.h"
 #include "bench/cli/rates_text.h"
 #include "bench/cli/step_text.h"
+#include "bench/cli/unanswered.h"
 #include "model/base/error.h"
 #include "perfmodel/layout_predict.h"
 #include "perfmodel/search.h"
@@ -162,8 +162,8 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
   json out = json::array();
   std::vector<Point> curve;
   SearchSpace space = q.space == "1d" ? SearchSpace::one_d() : SearchSpace{};
-  space.given = q.given;
-  int code = 0;  // of the numbers that have no answer: bad input before what does not fit
+  space.keep = q.keep;
+  Unanswered unanswered(m.name, q.json);
   for (const int64_t gpus : q.gpus) {
     RunSpec spec = given;
     spec.layout = {.dp = gpus};
@@ -171,12 +171,8 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
     SearchResult r;
     try {
       r = search(spec, m, {.top = q.top, .pareto = q.pareto, .space = space});
-    } catch (const ConfigError& e) {  // the others may still be answered
-      const bool large = dynamic_cast<const DoesNotFit*>(&e) != nullptr;
-      code = code == 2 || !large ? 2 : kDoesNotFit;
-      if (q.json)
-        out.push_back({{"gpus", gpus}, {"machine", m.name}, {large ? "does_not_fit" : "refused", e.what()}});
-      std::fprintf(stderr, "isobar: %s\n", e.what());
+    } catch (const ConfigError& e) {
+      unanswered.say(gpus, e, out);
       continue;
     }
     const LayoutCandidate& best = r.best.front();
@@ -190,7 +186,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
       json j = json_of(p, found, m);
       j["layout"] = json_of(best.layout);
       j["gpus"] = gpus;
-      j["given"] = q.given.text;
+      j["given"] = q.keep.text();
       j["considered"] = r.considered;
       j["priced"] = r.priced;
       j["out_of_memory"] = r.too_large;
@@ -208,7 +204,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
     }
     std::printf("%s on %ld x %s, global batch %ld\n%s\n", spec.file.c_str(), gpus, m.name.c_str(),
                 spec.train.global_batch, kWhose);
-    if (!q.given.text.empty()) std::printf("given %s; the rest is searched\n", q.given.text.c_str());
+    if (!q.keep.all().empty()) std::printf("given %s; the rest is searched\n", q.keep.text().c_str());
     std::printf(
         "%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit, %ld priced one by one\n\n",
         r.considered, r.seconds, 1e-6 * static_cast<double>(r.considered) / r.seconds, r.too_large, r.priced);
@@ -229,7 +225,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
   } else if (curve.size() > 1) {
     print_curve(curve);
   }
-  if (code != 0) throw ExitCode{code};
+  unanswered.end();
 }
 
 }  // namespace isobar

@@ -16,7 +16,7 @@ struct LayoutQuestion {
   bool rates = false;              // what each price is and where it is from, too
   std::string space = "all";       // all | 1d (SearchSpace::one_d)
   double tokens = 0, samples = 0;  // the budget that a training has; 0: none asked for
-  GivenLayout given = {};          // of a search: what it keeps to
+  Constraints keep = {};           // of a search
 };
 
 /// Prints the answer. Throws ConfigError for what the net or the machine cannot take. Of several numbers of
