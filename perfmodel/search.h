@@ -71,7 +71,7 @@ class DoesNotFit : public ConfigError {
 SearchResult search(const RunSpec& spec, const Machine& machine, const SearchOptions& options);
 
 /// A machine that is faster or slower in one respect: "nvlink_bw*2", "net_bw*0.5", "flops*2",
-/// "memory_bw*1.5", "memory_size*0.5", "nvlink_ranks*8", "latency*0.5". Throws ConfigError.
+/// "memory_bw*1.5", "memory_size*0.5", "nvlink_ranks*8", "latency*0.5", "price*0.5". Throws ConfigError.
 Machine what_if(Machine machine, const std::string& change);
 const std::vector<std::string>& what_if_quantities();
 

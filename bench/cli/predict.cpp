@@ -5,10 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/compare.h"
+#include "bench/cli/emit.h"
 #include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
 #include "bench/cli/predict_engine.h"
 #include "bench/cli/predict_layouts.h"
+#include "bench/cli/schedule.h"
+#include "bench/cli/unanswered.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
@@ -17,6 +21,8 @@
 
 namespace isobar {
 namespace {
+
+using nlohmann::json;
 
 constexpr const char* kPredictHelp =
     R"(Says how long one optimizer step of CONFIG takes on a machine, where the time goes, how sure that is and how
@@ -58,7 +64,8 @@ Examples:
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --json | jq .step_s)";
 
 struct PredictArguments {
-  std::string config, machine;
+  std::string config, emit, out;
+  std::vector<std::string> machines;
   std::vector<std::string> set;
   int64_t ranks = 0, ranks_on_host = 0, global_batch = 0;
   std::vector<std::string> what_if, fix, exclude;
@@ -94,27 +101,115 @@ bool names_device(const PredictArguments& a) {
                      [](const std::string& s) { return s.starts_with("run.device="); });
 }
 
+PredictOptions options_of(const PredictArguments& a, const RunSpec& spec) {
+  return {.ranks_on_host = a.ranks_on_host, .workspace = cpu_workspace, .device_workspace = [&spec] {
+            return gpu_workspace(spec);
+          }};
+}
+
+// A row of each machine and number of accelerators; those without an answer are said beside the others.
+std::vector<ComparedRow> side_by_side(const std::vector<Machine>& machines, const RunSpec& given,
+                                      const PredictArguments& a, const LayoutQuestion& q, json& none,
+                                      Unanswered& unanswered) {
+  std::vector<ComparedRow> rows;
+  for (const Machine& m : machines) {
+    RunSpec spec = given;
+    const Chooser chooser(spec, m, a.engine, options_of(a, spec));
+    const std::vector<int64_t> numbers = q.gpus.empty() ? std::vector<int64_t>{0} : q.gpus;
+    for (const int64_t gpus : numbers) try {
+        const std::string name = m.name.empty() ? m.file : m.name;
+        rows.push_back({name, gpus > 0 ? chooser.best(spec, gpus, q).front() : chooser.own(spec)});
+      } catch (const ConfigError& e) {
+        unanswered.say(gpus, e, none);
+      }
+  }
+  return rows;
+}
+
+void print_rows(const std::vector<ComparedRow>& rows, const json& none, bool as_json) {
+  if (as_json) {
+    json out = to_json(compared_numbers(rows));
+    for (const json& one : none) out.push_back(one);
+    std::printf("%s\n", out.dump(1).c_str());
+  } else {
+    std::fputs(to_text(compared(rows)).c_str(), stdout);
+  }
+}
+
+void compare_machines(const std::vector<Machine>& machines, const RunSpec& spec, const PredictArguments& a,
+                      const LayoutQuestion& q) {
+  json none = json::array();
+  Unanswered unanswered("", q.json);
+  const std::vector<ComparedRow> rows = side_by_side(machines, spec, a, q, none, unanswered);
+  if (!rows.empty()) print_rows(rows, none, q.json);
+  unanswered.end();
+}
+
+void answer_schedule(const Machine& m, const RunSpec& spec, const PredictArguments& a,
+                     const LayoutQuestion& q) {
+  if (q.budget > 0 && !(m.accelerator && m.accelerator->price_per_hour > 0))
+    throw ConfigError(m.file, "--budget", "wants a price", "give accelerator.price_per_hour there");
+  const Chooser chooser(spec, m, a.engine, options_of(a, spec));
+  const std::vector<Scheduled> all = schedule(chooser, spec, q);
+  if (q.json) {
+    json out = json::array();
+    for (const Scheduled& s : all) {
+      json j = json_of(s.training);
+      j["gpus"] = s.choice.ranks();
+      j["layout"] = text_of(layout_of(s.choice.spec));
+      j["step_s"] = s.choice.step.value;
+      j["chance_in_time"] = s.in_time;
+      j["chance_in_budget"] = s.in_budget;
+      j["chance_to_fit"] = s.choice.fits;
+      out.push_back(std::move(j));
+    }
+    std::printf("%s\n", out.dump(1).c_str());
+    return;
+  }
+  std::printf("%s on %s, global batch %ld\n\n", spec.file.c_str(), m.name.c_str(), spec.train.global_batch);
+  std::fputs(to_text(schedule_table(all, q)).c_str(), stdout);
+  std::printf("\n%s", verdict(all, q).c_str());
+  if (!all.front().training.assumed.empty())
+    std::printf("  assumed: %s\n", all.front().training.assumed.c_str());
+}
+
 // `user`: what was set by hand, which a search keeps to.
 void run_predict(const PredictArguments& a, const std::vector<std::string>& user) {
   RunSpec spec = spec_of(a);
-  Machine m = load_machine(a.machine);
-  for (const std::string& change : a.what_if) m = what_if(m, change);
+  std::vector<Machine> machines;
+  for (const std::string& file : a.machines) machines.push_back(load_machine(file));
   if (!names_device(a)) spec.run.device = "auto";
-  if (device_of(spec, m) == Device::accelerator && a.ranks_on_host > 0)
-    throw ConfigError("isobar predict", "--ranks-on-host", "is for cores",
-                      "of accelerators " + a.machine + " says it (accelerator.tiers.host.ranks)");
+  for (const Machine& m : machines)
+    if (device_of(spec, m) == Device::accelerator && a.ranks_on_host > 0)
+      throw ConfigError("isobar predict", "--ranks-on-host", "is for cores",
+                        "of accelerators " + m.file + " says it (accelerator.tiers.host.ranks)");
   LayoutQuestion question = a.question;
-  if (!question.gpus.empty()) question.keep = given_layout(spec, user);
+  if (!question.gpus.empty() || question.deadline_s > 0 || question.budget > 0)
+    question.keep = given_layout(spec, user);
   for (const std::string& list : a.fix) question.keep.fix(list);
   for (const std::string& list : a.exclude) question.keep.exclude(list);
-  if (a.engine.engine != "isobar") return answer(spec, m, question, a.engine);
+  if (machines.size() > 1) return compare_machines(machines, spec, a, question);
+  const std::vector<Machine> changed = with_changes(machines.front(), a.what_if);
+  const Machine& m = changed.back();
+  if (!a.emit.empty()) {
+    const Chooser chooser(spec, m, a.engine, options_of(a, spec));
+    const Choice c = question.gpus.empty() ? chooser.own(spec)
+                                           : chooser.best(spec, question.gpus.front(), question).front();
+    std::fputs(emitted(c.spec, a.emit).c_str(), stdout);
+    return;
+  }
+  if (question.deadline_s > 0 || question.budget > 0) return answer_schedule(m, spec, a, question);
   if (question.rates && device_of(spec, m) != Device::accelerator)
     throw ConfigError("isobar predict", "--rates", "is for accelerators",
                       "name a machine of accelerators, or leave it out");
-  answer(spec, m, question,
-         {.ranks_on_host = a.ranks_on_host, .workspace = cpu_workspace, .device_workspace = [&spec] {
-            return gpu_workspace(spec);
-          }});
+  if (a.engine.engine != "isobar")
+    answer(spec, m, question, a.engine);
+  else
+    answer(spec, m, question, options_of(a, spec));
+  if (changed.size() > 1 && !question.json) {
+    std::printf("\nwith the changes, beside what it is:\n\n");
+    compare_machines(changed, spec, a, question);
+  }
 }
 
 }  // namespace
@@ -125,7 +220,8 @@ void add_predict_command(CLI::App& app) {
       app.add_subcommand("predict", "Step time by term, throughput and memory, with interval");
   predict_command->footer(kPredictHelp);
   predict_command->add_option("CONFIG", a->config, "Run configuration (YAML)")->required();
-  add_machine_option(*predict_command, a->machine, "Machine file (isobar calibrate, isobar fit)")->required();
+  add_machine_option(*predict_command, a->machines, "Machine file (isobar calibrate, isobar fit)")
+      ->required();
   predict_command->add_option("--set", a->set, "key=value of the configuration; may be repeated")
       ->allow_extra_args(false);
   predict_command->add_option("--ranks", a->ranks, "World size; data parallelism takes what is left of it")
@@ -153,16 +249,27 @@ void add_predict_command(CLI::App& app) {
       ->add_option(
           "--whatif", a->what_if,
           "Change the machine: flops, memory_bw, nvlink_bw, net_bw, latency, memory_size, nvlink_ranks, "
-          "e.g. nvlink_bw*2; may be repeated")
+          "price, e.g. nvlink_bw*2; may be repeated: all together, and each beside the machine as it is")
       ->allow_extra_args(false);
-  auto* tokens =
-      predict_command
-          ->add_option("--tokens", a->question.tokens, "Time and cost of training on so many tokens")
-          ->check(above_zero());
+  auto* tokens = predict_command
+                     ->add_option("--tokens", a->question.tokens,
+                                  "Time and cost of training on so many tokens, e.g. 1.5T")
+                     ->transform(amount());
   predict_command
       ->add_option("--samples", a->question.samples, "Time and cost of training on so many samples")
-      ->check(above_zero())
+      ->transform(amount())
       ->excludes(tokens);
+  predict_command
+      ->add_option("--deadline", a->question.deadline_s,
+                   "The fewest accelerators that train --tokens or --samples in, e.g., 10d")
+      ->transform(duration());
+  predict_command
+      ->add_option("--budget", a->question.budget, "The same for, e.g., 100k of the machine's currency")
+      ->transform(amount());
+  predict_command
+      ->add_option("--emit", a->emit,
+                   "Print the layout, of --gpus the best one, as options or file of this software alone")
+      ->check(CLI::IsMember(emit_targets()));
   predict_command->add_option("--engine", a->engine.engine,
                               "Whose software runs it: isobar, a file of configs/engines, or unknown");
   predict_command
@@ -173,22 +280,44 @@ void add_predict_command(CLI::App& app) {
                             "(accelerators, one layout)");
   predict_command->add_flag("--json", a->question.json, "Print JSON on stdout instead of tables");
   predict_command->callback([a, predict_command] {
-    const bool searches = !a->question.gpus.empty(), foreign = a->engine.engine != "isobar";
+    const bool plans = a->question.deadline_s > 0 || a->question.budget > 0;
+    const bool searches = !a->question.gpus.empty() || plans, foreign = a->engine.engine != "isobar";
+    const bool several = a->machines.size() > 1, trains = has_training(a->question);
+    const char* one = "is of one machine";
+    const char* alone = "leave the others out";
     const char* own = "is answered of Isobar's own engine alone";
-    refuse_unused(*predict_command, {{"--tuned", !foreign, "is of other engines", "name one with --engine"},
-                                     {"--rates", foreign, own, "leave it or --engine out"},
-                                     {"--pareto", foreign, own, "leave it or --engine out"},
-                                     {"--tokens", foreign, own, "leave it or --engine out"},
-                                     {"--samples", foreign, own, "leave it or --engine out"},
-                                     {"--ranks-on-host", foreign, own, "leave it or --engine out"},
-                                     {"--ranks", searches, "says how many ranks there are, as --gpus does",
-                                      "keep one of the two"},
-                                     {"--top", !searches, "is for a search of layouts", "add --gpus N"},
-                                     {"--space", !searches, "is for a search of layouts", "add --gpus N"},
-                                     {"--fix", !searches, "is for a search of layouts", "add --gpus N"},
-                                     {"--exclude", !searches, "is for a search of layouts", "add --gpus N"},
-                                     {"--pareto", !searches, "is for a search of layouts", "add --gpus N"},
-                                     {"--rates", searches, "is for one layout", "leave --gpus out"}});
+    refuse_unused(
+        *predict_command,
+        {{"--tuned", !foreign, "is of other engines", "name one with --engine"},
+         {"--rates", foreign, own, "leave it or --engine out"},
+         {"--pareto", foreign, own, "leave it or --engine out"},
+         {"--rates", several, one, alone},
+         {"--pareto", several, one, alone},
+         {"--whatif", several, one, alone},
+         {"--top", several, one, alone},
+         {"--tokens", several, one, alone},
+         {"--samples", several, one, alone},
+         {"--deadline", several, one, alone},
+         {"--budget", several, one, alone},
+         {"--emit", several, one, alone},
+         {"--emit", a->question.gpus.size() > 1, "is of one layout", "give one --gpus"},
+         {"--emit", plans, "is of one layout", "leave --deadline and --budget out"},
+         {"--emit", a->question.json, "prints no JSON", "leave --json out"},
+         {"--emit", trains, "prints no bill", "leave --tokens and --samples out"},
+         {"--emit", a->question.rates, "prints no prices", "leave --rates out"},
+         {"--emit", a->question.pareto, "is of one layout", "leave --pareto out"},
+         {"--deadline", !trains, "is of a training", "add --tokens or --samples"},
+         {"--budget", !trains, "is of a training", "add --tokens or --samples"},
+         {"--pareto", plans, "is of one number", "leave it out"},
+         {"--top", plans, "is of one number", "leave it out"},
+         {"--ranks-on-host", foreign, own, "leave it or --engine out"},
+         {"--ranks", searches, "says how many ranks there are, as --gpus does", "keep one of the two"},
+         {"--top", !searches, "is for a search of layouts", "add --gpus N"},
+         {"--space", !searches, "is for a search of layouts", "add --gpus N"},
+         {"--fix", !searches, "is for a search of layouts", "add --gpus N"},
+         {"--exclude", !searches, "is for a search of layouts", "add --gpus N"},
+         {"--pareto", !searches, "is for a search of layouts", "add --gpus N"},
+         {"--rates", searches, "is for one layout", "leave --gpus out"}});
     if (a->global_batch > 0) {
       refuse_contradiction(a->set, "train.global_batch", a->global_batch, "--global-batch");
       a->set.push_back("train.global_batch=" + std::to_string(a->global_batch));

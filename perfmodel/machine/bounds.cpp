@@ -19,6 +19,7 @@ constexpr Bounds kBounds[] = {
     {"accelerator.power_w", "W", 1, 1e5},
     {"accelerator.host_bandwidth", "B/s", 1e8, 1e14},
     {"accelerator.price_per_hour", "a rank and hour", 1e-4, 1e5},
+    {"accelerator.mtbf_hours", "h", 1, 1e8},
     {"accelerator.tiers.host.ranks", "ranks", 1, 1e6},
     {"accelerator.tiers.host.bandwidth", "B/s", 1e7, 1e14},
     {"accelerator.tiers.net.bandwidth", "B/s", 1e6, 1e14},
