@@ -8,7 +8,10 @@
 namespace isobar {
 namespace {
 
-Known per_sample(const Choice& c, double per_rank_hour) {
+constexpr size_t kPlaced =
+    100;  // plans that are placed for a search; of more the closed form says the memory
+
+Known per_sample(const LayoutChoice& c, double per_rank_hour) {
   const double samples = static_cast<double>(c.spec.train.global_batch);
   return c.step.scaled(per_rank_hour * static_cast<double>(c.ranks()) / 3600 / samples);
 }
@@ -21,7 +24,8 @@ CheckpointCost checkpoint_of(LayoutModel& model, const RunSpec& spec) {
 
 }  // namespace
 
-Choice choice_of(const RunSpec& spec, const Prediction& p, const Machine& m, const PredictOptions& options) {
+LayoutChoice choice_of(const RunSpec& spec, const Prediction& p, const Machine& m,
+                       const PredictOptions& options) {
   LayoutModel model(spec, m, options.ranks_on_host, options.threads);
   const LayoutCost c = model.cost(layout_of(spec));
   const double sigma = memory_sigma(c, m, spec.policy.zero, true);
@@ -36,7 +40,7 @@ Choice choice_of(const RunSpec& spec, const Prediction& p, const Machine& m, con
           .checkpoint = p.checkpoint};
 }
 
-Choice choice_of(const EngineLayout& l, const EngineOn& engine, const Machine& m) {
+LayoutChoice choice_of(const EngineLayout& l, const EngineOn& engine, const Machine& m) {
   LayoutModel model(l.spec, m);
   const StepFlops flops{model_flops(l.spec), model_flops(l.spec)};
   const double peak = peak_flops(m, model.where(), peak_of(l.spec));
@@ -51,10 +55,10 @@ Choice choice_of(const EngineLayout& l, const EngineOn& engine, const Machine& m
           .checkpoint = checkpoint_of(model, l.spec)};
 }
 
-Known Choice::price() const {
+Known LayoutChoice::price() const {
   return per_sample(*this, machine.accelerator ? machine.accelerator->price_per_hour : 0);
 }
-Known Choice::kwh() const {
+Known LayoutChoice::kwh() const {
   return per_sample(*this, machine.accelerator ? machine.accelerator->power_w / 1000 : 0);
 }
 
@@ -71,15 +75,15 @@ Chooser::Chooser(const RunSpec& spec, const Machine& machine, const EngineQuesti
 }
 Chooser::~Chooser() = default;
 
-Choice Chooser::own(const RunSpec& given) const {
+LayoutChoice Chooser::own(const RunSpec& given) const {
   if (engine_) return choice_of(engine_->own(given), *engine_, machine_);
   const RunSpec spec = choose_micro_batch(given, machine_, options_).spec;
   return choice_of(spec, predict(spec, machine_, options_), machine_, options_);
 }
 
-std::vector<Choice> Chooser::best(const RunSpec& given, int64_t gpus, const LayoutQuestion& q) const {
+std::vector<LayoutChoice> Chooser::best(const RunSpec& given, int64_t gpus, const LayoutQuestion& q) const {
   const RunSpec spec = searched(given, gpus);
-  std::vector<Choice> out;
+  std::vector<LayoutChoice> out;
   if (engine_) {
     SearchResult found;
     for (const EngineLayout& one : engine_->best(spec, q, found)) {
@@ -88,7 +92,8 @@ std::vector<Choice> Chooser::best(const RunSpec& given, int64_t gpus, const Layo
     }
     return out;
   }
-  const SearchResult r = search(spec, machine_, {.top = q.top, .space = space_of(q)});
+  const bool confirm = q.top <= kPlaced;
+  const SearchResult r = search(spec, machine_, {.top = q.top, .confirm = confirm, .space = space_of(q)});
   LayoutModel model(spec, machine_);
   for (const LayoutCandidate& c : r.best) {
     if (out.size() == q.top) break;

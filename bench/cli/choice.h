@@ -2,8 +2,8 @@
 // accelerators.
 //
 //   const Chooser chooser(spec, machine, {"isobar"}, options);
-//   Choice c = chooser.own(spec);                        // the configuration's layout
-//   std::vector<Choice> best = chooser.best(spec, 64, question);
+//   LayoutChoice c = chooser.own(spec);                        // the configuration's layout
+//   std::vector<LayoutChoice> best = chooser.best(spec, 64, question);
 //   c.step.value, c.fits, c.per_sample().price
 #pragma once
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace isobar {
 
-struct Choice {
+struct LayoutChoice {
   RunSpec spec;
   Machine machine;
   Known step;    // seconds, 80 % interval
@@ -34,9 +34,10 @@ struct Choice {
 };
 
 /// Of a prediction for Isobar's own engine.
-Choice choice_of(const RunSpec& spec, const Prediction& p, const Machine& m, const PredictOptions& options);
+LayoutChoice choice_of(const RunSpec& spec, const Prediction& p, const Machine& m,
+                       const PredictOptions& options);
 /// Of another's; MFU is by model FLOPs.
-Choice choice_of(const EngineLayout& l, const EngineOn& engine, const Machine& m);
+LayoutChoice choice_of(const EngineLayout& l, const EngineOn& engine, const Machine& m);
 
 class Chooser {
  public:
@@ -45,9 +46,9 @@ class Chooser {
   ~Chooser();
   const Machine& machine() const { return machine_; }
   /// The configuration's own layout. Throws ConfigError.
-  Choice own(const RunSpec& spec) const;
+  LayoutChoice own(const RunSpec& spec) const;
   /// Least score first, one for each (dp, tp, cp, pp). Throws ConfigError, DoesNotFit.
-  std::vector<Choice> best(const RunSpec& spec, int64_t gpus, const LayoutQuestion& q) const;
+  std::vector<LayoutChoice> best(const RunSpec& spec, int64_t gpus, const LayoutQuestion& q) const;
 
  private:
   Machine machine_;

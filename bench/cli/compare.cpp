@@ -20,13 +20,13 @@ struct Unit {
   const char *name, *key;
   double samples;
 };
-Unit unit_paid(const Choice& c) {
+Unit unit_paid(const LayoutChoice& c) {
   if (c.spec.net.words() != nullptr)
     return {"M tokens", "million_tokens", 1e6 / static_cast<double>(c.spec.net.tokens())};
   return {"1000 samples", "1000_samples", 1000};
 }
 
-Known per_sample(const Choice& c) {
+Known seconds_per_sample(const LayoutChoice& c) {
   return c.samples_per_s().inverse();
 }
 
@@ -41,7 +41,7 @@ struct Beats {
 Beats beats(const ComparedRow& r, const ComparedRow& first) {
   Beats b;
   if (&r == &first) return b;
-  b.faster = chance_less(per_sample(r.choice), per_sample(first.choice));
+  b.faster = chance_less(seconds_per_sample(r.choice), seconds_per_sample(first.choice));
   if (r.choice.price().value > 0 && first.choice.price().value > 0)
     b.cheaper = chance_less(r.choice.price(), first.choice.price());
   return b;
@@ -57,7 +57,7 @@ double chance_less(const Known& a, const Known& b) {
 }
 
 Table compared(const std::vector<ComparedRow>& rows) {
-  const Choice& first = rows.front().choice;
+  const LayoutChoice& first = rows.front().choice;
   const Unit paid = unit_paid(first);
   const TimeUnit u = unit_of(first.step.value);
   const std::string currency = first.machine.accelerator ? first.machine.accelerator->currency : "price";
@@ -73,7 +73,7 @@ Table compared(const std::vector<ComparedRow>& rows) {
           "errors are independent. Prices and watts are the machine files'."};
   const auto money = [&](const Known& k) { return k.value > 0 ? text(with_interval(k)) : text("-"); };
   for (const ComparedRow& r : rows) {
-    const Choice& c = r.choice;
+    const LayoutChoice& c = r.choice;
     const Beats b = beats(r, rows.front());
     t.rows.push_back({text(r.name), integer(c.ranks()), text(with_interval(c.step.scaled(u.per_second))),
                       percent(c.mfu), text(rounded(c.memory.scaled(1e-9))), percent(c.fits),
@@ -96,7 +96,7 @@ Table compared_numbers(const std::vector<ComparedRow>& rows) {
   names.insert(names.end(), {"chance_faster", "chance_cheaper"});
   for (const std::string& n : names) t.columns.push_back(number_column(n));
   for (const ComparedRow& r : rows) {
-    const Choice& c = r.choice;
+    const LayoutChoice& c = r.choice;
     const Beats b = beats(r, rows.front());
     std::vector<Cell> cells{text(r.name), text(text_of(layout_of(c.spec))),
                             text(c.machine.accelerator ? c.machine.accelerator->currency : "")};

@@ -14,7 +14,7 @@ namespace isobar {
 
 struct ComparedRow {
   std::string name;  // of the machine
-  Choice choice;
+  LayoutChoice choice;
 };
 
 /// Chance that a is the smaller one, where the two err independently: their logarithms are normal.

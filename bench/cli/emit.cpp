@@ -35,6 +35,7 @@ class Options {
     return line(prefix_ + name + between_ + value);
   }
   Options& set(const std::string& name, int64_t value) { return set(name, std::to_string(value)); }
+  Options& word(const std::string& one) { return line(one); }
   const std::string& text() const { return text_; }
 
  private:
@@ -180,8 +181,11 @@ std::string torchtitan(const RunSpec& s) {
   if (l.pp > 1) {
     o.set("parallelism.pipeline_parallel_schedule", schedule);
     o.set("parallelism.pipeline_parallel_microbatch_size", s.micro_batch());
-    if (l.vpp > 1) o.set("parallelism.pipeline_parallel_layers_per_stage", layers_of_chunk(s));
+    o.set("parallelism.pipeline_parallel_layers_per_stage", layers_of_chunk(s));
+    o.set("parallelism.pipeline_parallel_first_stage_less_layers", 0);
+    o.set("parallelism.pipeline_parallel_last_stage_less_layers", 0);
   }
+  o.word("activation-checkpoint:" + p.recompute);  // its "selective" keeps more than ours
   return o.text() + "\n";
 }
 

@@ -8,7 +8,7 @@ namespace isobar {
 namespace {
 
 template <class Paths>
-CLI::Option* add(CLI::App& command, Paths& paths, const std::string& description) {
+CLI::Option* add_machines(CLI::App& command, Paths& paths, const std::string& description) {
   const CLI::Validator found(
       [](std::string& named) {
         const std::string file = machine_file(named);
@@ -25,12 +25,13 @@ CLI::Option* add(CLI::App& command, Paths& paths, const std::string& description
 }  // namespace
 
 CLI::Option* add_machine_option(CLI::App& command, std::string& path, const std::string& description) {
-  return add(command, path, description);
+  return add_machines(command, path, description);
 }
 
 CLI::Option* add_machine_option(CLI::App& command, std::vector<std::string>& paths,
                                 const std::string& description) {
-  return add(command, paths, description + "; may be repeated: side by side")->allow_extra_args(false);
+  return add_machines(command, paths, description + "; may be repeated: side by side")
+      ->allow_extra_args(false);
 }
 
 }  // namespace isobar

@@ -126,7 +126,7 @@ std::vector<ComparedRow> side_by_side(const std::vector<Machine>& machines, cons
   return rows;
 }
 
-void print_rows(const std::vector<ComparedRow>& rows, const json& none, bool as_json) {
+void print_compared(const std::vector<ComparedRow>& rows, const json& none, bool as_json) {
   if (as_json) {
     json out = to_json(compared_numbers(rows));
     for (const json& one : none) out.push_back(one);
@@ -141,7 +141,7 @@ void compare_machines(const std::vector<Machine>& machines, const RunSpec& spec,
   json none = json::array();
   Unanswered unanswered("", q.json);
   const std::vector<ComparedRow> rows = side_by_side(machines, spec, a, q, none, unanswered);
-  if (!rows.empty()) print_rows(rows, none, q.json);
+  if (!rows.empty()) print_compared(rows, none, q.json);
   unanswered.end();
 }
 
@@ -193,8 +193,9 @@ void run_predict(const PredictArguments& a, const std::vector<std::string>& user
   const Machine& m = changed.back();
   if (!a.emit.empty()) {
     const Chooser chooser(spec, m, a.engine, options_of(a, spec));
-    const Choice c = question.gpus.empty() ? chooser.own(spec)
-                                           : chooser.best(spec, question.gpus.front(), question).front();
+    const LayoutChoice c = question.gpus.empty()
+                               ? chooser.own(spec)
+                               : chooser.best(spec, question.gpus.front(), question).front();
     std::fputs(emitted(c.spec, a.emit).c_str(), stdout);
     return;
   }

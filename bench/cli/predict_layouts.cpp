@@ -118,7 +118,6 @@ void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, co
   const RunSpec& spec = micro_batch.spec;
   const Prediction p = predict(spec, m, options);
   const Layout l = layout_of(spec);
-  const Choice choice = choice_of(spec, p, m, options);
   std::optional<SmallestChange> change;
   if (!p.fits()) change = smallest_change(spec, m, options);
   if (q.json) {
@@ -127,7 +126,7 @@ void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, co
     j["micro_batch_chosen"] = micro_batch.chosen;  // the largest that fits; else it was given
     if (!p.fits()) j["smallest_change"] = json_of(change);
     if (q.rates) j["rates"] = rates_json(p.counts, m);
-    if (has_training(q)) j["budget"] = json_of(training_of(choice, q));
+    if (has_training(q)) j["budget"] = json_of(training_of(choice_of(spec, p, m, options), q));
     std::printf("%s\n", j.dump(1).c_str());
   } else {
     if (!p.fits()) {
@@ -143,7 +142,8 @@ void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, co
     print_prediction(p, spec, m);
     if (micro_batch.chosen) std::printf("note: %s\n", micro_batch.text().c_str());
     if (q.rates) print_rates(p.counts, m);
-    if (has_training(q)) std::printf("\n  %s\n", text_of(training_of(choice, q), m).c_str());
+    if (has_training(q))
+      std::printf("\n  %s\n", text_of(training_of(choice_of(spec, p, m, options), q), m).c_str());
   }
   if (!p.fits()) throw CLI::RuntimeError(kDoesNotFit);
 }
@@ -178,7 +178,6 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
     const RunSpec found = with_layout(spec, best.layout);
     const std::vector<Turn> changes = turns(spec, m, r.best);
     const Ties tied = ties(model, r.variants, kTelling);
-    const Choice choice = choice_of(found, p, m, options);
     curve.push_back({gpus, p.step_s, text_of(best.layout)});
     if (q.json) {
       json j = json_of(p, found, m);
@@ -203,7 +202,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
                                      {"factor", t.factor},
                                      {"layout", json_of(t.layout)},
                                      {"step_s", t.seconds}});
-      if (has_training(q)) j["budget"] = json_of(training_of(choice, q));
+      if (has_training(q)) j["budget"] = json_of(training_of(choice_of(found, p, m, options), q));
       out.push_back(std::move(j));
       continue;
     }
@@ -223,7 +222,8 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
       std::printf("    %-10s x %-6.3g %8.3f s  %s\n", t.quantity.c_str(), t.factor, t.seconds,
                   text_of(t.layout).c_str());
     if (changes.empty()) std::printf("    no change of any one quantity by up to a factor of 16\n");
-    if (has_training(q)) std::printf("\n  %s\n", text_of(training_of(choice, q), m).c_str());
+    if (has_training(q))
+      std::printf("\n  %s\n", text_of(training_of(choice_of(found, p, m, options), q), m).c_str());
     std::printf("\n");
   }
   if (q.json) {

@@ -30,7 +30,7 @@ double chance_below(const Known& k, double bound) {
   return bound > 0 && k.value > 0 ? chance_less(k, {bound, bound, bound}) : 1;
 }
 
-Scheduled scheduled(const Choice& c, const LayoutQuestion& q) {
+Scheduled scheduled(const LayoutChoice& c, const LayoutQuestion& q) {
   Scheduled s{c, training_of(c, q)};
   s.in_time = chance_below(s.training.days, q.deadline_s / kDay);
   s.in_budget = chance_below(s.training.price, q.budget);
@@ -49,7 +49,7 @@ bool has_training(const LayoutQuestion& q) {
   return q.tokens > 0 || q.samples > 0;
 }
 
-Training training_of(const Choice& c, const LayoutQuestion& q) {
+Training training_of(const LayoutChoice& c, const LayoutQuestion& q) {
   Training t;
   const Machine& m = c.machine;
   const double steps = std::ceil(samples_of(c.spec, q) / static_cast<double>(c.spec.train.global_batch));
@@ -129,8 +129,11 @@ std::vector<Scheduled> schedule(const Chooser& chooser, const RunSpec& spec, con
     const Machine& m = chooser.machine();
     const int64_t host = m.accelerator ? std::max<int64_t>(1, m.accelerator->host.ranks) : 1;
     int64_t made = 0;
-    for (int64_t gpus = host; gpus <= kMost && made == 0; gpus *= 2)
-      if (const Scheduled* s = consider(gpus); s && s->in_time >= kSure) made = gpus;
+    for (int64_t gpus = host; gpus <= kMost && made == 0; gpus *= 2) {
+      const Scheduled* s = consider(gpus);
+      if (s && s->in_time >= kSure) made = gpus;
+      if (!s && bad && !all.empty()) break;  // the batch has no more divisors
+    }
     if (made >= 2 * host)
       for (int64_t eighth = 1; eighth < 4; ++eighth)
         if (const int64_t gpus = made / 2 + eighth * made / 8; gpus % host == 0) consider(gpus);

@@ -19,13 +19,13 @@ struct Training {
   std::string assumed;                // of failures and storage, what the machine file does not say
 };
 bool has_training(const LayoutQuestion& q);
-Training training_of(const Choice& c, const LayoutQuestion& q);
+Training training_of(const LayoutChoice& c, const LayoutQuestion& q);
 /// "the whole training: 41 days (31 to 55), …" for people
 std::string text_of(const Training& t, const Machine& m);
 nlohmann::json json_of(const Training& t);
 
 struct Scheduled {
-  Choice choice;
+  LayoutChoice choice;
   Training training;
   double in_time = 1, in_budget = 1;  // chances; 1 where none is asked for
   double both() const { return in_time < in_budget ? in_time : in_budget; }
