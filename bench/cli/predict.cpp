@@ -11,6 +11,7 @@
 #include "bench/cli/options.h"
 #include "bench/cli/predict_engine.h"
 #include "bench/cli/predict_layouts.h"
+#include "bench/cli/predict_page.h"
 #include "bench/cli/schedule.h"
 #include "bench/cli/unanswered.h"
 #include "model/backend/cpu/cpu_backend.h"
@@ -142,6 +143,7 @@ void compare_machines(const std::vector<Machine>& machines, const RunSpec& spec,
   Unanswered unanswered("", q.json);
   const std::vector<ComparedRow> rows = side_by_side(machines, spec, a, q, none, unanswered);
   if (!rows.empty()) print_compared(rows, none, q.json);
+  if (!rows.empty() && !a.out.empty()) write_machines_page(a.out, spec.file, rows);
   unanswered.end();
 }
 
@@ -207,6 +209,8 @@ void run_predict(const PredictArguments& a, const std::vector<std::string>& user
     answer(spec, m, question, a.engine);
   else
     answer(spec, m, question, options_of(a, spec));
+  if (!a.out.empty() && changed.size() == 1)
+    write_search_page(a.out, Chooser(spec, m, a.engine, options_of(a, spec)), spec, question);
   if (changed.size() > 1 && !question.json) {
     std::printf("\nwith the changes, beside what it is:\n\n");
     compare_machines(changed, spec, a, question);
@@ -276,6 +280,10 @@ void add_predict_command(CLI::App& app) {
   predict_command
       ->add_option("--tuned", a->engine.tuned, "How tuned that engine is: 0 research code … 1 MLPerf")
       ->check(number_in(0, 1));
+  predict_command->add_option(
+      "-o,--out", a->out,
+      "Also write a page with figures, SVG, CSV and JSON there: of a search, of machines "
+      "side by side or of what-ifs");
   predict_command->add_flag("--rates", a->question.rates,
                             "What the step's time is made of, price by price, and each price's source "
                             "(accelerators, one layout)");
@@ -289,7 +297,13 @@ void add_predict_command(CLI::App& app) {
     const char* own = "is answered of Isobar's own engine alone";
     refuse_unused(
         *predict_command,
-        {{"--tuned", !foreign, "is of other engines", "name one with --engine"},
+        {{"--out", !searches && !several && a->what_if.empty(), "is of a search, of machines or of what-ifs",
+          "add --gpus N, another --machine or --whatif"},
+         {"--out", plans, "is of a search", "leave --deadline and --budget out"},
+         {"--out", a->question.json, "prints where the page is",
+          "leave --json out; DIR/search.json has the data"},
+         {"--out", !a->emit.empty(), "is of a search", "leave --emit out"},
+         {"--tuned", !foreign, "is of other engines", "name one with --engine"},
          {"--rates", foreign, own, "leave it or --engine out"},
          {"--pareto", foreign, own, "leave it or --engine out"},
          {"--rates", several, one, alone},
