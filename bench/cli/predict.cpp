@@ -38,6 +38,12 @@ is kept to, the file's own layout is not. --fix and --exclude narrow the search:
 zero (numbers and ranges like 2..8), schedule, recompute, cp_kind, order, sequence_parallel (words).
 Without --gpus the configuration's layout is predicted.
 
+What may not fit counts less: layouts are ranked by their step over the chance that the memory is enough, and those
+that are the same within what is known are listed with the runs that would tell them apart. --machine twice puts
+machines side by side: step, MFU, price and kWh, and the chance that one beats the first. --deadline 10d and
+--budget 100k look for the fewest accelerators that train --tokens 1T so; failures and checkpoints count. --emit
+prints the layout for megatron, nemo, torchtitan, deepspeed or isobar itself; -o DIR draws the search.
+
 What computes is what the machine file describes, unless the configuration or --set names run.device.
 A configuration that does not fit ends with exit code 4; the first lines say by how much, and the smallest
 change that fits.
@@ -60,6 +66,10 @@ Examples:
   isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --whatif nvlink_bw*2
   isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --set layout.tp=8
   isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --engine nemo
+  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --machine dgx-b200 --gpus 64
+  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --tokens 1T --deadline 30d --budget 2M
+  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --gpus 64 --fix tp=2..8 --exclude zero=3 -o out
+  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --gpus 64 --exclude zero=2..3 --emit megatron
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --ranks 2 --set policy.amp=bf16
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --json | jq .step_s)";

@@ -212,5 +212,40 @@ TEST_F(Choose, NothingIsPrintedToMoreDigitsThanItsIntervalKnows) {
   EXPECT_EQ(checked, 1) << a.out;
 }
 
+TEST_F(Choose, AMachineFileIsStartedFromAnother) {
+  const Answer a = shell(at(isobar_command() + " machine new --from dgx-h100 -o mine.yaml 2>&1"));
+  ASSERT_EQ(a.code, 0) << a.out;
+  const json mine = data(kLlama + "--machine mine.yaml --gpus 16"),
+             theirs = data(kLlama + "--machine dgx-h100 --gpus 16");
+  EXPECT_EQ(mine.at("machine"), "mine");
+  EXPECT_EQ(mine.at("step_s"), theirs.at("step_s"));
+  EXPECT_EQ(shell(at(isobar_command() + " machine new --from dgx-h100 -o mine.yaml 2>&1")).code, 2);
+  EXPECT_EQ(shell(at(isobar_command() + " machine new --from nothing -o other.yaml 2>&1")).code, 2);
+  const Answer keys = shell(isobar_command() + " machine keys");
+  for (const char* key : {"accelerator.mtbf_hours", "peaks.bf16.value", "coefficients.gemm.bf16.value"})
+    EXPECT_NE(keys.out.find(key), std::string::npos) << key;
+}
+
+TEST_F(Choose, ASearchIsAPageWithItsData) {
+  const Answer a = isobar(kLlama + "--machine dgx-h100 --gpus 16 -o out");
+  ASSERT_EQ(a.code, 0) << a.out;
+  const json all = json::parse(read_file(dir_ / "out/search.json"));
+  const json best = data(kLlama + "--machine dgx-h100 --gpus 16");
+  ASSERT_GT(all.at("layouts").size(), 5u);
+  double least = 1e9;
+  for (const json& one : all["layouts"])
+    least = std::min(least, one.at("step_s").get<double>() / one.at("chance_to_fit").get<double>());
+  EXPECT_NEAR(least / best.at("step_s").get<double>(), 1, 0.02);
+  EXPECT_GE(all.at("scaling").size(), 4u);
+  for (const char* file : {"index.html", "figures/heat.vl.json", "figures/pareto.vl.json",
+                           "figures/scaling.vl.json", "tables/layouts.csv", "tables/scaling.csv"})
+    EXPECT_TRUE(std::filesystem::exists(dir_ / "out" / file)) << file;
+  const Answer two = isobar(kLlama + "--machine dgx-h100 --machine dgx-b200 --gpus 16 -o two");
+  ASSERT_EQ(two.code, 0) << two.out;
+  for (const char* file : {"index.html", "figures/machines.vl.json", "tables/machines.csv", "search.json"})
+    EXPECT_TRUE(std::filesystem::exists(dir_ / "two" / file)) << file;
+  EXPECT_EQ(isobar(kLlama + "--machine dgx-h100 -o out").code, 2) << "no search";
+}
+
 }  // namespace
 }  // namespace isobar
