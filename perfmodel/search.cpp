@@ -35,6 +35,7 @@ std::vector<int64_t> choices(const Constraints& keep, LayoutAxis axis, int64_t n
   return out;
 }
 
+constexpr int64_t kMostTimes = 1024;   // as many accelerators, where none of so few fits
 constexpr int64_t kLeastTokens = 128;  // of a sample on a rank: one tile of attention
 
 using Axes = std::array<int32_t, 4>;  // dp, tp, cp, pp
@@ -45,7 +46,7 @@ class Search {
       : spec_(spec),
         net_(limits_of(spec_.net)),
         options_(options),
-        space_(options.space),
+        space_(options_.space),
         keep_(space_.keep),
         zero_(zero_stages()),
         kinds_(schedule_kinds()),
@@ -266,7 +267,28 @@ class Search {
     };
     for (size_t i = 0; i < keep_.all().size(); ++i)
       if (helps(keep_.without(i))) return "leave out " + keep_.all()[i].text;
-    return keep_.all().size() > 1 && helps({}) ? "leave out several of them" : "";
+    if (keep_.all().size() > 1 && helps({})) return "leave out several of them";
+    return that_fits ? what_would_fit() : "";
+  }
+
+  // Recomputation and sharding were tried: what is left are the optimizer's moments and more accelerators.
+  std::string what_would_fit() const {
+    const auto fits = [&](const RunSpec& spec) {
+      Search other(spec, model_.machine(), {.top = 1, .confirm = false, .space = space_});
+      other.each_axes(spec.layout.world(), [&](const Axes& a) { other.axes(a[0], a[1], a[2], a[3]); });
+      return !other.best_.empty();
+    };
+    std::string out;
+    RunSpec offloaded = spec_;
+    offloaded.policy.offload_optimizer = true;
+    if (!spec_.policy.offload_optimizer && fits(offloaded)) out = "set policy.offload_optimizer=true";
+    RunSpec more = spec_;
+    for (int64_t times = 2; times <= kMostTimes; times *= 2) {
+      more.layout.dp = times * spec_.layout.world();
+      if (fits(more))
+        return out + (out.empty() ? "" : ", or ") + "give " + std::to_string(more.layout.dp) + " of them";
+    }
+    return out;
   }
 
   // Nothing was even priced: the numbers do not go together.

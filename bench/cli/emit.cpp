@@ -179,6 +179,7 @@ std::string torchtitan(const RunSpec& s) {
   o.set("parallelism.context_parallel_degree", l.cp);
   o.set("parallelism.pipeline_parallel_degree", l.pp);
   if (l.pp > 1) {
+    o.flag("training.disable_cuda_graphs");  // torchtitan refuses them with a pipeline
     o.set("parallelism.pipeline_parallel_schedule", schedule);
     o.set("parallelism.pipeline_parallel_microbatch_size", s.micro_batch());
     o.set("parallelism.pipeline_parallel_layers_per_stage", layers_of_chunk(s));

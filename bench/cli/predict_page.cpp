@@ -56,6 +56,7 @@ Figure heat_map(const std::vector<Spot>& spots) {
   spec["height"] = 260;
   json color = quantity("step_s", "step s");
   color["scale"] = {{"scheme", "viridis"}, {"reverse", true}, {"type", "log"}};
+  color["legend"] = {{"format", ".2~g"}};
   const json x = ordinal("tp"), y = ordinal("pp");
   spec["layer"] = {
       {{"mark", "rect"}, {"encoding", {{"x", x}, {"y", y}, {"color", color}, {"tooltip", tips()}}}},
@@ -108,7 +109,7 @@ Figure scaling(const std::vector<LayoutChoice>& curve) {
   json spec = base_spec(rows);
   spec["height"] = 320;
   json x = quantity("gpus", "GPUs"), y = quantity("rate", "samples/s"), low = quantity("lower"), ideal = y;
-  for (json* axis : {&x, &y, &low}) (*axis)["scale"] = {{"type", "log"}};
+  for (json* axis : {&x, &y, &low}) (*axis)["scale"] = {{"type", "log"}, {"nice", false}};
   ideal = y;
   ideal["field"] = "ideal";
   const json high = {{"field", "upper"}};

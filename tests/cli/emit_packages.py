@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import shlex
+import socket
 import subprocess
 import sys
 import tempfile
@@ -51,8 +52,15 @@ def torchtitan(isobar, source):
 
 
 def deepspeed(isobar, source):
+    import deepspeed.comm
     from deepspeed.runtime.config import DeepSpeedConfig
 
+    # It asks the caller for the ranks only where a process group is there.
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        os.environ.setdefault("MASTER_PORT", str(free.getsockname()[1]))
+    deepspeed.comm.init_distributed(dist_backend="gloo", auto_mpi_discovery=False, rank=0, world_size=1)
     for options in (["--fix", "pp=1,cp=1"], ["--fix", "pp=1,cp=1,zero=3,tp=1"], ["--fix", "pp=1,cp=1,zero=1,tp=4"]):
         text = emitted(isobar, source, "deepspeed", options)
         said = json.loads(text)
@@ -120,7 +128,7 @@ def megatron(isobar, source):
 def main():
     isobar, source = (str(pathlib.Path(p).resolve()) for p in sys.argv[1:3])
     python = os.environ.get("ISOBAR_PACKAGES_PYTHON")
-    if python and os.path.realpath(python) != os.path.realpath(sys.executable) and "ISOBAR_INNER" not in os.environ:
+    if python and "ISOBAR_INNER" not in os.environ:
         os.environ["ISOBAR_INNER"] = "1"
         os.execv(python, [python, __file__, isobar, source])
     read = 0
