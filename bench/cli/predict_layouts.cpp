@@ -87,7 +87,7 @@ void print_curve(const std::vector<Point>& curve) {
   std::printf("  %8s %10s %9s %10s  %s\n", "GPUs", "step s", "speedup", "efficiency", "layout");
   for (const Point& p : curve) {
     const double speedup = curve[0].step_s / p.step_s;
-    std::printf("  %8ld %10.3f %9.2f %9.1f%%  %s\n", p.gpus, p.step_s, speedup,
+    std::printf("  %8ld %10.3g %9.2g %9.0f%%  %s\n", p.gpus, p.step_s, speedup,
                 100 * speedup * static_cast<double>(curve[0].gpus) / static_cast<double>(p.gpus),
                 p.layout.c_str());
   }
@@ -219,7 +219,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
     if (q.pareto) print_candidates("pareto", r.pareto, 40);
     std::printf("\n  another layout would win with\n");
     for (const Turn& t : changes)
-      std::printf("    %-10s x %-6.3g %8.3f s  %s\n", t.quantity.c_str(), t.factor, t.seconds,
+      std::printf("    %-10s x %-6.3g %8.3g s  %s\n", t.quantity.c_str(), t.factor, t.seconds,
                   text_of(t.layout).c_str());
     if (changes.empty()) std::printf("    no change of any one quantity by up to a factor of 16\n");
     if (has_training(q))

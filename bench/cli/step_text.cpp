@@ -35,6 +35,20 @@ void print_memory(const Prediction& p) {
               unit * p.memory_there);
 }
 
+// As text_of(Rates), with the digits that the step's interval knows.
+std::string rates_text(const Prediction& p, const RunSpec& spec, const Machine& m) {
+  const Rates r = rates_of(p, spec, m);
+  const Known step{p.step_s, p.lower, p.upper};
+  const bool tera = r.hardware_flops_per_s >= 1e12;
+  const auto speed = [&](double flops_per_s) {
+    return rounded(step.inverse((tera ? 1e-12 : 1e-9) * flops_per_s * p.step_s)) +
+           (tera ? " TFLOP/s" : " GFLOP/s");
+  };
+  const auto share = [&](double of_peak) { return rounded(step.inverse(100 * of_peak * p.step_s)) + " %"; };
+  return "model " + speed(r.model_flops_per_s) + " (MFU " + share(r.mfu) + "), hardware " +
+         speed(r.hardware_flops_per_s) + " (HFU " + share(r.hfu) + ")";
+}
+
 }  // namespace
 
 TimeUnit unit_of(double step_s) {
@@ -49,7 +63,7 @@ void print_prediction(const Prediction& p, const RunSpec& spec, const Machine& m
               rounded(step.inverse(p.samples_per_s * p.step_s)).c_str(),
               rounded(step.inverse(p.tokens_per_s * p.step_s)).c_str(), u.per_second * p.ceiling_s, u.name);
   std::printf("  %s: %s\n\n", p.device == Device::accelerator ? "an accelerator" : "a rank",
-              text_of(rates_of(p, spec, m)).c_str());
+              rates_text(p, spec, m).c_str());
   print_memory(p);
   std::printf("\n  %s\n", text_of(p.checkpoint, spec, p.step_s).c_str());
   for (const std::string& w : p.warnings) std::printf("note: %s\n", w.c_str());

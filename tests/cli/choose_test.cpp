@@ -202,9 +202,11 @@ TEST_F(Choose, NothingIsPrintedToMoreDigitsThanItsIntervalKnows) {
         << line;
     value = std::stod(word);
     const std::string digits = word;
-    const size_t dot = digits.find('.');
+    const size_t dot = digits.find('.'), zeros = digits.size() - 1 - digits.find_last_not_of('0');
+    // Zeros before the point are places, not digits that are known.
     const double unit =
-        std::pow(10, dot == std::string::npos ? 0 : -static_cast<double>(digits.size() - dot - 1));
+        std::pow(10, dot == std::string::npos ? static_cast<double>(zeros)
+                                              : -static_cast<double>(digits.size() - dot - 1));
     EXPECT_GE(unit, 0.02 * (upper - lower)) << line;  // half of it has two digits at most
     EXPECT_TRUE(lower < value && value < upper) << line;
     ++checked;
