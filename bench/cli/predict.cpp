@@ -131,7 +131,7 @@ std::vector<ComparedRow> side_by_side(const std::vector<Machine>& machines, cons
         const std::string name = m.name.empty() ? m.file : m.name;
         rows.push_back({name, gpus > 0 ? chooser.best(spec, gpus, q).front() : chooser.own(spec)});
       } catch (const ConfigError& e) {
-        unanswered.say(gpus, e, none);
+        unanswered.say(m.name, gpus, e, none);
       }
   }
   return rows;
@@ -150,7 +150,7 @@ void print_compared(const std::vector<ComparedRow>& rows, const json& none, bool
 void compare_machines(const std::vector<Machine>& machines, const RunSpec& spec, const PredictArguments& a,
                       const LayoutQuestion& q) {
   json none = json::array();
-  Unanswered unanswered("", q.json);
+  Unanswered unanswered(q.json);
   const std::vector<ComparedRow> rows = side_by_side(machines, spec, a, q, none, unanswered);
   if (!rows.empty()) print_compared(rows, none, q.json);
   if (!rows.empty() && !a.out.empty()) write_machines_page(a.out, spec.file, rows);

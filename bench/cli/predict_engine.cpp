@@ -96,14 +96,14 @@ void print_ranked(const std::vector<EngineLayout>& ranked, size_t shown, double 
 
 void best_layouts(const RunSpec& given, const EngineOn& on, const Machine& m, const LayoutQuestion& q) {
   json out = json::array();
-  Unanswered unanswered(m.name, q.json);
+  Unanswered unanswered(q.json);
   for (const int64_t gpus : q.gpus) {
     SearchResult found;
     std::vector<EngineLayout> ranked;
     try {
       ranked = on.best(searched(given, gpus), q, found);
     } catch (const ConfigError& e) {
-      unanswered.say(gpus, e, out);
+      unanswered.say(m.name, gpus, e, out);
       continue;
     }
     const size_t shown = std::min(q.top, ranked.size());

@@ -160,7 +160,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
   if (q.gpus.empty()) return one_run(given, m, q, options);
   json out = json::array();
   std::vector<Point> curve;
-  Unanswered unanswered(m.name, q.json);
+  Unanswered unanswered(q.json);
   for (const int64_t gpus : q.gpus) {
     RunSpec spec = given;
     spec.layout = {.dp = gpus};
@@ -169,7 +169,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
     try {
       r = search(spec, m, {.top = q.top, .variants = kVariants, .pareto = q.pareto, .space = space_of(q)});
     } catch (const ConfigError& e) {
-      unanswered.say(gpus, e, out);
+      unanswered.say(m.name, gpus, e, out);
       continue;
     }
     const LayoutCandidate& best = r.best.front();

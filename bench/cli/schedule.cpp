@@ -120,6 +120,7 @@ std::vector<Scheduled> schedule(const Chooser& chooser, const RunSpec& spec, con
     } catch (const ConfigError& e) {  // too few for the net, or no divisor of the batch: the next may do
       why = e.what();
       bad = bad || dynamic_cast<const DoesNotFit*>(&e) == nullptr;
+      if (!q.gpus.empty()) std::fprintf(stderr, "isobar: %s\n", e.what());  // who named it wants to know
       return nullptr;
     }
   };

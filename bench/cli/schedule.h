@@ -32,7 +32,8 @@ struct Scheduled {
 };
 /// The best layout of each number, fewest accelerators first: of question.gpus or, where it has none, of
 /// doublings from one host on until a deadline is made 9 times in 10, and of the eighths below that one.
-/// Numbers without an answer are left out; throws DoesNotFit where there is none at all.
+/// Numbers without an answer are left out, and said where they were asked for; throws DoesNotFit where there
+/// is none at all.
 std::vector<Scheduled> schedule(const Chooser& chooser, const RunSpec& spec, const LayoutQuestion& q);
 Table schedule_table(const std::vector<Scheduled>& all, const LayoutQuestion& q);
 /// "fewest that make it more likely than not: 512 …"
