@@ -11,6 +11,7 @@
 #include "model/nets/legal_layout.h"
 #include "model/nets/plan_size.h"
 #include "model/plan/layout.h"
+#include "perfmodel/fits.h"
 #include "perfmodel/machine/device.h"
 #include "perfmodel/predict.h"
 
@@ -24,12 +25,17 @@ std::vector<int64_t> divisors(int64_t n, int64_t most) {
   return out;
 }
 
-// What is given, where it divides n, else all divisors.
-std::vector<int64_t> choices(const std::optional<int64_t>& given, int64_t n, int64_t most) {
-  if (!given) return divisors(n, most);
-  return n % *given == 0 ? std::vector<int64_t>{*given} : std::vector<int64_t>{};
+// What is fixed, where it divides n, else all divisors that are allowed.
+std::vector<int64_t> choices(const Constraints& keep, LayoutAxis axis, int64_t n, int64_t most) {
+  const auto only = keep.only(axis);
+  std::vector<int64_t> out;
+  if (only && n % *only == 0) out = {*only};
+  if (!only) out = divisors(n, most);
+  std::erase_if(out, [&](int64_t v) { return !keep.allows(axis, v); });
+  return out;
 }
 
+constexpr int64_t kMostTimes = 1024;   // as many accelerators, where none of so few fits
 constexpr int64_t kLeastTokens = 128;  // of a sample on a rank: one tile of attention
 
 using Axes = std::array<int32_t, 4>;  // dp, tp, cp, pp
@@ -40,7 +46,10 @@ class Search {
       : spec_(spec),
         net_(limits_of(spec_.net)),
         options_(options),
-        space_(options.space),
+        space_(options_.space),
+        keep_(space_.keep),
+        zero_(zero_stages()),
+        kinds_(schedule_kinds()),
         model_(spec, machine),
         capacity_(memory_of_rank(machine, model_.where().ranks_on_host)) {}
 
@@ -58,18 +67,30 @@ class Search {
     Placements at;
   };
 
+  // The space's, or the one that is fixed.
+  std::vector<int> recomputes() const { return values(LayoutAxis::recompute, space_.recompute); }
+  std::vector<int> zero_stages() const { return values(LayoutAxis::zero, space_.zero); }
+  std::vector<ScheduleKind> schedule_kinds() const { return values(LayoutAxis::schedule, space_.schedules); }
+  template <class T>
+  std::vector<T> values(LayoutAxis axis, std::vector<T> out) const {
+    if (const auto only = keep_.only(axis)) out = {static_cast<T>(*only)};
+    std::erase_if(out, [&](T v) { return !keep_.allows(axis, static_cast<int64_t>(v)); });
+    return out;
+  }
+
   // Every (dp, tp, cp, pp) that so many accelerators, the net and the batch allow
   template <class Visit>
   void each_axes(int64_t gpus, const Visit& visit) const {
-    const GivenLayout& g = space_.given;
-    for (const int64_t tp : choices(g.tp, gpus, space_.max_tp)) {
+    const bool any_cp = keep_.only(LayoutAxis::cp).has_value();
+    for (const int64_t tp : choices(keep_, LayoutAxis::tp, gpus, space_.max_tp)) {
       if (!tp_cuts(net_, tp)) continue;
-      for (const int64_t cp : choices(g.cp, gpus / tp, space_.context_parallel ? net_.tokens : 1))
-        for (const int64_t pp : choices(g.pp, gpus / tp / cp, net_.inner_parts)) {
+      for (const int64_t cp :
+           choices(keep_, LayoutAxis::cp, gpus / tp, space_.context_parallel ? net_.tokens : 1))
+        for (const int64_t pp : choices(keep_, LayoutAxis::pp, gpus / tp / cp, net_.inner_parts)) {
           const int64_t dp = gpus / tp / cp / pp;
           if (!cp_cuts(net_, cp) || !stages_fill(net_, pp, 1) || spec_.train.global_batch % dp != 0) continue;
-          if (cp > 1 && net_.tokens / cp < kLeastTokens && !g.cp) continue;
-          if (!g.dp || *g.dp == dp)
+          if (cp > 1 && net_.tokens / cp < kLeastTokens && !any_cp) continue;
+          if (keep_.allows(LayoutAxis::dp, dp))
             visit(Axes{static_cast<int32_t>(dp), static_cast<int32_t>(tp), static_cast<int32_t>(cp),
                        static_cast<int32_t>(pp)});
         }
@@ -78,21 +99,20 @@ class Search {
 
   void axes(int32_t dp, int32_t tp, int32_t cp, int32_t pp) {
     Layout l{.dp = dp, .tp = tp, .cp = cp, .pp = pp};
-    const GivenLayout& g = space_.given;
     places(l);
-    const std::vector<int> recomputes = g.recompute ? std::vector<int>{*g.recompute} : space_.recompute;
+    const bool any_sp = space_.sequence_parallel_off || keep_.only(LayoutAxis::sequence_parallel);
     for (const int sp : {1, 0}) {
-      const bool wanted =
-          g.sequence_parallel ? *g.sequence_parallel == (sp == 1) : sp == 1 || space_.sequence_parallel_off;
+      const bool wanted = (sp == 1 || any_sp) && keep_.allows(LayoutAxis::sequence_parallel, sp);
       if (tp == 1 ? sp == 1 : !wanted) continue;
       l.sequence_parallel = sp == 1;
-      for (const int recompute : recomputes)
+      for (const int recompute : recomputes())
         for (int kind = 0; kind < (cp > 1 ? 3 : 1); ++kind) {
-          if (cp > 1 && g.cp_kind && *g.cp_kind != kind) continue;
+          if (cp > 1 && !keep_.allows(LayoutAxis::cp_kind, kind)) continue;
           if (kind == 2 && !ulysses_cuts(net_, tp, cp)) continue;
           l.recompute = static_cast<int8_t>(recompute);
           l.cp_kind = static_cast<int8_t>(kind);
-          for (const int64_t micro : choices(g.micro_batch, spec_.train.global_batch / dp, 64)) {
+          for (const int64_t micro :
+               choices(keep_, LayoutAxis::micro_batch, spec_.train.global_batch / dp, 64)) {
             l.micro_batch = static_cast<int32_t>(micro);
             if (l.sequence_parallel && !sequence_cuts(net_, micro, cp, tp)) continue;
             policies(l);
@@ -105,8 +125,10 @@ class Search {
   void places(Layout l) {
     places_.clear();
     const int orders = space_.orders ? static_cast<int>(rank_orders().size()) : 1;
-    const std::optional<int>& given = space_.given.order;
-    for (int o = given.value_or(0); o < (given ? *given + 1 : orders); ++o) {
+    const auto only = keep_.only(LayoutAxis::order);
+    const int first = static_cast<int>(only.value_or(0));
+    for (int o = first; o < (only ? first + 1 : orders); ++o) {
+      if (!keep_.allows(LayoutAxis::order, o)) continue;
       l.order = static_cast<int8_t>(o);
       const Placements at = placements_of(l, model_.where().ranks_on_host);
       const bool known = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
@@ -120,35 +142,36 @@ class Search {
   void policies(Layout l) {
     const int64_t micro_batches = spec_.train.global_batch / (int64_t{l.dp} * l.micro_batch);
     schedules_.clear();
-    const GivenLayout& g = space_.given;
-    const bool one_chunk = g.vpp.value_or(1) == 1;
-    for (const ScheduleKind s : g.schedule ? std::vector<ScheduleKind>{*g.schedule} : space_.schedules) {
+    const bool one_chunk = keep_.allows(LayoutAxis::vpp, 1);
+    const int64_t most_chunks = std::max(space_.max_chunks, keep_.only(LayoutAxis::vpp).value_or(0));
+    for (const ScheduleKind s : kinds_) {
       if ((s == ScheduleKind::one_f_one_b || s == ScheduleKind::gpipe) && one_chunk)
         schedules_.emplace_back(s, 1);
       if (l.pp == 1) continue;
       if (s == ScheduleKind::zb_h1 && one_chunk) schedules_.emplace_back(s, 1);
       if (s == ScheduleKind::interleaved && interleaves(micro_batches, l.pp))
-        for (int64_t v = 2; v <= std::max(space_.max_chunks, g.vpp.value_or(0)) && stages_fill(net_, l.pp, v);
-             ++v)
-          if (net_.inner_parts % (v * l.pp) == 0 && v == g.vpp.value_or(v)) schedules_.emplace_back(s, v);
+        for (int64_t v = 2; v <= most_chunks && stages_fill(net_, l.pp, v); ++v)
+          if (net_.inner_parts % (v * l.pp) == 0 && keep_.allows(LayoutAxis::vpp, v))
+            schedules_.emplace_back(s, v);
     }
-    const std::vector<int> stages = g.zero ? std::vector<int>{*g.zero} : space_.zero;
+    const bool any_zero = keep_.only(LayoutAxis::zero).has_value();
     // Alone a rank has nothing to shard: all stages are one there.
     const bool fp32_gradients = spec_.policy.main_grads_dtype == "fp32";
     const auto known = [&](ScheduleKind schedule, int zero) {
-      return (zero == 0 || g.zero || l.dp * l.cp > 1) &&
+      return (zero == 0 || any_zero || l.dp * l.cp > 1) &&
              (schedule != ScheduleKind::zb_h1 ||
               zero_bubble_needs(l.pp, l.recompute != 0, zero, fp32_gradients).all());
     };
     int64_t each = 0;
     for (const auto& [schedule, chunks] : schedules_)
-      for (const int zero : stages) each += known(schedule, zero) ? 1 : 0;
+      for (const int zero : zero_) each += known(schedule, zero) ? 1 : 0;
     result_.considered += each * static_cast<int64_t>(places_.size());
+    if (counting_) return;
 
     // What fits at all, whatever the placement
     fitting_.clear();
     for (const auto& [schedule, chunks] : schedules_)
-      for (const int zero : stages) {
+      for (const int zero : zero_) {
         if (!known(schedule, zero)) continue;
         l.schedule = schedule;
         l.vpp = static_cast<int32_t>(chunks);
@@ -156,10 +179,12 @@ class Search {
         LayoutCandidate c{l, {}};
         model_.add_memory(l, c.cost);
         least_memory_ = std::min(least_memory_, c.cost.memory);
-        if (c.cost.memory > capacity_)
+        if (c.cost.memory > capacity_) {
           result_.too_large += static_cast<int64_t>(places_.size());
-        else
-          fitting_.push_back(c);
+          continue;
+        }
+        c.fits = chance_to_fit(c.cost.memory, memory_sigma(c.cost, model_.machine(), zero, false), capacity_);
+        fitting_.push_back(c);
       }
     if (fitting_.empty()) return;
     for (const Place& p : places_) {
@@ -174,18 +199,19 @@ class Search {
   }
 
   void keep(const LayoutCandidate& c) {
-    if (c.cost.seconds < bound_) {
+    if (c.score() < bound_) {
       const Axes axes{c.layout.dp, c.layout.tp, c.layout.cp, c.layout.pp};
       const auto [at, fresh] = best_.try_emplace(axes, c);
-      if (!fresh && c.cost.seconds < at->second.cost.seconds) at->second = c;
+      if (!fresh && c.score() < at->second.score()) at->second = c;
       // Some more than asked for: a finalist may turn out too large, and turns() looks further down.
       if (best_.size() > 4 * options_.top + 8) {
         auto worst = std::max_element(best_.begin(), best_.end(), slower);
         best_.erase(worst);
       }
       if (best_.size() == 4 * options_.top + 8)
-        bound_ = std::max_element(best_.begin(), best_.end(), slower)->second.cost.seconds;
+        bound_ = std::max_element(best_.begin(), best_.end(), slower)->second.score();
     }
+    if (options_.variants > 0) keep_variant(c);
     if (!options_.pareto) return;
     // Front of time against memory: sorted by memory, every entry faster than those before it.
     auto it = front_.upper_bound(c.cost.memory);
@@ -194,9 +220,22 @@ class Search {
     front_.insert_or_assign(c.cost.memory, c);
   }
 
+  // A heap with the worst of the best on top.
+  void keep_variant(const LayoutCandidate& c) {
+    std::vector<LayoutCandidate>& v = result_.variants;
+    if (v.size() == options_.variants) {
+      if (c.score() >= v.front().score()) return;
+      std::pop_heap(v.begin(), v.end(), better);
+      v.pop_back();
+    }
+    v.push_back(c);
+    std::push_heap(v.begin(), v.end(), better);
+  }
+
+  static bool better(const LayoutCandidate& a, const LayoutCandidate& b) { return a.score() < b.score(); }
   static bool slower(const std::pair<const Axes, LayoutCandidate>& a,
                      const std::pair<const Axes, LayoutCandidate>& b) {
-    return a.second.cost.seconds < b.second.cost.seconds;
+    return a.second.score() < b.second.score();
   }
 
   // Bytes of the placed plans of the stages that may be the fullest
@@ -216,15 +255,52 @@ class Search {
     return any;
   }
 
+  // Without which one of its constraints there is a layout, or one that fits: what to do about it.
+  std::string mend(bool that_fits) const {
+    const auto helps = [&](const Constraints& keep) {
+      SearchOptions fewer{.top = 1, .confirm = false, .space = space_};
+      fewer.space.keep = keep;
+      Search other(spec_, model_.machine(), fewer);
+      other.counting_ = !that_fits;
+      other.each_axes(spec_.layout.world(), [&](const Axes& a) { other.axes(a[0], a[1], a[2], a[3]); });
+      return that_fits ? !other.best_.empty() : other.result_.considered > 0;
+    };
+    for (size_t i = 0; i < keep_.all().size(); ++i)
+      if (helps(keep_.without(i))) return "leave out " + keep_.all()[i].text;
+    if (keep_.all().size() > 1 && helps({})) return "leave out several of them";
+    return that_fits ? what_would_fit() : "";
+  }
+
+  // Recomputation and sharding were tried: what is left are the optimizer's moments and more accelerators.
+  std::string what_would_fit() const {
+    const auto fits = [&](const RunSpec& spec) {
+      Search other(spec, model_.machine(), {.top = 1, .confirm = false, .space = space_});
+      other.each_axes(spec.layout.world(), [&](const Axes& a) { other.axes(a[0], a[1], a[2], a[3]); });
+      return !other.best_.empty();
+    };
+    std::string out;
+    RunSpec offloaded = spec_;
+    offloaded.policy.offload_optimizer = true;
+    if (!spec_.policy.offload_optimizer && fits(offloaded)) out = "set policy.offload_optimizer=true";
+    RunSpec more = spec_;
+    for (int64_t times = 2; times <= kMostTimes; times *= 2) {
+      more.layout.dp = times * spec_.layout.world();
+      if (fits(more))
+        return out + (out.empty() ? "" : ", or ") + "give " + std::to_string(more.layout.dp) + " of them";
+    }
+    return out;
+  }
+
   // Nothing was even priced: the numbers do not go together.
   [[noreturn]] void refuse_numbers() const {
     const int64_t gpus = spec_.layout.world();
-    const std::string& given = space_.given.text;
-    if (shareable(gpus))
+    const std::string given = keep_.text();
+    const std::string fewer = mend(false);
+    if (shareable(gpus) || !fewer.empty())
       throw ConfigError(
           spec_.file, "--gpus",
           "no layout on " + std::to_string(gpus) + " keeps to " + (given.empty() ? "the space" : given),
-          "leave some of it out");
+          fewer.empty() ? "leave --space out" : fewer);
     constexpr int64_t kFar = 4096;
     int64_t below = gpus - 1, above = gpus + 1;
     while (below > 0 && gpus - below < kFar && !shareable(below)) --below;
@@ -247,29 +323,33 @@ class Search {
   void finish() {
     result_.sections = model_.sections_built();
     if (result_.considered == 0) refuse_numbers();
+    const std::string without = best_.empty() ? mend(true) : "";
     if (best_.empty())
       throw DoesNotFit(spec_.file, "--gpus",
                        "no layout on " + std::to_string(spec_.layout.world()) + " fits " +
-                           gigabytes(capacity_) + "; the smallest needs " + gigabytes(least_memory_),
-                       "give more of them, or a batch that they divide");
+                           gigabytes(capacity_) + "; the smallest needs " + gigabytes(least_memory_) +
+                           (keep_.all().empty() ? "" : ", given " + keep_.text()),
+                       without.empty() ? "give more of them, or a batch that they divide" : without);
     for (const auto& [axes, c] : best_) result_.best.push_back(c);
-    std::sort(
-        result_.best.begin(), result_.best.end(),
-        [](const LayoutCandidate& a, const LayoutCandidate& b) { return a.cost.seconds < b.cost.seconds; });
+    std::sort(result_.best.begin(), result_.best.end(), better);
     if (options_.confirm) {
-      const double process = model_.machine()[Coef::process].value;
       size_t good = 0;
       for (auto c = result_.best.begin(); c != result_.best.end() && good < options_.top;) {
         c->arena = placed(c->layout);
-        if (static_cast<double>(c->arena) + process + c->cost.nccl > capacity_) {
+        const double bytes = static_cast<double>(c->arena) + c->cost.process + c->cost.nccl;
+        if (bytes > capacity_) {
           ++result_.too_large_when_placed;
           c = result_.best.erase(c);
           continue;
         }
+        c->fits =
+            chance_to_fit(bytes, memory_sigma(c->cost, model_.machine(), c->layout.zero, true), capacity_);
         ++good;
         ++c;
       }
+      std::sort(result_.best.begin(), result_.best.begin() + static_cast<std::ptrdiff_t>(good), better);
     }
+    std::sort_heap(result_.variants.begin(), result_.variants.end(), better);
     for (const auto& [memory, c] : front_) result_.pareto.push_back(c);
   }
 
@@ -277,6 +357,10 @@ class Search {
   const NetLimits net_;
   SearchOptions options_;
   const SearchSpace& space_;
+  const Constraints& keep_;
+  const std::vector<int> zero_;
+  const std::vector<ScheduleKind> kinds_;
+  bool counting_ = false;  // how many there are; none is priced
   LayoutModel model_;
   double capacity_;
   SearchResult result_;

@@ -6,27 +6,17 @@
 //
 // Layouts with the same sections and pipeline share a lower bound, the time of their blocks alone; what lies
 // above the worst of the best is not priced one by one, but counts as considered. `pareto` prices all of it.
+// Constraints are kept to by the enumeration itself, so that the best is the best of what they allow.
 #pragma once
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "model/base/error.h"
+#include "perfmodel/constraints.h"
 #include "perfmodel/layouts/layout_model.h"
 
 namespace isobar {
-
-/// What a search keeps to; the rest it tries.
-struct GivenLayout {
-  std::optional<int64_t> dp, tp, cp, pp, vpp, micro_batch;
-  std::optional<ScheduleKind> schedule;
-  std::optional<int> zero, recompute, cp_kind, order;  // indices as in Layout
-  std::optional<bool> sequence_parallel;               // of layouts with tp > 1
-  std::string text;                                    // "layout.tp=8, policy.zero=1", for people
-};
-/// Of `--set` assignments, whose values `spec` holds: those of layout.* and policy.* that a search would
-/// choose itself. Others are the specification's for every layout. Throws ConfigError for a micro-batch of 0.
-GivenLayout given_layout(const RunSpec& spec, const std::vector<std::string>& assignments);
 
 struct SearchSpace {
   bool context_parallel = true, orders = true, sequence_parallel_off = true;
@@ -35,7 +25,7 @@ struct SearchSpace {
                                       ScheduleKind::zb_h1};
   int64_t max_chunks = 16;
   int64_t max_tp = 64;
-  GivenLayout given = {};  // stands above the rest of the space
+  Constraints keep = {};
   /// Megatron-LM's space, which transformer-perf-estimates calls 1-D: tp with sequence parallelism, dp with
   /// sharded optimizer, pp by 1F1B, the micro-batch, and which axes are neighbours.
   static SearchSpace one_d();
@@ -43,6 +33,7 @@ struct SearchSpace {
 
 struct SearchOptions {
   size_t top = 5;
+  size_t variants = 0;  // of all layouts, several of one (dp, tp, cp, pp) too
   bool pareto = false;
   bool confirm = true;  // place the finalists' plans
   SearchSpace space = {};
@@ -52,14 +43,18 @@ struct LayoutCandidate {
   Layout layout;
   LayoutCost cost;
   int64_t arena = 0;  // bytes of the placed plan of its fullest rank; 0: not placed
+  double fits = 1;    // chance that its memory does
+  /// What layouts are ranked by: a run that does not fit has no throughput.
+  double score() const { return cost.seconds / fits; }
 };
 
 struct SearchResult {
-  std::vector<LayoutCandidate> best;    // fastest first, one for each (dp, tp, cp, pp)
-  std::vector<LayoutCandidate> pareto;  // faster ones need more memory
-  int64_t considered = 0;               // layouts, policies and placements
-  int64_t priced = 0;                   // of them, one by one
-  int64_t too_large = 0;                // of them, for the memory
+  std::vector<LayoutCandidate> best;      // least score first, one for each (dp, tp, cp, pp)
+  std::vector<LayoutCandidate> variants;  // as many as asked for, least score first; none is placed
+  std::vector<LayoutCandidate> pareto;    // faster ones need more memory
+  int64_t considered = 0;                 // layouts, policies and placements
+  int64_t priced = 0;                     // of them, one by one
+  int64_t too_large = 0;                  // of them, more likely than not
   int64_t too_large_when_placed = 0;
   size_t sections = 0;  // distinct (tp, cp, sp, recompute) that were built
   double seconds = 0;
@@ -72,11 +67,11 @@ class DoesNotFit : public ConfigError {
 };
 
 /// Throws DoesNotFit with the least memory that a layout needs, and ConfigError when the accelerators cannot
-/// be shared, with the nearest numbers that can.
+/// be shared, with the nearest numbers that can; both name the constraint without which there is a layout.
 SearchResult search(const RunSpec& spec, const Machine& machine, const SearchOptions& options);
 
 /// A machine that is faster or slower in one respect: "nvlink_bw*2", "net_bw*0.5", "flops*2",
-/// "memory_bw*1.5", "memory_size*0.5", "nvlink_ranks*8", "latency*0.5". Throws ConfigError.
+/// "memory_bw*1.5", "memory_size*0.5", "nvlink_ranks*8", "latency*0.5", "price*0.5". Throws ConfigError.
 Machine what_if(Machine machine, const std::string& change);
 const std::vector<std::string>& what_if_quantities();
 

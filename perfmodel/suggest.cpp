@@ -23,9 +23,6 @@ constexpr double kEqual = 0.9;  // gains within this share of the largest are eq
 double normal_pdf(double x) {
   return std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI);
 }
-double normal_cdf(double x) {
-  return 0.5 * std::erfc(-x / std::sqrt(2.0));
-}
 
 // Log seconds a sample of every candidate: mean + shared * z + own * e, z and e independent standard normals.
 struct Distribution {
@@ -72,12 +69,16 @@ double typical_noise(const std::vector<Candidate>& candidates) {
   return e * e;
 }
 
+StepView view_of(const Candidate& c, const Machine& m) {
+  return c.view ? *c.view : isobar::view_of(c.spec, c.terms, m);
+}
+
 Distribution distribution_of(const std::vector<Candidate>& candidates, const Machine& m) {
   const auto n = static_cast<Eigen::Index>(candidates.size());
   std::vector<ErrorSources> errors;
   std::map<std::string, Eigen::Index> columns;  // of what no run has shown yet
   for (const Candidate& c : candidates) {
-    errors.push_back(error_sources(c.spec, c.terms, m));
+    errors.push_back(error_sources(view_of(c, m), m));
     for (const auto& [name, sigma] : errors.back().groups) columns.try_emplace("group " + name, 0);
     for (const auto& [name, sigma] : errors.back().far) columns.try_emplace("far " + name, 0);
   }
@@ -98,7 +99,7 @@ Distribution distribution_of(const std::vector<Candidate>& candidates, const Mac
     d.shared.row(i).head(known) = e.scale * (g.transpose() * root);
     for (const auto& [name, sigma] : e.groups) d.shared(i, columns.at("group " + name)) = sigma;
     for (const auto& [name, sigma] : e.far) d.shared(i, columns.at("far " + name)) = sigma;
-    d.mean[i] = std::log(estimate(c.spec, c.terms, m).seconds);
+    d.mean[i] = std::log(estimate(view_of(c, m), m).seconds);
     // The spread is of whole runs: what a specification deviates by for itself, and the error of measuring
     // it.
     const double spread = e.scale * e.scale * e.spread * e.spread;

@@ -12,6 +12,7 @@
 // chosen as if those before it had been measured. Candidates are compared by samples a second.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "model/base/spec.h"
@@ -26,7 +27,8 @@ struct Candidate {
   RunSpec spec;
   StepTerms terms;  // terms_of(spec, ...) with the machine that the fit started from
   std::vector<MeasuredRun> measured = {};
-  int64_t trials_left = 1;  // trials of it that can still be run; 0: it is not suggested
+  int64_t trials_left = 1;            // trials of it that can still be run; 0: it is not suggested
+  std::optional<StepView> view = {};  // of layouts (layout_fit.h); else that of `terms`
 };
 
 struct SuggestOptions {

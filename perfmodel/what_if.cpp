@@ -46,6 +46,8 @@ void apply(Machine& m, const std::string& quantity, double f) {
     if (m.accelerator)
       m.accelerator->memory_bytes = std::llround(static_cast<double>(m.accelerator->memory_bytes) * f);
     m.identity.memory_bytes = std::llround(static_cast<double>(m.identity.memory_bytes) * f);
+  } else if (quantity == "price") {
+    m.accelerator->price_per_hour *= f;
   } else if (quantity == "nvlink_ranks") {
     if (m.accelerator)
       m.accelerator->host.ranks =
@@ -56,8 +58,8 @@ void apply(Machine& m, const std::string& quantity, double f) {
 }  // namespace
 
 const std::vector<std::string>& what_if_quantities() {
-  static const std::vector<std::string> names{"flops",   "memory_bw",   "nvlink_bw",   "net_bw",
-                                              "latency", "memory_size", "nvlink_ranks"};
+  static const std::vector<std::string> names{"flops",   "memory_bw",   "nvlink_bw",    "net_bw",
+                                              "latency", "memory_size", "nvlink_ranks", "price"};
   return names;
 }
 
@@ -81,8 +83,10 @@ Machine what_if(Machine machine, const std::string& change) {
   if (rest != end)
     refuse("'" + std::string(rest, end) + "' stands behind the factor",
            "write one change, e.g. nvlink_bw*2; --whatif may be repeated");
-  if (quantity == "nvlink_ranks" && !machine.accelerator)
+  if ((quantity == "nvlink_ranks" || quantity == "price") && !machine.accelerator)
     refuse("is of accelerators, and " + machine.file + " has none", "leave it out");
+  if (quantity == "price" && machine.accelerator->price_per_hour == 0)
+    refuse("changes a price that " + machine.file + " does not say", "give accelerator.price_per_hour there");
   if (change[sign] == '/') factor = 1 / factor;
   apply(machine, quantity, factor);
   machine.name += " with " + change;
@@ -103,7 +107,7 @@ std::vector<Turn> turns(const RunSpec& spec, const Machine& machine,
         const LayoutCandidate* leads = nullptr;
         double least = 0;
         for (const LayoutCandidate& c : candidates) {
-          const double s = model.cost(c.layout).seconds;
+          const double s = model.cost(c.layout).seconds / c.fits;
           if (!leads || s < least) leads = &c, least = s;
         }
         if (leads == &candidates.front()) continue;

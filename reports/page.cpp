@@ -160,6 +160,10 @@ std::string facets_json(const ReportData& d) {
 
 }  // namespace
 
+const char* page_style() {
+  return kStyle;
+}
+
 std::string page_html(const ReportData& d, const ChartData& s, const std::vector<Sentence>& sentences,
                       const std::vector<Figure>& figures, const std::vector<Table>& tables) {
   std::string out;

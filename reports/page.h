@@ -19,4 +19,7 @@ namespace isobar {
 std::string page_html(const ReportData& d, const ChartData& s, const std::vector<Sentence>& sentences,
                       const std::vector<Figure>& figures, const std::vector<Table>& tables);
 
+/// Of every page.
+const char* page_style();
+
 }  // namespace isobar

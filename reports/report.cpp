@@ -62,7 +62,8 @@ int run_program(const std::vector<std::string>& argv, std::string* output) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// What an earlier report left that this one will not write again must not pass for this one's.
+}  // namespace
+
 void clear_old(const fs::path& out) {
   for (const char* folder : {"figures", "tables"}) {
     if (!fs::is_directory(out / folder)) continue;
@@ -73,31 +74,6 @@ void clear_old(const fs::path& out) {
     }
   }
 }
-
-void draw(Report& report, const fs::path& out, const ReportOptions& options) {
-  const fs::path renderer = find_renderer();
-  if (renderer.empty()) {
-    report.not_drawn =
-        "reports/render.py is not where the program was built from; run isobar in its source tree";
-    return;
-  }
-  const fs::path python = options.python.empty() ? find_python() : options.python;
-  std::vector<std::string> argv = {python.string(), renderer.string(), out.string()};
-  // Marks of so many runs are drawn by the reader's browser alone: still pictures of them would double the
-  // page.
-  if (report.data.runs.size() > kStill) argv.emplace_back("--no-stills");
-  if (options.png) argv.emplace_back("--png");
-  if (options.pdf) argv.emplace_back("--pdf");
-  std::string output;
-  const int code = run_program(argv, &output);
-  report.drawn = code == 0;
-  if (code == 127 || code == kNoVlConvert)
-    report.not_drawn = kMend;
-  else if (code != 0)
-    report.not_drawn = "render.py failed with code " + std::to_string(code) + ": " + output;
-}
-
-}  // namespace
 
 fs::path find_renderer() {
   std::error_code ignored;
@@ -118,6 +94,22 @@ fs::path find_python() {
     if (fs::path p = r.parent_path().parent_path() / python; fs::exists(p)) return p;
   if (fs::exists(python)) return fs::absolute(python);
   return "python3";
+}
+
+std::string draw_figures(const fs::path& out, const ReportOptions& options, bool stills) {
+  const fs::path renderer = find_renderer();
+  if (renderer.empty())
+    return "reports/render.py is not where the program was built from; run isobar in its source tree";
+  const fs::path python = options.python.empty() ? find_python() : options.python;
+  std::vector<std::string> argv = {python.string(), renderer.string(), out.string()};
+  if (!stills) argv.emplace_back("--no-stills");
+  if (options.png) argv.emplace_back("--png");
+  if (options.pdf) argv.emplace_back("--pdf");
+  std::string output;
+  const int code = run_program(argv, &output);
+  if (code == 0) return "";
+  if (code == 127 || code == kNoVlConvert) return kMend;
+  return "render.py failed with code " + std::to_string(code) + ": " + output;
 }
 
 Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, const ReportOptions& options) {
@@ -155,10 +147,10 @@ Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, cons
   }
   r.page = out / "index.html";
   write_atomically(r.page, page_html(d, s, story(d, comparisons), drawings, r.tables));
-  if (options.draw)
-    draw(r, out, options);
-  else
-    r.not_drawn = "not asked to";
+  // Marks of so many runs are drawn by the reader's browser alone: still pictures of them would double the
+  // page.
+  r.not_drawn = options.draw ? draw_figures(out, options, d.runs.size() <= kStill) : "not asked to";
+  r.drawn = r.not_drawn.empty();
   return r;
 }
 

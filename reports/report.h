@@ -35,6 +35,12 @@ struct Report {
 Report write_report(const std::vector<std::filesystem::path>& dirs, const std::filesystem::path& out,
                     const ReportOptions& options);
 
+/// Draws OUT/figures/*.vl.json into OUT/index.html: "", or why it could not and the mend. `stills`: as
+/// pictures, else by the reader's browser alone.
+std::string draw_figures(const std::filesystem::path& out, const ReportOptions& options, bool stills);
+/// What an earlier page left that this one will not write again must not pass for this one's.
+void clear_old(const std::filesystem::path& out);
+
 /// The Python that draws: $ISOBAR_REPORT_PYTHON, else .venv-reports of the source tree or of the working
 /// directory, else python3 from the PATH.
 std::filesystem::path find_python();

@@ -26,6 +26,7 @@ void add_import_command(CLI::App& app);
 void add_data_commands(CLI::App& app);
 void add_config_commands(CLI::App& app);
 void add_doctor_command(CLI::App& app);
+void add_machine_command(CLI::App& app);
 void add_preflight_command(CLI::App& app);
 
 /// What a callback throws to end with a certain exit code, after it has said why itself.

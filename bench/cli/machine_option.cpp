@@ -5,8 +5,10 @@
 #include "perfmodel/machine/machine_file.h"
 
 namespace isobar {
+namespace {
 
-CLI::Option* add_machine_option(CLI::App& command, std::string& path, const std::string& description) {
+template <class Paths>
+CLI::Option* add_machines(CLI::App& command, Paths& paths, const std::string& description) {
   const CLI::Validator found(
       [](std::string& named) {
         const std::string file = machine_file(named);
@@ -16,8 +18,20 @@ CLI::Option* add_machine_option(CLI::App& command, std::string& path, const std:
       },
       "", "");
   return command
-      .add_option("--machine", path, description + "; or the name of a shipped one, e.g. perlmutter")
+      .add_option("--machine", paths, description + "; or the name of a shipped one, e.g. perlmutter")
       ->transform(found);
+}
+
+}  // namespace
+
+CLI::Option* add_machine_option(CLI::App& command, std::string& path, const std::string& description) {
+  return add_machines(command, path, description);
+}
+
+CLI::Option* add_machine_option(CLI::App& command, std::vector<std::string>& paths,
+                                const std::string& description) {
+  return add_machines(command, paths, description + "; may be repeated: side by side")
+      ->allow_extra_args(false);
 }
 
 }  // namespace isobar

@@ -61,6 +61,7 @@ int run(int argc, char** argv) {
   add_data_commands(app);
   add_config_commands(app);
   add_doctor_command(app);
+  add_machine_command(app);
   add_preflight_command(app);
   app.failure_message(usage_error);
   try {

@@ -1,5 +1,6 @@
 #include "bench/cli/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -18,6 +19,26 @@ CLI::Validator number_that(const std::string& shown, const std::string& refusal,
     const auto [rest, failed] = std::from_chars(begin, end, value);
     const bool number = failed == std::errc() && rest == end && std::isfinite(value);
     return number && is_right(value, low, high) ? std::string() : text + " is not " + refusal;
+  });
+  return v;
+}
+
+// A number above 0 and what stands behind it, which multiplies it.
+CLI::Validator scaled(const std::string& shown, const std::string& refusal,
+                      std::vector<std::pair<std::string, double>> units) {
+  CLI::Validator v(shown);
+  v.operation([=](std::string& text) {
+    const char *begin = text.data(), *end = begin + text.size();
+    double value = 0;
+    const auto [rest, failed] = std::from_chars(begin, end, value);
+    const std::string unit(rest, end);
+    const auto at = std::find_if(units.begin(), units.end(), [&](const auto& u) { return u.first == unit; });
+    if (failed != std::errc() || at == units.end() || !std::isfinite(value * at->second) || !(value > 0))
+      return text + " is not " + refusal;
+    char number[64];
+    std::snprintf(number, sizeof number, "%.17g", value * at->second);
+    text = number;
+    return std::string();
   });
   return v;
 }
@@ -51,6 +72,16 @@ CLI::Validator number_in(double low, double high) {
 CLI::Validator above_zero() {
   return number_that(
       "above 0", "a number above 0", [](double v, double, double) { return v > 0; }, 0, 0);
+}
+
+CLI::Validator amount() {
+  return scaled("above 0, e.g. 1.5T", "a number above 0, with k, M, B or T behind it or nothing",
+                {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"B", 1e9}, {"G", 1e9}, {"T", 1e12}});
+}
+
+CLI::Validator duration() {
+  return scaled("e.g. 10d or 36h", "a time like 10d, 36h, 90m or 600s",
+                {{"d", 86400}, {"h", 3600}, {"m", 60}, {"min", 60}, {"s", 1}});
 }
 
 }  // namespace isobar

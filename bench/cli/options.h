@@ -29,5 +29,9 @@ void refuse_contradiction(const std::vector<std::string>& set, const std::string
 CLI::Validator number_in(double low, double high);
 /// A number above 0 that is one: no NaN, no infinity.
 CLI::Validator above_zero();
+/// The same with k, M, B (or G) or T behind it: 1T tokens, 100k. Becomes the number.
+CLI::Validator amount();
+/// 10d, 36h, 90m (or min), 600s. Becomes seconds.
+CLI::Validator duration();
 
 }  // namespace isobar

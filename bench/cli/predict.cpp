@@ -5,10 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/compare.h"
+#include "bench/cli/emit.h"
 #include "bench/cli/machine_option.h"
 #include "bench/cli/options.h"
 #include "bench/cli/predict_engine.h"
 #include "bench/cli/predict_layouts.h"
+#include "bench/cli/predict_page.h"
+#include "bench/cli/schedule.h"
+#include "bench/cli/unanswered.h"
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
 #include "model/base/yaml.h"
@@ -17,6 +22,8 @@
 
 namespace isobar {
 namespace {
+
+using nlohmann::json;
 
 constexpr const char* kPredictHelp =
     R"(Says how long one optimizer step of CONFIG takes on a machine, where the time goes, how sure that is and how
@@ -27,7 +34,15 @@ to, wide for others, and widest for a spec sheet or a calibration alone; warning
 
 For a cluster of accelerators (configs/machines/dgx-h100.yaml …) --gpus searches every layout, policy and placement
 that fits, and says what would have to change for another to be the best; what --set says of layout.* and policy.*
-is kept to, the file's own layout is not. Without --gpus the configuration's layout is predicted.
+is kept to, the file's own layout is not. --fix and --exclude narrow the search: dp, tp, cp, pp, vpp, micro_batch,
+zero (numbers and ranges like 2..8), schedule, recompute, cp_kind, order, sequence_parallel (words).
+Without --gpus the configuration's layout is predicted.
+
+What may not fit counts less: layouts are ranked by their step over the chance that the memory is enough, and those
+that are the same within what is known are listed with the runs that would tell them apart. --machine twice puts
+machines side by side: step, MFU, price and kWh, and the chance that one beats the first. --deadline 10d and
+--budget 100k look for the fewest accelerators that train --tokens 1T so; failures and checkpoints count. --emit
+prints the layout for megatron, nemo, torchtitan, deepspeed or isobar itself; -o DIR draws the search.
 
 What computes is what the machine file describes, unless the configuration or --set names run.device.
 A configuration that does not fit ends with exit code 4; the first lines say by how much, and the smallest
@@ -51,15 +66,20 @@ Examples:
   isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --whatif nvlink_bw*2
   isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --set layout.tp=8
   isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --engine nemo
+  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --machine dgx-b200 --gpus 64
+  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --tokens 1T --deadline 30d --budget 2M
+  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --gpus 64 --fix tp=2..8 --exclude zero=3 -o out
+  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --gpus 64 --exclude zero=2..3 --emit megatron
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --ranks 2 --set policy.amp=bf16
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --json | jq .step_s)";
 
 struct PredictArguments {
-  std::string config, machine;
+  std::string config, emit, out;
+  std::vector<std::string> machines;
   std::vector<std::string> set;
   int64_t ranks = 0, ranks_on_host = 0, global_batch = 0;
-  std::vector<std::string> what_if;
+  std::vector<std::string> what_if, fix, exclude;
   LayoutQuestion question;
   EngineQuestion engine{"isobar", {}};
 };
@@ -92,25 +112,119 @@ bool names_device(const PredictArguments& a) {
                      [](const std::string& s) { return s.starts_with("run.device="); });
 }
 
+PredictOptions options_of(const PredictArguments& a, const RunSpec& spec) {
+  return {.ranks_on_host = a.ranks_on_host, .workspace = cpu_workspace, .device_workspace = [&spec] {
+            return gpu_workspace(spec);
+          }};
+}
+
+// A row of each machine and number of accelerators; those without an answer are said beside the others.
+std::vector<ComparedRow> side_by_side(const std::vector<Machine>& machines, const RunSpec& given,
+                                      const PredictArguments& a, const LayoutQuestion& q, json& none,
+                                      Unanswered& unanswered) {
+  std::vector<ComparedRow> rows;
+  for (const Machine& m : machines) {
+    RunSpec spec = given;
+    const Chooser chooser(spec, m, a.engine, options_of(a, spec));
+    const std::vector<int64_t> numbers = q.gpus.empty() ? std::vector<int64_t>{0} : q.gpus;
+    for (const int64_t gpus : numbers) try {
+        const std::string name = m.name.empty() ? m.file : m.name;
+        rows.push_back({name, gpus > 0 ? chooser.best(spec, gpus, q).front() : chooser.own(spec)});
+      } catch (const ConfigError& e) {
+        unanswered.say(m.name, gpus, e, none);
+      }
+  }
+  return rows;
+}
+
+void print_compared(const std::vector<ComparedRow>& rows, const json& none, bool as_json) {
+  if (as_json) {
+    json out = to_json(compared_numbers(rows));
+    for (const json& one : none) out.push_back(one);
+    std::printf("%s\n", out.dump(1).c_str());
+  } else {
+    std::fputs(to_text(compared(rows)).c_str(), stdout);
+  }
+}
+
+void compare_machines(const std::vector<Machine>& machines, const RunSpec& spec, const PredictArguments& a,
+                      const LayoutQuestion& q) {
+  json none = json::array();
+  Unanswered unanswered(q.json);
+  const std::vector<ComparedRow> rows = side_by_side(machines, spec, a, q, none, unanswered);
+  if (!rows.empty()) print_compared(rows, none, q.json);
+  if (!rows.empty() && !a.out.empty()) write_machines_page(a.out, spec.file, rows);
+  unanswered.end();
+}
+
+void answer_schedule(const Machine& m, const RunSpec& spec, const PredictArguments& a,
+                     const LayoutQuestion& q) {
+  if (q.budget > 0 && !(m.accelerator && m.accelerator->price_per_hour > 0))
+    throw ConfigError(m.file, "--budget", "wants a price", "give accelerator.price_per_hour there");
+  const Chooser chooser(spec, m, a.engine, options_of(a, spec));
+  const std::vector<Scheduled> all = schedule(chooser, spec, q);
+  if (q.json) {
+    json out = json::array();
+    for (const Scheduled& s : all) {
+      json j = json_of(s.training);
+      j["gpus"] = s.choice.ranks();
+      j["layout"] = text_of(layout_of(s.choice.spec));
+      j["step_s"] = s.choice.step.value;
+      j["chance_in_time"] = s.in_time;
+      j["chance_in_budget"] = s.in_budget;
+      j["chance_to_fit"] = s.choice.fits;
+      out.push_back(std::move(j));
+    }
+    std::printf("%s\n", out.dump(1).c_str());
+    return;
+  }
+  std::printf("%s on %s, global batch %ld\n\n", spec.file.c_str(), m.name.c_str(), spec.train.global_batch);
+  std::fputs(to_text(schedule_table(all, q)).c_str(), stdout);
+  std::printf("\n%s", verdict(all, q).c_str());
+  if (!all.front().training.assumed.empty())
+    std::printf("  assumed: %s\n", all.front().training.assumed.c_str());
+}
+
 // `user`: what was set by hand, which a search keeps to.
 void run_predict(const PredictArguments& a, const std::vector<std::string>& user) {
   RunSpec spec = spec_of(a);
-  Machine m = load_machine(a.machine);
-  for (const std::string& change : a.what_if) m = what_if(m, change);
+  std::vector<Machine> machines;
+  for (const std::string& file : a.machines) machines.push_back(load_machine(file));
   if (!names_device(a)) spec.run.device = "auto";
-  if (device_of(spec, m) == Device::accelerator && a.ranks_on_host > 0)
-    throw ConfigError("isobar predict", "--ranks-on-host", "is for cores",
-                      "of accelerators " + a.machine + " says it (accelerator.tiers.host.ranks)");
+  for (const Machine& m : machines)
+    if (device_of(spec, m) == Device::accelerator && a.ranks_on_host > 0)
+      throw ConfigError("isobar predict", "--ranks-on-host", "is for cores",
+                        "of accelerators " + m.file + " says it (accelerator.tiers.host.ranks)");
   LayoutQuestion question = a.question;
-  if (!question.gpus.empty()) question.given = given_layout(spec, user);
-  if (a.engine.engine != "isobar") return answer(spec, m, question, a.engine);
+  if (!question.gpus.empty() || question.deadline_s > 0 || question.budget > 0)
+    question.keep = given_layout(spec, user);
+  for (const std::string& list : a.fix) question.keep.fix(list);
+  for (const std::string& list : a.exclude) question.keep.exclude(list);
+  if (machines.size() > 1) return compare_machines(machines, spec, a, question);
+  const std::vector<Machine> changed = with_changes(machines.front(), a.what_if);
+  const Machine& m = changed.back();
+  if (!a.emit.empty()) {
+    const Chooser chooser(spec, m, a.engine, options_of(a, spec));
+    const LayoutChoice c = question.gpus.empty()
+                               ? chooser.own(spec)
+                               : chooser.best(spec, question.gpus.front(), question).front();
+    std::fputs(emitted(c.spec, a.emit).c_str(), stdout);
+    return;
+  }
+  if (question.deadline_s > 0 || question.budget > 0) return answer_schedule(m, spec, a, question);
   if (question.rates && device_of(spec, m) != Device::accelerator)
     throw ConfigError("isobar predict", "--rates", "is for accelerators",
                       "name a machine of accelerators, or leave it out");
-  answer(spec, m, question,
-         {.ranks_on_host = a.ranks_on_host, .workspace = cpu_workspace, .device_workspace = [&spec] {
-            return gpu_workspace(spec);
-          }});
+  if (a.engine.engine != "isobar")
+    answer(spec, m, question, a.engine);
+  else
+    answer(spec, m, question, options_of(a, spec));
+  if (!a.out.empty() && changed.size() == 1)
+    write_search_page(a.out, Chooser(spec, m, a.engine, options_of(a, spec)), spec, question);
+  if (changed.size() > 1 && !question.json) {
+    std::printf("\nwith the changes, beside what it is:\n\n");
+    compare_machines(changed, spec, a, question);
+  }
 }
 
 }  // namespace
@@ -121,7 +235,8 @@ void add_predict_command(CLI::App& app) {
       app.add_subcommand("predict", "Step time by term, throughput and memory, with interval");
   predict_command->footer(kPredictHelp);
   predict_command->add_option("CONFIG", a->config, "Run configuration (YAML)")->required();
-  add_machine_option(*predict_command, a->machine, "Machine file (isobar calibrate, isobar fit)")->required();
+  add_machine_option(*predict_command, a->machines, "Machine file (isobar calibrate, isobar fit)")
+      ->required();
   predict_command->add_option("--set", a->set, "key=value of the configuration; may be repeated")
       ->allow_extra_args(false);
   predict_command->add_option("--ranks", a->ranks, "World size; data parallelism takes what is left of it")
@@ -131,6 +246,11 @@ void add_predict_command(CLI::App& app) {
   predict_command->add_option("--gpus", a->question.gpus, "Search the layouts of so many; may be repeated")
       ->allow_extra_args(false)
       ->check(CLI::Range(1, 1 << 20));
+  predict_command
+      ->add_option("--fix", a->fix, "Of a search: only layouts with tp=8, or pp=2..8; several with commas")
+      ->allow_extra_args(false);
+  predict_command->add_option("--exclude", a->exclude, "Of a search: none with zero=3; several with commas")
+      ->allow_extra_args(false);
   predict_command->add_option("--global-batch", a->global_batch, "Samples of a step")
       ->check(CLI::Range(1, 1 << 24));
   predict_command->add_option("--top", a->question.top, "How many layouts to list")
@@ -144,40 +264,85 @@ void add_predict_command(CLI::App& app) {
       ->add_option(
           "--whatif", a->what_if,
           "Change the machine: flops, memory_bw, nvlink_bw, net_bw, latency, memory_size, nvlink_ranks, "
-          "e.g. nvlink_bw*2; may be repeated")
+          "price, e.g. nvlink_bw*2; may be repeated: all together, and each beside the machine as it is")
       ->allow_extra_args(false);
-  auto* tokens =
-      predict_command
-          ->add_option("--tokens", a->question.tokens, "Time and cost of training on so many tokens")
-          ->check(above_zero());
+  auto* tokens = predict_command
+                     ->add_option("--tokens", a->question.tokens,
+                                  "Time and cost of training on so many tokens, e.g. 1.5T")
+                     ->transform(amount());
   predict_command
       ->add_option("--samples", a->question.samples, "Time and cost of training on so many samples")
-      ->check(above_zero())
+      ->transform(amount())
       ->excludes(tokens);
+  predict_command
+      ->add_option("--deadline", a->question.deadline_s,
+                   "The fewest accelerators that train --tokens or --samples in, e.g., 10d")
+      ->transform(duration());
+  predict_command
+      ->add_option("--budget", a->question.budget, "The same for, e.g., 100k of the machine's currency")
+      ->transform(amount());
+  predict_command
+      ->add_option("--emit", a->emit,
+                   "Print the layout, of --gpus the best one, as options or file of this software alone")
+      ->check(CLI::IsMember(emit_targets()));
   predict_command->add_option("--engine", a->engine.engine,
                               "Whose software runs it: isobar, a file of configs/engines, or unknown");
   predict_command
       ->add_option("--tuned", a->engine.tuned, "How tuned that engine is: 0 research code … 1 MLPerf")
       ->check(number_in(0, 1));
+  predict_command->add_option(
+      "-o,--out", a->out,
+      "Also write a page with figures, SVG, CSV and JSON there: of a search, of machines "
+      "side by side or of what-ifs");
   predict_command->add_flag("--rates", a->question.rates,
                             "What the step's time is made of, price by price, and each price's source "
                             "(accelerators, one layout)");
   predict_command->add_flag("--json", a->question.json, "Print JSON on stdout instead of tables");
   predict_command->callback([a, predict_command] {
-    const bool searches = !a->question.gpus.empty(), foreign = a->engine.engine != "isobar";
+    const bool plans = a->question.deadline_s > 0 || a->question.budget > 0;
+    const bool searches = !a->question.gpus.empty() || plans, foreign = a->engine.engine != "isobar";
+    const bool several = a->machines.size() > 1, trains = has_training(a->question);
+    const char* one = "is of one machine";
+    const char* alone = "leave the others out";
     const char* own = "is answered of Isobar's own engine alone";
-    refuse_unused(*predict_command, {{"--tuned", !foreign, "is of other engines", "name one with --engine"},
-                                     {"--rates", foreign, own, "leave it or --engine out"},
-                                     {"--pareto", foreign, own, "leave it or --engine out"},
-                                     {"--tokens", foreign, own, "leave it or --engine out"},
-                                     {"--samples", foreign, own, "leave it or --engine out"},
-                                     {"--ranks-on-host", foreign, own, "leave it or --engine out"},
-                                     {"--ranks", searches, "says how many ranks there are, as --gpus does",
-                                      "keep one of the two"},
-                                     {"--top", !searches, "is for a search of layouts", "add --gpus N"},
-                                     {"--space", !searches, "is for a search of layouts", "add --gpus N"},
-                                     {"--pareto", !searches, "is for a search of layouts", "add --gpus N"},
-                                     {"--rates", searches, "is for one layout", "leave --gpus out"}});
+    refuse_unused(
+        *predict_command,
+        {{"--out", !searches && !several && a->what_if.empty(), "is of a search, of machines or of what-ifs",
+          "add --gpus N, another --machine or --whatif"},
+         {"--out", plans, "is of a search", "leave --deadline and --budget out"},
+         {"--out", a->question.json, "prints where the page is",
+          "leave --json out; DIR/search.json has the data"},
+         {"--out", !a->emit.empty(), "is of a search", "leave --emit out"},
+         {"--tuned", !foreign, "is of other engines", "name one with --engine"},
+         {"--rates", foreign, own, "leave it or --engine out"},
+         {"--pareto", foreign, own, "leave it or --engine out"},
+         {"--rates", several, one, alone},
+         {"--pareto", several, one, alone},
+         {"--whatif", several, one, alone},
+         {"--top", several, one, alone},
+         {"--tokens", several, one, alone},
+         {"--samples", several, one, alone},
+         {"--deadline", several, one, alone},
+         {"--budget", several, one, alone},
+         {"--emit", several, one, alone},
+         {"--emit", a->question.gpus.size() > 1, "is of one layout", "give one --gpus"},
+         {"--emit", plans, "is of one layout", "leave --deadline and --budget out"},
+         {"--emit", a->question.json, "prints no JSON", "leave --json out"},
+         {"--emit", trains, "prints no bill", "leave --tokens and --samples out"},
+         {"--emit", a->question.rates, "prints no prices", "leave --rates out"},
+         {"--emit", a->question.pareto, "is of one layout", "leave --pareto out"},
+         {"--deadline", !trains, "is of a training", "add --tokens or --samples"},
+         {"--budget", !trains, "is of a training", "add --tokens or --samples"},
+         {"--pareto", plans, "is of one number", "leave it out"},
+         {"--top", plans, "is of one number", "leave it out"},
+         {"--ranks-on-host", foreign, own, "leave it or --engine out"},
+         {"--ranks", searches, "says how many ranks there are, as --gpus does", "keep one of the two"},
+         {"--top", !searches, "is for a search of layouts", "add --gpus N"},
+         {"--space", !searches, "is for a search of layouts", "add --gpus N"},
+         {"--fix", !searches, "is for a search of layouts", "add --gpus N"},
+         {"--exclude", !searches, "is for a search of layouts", "add --gpus N"},
+         {"--pareto", !searches, "is for a search of layouts", "add --gpus N"},
+         {"--rates", searches, "is for one layout", "leave --gpus out"}});
     if (a->global_batch > 0) {
       refuse_contradiction(a->set, "train.global_batch", a->global_batch, "--global-batch");
       a->set.push_back("train.global_batch=" + std::to_string(a->global_batch));

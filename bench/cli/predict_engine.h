@@ -1,19 +1,12 @@
 // isobar predict --engine: one layout, or the best of a search, as other engines would run it.
 #pragma once
-#include <optional>
-#include <string>
-
-#include "bench/cli/predict_layouts.h"
+#include "bench/cli/engine_on.h"
 
 namespace isobar {
 
-struct EngineQuestion {
-  std::string engine;           // a file of configs/engines, or unknown
-  std::optional<double> tuned;  // 0 … 1; none: the engine's usual
-};
-
-/// Prints the answer. Throws ConfigError for what engine, net or machine cannot take; ends with exit code 4
-/// (CLI::RuntimeError) where all of the memory's interval is more than there is.
+/// Prints the answer. Throws ConfigError for what engine, net or machine cannot take. Of several numbers of
+/// accelerators one without an answer is said beside the others. Ends with exit code 4 (CLI::RuntimeError)
+/// where all of the memory's interval is more than there is.
 void answer(const RunSpec& spec, const Machine& machine, const LayoutQuestion& question,
             const EngineQuestion& engine);
 

@@ -6,13 +6,16 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "bench/cli/commands.h"
+#include "bench/cli/choice.h"
 #include "bench/cli/rates_text.h"
+#include "bench/cli/schedule.h"
 #include "bench/cli/step_text.h"
+#include "bench/cli/unanswered.h"
 #include "model/base/error.h"
 #include "perfmodel/layout_predict.h"
 #include "perfmodel/search.h"
 #include "perfmodel/smallest_change.h"
+#include "perfmodel/ties.h"
 
 namespace isobar {
 namespace {
@@ -20,28 +23,9 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kWhose = "Isobar's own engine (--engine prices others')";
-constexpr int kDoesNotFit = 4;  // the exit code of out of memory
-
-// What a training of so many samples takes.
-struct Bill {
-  double hours = 0, gpu_hours = 0, price = 0, kwh = 0;
-};
-
-Bill bill_of(const RunSpec& s, const Machine& m, const LayoutQuestion& q, double step_s, int64_t gpus) {
-  const double samples = q.samples > 0 ? q.samples : q.tokens / static_cast<double>(s.net.tokens());
-  Bill b;
-  b.hours = samples / static_cast<double>(s.train.global_batch) * step_s / 3600;
-  b.gpu_hours = b.hours * static_cast<double>(gpus);
-  if (m.accelerator) {
-    b.price = b.gpu_hours * m.accelerator->price_per_hour;
-    b.kwh = b.gpu_hours * m.accelerator->power_w / 1000;
-  }
-  return b;
-}
-
-bool has_budget(const LayoutQuestion& q) {
-  return q.tokens > 0 || q.samples > 0;
-}
+constexpr size_t kVariants = 24;  // of a search's layouts, among which ties are looked for
+constexpr size_t kTelling = 2;    // runs that are named
+constexpr int kDoesNotFit = 4;    // the exit code of out of memory
 
 json json_of(const Layout& l) {
   return {{"dp", l.dp},
@@ -58,26 +42,39 @@ json json_of(const Layout& l) {
           {"cp_kind", kCpKinds[l.cp_kind]}};
 }
 
+// By the placed plan, where there is one.
+double bytes_of(const LayoutCandidate& c) {
+  return c.arena > 0 ? static_cast<double>(c.arena) + c.cost.process + c.cost.nccl : c.cost.memory;
+}
+
 json json_of(const LayoutCandidate& c) {
   json j = {{"layout", json_of(c.layout)},
             {"step_s", c.cost.seconds},
-            {"memory_total_bytes", std::llround(c.cost.memory)}};
+            {"memory_total_bytes", std::llround(bytes_of(c))},
+            {"chance_to_fit", c.fits}};
   if (c.arena > 0) j["arena_bytes"] = c.arena;
   return j;
 }
 
 void print_candidates(const char* title, const std::vector<LayoutCandidate>& list, size_t most) {
-  std::printf("\n  %-10s %8s %9s  %s\n", title, "step s", "memory GB", "layout");
-  for (size_t i = 0; i < std::min(most, list.size()); ++i)
-    std::printf("  %-10zu %8.3f %9.1f  %s\n", i + 1, list[i].cost.seconds, 1e-9 * list[i].cost.memory,
-                text_of(list[i].layout).c_str());
+  std::printf("\n  %-10s %8s %9s %6s  %s\n", title, "step s", "memory GB", "fits", "layout");
+  for (size_t i = 0; i < std::min(most, list.size()); ++i) {
+    const LayoutCandidate& c = list[i];
+    std::printf("  %-10zu %8.3g %9.3g %4.0f %%  %s\n", i + 1, c.cost.seconds, 1e-9 * bytes_of(c),
+                100 * c.fits, text_of(c.layout).c_str());
+  }
 }
 
-void print_bill(const Bill& b, const Machine& m) {
-  std::printf("\n  the whole training: %.2f days, %.4g GPU-hours", b.hours / 24, b.gpu_hours);
-  if (b.price > 0) std::printf(", %.4g %s", b.price, m.accelerator->currency.c_str());
-  if (b.kwh > 0) std::printf(", %.4g kWh (accelerators at full power)", b.kwh);
-  std::printf("\n");
+void print_ties(const Ties& t, const std::vector<LayoutCandidate>& all) {
+  std::printf(
+      "\n  with 80 %% the fastest is one of these %zu; the first is expected to lose %.2g %% to the best\n",
+      t.members.size(), 100 * t.loss);
+  for (const Ties::Member& m : t.members)
+    std::printf("    %3.0f %%  %8.3g s  %s\n", 100 * m.chance, all[m.index].cost.seconds,
+                text_of(all[m.index].layout).c_str());
+  if (t.members.size() < 2) return;
+  std::printf("  runs that would tell most:\n");
+  for (const size_t i : t.telling) std::printf("    %s\n", text_of(all[i].layout).c_str());
 }
 
 struct Point {
@@ -90,14 +87,10 @@ void print_curve(const std::vector<Point>& curve) {
   std::printf("  %8s %10s %9s %10s  %s\n", "GPUs", "step s", "speedup", "efficiency", "layout");
   for (const Point& p : curve) {
     const double speedup = curve[0].step_s / p.step_s;
-    std::printf("  %8ld %10.3f %9.2f %9.1f%%  %s\n", p.gpus, p.step_s, speedup,
+    std::printf("  %8ld %10.3g %9.2g %9.0f%%  %s\n", p.gpus, p.step_s, speedup,
                 100 * speedup * static_cast<double>(curve[0].gpus) / static_cast<double>(p.gpus),
                 p.layout.c_str());
   }
-}
-
-json json_of(const Bill& b) {
-  return {{"hours", b.hours}, {"gpu_hours", b.gpu_hours}, {"price", b.price}, {"kwh", b.kwh}};
 }
 
 json json_of(const std::optional<SmallestChange>& c) {
@@ -125,7 +118,6 @@ void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, co
   const RunSpec& spec = micro_batch.spec;
   const Prediction p = predict(spec, m, options);
   const Layout l = layout_of(spec);
-  const Bill bill = bill_of(spec, m, q, p.step_s, l.world());
   std::optional<SmallestChange> change;
   if (!p.fits()) change = smallest_change(spec, m, options);
   if (q.json) {
@@ -134,7 +126,7 @@ void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, co
     j["micro_batch_chosen"] = micro_batch.chosen;  // the largest that fits; else it was given
     if (!p.fits()) j["smallest_change"] = json_of(change);
     if (q.rates) j["rates"] = rates_json(p.counts, m);
-    if (has_budget(q)) j["budget"] = json_of(bill);
+    if (has_training(q)) j["budget"] = json_of(training_of(choice_of(spec, p, m, options), q));
     std::printf("%s\n", j.dump(1).c_str());
   } else {
     if (!p.fits()) {
@@ -150,33 +142,34 @@ void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, co
     print_prediction(p, spec, m);
     if (micro_batch.chosen) std::printf("note: %s\n", micro_batch.text().c_str());
     if (q.rates) print_rates(p.counts, m);
-    if (has_budget(q)) print_bill(bill, m);
+    if (has_training(q))
+      std::printf("\n  %s\n", text_of(training_of(choice_of(spec, p, m, options), q), m).c_str());
   }
   if (!p.fits()) throw CLI::RuntimeError(kDoesNotFit);
 }
 
 }  // namespace
 
+SearchSpace space_of(const LayoutQuestion& q) {
+  SearchSpace space = q.space == "1d" ? SearchSpace::one_d() : SearchSpace{};
+  space.keep = q.keep;
+  return space;
+}
+
 void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, const PredictOptions& options) {
   if (q.gpus.empty()) return one_run(given, m, q, options);
   json out = json::array();
   std::vector<Point> curve;
-  SearchSpace space = q.space == "1d" ? SearchSpace::one_d() : SearchSpace{};
-  space.given = q.given;
-  int code = 0;  // of the numbers that have no answer: bad input before what does not fit
+  Unanswered unanswered(q.json);
   for (const int64_t gpus : q.gpus) {
     RunSpec spec = given;
     spec.layout = {.dp = gpus};
     spec.policy.micro_batch = 0;
     SearchResult r;
     try {
-      r = search(spec, m, {.top = q.top, .pareto = q.pareto, .space = space});
-    } catch (const ConfigError& e) {  // the others may still be answered
-      const bool large = dynamic_cast<const DoesNotFit*>(&e) != nullptr;
-      code = code == 2 || !large ? 2 : kDoesNotFit;
-      if (q.json)
-        out.push_back({{"gpus", gpus}, {"machine", m.name}, {large ? "does_not_fit" : "refused", e.what()}});
-      std::fprintf(stderr, "isobar: %s\n", e.what());
+      r = search(spec, m, {.top = q.top, .variants = kVariants, .pareto = q.pareto, .space = space_of(q)});
+    } catch (const ConfigError& e) {
+      unanswered.say(m.name, gpus, e, out);
       continue;
     }
     const LayoutCandidate& best = r.best.front();
@@ -184,44 +177,53 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
     const Prediction p = predict_layout(model, best.layout);
     const RunSpec found = with_layout(spec, best.layout);
     const std::vector<Turn> changes = turns(spec, m, r.best);
-    const Bill bill = bill_of(spec, m, q, p.step_s, gpus);
+    const Ties tied = ties(model, r.variants, kTelling);
     curve.push_back({gpus, p.step_s, text_of(best.layout)});
     if (q.json) {
       json j = json_of(p, found, m);
       j["layout"] = json_of(best.layout);
       j["gpus"] = gpus;
-      j["given"] = q.given.text;
+      j["given"] = q.keep.text();
       j["considered"] = r.considered;
       j["priced"] = r.priced;
       j["out_of_memory"] = r.too_large;
       j["search_s"] = r.seconds;
       for (size_t i = 0; i < std::min(q.top, r.best.size()); ++i) j["best"].push_back(json_of(r.best[i]));
+      for (const Ties::Member& one : tied.members) {
+        json t = json_of(r.variants[one.index]);
+        t["chance"] = one.chance;
+        j["ties"].push_back(std::move(t));
+      }
+      j["expected_loss"] = tied.loss;
+      for (const size_t i : tied.telling) j["telling"].push_back(json_of(r.variants[i]));
       for (const LayoutCandidate& c : r.pareto) j["pareto"].push_back(json_of(c));
       for (const Turn& t : changes)
         j["would_change"].push_back({{"quantity", t.quantity},
                                      {"factor", t.factor},
                                      {"layout", json_of(t.layout)},
                                      {"step_s", t.seconds}});
-      if (has_budget(q)) j["budget"] = json_of(bill);
+      if (has_training(q)) j["budget"] = json_of(training_of(choice_of(found, p, m, options), q));
       out.push_back(std::move(j));
       continue;
     }
     std::printf("%s on %ld x %s, global batch %ld\n%s\n", spec.file.c_str(), gpus, m.name.c_str(),
                 spec.train.global_batch, kWhose);
-    if (!q.given.text.empty()) std::printf("given %s; the rest is searched\n", q.given.text.c_str());
+    if (!q.keep.all().empty()) std::printf("given %s; the rest is searched\n", q.keep.text().c_str());
     std::printf(
         "%ld layouts considered in %.3f s (%.2f million/s), %ld do not fit, %ld priced one by one\n\n",
         r.considered, r.seconds, 1e-6 * static_cast<double>(r.considered) / r.seconds, r.too_large, r.priced);
     std::printf("best: %s\n\n", text_of(best.layout).c_str());
     print_prediction(p, found, m);
     print_candidates("next best", r.best, q.top);
+    print_ties(tied, r.variants);
     if (q.pareto) print_candidates("pareto", r.pareto, 40);
     std::printf("\n  another layout would win with\n");
     for (const Turn& t : changes)
-      std::printf("    %-10s x %-6.3g %8.3f s  %s\n", t.quantity.c_str(), t.factor, t.seconds,
+      std::printf("    %-10s x %-6.3g %8.3g s  %s\n", t.quantity.c_str(), t.factor, t.seconds,
                   text_of(t.layout).c_str());
     if (changes.empty()) std::printf("    no change of any one quantity by up to a factor of 16\n");
-    if (has_budget(q)) print_bill(bill, m);
+    if (has_training(q))
+      std::printf("\n  %s\n", text_of(training_of(choice_of(found, p, m, options), q), m).c_str());
     std::printf("\n");
   }
   if (q.json) {
@@ -229,7 +231,7 @@ void answer(const RunSpec& given, const Machine& m, const LayoutQuestion& q, con
   } else if (curve.size() > 1) {
     print_curve(curve);
   }
-  if (code != 0) throw ExitCode{code};
+  unanswered.end();
 }
 
 }  // namespace isobar

@@ -13,11 +13,14 @@ struct LayoutQuestion {
   std::vector<int64_t> gpus;  // {}: the layout of the configuration
   size_t top = 5;
   bool pareto = false, json = false;
-  bool rates = false;              // what each price is and where it is from, too
-  std::string space = "all";       // all | 1d (SearchSpace::one_d)
-  double tokens = 0, samples = 0;  // the budget that a training has; 0: none asked for
-  GivenLayout given = {};          // of a search: what it keeps to
+  bool rates = false;                 // what each price is and where it is from, too
+  std::string space = "all";          // all | 1d (SearchSpace::one_d)
+  double tokens = 0, samples = 0;     // what a training goes through; 0: none asked for
+  double deadline_s = 0, budget = 0;  // of it; 0: none
+  Constraints keep = {};              // of a search
 };
+
+SearchSpace space_of(const LayoutQuestion& q);
 
 /// Prints the answer. Throws ConfigError for what the net or the machine cannot take. Of several numbers of
 /// accelerators one that cannot be answered is said beside the others, and ExitCode thrown at the end. Ends

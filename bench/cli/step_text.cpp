@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "bench/cli/rounded.h"
+
 namespace isobar {
 namespace {
 
@@ -10,11 +12,13 @@ void print_terms(const Prediction& p, const Machine& m) {
   const TimeUnit u = unit_of(p.step_s);
   std::printf("  %-34s %12s %7s%s%s\n", "one optimizer step", u.name, "share", m.fit ? "  " : "",
               m.fit ? title_of(m.fit->statistic) : "");
+  const Known step = Known{p.step_s, p.lower, p.upper}.scaled(u.per_second);
   for (const Term& t : p.terms)
-    std::printf("  %-34s %12.3f %6.1f%%\n", t.name.c_str(), u.per_second * t.seconds,
-                100 * t.seconds / p.step_s);
-  std::printf("  %-34s %12.3f         80 %% interval %.3f - %.3f %s\n", "together", u.per_second * p.step_s,
-              u.per_second * p.lower, u.per_second * p.upper, u.name);
+    std::printf("  %-34s %12s %6.1f%%\n", t.name.c_str(),
+                rounded_part(u.per_second * t.seconds, step).c_str(), 100 * t.seconds / p.step_s);
+  std::printf("  %-34s %12s         80 %% interval %s - %s %s\n", "together", rounded(step).c_str(),
+              rounded(step.lower, last_place(step)).c_str(), rounded(step.upper, last_place(step)).c_str(),
+              u.name);
   if (p.correction != 1)
     std::printf("  (with %+.1f %% by which measured runs of this kind deviate from the counted terms)\n",
                 100 * (p.correction - 1));
@@ -31,6 +35,20 @@ void print_memory(const Prediction& p) {
               unit * p.memory_there);
 }
 
+// As text_of(Rates), with the digits that the step's interval knows.
+std::string rates_text(const Prediction& p, const RunSpec& spec, const Machine& m) {
+  const Rates r = rates_of(p, spec, m);
+  const Known step{p.step_s, p.lower, p.upper};
+  const bool tera = r.hardware_flops_per_s >= 1e12;
+  const auto speed = [&](double flops_per_s) {
+    return rounded(step.inverse((tera ? 1e-12 : 1e-9) * flops_per_s * p.step_s)) +
+           (tera ? " TFLOP/s" : " GFLOP/s");
+  };
+  const auto share = [&](double of_peak) { return rounded(step.inverse(100 * of_peak * p.step_s)) + " %"; };
+  return "model " + speed(r.model_flops_per_s) + " (MFU " + share(r.mfu) + "), hardware " +
+         speed(r.hardware_flops_per_s) + " (HFU " + share(r.hfu) + ")";
+}
+
 }  // namespace
 
 TimeUnit unit_of(double step_s) {
@@ -40,10 +58,12 @@ TimeUnit unit_of(double step_s) {
 void print_prediction(const Prediction& p, const RunSpec& spec, const Machine& m) {
   print_terms(p, m);
   const TimeUnit u = unit_of(p.step_s);
-  std::printf("  %.5g samples/s, %.5g tokens/s; the peaks would allow %.3f %s\n", p.samples_per_s,
-              p.tokens_per_s, u.per_second * p.ceiling_s, u.name);
+  const Known step{p.step_s, p.lower, p.upper};
+  std::printf("  %s samples/s, %s tokens/s; the peaks would allow %.3g %s\n",
+              rounded(step.inverse(p.samples_per_s * p.step_s)).c_str(),
+              rounded(step.inverse(p.tokens_per_s * p.step_s)).c_str(), u.per_second * p.ceiling_s, u.name);
   std::printf("  %s: %s\n\n", p.device == Device::accelerator ? "an accelerator" : "a rank",
-              text_of(rates_of(p, spec, m)).c_str());
+              rates_text(p, spec, m).c_str());
   print_memory(p);
   std::printf("\n  %s\n", text_of(p.checkpoint, spec, p.step_s).c_str());
   for (const std::string& w : p.warnings) std::printf("note: %s\n", w.c_str());

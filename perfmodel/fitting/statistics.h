@@ -11,4 +11,7 @@ namespace isobar {
 /// Rank correlation, ties at their mean rank; 0 where one of them does not vary.
 double spearman(const std::vector<double>& a, const std::vector<double>& b);
 
+/// Share of a standard normal below x.
+double normal_cdf(double x);
+
 }  // namespace isobar

@@ -6,18 +6,21 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace isobar {
 
 struct Bounds {
-  const char* key;  // the last words of its path: memory_bytes, peaks.memory.value, coefficients s/FLOP
-  const char* unit;
+  std::string key;  // its path: accelerator.memory_bytes, peaks.memory.value
+  std::string unit;
   double least, most;
 };
 
 struct Implausible {
   std::string what, mend;
 };
+/// Every key of a machine file that has a unit; coefficients by their names.
+std::vector<Bounds> machine_keys();
 /// Of the key's value in its unit. nullopt: plausible, or a key without a unit.
 std::optional<Implausible> implausible(const std::string& key, double value);
 

@@ -60,6 +60,7 @@ struct Accelerator {
   double host_bandwidth = 0;   // B/s per direction to the host's memory; 0: not known
   double price_per_hour = 0;   // of one, in `currency`; 0: not known
   std::string currency = "USD";
+  double mtbf_hours = 0;  // of one, between failures that end a job, whatever fails; 0: not known
   Tier host, net;
   std::vector<std::string> provenance;
 };

@@ -131,7 +131,7 @@ Tier read_tier(const Reader& r, const std::string& name, bool last) {
 
 Accelerator read_accelerator(const Reader& r) {
   r.only({"called", "name", "vendor", "memory_bytes", "reported_bytes", "processors", "power_w",
-          "host_bandwidth", "price_per_hour", "currency", "tiers", "provenance"});
+          "host_bandwidth", "price_per_hour", "currency", "mtbf_hours", "tiers", "provenance"});
   Accelerator a;
   a.called = r.words("called");
   a.name = r.text("name");
@@ -152,6 +152,8 @@ Accelerator read_accelerator(const Reader& r) {
   if (r.has("price_per_hour"))
     a.price_per_hour = r.positive("price_per_hour", "give the price of one for an hour");
   if (r.has("currency")) a.currency = r.text("currency");
+  if (r.has("mtbf_hours"))
+    a.mtbf_hours = r.positive("mtbf_hours", "give the hours of one between failures that end a job");
   a.provenance = r.words("provenance");
   const Reader tiers = r.section("tiers", "give host: and net:, see configs/machines/dgx-a100.yaml");
   tiers.only({"host", "net"});

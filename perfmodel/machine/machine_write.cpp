@@ -38,6 +38,7 @@ void write_accelerator(YAML::Emitter& out, const Accelerator& a) {
   if (a.power_w > 0) value("power_w", a.power_w);
   if (a.host_bandwidth > 0) value("host_bandwidth", a.host_bandwidth);
   if (a.price_per_hour > 0) value("price_per_hour", a.price_per_hour);
+  if (a.mtbf_hours > 0) value("mtbf_hours", a.mtbf_hours);
   out << YAML::Key << "currency" << YAML::Value << YAML::DoubleQuoted << a.currency;
   out << YAML::Key << "tiers" << YAML::Value << YAML::BeginMap;
   for (const Tier* t : {&a.host, &a.net}) {

@@ -268,7 +268,6 @@ TEST(PredictCommand, RefusesWhatAnEngineHasNot) {
   refused({gpu, "--engine", "nemo", "--set", "policy.zero=3"}, "policy.zero", "nemo.yaml");
   refused({gpu, "--engine", "nobody"}, "--engine", "nemo");
   refused({gpu, "--tuned", "0.5"}, "--tuned", "--engine");
-  refused({gpu, "--engine", "nemo", "--tokens", "1e9"}, "--tokens", "own engine");
   refused({gpu, "--engine", "nemo", "--set", "policy.offload_optimizer=true"}, "policy.offload_optimizer",
           "llama3-8b.yaml");
   const Ended large =

@@ -1,0 +1,48 @@
+// Another's engine on a machine: what it makes of a layout, and of the layouts that a search finds.
+//
+//   const EngineOn nemo(spec, machine, {"nemo"});      // its coefficients are learnt here, once
+//   EngineLayout one = nemo.own(spec);                 // one.answer.step.value, one.fits
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/cli/predict_layouts.h"
+#include "perfmodel/score/engine_model.h"
+
+namespace isobar {
+
+struct EngineQuestion {
+  std::string engine;           // a file of configs/engines, or unknown
+  std::optional<double> tuned;  // 0 … 1; none: the engine's usual
+};
+
+struct EngineLayout {
+  RunSpec spec;
+  EngineAnswer answer;
+  double fits = 1;  // the chance that its memory does
+  double score() const { return answer.step.value / fits; }
+};
+
+class EngineOn {
+ public:
+  /// Throws ConfigError for an engine that nobody knows, and for cores. `spec` says what computes.
+  EngineOn(const RunSpec& spec, const Machine& machine, const EngineQuestion& q);
+  ~EngineOn();
+  std::string name() const;
+  double tuned() const;
+  double memory() const;  // bytes that a process can allocate
+  void print_origin() const;
+  /// The run, with the largest micro-batch that fits where it gives none.
+  EngineLayout own(RunSpec spec) const;
+  /// What it makes of a search for Isobar's own engine: least score first, one for each (dp, tp, cp, pp).
+  /// Throws DoesNotFit.
+  std::vector<EngineLayout> best(const RunSpec& spec, const LayoutQuestion& q, SearchResult& found) const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace isobar

@@ -1,0 +1,69 @@
+// What a search of layouts keeps to: axes and policies that are fixed, and values that are left out.
+//
+//   Constraints keep = given_layout(spec, {"layout.tp=8"});   // what --set says of them
+//   keep.fix("pp=2..8");                                       // --fix: a value, or from … to
+//   keep.exclude("zero=3,recompute=full");                     // --exclude: none of these
+//   keep.allows(LayoutAxis::pp, 4)
+//
+// All of them hold at once. One value that is fixed stands above the search's own bounds (gpipe, a tp of
+// 128); a range only narrows what the search goes through.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/base/spec.h"
+
+namespace isobar {
+
+enum class LayoutAxis : uint8_t {
+  dp,
+  tp,
+  cp,
+  pp,
+  vpp,
+  micro_batch,
+  schedule,
+  zero,
+  recompute,
+  cp_kind,
+  order,
+  sequence_parallel  // of layouts with tp > 1
+};
+constexpr size_t kLayoutAxes = static_cast<size_t>(LayoutAxis::sequence_parallel) + 1;
+
+struct Constraint {
+  LayoutAxis axis;
+  int64_t from = 0, to = 0;  // words as indices, as in Layout
+  bool excluded = false;
+  std::string text;  // as it was given: "--fix tp=2..8"
+};
+
+class Constraints {
+ public:
+  void add(Constraint c);
+  /// "tp=8", "tp=2..8", several with commas. Throws ConfigError that names the axes and their values.
+  void fix(const std::string& list);
+  void exclude(const std::string& list);
+
+  bool allows(LayoutAxis axis, int64_t value) const;
+  /// The one value that is fixed, where there is one.
+  std::optional<int64_t> only(LayoutAxis axis) const;
+  const std::vector<Constraint>& all() const { return all_; }
+  /// "layout.tp=8, --exclude zero=3", for people
+  std::string text() const;
+  /// All but one.
+  Constraints without(size_t index) const;
+
+ private:
+  std::vector<Constraint> all_;
+  std::array<std::vector<Constraint>, kLayoutAxes> by_axis_;
+};
+
+/// Of `--set` assignments, whose values `spec` holds: those of layout.* and policy.* that a search would
+/// choose itself. Others are the specification's for every layout. Throws ConfigError for a micro-batch of 0.
+Constraints given_layout(const RunSpec& spec, const std::vector<std::string>& assignments);
+
+}  // namespace isobar

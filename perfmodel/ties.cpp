@@ -1,0 +1,32 @@
+#include "perfmodel/ties.h"
+
+#include <algorithm>
+
+#include "perfmodel/fitting/layout_fit.h"
+#include "perfmodel/suggest.h"
+
+namespace isobar {
+
+Ties ties(LayoutModel& model, const std::vector<LayoutCandidate>& candidates, size_t runs) {
+  constexpr double kSure = 0.8;
+  std::vector<Candidate> all;
+  for (const LayoutCandidate& c : candidates) {
+    const RunSpec spec = with_layout(model.spec(), c.layout);
+    all.push_back({.spec = spec, .view = view_of(model, spec)});
+  }
+  const Machine machine = model.machine();
+  const Outlook o = look_ahead(all, machine, {.count = runs});
+  model.set_coefficients(machine.values());
+  Ties t{.loss = o.regret};
+  for (size_t i = 0; i < all.size(); ++i) t.members.push_back({i, o.beliefs[i].chance});
+  std::stable_sort(t.members.begin(), t.members.end(),
+                   [](const Ties::Member& a, const Ties::Member& b) { return a.chance > b.chance; });
+  double sum = 0;
+  size_t most = 0;
+  while (most < t.members.size() && sum < kSure) sum += t.members[most++].chance;
+  t.members.resize(most);
+  for (const Suggestion& s : o.next) t.telling.push_back(s.candidate);
+  return t;
+}
+
+}  // namespace isobar

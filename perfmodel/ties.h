@@ -1,0 +1,30 @@
+// Which of a search's layouts are the same within what is known, and which runs would tell them apart.
+//
+//   Ties t = ties(model, result.variants, 3);
+//   t.members    // one of these is the fastest, with 80 %: {index, chance}
+//   t.loss       // by which the first is expected to fall short of the best of all
+//   t.telling    // the runs that would lower that most, best first
+//
+// What layouts of one machine share (a price that is wrong is wrong for all of them) cancels between them:
+// the candidates' log times are one correlated normal distribution (suggest.h).
+#pragma once
+#include <vector>
+
+#include "perfmodel/search.h"
+
+namespace isobar {
+
+struct Ties {
+  struct Member {
+    size_t index = 0;   // of the candidates
+    double chance = 0;  // to be the fastest
+  };
+  std::vector<Member> members;  // likeliest first
+  double loss = 0;              // share of the throughput
+  std::vector<size_t> telling;  // indices
+};
+
+/// Times alone: the chance to fit is the search's. The model's coefficients stay the machine's.
+Ties ties(LayoutModel& model, const std::vector<LayoutCandidate>& candidates, size_t runs);
+
+}  // namespace isobar

@@ -1,0 +1,253 @@
+// Choosing: constraints, machines side by side, deadlines, what-ifs, and layouts told to other software.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/cli/shell.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+const std::string kPredict = isobar_command() + " predict ";
+const std::string kLlama = shipped("models/llama3-8b.yaml") + " --set train.global_batch=64 ";
+
+class Choose : public InDirectory {
+ protected:
+  Answer isobar(const std::string& words) const { return shell(at(kPredict + words + " 2>&1")); }
+  json data(const std::string& words) const {
+    const Answer a = shell(at(kPredict + words + " --json 2>/dev/null"));
+    return a.out.empty() ? json() : json::parse(a.out);
+  }
+};
+
+TEST_F(Choose, ASearchKeepsToWhatIsFixedAndExcludedForEveryEngine) {
+  const std::string words = kLlama +
+                            "--machine dgx-h100 --gpus 16 --top 4 --fix tp=2..4,zero=1 "
+                            "--exclude pp=1,recompute=full ";
+  for (const char* engine : {"", "--engine nemo "}) {
+    const json j = data(words + engine);
+    ASSERT_FALSE(j.at("best").empty());
+    for (const json& one : j["best"]) {
+      const std::string l =
+          one["layout"].is_string() ? one["layout"].get<std::string>() : one["layout"].dump();
+      const bool own = !one["layout"].is_string();
+      EXPECT_NE(l.find(own ? "\"zero\":1" : "zero 1"), std::string::npos) << l;
+      EXPECT_EQ(l.find(own ? "\"pp\":1," : " pp1"), std::string::npos) << l;
+      EXPECT_EQ(l.find(own ? "\"tp\":1," : " tp1"), std::string::npos) << l;
+      EXPECT_EQ(l.find("full"), std::string::npos) << l;
+    }
+    EXPECT_NE(j.at("given").get<std::string>().find("--fix tp=2..4"), std::string::npos);
+  }
+  for (const auto& [options, part] : {std::pair{"--fix tpp=8", "there are dp, tp, cp"},
+                                      {"--fix tp=4 --exclude tp=4", "leave out --fix tp=4"},
+                                      {"--fix tp=4 --set layout.tp=2", "leave out layout.tp=2"}}) {
+    const Answer a = isobar(kLlama + "--machine dgx-h100 --gpus 16 " + options);
+    EXPECT_EQ(a.code, 2) << a.out;
+    EXPECT_NE(a.out.find(part), std::string::npos) << a.out;
+  }
+  EXPECT_EQ(isobar(kLlama + "--machine dgx-h100 --fix tp=2").code, 2) << "without --gpus";
+}
+
+TEST_F(Choose, AnEnginesSearchGoesOnAfterANumberThatFitsNothing) {
+  const std::string words = shipped("models/llama3-70b.yaml") +
+                            " --machine dgx-h100 --engine nemo --gpus 1 "
+                            "--gpus 97 --gpus 64 ";
+  const Answer a = isobar(words);
+  EXPECT_EQ(a.code, 2) << a.out;
+  EXPECT_NE(a.out.find("no layout on 1 fits"), std::string::npos) << a.out;
+  EXPECT_NE(a.out.find(" on 64 x "), std::string::npos) << a.out;
+  const json j = data(words);
+  ASSERT_EQ(j.size(), 3u);
+  EXPECT_TRUE(j[0].contains("does_not_fit"));
+  EXPECT_TRUE(j[1].contains("refused"));
+  EXPECT_GT(j[2].at("step_s"), 0);
+}
+
+// Each row is what the machine alone gives, and the chances are those of two log-normal numbers.
+TEST_F(Choose, MachinesStandSideBySide) {
+  for (const char* engine : {"", " --engine nemo"}) {
+    const std::string words = kLlama + "--gpus 32" + engine + " ";
+    const json rows = data(words + "--machine dgx-h100 --machine dgx-a100 --machine dgx-b200");
+    ASSERT_EQ(rows.size(), 3u);
+    for (const json& row : rows) {
+      const std::string name = row.at("machine");
+      const json alone = data(words + "--machine " + name);
+      EXPECT_EQ(row.at("step_s"), alone.at("step_s")) << name;
+      EXPECT_EQ(row.at("step_lower_s"), alone.at("lower_s")) << name;
+      EXPECT_EQ(row.at("samples_per_s").get<double>(), 64 / row.at("step_s").get<double>());
+      EXPECT_EQ(row.at("gpus"), 32);
+      if (row.at("price_per_million_tokens").is_null()) continue;
+      // 3 USD an hour and GPU, say: tokens of a step over its seconds
+      EXPECT_GT(row.at("price_per_million_tokens"), 0);
+      EXPECT_NEAR(row.at("price_per_million_tokens_upper").get<double>() /
+                      row.at("price_per_million_tokens").get<double>(),
+                  row.at("step_upper_s").get<double>() / row.at("step_s").get<double>(), 1e-6);
+    }
+    EXPECT_TRUE(rows[0].at("chance_faster").is_null());
+    const auto sigma = [](const json& r, const char* end) {
+      return std::abs(std::log(r.at(end).get<double>() / r.at("step_s").get<double>())) / 1.2815515655446004;
+    };
+    const double gap = std::log(rows[0].at("step_s").get<double>() / rows[1].at("step_s").get<double>());
+    const double both = std::hypot(sigma(rows[0], gap > 0 ? "step_lower_s" : "step_upper_s"),
+                                   sigma(rows[1], gap > 0 ? "step_upper_s" : "step_lower_s"));
+    EXPECT_NEAR(rows[1].at("chance_faster").get<double>(), 0.5 * std::erfc(-gap / both / std::sqrt(2.0)),
+                1e-6);
+    EXPECT_LT(rows[1].at("chance_faster"), 0.5) << "an A100 against an H100";
+    EXPECT_GT(rows[2].at("chance_faster"), 0.5) << "a B200 against an H100";
+  }
+  const Answer said = isobar(kLlama + "--gpus 32 --machine dgx-h100 --machine dgx-a100");
+  EXPECT_EQ(said.code, 0) << said.out;
+  for (const char* part : {"dgx-h100", "dgx-a100", "USD a M tokens", "kWh a M tokens", "faster", "MFU"})
+    EXPECT_NE(said.out.find(part), std::string::npos) << part << said.out;
+  EXPECT_EQ(isobar(kLlama + "--gpus 32 --machine dgx-h100 --machine dgx-a100 --pareto").code, 2);
+}
+
+TEST_F(Choose, WhatIfsStandBesideTheMachineAsItIs) {
+  const Answer a = isobar(kLlama + "--gpus 16 --machine dgx-h100 --whatif flops*2 --whatif price*0.5");
+  EXPECT_EQ(a.code, 0) << a.out;
+  for (const char* row :
+       {"dgx-h100 with flops*2 ", "dgx-h100 with price*0.5 ", "dgx-h100 with flops*2 with price*0.5"})
+    EXPECT_NE(a.out.find(row), std::string::npos) << row << a.out;
+}
+
+TEST_F(Choose, TheFewestThatMakeADeadline) {
+  const std::string words = kLlama + "--machine dgx-h100 --tokens 100B --deadline 10d ";
+  const json all = data(words);
+  ASSERT_GE(all.size(), 2u);
+  int64_t before = 0;
+  bool late = false, in_time = false;
+  for (const json& one : all) {
+    EXPECT_GT(one.at("gpus"), before);
+    before = one.at("gpus");
+    const double days = one.at("days").at("value"), steps = std::ceil(1e11 / 8192 / 64);
+    EXPECT_NEAR(days * one.at("useful").get<double>(), one.at("step_s").get<double>() * steps / 86400,
+                1e-3 * days);
+    EXPECT_LT(one.at("useful"), 1);
+    EXPECT_EQ(one.at("chance_in_time") > 0.5, days < 10);
+    EXPECT_NEAR(one.at("price").get<double>(), days * 24 * before * 3, 1e-6 * one.at("price").get<double>());
+    late = late || one.at("chance_in_time") < 0.1;
+    in_time = in_time || one.at("chance_in_time") >= 0.9;
+  }
+  EXPECT_TRUE(late && in_time);
+  const Answer said = isobar(words + "--budget 20k");
+  EXPECT_EQ(said.code, 0) << said.out;
+  EXPECT_NE(said.out.find("fewest GPUs that are in time and in budget"), std::string::npos) << said.out;
+  EXPECT_NE(said.out.find("mtbf_hours"), std::string::npos) << said.out;
+  EXPECT_EQ(isobar(kLlama + "--machine dgx-h100 --deadline 10d").code, 2);
+  EXPECT_EQ(isobar(kLlama + "--machine dgx-h100 --deadline 10 --tokens 1T").code, 2);
+  EXPECT_EQ(isobar(kLlama + "--machine dgx-h100 --deadline 10d --tokens 1X").code, 2);
+  for (const char* engine : {"", "--engine nemo "}) {
+    const Answer bill = isobar(kLlama + "--machine dgx-h100 --gpus 64 --tokens 100B " + engine);
+    EXPECT_NE(bill.out.find("the whole training: "), std::string::npos) << bill.out;
+    EXPECT_NE(bill.out.find("Daly 2006"), std::string::npos) << bill.out;
+  }
+}
+
+// Isobar's own file says the same run: as many ranks, as many bytes, the same step.
+TEST_F(Choose, AnEmittedConfigurationIsTheLayout) {
+  const json best = data(kLlama + "--machine dgx-h100 --gpus 16 --top 1");
+  const Answer wrote =
+      shell(at(kPredict + kLlama + "--machine dgx-h100 --gpus 16 --top 1 --emit isobar > best.yaml"));
+  ASSERT_EQ(wrote.code, 0);
+  const json again = data("best.yaml --machine dgx-h100 --set run.device=auto");
+  EXPECT_EQ(again.at("ranks"), 16);
+  EXPECT_EQ(again.at("layout"), best.at("layout"));
+  EXPECT_EQ(again.at("step_s"), best.at("step_s"));
+}
+
+// The value behind an option.
+std::string option(const std::string& text, const std::string& name) {
+  const size_t at = text.find(name + " ");
+  if (at == std::string::npos) return "";
+  const size_t from = at + name.size() + 1;
+  return text.substr(from, text.find_first_of(" \n", from) - from);
+}
+
+TEST_F(Choose, OptionsOfOthersMultiplyToTheWorldAndTheBatch) {
+  const std::string search =
+      kLlama + "--machine dgx-h100 --gpus 32 --exclude tp=1,schedule=zb-h1 --fix zero=0..1 ";
+  const Answer m = isobar(search + "--fix order=tp-cp-dp-pp --emit megatron");
+  ASSERT_EQ(m.code, 0) << m.out;
+  const auto of = [&](const char* name) { return std::stol("0" + option(m.out, name)); };
+  const int64_t cut = of("--tensor-model-parallel-size") * of("--pipeline-model-parallel-size") *
+                      of("--context-parallel-size");
+  EXPECT_GT(cut, 1) << m.out;
+  EXPECT_EQ(32 % cut, 0) << m.out;
+  EXPECT_EQ(of("--global-batch-size"), 64);
+  EXPECT_EQ(64 % (32 / cut * of("--micro-batch-size")), 0);
+  EXPECT_EQ(of("--hidden-size"), 4096);
+  for (const auto& [options, part] : {std::pair{"--fix zero=3 --emit megatron", "--fix zero=0..1"},
+                                      {"--fix zero=1 --emit torchtitan", "zero"},
+                                      {"--fix pp=2 --emit deepspeed", "--fix pp=1"}}) {
+    const Answer a = isobar(kLlama + "--machine dgx-h100 --gpus 32 " + options);
+    EXPECT_EQ(a.code, 2) << a.out;
+    EXPECT_NE(a.out.find(part), std::string::npos) << a.out;
+  }
+  EXPECT_EQ(isobar(kLlama + "--machine dgx-h100 --gpus 32 --emit megatron --json").code, 2);
+}
+
+// 80 % interval of some tens of percent: two digits, not six.
+TEST_F(Choose, NothingIsPrintedToMoreDigitsThanItsIntervalKnows) {
+  const Answer a = isobar(kLlama + "--machine dgx-h100 --gpus 32");
+  std::istringstream lines(a.out);
+  int checked = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("together") == std::string::npos || line.find("interval") == std::string::npos) continue;
+    double value = 0, lower = 0, upper = 0;
+    char word[32] = {};
+    ASSERT_EQ(std::sscanf(line.c_str(), " together %31s 80 %% interval %lf - %lf", word, &lower, &upper), 3)
+        << line;
+    value = std::stod(word);
+    const std::string digits = word;
+    const size_t dot = digits.find('.'), zeros = digits.size() - 1 - digits.find_last_not_of('0');
+    // Zeros before the point are places, not digits that are known.
+    const double unit =
+        std::pow(10, dot == std::string::npos ? static_cast<double>(zeros)
+                                              : -static_cast<double>(digits.size() - dot - 1));
+    EXPECT_GE(unit, 0.02 * (upper - lower)) << line;  // half of it has two digits at most
+    EXPECT_TRUE(lower < value && value < upper) << line;
+    ++checked;
+  }
+  EXPECT_EQ(checked, 1) << a.out;
+}
+
+TEST_F(Choose, AMachineFileIsStartedFromAnother) {
+  const Answer a = shell(at(isobar_command() + " machine new --from dgx-h100 -o mine.yaml 2>&1"));
+  ASSERT_EQ(a.code, 0) << a.out;
+  const json mine = data(kLlama + "--machine mine.yaml --gpus 16"),
+             theirs = data(kLlama + "--machine dgx-h100 --gpus 16");
+  EXPECT_EQ(mine.at("machine"), "mine");
+  EXPECT_EQ(mine.at("step_s"), theirs.at("step_s"));
+  EXPECT_EQ(shell(at(isobar_command() + " machine new --from dgx-h100 -o mine.yaml 2>&1")).code, 2);
+  EXPECT_EQ(shell(at(isobar_command() + " machine new --from nothing -o other.yaml 2>&1")).code, 2);
+  const Answer keys = shell(isobar_command() + " machine keys");
+  for (const char* key : {"accelerator.mtbf_hours", "peaks.bf16.value", "coefficients.gemm.bf16.value"})
+    EXPECT_NE(keys.out.find(key), std::string::npos) << key;
+}
+
+TEST_F(Choose, ASearchIsAPageWithItsData) {
+  const Answer a = isobar(kLlama + "--machine dgx-h100 --gpus 16 -o out");
+  ASSERT_EQ(a.code, 0) << a.out;
+  const json all = json::parse(read_file(dir_ / "out/search.json"));
+  const json best = data(kLlama + "--machine dgx-h100 --gpus 16");
+  ASSERT_GT(all.at("layouts").size(), 5u);
+  double least = 1e9;
+  for (const json& one : all["layouts"])
+    least = std::min(least, one.at("step_s").get<double>() / one.at("chance_to_fit").get<double>());
+  EXPECT_NEAR(least / best.at("step_s").get<double>(), 1, 0.02);
+  EXPECT_GE(all.at("scaling").size(), 4u);
+  for (const char* file : {"index.html", "figures/heat.vl.json", "figures/pareto.vl.json",
+                           "figures/scaling.vl.json", "tables/layouts.csv", "tables/scaling.csv"})
+    EXPECT_TRUE(std::filesystem::exists(dir_ / "out" / file)) << file;
+  const Answer two = isobar(kLlama + "--machine dgx-h100 --machine dgx-b200 --gpus 16 -o two");
+  ASSERT_EQ(two.code, 0) << two.out;
+  for (const char* file : {"index.html", "figures/machines.vl.json", "tables/machines.csv", "search.json"})
+    EXPECT_TRUE(std::filesystem::exists(dir_ / "two" / file)) << file;
+  EXPECT_EQ(isobar(kLlama + "--machine dgx-h100 -o out").code, 2) << "no search";
+}
+
+}  // namespace
+}  // namespace isobar
