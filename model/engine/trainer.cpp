@@ -160,6 +160,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
 
   /// First values or a checkpoint. Returns the step to go on from.
   int64_t initialise() {
+    backend_->load_constants();
     float* params = on_host(plan_.params_all);
     TrainState state;
     if (!resume_) {

@@ -64,7 +64,9 @@ Forecaster::Forecaster(const RunSpec& spec, int64_t batch, int threads)
       eval_(link(plan_, plan_.eval, true)),
       predict_(needed_for(plan_, eval_, {predicted_})),
       arena_(plan_.memory.arena),
-      backend_(plan_, arena_.data(), spec_.train) {}
+      backend_(plan_, arena_.data(), spec_.train) {
+  backend_.load_constants();
+}
 
 Forecaster::Forecaster(const std::filesystem::path& checkpoint, const CheckpointState& state, int64_t batch,
                        int threads)
