@@ -265,6 +265,11 @@ RegionalGnnSpec distinct_parts(RegionalGnnSpec n) {
   return n;
 }
 
+std::optional<GridBox> predicted_region(const NetSpec& net) {
+  if (net.kind() != RegionalGnnSpec::kKind) return std::nullopt;
+  return net.regional_gnn().downstream_box();
+}
+
 NetLimits limits_of(const RegionalGnnSpec& n) {
   const std::string uncut = "cannot cut a regional-gnn yet: its graph lies whole on every rank";
   return {.tp = {},

@@ -10,6 +10,7 @@
 // Streams are in f32. The prediction is a line of n_d points to those who look at it.
 #pragma once
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "model/nets/legal_layout.h"
@@ -21,5 +22,8 @@ std::unique_ptr<Net> make_net(const RegionalGnnSpec& n, Emission& e, const Shard
 std::vector<Part> parts_of(const RegionalGnnSpec& n);
 RegionalGnnSpec distinct_parts(RegionalGnnSpec n);
 NetLimits limits_of(const RegionalGnnSpec& n);
+
+/// Of a net that predicts for a part of its grid: that part. Its prediction is a line of those points.
+std::optional<GridBox> predicted_region(const NetSpec& net);
 
 }  // namespace isobar
