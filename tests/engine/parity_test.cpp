@@ -176,8 +176,7 @@ void compare(const Fixture& f, const std::string& optimizer, const std::string& 
 class Parity : public testing::TestWithParam<const char*> {
  protected:
   const Fixture& f() const {
-    static const Fixture vit("vit"), unet("unet"), graph("regional_gnn"), mlp("mlp"),
-        classes("classes");
+    static const Fixture vit("vit"), unet("unet"), graph("regional_gnn"), mlp("mlp"), classes("classes");
     return is("vit") ? vit : is("unet") ? unet : is("regional_gnn") ? graph : is("mlp") ? mlp : classes;
   }
   // An mlp's loss is the mean over twelve numbers, or four, not over thousands: less of the rounding averages

@@ -1,5 +1,6 @@
 // A graph network under every axis that it takes: trained like one rank. Four streams cross each cut; nobody
 // reads what the last step's upstream nodes would become.
+#include "model/nets/build.h"
 #include "tests/engine/layouts.h"
 
 namespace isobar {

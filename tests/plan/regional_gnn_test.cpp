@@ -131,10 +131,9 @@ void expect_graph(const RegionalGnnSpec& n) {
 
 TEST(RegionGraph, HasTheNearestOfAllPairs) {
   expect_graph(tiny_net().net.regional_gnn());
-  RunSpec north = tiny_net({"net.north=89.5"});  // where a degree of longitude is next to nothing
-  north.net.regional_gnn().downstream = {83.5, 87.5, 5, 9};
-  north.net.regional_gnn().upstream = {81.5, 89.5, 1, 5};
-  validate(north);
+  // Where a degree of longitude is next to nothing
+  const RunSpec north =
+      tiny_net({"net.north=89.5", "net.downstream=[83.5, 87.5, 5, 9]", "net.upstream=[81.5, 89.5, 1, 5]"});
   expect_graph(north.net.regional_gnn());
 }
 
