@@ -6,7 +6,7 @@
 namespace isobar {
 namespace {
 
-void like_one_rank(const Words& layout) {
+void graph_like_one_rank(const Words& layout) {
   expect_like_one_rank(layout, kGraph);
 }
 
@@ -23,33 +23,33 @@ TEST(RegionalGnnTraining, LearnsAndRepeatsToTheLastBit) {
 }
 
 TEST(RegionalGnnTraining, IsTheSameOverReplicasAndMicroBatches) {
-  like_one_rank({"policy.micro_batch=12"});
-  like_one_rank({"policy.micro_batch=1"});
-  like_one_rank({"layout.dp=2", "policy.micro_batch=3"});
+  graph_like_one_rank({"policy.micro_batch=12"});
+  graph_like_one_rank({"policy.micro_batch=1"});
+  graph_like_one_rank({"layout.dp=2", "policy.micro_batch=3"});
 }
 
 TEST(RegionalGnnTraining, IsTheSameOverStages) {
-  like_one_rank({"layout.pp=2", "policy.micro_batch=3"});
-  like_one_rank({"layout.pp=3", "policy.micro_batch=2", "policy.schedule=gpipe"});
-  like_one_rank({"layout.pp=2", "layout.dp=2", "policy.micro_batch=2"});
+  graph_like_one_rank({"layout.pp=2", "policy.micro_batch=3"});
+  graph_like_one_rank({"layout.pp=3", "policy.micro_batch=2", "policy.schedule=gpipe"});
+  graph_like_one_rank({"layout.pp=2", "layout.dp=2", "policy.micro_batch=2"});
 }
 
 TEST(RegionalGnnTraining, SplitsItsBackwardPass) {
-  like_one_rank({"layout.pp=3", "policy.schedule=zb-h1", "policy.micro_batch=2"});
+  graph_like_one_rank({"layout.pp=3", "policy.schedule=zb-h1", "policy.micro_batch=2"});
 }
 
 TEST(RegionalGnnTraining, RecomputesItsParts) {
-  like_one_rank({"policy.recompute=full", "policy.micro_batch=6"});
-  like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=3", "policy.micro_batch=6"});
-  like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=2", "policy.recompute_method=block",
-                 "layout.pp=2", "policy.micro_batch=2"});
-  like_one_rank({"policy.recompute=selective", "layout.pp=3", "policy.micro_batch=2"});
+  graph_like_one_rank({"policy.recompute=full", "policy.micro_batch=6"});
+  graph_like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=3", "policy.micro_batch=6"});
+  graph_like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=2",
+                       "policy.recompute_method=block", "layout.pp=2", "policy.micro_batch=2"});
+  graph_like_one_rank({"policy.recompute=selective", "layout.pp=3", "policy.micro_batch=2"});
 }
 
 TEST(RegionalGnnTraining, KeepsItsUnitsInShards) {
   for (const char* zero : {"1", "2", "3"})
-    like_one_rank({"layout.dp=2", "layout.pp=2", std::string("policy.zero=") + zero, "policy.micro_batch=2",
-                   "policy.bucket_mb=0.02"});
+    graph_like_one_rank({"layout.dp=2", "layout.pp=2", std::string("policy.zero=") + zero,
+                         "policy.micro_batch=2", "policy.bucket_mb=0.02"});
 }
 
 TEST(RegionalGnnTraining, KeepsNoActivationsOfSiLUWhenItRecomputesThem) {
