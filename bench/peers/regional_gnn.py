@@ -20,8 +20,8 @@ class GraphMLP(nn.Module):
     def __init__(self, operands, hidden, layers, out, eps, norm=True):
         super().__init__()
         self.operands = list(operands)
-        if len(operands) == 1:
-            self.add_module("0", nn.Linear(next(iter(operands.values())), hidden))
+        if self.operands == ["0"]:
+            self.add_module("0", nn.Linear(operands["0"], hidden))
         else:
             for name, width in operands.items():
                 self.add_module(name, nn.Linear(width, hidden, bias=False))
@@ -32,7 +32,7 @@ class GraphMLP(nn.Module):
 
     def forward(self, *x):
         part = lambda name: getattr(self, str(name))
-        if len(self.operands) == 1:
+        if self.operands == ["0"]:
             u = part(0)(x[0])
         else:
             weight = torch.cat([part(name).weight for name in self.operands], dim=1)
