@@ -208,16 +208,17 @@ TEST_P(Parity, Fp16AgreesWithFloat64ToItsRounding) {
       compare(f(), optimizer, "fp16", micro_batch, {few(1e-4), few(3e-4), 4e-3, weights, 1e-4});
 }
 
-// PyTorch's own bf16 autocast on these fixtures (vit, unet, mlp, classes): loss 7e-5, 1.7e-4, 1.6e-3
-// and 1.5e-3, gradients 1e-2, 2.3e-2, 7.8e-3 and 9.8e-3, weights 1.3e-3, 1.0e-3, 7.5e-4 and 1.5e-4; it would
-// pass.
+// PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes): loss 7e-5, 1.7e-4,
+// 4.1e-4, 1.6e-3 and 1.5e-3, gradients 1e-2, 2.3e-2, 5.3e-2, 7.8e-3 and 9.8e-3, weights 1.3e-3, 1.0e-3,
+// 4.1e-3, 7.5e-4 and 1.5e-4; it would pass.
 TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 2, 1})
       compare(f(), optimizer, "bf16", micro_batch,
-              is("vit")    ? Tolerance{3e-4, 1e-3, 1.5e-2, 2e-3}
-              : is("unet") ? Tolerance{8e-4, 2e-3, 3e-2, 3e-3}
-                           : Tolerance{4e-3, 4e-3, 2e-2, 2e-3});
+              is("vit")            ? Tolerance{3e-4, 1e-3, 1.5e-2, 2e-3}
+              : is("unet")         ? Tolerance{8e-4, 2e-3, 3e-2, 3e-3}
+              : is("regional_gnn") ? Tolerance{1e-3, 3e-3, 8e-2, 6e-3}
+                                   : Tolerance{4e-3, 4e-3, 2e-2, 2e-3});
 }
 
 INSTANTIATE_TEST_SUITE_P(Nets, Parity, testing::Values("vit", "unet", "regional_gnn", "mlp", "classes"),
