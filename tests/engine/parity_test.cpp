@@ -52,6 +52,7 @@ Trained run(const Fixture& f, const std::string& optimizer, const std::string& a
   Arena arena(plan.memory.arena);
   EXPECT_EQ(arena.bytes(), plan.memory.arena);
   CpuBackend backend(plan, arena.data(), spec.train);
+  backend.load_constants();
   const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.at(v)); };
   // What no op owes its value to is poison: saved activations and scratch.
   const int64_t clean = plan.memory.arena - plan.memory.by_kind[static_cast<int>(BufferKind::saved)] -
