@@ -49,6 +49,10 @@ Table table_of(const Op& op) {
       return {{kActivation, kMean, kInverseDeviation, kGain, kGradient}, {}};
     case OpKind::residual_add:
       return {{kActivation, kActivation}, {}};
+    case OpKind::norm_residual:
+      return {{kActivation, kActivation, kGain, kWeight}, {}};
+    case OpKind::norm_residual_backward:
+      return {{kActivation, kMean, kInverseDeviation, kGain, kGradient}, {}};
     case OpKind::activation:
       return {{kActivation}, {}};
     case OpKind::activation_backward:
@@ -146,6 +150,7 @@ std::vector<Operand> operands_of(const Op& op, const Plan& plan) {
       const View& view = views[i];
       if (!view || (op.workspace && &view == &op.writes.back())) continue;
       const Buffer& b = plan.buffers[view.buffer];
+      if (b.kind == BufferKind::constants) continue;  // Backend::load_constants has filled it
       Values values = i < listed.size() ? listed[i] : by_buffer(b, plan);
       const bool scalars = std::isnan(values.mean);
       if (b.dtype == DType::i32) values = {.below = index_range(op)};

@@ -29,7 +29,7 @@ struct Operand {
   bool scalars = false;  // a step's scalars (plan.h) as the optimizer finds them
 };
 
-/// What the op reads or writes, its workspace left out. Where it works in place, written comes before read:
+/// What the op reads or writes, its workspace and constants left out. Where it works in place, written comes before read:
 /// what is read counts.
 std::vector<Operand> operands_of(const Op& op, const Plan& plan);
 

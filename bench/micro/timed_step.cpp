@@ -29,6 +29,7 @@ TimedStep::TimedStep(const RunSpec& spec, int threads)
       program_(link(plan, plan.train, /*serial=*/true)),
       arena_(plan.memory.arena),
       backend_(plan, arena_.data(), spec.train) {
+  backend_.load_constants();
   for (const Op& op : plan.ops) fill(op);
 }
 

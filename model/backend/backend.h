@@ -42,6 +42,15 @@ class Backend {
   virtual void upload(const std::vector<View>&) {}
   virtual void drop_host_copies() {}  // of large buffers
 
+  /// Before anything is run: what lies in the plan's constant buffers for good.
+  void load_constants() {
+    for (const Constant& c : plan_.constants) {
+      c.fill(host(c.at));
+      upload({c.at});
+    }
+    if (!plan_.constants.empty()) drop_host_copies();
+  }
+
   /// Of an op's writes in a slot; null where one is absent.
   std::vector<std::byte*> places(const Op& op, int32_t slot) const {
     std::vector<std::byte*> out;

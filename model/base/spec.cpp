@@ -80,6 +80,24 @@ void visit_net(Visitor&& v, MlpSpec& n) {
 }
 
 template <class Visitor>
+void visit_net(Visitor&& v, RegionalGnnSpec& n) {
+  visit_images(v, n);
+  v("net.north", n.north);
+  v("net.west", n.west);
+  v("net.spacing", n.spacing);
+  v("net.downstream", n.downstream);
+  v("net.upstream", n.upstream);
+  v("net.boundary_longitude", n.boundary_longitude);
+  v("net.neighbors", n.neighbors);
+  v("net.boundary_neighbors", n.boundary_neighbors);
+  v("net.latent_size", n.latent_size);
+  v("net.num_gnn_layers", n.num_gnn_layers);
+  v("net.mlp_hidden_size", n.mlp_hidden_size);
+  v("net.mlp_num_hidden_layers", n.mlp_num_hidden_layers);
+  v("net.norm_eps", n.norm_eps);
+}
+
+template <class Visitor>
 void visit_rows(Visitor&& v, DataSpec& d) {
   v("data.mask_mode", d.mask_mode);
   v("data.ice_variable", d.ice_variable);

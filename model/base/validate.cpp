@@ -187,7 +187,69 @@ void validate_net(const MlpSpec& n, const Check& check) {
   check.that(n.dropout >= 0 && n.dropout < 1, "net.dropout", "is not in [0, 1)", "e.g. 0.2");
 }
 
+void validate_net(const RegionalGnnSpec& n, const Check& check) {
+  validate_images(n, check);
+  at_least_one({{n.neighbors, "net.neighbors"},
+                {n.boundary_neighbors, "net.boundary_neighbors"},
+                {n.latent_size, "net.latent_size"},
+                {n.num_gnn_layers, "net.num_gnn_layers"},
+                {n.mlp_hidden_size, "net.mlp_hidden_size"},
+                {n.mlp_num_hidden_layers, "net.mlp_num_hidden_layers"}},
+               check);
+  check.that(n.norm_eps > 0, "net.norm_eps", "is not positive", "use 1e-5");
+  check.that(n.spacing >= 1e-4 && n.spacing <= 90, "net.spacing", "is not in [0.0001, 90]",
+             "give the grid's step in degrees, e.g. 0.25");
+  check.that(std::abs(n.north) <= 90, "net.north", "is not in [-90, 90]",
+             "give the latitude of the grid's first row in degrees");
+  check.that(std::abs(n.west) <= 360, "net.west", "is not in [-360, 360]",
+             "give the longitude of the grid's first column in degrees");
+}
+
 // ---- … and together ----
+
+// Both regions lie on the grid, and every node has as many neighbours as it is to have.
+void validate_together(const RegionalGnnSpec& n, const Check& check) {
+  const double south = n.north - n.spacing * static_cast<double>(n.img_height - 1),
+               east = n.west + n.spacing * static_cast<double>(n.img_width - 1), slack = 1e-6 * n.spacing;
+  check.that(south >= -90 - slack, "net.img_height",
+             "has rows beyond the pole: from net.north they go down to " + std::to_string(south),
+             "give fewer, or a smaller net.spacing");
+  check.that(east - n.west < 360, "net.img_width", "goes round the earth more than once",
+             "give fewer columns, or a smaller net.spacing");
+  char grid[128];
+  std::snprintf(grid, sizeof grid, "the grid, which has latitudes %g to %g and longitudes %g to %g", south,
+                n.north, n.west, east);
+  for (const auto& [region, key] :
+       {std::pair<const std::vector<double>&, const char*>{n.downstream, "net.downstream"},
+        {n.upstream, "net.upstream"}}) {
+    check.that(region.size() == 4, key, "has " + std::to_string(region.size()) + " numbers",
+               "give south, north, west and east in degrees");
+    check.that(region[0] <= region[1] && region[2] <= region[3], key, "ends before it begins",
+               "give south, north, west and east in degrees, in this order");
+    check.that(region[0] >= south - slack && region[1] <= n.north + slack && region[2] >= n.west - slack &&
+                   region[3] <= east + slack,
+               key, std::string("reaches beyond ") + grid, "make it smaller, or the grid larger");
+    const GridBox box = n.box(region);
+    check.that(box.rows >= 1 && box.columns >= 1, key, "lies between the grid's points", "make it larger");
+    check.that(box.points() < (int64_t{1} << 31), key, "has more points than 32 bits count",
+               "make it smaller");
+  }
+  check.that(n.boundary_longitude >= n.downstream[2] && n.boundary_longitude <= n.downstream[3] &&
+                 n.boundary_columns() >= 1,
+             "net.boundary_longitude", "leaves no downstream node at the boundary, or lies beyond the region",
+             "give a longitude between net.downstream's west and east");
+  const int64_t nodes = n.downstream_box().points(), sources = n.upstream_box().points();
+  check.that(n.neighbors < nodes, "net.neighbors",
+             "is " + std::to_string(n.neighbors) + ", and a downstream node has " +
+                 std::to_string(nodes - 1) + " others",
+             "give fewer");
+  check.that(n.boundary_neighbors <= sources, "net.boundary_neighbors",
+             "is " + std::to_string(n.boundary_neighbors) + ", and there are " + std::to_string(sources) +
+                 " upstream nodes",
+             "give fewer");
+  check.that(n.intra_edges() < (int64_t{1} << 31) && n.boundary_edges() < (int64_t{1} << 31), "net.neighbors",
+             "makes more edges than 32 bits count", "give fewer, or a smaller net.downstream");
+}
 
 void validate_together(const MlpSpec&, const Check&) {}
 
@@ -343,6 +405,16 @@ Numbers numbers_of(const MlpSpec& n, bool) {
   }
   all.weights += (in + 1) * real(n.out_features);
   return all;
+}
+
+Numbers numbers_of(const RegionalGnnSpec& n, bool) {
+  const double D = real(n.latent_size), H = real(n.mlp_hidden_size), layers = real(n.mlp_num_hidden_layers);
+  const double steps = real(n.num_gnn_layers), mlp = H * (D + (layers - 1) * H);
+  const double down = real(n.downstream_box().points()), up = real(n.upstream_box().points());
+  const double edges = real(n.intra_edges()) + real(n.boundary_edges());
+  const double row = 3 * D + 2 * layers * H;  // of an MLP: what goes in, its layers, what comes out
+  return {steps * (10 * D * H + 4 * mlp) + (2 * real(n.in_channels) + 6) * H + 5 * mlp,
+          (steps + 1) * (edges + 2 * down + up) * row + real(n.in_channels) * (down + up)};
 }
 
 // Bytes that all tensors of a rank would hold if nothing were cut, roughly and in floating point. Whatever

@@ -40,7 +40,16 @@ std::string layers_text(const MlpSpec& n) {
          (n.dropout > 0 ? text(", dropout %g", n.dropout) : "");
 }
 
+std::string graph_text(const RegionalGnnSpec& n) {
+  const auto two = [](int64_t a, int64_t b) { return grouped(a) + " + " + grouped(b); };
+  return some(n.num_gnn_layers, "step") + " of " + std::to_string(n.latent_size) + ", " +
+         two(n.tokens(), n.upstream_box().points()) + " nodes, " + two(n.intra_edges(), n.boundary_edges()) +
+         text(" edges, %ld -> %ld channels", n.in_channels, n.out_channels);
+}
+
 std::string net_text(const NetSpec& n, int64_t parameters) {
+  if (n.kind() == RegionalGnnSpec::kKind)
+    return n.kind() + ", " + grouped(parameters) + " parameters: " + graph_text(n.regional_gnn());
   if (n.kind() == MlpSpec::kKind)
     return n.kind() + ", " + grouped(parameters) + " parameters: " + layers_text(n.mlp());
   const std::string net = n.kind() + ", " + grouped(parameters) +

@@ -160,6 +160,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
 
   /// First values or a checkpoint. Returns the step to go on from.
   int64_t initialise() {
+    backend_->load_constants();
     float* params = on_host(plan_.params_all);
     TrainState state;
     if (!resume_) {
@@ -286,7 +287,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       if (jacobian_ && mpi_.rank() == 0 && !sampled_) jacobian_->sample(batch.input, own);
       if (!data_->scores()) return;
       if (persist)
-        add_persistence_rmse(*spec_.net.images(), own, batch.input, batch.target, persistent, persistence);
+        add_persistence_rmse(spec_.net, own, batch.input, batch.target, persistent, persistence);
       if (!frequency.empty())
         for (int64_t b = 0; b < own; ++b) frequency.at(static_cast<size_t>(batch.target[b])) += 1;
     });

@@ -1,6 +1,7 @@
 #include "model/inference/forecaster.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "model/backend/cpu/kernels.h"
 #include "model/base/error.h"
@@ -9,6 +10,7 @@
 #include "model/inference/one_rank.h"
 #include "model/inference/params.h"
 #include "model/nets/build.h"
+#include "model/nets/regional_gnn.h"
 
 namespace isobar {
 namespace {
@@ -55,7 +57,9 @@ Forecaster::Forecaster(const RunSpec& spec, int64_t batch, int threads)
       eval_(link(plan_, plan_.eval, true)),
       predict_(needed_for(plan_, eval_, {predicted_})),
       arena_(plan_.memory.arena),
-      backend_(plan_, arena_.data(), spec_.train) {}
+      backend_(plan_, arena_.data(), spec_.train) {
+  backend_.load_constants();
+}
 
 Forecaster::Forecaster(const std::filesystem::path& checkpoint, const CheckpointState& state, int64_t batch,
                        int threads)
@@ -82,7 +86,14 @@ Forecaster::Forecaster(const Forecaster& same, int64_t batch, int threads)
 Forecaster::Shape Forecaster::input() const {
   const auto at = std::find_if(plan_.batch.begin(), plan_.batch.end(),
                                [](const BatchTensor& t) { return t.role == BatchRole::input; });
-  return {at->sample / (patches_.height * patches_.width), patches_.height, patches_.width};
+  const Shape out = output();
+  return {at->sample / (out.height * out.width), out.height, out.width};
+}
+
+Forecaster::Shape Forecaster::output() const {
+  if (!predicted_region(spec_.net)) return {patches_.channels, patches_.height, patches_.width};
+  const Images& grid = *spec_.net.images();
+  return {patches_.channels, grid.img_height, grid.img_width};
 }
 
 void Forecaster::operator()(const float* input, const float* target, float* prediction) {
@@ -119,6 +130,17 @@ void Forecaster::take(float* prediction) const {
   const int64_t C = patches_.channels, H = patches_.height, W = patches_.width, p = patches_.patch;
   const std::byte* from = backend_.at(predicted_);
   const DType type = plan_.buffers[predicted_.buffer].dtype;
+  if (const std::optional<GridBox> region = predicted_region(spec_.net)) {
+    const Shape out = output();
+    std::fill_n(prediction, batch() * out.size(), std::numeric_limits<float>::quiet_NaN());
+    for (int64_t row = 0; row < batch() * region->points(); ++row) {
+      const int64_t b = row / region->points(), point = row % region->points();
+      const int64_t y = region->row + point / region->columns, x = region->column + point % region->columns;
+      for (int64_t c = 0; c < C; ++c)
+        prediction[((b * C + c) * out.height + y) * out.width + x] = number_at(from, type, row * C + c);
+    }
+    return;
+  }
   if (H * W == 1) return cpu::cast(batch() * C, type, DType::f32, from, prediction);  // as it lies
 #pragma omp parallel for schedule(static)
   for (int64_t line = 0; line < batch() * H; ++line) {

@@ -44,7 +44,8 @@ class Forecaster {
     int64_t size() const { return channels * height * width; }
   };
   Shape input() const;  // of a sample
-  Shape output() const { return {patches_.channels, patches_.height, patches_.width}; }
+  /// … and of a prediction: NaN where the net predicts nothing (predicted_region)
+  Shape output() const;
 
  private:
   Forecaster(const RunSpec& spec, int64_t batch, int threads);  // without weights

@@ -35,6 +35,7 @@ Jacobian::Jacobian(const RunSpec& spec, int64_t batch, int threads)
       backend_(plan_, arena_.data(), with_projection(spec_.train)),
       patches_(patches_of(plan_)) {
   require_kernels(spec_, plan_);
+  backend_.load_constants();
 }
 
 void Jacobian::weights_changed() {

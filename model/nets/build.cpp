@@ -21,6 +21,10 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace, bool 
   check_layout(spec);
   check_plan_size(spec);
   Plan plan = emit_step(spec, rank, workspace, input_gradient);
+  if (input_gradient && !plan.input_gradient)
+    throw ConfigError(spec.file, "net.kind",
+                      spec.net.kind() + " has no Jacobian yet: its backward pass ends at its parameters",
+                      "take a checkpoint of a vit, a unet or an mlp");
   // What model/data's Loader keeps, every tensor of a batch: prefetch batches a worker and the one in use, or
   // one batch when the training thread reads itself, as it always does for validation.
   const DataSpec& d = spec.data;

@@ -30,8 +30,9 @@ std::vector<int> ChunkEmitter::shared_gradients() const {
   std::vector<int> same(streams_.size());
   std::iota(same.begin(), same.end(), 0);
   for (size_t part = 0; part < ports_.size(); ++part)
-    if (const int given = net_.parts()[part]->in_place(); given >= 0)
-      same[ports_[part].gives[given]] = same[ports_[part].takes[0]];
+    for (size_t i = 0; i < ports_[part].takes.size(); ++i)
+      if (const int given = net_.parts()[part]->in_place(i); given >= 0)
+        same[ports_[part].gives[given]] = same[ports_[part].takes[i]];
   return same;
 }
 

@@ -6,6 +6,7 @@
 #include "model/nets/mlp.h"
 #include "model/nets/net.h"
 #include "model/nets/parts.h"
+#include "model/nets/regional_gnn.h"
 #include "model/nets/step.h"
 #include "model/nets/transformer.h"
 #include "model/nets/unet.h"

@@ -83,16 +83,17 @@ void Emission::weight_gradients(bool accumulate, const std::function<void(size_t
 // ---- linears ----
 
 void Layers::linear_forward(const std::string& path, const Linear& l, const View& x, const View& y,
-                            int64_t rows, const View& bias) const {
-  b_.emit(OpKind::gemm, path,
-          {.m = rows, .n = l.out, .k = l.in, .trans_b = true, .tf32 = e_.tf32_, .fp8 = l.fp8},
-          {x, b_.weight(l.weight), bias}, {y});
+                            int64_t rows, const View& bias, bool add) const {
+  b_.emit(
+      OpKind::gemm, path,
+      {.m = rows, .n = l.out, .k = l.in, .trans_b = true, .accumulate = add, .tf32 = e_.tf32_, .fp8 = l.fp8},
+      {x, b_.weight(l.weight), bias}, {y});
 }
 
 void Layers::linear_backward_input(const std::string& path, const Linear& l, const View& dy, const View& dx,
-                                   int64_t rows) const {
+                                   int64_t rows, bool add) const {
   b_.emit(OpKind::gemm, path + "/backward_input",
-          {.m = rows, .n = l.in, .k = l.out, .tf32 = e_.tf32_, .fp8 = l.fp8},
+          {.m = rows, .n = l.in, .k = l.out, .accumulate = add, .tf32 = e_.tf32_, .fp8 = l.fp8},
           {dy, b_.weight(l.weight), View{}}, {dx});
 }
 

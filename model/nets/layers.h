@@ -90,10 +90,11 @@ class Layers {
  public:
   Layers(Emission& e, const Sharding& at) : e_(e), b_(e.b), at_(at) {}
 
+  /// `add`, of both: to what is there, in f32
   void linear_forward(const std::string& path, const Linear& l, const View& x, const View& y, int64_t rows,
-                      const View& bias) const;
+                      const View& bias, bool add = false) const;
   void linear_backward_input(const std::string& path, const Linear& l, const View& dy, const View& dx,
-                             int64_t rows) const;
+                             int64_t rows, bool add = false) const;
   /// Split: noted down; x and dy may be this rank's rows of what the product reads. `l` must stay.
   void linear_backward_weight(const std::string& path, const Linear& l, const View& x, const View& dy,
                               int64_t rows) const;

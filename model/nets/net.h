@@ -48,9 +48,9 @@ class NetPart {
   virtual View door(size_t) { return {}; }
   /// What it takes, as Keep::input has kept it.
   virtual std::vector<Flow> kept_inputs() const { return {}; }
-  /// The gradient of the first stream that it takes is that of this one of those it gives, added to (-1: of
+  /// The gradient of the i-th stream that it takes is that of this one of those it gives, added to (-1: of
   /// none).
-  virtual int in_place() const { return -1; }
+  virtual int in_place(size_t) const { return -1; }
   /// The parameter whose gradient backward writes last; `weight`: of its products that a split backward put
   /// off. Absent: it has none.
   virtual View last_gradient(bool weight) const = 0;

@@ -64,6 +64,13 @@ View Builder::add(const std::string& name, BufferKind kind, DType t, int64_t cou
   return {static_cast<int32_t>(plan.buffers.size()) - 1, 0, count};
 }
 
+View Builder::constant(const std::string& name, DType t, int64_t count, std::function<void(void*)> fill) {
+  const InPart none(*this, -1);
+  const View at = add(name, BufferKind::constants, t, count);
+  plan.constants.push_back({at, std::move(fill)});
+  return at;
+}
+
 int Builder::begin(const std::string& name, Pass pass, int chunk) {
   routine_ = static_cast<int>(plan.routines.size());
   plan.routines.push_back({name, pass, chunk, static_cast<int32_t>(plan.ops.size()), 0});

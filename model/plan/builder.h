@@ -44,6 +44,8 @@ class Builder {
     return add(name, kind, t, count);
   }
   View io(const std::string& name, DType t, int64_t count) { return add(name, BufferKind::io, t, count); }
+  /// The same on all micro-batches, of no part: several read it. `fill`: see Constant.
+  View constant(const std::string& name, DType t, int64_t count, std::function<void(void*)> fill);
   View saved(const std::string& name, DType t, int64_t count) {
     return add(name, BufferKind::saved, t, count);
   }

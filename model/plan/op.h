@@ -41,6 +41,10 @@ enum class OpKind : uint8_t {
   residual_norm,    // LayerNorm of a stream that the result before is added to
   residual_norm_backward,
   residual_add,
+  norm_residual,  // LayerNorm of a result that is then added to a stream
+  norm_residual_backward,
+  gather,       // rows of tables by constant indices, added up
+  segment_sum,  // of rows that lie together, or that a constant order names
   activation,
   activation_backward,
   column_sum,
@@ -96,8 +100,9 @@ struct Attrs {
   int64_t m = 0, n = 0, k = 0;  // gemm: C[m,n] = A[m,k] B[k,n]; row kernels: m rows of n columns
   bool trans_a = false, trans_b = false, accumulate = false;
   bool tf32 = false;  // gemm, attention: products of f32 operands take them rounded to 10 bits of mantissa
-  int64_t batch = 0, heads = 0, kv_heads = 0, tq = 0, tk = 0, d = 0;  // attention
-  int64_t ld_q = 0, ld_kv = 0, ld_o = 0;                              // elements between rows
+  // attention; gather, segment_sum: batch samples share their indices
+  int64_t batch = 0, heads = 0, kv_heads = 0, tq = 0, tk = 0, d = 0;
+  int64_t ld_q = 0, ld_kv = 0, ld_o = 0;  // elements between rows
   bool causal = false;
   Activation activation = Activation::gelu;  // activation, and its backward
   bool fp8 = false;                          // gemm: operands are rounded to 8 bits on the way in

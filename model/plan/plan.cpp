@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "model/base/hash.h"
 #include "model/plan/work.h"
 
 namespace isobar {
@@ -15,7 +16,8 @@ const char* name_of(Lane l) {
 }
 
 const char* name_of(BufferKind k) {
-  static const char* names[] = {"params", "params16", "grads", "adam", "io", "saved", "scratch", "host"};
+  static const char* names[] = {"params",    "params16", "grads",   "adam", "io",
+                                "constants", "saved",    "scratch", "host"};
   return names[static_cast<int>(k)];
 }
 
@@ -97,6 +99,13 @@ std::string to_text(const Plan& plan) {
     std::snprintf(line, sizeof line, "memory %-9s %15ld bytes\n", name_of(static_cast<BufferKind>(k)),
                   plan.memory.by_kind[k]);
     out += line;
+  }
+  for (const Constant& c : plan.constants) {
+    const Buffer& b = plan.buffers[c.at.buffer];
+    std::string content(static_cast<size_t>(b.bytes()), 0);
+    c.fill(content.data());
+    out += "constant " + b.name + " " + name_of(b.dtype) + " " + std::to_string(b.count) + " sha256 " +
+           sha256_hex(content).substr(0, 16) + "\n";
   }
   for (const Routine& r : plan.routines) {
     std::snprintf(line, sizeof line, "routine %s chunk %d: %d ops\n", r.name.c_str(), r.chunk, r.count);

@@ -51,8 +51,8 @@ struct Metric {  // of a step, a run of the elements of Plan::metrics
   int64_t first, count;
 };
 
-enum class BufferKind : uint8_t { params, params16, grads, adam, io, saved, scratch, host };
-constexpr int kBufferKinds = 8;
+enum class BufferKind : uint8_t { params, params16, grads, adam, io, constants, saved, scratch, host };
+constexpr int kBufferKinds = 9;
 const char* name_of(BufferKind k);
 
 struct Buffer {
@@ -66,6 +66,14 @@ struct Buffer {
   int64_t slot_stride = 0;  // saved: bytes from one micro-batch's slot to the next
   int32_t part = -1;        // index into Plan::parts
   int64_t bytes() const { return count * size_of(dtype); }
+};
+
+/// What a buffer of kind constants holds for as long as a plan lives: indices, masks, static fields. The
+/// content is a pure function of the spec that is asked when a device is filled or a plan is written out;
+/// placing and pricing go by the count alone.
+struct Constant {
+  View at;  // the whole buffer
+  std::function<void(void* to)> fill;
 };
 
 enum class Init : uint8_t { zero, one, normal, uniform };
@@ -144,6 +152,7 @@ struct Plan {
   std::vector<Metric> metrics_named;  // the first is the loss
   std::vector<Group> groups;
   std::vector<Buffer> buffers;
+  std::vector<Constant> constants;
   std::vector<Tensor> tensors;  // the whole net's parameters, the same on every rank
   std::vector<Param> params;    // of this rank, by offset
   std::vector<Shard> shards;    // of those, by begin: what it starts, updates, saves and loads

@@ -97,6 +97,18 @@ void embedding_backward(const Op& op, const Plan& plan, Work& w) {  // added to 
   w.bytes_written = added;
 }
 
+// A row of a table for each row that is written, however many the table has
+void gather(const Op& op, const Plan& plan, Work& w) {
+  const double rows = static_cast<double>(op.a.m) * static_cast<double>(op.a.n);
+  int tables = 0;
+  for (const size_t table : {1u, 3u})
+    if (table < op.reads.size() && op.reads[table]) {
+      w.bytes_read += rows * element(op.reads[table], plan) - bytes_of(op.reads[table], plan);
+      ++tables;
+    }
+  w.vector_flops = rows * (tables - 1 + (op.reads[0] ? 1 : 0));
+}
+
 void all_reduce(const Op& op, const Plan& plan, Work& w) {
   const double n = ranks_of(op, plan);
   w.wire_bytes = 2 * (n - 1) / n * bytes_of(op.reads[0], plan);

@@ -13,7 +13,7 @@ Correct gemm, attention, attention_backward, attention_merge;
 // What is updated in place, or added to, is read too
 Correct added_unless_first, added_if_accumulating, adam, sgd;
 // Strided views and tables: what is touched, not the span
-Correct rotary, copy, embedding, embedding_backward;
+Correct rotary, copy, embedding, embedding_backward, gather;
 // Over the network: ring algorithms, nccl-tests' factors of bus bandwidth
 Correct all_reduce, broadcast, all_gather, reduce_scatter, all_to_all, sent, received;
 

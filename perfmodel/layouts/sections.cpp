@@ -114,13 +114,13 @@ Line line_through(const NetSections& n, const Both& one, const Both& two, const 
 
 // A product's other operand is saved anyway. What sequence parallelism gathered is kept in part.
 double operands(const Plan& plan, const Priced& priced, int32_t part, double tp) {
-  std::set<int32_t> gathered;
+  std::set<int32_t> gathered, counted;
   double bytes = 0;
   for (const Op& op : plan.ops) {
     if (op.kind == OpKind::all_gather) gathered.insert(op.writes[0].buffer);
     if (!op.weight_gradient || priced(op.part) != part) continue;
     const Buffer& dy = plan.buffers[op.reads[0].buffer];
-    if (dy.kind == BufferKind::saved) continue;
+    if (dy.kind == BufferKind::saved || !counted.insert(op.reads[0].buffer).second) continue;
     bytes += static_cast<double>(dy.bytes()) / (gathered.contains(op.reads[0].buffer) ? tp : 1);
   }
   return bytes;
@@ -140,6 +140,7 @@ void count_memory(const Both& one, const Both& two, const Priced& priced, double
   out.scratch = through([](const Plan& plan) {
     return static_cast<double>(plan.memory.by_kind[static_cast<int>(BufferKind::scratch)]);
   });
+  out.constants = static_cast<double>(one.plan.memory.by_kind[static_cast<int>(BufferKind::constants)]);
   const auto over = [&](int32_t cut, bool jumps) {
     return through([cut, jumps](const Plan& plan) {
       double bytes = 0;

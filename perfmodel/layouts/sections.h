@@ -63,8 +63,9 @@ struct NetSections {
   // Over a cut before each part of distinct_parts(net): bytes of all streams; and of those to that part, for
   // which it waits. What jumps is made earlier and passed on at once, beside compute.
   std::vector<Line> crossing, handed_on;
-  Line scratch;     // bytes
-  double tied = 0;  // elements of the first part's parameters that the last one reads, too
+  Line scratch;          // bytes
+  double constants = 0;  // bytes, of a rank with parts of all kinds
+  double tied = 0;       // elements of the first part's parameters that the last one reads, too
 };
 
 class SectionCache {

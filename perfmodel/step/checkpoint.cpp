@@ -35,6 +35,10 @@ double largest_tensor(const RunSpec& s) {
       for (const int64_t width : n.hidden) largest = std::max(largest, in * width), in = width;
       return static_cast<double>(std::max(largest, in * n.out_features));
     }
+    double operator()(const RegionalGnnSpec& n) const {
+      return static_cast<double>(std::max({n.in_channels, n.latent_size, n.mlp_hidden_size}) *
+                                 std::max(n.mlp_hidden_size, n.latent_size));
+    }
     static double table(const WordsSpec& n) {
       return static_cast<double>(n.embed_dim) * static_cast<double>(n.vocab_size);
     }

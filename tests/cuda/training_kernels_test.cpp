@@ -70,6 +70,7 @@ template <class Run>
 std::vector<Step> train(const RunSpec& spec, const Plan& plan, Backend& backend, uint64_t seed, int64_t steps,
                         const Program& program, const Run& run) {
   const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.host(v)); };
+  backend.load_constants();
   first_values(plan, seed, floats(plan.params_all));
   set_scalars(spec, 0, floats(plan.scalars));
   backend.upload({plan.params_all, plan.scalars});
@@ -128,7 +129,10 @@ std::vector<Step> on_gpu(const RunSpec& spec, uint64_t seed, int64_t steps, bool
   EXPECT_EQ(backend.fusions().empty(), fusible(plan).empty() || !spec.run.fuse);
   const bool mlp = spec.net.kind() == MlpSpec::kKind;
   const bool both =
-      (mlp ? spec.net.mlp().activation == "gelu_tanh" : spec.net.vit().gelu == "tanh") && spec.run.fuse &&
+      (mlp                                         ? spec.net.mlp().activation == "gelu_tanh"
+       : spec.net.kind() == RegionalGnnSpec::kKind ? false
+                                                   : spec.net.vit().gelu == "tanh") &&
+      spec.run.fuse &&
       size_of(plan.buffers[plan.params16_all ? plan.params16_all.buffer : plan.params_all.buffer].dtype) == 2;
   for (const Fused kind : {Fused::gelu, Fused::gelu_gradient})
     EXPECT_EQ(std::any_of(backend.fusions().begin(), backend.fusions().end(),
@@ -215,6 +219,17 @@ MlpSpec linears(const char* activation) {
   return {.in_features = 11, .out_features = 3, .hidden = {24, 24, 40}, .activation = activation};
 }
 
+// Five by five points predicted, from them and nine by five others
+RegionalGnnSpec graph() {
+  RegionalGnnSpec n;
+  n.img_height = 9, n.img_width = 12, n.in_channels = 3, n.out_channels = 3;
+  n.north = 52, n.west = 0, n.spacing = 1;
+  n.downstream = {46, 50, 5, 9}, n.upstream = {44, 52, 1, 5}, n.boundary_longitude = 6;
+  n.neighbors = 4, n.boundary_neighbors = 5;
+  n.latent_size = 12, n.mlp_hidden_size = 20, n.num_gnn_layers = 2;
+  return n;
+}
+
 const auto kAsItIs = [](RunSpec&) {};
 const Case kCases[] = {
     {"f32", "none", 1e-5, kAsItIs, true, kMany},
@@ -291,6 +306,20 @@ const Case kCases[] = {
     {"mlp_fused", "fp16", 3e-3,
      [](RunSpec& s) {
        s.net = linears("gelu_tanh");
+       s.train.initial_loss_scale = 1024;
+     }},
+    {"graph", "none", 1e-5, [](RunSpec& s) { s.net = graph(); }},
+    {"graph_micro_batches_launched", "bf16", 2e-2,
+     [](RunSpec& s) {
+       s.net = graph();
+       s.policy.micro_batch = 2;
+       s.policy.recompute = "full";
+     },
+     false},
+    {"graph_selective", "fp16", 3e-3,
+     [](RunSpec& s) {
+       s.net = graph();
+       s.policy.recompute = "selective";
        s.train.initial_loss_scale = 1024;
      }},
     {"mlp_tanh_huber", "tf32", 2e-3,

@@ -52,6 +52,7 @@ Trained run(const Fixture& f, const std::string& optimizer, const std::string& a
   Arena arena(plan.memory.arena);
   EXPECT_EQ(arena.bytes(), plan.memory.arena);
   CpuBackend backend(plan, arena.data(), spec.train);
+  backend.load_constants();
   const auto floats = [&](const View& v) { return reinterpret_cast<float*>(backend.at(v)); };
   // What no op owes its value to is poison: saved activations and scratch.
   const int64_t clean = plan.memory.arena - plan.memory.by_kind[static_cast<int>(BufferKind::saved)] -
@@ -116,6 +117,11 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return std::sqrt(squares);
 }
 
+// A regional-gnn's upstream nodes after its last step (here the third): nobody reads them.
+bool feeds_nothing(const std::string& name) {
+  return name.starts_with("steps.2.up.");
+}
+
 struct Tolerance {
   double loss, rmse, gradient, weight;
   double gradient_at_least = 0;
@@ -139,6 +145,11 @@ void compare(const Fixture& f, const std::string& optimizer, const std::string& 
     const bool zero = name.find("attn.k.bias") != std::string::npos;
     std::string scale = name;
     if (zero) scale.replace(scale.find(".k."), 3, ".q.");
+    if (feeds_nothing(name)) {
+      EXPECT_EQ(norm(f.values("grad/" + name)), 0) << name;
+      EXPECT_EQ(norm(g), 0) << "gradient of " << name;
+      continue;
+    }
     const double error = distance(g, f.values("grad/" + name)) / norm(f.values("grad/" + scale));
     EXPECT_LE(error, t.gradient) << "gradient of " << name;
     gradient = std::max(gradient, error);
@@ -150,8 +161,9 @@ void compare(const Fixture& f, const std::string& optimizer, const std::string& 
     const double error = distance(w, reference) / norm(reference);
     EXPECT_LE(error, t.weight) << "weights " << name;
     weight = std::max(weight, error);
-    EXPECT_GT(distance(reference, f.values("init/" + name)) / norm(reference), 1e-3)
-        << name << " hardly moved";
+    if (!feeds_nothing(name))
+      EXPECT_GT(distance(reference, f.values("init/" + name)) / norm(reference), 1e-3)
+          << name << " hardly moved";
   }
   EXPECT_LE(loss, t.loss);
   EXPECT_LE(rmse, t.rmse);
@@ -165,8 +177,8 @@ void compare(const Fixture& f, const std::string& optimizer, const std::string& 
 class Parity : public testing::TestWithParam<const char*> {
  protected:
   const Fixture& f() const {
-    static const Fixture vit("vit"), unet("unet"), mlp("mlp"), classes("classes");
-    return is("vit") ? vit : is("unet") ? unet : is("mlp") ? mlp : classes;
+    static const Fixture vit("vit"), unet("unet"), graph("regional_gnn"), mlp("mlp"), classes("classes");
+    return is("vit") ? vit : is("unet") ? unet : is("regional_gnn") ? graph : is("mlp") ? mlp : classes;
   }
   // An mlp's loss is the mean over twelve numbers, or four, not over thousands: less of the rounding averages
   // out.
@@ -197,19 +209,20 @@ TEST_P(Parity, Fp16AgreesWithFloat64ToItsRounding) {
       compare(f(), optimizer, "fp16", micro_batch, {few(1e-4), few(3e-4), 4e-3, weights, 1e-4});
 }
 
-// PyTorch's own bf16 autocast on these fixtures (vit, unet, mlp, classes): loss 7e-5, 1.7e-4, 1.6e-3
-// and 1.5e-3, gradients 1e-2, 2.3e-2, 7.8e-3 and 9.8e-3, weights 1.3e-3, 1.0e-3, 7.5e-4 and 1.5e-4; it would
-// pass.
+// PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes): loss 7e-5, 1.7e-4,
+// 4.1e-4, 1.6e-3 and 1.5e-3, gradients 1e-2, 2.3e-2, 5.3e-2, 7.8e-3 and 9.8e-3, weights 1.3e-3, 1.0e-3,
+// 4.1e-3, 7.5e-4 and 1.5e-4; it would pass.
 TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 2, 1})
       compare(f(), optimizer, "bf16", micro_batch,
-              is("vit")    ? Tolerance{3e-4, 1e-3, 1.5e-2, 2e-3}
-              : is("unet") ? Tolerance{8e-4, 2e-3, 3e-2, 3e-3}
-                           : Tolerance{4e-3, 4e-3, 2e-2, 2e-3});
+              is("vit")            ? Tolerance{3e-4, 1e-3, 1.5e-2, 2e-3}
+              : is("unet")         ? Tolerance{8e-4, 2e-3, 3e-2, 3e-3}
+              : is("regional_gnn") ? Tolerance{1e-3, 3e-3, 8e-2, 6e-3}
+                                   : Tolerance{4e-3, 4e-3, 2e-2, 2e-3});
 }
 
-INSTANTIATE_TEST_SUITE_P(Nets, Parity, testing::Values("vit", "unet", "mlp", "classes"),
+INSTANTIATE_TEST_SUITE_P(Nets, Parity, testing::Values("vit", "unet", "regional_gnn", "mlp", "classes"),
                          [](const auto& net) { return std::string(net.param); });
 
 }  // namespace

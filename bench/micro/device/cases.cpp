@@ -31,6 +31,7 @@ struct DeviceBench {
                 {.gemm = cuda::GemmChoice::heuristic, .capability = timer.device().major}) {
     backend.prepare();
     cuda::fill_noise(arena.bytes(), arena.data(), timer.streams()[Lane::compute]);
+    backend.load_constants();
     timer.streams().sync();
   }
   const Plan plan;

@@ -48,6 +48,7 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
   const auto in = [&](size_t i) -> void* { return op.reads[i] ? at(op.reads[i], slot) : nullptr; };
   const auto out = [&](size_t i) -> void* { return op.writes[i] ? at(op.writes[i], slot) : nullptr; };
   const auto fin = [&](size_t i) { return static_cast<float*>(in(i)); };
+  const auto ints = [&](size_t i) { return static_cast<const int32_t*>(in(i)); };
   const auto fout = [&](size_t i) { return static_cast<float*>(out(i)); };
   const auto type = [&](const View& v) { return plan_.buffers[v.buffer].dtype; };
   const auto patch = [&](DType act) {
@@ -91,6 +92,24 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
                                          a.accumulate);
     case OpKind::residual_add:
       return cpu::residual_add(a.m * a.n, type(op.reads[1]), fin(0), in(1), fout(0));
+    case OpKind::norm_residual:
+      return cpu::norm_residual({a.m, a.n, a.eps, 0, type(op.reads[0])}, in(0), fin(1), fin(2), fin(3),
+                                out(0), fout(1), fout(2), fout(3));
+    case OpKind::norm_residual_backward:
+      return cpu::norm_residual_backward({a.m, a.n, a.eps, 0, type(op.reads[0])}, in(0), fin(1), fin(2),
+                                         fin(3), in(4), out(0), fout(1), fout(2), fout(3), a.accumulate);
+    case OpKind::gather: {
+      const bool two = op.reads.size() > 3 && op.reads[3];
+      const DType act = type(op.reads[1]);
+      const auto rows = [&](size_t table) { return op.reads[table].count / (a.batch * a.n); };
+      return cpu::gather({a.batch, a.m / a.batch, a.n, rows(1), two ? rows(3) : 0, act,
+                          op.reads[0] ? type(op.reads[0]) : act},
+                         in(0), in(1), ints(2), two ? in(3) : nullptr, two ? ints(4) : nullptr, out(0));
+    }
+    case OpKind::segment_sum:
+      return cpu::segment_sum(
+          {a.batch, a.m / a.batch, a.n, op.writes[0].count / (a.batch * a.n), type(op.reads[0])}, in(0),
+          ints(1), ints(2), out(0));
     case OpKind::activation:
       return cpu::activation_forward(a.activation, a.m * a.n, type(op.reads[0]), in(0), out(0));
     case OpKind::activation_backward:

@@ -59,9 +59,18 @@ struct KernelTable {
   void (*norm_forward[3])(const ResidualNorm&, int64_t row0, int64_t row1, const float* residual,
                           const void* y, const float* gamma, const float* beta, float* x_out, void* h,
                           float* mean, float* rstd);
-  void (*norm_backward[3])(const ResidualNorm&, int64_t row0, int64_t row1, const float* x, const float* mean,
-                           const float* rstd, const float* gamma, const void* dh, float* dx, bool first,
-                           void* dy_act, float* sums);
+  // [2]: x and dx in f32, or as activations are
+  void (*norm_backward[3][2])(const ResidualNorm&, int64_t row0, int64_t row1, const void* x,
+                              const float* mean, const float* rstd, const float* gamma, const void* dh,
+                              void* dx, bool first, void* dy_act, float* sums);
+  void (*norm_residual[3])(const ResidualNorm&, int64_t row0, int64_t row1, const void* x,
+                           const float* residual, const float* gamma, const float* beta, void* h, float* y,
+                           float* mean, float* rstd, float* row);
+  // [2]: the base as activations are, or in f32
+  void (*gather[3][2])(const Gather&, int64_t row0, int64_t row1, const void* base, const void* table,
+                       const int32_t* index, const void* table2, const int32_t* index2, void* y);
+  void (*segment_sum[3])(const SegmentSum&, int64_t s0, int64_t s1, const void* x, const int32_t* offsets,
+                         const int32_t* order, void* y);
 };
 
 enum class Isa : uint8_t { portable, avx2, avx512, avx512_bf16, amx };

@@ -70,6 +70,33 @@ void residual_norm_backward(const ResidualNorm& p, const float* x, const float* 
                             const float* gamma, const void* dh, float* dx, bool first, void* dy_act,
                             float* dgamma, float* dbeta, float* dbias, bool accumulate);
 
+// h = LayerNorm(x) gamma + beta and y = residual + h, of which either or both may be nullptr, as may the
+// residual (y = h). x, h act, residual and y f32, mean and rstd [rows] f32. Of p, period is not used.
+void norm_residual(const ResidualNorm& p, const void* x, const float* residual, const float* gamma,
+                   const float* beta, void* h, float* y, float* mean, float* rstd);
+// dx = LayerNorm'(dh), act like x and dh; the sums as in residual_norm_backward
+void norm_residual_backward(const ResidualNorm& p, const void* x, const float* mean, const float* rstd,
+                            const float* gamma, const void* dh, void* dx, float* dgamma, float* dbeta,
+                            float* dbias, bool accumulate);
+
+// ---- graph.cpp: rows by constant indices, which all samples of a batch share ------------------------------
+struct Gather {
+  int64_t batch, rows, cols;  // rows: of a sample, as those of the tables
+  int64_t table_rows, table2_rows;
+  DType act, base;  // of the tables and y; of the base: act or f32
+};
+// y[b, r] = base[b, r] + table[b, index[r]] + table2[b, index2[r]]; base, and table2 with index2, may be
+// nullptr; y may be the base
+void gather(const Gather& p, const void* base, const void* table, const int32_t* index, const void* table2,
+            const int32_t* index2, void* y);
+struct SegmentSum {
+  int64_t batch, rows, cols, segments;  // rows and segments of a sample
+  DType act;
+};
+// y[b, s] = sum of x[b, order[i]] for i from offsets[s] to offsets[s + 1], in f32 and in this order; order
+// nullptr: i itself
+void segment_sum(const SegmentSum& p, const void* x, const int32_t* offsets, const int32_t* order, void* y);
+
 // ---- pointwise.cpp ----------------------------------------------------------------------------------------
 // g = f(u); gelu_tanh: u Phi(u) with Phi(u) taken as (1 + tanh(sqrt(2 / pi) (u + 0.044715 u^3))) / 2
 void activation_forward(Activation f, int64_t n, DType act, const void* u, void* g);

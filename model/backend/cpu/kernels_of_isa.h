@@ -10,6 +10,7 @@
 #include "model/backend/cpu/attention_backward.h"
 #include "model/backend/cpu/rows.h"
 #include "model/backend/cpu/norm_rows.h"
+#include "model/backend/cpu/graph_rows.h"
 // clang-format on
 
 template <class V, Activation kF>
@@ -52,7 +53,14 @@ constexpr KernelTable make_table() {
       .adam = {adam_part<V, bf16>, adam_part<V, f16>},
       .sgd = {sgd_part<V, bf16>, sgd_part<V, f16>},
       .norm_forward = {norm_forward_rows<V, f32>, norm_forward_rows<V, bf16>, norm_forward_rows<V, f16>},
-      .norm_backward = {norm_backward_rows<V, f32>, norm_backward_rows<V, bf16>, norm_backward_rows<V, f16>}};
+      .norm_backward = {{norm_backward_rows<V, f32, f32>, norm_backward_rows<V, f32, f32>},
+                        {norm_backward_rows<V, bf16, f32>, norm_backward_rows<V, bf16, bf16>},
+                        {norm_backward_rows<V, f16, f32>, norm_backward_rows<V, f16, f16>}},
+      .norm_residual = {norm_residual_rows<V, f32>, norm_residual_rows<V, bf16>, norm_residual_rows<V, f16>},
+      .gather = {{gather_rows<V, f32, f32>, gather_rows<V, f32, f32>},
+                 {gather_rows<V, bf16, bf16>, gather_rows<V, bf16, f32>},
+                 {gather_rows<V, f16, f16>, gather_rows<V, f16, f32>}},
+      .segment_sum = {segment_sum_rows<V, f32>, segment_sum_rows<V, bf16>, segment_sum_rows<V, f16>}};
   const auto activations = [&]<int... i>(std::integer_sequence<int, i...>) {
     (set_activation<V, static_cast<Activation>(i)>(table), ...);
   };

@@ -64,10 +64,10 @@ void norm_forward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const 
   }
 }
 
-// rows [row0, row1); sums: partials of dgamma, dbeta, dbias, [3][cols], written
-template <class V, DType kAct>
-void norm_backward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const float* x, const float* mean,
-                        const float* rstd, const float* gamma, const void* dh, float* dx, bool first,
+// rows [row0, row1); sums: partials of dgamma, dbeta, dbias, [3][cols], written; kX: of x and dx
+template <class V, DType kAct, DType kX>
+void norm_backward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const void* x, const float* mean,
+                        const float* rstd, const float* gamma, const void* dh, void* dx, bool first,
                         void* dy_act, float* sums) {
   using Reg = typename V::Reg;
   constexpr int64_t kRows = 4;  // x, dh and dx of so many rows stay in L1 between the two passes
@@ -86,7 +86,7 @@ void norm_backward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const
         const int64_t m = lanes_left<V>(j, cols);
         const Reg g = V::mul(load_act<V, kAct>(dh, r * cols + j, m), load_act<V, DType::f32>(gamma, j, m));
         sum = V::add(sum, g);
-        dot = V::fma(g, V::fma(load_act<V, DType::f32>(x, r * cols + j, m), scale, shift), dot);
+        dot = V::fma(g, V::fma(load_act<V, kX>(x, r * cols + j, m), scale, shift), dot);
       }
       const Reg mean_g = V::mul(V::set1(V::sum(sum)), inverse_cols);
       const Reg mean_gx = V::mul(V::set1(V::sum(dot)), inverse_cols);
@@ -101,13 +101,13 @@ void norm_backward_rows(const ResidualNorm& p, int64_t row0, int64_t row1, const
       for (int64_t i = 0; i < rows; ++i) {
         const int64_t r = r0 + i, at = r * cols + j;
         const Reg scale = V::set1(rstd[r]), shift = V::set1(-mean[r] * rstd[r]);
-        const Reg normal = V::fma(load_act<V, DType::f32>(x, at, m), scale, shift);
+        const Reg normal = V::fma(load_act<V, kX>(x, at, m), scale, shift);
         const Reg d = load_act<V, kAct>(dh, at, m);
         dgamma = V::fma(d, normal, dgamma);
         dbeta = V::add(dbeta, d);
         Reg g = V::sub(V::mul(V::mul(d, w), scale), V::fma(slope[i], normal, constant[i]));
-        if (!first) g = V::add(g, load_act<V, DType::f32>(dx, at, m));
-        store_act<V, DType::f32>(dx, at, g, m);
+        if (!first) g = V::add(g, load_act<V, kX>(dx, at, m));
+        store_act<V, kX>(dx, at, g, m);
         if (dy_act != nullptr) store_act<V, kAct>(dy_act, at, g, m);
         dbias = V::add(dbias, g);
       }

@@ -116,6 +116,7 @@ void CudaBackend::launch_on(const Op& op, int32_t micro, int32_t slot, cudaStrea
   };
   const auto out = [&](size_t i) -> void* { return op.writes[i] ? at(op.writes[i], slot) : nullptr; };
   const auto fin = [&](size_t i) { return static_cast<float*>(in(i)); };
+  const auto ints = [&](size_t i) { return static_cast<const int32_t*>(in(i)); };
   const auto fout = [&](size_t i) { return static_cast<float*>(out(i)); };
   const auto type = [&](const View& v) { return plan_.buffers[v.buffer].dtype; };
   const auto scratch = [&] { return reinterpret_cast<float*>(workspace(op, slot)); };
@@ -144,6 +145,24 @@ void CudaBackend::launch_on(const Op& op, int32_t micro, int32_t slot, cudaStrea
                                     a.accumulate, scratch(), stream);
     case OpKind::residual_add:
       return residual_add(a.m * a.n, type(op.reads[1]), fin(0), in(1), fout(0), stream);
+    case OpKind::norm_residual:
+      return norm_residual({a.m, a.n, a.eps, 0, 0, type(op.reads[0])}, in(0), fin(1), fin(2), fin(3), out(0),
+                           fout(1), fout(2), fout(3), stream);
+    case OpKind::norm_residual_backward:
+      return norm_residual_backward({a.m, a.n, a.eps, 0, 0, type(op.reads[0])}, in(0), fin(1), fin(2), fin(3),
+                                    in(4), out(0), fout(1), fout(2), fout(3), a.accumulate, scratch(),
+                                    stream);
+    case OpKind::gather: {
+      const DType act = type(op.reads[1]);
+      const auto rows = [&](size_t i) { return in(i) ? op.reads[i].count / (a.batch * a.n) : 0; };
+      return gather(
+          {a.batch, a.m / a.batch, a.n, rows(1), rows(3), act, op.reads[0] ? type(op.reads[0]) : act}, in(0),
+          in(1), ints(2), in(3), ints(4), out(0), stream);
+    }
+    case OpKind::segment_sum:
+      return segment_sum(
+          {a.batch, a.m / a.batch, a.n, op.writes[0].count / (a.batch * a.n), type(op.reads[0])}, in(0),
+          ints(1), ints(2), out(0), stream);
     case OpKind::activation:
       if (taken_in(op, Fused::gelu)) return;
       return activation(a.activation, a.m * a.n, type(op.reads[0]), in(0), out(0), stream);

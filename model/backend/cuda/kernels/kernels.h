@@ -33,6 +33,32 @@ void residual_norm_backward(const ResidualNorm& p, const float* x, const float* 
                             float* dgamma, float* dbeta, float* dbias, bool accumulate, float* workspace,
                             cudaStream_t stream);
 
+/// h = LayerNorm(x) gamma + beta, y = residual + h; h, y and residual may be null
+void norm_residual(const ResidualNorm& p, const void* x, const float* residual, const float* gamma,
+                   const float* beta, void* h, float* y, float* mean, float* rstd, cudaStream_t stream);
+/// dx = LayerNorm'(dh), as act; sums and workspace as above
+void norm_residual_backward(const ResidualNorm& p, const void* x, const float* mean, const float* rstd,
+                            const float* gamma, const void* dh, void* dx, float* dgamma, float* dbeta,
+                            float* dbias, bool accumulate, float* workspace, cudaStream_t stream);
+
+// ---- graph.cu ---------------------------------------------------------------------------------------------
+struct Gather {
+  int64_t batch, rows, cols;  // rows: of a sample, as those of the tables
+  int64_t table_rows, table2_rows;
+  DType act, base;  // of the tables and y; of the base: act or f32
+};
+/// y[b, r] = base[b, r] + table[b, index[r]] + table2[b, index2[r]]; base and table2 may be null, y the base
+void gather(const Gather& p, const void* base, const void* table, const int32_t* index, const void* table2,
+            const int32_t* index2, void* y, cudaStream_t stream);
+struct SegmentSum {
+  int64_t batch, rows, cols, segments;  // rows and segments of a sample
+  DType act;
+};
+/// y[b, s] = sum of x[b, order[i]], offsets[s] <= i < offsets[s + 1], one after the other; order null: i
+/// itself
+void segment_sum(const SegmentSum& p, const void* x, const int32_t* offsets, const int32_t* order, void* y,
+                 cudaStream_t stream);
+
 // ---- columns.cu: passes that leave column sums ------------------------------------------------------------
 /// du = dg f'(u); dbias (may be null) (+)= column sums of du. du and dg may be the same.
 void activation_backward(Activation f, int64_t rows, int64_t cols, DType act, const void* u, const void* dg,

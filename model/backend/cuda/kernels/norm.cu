@@ -119,13 +119,42 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dh gamma. Blocks go over rows a grid apart and keep
-// the three column sums in registers; partials: [blocks][3][cols].
-template <class T, int R>
+// h = LayerNorm(x) gamma + beta, y = residual + h; a row a warp, which reads it from the cache again
+template <class T>
+__global__ void __launch_bounds__(256)
+    message_kernel(Rows p, const T* __restrict__ x, const float* __restrict__ residual,
+                   const float* __restrict__ gamma, const float* __restrict__ beta, T* __restrict__ h,
+                   float* __restrict__ y, float* __restrict__ mean, float* __restrict__ rstd) {
+  const int lane = threadIdx.x % 32;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * 8 + threadIdx.x / 32, at = row * p.cols;
+  if (row >= p.rows) return;
+  const float inverse = 1.0f / static_cast<float>(p.cols);
+  float sum = 0, squares = 0;
+  for (int j = lane; j < p.cols; j += 32) sum += as_float(x[at + j]);
+  const float mu = warp_sum(sum) * inverse;
+  for (int j = lane; j < p.cols; j += 32) {
+    const float d = as_float(x[at + j]) - mu;
+    squares = fmaf(d, d, squares);
+  }
+  const float r = 1.0f / sqrtf(warp_sum(squares) * inverse + p.eps);
+  if (lane == 0) {
+    mean[row] = mu;
+    rstd[row] = r;
+  }
+  for (int j = lane; j < p.cols; j += 32) {
+    const float out = fmaf(fmaf(as_float(x[at + j]), r, -mu * r), gamma[j], beta[j]);
+    if (h != nullptr) h[at + j] = as<T>(out);
+    if (y != nullptr) y[at + j] = residual != nullptr ? residual[at + j] + out : out;
+  }
+}
+
+// X: of x and dx. dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dh gamma. Blocks go over rows a grid
+// apart and keep the three column sums in registers; partials: [blocks][3][cols].
+template <class T, class X, int R>
 __global__ void __launch_bounds__(kThreadsOf<R>)
-    backward_in_registers(Rows p, const float* __restrict__ x, const float* __restrict__ mean,
+    backward_in_registers(Rows p, const X* __restrict__ x, const float* __restrict__ mean,
                           const float* __restrict__ rstd, const float* __restrict__ gamma,
-                          const T* __restrict__ dh, float* __restrict__ dx, bool first, T* __restrict__ dy,
+                          const T* __restrict__ dh, X* __restrict__ dx, bool first, T* __restrict__ dy,
                           float* __restrict__ partials) {
   constexpr int kRows = kThreadsOf<R> / R;
   __shared__ float shared[32];
@@ -213,11 +242,11 @@ __global__ void __launch_bounds__(kThreadsOf<R>)
 }
 
 // Any width: dx, a row a block …
-template <class T>
+template <class T, class X>
 __global__ void __launch_bounds__(256)
-    backward_any(Rows p, const float* __restrict__ x, const float* __restrict__ mean,
+    backward_any(Rows p, const X* __restrict__ x, const float* __restrict__ mean,
                  const float* __restrict__ rstd, const float* __restrict__ gamma, const T* __restrict__ dh,
-                 float* __restrict__ dx, bool first, T* __restrict__ dy) {
+                 X* __restrict__ dx, bool first, T* __restrict__ dy) {
   __shared__ float shared[32];
   const int64_t row = blockIdx.x, at = row * p.cols;
   const float inverse = 1.0f / static_cast<float>(p.cols), r = rstd[row], shift = -mean[row] * r;
@@ -225,32 +254,33 @@ __global__ void __launch_bounds__(256)
   for (int j = threadIdx.x; j < p.cols; j += 256) {
     const float g = as_float(dh[at + j]) * gamma[j];
     sum += g;
-    dot = fmaf(g, fmaf(x[at + j], r, shift), dot);
+    dot = fmaf(g, fmaf(as_float(x[at + j]), r, shift), dot);
   }
   const float constant = row_sum<256>(sum, shared) * inverse * r;
   const float slope = row_sum<256>(dot, shared) * inverse * r;
   for (int j = threadIdx.x; j < p.cols; j += 256) {
-    float g = as_float(dh[at + j]) * gamma[j] * r - fmaf(slope, fmaf(x[at + j], r, shift), constant);
-    if (!first) g += dx[at + j];
-    dx[at + j] = g;
+    float g =
+        as_float(dh[at + j]) * gamma[j] * r - fmaf(slope, fmaf(as_float(x[at + j]), r, shift), constant);
+    if (!first) g += as_float(dx[at + j]);
+    dx[at + j] = as<X>(g);
     if (dy != nullptr) dy[at + j] = as<T>(g);
   }
 }
 
 // … and the column sums, from dx as it then is
-template <class T>
+template <class T, class X>
 __global__ void __launch_bounds__(128)
-    backward_any_columns(Rows p, const float* __restrict__ x, const float* __restrict__ mean,
-                         const float* __restrict__ rstd, const T* __restrict__ dh,
-                         const float* __restrict__ dx, float* __restrict__ partials) {
+    backward_any_columns(Rows p, const X* __restrict__ x, const float* __restrict__ mean,
+                         const float* __restrict__ rstd, const T* __restrict__ dh, const X* __restrict__ dx,
+                         float* __restrict__ partials) {
   const int j = blockIdx.y * 128 + threadIdx.x;
   if (j >= p.cols) return;
   float dgamma = 0, dbeta = 0, dbias = 0;
   for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x) {
     const float d = as_float(dh[row * p.cols + j]);
-    dgamma = fmaf(d, fmaf(x[row * p.cols + j], rstd[row], -mean[row] * rstd[row]), dgamma);
+    dgamma = fmaf(d, fmaf(as_float(x[row * p.cols + j]), rstd[row], -mean[row] * rstd[row]), dgamma);
     dbeta += d;
-    dbias += dx[row * p.cols + j];
+    dbias += as_float(dx[row * p.cols + j]);
   }
   float* out = partials + static_cast<int64_t>(blockIdx.x) * 3 * p.cols + j;
   out[0] = dgamma;
@@ -295,33 +325,67 @@ void residual_norm(const ResidualNorm& p, const float* residual, const void* y, 
   });
 }
 
-void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
-                            const float* gamma, const void* dh, float* dx, bool first, void* dy,
-                            float* dgamma, float* dbeta, float* dbias, bool accumulate, float* workspace,
-                            cudaStream_t stream) {
-  const Sums sums{{dgamma, dbeta, dbias}};
+void norm_residual(const ResidualNorm& p, const void* x, const float* residual, const float* gamma,
+                   const float* beta, void* h, float* y, float* mean, float* rstd, cudaStream_t stream) {
+  if (p.rows == 0) return;
+  by_type(p.act, [&](auto type) {
+    using T = decltype(type);
+    launch(message_kernel<T>, grid(ceil_div(p.rows, 8)), 256, 0, stream, rows_of(p), static_cast<const T*>(x),
+           residual, gamma, beta, static_cast<T*>(h), y, mean, rstd);
+  });
+}
+
+namespace {
+
+// x and dx in X
+template <class X>
+void backward(const ResidualNorm& p, const X* x, const float* mean, const float* rstd, const float* gamma,
+              const void* dh, X* dx, bool first, void* dy, const Sums& sums, bool accumulate,
+              float* workspace, cudaStream_t stream) {
   const int partials = norm_partials(p.rows);
   int blocks = partials;
   if (p.rows == 0) blocks = 0;
   if (p.rows > 0)
     by_type(p.act, [&](auto type) {
       using T = decltype(type);
-      const auto* d = static_cast<const T*>(dh);
-      auto* d16 = static_cast<T*>(dy);
-      const bool fast = on_16_bytes(x, gamma, dh, dx, dy, workspace) && by_width<256>(p.cols, [&](auto r) {
-                          constexpr int R = r();
-                          constexpr int kRows = kThreadsOf<R> / R;
-                          blocks = static_cast<int>(std::min<int64_t>(partials, ceil_div(p.rows, kRows)));
-                          launch(backward_in_registers<T, R>, grid(blocks), kThreadsOf<R>, 0, stream,
-                                 rows_of(p), x, mean, rstd, gamma, d, dx, first, d16, workspace);
-                        });
-      if (fast) return;
-      launch(backward_any<T>, grid(p.rows), 256, 0, stream, rows_of(p), x, mean, rstd, gamma, d, dx, first,
-             d16);
-      launch(backward_any_columns<T>, dim3(grid(blocks), grid(ceil_div(p.cols, 128))), 128, 0, stream,
-             rows_of(p), x, mean, rstd, d, dx, workspace);
+      if constexpr (std::is_same_v<X, float> || std::is_same_v<X, T>) {
+        const auto* d = static_cast<const T*>(dh);
+        auto* d16 = static_cast<T*>(dy);
+        const bool fast = on_16_bytes(x, gamma, dh, dx, dy, workspace) && by_width<256>(p.cols, [&](auto r) {
+                            constexpr int R = r();
+                            constexpr int kRows = kThreadsOf<R> / R;
+                            blocks = static_cast<int>(std::min<int64_t>(partials, ceil_div(p.rows, kRows)));
+                            launch(backward_in_registers<T, X, R>, grid(blocks), kThreadsOf<R>, 0, stream,
+                                   rows_of(p), x, mean, rstd, gamma, d, dx, first, d16, workspace);
+                          });
+        if (fast) return;
+        launch(backward_any<T, X>, grid(p.rows), 256, 0, stream, rows_of(p), x, mean, rstd, gamma, d, dx,
+               first, d16);
+        launch(backward_any_columns<T, X>, dim3(grid(blocks), grid(ceil_div(p.cols, 128))), 128, 0, stream,
+               rows_of(p), x, mean, rstd, d, dx, workspace);
+      }
     });
   add_partials(blocks, 3, p.cols, workspace, sums, accumulate, stream);
+}
+
+}  // namespace
+
+void residual_norm_backward(const ResidualNorm& p, const float* x, const float* mean, const float* rstd,
+                            const float* gamma, const void* dh, float* dx, bool first, void* dy,
+                            float* dgamma, float* dbeta, float* dbias, bool accumulate, float* workspace,
+                            cudaStream_t stream) {
+  backward(p, x, mean, rstd, gamma, dh, dx, first, dy, {{dgamma, dbeta, dbias}}, accumulate, workspace,
+           stream);
+}
+
+void norm_residual_backward(const ResidualNorm& p, const void* x, const float* mean, const float* rstd,
+                            const float* gamma, const void* dh, void* dx, float* dgamma, float* dbeta,
+                            float* dbias, bool accumulate, float* workspace, cudaStream_t stream) {
+  by_type(p.act, [&](auto type) {
+    using X = decltype(type);
+    backward(p, static_cast<const X*>(x), mean, rstd, gamma, dh, static_cast<X*>(dx), true, nullptr,
+             {{dgamma, dbeta, dbias}}, accumulate, workspace, stream);
+  });
 }
 
 }  // namespace isobar::cuda

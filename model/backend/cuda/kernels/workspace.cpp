@@ -25,6 +25,7 @@ Workspace cuda_workspace(int capability, bool deterministic) {
         return cuda::attention_workspace(cuda::attention_of(a, DType::bf16, deterministic),
                                          op.kind == OpKind::attention_backward, capability);
       case OpKind::residual_norm_backward:
+      case OpKind::norm_residual_backward:
         return int64_t{4} * 3 * a.n * cuda::norm_partials(a.m);
       case OpKind::activation_backward:
       case OpKind::column_sum:

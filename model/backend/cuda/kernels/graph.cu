@@ -1,0 +1,108 @@
+// Graph networks: rows gathered by constant indices, and sums over segments, each added up by one thread a
+// pack of columns in its rows' order: no atomics, and every run gives the same bits.
+#include "model/backend/cuda/kernels/pack.cuh"
+
+namespace isobar::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// Blocks of 32 packs across and 8 rows down, the rows striding over the grid
+struct Tile {
+  int64_t row, step;
+  int pack;
+};
+__device__ inline Tile tile_of() {
+  return {static_cast<int64_t>(blockIdx.x) * 8 + threadIdx.x / 32, static_cast<int64_t>(gridDim.x) * 8,
+          static_cast<int>(blockIdx.y) * 32 + static_cast<int>(threadIdx.x) % 32};
+}
+
+// y may be the base: an element is read before it is written, by one thread
+template <class T, class Base, int V>
+__global__ void __launch_bounds__(kThreads)
+    gather_kernel(Gather p, const Base* base, const T* __restrict__ table, const int32_t* __restrict__ index,
+                  const T* __restrict__ table2, const int32_t* __restrict__ index2, T* y) {
+  const Tile t = tile_of();
+  const int64_t j = static_cast<int64_t>(t.pack) * V;
+  if (j >= p.cols) return;
+  for (int64_t r = t.row; r < p.batch * p.rows; r += t.step) {
+    const int64_t sample = r / p.rows, of = r % p.rows;
+    float sum[V], more[V];
+    load<V>(table + (sample * p.table_rows + index[of]) * p.cols + j, sum);
+    if (table2 != nullptr) {
+      load<V>(table2 + (sample * p.table2_rows + index2[of]) * p.cols + j, more);
+#pragma unroll
+      for (int i = 0; i < V; ++i) sum[i] += more[i];
+    }
+    if (base != nullptr) {
+      load<V>(base + r * p.cols + j, more);
+#pragma unroll
+      for (int i = 0; i < V; ++i) sum[i] += more[i];
+    }
+    store<V>(y + r * p.cols + j, sum);
+  }
+}
+
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads)
+    segment_sum_kernel(SegmentSum p, const T* __restrict__ x, const int32_t* __restrict__ offsets,
+                       const int32_t* __restrict__ order, T* __restrict__ y) {
+  const Tile t = tile_of();
+  const int64_t j = static_cast<int64_t>(t.pack) * V;
+  if (j >= p.cols) return;
+  for (int64_t s = t.row; s < p.batch * p.segments; s += t.step) {
+    const int64_t sample = s / p.segments, of = s % p.segments;
+    float sum[V] = {};
+    for (int32_t e = offsets[of]; e < offsets[of + 1]; ++e) {
+      float more[V];
+      load<V>(x + (sample * p.rows + (order != nullptr ? order[e] : e)) * p.cols + j, more);
+#pragma unroll
+      for (int i = 0; i < V; ++i) sum[i] += more[i];
+    }
+    store<V>(y + s * p.cols + j, sum);
+  }
+}
+
+// launch(V) with packs of four where the operands allow it
+template <class Launch>
+void by_four(bool aligned, int64_t rows, int64_t cols, const Launch& launch) {
+  if (rows == 0 || cols == 0) return;
+  const auto blocks = [&](int64_t packs) {
+    return dim3(static_cast<unsigned>(std::min<int64_t>(ceil_div(rows, 8), 1 << 16)),
+                grid(ceil_div(packs, 32)));
+  };
+  if (aligned && cols % 4 == 0)
+    launch(std::integral_constant<int, 4>(), blocks(cols / 4));
+  else
+    launch(std::integral_constant<int, 1>(), blocks(cols));
+}
+
+}  // namespace
+
+void gather(const Gather& p, const void* base, const void* table, const int32_t* index, const void* table2,
+            const int32_t* index2, void* y, cudaStream_t stream) {
+  by_type(p.act, [&](auto type) {
+    using T = decltype(type);
+    by_flag(p.base == p.act, [&](auto same) {
+      using Base = std::conditional_t<same(), T, float>;
+      by_four(on_16_bytes(base, table, table2, y), p.batch * p.rows, p.cols, [&](auto v, dim3 blocks) {
+        launch(gather_kernel<T, Base, v()>, blocks, kThreads, 0, stream, p, static_cast<const Base*>(base),
+               static_cast<const T*>(table), index, static_cast<const T*>(table2), index2,
+               static_cast<T*>(y));
+      });
+    });
+  });
+}
+
+void segment_sum(const SegmentSum& p, const void* x, const int32_t* offsets, const int32_t* order, void* y,
+                 cudaStream_t stream) {
+  by_type(p.act, [&](auto type) {
+    using T = decltype(type);
+    by_four(on_16_bytes(x, y), p.batch * p.segments, p.cols, [&](auto v, dim3 blocks) {
+      launch(segment_sum_kernel<T, v()>, blocks, kThreads, 0, stream, p, static_cast<const T*>(x), offsets,
+             order, static_cast<T*>(y));
+    });
+  });
+}
+
+}  // namespace isobar::cuda

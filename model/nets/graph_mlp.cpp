@@ -1,0 +1,153 @@
+#include "model/nets/graph_mlp.h"
+
+#include <cmath>
+
+#include "model/nets/declare.h"
+
+namespace isobar {
+
+GraphMlp::GraphMlp(Emission& e, const Sharding& at, std::string path, std::string name,
+                   std::vector<Operand> operands, const MlpShape& shape)
+    : e_(e),
+      b_(e.b),
+      layers_(e, at),
+      path_(std::move(path)),
+      name_(std::move(name)),
+      operands_(std::move(operands)),
+      shape_(shape),
+      weights_(operands_.size()),
+      linears_(static_cast<size_t>(shape.layers)),
+      biases_(static_cast<size_t>(shape.layers) + 1),
+      u_(static_cast<size_t>(shape.layers)),
+      g_(static_cast<size_t>(shape.layers)) {}
+
+// Weights begin with the variance 1 / (what a sum has terms), as Haiku's do; biases at zero.
+void GraphMlp::declare(Declare& d) {
+  const auto bound = [](int64_t terms) { return std::sqrt(3.0f / static_cast<float>(terms)); };
+  int64_t terms = 0;
+  for (const Operand& o : operands_) terms += o.width;
+  const int64_t H = shape_.hidden;
+  for (size_t i = 0; i < operands_.size(); ++i)
+    d.linear(
+        weights_[i], operands_[i].width, H,
+        {{name_ + "." + operands_[i].name + ".weight", {H, operands_[i].width}, Init::uniform, bound(terms)}},
+        {});
+  d.tensor(biases_[0], false, {{name_ + ".0.bias", {H}, Init::zero}});
+  for (size_t i = 0; i < linears_.size(); ++i) {
+    const int64_t out = i + 1 < linears_.size() ? H : shape_.out;
+    const std::string name = name_ + "." + std::to_string(i + 1);
+    d.linear(linears_[i], H, out, {{name + ".weight", {out, H}, Init::uniform, bound(H)}}, {});
+    d.tensor(biases_[i + 1], false, {{name + ".bias", {out}, Init::zero}});
+  }
+  if (!shape_.norm) return;
+  d.tensor(gamma_, false, {{name_ + ".norm.weight", {shape_.out}, Init::one}});
+  d.tensor(beta_, false, {{name_ + ".norm.bias", {shape_.out}, Init::zero}});
+}
+
+Attrs GraphMlp::rows_of(int64_t rows) const {
+  return {.m = rows, .n = shape_.hidden, .accumulate = e_.accumulates(), .activation = Activation::silu};
+}
+
+// ---- forward ----
+
+View GraphMlp::first(const std::string& pass, const std::vector<View>& x, int64_t rows, bool keep) {
+  u_[0] = b_.hold(path_ + ".u0", e_.act, rows * shape_.hidden, keep);
+  // Several products are added up in f32.
+  const bool direct = e_.act == DType::f32 || x.size() == 1;
+  const View sum = direct ? u_[0] : b_.scratch(path_ + ".sum", DType::f32, u_[0].count);
+  for (size_t i = 0; i < x.size(); ++i)
+    layers_.linear_forward(path_ + "/" + operands_[i].name + pass, weights_[i], x[i], sum, rows,
+                           i == 0 ? biases_[0] : View{}, i > 0);
+  if (!direct) b_.emit(OpKind::cast, path_ + "/sum" + pass, {.m = 1, .n = sum.count}, {sum}, {u_[0]});
+  return u_[0];
+}
+
+void GraphMlp::product(const std::string& pass, size_t operand, const View& x, const View& y,
+                       int64_t rows) const {
+  layers_.linear_forward(path_ + "/" + operands_[operand].name + pass, weights_[operand], x, y, rows, View{});
+}
+
+View GraphMlp::rest(const std::string& pass, int64_t rows, bool keep) {
+  const bool keep_g = keep && e_.spec.policy.recompute != "selective";
+  for (size_t i = 0; i < linears_.size(); ++i) {
+    const bool last = i + 1 == linears_.size();
+    g_[i] = b_.hold(path_ + ".g" + std::to_string(i), e_.act, rows * shape_.hidden, keep_g);
+    b_.emit(OpKind::activation, layer(i) + "/silu" + pass, rows_of(rows), {u_[i]}, {g_[i]});
+    View& to = last ? x_ : u_[i + 1];
+    to = b_.hold(path_ + (last ? ".x" : ".u" + std::to_string(i + 1)), e_.act,
+                 rows * (last ? shape_.out : shape_.hidden), keep);
+    layers_.linear_forward(layer(i + 1) + pass, linears_[i], g_[i], to, rows, biases_[i + 1]);
+  }
+  return x_;
+}
+
+void GraphMlp::norm(const std::string& pass, int64_t rows, const View& residual, const View& h, const View& y,
+                    bool keep) {
+  mean_ = b_.hold(path_ + ".mean", DType::f32, rows, keep);
+  rstd_ = b_.hold(path_ + ".rstd", DType::f32, rows, keep);
+  b_.emit(OpKind::norm_residual, path_ + "/norm" + pass,
+          {.m = rows, .n = shape_.out, .eps = static_cast<float>(shape_.eps)}, {x_, residual, gamma_, beta_},
+          {h, y, mean_, rstd_});
+}
+
+// ---- backward ----
+
+View GraphMlp::backward(const View& dh, int64_t rows) {
+  View dy = dh;
+  const Attrs of_result{
+      .m = rows, .n = shape_.out, .accumulate = e_.accumulates(), .eps = static_cast<float>(shape_.eps)};
+  const View bias = b_.grad(biases_.back());
+  if (shape_.norm) {
+    dy = e_.operand(path_ + ".dx", e_.act, rows * shape_.out);
+    b_.emit(OpKind::norm_residual_backward, path_ + "/norm/backward", of_result,
+            {x_, mean_, rstd_, gamma_, dh}, {dy, b_.grad(gamma_), b_.grad(beta_), bias});
+  } else {
+    b_.emit(OpKind::column_sum, layer(linears_.size()) + "/backward_bias", of_result, {dy}, {bias});
+  }
+  const bool again = e_.spec.policy.recompute == "selective";
+  for (size_t i = linears_.size(); i-- > 0;) {
+    const std::string n = std::to_string(i);
+    if (again) {
+      g_[i] = b_.scratch(path_ + ".g" + n, e_.act, rows * shape_.hidden);
+      b_.emit(OpKind::activation, layer(i) + "/silu/recompute", rows_of(rows), {u_[i]}, {g_[i]});
+    }
+    const View dg = b_.scratch(path_ + ".dg" + n, e_.act, rows * shape_.hidden);
+    layers_.linear_backward_input(layer(i + 1), linears_[i], dy, dg, rows);
+    layers_.linear_backward_weight(layer(i + 1), linears_[i], g_[i], dy, rows);
+    const View du = e_.split ? e_.operand(path_ + ".du" + n, e_.act, dg.count) : dg;
+    b_.emit(OpKind::activation_backward, layer(i) + "/silu/backward", rows_of(rows), {u_[i], dg},
+            {du, b_.grad(biases_[i])});
+    dy = du;
+  }
+  return dy;
+}
+
+void GraphMlp::backward_input(size_t operand, const View& du, const View& dx, int64_t rows, bool add) const {
+  layers_.linear_backward_input(path_ + "/" + operands_[operand].name, weights_[operand], du, dx, rows, add);
+}
+
+void GraphMlp::backward_weight(size_t operand, const View& x, const View& du, int64_t rows) const {
+  layers_.linear_backward_weight(path_ + "/" + operands_[operand].name, weights_[operand], x, du, rows);
+}
+
+void GraphMlp::zero_gradients() const {
+  if (e_.accumulates()) return;
+  const auto zero = [&](const std::string& what, const View& v) {
+    if (v)
+      b_.emit(OpKind::zero, path_ + "/" + what + "/backward_zero", {.m = 1, .n = v.count}, {}, {b_.grad(v)});
+  };
+  zero("norm.weight", gamma_);
+  zero("norm.bias", beta_);
+  for (size_t i = biases_.size(); i-- > 0;) zero("bias" + std::to_string(i), biases_[i]);
+  for (size_t i = linears_.size(); i-- > 0;) zero("linear" + std::to_string(i + 1), linears_[i].weight);
+  for (size_t i = 0; i < weights_.size(); ++i) zero(operands_[i].name, weights_[i].weight);
+}
+
+View as_act(Emission& e, const std::string& path, const std::string& name, const View& x, bool keep) {
+  if (e.act == DType::f32) return x;
+  const View y = e.b.hold(name, e.act, x.count, keep);
+  e.b.emit(OpKind::cast, path, {.m = 1, .n = x.count}, {x}, {y});
+  return y;
+}
+
+}  // namespace isobar

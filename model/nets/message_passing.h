@@ -1,0 +1,116 @@
+// One step of message passing over typed nodes and edges, as GraphCast's processor has it (Lam 2023):
+//
+//   edges   e' = e + MLP[e, sender, receiver]
+//   nodes   v' = v + MLP[v, sum of the new messages of each type of edge that it receives]
+//
+// An EdgeUpdate is one type of edge: its indices, constants of the plan, and the MLP's way there and back.
+// The step of a regional-gnn has two of them and two types of nodes: downstream (receives both types),
+// upstream (receives none, so its MLP reads itself alone). What the last step gives nobody reads but the
+// downstream nodes: it makes no more, and the gradients of its upstream MLP are zero.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/nets/graph_mlp.h"
+#include "model/nets/net.h"
+#include "model/nets/region_graph.h"
+
+namespace isobar {
+
+/// Indices and features of one type of edge in a plan. Each is a buffer from when it is first asked for: a
+/// rank holds those that its parts read.
+class EdgeConstants {
+ public:
+  EdgeConstants(Builder& b, std::string name, std::shared_ptr<const LazyRegionGraph> graph,
+                EdgeSet RegionGraph::*set, int64_t edges, int64_t senders, int64_t receivers)
+      : edges(edges),
+        senders(senders),
+        receivers(receivers),
+        b_(b),
+        name_(std::move(name)),
+        graph_(std::move(graph)),
+        set_(set) {}
+  const int64_t edges, senders, receivers;
+
+  View sender() { return indices(0, "sender", edges, &EdgeSet::senders); }
+  View receiver() { return indices(1, "receiver", edges, &EdgeSet::receivers); }
+  View receiver_offsets() {
+    return indices(2, "receiver_offsets", receivers + 1, &EdgeSet::receiver_offsets);
+  }
+  View sender_offsets() { return indices(3, "sender_offsets", senders + 1, &EdgeSet::sender_offsets); }
+  View by_sender() { return indices(4, "by_sender", edges, &EdgeSet::by_sender); }
+  View features(DType t);  // [edges, 3]
+
+ private:
+  View indices(int which, const char* what, int64_t count, std::vector<int32_t> EdgeSet::*of);
+  Builder& b_;
+  const std::string name_;
+  const std::shared_ptr<const LazyRegionGraph> graph_;
+  EdgeSet RegionGraph::*const set_;
+  View made_[5], features_;
+};
+
+class EdgeUpdate {
+ public:
+  EdgeUpdate(Emission& e, const Sharding& at, const std::string& path, const std::string& name,
+             EdgeConstants& edges, int64_t latent, const MlpShape& shape);
+  void declare(Declare& d) { mlp_.declare(d); }
+
+  /// x: edges, senders, receivers in the type of activations. `residual`, `y` (both may be absent): the
+  /// edges' stream and where it goes on. Returns the sum of each receiver's messages, [receivers, latent]
+  /// act.
+  View forward(const std::string& pass, const View& edges, const View& senders, const View& receivers,
+               const View& residual, const View& y, bool keep);
+  /// dsum: gradient of what forward returned, act. Those of the streams, all f32: `edges` comes with that of
+  /// y where that was there (add), else it is written, as is that of the senders where `add_senders` is not.
+  void backward(const View& dsum, const View& edges, bool add_edges, const View& senders, bool add_senders,
+                const View& receivers);
+  View last_weight() const { return mlp_.last_weight(); }
+  View first_bias() const { return mlp_.first_bias(); }
+
+ private:
+  static constexpr size_t kEdge = 0, kSender = 1, kReceiver = 2;
+  Attrs edge_rows(int64_t n) const;
+  Emission& e_;
+  Builder& b_;
+  EdgeConstants& at_;
+  const std::string path_;
+  const int64_t batch_, D_;
+  GraphMlp mlp_;
+  View x_[3];  // what forward read
+};
+
+/// A part: streams down, up, intra, boundary in; the same out, of the last step down alone.
+class MessageStep : public NetPart {
+ public:
+  MessageStep(int index, std::string path, const std::string& name, Emission& e, const Sharding& at,
+              EdgeConstants& intra, EdgeConstants& boundary, int64_t latent, const MlpShape& shape,
+              bool last);
+
+  void declare(Declare& d) override;
+  View door(size_t in) override;
+  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
+  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
+  std::vector<Flow> kept_inputs() const override { return in_; }
+  int in_place(size_t in) const override { return in == kDown || !last_ ? static_cast<int>(in) : -1; }
+  View last_gradient(bool weight) const override {
+    return weight || !e_.split ? intra_.last_weight() : intra_.first_bias();
+  }
+
+  static constexpr size_t kDown = 0, kUp = 1, kIntra = 2, kBoundary = 3;
+  static constexpr const char* kStreams[4] = {"down", "up", "intra", "boundary"};
+
+ private:
+  Emission& e_;
+  Builder& b_;
+  const bool last_;
+  const int64_t D_;
+  int64_t rows_[4];  // of the streams
+  EdgeUpdate intra_, boundary_;
+  GraphMlp down_, up_;
+  std::vector<Flow> in_;
+  View act_[4], sums_[2];  // the streams as products read them; messages of both types
+};
+
+}  // namespace isobar

@@ -1,0 +1,107 @@
+#include "model/nets/region_graph.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <tuple>
+
+namespace isobar {
+namespace {
+
+constexpr double kRadians = std::numbers::pi / 180;
+
+struct Neighbor {
+  double hav;  // of the angle between: grows with it
+  int32_t node;
+  bool operator<(const Neighbor& o) const { return std::tie(hav, node) < std::tie(o.hav, o.node); }
+};
+
+class RegionGrid {
+ public:
+  explicit RegionGrid(const RegionalGnnSpec& n) : n_(n) {}
+  double latitude(int64_t row) const { return n_.north - n_.spacing * static_cast<double>(row); }
+  // Haversine of the angle between two points so many columns apart: the same to the east and to the west.
+  double hav(int64_t row_a, int64_t row_b, int64_t columns) const {
+    const double up = sine(std::abs(row_a - row_b)), across = sine(std::abs(columns));
+    return up * up +
+           std::cos(kRadians * latitude(row_a)) * std::cos(kRadians * latitude(row_b)) * across * across;
+  }
+  double degrees(double hav) const { return 2 * std::asin(std::min(1.0, std::sqrt(hav))) / kRadians; }
+  double spacing() const { return n_.spacing; }
+  // No point so many rows away is nearer than this.
+  double least_hav(int64_t rows) const { return sine(rows) * sine(rows); }
+
+ private:
+  double sine(int64_t steps) const {
+    return std::sin(kRadians * n_.spacing * static_cast<double>(steps) / 2);
+  }
+  const RegionalGnnSpec& n_;
+};
+
+// The k points of `from` nearest to one point of the grid, which is none of them itself. Rows are looked at
+// from that point outwards until none further on can be nearer.
+std::vector<Neighbor> nearest(const RegionGrid& grid, const GridBox& from, int64_t row, int64_t column, size_t k,
+                              bool itself) {
+  std::vector<Neighbor> best;
+  const auto look_at = [&](int64_t r) {
+    if (r < from.row || r >= from.row + from.rows) return;
+    for (int64_t c = from.column; c < from.column + from.columns; ++c)
+      if (itself || r != row || c != column)
+        best.push_back({grid.hav(row, r, column - c),
+                        static_cast<int32_t>((r - from.row) * from.columns + c - from.column)});
+    if (best.size() <= k) return;
+    std::nth_element(best.begin(), best.begin() + static_cast<ptrdiff_t>(k) - 1, best.end());
+    best.resize(k);
+  };
+  const int64_t furthest = std::max(std::abs(row - from.row), std::abs(row - (from.row + from.rows - 1)));
+  for (int64_t away = 0; away <= furthest; ++away) {
+    if (best.size() == k && std::max_element(best.begin(), best.end())->hav < grid.least_hav(away)) break;
+    look_at(row - away);
+    if (away > 0) look_at(row + away);
+  }
+  std::sort(best.begin(), best.end(), [](const Neighbor& a, const Neighbor& b) { return a.node < b.node; });
+  return best;
+}
+
+// Edges into the columns [0, columns) of the box `to`, from its nearest in `from`
+EdgeSet edges(const RegionGrid& grid, const GridBox& from, const GridBox& to, int64_t columns, int64_t k,
+              bool itself) {
+  EdgeSet e;
+  for (int64_t r = 0; r < to.rows; ++r)
+    for (int64_t c = 0; c < to.columns; ++c) {
+      e.receiver_offsets.push_back(static_cast<int32_t>(e.senders.size()));
+      if (c >= columns) continue;
+      const int64_t row = to.row + r, column = to.column + c;
+      for (const Neighbor& n : nearest(grid, from, row, column, static_cast<size_t>(k), itself)) {
+        const int64_t sender_row = from.row + n.node / from.columns,
+                      sender_column = from.column + n.node % from.columns;
+        e.senders.push_back(n.node);
+        e.receivers.push_back(static_cast<int32_t>(r * to.columns + c));
+        e.features.push_back(static_cast<float>(grid.spacing() * static_cast<double>(sender_row - row)));
+        e.features.push_back(
+            static_cast<float>(grid.spacing() * static_cast<double>(column - sender_column)));
+        e.features.push_back(static_cast<float>(grid.degrees(n.hav)));
+      }
+    }
+  e.receiver_offsets.push_back(static_cast<int32_t>(e.senders.size()));
+  // The transposed lists, by counting
+  e.sender_offsets.assign(static_cast<size_t>(from.points()) + 1, 0);
+  for (const int32_t s : e.senders) ++e.sender_offsets[static_cast<size_t>(s) + 1];
+  for (size_t s = 1; s < e.sender_offsets.size(); ++s) e.sender_offsets[s] += e.sender_offsets[s - 1];
+  std::vector<int32_t> next = e.sender_offsets;
+  e.by_sender.resize(e.senders.size());
+  for (size_t i = 0; i < e.senders.size(); ++i)
+    e.by_sender[static_cast<size_t>(next[static_cast<size_t>(e.senders[i])]++)] = static_cast<int32_t>(i);
+  return e;
+}
+
+}  // namespace
+
+RegionGraph region_graph(const RegionalGnnSpec& n) {
+  const RegionGrid grid(n);
+  const GridBox down = n.downstream_box(), up = n.upstream_box();
+  return {edges(grid, down, down, down.columns, n.neighbors, false),
+          edges(grid, up, down, n.boundary_columns(), n.boundary_neighbors, true)};
+}
+
+}  // namespace isobar

@@ -1,0 +1,284 @@
+#include "model/nets/regional_gnn.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "model/nets/declare.h"
+#include "model/nets/message_passing.h"
+#include "model/nets/pixels.h"
+
+namespace isobar {
+namespace {
+
+MlpShape shape_of(const RegionalGnnSpec& n) {
+  return {n.mlp_hidden_size, n.mlp_num_hidden_layers, n.latent_size, n.norm_eps};
+}
+
+// A region's part of fields [B,C,H,W] -> [B,C,rows,columns]
+void emit_crop(Builder& b, const std::string& path, int64_t images, const Images& from, const GridBox& box,
+               const View& x, const View& y) {
+  const int64_t first = box.row * from.img_width + box.column;
+  b.emit(OpKind::copy, path,
+         {.m = 1,
+          .n = box.columns,
+          .extent = {images, box.rows, 1},
+          .from = {from.pixels(), from.img_width, 0},
+          .to = {box.points(), box.columns, 0}},
+         {x.slice(first, x.count - first)}, {y});
+}
+
+class GraphEmbed : public NetPart {
+ public:
+  GraphEmbed(Emission& e, const Sharding& at, const RegionalGnnSpec& n, EdgeConstants& intra,
+             EdgeConstants& boundary)
+      : NetPart(0, "embed"),
+        e_(e),
+        b_(e.b),
+        at_(at),
+        n_(n),
+        nodes_{{"down", n.downstream_box(), e, at, n}, {"up", n.upstream_box(), e, at, n}},
+        edges_{{"intra", intra, e, at, n}, {"boundary", boundary, e, at, n}} {}
+  void set_input(const View& v) { input_ = v; }
+
+  void declare(Declare& d) override {
+    for (Nodes& x : nodes_) x.mlp.declare(d);
+    for (Edges& x : edges_) x.mlp.declare(d);
+  }
+  View last_gradient(bool weight) const override {
+    return weight || !e_.split ? edges_[1].mlp.last_weight() : edges_[1].mlp.first_bias();
+  }
+
+  std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override {
+    std::vector<Flow> out(4);
+    for (size_t i = 0; i < 4; ++i) out[i].x = how.lies(i);
+    for (size_t i = 0; i < 2; ++i) forward(nodes_[i], out[i].x);
+    for (size_t i = 0; i < 2; ++i) forward(edges_[i], out[2 + i].x);
+    return out;
+  }
+
+  void backward(const std::vector<Gradient>& out, std::vector<Gradient>&) override {
+    for (size_t i = 0; i < 2; ++i) backward(nodes_[i], out[i].dx);
+    for (size_t i = 0; i < 2; ++i) backward(edges_[i], out[2 + i].dx);
+  }
+
+ private:
+  struct Nodes {
+    Nodes(const std::string& name, const GridBox& box, Emission& e, const Sharding& at,
+          const RegionalGnnSpec& n)
+        : name("embed/" + name),
+          box(box),
+          rows(at.batch * box.points()),
+          mlp(e, at, this->name, "embed." + name, {{"0", n.in_channels}}, shape_of(n)) {}
+    const std::string name;
+    const GridBox box;
+    const int64_t rows;
+    GraphMlp mlp;
+    View x;  // [rows, C] act
+  };
+  struct Edges {
+    Edges(const std::string& name, EdgeConstants& of, Emission& e, const Sharding& at,
+          const RegionalGnnSpec& n)
+        : name("embed/" + name),
+          of(of),
+          mlp(e, at, this->name, "embed." + name, {{"0", EdgeSet::kFeatures}}, shape_of(n)) {}
+    const std::string name;
+    EdgeConstants& of;
+    GraphMlp mlp;
+  };
+
+  void forward(Nodes& x, const View& y) {
+    const ImageShape region{n_.in_channels, x.box.rows, x.box.columns, 1};
+    const View fields = b_.scratch(x.name + ".fields", DType::f32, at_.batch * region.size());
+    emit_crop(b_, x.name + "/crop", at_.batch * n_.in_channels, n_, x.box, input_, fields);
+    x.x = b_.saved(x.name + ".x", e_.act, x.rows * n_.in_channels);
+    b_.emit(OpKind::patch_gather, x.name + "/points", image_attrs(region, at_.with_tokens(x.box.points())),
+            {fields}, {x.x});
+    x.mlp.first("/forward", {x.x}, x.rows, true);
+    x.mlp.rest("/forward", x.rows, true);
+    x.mlp.norm("/forward", x.rows, {}, {}, y, true);
+  }
+
+  // Once for all samples of a micro-batch
+  void forward(Edges& x, const View& y) {
+    const int64_t rows = x.of.edges, all = rows * n_.latent_size;
+    x.mlp.first("/forward", {x.of.features(e_.act)}, rows, true);
+    x.mlp.rest("/forward", rows, true);
+    const View one = b_.scratch(x.name + ".y", DType::f32, all);
+    x.mlp.norm("/forward", rows, {}, {}, one, true);
+    b_.emit(OpKind::copy, x.name + "/samples",
+            {.m = 1, .n = all, .extent = {at_.batch, 1, 1}, .from = {0, 0, 0}, .to = {all, 0, 0}}, {one},
+            {y});
+  }
+
+  void backward(Nodes& x, const View& dy) {
+    const View dh = as_act(e_, x.name + "/backward_cast", x.name + ".dy", dy, false);
+    x.mlp.backward_weight(0, x.x, x.mlp.backward(dh, x.rows), x.rows);
+  }
+
+  void backward(Edges& x, const View& dy) {
+    const int64_t rows = x.of.edges;
+    const View sum = b_.scratch(x.name + ".dsamples", DType::f32, rows * n_.latent_size);
+    b_.emit(OpKind::period_sum, x.name + "/samples/backward",
+            {.m = at_.batch * rows, .n = n_.latent_size, .period = rows}, {dy}, {sum});
+    const View dh = as_act(e_, x.name + "/backward_cast", x.name + ".dy", sum, false);
+    x.mlp.backward_weight(0, x.of.features(e_.act), x.mlp.backward(dh, rows), rows);
+  }
+
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+  const RegionalGnnSpec n_;
+  Nodes nodes_[2];
+  Edges edges_[2];
+  View input_;
+};
+
+class GraphHead : public NetPart {
+ public:
+  GraphHead(int index, Emission& e, const Sharding& at, const RegionalGnnSpec& n)
+      : NetPart(index, "head"),
+        e_(e),
+        b_(e.b),
+        at_(at),
+        n_(n),
+        box_(n.downstream_box()),
+        predicted_{n.out_channels, 1, box_.points(), 1},
+        loss_(e, at, predicted_),
+        mlp_(e, at, "head", "head", {{"0", n.latent_size}}, to_channels(n)) {}
+  void set_target(const View& v) { target_ = v; }
+  const ImageShape& predicted() const { return predicted_; }
+
+  void declare(Declare& d) override { mlp_.declare(d); }
+  View door(size_t) override {
+    const InPart here(b_, index());
+    return b_.hold("head.down", DType::f32, at_.rows * n_.latent_size, e_.act == DType::f32);
+  }
+  View last_gradient(bool weight) const override {
+    return weight || !e_.split ? mlp_.last_weight() : mlp_.first_bias();
+  }
+
+  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward&) override {
+    x_ = as_act(e_, "head/cast", "head.x", in[0].x, true);
+    mlp_.first("/forward", {x_}, at_.rows, true);
+    pred_ = mlp_.rest("/forward", at_.rows, true);
+    wanted_ = b_.saved("head.target", DType::f32, at_.batch * predicted_.size());
+    emit_crop(b_, "head/crop", at_.batch * n_.out_channels, n_, box_, target_, wanted_);
+    loss_.forward(pred_, wanted_);
+    return {};
+  }
+
+  void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
+    const View du = mlp_.backward(loss_.backward(pred_, wanted_), at_.rows);
+    mlp_.backward_input(0, du, in[0].dx, at_.rows, false);
+    mlp_.backward_weight(0, x_, du, at_.rows);
+  }
+
+ private:
+  static MlpShape to_channels(const RegionalGnnSpec& n) {
+    MlpShape s = shape_of(n);
+    s.out = n.out_channels, s.norm = false;
+    return s;
+  }
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+  const RegionalGnnSpec n_;
+  const GridBox box_;
+  const ImageShape predicted_;
+  PixelLoss loss_;
+  GraphMlp mlp_;
+  View target_, wanted_, x_, pred_;  // wanted: of the target, the downstream points
+};
+
+std::string step_path(int64_t i) {
+  char path[32];
+  std::snprintf(path, sizeof path, "step%02ld", static_cast<long>(i));
+  return path;
+}
+
+class RegionalGnn : public Net {
+ public:
+  RegionalGnn(const RegionalGnnSpec& n, Emission& e, const Sharding& at)
+      : at_(at),
+        read_(image_read(n, 1)),
+        intra_(e.b, "intra", graph_of(n), &RegionGraph::intra, n.intra_edges(), n.tokens(), n.tokens()),
+        boundary_(e.b, "boundary", graph_of(n), &RegionGraph::boundary, n.boundary_edges(),
+                  n.upstream_box().points(), n.tokens()) {
+    const auto steps = static_cast<int>(n.num_gnn_layers);
+    auto embed = std::make_unique<GraphEmbed>(e, at, n, intra_, boundary_);
+    embed_ = embed.get();
+    parts_.push_back(std::move(embed));
+    for (int i = 0; i < steps; ++i)
+      parts_.push_back(std::make_unique<MessageStep>(i + 1, step_path(i), "steps." + std::to_string(i), e, at,
+                                                     intra_, boundary_, n.latent_size, shape_of(n),
+                                                     i + 1 == steps));
+    auto head = std::make_unique<GraphHead>(steps + 1, e, at, n);
+    head_ = head.get();
+    parts_.push_back(std::move(head));
+    const int64_t rows[4] = {n.tokens(), n.upstream_box().points(), n.intra_edges(), n.boundary_edges()};
+    for (int32_t to = 1; to <= steps; ++to)
+      for (size_t i = 0; i < 4; ++i)
+        streams_.push_back(
+            {MessageStep::kStreams[i], to - 1, to, DType::f32, at.batch * rows[i] * n.latent_size});
+    streams_.push_back({MessageStep::kStreams[MessageStep::kDown], steps, steps + 1, DType::f32,
+                        at.batch * rows[0] * n.latent_size});
+    batch_ = image_batch(read_, image_predicted(n, 1), at, steps + 1);
+    batch_.back().kept = false;  // the part of it that counts is
+    metrics_ = image_metrics(head_->predicted());
+  }
+  Attrs fetch() const override { return image_attrs(read_, at_); }
+  void fetched(size_t tensor, const View& v) override {
+    tensor == 0 ? embed_->set_input(v) : head_->set_target(v);
+  }
+
+ private:
+  // Of all constants of this plan, whichever is filled first builds it.
+  std::shared_ptr<const LazyRegionGraph> graph_of(const RegionalGnnSpec& n) {
+    if (!graph_) graph_ = std::make_shared<LazyRegionGraph>(n);
+    return graph_;
+  }
+  const Sharding& at_;
+  const ImageShape read_;
+  std::shared_ptr<const LazyRegionGraph> graph_;
+  EdgeConstants intra_, boundary_;
+  GraphEmbed* embed_;
+  GraphHead* head_;
+};
+
+}  // namespace
+
+std::unique_ptr<Net> make_net(const RegionalGnnSpec& n, Emission& e, const Sharding& at) {
+  return std::make_unique<RegionalGnn>(n, e, at);
+}
+
+std::vector<Part> parts_of(const RegionalGnnSpec& n) {
+  std::vector<Part> parts{{"embed", "embed", 0}};
+  const auto last = static_cast<int32_t>(n.num_gnn_layers);
+  for (int32_t i = 1; i < last; ++i) parts.push_back({"step", step_path(i - 1), 1});
+  parts.push_back({"last_step", step_path(last - 1), last});
+  parts.push_back({"head", "head", last + 1});
+  return parts;
+}
+
+RegionalGnnSpec distinct_parts(RegionalGnnSpec n) {
+  n.num_gnn_layers = std::min<int64_t>(n.num_gnn_layers, 4);  // three that are alike, and the last
+  return n;
+}
+
+std::optional<GridBox> predicted_region(const NetSpec& net) {
+  if (net.kind() != RegionalGnnSpec::kKind) return std::nullopt;
+  return net.regional_gnn().downstream_box();
+}
+
+NetLimits limits_of(const RegionalGnnSpec& n) {
+  const std::string uncut = "cannot cut a regional-gnn yet: its graph lies whole on every rank";
+  return {.tp = {},
+          .kv_heads = 1,
+          .tokens = n.tokens(),
+          .inner_parts = n.num_gnn_layers,
+          .no_tp = "a regional-gnn's latent width is not cut yet",
+          .no_cp = uncut,
+          .no_sequence = uncut};
+}
+
+}  // namespace isobar

@@ -1,0 +1,65 @@
+// A graph network under every axis that it takes: trained like one rank. Four streams cross each cut; nobody
+// reads what the last step's upstream nodes would become.
+#include "model/nets/build.h"
+#include "tests/engine/layouts.h"
+
+namespace isobar {
+namespace {
+
+void graph_like_one_rank(const Words& layout) {
+  expect_like_one_rank(layout, kGraph);
+}
+
+TEST(RegionalGnnTraining, LearnsAndRepeatsToTheLastBit) {
+  const Folder dir;
+  const TrainedNet& one = one_rank(kGraph);
+  ASSERT_EQ(one.record.losses.size(), 10u);
+  EXPECT_LT(one.record.losses.at(10), 0.97 * one.record.losses.at(1));
+  const TrainedNet again = run(dir / "again", {}, 1, {}, kGraph);
+  EXPECT_EQ(again.record.losses, one.record.losses);
+  EXPECT_EQ(distance(one.weights, again.weights), 0);
+  const TrainedNet threads = run(dir / "threads", {"run.threads=2"}, 1, {}, kGraph);
+  EXPECT_LT(distance(one.weights, threads.weights), 1e-5);
+}
+
+TEST(RegionalGnnTraining, IsTheSameOverReplicasAndMicroBatches) {
+  graph_like_one_rank({"policy.micro_batch=12"});
+  graph_like_one_rank({"policy.micro_batch=1"});
+  graph_like_one_rank({"layout.dp=2", "policy.micro_batch=3"});
+}
+
+TEST(RegionalGnnTraining, IsTheSameOverStages) {
+  graph_like_one_rank({"layout.pp=2", "policy.micro_batch=3"});
+  graph_like_one_rank({"layout.pp=3", "policy.micro_batch=2", "policy.schedule=gpipe"});
+  graph_like_one_rank({"layout.pp=2", "layout.dp=2", "policy.micro_batch=2"});
+}
+
+TEST(RegionalGnnTraining, SplitsItsBackwardPass) {
+  graph_like_one_rank({"layout.pp=3", "policy.schedule=zb-h1", "policy.micro_batch=2"});
+}
+
+TEST(RegionalGnnTraining, RecomputesItsParts) {
+  graph_like_one_rank({"policy.recompute=full", "policy.micro_batch=6"});
+  graph_like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=3", "policy.micro_batch=6"});
+  graph_like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=2",
+                       "policy.recompute_method=block", "layout.pp=2", "policy.micro_batch=2"});
+  graph_like_one_rank({"policy.recompute=selective", "layout.pp=3", "policy.micro_batch=2"});
+}
+
+TEST(RegionalGnnTraining, KeepsItsUnitsInShards) {
+  for (const char* zero : {"1", "2", "3"})
+    graph_like_one_rank({"layout.dp=2", "layout.pp=2", std::string("policy.zero=") + zero,
+                         "policy.micro_batch=2", "policy.bucket_mb=0.02"});
+}
+
+TEST(RegionalGnnTraining, KeepsNoActivationsOfSiLUWhenItRecomputesThem) {
+  const auto saved = [](const char* recompute) {
+    const RunSpec s = load_run_spec(kGraph.config, {std::string("policy.recompute=") + recompute});
+    return build_plan(s, 0, {}).memory.by_kind[static_cast<int>(BufferKind::saved)];
+  };
+  EXPECT_LT(saved("selective"), 0.8 * static_cast<double>(saved("none")));
+  EXPECT_LT(saved("full"), saved("selective"));
+}
+
+}  // namespace
+}  // namespace isobar
