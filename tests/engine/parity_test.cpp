@@ -138,6 +138,7 @@ void compare(const Fixture& f, const std::string& optimizer, const std::string& 
   EXPECT_NEAR(f.values("batch0/loss")[0], losses[0], 1e-12);
   for (size_t c = 0; c < ours.rmse.size(); ++c)
     rmse = std::max(rmse, std::abs(ours.rmse[c] / f.values("batch0/rmse").at(c) - 1));
+  for (const double reference : f.values("batch0/rmse")) EXPECT_TRUE(std::isfinite(reference));
   size_t references = 0;
   for (const auto& [name, tensor] : f.file.tensors) references += name.starts_with("grad/") ? 1 : 0;
   ASSERT_EQ(ours.grads.size(), references);
