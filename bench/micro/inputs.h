@@ -29,8 +29,8 @@ struct Operand {
   bool scalars = false;  // a step's scalars (plan.h) as the optimizer finds them
 };
 
-/// What the op reads or writes, its workspace and constants left out. Where it works in place, written comes before read:
-/// what is read counts.
+/// What the op reads or writes, its workspace and constants left out. Where it works in place, written comes
+/// before read: what is read counts.
 std::vector<Operand> operands_of(const Op& op, const Plan& plan);
 
 /// `count` elements of type t; other streams, other values.

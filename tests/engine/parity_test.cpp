@@ -138,6 +138,7 @@ void compare(const Fixture& f, const std::string& optimizer, const std::string& 
   EXPECT_NEAR(f.values("batch0/loss")[0], losses[0], 1e-12);
   for (size_t c = 0; c < ours.rmse.size(); ++c)
     rmse = std::max(rmse, std::abs(ours.rmse[c] / f.values("batch0/rmse").at(c) - 1));
+  for (const double reference : f.values("batch0/rmse")) EXPECT_TRUE(std::isfinite(reference));
   size_t references = 0;
   for (const auto& [name, tensor] : f.file.tensors) references += name.starts_with("grad/") ? 1 : 0;
   ASSERT_EQ(ours.grads.size(), references);
@@ -183,6 +184,14 @@ class Parity : public testing::TestWithParam<const char*> {
   // An mlp's loss is the mean over twelve numbers, or four, not over thousands: less of the rounding averages
   // out.
   static double few(double tolerance) { return is_mlp() ? 5 * tolerance : tolerance; }
+  // The graph net's gradients are off by 6e-2 in bf16 (PyTorch's by 5e-2): an eighth of that with three bits
+  // more.
+  static double of_three_bits(double tolerance) {
+    return is("regional_gnn") ? std::max(tolerance, 1e-2) : tolerance;
+  }
+  static double weights_of_three_bits(double tolerance) {
+    return is("regional_gnn") ? 3 * tolerance : tolerance;
+  }
   static bool is_mlp() { return is("mlp") || is("classes"); }
   static bool is(const std::string& net) { return net == GetParam(); }
 };
@@ -197,16 +206,18 @@ TEST_P(Parity, Fp32AgreesWithFloat64To1e5) {
 // Between the two: operands have 11 bits, everything else 24. That it is emulated must show, too.
 TEST_P(Parity, Tf32AgreesWithFloat64ToItsRounding) {
   for (const int64_t micro_batch : {4, 1})
-    compare(f(), "adam", "tf32", micro_batch, {few(5e-5), few(1e-4), 3e-3, 1e-3, 1e-4});
+    compare(f(), "adam", "tf32", micro_batch,
+            {few(5e-5), few(1e-4), of_three_bits(3e-3), weights_of_three_bits(1e-3), 1e-4});
 }
 
 // As many bits as tf32, in everything between the products too.
 // Adam makes a whole step of a gradient that rounding turned round, however small: weights are as with bf16.
 TEST_P(Parity, Fp16AgreesWithFloat64ToItsRounding) {
-  const double weights = is("unet") ? 3e-3 : 1e-3;
+  const double weights = is("unet") ? 3e-3 : weights_of_three_bits(1e-3);
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 1})
-      compare(f(), optimizer, "fp16", micro_batch, {few(1e-4), few(3e-4), 4e-3, weights, 1e-4});
+      compare(f(), optimizer, "fp16", micro_batch,
+              {few(1e-4), few(3e-4), of_three_bits(4e-3), weights, 1e-4});
 }
 
 // PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes): loss 7e-5, 1.7e-4,
