@@ -36,7 +36,7 @@ void require(bool ok, const FieldInfo& file, const char* key, const char* net_ke
                         "), the net " + std::to_string(want),
                     std::string("set ") + net_key + " to " + count + ", or name " + std::to_string(want) +
                         " of them in " + key +
-                        (file.format.starts_with("netCDF") ? ", or choose with data.variables" : ""));
+                        (!file.format.starts_with("HDF5") ? ", or choose with data.variables" : ""));
 }
 
 }  // namespace

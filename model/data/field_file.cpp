@@ -9,6 +9,7 @@
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/data/zarr_store.h"
 
 namespace isobar {
 
@@ -29,10 +30,11 @@ bool normalise(float* x, int64_t n, float mean, float std) {
   return !bad;
 }
 
-enum class Format : uint8_t { hdf5, netcdf };
+enum class Format : uint8_t { hdf5, netcdf, zarr };
 
 Format format_of(const fs::path& path, const std::string& key) {
   char magic[8] = "";
+  if (fs::is_directory(path) || is_zarr(path)) return Format::zarr;
   const InputFile file(path, key);
   if (file.size() == 0) throw ConfigError(path, key, "is empty", "copy or download it again");
   const std::string head(magic, std::max<ssize_t>(0, ::pread(file.fd(), magic, sizeof magic, 0)));
@@ -45,10 +47,12 @@ Format format_of(const fs::path& path, const std::string& key) {
     throw ConfigError(path, key, "is a GRIB file",
                       "download it as NetCDF, or convert it: grib_to_netcdf -o out.nc FILE");
   if (head.starts_with("PK"))
-    throw ConfigError(path, key, "is a ZIP archive (the Copernicus store packs several streams so)",
-                      "unzip it and name the .nc file");
-  throw ConfigError(path, key, "is neither HDF5 nor NetCDF",
-                    "give a .h5 or .nc file, or a directory of them");
+    throw ConfigError(
+        path, key,
+        "is a ZIP archive with no Zarr group at its root (the Copernicus store packs several streams so)",
+        "unzip it and name the .nc file");
+  throw ConfigError(path, key, "is neither HDF5 nor NetCDF, nor a Zarr store",
+                    "give a .h5 or .nc file, a Zarr directory or zip, or a directory of them");
 }
 
 std::vector<fs::path> list(const fs::path& dir, const std::string& key,
@@ -101,11 +105,12 @@ std::vector<fs::path> field_paths(const std::string& path, const std::string& ke
     throw ConfigError(
         path, key, "no such file or directory",
         "check the path (relative paths start in the working directory), or make data: isobar data make");
-  if (!fs::is_directory(about)) return {path};
+  if (!fs::is_directory(about) || is_zarr(path)) return {path};
   auto files = list(path, key, {".h5", ".hdf5"});
   if (files.empty()) files = list(path, key, {".nc", ".nc4"});
+  if (files.empty()) files = list(path, key, {".zarr", ".zip"});
   if (files.empty())
-    throw ConfigError(path, key, "the directory holds no .h5 or .nc file",
+    throw ConfigError(path, key, "the directory holds no .h5 or .nc file and no Zarr store",
                       "name the directory that holds the yearly files, for instance .../train");
   return files;
 }
@@ -136,8 +141,10 @@ FieldFiles open_fields(const std::string& path, const std::string& key,
   FieldFiles files;
   for (const fs::path& p : field_paths(path, key)) {
     if (opening) opening(files.size());
-    auto file = format_of(p, key) == Format::netcdf ? open_netcdf_fields(p, key, variables, cache)
-                                                    : open_hdf5_fields(p, key, cache);
+    const Format format = format_of(p, key);
+    auto file = format == Format::hdf5     ? open_hdf5_fields(p, key, cache)
+                : format == Format::netcdf ? open_netcdf_fields(p, key, variables, cache)
+                                           : open_zarr_fields(p, key, variables, cache);
     if (!files.empty()) {
       const FieldInfo &a = files[0]->info(), &b = file->info();
       if (text(a.shape) != text(b.shape) || a.channels != b.channels)

@@ -19,7 +19,7 @@ namespace isobar {
 struct FieldInfo {
   std::string path,
       key;  // for messages: the file, and the configuration key that named it ("" on the command line)
-  std::string format;  // "HDF5 fields", "netCDF-4", "netCDF classic"
+  std::string format;  // "HDF5 fields", "netCDF-4", "netCDF classic", "Zarr 2", "Zarr 3"
   int64_t steps = 0;
   FieldShape shape{};                        // the whole grid
   std::vector<std::string> channels, units;  // units may be empty
@@ -65,9 +65,14 @@ std::unique_ptr<FieldFile> open_netcdf_fields(const std::string& path, const std
                                               const std::vector<std::string>& variables,
                                               const std::shared_ptr<ChunkCache>& cache);
 
+std::unique_ptr<FieldFile> open_zarr_fields(const std::string& path, const std::string& key,
+                                            const std::vector<std::string>& variables,
+                                            const std::shared_ptr<ChunkCache>& cache);
+
 using FieldFiles = std::vector<std::unique_ptr<FieldFile>>;
 
-/// One file, or all *.h5/*.hdf5 (else *.nc) files of a directory sorted by name. Throws ConfigError.
+/// One file or Zarr store, or all *.h5/*.hdf5 (else *.nc, else Zarr) of a directory sorted by name. Throws
+/// ConfigError.
 std::vector<std::filesystem::path> field_paths(const std::string& path, const std::string& key);
 
 /// Opens those, and checks that they agree in grid and channels. Throws ConfigError. `opening` is called with

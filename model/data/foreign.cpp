@@ -9,7 +9,8 @@ ForeignRead::ForeignRead(std::string path, std::string key, const std::vector<st
                          const std::function<std::string(const FieldFiles&, const ChildProgress&)>& work)
     : path_(std::move(path)), key_(std::move(key)), paths_(field_paths(path_, key_)) {
   ChildLimits limits;
-  for (const auto& p : paths_) limits.memory_bytes += 4 * InputFile(p, key_).size();
+  for (const auto& p : paths_)  // of a Zarr directory a few chunks at a time are in memory, whatever it holds
+    if (!std::filesystem::is_directory(p)) limits.memory_bytes += 4 * InputFile(p, key_).size();
   child_.emplace(limits, [&](const ChildProgress& report) {
     // The files' numbers go below 0, apart from what `work` reports.
     const FieldFiles files =

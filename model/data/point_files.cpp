@@ -10,14 +10,14 @@
 namespace isobar {
 namespace {
 
-const NetcdfVariable* coordinate_of(const NetcdfFile& file, int64_t dim) {
-  const NetcdfVariable* v = file.find(file.dimensions()[dim].name);
+const CfVariable* coordinate_of(const NetcdfFile& file, int64_t dim) {
+  const CfVariable* v = file.find(file.dimensions()[dim].name);
   return v && v->numeric && v->dims.size() == 1 && v->dims[0] == dim ? v : nullptr;
 }
 
 bool is_time(const NetcdfFile& file, int64_t dim) {
   const std::string& name = file.dimensions()[dim].name;
-  const NetcdfVariable* v = coordinate_of(file, dim);
+  const CfVariable* v = coordinate_of(file, dim);
   if (!v) return classify({.name = name}) == CfAxis::time;
   return classify({name, file.text(*v, "standard_name"), file.text(*v, "units"), file.text(*v, "axis"),
                    file.text(*v, "positive")}) == CfAxis::time;
@@ -69,10 +69,10 @@ void PointFiles::find(const std::string& name) {
   size_t found = sources_.size();
   for (size_t i = 0; i < sources_.size(); ++i) {
     const NetcdfFile& file = *sources_[i].file;
-    for (const NetcdfVariable& v : file.variables())
+    for (const CfVariable& v : file.variables())
       if (v.numeric && !v.dims.empty() && (v.dims.size() > 1 || coordinate_of(file, v.dims[0]) != &v))
         has.push_back(v.name);
-    const NetcdfVariable* v = file.find(name);
+    const CfVariable* v = file.find(name);
     if (!v || !v->numeric || v->dims.empty()) continue;
     if (found < sources_.size())
       throw ConfigError(sources_[found].path, key_, "'" + name + "' is in " + sources_[i].path + " too",
@@ -87,7 +87,7 @@ void PointFiles::find(const std::string& name) {
   }
   Source& s = sources_[found];
   try {
-    const NetcdfVariable& v = *s.file->find(name);
+    const CfVariable& v = *s.file->find(name);
     std::string first;
     for (const Column& c : columns_)
       if (c.source == found && first.empty()) first = c.variable.name;
@@ -100,7 +100,7 @@ void PointFiles::find(const std::string& name) {
 }
 
 // The grid of the file is that of the first of its variables that is read.
-void PointFiles::place(Source& s, const NetcdfVariable& v, const std::string& first) {
+void PointFiles::place(Source& s, const CfVariable& v, const std::string& first) {
   if (!first.empty()) {
     if (v.dims != s.dims)
       throw ConfigError(s.path, key_, "'" + v.name + "' and '" + first + "' lie along different dimensions",
@@ -110,7 +110,7 @@ void PointFiles::place(Source& s, const NetcdfVariable& v, const std::string& fi
   const NetcdfFile& file = *s.file;
   s.dims = v.dims;
   for (size_t k = 0; k < v.dims.size(); ++k) {
-    const NetcdfVariable* axis = coordinate_of(file, v.dims[k]);
+    const CfVariable* axis = coordinate_of(file, v.dims[k]);
     const std::vector<double> numbers = axis && axis != &v ? file.values(*axis) : std::vector<double>();
     if (v.dims.size() > 1 && is_time(file, v.dims[k])) {
       if (k != 0)

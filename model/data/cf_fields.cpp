@@ -1,5 +1,5 @@
-// CF NetCDF as the Copernicus Climate Data Store delivers it: packed numbers, any axis order, levels as
-// channels.
+// CF NetCDF as the Copernicus Climate Data Store delivers it, and Zarr as xarray writes it: packed numbers,
+// any axis order, levels as channels.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -7,18 +7,17 @@
 
 #include "model/base/error.h"
 #include "model/data/cf_axes.h"
-#include "model/data/classic_array.h"
 #include "model/data/field_file.h"
-#include "model/data/hdf5_array.h"
 #include "model/data/netcdf_file.h"
 #include "model/data/slab.h"
+#include "model/data/zarr_file.h"
 
 namespace isobar {
 
 namespace {
 
 struct Variable {
-  NetcdfVariable meta;
+  CfVariable meta;
   std::unique_ptr<RawArray> array;
   Packing packing;
   int time = -1, level = -1, row = -1, column = -1;  // places of the axes among the variable's dimensions
@@ -35,10 +34,10 @@ struct Run {  // channels that one read delivers: adjacent levels of one variabl
   int64_t first_level, levels, first_channel;
 };
 
-class NetcdfFields : public FieldFile {
+class CfFields : public FieldFile {
  public:
-  NetcdfFields(const std::string& path, const std::string& key, const std::vector<std::string>& wanted,
-               const std::shared_ptr<ChunkCache>& cache);
+  CfFields(const std::string& path, const std::string& key, const std::vector<std::string>& wanted, bool zarr,
+           const std::shared_ptr<ChunkCache>& cache);
   void read_step(int64_t t, FieldShape crop, const Statistics* norm, float* out, bool gaps) const override;
   void try_library(int64_t most_bytes, const std::function<void()>& alive) const override;
 
@@ -57,34 +56,31 @@ class NetcdfFields : public FieldFile {
   }
   std::string field_names() const;
 
-  std::unique_ptr<NetcdfFile> file_;  // null once everything is known
+  std::unique_ptr<CfFile> file_;  // null once everything is known
   std::vector<Variable> variables_;
   std::vector<Run> runs_;
   int64_t time_dim_ = -1, row_dim_ = -1, column_dim_ = -1;
   bool south_first_ = false;  // rows are flipped on reading
 };
 
-NetcdfFields::NetcdfFields(const std::string& path, const std::string& key,
-                           const std::vector<std::string>& wanted, const std::shared_ptr<ChunkCache>& cache) {
+CfFields::CfFields(const std::string& path, const std::string& key, const std::vector<std::string>& wanted,
+                   bool zarr, const std::shared_ptr<ChunkCache>& cache) {
   info_.path = path;
   info_.key = key;
   try {
-    file_ = std::make_unique<NetcdfFile>(path);
-    info_.format = file_->is_hdf5() ? "netCDF-4" : "netCDF classic";
+    if (zarr) {
+      file_ = std::make_unique<ZarrFile>(path);
+    } else {
+      file_ = std::make_unique<NetcdfFile>(path);
+    }
+    info_.format = file_->format();
     choose(wanted);
     read_coordinates();
     for (Variable& v : variables_) v.packing = packing_of(*file_, v.meta);
-    const bool hdf5 = file_->is_hdf5();
-    const std::vector<NetcdfDimension> dims = file_->dimensions();
-    file_.reset();  // HDF5 will not open a file that netCDF holds
     for (Variable& v : variables_) {
-      if (hdf5) {
-        v.array = std::make_unique<Hdf5Array>(path, v.meta.name, cache);
-      } else {
-        v.array = std::make_unique<ClassicArray>(path, v.meta.name);
-      }
+      v.array = file_->array(v.meta, cache);
       Index sizes;
-      for (const int64_t d : v.meta.dims) sizes.push_back(dims[d].size);
+      for (const int64_t d : v.meta.dims) sizes.push_back(file_->dimensions()[d].size);
       if (v.array->dims() != sizes)  // variables along one unlimited axis may be of unequal length
         refuse("variable '" + v.meta.name + "' is shorter than its axes: " + text_of(v.array->dims()) +
                    " of " + text_of(sizes),
@@ -93,21 +89,22 @@ NetcdfFields::NetcdfFields(const std::string& path, const std::string& key,
       if (!chunk.empty()) info_.steps_per_chunk = std::max(info_.steps_per_chunk, chunk[v.time]);
     }
     info_.layout = variables_[0].array->layout();
+    file_.reset();
   } catch (const ArrayError& e) {
     refuse(e.what(), e.mend);
   }
 }
 
-CfAxis NetcdfFields::axis_of(int64_t dim) const {
+CfAxis CfFields::axis_of(int64_t dim) const {
   const std::string& name = file_->dimensions()[dim].name;
-  const NetcdfVariable* v = file_->find(name);
+  const CfVariable* v = file_->find(name);
   if (!v || v->dims.size() != 1) return classify({.name = name});
   return classify({name, file_->text(*v, "standard_name"), file_->text(*v, "units"), file_->text(*v, "axis"),
                    file_->text(*v, "positive")});
 }
 
 /// Finds time, level, row and column among a variable's dimensions; false when it is not a field.
-bool NetcdfFields::place_axes(Variable& v) const {
+bool CfFields::place_axes(Variable& v) const {
   if (!v.meta.numeric) return false;
   for (size_t k = 0; k < v.meta.dims.size(); ++k) {
     const int at = static_cast<int>(k);
@@ -131,17 +128,17 @@ bool NetcdfFields::place_axes(Variable& v) const {
   return v.time >= 0 && v.row >= 0 && v.column >= 0;
 }
 
-std::string NetcdfFields::field_names() const {
+std::string CfFields::field_names() const {
   std::string names;
-  for (const NetcdfVariable& m : file_->variables()) {
+  for (const CfVariable& m : file_->variables()) {
     Variable v{.meta = m};
     if (place_axes(v)) names += (names.empty() ? "" : ", ") + m.name;
   }
   return names;
 }
 
-void NetcdfFields::choose(const std::vector<std::string>& wanted) {
-  const auto add = [&](const NetcdfVariable& meta, const std::string& only) {
+void CfFields::choose(const std::vector<std::string>& wanted) {
+  const auto add = [&](const CfVariable& meta, const std::string& only) {
     Variable v{.meta = meta};
     place_axes(v);
     const auto& dims = v.meta.dims;
@@ -169,7 +166,7 @@ void NetcdfFields::choose(const std::vector<std::string>& wanted) {
   };
 
   if (wanted.empty()) {
-    for (const NetcdfVariable& m : file_->variables()) {
+    for (const CfVariable& m : file_->variables()) {
       Variable v{.meta = m};
       if (place_axes(v)) add(m, "");
     }
@@ -178,14 +175,14 @@ void NetcdfFields::choose(const std::vector<std::string>& wanted) {
              "the axes need CF attributes (standard_name, units or axis) on one-dimensional coordinates");
   }
   for (const std::string& name : wanted) {
-    const NetcdfVariable* found = file_->find(name);
+    const CfVariable* found = file_->find(name);
     std::string only;
     Variable v;
     if (found) {
       v.meta = *found;
       if (!place_axes(v)) found = nullptr;
     } else {  // "t500": level 500 of variable t
-      for (const NetcdfVariable& m : file_->variables())
+      for (const CfVariable& m : file_->variables())
         if (name.starts_with(m.name) && (v = {.meta = m}, place_axes(v)) && v.level >= 0)
           found = &m, only = name;
     }
@@ -202,12 +199,12 @@ void NetcdfFields::choose(const std::vector<std::string>& wanted) {
 
 /// Appends the channels of a variable (`only` = "" for all of its levels), joining adjacent levels into one
 /// read.
-void NetcdfFields::add_channels(int variable, const std::string& only) {
+void CfFields::add_channels(int variable, const std::string& only) {
   const Variable& v = variables_[variable];
   std::vector<std::string> names = {v.meta.name};
   if (v.level >= 0) {
     const int64_t dim = v.meta.dims[v.level];
-    const NetcdfVariable* axis = file_->find(file_->dimensions()[dim].name);
+    const CfVariable* axis = file_->find(file_->dimensions()[dim].name);
     const std::string units = axis ? file_->text(*axis, "units") : "";
     names.clear();
     for (double level : coordinate(dim)) names.push_back(v.meta.name + level_name(level, units));
@@ -226,16 +223,16 @@ void NetcdfFields::add_channels(int variable, const std::string& only) {
   }
 }
 
-std::vector<double> NetcdfFields::coordinate(int64_t dim) const {
+std::vector<double> CfFields::coordinate(int64_t dim) const {
   const auto& d = file_->dimensions()[dim];
-  const NetcdfVariable* v = file_->find(d.name);
+  const CfVariable* v = file_->find(d.name);
   if (v && v->numeric && v->dims.size() == 1) return file_->values(*v);
   std::vector<double> count(d.size);
   for (int64_t i = 0; i < d.size; ++i) count[i] = static_cast<double>(i);
   return count;
 }
 
-void NetcdfFields::read_coordinates() {
+void CfFields::read_coordinates() {
   const auto& dims = file_->dimensions();
   info_.steps = dims[time_dim_].size;
   info_.shape = {static_cast<int64_t>(info_.channels.size()), dims[row_dim_].size, dims[column_dim_].size};
@@ -243,7 +240,7 @@ void NetcdfFields::read_coordinates() {
   info_.longitude = coordinate(column_dim_);
   south_first_ = file_->find(dims[row_dim_].name) && info_.latitude.front() < info_.latitude.back();
   if (south_first_) std::reverse(info_.latitude.begin(), info_.latitude.end());
-  const NetcdfVariable* time = file_->find(dims[time_dim_].name);
+  const CfVariable* time = file_->find(dims[time_dim_].name);
   if (!time || !time->numeric || time->dims.size() != 1) return;
   info_.times = file_->values(*time);
   info_.time_units = showable(file_->text(*time, "units"));
@@ -254,7 +251,7 @@ void NetcdfFields::read_coordinates() {
              "sort the file by time and drop doubled steps");
 }
 
-void NetcdfFields::try_library(int64_t most_bytes, const std::function<void()>& alive) const {
+void CfFields::try_library(int64_t most_bytes, const std::function<void()>& alive) const {
   try {
     for (const Variable& v : variables_)
       v.array->try_library(most_bytes / static_cast<int64_t>(variables_.size()), alive);
@@ -263,8 +260,7 @@ void NetcdfFields::try_library(int64_t most_bytes, const std::function<void()>& 
   }
 }
 
-void NetcdfFields::read_step(int64_t t, FieldShape crop, const Statistics* norm, float* out,
-                             bool gaps) const {
+void CfFields::read_step(int64_t t, FieldShape crop, const Statistics* norm, float* out, bool gaps) const {
   thread_local std::vector<std::byte> raw;
   thread_local std::vector<float> unpacked;
   const int64_t plane = crop.height * crop.width;
@@ -314,7 +310,13 @@ void NetcdfFields::read_step(int64_t t, FieldShape crop, const Statistics* norm,
 std::unique_ptr<FieldFile> open_netcdf_fields(const std::string& path, const std::string& key,
                                               const std::vector<std::string>& variables,
                                               const std::shared_ptr<ChunkCache>& cache) {
-  return std::make_unique<NetcdfFields>(path, key, variables, cache);
+  return std::make_unique<CfFields>(path, key, variables, false, cache);
+}
+
+std::unique_ptr<FieldFile> open_zarr_fields(const std::string& path, const std::string& key,
+                                            const std::vector<std::string>& variables,
+                                            const std::shared_ptr<ChunkCache>& cache) {
+  return std::make_unique<CfFields>(path, key, variables, true, cache);
 }
 
 }  // namespace isobar
