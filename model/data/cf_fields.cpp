@@ -36,21 +36,20 @@ struct Run {  // channels that one read delivers: adjacent levels of one variabl
 
 class CfFields : public FieldFile {
  public:
-  CfFields(const std::string& path, const std::string& key, const std::vector<std::string>& wanted, bool zarr,
+  CfFields(const std::string& path, const std::string& key, const NamedFields& wanted, bool zarr,
            const std::shared_ptr<ChunkCache>& cache);
-  void read_step(int64_t t, FieldShape crop, const Statistics* norm, float* out, bool gaps) const override;
+  void read_step(int64_t t, const GridWindow& window, const Statistics* norm, float* out,
+                 bool gaps) const override;
   void try_library(int64_t most_bytes, const std::function<void()>& alive) const override;
 
  private:
   [[noreturn]] void refuse(const std::string& what, const std::string& mend) const {
     throw ConfigError(info_.path, info_.key, what, mend);
   }
-  CfAxis axis_of(int64_t dim) const;
   bool place_axes(Variable& v) const;
-  void choose(const std::vector<std::string>& wanted);
+  void choose(const NamedFields& wanted);
   void add_channels(int variable, const std::string& only);
   void read_coordinates();
-  std::vector<double> coordinate(int64_t dim) const;
   int64_t size_along(const Variable& v, int axis) const {
     return axis < 0 ? 1 : file_->dimensions()[v.meta.dims[axis]].size;
   }
@@ -63,8 +62,8 @@ class CfFields : public FieldFile {
   bool south_first_ = false;  // rows are flipped on reading
 };
 
-CfFields::CfFields(const std::string& path, const std::string& key, const std::vector<std::string>& wanted,
-                   bool zarr, const std::shared_ptr<ChunkCache>& cache) {
+CfFields::CfFields(const std::string& path, const std::string& key, const NamedFields& wanted, bool zarr,
+                   const std::shared_ptr<ChunkCache>& cache) {
   info_.path = path;
   info_.key = key;
   try {
@@ -95,20 +94,12 @@ CfFields::CfFields(const std::string& path, const std::string& key, const std::v
   }
 }
 
-CfAxis CfFields::axis_of(int64_t dim) const {
-  const std::string& name = file_->dimensions()[dim].name;
-  const CfVariable* v = file_->find(name);
-  if (!v || v->dims.size() != 1) return classify({.name = name});
-  return classify({name, file_->text(*v, "standard_name"), file_->text(*v, "units"), file_->text(*v, "axis"),
-                   file_->text(*v, "positive")});
-}
-
 /// Finds time, level, row and column among a variable's dimensions; false when it is not a field.
 bool CfFields::place_axes(Variable& v) const {
   if (!v.meta.numeric) return false;
   for (size_t k = 0; k < v.meta.dims.size(); ++k) {
     const int at = static_cast<int>(k);
-    switch (axis_of(v.meta.dims[k])) {
+    switch (axis_of(*file_, v.meta.dims[k])) {
       case CfAxis::time:
         v.time = at;
         break;
@@ -137,7 +128,7 @@ std::string CfFields::field_names() const {
   return names;
 }
 
-void CfFields::choose(const std::vector<std::string>& wanted) {
+void CfFields::choose(const NamedFields& wanted) {
   const auto add = [&](const CfVariable& meta, const std::string& only) {
     Variable v{.meta = meta};
     place_axes(v);
@@ -165,7 +156,7 @@ void CfFields::choose(const std::vector<std::string>& wanted) {
     add_channels(static_cast<int>(at), only);
   };
 
-  if (wanted.empty()) {
+  if (wanted.names.empty()) {
     for (const CfVariable& m : file_->variables()) {
       Variable v{.meta = m};
       if (place_axes(v)) add(m, "");
@@ -174,7 +165,7 @@ void CfFields::choose(const std::vector<std::string>& wanted) {
       refuse("no variable on a time, latitude and longitude axis was found",
              "the axes need CF attributes (standard_name, units or axis) on one-dimensional coordinates");
   }
-  for (const std::string& name : wanted) {
+  for (const std::string& name : wanted.names) {
     const CfVariable* found = file_->find(name);
     std::string only;
     Variable v;
@@ -188,10 +179,13 @@ void CfFields::choose(const std::vector<std::string>& wanted) {
     }
     const size_t before = info_.channels.size();
     if (found) add(*found, only);
-    if (info_.channels.size() == before)
+    if (info_.channels.size() == before && !wanted.some_elsewhere)
       throw ConfigError(info_.path, "data.variables", "no field '" + name + "'",
                         "the fields are: " + field_names());
   }
+  if (info_.channels.empty())
+    throw ConfigError(info_.path, "data.variables", "none of them is in this file",
+                      "its fields are: " + field_names() + "; name some, or leave the file out");
   const std::set<std::string> unique(info_.channels.begin(), info_.channels.end());
   if (unique.size() != info_.channels.size())
     throw ConfigError(info_.path, "data.variables", "the same channel is named twice", "name each once");
@@ -207,7 +201,7 @@ void CfFields::add_channels(int variable, const std::string& only) {
     const CfVariable* axis = file_->find(file_->dimensions()[dim].name);
     const std::string units = axis ? file_->text(*axis, "units") : "";
     names.clear();
-    for (double level : coordinate(dim)) names.push_back(v.meta.name + level_name(level, units));
+    for (double level : coordinate_of(*file_, dim)) names.push_back(v.meta.name + level_name(level, units));
   }
   for (size_t l = 0; l < names.size(); ++l) {
     if (!only.empty() && names[l] != only) continue;
@@ -219,25 +213,17 @@ void CfFields::add_channels(int variable, const std::string& only) {
       runs_.push_back({variable, level, 1, static_cast<int64_t>(info_.channels.size())});
     }
     info_.channels.push_back(showable(names[l]));
+    info_.variables.push_back(showable(v.meta.name));
     info_.units.push_back(showable(file_->text(v.meta, "units")));
   }
-}
-
-std::vector<double> CfFields::coordinate(int64_t dim) const {
-  const auto& d = file_->dimensions()[dim];
-  const CfVariable* v = file_->find(d.name);
-  if (v && v->numeric && v->dims.size() == 1) return file_->values(*v);
-  std::vector<double> count(d.size);
-  for (int64_t i = 0; i < d.size; ++i) count[i] = static_cast<double>(i);
-  return count;
 }
 
 void CfFields::read_coordinates() {
   const auto& dims = file_->dimensions();
   info_.steps = dims[time_dim_].size;
   info_.shape = {static_cast<int64_t>(info_.channels.size()), dims[row_dim_].size, dims[column_dim_].size};
-  info_.latitude = coordinate(row_dim_);
-  info_.longitude = coordinate(column_dim_);
+  info_.latitude = coordinate_of(*file_, row_dim_);
+  info_.longitude = coordinate_of(*file_, column_dim_);
   south_first_ = file_->find(dims[row_dim_].name) && info_.latitude.front() < info_.latitude.back();
   if (south_first_) std::reverse(info_.latitude.begin(), info_.latitude.end());
   const CfVariable* time = file_->find(dims[time_dim_].name);
@@ -260,18 +246,20 @@ void CfFields::try_library(int64_t most_bytes, const std::function<void()>& aliv
   }
 }
 
-void CfFields::read_step(int64_t t, FieldShape crop, const Statistics* norm, float* out, bool gaps) const {
+void CfFields::read_step(int64_t t, const GridWindow& window, const Statistics* norm, float* out,
+                         bool gaps) const {
   thread_local std::vector<std::byte> raw;
   thread_local std::vector<float> unpacked;
-  const int64_t plane = crop.height * crop.width;
+  const int64_t plane = window.height * window.width;
   for (const Run& run : runs_) {
     const Variable& v = variables_[run.variable];
     Index start(v.meta.dims.size(), 0), count(v.meta.dims.size(), 1);
     start[v.time] = t;
     if (v.level >= 0) start[v.level] = run.first_level, count[v.level] = run.levels;
-    count[v.row] = crop.height;
-    if (south_first_) start[v.row] = info_.shape.height - crop.height;
-    count[v.column] = crop.width;
+    count[v.row] = window.height;
+    start[v.row] = south_first_ ? info_.shape.height - window.row - window.height : window.row;
+    start[v.column] = window.column;
+    count[v.column] = window.width;
     const int64_t n = product(count);
     raw.resize(n * size_of(v.array->element()));
     try {
@@ -286,21 +274,22 @@ void CfFields::read_step(int64_t t, FieldShape crop, const Statistics* norm, flo
     const int64_t level_stride = v.level >= 0 ? strides[v.level] : 0;
     if (bad >= 0) {
       const int64_t level = v.level >= 0 ? bad / level_stride % run.levels : 0;
-      int64_t row = bad / strides[v.row] % crop.height;
-      if (south_first_) row = crop.height - 1 - row;
+      int64_t row = bad / strides[v.row] % window.height;
+      if (south_first_) row = window.height - 1 - row;
       fail(t, run.first_channel + level,
            "missing value (_FillValue, missing_value or outside of valid_range) at row " +
-               std::to_string(row) + ", column " + std::to_string(bad / strides[v.column] % crop.width),
-           "training needs complete fields: fill or drop this step");
+               std::to_string(window.row + row) + ", column " +
+               std::to_string(window.column + bad / strides[v.column] % window.width),
+           "training needs complete fields: fill or drop this step, or say data.mask: fill");
     }
     for (int64_t l = 0; l < run.levels; ++l) {
       float* to = out + (run.first_channel + l) * plane;
-      for (int64_t i = 0; i < crop.height; ++i) {
-        const int64_t row = south_first_ ? crop.height - 1 - i : i;
+      for (int64_t i = 0; i < window.height; ++i) {
+        const int64_t row = south_first_ ? window.height - 1 - i : i;
         const float* from = unpacked.data() + l * level_stride + row * strides[v.row];
-        for (int64_t j = 0; j < crop.width; ++j) to[i * crop.width + j] = from[j * strides[v.column]];
+        for (int64_t j = 0; j < window.width; ++j) to[i * window.width + j] = from[j * strides[v.column]];
       }
-      if (!gaps) finish_plane(t, run.first_channel + l, crop, norm, to);
+      if (!gaps) finish_plane(t, run.first_channel + l, window, norm, to);
     }
   }
 }
@@ -308,13 +297,13 @@ void CfFields::read_step(int64_t t, FieldShape crop, const Statistics* norm, flo
 }  // namespace
 
 std::unique_ptr<FieldFile> open_netcdf_fields(const std::string& path, const std::string& key,
-                                              const std::vector<std::string>& variables,
+                                              const NamedFields& variables,
                                               const std::shared_ptr<ChunkCache>& cache) {
   return std::make_unique<CfFields>(path, key, variables, false, cache);
 }
 
 std::unique_ptr<FieldFile> open_zarr_fields(const std::string& path, const std::string& key,
-                                            const std::vector<std::string>& variables,
+                                            const NamedFields& variables,
                                             const std::shared_ptr<ChunkCache>& cache) {
   return std::make_unique<CfFields>(path, key, variables, true, cache);
 }

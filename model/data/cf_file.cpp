@@ -32,6 +32,23 @@ Index CfFile::sizes_of(const CfVariable& v) const {
   return sizes;
 }
 
+CfAxis axis_of(const CfFile& file, int64_t dimension) {
+  const std::string& name = file.dimensions()[dimension].name;
+  const CfVariable* v = file.find(name);
+  if (!v || v->dims.size() != 1) return classify({.name = name});
+  return classify({name, file.text(*v, "standard_name"), file.text(*v, "units"), file.text(*v, "axis"),
+                   file.text(*v, "positive")});
+}
+
+std::vector<double> coordinate_of(const CfFile& file, int64_t dimension) {
+  const auto& d = file.dimensions()[dimension];
+  const CfVariable* v = file.find(d.name);
+  if (v && v->numeric && v->dims.size() == 1) return file.values(*v);
+  std::vector<double> count(d.size);
+  for (int64_t i = 0; i < d.size; ++i) count[i] = static_cast<double>(i);
+  return count;
+}
+
 Packing packing_of(const CfFile& file, const CfVariable& v) {
   const auto refuse = [](const std::string& what, const std::string& mend) { throw ArrayError(what, mend); };
   const std::string is_unsigned = file.text(v, "_Unsigned");

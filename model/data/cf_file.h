@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "model/data/cf_axes.h"
 #include "model/data/chunk_cache.h"
 #include "model/data/raw_array.h"
 
@@ -56,6 +57,12 @@ class CfFile {
   std::vector<CfDimension> dimensions_;
   std::vector<CfVariable> variables_;
 };
+
+/// Which axis a dimension is, by the attributes of the variable that has its name.
+CfAxis axis_of(const CfFile& file, int64_t dimension);
+
+/// The values of that variable, or 0, 1, 2 … where there is none.
+std::vector<double> coordinate_of(const CfFile& file, int64_t dimension);
 
 /// How the values of a variable are packed and which are missing, by its attributes (CF conventions, chapters
 /// 2.5 and 8.1). Throws ArrayError.

@@ -6,9 +6,11 @@
 #include <bit>
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/data/selection.h"
 #include "model/data/zarr_store.h"
 
 namespace isobar {
@@ -71,34 +73,7 @@ std::vector<fs::path> list(const fs::path& dir, const std::string& key,
   return found;
 }
 
-std::string text(FieldShape s) {
-  return std::to_string(s.channels) + " channels on " + std::to_string(s.height) + " x " +
-         std::to_string(s.width);
-}
-
-}  // namespace
-
-void FieldFile::fail(int64_t t, int64_t c, const std::string& what, const std::string& mend) const {
-  std::string where = "time step " + std::to_string(t);
-  if (c >= 0) where += ", channel '" + info_.channels[c] + "'";
-  throw ConfigError(info_.path, info_.key, where + ": " + what, mend);
-}
-
-void FieldFile::finish_plane(int64_t t, int64_t c, FieldShape crop, const Statistics* norm,
-                             float* plane) const {
-  const int64_t n = crop.height * crop.width;
-  const bool scale = norm && !norm->mean.empty();
-  // Statistics are finite and std is not zero, so a value that was not finite still is not: find it
-  // afterwards.
-  if (normalise(plane, n, scale ? norm->mean[c] : 0.0f, scale ? norm->std[c] : 1.0f)) return;
-  const auto at = std::find_if(plane, plane + n, [](float x) { return !std::isfinite(x); }) - plane;
-  fail(t, c,
-       std::string(std::isnan(plane[at]) ? "NaN" : "an infinite value") + " at row " +
-           std::to_string(at / crop.width) + ", column " + std::to_string(at % crop.width),
-       "training needs complete fields: fill or drop this step");
-}
-
-std::vector<fs::path> field_paths(const std::string& path, const std::string& key) {
+std::vector<fs::path> paths_of_part(const std::string& path, const std::string& key) {
   std::error_code unknown;
   const fs::file_status about = fs::status(path, unknown);
   if (about.type() == fs::file_type::not_found)
@@ -113,6 +88,50 @@ std::vector<fs::path> field_paths(const std::string& path, const std::string& ke
     throw ConfigError(path, key, "the directory holds no .h5 or .nc file and no Zarr store",
                       "name the directory that holds the yearly files, for instance .../train");
   return files;
+}
+
+std::string text(FieldShape s) {
+  return std::to_string(s.channels) + " channels on " + std::to_string(s.height) + " x " +
+         std::to_string(s.width);
+}
+
+}  // namespace
+
+void FieldFile::fail(int64_t t, int64_t c, const std::string& what, const std::string& mend) const {
+  std::string where = "time step " + std::to_string(t);
+  if (c >= 0) where += ", channel '" + info_.channels[c] + "'";
+  throw ConfigError(info_.path, info_.key, where + ": " + what, mend);
+}
+
+void FieldFile::finish_plane(int64_t t, int64_t c, const GridWindow& window, const Statistics* norm,
+                             float* plane) const {
+  const int64_t n = window.height * window.width;
+  const bool scale = norm && !norm->mean.empty();
+  // Statistics are finite and std is not zero, so a value that was not finite still is not: find it
+  // afterwards.
+  if (normalise(plane, n, scale ? norm->mean[c] : 0.0f, scale ? norm->std[c] : 1.0f)) return;
+  const auto at = std::find_if(plane, plane + n, [](float x) { return !std::isfinite(x); }) - plane;
+  fail(t, c,
+       std::string(std::isnan(plane[at]) ? "NaN" : "an infinite value") + " at row " +
+           std::to_string(window.row + at / window.width) + ", column " +
+           std::to_string(window.column + at % window.width),
+       "training needs complete fields: fill or drop this step, or say data.mask: fill");
+}
+
+std::vector<std::string> field_parts(const std::string& path) {
+  std::error_code unknown;
+  if (path.find(',') == std::string::npos || fs::exists(path, unknown)) return {path};
+  std::vector<std::string> parts;
+  std::istringstream in(path);
+  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+std::vector<fs::path> field_paths(const std::string& path, const std::string& key) {
+  std::vector<fs::path> all;
+  for (const std::string& part : field_parts(path))
+    for (fs::path& p : paths_of_part(part, key)) all.push_back(std::move(p));
+  return all;
 }
 
 void require_sizes(const std::string& path, const std::string& key, int64_t steps, FieldShape shape) {
@@ -134,12 +153,10 @@ void require_sizes(const std::string& path, const std::string& key, int64_t step
   }
 }
 
-FieldFiles open_fields(const std::string& path, const std::string& key,
-                       const std::vector<std::string>& variables,
-                       const std::function<void(size_t)>& opening) {
-  auto cache = std::make_shared<ChunkCache>(kCacheBytes);
+FieldFiles open_series(const std::string& path, const std::string& key, const NamedFields& variables,
+                       const std::shared_ptr<ChunkCache>& cache, const std::function<void(size_t)>& opening) {
   FieldFiles files;
-  for (const fs::path& p : field_paths(path, key)) {
+  for (const fs::path& p : paths_of_part(path, key)) {
     if (opening) opening(files.size());
     const Format format = format_of(p, key);
     auto file = format == Format::hdf5     ? open_hdf5_fields(p, key, cache)
@@ -156,6 +173,21 @@ FieldFiles open_fields(const std::string& path, const std::string& key,
     files.push_back(std::move(file));
   }
   return files;
+}
+
+FieldFiles open_fields(const std::string& path, const std::string& key, const FieldChoice& choice,
+                       const std::function<void(size_t)>& opening) {
+  const auto cache = std::make_shared<ChunkCache>(kCacheBytes);
+  const std::vector<std::string> parts = field_parts(path), names = expand_levels(choice.variables);
+  std::vector<FieldFiles> all;
+  size_t opened = 0;
+  for (const std::string& part : parts) {
+    all.push_back(open_series(part, key, {names, parts.size() > 1}, cache,
+                              [&](size_t) { return opening ? opening(opened++) : void(); }));
+  }
+  const bool hdf5 = all[0][0]->info().format.starts_with("HDF5");
+  if (all.size() == 1 && choice.takes_all() && (names.empty() || !hdf5)) return std::move(all[0]);
+  return select_fields(std::move(all), path, key, choice);
 }
 
 std::vector<TimeSegment> segments_of(const FieldFiles& files) {

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "model/base/error.h"
-#include "model/data/cf_axes.h"
+#include "model/data/dates.h"
 #include "model/data/foreign.h"
 
 namespace isobar {
@@ -123,12 +123,12 @@ json describe(const std::string& path, const FieldFiles& files, int64_t dt) {
 
 }  // namespace
 
-json inspect(const std::string& path, const std::vector<std::string>& variables, int64_t dt) {
+json inspect(const std::string& path, const FieldChoice& choice, int64_t dt) {
   const auto work = [&](const FieldFiles& files, const ChildProgress&) {
     const auto bytes = json::to_cbor(describe(path, files, dt));
     return std::string(bytes.begin(), bytes.end());
   };
-  return json::from_cbor(read_foreign(path, "", variables, work));
+  return json::from_cbor(read_foreign(path, "", choice, work));
 }
 
 std::string inspect_text(const json& j) {
