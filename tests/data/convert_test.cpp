@@ -30,15 +30,17 @@ TEST(Convert, OneArchiveInFiveFormatsGivesTheSameBits) {
       {"zarr2", "f.zarr", {.steps = 2, .compressor = "none"}}};
   const SampleShape shape(FieldShape{4, 11, 13});
   const Statistics in_physical_units;
+  // A Zarr group has no order: names give it one.
+  const std::vector<std::string> names = {"t1000", "t850", "q1000", "q850"};
   const auto bits = [&](const std::string& path, const Statistics* known) {
     DataSpec d;
-    d.train = path, d.dt = 2;
+    d.train = path, d.dt = 2, d.variables = names;
     const auto set = open_dataset(d, path, Split::train, shape, known);
     std::vector<float> all;
     for (int64_t i = 0; i < 7; ++i) {  // HDF5's epoch counts two more, which come up twice
       std::vector<float> in(shape.input.size()), out(shape.target.size());
       if (path.ends_with(".h5")) {
-        const auto file = open_fields(path, "data.train", {});
+        const auto file = open_fields(path, "data.train", names);
         file[0]->read(i, shape.input, nullptr, in.data()),
             file[0]->read(i + 2, shape.input, nullptr, out.data());
       } else {
@@ -49,17 +51,15 @@ TEST(Convert, OneArchiveInFiveFormatsGivesTheSameBits) {
     return all;
   };
   const std::vector<float> want = bits(source, &in_physical_units);
-  const Statistics of_source = compute_statistics(source);
+  const Statistics of_source = compute_statistics(source, names);
   for (const Case& c : cases) {
     convert(source, {}, dir / c.name, {.format = c.format, .chunks = c.chunks});
     const std::vector<float> got = bits(dir / c.name, &in_physical_units);
     ASSERT_EQ(got.size(), want.size());
     EXPECT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0) << c.name;
-    const Statistics s = compute_statistics(dir / c.name);
+    const Statistics s = compute_statistics(dir / c.name, names);
     EXPECT_EQ(s.mean, of_source.mean) << c.name;
     EXPECT_EQ(s.std, of_source.std) << c.name;
-    EXPECT_EQ(open_fields(dir / c.name, "", {})[0]->info().channels,
-              (std::vector<std::string>{"t1000", "t850", "q1000", "q850"}));
   }
 }
 
