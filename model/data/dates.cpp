@@ -72,6 +72,7 @@ std::optional<Period> date_period(const std::string& text) {
   std::string s = text;
   if (s.ends_with('Z')) s.pop_back();
   int year = 0, month = 1, day = 1, hour = 0, minute = 0, end = 0;
+  if (s.size() < 4 || s.find_first_not_of("0123456789") < 4) return std::nullopt;  // four digits of a year
   const auto reads = [&](const char* format, auto... to) {
     end = 0;
     std::sscanf(s.c_str(), format, to..., &end);
