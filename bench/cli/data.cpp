@@ -1,5 +1,7 @@
 #include "bench/cli/data.h"
 
+#include "bench/cli/field_options.h"
+
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -156,11 +158,11 @@ void add_make_classes(CLI::App& data) {
 void add_stats(CLI::App& data) {
   struct Arguments {
     std::string path, out;
-    std::vector<std::string> variables;
-    int64_t steps = 0;
+    int64_t steps = 0, dt = 0;
     bool json = false;
   };
   auto a = std::make_shared<Arguments>();
+  auto choice = std::make_shared<FieldChoice>();
   CLI::App* stats = data.add_subcommand("stats", "Mean and standard deviation of every channel");
   stats->footer(
       "Streams once over the data, in double precision. Give it the training part only, so that nothing "
@@ -168,15 +170,19 @@ void add_stats(CLI::App& data) {
       "the years that validate.\n\n"
       "  isobar data stats data/era5/train -o data/era5/stats      writes global_means.npy and "
       "global_stds.npy\n"
-      "  isobar data stats era5.nc --json                          prints them");
-  stats->add_option("path", a->path, "Directory of HDF5 files, or a NetCDF file")->required();
+      "  isobar data stats era5.nc --json                          prints them\n"
+      "  isobar data stats era5.nc --dt 6                          of the change over 6 steps");
+  stats->add_option("path", a->path, "HDF5 files' directory, NetCDF, Zarr; several with commas between")
+      ->required();
   stats->add_option("-o,--out", a->out, "Directory for global_means.npy and global_stds.npy, [1,C,1,1]");
-  stats->add_option("--variables", a->variables, "NetCDF: only these fields")->delimiter(',');
+  add_field_options(*stats, choice);
+  stats->add_option("--dt", a->dt, "Of the change over so many steps, instead; 0 = of the fields")
+      ->check(CLI::Range(0, 1 << 20));
   stats->add_option("--steps", a->steps, "Only this many, evenly spaced; 0 = all")
       ->check(CLI::Range(0, 1 << 30));
   stats->add_flag("--json", a->json, "Print as JSON");
-  stats->callback([a] {
-    const FileStatistics s = compute_statistics(a->path, a->variables, a->steps, !a->json);
+  stats->callback([a, choice] {
+    const FileStatistics s = compute_statistics(a->path, *choice, a->steps, !a->json, a->dt);
     if (!a->out.empty()) write_statistics(a->out, s);
     if (a->json) {
       std::cout << nlohmann::json{{"path", a->path},
@@ -196,11 +202,11 @@ void add_stats(CLI::App& data) {
 void add_inspect(CLI::App& data) {
   struct Arguments {
     std::string path;
-    std::vector<std::string> variables;
     int64_t dt = 1;
     bool json = false;
   };
   auto a = std::make_shared<Arguments>();
+  auto choice = std::make_shared<FieldChoice>();
   CLI::App* command = data.add_subcommand("inspect", "What a data set holds");
   command->footer(
       "Prints format, grid, channels with units and the range of the first step, time range, how the bytes "
@@ -208,14 +214,15 @@ void add_inspect(CLI::App& data) {
       "whether loader workers can read them in parallel, and how many samples they make.\n\n"
       "  isobar data inspect era5.nc --dt 6\n"
       "  isobar data inspect data/era5/train --json");
-  command->add_option("path", a->path, "Directory of HDF5 files, or a NetCDF file")->required();
-  command->add_option("--variables", a->variables, "NetCDF: only these fields")->delimiter(',');
+  command->add_option("path", a->path, "HDF5 files' directory, NetCDF, Zarr; several with commas between")
+      ->required();
+  add_field_options(*command, choice);
   command->add_option("--dt", a->dt, "Steps between input and target")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
   command->add_flag("--json", a->json, "Print as JSON");
-  command->callback([a] {
-    const nlohmann::json j = inspect(a->path, a->variables, a->dt);
+  command->callback([a, choice] {
+    const nlohmann::json j = inspect(a->path, *choice, a->dt);
     std::cout << (a->json ? j.dump(2) + "\n" : inspect_text(j));
   });
 }
@@ -230,6 +237,7 @@ void add_data_commands(CLI::App& app) {
   add_make_classes(*data);
   add_stats(*data);
   add_inspect(*data);
+  add_convert(*data);
 }
 
 }  // namespace isobar

@@ -16,7 +16,7 @@ RunSpec with_data(RunSpec s, const std::string& from, const std::string& data, i
   if (s.data.train.empty())
     throw ConfigError(from, "data.train", "is empty: this net was trained on noise",
                       "train it on data, which also say how they are normalised");
-  if (s.data.valid.empty() && s.data.train_fraction >= 1)
+  if (!s.data.validates())
     throw ConfigError(from, "data.valid", "is empty: the run has no validation data",
                       "name data: --data PATH");
   s.data.limit_valid_samples = samples > 0 ? samples : data.empty() ? s.data.limit_valid_samples : 0;

@@ -106,6 +106,19 @@ void visit_rows(Visitor&& v, DataSpec& d) {
   v("data.max_patterns", d.max_patterns);
 }
 
+template <class Visitor>
+void visit_selection(Visitor&& v, DataSpec& d) {
+  v("data.region", d.region);
+  v("data.stride", d.stride);
+  v("data.dates", d.dates);
+  v("data.valid_dates", d.valid_dates);
+  v("data.time_step", d.time_step);
+  v("data.static_fields", d.static_fields);
+  v("data.static_file", d.static_file);
+  v("data.forcings", d.forcings);
+  v("data.mask", d.mask);
+}
+
 // One table of (key, member) serves reading, writing and the list of known keys.
 template <class Visitor>
 void visit(Visitor&& v, RunSpec& s) {
@@ -125,6 +138,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("data.prefetch", s.data.prefetch);
   v("data.shuffle", s.data.shuffle);
   if (s.net.kind() == MlpSpec::kKind) visit_rows(v, s.data);
+  if (s.net.images()) visit_selection(v, s.data);
   v("train.global_batch", s.train.global_batch);
   v("train.steps", s.train.steps);
   v("train.loss", s.train.loss);

@@ -16,12 +16,13 @@
 namespace isobar {
 
 struct DataSpec {  // data:
-  // directory of yearly HDF5 files, or one CF NetCDF file; of an mlp a table, or netCDF files on one grid
-  // with commas between ("ocean.nc,atmosphere.nc"); "" = noise made in memory
+  // directory of yearly HDF5 files, a CF NetCDF file, a Zarr store, or several of these with commas between,
+  // joined on their times; of an mlp a table, or netCDF files on one grid with commas between
+  // ("ocean.nc,atmosphere.nc"); "" = noise made in memory
   std::string train;
   std::string valid;                         // as train; "" = no validation
   std::string means, stds;                   // .npy statistics [1,C,1,1]; "" = computed from the training set
-  std::vector<std::string> variables;        // NetCDF only: one channel each; {} = every field variable
+  std::vector<std::string> variables;        // a channel each, or "z@500,850"; {} = every field variable
   std::vector<std::string> inputs, targets;  // channels by name; {} = every one, and targets as inputs
   double train_fraction = 1.0;  // one NetCDF file split in time: first part trains, the rest validates
   int64_t dt = 1;               // target lies dt file steps after the input
@@ -30,6 +31,18 @@ struct DataSpec {  // data:
   int64_t workers = 0;   // loader threads; 0 = the training thread reads
   int64_t prefetch = 2;  // batches kept ready per worker
   bool shuffle = true;
+  // What is taken of fields, in space, time and channels (data/selection.h)
+  std::vector<double> region;  // degrees: north, west, south, east; {} = the whole grid
+  int64_t stride = 1;          // every so many rows and columns
+  std::vector<std::string> dates,
+      valid_dates;                         // first and last, of ISO 8601 ("2019", "2019-03-01T06"); {} = all
+  double time_step = 0;                    // hours: times that are multiples of it; 0 = all
+  std::vector<std::string> static_fields;  // variables without a time axis, as further inputs
+  std::string static_file;                 // where they and the mask are; "" = in data.train
+  std::vector<std::string> forcings;       // computed inputs (data/forcings.h)
+  std::string mask;  // "" = nothing may be missing; fill: what is missing; else a variable that is 0 there
+  /// Whether there is something to validate on.
+  bool validates() const { return !valid.empty() || train_fraction < 1 || !valid_dates.empty(); }
   // net.kind mlp alone: which rows of a table, or points of fields, are samples (data/table.h)
   std::string mask_mode = "both";       // ocean (ice below the least) | sea_ice (at least that) | both
   std::string ice_variable = "aice";    // the column or field that tells

@@ -95,7 +95,8 @@ void validate_channels(const DataSpec& d, const Sized& in, const Sized& out, con
   };
   named(d.inputs, in, "data.inputs");
   named(d.targets, out, "data.targets");
-  check.that(d.train.empty() || !d.targets.empty() || in.value == out.value, "data.targets",
+  const bool inputs_alone = !d.static_fields.empty() || !d.forcings.empty();
+  check.that(d.train.empty() || !d.targets.empty() || in.value == out.value || inputs_alone, "data.targets",
              std::string("is needed: ") + out.key + " = " + std::to_string(out.value) + " differs from " +
                  in.key + " = " + std::to_string(in.value),
              "name the " + std::to_string(out.value) + " that the net predicts");
@@ -104,6 +105,43 @@ void validate_channels(const DataSpec& d, const Sized& in, const Sized& out, con
 void validate_channels(const Images& n, const DataSpec& d, const Check& check) {
   validate_channels(d, {n.in_channels, "net.in_channels"}, {n.out_channels, "net.out_channels"}, check);
 }
+// What is taken of fields; what needs the files' own axes is checked where they are read.
+void validate_selection(const DataSpec& d, const Check& check) {
+  check.at_least(d.stride, 1, "data.stride");
+  check.that(d.time_step >= 0 && std::isfinite(d.time_step), "data.time_step", "is negative",
+             "hours, e.g. 6; 0 takes every step");
+  check.that(d.region.empty() || d.region.size() == 4, "data.region",
+             "has " + std::to_string(d.region.size()) + " numbers",
+             "give north, west, south and east in degrees, e.g. [60, -10, 50, 2]");
+  if (d.region.size() == 4)
+    check.that(d.region[0] <= 90 && d.region[2] >= -90 && d.region[0] >= d.region[2] &&
+                   std::abs(d.region[1]) <= 360 && std::abs(d.region[3]) <= 360,
+               "data.region", "is no region: north, west, south, east in degrees",
+               "north is not below south; west may be east of east, over the date line: [60, 170, 40, -150]");
+  for (auto [dates, key] : {std::pair{&d.dates, "data.dates"}, std::pair{&d.valid_dates, "data.valid_dates"}})
+    check.that(dates->empty() || dates->size() == 2, key, "has " + std::to_string(dates->size()) + " dates",
+               "give the first and the last, e.g. [2019-03-01, 2019-03-25], or years: [2010, 2015]");
+  check.that(d.valid_dates.empty() || d.train_fraction == 1, "data.train_fraction",
+             "splits what data.valid_dates has split", "leave one of them out");
+  for (const std::string& f : d.forcings)
+    check.one_of(f, {"time_of_day", "day_of_year", "solar_zenith"}, "data.forcings");
+  check.that(d.static_file.empty() || !d.static_fields.empty() || !(d.mask.empty() || d.mask == "fill"),
+             "data.static_file", "is given, and nothing of it is used",
+             "name what it holds in data.static_fields or data.mask, or leave it out");
+  if (!d.train.empty()) return;
+  const DataSpec usual;
+  for (auto [said, key] : {std::pair{!d.region.empty(), "data.region"},
+                           {d.stride != usual.stride, "data.stride"},
+                           {!d.dates.empty(), "data.dates"},
+                           {!d.valid_dates.empty(), "data.valid_dates"},
+                           {d.time_step != usual.time_step, "data.time_step"},
+                           {!d.static_fields.empty(), "data.static_fields"},
+                           {!d.forcings.empty(), "data.forcings"},
+                           {!d.mask.empty(), "data.mask"}})
+    check.that(!said, key, "chooses from files, and without data.train there are none",
+               "set data.train, or leave it out");
+}
+
 // Which rows are samples: nothing that is said of them may be without effect.
 void validate_rows(const DataSpec& d, const Check& check) {
   const DataSpec usual;
@@ -287,6 +325,7 @@ void validate_values(const RunSpec& s) {
   check.at_least(d.limit_valid_samples, 0, "data.limit_valid_samples");
   check.that(d.train_fraction > 0 && d.train_fraction <= 1, "data.train_fraction", "is not in (0, 1]",
              "e.g. 0.8");
+  validate_selection(d, check);
 
   const LayoutSpec& l = s.layout;
   for (auto [value, key] : {std::pair{l.dp, "layout.dp"},
@@ -468,7 +507,7 @@ void validate(const RunSpec& s) {
                  str(outputs),
              features ? "give one a feature" : "give one a channel");
   check.at_least(t.lr_step_size, t.lr_schedule == "step" ? 1 : 0, "train.lr_step_size");
-  const bool validates = t.valid_every > 0 && (!s.data.valid.empty() || s.data.train_fraction < 1);
+  const bool validates = t.valid_every > 0 && s.data.validates();
   check.that(t.lr_schedule != "plateau" || validates, "train.lr_schedule",
              "plateau watches the validation loss, and this run has none before its end",
              "set train.valid_every, and data.valid or data.train_fraction");

@@ -18,8 +18,4 @@ CfAxis classify(const CfCoordinate& c);
 /// A level as channel names write it: 50000 Pa and 500 hPa are both "500".
 std::string level_name(double value, const std::string& units);
 
-/// "2019-03-01T00:00Z" for a value in "<unit> since <date>" of the standard calendars; "" when it cannot be
-/// told.
-std::string iso_time(double value, const std::string& units, const std::string& calendar);
-
 }  // namespace isobar

@@ -36,7 +36,7 @@ void require(bool ok, const FieldInfo& file, const char* key, const char* net_ke
                         "), the net " + std::to_string(want),
                     std::string("set ") + net_key + " to " + count + ", or name " + std::to_string(want) +
                         " of them in " + key +
-                        (file.format.starts_with("netCDF") ? ", or choose with data.variables" : ""));
+                        (!file.format.starts_with("HDF5") ? ", or choose with data.variables" : ""));
 }
 
 }  // namespace
@@ -49,8 +49,10 @@ ChannelChoice choose_channels(const DataSpec& data, const FieldInfo& file, const
   const auto inputs = static_cast<int64_t>(chosen.inputs.size());
   require(inputs == want.input.channels, file, "data.inputs", "net.in_channels", inputs, want.input.channels,
           "read");
-  // A forecast has the channels of its input.
+  // A forecast has the channels of its input, but for those that only inputs have.
+  const int64_t forecast = file.shape.channels - file.inputs_alone;
   chosen.targets = data.targets.empty() ? chosen.inputs : find(data.targets, file, "data.targets");
+  if (data.targets.empty()) std::erase_if(chosen.targets, [&](int64_t c) { return c >= forecast; });
   const auto targets = static_cast<int64_t>(chosen.targets.size());
   require(targets == want.target.channels, file, "data.targets", "net.out_channels", targets,
           want.target.channels, "predict");

@@ -17,7 +17,7 @@ namespace isobar {
 namespace {
 
 constexpr int64_t kNoiseFields = 64, kNoiseRows = 1 << 16;  // samples of noise
-constexpr int64_t kStatisticsSteps = 512;                   // of HDF5 files, which may hold decades
+constexpr int64_t kStatisticsSteps = 512;  // of all but single NetCDF files: they may hold decades
 
 /// Pairs (t, t + dt) of the segments of some files.
 class FileDataset : public Dataset {
@@ -195,8 +195,8 @@ void check(const DataSpec& data) {
 Statistics statistics_of(const std::vector<TimeSegment>& training, const SampleShape& want,
                          const std::function<void(int64_t)>& progress = {}) {
   const FieldInfo& info = training[0].file->info();
-  const bool hdf5 = info.format.starts_with("HDF5");
-  return compute_statistics(training, want.of_files(info.shape.channels), hdf5 ? kStatisticsSteps : 0,
+  const bool whole = info.format.starts_with("netCDF");
+  return compute_statistics(training, want.of_files(info.shape.channels), whole ? 0 : kStatisticsSteps,
                             progress);
 }
 
@@ -209,8 +209,9 @@ Statistics statistics_for(const DataSpec& data, int64_t channels, const std::vec
                           const SampleShape& want) {
   if (are_given(data)) return read_statistics(data.means, data.stds, channels);
   if (training) return statistics_of(*training, want);
-  const FieldFiles opened = open_fields(data.train, "data.train", data.variables);
-  return statistics_of(segments_for(opened, data, data.train, Split::train, false, want), want);
+  const FieldFiles opened = open_fields(data.train, "data.train", field_choice(data, Split::train));
+  return statistics_of(segments_for(opened, data, data.train, Split::train, !data.valid_dates.empty(), want),
+                       want);
 }
 
 }  // namespace
@@ -244,8 +245,8 @@ std::vector<int64_t> ChannelNames::persistent() const {
 void require_data(const RunSpec& spec) {
   const DataSpec& d = spec.data;
   if (spec.net.kind() == MlpSpec::kKind) return require_tables(d, classes_of(spec));
-  if (!d.train.empty()) require_fields(d.train, "data.train", d.variables);
-  if (!d.valid.empty()) require_fields(d.valid, "data.valid", d.variables);
+  if (!d.train.empty()) require_fields(d.train, "data.train", field_choice(d, Split::train));
+  if (!d.valid.empty()) require_fields(d.valid, "data.valid", field_choice(d, Split::valid));
 }
 
 bool needs_statistics(const DataSpec& data, const SampleShape& want) {
@@ -258,7 +259,8 @@ std::function<Statistics()> begin_statistics(const DataSpec& data, SampleShape w
     return packed(
         statistics_of(segments_for(files, data, data.train, Split::train, false, want), want, done));
   };
-  const auto child = std::make_shared<ForeignRead>(data.train, "data.train", data.variables, compute);
+  const auto child =
+      std::make_shared<ForeignRead>(data.train, "data.train", field_choice(data, Split::train), compute);
   return [child] { return unpacked(child->answer()); };
 }
 
@@ -274,19 +276,18 @@ std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& p
 
   const bool tail = split == Split::valid && path.empty();  // the end of data.train validates
   const std::string key = split == Split::train || tail ? "data.train" : "data.valid";
-  if (tail && data.train_fraction == 1)
+  if (tail && !data.validates())
     throw ConfigError(data.train, "data.valid", "there are no validation data",
-                      "name some in data.valid, or set data.train_fraction below 1");
-  auto files = open_fields(tail ? data.train : path, key, data.variables);
-  const bool training = split == Split::train || tail;
-  std::vector<TimeSegment> segments =
-      segments_for(files, data, tail ? data.train : path, split, !training, want);
+                      "name some in data.valid or data.valid_dates, or set data.train_fraction below 1");
+  auto files = open_fields(tail ? data.train : path, key, field_choice(data, split));
+  const bool whole = !data.valid_dates.empty() || (split == Split::valid && !tail);  // nothing to cut off
+  std::vector<TimeSegment> segments = segments_for(files, data, tail ? data.train : path, split, whole, want);
   const FieldInfo& info = files[0]->info();
   ChannelChoice channels = choose_channels(data, info, want);
   Statistics statistics;
   if (known && (known->mean.empty() || needs_statistics(data, want))) {
     statistics = *known;
-  } else if (tail) {
+  } else if (tail && data.valid_dates.empty()) {
     const auto first = part_of(files, data, data.train, Split::train);
     statistics = statistics_for(data, info.shape.channels, &first, want);
   } else {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "model/base/spec.h"
+#include "model/data/field_choice.h"
 #include "model/data/left_out.h"
 
 namespace isobar {
@@ -54,8 +55,6 @@ struct Coordinates {
   std::string time_units, calendar;         // "" : times are not known
   std::vector<std::string> units, input_units;  // of the targets, of the inputs; may be empty
 };
-
-enum class Split { train, valid };
 
 class Dataset {
  public:

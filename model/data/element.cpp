@@ -36,6 +36,32 @@ const char* name_of(Element e) {
   return names[static_cast<int>(e)];
 }
 
+double as_double(const void* p, Element e) {
+  switch (e) {
+    case Element::i8:
+      return *static_cast<const int8_t*>(p);
+    case Element::u8:
+      return *static_cast<const uint8_t*>(p);
+    case Element::i16:
+      return *static_cast<const int16_t*>(p);
+    case Element::u16:
+      return *static_cast<const uint16_t*>(p);
+    case Element::i32:
+      return *static_cast<const int32_t*>(p);
+    case Element::u32:
+      return *static_cast<const uint32_t*>(p);
+    case Element::i64:
+      return static_cast<double>(*static_cast<const int64_t*>(p));
+    case Element::u64:
+      return static_cast<double>(*static_cast<const uint64_t*>(p));
+    case Element::f32:
+      return static_cast<double>(*static_cast<const float*>(p));
+    case Element::f64:
+      return *static_cast<const double*>(p);
+  }
+  return 0;
+}
+
 bool is_missing(double v, const Packing& p) {
   return v == p.missing[0] || v == p.missing[1] || v == p.missing[2] || v == p.missing[3] || v < p.lowest ||
          v > p.highest;

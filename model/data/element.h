@@ -14,6 +14,8 @@ enum class Element : uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f32, f64 };
 
 int64_t size_of(Element e);  // bytes
 const char* name_of(Element e);
+/// The number at p. Fill values of every type survive f64; f32 would round some.
+double as_double(const void* p, Element e);
 
 struct Packing {
   static constexpr double none =

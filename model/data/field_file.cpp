@@ -6,9 +6,12 @@
 #include <bit>
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/data/selection.h"
+#include "model/data/zarr_store.h"
 
 namespace isobar {
 
@@ -29,10 +32,11 @@ bool normalise(float* x, int64_t n, float mean, float std) {
   return !bad;
 }
 
-enum class Format : uint8_t { hdf5, netcdf };
+enum class Format : uint8_t { hdf5, netcdf, zarr };
 
 Format format_of(const fs::path& path, const std::string& key) {
   char magic[8] = "";
+  if (fs::is_directory(path) || is_zarr(path)) return Format::zarr;
   const InputFile file(path, key);
   if (file.size() == 0) throw ConfigError(path, key, "is empty", "copy or download it again");
   const std::string head(magic, std::max<ssize_t>(0, ::pread(file.fd(), magic, sizeof magic, 0)));
@@ -45,10 +49,12 @@ Format format_of(const fs::path& path, const std::string& key) {
     throw ConfigError(path, key, "is a GRIB file",
                       "download it as NetCDF, or convert it: grib_to_netcdf -o out.nc FILE");
   if (head.starts_with("PK"))
-    throw ConfigError(path, key, "is a ZIP archive (the Copernicus store packs several streams so)",
-                      "unzip it and name the .nc file");
-  throw ConfigError(path, key, "is neither HDF5 nor NetCDF",
-                    "give a .h5 or .nc file, or a directory of them");
+    throw ConfigError(
+        path, key,
+        "is a ZIP archive with no Zarr group at its root (the Copernicus store packs several streams so)",
+        "unzip it and name the .nc file");
+  throw ConfigError(path, key, "is neither HDF5 nor NetCDF, nor a Zarr store",
+                    "give a .h5 or .nc file, a Zarr directory or zip, or a directory of them");
 }
 
 std::vector<fs::path> list(const fs::path& dir, const std::string& key,
@@ -67,6 +73,23 @@ std::vector<fs::path> list(const fs::path& dir, const std::string& key,
   return found;
 }
 
+std::vector<fs::path> paths_of_part(const std::string& path, const std::string& key) {
+  std::error_code unknown;
+  const fs::file_status about = fs::status(path, unknown);
+  if (about.type() == fs::file_type::not_found)
+    throw ConfigError(
+        path, key, "no such file or directory",
+        "check the path (relative paths start in the working directory), or make data: isobar data make");
+  if (!fs::is_directory(about) || is_zarr(path)) return {path};
+  auto files = list(path, key, {".h5", ".hdf5"});
+  if (files.empty()) files = list(path, key, {".nc", ".nc4"});
+  if (files.empty()) files = list(path, key, {".zarr", ".zip"});
+  if (files.empty())
+    throw ConfigError(path, key, "the directory holds no .h5 or .nc file and no Zarr store",
+                      "name the directory that holds the yearly files, for instance .../train");
+  return files;
+}
+
 std::string text(FieldShape s) {
   return std::to_string(s.channels) + " channels on " + std::to_string(s.height) + " x " +
          std::to_string(s.width);
@@ -80,9 +103,9 @@ void FieldFile::fail(int64_t t, int64_t c, const std::string& what, const std::s
   throw ConfigError(info_.path, info_.key, where + ": " + what, mend);
 }
 
-void FieldFile::finish_plane(int64_t t, int64_t c, FieldShape crop, const Statistics* norm,
+void FieldFile::finish_plane(int64_t t, int64_t c, const GridWindow& window, const Statistics* norm,
                              float* plane) const {
-  const int64_t n = crop.height * crop.width;
+  const int64_t n = window.height * window.width;
   const bool scale = norm && !norm->mean.empty();
   // Statistics are finite and std is not zero, so a value that was not finite still is not: find it
   // afterwards.
@@ -90,24 +113,25 @@ void FieldFile::finish_plane(int64_t t, int64_t c, FieldShape crop, const Statis
   const auto at = std::find_if(plane, plane + n, [](float x) { return !std::isfinite(x); }) - plane;
   fail(t, c,
        std::string(std::isnan(plane[at]) ? "NaN" : "an infinite value") + " at row " +
-           std::to_string(at / crop.width) + ", column " + std::to_string(at % crop.width),
-       "training needs complete fields: fill or drop this step");
+           std::to_string(window.row + at / window.width) + ", column " +
+           std::to_string(window.column + at % window.width),
+       "training needs complete fields: fill or drop this step, or say data.mask: fill");
+}
+
+std::vector<std::string> field_parts(const std::string& path) {
+  std::error_code unknown;
+  if (path.find(',') == std::string::npos || fs::exists(path, unknown)) return {path};
+  std::vector<std::string> parts;
+  std::istringstream in(path);
+  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
+  return parts;
 }
 
 std::vector<fs::path> field_paths(const std::string& path, const std::string& key) {
-  std::error_code unknown;
-  const fs::file_status about = fs::status(path, unknown);
-  if (about.type() == fs::file_type::not_found)
-    throw ConfigError(
-        path, key, "no such file or directory",
-        "check the path (relative paths start in the working directory), or make data: isobar data make");
-  if (!fs::is_directory(about)) return {path};
-  auto files = list(path, key, {".h5", ".hdf5"});
-  if (files.empty()) files = list(path, key, {".nc", ".nc4"});
-  if (files.empty())
-    throw ConfigError(path, key, "the directory holds no .h5 or .nc file",
-                      "name the directory that holds the yearly files, for instance .../train");
-  return files;
+  std::vector<fs::path> all;
+  for (const std::string& part : field_parts(path))
+    for (fs::path& p : paths_of_part(part, key)) all.push_back(std::move(p));
+  return all;
 }
 
 void require_sizes(const std::string& path, const std::string& key, int64_t steps, FieldShape shape) {
@@ -129,15 +153,15 @@ void require_sizes(const std::string& path, const std::string& key, int64_t step
   }
 }
 
-FieldFiles open_fields(const std::string& path, const std::string& key,
-                       const std::vector<std::string>& variables,
-                       const std::function<void(size_t)>& opening) {
-  auto cache = std::make_shared<ChunkCache>(kCacheBytes);
+FieldFiles open_series(const std::string& path, const std::string& key, const NamedFields& variables,
+                       const std::shared_ptr<ChunkCache>& cache, const std::function<void(size_t)>& opening) {
   FieldFiles files;
-  for (const fs::path& p : field_paths(path, key)) {
+  for (const fs::path& p : paths_of_part(path, key)) {
     if (opening) opening(files.size());
-    auto file = format_of(p, key) == Format::netcdf ? open_netcdf_fields(p, key, variables, cache)
-                                                    : open_hdf5_fields(p, key, cache);
+    const Format format = format_of(p, key);
+    auto file = format == Format::hdf5     ? open_hdf5_fields(p, key, cache)
+                : format == Format::netcdf ? open_netcdf_fields(p, key, variables, cache)
+                                           : open_zarr_fields(p, key, variables, cache);
     if (!files.empty()) {
       const FieldInfo &a = files[0]->info(), &b = file->info();
       if (text(a.shape) != text(b.shape) || a.channels != b.channels)
@@ -149,6 +173,21 @@ FieldFiles open_fields(const std::string& path, const std::string& key,
     files.push_back(std::move(file));
   }
   return files;
+}
+
+FieldFiles open_fields(const std::string& path, const std::string& key, const FieldChoice& choice,
+                       const std::function<void(size_t)>& opening) {
+  const auto cache = std::make_shared<ChunkCache>(kCacheBytes);
+  const std::vector<std::string> parts = field_parts(path), names = expand_levels(choice.variables);
+  std::vector<FieldFiles> all;
+  size_t opened = 0;
+  for (const std::string& part : parts) {
+    all.push_back(open_series(part, key, {names, parts.size() > 1}, cache,
+                              [&](size_t) { return opening ? opening(opened++) : void(); }));
+  }
+  const bool hdf5 = all[0][0]->info().format.starts_with("HDF5");
+  if (all.size() == 1 && choice.takes_all() && (names.empty() || !hdf5)) return std::move(all[0]);
+  return select_fields(std::move(all), path, key, choice);
 }
 
 std::vector<TimeSegment> segments_of(const FieldFiles& files) {

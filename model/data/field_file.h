@@ -12,6 +12,7 @@
 
 #include "model/data/chunk_cache.h"
 #include "model/data/dataset.h"
+#include "model/data/field_choice.h"
 #include "model/data/raw_array.h"
 
 namespace isobar {
@@ -19,15 +20,23 @@ namespace isobar {
 struct FieldInfo {
   std::string path,
       key;  // for messages: the file, and the configuration key that named it ("" on the command line)
-  std::string format;  // "HDF5 fields", "netCDF-4", "netCDF classic"
+  std::string format;  // "HDF5 fields", "netCDF-4", "netCDF classic", "Zarr 2", "Zarr 3"
   int64_t steps = 0;
   FieldShape shape{};                        // the whole grid
   std::vector<std::string> channels, units;  // units may be empty
-  std::vector<double> times;                 // one per step, in time_units; empty when the file does not say
+  std::vector<std::string> variables;        // of each channel: "z" of z500; empty: the channels themselves
+  int64_t inputs_alone = 0;   // the last so many channels are no forecast's: static ones, forcings
+  bool masked = false;        // points may be missing, and are filled (selection.h)
+  std::vector<double> times;  // one per step, in time_units; empty when the file does not say
   std::string time_units, calendar;
   std::vector<double> latitude, longitude;  // degrees, in the order of the rows and columns; may be empty
   int64_t steps_per_chunk = 1;
   StorageLayout layout;  // of the first variable
+};
+
+/// Rows and columns of a grid
+struct GridWindow {
+  int64_t row = 0, column = 0, height, width;
 };
 
 class FieldFile {
@@ -38,19 +47,24 @@ class FieldFile {
   /// `norm` (and its vectors not empty) subtracts mean and divides by std. Thread-safe. Throws ConfigError
   /// naming file, time step and channel when the data are truncated, corrupt, NaN, infinite or missing.
   void read(int64_t t, FieldShape crop, const Statistics* norm, float* out) const {
-    read_step(t, crop, norm, out, false);
+    read_step(t, {.height = crop.height, .width = crop.width}, norm, out, false);
   }
   /// The same in physical units where values may be missing (land in an ocean's fields): those are NaN.
   void read_with_gaps(int64_t t, FieldShape crop, float* out) const {
-    read_step(t, crop, nullptr, out, true);
+    read_step(t, {.height = crop.height, .width = crop.width}, nullptr, out, true);
+  }
+  void read_with_gaps(int64_t t, const GridWindow& window, float* out) const {
+    read_step(t, window, nullptr, out, true);
   }
   /// RawArray::try_library of all variables, each with its share of the bytes. Throws ConfigError.
   virtual void try_library(int64_t most_bytes, const std::function<void()>& alive) const = 0;
 
  protected:
-  virtual void read_step(int64_t t, FieldShape crop, const Statistics* norm, float* out, bool gaps) const = 0;
+  virtual void read_step(int64_t t, const GridWindow& window, const Statistics* norm, float* out,
+                         bool gaps) const = 0;
   /// Normalises one channel in place and refuses what is not finite.
-  void finish_plane(int64_t t, int64_t c, FieldShape crop, const Statistics* norm, float* plane) const;
+  void finish_plane(int64_t t, int64_t c, const GridWindow& window, const Statistics* norm,
+                    float* plane) const;
   [[noreturn]] void fail(int64_t t, int64_t c, const std::string& what, const std::string& mend) const;
   FieldInfo info_;
 };
@@ -59,21 +73,40 @@ class FieldFile {
 /// file in memory (names, coordinates, times) grows with them, and a damaged one declares anything.
 void require_sizes(const std::string& path, const std::string& key, int64_t steps, FieldShape shape);
 
+/// Which fields of a CF file are channels: names of variables, or of channels; {} = all of them.
+struct NamedFields {
+  std::vector<std::string> names;
+  bool some_elsewhere = false;  // not all of them need be there
+};
+
 std::unique_ptr<FieldFile> open_hdf5_fields(const std::string& path, const std::string& key,
                                             std::shared_ptr<ChunkCache> cache);
 std::unique_ptr<FieldFile> open_netcdf_fields(const std::string& path, const std::string& key,
-                                              const std::vector<std::string>& variables,
+                                              const NamedFields& variables,
                                               const std::shared_ptr<ChunkCache>& cache);
+
+std::unique_ptr<FieldFile> open_zarr_fields(const std::string& path, const std::string& key,
+                                            const NamedFields& variables,
+                                            const std::shared_ptr<ChunkCache>& cache);
 
 using FieldFiles = std::vector<std::unique_ptr<FieldFile>>;
 
-/// One file, or all *.h5/*.hdf5 (else *.nc) files of a directory sorted by name. Throws ConfigError.
+/// A path's parts: what stands between commas, unless there is a file of that very name.
+std::vector<std::string> field_parts(const std::string& path);
+
+/// One file or Zarr store, or all *.h5/*.hdf5 (else *.nc, else Zarr) of a directory sorted by name; of each
+/// part of a path, one after the other. Throws ConfigError.
 std::vector<std::filesystem::path> field_paths(const std::string& path, const std::string& key);
 
-/// Opens those, and checks that they agree in grid and channels. Throws ConfigError. `opening` is called with
-/// the number of each before.
-FieldFiles open_fields(const std::string& path, const std::string& key,
-                       const std::vector<std::string>& variables,
+/// Opens those of one part, and checks that they agree in grid and channels. Throws ConfigError. `opening` is
+/// called with the number of each before.
+FieldFiles open_series(const std::string& path, const std::string& key, const NamedFields& variables,
+                       const std::shared_ptr<ChunkCache>& cache,
+                       const std::function<void(size_t)>& opening = {});
+
+/// Opens all that a path names, and what is chosen of it (selection.h). Throws ConfigError. `opening` is
+/// called with the number of each file before.
+FieldFiles open_fields(const std::string& path, const std::string& key, const FieldChoice& choice,
                        const std::function<void(size_t)>& opening = {});
 
 /// A stretch of steps of one file without gaps: pairs lie inside of one segment.

@@ -35,6 +35,8 @@ void unshuffle_as(const unsigned char* shuffled, int64_t n, unsigned char* out) 
   }
 }
 
+}  // namespace
+
 void unshuffle(const std::byte* in, int64_t bytes, int64_t element, std::byte* out) {
   const auto* src = reinterpret_cast<const unsigned char*>(in);
   auto* dst = reinterpret_cast<unsigned char*>(out);
@@ -51,6 +53,8 @@ void unshuffle(const std::byte* in, int64_t bytes, int64_t element, std::byte* o
   }
   std::memcpy(dst + n * element, src + n * element, bytes - n * element);  // HDF5 leaves a remainder as it is
 }
+
+namespace {
 
 void inflate_to(const std::byte* in, int64_t in_bytes, std::byte* out, int64_t out_bytes) {
   auto size = static_cast<uLongf>(out_bytes);

@@ -23,4 +23,7 @@ bool can_decode(const std::vector<Filter>& pipeline);
 void decode_chunk(const std::vector<Filter>& pipeline, uint32_t skipped, const std::vector<std::byte>& stored,
                   std::byte* out, int64_t out_bytes);
 
+/// Of elements of so many bytes: byte 0 of all of them, then byte 1 …; a remainder stays as it is.
+void unshuffle(const std::byte* in, int64_t bytes, int64_t element, std::byte* out);
+
 }  // namespace isobar

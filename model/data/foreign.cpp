@@ -5,15 +5,16 @@
 
 namespace isobar {
 
-ForeignRead::ForeignRead(std::string path, std::string key, const std::vector<std::string>& variables,
+ForeignRead::ForeignRead(std::string path, std::string key, const FieldChoice& choice,
                          const std::function<std::string(const FieldFiles&, const ChildProgress&)>& work)
     : path_(std::move(path)), key_(std::move(key)), paths_(field_paths(path_, key_)) {
   ChildLimits limits;
-  for (const auto& p : paths_) limits.memory_bytes += 4 * InputFile(p, key_).size();
+  for (const auto& p : paths_)  // of a Zarr directory a few chunks at a time are in memory, whatever it holds
+    if (!std::filesystem::is_directory(p)) limits.memory_bytes += 4 * InputFile(p, key_).size();
   child_.emplace(limits, [&](const ChildProgress& report) {
     // The files' numbers go below 0, apart from what `work` reports.
     const FieldFiles files =
-        open_fields(path_, key_, variables, [&](size_t i) { report(-1 - static_cast<int64_t>(i)); });
+        open_fields(path_, key_, choice, [&](size_t i) { report(-1 - static_cast<int64_t>(i)); });
     report(-1 - static_cast<int64_t>(paths_.size()));
     return work(files, report);
   });
@@ -37,11 +38,10 @@ std::string ForeignRead::answer(const ChildProgress& seen) {
   }
 }
 
-std::string read_foreign(const std::string& path, const std::string& key,
-                         const std::vector<std::string>& variables,
+std::string read_foreign(const std::string& path, const std::string& key, const FieldChoice& choice,
                          const std::function<std::string(const FieldFiles&, const ChildProgress&)>& work,
                          const ChildProgress& seen) {
-  return ForeignRead(path, key, variables, work).answer(seen);
+  return ForeignRead(path, key, choice, work).answer(seen);
 }
 
 namespace {
@@ -64,9 +64,8 @@ void look_at(const FieldFile& file, int64_t most_bytes, const std::function<void
 
 }  // namespace
 
-void require_fields(const std::string& path, const std::string& key,
-                    const std::vector<std::string>& variables) {
-  read_foreign(path, key, variables, [](const FieldFiles& files, const ChildProgress& done) {
+void require_fields(const std::string& path, const std::string& key, const FieldChoice& choice) {
+  read_foreign(path, key, choice, [](const FieldFiles& files, const ChildProgress& done) {
     for (size_t i = 0; i < files.size(); ++i)
       look_at(*files[i], kReadByLibrary / static_cast<int64_t>(files.size()),
               [&] { done(-1 - static_cast<int64_t>(i)); });

@@ -18,7 +18,7 @@ namespace isobar {
 class ForeignRead {
  public:
   /// Throws ConfigError where there is no file.
-  ForeignRead(std::string path, std::string key, const std::vector<std::string>& variables,
+  ForeignRead(std::string path, std::string key, const FieldChoice& choice,
               const std::function<std::string(const FieldFiles&, const ChildProgress&)>& work);
   /// Waits for what `work` returns. A child that dies, takes more than 10 s of processor time without calling
   /// its progress, or more memory than 2 GiB and four times the files, is one ConfigError. `seen` gets what
@@ -32,15 +32,13 @@ class ForeignRead {
 };
 
 /// The answer of such a child.
-std::string read_foreign(const std::string& path, const std::string& key,
-                         const std::vector<std::string>& variables,
+std::string read_foreign(const std::string& path, const std::string& key, const FieldChoice& choice,
                          const std::function<std::string(const FieldFiles&, const ChildProgress&)>& work,
                          const ChildProgress& seen = {});
 
 /// Opens the files and has the library do what ranks will ask of it: walk the indexes of chunks and, where it
 /// reads the data itself, read them (up to 1 GiB of the files, spread over their steps). Of the others a
 /// corner of the first and of the last step is read. Throws ConfigError.
-void require_fields(const std::string& path, const std::string& key,
-                    const std::vector<std::string>& variables);
+void require_fields(const std::string& path, const std::string& key, const FieldChoice& choice);
 
 }  // namespace isobar

@@ -2,6 +2,7 @@
 // library and without its lock.
 #include <algorithm>
 
+#include "model/data/chunk_walk.h"
 #include "model/data/hdf5_handle.h"
 #include "model/data/slab.h"
 
@@ -14,55 +15,17 @@ constexpr int64_t kLookedUpAtOnce = 64;
 }  // namespace
 
 void Hdf5Array::read_chunks(const Index& start, const Index& count, std::byte* out) const {
-  if (product(count) == 0) return;
-  const size_t rank = dims_.size();
-  const int64_t size = size_of(element_), chunk_bytes = product(chunk_) * size;
+  const int64_t size = size_of(element_);
   const Index out_strides = strides_of(count), chunk_strides = strides_of(chunk_);
-  Index at(rank), origin(rank), from(rank),
-      n(rank);  // chunk coordinates; its origin; the part of it that is wanted
-  for (size_t k = 0; k < rank; ++k) at[k] = start[k] / chunk_[k];
-  for (;;) {
-    int64_t number = 0, from_offset = 0, out_offset = 0;
-    for (size_t k = 0; k < rank; ++k) {
-      origin[k] = at[k] * chunk_[k];
-      const int64_t low = std::max(start[k], origin[k]),
-                    high = std::min(start[k] + count[k], origin[k] + chunk_[k]);
-      from[k] = low - origin[k];
-      n[k] = high - low;
-      number = number * grid_[k] + at[k];
-      from_offset += from[k] * chunk_strides[k] * size;
-      out_offset += (low - start[k]) * out_strides[k] * size;
-    }
-    const auto copy = [&](const std::byte* chunk) {
-      copy_box(n, size, chunk + from_offset, chunk_strides, out + out_offset, out_strides);
-    };
-    const Stored stored = find_chunk(number);
-    if (filters_.empty()) {  // the wanted part alone, straight from the file
-      read_box(input_.fd(), static_cast<int64_t>(stored.address), chunk_, from, n, size, out + out_offset,
-               out_strides);
-    } else if (2 * product(n) > product(chunk_) ||
-               chunk_bytes > cache_->budget()) {  // little to gain by keeping it
-      thread_local std::vector<std::byte> scratch;
-      scratch.resize(chunk_bytes);
-      decode(stored, scratch.data());
-      copy(scratch.data());
-    } else {
-      const ChunkCache::Key key{this, number};
-      ChunkCache::Bytes cached = cache_->find(key);
-      if (!cached) {
-        auto fresh = std::make_shared<std::vector<std::byte>>(chunk_bytes);
-        decode(stored, fresh->data());
-        cache_->insert(key, cached = fresh);
-      }
-      copy(cached->data());
-    }
-    size_t k = rank;
-    while (k-- > 0) {
-      if (++at[k] <= (start[k] + count[k] - 1) / chunk_[k]) break;
-      at[k] = start[k] / chunk_[k];
-    }
-    if (k == static_cast<size_t>(-1)) return;
-  }
+  visit_chunks(dims_, chunk_, start, count, [&](const ChunkPart& part) {
+    const Stored stored = find_chunk(part.number);
+    if (filters_.empty())  // the wanted part alone, straight from the file
+      return read_box(input_.fd(), static_cast<int64_t>(stored.address), chunk_, part.from, part.count, size,
+                      out + offset_of(part.to, out_strides) * size, out_strides);
+    copy_decoded(
+        part, {this, chunk_, chunk_strides, size}, *cache_, [&](std::byte* to) { decode(stored, to); }, out,
+        out_strides);
+  });
 }
 
 void Hdf5Array::decode(const Stored& chunk, std::byte* out) const {

@@ -42,15 +42,16 @@ class Hdf5Fields : public FieldFile {
     by_channel_ = chunk.empty() || chunk[1] == 1;
   }
 
-  void read_step(int64_t t, FieldShape crop, const Statistics* norm, float* out, bool gaps) const override {
-    const int64_t plane = crop.height * crop.width, step = by_channel_ ? 1 : crop.channels;
-    for (int64_t c = 0; c < crop.channels; c += step) {
+  void read_step(int64_t t, const GridWindow& w, const Statistics* norm, float* out,
+                 bool gaps) const override {
+    const int64_t plane = w.height * w.width, all = info_.shape.channels, step = by_channel_ ? 1 : all;
+    for (int64_t c = 0; c < all; c += step) {
       try {
-        read_raw({t, c, 0, 0}, {1, step, crop.height, crop.width}, out + c * plane);
+        read_raw({t, c, w.row, w.column}, {1, step, w.height, w.width}, out + c * plane);
       } catch (const ArrayError& e) {
         fail(t, by_channel_ ? c : -1, e.what(), e.mend);
       }
-      for (int64_t k = c; k < c + step && !gaps; ++k) finish_plane(t, k, crop, norm, out + k * plane);
+      for (int64_t k = c; k < c + step && !gaps; ++k) finish_plane(t, k, w, norm, out + k * plane);
     }
   }
 

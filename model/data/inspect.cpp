@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "model/base/error.h"
-#include "model/data/cf_axes.h"
+#include "model/data/dates.h"
 #include "model/data/foreign.h"
 
 namespace isobar {
@@ -56,6 +56,16 @@ std::string padded(std::string s, size_t width) {
   return s;
 }
 
+/// Of a file, or of all files of a store
+uintmax_t bytes_at(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (!fs::is_directory(path)) return fs::file_size(path);
+  uintmax_t bytes = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(path))
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  return bytes;
+}
+
 json describe(const std::string& path, const FieldFiles& files, int64_t dt) {
   const auto segments = segments_of(files);
   const FieldInfo &first = files.front()->info(), &last = files.back()->info();
@@ -75,7 +85,7 @@ json describe(const std::string& path, const FieldFiles& files, int64_t dt) {
   for (const auto& f : files) {
     steps += f->info().steps;
     j["steps_per_file"].push_back(f->info().steps);
-    bytes += std::filesystem::file_size(f->info().path);
+    bytes += bytes_at(f->info().path);
   }
   for (const TimeSegment& s : segments) {
     const int64_t here = std::max<int64_t>(0, s.steps - dt);
@@ -113,12 +123,12 @@ json describe(const std::string& path, const FieldFiles& files, int64_t dt) {
 
 }  // namespace
 
-json inspect(const std::string& path, const std::vector<std::string>& variables, int64_t dt) {
+json inspect(const std::string& path, const FieldChoice& choice, int64_t dt) {
   const auto work = [&](const FieldFiles& files, const ChildProgress&) {
     const auto bytes = json::to_cbor(describe(path, files, dt));
     return std::string(bytes.begin(), bytes.end());
   };
-  return json::from_cbor(read_foreign(path, "", variables, work));
+  return json::from_cbor(read_foreign(path, "", choice, work));
 }
 
 std::string inspect_text(const json& j) {

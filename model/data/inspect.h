@@ -10,8 +10,7 @@
 namespace isobar {
 
 /// The files are read in a child (model/data/foreign.h). Throws ConfigError.
-nlohmann::json inspect(const std::string& path, const std::vector<std::string>& variables = {},
-                       int64_t dt = 1);
+nlohmann::json inspect(const std::string& path, const FieldChoice& choice = {}, int64_t dt = 1);
 std::string inspect_text(const nlohmann::json& j);
 
 }  // namespace isobar

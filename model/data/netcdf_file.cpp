@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
+#include <utility>
 
 #include "model/base/files.h"
+#include "model/data/classic_array.h"
+#include "model/data/hdf5_array.h"
 #include "model/data/hdf5_handle.h"
 #include "model/data/slab.h"
 
@@ -56,33 +58,6 @@ bool element_of(nc_type type, Element& e) {
 constexpr size_t kLongestAttribute = 1 << 20;
 const char* const kNetcdfMend = "the file is damaged: copy or download it again";
 
-double as_double(const void* p, Element e) {
-  // Packing{} is the identity, and the fill values of every type survive f64; f32 would round some.
-  switch (e) {
-    case Element::i8:
-      return *static_cast<const int8_t*>(p);
-    case Element::u8:
-      return *static_cast<const uint8_t*>(p);
-    case Element::i16:
-      return *static_cast<const int16_t*>(p);
-    case Element::u16:
-      return *static_cast<const uint16_t*>(p);
-    case Element::i32:
-      return *static_cast<const int32_t*>(p);
-    case Element::u32:
-      return *static_cast<const uint32_t*>(p);
-    case Element::i64:
-      return static_cast<double>(*static_cast<const int64_t*>(p));
-    case Element::u64:
-      return static_cast<double>(*static_cast<const uint64_t*>(p));
-    case Element::f32:
-      return static_cast<double>(*static_cast<const float*>(p));
-    case Element::f64:
-      return *static_cast<const double*>(p);
-  }
-  return 0;
-}
-
 }  // namespace
 
 void NetcdfFile::check(int rc, const std::string& doing) const {
@@ -111,8 +86,19 @@ NetcdfFile::NetcdfFile(const std::string& path) : path_(path) {
 }
 
 NetcdfFile::~NetcdfFile() {
+  close();
+}
+
+void NetcdfFile::close() {
+  if (id_ < 0) return;
   const LibraryLock lock(path_);
-  nc_close(id_);
+  nc_close(std::exchange(id_, -1));
+}
+
+std::unique_ptr<RawArray> NetcdfFile::array(const CfVariable& v, const std::shared_ptr<ChunkCache>& cache) {
+  close();  // HDF5 will not open a file that netCDF holds
+  if (hdf5_) return std::make_unique<Hdf5Array>(path_, v.name, cache);
+  return std::make_unique<ClassicArray>(path_, v.name);
 }
 
 void NetcdfFile::read_metadata() {
@@ -130,7 +116,7 @@ void NetcdfFile::read_metadata() {
     dimensions_.push_back({name, static_cast<int64_t>(size)});
   }
   for (int i = 0; i < n_vars; ++i) {
-    NetcdfVariable v;
+    CfVariable v;
     v.id = i;
     nc_type type = 0;
     int rank = 0, ids[NC_MAX_VAR_DIMS];
@@ -155,13 +141,7 @@ void NetcdfFile::read_metadata() {
   }
 }
 
-const NetcdfVariable* NetcdfFile::find(const std::string& name) const {
-  for (const NetcdfVariable& v : variables_)
-    if (v.name == name) return &v;
-  return nullptr;
-}
-
-std::string NetcdfFile::text(const NetcdfVariable& v, const std::string& attribute) const {
+std::string NetcdfFile::text(const CfVariable& v, const std::string& attribute) const {
   const LibraryLock lock(path_);
   nc_type type = 0;
   size_t n = 0;
@@ -181,7 +161,7 @@ std::string NetcdfFile::text(const NetcdfVariable& v, const std::string& attribu
   return s;
 }
 
-std::vector<double> NetcdfFile::numbers(const NetcdfVariable& v, const std::string& attribute,
+std::vector<double> NetcdfFile::numbers(const CfVariable& v, const std::string& attribute,
                                         size_t at_most) const {
   const LibraryLock lock(path_);
   nc_type type = 0;
@@ -190,29 +170,18 @@ std::vector<double> NetcdfFile::numbers(const NetcdfVariable& v, const std::stri
   Element e{};
   const bool number = element_of(type, e);
   if (!number || n > at_most || n == 0)
-    throw ArrayError(
-        "variable '" + v.name + "' has " + attribute + " of " +
-            (number ? std::to_string(n) + " numbers" : "another type than numbers"),
-        "give it " +
-            (at_most == 1 ? std::string("one number") : "1 to " + std::to_string(at_most) + " numbers") +
-            ": ncatted, or leave the variable out");
+    refuse_numbers(v.name, attribute, number ? std::to_string(n) + " numbers" : "another type than numbers",
+                   at_most);
   std::vector<double> out(n);
   check(nc_get_att_double(id_, v.id, attribute.c_str(), out.data()), "read an attribute");
   return out;
 }
 
-std::optional<double> NetcdfFile::number(const NetcdfVariable& v, const std::string& attribute) const {
-  const auto x = numbers(v, attribute, 1);
-  return x.empty() ? std::nullopt : std::optional(x[0]);
+void NetcdfFile::require_held(const CfVariable& v) const {
+  isobar::require_held(v.name, declared_product(sizes_of(v)) * size_of(v.element), file_bytes_, hdf5_);
 }
 
-void NetcdfFile::require_held(const NetcdfVariable& v) const {
-  Index sizes;
-  for (const int64_t d : v.dims) sizes.push_back(dimensions_[d].size);
-  isobar::require_held(v.name, declared_product(sizes) * size_of(v.element), file_bytes_, hdf5_);
-}
-
-std::vector<double> NetcdfFile::values(const NetcdfVariable& v) const {
+std::vector<double> NetcdfFile::values(const CfVariable& v) const {
   require_held(v);
   int64_t n = 1;
   for (int64_t d : v.dims) n *= dimensions_[d].size;
@@ -222,7 +191,7 @@ std::vector<double> NetcdfFile::values(const NetcdfVariable& v) const {
   return out;
 }
 
-std::vector<double> NetcdfFile::values_at(const NetcdfVariable& v, int64_t step) const {
+std::vector<double> NetcdfFile::values_at(const CfVariable& v, int64_t step) const {
   std::vector<size_t> start(v.dims.size(), 0), count;
   size_t n = 1;
   for (const int64_t d : v.dims) count.push_back(static_cast<size_t>(dimensions_[d].size));
@@ -232,35 +201,6 @@ std::vector<double> NetcdfFile::values_at(const NetcdfVariable& v, int64_t step)
   const LibraryLock lock(path_);
   check(nc_get_vara_double(id_, v.id, start.data(), count.data(), out.data()), "read '" + v.name + "'");
   return out;
-}
-
-Packing packing_of(const NetcdfFile& file, const NetcdfVariable& v) {
-  const auto refuse = [](const std::string& what, const std::string& mend) { throw ArrayError(what, mend); };
-  const std::string is_unsigned = file.text(v, "_Unsigned");
-  if (is_unsigned == "true" || is_unsigned == "True")
-    refuse("variable '" + v.name + "' is a signed type marked _Unsigned",
-           "convert it: ncap2, or xarray's to_netcdf");
-  Packing p;
-  p.scale = file.number(v, "scale_factor").value_or(1);
-  p.offset = file.number(v, "add_offset").value_or(0);
-  if (p.scale == 0 || !std::isfinite(p.scale) || !std::isfinite(p.offset))
-    refuse("variable '" + v.name + "' has scale_factor " + std::to_string(p.scale) + " and add_offset " +
-               std::to_string(p.offset),
-           "mend the attributes: ncatted");
-  size_t n = 0;
-  if (v.has_fill) p.missing[n++] = v.fill;
-  for (double m : file.numbers(v, "missing_value", p.missing.size() - n))
-    if (!(v.has_fill && m == v.fill)) p.missing[n++] = m;
-  const auto range = file.numbers(v, "valid_range", 2);
-  if (range.size() == 1)
-    refuse("variable '" + v.name + "' has a valid_range of one number", "give it two: ncatted");
-  const double inf = std::numeric_limits<double>::infinity();
-  p.lowest = range.size() == 2 ? range[0] : file.number(v, "valid_min").value_or(-inf);
-  p.highest = range.size() == 2 ? range[1] : file.number(v, "valid_max").value_or(inf);
-  if (std::isnan(p.lowest) || std::isnan(p.highest))
-    refuse("variable '" + v.name + "' has a valid range that is not a number",
-           "mend the attributes: ncatted");
-  return p;
 }
 
 }  // namespace isobar

@@ -11,9 +11,11 @@
 
 namespace isobar {
 
-NetcdfOutput::NetcdfOutput(std::string path) : path_(std::move(path)), part_(path_ + ".part") {
+NetcdfOutput::NetcdfOutput(std::string path, bool classic) : path_(std::move(path)), part_(path_ + ".part") {
   const LibraryLock lock;
-  check(nc_create(part_.c_str(), NC_CLOBBER | NC_NETCDF4 | NC_CLASSIC_MODEL, &file_), "create it");
+  check(nc_create(part_.c_str(), NC_CLOBBER | (classic ? NC_64BIT_OFFSET : NC_NETCDF4 | NC_CLASSIC_MODEL),
+                  &file_),
+        "create it");
 }
 
 NetcdfOutput::~NetcdfOutput() {

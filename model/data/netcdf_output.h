@@ -16,7 +16,8 @@ namespace isobar {
 
 class NetcdfOutput {
  public:
-  explicit NetcdfOutput(std::string path);
+  /// `classic`: netCDF-3 with 64-bit offsets, else netCDF-4.
+  explicit NetcdfOutput(std::string path, bool classic = false);
   ~NetcdfOutput();  // without finish(): removes the unfinished file
   NetcdfOutput(const NetcdfOutput&) = delete;
   NetcdfOutput& operator=(const NetcdfOutput&) = delete;

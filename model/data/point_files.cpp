@@ -6,28 +6,14 @@
 #include "model/base/error.h"
 #include "model/data/cf_axes.h"
 #include "model/data/channels.h"
+#include "model/data/static_fields.h"
 
 namespace isobar {
 namespace {
 
-const NetcdfVariable* coordinate_of(const NetcdfFile& file, int64_t dim) {
-  const NetcdfVariable* v = file.find(file.dimensions()[dim].name);
+const CfVariable* axis_variable(const NetcdfFile& file, int64_t dim) {
+  const CfVariable* v = file.find(file.dimensions()[dim].name);
   return v && v->numeric && v->dims.size() == 1 && v->dims[0] == dim ? v : nullptr;
-}
-
-bool is_time(const NetcdfFile& file, int64_t dim) {
-  const std::string& name = file.dimensions()[dim].name;
-  const NetcdfVariable* v = coordinate_of(file, dim);
-  if (!v) return classify({.name = name}) == CfAxis::time;
-  return classify({name, file.text(*v, "standard_name"), file.text(*v, "units"), file.text(*v, "axis"),
-                   file.text(*v, "positive")}) == CfAxis::time;
-}
-
-// The same place, whether a file keeps it as f32 or f64
-bool alike(const std::vector<double>& a, const std::vector<double>& b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](double x, double y) {
-           return std::abs(x - y) <= 1e-5 * std::max(1.0, std::abs(x));
-         });
 }
 
 std::string sizes_text(const std::vector<int64_t>& sizes) {
@@ -69,10 +55,10 @@ void PointFiles::find(const std::string& name) {
   size_t found = sources_.size();
   for (size_t i = 0; i < sources_.size(); ++i) {
     const NetcdfFile& file = *sources_[i].file;
-    for (const NetcdfVariable& v : file.variables())
-      if (v.numeric && !v.dims.empty() && (v.dims.size() > 1 || coordinate_of(file, v.dims[0]) != &v))
+    for (const CfVariable& v : file.variables())
+      if (v.numeric && !v.dims.empty() && (v.dims.size() > 1 || axis_variable(file, v.dims[0]) != &v))
         has.push_back(v.name);
-    const NetcdfVariable* v = file.find(name);
+    const CfVariable* v = file.find(name);
     if (!v || !v->numeric || v->dims.empty()) continue;
     if (found < sources_.size())
       throw ConfigError(sources_[found].path, key_, "'" + name + "' is in " + sources_[i].path + " too",
@@ -87,7 +73,7 @@ void PointFiles::find(const std::string& name) {
   }
   Source& s = sources_[found];
   try {
-    const NetcdfVariable& v = *s.file->find(name);
+    const CfVariable& v = *s.file->find(name);
     std::string first;
     for (const Column& c : columns_)
       if (c.source == found && first.empty()) first = c.variable.name;
@@ -100,7 +86,7 @@ void PointFiles::find(const std::string& name) {
 }
 
 // The grid of the file is that of the first of its variables that is read.
-void PointFiles::place(Source& s, const NetcdfVariable& v, const std::string& first) {
+void PointFiles::place(Source& s, const CfVariable& v, const std::string& first) {
   if (!first.empty()) {
     if (v.dims != s.dims)
       throw ConfigError(s.path, key_, "'" + v.name + "' and '" + first + "' lie along different dimensions",
@@ -110,9 +96,9 @@ void PointFiles::place(Source& s, const NetcdfVariable& v, const std::string& fi
   const NetcdfFile& file = *s.file;
   s.dims = v.dims;
   for (size_t k = 0; k < v.dims.size(); ++k) {
-    const NetcdfVariable* axis = coordinate_of(file, v.dims[k]);
+    const CfVariable* axis = axis_variable(file, v.dims[k]);
     const std::vector<double> numbers = axis && axis != &v ? file.values(*axis) : std::vector<double>();
-    if (v.dims.size() > 1 && is_time(file, v.dims[k])) {
+    if (v.dims.size() > 1 && axis_of(file, v.dims[k]) == CfAxis::time) {
       if (k != 0)
         throw ConfigError(s.path, key_, "time is not the first dimension of '" + v.name + "'",
                           "turn it: ncpdq -a " + file.dimensions()[v.dims[k]].name);
@@ -134,7 +120,7 @@ void PointFiles::require_agreement(const Source& a, const Source& b) const {
     refuse("has a grid of " + sizes_text(a.grid) + ", " + b.path + " one of " + sizes_text(b.grid),
            "bring them to one grid: cdo remapbil");
   for (size_t k = 0; k < a.axes.size(); ++k)
-    if (!a.axes[k].empty() && !b.axes[k].empty() && !alike(a.axes[k], b.axes[k]))
+    if (!a.axes[k].empty() && !b.axes[k].empty() && !same_axis(a.axes[k], b.axes[k]))
       refuse("and " + b.path + " have other coordinates along dimension " + std::to_string(k + 1) +
                  " of their grids",
              "bring them to one grid, in one order: cdo remapbil, cdo invertlat");

@@ -37,11 +37,11 @@ class PointFiles {
   };
   struct Column {
     size_t source;
-    NetcdfVariable variable;
+    CfVariable variable;
     Packing packing;
   };
   void find(const std::string& name);
-  void place(Source& s, const NetcdfVariable& v, const std::string& first);
+  void place(Source& s, const CfVariable& v, const std::string& first);
   void require_agreement(const Source& a, const Source& b) const;
 
   std::string key_;

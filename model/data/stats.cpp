@@ -1,11 +1,17 @@
 #include "model/data/stats.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <filesystem>
 #include <limits>
+#include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <thread>
 
 #include "model/base/error.h"
 #include "model/base/progress.h"
@@ -23,18 +29,25 @@ struct Moments {
   double n = 0, mean = 0, m2 = 0;
   float low = std::numeric_limits<float>::infinity(), high = -low;
 
+  /// Of one field.
   void add(const float* x, int64_t count) {
     double sum = 0, square = 0;
+    if (count == 0) return;
     for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]);
     const auto [least, most] = std::minmax_element(x, x + count);
-    low = std::min(low, *least), high = std::max(high, *most);
+    low = *least, high = *most;
     const double m = sum / static_cast<double>(count);
     for (int64_t i = 0; i < count; ++i)
       square += (static_cast<double>(x[i]) - m) * (static_cast<double>(x[i]) - m);
-    const double k = static_cast<double>(count), total = n + k, delta = m - mean;
-    mean += delta * k / total;
-    m2 += square + delta * delta * n * k / total;
+    n = static_cast<double>(count), mean = m, m2 = square;
+  }
+  void merge(const Moments& with) {
+    if (with.n == 0) return;
+    const double total = n + with.n, delta = with.mean - mean;
+    mean += delta * with.n / total;
+    m2 += with.m2 + delta * delta * n * with.n / total;
     n = total;
+    low = std::min(low, with.low), high = std::max(high, with.high);
   }
 };
 
@@ -64,28 +77,105 @@ Statistics usable(Statistics s, std::vector<size_t>* flat) {
   return s;
 }
 
-Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldShape crop, int64_t max_steps,
-                              const std::function<void(int64_t)>& progress) {
+namespace {
+
+struct StepOfFile {
+  const FieldFile* file;
+  int64_t step;
+};
+
+/// Evenly spaced ones of all steps that have another `dt` steps later.
+std::vector<StepOfFile> places_of(const std::vector<TimeSegment>& segments, int64_t max_steps, int64_t dt) {
   int64_t total = 0;
-  for (const TimeSegment& s : segments) total += s.steps;
-  if (total < 1) throw std::invalid_argument("compute_statistics: no step");
+  for (const TimeSegment& s : segments) total += std::max<int64_t>(0, s.steps - dt);
   const int64_t wanted = max_steps > 0 && max_steps < total ? max_steps : total;
-  std::vector<Moments> moments(crop.channels);
-  std::vector<float> fields(crop.size());
+  std::vector<StepOfFile> places;
   size_t segment = 0;
   int64_t before = 0;  // steps before this segment
   for (int64_t i = 0; i < wanted; ++i) {
     const int64_t step = i * total / wanted;
-    while (step >= before + segments[segment].steps) before += segments[segment++].steps;
-    const TimeSegment& s = segments[segment];
-    s.file->read(s.first + step - before, crop, nullptr, fields.data());
-    for (int64_t c = 0; c < crop.channels; ++c)
-      moments[c].add(fields.data() + c * crop.height * crop.width, crop.height * crop.width);
-    if (progress) progress((i + 1) * kThousandths / wanted);
+    const auto held = [&] { return std::max<int64_t>(0, segments[segment].steps - dt); };
+    while (step >= before + held()) before += held(), ++segment;
+    places.push_back({segments[segment].file, segments[segment].first + step - before});
   }
+  return places;
+}
+
+/// The moments of one step, or of its change over dt, by channel.
+std::vector<Moments> moments_at(const StepOfFile& at, FieldShape crop, int64_t dt) {
+  thread_local std::vector<float> fields, later;
+  const bool masked = at.file->info().masked;
+  const auto read = [&](int64_t step, std::vector<float>& to) {
+    to.resize(static_cast<size_t>(crop.size()));
+    if (masked)
+      at.file->read_with_gaps(step, crop, to.data());
+    else
+      at.file->read(step, crop, nullptr, to.data());
+  };
+  read(at.step, fields);
+  if (dt > 0) {
+    read(at.step + dt, later);
+    for (size_t i = 0; i < fields.size(); ++i) fields[i] = later[i] - fields[i];
+  }
+  std::vector<Moments> moments(static_cast<size_t>(crop.channels));
+  const int64_t plane = crop.height * crop.width;
+  for (int64_t c = 0; c < crop.channels; ++c) {
+    float *first = fields.data() + c * plane, *last = first + plane;
+    if (masked) last = std::remove_if(first, last, [](float x) { return std::isnan(x); });
+    moments[c].add(first, last - first);
+  }
+  return moments;
+}
+
+int reading_threads(size_t steps) {
+  constexpr int kMost = 8;  // a child's address space has room for that many
+  cpu_set_t set;
+  const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return std::clamp(std::min(cores, static_cast<int>(std::min<size_t>(steps, kMost))), 1, kMost);
+}
+
+}  // namespace
+
+// Steps are read by several threads and merged in their order: the sums do not depend on who was faster.
+Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldShape crop, int64_t max_steps,
+                              const std::function<void(int64_t)>& progress, int64_t dt) {
+  const std::vector<StepOfFile> places = places_of(segments, max_steps, dt);
+  if (places.empty()) throw std::invalid_argument("compute_statistics: no step");
+  std::vector<Moments> moments(crop.channels);
+  std::map<size_t, std::vector<Moments>> waiting;  // read before those that come first
+  std::map<size_t, std::exception_ptr> failed;     // the first is told
+  std::mutex mutex;
+  size_t next = 0, merged = 0;
+  const auto work = [&] {
+    for (;;) {
+      std::unique_lock lock(mutex);
+      if (next == places.size() || !failed.empty()) return;
+      const size_t mine = next++;
+      lock.unlock();
+      try {
+        std::vector<Moments> one = moments_at(places[mine], crop, dt);
+        lock.lock();
+        waiting.emplace(mine, std::move(one));
+        for (auto at = waiting.begin(); at != waiting.end() && at->first == merged; at = waiting.erase(at)) {
+          for (int64_t c = 0; c < crop.channels; ++c) moments[c].merge(at->second[c]);
+          ++merged;
+        }
+        if (progress)
+          progress(static_cast<int64_t>(merged) * kThousandths / static_cast<int64_t>(places.size()));
+      } catch (...) {
+        if (!lock.owns_lock()) lock.lock();
+        failed.emplace(mine, std::current_exception());
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 1; i < reading_threads(places.size()); ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& t : threads) t.join();
+  if (!failed.empty()) std::rethrow_exception(failed.begin()->second);
   Statistics out;
   for (int64_t c = 0; c < crop.channels; ++c) {
-    const double std = std::sqrt(moments[c].m2 / moments[c].n);
+    const double std = moments[c].n > 0 ? std::sqrt(moments[c].m2 / moments[c].n) : 0;
     out.mean.push_back(static_cast<float>(moments[c].mean));
     // Sums of equal numbers are rounded: their deviation may come out as 1e-17.
     out.std.push_back(moments[c].high > moments[c].low ? static_cast<float>(std) : 0.0f);
@@ -93,18 +183,29 @@ Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldSha
   return out;
 }
 
-FileStatistics compute_statistics(const std::string& path, const std::vector<std::string>& variables,
-                                  int64_t max_steps, bool show_progress) {
+namespace {
+
+std::vector<TimeSegment> longer_than(std::vector<TimeSegment> segments, int64_t dt, const std::string& path) {
+  if (std::any_of(segments.begin(), segments.end(), [&](const TimeSegment& s) { return s.steps > dt; }))
+    return segments;
+  throw ConfigError(path, "", "no pair of steps " + std::to_string(dt) + " apart lies in it", "lower --dt");
+}
+
+}  // namespace
+
+FileStatistics compute_statistics(const std::string& path, const FieldChoice& choice, int64_t max_steps,
+                                  bool show_progress, int64_t dt) {
   Progress bar("statistics", kThousandths, show_progress);
   const auto compute = [&](const FieldFiles& files, const ChildProgress& done) {
     const FieldInfo& info = files[0]->info();
-    const Statistics s = compute_statistics(segments_of(files), info.shape, max_steps, done);
+    const Statistics s =
+        compute_statistics(longer_than(segments_of(files), dt, path), info.shape, max_steps, done, dt);
     const auto bytes = nlohmann::json::to_cbor(
         {{"mean", s.mean}, {"std", s.std}, {"channels", info.channels}, {"units", info.units}});
     return std::string(bytes.begin(), bytes.end());
   };
-  const auto j = nlohmann::json::from_cbor(
-      read_foreign(path, "", variables, compute, [&](int64_t n) { bar.update(n); }));
+  const auto j =
+      nlohmann::json::from_cbor(read_foreign(path, "", choice, compute, [&](int64_t n) { bar.update(n); }));
   bar.finish();
   FileStatistics out;
   out.mean = j["mean"].get<std::vector<float>>();

@@ -18,19 +18,20 @@ namespace isobar {
 /// number.
 Statistics usable(Statistics s, std::vector<size_t>* flat = nullptr);
 
-/// Over `segments`, which hold a step or more, streaming, in double. With max_steps > 0 and fewer than all
-/// steps, evenly spaced steps are taken. A constant channel's standard deviation is 0. `progress` gets
-/// thousandths.
+/// Over `segments`, which hold a step or more, streaming, in double, by all cores. What is masked is left
+/// out. dt > 0: of the change over so many steps. With max_steps > 0 and fewer than all steps, evenly spaced
+/// steps are taken. A constant channel's standard deviation is 0. `progress` gets thousandths.
 Statistics compute_statistics(const std::vector<TimeSegment>& segments, FieldShape crop,
-                              int64_t max_steps = 0, const std::function<void(int64_t)>& progress = {});
+                              int64_t max_steps = 0, const std::function<void(int64_t)>& progress = {},
+                              int64_t dt = 0);
 
 struct FileStatistics : Statistics {
   std::vector<std::string> channels, units;  // units may be empty
 };
 
 /// Over the whole of a directory or file, which is read in a child (model/data/foreign.h).
-FileStatistics compute_statistics(const std::string& path, const std::vector<std::string>& variables = {},
-                                  int64_t max_steps = 0, bool show_progress = false);
+FileStatistics compute_statistics(const std::string& path, const FieldChoice& choice = {},
+                                  int64_t max_steps = 0, bool show_progress = false, int64_t dt = 0);
 
 /// As bytes from one process to another, and back; of none: "".
 std::string packed(const Statistics& s);

@@ -145,7 +145,7 @@ std::vector<std::string> names_of_classes(const std::string& path, const std::st
     if (std::filesystem::path(file).extension() != ".nc") continue;
     try {
       const NetcdfFile netcdf(file);
-      const NetcdfVariable* v = netcdf.find(column);
+      const CfVariable* v = netcdf.find(column);
       if (!v) continue;
       const std::vector<double> values = netcdf.numbers(*v, "flag_values", static_cast<size_t>(kMostNamed));
       std::istringstream words(netcdf.text(*v, "flag_meanings"));

@@ -41,7 +41,7 @@ RankData::RankData(const RunSpec& spec, const Plan& plan, int rank, const Statis
     train_loader_.emplace(*train_set_,
                           LoaderOptions{batch, spec.micro_batches(), dp, at.dp, seed, spec.data.workers,
                                         spec.data.prefetch, spec.data.shuffle});
-  if (spec.data.valid.empty() && spec.data.train_fraction >= 1) return;
+  if (!spec.data.validates()) return;
   valid_set_ = open_dataset(spec.data, spec.data.valid, Split::valid, shape, known);
   if (reads) valid_loader_.emplace(*valid_set_, LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false, true});
   replica_ = at.dp;

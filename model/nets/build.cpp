@@ -29,7 +29,7 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace, bool 
   // one batch when the training thread reads itself, as it always does for validation.
   const DataSpec& d = spec.data;
   int64_t slots = d.workers == 0 ? 1 : std::max<int64_t>(1, d.workers * d.prefetch) + 1;
-  if (!d.valid.empty() || d.train_fraction < 1) ++slots;
+  if (d.validates()) ++slots;
   int64_t batch = 0;
   for (const BatchTensor& t : plan.batch)
     batch += (spec.micro_batch() * t.sample * size_of(t.dtype) + 63) / 64 * 64;

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "model/base/files.h"
+#include "model/data/convert.h"
 #include "model/data/dataset.h"
 #include "model/data/foreign.h"
 #include "model/data/inspect.h"
@@ -169,6 +170,47 @@ std::vector<std::string> netcdf_seeds(const std::string& at, const std::vector<i
   return out;
 }
 
+// One file of a Zarr group that was mutated, in one that is whole
+struct ZarrSeed {
+  std::string name, store, key;
+  bool text = false;
+};
+
+void read_as_zarr(const std::string& file, const ZarrSeed& seed) {
+  const std::string store = file + ".zarr";
+  fs::remove_all(store);
+  fs::copy(seed.store, store, fs::copy_options::recursive);
+  fs::copy_file(file, store + "/" + seed.key, fs::copy_options::overwrite_existing);
+  if (std::hash<std::string>()(read_file(file)) % 4 == 0) compute_statistics(store);
+  read_fields(store);
+}
+
+std::vector<Target> zarr_targets(const fs::path& folder) {
+  const std::string source = (folder / "seed.nc").string();
+  const NetcdfOptions o{.order = "tyx"};
+  test::write_netcdf(source, o, {test::random_packed(o)});
+  std::vector<Target> out;
+  for (const ZarrSeed& seed : {ZarrSeed{"zarr-2", "zarr2", "t/.zarray", true},
+                               {"zarr-3", "zarr3", "t/zarr.json", true},
+                               {"zarr-axis", "zarr3", "time/zarr.json", true},
+                               {"zarr-blosc", "zarr2", "t/0.0.0"},
+                               {"zarr-zstd", "zarr3", "t/c/1/0/0"}}) {
+    const std::string store = (folder / (seed.name + "-seed")).string();
+    if (!fs::exists(store))
+      convert(source, {}, store,
+              {.format = seed.store,
+               .chunks = {.rows = 3, .compressor = seed.store == "zarr2" ? "blosc" : "zstd"}});
+    out.push_back({seed.name,
+                   "mutated-" + seed.name,
+                   {read_file(store + "/" + seed.key)},
+                   seed.text,
+                   [=](const std::string& file) {
+                     read_as_zarr(file, {seed.name, store, seed.key});
+                   }});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<Target> data_targets(const fs::path& folder) {
@@ -182,23 +224,26 @@ std::vector<Target> data_targets(const fs::path& folder) {
   npy.push_back(
       "\x93NUMPY" + std::string("\x02\0\x48\0\0\0", 6) +
       "{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }                \n1234567887654321");
-  return {{"npy", "mutated.npy", npy, false, [](const auto& f) { read_statistics(f, f, 20); }},
-          {"hdf5", "mutated.h5", hdf5_seeds(made), false, read_as_run},
-          {"netcdf-3", "mutated3.nc", netcdf_seeds(made, {0, NC_64BIT_OFFSET, NC_CDF5}), false, read_as_run},
-          {"netcdf-4", "mutated4.nc", netcdf_seeds(made, {NC_NETCDF4, NC_NETCDF4 | NC_CLASSIC_MODEL}), false,
-           read_as_run},
-          {"table",
-           "mutated.csv",
-           {"a,b\n1,2\n,3\n4e5,-0.6\n", "\"a\",c,b\r\n1,x,NaN\r\n2,\"y,z\",3\r\n"},
-           true,
-           read_as_table},
-          {"table-nc", "mutated.nc", table_seeds(made), false, read_as_table},
-          {"table-npz", "mutated.npz", npz_seeds(made), false, read_as_table},
-          {"table-npz-array",
-           "mutated-array.npy",
-           {npy_column("<f8", 5, 8), npy_column(">f4", 5, 4), npy_column("|u1", 5, 1)},
-           false,
-           read_as_array}};
+  std::vector<Target> targets = {
+      {"npy", "mutated.npy", npy, false, [](const auto& f) { read_statistics(f, f, 20); }},
+      {"hdf5", "mutated.h5", hdf5_seeds(made), false, read_as_run},
+      {"netcdf-3", "mutated3.nc", netcdf_seeds(made, {0, NC_64BIT_OFFSET, NC_CDF5}), false, read_as_run},
+      {"netcdf-4", "mutated4.nc", netcdf_seeds(made, {NC_NETCDF4, NC_NETCDF4 | NC_CLASSIC_MODEL}), false,
+       read_as_run},
+      {"table",
+       "mutated.csv",
+       {"a,b\n1,2\n,3\n4e5,-0.6\n", "\"a\",c,b\r\n1,x,NaN\r\n2,\"y,z\",3\r\n"},
+       true,
+       read_as_table},
+      {"table-nc", "mutated.nc", table_seeds(made), false, read_as_table},
+      {"table-npz", "mutated.npz", npz_seeds(made), false, read_as_table},
+      {"table-npz-array",
+       "mutated-array.npy",
+       {npy_column("<f8", 5, 8), npy_column(">f4", 5, 4), npy_column("|u1", 5, 1)},
+       false,
+       read_as_array}};
+  for (Target& t : zarr_targets(folder)) targets.push_back(std::move(t));
+  return targets;
 }
 
 }  // namespace isobar::fuzz

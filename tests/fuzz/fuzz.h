@@ -40,7 +40,7 @@ inline void put(const std::filesystem::path& file, const std::string& text) {  /
 
 /// YAML and tables. Puts what they name beside the input into `folder`.
 std::vector<Target> text_targets(const std::filesystem::path& source, const std::filesystem::path& folder);
-/// npy, HDF5 and netCDF.
+/// npy, HDF5, netCDF and Zarr.
 std::vector<Target> data_targets(const std::filesystem::path& folder);
 /// What runs write and other programs wrote: safetensors, state.json, result.jsonl, traces, logs.
 std::vector<Target> record_targets(const std::filesystem::path& source, const std::filesystem::path& folder);

@@ -1,5 +1,5 @@
-// CF NetCDF as the Copernicus Climate Data Store delivers it: packed numbers, any axis order, levels as
-// channels.
+// CF NetCDF as the Copernicus Climate Data Store delivers it, and Zarr as xarray writes it: packed numbers,
+// any axis order, levels as channels.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -7,18 +7,17 @@
 
 #include "model/base/error.h"
 #include "model/data/cf_axes.h"
-#include "model/data/classic_array.h"
 #include "model/data/field_file.h"
-#include "model/data/hdf5_array.h"
 #include "model/data/netcdf_file.h"
 #include "model/data/slab.h"
+#include "model/data/zarr_file.h"
 
 namespace isobar {
 
 namespace {
 
 struct Variable {
-  NetcdfVariable meta;
+  CfVariable meta;
   std::unique_ptr<RawArray> array;
   Packing packing;
   int time = -1, level = -1, row = -1, column = -1;  // places of the axes among the variable's dimensions
@@ -35,56 +34,52 @@ struct Run {  // channels that one read delivers: adjacent levels of one variabl
   int64_t first_level, levels, first_channel;
 };
 
-class NetcdfFields : public FieldFile {
+class CfFields : public FieldFile {
  public:
-  NetcdfFields(const std::string& path, const std::string& key, const std::vector<std::string>& wanted,
-               const std::shared_ptr<ChunkCache>& cache);
-  void read_step(int64_t t, FieldShape crop, const Statistics* norm, float* out, bool gaps) const override;
+  CfFields(const std::string& path, const std::string& key, const NamedFields& wanted, bool zarr,
+           const std::shared_ptr<ChunkCache>& cache);
+  void read_step(int64_t t, const GridWindow& window, const Statistics* norm, float* out,
+                 bool gaps) const override;
   void try_library(int64_t most_bytes, const std::function<void()>& alive) const override;
 
  private:
   [[noreturn]] void refuse(const std::string& what, const std::string& mend) const {
     throw ConfigError(info_.path, info_.key, what, mend);
   }
-  CfAxis axis_of(int64_t dim) const;
   bool place_axes(Variable& v) const;
-  void choose(const std::vector<std::string>& wanted);
+  void choose(const NamedFields& wanted);
   void add_channels(int variable, const std::string& only);
   void read_coordinates();
-  std::vector<double> coordinate(int64_t dim) const;
   int64_t size_along(const Variable& v, int axis) const {
     return axis < 0 ? 1 : file_->dimensions()[v.meta.dims[axis]].size;
   }
   std::string field_names() const;
 
-  std::unique_ptr<NetcdfFile> file_;  // null once everything is known
+  std::unique_ptr<CfFile> file_;  // null once everything is known
   std::vector<Variable> variables_;
   std::vector<Run> runs_;
   int64_t time_dim_ = -1, row_dim_ = -1, column_dim_ = -1;
   bool south_first_ = false;  // rows are flipped on reading
 };
 
-NetcdfFields::NetcdfFields(const std::string& path, const std::string& key,
-                           const std::vector<std::string>& wanted, const std::shared_ptr<ChunkCache>& cache) {
+CfFields::CfFields(const std::string& path, const std::string& key, const NamedFields& wanted, bool zarr,
+                   const std::shared_ptr<ChunkCache>& cache) {
   info_.path = path;
   info_.key = key;
   try {
-    file_ = std::make_unique<NetcdfFile>(path);
-    info_.format = file_->is_hdf5() ? "netCDF-4" : "netCDF classic";
+    if (zarr) {
+      file_ = std::make_unique<ZarrFile>(path);
+    } else {
+      file_ = std::make_unique<NetcdfFile>(path);
+    }
+    info_.format = file_->format();
     choose(wanted);
     read_coordinates();
     for (Variable& v : variables_) v.packing = packing_of(*file_, v.meta);
-    const bool hdf5 = file_->is_hdf5();
-    const std::vector<NetcdfDimension> dims = file_->dimensions();
-    file_.reset();  // HDF5 will not open a file that netCDF holds
     for (Variable& v : variables_) {
-      if (hdf5) {
-        v.array = std::make_unique<Hdf5Array>(path, v.meta.name, cache);
-      } else {
-        v.array = std::make_unique<ClassicArray>(path, v.meta.name);
-      }
+      v.array = file_->array(v.meta, cache);
       Index sizes;
-      for (const int64_t d : v.meta.dims) sizes.push_back(dims[d].size);
+      for (const int64_t d : v.meta.dims) sizes.push_back(file_->dimensions()[d].size);
       if (v.array->dims() != sizes)  // variables along one unlimited axis may be of unequal length
         refuse("variable '" + v.meta.name + "' is shorter than its axes: " + text_of(v.array->dims()) +
                    " of " + text_of(sizes),
@@ -93,25 +88,18 @@ NetcdfFields::NetcdfFields(const std::string& path, const std::string& key,
       if (!chunk.empty()) info_.steps_per_chunk = std::max(info_.steps_per_chunk, chunk[v.time]);
     }
     info_.layout = variables_[0].array->layout();
+    file_.reset();
   } catch (const ArrayError& e) {
     refuse(e.what(), e.mend);
   }
 }
 
-CfAxis NetcdfFields::axis_of(int64_t dim) const {
-  const std::string& name = file_->dimensions()[dim].name;
-  const NetcdfVariable* v = file_->find(name);
-  if (!v || v->dims.size() != 1) return classify({.name = name});
-  return classify({name, file_->text(*v, "standard_name"), file_->text(*v, "units"), file_->text(*v, "axis"),
-                   file_->text(*v, "positive")});
-}
-
 /// Finds time, level, row and column among a variable's dimensions; false when it is not a field.
-bool NetcdfFields::place_axes(Variable& v) const {
+bool CfFields::place_axes(Variable& v) const {
   if (!v.meta.numeric) return false;
   for (size_t k = 0; k < v.meta.dims.size(); ++k) {
     const int at = static_cast<int>(k);
-    switch (axis_of(v.meta.dims[k])) {
+    switch (axis_of(*file_, v.meta.dims[k])) {
       case CfAxis::time:
         v.time = at;
         break;
@@ -131,17 +119,17 @@ bool NetcdfFields::place_axes(Variable& v) const {
   return v.time >= 0 && v.row >= 0 && v.column >= 0;
 }
 
-std::string NetcdfFields::field_names() const {
+std::string CfFields::field_names() const {
   std::string names;
-  for (const NetcdfVariable& m : file_->variables()) {
+  for (const CfVariable& m : file_->variables()) {
     Variable v{.meta = m};
     if (place_axes(v)) names += (names.empty() ? "" : ", ") + m.name;
   }
   return names;
 }
 
-void NetcdfFields::choose(const std::vector<std::string>& wanted) {
-  const auto add = [&](const NetcdfVariable& meta, const std::string& only) {
+void CfFields::choose(const NamedFields& wanted) {
+  const auto add = [&](const CfVariable& meta, const std::string& only) {
     Variable v{.meta = meta};
     place_axes(v);
     const auto& dims = v.meta.dims;
@@ -168,8 +156,8 @@ void NetcdfFields::choose(const std::vector<std::string>& wanted) {
     add_channels(static_cast<int>(at), only);
   };
 
-  if (wanted.empty()) {
-    for (const NetcdfVariable& m : file_->variables()) {
+  if (wanted.names.empty()) {
+    for (const CfVariable& m : file_->variables()) {
       Variable v{.meta = m};
       if (place_axes(v)) add(m, "");
     }
@@ -177,24 +165,27 @@ void NetcdfFields::choose(const std::vector<std::string>& wanted) {
       refuse("no variable on a time, latitude and longitude axis was found",
              "the axes need CF attributes (standard_name, units or axis) on one-dimensional coordinates");
   }
-  for (const std::string& name : wanted) {
-    const NetcdfVariable* found = file_->find(name);
+  for (const std::string& name : wanted.names) {
+    const CfVariable* found = file_->find(name);
     std::string only;
     Variable v;
     if (found) {
       v.meta = *found;
       if (!place_axes(v)) found = nullptr;
     } else {  // "t500": level 500 of variable t
-      for (const NetcdfVariable& m : file_->variables())
+      for (const CfVariable& m : file_->variables())
         if (name.starts_with(m.name) && (v = {.meta = m}, place_axes(v)) && v.level >= 0)
           found = &m, only = name;
     }
     const size_t before = info_.channels.size();
     if (found) add(*found, only);
-    if (info_.channels.size() == before)
+    if (info_.channels.size() == before && !wanted.some_elsewhere)
       throw ConfigError(info_.path, "data.variables", "no field '" + name + "'",
                         "the fields are: " + field_names());
   }
+  if (info_.channels.empty())
+    throw ConfigError(info_.path, "data.variables", "none of them is in this file",
+                      "its fields are: " + field_names() + "; name some, or leave the file out");
   const std::set<std::string> unique(info_.channels.begin(), info_.channels.end());
   if (unique.size() != info_.channels.size())
     throw ConfigError(info_.path, "data.variables", "the same channel is named twice", "name each once");
@@ -202,15 +193,15 @@ void NetcdfFields::choose(const std::vector<std::string>& wanted) {
 
 /// Appends the channels of a variable (`only` = "" for all of its levels), joining adjacent levels into one
 /// read.
-void NetcdfFields::add_channels(int variable, const std::string& only) {
+void CfFields::add_channels(int variable, const std::string& only) {
   const Variable& v = variables_[variable];
   std::vector<std::string> names = {v.meta.name};
   if (v.level >= 0) {
     const int64_t dim = v.meta.dims[v.level];
-    const NetcdfVariable* axis = file_->find(file_->dimensions()[dim].name);
+    const CfVariable* axis = file_->find(file_->dimensions()[dim].name);
     const std::string units = axis ? file_->text(*axis, "units") : "";
     names.clear();
-    for (double level : coordinate(dim)) names.push_back(v.meta.name + level_name(level, units));
+    for (double level : coordinate_of(*file_, dim)) names.push_back(v.meta.name + level_name(level, units));
   }
   for (size_t l = 0; l < names.size(); ++l) {
     if (!only.empty() && names[l] != only) continue;
@@ -222,28 +213,20 @@ void NetcdfFields::add_channels(int variable, const std::string& only) {
       runs_.push_back({variable, level, 1, static_cast<int64_t>(info_.channels.size())});
     }
     info_.channels.push_back(showable(names[l]));
+    info_.variables.push_back(showable(v.meta.name));
     info_.units.push_back(showable(file_->text(v.meta, "units")));
   }
 }
 
-std::vector<double> NetcdfFields::coordinate(int64_t dim) const {
-  const auto& d = file_->dimensions()[dim];
-  const NetcdfVariable* v = file_->find(d.name);
-  if (v && v->numeric && v->dims.size() == 1) return file_->values(*v);
-  std::vector<double> count(d.size);
-  for (int64_t i = 0; i < d.size; ++i) count[i] = static_cast<double>(i);
-  return count;
-}
-
-void NetcdfFields::read_coordinates() {
+void CfFields::read_coordinates() {
   const auto& dims = file_->dimensions();
   info_.steps = dims[time_dim_].size;
   info_.shape = {static_cast<int64_t>(info_.channels.size()), dims[row_dim_].size, dims[column_dim_].size};
-  info_.latitude = coordinate(row_dim_);
-  info_.longitude = coordinate(column_dim_);
+  info_.latitude = coordinate_of(*file_, row_dim_);
+  info_.longitude = coordinate_of(*file_, column_dim_);
   south_first_ = file_->find(dims[row_dim_].name) && info_.latitude.front() < info_.latitude.back();
   if (south_first_) std::reverse(info_.latitude.begin(), info_.latitude.end());
-  const NetcdfVariable* time = file_->find(dims[time_dim_].name);
+  const CfVariable* time = file_->find(dims[time_dim_].name);
   if (!time || !time->numeric || time->dims.size() != 1) return;
   info_.times = file_->values(*time);
   info_.time_units = showable(file_->text(*time, "units"));
@@ -254,7 +237,7 @@ void NetcdfFields::read_coordinates() {
              "sort the file by time and drop doubled steps");
 }
 
-void NetcdfFields::try_library(int64_t most_bytes, const std::function<void()>& alive) const {
+void CfFields::try_library(int64_t most_bytes, const std::function<void()>& alive) const {
   try {
     for (const Variable& v : variables_)
       v.array->try_library(most_bytes / static_cast<int64_t>(variables_.size()), alive);
@@ -263,19 +246,20 @@ void NetcdfFields::try_library(int64_t most_bytes, const std::function<void()>& 
   }
 }
 
-void NetcdfFields::read_step(int64_t t, FieldShape crop, const Statistics* norm, float* out,
-                             bool gaps) const {
+void CfFields::read_step(int64_t t, const GridWindow& window, const Statistics* norm, float* out,
+                         bool gaps) const {
   thread_local std::vector<std::byte> raw;
   thread_local std::vector<float> unpacked;
-  const int64_t plane = crop.height * crop.width;
+  const int64_t plane = window.height * window.width;
   for (const Run& run : runs_) {
     const Variable& v = variables_[run.variable];
     Index start(v.meta.dims.size(), 0), count(v.meta.dims.size(), 1);
     start[v.time] = t;
     if (v.level >= 0) start[v.level] = run.first_level, count[v.level] = run.levels;
-    count[v.row] = crop.height;
-    if (south_first_) start[v.row] = info_.shape.height - crop.height;
-    count[v.column] = crop.width;
+    count[v.row] = window.height;
+    start[v.row] = south_first_ ? info_.shape.height - window.row - window.height : window.row;
+    start[v.column] = window.column;
+    count[v.column] = window.width;
     const int64_t n = product(count);
     raw.resize(n * size_of(v.array->element()));
     try {
@@ -290,21 +274,22 @@ void NetcdfFields::read_step(int64_t t, FieldShape crop, const Statistics* norm,
     const int64_t level_stride = v.level >= 0 ? strides[v.level] : 0;
     if (bad >= 0) {
       const int64_t level = v.level >= 0 ? bad / level_stride % run.levels : 0;
-      int64_t row = bad / strides[v.row] % crop.height;
-      if (south_first_) row = crop.height - 1 - row;
+      int64_t row = bad / strides[v.row] % window.height;
+      if (south_first_) row = window.height - 1 - row;
       fail(t, run.first_channel + level,
            "missing value (_FillValue, missing_value or outside of valid_range) at row " +
-               std::to_string(row) + ", column " + std::to_string(bad / strides[v.column] % crop.width),
-           "training needs complete fields: fill or drop this step");
+               std::to_string(window.row + row) + ", column " +
+               std::to_string(window.column + bad / strides[v.column] % window.width),
+           "training needs complete fields: fill or drop this step, or say data.mask: fill");
     }
     for (int64_t l = 0; l < run.levels; ++l) {
       float* to = out + (run.first_channel + l) * plane;
-      for (int64_t i = 0; i < crop.height; ++i) {
-        const int64_t row = south_first_ ? crop.height - 1 - i : i;
+      for (int64_t i = 0; i < window.height; ++i) {
+        const int64_t row = south_first_ ? window.height - 1 - i : i;
         const float* from = unpacked.data() + l * level_stride + row * strides[v.row];
-        for (int64_t j = 0; j < crop.width; ++j) to[i * crop.width + j] = from[j * strides[v.column]];
+        for (int64_t j = 0; j < window.width; ++j) to[i * window.width + j] = from[j * strides[v.column]];
       }
-      if (!gaps) finish_plane(t, run.first_channel + l, crop, norm, to);
+      if (!gaps) finish_plane(t, run.first_channel + l, window, norm, to);
     }
   }
 }
@@ -312,9 +297,15 @@ void NetcdfFields::read_step(int64_t t, FieldShape crop, const Statistics* norm,
 }  // namespace
 
 std::unique_ptr<FieldFile> open_netcdf_fields(const std::string& path, const std::string& key,
-                                              const std::vector<std::string>& variables,
+                                              const NamedFields& variables,
                                               const std::shared_ptr<ChunkCache>& cache) {
-  return std::make_unique<NetcdfFields>(path, key, variables, cache);
+  return std::make_unique<CfFields>(path, key, variables, false, cache);
+}
+
+std::unique_ptr<FieldFile> open_zarr_fields(const std::string& path, const std::string& key,
+                                            const NamedFields& variables,
+                                            const std::shared_ptr<ChunkCache>& cache) {
+  return std::make_unique<CfFields>(path, key, variables, true, cache);
 }
 
 }  // namespace isobar

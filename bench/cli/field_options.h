@@ -1,0 +1,15 @@
+// The options of `isobar data` that choose of fields what data.* keys do in a run.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "model/data/field_choice.h"
+
+namespace isobar {
+
+void add_field_options(CLI::App& command, const std::shared_ptr<FieldChoice>& choice);
+
+/// `isobar data convert`
+void add_convert(CLI::App& data);
+
+}  // namespace isobar

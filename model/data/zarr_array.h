@@ -1,0 +1,48 @@
+// An array of a Zarr store that many threads read at once: each reads and decodes the chunks that it wants.
+//
+//   ZarrArray t2m(store, metadata, std::make_shared<ChunkCache>(64 << 20));
+//   t2m.read({t, 0, 0}, {1, H, W}, out);
+//
+// A chunk that is not there is all fill value, as Zarr has it; one that is there and short, or does not
+// decode, is an ArrayError that names its key.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "model/data/chunk_walk.h"
+#include "model/data/zarr_metadata.h"
+
+namespace isobar {
+
+class ZarrArray : public RawArray {
+ public:
+  /// Throws ArrayError for what cannot be read.
+  ZarrArray(std::shared_ptr<const ZarrStore> store, ZarrMetadata about, std::shared_ptr<ChunkCache> cache);
+
+  const Index& dims() const override { return about_.dims; }
+  Element element() const override { return *about_.element; }
+  Index chunk() const override { return about_.chunk; }
+  StorageLayout layout() const override;
+  void read(const Index& start, const Index& count, void* out) const override;
+
+ private:
+  struct Place {  // of a chunk in a shard
+    uint64_t offset, bytes;
+  };
+  std::string key_of(const Index& at) const;
+  /// False where it is not there. `at`: the chunk's place among chunks.
+  bool stored(const Index& at, std::vector<std::byte>& out, std::string& key) const;
+  std::shared_ptr<const std::vector<Place>> index_of(const std::string& shard) const;
+  void decode(const Index& at, std::byte* out) const;
+
+  std::shared_ptr<const ZarrStore> store_;
+  ZarrMetadata about_;
+  std::shared_ptr<ChunkCache> cache_;
+  Index strides_;                // of a decoded chunk, whose axes may be stored in another order
+  std::vector<std::byte> fill_;  // one element
+  mutable std::mutex index_mutex_;
+  mutable std::unordered_map<std::string, std::shared_ptr<const std::vector<Place>>> indexes_;
+};
+
+}  // namespace isobar

@@ -1,0 +1,36 @@
+// The codecs of a Zarr chunk, undone by the libraries that made them (zlib, zstd, c-blosc).
+//
+//   const ZarrCodecs codecs = zarr_codecs(meta.at("codecs"));     // Zarr 3; throws ArrayError
+//   codecs.decode(stored, out, chunk_bytes);                      // exactly the chunk, in the file's byte
+//   order
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace isobar {
+
+struct ZarrCodec {
+  enum class Kind : uint8_t { zlib, gzip, zstd, blosc, shuffle, crc32c };
+  Kind kind;
+  std::string name;          // "blosc lz4 5": for people
+  int64_t element_size = 0;  // shuffle
+};
+
+struct ZarrCodecs {
+  std::vector<ZarrCodec> chain;    // of bytes, in write order
+  bool big_endian = false;         // Zarr 3 says so in its codecs
+  std::vector<int64_t> transpose;  // Zarr 3: axes in the order in which they are stored; {} = as they are
+
+  /// Throws ArrayError: corrupt, or not `out_bytes` long. Thread-safe.
+  void decode(const std::vector<std::byte>& stored, std::byte* out, int64_t out_bytes) const;
+};
+
+/// Of `compressor` and `filters` (Zarr 2), or of `codecs` (Zarr 3) without sharding. Throws ArrayError for
+/// one that is not known.
+ZarrCodecs zarr2_codecs(const nlohmann::json& compressor, const nlohmann::json& filters);
+ZarrCodecs zarr3_codecs(const nlohmann::json& codecs);
+
+}  // namespace isobar

@@ -1,0 +1,224 @@
+#include "model/data/zarr_metadata.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <map>
+
+namespace isobar {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kMetadataMend = "the store is damaged, or none that Zarr wrote: copy it again";
+constexpr size_t kMostMetadata = 16 << 20;  // bytes of JSON
+
+json json_at(const ZarrStore& store, const std::string& key) {
+  std::vector<std::byte> bytes;
+  if (!store.read(key, {}, bytes)) return nullptr;
+  if (bytes.size() > kMostMetadata)
+    throw ArrayError("'" + key + "' has " + std::to_string(bytes.size()) + " bytes, too many for metadata",
+                     kMetadataMend);
+  const auto* text = reinterpret_cast<const char*>(bytes.data());
+  try {
+    json j = json::parse(text, text + bytes.size());
+    if (j.is_object()) return j;
+  } catch (const json::exception&) {
+  }
+  throw ArrayError("'" + key + "' is no JSON object", kMetadataMend);
+}
+
+/// "<f4" and "|u1" of Zarr 2
+void set_dtype(ZarrMetadata& m, const json& dtype) {
+  if (!dtype.is_string()) return;  // records
+  const auto text = dtype.get<std::string>();
+  const std::map<std::string, Element> known = {
+      {"i1", Element::i8},  {"u1", Element::u8},  {"b1", Element::u8},  {"i2", Element::i16},
+      {"u2", Element::u16}, {"i4", Element::i32}, {"u4", Element::u32}, {"i8", Element::i64},
+      {"u8", Element::u64}, {"f4", Element::f32}, {"f8", Element::f64}};
+  const auto found = text.size() == 3 ? known.find(text.substr(1)) : known.end();
+  if (found == known.end()) return;
+  m.element = found->second;
+  m.swap = text[0] == '>';
+}
+
+void set_data_type(ZarrMetadata& m, const json& type) {
+  const std::map<std::string, Element> known = {
+      {"int8", Element::i8},    {"uint8", Element::u8},    {"bool", Element::u8},    {"int16", Element::i16},
+      {"uint16", Element::u16}, {"int32", Element::i32},   {"uint32", Element::u32}, {"int64", Element::i64},
+      {"uint64", Element::u64}, {"float32", Element::f32}, {"float64", Element::f64}};
+  const auto found = type.is_string() ? known.find(type.get<std::string>()) : known.end();
+  if (found != known.end()) m.element = found->second;
+}
+
+void set_fill(ZarrMetadata& m, const json& fill) {
+  const std::optional<double> x = zarr_number(fill);
+  m.fill = x.value_or(0);
+  m.fill_is_missing = m.version == 2 && x && !std::isnan(*x);
+}
+
+/// What a reader may take for granted of an array that it is asked for.
+void check(ZarrMetadata& m) {
+  if (!m.unread.empty() || !m.element) return;
+  const size_t rank = m.dims.size();
+  const auto positive = [](const Index& v) {
+    return std::all_of(v.begin(), v.end(), [](int64_t n) { return n > 0; });
+  };
+  Index sorted = m.order;
+  std::sort(sorted.begin(), sorted.end());
+  for (size_t k = 0; k < sorted.size(); ++k)
+    if (sorted.size() != rank || sorted[k] != static_cast<int64_t>(k))
+      m.unread = "has an impossible order of axes";
+  if (m.chunk.size() != rank || !positive(m.chunk)) m.unread = "is cut into impossible chunks";
+  if (!m.shard.empty() && (m.shard.size() != rank || !positive(m.shard)))
+    m.unread = "is cut into impossible shards";
+  for (size_t k = 0; k < rank && m.unread.empty() && !m.shard.empty(); ++k)
+    if (m.shard[k] % m.chunk[k] != 0) m.unread = "has shards that are no whole number of chunks";
+  if (!m.dimension_names.empty() && m.dimension_names.size() != rank)
+    m.unread = "names " + std::to_string(m.dimension_names.size()) + " dimensions of " + std::to_string(rank);
+}
+
+ZarrMetadata version_2(const std::string& name, const json& array, const json& attributes) {
+  ZarrMetadata m{.name = name, .version = 2};
+  m.attributes = attributes.is_object() ? attributes : json::object();
+  m.dims = array.at("shape").get<Index>();
+  m.chunk = array.at("chunks").get<Index>();
+  set_dtype(m, array.at("dtype"));
+  set_fill(m, array.value("fill_value", json()));
+  if (array.value("order", std::string("C")) == "F")
+    for (size_t k = m.dims.size(); k-- > 0;) m.order.push_back(static_cast<int64_t>(k));
+  m.separator = array.value("dimension_separator", std::string("."));
+  if (m.attributes.contains("_ARRAY_DIMENSIONS"))
+    m.dimension_names = m.attributes.at("_ARRAY_DIMENSIONS").get<std::vector<std::string>>();
+  try {
+    m.codecs = zarr2_codecs(array.value("compressor", json()), array.value("filters", json()));
+  } catch (const ArrayError& e) {
+    m.unread = e.what();
+  }
+  return m;
+}
+
+void set_codecs(ZarrMetadata& m, const json& list) {
+  const bool sharded = list.is_array() && list.size() == 1 && list[0].is_object() &&
+                       list[0].value("name", std::string()) == "sharding_indexed";
+  if (!sharded) {
+    m.codecs = zarr3_codecs(list);
+    return;
+  }
+  const json& c = list[0].at("configuration");
+  m.shard = m.chunk;
+  m.chunk = c.at("chunk_shape").get<Index>();
+  m.codecs = zarr3_codecs(c.at("codecs"));
+  m.index_codecs = zarr3_codecs(c.at("index_codecs"));
+  m.index_first = c.value("index_location", std::string("end")) == "start";
+  for (const ZarrCodec& codec : m.index_codecs.chain)
+    if (codec.kind != ZarrCodec::Kind::crc32c) m.unread = "has a compressed index of shards";
+}
+
+ZarrMetadata version_3(const std::string& name, const json& array) {
+  ZarrMetadata m{.name = name, .version = 3};
+  m.attributes = array.value("attributes", json::object());
+  if (!m.attributes.is_object()) m.attributes = json::object();
+  m.dims = array.at("shape").get<Index>();
+  set_data_type(m, array.at("data_type"));
+  set_fill(m, array.value("fill_value", json()));
+  const json& grid = array.at("chunk_grid");
+  if (grid.value("name", std::string()) != "regular") {
+    m.unread = "has chunks of unequal shape";
+    return m;
+  }
+  m.chunk = grid.at("configuration").at("chunk_shape").get<Index>();
+  const json encoding = array.value("chunk_key_encoding", json{{"name", "default"}});
+  const bool as_v2 = encoding.value("name", std::string("default")) == "v2";
+  m.prefix = as_v2 ? "" : "c";
+  m.separator =
+      encoding.value("configuration", json::object()).value("separator", std::string(as_v2 ? "." : "/"));
+  const json names = array.value("dimension_names", json());
+  if (names.is_array())
+    for (const json& n : names) m.dimension_names.push_back(n.is_string() ? n.get<std::string>() : "");
+  try {
+    set_codecs(m, array.at("codecs"));
+  } catch (const ArrayError& e) {
+    m.unread = e.what();
+  }
+  m.swap = m.codecs.big_endian;
+  m.order = m.codecs.transpose;
+  return m;
+}
+
+/// Right below the root, and no metadata themselves
+bool is_name(const std::string& name) {
+  return !name.empty() && name[0] != '.' && name.find('/') == std::string::npos && name != "zarr.json";
+}
+
+std::vector<ZarrMetadata> arrays_2(const ZarrStore& store) {
+  std::vector<ZarrMetadata> out;
+  const json all = json_at(store, ".zmetadata");
+  if (all.is_object() && all.contains("metadata")) {
+    const json& of = all.at("metadata");
+    for (const auto& [key, value] : of.items()) {
+      constexpr std::string_view kEnd = "/.zarray";
+      if (!key.ends_with(kEnd)) continue;
+      const std::string name = key.substr(0, key.size() - kEnd.size());
+      if (is_name(name)) out.push_back(version_2(name, value, of.value(name + "/.zattrs", json())));
+    }
+    return out;
+  }
+  for (const std::string& name : store.children()) {
+    if (!is_name(name)) continue;
+    const json array = json_at(store, name + "/.zarray");
+    if (array.is_object()) out.push_back(version_2(name, array, json_at(store, name + "/.zattrs")));
+  }
+  return out;
+}
+
+std::vector<ZarrMetadata> arrays_3(const ZarrStore& store, const json& group) {
+  if (group.value("node_type", std::string("group")) != "group")
+    throw ArrayError("is a Zarr array, no group of them", "name the directory that holds the group");
+  std::vector<ZarrMetadata> out;
+  const auto take = [&](const std::string& name, const json& j) {
+    if (is_name(name) && j.is_object() && j.value("node_type", std::string()) == "array")
+      out.push_back(version_3(name, j));
+  };
+  const json all = group.value("consolidated_metadata", json());
+  if (all.is_object()) {
+    for (const auto& [name, j] : all.at("metadata").items()) take(name, j);
+    return out;
+  }
+  for (const std::string& name : store.children())
+    if (is_name(name)) take(name, json_at(store, name + "/zarr.json"));
+  return out;
+}
+
+}  // namespace
+
+std::optional<double> zarr_number(const json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
+  if (!value.is_string()) return std::nullopt;
+  const auto word = value.get<std::string>();
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  if (word == "NaN" || word == "nan") return std::nan("");
+  if (word == "Infinity") return inf;
+  if (word == "-Infinity") return -inf;
+  if (!word.starts_with("0x")) return std::nullopt;  // the bits of a float or a double, in Zarr 3
+  const uint64_t bits = std::strtoull(word.c_str(), nullptr, 16);
+  return word.size() > 10 ? std::bit_cast<double>(bits)
+                          : static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+}
+
+std::vector<ZarrMetadata> zarr_arrays(const ZarrStore& store) {
+  try {
+    const json group = json_at(store, "zarr.json");
+    std::vector<ZarrMetadata> arrays = group.is_object() ? arrays_3(store, group) : arrays_2(store);
+    for (ZarrMetadata& m : arrays) check(m);
+    return arrays;
+  } catch (const json::exception& e) {
+    throw ArrayError(std::string("has metadata that are none of Zarr's: ") + e.what(), kMetadataMend);
+  }
+}
+
+}  // namespace isobar

@@ -1,0 +1,191 @@
+#include "model/data/zarr_store.h"
+
+#include <unistd.h>
+#include <zip.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <set>
+
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "model/data/raw_array.h"
+#include "model/data/slab.h"
+
+namespace isobar {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kGroupMetadata[] = {"zarr.json", ".zgroup", ".zmetadata"};
+constexpr const char* kTornMend = "copy or download the store again";
+constexpr int64_t kMostOfOne = int64_t{1} << 30;  // bytes of a key: chunks and metadata are far smaller
+
+/// Where a part begins and how long it is, in an object of `size` bytes.
+ZarrStore::Part within(const std::string& key, ZarrStore::Part part, int64_t size) {
+  if (part.bytes < 0 && part.offset == 0) part.bytes = size;
+  if (part.offset < 0) part.offset += size;
+  if (part.offset < 0 || part.bytes < 0 || part.offset > size || part.bytes > size - part.offset)
+    throw ArrayError("'" + key + "' has " + std::to_string(size) + " bytes, fewer than its index says (torn)",
+                     kTornMend);
+  if (part.bytes > kMostOfOne)
+    throw ArrayError(
+        "'" + key + "' has " + std::to_string(part.bytes) + " bytes; up to 1 GiB are read at once",
+        "cut the array into smaller chunks");
+  return part;
+}
+
+class ZarrDirectory : public ZarrStore {
+ public:
+  explicit ZarrDirectory(fs::path root) : root_(std::move(root)) {}
+
+  bool read(const std::string& key, Part part, std::vector<std::byte>& out) const override {
+    const fs::path path = root_ / key;
+    std::error_code error;
+    if (fs::status(path, error).type() == fs::file_type::not_found) return false;
+    const InputFile file(path);
+    part = within(key, part, file.size());
+    out.resize(static_cast<size_t>(part.bytes));
+    read_exactly(file.fd(), out.data(), part.bytes, part.offset);
+    return true;
+  }
+
+  std::vector<std::string> children() const override {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(root_, error)) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  fs::path root_;
+};
+
+/// libzip lets one thread at a handle: each takes one, or opens another.
+class ZarrZip : public ZarrStore {
+ public:
+  explicit ZarrZip(std::string path) : path_(std::move(path)) { give_back(take()); }
+  ~ZarrZip() override {
+    for (zip_t* zip : idle_) zip_discard(zip);
+  }
+
+  bool read(const std::string& key, Part part, std::vector<std::byte>& out) const override {
+    const Lent zip(*this);
+    zip_stat_t about;
+    if (zip_stat(zip.handle, key.c_str(), 0, &about) != 0) return false;
+    if (!(about.valid & ZIP_STAT_SIZE) || about.size > INT64_MAX) fail(key, "its size is not told");
+    const auto size = static_cast<int64_t>(about.size);
+    part = within(key, part, size);
+    const std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> file(zip_fopen(zip.handle, key.c_str(), 0),
+                                                                 zip_fclose);
+    if (!file) fail(key, zip_strerror(zip.handle));
+    if (part.offset > 0 && about.comp_method == ZIP_CM_STORE) {
+      if (zip_fseek(file.get(), part.offset, SEEK_SET) != 0) fail(key, zip_file_strerror(file.get()));
+      part.offset = 0;
+    }
+    out.resize(static_cast<size_t>(part.offset + part.bytes));  // of what is deflated, from its start
+    for (int64_t at = 0; at < part.offset + part.bytes;) {
+      const zip_int64_t n =
+          zip_fread(file.get(), out.data() + at, static_cast<zip_uint64_t>(part.offset + part.bytes - at));
+      if (n <= 0) fail(key, n < 0 ? zip_file_strerror(file.get()) : "it ends before its data do");
+      at += n;
+    }
+    // The checksum is told when the end is read.
+    std::byte beyond;
+    if (part.bytes == size && zip_fread(file.get(), &beyond, 1) < 0) fail(key, zip_file_strerror(file.get()));
+    out.erase(out.begin(), out.begin() + part.offset);
+    return true;
+  }
+
+  std::vector<std::string> children() const override {
+    const Lent zip(*this);
+    std::set<std::string> names;
+    const zip_int64_t n = zip_get_num_entries(zip.handle, 0);
+    for (zip_int64_t i = 0; i < n; ++i) {
+      const char* name = zip_get_name(zip.handle, static_cast<zip_uint64_t>(i), 0);
+      if (name) names.insert(std::string(name, std::strcspn(name, "/")));
+    }
+    return {names.begin(), names.end()};
+  }
+
+ private:
+  struct Lent {
+    explicit Lent(const ZarrZip& from) : store(from), handle(from.take()) {}
+    ~Lent() { store.give_back(handle); }
+    Lent(const Lent&) = delete;
+    Lent& operator=(const Lent&) = delete;
+    const ZarrZip& store;
+    zip_t* handle;
+  };
+
+  zip_t* take() const {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        zip_t* zip = idle_.back();
+        idle_.pop_back();
+        return zip;
+      }
+    }
+    const InputFile file(path_);
+    const int own = ::dup(file.fd());  // the library's from here on
+    if (own < 0) throw ArrayError(std::string("cannot be opened: ") + std::strerror(errno), "");
+    int code = 0;
+    zip_t* zip = zip_fdopen(own, 0, &code);
+    if (zip) return zip;
+    ::close(own);
+    zip_error_t error;
+    zip_error_init_with_code(&error, code);
+    const std::string said = zip_error_strerror(&error);
+    zip_error_fini(&error);
+    throw ArrayError("is no zip that can be read: " + said, kTornMend);
+  }
+  void give_back(zip_t* zip) const {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(zip);
+  }
+  [[noreturn]] static void fail(const std::string& key, const std::string& why) {
+    throw ArrayError("'" + key + "' cannot be read: " + why, kTornMend);
+  }
+
+  std::string path_;
+  mutable std::mutex mutex_;
+  mutable std::vector<zip_t*> idle_;
+};
+
+bool zip_holds_group(const fs::path& path) {
+  try {
+    const ZarrZip zip(path);
+    std::vector<std::byte> bytes;
+    return std::any_of(std::begin(kGroupMetadata), std::end(kGroupMetadata), [&](const char* name) {
+      return zip.read(name, {0, 0}, bytes);
+    });
+  } catch (const ArrayError&) {  // a zip of something else, or none: told by whoever reads it as that
+    return false;
+  }
+}
+
+}  // namespace
+
+bool is_zarr(const fs::path& path) {
+  std::error_code unknown;
+  if (fs::is_directory(path, unknown))
+    return std::any_of(std::begin(kGroupMetadata), std::end(kGroupMetadata),
+                       [&](const char* name) { return fs::exists(path / name, unknown); });
+  char magic[4] = "";
+  const InputFile file(path);
+  if (::pread(file.fd(), magic, sizeof magic, 0) != sizeof magic || std::memcmp(magic, "PK", 2) != 0)
+    return false;
+  return zip_holds_group(path);
+}
+
+std::unique_ptr<ZarrStore> open_zarr_store(const std::string& path) {
+  if (fs::is_directory(path)) return std::make_unique<ZarrDirectory>(path);
+  return std::make_unique<ZarrZip>(path);
+}
+
+}  // namespace isobar

@@ -1,0 +1,34 @@
+// Bytes by key, as Zarr keeps them: the files of a directory, or the members of a zip, stored or deflated.
+//
+//   const auto store = open_zarr_store("era5.zarr");            // throws ConfigError
+//   std::vector<std::byte> bytes;
+//   if (store->read("t2m/0.0.0", {}, bytes)) …                  // false: there is no such key
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace isobar {
+
+class ZarrStore {
+ public:
+  struct Part {
+    int64_t offset = 0;  // below 0: from the end
+    int64_t bytes = -1;  // -1: all
+  };
+  virtual ~ZarrStore() = default;
+  /// False where there is no such key. Thread-safe. Throws ArrayError: unreadable, or shorter than the part.
+  virtual bool read(const std::string& key, Part part, std::vector<std::byte>& out) const = 0;
+  /// What lies right below the root, sorted.
+  virtual std::vector<std::string> children() const = 0;
+};
+
+/// Whether a path is a Zarr group: a directory with a group's metadata, or a zip with them at its root.
+bool is_zarr(const std::filesystem::path& path);
+
+std::unique_ptr<ZarrStore> open_zarr_store(const std::string& path);
+
+}  // namespace isobar

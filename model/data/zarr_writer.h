@@ -1,0 +1,47 @@
+// Writes fields as a Zarr group, version 2 or 3, as xarray does: a variable [time, latitude, longitude] for
+// each channel, and the axes. It appears under its name when it is complete.
+//
+//   ZarrWriter out("era5.zarr", info, {.version = 3, .compressor = "zstd"});   // throws ConfigError
+//   out.append(fields);   …   out.finish();                                    // [C,H,W]; NaN: missing
+#pragma once
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "model/data/field_file.h"
+
+namespace isobar {
+
+struct ZarrLayout {
+  int version = 2;
+  int64_t steps = 1, rows = 0, columns = 0;  // of a chunk; 0 = all
+  std::string compressor = "zstd";           // none | zstd | blosc (lz4, shuffled)
+};
+
+class ZarrWriter {
+ public:
+  ZarrWriter(std::string path, const FieldInfo& info, ZarrLayout layout);
+  ~ZarrWriter();  // without finish(): removes what there is
+  ZarrWriter(const ZarrWriter&) = delete;
+  ZarrWriter& operator=(const ZarrWriter&) = delete;
+  void append(const float* fields);
+  void finish();
+
+ private:
+  void put(const std::string& key, const std::string& bytes) const;
+  void put_array(const std::string& name, const std::vector<std::string>& axes, const Index& dims,
+                 const Index& chunk, bool of_floats, const nlohmann::json& attributes) const;
+  void put_axis(const std::string& name, const std::vector<double>& values,
+                const nlohmann::json& attributes) const;
+  void put_chunks();
+  std::string compressed(const std::vector<float>& chunk) const;
+
+  std::string path_, part_;
+  FieldInfo info_;
+  ZarrLayout layout_;
+  std::vector<float> held_;  // steps of one chunk: [steps, C, H, W]
+  int64_t written_ = 0;
+};
+
+}  // namespace isobar

@@ -1,0 +1,106 @@
+// One archive in five formats gives the same bits to a net; and an archive by a Zarr that is another's.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "model/data/convert.h"
+#include "model/data/dataset.h"
+#include "model/data/stats.h"
+#include "tests/data/files.h"
+
+namespace isobar::test {
+namespace {
+
+TEST(Convert, OneArchiveInFiveFormatsGivesTheSameBits) {
+  const TempDir dir;
+  NetcdfOptions o{.order = "tzyx", .steps = 9, .levels = 2, .rows = 11, .columns = 13, .two = true};
+  const std::string source = dir / "packed.nc";
+  write_netcdf(source, o, {random_packed(o), random_packed(o)});
+  struct Case {
+    std::string format, name;
+    ZarrLayout chunks;
+  };
+  const std::vector<Case> cases = {
+      {"netcdf4", "a.nc", {}},
+      {"netcdf3", "b.nc", {}},
+      {"hdf5", "c.h5", {}},
+      {"zarr2", "d.zarr", {.steps = 4, .rows = 5, .columns = 0, .compressor = "blosc"}},
+      {"zarr3", "e.zarr", {.steps = 1, .rows = 0, .columns = 4, .compressor = "zstd"}},
+      {"zarr2", "f.zarr", {.steps = 2, .compressor = "none"}}};
+  const SampleShape shape(FieldShape{4, 11, 13});
+  const Statistics in_physical_units;
+  // A Zarr group has no order: names give it one.
+  const std::vector<std::string> names = {"t1000", "t850", "q1000", "q850"};
+  const auto bits = [&](const std::string& path, const Statistics* known) {
+    DataSpec d;
+    d.train = path, d.dt = 2, d.variables = names;
+    const auto set = open_dataset(d, path, Split::train, shape, known);
+    std::vector<float> all;
+    for (int64_t i = 0; i < 7; ++i) {  // HDF5's epoch counts two more, which come up twice
+      std::vector<float> in(shape.input.size()), out(shape.target.size());
+      if (path.ends_with(".h5")) {
+        const auto file = open_fields(path, "data.train", names);
+        file[0]->read(i, shape.input, nullptr, in.data()),
+            file[0]->read(i + 2, shape.input, nullptr, out.data());
+      } else {
+        set->read(i, in.data(), out.data());
+      }
+      all.insert(all.end(), in.begin(), in.end()), all.insert(all.end(), out.begin(), out.end());
+    }
+    return all;
+  };
+  const std::vector<float> want = bits(source, &in_physical_units);
+  const Statistics of_source = compute_statistics(source, names);
+  for (const Case& c : cases) {
+    convert(source, {}, dir / c.name, {.format = c.format, .chunks = c.chunks});
+    const std::vector<float> got = bits(dir / c.name, &in_physical_units);
+    ASSERT_EQ(got.size(), want.size());
+    EXPECT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0) << c.name;
+    const Statistics s = compute_statistics(dir / c.name, names);
+    EXPECT_EQ(s.mean, of_source.mean) << c.name;
+    EXPECT_EQ(s.std, of_source.std) << c.name;
+  }
+}
+
+TEST(Convert, KeepsWhatIsMissingAndRefusesWhereThatCannotBeSaid) {
+  const TempDir dir;
+  NetcdfOptions o{.order = "tyx"};
+  Packed values = random_packed(o);
+  values[30] = -32767;
+  write_netcdf(dir / "a.nc", o, {values});
+  for (const char* format : {"zarr2", "zarr3", "netcdf4", "netcdf3"}) {
+    const std::string out = dir / format;
+    convert(dir / "a.nc", {}, out + (std::string(format).starts_with("z") ? ".zarr" : ".nc"),
+            {.format = format});
+    const auto files = open_fields(out + (std::string(format).starts_with("z") ? ".zarr" : ".nc"), "", {});
+    std::vector<float> step(24);
+    files[0]->read_with_gaps(1, files[0]->info().shape, step.data());
+    for (int64_t i = 0; i < 24; ++i) EXPECT_EQ(std::isnan(step[i]), i == 6) << format;
+  }
+  expect_config_error([&] { convert(dir / "a.nc", {}, dir / "x.h5", {.format = "hdf5"}); },
+                      {"a.nc", "time step 1, channel 't'", "missing", "--mask fill"});
+  EXPECT_FALSE(fs::exists(dir / "x.h5"));
+  expect_config_error([&] { convert(dir / "a.nc", {}, dir / "zarr2.zarr", {}); },
+                      {"zarr2.zarr", "there already"});
+  FieldChoice choice;
+  choice.mask = "fill";
+  convert(dir / "a.nc", choice, dir / "x.h5", {.format = "hdf5"});
+  EXPECT_EQ(open_fields(dir / "x.h5", "", {})[0]->info().steps, 5);
+}
+
+TEST(Convert, ThreadsReadAZarrOfManySteps) {
+  const TempDir dir;
+  NetcdfOptions o{.order = "tyx", .steps = 40, .rows = 20, .columns = 30};
+  write_netcdf(dir / "a.nc", o, {random_packed(o)});
+  convert(dir / "a.nc", {}, dir / "a.zarr", {.format = "zarr3", .chunks = {.steps = 7}});
+  const Statistics a = compute_statistics(dir / "a.nc");
+  for (int i = 0; i < 20; ++i) {  // merged in order, whoever is first
+    const Statistics b = compute_statistics(dir / "a.zarr");
+    ASSERT_EQ(a.mean, b.mean);
+    ASSERT_EQ(a.std, b.std);
+  }
+}
+
+}  // namespace
+}  // namespace isobar::test
