@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <random>
 #include <set>
 
 #include "perfmodel/fitting/statistics.h"
@@ -11,6 +12,10 @@
 
 namespace isobar {
 namespace {
+
+constexpr int kGivenDraws = 10;  // of the rows that are given
+constexpr unsigned kSeed = 1;
+constexpr size_t kAsked = 3;  // different runs that have to be left to ask for
 
 /// The runs of one campaign, and what they say about its prices.
 struct Campaign {
@@ -50,46 +55,66 @@ void take(const Quantity& quantity, const Library& tables, bool scored, Campaign
     }
 }
 
+/// Some of a campaign's runs given, the others asked.
 CampaignScore predicted(const Quantity& quantity, const std::string& name, const Campaign& campaign,
-                        const PriceBelief& others) {
+                        const PriceBelief& others, size_t given) {
   CampaignScore out{name, {}, {}};
-  const CampaignFit fit(quantity, {}, others);
-  for (const Sample* s : campaign.runs()) {
-    const Estimated e = fit.predict(*s);
-    out.rows.push_back({s->id, s->run->choice_group(), std::exp(s->log_s), e.value, e.lower, e.upper,
-                        s->run->specification(), e.news, e.share});
+  Samples runs = campaign.runs();
+  std::mt19937 random(kSeed);
+  for (int draw = 0; draw < (given > 0 ? kGivenDraws : 1); ++draw) {
+    if (given > 0) std::shuffle(runs.begin(), runs.end(), random);
+    const Samples known(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(given));
+    std::set<std::string> repeated;
+    for (const Sample* s : known) repeated.insert(s->values.at(""));
+    const CampaignFit fit(quantity, known, others);
+    const std::string group = given > 0 ? " draw " + std::to_string(draw) : "";
+    for (const Sample* s : runs) {
+      if (repeated.contains(s->values.at(""))) continue;
+      const Estimated e = fit.predict(*s);
+      out.rows.push_back({s->id, s->run->choice_group() + group, std::exp(s->log_s), e.value, e.lower,
+                          e.upper, s->run->specification(), e.news, e.share});
+    }
   }
   out.scores = score_rows(out.rows);
   return out;
 }
 
+double median_width(const std::vector<ScoredRow>& rows) {
+  std::vector<double> widths;
+  for (const ScoredRow& r : rows) widths.push_back(r.upper / r.lower);
+  return quantile(std::move(widths), 0.5);
+}
+
 }  // namespace
 
-CampaignsOut leave_campaigns_out(const Quantity& quantity, const Library& scored, const Library& others) {
+CampaignsOut leave_campaigns_out(const Quantity& quantity, const Library& scored, const Library& others,
+                                 size_t given) {
   Campaigns campaigns;
   take(quantity, scored, true, campaigns);
   take(quantity, others, false, campaigns);
   for (auto& [name, c] : campaigns) c.voice = voice_of(quantity, c.runs());
   CampaignsOut out;
   std::vector<ScoredRow> all;
-  std::vector<double> means;
+  std::vector<double> means, widths;
   for (const auto& [name, left_out] : campaigns) {
-    if (!left_out.scored) continue;
+    if (!left_out.scored || (given > 0 && left_out.specifications.size() < given + kAsked)) continue;
     std::vector<Voice> voices;
     for (const auto& [other, c] : campaigns) {
       if (other == name) continue;
       Samples rows = c.without(left_out);
       voices.push_back(rows.size() == c.samples.size() ? c.voice : voice_of(quantity, std::move(rows)));
     }
-    out.campaigns.push_back(
-        predicted(quantity, name, left_out, believe(quantity, voices, engine_of(name), tuned_of(name))));
+    out.campaigns.push_back(predicted(quantity, name, left_out,
+                                      believe(quantity, voices, engine_of(name), tuned_of(name)), given));
     const CampaignScore& c = out.campaigns.back();
     all.insert(all.end(), c.rows.begin(), c.rows.end());
     means.push_back(c.scores.mape);
+    widths.push_back(median_width(c.rows));
     out.least = means.size() == 1 ? c.scores.coverage : std::min(out.least, c.scores.coverage);
   }
   if (means.empty()) return out;
   out.median_mape = quantile(means, 0.5);
+  out.width = quantile(widths, 0.5);
   out.coverage = score_rows(all).coverage;
   return out;
 }

@@ -1,5 +1,6 @@
 #include "perfmodel/score/engine_model.h"
 
+#include "perfmodel/machine/shipped.h"
 #include "perfmodel/score/referee.h"
 #include "perfmodel/score/splits.h"
 
