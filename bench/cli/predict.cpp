@@ -36,7 +36,8 @@ change that fits.
 What is priced is Isobar's own engine, unless --engine names another: megatron, deepspeed, nemo, mlperf, fsdp,
 nanotron, nersc (configs/engines), or unknown, a mixture of all. Its coefficients are learnt from the published
 runs of configs/published when it is asked for; the interval is what campaigns were off by that were left out.
---tuned says how tuned the software is. With --gpus the layouts that a search finds for Isobar's own engine are
+--tuned says how tuned the software is; --fit learns from a few runs of your own (isobar fit RUNS.csv --engine E).
+With --gpus the layouts that a search finds for Isobar's own engine are
 priced again and ranked anew.
 
 Where policy.micro_batch is not given, or 0, a GPU's run takes the largest that fits its memory, as `isobar train`
@@ -51,6 +52,7 @@ Examples:
   isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --whatif nvlink_bw*2
   isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --set layout.tp=8
   isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --engine nemo
+  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --gpus 64 --fit mine-fit.json
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --ranks 2 --set policy.amp=bf16
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml --json | jq .step_s)";
@@ -61,7 +63,7 @@ struct PredictArguments {
   int64_t ranks = 0, ranks_on_host = 0, global_batch = 0;
   std::vector<std::string> what_if;
   LayoutQuestion question;
-  EngineQuestion engine{"isobar", {}};
+  EngineQuestion engine{"isobar", {}, {}};
 };
 
 RunSpec spec_of(const PredictArguments& a) {
@@ -103,7 +105,9 @@ void run_predict(const PredictArguments& a, const std::vector<std::string>& user
                       "of accelerators " + a.machine + " says it (accelerator.tiers.host.ranks)");
   LayoutQuestion question = a.question;
   if (!question.gpus.empty()) question.given = given_layout(spec, user);
-  if (a.engine.engine != "isobar") return answer(spec, m, question, a.engine);
+  EngineQuestion engine = a.engine;
+  if (!engine.fit.empty()) take_fit(m, engine);
+  if (engine.engine != "isobar") return answer(spec, m, question, engine);
   if (question.rates && device_of(spec, m) != Device::accelerator)
     throw ConfigError("isobar predict", "--rates", "is for accelerators",
                       "name a machine of accelerators, or leave it out");
@@ -159,25 +163,30 @@ void add_predict_command(CLI::App& app) {
   predict_command
       ->add_option("--tuned", a->engine.tuned, "How tuned that engine is: 0 research code … 1 MLPerf")
       ->check(number_in(0, 1));
+  predict_command->add_option("--fit", a->engine.fit,
+                              "From your own runs of another engine, too (isobar fit RUNS.csv --engine E)");
   predict_command->add_flag("--rates", a->question.rates,
                             "What the step's time is made of, price by price, and each price's source "
                             "(accelerators, one layout)");
   predict_command->add_flag("--json", a->question.json, "Print JSON on stdout instead of tables");
   predict_command->callback([a, predict_command] {
-    const bool searches = !a->question.gpus.empty(), foreign = a->engine.engine != "isobar";
+    const bool searches = !a->question.gpus.empty(),
+               foreign = a->engine.engine != "isobar" || !a->engine.fit.empty();
     const char* own = "is answered of Isobar's own engine alone";
-    refuse_unused(*predict_command, {{"--tuned", !foreign, "is of other engines", "name one with --engine"},
-                                     {"--rates", foreign, own, "leave it or --engine out"},
-                                     {"--pareto", foreign, own, "leave it or --engine out"},
-                                     {"--tokens", foreign, own, "leave it or --engine out"},
-                                     {"--samples", foreign, own, "leave it or --engine out"},
-                                     {"--ranks-on-host", foreign, own, "leave it or --engine out"},
-                                     {"--ranks", searches, "says how many ranks there are, as --gpus does",
-                                      "keep one of the two"},
-                                     {"--top", !searches, "is for a search of layouts", "add --gpus N"},
-                                     {"--space", !searches, "is for a search of layouts", "add --gpus N"},
-                                     {"--pareto", !searches, "is for a search of layouts", "add --gpus N"},
-                                     {"--rates", searches, "is for one layout", "leave --gpus out"}});
+    refuse_unused(
+        *predict_command,
+        {{"--tuned", !foreign, "is of other engines", "name one with --engine"},
+         {"--tuned", !a->engine.fit.empty(), "is said by the fit", "give it to isobar fit"},
+         {"--rates", foreign, own, "leave it or --engine out"},
+         {"--pareto", foreign, own, "leave it or --engine out"},
+         {"--tokens", foreign, own, "leave it or --engine out"},
+         {"--samples", foreign, own, "leave it or --engine out"},
+         {"--ranks-on-host", foreign, own, "leave it or --engine out"},
+         {"--ranks", searches, "says how many ranks there are, as --gpus does", "keep one of the two"},
+         {"--top", !searches, "is for a search of layouts", "add --gpus N"},
+         {"--space", !searches, "is for a search of layouts", "add --gpus N"},
+         {"--pareto", !searches, "is for a search of layouts", "add --gpus N"},
+         {"--rates", searches, "is for one layout", "leave --gpus out"}});
     if (a->global_batch > 0) {
       refuse_contradiction(a->set, "train.global_batch", a->global_batch, "--global-batch");
       a->set.push_back("train.global_batch=" + std::to_string(a->global_batch));

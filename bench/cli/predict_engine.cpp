@@ -9,6 +9,7 @@
 #include "bench/cli/step_text.h"
 #include "model/base/error.h"
 #include "perfmodel/score/engine_model.h"
+#include "perfmodel/score/own_runs.h"
 #include "perfmodel/score/published_spec.h"
 #include "perfmodel/step/utilization.h"
 
@@ -26,12 +27,16 @@ struct Asked {
   EngineModel model;
   ChipSpec chip;
   const Machine& machine;
+  std::string fit;
 
   Asked(const Machine& m, const EngineQuestion& q)
       : engine(q.engine == "unknown" ? nullptr : &engine_named(q.engine)),
         model(EngineModel::shipped(engine, q.tuned)),
         chip(chip_of(m)),
-        machine(m) {}
+        machine(m),
+        fit(q.fit) {
+    if (!fit.empty()) model.learn(runs_of(load_own_runs(fit, m), m, chip));
+  }
 
   PublishedRun run(const RunSpec& spec) const {
     if (engine) refuse_axes(spec, *engine);
@@ -65,6 +70,7 @@ struct Asked {
     std::printf(", tuned %.2g", model.tuned().mean);
     if (model.tuned().sigma > 0) std::printf(" +- %.2g", model.tuned().sigma);
     std::printf(" (0: research code, 1: a submission to MLPerf)\n");
+    if (!fit.empty()) std::printf("and from %zu runs of your own (%s)\n", model.learnt().size(), fit.c_str());
   }
 };
 
@@ -84,6 +90,7 @@ json json_of(const Asked& asked, const RunSpec& spec, const EngineAnswer& a) {
   const double samples = static_cast<double>(spec.train.global_batch);
   return {{"engine", asked.name()},
           {"tuned", asked.model.tuned().mean},
+          {"own_runs", asked.model.learnt().size()},
           {"machine", asked.machine.name},
           {"ranks", spec.layout.world()},
           {"layout", text_of(layout_of(spec))},
@@ -210,6 +217,14 @@ void best_layouts(const RunSpec& given, const Asked& asked, const LayoutQuestion
 }
 
 }  // namespace
+
+void take_fit(const Machine& machine, EngineQuestion& q) {
+  const OwnRuns own = load_own_runs(q.fit, machine);
+  if (q.engine != "isobar" && q.engine != own.engine)
+    throw ConfigError(q.fit, "engine", "is " + own.engine + ", not " + q.engine, "leave --engine out");
+  q.engine = own.engine;
+  q.tuned = own.tuned;
+}
 
 void answer(const RunSpec& spec, const Machine& machine, const LayoutQuestion& question,
             const EngineQuestion& engine) {

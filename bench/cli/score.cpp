@@ -199,6 +199,13 @@ void print(const CampaignsOut& out, const char* what, const ScoreArguments& a) {
       if (a.rows) j["predictions"] = json_of(c.rows);
       std::printf("%s\n", j.dump().c_str());
     }
+    if (!out.open.empty()) {
+      nlohmann::json j = json_of(score_rows(out.open));
+      j["quantity"] = what;
+      j["campaign"] = "rows that leave inputs open";
+      if (a.rows) j["predictions"] = json_of(out.open);
+      std::printf("%s\n", j.dump().c_str());
+    }
     const nlohmann::json all = {{"quantity", what},
                                 {"campaigns", out.campaigns.size()},
                                 {"median_mape", 100 * out.median_mape},
@@ -210,6 +217,11 @@ void print(const CampaignsOut& out, const char* what, const ScoreArguments& a) {
   }
   std::printf("%s\n", what);
   for (const CampaignScore& c : out.campaigns) print_line("  " + c.campaign, 0, c.scores);
+  if (!out.open.empty()) {
+    std::printf("rows that leave inputs open, over all that they may be of (measured: 1)\n");
+    print_line("  all campaigns", 0, score_rows(out.open));
+    print_news(out.open);
+  }
   std::printf(
       "  median over %zu campaigns of the mean error %.1f %%; the 80 %% interval holds %.0f %% of all "
       "rows, %.0f %% of the campaign that has the least; upper over lower %.2f (median)\n",

@@ -9,24 +9,27 @@
 
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/score/campaign_fit.h"
+#include "perfmodel/score/open_run.h"
 
 namespace isobar {
 namespace {
 
 constexpr int kGivenDraws = 10;  // of the rows that are given
 constexpr unsigned kSeed = 1;
-constexpr size_t kAsked = 3;  // different runs that have to be left to ask for
+constexpr size_t kChoosers = 60;  // rows of each campaign that tell what people choose
+constexpr size_t kAsked = 3;      // different runs that have to be left to ask for
 
 /// The runs of one campaign, and what they say about its prices.
 struct Campaign {
   std::vector<std::unique_ptr<Sample>> samples;
   std::set<std::string> ids, specifications;
+  size_t different = 0;  // runs, repetitions not counted
   bool scored = false;
   Voice voice;
 
   void add(Sample s) {
     if (!ids.insert(s.id).second) return;  // the same row of the shipped table and of a copy
-    specifications.insert(s.values.at(""));
+    if (specifications.insert(s.values.at("")).second) ++different;
     samples.push_back(std::make_unique<Sample>(std::move(s)));
   }
   Samples runs() const {
@@ -46,13 +49,22 @@ struct Campaign {
 using Campaigns = std::map<std::string, Campaign>;
 
 void take(const Quantity& quantity, const Library& tables, bool scored, Campaigns& into) {
-  for (const PublishedTable& t : tables)
+  for (const PublishedTable& t : tables) {
     for (const PublishedRun& r : t.runs) {
       if (&quantity == &kPeakBytes && r.memory_gb <= 0) continue;
       Campaign& c = into[r.campaign];
       c.add(&quantity == &kPeakBytes ? memory_sample_of(r) : sample_of(r));
       c.scored = c.scored || scored;
     }
+    if (&quantity == &kStepSeconds)
+      for (const OpenRun& o : t.open) into[o.candidates.front().campaign].scored |= scored;
+  }
+  // Whatever a row may repeat is nothing to predict it from.
+  for (const PublishedTable& t : tables)
+    for (const OpenRun& o : t.open)
+      for (const PublishedRun& r : o.candidates)
+        if (const auto own = into.find(r.campaign); own != into.end())
+          own->second.specifications.insert(r.specification());
 }
 
 /// Some of a campaign's runs given, the others asked.
@@ -79,6 +91,27 @@ CampaignScore predicted(const Quantity& quantity, const std::string& name, const
   return out;
 }
 
+/// Rows of a campaign that leave inputs open, by what the other campaigns say of prices and of what is
+/// chosen.
+void predict_open(const Quantity& quantity, const std::string& name, const Library& scored,
+                  const Campaigns& campaigns, const PriceBelief& others, std::vector<ScoredRow>& out) {
+  const CampaignFit fit(quantity, {}, others);
+  Samples choices;
+  for (const auto& [other, c] : campaigns) {
+    if (other == name) continue;
+    const Samples some = thin(c.runs(), kChoosers);
+    choices.insert(choices.end(), some.begin(), some.end());
+  }
+  for (const PublishedTable& t : scored)
+    for (const OpenRun& o : t.open) {
+      const PublishedRun& first = o.candidates.front();
+      if (first.campaign != name) continue;
+      const Estimated e = over_candidates(o, chances(o, choices),
+                                          [&](const PublishedRun& r) { return fit.predict(sample_of(r)); });
+      out.push_back({first.id, first.id, 1, e.value, e.lower, e.upper, "", e.news, e.share});
+    }
+}
+
 double median_width(const std::vector<ScoredRow>& rows) {
   std::vector<double> widths;
   for (const ScoredRow& r : rows) widths.push_back(r.upper / r.lower);
@@ -97,15 +130,18 @@ CampaignsOut leave_campaigns_out(const Quantity& quantity, const Library& scored
   std::vector<ScoredRow> all;
   std::vector<double> means, widths;
   for (const auto& [name, left_out] : campaigns) {
-    if (!left_out.scored || (given > 0 && left_out.specifications.size() < given + kAsked)) continue;
+    if (!left_out.scored || (given > 0 && left_out.different < given + kAsked)) continue;
     std::vector<Voice> voices;
     for (const auto& [other, c] : campaigns) {
-      if (other == name) continue;
+      if (other == name || c.samples.empty()) continue;
       Samples rows = c.without(left_out);
       voices.push_back(rows.size() == c.samples.size() ? c.voice : voice_of(quantity, std::move(rows)));
     }
-    out.campaigns.push_back(predicted(quantity, name, left_out,
-                                      believe(quantity, voices, engine_of(name), tuned_of(name)), given));
+    const PriceBelief belief = believe(quantity, voices, engine_of(name), tuned_of(name));
+    if (given == 0 && &quantity == &kStepSeconds)
+      predict_open(quantity, name, scored, campaigns, belief, out.open);
+    if (left_out.samples.empty()) continue;
+    out.campaigns.push_back(predicted(quantity, name, left_out, belief, given));
     const CampaignScore& c = out.campaigns.back();
     all.insert(all.end(), c.rows.begin(), c.rows.end());
     means.push_back(c.scores.mape);

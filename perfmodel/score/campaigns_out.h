@@ -27,6 +27,7 @@ struct CampaignsOut {
   double median_mape = 0;                // over campaigns, of their mean errors
   double coverage = 0, least = 0;        // of all rows; of the campaign that has the least
   double width = 0;                      // median over campaigns: upper over lower of their median row
+  std::vector<ScoredRow> open;           // rows that leave inputs open, over all that they may be of
 };
 
 /// kStepSeconds, or kPeakBytes of the runs whose memory was read. `others` are fitted to as well. `given`: so
