@@ -70,7 +70,8 @@ struct Asked {
     std::printf(", tuned %.2g", model.tuned().mean);
     if (model.tuned().sigma > 0) std::printf(" +- %.2g", model.tuned().sigma);
     std::printf(" (0: research code, 1: a submission to MLPerf)\n");
-    if (!fit.empty()) std::printf("and from %zu runs of your own (%s)\n", model.learnt().size(), fit.c_str());
+    if (!fit.empty())
+      std::printf("and from %zu runs of your own (%s)\n", model.own_runs().size(), fit.c_str());
   }
 };
 
@@ -90,7 +91,7 @@ json json_of(const Asked& asked, const RunSpec& spec, const EngineAnswer& a) {
   const double samples = static_cast<double>(spec.train.global_batch);
   return {{"engine", asked.name()},
           {"tuned", asked.model.tuned().mean},
-          {"own_runs", asked.model.learnt().size()},
+          {"own_runs", asked.model.own_runs().size()},
           {"machine", asked.machine.name},
           {"ranks", spec.layout.world()},
           {"layout", text_of(layout_of(spec))},

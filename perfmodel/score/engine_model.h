@@ -32,7 +32,7 @@ class EngineModel {
   const Tuned& tuned() const { return tuned_; }
   /// Runs of the campaign that is asked for.
   void learn(std::vector<PublishedRun> own);
-  const std::vector<PublishedRun>& learnt() const { return runs_; }
+  const std::vector<PublishedRun>& own_runs() const { return runs_; }
   EngineAnswer predict(const PublishedRun& run) const;
   /// The step of each run that was learnt, predicted from the others but for its repetitions.
   std::vector<ScoredRow> left_out() const;

@@ -299,6 +299,9 @@ TableScore judge(const PublishedTable& table, const Library& others, const Judge
   TableScore out;
   out.table = table.name;
   out.refused = table.refused;
+  if (!table.open.empty())
+    out.refused["leaves inputs open: --leave-out campaign predicts all that it may be"] =
+        static_cast<int>(table.open.size());
   judge_time(table, others, options, out);
   judge_memory(table, others, options, out);
   judge_outcomes(table, others, options, out);
