@@ -280,7 +280,7 @@ void CampaignFit::hold_out(const std::string& what, const std::set<std::string>&
     const double own = static_cast<double>(what.empty() ? z.size() : values.size() - 1);
     return (own * quantile(std::move(z), 0.8) + few * otherwise) / (own + few);
   };
-  const double believed = 0.5 * (belief_.tails.high - belief_.tails.low);
+  const double believed = std::max(kNormal80, 0.5 * (belief_.tails.high - belief_.tails.low));
   const double pooled = quantile_of(nullptr, believed);
   for (const std::string& source : sources) quantiles_[source][what] = quantile_of(&source, pooled);
 }
@@ -344,7 +344,9 @@ Estimated CampaignFit::predict(const Sample& s) const {
       }
     share = beyond / (variance + beyond);
     // Prices, scales and quantiles of a handful of different runs are unsure themselves.
-    high = width(s, unseen) * std::sqrt((1 + kFew / (kFew + different_)) * (variance + beyond));
+    const double few = kFew / (kFew + different_);
+    variance += few * few * far_variance(quantity_, s, mean);
+    high = width(s, unseen) * std::sqrt((1 + few) * (variance + beyond));
     low = -high;
   }
   // Nothing runs above the peak.
