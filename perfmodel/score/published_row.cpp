@@ -90,7 +90,7 @@ void read_layout(const CsvRow& row, PublishedRun& r) {
   r.cp = optional(row, "cp", 1, 1);
   r.dp = optional(row, "dp", r.gpus / (r.tp * r.pp * r.cp), 1);
   r.ep = optional(row, "ep", 1, 1);
-  if (std::abs(r.dp * r.tp * r.cp * r.pp - r.gpus) > 0.5)
+  if (std::abs(r.dp * r.tp * r.cp * r.pp - r.gpus) > 0.5 || std::abs(r.dp - std::round(r.dp)) > 1e-6)
     throw Refused("dp tp cp pp do not multiply to the GPUs");
   r.zero = optional(row, "zero_stage", -1, -1);
   r.micro_batch = positive(row, "micro_batch", "micro-batch size");

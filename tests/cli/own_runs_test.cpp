@@ -2,7 +2,9 @@
 // answer.
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "model/base/csv_table.h"
 #include "tests/cli/shell.h"
