@@ -344,7 +344,9 @@ Estimated CampaignFit::predict(const Sample& s) const {
       }
     share = beyond / (variance + beyond);
     // Prices, scales and quantiles of a handful of different runs are unsure themselves.
-    high = width(s, unseen) * std::sqrt((1 + kFew / (kFew + different_)) * (variance + beyond));
+    const double few = kFew / (kFew + different_);
+    variance += few * few * far_variance(quantity_, s, mean);
+    high = width(s, unseen) * std::sqrt((1 + few) * (variance + beyond));
     low = -high;
   }
   // Nothing runs above the peak.

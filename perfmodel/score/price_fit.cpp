@@ -243,11 +243,15 @@ PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns, cons
   return all;
 }
 
+double far_variance(const Quantity& q, const Sample& s, double log_value) {
+  constexpr double kFar = 0.35;  // log sigma per e-fold above the ceiling: by campaigns left out
+  return &q == &kStepSeconds ? std::pow(kFar * (log_value - std::log(s.counts.ceiling_s)), 2) : 0;
+}
+
 Spread unseen_spread(const Quantity& q, const Sample& s, const PriceBelief& belief) {
-  constexpr double kFar = 0.3;  // log sigma per e-fold above the ceiling: by campaigns left out
   const double middle = q.log_value(s, belief.mean);
   double below = std::pow(offset_sigma(q), 2) + std::pow(process_sigma(q), 2);
-  if (&q == &kStepSeconds) below += std::pow(kFar * (middle - std::log(s.counts.ceiling_s)), 2);
+  below += far_variance(q, s, middle);
   double above = below;
   for (Eigen::Index k = 0; k < belief.axes.cols(); ++k) {
     const double one = q.log_value(s, belief.mean + kNormal80 * belief.axes.col(k)) - middle;
