@@ -5,6 +5,7 @@
 
 #include "model/base/error.h"
 #include "perfmodel/fits.h"
+#include "perfmodel/score/own_runs.h"
 #include "perfmodel/score/published_spec.h"
 
 namespace isobar {
@@ -56,12 +57,16 @@ struct EngineOn::Parts {
   EngineModel model;
   ChipSpec chip;
   const Machine& machine;
+  std::string fit;
 
   Parts(const Machine& m, const EngineQuestion& q)
       : engine(q.engine == "unknown" ? nullptr : &engine_named(q.engine)),
         model(EngineModel::shipped(engine, q.tuned)),
         chip(chip_of(m)),
-        machine(m) {}
+        machine(m),
+        fit(q.fit) {
+    if (!fit.empty()) model.learn(runs_of(load_own_runs(fit, m), m, chip));
+  }
 
   EngineAnswer answer(const RunSpec& spec) const {
     if (engine) refuse_axes(spec, *engine);
@@ -87,12 +92,15 @@ std::string EngineOn::name() const {
 double EngineOn::tuned() const {
   return parts_->model.tuned().mean;
 }
+size_t EngineOn::own_runs() const {
+  return parts_->model.own_runs().size();
+}
 double EngineOn::memory() const {
   return parts_->chip.memory_bytes;
 }
 
 void EngineOn::print_origin() const {
-  const auto& [engine, model, chip, machine] = *parts_;
+  const auto& [engine, model, chip, machine, fit] = *parts_;
   std::printf("as %s runs it: ", name().c_str());
   if (engine)
     std::printf("coefficients from %zu published runs of it and %zu of others (%s)", model.own_rows(),
@@ -102,6 +110,15 @@ void EngineOn::print_origin() const {
   std::printf(", tuned %.2g", model.tuned().mean);
   if (model.tuned().sigma > 0) std::printf(" +- %.2g", model.tuned().sigma);
   std::printf(" (0: research code, 1: a submission to MLPerf)\n");
+  if (!fit.empty()) std::printf("and from %zu runs of your own (%s)\n", own_runs(), fit.c_str());
+}
+
+void take_fit(const Machine& machine, EngineQuestion& q) {
+  const OwnRuns own = load_own_runs(q.fit, machine);
+  if (q.engine != "isobar" && q.engine != own.engine)
+    throw ConfigError(q.fit, "engine", "is " + own.engine + ", not " + q.engine, "leave --engine out");
+  q.engine = own.engine;
+  q.tuned = own.tuned;
 }
 
 EngineLayout EngineOn::own(RunSpec spec) const {

@@ -16,7 +16,11 @@ namespace isobar {
 struct EngineQuestion {
   std::string engine;           // a file of configs/engines, or unknown
   std::optional<double> tuned;  // 0 … 1; none: the engine's usual
+  std::string fit{};            // of own runs (isobar fit --engine); "": none
 };
+
+/// As the fit says: its engine, and how tuned it is. Throws ConfigError where --engine says another.
+void take_fit(const Machine& machine, EngineQuestion& engine);
 
 struct EngineLayout {
   RunSpec spec;
@@ -32,7 +36,8 @@ class EngineOn {
   ~EngineOn();
   std::string name() const;
   double tuned() const;
-  double memory() const;  // bytes that a process can allocate
+  size_t own_runs() const;  // that it learnt from, besides published ones
+  double memory() const;    // bytes that a process can allocate
   void print_origin() const;
   /// The run, with the largest micro-batch that fits where it gives none.
   EngineLayout own(RunSpec spec) const;

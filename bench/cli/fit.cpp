@@ -4,9 +4,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "bench/cli/fit_engine.h"
 #include "bench/cli/machine_option.h"
 #include "bench/cli/measured.h"
 #include "bench/cli/options.h"
@@ -33,7 +35,17 @@ Runs on accelerators, yours or others', come in by `isobar import` and are fitte
 closed form of layouts prices them. Several tables may go into one directory: what sets one campaign's engine and
 cluster apart is then kept from the coefficients, and a prediction for yet another allows for as much.
 
+With --engine the runs are of somebody else's engine, in a CSV table, and what is written is what `isobar predict
+--fit` answers from: the published runs of that engine and its like say what is probable, one row moves the whole, a
+few more the coefficients. Columns: arch layers hidden heads seq_len, gpus, tp, pp, micro_batch, global_batch, and
+one of step_time_s, tokens_per_s_per_gpu, samples_per_s; dp, cp, vpp, kv_heads, ffn_hidden, vocab, precision, recompute,
+zero_stage, sequence_parallel, flash_attention, memory_gb … where they differ from what is usual
+(configs/published/README.md). How wrong such predictions are by the number of rows: isobar score --leave-out
+campaign --points 1,3,10,20.
+
 Examples:
+  isobar fit mine.csv --machine dgx-h100 --engine nemo -o mine-fit.json
+  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --fit mine-fit.json --gpus 64
   isobar import runs.csv -o results/mine
   isobar fit results/mine --machine configs/machines/dgx-a100.yaml -o results/fitted.yaml --holdout 0.5 --by layout
   isobar fit results/demo --machine results/machine.yaml -o results/fitted.yaml
@@ -49,6 +61,8 @@ struct FitArguments {
   int64_t splits = 1;
   bool json = false;
   std::string by = "run";
+  std::string engine;
+  std::optional<double> tuned;
 };
 
 HeldOut split_of(const FitArguments& a, const std::vector<MeasuredRun>& runs) {
@@ -186,9 +200,9 @@ void add_fit_command(CLI::App& app) {
   auto a = std::make_shared<FitArguments>();
   CLI::App* fit = app.add_subcommand("fit", "Fits a machine's coefficients to measured runs, with intervals");
   fit->footer(kFitHelp);
-  fit->add_option("DIR", a->dir, "Results of a sweep")->required();
+  fit->add_option("DIR", a->dir, "Results of a sweep; with --engine a table of runs (CSV)")->required();
   add_machine_option(*fit, a->machine, "Machine file to start from (isobar calibrate)")->required();
-  fit->add_option("-o,--out", a->out, "Machine file to write")->required();
+  fit->add_option("-o,--out", a->out, "Machine file to write; with --engine the fit")->required();
   auto* holdout =
       fit->add_option("--holdout", a->holdout, "Share of the runs to keep out and predict, e.g. 0.5")
           ->check(number_in(0, 1));
@@ -207,6 +221,10 @@ void add_fit_command(CLI::App& app) {
       ->excludes(holdout)
       ->excludes(fraction);
   add_statistic_option(*fit, a->statistic, "; p10 or min on a machine that others use");
+  fit->add_option("--engine", a->engine,
+                  "Whose software ran the table's runs: a file of configs/engines, or unknown");
+  fit->add_option("--tuned", a->tuned, "How tuned that engine is: 0 research code … 1 MLPerf")
+      ->check(number_in(0, 1));
   fit->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
   fit->callback([a, fit] {
     const bool all = a->train_ids.empty() && a->holdout <= 0 && (a->fraction < 0 || a->fraction == 1);
@@ -214,6 +232,17 @@ void add_fit_command(CLI::App& app) {
     for (const char* option : {"--seed", "--splits", "--by"})
       refuse_unused(*fit,
                     {{option, !by_chance, "is of a random part that is held out", "add --holdout 0.5"}});
+    const bool foreign = !a->engine.empty();
+    if (a->engine == "isobar")
+      throw ConfigError("isobar fit", "--engine", "isobar is what is fitted without it", "leave it out");
+    if (!foreign && std::filesystem::path(a->dir).extension() == ".csv")
+      throw ConfigError(a->dir, "--engine",
+                        "is missing: a table of runs does not say whose software ran them",
+                        "name it, or import the table and fit the directory");
+    for (const char* option : {"--holdout", "--fraction", "--train-ids", "--statistic"})
+      refuse_unused(*fit, {{option, foreign, "is of a sweep's runs", "leave it or --engine out"}});
+    refuse_unused(*fit, {{"--tuned", !foreign, "is of other engines", "name one with --engine"}});
+    if (foreign) return fit_own_runs({a->dir, a->machine, a->engine, a->out, a->tuned, a->json});
     run_fit(*a);
   });
 }

@@ -51,7 +51,7 @@ change that fits.
 What is priced is Isobar's own engine, unless --engine names another: megatron, deepspeed, nemo, mlperf, fsdp,
 nanotron, nersc (configs/engines), or unknown, a mixture of all. Its coefficients are learnt from the published
 runs of configs/published when it is asked for; the interval is what campaigns were off by that were left out.
---tuned says how tuned the software is. With --gpus the layouts that a search finds for Isobar's own engine are
+--tuned says how tuned the software is; --fit learns from a few runs of your own (isobar fit RUNS.csv --engine E). With --gpus the layouts that a search finds for Isobar's own engine are
 priced again and ranked anew.
 
 Where policy.micro_batch is not given, or 0, a GPU's run takes the largest that fits its memory, as `isobar train`
@@ -66,6 +66,7 @@ Examples:
   isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --whatif nvlink_bw*2
   isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --set layout.tp=8
   isobar predict configs/models/llama3-70b.yaml --machine configs/machines/dgx-h100.yaml --gpus 64 --engine nemo
+  isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --gpus 64 --fit mine-fit.json
   isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --machine dgx-b200 --gpus 64
   isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --tokens 1T --deadline 30d --budget 2M
   isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --gpus 64 --fix tp=2..8 --exclude zero=3 -o out
@@ -81,7 +82,7 @@ struct PredictArguments {
   int64_t ranks = 0, ranks_on_host = 0, global_batch = 0;
   std::vector<std::string> what_if, fix, exclude;
   LayoutQuestion question;
-  EngineQuestion engine{"isobar", {}};
+  EngineQuestion engine{"isobar", {}, {}};
 };
 
 RunSpec spec_of(const PredictArguments& a) {
@@ -186,10 +187,11 @@ void answer_schedule(const Machine& m, const RunSpec& spec, const PredictArgumen
 }
 
 // `user`: what was set by hand, which a search keeps to.
-void run_predict(const PredictArguments& a, const std::vector<std::string>& user) {
+void run_predict(PredictArguments a, const std::vector<std::string>& user) {
   RunSpec spec = spec_of(a);
   std::vector<Machine> machines;
   for (const std::string& file : a.machines) machines.push_back(load_machine(file));
+  if (!a.engine.fit.empty()) take_fit(machines.front(), a.engine);
   if (!names_device(a)) spec.run.device = "auto";
   for (const Machine& m : machines)
     if (device_of(spec, m) == Device::accelerator && a.ranks_on_host > 0)
@@ -294,13 +296,16 @@ void add_predict_command(CLI::App& app) {
       "-o,--out", a->out,
       "Also write a page with figures, SVG, CSV and JSON there: of a search, of machines "
       "side by side or of what-ifs");
+  predict_command->add_option("--fit", a->engine.fit,
+                              "From your own runs of another engine, too (isobar fit RUNS.csv --engine E)");
   predict_command->add_flag("--rates", a->question.rates,
                             "What the step's time is made of, price by price, and each price's source "
                             "(accelerators, one layout)");
   predict_command->add_flag("--json", a->question.json, "Print JSON on stdout instead of tables");
   predict_command->callback([a, predict_command] {
     const bool plans = a->question.deadline_s > 0 || a->question.budget > 0;
-    const bool searches = !a->question.gpus.empty() || plans, foreign = a->engine.engine != "isobar";
+    const bool searches = !a->question.gpus.empty() || plans,
+               foreign = a->engine.engine != "isobar" || !a->engine.fit.empty();
     const bool several = a->machines.size() > 1, trains = has_training(a->question);
     const char* one = "is of one machine";
     const char* alone = "leave the others out";
@@ -314,6 +319,8 @@ void add_predict_command(CLI::App& app) {
           "leave --json out; DIR/search.json has the data"},
          {"--out", !a->emit.empty(), "is of a search", "leave --emit out"},
          {"--tuned", !foreign, "is of other engines", "name one with --engine"},
+         {"--tuned", !a->engine.fit.empty(), "is said by the fit", "give it to isobar fit"},
+         {"--fit", several, one, alone},
          {"--rates", foreign, own, "leave it or --engine out"},
          {"--pareto", foreign, own, "leave it or --engine out"},
          {"--rates", several, one, alone},

@@ -28,6 +28,7 @@ json json_of(const EngineOn& on, const Machine& m, const EngineLayout& l) {
   const double samples = static_cast<double>(l.spec.train.global_batch);
   return {{"engine", on.name()},
           {"tuned", on.tuned()},
+          {"own_runs", on.own_runs()},
           {"machine", m.name},
           {"ranks", l.spec.layout.world()},
           {"layout", text_of(layout_of(l.spec))},

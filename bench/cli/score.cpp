@@ -14,6 +14,7 @@
 #include "bench/cli/options.h"
 #include "model/base/error.h"
 #include "perfmodel/fitting/statistics.h"
+#include "perfmodel/machine/shipped.h"
 #include "perfmodel/score/campaigns_out.h"
 #include "perfmodel/score/referee.h"
 
@@ -35,6 +36,8 @@ What is fitted to:
                      campaign that have what is left out are left out too
   --leave-out campaign   each engine and its tuning from all the others; a line a campaign, whatever tables it is in
   --points N         N random rows of the table, five draws; of other campaigns only the prices are known
+  --leave-out campaign --points 1,3,10   so many random rows of each campaign that is left out are given, in ten
+                     draws, and the rest asked: what a stranger's first runs are worth
   --up-to N          runs on at most N nodes, scored on those of more
   --fit-on OTHER     these tables instead of the shipped ones, and nothing of TABLES; with --folds or --leave-out both
   --spec             spec sheet only; one scale a machine family, from other campaigns
@@ -50,12 +53,14 @@ Examples:
   isobar score                                                    # the scoreboard
   isobar score mine.csv --leave-out layout                        # your runs, layouts that the fit never saw
   isobar score mine.csv --points 20                               # what twenty runs are worth
+  isobar score --leave-out campaign --points 1,3,10,20            # what a few runs of an unseen campaign are worth
   isobar score configs/published/megatron_sc21.csv --spec --json)";
 
 struct ScoreArguments {
   std::vector<std::string> tables, fit_on;
   std::string published, leave_out, machine;
-  int folds = 0, points = 0, up_to = 0;
+  int folds = 0, up_to = 0;
+  std::vector<int> points;
   bool experts = false, spec = false, json = false, rows = false;
 };
 
@@ -194,29 +199,69 @@ void print(const CampaignsOut& out, const char* what, const ScoreArguments& a) {
       if (a.rows) j["predictions"] = json_of(c.rows);
       std::printf("%s\n", j.dump().c_str());
     }
+    if (!out.open.empty()) {
+      nlohmann::json j = json_of(score_rows(out.open));
+      j["quantity"] = what;
+      j["campaign"] = "rows that leave inputs open";
+      if (a.rows) j["predictions"] = json_of(out.open);
+      std::printf("%s\n", j.dump().c_str());
+    }
     const nlohmann::json all = {{"quantity", what},
                                 {"campaigns", out.campaigns.size()},
                                 {"median_mape", 100 * out.median_mape},
                                 {"coverage", 100 * out.coverage},
-                                {"least_coverage", 100 * out.least}};
+                                {"least_coverage", 100 * out.least},
+                                {"upper_over_lower", out.width}};
     std::printf("%s\n", all.dump().c_str());
     return;
   }
   std::printf("%s\n", what);
   for (const CampaignScore& c : out.campaigns) print_line("  " + c.campaign, 0, c.scores);
+  if (!out.open.empty()) {
+    std::printf("rows that leave inputs open, over all that they may be of (measured: 1)\n");
+    print_line("  all campaigns", 0, score_rows(out.open));
+    print_news(out.open);
+  }
   std::printf(
       "  median over %zu campaigns of the mean error %.1f %%; the 80 %% interval holds %.0f %% of all "
-      "rows, %.0f %% of the campaign that has the least\n",
-      out.campaigns.size(), 100 * out.median_mape, 100 * out.coverage, 100 * out.least);
+      "rows, %.0f %% of the campaign that has the least; upper over lower %.2f (median)\n",
+      out.campaigns.size(), 100 * out.median_mape, 100 * out.coverage, 100 * out.least, out.width);
+}
+
+/// What the first rows of a campaign are worth, by how many are given.
+void print(const std::vector<std::pair<int, CampaignsOut>>& few, const char* what, const ScoreArguments& a) {
+  if (few.empty()) return;
+  if (!a.json)
+    std::printf("%s by rows given of the campaign, median over campaigns\n  %5s %9s %7s %8s %5s %12s\n", what,
+                "given", "campaigns", "MAPE", "coverage", "least", "upper/lower");
+  for (const auto& [given, out] : few) {
+    if (a.json) {
+      nlohmann::json by = nlohmann::json::object();
+      for (const CampaignScore& c : out.campaigns) by[c.campaign] = json_of(c.scores);
+      const nlohmann::json j = {{"quantity", what},
+                                {"given", given},
+                                {"campaigns", by},
+                                {"median_mape", 100 * out.median_mape},
+                                {"coverage", 100 * out.coverage},
+                                {"least_coverage", 100 * out.least},
+                                {"upper_over_lower", out.width}};
+      std::printf("%s\n", j.dump().c_str());
+    } else if (out.campaigns.empty()) {
+      std::printf("  %5d %9d\n", given, 0);
+    } else {
+      std::printf("  %5d %9zu %7.1f %8.0f %5.0f %12.2f\n", given, out.campaigns.size(), 100 * out.median_mape,
+                  100 * out.coverage, 100 * out.least, out.width);
+    }
+  }
 }
 
 JudgeOptions options_of(const ScoreArguments& a) {
   using Split = JudgeOptions::Split;
   JudgeOptions o;
   o.spec_only = a.spec;
-  if (a.points > 0) {
+  if (!a.points.empty()) {
     o.split = Split::points;
-    o.points = a.points;
+    o.points = a.points.front();
   } else if (a.up_to > 0) {
     o.split = Split::up_to;
     o.nodes = a.up_to;
@@ -257,6 +302,11 @@ void score_campaigns(const Library& scored, const Library& others, const ScoreAr
   for (const auto& [quantity, what] : {std::pair{&kStepSeconds, "step time"}, {&kPeakBytes, "peak memory"}}) {
     const CampaignsOut out = leave_campaigns_out(*quantity, scored, others);
     if (!out.campaigns.empty()) print(out, what, a);
+    std::vector<std::pair<int, CampaignsOut>> few;
+    if (!a.points.empty()) few.emplace_back(0, out);
+    for (const int n : a.points)
+      few.emplace_back(n, leave_campaigns_out(*quantity, scored, others, static_cast<size_t>(n)));
+    print(few, what, a);
   }
   if (a.json) return;
   for (const PublishedTable& t : scored)
@@ -308,10 +358,12 @@ void add_score_command(CLI::App& app) {
       score->add_option("--leave-out", a->leave_out, "Hold out whole values: layout, gpus, model or campaign")
           ->check(CLI::IsMember({"layout", "gpus", "model", "campaign"}))
           ->excludes(folds);
-  auto* points = score->add_option("--points", a->points, "Fit to N random rows of the table")
+  auto* points = score
+                     ->add_option("--points", a->points,
+                                  "Fit to N random rows of the table; N,M… of each campaign left out")
+                     ->delimiter(',')
                      ->check(CLI::Range(1, 100000))
-                     ->excludes(folds)
-                     ->excludes(leave);
+                     ->excludes(folds);
   score->add_option("--up-to", a->up_to, "Fit to runs on at most N nodes, score those on more")
       ->check(CLI::Range(1, 100000))
       ->excludes(folds)
@@ -323,10 +375,15 @@ void add_score_command(CLI::App& app) {
   auto* json = score->add_flag("--json", a->json, "One JSON object a table, a line each");
   score->add_flag("--rows", a->rows, "With --json: every row's prediction too")->needs(json);
   score->callback([a, score] {
-    refuse_unused(*score, {{"--published", !a->tables.empty() && !a->fit_on.empty(),
-                            "is not read: TABLES are scored, and --fit-on is fitted to", "leave it out"},
-                           {"--spec", a->leave_out == "campaign",
-                            "says what is fitted to, as --leave-out campaign", "keep one of the two"}});
+    refuse_unused(*score,
+                  {{"--published", !a->tables.empty() && !a->fit_on.empty(),
+                    "is not read: TABLES are scored, and --fit-on is fitted to", "leave it out"},
+                   {"--points", !a->leave_out.empty() && a->leave_out != "campaign",
+                    "says what is fitted to, as --leave-out does", "keep one, or leave out campaigns"},
+                   {"--points", a->points.size() > 1 && a->leave_out.empty(),
+                    "is one number where tables are scored", "give one, or add --leave-out campaign"},
+                   {"--spec", a->leave_out == "campaign", "says what is fitted to, as --leave-out campaign",
+                    "keep one of the two"}});
     run_score(*a);
   });
 }

@@ -37,6 +37,8 @@ Imported import_published(const std::string& csv, const PublishedImport& options
     ++out.refused[reason];
     out.first.try_emplace(reason, "row " + p.id);
   };
+  for (const OpenRun& o : table.open)
+    leave_out("leaves " + o.missing.front() + " open", o.candidates.front());
   std::map<std::string, int64_t> seen;  // repetitions of one specification
   for (const PublishedRun& p : table.runs) {
     if (p.gpu_type.find(options.only) == std::string::npos) {

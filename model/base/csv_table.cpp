@@ -52,6 +52,17 @@ const std::string& CsvRow::text(const std::string& column) const {
   return c == columns_->end() || c->second >= cells_.size() ? kNothing : cells_[c->second];
 }
 
+CsvRow CsvRow::with(const std::map<std::string, std::string>& cells) const {
+  auto columns = std::make_shared<std::map<std::string, size_t>>(*columns_);
+  CsvRow out(columns, cells_, line_);
+  for (const auto& [column, text] : cells) {
+    const size_t at = columns->emplace(column, columns->size()).first->second;
+    if (out.cells_.size() <= at) out.cells_.resize(at + 1);
+    out.cells_[at] = text;
+  }
+  return out;
+}
+
 double CsvRow::number(const std::string& column) const {
   return number(column, std::nan(""));
 }

@@ -21,6 +21,8 @@ class CsvRow {
   double number(const std::string& column) const;
   double number(const std::string& column, double otherwise) const;
   int line() const { return line_; }
+  /// The row with other cells, of columns that the table need not have.
+  CsvRow with(const std::map<std::string, std::string>& cells) const;
 
  private:
   std::shared_ptr<const std::map<std::string, size_t>> columns_;

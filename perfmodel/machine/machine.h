@@ -126,9 +126,6 @@ Machine machine_from_spec(const std::string& name, const Identity& identity,
 
 Machine load_machine(const std::string& path);
 Machine parse_machine(const std::string& yaml, const std::string& file);
-/// A folder that comes with Isobar ("configs/machines"): here, beside the build that this program is from, or
-/// where it was built from.
-std::string shipped(const std::string& folder);
 std::string to_yaml(const Machine& m);
 void save_machine(const Machine& m, const std::string& path);  // atomic
 

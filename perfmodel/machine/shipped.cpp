@@ -1,3 +1,5 @@
+#include "perfmodel/machine/shipped.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -6,7 +8,6 @@
 
 #include "model/base/error.h"
 #include "model/base/yaml.h"
-#include "perfmodel/machine/machine.h"
 #include "perfmodel/machine/machine_file.h"
 
 namespace isobar {
@@ -58,6 +59,19 @@ std::string nearest_few(const std::string& name, std::vector<std::string> known)
 std::string shipped(const std::string& folder) {
   const std::vector<fs::path> places = places_of(folder);
   return places.empty() ? folder : places.front().string();  // whoever reads it says that it is not there
+}
+
+std::vector<std::string> files_in(const std::string& folder, const std::string& ending) {
+  std::vector<std::string> files;
+  std::error_code gone;
+  for (const auto& entry : fs::directory_iterator(folder, gone))
+    if (entry.path().extension() == ending) files.push_back(entry.path().string());
+  if (files.empty())
+    throw ConfigError(
+        folder, "", gone ? "is not there: " + gone.message() : "holds no " + ending + " file",
+        "name a folder that has some; those that come with Isobar lie beside its build, in configs");
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 std::string machine_file(const std::string& named, const std::string& where) {

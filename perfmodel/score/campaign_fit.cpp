@@ -256,15 +256,17 @@ void CampaignFit::hold_out(const std::string& what, const std::set<std::string>&
     means.emplace_back(a.sum() / block.sum(), 1 / block.sum());  // generalised least squares
   }
   double beyond = 0;
-  if (!what.empty()) {
+  if (groups.size() < 2) news_[what] = 0;  // nothing was held out: the process and what is believed speak
+  if (!what.empty() && groups.size() >= 2) {
     // A group that nobody has seen is off by its own deviation and by that of those it is predicted from.
     const double sigma = spread_of(means, std::sqrt(2.0) * quantity_.misfit);
     const double wider = student80(kPriorGroups + static_cast<double>(groups.size()) - 1) / kNormal80;
     beyond = sigma * sigma;
     news_[what] = std::pow(wider * sigma, 2);
   }
-  // A few errors tell little: then the normal law speaks, or the campaign as a whole. Runs that are held out
-  // together are wrong together: they count as one, and one of them is what the others are compared with.
+  // A few errors tell little: then what other campaigns were off by speaks, or this one as a whole. Runs that
+  // are held out together are wrong together: they count as one, and one of them is what the others are
+  // compared with.
   const double few = what.empty() ? kFewErrors : kPriorGroups;
   const auto quantile_of = [&](const std::string* source, double otherwise) {
     std::vector<double> z;
@@ -278,7 +280,8 @@ void CampaignFit::hold_out(const std::string& what, const std::set<std::string>&
     const double own = static_cast<double>(what.empty() ? z.size() : values.size() - 1);
     return (own * quantile(std::move(z), 0.8) + few * otherwise) / (own + few);
   };
-  const double pooled = quantile_of(nullptr, kNormal80);
+  const double believed = std::max(kNormal80, 0.5 * (belief_.tails.high - belief_.tails.low));
+  const double pooled = quantile_of(nullptr, believed);
   for (const std::string& source : sources) quantiles_[source][what] = quantile_of(&source, pooled);
 }
 
@@ -319,9 +322,9 @@ Estimated CampaignFit::predict(const Sample& s) const {
   double mean = quantity_.log_value(s, prices_), low = 0, high = 0, share = 1;
   std::string news = "campaign";
   if (rows_.empty()) {
-    const double sigma = std::sqrt(unseen_variance(quantity_, s, belief_));
-    low = belief_.tails.low * sigma;
-    high = belief_.tails.high * sigma;
+    const Spread sigma = unseen_spread(quantity_, s, belief_);
+    low = belief_.tails.low * sigma.below;
+    high = belief_.tails.high * sigma.above;
   } else {
     const VectorXd j = gradient(quantity_, s, prices_);
     VectorXd k = kernel(s) + spread_ * j;
@@ -341,7 +344,9 @@ Estimated CampaignFit::predict(const Sample& s) const {
       }
     share = beyond / (variance + beyond);
     // Prices, scales and quantiles of a handful of different runs are unsure themselves.
-    high = width(s, unseen) * std::sqrt((1 + kFew / different_) * (variance + beyond));
+    const double few = kFew / (kFew + different_);
+    variance += few * few * far_variance(quantity_, s, mean);
+    high = width(s, unseen) * std::sqrt((1 + few) * (variance + beyond));
     low = -high;
   }
   // Nothing runs above the peak.

@@ -4,24 +4,32 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <random>
 #include <set>
 
 #include "perfmodel/fitting/statistics.h"
 #include "perfmodel/score/campaign_fit.h"
+#include "perfmodel/score/open_run.h"
 
 namespace isobar {
 namespace {
+
+constexpr int kGivenDraws = 10;  // of the rows that are given
+constexpr unsigned kSeed = 1;
+constexpr size_t kChoosers = 60;  // rows of each campaign that tell what people choose
+constexpr size_t kAsked = 3;      // different runs that have to be left to ask for
 
 /// The runs of one campaign, and what they say about its prices.
 struct Campaign {
   std::vector<std::unique_ptr<Sample>> samples;
   std::set<std::string> ids, specifications;
+  size_t different = 0;  // runs, repetitions not counted
   bool scored = false;
   Voice voice;
 
   void add(Sample s) {
     if (!ids.insert(s.id).second) return;  // the same row of the shipped table and of a copy
-    specifications.insert(s.values.at(""));
+    if (specifications.insert(s.values.at("")).second) ++different;
     samples.push_back(std::make_unique<Sample>(std::move(s)));
   }
   Samples runs() const {
@@ -41,55 +49,108 @@ struct Campaign {
 using Campaigns = std::map<std::string, Campaign>;
 
 void take(const Quantity& quantity, const Library& tables, bool scored, Campaigns& into) {
-  for (const PublishedTable& t : tables)
+  for (const PublishedTable& t : tables) {
     for (const PublishedRun& r : t.runs) {
       if (&quantity == &kPeakBytes && r.memory_gb <= 0) continue;
       Campaign& c = into[r.campaign];
       c.add(&quantity == &kPeakBytes ? memory_sample_of(r) : sample_of(r));
       c.scored = c.scored || scored;
     }
+    if (&quantity == &kStepSeconds)
+      for (const OpenRun& o : t.open) into[o.candidates.front().campaign].scored |= scored;
+  }
+  // Whatever a row may repeat is nothing to predict it from.
+  for (const PublishedTable& t : tables)
+    for (const OpenRun& o : t.open)
+      for (const PublishedRun& r : o.candidates)
+        if (const auto own = into.find(r.campaign); own != into.end())
+          own->second.specifications.insert(r.specification());
 }
 
+/// Some of a campaign's runs given, the others asked.
 CampaignScore predicted(const Quantity& quantity, const std::string& name, const Campaign& campaign,
-                        const PriceBelief& others) {
+                        const PriceBelief& others, size_t given) {
   CampaignScore out{name, {}, {}};
-  const CampaignFit fit(quantity, {}, others);
-  for (const Sample* s : campaign.runs()) {
-    const Estimated e = fit.predict(*s);
-    out.rows.push_back({s->id, s->run->choice_group(), std::exp(s->log_s), e.value, e.lower, e.upper,
-                        s->run->specification(), e.news, e.share});
+  Samples runs = campaign.runs();
+  std::mt19937 random(kSeed);
+  for (int draw = 0; draw < (given > 0 ? kGivenDraws : 1); ++draw) {
+    if (given > 0) std::shuffle(runs.begin(), runs.end(), random);
+    const Samples known(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(given));
+    std::set<std::string> repeated;
+    for (const Sample* s : known) repeated.insert(s->values.at(""));
+    const CampaignFit fit(quantity, known, others);
+    const std::string group = given > 0 ? " draw " + std::to_string(draw) : "";
+    for (const Sample* s : runs) {
+      if (repeated.contains(s->values.at(""))) continue;
+      const Estimated e = fit.predict(*s);
+      out.rows.push_back({s->id, s->run->choice_group() + group, std::exp(s->log_s), e.value, e.lower,
+                          e.upper, s->run->specification(), e.news, e.share});
+    }
   }
   out.scores = score_rows(out.rows);
   return out;
 }
 
+/// Rows of a campaign that leave inputs open, by what the other campaigns say of prices and of what is
+/// chosen.
+void predict_open(const Quantity& quantity, const std::string& name, const Library& scored,
+                  const Campaigns& campaigns, const PriceBelief& others, std::vector<ScoredRow>& out) {
+  const CampaignFit fit(quantity, {}, others);
+  Samples choices;
+  for (const auto& [other, c] : campaigns) {
+    if (other == name) continue;
+    const Samples some = thin(c.runs(), kChoosers);
+    choices.insert(choices.end(), some.begin(), some.end());
+  }
+  for (const PublishedTable& t : scored)
+    for (const OpenRun& o : t.open) {
+      const PublishedRun& first = o.candidates.front();
+      if (first.campaign != name) continue;
+      const Estimated e = over_candidates(o, chances(o, choices),
+                                          [&](const PublishedRun& r) { return fit.predict(sample_of(r)); });
+      out.push_back({first.id, first.id, 1, e.value, e.lower, e.upper, "", e.news, e.share});
+    }
+}
+
+double median_width(const std::vector<ScoredRow>& rows) {
+  std::vector<double> widths;
+  for (const ScoredRow& r : rows) widths.push_back(r.upper / r.lower);
+  return quantile(std::move(widths), 0.5);
+}
+
 }  // namespace
 
-CampaignsOut leave_campaigns_out(const Quantity& quantity, const Library& scored, const Library& others) {
+CampaignsOut leave_campaigns_out(const Quantity& quantity, const Library& scored, const Library& others,
+                                 size_t given) {
   Campaigns campaigns;
   take(quantity, scored, true, campaigns);
   take(quantity, others, false, campaigns);
   for (auto& [name, c] : campaigns) c.voice = voice_of(quantity, c.runs());
   CampaignsOut out;
   std::vector<ScoredRow> all;
-  std::vector<double> means;
+  std::vector<double> means, widths;
   for (const auto& [name, left_out] : campaigns) {
-    if (!left_out.scored) continue;
+    if (!left_out.scored || (given > 0 && left_out.different < given + kAsked)) continue;
     std::vector<Voice> voices;
     for (const auto& [other, c] : campaigns) {
-      if (other == name) continue;
+      if (other == name || c.samples.empty()) continue;
       Samples rows = c.without(left_out);
       voices.push_back(rows.size() == c.samples.size() ? c.voice : voice_of(quantity, std::move(rows)));
     }
-    out.campaigns.push_back(
-        predicted(quantity, name, left_out, believe(quantity, voices, engine_of(name), tuned_of(name))));
+    const PriceBelief belief = believe(quantity, voices, engine_of(name), tuned_of(name));
+    if (given == 0 && &quantity == &kStepSeconds)
+      predict_open(quantity, name, scored, campaigns, belief, out.open);
+    if (left_out.samples.empty()) continue;
+    out.campaigns.push_back(predicted(quantity, name, left_out, belief, given));
     const CampaignScore& c = out.campaigns.back();
     all.insert(all.end(), c.rows.begin(), c.rows.end());
     means.push_back(c.scores.mape);
+    widths.push_back(median_width(c.rows));
     out.least = means.size() == 1 ? c.scores.coverage : std::min(out.least, c.scores.coverage);
   }
   if (means.empty()) return out;
   out.median_mape = quantile(means, 0.5);
+  out.width = quantile(widths, 0.5);
   out.coverage = score_rows(all).coverage;
   return out;
 }

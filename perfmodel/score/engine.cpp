@@ -6,7 +6,7 @@
 
 #include "model/base/error.h"
 #include "model/base/yaml.h"
-#include "perfmodel/machine/machine.h"
+#include "perfmodel/machine/shipped.h"
 
 namespace isobar {
 namespace {
@@ -75,19 +75,13 @@ Habits habits_of(const Section& s) {
 }
 
 std::vector<ForeignEngine> engines_in(const std::string& folder) {
-  std::vector<std::filesystem::path> files;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
-    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
   std::vector<ForeignEngine> out;
   std::set<std::string> taken;
-  for (const auto& file : files) {
-    out.push_back(load_engine(file.string()));
+  for (const std::string& file : files_in(folder, ".yaml")) {
+    out.push_back(load_engine(file));
     for (const auto& [c, tuned] : out.back().campaigns)
       if (!taken.insert(c).second)
-        throw ConfigError(file.string(), "campaigns", "'" + c + "' is another engine's",
-                          "leave it to one of them");
+        throw ConfigError(file, "campaigns", "'" + c + "' is another engine's", "leave it to one of them");
   }
   return out;
 }

@@ -1,5 +1,6 @@
 #include "perfmodel/score/engine_model.h"
 
+#include "perfmodel/machine/shipped.h"
 #include "perfmodel/score/referee.h"
 #include "perfmodel/score/splits.h"
 
@@ -20,6 +21,12 @@ PriceBelief learnt(const Quantity& quantity, const Library& tables, const Foreig
   return believe(quantity, voices, engine, tuned);
 }
 
+Samples pointers(const std::vector<std::unique_ptr<Sample>>& owned) {
+  Samples out;
+  for (const auto& s : owned) out.push_back(s.get());
+  return out;
+}
+
 }  // namespace
 
 EngineModel::EngineModel(const std::vector<PublishedTable>& tables, const ForeignEngine* engine,
@@ -28,15 +35,44 @@ EngineModel::EngineModel(const std::vector<PublishedTable>& tables, const Foreig
   step_ = learnt(kStepSeconds, tables, engine, tuned_, &own_, &others_);
   size_t own = 0, others = 0;
   memory_ = learnt(kPeakBytes, tables, engine, tuned_, &own, &others);
+  condition();
 }
 
 EngineModel EngineModel::shipped(const ForeignEngine* engine, std::optional<double> tuned) {
   return {load_library(isobar::shipped("configs/published")), engine, tuned};
 }
 
+void EngineModel::learn(std::vector<PublishedRun> own) {
+  runs_ = std::move(own);
+  steps_.clear();
+  peaks_.clear();
+  for (const PublishedRun& r : runs_) {
+    steps_.push_back(std::make_unique<Sample>(sample_of(r)));
+    if (r.memory_gb > 0) peaks_.push_back(std::make_unique<Sample>(memory_sample_of(r)));
+  }
+  condition();
+}
+
+void EngineModel::condition() {
+  step_fit_ = std::make_unique<CampaignFit>(kStepSeconds, pointers(steps_), step_);
+  memory_fit_ = std::make_unique<CampaignFit>(kPeakBytes, pointers(peaks_), memory_);
+}
+
 EngineAnswer EngineModel::predict(const PublishedRun& run) const {
-  const CampaignFit step(kStepSeconds, {}, step_), memory(kPeakBytes, {}, memory_);
-  return {step.predict(sample_of(run)), memory.predict(memory_sample_of(run))};
+  return {step_fit_->predict(sample_of(run)), memory_fit_->predict(memory_sample_of(run))};
+}
+
+std::vector<ScoredRow> EngineModel::left_out() const {
+  std::vector<ScoredRow> rows;
+  for (const auto& one : steps_) {
+    Samples others;
+    for (const Sample* s : pointers(steps_))
+      if (s->values.at("") != one->values.at("")) others.push_back(s);
+    const Estimated e = CampaignFit(kStepSeconds, others, step_).predict(*one);
+    rows.push_back({one->id, one->run->choice_group(), one->run->step_s, e.value, e.lower, e.upper,
+                    one->run->specification(), e.news, e.share});
+  }
+  return rows;
 }
 
 }  // namespace isobar

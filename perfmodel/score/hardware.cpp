@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <filesystem>
 #include <vector>
 
 #include "model/base/error.h"
+#include "perfmodel/machine/shipped.h"
 
 namespace isobar {
 namespace {
@@ -24,27 +24,22 @@ struct Named {
   ChipSpec chip;
 };
 
-std::vector<Named> chips_of(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
-    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
+std::vector<Named> chips_of(const std::string& folder) {
   std::vector<Named> out;
-  for (const auto& file : files) {
-    const Machine m = load_machine(file.string());
+  for (const std::string& file : files_in(folder, ".yaml")) {
+    const Machine m = load_machine(file);
     if (!m.accelerator) continue;
     for (const std::string& name : m.accelerator->called) {
       const auto same =
           std::find_if(out.begin(), out.end(), [&](const Named& n) { return n.name == upper(name); });
       if (same != out.end())
-        throw ConfigError(file.string(), "accelerator.called",
-                          "'" + name + "' is the name of another machine's chip", "leave it to one of them");
+        throw ConfigError(file, "accelerator.called", "'" + name + "' is the name of another machine's chip",
+                          "leave it to one of them");
       out.push_back({upper(name), chip_of(m)});
     }
   }
   if (out.empty())
-    throw ConfigError(folder.string(), "accelerator.called", "is in none of the machine files there",
+    throw ConfigError(folder, "accelerator.called", "is in none of the machine files there",
                       "run it where configs/machines is");
   return out;
 }

@@ -1,6 +1,7 @@
 #include "perfmodel/score/price_fit.h"
 
 #include <Eigen/Cholesky>
+#include <Eigen/Eigenvalues>
 #include <Eigen/LU>
 #include <algorithm>
 #include <cmath>
@@ -100,6 +101,16 @@ PriceFit fit_prices(const Quantity& q, const Samples& rows, const PriceBelief& p
 
 }  // namespace
 
+namespace {
+
+PriceBelief with_axes(PriceBelief b) {
+  const Eigen::SelfAdjointEigenSolver<MatrixXd> eigen(b.covariance);
+  b.axes = eigen.eigenvectors() * eigen.eigenvalues().cwiseMax(0).cwiseSqrt().asDiagonal();
+  return b;
+}
+
+}  // namespace
+
 PriceBelief spec_belief(const Quantity& q) {
   const auto n = static_cast<Eigen::Index>(q.prices);
   PriceBelief b{VectorXd(n), MatrixXd::Zero(n, n)};
@@ -108,7 +119,7 @@ PriceBelief spec_belief(const Quantity& q) {
     b.mean[i] = std::log(info.spec);
     b.covariance(i, i) = info.unsure * info.unsure + info.differs * info.differs;
   }
-  return b;
+  return with_axes(std::move(b));
 }
 
 Voice voice_of(const Quantity& q, const Samples& campaign) {
@@ -180,7 +191,7 @@ class Hierarchy {
       covariance = said.precision.ldlt().solve(one);
       mean = covariance * said.vector;
     }
-    return {mean + tuning_ * (tuned.mean - kMiddle), covariance + deviation(tuned)};
+    return with_axes({mean + tuning_ * (tuned.mean - kMiddle), covariance + deviation(tuned)});
   }
 
   /// Campaigns of engines that no file describes are families of their own.
@@ -221,18 +232,34 @@ PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns, cons
     const PriceBelief others = h.believe(rest, Hierarchy::family_of(out), out.tuned);
     std::vector<double> of_campaign;
     for (const Sample* s : thin(out.rows, kHeldOut))
-      if (s->bound == 0)
-        of_campaign.push_back((s->log_s - q.log_value(*s, others.mean)) /
-                              std::sqrt(unseen_variance(q, *s, others)));
+      if (s->bound == 0) {
+        const double off = s->log_s - q.log_value(*s, others.mean);
+        const Spread sigma = unseen_spread(q, *s, others);
+        of_campaign.push_back(off / (off < 0 ? sigma.below : sigma.above));
+      }
     errors.push_back(std::move(of_campaign));
   }
   all.tails = tails_of(errors);
   return all;
 }
 
-double unseen_variance(const Quantity& q, const Sample& s, const PriceBelief& belief) {
-  const VectorXd j = gradient(q, s, belief.mean);
-  return j.dot(belief.covariance * j) + std::pow(offset_sigma(q), 2) + std::pow(process_sigma(q), 2);
+double far_variance(const Quantity& q, const Sample& s, double log_value) {
+  constexpr double kFar = 0.35;  // log sigma per e-fold above the ceiling: by campaigns left out
+  return &q == &kStepSeconds ? std::pow(kFar * (log_value - std::log(s.counts.ceiling_s)), 2) : 0;
+}
+
+Spread unseen_spread(const Quantity& q, const Sample& s, const PriceBelief& belief) {
+  const double middle = q.log_value(s, belief.mean);
+  double below = std::pow(offset_sigma(q), 2) + std::pow(process_sigma(q), 2);
+  below += far_variance(q, s, middle);
+  double above = below;
+  for (Eigen::Index k = 0; k < belief.axes.cols(); ++k) {
+    const double one = q.log_value(s, belief.mean + kNormal80 * belief.axes.col(k)) - middle;
+    const double other = q.log_value(s, belief.mean - kNormal80 * belief.axes.col(k)) - middle;
+    above += std::pow(std::max({one, other, 0.0}) / kNormal80, 2);
+    below += std::pow(std::min({one, other, 0.0}) / kNormal80, 2);
+  }
+  return {std::sqrt(below), std::sqrt(above)};
 }
 
 VectorXd fitted_prices(const Quantity& q, const Samples& training, const PriceBelief& belief) {

@@ -18,7 +18,9 @@ namespace isobar {
 struct PriceBelief {
   Eigen::VectorXd mean;
   Eigen::MatrixXd covariance;
-  /// What such a campaign is wrong by, in sigmas of unseen_variance: campaigns predicted from the others.
+  /// Main axes of the covariance, one sigma long, in columns.
+  Eigen::MatrixXd axes{};
+  /// What such a campaign is wrong by, in sigmas of unseen_spread: campaigns predicted from the others.
   Tails tails{};
 };
 /// What one campaign's runs say about its prices: a Gaussian's precision, and precision times mean.
@@ -37,8 +39,15 @@ Voice voice_of(const Quantity& quantity, const Samples& campaign);
 PriceBelief believe(const Quantity& quantity, const std::vector<Voice>& campaigns,
                     const ForeignEngine* engine = nullptr, const Tuned& tuned = {});
 PriceBelief spec_belief(const Quantity& quantity);
-/// Of the logarithm of a run whose campaign nobody has seen: its prices', and what prices do not explain.
-double unseen_variance(const Quantity& quantity, const Sample& sample, const PriceBelief& belief);
+/// A step is as unsure as it is far from its products at the peak: variance of one of so long.
+double far_variance(const Quantity& quantity, const Sample& sample, double log_value);
+/// Log sigmas of a run whose campaign nobody has seen: what its prices may be, each main axis of their doubt
+/// tried both ways (what hides under the products at the likeliest prices surfaces at others), what prices do
+/// not explain, and that a step is as unsure as it is far from its products at the peak.
+struct Spread {
+  double below, above;
+};
+Spread unseen_spread(const Quantity& quantity, const Sample& sample, const PriceBelief& belief);
 /// Logarithms of prices that suit these samples best, bounds among them.
 Eigen::VectorXd fitted_prices(const Quantity& quantity, const Samples& training, const PriceBelief& belief);
 

@@ -1,41 +1,31 @@
 #include "perfmodel/score/published_run.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <initializer_list>
 #include <set>
-#include <stdexcept>
 #include <tuple>
 
-#include "perfmodel/score/step_model.h"
+#include "model/base/error.h"
+#include "perfmodel/score/open_run.h"
 
 namespace isobar {
 namespace {
 
-constexpr double kLargest = 1e8;   // of any count in a table
-constexpr double kCeiling = 0.97;  // of the least time that the peak allows: tables round
-
-struct Refused : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-std::string lower(std::string s) {
-  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::tolower(c); });
-  return s;
-}
-
-bool contains(const std::string& s, const char* part) {
-  return s.find(part) != std::string::npos;
-}
-
-// The columns of a table of training runs: those without which no row could be specified, and the others that
-// are read or shown. configs/published/README.md says what each holds.
-const std::vector<std::string> kNeeded = {"arch",        "layers",       "hidden",     "heads", "seq_len",
-                                          "gpus",        "gpu_type",     "dp",         "tp",    "pp",
-                                          "micro_batch", "global_batch", "metric_name"};
-const std::vector<std::string> kKnown = {"source",
+// The columns of a table of training runs: those that every row needs, and the others that are read or shown.
+// configs/published/README.md says what each holds.
+const std::vector<std::string> kNeeded = {"arch", "gpus"};
+const std::vector<std::string> kKnown = {"layers",
+                                         "hidden",
+                                         "heads",
+                                         "seq_len",
+                                         "gpu_type",
+                                         "dp",
+                                         "tp",
+                                         "pp",
+                                         "micro_batch",
+                                         "global_batch",
+                                         "metric_name",
+                                         "source",
                                          "row_id",
                                          "url_or_repo_path",
                                          "table",
@@ -89,198 +79,6 @@ const std::vector<std::string> kKnown = {"source",
                                          "split",
                                          "notes"};
 
-double positive(const CsvRow& row, const char* column, const char* what) {
-  const double v = row.number(column);
-  if (!(v > 0)) throw Refused(std::string("no ") + what);
-  if (v > kLargest) throw Refused(std::string("no believable ") + what);
-  return v;
-}
-
-/// What may be left out of a row.
-double optional(const CsvRow& row, const char* column, double otherwise, double least) {
-  const double v = row.text(column).empty() ? otherwise : row.number(column);
-  if (!(v >= least && v <= kLargest)) throw Refused(std::string("no believable ") + column);
-  return v;
-}
-
-/// y, or n as where nothing stands.
-bool said(const CsvRow& row, const char* column) {
-  const std::string& s = row.text(column);
-  if (s != "y" && s != "n" && !s.empty()) throw Refused(std::string(column) + " '" + s + "' is not y or n");
-  return s == "y";
-}
-
-template <class T>
-using Words = std::initializer_list<std::pair<const char*, T>>;
-
-/// One of the words, in any case.
-template <class T>
-T one_of(const CsvRow& row, const char* column, const Words<T>& words) {
-  const std::string s = lower(row.text(column));
-  for (const auto& [word, meaning] : words)
-    if (s == word) return meaning;
-  throw Refused(std::string(column) + " '" + s + "' is not known");
-}
-
-Arch arch_of(const CsvRow& row) {
-  const std::string a = lower(row.text("arch"));
-  if (a == "llama" || a == "moe") return Arch::llama;
-  if (a == "gpt" || a == "mpt" || a == "bloom" || a == "bert") return Arch::gpt;
-  if (a == "vit") return Arch::vit;
-  throw Refused("nets of kind '" + a + "' are not modelled");
-}
-
-void read_net(const CsvRow& row, bool experts, PublishedRun& r) {
-  r.arch = arch_of(row);
-  r.layers = positive(row, "layers", "number of layers");
-  r.hidden = positive(row, "hidden", "hidden size");
-  r.heads = positive(row, "heads", "number of heads");
-  r.kv_heads = optional(row, "kv_heads", r.heads, 1);
-  r.ffn = optional(row, "ffn_hidden", 4 * r.hidden, 1);
-  r.seq = positive(row, "seq_len", "sequence length");
-  r.attended = std::min(r.seq, optional(row, "attended_tokens", r.seq, 1));
-  r.head_dim = optional(row, "head_dim", r.hidden / r.heads, 1e-3);
-  r.vocab = r.arch == Arch::vit ? 0 : optional(row, "vocab", 50304, 1);
-  if (lower(row.text("arch")) != "moe") return;
-  if (!experts) throw Refused("mixtures of experts are not modelled well enough (--experts tries)");
-  r.experts = positive(row, "experts", "number of experts");
-  r.top_k = positive(row, "top_k", "number of experts that a token goes to");
-  r.expert_ffn = optional(row, "expert_ffn", r.ffn, 1);
-}
-
-void read_layout(const CsvRow& row, PublishedRun& r) {
-  r.gpus = positive(row, "gpus", "number of GPUs");
-  r.node = optional(row, "gpus_per_node", std::min(8, r.gpu->domain), 1);
-  r.tp = positive(row, "tp", "tensor-parallel size");
-  r.pp = positive(row, "pp", "pipeline-parallel size");
-  r.cp = optional(row, "cp", 1, 1);
-  r.dp = optional(row, "dp", r.gpus / (r.tp * r.pp * r.cp), 1);
-  r.ep = optional(row, "ep", 1, 1);
-  if (std::abs(r.dp * r.tp * r.cp * r.pp - r.gpus) > 0.5)
-    throw Refused("dp tp cp pp do not multiply to the GPUs");
-  r.zero = optional(row, "zero_stage", -1, -1);
-  r.micro_batch = positive(row, "micro_batch", "micro-batch size");
-  r.global_batch = positive(row, "global_batch", "global batch size");
-  if (r.micro_batches() < 0.99) throw Refused("the micro-batches are larger than the global batch");
-  r.sequence_parallel = said(row, "sequence_parallel") ||
-                        (row.text("sequence_parallel").empty() && r.tp > 1 && r.habits.sequence_parallel);
-  r.schedule = one_of<Schedule>(row, "schedule",
-                                {{"", Schedule::one_f_one_b},
-                                 {"1f1b", Schedule::one_f_one_b},
-                                 {"interleaved-1f1b", Schedule::interleaved},
-                                 {"zb-1p", Schedule::zb_1p},
-                                 {"zb-h1", Schedule::zb_1p},
-                                 {"zb-2p", Schedule::zb_2p},
-                                 {"zbv", Schedule::zb_2p}});
-  r.stages_together = said(row, "synchronised_optimizer");
-  const double layers_a_stage = std::max(1.0, std::ceil(r.layers / r.pp));
-  r.vpp_stated = !row.text("vpp").empty();
-  r.vpp = row.number("vpp", r.schedule == Schedule::interleaved ? layers_a_stage : 1);  // one layer a chunk
-  if (r.pp == 1) r.vpp = 1;
-  r.vpp = std::clamp(r.vpp, 1.0, layers_a_stage);
-  r.short_end_stages = said(row, "short_end_stages");
-  r.balanced_embedding = said(row, "balanced_embedding");
-}
-
-/// Of the column, else what engines take who do not say it.
-AttentionKernel attention_of(const CsvRow& row, const PublishedRun& r) {
-  const bool flash =
-      row.text("flash_attention") == "y" || (row.text("flash_attention") != "n" && r.arch != Arch::gpt);
-  const AttentionKernel usual = flash ? AttentionKernel::flash2 : AttentionKernel::fused_softmax;
-  const bool flash_has_no_such_type = r.precision <= Precision::tf32;
-  return one_of<AttentionKernel>(
-      row, "attention_kernel",
-      {{"", usual},
-       {"flash1", AttentionKernel::flash1},
-       {"flash2", AttentionKernel::flash2},
-       {"fused", AttentionKernel::fused_softmax},
-       {"torch", AttentionKernel::unfused},
-       {"sdpa", flash_has_no_such_type ? AttentionKernel::memory_efficient : usual}});
-}
-
-void read_policy(const CsvRow& row, PublishedRun& r) {
-  const std::string precision = row.text("precision").empty() ? "bf16" : row.text("precision");
-  const auto p = precision_named(precision);
-  if (!p) throw Refused("precision '" + precision + "' is not known");
-  r.precision = *p;
-  r.autocast = lower(precision).ends_with("-amp");
-  r.block_scaled = contains(lower(precision), "mx") || contains(lower(precision), "nv");
-  r.recompute = one_of<Recompute>(row, "recompute",
-                                  {{"", Recompute::none},
-                                   {"none", Recompute::none},
-                                   {"selective", Recompute::selective},
-                                   {"full", Recompute::full}});
-  const double layers_a_chunk = std::ceil(r.layers / (r.pp * r.vpp));
-  r.recomputed = std::min(1.0, optional(row, "recomputed_layers", layers_a_chunk, 1) / layers_a_chunk);
-  r.offloaded_layers = std::min(optional(row, "offloaded_layers", 0, 0), std::ceil(r.layers / r.pp));
-  r.attention = attention_of(row, r);
-  r.rms_kernel = said(row, "rms_kernel");
-  r.frozen_weights = said(row, "frozen_weights");
-  if (said(row, "loader_bound")) throw Refused("the data loader is the bottleneck");
-}
-
-/// Seconds of a step from whatever the row prints; throws when nothing there is one.
-double step_seconds(const CsvRow& row, const PublishedRun& r) {
-  if (const double s = row.number("step_time_s"); s > 0) return s;
-  const double tokens = r.global_batch * r.seq;
-  if (const double t = row.number("tokens_per_s_per_gpu"); t > 0) return tokens / (t * r.gpus);
-  if (const double t = row.number("samples_per_s"); t > 0) return r.global_batch / t;
-  const std::string metric = row.text("metric_name");
-  const double value = row.number("metric_value");
-  if (metric == "step_time" && value > 0) return row.text("metric_unit") == "ms" ? 1e-3 * value : value;
-  if (metric != "achieved_tflops_per_gpu" || !(value > 0)) throw Refused("no step time or throughput");
-  const double rate = value * 1e12 * r.gpus;
-  // Hardware FLOPs of Narayanan 2021: 96 B s L h^2 (1 + s / 6h + V / 16 L h), recomputation counted.
-  if (r.arch == Arch::gpt && r.recompute == Recompute::full)
-    return 96 * tokens * r.layers * r.hidden * r.hidden *
-           (1 + r.seq / (6 * r.hidden) + r.vocab / (16 * r.layers * r.hidden)) / rate;
-  // Megatron-LM's log: model FLOPs, attention counted in full.
-  const double matrices = r.arch == Arch::gpt ? 2 : 3;
-  const double kv = r.head_dim * r.kv_heads, q = r.head_dim * r.heads;
-  const double weights = r.layers * (r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * r.ffn);
-  return 6 * tokens * (weights + 2 * r.layers * r.seq * q + r.hidden * r.vocab) / rate;
-}
-
-PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts) {
-  PublishedRun r;
-  r.table = table;
-  r.line = row.line();
-  r.source = row.text("source").empty() ? table : row.text("source");
-  r.section = row.text("section").empty() ? row.text("table") : row.text("section");
-  r.id = row.text("row_id").empty() ? table + " line " + std::to_string(r.line) : row.text("row_id");
-  r.model = row.text("model_name");
-  r.engine = row.text("framework");
-  r.gpu_type = row.text("gpu_type");
-  r.campaign = row.text("campaign").empty() ? r.source : row.text("campaign");
-  if (const ForeignEngine* engine = engine_of(r.campaign)) r.habits = engine->habits;
-  r.gpu = chip_named(r.gpu_type, row.text("intra_node_link"));
-  if (!r.gpu) throw Refused("accelerator '" + r.gpu_type + "' is not known");
-  const std::string metric = row.text("metric_name");
-  if (metric.starts_with("stage_T") || metric.starts_with("T_comm"))
-    throw Refused("metric '" + metric + "' is part of a step");
-  read_net(row, experts, r);
-  read_layout(row, r);
-  read_policy(row, r);
-  r.nic_rate = 1e9 * optional(row, "nic_gb_s", 0, 0);
-  r.memory_gb = row.number("memory_gb", 0);
-  if (r.memory_gb < 0 || r.memory_gb * 1e9 > 1.2 * r.gpu->memory_bytes)
-    r.memory_gb = 0;  // no reading of this chip
-  r.mfu = row.number("mfu_pct", 0);
-  const std::string outcome = metric == "outcome" ? lower(row.text("metric_value")) : "";
-  if (outcome == "crashed_or_oom") throw Refused("the outcome lumps crashes and lack of memory");
-  if (outcome == "oom" || said(row, "out_of_memory")) {
-    r.outcome = Outcome::out_of_memory;
-    r.memory_gb = 0;
-    return r;
-  }
-  if (metric == "outcome")
-    throw Refused("outcome '" + row.text("metric_value") + "' says nothing about time");
-  r.step_s = step_seconds(row, r);
-  if (!(r.step_s > 1e-6 && r.step_s < 1e6)) throw Refused("the step time is no time of a training step");
-  if (r.step_s < kCeiling * count_step(r).ceiling_s) throw Refused("faster than the chip's peak allows");
-  return r;
-}
-
 }  // namespace
 
 std::string PublishedRun::layout() const {
@@ -328,13 +126,17 @@ void fill_virtual_stages(std::vector<PublishedRun>& runs) {
   }
 }
 
-PublishedTable published_from(const CsvTable& csv, bool experts) {
+PublishedTable published_from(const CsvTable& csv, bool experts, const Surroundings* own) {
   require_columns(csv, kNeeded, kKnown, "configs/published/README.md");
   PublishedTable t;
   t.name = std::filesystem::path(csv.file).stem().string();
   for (const CsvRow& row : csv.rows) {
     try {
-      PublishedRun r = run_from(row, t.name, experts);
+      if (OpenRun open = open_run(row, t.name, experts, own); !open.missing.empty()) {
+        if (open.candidates.front().outcome == Outcome::ran) t.open.push_back(std::move(open));
+        continue;
+      }
+      PublishedRun r = run_from(row, t.name, experts, own);
       (r.outcome == Outcome::ran ? t.runs : t.outcomes).push_back(std::move(r));
     } catch (const Refused& why) {
       ++t.refused[why.what()];

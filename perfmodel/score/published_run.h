@@ -73,18 +73,32 @@ struct PublishedRun {
   std::string choice_group() const;
 };
 
+/// A row that leaves inputs open (open_run.h): the runs that it may be of.
+struct OpenRun {
+  std::vector<std::string> missing;  // columns
+  std::vector<PublishedRun> candidates;
+};
+
 struct PublishedTable {
   std::string name;                          // file name without folder and ending
   std::vector<PublishedRun> runs;            // with a step time, in file order
   std::vector<PublishedRun> outcomes;        // did not fit in memory (no step time); or memory alone was read
+  std::vector<OpenRun> open;                 // with a step time, but not all inputs
   std::map<std::string, int> refused;        // reason -> rows
   std::map<std::string, int> first_refused;  // reason -> line of the first such row
   int refused_rows() const;
 };
 
+/// What a table of somebody's own runs need not say: whose software ran them, and on what.
+struct Surroundings {
+  const ForeignEngine* engine;  // nullptr: nobody knows it
+  const ChipSpec* chip;         // outlives the runs
+  double node;                  // accelerators
+};
+
 /// A table of no training runs (nccl-tests, GEMM sweeps) makes a ConfigError. `experts`: take mixtures of
 /// experts too, whose prices are not held apart from those of dense nets.
 PublishedTable read_published(const std::string& path, bool experts = false);
-PublishedTable published_from(const CsvTable& csv, bool experts = false);
+PublishedTable published_from(const CsvTable& csv, bool experts = false, const Surroundings* own = nullptr);
 
 }  // namespace isobar

@@ -93,12 +93,15 @@ Precision precision_of(const RunSpec& s) {
 
 }  // namespace
 
+void as_asked(PublishedRun& r) {
+  r.source = r.campaign = r.section = "asked";
+  r.model = r.arch == Arch::vit ? "vit" : r.arch == Arch::llama ? "llama" : "gpt";
+}
+
 PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& chip, const Habits& habits) {
   refuse_unpriced(s);
   PublishedRun r;
-  r.source = r.campaign = r.section = "asked";
   r.id = s.file;
-  r.model = s.net.kind();
   r.gpu = &chip;
   r.habits = habits;
   r.habits.overlaps_gradients = habits.overlaps_gradients && s.policy.overlap;
@@ -113,6 +116,7 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
     refuse(s, "net.kind", "'" + s.net.kind() + "' is priced of Isobar's own engine alone",
            "leave --engine out, or predict a vit, gpt or llama");
   }
+  as_asked(r);
   r.layers = static_cast<double>(s.net.blocks());
   r.hidden = static_cast<double>(s.net.width());
   r.heads = static_cast<double>(s.net.heads());

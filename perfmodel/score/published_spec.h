@@ -14,6 +14,8 @@
 namespace isobar {
 
 RunSpec spec_of(const PublishedRun& run);
+/// Makes it one campaign with the runs that run_of() makes.
+void as_asked(PublishedRun& run);
 /// `chip`, which has to outlive the run, is the machine's accelerator.
 PublishedRun run_of(const RunSpec& spec, const Machine& machine, const ChipSpec& chip, const Habits& habits);
 

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <numeric>
 #include <random>
 #include <set>
 
-#include "model/base/error.h"
 #include "perfmodel/fitting/fit.h"
 #include "perfmodel/fitting/statistics.h"
+#include "perfmodel/machine/shipped.h"
 #include "perfmodel/score/splits.h"
 
 namespace isobar {
@@ -288,16 +287,9 @@ void judge_outcomes(const PublishedTable& table, const Library& others, const Ju
 }  // namespace
 
 Library load_library(const std::string& folder, bool experts) {
-  std::vector<std::filesystem::path> files;
-  std::error_code gone;
-  for (const auto& e : std::filesystem::directory_iterator(folder, gone))
-    if (e.path().extension() == ".csv") files.push_back(e.path());
-  if (gone || files.empty())
-    throw ConfigError(folder, "", "holds no tables of published runs", "name the folder with --published");
-  std::sort(files.begin(), files.end());
   Library library;
-  for (const auto& f : files) {
-    const CsvTable csv = read_csv(f.string());
+  for (const std::string& f : files_in(folder, ".csv")) {
+    const CsvTable csv = read_csv(f);
     if (csv.has("metric_name")) library.push_back(published_from(csv, experts));
   }
   return library;
@@ -307,6 +299,9 @@ TableScore judge(const PublishedTable& table, const Library& others, const Judge
   TableScore out;
   out.table = table.name;
   out.refused = table.refused;
+  if (!table.open.empty())
+    out.refused["leaves inputs open: --leave-out campaign predicts all that it may be"] =
+        static_cast<int>(table.open.size());
   judge_time(table, others, options, out);
   judge_memory(table, others, options, out);
   judge_outcomes(table, others, options, out);

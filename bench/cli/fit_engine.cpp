@@ -1,0 +1,62 @@
+#include "bench/cli/fit_engine.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "model/base/error.h"
+#include "perfmodel/score/engine_model.h"
+#include "perfmodel/score/own_runs.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+json json_of(const std::vector<ScoredRow>& rows) {
+  const Scores s = score_rows(rows);
+  return {{"rows", s.rows}, {"mape", 100 * s.mape}, {"coverage", 100 * s.coverage}};
+}
+
+void print_scores(const char* how, const std::vector<ScoredRow>& rows) {
+  size_t inside = 0;
+  for (const ScoredRow& r : rows) inside += r.inside() ? 1 : 0;
+  std::printf("  %-28s mean error %.1f %%, the 80 %% interval holds %zu of %zu\n", how,
+              100 * score_rows(rows).mape, inside, rows.size());
+}
+
+}  // namespace
+
+void fit_own_runs(const OwnRunsQuestion& q) {
+  const Machine machine = load_machine(q.machine);
+  if (!machine.accelerator)
+    throw ConfigError(q.machine, "accelerator", "is missing: --engine is of runs on accelerators",
+                      "name a machine like configs/machines/dgx-h100.yaml");
+  const ChipSpec chip = chip_of(machine);
+  const OwnRuns own = read_own_runs(q.table, q.engine, q.tuned, machine);
+  const ForeignEngine* engine = q.engine == "unknown" ? nullptr : &engine_named(q.engine);
+  EngineModel model = EngineModel::shipped(engine, q.tuned);
+  const std::vector<PublishedRun> runs = runs_of(own, machine, chip);
+  std::vector<ScoredRow> before;
+  for (const PublishedRun& r : runs) {
+    const Estimated e = model.predict(r).step;
+    before.push_back({r.id, r.choice_group(), r.step_s, e.value, e.lower, e.upper, r.specification()});
+  }
+  model.learn(runs);
+  const std::vector<ScoredRow> left_out = model.left_out();
+  save_own_runs(own, q.out);
+  if (q.json) {
+    const json j = {
+        {"file", q.out},       {"engine", q.engine},         {"machine", machine.name},
+        {"runs", runs.size()}, {"without", json_of(before)}, {"from_the_others", json_of(left_out)}};
+    std::printf("%s\n", j.dump(1).c_str());
+    return;
+  }
+  std::printf("%zu runs of %s as %s runs them on %s; step time predicted\n", runs.size(), q.table.c_str(),
+              q.engine.c_str(), machine.name.c_str());
+  print_scores("without any of them", before);
+  print_scores("each from the others", left_out);
+  std::printf("Fit: %s (isobar predict CONFIG --machine %s --fit %s)\n", q.out.c_str(), q.machine.c_str(),
+              q.out.c_str());
+}
+
+}  // namespace isobar

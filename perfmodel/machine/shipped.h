@@ -1,0 +1,17 @@
+// Folders that come with Isobar, and the files in them.
+//
+//   for (const std::string& file : files_in(shipped("configs/engines"), ".yaml")) load_engine(file);
+#pragma once
+#include <string>
+#include <vector>
+
+namespace isobar {
+
+/// "configs/machines": here, beside the build that this program is from, or where it was built from.
+std::string shipped(const std::string& folder);
+
+/// The paths of a folder's files that end so (".yaml"), sorted. Throws ConfigError where there are none: what
+/// is missing must not pass for an empty list.
+std::vector<std::string> files_in(const std::string& folder, const std::string& ending);
+
+}  // namespace isobar

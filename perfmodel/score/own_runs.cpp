@@ -1,0 +1,85 @@
+#include "perfmodel/score/own_runs.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "perfmodel/score/published_spec.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kMend = "write it anew: isobar fit RUNS.csv --machine M --engine E -o FILE";
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw ConfigError(path, "", "cannot be read", "name a file that isobar fit has written");
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+OwnRuns read_own_runs(const std::string& csv, const std::string& engine, std::optional<double> tuned,
+                      const Machine& machine) {
+  if (engine != "unknown") engine_named(engine);  // or says which there are
+  return {engine, tuned, machine.name, csv, text_of_file(csv)};
+}
+
+void save_own_runs(const OwnRuns& own, const std::string& path) {
+  json j = {{"fit", "own runs"},
+            {"engine", own.engine},
+            {"machine", own.machine},
+            {"file", own.file},
+            {"table", own.table}};
+  if (own.tuned) j["tuned"] = *own.tuned;
+  write_atomically(path, j.dump(1) + "\n");
+}
+
+OwnRuns load_own_runs(const std::string& path, const Machine& machine) {
+  const json j = json::parse(text_of_file(path), nullptr, false);
+  if (!j.is_object() || !j.contains("fit") || j["fit"] != "own runs")
+    throw ConfigError(path, "fit", "is not said to be of own runs", kMend);
+  OwnRuns own;
+  for (const auto& [key, into] : {std::pair{"engine", &own.engine},
+                                  {"machine", &own.machine},
+                                  {"file", &own.file},
+                                  {"table", &own.table}}) {
+    if (!j.contains(key) || !j[key].is_string()) throw ConfigError(path, key, "is no text", kMend);
+    *into = j[key].get<std::string>();
+  }
+  if (j.contains("tuned")) {
+    const json& t = j["tuned"];
+    if (!t.is_number() || !(t >= 0 && t <= 1)) throw ConfigError(path, "tuned", "is not from 0 to 1", kMend);
+    own.tuned = t.get<double>();
+  }
+  if (own.machine != machine.name)
+    throw ConfigError(path, "machine", "is " + own.machine + ", not " + machine.name,
+                      "name its machine file with --machine, or fit runs on this one");
+  return own;
+}
+
+std::vector<PublishedRun> runs_of(const OwnRuns& own, const Machine& machine, const ChipSpec& chip) {
+  const Surroundings around{own.engine == "unknown" ? nullptr : &engine_named(own.engine), &chip,
+                            static_cast<double>(machine.accelerator->host.ranks)};
+  const PublishedTable table = published_from(parse_csv(own.table, own.file), true, &around);
+  for (const auto& [why, line] : table.first_refused)
+    throw ConfigError(own.file, "line " + std::to_string(line), why, "mend the row, or leave it out");
+  for (const OpenRun& o : table.open)
+    throw ConfigError(
+        own.file, "line " + std::to_string(o.candidates.front().line),
+        "leaves " + o.missing.front() + " open: nothing is learnt from what a run may have been",
+        "fill it in, or leave the row out");
+  if (table.runs.empty())
+    throw ConfigError(own.file, "", "holds no run with a step time or throughput", "add one");
+  std::vector<PublishedRun> runs = table.runs;
+  for (PublishedRun& r : runs) as_asked(r);
+  return runs;
+}
+
+}  // namespace isobar

@@ -1,0 +1,19 @@
+// One row of a table of runs (published_run.h has the columns) as a run, or the reason why it is none.
+//
+//   try { PublishedRun r = run_from(row, "mine", false); } catch (const Refused& why) { why.what(); }
+#pragma once
+#include <stdexcept>
+#include <string>
+
+#include "perfmodel/score/published_run.h"
+
+namespace isobar {
+
+struct Refused : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+PublishedRun run_from(const CsvRow& row, const std::string& table, bool experts,
+                      const Surroundings* own = nullptr);
+
+}  // namespace isobar

@@ -1,0 +1,120 @@
+// `isobar fit RUNS.csv --engine E` and `isobar predict --fit`: a stranger's first runs, from the table to the
+// answer.
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "model/base/csv_table.h"
+#include "tests/cli/shell.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+/// A directory whose configs/ is the shipped one without the runs of the zero-bubble paper.
+class OwnRunsCommand : public InDirectory {
+ protected:
+  void SetUp() override {
+    InDirectory::SetUp();
+    const fs::path from = source_dir() + "/configs", to = dir_ / "configs";
+    fs::create_directories(to / "published");
+    for (const char* whole : {"machines", "engines", "models"})
+      fs::create_directory_symlink(from / whole, to / whole);
+    for (const auto& table : fs::directory_iterator(from / "published"))
+      if (table.path().filename() != "zero_bubble_pp.csv")
+        fs::create_symlink(table.path(), to / "published" / table.path().filename());
+  }
+
+  /// The paper's 1F1B runs of 30 layers, but for those of one batch, as anybody would write them down.
+  std::string rows_without(const std::string& batch) const {
+    std::string out =
+        "arch,layers,hidden,heads,seq_len,gpus,dp,tp,pp,micro_batch,global_batch,schedule,step_time_s,memory_"
+        "gb\n";
+    const CsvTable csv = read_csv(source_dir() + "/configs/published/zero_bubble_pp.csv");
+    for (const CsvRow& r : csv.rows) {
+      if (r.text("schedule") != "1F1B" || r.text("layers") != "30" || r.text("gpus") != "8") continue;
+      if (r.text("metric_name") != "samples_per_s_per_gpu" || r.text("global_batch") == batch) continue;
+      out += "gpt,30,4096,32,1024,8,1,1,8,3," + r.text("global_batch") + ",1F1B," + r.text("step_time_s") +
+             "," + r.text("memory_gb") + "\n";
+    }
+    return out;
+  }
+  Answer isobar(const std::string& words) const {
+    return shell(at(isobar_command() + " " + words + " 2>&1"));
+  }
+  static constexpr const char* kAsked =
+      "predict configs/models/gpt3-175b.yaml --machine dgx-a100 --json --set net.depth=30 --set "
+      "net.embed_dim=4096 "
+      "--set net.num_heads=32 --set net.seq_length=1024 --set net.vocab_size=50304 --set layout.pp=8 "
+      "--set layout.tp=1 --set layout.dp=1 --set layout.vpp=1 --set policy.micro_batch=3 "
+      "--set policy.schedule=1f1b --set policy.recompute=none --set policy.attention=unfused "
+      "--set policy.sequence_parallel=false --set policy.zero=0 --set policy.amp=bf16 "
+      "--set train.global_batch=192 ";
+};
+
+TEST_F(OwnRunsCommand, FromTheTableToTheAnswer) {
+  constexpr double kMeasured = 5.9553;  // of the paper's 1F1B run with 192 samples
+  write_atomically(dir_ / "mine.csv", rows_without("192"));
+  const Answer fit = isobar("fit mine.csv --machine dgx-a100 --engine megatron -o fit.json --json");
+  ASSERT_EQ(fit.code, 0) << fit.out;
+  const json said = json::parse(fit.out);
+  ASSERT_GE(said.at("runs").get<int>(), 2) << fit.out;
+  const Answer without = isobar(std::string(kAsked) + "--engine megatron");
+  const Answer with = isobar(std::string(kAsked) + "--fit fit.json");
+  ASSERT_EQ(without.code, 0) << without.out;
+  ASSERT_EQ(with.code, 0) << with.out;
+  const json a = json::parse(without.out), b = json::parse(with.out);
+  EXPECT_EQ(b.at("engine"), "megatron");
+  EXPECT_EQ(b.at("own_runs"), said.at("runs"));
+  EXPECT_EQ(a.at("own_runs"), 0);
+  const auto off = [](const json& j) { return std::abs(j.at("step_s").get<double>() / kMeasured - 1); };
+  const auto wide = [](const json& j) {
+    return j.at("upper_s").get<double>() / j.at("lower_s").get<double>();
+  };
+  EXPECT_LT(off(b), std::max(0.5 * off(a), 0.05)) << a << b;
+  EXPECT_LT(wide(b), wide(a)) << a << b;
+  EXPECT_LT(b.at("lower_s"), kMeasured) << b;
+  EXPECT_GT(b.at("upper_s"), kMeasured) << b;
+}
+
+TEST_F(OwnRunsCommand, WhatIsNotReadIsRefused) {
+  write_atomically(dir_ / "mine.csv", rows_without(""));
+  ASSERT_EQ(isobar("fit mine.csv --machine dgx-a100 --engine megatron -o fit.json").code, 0);
+  const auto refused = [&](const std::string& words, const std::string& word) {
+    const Answer a = isobar(words);
+    EXPECT_EQ(a.code, 2) << words << "\n" << a.out;
+    EXPECT_NE(a.out.find(word), std::string::npos) << a.out;
+  };
+  refused("fit mine.csv --machine dgx-a100 -o x.json", "--engine");
+  refused("fit mine.csv --machine dgx-a100 --engine nobody -o x.json", "nobody");
+  refused("fit mine.csv --machine dgx-a100 --engine nemo -o x.json --holdout 0.5", "--holdout");
+  refused("fit mine.csv --machine example-2core --engine nemo -o x.json", "accelerator");
+  refused("fit none.csv --machine dgx-a100 --engine nemo -o x.json", "none.csv");
+  refused(std::string(kAsked) + "--fit fit.json --engine nemo", "engine");
+  refused(std::string(kAsked) + "--fit fit.json --tuned 0.4", "--tuned");
+  refused(std::string(kAsked) + "--fit mine.csv", "mine.csv");
+  refused("score mine.csv --points 1,3", "--points");
+  refused("score mine.csv --points 3 --leave-out layout", "--points");
+  EXPECT_FALSE(fs::exists(dir_ / "x.json"));
+}
+
+TEST_F(OwnRunsCommand, ScoreSaysWhatAFewRowsAreWorth) {
+  const Answer a = isobar("score configs/published/mlperf_gpt3.csv --leave-out campaign --points 1,4 --json");
+  ASSERT_EQ(a.code, 0) << a.out;
+  std::istringstream lines(a.out);
+  std::map<int, double> width;
+  for (std::string line; std::getline(lines, line);)
+    if (const json j = json::parse(line); j.contains("given") && j.at("quantity") == "step time") {
+      width[j.at("given")] = j.at("upper_over_lower");
+      EXPECT_TRUE(j.at("campaigns").contains("mlperf")) << line;
+    }
+  ASSERT_EQ(width.size(), 3u) << a.out;
+  EXPECT_LT(width.at(4), width.at(0));
+}
+
+}  // namespace
+}  // namespace isobar
