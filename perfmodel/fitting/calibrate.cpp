@@ -216,7 +216,7 @@ std::optional<Counts> counts_of(const Case& c, double cache, const std::string& 
   }
   if (c.kind.rfind("read_", 0) == 0) {
     if (const auto source = coef_named("read." + c.kind.substr(5));
-        source && *source != Coef::read_sample && *source != Coef::read_row && *source != Coef::read_batch) {
+        source && *source != Coef::read_sample && *source != Coef::read_row) {
       n[index_of(*source)] = c.work.bytes();
       n[index_of(*source == Coef::read_table ? Coef::read_row : Coef::read_sample)] = c.samples;
       return n;

@@ -39,7 +39,6 @@ constexpr CoefficientInfo kCoefficients[] = {
     {"read.sample", "s", "data", "read_sample", nullptr, Coef::read_sample, R::read},
     {"read.table", "s/B", "data", "read_rows", nullptr, Coef::read_table, R::read},
     {"read.row", "s", "data", "read_row", nullptr, Coef::read_row, R::read},
-    {"read.batch", "s", "data", "read_batch", nullptr, Coef::read_batch, R::read},
     {"message.host", "s", "communication", "message", nullptr, Coef::message_host, R::wire},
     {"wire.host", "s/B", "communication", "wire", nullptr, Coef::wire_host, R::wire},
     {"message.net", "s", "communication", "message", nullptr, Coef::message_net, R::wire},

@@ -48,7 +48,6 @@ enum class Coef : int32_t {
   read_sample,
   read_table,
   read_row,
-  read_batch,
   message_host,
   wire_host,
   message_net,

@@ -70,8 +70,6 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {1e-9, 0.8};
     case Coef::read_row:
       return {5e-8, 0.8};
-    case Coef::read_batch:  // a lock, and a thread that is woken
-      return {5e-6, 1.0};
     case Coef::host_op:  // cores launch their own work
     case Coef::collective_call:
       return {1e-9, 0.8};

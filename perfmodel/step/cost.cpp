@@ -102,9 +102,7 @@ double seconds(const Counts& counts, const Counts& rates) {
 
 ReadTime read_time(const StepTerms& t, const Counts& k, const Counts& rate) {
   ReadTime r;
-  const size_t batch = index_of(Coef::read_batch);
-  const double handed_over = t.read[batch] * rate[batch];  // from loader threads, which compute waits for
-  const double cpu = seconds(t.read, rate) - handed_over;  // CPU-seconds of one rank's step
+  const double cpu = seconds(t.read, rate);  // CPU-seconds of one rank's step
   if (t.workers == 0) {
     r.serial = cpu;
     return r;
@@ -113,7 +111,6 @@ ReadTime read_time(const StepTerms& t, const Counts& k, const Counts& rate) {
     r.supply = cpu / static_cast<double>(t.workers);
     return r;
   }
-  r.serial = handed_over;
   const auto w = static_cast<double>(t.workers), ranks = static_cast<double>(t.where.ranks_on_host);
   const auto cores = static_cast<double>(t.where.cores);
   const double busy = std::min(cores, ranks * static_cast<double>(t.where.threads));

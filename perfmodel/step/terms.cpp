@@ -18,7 +18,6 @@ bool ends_with(const std::string& s, const std::string& tail) {
 
 Counts count_read(const RunSpec& spec, int64_t samples) {
   Counts n{};
-  if (spec.data.workers > 0) n[index_of(Coef::read_batch)] = static_cast<double>(spec.micro_batches());
   const double bytes = 4.0 * static_cast<double>(samples) * static_cast<double>(spec.net.sample_numbers());
   if (!spec.net.images() && !spec.net.words()) {  // rows of a table in memory, or of noise that is
     n[index_of(Coef::read_table)] = bytes;
