@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "perfmodel/fitting/statistics.h"
 #include "perfmodel/score/memory_model.h"
 #include "perfmodel/score/step_model.h"
 
@@ -127,10 +128,6 @@ std::vector<double> values_of(const std::string& column, const Filled& f) {
     }
   }
   return out;
-}
-
-double normal_cdf(double z) {
-  return 0.5 * std::erfc(-z / std::sqrt(2.0));
 }
 
 double octaves(double v) {
