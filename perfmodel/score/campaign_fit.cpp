@@ -346,8 +346,15 @@ Estimated CampaignFit::predict(const Sample& s) const {
     // Prices, scales and quantiles of a handful of different runs are unsure themselves.
     const double few = kFew / (kFew + different_);
     variance += few * few * far_variance(quantity_, s, mean);
-    high = width(s, unseen) * std::sqrt((1 + few) * (variance + beyond));
-    low = -high;
+    const double own = width(s, unseen) * std::sqrt((1 + few) * (variance + beyond));
+    // A few runs take doubt away, and add none to what there was without them.
+    const Spread before = unseen_spread(quantity_, s, belief_);
+    const double share_of_prior = std::min(1.0, kFew / different_);
+    const auto at_most = [&](double prior) {
+      return share_of_prior * std::min(own, prior) + (1 - share_of_prior) * own;
+    };
+    high = at_most(belief_.tails.high * before.above);
+    low = -at_most(-belief_.tails.low * before.below);
   }
   // Nothing runs above the peak.
   const double least = &quantity_ == &kStepSeconds ? s.counts.ceiling_s : 0;

@@ -19,7 +19,7 @@ const Figure* figure(const std::vector<Figure>& all, const std::string& id) {
 }
 
 // The values of a curve by step
-std::map<int64_t, double> curve(const std::vector<Figure>& all, const std::string& id,
+std::map<int64_t, double> points_of(const std::vector<Figure>& all, const std::string& id,
                                 const std::string& what) {
   std::map<int64_t, double> out;
   const Figure* f = figure(all, id);
@@ -54,9 +54,9 @@ TEST(TrainingFigures, NormAndConditionOfTheJacobianAreTheRecords) {
     run.run.valid.push_back(v);
   }
   const auto figures = training_figures(one_run(run));
-  EXPECT_EQ(curve(figures, "jacobian-norm", "Frobenius norm"), norms);
-  EXPECT_EQ(curve(figures, "jacobian-condition", "condition number"), conditions);
-  EXPECT_EQ(curve(figures, "training-loss", "validation").size(), 10u);
+  EXPECT_EQ(points_of(figures, "jacobian-norm", "Frobenius norm"), norms);
+  EXPECT_EQ(points_of(figures, "jacobian-condition", "condition number"), conditions);
+  EXPECT_EQ(points_of(figures, "training-loss", "validation").size(), 10u);
   EXPECT_EQ(figure(figures, "accuracy"), nullptr);
 }
 
@@ -67,11 +67,11 @@ TEST(TrainingFigures, AccuracyHasTheCurvesOfStepsAndOfValidation) {
   run.run.valid.push_back({.step = 20, .accuracy = 0.5, .baseline_accuracy = 0.125});
   run.run.valid.push_back({.step = 40, .accuracy = std::numeric_limits<double>::quiet_NaN()});
   const auto figures = training_figures(one_run(run));
-  const auto training = curve(figures, "accuracy", "training");
+  const auto training = points_of(figures, "accuracy", "training");
   ASSERT_EQ(training.size(), 40u);
   EXPECT_EQ(training.at(7), 0.07);
-  EXPECT_EQ(curve(figures, "accuracy", "validation"), (std::map<int64_t, double>{{20, 0.5}}));
-  EXPECT_EQ(curve(figures, "accuracy", "most frequent class"), (std::map<int64_t, double>{{20, 0.125}}));
+  EXPECT_EQ(points_of(figures, "accuracy", "validation"), (std::map<int64_t, double>{{20, 0.5}}));
+  EXPECT_EQ(points_of(figures, "accuracy", "most frequent class"), (std::map<int64_t, double>{{20, 0.125}}));
   EXPECT_EQ(figure(figures, "jacobian-norm"), nullptr);
   EXPECT_EQ(figure(figures, "jacobian-condition"), nullptr);
 }
