@@ -59,11 +59,11 @@ std::string fitted(const std::string& line, size_t width) {
   return line.substr(0, i) + "\u2026";
 }
 
-std::vector<std::string> curve(const std::vector<Line>& lines, const CurveOptions& o) {
+std::vector<std::string> curve(const std::vector<CurveLine>& lines, const CurveOptions& o) {
   constexpr size_t kAxis = 10;  // columns of the numbers at its left
   constexpr uint32_t kDots[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
   Extremes x, y;
-  for (const Line& l : lines)
+  for (const CurveLine& l : lines)
     for (const auto& [at, value] : l.points)
       if (std::isfinite(value)) x.take(at), y.take(value);
   if (!(y.low <= y.high) || o.width < kAxis + 8 || o.height < 2) return {};
@@ -72,7 +72,7 @@ std::vector<std::string> curve(const std::vector<Line>& lines, const CurveOption
   const size_t across = o.width - kAxis - 1, down = o.height - 1;
   std::vector<uint32_t> dots(across * down, 0);
   std::vector<bool> marked(across * down, false);
-  for (const Line& l : lines)
+  for (const CurveLine& l : lines)
     for (const auto& [at, value] : l.points) {
       if (!std::isfinite(value)) continue;
       const size_t column = x.place(at, 2 * across);

@@ -16,7 +16,7 @@ size_t columns_of(const std::string& text);
 /// The line, or as much of it as fits, with dots at its end.
 std::string fitted(const std::string& line, size_t width);
 
-struct Line {
+struct CurveLine {
   std::vector<std::pair<double, double>> points;  // x, y; x growing
   bool marks = false;                             // an x at each point, not dots
 };
@@ -25,6 +25,6 @@ struct CurveOptions {
 };
 /// Lines over one another in dots of Braille, two across and four down a character; y on a log scale where it
 /// spans more than a factor of 20. Values that are no numbers are left out; empty without any.
-std::vector<std::string> curve(const std::vector<Line>& lines, const CurveOptions& options);
+std::vector<std::string> curve(const std::vector<CurveLine>& lines, const CurveOptions& options);
 
 }  // namespace isobar

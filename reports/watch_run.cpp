@@ -151,7 +151,7 @@ std::string frame(const RunState& s, const FrameOptions& o) {
   if (const std::string text = losses(s); !text.empty()) line(text);
   if (s.checkpoint)
     line("checkpoint at step " + std::to_string(s.checkpoint->step) + ": " + s.checkpoint->path);
-  Line train, valid{{}, true};
+  CurveLine train, valid{{}, true};
   for (const StepRecord& r : s.steps)
     if (r.loss) train.points.emplace_back(static_cast<double>(r.step), *r.loss);
   for (const ValidRecord& v : s.valid)

@@ -23,7 +23,8 @@ std::string last_line(std::string text) {
 
 // What the first rank printed of the link between both.
 Check link_of_line(const std::string& out, size_t sum) {
-  constexpr double kLate = 3e-6, kSlow = 0.5e9;  // through shared memory: 0.3-1.5 us, 3-10 GB/s; TCP: from 5 us
+  constexpr double kLate = 3e-6,
+                   kSlow = 0.5e9;  // through shared memory: 0.3-1.5 us, 3-10 GB/s; TCP: from 5 us
   int one_host = 0;
   double latency = 0, rate = 0;
   if (std::sscanf(out.c_str() + sum + std::strlen(kSum), ", one_host %d, latency_s %lf, bytes_s %lf",

@@ -286,8 +286,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       const int64_t own = spec_.micro_batch() - padding;
       if (jacobian_ && mpi_.rank() == 0 && !sampled_) jacobian_->sample(batch.input, own);
       if (!data_->scores()) return;
-      if (persist)
-        add_persistence_rmse(spec_.net, own, batch.input, batch.target, persistent, persistence);
+      if (persist) add_persistence_rmse(spec_.net, own, batch.input, batch.target, persistent, persistence);
       if (!frequency.empty())
         for (int64_t b = 0; b < own; ++b) frequency.at(static_cast<size_t>(batch.target[b])) += 1;
     });

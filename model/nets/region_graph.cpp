@@ -40,8 +40,8 @@ class RegionGrid {
 
 // The k points of `from` nearest to one point of the grid, which is none of them itself. Rows are looked at
 // from that point outwards until none further on can be nearer.
-std::vector<Neighbor> nearest(const RegionGrid& grid, const GridBox& from, int64_t row, int64_t column, size_t k,
-                              bool itself) {
+std::vector<Neighbor> nearest(const RegionGrid& grid, const GridBox& from, int64_t row, int64_t column,
+                              size_t k, bool itself) {
   std::vector<Neighbor> best;
   const auto look_at = [&](int64_t r) {
     if (r < from.row || r >= from.row + from.rows) return;

@@ -103,7 +103,8 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   };
   for (const StageKind& s : stages.kinds) {
     const double parameters = parameters_of(s.counts, n).all();
-    const double persistent = element * parameters + n.constants, saved = saved_of(l, s, n), unit = unit_of(s, n);
+    const double persistent = element * parameters + n.constants, saved = saved_of(l, s, n),
+                 unit = unit_of(s, n);
     // What leaves a chunk, and the gradients of what enters and leaves it, which take each other's place.
     double streams = 0;
     for (const StageChunk& c : s.chunks) {

@@ -256,8 +256,7 @@ void CampaignFit::hold_out(const std::string& what, const std::set<std::string>&
     means.emplace_back(a.sum() / block.sum(), 1 / block.sum());  // generalised least squares
   }
   double beyond = 0;
-  if (groups.size() < 2) news_[what] = 0;  // nothing was held out: the process and what is believed speak
-  if (!what.empty() && groups.size() >= 2) {
+  if (!what.empty()) {
     // A group that nobody has seen is off by its own deviation and by that of those it is predicted from.
     const double sigma = spread_of(means, std::sqrt(2.0) * quantity_.misfit);
     const double wider = student80(kPriorGroups + static_cast<double>(groups.size()) - 1) / kNormal80;

@@ -38,9 +38,11 @@ inline std::vector<ShippedRun> shipped_runs() {
         add({std::string("policy.amp=") + amp, "net.activation=gelu_tanh"});
       continue;
     }
-    add({"policy.amp=bf16", "net.gelu=tanh"});
-    add({"policy.amp=fp16", "net.gelu=tanh"});
-    add({"policy.amp=bf16", "layout.tp=2"});
+    if (runs.back().spec.net.kind() != RegionalGnnSpec::kKind) {  // SiLU, and no tp
+      add({"policy.amp=bf16", "net.gelu=tanh"});
+      add({"policy.amp=fp16", "net.gelu=tanh"});
+      add({"policy.amp=bf16", "layout.tp=2"});
+    }
     const bool cuts_tokens = limits_of(runs.back().spec.net).no_cp.empty();
     for (const char* kind : {"allgather", "ring", "ulysses"})
       if (cuts_tokens) add({"policy.amp=bf16", "layout.cp=2", std::string("policy.cp_kind=") + kind});

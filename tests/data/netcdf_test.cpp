@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "model/data/cf_axes.h"
-#include "model/data/dates.h"
 #include "model/data/dataset.h"
+#include "model/data/dates.h"
 #include "model/data/field_file.h"
 #include "model/data/stats.h"
 #include "tests/data/files.h"

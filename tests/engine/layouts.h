@@ -38,10 +38,9 @@ inline const TestNet kUnet{
      "train.seed=5", "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=10"}};
 
 // Three steps of message passing, the last of which gives less: stages of one part and of two.
-inline const TestNet kGraph{
-    source_dir() + "/configs/models/regional-gnn-tiny.yaml",
-    {"train.global_batch=12", "train.steps=10", "train.lr=3e-3", "train.seed=5", "run.threads=1",
-     "run.hang_timeout=60", "train.checkpoint_every=10"}};
+inline const TestNet kGraph{source_dir() + "/configs/models/regional-gnn-tiny.yaml",
+                            {"train.global_batch=12", "train.steps=10", "train.lr=3e-3", "train.seed=5",
+                             "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=10"}};
 
 struct TrainedNet {
   WrittenRun record;

@@ -20,7 +20,7 @@ const Figure* figure(const std::vector<Figure>& all, const std::string& id) {
 
 // The values of a curve by step
 std::map<int64_t, double> points_of(const std::vector<Figure>& all, const std::string& id,
-                                const std::string& what) {
+                                    const std::string& what) {
   std::map<int64_t, double> out;
   const Figure* f = figure(all, id);
   if (f == nullptr) return out;

@@ -7,7 +7,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Blocks of 32 packs across and 8 rows down, the rows striding over the grid
+// Blocks of 32 packs across and 8 rows of a sample down, the rows striding over the grid, samples one after
+// the other: a division of 64 bits each row would cost more than the row
 struct Tile {
   int64_t row, step;
   int pack;
@@ -25,21 +26,24 @@ __global__ void __launch_bounds__(kThreads)
   const Tile t = tile_of();
   const int64_t j = static_cast<int64_t>(t.pack) * V;
   if (j >= p.cols) return;
-  for (int64_t r = t.row; r < p.batch * p.rows; r += t.step) {
-    const int64_t sample = r / p.rows, of = r % p.rows;
-    float sum[V], more[V];
-    load<V>(table + (sample * p.table_rows + index[of]) * p.cols + j, sum);
-    if (table2 != nullptr) {
-      load<V>(table2 + (sample * p.table2_rows + index2[of]) * p.cols + j, more);
+  for (int64_t sample = 0; sample < p.batch; ++sample) {
+    const int64_t rows0 = sample * p.table_rows, rows2 = sample * p.table2_rows;
+    for (int64_t of = t.row; of < p.rows; of += t.step) {
+      const int64_t at = (sample * p.rows + of) * p.cols + j;
+      float sum[V], more[V];
+      load<V>(table + (rows0 + index[of]) * p.cols + j, sum);
+      if (table2 != nullptr) {
+        load<V>(table2 + (rows2 + index2[of]) * p.cols + j, more);
 #pragma unroll
-      for (int i = 0; i < V; ++i) sum[i] += more[i];
-    }
-    if (base != nullptr) {
-      load<V>(base + r * p.cols + j, more);
+        for (int i = 0; i < V; ++i) sum[i] += more[i];
+      }
+      if (base != nullptr) {
+        load<V>(base + at, more);
 #pragma unroll
-      for (int i = 0; i < V; ++i) sum[i] += more[i];
+        for (int i = 0; i < V; ++i) sum[i] += more[i];
+      }
+      store<V>(y + at, sum);
     }
-    store<V>(y + r * p.cols + j, sum);
   }
 }
 
@@ -50,16 +54,19 @@ __global__ void __launch_bounds__(kThreads)
   const Tile t = tile_of();
   const int64_t j = static_cast<int64_t>(t.pack) * V;
   if (j >= p.cols) return;
-  for (int64_t s = t.row; s < p.batch * p.segments; s += t.step) {
-    const int64_t sample = s / p.segments, of = s % p.segments;
-    float sum[V] = {};
-    for (int32_t e = offsets[of]; e < offsets[of + 1]; ++e) {
-      float more[V];
-      load<V>(x + (sample * p.rows + (order != nullptr ? order[e] : e)) * p.cols + j, more);
+  for (int64_t sample = 0; sample < p.batch; ++sample) {
+    const T* const of_sample = x + sample * p.rows * p.cols + j;
+    for (int64_t of = t.row; of < p.segments; of += t.step) {
+      float sum[V] = {};
+      const int32_t end = offsets[of + 1];
+      for (int32_t e = offsets[of]; e < end; ++e) {
+        float more[V];
+        load<V>(of_sample + static_cast<int64_t>(order != nullptr ? order[e] : e) * p.cols, more);
 #pragma unroll
-      for (int i = 0; i < V; ++i) sum[i] += more[i];
+        for (int i = 0; i < V; ++i) sum[i] += more[i];
+      }
+      store<V>(y + (sample * p.segments + of) * p.cols + j, sum);
     }
-    store<V>(y + s * p.cols + j, sum);
   }
 }
 
@@ -85,7 +92,7 @@ void gather(const Gather& p, const void* base, const void* table, const int32_t*
     using T = decltype(type);
     by_flag(p.base == p.act, [&](auto same) {
       using Base = std::conditional_t<same(), T, float>;
-      by_four(on_16_bytes(base, table, table2, y), p.batch * p.rows, p.cols, [&](auto v, dim3 blocks) {
+      by_four(on_16_bytes(base, table, table2, y), p.rows, p.cols, [&](auto v, dim3 blocks) {
         launch(gather_kernel<T, Base, v()>, blocks, kThreads, 0, stream, p, static_cast<const Base*>(base),
                static_cast<const T*>(table), index, static_cast<const T*>(table2), index2,
                static_cast<T*>(y));
@@ -98,7 +105,7 @@ void segment_sum(const SegmentSum& p, const void* x, const int32_t* offsets, con
                  cudaStream_t stream) {
   by_type(p.act, [&](auto type) {
     using T = decltype(type);
-    by_four(on_16_bytes(x, y), p.batch * p.segments, p.cols, [&](auto v, dim3 blocks) {
+    by_four(on_16_bytes(x, y), p.segments, p.cols, [&](auto v, dim3 blocks) {
       launch(segment_sum_kernel<T, v()>, blocks, kThreads, 0, stream, p, static_cast<const T*>(x), offsets,
              order, static_cast<T*>(y));
     });
