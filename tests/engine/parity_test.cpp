@@ -18,6 +18,7 @@
 #include "model/inference/schedule_lr.h"
 #include "model/nets/build.h"
 #include "tests/paths.h"
+#include "tests/worst.h"
 
 namespace isobar {
 namespace {
@@ -134,10 +135,10 @@ void compare(const Fixture& f, const std::string& optimizer, const std::string& 
   double loss = 0, rmse = 0, gradient = 0, weight = 0;
   const auto& losses = f.values(optimizer + "/losses");
   ASSERT_EQ(losses.size(), ours.losses.size());
-  for (size_t i = 0; i < losses.size(); ++i) loss = std::max(loss, std::abs(ours.losses[i] / losses[i] - 1));
+  for (size_t i = 0; i < losses.size(); ++i) loss = worst(loss, std::abs(ours.losses[i] / losses[i] - 1));
   EXPECT_NEAR(f.values("batch0/loss")[0], losses[0], 1e-12);
   for (size_t c = 0; c < ours.rmse.size(); ++c)
-    rmse = std::max(rmse, std::abs(ours.rmse[c] / f.values("batch0/rmse").at(c) - 1));
+    rmse = worst(rmse, std::abs(ours.rmse[c] / f.values("batch0/rmse").at(c) - 1));
   for (const double reference : f.values("batch0/rmse")) EXPECT_TRUE(std::isfinite(reference));
   size_t references = 0;
   for (const auto& [name, tensor] : f.file.tensors) references += name.starts_with("grad/") ? 1 : 0;
@@ -153,7 +154,7 @@ void compare(const Fixture& f, const std::string& optimizer, const std::string& 
     }
     const double error = distance(g, f.values("grad/" + name)) / norm(f.values("grad/" + scale));
     EXPECT_LE(error, t.gradient) << "gradient of " << name;
-    gradient = std::max(gradient, error);
+    gradient = worst(gradient, error);
   }
   const std::string after = optimizer + "/";
   for (const auto& [name, w] : ours.weights) {
@@ -161,7 +162,7 @@ void compare(const Fixture& f, const std::string& optimizer, const std::string& 
     const auto& reference = f.values(after + name);
     const double error = distance(w, reference) / norm(reference);
     EXPECT_LE(error, t.weight) << "weights " << name;
-    weight = std::max(weight, error);
+    weight = worst(weight, error);
     if (!feeds_nothing(name))
       EXPECT_GT(distance(reference, f.values("init/" + name)) / norm(reference), 1e-3)
           << name << " hardly moved";

@@ -6,6 +6,7 @@
 
 #include "model/data/synth.h"
 #include "tests/engine/command.h"
+#include "tests/worst.h"
 
 namespace isobar {
 namespace {
@@ -24,7 +25,7 @@ WrittenRun trained(const std::string& out, Words set, const Words& more = {}) {
 double largest_difference(const WrittenRun& a, const WrittenRun& b) {
   double most = 0;
   EXPECT_EQ(a.losses.size(), b.losses.size());
-  for (const auto& [step, loss] : a.losses) most = std::max(most, std::abs(b.losses.at(step) / loss - 1));
+  for (const auto& [step, loss] : a.losses) most = worst(most, std::abs(b.losses.at(step) / loss - 1));
   return most;
 }
 
