@@ -127,7 +127,7 @@ void run_network(const CalibrateArguments& a) {
 
 /// What a configuration, or every trial of a sweep, computes with.
 std::vector<RunSpec> specs_of(const std::string& config) {
-  if (!load_yaml(config).contains("axes")) return {load_run_spec(config)};
+  if (!load_yaml(config).contains("base")) return {load_run_spec(config)};
   std::vector<RunSpec> out;
   for (const Trial& t : expand(load_sweep_spec(config)).trials) out.push_back(t.spec);
   return out;

@@ -1,8 +1,6 @@
 #include "perfmodel/score/own_runs.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
@@ -15,20 +13,12 @@ using nlohmann::json;
 
 constexpr const char* kMend = "write it anew: isobar fit RUNS.csv --machine M --engine E -o FILE";
 
-std::string text_of_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw ConfigError(path, "", "cannot be read", "name a file that isobar fit has written");
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 }  // namespace
 
 OwnRuns read_own_runs(const std::string& csv, const std::string& engine, std::optional<double> tuned,
                       const Machine& machine) {
   if (engine != "unknown") engine_named(engine);  // or says which there are
-  return {engine, tuned, machine.name, csv, text_of_file(csv)};
+  return {engine, tuned, machine.name, csv, read_file(csv, most::table)};
 }
 
 void save_own_runs(const OwnRuns& own, const std::string& path) {
@@ -38,11 +28,11 @@ void save_own_runs(const OwnRuns& own, const std::string& path) {
             {"file", own.file},
             {"table", own.table}};
   if (own.tuned) j["tuned"] = *own.tuned;
-  write_atomically(path, j.dump(1) + "\n");
+  write_atomically(path, j.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
 OwnRuns load_own_runs(const std::string& path, const Machine& machine) {
-  const json j = json::parse(text_of_file(path), nullptr, false);
+  const json j = json::parse(read_file(path, most::table, "--fit"), nullptr, false);
   if (!j.is_object() || !j.contains("fit") || j["fit"] != "own runs")
     throw ConfigError(path, "fit", "is not said to be of own runs", kMend);
   OwnRuns own;
