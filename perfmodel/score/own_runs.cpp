@@ -1,5 +1,6 @@
 #include "perfmodel/score/own_runs.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "model/base/error.h"
@@ -48,6 +49,11 @@ OwnRuns load_own_runs(const std::string& path, const Machine& machine) {
     if (!t.is_number() || !(t >= 0 && t <= 1)) throw ConfigError(path, "tuned", "is not from 0 to 1", kMend);
     own.tuned = t.get<double>();
   }
+  own.file = path + " (" + own.file + ")";  // what errors name
+  const auto& engines = shipped_engines();
+  if (own.engine != "unknown" && std::none_of(engines.begin(), engines.end(),
+                                              [&](const ForeignEngine& e) { return e.name == own.engine; }))
+    throw ConfigError(path, "engine", "'" + own.engine + "' is in no file of configs/engines", kMend);
   if (own.machine != machine.name)
     throw ConfigError(path, "machine", "is " + own.machine + ", not " + machine.name,
                       "name its machine file with --machine, or fit runs on this one");

@@ -9,7 +9,9 @@
 #include "model/base/yaml.h"
 #include "perfmodel/machine/machine.h"
 #include "perfmodel/score/collective_model.h"
+#include "perfmodel/score/own_runs.h"
 #include "perfmodel/score/published_run.h"
+#include "reports/reference.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace isobar::fuzz {
@@ -28,6 +30,33 @@ void read_machine(const std::string& file) {
   load_machine(file);
   const nlohmann::json j = load_yaml(file);
   if (j.contains("cluster")) cluster_from_json(j["cluster"], file);
+}
+
+constexpr const char* kMachine = "configs/machines/dgx-a100.yaml";
+
+std::string reference_seed() {
+  const nlohmann::json line = {{"experiment", "0123456789abcdef"},
+                               {"label", "2 ranks, bf16"},
+                               {"step_s", 0.012},
+                               {"cpu", "Some CPU"},
+                               {"statistic", "median"},
+                               {"update", 1},
+                               {"noise", {{"variance", 1e-4}, {"df", 9}}},
+                               {"commit", "0123abc"}};
+  return line.dump() + "\n" + line.dump() + "\n";
+}
+
+std::string own_runs_seed(const fs::path& source) {
+  const nlohmann::json j = {
+      {"fit", "own runs"},
+      {"engine", "megatron"},
+      {"machine", load_machine((source / kMachine).string()).name},
+      {"file", "mine.csv"},
+      {"tuned", 0.5},
+      {"table",
+       "arch,layers,hidden,heads,seq_len,gpus,tp,pp,micro_batch,global_batch,step_time_s\n"
+       "gpt,30,4096,32,1024,8,1,2,3,96,3.5\n"}};
+  return j.dump(1) + "\n";
 }
 
 }  // namespace
@@ -54,7 +83,12 @@ std::vector<Target> text_targets(const fs::path& source, const fs::path& folder)
        "mutated.csv",
        {read_file(source / "configs/published/collectives.csv").substr(0, 3000)},
        true,
-       [](const auto& f) { collectives_from(read_csv(f)); }}};
+       [](const auto& f) { collectives_from(read_csv(f)); }},
+      {"reference", "mutated.jsonl", {reference_seed()}, true, [](const auto& f) { read_reference(f); }},
+      {"own runs", "mutated.json", {own_runs_seed(source)}, true, [source](const auto& f) {
+         const Machine m = load_machine((source / kMachine).string());
+         runs_of(load_own_runs(f, m), m, chip_of(m));
+       }}};
   for (Target& each : t) each.keyed = true;
   for (std::string& s : t[0].seeds)  // the base that lies beside the input
     for (size_t at = 0; (at = s.find("../models/", at)) != std::string::npos;)
