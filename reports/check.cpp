@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "model/base/error.h"
-#include "model/base/hash.h"
 
 namespace isobar {
 namespace {
@@ -59,12 +58,9 @@ size_t CheckResult::count(const std::string& verdict) const {
 
 std::map<std::string, std::string> failed_of(const ReportData& d) {
   std::map<std::string, std::string> out;
-  const auto experiment = [](const ReportRun& r) {
-    return sha256_hex(experiment_of(r.run.spec)).substr(0, 16);
-  };
   for (const ReportRun* r : d.failed())
-    out.emplace(experiment(*r), r->label + ": " + name_of(r->run.run_class));
-  for (const ReportRun* r : d.ok()) out.erase(experiment(*r));  // a repetition of it ran
+    out.emplace(experiment_id(*r), r->label + ": " + name_of(r->run.run_class));
+  for (const ReportRun* r : d.ok()) out.erase(experiment_id(*r));  // a repetition of it ran
   return out;
 }
 

@@ -94,12 +94,16 @@ Reference read_reference(const std::filesystem::path& file) {
   return out;
 }
 
+std::string experiment_id(const ReportRun& r) {
+  return sha256_hex(experiment_of(r.run.spec)).substr(0, 16);
+}
+
 std::vector<ReferenceRun> entries_of(const ReportData& d) {
   std::vector<ReferenceRun> out;
   for (const ReportRun* r : d.ok()) {
     if (r->run.contention.marked) continue;
     const json& p = r->run.provenance;
-    out.push_back({.experiment = sha256_hex(experiment_of(r->run.spec)).substr(0, 16),
+    out.push_back({.experiment = experiment_id(*r),
                    .measured = measured(*r),
                    .statistic = r->statistic,
                    .cpu = p.value("cpu", ""),

@@ -35,6 +35,8 @@ struct Reference {
 
 /// Throws ConfigError naming file and line.
 Reference read_reference(const std::filesystem::path& file);
+/// The name under which a reference keeps a run's specification.
+std::string experiment_id(const ReportRun& r);
 /// The finished runs of a report's data, contended ones left out.
 std::vector<ReferenceRun> entries_of(const ReportData& d);
 /// Adds them as one update, under a lock; makes the file when it is missing.
