@@ -67,7 +67,7 @@ void register_row_cases() {
                          .workers = 0,
                          .prefetch = 0,
                          .shuffle = true});
-    for (auto _ : state) benchmark::DoNotOptimize(loader.next().input);
+    for (auto _ : state) benchmark::DoNotOptimize(loader.next().data);
     state.counters["bytes"] = 4.0 * (kInputs + kOutputs) * kBatch;
     state.counters["samples"] = kBatch;
     state.counters["threads"] = 1;

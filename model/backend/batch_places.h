@@ -18,6 +18,7 @@ class BatchPlaces {
   /// `at`: in the order of the plan's batch, which is that of a fetch's writes.
   BatchPlaces(const Plan& plan, std::vector<std::byte*> at) : plan_(plan), at_(std::move(at)) {}
 
+  const std::vector<BatchTensor>& tensors() const { return plan_.batch; }
   /// Throws std::out_of_range for a tensor that the net does not read.
   std::byte* at(const std::string& name) const {
     for (size_t i = 0; i < plan_.batch.size(); ++i)

@@ -13,6 +13,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,12 @@ struct SampleShape {  // on one grid
   bool of_table = false;  // rows of a table (table_dataset.h), each a point of `channels` columns
   int64_t classes = 0;    // the target is one of so many, counted from 0 and not normalised; 0: it is numbers
   FieldShape of_files(int64_t channels) const { return {channels, input.height, input.width}; }
+};
+
+/// One of the tensors that a sample is made of, under the name by which nets read it (Plan::batch).
+struct SampleTensor {
+  std::string name;
+  int64_t size;  // f32 numbers of a sample
 };
 
 struct ChannelNames {
@@ -76,6 +83,13 @@ class Dataset {
   /// ConfigError for a truncated file or for NaN and fill values in the data, naming file, time step and
   /// channel.
   virtual void read(int64_t i, float* input, float* target) const = 0;
+  /// All that a sample is made of: its input, its target, and what else a dataset brings (a mask), which then
+  /// overrides both of these.
+  virtual std::vector<SampleTensor> tensors() const {
+    return {{"input", shape().input.size()}, {"target", shape().target.size()}};
+  }
+  /// Reads sample i, each of its tensors to where `to` says, in their order. As read() otherwise.
+  virtual void read_tensors(int64_t i, std::span<float* const> to) const { read(i, to[0], to[1]); }
 };
 
 /// Opens what a run will read in a child, which a damaged file may end: before MPI, threads and devices are.

@@ -8,6 +8,8 @@
 #include <limits>
 #include <mutex>
 #include <new>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -58,14 +60,15 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 // several can fill one batch, and wait while the slot of the next job is still held by the consumer.
 struct Loader::Impl {
   struct Slot {
-    Buffer input, target;  // [batch,channels,H,W]
-    int64_t left = 0;      // samples not yet read
-    int64_t error_at = 0;  // smallest sample that failed, so that the error does not depend on timing
+    std::vector<Buffer> tensors;  // [batch, size]
+    int64_t left = 0;             // samples not yet read
+    int64_t error_at = 0;         // smallest sample that failed, so that the error does not depend on timing
     std::exception_ptr error;
   };
 
-  Impl(const Dataset& s, LoaderOptions o) : set(s), options(o), shape(s.shape()), slots(slots_for(o)) {
-    const auto bytes = static_cast<int64_t>(sizeof(float)) * (shape.input.size() + shape.target.size());
+  Impl(const Dataset& s, LoaderOptions o) : set(s), options(o), tensors(s.tensors()), slots(slots_for(o)) {
+    int64_t bytes = 0;
+    for (const SampleTensor& t : tensors) bytes += static_cast<int64_t>(sizeof(float)) * t.size;
     grain = std::max<int64_t>(1, kBytesOfAJob / bytes);
     const int64_t global = o.batch * o.per_step * o.dp;
     if (o.batch < 1 || o.per_step < 1 || o.dp < 1 || o.rank < 0 || o.rank >= o.dp || o.workers < 0 ||
@@ -78,8 +81,7 @@ struct Loader::Impl {
                             " samples, fewer than one global batch of " + std::to_string(global),
                         "lower train.global_batch, or give more data (data.limit_samples)");
     for (Slot& slot : slots)
-      slot.input = allocate(o.batch * shape.input.size()),
-      slot.target = allocate(o.batch * shape.target.size());
+      for (const SampleTensor& t : tensors) slot.tensors.push_back(allocate(o.batch * t.size));
     reset(0);
     try {
       for (int64_t w = 0; w < o.workers; ++w) threads.emplace_back([this] { work(); });
@@ -119,13 +121,23 @@ struct Loader::Impl {
     return order[std::min(place, set.size() - 1)];
   }
 
-  void read_sample(Slot& slot, int64_t index, int64_t b) {
-    set.read(index, slot.input.get() + b * shape.input.size(), slot.target.get() + b * shape.target.size());
+  /// `to`: room for the addresses, of one thread
+  void read_sample(Slot& slot, int64_t index, int64_t b, std::vector<float*>& to) const {
+    to.resize(tensors.size());
+    for (size_t i = 0; i < to.size(); ++i) to[i] = slot.tensors[i].get() + b * tensors[i].size;
+    set.read_tensors(index, to);
+  }
+
+  Batch batch_of(const Slot& slot, std::chrono::steady_clock::time_point start) const {
+    Batch batch{tensors, {}, seconds_since(start)};
+    for (const Buffer& b : slot.tensors) batch.data.push_back(b.get());
+    return batch;
   }
 
   void work() {
     flush_denormals();
     std::vector<int64_t> indices;
+    std::vector<float*> to;
     std::unique_lock lock(mutex);
     for (;;) {
       const auto slot_free = [&] {
@@ -149,7 +161,7 @@ struct Loader::Impl {
       lock.unlock();
       if (!error) {
         try {
-          for (; b < first + count; ++b) read_sample(slot, indices[b - first], b);
+          for (; b < first + count; ++b) read_sample(slot, indices[b - first], b, to);
         } catch (...) {
           error = std::current_exception();
         }
@@ -166,9 +178,10 @@ struct Loader::Impl {
     flush_denormals();
     const auto start = std::chrono::steady_clock::now();
     Slot& slot = slots[0];
-    for (int64_t b = 0; b < options.batch; ++b) read_sample(slot, sample_index(consumed, b), b);
+    std::vector<float*> to;
+    for (int64_t b = 0; b < options.batch; ++b) read_sample(slot, sample_index(consumed, b), b, to);
     ++consumed;
-    return {slot.input.get(), slot.target.get(), seconds_since(start)};
+    return batch_of(slot, start);
   }
 
   Batch next() {
@@ -185,7 +198,7 @@ struct Loader::Impl {
     if (slot.error) std::rethrow_exception(slot.error);
     ++consumed;
     held = true;
-    return {slot.input.get(), slot.target.get(), seconds_since(start)};
+    return batch_of(slot, start);
   }
 
   void seek(int64_t batch) {
@@ -199,7 +212,7 @@ struct Loader::Impl {
 
   const Dataset& set;
   const LoaderOptions options;
-  const SampleShape shape;
+  const std::vector<SampleTensor> tensors;
   int64_t batches;    // global batches per epoch
   int64_t grain = 1;  // samples of a job
   std::vector<Slot> slots;
@@ -228,11 +241,17 @@ Batch Loader::next() {
   return impl_->next();
 }
 
-int64_t Loader::bytes(const LoaderOptions& o, const SampleShape& s) {
-  const auto buffer = [&](const FieldShape& f) {
-    return (o.batch * f.size() * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
-  };
-  return slots_for(o) * (buffer(s.input) + buffer(s.target));
+const float* Batch::at(std::string_view name) const {
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].name == name) return data[i];
+  throw std::out_of_range("the samples have no " + std::string(name));
+}
+
+int64_t Loader::bytes(const LoaderOptions& o, std::span<const SampleTensor> tensors) {
+  int64_t slot = 0;
+  for (const SampleTensor& t : tensors)
+    slot += (o.batch * t.size * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
+  return slots_for(o) * slot;
 }
 
 std::vector<int64_t> global_batch_samples(int64_t set_size, int64_t global_batch, int64_t step, uint64_t seed,

@@ -8,10 +8,13 @@
 //   Loader loader(*set, {.batch = 4, .per_step = 1, .dp = 2, .rank = 0, .seed = 1, .workers = 2,
 //                        .prefetch = 2, .shuffle = true});
 //   loader.seek(step);           // resume: the batch that micro-batch `step` gets
-//   Batch b = loader.next();     // b.input [batch,channels,H,W], valid until the next call
+//   Batch b = loader.next();     // b.at("input") [batch,channels,H,W], valid until the next call
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "model/data/dataset.h"
 
@@ -28,9 +31,12 @@ struct LoaderOptions {
 };
 
 struct Batch {
-  const float* input;   // [batch,channels,H,W]
-  const float* target;  // [batch,channels,H,W], of its own channels
-  double wait_s;        // how long next() waited for data
+  /// [batch, what a sample has of it]. Throws std::out_of_range for a tensor that the dataset does not give.
+  const float* at(std::string_view name) const;
+
+  std::span<const SampleTensor> tensors;  // of the dataset
+  std::vector<const float*> data;         // of each
+  double wait_s;                          // how long next() waited for data
 };
 
 class Loader {
@@ -40,7 +46,8 @@ class Loader {
   int64_t batches_per_epoch() const;  // optimizer steps per epoch (whole global batches)
   void seek(int64_t micro_batch);     // absolute count of next() calls since the start of training
   Batch next();                       // rethrows a worker's error
-  static int64_t bytes(const LoaderOptions& o, const SampleShape& s);  // host memory that the slots take
+  /// Host memory that the slots take
+  static int64_t bytes(const LoaderOptions& o, std::span<const SampleTensor> tensors);
 
  private:
   struct Impl;

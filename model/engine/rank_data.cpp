@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 
 #include "model/base/error.h"
 #include "model/plan/layout.h"
@@ -19,6 +20,18 @@ void copy(const float* from, int64_t count, float* to) {
 #pragma omp parallel for schedule(static) if (count > kPart)
   for (int64_t i = 0; i < count; i += kPart)
     std::memcpy(to + i, from + i, static_cast<size_t>(std::min(kPart, count - i)) * sizeof(float));
+}
+
+// A tensor of another size would be copied from beyond the loader's.
+void require_what_is_read(const Plan& plan, const Dataset& set) {
+  const std::vector<SampleTensor> given = set.tensors();
+  for (const BatchTensor& t : plan.batch) {
+    const auto same = std::find_if(given.begin(), given.end(), [&](const auto& g) { return g.name == t.name; });
+    if (same == given.end() || t.dtype != DType::f32 || same->size != t.sample)
+      throw std::logic_error("the net reads " + std::to_string(t.sample) + " " + name_of(t.dtype) + " of " +
+                             t.name + " of each sample, and the data give " +
+                             (same == given.end() ? "none" : std::to_string(same->size) + " f32"));
+  }
 }
 
 }  // namespace
@@ -41,8 +54,10 @@ RankData::RankData(const RunSpec& spec, const Plan& plan, int rank, const Statis
     train_loader_.emplace(*train_set_,
                           LoaderOptions{batch, spec.micro_batches(), dp, at.dp, seed, spec.data.workers,
                                         spec.data.prefetch, spec.data.shuffle});
+  require_what_is_read(plan, *train_set_);
   if (!spec.data.validates()) return;
   valid_set_ = open_dataset(spec.data, spec.data.valid, Split::valid, shape, known);
+  require_what_is_read(plan, *valid_set_);
   if (reads) valid_loader_.emplace(*valid_set_, LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false, true});
   replica_ = at.dp;
 }
@@ -79,10 +94,8 @@ Batch RankData::next_validation(const BatchPlaces& to) {
 
 Batch RankData::fetch(Loader& loader, const BatchPlaces& to) const {
   const Batch batch = loader.next();
-  const SampleShape shape = train_set_->shape();
-  if (float* input = to.floats("input")) copy(batch.input, spec_.micro_batch() * shape.input.size(), input);
-  if (float* target = to.floats("target"))
-    copy(batch.target, spec_.micro_batch() * shape.target.size(), target);
+  for (const BatchTensor& t : to.tensors())
+    if (float* place = to.floats(t.name)) copy(batch.at(t.name), spec_.micro_batch() * t.sample, place);
   return batch;
 }
 

@@ -39,7 +39,7 @@ class RankData {
   /// The next batch is the step's first.
   void seek(int64_t step);
   void seek_validation();
-  /// The next batch, its "input" and "target" copied to where they are wanted.
+  /// The next batch, its tensors copied to where the plan wants them.
   Batch next(const BatchPlaces& to);
   Batch next_validation(const BatchPlaces& to);
 

@@ -2,7 +2,7 @@
 // time. Ranks that hold parts of the parameters bring them together on rank 0, where it is computed.
 //
 //   TrackedJacobian tracked(spec, plan, mpi, threads);
-//   tracked.sample(batch.input, micro_batch);            // while a validation reads, on rank 0
+//   tracked.sample(batch.at("input"), micro_batch);      // while a validation reads, on rank 0
 //   std::optional<JacobianRecord> r = tracked(params);   // collective; on rank 0
 #pragma once
 #include <optional>

@@ -66,10 +66,10 @@ LoaderOptions options(int64_t workers, int64_t prefetch = 2) {
 std::vector<int64_t> samples(const Batch& b, int64_t batch) {
   std::vector<int64_t> out;
   for (int64_t s = 0; s < batch; ++s) {
-    const float v = b.input[s * kShape.size()];
+    const float v = b.at("input")[s * kShape.size()];
     for (int64_t i = 0; i < kShape.size(); ++i) {
-      EXPECT_EQ(b.input[s * kShape.size() + i], v);
-      EXPECT_EQ(b.target[s * kShape.size() + i], -v);
+      EXPECT_EQ(b.at("input")[s * kShape.size() + i], v);
+      EXPECT_EQ(b.at("target")[s * kShape.size() + i], -v);
     }
     out.push_back(std::lround(v));
   }
@@ -115,6 +115,38 @@ TEST(Loader, FlushesDenormalsWhereverItReads) {
     }).join();
   EXPECT_GT(set.reads, 0);
   EXPECT_EQ(set.keeping, 0);
+}
+
+// Whatever a dataset has beside input and target comes by its name, whoever reads it, and is counted.
+TEST(Loader, BringsEveryTensorOfASample) {
+  class Masked : public Numbers {
+   public:
+    using Numbers::Numbers;
+    std::vector<SampleTensor> tensors() const override {
+      std::vector<SampleTensor> all = Numbers::tensors();
+      all.push_back({"mask", 7});
+      return all;
+    }
+    void read_tensors(int64_t i, std::span<float* const> to) const override {
+      Numbers::read_tensors(i, to);
+      std::fill_n(to[2], 7, static_cast<float>(1000 + i));
+    }
+  };
+  const Masked set(50);
+  for (const int64_t workers : {0, 1, 3}) {
+    const LoaderOptions o = options(workers);
+    Loader loader(set, o);
+    for (int step = 0; step < 20; ++step) {
+      const Batch b = loader.next();
+      const std::vector<int64_t> got = samples(b, o.batch);
+      for (int64_t s = 0; s < o.batch; ++s)
+        for (int64_t i = 0; i < 7; ++i) EXPECT_EQ(b.at("mask")[s * 7 + i], 1000 + got[s]);
+      EXPECT_THROW(b.at("forcing"), std::out_of_range);
+    }
+    const int64_t slots = workers == 0 ? 1 : workers * o.prefetch + 1;
+    EXPECT_EQ(Loader::bytes(o, set.tensors()) - Loader::bytes(o, Numbers(1).tensors()),
+              slots * ((o.batch * 7 * 4 + 63) / 64 * 64));
+  }
 }
 
 TEST(Loader, RanksShareTheGlobalBatch) {
@@ -218,9 +250,9 @@ TEST(Loader, ReadsAheadAsFarAsPrefetchSaysAndInParallel) {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(set.reads, 3 * 7);  // the batch in use and 3 * 2 ahead
   EXPECT_EQ(set.most_at_once, 3);
-  EXPECT_EQ(Loader::bytes(o, kShape), 7 * 2 * ((3 * 30 * 4 + 63) / 64 * 64));
+  EXPECT_EQ(Loader::bytes(o, Numbers(1).tensors()), 7 * 2 * ((3 * 30 * 4 + 63) / 64 * 64));
   o.workers = 0;
-  EXPECT_EQ(Loader::bytes(o, kShape), 2 * ((3 * 30 * 4 + 63) / 64 * 64));
+  EXPECT_EQ(Loader::bytes(o, Numbers(1).tensors()), 2 * ((3 * 30 * 4 + 63) / 64 * 64));
 }
 
 TEST(Loader, AWorkersErrorReachesTheCallThatNeededTheSample) {

@@ -196,11 +196,13 @@ TEST(Memory, ThePlannedLoaderIsWhatTheLoaderKeeps) {
         const RunSpec s =
             spec_of({std::string("data.workers=") + workers, std::string("data.prefetch=") + prefetch,
                      valid ? "data.valid=somewhere" : "data.dt=1", "policy.micro_batch=2"});
-        const FieldShape shape{s.net.vit().in_channels, s.net.vit().img_height, s.net.vit().img_width};
+        const int64_t size =
+            FieldShape{s.net.vit().in_channels, s.net.vit().img_height, s.net.vit().img_width}.size();
+        const std::vector<SampleTensor> given{{"input", size}, {"target", size}};
         const LoaderOptions train{2, 4, 1, 0, 0, s.data.workers, s.data.prefetch, true};
         const LoaderOptions validation{2, 1, 1, 0, 0, 0, 1, false};
         EXPECT_EQ(build_plan(s, 0, cpu_workspace(1)).memory.loader,
-                  Loader::bytes(train, shape) + (valid ? Loader::bytes(validation, shape) : 0));
+                  Loader::bytes(train, given) + (valid ? Loader::bytes(validation, given) : 0));
       }
 }
 

@@ -34,6 +34,20 @@ TEST(RegionalGnnTraining, IsTheSameOverStages) {
   graph_like_one_rank({"layout.pp=2", "layout.dp=2", "policy.micro_batch=2"});
 }
 
+// Five steps of message passing over four chunks: some have two, the last gives less, and the ends of the net
+// are like none of them.
+TEST(RegionalGnnTraining, RunsInChunksOfUnequalParts) {
+  static const TestNet deeper = [] {
+    TestNet net = kGraph;
+    net.set.push_back("net.num_gnn_layers=5");
+    return net;
+  }();
+  for (const char* recompute : {"none", "full"})
+    expect_like_one_rank({"layout.pp=2", "layout.vpp=2", "policy.schedule=interleaved", "policy.micro_batch=2",
+                          std::string("policy.recompute=") + recompute},
+                         deeper);
+}
+
 TEST(RegionalGnnTraining, SplitsItsBackwardPass) {
   graph_like_one_rank({"layout.pp=3", "policy.schedule=zb-h1", "policy.micro_batch=2"});
 }
