@@ -98,6 +98,31 @@ void visit_net(Visitor&& v, RegionalGnnSpec& n) {
 }
 
 template <class Visitor>
+void visit_net(Visitor&& v, AuroraSpec& n) {
+  visit_images(v, n);
+  v("net.surf_vars", n.surf_vars);
+  v("net.static_vars", n.static_vars);
+  v("net.atmos_vars", n.atmos_vars);
+  v("net.levels", n.levels);
+  v("net.history", n.history);
+  v("net.lead_time", n.lead_time);
+  v("net.north", n.north);
+  v("net.west", n.west);
+  v("net.spacing", n.spacing);
+  v("net.patch_size", n.patch_size);
+  v("net.embed_dim", n.embed_dim);
+  v("net.latent_levels", n.latent_levels);
+  v("net.num_heads", n.num_heads);
+  v("net.encoder_depths", n.encoder_depths);
+  v("net.encoder_num_heads", n.encoder_num_heads);
+  v("net.decoder_depths", n.decoder_depths);
+  v("net.window", n.window);
+  v("net.mlp_ratio", n.mlp_ratio);
+  v("net.dec_mlp_ratio", n.dec_mlp_ratio);
+  v("net.norm_eps", n.norm_eps);
+}
+
+template <class Visitor>
 void visit_rows(Visitor&& v, DataSpec& d) {
   v("data.mask_mode", d.mask_mode);
   v("data.ice_variable", d.ice_variable);

@@ -243,7 +243,80 @@ void validate_net(const RegionalGnnSpec& n, const Check& check) {
              "give the longitude of the grid's first column in degrees");
 }
 
+void validate_net(const AuroraSpec& n, const Check& check) {
+  validate_images(n, check);
+  at_least_one({{n.history, "net.history"},
+                {n.patch_size, "net.patch_size"},
+                {n.embed_dim, "net.embed_dim"},
+                {n.num_heads, "net.num_heads"},
+                {n.mlp_ratio, "net.mlp_ratio"},
+                {n.dec_mlp_ratio, "net.dec_mlp_ratio"}},
+               check);
+  for (const auto& [list, key] : {std::pair<const std::vector<int64_t>*, const char*>{&n.levels, "net.levels"},
+                                  {&n.encoder_depths, "net.encoder_depths"},
+                                  {&n.encoder_num_heads, "net.encoder_num_heads"},
+                                  {&n.decoder_depths, "net.decoder_depths"},
+                                  {&n.window, "net.window"}})
+    for (const int64_t value : *list) at_least_one({{value, key}}, check);
+  for (const auto& [names, key] :
+       {std::pair<const std::vector<std::string>*, const char*>{&n.surf_vars, "net.surf_vars"},
+        {&n.atmos_vars, "net.atmos_vars"}})
+    check.that(!names->empty(), key, "names no variable", "name one or more");
+  check.that(!n.levels.empty(), "net.levels", "has no pressure level", "give them in hPa");
+  check.that(n.latent_levels >= 2, "net.latent_levels", "is below 2", "one is the surface's: give at least 2");
+  check.that(n.window.size() == 3, "net.window", "has " + std::to_string(n.window.size()) + " sizes",
+             "give latent levels, patches down and across, e.g. [2, 6, 12]");
+  check.that(n.encoder_depths.size() >= 2 && n.encoder_depths.size() <= 8, "net.encoder_depths",
+             "has " + std::to_string(n.encoder_depths.size()) + " resolutions", "give 2 to 8");
+  check.that(n.norm_eps > 0, "net.norm_eps", "is not positive", "use 1e-5");
+  check.that(n.lead_time > 0 && n.lead_time <= 504, "net.lead_time", "is not in (0, 504] hours", "e.g. 6");
+  check.that(n.spacing >= 1e-4 && n.spacing <= 90, "net.spacing", "is not in [0.0001, 90]",
+             "give the grid's step in degrees, e.g. 0.25");
+  check.that(std::abs(n.north) <= 90, "net.north", "is not in [-90, 90]",
+             "give the latitude of the grid's first row in degrees");
+  check.that(n.west >= 0 && n.west < 360, "net.west", "is not in [0, 360)",
+             "give the longitude of the grid's first column in degrees");
+}
+
 // ---- … and together ----
+
+void validate_together(const AuroraSpec& n, const Check& check) {
+  const auto same = [&](const std::vector<int64_t>& list, const char* key) {
+    check.that(list.size() == n.encoder_depths.size(), key,
+               "has " + std::to_string(list.size()) + " numbers, and net.encoder_depths " +
+                   std::to_string(n.encoder_depths.size()),
+               "give one a resolution");
+  };
+  same(n.encoder_num_heads, "net.encoder_num_heads");
+  same(n.decoder_depths, "net.decoder_depths");
+  check.that(n.img_height % n.patch_size == 0 && n.img_width % n.patch_size == 0, "net.patch_size",
+             "does not divide the grid of " + std::to_string(n.img_height) + " x " + std::to_string(n.img_width),
+             "crop the grid (net.img_height; the published model drops the southern row)");
+  check.that(n.latent_levels % n.window[0] == 0, "net.latent_levels",
+             "is no multiple of " + std::to_string(n.window[0]) + ", a window's levels (net.window)",
+             "give a multiple");
+  check.that(n.embed_dim % 4 == 0 && n.embed_dim % n.num_heads == 0, "net.embed_dim",
+             "is not divided by 4 and by net.num_heads", "e.g. 256 with 8 heads");
+  for (size_t i = 0; i < n.encoder_num_heads.size(); ++i)
+    check.that((n.embed_dim << i) % n.encoder_num_heads[i] == 0, "net.encoder_num_heads",
+               "does not divide the width " + std::to_string(n.embed_dim << i) + " of its resolution",
+               "double the heads with the width, e.g. [4, 8, 16]");
+  check.that(n.north - n.spacing * static_cast<double>(n.img_height - 1) >= -90 - 1e-6 * n.spacing,
+             "net.img_height", "has rows beyond the pole", "give fewer, or a smaller net.spacing");
+  check.that(n.west + n.spacing * static_cast<double>(n.img_width - 1) < 360, "net.img_width",
+             "goes round the earth more than once", "give fewer columns");
+  const int64_t in = n.history * n.fields() + n.static_fields();
+  check.that(n.in_channels == in, "net.in_channels",
+             "is " + std::to_string(n.in_channels) + ", and the variables come to " + std::to_string(in) +
+                 " (net.history steps of surface fields and of each upper-air one's levels, then static ones)",
+             "give that");
+  check.that(n.out_channels == n.fields(), "net.out_channels",
+             "is " + std::to_string(n.out_channels) + ", and a step has " + std::to_string(n.fields()) + " fields",
+             "give that");
+  check.that(n.history * n.tokens() * n.embed_dim < (int64_t{1} << 40), "net.img_height",
+             "and the other sizes come to more than can be counted", "make the grid smaller");
+}
+
 
 // Both regions lie on the grid, and every node has as many neighbours as it is to have.
 void validate_together(const RegionalGnnSpec& n, const Check& check) {
@@ -443,6 +516,20 @@ Numbers numbers_of(const MlpSpec& n, bool) {
     in = real(width);
   }
   all.weights += (in + 1) * real(n.out_features);
+  return all;
+}
+
+Numbers numbers_of(const AuroraSpec& n, bool) {
+  Numbers all{};
+  double width = real(n.embed_dim), tokens = real(n.tokens());
+  for (size_t i = 0; i < n.encoder_depths.size(); ++i, width *= 2, tokens /= 4) {
+    const size_t mirrored = n.decoder_depths.size() - 1 - i;
+    const double blocks =
+        real(n.encoder_depths[i]) + (mirrored < n.decoder_depths.size() ? real(n.decoder_depths[mirrored]) : 0);
+    all.weights += blocks * (4 + 2 * real(n.mlp_ratio)) * width * width;
+    all.sample += blocks * (10 + 3 * real(n.mlp_ratio)) * width * tokens;
+  }
+  all.sample += real(n.patches()) * real(n.pressure_levels()) * real(n.embed_dim) * (20 + 4 * real(n.dec_mlp_ratio));
   return all;
 }
 

@@ -1,6 +1,7 @@
 // The kinds of nets, each in files of its own, behind what is asked of any net.
 #include <algorithm>
 
+#include "model/nets/aurora/aurora.h"
 #include "model/nets/balance.h"
 #include "model/nets/legal_layout.h"
 #include "model/nets/mlp.h"

@@ -4,24 +4,10 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "model/nets/constants.h"
 #include "model/nets/declare.h"
 
 namespace isobar {
-namespace {
-
-void fill_as(DType t, const std::vector<float>& from, void* to) {
-  for (size_t i = 0; i < from.size(); ++i) {
-    if (t == DType::f32)
-      static_cast<float*>(to)[i] = from[i];
-    else if (t == DType::bf16)
-      static_cast<bf16*>(to)[i] = to_bf16(from[i]);
-    else
-      static_cast<f16*>(to)[i] = to_f16(from[i]);
-  }
-}
-
-}  // namespace
-
 // ---- constants ----
 
 View EdgeConstants::indices(int which, const char* what, int64_t count, std::vector<int32_t> EdgeSet::*of) {

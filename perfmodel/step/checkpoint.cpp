@@ -39,6 +39,10 @@ double largest_tensor(const RunSpec& s) {
       return static_cast<double>(std::max({n.in_channels, n.latent_size, n.mlp_hidden_size}) *
                                  std::max(n.mlp_hidden_size, n.latent_size));
     }
+    double operator()(const AuroraSpec& n) const {  // at its coarsest resolution
+      const auto width = static_cast<double>(n.embed_dim << (n.encoder_depths.size() - 1));
+      return static_cast<double>(n.mlp_ratio) * width * width;
+    }
     static double table(const WordsSpec& n) {
       return static_cast<double>(n.embed_dim) * static_cast<double>(n.vocab_size);
     }

@@ -1,7 +1,8 @@
 // Graph networks: rows gathered and summed by constant indices, and the layer norm of a message, over rows
 // that one thread owns. Included like rows.h, after norm_rows.h.
 
-// rows [row0, row1) of all samples' rows: y = base + table[index] + table2[index2], what is absent left out
+// rows [row0, row1) of all samples' rows: y = base + table[index] + table2[index2], what is absent left out; an
+// index below 0 gives no row of its table
 template <class V, DType kAct, DType kBase>
 void gather_rows(const Gather& p, int64_t row0, int64_t row1, const void* base, const void* table,
                  const int32_t* index, const void* table2, const int32_t* index2, void* y) {
@@ -9,12 +10,13 @@ void gather_rows(const Gather& p, int64_t row0, int64_t row1, const void* base, 
   const int64_t n = p.cols;
   for (int64_t r = row0; r < row1; ++r) {
     const int64_t sample = r / p.rows, of = r % p.rows;
-    const int64_t from = (sample * p.table_rows + index[of]) * n;
-    const int64_t from2 = table2 != nullptr ? (sample * p.table2_rows + index2[of]) * n : 0;
+    const bool one = index[of] >= 0, two = table2 != nullptr && index2[of] >= 0;
+    const int64_t from = one ? (sample * p.table_rows + index[of]) * n : 0;
+    const int64_t from2 = two ? (sample * p.table2_rows + index2[of]) * n : 0;
     for (int64_t j = 0; j < n; j += V::kWidth) {
       const int64_t m = lanes_left<V>(j, n);
-      Reg sum = load_act<V, kAct>(table, from + j, m);
-      if (table2 != nullptr) sum = V::add(sum, load_act<V, kAct>(table2, from2 + j, m));
+      Reg sum = one ? load_act<V, kAct>(table, from + j, m) : V::zero();
+      if (two) sum = V::add(sum, load_act<V, kAct>(table2, from2 + j, m));
       if (base != nullptr) sum = V::add(load_act<V, kBase>(base, r * n + j, m), sum);
       store_act<V, kAct>(y, r * n + j, sum, m);
     }

@@ -1,0 +1,219 @@
+#include "model/nets/aurora/aurora.h"
+
+#include <map>
+#include <tuple>
+
+#include "model/nets/aurora/decoder.h"
+#include "model/nets/aurora/encoder.h"
+#include "model/nets/aurora/resample.h"
+#include "model/nets/aurora/swin.h"
+#include "model/nets/transformer.h"
+
+namespace isobar {
+namespace aurora {
+namespace {
+
+// The net as a list: what parts_of() and the net itself go through alike
+struct Item {
+  enum class Kind : uint8_t { block, merge, split } kind;
+  int64_t resolution;  // of what it takes; 0 is the finest
+  int64_t of;          // which of its stage's blocks
+  bool encoder, last;  // last: block of the net
+};
+
+std::vector<Item> items(const AuroraSpec& n) {
+  const auto stages = static_cast<int64_t>(n.encoder_depths.size());
+  std::vector<Item> out;
+  for (int64_t i = 0; i < stages; ++i) {
+    for (int64_t j = 0; j < n.encoder_depths[i]; ++j) out.push_back({Item::Kind::block, i, j, true, false});
+    if (i + 1 < stages) out.push_back({Item::Kind::merge, i, 0, true, false});
+  }
+  for (int64_t i = 0; i < stages; ++i) {
+    const int64_t resolution = stages - 1 - i;
+    for (int64_t j = 0; j < n.decoder_depths[i]; ++j)
+      out.push_back({Item::Kind::block, resolution, j, false, false});
+    if (i + 1 < stages) out.push_back({Item::Kind::split, resolution, 0, false, false});
+  }
+  for (size_t i = out.size(); i-- > 0;)
+    if (out[i].kind == Item::Kind::block) {
+      out[i].last = true;
+      break;
+    }
+  return out;
+}
+
+// The published model adds a skip connection behind every split but the first; behind the last block it is
+// put beside the stream, by the head.
+bool has_skip(const AuroraSpec& n, const Item& split) {
+  return split.resolution + 1 < static_cast<int64_t>(n.encoder_depths.size());
+}
+
+Sizes3 grid_at(const AuroraSpec& n, int64_t resolution) {
+  Sizes3 grid{n.latent_levels, n.img_height / n.patch_size, n.img_width / n.patch_size};
+  for (int64_t i = 0; i < resolution; ++i) grid = Neighbours{grid, 1}.coarse();
+  return grid;
+}
+
+int64_t tokens_at(const AuroraSpec& n, int64_t resolution) {
+  const Sizes3 grid = grid_at(n, resolution);
+  return grid[0] * grid[1] * grid[2];
+}
+
+class Aurora : public Net {
+ public:
+  Aurora(const AuroraSpec& n, Emission& e, const Sharding& at)
+      : n_(n), e_(e), at_(at), read_(image_read(n, n.patch_size)) {
+    const std::vector<Item> list = items(n);
+    auto encoder = std::make_unique<Encoder>(e, at, n);
+    encoder_ = encoder.get();
+    parts_.push_back(std::move(encoder));
+    for (const Item& item : list) add(item);
+    auto decoder = std::make_unique<Decoder>(here(), e, at, n);
+    decoder_ = decoder.get();
+    parts_.push_back(std::move(decoder));
+    add_streams(list);
+    batch_ = image_batch(read_, image_predicted(n, n.patch_size), at, here() - 1);
+    batch_.push_back({"time", BatchRole::input, 0, DType::f32, n.embed_dim, at.batch * n.embed_dim, true});
+    metrics_ = image_metrics(image_predicted(n, n.patch_size));
+  }
+  Attrs fetch() const override { return image_attrs(read_, at_.with_tokens(n_.patches())); }
+  void fetched(size_t tensor, const View& v) override {
+    tensor == 0 ? encoder_->set_input(v) : tensor == 1 ? decoder_->set_target(v) : encoder_->set_time(v);
+  }
+
+ private:
+  int here() const { return static_cast<int>(parts_.size()); }
+
+  void add(const Item& item) {
+    const int64_t width = n_.embed_dim << item.resolution;
+    if (item.kind == Item::Kind::block) {
+      const std::string stage =
+          item.encoder ? "backbone.encoder_layers." + std::to_string(item.resolution)
+                       : "backbone.decoder_layers." +
+                             std::to_string(static_cast<int64_t>(n_.encoder_depths.size()) - 1 - item.resolution);
+      const SwinBlock::Shape shape{.width = width,
+                                   .heads = n_.encoder_num_heads[item.resolution],
+                                   .hidden = n_.mlp_ratio * width,
+                                   .condition = n_.embed_dim,
+                                   .eps = n_.norm_eps,
+                                   .last = item.last};
+      parts_.push_back(std::make_unique<SwinBlock>(here(), block_path(blocks_++),
+                                                   stage + ".blocks." + std::to_string(item.of), e_, at_,
+                                                   windows(item.resolution, item.of % 2 == 1), shape));
+    } else if (item.kind == Item::Kind::merge) {
+      const std::string i = std::to_string(item.resolution);
+      parts_.push_back(std::make_unique<Merge>(here(), "merge" + i,
+                                               "backbone.encoder_layers." + i + ".downsample", e_, at_,
+                                               neighbours(item.resolution), width, skips(item), n_.norm_eps));
+      merges_[item.resolution] = here() - 1;
+    } else {
+      const int64_t stage = static_cast<int64_t>(n_.encoder_depths.size()) - 1 - item.resolution;
+      parts_.push_back(std::make_unique<Split>(
+          here(), "split" + std::to_string(stage),
+          "backbone.decoder_layers." + std::to_string(stage) + ".upsample", e_, at_,
+          neighbours(item.resolution - 1), width, has_skip(n_, item), n_.norm_eps));
+    }
+  }
+
+  // To a split, and from the finest to the head
+  int skips(const Item& merge) const {
+    const auto stages = static_cast<int64_t>(n_.encoder_depths.size());
+    return (merge.resolution + 2 < stages ? 1 : 0) + (merge.resolution == 0 ? 1 : 0);
+  }
+
+  // In the order of their takers; of one taker, the skip connection of a split first, that of the head last.
+  void add_streams(const std::vector<Item>& list) {
+    int conditioned = 0;  // the part that has the conditioning
+    int64_t resolution = 0;
+    const auto elements = [&](int64_t r) { return at_.batch * tokens_at(n_, r) * (n_.embed_dim << r); };
+    for (int32_t to = 1; to < here(); ++to) {
+      const Item* const item = to + 1 < here() ? &list[to - 1] : nullptr;
+      if (item && item->kind == Item::Kind::split && has_skip(n_, *item))
+        streams_.push_back(
+            {"skip", merges_.at(item->resolution - 1), to, DType::f32, elements(item->resolution - 1)});
+      streams_.push_back({"x" + std::to_string(resolution), to - 1, to, DType::f32, elements(resolution)});
+      if (item && item->kind == Item::Kind::block) {
+        streams_.push_back({"condition", conditioned, to, DType::f32, n_.embed_dim});
+        conditioned = to;
+      }
+      if (item && item->kind == Item::Kind::merge) ++resolution;
+      if (item && item->kind == Item::Kind::split) --resolution;
+    }
+    const auto finest = merges_.find(0);
+    streams_.push_back(
+        {"head_skip", finest == merges_.end() ? 0 : finest->second, here() - 1, DType::f32, elements(0)});
+  }
+
+  // Constants that all parts of a resolution share
+  Windows& windows(int64_t resolution, bool shifted) {
+    auto& made = windows_[{resolution, shifted}];
+    if (!made)
+      made = std::make_unique<Windows>(
+          e_.b, std::string(shifted ? "shifted_windows" : "windows") + std::to_string(resolution),
+          grid_at(n_, resolution), Sizes3{n_.window[0], n_.window[1], n_.window[2]}, shifted, at_.batch);
+    return *made;
+  }
+  RowOrder& neighbours(int64_t resolution) {  // the finer of the two
+    auto& made = neighbours_[resolution];
+    if (!made) {
+      const Neighbours of{grid_at(n_, resolution), at_.batch};
+      made = std::make_unique<RowOrder>(
+          e_.b, "neighbours" + std::to_string(resolution), 4 * at_.batch * tokens_at(n_, resolution + 1),
+          at_.batch * tokens_at(n_, resolution), [of] { return of.from(); }, [of] { return of.to(); });
+    }
+    return *made;
+  }
+
+  const AuroraSpec n_;
+  Emission& e_;
+  const Sharding& at_;
+  const ImageShape read_;
+  int64_t blocks_ = 0;
+  std::map<int64_t, int32_t> merges_;
+  std::map<std::pair<int64_t, bool>, std::unique_ptr<Windows>> windows_;
+  std::map<int64_t, std::unique_ptr<RowOrder>> neighbours_;
+  Encoder* encoder_;
+  Decoder* decoder_;
+};
+
+}  // namespace
+}  // namespace aurora
+
+std::unique_ptr<Net> make_net(const AuroraSpec& n, Emission& e, const Sharding& at) {
+  return std::make_unique<aurora::Aurora>(n, e, at);
+}
+
+std::vector<Part> parts_of(const AuroraSpec& n) {
+  using aurora::Item;
+  std::vector<Part> parts{{"embed", "embed", 0}};
+  std::map<std::tuple<int64_t, bool>, int32_t> alike;  // by resolution, shifted
+  int64_t block = 0;
+  for (const Item& item : aurora::items(n)) {
+    const auto here = static_cast<int32_t>(parts.size());
+    if (item.kind == Item::Kind::block) {
+      const auto [first, fresh] = alike.try_emplace({item.resolution, item.of % 2 == 1}, here);
+      const bool own = item.last;
+      parts.push_back({own ? "last_block" : "block", block_path(block++), own ? here : first->second});
+      if (own && fresh) alike.erase(first);
+    } else if (item.kind == Item::Kind::merge) {
+      parts.push_back({"merge", "merge" + std::to_string(item.resolution), here});
+    } else {
+      const int64_t stage = static_cast<int64_t>(n.encoder_depths.size()) - 1 - item.resolution;
+      parts.push_back({"split", "split" + std::to_string(stage), here});
+    }
+  }
+  parts.push_back({"head", "head", static_cast<int32_t>(parts.size())});
+  return parts;
+}
+
+NetLimits limits_of(const AuroraSpec& n) {
+  return {.tp = {{"net.encoder_num_heads[0]", n.encoder_num_heads[0]},
+                 {"the MLP's width", n.mlp_ratio * n.embed_dim}},
+          .kv_heads = n.encoder_num_heads[0],
+          .tokens = n.tokens(),
+          .inner_parts = static_cast<int64_t>(aurora::items(n).size()),
+          .no_cp = "cannot cut an aurora yet: its windows lie whole on every rank",
+          .no_sequence = "cannot cut an aurora's rows: its windows gather them"};
+}
+
+}  // namespace isobar

@@ -1,0 +1,26 @@
+// Aurora (Bodnar 2024, arXiv 2405.13063): a Perceiver encoder, a 3-D Swin U-Net, a Perceiver decoder.
+//
+//   embed   fields -> x [B, latent levels, H/p, W/p, D], s: the lead time's conditioning
+//   block   × encoder_depths[0], merge, block × encoder_depths[1], merge, …
+//   split   between the decoder's resolutions: its finest ones get a skip connection added
+//   head    the last x beside the first resolution's -> fields, loss
+//
+// Parameters have the names of the published model but for: q, k and v apart (there one qkv); one weight for
+// all variables of a patch embedding (there one each, side by side).
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "model/nets/legal_layout.h"
+#include "model/nets/net.h"
+
+namespace isobar {
+
+std::unique_ptr<Net> make_net(const AuroraSpec& n, Emission& e, const Sharding& at);
+std::vector<Part> parts_of(const AuroraSpec& n);
+inline AuroraSpec distinct_parts(AuroraSpec n) {
+  return n;
+}
+NetLimits limits_of(const AuroraSpec& n);
+
+}  // namespace isobar

@@ -1,0 +1,68 @@
+// Aurora's encoder (Bodnar 2024, supplement B.1): fields to a grid of a few latent levels of patches, and the
+// code of the lead time that the backbone is conditioned on.
+//
+//   surface   patches of all surface and static fields -> linear, + level code, + LayerNorm(MLP)
+//   upper air patches of each level -> one linear for all of them, + linear of the level's code; a Perceiver
+//             takes the levels of a patch to the latent ones
+//   x         both, level by level [B, latent levels, H/p, W/p, D], + linears of the codes of position, area,
+//             lead time and time
+//
+// Channels of a sample: history steps, oldest first, each with its surface fields and its upper-air fields
+// (variable by variable, each with all levels); then the static fields.
+#pragma once
+#include "model/base/net_spec.h"
+#include "model/nets/aurora/perceiver.h"
+#include "model/nets/aurora/rows.h"
+#include "model/nets/net.h"
+
+namespace isobar::aurora {
+
+class Encoder : public NetPart {
+ public:
+  Encoder(Emission& e, const Sharding& at, const AuroraSpec& n);
+  void set_input(const View& v) { input_ = v; }
+  void set_time(const View& v) { time_ = v; }
+
+  void declare(Declare& d) override;
+  std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override;
+  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
+  View last_gradient(bool weight) const override { return weight || !e_.split ? surface_.weight : surface_.bias; }
+
+ private:
+  struct Codes {  // a constant and the linear that reads it
+    const char* name;
+    View code;
+    Linear linear;
+  };
+  void declare_codes();
+  void surface_forward(const View& y);
+  void surface_backward(const View& dy);
+  void levels_forward(const View& y);
+  void levels_backward(const View& dy);
+  View positions_forward();
+  void positions_backward(const View& dx);
+  void condition_forward(const View& s);
+  void condition_backward(const View& ds);
+  void patches(const std::string& path, int64_t images, int64_t channels, const View& fields, const View& out);
+  void code_backward(Codes& c, const View& dy, int64_t rows);
+  View as_f32(const std::string& name, const View& x);
+  Attrs rows_of(int64_t rows, int64_t cols) const;
+
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+  const Layers layers_;
+  const AuroraSpec n_;
+  const int64_t B_, L_, D_, levels_;  // samples, patches, width, pressure levels
+  Linear surface_, upper_, fc1_, fc2_, time1_, time2_;
+  ResultNorm norm_;
+  View level_code_, latents_;  // parameters
+  Perceiver perceiver_;
+  Codes position_{"pos", {}, {}}, area_{"scale", {}, {}}, lead_{"lead_time", {}, {}},
+      time_code_{"absolute_time", {}, {}}, level_{"atmos_levels", {}, {}};
+  RowOrder by_patch_, by_level_;  // upper air: levels of a patch together; x: patches of a level together
+  View lead_code_, input_, time_;
+  View surface_patches_, upper_patches_, x_, u_, g_, lead_act_, c1_, c1_act_, c2_, c0_;
+};
+
+}  // namespace isobar::aurora

@@ -1,0 +1,30 @@
+// Aurora's Fourier codes of numbers (Bodnar 2024, supplement B.2): half sines, half cosines of 2 pi x /
+// lambda, with wavelengths spaced evenly in their logarithm; computed in double.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace isobar::aurora {
+
+struct Wavelengths {
+  double shortest, longest;
+};
+constexpr Wavelengths kPositions{0.01, 720};           // degrees
+constexpr Wavelengths kLeadTimes{1.0 / 60, 24 * 21.0};  // hours
+constexpr Wavelengths kLevels{0.01, 1e5};              // hPa
+constexpr Wavelengths kTimes{1, 24 * 365.25};          // hours since 1970
+Wavelengths areas();                                   // square kilometres: the smallest patch … the earth
+
+/// width numbers for each x, to `out`; width is even.
+void fourier_code(double x, const Wavelengths& w, int64_t width, float* out);
+
+/// Codes [rows * columns, width] of the patches of a grid from its first row and column on, in degrees:
+/// of their middles (half of the width latitude, half longitude), and of the root of their areas in km.
+struct PatchGrid {
+  double north, west, spacing;
+  int64_t rows, columns, patch;  // patches down and across, points a side
+  std::vector<float> positions(int64_t width) const;
+  std::vector<float> areas(int64_t width) const;
+};
+
+}  // namespace isobar::aurora

@@ -1,0 +1,148 @@
+#include "model/nets/aurora/perceiver.h"
+
+#include <cmath>
+
+#include "model/nets/declare.h"
+#include "model/nets/graph_mlp.h"
+
+namespace isobar::aurora {
+
+Perceiver::Perceiver(Emission& e, const Sharding& at, std::string path, std::string name, const Shape& shape)
+    : e_(e),
+      b_(e.b),
+      layers_(e, at),
+      path_(std::move(path)),
+      name_(std::move(name)),
+      s_(shape),
+      rows_(shape.groups * shape.queries) {}
+
+void Perceiver::declare(Declare& d) {
+  const int64_t D = s_.width;
+  const auto matrix = [&](const std::string& which, int64_t out, int64_t in) {
+    return Param{name_ + which + ".weight", {out, in}, Init::normal, kSigma};
+  };
+  d.linear(q_, D, D, {matrix(".0.to_q", D, D)}, {});
+  d.linear(kv_, D, 2 * D, {matrix(".0.to_kv", 2 * D, D)}, {});
+  d.linear(out_, D, D, {matrix(".0.to_out", D, D)}, {});
+  d.linear(fc1_, name_ + ".1.net.0", D, s_.hidden, -1, true);
+  d.linear(fc2_, name_ + ".1.net.2", s_.hidden, D, -1, true);
+  for (const auto& [norm, which] : {std::pair<ResultNorm*, const char*>{&norm1_, ".2"}, {&norm2_, ".3"}}) {
+    d.tensor(norm->gamma, false, {{name_ + which + ".weight", {D}, Init::one}});
+    d.tensor(norm->beta, false, {{name_ + which + ".bias", {D}, Init::zero}});
+  }
+}
+
+Attrs Perceiver::attention() const {
+  const int64_t D = s_.width, d = D / s_.heads;
+  return {.batch = s_.groups,
+          .heads = s_.heads,
+          .kv_heads = s_.heads,
+          .tq = s_.queries,
+          .tk = s_.keys,
+          .d = d,
+          .ld_q = D,
+          .ld_kv = 2 * D,
+          .ld_o = D,
+          .scale = 1.0f / std::sqrt(static_cast<float>(d))};
+}
+
+Attrs Perceiver::rows_of(int64_t cols) const {
+  return {.m = rows_, .n = cols, .accumulate = e_.accumulates(), .eps = static_cast<float>(s_.eps)};
+}
+
+void Perceiver::forward(const View& latents, const View& context, const View& y) {
+  const int64_t D = s_.width, G = s_.groups, one = s_.queries * D, kv = G * s_.keys;
+  const auto repeated = [&](const char* path, const View& x, const View& to) {  // for every group
+    b_.emit(OpKind::copy, path_ + path,
+            {.m = 1, .n = one, .extent = {G, 1, 1}, .from = {0, 0, 0}, .to = {one, 0, 0}}, {x}, {to});
+  };
+  context_ = context;
+  latents_ = as_act(e_, path_ + "/latents", path_ + ".latents", latents, true);
+  const View q = b_.scratch(path_ + ".q0", e_.act, one);
+  layers_.linear_forward(path_ + "/to_q/forward", q_, latents_, q, s_.queries, View{});
+  queries_ = b_.saved(path_ + ".q", e_.act, rows_ * D);
+  repeated("/queries", q, queries_);
+  keys_ = b_.saved(path_ + ".kv", e_.act, kv * 2 * D);
+  layers_.linear_forward(path_ + "/to_kv/forward", kv_, context, keys_, kv, View{});
+  o_ = b_.saved(path_ + ".o", e_.act, rows_ * D);
+  lse_ = b_.saved(path_ + ".lse", DType::f32, rows_ * s_.heads);
+  b_.emit_with_workspace(OpKind::attention, path_ + "/attention/forward", attention(),
+                         {queries_, keys_.slice(0, keys_.count - D), keys_.slice(D, keys_.count - D)},
+                         {o_, lse_});
+  const auto normed = [&](const std::string& which, ResultNorm& n, const View& residual, const View& to) {
+    n.mean = b_.saved(path_ + which + ".mean", DType::f32, rows_);
+    n.rstd = b_.saved(path_ + which + ".rstd", DType::f32, rows_);
+    b_.emit(OpKind::norm_residual, path_ + "/" + which.substr(1) + "/forward", rows_of(D),
+            {n.x, residual, n.gamma, n.beta}, {View{}, to, n.mean, n.rstd});
+  };
+  norm1_.x = b_.saved(path_ + ".norm1.x", e_.act, rows_ * D);
+  layers_.linear_forward(path_ + "/to_out/forward", out_, o_, norm1_.x, rows_, View{});
+  const View residual = b_.scratch(path_ + ".residual", DType::f32, rows_ * D);
+  repeated("/residual", latents, residual);
+  const View a = b_.hold(path_ + ".a", DType::f32, rows_ * D, e_.act == DType::f32);
+  normed(".norm1", norm1_, residual, a);
+  a_ = as_act(e_, path_ + "/mlp/cast", path_ + ".a.act", a, true);
+  u_ = b_.saved(path_ + ".u", e_.act, rows_ * s_.hidden);
+  g_ = b_.saved(path_ + ".g", e_.act, rows_ * s_.hidden);
+  layers_.linear_forward(path_ + "/mlp/fc1/forward", fc1_, a_, u_, rows_, fc1_.bias);
+  b_.emit(OpKind::activation, path_ + "/mlp/gelu/forward", rows_of(s_.hidden), {u_}, {g_});
+  norm2_.x = b_.saved(path_ + ".norm2.x", e_.act, rows_ * D);
+  layers_.linear_forward(path_ + "/mlp/fc2/forward", fc2_, g_, norm2_.x, rows_, fc2_.bias);
+  normed(".norm2", norm2_, a, y);
+}
+
+void Perceiver::norm_backward(const std::string& which, const ResultNorm& n, const View& dy, const View& dx,
+                              const View& dbias) const {
+  const View dh = as_act(e_, path_ + "/" + which + "/backward_cast", path_ + "." + which + ".dh", dy, false);
+  b_.emit(OpKind::norm_residual_backward, path_ + "/" + which + "/backward", rows_of(s_.width),
+          {n.x, n.mean, n.rstd, n.gamma, dh},
+          {dx, b_.grad(n.gamma), b_.grad(n.beta), dbias ? b_.grad(dbias) : View{}});
+}
+
+void Perceiver::backward(const View& dy, const View& dlatents, const View& dcontext) {
+  const int64_t D = s_.width, kv = s_.groups * s_.keys;
+  const View dz = e_.operand(path_ + ".dz", e_.act, rows_ * D);
+  norm_backward("norm2", norm2_, dy, dz, fc2_.bias);
+  const View du = e_.operand(path_ + ".du", e_.act, rows_ * s_.hidden);
+  layers_.linear_backward_input(path_ + "/mlp/fc2", fc2_, dz, du, rows_);
+  layers_.linear_backward_weight(path_ + "/mlp/fc2", fc2_, g_, dz, rows_);
+  b_.emit(OpKind::activation_backward, path_ + "/mlp/gelu/backward", rows_of(s_.hidden), {u_, du},
+          {du, b_.grad(fc1_.bias)});
+  layers_.linear_backward_input(path_ + "/mlp/fc1", fc1_, du, dy, rows_, true);
+  layers_.linear_backward_weight(path_ + "/mlp/fc1", fc1_, a_, du, rows_);
+
+  // Sums over the groups: of the residual, and of what the queries bring
+  const auto summed = [&](const std::string& path, const View& x, const View& to) {
+    b_.emit(OpKind::period_sum, path_ + path, {.m = rows_, .n = D, .period = s_.queries}, {x}, {to});
+  };
+  summed("/residual/backward", dy, dlatents);
+  const View da = e_.operand(path_ + ".da", e_.act, rows_ * D);
+  norm_backward("norm1", norm1_, dy, da, View{});
+  const View d_o = b_.scratch(path_ + ".do", e_.act, rows_ * D);
+  layers_.linear_backward_input(path_ + "/to_out", out_, da, d_o, rows_);
+  layers_.linear_backward_weight(path_ + "/to_out", out_, o_, da, rows_);
+  const View dq = b_.scratch(path_ + ".dq", e_.act, rows_ * D);
+  const View dkv = e_.operand(path_ + ".dkv", e_.act, kv * 2 * D);
+  b_.emit_with_workspace(
+      OpKind::attention_backward, path_ + "/attention/backward", attention(),
+      {queries_, keys_.slice(0, keys_.count - D), keys_.slice(D, keys_.count - D), o_, lse_, d_o},
+      {dq, dkv.slice(0, dkv.count - D), dkv.slice(D, dkv.count - D)});
+  View dq32 = dq;
+  if (e_.act != DType::f32) {
+    dq32 = b_.scratch(path_ + ".dq32", DType::f32, dq.count);
+    b_.emit(OpKind::cast, path_ + "/queries/backward_cast", {.m = 1, .n = dq.count}, {dq}, {dq32});
+  }
+  View dq0 = e_.operand(path_ + ".dq0", DType::f32, s_.queries * D);
+  summed("/queries/backward", dq32, dq0);
+  if (e_.act != DType::f32) {
+    const View cast = e_.operand(path_ + ".dq0.act", e_.act, dq0.count);
+    b_.emit(OpKind::cast, path_ + "/to_q/backward_cast", {.m = 1, .n = dq0.count}, {dq0}, {cast});
+    dq0 = cast;
+  }
+  layers_.linear_backward_input(path_ + "/to_q", q_, dq0, dlatents, s_.queries, true);
+  layers_.linear_backward_weight(path_ + "/to_q", q_, latents_, dq0, s_.queries);
+  layers_.linear_backward_input(path_ + "/to_kv", kv_, dkv, dcontext, kv);
+  layers_.linear_backward_weight(path_ + "/to_kv", kv_, context_, dkv, kv);
+}
+
+}  // namespace isobar::aurora

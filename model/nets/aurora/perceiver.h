@@ -1,0 +1,61 @@
+// Cross-attention of a few queries to the rows of each group, with an MLP behind it, both normed before they
+// are added (Perceiver's resampler as in Aurora: Jaegle 2021, Bodnar 2024): what takes 13 pressure levels to 3
+// latent ones at each patch, and back.
+//
+//   a   = LayerNorm(attention(latents Wq, context Wk, context Wv) Wo) + latents
+//   y   = LayerNorm(MLP(a)) + a
+//
+// The latents are the same for all groups: their product with Wq is made once and repeated.
+#pragma once
+#include <string>
+
+#include "model/nets/layers.h"
+
+namespace isobar {
+class Declare;
+}
+
+namespace isobar::aurora {
+
+/// gamma, beta and the bias of the linear before; what a norm of a result keeps until backward
+struct ResultNorm {
+  View gamma, beta, x, mean, rstd;
+};
+
+class Perceiver {
+ public:
+  struct Shape {
+    int64_t width, heads, hidden;
+    int64_t groups, queries, keys;  // groups of a micro-batch; rows of each
+    double eps;
+  };
+  Perceiver(Emission& e, const Sharding& at, std::string path, std::string name, const Shape& shape);
+  Perceiver(const Perceiver&) = delete;
+  Perceiver& operator=(const Perceiver&) = delete;
+  void declare(Declare& d);
+
+  /// latents [queries, width] f32, context [groups * keys, width] act -> y [groups * queries, width] f32
+  void forward(const View& latents, const View& context, const View& y);
+  /// dy, f32, is used up; dlatents f32 and dcontext act are written.
+  void backward(const View& dy, const View& dlatents, const View& dcontext);
+  View last_weight() const { return kv_.weight; }  // whose gradient is written last
+  View first_gain() const { return norm1_.gamma; }  // … of what is no weight
+
+ private:
+  Attrs attention() const;
+  Attrs rows_of(int64_t cols) const;
+  void norm_backward(const std::string& which, const ResultNorm& n, const View& dy, const View& dx,
+                     const View& dbias) const;
+
+  Emission& e_;
+  Builder& b_;
+  const Layers layers_;
+  const std::string path_, name_;
+  const Shape s_;
+  const int64_t rows_;  // groups * queries
+  Linear q_, kv_, out_, fc1_, fc2_;
+  ResultNorm norm1_, norm2_;
+  View latents_, context_, queries_, keys_, o_, lse_, a_, u_, g_;
+};
+
+}  // namespace isobar::aurora

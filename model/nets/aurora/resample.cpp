@@ -1,0 +1,131 @@
+#include "model/nets/aurora/resample.h"
+
+#include "model/nets/declare.h"
+#include "model/nets/graph_mlp.h"
+
+namespace isobar::aurora {
+
+// ---- merge ----
+
+Merge::Merge(int index, std::string path, std::string name, Emission& e, const Sharding& at, RowOrder& order,
+             int64_t width, int skips, double eps)
+    : NetPart(index, std::move(path)),
+      name_(std::move(name)),
+      e_(e),
+      b_(e.b),
+      coarse_(at.with_tokens(order.inside / 4 / at.batch)),
+      layers_(e, coarse_),
+      order_(order),
+      D_(width),
+      rows_(order.inside / 4),
+      skips_(skips),
+      eps_(eps) {}
+
+void Merge::declare(Declare& d) {
+  d.norm(norm_, name_ + ".norm", 4 * D_, eps_, true);
+  d.linear(linear_, name_ + ".reduction", 4 * D_, 2 * D_, -1, false);
+}
+
+View Merge::door(size_t) {
+  const InPart here(b_, index());
+  return b_.hold(path() + ".x", DType::f32, order_.outside * D_,
+                 skips_ > 0 || e_.spec.policy.recompute == "full");
+}
+
+std::vector<Flow> Merge::forward(const std::vector<Flow>& in, const Forward& how) {
+  const bool keep = how.keep == Keep::all;
+  if (!how.again) x_ = in[0].x;
+  norm_.x = b_.hold(path() + ".side", DType::f32, rows_ * 4 * D_, keep);
+  order_.gather(path() + "/neighbours" + how.pass(), in[0].x, norm_.x, D_);
+  layers_.norm_forward(path() + "/norm", how.pass(), norm_, {.x = norm_.x}, keep);
+  std::vector<Flow> out(static_cast<size_t>(1 + skips_), {.x = in[0].x});
+  out[0] = {};
+  if (!how.result) return out;
+  out[0].x = how.again ? b_.scratch(path() + ".y", DType::f32, rows_ * 2 * D_) : how.lies(0);
+  layers_.linear_forward(path() + "/reduction" + how.pass(), linear_, norm_.h, out[0].x, rows_, View{});
+  return out;
+}
+
+void Merge::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
+  const View dy = e_.for_linear(path() + "/reduction/backward_cast", path() + ".dy", out[0].dx);
+  const View dh = b_.scratch(path() + ".dh", e_.act, rows_ * 4 * D_);
+  layers_.linear_backward_input(path() + "/reduction", linear_, dy, dh, rows_);
+  layers_.linear_backward_weight(path() + "/reduction", linear_, norm_.h, dy, rows_);
+  const View dside = b_.scratch(path() + ".dside", DType::f32, rows_ * 4 * D_);
+  layers_.norm_backward(path() + "/norm", norm_, dh, dside, true, {.x = norm_.x});
+  order_.back(path() + "/neighbours/backward", skips_ > 0 ? in[0].dx : View{}, dside, in[0].dx, D_);
+  if (skips_ > 1)
+    b_.emit(OpKind::residual_add, path() + "/skip/backward", {.m = 1, .n = in[0].dx.count},
+            {in[0].dx, out[2].dx}, {in[0].dx});
+}
+
+// ---- split ----
+
+Split::Split(int index, std::string path, std::string name, Emission& e, const Sharding& at, RowOrder& order,
+             int64_t width, bool skip, double eps)
+    : NetPart(index, std::move(path)),
+      name_(std::move(name)),
+      e_(e),
+      b_(e.b),
+      fine_(at.with_tokens(order.outside / at.batch)),
+      layers_(e, fine_),
+      order_(order),
+      D_(width),
+      rows_(order.inside / 4),
+      fine_rows_(order.outside),
+      skip_(skip),
+      eps_(eps) {}
+
+void Split::declare(Declare& d) {
+  d.linear(first_, name_ + ".lin1", D_, 2 * D_, -1, false);
+  d.norm(norm_, name_ + ".norm", D_ / 2, eps_, true);
+  d.linear(second_, name_ + ".lin2", D_ / 2, D_ / 2, -1, false);
+}
+
+View Split::door(size_t in) {
+  const InPart here(b_, index());
+  const bool again = e_.spec.policy.recompute == "full";
+  return in == coarse()
+             ? b_.hold(path() + ".x", DType::f32, rows_ * D_, e_.act == DType::f32 || again)
+             : b_.hold(path() + ".skip", DType::f32, fine_rows_ * D_ / 2, again);
+}
+
+std::vector<Flow> Split::forward(const std::vector<Flow>& in, const Forward& how) {
+  const bool keep = how.keep == Keep::all;
+  const std::string pass = how.pass();
+  if (!how.again) in_ = in;
+  x_ = as_act(e_, path() + "/cast" + pass, path() + ".x.act", in[coarse()].x, keep);
+  const int64_t width = D_ / 2, fine = fine_rows_ * width;
+  const View side = b_.scratch(path() + ".side", DType::f32, rows_ * 2 * D_);
+  layers_.linear_forward(path() + "/lin1" + pass, first_, x_, side, rows_, View{});
+  norm_.x = b_.hold(path() + ".norm.x", DType::f32, fine, keep);
+  order_.back(path() + "/neighbours" + pass, {}, side, norm_.x, width);
+  layers_.norm_forward(path() + "/norm", pass, norm_, {.x = norm_.x}, keep);
+  if (!how.result) return {{}};
+  const View x = how.again ? b_.scratch(path() + ".out", DType::f32, fine) : how.lies(0);
+  const View y = skip_ ? b_.scratch(path() + ".y", e_.act, fine) : x;
+  layers_.linear_forward(path() + "/lin2" + pass, second_, norm_.h, y, fine_rows_, View{});
+  if (skip_) b_.emit(OpKind::residual_add, path() + "/skip" + pass, {.m = 1, .n = fine}, {in[0].x, y}, {x});
+  return {{.x = x}};
+}
+
+void Split::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
+  const int64_t width = D_ / 2, fine = fine_rows_ * width;
+  const View dy = e_.for_linear(path() + "/lin2/backward_cast", path() + ".dy", out[0].dx);
+  const View dh = b_.scratch(path() + ".dh", e_.act, fine);
+  layers_.linear_backward_input(path() + "/lin2", second_, dy, dh, fine_rows_);
+  layers_.linear_backward_weight(path() + "/lin2", second_, norm_.h, dy, fine_rows_);
+  const View dnorm = b_.scratch(path() + ".dnorm", DType::f32, fine);
+  layers_.norm_backward(path() + "/norm", norm_, dh, dnorm, true, {.x = norm_.x});
+  const bool direct = e_.act == DType::f32;
+  const View dside32 = direct ? e_.operand(path() + ".dside", e_.act, rows_ * 2 * D_)
+                              : b_.scratch(path() + ".dside32", DType::f32, rows_ * 2 * D_);
+  order_.gather(path() + "/neighbours/backward", dnorm, dside32, width);
+  const View dside = direct ? dside32 : e_.operand(path() + ".dside", e_.act, rows_ * 2 * D_);
+  if (!direct)
+    b_.emit(OpKind::cast, path() + "/lin1/backward_cast", {.m = 1, .n = dside.count}, {dside32}, {dside});
+  layers_.linear_backward_input(path() + "/lin1", first_, dside, in[coarse()].dx, rows_);
+  layers_.linear_backward_weight(path() + "/lin1", first_, x_, dside, rows_);
+}
+
+}  // namespace isobar::aurora

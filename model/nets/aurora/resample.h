@@ -1,0 +1,74 @@
+// Between the resolutions of Aurora's backbone.
+//
+//   Merge   x [B,C,H,W,D] -> four neighbours side by side, zeros where a size is odd [.., 4D] -> LayerNorm ->
+//           linear -> [B,C,H/2,W/2,2D]; its input goes on as up to two skip connections
+//   Split   x [.., D] -> linear -> four neighbours [B,C,2H,2W,D/2], cropped -> LayerNorm -> linear, added to
+//           the skip connection where there is one
+#pragma once
+#include <string>
+
+#include "model/nets/aurora/rows.h"
+#include "model/nets/net.h"
+
+namespace isobar::aurora {
+
+class Merge : public NetPart {
+ public:
+  /// `order`: inside, four rows for each coarse one; outside, the fine grid.
+  Merge(int index, std::string path, std::string name, Emission& e, const Sharding& at, RowOrder& order,
+        int64_t width, int skips, double eps);
+  void declare(Declare& d) override;
+  View door(size_t) override;
+  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
+  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
+  std::vector<Flow> kept_inputs() const override { return {{.x = x_}}; }
+  int in_place(size_t) const override { return skips_ > 0 ? 1 : -1; }  // of the first skip connection
+  View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
+
+ private:
+  const std::string name_;
+  Emission& e_;
+  Builder& b_;
+  const Sharding coarse_;
+  const Layers layers_;
+  RowOrder& order_;
+  const int64_t D_, rows_;  // rows: coarse
+  const int skips_;
+  const double eps_;
+  Norm norm_;
+  Linear linear_;
+  View x_;
+};
+
+class Split : public NetPart {
+ public:
+  /// `order`: as Merge's, of the grid that it goes to. width: of what it takes. Takes a skip connection, which
+  /// comes first, or none.
+  Split(int index, std::string path, std::string name, Emission& e, const Sharding& at, RowOrder& order,
+        int64_t width, bool skip, double eps);
+  void declare(Declare& d) override;
+  View door(size_t in) override;
+  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
+  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
+  std::vector<Flow> kept_inputs() const override { return in_; }
+  int in_place(size_t in) const override { return skip_ && in == 0 ? 0 : -1; }
+  View last_gradient(bool weight) const override { return weight ? first_.weight : norm_.gamma; }
+
+ private:
+  size_t coarse() const { return skip_ ? 1 : 0; }
+  const std::string name_;
+  Emission& e_;
+  Builder& b_;
+  const Sharding fine_;
+  const Layers layers_;
+  RowOrder& order_;
+  const int64_t D_, rows_, fine_rows_;
+  const bool skip_;
+  const double eps_;
+  Norm norm_;
+  Linear first_, second_;
+  std::vector<Flow> in_;
+  View x_;
+};
+
+}  // namespace isobar::aurora

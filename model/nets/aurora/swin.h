@@ -1,0 +1,94 @@
+// The block of Aurora's backbone (Swin v2's in three dimensions, conditioned on the lead time): norms behind
+// attention and MLP, whose gain and shift are linears of the conditioning (adaptive LayerNorm, Peebles 2023).
+//
+//   x' = x  + AdaLN(attention in windows (x), s)       s = SiLU(MLP(code of the lead time)) [1, D]: a stream
+//   y  = x' + AdaLN(MLP(x'), s)                        that goes from block to block
+//
+// Rows are gathered into windows as they enter attention's products and put back as they leave: zeros that pad
+// the grid take part as the published model's do. All samples of a micro-batch share one lead time.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "model/nets/aurora/perceiver.h"
+#include "model/nets/aurora/rows.h"
+#include "model/nets/aurora/windows.h"
+#include "model/nets/net.h"
+
+namespace isobar::aurora {
+
+/// LayerNorm of a result, modulated and added to a stream.
+class AdaptiveNorm {
+ public:
+  AdaptiveNorm(Emission& e, const Sharding& at, std::string path, std::string name, int64_t width,
+               int64_t condition, double eps);
+  void declare(Declare& d);
+  /// x [rows, width] act -> y = residual + AdaLN(x), both f32; s [condition] act
+  void forward(const std::string& pass, const View& x, const View& residual, const View& y, const View& s,
+               int64_t rows, bool keep);
+  /// dh, dx [rows, width] act; ds f32: written, or added to; dbias: of the linear that x came from
+  void backward(const View& dh, const View& dx, const View& ds, bool add, const View& dbias, int64_t rows);
+  View bias() const { return modulation_.bias; }
+  View weight() const { return modulation_.weight; }
+
+ private:
+  Emission& e_;
+  Builder& b_;
+  const Layers layers_;
+  const std::string path_, name_;
+  const int64_t D_, condition_;
+  const float eps_;
+  Linear modulation_;
+  View x_, mean_, rstd_, shift_scale_, s_;
+};
+
+/// The order of a grid's windows as a plan's ops go through it.
+struct Windows {
+  Windows(Builder& b, const std::string& name, const Sizes3& grid, const Sizes3& window, bool shifted,
+          int64_t batch);
+  std::vector<WindowRun> runs;
+  RowOrder order;
+};
+
+class SwinBlock : public NetPart {
+ public:
+  struct Shape {
+    int64_t width, heads, hidden, condition;
+    double eps;
+    bool last;  // its conditioning goes no further
+  };
+  SwinBlock(int index, std::string path, std::string name, Emission& e, const Sharding& at, Windows& windows,
+            const Shape& shape);
+
+  void declare(Declare& d) override;
+  View door(size_t in) override;
+  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
+  void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
+  std::vector<Flow> kept_inputs() const override { return in_; }
+  int in_place(size_t in) const override { return in == kX || !s_.last ? static_cast<int>(in) : -1; }
+  View last_gradient(bool weight) const override { return weight || !e_.split ? qkv_.weight : qkv_.bias; }
+
+  static constexpr size_t kX = 0, kCondition = 1;
+
+ private:
+  template <class F>
+  void each_run(F&& f) const;  // (attrs, first row of q, o and lse)
+  View part(const View& qkv, int which, int64_t row, int64_t rows) const;
+  Attrs rows_of(int64_t rows, int64_t cols) const;
+  void added(const std::string& path, const View& dh, const View& dx) const;
+
+  const std::string name_;
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+  const Layers layers_;
+  Windows& windows_;
+  const Shape s_;
+  const int64_t rows_, width_;  // of the grid; of attention on this rank
+  AdaptiveNorm norm1_, norm2_;
+  Linear qkv_, proj_, fc1_, fc2_;
+  std::vector<Flow> in_;
+  View condition_, windowed_, projections_, o_, lse_, a_, u_, g_;
+};
+
+}  // namespace isobar::aurora

@@ -1,0 +1,114 @@
+#include "model/nets/aurora/windows.h"
+
+#include <algorithm>
+#include <map>
+
+namespace isobar::aurora {
+namespace {
+
+// Where each row of a grid lies in a list of them; -1 (padding) lies nowhere
+std::vector<int32_t> inverse(const std::vector<int32_t>& from, int64_t rows) {
+  std::vector<int32_t> to(static_cast<size_t>(rows));
+  for (size_t i = 0; i < from.size(); ++i)
+    if (from[i] >= 0) to[from[i]] = static_cast<int32_t>(i);
+  return to;
+}
+
+int64_t rows_of(const Sizes3& grid) {
+  return grid[0] * grid[1] * grid[2];
+}
+
+}  // namespace
+
+// The segments of all windows along one axis. A window at least as long as the axis is the axis itself and
+// is not shifted. Rolled by the shift, the axis has up to three regions that a mask tells apart: those that
+// lie in windows of their own anyway, the last window up to the shift, and what was rolled over its end; on a
+// circle the last two are neighbours.
+std::vector<WindowOrder::Segment> WindowOrder::along(int64_t size, int64_t window, int64_t shift, bool circle,
+                                                     bool shifted) {
+  if (size <= window) window = size, shift = 0;
+  const int64_t pad = (window - size % window) % window, before = pad / 2, windows = (size + pad) / window;
+  std::vector<Segment> out;
+  for (int64_t w = 0; w < windows; ++w) {
+    std::map<int64_t, Segment> regions;
+    for (int64_t i = w * window; i < (w + 1) * window; ++i) {
+      const int64_t rolled = i - before;
+      const bool padding = rolled < 0 || rolled >= size;
+      if (padding && shifted) continue;
+      const int64_t region = shift == 0 || rolled < size - window ? 0 : rolled < size - shift || circle ? 1 : 2;
+      regions[padding ? 0 : region].push_back(padding ? -1 : static_cast<int32_t>((rolled + shift) % size));
+    }
+    for (auto& [region, segment] : regions) out.push_back(std::move(segment));
+  }
+  return out;
+}
+
+WindowOrder::WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch)
+    : grid_(grid), batch_(batch) {
+  // A grid that fits into one window along every axis has nothing to shift, and so no mask.
+  const bool any = shifted && (grid[0] > window[0] || grid[1] > window[1] || grid[2] > window[2]);
+  std::map<int64_t, int64_t, std::greater<>> segments{{1, 1}};  // how many of each length
+  for (size_t axis = 0; axis < 3; ++axis) {
+    axes_[axis] = along(grid[axis], window[axis], any ? window[axis] / 2 : 0, axis == 2, any);
+    std::map<int64_t, int64_t, std::greater<>> longer;
+    for (const auto& [length, count] : segments)
+      for (const Segment& s : axes_[axis]) longer[length * static_cast<int64_t>(s.size())] += count;
+    segments = std::move(longer);
+  }
+  for (const auto& [length, count] : segments) runs_.push_back({batch * count, length});
+}
+
+int64_t WindowOrder::rows() const {
+  int64_t rows = 0;
+  for (const WindowRun& r : runs_) rows += r.rows();
+  return rows;
+}
+
+std::vector<int32_t> WindowOrder::from() const {
+  std::map<int64_t, int64_t> next;  // place of the next segment of each length
+  int64_t place = 0;
+  for (const WindowRun& r : runs_) next[r.length] = place, place += r.rows();
+  std::vector<int32_t> from(static_cast<size_t>(place));
+  for (int64_t sample = 0; sample < batch_; ++sample)
+    for (const Segment& levels : axes_[0])
+      for (const Segment& rows : axes_[1])
+        for (const Segment& columns : axes_[2]) {
+          const auto length = static_cast<int64_t>(levels.size() * rows.size() * columns.size());
+          int32_t* out = from.data() + next[length];
+          next[length] += length;
+          for (const int64_t c : levels)
+            for (const int64_t h : rows)
+              for (const int64_t w : columns)
+                *out++ = c < 0 || h < 0 || w < 0
+                             ? -1
+                             : static_cast<int32_t>(((sample * grid_[0] + c) * grid_[1] + h) * grid_[2] + w);
+        }
+  return from;
+}
+
+std::vector<int32_t> WindowOrder::to() const {
+  return inverse(from(), batch_ * rows_of(grid_));
+}
+
+// ---- four neighbours ----
+
+std::vector<int32_t> Neighbours::from() const {
+  const Sizes3 of = coarse();
+  std::vector<int32_t> out;
+  out.reserve(static_cast<size_t>(4 * batch * rows_of(of)));
+  for (int64_t level = 0; level < batch * of[0]; ++level)
+    for (int64_t row = 0; row < of[1]; ++row)
+      for (int64_t column = 0; column < of[2]; ++column)
+        for (int64_t k = 0; k < 4; ++k) {
+          const int64_t h = 2 * row + k / 2, w = 2 * column + k % 2;
+          out.push_back(h < fine[1] && w < fine[2] ? static_cast<int32_t>((level * fine[1] + h) * fine[2] + w)
+                                                   : -1);
+        }
+  return out;
+}
+
+std::vector<int32_t> Neighbours::to() const {
+  return inverse(from(), batch * rows_of(fine));
+}
+
+}  // namespace isobar::aurora

@@ -1,0 +1,55 @@
+// Swin's shifted windows over a grid of levels, latitudes and longitudes (Liu 2021, in Aurora's form: Bodnar
+// 2024, supplement B): which rows of the grid attend to one another.
+//
+//   WindowOrder order({4, 45, 90}, {2, 6, 12}, true, batch);
+//   order.runs()      // {{512, 144}, {96, 72}, …}: segments of so many rows each, in this order
+//   order.from()      // [rows()] the grid's row that lies at each place of a segment; -1: a row of zeros
+//   order.to()        // [grid rows] the place of each row of the grid
+//
+// No mask is needed: the regions that a shifted window's mask keeps apart are segments of their own, and
+// segments of one length stand together, so that attention over them is one op a length. Windows that are
+// not shifted hold the zeros that pad the grid, which take part as keys; shifted ones keep them apart, so
+// there they are left out. Longitudes are a circle: only levels and latitudes keep wrapped rows apart.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace isobar::aurora {
+
+using Sizes3 = std::array<int64_t, 3>;  // levels, latitudes, longitudes
+
+struct WindowRun {
+  int64_t segments, length;
+  int64_t rows() const { return segments * length; }
+};
+
+class WindowOrder {
+ public:
+  WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch);
+  const std::vector<WindowRun>& runs() const { return runs_; }
+  int64_t rows() const;
+  std::vector<int32_t> from() const;
+  std::vector<int32_t> to() const;
+
+ private:
+  using Segment = std::vector<int32_t>;  // places along one axis; -1: padding
+  static std::vector<Segment> along(int64_t size, int64_t window, int64_t shift, bool circle, bool shifted);
+
+  const Sizes3 grid_;
+  const int64_t batch_;
+  std::array<std::vector<Segment>, 3> axes_;
+  std::vector<WindowRun> runs_;  // longest first
+};
+
+/// Two rows by two columns side by side on a grid of half as many, padded at the end where a size is odd:
+/// [coarse rows, 4] in the order (row, column), and back.
+struct Neighbours {
+  Sizes3 fine;
+  int64_t batch;
+  Sizes3 coarse() const { return {fine[0], (fine[1] + 1) / 2, (fine[2] + 1) / 2}; }
+  std::vector<int32_t> from() const;  // [4 * coarse rows] rows of the fine grid; -1: padding
+  std::vector<int32_t> to() const;    // [fine rows]
+};
+
+}  // namespace isobar::aurora
