@@ -118,6 +118,11 @@ Scores write_forecasts(const Arguments& a, const NetAndData& from, int threads) 
     if (net->batch() != n)  // the last ones
       net = std::make_unique<Forecaster>(*net, n, threads);
     for (int64_t i = 0; i < n; ++i) from.read(first + i, input.data() + i * in, target.data() + i * out);
+    if (net->reads_times()) {
+      std::vector<double> hours;
+      for (int64_t i = 0; i < n; ++i) hours.push_back(set.input_hours(first + i));
+      net->at(std::move(hours));
+    }
     (*net)(input.data(), target.data(), prediction.data());
     scores.add(*net);
     if (shape.classes > 0) {

@@ -6,6 +6,7 @@
 #include "model/base/classes.h"
 #include "model/base/error.h"
 #include "model/data/channels.h"
+#include "model/data/dates.h"
 #include "model/data/field_file.h"
 #include "model/data/foreign.h"
 #include "model/data/noise.h"
@@ -68,6 +69,14 @@ class FileDataset : public Dataset {
     const auto [file, step] = place_of(i);
     const std::vector<double>& times = file->info().times;
     return times.empty() ? Dataset::target_time(i) : times[step + dt_];
+  }
+  double input_hours(int64_t i) const override {
+    const auto [file, step] = place_of(i);
+    const FieldInfo& info = file->info();
+    const auto seconds = info.times.empty()
+                             ? std::nullopt
+                             : seconds_of(info.times[step], info.time_units, info.calendar);
+    return seconds ? *seconds / 3600 : Dataset::input_hours(i);
   }
   Statistics target_statistics() const override { return of(channels_.targets); }
   Statistics input_statistics() const override { return of(channels_.inputs); }

@@ -72,6 +72,8 @@ class Dataset {
   virtual LeftOut left_out() const { return {}; }
   virtual Coordinates coordinates() const { return {}; }
   virtual double target_time(int64_t) const { return std::numeric_limits<double>::quiet_NaN(); }
+  /// When the input was, in hours since 1970 (UTC); NaN: nobody knows
+  virtual double input_hours(int64_t) const { return std::numeric_limits<double>::quiet_NaN(); }
   /// What turns a normalised target back, and an input; empty: it was not normalised.
   virtual Statistics target_statistics() const { return {}; }
   virtual Statistics input_statistics() const { return {}; }

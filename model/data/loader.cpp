@@ -61,6 +61,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 struct Loader::Impl {
   struct Slot {
     std::vector<Buffer> tensors;  // [batch, size]
+    std::vector<double> hours;
     int64_t left = 0;             // samples not yet read
     int64_t error_at = 0;         // smallest sample that failed, so that the error does not depend on timing
     std::exception_ptr error;
@@ -82,6 +83,7 @@ struct Loader::Impl {
                         "lower train.global_batch, or give more data (data.limit_samples)");
     for (Slot& slot : slots)
       for (const SampleTensor& t : tensors) slot.tensors.push_back(allocate(o.batch * t.size));
+    for (Slot& slot : slots) slot.hours.resize(static_cast<size_t>(o.batch));
     reset(0);
     try {
       for (int64_t w = 0; w < o.workers; ++w) threads.emplace_back([this] { work(); });
@@ -125,11 +127,12 @@ struct Loader::Impl {
   void read_sample(Slot& slot, int64_t index, int64_t b, std::vector<float*>& to) const {
     to.resize(tensors.size());
     for (size_t i = 0; i < to.size(); ++i) to[i] = slot.tensors[i].get() + b * tensors[i].size;
+    slot.hours[b] = set.input_hours(index);
     set.read_tensors(index, to);
   }
 
   Batch batch_of(const Slot& slot, std::chrono::steady_clock::time_point start) const {
-    Batch batch{tensors, {}, seconds_since(start)};
+    Batch batch{tensors, {}, slot.hours, seconds_since(start)};
     for (const Buffer& b : slot.tensors) batch.data.push_back(b.get());
     return batch;
   }

@@ -36,6 +36,7 @@ struct Batch {
 
   std::span<const SampleTensor> tensors;  // of the dataset
   std::vector<const float*> data;         // of each
+  std::span<const double> hours;          // [batch] when the inputs were, since 1970; NaN: nobody knows
   double wait_s;                          // how long next() waited for data
 };
 

@@ -35,6 +35,8 @@ class Noise : public Dataset {
   }
   int64_t size() const override { return samples_; }
   SampleShape shape() const override { return shape_; }
+  // Every six hours from 2000 on
+  double input_hours(int64_t i) const override { return 262968.0 + 6.0 * static_cast<double>(i); }
   ChannelNames channels() const override {
     return {default_channel_names(shape_.input.channels), default_channel_names(shape_.target.channels)};
   }

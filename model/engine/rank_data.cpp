@@ -1,6 +1,7 @@
 #include "model/engine/rank_data.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <stdexcept>
 
@@ -23,9 +24,16 @@ void copy(const float* from, int64_t count, float* to) {
 }
 
 // A tensor of another size would be copied from beyond the loader's.
-void require_what_is_read(const Plan& plan, const Dataset& set) {
+void require_what_is_read(const RunSpec& spec, const Plan& plan, const Dataset& set, const char* key) {
   const std::vector<SampleTensor> given = set.tensors();
   for (const BatchTensor& t : plan.batch) {
+    if (t.role == BatchRole::time) {
+      if (std::isnan(set.input_hours(0)))
+        throw ConfigError(spec.file, key,
+                          "has no times, and net.kind " + spec.net.kind() + " reads when its samples were",
+                          "give files with a time axis (CF NetCDF or Zarr)");
+      continue;
+    }
     const auto same = std::find_if(given.begin(), given.end(), [&](const auto& g) { return g.name == t.name; });
     if (same == given.end() || t.dtype != DType::f32 || same->size != t.sample)
       throw std::logic_error("the net reads " + std::to_string(t.sample) + " " + name_of(t.dtype) + " of " +
@@ -54,10 +62,10 @@ RankData::RankData(const RunSpec& spec, const Plan& plan, int rank, const Statis
     train_loader_.emplace(*train_set_,
                           LoaderOptions{batch, spec.micro_batches(), dp, at.dp, seed, spec.data.workers,
                                         spec.data.prefetch, spec.data.shuffle});
-  require_what_is_read(plan, *train_set_);
+  require_what_is_read(spec, plan, *train_set_, "data.train");
   if (!spec.data.validates()) return;
   valid_set_ = open_dataset(spec.data, spec.data.valid, Split::valid, shape, known);
-  require_what_is_read(plan, *valid_set_);
+  require_what_is_read(spec, plan, *valid_set_, "data.valid");
   if (reads) valid_loader_.emplace(*valid_set_, LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false, true});
   replica_ = at.dp;
 }
@@ -94,8 +102,14 @@ Batch RankData::next_validation(const BatchPlaces& to) {
 
 Batch RankData::fetch(Loader& loader, const BatchPlaces& to) const {
   const Batch batch = loader.next();
-  for (const BatchTensor& t : to.tensors())
-    if (float* place = to.floats(t.name)) copy(batch.at(t.name), spec_.micro_batch() * t.sample, place);
+  for (const BatchTensor& t : to.tensors()) {
+    float* const place = to.floats(t.name);
+    if (place == nullptr) continue;
+    if (t.role == BatchRole::time)
+      for (int64_t b = 0; b < spec_.micro_batch(); ++b) t.code(batch.hours[b], place + b * t.sample);
+    else
+      copy(batch.at(t.name), spec_.micro_batch() * t.sample, place);
+  }
   return batch;
 }
 

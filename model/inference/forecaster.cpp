@@ -104,9 +104,21 @@ void Forecaster::operator()(const float* input, float* prediction) {
   compute(predict_, input, nullptr, prediction);
 }
 
+bool Forecaster::reads_times() const {
+  return std::any_of(plan_.batch.begin(), plan_.batch.end(),
+                     [](const BatchTensor& t) { return t.role == BatchRole::time; });
+}
+
 void Forecaster::compute(const Program& program, const float* input, const float* target, float* prediction) {
+  if (reads_times() && static_cast<int64_t>(hours_.size()) < batch())
+    throw ConfigError("", "net.kind", spec_.net.kind() + " reads the times of its samples, and got none",
+                      "forecast from files with a time axis (isobar forecast --data)");
   backend_.on_fetch([&](int32_t, const BatchPlaces& to) {
     for (const BatchTensor& t : plan_.batch) {
+      if (t.role == BatchRole::time) {
+        for (int64_t b = 0; b < batch(); ++b) t.code(hours_[b], to.floats(t.name) + b * t.sample);
+        continue;
+      }
       const float* from = t.role == BatchRole::input ? input : target;
       if (from != nullptr) std::copy_n(from, batch() * t.sample, to.floats(t.name));
     }

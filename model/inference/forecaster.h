@@ -31,6 +31,10 @@ class Forecaster {
   void operator()(const float* input, const float* target, float* prediction);
   /// The same prediction to the last bit, without the ops that only the loss needs.
   void operator()(const float* input, float* prediction);
+  /// When the samples of the next batches are, hours since 1970 [batch]: of a net that reads it, which forecasts
+  /// nothing before it is told.
+  void at(std::vector<double> hours) { hours_ = std::move(hours); }
+  bool reads_times() const;
   /// Of the last batch that had a target, and the errors too
   double loss() const;
   /// By channel: the RMSE of fields, the mean absolute error of an mlp's numbers, normalised; of classes the
@@ -60,6 +64,7 @@ class Forecaster {
   const Program eval_, predict_;  // predict_: of eval_, what the prediction needs
   Arena arena_;
   CpuBackend backend_;
+  std::vector<double> hours_;
 };
 
 }  // namespace isobar

@@ -16,7 +16,7 @@ using P = PriceClass;
 
 constexpr OpInfo kRows[] = {
     // kind, name | reads | writes | priced as, back ends, arithmetic an element, what else
-    {K::fetch, "fetch", "", "input? target?", P::copy, kEvery},
+    {K::fetch, "fetch", "", "input? target? time?", P::copy, kEvery},
     {K::patch_gather, "patch_gather", "image", "patches", P::copy, kEvery},
     {K::gemm, "gemm", "A B bias?", "C", P::product, kEvery, 0, is::gemm},
     {K::attention, "attention", "q k v", "o lse workspace?", P::attention, kEvery, 0, is::attention},

@@ -33,7 +33,7 @@ struct Stream {
   bool jumps() const { return from + 1 < to; }  // a skip connection
 };
 
-enum class BatchRole : uint8_t { input, target };
+enum class BatchRole : uint8_t { input, target, time };
 
 /// What a fetch brings of each sample: one of its writes, which is absent on ranks that do not read it.
 struct BatchTensor {
@@ -44,6 +44,8 @@ struct BatchTensor {
   int64_t sample;  // elements of one sample, as loaders read it
   int64_t count;   // of a micro-batch, as a rank holds it
   bool kept;       // until the backward pass
+  /// Of a sample's time: what it is as numbers, [sample], of the hours since 1970 (UTC) of the last step read
+  std::function<void(double hours, float* to)> code = {};
 };
 
 struct Metric {  // of a step, a run of the elements of Plan::metrics

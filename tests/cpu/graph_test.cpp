@@ -36,7 +36,10 @@ TEST(Gather, AddsTheRowsThatItsIndicesName) {
   for (const Isa isa : isas())
     for (int round = 0; round < 12; ++round) {
       const DType act = random.act(), base_type = random.coin() ? act : DType::f32;
-      const Edges e = random_edges(random);
+      Edges e = random_edges(random);
+      for (auto* index : {&e.sender, &e.receiver})  // no row of the table
+        for (int32_t& i : *index)
+          if (random.integer(0, 7) == 0) i = -1;
       const int64_t B = random.integer(1, 3), n = random_width(random);
       const Running running(isa, static_cast<int>(random.integer(1, 2)));
       const bool with_base = random.coin(), two = random.coin(),
@@ -56,8 +59,8 @@ TEST(Gather, AddsTheRowsThatItsIndicesName) {
         for (int64_t i = 0; i < e.count(); ++i)
           for (int64_t j = 0; j < n; ++j) {
             const int64_t at = (b * e.count() + i) * n + j;
-            const double from = p[(b * e.senders + e.sender[i]) * n + j],
-                         more = two ? q[(b * e.receivers + e.receiver[i]) * n + j] : 0,
+            const double from = e.sender[i] < 0 ? 0 : p[(b * e.senders + e.sender[i]) * n + j],
+                         more = two && e.receiver[i] >= 0 ? q[(b * e.receivers + e.receiver[i]) * n + j] : 0,
                          old = with_base ? base[at] : 0;
             const double size = std::abs(from) + std::abs(more) + std::abs(old);
             ASSERT_TRUE(within(y[at], from + more + old, 2 * kFloatRoundoff * size + rounding(act, size)))

@@ -185,11 +185,10 @@ class Parity : public testing::TestWithParam<const char*> {
   // An mlp's loss is the mean over twelve numbers, or four, not over thousands: less of the rounding averages
   // out.
   static double few(double tolerance) { return is_mlp() ? 5 * tolerance : tolerance; }
-  // The graph net's gradients are off by 6e-2 in bf16 (PyTorch's by 5e-2): an eighth of that with three bits
-  // more.
-  static double of_three_bits(double tolerance) {
-    return is("regional_gnn") ? std::max(tolerance, 1e-2) : tolerance;
-  }
+  // PyTorch's gradients of the graph net are off by 5e-2 in bf16, of aurora by 8e-2: an eighth of that with
+  // three bits more.
+  static bool is_deep() { return is("regional_gnn") || is("aurora"); }
+  static double of_three_bits(double tolerance) { return is_deep() ? std::max(tolerance, 1e-2) : tolerance; }
   static double weights_of_three_bits(double tolerance) {
     return is("regional_gnn") ? 3 * tolerance : tolerance;
   }
@@ -208,7 +207,7 @@ TEST_P(Parity, Fp32AgreesWithFloat64To1e5) {
 TEST_P(Parity, Tf32AgreesWithFloat64ToItsRounding) {
   for (const int64_t micro_batch : {4, 1})
     compare(f(), "adam", "tf32", micro_batch,
-            {is("regional_gnn") ? 1e-4 : few(5e-5), few(1e-4), of_three_bits(3e-3),
+            {is_deep() ? 1e-4 : few(5e-5), is("aurora") ? 3e-4 : few(1e-4), of_three_bits(3e-3),
              weights_of_three_bits(1e-3), 1e-4});
 }
 
@@ -222,9 +221,9 @@ TEST_P(Parity, Fp16AgreesWithFloat64ToItsRounding) {
               {few(1e-4), few(3e-4), of_three_bits(4e-3), weights, 1e-4});
 }
 
-// PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes): loss 7e-5, 1.7e-4,
-// 4.1e-4, 1.6e-3 and 1.5e-3, gradients 1e-2, 2.3e-2, 5.3e-2, 7.8e-3 and 9.8e-3, weights 1.3e-3, 1.0e-3,
-// 4.1e-3, 7.5e-4 and 1.5e-4; it would pass.
+// PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes, aurora): loss 7e-5, 1.7e-4,
+// 4.1e-4, 1.6e-3, 1.5e-3 and 6.2e-4, gradients 1e-2, 2.3e-2, 5.3e-2, 7.8e-3, 9.8e-3 and 8.0e-2, weights 1.3e-3,
+// 1.0e-3, 4.1e-3, 7.5e-4, 1.5e-4 and 6.7e-3; it would pass.
 TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 2, 1})
@@ -232,6 +231,7 @@ TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
               is("vit")            ? Tolerance{3e-4, 1e-3, 1.5e-2, 2e-3}
               : is("unet")         ? Tolerance{8e-4, 2e-3, 3e-2, 3e-3}
               : is("regional_gnn") ? Tolerance{1e-3, 3e-3, 8e-2, 6e-3}
+              : is("aurora")       ? Tolerance{1e-3, 3e-3, 1e-1, 1e-2}
                                    : Tolerance{4e-3, 4e-3, 2e-2, 2e-3});
 }
 

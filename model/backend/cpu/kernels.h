@@ -86,7 +86,7 @@ struct Gather {
   DType act, base;  // of the tables and y; of the base: act or f32
 };
 // y[b, r] = base[b, r] + table[b, index[r]] + table2[b, index2[r]]; base, and table2 with index2, may be
-// nullptr; y may be the base
+// nullptr; y may be the base. An index below 0: no row of that table.
 void gather(const Gather& p, const void* base, const void* table, const int32_t* index, const void* table2,
             const int32_t* index2, void* y);
 struct SegmentSum {

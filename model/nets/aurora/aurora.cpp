@@ -5,6 +5,7 @@
 
 #include "model/nets/aurora/decoder.h"
 #include "model/nets/aurora/encoder.h"
+#include "model/nets/aurora/fourier.h"
 #include "model/nets/aurora/resample.h"
 #include "model/nets/aurora/swin.h"
 #include "model/nets/transformer.h"
@@ -73,7 +74,10 @@ class Aurora : public Net {
     parts_.push_back(std::move(decoder));
     add_streams(list);
     batch_ = image_batch(read_, image_predicted(n, n.patch_size), at, here() - 1);
-    batch_.push_back({"time", BatchRole::input, 0, DType::f32, n.embed_dim, at.batch * n.embed_dim, true});
+    batch_.push_back({"time", BatchRole::time, 0, DType::f32, n.embed_dim, at.batch * n.embed_dim, true,
+                      [D = n.embed_dim](double hours, float* to) {
+                        fourier_code(static_cast<double>(static_cast<float>(hours)), kTimes, D, to);
+                      }});
     metrics_ = image_metrics(image_predicted(n, n.patch_size));
   }
   Attrs fetch() const override { return image_attrs(read_, at_.with_tokens(n_.patches())); }

@@ -47,7 +47,8 @@ struct Gather {
   int64_t table_rows, table2_rows;
   DType act, base;  // of the tables and y; of the base: act or f32
 };
-/// y[b, r] = base[b, r] + table[b, index[r]] + table2[b, index2[r]]; base and table2 may be null, y the base
+/// y[b, r] = base[b, r] + table[b, index[r]] + table2[b, index2[r]]; base and table2 may be null, y the base;
+/// an index below 0: no row of that table
 void gather(const Gather& p, const void* base, const void* table, const int32_t* index, const void* table2,
             const int32_t* index2, void* y, cudaStream_t stream);
 struct SegmentSum {

@@ -1,0 +1,57 @@
+// Aurora under every axis that it takes: trained like one rank. Skip connections jump over stages, and so does
+// the conditioning where a merge or a split lies between two blocks.
+#include "model/nets/build.h"
+#include "tests/engine/layouts.h"
+
+namespace isobar {
+namespace {
+
+void aurora_like_one_rank(const Words& layout) {
+  expect_like_one_rank(layout, kAurora);
+}
+
+TEST(AuroraTraining, LearnsAndRepeatsToTheLastBit) {
+  const Folder dir;
+  const TrainedNet& one = one_rank(kAurora);
+  ASSERT_EQ(one.record.losses.size(), 10u);
+  EXPECT_LT(one.record.losses.at(10), 0.97 * one.record.losses.at(1));
+  const TrainedNet again = run(dir / "again", {}, 1, {}, kAurora);
+  EXPECT_EQ(again.record.losses, one.record.losses);
+  EXPECT_EQ(distance(one.weights, again.weights), 0);
+}
+
+TEST(AuroraTraining, IsTheSameOverReplicasAndMicroBatches) {
+  aurora_like_one_rank({"policy.micro_batch=3"});
+  aurora_like_one_rank({"layout.dp=2", "policy.micro_batch=2"});
+}
+
+TEST(AuroraTraining, IsTheSameOverStages) {
+  aurora_like_one_rank({"layout.pp=2", "policy.micro_batch=3"});
+  aurora_like_one_rank({"layout.pp=4", "policy.micro_batch=2", "policy.schedule=gpipe"});
+  aurora_like_one_rank({"layout.pp=2", "layout.dp=2", "policy.micro_batch=2"});
+}
+
+TEST(AuroraTraining, IsTheSameOverTensorParallelRanks) {
+  aurora_like_one_rank({"layout.tp=2", "policy.sequence_parallel=false", "policy.micro_batch=6"});
+  aurora_like_one_rank(
+      {"layout.tp=2", "layout.pp=2", "policy.sequence_parallel=false", "policy.micro_batch=3"});
+}
+
+TEST(AuroraTraining, SplitsItsBackwardPass) {
+  aurora_like_one_rank({"layout.pp=3", "policy.schedule=zb-h1", "policy.micro_batch=2"});
+}
+
+TEST(AuroraTraining, RecomputesItsParts) {
+  aurora_like_one_rank({"policy.recompute=full", "policy.micro_batch=6"});
+  aurora_like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=3", "policy.micro_batch=6"});
+  aurora_like_one_rank({"policy.recompute=full", "layout.pp=2", "policy.micro_batch=2"});
+}
+
+TEST(AuroraTraining, KeepsItsUnitsInShards) {
+  for (const char* zero : {"1", "2", "3"})
+    aurora_like_one_rank({"layout.dp=2", "layout.pp=2", std::string("policy.zero=") + zero,
+                          "policy.micro_batch=2", "policy.bucket_mb=0.02"});
+}
+
+}  // namespace
+}  // namespace isobar

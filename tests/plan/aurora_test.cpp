@@ -1,0 +1,163 @@
+// Aurora's sizes, and its windows against the published way to make them: a padded, rolled grid under a mask.
+#include "model/nets/aurora/windows.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+
+#include "model/nets/build.h"
+#include "model/nets/legal_layout.h"
+#include "tests/paths.h"
+
+namespace isobar {
+namespace {
+
+RunSpec shipped(const std::string& name, std::vector<std::string> set = {}) {
+  return load_run_spec(source_dir() + "/configs/models/" + name + ".yaml", set);
+}
+
+// What microsoft-aurora 2.0.1 counts without its adapters
+TEST(Aurora, HasThePublishedCounts) {
+  EXPECT_EQ(build_plan(shipped("aurora"), 0, {}).parameter_count(), 1256300176);
+  EXPECT_EQ(build_plan(shipped("aurora-0.1deg"), 0, {}).parameter_count(), 1199333764);
+  const Plan small = build_plan(shipped("aurora-small"), 0, {});
+  EXPECT_EQ(small.parameter_count(), 112797584);
+  int64_t encoder = 0, backbone = 0, decoder = 0;
+  for (const Tensor& t : small.tensors) {
+    int64_t count = 1;
+    for (const int64_t n : t.shape) count *= n;
+    (t.name.starts_with("encoder.") ? encoder : t.name.starts_with("decoder.") ? decoder : backbone) += count;
+  }
+  EXPECT_EQ(encoder, 1743616);
+  EXPECT_EQ(backbone, 108616704);
+  EXPECT_EQ(decoder, 2437264);
+}
+
+// ---- windows ----
+
+using aurora::Sizes3;
+using Row = std::array<int64_t, 3>;
+
+// For each row of the grid, the rows that it attends to; -1 stands for all zeros of its window. As the
+// published code does it: roll, pad on both sides, cut into windows, and if anything is shifted keep apart
+// what a mask of three regions an axis tells apart (the last two of the longitudes are one).
+std::map<int64_t, std::multiset<int64_t>> published(const Sizes3& grid, Sizes3 window, bool shifted) {
+  Sizes3 shift{}, pad{}, padded{};
+  for (int i = 0; i < 3; ++i) {
+    shift[i] = shifted ? window[i] / 2 : 0;
+    if (grid[i] <= window[i]) shift[i] = 0, window[i] = grid[i];
+    pad[i] = (window[i] - grid[i] % window[i]) % window[i];
+    padded[i] = grid[i] + pad[i];
+  }
+  const bool masks = shift[0] || shift[1] || shift[2];
+  const auto region = [&](int axis, int64_t rolled) -> int64_t {
+    if (shift[axis] == 0) return 0;
+    if (rolled < grid[axis] - window[axis]) return 0;
+    return rolled < grid[axis] - shift[axis] || axis == 2 ? 1 : 2;
+  };
+  std::map<std::array<int64_t, 7>, std::multiset<int64_t>> groups;  // by window and region
+  std::map<int64_t, std::array<int64_t, 7>> group_of;
+  for (int64_t c = 0; c < padded[0]; ++c)
+    for (int64_t h = 0; h < padded[1]; ++h)
+      for (int64_t w = 0; w < padded[2]; ++w) {
+        const Row at{c, h, w};
+        std::array<int64_t, 7> group{};
+        Row from{};
+        bool padding = false;
+        for (int i = 0; i < 3; ++i) {
+          const int64_t rolled = at[i] - pad[i] / 2;
+          padding = padding || rolled < 0 || rolled >= grid[i];
+          group[i] = at[i] / window[i];
+          group[3 + i] = masks ? region(i, rolled) : 0;
+          from[i] = (rolled + shift[i] + grid[i]) % grid[i];
+        }
+        if (masks && padding) continue;  // a group of its own that nobody reads
+        const int64_t row = padding ? -1 : (from[0] * grid[1] + from[1]) * grid[2] + from[2];
+        if (padding) group[3] = group[4] = group[5] = 0;
+        groups[group].insert(row);
+        if (!padding) group_of[row] = group;
+      }
+  std::map<int64_t, std::multiset<int64_t>> out;
+  for (const auto& [row, group] : group_of) out[row] = groups[group];
+  return out;
+}
+
+void expect_windows(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch) {
+  SCOPED_TRACE(testing::Message() << grid[0] << "x" << grid[1] << "x" << grid[2] << " in " << window[0] << "x"
+                                  << window[1] << "x" << window[2] << (shifted ? " shifted" : ""));
+  const aurora::WindowOrder order(grid, window, shifted, batch);
+  const int64_t rows = grid[0] * grid[1] * grid[2];
+  const std::vector<int32_t> from = order.from(), to = order.to();
+  ASSERT_EQ(static_cast<int64_t>(from.size()), order.rows());
+  ASSERT_EQ(static_cast<int64_t>(to.size()), batch * rows);
+  const auto wanted = published(grid, window, shifted);
+  int64_t place = 0, seen = 0;
+  for (const aurora::WindowRun& run : order.runs())
+    for (int64_t i = 0; i < run.segments; ++i, place += run.length) {
+      std::multiset<int64_t> members;
+      int64_t sample = -1;
+      for (int64_t k = place; k < place + run.length; ++k) {
+        members.insert(from[k] < 0 ? -1 : from[k] % rows);
+        if (from[k] < 0) continue;
+        ASSERT_EQ(to[from[k]], k);
+        ASSERT_TRUE(sample < 0 || sample == from[k] / rows) << "two samples in a segment";
+        sample = from[k] / rows, ++seen;
+      }
+      for (const int64_t row : members)
+        if (row >= 0) {
+          ASSERT_EQ(members, wanted.at(row)) << "row " << row;
+        }
+    }
+  EXPECT_EQ(seen, batch * rows);
+}
+
+TEST(Aurora, AttendsWithinThePublishedWindows) {
+  for (const bool shifted : {false, true}) {
+    expect_windows({4, 45, 90}, {2, 6, 12}, shifted, 1);  // the coarsest of 0.25 degrees
+    expect_windows({4, 7, 9}, {2, 3, 4}, shifted, 2);
+    expect_windows({4, 2, 3}, {2, 3, 4}, shifted, 3);  // smaller than a window
+  }
+  std::mt19937_64 random(std::random_device{}());
+  const auto draw = [&](int64_t from, int64_t to) {
+    return from + static_cast<int64_t>(random() % static_cast<uint64_t>(to - from + 1));
+  };
+  for (int i = 0; i < 60; ++i) {
+    const Sizes3 window{draw(1, 3), draw(1, 6), draw(1, 6)};
+    expect_windows({window[0] * draw(1, 3), draw(1, 20), draw(1, 20)}, window, draw(0, 1) == 1, draw(1, 3));
+  }
+}
+
+TEST(Aurora, FillsUpAttentionWithSegmentsOfFewLengths) {
+  const aurora::WindowOrder order({4, 180, 360}, {2, 6, 12}, true, 1);
+  EXPECT_LE(order.runs().size(), 4u);
+  EXPECT_EQ(order.rows(), 4 * 180 * 360);  // sizes that windows divide: no row is padding
+}
+
+// ---- what it refuses ----
+
+TEST(Aurora, RefusesSizesThatDoNotFitAndSaysWhichWould) {
+  const auto refused = [](const std::vector<std::string>& set) -> std::string {
+    try {
+      const RunSpec s = shipped("aurora-tiny", set);
+      check_layout(s);
+    } catch (const std::exception& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refused({}), "");
+  EXPECT_NE(refused({"net.history=1"}).find("'net.in_channels': is 17, and the variables come to 9"), std::string::npos)
+      << refused({"net.history=1"});
+  EXPECT_NE(refused({"net.out_channels=7"}).find("'net.out_channels'"), std::string::npos);
+  EXPECT_NE(refused({"net.patch_size=4"}).find("'net.patch_size'"), std::string::npos);
+  EXPECT_NE(refused({"net.latent_levels=3"}).find("'net.latent_levels'"), std::string::npos);
+  EXPECT_NE(refused({"net.encoder_num_heads=[2,4]"}).find("'net.encoder_num_heads'"), std::string::npos);
+  EXPECT_NE(refused({"net.window=[2,3]"}).find("'net.window'"), std::string::npos);
+  EXPECT_NE(refused({"layout.cp=2"}).find("cannot cut an aurora"), std::string::npos);
+  EXPECT_NE(refused({"net.gelu=tanh"}).find("net.gelu"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace isobar
