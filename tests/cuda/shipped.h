@@ -38,7 +38,9 @@ inline std::vector<ShippedRun> shipped_runs() {
         add({std::string("policy.amp=") + amp, "net.activation=gelu_tanh"});
       continue;
     }
-    if (runs.back().spec.net.kind() != RegionalGnnSpec::kKind) {  // SiLU, and no tp
+    const bool has_gelu =
+        runs.back().spec.net.visit([](const auto& n) { return requires { n.gelu; }; });
+    if (has_gelu) {
       add({"policy.amp=bf16", "net.gelu=tanh"});
       add({"policy.amp=fp16", "net.gelu=tanh"});
       add({"policy.amp=bf16", "layout.tp=2"});

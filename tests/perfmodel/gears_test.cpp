@@ -42,6 +42,13 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
     graph.latent_size = graph.mlp_hidden_size = test::one_of<int64_t>(random, {64, 256, 512});
     graph.num_gnn_layers = depth;
     graph.mlp_num_hidden_layers = test::one_of<int64_t>(random, {1, 2});
+  } else if (kind == "aurora") {
+    AuroraSpec& aurora = s.net.aurora();
+    aurora.img_height = 96, aurora.img_width = 192, aurora.spacing = 1.5;
+    aurora.embed_dim = test::one_of<int64_t>(random, {64, 256, 512});
+    aurora.encoder_num_heads = {8, 16, 32};
+    aurora.encoder_depths = {2, test::one_of<int64_t>(random, {2, 6}), 2};
+    aurora.decoder_depths = {2, test::one_of<int64_t>(random, {2, 6}), 2};
   } else if (kind == "unet") {
     UnetSpec& unet = s.net.unet();
     unet.num_heads = heads / 2, unet.embed_dim = width / 2;
@@ -70,6 +77,7 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
     s.policy.recompute_num_layers = test::one_of<int64_t>(random, {1, 2, 3});
   }
   if (kind == "regional-gnn") s.layout.tp = s.layout.cp = 1, s.policy.sequence_parallel = false;
+  if (kind == "aurora") s.layout.cp = 1, s.policy.sequence_parallel = false;
   if (kind == "mlp") {  // which nothing else cuts; a sample is a row
     s.layout.tp = s.layout.cp = 1;
     s.policy.sequence_parallel = false;
@@ -168,6 +176,10 @@ TEST(Gears, AgreeOnNetsOfLinearsAlone) {
 // closed form is too slow by a tenth and more. 300 draws gave a median of 0.8 % and a p95 of 12 %.
 TEST(Gears, AgreeOnGraphNetworks) {
   expect_agreement({"regional-gnn"}, 600, {0, 1, 2, 3}, 0.03, 0.18);
+}
+
+TEST(Gears, AgreeOnAurora) {
+  expect_agreement({"aurora"}, 200, {0, 1, 2, 3}, 0.03, 0.15);
 }
 
 }  // namespace

@@ -83,12 +83,16 @@ void Perceiver::forward(const View& latents, const View& context, const View& y)
   normed(".norm1", norm1_, residual, a);
   a_ = as_act(e_, path_ + "/mlp/cast", path_ + ".a.act", a, true);
   u_ = b_.saved(path_ + ".u", e_.act, rows_ * s_.hidden);
-  g_ = b_.saved(path_ + ".g", e_.act, rows_ * s_.hidden);
   layers_.linear_forward(path_ + "/mlp/fc1/forward", fc1_, a_, u_, rows_, fc1_.bias);
-  b_.emit(OpKind::activation, path_ + "/mlp/gelu/forward", rows_of(s_.hidden), {u_}, {g_});
+  activate("/forward", e_.spec.policy.recompute != "selective");
   norm2_.x = b_.saved(path_ + ".norm2.x", e_.act, rows_ * D);
   layers_.linear_forward(path_ + "/mlp/fc2/forward", fc2_, g_, norm2_.x, rows_, fc2_.bias);
   normed(".norm2", norm2_, a, y);
+}
+
+void Perceiver::activate(const std::string& pass, bool keep) {
+  g_ = b_.hold(path_ + ".g", e_.act, rows_ * s_.hidden, keep);
+  b_.emit(OpKind::activation, path_ + "/mlp/gelu" + pass, rows_of(s_.hidden), {u_}, {g_});
 }
 
 void Perceiver::norm_backward(const std::string& which, const ResultNorm& n, const View& dy, const View& dx,
@@ -103,6 +107,7 @@ void Perceiver::backward(const View& dy, const View& dlatents, const View& dcont
   const int64_t D = s_.width, kv = s_.groups * s_.keys;
   const View dz = e_.operand(path_ + ".dz", e_.act, rows_ * D);
   norm_backward("norm2", norm2_, dy, dz, fc2_.bias);
+  if (e_.spec.policy.recompute == "selective") activate("/recompute", false);
   const View du = e_.operand(path_ + ".du", e_.act, rows_ * s_.hidden);
   layers_.linear_backward_input(path_ + "/mlp/fc2", fc2_, dz, du, rows_);
   layers_.linear_backward_weight(path_ + "/mlp/fc2", fc2_, g_, dz, rows_);

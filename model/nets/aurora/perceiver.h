@@ -43,6 +43,7 @@ class Perceiver {
 
  private:
   Attrs attention() const;
+  void activate(const std::string& pass, bool keep);
   Attrs rows_of(int64_t cols) const;
   void norm_backward(const std::string& which, const ResultNorm& n, const View& dy, const View& dx,
                      const View& dbias) const;

@@ -82,6 +82,7 @@ SwinBlock::SwinBlock(int index, std::string path, std::string name, Emission& e,
       s_(shape),
       rows_(windows.order.outside),
       width_(shape.width / at.tp),
+      selective_(e.spec.policy.recompute == "selective"),
       norm1_(e, at, this->path() + "/norm1", name_ + ".norm1", shape.width, shape.condition, shape.eps),
       norm2_(e, at, this->path() + "/norm2", name_ + ".norm2", shape.width, shape.condition, shape.eps) {}
 
@@ -142,7 +143,7 @@ std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward&
   if (!how.again) in_ = in;
   const std::string pass = how.pass(), attn = path() + "/attn", mlp = path() + "/mlp";
   const bool keep = how.keep == Keep::all;
-  const int64_t D = s_.width, R = windows_.order.inside, heads = s_.heads / at_.tp;
+  const int64_t D = s_.width, R = windows_.order.inside;
   const View x = in[kX].x;
   condition_ = as_act(e_, path() + "/condition" + pass, path() + ".condition.act", in[kCondition].x, keep);
 
@@ -151,14 +152,7 @@ std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward&
                         as_act(e_, path() + "/cast" + pass, path() + ".x.act", x, false), windowed_, D);
   projections_ = b_.hold(path() + ".qkv", e_.act, R * 3 * width_, keep);
   layers_.linear_forward(attn + "/qkv" + pass, qkv_, windowed_, projections_, R, qkv_.bias);
-  o_ = b_.hold(path() + ".o", e_.act, R * width_, keep);
-  lse_ = b_.hold(path() + ".lse", DType::f32, R * heads, keep);
-  each_run([&](const Attrs& a, int64_t row, int64_t rows) {
-    b_.emit_with_workspace(OpKind::attention, attn + "/core" + std::to_string(a.tq) + pass, a,
-                           {part(projections_, 0, row, rows), part(projections_, 1, row, rows),
-                            part(projections_, 2, row, rows)},
-                           {o_.slice(row * width_, rows * width_), lse_.slice(row * heads, rows * heads)});
-  });
+  attention(pass, keep && !selective_);
   View y = b_.scratch(path() + ".attn.y", e_.act, R * D);
   layers_.linear_forward(attn + "/proj" + pass, proj_, o_, y, R, layers_.once(proj_.bias));
   y = layers_.result(attn + "/proj" + pass, y);
@@ -169,9 +163,8 @@ std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward&
 
   a_ = as_act(e_, mlp + "/cast" + pass, path() + ".a.act", a, keep);
   u_ = b_.hold(path() + ".u", e_.act, rows_ * fc1_.out, keep);
-  g_ = b_.hold(path() + ".g", e_.act, rows_ * fc1_.out, keep);
   layers_.linear_forward(mlp + "/fc1" + pass, fc1_, a_, u_, rows_, fc1_.bias);
-  b_.emit(OpKind::activation, mlp + "/gelu" + pass, rows_of(rows_, fc1_.out), {u_}, {g_});
+  activate(pass, keep && !selective_);
   y = b_.hold(path() + ".mlp.y", e_.act, rows_ * D, keep);
   layers_.linear_forward(mlp + "/fc2" + pass, fc2_, g_, y, rows_, layers_.once(fc2_.bias));
   y = layers_.result(mlp + "/fc2" + pass, y);
@@ -180,6 +173,23 @@ std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward&
   norm2_.forward(pass, y, a, out, condition_, rows_, keep);
   if (s_.last) return {{.x = out}};
   return {{.x = out}, {.x = in[kCondition].x}};
+}
+
+void SwinBlock::attention(const std::string& pass, bool keep) {
+  const int64_t R = windows_.order.inside, heads = s_.heads / at_.tp;
+  o_ = b_.hold(path() + ".o", e_.act, R * width_, keep);
+  lse_ = b_.hold(path() + ".lse", DType::f32, R * heads, keep);
+  each_run([&](const Attrs& a, int64_t row, int64_t rows) {
+    b_.emit_with_workspace(OpKind::attention, path() + "/attn/core" + std::to_string(a.tq) + pass, a,
+                           {part(projections_, 0, row, rows), part(projections_, 1, row, rows),
+                            part(projections_, 2, row, rows)},
+                           {o_.slice(row * width_, rows * width_), lse_.slice(row * heads, rows * heads)});
+  });
+}
+
+void SwinBlock::activate(const std::string& pass, bool keep) {
+  g_ = b_.hold(path() + ".g", e_.act, rows_ * fc1_.out, keep);
+  b_.emit(OpKind::activation, path() + "/mlp/gelu" + pass, rows_of(rows_, fc1_.out), {u_}, {g_});
 }
 
 // ---- backward ----
@@ -197,6 +207,7 @@ void SwinBlock::backward(const std::vector<Gradient>&, std::vector<Gradient>& in
   const View dz = e_.operand(path() + ".dz", e_.act, rows_ * D);
   norm2_.backward(as_act(e_, path() + "/norm2/backward_cast", path() + ".norm2.dh", dx, false), dz, ds,
                   !s_.last, fc2_.bias, rows_);
+  if (selective_) activate("/recompute", false);
   const View du = e_.operand(path() + ".du", e_.act, rows_ * fc1_.out);
   layers_.linear_backward_input(mlp + "/fc2", fc2_, dz, du, rows_);
   layers_.linear_backward_weight(mlp + "/fc2", fc2_, g_, dz, rows_);
@@ -216,6 +227,7 @@ void SwinBlock::backward(const std::vector<Gradient>&, std::vector<Gradient>& in
                   proj_.bias, rows_);
   const View dy = e_.operand(path() + ".dy", e_.act, R * D);
   windows_.order.gather(attn + "/back/backward", dback, dy, D);
+  if (selective_) attention("/recompute", false);
   const View d_o = b_.scratch(path() + ".do", e_.act, R * width_);
   layers_.linear_backward_input(attn + "/proj", proj_, dy, d_o, R);
   layers_.linear_backward_weight(attn + "/proj", proj_, o_, dy, R);

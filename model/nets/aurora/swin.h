@@ -71,6 +71,8 @@ class SwinBlock : public NetPart {
   static constexpr size_t kX = 0, kCondition = 1;
 
  private:
+  void attention(const std::string& pass, bool keep);
+  void activate(const std::string& pass, bool keep);
   template <class F>
   void each_run(F&& f) const;  // (attrs, first row of q, o and lse)
   View part(const View& qkv, int which, int64_t row, int64_t rows) const;
@@ -85,6 +87,7 @@ class SwinBlock : public NetPart {
   Windows& windows_;
   const Shape s_;
   const int64_t rows_, width_;  // of the grid; of attention on this rank
+  const bool selective_;        // attention proper and GELU are computed again
   AdaptiveNorm norm1_, norm2_;
   Linear qkv_, proj_, fc1_, fc2_;
   std::vector<Flow> in_;
