@@ -45,6 +45,10 @@ TEST(AuroraTraining, RecomputesItsParts) {
   aurora_like_one_rank({"policy.recompute=full", "policy.micro_batch=6"});
   aurora_like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=3", "policy.micro_batch=6"});
   aurora_like_one_rank({"policy.recompute=full", "layout.pp=2", "policy.micro_batch=2"});
+  aurora_like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=2", "layout.pp=3",
+                        "policy.recompute_method=block", "policy.micro_batch=2"});
+  aurora_like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=20",
+                        "policy.recompute_method=uniform", "policy.micro_batch=6"});
   aurora_like_one_rank({"policy.recompute=selective", "layout.pp=2", "layout.tp=2",
                         "policy.sequence_parallel=false", "policy.micro_batch=3"});
 }

@@ -32,13 +32,21 @@ View Merge::door(size_t) {
                  skips_ > 0 || e_.spec.policy.recompute == "full");
 }
 
+// What goes on as a skip connection outlives this routine, also where the part itself keeps nothing.
+View Merge::kept(const View& x, Keep keep) {
+  if (skips_ == 0 || keep != Keep::nothing) return x;
+  const View copy = b_.saved(path() + ".skip", DType::f32, x.count);
+  b_.emit(OpKind::copy, path() + "/skip/forward", {.m = 1, .n = x.count, .extent = {1, 1, 1}}, {x}, {copy});
+  return copy;
+}
+
 std::vector<Flow> Merge::forward(const std::vector<Flow>& in, const Forward& how) {
   const bool keep = how.keep == Keep::all;
-  if (!how.again) x_ = in[0].x;
+  if (!how.again) x_ = kept(in[0].x, how.keep);
   norm_.x = b_.hold(path() + ".side", DType::f32, rows_ * 4 * D_, keep);
   order_.gather(path() + "/neighbours" + how.pass(), in[0].x, norm_.x, D_);
   layers_.norm_forward(path() + "/norm", how.pass(), norm_, {.x = norm_.x}, keep);
-  std::vector<Flow> out(static_cast<size_t>(1 + skips_), {.x = in[0].x});
+  std::vector<Flow> out(static_cast<size_t>(1 + skips_), {.x = x_});
   out[0] = {};
   if (!how.result) return out;
   out[0].x = how.again ? b_.scratch(path() + ".y", DType::f32, rows_ * 2 * D_) : how.lies(0);

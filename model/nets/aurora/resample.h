@@ -26,6 +26,7 @@ class Merge : public NetPart {
   View last_gradient(bool weight) const override { return weight ? linear_.weight : norm_.gamma; }
 
  private:
+  View kept(const View& x, Keep keep);
   const std::string name_;
   Emission& e_;
   Builder& b_;
