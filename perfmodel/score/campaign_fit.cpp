@@ -346,14 +346,16 @@ Estimated CampaignFit::predict(const Sample& s) const {
     const double few = kFew / (kFew + different_);
     variance += few * few * far_variance(quantity_, s, mean);
     const double own = width(s, unseen) * std::sqrt((1 + few) * (variance + beyond));
-    // A few runs take doubt away, and add none to what there was without them.
+    // A few runs take doubt away, and add none to what there was without them: but where they contradict the
+    // belief, its interval stays as likely as theirs.
     const Spread before = unseen_spread(quantity_, s, belief_);
+    const double moved = mean - quantity_.log_value(s, belief_.mean);
     const double share_of_prior = std::min(1.0, kFew / different_);
     const auto at_most = [&](double prior) {
       return share_of_prior * std::min(own, prior) + (1 - share_of_prior) * own;
     };
-    high = at_most(belief_.tails.high * before.above);
-    low = -at_most(-belief_.tails.low * before.below);
+    high = at_most(belief_.tails.high * before.above + std::max(0.0, -moved));
+    low = -at_most(-belief_.tails.low * before.below + std::max(0.0, moved));
   }
   // Nothing runs above the peak.
   const double least = &quantity_ == &kStepSeconds ? s.counts.ceiling_s : 0;

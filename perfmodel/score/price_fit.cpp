@@ -244,8 +244,12 @@ PriceBelief believe(const Quantity& q, const std::vector<Voice>& campaigns, cons
 }
 
 double far_variance(const Quantity& q, const Sample& s, double log_value) {
-  constexpr double kFar = 0.35;  // log sigma per e-fold above the ceiling: by campaigns left out
-  return &q == &kStepSeconds ? std::pow(kFar * (log_value - std::log(s.counts.ceiling_s)), 2) : 0;
+  constexpr double kFar = 0.35;  // log sigma per e-fold: by campaigns left out
+  if (&q != &kStepSeconds) return 0;
+  // The slots of a pipeline's bubble are counted as surely as its products.
+  const StepCounts& c = s.counts;
+  const double sure = c.ceiling_s * (1 + c.fill / c.micro_batches);
+  return std::pow(kFar * (log_value - std::log(sure)), 2);
 }
 
 Spread unseen_spread(const Quantity& q, const Sample& s, const PriceBelief& belief) {

@@ -39,7 +39,8 @@ Voice voice_of(const Quantity& quantity, const Samples& campaign);
 PriceBelief believe(const Quantity& quantity, const std::vector<Voice>& campaigns,
                     const ForeignEngine* engine = nullptr, const Tuned& tuned = {});
 PriceBelief spec_belief(const Quantity& quantity);
-/// A step is as unsure as it is far from its products at the peak: variance of one of so long.
+/// A step is as unsure as it is far from its products at the peak and its pipeline's bubble: variance of one
+/// of so long.
 double far_variance(const Quantity& quantity, const Sample& sample, double log_value);
 /// Log sigmas of a run whose campaign nobody has seen: what its prices may be, each main axis of their doubt
 /// tried both ways (what hides under the products at the likeliest prices surfaces at others), what prices do
