@@ -98,7 +98,9 @@ inline double distance(const TensorFile& a, const TensorFile& b) {
 
 inline const TrainedNet& one_rank(const TestNet& net = kVit) {
   static std::map<std::string, TrainedNet> known;
-  const auto [one, fresh] = known.try_emplace(net.config);
+  std::string key = net.config;
+  for (const std::string& word : net.set) key += " " + word;
+  const auto [one, fresh] = known.try_emplace(key);
   const Folder dir;
   if (fresh) one->second = run(dir / "one", {}, 1, {}, net);
   return one->second;
