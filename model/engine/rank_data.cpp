@@ -34,7 +34,8 @@ void require_what_is_read(const RunSpec& spec, const Plan& plan, const Dataset& 
                           "give files with a time axis (CF NetCDF or Zarr)");
       continue;
     }
-    const auto same = std::find_if(given.begin(), given.end(), [&](const auto& g) { return g.name == t.name; });
+    const auto same =
+        std::find_if(given.begin(), given.end(), [&](const auto& g) { return g.name == t.name; });
     if (same == given.end() || t.dtype != DType::f32 || same->size != t.sample)
       throw std::logic_error("the net reads " + std::to_string(t.sample) + " " + name_of(t.dtype) + " of " +
                              t.name + " of each sample, and the data give " +

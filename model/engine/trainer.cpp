@@ -286,10 +286,10 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       const int64_t own = spec_.micro_batch() - padding;
       if (jacobian_ && mpi_.rank() == 0 && !sampled_) jacobian_->sample(batch.at("input"), own);
       if (!data_->scores()) return;
-      if (persist) add_persistence_rmse(spec_.net, own, batch.at("input"), batch.at("target"), persistent, persistence);
+      if (persist)
+        add_persistence_rmse(spec_.net, own, batch.at("input"), batch.at("target"), persistent, persistence);
       if (!frequency.empty())
-        for (int64_t b = 0; b < own; ++b)
-          frequency.at(static_cast<size_t>(batch.at("target")[b])) += 1;
+        for (int64_t b = 0; b < own; ++b) frequency.at(static_cast<size_t>(batch.at("target")[b])) += 1;
     });
     executor_->record_to(nullptr);
     processor_->stop_watching();

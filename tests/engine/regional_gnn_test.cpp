@@ -43,8 +43,8 @@ TEST(RegionalGnnTraining, RunsInChunksOfUnequalParts) {
     return net;
   }();
   for (const char* recompute : {"none", "full"})
-    expect_like_one_rank({"layout.pp=2", "layout.vpp=2", "policy.schedule=interleaved", "policy.micro_batch=2",
-                          std::string("policy.recompute=") + recompute},
+    expect_like_one_rank({"layout.pp=2", "layout.vpp=2", "policy.schedule=interleaved",
+                          "policy.micro_batch=2", std::string("policy.recompute=") + recompute},
                          deeper);
 }
 
