@@ -3,6 +3,7 @@
 #include "model/inference/jacobian.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cmath>
 #include <random>
@@ -146,8 +147,9 @@ TEST(Jacobians, OfFieldsAreThoseOfTheForecasts) {
     trained_to(dir / "run", {"net.in_channels=3", "net.out_channels=2"}, 1, 10, {}, net);
     const fs::path checkpoint = find_checkpoint(fs::path(dir / "run"));
     const CheckpointState state = read_state(checkpoint);
-    Forecaster forecast(checkpoint, state, 2, 1);
-    Jacobian jacobian(state.spec, 3, 1);
+    // Attention's workspace is for so many threads, and kernels use all that OpenMP gives them.
+    Forecaster forecast(checkpoint, state, 2, omp_get_max_threads());
+    Jacobian jacobian(state.spec, 3, omp_get_max_threads());
     jacobian.take_weights(forecast);
     const int64_t inputs = jacobian.inputs(), outputs = jacobian.outputs();
     ASSERT_EQ(inputs, forecast.input().size());
