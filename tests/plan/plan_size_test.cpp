@@ -145,6 +145,25 @@ TEST(PlanSize, AWorldTooLargeForMemoryIsCheckedByAPartOfIt) {
   EXPECT_NO_THROW(check_world(deep, no_workspace));
 }
 
+// A plan grows neither with replicas nor with micro-batches; check_world looks at some of so many ranks.
+TEST(PlanSize, ManyReplicasAndManyMicroBatchesArePlannedAndCheckedInSeconds) {
+  const auto llama = [](const char* dp) {
+    return spec_of("llama3-8b",
+                   {std::string("layout.dp=") + dp, "train.global_batch=131072", "policy.micro_batch=1"});
+  };
+  for (const char* dp : {"1", "65536"}) {
+    SCOPED_TRACE(dp);
+    const RunSpec spec = llama(dp);
+    const double begin = cpu_seconds();
+    const Plan plan = build_plan(spec, static_cast<int>(spec.layout.world()) - 1, no_workspace);
+    EXPECT_LT(cpu_seconds() - begin, 2);
+    EXPECT_LT(plan_bytes(plan), 500e6);
+  }
+  const double begin = cpu_seconds();
+  EXPECT_NO_THROW(check_world(llama("65536"), no_workspace));
+  EXPECT_LT(cpu_seconds() - begin, 10);
+}
+
 TEST(PlanSize, FewMicroBatchesTakeTheMemoryOfMany) {
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"layout.pp=4", "policy.schedule=1f1b"},
