@@ -85,10 +85,7 @@ size_t Comparison::count(const std::string& verdict) const {
 }
 
 Measured measured(const ReportRun& r) {
-  std::string label = r.label;
-  if (label.starts_with(r.set + ", ")) label.erase(0, r.set.size() + 2);
-  if (const size_t at = label.rfind(" #"); at != std::string::npos) label.erase(at);
-  return {r.run.id, label, r.layout, std::log(r.measured()),
+  return {r.run.id, r.name, r.layout, std::log(r.measured()),
           noise_inside(r.run.measured_steps(), r.statistic)};
 }
 

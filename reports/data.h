@@ -34,8 +34,9 @@ struct RunPrediction {
 struct ReportRun {
   RunRecord run;
   std::string set;                          // name of its results directory
-  std::string layout;                       // "tp2 sp", "1 rank"
-  std::string label;                        // what is particular to it: "dp2, bf16, mb4"
+  std::string layout;                       // "dp2 tp1", "1 rank"
+  std::string name;                         // what is particular to it: "dp2 tp1 bf16 mb4"
+  std::string label;                        // the same with its set and repetition: no two runs share it
   std::map<std::string, std::string> axes;  // key -> value of all that varies among the runs
   std::optional<RunPrediction> prediction;
 
@@ -102,7 +103,6 @@ HoldoutFile read_holdout(const std::filesystem::path& file);
 
 /// Names runs by what varies among them, and finds the facets.
 void name_runs(ReportData& data);
-std::string layout_words(const RunSpec& spec);
 std::string facet_value(const ReportRun& r, const std::string& key);
 
 /// Predicts every ok run with the perfmodel: steps, terms and memory; ops of the run whose ops are shown.

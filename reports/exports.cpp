@@ -55,13 +55,8 @@ double seconds_of(const std::string& utc) {  // 2026-01-02T03:04:05Z
   return strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%S", &t) ? static_cast<double>(timegm(&t)) : 0;
 }
 
-std::string without_number(const std::string& label) {
-  const size_t at = label.rfind(" #");
-  return at == std::string::npos ? label : label.substr(0, at);
-}
-
-std::string file_name(const ReportData& d, const ReportRun& r) {
-  return (d.sets.size() > 1 ? r.set + "." : std::string()) + r.run.id;
+std::string in_set(const ReportData& d, const ReportRun& r, const std::string& name) {
+  return (d.sets.size() > 1 ? r.set + "." : std::string()) + name;
 }
 
 }  // namespace
@@ -126,7 +121,7 @@ size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folde
       }
     }
     const std::string name = "events.out.tfevents." + std::to_string(static_cast<int64_t>(begin)) + ".isobar";
-    write_atomically(folder / file_name(d, r) / name, out);
+    write_atomically(folder / in_set(d, r, r.run.id) / name, out);
     ++written;
   }
   return written;
@@ -137,9 +132,9 @@ json benchmark_json(const ReportData& d) {
                {{"executable", "isobar"}, {"json_schema_version", 1}, {"statistic", name_of(d.statistic)}}},
               {"benchmarks", json::array()}};
   std::map<std::string, int64_t> total, index;
-  for (const ReportRun* r : d.ok()) ++total[without_number(r->label)];
+  for (const ReportRun* r : d.ok()) ++total[in_set(d, *r, r->name)];
   for (const ReportRun* r : d.ok()) {
-    const std::string name = without_number(r->label);
+    const std::string name = in_set(d, *r, r->name);
     if (!out["context"].contains("date")) {
       out["context"]["date"] = r->run.time_utc;
       out["context"]["host_name"] = r->run.provenance.value("host", json(""));
@@ -188,7 +183,7 @@ size_t write_mlperf(const ReportData& d, const std::filesystem::path& folder) {
     }
     log("POINT_IN_TIME", "tracked_stats", {{"throughput", r->rate()}}, json::object());
     log("INTERVAL_END", "run_stop", nullptr, {{"status", "success"}});
-    write_atomically(folder / (file_name(d, *r) + ".log"), out);
+    write_atomically(folder / (in_set(d, *r, r->run.id) + ".log"), out);
     ++written;
   }
   return written;

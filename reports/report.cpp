@@ -15,6 +15,7 @@
 #include "reports/figures.h"
 #include "reports/page.h"
 #include "reports/report_tables.h"
+#include "reports/run_rows.h"
 
 namespace isobar {
 namespace {
@@ -69,7 +70,7 @@ void clear_old(const fs::path& out) {
     if (!fs::is_directory(out / folder)) continue;
     for (const auto& entry : fs::directory_iterator(out / folder)) {
       const std::string name = entry.path().filename().string();
-      for (const char* end : {".vl.json", ".svg", ".png", ".pdf", ".csv"})
+      for (const char* end : {".vl.json", ".svg", ".png", ".pdf", ".csv", ".jsonl"})
         if (entry.is_regular_file() && name.ends_with(end)) fs::remove(entry.path());
     }
   }
@@ -135,6 +136,9 @@ Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, cons
 
   clear_old(out);
   for (const Table& t : r.tables) write_atomically(out / "tables" / (t.id + ".csv"), to_csv(t));
+  r.rows = run_rows(d);
+  write_atomically(out / "tables" / "runs.csv", csv_of(r.rows));
+  write_atomically(out / "tables" / "runs.jsonl", json_lines_of(r.rows));
   if (const Table t = terms_table(d); !t.rows.empty())
     write_atomically(out / "tables" / "terms.csv", to_csv(t));
   if (const ReportRun* run = ops_run(d))

@@ -24,6 +24,7 @@ struct ReportOptions {
 struct Report {
   ReportData data;
   std::vector<Table> tables;
+  nlohmann::ordered_json rows;  // run_rows.h
   std::vector<std::string> figure_ids;
   std::filesystem::path page;
   bool drawn = false;

@@ -41,7 +41,7 @@ std::string runner_up(const ReportData& d, const ReportRun& best) {
   return s +
          (p < 0.05 ? say("; that is more than the noise of their steps (p = %.2g). ", p)
                    : say("; that may be noise (p = %.2g). ", p)) +
-         (best.label.find(" #") == std::string::npos
+         (best.label == best.name
               ? "Only repetitions would show how much runs differ from day to day."
               : "See its repetitions for how much runs differ.");
 }

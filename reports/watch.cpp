@@ -4,10 +4,8 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "bench/sweep/jobs.h"
-#include "bench/sweep/trials.h"
 #include "model/base/error.h"
 #include "model/base/shared_files.h"
 #include "model/records/result_file.h"
@@ -47,37 +45,6 @@ std::string around(const std::string& before, const std::string& label, const st
   return before + "  " + fitted(label, width > taken + kLeastLabel ? width - taken : kLeastLabel) + after;
 }
 
-// The last part of a path is what tells files apart.
-std::string shown(const json& value) {
-  std::string text = show_value(value);
-  if (value.is_string() && text.find('/') != std::string::npos) text = fs::path(text).filename().string();
-  return text;
-}
-
-// "amp=bf16 ranks=2": of what differs between the trials.
-std::string label_of(const json& axes, const std::set<std::string>& varied) {
-  std::string label;
-  for (const auto& [key, value] : axes.items())
-    if (varied.empty() || varied.contains(key))
-      label += (label.empty() ? "" : " ") + short_key(key) + "=" + shown(value);
-  return label.empty() ? "base" : label;
-}
-
-std::set<std::string> varied_keys(const json& trials) {
-  std::map<std::string, std::set<std::string>> values;
-  std::map<std::string, size_t> having;  // trials
-  for (const json& t : trials)
-    if (const auto axes = t.is_object() ? t.find("axes") : t.end(); axes != t.end() && axes->is_object())
-      for (const auto& [key, value] : axes->items()) {
-        values[key].insert(value.dump());
-        ++having[key];
-      }
-  std::set<std::string> keys;
-  for (const auto& [key, seen] : values)
-    if (seen.size() > 1 || having[key] < trials.size()) keys.insert(key);
-  return keys;
-}
-
 std::string bar(const WatchState& s, size_t width) {
   const size_t total = std::max<size_t>(1, s.trials.size());
   const size_t full = width * s.done / total;
@@ -109,20 +76,16 @@ void SweepWatch::read_matrix() {
     throw ConfigError(file.string(), "trials", "is not there",
                       "name the --results directory of an `isobar sweep`");
   matrix_time_ = time;
-  const std::set<std::string> varied = varied_keys(j["trials"]);
   for (const json& t : j["trials"]) {
     if (!t.is_object()) continue;
     const std::string id = text_in(t, "id");
-    if (id.empty() || index_.count(id)) continue;
+    if (id.empty()) continue;
     require_trial_id(id, file.string());
-    index_[id] = state_.trials.size();
-    WatchedTrial& trial = state_.trials.emplace_back();
+    const auto [at, fresh] = index_.try_emplace(id, state_.trials.size());
+    WatchedTrial& trial = fresh ? state_.trials.emplace_back() : state_.trials[at->second];
     trial.id = id;
-    if (const auto axes = t.find("axes"); axes != t.end() && axes->is_object())
-      trial.label = label_of(*axes, varied);
-    if (const double rep = number(t, "repetition"); rep > 0)
-      trial.label += " #" + std::to_string(int(rep) + 1);
-    if (!text_in(t, "repeats").empty()) trial.label += " again";
+    const std::string name = text_in(t, "name");  // a repeat that joins may change those of its kin
+    trial.label = name.empty() ? id : name;
     trial.ranks = static_cast<int64_t>(number(t, "ranks"));
   }
   status_time_.resize(state_.trials.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "bench/cli/machine_option.h"
 #include "bench/cli/measured.h"
 #include "bench/cli/options.h"
+#include "bench/sweep/naming.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "perfmodel/holdout.h"
@@ -86,9 +88,19 @@ HeldOut split_of(const FitArguments& a, const std::vector<MeasuredRun>& runs) {
   return s;
 }
 
-void print_rows(const Holdout& h) {
-  size_t width = 4;
-  for (const HoldoutRow& r : h.rows) width = std::max(width, r.id.size());
+/// Names of runs by their ids (bench/sweep/naming.h).
+std::map<std::string, std::string> names_of(const std::vector<MeasuredRun>& runs) {
+  std::vector<Nameable> all;
+  for (const MeasuredRun& r : runs) all.push_back({.spec = &r.spec});
+  const Names n = name_by_difference(all);
+  std::map<std::string, std::string> out;
+  for (size_t i = 0; i < runs.size(); ++i) out[runs[i].id] = n.names[i];
+  return out;
+}
+
+void print_rows(const Holdout& h, const std::map<std::string, std::string>& names) {
+  size_t width = 8;
+  for (const HoldoutRow& r : h.rows) width = std::max(width, names.at(r.id).size());
   std::printf("  %-*s  %11s  %7s  %11s  %23s  %7s\n", static_cast<int>(width), "held out", "measured ms",
               "80 %", "predicted", "80 % interval", "error");
   std::vector<const HoldoutRow*> rows;
@@ -96,14 +108,14 @@ void print_rows(const Holdout& h) {
   std::sort(rows.begin(), rows.end(),
             [](const HoldoutRow* a, const HoldoutRow* b) { return a->measured < b->measured; });
   for (const HoldoutRow* r : rows)
-    std::printf("  %-*s  %11.3f  +-%4.1f%%  %11.3f  %10.3f - %10.3f  %+6.1f%%%s%s\n", static_cast<int>(width),
-                r->id.c_str(), 1e3 * r->measured, 100 * (r->measured_upper / r->measured - 1),
+    std::printf("  %-*s  %11.3f  +-%4.1f%%  %11.3f  %10.3f - %10.3f  %+6.1f%%  %s%s%s\n", static_cast<int>(width),
+                names.at(r->id).c_str(), 1e3 * r->measured, 100 * (r->measured_upper / r->measured - 1),
                 1e3 * r->predicted, 1e3 * r->lower, 1e3 * r->upper, 100 * r->error(),
-                r->inside() ? "" : "  outside", r->contended ? "  contended" : "");
+                r->id.c_str(), r->inside() ? "" : "  outside", r->contended ? "  contended" : "");
 }
 
 void print_text(const Machine& before, const Machine& m, const Holdout& fitted, const Holdout& held_out,
-                const RunToRun& between) {
+                const RunToRun& between, const std::map<std::string, std::string>& names) {
   std::printf(
       "Fitted to %zu runs. Step times, measured and predicted, are the %s; %s.\n"
       "Coefficients that they moved or made surer:\n",
@@ -120,7 +132,7 @@ void print_text(const Machine& before, const Machine& m, const Holdout& fitted, 
               100 * m.fit->spread.at("all"), 100 * fitted.median_error);
   if (held_out.rows.empty()) return;
   std::printf("\n");
-  print_rows(held_out);
+  print_rows(held_out, names);
   std::printf(
       "Held out: %zu runs, median error %.1f %%, mean %.1f %%, 90 %% of them below %.1f %%, bias %+.1f %%,\n"
       "rank correlation %.2f, regret of the first choice %.1f %%; the 80 %% interval holds %.0f %% of them\n",
@@ -181,7 +193,7 @@ void run_fit(const FitArguments& a) {
     std::printf("%s\n", out.dump(1).c_str());
     return;
   }
-  print_text(before, m, fitted, held_out, between);
+  print_text(before, m, fitted, held_out, between, names_of(runs));
   if (repeated.runs > 0)
     std::printf(
         "Over %zu random parts: median error %.1f to %.1f %% (middle one %.1f %%), the 80 %% interval holds "

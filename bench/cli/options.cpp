@@ -51,6 +51,31 @@ void refuse_unused(const CLI::App& command, std::initializer_list<Unused> option
       throw ConfigError("isobar " + command.get_name(), o.option, o.what, o.mend);
 }
 
+nlohmann::json About::json() const {
+  nlohmann::json j = nlohmann::json::object();
+  if (!name.empty()) j["name"] = name;
+  if (!note.empty()) j["note"] = note;
+  if (!tags.empty()) j["tags"] = tags;
+  return j;
+}
+
+std::vector<std::string> About::words() const {
+  std::vector<std::string> out;
+  if (!name.empty()) out.push_back("--name=" + name);
+  if (!note.empty()) out.push_back("--note=" + note);
+  for (const std::string& tag : tags) out.push_back("--tag=" + tag);
+  return out;
+}
+
+void add_about_options(CLI::App& command, About& about) {
+  command.add_option("--name", about.name, "What people call it: shown in reports, changes nothing else");
+  command.add_option("--tag", about.tags, "A word to find it by (repeatable)")
+      ->allow_extra_args(false)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option("--note", about.note, "A remark, kept with the results");
+}
+
 void refuse_contradiction(const std::vector<std::string>& set, const std::string& key, int64_t value,
                           const std::string& option) {
   for (const std::string& one : set)

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <initializer_list>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,15 @@ struct Unused {
 
 /// Throws ConfigError naming the first of these options that was given though it is unused.
 void refuse_unused(const CLI::App& command, std::initializer_list<Unused> options);
+
+/// What people call a run or a sweep: it changes nothing of what is computed, and no id.
+struct About {
+  std::string name, note;
+  std::vector<std::string> tags;
+  nlohmann::json json() const;             // of what was said: {"name": "…", "note": "…", "tags": […]}
+  std::vector<std::string> words() const;  // as options of a command line
+};
+void add_about_options(CLI::App& command, About& about);
 
 /// Throws ConfigError where one of the `--set` assignments gives the key another value than an option does,
 /// which would win in silence.

@@ -26,7 +26,7 @@ specification by specification, with intervals and tests. Predictions come from 
 `isobar fit` or `isobar calibrate`), else from DIR/holdout.json, which `isobar fit` may have left there.
 
   OUT/index.html            the page; hover over a mark to read its run
-  OUT/tables/*.csv          every table
+  OUT/tables/*.csv          every table; runs.csv, runs.jsonl: every setting and statistic of every run
   OUT/figures/*.svg         every figure; *.vl.json is its Vega-Lite specification, to change and draw again
   OUT/benchmark.json        step times as Google Benchmark writes them, for its compare.py
 
@@ -47,7 +47,9 @@ void print_json(const Report& r) {
                       {"drawn", r.drawn},
                       {"figures", r.figure_ids},
                       {"tables", nlohmann::json::object()},
-                      {"problems", r.data.problems}};
+                      {"problems", r.data.problems},
+                      {"runs", nlohmann::json::array()}};
+  for (const auto& row : r.rows) j["runs"].push_back(nlohmann::json(row));
   if (!r.drawn) j["not_drawn"] = r.not_drawn;
   for (const Table& t : r.tables) j["tables"][t.id] = to_json(t);
   std::fputs((j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n").c_str(), stdout);

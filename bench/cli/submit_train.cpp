@@ -107,6 +107,7 @@ int submit_training(const SubmittedTraining& a) {
   Matrix m = matrix_of(spec_of(a));
   SweepSpec sweep;
   sweep.file = sweep.base = a.config;
+  sweep.about = a.about;
   sweep.probe_infeasible = 1;  // what does not fit is refused here, in words for one training
   forecast(m, sweep, load_machine(a.machine), cluster.ranks_per_node);
   refuse_infeasible(m.trials[0], a);

@@ -1,6 +1,7 @@
 // One training as a cluster's jobs: a sweep of one trial, which goes on from its last checkpoint through as
 // many jobs as it takes (bench/cluster/submit.h).
 #pragma once
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ struct SubmittedTraining {
   std::string config;
   std::vector<std::string> set;
   std::string launcher, machine, results, rank_output;
+  nlohmann::json about = nlohmann::json::object();
   bool no_wait = false, json = false;
 };
 

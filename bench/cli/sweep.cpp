@@ -104,6 +104,7 @@ struct SweepArguments {
   int64_t repeat = 0;
   std::string file, results, trainer, self, machine, launcher = "local", rank_output = "first", after, job;
   SuggestArguments suggest;
+  About about;
   bool print = false, dry_run = false, json = false, retry_failed = false, no_wait = false, cancel = false;
 };
 
@@ -154,6 +155,9 @@ void refuse_contradictions(const SweepArguments& a, const CLI::App& command) {
        {"--after", !runs, none, leave},
        {"--retry-failed", !runs, none, leave},
        {"--rank-output", !runs, none, leave},
+       {"--name", !runs, none, leave},
+       {"--tag", !runs, none, leave},
+       {"--note", !runs, none, leave},
        {"--run", a.suggest.rehearse > 0, "cannot go with --rehearse, which runs nothing", choose},
        {"--max-trials", !suggests, "is of suggestions", "add --until 'regret<2%'"},
        {"--statistic", !suggests, "is of suggestions", "add --suggest N"},
@@ -162,7 +166,8 @@ void refuse_contradictions(const SweepArguments& a, const CLI::App& command) {
 
 int start_sweep(const SweepArguments& a, const CLI::App& command) {
   refuse_contradictions(a, command);
-  const SweepSpec sweep = load_sweep_spec(a.file, a.words);
+  SweepSpec sweep = load_sweep_spec(a.file, a.words);
+  sweep.about = a.about.json();
   if (a.print) {
     const std::string here = std::filesystem::current_path().string();
     std::fputs(sweep_file_text(compose_sweep(a.file, a.words), a.file, here).c_str(), stdout);
@@ -222,6 +227,7 @@ void add_sweep_command(CLI::App& app) {
   sweep->add_option("SWEEP", a->file, "Sweep file, or a run configuration (YAML)")->required();
   sweep->add_option("KEY=VALUES", a->words, "Axes and settings, over those of the file: tp=1,2,4 amp=bf16");
   sweep->add_option("--repeat", a->repeat, "Repetitions of each trial")->check(CLI::Range(1, 10000));
+  add_about_options(*sweep, a->about);
   sweep->add_flag("--print", a->print, "Print the sweep file that is meant; run nothing");
   sweep->add_option("--results", a->results, "Directory of the results; made when it is missing");
   sweep->add_flag("--dry-run", a->dry_run, "Print the matrix and what is skipped; run nothing");

@@ -113,6 +113,7 @@ class Field {
   }
   void tried(const Trial& t) { tried_.insert(t.id); }
 
+  const std::string& name(size_t candidate) const { return groups_[shown_[candidate]].trials[0]->name; }
   const Assignments& axes(size_t candidate) const { return groups_[shown_[candidate]].trials[0]->axes; }
   const std::vector<Candidate>& candidates() const { return candidates_; }
   const Machine& before() const { return before_; }
@@ -160,7 +161,8 @@ class Field {
 json json_of(const Field& f, size_t candidate, double seconds, double lower, double upper, double chance) {
   json axes = json::object();
   for (const auto& [key, value] : f.axes(candidate)) axes[key] = value;
-  return {{"axes", std::move(axes)},
+  return {{"name", f.name(candidate)},
+          {"axes", std::move(axes)},
           {"step_s", seconds},
           {"lo_s", lower},
           {"hi_s", upper},
@@ -193,7 +195,7 @@ void print_outlook(const Field& f, const Outlook& o, Statistic statistic) {
       "%lld of %lld trials measured (%s; %s). Best so far by fit and measurement:\n  %s: %.3f ms a step "
       "(%.3f - %.3f), %s, best of all with a chance of %.0f %%; expected regret %.1f %%\n",
       static_cast<long long>(f.measured_trials()), static_cast<long long>(f.trials()), title_of(statistic),
-      words_of(f.between()).c_str(), label(f.axes(o.choice)).c_str(), 1e3 * b.seconds, 1e3 * b.lower,
+      words_of(f.between()).c_str(), f.name(o.choice).c_str(), 1e3 * b.seconds, 1e3 * b.lower,
       1e3 * b.upper, f.candidates()[o.choice].measured.empty() ? "not measured yet" : "measured",
       100 * b.chance, 100 * o.regret);
   if (o.next.empty()) return;
@@ -204,7 +206,7 @@ void print_outlook(const Field& f, const Outlook& o, Statistic statistic) {
     const Suggestion& s = o.next[i];
     std::printf("  %-16s  %10.3f  %10.3f - %10.3f  %4.0f %%  %+6.2f %%  %8.1f  %s\n", trials[i]->id.c_str(),
                 1e3 * s.seconds, 1e3 * s.lower, 1e3 * s.upper, 100 * s.chance, -100 * s.gain, s.cost_s,
-                label(f.axes(s.candidate)).c_str());
+                trials[i]->name.c_str());
   }
   std::fflush(stdout);
 }

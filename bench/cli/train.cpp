@@ -34,6 +34,7 @@ struct TrainArguments {
   std::vector<std::string> set;
   int64_t ranks = 0;
   bool json = false, no_wait = false;
+  About about;
 };
 
 int64_t other_axes(const LayoutSpec& l) {
@@ -71,6 +72,7 @@ void print_failure_of_ranks(int code, const std::filesystem::path& results, uint
   if (!a.trace.empty()) args.insert(args.end(), {"--trace", a.trace});
   if (!a.resume.empty()) args.insert(args.end(), {"--resume", a.resume});
   if (a.json) args.emplace_back("--json");
+  for (std::string& word : a.about.words()) args.push_back(std::move(word));
   if (a.rank_output != "first") args.insert(args.end(), {"--rank-output", a.rank_output});
   const std::filesystem::path results = spec.run.out.empty() ? "" : spec.run.out + "/result.jsonl";
   std::error_code none;
@@ -157,6 +159,7 @@ void run_train(TrainArguments a, const Submit& submit) {
                              .machine = a.machine,
                              .results = a.results,
                              .rank_output = a.rank_output,
+                             .about = a.about.json(),
                              .no_wait = a.no_wait,
                              .json = a.json});
     if (code != 0) throw ExitCode{code};
@@ -214,6 +217,7 @@ void run_train(TrainArguments a, const Submit& submit) {
     nlohmann::json end = to_json(train(spec,
                                        {.trace = a.trace,
                                         .resume = a.resume,
+                                        .about = a.about.json(),
                                         .quiet = a.json,
                                         .every_rank = a.rank_output != "first",
                                         .statistics = statistics,
@@ -253,6 +257,7 @@ void add_train_command(CLI::App& app, Submit submit) {
       "Go on from a run directory's last checkpoint, or from one checkpoint. Net, optimizer, seed, batch "
       "and data order must be those of the checkpoint; layout, rates, precision, steps and where data "
       "lie may change, and what does is printed");
+  add_about_options(*c, a->about);
   add_rank_output_option(*c, a->rank_output, "run.out/ranks");
   c->add_option(
        "--launcher", a->launcher,

@@ -34,6 +34,7 @@ std::vector<Trial> wanted_repeats(const Matrix& m, const std::vector<RunRecord>&
       Trial again = t;
       again.id = trial_id(t.spec, t.repetition, n);
       again.repeats = t.id;
+      again.name = t.name + " again";
       again.baseline = false;
       last = by_id.find(again.id);
       if (!there.contains(again.id)) out.push_back(std::move(again));
@@ -56,6 +57,7 @@ SweepOutcome run_with_repeats(Matrix& whole, const Matrix& part, const SweepSpec
     for (const Trial& t : whole.trials) listed.insert(t.id);
     for (const Trial& t : more.trials)
       if (!listed.contains(t.id)) whole.trials.push_back(t);
+    name_trials(whole.trials);
     append(all, run(more));
   }
   return all;

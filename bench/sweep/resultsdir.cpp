@@ -15,6 +15,7 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
+#include "model/base/shared_files.h"
 
 namespace isobar {
 namespace {
@@ -55,14 +56,13 @@ void open_results(const fs::path& results) {
   refuse_other_schema(results);
 }
 
-json object_of(const Assignments& axes) {
-  json j = json::object();
-  for (const auto& [key, value] : axes) j[key] = value;
-  return j;
-}
-
 void write_matrix(const Matrix& m, const SweepSpec& sweep, const fs::path& results) {
+  json about = sweep.about;
+  if (about.empty())  // given once, kept by whoever goes on with the sweep
+    if (const json before = json_if_there(results / "sweep.json"); before.is_object())
+      about = before.value("about", json::object());
   json j = {{"schema", 1},
+            {"about", about},
             {"file", sweep.file},
             {"base", sweep.base},
             {"excluded", m.excluded},
@@ -71,6 +71,7 @@ void write_matrix(const Matrix& m, const SweepSpec& sweep, const fs::path& resul
             {"skipped", json::array()}};
   for (const Trial& t : m.trials)
     j["trials"].push_back({{"id", t.id},
+                           {"name", t.name},
                            {"repetition", t.repetition},
                            {"repeats", t.repeats},
                            {"ranks", t.ranks()},

@@ -37,6 +37,5 @@ std::vector<RunRecord> collect_runs(const Matrix& m, const std::filesystem::path
 double time_limit(const TrialLimits& l, const Trial& t);
 ProcessLimits limits_of(const TrialLimits& l, const Trial& t);
 Plausibility plausibility_of(const Trial& t, const TrialLimits& l);
-nlohmann::json object_of(const Assignments& axes);
 
 }  // namespace isobar

@@ -68,7 +68,7 @@ class Run {
         running.erase(ended->id);
         ++done;
       }
-      bar.update(done, running.empty() ? "" : label(running.begin()->second->axes));
+      bar.update(done, running.empty() ? "" : running.begin()->second->name);
       if (options_.stop && *options_.stop && !outcome_.interrupted) {
         outcome_.interrupted = true;
         launcher_.cancel();

@@ -64,6 +64,7 @@ struct TrialLimits {
 struct SweepSpec {  // NOLINT(bugprone-exception-escape)
   std::string file;
   std::string base;          // path of the run configuration, resolved
+  nlohmann::json about = nlohmann::json::object();  // name, tags, note of whoever runs it; {} = none
   std::string machine;       // path of a machine file, or the name of one that comes with Isobar; "" = none
   nlohmann::json base_json;  // its content after inheritance
   Assignments set;

@@ -13,11 +13,21 @@
 //   store.rebuild(load_runs("results/demo"));
 #pragma once
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "bench/sweep/results.h"
 
 namespace isobar {
+
+/// What a run says of itself, all of it: a column of `runs` each, in SQLite and in tables/runs.csv of reports.
+/// Kinds of nets have keys of their own: a run has no column for those of others.
+struct RunColumn {
+  std::string name, type;  // of SQL
+  nlohmann::json value;    // null: not known
+};
+std::vector<RunColumn> run_columns(const RunRecord& r);
 
 class Store {
  public:

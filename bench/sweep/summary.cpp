@@ -68,16 +68,10 @@ std::string skipped_lines(const Matrix& m) {
   return out;
 }
 
-json axes_json(const Assignments& axes) {
-  json j = json::object();
-  for (const auto& [key, value] : axes) j[key] = value;
-  return j;
-}
-
 json reasons_json(const Matrix& m) {
   json j = json::array();
   for (const SkipReason& r : skip_reasons(m))
-    j.push_back({{"reason", r.reason}, {"count", r.count}, {"first", axes_json(r.first)}});
+    j.push_back({{"reason", r.reason}, {"count", r.count}, {"first", object_of(r.first)}});
   return j;
 }
 
@@ -93,7 +87,7 @@ json forecast_json(const Forecast& f) {
 json skipped_json(const Matrix& m) {
   json j = json::array();
   for (const Skipped& s : m.skipped) {
-    j.push_back({{"axes", axes_json(s.axes)},
+    j.push_back({{"axes", object_of(s.axes)},
                  {"state", s.forecast ? "skipped_infeasible" : "skipped"},
                  {"reason", s.reason}});
     if (s.forecast) j.back()["forecast"] = forecast_json(*s.forecast);
@@ -105,6 +99,16 @@ std::map<std::string, int64_t> count_classes(const SweepOutcome& o) {
   std::map<std::string, int64_t> counts;
   for (const RunRecord& r : o.runs) ++counts[name_of(r.run_class)];
   return counts;
+}
+
+// What did not finish comes last, in the sweep's order.
+std::vector<const RunRecord*> fastest_first(const SweepOutcome& o, Statistic s) {
+  std::vector<const RunRecord*> out;
+  for (const RunRecord& r : o.runs) out.push_back(&r);
+  const auto key = [s](const RunRecord* r) { return r->run_class == RunClass::ok ? r->rate(s) : -1; };
+  std::stable_sort(out.begin(), out.end(),
+                   [&](const RunRecord* a, const RunRecord* b) { return key(a) > key(b); });
+  return out;
 }
 
 const RunRecord* fastest(const SweepOutcome& o, Statistic s) {
@@ -181,16 +185,16 @@ std::string forecast_total(const Matrix& m) {
 
 std::string dry_run_table(const Matrix& m) {
   const std::vector<std::string> keys = axis_keys(m);
-  std::vector<std::vector<std::string>> rows(1, {"trial", "rep"});
-  if (std::find(keys.begin(), keys.end(), kRanksKey) == keys.end()) rows[0].emplace_back("ranks");
-  const bool own_ranks = rows[0].size() == 3;
+  std::vector<std::vector<std::string>> rows(1, {"trial", "id", "rep"});
+  const bool own_ranks = std::find(keys.begin(), keys.end(), kRanksKey) == keys.end();
+  if (own_ranks) rows[0].emplace_back("ranks");
   for (const std::string& key : keys) rows[0].push_back(short_key(key));
   const bool forecast =
       std::any_of(m.trials.begin(), m.trials.end(), [](const Trial& t) { return t.forecast.has_value(); });
   if (forecast)
     for (const char* name : {"step ms", "trial s", "GB/rank", "cost", "note"}) rows[0].emplace_back(name);
   for (const Trial& t : m.trials) {
-    std::vector<std::string> row = {t.id, std::to_string(t.repetition)};
+    std::vector<std::string> row = {t.name, t.id, std::to_string(t.repetition)};
     if (own_ranks) row.push_back(std::to_string(t.ranks()));
     for (const std::string& key : keys) row.push_back(value_of(t.axes, key));
     if (forecast) {
@@ -213,9 +217,10 @@ json dry_run_json(const Matrix& m, const SweepSpec& sweep) {
             {"excluded", m.excluded},     {"duplicates", m.duplicates}};
   for (const Trial& t : m.trials) {
     json one = {{"id", t.id},
+                {"name", t.name},
                 {"repetition", t.repetition},
                 {"ranks", t.ranks()},
-                {"axes", axes_json(t.axes)},
+                {"axes", object_of(t.axes)},
                 {"spec", to_json(t.spec)}};
     if (t.forecast) one["forecast"] = forecast_json(*t.forecast);
     j["trials"].push_back(std::move(one));
@@ -224,20 +229,22 @@ json dry_run_json(const Matrix& m, const SweepSpec& sweep) {
 }
 
 std::string summary_table(const Matrix& m, const SweepOutcome& o, Statistic statistic) {
-  const std::vector<std::string> keys = axis_keys(m);
-  std::vector<std::vector<std::string>> rows(1, {"trial", "rep", "class"});
-  for (const std::string& key : keys) rows[0].push_back(short_key(key));
-  for (const char* name : {"step ms", "p10", "p90", "samples/s", "arena MB", "rss MB", "note"})
+  std::map<std::string, std::string> names;
+  for (const Trial& t : m.trials) names[t.id] = t.name;
+  std::vector<std::vector<std::string>> rows(1, {"trial"});
+  for (const char* name :
+       {"class", "step ms", "p10", "p90", "samples/s", "arena MB", "rss MB", "id", "note"})
     rows[0].emplace_back(name);
-  for (const RunRecord& r : o.runs) {
-    std::vector<std::string> row = {r.id, std::to_string(r.repetition), name_of(r.run_class)};
-    for (const std::string& key : keys) row.push_back(r.axes.contains(key) ? show_value(r.axes[key]) : "-");
+  for (const RunRecord* run : fastest_first(o, statistic)) {
+    const RunRecord& r = *run;
+    std::vector<std::string> row = {names[r.id], name_of(r.run_class)};
     const bool timed = r.step_s.of(statistic) > 0;
     for (double s : {r.step_s.of(statistic), r.step_s.p10, r.step_s.p90})
       row.push_back(timed ? format("%.1f", s * 1e3) : "-");
     row.push_back(timed ? format("%.2f", r.rate(statistic)) : "-");
     row.push_back(r.arena_bytes ? format("%.0f", static_cast<double>(r.arena_bytes) / 1e6) : "-");
     row.push_back(r.peak_rss_bytes ? format("%.0f", static_cast<double>(r.peak_rss_bytes) / 1e6) : "-");
+    row.push_back(r.id);
     row.push_back(note_of(r));
     rows.push_back(std::move(row));
   }
@@ -248,17 +255,14 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o, Statistic stat
          std::to_string(o.adopted) + " taken over from a stopped sweep)\n";
   out += contended_line(o);
   if (const RunRecord* best = fastest(o, statistic)) {
-    std::string what;
-    for (const auto& [key, value] : best->axes.items())
-      what += " " + short_key(key) + "=" + show_value(value);
-    out += "fastest: " + best->id + what + " with " + format("%.2f", best->rate(statistic)) + " samples/s (" +
+    out += "fastest: " + names[best->id] + " (" + best->id + ") with " + format("%.2f", best->rate(statistic)) + " samples/s (" +
            title_of(statistic) + ")\n";
   }
   for (size_t i = 0; i < m.trials.size() && i < o.runs.size(); ++i) {
     const RunRecord &base = o.runs[i], *best = fastest(o, statistic);
     if (!m.trials[i].baseline || base.run_class != RunClass::ok || !best || base.rate(statistic) <= 0)
       continue;
-    out += "baseline " + label(m.trials[i].axes) + ": " + format("%.2f", base.rate(statistic)) +
+    out += "baseline " + m.trials[i].name + ": " + format("%.2f", base.rate(statistic)) +
            " samples/s; the fastest is " + format("%.2f", best->rate(statistic) / base.rate(statistic)) +
            " times that\n";
   }
@@ -282,9 +286,12 @@ json summary_json(const Matrix& m, const SweepOutcome& o, const SweepSpec& sweep
   std::set<std::string> baseline;
   for (const Trial& t : m.trials)
     if (t.baseline) baseline.insert(t.id);
+  std::map<std::string, std::string> names;
+  for (const Trial& t : m.trials) names[t.id] = t.name;
   for (const RunRecord& r : o.runs)
     j["trials"].push_back(
         {{"id", r.id},
+         {"name", names[r.id]},
          {"repetition", r.repetition},
          {"attempt", r.attempt},
          {"class", name_of(r.run_class)},

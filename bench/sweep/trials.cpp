@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "bench/sweep/naming.h"
 #include "model/base/error.h"
 #include "model/base/hash.h"
 #include "model/base/progress.h"
@@ -161,6 +162,27 @@ std::string show_value(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+void name_trials(std::vector<Trial>& trials) {
+  std::vector<json> axes;
+  axes.reserve(trials.size());
+  for (const Trial& t : trials) axes.push_back(object_of(t.axes));
+  std::vector<Nameable> all;
+  all.reserve(trials.size());
+  for (size_t i = 0; i < trials.size(); ++i)
+    all.push_back({.spec = &trials[i].spec,
+                   .axes = &axes[i],
+                   .repetition = trials[i].repetition,
+                   .again = !trials[i].repeats.empty()});
+  Names names = name_by_difference(all);
+  for (size_t i = 0; i < trials.size(); ++i) trials[i].name = std::move(names.labels[i]);
+}
+
+json object_of(const Assignments& axes) {
+  json j = json::object();
+  for (const auto& [key, value] : axes) j[key] = value;
+  return j;
+}
+
 std::string label(const Assignments& axes) {
   std::string text;
   for (const auto& [key, value] : axes)
@@ -228,6 +250,7 @@ Matrix expand(const SweepSpec& sweep, bool progress) {
       m.trials.push_back(std::move(t));
     }
   }
+  name_trials(m.trials);
   return m;
 }
 

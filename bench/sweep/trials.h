@@ -34,6 +34,7 @@ struct Trial {
   RunSpec spec;              // run.out is empty here: the runner chooses it
   Assignments axes;          // what this combination sets, for tables
   bool baseline = false;     // the summary compares with it
+  std::string name = {};     // by what varies among the trials of its matrix (naming.h): "dp2 tp1 bf16 #2"
   std::optional<Forecast> forecast = std::nullopt;  // where a machine file was given
   int64_t ranks() const { return spec.layout.world(); }
   /// On a cluster it goes on from its last checkpoint where a job ended before it did.
@@ -71,7 +72,10 @@ std::vector<SkipReason> skip_reasons(const Matrix& matrix);
 
 /// `repeat`: the how manieth repeat of a contended trial it is; 0: the trial itself.
 std::string trial_id(const RunSpec& spec, int64_t repetition, int64_t repeat = 0);
-/// "gpus=2 amp=bf16": short enough for a progress bar.
+/// Names trials by what varies among them; again where repeats have joined them.
+void name_trials(std::vector<Trial>& trials);
+nlohmann::json object_of(const Assignments& axes);
+/// "gpus=2 amp=bf16": a combination that is no trial.
 std::string label(const Assignments& axes);
 std::string short_key(const std::string& key);        // policy.amp -> amp
 std::string show_value(const nlohmann::json& value);  // strings without quotes

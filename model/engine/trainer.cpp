@@ -133,7 +133,10 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
 
   void log_start() {
     if (!log_.on()) return;
-    log_.write(start_of_run(spec_, plan_, mpi_.size(), mpi_.ranks_on_host(), threads_, resume_ != nullptr));
+    StartRecord start =
+        start_of_run(spec_, plan_, mpi_.size(), mpi_.ranks_on_host(), threads_, resume_ != nullptr);
+    if (!options_.about.empty()) start.provenance["about"] = options_.about;
+    log_.write(std::move(start));
     write_atomically(std::filesystem::path(spec_.run.out) / "spec.json", to_json(spec_).dump(1) + "\n");
   }
 

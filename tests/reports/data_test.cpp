@@ -114,9 +114,9 @@ TEST(ReportData, LabelsNameWhatVariesAndTellAllRunsApart) {
   std::set<std::string> labels;
   for (const ReportRun& r : d.runs) labels.insert(r.label);
   EXPECT_EQ(labels.size(), d.runs.size());
-  EXPECT_TRUE(labels.count("dp2, bf16, w1"));
-  EXPECT_TRUE(labels.count("1 rank, fp32, w0 #1"));
-  EXPECT_TRUE(labels.count("1 rank, fp32, w0 #2"));
+  EXPECT_TRUE(labels.count("dp2 bf16 w1"));
+  EXPECT_TRUE(labels.count("dp1 fp32 w0 #1"));
+  EXPECT_TRUE(labels.count("dp1 fp32 w0 #2"));
 }
 
 TEST(ReportData, RunsOutsideOfASweepAreNamedByTheirDifferences) {
