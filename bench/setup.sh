@@ -11,13 +11,14 @@
 
 ISOBAR_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 VL_CONVERT_VERSION=1.9.0.post1   # renders the charts of reports
+AXE_VERSION=0.1.0                # axe-core: rules of accessible pages, for the browser's test
 # only where nvcc is: headers, the way to cuDNN's fused attention; cuobjdump and what it calls
 CUDA_EXTRAS=(nvidia-cudnn-frontend==1.32.0 nvidia-cuda-cuobjdump==13.5.37 nvidia-cuda-nvdisasm==13.5.37)
 
 BUILD_PACKAGES=(  # ocl-icd-opencl-dev: Debian 12's CMake file of oneDNN looks for OpenCL
   g++ cmake ninja-build ccache pkg-config git python3 python3-venv
   libopenmpi-dev openmpi-bin libdnnl-dev ocl-icd-opencl-dev libhdf5-dev libnetcdf-dev zlib1g-dev libzip-dev
-  libblosc-dev libzstd-dev
+  libblosc-dev libzstd-dev libcpp-httplib-dev
   libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libssl-dev
   libceres-dev libeigen3-dev libsqlitecpp-dev libsqlite3-dev libbenchmark-dev libgtest-dev
 )
@@ -46,7 +47,7 @@ install_packages() {
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     die "This system has no apt, so nothing was installed. Isobar needs (as modules or packages of your system):
   a C++20 compiler (GCC 12 or newer), CMake 3.25, Ninja, pkg-config, Python 3 with venv
-  MPI, oneDNN, HDF5 (C), NetCDF (C), zlib, libzip, c-blosc, zstd, yaml-cpp, nlohmann-json, CLI11, spdlog, OpenSSL,
+  MPI, oneDNN, HDF5 (C), NetCDF (C), zlib, libzip, c-blosc, zstd, cpp-httplib, yaml-cpp, nlohmann-json, CLI11, spdlog, OpenSSL,
   Ceres, SQLiteCpp with SQLite 3, Google Benchmark, GoogleTest
 Load them (so that CMake finds them; CMAKE_PREFIX_PATH helps), then run this script again with --no-packages.
 Or build nothing here: bench/bundle.sh, on a Debian machine, makes one archive of the program and all of its libraries
@@ -126,10 +127,10 @@ mpich_cmake() {
 
 # setup_isobar [--tests] [--no-build] [--no-packages]
 setup_isobar() {
-  local packages=("${BUILD_PACKAGES[@]}") build=1 install=1 argument
+  local packages=("${BUILD_PACKAGES[@]}") build=1 install=1 tests=0 argument
   for argument in "$@"; do
     case "$argument" in
-      --tests) packages+=("${TEST_PACKAGES[@]}") ;;
+      --tests) packages+=("${TEST_PACKAGES[@]}") tests=1 ;;
       --no-build) build=0 ;;
       --no-packages) install=0 ;;
       *) die "setup.sh: unknown argument '$argument' (see the head of the script)" ;;
@@ -138,6 +139,10 @@ setup_isobar() {
   if ((install)); then install_packages "${packages[@]}"; fi
   python_env .venv-reports "vl-convert-python==$VL_CONVERT_VERSION" ||
     say "WARNING: .venv-reports could not be made, so reports will lack rendered charts; run this again when online"
+  if ((tests)); then
+    python_env .venv-axe "axe-core-python==$AXE_VERSION" ||
+      say "WARNING: .venv-axe could not be made, so the report's page is not held to axe-core's rules"
+  fi
   if command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; then
     cuda_extras || say "WARNING: no cuDNN frontend, so attention on GPUs would run in plain kernels; run this again when online"
   fi

@@ -1,5 +1,7 @@
 #include "reports/figures.h"
 
+#include "reports/palette.h"
+
 namespace isobar {
 
 using nlohmann::json;
@@ -13,11 +15,11 @@ json style() {
            {{"labelFontSize", 12},
             {"titleFontSize", 12},
             {"titleFontWeight", 500},
-            {"gridColor", "#e6e6e6"},
-            {"domainColor", "#888"},
-            {"tickColor", "#888"},
-            {"labelColor", "#222"},
-            {"titleColor", "#222"}}},
+            {"gridColor", palette::kGrid},
+            {"domainColor", palette::kMuted},
+            {"tickColor", palette::kMuted},
+            {"labelColor", palette::kInk},
+            {"titleColor", palette::kInk}}},
           {"axisY", {{"labelLimit", 300}}},
           {"axisXQuantitative", {{"tickCount", 8}}},
           {"axisX", {{"labelOverlap", "greedy"}, {"labelSeparation", 6}}},
@@ -29,12 +31,11 @@ json style() {
             {"labelLimit", 320},
             {"symbolOpacity", 1},
             {"layout", {{"top", {{"anchor", "start"}, {"bounds", "full"}}}}},
+            {"labelColor", palette::kInk},
+            {"titleColor", palette::kInk},
             {"columns", 3}}},
-          // Okabe and Ito's colours: told apart by colour-blind readers, and as greys in print
-          {"range",
-           {{"category",
-             {"#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#777777", "#F0E442",
-              "#BBBBBB"}}}}};
+          // of pages that colour by what palette.h does not name
+          {"range", {{"category", palette::run_scale(std::vector<std::string>(12))["range"]}}}};
 }
 
 }  // namespace
@@ -43,7 +44,7 @@ json base_spec(json rows) {
   return {{"$schema", "https://vega.github.io/schema/vega-lite/v6.json"},
           {"width", "container"},
           {"autosize", {{"type", "fit-x"}, {"contains", "padding"}}},
-          {"background", "white"},
+          {"background", palette::kPaper},
           {"data", {{"values", std::move(rows)}}},
           {"config", style()}};
 }
@@ -60,28 +61,45 @@ json faded(double opacity) {
           {"value", 0.15 * opacity}};
 }
 
-json first_of(const std::string& field, bool descending) {
-  return {{{"window", {{{"op", "row_number"}, {"as", "place"}}}},
-           {"sort", {{{"field", field}, {"order", descending ? "descending" : "ascending"}}}}},
-          {{"filter", "datum.place <= " + std::to_string(kBars)}}};
-}
-
-json fastest_runs_spec() {
+json layouts_spec(const std::string& field, bool descending) {
   json spec = runs_spec();
-  spec["height"] = {{"step", 19}};
-  spec["transform"] = first_of("measured", false);
+  spec["height"] = {{"step", 24}};
+  // Of results that are compared each set has its own.
+  const json order = {{{"field", field}, {"order", descending ? "descending" : "ascending"}}};
+  spec["transform"] = {{{"filter", "isValid(datum." + field + ")"}},
+                       {{"window", {{{"op", "row_number"}, {"as", "of_layout"}}}},
+                        {"groupby", {"layout", "set"}},
+                        {"sort", order}},
+                       {{"filter", "datum.of_layout == 1"}},
+                       {{"window", {{{"op", "row_number"}, {"as", "place"}}}}, {"sort", order}},
+                       {{"filter", "datum.place <= " + std::to_string(kBars)}}};
   return spec;
 }
 
-json fastest_runs_axis() {
+json layouts_axis(const std::string& field, bool descending) {
   json y = nominal("run");
-  y["sort"] = {{"field", "measured"}, {"op", "min"}, {"order", "ascending"}};
+  y["sort"] = {{"field", field},
+               {"op", descending ? "max" : "min"},
+               {"order", descending ? "descending" : "ascending"}};
   return y;
+}
+
+json layout_colour(const ReportData& d, bool legend) {
+  json j = nominal("layout");
+  j["scale"] = palette::layout_scale(d);
+  j["legend"] = legend ? json{{"columns", 4}} : json();
+  return j;
+}
+
+json precision_shape(const ReportData& d) {
+  json j = nominal("amp", "");
+  j["scale"] = palette::precision_shapes(d);
+  return j;
 }
 
 json zero_line(json x) {
   return {{"data", {{"values", {{{"zero", 0}}}}}},
-          {"mark", {{"type", "rule"}, {"color", "#888"}, {"strokeDash", {4, 4}}}},
+          {"mark", {{"type", "rule"}, {"color", palette::kMuted}, {"strokeDash", {4, 4}}}},
           {"encoding", {{"x", std::move(x)}}}};
 }
 
@@ -139,7 +157,7 @@ json run_tips(const ReportData& d) {
 
 json dash_legend() {
   return {{"symbolType", "stroke"},
-          {"symbolStrokeColor", "#333333"},
+          {"symbolStrokeColor", palette::kInk},
           {"symbolStrokeWidth", 2},
           {"symbolSize", 500}};
 }
@@ -159,7 +177,7 @@ std::vector<Figure> figures(const ReportData& d, const ChartData& s, std::vector
   take(prediction_figures(d, s));
   take(op_figures(d));
   take(timeline_figures(d, problems));
-  take(memory_figures(s));
+  take(memory_figures(d, s));
   take(training_figures(d));
   take(failure_figures(d));
   return out;

@@ -33,7 +33,7 @@ nlohmann::json self_contained(const Figure& f, const ChartData& s);
 std::vector<Figure> comparison_figures(const ReportData& d);                      // figures_comparison.cpp
 std::vector<Figure> speed_figures(const ReportData& d, const ChartData& s);       // figures_speed.cpp
 std::vector<Figure> prediction_figures(const ReportData& d, const ChartData& s);  // figures_prediction.cpp
-std::vector<Figure> memory_figures(const ChartData& s);                           // figures_memory.cpp
+std::vector<Figure> memory_figures(const ReportData& d, const ChartData& s);      // figures_memory.cpp
 std::vector<Figure> setting_figures(const ReportData& d);                         // figures_settings.cpp
 std::vector<Figure> op_figures(const ReportData& d);                              // figures_ops.cpp
 std::vector<Figure> timeline_figures(const ReportData& d,
@@ -41,7 +41,7 @@ std::vector<Figure> timeline_figures(const ReportData& d,
 std::vector<Figure> training_figures(const ReportData& d);                 // figures_training.cpp
 std::vector<Figure> failure_figures(const ReportData& d);                  // figures_failures.cpp
 
-constexpr size_t kBars = 40;  // runs in a figure with a line for each
+constexpr size_t kBars = 40;  // lines of a figure with a line for each layout or change
 
 /// The empty figure in the report's style: width of its container, `rows` of data as inline values.
 nlohmann::json base_spec(nlohmann::json rows);
@@ -49,11 +49,13 @@ nlohmann::json base_spec(nlohmann::json rows);
 nlohmann::json runs_spec();
 /// Opacity that falls when the page has picked other runs.
 nlohmann::json faded(double opacity = 1);
-/// Transforms that keep the `kBars` first runs in order of a field.
-nlohmann::json first_of(const std::string& field, bool descending);
-/// The runs with the shortest steps, a line for each; the axis that names them.
-nlohmann::json fastest_runs_spec();
-nlohmann::json fastest_runs_axis();
+/// The run of each layout that comes first in order of a field, a line for each; the axis that names them.
+nlohmann::json layouts_spec(const std::string& field, bool descending);
+nlohmann::json layouts_axis(const std::string& field, bool descending);
+/// Layout as a colour, the same in all figures (palette.h).
+nlohmann::json layout_colour(const ReportData& d, bool legend = true);
+/// Precision as a shape.
+nlohmann::json precision_shape(const ReportData& d);
 /// A thin line at zero along `x` (a quantity over the field "zero").
 nlohmann::json zero_line(nlohmann::json x);
 /// Fold of these fields into rows {part, value}, with their names as `part`.

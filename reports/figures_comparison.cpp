@@ -3,6 +3,7 @@
 
 #include "reports/compare.h"
 #include "reports/figures.h"
+#include "reports/palette.h"
 
 namespace isobar {
 namespace {
@@ -11,8 +12,7 @@ using nlohmann::json;
 
 json verdict_colour() {
   json j = nominal("verdict");
-  j["scale"] = {{"domain", {"faster", "slower", "no difference seen", "not tested"}},
-                {"range", {"#009E73", "#D55E00", "#999999", "#56B4E9"}}};
+  j["scale"] = palette::scale_of({"faster", "slower", "no difference seen", "not tested"});
   j["legend"] = {{"columns", 4}};
   return j;
 }

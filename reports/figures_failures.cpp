@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "reports/figures.h"
+#include "reports/palette.h"
 
 namespace isobar {
 
@@ -23,6 +24,12 @@ std::vector<Figure> failure_figures(const ReportData& d) {
   for (const json& row : rows) most = std::max(most, ++counts[row["layout"].get<std::string>()]);
   json y = nominal("layout");
   y["sort"] = "-x";
+  std::vector<std::string> classes;
+  for (const json& row : rows)
+    if (std::find(classes.begin(), classes.end(), row["class"]) == classes.end())
+      classes.push_back(row["class"].get<std::string>());
+  json colour = nominal("class");
+  colour["scale"] = palette::scale_of(classes);
   json spec = base_spec(rows);
   spec["height"] = {{"step", 22}};
   spec["mark"] = {{"type", "bar"}};
@@ -33,7 +40,7 @@ std::vector<Figure> failure_figures(const ReportData& d) {
         {"type", "quantitative"},
         {"title", "runs"},
         {"axis", {{"tickCount", std::min(most, 8)}, {"format", "d"}}}}},
-      {"color", nominal("class")},
+      {"color", colour},
       {"tooltip",
        {tip("layout", "layout"), tip("class", "ended as"), {{"aggregate", "count"}, {"title", "runs"}}}}};
   return {{"failures", "What failed", "What did not finish, by layout",

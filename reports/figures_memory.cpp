@@ -2,12 +2,13 @@
 #include <cstdio>
 
 #include "reports/figures.h"
+#include "reports/palette.h"
 
 namespace isobar {
 
 using nlohmann::json;
 
-std::vector<Figure> memory_figures(const ChartData& s) {
+std::vector<Figure> memory_figures(const ReportData& d, const ChartData& s) {
   if (s.memory.empty()) return {};
   double most = 0;
   bool predicted = false;
@@ -15,15 +16,15 @@ std::vector<Figure> memory_figures(const ChartData& s) {
     most = std::max({most, row.value("memory", 0.0), row.value("predicted_rss", 0.0)});
     predicted = predicted || row.contains("predicted_rss");
   }
-  json y = nominal("run");
-  y["sort"] = {{"field", "memory"}, {"op", "max"}, {"order", "descending"}};
+  const json y = layouts_axis("memory", true);
   json x = quantity("value", "MB of one rank");
   x["stack"] = "zero";
+  std::vector<std::string> kinds;
+  for (const NamedField& kind : s.memory) kinds.push_back(kind.name);
   json colour = nominal("part");
+  colour["scale"] = palette::scale_of(kinds);
   colour["legend"] = {{"columns", 3}};
-  json spec = runs_spec();
-  spec["height"] = {{"step", 19}};
-  spec["transform"] = first_of("memory", true);
+  json spec = layouts_spec("memory", true);
   spec["resolve"] = {{"scale", {{"color", "independent"}, {"shape", "independent"}}}};
   spec["layer"] = json::array();
   spec["layer"].push_back(
@@ -36,13 +37,13 @@ std::vector<Figure> memory_figures(const ChartData& s) {
          {"opacity", faded()},
          {"tooltip",
           {tip("run", "run"), tip("part", "category"), tip("value", "MB", ".4~g"), tip("id", "id")}}}}});
-  json words = {"measured (peak RSS)"}, fields = {"rss"};
+  std::vector<std::string> words = {"measured (peak RSS)"}, fields = {"rss"};
   if (predicted) {
     words.push_back("predicted");
     fields.push_back("predicted_rss");
   }
   const json scale_shape = {{"domain", words}, {"range", {"circle", "diamond"}}};
-  const json scale_colour = {{"domain", words}, {"range", {"black", "#D55E00"}}};
+  const json scale_colour = palette::scale_of(words);
   json shape = nominal("what"), own = nominal("what");
   shape["scale"] = scale_shape;
   own["scale"] = scale_colour;
@@ -63,10 +64,11 @@ std::vector<Figure> memory_figures(const ChartData& s) {
   if (s.capacity_mb > 0) {
     char text[160];
     if (s.capacity_mb < 4 * most) {
-      spec["layer"].push_back({{"data", {{"values", {{{"mb", s.capacity_mb}}}}}},
-                               {"mark", {{"type", "rule"}, {"color", "#D55E00"}, {"strokeWidth", 2.5}}},
-                               {"encoding", {{"x", quantity("mb", "MB of one rank")}}}});
-      std::snprintf(text, sizeof text, " Orange line: what the machine has for each rank, %.3g GB.",
+      spec["layer"].push_back(
+          {{"data", {{"values", {{{"mb", s.capacity_mb}}}}}},
+           {"mark", {{"type", "rule"}, {"color", palette::kInk}, {"strokeWidth", 2}, {"strokeDash", {6, 3}}}},
+           {"encoding", {{"x", quantity("mb", "MB of one rank")}}}});
+      std::snprintf(text, sizeof text, " Dashed line: what the machine has for each rank, %.3g GB.",
                     s.capacity_mb * 1e-3);
     } else {
       std::snprintf(
@@ -78,9 +80,9 @@ std::vector<Figure> memory_figures(const ChartData& s) {
   }
   return {
       {"memory", "Memory", "Memory of one rank",
-       "The " + std::to_string(kBars) +
-           " runs that take the most. Bars: what the plan places, by category. Points: the whole process, "
-           "which besides holds the program, its libraries and the data loader." +
+       std::string("Of each layout the run that takes the most. Bars: what the plan places, by category. "
+                   "Points: the whole process, which besides holds the program, its libraries and the data "
+                   "loader.") +
            capacity,
        spec}};
 }

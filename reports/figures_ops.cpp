@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "reports/figures.h"
+#include "reports/palette.h"
 #include "reports/report_tables.h"
 
 namespace isobar {
@@ -12,6 +13,18 @@ using nlohmann::json;
 
 constexpr const char* kOpsSection = "Where the time goes";
 
+// The classes that are there, in order of their first row.
+json class_colour(const json& rows) {
+  std::vector<std::string> classes;
+  for (const json& row : rows)
+    if (std::find(classes.begin(), classes.end(), row["class"]) == classes.end())
+      classes.push_back(row["class"].get<std::string>());
+  json j = nominal("class");
+  j["scale"] = palette::scale_of(classes);
+  j["legend"] = {{"columns", 4}};
+  return j;
+}
+
 Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
   constexpr size_t kShown = 18;
   if (lines.size() > kShown) lines.resize(kShown);
@@ -19,7 +32,10 @@ Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
   bool predicted = false;
   for (const OpLine& l : lines) {
     names.push_back(l.path);
-    json j = {{"op", l.path}, {"kind", l.kind}, {"ms", l.seconds * 1e3}};
+    json j = {{"op", l.path},
+              {"kind", l.kind},
+              {"class", palette::class_of_op(l.kind, l.lane)},
+              {"ms", l.seconds * 1e3}};
     if (l.flops > 0) j["gflops"] = rounded(l.flops / l.seconds * 1e-9);
     if (l.bytes > 0) j["gbytes"] = rounded(l.bytes / l.seconds * 1e-9);
     if (std::isfinite(l.efficiency)) j["efficiency"] = rounded(l.efficiency);
@@ -34,8 +50,7 @@ Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
   tips.push_back(tip("gflops", "hardware GFLOP/s", ".3~g"));
   tips.push_back(tip("gbytes", "GB/s", ".3~g"));
   tips.push_back(tip("efficiency", "of the roofline", ".0%"));
-  json colour = nominal("kind");
-  colour["legend"] = {{"columns", 4}};
+  const json colour = class_colour(rows);
   json spec = base_spec(rows);
   spec["height"] = {{"step", 19}};
   spec["layer"] = json::array();
@@ -44,11 +59,15 @@ Figure longest(const ReportRun& r, std::vector<OpLine> lines) {
        {"encoding", {{"y", y}, {"x", quantity("ms", "ms per step")}, {"color", colour}, {"tooltip", tips}}}});
   if (predicted)
     spec["layer"].push_back(
-        {{"mark", {{"type", "tick"}, {"color", "black"}, {"thickness", 2.5}, {"height", {{"band", 0.95}}}}},
+        {{"mark",
+          {{"type", "tick"},
+           {"color", palette::kPredicted},
+           {"thickness", 2.5},
+           {"height", {{"band", 0.95}}}}},
          {"encoding", {{"y", y}, {"x", quantity("predicted", "ms per step")}, {"tooltip", tips}}}});
   return {"ops", kOpsSection, "The longest ops",
           "Of " + r.label + ", the fastest run, summed over blocks and micro-batches." +
-              (predicted ? " Bar: measured; black tick: predicted." : ""),
+              (predicted ? " Bar: measured; orange-red tick: predicted." : ""),
           spec};
 }
 
@@ -64,6 +83,7 @@ std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& line
     high = std::max(high, intensity);
     rows.push_back({{"op", l.path},
                     {"kind", l.kind},
+                    {"class", palette::class_of_op(l.kind, l.lane)},
                     {"intensity", rounded(intensity)},
                     {"gflops", rounded(l.flops / l.seconds * 1e-9)},
                     {"ms", rounded(l.seconds * 1e3)},
@@ -85,14 +105,14 @@ std::vector<Figure> roofline(const ReportRun& r, const std::vector<OpLine>& line
   json spec = base_spec(rows);
   spec["height"] = 320;
   spec["layer"] = {{{"data", {{"values", lines_of_roof}}},
-                    {"mark", {{"type", "line"}, {"color", "#555"}, {"strokeWidth", 2}}},
+                    {"mark", {{"type", "line"}, {"color", palette::kMuted}, {"strokeWidth", 2}}},
                     {"encoding", {{"x", x}, {"y", y}}}},
                    {{"mark", {{"type", "point"}, {"filled", true}, {"opacity", 0.75}}},
                     {"encoding",
                      {{"x", x},
                       {"y", y},
                       {"size", size},
-                      {"color", nominal("kind")},
+                      {"color", class_colour(rows)},
                       {"tooltip",
                        {tip("op", "op"), tip("kind", "kind"), tip("gflops", "hardware GFLOP/s", ".3~g"),
                         tip("intensity", "FLOP/byte", ".3~g"), tip("efficiency", "of the roofline", ".0%"),

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "reports/figures.h"
+#include "reports/palette.h"
 
 namespace isobar {
 namespace {
@@ -14,7 +15,7 @@ constexpr const char* kErrorTitle = "error of the predicted step (right: predict
 
 json colour_of_was() {
   json j = nominal("was");
-  j["scale"] = {{"domain", {"held out", "fitted to"}}, {"range", {"#D55E00", "#0072B2"}}};
+  j["scale"] = palette::scale_of({"held out", "fitted to"});
   return j;
 }
 
@@ -42,7 +43,7 @@ Figure scatter(const ReportData& d) {
   spec["height"] = 420;
   spec["layer"] = {
       {{"data", {{"values", {{{"v", low}}, {{"v", high}}}}}},
-       {"mark", {{"type", "line"}, {"color", "#888"}, {"strokeDash", {4, 4}}}},
+       {"mark", {{"type", "line"}, {"color", palette::kMuted}, {"strokeDash", {4, 4}}}},
        {"encoding", {{"x", axis("v", "measured step [ms]")}, {"y", axis("v", "predicted step [ms]")}}}},
       {{"transform", {{{"filter", "isValid(datum.predicted)"}}}},
        {"mark", {{"type", "rule"}, {"strokeWidth", 1.3}}},
@@ -91,7 +92,8 @@ Figure residuals(const ReportData& d) {
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 42}}},
        {"encoding",
         {{"y", y}, {"x", x}, {"color", colour_of_was()}, {"opacity", faded(0.6)}, {"tooltip", run_tips(d)}}}},
-      {{"mark", {{"type", "tick"}, {"color", "black"}, {"thickness", 2.5}, {"height", {{"band", 0.8}}}}},
+      {{"mark",
+        {{"type", "tick"}, {"color", palette::kInk}, {"thickness", 2.5}, {"height", {{"band", 0.8}}}}},
        {"encoding",
         {{"y", y},
          {"x",
@@ -101,19 +103,19 @@ Figure residuals(const ReportData& d) {
            {"title", kErrorTitle}}}}}}};
   return {"residuals", "How good the predictions are", "Errors by layout",
           std::string("One dot per run (") + title_of(d.statistic) +
-              "), black tick: the middle one. A layout whose dots all lie on one side is mispriced "
+              "), tick: their median. A layout whose dots all lie on one side is mispriced "
               "as a "
               "whole; dots on both sides are noise.",
           spec};
 }
 
 Figure by_term(const ReportData& d, const ChartData& s) {
-  const json y = fastest_runs_axis();
-  json names = json::array();
+  const json y = layouts_axis("measured", false);
+  std::vector<std::string> names;
   for (const NamedField& t : s.terms) names.push_back(t.name);
   json colour = nominal("part");
-  colour["scale"] = {{"domain", names}};
-  json spec = fastest_runs_spec();
+  colour["scale"] = palette::scale_of(names);
+  json spec = layouts_spec("measured", false);
   spec["transform"].push_back({{"filter", "isValid(datum.predicted)"}});
   json parts = folded(s.terms);
   parts.push_back({{"calculate", "datum.value / datum.predicted"}, {"as", "share"}});
@@ -131,16 +133,14 @@ Figure by_term(const ReportData& d, const ChartData& s) {
          {"tooltip",
           {tip("run", "run"), tip("part", "term"), tip("value", "predicted [ms]", ".3~g"),
            tip("share", "share of the step", ".1%"), tip("id", "id")}}}}},
-      {{"mark", {{"type", "tick"}, {"color", "black"}, {"thickness", 2}, {"height", {{"band", 0.9}}}}},
+      {{"mark", {{"type", "tick"}, {"color", palette::kInk}, {"thickness", 2}, {"height", {{"band", 0.9}}}}},
        {"encoding", {{"y", y}, {"x", quantity("measured", "step [ms]")}, {"tooltip", run_tips(d)}}}}};
-  return {
-      "step-by-term", "Where the time goes", "What a step is made of",
-      "Each bar is one run's predicted step, split into its terms; the black tick is the measured step (" +
-          std::string(title_of(d.statistic)) +
-          "). "
-          "The " +
-          std::to_string(kBars) + " fastest runs.",
-      spec};
+  return {"step-by-term", "Where the time goes", "What a step is made of",
+          "Each bar is the predicted step of a layout's fastest run, split into its terms; the tick is the "
+          "measured "
+          "step (" +
+              std::string(title_of(d.statistic)) + ").",
+          spec};
 }
 
 }  // namespace

@@ -35,35 +35,37 @@ std::vector<Figure> curve(const ReportData& d, const Setting& s) {
   };
   const std::string line = std::string("line_") + s.field;
   const auto dash = [&](const char* word) {
-    return json{
-        {"datum", word},
-        {"type", "nominal"},
-        {"title", nullptr},
-        {"legend", dash_legend()},
-        {"scale",
-         {{"domain", {"measured, middle run", "predicted, middle run"}}, {"range", {{1, 0}, {6, 4}}}}}};
+    return json{{"datum", word},
+                {"type", "nominal"},
+                {"title", nullptr},
+                {"legend", dash_legend()},
+                {"scale",
+                 {{"domain", {"measured, median of a layout", "predicted, median of a layout"}},
+                  {"range", {{1, 0}, {6, 4}}}}}};
   };
-  json colour = nominal("layout");
-  colour["legend"] = {{"columns", 4}};
-  std::set<std::string> layouts;
-  for (const ReportRun* r : d.ok()) layouts.insert(r->layout);
-  if (layouts.size() > 9) colour["scale"] = {{"scheme", "tableau20"}};
+  const json colour = layout_colour(d);
   spec["layer"] = {
-      {{"mark", {{"type", "line"}, {"strokeWidth", 1}, {"opacity", 0.35}}},
+      {{"mark", {{"type", "line"}, {"strokeWidth", 1}, {"opacity", 0.25}}},
        {"encoding", {{"x", x}, {"y", median("rate")}, {"color", colour}, {"detail", nominal(line)}}}},
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 34}}},
        {"encoding",
         {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded(0.7)}, {"tooltip", run_tips(d)}}}},
-      {{"mark", {{"type", "line"}, {"strokeWidth", 3.5}, {"color", "black"}}},
-       {"encoding", {{"x", x}, {"y", median("rate")}, {"strokeDash", dash("measured, middle run")}}}}};
+      {{"mark", {{"type", "line"}, {"strokeWidth", 3}}},
+       {"encoding",
+        {{"x", x},
+         {"y", median("rate")},
+         {"color", colour},
+         {"strokeDash", dash("measured, median of a layout")}}}}};
   if (predicted)
-    spec["layer"].push_back(
-        {{"mark", {{"type", "line"}, {"strokeWidth", 2.5}, {"color", "black"}}},
-         {"encoding",
-          {{"x", x}, {"y", median("predicted_rate")}, {"strokeDash", dash("predicted, middle run")}}}});
+    spec["layer"].push_back({{"mark", {{"type", "line"}, {"strokeWidth", 2}}},
+                             {"encoding",
+                              {{"x", x},
+                               {"y", median("predicted_rate")},
+                               {"color", colour},
+                               {"strokeDash", dash("predicted, median of a layout")}}}});
   return {{s.id, "What the settings do", s.title,
            std::string("Rates are the ") + title_of(d.statistic) +
-               ". A thin line joins runs that agree in everything else; thick black: the middle run" +
+               ". A thin line joins runs that agree in everything else; thick: the median of a layout" +
                (predicted ? ", dashed as predicted. " : ". ") + s.caption,
            spec}};
 }

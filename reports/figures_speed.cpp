@@ -3,6 +3,7 @@
 #include <set>
 
 #include "reports/figures.h"
+#include "reports/palette.h"
 
 namespace isobar {
 namespace {
@@ -18,7 +19,8 @@ Figure throughput(const ReportData& d) {
   y["sort"] = {{"field", "rate"}, {"op", "max"}, {"order", "descending"}};
   json x = quantity("rate", "samples/s");
   x["scale"] = {{"zero", true}};
-  json colour = nominal("amp");
+  const json colour = layout_colour(d, false);  // the axis names them
+  const json shape = precision_shape(d);
   json spec = runs_spec();
   spec["height"] = {{"step", 26}};
   spec["transform"] = json::array();
@@ -31,7 +33,12 @@ Figure throughput(const ReportData& d) {
   spec["layer"] = {
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 34}}},
        {"encoding",
-        {{"y", y}, {"x", x}, {"color", colour}, {"opacity", faded(0.55)}, {"tooltip", run_tips(d)}}}},
+        {{"y", y},
+         {"x", x},
+         {"color", colour},
+         {"shape", shape},
+         {"opacity", faded(0.55)},
+         {"tooltip", run_tips(d)}}}},
       {{"transform", {{{"filter", "datum.of_layout == 1"}}}},
        {"mark", {{"type", "rule"}, {"strokeWidth", 7}, {"opacity", 0.3}}},
        {"encoding",
@@ -41,20 +48,29 @@ Figure throughput(const ReportData& d) {
          {"color", colour}}}},
       {{"transform", {{{"filter", "datum.of_layout == 1"}}}},
        {"mark",
-        {{"type", "point"}, {"filled", true}, {"size", 110}, {"stroke", "black"}, {"strokeWidth", 1}}},
+        {{"type", "point"}, {"filled", true}, {"size", 110}, {"stroke", palette::kInk}, {"strokeWidth", 1}}},
        {"encoding",
-        {{"y", y}, {"x", x}, {"color", colour}, {"opacity", faded()}, {"tooltip", run_tips(d)}}}}};
+        {{"y", y},
+         {"x", x},
+         {"color", colour},
+         {"shape", shape},
+         {"opacity", faded()},
+         {"tooltip", run_tips(d)}}}}};
   if (predicted)
     spec["layer"].push_back(
         {{"transform", {{{"filter", "datum.of_layout == 1 && isValid(datum.predicted_rate)"}}}},
          {"mark",
-          {{"type", "point"}, {"shape", "diamond"}, {"size", 80}, {"color", "black"}, {"strokeWidth", 1.6}}},
+          {{"type", "point"},
+           {"shape", "diamond"},
+           {"size", 80},
+           {"color", palette::kPredicted},
+           {"strokeWidth", 1.8}}},
          {"encoding", {{"y", y}, {"x", quantity("predicted_rate", "samples/s")}, {"tooltip", run_tips(d)}}}});
   return {"throughput-by-layout", kSpeedSection, "Throughput by layout",
           std::string("One dot is one run (") + title_of(d.statistic) +
               "), over all other settings; further right is faster. The outlined dot is "
               "the best run of its layout, the band behind it holds 80 % of that run's steps" +
-              (predicted ? ", the open diamond is what was predicted for it." : "."),
+              (predicted ? ", the open orange-red diamond is what was predicted for it." : "."),
           spec};
 }
 
@@ -65,7 +81,7 @@ Figure front(const ReportData& d, const ChartData& s) {
   json tips = run_tips(d);
   tips.insert(tips.begin() + 4, {tip("sample_ms", "ms per sample", ".4~g"),
                                  tip("memory", "MB of one rank", ".4~g"), tip("cost", s.cost_title, ".4~g")});
-  json colour = nominal("ranks", "ranks");
+  const json colour = layout_colour(d);
   json spec = runs_spec();
   spec["height"] = 340;
   spec["resolve"] = {{"scale", {{"size", "independent"}}}};
@@ -76,7 +92,11 @@ Figure front(const ReportData& d, const ChartData& s) {
        {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded(0.6)}, {"tooltip", tips}}}},
       {{"transform", {{{"filter", "datum.front == 'on the front'"}}}},
        {"mark",
-        {{"type", "point"}, {"filled", true}, {"size", 130}, {"stroke", "black"}, {"strokeWidth", 1.4}}},
+        {{"type", "point"},
+         {"filled", true},
+         {"size", 130},
+         {"stroke", palette::kInk},
+         {"strokeWidth", 1.4}}},
        {"encoding", {{"x", x}, {"y", y}, {"color", colour}, {"opacity", faded()}, {"tooltip", tips}}}}};
   return {
       "pareto-front", kSpeedSection, "Time, memory and cost: the best compromises",
@@ -111,7 +131,6 @@ std::vector<Figure> scaling(const ReportData& d) {
       {{"calculate", "datum.best.predicted_rate"}, {"as", "predicted_rate"}},
       {{"calculate", "datum.best.id"}, {"as", "id"}},
       {{"calculate", "datum.best.run"}, {"as", "run"}},
-      {{"calculate", sets ? "datum.amp + ', ' + datum.set" : "datum.amp"}, {"as", "line"}},
       {{"joinaggregate", {{{"op", "argmin"}, {"field", "ranks"}, {"as", "least"}}}}, {"groupby", group}},
       {{"calculate", "datum.least.best.rate / datum.least.ranks * datum.ranks"}, {"as", "ideal"}},
       {{"calculate", "datum.rate / datum.ideal"}, {"as", "efficiency"}},
@@ -136,19 +155,27 @@ std::vector<Figure> scaling(const ReportData& d) {
     j["field"] = field;
     return j;
   };
-  const json tips = {tip("line", "line"),
+  const json tips = {tip("amp", "precision"),
                      tip("ranks", "ranks", "d"),
                      tip("run", "best run"),
                      tip("rate", "samples/s", ".4~g"),
                      tip("predicted_rate", "predicted samples/s", ".4~g"),
                      tip("efficiency", "of ideal", ".0%"),
                      tip("runs", "of runs", "d")};
-  const json colour = nominal("line");
+  json colour = nominal("amp");
+  const json detail = sets ? nominal("set") : nominal("amp");
+  colour["scale"] = palette::scale_of(palette::precisions(d));
   spec["layer"] = {
       {{"mark", {{"type", "line"}, {"strokeWidth", 1.5}, {"opacity", 0.7}}},
-       {"encoding", {{"x", x}, {"y", y("ideal")}, {"color", colour}, {"strokeDash", dashed("ideal_word")}}}},
+       {"encoding",
+        {{"x", x},
+         {"y", y("ideal")},
+         {"color", colour},
+         {"detail", detail},
+         {"strokeDash", dashed("ideal_word")}}}},
       {{"mark", {{"type", "line"}, {"strokeWidth", 2.2}}},
-       {"encoding", {{"x", x}, {"y", y("rate")}, {"color", colour}, {"strokeDash", dash}}}},
+       {"encoding",
+        {{"x", x}, {"y", y("rate")}, {"color", colour}, {"detail", detail}, {"strokeDash", dash}}}},
       {{"mark", {{"type", "rule"}, {"strokeWidth", 6}, {"opacity", 0.3}}},
        {"encoding", {{"x", x}, {"y", y("rate_low")}, {"y2", {{"field", "rate_high"}}}, {"color", colour}}}},
       {{"mark", {{"type", "point"}, {"filled", true}, {"size", 80}}},
@@ -160,6 +187,7 @@ std::vector<Figure> scaling(const ReportData& d) {
                               {{"x", x},
                                {"y", y("predicted_rate")},
                                {"color", colour},
+                               {"detail", detail},
                                {"strokeDash", dashed("predicted_word")}}}});
   return {{"scaling", kSpeedSection, batches.size() > 1 ? "Scaling" : "Strong scaling",
            std::string("The fastest run of each number of ranks (") + title_of(d.statistic) + ")" +
@@ -170,31 +198,34 @@ std::vector<Figure> scaling(const ReportData& d) {
            spec}};
 }
 
-Figure by_run(const ReportData& d) {
+Figure by_layout(const ReportData& d) {
   const bool predicted = !d.predicted().empty();
-  const json y = fastest_runs_axis();
-  json spec = fastest_runs_spec();
+  const json y = layouts_axis("measured", false), colour = layout_colour(d, false);
+  json spec = layouts_spec("measured", false);
   spec["layer"] = {
-      {{"mark", {{"type", "bar"}, {"color", "#a9cbe3"}, {"height", {{"band", 0.75}}}}},
+      {{"mark", {{"type", "bar"}, {"opacity", 0.45}, {"height", {{"band", 0.75}}}}},
+       {"encoding",
+        {{"y", y}, {"x", quantity("measured", "step [ms]")}, {"color", colour}, {"tooltip", run_tips(d)}}}},
+      {{"mark", {{"type", "rule"}, {"strokeWidth", 5}}},
        {"encoding",
         {{"y", y},
-         {"x", quantity("measured", "step [ms]")},
-         {"opacity", faded()},
-         {"tooltip", run_tips(d)}}}},
-      {{"mark", {{"type", "rule"}, {"color", "#0072B2"}, {"strokeWidth", 5}, {"opacity", 0.55}}},
-       {"encoding", {{"y", y}, {"x", quantity("p10", "step [ms]")}, {"x2", {{"field", "p90"}}}}}}};
+         {"x", quantity("p10", "step [ms]")},
+         {"x2", {{"field", "p90"}}},
+         {"color", colour},
+         {"opacity", faded(0.8)}}}}};
   if (predicted) {
     spec["layer"].push_back(
-        {{"mark", {{"type", "rule"}, {"color", "#D55E00"}, {"strokeWidth", 1.5}}},
+        {{"mark", {{"type", "rule"}, {"color", palette::kPredicted}, {"strokeWidth", 1.5}}},
          {"encoding", {{"y", y}, {"x", quantity("low", "step [ms]")}, {"x2", {{"field", "high"}}}}}});
     spec["layer"].push_back(
-        {{"mark", {{"type", "point"}, {"filled", true}, {"color", "#D55E00"}, {"size", 45}}},
+        {{"mark", {{"type", "point"}, {"shape", "diamond"}, {"color", palette::kPredicted}, {"size", 55}}},
          {"encoding", {{"y", y}, {"x", quantity("predicted", "step [ms]")}, {"tooltip", run_tips(d)}}}});
   }
-  return {"step-by-run", kSpeedSection, "Step time of the fastest runs",
-          std::string("The ") + std::to_string(kBars) + " with the shortest step. Light bar: measured (" +
-              title_of(d.statistic) + "); its dark band holds 80 % of the steps." +
-              (predicted ? " Orange: predicted, with its 80 % interval." : ""),
+  return {"step-by-run", kSpeedSection, "Step time of each layout's fastest run",
+          std::string("Bar: measured (") + title_of(d.statistic) +
+              "); its dark band holds 80 % of the steps." +
+              (predicted ? " Orange-red: predicted, with its 80 % interval." : "") +
+              " All runs are in the table below.",
           spec};
 }
 
@@ -205,7 +236,7 @@ std::vector<Figure> speed_figures(const ReportData& d, const ChartData& s) {
   std::vector<Figure> out = {throughput(d)};
   if (s.rows.size() > 2) out.push_back(front(d, s));
   for (Figure& f : scaling(d)) out.push_back(std::move(f));
-  out.push_back(by_run(d));
+  out.push_back(by_layout(d));
   return out;
 }
 

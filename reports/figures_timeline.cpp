@@ -4,6 +4,7 @@
 
 #include "model/base/error.h"
 #include "reports/figures.h"
+#include "reports/palette.h"
 #include "reports/timeline.h"
 
 namespace isobar {
@@ -37,9 +38,8 @@ Figure drawn(const StepTimeline& t, const std::string& id, const std::string& ti
                     {"end", rounded(s->end_ms)},
                     {"ms", rounded(s->end_ms - s->begin_ms)}});
   json colour = nominal("what");
-  colour["scale"] = {
-      {"domain", {"compute", "data", "communication, hidden", "communication, exposed", "idle"}},
-      {"range", {"#0072B2", "#E69F00", "#7fcfb6", "#D55E00", "#e3e3e3"}}};
+  colour["scale"] =
+      palette::scale_of({"compute", "data", "communication, hidden", "communication, exposed", "idle"});
   json x = quantity("begin", "milliseconds from the start of the step");
   x["scale"] = {{"domain", {0, t.step_ms}}, {"nice", false}};
   json spec = base_spec(rows);
@@ -53,7 +53,7 @@ Figure drawn(const StepTimeline& t, const std::string& id, const std::string& ti
                        {tip("op", "op"), tip("lane", "lane"), tip("what", "is"), tip("ms", "ms", ".4~g"),
                         tip("begin", "begins at [ms]", ".4~g")}}};
   return {id, "Where the time goes", title,
-          "One step of " + of + ". Orange-red: communication that no computation hides (" +
+          "One step of " + of + ". Dark pink: communication that no computation hides (" +
               percent(t.exposed_ms, t.step_ms) +
               " of the step, mean over ranks). Grey: the compute lane has " +
               "nothing to do, as in a pipeline's bubble (" + percent(t.idle_ms, t.step_ms) + ").",

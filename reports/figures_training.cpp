@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "reports/figures.h"
+#include "reports/palette.h"
 
 namespace isobar {
 namespace {
@@ -12,7 +13,7 @@ using nlohmann::json;
 
 constexpr size_t kCurves = 6;  // runs whose curves are drawn: more cannot be told apart
 
-json line_spec(json rows, const std::string& y_title, const json& dash) {
+json line_spec(json rows, const std::string& y_title, const json& dash, const json& scale) {
   const bool few = rows.size() <= 80;
   json spec = base_spec(std::move(rows));
   spec["height"] = 300;
@@ -22,6 +23,7 @@ json line_spec(json rows, const std::string& y_title, const json& dash) {
   const json colour = {{"field", "run"},
                        {"type", "nominal"},
                        {"title", nullptr},
+                       {"scale", scale},
                        {"legend", {{"columns", 1}, {"symbolType", "stroke"}}}};
   const json tips = {tip("run", "run"), tip("what", "curve"), tip("step", "step", "d"),
                      tip("value", y_title, ".4~g")};
@@ -35,7 +37,7 @@ json line_spec(json rows, const std::string& y_title, const json& dash) {
        {"encoding",
         {{"x", x},
          {"y", y},
-         {"color", {{"field", "run"}, {"type", "nominal"}}},
+         {"color", {{"field", "run"}, {"type", "nominal"}, {"scale", scale}}},
          {"detail", {{"field", "what"}, {"type", "nominal"}}},
          {"tooltip", tips}}}});
   return spec;
@@ -82,6 +84,9 @@ struct Curves {
 
 std::vector<Figure> training_figures(const ReportData& d) {
   Curves loss, rmse, accuracy, norm, condition;
+  std::vector<std::string> labels;
+  for (const ReportRun* run : with_curves(d)) labels.push_back(run->label);
+  const json scale = palette::run_scale(labels);
   for (const ReportRun* run : with_curves(d)) {
     const ReportRun& r = *run;
     const auto& steps = r.run.steps;
@@ -104,7 +109,7 @@ std::vector<Figure> training_figures(const ReportData& d) {
   const auto draw = [&](const Curves& curves, const char* id, const char* title, const char* caption,
                         const char* y_title, const std::vector<std::string>& what) {
     if (!curves.rows.empty())
-      out.push_back({id, "Training", title, caption, line_spec(curves.rows, y_title, dashes(what))});
+      out.push_back({id, "Training", title, caption, line_spec(curves.rows, y_title, dashes(what), scale)});
   };
   draw(loss, "training-loss", "Training curve", "Loss by optimizer step; dashed: on validation data.", "loss",
        {"training", "validation"});

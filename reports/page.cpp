@@ -1,93 +1,70 @@
 #include "reports/page.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <ctime>
+
+#include "reports/palette.h"
+#include "reports/subject.h"
 
 namespace isobar {
 namespace {
 
 constexpr const char* kStyle = R"(
-:root { color: #1c1c1c; background: #fff; font: 16px/1.5 system-ui, "Liberation Sans", "DejaVu Sans", sans-serif; }
-body { max-width: 1200px; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .2rem; overflow-wrap: anywhere; }
-h2 { font-size: 1.35rem; margin: 3rem 0 .2rem; border-top: 2px solid #1c1c1c; padding-top: .6rem; }
+:root { color-scheme: light dark; --ink: #1b1c1d; --paper: #fff; --soft: #54575a; --line: #d3d5d7; --panel: #f6f7f7; --link: #005a8e; --pick: #fff2cc; --warn: #b34700; color: var(--ink); background: var(--paper); font: 16px/1.5 system-ui, "Liberation Sans", "DejaVu Sans", sans-serif; }
+@media screen and (prefers-color-scheme: dark) { :root { --ink: #e9eaeb; --paper: #16181b; --soft: #b1b4b7; --line: #3b3f44; --panel: #202327; --link: #7cc4f5; --pick: #4a3f14; --warn: #ff9a57; } }
+body { max-width: 1200px; margin: 0 auto; padding: 1.2rem 1rem 4rem; }
+h1 { font-size: 1.6rem; line-height: 1.2; margin: 0 0 .2rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.35rem; margin: 2.6rem 0 .2rem; border-top: 2px solid var(--ink); padding-top: .6rem; }
 h3 { font-size: 1.08rem; margin: 1.8rem 0 .3rem; overflow-wrap: anywhere; }
-p, figcaption, .note, .story { max-width: 48rem; }
-.sub, .note, figcaption { color: #555; font-size: .92rem; margin: .2rem 0 .8rem; overflow-wrap: anywhere; }
-.story { padding-left: 1.2rem; } .story li { margin: .45rem 0; overflow-wrap: anywhere; }
+p, figcaption, .note { max-width: 48rem; }
+.sub, .note, figcaption { color: var(--soft); font-size: .92rem; margin: .2rem 0 .8rem; overflow-wrap: anywhere; }
+.subject { max-width: 60rem; margin: .2rem 0; overflow-wrap: anywhere; }
+.story { padding-left: 1.4rem; max-width: 60rem; margin: .9rem 0; } .story li { margin: .4rem 0; overflow-wrap: anywhere; }
+.story code { background: var(--panel); padding: 0 .25rem; border-radius: 3px; font-size: .88em; }
 nav { font-size: .92rem; margin: 1rem 0; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; }
-a { color: #005a8e; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(190px, 1fr)); gap: .8rem; margin: 1.2rem 0; }
-.tile { border: 1px solid #d5d5d5; border-radius: 6px; padding: .6rem .8rem; }
-.tile b { display: block; font-size: 1.45rem; line-height: 1.3; font-weight: 600; }
-.tile span { color: #555; font-size: .85rem; overflow-wrap: anywhere; }
-#controls { border: 1px solid #d5d5d5; border-radius: 6px; padding: .5rem .8rem; margin: 1rem 0; background: #fafafa; }
+a { color: var(--link); }
+#controls { border: 1px solid var(--line); border-radius: 6px; padding: .5rem .8rem; margin: 1rem 0; background: var(--panel); }
 #controls summary { cursor: pointer; font-weight: 600; }
 .facet { display: flex; flex-wrap: wrap; gap: .3rem; align-items: baseline; margin: .4rem 0; }
-.facet > span { font-size: .85rem; color: #555; min-width: 6.5rem; }
-.chip { font: inherit; font-size: .85rem; padding: .1rem .6rem; border: 1px solid #b5b5b5; border-radius: 99px; background: #fff; cursor: pointer; overflow-wrap: anywhere; }
-.chip[aria-pressed=true] { background: #005a8e; border-color: #005a8e; color: #fff; }
-#status { position: sticky; top: 0; z-index: 5; background: #fffffff2; border-bottom: 1px solid #d5d5d5; padding: .35rem 0; font-size: .88rem; overflow-wrap: anywhere; }
+.facet > span { font-size: .85rem; color: var(--soft); min-width: 6.5rem; }
+.chip { font: inherit; font-size: .85rem; padding: .1rem .6rem; border: 1px solid var(--soft); border-radius: 99px; color: var(--ink); background: var(--paper); cursor: pointer; overflow-wrap: anywhere; }
+.chip[aria-pressed=true] { background: var(--link); border-color: var(--link); color: var(--paper); }
+#status { position: sticky; top: 0; z-index: 5; background: var(--paper); border-bottom: 1px solid var(--line); padding: .35rem 0; font-size: .88rem; overflow-wrap: anywhere; }
 #status button { font: inherit; margin-left: .6rem; }
 [hidden] { display: none !important; }
 figure { margin: 0; }
 .plot { width: 100%; min-width: 0; } .plot svg, .plot canvas { max-width: 100%; }
 .plot > svg { height: auto; }
 .plot.vega-embed { display: block; padding: 0 !important; }
-.scroll { overflow-x: auto; max-height: 34rem; border: 1px solid #e2e2e2; border-radius: 4px; }
+#tip { position: fixed; left: 0; top: 0; z-index: 20; pointer-events: none; max-width: min(24rem, calc(100vw - 16px)); max-height: calc(100vh - 16px); overflow: hidden; box-sizing: border-box; padding: .4rem .6rem; border: 1px solid var(--line); border-radius: 4px; background: var(--paper); color: var(--ink); box-shadow: 0 2px 8px #0004; font-size: 12px; line-height: 1.35; }
+#tip dl { display: grid; grid-template-columns: auto 1fr; gap: 0 .7rem; margin: 0; } #tip dt { color: var(--soft); } #tip dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
+.find { font: inherit; font-size: .88rem; color: var(--ink); background: var(--paper); border: 1px solid var(--soft); border-radius: 4px; padding: .15rem .5rem; margin: 0 0 .4rem; max-width: 100%; box-sizing: border-box; }
+/* Shades at the edges where there is more to scroll to */
+.scroll { overflow-x: auto; max-height: 34rem; border: 1px solid var(--line); border-radius: 4px; background: linear-gradient(90deg, var(--paper) 30%, transparent), linear-gradient(270deg, var(--paper) 30%, transparent) 100% 0, linear-gradient(90deg, #0005, transparent), linear-gradient(270deg, #0005, transparent) 100% 0; background-size: 40px 100%, 40px 100%, 12px 100%, 12px 100%; background-repeat: no-repeat; background-attachment: local, local, scroll, scroll; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; width: 100%; }
-th, td { padding: .22rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid #ececec; }
-th { position: sticky; top: 0; background: #f6f6f6; font-weight: 600; white-space: nowrap; }
-th[data-sort] { cursor: pointer; text-decoration: underline dotted; }
-tr.picked td { background: #fff2cc; }
+th, td { padding: .22rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
+th { position: sticky; top: 0; background: var(--panel); font-weight: 600; white-space: nowrap; }
+th button { font: inherit; color: inherit; background: none; border: 0; padding: 0; cursor: pointer; text-align: inherit; text-decoration: underline dotted; }
+tr.picked td { background: var(--pick); }
 td { white-space: nowrap; }
 td.long { white-space: normal; overflow-wrap: anywhere; min-width: 20rem; }
 th.n, td.n { text-align: right; }
-.unit { color: #666; font-weight: 400; }
-.warn { border-left: 4px solid #D55E00; padding: .1rem .8rem; overflow-wrap: anywhere; }
+.unit { color: var(--soft); font-weight: 400; }
+.warn { border-left: 4px solid var(--warn); padding: .1rem .8rem; overflow-wrap: anywhere; }
 @media (max-width: 600px) {
-  :root { font-size: 15px; } body { padding: 1rem .75rem 3rem; }
-  .tiles { grid-template-columns: 1fr 1fr; } .tile b { font-size: 1.2rem; }
+  :root { font-size: 15px; } body { padding: .8rem .75rem 3rem; }
 }
 @media print {
-  body { max-width: none; padding: 0; } nav, #controls, #status button, .vega-embed details { display: none !important; }
+  body { max-width: none; padding: 0; } nav, #controls, #tip, .find, #status button, .vega-embed details { display: none !important; }
   #status { position: static; } .plot svg, .plot canvas { height: auto !important; width: auto !important; }
-  .scroll { max-height: none; overflow: visible; border: 0; } table { font-size: 6.5pt; width: auto; }
+  html[data-theme=dark] .plot { filter: invert(1) hue-rotate(180deg); }
+  .scroll { max-height: none; overflow: visible; border: 0; background: none; } table { font-size: 6.5pt; width: auto; }
   th { position: static; white-space: normal; } td { white-space: normal; } th, td { padding: 1pt 2pt; overflow-wrap: anywhere; } td.long { min-width: 10rem; }
-  figure, .tile { break-inside: avoid; } h2, h3, figcaption { break-after: avoid; }
+  figure { break-inside: avoid; } h2, h3, figcaption { break-after: avoid; }
 }
 )";
 
 constexpr size_t kRows = 200;  // of a table on the page: more is for the CSV file
-
-std::string format(const char* pattern, double v) {
-  char s[64];
-  std::snprintf(s, sizeof s, pattern, v);
-  return s;
-}
-
-void tile(std::string& out, const std::string& big, const std::string& small) {
-  out += "<div class=\"tile\"><b>" + html_escape(big) + "</b><span>" + html_escape(small) + "</span></div>\n";
-}
-
-std::string tiles(const ReportData& d) {
-  std::string out = "<div class=\"tiles\">\n";
-  const size_t failed = d.failed().size();
-  tile(out, std::to_string(d.ok().size()) + " of " + std::to_string(d.runs.size()),
-       failed ? "runs finished; " + std::to_string(failed) + " did not" : "runs finished");
-  if (const ReportRun* best = d.best())
-    tile(out, significant(best->rate(), 4).text + " samples/s",
-         "fastest (" + std::string(title_of(d.statistic)) + "): " + best->label);
-  const bool held_out = d.score(false).runs > 0;
-  if (const Score s = d.score(!held_out); s.runs > 0) {
-    const std::string which =
-        std::to_string(s.runs) + (held_out ? " runs that the fit never saw" : " runs that it was fitted to");
-    tile(out, format("%.1f %%", s.median_error * 100), "median error of predicted step time, on " + which);
-    tile(out, format("%.0f %%", s.coverage * 100), "of them inside their 80 % interval");
-  }
-  return out + "</div>\n";
-}
 
 std::string today() {
   char s[40];
@@ -111,7 +88,8 @@ void append_figure(std::string& out, const Figure& f) {
 }
 
 void append_table(std::string& out, const Table& t) {
-  out += "<section id=\"table-" + t.id + "\">\n<h3>" + html_escape(t.title) + "</h3>\n";
+  out += "<section id=\"table-" + t.id + "\">\n<h3 id=\"title-" + t.id + "\">" + html_escape(t.title) +
+         "</h3>\n";
   Table shown = t;
   if (shown.rows.size() > kRows) {
     shown.rows.resize(kRows);
@@ -119,7 +97,8 @@ void append_table(std::string& out, const Table& t) {
                   " of " + std::to_string(t.rows.size()) + " rows; all are in tables/" + t.id + ".csv";
   }
   if (!shown.note.empty()) out += "<p class=\"note\">" + html_escape(shown.note) + "</p>\n";
-  out += "<div class=\"scroll\">" + to_html(shown) + "</div>\n</section>\n";
+  out += "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"title-" + t.id + "\">" +
+         to_html(shown) + "</div>\n</section>\n";
 }
 
 void append_head(std::string& out, const ReportData& d, const std::vector<Sentence>& sentences) {
@@ -128,16 +107,22 @@ void append_head(std::string& out, const ReportData& d, const std::vector<Senten
   out +=
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<!--isobar:csp-->\n";
-  out += "<title>Isobar: " + html_escape(name) + "</title>\n<style>" + kStyle + "</style>\n</head>\n<body>\n";
-  out += "<h1>" + html_escape(name) + "</h1>\n<p class=\"sub\">Isobar report, " + today() +
+  out += "<title>" + html_escape(subject_of(d).title) + " \u2013 Isobar</title>\n<style>" + kStyle +
+         "</style>\n</head>\n<body>\n";
+  const Subject subject = subject_of(d);
+  out += "<main>\n<h1>" + html_escape(subject.title) + "</h1>\n";
+  for (const std::string& line : subject.lines) out += "<p class=\"subject\">" + html_escape(line) + "</p>\n";
+  out += "<p class=\"sub\">" + html_escape(name) + "; report of " + today() +
          (d.machine.empty() ? "" : "; predictions by " + html_escape(d.machine)) + "</p>\n";
-  out += tiles(d);
   if (!sentences.empty()) {
-    out += "<h2>What to look at first</h2>\n<ul class=\"story\">\n";
-    for (const Sentence& s : sentences)
-      out += "<li><b>" + html_escape(s.head) + ".</b> " + html_escape(s.text) +
-             (s.anchor.empty() ? "" : " <a href=\"#" + s.anchor + "\">See</a>") + "</li>\n";
-    out += "</ul>\n";
+    out += "<ol class=\"story\">\n";
+    for (const Sentence& s : sentences) {
+      const std::string head = html_escape(s.head);
+      out += "<li><b>" + (s.anchor.empty() ? head : "<a href=\"#" + s.anchor + "\">" + head + "</a>") +
+             ".</b> " + html_escape(s.text) +
+             (s.command.empty() ? "" : " <code>" + html_escape(s.command) + "</code>") + "</li>\n";
+    }
+    out += "</ol>\n";
   }
   if (!d.problems.empty()) {
     constexpr size_t kShown = 20;
@@ -193,7 +178,8 @@ std::string page_html(const ReportData& d, const ChartData& s, const std::vector
   out +=
       "<script type=\"application/json\" id=\"runs-data\">" + script_json(columns_of(s.rows)) + "</script>\n";
   out += "<script type=\"application/json\" id=\"facets\">" + facets_json(d) + "</script>\n";
-  out += "<!--isobar:scripts-->\n";
+  out += "<script type=\"application/json\" id=\"theme\">" + script_json(palette::on_dark()) + "</script>\n";
+  out += "</main>\n<!--isobar:scripts-->\n";
   return out + "</body>\n</html>\n";
 }
 

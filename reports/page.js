@@ -26,6 +26,41 @@
   const warn = console.warn;
   console.warn = (...words) => (words.some((w) => /Dropping "fit-y"/.test(w)) ? undefined : warn.apply(console, words));
 
+  // A dark page exchanges ink, paper and what is too dark to see (palette.cpp).
+  const theme = parse("theme");
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const themed = (text) => (dark.matches ? text.replace(/#[0-9a-f]{6}/gi, (c) => theme[c] || c) : text);
+
+  // ---- tooltips: whole, and inside the window wherever the mark is ----
+
+  const tip = element("div", { id: "tip", hidden: true });
+  tip.setAttribute("role", "tooltip");
+  document.body.append(tip);
+
+  function showTip(_, event, __, value) {
+    tip.hidden = true;
+    if (value === null || value === undefined || value === "") return;
+    const lines = typeof value === "object" ? Object.entries(value) : [["", value]];
+    const known = lines.filter(([, v]) => !["", "null", "undefined", "NaN"].includes(String(v)));
+    if (!known.length) return;
+    const list = element("dl");
+    for (const [name, v] of known)
+      list.append(element("dt", { textContent: name }), element("dd", { textContent: String(v) }));
+    tip.replaceChildren(list);
+    tip.hidden = false;
+    const gap = 12;
+    const { offsetWidth: w, offsetHeight: h } = tip;
+    const inside = (at, size, room) => Math.max(8, Math.min(at, room - size - 8));
+    const right = event.clientX + gap + w + 8 <= innerWidth;
+    const left = event.clientX - gap - w >= 8;
+    const x = right || !left ? event.clientX + gap : event.clientX - gap - w;
+    // Where it fits neither at the right nor at the left it goes above or below the pointer.
+    const below = event.clientY + gap + h + 8 <= innerHeight;
+    const y = right || left ? event.clientY + gap : below ? event.clientY + gap : event.clientY - gap - h;
+    tip.style.left = `${inside(x, w, innerWidth)}px`;
+    tip.style.top = `${inside(y, h, innerHeight)}px`;
+  }
+
   // On a narrow screen labels get less room than marks.
   function narrow(spec, width) {
     spec.config.axisY = { ...spec.config.axisY, labelLimit: Math.round(0.44 * width), labelFontSize: 10.5 };
@@ -49,11 +84,11 @@
     shown.map((run) => Object.fromEntries(figure.fields.map((f) => [f, run[f] === null ? undefined : run[f]])));
 
   async function draw(element) {
-    const spec = JSON.parse(element.textContent);
+    const text = element.textContent;
+    const spec = JSON.parse(themed(text));
     const name = element.dataset.figure;
     const plot = byId("plot-" + name);
     const ofRuns = spec.data && spec.data.name === "runs";
-    const text = element.textContent;
     const figure = {
       name,
       ofRuns,
@@ -68,7 +103,13 @@
       actions: { export: true, source: false, compiled: false, editor: false },
       logLevel: 1,
       downloadFileName: name,
+      tooltip: showTip,
     });
+    // To those who listen it is one picture with a name; its numbers are in the tables.
+    const picture = plot.querySelector("svg.marks, canvas.marks");
+    picture.setAttribute("role", "img");
+    picture.setAttribute("aria-label", plot.closest("section").querySelector("h3").textContent);
+    for (const part of picture.children) part.setAttribute("aria-hidden", "true");
     Object.assign(figure, { view, shown: drawn });
     figures.push(figure);
     view.addEventListener("click", (event, item) => onClick(figure, event, item));
@@ -204,6 +245,10 @@
   const digits = (n) => (v) => (typeof v === "number" ? (+v.toPrecision(n)).toString() : "–");
   const percent = (v) => (typeof v === "number" ? (v > 0 ? "+" : "") + (100 * v).toFixed(1) : "–");
   const word = (v) => v ?? "–";
+  const found = (texts, words) => words.every((w) => texts.some((t) => t.includes(w)));
+  const wordsOf = (text) => text.toLowerCase().split(/\s+/).filter(Boolean);
+  let wanted = []; // words that rows of the table of runs must hold
+
   const COLUMNS = [
     ["run", "run", "", word],
     ["ranks", "ranks", "", word],
@@ -232,18 +277,21 @@
     const numeric = (field) => typeof (runs.find((run) => run[field] !== null) || {})[field] === "number";
     const head = element("tr");
     for (const [field, title, unit] of COLUMNS) {
-      const th = element("th", { className: numeric(field) ? "n" : "" }, title);
-      th.dataset.sort = field;
-      if (unit) th.append(" ", element("span", { className: "unit", textContent: unit }));
-      if (field === sorting.field) th.append(sorting.down ? " ▾" : " ▴");
-      th.addEventListener("click", () => {
-        sorting = { field, down: sorting.field === field ? !sorting.down : numeric(field) };
+      const th = element("th", { className: numeric(field) ? "n" : "" });
+      const here = field === sorting.field;
+      const button = sortButton(th, title, unit, here, sorting.down);
+      button.dataset.sort = field;
+      button.addEventListener("click", () => {
+        sorting = { field, down: here ? !sorting.down : numeric(field) };
         fillTable();
+        place.querySelector(`[data-sort="${field}"]`).focus();
       });
       head.append(th);
     }
     const body = element("tbody");
-    for (const run of [...shown].sort(order).slice(0, ROWS)) {
+    const texts = (run) => COLUMNS.map(([field, , , show]) => String(show(run[field])).toLowerCase());
+    const rows = wanted.length ? shown.filter((run) => found(texts(run), wanted)) : [...shown];
+    for (const run of rows.sort(order).slice(0, ROWS)) {
       const row = element("tr", { className: picked && picked[run.id] ? "picked" : "" });
       for (const [field, , , show] of COLUMNS)
         row.append(element("td", { className: numeric(field) ? "n" : "", textContent: show(run[field]) }));
@@ -253,23 +301,104 @@
     place.replaceChildren(element("table", {}, element("thead", {}, head), body));
   }
 
+  function sortButton(th, title, unit, here, down) {
+    const button = element("button", { type: "button" }, title);
+    if (unit) button.append(" ", element("span", { className: "unit", textContent: unit }));
+    if (here) button.append(down ? " ▾" : " ▴");
+    if (here) th.setAttribute("aria-sort", down ? "descending" : "ascending");
+    th.append(button);
+    return button;
+  }
+
+  // ---- the other tables: sorted by a click on a head, filtered by words ----
+
+  function searchField(place, change) {
+    const field = element("input", { type: "search", className: "find", placeholder: "Filter rows …" });
+    field.setAttribute("aria-label", `Filter rows of: ${byId(place.getAttribute("aria-labelledby")).textContent}`);
+    field.addEventListener("input", () => change(wordsOf(field.value)));
+    place.before(field);
+  }
+
+  const numberIn = (text) => {
+    const number = parseFloat(text.replace(/,/g, ""));
+    return Number.isNaN(number) ? null : number;
+  };
+
+  function enliven(place) {
+    const table = place.querySelector("table");
+    if (!table || (place.closest("#table-runs") && runs.length > 1)) {
+      if (runs.length > 12) searchField(place, (words) => ((wanted = words), fillTable()));
+      return;
+    }
+    const body = table.tBodies[0];
+    const rows = [...body.rows];
+    if (rows.length < 2) return;
+    const text = (row, c) => row.cells[c].textContent;
+    if (rows.length > 12)
+      searchField(place, (words) =>
+        rows.forEach((row) => (row.hidden = !found([row.textContent.toLowerCase()], words))),
+      );
+    const state = { column: -1, down: false };
+    const heads = [...table.tHead.rows[0].cells].map((th, c) => {
+      const unit = th.querySelector(".unit");
+      const label = [(unit ? th.firstChild.textContent : th.textContent).trim(), unit ? unit.textContent : ""];
+      const draw = (here) => {
+        th.replaceChildren();
+        th.removeAttribute("aria-sort");
+        const button = sortButton(th, label[0], label[1], here, state.down);
+        button.addEventListener("click", () => sort(c));
+        return button;
+      };
+      draw(false);
+      return { draw, numeric: th.classList.contains("n") };
+    });
+    function sort(c) {
+      state.down = state.column === c ? !state.down : heads[c].numeric;
+      state.column = c;
+      const key = (row) => (heads[c].numeric ? numberIn(text(row, c)) : text(row, c).toLowerCase());
+      const order = [...rows].sort((a, b) => {
+        const [x, y] = [key(a), key(b)];
+        if (x === null || y === null) return (x === null) - (y === null);
+        return (x < y ? -1 : x > y ? 1 : 0) * (state.down ? -1 : 1);
+      });
+      body.append(...order);
+      heads.forEach((head, i) => head.draw(i === c));
+      table.tHead.rows[0].cells[c].querySelector("button").focus();
+    }
+  }
+
   // ---- all of it ----
 
-  async function start() {
-    if (runs.length > 1) {
-      buildControls();
-      describe();
-      fillTable();
-    }
+  async function drawAll() {
     for (const element of document.querySelectorAll("script[data-figure]")) {
       try {
         await draw(element);
       } catch (e) {
         console.error(element.dataset.figure, e);
       }
+      if (!document.documentElement.dataset.first) document.documentElement.dataset.first = performance.now();
       await new Promise((next) => setTimeout(next)); // the page answers between two figures
     }
     if (shown !== runs || picked) await update(); // chosen while they were drawn
+  }
+
+  const setTheme = () => (document.documentElement.dataset.theme = dark.matches ? "dark" : "light");
+
+  async function start() {
+    setTheme();
+    dark.addEventListener("change", () => {
+      setTheme();
+      figures.splice(0).forEach((f) => f.view.finalize());
+      drawAll();
+    });
+    addEventListener("scroll", () => (tip.hidden = true), { passive: true, capture: true });
+    document.querySelectorAll(".scroll").forEach(enliven);
+    if (runs.length > 1) {
+      buildControls();
+      describe();
+      fillTable();
+    }
+    await drawAll();
     document.documentElement.dataset.ready = "yes";
   }
   start();

@@ -76,11 +76,17 @@ def fill(out, drawings):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("out", type=pathlib.Path, nargs="?")
+    parser.add_argument("--bundle", type=pathlib.Path, help="only write the JavaScript that draws figures here")
     parser.add_argument("--png", action="store_true")
     parser.add_argument("--pdf", action="store_true")
     parser.add_argument("--no-stills", action="store_true")
     args = parser.parse_args()
+    if args.bundle:
+        write(args.bundle, bundle())
+        return
+    if not args.out:
+        parser.error("OUT is missing")
     drawings = {}
     if args.no_stills and not args.png and not args.pdf:
         fill(args.out, None)

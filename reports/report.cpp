@@ -113,6 +113,21 @@ std::string draw_figures(const fs::path& out, const ReportOptions& options, bool
   return "render.py failed with code " + std::to_string(code) + ": " + output;
 }
 
+std::string vega_bundle(const fs::path& python, std::string* missing) {
+  const fs::path renderer = find_renderer();
+  char name[] = "/tmp/isobar-vega-XXXXXX";
+  const int file = ::mkstemp(name);
+  if (file < 0) throw std::system_error(errno, std::generic_category(), name);
+  ::close(file);
+  std::string output;
+  const int code = run_program(
+      {(python.empty() ? find_python() : python).string(), renderer.string(), "--bundle", name}, &output);
+  std::string text = code == 0 ? read_file(name) : "";
+  fs::remove(name);
+  if (code != 0) *missing = code == 127 || code == kNoVlConvert ? kMend : "render.py failed: " + output;
+  return text;
+}
+
 Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, const ReportOptions& options) {
   Report r;
   r.data = collect(

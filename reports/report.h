@@ -39,6 +39,8 @@ Report write_report(const std::vector<std::filesystem::path>& dirs, const std::f
 /// Draws OUT/figures/*.vl.json into OUT/index.html: "", or why it could not and the mend. `stills`: as
 /// pictures, else by the reader's browser alone.
 std::string draw_figures(const std::filesystem::path& out, const ReportOptions& options, bool stills);
+/// The JavaScript that draws figures in a browser (Vega); "" with the reason and the mend in `missing`.
+std::string vega_bundle(const std::filesystem::path& python, std::string* missing);
 /// What an earlier page left that this one will not write again must not pass for this one's.
 void clear_old(const std::filesystem::path& out);
 

@@ -1,6 +1,7 @@
-// Every run of a report, finished or not, as a flat row of every setting and every statistic, for programs: columns
-// are those of the results' SQLite index (bench/sweep/store.h), with names, the folder of results and predictions.
-// `id` joins rows with trials/<id>, holdout.json and the index; `set` and `id` together are unique.
+// Every run of a report, finished or not, as a flat row of every setting and every statistic, for programs:
+// columns are those of the results' SQLite index (bench/sweep/store.h), with names, the folder of results and
+// predictions. `id` joins rows with trials/<id>, holdout.json and the index; `set` and `id` together are
+// unique.
 //
 //   pandas.read_csv("tables/runs.csv")        polars.read_ndjson("tables/runs.jsonl")
 #pragma once

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "reports/palette.h"
+#include "reports/report_tables.h"
 #include "reports/statistics.h"
 #include "reports/tables.h"
 
@@ -21,29 +23,39 @@ std::string rate(double v) {
   return significant(v, 4).text + " samples/s";
 }
 
-// How much slower the best run of any other layout is, and whether that is more than the noise of their
-// steps.
-std::string runner_up(const ReportData& d, const ReportRun& best) {
+std::string percent(double share) {
+  return say(std::abs(share) < 0.0995 ? "%.1f %%" : "%.0f %%", 100 * share);
+}
+
+// The fastest run of any other layout.
+const ReportRun* runner_up(const ReportData& d, const ReportRun& best) {
   const ReportRun* next = nullptr;
   for (const ReportRun* r : d.ok())
     if (r->layout != best.layout && (!next || r->rate() > next->rate())) next = r;
-  if (!next) return "";
-  std::string s = " The best run of another layout, " + next->label + ", is " +
-                  say("%.1f %%", 100 * (1 - next->rate() / best.rate())) + " slower";
+  return next;
+}
+
+// Chance of such a lead, were both equally fast: by the noise of their steps (Welch's test). NaN: too few.
+double chance_of_lead(const ReportData& d, const ReportRun& best, const ReportRun& next) {
   const Noise a = noise_inside(best.run.measured_steps(), d.statistic),
-              b = noise_inside(next->run.measured_steps(), d.statistic);
+              b = noise_inside(next.run.measured_steps(), d.statistic);
   const double error = std::sqrt(a.variance + b.variance);
-  if (!(error > 0)) return s + "; too few steps to say whether that is noise.";
+  if (!(error > 0)) return NAN;
   const double df = std::pow(a.variance + b.variance, 2) /
                     (a.variance * a.variance / a.df + b.variance * b.variance / b.df);
-  const double t = std::abs(std::log(best.measured() / next->measured())) / error;
-  const double p = 2 * (1 - student_cdf(t, df));
-  return s +
-         (p < 0.05 ? say("; that is more than the noise of their steps (p = %.2g). ", p)
-                   : say("; that may be noise (p = %.2g). ", p)) +
-         (best.label == best.name
-              ? "Only repetitions would show how much runs differ from day to day."
-              : "See its repetitions for how much runs differ.");
+  const double t = std::abs(std::log(best.measured() / next.measured())) / error;
+  return 2 * (1 - student_cdf(t, df));
+}
+
+constexpr double kSure = 0.05;
+
+std::string lead(const ReportData& d, const ReportRun& best, const ReportRun& next) {
+  const double p = chance_of_lead(d, best, next);
+  std::string s = ", " + percent(best.rate() / next.rate() - 1) + " more than the best of another layout (" +
+                  next.label + ")";
+  if (std::isnan(p)) return s + "; too few steps to say whether that is noise";
+  return s + (p < kSure ? say(": more than the noise of their steps (p = %.2g)", p)
+                        : say(": that may be noise (p = %.2g)", p));
 }
 
 void fastest(const ReportData& d, std::vector<Sentence>& out) {
@@ -51,14 +63,93 @@ void fastest(const ReportData& d, std::vector<Sentence>& out) {
   if (!best) return;
   const auto batch = static_cast<double>(best->run.spec.train.global_batch);
   std::string s =
-      best->label + ": " + rate(best->rate()) + " by the " + title_of(d.statistic) +
-      say(", %s to %s with a chance of 80 %%", significant(batch / best->measured_upper(), 4).text.c_str(),
+      best->label + " trains " + rate(best->rate()) + " (" + title_of(d.statistic) +
+      say("; 80 %% interval %s to %s)", significant(batch / best->measured_upper(), 4).text.c_str(),
           significant(batch / best->measured_lower(), 4).text.c_str());
-  if (best->run.step_s.p10 > 0 && best->run.step_s.p90 > 0)
-    s += say(" (80 %% of its steps between %s and %s)",
-             significant(batch / best->run.step_s.p90, 4).text.c_str(),
-             significant(batch / best->run.step_s.p10, 4).text.c_str());
-  out.push_back({"Fastest", s + "." + runner_up(d, *best), "throughput-by-layout"});
+  if (const ReportRun* next = runner_up(d, *best)) s += lead(d, *best, *next);
+  out.push_back({"Fastest", s + ".", "throughput-by-layout"});
+}
+
+// What a step of the fastest run is spent on, by class of op, and what would be won if the class that wastes
+// most came to the machine's roofline.
+void bound(const ReportData& d, std::vector<Sentence>& out) {
+  const ReportRun* run = ops_run(d);
+  if (!run) return;
+  struct Sum {
+    double seconds = 0, least = 0;
+  };
+  std::map<std::string, Sum> classes;
+  double all = 0;
+  const Roof roof = d.predictor ? roof_of(*run, *d.predictor) : Roof{};
+  for (const OpLine& l : op_lines(d, *run, true)) {
+    Sum& c = classes[palette::class_of_op(l.kind, l.lane)];
+    c.seconds += l.seconds;
+    // What a processor's peaks bound; reading data and the network are bound by others
+    const bool bounded = l.lane == "compute" && palette::class_of_op(l.kind, l.lane) != "data";
+    c.least += bounded ? std::min(l.seconds, roof.seconds(l.flops, l.bytes)) : 0;
+    all += l.seconds;
+  }
+  if (!(all > 0)) return;
+  const auto most = std::max_element(classes.begin(), classes.end(), [](const auto& a, const auto& b) {
+    return a.second.seconds < b.second.seconds;
+  });
+  const double step = run->run.step_s.median;
+  // "norms", "copies", "data": more than one
+  const bool many = most->first.ends_with('s') && most->first != "loss";
+  const std::string verb = many ? " take " : " takes ";
+  std::string s = "In " + run->label + " " + (most->first == "data" ? "reading data" : most->first) + verb +
+                  percent(most->second.seconds / all) + " of all op time";
+  if (most->second.least > 0)
+    s += ", at " + percent(most->second.least / most->second.seconds) + " of the roofline";
+  if (run->run.data_wait_s > 0.02 * step)
+    s += "; the step waits for data during " + percent(run->run.data_wait_s / step) + " of its time";
+  const Sum* gain = nullptr;
+  std::string gain_name;
+  for (const auto& [name, c] : classes)
+    if (c.least > 0 && (!gain || c.seconds - c.least > gain->seconds - gain->least))
+      gain = &c, gain_name = name;
+  if (gain)
+    s += ". The largest thing to gain: " + gain_name + " at the roofline would save " +
+         significant(1e3 * (gain->seconds - gain->least), 3).text + " of " + significant(1e3 * step, 3).text +
+         " ms a step";
+  else if (!d.predictor)
+    s += ". How far that is from the machine's limits a report with --machine says";
+  out.push_back({"What bounds it", s + ".", gain ? "roofline" : "ops"});
+}
+
+double median_of(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return (v[(v.size() - 1) / 2] + v[v.size() / 2]) / 2;
+}
+
+// The layout whose runs are predicted worst, all to one side or not; the op that is.
+std::string worst_predicted(const ReportData& d) {
+  std::map<std::string, std::vector<double>> by_layout;
+  for (const ReportRun* r : d.predicted())
+    if (d.score(false).runs == 0 || !r->prediction->in_fit) by_layout[r->layout].push_back(r->error());
+  std::string s;
+  const auto size = [](const auto& entry) { return std::abs(median_of(entry.second)); };
+  const auto worst = std::max_element(by_layout.begin(), by_layout.end(),
+                                      [&](const auto& a, const auto& b) { return size(a) < size(b); });
+  const auto side = [](double error) {
+    return percent(std::abs(error)) + (error < 0 ? " too fast" : " too slow");
+  };
+  if (worst != by_layout.end() && by_layout.size() > 1)
+    s = " Worst is " + worst->first + ", predicted " + side(median_of(worst->second)) + " (median of " +
+        std::to_string(worst->second.size()) + (worst->second.size() == 1 ? " run)" : " runs)");
+  const ReportRun* run = ops_run(d);
+  if (!run) return s.empty() ? s : s + ".";
+  OpLine op;
+  double most = 0;
+  for (const OpLine& l : op_lines(d, *run, true))
+    if (std::isfinite(l.predicted_s) && std::abs(l.predicted_s - l.seconds) > most) {
+      most = std::abs(l.predicted_s - l.seconds);
+      op = l;
+    }
+  if (most > 0.02 * run->measured())
+    s += (s.empty() ? " Of the ops worst is " : ", and of the ops ") + op.path + ", " +
+         side(op.predicted_s / op.seconds - 1) + " by " + significant(1e3 * most, 2).text + " ms a step";
+  return s.empty() ? s : s + ".";
 }
 
 void predictions(const ReportData& d, std::vector<Sentence>& out) {
@@ -66,25 +157,13 @@ void predictions(const ReportData& d, std::vector<Sentence>& out) {
   const Score s = d.score(!held_out);
   if (s.runs == 0) return;
   std::string text =
-      say("On %zu run%s that the fit %s, the predicted step (%s) was off by %.1f %% (middle) and %.1f %% "
-          "(mean); %.0f %% lie inside their 80 %% interval, where 80 %% should.",
+      say("On %zu run%s that the fit %s, the predicted step (%s) is off by %.1f %% (median); %.0f %% lie in "
+          "their 80 %% interval.",
           s.runs, s.runs == 1 ? "" : "s", held_out ? "never saw" : "was made from", title_of(d.statistic),
-          100 * s.median_error, 100 * s.mean_error, 100 * s.coverage);
-  const ReportRun* choice = nullptr;
-  for (const ReportRun* r : d.predicted()) {
-    const auto predicted_rate = [](const ReportRun* x) {
-      return static_cast<double>(x->run.spec.train.global_batch) / x->prediction->step_s;
-    };
-    if (!choice || predicted_rate(r) > predicted_rate(choice)) choice = r;
-  }
-  const ReportRun* best = d.best();
-  if (choice && best && d.sets.size() == 1 && s.runs > 1)
-    text += choice == best
-                ? " The run it would have chosen is the fastest."
-                : " The run it would have chosen, " + choice->label + ", is " +
-                      say("%.1f %%", 100 * (1 - choice->rate() / best->rate())) + " slower than the fastest.";
-  if (s.coverage < 0.7 && s.runs >= 10) text += " Take its intervals for too narrow.";
-  out.push_back({"Predictions", text, "predicted-measured"});
+          100 * s.median_error, 100 * s.coverage);
+  text += worst_predicted(d);
+  if (s.coverage < 0.7 && s.runs >= 10) text += " Its intervals are too narrow.";
+  out.push_back({"What the predictor got wrong", text, "predicted-measured"});
 }
 
 void changes(const std::vector<Comparison>& comparisons, std::vector<Sentence>& out) {
@@ -110,37 +189,65 @@ void changes(const std::vector<Comparison>& comparisons, std::vector<Sentence>& 
   }
 }
 
-void contended(const ReportData& d, std::vector<Sentence>& out) {
+void disturbed(const ReportData& d, std::vector<Sentence>& out) {
   const std::vector<const ReportRun*> marked = d.contended();
-  if (marked.empty()) return;
-  const ReportRun* worst = *std::max_element(marked.begin(), marked.end(), [](const auto* a, const auto* b) {
-    return a->run.contention.spread < b->run.contention.spread;
-  });
-  const auto repeats =
-      std::count_if(d.runs.begin(), d.runs.end(), [](const ReportRun& r) { return !r.run.repeats.empty(); });
-  out.push_back(
-      {"Contended",
-       say("%zu of %zu runs were disturbed by something else: their steps scatter far more than their "
-           "siblings' (%s: by %.0f %% of the median, its siblings by %.0f %%). They are kept and shown, and "
-           "a "
-           "fit hardly believes them; ",
-           marked.size(), d.ok().size(), worst->label.c_str(), 100 * worst->run.contention.spread,
-           100 * worst->run.contention.siblings) +
-           (repeats > 0 ? std::to_string(repeats) + " repeat" + (repeats == 1 ? "" : "s") +
-                              " of such runs stand beside them."
-                        : "none was repeated."),
-       "table-runs"});
-}
-
-void failures(const ReportData& d, std::vector<Sentence>& out) {
   std::map<std::string, size_t> classes;
   for (const ReportRun* r : d.failed())
     ++classes[r->run.run_class == RunClass::ok ? "ok, untimed" : name_of(r->run.run_class)];
-  if (classes.empty()) return;
-  std::string s = std::to_string(d.failed().size()) + " of " + std::to_string(d.runs.size()) + " runs:";
-  for (const auto& [name, n] : classes) s += " " + std::to_string(n) + " " + name + ",";
-  s.back() = '.';
-  out.push_back({"Not finished", s + " They are in no figure but their own.", "table-failed"});
+  std::string s;
+  if (!marked.empty()) {
+    const ReportRun* worst = *std::max_element(
+        marked.begin(), marked.end(),
+        [](const auto* a, const auto* b) { return a->run.contention.spread < b->run.contention.spread; });
+    const auto repeats = std::count_if(d.runs.begin(), d.runs.end(),
+                                       [](const ReportRun& r) { return !r.run.repeats.empty(); });
+    s = say("%zu of %zu runs were contended: their steps scatter far more than their siblings' (%s: by %.0f "
+            "%% "
+            "of the median, its siblings by %.0f %%). A fit hardly believes them",
+            marked.size(), d.ok().size(), worst->label.c_str(), 100 * worst->run.contention.spread,
+            100 * worst->run.contention.siblings) +
+        (repeats > 0 ? "; " + std::to_string(repeats) + (repeats == 1 ? " was" : " were") + " repeated."
+                     : ".");
+  }
+  if (!classes.empty()) {
+    s += (s.empty() ? "" : " ") + std::to_string(d.failed().size()) + " of " + std::to_string(d.runs.size()) +
+         " runs did not finish:";
+    for (const auto& [name, n] : classes) s += " " + std::to_string(n) + " " + name + ",";
+    s.back() = '.';
+  }
+  if (s.empty() && d.runs.size() > 1)
+    s = "Nothing: every run finished, and none scatters more than its siblings.";
+  if (!s.empty()) out.push_back({"Disturbed", s, classes.empty() ? "table-runs" : "table-failed"});
+}
+
+// The least that would settle what is open: repetitions where the lead may be noise or the machine was not
+// quiet, held-out runs where predictions were not tested, a machine file where there are none.
+void next(const ReportData& d, std::vector<Sentence>& out) {
+  const ReportRun* best = d.best();
+  if (!best || d.sets.size() > 1) return;
+  const ReportRun* second = runner_up(d, *best);
+  const double p = second ? chance_of_lead(d, *best, *second) : 0;
+  const std::string dir = d.dirs[0].string();
+  Sentence s{"What to run next", "", "throughput-by-layout"};
+  if (second && (!(p < kSure) || best->run.contention.marked || second->run.contention.marked)) {
+    s.text = "Repetitions of " + best->name + " and " + second->name + ", on a quiet machine: the lead is " +
+             (p < kSure ? "of contended runs." : "not beyond noise.") + " This names the trials worth most:";
+    s.command = "isobar sweep SWEEP --repeat 3 --results " + dir + " --machine MACHINE --suggest 4";
+  } else if (d.predicted().empty()) {
+    s.text = "A calibration of this machine, for predictions and rooflines beside the measurements:";
+    s.command = "isobar calibrate -o machine.yaml";
+  } else if (d.score(false).runs == 0 && d.ok().size() >= 4) {
+    s.text = "A fit that holds out half of the runs: only they test the predictions.";
+    s.command = "isobar fit " + dir + " --machine MACHINE --holdout 0.5 -o fitted.yaml";
+  } else if (d.between.df == 0 && d.ok().size() > 1) {
+    s.text = "Repetitions: there are none, so how much runs differ from day to day is assumed (" +
+             percent(d.between.sigma) + ").";
+    s.command = "isobar sweep SWEEP --repeat 3 --results " + dir;
+  } else {
+    s.text = "Layouts beyond this machine, from these coefficients:";
+    s.command = "isobar predict CONFIG --machine FITTED --gpus N";
+  }
+  out.push_back(std::move(s));
 }
 
 }  // namespace
@@ -149,9 +256,10 @@ std::vector<Sentence> story(const ReportData& d, const std::vector<Comparison>& 
   std::vector<Sentence> out;
   changes(comparisons, out);
   fastest(d, out);
+  bound(d, out);
   predictions(d, out);
-  contended(d, out);
-  failures(d, out);
+  disturbed(d, out);
+  next(d, out);
   return out;
 }
 

@@ -12,7 +12,8 @@ namespace isobar {
 struct Sentence {
   std::string head;  // few words
   std::string text;
-  std::string anchor;  // figure or table that shows it
+  std::string anchor;        // figure or table that shows it
+  std::string command = {};  // that does what the sentence advises; "": none
 };
 
 std::vector<Sentence> story(const ReportData& d, const std::vector<Comparison>& comparisons);

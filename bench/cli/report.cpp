@@ -43,12 +43,9 @@ struct ReportArguments {
 };
 
 void print_json(const Report& r) {
-  nlohmann::json j = {{"page", r.page.string()},
-                      {"drawn", r.drawn},
-                      {"figures", r.figure_ids},
-                      {"tables", nlohmann::json::object()},
-                      {"problems", r.data.problems},
-                      {"runs", nlohmann::json::array()}};
+  nlohmann::json j = {{"page", r.page.string()},     {"drawn", r.drawn},
+                      {"figures", r.figure_ids},     {"tables", nlohmann::json::object()},
+                      {"problems", r.data.problems}, {"runs", nlohmann::json::array()}};
   for (const auto& row : r.rows) j["runs"].push_back(nlohmann::json(row));
   if (!r.drawn) j["not_drawn"] = r.not_drawn;
   for (const Table& t : r.tables) j["tables"][t.id] = to_json(t);

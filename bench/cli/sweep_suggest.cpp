@@ -195,9 +195,9 @@ void print_outlook(const Field& f, const Outlook& o, Statistic statistic) {
       "%lld of %lld trials measured (%s; %s). Best so far by fit and measurement:\n  %s: %.3f ms a step "
       "(%.3f - %.3f), %s, best of all with a chance of %.0f %%; expected regret %.1f %%\n",
       static_cast<long long>(f.measured_trials()), static_cast<long long>(f.trials()), title_of(statistic),
-      words_of(f.between()).c_str(), f.name(o.choice).c_str(), 1e3 * b.seconds, 1e3 * b.lower,
-      1e3 * b.upper, f.candidates()[o.choice].measured.empty() ? "not measured yet" : "measured",
-      100 * b.chance, 100 * o.regret);
+      words_of(f.between()).c_str(), f.name(o.choice).c_str(), 1e3 * b.seconds, 1e3 * b.lower, 1e3 * b.upper,
+      f.candidates()[o.choice].measured.empty() ? "not measured yet" : "measured", 100 * b.chance,
+      100 * o.regret);
   if (o.next.empty()) return;
   std::printf("  %-16s  %10s  %23s  %6s  %8s  %8s  %s\n", "next trials", "ms a step", "80 % interval", "best",
               "regret", "rank s", "");

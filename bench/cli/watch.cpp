@@ -1,4 +1,5 @@
 // isobar watch: the command line of reports/watch.h.
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -12,6 +13,9 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/options.h"
+#include "bench/cli/stop_flag.h"
+#include "model/base/error.h"
+#include "reports/live.h"
 #include "reports/watch.h"
 #include "reports/watch_run.h"
 
@@ -26,11 +30,16 @@ It only reads, so it may run on another machine of a shared filesystem, and be s
 Examples:
   isobar watch results/demo
   isobar watch runs/first               # one training
-  isobar watch results/demo --once      # one look, e.g. from a script)";
+  isobar watch results/demo --once      # one look, e.g. from a script
+  isobar watch results/demo --serve     # a page for the browser of this machine, until Ctrl-C
+
+--serve prints an address with a random token: only whoever has it, on this machine, can read the page. From another
+machine: ssh -L PORT:127.0.0.1:PORT, then the same address there.)";
 
 struct WatchArguments {
   std::string dir;
-  bool once = false;
+  bool once = false, serve = false;
+  int port = 0;
   double every = 1;
 };
 
@@ -68,6 +77,19 @@ void follow(Watch watch, const WatchArguments& a) {
   }
 }
 
+void serve(const WatchArguments& a) {
+  if (!std::filesystem::exists(std::filesystem::path(a.dir) / "sweep.json"))
+    throw ConfigError(a.dir, "", "is not the directory of a sweep, and --serve follows sweeps",
+                      "leave --serve out to follow a run in the terminal");
+  LiveServer server(a.dir, {.port = a.port});
+  catch_signals({SIGINT, SIGTERM, SIGHUP}, SA_RESETHAND);
+  if (!server.without_figures().empty())
+    std::fprintf(stderr, "warning: the page has no figures: %s\n", server.without_figures().c_str());
+  std::printf("%s\n", server.url().c_str());
+  std::fflush(stdout);
+  server.run([] { return stop_flag() != 0; });
+}
+
 void run_watch(const WatchArguments& a) {
   const std::filesystem::path dir = a.dir;
   if (std::filesystem::exists(dir / "sweep.json")) return follow(SweepWatch(dir), a);
@@ -86,7 +108,16 @@ void add_watch_command(CLI::App& app) {
       ->check(number_in(0.1, 3600))
       ->excludes(once)
       ->capture_default_str();
+  auto* serving = watch->add_flag("--serve", a->serve, "Follow a sweep in a browser of this machine");
+  serving->excludes(once)->excludes(watch->get_option("--every"));
+  watch->add_option("--port", a->port, "Of --serve; else any free one")
+      ->check(CLI::Range(1, 65535))
+      ->needs(serving);
   watch->callback([a] {
+    if (a->serve) {
+      serve(*a);
+      return;
+    }
     if (!a->once && ::isatty(STDOUT_FILENO)) std::fputs("\x1b[2J", stdout);
     run_watch(*a);
   });

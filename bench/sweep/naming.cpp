@@ -50,8 +50,8 @@ std::vector<Settings> all_settings(const std::vector<Nameable>& all) {
 // Names begin with what readers ask for first, and with what is cut off last on a narrow screen.
 size_t weight_of(const std::string& key) {
   constexpr std::array<const char*, 10> kOrder = {
-      "gpus", "layout.", "policy.amp", "data.workers", "policy.micro_batch", "policy.", "net.", "train.",
-      "data.", "run."};
+      "gpus",    "layout.", "policy.amp", "data.workers", "policy.micro_batch",
+      "policy.", "net.",    "train.",     "data.",        "run."};
   size_t i = 0;
   while (i < kOrder.size() && !key.starts_with(kOrder[i])) ++i;
   return i;
@@ -68,9 +68,8 @@ std::vector<std::string> varied_keys(const std::vector<Settings>& all) {
   std::vector<std::string> out;
   for (const auto& [key, seen] : values)
     if (seen.size() > 1 || having[key] < all.size()) out.push_back(key);
-  std::stable_sort(out.begin(), out.end(), [](const std::string& a, const std::string& b) {
-    return weight_of(a) < weight_of(b);
-  });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const std::string& a, const std::string& b) { return weight_of(a) < weight_of(b); });
   return out;
 }
 
@@ -115,15 +114,9 @@ class Layouts {
   // "": it says nothing of this layout.
   static std::array<std::string, kParts> words_of(const LayoutSpec& l, const PolicySpec& p) {
     const auto sized = [](const char* name, int64_t n) { return name + std::to_string(n); };
-    return {sized("dp", l.dp),
-            sized("tp", l.tp),
-            l.tp > 1 && p.sequence_parallel ? "sp" : "",
-            sized("cp", l.cp),
-            l.cp > 1 ? p.cp_kind : "",
-            sized("pp", l.pp),
-            sized("vpp", l.vpp),
-            l.pp > 1 ? p.schedule : "",
-            sized("zero", p.zero)};
+    return {sized("dp", l.dp),   sized("tp", l.tp),          l.tp > 1 && p.sequence_parallel ? "sp" : "",
+            sized("cp", l.cp),   l.cp > 1 ? p.cp_kind : "",  sized("pp", l.pp),
+            sized("vpp", l.vpp), l.pp > 1 ? p.schedule : "", sized("zero", p.zero)};
   }
 
   std::array<bool, kParts> varies_{};

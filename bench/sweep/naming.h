@@ -1,6 +1,6 @@
 // Names for trials and runs: what varies among them, and nothing else, as short as it can be while it still
-// tells them apart, because names stand on axes, in tables and in tooltips. Layout first: "dp2 tp1 bf16 w2 mb4"
-// is two replicas of one tensor-parallel rank, 2 loader workers, 4 samples a micro-batch.
+// tells them apart, because names stand on axes, in tables and in tooltips. Layout first: "dp2 tp1 bf16 w2
+// mb4" is two replicas of one tensor-parallel rank, 2 loader workers, 4 samples a micro-batch.
 //
 //   const Names n = name_by_difference({{&a.spec, &a.axes}, {&b.spec, &b.axes}});
 //   n.names[0], n.layouts[0]             // "dp2 tp1 bf16", "dp2 tp1"

@@ -63,7 +63,7 @@ struct TrialLimits {
 // The JSON library's noexcept move holds a check that could throw.
 struct SweepSpec {  // NOLINT(bugprone-exception-escape)
   std::string file;
-  std::string base;          // path of the run configuration, resolved
+  std::string base;                                 // path of the run configuration, resolved
   nlohmann::json about = nlohmann::json::object();  // name, tags, note of whoever runs it; {} = none
   std::string machine;       // path of a machine file, or the name of one that comes with Isobar; "" = none
   nlohmann::json base_json;  // its content after inheritance

@@ -21,8 +21,8 @@
 
 namespace isobar {
 
-/// What a run says of itself, all of it: a column of `runs` each, in SQLite and in tables/runs.csv of reports.
-/// Kinds of nets have keys of their own: a run has no column for those of others.
+/// What a run says of itself, all of it: a column of `runs` each, in SQLite and in tables/runs.csv of
+/// reports. Kinds of nets have keys of their own: a run has no column for those of others.
 struct RunColumn {
   std::string name, type;  // of SQL
   nlohmann::json value;    // null: not known

@@ -232,8 +232,7 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o, Statistic stat
   std::map<std::string, std::string> names;
   for (const Trial& t : m.trials) names[t.id] = t.name;
   std::vector<std::vector<std::string>> rows(1, {"trial"});
-  for (const char* name :
-       {"class", "step ms", "p10", "p90", "samples/s", "arena MB", "rss MB", "id", "note"})
+  for (const char* name : {"class", "step ms", "p10", "p90", "samples/s", "arena MB", "rss MB", "id", "note"})
     rows[0].emplace_back(name);
   for (const RunRecord* run : fastest_first(o, statistic)) {
     const RunRecord& r = *run;
@@ -255,8 +254,8 @@ std::string summary_table(const Matrix& m, const SweepOutcome& o, Statistic stat
          std::to_string(o.adopted) + " taken over from a stopped sweep)\n";
   out += contended_line(o);
   if (const RunRecord* best = fastest(o, statistic)) {
-    out += "fastest: " + names[best->id] + " (" + best->id + ") with " + format("%.2f", best->rate(statistic)) + " samples/s (" +
-           title_of(statistic) + ")\n";
+    out += "fastest: " + names[best->id] + " (" + best->id + ") with " +
+           format("%.2f", best->rate(statistic)) + " samples/s (" + title_of(statistic) + ")\n";
   }
   for (size_t i = 0; i < m.trials.size() && i < o.runs.size(); ++i) {
     const RunRecord &base = o.runs[i], *best = fastest(o, statistic);

@@ -14,11 +14,11 @@
 namespace isobar {
 
 struct TrainOptions {
-  std::filesystem::path trace;   // Chrome trace of the last steps; "" = none
-  std::filesystem::path resume;  // run directory or checkpoint; "" = start anew
+  std::filesystem::path trace;                      // Chrome trace of the last steps; "" = none
+  std::filesystem::path resume;                     // run directory or checkpoint; "" = start anew
   nlohmann::json about = nlohmann::json::object();  // what people call it: kept in the run's provenance
-  bool quiet = false;            // no table of steps on stdout
-  bool every_rank = false;       // that table from each rank, else from rank 0
+  bool quiet = false;                               // no table of steps on stdout
+  bool every_rank = false;                          // that table from each rank, else from rank 0
   /// On rank 0, where the data are normalised by statistics that are not given: waits for them
   /// (begin_statistics). Empty: computed in this process.
   std::function<Statistics()> statistics = {};

@@ -81,12 +81,69 @@ def legible(page, least):
     check(f"text under {least} pixels: {small}", not small)
 
 
+def clipped_labels(page):
+    """Text of figures that reaches out of its drawing, which cuts it off."""
+    clipped = page.evaluate(
+        "[...document.querySelectorAll('.plot svg text')].filter((t) => { if (!t.textContent) return false;"
+        "const r = t.getBoundingClientRect(), s = t.ownerSVGElement.getBoundingClientRect();"
+        "return r.width && (r.left < s.left - 1 || r.right > s.right + 1 || r.top < s.top - 1 || r.bottom > s.bottom + 1); })"
+        ".map((t) => t.closest('.plot').id + ': ' + t.textContent).slice(0, 5)"
+    )
+    check(f"labels are clipped: {clipped}", not clipped)
+
+
+def tooltips(page, width):
+    """Over every mark of every figure that answers: the whole text, inside the window."""
+    bad, shown = page.evaluate(
+        "(async () => { const bad = []; let shown = 0; const tip = document.getElementById('tip');"
+        "for (const plot of document.querySelectorAll('.plot')) {"
+        "  plot.scrollIntoView({block: 'center'});"
+        "  for (const mark of plot.querySelectorAll('g.role-mark path, g.role-mark rect, g.role-mark line')) {"
+        "    const r = mark.getBoundingClientRect(); if (!r.width && !r.height) continue;"
+        "    const x = r.x + r.width / 2, y = r.y + r.height / 2;"
+        "    if (x < 0 || y < 0 || x >= innerWidth || y >= innerHeight) continue;"
+        "    tip.hidden = true;"
+        "    for (const kind of ['pointermove', 'mousemove', 'mouseover'])"
+        "      mark.dispatchEvent(new MouseEvent(kind, {clientX: x, clientY: y, bubbles: true, view: window}));"
+        "    if (tip.hidden) continue;"
+        "    shown++; const t = tip.getBoundingClientRect();"
+        "    const cut = t.left < 0 || t.top < 0 || t.right > innerWidth || t.bottom > innerHeight ||"
+        "      tip.scrollWidth > tip.clientWidth + 1 || tip.scrollHeight > tip.clientHeight + 1 || !tip.innerText.trim();"
+        "    if (cut) bad.push([plot.id, Math.round(t.left), Math.round(t.top), Math.round(t.right), Math.round(t.bottom)]);"
+        "  } } tip.hidden = true; scrollTo(0, 0); return [bad.slice(0, 5), shown]; })()"
+    )
+    check(f"tooltips are cut off in a window of {width}: {bad}", not bad)
+    return shown
+
+
+def find_axe():
+    """axe-core, of the Python package that bench/setup.sh --tests brings; None where it is not."""
+    root = pathlib.Path(__file__).resolve().parents[2]
+    found = sorted(root.glob(".venv-axe/lib/python3*/site-packages/axe_core_python/axe.min.js"))
+    return found[0] if found else None
+
+
+def accessible(page, what):
+    """None of axe-core's serious or critical rules is broken. Returns whether axe-core was there."""
+    axe = find_axe()
+    if not axe:
+        return False
+    page.evaluate(axe.read_text(encoding="utf-8") + "; true")
+    broken = page.evaluate(
+        "axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations"
+        ".filter((v) => ['serious', 'critical'].includes(v.impact))"
+        ".map((v) => v.id + ': ' + v.nodes.length + ' as ' + v.nodes[0].target + ' ' + v.nodes[0].failureSummary))"
+    )
+    check(f"{what}: axe-core finds {broken}", not broken)
+    return True
+
+
 def tooltip_of(page, figure):
     """Hovers over points of the figure until one answers; returns its text and place."""
     for x, y in page.evaluate(POINTS % figure)[::7]:
         page.hover(x, y)
         time.sleep(0.05)
-        text = page.evaluate("(document.querySelector('#vg-tooltip-element.visible') || {}).innerText || ''")
+        text = page.evaluate("(document.querySelector('#tip:not([hidden])') || {}).innerText || ''")
         if text:
             return text, x, y
     raise AssertionError(f"no point of {figure} says anything when hovered over")
@@ -105,6 +162,9 @@ def use(page, made, keep):
     few = len(ok) <= MANY
     if few:  # points on a canvas are no elements that one could find
         legible(page, 9)
+        clipped_labels(page)
+        check("no mark has a tooltip", tooltips(page, 1280) > len(ok))
+        accessible(page, "light, 1280 pixels")
         text, x, y = tooltip_of(page, "throughput-by-layout")
         named = [m for m in ok if m["id"] in text]
         check(f"the tooltip names no run: {text}", len(named) == 1)
@@ -168,6 +228,14 @@ def use(page, made, keep):
     return max(seconds), longest
 
 
+def dark(page):
+    """The page follows the reader's scheme, and no text of a figure is dark on dark."""
+    page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    page.wait("document.documentElement.dataset.theme === 'dark'")
+    page.wait("[...document.querySelectorAll('.plot svg text')].filter((t) => t.textContent).every((t) => "
+              "/^#[a-f9]/i.test(t.getAttribute('fill') || '#f'))", 60)  # fmt: skip
+
+
 def narrow_and_print(page, path, keep):
     page.size(390, 844, mobile=True)
     page.go(path)
@@ -175,6 +243,15 @@ def narrow_and_print(page, path, keep):
     all_drawn(page)
     no_overflow(page, 390)
     legible(page, 9)
+    clipped_labels(page)
+    check("no mark has a tooltip", tooltips(page, 390) > 10)
+    dark(page)
+    if not accessible(page, "dark, 390 pixels"):
+        print("axe-core is not installed (bench/setup.sh --tests does): its rules were not checked")
+    if keep:
+        page.screenshot(keep / "narrow-dark.png", whole=True)
+    page.call("Emulation.setEmulatedMedia", media="", features=[])
+    page.wait("document.documentElement.dataset.theme === 'light'")
     if keep:
         page.screenshot(keep / "narrow.png", whole=True)
     page.size(1280, 900)

@@ -62,8 +62,11 @@ class WebSocket:
 
     def _frame(self, opcode, data):
         n = len(data)
-        size = struct.pack("!B", 0x80 | n) if n < 126 else struct.pack("!BH", 0x80 | 126, n)
-        if n > 0xFFFF:
+        if n < 126:
+            size = struct.pack("!B", 0x80 | n)
+        elif n <= 0xFFFF:
+            size = struct.pack("!BH", 0x80 | 126, n)
+        else:
             size = struct.pack("!BQ", 0x80 | 127, n)
         mask = os.urandom(4)
         masked = bytes(b ^ mask[i % 4] for i, b in enumerate(data))
@@ -128,6 +131,9 @@ class Page:
 
     def go(self, path):
         self.call("Page.navigate", url=pathlib.Path(path).absolute().as_uri())
+
+    def go_url(self, url):
+        self.call("Page.navigate", url=url)
 
     def evaluate(self, expression):
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
@@ -209,12 +215,15 @@ class Browser:
         raise TimeoutError("the browser did not start")
 
     def open(self, path, width=1280, height=900, mobile=False):
+        return self.open_url(pathlib.Path(path).absolute().as_uri(), width, height, mobile)
+
+    def open_url(self, url_of_page, width=1280, height=900, mobile=False):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/json/list", timeout=self.timeout) as f:
             targets = json.load(f)
         url = next(t["webSocketDebuggerUrl"] for t in targets if t["type"] == "page")
         page = Page(url, self.timeout)
         page.size(width, height, mobile)
-        page.go(path)
+        page.go_url(url_of_page)
         return page
 
     def __exit__(self, *_):

@@ -117,6 +117,6 @@ def write(isobar, folder, runs, seed, factor=1.0):
         )
         status = {"class": "ok", "message": ""} if ok else {"class": "oom_host", "message": "ran out of host memory"}
         (run / "status.json").write_text(json.dumps({**status, "attempt": 1, "wall_s": 2.0}))
-        made.append({"id": trial["id"], "axes": axes, "ok": ok, "step_s": step})
+        made.append({"id": trial["id"], "name": trial["name"], "axes": axes, "ok": ok, "step_s": step})
     (folder / "holdout.json").write_text(json.dumps({"machine": "made-up", "runs": predicted}))
     return made

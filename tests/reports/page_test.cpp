@@ -1,13 +1,20 @@
 // The written report: complete without any Python, and whole with one that has vl-convert.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <regex>
+#include <set>
+#include <sstream>
 
 #include "model/base/files.h"
+#include "perfmodel/machine/coefficient.h"
+#include "perfmodel/term.h"
 #include "reports/chart_data.h"
 #include "reports/figures.h"
+#include "reports/palette.h"
 #include "reports/report.h"
 #include "tests/reports/fixture.h"
 
@@ -67,6 +74,115 @@ TEST(Page, HoldsEveryRunEveryTableAndEveryFigure) {
     EXPECT_FALSE(rows.empty()) << id;
     EXPECT_NE(page.find("data-figure=\"" + id + "\""), std::string::npos);
   }
+}
+
+// Every colour scale of a specification: key -> colour. A field that is coloured without one has no fixed
+// colours.
+void colours_of(const json& spec, std::map<std::string, std::string>& out, std::vector<std::string>& loose) {
+  if (spec.is_array())
+    for (const json& part : spec) colours_of(part, out, loose);
+  if (!spec.is_object()) return;
+  for (const auto& [key, value] : spec.items()) {
+    if (key == "values" || key == "datasets" || key == "config") continue;
+    if (key == "color" && value.is_object() && value.contains("field")) {
+      const json scale = value.value("scale", json::object());
+      if (!scale.contains("domain") || !scale.contains("range")) {
+        loose.push_back(value.dump());
+      } else {
+        ASSERT_EQ(scale["domain"].size(), scale["range"].size());
+        std::set<std::string> used;
+        for (size_t i = 0; i < scale["domain"].size(); ++i) {
+          const std::string name = scale["domain"][i], colour = scale["range"][i];
+          EXPECT_EQ(out.emplace(name, colour).first->second, colour) << name << " has two colours";
+          EXPECT_TRUE(used.insert(colour).second) << name << " looks like another of its figure";
+        }
+      }
+    }
+    colours_of(value, out, loose);
+  }
+}
+
+TEST(Page, AKeyHasTheSameColourInAllFigures) {
+  TempDir dir, other;
+  MadeUpResults made(dir.path);
+  made.write_sweep();
+  for (int64_t tp : {1, 2, 4}) {
+    RunSpec s = MadeUpResults::spec(2, "bf16", 0);
+    s.layout.tp = tp;
+    s.policy.zero = tp == 1 ? 1 : 0;
+    made.write_run("tp" + std::to_string(tp), s,
+                   {{"gpus", 2 * tp}, {"policy.amp", "bf16"}, {"data.workers", 0}, {"layout.tp", tp}}, 4, 24);
+  }
+  MadeUpResults(other.path).write_sweep();
+  for (const auto& dirs : {std::vector<fs::path>{dir.path}, {dir.path, other.path}}) {
+    const ReportData d = collect(dirs, {});
+    std::vector<std::string> problems, loose;
+    std::map<std::string, std::string> colours;
+    const std::vector<Figure> all = figures(d, chart_data(d), problems);
+    EXPECT_GT(all.size(), 10u);
+    for (const Figure& f : all) {
+      SCOPED_TRACE(f.id);
+      colours_of(f.spec, colours, loose);
+    }
+    EXPECT_TRUE(loose.empty()) << loose[0];
+    for (const std::string& layout : palette::layouts(d)) EXPECT_EQ(colours.count(layout), 1u) << layout;
+    EXPECT_EQ(colours.at("held out"), palette::kPredicted);
+    // Nothing else looks like a prediction
+    for (const auto& [name, colour] : colours) {
+      if (name != "held out" && name != "predicted") {
+        EXPECT_NE(colour, palette::kPredicted) << name;
+      }
+    }
+    // What is recorded has a colour of its own, and none looks like "other" for want of one
+    for (const ReportRun& r : d.runs)
+      for (const auto& [kind, bytes] : r.run.memory_by_category)
+        EXPECT_NE(palette::colour_of(kind), palette::colour_of("other")) << kind;
+  }
+}
+
+// Coefficients name the terms of predictions; each has its colour.
+TEST(Page, EveryTermOfAPredictionHasAColour) {
+  for (size_t i = 0; i < kCoefs; ++i)
+    if (const std::string name = info_of(i).term; !name.empty()) {
+      EXPECT_NE(palette::colour_of(name), palette::colour_of("other")) << name;
+    }
+  for (const char* name :
+       {term::kExposed, term::kSlowdown, term::kBubble, term::kImbalance, term::kReading, term::kStolen,
+        term::kDataWait, term::kBoundaries, term::kTensor, term::kContext, term::kTransfers, term::kData})
+    EXPECT_NE(palette::colour_of(name), palette::colour_of("other")) << name;
+}
+
+TEST(Page, RunsAreWrittenWithEverySettingAndStatistic) {
+  TempDir dir, out;
+  MadeUpResults(dir.path).write_sweep();
+  const Report r = write_report({dir.path}, out.path, {.draw = false});
+  ASSERT_EQ(r.rows.size(), 13u);  // those that failed too
+  std::istringstream lines(read_file(out.path / "tables" / "runs.jsonl"));
+  const std::string csv = read_file(out.path / "tables" / "runs.csv");
+  std::string line;
+  size_t n = 0;
+  for (; std::getline(lines, line); ++n) {
+    const json row = json::parse(line);
+    const ReportRun& run = r.data.runs[n];
+    EXPECT_EQ(row["id"], run.run.id);
+    EXPECT_EQ(row["name"], run.name);
+    EXPECT_EQ(row["policy_amp"], run.run.spec.policy.amp);
+    EXPECT_EQ(row["layout_dp"], run.run.spec.layout.dp);
+    EXPECT_EQ(row["data_workers"], run.run.spec.data.workers);
+    EXPECT_EQ(row["class"], name_of(run.run.run_class));
+    if (run.run.run_class == RunClass::ok) {
+      EXPECT_DOUBLE_EQ(row["step_s_p10"].get<double>(), run.run.step_s.p10);
+      EXPECT_DOUBLE_EQ(row["predicted_s"].get<double>(), run.prediction->step_s);
+    } else {
+      EXPECT_TRUE(row["measured_s"].is_null());
+    }
+    for (const auto& [section, keys] : to_json(run.run.spec).items())
+      for (const auto& [key, value] : keys.items())
+        EXPECT_TRUE(row.contains(std::string(section) + "_" + key)) << section << "." << key;
+    for (const auto& [key, value] : row.items()) EXPECT_NE(csv.find(key), std::string::npos) << key;
+  }
+  EXPECT_EQ(n, r.rows.size());
+  EXPECT_EQ(static_cast<size_t>(std::count(csv.begin(), csv.end(), '\n')), n + 1);
 }
 
 TEST(Page, SharedRowsHoldWhatWasMeasuredAndPredicted) {

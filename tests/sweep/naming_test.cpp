@@ -28,8 +28,7 @@ TEST(Naming, SaysWhatVariesInOneOrderAndNothingElse) {
   EXPECT_EQ(n.labels, n.names);
   // tp no longer varies: nobody says it
   const RunSpec c = spec(1, 1, "bf16", 2, 4);
-  EXPECT_EQ(name_by_difference({{.spec = &a}, {.spec = &c}}).names,
-            (std::vector<std::string>{"dp2", "dp1"}));
+  EXPECT_EQ(name_by_difference({{.spec = &a}, {.spec = &c}}).names, (std::vector<std::string>{"dp2", "dp1"}));
 }
 
 TEST(Naming, AFixedLayoutIsNoPartOfTheName) {

@@ -1,0 +1,222 @@
+#include "reports/live.h"
+
+#include <httplib.h>
+#include <sys/random.h>
+
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "reports/chart_data.h"
+#include "reports/figures.h"
+#include "reports/page.h"
+#include "reports/palette.h"
+#include "reports/report.h"
+#include "reports/tables.h"
+#include "reports/terminal.h"
+#include "reports/watch.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr const char* kLoopback = "127.0.0.1";
+constexpr const char* kLiveSection = "How fast";  // its figures are drawn
+
+std::string random_token() {
+  unsigned char bytes[16];
+  if (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes))
+    throw std::system_error(errno, std::generic_category(), "getrandom");
+  std::string out;
+  char hex[3];
+  for (const unsigned char b : bytes) {
+    std::snprintf(hex, sizeof hex, "%02x", b);
+    out += hex;
+  }
+  return out;
+}
+
+// In the same time wherever they differ.
+bool same(const std::string& a, const std::string& b) {
+  unsigned char differ = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    differ = static_cast<unsigned char>(differ | (a[i] ^ b[i]));
+  return differ == 0;
+}
+
+std::string text_of(const json& j) {
+  return j.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+json trial_json(const WatchedTrial& t) {
+  std::string progress, note = t.message;
+  if (!t.final && t.step > 0)
+    progress = std::to_string(t.step) + (t.steps > 0 ? "/" + std::to_string(t.steps) : "");
+  if (t.final && t.wall_s > 0) progress = duration_words(t.wall_s);
+  if (!t.final && t.age_s > 20) note = "silent for " + duration_words(t.age_s);
+  if (t.contention.marked) note = "contended";
+  return {{"id", t.id},
+          {"name", t.label},
+          {"state", t.state},
+          {"progress", progress},
+          {"rate", t.samples_per_s > 0 ? significant(t.samples_per_s, 4).text : ""},
+          {"note", note}};
+}
+
+json state_json(const WatchState& s) {
+  std::string summary = std::to_string(s.done) + " of " + std::to_string(s.trials.size()) + " trials";
+  for (const auto& [state, n] : s.counts) summary += ", " + std::to_string(n) + " " + state;
+  if (s.done == s.trials.size())
+    summary += "; all done";
+  else if (s.seconds_a_trial > 0)
+    summary += "; about " + duration_words(s.left_s()) + " left";
+  const WatchedTrial* best = s.fastest();
+  json j = {
+      {"name", s.dir.lexically_normal().string()},
+      {"done", s.done},
+      {"summary", summary},
+      {"fastest", best ? "Fastest so far: " + best->label + ", " + significant(best->samples_per_s, 4).text +
+                             " samples/s (" + title_of(kStatistic) + ")"
+                       : ""},
+      {"trials", json::array()}};
+  for (const WatchedTrial& t : s.trials) j["trials"].push_back(trial_json(t));
+  return j;
+}
+
+json figures_json(const fs::path& dir) {
+  json out = json::array();
+  ReportData d;
+  try {
+    d = collect({dir}, {});
+  } catch (const ConfigError&) {  // nothing has run yet
+    return out;
+  }
+  if (d.ok().empty()) return out;
+  const ChartData s = chart_data(d);
+  std::vector<std::string> problems;
+  for (const Figure& f : figures(d, s, problems))
+    if (f.section == kLiveSection)
+      out.push_back(
+          {{"id", f.id}, {"title", f.title}, {"caption", f.caption}, {"spec", self_contained(f, s)}});
+  return out;
+}
+
+}  // namespace
+
+class LiveServer::Impl {
+ public:
+  Impl(const fs::path& dir, const LiveOptions& options) : dir_(dir), watch_(dir), token_(random_token()) {
+    vega_ = vega_bundle(options.python, &without_);
+    const fs::path script = find_renderer().parent_path() / "live.js";
+    script_ = read_file(script);
+    routes();
+    port_ = options.port > 0 ? (server_.bind_to_port(kLoopback, options.port) ? options.port : -1)
+                             : server_.bind_to_any_port(kLoopback);
+    if (port_ <= 0)
+      throw ConfigError("isobar watch", "--port", std::to_string(options.port) + " cannot be bound",
+                        "leave it out: any free port is taken");
+  }
+
+  std::string url() const {
+    return std::string("http://") + kLoopback + ":" + std::to_string(port_) + "/?token=" + token_;
+  }
+  const std::string& without_figures() const { return without_; }
+
+  void run(const std::function<bool()>& stop) {
+    std::thread thread([this] { server_.listen_after_bind(); });
+    while (!stop()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    server_.stop();
+    thread.join();
+  }
+
+ private:
+  bool is_allowed(const httplib::Request& request) const {
+    const std::string host = request.get_header_value("Host"), port = ":" + std::to_string(port_);
+    return (host == kLoopback + port || host == "localhost" + port) && request.has_param("token") &&
+           same(request.get_param_value("token"), token_);
+  }
+
+  void routes() {
+    server_.set_default_headers({{"Cache-Control", "no-store"},
+                                 {"Referrer-Policy", "no-referrer"},
+                                 {"X-Content-Type-Options", "nosniff"},
+                                 {"X-Frame-Options", "DENY"}});
+    server_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+      if (is_allowed(request)) return httplib::Server::HandlerResponse::Unhandled;
+      response.status = 403;
+      response.set_content("Not allowed: open the whole address that isobar watch --serve printed.\n",
+                           "text/plain");
+      return httplib::Server::HandlerResponse::Handled;
+    });
+    const auto answer = [this](const char* path, const char* type, std::function<std::string()> content) {
+      server_.Get(path, [this, type, content = std::move(content)](const httplib::Request&,
+                                                                   httplib::Response& response) {
+        const std::lock_guard<std::mutex> one(mutex_);
+        response.set_content(content(), type);
+      });
+    };
+    answer("/", "text/html; charset=utf-8", [this] { return page(); });
+    answer("/vega.js", "text/javascript; charset=utf-8", [this] { return vega_; });
+    answer("/live.js", "text/javascript; charset=utf-8", [this] { return script_; });
+    answer("/state", "application/json", [this] {
+      watch_.refresh();
+      return text_of(state_json(watch_.state()));
+    });
+    answer("/figures", "application/json", [this] { return text_of(figures_json(dir_)); });
+  }
+
+  std::string page() const {
+    const std::string query = "?token=" + token_;
+    return "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'self' "
+           "'unsafe-eval'; connect-src 'self'; style-src 'unsafe-inline'; img-src data:\">\n"
+           "<link rel=\"icon\" href=\"data:,\">\n<title>Isobar</title>\n<style>" +
+           std::string(page_style()) +
+           "progress { width: min(30rem, 100%); }</style>\n</head>\n<body>\n<main>\n"
+           "<h1 id=\"name\">" +
+           html_escape(dir_.string()) +
+           "</h1>\n<p id=\"lost\" class=\"warn\" hidden></p>\n"
+           "<progress id=\"progress\" aria-label=\"trials that have ended\"></progress>\n"
+           "<p id=\"summary\" role=\"status\"></p>\n<p id=\"fastest\"></p>\n" +
+           (without_.empty() ? "" : "<p class=\"warn\">No figures: " + html_escape(without_) + "</p>\n") +
+           "<div id=\"figures\"></div>\n<h2 id=\"title-trials\">Trials</h2>\n"
+           "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"title-trials\">\n"
+           "<table><thead><tr><th>trial</th><th>state</th><th class=\"n\">step or time</th><th class=\"n\">"
+           "samples/s</th><th>note</th><th>id</th></tr></thead><tbody id=\"trials\"></tbody></table></div>\n"
+           "<script type=\"application/json\" id=\"theme\">" +
+           script_json(palette::on_dark()) + "</script>\n</main>\n" +
+           (without_.empty() ? "<script src=\"vega.js" + query + "\"></script>\n" : "") +
+           "<script src=\"live.js" + query + "\"></script>\n</body>\n</html>\n";
+  }
+
+  fs::path dir_;
+  SweepWatch watch_;
+  std::string token_, vega_, script_, without_;
+  httplib::Server server_;
+  int port_ = 0;
+  std::mutex mutex_;  // one answer at a time: they share watch_
+};
+
+LiveServer::LiveServer(const fs::path& dir, const LiveOptions& options)
+    : impl_(std::make_unique<Impl>(dir, options)) {}
+LiveServer::~LiveServer() = default;
+std::string LiveServer::url() const {
+  return impl_->url();
+}
+std::string LiveServer::without_figures() const {
+  return impl_->without_figures();
+}
+void LiveServer::run(const std::function<bool()>& stop) {
+  impl_->run(stop);
+}
+
+}  // namespace isobar

@@ -1,0 +1,87 @@
+// The life of the page that follows a sweep: asks for its state every second, and for figures when more trials have
+// ended. When nobody answers any more it says so and goes on asking.
+"use strict";
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const token = new URLSearchParams(location.search).get("token");
+  const ask = async (what) => {
+    const answer = await fetch(`${what}?token=${token}`, { cache: "no-store" });
+    if (!answer.ok) throw new Error(`${what}: ${answer.status}`);
+    return answer.json();
+  };
+  // Vega-Lite notes at every figure with a line for each layout that its height is not fitted, which is as it should be.
+  const warn = console.warn;
+  console.warn = (...words) => (words.some((w) => /Dropping "fit-y"/.test(w)) ? undefined : warn.apply(console, words));
+  const theme = JSON.parse(byId("theme").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const themed = (text) => (dark.matches ? text.replace(/#[0-9a-f]{6}/gi, (c) => theme[c] || c) : text);
+  let drawn = -1; // ended trials that the figures show
+  const views = new Map();
+
+  const cell = (text, right) => {
+    const td = document.createElement("td");
+    td.textContent = text;
+    if (right) td.className = "n";
+    return td;
+  };
+
+  function show(state) {
+    document.title = `${state.done}/${state.trials.length} ${state.name}`;
+    byId("name").textContent = state.name;
+    byId("progress").max = Math.max(1, state.trials.length);
+    byId("progress").value = state.done;
+    byId("summary").textContent = state.summary;
+    byId("fastest").textContent = state.fastest;
+    const body = byId("trials");
+    body.replaceChildren(
+      ...state.trials.map((t) => {
+        const row = document.createElement("tr");
+        row.dataset.state = t.state;
+        row.append(cell(t.name), cell(t.state), cell(t.progress, true), cell(t.rate, true), cell(t.note), cell(t.id));
+        return row;
+      }),
+    );
+    document.documentElement.dataset.done = state.done;
+  }
+
+  async function showFigures(done) {
+    if (done === drawn || typeof vegaEmbed === "undefined") return;
+    drawn = done;
+    const place = byId("figures");
+    for (const figure of await ask("figures")) {
+      let plot = byId("plot-" + figure.id);
+      if (!plot) {
+        const section = document.createElement("section");
+        const title = document.createElement("h2");
+        title.textContent = figure.title;
+        const caption = document.createElement("p");
+        caption.className = "note";
+        caption.textContent = figure.caption;
+        plot = document.createElement("div");
+        plot.className = "plot";
+        plot.id = "plot-" + figure.id;
+        section.append(title, caption, plot);
+        place.append(section);
+      }
+      const spec = JSON.parse(themed(JSON.stringify(figure.spec)));
+      const { view } = await vegaEmbed(plot, spec, { renderer: "svg", actions: false, logLevel: 1 });
+      if (views.has(figure.id)) views.get(figure.id).finalize();
+      views.set(figure.id, view);
+    }
+    document.documentElement.dataset.drawn = done;
+  }
+
+  async function follow() {
+    try {
+      const state = await ask("state");
+      byId("lost").hidden = true;
+      show(state);
+      await showFigures(state.done);
+    } catch (e) {
+      byId("lost").hidden = false;
+      byId("lost").textContent = `No answer from isobar watch (${e.message}); what is below was the last. Asking again …`;
+    }
+    setTimeout(follow, 1000);
+  }
+  follow();
+})();
