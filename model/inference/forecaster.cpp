@@ -7,7 +7,6 @@
 #include "model/base/error.h"
 #include "model/inference/checkpoint.h"
 #include "model/inference/file_digest.h"
-#include "model/inference/one_rank.h"
 #include "model/inference/params.h"
 #include "model/nets/build.h"
 #include "model/nets/regional_gnn.h"
@@ -54,8 +53,8 @@ Forecaster::Forecaster(const RunSpec& spec, int64_t batch, int threads)
       plan_(build_plan(spec_, 0, cpu_workspace(threads))),
       predicted_(loss_of(plan_, spec_).reads[0]),
       patches_(patches_of_prediction(loss_of(plan_, spec_))),
-      eval_(link(plan_, plan_.eval, true)),
-      predict_(needed_for(plan_, eval_, {predicted_})),
+      eval_(in_order(plan_, link(plan_, plan_.eval, true), {predicted_, plan_.metrics})),
+      predict_(in_order(plan_, needed_for(plan_, eval_.program, {predicted_}), {predicted_})),
       arena_(plan_.memory.arena),
       backend_(plan_, arena_.data(), spec_.train) {
   backend_.load_constants();
@@ -97,10 +96,11 @@ Forecaster::Shape Forecaster::output() const {
 }
 
 void Forecaster::operator()(const float* input, const float* target, float* prediction) {
-  compute(eval_, input, target, prediction);
+  compute(
+      eval_, [&](float* to, int64_t count) { std::copy_n(input, count, to); }, target, prediction);
 }
 
-void Forecaster::operator()(const float* input, float* prediction) {
+void Forecaster::operator()(const Fill& input, float* prediction) {
   compute(predict_, input, nullptr, prediction);
 }
 
@@ -109,7 +109,7 @@ bool Forecaster::reads_times() const {
                      [](const BatchTensor& t) { return t.role == BatchRole::time; });
 }
 
-void Forecaster::compute(const Program& program, const float* input, const float* target, float* prediction) {
+void Forecaster::compute(const InOrder& ops, const Fill& input, const float* target, float* prediction) {
   if (reads_times() && static_cast<int64_t>(hours_.size()) < batch())
     throw ConfigError("", "net.kind", spec_.net.kind() + " reads the times of its samples, and got none",
                       "forecast from files with a time axis (isobar forecast --data)");
@@ -119,11 +119,13 @@ void Forecaster::compute(const Program& program, const float* input, const float
         for (int64_t b = 0; b < batch(); ++b) t.code(hours_[b], to.floats(t.name) + b * t.sample);
         continue;
       }
-      const float* from = t.role == BatchRole::input ? input : target;
-      if (from != nullptr) std::copy_n(from, batch() * t.sample, to.floats(t.name));
+      if (t.role == BatchRole::input)
+        input(to.floats(t.name), batch() * t.sample);
+      else if (target != nullptr)
+        std::copy_n(target, batch() * t.sample, to.floats(t.name));
     }
   });
-  run_in_order(plan_, program, backend_);
+  run_in_order(plan_, ops, backend_);
   take(prediction);
 }
 

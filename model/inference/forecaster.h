@@ -5,15 +5,17 @@
 //   Forecaster net(checkpoint, state, 4, threads);
 //   net(input, target, prediction);              // normalised, [4, …] each
 //   net.errors()[0]                              // of channel 0: what a validation of this batch would say
-//   net(input, prediction);                      // the same prediction, where nobody knows the target
+//   net([&](float* to, int64_t n) { std::copy_n(input, n, to); }, prediction);  // the same prediction, where
+//                                                                               // nobody knows the target
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <vector>
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/inference/arena.h"
 #include "model/inference/checkpoint_state.h"
-#include "model/plan/link.h"
+#include "model/inference/one_rank.h"
 
 namespace isobar {
 
@@ -29,10 +31,12 @@ class Forecaster {
   /// input [batch, in, H, W], target and prediction [batch, out, H, W], all normalised. Of a net that
   /// classifies the target is the class, [batch], and the prediction the logits, [batch, classes].
   void operator()(const float* input, const float* target, float* prediction);
+  /// Writes the batch's input, so many numbers, to where the net reads it.
+  using Fill = std::function<void(float* input, int64_t count)>;
   /// The same prediction to the last bit, without the ops that only the loss needs.
-  void operator()(const float* input, float* prediction);
-  /// When the samples of the next batches are, hours since 1970 [batch]: of a net that reads it, which forecasts
-  /// nothing before it is told.
+  void operator()(const Fill& input, float* prediction);
+  /// When the samples of the next batches are, hours since 1970 [batch]: of a net that reads it, which
+  /// forecasts nothing before it is told.
   void at(std::vector<double> hours) { hours_ = std::move(hours); }
   bool reads_times() const;
   /// Of the last batch that had a target, and the errors too
@@ -53,7 +57,7 @@ class Forecaster {
 
  private:
   Forecaster(const RunSpec& spec, int64_t batch, int threads);  // without weights
-  void compute(const Program& program, const float* input, const float* target, float* prediction);
+  void compute(const InOrder& ops, const Fill& input, const float* target, float* prediction);
   void take(float* prediction) const;  // out of the patches that it lies in
   float* floats(const View& v) const { return reinterpret_cast<float*>(backend_.at(v)); }
 
@@ -61,7 +65,7 @@ class Forecaster {
   const Plan plan_;
   const View predicted_;  // what the loss reads
   const Attrs patches_;
-  const Program eval_, predict_;  // predict_: of eval_, what the prediction needs
+  const InOrder eval_, predict_;  // predict_: of eval_, what the prediction needs
   Arena arena_;
   CpuBackend backend_;
   std::vector<double> hours_;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "model/backend/cpu/kernels.h"
+
 namespace isobar {
 namespace {
 
-// f(x, mean, std) for every element, samples outermost. Every result depends on its own element alone, which
-// the compiler cannot see where `out` is `x`: hence the pragmas.
+// f(x, mean, std) for every element of fields, samples outermost. Every result depends on its own element
+// alone, which the compiler cannot see where `out` is `x`: hence the pragmas.
 template <class F>
 void each(const std::vector<NetChannel>& channels, int64_t points, int64_t samples, const float* x,
           float* out, const F& f) {
@@ -19,31 +21,25 @@ void each(const std::vector<NetChannel>& channels, int64_t points, int64_t sampl
     }
 }
 
-// The same for numbers: some samples are one run, so that vectors are full whatever the number of channels.
-template <class F>
-void each_number(const std::vector<NetChannel>& channels, int64_t samples, const float* x, float* out,
-                 const F& f) {
-  const int64_t together = std::min<int64_t>(samples, 16);
-  std::vector<float> means, stds;
-  for (int64_t s = 0; s < together; ++s)
-    for (const NetChannel& c : channels) means.push_back(c.mean), stds.push_back(c.std);
-  const auto all = samples * static_cast<int64_t>(channels.size()), most = static_cast<int64_t>(means.size());
-  const float *mean = means.data(), *std = stds.data();
-  for (int64_t first = 0; first < all; first += most, x += most, out += most) {
-    const int64_t run = std::min(most, all - first);
-#pragma omp simd
-    for (int64_t i = 0; i < run; ++i) out[i] = f(x[i], mean[i], std[i]);
+// What numbers are normalised by, some samples in one run: so vectors are full whatever the number of
+// channels.
+struct Runs {
+  explicit Runs(const std::vector<NetChannel>& channels, int64_t samples) {
+    const auto together = static_cast<size_t>(std::min<int64_t>(samples, 16)), n = channels.size();
+    means.resize(together * n), stds.resize(together * n);
+    for (size_t i = 0; i < n; ++i)
+      for (size_t at = i; at < means.size(); at += n)
+        means[at] = channels[i].mean, stds[at] = channels[i].std;
   }
-}
-
-template <class F>
-void by_channel(const std::vector<NetChannel>& channels, int64_t points, int64_t samples, const float* x,
-                float* out, const F& f) {
-  if (points == 1)
-    each_number(channels, samples, x, out, f);
-  else
-    each(channels, points, samples, x, out, f);
-}
+  /// f(first element, elements, means, stds) of each run of `all` elements
+  template <class F>
+  void each(int64_t all, const F& f) const {
+    const auto most = static_cast<int64_t>(means.size());
+    for (int64_t first = 0; first < all; first += most)
+      f(first, std::min(most, all - first), means.data(), stds.data());
+  }
+  std::vector<float> means, stds;
+};
 
 }  // namespace
 
@@ -61,12 +57,26 @@ std::vector<NetChannel> outputs_of(const NetChannels& channels, int64_t classes)
 
 void normalise(const std::vector<NetChannel>& channels, int64_t points, int64_t samples, const float* x,
                float* out) {
-  by_channel(channels, points, samples, x, out,
-             [](float v, float mean, float std) { return (v - mean) / std; });
+  if (points > 1)
+    return each(channels, points, samples, x, out,
+                [](float v, float mean, float std) { return (v - mean) / std; });
+  Runs(channels, samples)
+      .each(samples * static_cast<int64_t>(channels.size()),
+            [&](int64_t first, int64_t n, const float* mean, const float* std) {
+              cpu::normalise(n, x + first, mean, std, out + first);
+            });
 }
 
 void denormalise(const std::vector<NetChannel>& channels, int64_t points, int64_t samples, float* x) {
-  by_channel(channels, points, samples, x, x, [](float v, float mean, float std) { return v * std + mean; });
+  if (points > 1)
+    return each(channels, points, samples, x, x,
+                [](float v, float mean, float std) { return v * std + mean; });
+  Runs(channels, samples)
+      .each(samples * static_cast<int64_t>(channels.size()),
+            [&](int64_t first, int64_t n, const float* mean, const float* std) {
+#pragma omp simd
+              for (int64_t i = 0; i < n; ++i) x[first + i] = x[first + i] * std[i] + mean[i];
+            });
 }
 
 }  // namespace isobar

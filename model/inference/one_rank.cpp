@@ -1,5 +1,7 @@
 #include "model/inference/one_rank.h"
 
+#include <utility>
+
 #include "model/base/denormals.h"
 
 namespace isobar {
@@ -16,9 +18,30 @@ RunSpec on_one_rank(RunSpec spec, int64_t batch) {
   return spec;
 }
 
+InOrder in_order(const Plan& plan, Program program, const std::vector<View>& wanted) {
+  std::vector<RowRun> together = row_runs(plan, program, wanted);
+  return {std::move(program), std::move(together)};
+}
+
 void run_in_order(const Plan& plan, const Program& program, CpuBackend& backend) {
   flush_denormals();
   for (const Instr& i : program.instrs) backend.launch(plan.ops[i.op], i.micro, i.slot);
+  backend.sync();
+}
+
+void run_in_order(const Plan& plan, const InOrder& ops, CpuBackend& backend) {
+  flush_denormals();
+  auto run = ops.together.begin();
+  const std::vector<Instr>& instrs = ops.program.instrs;
+  for (size_t i = 0; i < instrs.size();) {
+    if (run != ops.together.end() && static_cast<size_t>(run->first) == i) {
+      backend.launch(ops.program, *run);
+      i = static_cast<size_t>((run++)->end);
+    } else {
+      backend.launch(plan.ops[instrs[i].op], instrs[i].micro, instrs[i].slot);
+      ++i;
+    }
+  }
   backend.sync();
 }
 

@@ -13,4 +13,13 @@ namespace isobar {
 RunSpec on_one_rank(RunSpec spec, int64_t batch);
 void run_in_order(const Plan& plan, const Program& program, CpuBackend& backend);
 
+/// A program with the runs of its ops that are one call each.
+struct InOrder {
+  Program program;
+  std::vector<RowRun> together;
+};
+/// `wanted`: what is read after it; nothing else of what it writes may be.
+InOrder in_order(const Plan& plan, Program program, const std::vector<View>& wanted);
+void run_in_order(const Plan& plan, const InOrder& ops, CpuBackend& backend);
+
 }  // namespace isobar

@@ -1,5 +1,6 @@
 // Elementwise kernels, activations and column sums against double precision, copies against loops.
 #include "tests/cpu/kernel_testing.h"
+#include "tests/worst.h"
 
 namespace isobar::cpu::testing {
 namespace {
@@ -93,6 +94,32 @@ TEST_P(Activations, KeepTheirDigitsNearZero) {
           << "u = " << u[i];
     }
   }
+}
+
+float by_segments(const SegmentTable& table, float a) {
+  const auto s = static_cast<int>(std::nearbyint(a / SegmentTable::kSpacing));
+  const float x = a - SegmentTable::kSpacing * static_cast<float>(s);
+  float sum = 0;
+  for (int k = SegmentTable::kDegree; k >= 0; --k) sum = std::fma(sum, x, table.coefficients[k][s]);
+  return sum;
+}
+
+TEST(GeluTables, AreTheirFunctionsEverywhere) {
+  double tail = 0, tail_near = 0, tail_far = 0, below = 0;
+  for (int i = 0; i <= 390'000; ++i) {
+    const float a = static_cast<float>(i) * 2e-5f;
+    const double truth = phi(-static_cast<double>(a));
+    const double error = std::abs(static_cast<double>(by_segments(normal_tail_table(), a)) - truth);
+    tail = worst(tail, error);
+    if (a <= 1) tail_near = worst(tail_near, error / truth);
+    if (a <= 5) tail_far = worst(tail_far, error / truth);
+    below = worst(below, std::abs(static_cast<double>(by_segments(gelu_slope_table(), a)) -
+                                  slope(Activation::gelu, -static_cast<double>(a))));
+  }
+  EXPECT_LE(tail, 5e-8);
+  EXPECT_LE(tail_near, 1.5e-7);
+  EXPECT_LE(tail_far, 1e-4);
+  EXPECT_LE(below, 2e-7);
 }
 
 TEST_P(Activations, KeepTheirLimits) {
@@ -317,6 +344,62 @@ TEST(SquaredSum, IsTheSameForAnyNumberOfThreads) {
         if (threads == 1) first = got;
         EXPECT_EQ(got, first);
       }
+    }
+}
+
+TEST(Normalise, HasTheBitsOfThePlainLoopInPlaceToo) {
+  Random random;
+  for (const Isa isa : isas())
+    for (int round = 0; round < 20; ++round) {
+      const Running running(isa, 1);
+      const int64_t n = random.integer(1, 100);
+      const Buffer x = random.buffer(DType::f32, n, 10), mean = random.buffer(DType::f32, n, 10);
+      Buffer std = random.buffer(DType::f32, n), y(DType::f32, n), in_place(DType::f32, n);
+      for (int64_t i = 0; i < n; ++i) std.set(i, std::abs(std[i]) + 1e-3);
+      std::memcpy(in_place.data(), x.data(), x.bytes());
+      normalise(n, x.f32(), mean.f32(), std.f32(), y.f32());
+      normalise(n, in_place.f32(), mean.f32(), std.f32(), in_place.f32());
+      for (int64_t i = 0; i < n; ++i) {
+        const float centred = x.f32()[i] - mean.f32()[i];
+        ASSERT_EQ(y.f32()[i], centred / std.f32()[i]) << i;
+      }
+      EXPECT_TRUE(y.same_bits(in_place) && y.intact());
+    }
+}
+
+TEST(Transpose, PutsEveryElementInItsPlace) {
+  Random random;
+  for (const Isa isa : isas())
+    for (int round = 0; round < 20; ++round) {
+      const Running running(isa, 1);
+      const int64_t rows = random.integer(1, 40), cols = random.integer(1, 40);
+      const int64_t ld_x = cols + random.integer(0, 3), ld_y = rows + random.integer(0, 3);
+      const Buffer x = random.buffer(DType::f32, rows * ld_x);
+      Buffer y(DType::f32, cols * ld_y);
+      kernels().transpose(rows, cols, x.f32(), ld_x, y.f32(), ld_y);
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < cols; ++j) ASSERT_EQ(y[j * ld_y + i], x[i * ld_x + j]);
+      for (int64_t j = 0; j < cols; ++j)  // between the rows nothing is written
+        for (int64_t i = rows; i < ld_y; ++i) ASSERT_TRUE(std::isnan(y[j * ld_y + i]));
+    }
+}
+
+TEST(Squares, AreThoseOfALine) {
+  Random random;
+  for (const Isa isa : isas())
+    for (int round = 0; round < 20; ++round) {
+      const Running running(isa, 1);
+      const int64_t n = random.integer(1, 300);
+      const Buffer guess = random.buffer(DType::f32, n), truth = random.buffer(DType::f32, n);
+      float got[2] = {NAN, NAN};
+      kernels().squares(n, guess.f32(), truth.f32(), got);
+      double error = 0, size = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        error += (guess[i] - truth[i]) * (guess[i] - truth[i]);
+        size += truth[i] * truth[i];
+      }
+      EXPECT_TRUE(within(got[0], error, 1e-6 * error)) << n;
+      EXPECT_TRUE(within(got[1], size, 1e-6 * size)) << n;
     }
 }
 

@@ -189,9 +189,10 @@ class Parity : public testing::TestWithParam<const char*> {
   // three bits more.
   static bool is_deep() { return is("regional_gnn") || is("aurora"); }
   static double of_three_bits(double tolerance) { return is_deep() ? std::max(tolerance, 1e-2) : tolerance; }
-  static double weights_of_three_bits(double tolerance) {
-    return is("regional_gnn") ? 3 * tolerance : tolerance;
-  }
+  // Adam makes a whole step of a gradient that rounding turned round, however small: weights are as with
+  // bf16. In the unet's fixture an element of decoder.0.attn.q.bias has 4e-4 of that gradient's norm, where
+  // tf32 is 2e-3 off; one step of it is 2.7e-3 of the bias.
+  static double weights_in_ten_bits() { return is("regional_gnn") || is("unet") ? 3e-3 : 1e-3; }
   static bool is_mlp() { return is("mlp") || is("classes"); }
   static bool is(const std::string& net) { return net == GetParam(); }
 };
@@ -208,22 +209,20 @@ TEST_P(Parity, Tf32AgreesWithFloat64ToItsRounding) {
   for (const int64_t micro_batch : {4, 1})
     compare(f(), "adam", "tf32", micro_batch,
             {is_deep() ? 1e-4 : few(5e-5), is("aurora") ? 3e-4 : few(1e-4), of_three_bits(3e-3),
-             weights_of_three_bits(1e-3), 1e-4});
+             weights_in_ten_bits(), 1e-4});
 }
 
 // As many bits as tf32, in everything between the products too.
-// Adam makes a whole step of a gradient that rounding turned round, however small: weights are as with bf16.
 TEST_P(Parity, Fp16AgreesWithFloat64ToItsRounding) {
-  const double weights = is("unet") ? 3e-3 : weights_of_three_bits(1e-3);
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 1})
       compare(f(), optimizer, "fp16", micro_batch,
-              {few(1e-4), few(3e-4), of_three_bits(4e-3), weights, 1e-4});
+              {few(1e-4), few(3e-4), of_three_bits(4e-3), weights_in_ten_bits(), 1e-4});
 }
 
-// PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes, aurora): loss 7e-5, 1.7e-4,
-// 4.1e-4, 1.6e-3, 1.5e-3 and 6.2e-4, gradients 1e-2, 2.3e-2, 5.3e-2, 7.8e-3, 9.8e-3 and 8.0e-2, weights 1.3e-3,
-// 1.0e-3, 4.1e-3, 7.5e-4, 1.5e-4 and 6.7e-3; it would pass.
+// PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes, aurora): loss
+// 7e-5, 1.7e-4, 4.1e-4, 1.6e-3, 1.5e-3 and 6.2e-4, gradients 1e-2, 2.3e-2, 5.3e-2, 7.8e-3, 9.8e-3 and 8.0e-2,
+// weights 1.3e-3, 1.0e-3, 4.1e-3, 7.5e-4, 1.5e-4 and 6.7e-3; it would pass.
 TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 2, 1})
@@ -235,7 +234,8 @@ TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
                                    : Tolerance{4e-3, 4e-3, 2e-2, 2e-3});
 }
 
-INSTANTIATE_TEST_SUITE_P(Nets, Parity, testing::Values("vit", "unet", "regional_gnn", "mlp", "classes", "aurora"),
+INSTANTIATE_TEST_SUITE_P(Nets, Parity,
+                         testing::Values("vit", "unet", "regional_gnn", "mlp", "classes", "aurora"),
                          [](const auto& net) { return std::string(net.param); });
 
 }  // namespace

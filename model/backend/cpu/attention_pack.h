@@ -1,5 +1,6 @@
 // Packing for attention: from the caller's strided rows (E: what they hold) to the lane layouts of
-// attention_layout.h. Included like simd_avx512.h: inside an unnamed namespace, after simd_math.h.
+// attention_layout.h. Included like simd_avx512.h: inside an unnamed namespace, after simd_math.h and
+// transpose.h.
 
 template <class E>
 inline const char* element(const void* base, int64_t index) {
@@ -77,26 +78,6 @@ inline void pack_rows(const char* src, int64_t ld, int64_t n, int64_t d, float* 
       if (bytes < lanes * 4) std::memset(row + bytes, 0, lanes * 4 - bytes);
     }
   }
-}
-
-// Four lanes, whatever the instruction set: transposing is all that they do.
-typedef float Four __attribute__((vector_size(16)));
-
-inline Four load_four(const void* p) {
-  Four x;
-  std::memcpy(&x, p, sizeof(x));
-  return x;
-}
-
-inline void transpose_four(Four x[4]) {
-  const Four low01 = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5);
-  const Four low23 = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
-  const Four high01 = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7);
-  const Four high23 = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
-  x[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
-  x[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
-  x[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
-  x[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
 }
 
 // columns [d_lanes][64] of n <= 64 rows; the missing rows are zeros

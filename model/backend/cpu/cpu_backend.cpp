@@ -43,6 +43,23 @@ Workspace cpu_workspace(int threads) {
   };
 }
 
+void CpuBackend::launch(const Program& program, const RowRun& run) {
+  std::vector<cpu::Layer> layers;
+  const int32_t slot = program.instrs[static_cast<size_t>(run.first)].slot;
+  const auto floats = [&](const View& v) { return reinterpret_cast<float*>(at(v, slot)); };
+  const auto op = [&](int32_t i) -> const Op& {
+    return plan_.ops[static_cast<size_t>(program.instrs[static_cast<size_t>(i)].op)];
+  };
+  for (int32_t i = run.first; i < run.end; ++i) {
+    const Op& o = op(i);
+    if (o.kind == OpKind::activation)
+      layers.back().activation = o.a.activation;
+    else
+      layers.push_back({o.a.n, o.a.k, floats(o.reads[1]), floats(o.reads[2]), {}});
+  }
+  cpu::layers(op(run.first).a.m, layers, floats(op(run.first).reads[0]), floats(op(run.end - 1).writes[0]));
+}
+
 void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
   const Attrs& a = op.a;
   const auto in = [&](size_t i) -> void* { return op.reads[i] ? at(op.reads[i], slot) : nullptr; };

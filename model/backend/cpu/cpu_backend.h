@@ -1,6 +1,7 @@
-// Ops on the CPU: each is one kernel of kernels.h.
+// Ops on the CPU: each is one kernel of kernels.h, and so is a run of small layers.
 #pragma once
 #include "model/backend/backend.h"
+#include "model/backend/cpu/row_runs.h"
 #include "model/base/spec.h"
 
 namespace isobar {
@@ -12,6 +13,7 @@ class CpuBackend : public Backend {
         train_(train),
         loss_weights_(train.loss_weights.begin(), train.loss_weights.end()) {}
   void launch(const Op& op, int32_t micro, int32_t slot) override;
+  void launch(const Program& program, const RowRun& run);
   const char* name() const override { return "cpu"; }
 
  private:

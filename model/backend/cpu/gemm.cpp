@@ -158,21 +158,9 @@ void prefill_bias(const Gemm& g, const float* bias, float* c) {
   });
 }
 
-// Layers of small nets over many rows. There the library's own packing, and filling C with the bias first,
-// cost more than they save: 64 x 64 weights and 256 rows take 83 ns a row, and 66 by linear_rows, with the
-// same bits (bench/micro: inference). Where 128 x 128 weights are left to the library nobody sees a
-// difference.
 bool small_linear(const Gemm& g) {
-  return g.a == DType::f32 && !g.tf32 && g.bias && !g.accumulate && !g.trans_a && g.trans_b && g.m >= 64 &&
-         g.n % 16 == 0 && g.k <= kLinearTerms && g.n * g.k <= 64 * 128 && current_isa() >= Isa::avx512;
-}
-
-void run_small_linear(const Gemm& g, const float* x, const float* w, const float* bias, float* y) {
-  const auto kernel = kernels().linear_rows;
-  parallel(g.m * g.n, [&](int t, int threads) {
-    const Range rows = share(g.m, t, threads, 6);  // the rows of a register tile
-    kernel(rows.end - rows.begin, g.n, g.k, x + rows.begin * g.k, w, bias, y + rows.begin * g.n);
-  });
+  return g.a == DType::f32 && !g.tf32 && g.bias && !g.accumulate && !g.trans_a && g.trans_b &&
+         takes_layer(g.m, g.n, g.k);
 }
 
 int64_t emulation_floats(const Gemm& g) {
@@ -212,8 +200,8 @@ void gemm(const Gemm& g, const void* A, const void* B, const float* bias, void* 
   } else if (is_bf16(g)) {
     run_primitive(g, A, B, bias, C);
   } else if (small_linear(g)) {
-    run_small_linear(g, static_cast<const float*>(A), static_cast<const float*>(B), bias,
-                     static_cast<float*>(C));
+    const Layer one{g.n, g.k, static_cast<const float*>(B), bias, {}};
+    layers(g.m, {&one, 1}, static_cast<const float*>(A), static_cast<float*>(C));
   } else {
     if (g.bias) prefill_bias(g, bias, static_cast<float*>(C));
     run_sgemm(g, static_cast<const float*>(A), static_cast<const float*>(B), static_cast<float*>(C));

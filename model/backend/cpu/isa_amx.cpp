@@ -32,6 +32,7 @@ namespace {
 #include "model/backend/cpu/simd_avx512.h"
 #include "model/backend/cpu/simd_math.h"
 #include "model/backend/cpu/matmul_tile.h"
+#include "model/backend/cpu/transpose.h"
 #include "model/backend/cpu/attention_pack.h"
 #include "model/backend/cpu/attention_forward.h"
 #include "model/backend/cpu/attention_backward.h"

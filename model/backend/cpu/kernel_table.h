@@ -6,11 +6,13 @@
 #include <cstdint>
 
 #include "model/backend/cpu/attention_layout.h"
+#include "model/backend/cpu/gelu_tables.h"
 #include "model/backend/cpu/kernels.h"
 
 namespace isobar::cpu {
 
-constexpr int64_t kLinearTerms = 128;  // at most, of linear_rows: its packed weight stays in L1
+constexpr int64_t kLinearTerms = 128;  // at most, of linear_rows: its packed weight stays in cache
+constexpr int64_t kFewOutputs = 4;     // so many are dot products
 
 // Adam's scalars, worked out once in double precision
 struct AdamFactors {
@@ -41,9 +43,11 @@ struct KernelTable {
   // C[m, n] (+)= A[m, pairs] B[pairs, n], bf16 in pairs, over whole tiles of 16; absent where there are none
   void (*tile_product)(int64_t m, int64_t n, int64_t pairs, const float* a, int64_t lda, const float* b,
                        int64_t ldb, float* c, int64_t ldc, bool add);
-  // y[m, n] = x[m, k] w[n, k]^T + bias[n] in f32; n: a multiple of 16; k <= kLinearTerms
-  void (*linear_rows)(int64_t m, int64_t n, int64_t k, const float* x, const float* w, const float* bias,
-                      float* y);
+  // y[m, n] = x[m, k] w[n, k]^T + bias[n] in f32, w packed; n: a multiple of 16, or at most kFewOutputs;
+  // k <= kLinearTerms
+  void (*pack_linear)(int64_t n, int64_t k, const float* w, float* columns);
+  void (*linear_rows)(int64_t m, int64_t n, int64_t k, const float* x, const float* columns,
+                      const float* bias, float* y);
   void (*activation_forward[kActivations][3])(int64_t n, const void* u, void* g);
   void (*activation_backward[kActivations][3])(int64_t rows, int64_t cols, const void* u, const void* dg,
                                                void* du, float* column_sums);
@@ -51,8 +55,13 @@ struct KernelTable {
   void (*cast[3][3])(int64_t n, const void* x, void* y);  // [from][to]
   void (*round_tf32)(int64_t n, const float* x, float* y);
   void (*add)(int64_t n, const float* x, float* y);
+  // y[cols, rows] = x[rows, cols]; ld: elements between rows
+  void (*transpose)(int64_t rows, int64_t cols, const float* x, int64_t ld_x, float* y, int64_t ld_y);
+  void (*normalise)(int64_t n, const float* x, const float* mean, const float* std, float* y);
   void (*residual_add[3])(int64_t n, const float* residual, const void* y, float* x);
   double (*squared_sum)(int64_t n, const float* x);
+  // sums of (guess - truth)^2 and of truth^2
+  void (*squares)(int64_t n, const float* guess, const float* truth, float sums[2]);
   // [2]: the 16-bit copy in bf16, in f16
   void (*adam[2])(const AdamFactors&, int64_t n, float* p, const float* g, float* m, float* v, void* p16);
   void (*sgd[2])(const Sgd&, int64_t n, float* p, const float* g, float* buf, void* p16);

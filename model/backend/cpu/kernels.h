@@ -5,6 +5,8 @@
 // given thread count. Denormals are zeros, as operands and as results (base/denormals.h).
 #pragma once
 #include <cstdint>
+#include <optional>
+#include <span>
 
 #include "model/base/activation.h"
 #include "model/base/dtype.h"
@@ -25,6 +27,20 @@ void gemm(const Gemm& g, const void* A, const void* B, const float* bias, void* 
 // bytes of scratch for this shape: the primitive's scratchpad, or the f32 copies of an emulated product.
 // What dnnl_sgemm packs into (f32) is not known and not counted.
 int64_t gemm_workspace(const Gemm& g);
+
+// ---- layers.cpp -------------------------------------------------------------------------------------------
+struct Layer {  // f(x[m, k] w[n, k]^T + bias[n]) in f32
+  int64_t n, k;
+  const float *weight, *bias;
+  std::optional<Activation> activation;  // absent: the sum itself
+};
+// Whether layers() is for layers of these sizes, over m rows: where not, gemm() is as fast or faster.
+bool takes_layer(int64_t m, int64_t n, int64_t k);
+// y [m, n of the last] = x [m, k of the first] through one layer after the other, some rows at a time through
+// all of them: what one writes is in the first-level cache when the next reads it. The bits are those of
+// gemm() and activation_forward() in turn, and a row's do not know how many others there are. n: multiples
+// of 16 or at most 4; k: at most 128
+void layers(int64_t m, std::span<const Layer> layers, const float* x, float* y);
 
 // ---- attention*.cpp: softmax(q k^T * scale) v without ever holding Tq x Tk --------------------------------
 struct Attention {
@@ -117,7 +133,9 @@ void copy(const Copy& c, const void* x, void* y);
 void cast(int64_t n, DType from, DType to, const void* x, void* y);
 void cast_add(int64_t n, DType from, DType to, const void* x, void* y);  // y += x, summed in f32
 void round_tf32(int64_t n, const float* x, float* y);
-void add(int64_t n, const float* x, float* y);                       // y += x
+void add(int64_t n, const float* x, float* y);  // y += x
+// y = (x - mean) / std, on the calling thread; y may be x. The bits are the same on every CPU.
+void normalise(int64_t n, const float* x, const float* mean, const float* std, float* y);
 double squared_sum(int64_t n, const void* x, DType t = DType::f32);  // fixed summation tree
 
 // ---- patch.cpp --------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 // clang-format off
 #include "model/backend/cpu/simd_math.h"
 #include "model/backend/cpu/matmul_tile.h"
+#include "model/backend/cpu/transpose.h"
 #include "model/backend/cpu/attention_pack.h"
 #include "model/backend/cpu/linear_rows.h"
 #include "model/backend/cpu/attention_forward.h"
@@ -39,6 +40,7 @@ constexpr KernelTable make_table() {
       .attention_dq_shared = {attention_dq_shared<V, F32>, attention_dq_shared<V, DotBf16>,
                               attention_dq_shared<V, F16>, attention_dq_shared<V, AsTf32>},
       .tile_product = nullptr,
+      .pack_linear = pack_linear,
       .linear_rows = linear_rows<V>,
       .activation_forward = {},
       .activation_backward = {},
@@ -48,8 +50,11 @@ constexpr KernelTable make_table() {
                {cast_part<V, f16, f32>, cast_part<V, f16, bf16>, cast_part<V, f16, f16>}},
       .round_tf32 = round_tf32_part<V>,
       .add = add_part<V>,
+      .transpose = transpose,
+      .normalise = normalise_part<V>,
       .residual_add = {residual_add_part<V, f32>, residual_add_part<V, bf16>, residual_add_part<V, f16>},
       .squared_sum = squared_sum_part<V>,
+      .squares = squares_part<V>,
       .adam = {adam_part<V, bf16>, adam_part<V, f16>},
       .sgd = {sgd_part<V, bf16>, sgd_part<V, f16>},
       .norm_forward = {norm_forward_rows<V, f32>, norm_forward_rows<V, bf16>, norm_forward_rows<V, f16>},

@@ -5,46 +5,53 @@
 #include <cmath>
 #include <numbers>
 
-#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 #include "model/backend/cpu/segments.h"
 
 namespace isobar::cpu {
 namespace {
 
-float read(const void* p, DType t, int64_t i) {
-  switch (t) {
-    case DType::bf16:
-      return to_float(static_cast<const bf16*>(p)[i]);
-    case DType::f16:
-      return to_float(static_cast<const f16*>(p)[i]);
-    default:
-      return static_cast<const float*>(p)[i];
-  }
+// Room for a segment's pixels as its patches have them, and for one line of all channels as an image has it
+struct Band {
+  Band(const Patch& s, float* room) : pixels(room), planes(room + s.p * s.channels * s.width) {}
+  static int64_t floats(const Patch& s) { return (s.p + 1) * s.channels * s.width; }
+  float* pixels;  // [p][width][channels], from the segment's first patch on
+  float* planes;  // [channels][width]
+};
+
+// f(first of the patches' elements, where they lie in the band, elements) for all that lies together in both,
+// in the order of the patches: memory is read front to back.
+template <class F>
+void each_stretch(const Patch& s, const Segment& g, const Band& band, const F& f) {
+  const int64_t n = s.p * s.channels;
+  for (int64_t x = 0; x < g.x1 - g.x0; ++x)
+    for (int64_t row = 0; row < s.p; ++row)
+      f(((g.row + x) * s.p + row) * n, band.pixels + row * s.width * s.channels + x * n, n);
 }
 
-void write(void* p, DType t, int64_t i, float x) {
-  switch (t) {
-    case DType::bf16:
-      static_cast<bf16*>(p)[i] = to_bf16(x);
-      return;
-    case DType::f16:
-      static_cast<f16*>(p)[i] = to_f16(x);
-      return;
-    default:
-      static_cast<float*>(p)[i] = x;
-  }
+void unfold(const Patch& s, const Segment& g, const void* pred, const Band& band) {
+  const auto widen = kernels().cast[of(s.act)][of(DType::f32)];
+  each_stretch(s, g, band, [&](int64_t from, float* to, int64_t n) {
+    widen(n, static_cast<const char*>(pred) + from * size_of(s.act), to);
+  });
 }
 
-// One line of a segment, its stretch of [channels][width], out of its patches
-void unfold_line(const Patch& s, const Segment& g, const void* pred, int64_t row, float* line) {
-  const int64_t columns = s.p * s.p * s.channels;
-  for (int64_t x = g.x0; x < g.x1; ++x) {
-    const int64_t from = (g.row + x - g.x0) * columns + row * s.p * s.channels;
-    for (int64_t col = 0; col < s.p; ++col)
-      for (int64_t c = 0; c < s.channels; ++c)
-        line[c * s.width + x * s.p + col] = read(pred, s.act, from + col * s.channels + c);
-  }
+void fold(const Patch& s, const Segment& g, const Band& band, void* dpred) {
+  const auto narrow = kernels().cast[of(DType::f32)][of(s.act)];
+  each_stretch(s, g, band, [&](int64_t to, const float* from, int64_t n) {
+    narrow(n, from, static_cast<char*>(dpred) + to * size_of(s.act));
+  });
+}
+
+// A line of the band, its stretch of [channels][width]
+void to_planes(const Patch& s, const Segment& g, int64_t row, const Band& band) {
+  kernels().transpose((g.x1 - g.x0) * s.p, s.channels, band.pixels + row * s.width * s.channels, s.channels,
+                      band.planes + g.x0 * s.p, s.width);
+}
+void to_pixels(const Patch& s, const Segment& g, int64_t row, const Band& band) {
+  kernels().transpose(s.channels, (g.x1 - g.x0) * s.p, band.planes + g.x0 * s.p, s.width,
+                      band.pixels + row * s.width * s.channels, s.channels);
 }
 
 void latitude_weights(int64_t height, double* w) {
@@ -125,34 +132,33 @@ int64_t as_floats(int64_t doubles) {
 void loss_sums(const Patch& s, const void* pred, const float* target, float* sums, const Loss& l) {
   const Segments segments(s);
   const int64_t count = segments.count(), elements = s.rows * s.p * s.p * s.channels;
-  const int64_t per_sample = 2 + s.channels, line_floats = s.channels * s.width;
+  const int64_t per_sample = 2 + s.channels, band_floats = Band::floats(s);
   const int64_t doubles = count * per_sample + s.height + per_sample;
-  float* space = scratch(as_floats(doubles) + threads_for(elements) * line_floats);
+  float* space = scratch(as_floats(doubles) + threads_for(elements) * band_floats);
   double* const partials = reinterpret_cast<double*>(space);
   double* const latitude = partials + count * per_sample;
   double* const total = latitude + s.height;
-  float* const lines = space + as_floats(doubles);
+  float* const bands = space + as_floats(doubles);
   latitude_weights(s.height, latitude);
   parallel(elements, [&](int t, int threads) {
-    float* line = lines + t * line_floats;
+    const Band band(s, bands + t * band_floats);
     const Range mine = share(count, t, threads);
     for (int64_t i = mine.begin; i < mine.end; ++i) {
       const Segment g = segments[i];
       double* sum = partials + i * per_sample;
       std::fill_n(sum, per_sample, 0.0);
+      if (g.x0 >= g.x1) continue;
+      unfold(s, g, pred, band);
       for (int64_t row = 0; row < s.p; ++row) {
         const int64_t y = g.band * s.p + row;
-        unfold_line(s, g, pred, row, line);
+        to_planes(s, g, row, band);
         for (int64_t c = 0; c < s.channels; ++c) {
           const float* truth = target + ((g.sample * s.channels + c) * s.height + y) * s.width;
-          const float* guess = line + c * s.width;
+          const float* guess = band.planes + c * s.width;
           const int64_t from = g.x0 * s.p, to = g.x1 * s.p;
-          float error = 0, size = 0;  // one line in f32, the rest in double
-#pragma omp simd reduction(+ : error, size)
-          for (int64_t x = from; x < to; ++x) {
-            error += (guess[x] - truth[x]) * (guess[x] - truth[x]);
-            size += truth[x] * truth[x];
-          }
+          float squares[2];  // one line in f32, the rest in double
+          kernels().squares(to - from, guess + from, truth + from, squares);
+          const auto [error, size] = squares;
           if (l.kind == Kind::relative_l2)
             sum[0] += error;
           else
@@ -199,11 +205,11 @@ void loss(const Patch& s, const float* sums, float weight, float* loss, float* c
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,
                    void* dpred, const Loss& l) {
   const Segments segments(s);
-  const int64_t columns = s.p * s.p * s.channels, elements = s.rows * columns;
-  const int64_t per_sample = 2 + s.channels, line_floats = s.channels * s.width;
-  float* lines = scratch(threads_for(elements) * line_floats);
+  const int64_t elements = s.rows * s.p * s.p * s.channels;
+  const int64_t per_sample = 2 + s.channels, band_floats = Band::floats(s);
+  float* bands = scratch(threads_for(elements) * band_floats);
   parallel(elements, [&](int t, int threads) {
-    float* line = lines + t * line_floats;
+    const Band band(s, bands + t * band_floats);
     const Range mine = share(segments.count(), t, threads);
     for (int64_t i = mine.begin; i < mine.end; ++i) {
       const Segment g = segments[i];
@@ -212,22 +218,20 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
                               ? std::sqrt(static_cast<double>(sum[0]) * static_cast<double>(sum[1]))
                               : static_cast<double>(s.channels * s.height * s.width);
       const float factor = root > 0 ? static_cast<float>(scale / root) : 0.0f;
+      if (g.x0 >= g.x1) continue;
+      unfold(s, g, pred, band);
       for (int64_t row = 0; row < s.p; ++row) {
-        unfold_line(s, g, pred, row, line);
+        to_planes(s, g, row, band);
         for (int64_t c = 0; c < s.channels; ++c) {
           const float* truth =
               target + ((g.sample * s.channels + c) * s.height + g.band * s.p + row) * s.width;
-          float* guess = line + c * s.width;
+          float* guess = band.planes + c * s.width;
           const int64_t from = g.x0 * s.p;
           slopes(l, factor * weight_of(l, c), truth + from, guess + from, g.x1 * s.p - from);
         }
-        for (int64_t x = g.x0; x < g.x1; ++x) {
-          const int64_t to = (g.row + x - g.x0) * columns + row * s.p * s.channels;
-          for (int64_t col = 0; col < s.p; ++col)
-            for (int64_t c = 0; c < s.channels; ++c)
-              write(dpred, s.act, to + col * s.channels + c, line[c * s.width + x * s.p + col]);
-        }
+        to_pixels(s, g, row, band);
       }
+      fold(s, g, band, dpred);
     }
   });
 }

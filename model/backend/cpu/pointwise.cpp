@@ -139,6 +139,10 @@ void add(int64_t n, const float* x, float* y) {
   });
 }
 
+void normalise(int64_t n, const float* x, const float* mean, const float* std, float* y) {
+  kernels().normalise(n, x, mean, std, y);
+}
+
 double squared_sum(int64_t n, const void* x, DType type) {
   // runs of fixed length whatever the number of threads: the tree of additions is always the same
   constexpr int64_t kRun = 1 << 16;

@@ -3,6 +3,7 @@
 struct Avx2 {
   using Reg = __m256;
   static constexpr int kWidth = 8;
+  static constexpr bool kLooksUp = false;
   static constexpr int kTileVectors = 2;  // 6 x 2 accumulators + 2 + 1 of the 16 registers
   static constexpr int tile_rows(int vectors) { return vectors == 2 ? 6 : 8; }
 

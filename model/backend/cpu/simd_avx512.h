@@ -9,6 +9,7 @@ template <bool kNativeBf16>
 struct Avx512 {
   using Reg = __m512;
   static constexpr int kWidth = 16;
+  static constexpr bool kLooksUp = true;  // look_up()
   static constexpr int kTileVectors = 4;  // 6 x 4 accumulators + 4 + 1 of the 32 registers
   static constexpr int tile_rows(int vectors) { return vectors == 4 ? 6 : 8; }
 
@@ -35,6 +36,10 @@ struct Avx512 {
   }
   static Reg select_negative(Reg x, Reg if_negative, Reg otherwise) {
     return _mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(x)), otherwise, if_negative);
+  }
+  // table[0 … 31] by the last five bits of each lane
+  static Reg look_up(const Reg (&table)[2], Reg index) {
+    return _mm512_permutex2var_ps(table[0], _mm512_castps_si512(index), table[1]);
   }
   static bool any_above(Reg a, Reg b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
   static float sum(Reg a) { return _mm512_reduce_add_ps(a); }

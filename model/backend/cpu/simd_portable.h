@@ -5,6 +5,7 @@ struct Portable {
   typedef float Reg __attribute__((vector_size(16)));
   typedef int32_t Int __attribute__((vector_size(16)));
   static constexpr int kWidth = 4;
+  static constexpr bool kLooksUp = false;
   static constexpr int kTileVectors = 2;
   static constexpr int tile_rows(int vectors) { return vectors == 2 ? 4 : 8; }
 

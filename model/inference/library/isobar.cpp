@@ -22,7 +22,6 @@ struct isobar_net {
   int threads;
   std::unique_ptr<isobar::Forecaster> whole, rest;  // rest: of the last size that was no whole batch
   std::unique_ptr<isobar::Jacobian> jacobian;       // when it is first asked for
-  std::vector<float> input;                         // normalised
   std::vector<isobar::NetChannel> outputs;          // of a net that classifies, its logits
 };
 
@@ -112,15 +111,17 @@ std::unique_ptr<isobar_net> opened(const std::filesystem::path& path, const isob
       std::make_unique<Forecaster>(checkpoint, net->state, o.batch > 0 ? o.batch : 256, net->threads);
   check_channels(*net, file);
   net->outputs = isobar::outputs_of(net->state.channels, isobar::classes_of(net->state.spec));
-  net->input.resize(net->whole->batch() * net->whole->input().size());
   return net;
 }
 
 void run_batch(isobar_net& net, Forecaster& forecast, const float* in, float* out) {
   const auto shape = forecast.output();
   const int64_t points = shape.height * shape.width;
-  isobar::normalise(net.state.channels.inputs, points, forecast.batch(), in, net.input.data());
-  forecast(net.input.data(), out);
+  forecast(
+      [&](float* input, int64_t) {
+        isobar::normalise(net.state.channels.inputs, points, forecast.batch(), in, input);
+      },
+      out);
   isobar::denormalise(net.outputs, points, forecast.batch(), out);
 }
 

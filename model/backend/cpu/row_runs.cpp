@@ -1,0 +1,82 @@
+#include "model/backend/cpu/row_runs.h"
+
+#include <algorithm>
+#include <map>
+
+#include "model/backend/cpu/kernels.h"
+
+namespace isobar {
+namespace {
+
+bool same(const View& a, const View& b) {
+  return a.buffer == b.buffer && a.offset == b.offset && a.count == b.count;
+}
+
+class RunFinder {
+ public:
+  RunFinder(const Plan& plan, const Program& program, const std::vector<View>& wanted)
+      : plan_(plan), program_(program) {
+    for (const Instr& i : program.instrs)
+      for (const View& v : op(i).reads)
+        if (v) ++readers_[v.buffer];
+    for (const View& v : wanted)
+      if (v) ++readers_[v.buffer];
+  }
+
+  std::vector<RowRun> all() const {
+    std::vector<RowRun> found;
+    const auto count = static_cast<int32_t>(program_.instrs.size());
+    for (int32_t first = 0; first < count; ++first) {
+      if (!is_layer(op(at(first)))) continue;
+      int32_t end = first + 1;
+      while (end < count && continues(first, end)) ++end;
+      if (end > first + 1) found.push_back({first, end});
+      first = end - 1;
+    }
+    return found;
+  }
+
+ private:
+  const Instr& at(int32_t i) const { return program_.instrs[static_cast<size_t>(i)]; }
+  const Op& op(const Instr& i) const { return plan_.ops[static_cast<size_t>(i.op)]; }
+  bool is_f32(const View& v) const {
+    return plan_.buffers[static_cast<size_t>(v.buffer)].dtype == DType::f32;
+  }
+
+  bool is_layer(const Op& o) const {
+    return o.kind == OpKind::gemm && o.a.batch == 0 && !o.a.trans_a && o.a.trans_b && !o.a.accumulate &&
+           !o.a.tf32 && !o.a.fp8 && o.reads[2] && is_f32(o.reads[0]) && is_f32(o.reads[1]) &&
+           is_f32(o.writes[0]) && cpu::takes_layer(o.a.m, o.a.n, o.a.k);
+  }
+
+  // Whether the op at `end` takes what the one before it gives, and nobody else does; what the run then
+  // writes must not lie where other rows of what it reads still do.
+  bool continues(int32_t first, int32_t end) const {
+    const Instr &before = at(end - 1), &next = at(end);
+    const Op &from = op(before), &to = op(next);
+    const bool activates = to.kind == OpKind::activation && from.kind == OpKind::gemm &&
+                           to.a.m * to.a.n == from.writes[0].count && is_f32(to.writes[0]);
+    return next.slot == before.slot && next.invocation == before.invocation && next.lane == before.lane &&
+           (activates || (is_layer(to) && to.a.m == op(at(first)).a.m)) &&
+           same(to.reads[0], from.writes[0]) && readers_.at(to.reads[0].buffer) == 1 &&
+           apart(op(at(first)).reads[0], to.writes[0], next.slot);
+  }
+
+  bool apart(const View& a, const View& b, int32_t slot) const {
+    const auto [a0, a1] = address(plan_, a, slot);
+    const auto [b0, b1] = address(plan_, b, slot);
+    return a1 <= b0 || b1 <= a0;
+  }
+
+  const Plan& plan_;
+  const Program& program_;
+  std::map<int32_t, int> readers_;  // by buffer
+};
+
+}  // namespace
+
+std::vector<RowRun> row_runs(const Plan& plan, const Program& program, const std::vector<View>& wanted) {
+  return RunFinder(plan, program, wanted).all();
+}
+
+}  // namespace isobar

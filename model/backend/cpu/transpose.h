@@ -1,0 +1,36 @@
+// Matrices of 32-bit lanes turned round, four by four. Included like simd_avx512.h: inside an unnamed
+// namespace.
+
+// Four lanes, whatever the instruction set: transposing is all that they do.
+typedef float Four __attribute__((vector_size(16)));
+
+inline Four load_four(const void* p) {
+  Four x;
+  std::memcpy(&x, p, sizeof(x));
+  return x;
+}
+
+inline void transpose_four(Four x[4]) {
+  const Four low01 = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5);
+  const Four low23 = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
+  const Four high01 = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7);
+  const Four high23 = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
+  x[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+  x[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+  x[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+  x[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+}
+
+// y[cols, rows] = x[rows, cols] transposed; ld: elements between rows
+inline void transpose(int64_t rows, int64_t cols, const float* x, int64_t ld_x, float* y, int64_t ld_y) {
+  const int64_t rows4 = rows / 4 * 4, cols4 = cols / 4 * 4;
+  for (int64_t i = 0; i < rows4; i += 4)
+    for (int64_t j = 0; j < cols4; j += 4) {
+      Four block[4];
+      for (int64_t r = 0; r < 4; ++r) block[r] = load_four(x + (i + r) * ld_x + j);
+      transpose_four(block);
+      for (int64_t r = 0; r < 4; ++r) std::memcpy(y + (j + r) * ld_y + i, &block[r], sizeof(Four));
+    }
+  for (int64_t i = 0; i < rows; ++i)  // what the blocks left over
+    for (int64_t j = i < rows4 ? cols4 : 0; j < cols; ++j) y[j * ld_y + i] = x[i * ld_x + j];
+}
