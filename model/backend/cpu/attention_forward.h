@@ -104,18 +104,57 @@ void write_output(const AttentionArgs& args, const ForwardBuffers& w, int64_t ba
   unpack_transposed<V, E>(w.o_transposed, w.rescale, queries, a.d, out, a.ld_o);
 }
 
-// units [first, last): unit = (batch * heads + head) * query_tiles + tile
+// A tile of queries: which, and what is its own of the buffers
+struct QueryTileAt {
+  int64_t batch, head, query0, queries, seen, seen_by_all;  // seen: keys, by its last query; by its first
+  ForwardBuffers w;
+};
+
+template <class E>
+QueryTileAt begin_tile(const AttentionArgs& args, const AttentionSizes& s, const ForwardBuffers& w,
+                       int64_t unit) {
+  const Attention& a = args.shape;
+  const int64_t batch = unit / s.query_tiles / a.heads, head = unit / s.query_tiles % a.heads;
+  const int64_t query0 = unit % s.query_tiles * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
+  const int64_t row0 = batch * a.tq + query0;
+  pack_columns<E>(element<E>(args.q, row0 * a.ld_q + head * a.d), a.ld_q, queries, a.d, w.q_columns);
+  std::fill_n(w.row_max, kQueryTile, kNothingYet);
+  std::fill_n(w.row_sum, kQueryTile, 0.0f);
+  std::fill_n(w.o_transposed, a.d * kQueryTile, 0.0f);
+  return {batch, head, query0, queries, visible_keys(a, query0 + queries - 1), visible_keys(a, query0), w};
+}
+
+// A tile's keys of key0 … end - 1
+template <class V, class Dot>
+void attend(const Attention& a, const AttentionSizes& s, const QueryTileAt& t, int64_t key0, int64_t end) {
+  constexpr int kPack = Dot::kPack;
+  using E = typename Dot::Element;
+  const ForwardBuffers& w = t.w;
+  const int64_t width = tile_width(t.queries);
+  for (end = std::min(end, t.seen); key0 < end; key0 += kKeyBlock) {
+    const int64_t keys = std::min(kKeyBlock, end - key0);
+    matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + key0 * s.d_lanes, s.d_lanes, w.q_columns,
+                               kQueryTile, w.scores, kQueryTile, Into::kStore);
+    if (key0 + keys > t.seen_by_all) mask_causal(a, t.query0, key0, keys, w.scores);
+    online_softmax<V, E>(keys, width, a.scale * kLog2e, w.scores, w.probabilities, w.row_max, w.row_sum,
+                         w.rescale);
+    matmul_tile<V, Dot, true>(a.d, width, ceil_div(keys, kPack), w.v_pairs + key0 / kPack * a.d, a.d,
+                              w.probabilities, kQueryTile, w.o_transposed, kQueryTile,
+                              key0 == 0 ? Into::kStore : Into::kScaleAdd, w.rescale);
+  }
+}
+
+// units [first, last): unit = (batch * heads + head) * query_tiles + tile. Some tiles of a head go through a
+// span of keys together, each in the order of the keys.
 template <class V, class Dot>
 void attention_forward_part(const AttentionArgs& args, int64_t first, int64_t last, float* workspace) {
-  constexpr int kPack = Dot::kPack;
   using E = typename Dot::Element;
   const Attention& a = args.shape;
   const AttentionSizes s(a);
   const ForwardBuffers w(a, s, workspace);
-  const float factor = a.scale * kLog2e;
   int64_t packed = -1;
-  for (int64_t unit = first; unit < last; ++unit) {
-    const int64_t tile = unit % s.query_tiles, batch = unit / s.query_tiles / a.heads;
+  for (int64_t unit = first; unit < last;) {
+    const int64_t batch = unit / s.query_tiles / a.heads;
     const int64_t head = unit / s.query_tiles % a.heads, kv_head = head / s.group;
     if (packed != batch * a.kv_heads + kv_head) {
       packed = batch * a.kv_heads + kv_head;
@@ -123,26 +162,14 @@ void attention_forward_part(const AttentionArgs& args, int64_t first, int64_t la
       pack_rows<V, E>(element<E>(args.k, origin), a.ld_kv, a.tk, a.d, w.k_rows);
       pack_pairs<V, E>(element<E>(args.v, origin), a.ld_kv, a.tk, a.d, a.d, w.v_pairs);
     }
-    const int64_t query0 = tile * kQueryTile, queries = std::min(kQueryTile, a.tq - query0);
-    const int64_t width = tile_width(queries), row0 = batch * a.tq + query0;
-    pack_columns<E>(element<E>(args.q, row0 * a.ld_q + head * a.d), a.ld_q, queries, a.d, w.q_columns);
-    std::fill_n(w.row_max, kQueryTile, kNothingYet);
-    std::fill_n(w.row_sum, kQueryTile, 0.0f);
-    std::fill_n(w.o_transposed, a.d * kQueryTile, 0.0f);
-
-    const int64_t seen = visible_keys(a, query0 + queries - 1);
-    const int64_t seen_by_all = visible_keys(a, query0);
-    for (int64_t key0 = 0; key0 < seen; key0 += kKeyBlock) {
-      const int64_t keys = std::min(kKeyBlock, seen - key0);
-      matmul_tile<V, Dot, false>(keys, width, s.d_lanes, w.k_rows + key0 * s.d_lanes, s.d_lanes, w.q_columns,
-                                 kQueryTile, w.scores, kQueryTile, Into::kStore);
-      if (key0 + keys > seen_by_all) mask_causal(a, query0, key0, keys, w.scores);
-      online_softmax<V, E>(keys, width, factor, w.scores, w.probabilities, w.row_max, w.row_sum, w.rescale);
-      matmul_tile<V, Dot, true>(a.d, width, ceil_div(keys, kPack), w.v_pairs + key0 / kPack * a.d, a.d,
-                                w.probabilities, kQueryTile, w.o_transposed, kQueryTile,
-                                key0 == 0 ? Into::kStore : Into::kScaleAdd, w.rescale);
-    }
-
-    write_output<V, E>(args, w, batch, head, query0, queries);
+    const int64_t left_of_head = s.query_tiles - unit % s.query_tiles;
+    const int64_t count = std::min({kTilesTogether, left_of_head, last - unit});
+    QueryTileAt tiles[kTilesTogether];
+    for (int64_t i = 0; i < count; ++i) tiles[i] = begin_tile<E>(args, s, w.of_tile(i), unit + i);
+    for (int64_t key0 = 0; key0 < a.tk; key0 += s.key_span)
+      for (int64_t i = 0; i < count; ++i) attend<V, Dot>(a, s, tiles[i], key0, key0 + s.key_span);
+    for (int64_t i = 0; i < count; ++i)
+      write_output<V, E>(args, tiles[i].w, tiles[i].batch, tiles[i].head, tiles[i].query0, tiles[i].queries);
+    unit += count;
   }
 }

@@ -31,6 +31,10 @@ constexpr int64_t tile_width(int64_t queries) {
   return ceil_div(queries, 16) * 16;
 }
 
+// Query tiles that go through the same keys before those leave the L2 cache: of 64,800 tokens no core holds
+// all keys and values, and one tile after the other would fetch them from memory each time.
+constexpr int64_t kTilesTogether = 4;
+
 struct AttentionArgs {
   Attention shape;
   const void *q, *k, *v, *o, *d_o;
@@ -83,21 +87,30 @@ struct ForwardBuffers {
   float *scores, *probabilities;       // [96][64] f32; [lanes(96)][64] (the same memory in f32)
   float* o_transposed;                 // [d][64] f32
   float *row_max, *row_sum, *rescale;  // [64]
+  int64_t tile_stride;                 // lanes from what is a tile's own to that of the next of a few
   int64_t lanes;
 
+  ForwardBuffers() = default;
   ForwardBuffers(const Attention& a, const AttentionSizes& s, float* base) {
     Carver carve(base);
     const int64_t keys = s.pack == 2 ? ceil_div(a.tk, 32) * 32 : a.tk, columns = s.pack == 2 ? s.d_pad : a.d;
     k_rows = carve.take(keys * s.tile_lanes);
     v_pairs = carve.take(keys / s.pack * columns);
-    q_columns = carve.take(s.tile_lanes * kQueryTile);
     scores = carve.take(kKeyBlock * kQueryTile);
     probabilities = s.pack == 1 ? scores : carve.take(kKeyBlock / 2 * kQueryTile);
+    rescale = carve.take(kQueryTile);
+    const int64_t shared = carve.used();
+    q_columns = carve.take(s.tile_lanes * kQueryTile);
     o_transposed = carve.take(columns * kQueryTile);
     row_max = carve.take(kQueryTile);
     row_sum = carve.take(kQueryTile);
-    rescale = carve.take(kQueryTile);
-    lanes = carve.used();
+    tile_stride = carve.used() - shared;
+    lanes = shared + kTilesTogether * tile_stride;
+  }
+  ForwardBuffers of_tile(int64_t i) const {  // the i-th of a few
+    ForwardBuffers b = *this;
+    for (float** own : {&b.q_columns, &b.o_transposed, &b.row_max, &b.row_sum}) *own += i * tile_stride;
+    return b;
   }
 };
 
