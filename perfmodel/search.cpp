@@ -108,6 +108,7 @@ class Search {
       for (const int recompute : recomputes())
         for (int kind = 0; kind < (cp > 1 ? 3 : 1); ++kind) {
           if (cp > 1 && !keep_.allows(LayoutAxis::cp_kind, kind)) continue;
+          if (!kind_cuts(net_, cp, kind == 0)) continue;
           if (kind == 2 && !ulysses_cuts(net_, tp, cp)) continue;
           l.recompute = static_cast<int8_t>(recompute);
           l.cp_kind = static_cast<int8_t>(kind);

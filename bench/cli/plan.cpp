@@ -9,6 +9,7 @@
 #include "model/engine/processor.h"
 #include "model/engine/summary.h"
 #include "model/nets/build.h"
+#include "model/nets/graph_cut.h"
 #include "model/nets/plan_size.h"
 #include "model/plan/work.h"
 
@@ -66,6 +67,28 @@ std::string checked_text(const RunSpec& all, const RunSpec& part) {
          " micro-batches";
 }
 
+void print_cut(const RunSpec& spec) {
+  const std::vector<CutOfEdges> cuts = graph_cut(spec.net, spec.layout.cp);
+  if (cuts.empty()) return;
+  std::printf("\ngraph cut over cp %-12s %12s %12s %12s %25s\n", std::to_string(spec.layout.cp).c_str(),
+              "edges", "cut", "halo rows", "edges of a rank");
+  for (const CutOfEdges& c : cuts)
+    std::printf("  %-27s %12ld %12ld %12ld %12ld to %9ld\n", c.edges.c_str(), c.all, c.cut, c.halo, c.least,
+                c.most);
+}
+
+nlohmann::json cut_json(const RunSpec& spec) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const CutOfEdges& c : graph_cut(spec.net, spec.layout.cp))
+    all.push_back({{"edges", c.edges},
+                   {"count", c.all},
+                   {"cut", c.cut},
+                   {"halo_rows", c.halo},
+                   {"least_of_a_rank", c.least},
+                   {"most_of_a_rank", c.most}});
+  return all;
+}
+
 void run_plan(const PlanArguments& a) {
   const MicroBatchChoice micro_batch = planned_micro_batch(load_run_spec(a.config, a.set));
   const RunSpec& spec = micro_batch.spec;
@@ -81,6 +104,7 @@ void run_plan(const PlanArguments& a) {
   const std::string checked = checked_text(spec, world_to_check(spec, workspace));
   if (!a.json) {
     print(plan, spec, a.totals);
+    print_cut(spec);
     if (micro_batch.chosen) std::printf("note: %s\n", micro_batch.text().c_str());
     if (!checked.empty()) std::printf("note: %s\n", checked.c_str());
     return;
@@ -98,6 +122,7 @@ void run_plan(const PlanArguments& a) {
                       {"wire_bytes_step", t.step.wire_bytes},
                       {"ops_step", t.ops},
                       {"memory", to_json(memory_of(plan))}};
+  if (const nlohmann::json cut = cut_json(spec); !cut.empty()) j["graph_cut"] = cut;
   if (!a.totals) j["ops"] = ops_json(plan);
   std::cout << j.dump(1) << "\n";
 }

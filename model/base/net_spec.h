@@ -154,9 +154,9 @@ struct RegionalGnnSpec : Images {
   int64_t blocks() const { return num_gnn_layers; }
 };
 
-// Aurora (Bodnar 2024): fields of the surface and of pressure levels, history steps in, the next one out, by a
-// 3-D Swin U-Net between Perceivers. Channels in: the steps, oldest first, each with surface fields and then
-// upper-air ones (variable by variable, each with all levels), then static fields; out: one step.
+// Aurora (Bodnar 2024): fields of the surface and of pressure levels, history steps in, the next one out, by
+// a 3-D Swin U-Net between Perceivers. Channels in: the steps, oldest first, each with surface fields and
+// then upper-air ones (variable by variable, each with all levels), then static fields; out: one step.
 struct AuroraSpec : Images {
   static constexpr const char* kKind = "aurora";
   AuroraSpec() : Images{720, 1440, 141, 69} {}
@@ -164,18 +164,19 @@ struct AuroraSpec : Images {
   std::vector<std::string> static_vars = {"lsm", "z", "slt"};
   std::vector<std::string> atmos_vars = {"z", "u", "v", "t", "q"};
   std::vector<int64_t> levels = {50, 100, 150, 200, 250, 300, 400, 500, 600, 700, 850, 925, 1000};  // hPa
-  int64_t history = 2;                                // steps that are read
-  double lead_time = 6;                               // hours from the last of them to what is predicted
-  double north = 90, west = 0, spacing = 0.25;        // degrees: the grid's first row, first column, step
-  int64_t patch_size = 4;                             // p, square
-  int64_t embed_dim = 512;                            // D at the finest resolution, doubled at each coarser one
-  int64_t latent_levels = 4;                          // one of the surface, the others of upper air
-  int64_t num_heads = 16;                             // of the Perceivers
-  std::vector<int64_t> encoder_depths = {6, 10, 8};   // blocks by resolution, finest first
-  std::vector<int64_t> encoder_num_heads = {8, 16, 32};  // … and heads; the decoder has them the other way round
-  std::vector<int64_t> decoder_depths = {8, 10, 6};   // coarsest first
-  std::vector<int64_t> window = {2, 6, 12};           // latent levels, patches down and across
-  int64_t mlp_ratio = 4, dec_mlp_ratio = 2;           // of backbone and encoder; of the decoder
+  int64_t history = 2;                          // steps that are read
+  double lead_time = 6;                         // hours from the last of them to what is predicted
+  double north = 90, west = 0, spacing = 0.25;  // degrees: the grid's first row, first column, step
+  int64_t patch_size = 4;                       // p, square
+  int64_t embed_dim = 512;                      // D at the finest resolution, doubled at each coarser one
+  int64_t latent_levels = 4;                    // one of the surface, the others of upper air
+  int64_t num_heads = 16;                       // of the Perceivers
+  std::vector<int64_t> encoder_depths = {6, 10, 8};  // blocks by resolution, finest first
+  std::vector<int64_t> encoder_num_heads = {8, 16,
+                                            32};  // … and heads; the decoder has them the other way round
+  std::vector<int64_t> decoder_depths = {8, 10, 6};  // coarsest first
+  std::vector<int64_t> window = {2, 6, 12};          // latent levels, patches down and across
+  int64_t mlp_ratio = 4, dec_mlp_ratio = 2;          // of backbone and encoder; of the decoder
   double norm_eps = 1e-5;
   int64_t surface_fields() const { return static_cast<int64_t>(surf_vars.size()); }
   int64_t static_fields() const { return static_cast<int64_t>(static_vars.size()); }
@@ -194,9 +195,31 @@ struct AuroraSpec : Images {
   }
 };
 
+// GraphCast (Lam 2023): fields of a latitude-longitude grid, both poles included, are sent to an icosahedral
+// multi-mesh, exchanged there, and sent back.
+struct GraphcastSpec : Images {
+  static constexpr const char* kKind = "graphcast";
+  GraphcastSpec() : Images{721, 1440, 471, 227} {}
+  int64_t mesh_level = 6;       // how often an icosahedron is split: 10 * 4^level + 2 nodes
+  double radius = 0.6;          // of grid to mesh edges: of the longest edge of the finest level
+  int64_t latent_size = 512;    // of nodes and edges
+  int64_t num_gnn_layers = 16;  // message passing steps on the mesh, each with its own weights
+  int64_t mlp_hidden_size = 512, mlp_num_hidden_layers = 1;
+  double norm_eps = 1e-5;
+
+  int64_t mesh_nodes() const { return 10 * (int64_t{1} << (2 * mesh_level)) + 2; }
+  int64_t mesh_edges() const { return 20 * ((int64_t{1} << (2 * mesh_level + 2)) - 1); }  // of all levels
+  int64_t mesh_to_grid_edges() const { return 3 * pixels(); }
+  int64_t tokens() const { return pixels(); }
+  int64_t width() const { return latent_size; }
+  int64_t heads() const { return 1; }
+  int64_t blocks() const { return num_gnn_layers; }
+};
+
 class NetSpec {
  public:
-  using Kinds = std::variant<VitSpec, GptSpec, LlamaSpec, UnetSpec, MlpSpec, RegionalGnnSpec, AuroraSpec>;
+  using Kinds = std::variant<VitSpec, GptSpec, LlamaSpec, UnetSpec, MlpSpec, RegionalGnnSpec, AuroraSpec,
+                             GraphcastSpec>;
   NetSpec() = default;
   template <class T>
   requires std::is_constructible_v<Kinds, T> NetSpec(T of) : of_(std::move(of)) {}
@@ -236,6 +259,8 @@ class NetSpec {
   const RegionalGnnSpec& regional_gnn() const { return std::get<RegionalGnnSpec>(of_); }
   AuroraSpec& aurora() { return std::get<AuroraSpec>(of_); }
   const AuroraSpec& aurora() const { return std::get<AuroraSpec>(of_); }
+  GraphcastSpec& graphcast() { return std::get<GraphcastSpec>(of_); }
+  const GraphcastSpec& graphcast() const { return std::get<GraphcastSpec>(of_); }
 
   const Images* images() const;
   Images* images() { return const_cast<Images*>(std::as_const(*this).images()); }

@@ -123,6 +123,18 @@ void visit_net(Visitor&& v, AuroraSpec& n) {
 }
 
 template <class Visitor>
+void visit_net(Visitor&& v, GraphcastSpec& n) {
+  visit_images(v, n);
+  v("net.mesh_level", n.mesh_level);
+  v("net.radius", n.radius);
+  v("net.latent_size", n.latent_size);
+  v("net.num_gnn_layers", n.num_gnn_layers);
+  v("net.mlp_hidden_size", n.mlp_hidden_size);
+  v("net.mlp_num_hidden_layers", n.mlp_num_hidden_layers);
+  v("net.norm_eps", n.norm_eps);
+}
+
+template <class Visitor>
 void visit_rows(Visitor&& v, DataSpec& d) {
   v("data.mask_mode", d.mask_mode);
   v("data.ice_variable", d.ice_variable);

@@ -252,18 +252,20 @@ void validate_net(const AuroraSpec& n, const Check& check) {
                 {n.mlp_ratio, "net.mlp_ratio"},
                 {n.dec_mlp_ratio, "net.dec_mlp_ratio"}},
                check);
-  for (const auto& [list, key] : {std::pair<const std::vector<int64_t>*, const char*>{&n.levels, "net.levels"},
-                                  {&n.encoder_depths, "net.encoder_depths"},
-                                  {&n.encoder_num_heads, "net.encoder_num_heads"},
-                                  {&n.decoder_depths, "net.decoder_depths"},
-                                  {&n.window, "net.window"}})
+  for (const auto& [list, key] :
+       {std::pair<const std::vector<int64_t>*, const char*>{&n.levels, "net.levels"},
+        {&n.encoder_depths, "net.encoder_depths"},
+        {&n.encoder_num_heads, "net.encoder_num_heads"},
+        {&n.decoder_depths, "net.decoder_depths"},
+        {&n.window, "net.window"}})
     for (const int64_t value : *list) at_least_one({{value, key}}, check);
   for (const auto& [names, key] :
        {std::pair<const std::vector<std::string>*, const char*>{&n.surf_vars, "net.surf_vars"},
         {&n.atmos_vars, "net.atmos_vars"}})
     check.that(!names->empty(), key, "names no variable", "name one or more");
   check.that(!n.levels.empty(), "net.levels", "has no pressure level", "give them in hPa");
-  check.that(n.latent_levels >= 2, "net.latent_levels", "is below 2", "one is the surface's: give at least 2");
+  check.that(n.latent_levels >= 2, "net.latent_levels", "is below 2",
+             "one is the surface's: give at least 2");
   check.that(n.window.size() == 3, "net.window", "has " + std::to_string(n.window.size()) + " sizes",
              "give latent levels, patches down and across, e.g. [2, 6, 12]");
   check.that(n.encoder_depths.size() >= 2 && n.encoder_depths.size() <= 8, "net.encoder_depths",
@@ -278,6 +280,22 @@ void validate_net(const AuroraSpec& n, const Check& check) {
              "give the longitude of the grid's first column in degrees");
 }
 
+void validate_net(const GraphcastSpec& n, const Check& check) {
+  validate_images(n, check);
+  at_least_one({{n.latent_size, "net.latent_size"},
+                {n.num_gnn_layers, "net.num_gnn_layers"},
+                {n.mlp_hidden_size, "net.mlp_hidden_size"},
+                {n.mlp_num_hidden_layers, "net.mlp_num_hidden_layers"}},
+               check);
+  check.that(n.img_height >= 2, "net.img_height", "has fewer rows than there are poles",
+             "give the rows from pole to pole, both included, e.g. 721");
+  check.that(n.mesh_level >= 0 && n.mesh_level <= 9, "net.mesh_level", "is not in [0, 9]",
+             "give how often the icosahedron is split, e.g. 6");
+  check.that(n.radius > 0 && n.radius <= 2, "net.radius", "is not in (0, 2]",
+             "give a part of the mesh's longest edge, e.g. 0.6");
+  check.that(n.norm_eps > 0, "net.norm_eps", "is not positive", "use 1e-5");
+}
+
 // ---- … and together ----
 
 void validate_together(const AuroraSpec& n, const Check& check) {
@@ -289,9 +307,10 @@ void validate_together(const AuroraSpec& n, const Check& check) {
   };
   same(n.encoder_num_heads, "net.encoder_num_heads");
   same(n.decoder_depths, "net.decoder_depths");
-  check.that(n.img_height % n.patch_size == 0 && n.img_width % n.patch_size == 0, "net.patch_size",
-             "does not divide the grid of " + std::to_string(n.img_height) + " x " + std::to_string(n.img_width),
-             "crop the grid (net.img_height; the published model drops the southern row)");
+  check.that(
+      n.img_height % n.patch_size == 0 && n.img_width % n.patch_size == 0, "net.patch_size",
+      "does not divide the grid of " + std::to_string(n.img_height) + " x " + std::to_string(n.img_width),
+      "crop the grid (net.img_height; the published model drops the southern row)");
   check.that(n.latent_levels % n.window[0] == 0, "net.latent_levels",
              "is no multiple of " + std::to_string(n.window[0]) + ", a window's levels (net.window)",
              "give a multiple");
@@ -306,17 +325,18 @@ void validate_together(const AuroraSpec& n, const Check& check) {
   check.that(n.west + n.spacing * static_cast<double>(n.img_width - 1) < 360, "net.img_width",
              "goes round the earth more than once", "give fewer columns");
   const int64_t in = n.history * n.fields() + n.static_fields();
-  check.that(n.in_channels == in, "net.in_channels",
-             "is " + std::to_string(n.in_channels) + ", and the variables come to " + std::to_string(in) +
-                 " (net.history steps of surface fields and of each upper-air one's levels, then static ones)",
-             "give that");
-  check.that(n.out_channels == n.fields(), "net.out_channels",
-             "is " + std::to_string(n.out_channels) + ", and a step has " + std::to_string(n.fields()) + " fields",
-             "give that");
+  check.that(
+      n.in_channels == in, "net.in_channels",
+      "is " + std::to_string(n.in_channels) + ", and the variables come to " + std::to_string(in) +
+          " (net.history steps of surface fields and of each upper-air one's levels, then static ones)",
+      "give that");
+  check.that(
+      n.out_channels == n.fields(), "net.out_channels",
+      "is " + std::to_string(n.out_channels) + ", and a step has " + std::to_string(n.fields()) + " fields",
+      "give that");
   check.that(n.history * n.tokens() * n.embed_dim < (int64_t{1} << 40), "net.img_height",
              "and the other sizes come to more than can be counted", "make the grid smaller");
 }
-
 
 // Both regions lie on the grid, and every node has as many neighbours as it is to have.
 void validate_together(const RegionalGnnSpec& n, const Check& check) {
@@ -363,6 +383,11 @@ void validate_together(const RegionalGnnSpec& n, const Check& check) {
 }
 
 void validate_together(const MlpSpec&, const Check&) {}
+
+void validate_together(const GraphcastSpec& n, const Check& check) {
+  check.that(n.pixels() < (int64_t{1} << 31) / 20, "net.img_width",
+             "makes a grid of more points than 32 bits count the edges of", "give fewer");
+}
 
 template <class Net>
 void validate_together(const Net& n, const Check& check) {
@@ -524,12 +549,13 @@ Numbers numbers_of(const AuroraSpec& n, bool) {
   double width = real(n.embed_dim), tokens = real(n.tokens());
   for (size_t i = 0; i < n.encoder_depths.size(); ++i, width *= 2, tokens /= 4) {
     const size_t mirrored = n.decoder_depths.size() - 1 - i;
-    const double blocks =
-        real(n.encoder_depths[i]) + (mirrored < n.decoder_depths.size() ? real(n.decoder_depths[mirrored]) : 0);
+    const double blocks = real(n.encoder_depths[i]) +
+                          (mirrored < n.decoder_depths.size() ? real(n.decoder_depths[mirrored]) : 0);
     all.weights += blocks * (4 + 2 * real(n.mlp_ratio)) * width * width;
     all.sample += blocks * (10 + 3 * real(n.mlp_ratio)) * width * tokens;
   }
-  all.sample += real(n.patches()) * real(n.pressure_levels()) * real(n.embed_dim) * (20 + 4 * real(n.dec_mlp_ratio));
+  all.sample +=
+      real(n.patches()) * real(n.pressure_levels()) * real(n.embed_dim) * (20 + 4 * real(n.dec_mlp_ratio));
   return all;
 }
 
@@ -541,6 +567,16 @@ Numbers numbers_of(const RegionalGnnSpec& n, bool) {
   const double row = 3 * D + 2 * layers * H;  // of an MLP: what goes in, its layers, what comes out
   return {steps * (10 * D * H + 4 * mlp) + (2 * real(n.in_channels) + 6) * H + 5 * mlp,
           (steps + 1) * (edges + 2 * down + up) * row + real(n.in_channels) * (down + up)};
+}
+
+Numbers numbers_of(const GraphcastSpec& n, bool) {
+  const double D = real(n.latent_size), H = real(n.mlp_hidden_size), layers = real(n.mlp_num_hidden_layers);
+  const double steps = real(n.num_gnn_layers), mlp = H * (D + (layers - 1) * H);
+  const double grid = real(n.pixels()), mesh = real(n.mesh_nodes()), row = 3 * D + 2 * layers * H;
+  return {(steps + 2) * (5 * D * H + 2 * mlp) + 2 * (real(n.in_channels) + 9) * H +
+              (real(n.out_channels) + 8 * D) * H,
+          (steps * (real(n.mesh_edges()) + mesh) + 2 * (3 * grid + mesh) + 5 * grid) * row +
+              2 * real(n.in_channels) * grid};
 }
 
 // Bytes that all tensors of a rank would hold if nothing were cut, roughly and in floating point. Whatever

@@ -309,6 +309,11 @@ void Comm::all_to_all(const Op& op, const void* in, Extent counts, void* out, DT
       requests.counts.push_back(as_int(op, parts[r]));
       requests.displacements.push_back(as_int(op, begin_of(parts, r)));
     }
+  // Open MPI's libnbc takes two equal addresses for MPI_IN_PLACE, and an empty view may begin where the other
+  // one does.
+  static char nothing[2];
+  if (counts.in == 0) in = &nothing[0];
+  if (counts.out == 0) out = &nothing[1];
   must(MPI_Ialltoallv(in, requests.counts.data(), requests.displacements.data(), mpi_type(t), out,
                       requests.counts.data() + size, requests.displacements.data() + size, mpi_type(t),
                       comms_[op.a.group], requests.next()),

@@ -47,9 +47,17 @@ std::string graph_text(const RegionalGnnSpec& n) {
          text(" edges, %ld -> %ld channels", n.in_channels, n.out_channels);
 }
 
+std::string graph_text(const GraphcastSpec& n) {
+  return some(n.num_gnn_layers, "step") + " of " + std::to_string(n.latent_size) + " on a mesh of " +
+         grouped(n.mesh_nodes()) + " nodes and " + grouped(n.mesh_edges()) + " edges, " +
+         text("%ld -> %ld channels of %ld x %ld", n.in_channels, n.out_channels, n.img_height, n.img_width);
+}
+
 std::string net_text(const NetSpec& n, int64_t parameters) {
   if (n.kind() == RegionalGnnSpec::kKind)
     return n.kind() + ", " + grouped(parameters) + " parameters: " + graph_text(n.regional_gnn());
+  if (n.kind() == GraphcastSpec::kKind)
+    return n.kind() + ", " + grouped(parameters) + " parameters: " + graph_text(n.graphcast());
   if (n.kind() == MlpSpec::kKind)
     return n.kind() + ", " + grouped(parameters) + " parameters: " + layers_text(n.mlp());
   const std::string net = n.kind() + ", " + grouped(parameters) +

@@ -3,6 +3,7 @@
 
 #include "model/nets/aurora/aurora.h"
 #include "model/nets/balance.h"
+#include "model/nets/graphcast.h"
 #include "model/nets/legal_layout.h"
 #include "model/nets/mlp.h"
 #include "model/nets/net.h"

@@ -27,6 +27,7 @@ struct NetLimits {
   std::string no_tp = "";        // why tensor parallelism cannot cut its layers; "": it can
   std::string no_cp = "";        // why context parallelism cannot cut its tokens; "": it can
   std::string no_sequence = "";  // … sequence parallelism its rows
+  bool attends = true;           // policy.cp_kind says how its attention goes over ranks
 };
 NetLimits limits_of(const NetSpec& net);
 
@@ -42,6 +43,10 @@ inline bool cp_cuts(const NetLimits& n, int64_t cp) {
 /// Ulysses gives each rank as many of the heads that tensor parallelism leaves.
 inline bool ulysses_cuts(const NetLimits& n, int64_t tp, int64_t cp) {
   return cp_cuts(n, cp) && n.kv_heads / tp % cp == 0;
+}
+/// What does not attend is cut in one way.
+inline bool kind_cuts(const NetLimits& n, int64_t cp, bool allgather) {
+  return cp == 1 || n.attends || allgather;
 }
 /// Sequence parallelism leaves each rank a row of what the last rank of context parallelism has.
 inline bool sequence_cuts(const NetLimits& n, int64_t micro_batch, int64_t cp, int64_t tp) {

@@ -1,34 +1,12 @@
 #include "model/nets/message_passing.h"
 
 #include <algorithm>
-#include <cstring>
-#include <stdexcept>
 
 #include "model/nets/constants.h"
 #include "model/nets/declare.h"
+#include "model/nets/edge_cut.h"
 
 namespace isobar {
-// ---- constants ----
-
-View EdgeConstants::indices(int which, const char* what, int64_t count, std::vector<int32_t> EdgeSet::*of) {
-  View& made = made_[which];
-  if (!made)
-    made =
-        b_.constant(name_ + "." + what, DType::i32, count, [graph = graph_, set = set_, of, count](void* to) {
-          const std::vector<int32_t>& list = ((*graph)().*set).*of;
-          if (static_cast<int64_t>(list.size()) != count) throw std::logic_error("a graph of another size");
-          std::copy(list.begin(), list.end(), static_cast<int32_t*>(to));
-        });
-  return made;
-}
-
-View EdgeConstants::features(DType t) {
-  if (!features_)
-    features_ = b_.constant(
-        name_ + ".features", t, edges * EdgeSet::kFeatures,
-        [graph = graph_, set = set_, t](void* to) { fill_as(t, ((*graph)().*set).features, to); });
-  return features_;
-}
 
 // ---- one type of edge ----
 
@@ -40,6 +18,7 @@ EdgeUpdate::EdgeUpdate(Emission& e, const Sharding& at, const std::string& path,
       path_(path),
       batch_(at.batch),
       D_(latent),
+      cp_group_(at.cp_group),
       mlp_(e, at, path, name, {{"edge", latent}, {"sender", latent}, {"receiver", latent}}, shape) {}
 
 Attrs EdgeUpdate::edge_rows(int64_t n) const {
@@ -50,9 +29,8 @@ View EdgeUpdate::forward(const std::string& pass, const View& edges, const View&
                          const View& receivers, const View& residual, const View& y, bool keep) {
   x_[kEdge] = edges, x_[kSender] = senders, x_[kReceiver] = receivers;
   const int64_t rows = batch_ * at_.edges, H = mlp_.hidden();
+  const View of_sender = sender_table(pass, senders);
   const View u = mlp_.first(pass, {edges}, rows, keep);
-  const View of_sender = b_.scratch(path_ + ".sender", e_.act, batch_ * at_.senders * H);
-  mlp_.product(pass, kSender, senders, of_sender, batch_ * at_.senders);
   const View of_receiver = b_.scratch(path_ + ".receiver", e_.act, batch_ * at_.receivers * H);
   mlp_.product(pass, kReceiver, receivers, of_receiver, batch_ * at_.receivers);
   b_.emit(OpKind::gather, path_ + "/gather" + pass, edge_rows(H),
@@ -74,9 +52,7 @@ void EdgeUpdate::backward(const View& dsum, const View& edges, bool add_edges, c
           {add_edges ? edges : View{}, dsum, at_.receiver()}, {dh});
   const View du = mlp_.backward(dh, rows);
   // Of what was gathered: the sum over the edges of each node
-  const View of_sender = e_.operand(path_ + ".dsender", e_.act, batch_ * at_.senders * H);
-  b_.emit(OpKind::segment_sum, path_ + "/gather/backward_sender", edge_rows(H),
-          {du, at_.sender_offsets(), at_.by_sender()}, {of_sender});
+  const View of_sender = sender_sums(du);
   const View of_receiver = e_.operand(path_ + ".dreceiver", e_.act, batch_ * at_.receivers * H);
   b_.emit(OpKind::segment_sum, path_ + "/gather/backward_receiver", edge_rows(H),
           {du, at_.receiver_offsets(), View{}}, {of_receiver});
@@ -86,6 +62,67 @@ void EdgeUpdate::backward(const View& dsum, const View& edges, bool add_edges, c
   mlp_.backward_weight(kSender, x_[kSender], of_sender, batch_ * at_.senders);
   mlp_.backward_input(kReceiver, of_receiver, receivers, batch_ * at_.receivers, true);
   mlp_.backward_weight(kReceiver, x_[kReceiver], of_receiver, batch_ * at_.receivers);
+}
+
+// ---- the senders' side ----
+
+View EdgeUpdate::sender_table(const std::string& pass, const View& senders) {
+  const int64_t own = at_.senders, rows = at_.table(), H = mlp_.hidden();
+  const View table = b_.scratch(path_ + ".sender", e_.act, batch_ * rows * H);
+  const EdgeCut* const cut = at_.cut();
+  const bool apart = rows > own && batch_ > 1;
+  const View mine =
+      apart ? b_.scratch(path_ + ".sender.own", e_.act, batch_ * own * H) : table.slice(0, batch_ * own * H);
+  mlp_.product(pass, kSender, senders, mine, batch_ * own);
+  if (apart) spread(path_ + "/halo/own" + pass, mine, own, table, rows);
+  if (!cut || cut->halo_of_all == 0) return table;
+  const auto sent = static_cast<int64_t>(cut->sent.size());
+  const View leaving = b_.scratch(path_ + ".halo.leaving", e_.act, std::max<int64_t>(1, batch_ * sent * H));
+  if (sent > 0)
+    b_.emit(OpKind::gather, path_ + "/halo/pack" + pass, {.m = batch_ * sent, .n = H, .batch = batch_},
+            {View{}, mine, at_.sent(), View{}, View{}}, {leaving});
+  for (int64_t b = 0; b < batch_; ++b)
+    exchange(path_ + "/halo" + of_sample(b) + pass, leaving.slice(b * sent * H, sent * H), cut->send,
+             table.slice((b * rows + own) * H, (rows - own) * H), cut->receive);
+  return table;
+}
+
+View EdgeUpdate::sender_sums(const View& du) {
+  const int64_t own = at_.senders, rows = at_.table(), H = mlp_.hidden();
+  const View sums = e_.operand(path_ + ".dsender", e_.act, batch_ * own * H);
+  const EdgeCut* const cut = at_.cut();
+  const bool whole = !cut || cut->halo_of_all == 0;
+  const int64_t sent = whole ? 0 : static_cast<int64_t>(cut->sent.size()), all = rows + sent;
+  const View table = whole ? sums : b_.scratch(path_ + ".dsender.table", e_.act, batch_ * all * H);
+  const bool apart = sent > 0 && batch_ > 1;
+  const View here = apart ? b_.scratch(path_ + ".dsender.here", e_.act, batch_ * rows * H)
+                          : table.slice(0, batch_ * rows * H);
+  b_.emit(OpKind::segment_sum, path_ + "/gather/backward_sender", edge_rows(H),
+          {du, at_.sender_offsets(), at_.by_sender()}, {here});
+  if (whole) return sums;
+  if (apart) spread(path_ + "/halo/backward_own", here, rows, table, all);
+  for (int64_t b = 0; b < batch_; ++b)
+    exchange(path_ + "/halo" + of_sample(b) + "/backward", table.slice((b * all + own) * H, (rows - own) * H),
+             cut->receive, table.slice((b * all + rows) * H, sent * H), cut->send);
+  b_.emit(OpKind::segment_sum, path_ + "/halo/backward_sum", {.m = batch_ * all, .n = H, .batch = batch_},
+          {table, at_.returned_offsets(), at_.returned_rows()}, {sums});
+  return sums;
+}
+
+void EdgeUpdate::exchange(const std::string& path, const View& from, const std::vector<int64_t>& send,
+                          const View& to, const std::vector<int64_t>& receive) const {
+  Attrs a{.group = cp_group_};
+  for (const int64_t rows : send) a.send.push_back(rows * mlp_.hidden());
+  for (const int64_t rows : receive) a.receive.push_back(rows * mlp_.hidden());
+  b_.emit(OpKind::all_to_all, path, a, {from}, {to}, Lane::cp);
+}
+
+void EdgeUpdate::spread(const std::string& path, const View& x, int64_t rows, const View& y,
+                        int64_t y_rows) const {
+  const int64_t n = rows * mlp_.hidden();
+  b_.emit(OpKind::copy, path,
+          {.m = 1, .n = n, .extent = {batch_, 1, 1}, .from = {n, 0, 0}, .to = {y_rows * mlp_.hidden(), 0, 0}},
+          {x}, {y});
 }
 
 // ---- the step ----

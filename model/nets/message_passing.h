@@ -7,49 +7,18 @@
 // The step of a regional-gnn has two of them and two types of nodes: downstream (receives both types),
 // upstream (receives none, so its MLP reads itself alone). What the last step gives nobody reads but the
 // downstream nodes: it makes no more, and the gradients of its upstream MLP are zero.
+//
+// Where the graph is cut over ranks (edge_cut.h) an EdgeUpdate brings the halo's rows as products, which a
+// sender's own rank has made once, while the edges' own product is made; sums go back the same way.
 #pragma once
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "model/nets/edge_set.h"
 #include "model/nets/graph_mlp.h"
 #include "model/nets/net.h"
-#include "model/nets/region_graph.h"
 
 namespace isobar {
-
-/// Indices and features of one type of edge in a plan. Each is a buffer from when it is first asked for: a
-/// rank holds those that its parts read.
-class EdgeConstants {
- public:
-  EdgeConstants(Builder& b, std::string name, std::shared_ptr<const LazyRegionGraph> graph,
-                EdgeSet RegionGraph::*set, int64_t edges, int64_t senders, int64_t receivers)
-      : edges(edges),
-        senders(senders),
-        receivers(receivers),
-        b_(b),
-        name_(std::move(name)),
-        graph_(std::move(graph)),
-        set_(set) {}
-  const int64_t edges, senders, receivers;
-
-  View sender() { return indices(0, "sender", edges, &EdgeSet::senders); }
-  View receiver() { return indices(1, "receiver", edges, &EdgeSet::receivers); }
-  View receiver_offsets() {
-    return indices(2, "receiver_offsets", receivers + 1, &EdgeSet::receiver_offsets);
-  }
-  View sender_offsets() { return indices(3, "sender_offsets", senders + 1, &EdgeSet::sender_offsets); }
-  View by_sender() { return indices(4, "by_sender", edges, &EdgeSet::by_sender); }
-  View features(DType t);  // [edges, 3]
-
- private:
-  View indices(int which, const char* what, int64_t count, std::vector<int32_t> EdgeSet::*of);
-  Builder& b_;
-  const std::string name_;
-  const std::shared_ptr<const LazyRegionGraph> graph_;
-  EdgeSet RegionGraph::*const set_;
-  View made_[5], features_;
-};
 
 class EdgeUpdate {
  public:
@@ -71,12 +40,22 @@ class EdgeUpdate {
 
  private:
   static constexpr size_t kEdge = 0, kSender = 1, kReceiver = 2;
+  /// Products of the senders that the edges read: this rank's own and, where the graph is cut, the halo's
+  View sender_table(const std::string& pass, const View& senders);
+  /// Sums of du over the edges of each own sender, those of other ranks' edges among them
+  View sender_sums(const View& du);
+  std::string of_sample(int64_t b) const { return batch_ > 1 ? std::to_string(b) : ""; }
+  void exchange(const std::string& path, const View& from, const std::vector<int64_t>& send, const View& to,
+                const std::vector<int64_t>& receive) const;
+  /// Rows of each sample, of tables of so many rows
+  void spread(const std::string& path, const View& x, int64_t rows, const View& y, int64_t y_rows) const;
   Attrs edge_rows(int64_t n) const;
   Emission& e_;
   Builder& b_;
   EdgeConstants& at_;
   const std::string path_;
   const int64_t batch_, D_;
+  const int cp_group_;
   GraphMlp mlp_;
   View x_[3];  // what forward read
 };

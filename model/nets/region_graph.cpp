@@ -4,6 +4,10 @@
 #include <cmath>
 #include <numbers>
 #include <tuple>
+#include <vector>
+
+#include "model/nets/memo.h"
+#include "model/plan/layout.h"
 
 namespace isobar {
 namespace {
@@ -84,14 +88,7 @@ EdgeSet edges(const RegionGrid& grid, const GridBox& from, const GridBox& to, in
       }
     }
   e.receiver_offsets.push_back(static_cast<int32_t>(e.senders.size()));
-  // The transposed lists, by counting
-  e.sender_offsets.assign(static_cast<size_t>(from.points()) + 1, 0);
-  for (const int32_t s : e.senders) ++e.sender_offsets[static_cast<size_t>(s) + 1];
-  for (size_t s = 1; s < e.sender_offsets.size(); ++s) e.sender_offsets[s] += e.sender_offsets[s - 1];
-  std::vector<int32_t> next = e.sender_offsets;
-  e.by_sender.resize(e.senders.size());
-  for (size_t i = 0; i < e.senders.size(); ++i)
-    e.by_sender[static_cast<size_t>(next[static_cast<size_t>(e.senders[i])]++)] = static_cast<int32_t>(i);
+  e.list_by_sender(from.points());
   return e;
 }
 
@@ -102,6 +99,24 @@ RegionGraph region_graph(const RegionalGnnSpec& n) {
   const GridBox down = n.downstream_box(), up = n.upstream_box();
   return {edges(grid, down, down, down.columns, n.neighbors, false),
           edges(grid, up, down, n.boundary_columns(), n.boundary_neighbors, true)};
+}
+
+std::shared_ptr<const RegionCut> region_cut(const RegionalGnnSpec& n, int64_t ranks) {
+  using Key = std::tuple<double, double, double, std::vector<double>, std::vector<double>, double, int64_t,
+                         int64_t, int64_t>;
+  static Memo<Key, std::shared_ptr<const RegionCut>> known;
+  const Key key{n.north,     n.west,
+                n.spacing,   n.downstream,
+                n.upstream,  n.boundary_longitude,
+                n.neighbors, n.boundary_neighbors,
+                ranks};
+  return known(key, [&] {
+    const RegionGraph g = region_graph(n);
+    const std::vector<int64_t> down = split_evenly(n.tokens(), ranks),
+                               up = split_evenly(n.upstream_box().points(), ranks);
+    return std::make_shared<const RegionCut>(
+        RegionCut{cut_edges(g.intra, down, down), cut_edges(g.boundary, up, down)});
+  });
 }
 
 }  // namespace isobar

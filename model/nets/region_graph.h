@@ -14,26 +14,24 @@
 #include <vector>
 
 #include "model/base/net_spec.h"
+#include "model/nets/edge_cut.h"
 
 namespace isobar {
 
-/// Edges of one type by receiver, then by sender; both ends as CSR (offsets have one entry more than nodes).
-struct EdgeSet {
-  static constexpr int64_t kFeatures = 3;
-  std::vector<int32_t> senders, receivers;  // by edge
-  std::vector<int32_t> receiver_offsets;    // edges of receiver r: offsets[r] … offsets[r + 1]
-  std::vector<int32_t> sender_offsets;      // of sender s: by_sender[offsets[s]] …
-  std::vector<int32_t> by_sender;           // edges by sender, then by number
-  std::vector<float> features;              // by edge: receiver's latitude and longitude less the sender's,
-                                            // great-circle distance; degrees
-};
-
+/// Features: receiver's latitude and longitude less the sender's, great-circle distance; degrees
 struct RegionGraph {
+  static constexpr int64_t kFeatures = 3;
   EdgeSet intra;     // downstream to downstream
   EdgeSet boundary;  // upstream to the downstream region's western boundary
 };
 
 RegionGraph region_graph(const RegionalGnnSpec& n);
+
+/// Cut over ranks: both regions into runs of points as even as can be, bands of latitude. By rank.
+struct RegionCut {
+  std::vector<EdgeCut> intra, boundary;
+};
+std::shared_ptr<const RegionCut> region_cut(const RegionalGnnSpec& n, int64_t ranks);
 
 /// Built when somebody first looks, once for all that share it.
 class LazyRegionGraph {

@@ -4,8 +4,10 @@
 #include <cstdio>
 
 #include "model/nets/declare.h"
+#include "model/nets/feature_embed.h"
 #include "model/nets/message_passing.h"
 #include "model/nets/pixels.h"
+#include "model/nets/region_graph.h"
 
 namespace isobar {
 namespace {
@@ -37,28 +39,31 @@ class GraphEmbed : public NetPart {
         at_(at),
         n_(n),
         nodes_{{"down", n.downstream_box(), e, at, n}, {"up", n.upstream_box(), e, at, n}},
-        edges_{{"intra", intra, e, at, n}, {"boundary", boundary, e, at, n}} {}
+        features_{&intra, &boundary},
+        edges_{{e, at, "embed/intra", "embed.intra", intra.edges, intra.width, shape_of(n)},
+               {e, at, "embed/boundary", "embed.boundary", boundary.edges, boundary.width, shape_of(n)}} {}
   void set_input(const View& v) { input_ = v; }
 
   void declare(Declare& d) override {
     for (Nodes& x : nodes_) x.mlp.declare(d);
-    for (Edges& x : edges_) x.mlp.declare(d);
+    for (FeatureEmbed& x : edges_) x.declare(d);
   }
   View last_gradient(bool weight) const override {
-    return weight || !e_.split ? edges_[1].mlp.last_weight() : edges_[1].mlp.first_bias();
+    return weight || !e_.split ? edges_[1].last_weight() : edges_[1].first_bias();
   }
 
   std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override {
     std::vector<Flow> out(4);
     for (size_t i = 0; i < 4; ++i) out[i].x = how.lies(i);
     for (size_t i = 0; i < 2; ++i) forward(nodes_[i], out[i].x);
-    for (size_t i = 0; i < 2; ++i) forward(edges_[i], out[2 + i].x);
+    for (size_t i = 0; i < 2; ++i)
+      edges_[i].to_stream("/forward", features_[i]->features(e_.act), out[2 + i].x, true);
     return out;
   }
 
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>&) override {
     for (size_t i = 0; i < 2; ++i) backward(nodes_[i], out[i].dx);
-    for (size_t i = 0; i < 2; ++i) backward(edges_[i], out[2 + i].dx);
+    for (size_t i = 0; i < 2; ++i) edges_[i].stream_backward(out[2 + i].dx);
   }
 
  private:
@@ -67,7 +72,7 @@ class GraphEmbed : public NetPart {
           const RegionalGnnSpec& n)
         : name("embed/" + name),
           box(box),
-          rows(at.batch * box.points()),
+          rows(at.with_tokens(box.points()).rows),
           mlp(e, at, this->name, "embed." + name, {{"0", n.in_channels}}, shape_of(n)) {}
     const std::string name;
     const GridBox box;
@@ -75,17 +80,6 @@ class GraphEmbed : public NetPart {
     GraphMlp mlp;
     View x;  // [rows, C] act
   };
-  struct Edges {
-    Edges(const std::string& name, EdgeConstants& of, Emission& e, const Sharding& at,
-          const RegionalGnnSpec& n)
-        : name("embed/" + name),
-          of(of),
-          mlp(e, at, this->name, "embed." + name, {{"0", EdgeSet::kFeatures}}, shape_of(n)) {}
-    const std::string name;
-    EdgeConstants& of;
-    GraphMlp mlp;
-  };
-
   void forward(Nodes& x, const View& y) {
     const ImageShape region{n_.in_channels, x.box.rows, x.box.columns, 1};
     const View fields = b_.scratch(x.name + ".fields", DType::f32, at_.batch * region.size());
@@ -98,30 +92,9 @@ class GraphEmbed : public NetPart {
     x.mlp.norm("/forward", x.rows, {}, {}, y, true);
   }
 
-  // Once for all samples of a micro-batch
-  void forward(Edges& x, const View& y) {
-    const int64_t rows = x.of.edges, all = rows * n_.latent_size;
-    x.mlp.first("/forward", {x.of.features(e_.act)}, rows, true);
-    x.mlp.rest("/forward", rows, true);
-    const View one = b_.scratch(x.name + ".y", DType::f32, all);
-    x.mlp.norm("/forward", rows, {}, {}, one, true);
-    b_.emit(OpKind::copy, x.name + "/samples",
-            {.m = 1, .n = all, .extent = {at_.batch, 1, 1}, .from = {0, 0, 0}, .to = {all, 0, 0}}, {one},
-            {y});
-  }
-
   void backward(Nodes& x, const View& dy) {
     const View dh = as_act(e_, x.name + "/backward_cast", x.name + ".dy", dy, false);
     x.mlp.backward_weight(0, x.x, x.mlp.backward(dh, x.rows), x.rows);
-  }
-
-  void backward(Edges& x, const View& dy) {
-    const int64_t rows = x.of.edges;
-    const View sum = b_.scratch(x.name + ".dsamples", DType::f32, rows * n_.latent_size);
-    b_.emit(OpKind::period_sum, x.name + "/samples/backward",
-            {.m = at_.batch * rows, .n = n_.latent_size, .period = rows}, {dy}, {sum});
-    const View dh = as_act(e_, x.name + "/backward_cast", x.name + ".dy", sum, false);
-    x.mlp.backward_weight(0, x.of.features(e_.act), x.mlp.backward(dh, rows), rows);
   }
 
   Emission& e_;
@@ -129,7 +102,8 @@ class GraphEmbed : public NetPart {
   const Sharding& at_;
   const RegionalGnnSpec n_;
   Nodes nodes_[2];
-  Edges edges_[2];
+  EdgeConstants* features_[2];
+  FeatureEmbed edges_[2];
   View input_;
 };
 
@@ -201,9 +175,12 @@ class RegionalGnn : public Net {
   RegionalGnn(const RegionalGnnSpec& n, Emission& e, const Sharding& at)
       : at_(at),
         read_(image_read(n, 1)),
-        intra_(e.b, "intra", graph_of(n), &RegionGraph::intra, n.intra_edges(), n.tokens(), n.tokens()),
-        boundary_(e.b, "boundary", graph_of(n), &RegionGraph::boundary, n.boundary_edges(),
-                  n.upstream_box().points(), n.tokens()) {
+        nodes_(n.tokens()),
+        graph_(std::make_shared<LazyRegionGraph>(n)),
+        cut_(at.cp > 1 ? region_cut(n, at.cp) : nullptr),
+        intra_(edges(e, "intra", &RegionGraph::intra, &RegionCut::intra, n.tokens(), n.intra_edges())),
+        boundary_(edges(e, "boundary", &RegionGraph::boundary, &RegionCut::boundary,
+                        n.upstream_box().points(), n.boundary_edges())) {
     const auto steps = static_cast<int>(n.num_gnn_layers);
     auto embed = std::make_unique<GraphEmbed>(e, at, n, intra_, boundary_);
     embed_ = embed.get();
@@ -215,7 +192,7 @@ class RegionalGnn : public Net {
     auto head = std::make_unique<GraphHead>(steps + 1, e, at, n);
     head_ = head.get();
     parts_.push_back(std::move(head));
-    const int64_t rows[4] = {n.tokens(), n.upstream_box().points(), n.intra_edges(), n.boundary_edges()};
+    const int64_t rows[4] = {intra_.receivers, boundary_.senders, intra_.edges, boundary_.edges};
     for (int32_t to = 1; to <= steps; ++to)
       for (size_t i = 0; i < 4; ++i)
         streams_.push_back(
@@ -232,14 +209,20 @@ class RegionalGnn : public Net {
   }
 
  private:
-  // Of all constants of this plan, whichever is filled first builds it.
-  std::shared_ptr<const LazyRegionGraph> graph_of(const RegionalGnnSpec& n) {
-    if (!graph_) graph_ = std::make_shared<LazyRegionGraph>(n);
-    return graph_;
+  /// Those of this rank, into downstream nodes
+  EdgeConstants edges(Emission& e, const std::string& name, EdgeSet RegionGraph::*set,
+                      std::vector<EdgeCut> RegionCut::*cut, int64_t senders, int64_t count) const {
+    return edges_of_rank(
+        e, name, [graph = graph_, set]() -> const EdgeSet& { return (*graph)().*set; },
+        {count, senders, nodes_, RegionGraph::kFeatures},
+        cut_ ? std::shared_ptr<const EdgeCut>(cut_, &((*cut_).*cut)[static_cast<size_t>(at_.at.cp)])
+             : nullptr);
   }
   const Sharding& at_;
   const ImageShape read_;
-  std::shared_ptr<const LazyRegionGraph> graph_;
+  const int64_t nodes_;                                 // downstream
+  const std::shared_ptr<const LazyRegionGraph> graph_;  // of all constants of this plan
+  const std::shared_ptr<const RegionCut> cut_;
   EdgeConstants intra_, boundary_;
   GraphEmbed* embed_;
   GraphHead* head_;
@@ -271,14 +254,13 @@ std::optional<GridBox> predicted_region(const NetSpec& net) {
 }
 
 NetLimits limits_of(const RegionalGnnSpec& n) {
-  const std::string uncut = "cannot cut a regional-gnn yet: its graph lies whole on every rank";
   return {.tp = {},
           .kv_heads = 1,
           .tokens = n.tokens(),
           .inner_parts = n.num_gnn_layers,
           .no_tp = "a regional-gnn's latent width is not cut yet",
-          .no_cp = uncut,
-          .no_sequence = uncut};
+          .no_sequence = "a regional-gnn's latent width is not cut yet",
+          .attends = false};
 }
 
 }  // namespace isobar

@@ -43,6 +43,11 @@ double largest_tensor(const RunSpec& s) {
       const auto width = static_cast<double>(n.embed_dim << (n.encoder_depths.size() - 1));
       return static_cast<double>(n.mlp_ratio) * width * width;
     }
+    double operator()(const GraphcastSpec& n) const {
+      const int64_t read = n.in_channels + 3;  // a point's fields, and its place
+      return static_cast<double>(std::max({read, n.out_channels, n.latent_size, n.mlp_hidden_size}) *
+                                 std::max(n.mlp_hidden_size, n.latent_size));
+    }
     static double table(const WordsSpec& n) {
       return static_cast<double>(n.embed_dim) * static_cast<double>(n.vocab_size);
     }

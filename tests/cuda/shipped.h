@@ -38,16 +38,20 @@ inline std::vector<ShippedRun> shipped_runs() {
         add({std::string("policy.amp=") + amp, "net.activation=gelu_tanh"});
       continue;
     }
-    const bool has_gelu =
-        runs.back().spec.net.visit([](const auto& n) { return requires { n.gelu; }; });
+    const bool has_gelu = runs.back().spec.net.visit([](const auto& n) {
+      return requires {
+        n.gelu;
+      };
+    });
     if (has_gelu) {
       add({"policy.amp=bf16", "net.gelu=tanh"});
       add({"policy.amp=fp16", "net.gelu=tanh"});
-      add({"policy.amp=bf16", "layout.tp=2"});
     }
-    const bool cuts_tokens = limits_of(runs.back().spec.net).no_cp.empty();
+    const NetLimits limits = limits_of(runs.back().spec.net);
+    if (limits.no_tp.empty()) add({"policy.amp=bf16", "layout.tp=2"});
     for (const char* kind : {"allgather", "ring", "ulysses"})
-      if (cuts_tokens) add({"policy.amp=bf16", "layout.cp=2", std::string("policy.cp_kind=") + kind});
+      if (limits.no_cp.empty() && (limits.attends || std::string(kind) == "allgather"))
+        add({"policy.amp=bf16", "layout.cp=2", std::string("policy.cp_kind=") + kind});
     add({"policy.amp=bf16", "layout.pp=2"});
     add({"policy.amp=bf16", "policy.micro_batch=4"});
   }

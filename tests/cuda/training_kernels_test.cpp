@@ -127,12 +127,13 @@ std::vector<Step> on_gpu(const RunSpec& spec, uint64_t seed, int64_t steps, bool
   backend.prepare();
 #ifdef ISOBAR_EMULATED  // which has an algorithm for everything
   EXPECT_EQ(backend.fusions().empty(), fusible(plan).empty() || !spec.run.fuse);
-  const bool mlp = spec.net.kind() == MlpSpec::kKind;
+  const bool tanh = spec.net.visit([](const auto& n) {
+    if constexpr (requires { n.activation; }) return n.activation == "gelu_tanh";
+    if constexpr (requires { n.gelu; }) return n.gelu == "tanh";
+    return false;
+  });
   const bool both =
-      (mlp                                         ? spec.net.mlp().activation == "gelu_tanh"
-       : spec.net.kind() == RegionalGnnSpec::kKind ? false
-                                                   : spec.net.vit().gelu == "tanh") &&
-      spec.run.fuse &&
+      tanh && spec.run.fuse &&
       size_of(plan.buffers[plan.params16_all ? plan.params16_all.buffer : plan.params_all.buffer].dtype) == 2;
   for (const Fused kind : {Fused::gelu, Fused::gelu_gradient})
     EXPECT_EQ(std::any_of(backend.fusions().begin(), backend.fusions().end(),

@@ -49,6 +49,9 @@ inline const TestNet kAurora{source_dir() + "/configs/models/aurora-tiny.yaml",
                              {"train.global_batch=12", "train.steps=10", "train.lr=1e-2", "train.seed=5",
                               "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=10"}};
 
+// Grid to mesh, three steps, and back: five parts between its ends.
+inline const TestNet kGlobe{source_dir() + "/configs/models/graphcast-tiny.yaml", kGraph.set};
+
 struct TrainedNet {
   WrittenRun record;
   TensorFile weights;

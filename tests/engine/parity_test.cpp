@@ -118,9 +118,10 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return std::sqrt(squares);
 }
 
-// A regional-gnn's upstream nodes after its last step (here the third): nobody reads them.
+// A regional-gnn's upstream nodes after its last step (here the third), the mesh after a graphcast's decoder:
+// nobody reads them.
 bool feeds_nothing(const std::string& name) {
-  return name.starts_with("steps.2.up.");
+  return name.starts_with("steps.2.up.") || name.starts_with("decode.mesh.");
 }
 
 struct Tolerance {
@@ -192,7 +193,13 @@ class Parity : public testing::TestWithParam<const char*> {
   // Adam makes a whole step of a gradient that rounding turned round, however small: weights are as with
   // bf16. In the unet's fixture an element of decoder.0.attn.q.bias has 4e-4 of that gradient's norm, where
   // tf32 is 2e-3 off; one step of it is 2.7e-3 of the bias.
-  static double weights_in_ten_bits() { return is("regional_gnn") || is("unet") ? 3e-3 : 1e-3; }
+  static double weights_in_ten_bits() {
+    return is("regional_gnn") || is("graphcast") || is("unet") ? 3e-3 : 1e-3;
+  }
+  // A graphcast's loss is off by 1.4e-3 in bf16 (PyTorch's by 1.6e-3).
+  static double loss_of_three_bits(double tolerance) {
+    return is("graphcast") ? 5 * tolerance : few(tolerance);
+  }
   static bool is_mlp() { return is("mlp") || is("classes"); }
   static bool is(const std::string& net) { return net == GetParam(); }
 };
@@ -208,8 +215,8 @@ TEST_P(Parity, Fp32AgreesWithFloat64To1e5) {
 TEST_P(Parity, Tf32AgreesWithFloat64ToItsRounding) {
   for (const int64_t micro_batch : {4, 1})
     compare(f(), "adam", "tf32", micro_batch,
-            {is_deep() ? 1e-4 : few(5e-5), is("aurora") ? 3e-4 : few(1e-4), of_three_bits(3e-3),
-             weights_in_ten_bits(), 1e-4});
+            {is_deep() ? 1e-4 : loss_of_three_bits(5e-5), is("aurora") ? 3e-4 : loss_of_three_bits(1e-4),
+             of_three_bits(3e-3), weights_in_ten_bits(), 1e-4});
 }
 
 // As many bits as tf32, in everything between the products too.
@@ -217,12 +224,12 @@ TEST_P(Parity, Fp16AgreesWithFloat64ToItsRounding) {
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 1})
       compare(f(), optimizer, "fp16", micro_batch,
-              {few(1e-4), few(3e-4), of_three_bits(4e-3), weights_in_ten_bits(), 1e-4});
+              {loss_of_three_bits(1e-4), few(3e-4), of_three_bits(4e-3), weights_in_ten_bits(), 1e-4});
 }
 
-// PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes, aurora): loss
-// 7e-5, 1.7e-4, 4.1e-4, 1.6e-3, 1.5e-3 and 6.2e-4, gradients 1e-2, 2.3e-2, 5.3e-2, 7.8e-3, 9.8e-3 and 8.0e-2,
-// weights 1.3e-3, 1.0e-3, 4.1e-3, 7.5e-4, 1.5e-4 and 6.7e-3; it would pass.
+// PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes, aurora, graphcast): loss
+// 7e-5, 1.7e-4, 4.1e-4, 1.6e-3, 1.5e-3, 6.2e-4 and 1.6e-3, gradients 1e-2, 2.3e-2, 5.3e-2, 7.8e-3, 9.8e-3, 8.0e-2
+// and 3.6e-2, weights 1.3e-3, 1.0e-3, 4.1e-3, 7.5e-4, 1.5e-4, 6.7e-3 and 2.8e-3; it would pass.
 TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 2, 1})
@@ -230,12 +237,14 @@ TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
               is("vit")            ? Tolerance{3e-4, 1e-3, 1.5e-2, 2e-3}
               : is("unet")         ? Tolerance{8e-4, 2e-3, 3e-2, 3e-3}
               : is("regional_gnn") ? Tolerance{1e-3, 3e-3, 8e-2, 6e-3}
+              : is("graphcast")    ? Tolerance{3e-3, 3e-3, 4e-2, 4e-3}
               : is("aurora")       ? Tolerance{1e-3, 3e-3, 1e-1, 1e-2}
                                    : Tolerance{4e-3, 4e-3, 2e-2, 2e-3});
 }
 
 INSTANTIATE_TEST_SUITE_P(Nets, Parity,
-                         testing::Values("vit", "unet", "regional_gnn", "mlp", "classes", "aurora"),
+                         testing::Values("vit", "unet", "regional_gnn", "mlp", "classes", "aurora",
+                                         "graphcast"),
                          [](const auto& net) { return std::string(net.param); });
 
 }  // namespace

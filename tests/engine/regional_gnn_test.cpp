@@ -66,6 +66,17 @@ TEST(RegionalGnnTraining, KeepsItsUnitsInShards) {
                          "policy.micro_batch=2", "policy.bucket_mb=0.02"});
 }
 
+TEST(RegionalGnnTraining, IsTheSameWhereTheGraphIsCut) {
+  graph_like_one_rank({"layout.cp=2", "policy.micro_batch=1"});
+  graph_like_one_rank({"layout.cp=3", "policy.micro_batch=4"});
+  graph_like_one_rank({"layout.cp=4", "policy.micro_batch=12"});
+  graph_like_one_rank(
+      {"layout.cp=2", "layout.dp=2", "policy.micro_batch=3", "policy.zero=3", "policy.bucket_mb=0.02"});
+  graph_like_one_rank({"layout.cp=2", "layout.pp=3", "policy.micro_batch=2", "policy.schedule=zb-h1"});
+  graph_like_one_rank(
+      {"layout.cp=2", "layout.dp=2", "layout.pp=2", "policy.micro_batch=2", "policy.recompute=full"});
+}
+
 TEST(RegionalGnnTraining, KeepsNoActivationsOfSiLUWhenItRecomputesThem) {
   const auto saved = [](const char* recompute) {
     const RunSpec s = load_run_spec(kGraph.config, {std::string("policy.recompute=") + recompute});

@@ -214,7 +214,8 @@ TEST(RegionalGnn, RefusesWhatItCannotTakeAndSaysWhy) {
     EXPECT_NE(message(set).find(what), std::string::npos) << message(set);
   };
   says({"layout.tp=2"}, "latent width is not cut yet");
-  says({"layout.cp=2"}, "its graph lies whole on every rank");
+  says({"layout.cp=8"}, "without any of the 50 edges 'boundary'");
+  says({"layout.cp=2", "policy.cp_kind=ring"}, "ring is a way of attention");
   says({"net.neighbors=25"}, "a downstream node has 24 others");
   says({"net.boundary_neighbors=46"}, "there are 45 upstream nodes");
   says({"net.downstream=[46, 50, 5, 19]"}, "reaches beyond the grid");

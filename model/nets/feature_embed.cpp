@@ -1,0 +1,69 @@
+#include "model/nets/feature_embed.h"
+
+#include "model/nets/declare.h"
+
+namespace isobar {
+
+FeatureEmbed::FeatureEmbed(Emission& e, const Sharding& at, const std::string& path, const std::string& name,
+                           int64_t rows, int64_t width, const MlpShape& shape)
+    : e_(e),
+      b_(e.b),
+      path_(path),
+      batch_(at.batch),
+      rows_(rows),
+      D_(shape.out),
+      mlp_(e, at, path, name, {{"0", width}}, shape) {}
+
+// ---- a stream ----
+
+void FeatureEmbed::to_stream(const std::string& pass, const View& features, const View& y, bool keep) {
+  features_ = features;
+  mlp_.first(pass, {features}, rows_, keep);
+  mlp_.rest(pass, rows_, keep);
+  const View one = y ? b_.scratch(path_ + ".y", DType::f32, rows_ * D_) : View{};
+  mlp_.norm(pass, rows_, {}, {}, one, keep);
+  if (y) copied(pass, one, y);
+}
+
+void FeatureEmbed::stream_backward(const View& dy) {
+  backward(as_act(e_, path_ + "/backward_cast", path_ + ".dy", summed(dy), false));
+}
+
+// ---- what is read once ----
+
+View FeatureEmbed::to_act(const std::string& pass, const View& features, bool keep) {
+  features_ = features;
+  mlp_.first(pass, {features}, rows_, keep);
+  mlp_.rest(pass, rows_, keep);
+  const View h = b_.hold(path_ + ".h", e_.act, rows_ * D_, keep && batch_ == 1);
+  mlp_.norm(pass, rows_, {}, h, {}, keep);
+  if (batch_ == 1) return h;
+  return copied(pass, h, b_.hold(path_ + ".all", e_.act, batch_ * rows_ * D_, keep));
+}
+
+View FeatureEmbed::act_gradient() const {
+  return b_.scratch(path_ + ".dall", batch_ == 1 ? e_.act : DType::f32, batch_ * rows_ * D_);
+}
+
+void FeatureEmbed::act_backward(const View& dx) {
+  if (batch_ == 1)
+    backward(dx);
+  else
+    stream_backward(dx);
+}
+
+View FeatureEmbed::copied(const std::string& pass, const View& one, const View& all) const {
+  b_.emit(OpKind::copy, path_ + "/samples" + pass,
+          {.m = 1, .n = one.count, .extent = {batch_, 1, 1}, .from = {0, 0, 0}, .to = {one.count, 0, 0}},
+          {one}, {all});
+  return all;
+}
+
+View FeatureEmbed::summed(const View& dy) const {
+  const View sum = b_.scratch(path_ + ".dsamples", DType::f32, rows_ * D_);
+  b_.emit(OpKind::period_sum, path_ + "/samples/backward", {.m = batch_ * rows_, .n = D_, .period = rows_},
+          {dy}, {sum});
+  return sum;
+}
+
+}  // namespace isobar

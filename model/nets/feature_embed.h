@@ -1,0 +1,47 @@
+// Constant features of nodes or edges -> MLP -> latent rows: the same of every sample, so they are made once
+// for all samples of a micro-batch and copied to each.
+//
+//   FeatureEmbed edges(e, at, "embed/intra", "embed.intra", rows, width, shape);
+//   edges.to_stream("/forward", features, stream, true);   edges.stream_backward(dstream);
+//   x = edges.to_act("/forward", features, true);          edges.act_backward(dx);   // no stream's: read
+//   once
+#pragma once
+#include <string>
+
+#include "model/nets/graph_mlp.h"
+
+namespace isobar {
+
+class FeatureEmbed {
+ public:
+  FeatureEmbed(Emission& e, const Sharding& at, const std::string& path, const std::string& name,
+               int64_t rows, int64_t width, const MlpShape& shape);
+  void declare(Declare& d) { mlp_.declare(d); }
+
+  /// features [rows, width] act -> y [B rows, D] f32 (absent: nobody reads it)
+  void to_stream(const std::string& pass, const View& features, const View& y, bool keep);
+  void stream_backward(const View& dy);
+
+  /// -> [B rows, D] act
+  View to_act(const std::string& pass, const View& features, bool keep);
+  /// Where the gradient of that is to be written: act where there is one sample, else f32
+  View act_gradient() const;
+  void act_backward(const View& dx);
+
+  View last_weight() const { return mlp_.last_weight(); }
+  View first_bias() const { return mlp_.first_bias(); }
+
+ private:
+  View copied(const std::string& pass, const View& one, const View& all) const;
+  View summed(const View& dy) const;
+  void backward(const View& dh) { mlp_.backward_weight(0, features_, mlp_.backward(dh, rows_), rows_); }
+
+  Emission& e_;
+  Builder& b_;
+  const std::string path_;
+  const int64_t batch_, rows_, D_;
+  GraphMlp mlp_;
+  View features_;
+};
+
+}  // namespace isobar

@@ -1,0 +1,59 @@
+// The graph of a graphcast net: a latitude-longitude grid of the globe, an icosahedral multi-mesh, and the
+// edges between them (Lam 2023). A pure function of the spec.
+//
+//   const auto g = globe_graph(spec);              // shared: made once in a process for the same sizes
+//   g->grid_to_mesh.senders[e]                     // a grid point: row * img_width + column
+//   g->mesh.receivers[e]                           // a mesh node: north to south (globe_mesh.h)
+//   grid_to_mesh_edges(spec)                       // the one count that has no closed form
+//
+// Rows of the grid go from pole to pole, both included; its first column is at 0 E. A grid point sends to the
+// mesh nodes within `radius` times the finest level's longest edge (chords); it hears from the corners of the
+// triangle that it lies in.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "model/base/net_spec.h"
+#include "model/nets/edge_cut.h"
+
+namespace isobar {
+
+/// Features of an edge: its length, and the sender's place less the receiver's in a frame turned so that the
+/// receiver is at 0 N 0 E (x up, y east, z north); all as parts of the longest edge of its type.
+struct GlobeGraph {
+  static constexpr int64_t kEdgeFeatures = 4;
+  static constexpr int64_t kNodeFeatures = 3;  // sine of the latitude, sine and cosine of the longitude
+  EdgeSet grid_to_mesh, mesh, mesh_to_grid;
+  std::vector<float> grid_planes;    // [3, H, W]: of the grid's points
+  std::vector<float> mesh_features;  // [nodes, 3]
+};
+
+/// Cut over ranks: the grid into runs of points as even as can be, the mesh so that each rank's nodes receive
+/// as much: bands of latitude, both. By rank.
+struct GlobeCut {
+  std::vector<int64_t> grid, mesh;  // nodes
+  std::vector<EdgeCut> grid_to_mesh, level, mesh_to_grid;
+};
+
+std::shared_ptr<const GlobeGraph> globe_graph(const GraphcastSpec& n);
+std::shared_ptr<const GlobeCut> globe_cut(const GraphcastSpec& n, int64_t ranks);
+int64_t grid_to_mesh_edges(const GraphcastSpec& n);
+
+/// Made when somebody first looks.
+class LazyGlobeGraph {
+ public:
+  explicit LazyGlobeGraph(GraphcastSpec spec) : spec_(std::move(spec)) {}
+  const GlobeGraph& operator()() const {
+    std::call_once(once_, [this] { graph_ = globe_graph(spec_); });
+    return *graph_;
+  }
+
+ private:
+  const GraphcastSpec spec_;
+  mutable std::once_flag once_;
+  mutable std::shared_ptr<const GlobeGraph> graph_;
+};
+
+}  // namespace isobar

@@ -1,0 +1,271 @@
+#include "model/nets/graphcast.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "model/base/error.h"
+#include "model/nets/declare.h"
+#include "model/nets/globe_graph.h"
+#include "model/nets/graphcast_parts.h"
+#include "model/nets/pixels.h"
+
+namespace isobar {
+namespace {
+
+constexpr int64_t kPlaces = GlobeGraph::kNodeFeatures;
+
+MlpShape mlp_shape(const GraphcastSpec& n) {
+  return {n.mlp_hidden_size, n.mlp_num_hidden_layers, n.latent_size, n.norm_eps};
+}
+
+class GlobeEmbed : public NetPart {
+ public:
+  GlobeEmbed(const GraphcastSpec& n, const GlobeNet& net, std::shared_ptr<const LazyGlobeGraph> graph,
+             int64_t first_node)
+      : NetPart(0, "embed"),
+        e_(net.e),
+        b_(net.e.b),
+        at_(net.at),
+        graph_(std::move(graph)),
+        points_{n.in_channels + kPlaces, n.img_height, n.img_width, 1},
+        nodes_(net.mesh),
+        first_node_(first_node),
+        grid_(net.e, net.at, "embed/grid", "embed.grid", {{"0", points_.channels}}, net.shape),
+        mesh_(net.e, net.at, "embed/mesh", "embed.mesh", nodes_, points_.channels, net.shape) {}
+  void set_input(const View& v) { input_ = v; }
+
+  void declare(Declare& d) override {
+    grid_.declare(d);
+    mesh_.declare(d);
+  }
+  View last_gradient(bool weight) const override {
+    return weight || !e_.split ? mesh_.last_weight() : mesh_.first_bias();
+  }
+
+  std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override {
+    const View grid = how.lies(0), mesh = how.lies(1);
+    x_ = b_.saved("embed/grid.x", e_.act, at_.rows * points_.channels);
+    b_.emit(OpKind::patch_gather, "embed/grid/points", image_attrs(points_, at_), {with_places()}, {x_});
+    grid_.first("/forward", {x_}, at_.rows, true);
+    grid_.rest("/forward", at_.rows, true);
+    grid_.norm("/forward", at_.rows, {}, {}, grid, true);
+    mesh_.to_stream("/forward", mesh_features(), mesh, true);
+    return {{.x = grid}, {.x = mesh}};
+  }
+
+  void backward(const std::vector<Gradient>& out, std::vector<Gradient>&) override {
+    const View dh = as_act(e_, "embed/grid/backward_cast", "embed/grid.dy", out[0].dx, false);
+    grid_.backward_weight(0, x_, grid_.backward(dh, at_.rows), at_.rows);
+    mesh_.stream_backward(out[1].dx);
+  }
+
+ private:
+  // The fields and, as three more, where each point is
+  View with_places() {
+    if (!places_)
+      places_ = b_.constant("grid.places", DType::f32, kPlaces * points_.height * points_.width,
+                            [graph = graph_](void* to) { fill_as(DType::f32, (*graph)().grid_planes, to); });
+    const int64_t all = points_.size(), fields = all - places_.count;
+    const View x = b_.scratch("embed/grid.fields", DType::f32, at_.batch * all);
+    const auto put = [&](const char* what, const View& from, int64_t stride, int64_t first) {
+      const int64_t n = stride ? stride : places_.count;
+      b_.emit(OpKind::copy, std::string("embed/grid/") + what,
+              {.m = 1, .n = n, .extent = {at_.batch, 1, 1}, .from = {stride, 0, 0}, .to = {all, 0, 0}},
+              {from}, {x.slice(first, x.count - first)});
+    };
+    put("fields", input_, fields, 0);
+    put("places", places_, 0, fields);
+    return x;
+  }
+
+  // A mesh node's fields are zeros, so that both embeddings are equally wide.
+  View mesh_features() {
+    if (!features_)
+      features_ = b_.constant("mesh.places", e_.act, nodes_ * points_.channels,
+                              [graph = graph_, act = e_.act, width = points_.channels, first = first_node_,
+                               nodes = nodes_](void* to) {
+                                const float* const places = (*graph)().mesh_features.data() + first * kPlaces;
+                                std::vector<float> all(static_cast<size_t>(nodes * width), 0.0f);
+                                for (int64_t i = 0; i < nodes * kPlaces; ++i)
+                                  all[(i / kPlaces + 1) * width - kPlaces + i % kPlaces] = places[i];
+                                fill_as(act, all, to);
+                              });
+    return features_;
+  }
+
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+  const std::shared_ptr<const LazyGlobeGraph> graph_;
+  const ImageShape points_;
+  const int64_t nodes_, first_node_;  // of the mesh, this rank's
+  GraphMlp grid_;
+  FeatureEmbed mesh_;
+  View input_, x_, places_, features_;
+};
+
+class GlobeHead : public NetPart {
+ public:
+  GlobeHead(int index, const GraphcastSpec& n, const GlobeNet& net)
+      : NetPart(index, "head"),
+        e_(net.e),
+        b_(net.e.b),
+        at_(net.at),
+        D_(net.latent),
+        loss_(e_, at_, image_predicted(n, 1)),
+        mlp_(e_, at_, "head", "head", {{"0", D_}}, to_channels(net.shape, n.out_channels)) {}
+  void set_target(const View& v) { target_ = v; }
+
+  void declare(Declare& d) override { mlp_.declare(d); }
+  View door(size_t) override {
+    const InPart here(b_, index());
+    return b_.hold("head.grid", DType::f32, at_.rows * D_, e_.act == DType::f32);
+  }
+  View last_gradient(bool weight) const override {
+    return weight || !e_.split ? mlp_.last_weight() : mlp_.first_bias();
+  }
+
+  std::vector<Flow> forward(const std::vector<Flow>& in, const Forward&) override {
+    x_ = as_act(e_, "head/cast", "head.x", in[0].x, true);
+    mlp_.first("/forward", {x_}, at_.rows, true);
+    pred_ = mlp_.rest("/forward", at_.rows, true);
+    loss_.forward(pred_, target_);
+    return {};
+  }
+
+  void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
+    const View du = mlp_.backward(loss_.backward(pred_, target_), at_.rows);
+    mlp_.backward_input(0, du, in[0].dx, at_.rows, false);
+    mlp_.backward_weight(0, x_, du, at_.rows);
+  }
+
+ private:
+  static MlpShape to_channels(MlpShape s, int64_t channels) {
+    s.out = channels, s.norm = false;
+    return s;
+  }
+  Emission& e_;
+  Builder& b_;
+  const Sharding& at_;
+  const int64_t D_;
+  PixelLoss loss_;
+  GraphMlp mlp_;
+  View target_, x_, pred_;
+};
+
+std::string globe_step_path(int64_t i) {
+  char path[32];
+  std::snprintf(path, sizeof path, "step%02ld", static_cast<long>(i));
+  return path;
+}
+
+class Graphcast : public Net {
+ public:
+  Graphcast(const GraphcastSpec& n, Emission& e, const Sharding& at)
+      : at_(at),
+        read_(image_read(n, 1)),
+        graph_(std::make_shared<LazyGlobeGraph>(n)),
+        cut_(at.cp > 1 ? globe_cut(n, at.cp) : nullptr),
+        up_(edges(e, "grid_to_mesh", &GlobeGraph::grid_to_mesh, &GlobeCut::grid_to_mesh, n.tokens(),
+                  n.mesh_nodes(), up_edges(n, e))),
+        level_(edges(e, "mesh", &GlobeGraph::mesh, &GlobeCut::level, n.mesh_nodes(), n.mesh_nodes(),
+                     n.mesh_edges())),
+        down_(edges(e, "mesh_to_grid", &GlobeGraph::mesh_to_grid, &GlobeCut::mesh_to_grid, n.mesh_nodes(),
+                    n.tokens(), n.mesh_to_grid_edges())) {
+    const GlobeNet net{e,   at,     n.latent_size, mlp_shape(n), down_.receivers, up_.receivers,
+                       up_, level_, down_};
+    const auto steps = static_cast<int>(n.num_gnn_layers);
+    embed_ =
+        add(std::make_unique<GlobeEmbed>(n, net, graph_, level_.cut() ? level_.cut()->first_receiver : 0));
+    const int encode = add(std::make_unique<GlobeEncode>(1, net))->index();
+    for (int i = 0; i < steps; ++i)
+      add(std::make_unique<GlobeStep>(encode + 1 + i, globe_step_path(i), "steps." + std::to_string(i), net,
+                                      i + 1 == steps));
+    const int decode = add(std::make_unique<GlobeDecode>(encode + steps + 1, net))->index();
+    head_ = add(std::make_unique<GlobeHead>(decode + 1, n, net));
+
+    const auto stream = [&](const char* name, int from, int to, int64_t rows) {
+      streams_.push_back({name, from, to, DType::f32, at.batch * rows * n.latent_size});
+    };
+    stream("grid", 0, encode, net.grid);
+    stream("mesh", 0, encode, net.mesh);
+    stream("grid", encode, decode, net.grid);
+    for (int to = encode + 1; to <= decode; ++to) {
+      stream("mesh", to - 1, to, net.mesh);
+      if (to < decode) stream("edges", to - 1, to, level_.edges);
+    }
+    stream("grid", decode, decode + 1, net.grid);
+    batch_ = image_batch(read_, image_predicted(n, 1), at, decode + 1);
+    metrics_ = image_metrics(image_predicted(n, 1));
+  }
+  Attrs fetch() const override { return image_attrs(read_, at_); }
+  void fetched(size_t tensor, const View& v) override {
+    tensor == 0 ? embed_->set_input(v) : head_->set_target(v);
+  }
+
+ private:
+  template <class T>
+  T* add(std::unique_ptr<T> part) {
+    T* const p = part.get();
+    parts_.push_back(std::move(part));
+    return p;
+  }
+  /// Those of this rank
+  EdgeConstants edges(Emission& e, const std::string& name, EdgeSet GlobeGraph::*set,
+                      std::vector<EdgeCut> GlobeCut::*cut, int64_t senders, int64_t receivers,
+                      int64_t count) const {
+    return edges_of_rank(
+        e, name, [graph = graph_, set]() -> const EdgeSet& { return (*graph)().*set; },
+        {count, senders, receivers, GlobeGraph::kEdgeFeatures},
+        cut_ ? std::shared_ptr<const EdgeCut>(cut_, &((*cut_).*cut)[static_cast<size_t>(at_.at.cp)])
+             : nullptr);
+  }
+  static int64_t up_edges(const GraphcastSpec& n, const Emission& e) {
+    const int64_t edges = grid_to_mesh_edges(n);
+    if (edges == 0)
+      throw ConfigError(e.spec.file, "net.radius", "is so small that no grid point reaches a mesh node",
+                        "give a larger one, e.g. 0.6, or a finer grid");
+    return edges;
+  }
+
+  const Sharding& at_;
+  const ImageShape read_;
+  const std::shared_ptr<const LazyGlobeGraph> graph_;
+  const std::shared_ptr<const GlobeCut> cut_;
+  EdgeConstants up_, level_, down_;
+  GlobeEmbed* embed_;
+  GlobeHead* head_;
+};
+
+}  // namespace
+
+std::unique_ptr<Net> make_net(const GraphcastSpec& n, Emission& e, const Sharding& at) {
+  return std::make_unique<Graphcast>(n, e, at);
+}
+
+std::vector<Part> parts_of(const GraphcastSpec& n) {
+  std::vector<Part> parts{{"embed", "embed", 0}, {"encode", "encode", 1}};
+  const auto last = static_cast<int32_t>(n.num_gnn_layers);
+  for (int32_t i = 0; i + 1 < last; ++i) parts.push_back({"step", globe_step_path(i), 2});
+  parts.push_back({"last_step", globe_step_path(last - 1), last + 1});
+  parts.push_back({"decode", "decode", last + 2});
+  parts.push_back({"head", "head", last + 3});
+  return parts;
+}
+
+GraphcastSpec distinct_parts(GraphcastSpec n) {
+  n.num_gnn_layers = std::min<int64_t>(n.num_gnn_layers, 4);  // three that are alike, and the last
+  return n;
+}
+
+NetLimits limits_of(const GraphcastSpec& n) {
+  return {.tp = {},
+          .kv_heads = 1,
+          .tokens = n.tokens(),
+          .inner_parts = n.num_gnn_layers + 2,
+          .no_tp = "a graphcast's latent width is not cut yet",
+          .no_sequence = "a graphcast's latent width is not cut yet",
+          .attends = false};
+}
+
+}  // namespace isobar

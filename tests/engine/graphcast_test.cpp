@@ -1,0 +1,72 @@
+// GraphCast under every axis that it takes: trained like one rank. The grid's stream goes round the steps,
+// over every cut of a pipeline.
+#include "model/nets/build.h"
+#include "tests/engine/layouts.h"
+
+namespace isobar {
+namespace {
+
+void globe_like_one_rank(const Words& layout) {
+  expect_like_one_rank(layout, kGlobe);
+}
+
+TEST(GraphcastTraining, LearnsAndRepeatsToTheLastBit) {
+  const Folder dir;
+  const TrainedNet& one = one_rank(kGlobe);
+  ASSERT_EQ(one.record.losses.size(), 10u);
+  EXPECT_LT(one.record.losses.at(10), 0.97 * one.record.losses.at(1));
+  const TrainedNet again = run(dir / "again", {}, 1, {}, kGlobe);
+  EXPECT_EQ(again.record.losses, one.record.losses);
+  EXPECT_EQ(distance(one.weights, again.weights), 0);
+}
+
+TEST(GraphcastTraining, IsTheSameOverReplicasAndMicroBatches) {
+  globe_like_one_rank({"policy.micro_batch=1"});
+  globe_like_one_rank({"layout.dp=2", "policy.micro_batch=3"});
+}
+
+TEST(GraphcastTraining, IsTheSameOverStages) {
+  globe_like_one_rank({"layout.pp=2", "policy.micro_batch=3"});
+  globe_like_one_rank({"layout.pp=5", "policy.micro_batch=1", "policy.schedule=gpipe"});
+  globe_like_one_rank({"layout.pp=2", "policy.schedule=interleaved", "layout.vpp=2", "policy.micro_batch=2"});
+}
+
+TEST(GraphcastTraining, SplitsItsBackwardPass) {
+  globe_like_one_rank({"layout.pp=3", "policy.schedule=zb-h1", "policy.micro_batch=2"});
+  globe_like_one_rank({"layout.pp=2", "policy.schedule=zb-h1", "policy.micro_batch=1"});
+}
+
+TEST(GraphcastTraining, RecomputesItsParts) {
+  globe_like_one_rank({"policy.recompute=full", "policy.micro_batch=6"});
+  globe_like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=2", "policy.micro_batch=1"});
+  globe_like_one_rank({"policy.recompute=full", "policy.recompute_num_layers=3",
+                       "policy.recompute_method=block", "layout.pp=2", "policy.micro_batch=2"});
+  globe_like_one_rank({"policy.recompute=selective", "layout.pp=3", "policy.micro_batch=2"});
+}
+
+TEST(GraphcastTraining, KeepsItsUnitsInShards) {
+  for (const char* zero : {"1", "2", "3"})
+    globe_like_one_rank({"layout.dp=2", "layout.pp=2", std::string("policy.zero=") + zero,
+                         "policy.micro_batch=2", "policy.bucket_mb=0.02"});
+}
+
+// Halo rows are exchanged before each step; every rank sums its own receivers' edges.
+TEST(GraphcastTraining, IsTheSameWhereTheGraphIsCut) {
+  globe_like_one_rank({"layout.cp=2", "policy.micro_batch=1"});
+  globe_like_one_rank({"layout.cp=3", "policy.micro_batch=12"});
+  globe_like_one_rank({"layout.cp=5", "policy.micro_batch=2"});
+  globe_like_one_rank({"layout.cp=8", "policy.micro_batch=6"});
+}
+
+TEST(GraphcastTraining, IsTheSameWhereAllAxesCut) {
+  globe_like_one_rank({"layout.cp=2", "layout.dp=2", "policy.micro_batch=3", "policy.zero=1"});
+  globe_like_one_rank(
+      {"layout.cp=2", "layout.dp=2", "policy.micro_batch=2", "policy.zero=3", "policy.bucket_mb=0.02"});
+  globe_like_one_rank({"layout.cp=2", "layout.pp=3", "policy.micro_batch=2", "policy.recompute=full"});
+  globe_like_one_rank({"layout.cp=2", "layout.dp=2", "layout.pp=2", "policy.micro_batch=1", "policy.zero=2",
+                       "policy.bucket_mb=0.02", "layout.order=cp-dp-pp-tp"});
+  globe_like_one_rank({"layout.cp=4", "layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"});
+}
+
+}  // namespace
+}  // namespace isobar
