@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "model/nets/constants.h"
 #include "model/nets/declare.h"
 #include "model/nets/edge_cut.h"
 
