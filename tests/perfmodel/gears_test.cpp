@@ -97,7 +97,8 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
   s.policy.overlap = random() % 4 != 0;
   if (s.net.words() && s.layout.cp == 1 && random() % 3 == 0) s.policy.attention = "unfused";
   // Loaders keep up: who waits for them is another model's concern.
-  if (Images* images = s.net.images(); images && kind != "aurora") images->in_channels = images->out_channels = 2;
+  if (Images* images = s.net.images(); images && kind != "aurora")
+    images->in_channels = images->out_channels = 2;
   s.data.workers = 16;
   if (s.layout.pp > 1) {
     s.policy.schedule = test::one_of<const char*>(random, {"1f1b", "1f1b", "gpipe", "interleaved", "zb-h1"});
@@ -185,8 +186,9 @@ TEST(Gears, AgreeOnGraphNetworks) {
   expect_agreement({"regional-gnn", "graphcast"}, 600, {0, 1, 2, 3}, 0.03, 0.18);
 }
 
-// Not yet as well either: stages of three widths and 60 unequal parts. Two draws of 400 gave a median of 1.8 %
-// and a p95 of 17 %; interleaved chunks are under-estimated, pipelines of four stages under GPipe over-estimated.
+// Not yet as well either: stages of three widths and 60 unequal parts. Two draws of 400 gave a median of 1.8
+// % and a p95 of 17 %; interleaved chunks are under-estimated, pipelines of four stages under GPipe
+// over-estimated.
 TEST(Gears, AgreeOnAurora) {
   expect_agreement({"aurora"}, 400, {0, 1, 2, 3}, 0.03, 0.25);
 }
