@@ -73,9 +73,8 @@ class FileDataset : public Dataset {
   double input_hours(int64_t i) const override {
     const auto [file, step] = place_of(i);
     const FieldInfo& info = file->info();
-    const auto seconds = info.times.empty()
-                             ? std::nullopt
-                             : seconds_of(info.times[step], info.time_units, info.calendar);
+    const auto seconds =
+        info.times.empty() ? std::nullopt : seconds_of(info.times[step], info.time_units, info.calendar);
     return seconds ? *seconds / 3600 : Dataset::input_hours(i);
   }
   Statistics target_statistics() const override { return of(channels_.targets); }

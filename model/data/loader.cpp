@@ -62,8 +62,8 @@ struct Loader::Impl {
   struct Slot {
     std::vector<Buffer> tensors;  // [batch, size]
     std::vector<double> hours;
-    int64_t left = 0;             // samples not yet read
-    int64_t error_at = 0;         // smallest sample that failed, so that the error does not depend on timing
+    int64_t left = 0;      // samples not yet read
+    int64_t error_at = 0;  // smallest sample that failed, so that the error does not depend on timing
     std::exception_ptr error;
   };
 

@@ -1,5 +1,5 @@
-// Aurora under every axis that it takes: trained like one rank. Skip connections jump over stages, and so does
-// the conditioning where a merge or a split lies between two blocks.
+// Aurora under every axis that it takes: trained like one rank. Skip connections jump over stages, and so
+// does the conditioning where a merge or a split lies between two blocks.
 #include "model/nets/build.h"
 #include "tests/engine/layouts.h"
 

@@ -227,9 +227,10 @@ TEST_P(Parity, Fp16AgreesWithFloat64ToItsRounding) {
               {loss_of_three_bits(1e-4), few(3e-4), of_three_bits(4e-3), weights_in_ten_bits(), 1e-4});
 }
 
-// PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes, aurora, graphcast): loss
-// 7e-5, 1.7e-4, 4.1e-4, 1.6e-3, 1.5e-3, 6.2e-4 and 1.6e-3, gradients 1e-2, 2.3e-2, 5.3e-2, 7.8e-3, 9.8e-3, 8.0e-2
-// and 3.6e-2, weights 1.3e-3, 1.0e-3, 4.1e-3, 7.5e-4, 1.5e-4, 6.7e-3 and 2.8e-3; it would pass.
+// PyTorch's own bf16 autocast on these fixtures (vit, unet, regional_gnn, mlp, classes, aurora, graphcast):
+// loss 7e-5, 1.7e-4, 4.1e-4, 1.6e-3, 1.5e-3, 6.2e-4 and 1.6e-3, gradients
+// 1e-2, 2.3e-2, 5.3e-2, 7.8e-3, 9.8e-3, 8.0e-2 and 3.6e-2,
+// weights 1.3e-3, 1.0e-3, 4.1e-3, 7.5e-4, 1.5e-4, 6.7e-3 and 2.8e-3; it would pass.
 TEST_P(Parity, Bf16AgreesWithFloat64ToTheToleranceThatPyTorchMeets) {
   for (const char* optimizer : {"adam", "adamw"})
     for (const int64_t micro_batch : {4, 2, 1})

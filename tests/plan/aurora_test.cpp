@@ -148,7 +148,8 @@ TEST(Aurora, RefusesSizesThatDoNotFitAndSaysWhichWould) {
     return "";
   };
   EXPECT_EQ(refused({}), "");
-  EXPECT_NE(refused({"net.history=1"}).find("'net.in_channels': is 17, and the variables come to 9"), std::string::npos)
+  EXPECT_NE(refused({"net.history=1"}).find("'net.in_channels': is 17, and the variables come to 9"),
+            std::string::npos)
       << refused({"net.history=1"});
   EXPECT_NE(refused({"net.out_channels=7"}).find("'net.out_channels'"), std::string::npos);
   EXPECT_NE(refused({"net.patch_size=4"}).find("'net.patch_size'"), std::string::npos);

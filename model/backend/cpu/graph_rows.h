@@ -1,8 +1,8 @@
 // Graph networks: rows gathered and summed by constant indices, and the layer norm of a message, over rows
 // that one thread owns. Included like rows.h, after norm_rows.h.
 
-// rows [row0, row1) of all samples' rows: y = base + table[index] + table2[index2], what is absent left out; an
-// index below 0 gives no row of its table
+// rows [row0, row1) of all samples' rows: y = base + table[index] + table2[index2], what is absent left out;
+// an index below 0 gives no row of its table
 template <class V, DType kAct, DType kBase>
 void gather_rows(const Gather& p, int64_t row0, int64_t row1, const void* base, const void* table,
                  const int32_t* index, const void* table2, const int32_t* index2, void* y) {

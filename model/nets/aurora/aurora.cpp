@@ -92,9 +92,10 @@ class Aurora : public Net {
     const int64_t width = n_.embed_dim << item.resolution;
     if (item.kind == Item::Kind::block) {
       const std::string stage =
-          item.encoder ? "backbone.encoder_layers." + std::to_string(item.resolution)
-                       : "backbone.decoder_layers." +
-                             std::to_string(static_cast<int64_t>(n_.encoder_depths.size()) - 1 - item.resolution);
+          item.encoder
+              ? "backbone.encoder_layers." + std::to_string(item.resolution)
+              : "backbone.decoder_layers." +
+                    std::to_string(static_cast<int64_t>(n_.encoder_depths.size()) - 1 - item.resolution);
       const SwinBlock::Shape shape{.width = width,
                                    .heads = n_.encoder_num_heads[item.resolution],
                                    .hidden = n_.mlp_ratio * width,
@@ -112,10 +113,10 @@ class Aurora : public Net {
       merges_[item.resolution] = here() - 1;
     } else {
       const int64_t stage = static_cast<int64_t>(n_.encoder_depths.size()) - 1 - item.resolution;
-      parts_.push_back(std::make_unique<Split>(
-          here(), "split" + std::to_string(stage),
-          "backbone.decoder_layers." + std::to_string(stage) + ".upsample", e_, at_,
-          neighbours(item.resolution - 1), width, has_skip(n_, item), n_.norm_eps));
+      parts_.push_back(
+          std::make_unique<Split>(here(), "split" + std::to_string(stage),
+                                  "backbone.decoder_layers." + std::to_string(stage) + ".upsample", e_, at_,
+                                  neighbours(item.resolution - 1), width, has_skip(n_, item), n_.norm_eps));
     }
   }
 

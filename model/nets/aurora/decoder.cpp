@@ -7,8 +7,8 @@
 namespace isobar::aurora {
 namespace {
 
-// Rows [samples, latent levels, patches] of which `levels` from `first` on are taken, patch by patch; and where
-// each row of x went: -1 where it was not taken.
+// Rows [samples, latent levels, patches] of which `levels` from `first` on are taken, patch by patch; and
+// where each row of x went: -1 where it was not taken.
 std::vector<int32_t> taken(int64_t samples, int64_t latent, int64_t patches, int64_t first, int64_t levels) {
   std::vector<int32_t> from;
   for (int64_t b = 0; b < samples; ++b)
@@ -101,7 +101,8 @@ void Decoder::place(const std::string& path, bool back, const View& part, const 
       a.from[i] = back ? in_pred[i] : in_part[i];
       a.to[i] = back ? in_part[i] : in_pred[i];
     }
-    const View here = part.slice(of_part, part.count - of_part), there = pred.slice(of_pred, pred.count - of_pred);
+    const View here = part.slice(of_part, part.count - of_part),
+               there = pred.slice(of_pred, pred.count - of_pred);
     b_.emit(OpKind::copy, path + which, a, {back ? there : here}, {back ? here : there});
   };
   if (surface) return copy("", S, p2, S * p2, 0, 0);

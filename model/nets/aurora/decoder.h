@@ -1,6 +1,7 @@
-// Aurora's decoder (Bodnar 2024, supplement B.3): the backbone's last stream beside its first skip connection,
-// twice the width, to fields: surface variables from the surface's latent level; upper-air ones from a
-// Perceiver whose queries are the codes of the pressure levels; one linear a variable to each patch's points.
+// Aurora's decoder (Bodnar 2024, supplement B.3): the backbone's last stream beside its first skip
+// connection, twice the width, to fields: surface variables from the surface's latent level; upper-air ones
+// from a Perceiver whose queries are the codes of the pressure levels; one linear a variable to each patch's
+// points.
 #pragma once
 #include "model/base/net_spec.h"
 #include "model/nets/aurora/perceiver.h"
@@ -19,7 +20,9 @@ class Decoder : public NetPart {
   View door(size_t in) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  View last_gradient(bool weight) const override { return weight || !e_.split ? surface_.weight : surface_.bias; }
+  View last_gradient(bool weight) const override {
+    return weight || !e_.split ? surface_.weight : surface_.bias;
+  }
 
   static constexpr size_t kX = 0, kSkip = 1;
 

@@ -109,8 +109,9 @@ void Encoder::declare(Declare& d) {
 
 void Encoder::declare_codes() {
   if (position_.code) return;
-  const PatchGrid grid{n_.north, n_.west, n_.spacing, n_.img_height / n_.patch_size,
-                       n_.img_width / n_.patch_size, n_.patch_size};
+  const PatchGrid grid{
+      n_.north,     n_.west, n_.spacing, n_.img_height / n_.patch_size, n_.img_width / n_.patch_size,
+      n_.patch_size};
   const int64_t D = D_;
   position_.code = numbers(b_, "embed.positions", e_.act, L_ * D, [=] { return grid.positions(D); });
   area_.code = numbers(b_, "embed.areas", e_.act, L_ * D, [=] { return grid.areas(D); });
@@ -202,10 +203,11 @@ void Encoder::surface_forward(const View& y) {
   const View embedded = b_.scratch("embed.surface.y", DType::f32, rows * D_);
   layers_.linear_forward("embed/surface/forward", surface_, surface_patches_, embedded, rows, surface_.bias);
   const View x = b_.hold("embed.surface.x", DType::f32, rows * D_, e_.act == DType::f32);
-  b_.emit(OpKind::gather, "embed/surface/level", {.m = rows, .n = D_, .batch = 1},
-          {embedded, level_code_,
-           indices(b_, "embed.zeros", rows, [rows] { return std::vector<int32_t>(rows, 0); }), View{}, View{}},
-          {x});
+  b_.emit(
+      OpKind::gather, "embed/surface/level", {.m = rows, .n = D_, .batch = 1},
+      {embedded, level_code_,
+       indices(b_, "embed.zeros", rows, [rows] { return std::vector<int32_t>(rows, 0); }), View{}, View{}},
+      {x});
   x_ = as_act(e_, "embed/surface/cast", "embed.surface.x.act", x, true);
   u_ = b_.saved("embed.surface.u", e_.act, rows * fc1_.out);
   g_ = b_.saved("embed.surface.g", e_.act, rows * fc1_.out);
@@ -220,7 +222,8 @@ void Encoder::surface_forward(const View& y) {
 }
 
 void Encoder::levels_forward(const View& y) {
-  const int64_t T = n_.history, HW = n_.pixels(), C = n_.in_channels, V = n_.upper_variables(), S = n_.surface_fields();
+  const int64_t T = n_.history, HW = n_.pixels(), C = n_.in_channels, V = n_.upper_variables(),
+                S = n_.surface_fields();
   const int64_t per_step = S + V * levels_, rows = B_ * levels_ * L_;
   const View fields = b_.scratch("embed.upper", DType::f32, B_ * levels_ * V * T * HW);
   for (int64_t t = 0; t < T; ++t) {
@@ -231,7 +234,8 @@ void Encoder::levels_forward(const View& y) {
              .extent = {B_, levels_, V},
              .from = {C * HW, HW, levels_ * HW},
              .to = {levels_ * V * T * HW, V * T * HW, T * HW}},
-            {input_.slice(first * HW, input_.count - first * HW)}, {fields.slice(t * HW, fields.count - t * HW)});
+            {input_.slice(first * HW, input_.count - first * HW)},
+            {fields.slice(t * HW, fields.count - t * HW)});
   }
   upper_patches_ = b_.saved("embed.upper.patches", e_.act, rows * upper_.in);
   patches("embed/upper/patches", B_ * levels_, V * T, fields, upper_patches_);
@@ -249,7 +253,8 @@ void Encoder::levels_forward(const View& y) {
 // What is added to every level of x: [patches, D] f32
 View Encoder::positions_forward() {
   const View sum = b_.scratch("embed.positions.sum", DType::f32, L_ * D_);
-  layers_.linear_forward("embed/pos/forward", position_.linear, position_.code, sum, L_, position_.linear.bias);
+  layers_.linear_forward("embed/pos/forward", position_.linear, position_.code, sum, L_,
+                         position_.linear.bias);
   const View area = b_.scratch("embed.areas.y", DType::f32, L_ * D_);
   layers_.linear_forward("embed/scale/forward", area_.linear, area_.code, area, L_, area_.linear.bias);
   const View lead = b_.scratch("embed.lead_time.y", DType::f32, D_);
@@ -281,8 +286,7 @@ void Encoder::backward(const std::vector<Gradient>& out, std::vector<Gradient>&)
   const View dx = out[0].dx;
   condition_backward(out[1].dx);
   const View dtime = e_.operand("embed.dtime", e_.act, B_ * D_);
-  const View dtime32 =
-      e_.act == DType::f32 ? dtime : b_.scratch("embed.dtime32", DType::f32, dtime.count);
+  const View dtime32 = e_.act == DType::f32 ? dtime : b_.scratch("embed.dtime32", DType::f32, dtime.count);
   b_.emit(OpKind::segment_sum, "embed/absolute_time/sum", {.m = dx.count / D_, .n = D_, .batch = 1},
           {dx,
            indices(b_, "embed.sample_offsets", B_ + 1,
@@ -342,13 +346,15 @@ void Encoder::levels_backward(const View& dy) {
   const View dlatents = b_.scratch("embed.dlatents", DType::f32, latents);
   const View dcontext = b_.scratch("embed.dcontext", e_.act, rows * D_);
   perceiver_.backward(dy, dlatents, dcontext);
-  b_.emit(OpKind::period_sum, "embed/atmos_latents/backward",
-          {.m = n_.latent_levels - 1, .n = D_, .accumulate = e_.accumulates(), .period = n_.latent_levels - 1},
-          {dlatents}, {b_.grad(latents_)});
+  b_.emit(
+      OpKind::period_sum, "embed/atmos_latents/backward",
+      {.m = n_.latent_levels - 1, .n = D_, .accumulate = e_.accumulates(), .period = n_.latent_levels - 1},
+      {dlatents}, {b_.grad(latents_)});
   const View dlevels = e_.operand("embed.dlevels", DType::f32, levels_ * D_);
   b_.emit(OpKind::period_sum, "embed/atmos_levels/sum", {.m = rows, .n = D_, .period = levels_},
           {as_f32("dcontext32", dcontext)}, {dlevels});
-  code_backward(level_, as_act(e_, "embed/atmos_levels/backward_cast", "embed.dlevels.act", dlevels, e_.split),
+  code_backward(level_,
+                as_act(e_, "embed/atmos_levels/backward_cast", "embed.dlevels.act", dlevels, e_.split),
                 levels_);
   const View dembedded = e_.operand("embed.dupper", e_.act, rows * D_);
   by_patch_.back("embed/upper/by_patch/backward", {}, dcontext, dembedded, D_);
@@ -371,8 +377,10 @@ void Encoder::surface_backward(const View& dy) {
           {du, b_.grad(fc1_.bias)});
   layers_.linear_backward_input("embed/surface/fc1", fc1_, du, dy, rows, true);
   layers_.linear_backward_weight("embed/surface/fc1", fc1_, x_, du, rows);
-  b_.emit(OpKind::column_sum, "embed/surface/level/backward", rows_of(rows, D_), {dy}, {b_.grad(level_code_)});
-  b_.emit(OpKind::column_sum, "embed/surface/backward_bias", rows_of(rows, D_), {dy}, {b_.grad(surface_.bias)});
+  b_.emit(OpKind::column_sum, "embed/surface/level/backward", rows_of(rows, D_), {dy},
+          {b_.grad(level_code_)});
+  b_.emit(OpKind::column_sum, "embed/surface/backward_bias", rows_of(rows, D_), {dy},
+          {b_.grad(surface_.bias)});
   View dx = e_.operand("embed.surface.dx", e_.act, rows * D_);
   if (e_.act == DType::f32 && !e_.split)
     dx = dy;

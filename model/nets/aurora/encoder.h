@@ -26,7 +26,9 @@ class Encoder : public NetPart {
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
-  View last_gradient(bool weight) const override { return weight || !e_.split ? surface_.weight : surface_.bias; }
+  View last_gradient(bool weight) const override {
+    return weight || !e_.split ? surface_.weight : surface_.bias;
+  }
 
  private:
   struct Codes {  // a constant and the linear that reads it
@@ -43,7 +45,8 @@ class Encoder : public NetPart {
   void positions_backward(const View& dx);
   void condition_forward(const View& s);
   void condition_backward(const View& ds);
-  void patches(const std::string& path, int64_t images, int64_t channels, const View& fields, const View& out);
+  void patches(const std::string& path, int64_t images, int64_t channels, const View& fields,
+               const View& out);
   void code_backward(Codes& c, const View& dy, int64_t rows);
   View as_f32(const std::string& name, const View& x);
   Attrs rows_of(int64_t rows, int64_t cols) const;

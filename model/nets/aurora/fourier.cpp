@@ -14,7 +14,8 @@ constexpr double kDegree = std::numbers::pi / 180;
 // published model's polygon. Its codes of the shortest wavelengths hang on the last bits.
 Wavelengths areas() {
   constexpr double kRadius = 6378137.0 / 1000, kSide = 0.01;
-  const double side = kSide * kDegree, top = std::sin(90 * kDegree), bottom = std::sin((90 - kSide) * kDegree);
+  const double side = kSide * kDegree, top = std::sin(90 * kDegree),
+               bottom = std::sin((90 - kSide) * kDegree);
   const double sum = side * top - side * bottom - side * bottom + side * top;
   return {sum * kRadius * kRadius / 2, 4 * std::numbers::pi * kRadius * kRadius};
 }
@@ -43,16 +44,15 @@ std::vector<float> PatchGrid::positions(int64_t width) const {
   return out;
 }
 
-// From the first to the last point of a patch. In double: the published model takes the difference of the sines
-// in float32, whose last bits move the codes of the shortest wavelengths, on each device to others.
+// From the first to the last point of a patch. In double: the published model takes the difference of the
+// sines in float32, whose last bits move the codes of the shortest wavelengths, on each device to others.
 std::vector<float> PatchGrid::areas(int64_t width) const {
   std::vector<float> out(static_cast<size_t>(rows * columns * width));
   const Wavelengths lengths = aurora::areas();
   const double side = spacing * static_cast<double>(patch - 1) * kDegree;
   for (int64_t i = 0; i < rows * columns; ++i) {
     const double top = (north - spacing * static_cast<double>(i / columns * patch)) * kDegree;
-    const double area =
-        6371.0 * 6371.0 * std::numbers::pi * (std::sin(top) - std::sin(top - side)) * side;
+    const double area = 6371.0 * 6371.0 * std::numbers::pi * (std::sin(top) - std::sin(top - side)) * side;
     fourier_code(std::sqrt(area), lengths, width, out.data() + i * width);
   }
   return out;

@@ -9,11 +9,11 @@ namespace isobar::aurora {
 struct Wavelengths {
   double shortest, longest;
 };
-constexpr Wavelengths kPositions{0.01, 720};           // degrees
+constexpr Wavelengths kPositions{0.01, 720};            // degrees
 constexpr Wavelengths kLeadTimes{1.0 / 60, 24 * 21.0};  // hours
-constexpr Wavelengths kLevels{0.01, 1e5};              // hPa
-constexpr Wavelengths kTimes{1, 24 * 365.25};          // hours since 1970
-Wavelengths areas();                                   // square kilometres: the smallest patch … the earth
+constexpr Wavelengths kLevels{0.01, 1e5};               // hPa
+constexpr Wavelengths kTimes{1, 24 * 365.25};           // hours since 1970
+Wavelengths areas();                                    // square kilometres: the smallest patch … the earth
 
 /// width numbers for each x, to `out`; width is even.
 void fourier_code(double x, const Wavelengths& w, int64_t width, float* out);

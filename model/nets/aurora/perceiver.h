@@ -1,6 +1,6 @@
 // Cross-attention of a few queries to the rows of each group, with an MLP behind it, both normed before they
-// are added (Perceiver's resampler as in Aurora: Jaegle 2021, Bodnar 2024): what takes 13 pressure levels to 3
-// latent ones at each patch, and back.
+// are added (Perceiver's resampler as in Aurora: Jaegle 2021, Bodnar 2024): what takes 13 pressure levels to
+// 3 latent ones at each patch, and back.
 //
 //   a   = LayerNorm(attention(latents Wq, context Wk, context Wv) Wo) + latents
 //   y   = LayerNorm(MLP(a)) + a
@@ -38,7 +38,7 @@ class Perceiver {
   void forward(const View& latents, const View& context, const View& y);
   /// dy, f32, is used up; dlatents f32 and dcontext act are written.
   void backward(const View& dy, const View& dlatents, const View& dcontext);
-  View last_weight() const { return kv_.weight; }  // whose gradient is written last
+  View last_weight() const { return kv_.weight; }   // whose gradient is written last
   View first_gain() const { return norm1_.gamma; }  // … of what is no weight
 
  private:

@@ -93,9 +93,8 @@ void Split::declare(Declare& d) {
 View Split::door(size_t in) {
   const InPart here(b_, index());
   const bool again = e_.spec.policy.recompute == "full";
-  return in == coarse()
-             ? b_.hold(path() + ".x", DType::f32, rows_ * D_, e_.act == DType::f32 || again)
-             : b_.hold(path() + ".skip", DType::f32, fine_rows_ * D_ / 2, again);
+  return in == coarse() ? b_.hold(path() + ".x", DType::f32, rows_ * D_, e_.act == DType::f32 || again)
+                        : b_.hold(path() + ".skip", DType::f32, fine_rows_ * D_ / 2, again);
 }
 
 std::vector<Flow> Split::forward(const std::vector<Flow>& in, const Forward& how) {

@@ -1,4 +1,5 @@
-// Orders of rows in a plan: constants that gathers read, made when somebody first asks and shared by all parts.
+// Orders of rows in a plan: constants that gathers read, made when somebody first asks and shared by all
+// parts.
 //
 //   RowOrder windows(b, "windows0", rows_inside, rows_outside, [=] { return order.from(); }, …);
 //   windows.gather(path, x, y, D);        // rows outside -> inside; -1 in `from` gives zeros

@@ -223,8 +223,8 @@ void SwinBlock::backward(const std::vector<Gradient>&, std::vector<Gradient>& in
   layers_.linear_backward_weight(mlp + "/fc1", fc1_, a_, du, rows_);
 
   const View dback = b_.scratch(path() + ".dback", e_.act, rows_ * D);
-  norm1_.backward(as_act(e_, path() + "/norm1/backward_cast", path() + ".norm1.dh", dx, false), dback, ds, true,
-                  proj_.bias, rows_);
+  norm1_.backward(as_act(e_, path() + "/norm1/backward_cast", path() + ".norm1.dh", dx, false), dback, ds,
+                  true, proj_.bias, rows_);
   const View dy = e_.operand(path() + ".dy", e_.act, R * D);
   windows_.order.gather(attn + "/back/backward", dback, dy, D);
   if (selective_) attention("/recompute", false);
@@ -233,12 +233,11 @@ void SwinBlock::backward(const std::vector<Gradient>&, std::vector<Gradient>& in
   layers_.linear_backward_weight(attn + "/proj", proj_, o_, dy, R);
   const View dqkv = e_.operand(path() + ".dqkv", e_.act, R * 3 * width_);
   each_run([&](const Attrs& a, int64_t row, int64_t rows) {
-    b_.emit_with_workspace(
-        OpKind::attention_backward, attn + "/core" + std::to_string(a.tq) + "/backward", a,
-        {part(projections_, 0, row, rows), part(projections_, 1, row, rows), part(projections_, 2, row, rows),
-         o_.slice(row * width_, rows * width_), lse_.slice(row * heads, rows * heads),
-         d_o.slice(row * width_, rows * width_)},
-        {part(dqkv, 0, row, rows), part(dqkv, 1, row, rows), part(dqkv, 2, row, rows)});
+    b_.emit_with_workspace(OpKind::attention_backward, attn + "/core" + std::to_string(a.tq) + "/backward", a,
+                           {part(projections_, 0, row, rows), part(projections_, 1, row, rows),
+                            part(projections_, 2, row, rows), o_.slice(row * width_, rows * width_),
+                            lse_.slice(row * heads, rows * heads), d_o.slice(row * width_, rows * width_)},
+                           {part(dqkv, 0, row, rows), part(dqkv, 1, row, rows), part(dqkv, 2, row, rows)});
   });
   b_.emit(OpKind::column_sum, attn + "/qkv/backward_bias", rows_of(R, 3 * width_), {dqkv},
           {b_.grad(qkv_.bias)});

@@ -4,8 +4,8 @@
 //   x' = x  + AdaLN(attention in windows (x), s)       s = SiLU(MLP(code of the lead time)) [1, D]: a stream
 //   y  = x' + AdaLN(MLP(x'), s)                        that goes from block to block
 //
-// Rows are gathered into windows as they enter attention's products and put back as they leave: zeros that pad
-// the grid take part as the published model's do. All samples of a micro-batch share one lead time.
+// Rows are gathered into windows as they enter attention's products and put back as they leave: zeros that
+// pad the grid take part as the published model's do. All samples of a micro-batch share one lead time.
 #pragma once
 #include <optional>
 #include <string>

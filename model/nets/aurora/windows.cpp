@@ -35,7 +35,9 @@ std::vector<WindowOrder::Segment> WindowOrder::along(int64_t size, int64_t windo
       const int64_t rolled = i - before;
       const bool padding = rolled < 0 || rolled >= size;
       if (padding && shifted) continue;
-      const int64_t region = shift == 0 || rolled < size - window ? 0 : rolled < size - shift || circle ? 1 : 2;
+      const int64_t region = shift == 0 || rolled < size - window ? 0
+                             : rolled < size - shift || circle    ? 1
+                                                                  : 2;
       regions[padding ? 0 : region].push_back(padding ? -1 : static_cast<int32_t>((rolled + shift) % size));
     }
     for (auto& [region, segment] : regions) out.push_back(std::move(segment));
