@@ -11,6 +11,7 @@
 #include "model/nets/legal_layout.h"
 #include "model/nets/plan_size.h"
 #include "model/plan/layout.h"
+#include "model/plan/schedule.h"
 #include "perfmodel/fits.h"
 #include "perfmodel/machine/device.h"
 #include "perfmodel/predict.h"
@@ -70,7 +71,12 @@ class Search {
   // The space's, or the one that is fixed.
   std::vector<int> recomputes() const { return values(LayoutAxis::recompute, space_.recompute); }
   std::vector<int> zero_stages() const { return values(LayoutAxis::zero, space_.zero); }
-  std::vector<ScheduleKind> schedule_kinds() const { return values(LayoutAxis::schedule, space_.schedules); }
+  std::vector<ScheduleKind> schedule_kinds() const {
+    std::vector<ScheduleKind> all = values(LayoutAxis::schedule, space_.schedules);
+    const bool rolls = spec_.train.rollout > 1;
+    std::erase_if(all, [&](ScheduleKind k) { return rolls && !runs_rollouts(name_of(k)); });
+    return all;
+  }
   template <class T>
   std::vector<T> values(LayoutAxis axis, std::vector<T> out) const {
     if (const auto only = keep_.only(axis)) out = {static_cast<T>(*only)};

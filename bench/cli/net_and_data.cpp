@@ -54,7 +54,10 @@ NetAndData open_net_and_data(const std::string& from, const std::string& data, i
   if (own && !n.state.spec.data.valid.empty()) n.state.spec.data.train.clear();  // may be gone
   require_data(n.state.spec);
   const DataSpec& d = n.state.spec.data;
-  const SampleShape shape = sample_shape(n.state.spec);
+  RunSpec one_step = n.state.spec;  // however far it rolled out when it was trained
+  one_step.train.rollout = 1;
+  one_step.train.rollout_gradient = "all";
+  const SampleShape shape = sample_shape(one_step);
   Statistics known;
   if (!own && needs_statistics(d, shape)) known = begin_statistics(d, shape)();
   n.set = open_dataset(d, d.valid, Split::valid, shape, own || !known.mean.empty() ? &known : nullptr);

@@ -49,6 +49,10 @@ Table table_of(const Op& op) {
       return {{kActivation, kMean, kInverseDeviation, kGain, kGradient}, {}};
     case OpKind::residual_add:
       return {{kActivation, kActivation}, {}};
+    case OpKind::roll:
+      return {{kActivation, kActivation, kActivation}, {}};
+    case OpKind::unroll:
+      return {{kGradient}, {}};
     case OpKind::norm_residual:
       return {{kActivation, kActivation, kGain, kWeight}, {}};
     case OpKind::norm_residual_backward:

@@ -263,6 +263,8 @@ class NetSpec {
   const GraphcastSpec& graphcast() const { return std::get<GraphcastSpec>(of_); }
 
   const Images* images() const;
+  /// Whether it predicts on the grid that it reads, so that its prediction can be read again.
+  bool rolls_out() const { return kind() == VitSpec::kKind || kind() == UnetSpec::kKind; }
   Images* images() { return const_cast<Images*>(std::as_const(*this).images()); }
   const WordsSpec* words() const;
   WordsSpec* words() { return const_cast<WordsSpec*>(std::as_const(*this).words()); }

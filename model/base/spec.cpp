@@ -144,6 +144,15 @@ void visit_rows(Visitor&& v, DataSpec& d) {
 }
 
 template <class Visitor>
+void visit_rollout(Visitor&& v, RunSpec& s) {
+  v("data.history", s.data.history);
+  v("train.rollout", s.train.rollout);
+  v("train.rollout_every", s.train.rollout_every);
+  v("train.rollout_gradient", s.train.rollout_gradient);
+  v("train.prediction", s.train.prediction);
+}
+
+template <class Visitor>
 void visit_selection(Visitor&& v, DataSpec& d) {
   v("data.region", d.region);
   v("data.stride", d.stride);
@@ -176,6 +185,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("data.shuffle", s.data.shuffle);
   if (s.net.kind() == MlpSpec::kKind) visit_rows(v, s.data);
   if (s.net.images()) visit_selection(v, s.data);
+  if (s.net.rolls_out()) visit_rollout(v, s);
   v("train.global_batch", s.train.global_batch);
   v("train.steps", s.train.steps);
   v("train.loss", s.train.loss);
@@ -199,6 +209,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("train.lr_threshold", s.train.lr_threshold);
   v("train.lr_cooldown", s.train.lr_cooldown);
   v("train.lr_min", s.train.lr_min);
+  v("train.lr_steps", s.train.lr_steps);
   v("train.warmup", s.train.warmup);
   v("train.lr_scaling", s.train.lr_scaling);
   v("train.lr_base_batch", s.train.lr_base_batch);

@@ -6,6 +6,7 @@
 //
 //   RunSpec spec = load_run_spec("configs/models/vit-384.yaml", {"train.global_batch=8"});
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -26,6 +27,7 @@ struct DataSpec {  // data:
   std::vector<std::string> inputs, targets;  // channels by name; {} = every one, and targets as inputs
   double train_fraction = 1.0;  // one NetCDF file split in time: first part trains, the rest validates
   int64_t dt = 1;               // target lies dt file steps after the input
+  int64_t history = 1;          // states that the net reads, dt apart, the newest last
   int64_t limit_samples = 0;    // 0 = all
   int64_t limit_valid_samples = 0;
   int64_t workers = 0;   // loader threads; 0 = the training thread reads
@@ -57,6 +59,16 @@ struct TrainSpec {  // train:
   std::string loss =
       "relative-l2";  // relative-l2 | mae | mse | huber | cross_entropy (formulas: backend/cpu/kernels.h)
   std::vector<double> loss_weights;  // mae, mse, huber: one factor a channel; {} = all 1
+  // A roll-out (nets of images on one grid): so many steps of data.dt, each reading what the one before it
+  // predicted.
+  int64_t rollout = 1;
+  // all: the loss is the mean over the steps, and its gradient goes back through all of them | last: the loss
+  // is the last step's, and what it reads is taken as given (the push-forward of Brandstetter 2022)
+  std::string rollout_gradient = "all";
+  // Optimizer steps after which a roll-out, of one step at first, is one longer; 0 = train.rollout from the
+  // start
+  int64_t rollout_every = 0;
+  std::string prediction = "state";  // state | increment: what the net adds to the newest state it reads
   double huber_delta = 1.0;          // |error| where Huber's loss goes over from square to line
   std::string optimizer = "adam";    // adam | adamw | sgd
   double lr = 5e-4;
@@ -75,9 +87,11 @@ struct TrainSpec {  // train:
   int64_t lr_patience = 10;            // plateau: validations without improvement that are let pass
   double lr_threshold = 1e-4;          // plateau: relative improvement that counts
   int64_t lr_cooldown = 0;             // plateau: validations after a factor that do not count
-  double lr_min = 0;                   // plateau: never below
+  double lr_min = 0;                   // plateau: never below; cosine: where it ends
   int64_t warmup = 0;                  // steps
-  std::string lr_scaling = "none";     // none | sqrt: lr * sqrt(global_batch / lr_base_batch)
+  int64_t lr_steps = 0;                // cosine: its length, after which the rate stays at lr_min; 0 = steps
+  // none | sqrt: lr * sqrt(global_batch / lr_base_batch) | linear: lr * global_batch / lr_base_batch
+  std::string lr_scaling = "none";
   int64_t lr_base_batch = 16;
   int64_t seed = 0;
   int64_t log_every = 1;         // steps
@@ -159,6 +173,18 @@ struct RunSpec {
     return policy.micro_batch ? policy.micro_batch : train.global_batch / layout.dp;
   }
   int64_t micro_batches() const { return train.global_batch / (layout.dp * micro_batch()); }  // per step
+  /// Steps of the roll-out that an optimizer step, from 0, trains.
+  int64_t rollout_at(int64_t step) const {
+    const int64_t every = train.rollout_every;
+    return every > 0 ? std::min(train.rollout, 1 + step / every) : train.rollout;
+  }
+  /// Channels of a time that the net reads and does not predict: static fields, forcings.
+  int64_t known_channels() const {
+    const Images* i = net.images();
+    return i && net.rolls_out() ? std::max<int64_t>(0, i->in_channels / data.history - i->out_channels) : 0;
+  }
+  /// Steps of a roll-out whose loss counts, and through which its gradient goes.
+  int64_t learnt_steps() const { return train.rollout_gradient == "all" ? train.rollout : 1; }
 };
 
 /// Reads `path` (key `inherits: other.yaml` is taken first, relative to the file) and applies `key=value`

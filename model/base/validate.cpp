@@ -103,7 +103,9 @@ void validate_channels(const DataSpec& d, const Sized& in, const Sized& out, con
 }
 
 void validate_channels(const Images& n, const DataSpec& d, const Check& check) {
-  validate_channels(d, {n.in_channels, "net.in_channels"}, {n.out_channels, "net.out_channels"}, check);
+  const int64_t times = std::max<int64_t>(1, d.history);
+  const Sized in{n.in_channels / times, times == 1 ? "net.in_channels" : "net.in_channels / data.history"};
+  validate_channels(d, in, {n.out_channels, "net.out_channels"}, check);
 }
 // What is taken of fields; what needs the files' own axes is checked where they are read.
 void validate_selection(const DataSpec& d, const Check& check) {
@@ -453,8 +455,10 @@ void validate_values(const RunSpec& s) {
   check.that(t.lr_threshold >= 0 && t.lr_threshold < 1, "train.lr_threshold", "is not in [0, 1)",
              "e.g. 1e-4");
   check.that(t.lr_min >= 0 && std::isfinite(t.lr_min), "train.lr_min", "is negative", "give 0 or more");
-  check.one_of(t.lr_scaling, {"none", "sqrt"}, "train.lr_scaling");
+  check.one_of(t.lr_scaling, {"none", "sqrt", "linear"}, "train.lr_scaling");
   check.that(t.lr > 0 && std::isfinite(t.lr), "train.lr", "is not positive", "e.g. 5e-4");
+  check.that(t.lr_schedule != "cosine" || t.lr_min <= t.lr, "train.lr_min", "is above train.lr",
+             "a cosine falls to it: give less");
   check.that(t.beta1 >= 0 && t.beta1 < 1, "train.beta1", "is not in [0, 1)", "e.g. 0.9");
   check.that(t.beta2 >= 0 && t.beta2 < 1, "train.beta2", "is not in [0, 1)", "e.g. 0.95");
   check.that(t.adam_eps > 0, "train.adam_eps", "is not positive", "e.g. 1e-8");
@@ -467,6 +471,10 @@ void validate_values(const RunSpec& s) {
   check.at_least(t.loss_scale_window, 1, "train.loss_scale_window");
   check.at_least(t.warmup, 0, "train.warmup");
   check.at_least(t.lr_base_batch, 1, "train.lr_base_batch");
+  check.at_least(t.lr_steps, 0, "train.lr_steps");
+  check.that(t.lr_steps == 0 || t.lr_schedule == "cosine", "train.lr_steps",
+             "is the length of a cosine, and train.lr_schedule is " + t.lr_schedule,
+             "set that to cosine, or leave it out");
   check.at_least(t.seed, 0, "train.seed");
   check.at_least(t.early_stopping_patience, 0, "train.early_stopping_patience");
   check.at_least(t.jacobian_samples, 0, "train.jacobian_samples");
@@ -599,6 +607,34 @@ void refuse_astronomical(const RunSpec& s, const Check& check) {
 
 }  // namespace
 
+// Each of so many times has the same channels, of which the net predicts the first ones.
+void validate_rollout(const RunSpec& s, const Check& check) {
+  if (!s.net.rolls_out()) return;
+  const Images& n = *s.net.images();
+  const TrainSpec& t = s.train;
+  check.at_least(s.data.history, 1, "data.history");
+  check.at_least(t.rollout, 1, "train.rollout");
+  check.at_most(t.rollout, 256, "train.rollout");
+  check.one_of(t.rollout_gradient, {"all", "last"}, "train.rollout_gradient");
+  check.one_of(t.prediction, {"state", "increment"}, "train.prediction");
+  check.that(t.rollout > 1 || t.rollout_gradient == "all", "train.rollout_gradient",
+             "is for roll-outs, and train.rollout is 1", "set train.rollout to 2 or more, or leave it out");
+  check.at_least(t.rollout_every, 0, "train.rollout_every");
+  check.that(t.rollout_every == 0 || (t.rollout > 1 && t.rollout_gradient == "all"), "train.rollout_every",
+             "lengthens roll-outs whose gradient goes through all steps",
+             "set train.rollout to 2 or more and train.rollout_gradient to all, or leave it out");
+  check.that((t.rollout - 1) * std::min(t.rollout_every, t.steps) < t.steps, "train.rollout_every",
+             "is so large that the run ends before its roll-outs have train.rollout steps",
+             "give less than train.steps / (train.rollout - 1)");
+  check.divides(s.data.history, n.in_channels, "data.history", "net.in_channels");
+  const int64_t of_a_time = n.in_channels / s.data.history;
+  if (t.rollout == 1 && t.prediction == "state") return;
+  check.that(n.out_channels <= of_a_time, "net.out_channels",
+             "is " + std::to_string(n.out_channels) + ", and the net reads " + std::to_string(of_a_time) +
+                 " channels of each time: what it predicts it has to read again",
+             "set net.in_channels to data.history times what a time has");
+}
+
 void validate(const RunSpec& s) {
   validate_values(s);
   const Check check{s};
@@ -629,6 +665,7 @@ void validate(const RunSpec& s) {
              "has " + str(weights) + " numbers, net.out_" + (features ? "features" : "channels") + " is " +
                  str(outputs),
              features ? "give one a feature" : "give one a channel");
+  validate_rollout(s, check);
   check.at_least(t.lr_step_size, t.lr_schedule == "step" ? 1 : 0, "train.lr_step_size");
   const bool validates = t.valid_every > 0 && s.data.validates();
   check.that(t.lr_schedule != "plateau" || validates, "train.lr_schedule",

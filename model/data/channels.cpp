@@ -13,6 +13,10 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
+std::string earlier(const std::string& channel, int64_t before) {
+  return before > 0 ? channel + "[-" + std::to_string(before) + "]" : channel;
+}
+
 namespace {
 
 std::vector<int64_t> find(const std::vector<std::string>& wanted, const FieldInfo& file, const char* key) {
@@ -46,7 +50,7 @@ ChannelChoice choose_channels(const DataSpec& data, const FieldInfo& file, const
   std::iota(all.begin(), all.end(), 0);
   ChannelChoice chosen;
   chosen.inputs = data.inputs.empty() ? all : find(data.inputs, file, "data.inputs");
-  const auto inputs = static_cast<int64_t>(chosen.inputs.size());
+  const auto inputs = static_cast<int64_t>(chosen.inputs.size()) * want.history;
   require(inputs == want.input.channels, file, "data.inputs", "net.in_channels", inputs, want.input.channels,
           "read");
   // A forecast has the channels of its input, but for those that only inputs have.
@@ -56,7 +60,16 @@ ChannelChoice choose_channels(const DataSpec& data, const FieldInfo& file, const
   const auto targets = static_cast<int64_t>(chosen.targets.size());
   require(targets == want.target.channels, file, "data.targets", "net.out_channels", targets,
           want.target.channels, "predict");
-  for (const int64_t c : chosen.inputs) chosen.names.inputs.push_back(file.channels[c]);
+  for (int64_t before = want.history - 1; before >= 0; --before)
+    for (const int64_t c : chosen.inputs) chosen.names.inputs.push_back(earlier(file.channels[c], before));
+  // What is fed back lies where the newest of it does.
+  for (size_t i = 0; want.feeds_back && i < chosen.targets.size(); ++i)
+    if (chosen.targets[i] != chosen.inputs.at(i))
+      throw ConfigError(file.path, "data.targets",
+                        "the net's prediction is its next input, and its channel " + std::to_string(i) +
+                            " is " + file.channels[chosen.targets[i]] + " of the targets and " +
+                            file.channels[chosen.inputs[i]] + " of the inputs",
+                        "name data.inputs with the targets first, in their order");
   for (const int64_t c : chosen.targets) chosen.names.targets.push_back(file.channels[c]);
   return chosen;
 }

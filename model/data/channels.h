@@ -19,6 +19,9 @@ struct ChannelChoice {
   ChannelNames names;                    // of both
 };
 
+/// What a channel is called so many data.dt before the newest state: "u10[-1]"
+std::string earlier(const std::string& channel, int64_t before);
+
 /// "u10, v10": for messages
 std::string listed(const std::vector<std::string>& names);
 

@@ -5,6 +5,7 @@
 
 #include "model/base/classes.h"
 #include "model/base/error.h"
+#include "model/base/step_tensor.h"
 #include "model/data/channels.h"
 #include "model/data/dates.h"
 #include "model/data/field_file.h"
@@ -32,10 +33,11 @@ class FileDataset : public Dataset {
         shape_(shape),
         file_shape_(shape.of_files(files_[0]->info().shape.channels)),
         dt_(dt),
+        span_(dt * shape.span()),
         wrap_(wrap) {
     ends_.reserve(segments_.size());
     for (const TimeSegment& s : segments_) {
-      if (s.steps > dt_) size_ += wrap_ ? s.steps : s.steps - dt_;
+      if (s.steps > span_) size_ += wrap_ ? s.steps : s.steps - span_;
       ends_.push_back(size_);
     }
     if (limit > 0) size_ = std::min(size_, limit);
@@ -61,14 +63,16 @@ class FileDataset : public Dataset {
     if (one_axis) c.time_units = info.time_units, c.calendar = info.calendar;
     if (!info.units.empty()) {
       for (const int64_t k : channels_.targets) c.units.push_back(info.units[k]);
-      for (const int64_t k : channels_.inputs) c.input_units.push_back(info.units[k]);
+      for (int64_t h = 0; h < shape_.history; ++h)
+        for (const int64_t k : channels_.inputs) c.input_units.push_back(info.units[k]);
     }
     return c;
   }
   double target_time(int64_t i) const override {
     const auto [file, step] = place_of(i);
     const std::vector<double>& times = file->info().times;
-    return times.empty() ? Dataset::target_time(i) : times[step + dt_];
+    return times.empty() ? Dataset::target_time(i)
+                         : times[step + dt_ * (shape_.history - 1 + shape_.first_step)];
   }
   double input_hours(int64_t i) const override {
     const auto [file, step] = place_of(i);
@@ -78,7 +82,15 @@ class FileDataset : public Dataset {
     return seconds ? *seconds / 3600 : Dataset::input_hours(i);
   }
   Statistics target_statistics() const override { return of(channels_.targets); }
-  Statistics input_statistics() const override { return of(channels_.inputs); }
+  Statistics input_statistics() const override {
+    const Statistics one = of(channels_.inputs);
+    Statistics all;
+    for (int64_t h = 0; h < shape_.history; ++h) {
+      all.mean.insert(all.mean.end(), one.mean.begin(), one.mean.end());
+      all.std.insert(all.std.end(), one.std.begin(), one.std.end());
+    }
+    return all;
+  }
   std::vector<std::string> flat_channels() const override {
     std::vector<std::string> names;
     for (const size_t c : flat_) {
@@ -93,8 +105,22 @@ class FileDataset : public Dataset {
 
   void read(int64_t i, float* input, float* target) const override {
     const auto [file, step] = place_of(i);
-    read_channels(*file, step, channels_.inputs, input);
-    read_channels(*file, step + dt_, channels_.targets, target);
+    const int64_t one_input = shape_.input.size() / shape_.history;
+    for (int64_t h = 0; h < shape_.history; ++h)
+      read_channels(*file, step + h * dt_, channels_.inputs, input + h * one_input);
+    read_channels(*file, step + dt_ * (shape_.history - 1 + shape_.first_step), channels_.targets, target);
+  }
+  void read_tensors(int64_t i, std::span<float* const> to) const override {
+    auto next = to.begin();
+    float* const input = *next++;
+    read(i, input, *next++);
+    const auto [file, step] = place_of(i);
+    const int64_t newest = step + dt_ * (shape_.history - 1);
+    for (int64_t k = 1; k < shape_.steps; ++k)
+      read_channels(*file, newest + (shape_.first_step + k) * dt_, channels_.targets, *next++);
+    const std::vector<int64_t> known(channels_.inputs.end() - shape_.known, channels_.inputs.end());
+    for (int64_t k = 1; k <= shape_.later && shape_.known > 0; ++k)
+      read_channels(*file, newest + k * dt_, known, *next++);
   }
 
  private:
@@ -107,7 +133,7 @@ class FileDataset : public Dataset {
   }
   struct Place {
     const FieldFile* file;
-    int64_t step;  // of the input
+    int64_t step;  // of the oldest input
   };
   Place place_of(int64_t i) const {
     const auto at = std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin();
@@ -115,10 +141,11 @@ class FileDataset : public Dataset {
     int64_t t = i - (at ? ends_[at - 1] : 0);
     if (wrap_) {
       // As the NERSC loader counts: one sample per step of the year; the last dt wrap around to its start,
-      // and the first dt steps are never inputs, so a few pairs come up twice.
-      const int64_t inputs = s.steps - dt_;
+      // and the first dt steps are never inputs, so a few pairs come up twice. (Of several states or targets:
+      // as many steps as a sample spans.)
+      const int64_t inputs = s.steps - span_;
       t %= inputs;
-      if (t < dt_ && t + dt_ < inputs) t += dt_;
+      if (t < span_ && t + span_ < inputs) t += span_;
     }
     return {s.file, s.first + t};
   }
@@ -142,7 +169,7 @@ class FileDataset : public Dataset {
   ChannelChoice channels_;
   SampleShape shape_;
   FieldShape file_shape_;  // all its channels, cropped
-  int64_t dt_, size_ = 0;
+  int64_t dt_, span_, size_ = 0;
   bool wrap_;
 };
 
@@ -181,10 +208,13 @@ std::vector<TimeSegment> segments_for(const FieldFiles& files, const DataSpec& d
   std::vector<TimeSegment> segments = whole ? segments_of(files) : part_of(files, data, path, split);
   int64_t longest = 0;
   for (const TimeSegment& s : segments) longest = std::max(longest, s.steps);
-  if (longest > data.dt) return segments;
+  if (longest > data.dt * want.span()) return segments;
+  const std::string what =
+      want.span() == 1 ? "no pair of steps " + std::to_string(data.dt) + " apart lies in the "
+                       : "no sample of " + std::to_string(want.span() + 1) + " times (data.history, " +
+                             "train.rollout) " + std::to_string(data.dt) + " steps apart lies in the ";
   throw ConfigError(path, "data.dt",
-                    std::string("no pair of steps ") + std::to_string(data.dt) + " apart lies in the " +
-                        (split == Split::train ? "training" : "validation") +
+                    what + (split == Split::train ? "training" : "validation") +
                         " part, whose longest stretch has " + std::to_string(longest) + " steps",
                     std::string("lower data.dt, ") + (whole ? "" : "change data.train_fraction, ") +
                         "or give longer files");
@@ -224,6 +254,14 @@ Statistics statistics_for(const DataSpec& data, int64_t channels, const std::vec
 
 }  // namespace
 
+std::vector<SampleTensor> tensors_of(const SampleShape& shape) {
+  std::vector<SampleTensor> out{{"input", shape.input.size()}};
+  for (int64_t k = 0; k < shape.steps; ++k) out.push_back({step_tensor("target", k), shape.target.size()});
+  const int64_t known = shape.known * shape.input.height * shape.input.width;
+  for (int64_t k = 0; k < shape.later && known > 0; ++k) out.push_back({step_tensor("forcing", k), known});
+  return out;
+}
+
 SampleShape sample_shape(const RunSpec& spec) {
   const NetSpec& net = spec.net;
   if (net.kind() == MlpSpec::kKind) {
@@ -238,7 +276,15 @@ SampleShape sample_shape(const RunSpec& spec) {
   if (!i)
     throw ConfigError("", "net.kind", net.kind() + " reads words, and there is no loader of them yet",
                       "plan and predict take it; train a vit");
-  return {{i->in_channels, i->img_height, i->img_width}, {i->out_channels, i->img_height, i->img_width}};
+  SampleShape shape({i->in_channels, i->img_height, i->img_width},
+                    {i->out_channels, i->img_height, i->img_width});
+  shape.history = spec.data.history;
+  shape.steps = spec.learnt_steps();
+  shape.first_step = spec.train.rollout - shape.steps + 1;
+  shape.known = spec.known_channels();
+  shape.later = spec.train.rollout - 1;
+  shape.feeds_back = spec.train.rollout > 1 || spec.train.prediction == "increment";
+  return shape;
 }
 
 std::vector<int64_t> ChannelNames::persistent() const {

@@ -32,8 +32,15 @@ struct SampleShape {  // on one grid
   SampleShape(FieldShape both) : input(both), target(both) {}
   SampleShape(FieldShape in, FieldShape out) : input(in), target(out) {}
   FieldShape input, target;
-  bool of_table = false;  // rows of a table (table_dataset.h), each a point of `channels` columns
-  int64_t classes = 0;    // the target is one of so many, counted from 0 and not normalised; 0: it is numbers
+  bool of_table = false;         // rows of a table (table_dataset.h), each a point of `channels` columns
+  int64_t history = 1;           // times among the input's channels, oldest first
+  int64_t steps = 1;             // of a roll-out: targets of a sample, one data.dt after the other …
+  int64_t first_step = 1;        // … the first of them so many after the newest input
+  int64_t known = 0, later = 0;  // channels of a time that nobody predicts; so many later steps read theirs
+  bool feeds_back = false;       // predictions are read again: targets are the first of a time's inputs
+  /// From the oldest input to the last target, in data.dt.
+  int64_t span() const { return history - 1 + first_step + steps - 1; }
+  int64_t classes = 0;  // the target is one of so many, counted from 0 and not normalised; 0: it is numbers
   FieldShape of_files(int64_t channels) const { return {channels, input.height, input.width}; }
 };
 
@@ -42,6 +49,10 @@ struct SampleTensor {
   std::string name;
   int64_t size;  // f32 numbers of a sample
 };
+
+/// Its input; the targets of a roll-out's steps, "target" and on; what is known of later steps, "forcing" and
+/// on (model/base/step_tensor.h).
+std::vector<SampleTensor> tensors_of(const SampleShape& shape);
 
 struct ChannelNames {
   std::vector<std::string> inputs, targets;
@@ -81,15 +92,13 @@ class Dataset {
   virtual std::vector<std::string> flat_channels() const { return {}; }
   /// What the files call the classes of the target, where they do: by class, "" for one without a name
   virtual std::vector<std::string> class_names() const { return {}; }
-  /// Reads, decodes and normalises pair i into input and target, each [channels,H,W] f32. Thread-safe. Throws
-  /// ConfigError for a truncated file or for NaN and fill values in the data, naming file, time step and
-  /// channel.
+  /// Reads, decodes and normalises pair i into input and the first target, each [channels,H,W] f32.
+  /// Thread-safe. Throws ConfigError for a truncated file or for NaN and fill values in the data, naming
+  /// file, time step and channel.
   virtual void read(int64_t i, float* input, float* target) const = 0;
   /// All that a sample is made of: its input, its target, and what else a dataset brings (a mask), which then
   /// overrides both of these.
-  virtual std::vector<SampleTensor> tensors() const {
-    return {{"input", shape().input.size()}, {"target", shape().target.size()}};
-  }
+  virtual std::vector<SampleTensor> tensors() const { return tensors_of(shape()); }
   /// Reads sample i, each of its tensors to where `to` says, in their order. As read() otherwise.
   virtual void read_tensors(int64_t i, std::span<float* const> to) const { read(i, to[0], to[1]); }
 };

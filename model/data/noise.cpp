@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/base/rng.h"
+#include "model/data/channels.h"
 #include "model/data/synth.h"
 
 namespace isobar {
@@ -38,19 +39,42 @@ class Noise : public Dataset {
   // Every six hours from 2000 on
   double input_hours(int64_t i) const override { return 262968.0 + 6.0 * static_cast<double>(i); }
   ChannelNames channels() const override {
-    return {default_channel_names(shape_.input.channels), default_channel_names(shape_.target.channels)};
+    ChannelNames names{{}, default_channel_names(shape_.target.channels)};
+    const std::vector<std::string> one = default_channel_names(shape_.input.channels / shape_.history);
+    for (int64_t before = shape_.history - 1; before >= 0; --before)
+      for (const std::string& name : one) names.inputs.push_back(earlier(name, before));
+    return names;
   }
   void read(int64_t i, float* input, float* target) const override {
     if (!rows_.empty()) {
       std::copy_n(&rows_[i * width_], shape_.input.channels, input);
       std::copy_n(&rows_[(i + dt_) * width_], shape_.target.channels, target);
     } else {
-      make(i, shape_.input, input);
-      make(i + dt_, shape_.target, target);
+      FieldShape one = shape_.input;
+      one.channels /= shape_.history;
+      for (int64_t h = 0; h < shape_.history; ++h) make(i + h * dt_, one, input + h * one.size());
+      make(i + (shape_.history - 1 + shape_.first_step) * dt_, shape_.target, target);
     }
     // The input with the largest number, of as many as there are classes: something to learn
     if (const int64_t n = std::min(shape_.classes, shape_.input.channels); n > 0)
       *target = static_cast<float>(std::max_element(input, input + n) - input);
+  }
+  void read_tensors(int64_t i, std::span<float* const> to) const override {
+    auto next = to.begin();
+    float* const input = *next++;
+    read(i, input, *next++);
+    const int64_t newest = i + (shape_.history - 1) * dt_;
+    for (int64_t k = 1; k < shape_.steps; ++k)
+      make(newest + (shape_.first_step + k) * dt_, shape_.target, *next++);
+    if (shape_.known == 0) return;
+    FieldShape one = shape_.input;  // the last channels of a state
+    one.channels /= shape_.history;
+    const int64_t count = shape_.known * one.height * one.width;
+    std::vector<float> state(static_cast<size_t>(one.size()));
+    for (int64_t k = 1; k <= shape_.later; ++k) {
+      make(newest + k * dt_, one, state.data());
+      std::copy_n(state.end() - count, count, *next++);
+    }
   }
 
  private:

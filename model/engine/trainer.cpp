@@ -12,6 +12,7 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/signal_name.h"
+#include "model/base/step_tensor.h"
 #include "model/data/stats.h"
 #include "model/engine/executor.h"
 #include "model/engine/host.h"
@@ -67,6 +68,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     backend_ = &processor_->backend();
     executor_ = &processor_->runner();
     executor_->keep(train_program_, true);
+    for (const std::vector<Invocation>& shorter : plan_.shorter)
+      shorter_.push_back(link(plan_, shorter, spec.run.serial));
+    for (const Program& shorter : shorter_) executor_->keep(shorter, true);
     executor_->keep(eval_program_);
     if (const auto about = processor_->describe(); !about.is_null()) log_.write(DeviceRecord{about});
     for (const std::string& line : processor_->remarks()) say(line);
@@ -193,7 +197,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   }
 
   void train_step(int64_t step, int64_t first) {
-    if (step == first + kWarmup || step == first) {
+    // Steps of a shorter roll-out are not of the same kind.
+    const bool longer = step > 0 && spec_.rollout_at(step) != spec_.rollout_at(step - 1);
+    if (step == first + kWarmup || step == first || longer) {
       executor_->reset_op_times();
       step_seconds_.clear();
       timed_seconds_ = 0;
@@ -217,7 +223,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
 
     const int64_t t0 = now_ns();
     backend_->upload({plan_.scalars});
-    (*executor_)(train_program_, static_cast<int32_t>(step));
+    const auto length = static_cast<size_t>(spec_.rollout_at(step));
+    (*executor_)(length <= shorter_.size() ? shorter_[length - 1] : train_program_,
+                 static_cast<int32_t>(step));
     backend_->download({plan_.metrics, plan_.grad_norm2, plan_.scalars});
     const int64_t t1 = now_ns();
     if (trace_) trace_->end(step, t0, t1);
@@ -271,6 +279,17 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   bool of_fields() const { return errors().name == "rmse"; }
   bool of_classes() const { return errors().name == "accuracy"; }
 
+  // Of every step of a roll-out that counts: the newest state that was known.
+  void add_persistence(int64_t samples, const Batch& batch, const std::vector<int64_t>& persistent,
+                       std::vector<double>& sums) const {
+    const int64_t steps = spec_.learnt_steps();
+    std::vector<double> all(sums.size(), 0.0);
+    for (int64_t k = 0; k < steps; ++k)
+      add_persistence_rmse(spec_.net, samples, batch.at("input"), batch.at(step_tensor("target", k)),
+                           persistent, all);
+    for (size_t c = 0; c < sums.size(); ++c) sums[c] += all[c] / static_cast<double>(steps);
+  }
+
   /// Whether the loss is the lowest so far.
   bool validate(int64_t step) {
     const int64_t t0 = now_ns(), channels = errors().count;
@@ -289,8 +308,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       const int64_t own = spec_.micro_batch() - padding;
       if (jacobian_ && mpi_.rank() == 0 && !sampled_) jacobian_->sample(batch.at("input"), own);
       if (!data_->scores()) return;
-      if (persist)
-        add_persistence_rmse(spec_.net, own, batch.at("input"), batch.at("target"), persistent, persistence);
+      if (persist) add_persistence(own, batch, persistent, persistence);
       if (!frequency.empty())
         for (int64_t b = 0; b < own; ++b) frequency.at(static_cast<size_t>(batch.at("target")[b])) += 1;
     });
@@ -425,6 +443,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const std::string micro_batch_;  // how it was chosen
   const Plan plan_;
   const Program train_program_, eval_program_;
+  std::vector<Program> shorter_;  // of roll-outs that are still growing, by steps - 1
   std::optional<RankData> data_;
   std::unique_ptr<Processor> processor_;
   Backend* backend_ = nullptr;

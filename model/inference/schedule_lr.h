@@ -1,7 +1,7 @@
 // Learning rate of an optimizer step.
 //
 //   constant   lr
-//   cosine     to 0 over train.steps, as the NERSC ViT sets it
+//   cosine     to lr_min over lr_steps (train.steps), as the NERSC ViT sets it
 //   step       times lr_gamma after every lr_step_size optimizer steps (torch.optim.lr_scheduler.StepLR)
 //   plateau    times lr_gamma when the validation loss no longer falls (ReduceLROnPlateau)
 //
@@ -18,11 +18,10 @@
 
 namespace isobar {
 
-/// lr, scaled by sqrt(global_batch / lr_base_batch) when lr_scaling is sqrt.
+/// lr, scaled by global_batch / lr_base_batch (linear: Goyal 2017) or the root of that (sqrt).
 inline double base_learning_rate(const TrainSpec& t) {
-  return t.lr_scaling == "sqrt"
-             ? t.lr * std::sqrt(static_cast<double>(t.global_batch) / static_cast<double>(t.lr_base_batch))
-             : t.lr;
+  const double larger = static_cast<double>(t.global_batch) / static_cast<double>(t.lr_base_batch);
+  return t.lr_scaling == "sqrt" ? t.lr * std::sqrt(larger) : t.lr_scaling == "linear" ? t.lr * larger : t.lr;
 }
 
 /// What torch.optim.lr_scheduler.ReduceLROnPlateau remembers (mode min, threshold_mode rel, eps 1e-8): an
@@ -53,12 +52,15 @@ struct Plateau {
   }
 };
 
-/// step counts from 0. Cosine: (1+cos(pi x/steps))/2. Under a linear warm-up: min((x+1)/warmup, factor).
+/// step counts from 0. Cosine: lr_min + (lr - lr_min) (1+cos(pi x/steps))/2. Under a linear warm-up:
+/// min((x+1)/warmup, factor).
 inline double learning_rate(const TrainSpec& t, int64_t step, const Plateau& plateau = {}) {
   const double x = static_cast<double>(step);
   double factor = 1;
   if (t.lr_schedule == "cosine") {
-    factor = 0.5 * (1 + std::cos(std::numbers::pi * x / static_cast<double>(t.steps)));
+    const auto length = static_cast<double>(t.lr_steps > 0 ? t.lr_steps : t.steps);
+    const double floor = t.lr_min / base_learning_rate(t);
+    factor = floor + (1 - floor) * 0.5 * (1 + std::cos(std::numbers::pi * std::min(1.0, x / length)));
   } else if (t.lr_schedule == "step") {
     const int64_t cuts = step / t.lr_step_size;
     factor = std::pow(t.lr_gamma, static_cast<double>(cuts));

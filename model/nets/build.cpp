@@ -20,6 +20,10 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace, bool 
     throw std::logic_error("the gradient of an input is planned for one micro-batch on one rank");
   check_layout(spec);
   check_plan_size(spec);
+  if (input_gradient && spec.train.prediction == "increment")
+    throw ConfigError(spec.file, "train.prediction",
+                      "increment has no Jacobian yet: what the newest state adds by itself is left out",
+                      "take a checkpoint of a net that predicts states");
   Plan plan = emit_step(spec, rank, workspace, input_gradient);
   if (input_gradient && !plan.input_gradient)
     throw ConfigError(spec.file, "net.kind",

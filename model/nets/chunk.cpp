@@ -1,5 +1,6 @@
 #include "model/nets/chunk.h"
 
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -14,6 +15,8 @@ ChunkEmitter::ChunkEmitter(Emission& e, Net& net, Parameters& params, const Stag
       ports_(ports_of(net)),
       same_(shared_gradients()),
       doors_(b_, stages, streams_, same_),
+      roll_(net.roll_out()),
+      feedback_(roll_ ? roll_->feedback() : std::vector<Stream>{}),
       flows_(streams_.size()) {}
 
 std::vector<ChunkEmitter::Ports> ChunkEmitter::ports_of(const Net& net) {
@@ -41,7 +44,8 @@ std::vector<int> ChunkEmitter::shared_gradients() const {
 int ChunkEmitter::forward(const Stage& stage, const std::string& name) {
   const int r = b_.begin(name, Pass::forward, stage.chunk);
   params_.forward(stage.chunk);
-  fetch(stage);
+  if (e_.roll.first) fetch(stage);
+  if (roll_ && stage.is_first) read_before(stage);
   for (int i = 0; i < static_cast<int>(streams_.size()); ++i) {
     const Stream& s = streams_[i];
     if (!stage.enters(s)) continue;
@@ -54,19 +58,55 @@ int ChunkEmitter::forward(const Stage& stage, const std::string& name) {
   }
   for (int i = 0; i < static_cast<int>(streams_.size()); ++i)
     if (stage.leaves(streams_[i])) doors_.send_forward(stage, i, flows_[i].x, flows_[i].y);
+  if (stage.is_last && !e_.roll.last) hand_on(stage);
   b_.end();
   return r;
+}
+
+// ---- from one step of a roll-out to the next ----
+
+void ChunkEmitter::read_before(const Stage& stage) {
+  if (e_.roll.first) return roll_->before({});
+  if (stage.is_last) return roll_->before(roll_->predicted().of_before(e_.roll.slots_back));
+  const Stream& s = feedback_[0];
+  const View v = b_.scratch(s.name, s.dtype, s.count);
+  doors_.pass_round(stage, Pass::forward, false, s, v);
+  roll_->before(v);
+}
+
+void ChunkEmitter::hand_on(const Stage& stage) {
+  if (!stage.is_first) doors_.pass_round(stage, Pass::forward, true, feedback_[0], roll_->predicted());
+}
+
+// In a buffer of its own: it outlives the routine, or a transfer reads it.
+void ChunkEmitter::find_next_gradient(const Stage& stage) {
+  if (feedback_.empty() || !e_.roll.all || !(stage.is_first || stage.is_last)) return;
+  const Stream& s = feedback_[0];
+  if (!next_gradient_) next_gradient_ = b_.io("d" + s.name, s.dtype, s.count);
+  roll_->gradient(next_gradient_);
+  if (stage.is_last && !stage.is_first && !e_.roll.last)
+    doors_.pass_round(stage, Pass::backward, false, s, next_gradient_);
+}
+
+void ChunkEmitter::hand_back(const Stage& stage) {
+  if (stage.is_first && !stage.is_last && !feedback_.empty() && e_.roll.gradient_before())
+    doors_.pass_round(stage, Pass::backward, true, feedback_[0], next_gradient_);
 }
 
 // One op brings all that the chunk's parts read of the batch.
 void ChunkEmitter::fetch(const Stage& stage) {
   std::vector<View> writes(net_.batch().size());
+  std::map<BatchRole, View> held;
   int reader = -1;
   for (size_t i = 0; i < writes.size(); ++i) {
     const BatchTensor& t = net_.batch()[i];
     if (t.part < stage.first || t.part >= stage.end) continue;
     const InPart here(b_, t.part);
-    writes[i] = b_.hold(t.name, t.dtype, t.count, t.kept);
+    // What a later step reads lies in its slot, where steps have slots of their own: in one place of each.
+    View alone;
+    View& at = e_.roll.all ? held[t.role] : alone;
+    if (!at) at = b_.hold(t.name, t.dtype, t.count, t.kept);
+    writes[i] = at.of_before(-t.step * e_.roll.slots_back);
     net_.fetched(i, writes[i]);
     if (reader < 0) reader = t.part;
   }
@@ -118,6 +158,7 @@ int ChunkEmitter::backward(const Stage& stage, const std::string& name, bool acc
   accumulate = accumulate && params_.ops_accumulate();
   finals_.clear();
   find_gradients(stage);
+  find_next_gradient(stage);
   e_.backward_begins(accumulate);
   for (int i = 0; i < static_cast<int>(streams_.size()); ++i)
     if (stage.leaves(streams_[i])) arrive(stage, i, accumulate);
@@ -134,6 +175,7 @@ int ChunkEmitter::backward(const Stage& stage, const std::string& name, bool acc
   }
   for (int i = 0; i < static_cast<int>(streams_.size()); ++i)
     if (stage.enters(streams_[i])) doors_.send_backward(stage, i, gradients_[i].dx);
+  hand_back(stage);
   params_.finish(last_gradient(stage, false));
   b_.end();
   return r;

@@ -22,7 +22,7 @@ class ChunkEmitter {
 
   // Each returns the routine's index. `accumulate`: adds to the gradients; `reduce`: they are the step's
   // last.
-  int forward(const Stage& stage, const std::string& name);
+  int forward(const Stage& stage, const std::string& name);  // of a roll-out: the first step's first
   int backward(const Stage& stage, const std::string& name, bool accumulate, bool reduce);
   /// Of the backward that was emitted last: those of all micro-batches postpone the same products.
   int backward_weight(const Stage& stage, const std::string& name, bool accumulate, bool reduce);
@@ -36,6 +36,10 @@ class ChunkEmitter {
     std::vector<int> takes, gives;
   };
 
+  void read_before(const Stage& stage);
+  void hand_on(const Stage& stage);
+  void find_next_gradient(const Stage& stage);
+  void hand_back(const Stage& stage);
   static std::vector<Ports> ports_of(const Net& net);
   std::vector<int> shared_gradients() const;
   void fetch(const Stage& stage);
@@ -57,9 +61,12 @@ class ChunkEmitter {
   const std::vector<Ports> ports_;  // by part
   const std::vector<int> same_;     // by stream: the one whose gradient lies in the same memory
   Doors doors_;
-  std::vector<Flow> flows_;          // by stream, of the forward routine that was emitted last
-  std::vector<Gradient> gradients_;  // by stream, of the backward routine that is open
-  std::vector<Final> finals_;        // of the backward routine that was emitted last
+  RollOut* const roll_;                 // nullptr: the step stands alone
+  const std::vector<Stream> feedback_;  // one, or none
+  View next_gradient_;                  // of it
+  std::vector<Flow> flows_;             // by stream, of the forward routine that was emitted last
+  std::vector<Gradient> gradients_;     // by stream, of the backward routine that is open
+  std::vector<Final> finals_;           // of the backward routine that was emitted last
 };
 
 }  // namespace isobar

@@ -41,6 +41,17 @@ struct Gradient {  // of a stream
   View dy;         // as the linear that y came from takes it; absent if there was none
 };
 
+/// Which step of a roll-out a routine is emitted for.
+struct RollStep {
+  int32_t step = 0;
+  int64_t counted = 1;  // steps that count in the loss
+  bool first = true, second = false, last = true;
+  bool all = true;         // the gradient goes back through all steps; else all of them share a slot
+  int32_t slots_back = 1;  // from a step's slot to that of the one before
+  bool counts() const { return all || last; }  // in the loss
+  bool gradient_before() const { return all && !first; }
+};
+
 /// What a plan's layers share.
 class Emission {
  public:
@@ -50,6 +61,7 @@ class Emission {
   const RunSpec& spec;
   const DType act;     // of activations: what matrix products read and write
   const bool split;    // weight gradients have a routine of their own
+  RollStep roll;       // of the routine that is open
   double dropout = 0;  // of hidden states: the net's to set
   bool input_gradient =
       false;  // the first part goes on to the gradient of what it reads (Plan::input_gradient)

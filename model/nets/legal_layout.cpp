@@ -5,6 +5,7 @@
 #include "model/base/error.h"
 #include "model/base/validate.h"
 #include "model/plan/layout.h"
+#include "model/plan/schedule.h"
 
 namespace isobar {
 namespace {
@@ -72,6 +73,10 @@ void check_layout(const RunSpec& s) {
   check.refuse_unless(l.vpp == 1 || interleaved, "policy.schedule",
                       s.policy.schedule + " runs one chunk a stage, layout.vpp is " + str(l.vpp),
                       "use interleaved, or set layout.vpp to 1");
+  const bool rolls = s.train.rollout > 1;
+  check.refuse_unless(!rolls || runs_rollouts(s.policy.schedule), "policy.schedule",
+                      s.policy.schedule + " runs no roll-outs, and train.rollout is " + str(s.train.rollout),
+                      "use 1f1b or gpipe, with layout.vpp 1");
   // It would run, holding more memory than 1f1b to fill bubbles that are not there.
   check.refuse_unless(!zero_bubble || has.pipeline, "policy.schedule",
                       "zb-h1 fills a pipeline's bubbles, and layout.pp is 1", "set it to 1f1b");

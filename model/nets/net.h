@@ -62,6 +62,19 @@ class NetPart {
   const std::string path_;
 };
 
+/// How a net reads its own prediction again.
+class RollOut {
+ public:
+  virtual ~RollOut() = default;
+  /// From the last part of a step to the first of the next: {}: there is one step.
+  virtual std::vector<Stream> feedback() const = 0;
+  virtual View predicted() const = 0;  // where the last part has put it, saved
+  /// What the first part reads of the step before; absent: it is the first.
+  virtual void before(const View& v) = 0;
+  /// Where the gradient of that is to lie, and where the last part of the step before finds it.
+  virtual void gradient(const View& v) = 0;
+};
+
 class Net {
  public:
   virtual ~Net() = default;
@@ -73,6 +86,8 @@ class Net {
   /// The fetch op's sizes, and where it put what: by index into batch().
   virtual Attrs fetch() const = 0;
   virtual void fetched(size_t tensor, const View& at) = 0;
+  /// nullptr: what it predicts is no input of its own.
+  virtual RollOut* roll_out() { return nullptr; }
   /// Before the norm of all gradients is taken: what else has to be added up.
   virtual void before_optimizer(const Parameters&) {}
 

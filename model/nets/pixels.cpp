@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "model/base/step_tensor.h"
 #include "model/nets/declare.h"
 
 namespace isobar {
@@ -53,20 +54,68 @@ void PatchEmbed::declare(Declare& d) {
   d.tensor(pos_, false, {{"pos_embed", {tokens, D_}, Init::normal, kSigma}});
 }
 
-std::vector<Flow> PatchEmbed::forward(const std::vector<Flow>&, const Forward&) {
+// The first step reads what was fetched; the others the prediction of the one before, behind those states of
+// its history that are still wanted.
+void PatchEmbed::read() {
   patches_ = b_.saved("patches", e_.act, at_.rows * image_.patch_size());
-  b_.emit(OpKind::patch_gather, "patch_embed/gather", image_attrs(image_, at_), {input_}, {patches_});
+  if (!before_) {
+    b_.emit(OpKind::patch_gather, "patch_embed/gather", image_attrs(image_, at_), {input_}, {patches_});
+    return;
+  }
+  Attrs a = image_attrs(image_, at_);
+  a.n = predicted_.channels, a.history = e_.spec.data.history;
+  const View older = a.history > 1 ? patches_.of_before(e_.roll.slots_back) : View{};
+  b_.emit(OpKind::roll, "patch_embed/roll", a, {before_, older, forcing_}, {patches_});
+}
+
+// As a prediction lies, in f32. What was fetched is not rounded on its way.
+View PatchEmbed::newest_state() {
+  if (before_) return before_;
+  Attrs a = image_attrs(image_, at_);
+  View whole = patches_;
+  if (e_.act != DType::f32) {
+    whole = b_.scratch("patches.f32", DType::f32, patches_.count);
+    b_.emit(OpKind::patch_gather, "patch_embed/state/gather", a, {input_}, {whole});
+  }
+  a.n = predicted_.channels, a.history = e_.spec.data.history;
+  const View state = b_.scratch("state", DType::f32, at_.rows * predicted_.patch_size());
+  b_.emit(OpKind::unroll, "patch_embed/state", a, {whole}, {state, View{}});
+  return state;
+}
+
+std::vector<Flow> PatchEmbed::forward(const std::vector<Flow>&, const Forward&) {
+  read();
   const View y = b_.scratch("patch_embed.y", e_.act, at_.rows * D_);
   layers_.linear_forward("patch_embed/forward", patch_, patches_, y, at_.rows, patch_.bias);
   // Positions repeat for every image of the batch.
-  return {{.x = pos_.slice(at_.token0 * D_, at_.tokens * D_),
-           .y = y,
-           .period = at_.tokens,
-           .linear = "patch_embed",
-           .bias = patch_.bias}};
+  std::vector<Flow> out{{.x = pos_.slice(at_.token0 * D_, at_.tokens * D_),
+                         .y = y,
+                         .period = at_.tokens,
+                         .linear = "patch_embed",
+                         .bias = patch_.bias}};
+  if (hands_state_) out.push_back({.x = newest_state()});
+  return out;
+}
+
+// To the step before: of what it predicted, and of those states of its own history that this one read, too.
+void PatchEmbed::hand_back(const Gradient& out, const View& dstate) {
+  const int64_t history = e_.spec.data.history, count = at_.rows * image_.patch_size();
+  const bool carried = history > 1;
+  const View dpatches =
+      carried ? b_.saved("dpatches", DType::f32, count) : b_.scratch("dpatches", e_.act, count);
+  layers_.linear_backward_input("patch_embed", patch_, out.dy, dpatches, at_.rows, carried && !e_.roll.last);
+  Attrs a = image_attrs(image_, at_);
+  a.n = predicted_.channels, a.history = history;
+  const bool before_carries = carried && !e_.roll.second;
+  b_.emit(OpKind::unroll, "patch_embed/unroll", a, {dpatches},
+          {before_gradient_, before_carries ? dpatches.of_before(e_.roll.slots_back) : View{}});
+  if (dstate)
+    b_.emit(OpKind::cast, "patch_embed/state/backward", {.m = 1, .n = dstate.count, .accumulate = true},
+            {dstate}, {before_gradient_});
 }
 
 void PatchEmbed::backward(const std::vector<Gradient>& out, std::vector<Gradient>&) {
+  if (e_.roll.gradient_before()) hand_back(out[0], hands_state_ ? out[1].dx : View{});
   const View mine = pos_.slice(at_.token0 * D_, at_.tokens * D_);
   const bool partial = at_.cp > 1 && !e_.accumulates();  // other tokens' rows get nothing here
   if (partial)
@@ -94,14 +143,14 @@ void PixelLoss::forward(const View& pred, const View& target) {
   if (at_.sample_group >= 0)
     b_.emit(OpKind::all_reduce, "loss/sums/all_reduce", {.group = at_.sample_group}, {sums_}, {sums_},
             Lane::cp);
-  a.scale = 1.0f / static_cast<float>(e_.spec.micro_batches() * e_.spec.layout.dp);
+  a.scale = 1.0f / static_cast<float>(e_.spec.micro_batches() * e_.spec.layout.dp * e_.roll.counted);
   b_.emit(OpKind::loss, "loss/forward", a, {sums_, b_.plan.scalars}, {b_.plan.metrics});
 }
 
 View PixelLoss::backward(const View& pred, const View& target) {
-  const View dpred = e_.operand("dpred", e_.act, at_.rows * image_.patch_size());
+  const View dpred = e_.operand("dpred", b_.plan.buffers[pred.buffer].dtype, at_.rows * image_.patch_size());
   Attrs a = image_attrs(image_, at_);
-  a.scale = 1.0f / static_cast<float>(e_.spec.train.global_batch);
+  a.scale = 1.0f / static_cast<float>(e_.spec.train.global_batch * e_.roll.counted);
   b_.emit(OpKind::loss_backward, "loss/backward", a,
           {pred, target, sums_, e_.act == DType::f16 ? b_.plan.scalars : View{}}, {dpred});
   return dpred;
@@ -133,16 +182,94 @@ std::vector<Flow> PixelHead::forward(const std::vector<Flow>& in, const Forward&
   layers_.norm_forward("norm", "/forward", norm_, in_, true);
   pred_ = b_.saved("pred", e_.act, at_.rows * patch_size_);
   layers_.linear_forward("head/forward", head_, norm_.h, pred_, at_.rows, View{});
-  loss_.forward(pred_, target_);
+  predicted_ = pred_;
+  if (adds_) {
+    predicted_ = b_.saved("predicted", DType::f32, pred_.count);
+    b_.emit(OpKind::residual_add, "head/add", {.m = 1, .n = pred_.count}, {in[1].x, pred_}, {predicted_});
+  }
+  if (e_.roll.counts()) loss_.forward(predicted_, target_);
   return {};
 }
 
+// The newest state, where it comes from another stage: read in the forward pass alone.
+View PixelHead::door(size_t port) {
+  return port == 1 ? b_.scratch("state", DType::f32, at_.rows * patch_size_) : View{};
+}
+
 void PixelHead::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) {
-  const View dpred = loss_.backward(pred_, target_);
+  View dpred = loss_.backward(predicted_, target_);
+  const auto copy = [&](const char* path, const View& from, const View& to, bool add) {
+    Attrs a{.m = 1, .n = from.count, .accumulate = add};
+    const bool same = b_.plan.buffers[from.buffer].dtype == b_.plan.buffers[to.buffer].dtype;
+    if (same && !add) a.extent[0] = a.extent[1] = a.extent[2] = 1;
+    b_.emit(same && !add ? OpKind::copy : OpKind::cast, path, a, {from}, {to});
+  };
+  if (!e_.roll.last && e_.roll.all) copy("head/next", next_gradient_, dpred, true);
+  if (adds_) {
+    copy("head/state/backward", dpred, in[1].dx, false);
+    if (e_.act != DType::f32) {
+      const View rounded = e_.operand("dincrement", e_.act, dpred.count);
+      copy("head/add/backward", dpred, rounded, false);
+      dpred = rounded;
+    }
+  }
   const View dh = b_.scratch("norm.dh", e_.act, at_.rows * before_.width);
   layers_.linear_backward_input("head", head_, dpred, dh, at_.rows);
   layers_.linear_backward_weight("head", head_, norm_.h, dpred, at_.rows);
   in[0].dy = layers_.norm_backward("norm", norm_, dh, in[0].dx, true, in_);
+}
+
+// ---- both ends ----
+
+PixelEnds::PixelEnds(Emission& e, const Sharding& at, const ImageShape& read, const ImageShape& predicted,
+                     PatchEmbed* embed, PixelHead* head)
+    : e_(e), at_(at), read_(read), predicted_(predicted), embed_(embed), head_(head) {
+  const bool adds = e.spec.train.prediction == "increment";
+  embed->rolls(predicted, adds);
+  if (adds) head->adds_to_state();
+}
+
+std::vector<Stream> PixelEnds::state() const {
+  if (e_.spec.train.prediction != "increment") return {};
+  return {{"state", 0, head_->index(), DType::f32, at_.rows * predicted_.patch_size()}};
+}
+
+std::vector<Stream> PixelEnds::feedback() const {
+  if (e_.spec.train.rollout == 1) return {};
+  return {{"prediction", head_->index(), 0, head_->predicted_type(), at_.rows * predicted_.patch_size()}};
+}
+
+// The first fetch of a roll-out brings what all its steps read.
+std::vector<BatchTensor> PixelEnds::batch() const {
+  std::vector<BatchTensor> out = image_batch(read_, predicted_, at_, head_->index());
+  const int64_t steps = e_.spec.train.rollout;
+  out[1].step = static_cast<int32_t>(steps - e_.spec.learnt_steps());
+  for (int32_t k = out[1].step + 1; k < steps; ++k) {
+    out.push_back(out[1]);
+    out.back().name = step_tensor("target", k - out[1].step);
+    out.back().step = k;
+  }
+  const int64_t known = e_.spec.known_channels() * read_.height * read_.width;
+  for (int32_t k = 1; k < steps && known > 0; ++k) {
+    out.push_back(
+        {step_tensor("forcing", k - 1), BatchRole::forcing, 0, DType::f32, known, at_.batch * known, true});
+    out.back().step = k;
+  }
+  return out;
+}
+
+// As the first step sees it: where the slot of a later one is.
+void PixelEnds::fetched(const BatchTensor& t, const View& v) {
+  const View own = v.of_before(-v.back);
+  if (t.role == BatchRole::input) embed_->set_input(own);
+  if (t.role == BatchRole::target) head_->set_target(own);
+  if (t.role == BatchRole::forcing) forcings_[t.step] = own;
+}
+
+void PixelEnds::before(const View& v) {
+  embed_->set_before(v);
+  const auto known = forcings_.find(e_.roll.step);
+  embed_->set_forcing(known == forcings_.end() ? View{} : known->second);
 }
 
 }  // namespace isobar

@@ -4,6 +4,8 @@
 //   embed   image [B,C,H,W] -> patches [rows, C p p] -> y [rows, D], positions as the residual
 //   head    x [rows, D] -> norm -> prediction [rows, C' p p] -> loss and RMSE of each channel
 #pragma once
+#include <map>
+
 #include "model/base/net_spec.h"
 #include "model/nets/block_shape.h"
 #include "model/nets/net.h"
@@ -16,17 +18,31 @@ struct ImageShape {  // what is read or predicted, and in patches of which size
   int64_t patch_size() const { return channels * patch * patch; }  // elements
 };
 
+/// What a net reads, and what it predicts.
+ImageShape image_read(const Images& net, int64_t patch);
+ImageShape image_predicted(const Images& net, int64_t patch);
+/// Of the ops that look at images: which rows of which patches.
+Attrs image_attrs(const ImageShape& image, const Sharding& at);
+
 class PatchEmbed : public NetPart {
  public:
   PatchEmbed(int index, Emission& e, const Sharding& at, const ImageShape& image, int64_t width);
   void set_input(const View& v) { input_ = v; }
+  /// Of a step `step` of a roll-out: the known part of what it reads (absent: there is none).
+  void set_forcing(const View& v) { forcing_ = v; }
+  /// What comes back as its input in a roll-out. `state`: it hands the newest state on, as a prediction lies.
+  void rolls(const ImageShape& predicted, bool state) { predicted_ = predicted, hands_state_ = state; }
+  /// What the step before predicted (absent: this is the first).
+  void set_before(const View& v) { before_ = v; }
+  /// Where the gradient of that is to lie.
+  void set_before_gradient(const View& v) { before_gradient_ = v; }
 
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   View last_gradient(bool) const override { return patch_.weight; }
   std::vector<int> backward_reads() const override {
-    return e_.input_gradient ? std::vector<int>{index()} : std::vector<int>{};
+    return e_.input_gradient || e_.roll.gradient_before() ? std::vector<int>{index()} : std::vector<int>{};
   }
 
  private:
@@ -39,6 +55,13 @@ class PatchEmbed : public NetPart {
   Linear patch_;
   View pos_;  // [N, D]
   View input_, patches_;
+
+  void read();
+  View newest_state();
+  void hand_back(const Gradient& out, const View& dstate);
+  ImageShape predicted_{};
+  bool hands_state_ = false;
+  View forcing_, before_, before_gradient_, dpatches_;
 };
 
 /// Of a prediction that lies in patches, and its gradient.
@@ -47,7 +70,7 @@ class PixelLoss {
   PixelLoss(Emission& e, const Sharding& at, const ImageShape& image)
       : e_(e), b_(e.b), at_(at), image_(image) {}
   void forward(const View& pred, const View& target);
-  View backward(const View& pred, const View& target);
+  View backward(const View& pred, const View& target);  // of the prediction's type
 
  private:
   Emission& e_;
@@ -61,11 +84,18 @@ class PixelHead : public NetPart {
  public:
   PixelHead(int index, Emission& e, const Sharding& at, const ImageShape& image, const BlockShape& before);
   void set_target(const View& v) { target_ = v; }
+  /// It predicts what is to be added to the newest state, which it takes as its second stream.
+  void adds_to_state() { adds_ = true; }
+  DType predicted_type() const { return adds_ ? DType::f32 : e_.act; }
+  View predicted() const { return predicted_; }  // [rows, p p C']
+  /// Of a roll-out: the gradient of what it predicted by the next step.
+  void set_next_gradient(const View& v) { next_gradient_ = v; }
 
   void declare(Declare& d) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   View last_gradient(bool weight) const override { return weight ? head_.weight : norm_.gamma; }
+  View door(size_t port) override;
 
  private:
   Emission& e_;
@@ -78,15 +108,37 @@ class PixelHead : public NetPart {
   Norm norm_;
   Linear head_;
   Flow in_;
-  View target_, pred_;
+  View target_, pred_, predicted_, next_gradient_;
+  bool adds_ = false;
 };
 
-/// What a net reads, and what it predicts.
-ImageShape image_read(const Images& net, int64_t patch);
-ImageShape image_predicted(const Images& net, int64_t patch);
-/// Of the ops that look at images: which rows of which patches.
-Attrs image_attrs(const ImageShape& image, const Sharding& at);
-/// What both ends read, the head being part `last`; what the head reports.
+/// Both ends of a net of images, which roll out together.
+class PixelEnds : public RollOut {
+ public:
+  PixelEnds(Emission& e, const Sharding& at, const ImageShape& read, const ImageShape& predicted,
+            PatchEmbed* embed, PixelHead* head);
+
+  /// The stream that a prediction of increments needs beside those of the net; {}: the net predicts states.
+  std::vector<Stream> state() const;
+  std::vector<BatchTensor> batch() const;
+  Attrs fetch() const { return image_attrs(read_, at_); }
+  void fetched(const BatchTensor& t, const View& v);
+
+  std::vector<Stream> feedback() const override;
+  View predicted() const override { return head_->predicted(); }
+  void before(const View& v) override;
+  void gradient(const View& v) override { embed_->set_before_gradient(v), head_->set_next_gradient(v); }
+
+ private:
+  Emission& e_;
+  const Sharding& at_;
+  const ImageShape read_, predicted_;
+  PatchEmbed* embed_;
+  PixelHead* head_;
+  std::map<int32_t, View> forcings_;  // by step
+};
+
+/// What both ends read in a step that stands alone, the head being part `last`; what the head reports.
 std::vector<BatchTensor> image_batch(const ImageShape& read, const ImageShape& predicted, const Sharding& at,
                                      int last);
 std::vector<Metric> image_metrics(const ImageShape& image);

@@ -82,6 +82,20 @@ void Doors::receive_backward(const Stage& s, int stream, const View& dx) {
           {dx}, Lane::recv_backward);
 }
 
+void Doors::pass_round(const Stage& s, Pass pass, bool sends, const Stream& stream, const View& v) {
+  const int me = stages_.index();
+  const bool forward = pass == Pass::forward;
+  const std::string way = forward ? "forward" : "backward";
+  const int other = sends == forward ? me + 1 : me - 1;
+  const Attrs a{.group = sends ? pair("pp." + way, me, other) : pair("pp." + way, other, me)};
+  const std::string path =
+      "stage" + std::to_string(s.chunk) + (sends ? "/send_" : "/recv_") + way + "/" + stream.name;
+  if (sends)
+    b_.emit(OpKind::send, path, a, {v}, {}, forward ? Lane::send_forward : Lane::send_backward);
+  else
+    b_.emit(OpKind::recv, path, a, {}, {v}, forward ? Lane::recv_forward : Lane::recv_backward);
+}
+
 void Doors::send_backward(const Stage& s, int stream, const View& dx) {
   const int me = stages_.index();
   b_.emit(OpKind::send, path(s, "send_backward", stream), {.group = pair("pp.backward", me, me - 1)}, {dx},

@@ -64,6 +64,8 @@ class Doors {
   void send_forward(const Stage& s, int stream, const View& x, const View& y);  // their sum
   void receive_backward(const Stage& s, int stream, const View& dx);
   void send_backward(const Stage& s, int stream, const View& dx);
+  /// What goes from the last stage round to the first, and its gradient back.
+  void pass_round(const Stage& s, Pass pass, bool sends, const Stream& stream, const View& v);
 
  private:
   int pair(const std::string& name, int from, int to);

@@ -1,7 +1,9 @@
 #include "model/nets/step.h"
 
+#include <map>
 #include <numeric>
 #include <optional>
+#include <tuple>
 
 #include "model/nets/chunk.h"
 #include "model/nets/declare.h"
@@ -42,6 +44,7 @@ class Step {
     plan.parts = parts_of(s_.net);
     plan.streams = net_->streams();
     plan.batch = net_->batch();
+    if (RollOut* const roll = net_->roll_out()) plan.feedback = roll->feedback();
     plan.metrics_named = net_->metrics();
     declare_parameters(b_, s_, at_, params_, stages_, net_->parts());
     plan.metrics =
@@ -51,13 +54,29 @@ class Step {
     ChunkEmitter chunks(e_, *net_, params_, stages_);
     const int init = emit_init(), begin = emit_begin();
     std::vector<Routines> routines;
-    for (const Stage& stage : stages_.list()) routines.push_back(emit_chunk(chunks, stage));
+    std::vector<Invocation> rolled;
+    if (rolls())
+      rolled = emit_rollouts(chunks, routines);
+    else
+      for (const Stage& stage : stages_.list()) routines.push_back(emit_chunk(chunks, stage));
     const int optimizer = emit_optimizer();
     const int eval_end = at_.metrics_group >= 0 ? emit_eval_end() : -1;
     plan.init = {{init, 0, 0}};
-    list_train(begin, routines, optimizer);
+    plan.train.push_back({begin, 0, 0});
+    if (rolls())
+      plan.train.insert(plan.train.end(), rolled.begin(), rolled.end());
+    else
+      list_train(routines);
+    plan.train.push_back({optimizer, 0, 0});
+    for (std::vector<Invocation>& shorter : plan.shorter) {
+      shorter.insert(shorter.begin(), {begin, 0, 0});
+      shorter.push_back({optimizer, 0, 0});
+    }
     plan.eval.push_back({begin, 0, 0});
-    for (const Routines& r : routines) plan.eval.push_back({r.forward, 0, 0});
+    if (rolls())
+      for (int k = 0; k < steps(); ++k) plan.eval.push_back({routines[0].steps[k], 0, slot_of(0, k)});
+    else
+      for (const Routines& r : routines) plan.eval.push_back({r.forward, 0, 0});
     if (eval_end >= 0) plan.eval.push_back({eval_end, 0, 0});
     return std::move(plan);
   }
@@ -67,7 +86,88 @@ class Step {
     int forward;
     std::vector<int> backward;  // by micro-batch; of a split backward, the input part
     std::vector<int> weight;    // the weight part
+    std::vector<int> steps;     // forward, by step of a roll-out
   };
+
+  // ---- roll-outs ----
+  bool rolls() const { return s_.train.rollout > 1; }
+  int steps() const { return static_cast<int>(s_.train.rollout); }
+  int learnt() const { return static_cast<int>(s_.learnt_steps()); }
+  // Slots of a micro-batch lie side by side, one a step; those that are not gone back through need none.
+  int32_t slot_of(int64_t micro, int step) const {
+    const auto of_step = learnt() > 1 ? step : 0;
+    return static_cast<int32_t>(micro % together() * learnt() + of_step);
+  }
+  int64_t together() const { return rolling_together(s_.policy.schedule, at_.pp, micro_batches()); }
+  /// Step k of a roll-out of so many.
+  void at_step(int k, int of) {
+    const bool all = learnt() > 1;
+    e_.roll = {.step = k,
+               .counted = all ? of : 1,
+               .first = k == 0,
+               .second = k == 1 && s_.data.history > 1,
+               .last = k == of - 1,
+               .all = all,
+               .slots_back = all ? 1 : 0};
+  }
+  std::string name_of_step(int of) const {
+    const RollStep& r = e_.roll;
+    const char* const step = r.first    ? ".first_step"
+                             : r.last   ? ".last_step"
+                             : r.second ? ".second_step"
+                                        : ".step";
+    return step + (of < steps() ? ".of_" + std::to_string(of) : "");
+  }
+
+  /// Routines that differ in nothing are one: a step in the middle is as the next.
+  std::vector<int> emit_steps(ChunkEmitter& chunks, int of) {
+    // With one slot for all, what is known of each step lies in a place of its own.
+    const bool alike = learnt() > 1 || s_.known_channels() == 0;
+    std::vector<int> forward;
+    for (int k = 0; k < of; ++k) {
+      at_step(k, of);
+      const bool middle = alike && k > 1 && k < of - 1;
+      forward.push_back(middle ? forward.back()
+                               : chunks.forward(stages_.list()[0], "forward" + name_of_step(of)));
+    }
+    return forward;
+  }
+
+  std::vector<Invocation> emit_rollout(ChunkEmitter& chunks, const std::vector<int>& forward) {
+    const int of = static_cast<int>(forward.size()), back = learnt() > 1 ? of : 1;
+    const int backwards = micro_batches() * back;
+    std::map<std::tuple<bool, bool, bool, bool, bool>, int> known;
+    std::vector<Invocation> out;
+    int gone_back = 0;
+    for (const Action& a :
+         rollout_actions(s_.policy.schedule, static_cast<int>(at_.pp), micro_batches(), of, back)) {
+      int routine = forward[a.step];
+      if (a.type == Action::Type::backward) {
+        at_step(a.step, of);
+        const bool accumulate = gone_back > 0, reduce = ++gone_back == backwards;
+        const auto [place, fresh] =
+            known.try_emplace({e_.roll.first, e_.roll.second, e_.roll.last, accumulate, reduce});
+        const char* const which = backwards == 1 ? "" : !accumulate ? ".first" : reduce ? ".last" : ".middle";
+        if (fresh)
+          place->second = chunks.backward(
+              stages_.list()[0], std::string("backward") + which + name_of_step(of), accumulate, reduce);
+        routine = place->second;
+      }
+      out.push_back({routine, a.micro, slot_of(a.micro, a.step)});
+    }
+    return out;
+  }
+
+  /// Of all lengths that a run comes to; the longest's are `routines`.
+  std::vector<Invocation> emit_rollouts(ChunkEmitter& chunks, std::vector<Routines>& routines) {
+    b_.share_saved();
+    b_.plan.slots = {together() * learnt()};
+    routines.push_back({.forward = -1, .backward = {}, .weight = {}, .steps = emit_steps(chunks, steps())});
+    const std::vector<Invocation> longest = emit_rollout(chunks, routines[0].steps);
+    for (int of = 1; of < steps() && s_.train.rollout_every > 0; ++of)
+      b_.plan.shorter.push_back(emit_rollout(chunks, emit_steps(chunks, of)));
+    return longest;
+  }
 
   int micro_batches() const { return static_cast<int>(s_.micro_batches()); }
 
@@ -106,13 +206,12 @@ class Step {
   }
 
   // ---- the order of a step ----
-  void list_train(int begin, const std::vector<Routines>& routines, int optimizer) {
+  void list_train(const std::vector<Routines>& routines) {
     Plan& plan = b_.plan;
     const auto vpp = static_cast<int>(s_.layout.vpp);
     const auto actions =
         schedule_actions(s_.policy.schedule, static_cast<int>(at_.pp), at_.at.pp, micro_batches(), vpp);
     plan.slots = in_flight(actions, vpp);
-    plan.train.push_back({begin, 0, 0});
     for (const Action& a : actions) {
       const auto slot = static_cast<int32_t>(a.micro % plan.slots[a.chunk]);
       const Routines& r = routines[a.chunk];
@@ -121,7 +220,6 @@ class Step {
                                                                     : r.backward[a.micro];
       plan.train.push_back({routine, a.micro, slot});
     }
-    plan.train.push_back({optimizer, 0, 0});
   }
 
   // ---- small routines ----

@@ -1,6 +1,7 @@
 #include "model/nets/transformer.h"
 
 #include <cstdio>
+#include <optional>
 
 #include "model/nets/block.h"
 #include "model/nets/language.h"
@@ -43,18 +44,20 @@ class Vit : public Transformer {
     head_ = head.get();
     parts_.push_back(std::move(head));
     join();
-    batch_ = image_batch(read_, predicted, at, last);
+    ends_.emplace(e, at, read_, predicted, embed_, head_);
+    for (const Stream& s : ends_->state()) streams_.push_back(s);
+    batch_ = ends_->batch();
     metrics_ = image_metrics(predicted);
   }
-  Attrs fetch() const override { return image_attrs(read_, at_); }
-  void fetched(size_t tensor, const View& v) override {
-    tensor == 0 ? embed_->set_input(v) : head_->set_target(v);
-  }
+  Attrs fetch() const override { return ends_->fetch(); }
+  void fetched(size_t tensor, const View& v) override { ends_->fetched(batch_[tensor], v); }
+  RollOut* roll_out() override { return &*ends_; }
 
  private:
   const ImageShape read_;
   PatchEmbed* embed_;
   PixelHead* head_;
+  std::optional<PixelEnds> ends_;
 };
 
 class LanguageModel : public Transformer {

@@ -1,5 +1,7 @@
 #include "model/nets/unet.h"
 
+#include <optional>
+
 #include "model/nets/block.h"
 #include "model/nets/declare.h"
 #include "model/nets/pixels.h"
@@ -191,13 +193,14 @@ class Unet : public Net {
       streams_.push_back({narrow ? "x" : "x2", to - 1, to, shape.stream,
                           narrow ? fine.rows * shape.width : coarse_.rows * wide.width});
     }
-    batch_ = image_batch(read_, predicted, fine, head_->index());
+    ends_.emplace(e, fine_, read_, predicted, embed_, head_);
+    for (const Stream& s : ends_->state()) streams_.push_back(s);
+    batch_ = ends_->batch();
     metrics_ = image_metrics(predicted);
   }
-  Attrs fetch() const override { return image_attrs(read_, fine_); }
-  void fetched(size_t tensor, const View& v) override {
-    tensor == 0 ? embed_->set_input(v) : head_->set_target(v);
-  }
+  Attrs fetch() const override { return ends_->fetch(); }
+  void fetched(size_t tensor, const View& v) override { ends_->fetched(batch_[tensor], v); }
+  RollOut* roll_out() override { return &*ends_; }
 
  private:
   int here() const { return static_cast<int>(parts_.size()); }
@@ -220,6 +223,7 @@ class Unet : public Net {
   int64_t blocks_ = 0;
   PatchEmbed* embed_;
   PixelHead* head_;
+  std::optional<PixelEnds> ends_;
 };
 
 }  // namespace

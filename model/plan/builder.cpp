@@ -64,6 +64,18 @@ View Builder::add(const std::string& name, BufferKind kind, DType t, int64_t cou
   return {static_cast<int32_t>(plan.buffers.size()) - 1, 0, count};
 }
 
+View Builder::saved(const std::string& name, DType t, int64_t count) {
+  if (!shares_saved_ || routine_ < 0) return add(name, BufferKind::saved, t, count);
+  SavedKey key{plan.routines[routine_].chunk, part_, name, 0};
+  std::get<3>(key) = times_saved_[key]++;
+  const auto [place, fresh] = saved_.try_emplace(key);
+  if (fresh) place->second = add(name, BufferKind::saved, t, count);
+  const Buffer& b = plan.buffers[place->second.buffer];
+  if (b.dtype != t || b.count != count)
+    throw std::logic_error("steps of a roll-out save different things as " + name);
+  return place->second;
+}
+
 View Builder::constant(const std::string& name, DType t, int64_t count, std::function<void(void*)> fill) {
   const InPart none(*this, -1);
   const View at = add(name, BufferKind::constants, t, count);
@@ -73,6 +85,7 @@ View Builder::constant(const std::string& name, DType t, int64_t count, std::fun
 
 int Builder::begin(const std::string& name, Pass pass, int chunk) {
   routine_ = static_cast<int>(plan.routines.size());
+  times_saved_.clear();
   plan.routines.push_back({name, pass, chunk, static_cast<int32_t>(plan.ops.size()), 0});
   return routine_;
 }

@@ -9,6 +9,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "model/plan/plan.h"
@@ -46,9 +47,10 @@ class Builder {
   View io(const std::string& name, DType t, int64_t count) { return add(name, BufferKind::io, t, count); }
   /// The same on all micro-batches, of no part: several read it. `fill`: see Constant.
   View constant(const std::string& name, DType t, int64_t count, std::function<void(void*)> fill);
-  View saved(const std::string& name, DType t, int64_t count) {
-    return add(name, BufferKind::saved, t, count);
-  }
+  View saved(const std::string& name, DType t, int64_t count);
+  /// From here on routines that save the same (of one part, under one name, as often before in the routine)
+  /// save it in the same place: they are one pass over a chunk, written for different steps of a roll-out.
+  void share_saved() { shares_saved_ = true; }
   View scratch(const std::string& name, DType t, int64_t count) {
     return add(name, BufferKind::scratch, t, count);
   }
@@ -80,6 +82,10 @@ class Builder {
   int64_t param_end_ = 0;             // elements declared so far, gaps included
   std::map<int64_t, View> homes_[3];  // by use: first flat element -> where it lives
   int routine_ = -1, part_ = -1;
+  bool shares_saved_ = false;
+  using SavedKey = std::tuple<int32_t, int, std::string, int>;  // chunk, part, name, how often before
+  std::map<SavedKey, View> saved_;
+  std::map<SavedKey, int> times_saved_;  // in the routine that is open; the last of the key is 0
 };
 
 /// While it lives, what is declared and emitted is of this part.

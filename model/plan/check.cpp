@@ -117,7 +117,9 @@ void check_calls(const std::vector<Plan>& plans) {
   for (const Plan& plan : plans) {
     std::map<GroupKey, std::vector<Call>> own;
     std::map<GroupKey, const Op*> first;
-    for (const auto* list : {&plan.init, &plan.train, &plan.eval})
+    std::vector<const std::vector<Invocation>*> lists = {&plan.init, &plan.train, &plan.eval};
+    for (const std::vector<Invocation>& shorter : plan.shorter) lists.push_back(&shorter);
+    for (const auto* list : lists)
       for (const Invocation& i : *list)
         for (int32_t o = plan.routines[i.routine].first;
              o < plan.routines[i.routine].first + plan.routines[i.routine].count; ++o) {
@@ -261,6 +263,11 @@ void check(const std::vector<Plan>& plans) {
       for (const Plan& plan : plans) programs.push_back(link(plan, plan.*list.invocations, serial));
       Rendezvous(plans, std::move(programs)).run(std::string(list.name) + (serial ? ", serial" : ""));
     }
+  for (size_t i = 0; i < plans[0].shorter.size(); ++i) {
+    std::vector<Program> programs;
+    for (const Plan& plan : plans) programs.push_back(link(plan, plan.shorter.at(i)));
+    Rendezvous(plans, std::move(programs)).run("a roll-out of " + std::to_string(i + 1));
+  }
 }
 
 }  // namespace isobar

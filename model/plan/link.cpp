@@ -68,7 +68,7 @@ class Accesses {
 
 std::pair<int64_t, int64_t> address(const Plan& plan, const View& v, int32_t slot) {
   const Buffer& b = plan.buffers[v.buffer];
-  const int64_t begin = b.offset + slot * b.slot_stride + v.offset * size_of(b.dtype);
+  const int64_t begin = b.offset + (slot - v.back) * b.slot_stride + v.offset * size_of(b.dtype);
   return {begin, begin + v.count * size_of(b.dtype)};
 }
 

@@ -49,6 +49,8 @@ enum class OpKind : uint8_t {
   activation_backward,
   column_sum,
   period_sum,  // of positions that repeat
+  roll,        // of a roll-out: what a step has predicted, as patches that the next one reads
+  unroll,      // the newest channels of patches, as a prediction lies
   loss_sums,
   loss,
   loss_backward,
@@ -92,8 +94,11 @@ struct View {           // a run of elements of one buffer
   int32_t buffer = -1;  // -1: absent
   int64_t offset = 0;   // elements
   int64_t count = 0;    // elements
+  int32_t back = 0;     // of a saved buffer: in the slot so many before the invocation's own
   explicit operator bool() const { return buffer != -1; }
-  View slice(int64_t from, int64_t n) const { return {buffer, offset + from, n}; }
+  View slice(int64_t from, int64_t n) const { return {buffer, offset + from, n, back}; }
+  /// The same of the step before in a roll-out, whose slots lie side by side; negative: of a later one.
+  View of_before(int32_t steps) const { return {buffer, offset, count, back + steps}; }
 };
 
 struct Attrs {
@@ -117,6 +122,7 @@ struct Attrs {
   bool first = false;   // residual_norm_backward, attention_merge: written, not added to
   int64_t channels = 0, height = 0, width = 0, patch = 0;  // images
   int64_t token0 = 0, tokens = 0;  // images: which tokens of each sample the rows stand for (0: all)
+  int64_t history = 0;             // roll, unroll: times among the channels, oldest first; n predicted ones
   int64_t extent[3] = {}, from[3] = {},
           to[3] = {};                  // copy: blocks of n elements, their strides in x and in y
   int32_t group = -1;                  // collectives: index into Plan::groups

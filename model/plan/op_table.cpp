@@ -16,7 +16,7 @@ using P = PriceClass;
 
 constexpr OpInfo kRows[] = {
     // kind, name | reads | writes | priced as, back ends, arithmetic an element, what else
-    {K::fetch, "fetch", "", "input? target? time?", P::copy, kEvery},
+    {K::fetch, "fetch", "", "input? target? more?...", P::copy, kEvery},
     {K::patch_gather, "patch_gather", "image", "patches", P::copy, kEvery},
     {K::gemm, "gemm", "A B bias?", "C", P::product, kEvery, 0, is::gemm},
     {K::attention, "attention", "q k v", "o lse workspace?", P::attention, kEvery, 0, is::attention},
@@ -36,6 +36,8 @@ constexpr OpInfo kRows[] = {
     {K::activation_backward, "activation_backward", "u dg", "du dbias", P::activation, kEvery, 13},
     {K::column_sum, "column_sum", "x", "sum", P::reduction, kEvery, 1},
     {K::period_sum, "period_sum", "dx", "dpos", P::reduction, kEvery, 1},
+    {K::roll, "roll", "prediction before? forcing?", "patches", P::copy, kEvery},
+    {K::unroll, "unroll", "patches", "prediction carried?", P::copy, kEvery},
     {K::loss_sums, "loss_sums", "pred target", "sums", P::loss, kEvery},
     {K::loss, "loss", "sums scalars?", "metrics", P::loss, kEvery},
     {K::loss_backward, "loss_backward", "pred target sums scalars?", "dpred", P::loss, kEvery},
@@ -89,9 +91,11 @@ std::vector<Role> roles(std::string_view text) {
   while (!text.empty()) {
     const size_t end = std::min(text.find(' '), text.size());
     std::string_view word = text.substr(0, end);
+    const bool repeats = word.ends_with("...");
+    if (repeats) word.remove_suffix(3);
     const bool optional = word.back() == '?';
     if (optional) word.remove_suffix(1);
-    out.push_back({word, optional});
+    out.push_back({word, optional, repeats});
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return out;
@@ -113,7 +117,8 @@ const Roles& roles_of(OpKind k) {
 
 void check(const Op& op, const std::vector<View>& views, size_t count, std::span<const Role> roles,
            const char* verb) {
-  if (count > roles.size())
+  const bool repeats = !roles.empty() && roles.back().repeats;
+  if (count > roles.size() && !repeats)
     throw std::logic_error(op.path + " " + verb + " " + std::to_string(count) + " operands, and " +
                            std::string(info_of(op.kind).name) + " has " + std::to_string(roles.size()));
   for (size_t i = 0; i < roles.size(); ++i)

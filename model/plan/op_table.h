@@ -37,12 +37,13 @@ enum Backends : uint8_t { kNoBackend = 0, kCpu = 1, kCuda = 2, kEvery = kCpu | k
 struct Role {
   std::string_view name;
   bool optional = false;  // the op may come without this operand
+  bool repeats = false;   // the last one: any number of them
 };
 
 struct OpInfo {
   OpKind kind;
   std::string_view name;  // as code, dumps, traces and benchmarks spell it
-  // Operands in their order, apart by blanks; `?`: may be absent.
+  // Operands in their order, apart by blanks; `?`: may be absent; `...`: any number.
   std::string_view reads, writes;
   PriceClass price;
   Backends backends;

@@ -45,6 +45,7 @@ std::string operand(const Plan& plan, const View& v) {
   std::string s = b.name;
   if (v.offset != 0 || v.count != b.count)
     s += "[" + std::to_string(v.offset) + ":" + std::to_string(v.offset + v.count) + "]";
+  if (v.back != 0) s += v.back > 0 ? "@-" + std::to_string(v.back) : "@+" + std::to_string(-v.back);
   return s;
 }
 
@@ -138,6 +139,8 @@ std::string to_text(const Plan& plan) {
   };
   list("init:", plan.init);
   list("step:", plan.train);
+  for (size_t i = 0; i < plan.shorter.size(); ++i)
+    list(("train " + std::to_string(i + 1) + ":").c_str(), plan.shorter[i]);
   list("eval:", plan.eval);
   return out;
 }

@@ -33,7 +33,8 @@ struct Stream {
   bool jumps() const { return from + 1 < to; }  // a skip connection
 };
 
-enum class BatchRole : uint8_t { input, target, time };
+/// forcing: of a later step of a roll-out, what it reads and nobody predicts.
+enum class BatchRole : uint8_t { input, target, time, forcing };
 
 /// What a fetch brings of each sample: one of its writes, which is absent on ranks that do not read it.
 struct BatchTensor {
@@ -46,6 +47,7 @@ struct BatchTensor {
   bool kept;       // until the backward pass
   /// Of a sample's time: what it is as numbers, [sample], of the hours since 1970 (UTC) of the last step read
   std::function<void(double hours, float* to)> code = {};
+  int32_t step = 0;  // of a roll-out: which step reads it
 };
 
 struct Metric {  // of a step, a run of the elements of Plan::metrics
@@ -150,6 +152,7 @@ struct Plan {
   std::vector<Part> parts;  // of the whole net, in forward order: the same on every rank
   std::vector<Stream>
       streams;  // between them, by `to`; counts are of a rank with these tp and cp coordinates
+  std::vector<Stream> feedback;       // of a roll-out: from the last part of a step to the first of the next
   std::vector<BatchTensor> batch;     // by a fetch's writes
   std::vector<Metric> metrics_named;  // the first is the loss
   std::vector<Group> groups;
@@ -161,8 +164,9 @@ struct Plan {
   std::vector<Op> ops;
   std::vector<Routine> routines;
   std::vector<Invocation> init, train, eval;
-  std::vector<int64_t> slots;  // per chunk: micro-batches in flight
-  int64_t align = 64;          // bytes that every buffer of the arenas begins on (Workspace::align)
+  std::vector<std::vector<Invocation>> shorter;  // train with roll-outs of 1, 2, … steps, where they grow
+  std::vector<int64_t> slots;                    // per chunk: micro-batches in flight
+  int64_t align = 64;  // bytes that every buffer of the arenas begins on (Workspace::align)
   Memory memory;
   // Buffers that the engine talks to by name.
   // adam_m: SGD's momentum, too; it has no adam_v.

@@ -67,6 +67,45 @@ std::vector<Action> schedule_actions(const std::string& kind, int p, int stage, 
   return out;
 }
 
+int64_t rolling_together(const std::string& kind, int64_t p, int64_t m) {
+  if (!runs_rollouts(kind)) throw std::invalid_argument(kind + " runs no roll-outs");
+  return kind == "gpipe" ? m : std::min(p, m);
+}
+
+RollOutIdle rollout_idle(const std::string& kind, int64_t p, int64_t m, int64_t steps, int64_t learnt) {
+  const int64_t together = rolling_together(kind, p, m);
+  RollOutIdle idle;
+  if (p == 1) return idle;
+  for (int64_t first = 0; first < m; first += p) {
+    const int64_t turns = std::min(p, m - first);
+    const auto between = [&](int64_t of) { return static_cast<double>((of - 1) * (p - turns)); };
+    idle.forward += between(steps), idle.backward += between(learnt);
+  }
+  // Once for all that are under way together, there and back
+  const auto fills = static_cast<double>((m + together - 1) / together * (p - 1));
+  idle.forward += fills, idle.backward += fills;
+  return idle;
+}
+
+std::vector<Action> rollout_actions(const std::string& kind, int p, int m, int steps, int learnt) {
+  using Type = Action::Type;
+  std::vector<Action> out;
+  const int together = static_cast<int>(rolling_together(kind, p, m));
+  for (int first = 0; first < m; first += together) {
+    const int end = std::min(m, first + together);
+    // Among all, too, no more take turns than there are stages: a step is read soon after it was made.
+    for (int group = first; group < end; group += p)
+      for (int step = 0; step < steps; ++step)
+        for (int micro = group; micro < std::min(end, group + p); ++micro)
+          out.push_back({Type::forward, 0, micro, step});
+    const size_t forwards = static_cast<size_t>(end - first) * static_cast<size_t>(steps);
+    const std::vector<Action> there(out.end() - static_cast<std::ptrdiff_t>(forwards), out.end());
+    for (auto a = there.rbegin(); a != there.rend(); ++a)
+      if (a->step >= steps - learnt) out.push_back({Type::backward, 0, a->micro, a->step});
+  }
+  return out;
+}
+
 std::vector<int64_t> in_flight(const std::vector<Action>& actions, int v) {
   std::vector<int64_t> now(v, 0), most(v, 0);
   for (const Action& a : actions) {

@@ -16,11 +16,30 @@ struct Action {
   enum class Type : uint8_t { forward, backward, backward_input, backward_weight } type;
   int32_t chunk;  // model chunk on this stage, 0 … vpp-1
   int32_t micro;
+  int32_t step = 0;  // of a roll-out
 };
 
 /// `kind`: gpipe | 1f1b | interleaved | zb-h1. p stages, this one is `stage`, m micro-batches, v chunks per
 /// stage; with v > 1 p must divide m; zb-h1 has one chunk. Throws std::invalid_argument.
 std::vector<Action> schedule_actions(const std::string& kind, int p, int stage, int m, int v = 1);
+
+inline bool runs_rollouts(const std::string& kind) {
+  return kind == "gpipe" || kind == "1f1b";
+}
+/// Of a roll-out of `steps` steps, the last `learnt` of which are gone back through: as many micro-batches as
+/// there are stages take their steps by turns, each step's on all of them, and come back in reverse before
+/// the next ones begin; with gpipe all go before any comes back. The same on every stage. `kind`: gpipe |
+/// 1f1b.
+std::vector<Action> rollout_actions(const std::string& kind, int p, int m, int steps, int learnt);
+/// Micro-batches that hold slots at once; each has one for every step that is gone back through.
+int64_t rolling_together(const std::string& kind, int64_t p, int64_t m);
+
+/// How long a stage waits for others, in forward passes and in backward passes of one step of a micro-batch,
+/// where all stages take equally long: p stages hand fewer than p micro-batches round, or fill and drain.
+struct RollOutIdle {
+  double forward = 0, backward = 0;
+};
+RollOutIdle rollout_idle(const std::string& kind, int64_t p, int64_t m, int64_t steps, int64_t learnt);
 
 /// Most micro-batches of each chunk that are forwarded and not yet wholly backwarded (their weight gradients
 /// too): the slots its saved buffers need.

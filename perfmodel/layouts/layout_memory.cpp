@@ -42,6 +42,9 @@ double LayoutModel::saved_of(const Layout& l, const StageKind& s, const NetSecti
     }
     double slots = c.times * std::min<double>(m, l.pp - s.stage);
     if (l.schedule == ScheduleKind::gpipe) slots = c.times * m;
+    if (rolls())
+      slots = static_cast<double>(rolling_together(name_of(l.schedule), l.pp, static_cast<int64_t>(m)) *
+                                  spec_.learnt_steps());
     if (l.schedule == ScheduleKind::interleaved || split) {
       const auto& each = slots_of(l.schedule, l.pp, s.stage, static_cast<int64_t>(m), l.vpp);
       slots = 0;
@@ -111,6 +114,8 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
       const double in = crossing(c.enters), out = crossing(c.leaves);
       streams += c.times * ((out > 0 ? out : in) + std::max(in, out));
     }
+    if (spec_.learnt_steps() > 1 && (s.chunks.front().enters < 0 || s.chunks.back().leaves < 0))
+      streams += n.fed_back.at(l.micro_batch);
     double scratch = passes + streams + (l.zero == 3 ? unit * (sixteen_ ? kHalf : kF32) : 0) +
                      (l.zero >= 2 ? unit * gradient_ : 0);
     // Offloaded moments visit two units at a time, when nothing else is in scratch: as many parts as fill

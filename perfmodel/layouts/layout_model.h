@@ -99,6 +99,7 @@ class LayoutModel {
     std::vector<PartTime> urgent;  // of each distinct part
     // Seconds over cuts of each range: of what the next part waits for, inside hosts and between; of all
     std::vector<double> near, far, busy;
+    double round = 0;  // seconds from the last stage to the first, of a step of a roll-out
     size_t slow = 0;
     const StageKind& slowest() const { return stages->kinds[slow]; }
     double others(size_t i) const { return stages->kinds[i].times - (i == slow ? 1 : 0); }
@@ -106,6 +107,10 @@ class LayoutModel {
   double micro_batches(const Layout& l) const {
     return static_cast<double>(spec_.train.global_batch) / (static_cast<double>(l.dp) * l.micro_batch);
   }
+  bool rolls() const { return spec_.train.rollout > 1; }
+  /// Passes of a micro-batch: the times of a part are those of all of them.
+  double forwards() const { return static_cast<double>(spec_.train.rollout); }
+  double backwards() const { return static_cast<double>(spec_.learnt_steps()); }
   static double shards_of(const Layout& l) { return l.zero > 0 ? static_cast<double>(l.dp) * l.cp : 1; }
   const StageKinds& stages_of(const Layout& l);
   // Under full recomputation parts of two kinds: in groups, or some of them not at all.
@@ -125,9 +130,12 @@ class LayoutModel {
   UnitPolicy unit_policy(const Layout& l, const Placements& at) const;
   // layout_pipeline.cpp
   void time_transfers(const Layout& l, const Placements& at, const NetSections& n, Step& step) const;
+  void add_rollout(const Layout& l, const Step& step, LayoutCost& c) const;
   void add_pipeline(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                     LayoutCost& c) const;
   // layout_time.cpp
+  std::vector<PartTime> of_a_step(std::vector<PartTime> parts) const;
+  UnitWaits rolled(UnitWaits w) const;
   Step& step_of(const Layout& l, const Placements& at, const StageTimes& t);
   const UnitTimes& units_of(const Layout& l, const Placements& at, const NetSections& n, size_t kind,
                             const StageKind& s);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/plan/schedule.h"
 #include "perfmodel/layouts/layout_model.h"
 #include "perfmodel/step/cost.h"
 
@@ -21,11 +22,31 @@ void LayoutModel::time_transfers(const Layout& l, const Placements& at, const Ne
     step.far.push_back(transfer(next, furthest));
     step.busy.push_back(transfer(all, furthest));
   }
+  if (rolls())
+    step.round = isobar::seconds(count_collective(OpKind::send, n.fed_back.at(l.micro_batch), 2,
+                                                  {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
+                                 k_);
+}
+
+// Stages hand a step of each micro-batch round before the next: each transfer of a round is waited for.
+void LayoutModel::add_rollout(const Layout& l, const Step& step, LayoutCost& c) const {
+  const double m = micro_batches(l), f = forwards(), b = backwards(), p = l.pp;
+  double others = 0, round = step.round;
+  for (size_t i = 0; i < step.kinds.size(); ++i) others += step.others(i) * step.kinds[i].all();
+  const RollOutIdle idle = rollout_idle(name_of(l.schedule), l.pp, static_cast<int64_t>(m),
+                                        spec_.train.rollout, spec_.learnt_steps());
+  for (size_t i = 0; i < step.far.size(); ++i) {
+    const CutRange& cut = step.stages->cuts[i];
+    round += (cut.end - cut.begin) * step.far[i];
+  }
+  c.bubble = others * (idle.forward + 2 * idle.backward) / ((p - 1) * (f + 2 * b));
+  c.pp = std::ceil(m / p) * (f + b) * round;
 }
 
 // Filling and draining pass every other stage once.
 void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                                LayoutCost& c) const {
+  if (rolls()) return add_rollout(l, step, c);
   const double p = l.pp, v = l.vpp, m = micro_batches(l);
   const StageKind& slow = step.slowest();
   const Step::Kind& own = step.kinds[step.slow];

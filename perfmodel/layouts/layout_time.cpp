@@ -40,6 +40,22 @@ const UnitTimes& LayoutModel::units_of(const Layout& l, const Placements& at, co
   return found->second;
 }
 
+// Units are gathered, reduced and added in every step of a roll-out.
+std::vector<PartTime> LayoutModel::of_a_step(std::vector<PartTime> parts) const {
+  for (PartTime& part : parts) {
+    part.forward.seconds /= forwards(), part.forward.after_reads /= forwards();
+    part.backward.seconds /= backwards(), part.backward.after_reads /= backwards();
+  }
+  return parts;
+}
+
+UnitWaits LayoutModel::rolled(UnitWaits w) const {
+  const double slow_forward = w.all() > 0 ? w.slowdown * w.forward / w.all() : 0;
+  w.slowdown = slow_forward * forwards() + (w.slowdown - slow_forward) * backwards();
+  w.forward *= forwards(), w.backward *= backwards(), w.added *= backwards();
+  return w;
+}
+
 LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, const StageTimes& t) {
   static const UnitTimes kNone{};
   Step& s = step_;
@@ -78,7 +94,8 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
                             .slowdown = machine_[Coef::overlap_slowdown].value,
                             .added = added,
                             .grouped = l.recompute == kFullRecompute};
-    k.waits = waits_of(*k.units, stage, t.parts, policy);
+    k.waits = rolls() ? rolled(waits_of(*k.units, stage, of_a_step(t.parts), policy))
+                      : waits_of(*k.units, stage, t.parts, policy);
     if (split) k.urgent_waits = waits_of(*k.units, stage, s.urgent, policy);
   }
   if (l.pp > 1) time_transfers(l, at, *t.sections, s);
@@ -90,7 +107,8 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
 double LayoutModel::launches_of(const StageKind& stage, const StageTimes& t, const UnitTimes& units,
                                 int zero) const {
   return t.of(stage.counts, &SectionTime::launches) +
-         k_[index_of(Coef::host_op)] * (2 * units.units + (zero == 3 ? units.gathers : 0));
+         k_[index_of(Coef::host_op)] * (2 * units.units * backwards() +
+                                        (zero == 3 ? units.gathers * (forwards() + backwards()) / 2 : 0));
 }
 
 void LayoutModel::add_compute(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const {
@@ -137,8 +155,9 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
     const UnitTimes& u = *step.kinds[i].units;
     double left = u.reduce / l.vpp;
     if (overlap)
-      left = u.exposed(stage.chunks[0], 0,
-                       [&](const PartRun& r) { return (1 + slower) * (t.parts[r.part].backward.*pass); });
+      left = u.exposed(stage.chunks[0], 0, [&](const PartRun& r) {
+        return (1 + slower) * (t.parts[r.part].backward.*pass) / backwards();
+      });
     // Other chunks have theirs while the micro-batches of a round pass this one.
     if (l.vpp > 1) {
       double shortest = std::numeric_limits<double>::infinity();

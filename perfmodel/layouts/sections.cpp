@@ -140,6 +140,9 @@ void count_memory(const Both& one, const Both& two, const Priced& priced, double
   out.scratch = through([](const Plan& plan) {
     return static_cast<double>(plan.memory.by_kind[static_cast<int>(BufferKind::scratch)]);
   });
+  out.fed_back = through([](const Plan& plan) {
+    return plan.feedback.empty() ? 0.0 : static_cast<double>(plan.feedback[0].bytes());
+  });
   out.constants = static_cast<double>(one.plan.memory.by_kind[static_cast<int>(BufferKind::constants)]);
   const auto over = [&](int32_t cut, bool jumps) {
     return through([cut, jumps](const Plan& plan) {
@@ -185,6 +188,7 @@ SectionCache::SectionCache(const RunSpec& spec)
   base_.policy.recompute_method = "uniform";
   base_.policy.recompute_num_layers = 1;
   base_.data = {};
+  base_.data.history = spec.data.history;
   // What looks at validations, of which there are none without data
   TrainSpec& t = base_.train;
   const TrainSpec usual;

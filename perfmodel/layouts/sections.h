@@ -64,6 +64,7 @@ struct NetSections {
   // which it waits. What jumps is made earlier and passed on at once, beside compute.
   std::vector<Line> crossing, handed_on;
   Line scratch;          // bytes
+  Line fed_back;         // bytes of what a step of a roll-out hands to the next
   double constants = 0;  // bytes, of a rank with parts of all kinds
   double tied = 0;       // elements of the first part's parameters that the last one reads, too
 };

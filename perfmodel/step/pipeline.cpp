@@ -1,9 +1,11 @@
 #include "perfmodel/step/pipeline.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "model/nets/build.h"
 #include "model/plan/layout.h"
+#include "model/plan/schedule.h"
 #include "perfmodel/step/cost.h"
 
 namespace isobar {
@@ -17,6 +19,14 @@ bool reads(const Plan& plan) {
   return std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.kind == OpKind::fetch; });
 }
 
+// Of all that another stage computes in a step, what this one waits for. A backward pass counts as two
+// forward ones.
+double rollout_bubble(const RunSpec& s) {
+  const int64_t p = s.layout.pp, m = s.micro_batches(), steps = s.train.rollout, learnt = s.learnt_steps();
+  const RollOutIdle idle = rollout_idle(s.policy.schedule, p, m, steps, learnt);
+  return (idle.forward + 2 * idle.backward) / static_cast<double>((p - 1) * m * (steps + 2 * learnt));
+}
+
 // Transfers that nothing hides, of a step. Filling and draining pass every boundary of virtual stages once.
 // With 1F1B as many micro-batches are under way as there are stages, none to spare: so every p of them wait
 // for a whole round trip.
@@ -24,6 +34,9 @@ double exposed_transfers(const RunSpec& s) {
   const auto p = static_cast<double>(s.layout.pp), v = static_cast<double>(s.layout.vpp);
   const auto m = static_cast<double>(s.micro_batches());
   if (s.run.serial) return 0;  // received in its turn: part of every micro-batch
+  // Every step of a roll-out waits for the whole round of those who take turns.
+  if (s.train.rollout > 1)
+    return p * std::ceil(m / p) * static_cast<double>(s.train.rollout + s.learnt_steps());
   return 2 * (p * v - 1) * (s.policy.schedule == "1f1b" ? std::max(1.0, m / p) : 1);
 }
 
@@ -54,7 +67,8 @@ StepTerms count_pipeline(const RunSpec& spec, const std::vector<StageProgram>& s
                                                             }) -
                                            terms.begin());
   StepTerms out = terms[slowest];
-  const double share = 1 / static_cast<double>(spec.micro_batches() * spec.layout.vpp);
+  double share = 1 / static_cast<double>(spec.micro_batches() * spec.layout.vpp);
+  if (spec.train.rollout > 1) share = rollout_bubble(spec);
   for (size_t i = 0; i < terms.size(); ++i) {
     if (i == slowest) continue;
     add(out.bubble, terms[i].micro, share);

@@ -18,7 +18,12 @@ bool ends_with(const std::string& s, const std::string& tail) {
 
 Counts count_read(const RunSpec& spec, int64_t samples) {
   Counts n{};
-  const double bytes = 4.0 * static_cast<double>(samples) * static_cast<double>(spec.net.sample_numbers());
+  int64_t numbers = spec.net.sample_numbers();
+  if (const Images* i = spec.net.images())  // a target for every step of a roll-out that counts
+    numbers +=
+        ((spec.learnt_steps() - 1) * i->out_channels + (spec.train.rollout - 1) * spec.known_channels()) *
+        i->pixels();
+  const double bytes = 4.0 * static_cast<double>(samples) * static_cast<double>(numbers);
   if (!spec.net.images() && !spec.net.words()) {  // rows of a table in memory, or of noise that is
     n[index_of(Coef::read_table)] = bytes;
     n[index_of(Coef::read_row)] = static_cast<double>(samples);

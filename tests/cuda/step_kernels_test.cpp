@@ -37,6 +37,37 @@ TEST(Kernels, PatchGatherIsTheCpus) {
     }
 }
 
+TEST(Kernels, RollsAndUnrollsAsTheCpu) {
+  ISOBAR_NEEDS_KERNELS();
+  Random random;
+  for (Image s : kImages)
+    for (const int64_t history : {1, 3})
+      for (const DType act : kActs)
+        for (const DType type : {act, DType::f32}) {
+          const int64_t predicted = s.channels, of_a_time = predicted + (history > 1 ? 2 : 0),
+                        area = s.p * s.p;
+          s.channels = history * of_a_time;
+          const Buffer prediction = random.buffer(type, s.rows * predicted * area),
+                       before = random.buffer(act, s.rows * s.columns()),
+                       forcing = random.buffer(DType::f32,
+                                               s.batch * (of_a_time - predicted) * s.height * s.width + 1);
+          Buffer patches = before, carried(act, s.rows * s.columns()), back(type, s.rows * predicted * area);
+          const OnDevice gp(prediction), gb(before), gf(forcing), go(patches), gc(carried), gk(back);
+          // Over those of the step before, as a push-forward does.
+          cuda::roll(s.gpu(act), {predicted, history, type}, gp.data(), go.data(), gf.f32(), go.data(),
+                     nullptr);
+          cpu::roll(s.cpu(act), {predicted, history, type}, prediction.data(), patches.data(), forcing.f32(),
+                    patches.data());
+          EXPECT_TRUE(go.read(act).same_bits(patches))
+              << name_of(act) << " p " << s.p << " history " << history;
+          cuda::unroll(s.gpu(act), {predicted, history, type}, gb.data(), gk.data(), gc.data(), nullptr);
+          cpu::unroll(s.cpu(act), {predicted, history, type}, before.data(), back.data(), carried.data());
+          EXPECT_TRUE(gk.read(type).same_bits(back)) << name_of(act) << " p " << s.p;
+          EXPECT_TRUE(gc.read(act).same_bits(carried)) << name_of(act) << " p " << s.p;
+          s.channels = predicted;
+        }
+}
+
 TEST(Kernels, LossesAndTheirGradientsAreTheCpus) {
   ISOBAR_NEEDS_KERNELS();
   Random random;

@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <optional>
 #include <random>
@@ -89,13 +90,30 @@ class InProcess {
     dp_ = coords_of(spec.layout, plan.rank).dp;
   }
 
+  /// From a file instead of the seed.
+  void start_from(const SafetensorsReader& file, const std::string& prefix) {
+    load_tensors(plan, file, prefix, &Shard::params, floats(plan.params_all));
+    (*execute_)(link(plan, plan.init, spec_.run.serial), 0);
+  }
+  /// A sample's tensor of the batch, instead of noise.
+  using Source = std::function<const double*(const BatchTensor&, int64_t sample)>;
+  void samples_from(Source source) { source_ = std::move(source); }
+
   Step step(int64_t n) {
     const int64_t batch = spec_.micro_batch();
     backend_->on_fetch([&](int32_t micro, const BatchPlaces& to) {
-      float *input = to.floats("input"), *target = to.floats("target");
       const int64_t first = n * spec_.train.global_batch + (micro * spec_.layout.dp + dp_) * batch;
-      for (int64_t i = 0; i < batch; ++i)
-        sample(first + i, input ? input + i * inputs_ : nullptr, target ? target + i * targets_ : nullptr);
+      for (const BatchTensor& t : plan.batch) {
+        float* const at = to.floats(t.name);
+        for (int64_t i = 0; at && i < batch; ++i) {
+          if (source_)
+            std::copy_n(source_(t, first + i), t.sample, at + i * t.sample);
+          else if (t.role == BatchRole::input)
+            sample(first + i, at + i * inputs_, nullptr);
+          else
+            sample(first + i + t.step, nullptr, at + i * targets_);
+        }
+      }
     });
     float* scalars = floats(plan.scalars);
     scalars[kLearningRate] = static_cast<float>(learning_rate(spec_.train, n, {}));
@@ -107,6 +125,7 @@ class InProcess {
   std::vector<float> params() {
     return {floats(plan.params_all), floats(plan.params_all) + plan.params_all.count};
   }
+  std::vector<float> metrics() { return {floats(plan.metrics), floats(plan.metrics) + plan.metrics.count}; }
   Idle idle() const { return arena_.idle(plan); }
 
  private:
@@ -139,6 +158,7 @@ class InProcess {
   std::optional<Watchdog> watchdog_;
   int64_t inputs_ = 0, targets_ = 0;  // elements of a sample
   int64_t dp_ = 0, classes_ = 0;
+  Source source_;
 };
 
 }  // namespace isobar

@@ -22,6 +22,25 @@ TEST(LearningRate, StepFallsByGammaEveryStepSize) {
   EXPECT_DOUBLE_EQ(learning_rate(t, 7), 0.15);  // the lower of the two
 }
 
+TEST(LearningRate, CosineEndsAtItsFloorAndStaysThere) {
+  TrainSpec t;
+  t.lr = 0.4, t.lr_min = 0.1, t.steps = 100, t.lr_steps = 40;
+  EXPECT_DOUBLE_EQ(learning_rate(t, 0), 0.4);
+  EXPECT_NEAR(learning_rate(t, 10), 0.1 + 0.3 * (1 + std::sqrt(0.5)) / 2, 1e-15);
+  EXPECT_NEAR(learning_rate(t, 20), 0.25, 1e-15);
+  for (const int64_t step : {40, 41, 99}) EXPECT_NEAR(learning_rate(t, step), 0.1, 1e-15);
+}
+
+TEST(LearningRate, GrowsWithTheBatchOrItsRoot) {
+  TrainSpec t;
+  t.lr = 0.1, t.global_batch = 64, t.lr_base_batch = 16;
+  EXPECT_DOUBLE_EQ(base_learning_rate(t), 0.1);
+  t.lr_scaling = "sqrt";
+  EXPECT_DOUBLE_EQ(base_learning_rate(t), 0.2);
+  t.lr_scaling = "linear";
+  EXPECT_DOUBLE_EQ(base_learning_rate(t), 0.4);
+}
+
 // torch.optim.lr_scheduler.ReduceLROnPlateau of PyTorch 2.15 on these losses, lr 0.4, factor 0.5
 TEST(LearningRate, PlateauIsPyTorchs) {
   const double losses[] = {1.0,    0.9,   0.895, 0.894, 0.893, 0.9,  0.95, 0.8,  0.81, 0.799,

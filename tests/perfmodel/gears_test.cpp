@@ -20,7 +20,9 @@ namespace {
 RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kinds) {
   RunSpec s;
   s.file = "random";
-  const std::string kind = kinds[random() % kinds.size()];
+  std::string kind = kinds[random() % kinds.size()];
+  const bool rolls = kind == "rolled-out vit";
+  if (rolls) kind = "vit";
   const auto heads = test::one_of<int64_t>(random, {32, 64});
   const int64_t width = heads * test::one_of<int64_t>(random, {64, 128});
   const auto depth = test::one_of<int64_t>(random, {8, 12, 16});
@@ -105,6 +107,13 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
     if (s.policy.schedule == "interleaved") s.layout.vpp = 2;
     if (s.policy.schedule == "zb-h1") s.policy.recompute = "none";
   }
+  if (rolls) {
+    s.train.rollout = test::one_of<int64_t>(random, {2, 3, 4, 8});
+    s.train.rollout_gradient = test::one_of<const char*>(random, {"all", "last"});
+    s.train.prediction = test::one_of<const char*>(random, {"state", "increment"});
+    s.policy.schedule = test::one_of<const char*>(random, {"1f1b", "gpipe"});
+    s.layout.vpp = 1;
+  }
   return s;
 }
 
@@ -178,6 +187,10 @@ TEST(Gears, AgreeOnANetOfUnequalPartsWithASkip) {
 // than what they compute.
 TEST(Gears, AgreeOnNetsOfLinearsAlone) {
   expect_agreement({"mlp"}, 600, {0, 1, 2, 3}, 0.03, 0.15);
+}
+
+TEST(Gears, AgreeOnRollOuts) {
+  expect_agreement({"rolled-out vit"}, 300, {0, 1, 2, 3}, 0.03, 0.15);
 }
 
 // Not yet as well as on one stream: where four of them cross each cut of a pipeline that recomputes, the

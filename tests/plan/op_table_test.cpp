@@ -57,6 +57,10 @@ TEST(OpTable, AnOperandThatLacksOrIsTooManyIsRefusedByItsRole) {
       }
       Op more = whole;
       (more.*views).push_back(View{0, 0, 1});
+      if (!roles.empty() && roles.back().repeats) {
+        EXPECT_EQ(refusal(more), "(accepted)");
+        continue;
+      }
       EXPECT_NE(refusal(more).find(verb + std::to_string(roles.size() + 1) + " operands"), std::string::npos)
           << refusal(more);
     }

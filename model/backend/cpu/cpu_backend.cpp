@@ -87,6 +87,12 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
       return fetch(op, micro, places(op, slot));
     case OpKind::patch_gather:
       return cpu::patch_gather(patch(type(op.writes[0])), fin(0), out(0));
+    case OpKind::roll:
+      return cpu::roll(patch(type(op.writes[0])), {a.n, a.history, type(op.reads[0])}, in(0), in(1), fin(2),
+                       out(0));
+    case OpKind::unroll:
+      return cpu::unroll(patch(type(op.reads[0])), {a.n, a.history, type(op.writes[0])}, in(0), out(0),
+                         out(1));
     case OpKind::gemm:
       return cpu::gemm({a.m, a.n, a.k, a.trans_a, a.trans_b, type(op.reads[0]), type(op.reads[1]),
                         type(op.writes[0]), static_cast<bool>(op.reads[2]), a.accumulate, a.tf32},

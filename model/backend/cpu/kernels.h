@@ -150,6 +150,20 @@ struct Patch {
 // im2col
 void patch_gather(const Patch& s, const float* image, void* patches);
 
+/// Of a roll-out: `predicted` channels, of `type`, are the first of those that each of `history` times has
+/// among the channels of a Patch, oldest first.
+struct Roll {
+  int64_t predicted, history;
+  DType type;
+};
+/// patches [rows, C p p]: the prediction [rows, p p C'] is the newest time, with the channels beside it from
+/// forcing [B, C / history - C', H, W]; the others are those of `before` without its oldest (in place, too).
+void roll(const Patch& s, const Roll& r, const void* prediction, const void* before, const float* forcing,
+          void* patches);
+/// The newest time's predicted channels of patches, as a prediction lies. `carried`, which may be absent: all
+/// other times moved on by one, the oldest zero: of gradients, what the step before gets for its history.
+void unroll(const Patch& s, const Roll& r, const void* patches, void* prediction, void* carried);
+
 // ---- loss.cpp: prediction as patches [rows, p*p*C], columns (row, col, c)
 //
 // What is averaged over the batch, e = pred - target of a sample:

@@ -128,6 +128,12 @@ void CudaBackend::launch_on(const Op& op, int32_t micro, int32_t slot, cudaStrea
   switch (op.kind) {
     case OpKind::patch_gather:
       return patch_gather(patch_of(a, type(op.writes[0])), fin(0), out(0), stream);
+    case OpKind::roll:
+      return roll(patch_of(a, type(op.writes[0])), {a.n, a.history, type(op.reads[0])}, in(0), in(1), fin(2),
+                  out(0), stream);
+    case OpKind::unroll:
+      return unroll(patch_of(a, type(op.reads[0])), {a.n, a.history, type(op.writes[0])}, in(0), out(0),
+                    out(1), stream);
     case OpKind::gemm:
       return gemm(op, slot, stream);
     case OpKind::attention:

@@ -88,13 +88,22 @@ void copy(const Copy& c, const void* x, void* y, cudaStream_t stream);
 /// Finite numbers of all 16- and 32-bit types, for timing: bytes / 4 words
 void fill_noise(int64_t bytes, void* x, cudaStream_t stream);
 
-// ---- images.cu, loss.cu -----------------------------------------------------------------------------------
+// ---- images.cu, roll.cu, loss.cu
+// -----------------------------------------------------------------------------------
 struct Patch {
   int64_t batch, channels, height, width, p;
   DType act;
   int64_t token0, tokens, row0, rows;
 };
 void patch_gather(const Patch& s, const float* image, void* patches, cudaStream_t stream);
+struct Roll {  // as backend/cpu/kernels.h
+  int64_t predicted, history;
+  DType type;
+};
+void roll(const Patch& s, const Roll& r, const void* prediction, const void* before, const float* forcing,
+          void* patches, cudaStream_t stream);
+void unroll(const Patch& s, const Roll& r, const void* patches, void* prediction, void* carried,
+            cudaStream_t stream);
 
 constexpr int kMaxChannels = 256;
 struct Loss {

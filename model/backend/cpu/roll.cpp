@@ -1,0 +1,54 @@
+// From one step of a roll-out to the next: what was predicted lies [p][p][C'] in a row, what is read
+// [C][p][p], with several times among the channels C where the net has a history.
+#include "model/backend/cpu/element.h"
+#include "model/backend/cpu/kernels.h"
+#include "model/backend/cpu/parallel.h"
+
+namespace isobar::cpu {
+
+void roll(const Patch& s, const Roll& r, const void* prediction, const void* before, const float* forcing,
+          void* patches) {
+  const int64_t of_a_time = s.channels / r.history, area = s.p * s.p, columns = s.channels * area;
+  const int64_t known = of_a_time - r.predicted, newest = (r.history - 1) * of_a_time;
+  const int64_t across = s.width / s.p;
+  parallel(s.rows * columns, [&](int t, int threads) {
+    const Range mine = share(s.rows, t, threads);
+    for (int64_t row = mine.begin; row < mine.end; ++row) {
+      // `before` may be these patches themselves: ascending, nothing is overwritten that is still to be read.
+      for (int64_t i = 0; i < newest * area; ++i)
+        write(patches, s.act, row * columns + i, read(before, s.act, row * columns + of_a_time * area + i));
+      const int64_t to = row * columns + newest * area, from = row * area * r.predicted;
+      for (int64_t c = 0; c < r.predicted; ++c)
+        for (int64_t i = 0; i < area; ++i)
+          write(patches, s.act, to + c * area + i, read(prediction, r.type, from + i * r.predicted + c));
+      const int64_t place = s.row0 + row, token = s.token0 + place % s.tokens;
+      for (int64_t c = 0; c < known; ++c)
+        for (int64_t i = 0; i < area; ++i) {
+          const int64_t line = ((place / s.tokens) * known + c) * s.height + token / across * s.p + i / s.p;
+          write(patches, s.act, to + (r.predicted + c) * area + i,
+                forcing[line * s.width + token % across * s.p + i % s.p]);
+        }
+    }
+  });
+}
+
+void unroll(const Patch& s, const Roll& r, const void* patches, void* prediction, void* carried) {
+  const int64_t of_a_time = s.channels / r.history, area = s.p * s.p, columns = s.channels * area;
+  const int64_t newest = (r.history - 1) * of_a_time * area;
+  parallel(s.rows * columns, [&](int t, int threads) {
+    const Range mine = share(s.rows, t, threads);
+    for (int64_t row = mine.begin; row < mine.end; ++row) {
+      const int64_t from = row * columns + newest, to = row * area * r.predicted;
+      for (int64_t c = 0; c < r.predicted; ++c)
+        for (int64_t i = 0; i < area; ++i)
+          write(prediction, r.type, to + i * r.predicted + c, read(patches, s.act, from + c * area + i));
+      if (!carried) continue;
+      const int64_t begin = row * columns;
+      for (int64_t i = 0; i < of_a_time * area; ++i) write(carried, s.act, begin + i, 0);
+      for (int64_t i = 0; i < newest; ++i)
+        write(carried, s.act, begin + of_a_time * area + i, read(patches, s.act, begin + i));
+    }
+  });
+}
+
+}  // namespace isobar::cpu

@@ -1,0 +1,16 @@
+// What samples and nets call the tensors of a roll-out's steps: of the first one that has it by the role
+// alone.
+//
+//   step_tensor("target", 0)    // target
+//   step_tensor("target", 2)    // target+2
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace isobar {
+
+inline std::string step_tensor(const std::string& role, int64_t which) {
+  return which == 0 ? role : role + "+" + std::to_string(which);
+}
+
+}  // namespace isobar

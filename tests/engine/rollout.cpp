@@ -1,0 +1,177 @@
+// Run by mpiexec with 1, 2 or 4 ranks: roll-outs of four steps against PyTorch in float64
+// (tests/fixtures/make_rollout.py), under the layouts of that world: loss, RMSE and every gradient, which is
+// what one step of plain descent moves the weights by. Saved activations and scratch begin as no numbers, and
+// all of the planned bytes are used.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include "tests/engine/in_process.h"
+#include "tests/worst.h"
+
+namespace isobar {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr int64_t kSteps = 4, kBatch = 4;  // of the fixture
+
+const std::string& fixture() {
+  static const std::string path = source_dir() + "/tests/fixtures/rollout_fixture";
+  return path;
+}
+
+const std::vector<double>& values(const std::string& name) {
+  static const TensorFile file = read_safetensors(fixture() + ".safetensors");
+  return file.tensors.at(name).values;
+}
+
+struct Case {
+  std::string net;
+  int64_t history;
+  std::string prediction, gradient;
+  std::string start() const { return net + ".h" + std::to_string(history); }
+  std::string name() const { return start() + "." + prediction + "." + gradient; }
+  std::string config() const { return fixture() + (net == "unet" ? "_unet.yaml" : ".yaml"); }
+  Words words() const {
+    return {"data.history=" + std::to_string(history),
+            "net.in_channels=" + std::to_string((net == "known" ? 5 : 3) * history),
+            "train.prediction=" + prediction, "train.rollout_gradient=" + gradient};
+  }
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"vit", 1, "state", "all"},        {"vit", 1, "state", "last"},     {"vit", 1, "increment", "all"},
+      {"vit", 2, "state", "all"},        {"vit", 2, "increment", "all"},  {"vit", 3, "state", "last"},
+      {"vit", 2, "increment", "last"},   {"unet", 2, "increment", "all"}, {"known", 2, "state", "all"},
+      {"known", 2, "increment", "last"},
+  };
+  return all;
+}
+
+struct Errors {
+  double loss = 0, rmse = 0, gradient = 0;
+};
+
+// Tensors of which this rank holds a part are judged by what all ranks hold of them.
+double worst_gradient(const Case& c, const Plan& plan, const std::vector<float>& moved, double lr,
+                      const Mpi& mpi) {
+  std::map<std::string, std::pair<double, double>> squares;  // of the difference, of the reference
+  for (const Tensor& t : plan.tensors) squares[t.name] = {0, 0};
+  for (const Param& p : plan.params) {
+    const std::vector<double>&before = values(c.start() + "/init/" + p.name),
+          &gradient = values(c.name() + "/grad/" + p.name);
+    for (const ElementRun& r : kept_runs(plan, p, &Shard::params))
+      for (int64_t i = 0; i < r.count; ++i) {
+        const double g = (before.at(r.whole + i) - static_cast<double>(moved.at(r.offset + i))) / lr;
+        squares[p.name].first += (g - gradient.at(r.whole + i)) * (g - gradient.at(r.whole + i));
+        squares[p.name].second += gradient.at(r.whole + i) * gradient.at(r.whole + i);
+      }
+  }
+  std::vector<double> all;
+  for (const auto& [name, s] : squares) all.push_back(s.first), all.push_back(s.second);
+  all = mpi.sum_of(all);
+  std::map<std::string, double> sizes, off;
+  size_t i = 0;
+  for (const auto& [name, s] : squares)
+    off[name] = std::sqrt(all[i]), sizes[name] = std::sqrt(all[i + 1]), i += 2;
+  double most = 0;
+  for (const auto& [name, d] : off) {
+    std::string scale = name;  // softmax ignores what is equal for all keys: this one's gradient is zero
+    if (const size_t k = name.find(".k.bias"); k != std::string::npos) scale.replace(k, 3, ".q.");
+    EXPECT_GT(sizes.at(scale), 0) << name;
+    most = worst(most, d / sizes.at(scale));
+    EXPECT_LE(d / sizes.at(scale), 1e-5) << "gradient of " << name << " in " << c.name();
+  }
+  return most;
+}
+
+void expect_like_pytorch(const Case& c, const Words& layout) {
+  const Mpi& mpi = session();
+  Words words = c.words();
+  words.insert(words.end(), layout.begin(), layout.end());
+  std::string title = c.name();
+  for (const std::string& w : layout) title += " " + w;
+  SCOPED_TRACE(title);
+  try {
+    const RunSpec spec = load_run_spec(c.config(), words);
+    InProcess run(spec, mpi, title);
+    run.start_from(SafetensorsReader(fixture() + ".safetensors"), c.start() + "/init/");
+    run.samples_from([&](const BatchTensor& t, int64_t sample) {
+      const std::vector<double>& all = values(c.start() + "/" + t.name.substr(0, t.name.find('+')));
+      const bool input = t.role == BatchRole::input, target = t.role == BatchRole::target;
+      const int64_t of = input    ? 1
+                         : target ? kSteps
+                                  : kSteps - 1,
+                    which = input || target ? t.step : t.step - 1;
+      EXPECT_EQ(static_cast<int64_t>(all.size()), kBatch * of * t.sample);
+      return all.data() + (sample * of + which) * t.sample;
+    });
+    const Step step = run.step(0);
+    Errors e;
+    e.loss = mpi.max_of(std::abs(step.loss / values(c.name() + "/loss").at(0) - 1));
+    e.gradient = worst_gradient(c, run.plan, run.params(), spec.train.lr, mpi);
+    const Metric& rmse = run.plan.metric("rmse");
+    for (int64_t i = 0; i < rmse.count; ++i)
+      e.rmse =
+          worst(e.rmse, std::abs(run.metrics().at(rmse.first + i) / values(c.name() + "/rmse").at(i) - 1));
+    EXPECT_LE(e.loss, 1e-6);
+    EXPECT_LE(e.rmse, 1e-5);
+    const Idle idle = run.idle();
+    EXPECT_LE(idle.scratch, idle.excused);
+    EXPECT_LE(idle.saved, kSlack);
+    if (mpi.rank() == 0)
+      std::printf("%-90s loss %.1e, rmse %.1e, gradients %.1e\n", title.c_str(), e.loss, e.rmse, e.gradient);
+  } catch (const std::exception& error) {  // the others wait for this rank
+    std::printf("FAILED on rank %d: %s in %s\n", mpi.rank(), error.what(), title.c_str());
+    std::fflush(stdout);
+    mpi.abort(1);
+  }
+}
+
+/// Of this many ranks.
+std::vector<Words> layouts_of(int ranks) {
+  const std::string one = "policy.micro_batch=1", two = "policy.micro_batch=2";
+  if (ranks == 1)
+    return {{},
+            {two},
+            {one},
+            {one, "policy.schedule=gpipe"},
+            {two, "policy.recompute=full"},
+            {"policy.recompute=selective"},
+            {one, "run.serial=true"}};
+  if (ranks == 2)
+    return {{"layout.dp=2"},
+            {"layout.tp=2"},
+            {"layout.tp=2", "policy.sequence_parallel=true", two},
+            {"layout.cp=2"},
+            {"layout.cp=2", "policy.cp_kind=ring", one},
+            {"layout.pp=2"},
+            {"layout.pp=2", two},
+            {"layout.pp=2", one, "policy.recompute=full"},
+            {"layout.pp=2", one, "policy.schedule=gpipe"},
+            {"layout.dp=2", "policy.zero=1", one},
+            {"layout.dp=2", "policy.zero=2", one},
+            {"layout.dp=2", "policy.zero=3", "policy.bucket_mb=0.01"},
+            {"layout.dp=2", "policy.zero=3", one, "policy.recompute=full"}};
+  return {{"layout.dp=2", "layout.tp=2"},
+          {"layout.dp=2", "layout.tp=2", one, "policy.zero=3", "policy.sequence_parallel=true"},
+          {"layout.pp=2", "layout.cp=2", one},
+          {"layout.pp=2", "layout.tp=2", two},
+          {"layout.dp=2", "layout.pp=2", one, "policy.zero=3"}};
+}
+
+TEST(RollOut, AgreesWithFloat64InEveryLayout) {
+  omp_set_num_threads(1);
+  for (const Case& c : cases())
+    for (const Words& layout : layouts_of(session().size())) {
+      const auto cuts_tokens = [](const std::string& w) {
+        return w == "policy.sequence_parallel=true" || w.starts_with("layout.cp");
+      };
+      if (c.net == "unet" && std::any_of(layout.begin(), layout.end(), cuts_tokens)) continue;  // refused
+      expect_like_pytorch(c, layout);
+    }
+}
+
+}  // namespace
+}  // namespace isobar
