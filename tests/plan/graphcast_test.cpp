@@ -20,14 +20,14 @@
 namespace isobar {
 namespace {
 
-RunSpec shipped(const std::string& name, const std::vector<std::string>& set = {}) {
+RunSpec shipped_globe(const std::string& name, const std::vector<std::string>& set = {}) {
   return load_run_spec(source_dir() + "/configs/models/" + name + ".yaml", set);
 }
 
 // reference/systems.md 4.1; grid to mesh edges: the paper has 1,618,746, other rebuilds 1,618,820 and
 // 1,618,824
 TEST(Graphcast, HasThePublishedCounts) {
-  const RunSpec s = shipped("graphcast"), small = shipped("graphcast-small");
+  const RunSpec s = shipped_globe("graphcast"), small = shipped_globe("graphcast-small");
   EXPECT_EQ(build_plan(s, 0, {}).parameter_count(), 36348131);
   EXPECT_EQ(build_plan(small, 0, {}).parameter_count(), 35979347);
   const GraphcastSpec &n = s.net.graphcast(), &m = small.net.graphcast();
@@ -161,7 +161,7 @@ TEST(GlobeGraph, IsThatOfALookAtAllPairs) {
 
 // A plan that is only priced has the one count that has no closed form, and no graph.
 TEST(GlobeGraph, TakesSecondsAtAQuarterDegree) {
-  const GraphcastSpec n = shipped("graphcast").net.graphcast();
+  const GraphcastSpec n = shipped_globe("graphcast").net.graphcast();
   const auto start = std::chrono::steady_clock::now();
   const auto g = globe_graph(n);
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -172,7 +172,7 @@ TEST(GlobeGraph, TakesSecondsAtAQuarterDegree) {
 }
 
 TEST(GlobeGraph, IsMadeOnceForAllWhoUseIt) {
-  const GraphcastSpec n = shipped("graphcast-tiny").net.graphcast();
+  const GraphcastSpec n = shipped_globe("graphcast-tiny").net.graphcast();
   const auto a = globe_graph(n), b = globe_graph(n);
   EXPECT_EQ(a, b);
 }
@@ -181,7 +181,7 @@ TEST(Graphcast, RefusesWhatItCannotTakeAndSaysWhy) {
   const auto says = [&](const std::vector<std::string>& set, const std::string& what) {
     std::string message = "nothing";
     try {
-      build_plan(shipped("graphcast-tiny", set), 0, {});
+      build_plan(shipped_globe("graphcast-tiny", set), 0, {});
     } catch (const ConfigError& e) {
       message = e.what();
     }
