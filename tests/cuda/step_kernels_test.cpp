@@ -1,4 +1,6 @@
 // Images, losses, optimizers.
+#include <cstring>
+
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/plan/plan.h"
 #include "tests/cuda/kernel_check.h"
@@ -51,7 +53,9 @@ TEST(Kernels, RollsAndUnrollsAsTheCpu) {
                        before = random.buffer(act, s.rows * s.columns()),
                        forcing = random.buffer(DType::f32,
                                                s.batch * (of_a_time - predicted) * s.height * s.width + 1);
-          Buffer patches = before, carried(act, s.rows * s.columns()), back(type, s.rows * predicted * area);
+          Buffer patches(act, before.size()), carried(act, before.size()),
+              back(type, s.rows * predicted * area);
+          std::memcpy(patches.data(), before.data(), static_cast<size_t>(before.bytes()));
           const OnDevice gp(prediction), gb(before), gf(forcing), go(patches), gc(carried), gk(back);
           // Over those of the step before, as a push-forward does.
           cuda::roll(s.gpu(act), {predicted, history, type}, gp.data(), go.data(), gf.f32(), go.data(),
