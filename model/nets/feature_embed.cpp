@@ -35,21 +35,18 @@ View FeatureEmbed::to_act(const std::string& pass, const View& features, bool ke
   features_ = features;
   mlp_.first(pass, {features}, rows_, keep);
   mlp_.rest(pass, rows_, keep);
-  const View h = b_.hold(path_ + ".h", e_.act, rows_ * D_, keep && batch_ == 1);
+  const View h = b_.scratch(path_ + ".h", e_.act, rows_ * D_);
   mlp_.norm(pass, rows_, {}, h, {}, keep);
-  if (batch_ == 1) return h;
+  // Of one sample, too: a search prices a batch on the line through plans of one and of two.
   return copied(pass, h, b_.hold(path_ + ".all", e_.act, batch_ * rows_ * D_, keep));
 }
 
 View FeatureEmbed::act_gradient() const {
-  return b_.scratch(path_ + ".dall", batch_ == 1 ? e_.act : DType::f32, batch_ * rows_ * D_);
+  return b_.scratch(path_ + ".dall", DType::f32, batch_ * rows_ * D_);
 }
 
 void FeatureEmbed::act_backward(const View& dx) {
-  if (batch_ == 1)
-    backward(dx);
-  else
-    stream_backward(dx);
+  stream_backward(dx);
 }
 
 View FeatureEmbed::copied(const std::string& pass, const View& one, const View& all) const {

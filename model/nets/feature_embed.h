@@ -24,7 +24,7 @@ class FeatureEmbed {
 
   /// -> [B rows, D] act
   View to_act(const std::string& pass, const View& features, bool keep);
-  /// Where the gradient of that is to be written: act where there is one sample, else f32
+  /// Where the gradient of that is to be written, f32
   View act_gradient() const;
   void act_backward(const View& dx);
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <set>
+#include <stdexcept>
 
 #include "model/nets/build.h"
 #include "model/nets/parts.h"
@@ -49,8 +50,13 @@ void cut_ops(const Both& one, const Both& two, const Priced& priced, NetSections
     const int32_t part = priced(op.part);
     if (part < 0) continue;  // reductions over data-parallel ranks are of no part: they go by layout
     Section& section = pass == Pass::forward ? out.parts[part].forward : out.parts[part].backward;
+    const Op& same = two.plan.ops[two.program.instrs.at(i).op];
+    if (same.path != op.path)  // or the line through both is of nothing
+      throw std::logic_error("of " + std::to_string(static_cast<int64_t>(out.two)) + " samples a plan has " +
+                             same.path + " where it has " + op.path + " of " +
+                             std::to_string(static_cast<int64_t>(out.one)));
     SectionOp s{.one = shape_of(op, one.plan, where),
-                .two = shape_of(two.plan.ops[two.program.instrs[i].op], two.plan, where),
+                .two = shape_of(same, two.plan, where),
                 .lane = op.lane,
                 .weight = op.weight_gradient};
     place[i] = {&section, static_cast<int32_t>(section.size())};

@@ -30,12 +30,16 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t rows0 = sample * p.table_rows, rows2 = sample * p.table2_rows;
     for (int64_t of = t.row; of < p.rows; of += t.step) {
       const int64_t at = (sample * p.rows + of) * p.cols + j;
-      float sum[V] = {}, more[V];
-      if (index[of] >= 0) load<V>(table + (rows0 + index[of]) * p.cols + j, sum);
-      if (table2 != nullptr && index2[of] >= 0) {
-        load<V>(table2 + (rows2 + index2[of]) * p.cols + j, more);
+      float sum[V], more[V];
+      const int32_t row = index[of];
+      load<V>(table + (rows0 + (row < 0 ? 0 : row)) * p.cols + j, sum);
 #pragma unroll
-        for (int i = 0; i < V; ++i) sum[i] += more[i];
+      for (int i = 0; i < V; ++i) sum[i] = row < 0 ? 0.0f : sum[i];
+      if (table2 != nullptr) {
+        const int32_t row2 = index2[of];
+        load<V>(table2 + (rows2 + (row2 < 0 ? 0 : row2)) * p.cols + j, more);
+#pragma unroll
+        for (int i = 0; i < V; ++i) sum[i] += row2 < 0 ? 0.0f : more[i];
       }
       if (base != nullptr) {
         load<V>(base + at, more);
