@@ -12,9 +12,6 @@ namespace {
 
 struct Stopped : std::exception {};  // the other lane failed; its error is the one to report
 
-// A thread of its own gives the core away sooner, because compute threads want it.
-constexpr int kAsksOfAThread = 16;
-
 // A thread that is within the rank's own work
 class OwnWork {
  public:
@@ -45,17 +42,15 @@ int64_t now_ns() {
 Waiting waiting_among(int64_t threads, int64_t ranks, int64_t ranks_on_host, int64_t cores) {
   const bool own_cores = ranks == ranks_on_host && threads * ranks <= cores;
   return {.comm_thread = core_for_communication(threads, ranks_on_host, cores),
-          .asks = own_cores ? Pause::kAsksOnOwnCores : Pause::kAsks};
+          .awake = own_cores ? Pause::kAwakeOnOwnCores : Pause::kAwake};
 }
 
 Executor::Executor(const Plan& plan, Backend& backend, Comm* comm, Waiting waiting)
-    : plan_(plan), backend_(backend), comm_(comm), asks_(waiting.asks), times_(plan.ops.size()) {
+    : plan_(plan), backend_(backend), comm_(comm), awake_(waiting.awake), times_(plan.ops.size()) {
   for (auto& c : current_) c = -1;
   if (waiting.comm_thread &&
-      std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.lane != Lane::compute; })) {
-    asks_ = kAsksOfAThread;
+      std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.lane != Lane::compute; }))
     comm_thread_ = std::thread([this] { comm_loop(); });
-  }
 }
 
 Executor::~Executor() {
@@ -95,7 +90,7 @@ void Executor::operator()(const Program& program, int32_t step) {
   open_lanes();
   if (!comm_thread_.joinable() || !has_other_lanes(program)) {
     run_compute();
-    for (Pause pause(asks_); !lanes_done(); pause()) advance_lanes();
+    for (Pause pause(awake_); !lanes_done(); pause()) advance_lanes();
     return;
   }
   comm_error_ = nullptr;
@@ -109,8 +104,7 @@ void Executor::operator()(const Program& program, int32_t step) {
     failed_ = true;
   }
   const int32_t ticket = ticket_.load();
-  for (int32_t seen = comm_finished_.load(); seen != ticket; seen = comm_finished_.load())
-    comm_finished_.wait(seen);
+  for (Pause pause(awake_); comm_finished_.load() != ticket;) pause();
   if (comm_error_) error = comm_error_;  // the compute lane only stopped because of it
   for (auto& c : current_) c = -1;
   if (error) std::rethrow_exception(error);
@@ -123,7 +117,7 @@ void Executor::run_compute() {
     if (instr.lane != Lane::compute) continue;
     const Op& op = plan_.ops[instr.op];
     if (alone) advance_lanes();
-    for (Pause pause(asks_); !ready(instr); pause()) {
+    for (Pause pause(awake_); !ready(instr); pause()) {
       if (failed_) throw Stopped();
       if (alone) advance_lanes();
     }
@@ -131,7 +125,7 @@ void Executor::run_compute() {
     const int64_t t0 = now_ns();
     if (is_collective(op.kind)) {  // a serial program
       Requests requests = post(instr);
-      for (Pause pause(asks_); !comm_->test(requests); pause()) {
+      for (Pause pause(awake_); !comm_->test(requests); pause()) {
         if (failed_) throw Stopped();
         if (alone) advance_lanes();
       }
@@ -194,11 +188,12 @@ bool Executor::advance_lanes() {
 void Executor::comm_loop() {
   flush_denormals();
   for (int32_t seen = 0;;) {
+    for (Pause pause(awake_); ticket_.load() == seen && !pause.asleep();) pause();  // the next step is near
     ticket_.wait(seen);
     seen = ticket_.load();
     if (stop_) return;
     try {
-      for (Pause pause(kAsksOfAThread); !lanes_done();) {
+      for (Pause pause(awake_); !lanes_done();) {
         if (failed_) throw Stopped();
         if (advance_lanes())
           pause.again();
@@ -212,7 +207,6 @@ void Executor::comm_loop() {
       failed_ = true;
     }
     comm_finished_.store(seen);
-    comm_finished_.notify_all();
   }
 }
 

@@ -26,7 +26,7 @@ namespace isobar {
 /// How a rank waits, by who else wants its host's cores.
 struct Waiting {
   bool comm_thread = true;
-  int asks = Pause::kAsks;  // of the compute thread that moves its transfers itself
+  std::chrono::microseconds awake = Pause::kAwake;  // before it sleeps
 };
 Waiting waiting_among(int64_t threads, int64_t ranks, int64_t ranks_on_host, int64_t cores);
 
@@ -71,7 +71,7 @@ class Executor : public Runner {
   const Plan& plan_;
   Backend& backend_;
   Comm* comm_;
-  int asks_;  // of the compute thread, before it sleeps
+  std::chrono::microseconds awake_;  // waiting, before a thread sleeps
   SpanRecorder* recorder_ = nullptr;
   std::vector<OpTime> times_;
   std::array<std::atomic<int32_t>, kLanes> done_;  // highest finished instr of each lane

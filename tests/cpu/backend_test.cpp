@@ -1,6 +1,8 @@
 // Which operand and size of an op goes where in the kernel call, and what an op leaves open.
 #include "model/backend/cpu/cpu_backend.h"
 
+#include <omp.h>
+
 #include "model/plan/op_table.h"
 #include "tests/cpu/kernel_testing.h"
 
@@ -144,6 +146,28 @@ TEST(Backend, RefusesWhatGoesOverTheNetwork) {
   for (const OpKind kind : {OpKind::all_reduce, OpKind::broadcast, OpKind::all_gather, OpKind::reduce_scatter,
                             OpKind::all_to_all, OpKind::exchange, OpKind::send, OpKind::recv})
     EXPECT_THROW(bench.run(kind, {}, {x}, {x}), std::logic_error) << isobar::name_of(kind);
+}
+
+// Attention cuts its workspace by the threads that run it: more of them than were planned for would write
+// behind it.
+TEST(Backend, RefusesAWorkspaceOfFewerThreads) {
+  Attrs a;
+  a.batch = 1, a.heads = a.kv_heads = 4, a.tq = a.tk = 64, a.d = 16, a.scale = 0.25;
+  a.ld_q = a.ld_kv = a.ld_o = 4 * 16;
+  const int64_t n = 64 * 4 * 16;
+  const auto run = [&](int planned) {
+    Bench bench;
+    const View q = bench.add(DType::f32, n), k = bench.add(DType::f32, n), v = bench.add(DType::f32, n),
+               o = bench.add(DType::f32, n), lse = bench.add(DType::f32, 64 * 4);
+    const int64_t bytes = cpu_workspace(planned)({.kind = OpKind::attention, .a = a});
+    bench.run(OpKind::attention, a, {q, k, v}, {o, lse, bench.add(DType::f32, (bytes + 3) / 4)});
+  };
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(2);
+  EXPECT_NO_THROW(run(2));
+  EXPECT_NO_THROW(run(3));
+  EXPECT_THROW(run(1), std::logic_error);
+  omp_set_num_threads(before);
 }
 
 TEST(Backend, RefusesTheKindsOfWhichTheTableSaysThatItHasNone) {

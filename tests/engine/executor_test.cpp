@@ -10,6 +10,7 @@
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/backend/null/null_backend.h"
+#include "model/base/team.h"
 #include "model/data/loader.h"
 #include "model/engine/watchdog.h"
 #include "model/inference/arena.h"
@@ -209,13 +210,40 @@ TEST(Memory, ThePlannedLoaderIsWhatTheLoaderKeeps) {
 // Ranks that have their cores to themselves ask for long; where others of the host want those, they soon
 // sleep.
 TEST(Executor, WaitsByWhoElseWantsTheCores) {
-  EXPECT_EQ(waiting_among(1, 2, 2, 2).asks, Pause::kAsksOnOwnCores);
+  EXPECT_EQ(waiting_among(1, 2, 2, 2).awake, Pause::kAwakeOnOwnCores);
   EXPECT_FALSE(waiting_among(1, 2, 2, 2).comm_thread);
-  EXPECT_EQ(waiting_among(2, 1, 1, 2).asks, Pause::kAsksOnOwnCores);
-  EXPECT_EQ(waiting_among(2, 2, 2, 2).asks, Pause::kAsks);
-  EXPECT_EQ(waiting_among(1, 3, 3, 2).asks, Pause::kAsks);
-  EXPECT_EQ(waiting_among(1, 2, 1, 1).asks, Pause::kAsks);  // the other is on another host
+  EXPECT_EQ(waiting_among(2, 1, 1, 2).awake, Pause::kAwakeOnOwnCores);
+  EXPECT_EQ(waiting_among(2, 2, 2, 2).awake, Pause::kAwake);
+  EXPECT_EQ(waiting_among(1, 3, 3, 2).awake, Pause::kAwake);
+  EXPECT_EQ(waiting_among(1, 2, 1, 1).awake, Pause::kAwake);  // the other is on another host
   EXPECT_TRUE(waiting_among(1, 2, 2, 4).comm_thread);
+  EXPECT_EQ(waiting_among(1, 2, 2, 4).awake, Pause::kAwakeOnOwnCores);  // its communication thread, too
+}
+
+// However many asks that is: another thread's progress is asked for in nanoseconds.
+TEST(Executor, SleepsAfterATimeNotAfterSoManyAsks) {
+  Pause pause(std::chrono::milliseconds(20));
+  const auto begin = Pause::Clock::now();
+  int64_t asks = 0;
+  for (; !pause.asleep(); pause()) ++asks;
+  EXPECT_GE(Pause::Clock::now() - begin, std::chrono::milliseconds(20));
+  EXPECT_GT(asks, 10);
+  pause.again();
+  EXPECT_FALSE(pause.asleep());
+}
+
+// Teams between make GCC's OpenMP end threads and start them again.
+TEST(Team, IsOfOneThreadOrOfAll) {
+  for (const int64_t threads : {1, 2, 3, 4, 7, 64, 288}) {
+    int64_t last = 1;
+    for (int64_t elements = 1; elements < (int64_t{1} << 24); elements = elements * 5 / 4 + 1) {
+      const int64_t worth = threads_worth(elements, threads);
+      EXPECT_TRUE(worth == 1 || worth == threads) << elements << " elements, " << threads << " threads";
+      EXPECT_GE(worth, last) << elements;
+      last = worth;
+    }
+    EXPECT_EQ(last, threads);
+  }
 }
 
 }  // namespace

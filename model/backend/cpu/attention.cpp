@@ -66,10 +66,11 @@ void add_shared_dq(const AttentionArgs& args, const AttentionSizes& s, const int
   }
 }
 
-// share(i) for i below n, each by a thread of its own where OpenMP gives as many
+// share(i) for i below n, each by a thread of its own where OpenMP gives as many. All of its threads are
+// woken, or none (model/base/team.h).
 template <class Share>
 void each_share(int n, const Share& share) {
-  on_threads(n, [&](int t, int threads) {
+  on_threads(n > 1 ? omp_get_max_threads() : 1, [&](int t, int threads) {
     for (int i = t; i < n; i += threads) share(i);
   });
 }

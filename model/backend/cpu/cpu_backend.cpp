@@ -1,9 +1,12 @@
 #include "model/backend/cpu/cpu_backend.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
+#include <string>
 
 #include "model/backend/cpu/kernels.h"
 
@@ -60,6 +63,22 @@ void CpuBackend::launch(const Program& program, const RowRun& run) {
   cpu::layers(op(run.first).a.m, layers, floats(op(run.first).reads[0]), floats(op(run.end - 1).writes[0]));
 }
 
+namespace {
+
+// Attention cuts its work, and its workspace, over the threads that there are when it runs.
+void check_workspace(const Op& op) {
+  const int threads = omp_get_max_threads();
+  const int64_t planned = op.writes.back().count * static_cast<int64_t>(sizeof(float));
+  const int64_t needed = cpu_workspace(threads)(op);
+  if (planned < needed)
+    throw std::logic_error(op.path + ": its workspace is planned for fewer threads than the " +
+                           std::to_string(threads) + " of OpenMP (" + std::to_string(planned) + " of " +
+                           std::to_string(needed) +
+                           " bytes); call omp_set_num_threads with what was planned");
+}
+
+}  // namespace
+
 void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
   const Attrs& a = op.a;
   const auto in = [&](size_t i) -> void* { return op.reads[i] ? at(op.reads[i], slot) : nullptr; };
@@ -98,9 +117,11 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
                         type(op.writes[0]), static_cast<bool>(op.reads[2]), a.accumulate, a.tf32},
                        in(0), in(1), fin(2), out(0));
     case OpKind::attention:
+      check_workspace(op);
       return cpu::attention_forward(attention_of(op, type(op.reads[0])), in(0), in(1), in(2), out(0), fout(1),
                                     out(2));
     case OpKind::attention_backward:
+      check_workspace(op);
       return cpu::attention_backward(attention_of(op, type(op.reads[0])), in(0), in(1), in(2), in(3), fin(4),
                                      in(5), out(0), out(1), out(2), a.ld_q, a.ld_kv, out(3));
     case OpKind::attention_merge:
