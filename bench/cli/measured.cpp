@@ -24,6 +24,7 @@ MeasuredRun measured(const RunRecord& r, Statistic statistic, const RunToRun& be
     if (c.seconds > 0) checkpoints.push_back(c.seconds);
   m.checkpoint_s = step_stats(checkpoints).of(statistic);
   for (const OpRecord& op : r.ops) m.ops.push_back({op.path, op.lane, op.count, op.seconds});
+  if (!r.on_gpu) m.outside_share = r.unattributed_share;
   return m;
 }
 

@@ -40,8 +40,9 @@ struct MeasuredRun {
   bool contended = false;                // something else slowed it; step_error says by how much perhaps
   int64_t peak_rss_bytes = 0;            // 0: not known
   std::vector<MeasuredOp> ops;           // may be empty
-  double checkpoint_s = 0;               // of one, the same statistic; 0: it wrote none
-  std::string campaign;                  // on accelerators: who measured it with which engine; "": not known
+  double outside_share = 0;  // of its steps' time, outside all ops of the compute lane; 0: not known
+  double checkpoint_s = 0;   // of one, the same statistic; 0: it wrote none
+  std::string campaign;      // on accelerators: who measured it with which engine; "": not known
 };
 
 struct FitOptions {

@@ -59,6 +59,8 @@ std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
   // A kind's counts are never quite its cost, in every run alike: `common` does not average out, so the more
   // runs there are, the less each of them weighs.
   constexpr double kScatter = 0.08, kCommon = 0.08;  // log sigma
+  // What ops leave of a step is a difference: an error of so much of the step is one of all of it.
+  constexpr double kOfTheStep = 0.005;
   std::vector<std::pair<std::string, Observation>> found;
   std::map<std::string, int> of_kind;
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -80,10 +82,16 @@ std::vector<Observation> op_observations(const std::vector<MeasuredRun>& runs,
                                            },
                                            total.seconds, 0});
     }
+    if (const double share = run.outside_share; terms[i].where.ranks == 1 && share > kOfTheStep) {
+      ++of_kind["step"];
+      sources.push_back(run.id);
+      found.emplace_back("step", Observation{[](const Counts& k) { return k[index_of(Coef::step)]; },
+                                             share * run.step_s, kOfTheStep / share});
+    }
   }
   std::vector<Observation> out;
   for (auto& [name, o] : found) {
-    o.sigma = std::sqrt(kScatter * kScatter + of_kind[name] * kCommon * kCommon);
+    o.sigma = std::sqrt(o.sigma * o.sigma + kScatter * kScatter + of_kind[name] * kCommon * kCommon);
     out.push_back(std::move(o));
   }
   return out;

@@ -1,6 +1,7 @@
 // Op times of measured runs as observations for the fit.
 //
-// One observation per run and kind of op: its seconds in a step against its counts. Only runs in which
+// One observation per run and kind of op: its seconds in a step against its counts; and one of what the ops
+// leave of a step, which tells the cost of a step from the cost of many small ops. Only runs in which
 // nothing else has a hand in op times are used (no loader threads, no collectives under compute); reading by
 // the compute thread is part of the fetch op.
 #pragma once

@@ -39,6 +39,7 @@ constexpr CoefficientInfo kCoefficients[] = {
     {"read.sample", "s", "data", "read_sample", nullptr, Coef::read_sample, R::read},
     {"read.table", "s/B", "data", "read_rows", nullptr, Coef::read_table, R::read},
     {"read.row", "s", "data", "read_row", nullptr, Coef::read_row, R::read},
+    {"read.handover", "s", "data", "read_handover", nullptr, Coef::read_handover, R::read},
     {"message.host", "s", "communication", "message", nullptr, Coef::message_host, R::wire},
     {"wire.host", "s/B", "communication", "wire", nullptr, Coef::wire_host, R::wire},
     {"message.net", "s", "communication", "message", nullptr, Coef::message_net, R::wire},

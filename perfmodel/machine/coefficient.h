@@ -48,6 +48,7 @@ enum class Coef : int32_t {
   read_sample,
   read_table,
   read_row,
+  read_handover,
   message_host,
   wire_host,
   message_net,

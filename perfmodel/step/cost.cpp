@@ -102,15 +102,18 @@ double seconds(const Counts& counts, const Counts& rates) {
 
 ReadTime read_time(const StepTerms& t, const Counts& k, const Counts& rate) {
   ReadTime r;
-  const double cpu = seconds(t.read, rate);  // CPU-seconds of one rank's step
+  // Batches that another thread made are taken over by the one that computes.
+  const double handover = t.read[index_of(Coef::read_handover)] * rate[index_of(Coef::read_handover)];
+  const double cpu = seconds(t.read, rate) - handover;  // CPU-seconds of one rank's step
   if (t.workers == 0) {
     r.serial = cpu;
     return r;
   }
-  if (t.where.processors > 0) {  // beside accelerators there are cores enough
+  if (t.where.processors > 0) {  // beside accelerators there are cores enough, and batches are copied ahead
     r.supply = cpu / static_cast<double>(t.workers);
     return r;
   }
+  r.serial = handover;
   const auto w = static_cast<double>(t.workers), ranks = static_cast<double>(t.where.ranks_on_host);
   const auto cores = static_cast<double>(t.where.cores);
   const double busy = std::min(cores, ranks * static_cast<double>(t.where.threads));

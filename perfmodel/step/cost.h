@@ -18,7 +18,7 @@ double seconds(const Counts& counts, const Counts& rates);
 
 /// Data loading of a step beside `compute` seconds of work.
 struct ReadTime {
-  double serial = 0;  // the compute thread reads: on the critical path
+  double serial = 0;  // the compute thread reads, or takes over what was read: on the critical path
   double stolen = 0;  // loader threads take cores from compute
   double supply = 0;  // the step cannot be shorter: workers deliver no faster
 };

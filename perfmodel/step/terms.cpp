@@ -24,6 +24,7 @@ Counts count_read(const RunSpec& spec, int64_t samples) {
         ((spec.learnt_steps() - 1) * i->out_channels + (spec.train.rollout - 1) * spec.known_channels()) *
         i->pixels();
   const double bytes = 4.0 * static_cast<double>(samples) * static_cast<double>(numbers);
+  if (spec.data.workers > 0) n[index_of(Coef::read_handover)] = static_cast<double>(spec.micro_batches());
   if (!spec.net.images() && !spec.net.words()) {  // rows of a table in memory, or of noise that is
     n[index_of(Coef::read_table)] = bytes;
     n[index_of(Coef::read_row)] = static_cast<double>(samples);

@@ -85,11 +85,37 @@ TEST(Fit, PredictsTheOtherHalfOfASweepAndItsIntervalsAreHonest) {
 
 TEST(Fit, IntervalsFollowTheNoise) {
   for (double noise : {0.01, 0.08}) {
-    const Campaign c = campaign(12, noise, 0.4, false, 0, 300);
+    const Campaign c = campaign(30, noise, 0.4, false, 0, 300);
     RecordProperty("coverage_" + std::to_string(noise), std::to_string(c.covered / c.runs));
     EXPECT_GT(c.covered / c.runs, 0.68) << noise;
     EXPECT_LT(c.covered / c.runs, 0.92) << noise;
   }
+}
+
+// What a run's ops leave of its step is the cost of a step: of a net whose steps are a few microseconds, no
+// guess from steps alone comes near it.
+TEST(Fit, WhatOpsLeaveOfAStepTellsWhatAStepCosts) {
+  Machine truth = test::machine(), guess = truth;
+  truth[Coef::step].value = 1.2e-6;
+  guess[Coef::step] = Coefficient::make(1e-4, 1.5, {"spec"});
+  std::vector<MeasuredRun> runs;
+  for (const int64_t batch : {2, 4, 8, 16}) {
+    RunSpec s;
+    s.net.set_kind(MlpSpec::kKind);
+    s.train.global_batch = batch;
+    s.train.loss = "mse";
+    s.run.threads = 1;
+    const double step = step_cost(terms_of(s, truth, 1, 1), truth.values()).total;
+    runs.push_back({.id = std::to_string(batch),
+                    .spec = s,
+                    .step_s = step,
+                    .step_error = 0.02,
+                    .ops = {{"embed/linear/forward", "compute", 1, 1e-6}},
+                    .outside_share = 1.2e-6 / step});
+  }
+  EXPECT_NEAR(fit(runs, guess, {})[Coef::step].value, 1.2e-6, 0.3e-6);
+  for (MeasuredRun& r : runs) r.outside_share = 0;
+  EXPECT_GT(fit(runs, guess, {})[Coef::step].value, 3e-6);
 }
 
 // A quarter of the runs were disturbed, their steps tell by how much, and the other half of the sweep was
