@@ -213,6 +213,11 @@ void visit(Visitor&& v, RunSpec& s) {
   v("train.warmup", s.train.warmup);
   v("train.lr_scaling", s.train.lr_scaling);
   v("train.lr_base_batch", s.train.lr_base_batch);
+  v("train.freeze", s.train.freeze);
+  v("train.lora_rank", s.train.lora_rank);
+  v("train.lora_alpha", s.train.lora_alpha);
+  v("train.lora_targets", s.train.lora_targets);
+  v("train.init_from", s.train.init_from);
   v("train.seed", s.train.seed);
   v("train.log_every", s.train.log_every);
   v("train.valid_every", s.train.valid_every);

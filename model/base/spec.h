@@ -93,6 +93,15 @@ struct TrainSpec {  // train:
   // none | sqrt: lr * sqrt(global_batch / lr_base_batch) | linear: lr * global_batch / lr_base_batch
   std::string lr_scaling = "none";
   int64_t lr_base_batch = 16;
+  // What is not trained: parameters whose names these patterns match (base/name_pattern.h). They have no
+  // gradients and no moments. With adapters and none given: all but those.
+  std::vector<std::string> freeze;
+  // Low-rank adapters (Hu 2021) on the linears whose weights these patterns match: W + lora_alpha / lora_rank
+  // B A; 0: none
+  int64_t lora_rank = 0;
+  double lora_alpha = 0;  // 0 = lora_rank
+  std::vector<std::string> lora_targets;
+  std::string init_from;  // run or checkpoint whose weights are the first ones; "" = those of the seed
   int64_t seed = 0;
   int64_t log_every = 1;         // steps
   int64_t valid_every = 0;       // steps; 0 = once at the end (if data.valid is set)
@@ -182,6 +191,10 @@ struct RunSpec {
   int64_t known_channels() const {
     const Images* i = net.images();
     return i && net.rolls_out() ? std::max<int64_t>(0, i->in_channels / data.history - i->out_channels) : 0;
+  }
+  /// Factor on a linear's adapter.
+  double lora_scale() const {
+    return train.lora_alpha > 0 ? train.lora_alpha / static_cast<double>(train.lora_rank) : 1.0;
   }
   /// Steps of a roll-out whose loss counts, and through which its gradient goes.
   int64_t learnt_steps() const { return train.rollout_gradient == "all" ? train.rollout : 1; }

@@ -447,6 +447,14 @@ void validate_values(const RunSpec& s) {
     check.that(w >= 0 && std::isfinite(w), "train.loss_weights", "has a negative number", "give 0 or more");
   check.that(t.huber_delta > 0 && std::isfinite(t.huber_delta), "train.huber_delta", "is not positive",
              "e.g. 1");
+  check.at_least(t.lora_rank, 0, "train.lora_rank");
+  check.at_most(t.lora_rank, kMostSize, "train.lora_rank");
+  check.that(t.lora_alpha >= 0 && std::isfinite(t.lora_alpha), "train.lora_alpha", "is negative",
+             "give 0 (the rank) or more");
+  for (const auto& [patterns, key] :
+       {std::pair{&t.freeze, "train.freeze"}, {&t.lora_targets, "train.lora_targets"}})
+    for (const std::string& p : *patterns)
+      check.that(!p.empty(), key, "has an empty pattern", "name parameters, e.g. blocks.*.attn");
   check.one_of(t.lr_schedule, {"cosine", "constant", "step", "plateau"}, "train.lr_schedule");
   check.that(t.lr_gamma > 0 && t.lr_gamma < 1, "train.lr_gamma", "is not in (0, 1)", "e.g. 0.1");
   check.at_least(t.lr_step_size, 0, "train.lr_step_size");
@@ -666,6 +674,11 @@ void validate(const RunSpec& s) {
                  str(outputs),
              features ? "give one a feature" : "give one a channel");
   validate_rollout(s, check);
+  check.that(t.lora_rank > 0 || (t.lora_targets.empty() && t.lora_alpha == 0),
+             t.lora_targets.empty() ? "train.lora_alpha" : "train.lora_targets",
+             "is of adapters, and train.lora_rank is 0", "set train.lora_rank, e.g. 8");
+  check.that(t.lora_rank == 0 || !t.lora_targets.empty(), "train.lora_targets",
+             "is empty: no linear has an adapter of train.lora_rank", "name some, e.g. [blocks.*.attn]");
   check.at_least(t.lr_step_size, t.lr_schedule == "step" ? 1 : 0, "train.lr_step_size");
   const bool validates = t.valid_every > 0 && s.data.validates();
   check.that(t.lr_schedule != "plateau" || validates, "train.lr_schedule",

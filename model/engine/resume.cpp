@@ -48,7 +48,8 @@ bool may_change(const std::string& section, const std::string& name) {
                                                  "jacobian_samples",
                                                  "jacobian_window",
                                                  "jacobian_tolerance",
-                                                 "min_steps"};
+                                                 "min_steps",
+                                                 "init_from"};
   const auto in = [&](const std::vector<std::string>& names) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };

@@ -129,6 +129,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
  private:
   // A buffer of the plan's, as the host sees it: after download() of it, and until upload() puts it back.
   float* on_host(const View& v) { return v ? reinterpret_cast<float*>(backend_->host(v)) : nullptr; }
+  bool some_halves() const {
+    return std::any_of(plan_.params.begin(), plan_.params.end(), [](const Param& p) { return p.half; });
+  }
   void say(const std::string& line) const {
     if (options_.quiet || (mpi_.rank() != 0 && !options_.every_rank)) return;
     const auto printing = slow_.begin("printing");  // a pipe may be full
@@ -150,7 +153,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   }
 
   void say_header() {
-    RunFacts f{.parameters = plan_.parameter_count(), .ranks = mpi_.size(), .threads = threads_};
+    RunFacts f{.parameters = plan_.parameter_count(),
+               .trained = plan_.trained_count(),
+               .ranks = mpi_.size(), .threads = threads_};
     f.memory_bytes = static_cast<int64_t>(mpi_.max_of(static_cast<double>(plan_.memory.total())));
     f.ranks_on_host = mpi_.ranks_on_host();
     f.steps_per_epoch = data_->steps_per_epoch();
@@ -169,12 +174,16 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   int64_t initialise() {
     backend_->load_constants();
     float* params = on_host(plan_.params_all);
+    std::byte* const halves = some_halves() ? backend_->host(plan_.params16_all) : nullptr;
+    const Meeting all = meeting_of(mpi_, threads_, &slow_);
     TrainState state;
     if (!resume_) {
-      init_params(plan_, static_cast<uint64_t>(spec_.train.seed), params);
+      init_params(plan_, static_cast<uint64_t>(spec_.train.seed), {params, halves});
+      if (const std::string& from = spec_.train.init_from; !from.empty())
+        load_first_weights(from, plan_, params, halves, all);
     } else {
-      state = load_checkpoint(resume_->from, plan_, params, on_host(plan_.adam_m), on_host(plan_.adam_v),
-                              meeting_of(mpi_, threads_, &slow_))
+      state = load_checkpoint(resume_->from, plan_, params, on_host(plan_.adam_m), on_host(plan_.adam_v), all,
+                              halves)
                   .train;
       plateau_ = state.plateau;
       early_ = state.early;
@@ -188,6 +197,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     scalars[kGoodSteps] = static_cast<float>(state.good_steps);
     scalars[kUnscale] = 1;
     backend_->upload({plan_.params_all, plan_.scalars});
+    if (halves) backend_->upload({plan_.params16_all});
     if (resume_) backend_->upload({plan_.adam_m, plan_.adam_v});
     const Program init = link(plan_, plan_.init, spec_.run.serial);
     (*executor_)(init, 0);
@@ -405,11 +415,12 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (spec_.run.out.empty() || saved_ == step) return;
     const int64_t t0 = now_ns();
     backend_->download({plan_.params_all, plan_.adam_m, plan_.adam_v});
+    if (some_halves()) backend_->download({plan_.params16_all});
     const auto writing = slow_.begin("writing a checkpoint");
     const auto dir = save_checkpoint(
         spec_.run.out, plan_, on_host(plan_.params_all), on_host(plan_.adam_m), on_host(plan_.adam_v),
         {.train = state_after(step), .spec = spec_, .channels = data_->net_channels()},
-        meeting_of(mpi_, threads_, &slow_));
+        meeting_of(mpi_, threads_, &slow_), some_halves() ? backend_->host(plan_.params16_all) : nullptr);
     last_checkpoint_ = dir.string();
     saved_ = step;
     if (best && mpi_.rank() == 0) name_best(dir);

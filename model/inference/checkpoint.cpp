@@ -23,6 +23,22 @@ const std::string& first_of(const float* second) {
   return second ? kFirst : kMomentum;
 }
 
+// The state, after all ranks together have compared the digests of these files.
+CheckpointState read_whole(const fs::path& checkpoint, const std::vector<const char*>& files,
+                           const Meeting& all) {
+  CheckpointState state = read_state(checkpoint);
+  if (all.rank == 0) check_files(checkpoint, state);
+  if (state.checkable())
+    for (const char* name : files)
+      if (const std::string now = digest_of(checkpoint / name, all);
+          all.rank == 0 && now != state.files.at(name).digest)
+        throw ConfigError((checkpoint / name).string(), "",
+                          "is damaged: its digest is not the one that it was written with",
+                          "take another checkpoint");
+  all.barrier();  // rank 0 has found nothing
+  return state;
+}
+
 void sync_directory(const fs::path& dir) {
   OpenFile(dir, O_RDONLY | O_DIRECTORY).sync();
 }
@@ -30,7 +46,7 @@ void sync_directory(const fs::path& dir) {
 }  // namespace
 
 fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float* params, const float* m,
-                         const float* v, CheckpointState state, const Meeting& all) {
+                         const float* v, CheckpointState state, const Meeting& all, const void* params16) {
   const int64_t step = state.train.step;
   char name[32];
   std::snprintf(name, sizeof name, "step-%08ld", step);
@@ -39,9 +55,9 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
   const fs::path temp = parent / (std::string(name) + ".tmp");
   const fs::path model = temp / kModel, optimizer = temp / kOptimizer;
   const Metadata about = {{"format", "pt"}, {"step", std::to_string(step)}};
-  std::vector<Tensor> moments = prefixed(plan.tensors, first_of(v));
+  std::vector<Tensor> moments = prefixed(trained(plan.tensors), first_of(v));
   if (v)
-    for (Tensor& t : prefixed(plan.tensors, kSecond)) moments.push_back(std::move(t));
+    for (Tensor& t : prefixed(trained(plan.tensors), kSecond)) moments.push_back(std::move(t));
   if (all.rank == 0) {
     if (fs::exists(final))
       throw ConfigError(final.string(), "", "is another training's checkpoint of this step",
@@ -55,7 +71,7 @@ fs::path save_checkpoint(const fs::path& run_dir, const Plan& plan, const float*
   all.barrier();  // the files are there
 
   const SafetensorsWriter to_model(model, plan.tensors, about);
-  write_tensors(plan, to_model, "", &Shard::params, params);
+  write_weights(plan, to_model, {const_cast<float*>(params), const_cast<void*>(params16)});
   to_model.sync();
   const SafetensorsWriter to_optimizer(optimizer, moments, about);
   write_tensors(plan, to_optimizer, first_of(v), &Shard::moments, m);
@@ -123,22 +139,24 @@ void check_files(const fs::path& checkpoint, const CheckpointState& state) {
 }
 
 CheckpointState load_checkpoint(const fs::path& checkpoint, const Plan& plan, float* params, float* m,
-                                float* v, const Meeting& all) {
-  CheckpointState state = read_state(checkpoint);
-  if (all.rank == 0) check_files(checkpoint, state);
-  if (state.checkable())
-    for (const char* name : {kModel, kOptimizer})
-      if (const std::string now = digest_of(checkpoint / name, all);
-          all.rank == 0 && now != state.files.at(name).digest)
-        throw ConfigError((checkpoint / name).string(), "",
-                          "is damaged: its digest is not the one that it was written with",
-                          "take another checkpoint");
-  all.barrier();  // rank 0 has found nothing
-  load_tensors(plan, SafetensorsReader(checkpoint / kModel), "", &Shard::params, params);
+                                float* v, const Meeting& all, void* params16) {
+  CheckpointState state = read_whole(checkpoint, {kModel, kOptimizer}, all);
+  load_weights(plan, SafetensorsReader(checkpoint / kModel), "", {params, params16});
   const SafetensorsReader moments(checkpoint / kOptimizer);
   load_tensors(plan, moments, first_of(v), &Shard::moments, m);
   if (v) load_tensors(plan, moments, kSecond, &Shard::moments, v);
   return state;
+}
+
+void load_first_weights(const fs::path& from, const Plan& plan, float* params, void* params16,
+                        const Meeting& all) {
+  fs::path weights = from;
+  if (!fs::is_regular_file(from)) {
+    const fs::path checkpoint = find_checkpoint(from, "train.init_from");
+    read_whole(checkpoint, {kModel}, all);
+    weights = checkpoint / kModel;
+  }
+  load_weights(plan, SafetensorsReader(weights), "", {params, params16}, true);
 }
 
 }  // namespace isobar

@@ -17,12 +17,13 @@
 namespace isobar {
 
 /// Collective over all ranks, which see one file system. params, m and v: the plan's buffers params, adam.m
-/// and adam.v as they lie in the arena. Returns the checkpoint's directory. Throws ConfigError where there is
+/// and adam.v as they lie in the arena; params16: where some parameters are there alone (Param::half). Returns the checkpoint's directory. Throws ConfigError where there is
 /// one of this step already. An exception on one rank leaves the others waiting: it must end the run (MPI's
 /// abort), and the checkpoint then stays under its temporary name.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, const Plan& plan,
                                       const float* params, const float* m, const float* v,
-                                      CheckpointState state, const Meeting& all);
+                                      CheckpointState state, const Meeting& all,
+                                      const void* params16 = nullptr);
 /// `dir`: a run directory (its last whole checkpoint is taken) or one checkpoint. Throws ConfigError, naming
 /// the option that gave it.
 std::filesystem::path find_checkpoint(const std::filesystem::path& dir,
@@ -35,6 +36,10 @@ void check_files(const std::filesystem::path& checkpoint, const CheckpointState&
 /// Collective: reads this rank's parts, after all ranks together have compared the files' digests. Throws
 /// ConfigError; what concerns whole files on rank 0 only.
 CheckpointState load_checkpoint(const std::filesystem::path& checkpoint, const Plan& plan, float* params,
-                                float* m, float* v, const Meeting& all);
+                                float* m, float* v, const Meeting& all, void* params16 = nullptr);
+/// The weights alone, of another training of the net, perhaps without adapters: those keep their values then.
+/// `from`: a run, a checkpoint or a safetensors file. Throws ConfigError naming train.init_from.
+void load_first_weights(const std::filesystem::path& from, const Plan& plan, float* params, void* params16,
+                        const Meeting& all);
 
 }  // namespace isobar

@@ -111,7 +111,8 @@ struct Attrs {
   bool causal = false;
   Activation activation = Activation::gelu;  // activation, and its backward
   bool fp8 = false;                          // gemm: operands are rounded to 8 bits on the way in
-  float scale = 0;      // attention: 1/sqrt(d); loss: weight of this micro-batch in the step's mean
+  float scale = 0;      // attention: 1/sqrt(d); loss: weight of this micro-batch in the step's mean; gemm: of
+                        // the product (0: 1)
   float eps = 0;        // norms
   int64_t period = 0;   // residual_norm, period_sum: rows after which the residual repeats (0: never);
                         // dropout: rows of a micro-batch, of all ranks together

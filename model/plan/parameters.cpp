@@ -61,8 +61,9 @@ void Parameters::allot(Unit& u) {
     next += whole ? u.size() : u.share();
     return at;
   };
-  u.params = take(params_, whole_params(u));
+  if (!half(u)) u.params = take(params_, whole_params(u));
   if (copied(u)) u.params16 = take(params16_, whole_params16(u));
+  if (u.section.frozen) return;
   u.grads = take(grads_, whole_grads(u));
   u.moments = take(moments_, !sharded(u));
 }
@@ -78,14 +79,19 @@ void Parameters::end() {
   if (params16_ > 0)
     plan.params16_all = b_.persistent("params16", BufferKind::params16, policy_.act, params16_);
   for (const Unit& u : units_) {
-    if (whole_params(u)) b_.home(Use::vector, u.begin, plan.params_all.slice(u.params, u.size()));
+    if (whole_params(u) && !half(u))
+      b_.home(Use::vector, u.begin, plan.params_all.slice(u.params, u.size()));
     if (copied(u) && whole_params16(u))
       b_.home(Use::matrix, u.begin, plan.params16_all.slice(u.params16, u.size()));
-    if (ops_accumulate()) b_.home(Use::gradient, u.begin, plan.grads_all.slice(u.grads, u.size()));
+    if (u.section.frozen)
+      b_.freeze(u.begin, u.size());
+    else if (ops_accumulate())
+      b_.home(Use::gradient, u.begin, plan.grads_all.slice(u.grads, u.size()));
     const int64_t first = sharded(u) ? u.me * u.share() : 0;
-    const Shard shard{u.begin + first, sharded(u) ? u.share() : u.size(),
-                      u.params + (whole_params(u) ? first : 0), u.moments};
-    plan.shards.push_back(shard);
+    const bool whole = half(u) ? whole_params16(u) : whole_params(u);
+    const int64_t at = (half(u) ? u.params16 : u.params) + (whole ? first : 0);
+    plan.shards.push_back(
+        {u.begin + first, sharded(u) ? u.share() : u.size(), at, u.section.frozen ? -1 : u.moments});
   }
   find_gaps();
 }
@@ -143,7 +149,7 @@ void Parameters::backward(int chunk, bool first, bool last) {
   if (ops_accumulate()) return;
   for (size_t i = 0; i < units_.size(); ++i) {
     const Unit& u = units_[i];
-    if (u.section.chunk != chunk_) continue;
+    if (u.section.chunk != chunk_ || u.section.frozen) continue;
     const bool direct = whole_grads(u) && first && policy_.grads == DType::f32;
     if (!direct) raw_[i] = b_.scratch("grads" + std::to_string(u.begin), DType::f32, u.size());
     b_.home(Use::gradient, u.begin, direct ? b_.plan.grads_all.slice(u.grads, u.size()) : raw_[i]);
@@ -204,9 +210,9 @@ void Parameters::finish(const View& last) {
 
 // `after`: who reads it too cannot begin under backward.
 void Parameters::reduce(size_t index, const View& after) {
-  if (reduced_[index]) return;
-  reduced_[index] = true;
   const Unit& u = units_[index];
+  if (reduced_[index] || u.section.frozen) return;
+  reduced_[index] = true;
   const std::string bucket = bucket_of(u);
   const View raw = raw_[index], kept = share(u, b_.plan.grads_all, u.grads, whole_grads(u));
   const auto communicate = [&](OpKind kind, const View& from, const View& to) {
@@ -259,6 +265,7 @@ std::vector<Parameters::Run> Parameters::runs() const {
   const Plan& plan = b_.plan;
   std::vector<Run> out;
   for (const Unit& u : units_) {
+    if (u.section.frozen) continue;
     const Run r{"/bucket" + std::to_string(u.begin),
                 &u,
                 u.section.counted,
@@ -268,7 +275,7 @@ std::vector<Parameters::Run> Parameters::runs() const {
                 share(u, plan.adam_m, u.moments, false),
                 policy_.sgd ? View{} : share(u, plan.adam_v, u.moments, false)};
     const Unit* before = out.empty() ? nullptr : units_.data() + (&u - units_.data()) - 1;
-    if (before && !policy_.offload && !sharded(*before) && !sharded(u) &&
+    if (before && !before->section.frozen && !policy_.offload && !sharded(*before) && !sharded(u) &&
         before->section.counted == r.counted && copied(*before) == copied(u)) {
       Run& last = out.back();
       last.unit = nullptr;
@@ -314,7 +321,10 @@ void Parameters::squared_norm(const View& sum) {
             {.m = 1, .n = r.grad.count, .accumulate = !first}, {r.grad}, {sum});
     first = false;
   }
-  if (first) throw std::logic_error("no gradient of this rank counts in the norm");
+  if (!first) return;
+  if (std::none_of(units_.begin(), units_.end(), [](const Unit& u) { return u.section.frozen; }))
+    throw std::logic_error("no gradient of this rank counts in the norm");
+  b_.emit(OpKind::zero, "optimizer/grad_norm/none", {.m = 1, .n = 1}, {}, {sum});
 }
 
 void Parameters::transfer(const std::string& path, const View& from, const View& to, Lane lane) {

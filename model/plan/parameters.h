@@ -13,6 +13,9 @@
 // Where matrix products read 16-bit copies, the f32 masters are kept like the moments, and what is read in
 // f32 (norms, biases, embeddings) is in units of its own that are not copied.
 //
+// What is frozen is in units of its own: parameters alone, in the type that they are read in, of which ranks
+// keep shares at stage 3 only.
+//
 //   Parameters p(b, {.zero = 1, .act = DType::bf16});
 //   p.section({.chunk = 0, .group = dp, .matrix = true});
 //   p.part(0);                           // what is declared from here on belongs to part 0 of the net
@@ -42,6 +45,7 @@ struct Section {        // neighbours in the flat parameters with one fate
   int group = -1;       // ranks that sum its gradients (-1: this one alone)
   bool matrix = true;   // matrix products read it; else f32 ops
   bool counted = true;  // this rank's share counts in the norm of all gradients
+  bool frozen = false;
   bool operator==(const Section&) const = default;
 };
 
@@ -70,7 +74,11 @@ class Parameters {
   /// Ops of later micro-batches add to the gradients themselves; else they write them, and it is done here.
   bool ops_accumulate() const { return policy_.zero < 2 && policy_.grads == DType::f32; }
   /// What matrix products read is declared in sections of its own.
-  bool by_reader() const { return policy_.zero > 0 && policy_.act != DType::f32; }
+  bool by_reader(bool frozen) const { return (policy_.zero > 0 || frozen) && policy_.act != DType::f32; }
+  /// Of what is read by matrix products or not: whether the copy that those read is all there is of it.
+  bool halves(bool frozen, bool matrix) const { return frozen && matrix && policy_.act != DType::f32; }
+  /// Every rank keeps frozen parameters whole.
+  bool frozen_whole() const { return policy_.zero < 3; }
 
   // ---- inside routines of their own ----
   void copies(const std::string& path);         // masters to 16-bit copies and to the other ranks
@@ -98,7 +106,10 @@ class Parameters {
     View param, param16, grad, m, v;
   };
   bool copied(const Unit& u) const { return u.section.matrix && policy_.act != DType::f32; }
-  bool sharded(const Unit& u) const { return policy_.zero > 0 && u.ranks > 1; }
+  bool half(const Unit& u) const { return halves(u.section.frozen, u.section.matrix); }
+  bool sharded(const Unit& u) const {
+    return policy_.zero > 0 && u.ranks > 1 && (!u.section.frozen || !frozen_whole());
+  }
   bool whole_params(const Unit& u) const { return !sharded(u) || (policy_.zero < 3 && !copied(u)); }
   bool whole_params16(const Unit& u) const { return !sharded(u) || policy_.zero < 3; }
   bool whole_grads(const Unit& u) const { return !sharded(u) || policy_.zero < 2; }

@@ -92,7 +92,8 @@ void embedding(const Op& op, const Plan& plan, Work& w) {  // of the table only 
 }
 
 void embedding_backward(const Op& op, const Plan& plan, Work& w) {  // added to gradients in place
-  const double added = 4 * static_cast<double>(op.a.m) * static_cast<double>(op.a.n) * (op.writes[1] ? 2 : 1);
+  const int tables = (op.writes[0] ? 1 : 0) + (op.writes[1] ? 1 : 0);
+  const double added = 4 * static_cast<double>(op.a.m) * static_cast<double>(op.a.n) * tables;
   w.bytes_read = bytes_of(op.reads[0], plan) + bytes_of(op.reads[1], plan) + added;
   w.bytes_written = added;
 }

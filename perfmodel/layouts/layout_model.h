@@ -126,7 +126,7 @@ class LayoutModel {
   // layout_memory.cpp
   double saved_of(const Layout& l, const StageKind& s, const NetSections& n);
   double scratch_of(const Layout& l, const StageKinds& stages, const NetSections& n);  // without ZeRO's units
-  double unit_of(const StageKind& s, const NetSections& n) const;
+  static double unit_of(const StageKind& s, const NetSections& n, bool gradients);
   UnitPolicy unit_policy(const Layout& l, const Placements& at) const;
   // layout_pipeline.cpp
   void time_transfers(const Layout& l, const Placements& at, const NetSections& n, Step& step) const;

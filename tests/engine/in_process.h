@@ -80,7 +80,7 @@ class InProcess {
     watchdog_.emplace(nullptr, slow_, errands_, 120, WatchdogReports{.hang = hang});
     watchdog_->follow(&*execute_);
     arena_.poison(plan);
-    init_params(plan, static_cast<uint64_t>(spec.train.seed), floats(plan.params_all));
+    init_params(plan, static_cast<uint64_t>(spec.train.seed), weights());
     floats(plan.scalars)[kLossScale] = static_cast<float>(spec.train.initial_loss_scale);
     floats(plan.scalars)[kUnscale] = 1;
     floats(plan.scalars)[kTraining] = 1;
@@ -92,7 +92,7 @@ class InProcess {
 
   /// From a file instead of the seed.
   void start_from(const SafetensorsReader& file, const std::string& prefix) {
-    load_tensors(plan, file, prefix, &Shard::params, floats(plan.params_all));
+    load_weights(plan, file, prefix, weights());
     (*execute_)(link(plan, plan.init, spec_.run.serial), 0);
   }
   /// A sample's tensor of the batch, instead of noise.
@@ -122,6 +122,9 @@ class InProcess {
     return {floats(plan.metrics)[0], std::sqrt(static_cast<double>(*floats(plan.grad_norm2)))};
   }
 
+  Weights weights() {
+    return {floats(plan.params_all), plan.params16_all ? backend_->at(plan.params16_all) : nullptr};
+  }
   std::vector<float> params() {
     return {floats(plan.params_all), floats(plan.params_all) + plan.params_all.count};
   }

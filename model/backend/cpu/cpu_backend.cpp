@@ -114,7 +114,8 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
                          out(1));
     case OpKind::gemm:
       return cpu::gemm({a.m, a.n, a.k, a.trans_a, a.trans_b, type(op.reads[0]), type(op.reads[1]),
-                        type(op.writes[0]), static_cast<bool>(op.reads[2]), a.accumulate, a.tf32},
+                        type(op.writes[0]), static_cast<bool>(op.reads[2]), a.accumulate, a.tf32,
+                        a.scale == 0 ? 1.0f : a.scale},
                        in(0), in(1), fin(2), out(0));
     case OpKind::attention:
       check_workspace(op);

@@ -20,8 +20,9 @@ struct Gemm {  // C[m,n] = op(A)[m,k] op(B)[k,n] + bias[n] (+ C when accumulate)
   bool trans_a, trans_b;  // A stored [k,m], B stored [n,k]
   DType a, b, c;          // f32,f32,f32 | bf16,bf16,bf16 | bf16,bf16,f32 | f16,f16,f16 | f16,f16,f32
   bool bias;              // bias is f32 [n]
-  bool accumulate;        // c must be f32
-  bool tf32 = false;      // f32 only: A and B are rounded to tf32 first
+  bool accumulate;
+  bool tf32 = false;  // f32 only: A and B are rounded to tf32 first
+  float scale = 1;    // of the product, which then has no bias
 };
 void gemm(const Gemm& g, const void* A, const void* B, const float* bias, void* C);
 // bytes of scratch for this shape: the primitive's scratchpad, or the f32 copies of an emulated product.

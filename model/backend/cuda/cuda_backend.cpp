@@ -16,7 +16,10 @@ constexpr int64_t kSmall = int64_t{1} << 20;  // bytes: host copies up to here a
 bool mirrored(const Plan& plan) {
   if (!plan.params16_all || plan.params16_all.count != plan.params_all.count) return false;
   int64_t end = 0;
-  for (const Param& p : plan.params) end = std::max(end, p.offset + p.count);
+  for (const Param& p : plan.params) {
+    if (p.half) return false;
+    end = std::max(end, p.offset + p.count);
+  }
   return plan.params_all.count >= end;
 }
 
