@@ -6,8 +6,8 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/net_and_data.h"
-#include "model/inference/adapters.h"
 #include "model/inference/checkpoint.h"
+#include "model/inference/trained_weights.h"
 
 namespace isobar {
 
@@ -31,17 +31,20 @@ void add_export_command(CLI::App& app) {
     const std::filesystem::path checkpoint = find_checkpoint(a->from, "RUN");
     const CheckpointState state = read_state(checkpoint);
     check_files(checkpoint, state);
-    const int64_t adapters = export_merged(checkpoint, state, a->out);
+    const TrainedWeights weights(checkpoint, state);
+    const int64_t adapters = weights.write(a->out);
+    const char* const which = weights.averaged() ? "the moving average" : "the last step's";
     if (a->json)
       std::cout << nlohmann::json{{"checkpoint", checkpoint.string()},
                                   {"out", a->out},
                                   {"step", state.train.step},
+                                  {"average", weights.averaged()},
                                   {"merged", adapters}}
                        .dump(2)
                 << "\n";
     else
-      std::printf("checkpoint  %s, after step %ld\nmerged      %ld weights with their adapters\nwritten     %s\n",
-                  checkpoint.c_str(), state.train.step, adapters, a->out.c_str());
+      std::printf("checkpoint  %s, after step %ld\nweights     %s\nmerged      %ld weights with their adapters\nwritten     %s\n",
+                  checkpoint.c_str(), state.train.step, which, adapters, a->out.c_str());
   });
 }
 

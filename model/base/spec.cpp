@@ -198,6 +198,10 @@ void visit(Visitor&& v, RunSpec& s) {
   v("train.beta2", s.train.beta2);
   v("train.adam_eps", s.train.adam_eps);
   v("train.weight_decay", s.train.weight_decay);
+  v("train.no_decay", s.train.no_decay);
+  v("train.lr_factors", s.train.lr_factors);
+  v("train.ema", s.train.ema);
+  v("train.ema_valid", s.train.ema_valid);
   v("train.initial_loss_scale", s.train.initial_loss_scale);
   v("train.min_loss_scale", s.train.min_loss_scale);
   v("train.loss_scale_window", s.train.loss_scale_window);
@@ -222,6 +226,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("train.log_every", s.train.log_every);
   v("train.valid_every", s.train.valid_every);
   v("train.checkpoint_every", s.train.checkpoint_every);
+  v("train.checkpoint_keep", s.train.checkpoint_keep);
   v("train.checkpoint_best", s.train.checkpoint_best);
   v("train.early_stopping_patience", s.train.early_stopping_patience);
   v("train.jacobian_samples", s.train.jacobian_samples);

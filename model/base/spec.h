@@ -75,6 +75,12 @@ struct TrainSpec {  // train:
   double momentum = 0.9;  // sgd
   double beta1 = 0.9, beta2 = 0.95, adam_eps = 1e-8;
   double weight_decay = 0.0;
+  // Parameter groups, by patterns of names: what does not decay (vectors: what has one dimension, as norms
+  // and biases), and "pattern=factor" on the rate, of which the first that matches counts
+  std::vector<std::string> no_decay, lr_factors;
+  // Moving average of the weights, ema of itself and 1 - ema of each step's; 0 = none
+  double ema = 0;
+  bool ema_valid = false;  // validations, and so what they decide on, are of the average
   // fp16: the loss is multiplied by a scale that halves when a gradient overflows (the step is skipped) and
   // doubles after loss_scale_window steps without (Micikevicius 2018).
   double initial_loss_scale = 65536;
@@ -106,6 +112,7 @@ struct TrainSpec {  // train:
   int64_t log_every = 1;         // steps
   int64_t valid_every = 0;       // steps; 0 = once at the end (if data.valid is set)
   int64_t checkpoint_every = 0;  // steps; 0 = never
+  int64_t checkpoint_keep = 0;   // so many of the last are kept, and the best; 0 = all
   bool checkpoint_best = false;  // after a validation with the lowest loss so far: RUN/checkpoints/best
   // Validations in a row that may pass without a lower loss before the run ends (inference/early_stop.h); 0 =
   // any number

@@ -7,6 +7,7 @@
 #include "model/base/activation.h"
 #include "model/base/classes.h"
 #include "model/base/error.h"
+#include "model/base/named_factor.h"
 #include "model/base/validate.h"
 
 namespace isobar {
@@ -447,12 +448,19 @@ void validate_values(const RunSpec& s) {
     check.that(w >= 0 && std::isfinite(w), "train.loss_weights", "has a negative number", "give 0 or more");
   check.that(t.huber_delta > 0 && std::isfinite(t.huber_delta), "train.huber_delta", "is not positive",
              "e.g. 1");
+  for (const std::string& f : t.lr_factors)
+    check.that(named_factor(f).has_value(), "train.lr_factors", "'" + f + "' is no name with a factor",
+               "give pattern=number, e.g. head=0.1");
+  check.that(t.ema >= 0 && t.ema < 1, "train.ema", "is not in [0, 1)", "e.g. 0.999");
+  check.at_least(t.checkpoint_keep, 0, "train.checkpoint_keep");
   check.at_least(t.lora_rank, 0, "train.lora_rank");
   check.at_most(t.lora_rank, kMostSize, "train.lora_rank");
   check.that(t.lora_alpha >= 0 && std::isfinite(t.lora_alpha), "train.lora_alpha", "is negative",
              "give 0 (the rank) or more");
   for (const auto& [patterns, key] :
-       {std::pair{&t.freeze, "train.freeze"}, {&t.lora_targets, "train.lora_targets"}})
+       {std::pair{&t.freeze, "train.freeze"},
+        {&t.lora_targets, "train.lora_targets"},
+        {&t.no_decay, "train.no_decay"}})
     for (const std::string& p : *patterns)
       check.that(!p.empty(), key, "has an empty pattern", "name parameters, e.g. blocks.*.attn");
   check.one_of(t.lr_schedule, {"cosine", "constant", "step", "plateau"}, "train.lr_schedule");
@@ -674,6 +682,13 @@ void validate(const RunSpec& s) {
                  str(outputs),
              features ? "give one a feature" : "give one a channel");
   validate_rollout(s, check);
+  check.that(t.no_decay.empty() || t.weight_decay > 0, "train.no_decay",
+             "says what does not decay, and train.weight_decay is 0", "set train.weight_decay, or leave it out");
+  check.that(!t.ema_valid || t.ema > 0, "train.ema_valid", "is of an average, and train.ema is 0",
+             "set train.ema, e.g. 0.999");
+  check.that(t.checkpoint_keep == 0 || t.checkpoint_every > 0 || t.checkpoint_best, "train.checkpoint_keep",
+             "says how many checkpoints stay, and train.checkpoint_every is 0",
+             "set train.checkpoint_every, or leave it out");
   check.that(t.lora_rank > 0 || (t.lora_targets.empty() && t.lora_alpha == 0),
              t.lora_targets.empty() ? "train.lora_alpha" : "train.lora_targets",
              "is of adapters, and train.lora_rank is 0", "set train.lora_rank, e.g. 8");

@@ -58,7 +58,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         micro_batch_(std::move(micro_batch)),
         plan_(build_plan(spec, mpi.rank(), workspace_of(device_, spec, threads_))),
         train_program_(link_step(spec, plan_)),
-        eval_program_(link(plan_, plan_.eval, spec.run.serial)) {
+        eval_program_(link(plan_, plan_.eval, spec.run.serial)),
+        exchange_program_(link(plan_, plan_.exchange, spec.run.serial)) {
     omp_set_num_threads(threads_);
     log_start();  // before anything slow
     const Statistics known = statistics();
@@ -72,6 +73,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       shorter_.push_back(link(plan_, shorter, spec.run.serial));
     for (const Program& shorter : shorter_) executor_->keep(shorter, true);
     executor_->keep(eval_program_);
+    if (spec.train.ema_valid) executor_->keep(exchange_program_);
     if (const auto about = processor_->describe(); !about.is_null()) log_.write(DeviceRecord{about});
     for (const std::string& line : processor_->remarks()) say(line);
     if (spec.train.jacobian_samples > 0) jacobian_.emplace(spec, plan_, mpi, threads_);
@@ -183,13 +185,16 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         load_first_weights(from, plan_, params, halves, all);
     } else {
       state = load_checkpoint(resume_->from, plan_, params, on_host(plan_.adam_m), on_host(plan_.adam_v), all,
-                              halves)
+                              halves, on_host(plan_.ema_all))
                   .train;
       plateau_ = state.plateau;
       early_ = state.early;
       early_.reason.clear();  // that of a run that ended is not this one's
       log_.write(record_of(*resume_));
     }
+    if (float* const average = on_host(plan_.ema_all); average && !resume_)  // of one value so far
+      for (const Shard& s : plan_.shards)
+        if (s.moments >= 0) std::copy_n(params + s.params, s.count, average + s.moments);
     float* scalars = on_host(plan_.scalars);
     scalars[kStep] = static_cast<float>(state.updates);
     scalars[kLossScale] =
@@ -198,6 +203,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     scalars[kUnscale] = 1;
     backend_->upload({plan_.params_all, plan_.scalars});
     if (halves) backend_->upload({plan_.params16_all});
+    if (plan_.ema_all) backend_->upload({plan_.ema_all});
     if (resume_) backend_->upload({plan_.adam_m, plan_.adam_v});
     const Program init = link(plan_, plan_.init, spec_.run.serial);
     (*executor_)(init, 0);
@@ -326,6 +332,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     processor_->stop_watching();
     data_->seek_validation();
     const auto times = executor_->op_times();
+    const bool averaged = spec_.train.ema_valid;
+    if (averaged) (*executor_)(exchange_program_, 0);
     for (int64_t i = 0; i < batches; ++i) {
       padding = data_->validation_padding(i);
       float* scalars = on_host(plan_.scalars);
@@ -339,7 +347,6 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       for (size_t c = 0; c < sums.size(); ++c)
         sums[c] += metrics[c] * static_cast<double>(spec_.micro_batches());
     }
-    executor_->set_op_times(times);  // validation is not part of the training step
     sampled_ = true;
     std::optional<JacobianRecord> jacobian;
     if (jacobian_) {
@@ -347,6 +354,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       jacobian = (*jacobian_)(on_host(plan_.params_all));
       backend_->drop_host_copies();
     }
+    if (averaged) (*executor_)(exchange_program_, 0);
+    executor_->set_op_times(times);  // validation is not part of the training step
     const auto samples = static_cast<double>(data_->validation_samples());
     const auto whole = static_cast<double>(spec_.micro_batch() * spec_.layout.dp);
     for (double& x : sums) x /= samples / whole;
@@ -416,14 +425,18 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const int64_t t0 = now_ns();
     backend_->download({plan_.params_all, plan_.adam_m, plan_.adam_v});
     if (some_halves()) backend_->download({plan_.params16_all});
+    if (plan_.ema_all) backend_->download({plan_.ema_all});
     const auto writing = slow_.begin("writing a checkpoint");
     const auto dir = save_checkpoint(
         spec_.run.out, plan_, on_host(plan_.params_all), on_host(plan_.adam_m), on_host(plan_.adam_v),
         {.train = state_after(step), .spec = spec_, .channels = data_->net_channels()},
-        meeting_of(mpi_, threads_, &slow_), some_halves() ? backend_->host(plan_.params16_all) : nullptr);
+        meeting_of(mpi_, threads_, &slow_), some_halves() ? backend_->host(plan_.params16_all) : nullptr,
+        on_host(plan_.ema_all));
     last_checkpoint_ = dir.string();
     saved_ = step;
     if (best && mpi_.rank() == 0) name_best(dir);
+    if (const int64_t keep = spec_.train.checkpoint_keep; keep > 0 && mpi_.rank() == 0)
+      keep_last(spec_.run.out, keep);
     backend_->drop_host_copies();
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
     log_.write(CheckpointRecord{step, dir.string(), seconds});
@@ -453,7 +466,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const ComputeDevice device_;
   const std::string micro_batch_;  // how it was chosen
   const Plan plan_;
-  const Program train_program_, eval_program_;
+  const Program train_program_, eval_program_, exchange_program_;
   std::vector<Program> shorter_;  // of roll-outs that are still growing, by steps - 1
   std::optional<RankData> data_;
   std::unique_ptr<Processor> processor_;

@@ -5,10 +5,10 @@
 
 #include "model/backend/cpu/kernels.h"
 #include "model/base/error.h"
-#include "model/inference/adapters.h"
 #include "model/inference/checkpoint.h"
 #include "model/inference/file_digest.h"
 #include "model/inference/params.h"
+#include "model/inference/trained_weights.h"
 #include "model/nets/build.h"
 #include "model/nets/regional_gnn.h"
 
@@ -72,9 +72,7 @@ Forecaster::Forecaster(const std::filesystem::path& checkpoint, const Checkpoint
   if (said != state.files.end() && digest_of(weights, one) != said->second.digest)
     throw ConfigError(weights.string(), "", "is damaged: its digest is not the one that it was written with",
                       "take another checkpoint");
-  const SafetensorsReader file(weights);
-  load_weights(plan_, file, "", floats(plan_.params_all));
-  merge_adapters(plan_, file, state.spec.lora_scale(), floats(plan_.params_all));
+  TrainedWeights(checkpoint, state).load(plan_, floats(plan_.params_all));
   run_in_order(plan_, link(plan_, plan_.init, true), backend_);
 }
 

@@ -155,9 +155,10 @@ void load_tensors(const Plan& plan, const SafetensorsReader& file, const std::st
 }
 
 void load_weights(const Plan& plan, const SafetensorsReader& file, const std::string& prefix,
-                  const Weights& to, bool but_adapters) {
+                  const Weights& to, Absent absent) {
   for (const Param& p : plan.params) {
-    if (but_adapters && p.adapter && !file.tensors().contains(prefix + p.name)) continue;
+    const bool may_stay = absent == Absent::stays || (absent == Absent::adapters_stay && p.adapter);
+    if (may_stay && !file.tensors().contains(prefix + p.name)) continue;
     const StoredTensor& t = stored(file, prefix + p.name, p);
     each_run<true>(plan, p, to,
                    [&](const ElementRun& r, float* x) { file.read(t, r.whole, r.count, x); });

@@ -45,8 +45,9 @@ void write_weights(const Plan& plan, const SafetensorsWriter& file, const Weight
 /// Reads this rank's parts. Throws ConfigError naming the parameter that is missing or has another shape.
 void load_tensors(const Plan& plan, const SafetensorsReader& file, const std::string& prefix,
                   int64_t Shard::*buffer, float* data);
-/// `but_adapters`: those that the file does not have keep their values.
+/// Of what the file does not have: whether it keeps its values.
+enum class Absent : uint8_t { refused, adapters_stay, stays };
 void load_weights(const Plan& plan, const SafetensorsReader& file, const std::string& prefix,
-                  const Weights& to, bool but_adapters = false);
+                  const Weights& to, Absent absent = Absent::refused);
 
 }  // namespace isobar

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/base/error.h"
+#include "model/base/named_factor.h"
 
 namespace isobar {
 namespace {
@@ -36,6 +37,15 @@ void check_names(const RunSpec& spec, const Plan& plan) {
     if (std::none_of(names.begin(), names.end(), [&](const auto& n) { return matches(pattern, n); }))
       throw ConfigError(spec.file, "train.freeze", "'" + pattern + "' is no parameter's name or pattern",
                         "parameters are named " + list_of(names));
+  const auto of_all = [&](const std::string& pattern, const char* key) {
+    const auto is = [&](const std::string& n) { return matches(pattern, n); };
+    if (std::none_of(names.begin(), names.end(), is) && std::none_of(adapters.begin(), adapters.end(), is))
+      throw ConfigError(spec.file, key, "'" + pattern + "' is no parameter's name or pattern",
+                        "parameters are named " + list_of(names));
+  };
+  for (const std::string& pattern : t.no_decay)
+    if (pattern != kVectors) of_all(pattern, "train.no_decay");
+  for (const std::string& f : t.lr_factors) of_all(named_factor(f)->name, "train.lr_factors");
   // Of each target some linear, which its weight's name tells.
   for (const std::string& pattern : t.lora_targets)
     if (std::none_of(names.begin(), names.end(), [&](const auto& n) {

@@ -25,12 +25,15 @@ std::string stem_of(const std::vector<Param>& weights);
 
 inline constexpr const char *kLoraA = ".lora_A.weight", *kLoraB = ".lora_B.weight";
 
+inline constexpr const char* kVectors = "vectors";  // of train.no_decay
+
 /// Whether a parameter of this name is trained: adapters always are.
 inline bool frozen(const TrainSpec& t, const std::string& name) {
   return t.freeze.empty() ? t.lora_rank > 0 : any_matches(t.freeze, name);
 }
 
-/// Throws ConfigError for a pattern of train.freeze or train.lora_targets that no parameter's name matches,
+/// Throws ConfigError for a pattern of train.freeze, lora_targets, no_decay or lr_factors that no parameter's
+/// name matches,
 /// and where nothing is left to train. `plan`: of any rank.
 void check_names(const RunSpec& spec, const Plan& plan);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/base/error.h"
+#include "model/base/named_factor.h"
 #include "model/nets/adapter.h"
 
 namespace isobar {
@@ -45,6 +46,11 @@ void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held,
                                   : partial                         ? at_.counts_partial
                                                                     : at_.counts_whole);
     for (Param& p : pieces) {
+      group(p);
+      if (p.lr_factor != pieces[0].lr_factor || p.decays != pieces[0].decays)
+        throw ConfigError(spec_.file, p.decays != pieces[0].decays ? "train.no_decay" : "train.lr_factors",
+                          "tell " + pieces[0].name + " from " + p.name + ", which are one matrix here",
+                          "name both, or " + stem_of(pieces));
       p.matrix = matrix;
       p.frozen = freezes;
       p.half = params_.halves(freezes, matrix);
@@ -58,6 +64,19 @@ void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held,
     v = b_.params_together(pieces);
   }
   if (held != Held::once) params_.part(part_);
+}
+
+// Its group: how fast it is trained, and whether it decays.
+void Declare::group(Param& p) const {
+  const TrainSpec& t = spec_.train;
+  for (const std::string& text : t.lr_factors)
+    if (const auto f = named_factor(text); f && matches(f->name, p.name)) {
+      p.lr_factor = static_cast<float>(f->factor);
+      break;
+    }
+  p.decays = std::none_of(t.no_decay.begin(), t.no_decay.end(), [&](const std::string& pattern) {
+    return pattern == kVectors ? p.shape.size() == 1 : matches(pattern, p.name);
+  });
 }
 
 // The adapter of a linear, where it has one. What is left whole of it is multiplied by what is cut: A of a

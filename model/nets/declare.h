@@ -48,6 +48,7 @@ class Declare {
   /// `multiplied`: by what tensor parallelism cuts, though it is whole itself.
   void tensor(View& v, bool matrix, std::vector<Param> pieces, Held held, bool multiplied);
   bool frozen(const std::vector<Param>& pieces) const;
+  void group(Param& p) const;
   bool writes(const Param& p);
 
   Builder& b_;

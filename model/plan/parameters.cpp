@@ -1,9 +1,12 @@
 #include "model/plan/parameters.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <stdexcept>
 #include <utility>
+
+#include "model/plan/parameter_groups.h"
 
 namespace isobar {
 namespace {
@@ -76,6 +79,7 @@ void Parameters::end() {
   const BufferKind home = policy_.offload ? BufferKind::host : BufferKind::adam;
   plan.adam_m = b_.persistent("adam.m", home, DType::f32, moments_);
   if (!policy_.sgd) plan.adam_v = b_.persistent("adam.v", home, DType::f32, moments_);
+  if (policy_.ema > 0) plan.ema_all = b_.persistent("ema", home, DType::f32, moments_);
   if (params16_ > 0)
     plan.params16_all = b_.persistent("params16", BufferKind::params16, policy_.act, params16_);
   for (const Unit& u : units_) {
@@ -269,17 +273,19 @@ std::vector<Parameters::Run> Parameters::runs() const {
     const Run r{"/bucket" + std::to_string(u.begin),
                 &u,
                 u.section.counted,
+                u.begin + (sharded(u) ? u.me * u.share() : 0),
                 share(u, plan.params_all, u.params, whole_params(u)),
                 copied(u) ? share(u, plan.params16_all, u.params16, whole_params16(u)) : View{},
                 share(u, plan.grads_all, u.grads, whole_grads(u)),
                 share(u, plan.adam_m, u.moments, false),
-                policy_.sgd ? View{} : share(u, plan.adam_v, u.moments, false)};
+                policy_.sgd ? View{} : share(u, plan.adam_v, u.moments, false),
+                policy_.ema > 0 ? share(u, plan.ema_all, u.moments, false) : View{}};
     const Unit* before = out.empty() ? nullptr : units_.data() + (&u - units_.data()) - 1;
     if (before && !before->section.frozen && !policy_.offload && !sharded(*before) && !sharded(u) &&
         before->section.counted == r.counted && copied(*before) == copied(u)) {
       Run& last = out.back();
       last.unit = nullptr;
-      for (View Run::*v : {&Run::param, &Run::param16, &Run::grad, &Run::m, &Run::v})
+      for (View Run::*v : {&Run::param, &Run::param16, &Run::grad, &Run::m, &Run::v, &Run::ema})
         if (last.*v) (last.*v).count += (r.*v).count;
     } else {
       out.push_back(r);
@@ -333,6 +339,17 @@ void Parameters::transfer(const std::string& path, const View& from, const View&
   b_.emit(OpKind::copy, path, a, {from}, {to}, lane);
 }
 
+// Absent where all of it is trained alike, as the specification says it of all.
+View Parameters::groups_of(const Run& r) const {
+  const std::vector<ParameterGroup> groups = parameter_groups(b_.plan.params, r.flat, r.param.count);
+  if (groups.size() == 1 && groups[0].lr == 1 && groups[0].decay == 1) return {};
+  return b_.constant("optimizer/groups" + r.name, DType::i32,
+                     static_cast<int64_t>(groups.size() * sizeof(ParameterGroup) / size_of(DType::i32)),
+                     [groups](void* to) {
+                       std::memcpy(to, groups.data(), groups.size() * sizeof(ParameterGroup));
+                     });
+}
+
 void Parameters::update(const View& scalars, const View& norm2) {
   std::vector<Run> all = runs();
   const std::vector<Run> kept = all;  // where the moments live
@@ -341,7 +358,7 @@ void Parameters::update(const View& scalars, const View& norm2) {
   };
   const auto load = [&](size_t i) {
     if (!policy_.offload || i >= all.size()) return;
-    for (View Run::*v : {&Run::m, &Run::v}) {
+    for (View Run::*v : {&Run::m, &Run::v, &Run::ema}) {
       if (!(kept[i].*v)) continue;
       all[i].*v = b_.scratch(path(i, v), DType::f32, (kept[i].*v).count);
       transfer(path(i, v) + "/load", kept[i].*v, all[i].*v, Lane::h2d);
@@ -352,17 +369,34 @@ void Parameters::update(const View& scalars, const View& norm2) {
     if (policy_.overlap) load(i + 1);
     const Run& r = all[i];
     const Attrs a{.m = 1, .n = r.grad.count};
+    std::vector<View> reads = {r.grad, scalars, norm2};
+    if (const View groups = groups_of(r)) reads.push_back(groups);
     if (policy_.sgd)
-      b_.emit(OpKind::sgd, "optimizer/sgd" + r.name, a, {r.grad, scalars, norm2}, {r.param, r.m, r.param16});
+      b_.emit(OpKind::sgd, "optimizer/sgd" + r.name, a, std::move(reads), {r.param, r.m, r.param16});
     else
-      b_.emit(OpKind::adam, "optimizer/adam" + r.name, a, {r.grad, scalars, norm2},
-              {r.param, r.m, r.v, r.param16});
+      b_.emit(OpKind::adam, "optimizer/adam" + r.name, a, std::move(reads), {r.param, r.m, r.v, r.param16});
     if (r.unit) spread(*r.unit);
+    if (r.ema)
+      b_.emit(OpKind::average, "optimizer/ema" + r.name, {.m = 1, .n = r.param.count, .rate = 1 - policy_.ema},
+              {r.param, scalars}, {r.ema});
     if (!policy_.offload) continue;
-    for (View Run::*v : {&Run::m, &Run::v})
+    for (View Run::*v : {&Run::m, &Run::v, &Run::ema})
       if (kept[i].*v) transfer(path(i, v) + "/store", r.*v, kept[i].*v, Lane::d2h);
     if (!policy_.overlap) load(i + 1);
   }
+}
+
+void Parameters::exchange(const std::string& path) {
+  for (const Run& r : runs()) {
+    View average = r.ema;
+    if (policy_.offload) {
+      average = b_.scratch(path + r.name + ".ema", DType::f32, r.ema.count);
+      transfer(path + r.name + "/load", r.ema, average, Lane::h2d);
+    }
+    b_.emit(OpKind::swap, path + r.name, {.m = 1, .n = r.param.count}, {r.param, average}, {r.param, average});
+    if (policy_.offload) transfer(path + r.name + "/store", average, r.ema, Lane::d2h);
+  }
+  copies(path);
 }
 
 }  // namespace isobar

@@ -36,6 +36,7 @@ struct ParameterPolicy {
   DType grads = DType::f32;  // kept and summed in; ops write them in f32
   int64_t bucket = 1 << 22;  // elements: units are at least as large, but at stage 3 one part each
   bool sgd = false;          // one moment, the momentum, instead of Adam's two
+  float ema = 0;             // of a moving average of the weights, kept as the moments are; 0: none
   bool offload = false;      // moments live in host memory: each unit's come for its update and go again
   bool overlap = true;       // communication under compute; false: after and before it
 };
@@ -86,6 +87,8 @@ class Parameters {
   void squared_norm(const View& sum);           // of this rank's share of the gradients
   /// One Adam (or SGD) a unit: `scalars` and `norm2` are operands of the op.
   void update(const View& scalars, const View& norm2);
+  /// What is trained and its moving average change places, and with it all copies.
+  void exchange(const std::string& path);
 
  private:
   struct Unit {
@@ -103,8 +106,10 @@ class Parameters {
     std::string name;
     const Unit* unit;  // nullptr: several
     bool counted;
-    View param, param16, grad, m, v;
+    int64_t flat;  // where it begins among the flat parameters
+    View param, param16, grad, m, v, ema;
   };
+  View groups_of(const Run& r) const;
   bool copied(const Unit& u) const { return u.section.matrix && policy_.act != DType::f32; }
   bool half(const Unit& u) const { return halves(u.section.frozen, u.section.matrix); }
   bool sharded(const Unit& u) const {

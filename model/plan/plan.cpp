@@ -154,6 +154,7 @@ std::string to_text(const Plan& plan) {
   for (size_t i = 0; i < plan.shorter.size(); ++i)
     list(("train " + std::to_string(i + 1) + ":").c_str(), plan.shorter[i]);
   list("eval:", plan.eval);
+  if (!plan.exchange.empty()) list("exchange:", plan.exchange);
   return out;
 }
 

@@ -77,6 +77,10 @@ void sgd(const Op& op, const Plan& plan, Work& w) {  // parameter and momentum
   for (int i = 0; i < 2; ++i) w.bytes_read += bytes_of(op.writes[i], plan);
 }
 
+void average(const Op& op, const Plan& plan, Work& w) {
+  w.bytes_read += bytes_of(op.writes[0], plan);
+}
+
 void rotary(const Op& op, const Plan& plan, Work& w) {  // in place
   w.bytes_read = w.bytes_written = static_cast<double>(op.a.m * op.a.n) * element(op.writes[0], plan);
 }

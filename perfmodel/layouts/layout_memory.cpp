@@ -101,7 +101,7 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   const double half = sixteen_ ? (l.zero == 3 ? kHalf / shards : kHalf) : 0;
   const double master = sixteen_ || l.zero == 3 ? kF32 / shards : kF32;
   const double element = half + master + (l.zero >= 2 ? gradient_ / shards : gradient_) +
-                         (spec_.policy.offload_optimizer ? 0 : moments_ * kF32 / shards);
+                         (spec_.policy.offload_optimizer ? 0 : (moments_ + average_) * kF32 / shards);
   const auto crossing = [&](int32_t cut) {
     return cut < 0 ? 0 : n.crossing[stages.cuts[cut].like].at(l.micro_batch);
   };
@@ -132,7 +132,7 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
       for (const PartCount& c : s.counts)
         if (const double own = n.parts[c.part].parameters.trained(); c.inner > 0 && own > 0)
           more = std::max(more, 2 * (std::max(1.0, std::ceil(bucket / own)) - 1) * own);
-      scratch = std::max(scratch, std::min(unit + more, parameters) * moments_ * kF32 / shards);
+      scratch = std::max(scratch, std::min(unit + more, parameters) * (moments_ + average_) * kF32 / shards);
     }
     if (persistent + saved + scratch > c.persistent + c.saved + c.scratch)
       c.persistent = persistent, c.saved = saved, c.scratch = scratch;

@@ -41,6 +41,7 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, int64_t ra
       sixteen_(spec.policy.amp == "bf16" || spec.policy.amp == "fp16" || spec.policy.amp == "fp8"),
       gradient_(spec.policy.main_grads_dtype == "bf16" ? kHalf : kF32),
       moments_(spec.train.optimizer == "sgd" ? 1 : 2),
+      average_(spec.train.ema > 0 ? 1 : 0),
       net_(spec.net),
       priced_inner_(net_.distinct()),
       cache_(spec),
@@ -227,7 +228,7 @@ void LayoutModel::count(const Layout& l, const Placements& at, const StageKind& 
     for (size_t i = 0; i < kCoefs; ++i) counts[i] += micro_batches(l) * c.count * parts[c.part][i];
   const double updated = parameters_of(slow.counts, n).trained() / shards_of(l);
   counts[index_of(Coef::optimizer)] +=
-      updated * ((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + 2 * gradient_);
+      updated * ((1 + moments_) * 2 * kF32 + 3 * average_ * kF32 + (sixteen_ ? kHalf : 0) + 2 * gradient_);
   counts[index_of(Coef::step)] += 1;
 }
 

@@ -154,6 +154,7 @@ class LayoutModel {
   bool sixteen_;     // parameters have a 16-bit copy
   double gradient_;  // bytes of an element of the gradients
   double moments_;   // of the optimizer, an element
+  double average_;   // of the weights, kept as moments are: 1, or 0
   const NetParts net_;
   std::vector<double>
       priced_inner_;  // of each distinct part between the ends, how many plans of sections have

@@ -202,11 +202,12 @@ void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const Sta
     const double ops = op * (l.zero > 0 ? u.units : 2);
     norm = std::max(norm, ops + updated * (gradient_ * bytes + 2 * flop));
     double adam = ops + updated * (((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + gradient_) * bytes +
-                                   6 * moments_ * flop);
+                                   6 * moments_ * flop) +
+                  average_ * (ops + updated * (3 * kF32 * bytes + 3 * flop));
     // Moments that live in host memory come and go a unit at a time, each way on a lane of its own; both at
     // once slow each other down.
     if (spec_.policy.offload_optimizer) {
-      const double moved = updated * moments_ * kF32 * k_[index_of(Coef::copy_host)];
+      const double moved = updated * (moments_ + average_) * kF32 * k_[index_of(Coef::copy_host)];
       const double units = std::max(1.0, u.units), slower = 1 + machine_[Coef::overlap_slowdown].value;
       // Without overlap a unit's second moment goes while the next one's first comes.
       adam = spec_.policy.overlap

@@ -80,6 +80,7 @@ class InProcess {
     watchdog_.emplace(nullptr, slow_, errands_, 120, WatchdogReports{.hang = hang});
     watchdog_->follow(&*execute_);
     arena_.poison(plan);
+    backend_->load_constants();
     init_params(plan, static_cast<uint64_t>(spec.train.seed), weights());
     floats(plan.scalars)[kLossScale] = static_cast<float>(spec.train.initial_loss_scale);
     floats(plan.scalars)[kUnscale] = 1;
@@ -127,6 +128,18 @@ class InProcess {
   }
   std::vector<float> params() {
     return {floats(plan.params_all), floats(plan.params_all) + plan.params_all.count};
+  }
+  /// The moving average begins as the weights do.
+  void begin_average() {
+    for (const Shard& s : plan.shards)
+      if (s.moments >= 0) std::copy_n(floats(plan.params_all) + s.params, s.count, average() + s.moments);
+  }
+  float* average() { return floats(plan.ema_all); }
+  void exchange() { (*execute_)(link(plan, plan.exchange, spec_.run.serial), 0); }
+  std::vector<std::byte> copies() {  // in 16 bits
+    if (!plan.params16_all) return {};
+    const std::byte* const at = backend_->at(plan.params16_all);
+    return {at, at + plan.buffers[plan.params16_all.buffer].bytes()};
   }
   std::vector<float> metrics() { return {floats(plan.metrics), floats(plan.metrics) + plan.metrics.count}; }
   Idle idle() const { return arena_.idle(plan); }

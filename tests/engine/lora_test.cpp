@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "model/data/synth.h"
-#include "model/inference/adapters.h"
 #include "model/inference/safetensors.h"
+#include "model/inference/trained_weights.h"
 #include "tests/engine/command.h"
 #include "tests/worst.h"
 
@@ -142,13 +142,14 @@ TEST_F(LoraRun, MergedWeightsGiveTheAdaptersOutputs) {
 TEST(LoraWeights, AreMergedAsInFloat64) {
   const std::string fixture = source_dir() + "/tests/fixtures/lora_fixture.safetensors";
   const SafetensorsReader file(fixture);
+  const TrainedWeights weights(fixture, 2.0);
   double most = 0;
   int matrices = 0;
   for (const auto& [name, t] : file.tensors()) {
     const size_t at = name.find("/merged/");
     if (at == std::string::npos) continue;
     ++matrices;
-    const std::vector<float> now = merged(file, name.substr(0, at) + "/init/" + name.substr(at + 8), 2.0);
+    const std::vector<float> now = weights.merged(name.substr(0, at) + "/init/" + name.substr(at + 8));
     std::vector<float> wanted(now.size());
     file.read(t, 0, t.count, wanted.data());
     for (size_t i = 0; i < now.size(); ++i)

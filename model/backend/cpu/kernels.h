@@ -247,6 +247,11 @@ struct Sgd {  // torch.optim.SGD without dampening and Nesterov
 void sgd(const Sgd& s, int64_t n, float* p, const void* g, float* buf, void* p16, DType type16 = DType::bf16,
          DType type_g = DType::f32);
 
+// ---- average.cpp ------------------------------------------------------------------------------------------
+// average += rate (x - average), [n]
+void average(int64_t n, float rate, const float* x, float* average);
+void swap(int64_t n, float* x, float* y);
+
 // ---- isa.cpp ----------------------------------------------------------------------------------------------
 /// "amx", "avx512_bf16" or "emulated": how bf16 matrix products run here. Goes into every result.
 const char* bf16_mode();

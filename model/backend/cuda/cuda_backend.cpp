@@ -231,6 +231,10 @@ void CudaBackend::launch_on(const Op& op, int32_t micro, int32_t slot, cudaStrea
     case OpKind::adam:
     case OpKind::sgd:
       return optimizer(op, slot, stream);
+    case OpKind::average:
+      return average(a.n, a.rate, fin(0), fin(1), fout(0), stream);
+    case OpKind::swap:
+      return swap(a.n, fout(0), fout(1), stream);
     default:  // fetch, collectives, and those of kernel_less()
       break;
   }
@@ -272,16 +276,20 @@ void CudaBackend::optimizer(const Op& op, int32_t slot, cudaStream_t stream) {
   const auto clip = static_cast<float>(train_.grad_clip);
   const void* grad = at(op.reads[0], slot);
   const float *scalars = floats(op.reads[1]), *norm2 = floats(op.reads[2]);
+  Groups groups;
+  if (op.reads.size() > 3)
+    groups = {reinterpret_cast<const ParameterGroup*>(at(op.reads[3], slot)),
+              static_cast<int>(op.reads[3].count * size_of(DType::i32) / sizeof(ParameterGroup))};
   if (op.kind == OpKind::sgd) {
     const Sgd s{static_cast<float>(train_.momentum), static_cast<float>(train_.weight_decay), clip};
     return sgd(s, op.a.n, grad, type(op.reads[0]), scalars, norm2, floats(op.writes[0]), floats(op.writes[1]),
-               floats(op.writes[2]), type(op.writes[2]), stream);
+               floats(op.writes[2]), type(op.writes[2]), groups, stream);
   }
   const Adam a{static_cast<float>(train_.beta1),    static_cast<float>(train_.beta2),
                static_cast<float>(train_.adam_eps), static_cast<float>(train_.weight_decay),
                train_.optimizer == "adamw",         clip};
   adam(a, op.a.n, grad, type(op.reads[0]), scalars, norm2, floats(op.writes[0]), floats(op.writes[1]),
-       floats(op.writes[2]), floats(op.writes[3]), type(op.writes[3]), stream);
+       floats(op.writes[2]), floats(op.writes[3]), type(op.writes[3]), groups, stream);
 }
 
 // ---- host copies ----
