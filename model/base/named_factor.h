@@ -25,4 +25,21 @@ inline std::optional<NamedFactor> named_factor(const std::string& text) {
   return out;
 }
 
+/// "name>threshold=factor"
+struct NamedThreshold {
+  std::string name;
+  double above = 0, factor = 1;
+};
+
+inline std::optional<NamedThreshold> named_threshold(const std::string& text) {
+  const auto f = named_factor(text);
+  const size_t at = f ? f->name.rfind('>') : std::string::npos;
+  if (at == std::string::npos || at == 0) return std::nullopt;
+  NamedThreshold out{f->name.substr(0, at), 0, f->factor};
+  const char *const begin = f->name.data() + at + 1, *const end = f->name.data() + f->name.size();
+  const auto [rest, error] = std::from_chars(begin, end, out.above);
+  if (error != std::errc() || rest != end || !std::isfinite(out.above)) return std::nullopt;
+  return out;
+}
+
 }  // namespace isobar

@@ -190,6 +190,13 @@ void visit(Visitor&& v, RunSpec& s) {
   v("train.steps", s.train.steps);
   v("train.loss", s.train.loss);
   v("train.loss_weights", s.train.loss_weights);
+  v("train.variable_weights", s.train.variable_weights);
+  v("train.level_weights", s.train.level_weights);
+  v("train.loss_weighting", s.train.loss_weighting);
+  v("train.surface_weight", s.train.surface_weight);
+  v("train.upper_weight", s.train.upper_weight);
+  v("train.data_weight", s.train.data_weight);
+  v("train.intensity", s.train.intensity);
   v("train.huber_delta", s.train.huber_delta);
   v("train.optimizer", s.train.optimizer);
   v("train.lr", s.train.lr);

@@ -59,6 +59,15 @@ struct TrainSpec {  // train:
   std::string loss =
       "relative-l2";  // relative-l2 | mae | mse | huber | cross_entropy (formulas: backend/cpu/kernels.h)
   std::vector<double> loss_weights;  // mae, mse, huber: one factor a channel; {} = all 1
+  // mae, mse, huber: weights by name, which make loss_weights of the channels once those are known
+  // (inference/channel_loss.h): "z=3.5" of a variable or a channel, the others 1
+  std::vector<std::string> variable_weights;
+  std::string level_weights = "none";  // none | pressure: by level, with a mean of 1 over those of a variable
+  // channels: as they are | mean: divided by their mean | aurora: of surface and upper air apart, see below
+  std::string loss_weighting = "channels";
+  double surface_weight = 0.25, upper_weight = 1, data_weight = 1;  // aurora's alpha, beta and gamma
+  // "tp>10=3": where a target is above 10, in its own unit, its error counts three times
+  std::vector<std::string> intensity;
   // A roll-out (nets of images on one grid): so many steps of data.dt, each reading what the one before it
   // predicted.
   int64_t rollout = 1;
@@ -121,6 +130,8 @@ struct TrainSpec {  // train:
   int64_t jacobian_window = 0;   // the run ends when over so many validations its norm …
   double jacobian_tolerance = 1e-3;  // … stays within this share of itself; 0 = never
   int64_t min_steps = 0;             // neither ends a run before
+  // No keys: of each channel the normalised target above which its error counts so many times; {} = none
+  std::vector<double> intense_above, intense_weights;
 };
 
 struct LayoutSpec {  // layout:
@@ -137,6 +148,7 @@ struct PolicySpec {  // policy:
   std::string schedule = "1f1b";   // gpipe | 1f1b | interleaved | zb-h1
   int64_t zero = 0;                // ZeRO stage
   bool offload_optimizer = false;  // moments live in host memory, and visit the device a bucket at a time
+  bool offload_parameters = false;  // ZeRO 3: shares of the parameters live there, too
   std::string main_grads_dtype = "fp32";  // fp32 | bf16: what gradients are kept, added and reduced in
   double bucket_mb = 25;                  // MB of fp32 gradient per all-reduce
   bool overlap = true;                    // gradient all-reduce under backward; false = after it

@@ -448,6 +448,18 @@ void validate_values(const RunSpec& s) {
     check.that(w >= 0 && std::isfinite(w), "train.loss_weights", "has a negative number", "give 0 or more");
   check.that(t.huber_delta > 0 && std::isfinite(t.huber_delta), "train.huber_delta", "is not positive",
              "e.g. 1");
+  for (const std::string& f : t.variable_weights)
+    check.that(named_factor(f).has_value(), "train.variable_weights", "'" + f + "' is no name with a weight",
+               "give name=number, e.g. z=3.5");
+  for (const std::string& f : t.intensity)
+    check.that(named_threshold(f).has_value(), "train.intensity",
+               "'" + f + "' is no name with a threshold and a weight", "give name>number=number, e.g. tp>10=3");
+  check.one_of(t.level_weights, {"none", "pressure"}, "train.level_weights");
+  check.one_of(t.loss_weighting, {"channels", "mean", "aurora"}, "train.loss_weighting");
+  for (const auto& [value, key] : {std::pair{t.surface_weight, "train.surface_weight"},
+                                   {t.upper_weight, "train.upper_weight"},
+                                   {t.data_weight, "train.data_weight"}})
+    check.that(value >= 0 && std::isfinite(value), key, "is negative", "give 0 or more");
   for (const std::string& f : t.lr_factors)
     check.that(named_factor(f).has_value(), "train.lr_factors", "'" + f + "' is no name with a factor",
                "give pattern=number, e.g. head=0.1");
@@ -670,6 +682,17 @@ void validate(const RunSpec& s) {
              "are not for relative-l2, a quotient of norms over all channels", "use mae, mse or huber");
   check.that(weights == 0 || t.loss != "cross_entropy", "train.loss_weights",
              "are not for cross_entropy, which has one target", "use mae, mse or huber");
+  const bool named = !t.variable_weights.empty() || t.level_weights != "none" || t.loss_weighting != "channels",
+             by_name = named || !t.intensity.empty();
+  check.that(!by_name || weights == 0 || !named, "train.loss_weights",
+             "are given beside weights by name, which make them", "leave out one of the two");
+  check.that(!by_name || (t.loss != "relative-l2" && t.loss != "cross_entropy"),
+             named ? "train.variable_weights" : "train.intensity",
+             "and the like are not for " + t.loss, "use mae, mse or huber");
+  check.that(t.loss_weighting == "aurora" ||
+                 (t.surface_weight == 0.25 && t.upper_weight == 1 && t.data_weight == 1),
+             "train.surface_weight", "and the like are of train.loss_weighting: aurora",
+             "set that, or leave them out");
   check.that(!s.net.images() || t.loss != "cross_entropy", "train.loss",
              "cross_entropy is for classes, and net.kind " + s.net.kind() + " predicts fields",
              "use relative-l2, mae, mse or huber, or net.kind: mlp");

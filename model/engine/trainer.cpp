@@ -30,6 +30,7 @@
 #include "model/engine/tracked_jacobian.h"
 #include "model/engine/watchdog.h"
 #include "model/inference/arena.h"
+#include "model/inference/channel_loss.h"
 #include "model/inference/checkpoint.h"
 #include "model/inference/params.h"
 #include "model/inference/schedule_lr.h"
@@ -65,7 +66,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const Statistics known = statistics();
     data_.emplace(spec, plan_, mpi.rank(), known.mean.empty() ? nullptr : &known);
     say_header();
-    processor_ = make_processor(device_, spec, plan_, mpi, threads_, !options.trace.empty());
+    weighted_.train = with_channel_loss(spec, data_->net_channels().targets);
+    say_weights();
+    processor_ = make_processor(device_, weighted_, plan_, mpi, threads_, !options.trace.empty());
     backend_ = &processor_->backend();
     executor_ = &processor_->runner();
     executor_->keep(train_program_, true);
@@ -138,6 +141,23 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (options_.quiet || (mpi_.rank() != 0 && !options_.every_rank)) return;
     const auto printing = slow_.begin("printing");  // a pipe may be full
     std::printf("%s\n", line.c_str());
+  }
+
+  void say_weights() const {
+    const TrainSpec& t = weighted_.train;
+    if (!weighs_channels(t) && t.intensity.empty()) return;
+    const std::vector<ChannelPlace> places = places_of(spec_, data_->net_channels().targets);
+    std::string text;
+    char one[96];
+    for (size_t c = 0; c < places.size(); ++c) {
+      std::snprintf(one, sizeof one, "%s%s %.3g", c > 0 ? ", " : "", places[c].name.c_str(),
+                    t.loss_weights.empty() ? 1.0 : t.loss_weights[c]);
+      text += one;
+      if (t.intense_weights.empty() || t.intense_weights[c] == 1) continue;
+      std::snprintf(one, sizeof one, " (x %.3g above %.3g normalised)", t.intense_weights[c], t.intense_above[c]);
+      text += one;
+    }
+    say("loss weights " + text);
   }
 
   void log_start() {
@@ -459,6 +479,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   Watchdog& watch_;
   const RunSpec& spec_;
   const TrainOptions& options_;
+  RunSpec weighted_ = spec_;  // with the weights of the loss, which are known with the data
   const Resume* resume_;
   const Mpi& mpi_;
   ResultLog& log_;

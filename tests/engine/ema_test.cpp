@@ -114,6 +114,24 @@ TEST_F(AveragedRun, IsWhatIsValidatedIfAsked) {
   for (const auto& [step, loss] : validations(run)) EXPECT_NEAR(validations(sharded).at(step) / loss, 1, 1e-2);
 }
 
+// Weights by name and intensity, which a run makes of its data's channels, and a forecast of its checkpoint's
+TEST_F(AveragedRun, IsForecastWithTheWeightsOfItsLoss) {
+  const Folder dir;
+  const std::string run = dir / "run";
+  const Words words = {"train.steps=2", "train.loss=mae", "train.variable_weights=[t2m=3, u10=0.5]",
+                       "train.intensity=['t2m>280=4']", "train.loss_weighting=mean"};
+  const Ended e = train(run, words, "1");
+  ASSERT_EQ(e.code, 0) << e.text;
+  EXPECT_NE(e.text.find("t2m 2.18 (x 4 above"), std::string::npos) << e.text;
+  const Ended forecast = Child({command(), "forecast", run, "-o", dir / "f.nc", "--json", "--threads", "1"}).wait();
+  ASSERT_EQ(forecast.code, 0) << forecast.text;
+  EXPECT_NEAR(json::parse(forecast.text).at("loss").get<double>() / validations(run).at(2), 1, 1e-6);
+  EXPECT_NE(train(dir / "plain", {"train.steps=2", "train.loss=mae"}, "1").text, e.text);
+  const Ended wrong = train(dir / "wrong", {"train.steps=2", "train.loss=mae", "train.variable_weights=[q=3]"}, "1");
+  EXPECT_EQ(wrong.code, 2) << wrong.text;
+  EXPECT_NE(wrong.text.find("'q' is no variable or channel"), std::string::npos) << wrong.text;
+}
+
 TEST_F(AveragedRun, KeepsItsLastCheckpointsAndTheBest) {
   const Folder dir;
   const std::string run = dir / "run";

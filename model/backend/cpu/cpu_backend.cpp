@@ -20,14 +20,16 @@ cpu::Attention attention_of(const Op& op, DType act) {
           a.causal, act,     a.ld_q,     a.ld_kv, a.ld_o, a.tf32};
 }
 
-cpu::Loss loss_of(const TrainSpec& train, const std::vector<float>& weights) {
+cpu::Loss loss_of(const TrainSpec& train, const std::vector<float>& weights, const std::vector<float>& above,
+                  const std::vector<float>& intense) {
   using Kind = cpu::Loss::Kind;
   const Kind kind = train.loss == "mae"          ? Kind::mae
                     : train.loss == "mse"        ? Kind::mse
                     : train.loss == "huber"      ? Kind::huber
                     : train.loss == "projection" ? Kind::projection  // no user's: validate() refuses it
                                                  : Kind::relative_l2;
-  return {kind, static_cast<float>(train.huber_delta), weights.empty() ? nullptr : weights.data()};
+  return {kind, static_cast<float>(train.huber_delta), weights.empty() ? nullptr : weights.data(),
+          intense.empty() ? nullptr : above.data(), intense.empty() ? nullptr : intense.data()};
 }
 
 // With a scaled loss kStep counts the steps before this one until the step's end.
@@ -166,14 +168,14 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
     case OpKind::period_sum:
       return cpu::period_sum(a.m, a.n, a.period, a.row0, fin(0), fout(0), a.accumulate);
     case OpKind::loss_sums:
-      return cpu::loss_sums(patch(type(op.reads[0])), in(0), fin(1), fout(0), loss_of(train_, loss_weights_));
+      return cpu::loss_sums(patch(type(op.reads[0])), in(0), fin(1), fout(0), loss_of(train_, loss_weights_, above_, intense_));
     case OpKind::loss:  // metrics: loss, then one RMSE a channel
       return cpu::loss(patch(type(op.reads[0])), fin(0), a.scale, fout(0), fout(0) + 1,
-                       loss_of(train_, loss_weights_), padding(1));
+                       loss_of(train_, loss_weights_, above_, intense_), padding(1));
     case OpKind::loss_backward: {
       const float scale = op.reads[3] ? a.scale * fin(3)[kLossScale] : a.scale;
       return cpu::loss_backward(patch(type(op.reads[0])), in(0), fin(1), fin(2), scale, out(0),
-                                loss_of(train_, loss_weights_));
+                                loss_of(train_, loss_weights_, above_, intense_));
     }
     case OpKind::cross_entropy_max:
       return cpu::cross_entropy_max(classes(), in(0), fout(0));

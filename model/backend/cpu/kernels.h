@@ -179,6 +179,8 @@ struct Loss {
   Kind kind = Kind::relative_l2;
   float delta = 1;
   const float* weights = nullptr;  // [C]; nullptr: all 1. Not for relative_l2
+  // [C]; an element whose target is above counts so many times; nullptr: none does. Not for relative_l2
+  const float *above = nullptr, *intense = nullptr;
 };
 // loss_sums: sums [B, 2 + C] f32, over the rows that this rank holds (0 for a sample of which it holds none):
 // |pred - target|^2 (other losses: the sum of w_c |e|, …), |target|^2, and per channel sum_{h,w} w_h (pred -

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <stdexcept>
 
 #include "model/backend/cuda/kernels/kernels.h"
@@ -33,6 +34,12 @@ Loss loss_from(const TrainSpec& t) {
   std::fill_n(l.weight, kMaxChannels, 1.0f);
   for (size_t c = 0; c < std::min<size_t>(t.loss_weights.size(), kMaxChannels); ++c)
     l.weight[c] = static_cast<float>(t.loss_weights[c]);
+  std::fill_n(l.above, kMaxChannels, std::numeric_limits<float>::infinity());
+  std::fill_n(l.intense, kMaxChannels, 1.0f);
+  for (size_t c = 0; c < std::min<size_t>(t.intense_above.size(), kMaxChannels); ++c) {
+    l.above[c] = static_cast<float>(t.intense_above[c]);
+    l.intense[c] = static_cast<float>(t.intense_weights[c]);
+  }
   return l;
 }
 

@@ -112,6 +112,8 @@ struct Loss {
   Kind kind = Kind::relative_l2;
   float delta = 1;
   float weight[kMaxChannels];  // by channel
+  // … an element whose target is above counts so many times
+  float above[kMaxChannels], intense[kMaxChannels];
 };
 void loss_sums(const Patch& s, const void* pred, const float* target, float* sums, const Loss& l,
                double* workspace, cudaStream_t stream);

@@ -109,6 +109,7 @@ __global__ void __launch_bounds__(kThreads)
   const AdamStep f = shared;
   const float decay = c.a.adamw ? 0.0f : c.a.weight_decay;
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * V;
+#pragma unroll 1
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n; i += step) {
     float w[V], grad[V], m1[V], v1[V], step_size = f.step_size, shrink = f.shrink, l2 = decay;
     if (groups.of != nullptr) {
