@@ -14,6 +14,7 @@ using Submit = std::function<int(const SubmittedTraining&)>;
 void add_train_command(CLI::App& app, Submit submit);
 void add_forecast_command(CLI::App& app);
 void add_jacobian_command(CLI::App& app);
+void add_export_command(CLI::App& app);
 void add_calibrate_command(CLI::App& app);
 void add_sweep_command(CLI::App& app);
 void add_fit_command(CLI::App& app);

@@ -49,6 +49,7 @@ int run(int argc, char** argv) {
   add_train_command(app, submit_training);
   add_forecast_command(app);
   add_jacobian_command(app);
+  add_export_command(app);
   add_calibrate_command(app);
   add_sweep_command(app);
   add_fit_command(app);

@@ -85,6 +85,10 @@ Table table_of(const Op& op) {
       return {{kSquaredNorm, kScalarsHere}, {kSquaredNorm, kScalarsHere}};
     case OpKind::adam:
       return {{kGradient, kScalarsHere, kSquaredNorm}, {kWeight, kGradient, kSecondMoment, kWeight}};
+    case OpKind::average:
+      return {{kWeight, kScalarsHere}, {kWeight}};
+    case OpKind::swap:
+      return {{kWeight, kWeight}, {kWeight, kWeight}};
     case OpKind::sgd:
       return {{kGradient, kScalarsHere, kSquaredNorm}, {kWeight, kGradient, kWeight}};
     default:

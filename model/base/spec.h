@@ -59,6 +59,15 @@ struct TrainSpec {  // train:
   std::string loss =
       "relative-l2";  // relative-l2 | mae | mse | huber | cross_entropy (formulas: backend/cpu/kernels.h)
   std::vector<double> loss_weights;  // mae, mse, huber: one factor a channel; {} = all 1
+  // mae, mse, huber: weights by name, which make loss_weights of the channels once those are known
+  // (inference/channel_loss.h): "z=3.5" of a variable or a channel, the others 1
+  std::vector<std::string> variable_weights;
+  std::string level_weights = "none";  // none | pressure: by level, with a mean of 1 over those of a variable
+  // channels: as they are | mean: divided by their mean | aurora: of surface and upper air apart, see below
+  std::string loss_weighting = "channels";
+  double surface_weight = 0.25, upper_weight = 1, data_weight = 1;  // aurora's alpha, beta and gamma
+  // "tp>10=3": where a target is above 10, in its own unit, its error counts three times
+  std::vector<std::string> intensity;
   // A roll-out (nets of images on one grid): so many steps of data.dt, each reading what the one before it
   // predicted.
   int64_t rollout = 1;
@@ -75,6 +84,12 @@ struct TrainSpec {  // train:
   double momentum = 0.9;  // sgd
   double beta1 = 0.9, beta2 = 0.95, adam_eps = 1e-8;
   double weight_decay = 0.0;
+  // Parameter groups, by patterns of names: what does not decay (vectors: what has one dimension, as norms
+  // and biases), and "pattern=factor" on the rate, of which the first that matches counts
+  std::vector<std::string> no_decay, lr_factors;
+  // Moving average of the weights, ema of itself and 1 - ema of each step's; 0 = none
+  double ema = 0;
+  bool ema_valid = false;  // validations, and so what they decide on, are of the average
   // fp16: the loss is multiplied by a scale that halves when a gradient overflows (the step is skipped) and
   // doubles after loss_scale_window steps without (Micikevicius 2018).
   double initial_loss_scale = 65536;
@@ -93,10 +108,20 @@ struct TrainSpec {  // train:
   // none | sqrt: lr * sqrt(global_batch / lr_base_batch) | linear: lr * global_batch / lr_base_batch
   std::string lr_scaling = "none";
   int64_t lr_base_batch = 16;
+  // What is not trained: parameters whose names these patterns match (base/name_pattern.h). They have no
+  // gradients and no moments. With adapters and none given: all but those.
+  std::vector<std::string> freeze;
+  // Low-rank adapters (Hu 2021) on the linears whose weights these patterns match: W + lora_alpha / lora_rank
+  // B A; 0: none
+  int64_t lora_rank = 0;
+  double lora_alpha = 0;  // 0 = lora_rank
+  std::vector<std::string> lora_targets;
+  std::string init_from;  // run or checkpoint whose weights are the first ones; "" = those of the seed
   int64_t seed = 0;
   int64_t log_every = 1;         // steps
   int64_t valid_every = 0;       // steps; 0 = once at the end (if data.valid is set)
   int64_t checkpoint_every = 0;  // steps; 0 = never
+  int64_t checkpoint_keep = 0;   // so many of the last are kept, and the best; 0 = all
   bool checkpoint_best = false;  // after a validation with the lowest loss so far: RUN/checkpoints/best
   // Validations in a row that may pass without a lower loss before the run ends (inference/early_stop.h); 0 =
   // any number
@@ -105,6 +130,8 @@ struct TrainSpec {  // train:
   int64_t jacobian_window = 0;   // the run ends when over so many validations its norm …
   double jacobian_tolerance = 1e-3;  // … stays within this share of itself; 0 = never
   int64_t min_steps = 0;             // neither ends a run before
+  // No keys: of each channel the normalised target above which its error counts so many times; {} = none
+  std::vector<double> intense_above, intense_weights;
 };
 
 struct LayoutSpec {  // layout:
@@ -121,6 +148,7 @@ struct PolicySpec {  // policy:
   std::string schedule = "1f1b";   // gpipe | 1f1b | interleaved | zb-h1
   int64_t zero = 0;                // ZeRO stage
   bool offload_optimizer = false;  // moments live in host memory, and visit the device a bucket at a time
+  bool offload_parameters = false;  // ZeRO 3: shares of the parameters live there, too
   std::string main_grads_dtype = "fp32";  // fp32 | bf16: what gradients are kept, added and reduced in
   double bucket_mb = 25;                  // MB of fp32 gradient per all-reduce
   bool overlap = true;                    // gradient all-reduce under backward; false = after it
@@ -182,6 +210,10 @@ struct RunSpec {
   int64_t known_channels() const {
     const Images* i = net.images();
     return i && net.rolls_out() ? std::max<int64_t>(0, i->in_channels / data.history - i->out_channels) : 0;
+  }
+  /// Factor on a linear's adapter.
+  double lora_scale() const {
+    return train.lora_alpha > 0 ? train.lora_alpha / static_cast<double>(train.lora_rank) : 1.0;
   }
   /// Steps of a roll-out whose loss counts, and through which its gradient goes.
   int64_t learnt_steps() const { return train.rollout_gradient == "all" ? train.rollout : 1; }

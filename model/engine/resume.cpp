@@ -19,6 +19,13 @@ bool may_change(const std::string& section, const std::string& name) {
   static const std::vector<std::string> train = {"steps",
                                                  "loss",
                                                  "loss_weights",
+                                                 "variable_weights",
+                                                 "level_weights",
+                                                 "loss_weighting",
+                                                 "surface_weight",
+                                                 "upper_weight",
+                                                 "data_weight",
+                                                 "intensity",
                                                  "huber_delta",
                                                  "lr",
                                                  "momentum",
@@ -26,6 +33,9 @@ bool may_change(const std::string& section, const std::string& name) {
                                                  "beta2",
                                                  "adam_eps",
                                                  "weight_decay",
+                                                 "no_decay",
+                                                 "lr_factors",
+                                                 "ema_valid",
                                                  "lr_schedule",
                                                  "lr_gamma",
                                                  "lr_step_size",
@@ -43,12 +53,14 @@ bool may_change(const std::string& section, const std::string& name) {
                                                  "log_every",
                                                  "valid_every",
                                                  "checkpoint_every",
+                                                 "checkpoint_keep",
                                                  "checkpoint_best",
                                                  "early_stopping_patience",
                                                  "jacobian_samples",
                                                  "jacobian_window",
                                                  "jacobian_tolerance",
-                                                 "min_steps"};
+                                                 "min_steps",
+                                                 "init_from"};
   const auto in = [&](const std::vector<std::string>& names) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };

@@ -122,6 +122,17 @@ std::string steps_text(const RunSpec& s, const RunFacts& f) {
                                          : "; no checkpoints (train.checkpoint_every)");
 }
 
+std::string trained_text(const RunSpec& s, const RunFacts& f) {
+  if (f.trained == f.parameters) return "";
+  const TrainSpec& t = s.train;
+  std::string out = grouped(f.trained) + text(" of them (%.3g %%)", 100.0 * static_cast<double>(f.trained) /
+                                                                        static_cast<double>(f.parameters));
+  if (t.lora_rank > 0)
+    out += text(": adapters of rank %ld, times %g", t.lora_rank, s.lora_scale()) +
+           (t.freeze.empty() ? "; the rest is frozen, as train.freeze names nothing" : "");
+  return line("trained", out);
+}
+
 }  // namespace
 
 std::string place_text(const LayoutSpec& layout, int rank, int ranks) {
@@ -131,7 +142,7 @@ std::string place_text(const LayoutSpec& layout, int rank, int ranks) {
 }
 
 std::string header_text(const RunSpec& s, const RunFacts& f) {
-  return line("net", net_text(s.net, f.parameters)) + line("layout", layout_text(s, f)) +
+  return line("net", net_text(s.net, f.parameters)) + trained_text(s, f) + line("layout", layout_text(s, f)) +
          line("batch",
               some(s.train.global_batch, "sample") + " a step: " + some(s.micro_batches(), "micro-batch") +
                   " of " + std::to_string(s.micro_batch()) +

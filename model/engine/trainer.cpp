@@ -30,6 +30,7 @@
 #include "model/engine/tracked_jacobian.h"
 #include "model/engine/watchdog.h"
 #include "model/inference/arena.h"
+#include "model/inference/channel_loss.h"
 #include "model/inference/checkpoint.h"
 #include "model/inference/params.h"
 #include "model/inference/schedule_lr.h"
@@ -58,13 +59,16 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         micro_batch_(std::move(micro_batch)),
         plan_(build_plan(spec, mpi.rank(), workspace_of(device_, spec, threads_))),
         train_program_(link_step(spec, plan_)),
-        eval_program_(link(plan_, plan_.eval, spec.run.serial)) {
+        eval_program_(link(plan_, plan_.eval, spec.run.serial)),
+        exchange_program_(link(plan_, plan_.exchange, spec.run.serial)) {
     omp_set_num_threads(threads_);
     log_start();  // before anything slow
     const Statistics known = statistics();
     data_.emplace(spec, plan_, mpi.rank(), known.mean.empty() ? nullptr : &known);
     say_header();
-    processor_ = make_processor(device_, spec, plan_, mpi, threads_, !options.trace.empty());
+    weighted_.train = with_channel_loss(spec, data_->net_channels().targets);
+    say_weights();
+    processor_ = make_processor(device_, weighted_, plan_, mpi, threads_, !options.trace.empty());
     backend_ = &processor_->backend();
     executor_ = &processor_->runner();
     executor_->keep(train_program_, true);
@@ -72,6 +76,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       shorter_.push_back(link(plan_, shorter, spec.run.serial));
     for (const Program& shorter : shorter_) executor_->keep(shorter, true);
     executor_->keep(eval_program_);
+    if (spec.train.ema_valid) executor_->keep(exchange_program_);
     if (const auto about = processor_->describe(); !about.is_null()) log_.write(DeviceRecord{about});
     for (const std::string& line : processor_->remarks()) say(line);
     if (spec.train.jacobian_samples > 0) jacobian_.emplace(spec, plan_, mpi, threads_);
@@ -129,10 +134,30 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
  private:
   // A buffer of the plan's, as the host sees it: after download() of it, and until upload() puts it back.
   float* on_host(const View& v) { return v ? reinterpret_cast<float*>(backend_->host(v)) : nullptr; }
+  bool some_halves() const {
+    return std::any_of(plan_.params.begin(), plan_.params.end(), [](const Param& p) { return p.half; });
+  }
   void say(const std::string& line) const {
     if (options_.quiet || (mpi_.rank() != 0 && !options_.every_rank)) return;
     const auto printing = slow_.begin("printing");  // a pipe may be full
     std::printf("%s\n", line.c_str());
+  }
+
+  void say_weights() const {
+    const TrainSpec& t = weighted_.train;
+    if (!weighs_channels(t) && t.intensity.empty()) return;
+    const std::vector<ChannelPlace> places = places_of(spec_, data_->net_channels().targets);
+    std::string text;
+    char one[96];
+    for (size_t c = 0; c < places.size(); ++c) {
+      std::snprintf(one, sizeof one, "%s%s %.3g", c > 0 ? ", " : "", places[c].name.c_str(),
+                    t.loss_weights.empty() ? 1.0 : t.loss_weights[c]);
+      text += one;
+      if (t.intense_weights.empty() || t.intense_weights[c] == 1) continue;
+      std::snprintf(one, sizeof one, " (x %.3g above %.3g normalised)", t.intense_weights[c], t.intense_above[c]);
+      text += one;
+    }
+    say("loss weights " + text);
   }
 
   void log_start() {
@@ -150,7 +175,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   }
 
   void say_header() {
-    RunFacts f{.parameters = plan_.parameter_count(), .ranks = mpi_.size(), .threads = threads_};
+    RunFacts f{.parameters = plan_.parameter_count(),
+               .trained = plan_.trained_count(),
+               .ranks = mpi_.size(), .threads = threads_};
     f.memory_bytes = static_cast<int64_t>(mpi_.max_of(static_cast<double>(plan_.memory.total())));
     f.ranks_on_host = mpi_.ranks_on_host();
     f.steps_per_epoch = data_->steps_per_epoch();
@@ -169,18 +196,25 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   int64_t initialise() {
     backend_->load_constants();
     float* params = on_host(plan_.params_all);
+    std::byte* const halves = some_halves() ? backend_->host(plan_.params16_all) : nullptr;
+    const Meeting all = meeting_of(mpi_, threads_, &slow_);
     TrainState state;
     if (!resume_) {
-      init_params(plan_, static_cast<uint64_t>(spec_.train.seed), params);
+      init_params(plan_, static_cast<uint64_t>(spec_.train.seed), {params, halves});
+      if (const std::string& from = spec_.train.init_from; !from.empty())
+        load_first_weights(from, plan_, params, halves, all);
     } else {
-      state = load_checkpoint(resume_->from, plan_, params, on_host(plan_.adam_m), on_host(plan_.adam_v),
-                              meeting_of(mpi_, threads_, &slow_))
+      state = load_checkpoint(resume_->from, plan_, params, on_host(plan_.adam_m), on_host(plan_.adam_v), all,
+                              halves, on_host(plan_.ema_all))
                   .train;
       plateau_ = state.plateau;
       early_ = state.early;
       early_.reason.clear();  // that of a run that ended is not this one's
       log_.write(record_of(*resume_));
     }
+    if (float* const average = on_host(plan_.ema_all); average && !resume_)  // of one value so far
+      for (const Shard& s : plan_.shards)
+        if (s.moments >= 0) std::copy_n(params + s.params, s.count, average + s.moments);
     float* scalars = on_host(plan_.scalars);
     scalars[kStep] = static_cast<float>(state.updates);
     scalars[kLossScale] =
@@ -188,6 +222,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     scalars[kGoodSteps] = static_cast<float>(state.good_steps);
     scalars[kUnscale] = 1;
     backend_->upload({plan_.params_all, plan_.scalars});
+    if (halves) backend_->upload({plan_.params16_all});
+    if (plan_.ema_all) backend_->upload({plan_.ema_all});
     if (resume_) backend_->upload({plan_.adam_m, plan_.adam_v});
     const Program init = link(plan_, plan_.init, spec_.run.serial);
     (*executor_)(init, 0);
@@ -316,6 +352,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     processor_->stop_watching();
     data_->seek_validation();
     const auto times = executor_->op_times();
+    const bool averaged = spec_.train.ema_valid;
+    if (averaged) (*executor_)(exchange_program_, 0);
     for (int64_t i = 0; i < batches; ++i) {
       padding = data_->validation_padding(i);
       float* scalars = on_host(plan_.scalars);
@@ -329,7 +367,6 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       for (size_t c = 0; c < sums.size(); ++c)
         sums[c] += metrics[c] * static_cast<double>(spec_.micro_batches());
     }
-    executor_->set_op_times(times);  // validation is not part of the training step
     sampled_ = true;
     std::optional<JacobianRecord> jacobian;
     if (jacobian_) {
@@ -337,6 +374,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       jacobian = (*jacobian_)(on_host(plan_.params_all));
       backend_->drop_host_copies();
     }
+    if (averaged) (*executor_)(exchange_program_, 0);
+    executor_->set_op_times(times);  // validation is not part of the training step
     const auto samples = static_cast<double>(data_->validation_samples());
     const auto whole = static_cast<double>(spec_.micro_batch() * spec_.layout.dp);
     for (double& x : sums) x /= samples / whole;
@@ -405,14 +444,19 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (spec_.run.out.empty() || saved_ == step) return;
     const int64_t t0 = now_ns();
     backend_->download({plan_.params_all, plan_.adam_m, plan_.adam_v});
+    if (some_halves()) backend_->download({plan_.params16_all});
+    if (plan_.ema_all) backend_->download({plan_.ema_all});
     const auto writing = slow_.begin("writing a checkpoint");
     const auto dir = save_checkpoint(
         spec_.run.out, plan_, on_host(plan_.params_all), on_host(plan_.adam_m), on_host(plan_.adam_v),
         {.train = state_after(step), .spec = spec_, .channels = data_->net_channels()},
-        meeting_of(mpi_, threads_, &slow_));
+        meeting_of(mpi_, threads_, &slow_), some_halves() ? backend_->host(plan_.params16_all) : nullptr,
+        on_host(plan_.ema_all));
     last_checkpoint_ = dir.string();
     saved_ = step;
     if (best && mpi_.rank() == 0) name_best(dir);
+    if (const int64_t keep = spec_.train.checkpoint_keep; keep > 0 && mpi_.rank() == 0)
+      keep_last(spec_.run.out, keep);
     backend_->drop_host_copies();
     const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
     log_.write(CheckpointRecord{step, dir.string(), seconds});
@@ -435,6 +479,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   Watchdog& watch_;
   const RunSpec& spec_;
   const TrainOptions& options_;
+  RunSpec weighted_ = spec_;  // with the weights of the loss, which are known with the data
   const Resume* resume_;
   const Mpi& mpi_;
   ResultLog& log_;
@@ -442,7 +487,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const ComputeDevice device_;
   const std::string micro_batch_;  // how it was chosen
   const Plan plan_;
-  const Program train_program_, eval_program_;
+  const Program train_program_, eval_program_, exchange_program_;
   std::vector<Program> shorter_;  // of roll-outs that are still growing, by steps - 1
   std::optional<RankData> data_;
   std::unique_ptr<Processor> processor_;

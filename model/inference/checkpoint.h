@@ -1,6 +1,7 @@
-// Checkpoints: RUN/checkpoints/step-00000100/{model,optimizer}.safetensors and state.json. A directory
+// Checkpoints: RUN/checkpoints/step-00000100/{model,optimizer}.safetensors and state.json; average.safetensors
+// of a run that keeps a moving average of its weights. A directory
 // appears under its final name only when everything in it is on disk; nothing but what a kill left unfinished
-// is ever overwritten or deleted. The safetensors files hold the net's whole tensors, so they do not know the
+// is ever overwritten, and nothing else deleted but by keep_last(). The safetensors files hold the net's whole tensors, so they do not know the
 // layout that wrote them, and any other can load them: every rank writes and reads its own parts in place.
 // state.json says what the run was, and holds size and digest of both files.
 //
@@ -17,12 +18,14 @@
 namespace isobar {
 
 /// Collective over all ranks, which see one file system. params, m and v: the plan's buffers params, adam.m
-/// and adam.v as they lie in the arena. Returns the checkpoint's directory. Throws ConfigError where there is
+/// and adam.v as they lie in the arena; params16: where some parameters are there alone (Param::half);
+/// average: the plan's buffer ema, if it has one. Returns the checkpoint's directory. Throws ConfigError where there is
 /// one of this step already. An exception on one rank leaves the others waiting: it must end the run (MPI's
 /// abort), and the checkpoint then stays under its temporary name.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, const Plan& plan,
                                       const float* params, const float* m, const float* v,
-                                      CheckpointState state, const Meeting& all);
+                                      CheckpointState state, const Meeting& all,
+                                      const void* params16 = nullptr, const float* average = nullptr);
 /// `dir`: a run directory (its last whole checkpoint is taken) or one checkpoint. Throws ConfigError, naming
 /// the option that gave it.
 std::filesystem::path find_checkpoint(const std::filesystem::path& dir,
@@ -35,6 +38,13 @@ void check_files(const std::filesystem::path& checkpoint, const CheckpointState&
 /// Collective: reads this rank's parts, after all ranks together have compared the files' digests. Throws
 /// ConfigError; what concerns whole files on rank 0 only.
 CheckpointState load_checkpoint(const std::filesystem::path& checkpoint, const Plan& plan, float* params,
-                                float* m, float* v, const Meeting& all);
+                                float* m, float* v, const Meeting& all, void* params16 = nullptr,
+                                float* average = nullptr);
+/// Deletes all but the last `keep` checkpoints of a run and the one that is named best.
+void keep_last(const std::filesystem::path& run_dir, int64_t keep);
+/// The weights alone, of another training of the net, perhaps without adapters: those keep their values then.
+/// `from`: a run, a checkpoint or a safetensors file. Throws ConfigError naming train.init_from.
+void load_first_weights(const std::filesystem::path& from, const Plan& plan, float* params, void* params16,
+                        const Meeting& all);
 
 }  // namespace isobar

@@ -5,9 +5,11 @@
 
 #include "model/backend/cpu/kernels.h"
 #include "model/base/error.h"
+#include "model/inference/channel_loss.h"
 #include "model/inference/checkpoint.h"
 #include "model/inference/file_digest.h"
 #include "model/inference/params.h"
+#include "model/inference/trained_weights.h"
 #include "model/nets/build.h"
 #include "model/nets/regional_gnn.h"
 
@@ -19,8 +21,16 @@ RunSpec alone(const RunSpec& trained, int64_t batch) {
   RunSpec s = on_one_rank(trained, batch);
   s.train.loss = trained.train.loss;
   s.train.loss_weights = trained.train.loss_weights;
+  s.train.intense_above = trained.train.intense_above;
+  s.train.intense_weights = trained.train.intense_weights;
   s.train.huber_delta = trained.train.huber_delta;
   s.policy.amp = trained.policy.amp;
+  return s;
+}
+
+RunSpec with_loss_of(const CheckpointState& state) {
+  RunSpec s = state.spec;
+  s.train = with_channel_loss(s, state.channels.targets);
   return s;
 }
 
@@ -62,7 +72,7 @@ Forecaster::Forecaster(const RunSpec& spec, int64_t batch, int threads)
 
 Forecaster::Forecaster(const std::filesystem::path& checkpoint, const CheckpointState& state, int64_t batch,
                        int threads)
-    : Forecaster(state.spec, batch, threads) {
+    : Forecaster(with_loss_of(state), batch, threads) {
   check_files(checkpoint, state);
   const std::filesystem::path weights = checkpoint / "model.safetensors";
   const auto said = state.files.find("model.safetensors");
@@ -71,7 +81,7 @@ Forecaster::Forecaster(const std::filesystem::path& checkpoint, const Checkpoint
   if (said != state.files.end() && digest_of(weights, one) != said->second.digest)
     throw ConfigError(weights.string(), "", "is damaged: its digest is not the one that it was written with",
                       "take another checkpoint");
-  load_tensors(plan_, SafetensorsReader(weights), "", &Shard::params, floats(plan_.params_all));
+  TrainedWeights(checkpoint, state).load(plan_, floats(plan_.params_all));
   run_in_order(plan_, link(plan_, plan_.init, true), backend_);
 }
 

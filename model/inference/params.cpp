@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <type_traits>
 
 #include "model/base/error.h"
 #include "model/base/hash.h"
@@ -45,28 +46,73 @@ std::vector<ElementRun> kept_runs(const Plan& plan, const Param& p, int64_t Shar
   return kept;
 }
 
-void init_params(const Plan& plan, uint64_t seed, float* params) {
+namespace {
+
+float first_value(const Param& p, uint64_t seed, uint64_t stream, int64_t i) {
+  switch (p.init) {
+    case Init::zero:
+      return 0;
+    case Init::one:
+      return 1;
+    case Init::normal:
+      return p.scale * normal(seed, stream, i);
+    case Init::uniform:
+      return p.scale * (2 * uniform(seed, stream, i) - 1);
+  }
+  throw std::logic_error("no such first value");
+}
+
+// A parameter's values where they lie, one run of them at a time, in f32: `use(run, values)` reads or writes
+// them.
+template <bool writes, class Use>
+void each_run(const Plan& plan, const Param& p, const Weights& at, const Use& use) {
+  if (p.half && at.params16 == nullptr) throw std::logic_error(p.name + " is kept in 16 bits alone");
+  std::vector<float> values;
+  for (const ElementRun& r : kept_runs(plan, p, &Shard::params)) {
+    if (!p.half) {
+      use(r, at.params + r.offset);
+      continue;
+    }
+    const DType t = plan.buffers[plan.params16_all.buffer].dtype;
+    std::byte* const halves = static_cast<std::byte*>(at.params16) + r.offset * size_of(t);
+    values.resize(static_cast<size_t>(r.count));
+    const auto convert = [&](auto* x) {
+      using T = std::remove_pointer_t<decltype(x)>;
+      for (int64_t i = 0; !writes && i < r.count; ++i) values[i] = to_float(x[i]);
+      use(r, values.data());
+      for (int64_t i = 0; writes && i < r.count; ++i)
+        if constexpr (std::is_same_v<T, bf16>)
+          x[i] = to_bf16(values[i]);
+        else
+          x[i] = to_f16(values[i]);
+    };
+    t == DType::bf16 ? convert(reinterpret_cast<bf16*>(halves)) : convert(reinterpret_cast<f16*>(halves));
+  }
+}
+
+const StoredTensor& stored(const SafetensorsReader& file, const std::string& name, const Param& p) {
+  const auto at = file.tensors().find(name);
+  if (at == file.tensors().end())
+    throw ConfigError(file.path().string(), name, "is missing from the checkpoint", "use one of the same net");
+  if (at->second.shape != p.shape)
+    throw ConfigError(file.path().string(), name, "has another shape than the net",
+                      "use a checkpoint of the same net");
+  return at->second;
+}
+
+bool lies_in(int64_t Shard::*buffer, const Param& p) {
+  if (buffer == &Shard::params && p.half) throw std::logic_error(p.name + " is kept in 16 bits alone");
+  return buffer != &Shard::moments || !p.frozen;
+}
+
+}  // namespace
+
+void init_params(const Plan& plan, uint64_t seed, const Weights& to) {
   for (const Param& p : plan.params) {
     const uint64_t stream = std::stoull(sha256_hex(p.name).substr(0, 16), nullptr, 16);
-    for (const ElementRun& r : kept_runs(plan, p, &Shard::params)) {
-      float* x = params + r.offset;
-      for (int64_t i = 0; i < r.count; ++i) {
-        switch (p.init) {
-          case Init::zero:
-            x[i] = 0;
-            break;
-          case Init::one:
-            x[i] = 1;
-            break;
-          case Init::normal:
-            x[i] = p.scale * normal(seed, stream, r.whole + i);
-            break;
-          case Init::uniform:
-            x[i] = p.scale * (2 * uniform(seed, stream, r.whole + i) - 1);
-            break;
-        }
-      }
-    }
+    each_run<true>(plan, p, to, [&](const ElementRun& r, float* x) {
+      for (int64_t i = 0; i < r.count; ++i) x[i] = first_value(p, seed, stream, r.whole + i);
+    });
   }
 }
 
@@ -76,27 +122,46 @@ std::vector<Tensor> prefixed(const std::vector<Tensor>& tensors, const std::stri
   return out;
 }
 
+std::vector<Tensor> trained(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> out;
+  for (const Tensor& t : tensors)
+    if (!t.frozen) out.push_back(t);
+  return out;
+}
+
 void write_tensors(const Plan& plan, const SafetensorsWriter& file, const std::string& prefix,
                    int64_t Shard::*buffer, const float* data) {
   for (const Param& p : plan.params) {
-    if (!p.writer) continue;
+    if (!p.writer || !lies_in(buffer, p)) continue;
     for (const ElementRun& r : kept_runs(plan, p, buffer))
       file.write(prefix + p.name, r.whole, r.count, data + r.offset);
   }
 }
 
+void write_weights(const Plan& plan, const SafetensorsWriter& file, const Weights& from) {
+  for (const Param& p : plan.params)
+    if (p.writer)
+      each_run<false>(plan, p, from,
+                      [&](const ElementRun& r, const float* x) { file.write(p.name, r.whole, r.count, x); });
+}
+
 void load_tensors(const Plan& plan, const SafetensorsReader& file, const std::string& prefix,
                   int64_t Shard::*buffer, float* data) {
   for (const Param& p : plan.params) {
-    const auto at = file.tensors().find(prefix + p.name);
-    if (at == file.tensors().end())
-      throw ConfigError(file.path().string(), prefix + p.name, "is missing from the checkpoint",
-                        "use one of the same net");
-    if (at->second.shape != p.shape)
-      throw ConfigError(file.path().string(), prefix + p.name, "has another shape than the net",
-                        "use a checkpoint of the same net");
-    for (const ElementRun& r : kept_runs(plan, p, buffer))
-      file.read(at->second, r.whole, r.count, data + r.offset);
+    if (!lies_in(buffer, p)) continue;
+    const StoredTensor& t = stored(file, prefix + p.name, p);
+    for (const ElementRun& r : kept_runs(plan, p, buffer)) file.read(t, r.whole, r.count, data + r.offset);
+  }
+}
+
+void load_weights(const Plan& plan, const SafetensorsReader& file, const std::string& prefix,
+                  const Weights& to, Absent absent) {
+  for (const Param& p : plan.params) {
+    const bool may_stay = absent == Absent::stays || (absent == Absent::adapters_stay && p.adapter);
+    if (may_stay && !file.tensors().contains(prefix + p.name)) continue;
+    const StoredTensor& t = stored(file, prefix + p.name, p);
+    each_run<true>(plan, p, to,
+                   [&](const ElementRun& r, float* x) { file.read(t, r.whole, r.count, x); });
   }
 }
 

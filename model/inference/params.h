@@ -21,17 +21,33 @@ std::vector<ElementRun> runs_of(const Param& p);
 ///   kept_runs(plan, p, &Shard::moments)
 std::vector<ElementRun> kept_runs(const Plan& plan, const Param& p, int64_t Shard::*buffer);
 
-/// Values depend on (seed, parameter name, index in the whole tensor) alone. `params`: the whole buffer;
-/// what is in no shard of this rank is left to the plan's init.
-void init_params(const Plan& plan, uint64_t seed, float* params);
+/// Of the whole buffers params and params16, which alone has frozen parameters of matrix products where those
+/// are in 16 bits (Param::half).
+struct Weights {
+  Weights(float* params, void* params16 = nullptr) : params(params), params16(params16) {}  // NOLINT: either
+  float* params;
+  void* params16;
+};
+
+/// Values depend on (seed, parameter name, index in the whole tensor) alone. What is in no shard of this rank
+/// is left to the plan's init.
+void init_params(const Plan& plan, uint64_t seed, const Weights& to);
 
 /// The net's tensors with `prefix` before each name.
 std::vector<Tensor> prefixed(const std::vector<Tensor>& tensors, const std::string& prefix);
-/// Writes those parts of this rank's that it is the writer of. `data`: the whole of the buffer named.
+/// Those that have moments
+std::vector<Tensor> trained(const std::vector<Tensor>& tensors);
+/// Writes those parts of this rank's that it is the writer of. `data`: the whole of the buffer named; frozen
+/// parameters have no moments.
 void write_tensors(const Plan& plan, const SafetensorsWriter& file, const std::string& prefix,
                    int64_t Shard::*buffer, const float* data);
+void write_weights(const Plan& plan, const SafetensorsWriter& file, const Weights& from);
 /// Reads this rank's parts. Throws ConfigError naming the parameter that is missing or has another shape.
 void load_tensors(const Plan& plan, const SafetensorsReader& file, const std::string& prefix,
                   int64_t Shard::*buffer, float* data);
+/// Of what the file does not have: whether it keeps its values.
+enum class Absent : uint8_t { refused, adapters_stay, stays };
+void load_weights(const Plan& plan, const SafetensorsReader& file, const std::string& prefix,
+                  const Weights& to, Absent absent = Absent::refused);
 
 }  // namespace isobar

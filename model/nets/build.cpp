@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "model/base/error.h"
+#include "model/nets/adapter.h"
 #include "model/nets/legal_layout.h"
 #include "model/nets/plan_size.h"
 #include "model/nets/step.h"
@@ -25,6 +26,7 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace, bool 
                       "increment has no Jacobian yet: what the newest state adds by itself is left out",
                       "take a checkpoint of a net that predicts states");
   Plan plan = emit_step(spec, rank, workspace, input_gradient);
+  check_names(spec, plan);
   if (input_gradient && !plan.input_gradient)
     throw ConfigError(spec.file, "net.kind",
                       spec.net.kind() + " has no Jacobian yet: its backward pass ends at its parameters",

@@ -231,8 +231,15 @@ void ChunkEmitter::run_backward(int part) {
 }
 
 View ChunkEmitter::last_gradient(const Stage& stage, bool weight) const {
-  for (int part = stage.first; part < stage.end; ++part)
-    if (const View p = net_.parts()[part]->last_gradient(weight)) return b_.grad(p);
+  const TrainSpec& t = e_.spec.train;
+  if (t.freeze.empty() && t.lora_rank == 0)
+    for (int part = stage.first; part < stage.end; ++part)
+      if (const View p = net_.parts()[part]->last_gradient(weight)) return b_.grad(p);
+  // Not every parameter has a gradient: what was written last.
+  const std::vector<Op>& ops = b_.plan.ops;
+  for (size_t i = ops.size(); i-- > static_cast<size_t>(b_.plan.routines.back().first);)
+    for (const View& v : ops[i].writes)
+      if (v && ops[i].lane == Lane::compute) return v;
   return {};
 }
 

@@ -1,31 +1,112 @@
 #include "model/nets/declare.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "model/base/error.h"
+#include "model/base/named_factor.h"
+#include "model/nets/adapter.h"
+
 namespace isobar {
 
 // ---- what parts say ----
 
 void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held) {
+  tensor(v, matrix, std::move(pieces), held, false);
+}
+
+// One operand has one fate.
+bool Declare::frozen(const std::vector<Param>& pieces) const {
+  const auto is = [&](const Param& p) { return !p.adapter && isobar::frozen(spec_.train, p.name); };
+  const bool first = is(pieces[0]);
+  for (const Param& p : pieces)
+    if (is(p) != first)
+      throw ConfigError(spec_.file, "train.freeze",
+                        "freezes " + (first ? pieces[0] : p).name + " and not " + (first ? p : pieces[0]).name +
+                            ", which are one matrix here",
+                        "name both, or " + stem_of(pieces));
+  return first;
+}
+
+void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held, bool multiplied) {
+  const bool freezes = frozen(pieces);
   if (list_) {
     if (held == Held::second_of_two) return;
-    for (const Param& p : pieces) b_.plan.tensors.push_back({p.name, p.shape});
+    for (const Param& p : pieces) b_.plan.tensors.push_back({p.name, p.shape, freezes});
     return;
   }
   if (held != Held::once) params_.alone(part_, held == Held::first_of_two);
   if (at_.tp == 1)
     for (Param& p : pieces) p.axis = -1;
   const bool is_cut = pieces[0].axis >= 0;
-  if (is_cut == cut_ && (!params_.by_reader() || matrix == matrix_)) {
+  const bool partial = multiplied && !is_cut && at_.tp > 1 && !at_.sequence;
+  const Cut cut = is_cut ? Cut::cut : partial ? Cut::partial : Cut::whole;
+  if (cut == cut_ && freezes == frozen_ && (!params_.by_reader(freezes) || matrix == matrix_)) {
+    const bool owner = is_cut || (freezes && params_.frozen_whole() ? at_.at.tp == 0
+                                  : partial                         ? at_.counts_partial
+                                                                    : at_.counts_whole);
     for (Param& p : pieces) {
+      group(p);
+      if (p.lr_factor != pieces[0].lr_factor || p.decays != pieces[0].decays)
+        throw ConfigError(spec_.file, p.decays != pieces[0].decays ? "train.no_decay" : "train.lr_factors",
+                          "tell " + pieces[0].name + " from " + p.name + ", which are one matrix here",
+                          "name both, or " + stem_of(pieces));
       p.matrix = matrix;
+      p.frozen = freezes;
+      p.half = params_.halves(freezes, matrix);
+      p.partial = partial;
       if (is_cut) {
         p.extent = p.shape[p.axis] / at_.tp;
         p.begin = p.extent * at_.at.tp;
       }
-      p.writer = held != Held::second_of_two && (is_cut || at_.counts_whole) && writes(p);
+      p.writer = held != Held::second_of_two && owner && writes(p);
     }
     v = b_.params_together(pieces);
   }
   if (held != Held::once) params_.part(part_);
+}
+
+// Its group: how fast it is trained, and whether it decays.
+void Declare::group(Param& p) const {
+  const TrainSpec& t = spec_.train;
+  for (const std::string& text : t.lr_factors)
+    if (const auto f = named_factor(text); f && matches(f->name, p.name)) {
+      p.lr_factor = static_cast<float>(f->factor);
+      break;
+    }
+  p.decays = std::none_of(t.no_decay.begin(), t.no_decay.end(), [&](const std::string& pattern) {
+    return pattern == kVectors ? p.shape.size() == 1 : matches(pattern, p.name);
+  });
+}
+
+// The adapter of a linear, where it has one. What is left whole of it is multiplied by what is cut: A of a
+// linear that is cut by its output, whose gradient comes from that; B of one that is cut by its input.
+void Declare::adapt(Linear& l, int64_t in, const std::vector<Param>& weights) {
+  const TrainSpec& t = spec_.train;
+  if (t.lora_rank == 0) return;
+  const auto targeted = [&](const Param& p) { return any_matches(t.lora_targets, p.name); };
+  if (!targeted(weights[0])) return;
+  for (const Param& w : weights)
+    if (!targeted(w))
+      throw ConfigError(spec_.file, "train.lora_targets",
+                        "name " + weights[0].name + " and not " + w.name + ", which are one linear here",
+                        "name " + stem_of(weights));
+  if (!l.adapter) l.adapter = std::make_shared<Adapter>();
+  auto& [a, b, scale] = *l.adapter;
+  const int axis = weights[0].axis;
+  const int64_t rank = t.lora_rank;
+  a.in = l.in, a.out = b.in = rank, b.out = l.out;
+  scale = static_cast<float>(spec_.lora_scale());
+  const float bound = 1.0f / std::sqrt(static_cast<float>(in));  // PyTorch's of a linear
+  Param first{stem_of(weights) + kLoraA, {rank, in}, Init::uniform, bound, axis == 1 ? 1 : -1};
+  first.adapter = true;
+  std::vector<Param> second;
+  for (const Param& w : weights) {
+    second.push_back({stem_of({w}) + kLoraB, {w.shape[0], rank}, Init::zero, 0, axis == 0 ? 0 : -1});
+    second.back().adapter = true;
+  }
+  tensor(a.weight, true, {std::move(first)}, Held::once, axis == 0);
+  tensor(b.weight, true, std::move(second), Held::once, axis == 1);
 }
 
 void Declare::norm(Norm& n, const std::string& name, int64_t width, double eps, bool beta) {
@@ -38,8 +119,10 @@ void Declare::linear(Linear& l, const std::string& name, int64_t in, int64_t out
   l.in = cut_axis == 1 ? in / at_.tp : in;
   l.out = cut_axis == 0 ? out / at_.tp : out;
   l.fp8 = fp8_;
-  tensor(l.weight, true, {{name + ".weight", {out, in}, Init::normal, kSigma, cut_axis}});
+  const Param weight{name + ".weight", {out, in}, Init::normal, kSigma, cut_axis};
+  tensor(l.weight, true, {weight});
   if (bias) tensor(l.bias, false, {{name + ".bias", {out}, Init::zero, 0, cut_axis == 0 ? 0 : -1}});
+  adapt(l, in, {weight});
 }
 
 void Declare::linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weights,
@@ -47,27 +130,29 @@ void Declare::linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weig
   l.in = in;
   l.out = weights[0].axis == 0 ? out / at_.tp : out;
   l.fp8 = fp8_;
-  tensor(l.weight, true, std::move(weights));
+  tensor(l.weight, true, weights);
   if (!bias.empty()) tensor(l.bias, false, std::move(bias));
+  adapt(l, in, weights);
 }
 
 // ---- where they lie ----
 
 Declare::Declare(Builder& b, const RunSpec& spec, const Sharding& at, Parameters& params)
-    : b_(b), at_(at), params_(params), fp8_(spec.policy.amp == "fp8") {
-  for (int64_t r = 0; at.replicas > 1 && r < at.replicas; ++r) written_.push({0, -r});
+    : b_(b), spec_(spec), at_(at), params_(params), fp8_(spec.policy.amp == "fp8") {
+  for (int64_t r = 0; at.copies > 1 && r < at.copies; ++r) written_.push({0, -r});
 }
 
 // Whether this replica is the one that writes it: whoever has the least so far, all replicas count alike.
 bool Declare::writes(const Param& p) {
-  if (at_.replicas == 1) return true;
+  const bool kept_whole = at_.replicas > 1 || (p.frozen && params_.frozen_whole());
+  if (at_.copies == 1 || !kept_whole) return true;
   int64_t elements = p.axis >= 0 ? p.extent : 1;
   for (size_t i = 0; i < p.shape.size(); ++i)
     if (static_cast<int>(i) != p.axis) elements *= p.shape[i];
   const auto [had, who] = written_.top();
   written_.pop();
   written_.push({had - elements, who});
-  return -who == at_.replica;
+  return -who == at_.copy;
 }
 
 void Declare::list(std::span<const std::unique_ptr<NetPart>> parts) {
@@ -76,10 +161,11 @@ void Declare::list(std::span<const std::unique_ptr<NetPart>> parts) {
   list_ = false;
 }
 
-void Declare::section(const Section& s, bool cut, const Stage& stage,
+void Declare::section(const Section& s, Cut cut, const Stage& stage,
                       std::span<const std::unique_ptr<NetPart>> parts) {
   cut_ = cut;
   matrix_ = s.matrix;
+  frozen_ = s.frozen;
   params_.section(s);
   for (part_ = stage.first; part_ < stage.end; ++part_) {
     const InPart here(b_, part_);
@@ -92,16 +178,25 @@ void declare_parameters(Builder& b, const RunSpec& spec, const Sharding& at, Par
                         const Stages& stages, std::span<const std::unique_ptr<NetPart>> parts) {
   Declare d(b, spec, at, params);
   d.list(parts);
-  for (const bool cut : {true, false}) {
-    if (cut && at.tp == 1) continue;
-    for (const bool matrix : {true, false}) {
-      if (!matrix && !params.by_reader()) continue;
-      for (const Stage& stage : stages.list())
-        d.section({.chunk = stage.chunk,
-                   .group = cut ? at.cut_group : at.whole_group,
-                   .matrix = matrix,
-                   .counted = cut || at.counts_whole},
-                  cut, stage, parts);
+  const bool some_frozen = std::any_of(b.plan.tensors.begin(), b.plan.tensors.end(),
+                                       [](const Tensor& t) { return t.frozen; });
+  for (const bool frozen : {false, true}) {
+    if (frozen && !some_frozen) continue;
+    for (const Cut cut : {Cut::cut, Cut::partial, Cut::whole}) {
+      if (cut == Cut::cut && at.tp == 1) continue;
+      if (cut == Cut::partial && (at.tp == 1 || at.sequence || frozen || spec.train.lora_rank == 0)) continue;
+      for (const bool matrix : {true, false}) {
+        if (!matrix && !params.by_reader(frozen)) continue;
+        for (const Stage& stage : stages.list())
+          d.section({.chunk = stage.chunk,
+                     .group = cut == Cut::cut       ? at.cut_group
+                              : cut == Cut::partial ? at.partial_group
+                                                    : at.whole_group,
+                     .matrix = matrix,
+                     .counted = cut == Cut::cut || (cut == Cut::partial ? at.counts_partial : at.counts_whole),
+                     .frozen = frozen},
+                    cut, stage, parts);
+      }
     }
   }
   params.end();

@@ -21,6 +21,10 @@ constexpr float kSigma = 0.02f;  // of a transformer's first weights
 /// A tensor that both ends of a pipeline hold is declared by each.
 enum class Held : uint8_t { once, first_of_two, second_of_two };
 
+/// Of a parameter: whether tensor parallelism cuts it. partial: it does not, and its gradient is this rank's
+/// part of a sum (adapter.h).
+enum class Cut : uint8_t { cut, partial, whole };
+
 /// What a part says which parameters it has to. Parts are asked several times: for the list of the whole
 /// net's tensors, and for each section of the flat parameters.
 class Declare {
@@ -38,22 +42,30 @@ class Declare {
                                  std::span<const std::unique_ptr<NetPart>>);
   Declare(Builder& b, const RunSpec& spec, const Sharding& at, Parameters& params);
   void list(std::span<const std::unique_ptr<NetPart>> parts);
-  void section(const Section& s, bool cut, const Stage& stage,
+  void section(const Section& s, Cut cut, const Stage& stage,
                std::span<const std::unique_ptr<NetPart>> parts);
+  void adapt(Linear& l, int64_t in, const std::vector<Param>& weights);
+  /// `multiplied`: by what tensor parallelism cuts, though it is whole itself.
+  void tensor(View& v, bool matrix, std::vector<Param> pieces, Held held, bool multiplied);
+  bool frozen(const std::vector<Param>& pieces) const;
+  void group(Param& p) const;
   bool writes(const Param& p);
 
   Builder& b_;
+  const RunSpec& spec_;
   const Sharding& at_;
   Parameters& params_;
   const bool fp8_;
-  bool list_ = false, cut_ = false;  // what is asked for
-  bool matrix_ = false;
+  bool list_ = false;  // what is asked for: the list, or …
+  Cut cut_ = Cut::whole;
+  bool matrix_ = false, frozen_ = false;  // … what is of this section
   int part_ = 0;
   std::priority_queue<std::pair<int64_t, int64_t>> written_;  // minus elements and replica: least on top
 };
 
 /// Those that tensor parallelism cuts lie first, then those that it leaves whole: their gradients are summed
-/// over different groups. Within both: chunk by chunk, in forward order.
+/// over different groups; what is frozen lies behind what is trained. Within each: chunk by chunk, in forward
+/// order.
 void declare_parameters(Builder& b, const RunSpec& spec, const Sharding& at, Parameters& params,
                         const Stages& stages, std::span<const std::unique_ptr<NetPart>> parts);
 

@@ -139,8 +139,10 @@ void GraphMlp::zero_gradients() const {
   zero("norm.weight", gamma_);
   zero("norm.bias", beta_);
   for (size_t i = biases_.size(); i-- > 0;) zero("bias" + std::to_string(i), biases_[i]);
-  for (size_t i = linears_.size(); i-- > 0;) zero("linear" + std::to_string(i + 1), linears_[i].weight);
-  for (size_t i = 0; i < weights_.size(); ++i) zero(operands_[i].name, weights_[i].weight);
+  for (size_t i = linears_.size(); i-- > 0;)
+    layers_.zero_gradients(path_ + "/linear" + std::to_string(i + 1), linears_[i]);
+  for (size_t i = 0; i < weights_.size(); ++i)
+    layers_.zero_gradients(path_ + "/" + operands_[i].name, weights_[i]);
 }
 
 View as_act(Emission& e, const std::string& path, const std::string& name, const View& x, bool keep) {

@@ -1,5 +1,7 @@
 #include "model/nets/layers.h"
 
+#include "model/nets/adapter.h"
+
 namespace isobar {
 namespace {
 
@@ -23,6 +25,7 @@ Emission::Emission(Builder& b, const RunSpec& spec)
 void Emission::backward_begins(bool accumulate) {
   accumulate_ = accumulate;
   postponed_.clear();
+  adapter_gradients_.clear();
 }
 
 View Emission::operand(const std::string& name, DType t, int64_t count) {
@@ -88,6 +91,15 @@ void Layers::linear_forward(const std::string& path, const Linear& l, const View
       OpKind::gemm, path,
       {.m = rows, .n = l.out, .k = l.in, .trans_b = true, .accumulate = add, .tf32 = e_.tf32_, .fp8 = l.fp8},
       {x, b_.weight(l.weight), bias}, {y});
+  if (!l.adapter) return;
+  const auto& [a, b, scale] = *l.adapter;
+  const View t = b_.scratch(path + ".lora.t", e_.act, rows * a.out);
+  b_.emit(OpKind::gemm, path + "/lora_A",
+          {.m = rows, .n = a.out, .k = a.in, .trans_b = true, .tf32 = e_.tf32_, .scale = scale},
+          {x, b_.weight(a.weight), View{}}, {t});
+  b_.emit(OpKind::gemm, path + "/lora_B",
+          {.m = rows, .n = b.out, .k = b.in, .trans_b = true, .accumulate = true, .tf32 = e_.tf32_},
+          {t, b_.weight(b.weight), View{}}, {y});
 }
 
 void Layers::linear_backward_input(const std::string& path, const Linear& l, const View& dy, const View& dx,
@@ -95,15 +107,63 @@ void Layers::linear_backward_input(const std::string& path, const Linear& l, con
   b_.emit(OpKind::gemm, path + "/backward_input",
           {.m = rows, .n = l.in, .k = l.out, .accumulate = add, .tf32 = e_.tf32_, .fp8 = l.fp8},
           {dy, b_.weight(l.weight), View{}}, {dx});
+  if (!l.adapter) return;
+  const Linear& a = l.adapter->a;
+  b_.emit(OpKind::gemm, path + "/lora_A/backward_input",
+          {.m = rows, .n = a.in, .k = a.out, .accumulate = true, .tf32 = e_.tf32_},
+          {adapter_gradient(path, l, dy), b_.weight(a.weight), View{}}, {dx});
+}
+
+// s dy B: of what A gives
+View Layers::adapter_gradient(const std::string& path, const Linear& l, const View& dy) const {
+  const auto& [a, b, scale] = *l.adapter;
+  View& dt = e_.adapter_gradients_[l.adapter.get()];
+  const int64_t rows = dy.count / l.out;
+  dt = e_.operand(path + ".lora.dt", e_.act, rows * a.out);
+  b_.emit(OpKind::gemm, path + "/lora_B/backward_input",
+          {.m = rows, .n = b.in, .k = b.out, .tf32 = e_.tf32_, .scale = scale},
+          {dy, b_.weight(b.weight), View{}}, {dt});
+  return dt;
+}
+
+// What A gave is made again: it is cheap, and nothing is kept for it.
+void Layers::adapter_backward_weight(const std::string& path, const Linear& l, const View& x, const View& dy,
+                                     int64_t rows) const {
+  const auto& [a, b, scale] = *l.adapter;
+  const auto known = e_.adapter_gradients_.find(l.adapter.get());
+  const View dt = known != e_.adapter_gradients_.end() ? known->second : adapter_gradient(path, l, dy);
+  const int64_t own = x.count / l.in;
+  const View t = e_.operand(path + ".lora.t", e_.act, own * a.out);
+  b_.emit(OpKind::gemm, path + "/lora_A/recompute",
+          {.m = own, .n = a.out, .k = a.in, .trans_b = true, .tf32 = e_.tf32_, .scale = scale},
+          {x, b_.weight(a.weight), View{}}, {t});
+  put_off_or_emit(path + "/lora_B", b, t, dy, rows);
+  put_off_or_emit(path + "/lora_A", a, x, dt, rows);
 }
 
 void Layers::linear_backward_weight(const std::string& path, const Linear& l, const View& x, const View& dy,
                                     int64_t rows) const {
+  if (b_.trained(l.weight)) put_off_or_emit(path, l, x, dy, rows);
+  if (l.adapter) adapter_backward_weight(path, l, x, dy, rows);
+}
+
+void Layers::put_off_or_emit(const std::string& path, const Linear& l, const View& x, const View& dy,
+                             int64_t rows) const {
   const Emission::Postponed p{path, &l, x, dy, rows, b_.part(), &at_};
   if (e_.split)
     e_.postponed_.push_back(p);
   else
     e_.weight_gradient(p);
+}
+
+void Layers::zero_gradients(const std::string& path, const Linear& l) const {
+  const auto zero = [&](const std::string& what, const View& weight) {
+    b_.emit(OpKind::zero, path + what + "/backward_zero", {.m = 1, .n = weight.count}, {}, {b_.grad(weight)});
+  };
+  zero("", l.weight);
+  if (!l.adapter) return;
+  zero("/lora_A", l.adapter->a.weight);
+  zero("/lora_B", l.adapter->b.weight);
 }
 
 // ---- norms ----

@@ -7,6 +7,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,11 +16,14 @@
 
 namespace isobar {
 
+struct Adapter;
+
 struct Linear {
   View weight;  // [out, in], both as held here
   View bias;    // [out], absent in nets without
   int64_t in = 0, out = 0;
   bool fp8 = false;  // its products, all three
+  std::shared_ptr<Adapter> adapter = {};
 };
 
 struct Norm {        // parameters and what its forward saves
@@ -93,6 +97,7 @@ class Emission {
   void weight_gradient(const Postponed& p);
   const bool tf32_;
   bool accumulate_ = false;
+  std::map<const Adapter*, View> adapter_gradients_;  // of what A gives, of the backward that is open
   std::vector<Postponed> postponed_;
   std::map<std::string, View> operands_;  // saved ones, by name
 };
@@ -121,6 +126,8 @@ class Layers {
   /// `stream`, of which every place of the net has its own.
   View dropout(const std::string& path, const View& y, bool keep, int64_t stream = 0) const;
   void dropout_backward(const std::string& path, const View& dy, const View& mask, int64_t stream = 0) const;
+  /// Of a rank without rows: what backward would have written of the weights.
+  void zero_gradients(const std::string& path, const Linear& l) const;
 
   // ---- tensor parallelism ----
   /// Partial [full_rows, D] of a row-parallel linear -> their sum, this rank's rows of it
@@ -131,6 +138,11 @@ class Layers {
 
  private:
   Attrs dropout_attrs(const View& y, int64_t stream) const;
+  void put_off_or_emit(const std::string& path, const Linear& l, const View& x, const View& dy,
+                       int64_t rows) const;
+  void adapter_backward_weight(const std::string& path, const Linear& l, const View& x, const View& dy,
+                               int64_t rows) const;
+  View adapter_gradient(const std::string& path, const Linear& l, const View& dy) const;
 
   Emission& e_;
   Builder& b_;

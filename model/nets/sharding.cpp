@@ -11,11 +11,13 @@ GroupAxes group_axes(bool sequence, bool sharded) {
           .samples = sequence ? "tp-cp" : "cp",
           .whole = sequence ? "tp-cp-dp" : "cp-dp",
           .cut = "cp-dp",
+          .partial = "tp-cp-dp",
           .norm = sharded ? "tp-cp-dp-pp" : "tp-pp",
           .metrics = "dp-pp"};
 }
 
-int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequence, bool sharded, bool wraps) {
+int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequence, bool sharded, bool wraps,
+                    bool adapters) {
   const auto several = [&](std::string_view axes) {
     const auto spans = [&](const char* axis, int64_t size) {
       return size > 1 && axes.find(axis) != std::string_view::npos;
@@ -25,7 +27,7 @@ int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequenc
   const GroupAxes a = group_axes(sequence, sharded);
   const int64_t pairs = pp == 1 ? 0 : pp == 2 && !wraps ? 2 : 4;
   return several(a.tp) + several(a.cp) + several(a.samples) + several(a.whole) +
-         (tp > 1 ? several(a.cut) : 0) + several(a.norm) + several(a.metrics) + pairs;
+         (tp > 1 ? several(a.cut) + (adapters && !sequence ? several(a.partial) : 0) : 0) + several(a.norm) + several(a.metrics) + pairs;
 }
 
 Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_sample)
@@ -51,8 +53,13 @@ Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_
   norm_group = group("norm", axes.norm);
   metrics_group = group("metrics", axes.metrics);
   counts_whole = at.tp == 0 || (sharded && sequence);
-  replicas = sharded ? 1 : spec.layout.dp * cp;
-  replica = sharded ? 0 : at.dp * cp + at.cp;
+  counts_partial = at.tp == 0 || sharded;
+  if (spec.train.lora_rank > 0 && tp > 1)
+    partial_group = sequence ? whole_group : group("dp.partial", axes.partial);
+  copies = spec.layout.dp * cp;
+  copy = at.dp * cp + at.cp;
+  replicas = sharded ? 1 : copies;
+  replica = sharded ? 0 : copy;
 }
 
 Sharding Sharding::with_tokens(int64_t tokens_of_sample) const {

@@ -20,7 +20,7 @@ namespace isobar {
 /// Axes that each group of a rank spans.
 struct GroupAxes {
   const char *tp, *cp, *samples, *whole;
-  const char* cut;  // where tp > 1
+  const char *cut, *partial;  // where tp > 1; of adapters, without sequence parallelism
   const char *norm, *metrics;
 };
 /// `sequence`: sequence parallelism is on; `sharded`: ZeRO of any stage.
@@ -28,8 +28,9 @@ GroupAxes group_axes(bool sequence, bool sharded);
 
 /// Groups of two ranks and more that the rank with most of them is in: those above, and the pairs of a
 /// pipeline's neighbours, of one direction each (stages.h). A tied embedding's is not counted. `wraps`:
-/// interleaved chunks, whose last stage sends to the first.
-int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequence, bool sharded, bool wraps);
+/// interleaved chunks, whose last stage sends to the first; `adapters`: there are some.
+int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequence, bool sharded, bool wraps,
+                    bool adapters = false);
 
 struct Sharding {
   /// `tokens`: of a sample.
@@ -51,14 +52,16 @@ struct Sharding {
   int sample_group = -1;   // ranks that hold rows of the same samples: they add up the loss
   int whole_group = -1;    // gradients of what tensor parallelism leaves whole: summed over …
   int cut_group = -1;      // … and of what it cuts
+  int partial_group = -1;  // … and of what it leaves whole, but is multiplied by a part: adapters have some
   int norm_group = -1;     // ranks that answer for other parameters: they add up the gradient norm
   int metrics_group = -1;  // ranks with other samples, and stages without any
 
   // Of ranks that hold the same values one counts their gradients in the norm, and one writes them to
   // checkpoints: of what tensor parallelism leaves whole the first; without ZeRO's shards those that differ
   // by samples and tokens only are replicas and take tensors by turns (declare.cpp).
-  bool counts_whole;
+  bool counts_whole, counts_partial;
   int64_t replicas, replica;  // 1, 0: nobody else holds this rank's shards
+  int64_t copies, copy;       // of what every rank keeps whole, whatever ZeRO's stage
 
   std::vector<int64_t> row_elements(int64_t width) const;  // parts of a tp gather of [full_rows, width]
 

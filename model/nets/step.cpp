@@ -22,6 +22,7 @@ ParameterPolicy policy_of(const RunSpec& spec, DType act) {
           .grads = p.main_grads_dtype == "bf16" ? DType::bf16 : DType::f32,
           .bucket = std::max<int64_t>(1, bucket),
           .sgd = spec.train.optimizer == "sgd",
+          .ema = static_cast<float>(spec.train.ema),
           .offload = p.offload_optimizer,
           .overlap = p.overlap};
 }
@@ -60,6 +61,7 @@ class Step {
     else
       for (const Stage& stage : stages_.list()) routines.push_back(emit_chunk(chunks, stage));
     const int optimizer = emit_optimizer();
+    if (s_.train.ema > 0) plan.exchange = {{emit_exchange(), 0, 0}};
     const int eval_end = at_.metrics_group >= 0 ? emit_eval_end() : -1;
     plan.init = {{init, 0, 0}};
     plan.train.push_back({begin, 0, 0});
@@ -227,6 +229,13 @@ class Step {
   int emit_init() {
     const int r = b_.begin("init", Pass::init);
     params_.copies("params");
+    b_.end();
+    return r;
+  }
+
+  int emit_exchange() {
+    const int r = b_.begin("exchange", Pass::init);
+    params_.exchange("ema");
     b_.end();
     return r;
   }

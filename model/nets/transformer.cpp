@@ -88,9 +88,11 @@ class LanguageModel : public Transformer {
     const bool first = at_.at.pp == 0, last = at_.at.pp == at_.pp - 1;
     if (!tied_ || !(first || last)) return;
     Builder& b = e_.b;
+    const View table = first ? embed_->table() : head_->table();
+    if (!b.trained(table)) return;
     const std::vector<int> ranks = group_of(e_.spec.layout, "pp", b.plan.rank);
     const int group = b.group("embedding", {ranks.front(), ranks.back()});
-    const View g = params.kept_gradient(first ? embed_->table() : head_->table());
+    const View g = params.kept_gradient(table);
     b.emit(OpKind::all_reduce, "optimizer/embedding/all_reduce", {.group = group}, {g}, {g}, Lane::dp);
   }
 

@@ -42,7 +42,8 @@ View Builder::at(Use use, const View& param) const {
   if (home != homes.begin()) {
     --home;
     const int64_t from = param.offset - home->first;
-    if (from + param.count <= home->second.count) return home->second.slice(from, param.count);
+    if (from + param.count <= home->second.count)
+      return home->second ? home->second.slice(from, param.count) : View{};
   }
   throw std::logic_error("the parameters at " + std::to_string(param.offset) + " are not on this rank now");
 }
@@ -98,6 +99,8 @@ void Builder::end() {
 Op& Builder::emit(OpKind kind, const std::string& path, Attrs a, std::vector<View> reads,
                   std::vector<View> writes, Lane lane) {
   if (routine_ < 0) throw std::logic_error("op " + path + " is emitted outside of a routine");
+  if (!writes.empty() && std::none_of(writes.begin(), writes.end(), [](const View& v) { return bool(v); }))
+    return left_out_ = {kind, lane, std::move(a), {}, {}, path};
   for (auto* operands : {&reads, &writes})
     for (View& v : *operands)
       if (v.buffer == -2) v = at(Use::vector, v);

@@ -36,9 +36,12 @@ class Builder {
   /// Where ops find the flat range that begins at `begin`, from here on.
   void home(Use use, int64_t begin, const View& at) { homes_[static_cast<int>(use)][begin] = at; }
   void no_home(Use use, int64_t begin) { homes_[static_cast<int>(use)].erase(begin); }
+  /// The flat range is frozen: grad() of it is absent, and who would write nothing else is not emitted.
+  void freeze(int64_t begin, int64_t count) { home(Use::gradient, begin, {-1, 0, count}); }
+  bool trained(const View& param) const { return static_cast<bool>(grad(param)); }
   /// What matrix products read: the 16-bit copy where there is one.
   View weight(const View& param) const;
-  View grad(const View& param) const { return at(Use::gradient, param); }
+  View grad(const View& param) const { return at(Use::gradient, param); }  // absent: it is frozen
 
   // ---- buffers ----
   View persistent(const std::string& name, BufferKind kind, DType t, int64_t count) {
@@ -63,6 +66,7 @@ class Builder {
   // ---- routines and ops ----
   int begin(const std::string& name, Pass pass, int chunk = 0);  // returns the routine's index
   void end();
+  /// An op all of whose results are absent is left out.
   Op& emit(OpKind kind, const std::string& path, Attrs a, std::vector<View> reads, std::vector<View> writes,
            Lane lane = Lane::compute);
   /// Of attention, whose last write is its workspace, or absent: other kinds have one only if it is wanted.
@@ -82,6 +86,7 @@ class Builder {
   int64_t param_end_ = 0;             // elements declared so far, gaps included
   std::map<int64_t, View> homes_[3];  // by use: first flat element -> where it lives
   int routine_ = -1, part_ = -1;
+  Op left_out_{};
   bool shares_saved_ = false;
   using SavedKey = std::tuple<int32_t, int, std::string, int>;  // chunk, part, name, how often before
   std::map<SavedKey, View> saved_;

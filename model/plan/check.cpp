@@ -117,7 +117,7 @@ void check_calls(const std::vector<Plan>& plans) {
   for (const Plan& plan : plans) {
     std::map<GroupKey, std::vector<Call>> own;
     std::map<GroupKey, const Op*> first;
-    std::vector<const std::vector<Invocation>*> lists = {&plan.init, &plan.train, &plan.eval};
+    std::vector<const std::vector<Invocation>*> lists = {&plan.init, &plan.train, &plan.eval, &plan.exchange};
     for (const std::vector<Invocation>& shorter : plan.shorter) lists.push_back(&shorter);
     for (const auto* list : lists)
       for (const Invocation& i : *list)
@@ -256,7 +256,8 @@ void check(const std::vector<Plan>& plans) {
     const char* name;
     std::vector<Invocation> Plan::*invocations;
   };
-  for (const List& list : {List{"init", &Plan::init}, List{"train", &Plan::train}, List{"eval", &Plan::eval}})
+  for (const List& list : {List{"init", &Plan::init}, List{"train", &Plan::train}, List{"eval", &Plan::eval},
+        List{"exchange", &Plan::exchange}})
     for (const bool serial : {false, true}) {
       std::vector<Program> programs;
       programs.reserve(plans.size());

@@ -61,6 +61,8 @@ enum class OpKind : uint8_t {
   loss_scale,
   adam,
   sgd,
+  average,  // of a parameter over steps
+  swap,     // of two buffers' content
   rms_norm,
   rms_norm_backward,
   swiglu,  // u: gate and up
@@ -111,12 +113,13 @@ struct Attrs {
   bool causal = false;
   Activation activation = Activation::gelu;  // activation, and its backward
   bool fp8 = false;                          // gemm: operands are rounded to 8 bits on the way in
-  float scale = 0;      // attention: 1/sqrt(d); loss: weight of this micro-batch in the step's mean
+  float scale = 0;      // attention: 1/sqrt(d); loss: weight of this micro-batch in the step's mean; gemm: of
+                        // the product (0: 1)
   float eps = 0;        // norms
   int64_t period = 0;   // residual_norm, period_sum: rows after which the residual repeats (0: never);
                         // dropout: rows of a micro-batch, of all ranks together
   int64_t row0 = 0;     // of these rows within a period; images: of these rows within batch * tokens
-  float rate = 0;       // dropout: share of the elements that become zero
+  float rate = 0;       // dropout: share of the elements that become zero; average: of what is new
   int64_t stream = 0;   // dropout: of random numbers, with train.seed and the step
   int64_t column0 = 0;  // cross_entropy: the class that the first column stands for
   bool first = false;   // residual_norm_backward, attention_merge: written, not added to

@@ -1,9 +1,12 @@
 #include "model/plan/parameters.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <stdexcept>
 #include <utility>
+
+#include "model/plan/parameter_groups.h"
 
 namespace isobar {
 namespace {
@@ -61,8 +64,9 @@ void Parameters::allot(Unit& u) {
     next += whole ? u.size() : u.share();
     return at;
   };
-  u.params = take(params_, whole_params(u));
+  if (!half(u)) u.params = take(params_, whole_params(u));
   if (copied(u)) u.params16 = take(params16_, whole_params16(u));
+  if (u.section.frozen) return;
   u.grads = take(grads_, whole_grads(u));
   u.moments = take(moments_, !sharded(u));
 }
@@ -75,17 +79,23 @@ void Parameters::end() {
   const BufferKind home = policy_.offload ? BufferKind::host : BufferKind::adam;
   plan.adam_m = b_.persistent("adam.m", home, DType::f32, moments_);
   if (!policy_.sgd) plan.adam_v = b_.persistent("adam.v", home, DType::f32, moments_);
+  if (policy_.ema > 0) plan.ema_all = b_.persistent("ema", home, DType::f32, moments_);
   if (params16_ > 0)
     plan.params16_all = b_.persistent("params16", BufferKind::params16, policy_.act, params16_);
   for (const Unit& u : units_) {
-    if (whole_params(u)) b_.home(Use::vector, u.begin, plan.params_all.slice(u.params, u.size()));
+    if (whole_params(u) && !half(u))
+      b_.home(Use::vector, u.begin, plan.params_all.slice(u.params, u.size()));
     if (copied(u) && whole_params16(u))
       b_.home(Use::matrix, u.begin, plan.params16_all.slice(u.params16, u.size()));
-    if (ops_accumulate()) b_.home(Use::gradient, u.begin, plan.grads_all.slice(u.grads, u.size()));
+    if (u.section.frozen)
+      b_.freeze(u.begin, u.size());
+    else if (ops_accumulate())
+      b_.home(Use::gradient, u.begin, plan.grads_all.slice(u.grads, u.size()));
     const int64_t first = sharded(u) ? u.me * u.share() : 0;
-    const Shard shard{u.begin + first, sharded(u) ? u.share() : u.size(),
-                      u.params + (whole_params(u) ? first : 0), u.moments};
-    plan.shards.push_back(shard);
+    const bool whole = half(u) ? whole_params16(u) : whole_params(u);
+    const int64_t at = (half(u) ? u.params16 : u.params) + (whole ? first : 0);
+    plan.shards.push_back(
+        {u.begin + first, sharded(u) ? u.share() : u.size(), at, u.section.frozen ? -1 : u.moments});
   }
   find_gaps();
 }
@@ -143,7 +153,7 @@ void Parameters::backward(int chunk, bool first, bool last) {
   if (ops_accumulate()) return;
   for (size_t i = 0; i < units_.size(); ++i) {
     const Unit& u = units_[i];
-    if (u.section.chunk != chunk_) continue;
+    if (u.section.chunk != chunk_ || u.section.frozen) continue;
     const bool direct = whole_grads(u) && first && policy_.grads == DType::f32;
     if (!direct) raw_[i] = b_.scratch("grads" + std::to_string(u.begin), DType::f32, u.size());
     b_.home(Use::gradient, u.begin, direct ? b_.plan.grads_all.slice(u.grads, u.size()) : raw_[i]);
@@ -204,9 +214,9 @@ void Parameters::finish(const View& last) {
 
 // `after`: who reads it too cannot begin under backward.
 void Parameters::reduce(size_t index, const View& after) {
-  if (reduced_[index]) return;
-  reduced_[index] = true;
   const Unit& u = units_[index];
+  if (reduced_[index] || u.section.frozen) return;
+  reduced_[index] = true;
   const std::string bucket = bucket_of(u);
   const View raw = raw_[index], kept = share(u, b_.plan.grads_all, u.grads, whole_grads(u));
   const auto communicate = [&](OpKind kind, const View& from, const View& to) {
@@ -259,20 +269,23 @@ std::vector<Parameters::Run> Parameters::runs() const {
   const Plan& plan = b_.plan;
   std::vector<Run> out;
   for (const Unit& u : units_) {
+    if (u.section.frozen) continue;
     const Run r{"/bucket" + std::to_string(u.begin),
                 &u,
                 u.section.counted,
+                u.begin + (sharded(u) ? u.me * u.share() : 0),
                 share(u, plan.params_all, u.params, whole_params(u)),
                 copied(u) ? share(u, plan.params16_all, u.params16, whole_params16(u)) : View{},
                 share(u, plan.grads_all, u.grads, whole_grads(u)),
                 share(u, plan.adam_m, u.moments, false),
-                policy_.sgd ? View{} : share(u, plan.adam_v, u.moments, false)};
+                policy_.sgd ? View{} : share(u, plan.adam_v, u.moments, false),
+                policy_.ema > 0 ? share(u, plan.ema_all, u.moments, false) : View{}};
     const Unit* before = out.empty() ? nullptr : units_.data() + (&u - units_.data()) - 1;
-    if (before && !policy_.offload && !sharded(*before) && !sharded(u) &&
+    if (before && !before->section.frozen && !policy_.offload && !sharded(*before) && !sharded(u) &&
         before->section.counted == r.counted && copied(*before) == copied(u)) {
       Run& last = out.back();
       last.unit = nullptr;
-      for (View Run::*v : {&Run::param, &Run::param16, &Run::grad, &Run::m, &Run::v})
+      for (View Run::*v : {&Run::param, &Run::param16, &Run::grad, &Run::m, &Run::v, &Run::ema})
         if (last.*v) (last.*v).count += (r.*v).count;
     } else {
       out.push_back(r);
@@ -314,13 +327,27 @@ void Parameters::squared_norm(const View& sum) {
             {.m = 1, .n = r.grad.count, .accumulate = !first}, {r.grad}, {sum});
     first = false;
   }
-  if (first) throw std::logic_error("no gradient of this rank counts in the norm");
+  if (!first) return;
+  if (std::none_of(units_.begin(), units_.end(), [](const Unit& u) { return u.section.frozen; }))
+    throw std::logic_error("no gradient of this rank counts in the norm");
+  b_.emit(OpKind::zero, "optimizer/grad_norm/none", {.m = 1, .n = 1}, {}, {sum});
 }
 
 void Parameters::transfer(const std::string& path, const View& from, const View& to, Lane lane) {
   Attrs a{.m = 1, .n = from.count};
   a.extent[0] = a.extent[1] = a.extent[2] = 1;
   b_.emit(OpKind::copy, path, a, {from}, {to}, lane);
+}
+
+// Absent where all of it is trained alike, as the specification says it of all.
+View Parameters::groups_of(const Run& r) const {
+  const std::vector<ParameterGroup> groups = parameter_groups(b_.plan.params, r.flat, r.param.count);
+  if (groups.size() == 1 && groups[0].lr == 1 && groups[0].decay == 1) return {};
+  return b_.constant("optimizer/groups" + r.name, DType::i32,
+                     static_cast<int64_t>(groups.size() * sizeof(ParameterGroup) / size_of(DType::i32)),
+                     [groups](void* to) {
+                       std::memcpy(to, groups.data(), groups.size() * sizeof(ParameterGroup));
+                     });
 }
 
 void Parameters::update(const View& scalars, const View& norm2) {
@@ -331,7 +358,7 @@ void Parameters::update(const View& scalars, const View& norm2) {
   };
   const auto load = [&](size_t i) {
     if (!policy_.offload || i >= all.size()) return;
-    for (View Run::*v : {&Run::m, &Run::v}) {
+    for (View Run::*v : {&Run::m, &Run::v, &Run::ema}) {
       if (!(kept[i].*v)) continue;
       all[i].*v = b_.scratch(path(i, v), DType::f32, (kept[i].*v).count);
       transfer(path(i, v) + "/load", kept[i].*v, all[i].*v, Lane::h2d);
@@ -342,17 +369,34 @@ void Parameters::update(const View& scalars, const View& norm2) {
     if (policy_.overlap) load(i + 1);
     const Run& r = all[i];
     const Attrs a{.m = 1, .n = r.grad.count};
+    std::vector<View> reads = {r.grad, scalars, norm2};
+    if (const View groups = groups_of(r)) reads.push_back(groups);
     if (policy_.sgd)
-      b_.emit(OpKind::sgd, "optimizer/sgd" + r.name, a, {r.grad, scalars, norm2}, {r.param, r.m, r.param16});
+      b_.emit(OpKind::sgd, "optimizer/sgd" + r.name, a, std::move(reads), {r.param, r.m, r.param16});
     else
-      b_.emit(OpKind::adam, "optimizer/adam" + r.name, a, {r.grad, scalars, norm2},
-              {r.param, r.m, r.v, r.param16});
+      b_.emit(OpKind::adam, "optimizer/adam" + r.name, a, std::move(reads), {r.param, r.m, r.v, r.param16});
     if (r.unit) spread(*r.unit);
+    if (r.ema)
+      b_.emit(OpKind::average, "optimizer/ema" + r.name, {.m = 1, .n = r.param.count, .rate = 1 - policy_.ema},
+              {r.param, scalars}, {r.ema});
     if (!policy_.offload) continue;
-    for (View Run::*v : {&Run::m, &Run::v})
+    for (View Run::*v : {&Run::m, &Run::v, &Run::ema})
       if (kept[i].*v) transfer(path(i, v) + "/store", r.*v, kept[i].*v, Lane::d2h);
     if (!policy_.overlap) load(i + 1);
   }
+}
+
+void Parameters::exchange(const std::string& path) {
+  for (const Run& r : runs()) {
+    View average = r.ema;
+    if (policy_.offload) {
+      average = b_.scratch(path + r.name + ".ema", DType::f32, r.ema.count);
+      transfer(path + r.name + "/load", r.ema, average, Lane::h2d);
+    }
+    b_.emit(OpKind::swap, path + r.name, {.m = 1, .n = r.param.count}, {r.param, average}, {r.param, average});
+    if (policy_.offload) transfer(path + r.name + "/store", average, r.ema, Lane::d2h);
+  }
+  copies(path);
 }
 
 }  // namespace isobar

@@ -13,6 +13,9 @@
 // Where matrix products read 16-bit copies, the f32 masters are kept like the moments, and what is read in
 // f32 (norms, biases, embeddings) is in units of its own that are not copied.
 //
+// What is frozen is in units of its own: parameters alone, in the type that they are read in, of which ranks
+// keep shares at stage 3 only.
+//
 //   Parameters p(b, {.zero = 1, .act = DType::bf16});
 //   p.section({.chunk = 0, .group = dp, .matrix = true});
 //   p.part(0);                           // what is declared from here on belongs to part 0 of the net
@@ -33,6 +36,7 @@ struct ParameterPolicy {
   DType grads = DType::f32;  // kept and summed in; ops write them in f32
   int64_t bucket = 1 << 22;  // elements: units are at least as large, but at stage 3 one part each
   bool sgd = false;          // one moment, the momentum, instead of Adam's two
+  float ema = 0;             // of a moving average of the weights, kept as the moments are; 0: none
   bool offload = false;      // moments live in host memory: each unit's come for its update and go again
   bool overlap = true;       // communication under compute; false: after and before it
 };
@@ -42,6 +46,7 @@ struct Section {        // neighbours in the flat parameters with one fate
   int group = -1;       // ranks that sum its gradients (-1: this one alone)
   bool matrix = true;   // matrix products read it; else f32 ops
   bool counted = true;  // this rank's share counts in the norm of all gradients
+  bool frozen = false;
   bool operator==(const Section&) const = default;
 };
 
@@ -70,7 +75,11 @@ class Parameters {
   /// Ops of later micro-batches add to the gradients themselves; else they write them, and it is done here.
   bool ops_accumulate() const { return policy_.zero < 2 && policy_.grads == DType::f32; }
   /// What matrix products read is declared in sections of its own.
-  bool by_reader() const { return policy_.zero > 0 && policy_.act != DType::f32; }
+  bool by_reader(bool frozen) const { return (policy_.zero > 0 || frozen) && policy_.act != DType::f32; }
+  /// Of what is read by matrix products or not: whether the copy that those read is all there is of it.
+  bool halves(bool frozen, bool matrix) const { return frozen && matrix && policy_.act != DType::f32; }
+  /// Every rank keeps frozen parameters whole.
+  bool frozen_whole() const { return policy_.zero < 3; }
 
   // ---- inside routines of their own ----
   void copies(const std::string& path);         // masters to 16-bit copies and to the other ranks
@@ -78,6 +87,8 @@ class Parameters {
   void squared_norm(const View& sum);           // of this rank's share of the gradients
   /// One Adam (or SGD) a unit: `scalars` and `norm2` are operands of the op.
   void update(const View& scalars, const View& norm2);
+  /// What is trained and its moving average change places, and with it all copies.
+  void exchange(const std::string& path);
 
  private:
   struct Unit {
@@ -95,10 +106,15 @@ class Parameters {
     std::string name;
     const Unit* unit;  // nullptr: several
     bool counted;
-    View param, param16, grad, m, v;
+    int64_t flat;  // where it begins among the flat parameters
+    View param, param16, grad, m, v, ema;
   };
+  View groups_of(const Run& r) const;
   bool copied(const Unit& u) const { return u.section.matrix && policy_.act != DType::f32; }
-  bool sharded(const Unit& u) const { return policy_.zero > 0 && u.ranks > 1; }
+  bool half(const Unit& u) const { return halves(u.section.frozen, u.section.matrix); }
+  bool sharded(const Unit& u) const {
+    return policy_.zero > 0 && u.ranks > 1 && (!u.section.frozen || !frozen_whole());
+  }
   bool whole_params(const Unit& u) const { return !sharded(u) || (policy_.zero < 3 && !copied(u)); }
   bool whole_params16(const Unit& u) const { return !sharded(u) || policy_.zero < 3; }
   bool whole_grads(const Unit& u) const { return !sharded(u) || policy_.zero < 2; }

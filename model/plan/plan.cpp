@@ -27,13 +27,25 @@ const Metric& Plan::metric(const std::string& name) const {
   throw std::out_of_range("the net has no metric " + name);
 }
 
+namespace {
+
+int64_t count_of(const Tensor& t) {
+  int64_t count = 1;
+  for (int64_t extent : t.shape) count *= extent;
+  return count;
+}
+
+}  // namespace
+
 int64_t Plan::parameter_count() const {
   int64_t n = 0;
-  for (const Tensor& t : tensors) {
-    int64_t count = 1;
-    for (int64_t extent : t.shape) count *= extent;
-    n += count;
-  }
+  for (const Tensor& t : tensors) n += count_of(t);
+  return n;
+}
+
+int64_t Plan::trained_count() const {
+  int64_t n = 0;
+  for (const Tensor& t : tensors) n += t.frozen ? 0 : count_of(t);
   return n;
 }
 
@@ -142,6 +154,7 @@ std::string to_text(const Plan& plan) {
   for (size_t i = 0; i < plan.shorter.size(); ++i)
     list(("train " + std::to_string(i + 1) + ":").c_str(), plan.shorter[i]);
   list("eval:", plan.eval);
+  if (!plan.exchange.empty()) list("exchange:", plan.exchange);
   return out;
 }
 

@@ -95,16 +95,24 @@ struct Param {                 // what this rank holds of a tensor, under its Py
   int64_t count = 0;    // elements
   int32_t part = -1;    // index into Plan::parts
   bool matrix = false;  // matrix products read it (else f32 ops)
+  bool frozen = false;  // it has no gradient and no moments, and is never updated …
+  bool half = false;    // … and is kept as products read it, in Plan::params16_all alone
+  float lr_factor = 1;   // on the learning rate
+  bool decays = true;    // by train.weight_decay
+  bool partial = false;  // whole, and its gradient is this rank's part of a sum over tensor parallelism
+  bool adapter = false;  // of a linear (nets/adapter.h): a checkpoint without it is one to start from
 };
 
 struct Shard {              // of the flat parameters, what this rank answers for (all of them without ZeRO)
   int64_t begin, count;     // flat elements
-  int64_t params, moments;  // first one's place in the buffer params; in both of Adam's
+  int64_t params, moments;  // first one's place in the buffer params, or params16 (Param::half); in both of
+                            // Adam's (-1: frozen)
 };
 
 struct Tensor {  // a parameter of the whole net
   std::string name;
   std::vector<int64_t> shape;
+  bool frozen = false;
 };
 
 struct Group {             // one communicator of this rank
@@ -164,6 +172,7 @@ struct Plan {
   std::vector<Op> ops;
   std::vector<Routine> routines;
   std::vector<Invocation> init, train, eval;
+  std::vector<Invocation> exchange;  // of weights and their moving average; empty: there is none
   std::vector<std::vector<Invocation>> shorter;  // train with roll-outs of 1, 2, … steps, where they grow
   std::vector<int64_t> slots;                    // per chunk: micro-batches in flight
   int64_t align = 64;  // bytes that every buffer of the arenas begins on (Workspace::align)
@@ -171,9 +180,11 @@ struct Plan {
   // Buffers that the engine talks to by name.
   // adam_m: SGD's momentum, too; it has no adam_v.
   View params_all, grads_all, adam_m, adam_v, params16_all, metrics, grad_norm2, scalars;
+  View ema_all;         // the moving average of what is trained, by Shard::moments; absent: there is none
   View input_gradient;  // of the loss, as the first part reads it; absent unless it was asked for (build.h)
 
   int64_t parameter_count() const;                      // of the whole net
+  int64_t trained_count() const;                        // of them, those that are not frozen
   const Metric& metric(const std::string& name) const;  // throws std::out_of_range
 };
 

@@ -77,6 +77,10 @@ void sgd(const Op& op, const Plan& plan, Work& w) {  // parameter and momentum
   for (int i = 0; i < 2; ++i) w.bytes_read += bytes_of(op.writes[i], plan);
 }
 
+void average(const Op& op, const Plan& plan, Work& w) {
+  w.bytes_read += bytes_of(op.writes[0], plan);
+}
+
 void rotary(const Op& op, const Plan& plan, Work& w) {  // in place
   w.bytes_read = w.bytes_written = static_cast<double>(op.a.m * op.a.n) * element(op.writes[0], plan);
 }
@@ -92,7 +96,8 @@ void embedding(const Op& op, const Plan& plan, Work& w) {  // of the table only 
 }
 
 void embedding_backward(const Op& op, const Plan& plan, Work& w) {  // added to gradients in place
-  const double added = 4 * static_cast<double>(op.a.m) * static_cast<double>(op.a.n) * (op.writes[1] ? 2 : 1);
+  const int tables = (op.writes[0] ? 1 : 0) + (op.writes[1] ? 1 : 0);
+  const double added = 4 * static_cast<double>(op.a.m) * static_cast<double>(op.a.n) * tables;
   w.bytes_read = bytes_of(op.reads[0], plan) + bytes_of(op.reads[1], plan) + added;
   w.bytes_written = added;
 }

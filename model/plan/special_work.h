@@ -11,7 +11,7 @@ using Correct = void(const Op&, const Plan&, Work&);
 // causal needs half of them
 Correct gemm, attention, attention_backward, attention_merge;
 // What is updated in place, or added to, is read too
-Correct added_unless_first, added_if_accumulating, adam, sgd;
+Correct added_unless_first, added_if_accumulating, adam, sgd, average;
 // Strided views and tables: what is touched, not the span
 Correct rotary, copy, embedding, embedding_backward, gather;
 // Over the network: ring algorithms, nccl-tests' factors of bus bandwidth

@@ -79,13 +79,14 @@ double LayoutModel::scratch_of(const Layout& l, const StageKinds& stages, const 
   return most;
 }
 
-// ZeRO: a part's parameters are in use and its neighbour's on their way.
-double LayoutModel::unit_of(const StageKind& s, const NetSections& n) const {
+// ZeRO: a part's parameters are in use and its neighbour's on their way; or their gradients.
+double LayoutModel::unit_of(const StageKind& s, const NetSections& n, bool gradients) {
   double most = 0;
   for (const StageChunk& c : s.chunks) {
     double before = 0;
     for (const PartRun& r : c.runs) {
-      const double own = n.parts[r.part].parameters.all();
+      const ParameterCounts& p = n.parts[r.part].parameters;
+      const double own = gradients ? p.trained() : p.all();
       most = std::max({most, own * (r.inner > 0 ? 2 : 1), before > 0 ? before + own : 0});
       before = own;
     }
@@ -100,14 +101,19 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   const double half = sixteen_ ? (l.zero == 3 ? kHalf / shards : kHalf) : 0;
   const double master = sixteen_ || l.zero == 3 ? kF32 / shards : kF32;
   const double element = half + master + (l.zero >= 2 ? gradient_ / shards : gradient_) +
-                         (spec_.policy.offload_optimizer ? 0 : moments_ * kF32 / shards);
+                         (spec_.policy.offload_optimizer ? 0 : (moments_ + average_) * kF32 / shards);
   const auto crossing = [&](int32_t cut) {
     return cut < 0 ? 0 : n.crossing[stages.cuts[cut].like].at(l.micro_batch);
   };
   for (const StageKind& s : stages.kinds) {
-    const double parameters = parameters_of(s.counts, n).all();
-    const double persistent = element * parameters + n.constants, saved = saved_of(l, s, n),
-                 unit = unit_of(s, n);
+    const ParameterCounts held = parameters_of(s.counts, n);
+    const double parameters = held.trained();
+    // As they are read, and nothing else
+    const double frozen = (sixteen_ ? kHalf * held.frozen_matrix() + kF32 * (held.frozen() - held.frozen_matrix())
+                                    : kF32 * held.frozen()) /
+                          (l.zero == 3 ? shards : 1);
+    const double persistent = element * parameters + frozen + n.constants, saved = saved_of(l, s, n),
+                 unit = unit_of(s, n, true);
     // What leaves a chunk, and the gradients of what enters and leaves it, which take each other's place.
     double streams = 0;
     for (const StageChunk& c : s.chunks) {
@@ -116,7 +122,7 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
     }
     if (spec_.learnt_steps() > 1 && (s.chunks.front().enters < 0 || s.chunks.back().leaves < 0))
       streams += n.fed_back.at(l.micro_batch);
-    double scratch = passes + streams + (l.zero == 3 ? unit * (sixteen_ ? kHalf : kF32) : 0) +
+    double scratch = passes + streams + (l.zero == 3 ? unit_of(s, n, false) * (sixteen_ ? kHalf : kF32) : 0) +
                      (l.zero >= 2 ? unit * gradient_ : 0);
     // Offloaded moments visit two units at a time, when nothing else is in scratch: as many parts as fill
     // one.
@@ -124,9 +130,9 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
       const double bucket = spec_.policy.bucket_mb * 1e6 / kF32;
       double more = 0;
       for (const PartCount& c : s.counts)
-        if (const double own = n.parts[c.part].parameters.all(); c.inner > 0 && own > 0)
+        if (const double own = n.parts[c.part].parameters.trained(); c.inner > 0 && own > 0)
           more = std::max(more, 2 * (std::max(1.0, std::ceil(bucket / own)) - 1) * own);
-      scratch = std::max(scratch, std::min(unit + more, parameters) * moments_ * kF32 / shards);
+      scratch = std::max(scratch, std::min(unit + more, parameters) * (moments_ + average_) * kF32 / shards);
     }
     if (persistent + saved + scratch > c.persistent + c.saved + c.scratch)
       c.persistent = persistent, c.saved = saved, c.scratch = scratch;
@@ -135,7 +141,8 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   const bool nccl = machine_.accelerator && machine_.accelerator->vendor == "nvidia";
   c.nccl = nccl ? static_cast<double>(
                       nccl_buffer_bytes(most_groups(l.dp, l.tp, l.cp, l.pp, l.sequence_parallel && l.tp > 1,
-                                                    l.zero > 0, l.schedule == ScheduleKind::interleaved)))
+                                                    l.zero > 0, l.schedule == ScheduleKind::interleaved,
+                                                    spec_.train.lora_rank > 0)))
                 : 0;
   c.memory = c.persistent + c.saved + c.scratch + c.process + c.nccl;
 }

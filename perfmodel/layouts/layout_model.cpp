@@ -41,6 +41,7 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, int64_t ra
       sixteen_(spec.policy.amp == "bf16" || spec.policy.amp == "fp16" || spec.policy.amp == "fp8"),
       gradient_(spec.policy.main_grads_dtype == "bf16" ? kHalf : kF32),
       moments_(spec.train.optimizer == "sgd" ? 1 : 2),
+      average_(spec.train.ema > 0 ? 1 : 0),
       net_(spec.net),
       priced_inner_(net_.distinct()),
       cache_(spec),
@@ -151,16 +152,13 @@ const StageKinds& LayoutModel::stages_of(const Layout& l) {
 
 ParameterCounts LayoutModel::parameters_of(const std::vector<PartCount>& counts, const NetSections& n) {
   ParameterCounts q;
-  for (const PartCount& c : counts) {
-    const ParameterCounts& each = n.parts[c.part].parameters;
-    q.cut += c.count * each.cut, q.whole += c.count * each.whole;
-  }
+  for (const PartCount& c : counts) q.add(c.count, n.parts[c.part].parameters);
   return q;
 }
 
 double LayoutModel::parameters(const Layout& l) {
   const ParameterCounts all = parameters_of(net_.counts, sections_of(l));
-  return all.cut * l.tp + all.whole;
+  return (all.cut + all.frozen_cut) * l.tp + all.whole + all.partial + all.frozen_whole;
 }
 
 // However parts are dealt out, some stage has its share of the whole, and some of each kind, rounded up.
@@ -228,9 +226,9 @@ void LayoutModel::count(const Layout& l, const Placements& at, const StageKind& 
   price_mixed(key_of(l, at), parts.data());
   for (const PartCount& c : slow.counts)
     for (size_t i = 0; i < kCoefs; ++i) counts[i] += micro_batches(l) * c.count * parts[c.part][i];
-  const double updated = parameters_of(slow.counts, n).all() / shards_of(l);
+  const double updated = parameters_of(slow.counts, n).trained() / shards_of(l);
   counts[index_of(Coef::optimizer)] +=
-      updated * ((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + 2 * gradient_);
+      updated * ((1 + moments_) * 2 * kF32 + 3 * average_ * kF32 + (sixteen_ ? kHalf : 0) + 2 * gradient_);
   counts[index_of(Coef::step)] += 1;
 }
 

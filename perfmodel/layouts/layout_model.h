@@ -126,7 +126,7 @@ class LayoutModel {
   // layout_memory.cpp
   double saved_of(const Layout& l, const StageKind& s, const NetSections& n);
   double scratch_of(const Layout& l, const StageKinds& stages, const NetSections& n);  // without ZeRO's units
-  double unit_of(const StageKind& s, const NetSections& n) const;
+  static double unit_of(const StageKind& s, const NetSections& n, bool gradients);
   UnitPolicy unit_policy(const Layout& l, const Placements& at) const;
   // layout_pipeline.cpp
   void time_transfers(const Layout& l, const Placements& at, const NetSections& n, Step& step) const;
@@ -154,6 +154,7 @@ class LayoutModel {
   bool sixteen_;     // parameters have a 16-bit copy
   double gradient_;  // bytes of an element of the gradients
   double moments_;   // of the optimizer, an element
+  double average_;   // of the weights, kept as moments are: 1, or 0
   const NetParts net_;
   std::vector<double>
       priced_inner_;  // of each distinct part between the ends, how many plans of sections have

@@ -17,7 +17,9 @@ UnitPolicy LayoutModel::unit_policy(const Layout& l, const Placements& at) const
           .gradient = gradient_,
           .matrix = sixteen_ ? kHalf : kF32,
           .bucket = spec_.policy.bucket_mb * 1e6 / kF32,
+          .halves = sixteen_,
           .cut = cut,
+          .partial = {cut.ranks * l.tp, cut.per_host * at.tp},
           .whole = whole};
 }
 
@@ -61,7 +63,8 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
   Step& s = step_;
   s.stages = &stages_of(l);
   s.kinds.assign(s.stages->kinds.size(), {});
-  const bool exchanges = l.dp * l.cp > 1 || (l.sequence_parallel && l.tp > 1);
+  const bool exchanges =
+      l.dp * l.cp > 1 || (l.tp > 1 && (l.sequence_parallel || spec_.train.lora_rank > 0));
   const bool split = l.schedule == ScheduleKind::zb_h1;
   if (split) {
     s.urgent = t.parts;
@@ -86,7 +89,7 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
     k.units = &units_of(l, at, *t.sections, i, stage);
     if (l.zero < 2) continue;
     // Read, read and written
-    const double kept = parameters_of(stage.counts, *t.sections).all() / shards_of(l);
+    const double kept = parameters_of(stage.counts, *t.sections).trained() / shards_of(l);
     const double added =
         k.units->units * k_[index_of(Coef::op)] + 3 * gradient_ * kept * k_[index_of(Coef::copy)];
     const WaitPolicy policy{.zero = l.zero,
@@ -195,15 +198,16 @@ void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const Sta
   double norm = 0, update = 0, gathers = 0;
   for (size_t i = 0; i < step.kinds.size(); ++i) {
     const UnitTimes& u = *step.kinds[i].units;
-    const double updated = parameters_of(step.stages->kinds[i].counts, *t.sections).all() / shards_of(l);
+    const double updated = parameters_of(step.stages->kinds[i].counts, *t.sections).trained() / shards_of(l);
     const double ops = op * (l.zero > 0 ? u.units : 2);
     norm = std::max(norm, ops + updated * (gradient_ * bytes + 2 * flop));
     double adam = ops + updated * (((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + gradient_) * bytes +
-                                   6 * moments_ * flop);
+                                   6 * moments_ * flop) +
+                  average_ * (ops + updated * (3 * kF32 * bytes + 3 * flop));
     // Moments that live in host memory come and go a unit at a time, each way on a lane of its own; both at
     // once slow each other down.
     if (spec_.policy.offload_optimizer) {
-      const double moved = updated * moments_ * kF32 * k_[index_of(Coef::copy_host)];
+      const double moved = updated * (moments_ + average_) * kF32 * k_[index_of(Coef::copy_host)];
       const double units = std::max(1.0, u.units), slower = 1 + machine_[Coef::overlap_slowdown].value;
       // Without overlap a unit's second moment goes while the next one's first comes.
       adam = spec_.policy.overlap

@@ -88,14 +88,25 @@ void add_rests(const std::vector<Timed>& timed, int32_t chunk, std::vector<UnitT
             [](const UnitTimes::Rest& a, const UnitTimes::Rest& b) { return a.run < b.run; });
 }
 
-// Parameters with one fate: cut by tensor parallelism or not, read by matrix products or by f32 ops
+// Parameters with one fate: cut by tensor parallelism or not, read by matrix products or by f32 ops; trained
+// or not
 struct Fate {
-  bool cut, matrix;
+  enum Cut { kCut, kPartial, kWhole } cut;
+  bool matrix;
+  bool frozen = false;
   double of(const ParameterCounts& p, bool by_reader) const {
-    const double all = cut ? p.cut : p.whole, read = cut ? p.cut_matrix : p.whole_matrix;
+    if (cut == kPartial) return matrix && !frozen ? p.partial : 0;
+    const bool c = cut == kCut;
+    const double all = frozen ? (c ? p.frozen_cut : p.frozen_whole) : (c ? p.cut : p.whole);
+    const double read = frozen ? (c ? p.frozen_cut_matrix : p.frozen_whole_matrix)
+                               : (c ? p.cut_matrix : p.whole_matrix);
     return !by_reader ? all : matrix ? read : all - read;
   }
 };
+
+constexpr Fate kFates[] = {{Fate::kCut, true},          {Fate::kCut, false},        {Fate::kPartial, true},
+                           {Fate::kWhole, true},        {Fate::kWhole, false},      {Fate::kCut, true, true},
+                           {Fate::kCut, false, true}, {Fate::kWhole, true, true}, {Fate::kWhole, false, true}};
 
 }  // namespace
 
@@ -116,32 +127,39 @@ UnitTimes unit_times(const NetSections& n, std::span<const StageChunk> chunks, c
   for (size_t c = 0; c < chunks.size(); ++c) {
     const StageChunk& chunk = chunks[c];
     timed.clear();
-    for (const Fate fate : {Fate{true, true}, {true, false}, {false, true}, {false, false}}) {
-      if (!fate.matrix && !policy.by_reader) continue;
-      const Placement& group = fate.cut ? policy.cut : policy.whole;
+    for (const Fate& fate : kFates) {
+      if (fate.frozen && !apart) continue;
+      const bool by_reader = policy.by_reader || (fate.frozen && policy.halves);
+      if (!fate.matrix && !by_reader) continue;
+      const Placement& group = fate.cut == Fate::kCut       ? policy.cut
+                               : fate.cut == Fate::kPartial ? policy.partial
+                                                            : policy.whole;
       const double bytes = fate.matrix ? policy.matrix : kF32;
       units.clear();
       Cutter cutter(policy.bucket, apart, units);
       for (size_t r = 0; r < chunk.runs.size(); ++r)
         cutter.add(static_cast<int32_t>(r), chunk.runs[r].count,
-                   fate.of(n.parts[chunk.runs[r].part].parameters, policy.by_reader));
+                   fate.of(n.parts[chunk.runs[r].part].parameters, by_reader));
       cutter.end();
       for (const Units& u : units) {
-        const double reduce = collective(kind, policy.gradient * u.elements, policy.gradient, group);
+        const double reduce =
+            fate.frozen ? 0 : collective(kind, policy.gradient * u.elements, policy.gradient, group);
         const double gather =
             policy.zero > 0 ? collective(OpKind::all_gather, bytes * u.elements, bytes, group) : 0;
         const double times = chunk.times * u.count;
-        if (elements == 0) elements = u.elements;
-        all += times * u.elements;
-        out.units += times;
+        if (!fate.frozen) {
+          if (elements == 0) elements = u.elements;
+          all += times * u.elements;
+          out.units += times;
+          out.last_gather = gather;
+        }
         out.reduce += times * reduce;
         out.gather += times * gather;
-        out.last_gather = gather;
         if (!apart) {
           timed.push_back({u, reduce});
           continue;
         }
-        const bool again = fate.of(n.parts[chunk.runs[u.run].part].read_again, policy.by_reader) > 0;
+        const bool again = fate.of(n.parts[chunk.runs[u.run].part].read_again, by_reader) > 0;
         out.gathers += times * (again ? 2 : 1);
         const PartRun& run = chunk.runs[u.run];
         const int32_t part = run.part;

@@ -6,7 +6,8 @@
 //
 // A unit is a bucket's worth of whole parts, at ZeRO 3 one part. Parts are cut or whole under tensor
 // parallelism, and 16-bit copies are apart from what is read in f32: up to four sections, each with units of
-// its own. Units that begin in one run of equal parts are alike and need no loop.
+// its own. Adapters may have one more; and what is frozen has its own, of which nothing is exchanged but
+// gathers at ZeRO 3. Units that begin in one run of equal parts are alike and need no loop.
 #pragma once
 #include <algorithm>
 #include <span>
@@ -24,7 +25,8 @@ struct UnitPolicy {
   double gradient = 4;     // bytes of an element
   double matrix = 4;       // of a parameter that matrix products read
   double bucket = 0;       // elements
-  Placement cut, whole;    // ranks that share cut parameters, and whole ones
+  bool halves = false;     // matrix products read 16-bit copies
+  Placement cut, partial, whole;  // ranks that share cut parameters, adapters' partial ones, and whole ones
 };
 
 /// Seconds of one stage's collectives.

@@ -6,6 +6,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "model/base/error.h"
+#include "model/base/name_pattern.h"
 #include "model/nets/build.h"
 #include "model/nets/parts.h"
 #include "perfmodel/layouts/stage_kinds.h"
@@ -101,9 +103,17 @@ void count_parameters(const Plan& plan, const Priced& priced, NetSections& out) 
     if (reads.tied[i]) out.tied += count;
     const int32_t part = priced(p.part);
     if (part < 0) continue;
+    const bool cut = p.axis >= 0;
     const auto add = [&](ParameterCounts& q) {
-      (p.axis >= 0 ? q.cut : q.whole) += count;
-      if (p.matrix) (p.axis >= 0 ? q.cut_matrix : q.whole_matrix) += count;
+      if (p.frozen) {
+        (cut ? q.frozen_cut : q.frozen_whole) += count;
+        if (p.matrix) (cut ? q.frozen_cut_matrix : q.frozen_whole_matrix) += count;
+      } else if (p.partial) {
+        q.partial += count;
+      } else {
+        (cut ? q.cut : q.whole) += count;
+        if (p.matrix) (cut ? q.cut_matrix : q.whole_matrix) += count;
+      }
     };
     add(out.parts[part].parameters);
     if (reads.again[i]) add(out.parts[part].read_again);
@@ -182,6 +192,59 @@ OpShape between(const OpShape& one, const OpShape& two, double x) {
 
 }  // namespace
 
+namespace {
+
+bool by_name(const TrainSpec& t) {
+  return t.lora_rank > 0 || !t.freeze.empty();
+}
+
+// Parts that are alike are priced once: all of them must be trained alike.
+void check_alike(const RunSpec& spec) {
+  if (!by_name(spec.train)) return;
+  RunSpec one = spec;
+  one.layout = {};
+  one.policy.schedule = "gpipe";
+  one.policy.zero = 0;
+  one.policy.sequence_parallel = false;
+  one.policy.micro_batch = one.train.global_batch = 1;
+  const Plan plan = build_plan(one, 0, {});
+  using Trained = std::vector<std::pair<int64_t, bool>>;  // elements, frozen
+  std::vector<Trained> parts(plan.parts.size());
+  for (const Param& p : plan.params) parts[p.part].emplace_back(p.count, p.frozen);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Part& like = plan.parts[plan.parts[i].alike];
+    if (parts[i] != parts[plan.parts[i].alike])
+      throw ConfigError(spec.file, spec.train.lora_rank > 0 ? "train.lora_targets" : "train.freeze",
+                        "trains " + plan.parts[i].path + " otherwise than " + like.path +
+                            ", and layouts are priced by parts that are alike",
+                        "name all of them (blocks.*), or predict one layout at a time (isobar predict without "
+                        "--gpus)");
+  }
+}
+
+// Of the patterns those that the small net has names for
+void keep_names_of(RunSpec& small) {
+  TrainSpec& t = small.train;
+  if (!by_name(t)) return;
+  RunSpec plain = small;
+  plain.train.freeze.clear();
+  plain.train.lora_targets.clear();
+  plain.train.lora_rank = 0, plain.train.lora_alpha = 0;
+  plain.policy.sequence_parallel = false;
+  plain.policy.micro_batch = plain.train.global_batch = 1;
+  const Plan plan = build_plan(plain, 0, {});
+  const bool all = t.freeze.empty();
+  for (std::vector<std::string>* patterns : {&t.freeze, &t.lora_targets})
+    std::erase_if(*patterns, [&](const std::string& pattern) {
+      return std::none_of(plan.tensors.begin(), plan.tensors.end(),
+                          [&](const Tensor& x) { return matches(pattern, x.name); });
+    });
+  if (t.lora_targets.empty()) t.lora_rank = 0, t.lora_alpha = 0;
+  if (all && t.lora_rank == 0) t.freeze = {"*"};
+}
+
+}  // namespace
+
 SectionCache::SectionCache(const RunSpec& spec)
     : base_(spec),
       distinct_(number_distinct(parts_of(distinct_parts(spec.net)))),
@@ -199,6 +262,9 @@ SectionCache::SectionCache(const RunSpec& spec)
   TrainSpec& t = base_.train;
   const TrainSpec usual;
   t.lr_schedule = usual.lr_schedule;
+  t.init_from.clear();
+  check_alike(spec);
+  keep_names_of(base_);
   t.checkpoint_best = false;
   t.early_stopping_patience = t.jacobian_samples = t.jacobian_window = t.min_steps = 0;
 }

@@ -44,9 +44,22 @@ struct SectionOp {
 using Section = std::vector<SectionOp>;
 
 struct ParameterCounts {                    // elements a rank holds
-  double cut = 0, whole = 0;                // by tensor parallelism
+  double cut = 0, whole = 0;                // by tensor parallelism; trained
   double cut_matrix = 0, whole_matrix = 0;  // of them, what matrix products read
-  double all() const { return cut + whole; }
+  double partial = 0;  // trained, whole, and of sums over tensor parallelism (nets/adapter.h); all matrices
+  double frozen_cut = 0, frozen_whole = 0, frozen_cut_matrix = 0, frozen_whole_matrix = 0;
+  double trained() const { return cut + whole + partial; }
+  double frozen() const { return frozen_cut + frozen_whole; }
+  double frozen_matrix() const { return frozen_cut_matrix + frozen_whole_matrix; }
+  double all() const { return trained() + frozen(); }
+  void add(double times, const ParameterCounts& o) {
+    for (double ParameterCounts::*x :
+         {&ParameterCounts::cut, &ParameterCounts::whole, &ParameterCounts::cut_matrix,
+          &ParameterCounts::whole_matrix, &ParameterCounts::partial, &ParameterCounts::frozen_cut,
+          &ParameterCounts::frozen_whole, &ParameterCounts::frozen_cut_matrix,
+          &ParameterCounts::frozen_whole_matrix})
+      this->*x += times * (o.*x);
+  }
 };
 
 struct PartSections {  // of a part of the net

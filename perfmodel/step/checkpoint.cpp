@@ -15,8 +15,9 @@ constexpr double kUnfitted = 0.6;
 // (0.1 TB/s) and the largest parallel file systems (10 TB/s) take, and no better known than that.
 constexpr double kFilesystem = 1e12, kFilesystemFactor = 10;
 
+// And the moving average, which is kept as they are
 double moments_of(const RunSpec& s) {
-  return s.train.optimizer == "sgd" ? 1 : 2;
+  return (s.train.optimizer == "sgd" ? 1 : 2) + (s.train.ema > 0 ? 1 : 0);
 }
 
 // Of a rank, in elements: what one rank writes whole.

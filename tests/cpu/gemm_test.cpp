@@ -19,7 +19,7 @@ double as_tf32(double x) {
 void check(Random& random, const Gemm& g) {
   const auto operand = [&](double x) { return g.tf32 ? as_tf32(x) : x; };
   const Buffer a = random.buffer(g.a, g.m * g.k), b = random.buffer(g.b, g.k * g.n);
-  const Buffer bias = random.buffer(DType::f32, g.n), before = random.buffer(DType::f32, g.m * g.n);
+  const Buffer bias = random.buffer(DType::f32, g.n), before = random.buffer(g.c, g.m * g.n);
   Buffer c(g.c, g.m * g.n), again(g.c, g.m * g.n);
   if (g.accumulate) std::memcpy(c.data(), before.data(), c.bytes());
   if (g.accumulate) std::memcpy(again.data(), before.data(), c.bytes());
@@ -32,12 +32,12 @@ void check(Random& random, const Gemm& g) {
       const double x = g.bias ? bias[j] : 0, y = g.accumulate ? before[i * g.n + j] : 0;
       double want = x + y, size = std::abs(x) + std::abs(y);
       for (int64_t p = 0; p < g.k; ++p) {
-        const double term = operand(a[g.trans_a ? p * g.m + i : i * g.k + p]) *
+        const double term = static_cast<double>(g.scale) * operand(a[g.trans_a ? p * g.m + i : i * g.k + p]) *
                             operand(b[g.trans_b ? j * g.k + p : p * g.n + j]);
         want += term;
         size += std::abs(term);
       }
-      const double bound = kFloatRoundoff * size * (static_cast<double>(g.k) + 4) + rounding(g.c, want);
+      const double bound = kFloatRoundoff * size * (static_cast<double>(g.k) + 5) + rounding(g.c, want);
       ASSERT_TRUE(within(c[i * g.n + j], want, bound)) << "row " << i << " column " << j;
     }
 }
@@ -48,7 +48,7 @@ TEST(Gemm, IsTheProductForEveryTransposeTypeAndEpilogue) {
     for (const bool trans_a : {false, true})
       for (const bool trans_b : {false, true})
         for (const int types : {0, 1, 2, 3, 4, 5})
-          for (const int epilogue : {0, 1, 2, 3}) {
+          for (const int epilogue : {0, 1, 2, 3, 4, 6}) {
             Gemm g{.m = random.integer(1, 70),
                    .n = random.integer(1, 70),
                    .k = random.integer(1, 70),
@@ -59,8 +59,8 @@ TEST(Gemm, IsTheProductForEveryTransposeTypeAndEpilogue) {
                    .c = kTypes[types][1],
                    .bias = (epilogue & 1) != 0,
                    .accumulate = (epilogue & 2) != 0,
-                   .tf32 = types == 5};
-            if (g.accumulate && g.c != DType::f32) continue;
+                   .tf32 = types == 5,
+                   .scale = (epilogue & 4) != 0 ? static_cast<float>(random.integer(1, 40)) / 8 : 1};
             const Running running(isa, static_cast<int>(random.integer(1, 2)));
             SCOPED_TRACE("m " + std::to_string(g.m) + " n " + std::to_string(g.n) + " k " +
                          std::to_string(g.k) + " ta " + std::to_string(trans_a) + " tb " +

@@ -84,9 +84,18 @@ TEST(Kernels, LossesAndTheirGradientsAreTheCpus) {
         Loss loss_gpu{};
         loss_gpu.kind = kind;
         loss_gpu.delta = 0.7f;
-        for (int64_t c = 0; c < s.channels; ++c) loss_gpu.weight[c] = weights.f32()[c];
+        // The first channel's large targets count more.
+        std::vector<float> above(static_cast<size_t>(s.channels), 0.3f),
+            intense(static_cast<size_t>(s.channels), 1.0f);
+        intense[0] = kind == Loss::Kind::relative_l2 ? 1.0f : 3.0f;
+        for (int64_t c = 0; c < s.channels; ++c) {
+          loss_gpu.weight[c] = weights.f32()[c];
+          loss_gpu.above[c] = above[static_cast<size_t>(c)];
+          loss_gpu.intense[c] = intense[static_cast<size_t>(c)];
+        }
         const cpu::Loss loss_cpu{static_cast<cpu::Loss::Kind>(kind), 0.7f,
-                                 kind == Loss::Kind::relative_l2 ? nullptr : weights.f32()};
+                                 kind == Loss::Kind::relative_l2 ? nullptr : weights.f32(), above.data(),
+                                 intense.data()};
         Buffer sums(DType::f32, s.batch * (2 + s.channels)), dpred(act, s.rows * s.columns());
         Buffer metrics = random.buffer(DType::f32, 1 + s.channels),
                scalars = random.buffer(DType::f32, kScalars);
@@ -223,13 +232,15 @@ TEST(Kernels, LossScaleIsTheCpus) {
 struct Update {
   int64_t n;
   DType grad, copy;
-  bool copied, adamw, clipped, skipped;
+  bool copied, adamw, clipped, skipped, grouped = false;
 };
 const Update kUpdates[] = {{1000, DType::f32, DType::bf16, true, true, true, false},
                            {1001, DType::f32, DType::f16, true, false, false, false},
                            {64, DType::bf16, DType::bf16, true, true, false, false},
                            {4, DType::f32, DType::bf16, false, false, true, false},
-                           {300, DType::f32, DType::bf16, true, true, true, true}};
+                           {300, DType::f32, DType::bf16, true, true, true, true},
+                           {1000, DType::f32, DType::bf16, true, true, true, false, true},
+                           {1001, DType::bf16, DType::f16, true, false, false, false, true}};
 
 TEST(Kernels, AdamAndSgdAreTheCpus) {
   ISOBAR_NEEDS_KERNELS();
@@ -250,18 +261,33 @@ TEST(Kernels, AdamAndSgdAreTheCpus) {
       const OnDevice gg(g), gp(p), gm(m), gv(v), gc(p16), gs(scalars), gn(norm2);
       const float clip = u.clipped ? std::min(1.0f, 2.0f / (std::sqrt(norm) + 1e-6f)) : 1.0f;
       void* const copy = u.copied ? gc.data() : nullptr;
-      if (adam_not_sgd) {
+      // All alike, or in runs of their own
+      std::vector<ParameterGroup> runs = {{static_cast<int32_t>((u.n + 15) / 16), 1, 1}};
+      if (u.grouped) runs.insert(runs.begin(), {{1, 0.5f, 0}, {2, 2, 1}, {3, 1, 0}});
+      Buffer words(DType::i32, static_cast<int64_t>(3 * runs.size()));
+      std::memcpy(words.data(), runs.data(), runs.size() * sizeof(ParameterGroup));
+      const OnDevice gr(words);
+      const Groups groups =
+          u.grouped ? Groups{static_cast<const ParameterGroup*>(gr.data()), static_cast<int>(runs.size())}
+                    : Groups{};
+      if (adam_not_sgd)
         adam({0.9f, 0.95f, 1e-8f, 0.1f, u.adamw, 2.0f}, u.n, gg.data(), u.grad, gs.f32(),
-             u.clipped ? gn.f32() : nullptr, gp.f32(), gm.f32(), gv.f32(), copy, u.copy, nullptr);
-        if (!u.skipped)
-          cpu::adam({lr, 0.9f, 0.95f, 1e-8f, 0.1f, u.adamw, 7, clip * unscale}, u.n, p.f32(), g.data(),
-                    m.f32(), v.f32(), u.copied ? p16.data() : nullptr, u.copy, u.grad);
-      } else {
+             u.clipped ? gn.f32() : nullptr, gp.f32(), gm.f32(), gv.f32(), copy, u.copy, groups, nullptr);
+      else
         sgd({0.9f, 0.1f, 2.0f}, u.n, gg.data(), u.grad, gs.f32(), u.clipped ? gn.f32() : nullptr, gp.f32(),
-            gm.f32(), copy, u.copy, nullptr);
-        if (!u.skipped)
-          cpu::sgd({lr, 0.9f, 0.1f, clip * unscale}, u.n, p.f32(), g.data(), m.f32(),
-                   u.copied ? p16.data() : nullptr, u.copy, u.grad);
+            gm.f32(), copy, u.copy, groups, nullptr);
+      for (int64_t from = 0, i = 0; !u.skipped && from < u.n; ++i) {
+        const ParameterGroup& run = runs[static_cast<size_t>(i)];
+        const int64_t n = std::min<int64_t>(u.n, run.end * kGroupElements) - from;
+        const auto* const gradient = static_cast<const std::byte*>(g.data()) + from * size_of(u.grad);
+        auto* const half = u.copied ? static_cast<std::byte*>(p16.data()) + from * 2 : nullptr;
+        if (adam_not_sgd)
+          cpu::adam({run.lr * lr, 0.9f, 0.95f, 1e-8f, run.decay * 0.1f, u.adamw, 7, clip * unscale}, n,
+                    p.f32() + from, gradient, m.f32() + from, v.f32() + from, half, u.copy, u.grad);
+        else
+          cpu::sgd({run.lr * lr, 0.9f, run.decay * 0.1f, clip * unscale}, n, p.f32() + from, gradient,
+                   m.f32() + from, half, u.copy, u.grad);
+        from += n;
       }
       const std::string what = std::string(adam_not_sgd ? "adam " : "sgd ") + std::to_string(u.n);
       const double allowed = u.skipped ? 0 : 1e-6;
@@ -269,6 +295,24 @@ TEST(Kernels, AdamAndSgdAreTheCpus) {
       expect_near(gm.read(DType::f32), m, allowed, what + " first moment");
       expect_near(gv.read(DType::f32), v, allowed, what + " second moment");
       expect_near(gc.read(u.copy), p16, u.skipped || !u.copied ? 0 : roundoff(u.copy), what + " 16-bit copy");
+    }
+}
+
+TEST(Kernels, AverageAndSwapAreTheCpus) {
+  ISOBAR_NEEDS_KERNELS();
+  Random random;
+  for (const int64_t n : {1, 1000, 70'001})
+    for (const bool skipped : {false, true}) {
+      Buffer x = random.buffer(DType::f32, n), y = random.buffer(DType::f32, n), scalars(DType::f32, kScalars);
+      scalars.set(kUnscale, skipped ? 0 : 1);
+      const OnDevice gx(x), gy(y), gs(scalars);
+      average(n, 0.1f, gx.f32(), gs.f32(), gy.f32(), nullptr);
+      if (!skipped) cpu::average(n, 0.1f, x.f32(), y.f32());
+      expect_near(gy.read(DType::f32), y, skipped ? 0 : 1e-6, "average");
+      const Buffer moved = gy.read(DType::f32);
+      swap(n, gx.f32(), gy.f32(), nullptr);
+      EXPECT_TRUE(gx.read(DType::f32).same_bits(moved));
+      EXPECT_TRUE(gy.read(DType::f32).same_bits(x));
     }
 }
 

@@ -61,13 +61,14 @@ class InProcess {
   static constexpr int64_t kSamples = 48;  // that differ
   const Plan plan;
 
-  InProcess(const RunSpec& spec, const Mpi& mpi, const std::string& title)
+  /// `weighted`: of the run, where weights of the loss were made of names
+  InProcess(const RunSpec& spec, const Mpi& mpi, const std::string& title, const TrainSpec* weighted = nullptr)
       : plan(build_plan(spec, spec.layout.world() == 1 ? 0 : mpi.rank(), cpu_workspace(1))),
         spec_(spec),
         train_(link(plan, plan.train, spec.run.serial)),
         arena_(plan.memory.arena) {
     if (plan.memory.host > 0) host_.emplace(plan.memory.host);
-    backend_.emplace(plan, arena_.data(), spec.train, host_ ? host_->data() : nullptr);
+    backend_.emplace(plan, arena_.data(), weighted ? *weighted : spec_.train, host_ ? host_->data() : nullptr);
     if (spec.layout.world() > 1) comm_.emplace(plan.groups);
     // Half of the layouts with a communication thread, half without: by name, the same on every rank.
     execute_.emplace(plan, *backend_, comm_ ? &*comm_ : nullptr,
@@ -80,7 +81,8 @@ class InProcess {
     watchdog_.emplace(nullptr, slow_, errands_, 120, WatchdogReports{.hang = hang});
     watchdog_->follow(&*execute_);
     arena_.poison(plan);
-    init_params(plan, static_cast<uint64_t>(spec.train.seed), floats(plan.params_all));
+    backend_->load_constants();
+    init_params(plan, static_cast<uint64_t>(spec.train.seed), weights());
     floats(plan.scalars)[kLossScale] = static_cast<float>(spec.train.initial_loss_scale);
     floats(plan.scalars)[kUnscale] = 1;
     floats(plan.scalars)[kTraining] = 1;
@@ -92,7 +94,7 @@ class InProcess {
 
   /// From a file instead of the seed.
   void start_from(const SafetensorsReader& file, const std::string& prefix) {
-    load_tensors(plan, file, prefix, &Shard::params, floats(plan.params_all));
+    load_weights(plan, file, prefix, weights());
     (*execute_)(link(plan, plan.init, spec_.run.serial), 0);
   }
   /// A sample's tensor of the batch, instead of noise.
@@ -122,8 +124,23 @@ class InProcess {
     return {floats(plan.metrics)[0], std::sqrt(static_cast<double>(*floats(plan.grad_norm2)))};
   }
 
+  Weights weights() {
+    return {floats(plan.params_all), plan.params16_all ? backend_->at(plan.params16_all) : nullptr};
+  }
   std::vector<float> params() {
     return {floats(plan.params_all), floats(plan.params_all) + plan.params_all.count};
+  }
+  /// The moving average begins as the weights do.
+  void begin_average() {
+    for (const Shard& s : plan.shards)
+      if (s.moments >= 0) std::copy_n(floats(plan.params_all) + s.params, s.count, average() + s.moments);
+  }
+  float* average() { return floats(plan.ema_all); }
+  void exchange() { (*execute_)(link(plan, plan.exchange, spec_.run.serial), 0); }
+  std::vector<std::byte> copies() {  // in 16 bits
+    if (!plan.params16_all) return {};
+    const std::byte* const at = backend_->at(plan.params16_all);
+    return {at, at + plan.buffers[plan.params16_all.buffer].bytes()};
   }
   std::vector<float> metrics() { return {floats(plan.metrics), floats(plan.metrics) + plan.metrics.count}; }
   Idle idle() const { return arena_.idle(plan); }

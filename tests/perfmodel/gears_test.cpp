@@ -21,8 +21,9 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
   RunSpec s;
   s.file = "random";
   std::string kind = kinds[random() % kinds.size()];
-  const bool rolls = kind == "rolled-out vit";
+  const bool rolls = kind == "rolled-out vit", adapts = kind.starts_with("adapted ");
   if (rolls) kind = "vit";
+  if (adapts) kind.erase(0, kind.find(' ') + 1);
   const auto heads = test::one_of<int64_t>(random, {32, 64});
   const int64_t width = heads * test::one_of<int64_t>(random, {64, 128});
   const auto depth = test::one_of<int64_t>(random, {8, 12, 16});
@@ -106,6 +107,15 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
     s.policy.schedule = test::one_of<const char*>(random, {"1f1b", "1f1b", "gpipe", "interleaved", "zb-h1"});
     if (s.policy.schedule == "interleaved") s.layout.vpp = 2;
     if (s.policy.schedule == "zb-h1") s.policy.recompute = "none";
+  }
+  if (adapts) {
+    s.train.lora_rank = test::one_of<int64_t>(random, {4, 16, 64});
+    s.train.lora_targets = {test::one_of<const char*>(random, {"blocks.*.attn", "blocks.*", "*.mlp.fc1"})};
+    if (random() % 3 == 0) s.train.freeze = {"blocks.*.attn", "*norm1"};
+    if (random() % 4 == 0) {
+      s.train.lora_rank = 0, s.train.lora_targets.clear();
+      s.train.freeze = {"blocks.*.mlp"};
+    }
   }
   if (rolls) {
     s.train.rollout = test::one_of<int64_t>(random, {2, 3, 4, 8});
@@ -191,6 +201,11 @@ TEST(Gears, AgreeOnNetsOfLinearsAlone) {
 
 TEST(Gears, AgreeOnRollOuts) {
   expect_agreement({"rolled-out vit"}, 300, {0, 1, 2, 3}, 0.03, 0.15);
+}
+
+// Frozen weights are read, gathered by ZeRO 3, and nothing else. What each lacks is that of the first test.
+TEST(Gears, AgreeOnAdaptersAndFrozenParts) {
+  expect_agreement({"adapted gpt", "adapted llama", "adapted vit"}, 400, {0, 1, 2, 3}, 0.02, 0.09);
 }
 
 // Not yet as well as on one stream: where four of them cross each cut of a pipeline that recomputes, the

@@ -11,14 +11,16 @@ class CpuBackend : public Backend {
   CpuBackend(const Plan& plan, std::byte* arena, const TrainSpec& train, std::byte* host = nullptr)
       : Backend(plan, arena, host),
         train_(train),
-        loss_weights_(train.loss_weights.begin(), train.loss_weights.end()) {}
+        loss_weights_(train.loss_weights.begin(), train.loss_weights.end()),
+        above_(train.intense_above.begin(), train.intense_above.end()),
+        intense_(train.intense_weights.begin(), train.intense_weights.end()) {}
   void launch(const Op& op, int32_t micro, int32_t slot) override;
   void launch(const Program& program, const RowRun& run);
   const char* name() const override { return "cpu"; }
 
  private:
   const TrainSpec train_;
-  const std::vector<float> loss_weights_;  // by channel
+  const std::vector<float> loss_weights_, above_, intense_;  // by channel
 };
 
 /// Scratch that the CPU kernels want for an op, with `threads` OpenMP threads.

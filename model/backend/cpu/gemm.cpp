@@ -3,6 +3,7 @@
 // of the rounded values, rounded at the same points.
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include <bit>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -51,11 +52,14 @@ Memory::desc matrix(int64_t rows, int64_t cols, bool transposed, DType t) {
 dnnl::matmul::primitive_desc describe(const Gemm& g) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (g.accumulate) {
-    dnnl::post_ops sum;
-    sum.append_sum(1.0f);
-    attributes.set_post_ops(sum);
-  }
+  dnnl::post_ops after;
+#if DNNL_VERSION_MAJOR >= 3
+  if (g.scale != 1) after.append_eltwise(dnnl::algorithm::eltwise_linear, g.scale, 0.0f);
+#else
+  if (g.scale != 1) after.append_eltwise(1.0f, dnnl::algorithm::eltwise_linear, g.scale, 0.0f);
+#endif
+  if (g.accumulate) after.append_sum(1.0f);
+  if (after.len() > 0) attributes.set_post_ops(after);
   const Memory::desc a = matrix(g.m, g.k, g.trans_a, g.a), b = matrix(g.k, g.n, g.trans_b, g.b);
   const Memory::desc c = matrix(g.m, g.n, false, g.c), bias = matrix(1, g.n, false, DType::f32);
 #if DNNL_VERSION_MAJOR >= 3
@@ -107,11 +111,11 @@ class Product {
 };
 
 // oneDNN plans a product for a number of threads, so that is part of the key
-using Key = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, float>;
 struct HashKey {
   size_t operator()(const Key& k) const {
-    const auto [m, n, kk, flags] = k;
-    uint64_t h = 0;
+    const auto [m, n, kk, flags, scale] = k;
+    uint64_t h = std::bit_cast<uint32_t>(scale);
     for (const int64_t x : {m, n, kk, flags})
       h = (h ^ static_cast<uint64_t>(x)) * 0x9e3779b97f4a7c15u + (h >> 29);
     return h;
@@ -124,7 +128,7 @@ Key key_of(const Gemm& g) {
                             static_cast<int64_t>(g.a == DType::f32), static_cast<int64_t>(g.c == DType::f32),
                             static_cast<int64_t>(g.bias), static_cast<int64_t>(g.accumulate)})
     flags = flags * 2 + bit;
-  return {g.m, g.n, g.k, flags};
+  return {g.m, g.n, g.k, flags, g.scale};
 }
 
 // Each thread that calls gemm() has products of its own, so none of this needs a lock.
@@ -138,7 +142,7 @@ void run_primitive(const Gemm& g, const void* a, const void* b, const float* bia
 
 void run_sgemm(const Gemm& g, const float* a, const float* b, float* c) {
   const dnnl_status_t status =
-      dnnl_sgemm(g.trans_a ? 'T' : 'N', g.trans_b ? 'T' : 'N', g.m, g.n, g.k, 1.0f, a, g.trans_a ? g.m : g.k,
+      dnnl_sgemm(g.trans_a ? 'T' : 'N', g.trans_b ? 'T' : 'N', g.m, g.n, g.k, g.scale, a, g.trans_a ? g.m : g.k,
                  b, g.trans_b ? g.k : g.n, g.accumulate || g.bias ? 1.0f : 0.0f, c, g.n);
   if (status != dnnl_success)
     throw std::runtime_error("dnnl_sgemm failed with status " + std::to_string(status));
@@ -159,7 +163,7 @@ void prefill_bias(const Gemm& g, const float* bias, float* c) {
 }
 
 bool small_linear(const Gemm& g) {
-  return g.a == DType::f32 && !g.tf32 && g.bias && !g.accumulate && !g.trans_a && g.trans_b &&
+  return g.a == DType::f32 && !g.tf32 && g.bias && !g.accumulate && g.scale == 1 && !g.trans_a && g.trans_b &&
          takes_layer(g.m, g.n, g.k);
 }
 
@@ -186,6 +190,7 @@ void run_emulated(const Gemm& g, const void* a, const void* b, const float* bias
   };
   widen(g.m * g.k, g.a, a, a32);
   widen(g.k * g.n, g.b, b, b32);
+  if (g.accumulate && g.c != DType::f32) cast(g.m * g.n, g.c, DType::f32, c, c32);
   if (g.bias) prefill_bias(g, bias, c32);
   run_sgemm(g, a32, b32, c32);
   if (g.c != DType::f32) cast(g.m * g.n, DType::f32, g.c, c32, c);
@@ -194,6 +199,7 @@ void run_emulated(const Gemm& g, const void* a, const void* b, const float* bias
 }  // namespace
 
 void gemm(const Gemm& g, const void* A, const void* B, const float* bias, void* C) {
+  if (g.bias && g.scale != 1) throw std::logic_error("a scaled product has no bias");
   prepare_threads();
   if (emulated(g)) {
     run_emulated(g, A, B, bias, C);

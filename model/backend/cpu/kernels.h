@@ -20,8 +20,9 @@ struct Gemm {  // C[m,n] = op(A)[m,k] op(B)[k,n] + bias[n] (+ C when accumulate)
   bool trans_a, trans_b;  // A stored [k,m], B stored [n,k]
   DType a, b, c;          // f32,f32,f32 | bf16,bf16,bf16 | bf16,bf16,f32 | f16,f16,f16 | f16,f16,f32
   bool bias;              // bias is f32 [n]
-  bool accumulate;        // c must be f32
-  bool tf32 = false;      // f32 only: A and B are rounded to tf32 first
+  bool accumulate;
+  bool tf32 = false;  // f32 only: A and B are rounded to tf32 first
+  float scale = 1;    // of the product, which then has no bias
 };
 void gemm(const Gemm& g, const void* A, const void* B, const float* bias, void* C);
 // bytes of scratch for this shape: the primitive's scratchpad, or the f32 copies of an emulated product.
@@ -178,6 +179,8 @@ struct Loss {
   Kind kind = Kind::relative_l2;
   float delta = 1;
   const float* weights = nullptr;  // [C]; nullptr: all 1. Not for relative_l2
+  // [C]; an element whose target is above counts so many times; nullptr: none does. Not for relative_l2
+  const float *above = nullptr, *intense = nullptr;
 };
 // loss_sums: sums [B, 2 + C] f32, over the rows that this rank holds (0 for a sample of which it holds none):
 // |pred - target|^2 (other losses: the sum of w_c |e|, …), |target|^2, and per channel sum_{h,w} w_h (pred -
@@ -245,6 +248,11 @@ struct Sgd {  // torch.optim.SGD without dampening and Nesterov
 // buf = momentum buf + (grad + weight_decay p); p -= lr buf. buf begins as zeros. p16 as in adam.
 void sgd(const Sgd& s, int64_t n, float* p, const void* g, float* buf, void* p16, DType type16 = DType::bf16,
          DType type_g = DType::f32);
+
+// ---- average.cpp ------------------------------------------------------------------------------------------
+// average += rate (x - average), [n]
+void average(int64_t n, float rate, const float* x, float* average);
+void swap(int64_t n, float* x, float* y);
 
 // ---- isa.cpp ----------------------------------------------------------------------------------------------
 /// "amx", "avx512_bf16" or "emulated": how bf16 matrix products run here. Goes into every result.

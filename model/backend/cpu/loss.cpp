@@ -95,6 +95,23 @@ float penalty(const Loss& l, const float* guess, const float* truth, int64_t n) 
   return sum;
 }
 
+bool intensified(const Loss& l, int64_t channel) {
+  return l.intense != nullptr && l.intense[channel] != 1.0f;
+}
+
+// The same, where an element whose target is above the channel's threshold counts more
+float intense_penalty(const Loss& l, int64_t channel, const float* guess, const float* truth, int64_t n) {
+  float sum = 0;
+  for (int64_t x = 0; x < n; ++x)
+    sum += (truth[x] > l.above[channel] ? l.intense[channel] : 1.0f) * penalty(l, guess + x, truth + x, 1);
+  return sum;
+}
+
+void intensify(const Loss& l, int64_t channel, const float* truth, float* slope, int64_t n) {
+  for (int64_t x = 0; x < n; ++x)
+    if (truth[x] > l.above[channel]) slope[x] *= l.intense[channel];
+}
+
 float weight_of(const Loss& l, int64_t channel) {
   return l.weights == nullptr ? 1.0f : l.weights[channel];
 }
@@ -163,7 +180,9 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
             sum[0] += error;
           else
             sum[0] += static_cast<double>(weight_of(l, c)) *
-                      static_cast<double>(penalty(l, guess + from, truth + from, to - from));
+                      static_cast<double>(intensified(l, c)
+                                              ? intense_penalty(l, c, guess + from, truth + from, to - from)
+                                              : penalty(l, guess + from, truth + from, to - from));
           sum[1] += size;
           sum[2 + c] += latitude[y] * error;
         }
@@ -228,6 +247,7 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
           float* guess = band.planes + c * s.width;
           const int64_t from = g.x0 * s.p;
           slopes(l, factor * weight_of(l, c), truth + from, guess + from, g.x1 * s.p - from);
+          if (intensified(l, c)) intensify(l, c, truth + from, guess + from, g.x1 * s.p - from);
         }
         to_pixels(s, g, row, band);
       }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <stdexcept>
 
 #include "model/backend/cuda/kernels/kernels.h"
@@ -16,7 +17,10 @@ constexpr int64_t kSmall = int64_t{1} << 20;  // bytes: host copies up to here a
 bool mirrored(const Plan& plan) {
   if (!plan.params16_all || plan.params16_all.count != plan.params_all.count) return false;
   int64_t end = 0;
-  for (const Param& p : plan.params) end = std::max(end, p.offset + p.count);
+  for (const Param& p : plan.params) {
+    if (p.half) return false;
+    end = std::max(end, p.offset + p.count);
+  }
   return plan.params_all.count >= end;
 }
 
@@ -30,6 +34,12 @@ Loss loss_from(const TrainSpec& t) {
   std::fill_n(l.weight, kMaxChannels, 1.0f);
   for (size_t c = 0; c < std::min<size_t>(t.loss_weights.size(), kMaxChannels); ++c)
     l.weight[c] = static_cast<float>(t.loss_weights[c]);
+  std::fill_n(l.above, kMaxChannels, std::numeric_limits<float>::infinity());
+  std::fill_n(l.intense, kMaxChannels, 1.0f);
+  for (size_t c = 0; c < std::min<size_t>(t.intense_above.size(), kMaxChannels); ++c) {
+    l.above[c] = static_cast<float>(t.intense_above[c]);
+    l.intense[c] = static_cast<float>(t.intense_weights[c]);
+  }
   return l;
 }
 
@@ -228,6 +238,10 @@ void CudaBackend::launch_on(const Op& op, int32_t micro, int32_t slot, cudaStrea
     case OpKind::adam:
     case OpKind::sgd:
       return optimizer(op, slot, stream);
+    case OpKind::average:
+      return average(a.n, a.rate, fin(0), fin(1), fout(0), stream);
+    case OpKind::swap:
+      return swap(a.n, fout(0), fout(1), stream);
     default:  // fetch, collectives, and those of kernel_less()
       break;
   }
@@ -269,16 +283,20 @@ void CudaBackend::optimizer(const Op& op, int32_t slot, cudaStream_t stream) {
   const auto clip = static_cast<float>(train_.grad_clip);
   const void* grad = at(op.reads[0], slot);
   const float *scalars = floats(op.reads[1]), *norm2 = floats(op.reads[2]);
+  Groups groups;
+  if (op.reads.size() > 3)
+    groups = {reinterpret_cast<const ParameterGroup*>(at(op.reads[3], slot)),
+              static_cast<int>(op.reads[3].count * size_of(DType::i32) / sizeof(ParameterGroup))};
   if (op.kind == OpKind::sgd) {
     const Sgd s{static_cast<float>(train_.momentum), static_cast<float>(train_.weight_decay), clip};
     return sgd(s, op.a.n, grad, type(op.reads[0]), scalars, norm2, floats(op.writes[0]), floats(op.writes[1]),
-               floats(op.writes[2]), type(op.writes[2]), stream);
+               floats(op.writes[2]), type(op.writes[2]), groups, stream);
   }
   const Adam a{static_cast<float>(train_.beta1),    static_cast<float>(train_.beta2),
                static_cast<float>(train_.adam_eps), static_cast<float>(train_.weight_decay),
                train_.optimizer == "adamw",         clip};
   adam(a, op.a.n, grad, type(op.reads[0]), scalars, norm2, floats(op.writes[0]), floats(op.writes[1]),
-       floats(op.writes[2]), floats(op.writes[3]), type(op.writes[3]), stream);
+       floats(op.writes[2]), floats(op.writes[3]), type(op.writes[3]), groups, stream);
 }
 
 // ---- host copies ----

@@ -23,7 +23,7 @@ View sums_of(const Op& x) {
 
 void CudaBackend::prepare() {
   Slots slots(plan_.routines.size());
-  for (const auto* program : {&plan_.init, &plan_.train, &plan_.eval})
+  for (const auto* program : {&plan_.init, &plan_.train, &plan_.eval, &plan_.exchange})
     for (const Invocation& i : *program) slots[static_cast<size_t>(i.routine)].insert(i.slot);
   const bool timed = options_.gemm == GemmChoice::timed;
   const cudaStream_t stream = streams_[Lane::compute];

@@ -12,6 +12,7 @@
 #include "model/base/activation.h"
 #include "model/base/dtype.h"
 #include "model/base/philox.h"
+#include "model/plan/parameter_groups.h"
 
 namespace isobar::cuda {
 
@@ -111,6 +112,8 @@ struct Loss {
   Kind kind = Kind::relative_l2;
   float delta = 1;
   float weight[kMaxChannels];  // by channel
+  // … an element whose target is above counts so many times
+  float above[kMaxChannels], intense[kMaxChannels];
 };
 void loss_sums(const Patch& s, const void* pred, const float* target, float* sums, const Loss& l,
                double* workspace, cudaStream_t stream);
@@ -146,18 +149,26 @@ void dropout(const DropoutDraw& draw, const float* scalars, int64_t first, int64
 void squared_sum(int64_t n, const void* x, DType t, float* sum, bool accumulate, double* workspace,
                  cudaStream_t stream);
 void loss_scale(float least, int64_t window, float* norm2, float* scalars, cudaStream_t stream);
+/// Runs of elements with factors of their own on rate and decay; null: all alike.
+struct Groups {
+  const ParameterGroup* of = nullptr;
+  int count = 0;
+};
 struct Adam {
   float beta1, beta2, eps, weight_decay;
   bool adamw;
   float grad_clip;  // used where norm2 is given
 };
 void adam(const Adam& a, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2,
-          float* p, float* m, float* v, void* p16, DType type16, cudaStream_t stream);
+          float* p, float* m, float* v, void* p16, DType type16, const Groups& groups, cudaStream_t stream);
 struct Sgd {
   float momentum, weight_decay, grad_clip;
 };
 void sgd(const Sgd& s, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2,
-         float* p, float* buf, void* p16, DType type16, cudaStream_t stream);
+         float* p, float* buf, void* p16, DType type16, const Groups& groups, cudaStream_t stream);
+/// average += rate (x - average), where the step of `scalars` is not skipped
+void average(int64_t n, float rate, const float* x, const float* scalars, float* average, cudaStream_t stream);
+void swap(int64_t n, float* x, float* y, cudaStream_t stream);
 
 // ---- attention_*.cu ---------------------------------------------------------------------------------------
 struct Attention {

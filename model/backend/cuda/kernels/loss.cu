@@ -84,6 +84,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     for (int c = warp; c < C; c += kWarps) {
       const float* truth = target + ((sample * C + c) * s.height + at.band * p) * s.width + at.x0;
+      const float above = l.above[c], intense = l.intense[c];
       float loss = 0, size = 0, error = 0;
       for (int i = lane; i < p * p; i += 32) {
         const int y = i / p, x = i - y * p;
@@ -93,7 +94,8 @@ __global__ void __launch_bounds__(kThreads)
           e = patch[i * C + c] - wanted;
         else
           e = as_float(guess[i * C + c]) - wanted;
-        loss += penalty(l.kind, l.delta, e);
+        const float counts = wanted > above ? intense : 1.0f;
+        loss = fmaf(counts, penalty(l.kind, l.delta, e), loss);
         size = fmaf(wanted, wanted, size);
         error = fmaf(latitude[y] * e, e, error);
       }
@@ -194,7 +196,8 @@ __global__ void __launch_bounds__(kThreads)
       wanted = truth_by_column[j];
     else
       wanted = truth(c, i);
-    const float weight = l.kind == Kind::relative_l2 ? 1.0f : l.weight[c];
+    const float weight =
+        l.kind == Kind::relative_l2 ? 1.0f : l.weight[c] * (wanted > l.above[c] ? l.intense[c] : 1.0f);
     dpred[begin + j] = as<T>(slope(l.kind, l.delta, factor * weight, as_float(pred[begin + j]) - wanted));
   }
 }

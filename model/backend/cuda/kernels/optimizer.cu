@@ -67,6 +67,20 @@ __device__ float gradient_scale(const float* scalars, const float* norm2, float 
   return (clip < 1.0f ? clip : 1.0f) * scalars[kUnscale];
 }
 
+// Of the element i: a run ends on a multiple of what a thread works on.
+__device__ ParameterGroup group_of(const Groups& g, int64_t i) {
+  const auto at = static_cast<int32_t>(i / kGroupElements);
+  int low = 0, high = g.count - 1;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (at < g.of[middle].end)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return g.of[low];
+}
+
 struct AdamConstants {
   Adam a;
   float one_minus_beta1, one_minus_beta2;
@@ -80,7 +94,7 @@ template <class G, class P16, int V>
 __global__ void __launch_bounds__(kThreads)
     adam_kernel(AdamConstants c, int64_t n, const G* __restrict__ g, const float* __restrict__ scalars,
                 const float* __restrict__ norm2, float* __restrict__ p, float* __restrict__ m,
-                float* __restrict__ v, P16* __restrict__ p16) {
+                float* __restrict__ v, P16* __restrict__ p16, Groups groups) {
   if (scalars[kUnscale] == 0) return;  // gradients overflowed
   __shared__ AdamStep shared;
   if (threadIdx.x == 0) {
@@ -95,19 +109,26 @@ __global__ void __launch_bounds__(kThreads)
   const AdamStep f = shared;
   const float decay = c.a.adamw ? 0.0f : c.a.weight_decay;
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * V;
+#pragma unroll 1
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n; i += step) {
-    float w[V], grad[V], m1[V], v1[V];
+    float w[V], grad[V], m1[V], v1[V], step_size = f.step_size, shrink = f.shrink, l2 = decay;
+    if (groups.of != nullptr) {
+      const ParameterGroup group = group_of(groups, i);
+      step_size *= group.lr;
+      shrink *= group.lr * group.decay;
+      l2 *= group.decay;
+    }
     load<V>(p + i, w);
     load<V>(g + i, grad);
     load<V>(m + i, m1);
     load<V>(v + i, v1);
 #pragma unroll
     for (int k = 0; k < V; ++k) {
-      w[k] = fmaf(w[k], f.shrink, w[k]);
-      grad[k] = fmaf(w[k], decay, grad[k] * f.grad_scale);
+      w[k] = fmaf(w[k], shrink, w[k]);
+      grad[k] = fmaf(w[k], l2, grad[k] * f.grad_scale);
       m1[k] = fmaf(c.one_minus_beta1, grad[k], c.a.beta1 * m1[k]);
       v1[k] = fmaf(c.one_minus_beta2 * grad[k], grad[k], c.a.beta2 * v1[k]);
-      w[k] = fmaf(-f.step_size, m1[k] / fmaf(sqrtf(v1[k]), f.inverse_sqrt_correction2, c.a.eps), w[k]);
+      w[k] = fmaf(-step_size, m1[k] / fmaf(sqrtf(v1[k]), f.inverse_sqrt_correction2, c.a.eps), w[k]);
     }
     store<V>(m + i, m1);
     store<V>(v + i, v1);
@@ -121,24 +142,47 @@ template <class G, class P16, int V>
 __global__ void __launch_bounds__(kThreads)
     sgd_kernel(Sgd s, int64_t n, const G* __restrict__ g, const float* __restrict__ scalars,
                const float* __restrict__ norm2, float* __restrict__ p, float* __restrict__ buf,
-               P16* __restrict__ p16) {
+               P16* __restrict__ p16, Groups groups) {
   if (scalars[kUnscale] == 0) return;
   const float scale = gradient_scale(scalars, norm2, s.grad_clip), lr = scalars[kLearningRate];
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * V;
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V; i < n; i += step) {
-    float w[V], grad[V], b[V];
+    float w[V], grad[V], b[V], rate = lr, l2 = s.weight_decay;
+    if (groups.of != nullptr) {
+      const ParameterGroup group = group_of(groups, i);
+      rate *= group.lr;
+      l2 *= group.decay;
+    }
     load<V>(p + i, w);
     load<V>(g + i, grad);
     load<V>(buf + i, b);
 #pragma unroll
     for (int k = 0; k < V; ++k) {
-      grad[k] = fmaf(w[k], s.weight_decay, grad[k] * scale);
+      grad[k] = fmaf(w[k], l2, grad[k] * scale);
       b[k] = fmaf(s.momentum, b[k], grad[k]);
-      w[k] = fmaf(-lr, b[k], w[k]);
+      w[k] = fmaf(-rate, b[k], w[k]);
     }
     store<V>(buf + i, b);
     store<V>(p + i, w);
     if (p16 != nullptr) store<V>(p16 + i, w);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    average_kernel(int64_t n, float rate, const float* __restrict__ x, const float* __restrict__ scalars,
+                   float* __restrict__ average) {
+  if (scalars[kUnscale] == 0) return;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n;
+       i += static_cast<int64_t>(gridDim.x) * kThreads)
+    average[i] += rate * (x[i] - average[i]);
+}
+
+__global__ void __launch_bounds__(kThreads) swap_kernel(int64_t n, float* __restrict__ x, float* __restrict__ y) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n;
+       i += static_cast<int64_t>(gridDim.x) * kThreads) {
+    const float a = x[i];
+    x[i] = y[i];
+    y[i] = a;
   }
 }
 
@@ -187,7 +231,8 @@ void loss_scale(float least, int64_t window, float* norm2, float* scalars, cudaS
 }
 
 void adam(const Adam& a, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2,
-          float* p, float* m, float* v, void* p16, DType type16, cudaStream_t stream) {
+          float* p, float* m, float* v, void* p16, DType type16, const Groups& groups,
+          cudaStream_t stream) {
   if (n == 0) return;
   const AdamConstants c{a, static_cast<float>(1.0 - static_cast<double>(a.beta1)),
                         static_cast<float>(1.0 - static_cast<double>(a.beta2))};
@@ -197,20 +242,30 @@ void adam(const Adam& a, int64_t n, const void* g, DType type_g, const float* sc
               using P16 = decltype(copy);
               constexpr int V = width();
               launch(adam_kernel<G, P16, V>, filling_grid(ceil_div(n, V), kThreads), kThreads, 0, stream, c,
-                     n, static_cast<const G*>(g), scalars, norm2, p, m, v, static_cast<P16*>(p16));
+                     n, static_cast<const G*>(g), scalars, norm2, p, m, v, static_cast<P16*>(p16), groups);
             });
 }
 
 void sgd(const Sgd& s, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2,
-         float* p, float* buf, void* p16, DType type16, cudaStream_t stream) {
+         float* p, float* buf, void* p16, DType type16, const Groups& groups, cudaStream_t stream) {
   if (n == 0) return;
   by_update(type_g, type16, n % 4 == 0 && on_16_bytes(g, p, buf, p16), [&](auto grad, auto copy, auto width) {
     using G = decltype(grad);
     using P16 = decltype(copy);
     constexpr int V = width();
     launch(sgd_kernel<G, P16, V>, filling_grid(ceil_div(n, V), kThreads), kThreads, 0, stream, s, n,
-           static_cast<const G*>(g), scalars, norm2, p, buf, static_cast<P16*>(p16));
+           static_cast<const G*>(g), scalars, norm2, p, buf, static_cast<P16*>(p16), groups);
   });
+}
+
+void average(int64_t n, float rate, const float* x, const float* scalars, float* average, cudaStream_t stream) {
+  if (n == 0) return;
+  launch(average_kernel, filling_grid(n, kThreads), kThreads, 0, stream, n, rate, x, scalars, average);
+}
+
+void swap(int64_t n, float* x, float* y, cudaStream_t stream) {
+  if (n == 0) return;
+  launch(swap_kernel, filling_grid(n, kThreads), kThreads, 0, stream, n, x, y);
 }
 
 }  // namespace isobar::cuda

@@ -61,13 +61,14 @@ struct Gemms::Product {
   std::string text;
   bool bias, accumulate;
   Fused fused;
+  float scale;
   float milliseconds = -1;  // of a run, where it was timed
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, out = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
 
   Product(const Api& a, const GemmKey& key, int sms)
-      : api(a), text(text_of(key)), bias(key.bias), accumulate(key.accumulate), fused(key.fused) {
+      : api(a), text(text_of(key)), bias(key.bias), accumulate(key.accumulate), fused(key.fused), scale(key.scale) {
     const ColumnMajor c = column_major(key);
     const cublasComputeType_t compute = key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     api.must(api.desc_create(&desc, compute, CUDA_R_32F), text);
@@ -197,9 +198,9 @@ void Gemms::run(const GemmKey& key, const GemmOperands& x, void* workspace, int6
 void Gemms::launch(const Product& p, const cublasLtMatmulAlgo_t& algorithm, const GemmOperands& x,
                    void* workspace, int64_t bytes, cudaStream_t stream) const {
   p.point_to(x);
-  const float one = 1, beta = p.accumulate ? 1.0f : 0.0f;
+  const float beta = p.accumulate ? 1.0f : 0.0f;
   const cublasStatus_t status =
-      api_->matmul(handle_, p.desc, &one, x.b, p.first, x.a, p.second, &beta, x.c, p.out, x.c, p.out,
+      api_->matmul(handle_, p.desc, &p.scale, x.b, p.first, x.a, p.second, &beta, x.c, p.out, x.c, p.out,
                    &algorithm, workspace, static_cast<size_t>(bytes), stream);
   if (status != CUBLAS_STATUS_SUCCESS)
     throw Failure("cuBLASLt: " + p.text + ": " + api_->status_text(status));

@@ -30,6 +30,7 @@ GemmKey key_of(const Op& op, const Plan& plan, const GemmOperands& x) {
           a.accumulate,
           a.tf32,
           Fused::none,
+          a.scale == 0 ? 1.0f : a.scale,
           alignment_of(x)};
 }
 
@@ -40,6 +41,7 @@ std::string text_of(const GemmKey& k) {
   if (k.tf32) s += " tf32";
   if (k.bias) s += " +bias";
   if (k.accumulate) s += " +=";
+  if (k.scale != 1) s += " x" + std::to_string(k.scale);
   if (k.fused != Fused::none) s += std::string(" ") + name_of(k.fused);
   return s + " on " + std::to_string(k.align) + " bytes";
 }

@@ -1,0 +1,51 @@
+// isobar export: a run's weights as one safetensors file, for PyTorch, or to start others from.
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "bench/cli/commands.h"
+#include "bench/cli/net_and_data.h"
+#include "model/inference/checkpoint.h"
+#include "model/inference/trained_weights.h"
+
+namespace isobar {
+
+void add_export_command(CLI::App& app) {
+  struct Arguments {
+    std::string from, out;
+    bool force = false, json = false;
+  };
+  const auto a = std::make_shared<Arguments>();
+  CLI::App* const command = app.add_subcommand(
+      "export", "writes a checkpoint's weights as one safetensors file, low-rank adapters merged into them");
+  command->add_option("RUN", a->from, "a run directory (its last checkpoint) or a checkpoint")->required();
+  command->add_option("-o,--out", a->out, "the file, e.g. merged.safetensors")->required();
+  command->add_flag("--force", a->force, "replace the file");
+  command->add_flag("--json", a->json, "print data");
+  command->footer(
+      "Examples:\n  isobar export runs/first -o first.safetensors\n"
+      "  isobar train CONFIG --set train.init_from=first.safetensors");
+  command->callback([a] {
+    refuse_to_replace(a->out, a->force);
+    const std::filesystem::path checkpoint = find_checkpoint(a->from, "RUN");
+    const CheckpointState state = read_state(checkpoint);
+    check_files(checkpoint, state);
+    const TrainedWeights weights(checkpoint, state);
+    const int64_t adapters = weights.write(a->out);
+    const char* const which = weights.averaged() ? "the moving average" : "the last step's";
+    if (a->json)
+      std::cout << nlohmann::json{{"checkpoint", checkpoint.string()},
+                                  {"out", a->out},
+                                  {"step", state.train.step},
+                                  {"average", weights.averaged()},
+                                  {"merged", adapters}}
+                       .dump(2)
+                << "\n";
+    else
+      std::printf("checkpoint  %s, after step %ld\nweights     %s\nmerged      %ld weights with their adapters\nwritten     %s\n",
+                  checkpoint.c_str(), state.train.step, which, adapters, a->out.c_str());
+  });
+}
+
+}  // namespace isobar

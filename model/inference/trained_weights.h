@@ -1,0 +1,42 @@
+// The weights that a checkpoint stands for: its model's, or their moving average where the run was validated by
+// that, with low-rank adapters (nets/adapter.h) added to them: W + s B A. The result is a net like any other.
+//
+//   const TrainedWeights weights(checkpoint, state);
+//   weights.load(plan, params);                      // of a plan on one rank, without adapters
+//   weights.write("merged.safetensors");
+#pragma once
+#include <optional>
+
+#include "model/inference/checkpoint_state.h"
+#include "model/inference/safetensors.h"
+#include "model/plan/plan.h"
+
+namespace isobar {
+
+class TrainedWeights {
+ public:
+  TrainedWeights(const std::filesystem::path& checkpoint, const CheckpointState& state);
+  /// Of a file that holds all of them
+  TrainedWeights(const std::filesystem::path& file, double scale) : model_(file), scale_(scale) {}
+
+  bool averaged() const { return average_.has_value(); }
+  /// A tensor with its adapter's product, if it has one, added in f64.
+  std::vector<float> merged(const std::string& name) const;
+  /// Throws ConfigError naming the parameter that is missing or has another shape.
+  void load(const Plan& plan, float* params) const;
+  /// As a safetensors file with the metadata of the checkpoint's. Returns how many had an adapter.
+  int64_t write(const std::filesystem::path& to) const;
+
+ private:
+  struct Factors {
+    const StoredTensor &a, &b;  // [rank, in], [out, rank]
+    std::string name_a, name_b;
+  };
+  std::optional<Factors> factors_of(const std::string& name) const;
+  std::vector<double> values_of(const std::string& name) const;
+  const SafetensorsReader model_;
+  std::optional<SafetensorsReader> average_;  // of what was trained
+  const double scale_;                        // of adapters
+};
+
+}  // namespace isobar
