@@ -61,6 +61,7 @@ NetAndData open_net_and_data(const std::string& from, const std::string& data, i
   Statistics known;
   if (!own && needs_statistics(d, shape)) known = begin_statistics(d, shape)();
   n.set = open_dataset(d, d.valid, Split::valid, shape, own || !known.mean.empty() ? &known : nullptr);
+  n.state.spec.train.latitudes = n.set->coordinates().latitude;
   if (own) {
     check_channels(n.state, *n.set, n.checkpoint.string());
   } else {

@@ -197,6 +197,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("train.upper_weight", s.train.upper_weight);
   v("train.data_weight", s.train.data_weight);
   v("train.intensity", s.train.intensity);
+  v("train.latitude_weights", s.train.latitude_weights);
   v("train.huber_delta", s.train.huber_delta);
   v("train.optimizer", s.train.optimizer);
   v("train.lr", s.train.lr);

@@ -66,6 +66,8 @@ struct TrainSpec {  // train:
   // channels: as they are | mean: divided by their mean | aurora: of surface and upper air apart, see below
   std::string loss_weighting = "channels";
   double surface_weight = 0.25, upper_weight = 1, data_weight = 1;  // aurora's alpha, beta and gamma
+  // mae, mse, huber: each row counts by the cosine of its latitude, with a mean of 1, as it does in the RMSE
+  bool latitude_weights = false;
   // "tp>10=3": where a target is above 10, in its own unit, its error counts three times
   std::vector<std::string> intensity;
   // A roll-out (nets of images on one grid): so many steps of data.dt, each reading what the one before it
@@ -132,6 +134,8 @@ struct TrainSpec {  // train:
   int64_t min_steps = 0;             // neither ends a run before
   // No keys: of each channel the normalised target above which its error counts so many times; {} = none
   std::vector<double> intense_above, intense_weights;
+  // No key: of the rows of fields, from the north, as their file says; {}: nobody knows (base/latitude.h)
+  std::vector<double> latitudes;
 };
 
 struct LayoutSpec {  // layout:
@@ -144,10 +148,10 @@ struct PolicySpec {  // policy:
   // none (fp32) | tf32 (in matrix products) | bf16 | fp16 (scaled loss) | fp8 (bf16 with linears in fp8; gpt
   // and llama)
   std::string amp = "none";
-  int64_t micro_batch = 0;         // samples of a rank at a time; 0 = global_batch / dp, on a GPU what fits
-  std::string schedule = "1f1b";   // gpipe | 1f1b | interleaved | zb-h1
-  int64_t zero = 0;                // ZeRO stage
-  bool offload_optimizer = false;  // moments live in host memory, and visit the device a bucket at a time
+  int64_t micro_batch = 0;          // samples of a rank at a time; 0 = global_batch / dp, on a GPU what fits
+  std::string schedule = "1f1b";    // gpipe | 1f1b | interleaved | zb-h1
+  int64_t zero = 0;                 // ZeRO stage
+  bool offload_optimizer = false;   // moments live in host memory, and visit the device a bucket at a time
   bool offload_parameters = false;  // ZeRO 3: shares of the parameters live there, too
   std::string main_grads_dtype = "fp32";  // fp32 | bf16: what gradients are kept, added and reduced in
   double bucket_mb = 25;                  // MB of fp32 gradient per all-reduce

@@ -15,7 +15,7 @@ inline constexpr int64_t kElementsPerThread = 8192;
 /// starts new ones. A step of 90 us of a small net took 290 us on four threads so. To wake a team takes
 /// longer with the logarithm of its threads.
 inline int64_t threads_worth(int64_t elements, int64_t threads) {
-  const auto rounds = std::bit_width(static_cast<uint64_t>(threads));
+  const int64_t rounds = std::bit_width(static_cast<uint64_t>(threads));
   return elements >= kElementsPerThread * rounds ? threads : 1;
 }
 

@@ -689,6 +689,9 @@ void validate(const RunSpec& s) {
   check.that(!by_name || (t.loss != "relative-l2" && t.loss != "cross_entropy"),
              named ? "train.variable_weights" : "train.intensity",
              "and the like are not for " + t.loss, "use mae, mse or huber");
+  check.that(!t.latitude_weights || (s.net.images() && t.loss != "relative-l2"), "train.latitude_weights",
+             s.net.images() ? "are not for relative-l2, a quotient of norms" : "are for fields, which have rows",
+             s.net.images() ? "use mae, mse or huber" : "leave it out");
   check.that(t.loss_weighting == "aurora" ||
                  (t.surface_weight == 0.25 && t.upper_weight == 1 && t.data_weight == 1),
              "train.surface_weight", "and the like are of train.loss_weighting: aurora",

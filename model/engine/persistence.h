@@ -1,6 +1,6 @@
 // The forecast to beat: nothing changes. Latitude-weighted RMSE between a batch's input and its target, with
-// the formula of the net's own metric (systems' NERSC ViT: w_h = H cos(lat_h) / sum cos(lat), lat from +90 to
-// -90); of a net that predicts for a region alone, over its points, unweighted as its metric is.
+// the formula of the net's own metric (base/latitude.h); of a net that predicts for a region alone, over its
+// points, unweighted as its metric is.
 #pragma once
 #include <vector>
 
@@ -10,8 +10,9 @@ namespace isobar {
 
 /// Adds, for each channel of the target, the sum over the batch of the RMSE. input and target are
 /// [batch,channels,H,W]; `persistent`: which channel of the input each of the target's is.
-/// `net`: of images
-void add_persistence_rmse(const NetSpec& net, int64_t batch, const float* input, const float* target,
-                          const std::vector<int64_t>& persistent, std::vector<double>& sums);
+/// `net`: of images. `latitudes`: of its rows, {}: not known
+void add_persistence_rmse(const NetSpec& net, const std::vector<double>& latitudes, int64_t batch,
+                          const float* input, const float* target, const std::vector<int64_t>& persistent,
+                          std::vector<double>& sums);
 
 }  // namespace isobar

@@ -27,6 +27,8 @@ class RankData {
   int64_t steps_per_epoch() const;
   ChannelNames channels() const { return train_set_->channels(); }
   NetChannels net_channels() const { return channels_of_data(*train_set_); }
+  /// Of the rows of fields, degrees from the north; {}: their files do not say
+  std::vector<double> latitudes() const { return train_set_->coordinates().latitude; }
   LeftOut left_out() const { return train_set_->left_out(); }
   std::vector<std::string> flat_channels() const { return train_set_->flat_channels(); }
   /// All samples are validated; the last batch may be smaller.

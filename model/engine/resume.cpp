@@ -19,6 +19,7 @@ bool may_change(const std::string& section, const std::string& name) {
   static const std::vector<std::string> train = {"steps",
                                                  "loss",
                                                  "loss_weights",
+                                                 "latitude_weights",
                                                  "variable_weights",
                                                  "level_weights",
                                                  "loss_weighting",

@@ -67,6 +67,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     data_.emplace(spec, plan_, mpi.rank(), known.mean.empty() ? nullptr : &known);
     say_header();
     weighted_.train = with_channel_loss(spec, data_->net_channels().targets);
+    weighted_.train.latitudes = data_->latitudes();
     say_weights();
     processor_ = make_processor(device_, weighted_, plan_, mpi, threads_, !options.trace.empty());
     backend_ = &processor_->backend();
@@ -154,7 +155,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                     t.loss_weights.empty() ? 1.0 : t.loss_weights[c]);
       text += one;
       if (t.intense_weights.empty() || t.intense_weights[c] == 1) continue;
-      std::snprintf(one, sizeof one, " (x %.3g above %.3g normalised)", t.intense_weights[c], t.intense_above[c]);
+      std::snprintf(one, sizeof one, " (x %.3g above %.3g normalised)", t.intense_weights[c],
+                    t.intense_above[c]);
       text += one;
     }
     say("loss weights " + text);
@@ -177,7 +179,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   void say_header() {
     RunFacts f{.parameters = plan_.parameter_count(),
                .trained = plan_.trained_count(),
-               .ranks = mpi_.size(), .threads = threads_};
+               .ranks = mpi_.size(),
+               .threads = threads_};
     f.memory_bytes = static_cast<int64_t>(mpi_.max_of(static_cast<double>(plan_.memory.total())));
     f.ranks_on_host = mpi_.ranks_on_host();
     f.steps_per_epoch = data_->steps_per_epoch();
@@ -321,8 +324,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const int64_t steps = spec_.learnt_steps();
     std::vector<double> all(sums.size(), 0.0);
     for (int64_t k = 0; k < steps; ++k)
-      add_persistence_rmse(spec_.net, samples, batch.at("input"), batch.at(step_tensor("target", k)),
-                           persistent, all);
+      add_persistence_rmse(spec_.net, weighted_.train.latitudes, samples, batch.at("input"),
+                           batch.at(step_tensor("target", k)), persistent, all);
     for (size_t c = 0; c < sums.size(); ++c) sums[c] += all[c] / static_cast<double>(steps);
   }
 

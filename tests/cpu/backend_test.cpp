@@ -3,6 +3,7 @@
 
 #include <omp.h>
 
+#include "model/base/latitude.h"
 #include "model/plan/op_table.h"
 #include "tests/cpu/kernel_testing.h"
 
@@ -78,7 +79,8 @@ TEST(Backend, ImageOpsTakeTheRangesOfTheirAttributes) {
     const View v_patches = bench.add(DType::bf16, n), v_sums = bench.add(DType::f32, sums.size());
     const View v_dpred = bench.add(DType::bf16, n);
     patch_gather(s, image.f32(), patches.data());
-    loss_sums(s, pred.data(), image.f32(), sums.f32());
+    const std::vector<double> weights = row_weights(s.height, {});
+    loss_sums(s, pred.data(), image.f32(), sums.f32(), {.rows = weights.data()});
     loss(s, sums.f32(), 0.5f, metrics.f32(), metrics.f32() + 1);
     loss_backward(s, pred.data(), image.f32(), sums.f32(), 0.5f, dpred.data());
     bench.run(OpKind::patch_gather, a, {v_image}, {v_patches});

@@ -1,4 +1,5 @@
 // Losses and weighted RMSE against their formulas on whole images.
+#include "model/base/latitude.h"
 #include "tests/cpu/patches.h"
 
 namespace isobar::cpu::testing {
@@ -10,7 +11,13 @@ TEST(Loss, ForwardIsRelativeL2AndLatitudeWeightedRmse) {
     for (const DType act : kActs) {
       const Patch s = random_patch(random, act);
       const Buffer pred = random.buffer(act, pixels(s)), target = random.buffer(DType::f32, pixels(s), 2);
-      const Expected e = reference(s, pred, target);
+      std::vector<double> latitudes;  // a region's, not evenly spaced, or nobody knows
+      if (random.integer(0, 1) == 1)
+        for (double at = 89; static_cast<int64_t>(latitudes.size()) < s.height;
+             at -= 0.1 + 0.1 * std::abs(random.normal()))
+          latitudes.push_back(at);
+      const std::vector<double> rows = row_weights(s.height, latitudes);
+      const Expected e = reference(s, pred, target, latitudes);
       const double weight = random.one_of({1.0, 0.25});
       float first = 0;
       for (const int threads : {1, 2, 3}) {
@@ -19,7 +26,7 @@ TEST(Loss, ForwardIsRelativeL2AndLatitudeWeightedRmse) {
         Buffer sums(DType::f32, s.batch * n), rmse(DType::f32, s.channels);
         for (int64_t c = 0; c < s.channels; ++c) rmse.set(c, 10);
         float loss = 5;
-        loss_sums(s, pred.data(), target.f32(), sums.f32());
+        loss_sums(s, pred.data(), target.f32(), sums.f32(), {.rows = rows.data()});
         cpu::loss(s, sums.f32(), static_cast<float>(weight), &loss, rmse.f32());
         EXPECT_TRUE(sums.intact() && rmse.intact());
         EXPECT_TRUE(within(loss, 5 + weight * e.loss, 2e-6));
@@ -104,10 +111,13 @@ struct Pointwise {
     if (loss.kind == Loss::Kind::mse) return 2 * e;
     return std::clamp(e, -delta, delta);
   }
-  double weight(int64_t c) const { return weights.empty() ? 1 : weights[c]; }
+  std::vector<double> rows;  // of the errors; of the loss, too, where it says so
+  double weight(int64_t c, int64_t y) const {
+    return (weights.empty() ? 1 : weights[c]) * (loss.by_rows ? rows[y] : 1);
+  }
 };
 
-std::vector<Pointwise> pointwise_losses(Random& random, int64_t channels) {
+std::vector<Pointwise> pointwise_losses(Random& random, int64_t channels, int64_t height) {
   std::vector<Pointwise> out;
   for (const Loss::Kind kind : {Loss::Kind::mae, Loss::Kind::mse, Loss::Kind::huber})
     for (const bool weighted : {false, true}) {
@@ -115,8 +125,12 @@ std::vector<Pointwise> pointwise_losses(Random& random, int64_t channels) {
       for (int64_t c = 0; weighted && c < channels; ++c)
         out.back().weights.push_back(static_cast<float>(3 * std::abs(random.normal())));
     }
-  for (Pointwise& p : out)
+  for (Pointwise& p : out) {
     if (!p.weights.empty()) p.loss.weights = p.weights.data();
+    p.rows = row_weights(height, {});
+    p.loss.rows = p.rows.data();
+    p.loss.by_rows = random.coin();
+  }
   return out;
 }
 
@@ -124,7 +138,8 @@ std::vector<Pointwise> pointwise_losses(Random& random, int64_t channels) {
 double pointwise_reference(const Pointwise& p, const Patch& s, const Buffer& pred, const Buffer& target) {
   double sum = 0;
   for_pixels(s, [&](int64_t b, int64_t c, int64_t y, int64_t x) {
-    sum += p.weight(c) * p.value(pred[patch_index(s, b, c, y, x, true)] - target[image_index(s, b, c, y, x)]);
+    sum +=
+        p.weight(c, y) * p.value(pred[patch_index(s, b, c, y, x, true)] - target[image_index(s, b, c, y, x)]);
   });
   return sum / static_cast<double>(pixels(s));
 }
@@ -136,7 +151,7 @@ TEST(PointwiseLoss, IsTheWeightedMeanAndItsGradient) {
       const Patch s = random_patch(random, act);
       const Buffer target = random.buffer(DType::f32, pixels(s)), pred = random.buffer(act, pixels(s));
       const Expected e = reference(s, pred, target);
-      for (const Pointwise& p : pointwise_losses(random, s.channels)) {
+      for (const Pointwise& p : pointwise_losses(random, s.channels, s.height)) {
         SCOPED_TRACE("kind " + std::to_string(static_cast<int>(p.loss.kind)));
         const double want = pointwise_reference(p, s, pred, target), scale = 1024;
         float first = 0;
@@ -158,11 +173,12 @@ TEST(PointwiseLoss, IsTheWeightedMeanAndItsGradient) {
           EXPECT_TRUE(dpred.intact() && sums.intact() && rmse.intact());
           for_pixels(s, [&](int64_t b, int64_t c, int64_t y, int64_t x) {
             const int64_t i = patch_index(s, b, c, y, x, true);
-            const double d = scale * p.weight(c) * p.slope(pred[i] - target[image_index(s, b, c, y, x)]) *
+            const double d = scale * p.weight(c, y) * p.slope(pred[i] - target[image_index(s, b, c, y, x)]) *
                              static_cast<double>(s.batch) / static_cast<double>(pixels(s));
-            ASSERT_TRUE(within(dpred[i], d,
-                               1e-6 * (std::abs(d) + scale * p.weight(c) / static_cast<double>(pixels(s))) +
-                                   rounding(act, d)));
+            ASSERT_TRUE(
+                within(dpred[i], d,
+                       1e-6 * (std::abs(d) + scale * p.weight(c, y) / static_cast<double>(pixels(s))) +
+                           rounding(act, d)));
           });
         }
       }
@@ -173,7 +189,7 @@ TEST(PointwiseLoss, GradientAgreesWithFiniteDifferences) {
   Random random;
   const Patch s = whole({.batch = 2, .channels = 3, .height = 8, .width = 12, .p = 4, .act = DType::f32});
   const Buffer target = random.buffer(DType::f32, pixels(s));
-  for (const Pointwise& p : pointwise_losses(random, 3)) {
+  for (const Pointwise& p : pointwise_losses(random, 3, s.height)) {
     // Away from the kinks of |e| and of Huber's loss, which finite differences would straddle
     Buffer pred(DType::f32, pixels(s)), up(DType::f32, pixels(s)), down(DType::f32, pixels(s));
     const double delta = p.loss.delta;

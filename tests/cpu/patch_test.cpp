@@ -1,4 +1,5 @@
 // Patches of images, and losses of the parts that ranks hold of them.
+#include "model/base/latitude.h"
 #include "tests/cpu/patches.h"
 
 namespace isobar::cpu::testing {
@@ -119,6 +120,7 @@ TEST(Parts, OfTheSumsAddUpToTheWholeForAnyNumberOfThreads) {
       const DType act = random.act();
       const Patch s = random_patch(random, act);
       const Buffer pred = random.buffer(act, pixels(s)), target = random.buffer(DType::f32, pixels(s), 2);
+      const std::vector<double> rows = row_weights(s.height, {});
       const Expected e = reference(s, pred, target);
       const int64_t per_sample = 2 + s.channels;
       std::vector<double> total(s.batch * per_sample);
@@ -130,7 +132,7 @@ TEST(Parts, OfTheSumsAddUpToTheWholeForAnyNumberOfThreads) {
         for (const int threads : {1, 2, 3}) {
           const Running running(isa, threads);
           Buffer sums(DType::f32, s.batch * per_sample);
-          loss_sums(part, mine.data(), target.f32(), sums.f32());
+          loss_sums(part, mine.data(), target.f32(), sums.f32(), {.rows = rows.data()});
           ASSERT_TRUE(sums.intact());
           if (threads == 1) std::memcpy(first.data(), sums.data(), sums.bytes());
           ASSERT_TRUE(sums.same_bits(first));

@@ -64,12 +64,15 @@ struct Expected {
   double loss = 0;
 };
 
-inline Expected reference(const Patch& s, const Buffer& pred, const Buffer& target) {
+// `latitudes`: of the rows; {}: from pole to pole
+inline Expected reference(const Patch& s, const Buffer& pred, const Buffer& target,
+                          const std::vector<double>& latitudes = {}) {
   Expected e{.error = std::vector<double>(s.batch),
              .size = std::vector<double>(s.batch),
              .rmse = std::vector<double>(s.channels)};
   double cosines = 0;
   const auto cosine = [&](int64_t y) {
+    if (!latitudes.empty()) return std::cos(latitudes[static_cast<size_t>(y)] * M_PI / 180.0);
     if (s.height == 1) return 1.0;
     return std::cos((90.0 - 180.0 * static_cast<double>(y) / static_cast<double>(s.height - 1)) * M_PI /
                     180.0);

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "model/backend/cuda/kernels/workspace.h"
+#include "model/base/latitude.h"
 #include "model/plan/plan.h"
 #include "tests/cuda/kernel_check.h"
 
@@ -93,9 +94,19 @@ TEST(Kernels, LossesAndTheirGradientsAreTheCpus) {
           loss_gpu.above[c] = above[static_cast<size_t>(c)];
           loss_gpu.intense[c] = intense[static_cast<size_t>(c)];
         }
-        const cpu::Loss loss_cpu{static_cast<cpu::Loss::Kind>(kind), 0.7f,
-                                 kind == Loss::Kind::relative_l2 ? nullptr : weights.f32(), above.data(),
-                                 intense.data()};
+        const std::vector<double> rows = row_weights(s.height, {});
+        Buffer rows32(DType::f32, s.height);
+        for (int64_t y = 0; y < s.height; ++y) rows32.set(y, rows[static_cast<size_t>(y)]);
+        const OnDevice gr(rows32);
+        loss_gpu.rows = gr.f32();
+        loss_gpu.by_rows = kind == Loss::Kind::mse || kind == Loss::Kind::huber;
+        const cpu::Loss loss_cpu{static_cast<cpu::Loss::Kind>(kind),
+                                 0.7f,
+                                 kind == Loss::Kind::relative_l2 ? nullptr : weights.f32(),
+                                 above.data(),
+                                 intense.data(),
+                                 rows.data(),
+                                 loss_gpu.by_rows};
         Buffer sums(DType::f32, s.batch * (2 + s.channels)), dpred(act, s.rows * s.columns());
         Buffer metrics = random.buffer(DType::f32, 1 + s.channels),
                scalars = random.buffer(DType::f32, kScalars);
@@ -303,7 +314,8 @@ TEST(Kernels, AverageAndSwapAreTheCpus) {
   Random random;
   for (const int64_t n : {1, 1000, 70'001})
     for (const bool skipped : {false, true}) {
-      Buffer x = random.buffer(DType::f32, n), y = random.buffer(DType::f32, n), scalars(DType::f32, kScalars);
+      Buffer x = random.buffer(DType::f32, n), y = random.buffer(DType::f32, n),
+             scalars(DType::f32, kScalars);
       scalars.set(kUnscale, skipped ? 0 : 1);
       const OnDevice gx(x), gy(y), gs(scalars);
       average(n, 0.1f, gx.f32(), gs.f32(), gy.f32(), nullptr);

@@ -113,6 +113,49 @@ TEST(Forecast, HoldsInItsUnitsWhatTheValidationJudged) {
   EXPECT_NE(seen.text.find("32 rows x 64 columns, 3 channels"), std::string::npos) << seen.text;
 }
 
+// Rows count by the latitudes of their file: in the metric, in persistence, and in the loss that asks for it.
+TEST(Forecast, ARegionIsWeighedByItsOwnLatitudes) {
+  const Folder dir;
+  const test::NetcdfOptions o{
+      .steps = 20, .rows = 16, .columns = 24, .south_first = true};  // 65 to 50 degrees
+  test::write_netcdf(dir / "era.nc", o, {test::random_packed(o)});
+  const Ended trained =
+      train_command({"data.train=" + (dir / "era.nc"), "data.train_fraction=0.5", "data.dt=2",
+                     "net.in_channels=1", "net.out_channels=1", "net.img_height=16", "net.img_width=24",
+                     "train.global_batch=4", "train.steps=2", "train.loss=mse", "train.latitude_weights=true",
+                     "train.checkpoint_every=2", "run.threads=1", "layout.dp=2", "run.out=" + (dir / "run")},
+                    {"--ranks", "2"});
+  ASSERT_EQ(trained.code, 0) << trained.text;
+  const Ended e = forecast({dir / "run", "-o", dir / "out.nc", "--json"});
+  ASSERT_EQ(e.code, 0) << e.text;
+  const json said = json::parse(e.text), judged = last_validation(dir / "run");
+  const std::vector<double> packed = variable(dir / "era.nc", "t"), got = variable(dir / "out.nc", "t");
+  const size_t points = 16 * 24;
+  ASSERT_EQ(got.size(), 8 * points);
+  double total = 0, rmse = 0, squares = 0, persistence = 0;
+  for (int y = 0; y < 16; ++y) total += std::cos((50 + y) * std::numbers::pi / 180);
+  for (size_t i = 0; i < 8; ++i) {
+    double sum = 0, same = 0;
+    for (size_t y = 0; y < 16; ++y)  // in the file's order, from the south
+      for (size_t x = 0; x < 24; ++x) {
+        const double weight = std::cos((50 + static_cast<double>(y)) * std::numbers::pi / 180) / total / 24;
+        const auto truth = [&](size_t step) {
+          return packed[step * points + y * 24 + x] * o.scale + o.offset;
+        };
+        sum += weight * std::pow(got[i * points + (15 - y) * 24 + x] - truth(12 + i), 2);
+        same += weight * std::pow(truth(10 + i) - truth(12 + i), 2);
+      }
+    rmse += std::sqrt(sum) / 8, squares += sum / 8, persistence += std::sqrt(same) / 8;
+  }
+  const json& channel = said.at("channels").at(0);
+  const double std = channel.at("rmse").get<double>() / channel.at("rmse_normalised").get<double>();
+  EXPECT_NEAR(channel.at("rmse").get<double>() / rmse, 1, 1e-4);
+  EXPECT_NEAR(said.at("loss").get<double>() * std * std / squares, 1, 1e-4);
+  EXPECT_NEAR(judged.at("rmse").at(0).get<double>() * std / rmse, 1, 1e-4);
+  EXPECT_NEAR(judged.at("loss").get<double>() * std * std / squares, 1, 1e-4);
+  EXPECT_NEAR(judged.at("persistence_rmse").at(0).get<double>() * std / persistence, 1, 1e-4);
+}
+
 // Coordinates are those of the file that was read, times those of the targets.
 TEST(Forecast, LiesWhereAndWhenTheTargetsDo) {
   const Folder dir;

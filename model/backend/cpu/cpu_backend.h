@@ -1,6 +1,10 @@
 // Ops on the CPU: each is one kernel of kernels.h, and so is a run of small layers.
 #pragma once
+#include <map>
+#include <vector>
+
 #include "model/backend/backend.h"
+#include "model/backend/cpu/kernels.h"
 #include "model/backend/cpu/row_runs.h"
 #include "model/base/spec.h"
 
@@ -19,8 +23,10 @@ class CpuBackend : public Backend {
   const char* name() const override { return "cpu"; }
 
  private:
+  cpu::Loss loss_of(int64_t height);
   const TrainSpec train_;
   const std::vector<float> loss_weights_, above_, intense_;  // by channel
+  std::map<int64_t, std::vector<double>> rows_;              // of images by their height: base/latitude.h
 };
 
 /// Scratch that the CPU kernels want for an op, with `threads` OpenMP threads.

@@ -181,10 +181,12 @@ struct Loss {
   const float* weights = nullptr;  // [C]; nullptr: all 1. Not for relative_l2
   // [C]; an element whose target is above counts so many times; nullptr: none does. Not for relative_l2
   const float *above = nullptr, *intense = nullptr;
+  const double* rows = nullptr;  // [H], a mean of 1: of the rows' errors (base/latitude.h); nullptr: all 1
+  bool by_rows = false;          // rows count so in the loss, too. Not for relative_l2
 };
 // loss_sums: sums [B, 2 + C] f32, over the rows that this rank holds (0 for a sample of which it holds none):
 // |pred - target|^2 (other losses: the sum of w_c |e|, …), |target|^2, and per channel sum_{h,w} w_h (pred -
-// target)^2 with w_h = H cos(lat_h) / sum cos(lat), lat from +90 to -90. Ranks that share samples add their
+// target)^2. Ranks that share samples add their
 // sums up before the next two.
 void loss_sums(const Patch& s, const void* pred, const float* target, float* sums, const Loss& l = {});
 // Adds `weight` times: to *loss the mean over the batch of sqrt(sums0 / sums1) (others: sums0 / (C H W)), to

@@ -3,7 +3,6 @@
 // Work is cut into segments (segments.h). Each leaves its sums in a partial of its own, and they are added in
 // order, so the result does not depend on the number of threads.
 #include <cmath>
-#include <numbers>
 
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
@@ -54,17 +53,6 @@ void to_pixels(const Patch& s, const Segment& g, int64_t row, const Band& band) 
                       band.pixels + row * s.width * s.channels, s.channels);
 }
 
-void latitude_weights(int64_t height, double* w) {
-  double sum = 0;
-  for (int64_t j = 0; j < height; ++j) {
-    const double latitude =
-        height == 1 ? 0.0 : 90.0 - 180.0 * static_cast<double>(j) / static_cast<double>(height - 1);
-    w[j] = std::cos(latitude * std::numbers::pi / 180.0);
-    sum += w[j];
-  }
-  for (int64_t j = 0; j < height; ++j) w[j] *= static_cast<double>(height) / sum;
-}
-
 using Kind = Loss::Kind;
 
 // Of a line, in f32: the sum of |e|, e^2 or Huber's
@@ -112,8 +100,14 @@ void intensify(const Loss& l, int64_t channel, const float* truth, float* slope,
     if (truth[x] > l.above[channel]) slope[x] *= l.intense[channel];
 }
 
-float weight_of(const Loss& l, int64_t channel) {
-  return l.weights == nullptr ? 1.0f : l.weights[channel];
+double weight_of_row(const Loss& l, int64_t y) {
+  return l.rows == nullptr ? 1.0 : l.rows[y];
+}
+
+// In the loss, of a channel's row
+float weight_of(const Loss& l, int64_t channel, int64_t y) {
+  const float w = l.weights == nullptr ? 1.0f : l.weights[channel];
+  return l.by_rows ? w * static_cast<float>(weight_of_row(l, y)) : w;
 }
 
 // guess = factor * d penalty / d guess
@@ -150,13 +144,11 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
   const Segments segments(s);
   const int64_t count = segments.count(), elements = s.rows * s.p * s.p * s.channels;
   const int64_t per_sample = 2 + s.channels, band_floats = Band::floats(s);
-  const int64_t doubles = count * per_sample + s.height + per_sample;
+  const int64_t doubles = count * per_sample + per_sample;
   float* space = scratch(as_floats(doubles) + threads_for(elements) * band_floats);
   double* const partials = reinterpret_cast<double*>(space);
-  double* const latitude = partials + count * per_sample;
-  double* const total = latitude + s.height;
+  double* const total = partials + count * per_sample;
   float* const bands = space + as_floats(doubles);
-  latitude_weights(s.height, latitude);
   parallel(elements, [&](int t, int threads) {
     const Band band(s, bands + t * band_floats);
     const Range mine = share(count, t, threads);
@@ -179,12 +171,12 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
           if (l.kind == Kind::relative_l2)
             sum[0] += error;
           else
-            sum[0] += static_cast<double>(weight_of(l, c)) *
+            sum[0] += static_cast<double>(weight_of(l, c, y)) *
                       static_cast<double>(intensified(l, c)
                                               ? intense_penalty(l, c, guess + from, truth + from, to - from)
                                               : penalty(l, guess + from, truth + from, to - from));
           sum[1] += size;
-          sum[2 + c] += latitude[y] * error;
+          sum[2 + c] += weight_of_row(l, y) * static_cast<double>(error);
         }
       }
     }
@@ -241,12 +233,12 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
       unfold(s, g, pred, band);
       for (int64_t row = 0; row < s.p; ++row) {
         to_planes(s, g, row, band);
+        const int64_t y = g.band * s.p + row;
         for (int64_t c = 0; c < s.channels; ++c) {
-          const float* truth =
-              target + ((g.sample * s.channels + c) * s.height + g.band * s.p + row) * s.width;
+          const float* truth = target + ((g.sample * s.channels + c) * s.height + y) * s.width;
           float* guess = band.planes + c * s.width;
           const int64_t from = g.x0 * s.p;
-          slopes(l, factor * weight_of(l, c), truth + from, guess + from, g.x1 * s.p - from);
+          slopes(l, factor * weight_of(l, c, y), truth + from, guess + from, g.x1 * s.p - from);
           if (intensified(l, c)) intensify(l, c, truth + from, guess + from, g.x1 * s.p - from);
         }
         to_pixels(s, g, row, band);

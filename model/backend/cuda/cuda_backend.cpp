@@ -7,6 +7,7 @@
 
 #include "model/backend/cuda/kernels/kernels.h"
 #include "model/backend/cuda/kernels/workspace.h"
+#include "model/base/latitude.h"
 
 namespace isobar::cuda {
 namespace {
@@ -62,7 +63,16 @@ CudaBackend::CudaBackend(const Plan& plan, std::byte* arena, const TrainSpec& tr
       gemms_(options.gemm, options.product_sms),
       inputs_(plan),
       fusion_at_(plan.ops.size(), -1),
-      taken_in_(plan.ops.size()) {}
+      taken_in_(plan.ops.size()) {
+  for (const Op& op : plan.ops) {
+    if (op.kind != OpKind::loss_sums || rows_.contains(op.a.height)) continue;
+    const std::vector<double> weights = row_weights(op.a.height, train.latitudes);
+    const std::vector<float> rows(weights.begin(), weights.end());
+    auto& held = rows_[op.a.height] =
+        std::make_unique<DeviceArena>(static_cast<int64_t>(sizeof(float) * rows.size()));
+    ISOBAR_CUDA(cudaMemcpy(held->data(), rows.data(), sizeof(float) * rows.size(), cudaMemcpyHostToDevice));
+  }
+}
 
 CudaBackend::~CudaBackend() = default;
 
@@ -103,6 +113,13 @@ void CudaBackend::prepare_attention() {
 }
 
 // ---- ops ----
+
+Loss CudaBackend::loss_of(int64_t height) const {
+  Loss l = loss_;
+  l.rows = reinterpret_cast<const float*>(rows_.at(height)->data());
+  l.by_rows = train_.latitude_weights;
+  return l;
+}
 
 size_t CudaBackend::index_of(const Op& op) const {
   const std::less<const Op*> before;
@@ -194,12 +211,14 @@ void CudaBackend::launch_on(const Op& op, int32_t micro, int32_t slot, cudaStrea
     case OpKind::period_sum:
       return period_sum(a.m, a.n, a.period, a.row0, fin(0), fout(0), a.accumulate, stream);
     case OpKind::loss_sums:
-      return loss_sums(patch_of(a, type(op.reads[0])), in(0), fin(1), fout(0), loss_, doubles(), stream);
+      return loss_sums(patch_of(a, type(op.reads[0])), in(0), fin(1), fout(0), loss_of(a.height), doubles(),
+                       stream);
     case OpKind::loss:
-      return loss(patch_of(a, type(op.reads[0])), fin(0), a.scale, fin(1), fout(0), loss_, stream);
+      return loss(patch_of(a, type(op.reads[0])), fin(0), a.scale, fin(1), fout(0), loss_of(a.height),
+                  stream);
     case OpKind::loss_backward:
       return loss_backward(patch_of(a, type(op.reads[0])), in(0), fin(1), fin(2), a.scale, fin(3), out(0),
-                           loss_, stream);
+                           loss_of(a.height), stream);
     case OpKind::cross_entropy_max:
       return cross_entropy_max(classes(), in(0), fout(0), stream);
     case OpKind::cross_entropy_sums:

@@ -73,7 +73,7 @@ class CudaBackend : public Backend {
 
  private:
   Attention attention_of(const Op& op) const;
-  Loss loss_of() const;
+  Loss loss_of(int64_t height) const;
   AttentionPath path_of(const Attention& a, bool backward) const;
   using Slots = std::vector<std::set<int32_t>>;  // that each routine is run with
   void prepare_attention();
@@ -94,7 +94,8 @@ class CudaBackend : public Backend {
   const Streams& streams_;
   const BackendOptions options_;
   const Loss loss_;
-  bool biases_copied_;  // params16 mirrors params, biases and all
+  std::map<int64_t, std::unique_ptr<DeviceArena>> rows_;  // of images by their height: base/latitude.h
+  bool biases_copied_;                                    // params16 mirrors params, biases and all
   Gemms gemms_;
   Inputs inputs_;
   std::optional<CudnnAttention> cudnn_;

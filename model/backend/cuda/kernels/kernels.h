@@ -114,6 +114,8 @@ struct Loss {
   float weight[kMaxChannels];  // by channel
   // … an element whose target is above counts so many times
   float above[kMaxChannels], intense[kMaxChannels];
+  const float* rows = nullptr;  // [H], a mean of 1: of the rows' errors (base/latitude.h); null: all 1
+  bool by_rows = false;         // rows count so in the loss, too. Not for relative_l2
 };
 void loss_sums(const Patch& s, const void* pred, const float* target, float* sums, const Loss& l,
                double* workspace, cudaStream_t stream);

@@ -4,7 +4,6 @@
 // The two orders meet in shared memory, a patch at a time: what is stored by column is walked by channel, so
 // that both sides are read in runs. Patches too large for that are walked without.
 #include <cmath>
-#include <numbers>
 
 #include "model/backend/cuda/kernels/pack.cuh"
 #include "model/backend/cuda/kernels/workspace.h"
@@ -59,7 +58,7 @@ __device__ float slope(Kind kind, float delta, float factor, float e) {
 template <class T, bool kShared>
 __global__ void __launch_bounds__(kThreads)
     sums_kernel(Patch s, const T* __restrict__ pred, const float* __restrict__ target, Loss l,
-                double latitude_scale, double* __restrict__ partials) {
+                double* __restrict__ partials) {
   double* const shared = dynamic_shared<double>();  // [3][C], then the rows' weights [p], then the patch
   const int C = static_cast<int>(s.channels), p = static_cast<int>(s.p), columns = p * p * C;
   float* const latitude = reinterpret_cast<float*>(shared + 3 * C);
@@ -72,12 +71,8 @@ __global__ void __launch_bounds__(kThreads)
     if (row < 0 || row >= s.rows) continue;  // another rank's; the same for the whole block
     const Place at(s, t);
     __syncthreads();  // the patch before is done with
-    for (int i = threadIdx.x; i < p; i += kThreads) {
-      const double degrees = s.height == 1 ? 0.0
-                                           : 90.0 - 180.0 * static_cast<double>(at.band * p + i) /
-                                                        static_cast<double>(s.height - 1);
-      latitude[i] = static_cast<float>(cospi(degrees / 180.0) * latitude_scale);  // cos would need a stack
-    }
+    for (int i = threadIdx.x; i < p; i += kThreads)
+      latitude[i] = l.rows == nullptr ? 1.0f : l.rows[at.band * p + i];
     const T* guess = pred + row * columns;
     if constexpr (kShared)
       for (int j = threadIdx.x; j < columns; j += kThreads) patch[j] = as_float(guess[j]);
@@ -94,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
           e = patch[i * C + c] - wanted;
         else
           e = as_float(guess[i * C + c]) - wanted;
-        const float counts = wanted > above ? intense : 1.0f;
+        const float counts = (wanted > above ? intense : 1.0f) * (l.by_rows ? latitude[y] : 1.0f);
         loss = fmaf(counts, penalty(l.kind, l.delta, e), loss);
         size = fmaf(wanted, wanted, size);
         error = fmaf(latitude[y] * e, e, error);
@@ -188,6 +183,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
   }
+  const bool by_rows = l.by_rows && l.rows != nullptr;
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * columns;
   for (int j = threadIdx.x; j < columns; j += kThreads) {
     const int i = j / C, c = j - i * C;
@@ -196,19 +192,12 @@ __global__ void __launch_bounds__(kThreads)
       wanted = truth_by_column[j];
     else
       wanted = truth(c, i);
-    const float weight =
-        l.kind == Kind::relative_l2 ? 1.0f : l.weight[c] * (wanted > l.above[c] ? l.intense[c] : 1.0f);
+    const float weight = l.kind == Kind::relative_l2
+                             ? 1.0f
+                             : l.weight[c] * (wanted > l.above[c] ? l.intense[c] : 1.0f) *
+                                   (by_rows ? l.rows[at.band * p + i / p] : 1.0f);
     dpred[begin + j] = as<T>(slope(l.kind, l.delta, factor * weight, as_float(pred[begin + j]) - wanted));
   }
-}
-
-double latitude_scale(int64_t height) {  // makes the mean of cos(latitude) 1
-  double sum = 0;
-  for (int64_t j = 0; j < height; ++j)
-    sum += std::cos(
-        (height == 1 ? 0.0 : 90.0 - 180.0 * static_cast<double>(j) / static_cast<double>(height - 1)) *
-        std::numbers::pi / 180.0);
-  return static_cast<double>(height) / sum;
 }
 
 void check_channels(const Patch& s) {
@@ -230,11 +219,9 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
     const dim3 blocks(parts, grid(s.batch));
     const auto* guess = static_cast<const T*>(pred);
     if (fixed + patch <= kMostShared)
-      launch(sums_kernel<T, true>, blocks, kThreads, fixed + patch, stream, s, guess, target, l,
-             latitude_scale(s.height), workspace);
+      launch(sums_kernel<T, true>, blocks, kThreads, fixed + patch, stream, s, guess, target, l, workspace);
     else
-      launch(sums_kernel<T, false>, blocks, kThreads, fixed, stream, s, guess, target, l,
-             latitude_scale(s.height), workspace);
+      launch(sums_kernel<T, false>, blocks, kThreads, fixed, stream, s, guess, target, l, workspace);
   });
   launch(totals_kernel, grid(s.batch), kThreads, 0, stream, parts, static_cast<int>(s.channels), l, workspace,
          sums);

@@ -1,0 +1,31 @@
+// How much of the globe the rows of an image stand for.
+//
+//   row_weights(721, {})                       // a global grid from pole to pole
+//   row_weights(64, {60.0, 59.75, …})          // a region's, by the latitudes of its file
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <vector>
+
+namespace isobar {
+
+/// w_j = H cos(lat_j) / sum_i cos(lat_i) (WeatherBench 2, Rasp 2024, eq. 1): their mean is 1. `latitudes`:
+/// degrees, of rows from the north; more than `height` are of rows that are cut off at the end, fewer are not
+/// known: then rows go from +90 to -90.
+inline std::vector<double> row_weights(int64_t height, const std::vector<double>& latitudes) {
+  std::vector<double> w(static_cast<size_t>(height));
+  double sum = 0;
+  for (int64_t j = 0; j < height; ++j) {
+    const double pole_to_pole =
+        height == 1 ? 0.0 : 90.0 - 180.0 * static_cast<double>(j) / static_cast<double>(height - 1);
+    const bool known = static_cast<int64_t>(latitudes.size()) >= height;
+    const auto at = static_cast<size_t>(j);
+    w[at] = std::cos((known ? latitudes[at] : pole_to_pole) * std::numbers::pi / 180.0);
+    sum += w[at];
+  }
+  for (double& x : w) x *= static_cast<double>(height) / sum;
+  return w;
+}
+
+}  // namespace isobar
