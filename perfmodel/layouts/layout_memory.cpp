@@ -100,7 +100,7 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   const double shards = shards_of(l), passes = scratch_of(l, stages, n);
   const double half = sixteen_ ? (l.zero == 3 ? kHalf / shards : kHalf) : 0;
   const double master = sixteen_ || l.zero == 3 ? kF32 / shards : kF32;
-  const double element = half + master + (l.zero >= 2 ? gradient_ / shards : gradient_) +
+  const double element = (away(l) ? 0 : half + master) + (l.zero >= 2 ? gradient_ / shards : gradient_) +
                          (spec_.policy.offload_optimizer ? 0 : (moments_ + average_) * kF32 / shards);
   const auto crossing = [&](int32_t cut) {
     return cut < 0 ? 0 : n.crossing[stages.cuts[cut].like].at(l.micro_batch);
@@ -111,7 +111,7 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
     // As they are read, and nothing else
     const double frozen = (sixteen_ ? kHalf * held.frozen_matrix() + kF32 * (held.frozen() - held.frozen_matrix())
                                     : kF32 * held.frozen()) /
-                          (l.zero == 3 ? shards : 1);
+                          (l.zero == 3 ? shards : 1) * (away(l) ? 0 : 1);
     const double persistent = element * parameters + frozen + n.constants, saved = saved_of(l, s, n),
                  unit = unit_of(s, n, true);
     // What leaves a chunk, and the gradients of what enters and leaves it, which take each other's place.
@@ -122,7 +122,8 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
     }
     if (spec_.learnt_steps() > 1 && (s.chunks.front().enters < 0 || s.chunks.back().leaves < 0))
       streams += n.fed_back.at(l.micro_batch);
-    double scratch = passes + streams + (l.zero == 3 ? unit_of(s, n, false) * (sixteen_ ? kHalf : kF32) : 0) +
+    double scratch = passes + streams + (l.zero == 3 ? unit_of(s, n, false) * (sixteen_ ? kHalf : kF32) * (1 + (away(l) ? 1 / shards : 0))
+                                  : 0) +
                      (l.zero >= 2 ? unit * gradient_ : 0);
     // Offloaded moments visit two units at a time, when nothing else is in scratch: as many parts as fill
     // one.

@@ -145,7 +145,9 @@ UnitTimes unit_times(const NetSections& n, std::span<const StageChunk> chunks, c
         const double reduce =
             fate.frozen ? 0 : collective(kind, policy.gradient * u.elements, policy.gradient, group);
         const double gather =
-            policy.zero > 0 ? collective(OpKind::all_gather, bytes * u.elements, bytes, group) : 0;
+            policy.zero > 0 ? collective(OpKind::all_gather, bytes * u.elements, bytes, group) +
+                                  policy.host * bytes * u.elements / group.ranks
+                            : 0;
         const double times = chunk.times * u.count;
         if (!fate.frozen) {
           if (elements == 0) elements = u.elements;

@@ -205,6 +205,7 @@ void check_alike(const RunSpec& spec) {
   one.layout = {};
   one.policy.schedule = "gpipe";
   one.policy.zero = 0;
+  one.policy.offload_parameters = false;
   one.policy.sequence_parallel = false;
   one.policy.micro_batch = one.train.global_batch = 1;
   const Plan plan = build_plan(one, 0, {});
@@ -253,7 +254,7 @@ SectionCache::SectionCache(const RunSpec& spec)
   base_.layout = {};
   base_.policy.schedule = "gpipe";
   base_.policy.zero = 0;
-  base_.policy.offload_optimizer = false;  // scratch is that of the passes
+  base_.policy.offload_optimizer = base_.policy.offload_parameters = false;  // scratch is that of the passes
   base_.policy.recompute_method = "uniform";
   base_.policy.recompute_num_layers = 1;
   base_.data = {};

@@ -54,7 +54,7 @@ double off(const Plan& plan, const std::string& name, const float* data, int64_t
 std::vector<Words> layouts_of_groups(int ranks) {
   const std::string one = "policy.micro_batch=1";
   if (ranks == 1)
-    return {{}, {one}, {"policy.offload_optimizer=true", "policy.bucket_mb=0.01"}, {"policy.amp=bf16"}};
+    return {{}, {one}, {"policy.zero=3", "policy.offload_parameters=true"}, {"policy.offload_optimizer=true", "policy.bucket_mb=0.01"}, {"policy.amp=bf16"}};
   if (ranks == 2)
     return {{"layout.dp=2"},
             {"layout.tp=2"},
@@ -63,6 +63,10 @@ std::vector<Words> layouts_of_groups(int ranks) {
             {"layout.dp=2", "policy.zero=2", one, "policy.bucket_mb=0.005"},
             {"layout.dp=2", "policy.zero=3"},
             {"layout.dp=2", "policy.zero=3", "policy.offload_optimizer=true"},
+            {"layout.dp=2", "policy.zero=3", "policy.offload_parameters=true"},
+            {"layout.dp=2", "policy.zero=3", "policy.offload_parameters=true", "policy.offload_optimizer=true",
+             one, "policy.overlap=false"},
+            {"layout.dp=2", "policy.zero=3", "policy.offload_parameters=true", "policy.amp=bf16"},
             {"layout.dp=2", "policy.zero=1", "policy.amp=bf16"}};
   return {{"layout.dp=2", "layout.tp=2", "policy.zero=3", "policy.sequence_parallel=true"},
           {"layout.dp=2", "layout.cp=2", "policy.zero=2"},

@@ -184,11 +184,12 @@ std::vector<Words> layouts_of(int ranks) {
             {"layout.dp=2", "policy.zero=2", one},
             {"layout.dp=2", "policy.zero=2", two, "policy.bucket_mb=0.01", "policy.overlap=false"},
             {"layout.dp=2", "policy.zero=3", "policy.bucket_mb=0.01"},
-            {"layout.dp=2", "policy.zero=3", one, "policy.recompute=full"}};
+            {"layout.dp=2", "policy.zero=3", one, "policy.recompute=full"},
+            {"layout.dp=2", "policy.zero=3", one, "policy.offload_parameters=true"}};
   return {{"layout.dp=2", "layout.tp=2"},
           {"layout.dp=2", "layout.tp=2", one, "policy.zero=1"},
           {"layout.dp=2", "layout.tp=2", two, "policy.zero=2"},
-          {"layout.dp=2", "layout.tp=2", one, "policy.zero=3"},
+          {"layout.dp=2", "layout.tp=2", one, "policy.zero=3", "policy.offload_parameters=true"},
           {"layout.dp=2", "layout.tp=2", one, "policy.zero=3", sequence},
           {"layout.cp=2", "layout.tp=2", one},
           {"layout.pp=2", "layout.cp=2", one},
