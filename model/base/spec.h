@@ -144,10 +144,10 @@ struct PolicySpec {  // policy:
   // none (fp32) | tf32 (in matrix products) | bf16 | fp16 (scaled loss) | fp8 (bf16 with linears in fp8; gpt
   // and llama)
   std::string amp = "none";
-  int64_t micro_batch = 0;         // samples of a rank at a time; 0 = global_batch / dp, on a GPU what fits
-  std::string schedule = "1f1b";   // gpipe | 1f1b | interleaved | zb-h1
-  int64_t zero = 0;                // ZeRO stage
-  bool offload_optimizer = false;  // moments live in host memory, and visit the device a bucket at a time
+  int64_t micro_batch = 0;          // samples of a rank at a time; 0 = global_batch / dp, on a GPU what fits
+  std::string schedule = "1f1b";    // gpipe | 1f1b | interleaved | zb-h1
+  int64_t zero = 0;                 // ZeRO stage
+  bool offload_optimizer = false;   // moments live in host memory, and visit the device a bucket at a time
   bool offload_parameters = false;  // ZeRO 3: shares of the parameters live there, too
   std::string main_grads_dtype = "fp32";  // fp32 | bf16: what gradients are kept, added and reduced in
   double bucket_mb = 25;                  // MB of fp32 gradient per all-reduce

@@ -14,10 +14,10 @@
 
 namespace isobar {
 
-struct RunFacts {  // what the specification does not say
+struct RunFacts {                       // what the specification does not say
   int64_t parameters = 0, trained = 0;  // of them, those that are not frozen
-  int64_t memory_bytes = 0;  // of the fullest rank, as planned
-  std::string micro_batch;   // how the engine chose it; "" where it was given
+  int64_t memory_bytes = 0;             // of the fullest rank, as planned
+  std::string micro_batch;              // how the engine chose it; "" where it was given
   int ranks = 1, ranks_on_host = 1, threads = 1;
   LeftOut left_out;
   std::vector<std::string> flat_channels;  // Dataset::flat_channels

@@ -154,7 +154,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                     t.loss_weights.empty() ? 1.0 : t.loss_weights[c]);
       text += one;
       if (t.intense_weights.empty() || t.intense_weights[c] == 1) continue;
-      std::snprintf(one, sizeof one, " (x %.3g above %.3g normalised)", t.intense_weights[c], t.intense_above[c]);
+      std::snprintf(one, sizeof one, " (x %.3g above %.3g normalised)", t.intense_weights[c],
+                    t.intense_above[c]);
       text += one;
     }
     say("loss weights " + text);
@@ -177,7 +178,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   void say_header() {
     RunFacts f{.parameters = plan_.parameter_count(),
                .trained = plan_.trained_count(),
-               .ranks = mpi_.size(), .threads = threads_};
+               .ranks = mpi_.size(),
+               .threads = threads_};
     f.memory_bytes = static_cast<int64_t>(mpi_.max_of(static_cast<double>(plan_.memory.total())));
     f.ranks_on_host = mpi_.ranks_on_host();
     f.steps_per_epoch = data_->steps_per_epoch();

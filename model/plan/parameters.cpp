@@ -296,8 +296,9 @@ std::vector<Parameters::Run> Parameters::runs() const {
                 policy_.sgd ? View{} : share(u, plan.adam_v, u.moments, false),
                 policy_.ema > 0 ? share(u, plan.ema_all, u.moments, false) : View{}};
     const Unit* before = out.empty() ? nullptr : units_.data() + (&u - units_.data()) - 1;
-    if (before && !before->section.frozen && !policy_.offload && !policy_.offload_params && !sharded(*before) && !sharded(u) &&
-        before->section.counted == r.counted && copied(*before) == copied(u)) {
+    if (before && !before->section.frozen && !policy_.offload && !policy_.offload_params &&
+        !sharded(*before) && !sharded(u) && before->section.counted == r.counted &&
+        copied(*before) == copied(u)) {
       Run& last = out.back();
       last.unit = nullptr;
       for (View Run::*v : {&Run::param, &Run::param16, &Run::grad, &Run::m, &Run::v, &Run::ema})
@@ -364,11 +365,10 @@ void Parameters::transfer(const std::string& path, const View& from, const View&
 View Parameters::groups_of(const Run& r) const {
   const std::vector<ParameterGroup> groups = parameter_groups(b_.plan.params, r.flat, r.param.count);
   if (groups.size() == 1 && groups[0].lr == 1 && groups[0].decay == 1) return {};
-  return b_.constant("optimizer/groups" + r.name, DType::i32,
-                     static_cast<int64_t>(groups.size() * sizeof(ParameterGroup) / size_of(DType::i32)),
-                     [groups](void* to) {
-                       std::memcpy(to, groups.data(), groups.size() * sizeof(ParameterGroup));
-                     });
+  return b_.constant(
+      "optimizer/groups" + r.name, DType::i32,
+      static_cast<int64_t>(groups.size() * sizeof(ParameterGroup) / size_of(DType::i32)),
+      [groups](void* to) { std::memcpy(to, groups.data(), groups.size() * sizeof(ParameterGroup)); });
 }
 
 void Parameters::update(const View& scalars, const View& norm2) {
@@ -401,8 +401,8 @@ void Parameters::update(const View& scalars, const View& norm2) {
       b_.emit(OpKind::adam, "optimizer/adam" + r.name, a, std::move(reads), {r.param, r.m, r.v, r.param16});
     if (r.unit) spread(*r.unit);
     if (r.ema)
-      b_.emit(OpKind::average, "optimizer/ema" + r.name, {.m = 1, .n = r.param.count, .rate = 1 - policy_.ema},
-              {r.param, scalars}, {r.ema});
+      b_.emit(OpKind::average, "optimizer/ema" + r.name,
+              {.m = 1, .n = r.param.count, .rate = 1 - policy_.ema}, {r.param, scalars}, {r.ema});
     for (View Run::*v : visitors)
       if (kept[i].*v) transfer(path(i, v) + "/store", r.*v, kept[i].*v, Lane::d2h);
     if (policy_.offload_params && kept[i].param16)

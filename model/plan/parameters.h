@@ -35,14 +35,14 @@ namespace isobar {
 
 struct ParameterPolicy {
   int64_t zero = 0;
-  DType act = DType::f32;    // of matrix products: a 16-bit type brings 16-bit copies of what they read
-  DType grads = DType::f32;  // kept and summed in; ops write them in f32
-  int64_t bucket = 1 << 22;  // elements: units are at least as large, but at stage 3 one part each
-  bool sgd = false;          // one moment, the momentum, instead of Adam's two
-  float ema = 0;             // of a moving average of the weights, kept as the moments are; 0: none
-  bool offload = false;      // moments live in host memory: each unit's come for its update and go again
+  DType act = DType::f32;       // of matrix products: a 16-bit type brings 16-bit copies of what they read
+  DType grads = DType::f32;     // kept and summed in; ops write them in f32
+  int64_t bucket = 1 << 22;     // elements: units are at least as large, but at stage 3 one part each
+  bool sgd = false;             // one moment, the momentum, instead of Adam's two
+  float ema = 0;                // of a moving average of the weights, kept as the moments are; 0: none
+  bool offload = false;         // moments live in host memory: each unit's come for its update and go again
   bool offload_params = false;  // stage 3: shares of the parameters, too
-  bool overlap = true;       // communication under compute; false: after and before it
+  bool overlap = true;          // communication under compute; false: after and before it
 };
 
 struct Section {        // neighbours in the flat parameters with one fate

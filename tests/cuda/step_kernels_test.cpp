@@ -303,7 +303,8 @@ TEST(Kernels, AverageAndSwapAreTheCpus) {
   Random random;
   for (const int64_t n : {1, 1000, 70'001})
     for (const bool skipped : {false, true}) {
-      Buffer x = random.buffer(DType::f32, n), y = random.buffer(DType::f32, n), scalars(DType::f32, kScalars);
+      Buffer x = random.buffer(DType::f32, n), y = random.buffer(DType::f32, n),
+             scalars(DType::f32, kScalars);
       scalars.set(kUnscale, skipped ? 0 : 1);
       const OnDevice gx(x), gy(y), gs(scalars);
       average(n, 0.1f, gx.f32(), gs.f32(), gy.f32(), nullptr);

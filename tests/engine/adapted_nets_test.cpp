@@ -39,7 +39,8 @@ TEST(AdaptedAurora, TrainsItsAdaptersAloneLikeOneRank) {
 TEST(AdaptedGraphs, TrainTheirAdaptersAloneLikeOneRank) {
   for (const TestNet& net : {kGraph, kGlobe}) {
     expect_learns_by_adapters_alone(net);
-    expect_like_one_rank({"layout.pp=2", "layout.dp=2", "policy.zero=1", "policy.micro_batch=3"}, adapted(net));
+    expect_like_one_rank({"layout.pp=2", "layout.dp=2", "policy.zero=1", "policy.micro_batch=3"},
+                         adapted(net));
     expect_like_one_rank({"policy.recompute=selective", "policy.micro_batch=4"}, adapted(net));
   }
 }

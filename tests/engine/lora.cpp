@@ -148,8 +148,7 @@ void expect_like_pytorch(const Case& c, const Words& layout, double loss_bound, 
     const Idle idle = run.idle();
     EXPECT_LE(idle.scratch, idle.excused);
     EXPECT_LE(idle.saved, kSlack);
-    if (mpi.rank() == 0)
-      std::printf("%-90s loss %.1e, gradients %.1e\n", title.c_str(), e.loss, e.gradient);
+    if (mpi.rank() == 0) std::printf("%-90s loss %.1e, gradients %.1e\n", title.c_str(), e.loss, e.gradient);
   } catch (const std::exception& error) {  // the others wait for this rank
     std::printf("FAILED on rank %d: %s in %s\n", mpi.rank(), error.what(), title.c_str());
     std::fflush(stdout);

@@ -42,7 +42,8 @@ TEST(OffloadedParameters, LieInHostMemory) {
       if (sixteen) words.push_back("policy.amp=bf16");
       if (moments) words.push_back("policy.offload_optimizer=true");
       const Plan plan = plan_of("vit-tiny", words);
-      const int64_t elements = plan.params_all.count, halves = plan.params16_all ? plan.params16_all.count : 0;
+      const int64_t elements = plan.params_all.count,
+                    halves = plan.params16_all ? plan.params16_all.count : 0;
       EXPECT_EQ(bytes_of(plan, BufferKind::params), 0);
       EXPECT_EQ(bytes_of(plan, BufferKind::params16), 0);
       EXPECT_EQ(bytes_of(plan, BufferKind::host), 4 * elements + 2 * halves + (moments ? 8 * elements : 0));

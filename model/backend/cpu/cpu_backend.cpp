@@ -116,10 +116,10 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
       return cpu::unroll(patch(type(op.reads[0])), {a.n, a.history, type(op.writes[0])}, in(0), out(0),
                          out(1));
     case OpKind::gemm:
-      return cpu::gemm({a.m, a.n, a.k, a.trans_a, a.trans_b, type(op.reads[0]), type(op.reads[1]),
-                        type(op.writes[0]), static_cast<bool>(op.reads[2]), a.accumulate, a.tf32,
-                        a.scale == 0 ? 1.0f : a.scale},
-                       in(0), in(1), fin(2), out(0));
+      return cpu::gemm(
+          {a.m, a.n, a.k, a.trans_a, a.trans_b, type(op.reads[0]), type(op.reads[1]), type(op.writes[0]),
+           static_cast<bool>(op.reads[2]), a.accumulate, a.tf32, a.scale == 0 ? 1.0f : a.scale},
+          in(0), in(1), fin(2), out(0));
     case OpKind::attention:
       check_workspace(op);
       return cpu::attention_forward(attention_of(op, type(op.reads[0])), in(0), in(1), in(2), out(0), fout(1),
@@ -168,7 +168,8 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
     case OpKind::period_sum:
       return cpu::period_sum(a.m, a.n, a.period, a.row0, fin(0), fout(0), a.accumulate);
     case OpKind::loss_sums:
-      return cpu::loss_sums(patch(type(op.reads[0])), in(0), fin(1), fout(0), loss_of(train_, loss_weights_, above_, intense_));
+      return cpu::loss_sums(patch(type(op.reads[0])), in(0), fin(1), fout(0),
+                            loss_of(train_, loss_weights_, above_, intense_));
     case OpKind::loss:  // metrics: loss, then one RMSE a channel
       return cpu::loss(patch(type(op.reads[0])), fin(0), a.scale, fout(0), fout(0) + 1,
                        loss_of(train_, loss_weights_, above_, intense_), padding(1));
@@ -230,14 +231,17 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
                       : 1.0f;
       const auto update = [&](int64_t from, int64_t n, float rate, float decay) {
         const auto of = [&](size_t i) { return fout(i) + from; };
-        const auto halves = [&](size_t i) { return op.writes[i] ? static_cast<uint16_t*>(out(i)) + from : nullptr; };
+        const auto halves = [&](size_t i) {
+          return op.writes[i] ? static_cast<uint16_t*>(out(i)) + from : nullptr;
+        };
         const void* const gradient = static_cast<std::byte*>(in(0)) + from * size_of(type(op.reads[0]));
         const size_t last = op.writes.size() - 1;
         const DType type16 = op.writes[last] ? type(op.writes[last]) : DType::bf16;
-        const float lr = rate * scalars[kLearningRate], weight_decay = decay * static_cast<float>(train_.weight_decay);
+        const float lr = rate * scalars[kLearningRate],
+                    weight_decay = decay * static_cast<float>(train_.weight_decay);
         if (op.kind == OpKind::sgd)
-          return cpu::sgd({lr, static_cast<float>(train_.momentum), weight_decay, clip * scalars[kUnscale]}, n,
-                          of(0), gradient, of(1), halves(2), type16, type(op.reads[0]));
+          return cpu::sgd({lr, static_cast<float>(train_.momentum), weight_decay, clip * scalars[kUnscale]},
+                          n, of(0), gradient, of(1), halves(2), type16, type(op.reads[0]));
         const cpu::Adam adam{lr,
                              static_cast<float>(train_.beta1),
                              static_cast<float>(train_.beta2),
@@ -250,7 +254,8 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
       };
       if (op.reads.size() < 4) return update(0, a.n, 1, 1);
       const auto* const groups = reinterpret_cast<const ParameterGroup*>(ints(3));
-      const auto count = static_cast<int64_t>(op.reads[3].count * size_of(DType::i32) / sizeof(ParameterGroup));
+      const auto count =
+          static_cast<int64_t>(op.reads[3].count * size_of(DType::i32) / sizeof(ParameterGroup));
       for (int64_t g = 0, from = 0; g < count; ++g) {
         const int64_t end = std::min<int64_t>(a.n, groups[g].end * kGroupElements);
         if (end > from) update(from, end - from, groups[g].lr, groups[g].decay);

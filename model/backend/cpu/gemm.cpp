@@ -141,9 +141,9 @@ void run_primitive(const Gemm& g, const void* a, const void* b, const float* bia
 }
 
 void run_sgemm(const Gemm& g, const float* a, const float* b, float* c) {
-  const dnnl_status_t status =
-      dnnl_sgemm(g.trans_a ? 'T' : 'N', g.trans_b ? 'T' : 'N', g.m, g.n, g.k, g.scale, a, g.trans_a ? g.m : g.k,
-                 b, g.trans_b ? g.k : g.n, g.accumulate || g.bias ? 1.0f : 0.0f, c, g.n);
+  const dnnl_status_t status = dnnl_sgemm(g.trans_a ? 'T' : 'N', g.trans_b ? 'T' : 'N', g.m, g.n, g.k,
+                                          g.scale, a, g.trans_a ? g.m : g.k, b, g.trans_b ? g.k : g.n,
+                                          g.accumulate || g.bias ? 1.0f : 0.0f, c, g.n);
   if (status != dnnl_success)
     throw std::runtime_error("dnnl_sgemm failed with status " + std::to_string(status));
 }
