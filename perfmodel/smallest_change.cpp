@@ -42,7 +42,8 @@ std::vector<Edits> edits_of(const RunSpec& s) {
     if (b < s.micro_batch()) micro->push_back([b](RunSpec& x) { x.policy.micro_batch = b; });
   Edits* zero = key();
   for (int64_t stage = s.policy.zero + 1; stage <= 3; ++stage)
-    zero->push_back([stage](RunSpec& x) { x.policy.zero = stage; });
+    zero->push_back(
+        [stage](RunSpec& x) { x.policy.zero = stage, x.policy.offload_parameters &= stage == 3; });
   if (!s.policy.offload_optimizer) key()->push_back([](RunSpec& x) { x.policy.offload_optimizer = true; });
   if (!s.policy.sequence_parallel) key()->push_back([](RunSpec& x) { x.policy.sequence_parallel = true; });
   if (s.policy.schedule != "1f1b")

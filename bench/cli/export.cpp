@@ -43,8 +43,10 @@ void add_export_command(CLI::App& app) {
                        .dump(2)
                 << "\n";
     else
-      std::printf("checkpoint  %s, after step %ld\nweights     %s\nmerged      %ld weights with their adapters\nwritten     %s\n",
-                  checkpoint.c_str(), state.train.step, which, adapters, a->out.c_str());
+      std::printf(
+          "checkpoint  %s, after step %ld\nweights     %s\nmerged      %ld weights with their "
+          "adapters\nwritten     %s\n",
+          checkpoint.c_str(), state.train.step, which, adapters, a->out.c_str());
   });
 }
 

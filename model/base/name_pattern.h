@@ -12,7 +12,8 @@ namespace isobar {
 
 inline bool matches(std::string_view pattern, std::string_view name) {
   constexpr size_t kNone = std::string_view::npos;
-  size_t p = 0, n = 0, star = kNone, from = 0;  // the last star, and what it stands for ends before name[from]
+  size_t p = 0, n = 0, star = kNone,
+         from = 0;  // the last star, and what it stands for ends before name[from]
   while (true) {
     if (p == pattern.size() && (n == name.size() || name[n] == '.')) return true;
     if (p < pattern.size() && pattern[p] == '*') {

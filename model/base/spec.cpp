@@ -252,6 +252,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("policy.schedule", s.policy.schedule);
   v("policy.zero", s.policy.zero);
   v("policy.offload_optimizer", s.policy.offload_optimizer);
+  v("policy.offload_parameters", s.policy.offload_parameters);
   v("policy.main_grads_dtype", s.policy.main_grads_dtype);
   v("policy.bucket_mb", s.policy.bucket_mb);
   v("policy.overlap", s.policy.overlap);

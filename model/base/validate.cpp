@@ -453,7 +453,8 @@ void validate_values(const RunSpec& s) {
                "give name=number, e.g. z=3.5");
   for (const std::string& f : t.intensity)
     check.that(named_threshold(f).has_value(), "train.intensity",
-               "'" + f + "' is no name with a threshold and a weight", "give name>number=number, e.g. tp>10=3");
+               "'" + f + "' is no name with a threshold and a weight",
+               "give name>number=number, e.g. tp>10=3");
   check.one_of(t.level_weights, {"none", "pressure"}, "train.level_weights");
   check.one_of(t.loss_weighting, {"channels", "mean", "aurora"}, "train.loss_weighting");
   for (const auto& [value, key] : {std::pair{t.surface_weight, "train.surface_weight"},
@@ -469,10 +470,9 @@ void validate_values(const RunSpec& s) {
   check.at_most(t.lora_rank, kMostSize, "train.lora_rank");
   check.that(t.lora_alpha >= 0 && std::isfinite(t.lora_alpha), "train.lora_alpha", "is negative",
              "give 0 (the rank) or more");
-  for (const auto& [patterns, key] :
-       {std::pair{&t.freeze, "train.freeze"},
-        {&t.lora_targets, "train.lora_targets"},
-        {&t.no_decay, "train.no_decay"}})
+  for (const auto& [patterns, key] : {std::pair{&t.freeze, "train.freeze"},
+                                      {&t.lora_targets, "train.lora_targets"},
+                                      {&t.no_decay, "train.no_decay"}})
     for (const std::string& p : *patterns)
       check.that(!p.empty(), key, "has an empty pattern", "name parameters, e.g. blocks.*.attn");
   check.one_of(t.lr_schedule, {"cosine", "constant", "step", "plateau"}, "train.lr_schedule");
@@ -682,20 +682,22 @@ void validate(const RunSpec& s) {
              "are not for relative-l2, a quotient of norms over all channels", "use mae, mse or huber");
   check.that(weights == 0 || t.loss != "cross_entropy", "train.loss_weights",
              "are not for cross_entropy, which has one target", "use mae, mse or huber");
-  const bool named = !t.variable_weights.empty() || t.level_weights != "none" || t.loss_weighting != "channels",
+  const bool named =
+                 !t.variable_weights.empty() || t.level_weights != "none" || t.loss_weighting != "channels",
              by_name = named || !t.intensity.empty();
   check.that(!by_name || weights == 0 || !named, "train.loss_weights",
              "are given beside weights by name, which make them", "leave out one of the two");
   check.that(!by_name || (t.loss != "relative-l2" && t.loss != "cross_entropy"),
-             named ? "train.variable_weights" : "train.intensity",
-             "and the like are not for " + t.loss, "use mae, mse or huber");
-  check.that(!t.latitude_weights || (s.net.images() && t.loss != "relative-l2"), "train.latitude_weights",
-             s.net.images() ? "are not for relative-l2, a quotient of norms" : "are for fields, which have rows",
-             s.net.images() ? "use mae, mse or huber" : "leave it out");
-  check.that(t.loss_weighting == "aurora" ||
-                 (t.surface_weight == 0.25 && t.upper_weight == 1 && t.data_weight == 1),
-             "train.surface_weight", "and the like are of train.loss_weighting: aurora",
-             "set that, or leave them out");
+             named ? "train.variable_weights" : "train.intensity", "and the like are not for " + t.loss,
+             "use mae, mse or huber");
+  check.that(
+      !t.latitude_weights || (s.net.images() && t.loss != "relative-l2"), "train.latitude_weights",
+      s.net.images() ? "are not for relative-l2, a quotient of norms" : "are for fields, which have rows",
+      s.net.images() ? "use mae, mse or huber" : "leave it out");
+  check.that(
+      t.loss_weighting == "aurora" || (t.surface_weight == 0.25 && t.upper_weight == 1 && t.data_weight == 1),
+      "train.surface_weight", "and the like are of train.loss_weighting: aurora",
+      "set that, or leave them out");
   check.that(!s.net.images() || t.loss != "cross_entropy", "train.loss",
              "cross_entropy is for classes, and net.kind " + s.net.kind() + " predicts fields",
              "use relative-l2, mae, mse or huber, or net.kind: mlp");
@@ -709,7 +711,8 @@ void validate(const RunSpec& s) {
              features ? "give one a feature" : "give one a channel");
   validate_rollout(s, check);
   check.that(t.no_decay.empty() || t.weight_decay > 0, "train.no_decay",
-             "says what does not decay, and train.weight_decay is 0", "set train.weight_decay, or leave it out");
+             "says what does not decay, and train.weight_decay is 0",
+             "set train.weight_decay, or leave it out");
   check.that(!t.ema_valid || t.ema > 0, "train.ema_valid", "is of an average, and train.ema is 0",
              "set train.ema, e.g. 0.999");
   check.that(t.checkpoint_keep == 0 || t.checkpoint_every > 0 || t.checkpoint_best, "train.checkpoint_keep",

@@ -97,7 +97,8 @@ TrainSpec with_channel_loss(const RunSpec& spec, const std::vector<NetChannel>& 
   TrainSpec t = spec.train;
   if (!weighs_channels(t) && t.intensity.empty()) return t;
   const std::vector<ChannelPlace> places = places_of(spec, targets);
-  const bool upper = std::any_of(places.begin(), places.end(), [](const ChannelPlace& p) { return p.level > 0; });
+  const bool upper =
+      std::any_of(places.begin(), places.end(), [](const ChannelPlace& p) { return p.level > 0; });
   if (weighs_channels(t)) {
     if ((t.level_weights != "none" || t.loss_weighting == "aurora") && !upper)
       throw ConfigError(spec.file, t.level_weights != "none" ? "train.level_weights" : "train.loss_weighting",

@@ -183,8 +183,7 @@ CheckpointState load_checkpoint(const fs::path& checkpoint, const Plan& plan, fl
   const SafetensorsReader moments(checkpoint / kOptimizer);
   load_tensors(plan, moments, first_of(v), &Shard::moments, m);
   if (v) load_tensors(plan, moments, kSecond, &Shard::moments, v);
-  if (average)
-    load_tensors(plan, SafetensorsReader(checkpoint / kAverage), "", &Shard::moments, average);
+  if (average) load_tensors(plan, SafetensorsReader(checkpoint / kAverage), "", &Shard::moments, average);
   return state;
 }
 

@@ -1,9 +1,9 @@
-// Checkpoints: RUN/checkpoints/step-00000100/{model,optimizer}.safetensors and state.json; average.safetensors
-// of a run that keeps a moving average of its weights. A directory
-// appears under its final name only when everything in it is on disk; nothing but what a kill left unfinished
-// is ever overwritten, and nothing else deleted but by keep_last(). The safetensors files hold the net's whole tensors, so they do not know the
-// layout that wrote them, and any other can load them: every rank writes and reads its own parts in place.
-// state.json says what the run was, and holds size and digest of both files.
+// Checkpoints: RUN/checkpoints/step-00000100/{model,optimizer}.safetensors and state.json;
+// average.safetensors of a run that keeps a moving average of its weights. A directory appears under its
+// final name only when everything in it is on disk; nothing but what a kill left unfinished is ever
+// overwritten, and nothing else deleted but by keep_last(). The safetensors files hold the net's whole
+// tensors, so they do not know the layout that wrote them, and any other can load them: every rank writes and
+// reads its own parts in place. state.json says what the run was, and holds size and digest of both files.
 //
 //   const Meeting all = meeting_of(mpi, threads);
 //   save_checkpoint(run_dir, plan, params, m, v, {.train = {.step = 100}, .spec = spec}, all);   // every
@@ -19,9 +19,9 @@ namespace isobar {
 
 /// Collective over all ranks, which see one file system. params, m and v: the plan's buffers params, adam.m
 /// and adam.v as they lie in the arena; params16: where some parameters are there alone (Param::half);
-/// average: the plan's buffer ema, if it has one. Returns the checkpoint's directory. Throws ConfigError where there is
-/// one of this step already. An exception on one rank leaves the others waiting: it must end the run (MPI's
-/// abort), and the checkpoint then stays under its temporary name.
+/// average: the plan's buffer ema, if it has one. Returns the checkpoint's directory. Throws ConfigError
+/// where there is one of this step already. An exception on one rank leaves the others waiting: it must end
+/// the run (MPI's abort), and the checkpoint then stays under its temporary name.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, const Plan& plan,
                                       const float* params, const float* m, const float* v,
                                       CheckpointState state, const Meeting& all,

@@ -93,7 +93,8 @@ void each_run(const Plan& plan, const Param& p, const Weights& at, const Use& us
 const StoredTensor& stored(const SafetensorsReader& file, const std::string& name, const Param& p) {
   const auto at = file.tensors().find(name);
   if (at == file.tensors().end())
-    throw ConfigError(file.path().string(), name, "is missing from the checkpoint", "use one of the same net");
+    throw ConfigError(file.path().string(), name, "is missing from the checkpoint",
+                      "use one of the same net");
   if (at->second.shape != p.shape)
     throw ConfigError(file.path().string(), name, "has another shape than the net",
                       "use a checkpoint of the same net");
@@ -160,8 +161,7 @@ void load_weights(const Plan& plan, const SafetensorsReader& file, const std::st
     const bool may_stay = absent == Absent::stays || (absent == Absent::adapters_stay && p.adapter);
     if (may_stay && !file.tensors().contains(prefix + p.name)) continue;
     const StoredTensor& t = stored(file, prefix + p.name, p);
-    each_run<true>(plan, p, to,
-                   [&](const ElementRun& r, float* x) { file.read(t, r.whole, r.count, x); });
+    each_run<true>(plan, p, to, [&](const ElementRun& r, float* x) { file.read(t, r.whole, r.count, x); });
   }
 }
 

@@ -1,5 +1,6 @@
-// The weights that a checkpoint stands for: its model's, or their moving average where the run was validated by
-// that, with low-rank adapters (nets/adapter.h) added to them: W + s B A. The result is a net like any other.
+// The weights that a checkpoint stands for: its model's, or their moving average where the run was validated
+// by that, with low-rank adapters (nets/adapter.h) added to them: W + s B A. The result is a net like any
+// other.
 //
 //   const TrainedWeights weights(checkpoint, state);
 //   weights.load(plan, params);                      // of a plan on one rank, without adapters

@@ -8,7 +8,9 @@
 namespace isobar {
 namespace {
 
-std::string without_last(const std::string& name) { return name.substr(0, name.rfind('.')); }
+std::string without_last(const std::string& name) {
+  return name.substr(0, name.rfind('.'));
+}
 
 std::string list_of(const std::vector<std::string>& names) {
   constexpr size_t kMost = 6;

@@ -22,8 +22,8 @@ bool Declare::frozen(const std::vector<Param>& pieces) const {
   for (const Param& p : pieces)
     if (is(p) != first)
       throw ConfigError(spec_.file, "train.freeze",
-                        "freezes " + (first ? pieces[0] : p).name + " and not " + (first ? p : pieces[0]).name +
-                            ", which are one matrix here",
+                        "freezes " + (first ? pieces[0] : p).name + " and not " +
+                            (first ? p : pieces[0]).name + ", which are one matrix here",
                         "name both, or " + stem_of(pieces));
   return first;
 }
@@ -40,7 +40,7 @@ void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held,
     for (Param& p : pieces) p.axis = -1;
   const bool is_cut = pieces[0].axis >= 0;
   const bool partial = multiplied && !is_cut && at_.tp > 1 && !at_.sequence;
-  const Cut cut = is_cut ? Cut::cut : partial ? Cut::partial : Cut::whole;
+  const TensorCut cut = is_cut ? TensorCut::cut : partial ? TensorCut::partial : TensorCut::whole;
   if (cut == cut_ && freezes == frozen_ && (!params_.by_reader(freezes) || matrix == matrix_)) {
     const bool owner = is_cut || (freezes && params_.frozen_whole() ? at_.at.tp == 0
                                   : partial                         ? at_.counts_partial
@@ -161,7 +161,7 @@ void Declare::list(std::span<const std::unique_ptr<NetPart>> parts) {
   list_ = false;
 }
 
-void Declare::section(const Section& s, Cut cut, const Stage& stage,
+void Declare::section(const Section& s, TensorCut cut, const Stage& stage,
                       std::span<const std::unique_ptr<NetPart>> parts) {
   cut_ = cut;
   matrix_ = s.matrix;
@@ -178,22 +178,24 @@ void declare_parameters(Builder& b, const RunSpec& spec, const Sharding& at, Par
                         const Stages& stages, std::span<const std::unique_ptr<NetPart>> parts) {
   Declare d(b, spec, at, params);
   d.list(parts);
-  const bool some_frozen = std::any_of(b.plan.tensors.begin(), b.plan.tensors.end(),
-                                       [](const Tensor& t) { return t.frozen; });
+  const bool some_frozen =
+      std::any_of(b.plan.tensors.begin(), b.plan.tensors.end(), [](const Tensor& t) { return t.frozen; });
   for (const bool frozen : {false, true}) {
     if (frozen && !some_frozen) continue;
-    for (const Cut cut : {Cut::cut, Cut::partial, Cut::whole}) {
-      if (cut == Cut::cut && at.tp == 1) continue;
-      if (cut == Cut::partial && (at.tp == 1 || at.sequence || frozen || spec.train.lora_rank == 0)) continue;
+    for (const TensorCut cut : {TensorCut::cut, TensorCut::partial, TensorCut::whole}) {
+      if (cut == TensorCut::cut && at.tp == 1) continue;
+      if (cut == TensorCut::partial && (at.tp == 1 || at.sequence || frozen || spec.train.lora_rank == 0))
+        continue;
       for (const bool matrix : {true, false}) {
         if (!matrix && !params.by_reader(frozen)) continue;
         for (const Stage& stage : stages.list())
           d.section({.chunk = stage.chunk,
-                     .group = cut == Cut::cut       ? at.cut_group
-                              : cut == Cut::partial ? at.partial_group
-                                                    : at.whole_group,
+                     .group = cut == TensorCut::cut       ? at.cut_group
+                              : cut == TensorCut::partial ? at.partial_group
+                                                          : at.whole_group,
                      .matrix = matrix,
-                     .counted = cut == Cut::cut || (cut == Cut::partial ? at.counts_partial : at.counts_whole),
+                     .counted = cut == TensorCut::cut ||
+                                (cut == TensorCut::partial ? at.counts_partial : at.counts_whole),
                      .frozen = frozen},
                     cut, stage, parts);
       }

@@ -23,7 +23,7 @@ enum class Held : uint8_t { once, first_of_two, second_of_two };
 
 /// Of a parameter: whether tensor parallelism cuts it. partial: it does not, and its gradient is this rank's
 /// part of a sum (adapter.h).
-enum class Cut : uint8_t { cut, partial, whole };
+enum class TensorCut : uint8_t { cut, partial, whole };
 
 /// What a part says which parameters it has to. Parts are asked several times: for the list of the whole
 /// net's tensors, and for each section of the flat parameters.
@@ -42,7 +42,7 @@ class Declare {
                                  std::span<const std::unique_ptr<NetPart>>);
   Declare(Builder& b, const RunSpec& spec, const Sharding& at, Parameters& params);
   void list(std::span<const std::unique_ptr<NetPart>> parts);
-  void section(const Section& s, Cut cut, const Stage& stage,
+  void section(const Section& s, TensorCut cut, const Stage& stage,
                std::span<const std::unique_ptr<NetPart>> parts);
   void adapt(Linear& l, int64_t in, const std::vector<Param>& weights);
   /// `multiplied`: by what tensor parallelism cuts, though it is whole itself.
@@ -57,7 +57,7 @@ class Declare {
   Parameters& params_;
   const bool fp8_;
   bool list_ = false;  // what is asked for: the list, or …
-  Cut cut_ = Cut::whole;
+  TensorCut cut_ = TensorCut::whole;
   bool matrix_ = false, frozen_ = false;  // … what is of this section
   int part_ = 0;
   std::priority_queue<std::pair<int64_t, int64_t>> written_;  // minus elements and replica: least on top

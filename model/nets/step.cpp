@@ -24,6 +24,7 @@ ParameterPolicy policy_of(const RunSpec& spec, DType act) {
           .sgd = spec.train.optimizer == "sgd",
           .ema = static_cast<float>(spec.train.ema),
           .offload = p.offload_optimizer,
+          .offload_params = p.offload_parameters,
           .overlap = p.overlap};
 }
 

@@ -257,7 +257,7 @@ void check(const std::vector<Plan>& plans) {
     std::vector<Invocation> Plan::*invocations;
   };
   for (const List& list : {List{"init", &Plan::init}, List{"train", &Plan::train}, List{"eval", &Plan::eval},
-        List{"exchange", &Plan::exchange}})
+                           List{"exchange", &Plan::exchange}})
     for (const bool serial : {false, true}) {
       std::vector<Program> programs;
       programs.reserve(plans.size());

@@ -1,5 +1,5 @@
-// Parameters that are updated with rates and decays of their own, as an optimizer's op reads them: runs of its
-// elements, by their ends.
+// Parameters that are updated with rates and decays of their own, as an optimizer's op reads them: runs of
+// its elements, by their ends.
 //
 //   parameter_groups(plan.params, first, count)    // of the flat parameters [first, first + count)
 #pragma once

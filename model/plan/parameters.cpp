@@ -24,7 +24,7 @@ void Parameters::section(const Section& s) {
 void Parameters::part(int index) {
   const bool full = open_ && b_.params_end() - units_.back().begin >= policy_.bucket;
   const bool communicates = section_.group >= 0;
-  const bool cut = communicates && (full || policy_.zero == 3);
+  const bool cut = (communicates || policy_.offload_params) && (full || policy_.zero == 3);
   if (open_ && (alone_ || cut || (policy_.offload && full))) close_unit();
   if (open_) return;
   alone_ = false;
@@ -74,18 +74,19 @@ void Parameters::allot(Unit& u) {
 void Parameters::end() {
   close_unit();
   Plan& plan = b_.plan;
-  plan.params_all = b_.persistent("params", BufferKind::params, DType::f32, params_);
+  const auto place = [&](BufferKind kind) { return policy_.offload_params ? BufferKind::host : kind; };
+  plan.params_all = b_.persistent("params", place(BufferKind::params), DType::f32, params_);
   plan.grads_all = b_.persistent("grads", BufferKind::grads, policy_.grads, grads_);
   const BufferKind home = policy_.offload ? BufferKind::host : BufferKind::adam;
   plan.adam_m = b_.persistent("adam.m", home, DType::f32, moments_);
   if (!policy_.sgd) plan.adam_v = b_.persistent("adam.v", home, DType::f32, moments_);
   if (policy_.ema > 0) plan.ema_all = b_.persistent("ema", home, DType::f32, moments_);
   if (params16_ > 0)
-    plan.params16_all = b_.persistent("params16", BufferKind::params16, policy_.act, params16_);
+    plan.params16_all = b_.persistent("params16", place(BufferKind::params16), policy_.act, params16_);
   for (const Unit& u : units_) {
-    if (whole_params(u) && !half(u))
+    if (whole_params(u) && !half(u) && !visits(u))
       b_.home(Use::vector, u.begin, plan.params_all.slice(u.params, u.size()));
-    if (copied(u) && whole_params16(u))
+    if (copied(u) && whole_params16(u) && !visits(u))
       b_.home(Use::matrix, u.begin, plan.params16_all.slice(u.params16, u.size()));
     if (u.section.frozen)
       b_.freeze(u.begin, u.size());
@@ -136,8 +137,8 @@ void Parameters::forward(int chunk) {
   direction_ = 1;
   here_.assign(units_.size(), false);
   for (const Unit& u : units_) {
-    if (!whole_params(u) && !copied(u)) b_.no_home(Use::vector, u.begin);
-    if (copied(u) && !whole_params16(u)) b_.no_home(Use::matrix, u.begin);
+    if ((!whole_params(u) || visits(u)) && !copied(u)) b_.no_home(Use::vector, u.begin);
+    if (copied(u) && (!whole_params16(u) || visits(u))) b_.no_home(Use::matrix, u.begin);
   }
 }
 
@@ -169,11 +170,15 @@ void Parameters::gather(int part) {
   const InPart unit(b_, -1);
   for (size_t i = 0; i < units_.size(); ++i) {
     const Unit& u = units_[i];
-    if (policy_.zero < 3 || !sharded(u) || u.section.chunk != chunk_ || u.first_part != part || here_[i])
-      continue;
+    if (!visits(u) || u.section.chunk != chunk_ || u.first_part != part || here_[i]) continue;
     here_[i] = true;
-    const View own = copied(u) ? share(u, b_.plan.params16_all, u.params16, false)
-                               : share(u, b_.plan.params_all, u.params, false);
+    View own = copied(u) ? share(u, b_.plan.params16_all, u.params16, false)
+                         : share(u, b_.plan.params_all, u.params, false);
+    if (policy_.offload_params) own = brought("params/bucket" + std::to_string(u.begin), own);
+    if (!sharded(u)) {
+      b_.home(copied(u) ? Use::matrix : Use::vector, u.begin, own);
+      continue;
+    }
     const View all =
         b_.scratch("params" + std::to_string(u.begin), copied(u) ? policy_.act : DType::f32, u.size());
     b_.emit(OpKind::all_gather, name("params", u) + "/all_gather", {.group = u.section.group}, {own}, {all},
@@ -182,19 +187,29 @@ void Parameters::gather(int part) {
   }
 }
 
-// Some parameters of a unit apart have no reader in the backward pass: biases.
+// From host memory, to scratch
+View Parameters::brought(const std::string& path, const View& from) {
+  const View to = b_.scratch(path, b_.plan.buffers[from.buffer].dtype, from.count);
+  transfer(path + "/load", from, to, Lane::h2d);
+  return to;
+}
+
+// Some parameters of a unit apart have no reader in the backward pass: biases. Nor has then what came for
+// them from the host.
 void Parameters::drop_unread_gathers() {
   std::vector<Op>& ops = b_.plan.ops;
-  const auto begin = ops.begin() + b_.plan.routines.back().first;
-  std::set<int32_t> read;
-  for (auto op = begin; op != ops.end(); ++op)
-    for (const View& v : op->reads) read.insert(v.buffer);
-  ops.erase(std::remove_if(begin, ops.end(),
-                           [&](const Op& op) {
-                             return op.kind == OpKind::all_gather && op.lane == Lane::dp &&
-                                    read.count(op.writes[0].buffer) == 0;
-                           }),
-            ops.end());
+  for (const Lane lane : {Lane::dp, Lane::h2d}) {
+    const auto begin = ops.begin() + b_.plan.routines.back().first;
+    std::set<int32_t> read;
+    for (auto op = begin; op != ops.end(); ++op)
+      for (const View& v : op->reads) read.insert(v.buffer);
+    ops.erase(std::remove_if(begin, ops.end(),
+                             [&](const Op& op) {
+                               const bool brings = op.kind == OpKind::all_gather || op.kind == OpKind::copy;
+                               return brings && op.lane == lane && read.count(op.writes[0].buffer) == 0;
+                             }),
+              ops.end());
+  }
 }
 
 void Parameters::final(int part) {
@@ -281,8 +296,9 @@ std::vector<Parameters::Run> Parameters::runs() const {
                 policy_.sgd ? View{} : share(u, plan.adam_v, u.moments, false),
                 policy_.ema > 0 ? share(u, plan.ema_all, u.moments, false) : View{}};
     const Unit* before = out.empty() ? nullptr : units_.data() + (&u - units_.data()) - 1;
-    if (before && !before->section.frozen && !policy_.offload && !sharded(*before) && !sharded(u) &&
-        before->section.counted == r.counted && copied(*before) == copied(u)) {
+    if (before && !before->section.frozen && !policy_.offload && !policy_.offload_params &&
+        !sharded(*before) && !sharded(u) && before->section.counted == r.counted &&
+        copied(*before) == copied(u)) {
       Run& last = out.back();
       last.unit = nullptr;
       for (View Run::*v : {&Run::param, &Run::param16, &Run::grad, &Run::m, &Run::v, &Run::ema})
@@ -306,8 +322,14 @@ void Parameters::spread(const Unit& u) {
 
 void Parameters::copies(const std::string& path) {
   for (const Run& r : runs()) {
-    if (r.param16)
+    if (r.param16 && policy_.offload_params) {
+      const View master = brought(path + r.name, r.param);
+      const View half = b_.scratch(path + r.name + ".16", policy_.act, r.param16.count);
+      b_.emit(OpKind::cast, path + r.name + "/cast", {.m = 1, .n = r.param.count}, {master}, {half});
+      transfer(path + r.name + "/store", half, r.param16, Lane::d2h);
+    } else if (r.param16) {
       b_.emit(OpKind::cast, path + r.name + "/cast", {.m = 1, .n = r.param.count}, {r.param}, {r.param16});
+    }
     if (r.unit) spread(*r.unit);
   }
 }
@@ -343,26 +365,28 @@ void Parameters::transfer(const std::string& path, const View& from, const View&
 View Parameters::groups_of(const Run& r) const {
   const std::vector<ParameterGroup> groups = parameter_groups(b_.plan.params, r.flat, r.param.count);
   if (groups.size() == 1 && groups[0].lr == 1 && groups[0].decay == 1) return {};
-  return b_.constant("optimizer/groups" + r.name, DType::i32,
-                     static_cast<int64_t>(groups.size() * sizeof(ParameterGroup) / size_of(DType::i32)),
-                     [groups](void* to) {
-                       std::memcpy(to, groups.data(), groups.size() * sizeof(ParameterGroup));
-                     });
+  return b_.constant(
+      "optimizer/groups" + r.name, DType::i32,
+      static_cast<int64_t>(groups.size() * sizeof(ParameterGroup) / size_of(DType::i32)),
+      [groups](void* to) { std::memcpy(to, groups.data(), groups.size() * sizeof(ParameterGroup)); });
 }
 
 void Parameters::update(const View& scalars, const View& norm2) {
   std::vector<Run> all = runs();
   const std::vector<Run> kept = all;  // where the moments live
+  std::vector<View Run::*> visitors;  // what comes for an update, and goes again
+  if (policy_.offload_params) visitors.push_back(&Run::param);
+  if (policy_.offload) visitors.insert(visitors.end(), {&Run::m, &Run::v, &Run::ema});
   const auto path = [&](size_t i, View Run::*v) {
     return "optimizer/" + b_.plan.buffers[(kept[i].*v).buffer].name + kept[i].name;
   };
   const auto load = [&](size_t i) {
-    if (!policy_.offload || i >= all.size()) return;
-    for (View Run::*v : {&Run::m, &Run::v, &Run::ema}) {
-      if (!(kept[i].*v)) continue;
-      all[i].*v = b_.scratch(path(i, v), DType::f32, (kept[i].*v).count);
-      transfer(path(i, v) + "/load", kept[i].*v, all[i].*v, Lane::h2d);
-    }
+    if (i >= all.size()) return;
+    for (View Run::*v : visitors)
+      if (kept[i].*v) all[i].*v = brought(path(i, v), kept[i].*v);
+    // Written here, and kept there
+    if (policy_.offload_params && kept[i].param16)
+      all[i].param16 = b_.scratch(path(i, &Run::param16), policy_.act, kept[i].param16.count);
   };
   load(0);
   for (size_t i = 0; i < all.size(); ++i) {
@@ -377,24 +401,24 @@ void Parameters::update(const View& scalars, const View& norm2) {
       b_.emit(OpKind::adam, "optimizer/adam" + r.name, a, std::move(reads), {r.param, r.m, r.v, r.param16});
     if (r.unit) spread(*r.unit);
     if (r.ema)
-      b_.emit(OpKind::average, "optimizer/ema" + r.name, {.m = 1, .n = r.param.count, .rate = 1 - policy_.ema},
-              {r.param, scalars}, {r.ema});
-    if (!policy_.offload) continue;
-    for (View Run::*v : {&Run::m, &Run::v, &Run::ema})
+      b_.emit(OpKind::average, "optimizer/ema" + r.name,
+              {.m = 1, .n = r.param.count, .rate = 1 - policy_.ema}, {r.param, scalars}, {r.ema});
+    for (View Run::*v : visitors)
       if (kept[i].*v) transfer(path(i, v) + "/store", r.*v, kept[i].*v, Lane::d2h);
+    if (policy_.offload_params && kept[i].param16)
+      transfer(path(i, &Run::param16) + "/store", r.param16, kept[i].param16, Lane::d2h);
     if (!policy_.overlap) load(i + 1);
   }
 }
 
 void Parameters::exchange(const std::string& path) {
   for (const Run& r : runs()) {
-    View average = r.ema;
-    if (policy_.offload) {
-      average = b_.scratch(path + r.name + ".ema", DType::f32, r.ema.count);
-      transfer(path + r.name + "/load", r.ema, average, Lane::h2d);
-    }
-    b_.emit(OpKind::swap, path + r.name, {.m = 1, .n = r.param.count}, {r.param, average}, {r.param, average});
-    if (policy_.offload) transfer(path + r.name + "/store", average, r.ema, Lane::d2h);
+    View average = r.ema, param = r.param;
+    if (policy_.offload) average = brought(path + r.name + "/ema", r.ema);
+    if (policy_.offload_params) param = brought(path + r.name + "/params", r.param);
+    b_.emit(OpKind::swap, path + r.name, {.m = 1, .n = r.param.count}, {param, average}, {param, average});
+    if (policy_.offload) transfer(path + r.name + "/ema/store", average, r.ema, Lane::d2h);
+    if (policy_.offload_params) transfer(path + r.name + "/params/store", param, r.param, Lane::d2h);
   }
   copies(path);
 }

@@ -13,6 +13,9 @@
 // Where matrix products read 16-bit copies, the f32 masters are kept like the moments, and what is read in
 // f32 (norms, biases, embeddings) is in units of its own that are not copied.
 //
+// Offloaded parameters lie in host memory: a share is copied to the device before it is gathered for a use,
+// and comes for its update as the moments do.
+//
 // What is frozen is in units of its own: parameters alone, in the type that they are read in, of which ranks
 // keep shares at stage 3 only.
 //
@@ -32,13 +35,14 @@ namespace isobar {
 
 struct ParameterPolicy {
   int64_t zero = 0;
-  DType act = DType::f32;    // of matrix products: a 16-bit type brings 16-bit copies of what they read
-  DType grads = DType::f32;  // kept and summed in; ops write them in f32
-  int64_t bucket = 1 << 22;  // elements: units are at least as large, but at stage 3 one part each
-  bool sgd = false;          // one moment, the momentum, instead of Adam's two
-  float ema = 0;             // of a moving average of the weights, kept as the moments are; 0: none
-  bool offload = false;      // moments live in host memory: each unit's come for its update and go again
-  bool overlap = true;       // communication under compute; false: after and before it
+  DType act = DType::f32;       // of matrix products: a 16-bit type brings 16-bit copies of what they read
+  DType grads = DType::f32;     // kept and summed in; ops write them in f32
+  int64_t bucket = 1 << 22;     // elements: units are at least as large, but at stage 3 one part each
+  bool sgd = false;             // one moment, the momentum, instead of Adam's two
+  float ema = 0;                // of a moving average of the weights, kept as the moments are; 0: none
+  bool offload = false;         // moments live in host memory: each unit's come for its update and go again
+  bool offload_params = false;  // stage 3: shares of the parameters, too
+  bool overlap = true;          // communication under compute; false: after and before it
 };
 
 struct Section {        // neighbours in the flat parameters with one fate
@@ -115,6 +119,8 @@ class Parameters {
   bool sharded(const Unit& u) const {
     return policy_.zero > 0 && u.ranks > 1 && (!u.section.frozen || !frozen_whole());
   }
+  /// Its parameters are gathered before every use.
+  bool visits(const Unit& u) const { return policy_.zero == 3 && (sharded(u) || policy_.offload_params); }
   bool whole_params(const Unit& u) const { return !sharded(u) || (policy_.zero < 3 && !copied(u)); }
   bool whole_params16(const Unit& u) const { return !sharded(u) || policy_.zero < 3; }
   bool whole_grads(const Unit& u) const { return !sharded(u) || policy_.zero < 2; }
@@ -124,6 +130,7 @@ class Parameters {
   void find_gaps();
   std::vector<Run> runs() const;
   void gather(int part);
+  View brought(const std::string& path, const View& from);
   void drop_unread_gathers();
   void reduce(size_t index, const View& after);
   void settle(size_t index);

@@ -97,8 +97,8 @@ struct Param {                 // what this rank holds of a tensor, under its Py
   bool matrix = false;  // matrix products read it (else f32 ops)
   bool frozen = false;  // it has no gradient and no moments, and is never updated …
   bool half = false;    // … and is kept as products read it, in Plan::params16_all alone
-  float lr_factor = 1;   // on the learning rate
-  bool decays = true;    // by train.weight_decay
+  float lr_factor = 1;  // on the learning rate
+  bool decays = true;   // by train.weight_decay
   bool partial = false;  // whole, and its gradient is this rank's part of a sum over tensor parallelism
   bool adapter = false;  // of a linear (nets/adapter.h): a checkpoint without it is one to start from
 };
@@ -172,7 +172,7 @@ struct Plan {
   std::vector<Op> ops;
   std::vector<Routine> routines;
   std::vector<Invocation> init, train, eval;
-  std::vector<Invocation> exchange;  // of weights and their moving average; empty: there is none
+  std::vector<Invocation> exchange;              // of weights and their moving average; empty: there is none
   std::vector<std::vector<Invocation>> shorter;  // train with roll-outs of 1, 2, … steps, where they grow
   std::vector<int64_t> slots;                    // per chunk: micro-batches in flight
   int64_t align = 64;  // bytes that every buffer of the arenas begins on (Workspace::align)

@@ -80,6 +80,7 @@ RunSpec with_layout(RunSpec s, const Layout& l) {
   s.policy.micro_batch = l.micro_batch;
   s.policy.schedule = name_of(l.schedule);
   s.policy.zero = static_cast<unsigned char>(l.zero);
+  s.policy.offload_parameters = s.policy.offload_parameters && l.zero == 3;
   s.policy.sequence_parallel = l.sequence_parallel;
   s.policy.recompute = kRecompute[l.recompute];
   s.policy.cp_kind = kCpKinds[l.cp_kind];

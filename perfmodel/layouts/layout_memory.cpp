@@ -100,7 +100,7 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   const double shards = shards_of(l), passes = scratch_of(l, stages, n);
   const double half = sixteen_ ? (l.zero == 3 ? kHalf / shards : kHalf) : 0;
   const double master = sixteen_ || l.zero == 3 ? kF32 / shards : kF32;
-  const double element = half + master + (l.zero >= 2 ? gradient_ / shards : gradient_) +
+  const double element = (away(l) ? 0 : half + master) + (l.zero >= 2 ? gradient_ / shards : gradient_) +
                          (spec_.policy.offload_optimizer ? 0 : (moments_ + average_) * kF32 / shards);
   const auto crossing = [&](int32_t cut) {
     return cut < 0 ? 0 : n.crossing[stages.cuts[cut].like].at(l.micro_batch);
@@ -109,9 +109,10 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
     const ParameterCounts held = parameters_of(s.counts, n);
     const double parameters = held.trained();
     // As they are read, and nothing else
-    const double frozen = (sixteen_ ? kHalf * held.frozen_matrix() + kF32 * (held.frozen() - held.frozen_matrix())
-                                    : kF32 * held.frozen()) /
-                          (l.zero == 3 ? shards : 1);
+    const double frozen =
+        (sixteen_ ? kHalf * held.frozen_matrix() + kF32 * (held.frozen() - held.frozen_matrix())
+                  : kF32 * held.frozen()) /
+        (l.zero == 3 ? shards : 1) * (away(l) ? 0 : 1);
     const double persistent = element * parameters + frozen + n.constants, saved = saved_of(l, s, n),
                  unit = unit_of(s, n, true);
     // What leaves a chunk, and the gradients of what enters and leaves it, which take each other's place.
@@ -122,8 +123,11 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
     }
     if (spec_.learnt_steps() > 1 && (s.chunks.front().enters < 0 || s.chunks.back().leaves < 0))
       streams += n.fed_back.at(l.micro_batch);
-    double scratch = passes + streams + (l.zero == 3 ? unit_of(s, n, false) * (sixteen_ ? kHalf : kF32) : 0) +
-                     (l.zero >= 2 ? unit * gradient_ : 0);
+    double scratch =
+        passes + streams +
+        (l.zero == 3 ? unit_of(s, n, false) * (sixteen_ ? kHalf : kF32) * (1 + (away(l) ? 1 / shards : 0))
+                     : 0) +
+        (l.zero >= 2 ? unit * gradient_ : 0);
     // Offloaded moments visit two units at a time, when nothing else is in scratch: as many parts as fill
     // one.
     if (spec_.policy.offload_optimizer) {
@@ -139,10 +143,9 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   }
   c.process = machine_[Coef::process].value;
   const bool nccl = machine_.accelerator && machine_.accelerator->vendor == "nvidia";
-  c.nccl = nccl ? static_cast<double>(
-                      nccl_buffer_bytes(most_groups(l.dp, l.tp, l.cp, l.pp, l.sequence_parallel && l.tp > 1,
-                                                    l.zero > 0, l.schedule == ScheduleKind::interleaved,
-                                                    spec_.train.lora_rank > 0)))
+  c.nccl = nccl ? static_cast<double>(nccl_buffer_bytes(
+                      most_groups(l.dp, l.tp, l.cp, l.pp, l.sequence_parallel && l.tp > 1, l.zero > 0,
+                                  l.schedule == ScheduleKind::interleaved, spec_.train.lora_rank > 0)))
                 : 0;
   c.memory = c.persistent + c.saved + c.scratch + c.process + c.nccl;
 }

@@ -112,6 +112,7 @@ class LayoutModel {
   double forwards() const { return static_cast<double>(spec_.train.rollout); }
   double backwards() const { return static_cast<double>(spec_.learnt_steps()); }
   static double shards_of(const Layout& l) { return l.zero > 0 ? static_cast<double>(l.dp) * l.cp : 1; }
+  bool away(const Layout& l) const { return spec_.policy.offload_parameters && l.zero == 3; }  // parameters
   const StageKinds& stages_of(const Layout& l);
   // Under full recomputation parts of two kinds: in groups, or some of them not at all.
   int mixed_with() const;  // SectionKey::recompute of the other kind

@@ -17,6 +17,7 @@ UnitPolicy LayoutModel::unit_policy(const Layout& l, const Placements& at) const
           .gradient = gradient_,
           .matrix = sixteen_ ? kHalf : kF32,
           .bucket = spec_.policy.bucket_mb * 1e6 / kF32,
+          .host = away(l) ? k_[index_of(Coef::copy_host)] : 0,
           .halves = sixteen_,
           .cut = cut,
           .partial = {cut.ranks * l.tp, cut.per_host * at.tp},
@@ -63,8 +64,7 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
   Step& s = step_;
   s.stages = &stages_of(l);
   s.kinds.assign(s.stages->kinds.size(), {});
-  const bool exchanges =
-      l.dp * l.cp > 1 || (l.tp > 1 && (l.sequence_parallel || spec_.train.lora_rank > 0));
+  const bool exchanges = l.dp * l.cp > 1 || (l.tp > 1 && (l.sequence_parallel || spec_.train.lora_rank > 0));
   const bool split = l.schedule == ScheduleKind::zb_h1;
   if (split) {
     s.urgent = t.parts;
@@ -85,7 +85,7 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
       }
     }
     if (split) k.urgent = k.compute - t.of(stage.counts, &SectionTime::weight);
-    if (!exchanges && !spec_.policy.offload_optimizer) continue;
+    if (!exchanges && !spec_.policy.offload_optimizer && !away(l)) continue;
     k.units = &units_of(l, at, *t.sections, i, stage);
     if (l.zero < 2) continue;
     // Read, read and written
@@ -110,8 +110,10 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
 double LayoutModel::launches_of(const StageKind& stage, const StageTimes& t, const UnitTimes& units,
                                 int zero) const {
   return t.of(stage.counts, &SectionTime::launches) +
-         k_[index_of(Coef::host_op)] * (2 * units.units * backwards() +
-                                        (zero == 3 ? units.gathers * (forwards() + backwards()) / 2 : 0));
+         k_[index_of(Coef::host_op)] *
+             (2 * units.units * backwards() + (zero == 3 ? units.gathers * (forwards() + backwards()) / 2 *
+                                                               (spec_.policy.offload_parameters ? 2 : 1)
+                                                         : 0));
 }
 
 void LayoutModel::add_compute(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const {
@@ -201,13 +203,16 @@ void LayoutModel::add_optimizer(const Layout& l, const Placements& at, const Sta
     const double updated = parameters_of(step.stages->kinds[i].counts, *t.sections).trained() / shards_of(l);
     const double ops = op * (l.zero > 0 ? u.units : 2);
     norm = std::max(norm, ops + updated * (gradient_ * bytes + 2 * flop));
-    double adam = ops + updated * (((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + gradient_) * bytes +
-                                   6 * moments_ * flop) +
+    double adam = ops +
+                  updated * (((1 + moments_) * 2 * kF32 + (sixteen_ ? kHalf : 0) + gradient_) * bytes +
+                             6 * moments_ * flop) +
                   average_ * (ops + updated * (3 * kF32 * bytes + 3 * flop));
-    // Moments that live in host memory come and go a unit at a time, each way on a lane of its own; both at
-    // once slow each other down.
-    if (spec_.policy.offload_optimizer) {
-      const double moved = updated * (moments_ + average_) * kF32 * k_[index_of(Coef::copy_host)];
+    // Moments and parameters that live in host memory come and go a unit at a time, each way on a lane of its
+    // own; both at once slow each other down.
+    const double visiting = (spec_.policy.offload_optimizer ? (moments_ + average_) * kF32 : 0) +
+                            (away(l) ? kF32 + (sixteen_ ? kHalf / 2 : 0) : 0);  // bytes each way
+    if (visiting > 0) {
+      const double moved = updated * visiting * k_[index_of(Coef::copy_host)];
       const double units = std::max(1.0, u.units), slower = 1 + machine_[Coef::overlap_slowdown].value;
       // Without overlap a unit's second moment goes while the next one's first comes.
       adam = spec_.policy.overlap

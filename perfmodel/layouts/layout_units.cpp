@@ -98,15 +98,16 @@ struct Fate {
     if (cut == kPartial) return matrix && !frozen ? p.partial : 0;
     const bool c = cut == kCut;
     const double all = frozen ? (c ? p.frozen_cut : p.frozen_whole) : (c ? p.cut : p.whole);
-    const double read = frozen ? (c ? p.frozen_cut_matrix : p.frozen_whole_matrix)
-                               : (c ? p.cut_matrix : p.whole_matrix);
+    const double read =
+        frozen ? (c ? p.frozen_cut_matrix : p.frozen_whole_matrix) : (c ? p.cut_matrix : p.whole_matrix);
     return !by_reader ? all : matrix ? read : all - read;
   }
 };
 
-constexpr Fate kFates[] = {{Fate::kCut, true},          {Fate::kCut, false},        {Fate::kPartial, true},
-                           {Fate::kWhole, true},        {Fate::kWhole, false},      {Fate::kCut, true, true},
-                           {Fate::kCut, false, true}, {Fate::kWhole, true, true}, {Fate::kWhole, false, true}};
+constexpr Fate kFates[] = {
+    {Fate::kCut, true},        {Fate::kCut, false},        {Fate::kPartial, true},
+    {Fate::kWhole, true},      {Fate::kWhole, false},      {Fate::kCut, true, true},
+    {Fate::kCut, false, true}, {Fate::kWhole, true, true}, {Fate::kWhole, false, true}};
 
 }  // namespace
 
@@ -144,8 +145,10 @@ UnitTimes unit_times(const NetSections& n, std::span<const StageChunk> chunks, c
       for (const Units& u : units) {
         const double reduce =
             fate.frozen ? 0 : collective(kind, policy.gradient * u.elements, policy.gradient, group);
-        const double gather =
-            policy.zero > 0 ? collective(OpKind::all_gather, bytes * u.elements, bytes, group) : 0;
+        const double gather = policy.zero > 0
+                                  ? collective(OpKind::all_gather, bytes * u.elements, bytes, group) +
+                                        policy.host * bytes * u.elements / group.ranks
+                                  : 0;
         const double times = chunk.times * u.count;
         if (!fate.frozen) {
           if (elements == 0) elements = u.elements;

@@ -21,11 +21,12 @@ namespace isobar {
 /// How units are cut and exchanged.
 struct UnitPolicy {
   int zero = 0;
-  bool by_reader = false;  // what is read in f32 is in units of its own
-  double gradient = 4;     // bytes of an element
-  double matrix = 4;       // of a parameter that matrix products read
-  double bucket = 0;       // elements
-  bool halves = false;     // matrix products read 16-bit copies
+  bool by_reader = false;         // what is read in f32 is in units of its own
+  double gradient = 4;            // bytes of an element
+  double matrix = 4;              // of a parameter that matrix products read
+  double bucket = 0;              // elements
+  double host = 0;                // seconds a byte that shares of parameters come from host memory in
+  bool halves = false;            // matrix products read 16-bit copies
   Placement cut, partial, whole;  // ranks that share cut parameters, adapters' partial ones, and whole ones
 };
 

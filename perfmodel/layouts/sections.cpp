@@ -205,6 +205,7 @@ void check_alike(const RunSpec& spec) {
   one.layout = {};
   one.policy.schedule = "gpipe";
   one.policy.zero = 0;
+  one.policy.offload_parameters = false;
   one.policy.sequence_parallel = false;
   one.policy.micro_batch = one.train.global_batch = 1;
   const Plan plan = build_plan(one, 0, {});
@@ -214,11 +215,12 @@ void check_alike(const RunSpec& spec) {
   for (size_t i = 0; i < parts.size(); ++i) {
     const Part& like = plan.parts[plan.parts[i].alike];
     if (parts[i] != parts[plan.parts[i].alike])
-      throw ConfigError(spec.file, spec.train.lora_rank > 0 ? "train.lora_targets" : "train.freeze",
-                        "trains " + plan.parts[i].path + " otherwise than " + like.path +
-                            ", and layouts are priced by parts that are alike",
-                        "name all of them (blocks.*), or predict one layout at a time (isobar predict without "
-                        "--gpus)");
+      throw ConfigError(
+          spec.file, spec.train.lora_rank > 0 ? "train.lora_targets" : "train.freeze",
+          "trains " + plan.parts[i].path + " otherwise than " + like.path +
+              ", and layouts are priced by parts that are alike",
+          "name all of them (blocks.*), or predict one layout at a time (isobar predict without "
+          "--gpus)");
   }
 }
 
@@ -253,7 +255,7 @@ SectionCache::SectionCache(const RunSpec& spec)
   base_.layout = {};
   base_.policy.schedule = "gpipe";
   base_.policy.zero = 0;
-  base_.policy.offload_optimizer = false;  // scratch is that of the passes
+  base_.policy.offload_optimizer = base_.policy.offload_parameters = false;  // scratch is that of the passes
   base_.policy.recompute_method = "uniform";
   base_.policy.recompute_num_layers = 1;
   base_.data = {};

@@ -1,5 +1,5 @@
-// The moving average of weights through a run's life: it is stored, resumed to the bit, what validations judge
-// and forecasts use; and the last checkpoints that a run keeps.
+// The moving average of weights through a run's life: it is stored, resumed to the bit, what validations
+// judge and forecasts use; and the last checkpoints that a run keeps.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,12 +29,12 @@ class AveragedRun : public testing::Test {
     shared_ = nullptr;
   }
   static Ended train(const std::string& run, const Words& more, const char* ranks, const Words& words = {}) {
-    return train_command(Words{"data.train=" + (*shared_ / "set/train"),
-                               "data.valid=" + (*shared_ / "set/valid"), "run.threads=1",
-                               "train.lr_schedule=constant", "train.lr=1e-3", "train.checkpoint_every=1",
-                               "train.valid_every=2", "train.ema=0.8", "run.out=" + run} +
-                             more,
-                         Words{"--ranks", ranks} + words);
+    return train_command(
+        Words{"data.train=" + (*shared_ / "set/train"), "data.valid=" + (*shared_ / "set/valid"),
+              "run.threads=1", "train.lr_schedule=constant", "train.lr=1e-3", "train.checkpoint_every=1",
+              "train.valid_every=2", "train.ema=0.8", "run.out=" + run} +
+            more,
+        Words{"--ranks", ranks} + words);
   }
   static std::string whole() { return *shared_ / "whole"; }
   static TensorFile file(const std::string& run, int step, const std::string& name) {
@@ -79,8 +79,8 @@ TEST_F(AveragedRun, ResumesToTheBitInAnotherLayoutToRounding) {
   for (const char* name : {"model", "average"})
     for (const TensorFile files = file(whole(), 6, name); const auto& [tensor, t] : files.tensors)
       EXPECT_EQ(t.values, file(run, 6, name).tensors.at(tensor).values) << name << tensor;
-  const Ended cut = train(other, {"train.steps=6", "layout.dp=2", "policy.zero=3", "policy.micro_batch=2"}, "2",
-                          {"--resume", other});
+  const Ended cut = train(other, {"train.steps=6", "layout.dp=2", "policy.zero=3", "policy.micro_batch=2"},
+                          "2", {"--resume", other});
   ASSERT_EQ(cut.code, 0) << cut.text;
   double most = 0;
   const TensorFile averages = file(whole(), 6, "average"), others = file(other, 6, "average");
@@ -104,14 +104,17 @@ TEST_F(AveragedRun, IsWhatIsValidatedIfAsked) {
   for (const TensorFile files = file(whole(), 6, "model"); const auto& [tensor, t] : files.tensors)
     EXPECT_EQ(t.values, file(run, 6, "model").tensors.at(tensor).values) << tensor;
   EXPECT_NE(validations(run).at(6), validations(whole()).at(6));
-  const Ended forecast = Child({command(), "forecast", run, "-o", dir / "f.nc", "--json", "--threads", "1"}).wait();
+  const Ended forecast =
+      Child({command(), "forecast", run, "-o", dir / "f.nc", "--json", "--threads", "1"}).wait();
   ASSERT_EQ(forecast.code, 0) << forecast.text;
   EXPECT_NEAR(json::parse(forecast.text).at("loss").get<double>() / validations(run).at(6), 1, 1e-6);
-  ASSERT_EQ(train(sharded, asked + Words{"layout.dp=2", "policy.zero=1", "policy.amp=bf16", "policy.micro_batch=2"},
-                  "2")
-                .code,
-            0);
-  for (const auto& [step, loss] : validations(run)) EXPECT_NEAR(validations(sharded).at(step) / loss, 1, 1e-2);
+  ASSERT_EQ(
+      train(sharded, asked + Words{"layout.dp=2", "policy.zero=1", "policy.amp=bf16", "policy.micro_batch=2"},
+            "2")
+          .code,
+      0);
+  for (const auto& [step, loss] : validations(run))
+    EXPECT_NEAR(validations(sharded).at(step) / loss, 1, 1e-2);
 }
 
 // Weights by name and intensity, which a run makes of its data's channels, and a forecast of its checkpoint's
@@ -123,11 +126,13 @@ TEST_F(AveragedRun, IsForecastWithTheWeightsOfItsLoss) {
   const Ended e = train(run, words, "1");
   ASSERT_EQ(e.code, 0) << e.text;
   EXPECT_NE(e.text.find("t2m 2.18 (x 4 above"), std::string::npos) << e.text;
-  const Ended forecast = Child({command(), "forecast", run, "-o", dir / "f.nc", "--json", "--threads", "1"}).wait();
+  const Ended forecast =
+      Child({command(), "forecast", run, "-o", dir / "f.nc", "--json", "--threads", "1"}).wait();
   ASSERT_EQ(forecast.code, 0) << forecast.text;
   EXPECT_NEAR(json::parse(forecast.text).at("loss").get<double>() / validations(run).at(2), 1, 1e-6);
   EXPECT_NE(train(dir / "plain", {"train.steps=2", "train.loss=mae"}, "1").text, e.text);
-  const Ended wrong = train(dir / "wrong", {"train.steps=2", "train.loss=mae", "train.variable_weights=[q=3]"}, "1");
+  const Ended wrong =
+      train(dir / "wrong", {"train.steps=2", "train.loss=mae", "train.variable_weights=[q=3]"}, "1");
   EXPECT_EQ(wrong.code, 2) << wrong.text;
   EXPECT_NE(wrong.text.find("'q' is no variable or channel"), std::string::npos) << wrong.text;
 }
@@ -135,10 +140,11 @@ TEST_F(AveragedRun, IsForecastWithTheWeightsOfItsLoss) {
 TEST_F(AveragedRun, KeepsItsLastCheckpointsAndTheBest) {
   const Folder dir;
   const std::string run = dir / "run";
-  const Ended e = train(run, {"train.steps=6", "train.checkpoint_keep=2", "train.checkpoint_best=true",
-                              "train.valid_every=1", "train.lr_schedule=step", "train.lr_step_size=3",
-                              "train.lr_gamma=0.5"},
-                        "1");
+  const Ended e =
+      train(run,
+            {"train.steps=6", "train.checkpoint_keep=2", "train.checkpoint_best=true", "train.valid_every=1",
+             "train.lr_schedule=step", "train.lr_step_size=3", "train.lr_gamma=0.5"},
+            "1");
   ASSERT_EQ(e.code, 0) << e.text;
   const std::string best = fs::read_symlink(run + "/checkpoints/best").string();
   std::vector<std::string> kept;
@@ -148,7 +154,8 @@ TEST_F(AveragedRun, KeepsItsLastCheckpointsAndTheBest) {
   std::vector<std::string> wanted = {"step-00000005", "step-00000006"};
   if (best < wanted[0]) wanted.insert(wanted.begin(), best);
   EXPECT_EQ(kept, wanted);
-  EXPECT_EQ(Child({command(), "export", run + "/checkpoints/best", "-o", dir / "w.safetensors"}).wait().code, 0);
+  EXPECT_EQ(Child({command(), "export", run + "/checkpoints/best", "-o", dir / "w.safetensors"}).wait().code,
+            0);
 }
 
 }  // namespace

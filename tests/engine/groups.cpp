@@ -38,8 +38,10 @@ double off(const Plan& plan, const std::string& name, const float* data, int64_t
            const Mpi& mpi) {
   double error = 0, moved = 0;
   for (const Param& p : plan.params) {
-    if (p.name.ends_with(".k.bias")) continue;  // softmax ignores it: its gradient is noise, and Adam follows that
-    const std::vector<double>&now = group_values(name + "/" + p.name), &before = group_values("init/" + p.name);
+    if (p.name.ends_with(".k.bias"))
+      continue;  // softmax ignores it: its gradient is noise, and Adam follows that
+    const std::vector<double>&now = group_values(name + "/" + p.name),
+          &before = group_values("init/" + p.name);
     for (const ElementRun& r : kept_runs(plan, p, buffer))
       for (int64_t i = 0; i < r.count; ++i) {
         const double wanted = now.at(r.whole + i), is = data[r.offset + i];
@@ -54,7 +56,11 @@ double off(const Plan& plan, const std::string& name, const float* data, int64_t
 std::vector<Words> layouts_of_groups(int ranks) {
   const std::string one = "policy.micro_batch=1";
   if (ranks == 1)
-    return {{}, {one}, {"policy.offload_optimizer=true", "policy.bucket_mb=0.01"}, {"policy.amp=bf16"}};
+    return {{},
+            {one},
+            {"policy.zero=3", "policy.offload_parameters=true"},
+            {"policy.offload_optimizer=true", "policy.bucket_mb=0.01"},
+            {"policy.amp=bf16"}};
   if (ranks == 2)
     return {{"layout.dp=2"},
             {"layout.tp=2"},
@@ -63,6 +69,10 @@ std::vector<Words> layouts_of_groups(int ranks) {
             {"layout.dp=2", "policy.zero=2", one, "policy.bucket_mb=0.005"},
             {"layout.dp=2", "policy.zero=3"},
             {"layout.dp=2", "policy.zero=3", "policy.offload_optimizer=true"},
+            {"layout.dp=2", "policy.zero=3", "policy.offload_parameters=true"},
+            {"layout.dp=2", "policy.zero=3", "policy.offload_parameters=true",
+             "policy.offload_optimizer=true", one, "policy.overlap=false"},
+            {"layout.dp=2", "policy.zero=3", "policy.offload_parameters=true", "policy.amp=bf16"},
             {"layout.dp=2", "policy.zero=1", "policy.amp=bf16"}};
   return {{"layout.dp=2", "layout.tp=2", "policy.zero=3", "policy.sequence_parallel=true"},
           {"layout.dp=2", "layout.cp=2", "policy.zero=2"},
@@ -82,7 +92,8 @@ TEST(Groups, AgreeWithPyTorchInEveryLayout) {
         const RunSpec spec = spec_of_groups(optimizer, layout);
         const bool sixteen = spec.policy.amp == "bf16";
         InProcess run(spec, mpi, title);
-        run.start_from(SafetensorsReader(source_dir() + "/tests/fixtures/groups_fixture.safetensors"), "init/");
+        run.start_from(SafetensorsReader(source_dir() + "/tests/fixtures/groups_fixture.safetensors"),
+                       "init/");
         run.begin_average();
         run.samples_from([&](const BatchTensor& t, int64_t sample) {
           return group_values(t.name).data() + sample * t.sample;
@@ -91,7 +102,8 @@ TEST(Groups, AgreeWithPyTorchInEveryLayout) {
           const double wanted = group_values(optimizer + "/losses").at(step);
           EXPECT_LE(mpi.max_of(std::abs(run.step(step).loss / wanted - 1)), sixteen ? 2e-2 : 2e-6);
         }
-        // Adam's first steps are as large for small gradients as for others: of 16 bits those are mostly noise.
+        // Adam's first steps are as large for small gradients as for others: of 16 bits those are mostly
+        // noise.
         const double bound = sixteen ? (optimizer == "sgd" ? 2e-3 : 0.08) : 1e-4;
         const double weights = off(run.plan, optimizer, run.weights().params, &Shard::params, mpi);
         EXPECT_LE(weights, bound);

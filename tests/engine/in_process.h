@@ -62,13 +62,15 @@ class InProcess {
   const Plan plan;
 
   /// `weighted`: of the run, where weights of the loss were made of names
-  InProcess(const RunSpec& spec, const Mpi& mpi, const std::string& title, const TrainSpec* weighted = nullptr)
+  InProcess(const RunSpec& spec, const Mpi& mpi, const std::string& title,
+            const TrainSpec* weighted = nullptr)
       : plan(build_plan(spec, spec.layout.world() == 1 ? 0 : mpi.rank(), cpu_workspace(1))),
         spec_(spec),
         train_(link(plan, plan.train, spec.run.serial)),
         arena_(plan.memory.arena) {
     if (plan.memory.host > 0) host_.emplace(plan.memory.host);
-    backend_.emplace(plan, arena_.data(), weighted ? *weighted : spec_.train, host_ ? host_->data() : nullptr);
+    backend_.emplace(plan, arena_.data(), weighted ? *weighted : spec_.train,
+                     host_ ? host_->data() : nullptr);
     if (spec.layout.world() > 1) comm_.emplace(plan.groups);
     // Half of the layouts with a communication thread, half without: by name, the same on every rank.
     execute_.emplace(plan, *backend_, comm_ ? &*comm_ : nullptr,

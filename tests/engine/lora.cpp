@@ -148,8 +148,7 @@ void expect_like_pytorch(const Case& c, const Words& layout, double loss_bound, 
     const Idle idle = run.idle();
     EXPECT_LE(idle.scratch, idle.excused);
     EXPECT_LE(idle.saved, kSlack);
-    if (mpi.rank() == 0)
-      std::printf("%-90s loss %.1e, gradients %.1e\n", title.c_str(), e.loss, e.gradient);
+    if (mpi.rank() == 0) std::printf("%-90s loss %.1e, gradients %.1e\n", title.c_str(), e.loss, e.gradient);
   } catch (const std::exception& error) {  // the others wait for this rank
     std::printf("FAILED on rank %d: %s in %s\n", mpi.rank(), error.what(), title.c_str());
     std::fflush(stdout);
@@ -184,11 +183,12 @@ std::vector<Words> layouts_of(int ranks) {
             {"layout.dp=2", "policy.zero=2", one},
             {"layout.dp=2", "policy.zero=2", two, "policy.bucket_mb=0.01", "policy.overlap=false"},
             {"layout.dp=2", "policy.zero=3", "policy.bucket_mb=0.01"},
-            {"layout.dp=2", "policy.zero=3", one, "policy.recompute=full"}};
+            {"layout.dp=2", "policy.zero=3", one, "policy.recompute=full"},
+            {"layout.dp=2", "policy.zero=3", one, "policy.offload_parameters=true"}};
   return {{"layout.dp=2", "layout.tp=2"},
           {"layout.dp=2", "layout.tp=2", one, "policy.zero=1"},
           {"layout.dp=2", "layout.tp=2", two, "policy.zero=2"},
-          {"layout.dp=2", "layout.tp=2", one, "policy.zero=3"},
+          {"layout.dp=2", "layout.tp=2", one, "policy.zero=3", "policy.offload_parameters=true"},
           {"layout.dp=2", "layout.tp=2", one, "policy.zero=3", sequence},
           {"layout.cp=2", "layout.tp=2", one},
           {"layout.pp=2", "layout.cp=2", one},

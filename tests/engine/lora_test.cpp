@@ -38,12 +38,17 @@ class LoraRun : public testing::Test {
             "run.threads=1", "train.lr_schedule=constant"};
   }
   static Words adapters() {
-    return {"train.init_from=" + base_run(), "train.lora_rank=4", "train.lora_alpha=8",
-            "train.lora_targets=[blocks.*.attn, blocks.*.mlp.fc1]", "train.lr=1e-2",
-            "train.checkpoint_every=3", "train.valid_every=3"};
+    return {"train.init_from=" + base_run(),
+            "train.lora_rank=4",
+            "train.lora_alpha=8",
+            "train.lora_targets=[blocks.*.attn, blocks.*.mlp.fc1]",
+            "train.lr=1e-2",
+            "train.checkpoint_every=3",
+            "train.valid_every=3"};
   }
   static Ended train(const std::string& run, const Words& more, const char* ranks, const Words& words = {}) {
-    return train_command(data() + adapters() + more + Words{"run.out=" + run}, Words{"--ranks", ranks} + words);
+    return train_command(data() + adapters() + more + Words{"run.out=" + run},
+                         Words{"--ranks", ranks} + words);
   }
   static std::string base_run() { return *shared_ / "base"; }
   static std::string adapted_run() { return *shared_ / "adapted"; }

@@ -1,5 +1,5 @@
-// Run by mpiexec with 1, 2 or 4 ranks: losses with weights by variable, level and intensity against PyTorch in
-// float64 (tests/fixtures/make_losses.py), under layouts of that world: loss and every gradient.
+// Run by mpiexec with 1, 2 or 4 ranks: losses with weights by variable, level and intensity against PyTorch
+// in float64 (tests/fixtures/make_losses.py), under layouts of that world: loss and every gradient.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -48,7 +48,9 @@ std::vector<NetChannel> predicted_channels() {
 std::vector<Words> layouts_of_losses(int ranks) {
   if (ranks == 1) return {{}, {"policy.micro_batch=1"}};
   if (ranks == 2)
-    return {{"layout.dp=2"}, {"layout.cp=2"}, {"layout.tp=2", "policy.sequence_parallel=true"},
+    return {{"layout.dp=2"},
+            {"layout.cp=2"},
+            {"layout.tp=2", "policy.sequence_parallel=true"},
             {"layout.pp=2", "policy.micro_batch=2"}};
   return {{"layout.dp=2", "layout.cp=2", "policy.zero=3"}};
 }
@@ -76,11 +78,12 @@ TEST(ChannelLosses, AgreeWithFloat64InEveryLayout) {
         double error = 0, size = 0;
         for (const Param& p : run.plan.params) {
           const std::vector<double>&before = loss_values("init/" + p.name),
-                             &gradient = loss_values(c.name + "/grad/" + p.name);
+                &gradient = loss_values(c.name + "/grad/" + p.name);
           for (const ElementRun& r : kept_runs(run.plan, p, &Shard::params))
             for (int64_t i = 0; i < r.count; ++i) {
               const double now = run.weights().params[r.offset + i];
-              const double g = (before.at(r.whole + i) - now) / spec.train.lr, wanted = gradient.at(r.whole + i);
+              const double g = (before.at(r.whole + i) - now) / spec.train.lr,
+                           wanted = gradient.at(r.whole + i);
               error += (g - wanted) * (g - wanted), size += wanted * wanted;
             }
         }
@@ -97,8 +100,8 @@ TEST(ChannelLosses, AgreeWithFloat64InEveryLayout) {
     }
 }
 
-// Of the source's 4 + 5 x 13 channels: surface 2t 3.5, 10u 0.77, 10v 0.66, msl 1.6; z 3.5, q 0.8, t 1.7, u 0.87,
-// v 0.6 on every level; alpha 1/4, beta and gamma 1
+// Of the source's 4 + 5 x 13 channels: surface 2t 3.5, 10u 0.77, 10v 0.66, msl 1.6; z 3.5, q 0.8, t 1.7, u
+// 0.87, v 0.6 on every level; alpha 1/4, beta and gamma 1
 TEST(ChannelLosses, AurorasAreThoseOfItsSource) {
   RunSpec spec = load_run_spec(
       source_dir() + "/configs/models/aurora-small.yaml",

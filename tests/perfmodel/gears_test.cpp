@@ -96,6 +96,7 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
   }
   s.train.optimizer = test::one_of<const char*>(random, {"adam", "adamw", "sgd"});
   s.policy.offload_optimizer = random() % 12 == 0;
+  s.policy.offload_parameters = random() % 12 == 0;  // where ZeRO's stage is 3
   s.policy.cp_kind = test::one_of<const char*>(random, {"allgather", "ring", "ulysses"});
   s.policy.overlap = random() % 4 != 0;
   if (s.net.words() && s.layout.cp == 1 && random() % 3 == 0) s.policy.attention = "unfused";
@@ -145,6 +146,7 @@ std::vector<Gap> gaps_of(int wanted, const std::vector<const char*>& kinds, cons
   while (static_cast<int>(gaps.size()) < wanted) {
     RunSpec s = random_spec(random, kinds);
     if (s.layout.dp * s.layout.cp > 1) s.policy.zero = zero[random() % zero.size()];
+    s.policy.offload_parameters &= s.policy.zero == 3;
     const Machine m = test::cluster(test::one_of<const char*>(random, {"dgx-a100", "dgx-h100", "frontier"}));
     try {
       const double replay = replayed(s, m);

@@ -1,5 +1,5 @@
-// What is frozen is absent: from the gradients, the moments, the ops that write them and the wire; its weights
-// are read by both passes, and nothing else of it is in memory.
+// What is frozen is absent: from the gradients, the moments, the ops that write them and the wire; its
+// weights are read by both passes, and nothing else of it is in memory.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -33,7 +33,9 @@ HeldParams held(const Plan& plan) {
   return h;
 }
 
-int64_t elements(const Plan& plan, const View& v) { return v ? plan.buffers[v.buffer].count : 0; }
+int64_t elements(const Plan& plan, const View& v) {
+  return v ? plan.buffers[v.buffer].count : 0;
+}
 
 const Words kFreeze = {"train.freeze=[patch_embed, blocks.*.attn, blocks.*.norm1]"};
 const Words kLora = {"train.lora_rank=4", "train.lora_targets=[blocks.*.attn, blocks.*.mlp]"};
@@ -81,14 +83,14 @@ TEST(Frozen, NothingOfItIsReduced) {
   for (const Words& words : {kFreeze, kLora})
     for (const int64_t zero : {0, 1, 2, 3}) {
       Words all = words;
-      for (const std::string& w :
-           {std::string("layout.dp=4"), "policy.zero=" + std::to_string(zero), std::string("train.global_batch=8"),
-            std::string("policy.micro_batch=2")})
+      for (const std::string& w : {std::string("layout.dp=4"), "policy.zero=" + std::to_string(zero),
+                                   std::string("train.global_batch=8"), std::string("policy.micro_batch=2")})
         all.push_back(w);
       const Plan plan = build_plan(tiny_spec(all), 0, {});
       double sent = 0, gathered = 0;
       for (const Op& op : plan.ops) {
-        if (op.lane != Lane::dp || op.path.starts_with("optimizer") || op.path.starts_with("metrics")) continue;
+        if (op.lane != Lane::dp || op.path.starts_with("optimizer") || op.path.starts_with("metrics"))
+          continue;
         if (op.kind == OpKind::all_gather)
           gathered += work(op, plan).wire_bytes;
         else
@@ -104,7 +106,8 @@ TEST(Frozen, NothingOfItIsReduced) {
         for (const Op& op : plan.ops)
           if (op.kind == OpKind::all_gather && op.path.starts_with("params/dp"))
             spread += work(op, plan).wire_bytes;
-        EXPECT_LE(spread, 2 * (1.1 * 4.0 * 0.75 * static_cast<double>(h.trained) + 4096));  // init, and the step
+        EXPECT_LE(spread,
+                  2 * (1.1 * 4.0 * 0.75 * static_cast<double>(h.trained) + 4096));  // init, and the step
       }
     }
 }
@@ -177,7 +180,8 @@ TEST(Frozen, NamesThatAreNoneAreRefused) {
   refused({"train.freeze=['*']"}, "train.freeze", "nothing to train");
   refused({"train.freeze=[blocks.0.attn.q]"}, "train.freeze", "one matrix");
   refused({"train.lora_rank=4", "train.lora_targets=[blocks.0.attn.q]"}, "train.lora_targets", "one linear");
-  refused({"train.lora_rank=4", "train.lora_targets=[patch_embed]"}, "train.lora_targets", "can have an adapter");
+  refused({"train.lora_rank=4", "train.lora_targets=[patch_embed]"}, "train.lora_targets",
+          "can have an adapter");
   refused({"train.lora_rank=4"}, "train.lora_targets", "is empty");
   refused({"train.lora_targets=[blocks]"}, "train.lora_targets", "train.lora_rank is 0");
 }

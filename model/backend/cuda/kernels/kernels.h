@@ -169,7 +169,8 @@ struct Sgd {
 void sgd(const Sgd& s, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2,
          float* p, float* buf, void* p16, DType type16, const Groups& groups, cudaStream_t stream);
 /// average += rate (x - average), where the step of `scalars` is not skipped
-void average(int64_t n, float rate, const float* x, const float* scalars, float* average, cudaStream_t stream);
+void average(int64_t n, float rate, const float* x, const float* scalars, float* average,
+             cudaStream_t stream);
 void swap(int64_t n, float* x, float* y, cudaStream_t stream);
 
 // ---- attention_*.cu ---------------------------------------------------------------------------------------

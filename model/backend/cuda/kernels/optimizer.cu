@@ -177,7 +177,8 @@ __global__ void __launch_bounds__(kThreads)
     average[i] += rate * (x[i] - average[i]);
 }
 
-__global__ void __launch_bounds__(kThreads) swap_kernel(int64_t n, float* __restrict__ x, float* __restrict__ y) {
+__global__ void __launch_bounds__(kThreads)
+    swap_kernel(int64_t n, float* __restrict__ x, float* __restrict__ y) {
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
     const float a = x[i];
@@ -231,8 +232,7 @@ void loss_scale(float least, int64_t window, float* norm2, float* scalars, cudaS
 }
 
 void adam(const Adam& a, int64_t n, const void* g, DType type_g, const float* scalars, const float* norm2,
-          float* p, float* m, float* v, void* p16, DType type16, const Groups& groups,
-          cudaStream_t stream) {
+          float* p, float* m, float* v, void* p16, DType type16, const Groups& groups, cudaStream_t stream) {
   if (n == 0) return;
   const AdamConstants c{a, static_cast<float>(1.0 - static_cast<double>(a.beta1)),
                         static_cast<float>(1.0 - static_cast<double>(a.beta2))};
@@ -258,7 +258,8 @@ void sgd(const Sgd& s, int64_t n, const void* g, DType type_g, const float* scal
   });
 }
 
-void average(int64_t n, float rate, const float* x, const float* scalars, float* average, cudaStream_t stream) {
+void average(int64_t n, float rate, const float* x, const float* scalars, float* average,
+             cudaStream_t stream) {
   if (n == 0) return;
   launch(average_kernel, filling_grid(n, kThreads), kThreads, 0, stream, n, rate, x, scalars, average);
 }

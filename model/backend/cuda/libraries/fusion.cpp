@@ -62,8 +62,8 @@ class Finder {
 
   // GELU's input lies beside the result, in rows of n: cuBLASLt wants them on 8 elements.
   bool takes_gelu(const Op& p, const Op& x) const {
-    return x.a.activation == Activation::gelu_tanh && !p.a.accumulate && p.a.scale == 0 && halves(p.reads[0]) &&
-           halves(p.writes[0]) && p.a.n % 8 == 0 && x.a.m * x.a.n == p.a.m * p.a.n &&
+    return x.a.activation == Activation::gelu_tanh && !p.a.accumulate && p.a.scale == 0 &&
+           halves(p.reads[0]) && halves(p.writes[0]) && p.a.n % 8 == 0 && x.a.m * x.a.n == p.a.m * p.a.n &&
            type(x.reads[0]) == type(p.writes[0]);
   }
   bool gelu(const Op& p, const Op& x) const {

@@ -68,7 +68,12 @@ struct Gemms::Product {
   cublasLtMatmulAlgo_t algorithm{};
 
   Product(const Api& a, const GemmKey& key, int sms)
-      : api(a), text(text_of(key)), bias(key.bias), accumulate(key.accumulate), fused(key.fused), scale(key.scale) {
+      : api(a),
+        text(text_of(key)),
+        bias(key.bias),
+        accumulate(key.accumulate),
+        fused(key.fused),
+        scale(key.scale) {
     const ColumnMajor c = column_major(key);
     const cublasComputeType_t compute = key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     api.must(api.desc_create(&desc, compute, CUDA_R_32F), text);

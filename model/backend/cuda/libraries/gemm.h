@@ -28,7 +28,7 @@ struct GemmKey {  // all that an algorithm's choice depends on
   bool bias = false, accumulate = false, tf32 = false;
   Fused fused = Fused::none;
   float scale = 1;  // of the product
-  int align = 16;  // bytes that all operands lie on; no access is wider than 16
+  int align = 16;   // bytes that all operands lie on; no access is wider than 16
   auto operator<=>(const GemmKey&) const = default;  // NOLINT(modernize-use-nullptr): its own 0
 };
 struct GemmOperands {
