@@ -259,12 +259,11 @@ GraphcastSpec distinct_parts(GraphcastSpec n) {
 }
 
 NetLimits limits_of(const GraphcastSpec& n) {
-  return {.tp = {},
+  return {.tp = {{"net.mlp_hidden_size", n.mlp_hidden_size}},
           .kv_heads = 1,
           .tokens = n.tokens(),
           .inner_parts = n.num_gnn_layers + 2,
-          .no_tp = "a graphcast's latent width is not cut yet",
-          .no_sequence = "a graphcast's latent width is not cut yet",
+          .no_sequence = "a graphcast's nodes and edges are not cut by rows over layout.tp",
           .attends = false};
 }
 

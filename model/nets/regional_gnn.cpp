@@ -254,12 +254,11 @@ std::optional<GridBox> predicted_region(const NetSpec& net) {
 }
 
 NetLimits limits_of(const RegionalGnnSpec& n) {
-  return {.tp = {},
+  return {.tp = {{"net.mlp_hidden_size", n.mlp_hidden_size}},
           .kv_heads = 1,
           .tokens = n.tokens(),
           .inner_parts = n.num_gnn_layers,
-          .no_tp = "a regional-gnn's latent width is not cut yet",
-          .no_sequence = "a regional-gnn's latent width is not cut yet",
+          .no_sequence = "a regional-gnn's nodes and edges are not cut by rows over layout.tp",
           .attends = false};
 }
 

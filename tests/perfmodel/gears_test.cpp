@@ -86,7 +86,7 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
     s.policy.recompute_num_layers = test::one_of<int64_t>(random, {1, 2, 3});
   }
   if (kind == "regional-gnn" || kind == "graphcast")
-    s.layout.tp = s.layout.cp = 1, s.policy.sequence_parallel = false;
+    s.layout.cp = 1, s.policy.sequence_parallel = false;
   if (kind == "aurora") s.layout.cp = 1, s.policy.sequence_parallel = false;
   if (kind == "mlp") {  // which nothing else cuts; a sample is a row
     s.layout.tp = s.layout.cp = 1;
