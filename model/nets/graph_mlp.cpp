@@ -145,14 +145,17 @@ View GraphMlp::backward(const View& dh, int64_t rows) {
   return dy;
 }
 
-// Where the first linear is cut, what each rank has is its part of a sum: what is there enters it once.
-void GraphMlp::backward_input(size_t operand, const View& du, const View& dx, int64_t rows, bool add) const {
+// Where the first linear is cut, what each rank has is its part of a sum, which what is there enters once; the
+// weight gradient runs under the reduction.
+void GraphMlp::backward_operand(size_t operand, const View& x, const View& du, const View& dx, int64_t rows,
+                                bool add) const {
   const Linear& l = weights_[operand];
   const std::string path = path_ + "/" + operands_[operand].name;
   const bool sums = tp_ > 1 && cut_axis(0) == 0, apart = sums && add;
   const View part = apart ? b_.scratch(path + ".dx", e_.act, rows * l.in) : dx;
   layers_.linear_backward_input(path, l, du, part, rows, add && !apart);
   if (sums) layers_.result(path + "/backward_input", part);
+  backward_weight(operand, x, du, rows);
   if (apart)
     b_.emit(OpKind::residual_add, path + "/backward_input/add", {.m = 1, .n = part.count}, {dx, part}, {dx});
 }

@@ -51,8 +51,10 @@ class GraphMlp {
   // ---- backward ----
   /// Gradient of the result, act -> that of first()'s, act. All parameters but the first weights' are done.
   View backward(const View& dh, int64_t rows);
-  /// dx [rows, width] (+)= du W_i, of the type of dx; `add` needs f32
-  void backward_input(size_t operand, const View& du, const View& dx, int64_t rows, bool add) const;
+  /// dx [rows, width] (+)= du W_i, of the type of dx, and the gradient of W_i, du^T x; `add` needs f32
+  void backward_operand(size_t operand, const View& x, const View& du, const View& dx, int64_t rows,
+                        bool add) const;
+  /// Of an operand whose gradient nobody reads
   void backward_weight(size_t operand, const View& x, const View& du, int64_t rows) const;
   /// Of an MLP whose result nobody reads
   void zero_gradients() const;

@@ -143,8 +143,7 @@ class GraphHead : public NetPart {
 
   void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
     const View du = mlp_.backward(loss_.backward(pred_, wanted_), at_.rows);
-    mlp_.backward_input(0, du, in[0].dx, at_.rows, false);
-    mlp_.backward_weight(0, x_, du, at_.rows);
+    mlp_.backward_operand(0, x_, du, in[0].dx, at_.rows, false);
   }
 
  private:
