@@ -37,14 +37,16 @@ void GraphMlp::declare(Declare& d) {
                cut_axis(0)}},
              {});
   const auto bias = [&](size_t i, int64_t width) {
-    d.tensor(biases_[i], false,
-             {{name_ + "." + std::to_string(i) + ".bias", {width}, Init::zero, 0, cut_axis(i) == 0 ? 0 : -1}});
+    d.tensor(
+        biases_[i], false,
+        {{name_ + "." + std::to_string(i) + ".bias", {width}, Init::zero, 0, cut_axis(i) == 0 ? 0 : -1}});
   };
   bias(0, H);
   for (size_t i = 0; i < linears_.size(); ++i) {
     const int64_t out = i + 1 < linears_.size() ? H : shape_.out;
     const std::string name = name_ + "." + std::to_string(i + 1);
-    d.linear(linears_[i], H, out, {{name + ".weight", {out, H}, Init::uniform, bound(H), cut_axis(i + 1)}}, {});
+    d.linear(linears_[i], H, out, {{name + ".weight", {out, H}, Init::uniform, bound(H), cut_axis(i + 1)}},
+             {});
     bias(i + 1, out);
   }
   if (!shape_.norm) return;
@@ -145,8 +147,8 @@ View GraphMlp::backward(const View& dh, int64_t rows) {
   return dy;
 }
 
-// Where the first linear is cut, what each rank has is its part of a sum, which what is there enters once; the
-// weight gradient runs under the reduction.
+// Where the first linear is cut, what each rank has is its part of a sum, which what is there enters once;
+// the weight gradient runs under the reduction.
 void GraphMlp::backward_operand(size_t operand, const View& x, const View& du, const View& dx, int64_t rows,
                                 bool add) const {
   const Linear& l = weights_[operand];

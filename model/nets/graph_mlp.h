@@ -61,7 +61,7 @@ class GraphMlp {
 
   View last_weight() const { return weights_.back().weight; }  // of the first linear: written last
   View first_bias() const { return biases_[0]; }               // written last of what is no weight
-  int64_t hidden() const { return held(0); }  // of first()'s result, as held here
+  int64_t hidden() const { return held(0); }                   // of first()'s result, as held here
 
  private:
   /// Of linear i, counted from the first: what tensor parallelism cuts of its weight [out, in] (-1: nothing)

@@ -95,7 +95,8 @@ TEST(RegionalGnnTraining, CutsMlpsOfAnyDepth) {
     TestNet net = kGraph;
     net.set.push_back(std::string("net.mlp_num_hidden_layers=") + layers);
     expect_like_one_rank({"layout.tp=2", "layout.cp=2", "policy.micro_batch=6"}, net);
-    expect_like_one_rank({"layout.tp=2", "layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"}, net);
+    expect_like_one_rank({"layout.tp=2", "layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"},
+                         net);
   }
 }
 
