@@ -2,11 +2,12 @@
 
     bench/peers/run.sh                                    # the usual two nets, fp32 and bf16, all cores
     bench/peers/run.sh --threads 1 --amp bf16 configs/models/vit-small.yaml
+    bench/peers/run.sh --threads 2 configs/models/regional-gnn.yaml --set policy.recompute=selective
 
 Isobar runs the config on noise made in memory; PyTorch gets the same net, batch, optimizer, precision and thread count
 (bench/peers/vit.py), in eager mode and through torch.compile, and the faster of the two is the peer. Its allocator is
 told to keep memory (PEER_ENV), which makes its bf16 step some 10 % faster. The two then alternate: A B A B ... Times are
-of steps after warm-up, without waiting for data. Results: bench/results/peers-<cpu>.json.
+of steps after warm-up, without waiting for data; peak memory is the process's resident set at its largest. Results: bench/results/peers-<cpu>.json.
 """
 
 import argparse
@@ -27,40 +28,56 @@ PEER_ENV = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "8000000000", "MA
 
 
 def run_command(command, cores, threads, extra_env=None):
-    """Runs on the given cores; returns stdout. A failure ends the comparison with the command's own words."""
+    """Runs on the given cores; returns stdout, and peak memory in bytes. A failure ends the comparison with the
+    command's own words."""
     env = os.environ | {"OMP_NUM_THREADS": str(threads)} | (extra_env or {})
     pin = lambda: os.sched_setaffinity(0, cores)
-    done = subprocess.run(command, env=env, preexec_fn=pin, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"failed ({done.returncode}): {' '.join(map(str, command))}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
-    return done.stdout
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        child = subprocess.Popen(command, env=env, preexec_fn=pin, stdout=out, stderr=err)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0), err.seek(0)
+        text = out.read()
+        if child.returncode != 0:
+            sys.exit(f"failed ({child.returncode}): {' '.join(map(str, command))}\n{text[-2000:]}{err.read()[-4000:]}")
+    return text, used.ru_maxrss * 1024
 
 
 def run_isobar(args, config, batch, amp, threads, cores, steps):
-    """Returns (seconds of each timed step, the run_start event)."""
+    """Returns (seconds of each timed step, the run_start event, peak memory in bytes)."""
     with tempfile.TemporaryDirectory() as out:
         sets = [f"run.out={out}/run", f"run.threads={threads}", f"policy.amp={amp}", f"train.global_batch={batch}",
                 f"train.steps={steps + WARMUP}", "policy.micro_batch=0", "data.train=", "data.valid=", "data.workers=0"]
+        sets += args.set
         command = [str(args.isobar), "train", str(config), "--json"]
         for item in sets:
             command += ["--set", item]
-        run_command(command, cores, threads)
+        _, peak = run_command(command, cores, threads)
         events = [json.loads(line) for line in (pathlib.Path(out) / "run" / "result.jsonl").read_text().splitlines()]
     steps_seen = [e for e in events if e["event"] == "step"][WARMUP:]
     if len(steps_seen) != steps:
         sys.exit(f"isobar logged {len(steps_seen)} timed steps of {steps} for {config}")
-    return [e["seconds"] - e["data_wait_s"] for e in steps_seen], next(e for e in events if e["event"] == "run_start")
+    return [e["seconds"] - e["data_wait_s"] for e in steps_seen], next(e for e in events if e["event"] == "run_start"), peak
+
+
+def torch_net(net):
+    """The command that times a net of this kind, without what all of them take."""
+    if net["kind"] == "regional-gnn":
+        return [ROOT / "bench/peers/regional_gnn.py", json.dumps(net)]
+    if net["kind"] != "vit":
+        sys.exit(f"no peer times a net of the kind {net['kind']} (there is vit and regional-gnn)")
+    return [ROOT / "bench/peers/vit.py", "--embed-dim", net["embed_dim"], "--depth", net["depth"], "--heads", net["num_heads"],
+            "--patch", net["patch_size"], "--mlp-ratio", net["mlp_ratio"], "--img", net["img_height"], net["img_width"],
+            "--channels", net["in_channels"], net["out_channels"]]
 
 
 def run_torch(args, spec, amp, threads, cores, steps, compiled):
-    """Returns vit.py's result for the net and optimizer of an Isobar run."""
-    net = spec["net"]
-    command = [args.python, str(ROOT / "bench/peers/vit.py"), "--embed-dim", net["embed_dim"], "--depth", net["depth"],
-               "--heads", net["num_heads"], "--patch", net["patch_size"], "--mlp-ratio", net["mlp_ratio"],
-               "--img", net["img_height"], net["img_width"], "--channels", net["in_channels"], net["out_channels"],
-               "--batch", spec["train"]["global_batch"], "--optimizer", spec["train"]["optimizer"], "--amp", amp,
-               "--threads", threads, "--steps", steps, "--warmup", WARMUP] + (["--compile"] if compiled else [])
-    return json.loads(run_command(list(map(str, command)), cores, threads, PEER_ENV).splitlines()[-1])
+    """Returns the peer's result for the net and optimizer of an Isobar run."""
+    command = [args.python, *torch_net(spec["net"]), "--batch", spec["train"]["global_batch"], "--optimizer",
+               spec["train"]["optimizer"], "--amp", amp, "--threads", threads, "--steps", steps,
+               "--warmup", WARMUP] + (["--compile"] if compiled else [])
+    text, peak = run_command(list(map(str, command)), cores, threads, PEER_ENV)
+    return json.loads(text.splitlines()[-1]) | {"peak_bytes": peak}
 
 
 def spread(seconds):
@@ -74,7 +91,7 @@ def compare(args, config, batch, amp, threads, cores):
     """One row of the table: probes both, then alternates `args.rounds` times."""
     name = f"{pathlib.Path(config).stem} batch {batch} {'fp32' if amp == 'none' else amp} {threads} threads"
     say = lambda text: print(f"   {name}: {text}", file=sys.stderr, flush=True)
-    probe, start = run_isobar(args, config, batch, amp, threads, cores, 2)
+    probe, start, peak = run_isobar(args, config, batch, amp, threads, cores, 2)
     spec = start["spec"]
     modes = {mode: run_torch(args, spec, amp, threads, cores, 3, mode == "compile") for mode in args.torch_modes}
     mode = min(modes, key=lambda m: min(modes[m]["seconds"]))
@@ -86,13 +103,14 @@ def compare(args, config, batch, amp, threads, cores):
     isobar, torch, rounds = [], [], []
     for i in range(args.rounds):
         b = run_torch(args, spec, amp, threads, cores, torch_steps, mode == "compile")["seconds"]
-        a, _ = run_isobar(args, config, batch, amp, threads, cores, isobar_steps)
+        a, *_ = run_isobar(args, config, batch, amp, threads, cores, isobar_steps)
         isobar, torch = isobar + a, torch + b
         rounds.append(statistics.median(b) / statistics.median(a))
         say(f"round {i + 1}/{args.rounds}: isobar {statistics.median(a):.3f} s, torch {statistics.median(b):.3f} s")
     a, b = spread(isobar), spread(torch)
     return {"config": config, "global_batch": batch, "amp": amp, "threads": threads, "parameters": start["parameters"],
-            "isobar": a, "torch": b | {"mode": mode}, "torch_probe_min": {m: min(r["seconds"]) for m, r in modes.items()},
+            "set": args.set, "isobar": a | {"peak_bytes": peak},
+            "torch": b | {"mode": mode, "peak_bytes": modes[mode]["peak_bytes"]}, "torch_probe_min": {m: min(r["seconds"]) for m, r in modes.items()},
             "ratio": b["median"] / a["median"], "ratio_of_min": b["min"] / a["min"],
             "ratio_by_round": rounds}, start["provenance"], modes[mode]
 
@@ -104,13 +122,15 @@ def cpu_name():
 
 def print_table(rows):
     print(f"\n{'net':<12}{'batch':>6}{'precision':>11}{'threads':>9}{'isobar s':>11}{'p10-p90':>16}{'torch s':>10}"
-          f"{'p10-p90':>16}  {'mode':<8}{'ratio':>6}  {'by round':<12}")
+          f"{'p10-p90':>16}  {'mode':<8}{'ratio':>6}  {'by round':<12}"
+          f"{'peak GB':>14}")
     for r in rows:
         a, b = r["isobar"], r["torch"]
         print(f"{pathlib.Path(r['config']).stem:<12}{r['global_batch']:>6}{'fp32' if r['amp'] == 'none' else r['amp']:>11}"
               f"{r['threads']:>9}{a['median']:>11.4f}{a['p10']:>9.3f}-{a['p90']:.3f}{b['median']:>11.4f}"
               f"{b['p10']:>9.3f}-{b['p90']:.3f}  {b['mode']:<8}{r['ratio']:>6.2f}"
-              f"  {min(r['ratio_by_round']):.2f}-{max(r['ratio_by_round']):.2f}")
+              f"  {min(r['ratio_by_round']):.2f}-{max(r['ratio_by_round']):.2f}"
+              f"  {r['isobar']['peak_bytes'] / 1e9:>8.2f} / {r['torch']['peak_bytes'] / 1e9:.2f}")
     print("ratio: torch's median step over Isobar's; above 1 Isobar is faster")
 
 
@@ -119,6 +139,7 @@ def main():
     ap.add_argument("configs", nargs="*", default=list(CASES), help="model configs (default: %(default)s)")
     ap.add_argument("--amp", nargs="+", default=["none", "bf16"], choices=["none", "bf16"])
     ap.add_argument("--threads", type=int, nargs="+", default=[len(os.sched_getaffinity(0))])
+    ap.add_argument("--set", action="append", default=[], help="a key of Isobar's run: policy.recompute=selective (repeatable)")
     ap.add_argument("--batch", type=int, help="global batch (default: of the usual nets; else 1)")
     ap.add_argument("--rounds", type=int, default=3)
     ap.add_argument("--seconds", type=float, default=15, help="about so long per side and round")

@@ -127,7 +127,7 @@ void Declare::linear(Linear& l, const std::string& name, int64_t in, int64_t out
 
 void Declare::linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weights,
                      std::vector<Param> bias) {
-  l.in = in;
+  l.in = weights[0].axis == 1 ? in / at_.tp : in;
   l.out = weights[0].axis == 0 ? out / at_.tp : out;
   l.fp8 = fp8_;
   tensor(l.weight, true, weights);

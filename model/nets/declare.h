@@ -34,7 +34,7 @@ class Declare {
   void tensor(View& v, bool matrix, std::vector<Param> pieces, Held held = Held::once);
   void norm(Norm& n, const std::string& name, int64_t width, double eps, bool beta);
   void linear(Linear& l, const std::string& name, int64_t in, int64_t out, int cut_axis, bool bias);
-  /// Cut by output, if at all; `bias` may be empty.
+  /// Cut as the first of its weights is, if at all; `bias` may be empty.
   void linear(Linear& l, int64_t in, int64_t out, std::vector<Param> weights, std::vector<Param> bias);
 
  private:

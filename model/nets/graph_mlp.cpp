@@ -11,6 +11,7 @@ GraphMlp::GraphMlp(Emission& e, const Sharding& at, std::string path, std::strin
     : e_(e),
       b_(e.b),
       layers_(e, at),
+      tp_(at.tp),
       path_(std::move(path)),
       name_(std::move(name)),
       operands_(std::move(operands)),
@@ -28,30 +29,49 @@ void GraphMlp::declare(Declare& d) {
   for (const Operand& o : operands_) terms += o.width;
   const int64_t H = shape_.hidden;
   for (size_t i = 0; i < operands_.size(); ++i)
-    d.linear(
-        weights_[i], operands_[i].width, H,
-        {{name_ + "." + operands_[i].name + ".weight", {H, operands_[i].width}, Init::uniform, bound(terms)}},
-        {});
-  d.tensor(biases_[0], false, {{name_ + ".0.bias", {H}, Init::zero}});
+    d.linear(weights_[i], operands_[i].width, H,
+             {{name_ + "." + operands_[i].name + ".weight",
+               {H, operands_[i].width},
+               Init::uniform,
+               bound(terms),
+               cut_axis(0)}},
+             {});
+  const auto bias = [&](size_t i, int64_t width) {
+    d.tensor(
+        biases_[i], false,
+        {{name_ + "." + std::to_string(i) + ".bias", {width}, Init::zero, 0, cut_axis(i) == 0 ? 0 : -1}});
+  };
+  bias(0, H);
   for (size_t i = 0; i < linears_.size(); ++i) {
     const int64_t out = i + 1 < linears_.size() ? H : shape_.out;
     const std::string name = name_ + "." + std::to_string(i + 1);
-    d.linear(linears_[i], H, out, {{name + ".weight", {out, H}, Init::uniform, bound(H)}}, {});
-    d.tensor(biases_[i + 1], false, {{name + ".bias", {out}, Init::zero}});
+    d.linear(linears_[i], H, out, {{name + ".weight", {out, H}, Init::uniform, bound(H), cut_axis(i + 1)}},
+             {});
+    bias(i + 1, out);
   }
   if (!shape_.norm) return;
   d.tensor(gamma_, false, {{name_ + ".norm.weight", {shape_.out}, Init::one}});
   d.tensor(beta_, false, {{name_ + ".norm.bias", {shape_.out}, Init::zero}});
 }
 
-Attrs GraphMlp::rows_of(int64_t rows) const {
-  return {.m = rows, .n = shape_.hidden, .accumulate = e_.accumulates(), .activation = Activation::silu};
+// By twos: of a linear by its output and of the next by its input. A last one without a next is whole.
+int GraphMlp::cut_axis(size_t i) const {
+  if (i % 2 == 1) return 1;
+  return i < linears_.size() ? 0 : -1;
+}
+
+int64_t GraphMlp::held(size_t i) const {
+  return cut_axis(i) == 0 ? shape_.hidden / tp_ : shape_.hidden;
+}
+
+Attrs GraphMlp::rows_of(int64_t rows, size_t i) const {
+  return {.m = rows, .n = held(i), .accumulate = e_.accumulates(), .activation = Activation::silu};
 }
 
 // ---- forward ----
 
 View GraphMlp::first(const std::string& pass, const std::vector<View>& x, int64_t rows, bool keep) {
-  u_[0] = b_.hold(path_ + ".u0", e_.act, rows * shape_.hidden, keep);
+  u_[0] = b_.hold(path_ + ".u0", e_.act, rows * held(0), keep);
   // Several products are added up in f32.
   const bool direct = e_.act == DType::f32 || x.size() == 1;
   const View sum = direct ? u_[0] : b_.scratch(path_ + ".sum", DType::f32, u_[0].count);
@@ -71,12 +91,15 @@ View GraphMlp::rest(const std::string& pass, int64_t rows, bool keep) {
   const bool keep_g = keep && e_.spec.policy.recompute != "selective";
   for (size_t i = 0; i < linears_.size(); ++i) {
     const bool last = i + 1 == linears_.size();
-    g_[i] = b_.hold(path_ + ".g" + std::to_string(i), e_.act, rows * shape_.hidden, keep_g);
-    b_.emit(OpKind::activation, layer(i) + "/silu" + pass, rows_of(rows), {u_[i]}, {g_[i]});
+    g_[i] = b_.hold(path_ + ".g" + std::to_string(i), e_.act, rows * held(i), keep_g);
+    b_.emit(OpKind::activation, layer(i) + "/silu" + pass, rows_of(rows, i), {u_[i]}, {g_[i]});
     View& to = last ? x_ : u_[i + 1];
     to = b_.hold(path_ + (last ? ".x" : ".u" + std::to_string(i + 1)), e_.act,
-                 rows * (last ? shape_.out : shape_.hidden), keep);
-    layers_.linear_forward(layer(i + 1) + pass, linears_[i], g_[i], to, rows, biases_[i + 1]);
+                 rows * (last ? shape_.out : held(i + 1)), keep);
+    const bool partial = cut_axis(i + 1) == 1;
+    layers_.linear_forward(layer(i + 1) + pass, linears_[i], g_[i], to, rows,
+                           partial ? layers_.once(biases_[i + 1]) : biases_[i + 1]);
+    if (partial) layers_.result(layer(i + 1) + pass, to);
   }
   return x_;
 }
@@ -108,22 +131,35 @@ View GraphMlp::backward(const View& dh, int64_t rows) {
   for (size_t i = linears_.size(); i-- > 0;) {
     const std::string n = std::to_string(i);
     if (again) {
-      g_[i] = b_.scratch(path_ + ".g" + n, e_.act, rows * shape_.hidden);
-      b_.emit(OpKind::activation, layer(i) + "/silu/recompute", rows_of(rows), {u_[i]}, {g_[i]});
+      g_[i] = b_.scratch(path_ + ".g" + n, e_.act, rows * held(i));
+      b_.emit(OpKind::activation, layer(i) + "/silu/recompute", rows_of(rows, i), {u_[i]}, {g_[i]});
     }
-    const View dg = b_.scratch(path_ + ".dg" + n, e_.act, rows * shape_.hidden);
+    const View dg = b_.scratch(path_ + ".dg" + n, e_.act, rows * held(i));
     layers_.linear_backward_input(layer(i + 1), linears_[i], dy, dg, rows);
+    // The weight gradient runs under the reduction of the input gradient.
+    if (cut_axis(i + 1) == 0) layers_.result(layer(i + 1) + "/backward_input", dg);
     layers_.linear_backward_weight(layer(i + 1), linears_[i], g_[i], dy, rows);
     const View du = e_.split ? e_.operand(path_ + ".du" + n, e_.act, dg.count) : dg;
-    b_.emit(OpKind::activation_backward, layer(i) + "/silu/backward", rows_of(rows), {u_[i], dg},
+    b_.emit(OpKind::activation_backward, layer(i) + "/silu/backward", rows_of(rows, i), {u_[i], dg},
             {du, b_.grad(biases_[i])});
     dy = du;
   }
   return dy;
 }
 
-void GraphMlp::backward_input(size_t operand, const View& du, const View& dx, int64_t rows, bool add) const {
-  layers_.linear_backward_input(path_ + "/" + operands_[operand].name, weights_[operand], du, dx, rows, add);
+// Where the first linear is cut, what each rank has is its part of a sum, which what is there enters once;
+// the weight gradient runs under the reduction.
+void GraphMlp::backward_operand(size_t operand, const View& x, const View& du, const View& dx, int64_t rows,
+                                bool add) const {
+  const Linear& l = weights_[operand];
+  const std::string path = path_ + "/" + operands_[operand].name;
+  const bool sums = tp_ > 1 && cut_axis(0) == 0, apart = sums && add;
+  const View part = apart ? b_.scratch(path + ".dx", e_.act, rows * l.in) : dx;
+  layers_.linear_backward_input(path, l, du, part, rows, add && !apart);
+  if (sums) layers_.result(path + "/backward_input", part);
+  backward_weight(operand, x, du, rows);
+  if (apart)
+    b_.emit(OpKind::residual_add, path + "/backward_input/add", {.m = 1, .n = part.count}, {dx, part}, {dx});
 }
 
 void GraphMlp::backward_weight(size_t operand, const View& x, const View& du, int64_t rows) const {

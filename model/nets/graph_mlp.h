@@ -1,6 +1,7 @@
 // The MLP of graph networks: linears with SiLU between and a LayerNorm behind, whose result is added to a
 // stream. Its first linear may read several operands side by side, each with a weight of its own: what nodes
-// bring to an edge is then multiplied once a node and gathered, not once an edge.
+// bring to an edge is then multiplied once a node and gathered, not once an edge. Tensor parallelism cuts its
+// linears by twos, as it does a transformer's: the first by its output, the next by its input, and so on.
 //
 //   GraphMlp mlp(e, at, "step00/intra", "steps.0.intra", {{"edge", D}, {"sender", D}, {"receiver", D}},
 //   shape); mlp.first(pass, {x}, rows, keep);            // u = sum of x_i W_i^T + b: all operands, or the
@@ -37,7 +38,7 @@ class GraphMlp {
   void declare(Declare& d);
 
   // ---- forward ----
-  /// What has been read of the operands so far, [rows, hidden] act; more may be added to it.
+  /// What has been read of the operands so far, [rows, hidden()] act; more may be added to it.
   View first(const std::string& pass, const std::vector<View>& x, int64_t rows, bool keep);
   /// y = x W_i^T for an operand that is not in first()
   void product(const std::string& pass, size_t operand, const View& x, const View& y, int64_t rows) const;
@@ -50,23 +51,29 @@ class GraphMlp {
   // ---- backward ----
   /// Gradient of the result, act -> that of first()'s, act. All parameters but the first weights' are done.
   View backward(const View& dh, int64_t rows);
-  /// dx [rows, width] (+)= du W_i, of the type of dx; `add` needs f32
-  void backward_input(size_t operand, const View& du, const View& dx, int64_t rows, bool add) const;
+  /// dx [rows, width] (+)= du W_i, of the type of dx, and the gradient of W_i, du^T x; `add` needs f32
+  void backward_operand(size_t operand, const View& x, const View& du, const View& dx, int64_t rows,
+                        bool add) const;
+  /// Of an operand whose gradient nobody reads
   void backward_weight(size_t operand, const View& x, const View& du, int64_t rows) const;
   /// Of an MLP whose result nobody reads
   void zero_gradients() const;
 
   View last_weight() const { return weights_.back().weight; }  // of the first linear: written last
   View first_bias() const { return biases_[0]; }               // written last of what is no weight
-  int64_t hidden() const { return shape_.hidden; }
+  int64_t hidden() const { return held(0); }                   // of first()'s result, as held here
 
  private:
-  Attrs rows_of(int64_t rows) const;
+  /// Of linear i, counted from the first: what tensor parallelism cuts of its weight [out, in] (-1: nothing)
+  int cut_axis(size_t i) const;
+  int64_t held(size_t i) const;  // this rank's width of what is between linears i and i + 1
+  Attrs rows_of(int64_t rows, size_t i) const;
   std::string layer(size_t i) const { return path_ + "/linear" + std::to_string(i); }
 
   Emission& e_;
   Builder& b_;
   const Layers layers_;
+  const int64_t tp_;
   const std::string path_, name_;
   const std::vector<Operand> operands_;
   const MlpShape shape_;

@@ -135,8 +135,7 @@ class GlobeHead : public NetPart {
 
   void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
     const View du = mlp_.backward(loss_.backward(pred_, target_), at_.rows);
-    mlp_.backward_input(0, du, in[0].dx, at_.rows, false);
-    mlp_.backward_weight(0, x_, du, at_.rows);
+    mlp_.backward_operand(0, x_, du, in[0].dx, at_.rows, false);
   }
 
  private:
@@ -259,12 +258,11 @@ GraphcastSpec distinct_parts(GraphcastSpec n) {
 }
 
 NetLimits limits_of(const GraphcastSpec& n) {
-  return {.tp = {},
+  return {.tp = {{"net.mlp_hidden_size", n.mlp_hidden_size}},
           .kv_heads = 1,
           .tokens = n.tokens(),
           .inner_parts = n.num_gnn_layers + 2,
-          .no_tp = "a graphcast's latent width is not cut yet",
-          .no_sequence = "a graphcast's latent width is not cut yet",
+          .no_sequence = "a graphcast's nodes and edges are not cut by rows over layout.tp",
           .attends = false};
 }
 

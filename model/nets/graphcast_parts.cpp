@@ -86,14 +86,11 @@ std::vector<Flow> GlobeEncode::forward(const std::vector<Flow>& in, const Forwar
 void GlobeEncode::backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) {
   const int64_t grid = batch_ * net_.grid, mesh = batch_ * net_.mesh;
   const View du_grid = grid_.backward(of_result(0, out[0].dx), grid);
-  grid_.backward_input(0, du_grid, in[0].dx, grid, true);
-  grid_.backward_weight(0, act_[0], du_grid, grid);
+  grid_.backward_operand(0, act_[0], du_grid, in[0].dx, grid, true);
   const View du = mesh_.backward(of_result(1, out[1].dx), mesh);
   const View dsums = b_.scratch("encode.dsums", e_.act, mesh * D_);
-  mesh_.backward_input(0, du, in[1].dx, mesh, true);
-  mesh_.backward_weight(0, act_[1], du, mesh);
-  mesh_.backward_input(1, du, dsums, mesh, false);
-  mesh_.backward_weight(1, sums_, du, mesh);
+  mesh_.backward_operand(0, act_[1], du, in[1].dx, mesh, true);
+  mesh_.backward_operand(1, sums_, du, dsums, mesh, false);
   const View dfeatures = up_.act_gradient();
   edge_.backward(dsums, dfeatures, false, in[0].dx, true, in[1].dx);
   up_.act_backward(dfeatures);
@@ -136,10 +133,8 @@ void GlobeStep::backward(const std::vector<Gradient>& out, std::vector<Gradient>
   const int64_t mesh = batch_ * net_.mesh;
   const View du = node_.backward(of_result(0, out[0].dx), mesh);
   const View dsums = b_.scratch(path() + ".dsums", e_.act, mesh * D_);
-  node_.backward_input(0, du, in[0].dx, mesh, true);
-  node_.backward_weight(0, act_[0], du, mesh);
-  node_.backward_input(1, du, dsums, mesh, false);
-  node_.backward_weight(1, sums_, du, mesh);
+  node_.backward_operand(0, act_[0], du, in[0].dx, mesh, true);
+  node_.backward_operand(1, sums_, du, dsums, mesh, false);
   edge_.backward(dsums, in[1].dx, !last_, in[0].dx, true, in[0].dx);
 }
 
@@ -181,10 +176,8 @@ void GlobeDecode::backward(const std::vector<Gradient>& out, std::vector<Gradien
   mesh_.zero_gradients();
   const View du = grid_.backward(of_result(0, out[0].dx), grid);
   const View dsums = b_.scratch("decode.dsums", e_.act, grid * D_);
-  grid_.backward_input(0, du, in[0].dx, grid, true);
-  grid_.backward_weight(0, act_[0], du, grid);
-  grid_.backward_input(1, du, dsums, grid, false);
-  grid_.backward_weight(1, sums_, du, grid);
+  grid_.backward_operand(0, act_[0], du, in[0].dx, grid, true);
+  grid_.backward_operand(1, sums_, du, dsums, grid, false);
   const View dfeatures = down_.act_gradient();
   edge_.backward(dsums, dfeatures, false, in[1].dx, false, in[0].dx);
   down_.act_backward(dfeatures);

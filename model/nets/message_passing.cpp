@@ -55,12 +55,9 @@ void EdgeUpdate::backward(const View& dsum, const View& edges, bool add_edges, c
   const View of_receiver = e_.operand(path_ + ".dreceiver", e_.act, batch_ * at_.receivers * H);
   b_.emit(OpKind::segment_sum, path_ + "/gather/backward_receiver", edge_rows(H),
           {du, at_.receiver_offsets(), View{}}, {of_receiver});
-  mlp_.backward_input(kEdge, du, edges, rows, add_edges);
-  mlp_.backward_weight(kEdge, x_[kEdge], du, rows);
-  mlp_.backward_input(kSender, of_sender, senders, batch_ * at_.senders, add_senders);
-  mlp_.backward_weight(kSender, x_[kSender], of_sender, batch_ * at_.senders);
-  mlp_.backward_input(kReceiver, of_receiver, receivers, batch_ * at_.receivers, true);
-  mlp_.backward_weight(kReceiver, x_[kReceiver], of_receiver, batch_ * at_.receivers);
+  mlp_.backward_operand(kEdge, x_[kEdge], du, edges, rows, add_edges);
+  mlp_.backward_operand(kSender, x_[kSender], of_sender, senders, batch_ * at_.senders, add_senders);
+  mlp_.backward_operand(kReceiver, x_[kReceiver], of_receiver, receivers, batch_ * at_.receivers, true);
 }
 
 // ---- the senders' side ----
@@ -194,17 +191,14 @@ void MessageStep::backward(const std::vector<Gradient>& out, std::vector<Gradien
     up_.zero_gradients();
   } else {
     const View du = up_.backward(of_result(kUp), rows_[kUp]);
-    up_.backward_input(0, du, in[kUp].dx, rows_[kUp], true);
-    up_.backward_weight(0, act_[kUp], du, rows_[kUp]);
+    up_.backward_operand(0, act_[kUp], du, in[kUp].dx, rows_[kUp], true);
   }
   const View du = down_.backward(of_result(kDown), rows_[kDown]);
-  down_.backward_input(0, du, in[kDown].dx, rows_[kDown], true);
-  down_.backward_weight(0, act_[kDown], du, rows_[kDown]);
+  down_.backward_operand(0, act_[kDown], du, in[kDown].dx, rows_[kDown], true);
   View dsums[2];
   for (size_t i = 0; i < 2; ++i) {
     dsums[i] = b_.scratch(path() + ".dsums" + std::to_string(i), e_.act, rows_[kDown] * D_);
-    down_.backward_input(1 + i, du, dsums[i], rows_[kDown], false);
-    down_.backward_weight(1 + i, sums_[i], du, rows_[kDown]);
+    down_.backward_operand(1 + i, sums_[i], du, dsums[i], rows_[kDown], false);
   }
   boundary_.backward(dsums[1], in[kBoundary].dx, !last_, in[kUp].dx, !last_, in[kDown].dx);
   intra_.backward(dsums[0], in[kIntra].dx, !last_, in[kDown].dx, true, in[kDown].dx);

@@ -143,8 +143,7 @@ class GraphHead : public NetPart {
 
   void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
     const View du = mlp_.backward(loss_.backward(pred_, wanted_), at_.rows);
-    mlp_.backward_input(0, du, in[0].dx, at_.rows, false);
-    mlp_.backward_weight(0, x_, du, at_.rows);
+    mlp_.backward_operand(0, x_, du, in[0].dx, at_.rows, false);
   }
 
  private:
@@ -254,12 +253,11 @@ std::optional<GridBox> predicted_region(const NetSpec& net) {
 }
 
 NetLimits limits_of(const RegionalGnnSpec& n) {
-  return {.tp = {},
+  return {.tp = {{"net.mlp_hidden_size", n.mlp_hidden_size}},
           .kv_heads = 1,
           .tokens = n.tokens(),
           .inner_parts = n.num_gnn_layers,
-          .no_tp = "a regional-gnn's latent width is not cut yet",
-          .no_sequence = "a regional-gnn's latent width is not cut yet",
+          .no_sequence = "a regional-gnn's nodes and edges are not cut by rows over layout.tp",
           .attends = false};
 }
 

@@ -58,6 +58,16 @@ TEST(GraphcastTraining, IsTheSameWhereTheGraphIsCut) {
   globe_like_one_rank({"layout.cp=8", "policy.micro_batch=6"});
 }
 
+TEST(GraphcastTraining, IsTheSameWhereItsMlpsAreCut) {
+  globe_like_one_rank({"layout.tp=2", "policy.micro_batch=6"});
+  globe_like_one_rank({"layout.tp=3", "policy.micro_batch=4", "policy.recompute=selective"});
+  globe_like_one_rank({"layout.tp=2", "layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"});
+  globe_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.dp=2", "policy.micro_batch=2", "policy.zero=2",
+                       "policy.bucket_mb=0.02"});
+  globe_like_one_rank({"layout.tp=4", "layout.cp=2", "policy.micro_batch=3", "policy.recompute=full",
+                       "layout.order=cp-dp-pp-tp"});
+}
+
 TEST(GraphcastTraining, IsTheSameWhereAllAxesCut) {
   globe_like_one_rank({"layout.cp=2", "layout.dp=2", "policy.micro_batch=3", "policy.zero=1"});
   globe_like_one_rank(

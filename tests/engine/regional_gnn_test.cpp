@@ -77,6 +77,29 @@ TEST(RegionalGnnTraining, IsTheSameWhereTheGraphIsCut) {
       {"layout.cp=2", "layout.dp=2", "layout.pp=2", "policy.micro_batch=2", "policy.recompute=full"});
 }
 
+// Three linears an MLP: two that are cut as a pair, and one that is whole.
+TEST(RegionalGnnTraining, IsTheSameWhereItsMlpsAreCut) {
+  graph_like_one_rank({"layout.tp=2", "policy.micro_batch=6"});
+  graph_like_one_rank({"layout.tp=3", "policy.micro_batch=12", "policy.recompute=selective"});
+  graph_like_one_rank({"layout.tp=8", "policy.micro_batch=4", "policy.recompute=full"});
+  graph_like_one_rank({"layout.tp=2", "layout.pp=3", "policy.micro_batch=2", "policy.schedule=zb-h1"});
+  graph_like_one_rank({"layout.tp=2", "layout.cp=2", "layout.dp=2", "policy.micro_batch=3", "policy.zero=3",
+                       "policy.bucket_mb=0.02"});
+  graph_like_one_rank({"layout.tp=4", "layout.dp=2", "policy.micro_batch=2", "policy.zero=1",
+                       "policy.bucket_mb=0.02", "layout.order=dp-tp-cp-pp"});
+}
+
+// Two linears an MLP: nothing is left whole. Four: two pairs, with a reduction on the way back between them.
+TEST(RegionalGnnTraining, CutsMlpsOfAnyDepth) {
+  for (const char* layers : {"1", "3"}) {
+    TestNet net = kGraph;
+    net.set.push_back(std::string("net.mlp_num_hidden_layers=") + layers);
+    expect_like_one_rank({"layout.tp=2", "layout.cp=2", "policy.micro_batch=6"}, net);
+    expect_like_one_rank({"layout.tp=2", "layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"},
+                         net);
+  }
+}
+
 TEST(RegionalGnnTraining, KeepsNoActivationsOfSiLUWhenItRecomputesThem) {
   const auto saved = [](const char* recompute) {
     const RunSpec s = load_run_spec(kGraph.config, {std::string("policy.recompute=") + recompute});

@@ -187,7 +187,8 @@ TEST(Graphcast, RefusesWhatItCannotTakeAndSaysWhy) {
     }
     EXPECT_NE(message.find(what), std::string::npos) << message;
   };
-  says({"layout.tp=2"}, "latent width is not cut yet");
+  says({"layout.tp=5"}, "5 does not divide net.mlp_hidden_size = 24");
+  says({"layout.tp=2", "policy.sequence_parallel=true"}, "not cut by rows over layout.tp");
   says({"net.mesh_level=10"}, "net.mesh_level");
   says({"net.radius=0.00001", "net.img_height=8", "net.img_width=13"}, "no grid point reaches a mesh node");
   says({"net.img_height=1"}, "net.img_height");

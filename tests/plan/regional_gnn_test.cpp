@@ -213,7 +213,8 @@ TEST(RegionalGnn, RefusesWhatItCannotTakeAndSaysWhy) {
   const auto says = [&](const std::vector<std::string>& set, const std::string& what) {
     EXPECT_NE(message(set).find(what), std::string::npos) << message(set);
   };
-  says({"layout.tp=2"}, "latent width is not cut yet");
+  says({"layout.tp=5"}, "5 does not divide net.mlp_hidden_size = 24");
+  says({"layout.tp=2", "policy.sequence_parallel=true"}, "not cut by rows over layout.tp");
   says({"layout.cp=8"}, "without any of the 50 edges 'boundary'");
   says({"layout.cp=2", "policy.cp_kind=ring"}, "ring is a way of attention");
   says({"net.neighbors=25"}, "a downstream node has 24 others");
