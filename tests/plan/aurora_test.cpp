@@ -156,7 +156,12 @@ TEST(Aurora, RefusesSizesThatDoNotFitAndSaysWhichWould) {
   EXPECT_NE(refused({"net.latent_levels=3"}).find("'net.latent_levels'"), std::string::npos);
   EXPECT_NE(refused({"net.encoder_num_heads=[2,4]"}).find("'net.encoder_num_heads'"), std::string::npos);
   EXPECT_NE(refused({"net.window=[2,3]"}).find("'net.window'"), std::string::npos);
-  EXPECT_NE(refused({"layout.cp=2"}).find("cannot cut an aurora"), std::string::npos);
+  EXPECT_EQ(refused({"layout.cp=2"}), "");
+  EXPECT_NE(refused({"layout.cp=3"}).find("3 is more than the 2 rows of the coarsest grid"),
+            std::string::npos)
+      << refused({"layout.cp=3"});
+  EXPECT_NE(refused({"layout.cp=2", "policy.cp_kind=ring"}).find("ring is a way of attention"),
+            std::string::npos);
   EXPECT_NE(refused({"net.gelu=tanh"}).find("net.gelu"), std::string::npos);
 }
 
