@@ -1,9 +1,6 @@
 #include "model/nets/aurora/bands.h"
 
 #include <algorithm>
-#include <numeric>
-
-#include "model/plan/layout.h"
 
 namespace isobar::aurora {
 
@@ -12,10 +9,11 @@ int64_t Bands::owner(int64_t row) const {
 }
 
 Bands bands_at(const std::vector<int64_t>& rows, size_t resolution, int64_t ranks) {
-  Bands bands{{0}};
-  for (const int64_t n : split_evenly(rows.back(), ranks)) bands.begins.push_back(bands.begins.back() + n);
-  for (int64_t& begin : bands.begins)
-    begin = std::min(begin << (rows.size() - 1 - resolution), rows[resolution]);
+  Bands bands;
+  for (int64_t r = 0; r <= ranks; ++r) {
+    const int64_t coarsest = (rows.back() * r + ranks - 1) / ranks;
+    bands.begins.push_back(std::min(coarsest << (rows.size() - 1 - resolution), rows[resolution]));
+  }
   return bands;
 }
 

@@ -12,6 +12,7 @@
 // there they are left out. Longitudes are a circle: only levels and latitudes keep wrapped rows apart.
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
