@@ -28,7 +28,8 @@ int64_t most_groups(int64_t dp, int64_t tp, int64_t cp, int64_t pp, bool sequenc
   const GroupAxes a = group_axes(sequence, sharded);
   const int64_t pairs = pp == 1 ? 0 : pp == 2 && !wraps ? 2 : 4;
   return several(a.tp) + several(a.cp) + several(a.samples) + several(a.whole) +
-         (tp > 1 ? several(a.cut) + (adapters && !sequence ? several(a.partial) : 0) : 0) + several(a.norm) + several(a.metrics) + pairs;
+         (tp > 1 ? several(a.cut) + (adapters && !sequence ? several(a.partial) : 0) : 0) + several(a.norm) +
+         several(a.metrics) + pairs;
 }
 
 Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_sample)

@@ -148,7 +148,8 @@ TEST(Aurora, CutsBandsWhereTheCoarsestRowsEnd) {
   EXPECT_EQ(aurora::bands_at({7, 4, 2}, 0, 2).begins, (std::vector<int64_t>{0, 4, 7}));
 }
 
-// Row by row, as ops and an all-to-all move them: what each rank's windows hold, and what comes back to its band
+// Row by row, as ops and an all-to-all move them: what each rank's windows hold, and what comes back to its
+// band
 void expect_exchange(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch, int64_t ranks) {
   SCOPED_TRACE(testing::Message() << grid[0] << "x" << grid[1] << "x" << grid[2] << " in " << window[0] << "x"
                                   << window[1] << "x" << window[2] << (shifted ? " shifted" : "") << " over "
@@ -185,8 +186,9 @@ void expect_exchange(const Sizes3& grid, const Sizes3& window, bool shifted, int
   collect(WindowOrder(grid, window, shifted, batch), whole);
   ASSERT_EQ(cut, whole);
   // What arrives at each rank, from the others in turn
-  const auto moved = [&](const std::vector<std::vector<int32_t>>& held, std::vector<int32_t> RowExchange::*list,
-                         std::vector<int64_t> RowExchange::*send, std::vector<int64_t> RowExchange::*receive) {
+  const auto moved = [&](const std::vector<std::vector<int32_t>>& held,
+                         std::vector<int32_t> RowExchange::*list, std::vector<int64_t> RowExchange::*send,
+                         std::vector<int64_t> RowExchange::*receive) {
     std::vector<std::vector<int32_t>> arrived(static_cast<size_t>(ranks));
     for (size_t to = 0; to < arrived.size(); ++to)
       for (size_t of = 0; of < arrived.size(); ++of) {
@@ -236,8 +238,8 @@ TEST(Aurora, ExchangesTheRowsOfWindowsThatTwoBandsShare) {
 // Of a step of one micro-batch: each row that lies in another band than the middle row of its window goes
 // there and back in each block's forward pass and in its backward pass; merges and splits exchange nothing.
 TEST(Aurora, PutsRowsOfSharedWindowsOnTheWireAndNothingElse) {
-  const RunSpec s = shipped("aurora-tiny", {"net.img_height=28", "layout.cp=4", "train.global_batch=2",
-                                            "policy.micro_batch=2"});
+  const RunSpec s = shipped(
+      "aurora-tiny", {"net.img_height=28", "layout.cp=4", "train.global_batch=2", "policy.micro_batch=2"});
   const AuroraSpec& n = s.net.aurora();
   const std::vector<int64_t> rows = {14, 7, 4};
   const std::vector<int64_t> columns = {9, 5, 3};

@@ -102,8 +102,7 @@ class Aurora : public Net {
   Sharding cut(int64_t resolution, int64_t levels) const {
     const Bands of = bands(resolution);
     std::vector<int64_t> parts;
-    for (int64_t r = 0; r < at_.cp; ++r)
-      parts.push_back(levels * of.rows(r) * grid_at(n_, resolution)[2]);
+    for (int64_t r = 0; r < at_.cp; ++r) parts.push_back(levels * of.rows(r) * grid_at(n_, resolution)[2]);
     return at_.with_parts(std::move(parts));
   }
   const Sharding& sharding(int64_t resolution) {
@@ -132,24 +131,21 @@ class Aurora : public Net {
                                    .condition = n_.embed_dim,
                                    .eps = n_.norm_eps,
                                    .last = item.last};
-      parts_.push_back(std::make_unique<SwinBlock>(here(), block_path(blocks_++),
-                                                   stage + ".blocks." + std::to_string(item.of), e_,
-                                                   sharding(item.resolution),
-                                                   windows(item.resolution, item.of % 2 == 1), shape));
+      parts_.push_back(std::make_unique<SwinBlock>(
+          here(), block_path(blocks_++), stage + ".blocks." + std::to_string(item.of), e_,
+          sharding(item.resolution), windows(item.resolution, item.of % 2 == 1), shape));
     } else if (item.kind == Item::Kind::merge) {
       const std::string i = std::to_string(item.resolution);
-      parts_.push_back(std::make_unique<Merge>(here(), "merge" + i,
-                                               "backbone.encoder_layers." + i + ".downsample", e_,
-                                               sharding(item.resolution + 1),
-                                               neighbours(item.resolution), width, skips(item), n_.norm_eps));
+      parts_.push_back(std::make_unique<Merge>(
+          here(), "merge" + i, "backbone.encoder_layers." + i + ".downsample", e_,
+          sharding(item.resolution + 1), neighbours(item.resolution), width, skips(item), n_.norm_eps));
       merges_[item.resolution] = here() - 1;
     } else {
       const int64_t stage = static_cast<int64_t>(n_.encoder_depths.size()) - 1 - item.resolution;
-      parts_.push_back(
-          std::make_unique<Split>(here(), "split" + std::to_string(stage),
-                                  "backbone.decoder_layers." + std::to_string(stage) + ".upsample", e_,
-                                  sharding(item.resolution - 1),
-                                  neighbours(item.resolution - 1), width, has_skip(n_, item), n_.norm_eps));
+      parts_.push_back(std::make_unique<Split>(
+          here(), "split" + std::to_string(stage),
+          "backbone.decoder_layers." + std::to_string(stage) + ".upsample", e_, sharding(item.resolution - 1),
+          neighbours(item.resolution - 1), width, has_skip(n_, item), n_.norm_eps));
     }
   }
 

@@ -24,8 +24,8 @@ struct RowExchange {
   std::vector<int32_t> to_own, to_others;      // [band's rows] the place inside, among those that came; -1
   std::vector<int32_t> sent;                   // own rows that lie in others' windows, by rank
   std::vector<int32_t> returned;               // places inside whose rows are others', by rank
-  std::vector<int64_t> send, receive;          // rows to and from each rank; of what returns it is receive, send
-  bool any = false;                            // some rank exchanges rows
+  std::vector<int64_t> send, receive;  // rows to and from each rank; of what returns it is receive, send
+  bool any = false;                    // some rank exchanges rows
 };
 /// `from`: by rank, rows of the whole grid [batch, levels, latitudes, longitudes] at each place, or -1; each
 /// row once.

@@ -111,7 +111,8 @@ void Decoder::place(const std::string& path, bool back, const View& part, const 
 }
 
 std::vector<Flow> Decoder::forward(const std::vector<Flow>& in, const Forward&) {
-  const int64_t half = D_ / 2, rows = B_ * L_ * n_.latent_levels, patches = B_ * L_, upper = patches * levels_;
+  const int64_t half = D_ / 2, rows = B_ * L_ * n_.latent_levels, patches = B_ * L_,
+                upper = patches * levels_;
   if (!code_)
     code_ = numbers(b_, "head.levels", e_.act, levels_ * D_, [D = D_, levels = n_.levels] {
       std::vector<float> code(levels.size() * static_cast<size_t>(D));
@@ -148,7 +149,8 @@ std::vector<Flow> Decoder::forward(const std::vector<Flow>& in, const Forward&) 
 }
 
 void Decoder::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) {
-  const int64_t half = D_ / 2, rows = B_ * L_ * n_.latent_levels, patches = B_ * L_, upper = patches * levels_;
+  const int64_t half = D_ / 2, rows = B_ * L_ * n_.latent_levels, patches = B_ * L_,
+                upper = patches * levels_;
   const View dpred = loss_.backward(pred_, target_);
   const View dz = b_.scratch("head.dz", e_.act, rows * D_);
 

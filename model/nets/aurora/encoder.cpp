@@ -111,9 +111,13 @@ void Encoder::declare(Declare& d) {
 
 void Encoder::declare_codes() {
   if (position_.code) return;
-  const PatchGrid grid{
-      n_.north,     n_.west, n_.spacing, L_ * n_.patch_size / n_.img_width, n_.img_width / n_.patch_size,
-      n_.patch_size, at_.token0 * n_.patch_size / n_.img_width};
+  const PatchGrid grid{n_.north,
+                       n_.west,
+                       n_.spacing,
+                       L_ * n_.patch_size / n_.img_width,
+                       n_.img_width / n_.patch_size,
+                       n_.patch_size,
+                       at_.token0 * n_.patch_size / n_.img_width};
   const int64_t D = D_;
   position_.code = numbers(b_, "embed.positions", e_.act, L_ * D, [=] { return grid.positions(D); });
   area_.code = numbers(b_, "embed.areas", e_.act, L_ * D, [=] { return grid.areas(D); });

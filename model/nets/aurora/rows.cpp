@@ -40,7 +40,7 @@ void RowOrder::back(const std::string& path, const View& base, const View& y, co
 View RowOrder::of_others(const std::string& path, const View& x, int64_t width, bool returns) {
   std::vector<int32_t> RowExchange::*const list = returns ? &RowExchange::returned : &RowExchange::sent;
   const std::vector<int64_t>&send = returns ? cut_->receive : cut_->send,
-       &receive = returns ? cut_->send : cut_->receive;
+        &receive = returns ? cut_->send : cut_->receive;
   const DType type = b_.plan.buffers[x.buffer].dtype;
   Attrs a{.group = group_};
   int64_t arrive = 0;
