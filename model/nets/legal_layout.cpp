@@ -47,11 +47,14 @@ void check_layout(const RunSpec& s) {
                       Legality::nearest(l.tp, most, cuts_heads));
   check.refuse_unless(l.cp == 1 || n.no_cp.empty(), "layout.cp", n.no_cp, "set it to 1");
   const auto fills = [&](int64_t cp) { return cp_cuts(n, cp); };
-  check.refuse_unless(fills(l.cp), "layout.cp", str(l.cp) + " is more than the " + str(n.tokens) + " tokens",
-                      Legality::nearest(l.cp, n.tokens, fills));
-  check.refuse_unless(kind_cuts(n, l.cp, s.policy.cp_kind == "allgather"), "policy.cp_kind",
-                      s.policy.cp_kind + " is a way of attention, and a " + s.net.kind() + " has none",
-                      "leave it out");
+  check.refuse_unless(fills(l.cp), "layout.cp",
+                      str(l.cp) + " is more than the " + str(n.most_cp()) +
+                          (n.bands > 0 ? " rows of the coarsest grid" : " tokens"),
+                      Legality::nearest(l.cp, n.most_cp(), fills));
+  check.refuse_unless(
+      kind_cuts(n, l.cp, s.policy.cp_kind == "allgather"), "policy.cp_kind",
+      s.policy.cp_kind + " is a way of attention over all tokens, and a " + s.net.kind() + " has none",
+      "leave it out");
   const bool ulysses = s.policy.cp_kind == "ulysses";
   const int64_t heads = n.kv_heads / l.tp;
   const auto cuts_heads_of_tp = [&](int64_t cp) { return ulysses_cuts(n, l.tp, cp); };

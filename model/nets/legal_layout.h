@@ -23,11 +23,13 @@ struct NetLimits {
   std::vector<Size> tp;          // tensor parallelism divides each of them
   int64_t kv_heads;              // Ulysses divides what tensor parallelism leaves of them
   int64_t tokens;                // of its coarsest grid
+  int64_t bands = 0;             // context parallelism cuts no finer than so many; 0: than tokens
   int64_t inner_parts;           // between its ends: at least one for each chunk of a pipeline
   std::string no_tp = "";        // why tensor parallelism cannot cut its layers; "": it can
   std::string no_cp = "";        // why context parallelism cannot cut its tokens; "": it can
   std::string no_sequence = "";  // … sequence parallelism its rows
   bool attends = true;           // policy.cp_kind says how its attention goes over ranks
+  int64_t most_cp() const { return bands > 0 ? bands : tokens; }
 };
 NetLimits limits_of(const NetSpec& net);
 
@@ -38,7 +40,7 @@ inline bool tp_cuts(const NetLimits& n, int64_t tp) {
                      }));
 }
 inline bool cp_cuts(const NetLimits& n, int64_t cp) {
-  return cp == 1 || (n.no_cp.empty() && cp <= n.tokens);
+  return cp == 1 || (n.no_cp.empty() && cp <= n.most_cp());
 }
 /// Ulysses gives each rank as many of the heads that tensor parallelism leaves.
 inline bool ulysses_cuts(const NetLimits& n, int64_t tp, int64_t cp) {

@@ -2,6 +2,7 @@
 
 #include <numeric>
 #include <string_view>
+#include <utility>
 
 namespace isobar {
 
@@ -38,7 +39,7 @@ Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_
       pp(spec.layout.pp),
       sequence(spec.policy.sequence_parallel && tp > 1),
       batch(spec.micro_batch()) {
-  cut(tokens_of_sample);
+  cut(split_evenly(tokens_of_sample, cp));
   const auto group = [&](const std::string& name, const std::string& axes) {
     std::vector<int> ranks = group_of(spec.layout, axes, rank);
     return ranks.size() > 1 ? b.group(name, std::move(ranks)) : -1;
@@ -65,12 +66,18 @@ Sharding::Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens_of_
 
 Sharding Sharding::with_tokens(int64_t tokens_of_sample) const {
   Sharding other = *this;
-  other.cut(tokens_of_sample);
+  other.cut(split_evenly(tokens_of_sample, cp));
   return other;
 }
 
-void Sharding::cut(int64_t tokens_of_sample) {
-  token_parts = split_evenly(tokens_of_sample, cp);
+Sharding Sharding::with_parts(std::vector<int64_t> parts) const {
+  Sharding other = *this;
+  other.cut(std::move(parts));
+  return other;
+}
+
+void Sharding::cut(std::vector<int64_t> parts) {
+  token_parts = std::move(parts);
   token0 = std::accumulate(token_parts.begin(), token_parts.begin() + at.cp, int64_t{0});
   tokens = token_parts[at.cp];
   full_rows = batch * tokens;

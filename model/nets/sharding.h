@@ -5,7 +5,7 @@
 //   at.rows        // rows of the residual stream on this rank
 //   at.full_rows   // rows that the linears inside attention and MLP work on
 //
-// Context parallelism cuts each sample's tokens (ceil(N/cp) each, the last takes the rest); tensor
+// Context parallelism cuts each sample's tokens (evenly, unless a net says how); tensor
 // parallelism with sequence parallelism (Korthikanti 2022) cuts the remaining batch * tokens rows of the
 // residual stream once more.
 #pragma once
@@ -36,6 +36,8 @@ struct Sharding {
   /// `tokens`: of a sample.
   Sharding(Builder& b, const RunSpec& spec, int rank, int64_t tokens);
   Sharding with_tokens(int64_t tokens) const;
+  /// `parts`: tokens of each rank of context parallelism.
+  Sharding with_parts(std::vector<int64_t> parts) const;
 
   Coords at;
   int64_t tp, cp, pp;
@@ -66,7 +68,7 @@ struct Sharding {
   std::vector<int64_t> row_elements(int64_t width) const;  // parts of a tp gather of [full_rows, width]
 
  private:
-  void cut(int64_t tokens);
+  void cut(std::vector<int64_t> parts);
 };
 
 }  // namespace isobar

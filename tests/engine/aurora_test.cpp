@@ -59,5 +59,36 @@ TEST(AuroraTraining, KeepsItsUnitsInShards) {
                           "policy.micro_batch=2", "policy.bucket_mb=0.02"});
 }
 
+// 14, 7 and 4 rows of patches: rows of windows lie in two bands, and a band may have no window of its own.
+TestNet tall() {
+  TestNet net = kAurora;
+  net.set.push_back("net.img_height=28");
+  return net;
+}
+
+void bands_like_one_rank(const Words& layout) {
+  expect_like_one_rank(layout, tall());
+}
+
+TEST(AuroraTraining, IsTheSameOverBandsOfLatitudes) {
+  expect_like_one_rank({"layout.cp=2", "policy.micro_batch=3"}, kAurora);
+  bands_like_one_rank({"layout.cp=2", "policy.micro_batch=12"});
+  bands_like_one_rank({"layout.cp=3", "policy.micro_batch=2"});
+  bands_like_one_rank({"layout.cp=4", "policy.micro_batch=6"});
+}
+
+TEST(AuroraTraining, IsTheSameWhereAllAxesCut) {
+  bands_like_one_rank({"layout.cp=2", "layout.dp=2", "policy.micro_batch=3", "policy.zero=1"});
+  bands_like_one_rank({"layout.cp=3", "layout.dp=2", "policy.micro_batch=2", "policy.zero=3",
+                       "policy.bucket_mb=0.02", "policy.recompute=full"});
+  bands_like_one_rank({"layout.cp=2", "layout.pp=3", "policy.micro_batch=2", "policy.recompute=full",
+                       "policy.recompute_num_layers=2"});
+  bands_like_one_rank({"layout.cp=2", "layout.dp=2", "layout.pp=2", "policy.micro_batch=1", "policy.zero=2",
+                       "policy.bucket_mb=0.02", "layout.order=cp-dp-pp-tp"});
+  bands_like_one_rank({"layout.cp=4", "layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"});
+  bands_like_one_rank({"layout.cp=2", "layout.tp=2", "layout.pp=2", "policy.sequence_parallel=false",
+                       "policy.micro_batch=3", "policy.recompute=selective"});
+}
+
 }  // namespace
 }  // namespace isobar

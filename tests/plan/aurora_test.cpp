@@ -1,5 +1,5 @@
 // Aurora's sizes, and its windows against the published way to make them: a padded, rolled grid under a mask.
-#include "model/nets/aurora/windows.h"
+#include "model/nets/aurora/bands.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,10 @@
 #include <random>
 #include <set>
 
+#include "model/nets/aurora/windows.h"
 #include "model/nets/build.h"
 #include "model/nets/legal_layout.h"
+#include "model/plan/work.h"
 #include "tests/paths.h"
 
 namespace isobar {
@@ -135,6 +137,140 @@ TEST(Aurora, FillsUpAttentionWithSegmentsOfFewLengths) {
   EXPECT_EQ(order.rows(), 4 * 180 * 360);  // sizes that windows divide: no row is padding
 }
 
+// ---- bands of latitudes ----
+
+using aurora::Bands, aurora::RowExchange, aurora::WindowOrder;
+
+TEST(Aurora, CutsBandsWhereTheCoarsestRowsEnd) {
+  EXPECT_EQ(aurora::bands_at({180, 90, 45}, 2, 4).begins, (std::vector<int64_t>{0, 12, 23, 34, 45}));
+  EXPECT_EQ(aurora::bands_at({180, 90, 45}, 0, 4).begins, (std::vector<int64_t>{0, 48, 92, 136, 180}));
+  EXPECT_EQ(aurora::bands_at({5}, 0, 4).begins, (std::vector<int64_t>{0, 2, 3, 4, 5}));
+  EXPECT_EQ(aurora::bands_at({7, 4, 2}, 0, 2).begins, (std::vector<int64_t>{0, 4, 7}));
+}
+
+// Row by row, as ops and an all-to-all move them: what each rank's windows hold, and what comes back to its
+// band
+void expect_exchange(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch, int64_t ranks) {
+  SCOPED_TRACE(testing::Message() << grid[0] << "x" << grid[1] << "x" << grid[2] << " in " << window[0] << "x"
+                                  << window[1] << "x" << window[2] << (shifted ? " shifted" : "") << " over "
+                                  << ranks);
+  const Bands bands = aurora::bands_at({grid[1]}, 0, ranks);
+  std::vector<std::vector<int32_t>> from;
+  for (int64_t r = 0; r < ranks; ++r) {
+    const WindowOrder order(grid, window, shifted, batch, bands, r);
+    from.push_back(order.from());
+    ASSERT_EQ(static_cast<int64_t>(from.back().size()), order.rows());
+  }
+  // All ranks' windows are those of the whole grid.
+  std::multiset<std::vector<int32_t>> cut, whole;
+  const auto collect = [&](const WindowOrder& order, std::multiset<std::vector<int32_t>>& to) {
+    const std::vector<int32_t> rows = order.from();
+    auto at = rows.begin();
+    for (const aurora::WindowRun& run : order.runs())
+      for (int64_t i = 0; i < run.segments; ++i, at += run.length) {
+        std::vector<int32_t> segment(at, at + run.length);
+        if (segment != std::vector<int32_t>{-1}) to.insert(std::move(segment));
+      }
+  };
+  std::vector<RowExchange> x;
+  std::vector<std::vector<int32_t>> band;  // rows of the whole grid
+  for (int64_t r = 0; r < ranks; ++r) {
+    collect(WindowOrder(grid, window, shifted, batch, bands, r), cut);
+    x.push_back(aurora::exchange_of(grid, batch, bands, from, r));
+    band.emplace_back();
+    for (int64_t level = 0; level < batch * grid[0]; ++level)
+      for (int64_t h = bands.first(r); h < bands.first(r) + bands.rows(r); ++h)
+        for (int64_t w = 0; w < grid[2]; ++w)
+          band.back().push_back(static_cast<int32_t>((level * grid[1] + h) * grid[2] + w));
+  }
+  collect(WindowOrder(grid, window, shifted, batch), whole);
+  ASSERT_EQ(cut, whole);
+  // What arrives at each rank, from the others in turn
+  const auto moved = [&](const std::vector<std::vector<int32_t>>& held,
+                         std::vector<int32_t> RowExchange::*list, std::vector<int64_t> RowExchange::*send,
+                         std::vector<int64_t> RowExchange::*receive) {
+    std::vector<std::vector<int32_t>> arrived(static_cast<size_t>(ranks));
+    for (size_t to = 0; to < arrived.size(); ++to)
+      for (size_t of = 0; of < arrived.size(); ++of) {
+        const std::vector<int64_t>& counts = x[of].*send;
+        size_t first = 0;
+        for (size_t i = 0; i < to; ++i) first += static_cast<size_t>(counts[i]);
+        EXPECT_EQ(counts[to], (x[to].*receive)[of]);
+        for (size_t i = first; i < first + static_cast<size_t>(counts[to]); ++i)
+          arrived[to].push_back(held[of].at(static_cast<size_t>((x[of].*list).at(i))));
+      }
+    return arrived;
+  };
+  const auto picked = [](const std::vector<int32_t>& own, const std::vector<int32_t>& others, int32_t i,
+                         int32_t j) {
+    EXPECT_TRUE(i < 0 || j < 0) << "from two places";
+    return i >= 0 ? own.at(static_cast<size_t>(i)) : j >= 0 ? others.at(static_cast<size_t>(j)) : -1;
+  };
+  const auto there = moved(band, &RowExchange::sent, &RowExchange::send, &RowExchange::receive);
+  const auto back = moved(from, &RowExchange::returned, &RowExchange::receive, &RowExchange::send);
+  bool any = false;
+  for (size_t r = 0; r < x.size(); ++r) {
+    for (size_t i = 0; i < from[r].size(); ++i)
+      ASSERT_EQ(picked(band[r], there[r], x[r].from_own[i], x[r].from_others[i]), from[r][i]);
+    for (size_t i = 0; i < band[r].size(); ++i)
+      ASSERT_EQ(picked(from[r], back[r], x[r].to_own[i], x[r].to_others[i]), band[r][i]);
+    any = any || !x[r].sent.empty();
+  }
+  for (const RowExchange& of : x) EXPECT_EQ(of.any, any);
+}
+
+TEST(Aurora, ExchangesTheRowsOfWindowsThatTwoBandsShare) {
+  expect_exchange({4, 45, 9}, {2, 6, 12}, false, 1, 4);
+  expect_exchange({4, 45, 9}, {2, 6, 12}, true, 2, 4);
+  expect_exchange({4, 4, 8}, {2, 6, 12}, false, 2, 4);  // one window: three ranks have none
+  std::mt19937_64 random(std::random_device{}());
+  const auto draw = [&](int64_t from, int64_t to) {
+    return from + static_cast<int64_t>(random() % static_cast<uint64_t>(to - from + 1));
+  };
+  for (int i = 0; i < 60; ++i) {
+    const Sizes3 window{draw(1, 3), draw(1, 6), draw(1, 6)};
+    const int64_t rows = draw(1, 20);
+    expect_exchange({window[0] * draw(1, 2), rows, draw(1, 12)}, window, draw(0, 1) == 1, draw(1, 3),
+                    draw(1, std::min<int64_t>(rows, 6)));
+  }
+}
+
+// Of a step of one micro-batch: each row that lies in another band than the middle row of its window goes
+// there and back in each block's forward pass and in its backward pass; merges and splits exchange nothing.
+TEST(Aurora, PutsRowsOfSharedWindowsOnTheWireAndNothingElse) {
+  const RunSpec s = shipped(
+      "aurora-tiny", {"net.img_height=28", "layout.cp=4", "train.global_batch=2", "policy.micro_batch=2"});
+  const AuroraSpec& n = s.net.aurora();
+  const std::vector<int64_t> rows = {14, 7, 4};
+  const std::vector<int64_t> columns = {9, 5, 3};
+  double elements = 0, wire = 0;
+  for (size_t r = 0; r < 3; ++r) {
+    const Sizes3 grid{n.latent_levels, rows[r], columns[r]};
+    const Bands bands = aurora::bands_at(rows, r, 4);
+    for (const bool shifted : {false, true}) {
+      const auto latitude = [&](int64_t row) { return row / grid[2] % grid[1]; };
+      int64_t moved = 0;
+      for (const auto& [row, members] : published(grid, {n.window[0], n.window[1], n.window[2]}, shifted)) {
+        int64_t north = grid[1], south = 0;
+        for (const int64_t m : members)
+          if (m >= 0) north = std::min(north, latitude(m)), south = std::max(south, latitude(m));
+        moved += bands.owner((north + south) / 2) != bands.owner(latitude(row)) ? 1 : 0;
+      }
+      int64_t blocks = 0;
+      for (const int64_t depth : {n.encoder_depths[r], n.decoder_depths[2 - r]})
+        blocks += shifted ? depth / 2 : (depth + 1) / 2;
+      elements += static_cast<double>(blocks * 2 * moved * (n.embed_dim << r));
+    }
+  }
+  for (int rank = 0; rank < 4; ++rank) {
+    const Plan p = build_plan(s, rank, {});
+    for (const Op& op : p.ops)
+      if (op.kind == OpKind::all_to_all) wire += work(op, p).wire_bytes;
+  }
+  EXPECT_GT(elements, 0);
+  EXPECT_EQ(wire, 4 * 4 * elements);
+}
+
 // ---- what it refuses ----
 
 TEST(Aurora, RefusesSizesThatDoNotFitAndSaysWhichWould) {
@@ -156,7 +292,12 @@ TEST(Aurora, RefusesSizesThatDoNotFitAndSaysWhichWould) {
   EXPECT_NE(refused({"net.latent_levels=3"}).find("'net.latent_levels'"), std::string::npos);
   EXPECT_NE(refused({"net.encoder_num_heads=[2,4]"}).find("'net.encoder_num_heads'"), std::string::npos);
   EXPECT_NE(refused({"net.window=[2,3]"}).find("'net.window'"), std::string::npos);
-  EXPECT_NE(refused({"layout.cp=2"}).find("cannot cut an aurora"), std::string::npos);
+  EXPECT_EQ(refused({"layout.cp=2"}), "");
+  EXPECT_NE(refused({"layout.cp=3"}).find("3 is more than the 2 rows of the coarsest grid"),
+            std::string::npos)
+      << refused({"layout.cp=3"});
+  EXPECT_NE(refused({"layout.cp=2", "policy.cp_kind=ring"}).find("ring is a way of attention"),
+            std::string::npos);
   EXPECT_NE(refused({"net.gelu=tanh"}).find("net.gelu"), std::string::npos);
 }
 

@@ -55,21 +55,16 @@ Sizes3 grid_at(const AuroraSpec& n, int64_t resolution) {
   return grid;
 }
 
-int64_t tokens_at(const AuroraSpec& n, int64_t resolution) {
-  const Sizes3 grid = grid_at(n, resolution);
-  return grid[0] * grid[1] * grid[2];
-}
-
 class Aurora : public Net {
  public:
   Aurora(const AuroraSpec& n, Emission& e, const Sharding& at)
       : n_(n), e_(e), at_(at), read_(image_read(n, n.patch_size)) {
     const std::vector<Item> list = items(n);
-    auto encoder = std::make_unique<Encoder>(e, at, n);
+    auto encoder = std::make_unique<Encoder>(e, patches(), n);
     encoder_ = encoder.get();
     parts_.push_back(std::move(encoder));
     for (const Item& item : list) add(item);
-    auto decoder = std::make_unique<Decoder>(here(), e, at, n);
+    auto decoder = std::make_unique<Decoder>(here(), e, patches(), n);
     decoder_ = decoder.get();
     parts_.push_back(std::move(decoder));
     add_streams(list);
@@ -80,12 +75,46 @@ class Aurora : public Net {
                       }});
     metrics_ = image_metrics(image_predicted(n, n.patch_size));
   }
-  Attrs fetch() const override { return image_attrs(read_, at_.with_tokens(n_.patches())); }
+  Attrs fetch() const override { return image_attrs(read_, *patches_); }
   void fetched(size_t tensor, const View& v) override {
     tensor == 0 ? encoder_->set_input(v) : tensor == 1 ? decoder_->set_target(v) : encoder_->set_time(v);
   }
 
  private:
+  // ---- bands of latitudes, one for each rank of context parallelism ----
+
+  Bands bands(int64_t resolution) const {
+    std::vector<int64_t> rows;
+    for (size_t i = 0; i < n_.encoder_depths.size(); ++i)
+      rows.push_back(grid_at(n_, static_cast<int64_t>(i))[1]);
+    return bands_at(rows, static_cast<size_t>(resolution), at_.cp);
+  }
+  Sizes3 own_grid(int64_t resolution) const {
+    Sizes3 grid = grid_at(n_, resolution);
+    grid[1] = bands(resolution).rows(at_.at.cp);
+    return grid;
+  }
+  int64_t own_tokens(int64_t resolution) const {
+    const Sizes3 grid = own_grid(resolution);
+    return grid[0] * grid[1] * grid[2];
+  }
+  // `levels`: of the grid; 1: of its patches
+  Sharding cut(int64_t resolution, int64_t levels) const {
+    const Bands of = bands(resolution);
+    std::vector<int64_t> parts;
+    for (int64_t r = 0; r < at_.cp; ++r) parts.push_back(levels * of.rows(r) * grid_at(n_, resolution)[2]);
+    return at_.with_parts(std::move(parts));
+  }
+  const Sharding& sharding(int64_t resolution) {
+    return shardings_.try_emplace(resolution, cut(resolution, n_.latent_levels)).first->second;
+  }
+  const Sharding& patches() {
+    if (!patches_) patches_ = std::make_unique<const Sharding>(cut(0, 1));
+    return *patches_;
+  }
+
+  // ---- parts and streams ----
+
   int here() const { return static_cast<int>(parts_.size()); }
 
   void add(const Item& item) {
@@ -102,21 +131,21 @@ class Aurora : public Net {
                                    .condition = n_.embed_dim,
                                    .eps = n_.norm_eps,
                                    .last = item.last};
-      parts_.push_back(std::make_unique<SwinBlock>(here(), block_path(blocks_++),
-                                                   stage + ".blocks." + std::to_string(item.of), e_, at_,
-                                                   windows(item.resolution, item.of % 2 == 1), shape));
+      parts_.push_back(std::make_unique<SwinBlock>(
+          here(), block_path(blocks_++), stage + ".blocks." + std::to_string(item.of), e_,
+          sharding(item.resolution), windows(item.resolution, item.of % 2 == 1), shape));
     } else if (item.kind == Item::Kind::merge) {
       const std::string i = std::to_string(item.resolution);
-      parts_.push_back(std::make_unique<Merge>(here(), "merge" + i,
-                                               "backbone.encoder_layers." + i + ".downsample", e_, at_,
-                                               neighbours(item.resolution), width, skips(item), n_.norm_eps));
+      parts_.push_back(std::make_unique<Merge>(
+          here(), "merge" + i, "backbone.encoder_layers." + i + ".downsample", e_,
+          sharding(item.resolution + 1), neighbours(item.resolution), width, skips(item), n_.norm_eps));
       merges_[item.resolution] = here() - 1;
     } else {
       const int64_t stage = static_cast<int64_t>(n_.encoder_depths.size()) - 1 - item.resolution;
-      parts_.push_back(
-          std::make_unique<Split>(here(), "split" + std::to_string(stage),
-                                  "backbone.decoder_layers." + std::to_string(stage) + ".upsample", e_, at_,
-                                  neighbours(item.resolution - 1), width, has_skip(n_, item), n_.norm_eps));
+      parts_.push_back(std::make_unique<Split>(
+          here(), "split" + std::to_string(stage),
+          "backbone.decoder_layers." + std::to_string(stage) + ".upsample", e_, sharding(item.resolution - 1),
+          neighbours(item.resolution - 1), width, has_skip(n_, item), n_.norm_eps));
     }
   }
 
@@ -130,7 +159,7 @@ class Aurora : public Net {
   void add_streams(const std::vector<Item>& list) {
     int conditioned = 0;  // the part that has the conditioning
     int64_t resolution = 0;
-    const auto elements = [&](int64_t r) { return at_.batch * tokens_at(n_, r) * (n_.embed_dim << r); };
+    const auto elements = [&](int64_t r) { return at_.batch * own_tokens(r) * (n_.embed_dim << r); };
     for (int32_t to = 1; to < here(); ++to) {
       const Item* const item = to + 1 < here() ? &list[to - 1] : nullptr;
       if (item && item->kind == Item::Kind::split && has_skip(n_, *item))
@@ -152,19 +181,22 @@ class Aurora : public Net {
   // Constants that all parts of a resolution share
   Windows& windows(int64_t resolution, bool shifted) {
     auto& made = windows_[{resolution, shifted}];
-    if (!made)
-      made = std::make_unique<Windows>(
-          e_.b, std::string(shifted ? "shifted_windows" : "windows") + std::to_string(resolution),
-          grid_at(n_, resolution), Sizes3{n_.window[0], n_.window[1], n_.window[2]}, shifted, at_.batch);
+    if (made) return *made;
+    const std::string name =
+        std::string(shifted ? "shifted_windows" : "windows") + std::to_string(resolution);
+    const Sizes3 grid = grid_at(n_, resolution), window{n_.window[0], n_.window[1], n_.window[2]};
+    made = at_.cp == 1 ? std::make_unique<Windows>(e_.b, name, grid, window, shifted, at_.batch)
+                       : std::make_unique<Windows>(e_.b, name, grid, window, shifted, at_.batch,
+                                                   bands(resolution), at_.at.cp, at_.cp_group);
     return *made;
   }
   RowOrder& neighbours(int64_t resolution) {  // the finer of the two
     auto& made = neighbours_[resolution];
     if (!made) {
-      const Neighbours of{grid_at(n_, resolution), at_.batch};
+      const Neighbours of{own_grid(resolution), at_.batch};
       made = std::make_unique<RowOrder>(
-          e_.b, "neighbours" + std::to_string(resolution), 4 * at_.batch * tokens_at(n_, resolution + 1),
-          at_.batch * tokens_at(n_, resolution), [of] { return of.from(); }, [of] { return of.to(); });
+          e_.b, "neighbours" + std::to_string(resolution), 4 * at_.batch * own_tokens(resolution + 1),
+          at_.batch * own_tokens(resolution), [of] { return of.from(); }, [of] { return of.to(); });
     }
     return *made;
   }
@@ -174,6 +206,8 @@ class Aurora : public Net {
   const Sharding& at_;
   const ImageShape read_;
   int64_t blocks_ = 0;
+  std::map<int64_t, Sharding> shardings_;
+  std::unique_ptr<const Sharding> patches_;
   std::map<int64_t, int32_t> merges_;
   std::map<std::pair<int64_t, bool>, std::unique_ptr<Windows>> windows_;
   std::map<int64_t, std::unique_ptr<RowOrder>> neighbours_;
@@ -216,9 +250,10 @@ NetLimits limits_of(const AuroraSpec& n) {
                  {"the MLP's width", n.mlp_ratio * n.embed_dim}},
           .kv_heads = n.encoder_num_heads[0],
           .tokens = n.tokens(),
+          .bands = aurora::grid_at(n, static_cast<int64_t>(n.encoder_depths.size()) - 1)[1],
           .inner_parts = static_cast<int64_t>(aurora::items(n).size()),
-          .no_cp = "cannot cut an aurora yet: its windows lie whole on every rank",
-          .no_sequence = "cannot cut an aurora's rows: its windows gather them"};
+          .no_sequence = "cannot cut an aurora's rows: its windows gather them",
+          .attends = false};
 }
 
 }  // namespace isobar

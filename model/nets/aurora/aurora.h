@@ -5,6 +5,9 @@
 //   split   between the decoder's resolutions: its finest ones get a skip connection added
 //   head    the last x beside the first resolution's -> fields, loss
 //
+// Context parallelism gives each rank a band of latitudes (bands.h): rows of windows that two bands share are
+// exchanged before attention and behind it; all else is local.
+//
 // Parameters have the names of the published model but for: q, k and v apart (there one qkv); one weight for
 // all variables of a patch embedding (there one each, side by side).
 #pragma once

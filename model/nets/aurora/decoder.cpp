@@ -37,11 +37,11 @@ Decoder::Decoder(int index, Emission& e, const Sharding& at, const AuroraSpec& n
     : NetPart(index, "head"),
       e_(e),
       b_(e.b),
-      patches_(at.with_tokens(n.patches())),
+      patches_(at),
       layers_(e, patches_),
       n_(n),
       B_(at.batch),
-      L_(n.patches()),
+      L_(at.tokens),
       D_(2 * n.embed_dim),
       levels_(n.pressure_levels()),
       loss_(e, patches_, image_predicted(n, n.patch_size)),
@@ -81,7 +81,7 @@ void Decoder::declare(Declare& d) {
 
 View Decoder::door(size_t in) {
   const InPart here(b_, index());
-  return b_.scratch(in == kX ? "head.x" : "head.skip", DType::f32, B_ * n_.tokens() * n_.embed_dim);
+  return b_.scratch(in == kX ? "head.x" : "head.skip", DType::f32, B_ * L_ * n_.latent_levels * n_.embed_dim);
 }
 
 Attrs Decoder::rows_of(int64_t rows, int64_t cols) const {
@@ -111,7 +111,8 @@ void Decoder::place(const std::string& path, bool back, const View& part, const 
 }
 
 std::vector<Flow> Decoder::forward(const std::vector<Flow>& in, const Forward&) {
-  const int64_t half = D_ / 2, rows = B_ * n_.tokens(), patches = B_ * L_, upper = patches * levels_;
+  const int64_t half = D_ / 2, rows = B_ * L_ * n_.latent_levels, patches = B_ * L_,
+                upper = patches * levels_;
   if (!code_)
     code_ = numbers(b_, "head.levels", e_.act, levels_ * D_, [D = D_, levels = n_.levels] {
       std::vector<float> code(levels.size() * static_cast<size_t>(D));
@@ -148,7 +149,8 @@ std::vector<Flow> Decoder::forward(const std::vector<Flow>& in, const Forward&) 
 }
 
 void Decoder::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) {
-  const int64_t half = D_ / 2, rows = B_ * n_.tokens(), patches = B_ * L_, upper = patches * levels_;
+  const int64_t half = D_ / 2, rows = B_ * L_ * n_.latent_levels, patches = B_ * L_,
+                upper = patches * levels_;
   const View dpred = loss_.backward(pred_, target_);
   const View dz = b_.scratch("head.dz", e_.act, rows * D_);
 

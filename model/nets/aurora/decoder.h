@@ -13,6 +13,7 @@ namespace isobar::aurora {
 
 class Decoder : public NetPart {
  public:
+  /// `at`: of the patches, whole rows of them.
   Decoder(int index, Emission& e, const Sharding& at, const AuroraSpec& n);
   void set_target(const View& v) { target_ = v; }
 

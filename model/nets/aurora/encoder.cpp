@@ -61,7 +61,9 @@ Encoder::Encoder(Emission& e, const Sharding& at, const AuroraSpec& n)
       layers_(e, at),
       n_(n),
       B_(at.batch),
-      L_(n.patches()),
+      L_(at.tokens),
+      points_(at.tokens * n.patch_size * n.patch_size),
+      first_(at.token0 * n.patch_size * n.patch_size),
       D_(n.embed_dim),
       levels_(n.pressure_levels()),
       perceiver_(e, at, "embed/level_agg", "encoder.level_agg.layers.0",
@@ -109,9 +111,13 @@ void Encoder::declare(Declare& d) {
 
 void Encoder::declare_codes() {
   if (position_.code) return;
-  const PatchGrid grid{
-      n_.north,     n_.west, n_.spacing, n_.img_height / n_.patch_size, n_.img_width / n_.patch_size,
-      n_.patch_size};
+  const PatchGrid grid{n_.north,
+                       n_.west,
+                       n_.spacing,
+                       L_ * n_.patch_size / n_.img_width,
+                       n_.img_width / n_.patch_size,
+                       n_.patch_size,
+                       at_.token0 * n_.patch_size / n_.img_width};
   const int64_t D = D_;
   position_.code = numbers(b_, "embed.positions", e_.act, L_ * D, [=] { return grid.positions(D); });
   area_.code = numbers(b_, "embed.areas", e_.act, L_ * D, [=] { return grid.areas(D); });
@@ -173,7 +179,7 @@ void Encoder::patches(const std::string& path, int64_t images, int64_t channels,
           {.m = images * L_,
            .batch = images,
            .channels = channels,
-           .height = n_.img_height,
+           .height = points_ / n_.img_width,
            .width = n_.img_width,
            .patch = n_.patch_size,
            .tokens = L_},
@@ -185,16 +191,16 @@ void Encoder::surface_forward(const View& y) {
   const int64_t T = n_.history, HW = n_.pixels(), C = n_.in_channels, S = n_.surface_fields(),
                 F = n_.static_fields(), per_step = S + n_.upper_variables() * levels_;
   const int64_t channels = (S + F) * T, rows = B_ * L_;
-  const View fields = b_.scratch("embed.surface", DType::f32, B_ * channels * HW);
+  const View fields = b_.scratch("embed.surface", DType::f32, B_ * channels * points_);
   const auto take = [&](const char* path, int64_t first, int64_t variables, int64_t step, int64_t at) {
     b_.emit(OpKind::copy, path,
             {.m = 1,
-             .n = HW,
+             .n = points_,
              .extent = {B_, variables, T},
              .from = {C * HW, HW, step * HW},
-             .to = {channels * HW, T * HW, HW}},
-            {input_.slice(first * HW, input_.count - first * HW)},
-            {fields.slice(at * HW, fields.count - at * HW)});
+             .to = {channels * points_, T * points_, points_}},
+            {input_.slice(first * HW + first_, input_.count - first * HW - first_)},
+            {fields.slice(at * points_, fields.count - at * points_)});
   };
   take("embed/surface/fields", 0, S, per_step, 0);
   if (F > 0) take("embed/surface/static", T * per_step, F, 0, S * T);
@@ -225,17 +231,17 @@ void Encoder::levels_forward(const View& y) {
   const int64_t T = n_.history, HW = n_.pixels(), C = n_.in_channels, V = n_.upper_variables(),
                 S = n_.surface_fields();
   const int64_t per_step = S + V * levels_, rows = B_ * levels_ * L_;
-  const View fields = b_.scratch("embed.upper", DType::f32, B_ * levels_ * V * T * HW);
+  const View fields = b_.scratch("embed.upper", DType::f32, B_ * levels_ * V * T * points_);
   for (int64_t t = 0; t < T; ++t) {
     const int64_t first = t * per_step + S;
     b_.emit(OpKind::copy, "embed/upper/fields" + std::to_string(t),
             {.m = 1,
-             .n = HW,
+             .n = points_,
              .extent = {B_, levels_, V},
              .from = {C * HW, HW, levels_ * HW},
-             .to = {levels_ * V * T * HW, V * T * HW, T * HW}},
-            {input_.slice(first * HW, input_.count - first * HW)},
-            {fields.slice(t * HW, fields.count - t * HW)});
+             .to = {levels_ * V * T * points_, V * T * points_, T * points_}},
+            {input_.slice(first * HW + first_, input_.count - first * HW - first_)},
+            {fields.slice(t * points_, fields.count - t * points_)});
   }
   upper_patches_ = b_.saved("embed.upper.patches", e_.act, rows * upper_.in);
   patches("embed/upper/patches", B_ * levels_, V * T, fields, upper_patches_);

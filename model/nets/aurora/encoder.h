@@ -19,6 +19,7 @@ namespace isobar::aurora {
 
 class Encoder : public NetPart {
  public:
+  /// `at`: of the patches, whole rows of them.
   Encoder(Emission& e, const Sharding& at, const AuroraSpec& n);
   void set_input(const View& v) { input_ = v; }
   void set_time(const View& v) { time_ = v; }
@@ -56,7 +57,8 @@ class Encoder : public NetPart {
   const Sharding& at_;
   const Layers layers_;
   const AuroraSpec n_;
-  const int64_t B_, L_, D_, levels_;  // samples, patches, width, pressure levels
+  const int64_t B_, L_, points_, first_, D_, levels_;  // samples; this rank's patches, their points and the
+                                                       // first of them in the grid; width, pressure levels
   Linear surface_, upper_, fc1_, fc2_, time1_, time2_;
   ResultNorm norm_;
   View level_code_, latents_;  // parameters

@@ -35,7 +35,7 @@ std::vector<float> PatchGrid::positions(int64_t width) const {
   std::vector<float> out(static_cast<size_t>(rows * columns * width));
   const double middle = static_cast<double>(patch - 1) / 2, step = static_cast<double>(patch);
   for (int64_t i = 0; i < rows * columns; ++i) {
-    const double latitude = north - spacing * (static_cast<double>(i / columns) * step + middle),
+    const double latitude = north - spacing * (static_cast<double>(first + i / columns) * step + middle),
                  longitude = west + spacing * (static_cast<double>(i % columns) * step + middle);
     float* const at = out.data() + i * width;
     fourier_code(latitude, kPositions, width / 2, at);
@@ -51,7 +51,7 @@ std::vector<float> PatchGrid::areas(int64_t width) const {
   const Wavelengths lengths = aurora::areas();
   const double side = spacing * static_cast<double>(patch - 1) * kDegree;
   for (int64_t i = 0; i < rows * columns; ++i) {
-    const double top = (north - spacing * static_cast<double>(i / columns * patch)) * kDegree;
+    const double top = (north - spacing * static_cast<double>((first + i / columns) * patch)) * kDegree;
     const double area = 6371.0 * 6371.0 * std::numbers::pi * (std::sin(top) - std::sin(top - side)) * side;
     fourier_code(std::sqrt(area), lengths, width, out.data() + i * width);
   }

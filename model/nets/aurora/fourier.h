@@ -23,6 +23,7 @@ void fourier_code(double x, const Wavelengths& w, int64_t width, float* out);
 struct PatchGrid {
   double north, west, spacing;
   int64_t rows, columns, patch;  // patches down and across, points a side
+  int64_t first = 0;             // row of patches that it begins with
   std::vector<float> positions(int64_t width) const;
   std::vector<float> areas(int64_t width) const;
 };

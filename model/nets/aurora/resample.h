@@ -14,7 +14,7 @@ namespace isobar::aurora {
 
 class Merge : public NetPart {
  public:
-  /// `order`: inside, four rows for each coarse one; outside, the fine grid.
+  /// `at`: of the coarse grid. `order`: inside, four rows for each coarse one; outside, the fine grid.
   Merge(int index, std::string path, std::string name, Emission& e, const Sharding& at, RowOrder& order,
         int64_t width, int skips, double eps);
   void declare(Declare& d) override;
@@ -43,8 +43,8 @@ class Merge : public NetPart {
 
 class Split : public NetPart {
  public:
-  /// `order`: as Merge's, of the grid that it goes to. width: of what it takes. Takes a skip connection,
-  /// which comes first, or none.
+  /// `at`: of the fine grid. `order`: as Merge's, of the grid that it goes to. width: of what it takes. Takes
+  /// a skip connection, which comes first, or none.
   Split(int index, std::string path, std::string name, Emission& e, const Sharding& at, RowOrder& order,
         int64_t width, bool skip, double eps);
   void declare(Declare& d) override;

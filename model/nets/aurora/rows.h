@@ -1,5 +1,5 @@
 // Orders of rows in a plan: constants that gathers read, made when somebody first asks and shared by all
-// parts.
+// parts. Where rows outside lie in bands on several ranks, those of other bands are exchanged first.
 //
 //   RowOrder windows(b, "windows0", rows_inside, rows_outside, [=] { return order.from(); }, …);
 //   windows.gather(path, x, y, D);        // rows outside -> inside; -1 in `from` gives zeros
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "model/nets/aurora/bands.h"
 #include "model/nets/constants.h"
 #include "model/nets/layers.h"
 
@@ -26,6 +27,16 @@ class RowOrder {
         name_(std::move(name)),
         from_(std::move(from)),
         to_(std::move(to)) {}
+  /// Cut over the ranks of `group`; no second table then.
+  RowOrder(Builder& b, std::string name, std::shared_ptr<const RowExchange> cut, int group)
+      : inside(static_cast<int64_t>(cut->from_own.size())),
+        outside(static_cast<int64_t>(cut->to_own.size())),
+        b_(b),
+        name_(std::move(name)),
+        from_([cut] { return cut->from_own; }),
+        to_([cut] { return cut->to_own; }),
+        cut_(cut->any ? std::move(cut) : nullptr),
+        group_(group) {}
   RowOrder(const RowOrder&) = delete;
   RowOrder& operator=(const RowOrder&) = delete;
 
@@ -37,11 +48,14 @@ class RowOrder {
             const View& table2 = {}, const View& index2 = {});
 
  private:
+  View of_others(const std::string& path, const View& x, int64_t width, bool returns);
   View constant(View& made, const char* what, int64_t count, const Make& make);
   Builder& b_;
   const std::string name_;
   const Make from_, to_;
-  View made_from_, made_to_;
+  const std::shared_ptr<const RowExchange> cut_;  // absent: no row comes from another rank
+  const int group_ = -1;
+  View made_from_, made_to_, made_from_others_, made_to_others_, made_sent_, made_returned_;
 };
 
 }  // namespace isobar::aurora

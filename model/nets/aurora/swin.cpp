@@ -68,6 +68,23 @@ Windows::Windows(Builder& b, const std::string& name, const Sizes3& grid, const 
           [=] { return WindowOrder(grid, window, shifted, batch).from(); },
           [=] { return WindowOrder(grid, window, shifted, batch).to(); }) {}
 
+namespace {
+
+std::shared_ptr<const RowExchange> exchange_of_windows(const Sizes3& grid, const Sizes3& window, bool shifted,
+                                                       int64_t batch, const Bands& bands, int64_t rank) {
+  std::vector<std::vector<int32_t>> from;
+  for (int64_t r = 0; r < bands.ranks(); ++r)
+    from.push_back(WindowOrder(grid, window, shifted, batch, bands, r).from());
+  return std::make_shared<const RowExchange>(exchange_of(grid, batch, bands, from, rank));
+}
+
+}  // namespace
+
+Windows::Windows(Builder& b, const std::string& name, const Sizes3& grid, const Sizes3& window, bool shifted,
+                 int64_t batch, const Bands& bands, int64_t rank, int group)
+    : runs(WindowOrder(grid, window, shifted, batch, bands, rank).runs()),
+      order(b, name, exchange_of_windows(grid, window, shifted, batch, bands, rank), group) {}
+
 // ---- the block ----
 
 SwinBlock::SwinBlock(int index, std::string path, std::string name, Emission& e, const Sharding& at,

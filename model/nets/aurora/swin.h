@@ -46,6 +46,9 @@ class AdaptiveNorm {
 struct Windows {
   Windows(Builder& b, const std::string& name, const Sizes3& grid, const Sizes3& window, bool shifted,
           int64_t batch);
+  /// Those of one rank of `group`
+  Windows(Builder& b, const std::string& name, const Sizes3& grid, const Sizes3& window, bool shifted,
+          int64_t batch, const Bands& bands, int64_t rank, int group);
   std::vector<WindowRun> runs;
   RowOrder order;
 };

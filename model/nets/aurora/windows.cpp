@@ -49,15 +49,40 @@ WindowOrder::WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted,
     : grid_(grid), batch_(batch) {
   // A grid that fits into one window along every axis has nothing to shift, and so no mask.
   const bool any = shifted && (grid[0] > window[0] || grid[1] > window[1] || grid[2] > window[2]);
-  std::map<int64_t, int64_t, std::greater<>> segments{{1, 1}};  // how many of each length
-  for (size_t axis = 0; axis < 3; ++axis) {
+  for (size_t axis = 0; axis < 3; ++axis)
     axes_[axis] = along(grid[axis], window[axis], any ? window[axis] / 2 : 0, axis == 2, any);
+  count_runs();
+}
+
+WindowOrder::WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch,
+                         const Bands& bands, int64_t rank)
+    : WindowOrder(grid, window, shifted, batch) {
+  const auto elsewhere = [&](const Segment& s) {
+    int32_t north = -1, south = -1;
+    for (const int32_t row : s) {
+      if (row >= 0 && (north < 0 || row < north)) north = row;
+      south = std::max(south, row);
+    }
+    return bands.owner((north + south) / 2) != rank;
+  };
+  axes_[1].erase(std::remove_if(axes_[1].begin(), axes_[1].end(), elsewhere), axes_[1].end());
+  if (axes_[1].empty()) {
+    for (std::vector<Segment>& axis : axes_) axis = {Segment{-1}};
+    batch_ = 1;
+  }
+  count_runs();
+}
+
+void WindowOrder::count_runs() {
+  std::map<int64_t, int64_t, std::greater<>> segments{{1, 1}};  // how many of each length
+  for (const std::vector<Segment>& axis : axes_) {
     std::map<int64_t, int64_t, std::greater<>> longer;
     for (const auto& [length, count] : segments)
-      for (const Segment& s : axes_[axis]) longer[length * static_cast<int64_t>(s.size())] += count;
+      for (const Segment& s : axis) longer[length * static_cast<int64_t>(s.size())] += count;
     segments = std::move(longer);
   }
-  for (const auto& [length, count] : segments) runs_.push_back({batch * count, length});
+  runs_.clear();
+  for (const auto& [length, count] : segments) runs_.push_back({batch_ * count, length});
 }
 
 int64_t WindowOrder::rows() const {

@@ -12,12 +12,22 @@
 // there they are left out. Longitudes are a circle: only levels and latitudes keep wrapped rows apart.
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace isobar::aurora {
 
 using Sizes3 = std::array<int64_t, 3>;  // levels, latitudes, longitudes
+
+/// Latitudes of a grid by rank: `begins` has each one's first, and the end.
+struct Bands {
+  std::vector<int64_t> begins;
+  int64_t ranks() const { return static_cast<int64_t>(begins.size()) - 1; }
+  int64_t first(int64_t rank) const { return begins[static_cast<size_t>(rank)]; }
+  int64_t rows(int64_t rank) const { return first(rank + 1) - first(rank); }
+  int64_t owner(int64_t row) const;
+};
 
 struct WindowRun {
   int64_t segments, length;
@@ -27,6 +37,11 @@ struct WindowRun {
 class WindowOrder {
  public:
   WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch);
+  /// Those that one rank computes: their middle latitude lies in its band. A rank that has none gets one row
+  /// of zeros, so that its ops are those of the others. from() has rows of the whole grid; to() has no
+  /// meaning.
+  WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch, const Bands& bands,
+              int64_t rank);
   const std::vector<WindowRun>& runs() const { return runs_; }
   int64_t rows() const;
   std::vector<int32_t> from() const;
@@ -34,10 +49,11 @@ class WindowOrder {
 
  private:
   using Segment = std::vector<int32_t>;  // places along one axis; -1: padding
+  void count_runs();
   static std::vector<Segment> along(int64_t size, int64_t window, int64_t shift, bool circle, bool shifted);
 
   const Sizes3 grid_;
-  const int64_t batch_;
+  int64_t batch_;
   std::array<std::vector<Segment>, 3> axes_;
   std::vector<WindowRun> runs_;  // longest first
 };
