@@ -752,6 +752,8 @@ void validate(const RunSpec& s) {
              p.recompute_num_layers == 1 ? "policy.recompute_method" : "policy.recompute_num_layers",
              "says which blocks full recomputation throws away, and policy.recompute is " + p.recompute,
              "leave it out, or set policy.recompute to full");
+  check.that(!p.offload_parameters || p.zero == 3, "policy.offload_parameters",
+             "is of ZeRO's stage 3, which gathers parameters before each use", "set policy.zero to 3");
   check.that(p.amp != "fp8" || s.net.words(), "policy.amp", "fp8 is for net.kind gpt and llama",
              "use one of none, tf32, bf16, fp16");
   check.that(p.attention != "unfused" || s.net.words(), "policy.attention",
