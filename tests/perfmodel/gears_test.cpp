@@ -97,7 +97,6 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
   }
   s.train.optimizer = test::one_of<const char*>(random, {"adam", "adamw", "sgd"});
   s.policy.offload_optimizer = random() % 12 == 0;
-  s.policy.offload_parameters = random() % 12 == 0;  // where ZeRO's stage is 3
   s.policy.cp_kind = test::one_of<const char*>(random, {"allgather", "ring", "ulysses"});
   s.policy.overlap = random() % 4 != 0;
   if (s.net.words() && s.layout.cp == 1 && random() % 3 == 0) s.policy.attention = "unfused";
@@ -111,6 +110,8 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
     if (s.policy.schedule == "zb-h1") s.policy.recompute = "none";
   }
   if (adapts) {
+    if (random() % 8 == 0) s.train.ema = 0.999;
+    s.policy.offload_parameters = random() % 12 == 0;  // where ZeRO's stage is 3
     s.train.lora_rank = test::one_of<int64_t>(random, {4, 16, 64});
     s.train.lora_targets = {test::one_of<const char*>(random, {"blocks.*.attn", "blocks.*", "*.mlp.fc1"})};
     if (random() % 3 == 0) s.train.freeze = {"blocks.*.attn", "*norm1"};
@@ -206,9 +207,10 @@ TEST(Gears, AgreeOnRollOuts) {
   expect_agreement({"rolled-out vit"}, 300, {0, 1, 2, 3}, 0.03, 0.15);
 }
 
-// Frozen weights are read, gathered by ZeRO 3, and nothing else. What each lacks is that of the first test.
+// Frozen weights are read, gathered by ZeRO 3, and nothing else; some with a moving average, some with
+// parameters in host memory. Draws of 400 to 1,500 gave a median of 0.6 to 0.7 % and a p95 of 6.1 to 8.9 %.
 TEST(Gears, AgreeOnAdaptersAndFrozenParts) {
-  expect_agreement({"adapted gpt", "adapted llama", "adapted vit"}, 400, {0, 1, 2, 3}, 0.02, 0.09);
+  expect_agreement({"adapted gpt", "adapted llama", "adapted vit"}, 400, {0, 1, 2, 3}, 0.02, 0.12);
 }
 
 // Not yet as well as on one stream: where four of them cross each cut of a pipeline that recomputes, the
