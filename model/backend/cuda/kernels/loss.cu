@@ -64,6 +64,7 @@ __global__ void __launch_bounds__(kThreads)
   float* const latitude = reinterpret_cast<float*>(shared + 3 * C);
   float* const patch = latitude + p;
   const int64_t sample = blockIdx.y;
+  const bool by_rows = l.by_rows;
   for (int c = threadIdx.x; c < 3 * C; c += kThreads) shared[c] = 0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int64_t t = blockIdx.x; t < s.tokens; t += gridDim.x) {
@@ -89,10 +90,10 @@ __global__ void __launch_bounds__(kThreads)
           e = patch[i * C + c] - wanted;
         else
           e = as_float(guess[i * C + c]) - wanted;
-        const float counts = (wanted > above ? intense : 1.0f) * (l.by_rows ? latitude[y] : 1.0f);
+        const float row = latitude[y], counts = (wanted > above ? intense : 1.0f) * (by_rows ? row : 1.0f);
         loss = fmaf(counts, penalty(l.kind, l.delta, e), loss);
         size = fmaf(wanted, wanted, size);
-        error = fmaf(latitude[y] * e, e, error);
+        error = fmaf(row * e, e, error);
       }
       loss = warp_sum(loss);
       size = warp_sum(size);

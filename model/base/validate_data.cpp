@@ -1,0 +1,122 @@
+// Whether what is read makes sense: channels, selections of fields, rows of tables.
+#include "model/base/classes.h"
+#include "model/base/validate_parts.h"
+
+namespace isobar {
+namespace {
+
+// Channels of files that are named: as many as the net has, each once.
+void validate_channels(const DataSpec& d, const Sized& in, const Sized& out, const Check& check) {
+  const auto named = [&](const std::vector<std::string>& names, const Sized& net, const char* key) {
+    if (names.empty()) return;
+    check.that(!d.train.empty(), key, "names channels of files, and without data.train there are none",
+               "set data.train, or leave it out");
+    for (size_t i = 0; i < names.size(); ++i)
+      check.that(std::find(names.begin(), names.begin() + i, names[i]) == names.begin() + i, key,
+                 "names '" + names[i] + "' twice", "name it once");
+    const std::string count = std::to_string(names.size());
+    check.that(static_cast<int64_t>(names.size()) == net.value, key,
+               "names " + count + ", and " + net.key + " is " + std::to_string(net.value),
+               "name " + std::to_string(net.value) + ", or set " + net.key + " to " + count);
+  };
+  named(d.inputs, in, "data.inputs");
+  named(d.targets, out, "data.targets");
+  const bool inputs_alone = !d.static_fields.empty() || !d.forcings.empty();
+  check.that(d.train.empty() || !d.targets.empty() || in.value == out.value || inputs_alone, "data.targets",
+             std::string("is needed: ") + out.key + " = " + std::to_string(out.value) + " differs from " +
+                 in.key + " = " + std::to_string(in.value),
+             "name the " + std::to_string(out.value) + " that the net predicts");
+}
+
+void validate_channels(const Images& n, const DataSpec& d, const Check& check) {
+  const int64_t times = std::max<int64_t>(1, d.history);
+  const Sized in{n.in_channels / times, times == 1 ? "net.in_channels" : "net.in_channels / data.history"};
+  validate_channels(d, in, {n.out_channels, "net.out_channels"}, check);
+}
+// What is taken of fields; what needs the files' own axes is checked where they are read.
+
+// Which rows are samples: nothing that is said of them may be without effect.
+void validate_rows(const DataSpec& d, const Check& check) {
+  const DataSpec usual;
+  check.one_of(d.mask_mode, {"both", "ocean", "sea_ice"}, "data.mask_mode");
+  check.that(d.thin_fraction > 0 && d.thin_fraction <= 1, "data.thin_fraction", "is not in (0, 1]",
+             "e.g. 0.1 keeps a tenth");
+  check.at_least(d.max_patterns, 0, "data.max_patterns");
+  check.that(std::isfinite(d.min_ice_concentration), "data.min_ice_concentration", "is not a number",
+             "e.g. 0.15");
+  const auto needs = [&](bool met, bool said, const char* key, const char* what, const char* mend) {
+    check.that(met || !said, key, what, mend);
+  };
+  const bool masks = d.mask_mode != usual.mask_mode;
+  for (auto [said, key] : {std::pair{masks, "data.mask_mode"},
+                           {d.thin_fraction != usual.thin_fraction, "data.thin_fraction"},
+                           {d.max_patterns != usual.max_patterns, "data.max_patterns"}})
+    needs(!d.train.empty(), said, key, "chooses rows of files, and without data.train there are none",
+          "set data.train, or leave it out");
+  for (auto [said, key] :
+       {std::pair{d.ice_variable != usual.ice_variable, "data.ice_variable"},
+        {d.min_ice_concentration != usual.min_ice_concentration, "data.min_ice_concentration"}})
+    needs(masks, said, key, "is for a mask, and data.mask_mode is both: ocean with and without ice",
+          "set data.mask_mode to ocean or sea_ice, or leave it out");
+  needs(!masks, d.ice_variable.empty(), "data.ice_variable", "is empty, and data.mask_mode needs it",
+        "name the ice concentration");
+}
+
+void validate_channels(const MlpSpec& n, const DataSpec& d, const Check& check) {
+  const bool classes = classifies(check.s);
+  check.that(!classes || d.train.empty() || d.targets.size() == 1, "data.targets",
+             "names " + std::to_string(d.targets.size()) +
+                 ", and train.loss cross_entropy has one target, the class",
+             "name the column of classes; net.out_features is their number");
+  const Sized in{n.in_features, "net.in_features"}, out{n.out_features, "net.out_features"};
+  validate_channels(d, in, classes ? Sized{1, "the number of targets"} : out, check);
+  validate_rows(d, check);
+}
+void validate_channels(const WordsSpec&, const DataSpec& d, const Check& check) {
+  check.that(d.inputs.empty() && d.targets.empty(), d.inputs.empty() ? "data.targets" : "data.inputs",
+             "names channels, and this net reads words", "leave it out");
+}
+
+}  // namespace
+
+void validate_selection(const DataSpec& d, const Check& check) {
+  check.at_least(d.stride, 1, "data.stride");
+  check.that(d.time_step >= 0 && std::isfinite(d.time_step), "data.time_step", "is negative",
+             "hours, e.g. 6; 0 takes every step");
+  check.that(d.region.empty() || d.region.size() == 4, "data.region",
+             "has " + std::to_string(d.region.size()) + " numbers",
+             "give north, west, south and east in degrees, e.g. [60, -10, 50, 2]");
+  if (d.region.size() == 4)
+    check.that(d.region[0] <= 90 && d.region[2] >= -90 && d.region[0] >= d.region[2] &&
+                   std::abs(d.region[1]) <= 360 && std::abs(d.region[3]) <= 360,
+               "data.region", "is no region: north, west, south, east in degrees",
+               "north is not below south; west may be east of east, over the date line: [60, 170, 40, -150]");
+  for (auto [dates, key] : {std::pair{&d.dates, "data.dates"}, std::pair{&d.valid_dates, "data.valid_dates"}})
+    check.that(dates->empty() || dates->size() == 2, key, "has " + std::to_string(dates->size()) + " dates",
+               "give the first and the last, e.g. [2019-03-01, 2019-03-25], or years: [2010, 2015]");
+  check.that(d.valid_dates.empty() || d.train_fraction == 1, "data.train_fraction",
+             "splits what data.valid_dates has split", "leave one of them out");
+  for (const std::string& f : d.forcings)
+    check.one_of(f, {"time_of_day", "day_of_year", "solar_zenith"}, "data.forcings");
+  check.that(d.static_file.empty() || !d.static_fields.empty() || !(d.mask.empty() || d.mask == "fill"),
+             "data.static_file", "is given, and nothing of it is used",
+             "name what it holds in data.static_fields or data.mask, or leave it out");
+  if (!d.train.empty()) return;
+  const DataSpec usual;
+  for (auto [said, key] : {std::pair{!d.region.empty(), "data.region"},
+                           {d.stride != usual.stride, "data.stride"},
+                           {!d.dates.empty(), "data.dates"},
+                           {!d.valid_dates.empty(), "data.valid_dates"},
+                           {d.time_step != usual.time_step, "data.time_step"},
+                           {!d.static_fields.empty(), "data.static_fields"},
+                           {!d.forcings.empty(), "data.forcings"},
+                           {!d.mask.empty(), "data.mask"}})
+    check.that(!said, key, "chooses from files, and without data.train there are none",
+               "set data.train, or leave it out");
+}
+
+void validate_channels(const RunSpec& s, const Check& check) {
+  s.net.visit([&](const auto& n) { validate_channels(n, s.data, check); });
+}
+
+}  // namespace isobar
