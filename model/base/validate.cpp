@@ -12,7 +12,7 @@ namespace isobar {
 
 // Each key for itself, whatever the others say.
 void validate_values(const RunSpec& s) {
-  const Check check{s};
+  const SpecCheck check{s};
   const auto str = [](int64_t v) { return std::to_string(v); };
   validate_net(s.net, check);
 
@@ -138,7 +138,7 @@ void validate_values(const RunSpec& s) {
 }
 
 // Each of so many times has the same channels, of which the net predicts the first ones.
-void validate_rollout(const RunSpec& s, const Check& check) {
+void validate_rollout(const RunSpec& s, const SpecCheck& check) {
   if (!s.net.rolls_out()) return;
   const Images& n = *s.net.images();
   const TrainSpec& t = s.train;
@@ -167,7 +167,7 @@ void validate_rollout(const RunSpec& s, const Check& check) {
 
 void validate(const RunSpec& s) {
   validate_values(s);
-  const Check check{s};
+  const SpecCheck check{s};
   const auto str = [](int64_t v) { return std::to_string(v); };
   validate_net_together(s.net, check);
   validate_channels(s, check);

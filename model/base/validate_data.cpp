@@ -6,7 +6,7 @@ namespace isobar {
 namespace {
 
 // Channels of files that are named: as many as the net has, each once.
-void validate_channels(const DataSpec& d, const Sized& in, const Sized& out, const Check& check) {
+void validate_channels(const DataSpec& d, const Sized& in, const Sized& out, const SpecCheck& check) {
   const auto named = [&](const std::vector<std::string>& names, const Sized& net, const char* key) {
     if (names.empty()) return;
     check.that(!d.train.empty(), key, "names channels of files, and without data.train there are none",
@@ -28,7 +28,7 @@ void validate_channels(const DataSpec& d, const Sized& in, const Sized& out, con
              "name the " + std::to_string(out.value) + " that the net predicts");
 }
 
-void validate_channels(const Images& n, const DataSpec& d, const Check& check) {
+void validate_channels(const Images& n, const DataSpec& d, const SpecCheck& check) {
   const int64_t times = std::max<int64_t>(1, d.history);
   const Sized in{n.in_channels / times, times == 1 ? "net.in_channels" : "net.in_channels / data.history"};
   validate_channels(d, in, {n.out_channels, "net.out_channels"}, check);
@@ -36,7 +36,7 @@ void validate_channels(const Images& n, const DataSpec& d, const Check& check) {
 // What is taken of fields; what needs the files' own axes is checked where they are read.
 
 // Which rows are samples: nothing that is said of them may be without effect.
-void validate_rows(const DataSpec& d, const Check& check) {
+void validate_rows(const DataSpec& d, const SpecCheck& check) {
   const DataSpec usual;
   check.one_of(d.mask_mode, {"both", "ocean", "sea_ice"}, "data.mask_mode");
   check.that(d.thin_fraction > 0 && d.thin_fraction <= 1, "data.thin_fraction", "is not in (0, 1]",
@@ -62,7 +62,7 @@ void validate_rows(const DataSpec& d, const Check& check) {
         "name the ice concentration");
 }
 
-void validate_channels(const MlpSpec& n, const DataSpec& d, const Check& check) {
+void validate_channels(const MlpSpec& n, const DataSpec& d, const SpecCheck& check) {
   const bool classes = classifies(check.s);
   check.that(!classes || d.train.empty() || d.targets.size() == 1, "data.targets",
              "names " + std::to_string(d.targets.size()) +
@@ -72,14 +72,14 @@ void validate_channels(const MlpSpec& n, const DataSpec& d, const Check& check) 
   validate_channels(d, in, classes ? Sized{1, "the number of targets"} : out, check);
   validate_rows(d, check);
 }
-void validate_channels(const WordsSpec&, const DataSpec& d, const Check& check) {
+void validate_channels(const WordsSpec&, const DataSpec& d, const SpecCheck& check) {
   check.that(d.inputs.empty() && d.targets.empty(), d.inputs.empty() ? "data.targets" : "data.inputs",
              "names channels, and this net reads words", "leave it out");
 }
 
 }  // namespace
 
-void validate_selection(const DataSpec& d, const Check& check) {
+void validate_selection(const DataSpec& d, const SpecCheck& check) {
   check.at_least(d.stride, 1, "data.stride");
   check.that(d.time_step >= 0 && std::isfinite(d.time_step), "data.time_step", "is negative",
              "hours, e.g. 6; 0 takes every step");
@@ -115,7 +115,7 @@ void validate_selection(const DataSpec& d, const Check& check) {
                "set data.train, or leave it out");
 }
 
-void validate_channels(const RunSpec& s, const Check& check) {
+void validate_channels(const RunSpec& s, const SpecCheck& check) {
   s.net.visit([&](const auto& n) { validate_channels(n, s.data, check); });
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 // ---- a net's own keys, each for itself ----
 
-void validate_images(const Images& n, const Check& check) {
+void validate_images(const Images& n, const SpecCheck& check) {
   at_least_one({{n.img_height, "net.img_height"},
                 {n.img_width, "net.img_width"},
                 {n.in_channels, "net.in_channels"},
@@ -19,7 +19,7 @@ void validate_images(const Images& n, const Check& check) {
 }
 
 template <class Net>  // with the keys that all blocks have
-void validate_blocks(const Net& n, const Check& check) {
+void validate_blocks(const Net& n, const SpecCheck& check) {
   at_least_one(
       {{n.embed_dim, "net.embed_dim"}, {n.num_heads, "net.num_heads"}, {n.mlp_ratio, "net.mlp_ratio"}},
       check);
@@ -27,13 +27,13 @@ void validate_blocks(const Net& n, const Check& check) {
   if constexpr (requires { n.gelu; }) check.one_of(n.gelu, {"erf", "tanh"}, "net.gelu");
 }
 
-void validate_net(const VitSpec& n, const Check& check) {
+void validate_net(const VitSpec& n, const SpecCheck& check) {
   validate_blocks(n, check);
   at_least_one({{n.depth, "net.depth"}, {n.patch_size, "net.patch_size"}}, check);
   validate_images(n, check);
 }
 
-void validate_net(const UnetSpec& n, const Check& check) {
+void validate_net(const UnetSpec& n, const SpecCheck& check) {
   validate_blocks(n, check);
   at_least_one({{n.encoder_depth, "net.encoder_depth"},
                 {n.bottleneck_depth, "net.bottleneck_depth"},
@@ -45,7 +45,7 @@ void validate_net(const UnetSpec& n, const Check& check) {
 
 template <class Net>
 requires std::is_base_of_v<WordsSpec, Net>
-void validate_net(const Net& n, const Check& check) {
+void validate_net(const Net& n, const SpecCheck& check) {
   validate_blocks(n, check);
   at_least_one({{n.depth, "net.depth"}}, check);
   for (auto [value, low, key] : {std::tuple{n.seq_length, int64_t{1}, "net.seq_length"},
@@ -58,7 +58,7 @@ void validate_net(const Net& n, const Check& check) {
   check.that(n.dropout >= 0 && n.dropout < 1, "net.dropout", "is not in [0, 1)", "e.g. 0.1");
 }
 
-void validate_net(const MlpSpec& n, const Check& check) {
+void validate_net(const MlpSpec& n, const SpecCheck& check) {
   at_least_one({{n.in_features, "net.in_features"}, {n.out_features, "net.out_features"}}, check);
   check.that(!n.hidden.empty(), "net.hidden", "names no hidden layer", "give a width or more, e.g. [64, 64]");
   check.that(n.blocks() <= 1024, "net.hidden", "has " + std::to_string(n.blocks()) + " widths, above 1024",
@@ -68,7 +68,7 @@ void validate_net(const MlpSpec& n, const Check& check) {
   check.that(n.dropout >= 0 && n.dropout < 1, "net.dropout", "is not in [0, 1)", "e.g. 0.2");
 }
 
-void validate_net(const RegionalGnnSpec& n, const Check& check) {
+void validate_net(const RegionalGnnSpec& n, const SpecCheck& check) {
   validate_images(n, check);
   at_least_one({{n.neighbors, "net.neighbors"},
                 {n.boundary_neighbors, "net.boundary_neighbors"},
@@ -86,7 +86,7 @@ void validate_net(const RegionalGnnSpec& n, const Check& check) {
              "give the longitude of the grid's first column in degrees");
 }
 
-void validate_net(const AuroraSpec& n, const Check& check) {
+void validate_net(const AuroraSpec& n, const SpecCheck& check) {
   validate_images(n, check);
   at_least_one({{n.history, "net.history"},
                 {n.patch_size, "net.patch_size"},
@@ -123,7 +123,7 @@ void validate_net(const AuroraSpec& n, const Check& check) {
              "give the longitude of the grid's first column in degrees");
 }
 
-void validate_net(const GraphcastSpec& n, const Check& check) {
+void validate_net(const GraphcastSpec& n, const SpecCheck& check) {
   validate_images(n, check);
   at_least_one({{n.latent_size, "net.latent_size"},
                 {n.num_gnn_layers, "net.num_gnn_layers"},
@@ -141,7 +141,7 @@ void validate_net(const GraphcastSpec& n, const Check& check) {
 
 // ---- … and together ----
 
-void validate_together(const AuroraSpec& n, const Check& check) {
+void validate_together(const AuroraSpec& n, const SpecCheck& check) {
   const auto same = [&](const std::vector<int64_t>& list, const char* key) {
     check.that(list.size() == n.encoder_depths.size(), key,
                "has " + std::to_string(list.size()) + " numbers, and net.encoder_depths " +
@@ -182,7 +182,7 @@ void validate_together(const AuroraSpec& n, const Check& check) {
 }
 
 // Both regions lie on the grid, and every node has as many neighbours as it is to have.
-void validate_together(const RegionalGnnSpec& n, const Check& check) {
+void validate_together(const RegionalGnnSpec& n, const SpecCheck& check) {
   const double south = n.north - n.spacing * static_cast<double>(n.img_height - 1),
                east = n.west + n.spacing * static_cast<double>(n.img_width - 1), slack = 1e-6 * n.spacing;
   check.that(south >= -90 - slack, "net.img_height",
@@ -225,15 +225,15 @@ void validate_together(const RegionalGnnSpec& n, const Check& check) {
              "makes more edges than 32 bits count", "give fewer, or a smaller net.downstream");
 }
 
-void validate_together(const MlpSpec&, const Check&) {}
+void validate_together(const MlpSpec&, const SpecCheck&) {}
 
-void validate_together(const GraphcastSpec& n, const Check& check) {
+void validate_together(const GraphcastSpec& n, const SpecCheck& check) {
   check.that(n.pixels() < (int64_t{1} << 31) / 20, "net.img_width",
              "makes a grid of more points than 32 bits count the edges of", "give fewer");
 }
 
 template <class Net>
-void validate_together(const Net& n, const Check& check) {
+void validate_together(const Net& n, const SpecCheck& check) {
   check.divides(n.num_heads, n.embed_dim, "net.num_heads", "net.embed_dim");
   if constexpr (std::is_base_of_v<Images, Net>) {
     check.divides(n.patch_size, n.img_height, "net.patch_size", "net.img_height");
@@ -250,11 +250,11 @@ void validate_together(const Net& n, const Check& check) {
 
 }  // namespace
 
-void validate_net(const NetSpec& net, const Check& check) {
+void validate_net(const NetSpec& net, const SpecCheck& check) {
   net.visit([&](const auto& n) { validate_net(n, check); });
 }
 
-void validate_net_together(const NetSpec& net, const Check& check) {
+void validate_net_together(const NetSpec& net, const SpecCheck& check) {
   net.visit([&](const auto& n) { validate_together(n, check); });
 }
 

@@ -87,7 +87,7 @@ Numbers numbers_of(const GraphcastSpec& n, bool) {
 
 // Bytes that all tensors of a rank would hold if nothing were cut, roughly and in floating point. Whatever
 // passes can be counted in 64 bits.
-void refuse_astronomical(const RunSpec& s, const Check& check) {
+void refuse_astronomical(const RunSpec& s, const SpecCheck& check) {
   const auto [weights, sample] =
       s.net.visit([&](const auto& n) { return numbers_of(n, s.policy.attention == "unfused"); });
   const double read = real(s.net.sample_numbers()) / 2;

@@ -1,7 +1,7 @@
 // How a spec is judged: the first rule that does not hold is the one error that a user gets, with key and
 // mend.
 //
-//   const Check check{spec};
+//   const SpecCheck check{spec};
 //   check.at_least(spec.data.dt, 1, "data.dt");
 #pragma once
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace isobar {
 
-struct Check {
+struct SpecCheck {
   const RunSpec& s;
   void that(bool ok, const char* key, const std::string& what, const std::string& mend) const {
     if (!ok) throw ConfigError(s.file, key, what, mend);
@@ -55,7 +55,7 @@ struct Sized {
 };
 inline constexpr int64_t kMostSize = 1 << 17;
 
-inline void at_least_one(std::initializer_list<Sized> sizes, const Check& check) {
+inline void at_least_one(std::initializer_list<Sized> sizes, const SpecCheck& check) {
   for (const auto& [value, key] : sizes) {
     check.at_least(value, 1, key);
     check.at_most(value, kMostSize, key);
