@@ -76,6 +76,7 @@ Prediction on_cores(const RunSpec& spec, const Machine& m, const PredictOptions&
   for (int k = 0; k < kBufferKinds; ++k)
     if (memory.by_kind[k] > 0) p.memory.emplace_back(name_of(static_cast<BufferKind>(k)), memory.by_kind[k]);
   p.memory.emplace_back("loader", memory.loader);
+  if (memory.replay > 0) p.memory.emplace_back("replay", memory.replay);
   p.memory.emplace_back("process", static_cast<int64_t>(m[Coef::process].value));
   p.memory_total = memory.total() + static_cast<int64_t>(m[Coef::process].value);
   p.memory_there = memory_of_rank(m, p.where.ranks_on_host);

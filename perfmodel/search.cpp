@@ -167,7 +167,8 @@ class Search {
     const auto known = [&](ScheduleKind schedule, int zero) {
       return (zero == 0 || any_zero || l.dp * l.cp > 1) &&
              (schedule != ScheduleKind::zb_h1 ||
-              zero_bubble_needs(l.pp, l.recompute != 0, zero, fp32_gradients).all());
+              zero_bubble_needs(l.pp, l.recompute != 0 || spec_.policy.edge_chunks > 1, zero, fp32_gradients)
+                  .all());
     };
     int64_t each = 0;
     for (const auto& [schedule, chunks] : schedules_)

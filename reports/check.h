@@ -9,6 +9,7 @@
 #pragma once
 #include <set>
 
+#include "reports/figures.h"
 #include "reports/reference.h"
 #include "reports/tables.h"
 
@@ -38,5 +39,8 @@ std::map<std::string, std::string> failed_of(const ReportData& d);
 Table check_table(const CheckResult& c);
 /// Step times of each specification by update, this run last.
 Table history_table(const Reference& reference, const std::vector<ReferenceRun>& runs);
+/// The same as a figure, on the processor of `runs`, each in the colour of its verdict (figures_history.cpp).
+std::vector<Figure> history_figures(const CheckResult& c, const Reference& reference,
+                                    const std::vector<ReferenceRun>& runs);
 
 }  // namespace isobar

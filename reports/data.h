@@ -69,11 +69,12 @@ struct ReportData {
   std::vector<ReportRun> runs;      // by set, in order of id
   std::vector<std::string> varied;  // keys that tell the runs apart
   std::vector<Facet> facets;
-  std::optional<Machine> predictor;   // what predicted, if it was a machine file
-  std::string machine;                // name of what predicted; "": no predictions
-  Statistic statistic = kStatistic;   // of steps: every step time and rate in the report
-  RunToRun between;                   // how far repetitions of one run differ
-  std::vector<std::string> problems;  // what could not be read or predicted
+  std::optional<Machine> predictor;    // what predicted, if it was a machine file
+  std::string machine;                 // name of what predicted; "": no predictions
+  std::filesystem::path machine_file;  // that it was read from; "": from holdout.json
+  Statistic statistic = kStatistic;    // of steps: every step time and rate in the report
+  RunToRun between;                    // how far repetitions of one run differ
+  std::vector<std::string> problems;   // what could not be read or predicted
 
   std::vector<const ReportRun*> ok() const;      // finished, with a step time
   std::vector<const ReportRun*> failed() const;  // all others

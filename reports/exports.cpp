@@ -1,54 +1,15 @@
 #include "reports/exports.h"
 
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <ctime>
 
 #include "model/base/files.h"
+#include "model/records/event_file.h"
 
 namespace isobar {
 namespace {
 
 using nlohmann::json;
-
-// Protocol buffers' wire format: a key of field number and type, then the value.
-// (tensorflow/core/util/event.proto: wall_time = 1 double, step = 2 int64, file_version = 3 string, summary =
-// 5; Summary.value = 1 repeated; of a value tag = 1 string, simple_value = 2 float.)
-enum WireType : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
-
-void put_varint(std::string& out, uint64_t v) {
-  while (v >= 0x80) {
-    out += static_cast<char>(v | 0x80);
-    v >>= 7;
-  }
-  out += static_cast<char>(v);
-}
-
-template <class T>
-std::string little_endian(T v) {
-  std::string out(sizeof v, '\0');
-  std::memcpy(out.data(), &v, sizeof v);  // this program runs on little-endian machines only
-  return out;
-}
-
-void put(std::string& out, int field, WireType type, const std::string& value) {
-  put_varint(out, static_cast<uint64_t>(field) << 3 | type);
-  if (type == bytes) put_varint(out, value.size());
-  out += value;
-}
-
-std::string scalar(double wall_time, int64_t step, const std::string& tag, double value) {
-  std::string v, summary, event, step_text;
-  put(v, 1, bytes, tag);
-  put(v, 2, fixed32, little_endian(static_cast<float>(value)));
-  put(summary, 1, bytes, v);
-  put_varint(step_text, static_cast<uint64_t>(step));
-  put(event, 1, fixed64, little_endian(wall_time));
-  put(event, 2, varint, step_text);
-  put(event, 5, bytes, summary);
-  return event;
-}
 
 double seconds_of(const std::string& utc) {  // 2026-01-02T03:04:05Z
   std::tm t{};
@@ -61,43 +22,15 @@ std::string in_set(const ReportData& d, const ReportRun& r, const std::string& n
 
 }  // namespace
 
-uint32_t crc32c(const std::string& data) {
-  static const std::array<uint32_t, 256> kTable = [] {
-    std::array<uint32_t, 256> t{};
-    for (uint32_t i = 0; i < 256; ++i) {
-      uint32_t c = i;
-      for (int bit = 0; bit < 8; ++bit)
-        c = (c >> 1) ^ (c & 1 ? 0x82F63B78u : 0);  // the polynomial, reflected
-      t[i] = c;
-    }
-    return t;
-  }();
-  uint32_t c = 0xFFFFFFFFu;
-  for (const char ch : data) c = kTable[(c ^ static_cast<unsigned char>(ch)) & 0xFF] ^ (c >> 8);
-  return ~c;
-}
-
-std::string tf_record(const std::string& data) {
-  const auto masked = [](const std::string& s) {
-    const uint32_t c = crc32c(s);
-    return little_endian(static_cast<uint32_t>(((c >> 15) | (c << 17)) + 0xA282EAD8u));
-  };
-  const std::string length = little_endian(static_cast<uint64_t>(data.size()));
-  return length + masked(length) + data + masked(data);
-}
-
 size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folder) {
   size_t written = 0;
   for (const ReportRun& r : d.runs) {
     if (r.run.steps.empty()) continue;
     const double begin = seconds_of(r.run.time_utc);
     double now = begin;
-    std::string out, version;
-    put(version, 1, fixed64, little_endian(begin));
-    put(version, 3, bytes, "brain.Event:2");  // what readers expect of the first event
-    out += tf_record(version);
+    std::string out = event_file_head(begin);
     const auto add = [&](int64_t step, const char* tag, double value) {
-      if (std::isfinite(value)) out += tf_record(scalar(now, step, tag, value));
+      if (std::isfinite(value)) out += event_record(now, step, tag, value);
     };
     size_t valid = 0;
     for (const StepRecord& s : r.run.steps) {
@@ -120,8 +53,7 @@ size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folde
           add(v.step, ("valid/mae_" + std::to_string(c)).c_str(), v.mae[c]);
       }
     }
-    const std::string name = "events.out.tfevents." + std::to_string(static_cast<int64_t>(begin)) + ".isobar";
-    write_atomically(folder / in_set(d, r, r.run.id) / name, out);
+    write_atomically(folder / in_set(d, r, r.run.id) / event_file_name(begin), out);
     ++written;
   }
   return written;

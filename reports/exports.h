@@ -5,7 +5,6 @@
 //   write_atomically("out/benchmark.json", benchmark_json(data).dump());      // compare.py benchmarks A.json
 //   B.json write_mlperf(data, "out/mlperf");
 #pragma once
-#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -21,11 +20,5 @@ size_t write_tensorboard(const ReportData& d, const std::filesystem::path& folde
 nlohmann::json benchmark_json(const ReportData& d);
 /// MLPerf's ":::MLLOG" lines (mlperf_logging's keys), a file a run with an end.
 size_t write_mlperf(const ReportData& d, const std::filesystem::path& folder);
-
-// ---- pieces of TensorBoard's format ----
-/// CRC-32C (Castagnoli), as TFRecord wants it.
-uint32_t crc32c(const std::string& data);
-/// One TFRecord: length, masked CRC of the length, data, masked CRC of the data.
-std::string tf_record(const std::string& data);
 
 }  // namespace isobar

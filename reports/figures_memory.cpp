@@ -8,7 +8,7 @@ namespace isobar {
 
 using nlohmann::json;
 
-std::vector<Figure> memory_figures(const ReportData& d, const ChartData& s) {
+std::vector<Figure> memory_figures(const ReportData&, const ChartData& s) {
   if (s.memory.empty()) return {};
   double most = 0;
   bool predicted = false;

@@ -64,11 +64,7 @@ Figure drawn(const StepTimeline& t, const std::string& id, const std::string& ti
 
 std::vector<Figure> timeline_figures(const ReportData& d, std::vector<std::string>& problems) {
   std::vector<Figure> out;
-  std::vector<const ReportRun*> candidates;
-  for (const ReportRun* r : d.ok())
-    if (std::filesystem::exists(r->run.dir / "trace.json")) candidates.push_back(r);
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const ReportRun* a, const ReportRun* b) { return a->rate() > b->rate(); });
+  const std::vector<const ReportRun*> candidates = traced_runs(d);
   const ReportRun* traced = nullptr;  // the fastest whose trace can be read
   for (size_t i = 0; i < candidates.size() && !traced; ++i) try {
       if (const auto t = measured_timeline(candidates[i]->run)) {

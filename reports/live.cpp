@@ -1,20 +1,13 @@
 #include "reports/live.h"
 
-#include <httplib.h>
-#include <sys/random.h>
-
-#include <chrono>
-#include <cstdio>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <system_error>
-#include <thread>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "reports/chart_data.h"
 #include "reports/figures.h"
+#include "reports/loopback.h"
 #include "reports/page.h"
 #include "reports/palette.h"
 #include "reports/report.h"
@@ -28,29 +21,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kLiveSection = "How fast";  // its figures are drawn
-
-std::string random_token() {
-  unsigned char bytes[16];
-  if (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes))
-    throw std::system_error(errno, std::generic_category(), "getrandom");
-  std::string out;
-  char hex[3];
-  for (const unsigned char b : bytes) {
-    std::snprintf(hex, sizeof hex, "%02x", b);
-    out += hex;
-  }
-  return out;
-}
-
-// In the same time wherever they differ.
-bool same(const std::string& a, const std::string& b) {
-  unsigned char differ = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-    differ = static_cast<unsigned char>(differ | (a[i] ^ b[i]));
-  return differ == 0;
-}
 
 std::string text_of(const json& j) {
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -113,52 +84,27 @@ json figures_json(const fs::path& dir) {
 
 class LiveServer::Impl {
  public:
-  Impl(const fs::path& dir, const LiveOptions& options) : dir_(dir), watch_(dir), token_(random_token()) {
+  Impl(const fs::path& dir, const LiveOptions& options)
+      : dir_(dir), watch_(dir), loopback_("isobar watch --serve", options.port) {
     vega_ = vega_bundle(options.python, &without_);
     const fs::path script = find_renderer().parent_path() / "live.js";
     script_ = read_file(script);
     routes();
-    port_ = options.port > 0 ? (server_.bind_to_port(kLoopback, options.port) ? options.port : -1)
-                             : server_.bind_to_any_port(kLoopback);
-    if (port_ <= 0)
-      throw ConfigError("isobar watch", "--port", std::to_string(options.port) + " cannot be bound",
-                        "leave it out: any free port is taken");
   }
 
-  std::string url() const {
-    return std::string("http://") + kLoopback + ":" + std::to_string(port_) + "/?token=" + token_;
-  }
+  std::string url() const { return loopback_.origin() + "/?token=" + loopback_.token(); }
   const std::string& without_figures() const { return without_; }
 
-  void run(const std::function<bool()>& stop) {
-    std::thread thread([this] { server_.listen_after_bind(); });
-    while (!stop()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    server_.stop();
-    thread.join();
-  }
+  void run(const std::function<bool()>& stop) { loopback_.run(stop); }
 
  private:
-  bool is_allowed(const httplib::Request& request) const {
-    const std::string host = request.get_header_value("Host"), port = ":" + std::to_string(port_);
-    return (host == kLoopback + port || host == "localhost" + port) && request.has_param("token") &&
-           same(request.get_param_value("token"), token_);
-  }
-
   void routes() {
-    server_.set_default_headers({{"Cache-Control", "no-store"},
-                                 {"Referrer-Policy", "no-referrer"},
-                                 {"X-Content-Type-Options", "nosniff"},
-                                 {"X-Frame-Options", "DENY"}});
-    server_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
-      if (is_allowed(request)) return httplib::Server::HandlerResponse::Unhandled;
-      response.status = 403;
-      response.set_content("Not allowed: open the whole address that isobar watch --serve printed.\n",
-                           "text/plain");
-      return httplib::Server::HandlerResponse::Handled;
+    loopback_.protect([](const httplib::Request& request) {
+      return request.has_param("token") ? request.get_param_value("token") : std::string();
     });
     const auto answer = [this](const char* path, const char* type, std::function<std::string()> content) {
-      server_.Get(path, [this, type, content = std::move(content)](const httplib::Request&,
-                                                                   httplib::Response& response) {
+      loopback_.server().Get(path, [this, type, content = std::move(content)](const httplib::Request&,
+                                                                              httplib::Response& response) {
         const std::lock_guard<std::mutex> one(mutex_);
         response.set_content(content(), type);
       });
@@ -174,7 +120,7 @@ class LiveServer::Impl {
   }
 
   std::string page() const {
-    const std::string query = "?token=" + token_;
+    const std::string query = "?token=" + loopback_.token();
     return "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'self' "
@@ -200,9 +146,8 @@ class LiveServer::Impl {
 
   fs::path dir_;
   SweepWatch watch_;
-  std::string token_, vega_, script_, without_;
-  httplib::Server server_;
-  int port_ = 0;
+  Loopback loopback_;
+  std::string vega_, script_, without_;
   std::mutex mutex_;  // one answer at a time: they share watch_
 };
 

@@ -159,8 +159,8 @@
     update();
   }
 
-  // Brings the figures of runs to what is shown and picked now, the page answering in between, and counts it for
-  // whoever waits. A change that comes meanwhile takes over.
+  // Brings the figures of runs to what is shown and picked now, those in view first, the page answering in between, and
+  // counts both for whoever waits. A change that comes meanwhile takes over.
   async function update() {
     const own = ++changes;
     const away = (f) => {
@@ -168,15 +168,16 @@
       return top > innerHeight ? top - innerHeight : Math.max(0, -bottom);
     };
     const order = figures.filter((f) => f.ofRuns).map((f) => [away(f), f]);
-    order.sort((a, b) => a[0] - b[0]); // what is in view comes first
-    for (const [, f] of order) {
+    order.sort((a, b) => a[0] - b[0]);
+    for (const [distance, f] of order) {
+      if (distance > 0) document.documentElement.dataset.seen = own;
       if (f.shown !== shown) f.view.data("runs", rowsFor(f)).resize();
       f.shown = shown;
       await f.view.signal("picked", picked).runAsync();
       await new Promise((next) => setTimeout(next));
       if (own !== changes) return;
     }
-    document.documentElement.dataset.updates = changes;
+    document.documentElement.dataset.seen = document.documentElement.dataset.updates = changes;
   }
 
   // ---- filters ----

@@ -65,6 +65,7 @@ const std::map<std::string, const char*>& named() {
       {"scratch", "#B8A35A"},
       {"host", "#8A8C8E"},
       {"loader", "#2F86B8"},
+      {"replay", "#44AA99"},
       // precisions
       {"fp32", "#332288"},
       {"tf32", "#88AADD"},
@@ -82,6 +83,9 @@ const std::map<std::string, const char*>& named() {
       {"slower", "#BB5566"},
       {"no difference seen", "#9A9C9E"},
       {"not tested", "#C3C5C7"},
+      {"as fast", "#9A9C9E"},
+      {"new", "#4477AA"},
+      {"not run", "#C3C5C7"},
       // classes of failures
       {"ok, untimed", "#9A9C9E"},
       {"bad_config", "#77AADD"},

@@ -37,6 +37,7 @@ PredictOptions options_of(const ReportRun& r) {
 
 void predict_runs(ReportData& data, const CollectOptions& options) {
   data.predictor = load_machine(options.machine.string());
+  data.machine_file = options.machine;
   const Machine& m = *data.predictor;
   data.machine = m.name.empty() ? options.machine.stem().string() : m.name;
   if (m.fit) data.statistic = m.fit->statistic;

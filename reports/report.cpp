@@ -1,21 +1,19 @@
 #include "reports/report.h"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <system_error>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/base/program.h"
 #include "reports/figures.h"
 #include "reports/page.h"
 #include "reports/report_tables.h"
 #include "reports/run_rows.h"
+#include "reports/side_by_side.h"
 
 namespace isobar {
 namespace {
@@ -27,41 +25,6 @@ constexpr int kNoVlConvert = 3;  // exit code of render.py
 constexpr const char* kMend =
     "figures need the Python package vl-convert-python: run bench/setup.sh, or make one by hand with "
     "`python3 -m venv .venv-reports && .venv-reports/bin/pip install vl-convert-python`";
-
-// Runs a program without a shell. Returns its exit code, 127 when it does not start; what it printed goes to
-// `output`.
-int run_program(const std::vector<std::string>& argv, std::string* output) {
-  int fds[2];
-  if (::pipe2(fds, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, fds[1], 1);
-  posix_spawn_file_actions_adddup2(&actions, fds[1], 2);
-  std::vector<char*> args;
-  args.reserve(argv.size() + 1);
-  for (const std::string& a : argv) args.push_back(const_cast<char*>(a.c_str()));
-  args.push_back(nullptr);
-  pid_t pid = 0;
-  const int error = ::posix_spawnp(&pid, args[0], &actions, nullptr, args.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  ::close(fds[1]);
-  if (error != 0) {
-    ::close(fds[0]);
-    *output = std::string(args[0]) + ": " + std::strerror(error);
-    return 127;
-  }
-  char buffer[4096];
-  for (ssize_t n; (n = ::read(fds[0], buffer, sizeof buffer)) != 0;) {
-    if (n > 0) output->append(buffer, static_cast<size_t>(n));
-    if (n < 0 && errno != EINTR) break;
-  }
-  ::close(fds[0]);
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
 
 }  // namespace
 
@@ -77,15 +40,7 @@ void clear_old(const fs::path& out) {
 }
 
 fs::path find_renderer() {
-  std::error_code ignored;
-  // Beside the program's build directory, for a tree that was moved after the build, or where it was
-  // installed; else where this file was.
-  for (fs::path p = fs::read_symlink("/proc/self/exe", ignored).parent_path(); p.has_relative_path();
-       p = p.parent_path())
-    for (const fs::path& beside : {p / "reports/render.py", p / "share/isobar/reports/render.py"})
-      if (fs::exists(beside)) return beside;
-  const fs::path source = fs::path(__FILE__).parent_path() / "render.py";
-  return fs::exists(source) ? fs::absolute(source) : fs::path();
+  return file_of_program("reports/render.py", __FILE__);
 }
 
 fs::path find_python() {
@@ -133,6 +88,8 @@ Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, cons
   r.data = collect(
       dirs, {.machine = options.machine, .workspace = options.workspace, .statistic = options.statistic});
   const ReportData& d = r.data;
+  std::optional<SideBySide> beside;  // what it refuses is said before anything is written
+  if (options.perfetto) beside = side_by_side(d, options.workspace);
   const ChartData s = chart_data(d);
   const std::vector<Comparison> comparisons = compare(d);
   const std::vector<Figure> drawings = figures(d, s, r.data.problems);
@@ -145,11 +102,17 @@ Report write_report(const std::vector<fs::path>& dirs, const fs::path& out, cons
   if (s.rows.size() > 2) keep(pareto_table(d, s));
   if (const ReportRun* run = ops_run(d)) keep(ops_table(d, *run, true));
   keep(failed_table(d));
+  if (std::optional<Table> ranks = ranks_table(d)) keep(std::move(*ranks));
   keep(memory_table(d));
   keep(training_table(d));
   keep(provenance_table(d));
 
   clear_old(out);
+  fs::remove(out / "perfetto.json");
+  if (beside) {
+    r.perfetto = out / "perfetto.json";
+    beside->write(r.perfetto);
+  }
   for (const Table& t : r.tables) write_atomically(out / "tables" / (t.id + ".csv"), to_csv(t));
   r.rows = run_rows(d);
   write_atomically(out / "tables" / "runs.csv", csv_of(r.rows));

@@ -17,6 +17,7 @@ struct ReportOptions {
   std::filesystem::path python;   // with vl-convert; "": found (see find_python)
   std::optional<Statistic> statistic = std::nullopt;     // of steps; unset: what the predictions are of
   bool png = false, pdf = false;                         // figures in these formats besides SVG
+  bool perfetto = false;                                 // OUT/perfetto.json (side_by_side.h)
   bool draw = true;                                      // false: tables and specifications only
   std::function<Workspace(int threads)> workspace = {};  // see CollectOptions
 };
@@ -28,7 +29,8 @@ struct Report {
   std::vector<std::string> figure_ids;
   std::filesystem::path page;
   bool drawn = false;
-  std::string not_drawn;  // why, and how to mend it
+  std::string not_drawn;           // why, and how to mend it
+  std::filesystem::path perfetto;  // "": not asked for
 };
 
 /// Throws ConfigError for a directory without runs and for a broken machine file or holdout.json; a missing

@@ -1,5 +1,7 @@
 // The tables of a report; on the terminal, in the page and as CSV they are the same.
 #pragma once
+#include <optional>
+
 #include "reports/chart_data.h"
 #include "reports/compare.h"
 #include "reports/data.h"
@@ -7,9 +9,12 @@
 
 namespace isobar {
 
-Table runs_table(const ReportData& d);      // measured beside predicted, fastest first
-Table score_table(const ReportData& d);     // what the predictions are worth, fitted and held-out runs apart
-Table terms_table(const ReportData& d);     // predicted step by term, one line per run and term
+Table runs_table(const ReportData& d);   // measured beside predicted, fastest first
+Table score_table(const ReportData& d);  // what the predictions are worth, fitted and held-out runs apart
+Table terms_table(const ReportData& d);  // predicted step by term, one line per run and term
+/// Of the fastest run: time, memory, clock and power by rank. None: one rank and nothing metered, or old
+/// results
+std::optional<Table> ranks_table(const ReportData& d);
 Table memory_table(const ReportData& d);    // per rank: planned arena, predicted and measured resident memory
 Table training_table(const ReportData& d);  // validation against persistence
 Table failed_table(const ReportData& d);    // what failed and why

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "model/base/shared_files.h"
+#include "model/base/shell_quoted.h"
 #include "reports/palette.h"
 #include "reports/report_tables.h"
 #include "reports/statistics.h"
@@ -203,7 +205,7 @@ void disturbed(const ReportData& d, std::vector<Sentence>& out) {
                                        [](const ReportRun& r) { return !r.run.repeats.empty(); });
     s = say("%zu of %zu runs were contended: their steps scatter far more than their siblings' (%s: by %.0f "
             "%% "
-            "of the median, its siblings by %.0f %%). A fit hardly believes them",
+            "of the median, its siblings by %.0f %%). A fit gives them little weight",
             marked.size(), d.ok().size(), worst->label.c_str(), 100 * worst->run.contention.spread,
             100 * worst->run.contention.siblings) +
         (repeats > 0 ? "; " + std::to_string(repeats) + (repeats == 1 ? " was" : " were") + " repeated."
@@ -220,32 +222,63 @@ void disturbed(const ReportData& d, std::vector<Sentence>& out) {
   if (!s.empty()) out.push_back({"Disturbed", s, classes.empty() ? "table-runs" : "table-failed"});
 }
 
-// The least that would settle what is open: repetitions where the lead may be noise or the machine was not
-// quiet, held-out runs where predictions were not tested, a machine file where there are none.
+// The files of a results directory, as a command takes them.
+struct Files {
+  std::string sweep = "SWEEP", config = "CONFIG", machine = "MACHINE", results;
+  size_t planned = 0;  // trials
+};
+
+Files files_of(const ReportData& d) {
+  Files f{.results = shell_quoted(d.dirs[0].string())};
+  const nlohmann::json sweep = json_if_there(d.dirs[0] / "sweep.json");
+  const auto take = [&](const char* key, std::string& to) {
+    if (const auto it = sweep.find(key); it != sweep.end() && it->is_string())
+      to = shell_quoted(it->get<std::string>());
+  };
+  if (sweep.is_object()) {
+    take("file", f.sweep), take("base", f.config);
+    if (const auto trials = sweep.find("trials"); trials != sweep.end() && trials->is_array())
+      f.planned = trials->size();
+  }
+  if (!d.machine_file.empty()) f.machine = shell_quoted(d.machine_file.string());
+  return f;
+}
+
+// The least that would settle what is open: trials that have not run, repetitions where the lead may be noise
+// or the machine was not quiet, held-out runs where predictions were not tested, a machine file where there
+// are none.
 void next(const ReportData& d, std::vector<Sentence>& out) {
   const ReportRun* best = d.best();
   if (!best || d.sets.size() > 1) return;
   const ReportRun* second = runner_up(d, *best);
   const double p = second ? chance_of_lead(d, *best, *second) : 0;
-  const std::string dir = d.dirs[0].string();
+  const Files f = files_of(d);
+  const std::string again = "isobar sweep " + f.sweep + " --repeat 3 --results " + f.results;
   Sentence s{"What to run next", "", "throughput-by-layout"};
-  if (second && (!(p < kSure) || best->run.contention.marked || second->run.contention.marked)) {
+  if (f.planned > d.runs.size()) {
+    s.text = say("The rest of the sweep: %zu of its %zu trials have no result yet.",
+                 f.planned - d.runs.size(), f.planned);
+    s.command = "isobar sweep " + f.sweep + " --results " + f.results;
+  } else if (second && (!(p < kSure) || best->run.contention.marked || second->run.contention.marked)) {
     s.text = "Repetitions of " + best->name + " and " + second->name + ", on a quiet machine: the lead is " +
              (p < kSure ? "of contended runs." : "not beyond noise.") + " This names the trials worth most:";
-    s.command = "isobar sweep SWEEP --repeat 3 --results " + dir + " --machine MACHINE --suggest 4";
+    s.command = again + " --machine " + f.machine + " --suggest 4";
   } else if (d.predicted().empty()) {
     s.text = "A calibration of this machine, for predictions and rooflines beside the measurements:";
     s.command = "isobar calibrate -o machine.yaml";
   } else if (d.score(false).runs == 0 && d.ok().size() >= 4) {
     s.text = "A fit that holds out half of the runs: only they test the predictions.";
-    s.command = "isobar fit " + dir + " --machine MACHINE --holdout 0.5 -o fitted.yaml";
+    s.command = "isobar fit " + f.results + " --machine " + f.machine + " --holdout 0.5 -o fitted.yaml";
   } else if (d.between.df == 0 && d.ok().size() > 1) {
     s.text = "Repetitions: there are none, so how much runs differ from day to day is assumed (" +
              percent(d.between.sigma) + ").";
-    s.command = "isobar sweep SWEEP --repeat 3 --results " + dir;
+    s.command = again;
   } else {
-    s.text = "Layouts beyond this machine, from these coefficients:";
-    s.command = "isobar predict CONFIG --machine FITTED --gpus N";
+    int64_t most = 1;
+    for (const ReportRun* r : d.ok()) most = std::max(most, r->run.ranks);
+    s.text = "Twice as many ranks as any run had, predicted from these coefficients:";
+    s.command =
+        "isobar predict " + f.config + " --machine " + f.machine + " --gpus " + std::to_string(2 * most);
   }
   out.push_back(std::move(s));
 }

@@ -1,9 +1,11 @@
 #include "reports/timeline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <set>
+#include <stdexcept>
 
 #include "model/base/error.h"
 #include "model/plan/op_table.h"
@@ -118,10 +120,10 @@ StepTimeline marked(const std::vector<OpSpan>& spans, double step_ms) {
   return out;
 }
 
-std::optional<StepTimeline> measured_timeline(const RunRecord& r) {
+std::optional<MeasuredStep> middle_step(const RunRecord& r) {
   const std::filesystem::path file = r.dir / "trace.json";
   if (!std::filesystem::exists(file)) return std::nullopt;
-  const TraceFile trace = read_chrome_trace(file);
+  TraceFile trace = read_chrome_trace(file);
   std::map<int32_t, StepTime> of_rank0;  // by step
   int32_t first = std::numeric_limits<int32_t>::max();
   for (const StepTime& s : trace.steps) {
@@ -135,29 +137,70 @@ std::optional<StepTimeline> measured_timeline(const RunRecord& r) {
   std::vector<std::pair<int64_t, int32_t>> lengths;
   for (const auto& [step, time] : of_rank0) lengths.emplace_back(time.end_ns - time.begin_ns, step);
   std::sort(lengths.begin(), lengths.end());
-  const auto [length, step] = lengths[lengths.size() / 2];
-  const int64_t begin = of_rank0[step].begin_ns;
+  MeasuredStep out{.step = lengths[lengths.size() / 2].second};
+  for (const StepTime& s : trace.steps)
+    if (s.step == out.step) out.ranks.push_back(s);
+  std::sort(out.ranks.begin(), out.ranks.end(),
+            [](const StepTime& a, const StepTime& b) { return a.rank < b.rank; });
+  for (OpSpan& s : trace.spans)
+    if (s.step == out.step) out.spans.push_back(std::move(s));
+  return out;
+}
+
+const StageProgram& PredictedStep::of_rank(int rank) const {
+  const auto found = std::find_if(stages.begin(), stages.end(),
+                                  [&](const StageProgram& stage) { return stage.plan.rank == rank; });
+  if (found == stages.end()) throw std::logic_error("rank " + std::to_string(rank) + " was not replayed");
+  return *found;
+}
+
+PredictedStep predicted_step(const ReportRun& r, const Machine& m) {
+  const RunSpec spec = spec_as_run(r.run);
+  const Prediction p = predict(spec, m, options_of(r));
+  PredictedStep out{.stages = stages_of(spec, {}), .timeline = {}, .step_s = p.step_s};
+  Replay steady = replay(spec, out.stages, m, p);
+  const double stretch = p.step_s / steady.step_s;
+  const auto stretched = [&](int64_t ns) { return std::llround(stretch * static_cast<double>(ns)); };
+  for (Span& s : steady.timeline.spans) {
+    s.begin_ns = stretched(s.begin_ns);
+    s.end_ns = stretched(s.end_ns);
+  }
+  for (StepTime& s : steady.timeline.steps) s.end_ns = std::llround(p.step_s * 1e9);
+  out.timeline = std::move(steady.timeline);
+  return out;
+}
+
+std::vector<const ReportRun*> traced_runs(const ReportData& d) {
+  std::vector<const ReportRun*> out;
+  for (const ReportRun* r : d.ok())
+    if (std::filesystem::exists(r->run.dir / "trace.json")) out.push_back(r);
+  std::stable_sort(out.begin(), out.end(),
+                   [](const ReportRun* a, const ReportRun* b) { return a->rate() > b->rate(); });
+  return out;
+}
+
+std::optional<StepTimeline> measured_timeline(const RunRecord& r) {
+  std::optional<MeasuredStep> measured = middle_step(r);
+  if (!measured) return std::nullopt;
+  const StepTime& rank0 = measured->ranks.front();
+  const int64_t begin = rank0.begin_ns, length = rank0.end_ns - begin;
   std::vector<OpSpan> spans;
-  for (OpSpan s : trace.spans) {
+  for (OpSpan& s : measured->spans) {
     s.begin_ns = std::max<int64_t>(0, s.begin_ns - begin);
     s.end_ns = std::min(length, s.end_ns - begin);
-    if (s.step == step && s.end_ns > s.begin_ns) spans.push_back(std::move(s));  // else not in rank 0's step
+    if (s.end_ns > s.begin_ns) spans.push_back(std::move(s));  // else not in rank 0's step
   }
   return marked(spans, ms(length));
 }
 
 StepTimeline predicted_timeline(const ReportRun& r, const Machine& m) {
-  const RunSpec spec = spec_as_run(r.run);
-  const std::vector<StageProgram> stages = stages_of(spec, {});
-  const Replay steady = replay(spec, stages, m, predict(spec, m, options_of(r)));
-  std::map<int, const Plan*> plan_of;
-  for (const StageProgram& stage : stages) plan_of[stage.plan.rank] = &stage.plan;
+  const PredictedStep step = predicted_step(r, m);
   std::vector<OpSpan> spans;
-  for (const Span& s : steady.timeline.spans) {
-    const Op& op = plan_of.at(s.rank)->ops.at(static_cast<size_t>(s.op));
+  for (const Span& s : step.timeline.spans) {
+    const Op& op = step.of_rank(s.rank).plan.ops.at(static_cast<size_t>(s.op));
     spans.push_back({s, op.path, name_of(op.kind)});
   }
-  return marked(spans, steady.step_s * 1e3);
+  return marked(spans, step.step_s * 1e3);
 }
 
 }  // namespace isobar

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/trace/span.h"
+#include "perfmodel/step/pipeline.h"
 #include "reports/data.h"
 
 namespace isobar {
@@ -31,10 +32,33 @@ struct StepTimeline {
   double exposed_ms = 0, idle_ms = 0;  // mean over ranks
 };
 
+/// One step of all ranks that were traced, on the trace's clock.
+struct MeasuredStep {
+  int32_t step = 0;
+  std::vector<StepTime> ranks;  // by rank; rank 0's is the first
+  std::vector<OpSpan> spans;
+};
+/// The step of middle length of rank 0; nothing without DIR/trace.json. Throws ConfigError for a file that is
+/// no trace of Isobar's.
+std::optional<MeasuredStep> middle_step(const RunRecord& r);
+
+/// A steady step replayed. Times are stretched so that the step takes as long as was predicted, which
+/// includes by how much runs of this kind deviated from their counted ops (Prediction::correction).
+struct PredictedStep {
+  std::vector<StageProgram> stages;  // one rank of each stage of the pipeline, who speaks for those alike
+  Timeline timeline;                 // of those ranks; times from the begin of the step
+  double step_s = 0;                 // predicted seconds of the step
+  const StageProgram& of_rank(int rank) const;  // one that was replayed
+};
+PredictedStep predicted_step(const ReportRun& r, const Machine& m);
+
+/// Runs that left a trace, fastest first.
+std::vector<const ReportRun*> traced_runs(const ReportData& d);
+
 /// Times of the spans are from the begin of the step.
 StepTimeline marked(const std::vector<OpSpan>& spans, double step_ms);
 
-/// The step of middle length of rank 0. Throws ConfigError for a file that is no trace of Isobar's.
+/// Of the middle step.
 std::optional<StepTimeline> measured_timeline(const RunRecord& r);
 StepTimeline predicted_timeline(const ReportRun& r, const Machine& m);
 

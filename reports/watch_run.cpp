@@ -117,6 +117,8 @@ void RunWatch::take(const Record& r) {
     state_.steps.push_back(*step);
   } else if (const auto* valid = std::get_if<ValidRecord>(&r)) {
     state_.valid.push_back(*valid);
+  } else if (const auto* ranks = std::get_if<RanksRecord>(&r)) {
+    state_.ranks = *ranks;
   } else if (const auto* checkpoint = std::get_if<CheckpointRecord>(&r)) {
     state_.checkpoint = *checkpoint;
   } else if (const auto* end = std::get_if<EndRecord>(&r)) {
@@ -149,6 +151,9 @@ std::string frame(const RunState& s, const FrameOptions& o) {
   if (s.start) line(subject(*s.start));
   if (!s.steps.empty()) line(pace(s));
   if (const std::string text = losses(s); !text.empty()) line(text);
+  if (s.ranks)
+    if (const std::string text = s.ranks->text(); !text.empty())
+      line("ranks after step " + std::to_string(s.ranks->step) + ": " + text);
   if (s.checkpoint)
     line("checkpoint at step " + std::to_string(s.checkpoint->step) + ": " + s.checkpoint->path);
   CurveLine train, valid{{}, true};

@@ -19,6 +19,7 @@ struct RunState {
   std::optional<StartRecord> start;
   std::vector<StepRecord> steps;  // in order; what a resumed run made again counts once
   std::vector<ValidRecord> valid;
+  std::optional<RanksRecord> ranks;            // the last one
   std::optional<CheckpointRecord> checkpoint;  // the last one
   std::optional<EndRecord> end;
   double age_s = 0;        // since its result file last grew

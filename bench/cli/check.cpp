@@ -10,18 +10,19 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "reports/check.h"
+#include "reports/plain_page.h"
 
 namespace isobar {
 namespace {
 
 constexpr const char* kCheckHelp =
-    R"(Says of each specification in DIR whether it is as fast as FILE says, and ends with 1 where one is
-slower or fails. Slower is more than the tolerance and more than noise: repetitions (--repeat of a sweep) tell
-how much that is, else the scatter of steps inside a run. Verdicts allow for the number of specifications
-tested. Only what ran on the same kind of processor is compared.
+    R"(Compares each run specification in DIR with its step time in FILE, and exits with 1 where one is slower or fails.
+Slower means by more than the tolerance and by more than noise, which is measured from repetitions (--repeat of a
+sweep), else from the scatter of steps inside a run. Verdicts allow for the number of specifications
+tested. Only runs on the same kind of processor are compared.
 
 FILE is JSON lines, a line for each run; --update adds DIR's runs to it (and makes it), and what it held
-before stays as the history that --history writes.
+before stays as the history that --history writes, and that the page of -o draws from commit to commit.
 
   isobar sweep configs/models/vit-demo.yaml gpus=1,2 amp=none,bf16 steps=40 --repeat 3 --results results/now
   isobar check results/now --reference reference.jsonl --update           # the first time
@@ -30,7 +31,7 @@ before stays as the history that --history writes.
 Exit codes: 0 nothing is slower, 1 something is, or fails, 2 bad input.)";
 
 struct CheckArguments {
-  std::string dir, reference, history;
+  std::string dir, reference, history, out;
   double tolerance = 5;
   Statistic statistic = kStatistic;
   bool update = false, json = false;
@@ -64,6 +65,13 @@ int run_check(const CheckArguments& a) {
     return 0;
   }
   const CheckResult c = check(runs, failed_of(data), reference, a.reference, a.tolerance / 100);
+  if (!a.out.empty()) {
+    const std::string not_drawn =
+        write_plain_page(a.out, "Step times on " + c.cpu, history_figures(c, reference, runs),
+                         {check_table(c), history_table(reference, runs)});
+    if (!a.json) std::printf("page        %s\n", (std::filesystem::path(a.out) / "index.html").c_str());
+    if (!not_drawn.empty()) std::fprintf(stderr, "isobar: figures are not drawn: %s\n", not_drawn.c_str());
+  }
   if (a.json) {
     std::printf(
         "%s\n",
@@ -83,20 +91,28 @@ int run_check(const CheckArguments& a) {
 
 void add_check_command(CLI::App& app) {
   auto a = std::make_shared<CheckArguments>();
-  CLI::App* c = app.add_subcommand("check", "Whether results are as fast as a stored reference says");
+  CLI::App* c = app.add_subcommand("check", "Check results for regressions against a stored reference");
   c->footer(kCheckHelp);
   c->add_option("DIR", a->dir, "Results of a sweep, or of one run")->required();
   c->add_option("--reference", a->reference, "JSON lines of earlier runs")->required();
-  c->add_option("--tolerance", a->tolerance, "Percent by which a step may be slower")
+  c->add_option("--tolerance", a->tolerance, "Percent by which a step may be slower: 5 or 5%")
+      ->transform(CLI::Validator(  // "5%" is how people write it
+          [](std::string& text) {
+            if (text.ends_with('%')) text.pop_back();
+            return std::string();
+          },
+          "PERCENT"))
       ->check(number_in(0, 1000))
       ->capture_default_str();
   add_statistic_option(*c, a->statistic);
   c->add_flag("--update", a->update, "Add these runs to the reference; what it held stays as history");
   c->add_option("--history", a->history, "Write every update's step times as CSV");
-  c->add_flag("--json", a->json, "Print JSON on stdout instead of a table");
+  c->add_option("-o,--out", a->out, "Write a page: step times over commits, verdicts, history");
+  c->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
   c->callback([a, c] {
     refuse_unused(*c, {{"--tolerance", a->update, "is for a check, and --update makes none", "leave one out"},
-                       {"--json", a->update, "is for a check, and --update makes none", "leave one out"}});
+                       {"--json", a->update, "is for a check, and --update makes none", "leave one out"},
+                       {"--out", a->update, "is for a check, and --update makes none", "leave one out"}});
     if (const int code = run_check(*a); code != 0) throw CLI::RuntimeError(code);
   });
 }

@@ -81,24 +81,23 @@ void diff(const ConfigArguments& a) {
 
 void add_config_commands(CLI::App& app) {
   auto a = std::make_shared<ConfigArguments>();
-  CLI::App* config =
-      app.add_subcommand("config", "What a run's configuration comes to; how two of them differ");
+  CLI::App* config = app.add_subcommand("config", "Show a composed run configuration; compare two");
   config->require_subcommand(1);
   config->footer(kConfigHelp);
-  CLI::App* s = config->add_subcommand("show", "Every key with its value, as YAML");
+  CLI::App* s = config->add_subcommand("show", "Print every key with its value, as YAML");
   s->add_option("CONFIG", a->first, "Run configuration, or a run's folder")->required();
   s->add_option("--set", a->set, "Override a key (repeatable)")->allow_extra_args(false);
-  s->add_flag("--json", a->json, "As JSON");
+  s->add_flag("--json", a->json, "Print JSON on stdout");
   s->callback([a] {
     if (!a->set.empty() && std::filesystem::is_directory(a->first))
       throw ConfigError("isobar config show", "--set", "is for configurations, and this run was made",
                         "leave it out");
     show(*a);
   });
-  CLI::App* d = config->add_subcommand("diff", "The keys in which two differ");
+  CLI::App* d = config->add_subcommand("diff", "Print the keys in which two configurations differ");
   d->add_option("A", a->first, "Run configuration, or a run's folder")->required();
   d->add_option("B", a->second, "Another")->required();
-  d->add_flag("--json", a->json, "As JSON");
+  d->add_flag("--json", a->json, "Print JSON on stdout");
   d->callback([a] { diff(*a); });
 }
 

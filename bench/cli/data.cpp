@@ -9,6 +9,7 @@
 #include "model/data/inspect.h"
 #include "model/data/stats.h"
 #include "model/data/synth.h"
+#include "model/data/synth_archive.h"
 #include "model/data/synth_classes.h"
 #include "model/data/synth_points.h"
 
@@ -110,6 +111,55 @@ void add_make_points(CLI::App& data) {
   });
 }
 
+void add_make_archive(CLI::App& data) {
+  struct Arguments {
+    std::string dir;
+    ArchiveOptions options;
+    bool json = false;
+  };
+  auto a = std::make_shared<Arguments>();
+  CLI::App* make =
+      data.add_subcommand("make-archive", "Write a synthetic archive of many variables and levels");
+  make->footer(
+      "Writes DIR/levels (z, u, v, t and q on 13 levels) and DIR/single (t2m, u10, v10, msl; sea ice and sea "
+      "surface\n"
+      "temperature, missing on land; lsm, ocean and orography without a time axis), on one six-hourly time "
+      "axis.\n\n"
+      "  isobar data make-archive data/archive                              23 MB of netCDF-4\n"
+      "  isobar data make-archive data/archive --format zarr3 --height 181 --width 360 --steps 400     7.4 "
+      "GB");
+  make->add_option("dir", a->dir, "Directory to write")->required();
+  make->add_option("--format", a->options.format, "netcdf4, netcdf3, zarr2 or zarr3")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"netcdf4", "netcdf3", "zarr2", "zarr3"}));
+  make->add_option("--steps", a->options.steps, "Six-hourly steps")->capture_default_str();
+  make->add_option("--height", a->options.height, "Rows (latitudes)")->capture_default_str();
+  make->add_option("--width", a->options.width, "Columns (longitudes)")->capture_default_str();
+  make->add_option("--missing", a->options.missing, "Share of the sea whose temperature is missing at a step")
+      ->capture_default_str();
+  make->add_option("--seed", a->options.seed, "Another seed, another archive")->capture_default_str();
+  make->add_flag("--force", a->options.force, "Replace another archive in DIR");
+  make->add_flag("--json", a->json, "Print what was made as JSON");
+  make->callback([a] {
+    a->options.show_progress = !a->json;
+    const ArchivePaths made = make_archive(a->dir, a->options);
+    if (a->json) {
+      FieldChoice gaps;
+      gaps.mask = "missing";
+      std::cout
+          << nlohmann::json{{"levels", inspect(made.levels)}, {"single", inspect(made.single, gaps)}}.dump(2)
+          << "\n";
+      return;
+    }
+    const ArchiveOptions& o = a->options;
+    std::cout << o.steps << " steps of " << o.height << " x " << o.width
+              << " points\nTrain on some of it with\n  "
+              << "--set data.train=" << made.levels << "," << made.single
+              << " --set 'data.variables=[\"z@500,850\",t2m,sst]' \\\n  --set data.mask=missing --set "
+                 "data.static_fields=[lsm,orography] --set net.in_channels=6 --set net.out_channels=4\n";
+  });
+}
+
 void add_make_classes(CLI::App& data) {
   struct Arguments {
     std::string dir;
@@ -163,7 +213,7 @@ void add_stats(CLI::App& data) {
   };
   auto a = std::make_shared<Arguments>();
   auto choice = std::make_shared<FieldChoice>();
-  CLI::App* stats = data.add_subcommand("stats", "Mean and standard deviation of every channel");
+  CLI::App* stats = data.add_subcommand("stats", "Compute mean and standard deviation of every channel");
   stats->footer(
       "Streams once over the data, in double precision. Give it the training part only, so that nothing "
       "leaks from\n"
@@ -172,7 +222,7 @@ void add_stats(CLI::App& data) {
       "global_stds.npy\n"
       "  isobar data stats era5.nc --json                          prints them\n"
       "  isobar data stats era5.nc --dt 6                          of the change over 6 steps");
-  stats->add_option("path", a->path, "HDF5 files' directory, NetCDF, Zarr; several with commas between")
+  stats->add_option("path", a->path, "HDF5 files' directory, NetCDF, GRIB, Zarr; several with commas between")
       ->required();
   stats->add_option("-o,--out", a->out, "Directory for global_means.npy and global_stds.npy, [1,C,1,1]");
   add_field_options(*stats, choice);
@@ -207,14 +257,15 @@ void add_inspect(CLI::App& data) {
   };
   auto a = std::make_shared<Arguments>();
   auto choice = std::make_shared<FieldChoice>();
-  CLI::App* command = data.add_subcommand("inspect", "What a data set holds");
+  CLI::App* command = data.add_subcommand("inspect", "Show what a data set holds");
   command->footer(
       "Prints format, grid, channels with units and the range of the first step, time range, how the bytes "
       "lie and\n"
       "whether loader workers can read them in parallel, and how many samples they make.\n\n"
       "  isobar data inspect era5.nc --dt 6\n"
       "  isobar data inspect data/era5/train --json");
-  command->add_option("path", a->path, "HDF5 files' directory, NetCDF, Zarr; several with commas between")
+  command
+      ->add_option("path", a->path, "HDF5 files' directory, NetCDF, GRIB, Zarr; several with commas between")
       ->required();
   add_field_options(*command, choice);
   command->add_option("--dt", a->dt, "Steps between input and target")
@@ -235,6 +286,7 @@ void add_data_commands(CLI::App& app) {
   add_make(*data);
   add_make_points(*data);
   add_make_classes(*data);
+  add_make_archive(*data);
   add_stats(*data);
   add_inspect(*data);
   add_convert(*data);

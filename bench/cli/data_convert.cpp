@@ -33,7 +33,8 @@ void add_convert(CLI::App& data) {
   };
   auto a = std::make_shared<Arguments>();
   auto choice = std::make_shared<FieldChoice>();
-  CLI::App* command = data.add_subcommand("convert", "Any archive, or what is chosen of it, as another");
+  CLI::App* command =
+      data.add_subcommand("convert", "Convert an archive, or a selection of it, to another format");
   command->footer(
       "Reads what a run reads and writes a variable for each channel. Training reads one step of all "
       "channels "

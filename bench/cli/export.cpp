@@ -7,24 +7,33 @@
 #include "bench/cli/commands.h"
 #include "bench/cli/net_and_data.h"
 #include "model/inference/checkpoint.h"
-#include "model/inference/trained_weights.h"
+#include "model/inference/published_weights.h"
 
 namespace isobar {
 
 void add_export_command(CLI::App& app) {
   struct Arguments {
     std::string from, out;
-    bool force = false, json = false;
+    bool force = false, json = false, published = false, apart = false;
   };
   const auto a = std::make_shared<Arguments>();
   CLI::App* const command = app.add_subcommand(
-      "export", "writes a checkpoint's weights as one safetensors file, low-rank adapters merged into them");
-  command->add_option("RUN", a->from, "a run directory (its last checkpoint) or a checkpoint")->required();
-  command->add_option("-o,--out", a->out, "the file, e.g. merged.safetensors")->required();
-  command->add_flag("--force", a->force, "replace the file");
-  command->add_flag("--json", a->json, "print data");
+      "export", "Write a checkpoint's weights as one safetensors file, low-rank adapters merged into them");
+  command->add_option("RUN", a->from, "A run's directory (its last checkpoint), or one checkpoint")
+      ->required();
+  command->add_option("-o,--out", a->out, "File to write, e.g. merged.safetensors")->required();
+  command->add_flag("--published", a->published,
+                    "With the names and shapes of the program that the net was published with (aurora: "
+                    "microsoft-aurora's)");
+  command
+      ->add_flag("--keep-adapters", a->apart,
+                 "With --published: adapters stay apart, as that program has them (aurora: use_lora)")
+      ->needs("--published");
+  command->add_flag("--force", a->force, "Replace the file");
+  command->add_flag("--json", a->json, "Print JSON on stdout");
   command->footer(
       "Examples:\n  isobar export runs/first -o first.safetensors\n"
+      "  isobar export runs/aurora --published -o theirs.safetensors\n"
       "  isobar train CONFIG --set train.init_from=first.safetensors");
   command->callback([a] {
     refuse_to_replace(a->out, a->force);
@@ -32,21 +41,23 @@ void add_export_command(CLI::App& app) {
     const CheckpointState state = read_state(checkpoint);
     check_files(checkpoint, state);
     const TrainedWeights weights(checkpoint, state);
-    const int64_t adapters = weights.write(a->out);
+    const int64_t adapters = a->published ? write_published(state.spec, weights, a->out,
+                                                            a->apart ? Adapters::apart : Adapters::merged)
+                                          : weights.write(a->out);
     const char* const which = weights.averaged() ? "the moving average" : "the last step's";
     if (a->json)
-      std::cout << nlohmann::json{{"checkpoint", checkpoint.string()},
-                                  {"out", a->out},
-                                  {"step", state.train.step},
-                                  {"average", weights.averaged()},
-                                  {"merged", adapters}}
+      std::cout << nlohmann::json{{"checkpoint", checkpoint.string()}, {"out", a->out},
+                                  {"step", state.train.step},          {"average", weights.averaged()},
+                                  {"published", a->published},         {"merged", a->apart ? 0 : adapters},
+                                  {"apart", a->apart ? adapters : 0}}
                        .dump(2)
                 << "\n";
     else
       std::printf(
-          "checkpoint  %s, after step %ld\nweights     %s\nmerged      %ld weights with their "
-          "adapters\nwritten     %s\n",
-          checkpoint.c_str(), state.train.step, which, adapters, a->out.c_str());
+          "checkpoint  %s, after step %ld\nweights     %s\n%-12s%ld weights with their adapters\nwritten     "
+          "%s\n",
+          checkpoint.c_str(), state.train.step, which, a->apart ? "apart" : "merged", adapters,
+          a->out.c_str());
   });
 }
 

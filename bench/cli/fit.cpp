@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/cli/fit_engine.h"
+#include "bench/cli/fit_memory.h"
 #include "bench/cli/machine_option.h"
 #include "bench/cli/measured.h"
 #include "bench/cli/options.h"
@@ -176,12 +177,16 @@ void run_fit(const FitArguments& a) {
   save_machine(m, a.out);
   const std::filesystem::path holdout = std::filesystem::path(a.dir) / "holdout.json";
   if (!test.empty()) write_atomically(holdout, j.dump(1) + "\n");
+  const MemoryFit memory = memory_of(runs, m);
   const Repeated repeated = a.splits > 1 && !test.empty() ? repeat(a, runs, before) : Repeated{};
   if (a.json) {
     nlohmann::json out = j;
     out["file"] = a.out;
     out["run_to_run"] = {{"sigma", between.sigma}, {"seen", between.df}};
     out["notes"] = m.fit->notes;
+    out["memory"] = {{"arenas", memory.runs},  {"planned_to_the_byte", memory.same},
+                     {"peaks", memory.peaks},  {"peak_median_error", memory.median_error},
+                     {"peak_p90", memory.p90}, {"peak_bias", memory.bias}};
     if (repeated.runs > 0)
       out["splits"] = {{"median_errors", repeated.median_errors},
                        {"coverage", repeated.coverage()},
@@ -195,6 +200,7 @@ void run_fit(const FitArguments& a) {
     return;
   }
   print_text(before, m, fitted, held_out, between, names_of(runs));
+  std::fputs(text_of(memory).c_str(), stdout);
   if (repeated.runs > 0)
     std::printf(
         "Over %zu random parts: median error %.1f to %.1f %% (middle one %.1f %%), the 80 %% interval holds "
@@ -211,7 +217,7 @@ void run_fit(const FitArguments& a) {
 
 void add_fit_command(CLI::App& app) {
   auto a = std::make_shared<FitArguments>();
-  CLI::App* fit = app.add_subcommand("fit", "Fits a machine's coefficients to measured runs, with intervals");
+  CLI::App* fit = app.add_subcommand("fit", "Fit a machine's coefficients to measured runs, with intervals");
   fit->footer(kFitHelp);
   fit->add_option("DIR", a->dir, "Results of a sweep; with --engine a table of runs (CSV)")->required();
   add_machine_option(*fit, a->machine, "Machine file to start from (isobar calibrate)")->required();

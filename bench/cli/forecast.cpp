@@ -6,12 +6,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/forecast_steps.h"
 #include "bench/cli/net_and_data.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/base/classes.h"
@@ -30,7 +32,7 @@ namespace {
 
 struct Arguments {
   std::string from, data, out;
-  int64_t samples = 0, batch = 0, threads = 0;
+  int64_t samples = 0, batch = 0, threads = 0, steps = 1;
   bool force = false, json = false;
 };
 
@@ -112,18 +114,20 @@ Scores write_forecasts(const Arguments& a, const NetAndData& from, int threads) 
   Scores scores;
   Progress bar("forecasts", set.size(), !a.json);
   std::vector<float> input(net->batch() * in), target(net->batch() * out),
-      prediction(net->batch() * net->output().size());
+      prediction(net->batch() * net->output().size()), mask(net->reads_mask() ? net->batch() * out : 0);
   for (int64_t first = 0; first < set.size();) {
     const int64_t n = std::min(a.batch, set.size() - first);
     if (net->batch() != n)  // the last ones
       net = std::make_unique<Forecaster>(*net, n, threads);
-    for (int64_t i = 0; i < n; ++i) from.read(first + i, input.data() + i * in, target.data() + i * out);
+    for (int64_t i = 0; i < n; ++i)
+      from.read(first + i, input.data() + i * in, target.data() + i * out,
+                mask.empty() ? nullptr : mask.data() + i * out);
     if (net->reads_times()) {
       std::vector<double> hours;
-      for (int64_t i = 0; i < n; ++i) hours.push_back(set.input_hours(first + i));
+      for (int64_t i = 0; i < n; ++i) hours.push_back(set.hours(first + i, 0));
       net->at(std::move(hours));
     }
-    (*net)(input.data(), target.data(), prediction.data());
+    (*net)(input.data(), target.data(), prediction.data(), mask.empty() ? nullptr : mask.data());
     scores.add(*net);
     if (shape.classes > 0) {
       cpu::softmax(n, shape.classes, prediction.data(), prediction.data());
@@ -131,6 +135,8 @@ Scores write_forecasts(const Arguments& a, const NetAndData& from, int threads) 
       scores.count(target.data(), n);
     } else {
       denormalise(state.channels.targets, points, n, prediction.data());
+      for (int64_t i = 0; i < n * out && !mask.empty(); ++i)  // nobody has judged what it says there
+        if (mask[i] == 0) prediction[i] = std::numeric_limits<float>::quiet_NaN();
       for (int64_t i = 0; i < n; ++i) {
         const float* sample = prediction.data() + i * out;
         arrays ? arrays->append(sample) : fields->append(sample, set.target_time(first + i));
@@ -145,15 +151,57 @@ Scores write_forecasts(const Arguments& a, const NetAndData& from, int threads) 
   return scores;
 }
 
+void run_steps(const Arguments& a, const NetAndData& opened, int threads) {
+  const auto& [checkpoint, state, set] = opened;
+  const StepScores scores = forecast_steps({a.out, a.batch, threads, !a.json}, opened);
+  const std::vector<std::string> units = set->coordinates().units;
+  nlohmann::json steps = nlohmann::json::array();
+  for (size_t k = 0; k < scores.loss.size(); ++k) {
+    nlohmann::json channels = nlohmann::json::array();
+    for (size_t c = 0; c < state.channels.targets.size(); ++c) {
+      const NetChannel& target = state.channels.targets[c];
+      channels.push_back({{"name", target.name},
+                          {"units", c < units.size() ? units[c] : ""},
+                          {"rmse", static_cast<double>(target.std) * scores.errors[k][c]},
+                          {"rmse_normalised", scores.errors[k][c]}});
+    }
+    nlohmann::json hours;
+    if (!std::isnan(scores.hours[k])) hours = scores.hours[k];
+    steps.push_back({{"step", k + 1}, {"hours", hours}, {"loss", scores.loss[k]}, {"channels", channels}});
+  }
+  if (a.json) {
+    std::cout << nlohmann::json{{"checkpoint", checkpoint.string()},
+                                {"out", a.out},
+                                {"samples", set->size()},
+                                {"steps", steps}}
+                     .dump(2)
+              << "\n";
+    return;
+  }
+  const DataSpec& d = state.spec.data;
+  std::printf("checkpoint  %s, after step %ld\nsamples     %ld of %s\n\n%4s %6s %-16s %12s %12s\n",
+              checkpoint.c_str(), state.train.step, set->size(),
+              (d.valid.empty() ? d.train + ", its last part" : d.valid).c_str(), "step", "hours", "target",
+              "rmse", "normalised");
+  for (const auto& s : steps)
+    for (const auto& c : s["channels"])
+      std::printf("%4ld %6s %-16s %12.5g %12.5f  %s\n", s["step"].get<long>(),
+                  s["hours"].is_null() ? "-" : s["hours"].dump().c_str(),
+                  c["name"].get<std::string>().c_str(), c["rmse"].get<double>(),
+                  c["rmse_normalised"].get<double>(), c["units"].get<std::string>().c_str());
+  std::printf("\nwritten     %s\n", a.out.c_str());
+}
+
 void run_forecast(Arguments a) {
   refuse_to_replace(a.out, a.force);
-  const NetAndData opened = open_net_and_data(a.from, a.data, a.samples);
+  const NetAndData opened = open_net_and_data(a.from, a.data, a.samples, a.steps);
   const auto& [checkpoint, state, set] = opened;
   const DataSpec& d = state.spec.data;
   const SampleShape shape = set->shape();
   const int threads = a.threads > 0 ? static_cast<int>(a.threads) : cores();
   omp_set_num_threads(threads);
   if (a.batch == 0) a.batch = shape.of_table ? 256 : 1;
+  if (a.steps > 1) return run_steps(a, opened, threads);
   const Scores scores = write_forecasts(a, opened, threads);
 
   if (shape.classes > 0) return say_classes(a, opened, scores);
@@ -193,7 +241,7 @@ void run_forecast(Arguments a) {
 void add_forecast_command(CLI::App& app) {
   auto a = std::make_shared<Arguments>();
   CLI::App* command =
-      app.add_subcommand("forecast", "What a trained net says of data: a CF netCDF file, or .npz");
+      app.add_subcommand("forecast", "Forecast with a trained net; writes CF netCDF, or .npz");
   command->footer(
       "Runs the net of a checkpoint on this machine's cores over the data that its run was validated on, or "
       "over "
@@ -205,11 +253,16 @@ void add_forecast_command(CLI::App& app) {
       "probability of "
       "each.\n\n"
       "  isobar forecast runs/first -o forecast.nc                       the last checkpoint of a run\n"
+      "  isobar forecast runs/first --steps 40 -o ten-days.nc            by lead time: (time, step, "
+      "latitude, longitude)\n"
       "  isobar forecast runs/first/checkpoints/step-00000100 --data data/demo/test -o test.nc");
   command->add_option("checkpoint", a->from, "A run's directory, or one checkpoint")->required();
   command->add_option("-o,--out", a->out, "netCDF file to write, or NumPy's .npz")->required();
   command->add_option("--data", a->data, "Files to read, as data.valid [the run's validation data]");
   command->add_option("--samples", a->samples, "Only the first so many [all]")->check(CLI::Range(1, 1 << 30));
+  command
+      ->add_option("--steps", a->steps, "So many steps of data.dt, each prediction being the next input [1]")
+      ->check(CLI::Range(1, 10000));
   command->add_option("--batch", a->batch, "Samples at once [1; 256 rows of a table]")
       ->check(CLI::Range(1, 1 << 20));
   command->add_option("--threads", a->threads, "Threads [all cores]")->check(CLI::Range(1, 4096));

@@ -10,6 +10,7 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/machine_option.h"
+#include "bench/cli/net_and_data.h"
 #include "bench/cli/options.h"
 #include "bench/import/import.h"
 #include "model/base/error.h"
@@ -31,16 +32,21 @@ constexpr const char* kImportHelp =
   nccl-tests: the text it printed
       -> a CSV for isobar score; or, with --machine M.yaml, that machine with the measured latency and bandwidth
 
+  weights of a net in the form that it was published in (aurora): PyTorch's .ckpt or safetensors, with --config RUN.yaml
+      -> a safetensors file for train.init_from; its adapters apart where RUN.yaml has train.lora_rank, else merged
+
 Examples:
   isobar import systems/a100_80g.json -o a100.yaml
   isobar import models/megatron-1T.json examples/3072_t4_p64_d12_mbs4_full.json -o run.yaml
   isobar import my_megatron_runs.csv --only H100 -o results/megatron
   isobar import trace.rank0.json trace.rank1.json --config run.yaml -o results/torch
+  isobar import aurora-0.25-small-pretrained.ckpt --config configs/models/aurora-small.yaml -o small.safetensors
   isobar import all_reduce.log --machine configs/machines/dgx-h100.yaml -o mine.yaml)";
 
 struct ImportArguments {
   std::vector<std::string> files;
   std::string out, config, machine, only, collective;
+  bool force = false;
 };
 
 nlohmann::json read(const std::string& path) {
@@ -90,13 +96,27 @@ void tell(const Imported& i, const std::string& file, const std::string& out) {
 
 // Which of the options a kind of file has
 void refuse_others(const CLI::App& command, const std::string& kind, const std::string& own) {
-  for (const char* option : {"--config", "--machine", "--only", "--collective"})
+  for (const char* option : {"--config", "--machine", "--only", "--collective", "--force"})
     refuse_unused(command,
                   {{option, own.find(option) == std::string::npos, "is not for " + kind, "leave it out"}});
 }
 
+void weights(const ImportArguments& a) {
+  only_one(a, "weights");
+  needs(a.config, a.files[0], "--config", "say which net they are of: --config RUN.yaml");
+  needs(a.out, a.files[0], "--output", "say where they go, e.g. -o first.safetensors");
+  refuse_to_replace(a.out, a.force);
+  std::fputs(import_weights(a.files[0], a.config, a.out).c_str(), stdout);
+  std::printf("weights in %s: isobar train %s --set train.init_from=%s\n", a.out.c_str(), a.config.c_str(),
+              a.out.c_str());
+}
+
 void run_import(const ImportArguments& a, const CLI::App& command) {
   const std::string& file = a.files[0];
+  if (is_weights(file)) {
+    refuse_others(command, "weights", "--config --force");
+    return weights(a);
+  }
   const std::string text = read_file(file);
   if (is_kineto(text)) {
     refuse_others(command, "a PyTorch trace", "--config");
@@ -123,13 +143,15 @@ void run_import(const ImportArguments& a, const CLI::App& command) {
 
 void add_import_command(CLI::App& app) {
   auto a = std::make_shared<ImportArguments>();
-  CLI::App* c =
-      app.add_subcommand("import", "Runs, links, machines and models that other programs measured or wrote");
+  CLI::App* c = app.add_subcommand(
+      "import", "Import runs, links, machines and models that other programs measured or wrote");
   c->footer(kImportHelp);
-  c->add_option("FILE", a->files, "What to take over")->required();
-  c->add_option("-o,--output", a->out, "Where to write it; text is otherwise printed");
-  c->add_option("--config", a->config, "Run configuration of what a PyTorch trace shows");
+  c->add_option("FILE", a->files, "Files to import")->required();
+  c->add_option("-o,--output", a->out, "File or directory to write [text goes to stdout]");
+  c->add_option("--config", a->config,
+                "Run configuration of what a PyTorch trace shows, or of the net that weights are of");
   add_machine_option(*c, a->machine, "Machine file that gets the links of an nccl-tests log");
+  c->add_flag("--force", a->force, "Replace a file of weights");
   c->add_option("--only", a->only, "Rows of a table whose gpu_type holds this text");
   c->add_option("--collective", a->collective, "What an nccl-tests log measured, if it does not say")
       ->check(CLI::IsMember({"all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast"}));

@@ -149,7 +149,7 @@ void run_jacobian(const JacobianArguments& a) {
 void add_jacobian_command(CLI::App& app) {
   auto a = std::make_shared<JacobianArguments>();
   CLI::App* command =
-      app.add_subcommand("jacobian", "How a trained net's predictions answer to what it reads");
+      app.add_subcommand("jacobian", "Differentiate a trained net's predictions by its inputs");
   command->footer(
       "d(prediction)/d(input) of a checkpoint's net for each sample of the data, by its backward pass in "
       "fp32: a "

@@ -51,7 +51,7 @@ void print_keys() {
 }  // namespace
 
 void add_machine_command(CLI::App& app) {
-  CLI::App* machine = app.add_subcommand("machine", "Machine files: start one, list the keys");
+  CLI::App* machine = app.add_subcommand("machine", "Start a machine file, or list its keys");
   machine->require_subcommand(1);
   machine->footer(kNewHelp);
   auto a = std::make_shared<NewArguments>();
@@ -60,7 +60,7 @@ void add_machine_command(CLI::App& app) {
   fresh->add_option("--from", a->from, "A machine file, or the name of a shipped one")->required();
   fresh->add_option("-o,--out", a->out, "The file to write")->required();
   fresh->callback([a] { write_new(*a); });
-  CLI::App* keys = machine->add_subcommand("keys", "Every key with a unit, and what is plausible");
+  CLI::App* keys = machine->add_subcommand("keys", "List every key with its unit and its plausible range");
   keys->callback([] { print_keys(); });
 }
 

@@ -48,6 +48,7 @@ int run(int argc, char** argv) {
   add_plan_command(app);
   add_train_command(app, submit_training);
   add_forecast_command(app);
+  add_verify_command(app);
   add_jacobian_command(app);
   add_export_command(app);
   add_calibrate_command(app);
@@ -58,6 +59,7 @@ int run(int argc, char** argv) {
   add_report_command(app);
   add_check_command(app);
   add_watch_command(app);
+  add_open_command(app);
   add_import_command(app);
   add_data_commands(app);
   add_config_commands(app);

@@ -1,6 +1,7 @@
 #include "bench/cli/net_and_data.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "model/base/error.h"
@@ -42,7 +43,8 @@ void check_channels(const CheckpointState& state, const Dataset& set, const std:
 
 }  // namespace
 
-NetAndData open_net_and_data(const std::string& from, const std::string& data, int64_t samples) {
+NetAndData open_net_and_data(const std::string& from, const std::string& data, int64_t samples,
+                             int64_t steps) {
   NetAndData n;
   n.checkpoint = find_checkpoint(from, "");
   n.state = read_state(n.checkpoint);
@@ -54,10 +56,10 @@ NetAndData open_net_and_data(const std::string& from, const std::string& data, i
   if (own && !n.state.spec.data.valid.empty()) n.state.spec.data.train.clear();  // may be gone
   require_data(n.state.spec);
   const DataSpec& d = n.state.spec.data;
-  RunSpec one_step = n.state.spec;  // however far it rolled out when it was trained
-  one_step.train.rollout = 1;
-  one_step.train.rollout_gradient = "all";
-  const SampleShape shape = sample_shape(one_step);
+  RunSpec rolled = n.state.spec;
+  if (steps > 0) rolled.train.rollout = steps;
+  rolled.train.rollout_gradient = "all";
+  const SampleShape shape = sample_shape(rolled);
   Statistics known;
   if (!own && needs_statistics(d, shape)) known = begin_statistics(d, shape)();
   n.set = open_dataset(d, d.valid, Split::valid, shape, own || !known.mean.empty() ? &known : nullptr);
@@ -73,12 +75,37 @@ NetAndData open_net_and_data(const std::string& from, const std::string& data, i
   return n;
 }
 
-void NetAndData::read(int64_t i, float* input, float* target) const {
-  set->read(i, input, target);
+void NetAndData::read(int64_t i, float* input, float* target, float* mask) const {
+  if (set->shape().masked) {
+    std::vector<float> unread;  // the caller's nets of one step have no further tensors
+    std::vector<float*> to;
+    for (const SampleTensor& t : set->tensors())
+      to.push_back(t.name == "input"          ? input
+                   : t.name == "target"       ? target
+                   : t.name == "mask" && mask ? mask
+                                              : nullptr);
+    int64_t room = 0;
+    const std::vector<SampleTensor> tensors = set->tensors();
+    for (size_t k = 0; k < to.size(); ++k) room += to[k] ? 0 : tensors[k].size;
+    unread.resize(static_cast<size_t>(room));
+    for (size_t k = 0, at = 0; k < to.size(); ++k)
+      if (!to[k]) to[k] = unread.data() + at, at += static_cast<size_t>(tensors[k].size);
+    set->read_tensors(i, to);
+  } else {
+    set->read(i, input, target);
+  }
   if (!set->target_statistics().mean.empty()) return;  // of a checkpoint that does not say how
   const FieldShape in = set->shape().input, out = set->shape().target;
-  normalise(state.channels.inputs, in.height * in.width, 1, input, input);
-  normalise(state.channels.targets, out.height * out.width, 1, target, target);
+  normalised(state.channels.inputs, in.height * in.width, input, input);
+  normalised(state.channels.targets, out.height * out.width, target, target);
+}
+
+void NetAndData::normalised(const std::vector<NetChannel>& channels, int64_t points, const float* x,
+                            float* out) const {
+  normalise(channels, points, 1, x, out);
+  if (state.spec.data.mask.empty()) return;
+  std::replace_if(
+      out, out + static_cast<int64_t>(channels.size()) * points, [](float v) { return std::isnan(v); }, 0.0f);
 }
 
 void refuse_to_replace(const std::string& out, bool force) {

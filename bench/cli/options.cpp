@@ -68,8 +68,8 @@ std::vector<std::string> About::words() const {
 }
 
 void add_about_options(CLI::App& command, About& about) {
-  command.add_option("--name", about.name, "What people call it: shown in reports, changes nothing else");
-  command.add_option("--tag", about.tags, "A word to find it by (repeatable)")
+  command.add_option("--name", about.name, "Name shown in reports; changes nothing else");
+  command.add_option("--tag", about.tags, "Label for searches and filters (repeatable)")
       ->allow_extra_args(false)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -55,6 +55,8 @@ void print(const Plan& plan, const RunSpec& spec, bool totals_only) {
       std::printf("  %-22s  %15ld bytes\n", name_of(static_cast<BufferKind>(k)), plan.memory.by_kind[k]);
   std::printf("  %-22s  %15ld bytes (the above but host)\n", "arena", plan.memory.arena);
   std::printf("  %-22s  %15ld bytes (host, beside the arena)\n", "loader", plan.memory.loader);
+  if (plan.memory.replay > 0)
+    std::printf("  %-22s  %15ld bytes (host, beside the arena)\n", "replay", plan.memory.replay);
 }
 
 /// What was held against one another, if it was not all ranks.
@@ -137,17 +139,16 @@ void add_plan_command(CLI::App& app) {
       ->allow_extra_args(false)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  c->add_option("--rank", a->rank, "Which rank of the layout");
-  c->add_flag("--totals", a->totals, "Only the totals, not every op");
-  c->add_flag("--json", a->json, "As JSON");
+  c->add_option("--rank", a->rank, "Rank of the layout");
+  c->add_flag("--totals", a->totals, "Print the totals only");
+  c->add_flag("--json", a->json, "Print JSON on stdout");
   c->footer(
       "  isobar plan configs/models/vit-1536.yaml --totals\n"
       "  isobar plan configs/models/vit-384.yaml --set layout.dp=2 --set policy.amp=bf16 --rank 1\n\n"
       "A routine is emitted once; the last lines say in which order a step invokes them: forward(1)@0 is "
       "micro-batch 1\n"
-      "in slot 0 of the saved activations. All ranks' plans are checked against one another; of more than "
-      "fit in "
-      "memory, some. Nothing is run and no data is read.");
+      "in slot 0 of the saved activations. The plans of all ranks are checked against one "
+      "another,\nor of as many as fit in memory. Nothing is run and no data is read.");
   c->callback([a] { run_plan(*a); });
 }
 

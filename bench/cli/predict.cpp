@@ -51,8 +51,8 @@ change that fits.
 What is priced is Isobar's own engine, unless --engine names another: megatron, deepspeed, nemo, mlperf, fsdp,
 nanotron, nersc (configs/engines), or unknown, a mixture of all. Its coefficients are learnt from the published
 runs of configs/published when it is asked for; the interval is what campaigns were off by that were left out.
---tuned says how tuned the software is; --fit learns from a few runs of your own (isobar fit RUNS.csv --engine E). With --gpus the layouts that a search finds for Isobar's own engine are
-priced again and ranked anew.
+--tuned says how tuned the software is; --fit learns from a few runs of your own (isobar fit RUNS.csv --engine E).
+With --gpus the layouts that a search finds for Isobar's own engine are priced again and ranked anew.
 
 Where policy.micro_batch is not given, or 0, a GPU's run takes the largest that fits its memory, as `isobar train`
 does; what is taken is printed.
@@ -234,7 +234,7 @@ void run_predict(PredictArguments a, const std::vector<std::string>& user) {
 void add_predict_command(CLI::App& app) {
   auto a = std::make_shared<PredictArguments>();
   CLI::App* predict_command =
-      app.add_subcommand("predict", "Step time by term, throughput and memory, with interval");
+      app.add_subcommand("predict", "Predict step time by term, throughput and memory, with an interval");
   predict_command->footer(kPredictHelp);
   predict_command->add_option("CONFIG", a->config, "Run configuration (YAML)")->required();
   add_machine_option(*predict_command, a->machines, "Machine file (isobar calibrate, isobar fit)")
@@ -253,15 +253,14 @@ void add_predict_command(CLI::App& app) {
       ->allow_extra_args(false);
   predict_command->add_option("--exclude", a->exclude, "Of a search: none with zero=3; several with commas")
       ->allow_extra_args(false);
-  predict_command->add_option("--global-batch", a->global_batch, "Samples of a step")
+  predict_command->add_option("--global-batch", a->global_batch, "Samples per optimizer step")
       ->check(CLI::Range(1, 1 << 24));
-  predict_command->add_option("--top", a->question.top, "How many layouts to list")
-      ->check(CLI::Range(1, 1000));
+  predict_command->add_option("--top", a->question.top, "Layouts to list")->check(CLI::Range(1, 1000));
   predict_command
       ->add_option("--space", a->question.space,
                    "all, or 1d: tp with sequence parallelism, dp with ZeRO 1, pp by 1F1B, no recomputation")
       ->check(CLI::IsMember({"all", "1d"}));
-  predict_command->add_flag("--pareto", a->question.pareto, "The front of time against memory, too");
+  predict_command->add_flag("--pareto", a->question.pareto, "Also the Pareto front of time and memory");
   predict_command
       ->add_option(
           "--whatif", a->what_if,

@@ -12,6 +12,7 @@
 #include "bench/cli/step_text.h"
 #include "bench/cli/unanswered.h"
 #include "model/base/error.h"
+#include "model/nets/memory_ladder.h"
 #include "perfmodel/layout_predict.h"
 #include "perfmodel/search.h"
 #include "perfmodel/smallest_change.h"
@@ -112,6 +113,18 @@ void print_change(const std::optional<SmallestChange>& c) {
               1e-9 * static_cast<double>(c->prediction.memory_total));
 }
 
+std::vector<MemoryRung> ladder_of(const RunSpec& spec, const Prediction& p, const PredictOptions& options) {
+  if (p.device == Device::cores)
+    return memory_ladder(spec, options.workspace ? options.workspace(p.where.threads) : Workspace{});
+  return memory_ladder(spec, options.device_workspace ? options.device_workspace() : Workspace{});
+}
+
+json json_of(const std::vector<MemoryRung>& ladder) {
+  json out = json::array();
+  for (const MemoryRung& r : ladder) out.push_back({{"set", r.set}, {"saves_bytes", r.saves}});
+  return out;
+}
+
 // The configuration's own layout
 void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, const PredictOptions& options) {
   const MicroBatchChoice micro_batch = choose_micro_batch(given, m, options);
@@ -119,12 +132,13 @@ void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, co
   const Prediction p = predict(spec, m, options);
   const Layout l = layout_of(spec);
   std::optional<SmallestChange> change;
-  if (!p.fits()) change = smallest_change(spec, m, options);
+  std::vector<MemoryRung> ladder;
+  if (!p.fits()) change = smallest_change(spec, m, options), ladder = ladder_of(spec, p, options);
   if (q.json) {
     json j = json_of(p, spec, m);
     j["layout"] = json_of(l);
     j["micro_batch_chosen"] = micro_batch.chosen;  // the largest that fits; else it was given
-    if (!p.fits()) j["smallest_change"] = json_of(change);
+    if (!p.fits()) j["smallest_change"] = json_of(change), j["memory_ladder"] = json_of(ladder);
     if (q.rates) j["rates"] = rates_json(p.counts, m);
     if (has_training(q)) j["budget"] = json_of(training_of(choice_of(spec, p, m, options), q));
     std::printf("%s\n", j.dump(1).c_str());
@@ -132,6 +146,7 @@ void one_run(const RunSpec& given, const Machine& m, const LayoutQuestion& q, co
     if (!p.fits()) {
       std::printf("does not fit: %s\n", shortfall(p).c_str());
       print_change(change);
+      if (!ladder.empty()) std::printf("each by itself, a rank: %s\n", to_text(ladder).c_str());
       std::printf("\n");
     }
     std::printf("%s on %s: %ld rank%s", spec.file.c_str(), m.name.empty() ? m.file.c_str() : m.name.c_str(),

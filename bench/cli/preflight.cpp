@@ -78,8 +78,8 @@ void run_preflight(const std::string& file) {
 
 void add_preflight_command(CLI::App& app) {
   auto file = std::make_shared<std::string>();
-  CLI::App* c =
-      app.add_subcommand("preflight", "Measures every node of an allocation, a rank on each")->group("");
+  CLI::App* c = app.add_subcommand("preflight", "Measure every node of an allocation, with one rank on each")
+                    ->group("");
   c->add_option("-o", *file, "JSON file")->required();
   c->callback([file] { run_preflight(*file); });
 }

@@ -64,7 +64,7 @@ class Sink {
   std::string name_;
 };
 
-struct Stream {
+struct RankStream {
   int from = -1;          // the pipe's end
   Sink console = {};      // closed: only the file is given its lines
   bool tagged = false;    // on the console
@@ -73,7 +73,7 @@ struct Stream {
 
 class Forwarder {
  public:
-  Forwarder(std::string tag, fs::path file, std::array<Stream, 2> streams, int go)
+  Forwarder(std::string tag, fs::path file, std::array<RankStream, 2> streams, int go)
       : tag_(std::move(tag)), path_(std::move(file)), streams_(std::move(streams)), go_(go) {}
 
   int operator()() {
@@ -109,7 +109,7 @@ class Forwarder {
     for (const Held& h : std::exchange(held_, {})) file_.write(h.line);
   }
 
-  void take(Stream& s) {
+  void take(RankStream& s) {
     char bytes[1 << 14];
     const ssize_t n = ::read(s.from, bytes, sizeof bytes);
     if (n < 0 && errno == EINTR) return;
@@ -126,7 +126,7 @@ class Forwarder {
     if (s.rest.size() > kLongestLine) pass(s, std::exchange(s.rest, {}) + "\n");
   }
 
-  void pass(Stream& s, const std::string& line) {
+  void pass(RankStream& s, const std::string& line) {
     s.console.write(s.tagged ? tag_ + line : line);  // in one write: the lines of ranks do not mix
     if (go_ >= 0)
       held_.push_back({line, s.console.open()});
@@ -136,7 +136,7 @@ class Forwarder {
 
   const std::string tag_;
   const fs::path path_;
-  std::array<Stream, 2> streams_;
+  std::array<RankStream, 2> streams_;
   int go_;  // a byte from here: the file may be made; -1: there is none, or it is made
   Sink file_;
   std::vector<Held> held_;  // until then
@@ -181,8 +181,8 @@ void wait_for(const Done& done) {
   Sink console_out, console_err(STDERR_FILENO, "standard error", STDERR_FILENO);
   if (all || first) console_out = Sink(STDOUT_FILENO, "standard output", STDERR_FILENO);
   Forwarder f(tag_of_rank(rank), file,
-              {Stream{.from = out, .console = console_out, .tagged = all},
-               Stream{.from = err, .console = console_err, .tagged = all || !first}},
+              {RankStream{.from = out, .console = console_out, .tagged = all},
+               RankStream{.from = err, .console = console_err, .tagged = all || !first}},
               go);
   ::_exit(f());
 }
@@ -191,10 +191,11 @@ void wait_for(const Done& done) {
 
 void add_rank_output_option(CLI::App& command, std::string& how, const std::string& folder) {
   command
-      .add_option("--rank-output", how,
-                  "first: rank 0 talks, others when they fail. all: every rank's lines, tagged with rank and "
-                  "host. files: a file a rank, " +
-                      folder + "/rank-0003.log")
+      .add_option(
+          "--rank-output", how,
+          "first: rank 0 prints, others only when they fail. all: every rank's lines, tagged with rank and "
+          "host. files: a file a rank, " +
+              folder + "/rank-0003.log")
       ->check(CLI::IsMember({"first", "all", "files"}))
       ->capture_default_str();
 }

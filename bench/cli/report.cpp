@@ -28,18 +28,21 @@ specification by specification, with intervals and tests. Predictions come from 
   OUT/index.html            the page; hover over a mark to read its run
   OUT/tables/*.csv          every table; runs.csv, runs.jsonl: every setting and statistic of every run
   OUT/figures/*.svg         every figure; *.vl.json is its Vega-Lite specification, to change and draw again
+  OUT/perfetto.json         with --perfetto: a traced step and its prediction, track by track
   OUT/benchmark.json        step times as Google Benchmark writes them, for its compare.py
 
 Examples:
   isobar report results/demo --machine results/demo-fitted.yaml -o reports/out
   isobar report results/before results/after -o reports/change     # what changed, and whether it is noise
+  isobar report runs/first --machine fitted.yaml -o reports/out --perfetto   # a run that has trace.json
   isobar report runs/era5 -o reports/era5 --pdf)";
 
 struct ReportArguments {
   std::vector<std::string> dirs;
   std::string out, machine, python;
   Statistic statistic = kStatistic;
-  bool json = false, png = false, pdf = false, no_figures = false, tensorboard = false, mlperf = false;
+  bool json = false, png = false, pdf = false, no_figures = false, tensorboard = false, mlperf = false,
+       perfetto = false;
 };
 
 void print_json(const Report& r) {
@@ -47,6 +50,7 @@ void print_json(const Report& r) {
                       {"figures", r.figure_ids},     {"tables", nlohmann::json::object()},
                       {"problems", r.data.problems}, {"runs", nlohmann::json::array()}};
   for (const auto& row : r.rows) j["runs"].push_back(nlohmann::json(row));
+  if (!r.perfetto.empty()) j["perfetto"] = r.perfetto.string();
   if (!r.drawn) j["not_drawn"] = r.not_drawn;
   for (const Table& t : r.tables) j["tables"][t.id] = to_json(t);
   std::fputs((j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n").c_str(), stdout);
@@ -69,14 +73,15 @@ void print_text(const Report& r, bool figures_wanted) {
   if (figures_wanted && !r.drawn)
     std::fprintf(stderr, "warning: figures are not drawn: %s\n", r.not_drawn.c_str());
   std::printf("Report: %s\n", r.page.c_str());
+  if (!r.perfetto.empty()) std::printf("Perfetto: %s (`isobar open` shows it)\n", r.perfetto.c_str());
 }
 
 }  // namespace
 
 void add_report_command(CLI::App& app) {
   auto a = std::make_shared<ReportArguments>();
-  CLI::App* report =
-      app.add_subcommand("report", "HTML page and tables: measured beside predicted, by run and by op");
+  CLI::App* report = app.add_subcommand(
+      "report", "Write an HTML page and tables: measured beside predicted, by run and by op");
   report->footer(kReportHelp);
   report->add_option("DIR", a->dirs, "Results of a sweep, or of one run; several are compared")->required();
   report->add_option("-o,--out", a->out, "Directory of the report; made when it is missing")->required();
@@ -89,6 +94,9 @@ void add_report_command(CLI::App& app) {
   report->add_flag("--tensorboard", a->tensorboard,
                    "Write event files for TensorBoard too (OUT/tensorboard)");
   report->add_flag("--mlperf", a->mlperf, "Write MLPerf's log lines too (OUT/mlperf)");
+  report->add_flag("--perfetto", a->perfetto,
+                   "Write one step of the fastest traced run, measured and predicted side by side, for "
+                   "ui.perfetto.dev (OUT/perfetto.json)");
   auto* none = report->add_flag("--no-figures", a->no_figures, "Draw nothing");
   for (const char* option : {"--python", "--png", "--pdf"}) none->excludes(report->get_option(option));
   report->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
@@ -99,6 +107,7 @@ void add_report_command(CLI::App& app) {
                                    .statistic = *statistic ? std::optional(a->statistic) : std::nullopt,
                                    .png = a->png,
                                    .pdf = a->pdf,
+                                   .perfetto = a->perfetto,
                                    .draw = !a->no_figures,
                                    .workspace = cpu_workspace});
     const std::filesystem::path out = a->out;

@@ -344,8 +344,7 @@ void run_score(const ScoreArguments& a) {
 
 void add_score_command(CLI::App& app) {
   auto a = std::make_shared<ScoreArguments>();
-  CLI::App* score =
-      app.add_subcommand("score", "Predicts measured runs that it never saw, and says how wrong it was");
+  CLI::App* score = app.add_subcommand("score", "Predict published runs unseen, and report the errors");
   score->footer(kScoreHelp);
   score->add_option("TABLES", a->tables,
                     "Tables of runs or collectives (CSV); none: those that ship with Isobar");

@@ -41,10 +41,11 @@ A sweep file names a run configuration and what to vary:
     policy.amp: [none, bf16]         # any key of a run configuration
     data.workers: [0, 2]
   include: [{gpus: 2, policy.bucket_mb: 1}]       # combinations besides
-  exclude: [{gpus: 2, data.workers: [1, 2]}, {tp: ">= 4", amp: none}]   # a list means any of these
+  when: [{if: amp == bf16, axes: {policy.bucket_mb: [1, 4]}}]   # axes of the combinations that meet a condition
+  exclude: [{gpus: 2, data.workers: [1, 2]}, {tp: ">= 4", amp: none}, tp * pp > 4]   # maps or expressions
   constraints: {max_ranks: 8}
-  zip: [{gpus: [1, 2], policy.micro_batch: [4, 2]}]   # keys that go in step, crossed with the axes
-  weak_scaling: [1, 2, 4]            # instead of gpus: as many samples a rank; strong_scaling: as many altogether
+  zip: [{gpus: [1, 2], policy.micro_batch: [4, 2]}]   # keys that vary together, crossed with the axes
+  weak_scaling: [1, 2, 4]            # instead of gpus: fixed batch per rank; strong_scaling: fixed global batch
   baselines: [{gpus: 1, policy.amp: none}]        # what reports compare with
   repetitions: 3                     # interleaved, not back to back
   order: random                      # or listed;  seed: 0
@@ -58,15 +59,15 @@ A sweep file names a run configuration and what to vary:
 
 The same in one line, of a run configuration or over a sweep file (which it then overrides):
   isobar sweep configs/models/vit-demo.yaml gpus=1,2 amp=none,bf16 steps=12 --repeat 3 --results results/amp
-Several values are an axis, one is for all trials; --print shows the sweep file that this is.
+Several values are an axis, one is for all trials; --print shows the sweep file that these words compose.
 
 A value that no run can have is an error. A combination that the net cannot take is skipped: each reason is told with
 the first such combination and their number (--json lists all). A sweep has up to 200,000 combinations and 100,000
-trials. With a machine file every trial has a forecast: --dry-run prints time, memory and cost, what does not fit is skipped, and what beats the machine's peaks is
-implausible.
+trials. With a machine file every trial has a forecast: --dry-run prints time, memory and cost; a trial that does not
+fit in memory is skipped, and a measurement above the machine's peaks is recorded as implausible.
 
 Stop it with Ctrl-C or kill it at any moment: the same command goes on where it was, runs no finished trial again
-and keeps what an unfinished one left. A trial that crashes, hangs or runs out of memory is recorded as such:
+and keeps the files of an unfinished one. A trial that crashes, hangs or runs out of memory is recorded as such:
   ok  bad_config  oom_host  oom_device  timeout  hang  crash  assertion  numeric  wrong_result  noisy  implausible
   launch_fail  node_fail  preempted  interrupted
 The last four are tried again by the next sweep, the other failures only with --retry-failed.
@@ -74,10 +75,11 @@ The last four are tried again by the next sweep, the other failures only with --
 On a cluster (--launcher slurm or pbs; the machine file's `cluster:` section says how, see bench/cluster/cluster.h)
 trials are grouped by the nodes they need into jobs that run many of them, one after the other. The command follows the
 jobs and submits again what a lost node, a preemption or a time limit cut off: a trial with train.checkpoint_every goes
-on from its last checkpoint, another starts anew. It may be stopped: the jobs go on, and the same command takes them up again. Several may share a results directory. Jobs that somebody cancels stay
-cancelled until the command is given again.
+on from its last checkpoint, another starts anew. The command may be stopped: the jobs go on, and the same command
+follows them again. Several sweeps may share a results directory. Jobs that somebody cancels stay cancelled until the
+command is given again.
 
-Not all trials have to run. With a machine file (isobar calibrate), --suggest N names the N trials that would lower
+A sweep need not run all of its trials. With a machine file (isobar calibrate), --suggest N names the N trials that would lower
 the expected regret of your choice most: what the layout that looks best now is expected to fall short of the best
 one. It fits the machine to what DIR holds, prints each trial with its predicted time, its chance to be the best and
 what it is worth, and runs nothing; --run runs them. --until 'regret<2%' goes on in rounds of N (4), fitting anew
@@ -85,7 +87,8 @@ after each, until the expected regret is below that, all is measured, or DIR hol
 given again like any sweep. --rehearse S plays a finished sweep S times as if it had not run, and tells how many
 trials suggestions need and how many random order needs.
 
-Results: DIR/jobs/<name>/ (a cluster's jobs), DIR/trials/<id>/ (result.jsonl is the truth), DIR/index.sqlite (tables runs, ops, steps), DIR/sweep.json.
+Results: DIR/trials/<id>/result.jsonl (every measurement), DIR/index.sqlite (tables runs, ops and steps, made from
+them), DIR/sweep.json (the matrix), DIR/jobs/<name>/ (a cluster's jobs).
 Exit codes: 0 every trial has its verdict, ok or not; 1 some have none yet (--no-wait, cancelled jobs, faults of
 the infrastructure); 2 bad configuration; 130 stopped by Ctrl-C, 143 by SIGTERM. With --suggest --run the same of the
 suggested trials; without --run 0. With --until 0 the bound is reached, or every trial was run; 1 neither: --max-trials
@@ -213,6 +216,8 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
   const std::string text =
       a.json ? show(summary_json(whole, outcome, sweep, a.results, s)) : summary_table(whole, outcome, s);
   std::fputs(text.c_str(), stdout);
+  if (!a.json && outcome.complete())
+    std::printf("next: isobar report %s -o %s/report\n", a.results.c_str(), a.results.c_str());
   if (outcome.interrupted) return 128 + stop_flag();
   return outcome.complete() ? 0 : 1;
 }
@@ -222,13 +227,13 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
 void add_sweep_command(CLI::App& app) {
   auto a = std::make_shared<SweepArguments>();
   a->self = a->trainer = std::filesystem::read_symlink("/proc/self/exe").string();
-  CLI::App* sweep = app.add_subcommand("sweep", "Runs every trial of a matrix; safe to kill and rerun");
+  CLI::App* sweep = app.add_subcommand("sweep", "Run every trial of a matrix; safe to kill and rerun");
   sweep->footer(kSweepHelp);
   sweep->add_option("SWEEP", a->file, "Sweep file, or a run configuration (YAML)")->required();
   sweep->add_option("KEY=VALUES", a->words, "Axes and settings, over those of the file: tp=1,2,4 amp=bf16");
   sweep->add_option("--repeat", a->repeat, "Repetitions of each trial")->check(CLI::Range(1, 10000));
   add_about_options(*sweep, a->about);
-  sweep->add_flag("--print", a->print, "Print the sweep file that is meant; run nothing");
+  sweep->add_flag("--print", a->print, "Print the composed sweep file; run nothing");
   sweep->add_option("--results", a->results, "Directory of the results; made when it is missing");
   sweep->add_flag("--dry-run", a->dry_run, "Print the matrix and what is skipped; run nothing");
   sweep->add_option("--launcher", a->launcher, "local, slurm or pbs")
@@ -237,12 +242,12 @@ void add_sweep_command(CLI::App& app) {
   add_machine_option(*sweep, a->machine,
                      "Machine file: forecasts, suggestions, and its `cluster:` section for a launcher");
   add_rank_output_option(*sweep, a->rank_output, "the trial's folder/ranks");
-  sweep->add_flag("--no-wait", a->no_wait, "Submit what can be submitted now, and return");
+  sweep->add_flag("--no-wait", a->no_wait, "Submit the jobs that can be submitted now, and return");
   sweep->add_option("--after", a->after, "Submitted jobs start when the job of this id has ended");
   sweep->add_flag("--cancel", a->cancel, "Cancel the jobs of --results");
   sweep->add_option("--trainer", a->trainer)->group("");  // a stand-in, for tests
   sweep->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
-  sweep->add_flag("--retry-failed", a->retry_failed, "Run complete trials that are not ok again");
+  sweep->add_flag("--retry-failed", a->retry_failed, "Run trials again that ended with a failure");
   add_suggest_options(*sweep, a->suggest);
   sweep->callback([a, sweep] {
     if (a->repeat > 0) a->words.push_back("repetitions=" + std::to_string(a->repeat));

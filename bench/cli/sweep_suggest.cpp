@@ -276,16 +276,18 @@ int rehearse_finished(const SuggestArguments& a, const Field& field, const Sugge
 }  // namespace
 
 void add_suggest_options(CLI::App& sweep, SuggestArguments& a) {
-  auto* count = sweep.add_option("--suggest", a.count, "Name the next N trials that would lower regret most")
-                    ->check(CLI::Range(1, 10000));
+  auto* count =
+      sweep.add_option("--suggest", a.count, "Name the next N trials that would lower expected regret most")
+          ->check(CLI::Range(1, 10000));
   sweep.add_flag("--run", a.run, "Run what --suggest names")->needs(count);
   sweep.add_option("--until", a.until, "Run suggested trials in rounds until e.g. 'regret<2%'");
   sweep.add_option("--max-trials", a.max_trials, "With --until: end when DIR holds so many trials")
       ->check(CLI::PositiveNumber);
-  sweep.add_option("--rehearse", a.rehearse, "Play a finished sweep again with this many seeds")
+  sweep.add_option("--rehearse", a.rehearse, "Replay a finished sweep with this many seeds")
       ->check(CLI::Range(1, 1000));
   add_statistic_option(sweep, a.statistic, ", in tables and suggestions");
-  sweep.add_option("--suggest-seed", a.seed, "Of the draws behind suggestions")->capture_default_str();
+  sweep.add_option("--suggest-seed", a.seed, "Seed of the random draws behind suggestions")
+      ->capture_default_str();
 }
 
 double regret_bound(const std::string& until) {

@@ -254,7 +254,7 @@ void add_train_command(CLI::App& app, Submit submit) {
   c->add_option("--trace", a->trace, "Write a Chrome trace of the last steps, for ui.perfetto.dev");
   c->add_option(
       "--resume", a->resume,
-      "Go on from a run directory's last checkpoint, or from one checkpoint. Net, optimizer, seed, batch "
+      "Continue from a run directory's last checkpoint, or from one checkpoint. Net, optimizer, seed, batch "
       "and data order must be those of the checkpoint; layout, rates, precision, steps and where data "
       "lie may change, and what does is printed");
   add_about_options(*c, a->about);
@@ -265,10 +265,11 @@ void add_train_command(CLI::App& app, Submit submit) {
        "node ends one")
       ->check(CLI::IsMember({"local", "slurm", "pbs"}))
       ->capture_default_str();
-  add_machine_option(*c, a->machine, "Of a launcher: machine file with a `cluster:` section");
-  c->add_option("--results", a->results, "Of a launcher: DIR/jobs, and the run in DIR/trials/ID");
+  add_machine_option(*c, a->machine, "With --launcher: machine file that has a `cluster:` section");
+  c->add_option("--results", a->results,
+                "With --launcher: directory of DIR/jobs and of the run, DIR/trials/ID");
   c->add_flag("--no-wait", a->no_wait,
-              "Of a launcher: submit the next job and return; given again, the command goes on");
+              "With --launcher: submit the next job and return; the same command continues later");
   c->add_flag("--json", a->json,
               "No step lines; one JSON object at the end: run_end of run.out/result.jsonl, or why it failed");
   c->footer(

@@ -30,7 +30,7 @@ It only reads, so it may run on another machine of a shared filesystem, and be s
 Examples:
   isobar watch results/demo
   isobar watch runs/first               # one training
-  isobar watch results/demo --once      # one look, e.g. from a script
+  isobar watch results/demo --once      # one frame, e.g. from a script
   isobar watch results/demo --serve     # a page for the browser of this machine, until Ctrl-C
 
 --serve prints an address with a random token: only whoever has it, on this machine, can read the page. From another
@@ -100,17 +100,18 @@ void run_watch(const WatchArguments& a) {
 
 void add_watch_command(CLI::App& app) {
   auto a = std::make_shared<WatchArguments>();
-  CLI::App* watch = app.add_subcommand("watch", "Shows a sweep or a run as it goes, in the terminal");
+  CLI::App* watch =
+      app.add_subcommand("watch", "Follow a sweep or a run in the terminal; --serve: in a browser");
   watch->footer(kWatchHelp);
   watch->add_option("DIR", a->dir, "Results of a sweep, or a run's directory")->required();
-  auto* once = watch->add_flag("--once", a->once, "Look once and end");
-  watch->add_option("--every", a->every, "Seconds between two looks")
+  auto* once = watch->add_flag("--once", a->once, "Print one frame and exit");
+  watch->add_option("--every", a->every, "Seconds between updates")
       ->check(number_in(0.1, 3600))
       ->excludes(once)
       ->capture_default_str();
   auto* serving = watch->add_flag("--serve", a->serve, "Follow a sweep in a browser of this machine");
   serving->excludes(once)->excludes(watch->get_option("--every"));
-  watch->add_option("--port", a->port, "Of --serve; else any free one")
+  watch->add_option("--port", a->port, "Port of --serve [any free one]")
       ->check(CLI::Range(1, 65535))
       ->needs(serving);
   watch->callback([a] {

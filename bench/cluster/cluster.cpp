@@ -29,7 +29,8 @@ class ClusterReader {
       fail("", "is not a map of keys", "e.g. cluster: {scheduler: slurm, ranks_per_node: 4}");
     for (const auto& item : j.items())
       if (std::find(kKeys.begin(), kKeys.end(), item.key()) == kKeys.end())
-        fail(item.key(), "is not a known key", "did you mean '" + nearest(item.key(), kKeys) + "'?");
+        fail(key_named(item.key()), "is not a known key",
+             "did you mean '" + nearest(item.key(), kKeys) + "'?");
   }
 
   [[noreturn]] void fail(const std::string& key, const std::string& what, const std::string& mend) const {

@@ -1,5 +1,7 @@
 #include "bench/cluster/jobscript.h"
 
+#include "model/base/shell_quoted.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -26,17 +28,6 @@ std::string body(const ClusterSpec& c, const JobRequest& job) {
 }
 
 }  // namespace
-
-std::string shell_quoted(const std::string& word) {
-  std::string out = "'";
-  for (const char ch : word) {
-    if (ch == '\'')
-      out += "'\\''";
-    else
-      out += ch;
-  }
-  return out + "'";
-}
 
 std::string hours(int64_t seconds) {
   char text[32];

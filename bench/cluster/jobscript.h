@@ -32,8 +32,6 @@ inline constexpr const char* kJobBegan = "ISOBAR_JOB_BEGAN";
 std::string slurm_script(const ClusterSpec& c, const JobRequest& job);
 std::string pbs_script(const ClusterSpec& c, const JobRequest& job);
 
-/// A word of a POSIX shell that stands for exactly `word`.
-std::string shell_quoted(const std::string& word);
 std::string hours(int64_t seconds);  // HH:MM:SS
 
 }  // namespace isobar

@@ -1,5 +1,5 @@
 // The clocks: of the cores (is their frequency held down?), of time spans (what does a reading cost?), of the
-// day (do several hosts agree?).
+// day (do several hosts agree?); and the meters of energy.
 #include <sys/timex.h>
 
 #include <chrono>
@@ -10,6 +10,7 @@
 
 #include "bench/doctor/check.h"
 #include "bench/doctor/rates.h"
+#include "model/engine/energy_meter.h"
 
 namespace isobar {
 namespace {
@@ -80,6 +81,15 @@ Check examine_readings(const fs::path& sys) {
           "/sys/devices/system/clocksource/clocksource0/current_clocksource (tsc, kvm-clock)"};
 }
 
+// What `train` meters beside its steps, where it may.
+Check examine_energy(const fs::path& sys) {
+  const EnergyMeter meter(rapl_counters(sys / "class/powercap"));
+  if (meter.on()) return {"energy", "metered: " + meter.names()};
+  return {"energy", meter.why(), Health::absent,
+          "runs go without joules a sample; where there are counters: chmod a+r "
+          "/sys/class/powercap/*/energy_uj, as root"};
+}
+
 Check examine_time_of_day() {
   timex asked{};
   const int state = ::adjtimex(&asked);
@@ -96,7 +106,7 @@ Check examine_time_of_day() {
 }  // namespace
 
 std::vector<Check> examine_clocks(const fs::path& sys) {
-  return {examine_frequency(sys), examine_readings(sys), examine_time_of_day()};
+  return {examine_frequency(sys), examine_readings(sys), examine_energy(sys), examine_time_of_day()};
 }
 
 }  // namespace isobar

@@ -61,4 +61,12 @@ void write_imported_run(const RunRecord& r, const std::filesystem::path& results
 bool is_kineto(const std::string& text);
 bool is_nccl_tests(const std::string& text);
 
+/// Whether a file holds weights, by how it begins: a zip archive, a pickle or safetensors.
+bool is_weights(const std::filesystem::path& file);
+/// Weights of the net of `config`, as the program has them that it was published with (nets/published.h): a
+/// checkpoint of PyTorch or safetensors. `to`: safetensors for train.init_from. Returns what was left out, a
+/// line each. Throws ConfigError.
+std::string import_weights(const std::filesystem::path& file, const std::string& config,
+                           const std::filesystem::path& to);
+
 }  // namespace isobar

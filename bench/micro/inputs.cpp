@@ -18,7 +18,8 @@ constexpr Values kSum{.mean = 1e4f, .spread = 1e2f};  // of squares over a sampl
 constexpr Values kLargest{.mean = 3, .spread = 0.3f},
     kExponentials{.mean = 2, .spread = 0.3f, .positive = true};
 constexpr Values kSquaredNorm{.mean = 1, .spread = 0};
-constexpr Values kScalarsHere{.mean = NAN};  // stands for the step's scalars in the tables below
+constexpr Values kCounts{.below = 2, .whole = true};  // of a mask: 0 or 1
+constexpr Values kScalarsHere{.mean = NAN};           // stands for the step's scalars in the tables below
 
 // Of queries and keys that are standard normal the scores are too: the mean of exp(score) is e^(1/2).
 Values log_sum(const Op& op) {
@@ -66,7 +67,7 @@ Table table_of(const Op& op) {
     case OpKind::squared_sum:
       return {{kGradient}, {}};
     case OpKind::loss_sums:
-      return {{kActivation, kActivation}, {}};
+      return {{kActivation, kActivation, kCounts}, {}};
     case OpKind::loss:
       return {{kSum, kScalarsHere}, {kZero}};
     case OpKind::cross_entropy_max:
@@ -80,7 +81,7 @@ Table table_of(const Op& op) {
     case OpKind::dropout_backward:
       return {{kGradient, kZero, kScalarsHere}, {}};
     case OpKind::loss_backward:
-      return {{kActivation, kActivation, kSum, kScalarsHere}, {}};
+      return {{kActivation, kActivation, kSum, kScalarsHere, kCounts}, {}};
     case OpKind::loss_scale:
       return {{kSquaredNorm, kScalarsHere}, {kSquaredNorm, kScalarsHere}};
     case OpKind::adam:

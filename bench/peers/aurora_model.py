@@ -5,9 +5,14 @@ The areas of patches are taken in double: the published code does so in float32,
 their shortest wavelengths, on each device to others.
 
 Parameters differ from the published ones in two ways: q, k and v are apart (there one qkv), and a patch embedding is
-one weight [D, variables, history, p, p] (there one a variable). Fields are normalised already."""
+one weight [D, variables, history, p, p] (there one a variable). Fields are normalised already. What is timed (main) is the
+published net with its own parameters; bf16 is its own autocast, of the backbone alone."""
 
+import argparse
+import contextlib
 import datetime
+import json
+import resource
 
 import torch
 from torch import nn
@@ -16,6 +21,8 @@ from aurora import Aurora as Published
 from aurora.batch import Batch, Metadata
 from aurora.model import encoder, posencoding
 from aurora.model.fourier import absolute_time_expansion
+
+from vit import make_optimizer, time_steps
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -34,7 +41,8 @@ class Aurora(nn.Module):
 
     def __init__(self, surf_vars, static_vars, atmos_vars, levels, history, lead_time, north, west, spacing,
                  patch_size, embed_dim, latent_levels, num_heads, encoder_depths, encoder_num_heads, decoder_depths,
-                 window, mlp_ratio, dec_mlp_ratio, norm_eps, img_height, img_width, in_channels, out_channels):
+                 window, mlp_ratio, dec_mlp_ratio, norm_eps, img_height, img_width, in_channels, out_channels,
+                 use_lora=False):
         super().__init__()
         assert norm_eps == 1e-5, "LayerNorm's default, which the published code leaves"
         published = Published(
@@ -43,7 +51,8 @@ class Aurora(nn.Module):
             encoder_num_heads=tuple(encoder_num_heads), decoder_depths=tuple(decoder_depths),
             decoder_num_heads=tuple(reversed(encoder_num_heads)), latent_levels=latent_levels, patch_size=patch_size,
             embed_dim=embed_dim, num_heads=num_heads, mlp_ratio=mlp_ratio, dec_mlp_ratio=dec_mlp_ratio,
-            max_history_size=history, timestep=datetime.timedelta(hours=lead_time), use_lora=False)
+            max_history_size=history, timestep=datetime.timedelta(hours=lead_time),
+            use_lora=use_lora)
         self.published = [published]  # not a submodule: its parameters are ours, see theirs()
         self.surf, self.static, self.atmos, self.levels = surf_vars, static_vars, atmos_vars, tuple(levels)
         self.history, self.lead, self.patch, self.latent = history, float(lead_time), patch_size, latent_levels
@@ -122,3 +131,56 @@ class Aurora(nn.Module):
         surf = torch.stack([batch.surf_vars[v] for v in self.surf], 1)
         upper = torch.stack([batch.atmos_vars[v] for v in self.atmos], 1).flatten(1, 2)
         return torch.cat([surf, upper], 1)
+
+
+def main():
+    ap = argparse.ArgumentParser(description="Times training steps on the CPU.")
+    ap.add_argument("net", type=json.loads, help="keys of Isobar's net as JSON; what the model has no argument for is left")
+    ap.add_argument("--batch", type=int, default=1)
+    ap.add_argument("--optimizer", choices=("adam", "adamw"), default="adamw")
+    ap.add_argument("--amp", choices=("none", "bf16"), default="none")
+    ap.add_argument("--threads", type=int, default=1)
+    ap.add_argument("--steps", type=int, default=5, help="timed steps, after --warmup")
+    ap.add_argument("--warmup", type=int, default=2)
+    ap.add_argument("--compile", action="store_true", help="torch.compile the model")
+    args = ap.parse_args()
+
+    torch.manual_seed(0)
+    torch.set_num_threads(args.threads)
+    known = Aurora.__init__.__code__.co_varnames[1:Aurora.__init__.__code__.co_argcount]
+    around = Aurora(**{k: v for k, v in args.net.items() if k in known})
+    around.weights = nn.ParameterList()  # a copy, which would count as memory
+    net = around.published[0].float()
+    optimizer = make_optimizer(net, args.optimizer)
+    size = (args.net["img_height"], args.net["img_width"])
+    x, y = (torch.randn(args.batch, args.net[c], *size) for c in ("in_channels", "out_channels"))
+    batch, lead = around.batch_of(x, [438000.0 + 6 * i for i in range(args.batch)]), torch.full((args.batch,), around.lead)
+    grid = (around.latent, size[0] // around.patch, size[1] // around.patch)
+
+    def forward():
+        z = net.encoder(batch, lead_times=lead)
+        with torch.autocast("cpu", dtype=torch.bfloat16) if args.amp == "bf16" else contextlib.nullcontext():
+            z = net.backbone(z, lead_times=lead, patch_res=grid, rollout_step=0)
+        out = net.decoder(z.float(), batch, lead_times=lead, patch_res=grid)
+        return torch.cat([*(v for v in out.surf_vars.values()), *(v.flatten(1, 2) for v in out.atmos_vars.values())], 1)
+
+    run = torch.compile(forward) if args.compile else forward
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = nn.functional.mse_loss(run().reshape(y.shape), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    for _ in range(args.warmup):
+        step().item()
+    seconds, loss = time_steps(step, args.steps, "cpu")
+    print(json.dumps({"torch": torch.__version__, "threads": args.threads, "amp": args.amp, "compile": args.compile,
+                      "parameters": sum(p.numel() for p in net.parameters()), "loss": loss,
+                      "seconds": [round(s, 6) for s in seconds], "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+                      "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+
+
+if __name__ == "__main__":
+    main()

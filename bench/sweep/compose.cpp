@@ -25,7 +25,7 @@ const std::vector<std::string>& sweep_keys() {
                                                 "machine",      "probe_infeasible",
                                                 "weak_scaling", "strong_scaling",
                                                 "baselines",    "repeat_contended",
-                                                "zip"};
+                                                "zip",          "when"};
   return keys;
 }
 
@@ -97,6 +97,18 @@ void apply(json& sweep, const Word& w) {
       erase_key(sweep[section], w.key);
       if (sweep[section].empty()) sweep.erase(section);
     }
+  if (sweep.contains("when") && sweep["when"].is_array()) {
+    json rules = json::array();
+    for (json rule : sweep["when"]) {
+      if (rule.is_object() && rule.contains("axes")) {
+        erase_key(rule["axes"], w.key);
+        if (rule["axes"].empty()) continue;
+      }
+      rules.push_back(std::move(rule));
+    }
+    sweep["when"] = std::move(rules);
+    if (sweep["when"].empty()) sweep.erase("when");
+  }
   const bool axis = w.values.size() > 1 || w.values[0] == "any";
   sweep[axis ? "axes" : "set"][w.key] = w.values.size() > 1 ? w.values : w.values[0];
 }

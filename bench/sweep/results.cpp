@@ -63,11 +63,13 @@ class Gathered {
     r_.steps.clear();
     r_.valid.clear();
     r_.checkpoints.clear();
+    r_.ranks_told = {};
     r_.on_gpu = false;
   }
   void operator()(const DeviceRecord&) { r_.on_gpu = true; }
   void operator()(const StepRecord& s) { r_.steps.push_back(s); }
   void operator()(const ValidRecord& v) { r_.valid.push_back(v); }
+  void operator()(const RanksRecord& r) { r_.ranks_told = r; }
   void operator()(const CheckpointRecord& c) {
     // Older runs logged a checkpoint again where they came past it, and wrote nothing.
     if (saved_.insert(c.step).second) r_.checkpoints.push_back(c);

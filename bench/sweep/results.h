@@ -55,6 +55,10 @@ struct RunRecord {
   double rate(Statistic s) const {
     return step_s.of(s) > 0 ? static_cast<double>(spec.train.global_batch) / step_s.of(s) : 0;
   }
+  /// NaN: not metered
+  double joules_per_sample() const {
+    return or_nan(ranks_told.joules_per_step) / static_cast<double>(spec.train.global_batch);
+  }
   std::vector<double> measured_steps() const;  // seconds, in order, warm-up left out
 
   int64_t arena_bytes = 0;  // per rank, as planned
@@ -64,6 +68,7 @@ struct RunRecord {
   std::vector<OpRecord> ops;
   std::vector<StepRecord> steps;
   std::vector<ValidRecord> valid;
+  RanksRecord ranks_told;                     // the last; of no ranks: it tells none
   std::vector<CheckpointRecord> checkpoints;  // those that were written
   nlohmann::json provenance = nlohmann::json::object();
 };

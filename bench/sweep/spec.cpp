@@ -1,189 +1,22 @@
 #include "bench/sweep/spec.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
 
 #include "bench/sweep/compose.h"
+#include "bench/sweep/sweep_reader.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/spec.h"
 #include "model/base/validate.h"
 #include "model/base/yaml.h"
-#include "model/plan/layout.h"
 
 namespace isobar {
 namespace {
 
 using nlohmann::json;
-
-class SweepReader {
- public:
-  SweepReader(const json& j, const std::string& file) : j_(j), file_(file) {}
-
-  [[noreturn]] void fail(const std::string& key, const std::string& what, const std::string& mend) const {
-    throw ConfigError(file_, key, what, mend);
-  }
-
-  int64_t integer(const json& at, const std::string& key, const std::string& shown, int64_t fallback,
-                  int64_t low, int64_t high) const {
-    if (!at.contains(key)) return fallback;
-    const json& v = at[key];
-    if (!v.is_number_integer()) fail(shown, "is " + v.dump() + ", not a whole number", "give a whole number");
-    const auto value = v.get<int64_t>();
-    if (value < low || value > high)
-      fail(shown, "is " + v.dump() + ", outside " + std::to_string(low) + " to " + std::to_string(high),
-           "give a number in that range");
-    return value;
-  }
-
-  double share(const std::string& key, double high) const {
-    if (!j_.contains(key)) return 0;
-    const json& v = j_[key];
-    if (!v.is_number() || !(v.get<double>() >= 0 && v.get<double>() <= high))
-      fail(key, "is " + v.dump() + ", not a share from 0 to " + json(high).dump(), "e.g. 0.02");
-    return v.get<double>();
-  }
-
-  double seconds(const std::string& key, double fallback, bool zero_allowed) const {
-    if (!j_.contains(key)) return fallback;
-    const json& v = j_[key];
-    if (!v.is_number()) fail(key, "is " + v.dump() + ", not a number of seconds", "e.g. 600");
-    const auto value = v.get<double>();
-    if (!(value > 0 || (zero_allowed && value == 0)) || value > 1e8)
-      fail(key, "is " + v.dump() + " s", zero_allowed ? "give seconds, or 0 for never" : "give more than 0");
-    return value;
-  }
-
-  // Nested maps become dotted keys; names are completed, types held against the run specification.
-  Assignments assignments(const json& v, const std::string& shown) const {
-    if (!v.is_object()) fail(shown, "does not hold a map of keys", "write e.g. policy.amp: bf16");
-    std::map<std::string, json> flat;
-    flatten(v, "", shown, flat);
-    Assignments out;
-    for (const auto& [key, value] : flat) {
-      check_value(key, value, shown);
-      out.emplace_back(key, value);
-    }
-    return out;
-  }
-
-  std::vector<Axis> axes(const json& v, const std::string& section) const {
-    if (!v.is_object()) fail(section, "does not hold a map of keys", "write e.g. policy.amp: [none, bf16]");
-    std::map<std::string, json> flat;
-    flatten(v, "", section, flat);
-    std::vector<Axis> out;
-    for (const auto& [key, list] : flat) {
-      const std::string shown = section + "." + (key == kRanksKey ? "gpus" : key);
-      Axis axis{key, {}};
-      // A key that is itself a list of words (data.variables) needs a list of lists.
-      if (list.is_array())
-        axis.values.assign(list.begin(), list.end());
-      else
-        axis.values = {list};
-      if (list == "any" && key == "layout.dp")
-        fail(shown, "is any, but follows from the others", "leave it out: dp = gpus / (tp * cp * pp)");
-      axis.any = list == "any" &&
-                 (key == kRanksKey || key == "layout.tp" || key == "layout.cp" || key == "layout.pp");
-      if (axis.any) axis.values = {1};  // until the world sizes are known
-      if (axis.values.empty()) fail(shown, "is an empty list", "give at least one value, or remove the axis");
-      for (size_t i = 0; i < axis.values.size(); ++i) {
-        check_value(key, axis.values[i], section);
-        if (std::find(axis.values.begin(), axis.values.begin() + i, axis.values[i]) !=
-                axis.values.begin() + i &&
-            section == "axes")
-          fail(shown, "lists " + axis.values[i].dump() + " twice", "keep one; use `repetitions:` to repeat");
-      }
-      out.push_back(std::move(axis));
-    }
-    return out;
-  }
-
-  // World sizes, growing: [1, 2, 4].
-  std::vector<int64_t> sizes(const std::string& key) const {
-    const json& v = j_[key];
-    std::vector<int64_t> out;
-    if (v.is_array())
-      for (const json& one : v)
-        if (one.is_number_integer() && one.get<int64_t>() > (out.empty() ? 0 : out.back()))
-          out.push_back(one.get<int64_t>());
-    if (!v.is_array() || v.empty() || out.size() != v.size() || out.back() > kMostRanks)
-      fail(key,
-           "is " + v.dump().substr(0, 80) + ", not a growing list of world sizes up to " +
-               std::to_string(kMostRanks),
-           "e.g. [1, 2, 4, 8]");
-    return out;
-  }
-
-  std::vector<Exclusion> exclusions(const json& v) const {
-    if (!v.is_array()) fail("exclude", "is not a list", "write e.g. - {gpus: 2, policy.amp: bf16}");
-    std::vector<Exclusion> out;
-    for (size_t i = 0; i < v.size(); ++i) {
-      const std::string shown = "exclude[" + std::to_string(i) + "]";
-      if (!v[i].is_object() || v[i].empty())
-        fail(shown, "is not a map of keys", "write e.g. - {gpus: 2, policy.amp: bf16}");
-      std::map<std::string, json> flat;
-      flatten(v[i], "", shown, flat);
-      Exclusion rule;
-      for (const auto& [key, value] : flat) {
-        std::vector<json> any = value.is_array() ? value.get<std::vector<json>>() : std::vector<json>{value};
-        for (const json& one : any) {
-          const std::optional<Bound> bound = bound_of(one);
-          // A whole number within a whole number's bounds: any other key has no order
-          check_value(key, bound ? json(static_cast<int64_t>(bound->limit)) : one, shown);
-        }
-        rule.emplace_back(key, std::move(any));
-      }
-      out.push_back(std::move(rule));
-    }
-    return out;
-  }
-
- private:
-  void flatten(const json& v, const std::string& prefix, const std::string& shown,
-               std::map<std::string, json>& out) const {
-    for (const auto& [name, value] : v.items()) {
-      std::string path = prefix;
-      path += name;
-      if (value.is_object()) {
-        flatten(value, path.append("."), shown, out);
-        continue;
-      }
-      const std::string key = full_key(path);
-      if (!out.emplace(key, value).second)
-        fail(std::string(shown).append(".").append(path), "is given twice (it means " + key + ")",
-             "keep one of the two");
-    }
-  }
-
-  void check_value(const std::string& key, const json& value, const std::string& shown) const {
-    if (key == kRanksKey) {
-      if (!value.is_number_integer() || value.get<int64_t>() < 1 || value.get<int64_t>() > kMostRanks)
-        fail(shown + ".gpus", "is " + value.dump() + ", not a number of ranks",
-             "give 1 to " + std::to_string(kMostRanks));
-      return;
-    }
-    if (key == "run.out")
-      fail(shown + "." + key, "is chosen by the sweep", "remove it: every trial has a directory of its own");
-    const size_t dot = key.find('.');
-    if (dot == std::string::npos || dot == 0)
-      fail(shown + "." + key, "is not a key of a run", "write e.g. train.global_batch, layout.dp or gpus");
-    json one;
-    const std::vector<std::string> kinds = net_kinds_with(key);
-    if (!kinds.empty()) one["net"]["kind"] = kinds[0];  // any that has the key
-    one[key.substr(0, dot)][key.substr(dot + 1)] = value;
-    // Unknown keys, wrong types, values that no run can have: errors, whatever they are combined with.
-    const RunSpec alone = run_spec_from_json(one, file_ + ": " + shown);
-    validate_values(alone);
-    if (key == "layout.order") order_tokens(alone.layout, alone.file);
-  }
-
-  const json& j_;
-  const std::string& file_;
-};
 
 int64_t batch_of(const SweepSpec& s) {
   for (const auto& [key, value] : s.set)
@@ -237,6 +70,48 @@ void read_zip(const SweepReader& in, const json& v, SweepSpec& s) {
     }
     s.zipped.push_back(std::move(points));
   }
+}
+
+// `when: [{if: {policy.amp: bf16}, axes: {policy.bucket_mb: [1, 4]}}]`
+void read_when(const SweepReader& in, const json& v, SweepSpec& s) {
+  const char* example = "write e.g. - {if: {policy.amp: bf16}, axes: {policy.bucket_mb: [1, 4]}}";
+  if (!v.is_array() || v.empty()) in.fail("when", "is not a list of rules", example);
+  for (size_t i = 0; i < v.size(); ++i) {
+    const std::string shown = "when[" + std::to_string(i) + "]";
+    if (!v[i].is_object()) in.fail(shown, "is not a map of `if` and `axes`", example);
+    for (const auto& item : v[i].items())
+      if (item.key() != "if" && item.key() != "axes")
+        in.fail(shown + "." + item.key(), "is not part of a rule", "a rule has `if` and `axes`");
+    for (const char* part : {"if", "axes"})
+      if (!v[i].contains(part)) in.fail(shown, std::string("has no `") + part + "`", example);
+    ConditionalAxes rule{in.condition(v[i]["if"], shown + ".if"), in.axes(v[i]["axes"], shown + ".axes")};
+    if (rule.axes.empty()) in.fail(shown + ".axes", "is empty", example);
+    for (const Axis& a : rule.axes) {
+      const std::string key = shown + ".axes." + (a.key == kRanksKey ? "gpus" : a.key);
+      if (a.key == kRanksKey || a.key == "layout.dp")
+        in.fail(key, "says how many ranks there are, which no condition may change",
+                "make gpus an axis, and leave out what is not wanted with `exclude:`");
+      if (a.any) in.fail(key, "is any", "list its values");
+      if (std::any_of(s.axes.begin(), s.axes.end(), [&](const Axis& b) { return b.key == a.key; }))
+        in.fail(key, "is an axis as well",
+                "keep one of the two; what no rule sets is as in `set:` or the base");
+      for (const std::vector<Assignments>& points : s.zipped)
+        for (const auto& one : points[0])
+          if (one.first == a.key)
+            in.fail(key, "is given by `zip:` or by scaling as well", "keep one of the two");
+    }
+    s.when.push_back(std::move(rule));
+  }
+}
+
+// With the run that all trials are made of: a key that it does not have is told before anything runs.
+void check_expressions(const SweepSpec& s) {
+  json j = s.base_json;
+  for (const auto& [key, value] : s.set)
+    if (key != kRanksKey) assign(j, key, value);
+  const RunSpec example = run_spec_from_json(j, s.base);
+  for (const Condition& c : s.exclude) check_expression(c, example, s.file);
+  for (const ConditionalAxes& rule : s.when) check_expression(rule.condition, example, s.file);
 }
 
 // `gpus: any`: every number of ranks within the constraints; `tp: any`: every divisor of the world sizes.
@@ -297,23 +172,9 @@ void refuse_two_sizes(const SweepReader& in, const SweepSpec& s) {
 
 }  // namespace
 
-bool Bound::holds(const json& value) const {
-  if (!value.is_number()) return false;
-  const auto x = value.get<double>();
-  return op == "<" ? x < limit : op == "<=" ? x <= limit : op == ">" ? x > limit : x >= limit;
-}
-
-std::optional<Bound> bound_of(const json& value) {
-  if (!value.is_string()) return std::nullopt;
-  const auto text = value.get<std::string>();
-  const size_t number = text.find_first_not_of("<>= ");
-  if (number == 0 || number == std::string::npos) return std::nullopt;
-  Bound b{text.substr(0, text.find_last_of("<>=", number) + 1), 0};
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data() + number, end, b.limit);
-  const bool known = b.op == "<" || b.op == "<=" || b.op == ">" || b.op == ">=";
-  if (!known || error != std::errc() || rest != end) return std::nullopt;
-  return b;
+void assign(json& j, const std::string& key, const json& value) {
+  const size_t dot = key.find('.');
+  j[key.substr(0, dot)][key.substr(dot + 1)] = value;
 }
 
 SweepSpec load_sweep_spec(const std::string& path, const std::vector<std::string>& words) {
@@ -352,7 +213,14 @@ SweepSpec load_sweep_spec(const std::string& path, const std::vector<std::string
     for (size_t i = 0; i < j["baselines"].size(); ++i)
       s.baselines.push_back(in.assignments(j["baselines"][i], "baselines[" + std::to_string(i) + "]"));
   }
-  if (j.contains("exclude")) s.exclude = in.exclusions(j["exclude"]);
+  if (j.contains("exclude")) {
+    // One rule needs no list: `isobar sweep … exclude="tp * pp > 4"`
+    const json rules = j["exclude"].is_string() ? json::array({j["exclude"]}) : j["exclude"];
+    if (!rules.is_array())
+      in.fail("exclude", "is not a list", "write e.g. - {gpus: 2, policy.amp: bf16}, or - tp * pp > 4");
+    for (size_t i = 0; i < rules.size(); ++i)
+      s.exclude.push_back(in.condition(rules[i], "exclude[" + std::to_string(i) + "]"));
+  }
   if (j.contains("constraints")) {
     const json& c = j["constraints"];
     if (!c.is_object()) in.fail("constraints", "does not hold a map of keys", "e.g. {max_ranks: 8}");
@@ -365,6 +233,8 @@ SweepSpec load_sweep_spec(const std::string& path, const std::vector<std::string
   refuse_two_sizes(in, s);
   read_scaling(in, j, s);
   resolve_any(in, s);
+  if (j.contains("when")) read_when(in, j["when"], s);
+  check_expressions(s);
   if (s.axes.empty() && s.include.empty() && s.set.empty() && j.contains("axes"))
     in.fail("axes", "is empty", "give at least one axis, e.g. gpus: [1, 2]");
 

@@ -13,7 +13,8 @@
 // `tp: any` (cp, pp) stands for every divisor of the world sizes. `weak_scaling: [1, 2, 4]` is one line of
 // gpus with a global batch in proportion, `strong_scaling: [1, 2, 4]` one with the same batch. `zip: [{gpus:
 // [1, 2], policy.micro_batch: [4, 2]}]`: keys that go in step. `baselines: [{gpus: 1}]` are trials besides
-// that the summary compares with. An exclusion may say `policy.micro_batch: ">= 4"`.
+// that the summary compares with. An exclusion may say `policy.micro_batch: ">= 4"`, or be an expression:
+// `tp * pp > 4`. `when: [{if: {amp: bf16}, axes: {policy.bucket_mb: [1, 4]}}]`: axes of some combinations.
 //
 //   SweepSpec sweep = load_sweep_spec("demo.yaml");   // throws ConfigError naming file, key and mend
 #pragma once
@@ -23,6 +24,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "bench/sweep/condition.h"
 
 namespace isobar {
 
@@ -39,17 +42,11 @@ struct Axis {
   bool any = false;  // was `any`: the values are the divisors of the world sizes
 };
 
-/// ">= 4": a bound that a number may be within.
-struct Bound {
-  std::string op;  // < <= > >=
-  double limit = 0;
-  bool holds(const nlohmann::json& value) const;
+/// Axes of those combinations alone for which the condition holds; others keep what `set:` or the base says.
+struct ConditionalAxes {
+  Condition condition;
+  std::vector<Axis> axes;
 };
-/// Of an exclusion's value; unset: it is a plain one.
-std::optional<Bound> bound_of(const nlohmann::json& value);
-
-/// A combination is excluded when every key holds one of its values, or is within one of its bounds.
-using Exclusion = std::vector<std::pair<std::string, std::vector<nlohmann::json>>>;
 
 struct TrialLimits {
   double timeout_s = 3600;       // wall clock of one trial
@@ -73,7 +70,8 @@ struct SweepSpec {  // NOLINT(bugprone-exception-escape)
   std::vector<std::vector<Assignments>> zipped;
   std::vector<Assignments> include;
   std::vector<Assignments> baselines;  // combinations besides, to compare with
-  std::vector<Exclusion> exclude;
+  std::vector<ConditionalAxes> when;   // one after the other: a rule sees what those before it set
+  std::vector<Condition> exclude;
   int64_t min_ranks = 1, max_ranks = 0;  // 0 = no bound
   int64_t repetitions = 1;
   int64_t repeat_contended = 1;  // times that a contended trial is run once more (repeats.h); 0: never
@@ -83,6 +81,9 @@ struct SweepSpec {  // NOLINT(bugprone-exception-escape)
   uint64_t seed = 0;             // of the order
   TrialLimits limits;
 };
+
+/// Sets a run's key in its JSON.
+void assign(nlohmann::json& j, const std::string& key, const nlohmann::json& value);
 
 /// `words`: KEY=VALUES of the command line (compose.h).
 SweepSpec load_sweep_spec(const std::string& path, const std::vector<std::string>& words = {});

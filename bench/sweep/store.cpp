@@ -158,6 +158,7 @@ std::vector<RunColumn> run_columns(const RunRecord& r) {
       {"data_wait_s", "REAL", finite(r.data_wait_s)},
       {"final_loss", "REAL", finite(r.final_loss)},
       {"unattributed_share", "REAL", finite(r.unattributed_share)},
+      {"joules_per_sample", "REAL", finite(r.joules_per_sample())},
       {"arena_bytes", "INTEGER", r.arena_bytes},
       {"peak_rss_bytes", "INTEGER", r.peak_rss_bytes},
       {"git_commit", "TEXT", known("commit")},

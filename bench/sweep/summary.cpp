@@ -137,7 +137,7 @@ std::string contended_line(const SweepOutcome& o) {
   if (marked == 0 && repeats == 0) return "";
   return std::to_string(marked) + " contended (their steps scatter far more than their siblings'), " +
          std::to_string(repeats) +
-         " repeats of such; both are kept, and a fit hardly believes the contended\n";
+         " repeats of such; both are kept, and a fit gives the contended little weight\n";
 }
 
 // Predicted step, duration of the whole trial, memory of the fullest rank, cost.

@@ -17,34 +17,15 @@ namespace {
 
 using nlohmann::json;
 
-void assign(json& j, const std::string& key, const json& value) {
-  const size_t dot = key.find('.');
-  j[key.substr(0, dot)][key.substr(dot + 1)] = value;
-}
-
-// The value that a resolved run has under a sweep key.
-json value_of(const json& spec, int64_t ranks, const std::string& key) {
-  if (key == kRanksKey) return ranks;
-  const size_t dot = key.find('.');
-  return spec.at(key.substr(0, dot)).at(key.substr(dot + 1));
-}
-
 bool excluded(const SweepSpec& sweep, const RunSpec& spec) {
   if (sweep.exclude.empty()) return false;
   const json j = to_json(spec);
-  return std::any_of(sweep.exclude.begin(), sweep.exclude.end(), [&](const Exclusion& rule) {
-    return std::all_of(rule.begin(), rule.end(), [&](const auto& term) {
-      const json value = value_of(j, spec.layout.world(), term.first);
-      return std::any_of(term.second.begin(), term.second.end(), [&](const json& one) {
-        const std::optional<Bound> bound = bound_of(one);
-        return bound ? bound->holds(value) : one == value;
-      });
-    });
-  });
+  return std::any_of(sweep.exclude.begin(), sweep.exclude.end(),
+                     [&](const Condition& rule) { return rule.holds(j, spec.layout.world(), sweep.file); });
 }
 
 // base, then set, then the combination; the world size comes last because dp follows from it.
-RunSpec resolve(const SweepSpec& sweep, const Assignments& combination) {
+RunSpec assemble(const SweepSpec& sweep, const Assignments& combination) {
   std::map<std::string, json> values;
   for (const auto& [key, value] : sweep.set) values[key] = value;
   for (const auto& [key, value] : combination) values[key] = value;
@@ -67,9 +48,70 @@ RunSpec resolve(const SweepSpec& sweep, const Assignments& combination) {
                         "use a multiple");
     spec.layout.dp = left;
   }
+  return spec;
+}
+
+RunSpec resolve(const SweepSpec& sweep, const Assignments& combination) {
+  RunSpec spec = assemble(sweep, combination);
   validate(spec);
   check_layout(spec);
   return spec;
+}
+
+void refuse_too_many_combinations(const SweepSpec& sweep, double all) {
+  const auto number = [](double v) { return json(static_cast<uint64_t>(std::min(v, 0x1p63))).dump(); };
+  if (all > kMostCombinations)
+    throw ConfigError(sweep.file, "axes",
+                      "make " + number(all) + " combinations, more than " + number(kMostCombinations),
+                      "remove values, or make several sweeps of it");
+}
+
+// What cannot be put together meets no condition; why is told where the combination is skipped.
+bool holds_for(const Condition& c, const SweepSpec& sweep, const Assignments& combination) {
+  RunSpec spec;
+  try {
+    spec = assemble(sweep, combination);
+  } catch (const ConfigError&) {
+    return false;
+  }
+  return c.holds(to_json(spec), spec.layout.world(), sweep.file);
+}
+
+// A combination with the axes of the rules of `when:` that hold for it.
+std::vector<Assignments> with_conditional_axes(const SweepSpec& sweep, const Assignments& combination) {
+  std::vector<Assignments> all{combination};
+  for (const ConditionalAxes& rule : sweep.when) {
+    std::vector<Assignments> next;
+    for (const Assignments& one : all) {
+      if (!holds_for(rule.condition, sweep, one)) {
+        next.push_back(one);
+        continue;
+      }
+      double values = 1;
+      for (const Axis& axis : rule.axes) values *= static_cast<double>(axis.values.size());
+      refuse_too_many_combinations(sweep, values + static_cast<double>(next.size()));
+      std::vector<Assignments> crossed{one};
+      for (const Axis& axis : rule.axes) {
+        std::vector<Assignments> longer;
+        for (const Assignments& some : crossed)
+          for (const json& value : axis.values) {
+            longer.push_back(some);
+            const auto place = std::lower_bound(
+                longer.back().begin(), longer.back().end(), axis.key,
+                [](const auto& assignment, const std::string& key) { return assignment.first < key; });
+            if (place != longer.back().end() && place->first == axis.key)
+              throw ConfigError(sweep.file, rule.condition.place,
+                                "and a rule before it both set " + axis.key + " for " + label(one),
+                                "let no combination meet both conditions");
+            longer.back().insert(place, {axis.key, value});
+          }
+        crossed = std::move(longer);
+      }
+      next.insert(next.end(), crossed.begin(), crossed.end());
+    }
+    all = std::move(next);
+  }
+  return all;
 }
 
 // Baselines first, so that a double of one is the baseline; then every combination of the axes, the last of
@@ -82,15 +124,15 @@ class Combinations {
     for (const auto& points : sweep.zipped) all *= static_cast<double>(points.size());
     for (const Axis& axis : sweep.axes) all *= static_cast<double>(axis.values.size());
     all += static_cast<double>(sweep.baselines.size() + sweep.include.size());
-    if (all > kMostCombinations)
-      throw ConfigError(sweep.file, "axes",
-                        "make " + number(all) + " combinations, more than " + number(kMostCombinations),
-                        "remove values, or make several sweeps of it");
+    refuse_too_many_combinations(sweep, all);
     crossed_ = static_cast<int64_t>(all) - baselines() - static_cast<int64_t>(sweep.include.size());
   }
 
   int64_t baselines() const { return static_cast<int64_t>(sweep_.baselines.size()); }
   int64_t size() const { return baselines() + crossed_ + static_cast<int64_t>(sweep_.include.size()); }
+
+  /// Of the axes, neither a baseline nor included.
+  bool is_crossed(int64_t i) const { return i >= baselines() && i < baselines() + crossed_; }
 
   Assignments operator[](int64_t i) const {
     if (i < baselines()) return sweep_.baselines[i];
@@ -99,8 +141,6 @@ class Combinations {
   }
 
  private:
-  static std::string number(double v) { return json(static_cast<uint64_t>(std::min(v, 0x1p63))).dump(); }
-
   Assignments crossed(int64_t i) const {
     Assignments one(sweep_.axes.size());
     int64_t rest = i;
@@ -190,47 +230,75 @@ std::string label(const Assignments& axes) {
   return text.empty() ? "base" : text;
 }
 
+namespace {
+
+// Where a combination goes: among the trials of one repetition, or with its reason among the others.
+class Gathering {
+ public:
+  Gathering(const SweepSpec& sweep, Matrix& m) : sweep_(sweep), m_(m) {}
+
+  void add(const Assignments& combination, bool baseline) {
+    RunSpec spec;
+    try {
+      spec = resolve(sweep_, combination);
+    } catch (const ConfigError& e) {
+      return skip(combination, e.what());
+    }
+    if (excluded(sweep_, spec)) {
+      ++m_.excluded;
+      return;
+    }
+    const int64_t ranks = spec.layout.world();
+    if (ranks < sweep_.min_ranks || (sweep_.max_ranks && ranks > sweep_.max_ranks)) {
+      const bool low = ranks < sweep_.min_ranks;
+      return skip(combination,
+                  std::to_string(ranks) + " ranks are " +
+                      (low ? "below constraints.min_ranks = " : "above constraints.max_ranks = ") +
+                      std::to_string(low ? sweep_.min_ranks : sweep_.max_ranks));
+    }
+    if (!seen_.insert(trial_id(spec, 0)).second) {
+      ++m_.duplicates;
+      return;
+    }
+    once.push_back(
+        {.id = "", .repetition = 0, .spec = std::move(spec), .axes = combination, .baseline = baseline});
+    refuse_too_many(sweep_, static_cast<int64_t>(once.size()));
+  }
+
+  std::vector<Trial> once;  // one repetition
+
+ private:
+  void skip(const Assignments& combination, const std::string& reason) {
+    m_.skipped.push_back({combination, reason});
+  }
+
+  const SweepSpec& sweep_;
+  Matrix& m_;
+  std::set<std::string> seen_;
+};
+
+}  // namespace
+
 Matrix expand(const SweepSpec& sweep, bool progress) {
   Matrix m;
-  std::vector<Trial> once;  // one repetition
-  std::set<std::string> seen;
+  Gathering gathered(sweep, m);
   const Combinations all(sweep);
   constexpr int64_t kQuick = 10'000;  // in a second or two
   Progress bar("combinations", all.size(), progress && all.size() > kQuick);
+  double seen = 0;
   for (int64_t at = 0; at < all.size(); ++at) {
-    if (at % 256 == 0) bar.update(at, std::to_string(once.size()) + " can be run");
+    if (at % 256 == 0) bar.update(at, std::to_string(gathered.once.size()) + " can be run");
     const Assignments combination = all[at];
-    RunSpec spec;
-    try {
-      spec = resolve(sweep, combination);
-    } catch (const ConfigError& e) {
-      m.skipped.push_back({combination, e.what()});
+    if (sweep.when.empty() || !all.is_crossed(at)) {
+      gathered.add(combination, at < all.baselines());
       continue;
     }
-    if (excluded(sweep, spec)) {
-      ++m.excluded;
-      continue;
-    }
-    const int64_t ranks = spec.layout.world();
-    if (ranks < sweep.min_ranks || (sweep.max_ranks && ranks > sweep.max_ranks)) {
-      const bool low = ranks < sweep.min_ranks;
-      m.skipped.push_back(
-          {combination, std::to_string(ranks) + " ranks are " +
-                            (low ? "below constraints.min_ranks = " : "above constraints.max_ranks = ") +
-                            std::to_string(low ? sweep.min_ranks : sweep.max_ranks)});
-      continue;
-    }
-    if (!seen.insert(trial_id(spec, 0)).second) {
-      ++m.duplicates;
-      continue;
-    }
-    once.push_back({.id = "",
-                    .repetition = 0,
-                    .spec = std::move(spec),
-                    .axes = combination,
-                    .baseline = at < all.baselines()});
-    refuse_too_many(sweep, static_cast<int64_t>(once.size()));
+    const std::vector<Assignments> several = with_conditional_axes(sweep, combination);
+    seen += static_cast<double>(several.size());
+    refuse_too_many_combinations(sweep, seen);
+    for (const Assignments& one : several) gathered.add(one, false);
   }
+  const std::vector<Trial>& once = gathered.once;
   bar.update(all.size());
   bar.finish();
   if (once.empty())

@@ -68,6 +68,10 @@ std::string showable(const std::string& text) {
   return out;
 }
 
+std::string key_named(const std::string& key) {
+  return key.empty() ? "\"\"" : key;
+}
+
 ConfigError::ConfigError(const std::string& file, const std::string& key, const std::string& what,
                          const std::string& mend)
     : std::runtime_error(

@@ -15,6 +15,9 @@ namespace isobar {
 /// the terminal, a mark of direction would reorder the line).
 std::string showable(const std::string& text);
 
+/// A key of an input as errors name it: "" where it is the empty text, which would name nothing.
+std::string key_named(const std::string& key);
+
 class ConfigError : public std::runtime_error {
  public:
   ConfigError(const std::string& file, const std::string& key, const std::string& what,

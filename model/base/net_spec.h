@@ -178,6 +178,11 @@ struct AuroraSpec : Images {
   std::vector<int64_t> window = {2, 6, 12};          // latent levels, patches down and across
   int64_t mlp_ratio = 4, dec_mlp_ratio = 2;          // of backbone and encoder; of the decoder
   double norm_eps = 1e-5;
+  double drop_path = 0;  // of a backbone block's results in training, the last one's of encoder and decoder
+  // How a pipeline cuts it: balanced: by counted work | halves: of four stages the first is the encoder, the
+  // last the decoder, between them the backbone's two halves
+  std::string placement = "balanced";
+  bool fp32_ends = false;  // encoder and decoder stay in fp32 where the backbone is in bf16
   int64_t surface_fields() const { return static_cast<int64_t>(surf_vars.size()); }
   int64_t static_fields() const { return static_cast<int64_t>(static_vars.size()); }
   int64_t upper_variables() const { return static_cast<int64_t>(atmos_vars.size()); }
@@ -241,6 +246,7 @@ class NetSpec {
   void leave_out_dropout() {
     visit([](auto& n) {
       if constexpr (requires { n.dropout; }) n.dropout = 0;
+      if constexpr (requires { n.drop_path; }) n.drop_path = 0;
     });
   }
   static std::vector<std::string> kinds();
@@ -264,7 +270,15 @@ class NetSpec {
 
   const Images* images() const;
   /// Whether it predicts on the grid that it reads, so that its prediction can be read again.
-  bool rolls_out() const { return kind() == VitSpec::kKind || kind() == UnetSpec::kKind; }
+  bool rolls_out() const {
+    return kind() == VitSpec::kKind || kind() == UnetSpec::kKind || kind() == AuroraSpec::kKind;
+  }
+  /// Whether it sends messages along the edges of a graph.
+  bool has_edges() const { return kind() == RegionalGnnSpec::kKind || kind() == GraphcastSpec::kKind; }
+  /// Times that a net of this kind reads by a key of its own; 0: data.history says it.
+  int64_t own_history() const { return kind() == AuroraSpec::kKind ? aurora().history : 0; }
+  /// Input channels that stand once behind those of all times: what never changes.
+  int64_t fixed_channels() const { return kind() == AuroraSpec::kKind ? aurora().static_fields() : 0; }
   Images* images() { return const_cast<Images*>(std::as_const(*this).images()); }
   const WordsSpec* words() const;
   WordsSpec* words() { return const_cast<WordsSpec*>(std::as_const(*this).words()); }

@@ -6,11 +6,7 @@
 #pragma once
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define ISOBAR_HOST_DEVICE __host__ __device__
-#else
-#define ISOBAR_HOST_DEVICE
-#endif
+#include "model/base/host_device.h"
 
 namespace isobar {
 

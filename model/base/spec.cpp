@@ -120,6 +120,9 @@ void visit_net(Visitor&& v, AuroraSpec& n) {
   v("net.mlp_ratio", n.mlp_ratio);
   v("net.dec_mlp_ratio", n.dec_mlp_ratio);
   v("net.norm_eps", n.norm_eps);
+  v("net.drop_path", n.drop_path);
+  v("net.fp32_ends", n.fp32_ends);
+  v("net.placement", n.placement);
 }
 
 template <class Visitor>
@@ -145,11 +148,15 @@ void visit_rows(Visitor&& v, DataSpec& d) {
 
 template <class Visitor>
 void visit_rollout(Visitor&& v, RunSpec& s) {
-  v("data.history", s.data.history);
   v("train.rollout", s.train.rollout);
   v("train.rollout_every", s.train.rollout_every);
   v("train.rollout_gradient", s.train.rollout_gradient);
   v("train.prediction", s.train.prediction);
+  v("train.replay_capacity", s.train.replay_capacity);
+  v("train.replay_refresh", s.train.replay_refresh);
+  v("train.replay_max_lead", s.train.replay_max_lead);
+  v("train.replay_warmup_steps", s.train.replay_warmup_steps);
+  v("train.replay_warmup_lead", s.train.replay_warmup_lead);
 }
 
 template <class Visitor>
@@ -185,6 +192,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("data.shuffle", s.data.shuffle);
   if (s.net.kind() == MlpSpec::kKind) visit_rows(v, s.data);
   if (s.net.images()) visit_selection(v, s.data);
+  if (s.net.images() && s.net.own_history() == 0) v("data.history", s.data.history);
   if (s.net.rolls_out()) visit_rollout(v, s);
   v("train.global_batch", s.train.global_batch);
   v("train.steps", s.train.steps);
@@ -262,6 +270,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("policy.recompute_method", s.policy.recompute_method);
   v("policy.recompute_num_layers", s.policy.recompute_num_layers);
   v("policy.attention", s.policy.attention);
+  if (s.net.has_edges()) v("policy.edge_chunks", s.policy.edge_chunks);
   v("run.out", s.run.out);
   v("run.threads", s.run.threads);
   v("run.serial", s.run.serial);
@@ -271,6 +280,7 @@ void visit(Visitor&& v, RunSpec& s) {
   v("run.fuse", s.run.fuse);
   v("run.deterministic_attention", s.run.deterministic_attention);
   v("run.hang_timeout", s.run.hang_timeout);
+  v("run.tensorboard", s.run.tensorboard);
 }
 
 std::pair<std::string, std::string> split(const std::string& key) {
@@ -414,10 +424,11 @@ void refuse_unknown_keys(const nlohmann::json& j, const std::string& kind, const
   for (const auto& [section, names] : known) sections.push_back(section);
   for (const auto& [section, body] : j.items()) {
     if (!known.contains(section))
-      throw ConfigError(file, section, "is not a known section",
+      throw ConfigError(file, key_named(section), "is not a known section",
                         "did you mean '" + nearest(section, sections) + "'?");
     if (!body.is_object())
-      throw ConfigError(file, section, "must hold keys of its own", "indent them below `" + section + ":`");
+      throw ConfigError(file, key_named(section), "must hold keys of its own",
+                        "indent them below `" + section + ":`");
     for (const auto& item : body.items()) {
       const auto& names = known[section];
       if (has(names, item.key())) continue;
@@ -427,9 +438,10 @@ void refuse_unknown_keys(const nlohmann::json& j, const std::string& kind, const
                           "did you mean '" + section + "." + nearest(item.key(), names) + "'?");
       std::string list;
       for (const auto& k : others) list += (list.empty() ? "" : " and ") + k;
-      throw ConfigError(file, section + "." + item.key(),
-                        "is a key of net.kind " + list + ", and this is a " + kind,
-                        "remove it, or set net.kind");
+      throw ConfigError(
+          file, section + "." + item.key(), "is a key of net.kind " + list + ", and net.kind is " + kind,
+          section != "net" && has(known["net"], item.key()) ? "this net has net." + item.key() + ": set that"
+                                                            : "remove it, or set net.kind");
     }
   }
 }

@@ -42,7 +42,11 @@ struct DataSpec {  // data:
   std::vector<std::string> static_fields;  // variables without a time axis, as further inputs
   std::string static_file;                 // where they and the mask are; "" = in data.train
   std::vector<std::string> forcings;       // computed inputs (data/forcings.h)
-  std::string mask;  // "" = nothing may be missing; fill: what is missing; else a variable that is 0 there
+  // "" = nothing may be missing; fill: what is missing is the mean and counts; missing: it does not count;
+  // else a variable without a time axis, and where that is 0 nothing counts
+  std::string mask;
+  /// Whether the loss and the errors are of some points alone: those that are there.
+  bool masks() const { return !mask.empty() && mask != "fill"; }
   /// Whether there is something to validate on.
   bool validates() const { return !valid.empty() || train_fraction < 1 || !valid_dates.empty(); }
   // net.kind mlp alone: which rows of a table, or points of fields, are samples (data/table.h)
@@ -79,6 +83,13 @@ struct TrainSpec {  // train:
   // Optimizer steps after which a roll-out, of one step at first, is one longer; 0 = train.rollout from the
   // start
   int64_t rollout_every = 0;
+  // A replay buffer in host memory (Bodnar 2025, supplement): of each sample of the global batch so many
+  // states to begin from, the oldest of which makes room for each new one; 0 = none. They are samples of the
+  // data at first, and one in every replay_refresh steps; each step trains on one of them, drawn evenly, and
+  // puts back what it predicted, until that is replay_max_lead steps of data.dt from the data:
+  // replay_warmup_lead in the first replay_warmup_steps.
+  int64_t replay_capacity = 0, replay_refresh = 10, replay_max_lead = 40;
+  int64_t replay_warmup_steps = 0, replay_warmup_lead = 16;
   std::string prediction = "state";  // state | increment: what the net adds to the newest state it reads
   double huber_delta = 1.0;          // |error| where Huber's loss goes over from square to line
   std::string optimizer = "adam";    // adam | adamw | sgd
@@ -164,6 +175,11 @@ struct PolicySpec {  // policy:
                                      // first) | block (the first N of a stage chunk, one at a time)
   int64_t recompute_num_layers = 1;  // N
   std::string attention = "flash";   // flash (tiled) | unfused: the matrix of weights lies in memory
+  // Graph nets: edges of a step are computed in so many pieces, of which nothing is kept: each is computed
+  // again in the backward pass
+  int64_t edge_chunks = 1;
+  /// Whether some activations are thrown away and computed again.
+  bool recomputes() const { return recompute != "none" || edge_chunks > 1; }
 };
 
 struct RunOptions {     // run:
@@ -183,6 +199,7 @@ struct RunOptions {     // run:
   // and H100 cuDNN keeps 2 bytes a pair of tokens for it in the workspace of attention backward.
   bool deterministic_attention = false;
   double hang_timeout = 300;  // seconds without progress after which a rank aborts the run
+  bool tensorboard = false;   // curves as the run goes: run.out/tensorboard (engine/curves.h)
 };
 
 /// Whether a host has a core for each rank's communication thread beside those that compute. Where it has
@@ -210,11 +227,21 @@ struct RunSpec {
     const int64_t every = train.rollout_every;
     return every > 0 ? std::min(train.rollout, 1 + step / every) : train.rollout;
   }
+  /// Times among the channels that the net reads, oldest first.
+  int64_t history() const { return net.own_history() > 0 ? net.own_history() : data.history; }
+  /// Channels of each of them.
+  int64_t time_channels() const { return (net.images()->in_channels - net.fixed_channels()) / history(); }
   /// Channels of a time that the net reads and does not predict: static fields, forcings.
   int64_t known_channels() const {
     const Images* i = net.images();
-    return i && net.rolls_out() ? std::max<int64_t>(0, i->in_channels / data.history - i->out_channels) : 0;
+    return i && net.rolls_out() ? std::max<int64_t>(0, time_channels() - i->out_channels) : 0;
   }
+  /// Whether predictions are read again, in the same step or a later one.
+  bool reads_predictions() const { return train.rollout > 1 || train.replay_capacity > 0; }
+  /// … or added to what is read: they have its channels.
+  bool feeds_back() const { return reads_predictions() || train.prediction == "increment"; }
+  /// Whether samples bring which points of their targets count (DataSpec::masks).
+  bool masks_targets() const { return net.images() != nullptr && data.masks(); }
   /// Factor on a linear's adapter.
   double lora_scale() const {
     return train.lora_alpha > 0 ? train.lora_alpha / static_cast<double>(train.lora_rank) : 1.0;

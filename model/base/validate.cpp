@@ -124,6 +124,8 @@ void validate_values(const RunSpec& s) {
   check.one_of(p.recompute, {"none", "selective", "full"}, "policy.recompute");
   check.one_of(p.recompute_method, {"uniform", "block"}, "policy.recompute_method");
   check.at_least(p.recompute_num_layers, 1, "policy.recompute_num_layers");
+  check.at_least(p.edge_chunks, 1, "policy.edge_chunks");
+  check.at_most(p.edge_chunks, 1024, "policy.edge_chunks");
   check.one_of(p.attention, {"flash", "unfused"}, "policy.attention");
   check.at_least(p.micro_batch, 0, "policy.micro_batch");
   check.that(p.zero >= 0 && p.zero <= 3, "policy.zero", str(p.zero) + " is no ZeRO stage", "use 0 to 3");
@@ -134,15 +136,46 @@ void validate_values(const RunSpec& s) {
   check.that(!s.run.deterministic_attention || s.run.device != "cpu", "run.deterministic_attention",
              "is for GPUs: the CPU's sums always go by a fixed order",
              "leave it out, or set run.device: cuda");
+  check.that(!s.run.tensorboard || !s.run.out.empty(), "run.tensorboard",
+             "writes into run.out, which is not set", "set run.out, or leave it out");
   check.that(s.run.hang_timeout > 0, "run.hang_timeout", "is not positive", "give seconds, e.g. 300");
+}
+
+void validate_replay(const RunSpec& s, const SpecCheck& check) {
+  const TrainSpec& t = s.train;
+  const TrainSpec usual;
+  const bool replays = t.replay_capacity > 0;
+  check.at_least(t.replay_capacity, 0, "train.replay_capacity");
+  check.at_most(t.replay_capacity, 1 << 20, "train.replay_capacity");
+  const auto only_with = [&](int64_t given, int64_t otherwise, const char* key) {
+    check.that(replays || given == otherwise, key, "is of a replay buffer, and train.replay_capacity is 0",
+               "set train.replay_capacity, e.g. 200, or leave it out");
+  };
+  only_with(t.replay_refresh, usual.replay_refresh, "train.replay_refresh");
+  only_with(t.replay_max_lead, usual.replay_max_lead, "train.replay_max_lead");
+  only_with(t.replay_warmup_steps, usual.replay_warmup_steps, "train.replay_warmup_steps");
+  only_with(t.replay_warmup_lead, usual.replay_warmup_lead, "train.replay_warmup_lead");
+  if (!replays) return;
+  check.at_least(t.replay_refresh, 1, "train.replay_refresh");
+  check.at_least(t.replay_max_lead, 2, "train.replay_max_lead");
+  check.at_least(t.replay_warmup_steps, 0, "train.replay_warmup_steps");
+  check.at_least(t.replay_warmup_lead, 1, "train.replay_warmup_lead");
+  check.that(t.replay_warmup_steps == 0 || t.replay_warmup_lead <= t.replay_max_lead,
+             "train.replay_warmup_lead", "is longer than train.replay_max_lead", "give a shorter one");
+  check.that(t.rollout == 1, "train.replay_capacity",
+             "puts each step's prediction back, and train.rollout is " + std::to_string(t.rollout),
+             "set train.rollout to 1, or leave the buffer out");
 }
 
 // Each of so many times has the same channels, of which the net predicts the first ones.
 void validate_rollout(const RunSpec& s, const SpecCheck& check) {
+  if (s.net.images() && s.net.own_history() == 0) {
+    check.at_least(s.data.history, 1, "data.history");
+    check.divides(s.data.history, s.net.images()->in_channels, "data.history", "net.in_channels");
+  }
   if (!s.net.rolls_out()) return;
   const Images& n = *s.net.images();
   const TrainSpec& t = s.train;
-  check.at_least(s.data.history, 1, "data.history");
   check.at_least(t.rollout, 1, "train.rollout");
   check.at_most(t.rollout, 256, "train.rollout");
   check.one_of(t.rollout_gradient, {"all", "last"}, "train.rollout_gradient");
@@ -156,9 +189,11 @@ void validate_rollout(const RunSpec& s, const SpecCheck& check) {
   check.that((t.rollout - 1) * std::min(t.rollout_every, t.steps) < t.steps, "train.rollout_every",
              "is so large that the run ends before its roll-outs have train.rollout steps",
              "give less than train.steps / (train.rollout - 1)");
-  check.divides(s.data.history, n.in_channels, "data.history", "net.in_channels");
-  const int64_t of_a_time = n.in_channels / s.data.history;
-  if (t.rollout == 1 && t.prediction == "state") return;
+  check.that(s.net.fixed_channels() == 0 || t.prediction == "state", "train.prediction",
+             "is increment, and " + s.net.kind() + " predicts states", "leave it out");
+  validate_replay(s, check);
+  const int64_t of_a_time = s.time_channels();
+  if (!s.feeds_back()) return;
   check.that(n.out_channels <= of_a_time, "net.out_channels",
              "is " + std::to_string(n.out_channels) + ", and the net reads " + std::to_string(of_a_time) +
                  " channels of each time: what it predicts it has to read again",

@@ -29,8 +29,14 @@ void validate_channels(const DataSpec& d, const Sized& in, const Sized& out, con
 }
 
 void validate_channels(const Images& n, const DataSpec& d, const SpecCheck& check) {
-  const int64_t times = std::max<int64_t>(1, d.history);
-  const Sized in{n.in_channels / times, times == 1 ? "net.in_channels" : "net.in_channels / data.history"};
+  const RunSpec& s = check.s;
+  const int64_t fixed = s.net.fixed_channels(), times = std::max<int64_t>(1, s.history());
+  const Sized in{(n.in_channels - fixed) / times + fixed,
+                 s.net.own_history() > 0 ? "the number of a step's fields and of static ones"
+                 : times == 1            ? "net.in_channels"
+                                         : "net.in_channels / data.history"};
+  check.that(s.net.own_history() == 0 || d.forcings.empty(), "data.forcings",
+             "computes inputs, and " + s.net.kind() + " reads the time by codes of its own", "leave it out");
   validate_channels(d, in, {n.out_channels, "net.out_channels"}, check);
 }
 // What is taken of fields; what needs the files' own axes is checked where they are read.
@@ -98,9 +104,12 @@ void validate_selection(const DataSpec& d, const SpecCheck& check) {
              "splits what data.valid_dates has split", "leave one of them out");
   for (const std::string& f : d.forcings)
     check.one_of(f, {"time_of_day", "day_of_year", "solar_zenith"}, "data.forcings");
-  check.that(d.static_file.empty() || !d.static_fields.empty() || !(d.mask.empty() || d.mask == "fill"),
+  check.that(d.static_file.empty() || !d.static_fields.empty() || (d.masks() && d.mask != "missing"),
              "data.static_file", "is given, and nothing of it is used",
              "name what it holds in data.static_fields or data.mask, or leave it out");
+  check.that(!d.masks() || (check.s.train.rollout == 1 && check.s.train.replay_capacity == 0), "data.mask",
+             "leaves points out, and a roll-out or a replay buffer reads what is predicted there",
+             "set train.rollout to 1 and train.replay_capacity to 0, or data.mask to fill");
   if (!d.train.empty()) return;
   const DataSpec usual;
   for (auto [said, key] : {std::pair{!d.region.empty(), "data.region"},

@@ -1,5 +1,6 @@
 // Whether a net makes sense: each key for itself, and those that must fit together.
 #include <cmath>
+#include <numeric>
 #include <tuple>
 
 #include "model/base/activation.h"
@@ -114,6 +115,8 @@ void validate_net(const AuroraSpec& n, const SpecCheck& check) {
   check.that(n.encoder_depths.size() >= 2 && n.encoder_depths.size() <= 8, "net.encoder_depths",
              "has " + std::to_string(n.encoder_depths.size()) + " resolutions", "give 2 to 8");
   check.that(n.norm_eps > 0, "net.norm_eps", "is not positive", "use 1e-5");
+  check.one_of(n.placement, {"balanced", "halves"}, "net.placement");
+  check.that(n.drop_path >= 0 && n.drop_path < 1, "net.drop_path", "is not in [0, 1)", "e.g. 0.2");
   check.that(n.lead_time > 0 && n.lead_time <= 504, "net.lead_time", "is not in (0, 504] hours", "e.g. 6");
   check.that(n.spacing >= 1e-4 && n.spacing <= 90, "net.spacing", "is not in [0.0001, 90]",
              "give the grid's step in degrees, e.g. 0.25");
@@ -151,6 +154,14 @@ void validate_together(const AuroraSpec& n, const SpecCheck& check) {
   same(n.encoder_num_heads, "net.encoder_num_heads");
   same(n.decoder_depths, "net.decoder_depths");
   check.that(
+      n.drop_path == 0 || std::accumulate(n.encoder_depths.begin(), n.encoder_depths.end(), int64_t{0}) ==
+                              std::accumulate(n.decoder_depths.begin(), n.decoder_depths.end(), int64_t{0}),
+      "net.drop_path", "grows from block to block alike in encoder and decoder, which have not as many",
+      "give as many blocks in net.decoder_depths, or leave it out");
+  check.that(!n.fp32_ends || check.s.policy.amp != "fp16", "net.fp32_ends",
+             "is for policy.amp bf16: fp16's loss is scaled where the decoder's type says so",
+             "set policy.amp: bf16, or leave it out");
+  check.that(
       n.img_height % n.patch_size == 0 && n.img_width % n.patch_size == 0, "net.patch_size",
       "does not divide the grid of " + std::to_string(n.img_height) + " x " + std::to_string(n.img_width),
       "crop the grid (net.img_height; the published model drops the southern row)");
@@ -165,7 +176,7 @@ void validate_together(const AuroraSpec& n, const SpecCheck& check) {
                "double the heads with the width, e.g. [4, 8, 16]");
   check.that(n.north - n.spacing * static_cast<double>(n.img_height - 1) >= -90 - 1e-6 * n.spacing,
              "net.img_height", "has rows beyond the pole", "give fewer, or a smaller net.spacing");
-  check.that(n.west + n.spacing * static_cast<double>(n.img_width - 1) < 360, "net.img_width",
+  check.that(n.spacing * static_cast<double>(n.img_width - 1) < 360, "net.img_width",
              "goes round the earth more than once", "give fewer columns");
   const int64_t in = n.history * n.fields() + n.static_fields();
   check.that(

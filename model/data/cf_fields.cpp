@@ -1,16 +1,16 @@
 // CF NetCDF as the Copernicus Climate Data Store delivers it, and Zarr as xarray writes it: packed numbers,
 // any axis order, levels as channels.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <set>
 
 #include "model/base/error.h"
 #include "model/data/cf_axes.h"
+#include "model/data/cf_file.h"
 #include "model/data/field_file.h"
-#include "model/data/netcdf_file.h"
 #include "model/data/slab.h"
-#include "model/data/zarr_file.h"
 
 namespace isobar {
 
@@ -36,13 +36,15 @@ struct Run {  // channels that one read delivers: adjacent levels of one variabl
 
 class CfFields : public FieldFile {
  public:
-  CfFields(const std::string& path, const std::string& key, const NamedFields& wanted, bool zarr,
+  CfFields(const std::string& path, const std::string& key, const NamedFields& wanted,
            const std::shared_ptr<ChunkCache>& cache);
   void read_step(int64_t t, const GridWindow& window, const Statistics* norm, float* out,
                  bool gaps) const override;
   void try_library(int64_t most_bytes, const std::function<void()>& alive) const override;
 
  private:
+  void read_run(const Run& run, int64_t t, const GridWindow& window, const Statistics* norm, float* out,
+                bool gaps) const;
   [[noreturn]] void refuse(const std::string& what, const std::string& mend) const {
     throw ConfigError(info_.path, info_.key, what, mend);
   }
@@ -62,16 +64,12 @@ class CfFields : public FieldFile {
   bool south_first_ = false;  // rows are flipped on reading
 };
 
-CfFields::CfFields(const std::string& path, const std::string& key, const NamedFields& wanted, bool zarr,
+CfFields::CfFields(const std::string& path, const std::string& key, const NamedFields& wanted,
                    const std::shared_ptr<ChunkCache>& cache) {
   info_.path = path;
   info_.key = key;
   try {
-    if (zarr) {
-      file_ = std::make_unique<ZarrFile>(path);
-    } else {
-      file_ = std::make_unique<NetcdfFile>(path);
-    }
+    file_ = open_cf_file(path);
     info_.format = file_->format();
     choose(wanted);
     read_coordinates();
@@ -246,66 +244,84 @@ void CfFields::try_library(int64_t most_bytes, const std::function<void()>& aliv
   }
 }
 
+/// Where a thread begins among the runs of a step whose chunks hold several steps: threads that want the same
+/// chunks decode different ones of them, each for all (chunk_cache.h).
+size_t first_of_thread(size_t runs) {
+  static std::atomic<size_t> threads{0};
+  thread_local const size_t mine = threads++;
+  return mine * (runs / 2 + 1) % runs;
+}
+
 void CfFields::read_step(int64_t t, const GridWindow& window, const Statistics* norm, float* out,
                          bool gaps) const {
+  const size_t n = runs_.size(), first = info_.steps_per_chunk > 1 ? first_of_thread(n) : 0;
+  try {
+    for (size_t k = 0; k < n; ++k) read_run(runs_[(first + k) % n], t, window, norm, out, gaps);
+  } catch (const ConfigError&) {
+    // The first of a step's errors is told, whichever thread reads it.
+    for (size_t k = 0; k < first; ++k) read_run(runs_[k], t, window, norm, out, gaps);
+    throw;
+  }
+}
+
+void CfFields::read_run(const Run& run, int64_t t, const GridWindow& window, const Statistics* norm,
+                        float* out, bool gaps) const {
   thread_local std::vector<std::byte> raw;
   thread_local std::vector<float> unpacked;
   const int64_t plane = window.height * window.width;
-  for (const Run& run : runs_) {
-    const Variable& v = variables_[run.variable];
-    Index start(v.meta.dims.size(), 0), count(v.meta.dims.size(), 1);
-    start[v.time] = t;
-    if (v.level >= 0) start[v.level] = run.first_level, count[v.level] = run.levels;
-    count[v.row] = window.height;
-    start[v.row] = south_first_ ? info_.shape.height - window.row - window.height : window.row;
-    start[v.column] = window.column;
-    count[v.column] = window.width;
-    const int64_t n = product(count);
-    raw.resize(n * size_of(v.array->element()));
-    try {
-      v.array->read(start, count, raw.data());
-    } catch (const ArrayError& e) {
-      fail(t, run.first_channel, e.what(), e.mend);
+  const Variable& v = variables_[run.variable];
+  Index start(v.meta.dims.size(), 0), count(v.meta.dims.size(), 1);
+  start[v.time] = t;
+  if (v.level >= 0) start[v.level] = run.first_level, count[v.level] = run.levels;
+  count[v.row] = window.height;
+  start[v.row] = south_first_ ? info_.shape.height - window.row - window.height : window.row;
+  start[v.column] = window.column;
+  count[v.column] = window.width;
+  const int64_t n = product(count);
+  const Index strides = strides_of(count);
+  const int64_t level_stride = v.level >= 0 ? strides[v.level] : 0;
+  // What lies as it is wanted, numbers and places, is read to where it is wanted.
+  float* const wanted = out + run.first_channel * plane;
+  const bool in_place = !south_first_ && v.array->element() == Element::f32 && v.packing.scale == 1 &&
+                        v.packing.offset == 0 && strides[v.row] == window.width && strides[v.column] == 1 &&
+                        (run.levels == 1 || level_stride == plane);
+  if (!in_place) raw.resize(n * size_of(v.array->element())), unpacked.resize(n);
+  void* const as_stored = in_place ? static_cast<void*>(wanted) : raw.data();
+  float* const numbers = in_place ? wanted : unpacked.data();
+  try {
+    v.array->read(start, count, as_stored);
+  } catch (const ArrayError& e) {
+    fail(t, run.first_channel, e.what(), e.mend);
+  }
+  // The slab in file order becomes [level, row, column], north first.
+  const int64_t bad = unpack(as_stored, v.array->element(), n, v.packing, numbers, gaps);
+  if (bad >= 0) {
+    const int64_t level = v.level >= 0 ? bad / level_stride % run.levels : 0;
+    int64_t row = bad / strides[v.row] % window.height;
+    if (south_first_) row = window.height - 1 - row;
+    fail(t, run.first_channel + level,
+         "missing value (_FillValue, missing_value or outside of valid_range) at row " +
+             std::to_string(window.row + row) + ", column " +
+             std::to_string(window.column + bad / strides[v.column] % window.width),
+         "training needs complete fields: fill or drop this step, or say data.mask: missing");
+  }
+  for (int64_t l = 0; l < run.levels; ++l) {
+    float* to = out + (run.first_channel + l) * plane;
+    for (int64_t i = 0; i < window.height && !in_place; ++i) {
+      const int64_t row = south_first_ ? window.height - 1 - i : i;
+      const float* from = unpacked.data() + l * level_stride + row * strides[v.row];
+      for (int64_t j = 0; j < window.width; ++j) to[i * window.width + j] = from[j * strides[v.column]];
     }
-    // The slab in file order becomes [level, row, column], north first.
-    unpacked.resize(n);
-    const int64_t bad = unpack(raw.data(), v.array->element(), n, v.packing, unpacked.data(), gaps);
-    const Index strides = strides_of(count);
-    const int64_t level_stride = v.level >= 0 ? strides[v.level] : 0;
-    if (bad >= 0) {
-      const int64_t level = v.level >= 0 ? bad / level_stride % run.levels : 0;
-      int64_t row = bad / strides[v.row] % window.height;
-      if (south_first_) row = window.height - 1 - row;
-      fail(t, run.first_channel + level,
-           "missing value (_FillValue, missing_value or outside of valid_range) at row " +
-               std::to_string(window.row + row) + ", column " +
-               std::to_string(window.column + bad / strides[v.column] % window.width),
-           "training needs complete fields: fill or drop this step, or say data.mask: fill");
-    }
-    for (int64_t l = 0; l < run.levels; ++l) {
-      float* to = out + (run.first_channel + l) * plane;
-      for (int64_t i = 0; i < window.height; ++i) {
-        const int64_t row = south_first_ ? window.height - 1 - i : i;
-        const float* from = unpacked.data() + l * level_stride + row * strides[v.row];
-        for (int64_t j = 0; j < window.width; ++j) to[i * window.width + j] = from[j * strides[v.column]];
-      }
-      if (!gaps) finish_plane(t, run.first_channel + l, window, norm, to);
-    }
+    if (!gaps) finish_plane(t, run.first_channel + l, window, norm, to);
   }
 }
 
 }  // namespace
 
-std::unique_ptr<FieldFile> open_netcdf_fields(const std::string& path, const std::string& key,
-                                              const NamedFields& variables,
-                                              const std::shared_ptr<ChunkCache>& cache) {
-  return std::make_unique<CfFields>(path, key, variables, false, cache);
-}
-
-std::unique_ptr<FieldFile> open_zarr_fields(const std::string& path, const std::string& key,
-                                            const NamedFields& variables,
-                                            const std::shared_ptr<ChunkCache>& cache) {
-  return std::make_unique<CfFields>(path, key, variables, true, cache);
+std::unique_ptr<FieldFile> open_cf_fields(const std::string& path, const std::string& key,
+                                          const NamedFields& variables,
+                                          const std::shared_ptr<ChunkCache>& cache) {
+  return std::make_unique<CfFields>(path, key, variables, cache);
 }
 
 }  // namespace isobar

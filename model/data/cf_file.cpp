@@ -2,7 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
+
+#include "model/data/grib_fields.h"
+#include "model/data/netcdf_file.h"
+#include "model/data/npz_fields.h"
+#include "model/data/zarr_file.h"
 
 namespace isobar {
 
@@ -30,6 +36,13 @@ Index CfFile::sizes_of(const CfVariable& v) const {
   Index sizes;
   for (const int64_t d : v.dims) sizes.push_back(dimensions_[d].size);
   return sizes;
+}
+
+std::unique_ptr<CfFile> open_cf_file(const std::string& path) {
+  if (is_zarr(path)) return std::make_unique<ZarrFile>(path);
+  if (std::filesystem::path(path).extension() == ".npz") return std::make_unique<NpzFields>(path);
+  if (is_grib(path)) return std::make_unique<GribFields>(path);
+  return std::make_unique<NetcdfFile>(path);
 }
 
 CfAxis axis_of(const CfFile& file, int64_t dimension) {

@@ -1,5 +1,6 @@
 // The metadata of an archive that follows the CF conventions, whatever its format: named dimensions,
-// variables on them with attributes, and their arrays. Two implementations: NetcdfFile and ZarrFile.
+// variables on them with attributes, and their arrays. Four implementations: NetcdfFile, ZarrFile, NpzFields
+// and GribFields.
 //
 //   for (const CfVariable& v : file.variables()) … file.text(v, "units") …
 #pragma once
@@ -57,6 +58,9 @@ class CfFile {
   std::vector<CfDimension> dimensions_;
   std::vector<CfVariable> variables_;
 };
+
+/// Of whichever kind it is. Throws ArrayError.
+std::unique_ptr<CfFile> open_cf_file(const std::string& path);
 
 /// Which axis a dimension is, by the attributes of the variable that has its name.
 CfAxis axis_of(const CfFile& file, int64_t dimension);

@@ -15,7 +15,8 @@
 namespace isobar {
 
 struct ChannelChoice {
-  std::vector<int64_t> inputs, targets;  // channels of the file, in the order of the net's
+  std::vector<int64_t> inputs, targets;  // channels of the file, in the order of the net's; inputs of a time
+  std::vector<int64_t> fixed;            // … and those that stand once, behind all times
   ChannelNames names;                    // of both
 };
 

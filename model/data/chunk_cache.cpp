@@ -1,9 +1,34 @@
 #include "model/data/chunk_cache.h"
 
+#include <exception>
+
 namespace isobar {
 
+ChunkCache::Bytes ChunkCache::find_or(const Key& key, const std::function<Bytes()>& decode) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (Bytes there = find(key)) return there;
+    if (in_work_.insert(key).second) break;
+    decoded_.wait(lock);
+  }
+  lock.unlock();
+  Bytes fresh;
+  std::exception_ptr error;
+  try {
+    fresh = decode();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  in_work_.erase(key);
+  if (fresh) insert(key, fresh);
+  lock.unlock();
+  decoded_.notify_all();
+  if (error) std::rethrow_exception(error);
+  return fresh;
+}
+
 ChunkCache::Bytes ChunkCache::find(const Key& key) {
-  std::lock_guard lock(mutex_);
   auto it = where_.find(key);
   if (it == where_.end()) return nullptr;
   recent_.splice(recent_.begin(), recent_, it->second);
@@ -12,8 +37,7 @@ ChunkCache::Bytes ChunkCache::find(const Key& key) {
 
 void ChunkCache::insert(const Key& key, Bytes bytes) {
   const auto size = static_cast<int64_t>(bytes->size());
-  std::lock_guard lock(mutex_);
-  if (size > budget_ || where_.contains(key)) return;  // two threads may decode the same chunk at once
+  if (size > budget_ || where_.contains(key)) return;
   while (used_ + size > budget_) {
     used_ -= static_cast<int64_t>(recent_.back().bytes->size());
     where_.erase(recent_.back().key);

@@ -1,12 +1,15 @@
 // The last decoded chunks, for files whose chunks span several time steps: without it each sample inflates a
 // whole chunk again. Bounded by bytes, least recently used goes first. Shared by all files of one data set.
 #pragma once
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -20,16 +23,21 @@ class ChunkCache {
   explicit ChunkCache(int64_t budget_bytes) : budget_(budget_bytes) {}
 
   int64_t budget() const { return budget_; }
-  Bytes find(const Key& key);  // null when absent
-  void insert(const Key& key, Bytes bytes);
+  /// What `decode` gives of a chunk that is not there: of threads that want it at once one decodes, the
+  /// others wait. Throws what that throws.
+  Bytes find_or(const Key& key, const std::function<Bytes()>& decode);
 
  private:
+  Bytes find(const Key& key);  // null when absent; both under the lock
+  void insert(const Key& key, Bytes bytes);
   struct Entry {
     Key key;
     Bytes bytes;
   };
   int64_t budget_, used_ = 0;
   std::mutex mutex_;
+  std::condition_variable decoded_;
+  std::set<Key> in_work_;    // which some thread decodes
   std::list<Entry> recent_;  // front = most recently used
   std::map<Key, std::list<Entry>::iterator> where_;
 };

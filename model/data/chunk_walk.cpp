@@ -56,12 +56,11 @@ void copy_decoded(const ChunkPart& part, const DecodedChunk& of, ChunkCache& cac
     return copy(scratch.data());
   }
   const ChunkCache::Key key{of.array, part.number};
-  ChunkCache::Bytes cached = cache.find(key);
-  if (!cached) {
+  const ChunkCache::Bytes cached = cache.find_or(key, [&] {
     auto fresh = std::make_shared<std::vector<std::byte>>(bytes);
     decode(fresh->data());
-    cache.insert(key, cached = fresh);
-  }
+    return fresh;
+  });
   copy(cached->data());
 }
 

@@ -131,11 +131,12 @@ void convert(const std::string& path, const FieldChoice& choice, const std::stri
     int64_t written = 0;
     for (const auto& file : files)
       for (int64_t t = 0; t < file->info().steps; ++t) {
-        // A mask that fills has said what to do; else what is missing stays so.
-        if (choice.mask.empty())
-          file->read_with_gaps(t, info.shape, fields.data());
-        else
+        // A mask that fills has said what to do; else what is missing stays so, and what a mask leaves out
+        // is.
+        if (choice.mask == "fill")
           file->read(t, info.shape, nullptr, fields.data());
+        else
+          file->read_with_gaps(t, info.shape, fields.data());
         sink.append(fields.data());
         done(++written * kThousandths / info.steps);
       }

@@ -1,10 +1,14 @@
 #include "model/data/dataset.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "model/base/classes.h"
 #include "model/base/error.h"
+#include "model/base/progress.h"
 #include "model/base/step_tensor.h"
 #include "model/data/channels.h"
 #include "model/data/dates.h"
@@ -12,6 +16,7 @@
 #include "model/data/foreign.h"
 #include "model/data/noise.h"
 #include "model/data/stats.h"
+#include "model/data/stats_cache.h"
 #include "model/data/table_dataset.h"
 
 namespace isobar {
@@ -63,8 +68,7 @@ class FileDataset : public Dataset {
     if (one_axis) c.time_units = info.time_units, c.calendar = info.calendar;
     if (!info.units.empty()) {
       for (const int64_t k : channels_.targets) c.units.push_back(info.units[k]);
-      for (int64_t h = 0; h < shape_.history; ++h)
-        for (const int64_t k : channels_.inputs) c.input_units.push_back(info.units[k]);
+      for (const int64_t k : all_inputs()) c.input_units.push_back(info.units[k]);
     }
     return c;
   }
@@ -74,23 +78,24 @@ class FileDataset : public Dataset {
     return times.empty() ? Dataset::target_time(i)
                          : times[step + dt_ * (shape_.history - 1 + shape_.first_step)];
   }
-  double input_hours(int64_t i) const override {
-    const auto [file, step] = place_of(i);
+  double hours(int64_t i, int64_t later) const override {
+    const auto [file, oldest] = place_of(i);
     const FieldInfo& info = file->info();
+    const int64_t step = oldest + dt_ * (shape_.history - 1 + later);
     const auto seconds =
         info.times.empty() ? std::nullopt : seconds_of(info.times[step], info.time_units, info.calendar);
-    return seconds ? *seconds / 3600 : Dataset::input_hours(i);
+    return seconds ? *seconds / 3600 : Dataset::hours(i, later);
+  }
+  // Within a stretch of times without a gap. A wrapped one has its pairs from its span_-th step on.
+  int64_t one_later(int64_t i) const override {
+    const size_t at = segment_of(i);
+    const TimeSegment& s = segments_[at];
+    const int64_t later = place_of(i).step - s.first + dt_;
+    const int64_t sample = (at > 0 ? ends_[at - 1] : 0) + later;
+    return later + span_ < s.steps && sample < size_ ? sample : -1;
   }
   Statistics target_statistics() const override { return of(channels_.targets); }
-  Statistics input_statistics() const override {
-    const Statistics one = of(channels_.inputs);
-    Statistics all;
-    for (int64_t h = 0; h < shape_.history; ++h) {
-      all.mean.insert(all.mean.end(), one.mean.begin(), one.mean.end());
-      all.std.insert(all.std.end(), one.std.begin(), one.std.end());
-    }
-    return all;
-  }
+  Statistics input_statistics() const override { return of(all_inputs()); }
   std::vector<std::string> flat_channels() const override {
     std::vector<std::string> names;
     for (const size_t c : flat_) {
@@ -98,32 +103,39 @@ class FileDataset : public Dataset {
       const auto used = [&](const std::vector<int64_t>& of) {
         return std::find(of.begin(), of.end(), channel) != of.end();
       };
-      if (used(channels_.inputs) || used(channels_.targets)) names.push_back(files_[0]->info().channels[c]);
+      if (used(channels_.inputs) || used(channels_.fixed) || used(channels_.targets))
+        names.push_back(files_[0]->info().channels[c]);
     }
     return names;
   }
 
   void read(int64_t i, float* input, float* target) const override {
     const auto [file, step] = place_of(i);
-    const int64_t one_input = shape_.input.size() / shape_.history;
-    for (int64_t h = 0; h < shape_.history; ++h)
-      read_channels(*file, step + h * dt_, channels_.inputs, input + h * one_input);
+    read_input(*file, step, input);
     read_channels(*file, step + dt_ * (shape_.history - 1 + shape_.first_step), channels_.targets, target);
   }
   void read_tensors(int64_t i, std::span<float* const> to) const override {
     auto next = to.begin();
-    float* const input = *next++;
-    read(i, input, *next++);
     const auto [file, step] = place_of(i);
     const int64_t newest = step + dt_ * (shape_.history - 1);
-    for (int64_t k = 1; k < shape_.steps; ++k)
-      read_channels(*file, newest + (shape_.first_step + k) * dt_, channels_.targets, *next++);
+    read_input(*file, step, *next++);
+    auto mask = to.end() - (shape_.masked ? shape_.steps : 0);
+    for (int64_t k = 0; k < shape_.steps; ++k)
+      read_target(*file, newest + (shape_.first_step + k) * dt_, *next++, shape_.masked ? *mask++ : nullptr);
     const std::vector<int64_t> known(channels_.inputs.end() - shape_.known, channels_.inputs.end());
     for (int64_t k = 1; k <= shape_.later && shape_.known > 0; ++k)
       read_channels(*file, newest + k * dt_, known, *next++);
   }
 
  private:
+  /// As they lie in the net's input
+  std::vector<int64_t> all_inputs() const {
+    std::vector<int64_t> all;
+    for (int64_t h = 0; h < shape_.history; ++h)
+      all.insert(all.end(), channels_.inputs.begin(), channels_.inputs.end());
+    all.insert(all.end(), channels_.fixed.begin(), channels_.fixed.end());
+    return all;
+  }
   Statistics of(const std::vector<int64_t>& channels) const {
     Statistics s;
     if (statistics_.mean.empty()) return s;
@@ -135,8 +147,11 @@ class FileDataset : public Dataset {
     const FieldFile* file;
     int64_t step;  // of the oldest input
   };
+  size_t segment_of(int64_t i) const {
+    return static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin());
+  }
   Place place_of(int64_t i) const {
-    const auto at = std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin();
+    const size_t at = segment_of(i);
     const TimeSegment& s = segments_[at];
     int64_t t = i - (at ? ends_[at - 1] : 0);
     if (wrap_) {
@@ -150,15 +165,61 @@ class FileDataset : public Dataset {
     return {s.file, s.first + t};
   }
 
-  void read_channels(const FieldFile& file, int64_t t, const std::vector<int64_t>& wanted, float* out) const {
-    const auto all = static_cast<size_t>(file_shape_.channels);
-    if (wanted.size() == all && std::is_sorted(wanted.begin(), wanted.end()))
-      return file.read(t, file_shape_, &statistics_, out);
-    thread_local std::vector<float> fields;
-    fields.resize(static_cast<size_t>(file_shape_.size()));
-    file.read(t, file_shape_, &statistics_, fields.data());
+  void read_input(const FieldFile& file, int64_t oldest, float* out) const {
+    const int64_t of_a_time = shape_.of_a_time() * shape_.input.height * shape_.input.width;
+    for (int64_t h = 0; h < shape_.history; ++h, out += of_a_time)
+      read_channels(file, oldest + h * dt_, channels_.inputs, out);
+    if (!channels_.fixed.empty())
+      read_channels(file, oldest + (shape_.history - 1) * dt_, channels_.fixed, out);
+  }
+
+  bool are_all(const std::vector<int64_t>& wanted) const {
+    return static_cast<int64_t>(wanted.size()) == file_shape_.channels &&
+           std::is_sorted(wanted.begin(), wanted.end());
+  }
+
+  float* take(const std::vector<float>& fields, const std::vector<int64_t>& wanted, float* out) const {
     const int64_t plane = file_shape_.height * file_shape_.width;
     for (const int64_t c : wanted) out = std::copy_n(fields.data() + c * plane, plane, out);
+    return out;
+  }
+
+  void read_channels(const FieldFile& file, int64_t t, const std::vector<int64_t>& wanted, float* out) const {
+    if (are_all(wanted)) return read_fields(file, t, out);
+    thread_local std::vector<float> fields;
+    fields.resize(static_cast<size_t>(file_shape_.size()));
+    read_fields(file, t, fields.data());
+    take(fields, wanted, out);
+  }
+
+  // In physical units nobody knows the mean that would stand for what is left out.
+  void read_fields(const FieldFile& file, int64_t t, float* out) const {
+    if (!statistics_.mean.empty() || !file.info().masked) return file.read(t, file_shape_, &statistics_, out);
+    thread_local std::vector<float> there;
+    there.resize(static_cast<size_t>(file_shape_.size()));
+    file.read_and_tell(t, file_shape_, nullptr, out, there.data());
+    for (size_t i = 0; i < there.size(); ++i)
+      if (there[i] == 0) out[i] = std::numeric_limits<float>::quiet_NaN();
+  }
+
+  // `mask`: null where everything counts. A channel of which nothing does has no error that could be told.
+  void read_target(const FieldFile& file, int64_t t, float* out, float* mask) const {
+    if (!mask) return read_channels(file, t, channels_.targets, out);
+    thread_local std::vector<float> fields, there;
+    fields.resize(static_cast<size_t>(file_shape_.size()));
+    there.resize(fields.size());
+    file.read_and_tell(t, file_shape_, &statistics_, fields.data(), there.data());
+    for (size_t i = 0; statistics_.mean.empty() && i < there.size(); ++i)
+      if (there[i] == 0) fields[i] = std::numeric_limits<float>::quiet_NaN();
+    take(fields, channels_.targets, out);
+    take(there, channels_.targets, mask);
+    const int64_t plane = file_shape_.height * file_shape_.width;
+    for (size_t c = 0; c < channels_.targets.size(); ++c, mask += plane)
+      if (std::find(mask, mask + plane, 1.0f) == mask + plane)
+        throw ConfigError(file.info().path, file.info().key,
+                          "time step " + std::to_string(t) + ", channel '" + channels_.names.targets[c] +
+                              "': every value is missing",
+                          "leave the step out (data.dates), or the channel (data.variables)");
   }
 
   FieldFiles files_;
@@ -259,6 +320,8 @@ std::vector<SampleTensor> tensors_of(const SampleShape& shape) {
   for (int64_t k = 0; k < shape.steps; ++k) out.push_back({step_tensor("target", k), shape.target.size()});
   const int64_t known = shape.known * shape.input.height * shape.input.width;
   for (int64_t k = 0; k < shape.later && known > 0; ++k) out.push_back({step_tensor("forcing", k), known});
+  for (int64_t k = 0; k < shape.steps && shape.masked; ++k)
+    out.push_back({step_tensor("mask", k), shape.target.size()});
   return out;
 }
 
@@ -278,12 +341,14 @@ SampleShape sample_shape(const RunSpec& spec) {
                       "plan and predict take it; train a vit");
   SampleShape shape({i->in_channels, i->img_height, i->img_width},
                     {i->out_channels, i->img_height, i->img_width});
-  shape.history = spec.data.history;
+  shape.history = spec.history();
+  shape.fixed = net.fixed_channels();
   shape.steps = spec.learnt_steps();
   shape.first_step = spec.train.rollout - shape.steps + 1;
   shape.known = spec.known_channels();
   shape.later = spec.train.rollout - 1;
-  shape.feeds_back = spec.train.rollout > 1 || spec.train.prediction == "increment";
+  shape.masked = spec.masks_targets();
+  shape.feeds_back = spec.feeds_back();
   return shape;
 }
 
@@ -303,6 +368,17 @@ void require_data(const RunSpec& spec) {
   if (!d.valid.empty()) require_fields(d.valid, "data.valid", field_choice(d, Split::valid));
 }
 
+namespace {
+
+constexpr int64_t kWholeWork = 1000;  // thousandths, as compute_statistics tells them
+constexpr double kUntold_s = 2;       // of work that is over before anybody wonders
+
+Statistics statistics_in(const nlohmann::json& j) {
+  return {j.at("mean").get<std::vector<float>>(), j.at("std").get<std::vector<float>>()};
+}
+
+}  // namespace
+
 bool needs_statistics(const DataSpec& data, const SampleShape& want) {
   return !want.of_table && !data.train.empty() && !are_given(data);
 }
@@ -313,9 +389,26 @@ std::function<Statistics()> begin_statistics(const DataSpec& data, SampleShape w
     return packed(
         statistics_of(segments_for(files, data, data.train, Split::train, false, want), want, done));
   };
-  const auto child =
-      std::make_shared<ForeignRead>(data.train, "data.train", field_choice(data, Split::train), compute);
-  return [child] { return unpacked(child->answer()); };
+  const FieldChoice choice = field_choice(data, Split::train);
+  const FieldShape all = want.of_files(0);
+  const auto kept = std::make_shared<KeptStatistics>(data.train, "data.train", choice,
+                                                     nlohmann::json{{"fraction", data.train_fraction},
+                                                                    {"rows", all.height},
+                                                                    {"columns", all.width},
+                                                                    {"span", data.dt * want.span()}});
+  if (const auto known = kept->find()) return [s = statistics_in(*known)] { return s; };
+  const auto child = std::make_shared<ForeignRead>(data.train, "data.train", choice, compute);
+  return [child, kept] {
+    const auto begun = std::chrono::steady_clock::now();
+    std::optional<Progress> bar;
+    const Statistics s = unpacked(child->answer([&](int64_t n) {
+      if (!bar && std::chrono::steady_clock::now() - begun > std::chrono::duration<double>(kUntold_s))
+        bar.emplace("statistics of data.train", kWholeWork);
+      if (bar) bar->update(n);
+    }));
+    kept->keep({{"mean", s.mean}, {"std", s.std}});
+    return s;
+  };
 }
 
 std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& path, Split split,

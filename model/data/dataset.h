@@ -36,10 +36,14 @@ struct SampleShape {  // on one grid
   int64_t history = 1;           // times among the input's channels, oldest first
   int64_t steps = 1;             // of a roll-out: targets of a sample, one data.dt after the other …
   int64_t first_step = 1;        // … the first of them so many after the newest input
+  int64_t fixed = 0;             // channels of the input that stand once, behind all times
   int64_t known = 0, later = 0;  // channels of a time that nobody predicts; so many later steps read theirs
   bool feeds_back = false;       // predictions are read again: targets are the first of a time's inputs
+  /// Channels of the input that each time has
+  int64_t of_a_time() const { return (input.channels - fixed) / history; }
   /// From the oldest input to the last target, in data.dt.
   int64_t span() const { return history - 1 + first_step + steps - 1; }
+  bool masked = false;  // which points of the targets count is read, too
   int64_t classes = 0;  // the target is one of so many, counted from 0 and not normalised; 0: it is numbers
   FieldShape of_files(int64_t channels) const { return {channels, input.height, input.width}; }
 };
@@ -51,7 +55,7 @@ struct SampleTensor {
 };
 
 /// Its input; the targets of a roll-out's steps, "target" and on; what is known of later steps, "forcing" and
-/// on (model/base/step_tensor.h).
+/// on (model/base/step_tensor.h); of each target a "mask", 1 where it counts and 0 where it is missing.
 std::vector<SampleTensor> tensors_of(const SampleShape& shape);
 
 struct ChannelNames {
@@ -83,8 +87,10 @@ class Dataset {
   virtual LeftOut left_out() const { return {}; }
   virtual Coordinates coordinates() const { return {}; }
   virtual double target_time(int64_t) const { return std::numeric_limits<double>::quiet_NaN(); }
-  /// When the input was, in hours since 1970 (UTC); NaN: nobody knows
-  virtual double input_hours(int64_t) const { return std::numeric_limits<double>::quiet_NaN(); }
+  /// When the newest input was, or so many data.dt later, in hours since 1970 (UTC); NaN: nobody knows
+  virtual double hours(int64_t, int64_t /*later*/) const { return std::numeric_limits<double>::quiet_NaN(); }
+  /// The sample whose newest input is one data.dt after that of sample i; -1: there is none
+  virtual int64_t one_later(int64_t /*i*/) const { return -1; }
   /// What turns a normalised target back, and an input; empty: it was not normalised.
   virtual Statistics target_statistics() const { return {}; }
   virtual Statistics input_statistics() const { return {}; }
@@ -117,8 +123,8 @@ std::function<Statistics()> begin_statistics(const DataSpec& data, SampleShape w
 
 /// Opens data.train or data.valid (or, when `path` is empty, noise made in memory). Checks the shape of the
 /// file against `want` before anything is read. `known`: the statistics, where needs_statistics; null: they
-/// are computed here; empty ones: samples stay in physical units, and only `path` is opened. Throws
-/// ConfigError.
+/// are computed here; empty ones: samples stay in physical units, NaN where a mask leaves something out, and
+/// only `path` is opened. Throws ConfigError.
 std::unique_ptr<Dataset> open_dataset(const DataSpec& data, const std::string& path, Split split,
                                       SampleShape want, const Statistics* known = nullptr);
 

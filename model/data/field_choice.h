@@ -28,6 +28,7 @@ struct FieldChoice {
   std::vector<std::string> forcings;
   std::string mask;
 
+  bool masks_by_a_variable() const { return !mask.empty() && mask != "fill" && mask != "missing"; }
   /// Every time and place, and nothing beside the variables: files are read as they are.
   bool takes_all() const {
     return region.empty() && stride == 1 && dates.empty() && time_step == 0 && static_fields.empty() &&

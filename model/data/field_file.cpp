@@ -3,13 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <sstream>
 
 #include "model/base/error.h"
 #include "model/base/files.h"
+#include "model/data/normalise.h"
 #include "model/data/selection.h"
 #include "model/data/zarr_store.h"
 
@@ -21,18 +21,7 @@ namespace {
 
 constexpr int64_t kCacheBytes = 64 << 20;
 
-/// Normalises n values in place; true when all of them were finite.
-bool normalise(float* x, int64_t n, float mean, float std) {
-  uint32_t bad = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const uint32_t bits = std::bit_cast<uint32_t>(x[i]) & 0x7f800000u;
-    bad |= static_cast<uint32_t>(bits == 0x7f800000u);  // exponent all ones: NaN or infinite
-    x[i] = (x[i] - mean) / std;
-  }
-  return !bad;
-}
-
-enum class Format : uint8_t { hdf5, netcdf, zarr };
+enum class Format : uint8_t { hdf5, netcdf, zarr, npz, grib };
 
 Format format_of(const fs::path& path, const std::string& key) {
   char magic[8] = "";
@@ -45,16 +34,15 @@ Format format_of(const fs::path& path, const std::string& key) {
     const std::string ext = path.extension();
     return ext == ".nc" || ext == ".nc4" || ext == ".cdf" || ext == ".netcdf" ? Format::netcdf : Format::hdf5;
   }
-  if (head.starts_with("GRIB"))
-    throw ConfigError(path, key, "is a GRIB file",
-                      "download it as NetCDF, or convert it: grib_to_netcdf -o out.nc FILE");
+  if (head.starts_with("GRIB")) return Format::grib;
+  if (head.starts_with("PK") && path.extension() == ".npz") return Format::npz;
   if (head.starts_with("PK"))
     throw ConfigError(
         path, key,
         "is a ZIP archive with no Zarr group at its root (the Copernicus store packs several streams so)",
         "unzip it and name the .nc file");
-  throw ConfigError(path, key, "is neither HDF5 nor NetCDF, nor a Zarr store",
-                    "give a .h5 or .nc file, a Zarr directory or zip, or a directory of them");
+  throw ConfigError(path, key, "is neither HDF5 nor NetCDF nor GRIB, nor a Zarr store nor .npz",
+                    "give a .h5, .nc, .grib or .npz file, a Zarr directory or zip, or a directory of them");
 }
 
 std::vector<fs::path> list(const fs::path& dir, const std::string& key,
@@ -83,9 +71,11 @@ std::vector<fs::path> paths_of_part(const std::string& path, const std::string& 
   if (!fs::is_directory(about) || is_zarr(path)) return {path};
   auto files = list(path, key, {".h5", ".hdf5"});
   if (files.empty()) files = list(path, key, {".nc", ".nc4"});
+  if (files.empty()) files = list(path, key, {".grib", ".grb", ".grib2", ".grb2"});
   if (files.empty()) files = list(path, key, {".zarr", ".zip"});
+  if (files.empty()) files = list(path, key, {".npz"});
   if (files.empty())
-    throw ConfigError(path, key, "the directory holds no .h5 or .nc file and no Zarr store",
+    throw ConfigError(path, key, "the directory holds no .h5, .nc or .grib file, no .npz and no Zarr store",
                       "name the directory that holds the yearly files, for instance .../train");
   return files;
 }
@@ -109,13 +99,13 @@ void FieldFile::finish_plane(int64_t t, int64_t c, const GridWindow& window, con
   const bool scale = norm && !norm->mean.empty();
   // Statistics are finite and std is not zero, so a value that was not finite still is not: find it
   // afterwards.
-  if (normalise(plane, n, scale ? norm->mean[c] : 0.0f, scale ? norm->std[c] : 1.0f)) return;
+  if (scale ? normalise(plane, n, norm->mean[c], norm->std[c]) : are_finite(plane, n)) return;
   const auto at = std::find_if(plane, plane + n, [](float x) { return !std::isfinite(x); }) - plane;
   fail(t, c,
        std::string(std::isnan(plane[at]) ? "NaN" : "an infinite value") + " at row " +
            std::to_string(window.row + at / window.width) + ", column " +
            std::to_string(window.column + at % window.width),
-       "training needs complete fields: fill or drop this step, or say data.mask: fill");
+       "training needs complete fields: fill or drop this step, or say data.mask: missing");
 }
 
 std::vector<std::string> field_parts(const std::string& path) {
@@ -159,9 +149,8 @@ FieldFiles open_series(const std::string& path, const std::string& key, const Na
   for (const fs::path& p : paths_of_part(path, key)) {
     if (opening) opening(files.size());
     const Format format = format_of(p, key);
-    auto file = format == Format::hdf5     ? open_hdf5_fields(p, key, cache)
-                : format == Format::netcdf ? open_netcdf_fields(p, key, variables, cache)
-                                           : open_zarr_fields(p, key, variables, cache);
+    auto file =
+        format == Format::hdf5 ? open_hdf5_fields(p, key, cache) : open_cf_fields(p, key, variables, cache);
     if (!files.empty()) {
       const FieldInfo &a = files[0]->info(), &b = file->info();
       if (text(a.shape) != text(b.shape) || a.channels != b.channels)

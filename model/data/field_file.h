@@ -4,6 +4,7 @@
 //   auto files = open_fields("era5/train", "data.train", {});      // a directory or one file, either format
 //   files[0]->read(t, files[0]->info().shape, nullptr, out);       // out [C,H,W] f32
 #pragma once
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -20,7 +21,7 @@ namespace isobar {
 struct FieldInfo {
   std::string path,
       key;  // for messages: the file, and the configuration key that named it ("" on the command line)
-  std::string format;  // "HDF5 fields", "netCDF-4", "netCDF classic", "Zarr 2", "Zarr 3"
+  std::string format;  // "HDF5 fields", "netCDF-4", "netCDF classic", "Zarr 2", "Zarr 3", "npz", "GRIB 2"
   int64_t steps = 0;
   FieldShape shape{};                        // the whole grid
   std::vector<std::string> channels, units;  // units may be empty
@@ -56,6 +57,12 @@ class FieldFile {
   void read_with_gaps(int64_t t, const GridWindow& window, float* out) const {
     read_step(t, window, nullptr, out, true);
   }
+  /// read(), of files whose points may be missing, and which are there: `there` [C,H,W] is 1 or 0.
+  virtual void read_and_tell(int64_t t, FieldShape crop, const Statistics* norm, float* out,
+                             float* there) const {
+    read(t, crop, norm, out);
+    std::fill_n(there, crop.size(), 1.0f);
+  }
   /// RawArray::try_library of all variables, each with its share of the bytes. Throws ConfigError.
   virtual void try_library(int64_t most_bytes, const std::function<void()>& alive) const = 0;
 
@@ -81,21 +88,18 @@ struct NamedFields {
 
 std::unique_ptr<FieldFile> open_hdf5_fields(const std::string& path, const std::string& key,
                                             std::shared_ptr<ChunkCache> cache);
-std::unique_ptr<FieldFile> open_netcdf_fields(const std::string& path, const std::string& key,
-                                              const NamedFields& variables,
-                                              const std::shared_ptr<ChunkCache>& cache);
-
-std::unique_ptr<FieldFile> open_zarr_fields(const std::string& path, const std::string& key,
-                                            const NamedFields& variables,
-                                            const std::shared_ptr<ChunkCache>& cache);
+/// NetCDF, Zarr, .npz or GRIB (cf_file.h)
+std::unique_ptr<FieldFile> open_cf_fields(const std::string& path, const std::string& key,
+                                          const NamedFields& variables,
+                                          const std::shared_ptr<ChunkCache>& cache);
 
 using FieldFiles = std::vector<std::unique_ptr<FieldFile>>;
 
 /// A path's parts: what stands between commas, unless there is a file of that very name.
 std::vector<std::string> field_parts(const std::string& path);
 
-/// One file or Zarr store, or all *.h5/*.hdf5 (else *.nc, else Zarr) of a directory sorted by name; of each
-/// part of a path, one after the other. Throws ConfigError.
+/// One file or Zarr store, or all *.h5/*.hdf5 (else *.nc, else GRIB, else Zarr, else *.npz) of a directory
+/// sorted by name; of each part of a path, one after the other. Throws ConfigError.
 std::vector<std::filesystem::path> field_paths(const std::string& path, const std::string& key);
 
 /// Opens those of one part, and checks that they agree in grid and channels. Throws ConfigError. `opening` is

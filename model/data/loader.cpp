@@ -15,7 +15,6 @@
 
 #include "model/base/denormals.h"
 #include "model/base/error.h"
-#include "model/base/rng.h"
 
 namespace isobar {
 
@@ -24,18 +23,15 @@ namespace {
 // Rows of a table are read in less time than it takes to ask for them: a job is at least so much of a batch.
 constexpr int64_t kBytesOfAJob = 1 << 16;
 
-constexpr uint64_t kShuffleStream = uint64_t{0x64617461}
-                                    << 32;  // "data": apart from the streams of other rooms
-
-std::vector<int64_t> order_of_epoch(int64_t set_size, int64_t epoch, uint64_t seed, bool shuffle) {
-  if (shuffle) return permutation(set_size, seed, kShuffleStream + static_cast<uint64_t>(epoch));
-  std::vector<int64_t> order(set_size);
-  for (int64_t i = 0; i < set_size; ++i) order[i] = i;
-  return order;
-}
-
 int64_t slots_for(const LoaderOptions& o) {
   return o.workers == 0 ? 1 : std::max<int64_t>(1, o.prefetch * o.workers) + 1;
+}
+
+LoaderOptions checked(LoaderOptions o) {
+  if (o.batch < 1 || o.per_step < 1 || o.dp < 1 || o.rank < 0 || o.rank >= o.dp || o.workers < 0 ||
+      o.prefetch < 0)
+    throw std::invalid_argument("Loader: impossible options");
+  return o;
 }
 
 struct FreeAligned {
@@ -67,19 +63,22 @@ struct Loader::Impl {
     std::exception_ptr error;
   };
 
-  Impl(const Dataset& s, LoaderOptions o) : set(s), options(o), tensors(s.tensors()), slots(slots_for(o)) {
+  Impl(const Dataset& s, LoaderOptions given)
+      : set(s),
+        options(checked(std::move(given))),
+        tensors(s.tensors()),
+        order(s.size(), options.batch * options.per_step * options.dp, options.seed, options.shuffle,
+              options.whole),
+        slots(slots_for(options)) {
     int64_t bytes = 0;
     for (const SampleTensor& t : tensors) bytes += static_cast<int64_t>(sizeof(float)) * t.size;
     grain = std::max<int64_t>(1, kBytesOfAJob / bytes);
-    const int64_t global = o.batch * o.per_step * o.dp;
-    if (o.batch < 1 || o.per_step < 1 || o.dp < 1 || o.rank < 0 || o.rank >= o.dp || o.workers < 0 ||
-        o.prefetch < 0)
-      throw std::invalid_argument("Loader: impossible options");
-    batches = (s.size() + (o.whole ? global - 1 : 0)) / global;
-    if (batches == 0)
+    const LoaderOptions& o = options;
+    if (order.batches_per_epoch() == 0)
       throw ConfigError("configuration", "train.global_batch",
                         "the set has " + std::to_string(s.size()) +
-                            " samples, fewer than one global batch of " + std::to_string(global),
+                            " samples, fewer than one global batch of " +
+                            std::to_string(o.batch * o.per_step * o.dp),
                         "lower train.global_batch, or give more data (data.limit_samples)");
     for (Slot& slot : slots)
       for (const SampleTensor& t : tensors) slot.tensors.push_back(allocate(o.batch * t.size));
@@ -113,21 +112,16 @@ struct Loader::Impl {
 
   /// Dataset index of one sample of batch n. Jobs come in order, so one epoch's order at a time is kept.
   int64_t sample_index(int64_t n, int64_t b) {
-    const int64_t step = n / options.per_step, micro = n % options.per_step, in_epoch = step % batches;
-    if (step / batches != epoch) {
-      epoch = step / batches;
-      order = order_of_epoch(set.size(), epoch, options.seed, options.shuffle);
-    }
-    const int64_t place =
-        ((in_epoch * options.per_step + micro) * options.dp + options.rank) * options.batch + b;
-    return order[std::min(place, set.size() - 1)];
+    if (options.choose) return options.choose(n, b);
+    const int64_t step = n / options.per_step, micro = n % options.per_step;
+    return order.at(step, (micro * options.dp + options.rank) * options.batch + b);
   }
 
   /// `to`: room for the addresses, of one thread
   void read_sample(Slot& slot, int64_t index, int64_t b, std::vector<float*>& to) const {
     to.resize(tensors.size());
     for (size_t i = 0; i < to.size(); ++i) to[i] = slot.tensors[i].get() + b * tensors[i].size;
-    slot.hours[b] = set.input_hours(index);
+    slot.hours[b] = set.hours(index, 0);
     set.read_tensors(index, to);
   }
 
@@ -216,7 +210,7 @@ struct Loader::Impl {
   const Dataset& set;
   const LoaderOptions options;
   const std::vector<SampleTensor> tensors;
-  int64_t batches;    // global batches per epoch
+  SampleOrder order;  // guarded by the mutex below
   int64_t grain = 1;  // samples of a job
   std::vector<Slot> slots;
   std::vector<std::thread> threads;
@@ -228,14 +222,13 @@ struct Loader::Impl {
   int64_t busy = 0;                       // workers that are reading
   bool held = false;                      // the caller still uses batch consumed - 1
   bool seeking = false, stopping = false;
-  int64_t epoch = -1;
-  std::vector<int64_t> order;  // of that epoch
 };
 
-Loader::Loader(const Dataset& set, LoaderOptions options) : impl_(std::make_unique<Impl>(set, options)) {}
+Loader::Loader(const Dataset& set, LoaderOptions options)
+    : impl_(std::make_unique<Impl>(set, std::move(options))) {}
 Loader::~Loader() = default;
 int64_t Loader::batches_per_epoch() const {
-  return impl_->batches;
+  return impl_->order.batches_per_epoch();
 }
 void Loader::seek(int64_t micro_batch) {
   impl_->seek(micro_batch);
@@ -255,15 +248,6 @@ int64_t Loader::bytes(const LoaderOptions& o, std::span<const SampleTensor> tens
   for (const SampleTensor& t : tensors)
     slot += (o.batch * t.size * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
   return slots_for(o) * slot;
-}
-
-std::vector<int64_t> global_batch_samples(int64_t set_size, int64_t global_batch, int64_t step, uint64_t seed,
-                                          bool shuffle) {
-  const int64_t batches = set_size / global_batch;
-  if (batches == 0) throw std::invalid_argument("global_batch_samples: fewer samples than one global batch");
-  const auto order = order_of_epoch(set_size, step / batches, seed, shuffle);
-  const auto first = order.begin() + step % batches * global_batch;
-  return {first, first + global_batch};
 }
 
 }  // namespace isobar

@@ -1,9 +1,9 @@
 // Batches for one dp rank, in an order that depends on (seed, epoch) alone: never on the number of workers,
 // the prefetch depth or where a run was resumed.
 //
-// The sampler permutes all samples per epoch with one seed, gives rank r of dp every dp-th block of its
-// batch, and drops the last incomplete global batch. With workers = 0 next() reads itself; else `workers`
-// threads read samples ahead into `prefetch * workers` batch slots (at least one), beside the one in use.
+// Samples come in the order of sample_order.h, rank r of dp getting every dp-th block of a global batch. With
+// workers = 0 next() reads itself; else `workers` threads read samples ahead into `prefetch * workers` batch
+// slots (at least one), beside the one in use.
 //
 //   Loader loader(*set, {.batch = 4, .per_step = 1, .dp = 2, .rank = 0, .seed = 1, .workers = 2,
 //                        .prefetch = 2, .shuffle = true});
@@ -11,12 +11,14 @@
 //   Batch b = loader.next();     // b.at("input") [batch,channels,H,W], valid until the next call
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "model/data/dataset.h"
+#include "model/data/sample_order.h"
 
 namespace isobar {
 
@@ -28,6 +30,9 @@ struct LoaderOptions {
   int64_t workers, prefetch;
   bool shuffle;
   bool whole = false;  // the last, smaller batch too, filled up with its last sample
+  /// In place of that order: which sample is the i-th of batch n. It is asked from one thread at a time, in
+  /// order, and from an earlier batch on after a seek to one.
+  std::function<int64_t(int64_t n, int64_t i)> choose = {};
 };
 
 struct Batch {
@@ -54,9 +59,5 @@ class Loader {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// Which samples the global batch of `step` holds, in the order (micro-batch, dp rank, sample).
-std::vector<int64_t> global_batch_samples(int64_t set_size, int64_t global_batch, int64_t step, uint64_t seed,
-                                          bool shuffle);
 
 }  // namespace isobar

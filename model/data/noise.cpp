@@ -37,12 +37,17 @@ class Noise : public Dataset {
   int64_t size() const override { return samples_; }
   SampleShape shape() const override { return shape_; }
   // Every six hours from 2000 on
-  double input_hours(int64_t i) const override { return 262968.0 + 6.0 * static_cast<double>(i); }
+  double hours(int64_t i, int64_t later) const override {
+    return 262968.0 + 6.0 * static_cast<double>(i + (shape_.history - 1 + later) * dt_);
+  }
+  int64_t one_later(int64_t i) const override { return i + dt_ < samples_ ? i + dt_ : -1; }
   ChannelNames channels() const override {
     ChannelNames names{{}, default_channel_names(shape_.target.channels)};
-    const std::vector<std::string> one = default_channel_names(shape_.input.channels / shape_.history);
+    const int64_t of_a_time = shape_.of_a_time();
+    const std::vector<std::string> one = default_channel_names(of_a_time + shape_.fixed);
     for (int64_t before = shape_.history - 1; before >= 0; --before)
-      for (const std::string& name : one) names.inputs.push_back(earlier(name, before));
+      for (int64_t c = 0; c < of_a_time; ++c) names.inputs.push_back(earlier(one[c], before));
+    names.inputs.insert(names.inputs.end(), one.begin() + of_a_time, one.end());
     return names;
   }
   void read(int64_t i, float* input, float* target) const override {
@@ -51,8 +56,10 @@ class Noise : public Dataset {
       std::copy_n(&rows_[(i + dt_) * width_], shape_.target.channels, target);
     } else {
       FieldShape one = shape_.input;
-      one.channels /= shape_.history;
+      one.channels = shape_.of_a_time();
       for (int64_t h = 0; h < shape_.history; ++h) make(i + h * dt_, one, input + h * one.size());
+      if (shape_.fixed > 0)  // of a time that no sample has
+        make(-kTimes, shape_.of_files(shape_.fixed), input + shape_.history * one.size());
       make(i + (shape_.history - 1 + shape_.first_step) * dt_, shape_.target, target);
     }
     // The input with the largest number, of as many as there are classes: something to learn
@@ -68,7 +75,7 @@ class Noise : public Dataset {
       make(newest + (shape_.first_step + k) * dt_, shape_.target, *next++);
     if (shape_.known == 0) return;
     FieldShape one = shape_.input;  // the last channels of a state
-    one.channels /= shape_.history;
+    one.channels = shape_.of_a_time();
     const int64_t count = shape_.known * one.height * one.width;
     std::vector<float> state(static_cast<size_t>(one.size()));
     for (int64_t k = 1; k <= shape_.later; ++k) {

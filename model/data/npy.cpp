@@ -23,36 +23,28 @@ std::string value_of(const std::string& header, const std::string& key, char end
   return stop == std::string::npos ? "" : header.substr(at + 1, stop - at);
 }
 
-template <class T>
-double number_as(const char* at) {
-  T x;
-  std::memcpy(&x, at, sizeof x);
-  return static_cast<double>(x);
-}
-
-struct NpyType {
-  int64_t bytes = 0;  // 0: none that is read
-  bool big_endian = false;
-  double (*number)(const char* at) = nullptr;
-};
-
-NpyType type_of(const std::string& descr) {
+/// Of 'descr'; false for a type that is not read.
+bool type_of(const std::string& descr, NpyHeader& h) {
   const size_t at = descr.find('\'');
   const std::string name =
       at == std::string::npos ? "" : descr.substr(at + 1, descr.find('\'', at + 1) - at - 1);
-  if (name.size() != 3 || std::string("<>|=").find(name[0]) == std::string::npos) return {};
-  const struct {
-    const char* name;
-    int64_t bytes;
-    double (*number)(const char*);
-  } kTypes[] = {
-      {"f4", 4, number_as<float>},    {"f8", 8, number_as<double>},   {"i1", 1, number_as<int8_t>},
-      {"i2", 2, number_as<int16_t>},  {"i4", 4, number_as<int32_t>},  {"i8", 8, number_as<int64_t>},
-      {"u1", 1, number_as<uint8_t>},  {"u2", 2, number_as<uint16_t>}, {"u4", 4, number_as<uint32_t>},
-      {"u8", 8, number_as<uint64_t>}, {"b1", 1, number_as<uint8_t>}};
-  for (const auto& t : kTypes)
-    if (name.substr(1) == t.name) return {t.bytes, name[0] == '>', t.number};
-  return {};
+  if (name.size() < 3 || std::string("<>|=").find(name[0]) == std::string::npos) return false;
+  h.big_endian = name[0] == '>';
+  const std::string kind = name.substr(1);
+  if (kind.starts_with("M8[") && kind.back() == ']') {
+    h.datetime = kind.substr(3, kind.size() - 4), h.element = Element::i64;
+    return true;
+  }
+  const std::pair<const char*, Element> types[] = {
+      {"f4", Element::f32}, {"f8", Element::f64}, {"i1", Element::i8}, {"i2", Element::i16},
+      {"i4", Element::i32}, {"i8", Element::i64}, {"u1", Element::u8}, {"u2", Element::u16},
+      {"u4", Element::u32}, {"u8", Element::u64}, {"b1", Element::u8}};
+  for (const auto& [known, element] : types)
+    if (kind == known) {
+      h.element = element;
+      return true;
+    }
+  return false;
 }
 
 }  // namespace
@@ -64,24 +56,22 @@ NpyArray read_npy(const std::string& path, const std::string& key) {
   return parse_npy(read_file(path, most::npy, key), path, key, kNpyMend);
 }
 
-NpyArray parse_npy(const std::string& bytes, const std::string& path, const std::string& key,
-                   const std::string& mend) {
+NpyHeader parse_npy_header(const std::string& bytes, const std::string& path, const std::string& key,
+                           const std::string& mend) {
   const auto refuse = [&](const std::string& what) { throw ConfigError(path, key, what, mend); };
   if (bytes.size() < 12 || bytes.compare(0, 6, "\x93NUMPY", 6) != 0) refuse("is not a .npy file");
   const bool long_header = bytes[6] >= 2;  // version 1.0 has a 2-byte length, 2.0 and 3.0 a 4-byte one
   uint32_t length = 0;
   std::memcpy(&length, bytes.data() + 8, long_header ? 4 : 2);
-  const size_t data_at = (long_header ? 12 : 10) + static_cast<size_t>(length);
-  if (data_at > bytes.size()) refuse("is truncated");
+  NpyHeader h;
+  h.data_at = (long_header ? 12 : 10) + static_cast<int64_t>(length);
+  if (h.data_at > static_cast<int64_t>(bytes.size())) refuse("is truncated");
   const std::string header = bytes.substr(long_header ? 12 : 10, length);
 
   const std::string descr = value_of(header, "descr", ','), order = value_of(header, "fortran_order", ','),
                     shape = value_of(header, "shape", ')');
-  const NpyType type = type_of(descr);
-  if (type.bytes == 0)
+  if (!type_of(descr, h))
     refuse("holds " + (descr.empty() ? "an unknown type" : descr) + " and no numbers of 8 to 64 bits");
-  NpyArray out;
-  int64_t n = 1;
   for (size_t i = 0; i < shape.size();) {
     if (!std::isdigit(static_cast<unsigned char>(shape[i]))) {
       ++i;
@@ -91,26 +81,40 @@ NpyArray parse_npy(const std::string& bytes, const std::string& path, const std:
     for (; i < shape.size() && std::isdigit(static_cast<unsigned char>(shape[i])) && d < (int64_t{1} << 40);
          ++i)
       d = d * 10 + (shape[i] - '0');
-    out.shape.push_back(d);
-    n = d != 0 && n > (int64_t{1} << 48) / d ? int64_t{1} << 48
-                                             : n * d;  // a damaged header must not overflow
+    h.shape.push_back(d);
+    h.count = d != 0 && h.count > (int64_t{1} << 48) / d ? int64_t{1} << 48
+                                                         : h.count * d;  // a damaged header must not overflow
   }
   int64_t longest = 0;
-  for (int64_t d : out.shape) longest = std::max(longest, d);
-  if (order.find("False") == std::string::npos && longest != n) refuse("is in Fortran order");
-  const int64_t size = type.bytes;
-  if (static_cast<int64_t>(bytes.size() - data_at) != n * size)
-    refuse("holds " + std::to_string(bytes.size() - data_at) + " bytes of data where its shape needs " +
-           std::to_string(n * size));
+  for (int64_t d : h.shape) longest = std::max(longest, d);
+  if (order.find("False") == std::string::npos && longest != h.count) refuse("is in Fortran order");
+  return h;
+}
+
+NpyArray parse_npy(const std::string& bytes, const std::string& path, const std::string& key,
+                   const std::string& mend) {
+  const auto refuse = [&](const std::string& what) { throw ConfigError(path, key, what, mend); };
+  const NpyHeader h = parse_npy_header(bytes, path, key, mend);
+  if (!h.datetime.empty()) refuse("holds times (datetime64) and no numbers");
+  const int64_t size = size_of(h.element);
+  const auto held = static_cast<int64_t>(bytes.size()) - h.data_at;
+  if (held != h.count * size)
+    refuse("holds " + std::to_string(held) + " bytes of data where its shape needs " +
+           std::to_string(h.count * size));
   std::string swapped;
-  const char* data = bytes.data() + data_at;
-  if (type.big_endian) {
-    swapped = bytes.substr(data_at);
-    swap_bytes(swapped.data(), n, size);
+  const char* data = bytes.data() + h.data_at;
+  if (h.big_endian) {
+    swapped = bytes.substr(static_cast<size_t>(h.data_at));
+    swap_bytes(swapped.data(), h.count, size);
     data = swapped.data();
   }
-  out.values.reserve(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) out.values.push_back(type.number(data + i * size));
+  NpyArray out{h.shape, {}};
+  out.values.reserve(static_cast<size_t>(h.count));
+  for (int64_t i = 0; i < h.count; ++i) {
+    alignas(8) char one[8];  // where the values lie in `bytes` is any place
+    std::memcpy(one, data + i * size, static_cast<size_t>(size));
+    out.values.push_back(as_double(one, h.element));
+  }
   return out;
 }
 

@@ -30,6 +30,8 @@ class SelectedFields : public FieldFile {
   SelectedFields(std::vector<Series> parts, const std::string& path, const std::string& key,
                  const FieldChoice& choice);
   void try_library(int64_t most_bytes, const std::function<void()>& alive) const override;
+  void read_and_tell(int64_t t, FieldShape crop, const Statistics* norm, float* out,
+                     float* there) const override;
 
  private:
   void take_channels();
@@ -128,7 +130,7 @@ void SelectedFields::take_channels() {
 }
 
 void SelectedFields::add_still(const std::string& path) {
-  if (choice_.static_fields.empty() && (choice_.mask.empty() || choice_.mask == "fill")) return;
+  if (choice_.static_fields.empty() && !choice_.masks_by_a_variable()) return;
   std::vector<std::filesystem::path> files;
   if (!choice_.static_file.empty()) {
     files = field_paths(choice_.static_file, "data.static_file");
@@ -141,11 +143,11 @@ void SelectedFields::add_still(const std::string& path) {
     if (choice_.mask.empty() &&
         std::any_of(field.values.begin(), field.values.end(), [](float x) { return !std::isfinite(x); }))
       throw ConfigError(path, "data.static_fields", "'" + name + "' has missing values",
-                        "fill them, or say data.mask: fill");
+                        "fill them, or say data.mask: missing");
     name_channel(name, field.units);
     still_.push_back(std::move(field));
   }
-  if (!choice_.mask.empty() && choice_.mask != "fill")
+  if (choice_.masks_by_a_variable())
     mask_ = read_static_field(files, "data.mask", choice_.mask, first(), grid_).values;
 }
 
@@ -218,6 +220,15 @@ void SelectedFields::read_step(int64_t t, const GridWindow& window, const Statis
             kThere))
         out[c * plane + i] = kGap;
   for (int64_t c = 0; c < info_.shape.channels && !gaps; ++c) fill_gaps(t, c, window, norm, out + c * plane);
+}
+
+void SelectedFields::read_and_tell(int64_t t, FieldShape crop, const Statistics* norm, float* out,
+                                   float* there) const {
+  const GridWindow window{.height = crop.height, .width = crop.width};
+  read_step(t, window, nullptr, out, true);
+  for (int64_t i = 0; i < crop.size(); ++i) there[i] = std::isnan(out[i]) ? 0.0f : 1.0f;
+  for (int64_t c = 0; c < crop.channels; ++c)
+    fill_gaps(t, c, window, norm, out + c * crop.height * crop.width);
 }
 
 /// Fills what is masked or missing by the mean: that of the statistics, where there are some, else of what is

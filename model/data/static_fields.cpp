@@ -5,10 +5,9 @@
 #include <memory>
 
 #include "model/base/error.h"
+#include "model/data/cf_file.h"
 #include "model/data/channels.h"
-#include "model/data/netcdf_file.h"
 #include "model/data/slab.h"
-#include "model/data/zarr_file.h"
 
 namespace isobar {
 
@@ -64,11 +63,6 @@ std::vector<float> chosen(const std::vector<float>& all, int64_t columns, const 
   return out;
 }
 
-std::unique_ptr<CfFile> open_cf(const fs::path& path) {
-  if (is_zarr(path)) return std::make_unique<ZarrFile>(path);
-  return std::make_unique<NetcdfFile>(path);
-}
-
 }  // namespace
 
 bool same_axis(const std::vector<double>& a, const std::vector<double>& b) {
@@ -82,7 +76,7 @@ StaticField read_static_field(const std::vector<fs::path>& files, const std::str
   std::vector<std::string> has;
   for (const fs::path& path : files) {
     try {
-      const auto file = open_cf(path);
+      const auto file = open_cf_file(path);
       for (const CfVariable& v : file->variables())
         if (place(*file, v).is_field) has.push_back(v.name);
       const CfVariable* v = file->find(name);

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -17,6 +19,7 @@
 #include "model/base/progress.h"
 #include "model/data/foreign.h"
 #include "model/data/npy.h"
+#include "model/data/stats_cache.h"
 
 namespace isobar {
 
@@ -195,7 +198,11 @@ std::vector<TimeSegment> longer_than(std::vector<TimeSegment> segments, int64_t 
 
 FileStatistics compute_statistics(const std::string& path, const FieldChoice& choice, int64_t max_steps,
                                   bool show_progress, int64_t dt) {
-  Progress bar("statistics", kThousandths, show_progress);
+  const KeptStatistics kept(path, "", choice, {{"steps", max_steps}, {"dt", dt}});
+  std::optional<nlohmann::json> known = kept.find();
+  if (known && show_progress)
+    std::fprintf(stderr, "isobar: computed before, and kept in %s\n", kept.file().c_str());
+  Progress bar("statistics", kThousandths, show_progress && !known);
   const auto compute = [&](const FieldFiles& files, const ChildProgress& done) {
     const FieldInfo& info = files[0]->info();
     const Statistics s =
@@ -204,9 +211,13 @@ FileStatistics compute_statistics(const std::string& path, const FieldChoice& ch
         {{"mean", s.mean}, {"std", s.std}, {"channels", info.channels}, {"units", info.units}});
     return std::string(bytes.begin(), bytes.end());
   };
-  const auto j =
-      nlohmann::json::from_cbor(read_foreign(path, "", choice, compute, [&](int64_t n) { bar.update(n); }));
-  bar.finish();
+  if (!known) {
+    known =
+        nlohmann::json::from_cbor(read_foreign(path, "", choice, compute, [&](int64_t n) { bar.update(n); }));
+    bar.finish();
+    kept.keep(*known);
+  }
+  const nlohmann::json& j = *known;
   FileStatistics out;
   out.mean = j["mean"].get<std::vector<float>>();
   out.std = j["std"].get<std::vector<float>>();

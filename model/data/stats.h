@@ -29,7 +29,8 @@ struct FileStatistics : Statistics {
   std::vector<std::string> channels, units;  // units may be empty
 };
 
-/// Over the whole of a directory or file, which is read in a child (model/data/foreign.h).
+/// Over the whole of a directory or file, which is read in a child (model/data/foreign.h), unless they were
+/// computed before (stats_cache.h).
 FileStatistics compute_statistics(const std::string& path, const FieldChoice& choice = {},
                                   int64_t max_steps = 0, bool show_progress = false, int64_t dt = 0);
 

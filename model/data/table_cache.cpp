@@ -20,6 +20,7 @@
 #include "model/base/files.h"
 #include "model/base/hash.h"
 #include "model/base/lock.h"
+#include "model/data/cache_directory.h"
 
 namespace isobar {
 namespace {
@@ -39,18 +40,6 @@ constexpr char kMagic[16] = "isobar table 1\n";
 
 [[noreturn]] void fail(const std::string& doing, const fs::path& file) {
   throw std::system_error(errno, std::generic_category(), "cannot " + doing + " " + file.string());
-}
-
-fs::path cache_directory() {
-  const auto of = [](const char* name) {
-    const char* value = std::getenv(name);
-    return fs::path(value ? value : "");
-  };
-  if (!of("ISOBAR_CACHE_DIR").empty()) return of("ISOBAR_CACHE_DIR");
-  if (!of("XDG_CACHE_HOME").empty()) return of("XDG_CACHE_HOME") / "isobar";
-  if (!of("HOME").empty()) return of("HOME") / ".cache" / "isobar";
-  throw ConfigError("environment", "ISOBAR_CACHE_DIR", "is not set, and neither is HOME",
-                    "name a directory for gathered tables");
 }
 
 std::string name_of_table(const std::string& path, const std::string& key,

@@ -105,15 +105,18 @@ void ZarrArray::read(const Index& start, const Index& count, void* out) const {
 void ZarrArray::decode(const Index& at, std::byte* out) const {
   thread_local std::vector<std::byte> bytes;
   const int64_t n = product(about_.chunk), size = size_of(element());
-  std::string key;
+  Held held;
   try {
-    if (!stored(at, bytes, key)) {
+    const bool as_it_is = about_.codecs.chain.empty();
+    const bool there = find(at, held) && (as_it_is ? store_->read_to(held.key, held.part, out, n * size)
+                                                   : store_->read(held.key, held.part, bytes));
+    if (!there) {
       for (int64_t i = 0; i < n; ++i) std::memcpy(out + i * size, fill_.data(), fill_.size());
       return;
     }
-    about_.codecs.decode(bytes, out, n * size);
+    if (!as_it_is) about_.codecs.decode(bytes, out, n * size);
   } catch (const ArrayError& e) {
-    throw ArrayError("'" + (key.empty() ? about_.name : key) + "': " + e.what(), e.mend);
+    throw ArrayError("'" + (held.key.empty() ? about_.name : held.key) + "': " + e.what(), e.mend);
   }
   if (about_.swap) swap_bytes(out, n, size);
 }
@@ -130,8 +133,11 @@ std::string ZarrArray::key_of(const Index& at) const {
   return key;
 }
 
-bool ZarrArray::stored(const Index& at, std::vector<std::byte>& out, std::string& key) const {
-  if (about_.shard.empty()) return store_->read(key = key_of(at), {}, out);
+bool ZarrArray::find(const Index& at, Held& held) const {
+  if (about_.shard.empty()) {
+    held.key = key_of(at);
+    return true;
+  }
   Index shard = at;
   int64_t number = 0;
   for (size_t k = 0; k < at.size(); ++k) {
@@ -139,13 +145,14 @@ bool ZarrArray::stored(const Index& at, std::vector<std::byte>& out, std::string
     shard[k] = at[k] / inside;
     number = number * inside + at[k] % inside;
   }
-  key = key_of(shard);
-  const auto index = index_of(key);
+  held.key = key_of(shard);
+  const auto index = index_of(held.key);
   const Place place = (*index)[static_cast<size_t>(number)];
   if (place.offset == UINT64_MAX && place.bytes == UINT64_MAX) return false;
   if (place.offset > INT64_MAX || place.bytes > INT64_MAX)
     throw ArrayError("its index points beyond its end", "the store is damaged: copy it again");
-  return store_->read(key, {static_cast<int64_t>(place.offset), static_cast<int64_t>(place.bytes)}, out);
+  held.part = {static_cast<int64_t>(place.offset), static_cast<int64_t>(place.bytes)};
+  return true;
 }
 
 std::shared_ptr<const std::vector<ZarrArray::Place>> ZarrArray::index_of(const std::string& shard) const {

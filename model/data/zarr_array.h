@@ -31,8 +31,12 @@ class ZarrArray : public RawArray {
     uint64_t offset, bytes;
   };
   std::string key_of(const Index& at) const;
-  /// False where it is not there. `at`: the chunk's place among chunks.
-  bool stored(const Index& at, std::vector<std::byte>& out, std::string& key) const;
+  struct Held {  // a chunk, by its place among chunks
+    std::string key;
+    ZarrStore::Part part;
+  };
+  /// False where its shard says that it is not there.
+  bool find(const Index& at, Held& held) const;
   std::shared_ptr<const std::vector<Place>> index_of(const std::string& shard) const;
   void decode(const Index& at, std::byte* out) const;
 

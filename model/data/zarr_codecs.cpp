@@ -62,86 +62,99 @@ uint32_t crc32c(const std::byte* bytes, size_t n) {
   return ~crc;
 }
 
-using Bytes = std::vector<std::byte>;
+struct Stored {
+  const std::byte* data;
+  size_t size;
+};
 
-/// `most`: what the chunk has room for, and a checksum or more behind it.
-Bytes inflated(const Bytes& in, int64_t most, int window_bits) {
+// Each writes into `room` bytes at `out` and says how many those were.
+
+int64_t inflate_to(Stored in, std::byte* out, int64_t room, int window_bits) {
   z_stream z{};
   if (inflateInit2(&z, window_bits) != Z_OK) corrupt("zlib has no memory");
   const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&z, inflateEnd);
-  Bytes out(static_cast<size_t>(most));
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
-  z.avail_in = static_cast<uInt>(in.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data());
-  z.avail_out = static_cast<uInt>(out.size());
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data));
+  z.avail_in = static_cast<uInt>(in.size);
+  z.next_out = reinterpret_cast<Bytef*>(out);
+  z.avail_out = static_cast<uInt>(room);
   const int rc = inflate(&z, Z_FINISH);
+  if (rc == Z_BUF_ERROR && z.avail_out == 0)
+    corrupt("it has more than the " + std::to_string(room) + " bytes of a chunk");
   if (rc != Z_STREAM_END) corrupt("zlib error " + std::to_string(rc));
-  out.resize(z.total_out);
-  return out;
+  return static_cast<int64_t>(z.total_out);
 }
 
-Bytes unzstd(const Bytes& in, int64_t most) {
+int64_t unzstd_to(Stored in, std::byte* out, int64_t room) {
   thread_local const std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(),
                                                                                 ZSTD_freeDCtx);
-  Bytes out(static_cast<size_t>(most));
-  const size_t n = ZSTD_decompressDCtx(context.get(), out.data(), out.size(), in.data(), in.size());
+  const size_t n = ZSTD_decompressDCtx(context.get(), out, static_cast<size_t>(room), in.data, in.size);
   if (ZSTD_isError(n)) corrupt(std::string("zstd: ") + ZSTD_getErrorName(n));
-  out.resize(n);
-  return out;
+  return static_cast<int64_t>(n);
 }
 
-Bytes unblosc(const Bytes& in, int64_t most) {
+int64_t unblosc_to(Stored in, std::byte* out, int64_t room) {
   size_t n = 0;
-  if (in.size() < BLOSC_MIN_HEADER_LENGTH || blosc_cbuffer_validate(in.data(), in.size(), &n) < 0 ||
-      static_cast<int64_t>(n) > most)
+  if (in.size < BLOSC_MIN_HEADER_LENGTH || blosc_cbuffer_validate(in.data, in.size, &n) < 0 ||
+      static_cast<int64_t>(n) > room)
     corrupt("blosc finds its header false");
-  Bytes out(n);
-  const int rc = blosc_decompress_ctx(in.data(), out.data(), out.size(), 1);
+  const int rc = blosc_decompress_ctx(in.data, out, n, 1);
   if (rc < 0 || static_cast<size_t>(rc) != n) corrupt("blosc error " + std::to_string(rc));
-  return out;
+  return static_cast<int64_t>(n);
 }
 
-Bytes undone(const ZarrCodec& codec, const Bytes& in, int64_t most) {
+int64_t copied(Stored in, size_t size, int64_t room) {
+  if (static_cast<int64_t>(size) > room)
+    corrupt("it has " + std::to_string(in.size) + " bytes, more than a chunk's " + std::to_string(room));
+  return static_cast<int64_t>(size);
+}
+
+int64_t undo(const ZarrCodec& codec, Stored in, std::byte* out, int64_t room) {
   switch (codec.kind) {
     case Kind::zlib:
-      return inflated(in, most, 15);
+      return inflate_to(in, out, room, 15);
     case Kind::gzip:
-      return inflated(in, most, 15 + 16);
+      return inflate_to(in, out, room, 15 + 16);
     case Kind::zstd:
-      return unzstd(in, most);
+      return unzstd_to(in, out, room);
     case Kind::blosc:
-      return unblosc(in, most);
+      return unblosc_to(in, out, room);
     case Kind::shuffle: {
-      Bytes out(in.size());
-      unshuffle(in.data(), static_cast<int64_t>(in.size()), codec.element_size, out.data());
-      return out;
+      const int64_t n = copied(in, in.size, room);
+      unshuffle(in.data, n, codec.element_size, out);
+      return n;
     }
     case Kind::crc32c: {
-      if (in.size() < 4) corrupt("it is shorter than its checksum");
+      if (in.size < 4) corrupt("it is shorter than its checksum");
+      const int64_t n = copied(in, in.size - 4, room);
       uint32_t stated = 0;
-      std::memcpy(&stated, in.data() + in.size() - 4, 4);
-      if (crc32c(in.data(), in.size() - 4) != stated) corrupt("its checksum (crc32c) differs");
-      return {in.begin(), in.end() - 4};
+      std::memcpy(&stated, in.data + n, 4);
+      if (crc32c(in.data, static_cast<size_t>(n)) != stated) corrupt("its checksum (crc32c) differs");
+      std::memcpy(out, in.data, static_cast<size_t>(n));
+      return n;
     }
   }
-  return {};
+  return 0;
 }
 
 }  // namespace
 
-void ZarrCodecs::decode(const Bytes& stored, std::byte* out, int64_t out_bytes) const {
-  // Behind a compressor there may be checksums yet, of 4 bytes each.
-  const auto most = out_bytes + 4 * static_cast<int64_t>(chain.size());
-  Bytes held;
-  const Bytes* at = &stored;
+void ZarrCodecs::decode(const std::vector<std::byte>& stored, std::byte* out, int64_t out_bytes) const {
+  thread_local std::vector<std::byte> held[2];
+  Stored at{stored.data(), stored.size()};
   for (size_t i = chain.size(); i-- > 0;) {
-    held = undone(chain[i], *at, most);
-    at = &held;
+    // The last goes where the chunk is wanted. Before it there may be checksums yet, of 4 bytes each.
+    const int64_t room = out_bytes + 4 * static_cast<int64_t>(i);
+    std::byte* to = out;
+    if (i > 0) {
+      std::vector<std::byte>& between = held[i % 2];
+      if (static_cast<int64_t>(between.size()) < room) between.resize(static_cast<size_t>(room));
+      to = between.data();
+    }
+    at = {to, static_cast<size_t>(undo(chain[i], at, to, room))};
   }
-  if (static_cast<int64_t>(at->size()) != out_bytes)
-    corrupt("it has " + std::to_string(at->size()) + " bytes, and " + std::to_string(out_bytes) +
-            " are wanted");
-  std::memcpy(out, at->data(), at->size());
+  if (static_cast<int64_t>(at.size) != out_bytes)
+    corrupt("it has " + std::to_string(at.size) + " bytes, and " + std::to_string(out_bytes) + " are wanted");
+  if (chain.empty()) std::memcpy(out, at.data, at.size);
 }
 
 ZarrCodecs zarr2_codecs(const json& compressor, const json& filters) {

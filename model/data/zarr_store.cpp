@@ -1,5 +1,7 @@
 #include "model/data/zarr_store.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zip.h>
 
@@ -38,20 +40,32 @@ ZarrStore::Part within(const std::string& key, ZarrStore::Part part, int64_t siz
   return part;
 }
 
+void require_bytes(int64_t has, int64_t wanted) {
+  if (has != wanted)
+    throw ArrayError(
+        "a chunk has " + std::to_string(has) + " bytes, and " + std::to_string(wanted) + " are wanted",
+        kTornMend);
+}
+
 class ZarrDirectory : public ZarrStore {
  public:
-  explicit ZarrDirectory(fs::path root) : root_(std::move(root)) {}
+  explicit ZarrDirectory(const fs::path& root) : root_(root.string() + "/") {}
 
   bool read(const std::string& key, Part part, std::vector<std::byte>& out) const override {
-    const fs::path path = root_ / key;
-    std::error_code error;
-    if (fs::status(path, error).type() == fs::file_type::not_found) return false;
-    const InputFile file(path);
-    part = within(key, part, file.size());
-    out.resize(static_cast<size_t>(part.bytes));
-    read_exactly(file.fd(), out.data(), part.bytes, part.offset);
-    return true;
+    return read_as(key, part, [&](int64_t bytes) {
+      out.resize(static_cast<size_t>(bytes));
+      return out.data();
+    });
   }
+
+  bool read_to(const std::string& key, Part part, std::byte* out, int64_t bytes) const override {
+    return read_as(key, part, [&](int64_t has) {
+      require_bytes(has, bytes);
+      return out;
+    });
+  }
+
+  bool has_parts(const std::string&) const override { return true; }
 
   std::vector<std::string> children() const override {
     std::vector<std::string> names;
@@ -62,7 +76,31 @@ class ZarrDirectory : public ZarrStore {
   }
 
  private:
-  fs::path root_;
+  /// `place`(bytes): where they are wanted
+  template <class Place>
+  bool read_as(const std::string& key, Part part, const Place& place) const {
+    const std::string path = root_ + key;
+    const ChunkFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe does not wait so
+    if (file.fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return false;
+    struct stat about {};
+    if (file.fd < 0 || ::fstat(file.fd, &about) != 0 || !S_ISREG(about.st_mode))
+      throw ArrayError("'" + key + "' cannot be opened as a file", "check its permissions");
+    part = within(key, part, about.st_size);
+    read_exactly(file.fd, place(part.bytes), part.bytes, part.offset);
+    return true;
+  }
+
+  struct ChunkFile {
+    explicit ChunkFile(int of) : fd(of) {}
+    ~ChunkFile() {
+      if (fd >= 0) ::close(fd);
+    }
+    ChunkFile(const ChunkFile&) = delete;
+    ChunkFile& operator=(const ChunkFile&) = delete;
+    const int fd;
+  };
+
+  std::string root_;  // with a slash behind it
 };
 
 /// libzip lets one thread at a handle: each takes one, or opens another.
@@ -99,6 +137,12 @@ class ZarrZip : public ZarrStore {
     if (part.bytes == size && zip_fread(file.get(), &beyond, 1) < 0) fail(key, zip_file_strerror(file.get()));
     out.erase(out.begin(), out.begin() + part.offset);
     return true;
+  }
+
+  bool has_parts(const std::string& key) const override {
+    const Lent zip(*this);
+    zip_stat_t about;
+    return zip_stat(zip.handle, key.c_str(), 0, &about) == 0 && about.comp_method == ZIP_CM_STORE;
   }
 
   std::vector<std::string> children() const override {
@@ -170,6 +214,14 @@ bool zip_holds_group(const fs::path& path) {
 }
 
 }  // namespace
+
+bool ZarrStore::read_to(const std::string& key, Part part, std::byte* out, int64_t bytes) const {
+  thread_local std::vector<std::byte> held;
+  if (!read(key, part, held)) return false;
+  require_bytes(static_cast<int64_t>(held.size()), bytes);
+  std::memcpy(out, held.data(), held.size());
+  return true;
+}
 
 bool is_zarr(const fs::path& path) {
   std::error_code unknown;

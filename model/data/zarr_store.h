@@ -22,6 +22,10 @@ class ZarrStore {
   virtual ~ZarrStore() = default;
   /// False where there is no such key. Thread-safe. Throws ArrayError: unreadable, or shorter than the part.
   virtual bool read(const std::string& key, Part part, std::vector<std::byte>& out) const = 0;
+  /// The same of a part, or of all, that has `bytes`, to where it is wanted.
+  virtual bool read_to(const std::string& key, Part part, std::byte* out, int64_t bytes) const;
+  /// Whether a part is read without all that comes before it: not of what is deflated in a zip.
+  virtual bool has_parts(const std::string& key) const = 0;
   /// What lies right below the root, sorted.
   virtual std::vector<std::string> children() const = 0;
 };

@@ -130,6 +130,13 @@ void ZarrWriter::put_axis(const std::string& name, const std::vector<double>& va
       std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)));
 }
 
+void ZarrWriter::put_still(const std::string& name, const std::string& units,
+                           const std::vector<float>& values) const {
+  const Index whole = {info_.shape.height, info_.shape.width};
+  put_array(name, {"latitude", "longitude"}, whole, whole, true, {{"units", units}});
+  put(name + (layout_.version == 3 ? "/c/0/0" : "/0.0"), compressed(values));
+}
+
 void ZarrWriter::append(const float* fields) {
   std::copy_n(fields, info_.shape.size(), held_.data() + written_ % layout_.steps * info_.shape.size());
   ++written_;

@@ -25,6 +25,8 @@ class ZarrWriter {
   ~ZarrWriter();  // without finish(): removes what there is
   ZarrWriter(const ZarrWriter&) = delete;
   ZarrWriter& operator=(const ZarrWriter&) = delete;
+  /// A variable without a time axis: [H, W]
+  void put_still(const std::string& name, const std::string& units, const std::vector<float>& values) const;
   void append(const float* fields);
   void finish();
 

@@ -50,6 +50,27 @@ std::string cpu_name() {
   return "unknown";
 }
 
+std::string host_name() {
+  utsname u{};
+  uname(&u);
+  return u.nodename;
+}
+
+double cores_mhz() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 0;
+  std::ifstream in("/proc/cpuinfo");
+  int core = -1, counted = 0;
+  double sum = 0;
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find(':');
+    if (line.starts_with("processor")) core = std::stoi(line.substr(colon + 1));
+    if (!line.starts_with("cpu MHz") || core < 0 || !CPU_ISSET(core, &set)) continue;
+    sum += std::stod(line.substr(colon + 1)), ++counted;
+  }
+  return counted > 0 ? sum / counted : 0;
+}
+
 std::string utc_now() {
   const std::time_t t = std::time(nullptr);
   std::tm tm{};

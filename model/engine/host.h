@@ -11,6 +11,8 @@ int64_t peak_resident_bytes();  // most so far
 int64_t file_resident_bytes();  // of it now, pages of programs and libraries: a host's processes share them
 int cores();                    // that this process may run on
 std::string cpu_name();
+std::string host_name();
+double cores_mhz();  // of those that this process may run on, the mean, now; 0: not told
 /// commit, host, cpu, cores, isa (oneDNN's), kernels (ours: avx2 …), bf16_mode, f16_mode, tf32_mode,
 /// compiler, build_type, onednn, mpi, kernel, env: stands in every result
 nlohmann::json provenance();

@@ -8,8 +8,8 @@
 namespace isobar {
 
 void add_persistence_rmse(const NetSpec& net, const std::vector<double>& latitudes, int64_t batch,
-                          const float* input, const float* target, const std::vector<int64_t>& persistent,
-                          std::vector<double>& sums) {
+                          const float* input, const float* target, const float* mask,
+                          const std::vector<int64_t>& persistent, std::vector<double>& sums) {
   const Images& grid = *net.images();
   const int64_t H = grid.img_height, W = grid.img_width, C = grid.out_channels;
   const std::optional<GridBox> region = predicted_region(net);
@@ -18,19 +18,23 @@ void add_persistence_rmse(const NetSpec& net, const std::vector<double>& latitud
       region ? std::vector<double>(static_cast<size_t>(box.rows), 1.0) : row_weights(box.rows, latitudes);
   for (int64_t b = 0; b < batch; ++b) {
     for (int64_t c = 0; c < C; ++c) {
-      double sum = 0;
+      double sum = 0, points = 0;
       for (int64_t h = 0; h < box.rows; ++h) {
         const int64_t first = (box.row + h) * W + box.column;
         const float* before = input + (b * grid.in_channels + persistent[c]) * H * W + first;
         const float* row = target + (b * C + c) * H * W + first;
-        double squares = 0;
+        const float* counts = mask ? mask + (b * C + c) * H * W + first : nullptr;
+        double squares = 0, there = 0;
         for (int64_t w = 0; w < box.columns; ++w) {
+          if (counts && counts[w] == 0) continue;
           const double d = static_cast<double>(before[w]) - static_cast<double>(row[w]);
-          squares += d * d;
+          squares += d * d, ++there;
         }
         sum += squares * weight[h];
+        points += there * weight[h];
       }
-      sums[c] += std::sqrt(sum / static_cast<double>(box.points()));
+      if (!mask) points = static_cast<double>(box.points());
+      if (points > 0) sums[c] += std::sqrt(sum / points);
     }
   }
 }

@@ -10,9 +10,10 @@ namespace isobar {
 
 /// Adds, for each channel of the target, the sum over the batch of the RMSE. input and target are
 /// [batch,channels,H,W]; `persistent`: which channel of the input each of the target's is.
-/// `net`: of images. `latitudes`: of its rows, {}: not known
+/// `mask` [batch,channels,H,W]: only where it is not 0; nullptr: everywhere. `net`: of images. `latitudes`:
+/// of its rows, {}: not known
 void add_persistence_rmse(const NetSpec& net, const std::vector<double>& latitudes, int64_t batch,
-                          const float* input, const float* target, const std::vector<int64_t>& persistent,
-                          std::vector<double>& sums);
+                          const float* input, const float* target, const float* mask,
+                          const std::vector<int64_t>& persistent, std::vector<double>& sums);
 
 }  // namespace isobar

@@ -15,6 +15,7 @@
 #include "model/backend/cuda/cuda_backend.h"
 #include "model/backend/cuda/executor.h"
 #include "model/backend/cuda/kernels/workspace.h"
+#include "model/backend/cuda/runtime/clocks.h"
 #include "model/backend/cuda/runtime/requirements.h"
 #include "model/comm/nccl/nccl_comm.h"
 #include "model/trace/cuda/op_tracer.h"
@@ -129,6 +130,16 @@ class GpuProcessor : public Processor {
   }
   void first_step_done() override { after_first_step_ = cuda::device_memory_in_use(); }
 
+  std::optional<double> mhz() const override {
+    const std::optional<ClockState> now = clocks_.read();
+    return now ? std::optional<double>(now->mhz) : std::nullopt;
+  }
+  EnergyCounters energy() const override {
+    if (!clocks_.why().empty()) return {{}, clocks_.why()};
+    if (shares_device_) return {{}, "ranks share a GPU, and it has one counter"};
+    return {{{"GPU", [this] { return clocks_.joules(); }}}, ""};
+  }
+
   std::vector<std::string> remarks() const override {
     std::vector<std::string> lines;
     for (const auto& use : backend_.attentions()) {
@@ -189,6 +200,7 @@ class GpuProcessor : public Processor {
   }
 
   const ComputeDevice device_;
+  const Clocks clocks_{bus_of(device_.index)};
   const int rank_;
   const int64_t before_;
   int64_t libraries_ = 0, begun_ = 0;

@@ -8,6 +8,7 @@
 #pragma once
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "model/backend/runner.h"
 #include "model/base/spec.h"
 #include "model/comm/comm.h"
+#include "model/engine/energy_meter.h"
 #include "model/nets/device_memory.h"
 #include "model/trace/device_records.h"
 
@@ -38,6 +40,10 @@ class Processor {  // a rank's memory, backend and executor
 
   /// To be told when the first step is over: what libraries take late is there from then on.
   virtual void first_step_done() {}
+
+  /// The device's clock now, MHz, and its counter of energy; a CPU's are its host's (host.h, energy_meter.h).
+  virtual std::optional<double> mhz() const { return std::nullopt; }
+  virtual EnergyCounters energy() const { return {}; }
 
   /// What a user should know of how this run computes, before its first step: a line each.
   virtual std::vector<std::string> remarks() const { return {}; }

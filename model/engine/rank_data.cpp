@@ -28,7 +28,7 @@ void require_what_is_read(const RunSpec& spec, const Plan& plan, const Dataset& 
   const std::vector<SampleTensor> given = set.tensors();
   for (const BatchTensor& t : plan.batch) {
     if (t.role == BatchRole::time) {
-      if (std::isnan(set.input_hours(0)))
+      if (std::isnan(set.hours(0, 0)))
         throw ConfigError(spec.file, key,
                           "has no times, and net.kind " + spec.net.kind() + " reads when its samples were",
                           "give files with a time axis (CF NetCDF or Zarr)");
@@ -41,6 +41,15 @@ void require_what_is_read(const RunSpec& spec, const Plan& plan, const Dataset& 
                              t.name + " of each sample, and the data give " +
                              (same == given.end() ? "none" : std::to_string(same->size) + " f32"));
   }
+}
+
+// What is predicted is read again where the data say what comes after it.
+void require_what_follows(const RunSpec& spec, const Dataset& set) {
+  for (int64_t i = 0; i < set.size(); ++i)
+    if (set.one_later(i) >= 0) return;
+  throw ConfigError(spec.file, "train.replay_capacity",
+                    "feeds predictions back, and no two samples of data.train are data.dt apart",
+                    "give longer files or a shorter data.dt, or leave the buffer out");
 }
 
 }  // namespace
@@ -59,16 +68,33 @@ RankData::RankData(const RunSpec& spec, const Plan& plan, int rank, const Statis
   // Only the first and the last stage of a pipeline read samples; all that share samples read the same.
   const bool reads = has(plan, OpKind::fetch);
   scores_ = (has(plan, OpKind::loss) || has(plan, OpKind::cross_entropy)) && at.tp == 0 && at.cp == 0;
-  if (reads)
-    train_loader_.emplace(*train_set_,
-                          LoaderOptions{batch, spec.micro_batches(), dp, at.dp, seed, spec.data.workers,
-                                        spec.data.prefetch, spec.data.shuffle});
+  replica_ = at.dp;
+  if (reads) {
+    LoaderOptions options{batch,
+                          spec.micro_batches(),
+                          dp,
+                          at.dp,
+                          seed,
+                          spec.data.workers,
+                          spec.data.prefetch,
+                          spec.data.shuffle};
+    if (spec.train.replay_capacity > 0) {
+      require_what_follows(spec, *train_set_);
+      options.choose = [schedule = replay_schedule()](int64_t step, int64_t i) mutable {
+        return schedule.at(step, i).sample;
+      };
+    }
+    train_loader_.emplace(*train_set_, std::move(options));
+  }
   require_what_is_read(spec, plan, *train_set_, "data.train");
   if (!spec.data.validates()) return;
   valid_set_ = open_dataset(spec.data, spec.data.valid, Split::valid, shape, known);
   require_what_is_read(spec, plan, *valid_set_, "data.valid");
   if (reads) valid_loader_.emplace(*valid_set_, LoaderOptions{batch, 1, dp, at.dp, seed, 0, 1, false, true});
-  replica_ = at.dp;
+}
+
+ReplaySchedule RankData::replay_schedule() const {
+  return {spec_, *train_set_, replica_ * spec_.micro_batch(), spec_.micro_batch()};
 }
 
 int64_t RankData::steps_per_epoch() const {

@@ -11,6 +11,7 @@
 #include "model/backend/batch_places.h"
 #include "model/base/spec.h"
 #include "model/data/loader.h"
+#include "model/data/replay_schedule.h"
 #include "model/engine/channels_of_data.h"
 #include "model/plan/plan.h"
 
@@ -37,6 +38,9 @@ class RankData {
   /// Samples at the end of this rank's part of a batch that only fill it
   int64_t validation_padding(int64_t batch) const;
   int64_t classes() const { return train_set_->shape().classes; }
+
+  /// What this rank's samples are drawn from, where spec.train has a replay buffer.
+  ReplaySchedule replay_schedule() const;
 
   /// The next batch is the step's first.
   void seek(int64_t step);

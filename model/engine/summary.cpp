@@ -16,6 +16,7 @@ MemoryRecord memory_of(const Plan& plan) {
   for (int k = 0; k < kBufferKinds; ++k)
     m.by_category[name_of(static_cast<BufferKind>(k))] = plan.memory.by_kind[k];
   m.by_category["loader"] = plan.memory.loader;
+  if (plan.memory.replay > 0) m.by_category["replay"] = plan.memory.replay;
   return m;
 }
 

@@ -14,12 +14,16 @@
 #include "model/base/signal_name.h"
 #include "model/base/step_tensor.h"
 #include "model/data/stats.h"
+#include "model/engine/curves.h"
 #include "model/engine/executor.h"
+#include "model/engine/field_picture.h"
 #include "model/engine/host.h"
 #include "model/engine/mpi_meeting.h"
 #include "model/engine/persistence.h"
 #include "model/engine/processor.h"
 #include "model/engine/rank_data.h"
+#include "model/engine/rank_metrics.h"
+#include "model/engine/replay_buffer.h"
 #include "model/engine/result_log.h"
 #include "model/engine/run_text.h"
 #include "model/engine/signals.h"
@@ -35,6 +39,7 @@
 #include "model/inference/params.h"
 #include "model/inference/schedule_lr.h"
 #include "model/nets/build.h"
+#include "model/nets/memory_ladder.h"
 
 namespace isobar {
 namespace {
@@ -65,11 +70,17 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     log_start();  // before anything slow
     const Statistics known = statistics();
     data_.emplace(spec, plan_, mpi.rank(), known.mean.empty() ? nullptr : &known);
+    if (spec.run.tensorboard && log_.on()) curves_ = Curves(spec.run.out);
+    curves_.name(data_->channels().targets);
     say_header();
     weighted_.train = with_channel_loss(spec, data_->net_channels().targets);
     weighted_.train.latitudes = data_->latitudes();
     say_weights();
-    processor_ = make_processor(device_, weighted_, plan_, mpi, threads_, !options.trace.empty());
+    with_memory_advice([&] {
+      processor_ = make_processor(device_, weighted_, plan_, mpi, threads_, !options.trace.empty());
+      if (plan_.memory.replay > 0) replay_.emplace(spec, plan_, data_->replay_schedule());
+    });
+    metrics_.emplace(plan_, *processor_, mpi, device_.gpu);
     backend_ = &processor_->backend();
     executor_ = &processor_->runner();
     executor_->keep(train_program_, true);
@@ -80,6 +91,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (spec.train.ema_valid) executor_->keep(exchange_program_);
     if (const auto about = processor_->describe(); !about.is_null()) log_.write(DeviceRecord{about});
     for (const std::string& line : processor_->remarks()) say(line);
+    if (spec.run.tensorboard && FieldPicture::exists(spec)) picture_.emplace(spec, plan_);
     if (spec.train.jacobian_samples > 0) jacobian_.emplace(spec, plan_, mpi, threads_);
     watch_.follow(executor_);
   }
@@ -109,7 +121,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         best = validate(done);
       const bool last = done == spec_.train.steps || !early_.reason.empty();
       best &= spec_.train.checkpoint_best;
-      if (best || (save > 0 && (last || done % save == 0))) checkpoint(done, best);
+      const bool saves = best || (save > 0 && (last || done % save == 0));
+      if (saves) checkpoint(done, best);
+      if (done - first > kWarmup && (last || saves || (valid > 0 && done % valid == 0))) tell_ranks(done);
     }
     if (!early_.reason.empty()) say("stopped after step " + std::to_string(done) + ": " + early_.reason);
     if (trace_) {
@@ -142,6 +156,22 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (options_.quiet || (mpi_.rank() != 0 && !options_.every_rank)) return;
     const auto printing = slow_.begin("printing");  // a pipe may be full
     std::printf("%s\n", line.c_str());
+  }
+
+  // What does not fit says what would save how much.
+  template <class Allocate>
+  void with_memory_advice(const Allocate& allocate) const {
+    const auto advised = [&](const OutOfMemory& e) {
+      const std::string ladder = to_text(memory_ladder(spec_, workspace_of(device_, spec_, threads_)));
+      return e.what() + (ladder.empty() ? "" : "; each by itself, a rank: " + ladder);
+    };
+    try {
+      allocate();
+    } catch (const DeviceOutOfMemory& e) {
+      throw DeviceOutOfMemory(advised(e));
+    } catch (const OutOfMemory& e) {
+      throw OutOfMemory(advised(e));
+    }
   }
 
   void say_weights() const {
@@ -193,6 +223,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (options_.every_rank) say(place_text(spec_.layout, mpi_.rank(), mpi_.size()));
     say(header_text(spec_, f));
     if (resume_) say(text_of(*resume_) + "\n");
+    if (resume_ && spec_.train.replay_capacity > 0)
+      say("the replay buffer's predictions are not in checkpoints: the data's states stand in for them\n");
   }
 
   /// First values or a checkpoint. Returns the step to go on from.
@@ -240,6 +272,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const bool longer = step > 0 && spec_.rollout_at(step) != spec_.rollout_at(step - 1);
     if (step == first + kWarmup || step == first || longer) {
       executor_->reset_op_times();
+      metrics_->reset();
       step_seconds_.clear();
       timed_seconds_ = 0;
     }
@@ -250,8 +283,11 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
           const auto reading = slow_.begin("reading samples");
           const double waited = data_->next(to).wait_s;
           if (!backend_->fetch_is_hidden()) wait += waited;
+          if (replay_) replay_->fill(step, to.floats("input"));
         },
-        step + 1 < spec_.train.steps);
+        step + 1 < spec_.train.steps &&
+            spec_.train.replay_capacity == 0);  // else it may read this prediction
+    metrics_->begin_step();
     const double lr = learning_rate(spec_.train, step, plateau_);
     float* scalars = on_host(plan_.scalars);
     scalars[kLearningRate] = static_cast<float>(lr);
@@ -266,10 +302,15 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     (*executor_)(length <= shorter_.size() ? shorter_[length - 1] : train_program_,
                  static_cast<int32_t>(step));
     backend_->download({plan_.metrics, plan_.grad_norm2, plan_.scalars});
+    if (replay_) {
+      backend_->download({plan_.replayed});
+      replay_->take(step, on_host(plan_.replayed));
+    }
     const int64_t t1 = now_ns();
     if (trace_) trace_->end(step, t0, t1);
     const double seconds = static_cast<double>(t1 - t0) * 1e-9;
     step_seconds_.push_back(seconds);
+    metrics_->add(seconds, wait);
     if (executor_->times_ops() || (trace_ && trace_->watched())) timed_seconds_ += seconds;
 
     const float* metrics = on_host(plan_.metrics);
@@ -298,6 +339,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       (of_fields() ? record.rmse : of_classes() ? record.accuracy : record.mae) = metrics[errors().first];
       if (scaled_) record.loss_scale = scale, record.skipped = skipped;
       log_.write_step(record);
+      curves_.add(record);
     }
     if ((step + 1) % spec_.train.log_every == 0 || step + 1 == spec_.train.steps) {
       const double spent = static_cast<double>(t1 - started_) * 1e-9 / static_cast<double>(step + 1 - first);
@@ -325,12 +367,15 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     std::vector<double> all(sums.size(), 0.0);
     for (int64_t k = 0; k < steps; ++k)
       add_persistence_rmse(spec_.net, weighted_.train.latitudes, samples, batch.at("input"),
-                           batch.at(step_tensor("target", k)), persistent, all);
+                           batch.at(step_tensor("target", k)),
+                           spec_.masks_targets() ? batch.at(step_tensor("mask", k)) : nullptr, persistent,
+                           all);
     for (size_t c = 0; c < sums.size(); ++c) sums[c] += all[c] / static_cast<double>(steps);
   }
 
   /// Whether the loss is the lowest so far.
   bool validate(int64_t step) {
+    metrics_->pause();
     const int64_t t0 = now_ns(), channels = errors().count;
     const int64_t batches = data_->validation_batches();
     std::vector<double> sums(plan_.metrics.count, 0.0);
@@ -340,13 +385,14 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                          std::find(persistent.begin(), persistent.end(), -1) == persistent.end();
     std::vector<double> persistence(channels, 0.0);
     std::vector<double> frequency(most_frequent_ ? 0 : data_->classes(), 0.0);
-    int64_t padding = 0;
+    int64_t padding = 0, at = 0;
     backend_->on_fetch([&](int32_t, const BatchPlaces& to) {
       const auto reading = slow_.begin("reading samples of the validation");
       const Batch batch = data_->next_validation(to);
       const int64_t own = spec_.micro_batch() - padding;
       if (jacobian_ && mpi_.rank() == 0 && !sampled_) jacobian_->sample(batch.at("input"), own);
       if (!data_->scores()) return;
+      if (picture_ && at == 0) picture_->take_truth(batch.at("target"));
       if (persist) add_persistence(own, batch, persistent, persistence);
       if (!frequency.empty())
         for (int64_t b = 0; b < own; ++b) frequency.at(static_cast<size_t>(batch.at("target")[b])) += 1;
@@ -357,14 +403,15 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     const auto times = executor_->op_times();
     const bool averaged = spec_.train.ema_valid;
     if (averaged) (*executor_)(exchange_program_, 0);
-    for (int64_t i = 0; i < batches; ++i) {
-      padding = data_->validation_padding(i);
+    for (; at < batches; ++at) {
+      padding = data_->validation_padding(at);
       float* scalars = on_host(plan_.scalars);
       scalars[kTraining] = 0;
       scalars[kPadding] = static_cast<float>(padding);
       backend_->upload({plan_.scalars});
       (*executor_)(eval_program_, 0);
       backend_->download({plan_.metrics});
+      if (picture_ && at == 0) picture_->take_prediction(*backend_);
       const float* metrics = on_host(plan_.metrics);
       // The loss op's weight is that of one micro-batch of a training step.
       for (size_t c = 0; c < sums.size(); ++c)
@@ -402,6 +449,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     else
       (of_fields() ? record.rmse : record.mae).assign(first, first + channels);
     log_.write(record);
+    curves_.add(record);
+    if (picture_) curves_.add_picture(step, picture_->png(mpi_));
     last_valid_ = {.step = step, .loss = sums[0], .baseline_accuracy = most_frequent_};
     (of_fields() ? last_valid_->rmse : of_classes() ? last_valid_->accuracy : last_valid_->mae) = *first;
     char line[160], against[64] = "";
@@ -419,6 +468,14 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       say(line);
     }
     return best;
+  }
+
+  void tell_ranks(int64_t step) {
+    const RanksRecord ranks = metrics_->report(step, *executor_);
+    log_.write(ranks);
+    curves_.add(ranks, spec_.train.global_batch);
+    const std::string text = ranks.text();
+    if (!text.empty()) say("ranks after step " + std::to_string(step) + ": " + text);
   }
 
   // Of what rank 0 has seen, to the last bit, on every rank: rates and ends must not part.
@@ -445,6 +502,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
 
   void checkpoint(int64_t step, bool best = false) {
     if (spec_.run.out.empty() || saved_ == step) return;
+    metrics_->pause();
     const int64_t t0 = now_ns();
     backend_->download({plan_.params_all, plan_.adam_m, plan_.adam_v});
     if (some_halves()) backend_->download({plan_.params16_all});
@@ -486,6 +544,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const Resume* resume_;
   const Mpi& mpi_;
   ResultLog& log_;
+  Curves curves_;
   const int threads_;
   const ComputeDevice device_;
   const std::string micro_batch_;  // how it was chosen
@@ -496,12 +555,15 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   std::unique_ptr<Processor> processor_;
   Backend* backend_ = nullptr;
   Runner* executor_ = nullptr;
+  std::optional<RankMetrics> metrics_;
+  std::optional<ReplayBuffer> replay_;
   std::optional<TracedSteps> trace_;
   std::vector<double> step_seconds_, persistence_;
   double timed_seconds_ = 0;  // of those steps whose ops were timed
   Plateau plateau_;
   EarlyStop early_;
   std::optional<TrackedJacobian> jacobian_;
+  std::optional<FieldPicture> picture_;
   int64_t saved_ = -1;    // the step of the last checkpoint
   bool sampled_ = false;  // the first validation has shown it its samples
   double final_loss_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <stdexcept>
 
 #include "model/backend/cpu/kernels.h"
 #include "model/base/error.h"
@@ -27,6 +28,10 @@ RunSpec alone(const RunSpec& trained, int64_t batch) {
   s.train.intense_weights = trained.train.intense_weights;
   s.train.huber_delta = trained.train.huber_delta;
   s.policy.amp = trained.policy.amp;
+  if (trained.masks_targets()) {  // which is of files
+    s.data = trained.data;
+    if (s.data.train.empty()) s.data.train = s.data.valid;
+  }
   return s;
 }
 
@@ -101,19 +106,31 @@ Forecaster::Shape Forecaster::input() const {
   return {at->sample / (out.height * out.width), out.height, out.width};
 }
 
+std::optional<GridBox> Forecaster::region() const {
+  return predicted_region(spec_.net);
+}
+
 Forecaster::Shape Forecaster::output() const {
-  if (!predicted_region(spec_.net)) return {patches_.channels, patches_.height, patches_.width};
+  if (!region()) return {patches_.channels, patches_.height, patches_.width};
   const Images& grid = *spec_.net.images();
   return {patches_.channels, grid.img_height, grid.img_width};
 }
 
-void Forecaster::operator()(const float* input, const float* target, float* prediction) {
+void Forecaster::operator()(const float* input, const float* target, float* prediction, const float* mask) {
+  if (reads_mask() != (mask != nullptr))
+    throw std::logic_error("Forecaster: the net was trained " + std::string(mask ? "without" : "with") +
+                           " a mask of what counts");
   compute(
-      eval_, [&](float* to, int64_t count) { std::copy_n(input, count, to); }, target, prediction);
+      eval_, [&](float* to, int64_t count) { std::copy_n(input, count, to); }, target, mask, prediction);
+}
+
+bool Forecaster::reads_mask() const {
+  return std::any_of(plan_.batch.begin(), plan_.batch.end(),
+                     [](const BatchTensor& t) { return t.role == BatchRole::mask; });
 }
 
 void Forecaster::operator()(const Fill& input, float* prediction) {
-  compute(predict_, input, nullptr, prediction);
+  compute(predict_, input, nullptr, nullptr, prediction);
 }
 
 bool Forecaster::reads_times() const {
@@ -121,7 +138,8 @@ bool Forecaster::reads_times() const {
                      [](const BatchTensor& t) { return t.role == BatchRole::time; });
 }
 
-void Forecaster::compute(const InOrder& ops, const Fill& input, const float* target, float* prediction) {
+void Forecaster::compute(const InOrder& ops, const Fill& input, const float* target, const float* mask,
+                         float* prediction) {
   if (reads_times() && static_cast<int64_t>(hours_.size()) < batch())
     throw ConfigError("", "net.kind", spec_.net.kind() + " reads the times of its samples, and got none",
                       "forecast from files with a time axis (isobar forecast --data)");
@@ -134,7 +152,7 @@ void Forecaster::compute(const InOrder& ops, const Fill& input, const float* tar
       if (t.role == BatchRole::input)
         input(to.floats(t.name), batch() * t.sample);
       else if (target != nullptr)
-        std::copy_n(target, batch() * t.sample, to.floats(t.name));
+        std::copy_n(t.role == BatchRole::mask ? mask : target, batch() * t.sample, to.floats(t.name));
     }
   });
   run_in_order(plan_, ops, backend_);
@@ -156,7 +174,7 @@ void Forecaster::take(float* prediction) const {
   const int64_t C = patches_.channels, H = patches_.height, W = patches_.width, p = patches_.patch;
   const std::byte* from = backend_.at(predicted_);
   const DType type = plan_.buffers[predicted_.buffer].dtype;
-  if (const std::optional<GridBox> region = predicted_region(spec_.net)) {
+  if (const std::optional<GridBox> region = this->region()) {
     const Shape out = output();
     std::fill_n(prediction, batch() * out.size(), std::numeric_limits<float>::quiet_NaN());
     for (int64_t row = 0; row < batch() * region->points(); ++row) {

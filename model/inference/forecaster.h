@@ -10,6 +10,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "model/backend/cpu/cpu_backend.h"
@@ -30,7 +31,9 @@ class Forecaster {
   Forecaster& operator=(const Forecaster&) = delete;
   /// input [batch, in, H, W], target and prediction [batch, out, H, W], all normalised. Of a net that
   /// classifies the target is the class, [batch], and the prediction the logits, [batch, classes].
-  void operator()(const float* input, const float* target, float* prediction);
+  /// `mask` [batch, out, H, W], of a net trained with one (reads_mask): 1 where the target counts, else 0.
+  void operator()(const float* input, const float* target, float* prediction, const float* mask = nullptr);
+  bool reads_mask() const;
   /// Writes the batch's input, so many numbers, to where the net reads it.
   using Fill = std::function<void(float* input, int64_t count)>;
   /// The same prediction to the last bit, without the ops that only the loss needs.
@@ -52,12 +55,15 @@ class Forecaster {
     int64_t size() const { return channels * height * width; }
   };
   Shape input() const;  // of a sample
-  /// … and of a prediction: NaN where the net predicts nothing (predicted_region)
+  /// … and of a prediction: NaN where the net predicts nothing
   Shape output() const;
+  /// Of a net that predicts for a part of its grid: that part
+  std::optional<GridBox> region() const;
 
  private:
   Forecaster(const RunSpec& spec, int64_t batch, int threads);  // without weights
-  void compute(const InOrder& ops, const Fill& input, const float* target, float* prediction);
+  void compute(const InOrder& ops, const Fill& input, const float* target, const float* mask,
+               float* prediction);
   void take(float* prediction) const;  // out of the patches that it lies in
   float* floats(const View& v) const { return reinterpret_cast<float*>(backend_.at(v)); }
 

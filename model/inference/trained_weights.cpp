@@ -42,6 +42,11 @@ std::optional<TrainedWeights::Factors> TrainedWeights::factors_of(const std::str
   return Factors{a->second, b->second, a->first, b->first};
 }
 
+int64_t TrainedWeights::adapters() const {
+  return std::count_if(model_.tensors().begin(), model_.tensors().end(),
+                       [&](const auto& t) { return factors_of(t.first).has_value(); });
+}
+
 std::vector<double> TrainedWeights::values_of(const std::string& name) const {
   const SafetensorsReader& file = average_ && average_->tensors().contains(name) ? *average_ : model_;
   const StoredTensor& t = file.tensors().at(name);
@@ -69,6 +74,11 @@ std::vector<float> TrainedWeights::merged(const std::string& name) const {
   return {w.begin(), w.end()};
 }
 
+std::vector<float> TrainedWeights::base(const std::string& name) const {
+  const std::vector<double> w = values_of(name);
+  return {w.begin(), w.end()};
+}
+
 void TrainedWeights::load(const Plan& plan, float* params) const {
   load_weights(plan, model_, "", params);
   if (average_) load_weights(plan, *average_, "", params, Absent::stays);
@@ -87,15 +97,13 @@ int64_t TrainedWeights::write(const std::filesystem::path& to) const {
   const std::filesystem::path temp = to.string() + ".tmp";
   create_safetensors(temp, tensors, model_.metadata());
   const SafetensorsWriter out(temp, tensors, model_.metadata());
-  int64_t adapters = 0;
   for (const Tensor& t : tensors) {
     const std::vector<float> values = merged(t.name);
     out.write(t.name, 0, static_cast<int64_t>(values.size()), values.data());
-    adapters += factors_of(t.name) ? 1 : 0;
   }
   out.sync();
   std::filesystem::rename(temp, to);
-  return adapters;
+  return adapters();
 }
 
 }  // namespace isobar

@@ -20,9 +20,13 @@ class TrainedWeights {
   /// Of a file that holds all of them
   TrainedWeights(const std::filesystem::path& file, double scale) : model_(file), scale_(scale) {}
 
+  std::string path() const { return model_.path().string(); }
+  int64_t adapters() const;  // tensors that have one
   bool averaged() const { return average_.has_value(); }
   /// A tensor with its adapter's product, if it has one, added in f64.
   std::vector<float> merged(const std::string& name) const;
+  /// Without it; or what an adapter has.
+  std::vector<float> base(const std::string& name) const;
   /// Throws ConfigError naming the parameter that is missing or has another shape.
   void load(const Plan& plan, float* params) const;
   /// As a safetensors file with the metadata of the checkpoint's. Returns how many had an adapter.

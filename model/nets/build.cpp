@@ -14,6 +14,17 @@
 #include "model/plan/work.h"
 
 namespace isobar {
+namespace {
+
+// Of those who read the input: each entry may hold as many predicted times as the net reads.
+int64_t replay_bytes(const RunSpec& spec, const Plan& plan) {
+  const bool reads = plan.replayed && std::any_of(plan.ops.begin(), plan.ops.end(), [&](const Op& op) {
+                       return op.kind == OpKind::fetch && op.writes.at(0);  // the input comes first
+                     });
+  return reads ? spec.train.replay_capacity * spec.history() * plan.replayed.count * size_of(DType::f32) : 0;
+}
+
+}  // namespace
 
 Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace, bool input_gradient) {
   validate(spec);
@@ -42,6 +53,7 @@ Plan build_plan(const RunSpec& spec, int rank, const Workspace& workspace, bool 
   const bool reads =
       std::any_of(plan.ops.begin(), plan.ops.end(), [](const Op& op) { return op.kind == OpKind::fetch; });
   plan.memory.loader = reads ? slots * batch : 0;
+  plan.memory.replay = replay_bytes(spec, plan);
   place(plan);
   return plan;
 }

@@ -6,21 +6,8 @@
 
 namespace isobar {
 
-ChunkEmitter::ChunkEmitter(Emission& e, Net& net, Parameters& params, const Stages& stages)
-    : e_(e),
-      b_(e.b),
-      net_(net),
-      params_(params),
-      streams_(net.streams()),
-      ports_(ports_of(net)),
-      same_(shared_gradients()),
-      doors_(b_, stages, streams_, same_),
-      roll_(net.roll_out()),
-      feedback_(roll_ ? roll_->feedback() : std::vector<Stream>{}),
-      flows_(streams_.size()) {}
-
-std::vector<ChunkEmitter::Ports> ChunkEmitter::ports_of(const Net& net) {
-  std::vector<Ports> ports(net.parts().size());
+std::vector<PartPorts> ports_of(const Net& net) {
+  std::vector<PartPorts> ports(net.parts().size());
   for (int i = 0; i < static_cast<int>(net.streams().size()); ++i) {
     ports[net.streams()[i].from].gives.push_back(i);
     ports[net.streams()[i].to].takes.push_back(i);
@@ -29,15 +16,29 @@ std::vector<ChunkEmitter::Ports> ChunkEmitter::ports_of(const Net& net) {
 }
 
 // A part that works in place makes one memory of the gradients of two streams, and so on through the net.
-std::vector<int> ChunkEmitter::shared_gradients() const {
-  std::vector<int> same(streams_.size());
+std::vector<int> shared_gradients(const Net& net) {
+  const std::vector<PartPorts> ports = ports_of(net);
+  std::vector<int> same(net.streams().size());
   std::iota(same.begin(), same.end(), 0);
-  for (size_t part = 0; part < ports_.size(); ++part)
-    for (size_t i = 0; i < ports_[part].takes.size(); ++i)
-      if (const int given = net_.parts()[part]->in_place(i); given >= 0)
-        same[ports_[part].gives[given]] = same[ports_[part].takes[i]];
+  for (size_t part = 0; part < ports.size(); ++part)
+    for (size_t i = 0; i < ports[part].takes.size(); ++i)
+      if (const int given = net.parts()[part]->in_place(i); given >= 0)
+        same[ports[part].gives[given]] = same[ports[part].takes[i]];
   return same;
 }
+
+ChunkEmitter::ChunkEmitter(Emission& e, Net& net, Parameters& params, const Stages& stages)
+    : e_(e),
+      b_(e.b),
+      net_(net),
+      params_(params),
+      streams_(net.streams()),
+      ports_(ports_of(net)),
+      same_(shared_gradients(net)),
+      doors_(b_, stages, streams_, same_),
+      roll_(net.roll_out()),
+      feedback_(roll_ ? roll_->feedback() : std::vector<Stream>{}),
+      flows_(streams_.size()) {}
 
 // ---- forward ----
 
@@ -59,6 +60,7 @@ int ChunkEmitter::forward(const Stage& stage, const std::string& name) {
   for (int i = 0; i < static_cast<int>(streams_.size()); ++i)
     if (stage.leaves(streams_[i])) doors_.send_forward(stage, i, flows_[i].x, flows_[i].y);
   if (stage.is_last && !e_.roll.last) hand_on(stage);
+  if (stage.is_last && b_.plan.replayed) keep_replayed();
   b_.end();
   return r;
 }
@@ -76,6 +78,23 @@ void ChunkEmitter::read_before(const Stage& stage) {
 
 void ChunkEmitter::hand_on(const Stage& stage) {
   if (!stage.is_first) doors_.pass_round(stage, Pass::forward, true, feedback_[0], roll_->predicted());
+}
+
+// ---- from one optimizer step to a later one ----
+
+void ChunkEmitter::keep_replayed() {
+  const View& from = roll_->predicted();
+  const InPart here(b_, feedback_[0].from);
+  const bool same = b_.plan.buffers[from.buffer].dtype == DType::f32;
+  Attrs a{.m = 1, .n = from.count};
+  if (same) a.extent[0] = a.extent[1] = a.extent[2] = 1;
+  b_.emit(same ? OpKind::copy : OpKind::cast, "replay/keep", a, {from}, {b_.plan.replayed});
+}
+
+void ChunkEmitter::hand_round_replayed(const Stages& stages) {
+  for (const Stage& s : stages.list())
+    if (b_.plan.replayed && s.is_last != s.is_first)
+      doors_.pass_round(s, Pass::forward, s.is_last, feedback_[0], b_.plan.replayed);
 }
 
 // In a buffer of its own: it outlives the routine, or a transfer reads it.
@@ -135,6 +154,7 @@ std::vector<Flow> ChunkEmitter::inputs(int part) const {
 
 void ChunkEmitter::run_forward(const Stage& stage, int part, const std::vector<Flow>& in, Forward how) {
   const InPart here(b_, part);
+  e_.in_f32(net_.parts()[part]->in_f32());
   const std::vector<int>& gives = ports_[part].gives;
   how.lies = [&](size_t i) { return destination(stage, gives[i]); };
   std::vector<Flow> out = net_.parts()[part]->forward(in, how);
@@ -201,6 +221,7 @@ void ChunkEmitter::arrive(const Stage& stage, int stream, bool accumulate) {
   const Flow& flow = flows_[stream];
   if (!flow.y) return;
   const InPart here(b_, s.from);
+  e_.in_f32(net_.parts()[s.from]->in_f32());
   if (flow.bias) {
     const int64_t D = flow.bias.count;
     b_.emit(OpKind::column_sum, flow.linear + "/backward_bias",
@@ -223,6 +244,7 @@ void ChunkEmitter::recompute(const Stage& stage, int32_t from, int32_t to) {
 
 void ChunkEmitter::run_backward(int part) {
   const InPart here(b_, part);
+  e_.in_f32(net_.parts()[part]->in_f32());
   std::vector<Gradient> out, in;
   for (const int i : ports_[part].gives) out.push_back(gradients_[i]);
   for (const int i : ports_[part].takes) in.push_back({.dx = gradients_[i].dx});

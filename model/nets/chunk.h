@@ -16,6 +16,13 @@
 
 namespace isobar {
 
+struct PartPorts {  // streams of a part, by index into Plan::streams
+  std::vector<int> takes, gives;
+};
+std::vector<PartPorts> ports_of(const Net& net);
+/// By stream: the first one whose gradient lies in the same memory.
+std::vector<int> shared_gradients(const Net& net);
+
 class ChunkEmitter {
  public:
   ChunkEmitter(Emission& e, Net& net, Parameters& params, const Stages& stages);
@@ -26,22 +33,20 @@ class ChunkEmitter {
   int backward(const Stage& stage, const std::string& name, bool accumulate, bool reduce);
   /// Of the backward that was emitted last: those of all micro-batches postpone the same products.
   int backward_weight(const Stage& stage, const std::string& name, bool accumulate, bool reduce);
+  /// Of the routine that is open: what the last forward put into Plan::replayed goes round to the first
+  /// stage.
+  void hand_round_replayed(const Stages& stages);
 
  private:
   struct Final {  // a part whose gradients are final after so many weight gradients of a split backward
     size_t after;
     int part;
   };
-  struct Ports {  // streams of a part, by index into Plan::streams
-    std::vector<int> takes, gives;
-  };
-
   void read_before(const Stage& stage);
   void hand_on(const Stage& stage);
+  void keep_replayed();
   void find_next_gradient(const Stage& stage);
   void hand_back(const Stage& stage);
-  static std::vector<Ports> ports_of(const Net& net);
-  std::vector<int> shared_gradients() const;
   void fetch(const Stage& stage);
   View destination(const Stage& stage, int stream);
   std::vector<Flow> inputs(int part) const;
@@ -58,8 +63,8 @@ class ChunkEmitter {
   Net& net_;
   Parameters& params_;
   const std::vector<Stream>& streams_;
-  const std::vector<Ports> ports_;  // by part
-  const std::vector<int> same_;     // by stream: the one whose gradient lies in the same memory
+  const std::vector<PartPorts> ports_;  // by part
+  const std::vector<int> same_;         // by stream: the one whose gradient lies in the same memory
   Doors doors_;
   RollOut* const roll_;                 // nullptr: the step stands alone
   const std::vector<Stream> feedback_;  // one, or none

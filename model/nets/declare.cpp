@@ -30,6 +30,7 @@ bool Declare::frozen(const std::vector<Param>& pieces) const {
 
 void Declare::tensor(View& v, bool matrix, std::vector<Param> pieces, Held held, bool multiplied) {
   const bool freezes = frozen(pieces);
+  matrix = matrix && !f32_;
   if (list_) {
     if (held == Held::second_of_two) return;
     for (const Param& p : pieces) b_.plan.tensors.push_back({p.name, p.shape, freezes});
@@ -170,6 +171,7 @@ void Declare::section(const Section& s, TensorCut cut, const Stage& stage,
   for (part_ = stage.first; part_ < stage.end; ++part_) {
     const InPart here(b_, part_);
     params_.part(part_);
+    f32_ = parts[part_]->in_f32();
     parts[part_]->declare(*this);
   }
 }

@@ -58,7 +58,7 @@ class Declare {
   const bool fp8_;
   bool list_ = false;  // what is asked for: the list, or …
   TensorCut cut_ = TensorCut::whole;
-  bool matrix_ = false, frozen_ = false;  // … what is of this section
+  bool matrix_ = false, frozen_ = false, f32_ = false;  // … what is of this section
   int part_ = 0;
   std::priority_queue<std::pair<int64_t, int64_t>> written_;  // minus elements and replica: least on top
 };

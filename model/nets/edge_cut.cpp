@@ -31,6 +31,11 @@ void add_returned(EdgeCut& c) {
 
 }  // namespace
 
+bool EdgeCut::reads_halo(int64_t first, int64_t count) const {
+  const auto next = std::lower_bound(at_the_cut.begin(), at_the_cut.end(), first);
+  return next != at_the_cut.end() && *next < first + count;
+}
+
 std::vector<EdgeCut> cut_edges(const EdgeSet& all, const std::vector<int64_t>& sender_parts,
                                const std::vector<int64_t>& receiver_parts) {
   const size_t ranks = sender_parts.size();
@@ -45,7 +50,9 @@ std::vector<EdgeCut> cut_edges(const EdgeSet& all, const std::vector<int64_t>& s
     c.edges = all.receiver_offsets[static_cast<size_t>(receivers[r + 1])] - c.first_edge;
     for (int64_t e = c.first_edge; e < c.first_edge + c.edges; ++e) {
       const int32_t s = all.senders[static_cast<size_t>(e)];
-      if (s < senders[r] || s >= senders[r + 1]) c.halo.push_back(s);
+      if (s >= senders[r] && s < senders[r + 1]) continue;
+      c.halo.push_back(s);
+      c.at_the_cut.push_back(e - c.first_edge);
     }
     c.cut_edges = static_cast<int64_t>(c.halo.size());
     std::sort(c.halo.begin(), c.halo.end());

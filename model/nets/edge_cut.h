@@ -26,12 +26,15 @@ struct EdgeCut {
   std::vector<int32_t> halo;                   // in the whole's numbers: by rank, then by number
   std::vector<int32_t> sent;                   // its own that others read, from 0: by rank, then by number
   std::vector<int64_t> receive, send;          // of both, rows from and to each rank
-  int64_t cut_edges = 0;                       // its edges whose sender lies elsewhere
+  int64_t cut_edges = 0;                       // its edges whose sender lies elsewhere …
+  std::vector<int64_t> at_the_cut;             // … and which those are, counted from its first
   int64_t halo_of_all = 0;                     // of all ranks together
   int64_t fewest_edges = 0, fewest_nodes = 0;  // of any rank
   /// Of a table of its own senders' rows, the halo's and those that come back: which make up each of its own
   std::vector<int32_t> returned_offsets, returned_rows;
   int64_t table() const { return senders + static_cast<int64_t>(halo.size()); }
+  /// Whether any of these edges, counted from its first, reads the halo.
+  bool reads_halo(int64_t first, int64_t count) const;
 };
 
 /// One for each rank; parts: nodes of each rank, in order

@@ -115,33 +115,34 @@ void GraphMlp::norm(const std::string& pass, int64_t rows, const View& residual,
 
 // ---- backward ----
 
-View GraphMlp::backward(const View& dh, int64_t rows) {
+View GraphMlp::backward(const View& dh, int64_t rows, const std::string& piece, const View& first) {
   View dy = dh;
   const Attrs of_result{
       .m = rows, .n = shape_.out, .accumulate = e_.accumulates(), .eps = static_cast<float>(shape_.eps)};
   const View bias = b_.grad(biases_.back());
   if (shape_.norm) {
     dy = e_.operand(path_ + ".dx", e_.act, rows * shape_.out);
-    b_.emit(OpKind::norm_residual_backward, path_ + "/norm/backward", of_result,
+    b_.emit(OpKind::norm_residual_backward, path_ + "/norm" + piece + "/backward", of_result,
             {x_, mean_, rstd_, gamma_, dh}, {dy, b_.grad(gamma_), b_.grad(beta_), bias});
   } else {
-    b_.emit(OpKind::column_sum, layer(linears_.size()) + "/backward_bias", of_result, {dy}, {bias});
+    b_.emit(OpKind::column_sum, layer(linears_.size()) + piece + "/backward_bias", of_result, {dy}, {bias});
   }
   const bool again = e_.spec.policy.recompute == "selective";
   for (size_t i = linears_.size(); i-- > 0;) {
     const std::string n = std::to_string(i);
     if (again) {
       g_[i] = b_.scratch(path_ + ".g" + n, e_.act, rows * held(i));
-      b_.emit(OpKind::activation, layer(i) + "/silu/recompute", rows_of(rows, i), {u_[i]}, {g_[i]});
+      b_.emit(OpKind::activation, layer(i) + "/silu" + piece + "/recompute", rows_of(rows, i), {u_[i]},
+              {g_[i]});
     }
     const View dg = b_.scratch(path_ + ".dg" + n, e_.act, rows * held(i));
-    layers_.linear_backward_input(layer(i + 1), linears_[i], dy, dg, rows);
+    layers_.linear_backward_input(layer(i + 1) + piece, linears_[i], dy, dg, rows);
     // The weight gradient runs under the reduction of the input gradient.
-    if (cut_axis(i + 1) == 0) layers_.result(layer(i + 1) + "/backward_input", dg);
-    layers_.linear_backward_weight(layer(i + 1), linears_[i], g_[i], dy, rows);
-    const View du = e_.split ? e_.operand(path_ + ".du" + n, e_.act, dg.count) : dg;
-    b_.emit(OpKind::activation_backward, layer(i) + "/silu/backward", rows_of(rows, i), {u_[i], dg},
-            {du, b_.grad(biases_[i])});
+    if (cut_axis(i + 1) == 0) layers_.result(layer(i + 1) + piece + "/backward_input", dg);
+    layers_.linear_backward_weight(layer(i + 1) + piece, linears_[i], g_[i], dy, rows);
+    const View du = i == 0 && first ? first : e_.split ? e_.operand(path_ + ".du" + n, e_.act, dg.count) : dg;
+    b_.emit(OpKind::activation_backward, layer(i) + "/silu" + piece + "/backward", rows_of(rows, i),
+            {u_[i], dg}, {du, b_.grad(biases_[i])});
     dy = du;
   }
   return dy;

@@ -50,7 +50,9 @@ class GraphMlp {
 
   // ---- backward ----
   /// Gradient of the result, act -> that of first()'s, act. All parameters but the first weights' are done.
-  View backward(const View& dh, int64_t rows);
+  /// `piece` of the rows ("/chunk2"), whose gradient goes to `du`; {}: all rows, and it has a place of its
+  /// own
+  View backward(const View& dh, int64_t rows, const std::string& piece = "", const View& du = {});
   /// dx [rows, width] (+)= du W_i, of the type of dx, and the gradient of W_i, du^T x; `add` needs f32
   void backward_operand(size_t operand, const View& x, const View& du, const View& dx, int64_t rows,
                         bool add) const;

@@ -115,6 +115,7 @@ class GlobeHead : public NetPart {
         loss_(e_, at_, image_predicted(n, 1)),
         mlp_(e_, at_, "head", "head", {{"0", D_}}, to_channels(net.shape, n.out_channels)) {}
   void set_target(const View& v) { target_ = v; }
+  void set_mask(const View& v) { mask_ = v; }
 
   void declare(Declare& d) override { mlp_.declare(d); }
   View door(size_t) override {
@@ -129,12 +130,12 @@ class GlobeHead : public NetPart {
     x_ = as_act(e_, "head/cast", "head.x", in[0].x, true);
     mlp_.first("/forward", {x_}, at_.rows, true);
     pred_ = mlp_.rest("/forward", at_.rows, true);
-    loss_.forward(pred_, target_);
+    loss_.forward(pred_, target_, mask_);
     return {};
   }
 
   void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
-    const View du = mlp_.backward(loss_.backward(pred_, target_), at_.rows);
+    const View du = mlp_.backward(loss_.backward(pred_, target_, mask_), at_.rows);
     mlp_.backward_operand(0, x_, du, in[0].dx, at_.rows, false);
   }
 
@@ -149,7 +150,7 @@ class GlobeHead : public NetPart {
   const int64_t D_;
   PixelLoss loss_;
   GraphMlp mlp_;
-  View target_, x_, pred_;
+  View target_, mask_, x_, pred_;
 };
 
 std::string globe_step_path(int64_t i) {
@@ -194,12 +195,15 @@ class Graphcast : public Net {
       if (to < decode) stream("edges", to - 1, to, level_.edges);
     }
     stream("grid", decode, decode + 1, net.grid);
-    batch_ = image_batch(read_, image_predicted(n, 1), at, decode + 1);
+    batch_ = image_batch(e.spec, read_, image_predicted(n, 1), at, decode + 1);
     metrics_ = image_metrics(image_predicted(n, 1));
   }
   Attrs fetch() const override { return image_attrs(read_, at_); }
   void fetched(size_t tensor, const View& v) override {
-    tensor == 0 ? embed_->set_input(v) : head_->set_target(v);
+    const BatchRole role = batch_[tensor].role;
+    role == BatchRole::input  ? embed_->set_input(v)
+    : role == BatchRole::mask ? head_->set_mask(v)
+                              : head_->set_target(v);
   }
 
  private:

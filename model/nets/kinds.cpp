@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "model/nets/aurora/aurora.h"
+#include "model/nets/aurora/published.h"
 #include "model/nets/balance.h"
 #include "model/nets/graphcast.h"
 #include "model/nets/legal_layout.h"
@@ -32,6 +33,11 @@ std::unique_ptr<Net> make_net(Emission& e, const Sharding& at) {
   return e.spec.net.visit([&](const auto& n) { return make_net(n, e, at); });
 }
 
+PublishedForm published_form(const NetSpec& net, const std::vector<Tensor>& own) {
+  if (net.kind() == AuroraSpec::kKind) return published_form(net.aurora(), own);
+  return {};  // they were published in no other form
+}
+
 // ---- cuts ----
 
 namespace {
@@ -53,6 +59,8 @@ std::vector<double> work_of_parts(const NetSpec& net, size_t parts) {
 }  // namespace
 
 std::vector<int32_t> cuts_of(const NetSpec& net, int64_t stages) {
+  if (net.kind() == AuroraSpec::kKind)
+    if (std::vector<int32_t> placed = placed_cuts(net.aurora(), stages); !placed.empty()) return placed;
   const std::vector<Part> parts = parts_of(net);
   const auto inner = static_cast<int64_t>(parts.size()) - 2;
   const auto end = static_cast<int32_t>(parts.size());

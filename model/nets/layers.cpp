@@ -17,6 +17,7 @@ Emission::Emission(Builder& b, const RunSpec& spec)
     : b(b),
       spec(spec),
       act(act_of(spec)),
+      amp(act),
       split(spec.policy.schedule == "zb-h1"),
       tf32_(spec.policy.amp == "tf32") {}
 
@@ -30,7 +31,7 @@ void Emission::backward_begins(bool accumulate) {
 
 View Emission::operand(const std::string& name, DType t, int64_t count) {
   if (!split) return b.scratch(name, t, count);
-  const auto [it, fresh] = operands_.try_emplace(name);
+  const auto [it, fresh] = operands_.try_emplace({name, count});
   if (fresh) it->second = b.saved(name, t, count);
   return it->second;
 }
@@ -90,28 +91,28 @@ void Layers::linear_forward(const std::string& path, const Linear& l, const View
   b_.emit(
       OpKind::gemm, path,
       {.m = rows, .n = l.out, .k = l.in, .trans_b = true, .accumulate = add, .tf32 = e_.tf32_, .fp8 = l.fp8},
-      {x, b_.weight(l.weight), bias}, {y});
+      {x, e_.weight(l.weight), bias}, {y});
   if (!l.adapter) return;
   const auto& [a, b, scale] = *l.adapter;
   const View t = b_.scratch(path + ".lora.t", e_.act, rows * a.out);
   b_.emit(OpKind::gemm, path + "/lora_A",
           {.m = rows, .n = a.out, .k = a.in, .trans_b = true, .tf32 = e_.tf32_, .scale = scale},
-          {x, b_.weight(a.weight), View{}}, {t});
+          {x, e_.weight(a.weight), View{}}, {t});
   b_.emit(OpKind::gemm, path + "/lora_B",
           {.m = rows, .n = b.out, .k = b.in, .trans_b = true, .accumulate = true, .tf32 = e_.tf32_},
-          {t, b_.weight(b.weight), View{}}, {y});
+          {t, e_.weight(b.weight), View{}}, {y});
 }
 
 void Layers::linear_backward_input(const std::string& path, const Linear& l, const View& dy, const View& dx,
                                    int64_t rows, bool add) const {
   b_.emit(OpKind::gemm, path + "/backward_input",
           {.m = rows, .n = l.in, .k = l.out, .accumulate = add, .tf32 = e_.tf32_, .fp8 = l.fp8},
-          {dy, b_.weight(l.weight), View{}}, {dx});
+          {dy, e_.weight(l.weight), View{}}, {dx});
   if (!l.adapter) return;
   const Linear& a = l.adapter->a;
   b_.emit(OpKind::gemm, path + "/lora_A/backward_input",
           {.m = rows, .n = a.in, .k = a.out, .accumulate = true, .tf32 = e_.tf32_},
-          {adapter_gradient(path, l, dy), b_.weight(a.weight), View{}}, {dx});
+          {adapter_gradient(path, l, dy), e_.weight(a.weight), View{}}, {dx});
 }
 
 // s dy B: of what A gives
@@ -122,7 +123,7 @@ View Layers::adapter_gradient(const std::string& path, const Linear& l, const Vi
   dt = e_.operand(path + ".lora.dt", e_.act, rows * a.out);
   b_.emit(OpKind::gemm, path + "/lora_B/backward_input",
           {.m = rows, .n = b.in, .k = b.out, .tf32 = e_.tf32_, .scale = scale},
-          {dy, b_.weight(b.weight), View{}}, {dt});
+          {dy, e_.weight(b.weight), View{}}, {dt});
   return dt;
 }
 
@@ -131,12 +132,16 @@ void Layers::adapter_backward_weight(const std::string& path, const Linear& l, c
                                      int64_t rows) const {
   const auto& [a, b, scale] = *l.adapter;
   const auto known = e_.adapter_gradients_.find(l.adapter.get());
-  const View dt = known != e_.adapter_gradients_.end() ? known->second : adapter_gradient(path, l, dy);
+  // What the input's gradient left is of these rows or, where dy is a rank's part of them, of all; after rows
+  // in several runs it is of the last run alone, and made again.
+  const bool covers = known != e_.adapter_gradients_.end() && known->second.count * l.out >= dy.count * a.out;
+  const View dt = covers ? known->second : adapter_gradient(path, l, dy);
+  e_.adapter_gradients_.erase(l.adapter.get());  // a next use of this linear has rows of its own
   const int64_t own = x.count / l.in;
   const View t = e_.operand(path + ".lora.t", e_.act, own * a.out);
   b_.emit(OpKind::gemm, path + "/lora_A/recompute",
           {.m = own, .n = a.out, .k = a.in, .trans_b = true, .tf32 = e_.tf32_, .scale = scale},
-          {x, b_.weight(a.weight), View{}}, {t});
+          {x, e_.weight(a.weight), View{}}, {t});
   put_off_or_emit(path + "/lora_B", b, t, dy, rows);
   put_off_or_emit(path + "/lora_A", a, x, dt, rows);
 }

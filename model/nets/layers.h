@@ -63,12 +63,18 @@ class Emission {
 
   Builder& b;
   const RunSpec& spec;
-  const DType act;     // of activations: what matrix products read and write
+  DType act;           // of activations: what matrix products read and write; of the part that is emitted
+  const DType amp;     // … of the run: f32 parts of it apart (NetPart::in_f32)
   const bool split;    // weight gradients have a routine of their own
   RollStep roll;       // of the routine that is open
   double dropout = 0;  // of hidden states: the net's to set
   bool input_gradient =
       false;  // the first part goes on to the gradient of what it reads (Plan::input_gradient)
+
+  /// What is emitted next is of such a part.
+  void in_f32(bool part) { act = part ? DType::f32 : amp; }
+  /// As a matrix product of this part reads it.
+  View weight(const View& param) const { return act == DType::f32 ? param : b.weight(param); }
 
   void backward_begins(bool accumulate);
   bool accumulates() const { return accumulate_; }        // backward adds to the gradients
@@ -86,6 +92,7 @@ class Emission {
 
  private:
   friend class Layers;
+  friend class AddsToGradients;
   struct Postponed {
     std::string path;
     const Linear* linear;
@@ -99,7 +106,21 @@ class Emission {
   bool accumulate_ = false;
   std::map<const Adapter*, View> adapter_gradients_;  // of what A gives, of the backward that is open
   std::vector<Postponed> postponed_;
-  std::map<std::string, View> operands_;  // saved ones, by name
+  std::map<std::pair<std::string, int64_t>, View> operands_;  // saved ones, by name and elements
+};
+
+/// While it lives, backward adds to the gradients if `adds`, whatever the routine does: an earlier piece of
+/// the same rows has written them. Not for a split backward pass.
+class AddsToGradients {
+ public:
+  AddsToGradients(Emission& e, bool adds) : e_(e), before_(e.accumulate_) { e.accumulate_ = before_ || adds; }
+  ~AddsToGradients() { e_.accumulate_ = before_; }
+  AddsToGradients(const AddsToGradients&) = delete;
+  AddsToGradients& operator=(const AddsToGradients&) = delete;
+
+ private:
+  Emission& e_;
+  const bool before_;
 };
 
 /// The layers over one grid of rows.

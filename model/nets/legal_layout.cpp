@@ -62,6 +62,10 @@ void check_layout(const RunSpec& s) {
                       "ulysses gives each of " + str(l.cp) + " ranks as many heads, and net.num_kv_heads / " +
                           "layout.tp is " + str(heads),
                       Legality::nearest(l.cp, heads, cuts_heads_of_tp) + ", or use another policy.cp_kind");
+  check.refuse_unless(n.only_stages == 0 || l.pp * l.vpp == 1 || l.pp * l.vpp == n.only_stages, "layout.pp",
+                      "and layout.vpp make " + str(l.pp * l.vpp) + " stages, and the net's placement has " +
+                          str(n.only_stages),
+                      "set it to " + str(n.only_stages) + ", or net.placement to balanced");
   const auto deep_enough = [&](int64_t pp) { return stages_fill(n, pp, l.vpp); };
   check.refuse_unless(deep_enough(l.pp), "layout.pp",
                       str(l.pp) + " stages of " + str(l.vpp) + " chunks need as many parts, the net has " +
@@ -69,8 +73,8 @@ void check_layout(const RunSpec& s) {
                       Legality::nearest(l.pp, n.inner_parts, deep_enough));
   const int64_t m = s.micro_batches();
   const bool interleaved = s.policy.schedule == "interleaved", zero_bubble = s.policy.schedule == "zb-h1";
-  const ZeroBubbleNeeds has = zero_bubble_needs(l.pp, s.policy.recompute != "none", s.policy.zero,
-                                                s.policy.main_grads_dtype == "fp32");
+  const ZeroBubbleNeeds has =
+      zero_bubble_needs(l.pp, s.policy.recomputes(), s.policy.zero, s.policy.main_grads_dtype == "fp32");
   check.refuse_unless(l.vpp == 1 || l.pp > 1, "layout.vpp", "needs a pipeline: layout.pp is 1",
                       "set layout.vpp to 1");
   check.refuse_unless(l.vpp == 1 || interleaved, "policy.schedule",
@@ -80,13 +84,19 @@ void check_layout(const RunSpec& s) {
   check.refuse_unless(!rolls || runs_rollouts(s.policy.schedule), "policy.schedule",
                       s.policy.schedule + " runs no roll-outs, and train.rollout is " + str(s.train.rollout),
                       "use 1f1b or gpipe, with layout.vpp 1");
+  check.refuse_unless(
+      s.train.replay_capacity == 0 || m == 1, "policy.micro_batch",
+      "makes " + str(m) + " micro-batches, and a replay buffer takes what a step predicts from one",
+      "lower train.global_batch to layout.dp * policy.micro_batch, or raise layout.dp");
   // It would run, holding more memory than 1f1b to fill bubbles that are not there.
   check.refuse_unless(!zero_bubble || has.pipeline, "policy.schedule",
                       "zb-h1 fills a pipeline's bubbles, and layout.pp is 1", "set it to 1f1b");
-  check.refuse_unless(!zero_bubble || has.activations, "policy.recompute",
+  const bool chunked = s.policy.recompute == "none";  // then it is edge chunks that recompute
+  check.refuse_unless(!zero_bubble || has.activations, chunked ? "policy.edge_chunks" : "policy.recompute",
                       "zb-h1 needs the activations again for its late weight gradients, and " +
-                          s.policy.recompute + " recomputation throws them away",
-                      "set it to none, or policy.schedule to 1f1b");
+                          (chunked ? "an edge chunk" : s.policy.recompute + " recomputation") +
+                          " throws them away",
+                      std::string("set it to ") + (chunked ? "1" : "none") + ", or policy.schedule to 1f1b");
   check.refuse_unless(!interleaved || l.vpp > 1 || l.pp == 1, "policy.schedule",
                       "interleaved needs several chunks a stage", "set layout.vpp to 2 or more, or use 1f1b");
   check.refuse_unless(

@@ -25,6 +25,7 @@ struct NetLimits {
   int64_t tokens;                // of its coarsest grid
   int64_t bands = 0;             // context parallelism cuts no finer than so many; 0: than tokens
   int64_t inner_parts;           // between its ends: at least one for each chunk of a pipeline
+  int64_t only_stages = 0;       // chunks of a pipeline that its placement has; 0: any number
   std::string no_tp = "";        // why tensor parallelism cannot cut its layers; "": it can
   std::string no_cp = "";        // why context parallelism cannot cut its tokens; "": it can
   std::string no_sequence = "";  // … sequence parallelism its rows
@@ -56,6 +57,7 @@ inline bool sequence_cuts(const NetLimits& n, int64_t micro_batch, int64_t cp, i
 }
 /// A part between the ends for each chunk of each stage; one stage alone has the ends.
 inline bool stages_fill(const NetLimits& n, int64_t pp, int64_t vpp) {
+  if (n.only_stages > 0 && pp * vpp > 1) return pp * vpp == n.only_stages;
   return pp * vpp <= std::max<int64_t>(1, n.inner_parts);
 }
 /// Interleaved chunks take turns by pp micro-batches (Narayanan 2021).

@@ -28,15 +28,28 @@ View EdgeUpdate::forward(const std::string& pass, const View& edges, const View&
                          const View& receivers, const View& residual, const View& y, bool keep) {
   x_[kEdge] = edges, x_[kSender] = senders, x_[kReceiver] = receivers;
   const int64_t rows = batch_ * at_.edges, H = mlp_.hidden();
-  const View of_sender = sender_table(pass, senders);
-  const View u = mlp_.first(pass, {edges}, rows, keep);
-  const View of_receiver = b_.scratch(path_ + ".receiver", e_.act, batch_ * at_.receivers * H);
-  mlp_.product(pass, kReceiver, receivers, of_receiver, batch_ * at_.receivers);
-  b_.emit(OpKind::gather, path_ + "/gather" + pass, edge_rows(H),
-          {u, of_sender, at_.sender(), of_receiver, at_.receiver()}, {u});
-  mlp_.rest(pass, rows, keep);
+  const std::vector<Chunk> pieces = chunks();
+  const bool whole = pieces.empty();
+  const SenderTable table = begin_sender_table(pass, senders, keep && !whole);
+  table_ = table.rows;
+  const View u = whole ? mlp_.first(pass, {edges}, rows, keep) : View{};
+  of_receiver_ = b_.hold(path_ + ".receiver", e_.act, batch_ * at_.receivers * H, keep && !whole);
+  mlp_.product(pass, kReceiver, receivers, of_receiver_, batch_ * at_.receivers);
+  if (whole) {
+    finish_sender_table(pass, table);
+    b_.emit(OpKind::gather, path_ + "/gather" + pass, edge_rows(H),
+            {u, table_, at_.sender(), of_receiver_, at_.receiver()}, {u});
+    mlp_.rest(pass, rows, keep);
+  }
   const View messages = b_.scratch(path_ + ".messages", e_.act, rows * D_);
-  mlp_.norm(pass, rows, residual, messages, y, keep);
+  if (whole) mlp_.norm(pass, rows, residual, messages, y, keep);
+  bool waits = !whole;
+  for (const Chunk& c : pieces) {
+    if (waits && c.reads_halo) finish_sender_table(pass, table), waits = false;
+    chunk_forward(c, pass);
+    mlp_.norm(c.piece + pass, c.count, rows_of(c, residual, D_), rows_of(c, messages, D_), rows_of(c, y, D_),
+              false);
+  }
   const View sums = b_.hold(path_ + ".sums", e_.act, batch_ * at_.receivers * D_, keep);
   b_.emit(OpKind::segment_sum, path_ + "/segment_sum" + pass, edge_rows(D_),
           {messages, at_.receiver_offsets(), View{}}, {sums});
@@ -46,79 +59,186 @@ View EdgeUpdate::forward(const std::string& pass, const View& edges, const View&
 void EdgeUpdate::backward(const View& dsum, const View& edges, bool add_edges, const View& senders,
                           bool add_senders, const View& receivers) {
   const int64_t rows = batch_ * at_.edges, H = mlp_.hidden();
-  const View dh = b_.scratch(path_ + ".dmessages", e_.act, rows * D_);
-  b_.emit(OpKind::gather, path_ + "/segment_sum/backward", edge_rows(D_),
-          {add_edges ? edges : View{}, dsum, at_.receiver()}, {dh});
-  const View du = mlp_.backward(dh, rows);
-  // Of what was gathered: the sum over the edges of each node
-  const View of_sender = sender_sums(du);
+  View du;
+  if (chunks().empty()) {
+    const View dh = b_.scratch(path_ + ".dmessages", e_.act, rows * D_);
+    b_.emit(OpKind::gather, path_ + "/segment_sum/backward", edge_rows(D_),
+            {add_edges ? edges : View{}, dsum, at_.receiver()}, {dh});
+    du = mlp_.backward(dh, rows);
+  } else {
+    du = chunks_backward(dsum, edges, add_edges);
+  }
+  // Of what was gathered: the sum over the edges of each node. What other ranks' edges add to a sender comes
+  // under the products of the edges' own operand.
+  const Sums of_senders = begin_sender_sums(du);
   const View of_receiver = e_.operand(path_ + ".dreceiver", e_.act, batch_ * at_.receivers * H);
   b_.emit(OpKind::segment_sum, path_ + "/gather/backward_receiver", edge_rows(H),
           {du, at_.receiver_offsets(), View{}}, {of_receiver});
   mlp_.backward_operand(kEdge, x_[kEdge], du, edges, rows, add_edges);
+  const View of_sender = finish_sender_sums(of_senders);
   mlp_.backward_operand(kSender, x_[kSender], of_sender, senders, batch_ * at_.senders, add_senders);
   mlp_.backward_operand(kReceiver, x_[kReceiver], of_receiver, receivers, batch_ * at_.receivers, true);
 }
 
+// ---- in chunks ----
+
+std::vector<EdgeUpdate::Chunk> EdgeUpdate::chunks() const {
+  const int64_t n = std::min(e_.spec.policy.edge_chunks, at_.edges);
+  std::vector<Chunk> out;
+  if (e_.spec.policy.edge_chunks == 1) return out;
+  const EdgeCut* const cut = at_.cut();
+  for (int64_t b = 0; b < batch_; ++b)
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t first = i * at_.edges / n, count = (i + 1) * at_.edges / n - first;
+      out.push_back({(batch_ > 1 ? "/sample" + std::to_string(b) : "") + "/chunk" + std::to_string(i), b,
+                     first, count, cut && cut->reads_halo(first, count)});
+    }
+  std::stable_partition(out.begin(), out.end(), [](const Chunk& c) { return !c.reads_halo; });
+  return out;
+}
+
+void EdgeUpdate::chunk_forward(const Chunk& c, const std::string& pass) {
+  const int64_t H = mlp_.hidden(), rows = at_.table(), receivers = at_.receivers;
+  const View u = mlp_.first(c.piece + pass, {rows_of(c, x_[kEdge], D_)}, c.count, false);
+  const View table = table_.slice(c.sample * rows * H, (c.reads_halo ? rows : at_.senders) * H);
+  b_.emit(
+      OpKind::gather, path_ + "/gather" + c.piece + pass, {.m = c.count, .n = H, .batch = 1},
+      {u, table, at_.sender().slice(c.first, c.count),
+       of_receiver_.slice(c.sample * receivers * H, receivers * H), at_.receiver().slice(c.first, c.count)},
+      {u});
+  mlp_.rest(c.piece + pass, c.count, false);
+}
+
+View EdgeUpdate::chunks_backward(const View& dsum, const View& edges, bool add_edges) {
+  const int64_t H = mlp_.hidden();
+  const View du = b_.scratch(path_ + ".du", e_.act, batch_ * at_.edges * H);
+  bool adds = false;
+  for (const Chunk& c : chunks()) {
+    chunk_forward(c, "/recompute");
+    mlp_.norm(c.piece + "/recompute", c.count, {}, {}, {}, false);
+    const View dh = b_.scratch(path_ + ".dmessages", e_.act, c.count * D_);
+    b_.emit(OpKind::gather, path_ + "/segment_sum" + c.piece + "/backward",
+            {.m = c.count, .n = D_, .batch = 1},
+            {add_edges ? rows_of(c, edges, D_) : View{},
+             dsum.slice(c.sample * at_.receivers * D_, at_.receivers * D_),
+             at_.receiver().slice(c.first, c.count)},
+            {dh});
+    const AddsToGradients further(e_, adds);
+    mlp_.backward(dh, c.count, c.piece, rows_of(c, du, H));
+    adds = true;
+  }
+  return du;
+}
+
 // ---- the senders' side ----
 
-View EdgeUpdate::sender_table(const std::string& pass, const View& senders) {
+// An exchange brings the rows of all samples at once, those of a rank together, sample by sample: the rows of
+// one sample go straight to their places in its table, those of more are laid there.
+
+EdgeUpdate::SenderTable EdgeUpdate::begin_sender_table(const std::string& pass, const View& senders,
+                                                       bool keep) {
   const int64_t own = at_.senders, rows = at_.table(), H = mlp_.hidden();
-  const View table = b_.scratch(path_ + ".sender", e_.act, batch_ * rows * H);
   const EdgeCut* const cut = at_.cut();
-  const bool apart = rows > own && batch_ > 1;
+  const bool whole = !cut || cut->halo_of_all == 0, apart = rows > own && batch_ > 1;
+  const int64_t sent = whole ? 0 : static_cast<int64_t>(cut->sent.size()), halo = rows - own;
+  // What leaves and what arrives lie behind the table: they have to stay for as long as the table is waited
+  // for, or what takes their place waits for the exchange.
+  const View all = b_.hold(path_ + ".sender", e_.act, batch_ * (rows + sent + (apart ? halo : 0)) * H, keep);
+  const View table = all.slice(0, batch_ * rows * H), leaving = all.slice(table.count, batch_ * sent * H),
+             arriving = apart ? all.slice(table.count + leaving.count, batch_ * halo * H) : View{};
   const View mine =
       apart ? b_.scratch(path_ + ".sender.own", e_.act, batch_ * own * H) : table.slice(0, batch_ * own * H);
   mlp_.product(pass, kSender, senders, mine, batch_ * own);
-  if (apart) spread(path_ + "/halo/own" + pass, mine, own, table, rows);
-  if (!cut || cut->halo_of_all == 0) return table;
-  const auto sent = static_cast<int64_t>(cut->sent.size());
-  const View leaving = b_.scratch(path_ + ".halo.leaving", e_.act, std::max<int64_t>(1, batch_ * sent * H));
-  if (sent > 0)
-    b_.emit(OpKind::gather, path_ + "/halo/pack" + pass, {.m = batch_ * sent, .n = H, .batch = batch_},
-            {View{}, mine, at_.sent(), View{}, View{}}, {leaving});
-  for (int64_t b = 0; b < batch_; ++b)
-    exchange(path_ + "/halo" + of_sample(b) + pass, leaving.slice(b * sent * H, sent * H), cut->send,
-             table.slice((b * rows + own) * H, (rows - own) * H), cut->receive);
-  return table;
+  if (whole) return {table, {}};
+  each_peer(cut->send, [&](const std::string& peer, int64_t first, int64_t n) {
+    b_.emit(OpKind::gather, path_ + "/halo/pack" + peer + pass, {.m = batch_ * n, .n = H, .batch = batch_},
+            {View{}, mine, at_.sent().slice(first, n), View{}, View{}},
+            {leaving.slice(batch_ * first * H, batch_ * n * H)});
+  });
+  exchange(path_ + "/halo" + pass, leaving, cut->send, apart ? arriving : table.slice(mine.count, halo * H),
+           cut->receive);
+  if (apart) lay(path_ + "/halo/own" + pass, {mine, 0, own}, {table, 0, rows}, own);
+  return {table, arriving};
 }
 
-View EdgeUpdate::sender_sums(const View& du) {
+void EdgeUpdate::finish_sender_table(const std::string& pass, const SenderTable& begun) {
+  if (!begun.arriving) return;
+  each_peer(at_.cut()->receive, [&](const std::string& peer, int64_t first, int64_t n) {
+    lay(path_ + "/halo/lay" + peer + pass, {begun.arriving, batch_ * first, n},
+        {begun.rows, at_.senders + first, at_.table()}, n);
+  });
+}
+
+EdgeUpdate::Sums EdgeUpdate::begin_sender_sums(const View& du) {
   const int64_t own = at_.senders, rows = at_.table(), H = mlp_.hidden();
   const View sums = e_.operand(path_ + ".dsender", e_.act, batch_ * own * H);
   const EdgeCut* const cut = at_.cut();
-  const bool whole = !cut || cut->halo_of_all == 0;
-  const int64_t sent = whole ? 0 : static_cast<int64_t>(cut->sent.size()), all = rows + sent;
-  const View table = whole ? sums : b_.scratch(path_ + ".dsender.table", e_.act, batch_ * all * H);
-  const bool apart = sent > 0 && batch_ > 1;
+  const bool whole = !cut || cut->halo_of_all == 0, apart = !whole && batch_ > 1;
+  const int64_t sent = whole ? 0 : static_cast<int64_t>(cut->sent.size()), halo = rows - own;
+  const View all = whole ? sums
+                         : b_.scratch(path_ + ".dsender.table", e_.act,
+                                      batch_ * (rows + sent + (apart ? halo + sent : 0)) * H);
+  const View table = all.slice(0, batch_ * (whole ? own : rows + sent) * H);
   const View here = apart ? b_.scratch(path_ + ".dsender.here", e_.act, batch_ * rows * H)
                           : table.slice(0, batch_ * rows * H);
   b_.emit(OpKind::segment_sum, path_ + "/gather/backward_sender", edge_rows(H),
           {du, at_.sender_offsets(), at_.by_sender()}, {here});
-  if (whole) return sums;
-  if (apart) spread(path_ + "/halo/backward_own", here, rows, table, all);
-  for (int64_t b = 0; b < batch_; ++b)
-    exchange(path_ + "/halo" + of_sample(b) + "/backward", table.slice((b * all + own) * H, (rows - own) * H),
-             cut->receive, table.slice((b * all + rows) * H, sent * H), cut->send);
+  if (whole) return {sums, {}, {}};
+  if (!apart) {
+    exchange(path_ + "/halo/backward", table.slice(own * H, halo * H), cut->receive,
+             table.slice(rows * H, sent * H), cut->send);
+    return {sums, table, {}};
+  }
+  const View leaving = all.slice(table.count, batch_ * halo * H),
+             arriving = all.slice(table.count + leaving.count, batch_ * sent * H);
+  each_peer(cut->receive, [&](const std::string& peer, int64_t first, int64_t n) {
+    lay(path_ + "/halo/backward_pack" + peer, {here, own + first, rows}, {leaving, batch_ * first, n}, n);
+  });
+  exchange(path_ + "/halo/backward", leaving, cut->receive, arriving, cut->send);
+  lay(path_ + "/halo/backward_own", {here, 0, rows}, {table, 0, rows + sent}, rows);
+  return {sums, table, arriving};
+}
+
+View EdgeUpdate::finish_sender_sums(const Sums& begun) {
+  if (!begun.table) return begun.sums;
+  const int64_t rows = at_.table(), H = mlp_.hidden(), all = begun.table.count / batch_ / H;
+  if (begun.arriving)
+    each_peer(at_.cut()->send, [&](const std::string& peer, int64_t first, int64_t n) {
+      lay(path_ + "/halo/backward_lay" + peer, {begun.arriving, batch_ * first, n},
+          {begun.table, rows + first, all}, n);
+    });
   b_.emit(OpKind::segment_sum, path_ + "/halo/backward_sum", {.m = batch_ * all, .n = H, .batch = batch_},
-          {table, at_.returned_offsets(), at_.returned_rows()}, {sums});
-  return sums;
+          {begun.table, at_.returned_offsets(), at_.returned_rows()}, {begun.sums});
+  return begun.sums;
 }
 
 void EdgeUpdate::exchange(const std::string& path, const View& from, const std::vector<int64_t>& send,
                           const View& to, const std::vector<int64_t>& receive) const {
   Attrs a{.group = cp_group_};
-  for (const int64_t rows : send) a.send.push_back(rows * mlp_.hidden());
-  for (const int64_t rows : receive) a.receive.push_back(rows * mlp_.hidden());
+  for (const int64_t rows : send) a.send.push_back(batch_ * rows * mlp_.hidden());
+  for (const int64_t rows : receive) a.receive.push_back(batch_ * rows * mlp_.hidden());
   b_.emit(OpKind::all_to_all, path, a, {from}, {to}, Lane::cp);
 }
 
-void EdgeUpdate::spread(const std::string& path, const View& x, int64_t rows, const View& y,
-                        int64_t y_rows) const {
-  const int64_t n = rows * mlp_.hidden();
+void EdgeUpdate::each_peer(const std::vector<int64_t>& rows, const OfPeer& with) {
+  const bool several = std::count(rows.begin(), rows.end(), 0) + 1 < static_cast<int64_t>(rows.size());
+  int64_t first = 0;
+  for (size_t r = 0; r < rows.size(); first += rows[r++])
+    if (rows[r] > 0) with(several ? "/rank" + std::to_string(r) : "", first, rows[r]);
+}
+
+void EdgeUpdate::lay(const std::string& path, const Rows& x, const Rows& y, int64_t n) const {
+  const int64_t H = mlp_.hidden();
+  const auto view = [&](const Rows& t) {
+    return t.table.slice(t.first * H, ((batch_ - 1) * t.of_sample + n) * H);
+  };
   b_.emit(OpKind::copy, path,
-          {.m = 1, .n = n, .extent = {batch_, 1, 1}, .from = {n, 0, 0}, .to = {y_rows * mlp_.hidden(), 0, 0}},
-          {x}, {y});
+          {.m = 1,
+           .n = n * H,
+           .extent = {batch_, 1, 1},
+           .from = {x.of_sample * H, 0, 0},
+           .to = {y.of_sample * H, 0, 0}},
+          {view(x)}, {view(y)});
 }
 
 // ---- the step ----

@@ -9,8 +9,10 @@
 // downstream nodes: it makes no more, and the gradients of its upstream MLP are zero.
 //
 // Where the graph is cut over ranks (edge_cut.h) an EdgeUpdate brings the halo's rows as products, which a
-// sender's own rank has made once, while the edges' own product is made; sums go back the same way.
+// sender's own rank has made once, while the edges' own product is made; sums go back under its backward
+// products.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,8 @@ class EdgeUpdate {
   /// act.
   View forward(const std::string& pass, const View& edges, const View& senders, const View& receivers,
                const View& residual, const View& y, bool keep);
+  // With policy.edge_chunks edges go through in pieces, those first that read no halo. Kept are only the
+  // products of the nodes, of which each piece is computed again when its turn comes in the backward pass.
   /// dsum: gradient of what forward returned, act. Those of the streams, all f32: `edges` comes with that of
   /// y where that was there (add), else it is written, as is that of the senders where `add_senders` is not.
   void backward(const View& dsum, const View& edges, bool add_edges, const View& senders, bool add_senders,
@@ -40,15 +44,45 @@ class EdgeUpdate {
 
  private:
   static constexpr size_t kEdge = 0, kSender = 1, kReceiver = 2;
-  /// Products of the senders that the edges read: this rank's own and, where the graph is cut, the halo's
-  View sender_table(const std::string& pass, const View& senders);
-  /// Sums of du over the edges of each own sender, those of other ranks' edges among them
-  View sender_sums(const View& du);
-  std::string of_sample(int64_t b) const { return batch_ > 1 ? std::to_string(b) : ""; }
+  /// A run of the edges of a sample.
+  struct Chunk {
+    std::string piece;  // "/chunk2", "/sample1/chunk2"
+    int64_t sample, first, count;
+    bool reads_halo;
+  };
+  std::vector<Chunk> chunks() const;
+  View rows_of(const Chunk& c, const View& edges, int64_t n) const {
+    return edges ? edges.slice((c.sample * at_.edges + c.first) * n, c.count * n) : View{};
+  }
+  /// The MLP up to its norm. Reads x_, table_ and of_receiver_.
+  void chunk_forward(const Chunk& c, const std::string& pass);
+  /// Gradient of what first() gives, of all edges
+  View chunks_backward(const View& dsum, const View& edges, bool add_edges);
+  /// Products of the senders that the edges read: this rank's own and, where the graph is cut, the halo's,
+  /// of which those of several samples come to `arriving` and are in place once finished
+  struct SenderTable {
+    View rows, arriving;
+  };
+  SenderTable begin_sender_table(const std::string& pass, const View& senders, bool keep);
+  void finish_sender_table(const std::string& pass, const SenderTable& begun);
+  /// Sums of du over the edges of each own sender, those of other ranks' edges among them, which `table`
+  /// (absent: there are none) brings once begun, of several samples by way of `arriving`
+  struct Sums {
+    View sums, table, arriving;
+  };
+  Sums begin_sender_sums(const View& du);
+  View finish_sender_sums(const Sums& begun);
   void exchange(const std::string& path, const View& from, const std::vector<int64_t>& send, const View& to,
                 const std::vector<int64_t>& receive) const;
-  /// Rows of each sample, of tables of so many rows
-  void spread(const std::string& path, const View& x, int64_t rows, const View& y, int64_t y_rows) const;
+  /// Of each rank that has any: what its ops are called, its first row among those of all, and how many
+  using OfPeer = std::function<void(const std::string& peer, int64_t first, int64_t n)>;
+  static void each_peer(const std::vector<int64_t>& rows, const OfPeer& with);
+  /// n rows of each sample, from and to tables of so many
+  struct Rows {
+    View table;
+    int64_t first, of_sample;
+  };
+  void lay(const std::string& path, const Rows& x, const Rows& y, int64_t n) const;
   Attrs edge_rows(int64_t n) const;
   Emission& e_;
   Builder& b_;
@@ -57,7 +91,8 @@ class EdgeUpdate {
   const int64_t batch_, D_;
   const int cp_group_;
   GraphMlp mlp_;
-  View x_[3];  // what forward read
+  View x_[3];                 // what forward read
+  View table_, of_receiver_;  // products of the nodes
 };
 
 /// A part: streams down, up, intra, boundary in; the same out, of the last step down alone.

@@ -126,7 +126,7 @@ class Head : public NetPart {
     pred_ = b_.saved("pred", e_.act, at_.rows * out_);
     layers_.linear_forward("head/linear/forward", linear_, x_, pred_, at_.rows, linear_.bias);
     if (!classes_) {
-      loss_.forward(pred_, target_);
+      loss_.forward(pred_, target_, View{});
       return {};
     }
     dlogits_ = b_.saved("dlogits", e_.act, at_.rows * out_);
@@ -135,7 +135,7 @@ class Head : public NetPart {
   }
 
   void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
-    const View dpred = classes_ ? dlogits_ : loss_.backward(pred_, target_);
+    const View dpred = classes_ ? dlogits_ : loss_.backward(pred_, target_, View{});
     b_.emit(OpKind::column_sum, "head/linear/backward_bias",
             {.m = at_.rows, .n = out_, .accumulate = e_.accumulates()}, {dpred}, {b_.grad(linear_.bias)});
     layers_.linear_backward_input("head/linear", linear_, dpred, in[0].dx, at_.rows);

@@ -38,6 +38,8 @@ class NetPart {
   const std::string& path() const { return path_; }
 
   virtual void declare(Declare& d) = 0;
+  /// Whether it computes in f32 whatever policy.amp says: then it takes and gives streams of f32.
+  virtual bool in_f32() const { return false; }
   /// What it takes -> what it gives, both in the order of Plan::streams.
   virtual std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) = 0;
   /// `out`: gradients of what it gives. `in[i].dx`: where that of the i-th stream it takes is to lie, which
@@ -66,7 +68,7 @@ class NetPart {
 class RollOut {
  public:
   virtual ~RollOut() = default;
-  /// From the last part of a step to the first of the next: {}: there is one step.
+  /// From the last part of a step to the first of the next: {}: it is not read again.
   virtual std::vector<Stream> feedback() const = 0;
   virtual View predicted() const = 0;  // where the last part has put it, saved
   /// What the first part reads of the step before; absent: it is the first.

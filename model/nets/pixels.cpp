@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "model/base/loss_sums.h"
 #include "model/base/step_tensor.h"
 #include "model/nets/declare.h"
 
@@ -27,11 +28,30 @@ ImageShape image_predicted(const Images& net, int64_t patch) {
   return {net.out_channels, net.img_height, net.img_width, patch};
 }
 
-std::vector<BatchTensor> image_batch(const ImageShape& read, const ImageShape& predicted, const Sharding& at,
-                                     int last) {
-  return {
-      {"input", BatchRole::input, 0, DType::f32, read.size(), at.batch * read.size(), false},
-      {"target", BatchRole::target, last, DType::f32, predicted.size(), at.batch * predicted.size(), true}};
+std::vector<BatchTensor> image_batch(const RunSpec& spec, const ImageShape& read, const ImageShape& predicted,
+                                     const Sharding& at, int last) {
+  std::vector<BatchTensor> out{
+      {"input", BatchRole::input, 0, DType::f32, read.size(), at.batch * read.size(), false}};
+  BatchTensor of_a_step{"target",         BatchRole::target,           last, DType::f32,
+                        predicted.size(), at.batch * predicted.size(), true};
+  const auto first = static_cast<int32_t>(spec.train.rollout - spec.learnt_steps());
+  const auto add = [&] {
+    for (int32_t k = first; k < spec.train.rollout; ++k) {
+      out.push_back(of_a_step);
+      out.back().name = step_tensor(of_a_step.name, k - first);
+      out.back().step = k;
+    }
+  };
+  add();
+  if (!spec.masks_targets()) return out;
+  of_a_step.name = "mask", of_a_step.role = BatchRole::mask;
+  add();
+  return out;
+}
+
+void emit_next_gradient(Emission& e, const View& next, const View& dpred) {
+  if (!e.roll.last && e.roll.all)
+    e.b.emit(OpKind::cast, "head/next", {.m = 1, .n = next.count, .accumulate = true}, {next}, {dpred});
 }
 
 std::vector<Metric> image_metrics(const ImageShape& image) {
@@ -136,10 +156,13 @@ void PatchEmbed::backward(const std::vector<Gradient>& out, std::vector<Gradient
 
 // ---- loss ----
 
-void PixelLoss::forward(const View& pred, const View& target) {
-  sums_ = b_.saved("loss.sums", DType::f32, at_.batch * (2 + image_.channels));
+void PixelLoss::forward(const View& pred, const View& target, const View& mask) {
+  sums_ =
+      b_.saved("loss.sums", DType::f32, at_.batch * loss_sums_size(image_.channels, static_cast<bool>(mask)));
   Attrs a = image_attrs(image_, at_);
-  b_.emit(OpKind::loss_sums, "loss/sums", a, {pred, target}, {sums_});
+  std::vector<View> reads{pred, target};
+  if (mask) reads.push_back(mask);
+  b_.emit(OpKind::loss_sums, "loss/sums", a, std::move(reads), {sums_});
   if (at_.sample_group >= 0)
     b_.emit(OpKind::all_reduce, "loss/sums/all_reduce", {.group = at_.sample_group}, {sums_}, {sums_},
             Lane::cp);
@@ -147,12 +170,13 @@ void PixelLoss::forward(const View& pred, const View& target) {
   b_.emit(OpKind::loss, "loss/forward", a, {sums_, b_.plan.scalars}, {b_.plan.metrics});
 }
 
-View PixelLoss::backward(const View& pred, const View& target) {
+View PixelLoss::backward(const View& pred, const View& target, const View& mask) {
   const View dpred = e_.operand("dpred", b_.plan.buffers[pred.buffer].dtype, at_.rows * image_.patch_size());
   Attrs a = image_attrs(image_, at_);
   a.scale = 1.0f / static_cast<float>(e_.spec.train.global_batch * e_.roll.counted);
-  b_.emit(OpKind::loss_backward, "loss/backward", a,
-          {pred, target, sums_, e_.act == DType::f16 ? b_.plan.scalars : View{}}, {dpred});
+  std::vector<View> reads{pred, target, sums_, e_.act == DType::f16 ? b_.plan.scalars : View{}};
+  if (mask) reads.push_back(mask);
+  b_.emit(OpKind::loss_backward, "loss/backward", a, std::move(reads), {dpred});
   return dpred;
 }
 
@@ -187,7 +211,7 @@ std::vector<Flow> PixelHead::forward(const std::vector<Flow>& in, const Forward&
     predicted_ = b_.saved("predicted", DType::f32, pred_.count);
     b_.emit(OpKind::residual_add, "head/add", {.m = 1, .n = pred_.count}, {in[1].x, pred_}, {predicted_});
   }
-  if (e_.roll.counts()) loss_.forward(predicted_, target_);
+  if (e_.roll.counts()) loss_.forward(predicted_, target_, mask_);
   return {};
 }
 
@@ -197,14 +221,14 @@ View PixelHead::door(size_t port) {
 }
 
 void PixelHead::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) {
-  View dpred = loss_.backward(predicted_, target_);
+  View dpred = loss_.backward(predicted_, target_, mask_);
   const auto copy = [&](const char* path, const View& from, const View& to, bool add) {
     Attrs a{.m = 1, .n = from.count, .accumulate = add};
     const bool same = b_.plan.buffers[from.buffer].dtype == b_.plan.buffers[to.buffer].dtype;
     if (same && !add) a.extent[0] = a.extent[1] = a.extent[2] = 1;
     b_.emit(same && !add ? OpKind::copy : OpKind::cast, path, a, {from}, {to});
   };
-  if (!e_.roll.last && e_.roll.all) copy("head/next", next_gradient_, dpred, true);
+  emit_next_gradient(e_, next_gradient_, dpred);
   if (adds_) {
     copy("head/state/backward", dpred, in[1].dx, false);
     if (e_.act != DType::f32) {
@@ -235,21 +259,13 @@ std::vector<Stream> PixelEnds::state() const {
 }
 
 std::vector<Stream> PixelEnds::feedback() const {
-  if (e_.spec.train.rollout == 1) return {};
+  if (!e_.spec.reads_predictions()) return {};
   return {{"prediction", head_->index(), 0, head_->predicted_type(), at_.rows * predicted_.patch_size()}};
 }
 
-// The first fetch of a roll-out brings what all its steps read.
 std::vector<BatchTensor> PixelEnds::batch() const {
-  std::vector<BatchTensor> out = image_batch(read_, predicted_, at_, head_->index());
-  const int64_t steps = e_.spec.train.rollout;
-  out[1].step = static_cast<int32_t>(steps - e_.spec.learnt_steps());
-  for (int32_t k = out[1].step + 1; k < steps; ++k) {
-    out.push_back(out[1]);
-    out.back().name = step_tensor("target", k - out[1].step);
-    out.back().step = k;
-  }
-  const int64_t known = e_.spec.known_channels() * read_.height * read_.width;
+  std::vector<BatchTensor> out = image_batch(e_.spec, read_, predicted_, at_, head_->index());
+  const int64_t steps = e_.spec.train.rollout, known = e_.spec.known_channels() * read_.height * read_.width;
   for (int32_t k = 1; k < steps && known > 0; ++k) {
     out.push_back(
         {step_tensor("forcing", k - 1), BatchRole::forcing, 0, DType::f32, known, at_.batch * known, true});
@@ -263,6 +279,7 @@ void PixelEnds::fetched(const BatchTensor& t, const View& v) {
   const View own = v.of_before(-v.back);
   if (t.role == BatchRole::input) embed_->set_input(own);
   if (t.role == BatchRole::target) head_->set_target(own);
+  if (t.role == BatchRole::mask) head_->set_mask(own);
   if (t.role == BatchRole::forcing) forcings_[t.step] = own;
 }
 

@@ -69,8 +69,9 @@ class PixelLoss {
  public:
   PixelLoss(Emission& e, const Sharding& at, const ImageShape& image)
       : e_(e), b_(e.b), at_(at), image_(image) {}
-  void forward(const View& pred, const View& target);
-  View backward(const View& pred, const View& target);  // of the prediction's type
+  /// `mask`: where the target counts, as it lies; absent: everywhere.
+  void forward(const View& pred, const View& target, const View& mask);
+  View backward(const View& pred, const View& target, const View& mask);  // of the prediction's type
 
  private:
   Emission& e_;
@@ -84,6 +85,7 @@ class PixelHead : public NetPart {
  public:
   PixelHead(int index, Emission& e, const Sharding& at, const ImageShape& image, const BlockShape& before);
   void set_target(const View& v) { target_ = v; }
+  void set_mask(const View& v) { mask_ = v; }
   /// It predicts what is to be added to the newest state, which it takes as its second stream.
   void adds_to_state() { adds_ = true; }
   DType predicted_type() const { return adds_ ? DType::f32 : e_.act; }
@@ -108,7 +110,7 @@ class PixelHead : public NetPart {
   Norm norm_;
   Linear head_;
   Flow in_;
-  View target_, pred_, predicted_, next_gradient_;
+  View target_, mask_, pred_, predicted_, next_gradient_;
   bool adds_ = false;
 };
 
@@ -139,8 +141,12 @@ class PixelEnds : public RollOut {
 };
 
 /// What both ends read in a step that stands alone, the head being part `last`; what the head reports.
-std::vector<BatchTensor> image_batch(const ImageShape& read, const ImageShape& predicted, const Sharding& at,
-                                     int last);
+/// Of a roll-out the first fetch brings what all its steps read: a target, and its mask, for each that
+/// counts.
+std::vector<BatchTensor> image_batch(const RunSpec& spec, const ImageShape& read, const ImageShape& predicted,
+                                     const Sharding& at, int last);
+/// What a rolled step predicts gets the next one's gradient added.
+void emit_next_gradient(Emission& e, const View& next, const View& dpred);
 std::vector<Metric> image_metrics(const ImageShape& image);
 
 }  // namespace isobar

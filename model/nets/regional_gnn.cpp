@@ -120,6 +120,7 @@ class GraphHead : public NetPart {
         loss_(e, at, predicted_),
         mlp_(e, at, "head", "head", {{"0", n.latent_size}}, to_channels(n)) {}
   void set_target(const View& v) { target_ = v; }
+  void set_mask(const View& v) { mask_ = v; }
   const ImageShape& predicted() const { return predicted_; }
 
   void declare(Declare& d) override { mlp_.declare(d); }
@@ -137,12 +138,16 @@ class GraphHead : public NetPart {
     pred_ = mlp_.rest("/forward", at_.rows, true);
     wanted_ = b_.saved("head.target", DType::f32, at_.batch * predicted_.size());
     emit_crop(b_, "head/crop", at_.batch * n_.out_channels, n_, box_, target_, wanted_);
-    loss_.forward(pred_, wanted_);
+    if (mask_) {
+      counts_ = b_.saved("head.mask", DType::f32, wanted_.count);
+      emit_crop(b_, "head/mask/crop", at_.batch * n_.out_channels, n_, box_, mask_, counts_);
+    }
+    loss_.forward(pred_, wanted_, counts_);
     return {};
   }
 
   void backward(const std::vector<Gradient>&, std::vector<Gradient>& in) override {
-    const View du = mlp_.backward(loss_.backward(pred_, wanted_), at_.rows);
+    const View du = mlp_.backward(loss_.backward(pred_, wanted_, counts_), at_.rows);
     mlp_.backward_operand(0, x_, du, in[0].dx, at_.rows, false);
   }
 
@@ -160,7 +165,8 @@ class GraphHead : public NetPart {
   const ImageShape predicted_;
   PixelLoss loss_;
   GraphMlp mlp_;
-  View target_, wanted_, x_, pred_;  // wanted: of the target, the downstream points
+  View target_, mask_, x_, pred_;
+  View wanted_, counts_;  // of the target and its mask, the downstream points
 };
 
 std::string step_path(int64_t i) {
@@ -198,13 +204,16 @@ class RegionalGnn : public Net {
             {MessageStep::kStreams[i], to - 1, to, DType::f32, at.batch * rows[i] * n.latent_size});
     streams_.push_back({MessageStep::kStreams[MessageStep::kDown], steps, steps + 1, DType::f32,
                         at.batch * rows[0] * n.latent_size});
-    batch_ = image_batch(read_, image_predicted(n, 1), at, steps + 1);
-    batch_.back().kept = false;  // the part of it that counts is
+    batch_ = image_batch(e.spec, read_, image_predicted(n, 1), at, steps + 1);
+    for (BatchTensor& t : batch_) t.kept = false;  // the part of targets that counts is
     metrics_ = image_metrics(head_->predicted());
   }
   Attrs fetch() const override { return image_attrs(read_, at_); }
   void fetched(size_t tensor, const View& v) override {
-    tensor == 0 ? embed_->set_input(v) : head_->set_target(v);
+    const BatchRole role = batch_[tensor].role;
+    role == BatchRole::input  ? embed_->set_input(v)
+    : role == BatchRole::mask ? head_->set_mask(v)
+                              : head_->set_target(v);
   }
 
  private:

@@ -1,5 +1,6 @@
 #include "model/nets/step.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -35,7 +36,7 @@ class Step {
         b_(rank, static_cast<int>(spec.layout.world()), workspace),
         at_(b_, spec, rank, spec.net.tokens()),
         e_(b_, spec),
-        params_(b_, policy_of(spec, e_.act)),
+        params_(b_, policy_of(spec, e_.amp)),
         stages_(spec, rank),
         net_(make_net(e_, at_)) {
     e_.input_gradient = input_gradient;
@@ -53,6 +54,7 @@ class Step {
         b_.io("metrics", DType::f32, plan.metrics_named.back().first + plan.metrics_named.back().count);
     plan.grad_norm2 = b_.io("grad_norm2", DType::f32, 1);
     plan.scalars = b_.io("scalars", DType::f32, kScalars);
+    if (replays()) plan.replayed = b_.io("replayed", DType::f32, plan.feedback.at(0).count);
     ChunkEmitter chunks(e_, *net_, params_, stages_);
     const int init = emit_init(), begin = emit_begin();
     std::vector<Routines> routines;
@@ -61,7 +63,7 @@ class Step {
       rolled = emit_rollouts(chunks, routines);
     else
       for (const Stage& stage : stages_.list()) routines.push_back(emit_chunk(chunks, stage));
-    const int optimizer = emit_optimizer();
+    const int optimizer = emit_optimizer(chunks);
     if (s_.train.ema > 0) plan.exchange = {{emit_exchange(), 0, 0}};
     const int eval_end = at_.metrics_group >= 0 ? emit_eval_end() : -1;
     plan.init = {{init, 0, 0}};
@@ -95,6 +97,12 @@ class Step {
   // ---- roll-outs ----
   bool rolls() const { return s_.train.rollout > 1; }
   int steps() const { return static_cast<int>(s_.train.rollout); }
+  // What is predicted goes to where it is read: to the first stage, from the last.
+  bool replays() const {
+    return s_.train.replay_capacity > 0 &&
+           std::any_of(stages_.list().begin(), stages_.list().end(),
+                       [](const Stage& s) { return s.is_first || s.is_last; });
+  }
   int learnt() const { return static_cast<int>(s_.learnt_steps()); }
   // Slots of a micro-batch lie side by side, one a step; those that are not gone back through need none.
   int32_t slot_of(int64_t micro, int step) const {
@@ -108,7 +116,7 @@ class Step {
     e_.roll = {.step = k,
                .counted = all ? of : 1,
                .first = k == 0,
-               .second = k == 1 && s_.data.history > 1,
+               .second = k == 1 && s_.history() > 1,
                .last = k == of - 1,
                .all = all,
                .slots_back = all ? 1 : 0};
@@ -122,14 +130,23 @@ class Step {
     return step + (of < steps() ? ".of_" + std::to_string(of) : "");
   }
 
+  // Each step has numbers of its own.
+  bool draws() const {
+    return std::any_of(b_.plan.ops.begin(), b_.plan.ops.end(),
+                       [](const Op& op) { return op.kind == OpKind::dropout; });
+  }
+
   /// Routines that differ in nothing are one: a step in the middle is as the next.
   std::vector<int> emit_steps(ChunkEmitter& chunks, int of) {
-    // With one slot for all, what is known of each step lies in a place of its own.
-    const bool alike = learnt() > 1 || s_.known_channels() == 0;
+    // With one slot for all, what is read of each step lies in a place of its own.
+    const bool alike =
+        learnt() > 1 || std::none_of(b_.plan.batch.begin(), b_.plan.batch.end(), [](const BatchTensor& t) {
+          return t.step > 0 && t.role != BatchRole::target;
+        });
     std::vector<int> forward;
     for (int k = 0; k < of; ++k) {
       at_step(k, of);
-      const bool middle = alike && k > 1 && k < of - 1;
+      const bool middle = k > 1 && k < of - 1 && alike && !draws();
       forward.push_back(middle ? forward.back()
                                : chunks.forward(stages_.list()[0], "forward" + name_of_step(of)));
     }
@@ -139,17 +156,18 @@ class Step {
   std::vector<Invocation> emit_rollout(ChunkEmitter& chunks, const std::vector<int>& forward) {
     const int of = static_cast<int>(forward.size()), back = learnt() > 1 ? of : 1;
     const int backwards = micro_batches() * back;
-    std::map<std::tuple<bool, bool, bool, bool, bool>, int> known;
+    std::map<std::tuple<bool, bool, bool, bool, bool, int>, int> known;
     std::vector<Invocation> out;
     int gone_back = 0;
+    const bool own = draws();
     for (const Action& a :
          rollout_actions(s_.policy.schedule, static_cast<int>(at_.pp), micro_batches(), of, back)) {
       int routine = forward[a.step];
       if (a.type == Action::Type::backward) {
         at_step(a.step, of);
         const bool accumulate = gone_back > 0, reduce = ++gone_back == backwards;
-        const auto [place, fresh] =
-            known.try_emplace({e_.roll.first, e_.roll.second, e_.roll.last, accumulate, reduce});
+        const auto [place, fresh] = known.try_emplace(
+            {e_.roll.first, e_.roll.second, e_.roll.last, accumulate, reduce, own ? e_.roll.step : 0});
         const char* const which = backwards == 1 ? "" : !accumulate ? ".first" : reduce ? ".last" : ".middle";
         if (fresh)
           place->second = chunks.backward(
@@ -262,15 +280,16 @@ class Step {
               {b_.plan.metrics}, Lane::dp);
   }
 
-  int emit_optimizer() {
+  int emit_optimizer(ChunkEmitter& chunks) {
     const int r = b_.begin("optimizer", Pass::optimizer);
     Plan& p = b_.plan;
+    chunks.hand_round_replayed(stages_);
     net_->before_optimizer(params_);
     params_.squared_norm(p.grad_norm2);
     if (at_.norm_group >= 0)
       b_.emit(OpKind::all_reduce, "optimizer/grad_norm/all_reduce", {.group = at_.norm_group}, {p.grad_norm2},
               {p.grad_norm2}, Lane::dp);
-    if (e_.act == DType::f16)
+    if (e_.amp == DType::f16)
       b_.emit(OpKind::loss_scale, "optimizer/loss_scale", {}, {p.grad_norm2, p.scalars},
               {p.grad_norm2, p.scalars});
     params_.update(p.scalars, s_.train.grad_clip > 0 ? p.grad_norm2 : View{});

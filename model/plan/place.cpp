@@ -76,7 +76,8 @@ int64_t place_scratch(Plan& plan, int32_t routine) {
 
 void place(Plan& plan) {
   int64_t end = 0;
-  plan.memory = {.arena = 0, .host = 0, .by_kind = {}, .loader = plan.memory.loader};
+  plan.memory = {
+      .arena = 0, .host = 0, .by_kind = {}, .loader = plan.memory.loader, .replay = plan.memory.replay};
   for (BufferKind kind : {BufferKind::params, BufferKind::params16, BufferKind::grads, BufferKind::adam,
                           BufferKind::io, BufferKind::constants}) {
     const int64_t start = end;

@@ -33,8 +33,9 @@ struct Stream {
   bool jumps() const { return from + 1 < to; }  // a skip connection
 };
 
-/// forcing: of a later step of a roll-out, what it reads and nobody predicts.
-enum class BatchRole : uint8_t { input, target, time, forcing };
+/// forcing: of a later step of a roll-out, what it reads and nobody predicts. mask: 1 where the target
+/// counts, else 0, as large as the target.
+enum class BatchRole : uint8_t { input, target, time, forcing, mask };
 
 /// What a fetch brings of each sample: one of its writes, which is absent on ranks that do not read it.
 struct BatchTensor {
@@ -136,11 +137,12 @@ struct Invocation {
 };
 
 struct Memory {
-  int64_t arena = 0;                   // bytes of the device, all of the below but host and loader
+  int64_t arena = 0;                   // bytes of the device, all of the below but what the host has
   int64_t host = 0;                    // bytes of the host arena: buffers that are offloaded
   int64_t by_kind[kBufferKinds] = {};  // bytes by BufferKind (scratch: its region)
   int64_t loader = 0;                  // host batches that the data loader keeps ready
-  int64_t total() const { return arena + host + loader; }
+  int64_t replay = 0;                  // host: what the replay buffer holds of predictions
+  int64_t total() const { return arena + host + loader + replay; }
 };
 
 /// Elements of Plan::scalars. With a scaled loss the plan's loss_scale op keeps those in the middle.
@@ -180,7 +182,10 @@ struct Plan {
   // Buffers that the engine talks to by name.
   // adam_m: SGD's momentum, too; it has no adam_v.
   View params_all, grads_all, adam_m, adam_v, params16_all, metrics, grad_norm2, scalars;
-  View ema_all;         // the moving average of what is trained, by Shard::moments; absent: there is none
+  View ema_all;  // the moving average of what is trained, by Shard::moments; absent: there is none
+  // What a replay buffer takes, where the net's first or its last part is: the prediction as it lies [rows, p
+  // p C'], f32; absent: there is none.
+  View replayed;
   View input_gradient;  // of the loss, as the first part reads it; absent unless it was asked for (build.h)
 
   int64_t parameter_count() const;                      // of the whole net

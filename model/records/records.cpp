@@ -78,6 +78,26 @@ void fields(auto& f, Is<ValidRecord> auto& r) {
   f("jacobian", r.jacobian);
 }
 
+void fields(auto& f, Is<RankRecord> auto& r) {
+  f("rank", r.rank);
+  f("host", r.host);
+  f("step_s", r.step_s);
+  f("compute_s", r.compute_s);
+  f("data_wait_s", r.data_wait_s);
+  f("rss_bytes", r.rss_bytes);
+  f("peak_rss_bytes", r.peak_rss_bytes);
+  f("mhz", r.mhz);
+  f("watts", r.watts);
+}
+
+void fields(auto& f, Is<RanksRecord> auto& r) {
+  f("step", r.step);
+  f("steps", r.steps);
+  f("ranks", r.ranks);
+  f("joules_per_step", r.joules_per_step);
+  f("energy", r.energy);
+}
+
 void fields(auto& f, Is<CheckpointRecord> auto& r) {
   f("step", r.step);
   f("path", r.path);
@@ -208,10 +228,31 @@ Record record_from_json(const nlohmann::json& j, const Place& place) {
   const std::string& event = unknown.event;
   if (take<StepRecord>(event, f, out) || take<StartRecord>(event, f, out) || take<EndRecord>(event, f, out) ||
       take<DeviceRecord>(event, f, out) || take<ResumeRecord>(event, f, out) ||
-      take<ValidRecord>(event, f, out) || take<CheckpointRecord>(event, f, out) ||
-      take<DeviceShareRecord>(event, f, out))
+      take<ValidRecord>(event, f, out) || take<RanksRecord>(event, f, out) ||
+      take<CheckpointRecord>(event, f, out) || take<DeviceShareRecord>(event, f, out))
     return out;
   return unknown;
+}
+
+std::string RanksRecord::text() const {
+  char part[160];
+  std::string text;
+  const auto by_compute = [](const RankRecord& a, const RankRecord& b) {
+    return a.compute_s.value_or(0) < b.compute_s.value_or(0);
+  };
+  if (ranks.size() > 1 && ranks[0].compute_s) {
+    const auto [least, most] = std::minmax_element(ranks.begin(), ranks.end(), by_compute);
+    std::snprintf(part, sizeof part, "compute %.4g (rank %ld) to %.4g ms (rank %ld) of a step of %.4g ms",
+                  *least->compute_s * 1e3, least->rank, *most->compute_s * 1e3, most->rank,
+                  most->step_s * 1e3);
+    text = part;
+  }
+  if (joules_per_step && !ranks.empty() && ranks[0].step_s > 0) {
+    std::snprintf(part, sizeof part, "%s%.4g J a step, %.4g W (%s)", text.empty() ? "" : "; ",
+                  *joules_per_step, *joules_per_step / ranks[0].step_s, energy->c_str());
+    text += part;
+  }
+  return text;
 }
 
 std::string OpRecord::path_in_kind() const {

@@ -96,6 +96,31 @@ struct ValidRecord {
   std::optional<double> accuracy, baseline_accuracy;
 };
 
+struct RankRecord {  // of one rank; seconds are means of a step
+  int64_t rank = 0;
+  std::string host;
+  double step_s = 0;
+  std::optional<double> compute_s;  // in ops of the compute lane; none: the device times no ops
+  double data_wait_s = 0;
+  int64_t rss_bytes = 0, peak_rss_bytes = 0;  // of its process
+  std::optional<double> mhz;    // clock of its cores, or of its GPU, after the last of these steps
+  std::optional<double> watts;  // what it meters: of its GPU; of its host, where it is the first rank there
+  /// Waits for other ranks, and what the executor itself takes
+  std::optional<double> other_s() const {
+    return compute_s ? std::optional(step_s - *compute_s - data_wait_s) : std::nullopt;
+  }
+};
+
+struct RanksRecord {  // how the ranks did in the steps so far, without warm-up
+  static constexpr const char* kEvent = "ranks";
+  int64_t step = 0, steps = 0;  // after which; how many
+  std::vector<RankRecord> ranks;
+  std::optional<double> joules_per_step;  // of all hosts' processors and memory, or of all GPUs
+  std::optional<std::string> energy;      // what of: "package-0, dram of package-0"; or why it is not known
+  /// "compute 12.3 (rank 1) to 14.5 ms (rank 0) of a step of 16.0 ms; 35.1 J a step, 180 W (package-0)"
+  std::string text() const;
+};
+
 struct CheckpointRecord {
   static constexpr const char* kEvent = "checkpoint";
   int64_t step = 0;
@@ -164,7 +189,7 @@ struct UnknownRecord {  // of a later version, perhaps
 };
 
 using Record = std::variant<UnknownRecord, StartRecord, DeviceRecord, ResumeRecord, StepRecord, ValidRecord,
-                            CheckpointRecord, DeviceShareRecord, EndRecord>;
+                            RanksRecord, CheckpointRecord, DeviceShareRecord, EndRecord>;
 
 /// "step", "run_end", …
 std::string event_of(const Record& r);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kHead = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
 constexpr std::string_view kTail = "\n]}\n";
-constexpr int kStepTrack = kLanes;  // thread id of the whole steps, after the lanes
+constexpr int kStepTrack = kFirstPredictedTrack - 1;  // thread id of the whole steps, after the lanes
 
 std::string quoted(const std::string& s) {
   return nlohmann::json(s).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
@@ -81,25 +81,36 @@ std::string constant_args(const Op& op, const Plan& plan, const std::vector<doub
   return s;
 }
 
+// Measured tracks have the ids of lanes, predicted ones those beyond kStepTrack.
+int track_of(const RankTrace& r, int lane) {
+  return r.side == TraceSide::predicted ? lane + kFirstPredictedTrack : lane;
+}
+
+void name_track(const RankTrace& r, int pid, int lane, const char* name, Writer& out) {
+  const int tid = track_of(r, lane);
+  const char* side = r.side == TraceSide::measured    ? ", measured"
+                     : r.side == TraceSide::predicted ? ", predicted"
+                                                      : "";
+  out.metadata("thread_name", pid, tid,
+               std::string("\"name\":\"") + name + side + "\",\"lane\":\"" + name + "\"");
+  // Whole steps first; of a lane the measured track, then the predicted one.
+  const int order = 2 * (lane == kStepTrack ? -1 : lane) + (r.side == TraceSide::predicted ? 1 : 0);
+  out.metadata("thread_sort_index", pid, tid, "\"sort_index\":" + std::to_string(order));
+}
+
 void write_rank(const RankTrace& r, Writer& out) {
   const Plan& plan = *r.plan;
-  const int pid = plan.rank;
+  const int pid = r.shown_as.value_or(plan.rank);
   out.metadata("process_name", pid, 0,
                "\"name\":" + quoted(r.label.empty() ? "rank " + std::to_string(pid) : r.label));
   out.metadata("process_sort_index", pid, 0, "\"sort_index\":" + std::to_string(pid));
-  if (!r.timeline->steps.empty()) {
-    out.metadata("thread_name", pid, kStepTrack, "\"name\":\"step\"");
-    out.metadata("thread_sort_index", pid, kStepTrack, "\"sort_index\":-1");
-  }
+  if (!r.timeline->steps.empty()) name_track(r, pid, kStepTrack, "step", out);
   bool used[kLanes] = {};
   for (const Span& s : r.timeline->spans) used[static_cast<int>(s.lane)] = true;
-  for (int l = 0; l < kLanes; ++l) {
-    if (!used[l]) continue;
-    out.metadata("thread_name", pid, l, std::string("\"name\":\"") + name_of(static_cast<Lane>(l)) + "\"");
-    out.metadata("thread_sort_index", pid, l, "\"sort_index\":" + std::to_string(l));
-  }
+  for (int l = 0; l < kLanes; ++l)
+    if (used[l]) name_track(r, pid, l, name_of(static_cast<Lane>(l)), out);
   for (const StepTime& s : r.timeline->steps)
-    out.slice("step " + std::to_string(s.step), "step", pid, kStepTrack, s.begin_ns + r.shift_ns,
+    out.slice("step " + std::to_string(s.step), "step", pid, track_of(r, kStepTrack), s.begin_ns + r.shift_ns,
               s.end_ns + r.shift_ns, "\"step\":" + std::to_string(s.step));
 
   std::vector<const Span*> spans;
@@ -113,22 +124,23 @@ void write_rank(const RankTrace& r, Writer& out) {
     const Op& op = plan.ops.at(static_cast<size_t>(s->op));
     std::string& constant = args[static_cast<size_t>(s->op)];
     if (constant.empty()) constant = constant_args(op, plan, r.predicted_s, static_cast<size_t>(s->op));
-    out.slice(op.path, name_of(op.kind), pid, static_cast<int>(s->lane), s->begin_ns + r.shift_ns,
-              s->end_ns + r.shift_ns,
+    out.slice(op.path, name_of(op.kind), pid, track_of(r, static_cast<int>(s->lane)),
+              s->begin_ns + r.shift_ns, s->end_ns + r.shift_ns,
               constant + ",\"micro\":" + std::to_string(s->micro) + ",\"step\":" + std::to_string(s->step));
     by_instr[{s->step, s->instr}] = s;
   }
   // Arrows: from inside the slice that was waited for to the begin of the one that waited. Ids stay below
   // 2^53, which JavaScript counts exactly, and apart between ranks, so that parts can be merged.
-  int64_t id = static_cast<int64_t>(pid) << 36;
+  int64_t id = (static_cast<int64_t>(pid) << 36) + (r.side == TraceSide::predicted ? int64_t{1} << 35 : 0);
   for (const Span* s : spans) {
     for (const int32_t producer : r.program->instrs.at(static_cast<size_t>(s->instr)).waits) {
       const auto found = by_instr.find({s->step, producer});
       if (found == by_instr.end()) continue;  // dropped by the recorder, which has said so
       const Span& from = *found->second;
       const int64_t inside = std::max(from.begin_ns, from.end_ns - 1);
-      out.flow('s', id, pid, static_cast<int>(from.lane), std::min(inside, s->begin_ns) + r.shift_ns);
-      out.flow('f', id, pid, static_cast<int>(s->lane), s->begin_ns + r.shift_ns);
+      out.flow('s', id, pid, track_of(r, static_cast<int>(from.lane)),
+               std::min(inside, s->begin_ns) + r.shift_ns);
+      out.flow('f', id, pid, track_of(r, static_cast<int>(s->lane)), s->begin_ns + r.shift_ns);
       ++id;
     }
   }

@@ -22,15 +22,18 @@ Lane lane_named(const std::string& name) {
   return Lane::compute;  // of another version: its ops are shown where the others are
 }
 
+Lane lane_of(const json& args) {  // older files have the name alone
+  return lane_named(args.value("lane", args.value("name", "")));
+}
+
 TraceFile read_events(const json& events) {
   TraceFile out;
   std::map<std::pair<int32_t, int>, Lane> lanes;  // (rank, thread)
   for (const json& e : events)
     if (e.value("ph", "") == "M" && e.value("name", "") == "thread_name")
-      lanes[{e.value("pid", 0), e.value("tid", 0)}] =
-          lane_named(e.value("args", json::object()).value("name", ""));
+      lanes[{e.value("pid", 0), e.value("tid", 0)}] = lane_of(e.value("args", json::object()));
   for (const json& e : events) {
-    if (e.value("ph", "") != "X") continue;
+    if (e.value("ph", "") != "X" || e.value("tid", 0) >= kFirstPredictedTrack) continue;
     const json args = e.value("args", json::object());
     const int32_t rank = e.value("pid", 0), step = args.value("step", -1);
     const int64_t begin = nanoseconds(e, "ts"), end = begin + nanoseconds(e, "dur");

@@ -38,6 +38,7 @@ struct MeasuredRun {
   double step_error = 0;                 // log sigma of it by its own steps; 0: not known
   double run_to_run = kAssumedRunToRun;  // log sigma between repetitions of one run
   bool contended = false;                // something else slowed it; step_error says by how much perhaps
+  int64_t arena_bytes = 0;               // of rank 0, as the run planned it; 0: not known
   int64_t peak_rss_bytes = 0;            // 0: not known
   std::vector<MeasuredOp> ops;           // may be empty
   double outside_share = 0;  // of its steps' time, outside all ops of the compute lane; 0: not known

@@ -94,6 +94,14 @@ double LayoutModel::unit_of(const StageKind& s, const NetSections& n, bool gradi
   return most;
 }
 
+// Where a prediction comes from and goes to; on cores the buffer that takes it is in the same memory.
+double LayoutModel::replay_of(const Layout& l, const StageKind& s, const NetSections& n) const {
+  const bool reads = s.chunks.front().enters < 0;
+  if (!replays() || !(reads || s.chunks.back().leaves < 0)) return 0;
+  const double states = static_cast<double>(spec_.train.replay_capacity * spec_.history());
+  return (1 + (reads && !machine_.accelerator ? states : 0)) * n.replayed.at(l.micro_batch);
+}
+
 void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
   const NetSections& n = sections_of(l);
   const StageKinds& stages = stages_of(l);
@@ -113,8 +121,8 @@ void LayoutModel::add_memory(const Layout& l, LayoutCost& c) {
         (sixteen_ ? kHalf * held.frozen_matrix() + kF32 * (held.frozen() - held.frozen_matrix())
                   : kF32 * held.frozen()) /
         (l.zero == 3 ? shards : 1) * (away(l) ? 0 : 1);
-    const double persistent = element * parameters + frozen + n.constants, saved = saved_of(l, s, n),
-                 unit = unit_of(s, n, true);
+    const double persistent = element * parameters + frozen + n.constants + replay_of(l, s, n),
+                 saved = saved_of(l, s, n), unit = unit_of(s, n, true);
     // What leaves a chunk, and the gradients of what enters and leaves it, which take each other's place.
     double streams = 0;
     for (const StageChunk& c : s.chunks) {

@@ -21,8 +21,8 @@ Conditions where_of(const RunSpec& s, const Machine& m, int64_t ranks_on_host, i
 void blend(SectionTime& t, const SectionTime& other, double share) {
   for (double SectionTime::*member :
        {&SectionTime::seconds, &SectionTime::compute, &SectionTime::weight, &SectionTime::after_reads,
-        &SectionTime::tp, &SectionTime::cp, &SectionTime::slowdown, &SectionTime::host,
-        &SectionTime::launches, &SectionTime::flops, &SectionTime::ceiling})
+        &SectionTime::device_after_reads, &SectionTime::tp, &SectionTime::cp, &SectionTime::slowdown,
+        &SectionTime::host, &SectionTime::launches, &SectionTime::flops, &SectionTime::ceiling})
     t.*member += share * (other.*member - t.*member);
 }
 
@@ -44,8 +44,11 @@ LayoutModel::LayoutModel(const RunSpec& spec, const Machine& machine, int64_t ra
       average_(spec.train.ema > 0 ? 1 : 0),
       net_(spec.net),
       priced_inner_(net_.distinct()),
-      cache_(spec),
+      cache_(spec, where_.shapes != nullptr),
       mixes_{std::vector<double>(net_.distinct())} {
+  int inner = 0;
+  for (const PartCount& c : net_.counts) inner += c.inner > 0 ? 1 : 0;
+  unequal_parts_ = inner > 1;
   for (const PartCount& c : NetParts(distinct_parts(spec.net)).counts) priced_inner_[c.part] = c.inner;
   set_coefficients(machine.values());
 }
@@ -81,7 +84,7 @@ LayoutModel::StageTimes LayoutModel::price(const Key& key, Counts* counts) {
     };
     return PartTime{of(part.forward), of(part.backward)};
   };
-  StageTimes t{{}, &n};
+  StageTimes t{{}, &n, {}};
   for (size_t i = 0; i < n.parts.size(); ++i) t.parts.push_back(time(n.parts[i], i));
   return t;
 }
@@ -122,7 +125,14 @@ const LayoutModel::StageTimes& LayoutModel::times_of(const Layout& l, const Plac
   const Key key = key_of(l, at);
   if (last_ && key == last_key_) return *last_;
   auto found = known_.find(key);
-  if (found == known_.end()) found = known_.emplace(key, price_mixed(key, nullptr)).first;
+  if (found == known_.end()) {
+    StageTimes t = price_mixed(key, nullptr);
+    t.device = t.parts;
+    for (PartTime& part : t.device)
+      for (SectionTime* pass : {&part.forward, &part.backward})
+        pass->seconds -= pass->host, pass->after_reads = pass->device_after_reads;
+    found = known_.emplace(key, std::move(t)).first;
+  }
   last_key_ = key;
   last_ = &found->second;
   return *last_;
@@ -162,13 +172,14 @@ double LayoutModel::parameters(const Layout& l) {
 }
 
 // However parts are dealt out, some stage has its share of the whole, and some of each kind, rounded up.
+// Hosts may be ahead.
 double LayoutModel::least_seconds(const Layout& l, const Placements& at) {
   Layout any = l;
   any.schedule = ScheduleKind::one_f_one_b;
   const StageTimes& t = times_of(any, at);
   double all = 0, most = 0;
   for (const PartCount& c : net_.counts) {
-    const double each = t.parts[c.part].of(&SectionTime::seconds);
+    const double each = t.parts[c.part].of(&SectionTime::seconds) - t.parts[c.part].of(&SectionTime::host);
     all += c.inner * each;
     most = std::max(most, std::ceil(c.inner / l.pp) * each);
   }
@@ -192,6 +203,8 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
     if (l.pp > 1) add_pipeline(l, at, t, step, x);
     add_data_parallel(l, at, t, step, x);
     const double waits = x.tp + x.cp + x.slowdown + x.bubble + x.pp + x.dp;
+    if (l.pp == 1 && launched_apart(l))
+      x.host = std::max(0.0, launched(l, step.stages->kinds[i], t, step.kinds[i]) - x.compute - waits);
     // Collectives of ZeRO 2 and 3 are launched, too, one after the other with all else; while ranks wait the
     // host goes on.
     if (l.zero >= 2) {
@@ -202,6 +215,7 @@ void LayoutModel::add_time(const Layout& l, const Placements& at, LayoutCost& c,
     if (all > longest) longest = all, slow = i, c = x;
   }
   step.slow = slow;
+  if (replays() && l.pp > 1) c.pp += step.round;  // once, after the backward pass
   add_optimizer(l, at, t, step, c);
   c.step = k_[index_of(Coef::step)];
   c.imbalance = uneven * (c.compute + c.optimizer);

@@ -66,6 +66,7 @@ class LayoutModel {
   struct StageTimes {
     std::vector<PartTime> parts;  // by distinct part
     const NetSections* sections;
+    std::vector<PartTime> device;  // the same were there no launches to wait for
     double of(const std::vector<PartCount>& counts, double SectionTime::*member) const {
       double all = 0;
       for (const PartCount& c : counts) all += c.count * parts[c.part].of(member);
@@ -99,7 +100,8 @@ class LayoutModel {
     std::vector<PartTime> urgent;  // of each distinct part
     // Seconds over cuts of each range: of what the next part waits for, inside hosts and between; of all
     std::vector<double> near, far, busy;
-    double round = 0;  // seconds from the last stage to the first, of a step of a roll-out
+    double events = 0;  // seconds of all micro-batches, event by event; 0: parts are equal, closed forms hold
+    double round = 0;   // seconds from the last stage to the first, of a step of a roll-out
     size_t slow = 0;
     const StageKind& slowest() const { return stages->kinds[slow]; }
     double others(size_t i) const { return stages->kinds[i].times - (i == slow ? 1 : 0); }
@@ -108,6 +110,7 @@ class LayoutModel {
     return static_cast<double>(spec_.train.global_batch) / (static_cast<double>(l.dp) * l.micro_batch);
   }
   bool rolls() const { return spec_.train.rollout > 1; }
+  bool replays() const { return spec_.train.replay_capacity > 0; }
   /// Passes of a micro-batch: the times of a part are those of all of them.
   double forwards() const { return static_cast<double>(spec_.train.rollout); }
   double backwards() const { return static_cast<double>(spec_.learnt_steps()); }
@@ -125,6 +128,7 @@ class LayoutModel {
   void count(const Layout& l, const Placements& at, const StageKind& slow, const NetSections& n,
              Counts& counts);
   // layout_memory.cpp
+  double replay_of(const Layout& l, const StageKind& s, const NetSections& n) const;
   double saved_of(const Layout& l, const StageKind& s, const NetSections& n);
   double scratch_of(const Layout& l, const StageKinds& stages, const NetSections& n);  // without ZeRO's units
   static double unit_of(const StageKind& s, const NetSections& n, bool gradients);
@@ -132,6 +136,11 @@ class LayoutModel {
   // layout_pipeline.cpp
   void time_transfers(const Layout& l, const Placements& at, const NetSections& n, Step& step) const;
   void add_rollout(const Layout& l, const Step& step, LayoutCost& c) const;
+  double boundaries_of(const Layout& l, const StageTimes& t, const Step& step) const;
+  static double link_of(const Step& step);
+  void split_events(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const;
+  double pipeline_seconds(const Layout& l, const Placements& at, const StageTimes& t, const Step& step);
+  double boundary_of(const Layout& l, const NetSections& n, const CutRange& cut) const;
   void add_pipeline(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
                     LayoutCost& c) const;
   // layout_time.cpp
@@ -140,6 +149,10 @@ class LayoutModel {
   Step& step_of(const Layout& l, const Placements& at, const StageTimes& t);
   const UnitTimes& units_of(const Layout& l, const Placements& at, const NetSections& n, size_t kind,
                             const StageKind& s);
+  /// Whether launches are timed over all parts of a step, not part by part.
+  bool launched_apart(const Layout& l) const { return !rolls() && (l.pp == 1 || unequal_parts_); }
+  /// Seconds of a step of a stage that waits for no other, at its host's pace.
+  double launched(const Layout& l, const StageKind& stage, const StageTimes& t, const Step::Kind& kind) const;
   double launches_of(const StageKind& stage, const StageTimes& t, const UnitTimes& units, int zero) const;
   void add_compute(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const;
   void add_data_parallel(const Layout& l, const Placements& at, const StageTimes& t, const Step& step,
@@ -157,6 +170,7 @@ class LayoutModel {
   double moments_;   // of the optimizer, an element
   double average_;   // of the weights, kept as moments are: 1, or 0
   const NetParts net_;
+  bool unequal_parts_ = false;  // between the ends
   std::vector<double>
       priced_inner_;  // of each distinct part between the ends, how many plans of sections have
   SectionCache cache_;

@@ -4,6 +4,7 @@
 
 #include "model/plan/schedule.h"
 #include "perfmodel/layouts/layout_model.h"
+#include "perfmodel/layouts/pipeline_events.h"
 #include "perfmodel/step/cost.h"
 
 namespace isobar {
@@ -22,8 +23,9 @@ void LayoutModel::time_transfers(const Layout& l, const Placements& at, const Ne
     step.far.push_back(transfer(next, furthest));
     step.busy.push_back(transfer(all, furthest));
   }
-  if (rolls())
-    step.round = isobar::seconds(count_collective(OpKind::send, n.fed_back.at(l.micro_batch), 2,
+  const Line& round = replays() ? n.replayed : n.fed_back;
+  if (rolls() || replays())
+    step.round = isobar::seconds(count_collective(OpKind::send, round.at(l.micro_batch), 2,
                                                   {2, at.pp >= l.pp ? 2.0 : 1.0}, k_, where_),
                                  k_);
 }
@@ -41,6 +43,112 @@ void LayoutModel::add_rollout(const Layout& l, const Step& step, LayoutCost& c) 
   }
   c.bubble = others * (idle.forward + 2 * idle.backward) / ((p - 1) * (f + 2 * b));
   c.pp = std::ceil(m / p) * (f + b) * round;
+}
+
+// Streams are added up before they are sent, and what comes back is copied.
+double LayoutModel::boundary_of(const Layout& l, const NetSections& n, const CutRange& cut) const {
+  return k_[index_of(Coef::op)] + 3 * n.handed_on[cut.like].at(l.micro_batch) * k_[index_of(Coef::norm)];
+}
+
+// Seconds that the busiest link carries what one stage sends of a micro-batch
+double LayoutModel::link_of(const Step& step) {
+  double link = 0;
+  for (const StageKind& s : step.stages->kinds) {
+    double sends = 0;
+    for (const StageChunk& chunk : s.chunks)
+      if (chunk.leaves >= 0) sends += chunk.times * step.busy[chunk.leaves];
+    link = std::max(link, sends);
+  }
+  return link;
+}
+
+double LayoutModel::boundaries_of(const Layout& l, const StageTimes& t, const Step& step) const {
+  double all = 0;
+  for (const StageChunk& chunk : step.slowest().chunks)
+    if (const int32_t cut = chunk.leaves >= 0 ? chunk.leaves : chunk.enters; cut >= 0)
+      all += chunk.times * boundary_of(l, *t.sections, step.stages->cuts[cut]);
+  return all;
+}
+
+double LayoutModel::pipeline_seconds(const Layout& l, const Placements& at, const StageTimes& t,
+                                     const Step& step) {
+  const std::vector<StreamLine>& streams = cache_.streams(l.key());
+  const NetSections& n = *t.sections;
+  const StageKinds& stages = *step.stages;
+  const auto virtuals = static_cast<int32_t>(stages.begins.size()) - 1;
+  const auto transfer = [&](size_t stream, int32_t cut) {
+    const int32_t from = cut % l.pp, to = (cut + 1) % l.pp;
+    const auto near = static_cast<int32_t>(at.pp);
+    const double inside = near > 1 && from / near == to / near ? 2 : 1;
+    return isobar::seconds(
+        count_collective(OpKind::send, streams[stream].bytes.at(l.micro_batch), 2, {2, inside}, k_, where_),
+        k_);
+  };
+  std::vector<VirtualStage> all(virtuals);
+  for (int32_t v = 0; v < virtuals; ++v) {
+    VirtualStage& s = all[v];
+    const int32_t first = stages.begins[v], end = stages.begins[v + 1];
+    const UnitWaits& w = step.kinds[stages.kind_of[v % l.pp]].waits;
+    s.wait_forward = w.forward / l.vpp, s.wait_backward = w.backward / l.vpp, s.behind = w.behind / l.vpp;
+    s.ahead_backward = w.prefetched_backward / l.vpp;
+    s.ahead_forward = (w.prefetched - w.prefetched_backward) / l.vpp;
+    std::vector<std::vector<int32_t>> takes(end - first), gives(end - first);
+    for (size_t i = 0; i < streams.size(); ++i) {
+      const NetStream& x = streams[i].stream;
+      const bool enters = x.from < first && first <= x.to, leaves = x.from < end && end <= x.to;
+      if (enters) {
+        if (x.to < end) takes[x.to - first].push_back(static_cast<int32_t>(s.enters.size()));
+        s.enters.push_back({static_cast<int32_t>(i), x.same, transfer(i, v - 1), leaves});
+      }
+      if (leaves) {
+        if (x.from >= first) gives[x.from - first].push_back(static_cast<int32_t>(s.leaves.size()));
+        s.leaves.push_back({static_cast<int32_t>(i), x.same, transfer(i, v), enters});
+      }
+    }
+    // Backward passes go the other way.
+    bool more = true;  // begins a segment
+    std::vector<int32_t> segment_of;
+    for (int32_t i = 0; i < end - first; ++i) {
+      if (more || !takes[i].empty()) s.segments.push_back({});
+      VirtualStage::Segment& segment = s.segments.back();
+      const PartTime& part = t.parts[net_.part[first + i]];
+      segment.forward.add(part.forward.seconds - part.forward.host, part.forward.launches);
+      segment_of.push_back(static_cast<int32_t>(s.segments.size()) - 1);
+      if (!takes[i].empty()) segment.takes = takes[i];
+      segment.gives = gives[i];
+      segment.hands_on = first + i + 1 == end;
+      more = !gives[i].empty();
+    }
+    for (int32_t i = end - first; i-- > 0;) {
+      VirtualStage::Segment& segment = s.segments[segment_of[i]];
+      const SectionTime& pass = t.parts[net_.part[first + i]].backward;
+      const double device = pass.seconds - pass.host;
+      if (l.schedule != ScheduleKind::zb_h1) {
+        segment.backward.add(device, pass.launches);
+        continue;
+      }
+      const double late = device > 0 ? std::min(1.0, pass.weight / device) : 0;
+      segment.backward.add(device * (1 - late), pass.launches * (1 - late));
+      segment.weight.add(device * late, pass.launches * late);
+    }
+    if (v + 1 < virtuals)
+      for (const CutRange& cut : stages.cuts)
+        if (cut.begin <= v && v < cut.end) s.boundary = boundary_of(l, n, cut);
+  }
+  PipelineEvents events(name_of(l.schedule), l.pp, l.vpp, std::move(all));
+  return events.seconds(static_cast<int64_t>(micro_batches(l)));
+}
+
+// What a stage does not compute in is the others' work as far as closed forms say so (c.bubble), else
+// transfers.
+void LayoutModel::split_events(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const {
+  const Step::Kind& own = step.kinds[step.slow];
+  const double m = micro_batches(l), device = own.all() - t.of(step.slowest().counts, &SectionTime::host);
+  double idle = step.events - m * (device + boundaries_of(l, t, step));
+  c.host = std::clamp(launched(l, step.slowest(), t, own) - m * device, 0.0, std::max(0.0, idle));
+  idle -= c.host;
+  c.bubble = std::min(c.bubble, idle);
+  c.pp = idle - c.bubble;
 }
 
 // Filling and draining pass every other stage once.
@@ -65,17 +173,13 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
   }
   const double wait = compute + units;
   c.bubble = chunks + units / v;
-  double fill = 0, link = 0;
+  if (step.events > 0) return split_events(l, t, step, c);
+  const double link = link_of(step);
+  double fill = 0;
   for (size_t i = 0; i < step.far.size(); ++i) {
     const CutRange& cut = step.stages->cuts[i];
     const double crossings = at.pp < p ? std::floor(cut.end / at.pp) - std::floor(cut.begin / at.pp) : 0;
     fill += 2 * (crossings * step.far[i] + (cut.end - cut.begin - crossings) * step.near[i]);
-  }
-  for (const StageKind& s : step.stages->kinds) {
-    double sends = 0;
-    for (const StageChunk& chunk : s.chunks)
-      if (chunk.leaves >= 0) sends += chunk.times * step.busy[chunk.leaves];
-    link = std::max(link, sends);
   }
   // Once it is full, a micro-batch takes as long as the slowest stage, or as a link carries what one stage
   // sends, or as its round trip takes over how many are under way: as many as there are stages, none to
@@ -90,7 +194,9 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
   const bool first = slow.chunks.front().enters < 0, last = slow.chunks.back().leaves < 0;
   for (const StageChunk& chunk : slow.chunks) {
     if (!last) arriving += chunk.times * step.far[chunk.leaves];
-    if (!first) arriving += chunk.times * step.far[chunk.enters];
+    // Of two neighbours one at most is on another host, where a host has several stages.
+    const bool near = !last && at.pp > 1;
+    if (!first) arriving += chunk.times * (near ? step.near : step.far)[chunk.enters];
   }
   switch (l.schedule) {
     case ScheduleKind::gpipe:
@@ -101,7 +207,10 @@ void LayoutModel::add_pipeline(const Layout& l, const Placements& at, const Stag
       break;
     case ScheduleKind::interleaved:  // stages run (p - 1) + (v - 1) p + 1 chunks ahead in the mean, and one
                                      // more
-      period = std::max({period, round / (p + 1 / v), arriving});
+      // Where transfers take long, memory does: a micro-batch arrives where another one's gradient has left,
+      // which came through all chunks but one (pipeline_events_test.cpp).
+      period = std::max({period, round / (p + 1 / v), arriving,
+                         ((v - 1) * p + 1) * 0.5 * fill / (p * v - 1) + backward / v});
       break;
     case ScheduleKind::zb_h1:
       break;

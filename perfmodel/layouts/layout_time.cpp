@@ -65,7 +65,7 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
   s.stages = &stages_of(l);
   s.kinds.assign(s.stages->kinds.size(), {});
   const bool exchanges = l.dp * l.cp > 1 || (l.tp > 1 && (l.sequence_parallel || spec_.train.lora_rank > 0));
-  const bool split = l.schedule == ScheduleKind::zb_h1;
+  const bool split = l.schedule == ScheduleKind::zb_h1, apart = launched_apart(l);
   if (split) {
     s.urgent = t.parts;
     for (PartTime& part : s.urgent)
@@ -98,11 +98,59 @@ LayoutModel::Step& LayoutModel::step_of(const Layout& l, const Placements& at, c
                             .added = added,
                             .grouped = l.recompute == kFullRecompute};
     k.waits = rolls() ? rolled(waits_of(*k.units, stage, of_a_step(t.parts), policy))
-                      : waits_of(*k.units, stage, t.parts, policy);
+                      : waits_of(*k.units, stage, apart ? t.device : t.parts, policy);
     if (split) k.urgent_waits = waits_of(*k.units, stage, s.urgent, policy);
   }
-  if (l.pp > 1) time_transfers(l, at, *t.sections, s);
+  s.events = 0;
+  if (l.pp > 1) {
+    time_transfers(l, at, *t.sections, s);
+    if (!rolls() && unequal_parts_) s.events = pipeline_seconds(l, at, t, s);
+  }
   return s;
+}
+
+// The host launches one op after the other, whatever the device does: what it gains while one part computes
+// it has left for the next. Sums and maxima only: nothing gets slower because a price falls.
+double LayoutModel::launched(const Layout& l, const StageKind& stage, const StageTimes& t,
+                             const Step::Kind& kind) const {
+  double host = 0, device = 0;  // when all so far is launched, and done
+  const auto done = [&](double count, const SectionTime& s) {
+    return std::max(device + count * s.seconds, host + count * s.launches);
+  };
+  const auto run = [&](const PartRun& r, const SectionTime& s) {
+    device = done(r.count, s);
+    host += r.count * s.launches;
+  };
+  double last = 0;  // the last reduction is done
+  const auto micro_batch = [&] {
+    last = 0;
+    for (const StageChunk& c : stage.chunks)
+      for (double i = 0; i < c.times; ++i)
+        for (const PartRun& r : c.runs) run(r, t.device[r.part].forward);
+    auto rest = kind.units->rests.rbegin();
+    for (size_t c = stage.chunks.size(); c-- > 0;)
+      for (double i = stage.chunks[c].times; i-- > 0;)
+        for (size_t r = stage.chunks[c].runs.size(); r-- > 0;) {
+          const PartRun& parts = stage.chunks[c].runs[r];
+          const SectionTime& pass = t.device[parts.part].backward;
+          for (; rest != kind.units->rests.rend() && rest->chunk == static_cast<int32_t>(c) &&
+                 rest->run == static_cast<int32_t>(r);
+               ++rest)
+            last = std::max(last, done(parts.count - rest->parts, pass) + rest->seconds);
+          run(parts, pass);
+        }
+    if (!spec_.policy.overlap) last = device + kind.units->reduce;
+  };
+  micro_batch();
+  const double m = micro_batches(l), launches = host,
+               busy = t.of(stage.counts, &SectionTime::seconds) - t.of(stage.counts, &SectionTime::host) +
+                      kind.waits.all(),
+               pace = std::max(launches, busy), first = std::max(device, busy);
+  if (m > 1) {
+    device = first + (m - 2) * pace, host = (m - 1) * launches;
+    micro_batch();
+  }
+  return std::max({first + (m - 1) * pace, device, l.zero < 2 ? last : 0});
 }
 
 // Seconds that the host launches ops for in a micro-batch: what is computed; of ZeRO's units the reduction,
@@ -117,20 +165,13 @@ double LayoutModel::launches_of(const StageKind& stage, const StageTimes& t, con
 }
 
 void LayoutModel::add_compute(const Layout& l, const StageTimes& t, const Step& step, LayoutCost& c) const {
-  const NetSections& n = *t.sections;
   const StageKind& s = step.slowest();
-  const double b = l.micro_batch, m = micro_batches(l), op = k_[index_of(Coef::op)];
-  // Streams are added up before they are sent, and what comes back is copied.
-  double boundary = 0;
-  for (const StageChunk& c : s.chunks)
-    if (const int32_t cut = c.leaves >= 0 ? c.leaves : c.enters; cut >= 0)
-      boundary +=
-          c.times * (op + 3 * n.handed_on[step.stages->cuts[cut].like].at(b) * k_[index_of(Coef::norm)]);
-  c.compute = m * (t.of(s.counts, &SectionTime::compute) + boundary);
+  const double m = micro_batches(l);
+  c.compute = m * (t.of(s.counts, &SectionTime::compute) + boundaries_of(l, t, step));
   c.tp = m * t.of(s.counts, &SectionTime::tp);
   c.cp = m * t.of(s.counts, &SectionTime::cp);
   c.slowdown = m * t.of(s.counts, &SectionTime::slowdown);
-  c.host = m * t.of(s.counts, &SectionTime::host);
+  c.host = launched_apart(l) ? 0 : m * t.of(s.counts, &SectionTime::host);
   c.ceiling = m * t.of(s.counts, &SectionTime::ceiling);
   c.compute += m * step.kinds[step.slow].waits.added;
 }
@@ -148,9 +189,10 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
   // pipeline drains.
   const bool split = l.schedule == ScheduleKind::zb_h1;
   double SectionTime::*const pass = split ? &SectionTime::weight : &SectionTime::seconds;
+  const std::vector<PartTime>& parts = launched_apart(l) ? t.device : t.parts;
   const auto passing = [&](const std::vector<PartRun>& runs, double SectionTime::*seconds) {
     double all = 0;
-    for (const PartRun& r : runs) all += r.count * t.parts[r.part].backward.*seconds;
+    for (const PartRun& r : runs) all += r.count * parts[r.part].backward.*seconds;
     return all;
   };
   const bool overlap = spec_.policy.overlap;
@@ -161,7 +203,7 @@ void LayoutModel::add_data_parallel(const Layout& l, const Placements& at, const
     double left = u.reduce / l.vpp;
     if (overlap)
       left = u.exposed(stage.chunks[0], 0, [&](const PartRun& r) {
-        return (1 + slower) * (t.parts[r.part].backward.*pass) / backwards();
+        return (1 + slower) * (parts[r.part].backward.*pass) / backwards();
       });
     // Other chunks have theirs while the micro-batches of a round pass this one.
     if (l.vpp > 1) {

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <stdexcept>
+#include <tuple>
 
 #include "model/base/error.h"
 #include "model/base/name_pattern.h"
 #include "model/nets/build.h"
 #include "model/nets/parts.h"
 #include "perfmodel/layouts/stage_kinds.h"
+#include "perfmodel/step/shapes.h"
 
 namespace isobar {
 namespace {
@@ -27,6 +30,11 @@ Both of_samples(RunSpec spec, int64_t samples) {
   return b;
 }
 
+std::vector<NetStream> streams_of_samples(RunSpec spec, double samples) {
+  spec.train.global_batch = spec.policy.micro_batch = static_cast<int64_t>(samples);
+  return net_streams(spec);
+}
+
 // Which distinct part an op, buffer or parameter is priced with; -1: with none, because another part like its
 // own is.
 class Priced {
@@ -41,7 +49,11 @@ class Priced {
   const std::vector<int32_t>&distinct_, &representatives_;
 };
 
-void cut_ops(const Both& one, const Both& two, const Priced& priced, NetSections& out) {
+Op without_operands(const Op& op) {
+  return {.kind = op.kind, .lane = op.lane, .a = op.a, .reads = {}, .writes = {}, .path = {}};
+}
+
+void cut_ops(const Both& one, const Both& two, const Priced& priced, bool named, NetSections& out) {
   const Conditions where{.ranks = one.plan.world, .ranks_on_host = one.plan.world};
   std::vector<std::pair<const Section*, int32_t>> place(one.program.instrs.size(), {nullptr, 0});
   for (size_t i = 0; i < one.program.instrs.size(); ++i) {
@@ -61,6 +73,9 @@ void cut_ops(const Both& one, const Both& two, const Priced& priced, NetSections
                 .two = shape_of(same, two.plan, where),
                 .lane = op.lane,
                 .weight = op.weight_gradient};
+    if (named && !is_collective(op.kind))
+      s.named =
+          std::make_shared<const NamedShapes>(NamedShapes{without_operands(op), without_operands(same)});
     place[i] = {&section, static_cast<int32_t>(section.size())};
     for (int32_t w : instr.waits)
       if (place[w].first == &section) s.waits.push_back(place[w].second);
@@ -159,6 +174,8 @@ void count_memory(const Both& one, const Both& two, const Priced& priced, double
   out.fed_back = through([](const Plan& plan) {
     return plan.feedback.empty() ? 0.0 : static_cast<double>(plan.feedback[0].bytes());
   });
+  out.replayed = through(
+      [](const Plan& plan) { return static_cast<double>(plan.replayed.count * size_of(DType::f32)); });
   out.constants = static_cast<double>(one.plan.memory.by_kind[static_cast<int>(BufferKind::constants)]);
   const auto over = [&](int32_t cut, bool jumps) {
     return through([cut, jumps](const Plan& plan) {
@@ -188,6 +205,26 @@ OpShape between(const OpShape& one, const OpShape& two, double x) {
   mix(s.work.bytes_read, two.work.bytes_read);
   mix(s.work.bytes_written, two.work.bytes_written);
   return s;
+}
+
+// What the op of so many samples was timed to take, as a multiple of the price of its counts. Of gradients
+// that are summed over micro-batches all but the first are added to what is there.
+double timed_factor(const NamedShapes& named, double x, const Conditions& where) {
+  Op op = named.one;
+  const Attrs& two = named.two.a;
+  const auto mix = [x](int64_t& a, int64_t b) {
+    a = std::llround(static_cast<double>(a) + x * static_cast<double>(b - a));
+  };
+  mix(op.a.m, two.m);
+  mix(op.a.n, two.n);
+  mix(op.a.k, two.k);
+  mix(op.a.batch, two.batch);
+  mix(op.a.tq, two.tq);
+  mix(op.a.tk, two.tk);
+  Op added = op;
+  added.a.accumulate = true;
+  const double factor = shape_factor(added, where);
+  return factor != 1 ? factor : shape_factor(op, where);
 }
 
 }  // namespace
@@ -247,8 +284,10 @@ void keep_names_of(RunSpec& small) {
 
 }  // namespace
 
-SectionCache::SectionCache(const RunSpec& spec)
+SectionCache::SectionCache(const RunSpec& spec, bool named)
     : base_(spec),
+      named_(named),
+      net_(spec.net),
       distinct_(number_distinct(parts_of(distinct_parts(spec.net)))),
       representatives_(representatives(distinct_)) {
   base_.net = distinct_parts(spec.net);
@@ -271,9 +310,7 @@ SectionCache::SectionCache(const RunSpec& spec)
   t.early_stopping_patience = t.jacobian_samples = t.jacobian_window = t.min_steps = 0;
 }
 
-const NetSections& SectionCache::of(const SectionKey& key) {
-  auto& known = known_[key];
-  if (known) return *known;
+RunSpec SectionCache::spec_of(const SectionKey& key) const {
   RunSpec spec = base_;
   spec.layout.tp = key.tp;
   spec.layout.cp = key.cp;
@@ -282,14 +319,40 @@ const NetSections& SectionCache::of(const SectionKey& key) {
   spec.policy.recompute = kRecompute[group ? kFullRecompute : key.recompute];
   if (group) spec.policy.recompute_num_layers = static_cast<int64_t>(distinct_.size());
   spec.policy.cp_kind = kCpKinds[key.cp_kind];
+  return spec;
+}
+
+// Context parallelism regroups several samples by copies that one alone does not need.
+std::pair<double, double> SectionCache::samples_of(const SectionKey& key) {
+  if (key.cp == 1) return {1, 2};
+  return key.single ? std::pair{1.0, 1.0} : std::pair{2.0, 4.0};
+}
+
+const std::vector<StreamLine>& SectionCache::streams(const SectionKey& key) {
+  const auto [known, fresh] = streams_.try_emplace(key);
+  if (!fresh) return known->second;
+  RunSpec spec = spec_of(key);
+  spec.net = net_;
+  const auto [one, two] = samples_of(key);
+  const std::vector<NetStream> first = streams_of_samples(spec, one), second = streams_of_samples(spec, two);
+  for (size_t i = 0; i < first.size(); ++i) {
+    const double slope = two > one ? (second[i].bytes - first[i].bytes) / (two - one) : 0;
+    known->second.push_back({first[i], {first[i].bytes - slope * one, slope}});
+  }
+  return known->second;
+}
+
+const NetSections& SectionCache::of(const SectionKey& key) {
+  auto& known = known_[key];
+  if (known) return *known;
+  const RunSpec spec = spec_of(key);
   auto out = std::make_unique<NetSections>();
-  // Context parallelism regroups several samples by copies that one alone does not need.
-  if (key.cp > 1) out->one = key.single ? 1 : 2, out->two = key.single ? 1 : 4;
+  std::tie(out->one, out->two) = samples_of(key);
   const Both one = of_samples(spec, static_cast<int64_t>(out->one));
   const Both two = out->two > out->one ? of_samples(spec, static_cast<int64_t>(out->two)) : one;
   out->parts.resize(representatives_.size());
   const Priced priced(distinct_, representatives_);
-  cut_ops(one, two, priced, *out);
+  cut_ops(one, two, priced, named_, *out);
   count_parameters(one.plan, priced, *out);
   count_memory(one, two, priced, static_cast<double>(key.tp), *out);
   known = std::move(out);
@@ -307,14 +370,23 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   double postponed = 0;
   size_t put_off = 0;
   const double launch = rates[index_of(Coef::host_op)];
-  double busy_until = 0;  // some collective is under way
-  double read = 0;        // when weights were last read
+  double busy_until = 0;               // some collective is under way
+  double read = 0, launched_read = 0;  // when weights were last read: by the device alone, at the host's pace
   for (size_t i = 0; i < section.size(); ++i) {
     const SectionOp& op = section[i];
     OpShape shape = between(op.one, op.two, x);
     if (op.lane == Lane::tp) shape.group = {static_cast<double>(key.tp), placements.tp};
     if (op.lane == Lane::cp) shape.group = {static_cast<double>(key.cp), placements.cp};
-    double s = op_seconds(shape, rates, where, kNoCache, counts);
+    double s;
+    if (op.named && where.shapes) {
+      const double factor = timed_factor(*op.named, x, where);
+      Counts own{};
+      s = factor * op_seconds(shape, rates, where, kNoCache, counts ? &own : nullptr);
+      if (counts)
+        for (size_t c = 0; c < kCoefs; ++c) (*counts)[c] += factor * own[c];
+    } else {
+      s = op_seconds(shape, rates, where, kNoCache, counts);
+    }
     if (split && op.weight) {
       postponed += s;
       ++put_off;
@@ -344,9 +416,10 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
       busy_until = std::max(busy_until, begin + s);
     }
     now = end[i] = begin + s;
-    // The host launches one op after the other.
-    if (op.lane == Lane::compute && op.one.kind == OpKind::gemm && !op.weight)
-      read = std::max(now, launch * static_cast<double>(i + 1 - put_off));
+    if (op.lane == Lane::compute && op.one.kind == OpKind::gemm && !op.weight) {
+      read = now;
+      launched_read = std::max(now, launch * static_cast<double>(i + 1 - put_off));
+    }
   }
   const double compute_end = free[static_cast<size_t>(Lane::compute)];
   t.seconds = std::max(compute_end, busy_until);
@@ -362,7 +435,8 @@ SectionTime time_of(const NetSections& of, const Section& section, const Section
   const double late = std::max(0.0, launch * static_cast<double>(put_off) - postponed);
   t.weight += postponed + late;
   t.host += late;
-  t.after_reads = t.seconds + early - read;
+  t.after_reads = t.seconds + early - launched_read;
+  t.device_after_reads = t.seconds - read;
   t.seconds += t.host + postponed;
   return t;
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "model/nets/net_streams.h"
 #include "perfmodel/step/terms.h"
 
 namespace isobar {
@@ -35,11 +36,16 @@ struct Line {  // a + b * samples
   double at(double samples) const { return a + b * samples; }
 };
 
+struct NamedShapes {  // of an op whose shape may have been timed (shapes.h), and its kind
+  Op one, two;        // for NetSections::one and ::two samples; operands are left out
+};
+
 struct SectionOp {
   OpShape one, two;  // for NetSections::one and ::two samples
   Lane lane;
-  bool weight = false;         // weight gradient: what a split backward pass puts off
-  std::vector<int32_t> waits;  // ops of this section
+  bool weight = false;                                 // weight gradient: what a split backward pass puts off
+  std::vector<int32_t> waits;                          // ops of this section
+  std::shared_ptr<const NamedShapes> named = nullptr;  // where shapes were timed
 };
 using Section = std::vector<SectionOp>;
 
@@ -78,22 +84,36 @@ struct NetSections {
   std::vector<Line> crossing, handed_on;
   Line scratch;          // bytes
   Line fed_back;         // bytes of what a step of a roll-out hands to the next
+  Line replayed;         // … of a prediction as a replay buffer takes it
   double constants = 0;  // bytes, of a rank with parts of all kinds
   double tied = 0;       // elements of the first part's parameters that the last one reads, too
 };
 
+struct StreamLine {  // of the whole net
+  NetStream stream;  // its bytes are of one sample, or two
+  Line bytes;        // of a micro-batch
+};
+
 class SectionCache {
  public:
-  explicit SectionCache(const RunSpec& spec);
+  /// `named`: ops are told apart by the names of their shapes, too (Machine::shapes).
+  explicit SectionCache(const RunSpec& spec, bool named = false);
   /// Throws ConfigError for what the net cannot take. References stay.
   const NetSections& of(const SectionKey& key);
+  const std::vector<StreamLine>& streams(const SectionKey& key);
   size_t size() const { return known_.size(); }
 
  private:
+  RunSpec spec_of(const SectionKey& key) const;
+  /// Of the plans, or streams, that a line goes through; equal: what is asked for is of so many alone.
+  static std::pair<double, double> samples_of(const SectionKey& key);
   RunSpec base_;
+  bool named_;
+  NetSpec net_;                           // the whole one
   std::vector<int32_t> distinct_;         // of each part of the small net that plans are of
   std::vector<int32_t> representatives_;  // of each distinct one, which part of it is priced
   std::map<SectionKey, std::unique_ptr<NetSections>> known_;
+  std::map<SectionKey, std::vector<StreamLine>> streams_;
 };
 
 struct Placements {  // ranks of each axis' groups on one host
@@ -105,6 +125,7 @@ struct SectionTime {
   double compute = 0;             // all compute ops, undisturbed
   double weight = 0;              // of them, weight gradients
   double after_reads = 0;         // from the end of the last op that reads weights to the end
+  double device_after_reads = 0;  // the same were there no launches to wait for
   double tp = 0, cp = 0;          // compute waits for these collectives
   double slowdown = 0;            // compute beside communication
   double host = 0;                // the rest: launches come too slowly

@@ -156,6 +156,7 @@ NetParts::NetParts(const NetSpec& net)
 StageKinds cut_stages(const NetParts& net, const std::vector<int32_t>& cuts, int32_t pp, int32_t vpp,
                       const PolicySpec& recompute) {
   StageKinds out;
+  out.begins = cuts;
   PolicySpec policy = recompute;
   policy.recompute = "full";
   const int32_t virtuals = pp * vpp;
@@ -171,6 +172,7 @@ StageKinds cut_stages(const NetParts& net, const std::vector<int32_t>& cuts, int
     StageKind k = stage_of(net, cuts, s, pp, policy, out, range);
     const auto known = std::find_if(out.kinds.begin(), out.kinds.end(),
                                     [&](const StageKind& x) { return x.chunks == k.chunks; });
+    out.kind_of.push_back(static_cast<int32_t>(known - out.kinds.begin()));
     if (known != out.kinds.end()) {
       ++known->times;
     } else {

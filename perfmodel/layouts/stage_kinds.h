@@ -77,6 +77,8 @@ struct StageKinds {
   std::vector<double> otherwise;             // of each distinct part, the share that is whole or grouped
   std::vector<std::vector<double>> largest;  // parts that are recomputed together, by distinct part
   int32_t mix = 0;                           // LayoutModel's number for `otherwise`
+  std::vector<int32_t> begins;               // first part of each virtual stage, and their number
+  std::vector<int32_t> kind_of;              // of each stage
 };
 
 /// `cuts`: the first part of each virtual stage, and their number. Chunk c of stage s is virtual stage

@@ -237,6 +237,19 @@ TEST_F(Spec, EveryKindOfNetComesBackFromItsOwnJson) {
   }
 }
 
+// YAML files cannot hold a key without a name; JSON files, which programs write, can.
+TEST_F(Spec, AKeyWithoutANameIsNamedAllTheSame) {
+  for (const nlohmann::json& bad :
+       {nlohmann::json{{"", nlohmann::json::object()}}, nlohmann::json{{"", 1}}}) {
+    try {
+      run_spec_from_json(bad, "job.json");
+      ADD_FAILURE() << bad << " was taken";
+    } catch (const ConfigError& e) {
+      EXPECT_TRUE(std::string(e.what()).starts_with("job.json: '\"\"': ")) << e.what();
+    }
+  }
+}
+
 TEST(Yaml, ScalarsFollowTheCoreSchema) {
   const nlohmann::json j = parse_yaml(
       "{i: 12, n: -3, p: +4, f: 1e-3, g: .5, t: true, x: None, y: ~, z: null, s: word, q: '12', e: '', "

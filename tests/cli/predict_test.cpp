@@ -179,6 +179,16 @@ TEST(PredictCommand, WhatDoesNotFitEndsWithFourAndTheSmallestChangeThatDoes) {
   EXPECT_EQ(data.code, 4);
   const json j = json::parse(data.text);
   EXPECT_EQ(j.at("fits"), false);
+  EXPECT_NE(said.text.find("\neach by itself, a rank: policy.recompute="), std::string::npos) << said.text;
+  for (const json& rung : j.at("memory_ladder")) {  // what is promised is what it is
+    Words lower = as_json;
+    lower.insert(lower.end(), {"--set", rung.at("set")});
+    const json less = json::parse(run(lower).text).at("memory_bytes");
+    double saved = 0;
+    for (const auto& [kind, bytes] : j.at("memory_bytes").items())
+      saved += bytes.get<double>() - (less.contains(kind) ? less[kind].get<double>() : 0);
+    EXPECT_NEAR(saved / rung.at("saves_bytes").get<double>(), 1, 1e-6) << rung;
+  }
   Words changed = as_json;
   for (const json& set : j.at("smallest_change").at("set")) changed.insert(changed.end(), {"--set", set});
   const Ended fits = run(changed);

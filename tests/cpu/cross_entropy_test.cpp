@@ -185,6 +185,27 @@ TEST(Dropout, MultipliesByWhatItsPlaceDrawsHoweverItIsCut) {
   }
 }
 
+TEST(Dropout, NeighboursMayShareANumber) {
+  Random random;
+  for (const DType act : kActs)
+    for (const int64_t each : {int64_t{2}, int64_t{77}, int64_t{9001}}) {
+      const Running running(random.one_of({Isa::portable, best_isa()}),
+                            static_cast<int>(random.integer(1, 3)));
+      const int64_t n = random.integer(1, 9), first = random.integer(0, int64_t{1} << 33);
+      const DropoutDraw draw{static_cast<uint64_t>(random.integer(0, 1 << 30)), 5, 0.4f,
+                             random.integer(1, 1000)};
+      const Buffer x = random.buffer(act, n * each);
+      Buffer y(act, n * each);
+      std::memcpy(y.data(), x.data(), static_cast<size_t>(x.bytes()));
+      dropout(draw, first, n, act, y.data(), each);
+      EXPECT_TRUE(y.intact());
+      for (int64_t i = 0; i < n * each; ++i) {
+        const double want = x[i] * factor_of(draw.seed, draw.stream, draw.step, draw.rate, first + i / each);
+        ASSERT_TRUE(within(y[i], want, 2e-7 * std::abs(want) + rounding(act, want))) << i << " of " << each;
+      }
+    }
+}
+
 // 4 sigma, and 1e-4 of the draws beyond
 TEST(Dropout, DropsItsShareAndKeepsTheMean) {
   Random random;

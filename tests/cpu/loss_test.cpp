@@ -1,5 +1,8 @@
 // Losses and weighted RMSE against their formulas on whole images.
+#include <cstring>
+
 #include "model/base/latitude.h"
+#include "model/base/loss_sums.h"
 #include "tests/cpu/patches.h"
 
 namespace isobar::cpu::testing {
@@ -212,6 +215,134 @@ TEST(PointwiseLoss, GradientAgreesWithFiniteDifferences) {
     }
     const double want = pointwise_reference(p, s, up, target) - pointwise_reference(p, s, down, target);
     EXPECT_TRUE(within(slope, want, 1e-5 * magnitude)) << static_cast<int>(p.loss.kind);
+  }
+}
+
+// ---- masks: what does not count is as if it were not there ----
+
+// Land, or what was never observed: some columns of all channels, some points of each
+Buffer random_mask(Random& random, const Patch& s) {
+  Buffer mask(DType::f32, pixels(s));
+  const int64_t land = random.integer(0, 3);
+  for_pixels(s, [&](int64_t b, int64_t c, int64_t y, int64_t x) {
+    const bool counts = s.height * s.width == 1 || ((x + 2 * y) % 4 != land && random.integer(0, 4) > 0);
+    mask.set(image_index(s, b, c, y, x), counts ? 1 : 0);
+  });
+  return mask;
+}
+
+// The loss of the batch and each channel's RMSE, in double and by the definitions alone
+struct Masked {
+  double loss = 0;
+  std::vector<double> rmse, slopes;  // slopes: of each pixel, in the order of images
+};
+Masked masked_reference(const Pointwise& p, const Patch& s, const Buffer& pred, const Buffer& target,
+                        const Buffer& mask) {
+  const auto value = [&](int64_t b, int64_t c, int64_t y, int64_t x, auto&& use) {
+    const int64_t i = image_index(s, b, c, y, x);
+    if (mask[i] != 0) use(i, pred[patch_index(s, b, c, y, x, true)] - target[i], target[i]);
+  };
+  Masked m{.rmse = std::vector<double>(static_cast<size_t>(s.channels)),
+           .slopes = std::vector<double>(static_cast<size_t>(pixels(s)))};
+  const auto batch = static_cast<double>(s.batch);
+  const bool relative = p.loss.kind == Loss::Kind::relative_l2;
+  for (int64_t b = 0; b < s.batch; ++b) {
+    double sum = 0, size = 0, count = 0;
+    for (int64_t c = 0; c < s.channels; ++c) {
+      double squares = 0, area = 0;
+      for (int64_t y = 0; y < s.height; ++y)
+        for (int64_t x = 0; x < s.width; ++x)
+          value(b, c, y, x, [&](int64_t, double e, double t) {
+            sum += relative ? e * e : p.weight(c, y) * p.value(e);
+            size += t * t;
+            count += p.loss.by_rows ? p.rows[y] : 1;
+            squares += p.rows[y] * e * e;
+            area += p.rows[y];
+          });
+      if (area > 0) m.rmse[c] += std::sqrt(squares / area) / batch;
+    }
+    const double over = relative ? size : count;
+    if (over == 0) continue;
+    m.loss += (relative ? std::sqrt(sum / over) : sum / over) / batch;
+    for (int64_t c = 0; c < s.channels; ++c)
+      for (int64_t y = 0; y < s.height; ++y)
+        for (int64_t x = 0; x < s.width; ++x)
+          value(b, c, y, x, [&](int64_t i, double e, double) {
+            m.slopes[i] = relative ? e / std::sqrt(sum * size) : p.weight(c, y) * p.slope(e) / count;
+          });
+  }
+  return m;
+}
+
+TEST(MaskedLoss, IsOfWhatCountsAlone) {
+  Random random;
+  for (const Isa isa : isas())
+    for (const DType act : kActs) {
+      const Patch s = random_patch(random, act);
+      const Buffer mask = random_mask(random, s);
+      Buffer target = random.buffer(DType::f32, pixels(s)), pred = random.buffer(act, pixels(s));
+      std::vector<Pointwise> losses = pointwise_losses(random, s.channels, s.height);
+      losses.push_back({{.kind = Loss::Kind::relative_l2}, {}, row_weights(s.height, {})});
+      losses.back().loss.rows = losses.back().rows.data();
+      for (Pointwise& p : losses) {
+        SCOPED_TRACE("kind " + std::to_string(static_cast<int>(p.loss.kind)));
+        const Masked want = masked_reference(p, s, pred, target, mask);
+        // Whatever stands where nothing counts
+        Buffer wild(act, pixels(s));
+        std::memcpy(wild.data(), pred.data(), static_cast<size_t>(pred.bytes()));
+        for_pixels(s, [&](int64_t b, int64_t c, int64_t y, int64_t x) {
+          if (mask[image_index(s, b, c, y, x)] == 0)
+            wild.set(patch_index(s, b, c, y, x, true), random.one_of<double>({NAN, 1e30, -3}));
+        });
+        p.loss.masked = true, p.loss.mask = mask.f32();
+        const double scale = 1024;
+        float first = 0;
+        for (const int threads : {1, 2, 3}) {
+          const Running running(isa, threads);
+          Buffer sums(DType::f32, s.batch * loss_sums_size(s.channels, true)), rmse(DType::f32, s.channels),
+              dpred(act, pixels(s));
+          for (int64_t c = 0; c < s.channels; ++c) rmse.set(c, 0);
+          float loss = 5;
+          loss_sums(s, wild.data(), target.f32(), sums.f32(), p.loss);
+          cpu::loss(s, sums.f32(), 0.25f, &loss, rmse.f32(), p.loss);
+          EXPECT_TRUE(within(loss, 5 + 0.25 * want.loss, 2e-6 + 4e-6 * want.loss));
+          if (threads == 1) first = loss;
+          EXPECT_EQ(loss, first);
+          for (int64_t c = 0; c < s.channels; ++c)
+            EXPECT_TRUE(within(rmse[c], 0.25 * want.rmse[c], 1e-5 * want.rmse[c]));
+          loss_backward(s, wild.data(), target.f32(), sums.f32(), static_cast<float>(scale), dpred.data(),
+                        p.loss);
+          EXPECT_TRUE(dpred.intact() && sums.intact() && rmse.intact());
+          for_pixels(s, [&](int64_t b, int64_t c, int64_t y, int64_t x) {
+            const int64_t at = image_index(s, b, c, y, x);
+            const double d = scale * want.slopes[at], got = dpred[patch_index(s, b, c, y, x, true)];
+            if (mask[at] == 0)
+              ASSERT_EQ(got, 0);
+            else
+              ASSERT_TRUE(within(
+                  got, d,
+                  1e-5 * std::abs(d) + 1e-6 * scale / static_cast<double>(pixels(s)) + rounding(act, d)));
+          });
+        }
+      }
+    }
+}
+
+TEST(MaskedLoss, OfWhatCountsEverywhereIsTheLoss) {
+  Random random;
+  const Patch s = whole({.batch = 2, .channels = 3, .height = 8, .width = 12, .p = 4, .act = DType::f32});
+  const Buffer pred = random.buffer(DType::f32, pixels(s)), target = random.buffer(DType::f32, pixels(s));
+  Buffer ones(DType::f32, pixels(s)), sums(DType::f32, 2 * 5), more(DType::f32, 2 * 9), a(DType::f32, 4),
+      b(DType::f32, 4);
+  for (int64_t i = 0; i < pixels(s); ++i) ones.set(i, 1);
+  for (int64_t i = 0; i < 4; ++i) a.set(i, 0), b.set(i, 0);
+  for (Pointwise& p : pointwise_losses(random, 3, s.height)) {
+    loss_sums(s, pred.data(), target.f32(), sums.f32(), p.loss);
+    cpu::loss(s, sums.f32(), 1, a.f32(), a.f32() + 1, p.loss);
+    p.loss.masked = true, p.loss.mask = ones.f32();
+    loss_sums(s, pred.data(), target.f32(), more.f32(), p.loss);
+    cpu::loss(s, more.f32(), 1, b.f32(), b.f32() + 1, p.loss);
+    for (int64_t i = 0; i < 4; ++i) EXPECT_TRUE(within(b[i], a[i], 1e-6 * std::abs(a[i])));
   }
 }
 

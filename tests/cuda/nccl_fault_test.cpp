@@ -15,6 +15,7 @@
 #include "model/nets/build.h"
 #include "model/nets/device_memory.h"
 #include "tests/engine/command.h"
+#include "tests/engine/ocean.h"
 #include "tests/paths.h"
 
 namespace isobar {
@@ -105,10 +106,47 @@ TEST(EmulatedRanks, TrainLikeOne) {
                          {"pp2 1f1b", 2, {"layout.pp=2", "policy.micro_batch=1", "policy.schedule=1f1b"}}});
 }
 
+TEST(EmulatedRanks, SayTheirClocksAndTheirEnergy) {
+  const Folder dir;
+  const Ended e = Child(emulated(2, "", dir / "run", {"layout.dp=2", "train.steps=6"})).wait();
+  ASSERT_EQ(e.code, 0) << e.text;
+  nlohmann::json told;
+  std::ifstream file(fs::path(dir / "run") / "result.jsonl");
+  for (std::string line; std::getline(file, line);)
+    if (const auto j = nlohmann::json::parse(line); j["event"] == "ranks") told = j;
+  ASSERT_EQ(told["ranks"].size(), 2u) << told;
+  EXPECT_EQ(told["energy"], "GPU of each of 2");
+  for (const auto& rank : told["ranks"]) {
+    EXPECT_EQ(rank["mhz"], 1410);
+    EXPECT_NEAR(rank["watts"].get<double>(), 300, 30) << "of whole millijoules over a few steps";
+    EXPECT_FALSE(rank.contains("compute_s")) << "a GPU's ops are timed only while it is traced";
+  }
+  EXPECT_GT(told["joules_per_step"], 0);
+}
+
 TEST(EmulatedRanks, TrainANetWithASkipLikeOne) {
   expect_like_one(kUnet, {{"tp2", 2, {"layout.tp=2"}},
                           {"dp2 pp2", 4, {"layout.dp=2", "layout.pp=2", "policy.micro_batch=1"}},
                           {"pp3", 3, {"layout.pp=3", "policy.micro_batch=1"}}});
+}
+
+TEST(EmulatedRanks, TrainOnFieldsThatAreMissingInPartLikeOne) {
+  const TestNet net = masked(two_channels(kVit));
+  expect_like_one(net, {{"dp2", 2, {"layout.dp=2"}},
+                        {"cp3", 3, {"layout.cp=3"}},
+                        {"pp2", 2, {"layout.pp=2", "policy.micro_batch=1"}}});
+  const Folder dir;  // and as the CPU does
+  const Ended gpu = Child(emulated(1, "", dir / "gpu", {"train.steps=3"}, net)).wait();
+  ASSERT_EQ(gpu.code, 0) << gpu.text;
+  const Ended cpu =
+      Child(train_words(net.config, net.set + Words{"train.steps=3", "train.global_batch=4", "run.threads=1",
+                                                    "run.out=" + (dir / "cpu")}))
+          .wait();
+  ASSERT_EQ(cpu.code, 0) << cpu.text;
+  const auto want = read_run(dir / "cpu").losses;
+  ASSERT_EQ(want.size(), 3u);
+  for (const auto& [step, loss] : read_run(dir / "gpu").losses)
+    EXPECT_NEAR(want.at(step), loss, 1e-4 * std::abs(loss)) << step;
 }
 
 // policy.micro_batch 0: the engine takes what `isobar predict` says for a machine with as much memory, and

@@ -3,6 +3,7 @@
 
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/base/latitude.h"
+#include "model/base/loss_sums.h"
 #include "model/plan/plan.h"
 #include "tests/cuda/kernel_check.h"
 
@@ -100,20 +101,29 @@ TEST(Kernels, LossesAndTheirGradientsAreTheCpus) {
         const OnDevice gr(rows32);
         loss_gpu.rows = gr.f32();
         loss_gpu.by_rows = kind == Loss::Kind::mse || kind == Loss::Kind::huber;
+        Buffer mask(DType::f32, s.pixels());
+        for (int64_t i = 0; i < mask.size(); ++i) mask.set(i, random.integer(0, 3) > 0 ? 1 : 0);
+        const OnDevice gk(mask);
+        loss_gpu.masked = random.coin();
+        loss_gpu.mask = loss_gpu.masked ? gk.f32() : nullptr;
         const cpu::Loss loss_cpu{static_cast<cpu::Loss::Kind>(kind),
                                  0.7f,
                                  kind == Loss::Kind::relative_l2 ? nullptr : weights.f32(),
                                  above.data(),
                                  intense.data(),
                                  rows.data(),
-                                 loss_gpu.by_rows};
-        Buffer sums(DType::f32, s.batch * (2 + s.channels)), dpred(act, s.rows * s.columns());
+                                 loss_gpu.by_rows,
+                                 loss_gpu.masked,
+                                 mask.f32()};
+        Buffer sums(DType::f32, s.batch * loss_sums_size(s.channels, loss_gpu.masked)),
+            dpred(act, s.rows * s.columns());
         Buffer metrics = random.buffer(DType::f32, 1 + s.channels),
                scalars = random.buffer(DType::f32, kScalars);
         scalars.set(kLossScale, 1024);
         const int64_t padding = random.integer(0, s.batch);
         scalars.set(kPadding, static_cast<double>(padding));
-        Buffer scratch(DType::f32, 2 * 3 * s.channels * s.batch * loss_partials(s.batch, s.tokens));
+        Buffer scratch(DType::f32, 2 * loss_columns(loss_gpu.masked) * s.channels * s.batch *
+                                       loss_partials(s.batch, s.tokens));
         const OnDevice gp(pred), gt(target), gs(sums), gd(dpred), gm(metrics), gc(scalars), gw(scratch);
         loss_sums(s.gpu(act), gp.data(), gt.f32(), gs.f32(), loss_gpu, gw.f64(), nullptr);
         cpu::loss_sums(s.cpu(act), pred.data(), target.f32(), sums.f32(), loss_cpu);
@@ -183,11 +193,12 @@ TEST(Kernels, CrossEntropyIsTheCpus) {
 TEST(Kernels, DropoutIsTheCpus) {
   ISOBAR_NEEDS_KERNELS();
   Random random;
-  for (const int64_t n : {int64_t{1}, int64_t{1023}, int64_t{40000}})
+  for (const auto& [n, each] :
+       {std::pair<int64_t, int64_t>{1, 1}, {1023, 1}, {40000, 1}, {5, 2049}, {1, 300}})
     for (const DType act : kActs)
       for (const bool training : {true, false}) {
-        const Buffer x = random.buffer(act, n);
-        Buffer want = random.buffer(act, n), scalars(DType::f32, kScalars);
+        const Buffer x = random.buffer(act, n * each);
+        Buffer want = random.buffer(act, n * each), scalars(DType::f32, kScalars);
         std::memcpy(want.data(), x.data(), static_cast<size_t>(x.bytes()));
         const int64_t first = random.integer(0, int64_t{1} << 33), step = random.integer(1, 100000);
         for (int i = 0; i < kScalars; ++i) scalars.set(i, 0);
@@ -195,9 +206,10 @@ TEST(Kernels, DropoutIsTheCpus) {
         scalars.set(kStep, static_cast<double>(act == DType::f16 ? step - 1 : step));
         const DropoutDraw draw{7, static_cast<uint64_t>(random.integer(0, 100)), 0.3f, 0};
         const OnDevice gx(x), gc(scalars);
-        dropout(draw, gc.f32(), first, n, act, gx.data(), nullptr);
-        if (training) cpu::dropout({draw.seed, draw.stream, draw.rate, step}, first, n, act, want.data());
-        EXPECT_TRUE(gx.read(act).same_bits(want)) << name_of(act) << " " << n;
+        dropout(draw, gc.f32(), first, n, each, act, gx.data(), nullptr);
+        if (training)
+          cpu::dropout({draw.seed, draw.stream, draw.rate, step}, first, n, act, want.data(), each);
+        EXPECT_TRUE(gx.read(act).same_bits(want)) << name_of(act) << " " << n << " of " << each;
       }
 }
 

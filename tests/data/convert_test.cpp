@@ -1,16 +1,60 @@
 // One archive in five formats gives the same bits to a net; and an archive by a Zarr that is another's.
 #include <gtest/gtest.h>
+#include <zip.h>
 
 #include <cmath>
 #include <cstring>
+#include <map>
 
+#include "model/base/files.h"
 #include "model/data/convert.h"
 #include "model/data/dataset.h"
+#include "model/data/dates.h"
+#include "model/data/npz.h"
 #include "model/data/stats.h"
 #include "tests/data/files.h"
 
 namespace isobar::test {
 namespace {
+
+/// The channels of an archive as numpy.savez writes them: levels of a variable in one array or in many.
+void write_npz(const std::string& from, const std::string& to, bool deflated) {
+  const auto files = open_fields(from, "", {});
+  const FieldInfo& info = files[0]->info();
+  const int64_t C = info.shape.channels, plane = info.shape.height * info.shape.width;
+  std::vector<float> step(static_cast<size_t>(info.shape.size()));
+  std::map<std::string, std::string> arrays;  // bytes, by variable
+  for (int64_t t = 0; t < info.steps; ++t) {
+    files[0]->read(t, info.shape, nullptr, step.data());
+    for (int64_t c = 0; c < C; ++c)
+      arrays[info.variables[c]].append(reinterpret_cast<const char*>(step.data() + c * plane),
+                                       static_cast<size_t>(plane) * sizeof(float));
+  }
+  const auto bytes = [](const auto& values) {
+    return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
+  };
+  std::vector<int64_t> times;  // hours since 2019-03-01, as numpy's datetime64[h]
+  for (const double t : info.times) times.push_back(static_cast<int64_t>(t) + 430944);
+  std::map<std::string, std::string> members = {
+      {"time", npy_bytes("<M8[h]", {info.steps}, bytes(times))},
+      {"level", npy_bytes("<f8", {2}, bytes(std::vector<double>{1000, 850}))},
+      {"lat", npy_bytes("<f8", {info.shape.height}, bytes(info.latitude))},
+      {"lon", npy_bytes("<f8", {info.shape.width}, bytes(info.longitude))}};
+  for (const auto& [name, data] : arrays)
+    members[name] = npy_bytes("<f4", {info.steps, 2, info.shape.height, info.shape.width}, data);
+  if (!deflated) {
+    NpzOutput out(to);
+    for (const auto& [name, npy] : members) out.add(name, npy);
+    return out.finish();
+  }
+  int code = 0;
+  zip_t* zip = zip_open(to.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code);
+  ASSERT_NE(zip, nullptr) << code;
+  for (const auto& [name, npy] : members)
+    ASSERT_GE(
+        zip_file_add(zip, (name + ".npy").c_str(), zip_source_buffer(zip, npy.data(), npy.size(), 0), 0), 0);
+  ASSERT_EQ(zip_close(zip), 0) << zip_strerror(zip);
+}
 
 TEST(Convert, OneArchiveInFiveFormatsGivesTheSameBits) {
   const TempDir dir;
@@ -27,7 +71,9 @@ TEST(Convert, OneArchiveInFiveFormatsGivesTheSameBits) {
       {"hdf5", "c.h5", {}},
       {"zarr2", "d.zarr", {.steps = 4, .rows = 5, .columns = 0, .compressor = "blosc"}},
       {"zarr3", "e.zarr", {.steps = 1, .rows = 0, .columns = 4, .compressor = "zstd"}},
-      {"zarr2", "f.zarr", {.steps = 2, .compressor = "none"}}};
+      {"zarr2", "f.zarr", {.steps = 2, .compressor = "none"}},
+      {"npz", "g.npz", {}},
+      {"npz, deflated", "h.npz", {}}};
   const SampleShape shape(FieldShape{4, 11, 13});
   const Statistics in_physical_units;
   // A Zarr group has no order: names give it one.
@@ -53,14 +99,43 @@ TEST(Convert, OneArchiveInFiveFormatsGivesTheSameBits) {
   const std::vector<float> want = bits(source, &in_physical_units);
   const Statistics of_source = compute_statistics(source, names);
   for (const Case& c : cases) {
-    convert(source, {}, dir / c.name, {.format = c.format, .chunks = c.chunks});
+    if (c.name.ends_with(".npz"))
+      write_npz(source, dir / c.name, c.format != "npz");
+    else
+      convert(source, {}, dir / c.name, {.format = c.format, .chunks = c.chunks});
     const std::vector<float> got = bits(dir / c.name, &in_physical_units);
     ASSERT_EQ(got.size(), want.size());
     EXPECT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0) << c.name;
     const Statistics s = compute_statistics(dir / c.name, names);
     EXPECT_EQ(s.mean, of_source.mean) << c.name;
     EXPECT_EQ(s.std, of_source.std) << c.name;
+    if (c.format == "hdf5") continue;  // which tells no place and no time
+    const FieldInfo a = open_fields(source, "", names)[0]->info(),
+                    b = open_fields(dir / c.name, "", names)[0]->info();
+    EXPECT_EQ(b.latitude, a.latitude) << c.name;
+    EXPECT_EQ(b.longitude, a.longitude) << c.name;
+    for (const int64_t t : {0, 8})
+      EXPECT_EQ(iso_time(b.times[t], b.time_units, b.calendar),
+                iso_time(a.times[t], a.time_units, a.calendar));
   }
+}
+
+TEST(Npz, FieldsThatAreTornOrNoneAreToldByName) {
+  const TempDir dir;
+  NetcdfOptions o{.order = "tzyx", .steps = 9, .levels = 2, .rows = 11, .columns = 13, .two = true};
+  write_netcdf(dir / "a.nc", o, {random_packed(o), random_packed(o)});
+  write_npz(dir / "a.nc", dir / "a.npz", false);
+  expect_config_error([&] { open_fields(dir / "a.npz", "data.train", {"u"}); },
+                      {"a.npz", "data.variables", "no field 'u'", "q, t"});
+  const std::string whole = read_file(dir / "a.npz");
+  write_atomically(dir / "torn.npz", whole.substr(0, whole.size() / 2));
+  expect_config_error([&] { open_fields(dir / "torn.npz", "data.train", {"t"}); }, {"torn.npz", "zip"});
+  NpzOutput out(dir / "flat.npz");
+  const std::vector<float> few(12);
+  out.add("t", npy_bytes("<f4", {12}, {reinterpret_cast<const char*>(few.data()), 48}));
+  out.finish();
+  expect_config_error([&] { open_fields(dir / "flat.npz", "data.train", {}); },
+                      {"flat.npz", "no variable on a time, latitude and longitude axis"});
 }
 
 TEST(Convert, KeepsWhatIsMissingAndRefusesWhereThatCannotBeSaid) {

@@ -182,7 +182,7 @@ TEST(Nersc, EveryFaultIsOneErrorNamingFileKeyAndMend) {
   expect_config_error([&] { open(kNerscShape, Split::valid); }, {"'data.valid'"});
   fs::create_directories(dir / "set");
   d.train = dir / "set";
-  expect_config_error([&] { open(); }, {"holds no .h5 or .nc file"});
+  expect_config_error([&] { open(); }, {"holds no .h5, .nc or .grib file"});
 
   const std::string file = dir / "set/2015.h5";
   write_hdf5(file, {5, 3, 4, 6}, random_floats(360), {.dataset = "other"});

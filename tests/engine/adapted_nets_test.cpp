@@ -34,6 +34,7 @@ TEST(AdaptedAurora, TrainsItsAdaptersAloneLikeOneRank) {
                        net);
   expect_like_one_rank({"layout.pp=3", "policy.schedule=zb-h1", "policy.micro_batch=2"}, net);
   expect_like_one_rank({"policy.recompute=full", "layout.pp=2", "policy.micro_batch=2"}, net);
+  expect_like_one_rank({"layout.cp=2", "layout.tp=2", "policy.micro_batch=3"}, adapted(tall_aurora()));
 }
 
 TEST(AdaptedGraphs, TrainTheirAdaptersAloneLikeOneRank) {

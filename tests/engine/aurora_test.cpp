@@ -31,6 +31,22 @@ TEST(AuroraTraining, IsTheSameOverStages) {
   aurora_like_one_rank({"layout.pp=2", "layout.dp=2", "policy.micro_batch=2"});
 }
 
+TEST(AuroraTraining, IsTheSameWithItsEndsOnStagesOfTheirOwn) {
+  aurora_like_one_rank({"layout.pp=4", "net.placement=halves", "policy.micro_batch=2"});
+  aurora_like_one_rank(
+      {"layout.pp=4", "net.placement=halves", "policy.micro_batch=2", "policy.schedule=zb-h1"});
+  aurora_like_one_rank({"layout.pp=2", "layout.vpp=2", "policy.schedule=interleaved", "net.placement=halves",
+                        "policy.micro_batch=3"});
+  aurora_like_one_rank({"layout.pp=4", "layout.dp=2", "net.placement=halves", "policy.micro_batch=2",
+                        "policy.zero=1", "policy.recompute=full"});
+  // Nothing of the ends is cut: their second tensor-parallel rank counts no gradient in the norm that clips.
+  TestNet clipped = kAurora;
+  clipped.set.push_back("train.grad_clip=0.5");
+  expect_like_one_rank({"layout.pp=4", "layout.tp=2", "net.placement=halves", "policy.micro_batch=2",
+                        "policy.sequence_parallel=false"},
+                       clipped);
+}
+
 TEST(AuroraTraining, IsTheSameOverTensorParallelRanks) {
   aurora_like_one_rank({"layout.tp=2", "policy.sequence_parallel=false", "policy.micro_batch=6"});
   aurora_like_one_rank(
@@ -53,21 +69,36 @@ TEST(AuroraTraining, RecomputesItsParts) {
                         "policy.sequence_parallel=false", "policy.micro_batch=3"});
 }
 
+// Two addends have one sum: to the last bit like replicas in whole.
+TEST(AuroraTraining, KeepsItsEndsInFp32) {
+  const Folder dir;
+  const Words mixed = {"policy.amp=bf16", "net.fp32_ends=true", "layout.dp=2", "policy.micro_batch=6"};
+  const TrainedNet whole = run(dir / "whole", mixed, 2, {}, kAurora);
+  const TrainedNet& exact = one_rank(kAurora);
+  EXPECT_NEAR(whole.record.losses.at(1) / exact.record.losses.at(1), 1, 1e-2);
+  EXPECT_NE(whole.record.losses.at(10), exact.record.losses.at(10));
+  int cases = 0;
+  for (const Words& more : {Words{"policy.zero=1"},
+                            {"policy.zero=2"},
+                            {"policy.zero=3", "policy.bucket_mb=0.02"},
+                            {"policy.recompute=full"},
+                            {"layout.pp=2"}}) {
+    SCOPED_TRACE(more[0]);
+    const bool stages = more[0] == "layout.pp=2";
+    const TrainedNet other = run(dir / std::to_string(cases++), mixed + more, stages ? 4 : 2, {}, kAurora);
+    EXPECT_EQ(whole.record.losses, other.record.losses);
+    EXPECT_EQ(distance(whole.weights, other.weights), 0);
+  }
+}
+
 TEST(AuroraTraining, KeepsItsUnitsInShards) {
   for (const char* zero : {"1", "2", "3"})
     aurora_like_one_rank({"layout.dp=2", "layout.pp=2", std::string("policy.zero=") + zero,
                           "policy.micro_batch=2", "policy.bucket_mb=0.02"});
 }
 
-// 14, 7 and 4 rows of patches: rows of windows lie in two bands, and a band may have no window of its own.
-TestNet tall() {
-  TestNet net = kAurora;
-  net.set.push_back("net.img_height=28");
-  return net;
-}
-
 void bands_like_one_rank(const Words& layout) {
-  expect_like_one_rank(layout, tall());
+  expect_like_one_rank(layout, tall_aurora());
 }
 
 TEST(AuroraTraining, IsTheSameOverBandsOfLatitudes) {

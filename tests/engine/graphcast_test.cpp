@@ -58,6 +58,14 @@ TEST(GraphcastTraining, IsTheSameWhereTheGraphIsCut) {
   globe_like_one_rank({"layout.cp=8", "policy.micro_batch=6"});
 }
 
+TEST(GraphcastTraining, IsTheSameInChunksOfEdges) {
+  globe_like_one_rank({"policy.edge_chunks=3", "policy.micro_batch=6"});
+  globe_like_one_rank({"policy.edge_chunks=6", "layout.cp=2", "policy.micro_batch=12"});
+  globe_like_one_rank({"policy.edge_chunks=4", "layout.cp=4", "layout.tp=2", "policy.micro_batch=3",
+                       "policy.recompute=full"});
+  globe_like_one_rank({"policy.edge_chunks=2", "layout.pp=3", "policy.micro_batch=2"});
+}
+
 TEST(GraphcastTraining, IsTheSameWhereItsMlpsAreCut) {
   globe_like_one_rank({"layout.tp=2", "policy.micro_batch=6"});
   globe_like_one_rank({"layout.tp=3", "policy.micro_batch=4", "policy.recompute=selective"});

@@ -49,6 +49,13 @@ inline const TestNet kAurora{source_dir() + "/configs/models/aurora-tiny.yaml",
                              {"train.global_batch=12", "train.steps=10", "train.lr=3e-3", "train.seed=5",
                               "run.threads=1", "run.hang_timeout=60", "train.checkpoint_every=10"}};
 
+// 14, 7 and 4 rows of patches: rows of windows lie in two bands, and a band may have no window of its own.
+inline TestNet tall_aurora() {
+  TestNet net = kAurora;
+  net.set.push_back("net.img_height=28");
+  return net;
+}
+
 // Grid to mesh, three steps, and back: five parts between its ends.
 inline const TestNet kGlobe{source_dir() + "/configs/models/graphcast-tiny.yaml", kGraph.set};
 

@@ -9,7 +9,7 @@ namespace isobar {
 namespace {
 
 // A layout of 2 to 8 ranks with everything that goes with it, legal for this net; its words.
-Words random_legal(std::mt19937& random) {
+Words random_legal(std::mt19937& random, const TestNet& net) {
   const auto pick = [&](const std::vector<std::string>& from) { return from[random() % from.size()]; };
   for (;;) {
     const std::vector<std::string> sizes = {"1", "1", "2", "2", "3", "4"};
@@ -22,7 +22,7 @@ Words random_legal(std::mt19937& random) {
         pp == "1" ? pick({"gpipe", "1f1b"}) : pick({"gpipe", "1f1b", "interleaved", "zb-h1"});
     const bool late = schedule == "zb-h1";  // weight gradients: needs activations and whole gradients
     const std::string recompute = late ? "none" : pick({"none", "selective", "full"});
-    const Words words = {
+    Words words = {
         "layout.dp=" + dp,
         "layout.tp=" + tp,
         "layout.cp=" + cp,
@@ -40,24 +40,31 @@ Words random_legal(std::mt19937& random) {
         "policy.offload_optimizer=" + pick({"true", "false", "false"}),
         "policy.bucket_mb=" + pick({"0.05", "25"}),
         "policy.overlap=" + pick({"true", "false"})};
-    Words all = kNet;
-    all.insert(all.end(), words.begin(), words.end());
+    if (net.config == kAurora.config) words.push_back("net.placement=" + pick({"balanced", "halves"}));
     try {
-      build_plan(load_run_spec(tiny(), all), 0, {});
+      build_plan(load_run_spec(net.config, net.set + words), 0, {});
       return words;
     } catch (const ConfigError&) {
     }
   }
 }
 
-TEST(Layouts, RandomLegalOnes) {  // ISOBAR_RANDOM_LAYOUTS: how many
+void random_ones(const TestNet& net) {  // ISOBAR_RANDOM_LAYOUTS: how many
   const char* wanted = std::getenv("ISOBAR_RANDOM_LAYOUTS");
   const uint32_t seed = std::random_device{}();
   for (uint32_t i = 0; i < (wanted ? std::stoul(wanted) : 4); ++i) {
     std::mt19937 random(seed + i);
     std::printf("seed %u: ", seed + i);
-    expect_like_one_rank(random_legal(random));
+    expect_like_one_rank(random_legal(random, net), net);
   }
+}
+
+TEST(Layouts, RandomLegalOnes) {
+  random_ones(kVit);
+}
+
+TEST(AuroraTraining, IsTheSameInRandomLegalLayouts) {
+  random_ones(tall_aurora());
 }
 
 }  // namespace

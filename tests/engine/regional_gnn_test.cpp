@@ -77,6 +77,17 @@ TEST(RegionalGnnTraining, IsTheSameWhereTheGraphIsCut) {
       {"layout.cp=2", "layout.dp=2", "layout.pp=2", "policy.micro_batch=2", "policy.recompute=full"});
 }
 
+// Pieces of the edges, uneven ones, too; of several samples, computed again within what is computed again.
+TEST(RegionalGnnTraining, IsTheSameInChunksOfEdges) {
+  graph_like_one_rank({"policy.edge_chunks=2", "policy.micro_batch=12"});
+  graph_like_one_rank({"policy.edge_chunks=7", "layout.cp=3", "policy.micro_batch=4"});
+  graph_like_one_rank({"policy.edge_chunks=3", "layout.cp=2", "layout.tp=2", "layout.dp=2",
+                       "policy.micro_batch=3", "policy.zero=3", "policy.bucket_mb=0.02"});
+  graph_like_one_rank(
+      {"policy.edge_chunks=3", "layout.pp=3", "policy.micro_batch=2", "policy.recompute=full"});
+  graph_like_one_rank({"policy.edge_chunks=1000", "policy.micro_batch=6", "policy.recompute=selective"});
+}
+
 // Three linears an MLP: two that are cut as a pair, and one that is whole.
 TEST(RegionalGnnTraining, IsTheSameWhereItsMlpsAreCut) {
   graph_like_one_rank({"layout.tp=2", "policy.micro_batch=6"});
@@ -98,6 +109,29 @@ TEST(RegionalGnnTraining, CutsMlpsOfAnyDepth) {
     expect_like_one_rank({"layout.tp=2", "layout.pp=2", "policy.micro_batch=2", "policy.schedule=zb-h1"},
                          net);
   }
+}
+
+// Of the edges only their streams and what is summed stay; half as large a piece takes half as much scratch.
+TEST(RegionalGnnTraining, KeepsNoActivationsOfEdgesInChunks) {
+  const auto memory = [](int64_t chunks, BufferKind kind) {
+    const RunSpec s = load_run_spec(source_dir() + "/configs/models/regional-gnn.yaml",
+                                    {"train.global_batch=1", "policy.edge_chunks=" + std::to_string(chunks)});
+    const Plan plan = build_plan(s, 0, {});
+    int64_t edges = 0;  // of the MLPs of edges
+    for (const Buffer& b : plan.buffers)
+      if (b.kind == kind && (b.name.find("/intra.") != std::string::npos) && b.name.starts_with("step05"))
+        edges += b.bytes();
+    return edges;
+  };
+  const int64_t R = 3721, E = 29768, D = 256, f32 = 4;
+  // whole: before and behind two SiLU, before the norm, its statistics, the sums; in chunks: nodes' products,
+  // the sums
+  EXPECT_EQ(memory(1, BufferKind::saved), f32 * (5 * E * D + 2 * E + R * D));
+  EXPECT_EQ(memory(4, BufferKind::saved), f32 * 3 * R * D);
+  const RunSpec split = load_run_spec(kGraph.config, {});
+  RunSpec zb = split;
+  zb.policy.edge_chunks = 2, zb.policy.schedule = "zb-h1", zb.layout.pp = 2, zb.policy.micro_batch = 2;
+  EXPECT_THROW(build_plan(zb, 0, {}), ConfigError);
 }
 
 TEST(RegionalGnnTraining, KeepsNoActivationsOfSiLUWhenItRecomputesThem) {

@@ -49,7 +49,8 @@ std::string lacking(const std::string& message, const std::string& folder, const
   // A file that the input names may be called anything, colons and spaces too.
   const size_t suffix = message.starts_with(input + ":") ? input.size() : message.find(": '", folder.size());
   size_t key = suffix;
-  static const std::regex kSection("^: (axes|set|include|exclude|baselines)(\\[[0-9]+\\])?");
+  static const std::regex kSection(
+      "^: (axes|set|zip|include|exclude|when|baselines)(\\[[0-9]+\\])?(\\.(if|axes))?");
   std::smatch section;
   const std::string rest = suffix == std::string::npos ? "" : message.substr(suffix, 40);
   if (std::regex_search(rest, section, kSection)) key += section.str().size();

@@ -21,10 +21,12 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
   RunSpec s;
   s.file = "random";
   std::string kind = kinds[random() % kinds.size()];
-  const bool rolls = kind == "rolled-out vit", adapts = kind.starts_with("adapted ");
+  const bool rolls = kind == "rolled-out vit", adapts = kind.starts_with("adapted "),
+             replays = kind.starts_with("replayed ");
   if (rolls) kind = "vit";
-  const bool cut = kind.rfind("cut ", 0) == 0;
-  if (adapts || cut) kind.erase(0, kind.find(' ') + 1);
+  const bool cut = kind.rfind("cut ", 0) == 0, masked = kind.starts_with("masked ");
+  if (masked) s.data.train = "fields.nc", s.data.mask = "missing";
+  if (adapts || cut || masked || replays) kind.erase(0, kind.find(' ') + 1);
   const auto heads = test::one_of<int64_t>(random, {32, 64});
   const int64_t width = heads * test::one_of<int64_t>(random, {64, 128});
   const auto depth = test::one_of<int64_t>(random, {8, 12, 16});
@@ -52,7 +54,9 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
     aurora.embed_dim = test::one_of<int64_t>(random, {64, 256, 512});
     aurora.encoder_num_heads = {8, 16, 32};
     aurora.encoder_depths = {2, test::one_of<int64_t>(random, {2, 6}), 2};
-    aurora.decoder_depths = {2, test::one_of<int64_t>(random, {2, 6}), 2};
+    aurora.decoder_depths = aurora.encoder_depths;
+    aurora.drop_path = test::one_of<double>(random, {0, 0.2});
+    aurora.fp32_ends = random() % 2 == 0;
   } else if (kind == "graphcast") {
     GraphcastSpec& globe = s.net.graphcast();
     globe.img_height = 181, globe.img_width = 360,
@@ -88,7 +92,7 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
   }
   if (kind == "regional-gnn" || kind == "graphcast")
     s.layout.cp = 1, s.policy.sequence_parallel = false, (cut ? s.layout.pp : s.layout.tp) = 1;
-  if (kind == "aurora") s.layout.cp = 1, s.policy.sequence_parallel = false;
+  if (kind == "aurora") s.policy.sequence_parallel = false;
   if (kind == "mlp") {  // which nothing else cuts; a sample is a row
     s.layout.tp = s.layout.cp = 1;
     s.policy.sequence_parallel = false;
@@ -98,6 +102,7 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
   s.train.optimizer = test::one_of<const char*>(random, {"adam", "adamw", "sgd"});
   s.policy.offload_optimizer = random() % 12 == 0;
   s.policy.cp_kind = test::one_of<const char*>(random, {"allgather", "ring", "ulysses"});
+  if (kind == "aurora") s.policy.cp_kind = "allgather";
   s.policy.overlap = random() % 4 != 0;
   if (s.net.words() && s.layout.cp == 1 && random() % 3 == 0) s.policy.attention = "unfused";
   // Loaders keep up: who waits for them is another model's concern.
@@ -107,6 +112,8 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
   if (s.layout.pp > 1) {
     s.policy.schedule = test::one_of<const char*>(random, {"1f1b", "1f1b", "gpipe", "interleaved", "zb-h1"});
     if (s.policy.schedule == "interleaved") s.layout.vpp = 2;
+    if (kind == "aurora" && s.layout.pp * s.layout.vpp == 4 && random() % 2 == 0)
+      s.net.aurora().placement = "halves";
     if (s.policy.schedule == "zb-h1") s.policy.recompute = "none";
   }
   if (adapts) {
@@ -125,6 +132,13 @@ RunSpec random_spec(std::mt19937_64& random, const std::vector<const char*>& kin
     s.train.rollout_gradient = test::one_of<const char*>(random, {"all", "last"});
     s.train.prediction = test::one_of<const char*>(random, {"state", "increment"});
     s.policy.schedule = test::one_of<const char*>(random, {"1f1b", "gpipe"});
+    s.layout.vpp = 1;
+  }
+  if (replays) {  // one micro-batch, whose prediction goes round
+    s.train.replay_capacity = 50;
+    s.train.global_batch = s.layout.dp * s.policy.micro_batch;
+    if (s.layout.pp > 1) s.policy.schedule = test::one_of<const char*>(random, {"1f1b", "gpipe", "zb-h1"});
+    if (s.policy.schedule == "zb-h1") s.policy.recompute = "none";
     s.layout.vpp = 1;
   }
   return s;
@@ -167,7 +181,8 @@ std::vector<Gap> gaps_of(int wanted, const std::vector<const char*>& kinds, cons
 void expect_agreement(const std::vector<const char*>& kinds, int draws, const std::vector<int64_t>& zero,
                       double median, double p95) {
   const char* asked = std::getenv("ISOBAR_GEARS");  // how many
-  const uint64_t seed = std::random_device{}();
+  const char* again = std::getenv("ISOBAR_GEARS_SEED");
+  const uint64_t seed = again ? std::strtoull(again, nullptr, 10) : std::random_device{}();
   const std::vector<Gap> gaps = gaps_of(asked ? std::atoi(asked) : draws, kinds, zero, seed);
   const auto at = [&](double share) {
     return std::abs(gaps[static_cast<size_t>(share * static_cast<double>(gaps.size() - 1))].size);
@@ -189,22 +204,28 @@ TEST(Gears, ClosedFormAndReplayAgreeOnRandomLayouts) {
   expect_agreement({"gpt", "llama", "vit"}, 700, {0, 1, 2, 3}, 0.02, 0.06);
 }
 
-// Not yet as well as on equal parts: a skip that becomes ready together with the stream holds that up, and in
-// a pipeline of four stages some are under-estimated for it. 600 draws gave a median of 1.4 % and a p95 of 10
-// %.
+// Pipelines of these are priced event by event (pipeline_events.h). 1,000 draws gave a median of 1.0 % and a
+// p95 of 8 %.
 TEST(Gears, AgreeOnANetOfUnequalPartsWithASkip) {
-  expect_agreement({"unet"}, 600, {0, 1, 2, 3}, 0.03, 0.15);
+  expect_agreement({"unet"}, 600, {0, 1, 2, 3}, 0.02, 0.12);
 }
 
-// Small nets wait for the host and for many small transfers. Twenty draws of 600 gave a median of 1.2 to 1.8
-// % and a p95 of 9 to 13 %; the worst, 30 to 60 % over the replay, are pipelines whose transfers take longer
-// than what they compute.
+// Small nets wait for the host and for many small transfers. 1,000 draws gave a median of 1.2 % and a p95 of
+// 8.5 %.
 TEST(Gears, AgreeOnNetsOfLinearsAlone) {
-  expect_agreement({"mlp"}, 600, {0, 1, 2, 3}, 0.03, 0.15);
+  expect_agreement({"mlp"}, 600, {0, 1, 2, 3}, 0.03, 0.13);
 }
 
 TEST(Gears, AgreeOnRollOuts) {
   expect_agreement({"rolled-out vit"}, 300, {0, 1, 2, 3}, 0.03, 0.15);
+}
+
+TEST(Gears, AgreeOnReplayBuffers) {
+  expect_agreement({"replayed vit", "replayed unet"}, 300, {0, 1, 2, 3}, 0.03, 0.15);
+}
+
+TEST(Gears, AgreeOnFieldsThatAreMissingInPart) {
+  expect_agreement({"masked vit", "masked unet"}, 200, {0, 1, 2, 3}, 0.03, 0.15);
 }
 
 // Frozen weights are read, gathered by ZeRO 3, and nothing else; some with a moving average, some with
@@ -213,32 +234,26 @@ TEST(Gears, AgreeOnAdaptersAndFrozenParts) {
   expect_agreement({"adapted gpt", "adapted llama", "adapted vit"}, 400, {0, 1, 2, 3}, 0.02, 0.12);
 }
 
-// Not yet as well as on one stream: where four of them cross each cut of a pipeline that recomputes, the
-// closed form is too slow by a tenth and more. 300 draws gave a median of 0.8 % and a p95 of 12 %.
+// In a pipeline that recomputes the fast gear is too slow by a tenth: it has what is made again wait for the
+// gradient, which only what comes after it needs. 1,000 draws gave a median of 0.5 % and a p95 of 8 %.
 TEST(Gears, AgreeOnGraphNetworks) {
-  expect_agreement({"regional-gnn"}, 600, {0, 1, 2, 3}, 0.03, 0.18);
+  expect_agreement({"regional-gnn"}, 600, {0, 1, 2, 3}, 0.02, 0.12);
 }
 
-// MLPs cut by tensor parallelism, without pipelines: regional-gnn within 1 % at p95, both 4 to 7 %, once in
-// ten draws 12. In pipelines the streams' transfers weigh the more, the less each rank computes: 1,000 draws
-// of regional-gnn gave a p95 of 10 % in two stages, of 30 % in four.
+// MLPs cut by tensor parallelism, without pipelines. 1,000 draws gave a p95 of 0.8 %.
 TEST(Gears, AgreeOnGraphNetworksWhoseMlpsAreCut) {
-  expect_agreement({"cut regional-gnn", "cut graphcast"}, 300, {0, 1, 2, 3}, 0.01, 0.15);
+  expect_agreement({"cut regional-gnn", "cut graphcast"}, 300, {0, 1, 2, 3}, 0.01, 0.05);
 }
 
-// Far from it in pipelines: the grid's stream goes round all steps, from encode to decode, and those two
-// weigh more than many steps. 300 draws, half of them graphcast's: without a pipeline a p95 of 11 %, of two
-// stages 27
-// %, of four 51 %, of four with two chunks each 74 %, nearly all under-estimated.
-TEST(Gears, AgreeOnGraphcastButForPipelines) {
-  expect_agreement({"graphcast"}, 300, {0, 1, 2, 3}, 0.05, 0.5);
+// The grid's stream goes round all steps, from encode to decode, and those two weigh more than many steps.
+// 1,000 draws gave a median of 0.3 % and a p95 of 9 %.
+TEST(Gears, AgreeOnGraphcast) {
+  expect_agreement({"graphcast"}, 300, {0, 1, 2, 3}, 0.02, 0.14);
 }
 
-// Not yet as well either: stages of three widths and 60 unequal parts. Two draws of 400 gave a median of 1.8
-// % and a p95 of 17 %; interleaved chunks are under-estimated, pipelines of four stages under GPipe
-// over-estimated.
+// Stages of three widths and 60 unequal parts. 1,000 draws gave a median of 1.0 % and a p95 of 6 %.
 TEST(Gears, AgreeOnAurora) {
-  expect_agreement({"aurora"}, 400, {0, 1, 2, 3}, 0.03, 0.25);
+  expect_agreement({"aurora"}, 400, {0, 1, 2, 3}, 0.02, 0.1);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "model/base/error.h"
 #include "model/plan/op_table.h"
 #include "perfmodel/fitting/calibrate.h"
+#include "perfmodel/layouts/layout_model.h"
 #include "support.h"
 
 namespace isobar {
@@ -111,6 +112,36 @@ TEST(Shapes, OtherShapesThreadsAndPrecisionsKeepThePricesOfTheirClass) {
   }
   EXPECT_NE(predict(emulator("none", 256, 1), without, {}).step_s,
             predict(emulator("none", 256, 1), m, {}).step_s);
+}
+
+// What belongs to no part, the optimizer first of all, keeps the prices of its class there.
+TEST(Shapes, LayoutsArePricedByThemToo) {
+  std::mt19937_64 random(1);
+  std::map<std::string, double> took;
+  const Machine m = machine_from_benchmarks(benchmarks(test::machine(), random, took));
+  Machine without = m;
+  without.shapes = nullptr;
+  for (const char* amp : {"none", "bf16"}) {
+    RunSpec s = emulator(amp, 256, 1);
+    const Plan plan = build_plan(s, 0, {});
+    const auto parts = [&](const Machine& machine) {
+      const Conditions where = conditions_of(s, machine);
+      double all = 0;
+      for (const Op& op : plan.ops)
+        if (op.part >= 0)
+          all += seconds(count_op(op, plan, std::numeric_limits<double>::infinity(), where),
+                         rates(machine.values(), where));
+      return all;
+    };
+    const Layout l = layout_of(s);
+    EXPECT_NEAR(LayoutModel(s, m).cost(l).compute / parts(m), 1, 1e-9);
+    EXPECT_NEAR(LayoutModel(s, without).cost(l).compute / parts(without), 1, 1e-9);
+    EXPECT_GT(std::abs(parts(m) / parts(without) - 1), 1e-3);
+    // A batch that was not timed
+    s.train.global_batch = s.policy.micro_batch = 250;
+    EXPECT_EQ(LayoutModel(s, m).cost(layout_of(s)).seconds,
+              LayoutModel(s, without).cost(layout_of(s)).seconds);
+  }
 }
 
 TEST(Shapes, AFactorThatIsNoneIsRefusedByName) {

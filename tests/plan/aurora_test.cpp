@@ -7,9 +7,11 @@
 #include <random>
 #include <set>
 
+#include "model/nets/aurora/fourier.h"
 #include "model/nets/aurora/windows.h"
 #include "model/nets/build.h"
 #include "model/nets/legal_layout.h"
+#include "model/nets/parts.h"
 #include "model/plan/work.h"
 #include "tests/paths.h"
 
@@ -271,18 +273,44 @@ TEST(Aurora, PutsRowsOfSharedWindowsOnTheWireAndNothingElse) {
   EXPECT_EQ(wire, 4 * 4 * elements);
 }
 
+// What windows exchange goes under products of those that need nothing of it, there and back, both ways.
+TEST(Aurora, ExchangesRowsUnderTheWorkOnWindowsOfItsOwn) {
+  const RunSpec s = shipped(
+      "aurora-tiny", {"net.img_height=28", "layout.cp=2", "train.global_batch=2", "policy.micro_batch=2"});
+  for (int rank = 0; rank < 2; ++rank) {
+    const Plan p = build_plan(s, rank, {});
+    int64_t exchanges = 0, covered = 0;
+    for (size_t i = 0; i < p.ops.size(); ++i) {
+      if (p.ops[i].kind != OpKind::all_to_all || p.ops[i].writes[0].count == 0) continue;
+      EXPECT_EQ(p.ops[i].lane, Lane::cp);
+      const auto reads = [&](const Op& op) {
+        return std::any_of(op.reads.begin(), op.reads.end(),
+                           [&](const View& v) { return v && v.buffer == p.ops[i].writes[0].buffer; });
+      };
+      bool product = false;
+      size_t j = i + 1;
+      for (; j < p.ops.size() && !reads(p.ops[j]); ++j) product |= p.ops[j].kind == OpKind::gemm;
+      ASSERT_LT(j, p.ops.size());
+      ++exchanges, covered += product ? 1 : 0;
+    }
+    EXPECT_GT(exchanges, 0);
+    EXPECT_EQ(covered, exchanges);
+  }
+}
+
 // ---- what it refuses ----
 
+std::string refused(const std::vector<std::string>& set) {
+  try {
+    const RunSpec s = shipped("aurora-tiny", set);
+    check_layout(s);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "";
+}
+
 TEST(Aurora, RefusesSizesThatDoNotFitAndSaysWhichWould) {
-  const auto refused = [](const std::vector<std::string>& set) -> std::string {
-    try {
-      const RunSpec s = shipped("aurora-tiny", set);
-      check_layout(s);
-    } catch (const std::exception& e) {
-      return e.what();
-    }
-    return "";
-  };
   EXPECT_EQ(refused({}), "");
   EXPECT_NE(refused({"net.history=1"}).find("'net.in_channels': is 17, and the variables come to 9"),
             std::string::npos)
@@ -299,6 +327,69 @@ TEST(Aurora, RefusesSizesThatDoNotFitAndSaysWhichWould) {
   EXPECT_NE(refused({"layout.cp=2", "policy.cp_kind=ring"}).find("ring is a way of attention"),
             std::string::npos);
   EXPECT_NE(refused({"net.gelu=tanh"}).find("net.gelu"), std::string::npos);
+}
+
+// ---- pipelines ----
+
+TEST(Aurora, OfFourStagesTheBackboneMayHaveTwo) {
+  const AuroraSpec n = shipped("aurora-small", {"net.placement=halves"}).net.aurora();
+  // embed | 2 blocks, merge, 6, merge, 2 | 2, split, 6, split, 2 | head
+  EXPECT_EQ(cuts_of(n, 4), (std::vector<int32_t>{0, 1, 13, 25, 26}));
+  AuroraSpec by_work = n;
+  by_work.placement = "balanced";
+  EXPECT_NE(cuts_of(by_work, 4), cuts_of(n, 4));
+  EXPECT_EQ(cuts_of(by_work, 2), cuts_of(n, 2));
+  EXPECT_EQ(refused({"net.placement=halves"}), "");
+  EXPECT_EQ(refused({"net.placement=halves", "layout.pp=4"}), "");
+  EXPECT_EQ(refused({"net.placement=halves", "layout.pp=2", "layout.vpp=2", "policy.schedule=interleaved",
+                     "policy.micro_batch=1"}),
+            "");
+  EXPECT_NE(refused({"net.placement=halves", "layout.pp=2"}).find("net.placement"), std::string::npos);
+  EXPECT_NE(refused({"net.placement=thirds"}).find("net.placement"), std::string::npos);
+}
+
+// ---- precision ----
+
+TEST(Aurora, EndsStayInFp32BesideABackboneInBf16) {
+  for (const char* zero : {"0", "3"}) {
+    const RunSpec spec = shipped("aurora-tiny", {"policy.amp=bf16", "net.fp32_ends=true", "layout.dp=2",
+                                                 std::string("policy.zero=") + zero});
+    const Plan plan = build_plan(spec, 0, {});
+    const auto last = static_cast<int32_t>(plan.parts.size()) - 1;
+    int64_t products = 0;
+    for (const Op& op : plan.ops) {
+      if (op.kind != OpKind::gemm && op.kind != OpKind::attention && op.kind != OpKind::attention_backward)
+        continue;
+      const bool end = op.part == 0 || op.part == last;
+      for (size_t i = 0; i < 2; ++i)
+        EXPECT_EQ(plan.buffers[op.reads[i].buffer].dtype, end ? DType::f32 : DType::bf16) << op.path;
+      ++products;
+    }
+    EXPECT_GT(products, 100);
+    for (const Param& p : plan.params)
+      if (p.part == 0 || p.part == last) EXPECT_FALSE(p.matrix) << p.name;
+  }
+  EXPECT_NE(refused({"net.fp32_ends=true", "policy.amp=fp16"}).find("net.fp32_ends"), std::string::npos);
+}
+
+TEST(Aurora, DropPathHasAsManyBlocksBothWays) {
+  EXPECT_NE(refused({"net.drop_path=0.2", "net.decoder_depths=[1,2,3]"}).find("net.drop_path"),
+            std::string::npos);
+  EXPECT_NE(refused({"net.drop_path=1"}).find("net.drop_path"), std::string::npos);
+}
+
+TEST(Aurora, GridsCrossTheMeridianThatLongitudesBeginAt) {
+  const aurora::PatchGrid over{58, 350, 0.5, 1, 12, 2};  // its tenth patch begins at 0
+  const std::vector<float> codes = over.positions(16),
+                           first = aurora::PatchGrid{58, 0, 0.5, 1, 1, 2}.positions(16);
+  for (size_t i = 0; i < 16; ++i) EXPECT_EQ(codes[10 * 16 + i], first[i]);
+  EXPECT_EQ(refused({"net.west=355"}), "");
+  EXPECT_NE(refused({"net.spacing=13", "net.north=90", "net.img_width=30"}).find("goes round the earth"),
+            std::string::npos);
+}
+
+TEST(Aurora, ItsHistoryIsAKeyOfTheNet) {
+  EXPECT_NE(refused({"data.history=2"}).find("this net has net.history: set that"), std::string::npos);
 }
 
 }  // namespace

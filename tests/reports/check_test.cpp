@@ -103,6 +103,19 @@ TEST_F(Check, AnUpdateIsWhatCountsAndTheOldOnesAreHistory) {
   const std::string csv = to_csv(history_table(r, entries_of(results("five", {}))));
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 60 + 30);
   EXPECT_NE(csv.find("0123abc"), std::string::npos) << csv.substr(0, 300);
+  const std::vector<ReferenceRun> now = entries_of(results("seven", {1.5, 1.4}));
+  const CheckResult c = check(now, {}, r, file_, 0.05);
+  const std::vector<Figure> drawn = history_figures(c, r, now);
+  ASSERT_EQ(drawn.size(), 1u);
+  const nlohmann::json rows = drawn[0].spec["data"]["values"];
+  ASSERT_EQ(rows.size(), 30u);  // ten specifications, three times: repetitions are one
+  int slower = 0;
+  for (const nlohmann::json& row : rows) {
+    if (row["verdict"] != "slower" || !row["now"]) continue;
+    ++slower;
+    EXPECT_NEAR(row["change"].get<double>(), 0.4, 0.05) << row;  // against the first, not the last
+  }
+  EXPECT_EQ(slower, 1);
   // A specification that the second update left out keeps the first one's times
   MadeUpResults one(dir_.path / "six", rng_());
   one.write_timed("x", MadeUpResults::spec(1, "none", 5), 0.12, 0.01);

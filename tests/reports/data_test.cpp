@@ -216,6 +216,25 @@ TEST(ReportData, OpLinesAreSumsPerStep) {
   EXPECT_NEAR(line_flops, flops, 1e-6 * flops);
 }
 
+TEST(ReportData, TheFastestRunsRanksAreToldWithTheirEnergy) {
+  TempDir dir;
+  MadeUpResults(dir.path).write_sweep();
+  const ReportData d = collect({dir.path}, {});
+  const ReportRun& best = *d.best();
+  const std::optional<Table> t = ranks_table(d);
+  ASSERT_TRUE(t);
+  ASSERT_EQ(t->rows.size(), static_cast<size_t>(best.run.ranks));
+  EXPECT_EQ(t->rows[0][1].text, "node0");
+  for (size_t rank = 0; rank < t->rows.size(); ++rank) {
+    const RankRecord& r = best.run.ranks_told.ranks[rank];
+    EXPECT_NEAR(t->rows[rank][2].value, 1e3 * *r.compute_s, 1e-9);
+    EXPECT_NEAR(t->rows[rank][4].value, 1e3 * (r.step_s - *r.compute_s - 0.001), 1e-9);
+  }
+  EXPECT_NEAR(best.run.joules_per_sample() * static_cast<double>(best.run.spec.train.global_batch),
+              150 * best.run.ranks_told.ranks[0].step_s * static_cast<double>(best.run.ranks), 1e-9);
+  EXPECT_NE(t->note.find("J a sample (package-0"), std::string::npos) << t->note;
+}
+
 TEST(ReportData, SeveralDirectoriesAreSetsWithNamesOfTheirOwn) {
   TempDir dir;
   MadeUpResults(dir.path / "old" / "demo").write_sweep();

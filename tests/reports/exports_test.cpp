@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "model/base/error.h"
+#include "model/records/event_file.h"
 #include "reports/watch.h"
 #include "tests/reports/fixture.h"
 

@@ -139,6 +139,22 @@ class MadeUpResults {
               {"persistence_rmse", {1.4}},
               {"seconds", 0.1}});
     }
+    json ranks = json::array();
+    for (int64_t rank = 0; rank < s.layout.world(); ++rank)
+      ranks.push_back({{"rank", rank},
+                       {"host", "node" + std::to_string(rank)},
+                       {"step_s", step_s},
+                       {"compute_s", (0.7 + 0.1 * static_cast<double>(rank)) * step_s},
+                       {"data_wait_s", 0.001},
+                       {"peak_rss_bytes", plan.memory.arena + 60'000'000},
+                       {"mhz", 2500},
+                       {"watts", 150}});
+    line({{"event", "ranks"},
+          {"step", steps},
+          {"steps", steps - 2},
+          {"ranks", ranks},
+          {"joules_per_step", 150 * step_s * static_cast<double>(s.layout.world())},
+          {"energy", "package-0"}});
     json op_list = json::array();
     for (const auto& [path, j] : ops) op_list.push_back(j);
     line({{"event", "run_end"},

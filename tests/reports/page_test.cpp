@@ -176,7 +176,8 @@ TEST(Page, RunsAreWrittenWithEverySettingAndStatistic) {
     } else {
       EXPECT_TRUE(row["measured_s"].is_null());
     }
-    for (const auto& [section, keys] : to_json(run.run.spec).items())
+    const auto spec = to_json(run.run.spec);  // items() refers to it
+    for (const auto& [section, keys] : spec.items())
       for (const auto& [key, value] : keys.items())
         EXPECT_TRUE(row.contains(std::string(section) + "_" + key)) << section << "." << key;
     for (const auto& [key, value] : row.items()) EXPECT_NE(csv.find(key), std::string::npos) << key;

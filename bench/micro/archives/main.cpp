@@ -2,6 +2,9 @@
 // same bytes read raw from one file. What is read lies in the page cache: decoding is measured, no disk.
 //
 //   archive_benchmark [FOLDER]                 # makes 200 MB there [a folder of its own]; one line a case
+//
+// bench/results/archives-*.json keeps the medians. "raw": one file, a step at a time; "raw, its chunks": the
+// files of the Zarr that is not compressed, opened, read and closed, as any reader of it has to.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -33,6 +36,7 @@ const Case kCases[] = {{"hdf5", "hdf5", ""},
                        {"netcdf4", "netcdf4", ""},
                        {"zarr2/none", "zarr2", "none"},
                        {"zarr2/blosc", "zarr2", "blosc"},
+                       {"zarr3/none", "zarr3", "none"},
                        {"zarr3/zstd", "zarr3", "zstd"},
                        {"zarr3/zstd, 8 steps a chunk", "zarr3", "zstd", 8}};
 
@@ -40,17 +44,42 @@ std::string ending(const std::string& format) {
   return format == "hdf5" ? ".h5" : format.starts_with("netcdf") ? ".nc" : ".zarr";
 }
 
-/// Each thread reads its own steps of the one open archive.
-void read_archive(benchmark::State& state, const std::string& path) {
+/// Each thread reads its own steps of the one open archive. `norm`: and normalises what it reads.
+void read_archive(benchmark::State& state, const std::string& path, bool normalised) {
+  static const Statistics norm{std::vector<float>(kShape.channels, 0.5f),
+                               std::vector<float>(kShape.channels, 3.0f)};
   static FieldFiles files;
   if (state.thread_index() == 0) files = open_fields(path, "", {});
   std::vector<float> fields(static_cast<size_t>(kShape.size()));
   int64_t t = state.thread_index();
   for (auto _ : state) {
-    files[0]->read(t % kSteps, kShape, nullptr, fields.data());
+    files[0]->read(t % kSteps, kShape, normalised ? &norm : nullptr, fields.data());
     t += state.threads();
   }
   state.SetBytesProcessed(state.iterations() * kShape.size() * 4);
+}
+
+/// The files of a Zarr that is not compressed, and nothing but them: opened, read and closed.
+void read_chunks(benchmark::State& state, const std::string& store) {
+  std::vector<float> fields(static_cast<size_t>(kShape.size()));
+  const size_t bytes = fields.size() * sizeof(float) / static_cast<size_t>(kShape.channels);
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(store))
+    if (entry.is_directory() && fs::exists(entry.path() / "0.0.0"))
+      names.push_back(entry.path().string() + "/");
+  std::erase_if(names, [&](const std::string& n) { return fs::file_size(n + "0.0.0") != bytes; });
+  int64_t t = state.thread_index();
+  for (auto _ : state) {
+    size_t at = 0;
+    for (const std::string& name : names) {
+      const int fd = ::open((name + std::to_string(t % kSteps) + ".0.0").c_str(), O_RDONLY | O_CLOEXEC);
+      if (::pread(fd, fields.data() + at++ * bytes / sizeof(float), bytes, 0) != static_cast<ssize_t>(bytes))
+        state.SkipWithError("short read");
+      ::close(fd);
+    }
+    t += state.threads();
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(bytes * names.size()));
 }
 
 void read_raw(benchmark::State& state, const std::string& path) {
@@ -86,7 +115,7 @@ void run(const fs::path& folder) {
   }
   out.close();
   const auto measure = [](const std::string& name, const auto& body) {
-    for (const int threads : {1, 2})
+    for (const int threads : {1, 2, 4})
       benchmark::RegisterBenchmark(name.c_str(), body)
           ->Threads(threads)
           ->UseRealTime()
@@ -100,7 +129,10 @@ void run(const fs::path& folder) {
         (folder / (c.format + c.compressor + std::to_string(c.steps_a_chunk) + ending(c.format))).string();
     convert(source, {}, path,
             {.format = c.format, .chunks = {.steps = c.steps_a_chunk, .compressor = c.compressor}});
-    measure(c.name, [path](benchmark::State& s) { read_archive(s, path); });
+    measure(c.name, [path](benchmark::State& s) { read_archive(s, path, false); });
+    if (c.name != "zarr2/none") continue;
+    measure("raw, its chunks", [path](benchmark::State& s) { read_chunks(s, path); });
+    measure(c.name + ", normalised", [path](benchmark::State& s) { read_archive(s, path, true); });
   }
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -13,8 +13,8 @@
 #include <random>
 #include <vector>
 
-#include "bench/micro/device/clocks.h"
 #include "model/backend/cuda/libraries/gemm.h"
+#include "model/backend/cuda/runtime/clocks.h"
 #include "model/backend/cuda/runtime/device.h"
 
 namespace isobar {
@@ -32,12 +32,6 @@ void fill(const cuda::DeviceArena& arena) {
   for (int64_t at = 0; at < arena.bytes(); at += bytes)
     ISOBAR_CUDA(cudaMemcpy(arena.data() + at, block.data(),
                            static_cast<size_t>(std::min(bytes, arena.bytes() - at)), cudaMemcpyHostToDevice));
-}
-
-std::string bus_of(int device) {
-  char bus[32] = {};
-  ISOBAR_CUDA(cudaDeviceGetPCIBusId(bus, sizeof bus, device));
-  return bus;
 }
 
 nlohmann::json measure(double seconds) {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/micro/device/clocks.h"
+#include "model/backend/cuda/runtime/clocks.h"
 #include "model/backend/cuda/runtime/device.h"
 #include "model/base/spec.h"
 #include "model/comm/comm.h"

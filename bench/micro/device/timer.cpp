@@ -20,12 +20,6 @@ cuda::Device this_device() {
   return cuda::find_devices().all.at(static_cast<size_t>(index));
 }
 
-std::string bus_of(int device) {
-  char text[32] = {};
-  ISOBAR_CUDA(cudaDeviceGetPCIBusId(text, sizeof text, device));
-  return text;
-}
-
 }  // namespace
 
 DeviceTimer::Case::~Case() {

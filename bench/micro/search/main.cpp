@@ -70,6 +70,21 @@ void one_cost(benchmark::State& state) {
 }
 BENCHMARK(one_cost);
 
+// Of unequal stages, which are priced event by event
+void one_cost_of_unequal_stages(benchmark::State& state) {
+  RunSpec spec = load_run_spec("configs/models/aurora.yaml");
+  spec.train.global_batch = 1024;
+  LayoutModel model(spec, load_machine("configs/machines/dgx-b200.yaml"));
+  Layout l{.dp = 32, .tp = 1, .pp = static_cast<int32_t>(state.range(0)), .micro_batch = 1};
+  while (state.KeepRunning()) {
+    l.zero = static_cast<int8_t>((l.zero + 1) % 4);
+    benchmark::DoNotOptimize(model.cost(l).seconds);
+  }
+  state.counters["layouts/s"] =
+      benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+BENCHMARK(one_cost_of_unequal_stages)->Arg(1)->Arg(4)->Arg(16);
+
 }  // namespace
 }  // namespace isobar
 

@@ -10,6 +10,7 @@
 
 #include "model/backend/cpu/kernels.h"
 #include "model/base/latitude.h"
+#include "model/base/loss_sums.h"
 #include "model/plan/parameter_groups.h"
 
 namespace isobar {
@@ -38,22 +39,24 @@ Workspace cpu_workspace(int threads) {
   };
 }
 
-cpu::Loss CpuBackend::loss_of(int64_t height) {
+cpu::Loss CpuBackend::loss_of(const Attrs& image, bool masked, const float* mask) {
   using Kind = cpu::Loss::Kind;
   const Kind kind = train_.loss == "mae"          ? Kind::mae
                     : train_.loss == "mse"        ? Kind::mse
                     : train_.loss == "huber"      ? Kind::huber
                     : train_.loss == "projection" ? Kind::projection  // no user's: validate() refuses it
                                                   : Kind::relative_l2;
-  std::vector<double>& rows = rows_[height];
-  if (rows.empty()) rows = row_weights(height, train_.latitudes);
+  std::vector<double>& rows = rows_[image.height];
+  if (rows.empty()) rows = row_weights(image.height, train_.latitudes);
   return {kind,
           static_cast<float>(train_.huber_delta),
           loss_weights_.empty() ? nullptr : loss_weights_.data(),
           intense_.empty() ? nullptr : above_.data(),
           intense_.empty() ? nullptr : intense_.data(),
           rows.data(),
-          train_.latitude_weights};
+          train_.latitude_weights,
+          masked,
+          mask};
 }
 
 void CpuBackend::launch(const Program& program, const RowRun& run) {
@@ -105,6 +108,10 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
   };
   const auto scalar = [&](size_t i, Scalar s) {
     return i < op.reads.size() && op.reads[i] ? fin(i)[s] : 0.0f;
+  };
+  const auto masked_by = [&](size_t read) {
+    const bool masked = op.reads.size() > read && op.reads[read];
+    return loss_of(a, masked, masked ? fin(read) : nullptr);
   };
   const auto padding = [&](size_t scalars) { return static_cast<int64_t>(scalar(scalars, kPadding)); };
   const auto classes = [&] {
@@ -175,14 +182,14 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
     case OpKind::period_sum:
       return cpu::period_sum(a.m, a.n, a.period, a.row0, fin(0), fout(0), a.accumulate);
     case OpKind::loss_sums:
-      return cpu::loss_sums(patch(type(op.reads[0])), in(0), fin(1), fout(0), loss_of(a.height));
+      return cpu::loss_sums(patch(type(op.reads[0])), in(0), fin(1), fout(0), masked_by(2));
     case OpKind::loss:  // metrics: loss, then one RMSE a channel
-      return cpu::loss(patch(type(op.reads[0])), fin(0), a.scale, fout(0), fout(0) + 1, loss_of(a.height),
+      return cpu::loss(patch(type(op.reads[0])), fin(0), a.scale, fout(0), fout(0) + 1,
+                       loss_of(a, op.reads[0].count > a.batch * loss_sums_size(a.channels, false), nullptr),
                        padding(1));
     case OpKind::loss_backward: {
       const float scale = op.reads[3] ? a.scale * fin(3)[kLossScale] : a.scale;
-      return cpu::loss_backward(patch(type(op.reads[0])), in(0), fin(1), fin(2), scale, out(0),
-                                loss_of(a.height));
+      return cpu::loss_backward(patch(type(op.reads[0])), in(0), fin(1), fin(2), scale, out(0), masked_by(4));
     }
     case OpKind::cross_entropy_max:
       return cpu::cross_entropy_max(classes(), in(0), fout(0));
@@ -201,7 +208,8 @@ void CpuBackend::launch(const Op& op, int32_t micro, int32_t slot) {
       if (scalar(scalars, kTraining) == 0) return;
       const DropoutDraw draw{static_cast<uint64_t>(train_.seed), static_cast<uint64_t>(a.stream), a.rate,
                              static_cast<int64_t>(scalar(scalars, kStep)) + steps_begun(type(op.reads[0]))};
-      return cpu::dropout(draw, (micro * a.period + a.row0) * a.n, a.m * a.n, type(op.reads[0]), out(0));
+      return cpu::dropout(draw, (micro * a.period + a.row0) * a.n, a.m * a.n, type(op.reads[0]), out(0),
+                          a.each);
     }
     case OpKind::zero:
       std::memset(out(0), 0, op.writes[0].count * size_of(type(op.writes[0])));

@@ -23,7 +23,8 @@ class CpuBackend : public Backend {
   const char* name() const override { return "cpu"; }
 
  private:
-  cpu::Loss loss_of(int64_t height);
+  /// `mask`: null where the op has none
+  cpu::Loss loss_of(const Attrs& image, bool masked, const float* mask);
   const TrainSpec train_;
   const std::vector<float> loss_weights_, above_, intense_;  // by channel
   std::map<int64_t, std::vector<double>> rows_;              // of images by their height: base/latitude.h

@@ -4,7 +4,30 @@
 
 namespace isobar::cpu {
 
-void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void* x) {
+namespace {
+
+// Runs of elements, all of one factor
+void drop_runs(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void* x, int64_t each) {
+  parallel(n * each, [&](int t, int threads) {
+    const Range mine = share(n * each, t, threads);
+    float product[kBlock];
+    for (int64_t i0 = mine.begin; i0 < mine.end;) {
+      const int64_t run = i0 / each, i1 = std::min({mine.end, (run + 1) * each, i0 + kBlock});
+      const float factor = draw.factor(draw.words((first + run) / 4), static_cast<int>((first + run) % 4));
+      in_f32(x, act, {i0, i1}, [&](Range r, const float* values) {
+        for (int64_t i = 0; i < r.end - r.begin; ++i) product[i] = factor * values[i];
+        kernels().cast[of(DType::f32)][of(act)](r.end - r.begin, product,
+                                                static_cast<char*>(x) + r.begin * size_of(act));
+      });
+      i0 = i1;
+    }
+  });
+}
+
+}  // namespace
+
+void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void* x, int64_t each) {
+  if (each > 1) return drop_runs(draw, first, n, act, x, each);
   // Numbers are drawn four at a time: threads part between groups.
   const int64_t groups = (first + n + 3) / 4 - first / 4;
   parallel(n, [&](int t, int threads) {

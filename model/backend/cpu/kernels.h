@@ -183,18 +183,22 @@ struct Loss {
   const float *above = nullptr, *intense = nullptr;
   const double* rows = nullptr;  // [H], a mean of 1: of the rows' errors (base/latitude.h); nullptr: all 1
   bool by_rows = false;          // rows count so in the loss, too. Not for relative_l2
+  bool masked = false;           // sums also tell how many points count (base/loss_sums.h) …
+  const float* mask =
+      nullptr;  // … those where this is not 0 [B, C, H, W]; means are over them. loss() needs none
 };
 // loss_sums: sums [B, 2 + C] f32, over the rows that this rank holds (0 for a sample of which it holds none):
 // |pred - target|^2 (other losses: the sum of w_c |e|, …), |target|^2, and per channel sum_{h,w} w_h (pred -
-// target)^2. Ranks that share samples add their
-// sums up before the next two.
+// target)^2; of what counts, with a mask. Ranks that share samples add their sums up before the next two.
 void loss_sums(const Patch& s, const void* pred, const float* target, float* sums, const Loss& l = {});
 // Adds `weight` times: to *loss the mean over the batch of sqrt(sums0 / sums1) (others: sums0 / (C H W)), to
-// channel_rmse [C] the mean over the batch of sqrt(sums_c / (H W)). The last `padding` samples add 0 to both
-// sums, and the batch counts as before.
+// channel_rmse [C] the mean over the batch of sqrt(sums_c / (H W)); masked: over how many count instead of C
+// H W and H W, and 0 where none does. The last `padding` samples add 0 to both sums, and the batch counts as
+// before.
 void loss(const Patch& s, const float* sums, float weight, float* loss, float* channel_rmse,
           const Loss& l = {}, int64_t padding = 0);
-// dpred [rows, p*p*C] = scale * d(loss of the sample)/dpred, as act; 0 where |e| has no derivative
+// dpred [rows, p*p*C] = scale * d(loss of the sample)/dpred, as act; 0 where |e| has no derivative, and where
+// nothing counts
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,
                    void* dpred, const Loss& l = {});
 
@@ -220,7 +224,8 @@ void softmax(int64_t rows, int64_t cols, const float* logits, float* weights);
 
 // ---- dropout.cpp ------------------------------------------------------------------------------------------
 // x [n] is multiplied by what is drawn for elements first, first + 1, …: forward and backward are the same.
-void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void* x);
+/// `each`: neighbours that share a number, of which there are n.
+void dropout(const DropoutDraw& draw, int64_t first, int64_t n, DType act, void* x, int64_t each = 1);
 
 // ---- adam.cpp ---------------------------------------------------------------------------------------------
 struct Adam {

@@ -7,16 +7,19 @@
 #include "model/backend/cpu/kernel_table.h"
 #include "model/backend/cpu/parallel.h"
 #include "model/backend/cpu/segments.h"
+#include "model/base/loss_sums.h"
 
 namespace isobar::cpu {
 namespace {
 
 // Room for a segment's pixels as its patches have them, and for one line of all channels as an image has it
 struct Band {
-  Band(const Patch& s, float* room) : pixels(room), planes(room + s.p * s.channels * s.width) {}
-  static int64_t floats(const Patch& s) { return (s.p + 1) * s.channels * s.width; }
+  Band(const Patch& s, float* room)
+      : pixels(room), planes(room + s.p * s.channels * s.width), truth(planes + s.channels * s.width) {}
+  static int64_t floats(const Patch& s) { return ((s.p + 1) * s.channels + 1) * s.width; }
   float* pixels;  // [p][width][channels], from the segment's first patch on
   float* planes;  // [channels][width]
+  float* truth;   // [width]: of a target, what counts
 };
 
 // f(first of the patches' elements, where they lie in the band, elements) for all that lies together in both,
@@ -100,6 +103,23 @@ void intensify(const Loss& l, int64_t channel, const float* truth, float* slope,
     if (truth[x] > l.above[channel]) slope[x] *= l.intense[channel];
 }
 
+// A line of an image of targets, or of their mask
+int64_t line_at(const Patch& s, int64_t sample, int64_t channel, int64_t y) {
+  return ((sample * s.channels + channel) * s.height + y) * s.width;
+}
+
+// What does not count is no error: guess = truth = 0. How many do
+int64_t leave_out(const float* mask, const float* truth, float* guess, float* counting, int64_t n) {
+  int64_t count = 0;
+  for (int64_t x = 0; x < n; ++x) {
+    const bool counts = mask[x] != 0;
+    guess[x] = counts ? guess[x] : 0.0f;
+    counting[x] = counts ? truth[x] : 0.0f;
+    count += counts ? 1 : 0;
+  }
+  return count;
+}
+
 double weight_of_row(const Loss& l, int64_t y) {
   return l.rows == nullptr ? 1.0 : l.rows[y];
 }
@@ -143,7 +163,7 @@ int64_t as_floats(int64_t doubles) {
 void loss_sums(const Patch& s, const void* pred, const float* target, float* sums, const Loss& l) {
   const Segments segments(s);
   const int64_t count = segments.count(), elements = s.rows * s.p * s.p * s.channels;
-  const int64_t per_sample = 2 + s.channels, band_floats = Band::floats(s);
+  const int64_t per_sample = loss_sums_size(s.channels, l.masked), band_floats = Band::floats(s);
   const int64_t doubles = count * per_sample + per_sample;
   float* space = scratch(as_floats(doubles) + threads_for(elements) * band_floats);
   double* const partials = reinterpret_cast<double*>(space);
@@ -162,21 +182,29 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
         const int64_t y = g.band * s.p + row;
         to_planes(s, g, row, band);
         for (int64_t c = 0; c < s.channels; ++c) {
-          const float* truth = target + ((g.sample * s.channels + c) * s.height + y) * s.width;
-          const float* guess = band.planes + c * s.width;
-          const int64_t from = g.x0 * s.p, to = g.x1 * s.p;
+          const int64_t line = line_at(s, g.sample, c, y), from = g.x0 * s.p, to = g.x1 * s.p;
+          const float* truth = target + line;
+          float* guess = band.planes + c * s.width;
+          if (l.masked) {
+            const auto count = static_cast<double>(
+                leave_out(l.mask + line + from, truth + from, guess + from, band.truth + from, to - from));
+            truth = band.truth;
+            sum[points_at(s.channels)] += l.by_rows ? weight_of_row(l, y) * count : count;
+            sum[channel_points_at(s.channels) + c] += weight_of_row(l, y) * count;
+          }
           float squares[2];  // one line in f32, the rest in double
           kernels().squares(to - from, guess + from, truth + from, squares);
           const auto [error, size] = squares;
           if (l.kind == Kind::relative_l2)
-            sum[0] += error;
+            sum[kErrorSum] += error;
           else
-            sum[0] += static_cast<double>(weight_of(l, c, y)) *
-                      static_cast<double>(intensified(l, c)
-                                              ? intense_penalty(l, c, guess + from, truth + from, to - from)
-                                              : penalty(l, guess + from, truth + from, to - from));
-          sum[1] += size;
-          sum[2 + c] += weight_of_row(l, y) * static_cast<double>(error);
+            sum[kErrorSum] +=
+                static_cast<double>(weight_of(l, c, y)) *
+                static_cast<double>(intensified(l, c)
+                                        ? intense_penalty(l, c, guess + from, truth + from, to - from)
+                                        : penalty(l, guess + from, truth + from, to - from));
+          sum[kTargetSum] += size;
+          sum[kChannelErrors + c] += weight_of_row(l, y) * static_cast<double>(error);
         }
       }
     }
@@ -191,23 +219,39 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
   }
 }
 
+namespace {
+
+// Over which the mean of a sample's penalties is
+double points_of(const Patch& s, const Loss& l, const float* sum) {
+  return l.masked ? static_cast<double>(sum[points_at(s.channels)])
+                  : static_cast<double>(s.channels * s.height * s.width);
+}
+
+}  // namespace
+
 void loss(const Patch& s, const float* sums, float weight, float* loss, float* channel_rmse, const Loss& l,
           int64_t padding) {
   const double pixels = static_cast<double>(s.height) * static_cast<double>(s.width);
   const double share_of_one = static_cast<double>(weight) / static_cast<double>(s.batch);
-  const int64_t per_sample = 2 + s.channels;
+  const int64_t per_sample = loss_sums_size(s.channels, l.masked);
   const int64_t samples = s.batch - padding;
   double mean = 0;
   for (int64_t b = 0; b < samples; ++b) {
-    const double error = sums[b * per_sample], size = sums[b * per_sample + 1];
-    mean += share_of_one * (l.kind == Kind::relative_l2 ? std::sqrt(error / size)
-                                                        : error / (pixels * static_cast<double>(s.channels)));
+    const float* sum = sums + b * per_sample;
+    const auto error = static_cast<double>(sum[kErrorSum]);
+    const double size =
+        l.kind == Kind::relative_l2 ? static_cast<double>(sum[kTargetSum]) : points_of(s, l, sum);
+    if (l.masked && size == 0) continue;
+    mean += share_of_one * (l.kind == Kind::relative_l2 ? std::sqrt(error / size) : error / size);
   }
   *loss += static_cast<float>(mean);
   for (int64_t c = 0; c < s.channels; ++c) {
     double rmse = 0;
-    for (int64_t b = 0; b < samples; ++b)
-      rmse += std::sqrt(static_cast<double>(sums[b * per_sample + 2 + c]) / pixels) * share_of_one;
+    for (int64_t b = 0; b < samples; ++b) {
+      const float* sum = sums + b * per_sample;
+      const double points = l.masked ? static_cast<double>(sum[channel_points_at(s.channels) + c]) : pixels;
+      if (points > 0) rmse += std::sqrt(static_cast<double>(sum[kChannelErrors + c]) / points) * share_of_one;
+    }
     channel_rmse[c] += static_cast<float>(rmse);
   }
 }
@@ -217,7 +261,7 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
                    void* dpred, const Loss& l) {
   const Segments segments(s);
   const int64_t elements = s.rows * s.p * s.p * s.channels;
-  const int64_t per_sample = 2 + s.channels, band_floats = Band::floats(s);
+  const int64_t per_sample = loss_sums_size(s.channels, l.masked), band_floats = Band::floats(s);
   float* bands = scratch(threads_for(elements) * band_floats);
   parallel(elements, [&](int t, int threads) {
     const Band band(s, bands + t * band_floats);
@@ -225,9 +269,10 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
     for (int64_t i = mine.begin; i < mine.end; ++i) {
       const Segment g = segments[i];
       const float* sum = sums + g.sample * per_sample;
-      const double root = l.kind == Kind::relative_l2
-                              ? std::sqrt(static_cast<double>(sum[0]) * static_cast<double>(sum[1]))
-                              : static_cast<double>(s.channels * s.height * s.width);
+      const double root =
+          l.kind == Kind::relative_l2
+              ? std::sqrt(static_cast<double>(sum[kErrorSum]) * static_cast<double>(sum[kTargetSum]))
+              : points_of(s, l, sum);
       const float factor = root > 0 ? static_cast<float>(scale / root) : 0.0f;
       if (g.x0 >= g.x1) continue;
       unfold(s, g, pred, band);
@@ -235,11 +280,13 @@ void loss_backward(const Patch& s, const void* pred, const float* target, const 
         to_planes(s, g, row, band);
         const int64_t y = g.band * s.p + row;
         for (int64_t c = 0; c < s.channels; ++c) {
-          const float* truth = target + ((g.sample * s.channels + c) * s.height + y) * s.width;
-          float* guess = band.planes + c * s.width;
-          const int64_t from = g.x0 * s.p;
-          slopes(l, factor * weight_of(l, c, y), truth + from, guess + from, g.x1 * s.p - from);
-          if (intensified(l, c)) intensify(l, c, truth + from, guess + from, g.x1 * s.p - from);
+          const int64_t line = line_at(s, g.sample, c, y), from = g.x0 * s.p, n = g.x1 * s.p - from;
+          const float* truth = target + line + from;
+          float* guess = band.planes + c * s.width + from;
+          slopes(l, factor * weight_of(l, c, y), truth, guess, n);
+          if (intensified(l, c)) intensify(l, c, truth, guess, n);
+          if (l.masked)
+            for (int64_t x = 0; x < n; ++x) guess[x] = l.mask[line + from + x] != 0 ? guess[x] : 0.0f;
         }
         to_pixels(s, g, row, band);
       }

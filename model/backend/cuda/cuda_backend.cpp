@@ -8,6 +8,7 @@
 #include "model/backend/cuda/kernels/kernels.h"
 #include "model/backend/cuda/kernels/workspace.h"
 #include "model/base/latitude.h"
+#include "model/base/loss_sums.h"
 
 namespace isobar::cuda {
 namespace {
@@ -114,10 +115,12 @@ void CudaBackend::prepare_attention() {
 
 // ---- ops ----
 
-Loss CudaBackend::loss_of(int64_t height) const {
+Loss CudaBackend::loss_of(const Attrs& image, bool masked, const float* mask) const {
   Loss l = loss_;
-  l.rows = reinterpret_cast<const float*>(rows_.at(height)->data());
+  l.rows = reinterpret_cast<const float*>(rows_.at(image.height)->data());
   l.by_rows = train_.latitude_weights;
+  l.masked = masked;
+  l.mask = mask;
   return l;
 }
 
@@ -211,14 +214,15 @@ void CudaBackend::launch_on(const Op& op, int32_t micro, int32_t slot, cudaStrea
     case OpKind::period_sum:
       return period_sum(a.m, a.n, a.period, a.row0, fin(0), fout(0), a.accumulate, stream);
     case OpKind::loss_sums:
-      return loss_sums(patch_of(a, type(op.reads[0])), in(0), fin(1), fout(0), loss_of(a.height), doubles(),
-                       stream);
+      return loss_sums(patch_of(a, type(op.reads[0])), in(0), fin(1), fout(0),
+                       loss_of(a, in(2) != nullptr, fin(2)), doubles(), stream);
     case OpKind::loss:
-      return loss(patch_of(a, type(op.reads[0])), fin(0), a.scale, fin(1), fout(0), loss_of(a.height),
+      return loss(patch_of(a, type(op.reads[0])), fin(0), a.scale, fin(1), fout(0),
+                  loss_of(a, op.reads[0].count > a.batch * loss_sums_size(a.channels, false), nullptr),
                   stream);
     case OpKind::loss_backward:
       return loss_backward(patch_of(a, type(op.reads[0])), in(0), fin(1), fin(2), a.scale, fin(3), out(0),
-                           loss_of(a.height), stream);
+                           loss_of(a, in(4) != nullptr, fin(4)), stream);
     case OpKind::cross_entropy_max:
       return cross_entropy_max(classes(), in(0), fout(0), stream);
     case OpKind::cross_entropy_sums:
@@ -233,8 +237,8 @@ void CudaBackend::launch_on(const Op& op, int32_t micro, int32_t slot, cudaStrea
       if (forward ? op.writes[1] : op.reads[1]) break;  // nobody has asked for a mask that is kept
       if (!op.reads[scalars]) break;
       const DropoutDraw draw{static_cast<uint64_t>(train_.seed), static_cast<uint64_t>(a.stream), a.rate, 0};
-      return dropout(draw, fin(scalars), (micro * a.period + a.row0) * a.n, a.m * a.n, type(op.reads[0]),
-                     out(0), stream);
+      return dropout(draw, fin(scalars), (micro * a.period + a.row0) * a.n, a.m * a.n, a.each,
+                     type(op.reads[0]), out(0), stream);
     }
     case OpKind::zero:
       ISOBAR_CUDA(cudaMemsetAsync(

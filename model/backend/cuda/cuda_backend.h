@@ -73,7 +73,8 @@ class CudaBackend : public Backend {
 
  private:
   Attention attention_of(const Op& op) const;
-  Loss loss_of(int64_t height) const;
+  /// `mask`: null where the op has none
+  Loss loss_of(const Attrs& image, bool masked, const float* mask) const;
   AttentionPath path_of(const Attention& a, bool backward) const;
   using Slots = std::vector<std::set<int32_t>>;  // that each routine is run with
   void prepare_attention();

@@ -1,11 +1,13 @@
 #include "model/nets/aurora/aurora.h"
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "model/nets/aurora/decoder.h"
 #include "model/nets/aurora/encoder.h"
-#include "model/nets/aurora/fourier.h"
+#include "model/nets/aurora/ends.h"
 #include "model/nets/aurora/resample.h"
 #include "model/nets/aurora/swin.h"
 #include "model/nets/transformer.h"
@@ -68,17 +70,13 @@ class Aurora : public Net {
     decoder_ = decoder.get();
     parts_.push_back(std::move(decoder));
     add_streams(list);
-    batch_ = image_batch(read_, image_predicted(n, n.patch_size), at, here() - 1);
-    batch_.push_back({"time", BatchRole::time, 0, DType::f32, n.embed_dim, at.batch * n.embed_dim, true,
-                      [D = n.embed_dim](double hours, float* to) {
-                        fourier_code(static_cast<double>(static_cast<float>(hours)), kTimes, D, to);
-                      }});
+    ends_ = std::make_unique<Ends>(e, n, patches(), encoder_, decoder_);
+    batch_ = ends_->batch();
     metrics_ = image_metrics(image_predicted(n, n.patch_size));
   }
   Attrs fetch() const override { return image_attrs(read_, *patches_); }
-  void fetched(size_t tensor, const View& v) override {
-    tensor == 0 ? encoder_->set_input(v) : tensor == 1 ? decoder_->set_target(v) : encoder_->set_time(v);
-  }
+  void fetched(size_t tensor, const View& v) override { ends_->fetched(batch_[tensor], v); }
+  RollOut* roll_out() override { return ends_.get(); }
 
  private:
   // ---- bands of latitudes, one for each rank of context parallelism ----
@@ -120,19 +118,19 @@ class Aurora : public Net {
   void add(const Item& item) {
     const int64_t width = n_.embed_dim << item.resolution;
     if (item.kind == Item::Kind::block) {
-      const std::string stage =
-          item.encoder
-              ? "backbone.encoder_layers." + std::to_string(item.resolution)
-              : "backbone.decoder_layers." +
-                    std::to_string(static_cast<int64_t>(n_.encoder_depths.size()) - 1 - item.resolution);
+      const int64_t stage = item.encoder
+                                ? item.resolution
+                                : static_cast<int64_t>(n_.encoder_depths.size()) - 1 - item.resolution;
       const SwinBlock::Shape shape{.width = width,
                                    .heads = n_.encoder_num_heads[item.resolution],
                                    .hidden = n_.mlp_ratio * width,
                                    .condition = n_.embed_dim,
                                    .eps = n_.norm_eps,
-                                   .last = item.last};
+                                   .last = item.last,
+                                   .drops = n_.drop_path > 0,
+                                   .drop_path = drop_path(item)};
       parts_.push_back(std::make_unique<SwinBlock>(
-          here(), block_path(blocks_++), stage + ".blocks." + std::to_string(item.of), e_,
+          here(), block_path(blocks_++), block_name(item.encoder, stage, item.of), e_,
           sharding(item.resolution), windows(item.resolution, item.of % 2 == 1), shape));
     } else if (item.kind == Item::Kind::merge) {
       const std::string i = std::to_string(item.resolution);
@@ -147,6 +145,16 @@ class Aurora : public Net {
           "backbone.decoder_layers." + std::to_string(stage) + ".upsample", e_, sharding(item.resolution - 1),
           neighbours(item.resolution - 1), width, has_skip(n_, item), n_.norm_eps));
     }
+  }
+
+  // It grows evenly from nothing in the first block of encoder and of decoder to all of it in the last.
+  double drop_path(const Item& block) const {
+    const std::vector<int64_t>& depths = block.encoder ? n_.encoder_depths : n_.decoder_depths;
+    const auto stages = static_cast<int64_t>(depths.size());
+    const int64_t stage = block.encoder ? block.resolution : stages - 1 - block.resolution;
+    const int64_t before = std::accumulate(depths.begin(), depths.begin() + stage, block.of),
+                  all = std::accumulate(depths.begin(), depths.end(), int64_t{0});
+    return all > 1 ? n_.drop_path * static_cast<double>(before) / static_cast<double>(all - 1) : 0;
   }
 
   // To a split, and from the finest to the head
@@ -213,10 +221,15 @@ class Aurora : public Net {
   std::map<int64_t, std::unique_ptr<RowOrder>> neighbours_;
   Encoder* encoder_;
   Decoder* decoder_;
+  std::unique_ptr<Ends> ends_;
 };
 
 }  // namespace
 }  // namespace aurora
+
+namespace {
+constexpr int64_t kHalves = 4;  // stages of that placement
+}
 
 std::unique_ptr<Net> make_net(const AuroraSpec& n, Emission& e, const Sharding& at) {
   return std::make_unique<aurora::Aurora>(n, e, at);
@@ -245,6 +258,15 @@ std::vector<Part> parts_of(const AuroraSpec& n) {
   return parts;
 }
 
+std::vector<int32_t> placed_cuts(const AuroraSpec& n, int64_t stages) {
+  if (n.placement != "halves" || stages != kHalves) return {};
+  const std::vector<aurora::Item> list = aurora::items(n);
+  const auto first_half =
+      std::count_if(list.begin(), list.end(), [](const auto& item) { return item.encoder; });
+  const auto inner = static_cast<int32_t>(list.size());
+  return {0, 1, 1 + static_cast<int32_t>(first_half), 1 + inner, 2 + inner};
+}
+
 NetLimits limits_of(const AuroraSpec& n) {
   return {.tp = {{"net.encoder_num_heads[0]", n.encoder_num_heads[0]},
                  {"the MLP's width", n.mlp_ratio * n.embed_dim}},
@@ -252,6 +274,7 @@ NetLimits limits_of(const AuroraSpec& n) {
           .tokens = n.tokens(),
           .bands = aurora::grid_at(n, static_cast<int64_t>(n.encoder_depths.size()) - 1)[1],
           .inner_parts = static_cast<int64_t>(aurora::items(n).size()),
+          .only_stages = n.placement == "halves" ? kHalves : 0,
           .no_sequence = "cannot cut an aurora's rows: its windows gather them",
           .attends = false};
 }

@@ -6,10 +6,11 @@
 //   head    the last x beside the first resolution's -> fields, loss
 //
 // Context parallelism gives each rank a band of latitudes (bands.h): rows of windows that two bands share are
-// exchanged before attention and behind it; all else is local.
+// exchanged before attention and behind it, under the work on windows that lie in one band; all else is
+// local.
 //
 // Parameters have the names of the published model but for: q, k and v apart (there one qkv); one weight for
-// all variables of a patch embedding (there one each, side by side).
+// all variables of a patch embedding (there one each, side by side): published.h.
 #pragma once
 #include <memory>
 #include <vector>
@@ -25,5 +26,7 @@ inline AuroraSpec distinct_parts(AuroraSpec n) {
   return n;
 }
 NetLimits limits_of(const AuroraSpec& n);
+/// The first part of each of so many pipeline stages, and the end, by net.placement; {}: by counted work.
+std::vector<int32_t> placed_cuts(const AuroraSpec& n, int64_t stages);
 
 }  // namespace isobar

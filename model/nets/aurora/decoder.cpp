@@ -144,14 +144,15 @@ std::vector<Flow> Decoder::forward(const std::vector<Flow>& in, const Forward&) 
   const View of_upper = b_.scratch("head.upper.pred", e_.act, upper * upper_.out);
   layers_.linear_forward("head/upper/forward", upper_, y_, of_upper, upper, upper_.bias);
   place("head/upper/place", false, of_upper, pred_, false);
-  loss_.forward(pred_, target_);
+  if (e_.roll.counts()) loss_.forward(pred_, target_, mask_);
   return {};
 }
 
 void Decoder::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) {
   const int64_t half = D_ / 2, rows = B_ * L_ * n_.latent_levels, patches = B_ * L_,
                 upper = patches * levels_;
-  const View dpred = loss_.backward(pred_, target_);
+  const View dpred = loss_.backward(pred_, target_, mask_);
+  emit_next_gradient(e_, next_gradient_, dpred);
   const View dz = b_.scratch("head.dz", e_.act, rows * D_);
 
   const View dupper = e_.operand("head.upper.dpred", e_.act, upper * upper_.out);

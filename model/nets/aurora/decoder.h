@@ -16,8 +16,13 @@ class Decoder : public NetPart {
   /// `at`: of the patches, whole rows of them.
   Decoder(int index, Emission& e, const Sharding& at, const AuroraSpec& n);
   void set_target(const View& v) { target_ = v; }
+  void set_mask(const View& v) { mask_ = v; }
+  View predicted() const { return pred_; }  // [patches, p p, fields]
+  /// Of a roll-out: the gradient of what it predicted by the next step.
+  void set_next_gradient(const View& v) { next_gradient_ = v; }
 
   void declare(Declare& d) override;
+  bool in_f32() const override { return n_.fp32_ends; }
   View door(size_t in) override;
   std::vector<Flow> forward(const std::vector<Flow>& in, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
@@ -42,7 +47,7 @@ class Decoder : public NetPart {
   Perceiver perceiver_;
   Linear level_, surface_, upper_;
   RowOrder surface_rows_, upper_rows_;  // x's rows of the surface's level; of the others, patch by patch
-  View code_, target_, level_rows_, x_surface_, x_upper_, y_, pred_;
+  View code_, target_, mask_, level_rows_, x_surface_, x_upper_, y_, pred_, next_gradient_;
 };
 
 }  // namespace isobar::aurora

@@ -187,10 +187,10 @@ void Encoder::patches(const std::string& path, int64_t images, int64_t channels,
 }
 
 // Fields as products read them: variable by variable, each with its history
-void Encoder::surface_forward(const View& y) {
+void Encoder::read_surface() {
   const int64_t T = n_.history, HW = n_.pixels(), C = n_.in_channels, S = n_.surface_fields(),
                 F = n_.static_fields(), per_step = S + n_.upper_variables() * levels_;
-  const int64_t channels = (S + F) * T, rows = B_ * L_;
+  const int64_t channels = (S + F) * T;
   const View fields = b_.scratch("embed.surface", DType::f32, B_ * channels * points_);
   const auto take = [&](const char* path, int64_t first, int64_t variables, int64_t step, int64_t at) {
     b_.emit(OpKind::copy, path,
@@ -204,8 +204,13 @@ void Encoder::surface_forward(const View& y) {
   };
   take("embed/surface/fields", 0, S, per_step, 0);
   if (F > 0) take("embed/surface/static", T * per_step, F, 0, S * T);
-  surface_patches_ = b_.saved("embed.surface.patches", e_.act, rows * surface_.in);
   patches("embed/surface/patches", B_, channels, fields, surface_patches_);
+}
+
+void Encoder::surface_forward(const View& y) {
+  const int64_t rows = B_ * L_;
+  surface_patches_ = b_.saved("embed.surface.patches", e_.act, rows * surface_.in);
+  before_ ? roll_surface() : read_surface();
   const View embedded = b_.scratch("embed.surface.y", DType::f32, rows * D_);
   layers_.linear_forward("embed/surface/forward", surface_, surface_patches_, embedded, rows, surface_.bias);
   const View x = b_.hold("embed.surface.x", DType::f32, rows * D_, e_.act == DType::f32);
@@ -227,10 +232,10 @@ void Encoder::surface_forward(const View& y) {
           {norm_.x, x, norm_.gamma, norm_.beta}, {View{}, y, norm_.mean, norm_.rstd});
 }
 
-void Encoder::levels_forward(const View& y) {
+void Encoder::read_upper() {
   const int64_t T = n_.history, HW = n_.pixels(), C = n_.in_channels, V = n_.upper_variables(),
                 S = n_.surface_fields();
-  const int64_t per_step = S + V * levels_, rows = B_ * levels_ * L_;
+  const int64_t per_step = S + V * levels_;
   const View fields = b_.scratch("embed.upper", DType::f32, B_ * levels_ * V * T * points_);
   for (int64_t t = 0; t < T; ++t) {
     const int64_t first = t * per_step + S;
@@ -243,8 +248,13 @@ void Encoder::levels_forward(const View& y) {
             {input_.slice(first * HW + first_, input_.count - first * HW - first_)},
             {fields.slice(t * points_, fields.count - t * points_)});
   }
-  upper_patches_ = b_.saved("embed.upper.patches", e_.act, rows * upper_.in);
   patches("embed/upper/patches", B_ * levels_, V * T, fields, upper_patches_);
+}
+
+void Encoder::levels_forward(const View& y) {
+  const int64_t rows = B_ * levels_ * L_;
+  upper_patches_ = b_.saved("embed.upper.patches", e_.act, rows * upper_.in);
+  before_ ? roll_upper() : read_upper();
   const View embedded = b_.scratch("embed.upper.y", e_.act, rows * D_);
   layers_.linear_forward("embed/upper/forward", upper_, upper_patches_, embedded, rows, upper_.bias);
   const View code = b_.scratch("embed.upper.level", e_.act, levels_ * D_);
@@ -366,6 +376,7 @@ void Encoder::levels_backward(const View& dy) {
   by_patch_.back("embed/upper/by_patch/backward", {}, dcontext, dembedded, D_);
   b_.emit(OpKind::column_sum, "embed/upper/backward_bias", rows_of(rows, D_), {dembedded},
           {b_.grad(upper_.bias)});
+  if (e_.roll.gradient_before()) upper_back(dembedded);
   layers_.linear_backward_weight("embed/upper", upper_, upper_patches_, dembedded, rows);
 }
 
@@ -393,6 +404,7 @@ void Encoder::surface_backward(const View& dy) {
   else
     b_.emit(e_.act == DType::f32 ? OpKind::copy : OpKind::cast, "embed/surface/backward_cast",
             {.m = 1, .n = dy.count, .extent = {1, 1, 1}}, {dy}, {dx});
+  if (e_.roll.gradient_before()) surface_back(dx);
   layers_.linear_backward_weight("embed/surface", surface_, surface_patches_, dx, rows);
 }
 

@@ -10,6 +10,8 @@
 // Channels of a sample: history steps, oldest first, each with its surface fields and its upper-air fields
 // (variable by variable, each with all levels); then the static fields.
 #pragma once
+#include <array>
+
 #include "model/base/net_spec.h"
 #include "model/nets/aurora/perceiver.h"
 #include "model/nets/aurora/rows.h"
@@ -23,8 +25,13 @@ class Encoder : public NetPart {
   Encoder(Emission& e, const Sharding& at, const AuroraSpec& n);
   void set_input(const View& v) { input_ = v; }
   void set_time(const View& v) { time_ = v; }
+  /// Of a roll-out: what the step before predicted, [patches, p p, fields] (absent: this is the first), and
+  /// where the gradient of that is to lie.
+  void set_before(const View& v) { before_ = v; }
+  void set_before_gradient(const View& v) { before_gradient_ = v; }
 
   void declare(Declare& d) override;
+  bool in_f32() const override { return n_.fp32_ends; }
   std::vector<Flow> forward(const std::vector<Flow>&, const Forward& how) override;
   void backward(const std::vector<Gradient>& out, std::vector<Gradient>& in) override;
   View last_gradient(bool weight) const override {
@@ -38,6 +45,8 @@ class Encoder : public NetPart {
     Linear linear;
   };
   void declare_codes();
+  void read_surface();
+  void read_upper();
   void surface_forward(const View& y);
   void surface_backward(const View& dy);
   void levels_forward(const View& y);
@@ -49,6 +58,23 @@ class Encoder : public NetPart {
   void patches(const std::string& path, int64_t images, int64_t channels, const View& fields,
                const View& out);
   void code_backward(Codes& c, const View& dy, int64_t rows);
+
+  // Roll-outs (encoder_roll.cpp)
+  struct Rows {  // of patches as a product reads them: variable by variable, each with its history
+    int64_t count, variables, width;
+  };
+  Rows surface_rows() const;
+  Rows upper_rows() const;
+  void strided(const std::string& path, const std::array<int64_t, 3>& extent, int64_t run, const View& from,
+               int64_t first, const std::array<int64_t, 3>& by, const View& to, int64_t to_first,
+               const std::array<int64_t, 3>& to_by);
+  void shift(const std::string& path, const Rows& r, const View& from, const View& to, bool back);
+  void roll_surface();
+  void roll_upper();
+  View patches_gradient(const std::string& path, const Rows& r, const Linear& l, const View& dy);
+  View as_predicted(const std::string& path, const View& dpatches);
+  void surface_back(const View& dy);
+  void upper_back(const View& dy);
   View as_f32(const std::string& name, const View& x);
   Attrs rows_of(int64_t rows, int64_t cols) const;
 
@@ -66,7 +92,7 @@ class Encoder : public NetPart {
   Codes position_{"pos", {}, {}}, area_{"scale", {}, {}}, lead_{"lead_time", {}, {}},
       time_code_{"absolute_time", {}, {}}, level_{"atmos_levels", {}, {}};
   RowOrder by_patch_, by_level_;  // upper air: levels of a patch together; x: patches of a level together
-  View lead_code_, input_, time_;
+  View lead_code_, input_, time_, before_, before_gradient_;
   View surface_patches_, upper_patches_, x_, u_, g_, lead_act_, c1_, c1_act_, c2_, c0_;
 };
 

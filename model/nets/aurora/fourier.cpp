@@ -36,7 +36,8 @@ std::vector<float> PatchGrid::positions(int64_t width) const {
   const double middle = static_cast<double>(patch - 1) / 2, step = static_cast<double>(patch);
   for (int64_t i = 0; i < rows * columns; ++i) {
     const double latitude = north - spacing * (static_cast<double>(first + i / columns) * step + middle),
-                 longitude = west + spacing * (static_cast<double>(i % columns) * step + middle);
+                 longitude =
+                     std::fmod(west + spacing * (static_cast<double>(i % columns) * step + middle), 360);
     float* const at = out.data() + i * width;
     fourier_code(latitude, kPositions, width / 2, at);
     fourier_code(longitude, kPositions, width / 2, at + width / 2);

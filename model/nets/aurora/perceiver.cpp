@@ -14,7 +14,8 @@ Perceiver::Perceiver(Emission& e, const Sharding& at, std::string path, std::str
       path_(std::move(path)),
       name_(std::move(name)),
       s_(shape),
-      rows_(shape.groups * shape.queries) {}
+      rows_(shape.groups * shape.queries),
+      selective_(e.spec.policy.recompute == "selective") {}
 
 void Perceiver::declare(Declare& d) {
   const int64_t D = s_.width;
@@ -51,24 +52,15 @@ Attrs Perceiver::rows_of(int64_t cols) const {
 }
 
 void Perceiver::forward(const View& latents, const View& context, const View& y) {
-  const int64_t D = s_.width, G = s_.groups, one = s_.queries * D, kv = G * s_.keys;
-  const auto repeated = [&](const char* path, const View& x, const View& to) {  // for every group
-    b_.emit(OpKind::copy, path_ + path,
-            {.m = 1, .n = one, .extent = {G, 1, 1}, .from = {0, 0, 0}, .to = {one, 0, 0}}, {x}, {to});
-  };
+  const int64_t D = s_.width, kv = s_.groups * s_.keys;
   context_ = context;
   latents_ = as_act(e_, path_ + "/latents", path_ + ".latents", latents, true);
-  const View q = b_.scratch(path_ + ".q0", e_.act, one);
-  layers_.linear_forward(path_ + "/to_q/forward", q_, latents_, q, s_.queries, View{});
-  queries_ = b_.saved(path_ + ".q", e_.act, rows_ * D);
-  repeated("/queries", q, queries_);
+  query_ = b_.hold(path_ + ".q0", e_.act, s_.queries * D, selective_);
+  layers_.linear_forward(path_ + "/to_q/forward", q_, latents_, query_, s_.queries, View{});
+  repeat_queries("", !selective_);
   keys_ = b_.saved(path_ + ".kv", e_.act, kv * 2 * D);
   layers_.linear_forward(path_ + "/to_kv/forward", kv_, context, keys_, kv, View{});
-  o_ = b_.saved(path_ + ".o", e_.act, rows_ * D);
-  lse_ = b_.saved(path_ + ".lse", DType::f32, rows_ * s_.heads);
-  b_.emit_with_workspace(OpKind::attention, path_ + "/attention/forward", attention(),
-                         {queries_, keys_.slice(0, keys_.count - D), keys_.slice(D, keys_.count - D)},
-                         {o_, lse_});
+  attend("/forward", !selective_);
   const auto normed = [&](const std::string& which, ResultNorm& n, const View& residual, const View& to) {
     n.mean = b_.saved(path_ + which + ".mean", DType::f32, rows_);
     n.rstd = b_.saved(path_ + which + ".rstd", DType::f32, rows_);
@@ -84,10 +76,30 @@ void Perceiver::forward(const View& latents, const View& context, const View& y)
   a_ = as_act(e_, path_ + "/mlp/cast", path_ + ".a.act", a, true);
   u_ = b_.saved(path_ + ".u", e_.act, rows_ * s_.hidden);
   layers_.linear_forward(path_ + "/mlp/fc1/forward", fc1_, a_, u_, rows_, fc1_.bias);
-  activate("/forward", e_.spec.policy.recompute != "selective");
+  activate("/forward", !selective_);
   norm2_.x = b_.saved(path_ + ".norm2.x", e_.act, rows_ * D);
   layers_.linear_forward(path_ + "/mlp/fc2/forward", fc2_, g_, norm2_.x, rows_, fc2_.bias);
   normed(".norm2", norm2_, a, y);
+}
+
+void Perceiver::repeated(const std::string& path, const View& x, const View& to) const {
+  const int64_t one = s_.queries * s_.width;
+  b_.emit(OpKind::copy, path_ + path,
+          {.m = 1, .n = one, .extent = {s_.groups, 1, 1}, .from = {0, 0, 0}, .to = {one, 0, 0}}, {x}, {to});
+}
+
+void Perceiver::repeat_queries(const std::string& pass, bool keep) {
+  queries_ = b_.hold(path_ + ".q", e_.act, rows_ * s_.width, keep);
+  repeated("/queries" + pass, query_, queries_);
+}
+
+void Perceiver::attend(const std::string& pass, bool keep) {
+  const int64_t D = s_.width;
+  o_ = b_.hold(path_ + ".o", e_.act, rows_ * D, keep);
+  lse_ = b_.hold(path_ + ".lse", DType::f32, rows_ * s_.heads, keep);
+  b_.emit_with_workspace(OpKind::attention, path_ + "/attention" + pass, attention(),
+                         {queries_, keys_.slice(0, keys_.count - D), keys_.slice(D, keys_.count - D)},
+                         {o_, lse_});
 }
 
 void Perceiver::activate(const std::string& pass, bool keep) {
@@ -107,10 +119,11 @@ void Perceiver::backward(const View& dy, const View& dlatents, const View& dcont
   const int64_t D = s_.width, kv = s_.groups * s_.keys;
   const View dz = e_.operand(path_ + ".dz", e_.act, rows_ * D);
   norm_backward("norm2", norm2_, dy, dz, fc2_.bias);
-  if (e_.spec.policy.recompute == "selective") activate("/recompute", false);
+  // The product that reads what is made again comes first: it is gone before the next gradient is there.
+  if (selective_) activate("/recompute", false);
+  layers_.linear_backward_weight(path_ + "/mlp/fc2", fc2_, g_, dz, rows_);
   const View du = e_.operand(path_ + ".du", e_.act, rows_ * s_.hidden);
   layers_.linear_backward_input(path_ + "/mlp/fc2", fc2_, dz, du, rows_);
-  layers_.linear_backward_weight(path_ + "/mlp/fc2", fc2_, g_, dz, rows_);
   b_.emit(OpKind::activation_backward, path_ + "/mlp/gelu/backward", rows_of(s_.hidden), {u_, du},
           {du, b_.grad(fc1_.bias)});
   layers_.linear_backward_input(path_ + "/mlp/fc1", fc1_, du, dy, rows_, true);
@@ -123,6 +136,7 @@ void Perceiver::backward(const View& dy, const View& dlatents, const View& dcont
   summed("/residual/backward", dy, dlatents);
   const View da = e_.operand(path_ + ".da", e_.act, rows_ * D);
   norm_backward("norm1", norm1_, dy, da, View{});
+  if (selective_) repeat_queries("/recompute", false), attend("/recompute", false);
   const View d_o = b_.scratch(path_ + ".do", e_.act, rows_ * D);
   layers_.linear_backward_input(path_ + "/to_out", out_, da, d_o, rows_);
   layers_.linear_backward_weight(path_ + "/to_out", out_, o_, da, rows_);

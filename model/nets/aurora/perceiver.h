@@ -43,7 +43,11 @@ class Perceiver {
 
  private:
   Attrs attention() const;
+  // What selective recomputation makes again
+  void repeat_queries(const std::string& pass, bool keep);
+  void attend(const std::string& pass, bool keep);
   void activate(const std::string& pass, bool keep);
+  void repeated(const std::string& path, const View& x, const View& to) const;  // for every group
   Attrs rows_of(int64_t cols) const;
   void norm_backward(const std::string& which, const ResultNorm& n, const View& dy, const View& dx,
                      const View& dbias) const;
@@ -56,7 +60,8 @@ class Perceiver {
   const int64_t rows_;  // groups * queries
   Linear q_, kv_, out_, fc1_, fc2_;
   ResultNorm norm1_, norm2_;
-  View latents_, context_, queries_, keys_, o_, lse_, a_, u_, g_;
+  const bool selective_;
+  View latents_, context_, query_, queries_, keys_, o_, lse_, a_, u_, g_;
 };
 
 }  // namespace isobar::aurora

@@ -10,30 +10,49 @@ View RowOrder::constant(View& made, const char* what, int64_t count, const Make&
   return made;
 }
 
+View RowOrder::from_others() {
+  return constant(made_from_others_, "from_others", inside, [cut = cut_] { return cut->from_others; });
+}
+
 void RowOrder::gather(const std::string& path, const View& x, const View& y, int64_t width,
                       const View& table2, const View& index2) {
-  View others = table2, which = index2;
   if (cut_) {
     if (table2) throw std::logic_error(path + " has a second table, and its rows are cut");
-    others = of_others(path, x, width, false);
-    if (others)
-      which = constant(made_from_others_, "from_others", inside, [cut = cut_] { return cut->from_others; });
+    return take(path, x, fetch(path, x, width), y, width, 0, inside);
   }
   b_.emit(OpKind::gather, path, {.m = inside, .n = width, .batch = 1},
-          {View{}, x, constant(made_from_, "from", inside, from_), others, which}, {y});
+          {View{}, x, constant(made_from_, "from", inside, from_), table2, index2}, {y});
+}
+
+void RowOrder::take(const std::string& path, const View& x, const View& others, const View& y, int64_t width,
+                    int64_t first, int64_t rows) {
+  const auto part = [&](const View& index) { return index.slice(first, rows); };
+  b_.emit(OpKind::gather, path, {.m = rows, .n = width, .batch = 1},
+          {View{}, x, part(constant(made_from_, "from", inside, from_)), others,
+           others ? part(from_others()) : View{}},
+          {y.slice(first * width, rows * width)});
+}
+
+void RowOrder::back(const std::string& path, const View& base, const View& y, const View& x, int64_t width) {
+  back(path, base, y, x, width, give(path, y, width));
 }
 
 void RowOrder::back(const std::string& path, const View& base, const View& y, const View& x, int64_t width,
-                    const View& table2, const View& index2) {
-  View others = table2, which = index2;
-  if (cut_) {
-    if (table2) throw std::logic_error(path + " has a second table, and its rows are cut");
-    others = of_others(path, y, width, true);
-    if (others)
-      which = constant(made_to_others_, "to_others", outside, [cut = cut_] { return cut->to_others; });
-  }
+                    const View& others) {
+  View which;
+  if (others)
+    which = constant(made_to_others_, "to_others", outside, [cut = cut_] { return cut->to_others; });
   b_.emit(OpKind::gather, path, {.m = outside, .n = width, .batch = 1},
           {base, y, constant(made_to_, "to", outside, to_), others, which}, {x});
+}
+
+View RowOrder::fetch(const std::string& path, const View& x, int64_t width) {
+  return cut_ ? of_others(path, x, width, false) : View{};
+}
+
+// Only shared rows are read: the others may still be on their way.
+View RowOrder::give(const std::string& path, const View& y, int64_t width) {
+  return cut_ ? of_others(path, y.slice(own * width, (inside - own) * width), width, true) : View{};
 }
 
 // Rows of other ranks' x, one after another; absent where none come
@@ -49,11 +68,15 @@ View RowOrder::of_others(const std::string& path, const View& x, int64_t width, 
   const auto leave = static_cast<int64_t>(((*cut_).*list).size());
   const View leaving = b_.scratch(path + ".leaving", type, std::max<int64_t>(1, leave * width));
   const View arriving = b_.scratch(path + ".arriving", type, std::max<int64_t>(1, arrive * width));
+  const auto places = [cut = cut_, list, first = returns ? own : 0] {
+    std::vector<int32_t> out = (*cut).*list;
+    for (int32_t& place : out) place -= static_cast<int32_t>(first);
+    return out;
+  };
   if (leave > 0)
     b_.emit(OpKind::gather, path + "/halo/pack", {.m = leave, .n = width, .batch = 1},
             {View{}, x,
-             constant(returns ? made_returned_ : made_sent_, returns ? "returned" : "sent", leave,
-                      [cut = cut_, list] { return (*cut).*list; }),
+             constant(returns ? made_returned_ : made_sent_, returns ? "returned" : "sent", leave, places),
              View{}, View{}},
             {leaving});
   b_.emit(OpKind::all_to_all, path + "/halo", a, {leaving.slice(0, leave * width)},

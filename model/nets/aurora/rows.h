@@ -4,6 +4,12 @@
 //   RowOrder windows(b, "windows0", rows_inside, rows_outside, [=] { return order.from(); }, …);
 //   windows.gather(path, x, y, D);        // rows outside -> inside; -1 in `from` gives zeros
 //   windows.back(path, base, y, x, D);    // rows inside -> outside, added to base where that is there
+//
+//   const View others = windows.fetch(path, x, D);   // the same in two steps: what is exchanged, under which
+//   windows.take(path, x, {}, y, D, 0, own);         // rows inside that need none of it are taken
+//   windows.take(path, x, others, y, D, own, rest);
+//   const View back = windows.give(path, y, D);      // as soon as rows of others are there; then the rest
+//   windows.back(path, base, y, x, D, back);
 #pragma once
 #include <functional>
 #include <memory>
@@ -23,14 +29,17 @@ class RowOrder {
   RowOrder(Builder& b, std::string name, int64_t inside, int64_t outside, Make from, Make to)
       : inside(inside),
         outside(outside),
+        own(inside),
         b_(b),
         name_(std::move(name)),
         from_(std::move(from)),
         to_(std::move(to)) {}
-  /// Cut over the ranks of `group`; no second table then.
-  RowOrder(Builder& b, std::string name, std::shared_ptr<const RowExchange> cut, int group)
+  /// Cut over the ranks of `group`; no second table then. `own`: so many rows inside come first of which none
+  /// is exchanged.
+  RowOrder(Builder& b, std::string name, std::shared_ptr<const RowExchange> cut, int64_t own, int group)
       : inside(static_cast<int64_t>(cut->from_own.size())),
         outside(static_cast<int64_t>(cut->to_own.size())),
+        own(cut->any ? own : inside),
         b_(b),
         name_(std::move(name)),
         from_([cut] { return cut->from_own; }),
@@ -41,14 +50,21 @@ class RowOrder {
   RowOrder& operator=(const RowOrder&) = delete;
 
   const int64_t inside, outside;  // rows of a micro-batch
+  const int64_t own;              // of those inside: the first ones, of which none is exchanged
 
   void gather(const std::string& path, const View& x, const View& y, int64_t width, const View& table2 = {},
               const View& index2 = {});
+  void back(const std::string& path, const View& base, const View& y, const View& x, int64_t width);
+  View fetch(const std::string& path, const View& x, int64_t width);
+  View give(const std::string& path, const View& y, int64_t width);
+  void take(const std::string& path, const View& x, const View& others, const View& y, int64_t width,
+            int64_t first, int64_t rows);
   void back(const std::string& path, const View& base, const View& y, const View& x, int64_t width,
-            const View& table2 = {}, const View& index2 = {});
+            const View& others);
 
  private:
   View of_others(const std::string& path, const View& x, int64_t width, bool returns);
+  View from_others();
   View constant(View& made, const char* what, int64_t count, const Make& make);
   Builder& b_;
   const std::string name_;

@@ -1,5 +1,6 @@
 #include "model/nets/aurora/swin.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "model/nets/declare.h"
@@ -7,12 +8,18 @@
 
 namespace isobar::aurora {
 
+std::string block_name(bool encoder, int64_t stage, int64_t of) {
+  return std::string("backbone.") + (encoder ? "encoder" : "decoder") + "_layers." + std::to_string(stage) +
+         ".blocks." + std::to_string(of);
+}
+
 // ---- adaptive LayerNorm ----
 
 AdaptiveNorm::AdaptiveNorm(Emission& e, const Sharding& at, std::string path, std::string name, int64_t width,
                            int64_t condition, double eps)
     : e_(e),
       b_(e.b),
+      at_(at),
       layers_(e, at),
       path_(std::move(path)),
       name_(std::move(name)),
@@ -34,14 +41,44 @@ void AdaptiveNorm::forward(const std::string& pass, const View& x, const View& r
   layers_.linear_forward(path_ + "/modulation" + pass, modulation_, s, shift_scale_, 1, modulation_.bias);
   mean_ = b_.hold(path_ + ".mean", DType::f32, rows, keep);
   rstd_ = b_.hold(path_ + ".rstd", DType::f32, rows, keep);
+  const View alone = drops_ ? b_.scratch(path_ + ".result", DType::f32, rows * D_) : y;
   b_.emit(OpKind::norm_residual, path_ + pass, {.m = rows, .n = D_, .eps = eps_},
-          {x, residual, shift_scale_.slice(D_, D_), shift_scale_.slice(0, D_)}, {View{}, y, mean_, rstd_});
+          {x, drops_ ? View{} : residual, shift_scale_.slice(D_, D_), shift_scale_.slice(0, D_)},
+          {View{}, alone, mean_, rstd_});
+  if (!drops_) return;
+  drop(OpKind::dropout, path_ + "/drop_path" + pass, alone, rows);
+  b_.emit(OpKind::residual_add, path_ + "/add" + pass, {.m = rows, .n = D_}, {residual, alone}, {y});
+}
+
+// A number a sample, its place among all of the step, and others in each step of a roll-out: every layout
+// draws the same.
+void AdaptiveNorm::drop(OpKind kind, const std::string& path, const View& x, int64_t rows) const {
+  const auto results = 2 * static_cast<int64_t>(b_.plan.parts.size());
+  const Attrs a{.m = at_.batch,
+                .n = 1,
+                .period = e_.spec.layout.dp * at_.batch,
+                .row0 = at_.at.dp * at_.batch,
+                .rate = rate_,
+                .each = rows / at_.batch * D_,
+                .stream = stream_ + e_.roll.step * results};
+  const View scalars = b_.plan.scalars;
+  if (kind == OpKind::dropout)
+    b_.emit(kind, path, a, {x, scalars}, {x, View{}});
+  else
+    b_.emit(kind, path, a, {x, View{}, scalars}, {x});
 }
 
 // The norm's op adds to the gradients of gain and shift as it does to that of the bias before it: where it
 // adds they begin at zero.
-void AdaptiveNorm::backward(const View& dh, const View& dx, const View& ds, bool add, const View& dbias,
+void AdaptiveNorm::backward(const View& of_sum, const View& dx, const View& ds, bool add, const View& dbias,
                             int64_t rows) {
+  View dh = of_sum;
+  if (drops_) {
+    dh = b_.scratch(path_ + ".dresult", e_.act, of_sum.count);
+    b_.emit(OpKind::copy, path_ + "/drop_path/copy", {.m = 1, .n = dh.count, .extent = {1, 1, 1}}, {of_sum},
+            {dh});
+    drop(OpKind::dropout_backward, path_ + "/drop_path/backward", dh, rows);
+  }
   View dm = e_.operand(path_ + ".dmodulation", DType::f32, 2 * D_);
   if (e_.accumulates())
     b_.emit(OpKind::zero, path_ + "/modulation/backward_zero", {.m = 1, .n = dm.count}, {}, {dm});
@@ -83,7 +120,8 @@ std::shared_ptr<const RowExchange> exchange_of_windows(const Sizes3& grid, const
 Windows::Windows(Builder& b, const std::string& name, const Sizes3& grid, const Sizes3& window, bool shifted,
                  int64_t batch, const Bands& bands, int64_t rank, int group)
     : runs(WindowOrder(grid, window, shifted, batch, bands, rank).runs()),
-      order(b, name, exchange_of_windows(grid, window, shifted, batch, bands, rank), group) {}
+      order(b, name, exchange_of_windows(grid, window, shifted, batch, bands, rank),
+            WindowOrder(grid, window, shifted, batch, bands, rank).own_rows(), group) {}
 
 // ---- the block ----
 
@@ -101,7 +139,11 @@ SwinBlock::SwinBlock(int index, std::string path, std::string name, Emission& e,
       width_(shape.width / at.tp),
       selective_(e.spec.policy.recompute == "selective"),
       norm1_(e, at, this->path() + "/norm1", name_ + ".norm1", shape.width, shape.condition, shape.eps),
-      norm2_(e, at, this->path() + "/norm2", name_ + ".norm2", shape.width, shape.condition, shape.eps) {}
+      norm2_(e, at, this->path() + "/norm2", name_ + ".norm2", shape.width, shape.condition, shape.eps) {
+  if (!shape.drops) return;
+  norm1_.drops(shape.drop_path, 2 * index);
+  norm2_.drops(shape.drop_path, 2 * index + 1);
+}
 
 void SwinBlock::declare(Declare& d) {
   const int64_t D = s_.width;
@@ -125,22 +167,37 @@ View SwinBlock::door(size_t in) {
   return b_.hold(path() + ".x", DType::f32, rows_ * s_.width, e_.spec.policy.recompute == "full");
 }
 
+// Of windows: those whose rows are all here, and those that are exchanged; the order in which they go.
+std::vector<SwinBlock::Share> SwinBlock::shares() const {
+  const int64_t own = windows_.order.own, all = windows_.order.inside;
+  if (own == all) return {{"", 0, all, false}};
+  if (own == 0) return {{"", 0, all, true}};
+  return {{"/own", 0, own, false}, {"/shared", own, all - own, true}};
+}
+
+std::vector<SwinBlock::Share> SwinBlock::shares_exchanged_first() const {
+  std::vector<Share> out = shares();
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
 template <class F>
-void SwinBlock::each_run(F&& f) const {
+void SwinBlock::each_run(const Share& share, F&& f) const {
   const int64_t heads = s_.heads / at_.tp, d = s_.width / s_.heads;
   int64_t row = 0;
   for (const WindowRun& run : windows_.runs) {
-    f(Attrs{.batch = run.segments,
-            .heads = heads,
-            .kv_heads = heads,
-            .tq = run.length,
-            .tk = run.length,
-            .d = d,
-            .ld_q = 3 * width_,
-            .ld_kv = 3 * width_,
-            .ld_o = width_,
-            .scale = 1.0f / std::sqrt(static_cast<float>(d))},
-      row, run.rows());
+    if (row >= share.row && row < share.row + share.rows)
+      f(Attrs{.batch = run.segments,
+              .heads = heads,
+              .kv_heads = heads,
+              .tq = run.length,
+              .tk = run.length,
+              .d = d,
+              .ld_q = 3 * width_,
+              .ld_kv = 3 * width_,
+              .ld_o = width_,
+              .scale = 1.0f / std::sqrt(static_cast<float>(d))},
+        row, run.rows());
     row += run.rows();
   }
 }
@@ -164,17 +221,31 @@ std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward&
   const View x = in[kX].x;
   condition_ = as_act(e_, path() + "/condition" + pass, path() + ".condition.act", in[kCondition].x, keep);
 
+  RowOrder& order = windows_.order;
   windowed_ = b_.hold(path() + ".windows", e_.act, R * D, keep);
-  windows_.order.gather(attn + "/windows" + pass,
-                        as_act(e_, path() + "/cast" + pass, path() + ".x.act", x, false), windowed_, D);
   projections_ = b_.hold(path() + ".qkv", e_.act, R * 3 * width_, keep);
-  layers_.linear_forward(attn + "/qkv" + pass, qkv_, windowed_, projections_, R, qkv_.bias);
-  attention(pass, keep && !selective_);
-  View y = b_.scratch(path() + ".attn.y", e_.act, R * D);
-  layers_.linear_forward(attn + "/proj" + pass, proj_, o_, y, R, layers_.once(proj_.bias));
-  y = layers_.result(attn + "/proj" + pass, y);
+  hold_attention(keep && !selective_);
+  const View y = b_.scratch(path() + ".attn.y", e_.act, R * D);
+  const View h = as_act(e_, path() + "/cast" + pass, path() + ".x.act", x, false);
+  const View others = order.fetch(attn + "/windows" + pass, h, D);
+  for (const Share& s : shares()) {
+    order.take(attn + "/windows" + s.name + pass, h, s.exchanged ? others : View{}, windowed_, D, s.row,
+               s.rows);
+    layers_.linear_forward(attn + "/qkv" + s.name + pass, qkv_, windowed_.slice(s.row * D, s.rows * D),
+                           projections_.slice(s.row * 3 * width_, s.rows * 3 * width_), s.rows, qkv_.bias);
+    attend(pass, s);
+  }
+  // Without rows of others there is nothing to wait for.
+  View returned = order.own == R ? order.give(attn + "/back" + pass, y, D) : View{};
+  for (const Share& s : shares_exchanged_first()) {
+    const View part = y.slice(s.row * D, s.rows * D);
+    layers_.linear_forward(attn + "/proj" + s.name + pass, proj_, o_.slice(s.row * width_, s.rows * width_),
+                           part, s.rows, layers_.once(proj_.bias));
+    layers_.result(attn + "/proj" + s.name + pass, part);
+    if (s.exchanged) returned = order.give(attn + "/back" + pass, y, D);
+  }
   const View back = b_.hold(path() + ".attn.back", e_.act, rows_ * D, keep);
-  windows_.order.back(attn + "/back" + pass, {}, y, back, D);
+  order.back(attn + "/back" + pass, {}, y, back, D, returned);
   const View a = b_.hold(path() + ".a", DType::f32, rows_ * D, keep && e_.act == DType::f32);
   norm1_.forward(pass, back, x, a, condition_, rows_, keep);
 
@@ -182,25 +253,42 @@ std::vector<Flow> SwinBlock::forward(const std::vector<Flow>& in, const Forward&
   u_ = b_.hold(path() + ".u", e_.act, rows_ * fc1_.out, keep);
   layers_.linear_forward(mlp + "/fc1" + pass, fc1_, a_, u_, rows_, fc1_.bias);
   activate(pass, keep && !selective_);
-  y = b_.hold(path() + ".mlp.y", e_.act, rows_ * D, keep);
-  layers_.linear_forward(mlp + "/fc2" + pass, fc2_, g_, y, rows_, layers_.once(fc2_.bias));
-  y = layers_.result(mlp + "/fc2" + pass, y);
+  View z = b_.hold(path() + ".mlp.y", e_.act, rows_ * D, keep);
+  layers_.linear_forward(mlp + "/fc2" + pass, fc2_, g_, z, rows_, layers_.once(fc2_.bias));
+  z = layers_.result(mlp + "/fc2" + pass, z);
   // Of a recomputation whose result nobody reads, the norm's statistics are still wanted.
   const View out = how.again ? b_.scratch(path() + ".y", DType::f32, rows_ * D) : how.lies(kX);
-  norm2_.forward(pass, y, a, out, condition_, rows_, keep);
+  norm2_.forward(pass, z, a, out, condition_, rows_, keep);
   if (s_.last) return {{.x = out}};
   return {{.x = out}, {.x = in[kCondition].x}};
 }
 
-void SwinBlock::attention(const std::string& pass, bool keep) {
-  const int64_t R = windows_.order.inside, heads = s_.heads / at_.tp;
+void SwinBlock::hold_attention(bool keep) {
+  const int64_t R = windows_.order.inside;
   o_ = b_.hold(path() + ".o", e_.act, R * width_, keep);
-  lse_ = b_.hold(path() + ".lse", DType::f32, R * heads, keep);
-  each_run([&](const Attrs& a, int64_t row, int64_t rows) {
-    b_.emit_with_workspace(OpKind::attention, path() + "/attn/core" + std::to_string(a.tq) + pass, a,
+  lse_ = b_.hold(path() + ".lse", DType::f32, R * (s_.heads / at_.tp), keep);
+}
+
+void SwinBlock::attend(const std::string& pass, const Share& share) {
+  const int64_t heads = s_.heads / at_.tp;
+  each_run(share, [&](const Attrs& a, int64_t row, int64_t rows) {
+    b_.emit_with_workspace(OpKind::attention,
+                           path() + "/attn/core" + std::to_string(a.tq) + share.name + pass, a,
                            {part(projections_, 0, row, rows), part(projections_, 1, row, rows),
                             part(projections_, 2, row, rows)},
                            {o_.slice(row * width_, rows * width_), lse_.slice(row * heads, rows * heads)});
+  });
+}
+
+void SwinBlock::attend_backward(const Share& share, const View& d_o, const View& dqkv) {
+  const int64_t heads = s_.heads / at_.tp;
+  each_run(share, [&](const Attrs& a, int64_t row, int64_t rows) {
+    b_.emit_with_workspace(OpKind::attention_backward,
+                           path() + "/attn/core" + std::to_string(a.tq) + share.name + "/backward", a,
+                           {part(projections_, 0, row, rows), part(projections_, 1, row, rows),
+                            part(projections_, 2, row, rows), o_.slice(row * width_, rows * width_),
+                            lse_.slice(row * heads, rows * heads), d_o.slice(row * width_, rows * width_)},
+                           {part(dqkv, 0, row, rows), part(dqkv, 1, row, rows), part(dqkv, 2, row, rows)});
   });
 }
 
@@ -218,16 +306,17 @@ void SwinBlock::added(const std::string& path, const View& dh, const View& dx) c
 
 void SwinBlock::backward(const std::vector<Gradient>&, std::vector<Gradient>& in) {
   const std::string attn = path() + "/attn", mlp = path() + "/mlp";
-  const int64_t D = s_.width, R = windows_.order.inside, heads = s_.heads / at_.tp;
+  const int64_t D = s_.width, R = windows_.order.inside;
   const View dx = in[kX].dx, ds = in[kCondition].dx;
 
   const View dz = e_.operand(path() + ".dz", e_.act, rows_ * D);
   norm2_.backward(as_act(e_, path() + "/norm2/backward_cast", path() + ".norm2.dh", dx, false), dz, ds,
                   !s_.last, fc2_.bias, rows_);
+  // The product that reads what is made again comes first: it is gone before the next gradient is there.
   if (selective_) activate("/recompute", false);
+  layers_.linear_backward_weight(mlp + "/fc2", fc2_, g_, dz, rows_);
   const View du = e_.operand(path() + ".du", e_.act, rows_ * fc1_.out);
   layers_.linear_backward_input(mlp + "/fc2", fc2_, dz, du, rows_);
-  layers_.linear_backward_weight(mlp + "/fc2", fc2_, g_, dz, rows_);
   b_.emit(OpKind::activation_backward, mlp + "/gelu/backward", rows_of(rows_, fc1_.out), {u_, du},
           {du, b_.grad(fc1_.bias)});
   if (at_.tp == 1) {
@@ -242,30 +331,39 @@ void SwinBlock::backward(const std::vector<Gradient>&, std::vector<Gradient>& in
   const View dback = b_.scratch(path() + ".dback", e_.act, rows_ * D);
   norm1_.backward(as_act(e_, path() + "/norm1/backward_cast", path() + ".norm1.dh", dx, false), dback, ds,
                   true, proj_.bias, rows_);
+  RowOrder& order = windows_.order;
   const View dy = e_.operand(path() + ".dy", e_.act, R * D);
-  windows_.order.gather(attn + "/back/backward", dback, dy, D);
-  if (selective_) attention("/recompute", false);
+  const View others = order.fetch(attn + "/back/backward", dback, D);
+  if (selective_) {
+    hold_attention(false);
+    for (const Share& s : shares()) attend("/recompute", s);
+  }
   const View d_o = b_.scratch(path() + ".do", e_.act, R * width_);
-  layers_.linear_backward_input(attn + "/proj", proj_, dy, d_o, R);
-  layers_.linear_backward_weight(attn + "/proj", proj_, o_, dy, R);
   const View dqkv = e_.operand(path() + ".dqkv", e_.act, R * 3 * width_);
-  each_run([&](const Attrs& a, int64_t row, int64_t rows) {
-    b_.emit_with_workspace(OpKind::attention_backward, attn + "/core" + std::to_string(a.tq) + "/backward", a,
-                           {part(projections_, 0, row, rows), part(projections_, 1, row, rows),
-                            part(projections_, 2, row, rows), o_.slice(row * width_, rows * width_),
-                            lse_.slice(row * heads, rows * heads), d_o.slice(row * width_, rows * width_)},
-                           {part(dqkv, 0, row, rows), part(dqkv, 1, row, rows), part(dqkv, 2, row, rows)});
-  });
+  for (const Share& s : shares()) {
+    order.take(attn + "/back" + s.name + "/backward", dback, s.exchanged ? others : View{}, dy, D, s.row,
+               s.rows);
+    layers_.linear_backward_input(attn + "/proj" + s.name, proj_, dy.slice(s.row * D, s.rows * D),
+                                  d_o.slice(s.row * width_, s.rows * width_), s.rows);
+    if (s.row + s.rows == R) layers_.linear_backward_weight(attn + "/proj", proj_, o_, dy, R);
+    attend_backward(s, d_o, dqkv);
+  }
   b_.emit(OpKind::column_sum, attn + "/qkv/backward_bias", rows_of(R, 3 * width_), {dqkv},
           {b_.grad(qkv_.bias)});
-  View dwindows = b_.scratch(path() + ".dwindows", e_.act, R * D);
-  layers_.linear_backward_input(attn + "/qkv", qkv_, dqkv, dwindows, R);
-  dwindows = layers_.result(attn + "/qkv/backward_input", dwindows);
+  const View dwindows = b_.scratch(path() + ".dwindows", e_.act, R * D);
+  View returned = order.own == R ? order.give(attn + "/windows/backward", dwindows, D) : View{};
+  for (const Share& s : shares_exchanged_first()) {
+    const View part = dwindows.slice(s.row * D, s.rows * D);
+    layers_.linear_backward_input(attn + "/qkv" + s.name, qkv_,
+                                  dqkv.slice(3 * s.row * width_, 3 * s.rows * width_), part, s.rows);
+    layers_.result(attn + "/qkv" + s.name + "/backward_input", part);
+    if (s.exchanged) returned = order.give(attn + "/windows/backward", dwindows, D);
+  }
   if (e_.act == DType::f32) {
-    windows_.order.back(attn + "/windows/backward", dx, dwindows, dx, D);
+    order.back(attn + "/windows/backward", dx, dwindows, dx, D, returned);
   } else {
     const View dh = b_.scratch(path() + ".windows.dh", e_.act, rows_ * D);
-    windows_.order.back(attn + "/windows/backward", {}, dwindows, dh, D);
+    order.back(attn + "/windows/backward", {}, dwindows, dh, D, returned);
     added(attn + "/windows/backward_add", dh, dx);
   }
   layers_.linear_backward_weight(attn + "/qkv", qkv_, windowed_, dqkv, R);

@@ -17,32 +17,48 @@
 
 namespace isobar::aurora {
 
+/// `stage`: of encoder or decoder, in their order; `of`: which of its blocks.
+std::string block_name(bool encoder, int64_t stage, int64_t of);
+
 /// LayerNorm of a result, modulated and added to a stream.
 class AdaptiveNorm {
  public:
   AdaptiveNorm(Emission& e, const Sharding& at, std::string path, std::string name, int64_t width,
                int64_t condition, double eps);
+  /// Its result is left out of a sample with probability `rate` and else so much larger (stochastic depth,
+  /// Huang 2016), in training alone; `stream`: of random numbers, two a part.
+  void drops(double rate, int64_t stream) {
+    drops_ = true, rate_ = static_cast<float>(rate), stream_ = stream;
+  }
   void declare(Declare& d);
   /// x [rows, width] act -> y = residual + AdaLN(x), both f32; s [condition] act
   void forward(const std::string& pass, const View& x, const View& residual, const View& y, const View& s,
                int64_t rows, bool keep);
-  /// dh, dx [rows, width] act; ds f32: written, or added to; dbias: of the linear that x came from
-  void backward(const View& dh, const View& dx, const View& ds, bool add, const View& dbias, int64_t rows);
+  /// of_sum: y's gradient, and dx [rows, width] act; ds f32: written, or added to; dbias: of the linear that
+  /// x came from
+  void backward(const View& of_sum, const View& dx, const View& ds, bool add, const View& dbias,
+                int64_t rows);
   View bias() const { return modulation_.bias; }
   View weight() const { return modulation_.weight; }
 
  private:
+  void drop(OpKind kind, const std::string& path, const View& x, int64_t rows) const;
   Emission& e_;
   Builder& b_;
+  const Sharding& at_;
   const Layers layers_;
   const std::string path_, name_;
   const int64_t D_, condition_;
+  bool drops_ = false;
+  float rate_ = 0;
+  int64_t stream_ = 0;
   const float eps_;
   Linear modulation_;
   View x_, mean_, rstd_, shift_scale_, s_;
 };
 
-/// The order of a grid's windows as a plan's ops go through it.
+/// The order of a grid's windows as a plan's ops go through it. Where a rank's band shares windows with
+/// others those come last: their rows are exchanged under the work on its own.
 struct Windows {
   Windows(Builder& b, const std::string& name, const Sizes3& grid, const Sizes3& window, bool shifted,
           int64_t batch);
@@ -59,6 +75,8 @@ class SwinBlock : public NetPart {
     int64_t width, heads, hidden, condition;
     double eps;
     bool last;  // its conditioning goes no further
+    bool drops = false;
+    double drop_path = 0;  // then: of its two results
   };
   SwinBlock(int index, std::string path, std::string name, Emission& e, const Sharding& at, Windows& windows,
             const Shape& shape);
@@ -74,10 +92,19 @@ class SwinBlock : public NetPart {
   static constexpr size_t kX = 0, kCondition = 1;
 
  private:
-  void attention(const std::string& pass, bool keep);
+  struct Share {
+    std::string name;   // "": there is one
+    int64_t row, rows;  // of windows
+    bool exchanged;
+  };
+  std::vector<Share> shares() const;
+  std::vector<Share> shares_exchanged_first() const;
+  void hold_attention(bool keep);
+  void attend(const std::string& pass, const Share& share);
+  void attend_backward(const Share& share, const View& d_o, const View& dqkv);
   void activate(const std::string& pass, bool keep);
   template <class F>
-  void each_run(F&& f) const;  // (attrs, first row of q, o and lse)
+  void each_run(const Share& share, F&& f) const;  // (attrs, first row of q, o and lse)
   View part(const View& qkv, int which, int64_t row, int64_t rows) const;
   Attrs rows_of(int64_t rows, int64_t cols) const;
   void added(const std::string& path, const View& dh, const View& dx) const;

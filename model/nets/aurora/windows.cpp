@@ -46,7 +46,7 @@ std::vector<WindowOrder::Segment> WindowOrder::along(int64_t size, int64_t windo
 }
 
 WindowOrder::WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch)
-    : grid_(grid), batch_(batch) {
+    : grid_(grid), batch_(batch), end_(static_cast<int32_t>(grid[1])) {
   // A grid that fits into one window along every axis has nothing to shift, and so no mask.
   const bool any = shifted && (grid[0] > window[0] || grid[1] > window[1] || grid[2] > window[2]);
   for (size_t axis = 0; axis < 3; ++axis)
@@ -57,6 +57,7 @@ WindowOrder::WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted,
 WindowOrder::WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted, int64_t batch,
                          const Bands& bands, int64_t rank)
     : WindowOrder(grid, window, shifted, batch) {
+  first_ = static_cast<int32_t>(bands.first(rank)), end_ = static_cast<int32_t>(bands.first(rank + 1));
   const auto elsewhere = [&](const Segment& s) {
     int32_t north = -1, south = -1;
     for (const int32_t row : s) {
@@ -73,16 +74,24 @@ WindowOrder::WindowOrder(const Sizes3& grid, const Sizes3& window, bool shifted,
   count_runs();
 }
 
+bool WindowOrder::shared(const Segment& latitudes) const {
+  return std::any_of(latitudes.begin(), latitudes.end(),
+                     [&](int32_t row) { return row >= 0 && (row < first_ || row >= end_); });
+}
+
 void WindowOrder::count_runs() {
-  std::map<int64_t, int64_t, std::greater<>> segments{{1, 1}};  // how many of each length
-  for (const std::vector<Segment>& axis : axes_) {
-    std::map<int64_t, int64_t, std::greater<>> longer;
-    for (const auto& [length, count] : segments)
-      for (const Segment& s : axis) longer[length * static_cast<int64_t>(s.size())] += count;
+  using Counts = std::map<std::pair<bool, int64_t>, int64_t>;  // by shared, -length
+  Counts segments{{{false, -1}, 1}};
+  for (size_t axis = 0; axis < 3; ++axis) {
+    Counts longer;
+    for (const auto& [kind, count] : segments)
+      for (const Segment& s : axes_[axis])
+        longer[{kind.first || (axis == 1 && shared(s)), kind.second * static_cast<int64_t>(s.size())}] +=
+            count;
     segments = std::move(longer);
   }
   runs_.clear();
-  for (const auto& [length, count] : segments) runs_.push_back({batch_ * count, length});
+  for (const auto& [kind, count] : segments) runs_.push_back({batch_ * count, -kind.second, kind.first});
 }
 
 int64_t WindowOrder::rows() const {
@@ -91,18 +100,25 @@ int64_t WindowOrder::rows() const {
   return rows;
 }
 
+int64_t WindowOrder::own_rows() const {
+  int64_t rows = 0;
+  for (const WindowRun& r : runs_) rows += r.shared ? 0 : r.rows();
+  return rows;
+}
+
 std::vector<int32_t> WindowOrder::from() const {
-  std::map<int64_t, int64_t> next;  // place of the next segment of each length
+  std::map<std::pair<bool, int64_t>, int64_t> next;  // place of the next segment of each run
   int64_t place = 0;
-  for (const WindowRun& r : runs_) next[r.length] = place, place += r.rows();
+  for (const WindowRun& r : runs_) next[{r.shared, r.length}] = place, place += r.rows();
   std::vector<int32_t> from(static_cast<size_t>(place));
   for (int64_t sample = 0; sample < batch_; ++sample)
     for (const Segment& levels : axes_[0])
       for (const Segment& rows : axes_[1])
         for (const Segment& columns : axes_[2]) {
           const auto length = static_cast<int64_t>(levels.size() * rows.size() * columns.size());
-          int32_t* out = from.data() + next[length];
-          next[length] += length;
+          int64_t& at = next[{shared(rows), length}];
+          int32_t* out = from.data() + at;
+          at += length;
           for (const int64_t c : levels)
             for (const int64_t h : rows)
               for (const int64_t w : columns)

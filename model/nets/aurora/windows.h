@@ -31,6 +31,7 @@ struct Bands {
 
 struct WindowRun {
   int64_t segments, length;
+  bool shared = false;  // of a rank's windows, those that have rows of another band
   int64_t rows() const { return segments * length; }
 };
 
@@ -44,18 +45,21 @@ class WindowOrder {
               int64_t rank);
   const std::vector<WindowRun>& runs() const { return runs_; }
   int64_t rows() const;
+  int64_t own_rows() const;  // of runs that are not shared, which come first
   std::vector<int32_t> from() const;
   std::vector<int32_t> to() const;
 
  private:
   using Segment = std::vector<int32_t>;  // places along one axis; -1: padding
+  bool shared(const Segment& latitudes) const;
   void count_runs();
   static std::vector<Segment> along(int64_t size, int64_t window, int64_t shift, bool circle, bool shifted);
 
   const Sizes3 grid_;
   int64_t batch_;
   std::array<std::vector<Segment>, 3> axes_;
-  std::vector<WindowRun> runs_;  // longest first
+  int32_t first_ = 0, end_ = 0;  // the band's latitudes
+  std::vector<WindowRun> runs_;  // longest first, those that are shared last
 };
 
 /// Two rows by two columns side by side on a grid of half as many, padded at the end where a size is odd:

@@ -1,4 +1,5 @@
 // Dropout whose mask nobody keeps: a thread draws the four numbers of four neighbours.
+#include <algorithm>
 #include <type_traits>
 
 #include "model/backend/cuda/kernels/pack.cuh"
@@ -27,12 +28,37 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Runs of `each` elements, all of one factor: a row of blocks takes every so many of them.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    drop_runs_kernel(DropoutDraw draw, const float* __restrict__ scalars, int64_t first, int64_t n,
+                     int64_t each, T* x) {
+  if (scalars[kTraining] == 0) return;
+  draw.step = static_cast<int64_t>(scalars[kStep]) + (std::is_same_v<T, F16> ? 1 : 0);
+  for (int64_t run = blockIdx.y; run < n; run += gridDim.y) {
+    const PhiloxWords words = draw.words((first + run) / 4);
+    const int k = static_cast<int>((first + run) % 4);
+    const uint32_t word = k == 0 ? words.x[0] : k == 1 ? words.x[1] : k == 2 ? words.x[2] : words.x[3];
+    const float factor = draw.factor(PhiloxWords{{word, 0, 0, 0}}, 0);
+    T* const mine = x + run * each;
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < each;
+         i += static_cast<int64_t>(gridDim.x) * kThreads)
+      mine[i] = as<T>(as_float(mine[i]) * factor);
+  }
+}
+
 }  // namespace
 
-void dropout(const DropoutDraw& draw, const float* scalars, int64_t first, int64_t n, DType act, void* x,
-             cudaStream_t stream) {
+void dropout(const DropoutDraw& draw, const float* scalars, int64_t first, int64_t n, int64_t each, DType act,
+             void* x, cudaStream_t stream) {
   by_type(act, [&](auto type) {
     using T = decltype(type);
+    if (each > 1) {
+      const dim3 blocks(static_cast<unsigned>(std::min<int64_t>(ceil_div(each, kThreads), 1024)),
+                        static_cast<unsigned>(std::min<int64_t>(n, 1024)));
+      return launch(drop_runs_kernel<T>, blocks, kThreads, 0, stream, draw, scalars, first, n, each,
+                    static_cast<T*>(x));
+    }
     launch(dropout_kernel<T>, filling_grid(ceil_div(n, 4) + 1, kThreads), kThreads, 0, stream, draw, scalars,
            first, n, static_cast<T*>(x));
   });

@@ -116,6 +116,8 @@ struct Loss {
   float above[kMaxChannels], intense[kMaxChannels];
   const float* rows = nullptr;  // [H], a mean of 1: of the rows' errors (base/latitude.h); null: all 1
   bool by_rows = false;         // rows count so in the loss, too. Not for relative_l2
+  bool masked = false;          // sums also tell how many points count (base/loss_sums.h) …
+  const float* mask = nullptr;  // … those where this is not 0 [B, C, H, W]; loss() needs none
 };
 void loss_sums(const Patch& s, const void* pred, const float* target, float* sums, const Loss& l,
                double* workspace, cudaStream_t stream);
@@ -144,8 +146,8 @@ void cross_entropy(const Classes& c, const void* logits, const void* labels, con
 
 // ---- dropout.cu -------------------------------------------------------------------------------------------
 /// Step and whether it acts are those of `scalars`.
-void dropout(const DropoutDraw& draw, const float* scalars, int64_t first, int64_t n, DType act, void* x,
-             cudaStream_t stream);
+void dropout(const DropoutDraw& draw, const float* scalars, int64_t first, int64_t n, int64_t each, DType act,
+             void* x, cudaStream_t stream);
 
 // ---- optimizer.cu -----------------------------------------------------------------------------------------
 void squared_sum(int64_t n, const void* x, DType t, float* sum, bool accumulate, double* workspace,

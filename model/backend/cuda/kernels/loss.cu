@@ -7,6 +7,7 @@
 
 #include "model/backend/cuda/kernels/pack.cuh"
 #include "model/backend/cuda/kernels/workspace.h"
+#include "model/base/loss_sums.h"
 #include "model/plan/plan.h"
 
 namespace isobar::cuda {
@@ -52,20 +53,22 @@ __device__ float slope(Kind kind, float delta, float factor, float e) {
   }
 }
 
-// Per block and channel: the sums of penalties, of target^2, and of w_h e^2. A warp keeps to its channels and
-// a block to its tokens (every gridDim.x-th of a sample), so each sum has one order. partials
-// [B][blocks][3][C]
+// Per block and channel: the sums of penalties, of target^2, and of w_h e^2; with a mask, of what counts,
+// then how many points do as the loss counts them, and by w_h. A warp keeps to its channels and a block to
+// its tokens (every gridDim.x-th of a sample), so each sum has one order. partials
+// [B][blocks][loss_columns][C]
 template <class T, bool kShared>
 __global__ void __launch_bounds__(kThreads)
     sums_kernel(Patch s, const T* __restrict__ pred, const float* __restrict__ target, Loss l,
                 double* __restrict__ partials) {
-  double* const shared = dynamic_shared<double>();  // [3][C], then the rows' weights [p], then the patch
+  double* const shared = dynamic_shared<double>();  // [K][C], then the rows' weights [p], then the patch
   const int C = static_cast<int>(s.channels), p = static_cast<int>(s.p), columns = p * p * C;
-  float* const latitude = reinterpret_cast<float*>(shared + 3 * C);
+  const int K = loss_columns(l.masked);
+  float* const latitude = reinterpret_cast<float*>(shared + K * C);
   float* const patch = latitude + p;
   const int64_t sample = blockIdx.y;
   const bool by_rows = l.by_rows;
-  for (int c = threadIdx.x; c < 3 * C; c += kThreads) shared[c] = 0;
+  for (int c = threadIdx.x; c < K * C; c += kThreads) shared[c] = 0;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int64_t t = blockIdx.x; t < s.tokens; t += gridDim.x) {
     const int64_t row = sample * s.tokens + t - s.row0;
@@ -79,9 +82,10 @@ __global__ void __launch_bounds__(kThreads)
       for (int j = threadIdx.x; j < columns; j += kThreads) patch[j] = as_float(guess[j]);
     __syncthreads();
     for (int c = warp; c < C; c += kWarps) {
-      const float* truth = target + ((sample * C + c) * s.height + at.band * p) * s.width + at.x0;
+      const int64_t corner = ((sample * C + c) * s.height + at.band * p) * s.width + at.x0;
+      const float* truth = target + corner;
       const float above = l.above[c], intense = l.intense[c];
-      float loss = 0, size = 0, error = 0;
+      float loss = 0, size = 0, error = 0, points = 0, by_latitude = 0;
       for (int i = lane; i < p * p; i += 32) {
         const int y = i / p, x = i - y * p;
         const float wanted = truth[y * s.width + x];
@@ -90,10 +94,13 @@ __global__ void __launch_bounds__(kThreads)
           e = patch[i * C + c] - wanted;
         else
           e = as_float(guess[i * C + c]) - wanted;
+        if (l.masked && l.mask[corner + y * s.width + x] == 0) continue;
         const float row = latitude[y], counts = (wanted > above ? intense : 1.0f) * (by_rows ? row : 1.0f);
         loss = fmaf(counts, penalty(l.kind, l.delta, e), loss);
         size = fmaf(wanted, wanted, size);
         error = fmaf(row * e, e, error);
+        points += by_rows ? row : 1.0f;
+        by_latitude += row;
       }
       loss = warp_sum(loss);
       size = warp_sum(size);
@@ -103,42 +110,58 @@ __global__ void __launch_bounds__(kThreads)
         shared[C + c] += static_cast<double>(size);
         shared[2 * C + c] += static_cast<double>(error);
       }
+      if (!l.masked) continue;
+      points = warp_sum(points);
+      by_latitude = warp_sum(by_latitude);
+      if (lane == 0) {
+        shared[3 * C + c] += static_cast<double>(points);
+        shared[4 * C + c] += static_cast<double>(by_latitude);
+      }
     }
   }
   __syncthreads();
-  double* out = partials + (sample * gridDim.x + blockIdx.x) * 3 * C;
-  for (int c = threadIdx.x; c < 3 * C; c += kThreads) out[c] = shared[c];
+  double* out = partials + (sample * gridDim.x + blockIdx.x) * K * C;
+  for (int c = threadIdx.x; c < K * C; c += kThreads) out[c] = shared[c];
 }
 
-// sums [B, 2 + C] from the partials; a block a sample
+// sums (base/loss_sums.h) from the partials; a block a sample
 __global__ void __launch_bounds__(kThreads)
     totals_kernel(int parts, int C, Loss l, const double* __restrict__ partials, float* __restrict__ sums) {
-  __shared__ double shared[3 * kMaxChannels];
+  __shared__ double shared[loss_columns(true) * kMaxChannels];
   const int64_t sample = blockIdx.x;
-  const double* mine = partials + sample * parts * 3 * C;
+  const int K = loss_columns(l.masked);
+  const double* mine = partials + sample * parts * K * C;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  for (int c = warp; c < 3 * C; c += kWarps) {
+  for (int c = warp; c < K * C; c += kWarps) {
     double sum = 0;
-    for (int p = lane; p < parts; p += 32) sum += mine[static_cast<int64_t>(p) * 3 * C + c];
+    for (int p = lane; p < parts; p += 32) sum += mine[static_cast<int64_t>(p) * K * C + c];
     sum = warp_sum(sum);
     if (lane == 0) shared[c] = sum;
   }
   __syncthreads();
-  float* out = sums + sample * (2 + C);
-  for (int c = threadIdx.x; c < C; c += kThreads) out[2 + c] = static_cast<float>(shared[2 * C + c]);
+  float* out = sums + sample * loss_sums_size(C, l.masked);
+  for (int c = threadIdx.x; c < C; c += kThreads) {
+    out[kChannelErrors + c] = static_cast<float>(shared[2 * C + c]);
+    if (l.masked) out[channel_points_at(C) + c] = static_cast<float>(shared[4 * C + c]);
+  }
   if (threadIdx.x == 0) {
     double error = 0, size = 0;
     for (int c = 0; c < C; ++c) {
       error += (l.kind == Kind::relative_l2 ? 1.0 : static_cast<double>(l.weight[c])) * shared[c];
       size += shared[C + c];
     }
-    out[0] = static_cast<float>(error);
-    out[1] = static_cast<float>(size);
+    out[kErrorSum] = static_cast<float>(error);
+    out[kTargetSum] = static_cast<float>(size);
+  }
+  if (l.masked && threadIdx.x == 32) {
+    double points = 0;
+    for (int c = 0; c < C; ++c) points += shared[3 * C + c];
+    out[points_at(C)] = static_cast<float>(points);
   }
 }
 
 // One thread for the loss, one for each channel's RMSE
-__global__ void metrics_kernel(Patch s, Kind kind, float weight, const float* __restrict__ sums,
+__global__ void metrics_kernel(Patch s, Kind kind, bool masked, float weight, const float* __restrict__ sums,
                                const float* __restrict__ scalars, float* metrics) {
   const int C = static_cast<int>(s.channels), i = threadIdx.x;
   if (i > C) return;
@@ -147,13 +170,22 @@ __global__ void metrics_kernel(Patch s, Kind kind, float weight, const float* __
   const int64_t samples = s.batch - (scalars == nullptr ? 0 : static_cast<int64_t>(scalars[kPadding]));
   double mean = 0;
   for (int64_t b = 0; b < samples; ++b) {
-    const float* sum = sums + b * (2 + C);
+    const float* sum = sums + b * loss_sums_size(C, masked);
+    const int c = i - 1;
+    double over = pixels;  // the mean, or the ratio
+    if (i == 0 && kind == Kind::relative_l2)
+      over = static_cast<double>(sum[kTargetSum]);
+    else if (masked)
+      over = static_cast<double>(sum[i == 0 ? points_at(C) : channel_points_at(C) + c]);
+    else if (i == 0)
+      over = pixels * C;
+    if (masked && over == 0) continue;
     if (i > 0)
-      mean += sqrt(static_cast<double>(sum[1 + i]) / pixels) * share;
+      mean += sqrt(static_cast<double>(sum[kChannelErrors + c]) / over) * share;
     else if (kind == Kind::relative_l2)
-      mean += share * sqrt(static_cast<double>(sum[0]) / static_cast<double>(sum[1]));
+      mean += share * sqrt(static_cast<double>(sum[kErrorSum]) / over);
     else
-      mean += share * (static_cast<double>(sum[0]) / (pixels * C));
+      mean += share * (static_cast<double>(sum[kErrorSum]) / over);
   }
   metrics[i] += static_cast<float>(mean);
 }
@@ -170,13 +202,15 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t global = s.row0 + blockIdx.x, sample = global / s.tokens;
   const Place at(s, global % s.tokens);
   if (scalars != nullptr) scale *= scalars[kLossScale];
-  const float* sum = sums + sample * (2 + C);
+  const float* sum = sums + sample * loss_sums_size(C, l.masked);
   const double root = l.kind == Kind::relative_l2
-                          ? sqrt(static_cast<double>(sum[0]) * static_cast<double>(sum[1]))
-                          : static_cast<double>(s.channels * s.height * s.width);
+                          ? sqrt(static_cast<double>(sum[kErrorSum]) * static_cast<double>(sum[kTargetSum]))
+                      : l.masked ? static_cast<double>(sum[points_at(C)])
+                                 : static_cast<double>(s.channels * s.height * s.width);
   const float factor = root > 0 ? static_cast<float>(static_cast<double>(scale) / root) : 0.0f;
-  const float* image = target + sample * C * s.height * s.width + at.band * p * s.width + at.x0;
-  const auto truth = [&](int c, int i) { return image[(c * s.height + i / p) * s.width + i % p]; };
+  const int64_t corner = sample * C * s.height * s.width + at.band * p * s.width + at.x0;
+  const auto place = [&](int c, int i) { return corner + (c * s.height + i / p) * s.width + i % p; };
+  const auto truth = [&](int c, int i) { return target[place(c, i)]; };
   if constexpr (kShared) {
     for (int j = threadIdx.x; j < columns; j += kThreads) {
       const int c = j / (p * p), i = j - c * p * p;
@@ -197,7 +231,9 @@ __global__ void __launch_bounds__(kThreads)
                              ? 1.0f
                              : l.weight[c] * (wanted > l.above[c] ? l.intense[c] : 1.0f) *
                                    (by_rows ? l.rows[at.band * p + i / p] : 1.0f);
-    dpred[begin + j] = as<T>(slope(l.kind, l.delta, factor * weight, as_float(pred[begin + j]) - wanted));
+    const bool counts = !l.masked || l.mask[place(c, i)] != 0;
+    dpred[begin + j] =
+        as<T>(counts ? slope(l.kind, l.delta, factor * weight, as_float(pred[begin + j]) - wanted) : 0.0f);
   }
 }
 
@@ -214,7 +250,7 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
   check_channels(s);
   if (s.batch == 0) return;
   const int parts = loss_partials(s.batch, s.tokens);
-  const int64_t fixed = 24 * s.channels + 4 * s.p, patch = 4 * s.p * s.p * s.channels;
+  const int64_t fixed = 8 * loss_columns(l.masked) * s.channels + 4 * s.p, patch = 4 * s.p * s.p * s.channels;
   by_type(s.act, [&](auto type) {
     using T = decltype(type);
     const dim3 blocks(parts, grid(s.batch));
@@ -231,7 +267,8 @@ void loss_sums(const Patch& s, const void* pred, const float* target, float* sum
 void loss(const Patch& s, const float* sums, float weight, const float* scalars, float* metrics,
           const Loss& l, cudaStream_t stream) {
   check_channels(s);
-  launch(metrics_kernel, 1, kMaxChannels + 32, 0, stream, s, l.kind, weight, sums, scalars, metrics);
+  launch(metrics_kernel, 1, kMaxChannels + 32, 0, stream, s, l.kind, l.masked, weight, sums, scalars,
+         metrics);
 }
 
 void loss_backward(const Patch& s, const void* pred, const float* target, const float* sums, float scale,

@@ -33,7 +33,8 @@ Workspace cuda_workspace(int capability, bool deterministic) {
       case OpKind::squared_sum:
         return int64_t{8} * cuda::squared_sum_partials(a.n);
       case OpKind::loss_sums:
-        return int64_t{8} * 3 * a.channels * a.batch * cuda::loss_partials(a.batch, cuda::tokens_of(a));
+        return int64_t{8} * cuda::loss_columns(op.reads.size() > 2) * a.channels * a.batch *
+               cuda::loss_partials(a.batch, cuda::tokens_of(a));
       case OpKind::cross_entropy:
         return int64_t{4} * 2 * a.m;
       default:

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "model/backend/cuda/kernels/kernels.h"
+#include "model/base/host_device.h"
 #include "model/plan/plan.h"
 
 namespace isobar {
@@ -33,7 +34,11 @@ inline int column_partials(int64_t rows, int64_t cols) {
 inline int squared_sum_partials(int64_t n) {
   return static_cast<int>(std::clamp<int64_t>((n + 8191) / 8192, 1, 1056));
 }
-/// Blocks a sample of loss_sums, each of which leaves three sums a channel.
+/// Sums a channel that a block of loss_sums leaves.
+ISOBAR_HOST_DEVICE constexpr int loss_columns(bool masked) {
+  return masked ? 5 : 3;
+}
+/// Blocks a sample of loss_sums.
 inline int loss_partials(int64_t batch, int64_t tokens) {
   return static_cast<int>(
       std::clamp<int64_t>(528 / std::max<int64_t>(1, batch), 1, std::max<int64_t>(1, tokens)));

@@ -1,7 +1,8 @@
-#include "bench/micro/device/clocks.h"
+#include "model/backend/cuda/runtime/clocks.h"
 
 #include <stdexcept>
 
+#include "model/backend/cuda/runtime/device.h"
 #include "model/backend/cuda/runtime/library.h"
 
 namespace isobar {
@@ -20,6 +21,8 @@ struct Clocks::Nvml {
   int (*reasons)(Device, unsigned long long*) =
       lib.function<int (*)(Device, unsigned long long*)>("nvmlDeviceGetCurrentClocksThrottleReasons");
   int (*milliwatts)(Device, unsigned*) = lib.function<int (*)(Device, unsigned*)>("nvmlDeviceGetPowerUsage");
+  int (*millijoules)(Device, unsigned long long*) =
+      lib.function<int (*)(Device, unsigned long long*)>("nvmlDeviceGetTotalEnergyConsumption");
 };
 
 namespace {
@@ -31,6 +34,12 @@ constexpr uint64_t kHeldDown = 0x8 | 0x20 | 0x40 | 0x80;
 bool throttled(const std::optional<ClockState>& state) {
   if (!state) return false;
   return (state->reasons & kHeldDown) != 0 || 2 * state->mhz < state->max_mhz;
+}
+
+std::string bus_of(int device) {
+  char bus[32] = {};
+  ISOBAR_CUDA(cudaDeviceGetPCIBusId(bus, sizeof bus, device));
+  return bus;
 }
 
 Clocks::Clocks(const std::string& bus) {
@@ -58,6 +67,12 @@ std::optional<ClockState> Clocks::read() const {
   s.reasons = reasons;
   if (unsigned power = 0; nvml_->milliwatts(device_, &power) == 0) s.watts = power * 1e-3;
   return s;
+}
+
+std::optional<double> Clocks::joules() const {
+  unsigned long long millijoules = 0;
+  if (!nvml_ || nvml_->millijoules(device_, &millijoules) != 0) return std::nullopt;
+  return static_cast<double>(millijoules) * 1e-3;
 }
 
 }  // namespace isobar

@@ -1,0 +1,31 @@
+// All tensors of a sample, by name: its input, its targets ("target" and on), what is known later.
+//
+//   SampleTensors sample(set);   sample.read(i);   sample[step_tensor("target", 2)]
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/data/dataset.h"
+
+namespace isobar {
+
+class SampleTensors {
+ public:
+  explicit SampleTensors(const Dataset& set) : set_(set) {
+    for (const SampleTensor& t : set.tensors())
+      places_.push_back((tensors_[t.name] = std::vector<float>(static_cast<size_t>(t.size))).data());
+  }
+  void read(int64_t i) { set_.read_tensors(i, places_); }
+  float* operator[](const std::string& name) {
+    const auto at = tensors_.find(name);
+    return at == tensors_.end() ? nullptr : at->second.data();
+  }
+
+ private:
+  const Dataset& set_;
+  std::map<std::string, std::vector<float>> tensors_;  // nodes stay where they are
+  std::vector<float*> places_;
+};
+
+}  // namespace isobar

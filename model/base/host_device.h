@@ -1,0 +1,8 @@
+// For functions that kernels call, too: compiled for both where nvcc compiles, plain C++ elsewhere.
+#pragma once
+
+#ifdef __CUDACC__
+#define ISOBAR_HOST_DEVICE __host__ __device__
+#else
+#define ISOBAR_HOST_DEVICE
+#endif

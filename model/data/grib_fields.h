@@ -1,0 +1,53 @@
+// GRIB 1 and 2, as ECMWF's archive and most weather services deliver fields, read through ecCodes: messages
+// of one field each, sorted into variables on time, level, latitude and longitude. Variables have the names
+// that ecCodes gives them in NetCDF ("t2m"), levels of pressure make channels ("z500"); points that the
+// bitmap leaves out are missing. Grids: regular ones, equidistant or Gaussian.
+//
+//   if (is_grib(path)) GribFields file(path);                    // throws ArrayError
+//
+// Opening reads the header of every message, reading a step unpacks the messages that hold it.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/data/cf_file.h"
+
+namespace isobar {
+
+bool is_grib(const std::string& path);
+
+struct GribMessage {  // where it lies in the file
+  int64_t offset = 0, bytes = 0;
+};
+
+class GribFields : public CfFile {
+ public:
+  explicit GribFields(const std::string& path);
+
+  std::string format() const override { return "GRIB " + std::to_string(edition_); }
+  std::string text(const CfVariable& v, const std::string& attribute) const override;
+  std::vector<double> numbers(const CfVariable&, const std::string&, size_t) const override { return {}; }
+  std::vector<double> values(const CfVariable& v) const override;
+  void require_held(const CfVariable&) const override {}  // every message was seen
+  std::unique_ptr<RawArray> array(const CfVariable& v, const std::shared_ptr<ChunkCache>& cache) override;
+
+ private:
+  struct Axis {  // of these numbers; one that several variables share
+    int64_t dimension;
+    std::vector<double> values;
+  };
+  struct Found;
+  int64_t axis(const std::string& name, const std::string& attribute, const std::string& text,
+               const std::vector<double>& values);
+  void add_variable(const Found& f);
+
+  std::string path_, packing_;
+  int64_t edition_ = 2;
+  std::vector<Axis> axes_;
+  std::map<int, std::map<std::string, std::string>> texts_;  // attributes, by id of a variable
+  std::map<int, std::vector<GribMessage>> messages_;         // [time, level]
+};
+
+}  // namespace isobar

@@ -1,0 +1,29 @@
+// Which samples of a set each optimizer step trains on: all of them are permuted once per epoch, by one seed,
+// and the last incomplete global batch is dropped.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace isobar {
+
+class SampleOrder {
+ public:
+  /// `whole`: the last, smaller batch too, filled up with the epoch's last sample.
+  SampleOrder(int64_t set_size, int64_t global_batch, uint64_t seed, bool shuffle, bool whole = false);
+  int64_t batches_per_epoch() const { return batches_; }
+  /// Index of the sample at `place` of the global batch of `step`. One epoch's order is kept at a time.
+  int64_t at(int64_t step, int64_t place);
+
+ private:
+  int64_t set_size_, global_batch_, batches_;
+  uint64_t seed_;
+  bool shuffle_;
+  int64_t epoch_ = -1;
+  std::vector<int64_t> order_;  // of that epoch
+};
+
+/// The whole global batch of `step`, in the order (micro-batch, dp rank, sample).
+std::vector<int64_t> global_batch_samples(int64_t set_size, int64_t global_batch, int64_t step, uint64_t seed,
+                                          bool shuffle);
+
+}  // namespace isobar

@@ -1,0 +1,92 @@
+#include "model/engine/rank_metrics.h"
+
+#include <algorithm>
+
+#include "model/engine/host.h"
+
+namespace isobar {
+namespace {
+
+EnergyCounters counters_of(const Processor& processor, const Mpi& mpi, bool gpu) {
+  if (gpu) return processor.energy();
+  return mpi.rank_on_host() == 0 ? rapl_counters() : EnergyCounters();
+}
+
+}  // namespace
+
+RankMetrics::RankMetrics(const Plan& plan, const Processor& processor, const Mpi& mpi, bool gpu)
+    : plan_(plan), processor_(processor), mpi_(mpi), gpu_(gpu), meter_(counters_of(processor, mpi, gpu)) {}
+
+void RankMetrics::reset() {
+  meter_.reset();
+  steps_ = 0;
+  step_s_ = data_wait_s_ = 0;
+}
+
+void RankMetrics::add(double step_s, double data_wait_s) {
+  ++steps_;
+  step_s_ += step_s, data_wait_s_ += data_wait_s;
+}
+
+RanksRecord RankMetrics::own(int64_t step, const Runner& runner) const {
+  const double n = std::max<double>(1, static_cast<double>(steps_));
+  RankRecord r{.rank = mpi_.rank(),
+               .host = host_name(),
+               .step_s = step_s_ / n,
+               .data_wait_s = data_wait_s_ / n,
+               .rss_bytes = resident_bytes(),
+               .peak_rss_bytes = peak_resident_bytes()};
+  if (!gpu_) {  // which times ops only while it is traced
+    double compute = 0;
+    const std::vector<OpTime>& times = runner.op_times();
+    for (size_t i = 0; i < plan_.ops.size(); ++i)
+      if (plan_.ops[i].lane == Lane::compute && plan_.ops[i].kind != OpKind::fetch)
+        compute += times[i].seconds;
+    r.compute_s = compute / n;
+  }
+  if (gpu_)
+    r.mhz = processor_.mhz();
+  else if (const double mhz = cores_mhz(); mhz > 0)
+    r.mhz = mhz;
+  RanksRecord out{.step = step, .steps = steps_};
+  if (meter_.on() && meter_.seconds() > 0) {
+    r.watts = meter_.joules() / meter_.seconds();
+    out.joules_per_step = meter_.joules() / n;
+    out.energy = meter_.names();
+  } else if (!meter_.why().empty()) {
+    out.energy = meter_.why();
+  }
+  out.ranks.push_back(std::move(r));
+  return out;
+}
+
+RanksRecord RankMetrics::report(int64_t step, const Runner& runner) {
+  meter_.pause();
+  std::vector<RanksRecord> all;
+  for (const std::string& line : mpi_.to_first(to_json(Record(own(step, runner))).dump()))
+    all.push_back(std::get<RanksRecord>(record_from_json(nlohmann::json::parse(line), {.file = "a rank"})));
+  return merged(all);
+}
+
+RanksRecord merged(const std::vector<RanksRecord>& of_ranks) {
+  RanksRecord out;
+  double joules = 0;
+  size_t metered = 0;
+  bool known = true;
+  for (const RanksRecord& r : of_ranks) {
+    out.step = r.step, out.steps = r.steps;
+    out.ranks.insert(out.ranks.end(), r.ranks.begin(), r.ranks.end());
+    if (!r.energy) continue;  // another rank meters its host
+    if (r.joules_per_step)
+      joules += *r.joules_per_step, ++metered;
+    else
+      known = false;
+    if (!out.energy || !r.joules_per_step) out.energy = r.energy;
+  }
+  if (!known || metered == 0) return out;
+  out.joules_per_step = joules;
+  if (metered > 1) *out.energy += " of each of " + std::to_string(metered);
+  return out;
+}
+
+}  // namespace isobar

@@ -1,0 +1,201 @@
+#include "model/inference/published_weights.h"
+
+#include <algorithm>
+#include <set>
+
+#include "model/base/error.h"
+#include "model/inference/one_rank.h"
+#include "model/nets/adapter.h"
+#include "model/nets/build.h"
+#include "model/nets/published.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Form {
+  std::vector<Tensor> own;
+  PublishedForm published;
+};
+
+bool of_adapter(const Tensor& t) {
+  return t.name.ends_with(kLoraA) || t.name.ends_with(kLoraB);
+}
+
+RunSpec with_adapters(RunSpec one, int64_t rank, double alpha, const std::vector<std::string>& targets) {
+  one.train.lora_rank = rank, one.train.lora_alpha = alpha, one.train.lora_targets = targets;
+  return one;
+}
+
+// Of the whole net, without what a training adds to it but for the adapters that it was published with
+Form form_of(const RunSpec& spec, const std::string& from, Adapters adapters) {
+  const RunSpec one = on_one_rank(spec, 1);
+  Form f;
+  f.own = build_plan(one, 0, {}).tensors;
+  f.published = published_form(spec.net, f.own);
+  if (const PublishedAdapters& a = f.published.adapters; adapters == Adapters::apart && a.rank > 0) {
+    f.own = build_plan(with_adapters(one, a.rank, a.alpha, a.targets), 0, {}).tensors;
+    f.published = published_form(spec.net, f.own);
+  }
+  if (f.published.program.empty())
+    throw ConfigError(from, "net.kind", "is " + spec.net.kind() + ", which has no form but ours",
+                      "take a safetensors file in our names, which train.init_from reads and export writes");
+  return f;
+}
+
+// That the adapters which the spec trains are those.
+void same_adapters(const RunSpec& spec, const Form& form, const std::string& from) {
+  const PublishedAdapters& a = form.published.adapters;
+  const TrainSpec& t = spec.train;
+  const auto names = [](const std::vector<Tensor>& all) {
+    std::vector<std::string> out;
+    for (const Tensor& x : all)
+      if (of_adapter(x)) out.push_back(x.name);
+    return out;
+  };
+  const RunSpec own = with_adapters(on_one_rank(spec, 1), t.lora_rank, t.lora_alpha, t.lora_targets);
+  std::string list;
+  for (const std::string& target : a.targets) list += (list.empty() ? "" : ", ") + target;
+  const std::string mend = a.rank == 0 ? "merge them"
+                                       : "set train.lora_rank " + std::to_string(a.rank) +
+                                             ", lora_targets [" + list + "], and lora_alpha as large";
+  if (a.rank != t.lora_rank || a.alpha / static_cast<double>(a.rank) != spec.lora_scale())
+    throw ConfigError(from, "train.lora_rank",
+                      "is " + std::to_string(t.lora_rank) + " with the factor " +
+                          std::to_string(t.lora_rank > 0 ? spec.lora_scale() : 0) + ", and " +
+                          form.published.program + " has rank " + std::to_string(a.rank) + " and factor " +
+                          std::to_string(a.rank > 0 ? a.alpha / static_cast<double>(a.rank) : 0),
+                      mend);
+  if (names(build_plan(own, 0, {}).tensors) != names(form.own))
+    throw ConfigError(from, "train.lora_targets",
+                      "has not the linears to which " + form.published.program + " has adapters", mend);
+}
+
+std::string text_of_shape(const std::vector<int64_t>& shape) {
+  std::string out;
+  for (const int64_t n : shape) out += (out.empty() ? "" : " x ") + std::to_string(n);
+  return "[" + out + "]";
+}
+
+template <class Place>  // (elements of ours, elements of theirs, how many)
+void each_run(const PublishedTensor::Piece& p, Place&& place) {
+  for (int64_t i = 0; i < p.rows; ++i) place(p.own_first + i * p.own_stride, p.first + i * p.stride, p.run);
+}
+
+/// What a file has of the net, and that it is all of it and nothing else.
+std::vector<std::pair<std::string, const PublishedTensor*>> found_in(const SafetensorsReader& file,
+                                                                     const std::string& named,
+                                                                     const Form& form) {
+  std::map<std::string, const PublishedTensor*> known;
+  for (const PublishedTensor& t : form.published.earlier) known[t.name] = &t;
+  for (const PublishedTensor& t : form.published.tensors) known[t.name] = &t;  // they come first
+  std::map<std::string, int64_t> elements;                                     // of each of ours
+  std::vector<std::pair<std::string, const PublishedTensor*>> out;
+  for (const auto& [name, stored] : file.tensors()) {
+    const std::string& prefix = form.published.prefix;
+    const auto at = known.find(name.starts_with(prefix) ? name.substr(prefix.size()) : name);
+    if (at == known.end())
+      throw ConfigError(named, name, "is nothing that this net has",
+                        "give the configuration of the net that the file is of");
+    if (stored.shape != at->second->shape)
+      throw ConfigError(named, name,
+                        "has shape " + text_of_shape(stored.shape) + ", and in this net " +
+                            text_of_shape(at->second->shape),
+                        "give the configuration of the net that the file is of");
+    for (const PublishedTensor::Piece& p : at->second->pieces) elements[p.own] += p.rows * p.run;
+    out.emplace_back(name, at->second);
+  }
+  for (const Tensor& t : form.own)
+    if (elements[t.name] != elements_of(t.shape)) {
+      const auto lacks = std::find_if(form.published.tensors.begin(), form.published.tensors.end(),
+                                      [&](const PublishedTensor& p) {
+                                        return !file.tensors().contains(p.name) &&
+                                               !file.tensors().contains(form.published.prefix + p.name) &&
+                                               std::any_of(p.pieces.begin(), p.pieces.end(),
+                                                           [&](const auto& q) { return q.own == t.name; });
+                                      });
+      if (lacks == form.published.tensors.end())
+        throw ConfigError(named, t.name, "is there twice, under two of its names", "leave one of them out");
+      throw ConfigError(named, lacks->name, "is missing",
+                        "give the configuration of the net that the file is of");
+    }
+  return out;
+}
+
+// Tensors of adapters that were published: those whose pieces are adapters of ours
+bool has_adapters(const SafetensorsReader& file, const Form& form) {
+  std::set<std::string> ours;
+  for (const Tensor& t : form.own)
+    if (of_adapter(t)) ours.insert(t.name);
+  return std::any_of(
+      form.published.tensors.begin(), form.published.tensors.end(), [&](const PublishedTensor& t) {
+        return !t.pieces.empty() && ours.contains(t.pieces[0].own) &&
+               (file.tensors().contains(t.name) || file.tensors().contains(form.published.prefix + t.name));
+      });
+}
+
+}  // namespace
+
+int64_t write_published(const RunSpec& spec, const TrainedWeights& weights, const fs::path& to,
+                        Adapters adapters) {
+  const Form form = form_of(spec, weights.path(), adapters);
+  if (adapters == Adapters::apart) same_adapters(spec, form, weights.path());
+  std::vector<Tensor> tensors;
+  for (const PublishedTensor& t : form.published.tensors) tensors.push_back({t.name, t.shape});
+  const fs::path temp = to.string() + ".tmp";
+  create_safetensors(temp, tensors, {{"format", "pt"}});
+  const SafetensorsWriter out(temp, tensors, {{"format", "pt"}});
+  std::string last;  // pieces of one of ours come one after another
+  std::vector<float> ours, theirs;
+  for (const PublishedTensor& t : form.published.tensors) {
+    theirs.assign(static_cast<size_t>(elements_of(t.shape)), 0.0f);
+    for (const PublishedTensor::Piece& p : t.pieces) {
+      if (p.own != last)
+        ours = adapters == Adapters::merged ? weights.merged(p.own) : weights.base(p.own), last = p.own;
+      each_run(p, [&](int64_t own, int64_t their, int64_t run) {
+        std::copy_n(ours.begin() + own, run, theirs.begin() + their);
+      });
+    }
+    out.write(t.name, 0, static_cast<int64_t>(theirs.size()), theirs.data());
+  }
+  out.sync();
+  fs::rename(temp, to);
+  return weights.adapters();
+}
+
+int64_t import_published_weights(const RunSpec& spec, const fs::path& file, const std::string& named,
+                                 const fs::path& to) {
+  Form form = form_of(spec, named, Adapters::apart);
+  const SafetensorsReader in(file);
+  const bool adapted = has_adapters(in, form);
+  if (!adapted) form = form_of(spec, named, Adapters::merged);
+  const bool merges = adapted && spec.train.lora_rank == 0;
+  if (adapted && !merges) same_adapters(spec, form, spec.file);
+  const auto found = found_in(in, named, form);
+  const fs::path temp = to.string() + ".tmp";
+  create_safetensors(temp, form.own, {{"format", "pt"}});
+  const SafetensorsWriter out(temp, form.own, {{"format", "pt"}});
+  std::vector<float> theirs;
+  for (const auto& [name, t] : found) {
+    theirs.resize(static_cast<size_t>(elements_of(t->shape)));
+    in.read(in.tensors().at(name), 0, static_cast<int64_t>(theirs.size()), theirs.data());
+    for (const PublishedTensor::Piece& p : t->pieces)
+      each_run(p, [&](int64_t own, int64_t their, int64_t run) {
+        out.write(p.own, own, run, theirs.data() + their);
+      });
+  }
+  out.sync();
+  if (!merges) {
+    fs::rename(temp, to);
+    return 0;
+  }
+  const fs::path apart = to.string() + ".apart";
+  fs::rename(temp, apart);
+  const PublishedAdapters& a = form.published.adapters;
+  const int64_t merged = TrainedWeights(apart, a.alpha / static_cast<double>(a.rank)).write(to);
+  fs::remove(apart);
+  return merged;
+}
+
+}  // namespace isobar

@@ -1,0 +1,36 @@
+// What Aurora reads of a batch, and how its prediction becomes the newest of the steps that it reads next
+// (train.rollout): fields by fields, the static ones stay, and the time goes on by the lead time.
+#pragma once
+#include <map>
+#include <vector>
+
+#include "model/nets/aurora/decoder.h"
+#include "model/nets/aurora/encoder.h"
+
+namespace isobar::aurora {
+
+class Ends : public RollOut {
+ public:
+  /// `at`: of the patches.
+  Ends(Emission& e, const AuroraSpec& n, const Sharding& at, Encoder* encoder, Decoder* decoder)
+      : e_(e), n_(n), at_(at), encoder_(encoder), decoder_(decoder) {}
+
+  /// Input and targets as images have them; the code of each step's time [B, D].
+  std::vector<BatchTensor> batch() const;
+  void fetched(const BatchTensor& t, const View& v);
+
+  std::vector<Stream> feedback() const override;
+  View predicted() const override { return decoder_->predicted(); }
+  void before(const View& v) override;
+  void gradient(const View& v) override { encoder_->set_before_gradient(v), decoder_->set_next_gradient(v); }
+
+ private:
+  Emission& e_;
+  const AuroraSpec n_;
+  const Sharding& at_;
+  Encoder* encoder_;
+  Decoder* decoder_;
+  std::map<int32_t, View> times_;  // by step
+};
+
+}  // namespace isobar::aurora

@@ -1,0 +1,15 @@
+#include "model/nets/published.h"
+
+namespace isobar {
+
+int64_t elements_of(const std::vector<int64_t>& shape) {
+  int64_t all = 1;
+  for (const int64_t n : shape) all *= n;
+  return all;
+}
+
+PublishedTensor same_tensor(const Tensor& t) {
+  return {t.name, t.shape, {{t.name, 1, elements_of(t.shape), 0, 0, 0, 0}}};
+}
+
+}  // namespace isobar

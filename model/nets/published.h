@@ -1,0 +1,50 @@
+// A net's tensors as the program has them that it was published with, where those are not ours: joined of
+// several of ours, or cut out of one.
+//
+//   for (const PublishedTensor& t : published_form(spec.net, plan.tensors).tensors)
+//     for (const PublishedTensor::Piece& p : t.pieces)
+//       for (int64_t i = 0; i < p.rows; ++i)   // both row-major
+//         copy p.run elements: own[p.own_first + i * p.own_stride] -> theirs[p.first + i * p.stride]
+#pragma once
+#include <string>
+#include <vector>
+
+#include "model/base/spec.h"
+#include "model/plan/plan.h"
+
+namespace isobar {
+
+struct PublishedTensor {
+  struct Piece {
+    std::string own;
+    int64_t rows, run;
+    int64_t own_first, own_stride, first, stride;
+  };
+  std::string name;
+  std::vector<int64_t> shape;
+  std::vector<Piece> pieces;
+};
+
+// Low-rank adapters as that program has them; rank 0: it has none.
+struct PublishedAdapters {
+  int64_t rank = 0;
+  double alpha = 0;
+  std::vector<std::string> targets;  // as train.lora_targets
+};
+
+struct PublishedForm {
+  std::string program;  // that reads it; "": the net has only our form
+  PublishedAdapters adapters;
+  std::vector<PublishedTensor> tensors;  // what it has today, which is written
+  std::vector<PublishedTensor> earlier;  // what older files have in the place of some of them
+  std::string prefix;                    // before each name of older files
+};
+
+/// `own`: Plan::tensors of the net without adapters, or with those of PublishedForm::adapters.
+PublishedForm published_form(const NetSpec& net, const std::vector<Tensor>& own);
+
+/// A tensor that is the same there.
+PublishedTensor same_tensor(const Tensor& t);
+int64_t elements_of(const std::vector<int64_t>& shape);
+
+}  // namespace isobar

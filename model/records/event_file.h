@@ -1,0 +1,40 @@
+// TensorBoard's event files: TFRecords of TensorFlow's Event messages, one scalar or one picture each.
+//
+//   EventFile events("runs/first/tensorboard", now);        // events.out.tfevents.<now>.isobar
+//   events.add(now, step, "Loss/train", 0.25);              // on its way to disk when it returns
+//
+// or, all at once: event_file_head(begin) + event_record(time, step, tag, value) + …
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace isobar {
+
+/// CRC-32C (Castagnoli), as TFRecord wants it.
+uint32_t crc32c(const std::string& data);
+/// One TFRecord: length, masked CRC of the length, data, masked CRC of the data.
+std::string tf_record(const std::string& data);
+
+/// What a file begins with; times are seconds since 1970.
+std::string event_file_head(double wall_time);
+std::string event_record(double wall_time, int64_t step, const std::string& tag, double value);
+std::string event_file_name(double wall_time);
+
+class EventFile {
+ public:
+  /// Throws ConfigError where it cannot be made.
+  EventFile(const std::filesystem::path& dir, double wall_time);
+  /// What is not finite is left out. Throws std::runtime_error where it cannot be written.
+  void add(double wall_time, int64_t step, const std::string& tag, double value);
+  /// `png`: in RGB.
+  void add_picture(double wall_time, int64_t step, const std::string& tag, const std::string& png);
+
+ private:
+  void write(const std::string& record);
+  std::filesystem::path path_;
+  std::ofstream out_;
+};
+
+}  // namespace isobar

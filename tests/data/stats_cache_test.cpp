@@ -1,0 +1,129 @@
+// Statistics are computed once of the same choice of the same files, and again when either changes.
+#include "model/data/stats_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+
+#include "model/data/convert.h"
+#include "model/data/stats.h"
+#include "tests/data/files.h"
+
+namespace isobar::test {
+namespace {
+
+/// $ISOBAR_CACHE_DIR for as long as a test lasts
+class CacheHere {
+ public:
+  explicit CacheHere(const std::string& dir) {
+    const char* before = std::getenv("ISOBAR_CACHE_DIR");
+    before_ = before ? before : "";
+    ::setenv("ISOBAR_CACHE_DIR", dir.c_str(), 1);
+  }
+  ~CacheHere() {
+    before_.empty() ? ::unsetenv("ISOBAR_CACHE_DIR") : ::setenv("ISOBAR_CACHE_DIR", before_.c_str(), 1);
+  }
+
+ private:
+  std::string before_;
+};
+
+/// As if nothing had been written for so long
+void settle(const std::string& path, int seconds_ago = 60) {
+  const auto then = fs::file_time_type::clock::now() - std::chrono::seconds(seconds_ago);
+  for (const auto& entry : fs::recursive_directory_iterator(
+           fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path()))
+    fs::last_write_time(entry.path(), then);
+  fs::last_write_time(path, then);
+}
+
+size_t kept_in(const std::string& dir) {
+  size_t n = 0;
+  if (fs::exists(dir))
+    for (const auto& entry : fs::directory_iterator(dir))
+      n += entry.path().string().ends_with(".statistics.json");
+  return n;
+}
+
+TEST(StatisticsCache, IsOfTheFilesAndOfWhatIsChosenOfThem) {
+  const TempDir data, cache;
+  const CacheHere here(cache / "kept");
+  const std::string kept = cache / "kept";
+  NetcdfOptions o{.order = "tzyx", .steps = 9, .levels = 2, .rows = 11, .columns = 13, .two = true};
+  write_netcdf(data / "a.nc", o, {random_packed(o), random_packed(o)});
+  convert(data / "a.nc", {}, data / "a.zarr", {.format = "zarr3"});
+  for (const std::string& path : {data / "a.nc", data / "a.zarr"}) {
+    fs::remove_all(kept);
+    settle(path, 0);
+    compute_statistics(path);  // it has just changed, and may again
+    EXPECT_EQ(kept_in(kept), 0u);
+    settle(path);
+    const FileStatistics first = compute_statistics(path);
+    EXPECT_EQ(kept_in(kept), 1u);
+    const FileStatistics again = compute_statistics(path);
+    EXPECT_EQ(kept_in(kept), 1u);
+    EXPECT_EQ(again.mean, first.mean);
+    EXPECT_EQ(again.std, first.std);
+    EXPECT_EQ(again.channels, first.channels);
+    // Each of these is another question.
+    compute_statistics(path, {"t850"});
+    EXPECT_EQ(kept_in(kept), 2u);
+    FieldChoice region;
+    region.region = {60, 0, 55, 5};
+    compute_statistics(path, region);
+    EXPECT_EQ(kept_in(kept), 3u);
+    compute_statistics(path, {}, 4);
+    EXPECT_EQ(kept_in(kept), 4u);
+    const FileStatistics of_changes = compute_statistics(path, {}, 0, false, 2);
+    EXPECT_EQ(kept_in(kept), 5u);
+    EXPECT_NE(of_changes.mean, first.mean);
+    settle(path, 120);  // the file is another
+    compute_statistics(path);
+    EXPECT_EQ(kept_in(kept), 6u);
+  }
+}
+
+TEST(StatisticsCache, WhatIsKeptIsWhatIsReadAndWhatIsDamagedIsNot) {
+  const TempDir data, cache;
+  const CacheHere here(cache / "kept");
+  NetcdfOptions o{.steps = 9, .rows = 11, .columns = 13};
+  write_netcdf(data / "a.nc", o, {random_packed(o)});
+  settle(data / "a.nc");
+  const FileStatistics first = compute_statistics(data / "a.nc");
+  const KeptStatistics kept(data / "a.nc", "", {}, {{"steps", 0}, {"dt", 0}});
+  auto j = kept.find();
+  ASSERT_TRUE(j);
+  (*j)["mean"] = {7.5};
+  std::ofstream(kept.file()) << j->dump();
+  EXPECT_EQ(compute_statistics(data / "a.nc").mean, std::vector<float>{7.5f});  // so it is read
+  std::ofstream(kept.file()) << j->dump().substr(0, 9);
+  EXPECT_EQ(compute_statistics(data / "a.nc").mean, first.mean);
+  EXPECT_EQ(compute_statistics(data / "a.nc").mean, first.mean);
+}
+
+TEST(StatisticsCache, ARunsStatisticsAreKept) {
+  const TempDir data, cache;
+  const CacheHere here(cache / "kept");
+  NetcdfOptions o{.steps = 30, .rows = 16, .columns = 24};
+  write_netcdf(data / "a.nc", o, {random_packed(o)});
+  settle(data / "a.nc");
+  DataSpec d;
+  d.train = data / "a.nc", d.train_fraction = 0.5;
+  const SampleShape shape(FieldShape{1, 16, 24});
+  const Statistics first = begin_statistics(d, shape)();
+  EXPECT_EQ(kept_in(cache / "kept"), 1u);
+  const Statistics again = begin_statistics(d, shape)();
+  EXPECT_EQ(again.mean, first.mean);
+  EXPECT_EQ(again.std, first.std);
+  d.train_fraction = 0.8;
+  EXPECT_NE(begin_statistics(d, shape)().mean, first.mean);
+  EXPECT_EQ(kept_in(cache / "kept"), 2u);
+  const SampleShape cropped(FieldShape{1, 8, 24});
+  EXPECT_NE(begin_statistics(d, cropped)().mean, first.mean);
+  EXPECT_EQ(kept_in(cache / "kept"), 3u);
+}
+
+}  // namespace
+}  // namespace isobar::test

@@ -1,0 +1,145 @@
+// What the ranks of a run say of themselves, and the energy that is metered while they train.
+#include "model/engine/rank_metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "tests/engine/layouts.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+// A powercap folder as Linux shows it, of counters that a test turns.
+class Powercap {
+ public:
+  void domain(const std::string& id, const std::string& name, int64_t microjoules,
+              int64_t wraps = 1000000000) {
+    fs::create_directories(dir_ / id);
+    write(id + "/name", name);
+    write(id + "/max_energy_range_uj", std::to_string(wraps));
+    write(id + "/energy_uj", std::to_string(microjoules));
+  }
+  void write(const std::string& file, const std::string& text) { std::ofstream(dir_ / file) << text << "\n"; }
+  fs::path path() const { return dir_ / ""; }
+
+ private:
+  Folder dir_;
+};
+
+TEST(EnergyMeter, CountsPackagesAndTheirMemoryWhileItRuns) {
+  Powercap p;
+  p.domain("intel-rapl:0", "package-0", 5000000);
+  p.domain("intel-rapl:0:0", "core", 1000000);  // within the package
+  p.domain("intel-rapl:0:1", "dram", 2000000);  // beside it
+  p.domain("intel-rapl:1", "psys", 9000000);    // all of it again
+  p.domain("intel-rapl:2", "package-1", 999999000);
+  EnergyMeter meter(rapl_counters(p.path()));
+  ASSERT_TRUE(meter.on()) << meter.why();
+  EXPECT_EQ(meter.names(), "package-0, dram of package-0, package-1");
+  meter.run();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  p.domain("intel-rapl:0", "package-0", 7000000);
+  p.domain("intel-rapl:0:0", "core", 8000000);
+  p.domain("intel-rapl:0:1", "dram", 2500000);
+  p.domain("intel-rapl:2", "package-1", 4000);  // came round: 1 mJ to the end, and 4
+  meter.pause();
+  EXPECT_NEAR(meter.joules(), 2 + 0.5 + 0.005, 1e-9);
+  EXPECT_GE(meter.seconds(), 0.02);
+  const double seconds = meter.seconds();
+  p.domain("intel-rapl:0", "package-0", 90000000);  // while nothing trains
+  meter.run();
+  p.domain("intel-rapl:0", "package-0", 91000000);
+  meter.pause();
+  EXPECT_NEAR(meter.joules(), 2.505 + 1, 1e-9);
+  EXPECT_LT(meter.seconds(), seconds + 0.02);
+  meter.run();
+  p.domain("intel-rapl:0", "package-0", 92000000);
+  meter.reset();
+  p.domain("intel-rapl:0", "package-0", 92250000);
+  meter.pause();
+  EXPECT_NEAR(meter.joules(), 0.25, 1e-9) << "since it was reset";
+}
+
+TEST(EnergyMeter, SaysWhyItHasNothing) {
+  Powercap p;
+  const EnergyMeter none(rapl_counters(p.path()));
+  EXPECT_FALSE(none.on());
+  EXPECT_NE(none.why().find("no RAPL counters"), std::string::npos) << none.why();
+  EXPECT_FALSE(EnergyMeter(rapl_counters(p.path() / "absent")).on());
+
+  p.domain("intel-rapl:0", "package-0", 1);
+  p.domain("intel-rapl:1", "package-1", 1);
+  fs::remove(p.path() / "intel-rapl:1/energy_uj");
+  const EnergyMeter half(rapl_counters(p.path()));
+  EXPECT_FALSE(half.on()) << "a part would look like the whole";
+  EXPECT_NE(half.why().find("intel-rapl:1/energy_uj"), std::string::npos) << half.why();
+
+  p.domain("intel-rapl:1", "package-1", 1);
+  EnergyMeter stops(rapl_counters(p.path()));
+  stops.run();
+  p.write("intel-rapl:0/energy_uj", "");
+  stops.pause();
+  EXPECT_FALSE(stops.on());
+  EXPECT_EQ(stops.joules(), 0);
+  EXPECT_EQ(stops.why(), "package-0 stopped answering");
+}
+
+RanksRecord of_rank(int64_t rank, const std::string& host) {
+  return {
+      .step = 9, .steps = 7, .ranks = {{.rank = rank, .host = host, .step_s = 0.5, .compute_s = 0.1 * rank}}};
+}
+
+TEST(RankMetrics, EnergyIsKnownWhereEveryRankThatMetersKnowsItsOwn) {
+  std::vector<RanksRecord> all{of_rank(0, "a"), of_rank(1, "a"), of_rank(2, "b"), of_rank(3, "b")};
+  EXPECT_FALSE(merged(all).joules_per_step);
+  all[0].joules_per_step = 20, all[0].energy = "package-0";
+  all[2].joules_per_step = 30, all[2].energy = "package-0";
+  const RanksRecord both = merged(all);
+  EXPECT_EQ(both.step, 9);
+  EXPECT_EQ(both.steps, 7);
+  ASSERT_EQ(both.ranks.size(), 4u);
+  EXPECT_EQ(both.ranks[3].rank, 3);
+  EXPECT_DOUBLE_EQ(both.joules_per_step.value(), 50);
+  EXPECT_EQ(both.energy, "package-0 of each of 2");
+  EXPECT_EQ(both.text(),
+            "compute 0 (rank 0) to 300 ms (rank 3) of a step of 500 ms; 50 J a step, 100 W (package-0 of "
+            "each of 2)");
+  all[2].joules_per_step.reset(), all[2].energy = "nobody may read it";
+  EXPECT_FALSE(merged(all).joules_per_step) << "half of it is not the whole";
+  EXPECT_EQ(merged(all).energy, "nobody may read it");
+}
+
+TEST(RankMetrics, EveryRankSaysWhatItsStepsWereSpentOn) {
+  const Folder dir;
+  trained_to(dir / "run", {"layout.dp=2", "train.checkpoint_every=5"}, 2, 10);
+  std::vector<json> lines, told;
+  std::ifstream file(fs::path(dir / "run") / "result.jsonl");
+  for (std::string line; std::getline(file, line);) lines.push_back(json::parse(line));
+  std::copy_if(lines.begin(), lines.end(), std::back_inserter(told),
+               [](const json& line) { return line["event"] == "ranks"; });
+  ASSERT_EQ(told.size(), 2u) << "after the checkpoint of step 5 and at the end";
+  EXPECT_EQ(told[0]["step"], 5);
+  EXPECT_EQ(told[1]["step"], 10);
+  EXPECT_EQ(told[1]["steps"], 8) << "without warm-up";
+  double mean = 0;
+  for (const json& line : lines)
+    if (line["event"] == "step" && line["step"] > 2) mean += line["seconds"].get<double>() / 8;
+  for (int64_t rank = 0; rank < 2; ++rank) {
+    const json& one = told[1]["ranks"].at(static_cast<size_t>(rank));
+    EXPECT_EQ(one["rank"], rank);
+    EXPECT_FALSE(one["host"].get<std::string>().empty());
+    EXPECT_GT(one["compute_s"], 0);
+    EXPECT_LT(one["compute_s"], one["step_s"]);
+    EXPECT_GT(one["peak_rss_bytes"], 1000000);
+    EXPECT_NEAR(one["step_s"].get<double>(), mean, 0.2 * mean) << "both go in step";
+  }
+  EXPECT_TRUE(told[1].contains("energy")) << "what was metered, or why nothing was";
+}
+
+}  // namespace
+}  // namespace isobar
