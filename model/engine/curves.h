@@ -1,12 +1,12 @@
 // A run's curves as it goes, for TensorBoard (run.tensorboard): in RUN/tensorboard, by optimizer step, under
 // the tags of the NERSC example, so that its runs and ours lie in one plot:
 //
-//   Loss/train, RMSE(u10m)/train, Learning Rate, Avg iters per sec, Avg samples per sec, Gradient norm every
-//   step Loss/valid, RMSE(u10m)/valid of every channel                                      every validation
-//
-//   Rank compute (ms)/least, …/most, Rank memory (MB)/most; Power (W), Energy per sample (J) where they are
-//   metered                                                  with validations, checkpoints and the last step
-//   "Visualization, u10m": a sample predicted, as it came, and the difference (field_picture.h)
+//   every step: Loss/train, RMSE(u10m)/train, Learning Rate, Avg iters per sec, Avg samples per sec,
+//     Gradient norm
+//   every validation: Loss/valid, RMSE(u10m)/valid of every channel; "Visualization, u10m": a sample
+//     predicted, as it came, and the difference (field_picture.h)
+//   with validations, checkpoints and the last step: Rank compute (ms)/least, …/most, Rank memory (MB)/most;
+//     Power (W), Energy per sample (J) where they are metered
 //
 // MAE(name) of single numbers, Accuracy of classes. A resumed run adds a file of its own to the same curves.
 #pragma once

@@ -33,8 +33,8 @@ class EnergyMeter {
  public:
   explicit EnergyMeter(EnergyCounters counters) : counters_(std::move(counters)) {}
   void reset();  // forgets what was measured
-  void
-  run();  // measures, until pause(); where it does already, looks before a counter can have wrapped twice
+  /// Measures until pause(); where it does already, looks before a counter can have wrapped twice.
+  void run();
   void pause();
   bool on() const { return !counters_.all.empty(); }
   const std::string& why() const { return counters_.why; }

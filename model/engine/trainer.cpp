@@ -12,14 +12,11 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/signal_name.h"
-#include "model/base/step_tensor.h"
 #include "model/data/stats.h"
 #include "model/engine/curves.h"
 #include "model/engine/executor.h"
-#include "model/engine/field_picture.h"
 #include "model/engine/host.h"
 #include "model/engine/mpi_meeting.h"
-#include "model/engine/persistence.h"
 #include "model/engine/processor.h"
 #include "model/engine/rank_data.h"
 #include "model/engine/rank_metrics.h"
@@ -31,7 +28,7 @@
 #include "model/engine/start.h"
 #include "model/engine/summary.h"
 #include "model/engine/traced_steps.h"
-#include "model/engine/tracked_jacobian.h"
+#include "model/engine/validation.h"
 #include "model/engine/watchdog.h"
 #include "model/inference/arena.h"
 #include "model/inference/channel_loss.h"
@@ -63,9 +60,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
         device_(std::move(device)),
         micro_batch_(std::move(micro_batch)),
         plan_(build_plan(spec, mpi.rank(), workspace_of(device_, spec, threads_))),
-        train_program_(link_step(spec, plan_)),
-        eval_program_(link(plan_, plan_.eval, spec.run.serial)),
-        exchange_program_(link(plan_, plan_.exchange, spec.run.serial)) {
+        train_program_(link_step(spec, plan_)) {
     omp_set_num_threads(threads_);
     log_start();  // before anything slow
     const Statistics known = statistics();
@@ -87,12 +82,9 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     for (const std::vector<Invocation>& shorter : plan_.shorter)
       shorter_.push_back(link(plan_, shorter, spec.run.serial));
     for (const Program& shorter : shorter_) executor_->keep(shorter, true);
-    executor_->keep(eval_program_);
-    if (spec.train.ema_valid) executor_->keep(exchange_program_);
+    validation_.emplace(weighted_, plan_, *data_, *processor_, mpi, threads_, slow);
     if (const auto about = processor_->describe(); !about.is_null()) log_.write(DeviceRecord{about});
     for (const std::string& line : processor_->remarks()) say(line);
-    if (spec.run.tensorboard && FieldPicture::exists(spec)) picture_.emplace(spec, plan_);
-    if (spec.train.jacobian_samples > 0) jacobian_.emplace(spec, plan_, mpi, threads_);
     watch_.follow(executor_);
   }
   ~Trainer() { watch_.follow(nullptr); }
@@ -139,7 +131,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (!early_.reason.empty()) end.stopped = early_.reason;
     end.seconds = static_cast<double>(now_ns() - started_) * 1e-9;
     end.final_loss = final_loss_;
-    end.valid = last_valid_;
+    end.valid = validation_->last();
     if (!last_checkpoint_.empty()) end.checkpoint = last_checkpoint_;
     log_.write(end);
     say("\n" + summary_text(spec_, end));
@@ -314,7 +306,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     if (executor_->times_ops() || (trace_ && trace_->watched())) timed_seconds_ += seconds;
 
     const float* metrics = on_host(plan_.metrics);
-    const double loss = metrics[0], norm = std::sqrt(static_cast<double>(*on_host(plan_.grad_norm2)));
+    const double loss = metrics[0], error = metrics[errors_of(plan_).first];
+    const double norm = std::sqrt(static_cast<double>(*on_host(plan_.grad_norm2)));
     const bool skipped = scaled_ && scalars[kUnscale] == 0;
     if (skipped && scale <= static_cast<float>(spec_.train.min_loss_scale))
       throw NumericFailure("step " + std::to_string(step + 1) +
@@ -336,7 +329,7 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
                         .grad_norm = norm,  // null where it overflowed
                         .data_wait_s = wait,
                         .rss_bytes = resident_bytes()};
-      (of_fields() ? record.rmse : of_classes() ? record.accuracy : record.mae) = metrics[errors().first];
+      (of_fields(plan_) ? record.rmse : of_classes(plan_) ? record.accuracy : record.mae) = error;
       if (scaled_) record.loss_scale = scale, record.skipped = skipped;
       log_.write_step(record);
       curves_.add(record);
@@ -347,126 +340,23 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
       std::snprintf(
           line, sizeof line,
           "step %6ld/%ld  loss %.5f  %s %.5f  lr %.3e  |g| %.3f  %8.2f ms  %8.2f samples/s  %5.0f s left",
-          step + 1, spec_.train.steps, loss, errors().name.c_str(),
-          static_cast<double>(metrics[errors().first]), lr, norm, seconds * 1e3, rate,
-          spent * static_cast<double>(spec_.train.steps - step - 1));
+          step + 1, spec_.train.steps, loss, errors_of(plan_).name.c_str(), error, lr, norm, seconds * 1e3,
+          rate, spent * static_cast<double>(spec_.train.steps - step - 1));
       say(line);
     }
-  }
-
-  /// The error of each channel: an RMSE of fields, the mean absolute error of single numbers. Of classes the
-  /// share of samples that the net has right.
-  const Metric& errors() const { return plan_.metrics_named.at(1); }
-  bool of_fields() const { return errors().name == "rmse"; }
-  bool of_classes() const { return errors().name == "accuracy"; }
-
-  // Of every step of a roll-out that counts: the newest state that was known.
-  void add_persistence(int64_t samples, const Batch& batch, const std::vector<int64_t>& persistent,
-                       std::vector<double>& sums) const {
-    const int64_t steps = spec_.learnt_steps();
-    std::vector<double> all(sums.size(), 0.0);
-    for (int64_t k = 0; k < steps; ++k)
-      add_persistence_rmse(spec_.net, weighted_.train.latitudes, samples, batch.at("input"),
-                           batch.at(step_tensor("target", k)),
-                           spec_.masks_targets() ? batch.at(step_tensor("mask", k)) : nullptr, persistent,
-                           all);
-    for (size_t c = 0; c < sums.size(); ++c) sums[c] += all[c] / static_cast<double>(steps);
   }
 
   /// Whether the loss is the lowest so far.
   bool validate(int64_t step) {
     metrics_->pause();
-    const int64_t t0 = now_ns(), channels = errors().count;
-    const int64_t batches = data_->validation_batches();
-    std::vector<double> sums(plan_.metrics.count, 0.0);
-    // Nothing persists of a variable that is only predicted.
-    const std::vector<int64_t> persistent = data_->channels().persistent();
-    const bool persist = of_fields() && persistence_.empty() &&
-                         std::find(persistent.begin(), persistent.end(), -1) == persistent.end();
-    std::vector<double> persistence(channels, 0.0);
-    std::vector<double> frequency(most_frequent_ ? 0 : data_->classes(), 0.0);
-    int64_t padding = 0, at = 0;
-    backend_->on_fetch([&](int32_t, const BatchPlaces& to) {
-      const auto reading = slow_.begin("reading samples of the validation");
-      const Batch batch = data_->next_validation(to);
-      const int64_t own = spec_.micro_batch() - padding;
-      if (jacobian_ && mpi_.rank() == 0 && !sampled_) jacobian_->sample(batch.at("input"), own);
-      if (!data_->scores()) return;
-      if (picture_ && at == 0) picture_->take_truth(batch.at("target"));
-      if (persist) add_persistence(own, batch, persistent, persistence);
-      if (!frequency.empty())
-        for (int64_t b = 0; b < own; ++b) frequency.at(static_cast<size_t>(batch.at("target")[b])) += 1;
-    });
-    executor_->record_to(nullptr);
-    processor_->stop_watching();
-    data_->seek_validation();
-    const auto times = executor_->op_times();
-    const bool averaged = spec_.train.ema_valid;
-    if (averaged) (*executor_)(exchange_program_, 0);
-    for (; at < batches; ++at) {
-      padding = data_->validation_padding(at);
-      float* scalars = on_host(plan_.scalars);
-      scalars[kTraining] = 0;
-      scalars[kPadding] = static_cast<float>(padding);
-      backend_->upload({plan_.scalars});
-      (*executor_)(eval_program_, 0);
-      backend_->download({plan_.metrics});
-      if (picture_ && at == 0) picture_->take_prediction(*backend_);
-      const float* metrics = on_host(plan_.metrics);
-      // The loss op's weight is that of one micro-batch of a training step.
-      for (size_t c = 0; c < sums.size(); ++c)
-        sums[c] += metrics[c] * static_cast<double>(spec_.micro_batches());
-    }
-    sampled_ = true;
-    std::optional<JacobianRecord> jacobian;
-    if (jacobian_) {
-      backend_->download({plan_.params_all});
-      jacobian = (*jacobian_)(on_host(plan_.params_all));
-      backend_->drop_host_copies();
-    }
-    if (averaged) (*executor_)(exchange_program_, 0);
-    executor_->set_op_times(times);  // validation is not part of the training step
-    const auto samples = static_cast<double>(data_->validation_samples());
-    const auto whole = static_cast<double>(spec_.micro_batch() * spec_.layout.dp);
-    for (double& x : sums) x /= samples / whole;
-    if (persist) {
-      persistence_ = mpi_.sum_of(persistence);
-      for (double& x : persistence_) x /= samples;
-    }
-    if (!frequency.empty()) {
-      const std::vector<double> all = mpi_.sum_of(frequency);
-      most_frequent_ = *std::max_element(all.begin(), all.end()) / samples;
-    }
+    const ValidRecord record = (*validation_)(step);
     const TrainSpec& t = spec_.train;
     const bool watched = t.lr_schedule == "plateau" || may_stop_early(t) || t.checkpoint_best;
-    const bool best = step > 0 && watched && observe(step, sums[0], jacobian);
-    const double seconds = static_cast<double>(now_ns() - t0) * 1e-9;
-    const auto first = sums.begin() + errors().first;
-    ValidRecord record{.step = step, .loss = sums[0], .seconds = seconds, .persistence_rmse = persistence_};
-    record.jacobian = jacobian;
-    if (of_classes())
-      record.accuracy = *first, record.baseline_accuracy = most_frequent_;
-    else
-      (of_fields() ? record.rmse : record.mae).assign(first, first + channels);
+    const bool best = step > 0 && watched && observe(step, *record.loss, record.jacobian);
     log_.write(record);
     curves_.add(record);
-    if (picture_) curves_.add_picture(step, picture_->png(mpi_));
-    last_valid_ = {.step = step, .loss = sums[0], .baseline_accuracy = most_frequent_};
-    (of_fields() ? last_valid_->rmse : of_classes() ? last_valid_->accuracy : last_valid_->mae) = *first;
-    char line[160], against[64] = "";
-    if (!persistence_.empty()) {
-      last_valid_->persistence_rmse = persistence_[0];
-      std::snprintf(against, sizeof against, "  persistence %.5f", persistence_[0]);
-    }
-    if (most_frequent_) std::snprintf(against, sizeof against, "  most frequent class %.5f", *most_frequent_);
-    std::snprintf(line, sizeof line, "valid after step %ld: loss %.5f  %s %.5f%s  (%.1f s)", step, sums[0],
-                  errors().name.c_str(), *first, against, seconds);
-    say(line);
-    if (jacobian) {
-      std::snprintf(line, sizeof line, "jacobian over %ld samples: norm %.5f  mean %.5f  largest %.5f",
-                    jacobian->samples, jacobian->frobenius, jacobian->mean, jacobian->max);
-      say(line);
-    }
+    if (const std::string png = validation_->picture(); !png.empty()) curves_.add_picture(step, png);
+    say(validation_->text());
     return best;
   }
 
@@ -487,7 +377,8 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
     loss = std::strtod(seen.c_str(), &end);
     const double norm = std::strtod(end, nullptr);
     if (spec_.train.lr_schedule == "plateau") plateau_.observe(spec_.train, loss);
-    return early_.observe(spec_.train, step, loss, jacobian_ ? std::optional(norm) : std::nullopt);
+    return early_.observe(spec_.train, step, loss,
+                          spec_.train.jacobian_samples > 0 ? std::optional(norm) : std::nullopt);
   }
 
   TrainState state_after(int64_t step) {
@@ -549,26 +440,22 @@ class Trainer {  // NOLINT(clang-analyzer-optin.performance.Padding): one a proc
   const ComputeDevice device_;
   const std::string micro_batch_;  // how it was chosen
   const Plan plan_;
-  const Program train_program_, eval_program_, exchange_program_;
+  const Program train_program_;
   std::vector<Program> shorter_;  // of roll-outs that are still growing, by steps - 1
   std::optional<RankData> data_;
   std::unique_ptr<Processor> processor_;
   Backend* backend_ = nullptr;
   Runner* executor_ = nullptr;
   std::optional<RankMetrics> metrics_;
+  std::optional<Validation> validation_;
   std::optional<ReplayBuffer> replay_;
   std::optional<TracedSteps> trace_;
-  std::vector<double> step_seconds_, persistence_;
+  std::vector<double> step_seconds_;
   double timed_seconds_ = 0;  // of those steps whose ops were timed
   Plateau plateau_;
   EarlyStop early_;
-  std::optional<TrackedJacobian> jacobian_;
-  std::optional<FieldPicture> picture_;
-  int64_t saved_ = -1;    // the step of the last checkpoint
-  bool sampled_ = false;  // the first validation has shown it its samples
+  int64_t saved_ = -1;  // the step of the last checkpoint
   double final_loss_ = 0;
-  std::optional<LastValid> last_valid_;
-  std::optional<double> most_frequent_;  // share of the validation's samples
   std::string last_checkpoint_;
   int64_t started_ = 0;
   const bool scaled_ = spec_.policy.amp == "fp16";

@@ -41,6 +41,12 @@ inline Words net_words(int64_t steps) {
           "train.steps=" + std::to_string(steps)};
 }
 
+// Any other net, at its configuration's sizes
+inline Words run_words(int64_t steps) {
+  return {"train.global_batch=12", "run.threads=1", "run.hang_timeout=100000",
+          "train.steps=" + std::to_string(steps)};
+}
+
 inline std::string joined(const std::vector<int64_t>& elements, DType t) {
   std::string out;
   for (const int64_t n : elements) out += " " + std::to_string(n * size_of(t));
@@ -91,7 +97,7 @@ inline Counted count(const RunSpec& spec, const Words& set) {
                              "OMPI_MCA_pml_monitoring_enable=2",
                              "OMPI_MCA_pml_monitoring_enable_output=3",
                              "OMPI_MCA_pml_monitoring_filename=" + dir / "traffic"};
-  const Words command = train_words(tiny(), set + Words{"run.out=" + dir / "run"},
+  const Words command = train_words(spec.file, set + Words{"run.out=" + dir / "run"},
                                     {"--ranks", std::to_string(spec.layout.world())});
   const Ended e = Child(environment + command).wait();
   EXPECT_EQ(e.code, 0) << e.text;

@@ -42,10 +42,14 @@ double told_at_the_end(const Counted& one, const Counted& three) {
 // nothing; libnbc (4.1) reduces large parts over three and more ranks by a reduce-scatter and a gather, which
 // sends some 13 % (tp of 4, sequence parallel) and 14 % (cp of 3, all-gather) more over a step than a ring
 // would.
-void expect_what_the_plans_say(const Words& layout, bool traffic = false) {
-  SCOPED_TRACE(testing::PrintToString(layout));
-  const Words set = net_words(1) + layout;
-  const RunSpec spec = load_run_spec(tiny(), set);
+void expect_what_the_plans_say(const Words& layout, bool traffic = false,
+                               const std::string& config = tiny()) {
+  SCOPED_TRACE(config + testing::PrintToString(layout));
+  const auto words = [&](int64_t steps) {
+    return (config == tiny() ? net_words(steps) : run_words(steps)) + layout;
+  };
+  const Words set = words(1);
+  const RunSpec spec = load_run_spec(config, set);
   const Counted one = count(spec, set);
   ASSERT_EQ(one.ranks.size(), static_cast<size_t>(spec.layout.world()));
   double step = 0;  // wire bytes of all ranks' plans
@@ -81,7 +85,7 @@ void expect_what_the_plans_say(const Words& layout, bool traffic = false) {
 #endif
   if (traffic) {  // of two steps, what start-up sends taken off, and what the ranks tell at the end of the
                   // third
-    const Counted three = count(spec, net_words(3) + layout);
+    const Counted three = count(spec, words(3));
     const double told = told_at_the_end(one, three);
     EXPECT_GT(told, 0);
     EXPECT_EQ(static_cast<double>(three.sent - one.sent), 2 * step + told);
@@ -136,6 +140,33 @@ TEST_F(Wire, Combined) {
                              "policy.sequence_parallel=true", "policy.micro_batch=3", "policy.amp=bf16"});
   expect_what_the_plans_say(
       {"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.micro_batch=6", "layout.order=pp-cp-tp"});
+}
+
+// Rows of windows that two bands share, skip connections that jump stages, ends on stages of their own.
+TEST_F(Wire, Aurora) {
+  const std::string config = source_dir() + "/configs/models/aurora-tiny.yaml";
+  expect_what_the_plans_say({"layout.cp=2", "net.img_height=28", "policy.micro_batch=12"}, true, config);
+  expect_what_the_plans_say({"layout.cp=3", "layout.dp=2", "net.img_height=28", "policy.micro_batch=2",
+                             "policy.zero=3", "policy.recompute=full"},
+                            false, config);
+  expect_what_the_plans_say({"layout.pp=4", "net.placement=halves", "policy.micro_batch=3"}, true, config);
+  expect_what_the_plans_say({"layout.tp=2", "layout.pp=2", "layout.dp=2", "policy.sequence_parallel=false",
+                             "policy.zero=2", "policy.micro_batch=3", "policy.schedule=zb-h1"},
+                            false, config);
+}
+
+// Halos before each step and what came of them back, also in pieces under the interior's edges.
+TEST_F(Wire, CutGraphs) {
+  for (const char* name : {"regional-gnn-tiny", "graphcast-tiny"}) {
+    const std::string config = source_dir() + "/configs/models/" + name + ".yaml";
+    expect_what_the_plans_say({"layout.cp=2", "policy.micro_batch=6"}, true, config);
+    expect_what_the_plans_say({"layout.cp=2", "policy.micro_batch=4", "policy.edge_chunks=3"}, true, config);
+    expect_what_the_plans_say(
+        {"layout.cp=3", "layout.dp=2", "policy.micro_batch=3", "policy.zero=2", "policy.recompute=full"},
+        false, config);
+    expect_what_the_plans_say({"layout.tp=2", "layout.cp=2", "layout.pp=2", "policy.micro_batch=3"}, false,
+                              config);
+  }
 }
 
 // What is not training: first values, validation, checkpoints and a trace speak over the whole world, or as
