@@ -1,6 +1,7 @@
 #include "perfmodel/term.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace isobar {
 
@@ -14,6 +15,10 @@ std::vector<Term> name_terms(const Counts& parts, const std::vector<Term>& other
   };
   for (size_t i = 0; i < kCoefs; ++i) add(info_of(i).term, parts[i]);
   for (const Term& t : others) add(t.name, t.seconds);
+  // What is left of a difference of two sums, and is their rounding
+  double all = 0;
+  for (const Term& t : out) all += t.seconds;
+  std::erase_if(out, [&](const Term& t) { return t.seconds < 1e-12 * all; });
   std::stable_sort(out.begin(), out.end(),
                    [](const Term& a, const Term& b) { return a.seconds > b.seconds; });
   return out;
