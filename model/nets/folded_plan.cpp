@@ -1,0 +1,222 @@
+#include "model/nets/folded_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "model/nets/adapter.h"
+#include "model/nets/build.h"
+#include "model/nets/legal_layout.h"
+
+namespace isobar {
+namespace {
+
+constexpr int64_t kFewRounds = 4;     // of a chunk, before its rhythm is trusted; three plans hold it to that
+constexpr int64_t kMostRound = 1024;  // parts; longer rhythms are not looked for
+constexpr int64_t kMostRoundsTogether = 16;
+
+// ---- a net of another depth ----
+
+// Of kinds whose parts between the ends are all alike; else 0
+int64_t depth_of(const NetSpec& net) {
+  return net.visit([](const auto& n) -> int64_t {
+    if constexpr (requires { n.depth; })
+      return n.depth;
+    else
+      return 0;
+  });
+}
+
+RunSpec with_depth(RunSpec spec, int64_t depth) {
+  spec.net.visit([&](auto& n) {
+    if constexpr (requires { n.depth; }) n.depth = depth;
+  });
+  return spec;
+}
+
+bool names_parts(const TrainSpec& t) {
+  return !t.freeze.empty() || !t.lr_factors.empty() || !t.lora_targets.empty() ||
+         std::any_of(t.no_decay.begin(), t.no_decay.end(),
+                     [](const std::string& pattern) { return pattern != kVectors; });
+}
+
+FoldedPlan whole(const RunSpec& spec, int rank, const Workspace& workspace) {
+  FoldedPlan f{.spec = spec, .plan = build_plan(spec, rank, workspace)};
+  f.memory = f.plan.memory;
+  f.totals = totals(f.plan, spec.micro_batch());
+  f.parameters = f.plan.parameter_count();
+  f.forward_flops = forward_flops_per_sample(spec);
+  return f;
+}
+
+// ---- the rhythm ----
+
+int32_t part_at(const Plan& plan, int64_t flat) {
+  const auto after = std::upper_bound(plan.params.begin(), plan.params.end(), flat,
+                                      [](int64_t offset, const Param& p) { return offset < p.offset; });
+  return after == plan.params.begin() ? -1 : std::prev(after)->part;
+}
+
+// Parts after which units of parameters (buckets) begin at the same place of a part again, the least common
+// multiple over sections; 0: this plan has too few units to tell. Units of a section come in the order of
+// their parts.
+int64_t parts_of_units(const RunSpec& spec, const Plan& plan) {
+  const double bucket = spec.policy.bucket_mb * 1e6 / static_cast<double>(size_of(DType::f32));
+  int64_t round = 1;
+  for (size_t i = 0; i < plan.shards.size();) {
+    size_t end = i + 1;
+    std::map<int64_t, int> steps;  // in parts, and how often
+    while (end < plan.shards.size()) {
+      const int64_t step = part_at(plan, plan.shards[end].begin) - part_at(plan, plan.shards[end - 1].begin);
+      if (step < 0) break;
+      if (step > 0) ++steps[step];
+      ++end;
+    }
+    const bool never_cut = end - i == 1 && static_cast<double>(plan.shards[i].count) > 2 * bucket;
+    if (!never_cut) {
+      if (end - i < static_cast<size_t>(kFewRounds) || steps.empty()) return 0;
+      const auto usual = std::max_element(steps.begin(), steps.end(),
+                                          [](const auto& a, const auto& b) { return a.second < b.second; });
+      round = std::lcm(round, usual->first);
+    }
+    i = end;
+  }
+  return round;
+}
+
+int64_t first_round(const RunSpec& spec, int rank, const Workspace& workspace, int64_t most) {
+  const int64_t chunks = spec.layout.pp * spec.layout.vpp;
+  const int64_t together = spec.policy.recompute == "full" && spec.policy.recompute_method == "uniform"
+                               ? spec.policy.recompute_num_layers
+                               : 1;
+  if (spec.layout.world() == spec.layout.pp && !spec.policy.offload_optimizer &&
+      !spec.policy.offload_parameters)
+    return together;  // nothing is exchanged in buckets
+  for (int64_t parts = 2 * kFewRounds; parts <= most; parts *= 2)
+    if (const int64_t round =
+            parts_of_units(spec, build_plan(with_depth(spec, parts * chunks), rank, workspace)))
+      return std::lcm(round, together);
+  return 0;
+}
+
+// ---- growing by the same ----
+
+std::vector<int64_t> bytes_of(const Memory& m) {
+  std::vector<int64_t> all(std::begin(m.by_kind), std::end(m.by_kind));
+  all.insert(all.end(), {m.arena, m.host, m.loader, m.replay});
+  return all;
+}
+
+Memory memory_of(const std::vector<int64_t>& bytes) {
+  Memory m;
+  std::copy_n(bytes.begin(), kBufferKinds, m.by_kind);
+  m.arena = bytes[kBufferKinds], m.host = bytes[kBufferKinds + 1];
+  m.loader = bytes[kBufferKinds + 2], m.replay = bytes[kBufferKinds + 3];
+  return m;
+}
+
+std::vector<double> work_of(const FoldedPlan& f) {
+  const Work& w = f.totals.step;
+  return {w.flops,      w.vector_flops, w.bytes_read,    w.bytes_written,
+          w.wire_bytes, w.messages,     f.forward_flops, f.totals.forward_flops};
+}
+
+// What `rounds` of the difference add to the first of three that are one round apart; none: they do not grow
+// by the same. Sums of doubles grow by the same but for rounding.
+template <class T>
+std::optional<T> grown(T a, T b, T c, int64_t rounds) {
+  const T step = b - a, next = c - b;
+  if constexpr (std::is_integral_v<T>) {
+    if (step != next) return std::nullopt;
+    return a + step * rounds;
+  } else {
+    if (std::abs(step - next) > 1e-9 * std::abs(c)) return std::nullopt;
+    return a + step * static_cast<T>(rounds);
+  }
+}
+
+template <class T>
+std::optional<std::vector<T>> grown(const std::vector<T>& a, const std::vector<T>& b, const std::vector<T>& c,
+                                    int64_t rounds) {
+  std::vector<T> all;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const std::optional<T> one = grown(a[i], b[i], c[i], rounds);
+    if (!one) return std::nullopt;
+    all.push_back(*one);
+  }
+  return all;
+}
+
+// Whether each routine of the longer plan is that of the shorter one with ops put in at one place.
+bool put_in_at_one_place(const Plan& shorter, const Plan& longer) {
+  if (shorter.routines.size() != longer.routines.size()) return false;
+  for (size_t r = 0; r < shorter.routines.size(); ++r) {
+    const Routine &a = shorter.routines[r], &b = longer.routines[r];
+    // Ops on all parameters, or all gradients, at once have their count.
+    const bool sized = a.pass == Pass::forward || a.pass == Pass::backward;
+    const auto same = [&](int32_t i, int32_t j) {
+      const Op &x = shorter.ops[i], &y = longer.ops[j];
+      return x.kind == y.kind && x.lane == y.lane && (!sized || shape_text(x) == shape_text(y));
+    };
+    int32_t front = 0, back = 0;
+    while (front < a.count && front < b.count && same(a.first + front, b.first + front)) ++front;
+    while (back < a.count && back < b.count &&
+           same(a.first + a.count - 1 - back, b.first + b.count - 1 - back))
+      ++back;
+    if (a.name != b.name || front + back < a.count) return false;
+  }
+  return true;
+}
+
+std::optional<FoldedPlan> folded(const RunSpec& spec, int rank, const Workspace& workspace, int64_t round) {
+  const PolicySpec& p = spec.policy;
+  const int64_t chunks = spec.layout.pp * spec.layout.vpp, depth = depth_of(spec.net);
+  // The first parts of each chunk are recomputed, those after them repeat.
+  const bool begins = p.recompute == "full" && p.recompute_method == "block";
+  const int64_t few = std::max<int64_t>(6, kFewRounds * round) + (begins ? p.recompute_num_layers : 0);
+  const int64_t rounds = (depth / chunks - few) / round;
+  if (rounds < 3) return std::nullopt;
+  // Each chunk loses as many: what is left over when parts are dealt out stays the same (cuts_of).
+  const auto lacking = [&](int64_t n) {
+    return whole(with_depth(spec, depth - n * round * chunks), rank, workspace);
+  };
+  FoldedPlan a = lacking(rounds);
+  const FoldedPlan b = lacking(rounds - 1), c = lacking(rounds - 2);
+  if (!put_in_at_one_place(a.plan, b.plan) || !put_in_at_one_place(b.plan, c.plan)) return std::nullopt;
+  const auto memory = grown(bytes_of(a.memory), bytes_of(b.memory), bytes_of(c.memory), rounds);
+  const auto work = grown(work_of(a), work_of(b), work_of(c), rounds);
+  const auto ops = grown(a.totals.ops, b.totals.ops, c.totals.ops, rounds);
+  const auto parameters = grown(a.parameters, b.parameters, c.parameters, rounds);
+  if (!memory || !work || !ops || !parameters) return std::nullopt;
+  a.round = round;
+  a.rounds = rounds;
+  a.memory = memory_of(*memory);
+  a.totals.ops = *ops;
+  a.parameters = *parameters;
+  Work& w = a.totals.step;
+  double* const into[] = {&w.flops,      &w.vector_flops, &w.bytes_read,    &w.bytes_written,
+                          &w.wire_bytes, &w.messages,     &a.forward_flops, &a.totals.forward_flops};
+  for (size_t i = 0; i < work->size(); ++i) *into[i] = (*work)[i];
+  return a;
+}
+
+}  // namespace
+
+FoldedPlan fold_plan(const RunSpec& spec, int rank, const Workspace& workspace, int64_t most_whole) {
+  validate(spec);
+  check_layout(spec);
+  const int64_t parts = depth_of(spec.net) / (spec.layout.pp * spec.layout.vpp);
+  if (parts > most_whole && !names_parts(spec.train)) {
+    // Buffers begin on multiples of some bytes: several rounds may grow by the same where one does not.
+    const int64_t first = first_round(spec, rank, workspace, std::min(parts, kMostRound));
+    for (int64_t round = first; first > 0 && round <= kMostRoundsTogether * first; round *= 2)
+      if (std::optional<FoldedPlan> f = folded(spec, rank, workspace, round)) return *std::move(f);
+  }
+  return whole(spec, rank, workspace);
+}
+
+}  // namespace isobar
