@@ -15,7 +15,9 @@
 namespace isobar {
 namespace {
 
-constexpr int64_t kFewRounds = 4;     // of a chunk, before its rhythm is trusted; three plans hold it to that
+constexpr int64_t kFewRounds = 4;  // of a chunk, before its rhythm is trusted, …
+constexpr size_t kPlans = 8;  // … and then so many plans hold it to that: where scratch fits depends on
+                              // what lay there before, and comes back to the same after some rounds
 constexpr int64_t kMostRound = 1024;  // parts; longer rhythms are not looked for
 constexpr int64_t kMostRoundsTogether = 16;
 
@@ -105,69 +107,50 @@ int64_t first_round(const RunSpec& spec, int rank, const Workspace& workspace, i
 
 // ---- growing by the same ----
 
-std::vector<int64_t> bytes_of(const Memory& m) {
-  std::vector<int64_t> all(std::begin(m.by_kind), std::end(m.by_kind));
-  all.insert(all.end(), {m.arena, m.host, m.loader, m.replay});
+std::vector<int64_t*> counts_in(FoldedPlan& f) {
+  Memory& m = f.memory;
+  std::vector<int64_t*> all = {&m.arena, &m.host, &m.loader, &m.replay, &f.totals.ops, &f.parameters};
+  for (int64_t& bytes : m.by_kind) all.push_back(&bytes);
   return all;
 }
 
-Memory memory_of(const std::vector<int64_t>& bytes) {
-  Memory m;
-  std::copy_n(bytes.begin(), kBufferKinds, m.by_kind);
-  m.arena = bytes[kBufferKinds], m.host = bytes[kBufferKinds + 1];
-  m.loader = bytes[kBufferKinds + 2], m.replay = bytes[kBufferKinds + 3];
-  return m;
+std::vector<double*> work_in(FoldedPlan& f) {
+  Work& w = f.totals.step;
+  return {&w.flops,      &w.vector_flops, &w.bytes_read,    &w.bytes_written,
+          &w.wire_bytes, &w.messages,     &f.forward_flops, &f.totals.forward_flops};
 }
 
-std::vector<double> work_of(const FoldedPlan& f) {
-  const Work& w = f.totals.step;
-  return {w.flops,      w.vector_flops, w.bytes_read,    w.bytes_written,
-          w.wire_bytes, w.messages,     f.forward_flops, f.totals.forward_flops};
-}
-
-// What `rounds` of the difference add to the first of three that are one round apart; none: they do not grow
-// by the same. Sums of doubles grow by the same but for rounding.
+// The numbers of plans that are one round apart become, in the first, those of so many rounds more. false:
+// they do not grow by the same. Sums of doubles do but for rounding.
 template <class T>
-std::optional<T> grown(T a, T b, T c, int64_t rounds) {
-  const T step = b - a, next = c - b;
-  if constexpr (std::is_integral_v<T>) {
-    if (step != next) return std::nullopt;
-    return a + step * rounds;
-  } else {
-    if (std::abs(step - next) > 1e-9 * std::abs(c)) return std::nullopt;
-    return a + step * static_cast<T>(rounds);
+bool grow(std::vector<FoldedPlan>& plans, int64_t rounds, std::vector<T*> (*numbers_in)(FoldedPlan&)) {
+  std::vector<std::vector<T*>> of;  // by plan
+  for (FoldedPlan& f : plans) of.push_back(numbers_in(f));
+  for (size_t n = 0; n < of[0].size(); ++n) {
+    const T step = *of[1][n] - *of[0][n];
+    for (size_t i = 2; i < of.size(); ++i) {
+      const T off = *of[i][n] - *of[i - 1][n] - step;
+      if (std::is_integral_v<T> ? off != 0 : std::abs(off) > T(1e-9) * std::abs(*of[i][n])) return false;
+    }
+    *of[0][n] += step * static_cast<T>(rounds);
   }
+  return true;
 }
 
-template <class T>
-std::optional<std::vector<T>> grown(const std::vector<T>& a, const std::vector<T>& b, const std::vector<T>& c,
-                                    int64_t rounds) {
-  std::vector<T> all;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const std::optional<T> one = grown(a[i], b[i], c[i], rounds);
-    if (!one) return std::nullopt;
-    all.push_back(*one);
-  }
-  return all;
-}
-
-// Whether each routine of the longer plan is that of the shorter one with ops put in at one place.
-bool put_in_at_one_place(const Plan& shorter, const Plan& longer) {
+// Whether each routine of the longer plan is that of the shorter one with more ops in between.
+bool longer_of_the_same(const Plan& shorter, const Plan& longer) {
   if (shorter.routines.size() != longer.routines.size()) return false;
   for (size_t r = 0; r < shorter.routines.size(); ++r) {
     const Routine &a = shorter.routines[r], &b = longer.routines[r];
-    // Ops on all parameters, or all gradients, at once have their count.
+    // Elsewhere ops on all parameters, or all gradients, at once have their count.
     const bool sized = a.pass == Pass::forward || a.pass == Pass::backward;
-    const auto same = [&](int32_t i, int32_t j) {
-      const Op &x = shorter.ops[i], &y = longer.ops[j];
+    const auto same = [&](const Op& x, const Op& y) {
       return x.kind == y.kind && x.lane == y.lane && (!sized || shape_text(x) == shape_text(y));
     };
-    int32_t front = 0, back = 0;
-    while (front < a.count && front < b.count && same(a.first + front, b.first + front)) ++front;
-    while (back < a.count && back < b.count &&
-           same(a.first + a.count - 1 - back, b.first + b.count - 1 - back))
-      ++back;
-    if (a.name != b.name || front + back < a.count) return false;
+    int32_t found = 0;
+    for (int32_t i = 0; i < b.count && found < a.count; ++i)
+      found += same(shorter.ops[a.first + found], longer.ops[b.first + i]) ? 1 : 0;
+    if (a.name != b.name || found < a.count) return false;
   }
   return true;
 }
@@ -179,29 +162,18 @@ std::optional<FoldedPlan> folded(const RunSpec& spec, int rank, const Workspace&
   const bool begins = p.recompute == "full" && p.recompute_method == "block";
   const int64_t few = std::max<int64_t>(6, kFewRounds * round) + (begins ? p.recompute_num_layers : 0);
   const int64_t rounds = (depth / chunks - few) / round;
-  if (rounds < 3) return std::nullopt;
-  // Each chunk loses as many: what is left over when parts are dealt out stays the same (cuts_of).
-  const auto lacking = [&](int64_t n) {
-    return whole(with_depth(spec, depth - n * round * chunks), rank, workspace);
-  };
-  FoldedPlan a = lacking(rounds);
-  const FoldedPlan b = lacking(rounds - 1), c = lacking(rounds - 2);
-  if (!put_in_at_one_place(a.plan, b.plan) || !put_in_at_one_place(b.plan, c.plan)) return std::nullopt;
-  const auto memory = grown(bytes_of(a.memory), bytes_of(b.memory), bytes_of(c.memory), rounds);
-  const auto work = grown(work_of(a), work_of(b), work_of(c), rounds);
-  const auto ops = grown(a.totals.ops, b.totals.ops, c.totals.ops, rounds);
-  const auto parameters = grown(a.parameters, b.parameters, c.parameters, rounds);
-  if (!memory || !work || !ops || !parameters) return std::nullopt;
-  a.round = round;
-  a.rounds = rounds;
-  a.memory = memory_of(*memory);
-  a.totals.ops = *ops;
-  a.parameters = *parameters;
-  Work& w = a.totals.step;
-  double* const into[] = {&w.flops,      &w.vector_flops, &w.bytes_read,    &w.bytes_written,
-                          &w.wire_bytes, &w.messages,     &a.forward_flops, &a.totals.forward_flops};
-  for (size_t i = 0; i < work->size(); ++i) *into[i] = (*work)[i];
-  return a;
+  if (rounds <= static_cast<int64_t>(kPlans)) return std::nullopt;
+  std::vector<FoldedPlan> plans;
+  for (int64_t lacking = rounds; plans.size() < kPlans; --lacking) {
+    // Each chunk lacks as many: what is left over when parts are dealt out stays the same (cuts_of).
+    plans.push_back(whole(with_depth(spec, depth - lacking * round * chunks), rank, workspace));
+    if (plans.size() > 1 && !longer_of_the_same(plans.rbegin()[1].plan, plans.back().plan))
+      return std::nullopt;
+  }
+  if (!grow(plans, rounds, counts_in) || !grow(plans, rounds, work_in)) return std::nullopt;
+  plans[0].round = round;
+  plans[0].rounds = rounds;
+  return std::move(plans[0]);
 }
 
 }  // namespace
