@@ -65,9 +65,9 @@ std::string folded_text(const FoldedPlan& f, const RunSpec& all) {
   if (f.rounds == 0) return "";
   const auto str = [](int64_t v) { return std::to_string(v); };
   const std::string round = f.round == 1 ? "one part" : str(f.round) + " parts";
-  return "planned and checked with net.depth " + str(f.spec.net.blocks()) + " of " + str(all.net.blocks()) +
-         ": the other parts repeat what is there, " + round + " of each chunk " + str(f.rounds) +
-         " times; totals and memory are of all";
+  return "planned with net.depth " + str(f.spec.net.blocks()) + " of " + str(all.net.blocks()) +
+         ", checked with " + str(f.to_check.net.blocks()) + ": the other parts repeat what is there, " +
+         round + " of each chunk " + str(f.rounds) + " times; totals and memory are of all";
 }
 
 /// What was held against one another, if it was not all ranks.
@@ -114,8 +114,8 @@ void run_plan(const PlanArguments& a) {
   const Workspace workspace = planned_workspace(spec, threads);
   const FoldedPlan folded = fold_plan(spec, a.rank, workspace);
   const Plan& plan = folded.plan;
-  check_world(folded.spec, workspace);
-  const std::string checked = checked_text(folded.spec, world_to_check(folded.spec, workspace)),
+  check_world(folded.to_check, workspace);
+  const std::string checked = checked_text(folded.to_check, world_to_check(folded.to_check, workspace)),
                     few = folded_text(folded, spec);
   if (!a.json) {
     print(folded, a.totals);

@@ -47,7 +47,7 @@ bool names_parts(const TrainSpec& t) {
 }
 
 FoldedPlan whole(const RunSpec& spec, int rank, const Workspace& workspace) {
-  FoldedPlan f{.spec = spec, .plan = build_plan(spec, rank, workspace)};
+  FoldedPlan f{.spec = spec, .to_check = spec, .plan = build_plan(spec, rank, workspace)};
   f.memory = f.plan.memory;
   f.totals = totals(f.plan, spec.micro_batch());
   f.parameters = f.plan.parameter_count();
@@ -155,24 +155,30 @@ bool longer_of_the_same(const Plan& shorter, const Plan& longer) {
   return true;
 }
 
+// Of a chunk that does all it ever does: its first parts may be recomputed, those after them not.
+int64_t few_parts(const PolicySpec& p) {
+  return kFewRounds + (p.recompute == "full" ? p.recompute_num_layers : 0);
+}
+
 std::optional<FoldedPlan> folded(const RunSpec& spec, int rank, const Workspace& workspace, int64_t round) {
   const PolicySpec& p = spec.policy;
   const int64_t chunks = spec.layout.pp * spec.layout.vpp, depth = depth_of(spec.net);
-  // The first parts of each chunk are recomputed, those after them repeat.
-  const bool begins = p.recompute == "full" && p.recompute_method == "block";
-  const int64_t few = std::max<int64_t>(6, kFewRounds * round) + (begins ? p.recompute_num_layers : 0);
+  const int64_t few = few_parts(p) + kFewRounds * round;
   const int64_t rounds = (depth / chunks - few) / round;
   if (rounds <= static_cast<int64_t>(kPlans)) return std::nullopt;
   std::vector<FoldedPlan> plans;
   for (int64_t lacking = rounds; plans.size() < kPlans; --lacking) {
     // Each chunk lacks as many: what is left over when parts are dealt out stays the same (cuts_of).
     plans.push_back(whole(with_depth(spec, depth - lacking * round * chunks), rank, workspace));
-    if (plans.size() > 1 && !longer_of_the_same(plans.rbegin()[1].plan, plans.back().plan))
-      return std::nullopt;
+    if (plans.size() == 1) continue;
+    Plan& before = plans.rbegin()[1].plan;
+    if (!longer_of_the_same(before, plans.back().plan)) return std::nullopt;
+    if (plans.size() > 2) before = {};  // its numbers are all that is left to ask
   }
   if (!grow(plans, rounds, counts_in) || !grow(plans, rounds, work_in)) return std::nullopt;
   plans[0].round = round;
   plans[0].rounds = rounds;
+  plans[0].to_check = with_depth(spec, chunks * few_parts(p) + depth % chunks);
   return std::move(plans[0]);
 }
 

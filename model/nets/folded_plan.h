@@ -2,7 +2,7 @@
 // of them as bring every stage into its rhythm, and what each further round of the rhythm adds.
 //
 //   const FoldedPlan f = fold_plan(spec, rank, workspace);
-//   f.plan, f.spec                        // to print, and to check against other ranks' plans
+//   f.plan, f.to_check                        // to print, and to check against other ranks' plans
 //   f.memory, f.totals, f.parameters      // of the whole net; memory to the byte
 //
 // A net that is not deep is planned as it is: `rounds` is 0. What executes a plan, or replays its ops one by
@@ -16,6 +16,7 @@ namespace isobar {
 
 struct FoldedPlan {
   RunSpec spec;              // that `plan` is of
+  RunSpec to_check;          // of all ranks, with a few parts each: what check_world() can hold at once
   Plan plan;                 // this rank's
   int64_t round = 0;         // so many neighbouring parts of a chunk repeat, …
   int64_t rounds = 0;        // … so many times more than in `plan`

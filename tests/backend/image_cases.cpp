@@ -9,8 +9,6 @@
 namespace isobar::testing {
 namespace {
 
-constexpr std::initializer_list<DType> kActs = {DType::f32, DType::bf16, DType::f16};
-
 struct Image {
   int64_t batch, channels, height, width, p;
   int64_t token0 = 0, tokens = 0, row0 = 0, rows = 0;  // 0: all

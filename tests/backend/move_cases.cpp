@@ -4,8 +4,6 @@
 namespace isobar::testing {
 namespace {
 
-constexpr std::initializer_list<DType> kActs = {DType::f32, DType::bf16, DType::f16};
-
 void zero(Random& random, std::vector<OpCase>& to) {
   for (const DType t : kActs)
     for (const int64_t n : {1, 63, 4100}) {

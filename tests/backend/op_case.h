@@ -17,6 +17,7 @@
 
 namespace isobar::testing {
 
+using cpu::testing::kActs;
 using cpu::testing::Random;
 using Numbers = std::vector<double>;
 

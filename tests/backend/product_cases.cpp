@@ -4,8 +4,6 @@
 namespace isobar::testing {
 namespace {
 
-constexpr std::initializer_list<DType> kActs = {DType::f32, DType::bf16, DType::f16};
-
 void gemm(Random& random, std::vector<OpCase>& to) {
   struct Size {
     int64_t m, n, k;

@@ -9,7 +9,6 @@
 namespace isobar::testing {
 namespace {
 
-constexpr std::initializer_list<DType> kActs = {DType::f32, DType::bf16, DType::f16};
 constexpr double kEps = 1e-5;
 
 struct Size {
