@@ -11,12 +11,11 @@
 
 namespace isobar {
 
-MemoryRecord memory_of(const Plan& plan) {
-  MemoryRecord m{plan.memory.arena, plan.memory.host, plan.memory.total(), {}};
-  for (int k = 0; k < kBufferKinds; ++k)
-    m.by_category[name_of(static_cast<BufferKind>(k))] = plan.memory.by_kind[k];
-  m.by_category["loader"] = plan.memory.loader;
-  if (plan.memory.replay > 0) m.by_category["replay"] = plan.memory.replay;
+MemoryRecord memory_of(const Memory& of) {
+  MemoryRecord m{of.arena, of.host, of.total(), {}};
+  for (int k = 0; k < kBufferKinds; ++k) m.by_category[name_of(static_cast<BufferKind>(k))] = of.by_kind[k];
+  m.by_category["loader"] = of.loader;
+  if (of.replay > 0) m.by_category["replay"] = of.replay;
   return m;
 }
 
@@ -31,7 +30,7 @@ StartRecord start_of_run(const RunSpec& spec, const Plan& plan, int ranks, int r
           .plan_hash = sha256_hex(to_text(plan)),
           .parameters = plan.parameter_count(),
           .flops_forward_per_sample = forward_flops_per_sample(spec),
-          .memory = memory_of(plan),
+          .memory = memory_of(plan.memory),
           .provenance = provenance()};
 }
 

@@ -16,6 +16,6 @@ StartRecord start_of_run(const RunSpec& spec, const Plan& plan, int ranks, int r
 EndRecord summary_of_run(const RunSpec& spec, const Plan& plan, const std::vector<OpTime>& times,
                          const std::vector<OpTime>& routine_times, std::vector<double> step_seconds,
                          double timed_seconds);
-MemoryRecord memory_of(const Plan& plan);
+MemoryRecord memory_of(const Memory& of);
 
 }  // namespace isobar

@@ -1,0 +1,89 @@
+// Cross-entropy, of a row of classes that a rank may hold a part of.
+#include <algorithm>
+
+#include "model/plan/plan.h"
+#include "tests/backend/op_case.h"
+
+namespace isobar::testing {
+namespace {
+
+struct Rows {
+  int64_t rows, cols, column0;
+  double of(const Numbers& x, int64_t r, int64_t j) const { return x[r * cols + j]; }
+  bool here(const Operand& labels, int64_t r) const {
+    const auto label = static_cast<int64_t>(labels.before[r]) - column0;
+    return label >= 0 && label < cols;
+  }
+};
+
+Numbers largest_of(const Rows& s, const Numbers& logits) {
+  Numbers most;
+  for (int64_t r = 0; r < s.rows; ++r)
+    most.push_back(*std::max_element(logits.begin() + r * s.cols, logits.begin() + (r + 1) * s.cols));
+  return most;
+}
+
+Numbers sums_of(const Rows& s, const Numbers& logits, const Operand& labels, const Numbers& largest) {
+  Numbers sums(static_cast<size_t>(2 * s.rows));
+  for (int64_t r = 0; r < s.rows; ++r) {
+    for (int64_t j = 0; j < s.cols; ++j) sums[r] += std::exp(s.of(logits, r, j) - largest[r]);
+    if (s.here(labels, r))
+      sums[s.rows + r] = s.of(logits, r, static_cast<int64_t>(labels.before[r]) - s.column0) - largest[r];
+  }
+  return sums;
+}
+
+// Of rows whose label another rank holds: without its logit
+Numbers losses_of(const Rows& s, const Numbers& logits, const Operand& labels) {
+  const Numbers largest = largest_of(s, logits), sums = sums_of(s, logits, labels, largest);
+  Numbers losses;
+  for (int64_t r = 0; r < s.rows; ++r)
+    losses.push_back(std::log(sums[r]) + (s.here(labels, r) ? -sums[s.rows + r] : largest[r]));
+  return losses;
+}
+
+}  // namespace
+
+void add_class_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
+  if (kind != OpKind::cross_entropy_max && kind != OpKind::cross_entropy_sums &&
+      kind != OpKind::cross_entropy)
+    return;
+  for (const DType act : kActs)
+    for (const Rows& s : {Rows{7, 33, 0}, Rows{5, 65, 16}, Rows{1, 8, 0}}) {
+      const bool whole = s.column0 == 0;
+      const Operand logits = normals(random, act, s.rows * s.cols, 2);
+      Operand labels{.type = whole ? DType::i32 : DType::f32, .before = {}};
+      for (int64_t r = 0; r < s.rows; ++r)
+        labels.before.push_back(static_cast<double>(random.integer(0, s.column0 + s.cols - 1)));
+      Attrs a{.m = s.rows, .n = s.cols, .scale = 0.25f};
+      a.column0 = s.column0;
+      const Numbers largest = largest_of(s, logits.before), sums = sums_of(s, logits.before, labels, largest);
+      const Operand most = given(DType::f32, largest);
+      const std::string what = size_text(act, s.rows, s.cols) + (whole ? "" : " of more");
+      if (kind == OpKind::cross_entropy_max) {
+        to.push_back({kind, what, a, {logits}, {written(DType::f32, largest)}});
+      } else if (kind == OpKind::cross_entropy_sums) {
+        to.push_back({kind, what, a, {logits, labels, most}, {written(DType::f32, sums)}});
+      } else {
+        const double unit = act == DType::f16 ? 8 : 1;  // fp16's loss is scaled
+        Operand scalars = given(DType::f32, Numbers(kScalars, 0.0));
+        scalars.before[kLossScale] = 8;
+        double loss = 0, right = 0;
+        for (int64_t r = 0; r < s.rows; ++r) {
+          loss += 0.25 * (std::log(sums[r]) - sums[s.rows + r]);
+          const auto row = logits.before.begin() + r * s.cols;
+          const auto best = std::max_element(row, row + s.cols) - row;
+          right += best + s.column0 == static_cast<int64_t>(labels.before[r]) ? 0.25 : 0;
+        }
+        const Numbers slopes = gradient([&](const Numbers& x) { return losses_of(s, x, labels); },
+                                        logits.before, Numbers(static_cast<size_t>(s.rows), 0.25 * unit));
+        to.push_back({kind,
+                      what,
+                      a,
+                      {logits, labels, most, given(DType::f32, sums), scalars},
+                      {written(act, slopes), added(random, DType::f32, {loss, right})}});
+      }
+    }
+}
+
+}  // namespace isobar::testing

@@ -1,0 +1,234 @@
+// Images as patches, roll-outs, losses of fields. A rank may hold some of the rows of patches only.
+#include <cmath>
+#include <set>
+
+#include "model/base/loss_sums.h"
+#include "model/plan/plan.h"
+#include "tests/backend/op_case.h"
+
+namespace isobar::testing {
+namespace {
+
+struct Image {
+  int64_t batch, channels, height, width, p;
+  int64_t token0 = 0, tokens = 0, row0 = 0, rows = 0;  // 0: all
+
+  int64_t across() const { return width / p; }
+  int64_t held() const { return tokens > 0 ? tokens : height / p * across(); }
+  int64_t count() const { return rows > 0 ? rows : batch * held() - row0; }
+  int64_t area() const { return p * p; }
+  Attrs attrs() const {
+    return {.m = rows,
+            .row0 = row0,
+            .channels = channels,
+            .height = height,
+            .width = width,
+            .patch = p,
+            .token0 = token0,
+            .tokens = tokens};
+  }
+  std::string text(DType t) const {
+    return std::string(name_of(t)) + " b" + std::to_string(batch) + " c" + std::to_string(channels) + " " +
+           std::to_string(height) + "x" + std::to_string(width) + " p" + std::to_string(p) +
+           (tokens > 0 ? " a part" : "");
+  }
+  /// f(row, sample, y, x) of the first pixel of each patch that is held
+  template <class F>
+  void each_row(const F& f) const {
+    for (int64_t r = 0; r < count(); ++r) {
+      const int64_t place = row0 + r, token = token0 + place % held();
+      f(r, place / held(), token / across() * p, token % across() * p);
+    }
+  }
+  int64_t pixel(int64_t of_channels, int64_t b, int64_t c, int64_t y, int64_t x) const {
+    return ((b * of_channels + c) * height + y) * width + x;
+  }
+};
+
+Attrs with_batch(const Image& s) {
+  Attrs a = s.attrs();
+  a.batch = s.batch;
+  return a;
+}
+
+const Image kImages[] = {{2, 3, 8, 12, 4}, {1, 5, 6, 10, 2}, {2, 3, 9, 6, 3, 2, 3, 1, 4}, {3, 2, 1, 1, 1}};
+
+void patch_gather(Random& random, std::vector<OpCase>& to) {
+  for (const DType act : kActs)
+    for (const Image& s : kImages) {
+      const Operand image = normals(random, DType::f32, s.batch * s.channels * s.height * s.width);
+      Numbers patches;
+      s.each_row([&](int64_t, int64_t b, int64_t y, int64_t x) {
+        for (int64_t c = 0; c < s.channels; ++c)
+          for (int64_t i = 0; i < s.area(); ++i)
+            patches.push_back(image.before[s.pixel(s.channels, b, c, y + i / s.p, x + i % s.p)]);
+      });
+      to.push_back({OpKind::patch_gather, s.text(act), with_batch(s), {image}, {written(act, patches)}});
+    }
+}
+
+// A row as what is read has it [times][channels of a time][p p], and as a prediction lies [p p][channels].
+// Two of the three channels of a time are predicted.
+constexpr int64_t kPredicted = 2, kOfATime = 3;
+
+void roll(OpKind kind, Random& random, std::vector<OpCase>& to) {
+  for (const DType act : kActs)
+    for (const int64_t history : {1, 2, 3})
+      for (const Image& of : {Image{2, 0, 4, 6, 2}, Image{2, 0, 9, 6, 3, 2, 3, 1, 4}}) {
+        Image s = of;
+        s.channels = history * kOfATime;
+        Attrs a = with_batch(s);
+        a.n = kPredicted;
+        a.history = history;
+        const int64_t of_a_time = kOfATime * s.area(), columns = history * of_a_time,
+                      newest = columns - of_a_time;
+        const std::string what = s.text(act) + ", " + std::to_string(history) + " times";
+        const Operand patches = normals(random, act, s.count() * columns);
+        Numbers moved(patches.before.size()),
+            prediction(static_cast<size_t>(s.count() * kPredicted * s.area()));
+        if (kind == OpKind::unroll) {
+          s.each_row([&](int64_t r, int64_t, int64_t, int64_t) {
+            for (int64_t i = 0; i < newest; ++i)
+              moved[r * columns + of_a_time + i] = patches.before[r * columns + i];
+            for (int64_t c = 0; c < kPredicted; ++c)
+              for (int64_t i = 0; i < s.area(); ++i)
+                prediction[(r * s.area() + i) * kPredicted + c] =
+                    patches.before[r * columns + newest + c * s.area() + i];
+          });
+          to.push_back({kind,
+                        what,
+                        a,
+                        {patches},
+                        {written(act, prediction), history > 1 ? written(act, moved) : Operand{}}});
+          continue;
+        }
+        const Operand predicted = normals(random, act, s.count() * kPredicted * s.area()),
+                      forcing = normals(random, DType::f32, s.batch * s.height * s.width);
+        s.each_row([&](int64_t r, int64_t b, int64_t y, int64_t x) {
+          for (int64_t i = 0; i < newest; ++i)
+            moved[r * columns + i] = patches.before[r * columns + of_a_time + i];
+          for (int64_t i = 0; i < s.area(); ++i) {
+            for (int64_t c = 0; c < kPredicted; ++c)
+              moved[r * columns + newest + c * s.area() + i] =
+                  predicted.before[(r * s.area() + i) * kPredicted + c];
+            moved[r * columns + newest + kPredicted * s.area() + i] =
+                forcing.before[s.pixel(1, b, 0, y + i / s.p, x + i % s.p)];
+          }
+        });
+        to.push_back(
+            {kind, what, a, {predicted, history > 1 ? patches : Operand{}, forcing}, {written(act, moved)}});
+      }
+}
+
+// ---- losses: all channels of all pixels of a sample ----
+
+struct Scored {
+  Image s;
+  std::string loss;
+  const Operand &target, &mask;  // mask: {} where all count
+  bool masked() const { return static_cast<bool>(mask); }
+
+  double row_weight(int64_t y) const {  // a global grid from pole to pole
+    const auto cosine = [&](int64_t at) {
+      if (s.height == 1) return 1.0;
+      return std::cos(M_PI * (0.5 - static_cast<double>(at) / static_cast<double>(s.height - 1)));
+    };
+    double all = 0;
+    for (int64_t at = 0; at < s.height; ++at) all += cosine(at) / static_cast<double>(s.height);
+    return cosine(y) / all;
+  }
+  double penalty(double e) const {
+    if (loss == "mae") return std::abs(e);
+    if (loss == "huber") return std::abs(e) <= 1 ? e * e / 2 : std::abs(e) - 0.5;
+    return e * e;
+  }
+  // [batch, 2 + C], or [batch, 3 + 2 C] with a mask: loss_sums.h
+  Numbers sums(const Numbers& pred) const {
+    const int64_t size = loss_sums_size(s.channels, masked());
+    Numbers all(static_cast<size_t>(s.batch * size));
+    s.each_row([&](int64_t r, int64_t b, int64_t y0, int64_t x0) {
+      for (int64_t i = 0; i < s.area(); ++i)
+        for (int64_t c = 0; c < s.channels; ++c) {
+          const int64_t y = y0 + i / s.p, at = s.pixel(s.channels, b, c, y, x0 + i % s.p);
+          if (masked() && mask.before[at] == 0) continue;
+          const double e = pred[(r * s.area() + i) * s.channels + c] - target.before[at];
+          double* const sum = &all[b * size];
+          sum[kErrorSum] += penalty(e);
+          sum[kTargetSum] += target.before[at] * target.before[at];
+          sum[kChannelErrors + c] += row_weight(y) * e * e;
+          if (masked()) {
+            sum[points_at(s.channels)] += 1;
+            sum[channel_points_at(s.channels) + c] += row_weight(y);
+          }
+        }
+    });
+    return all;
+  }
+  // The loss, then one RMSE a channel; means over the batch
+  Numbers metrics(const Numbers& sums) const {
+    const int64_t size = loss_sums_size(s.channels, masked());
+    Numbers all(static_cast<size_t>(1 + s.channels));
+    for (int64_t b = 0; b < s.batch; ++b) {
+      const double* const sum = &sums[b * size];
+      const auto area = static_cast<double>(s.height * s.width);
+      const double share = 1 / static_cast<double>(s.batch);
+      all[0] += share * (loss == "relative-l2"
+                             ? std::sqrt(sum[kErrorSum] / sum[kTargetSum])
+                             : sum[kErrorSum] / (masked() ? sum[points_at(s.channels)]
+                                                          : area * static_cast<double>(s.channels)));
+      for (int64_t c = 0; c < s.channels; ++c)
+        all[1 + c] += share * std::sqrt(sum[kChannelErrors + c] /
+                                        (masked() ? sum[channel_points_at(s.channels) + c] : area));
+    }
+    return all;
+  }
+};
+
+void losses(OpKind kind, Random& random, std::vector<OpCase>& to) {
+  for (const DType act : kActs)
+    for (const Image& s : {Image{2, 3, 8, 12, 4}, Image{1, 5, 6, 10, 2}, Image{3, 2, 1, 1, 1}})
+      for (const char* loss : {"relative-l2", "mae", "mse", "huber"})
+        for (const bool masks : {false, true}) {
+          if (masks && s.height == 1) continue;
+          const int64_t n = s.batch * s.channels * s.height * s.width;
+          const Operand pred = normals(random, act, n), target = normals(random, DType::f32, n, 2);
+          Operand mask;
+          for (int64_t i = 0; i < n && masks; ++i) mask.before.push_back(random.integer(0, 3) > 0 ? 1 : 0);
+          const Scored of{s, loss, target, mask};
+          const Numbers sums = of.sums(pred.before);
+          Attrs a = with_batch(s);
+          a.scale = 0.5f;
+          OpCase c{kind, s.text(act) + " " + loss + (masks ? " masked" : ""), a, {}, {}};
+          c.train.loss = loss;
+          if (kind == OpKind::loss_sums) {
+            c.reads = {pred, target};
+            if (masks) c.reads.push_back(mask);
+            c.writes = {written(DType::f32, sums)};
+          } else if (kind == OpKind::loss) {
+            Numbers want = of.metrics(sums);
+            for (double& x : want) x *= a.scale;
+            c.reads = {given(DType::f32, sums), given(DType::f32, Numbers(kScalars, 0.0))};
+            c.writes = {added(random, DType::f32, want)};
+          } else {
+            // Of each sample's loss, not of their mean
+            const Numbers slopes =
+                gradient([&](const Numbers& x) { return Numbers{of.metrics(of.sums(x))[0]}; }, pred.before,
+                         {static_cast<double>(a.scale) * static_cast<double>(s.batch)});
+            c.reads = {pred, target, given(DType::f32, sums), {}};
+            if (masks) c.reads.push_back(mask);
+            c.writes = {written(act, slopes, act == DType::f32 ? 1e-4 : 0)};
+          }
+          to.push_back(std::move(c));
+        }
+}
+
+}  // namespace
+
+void add_image_cases(OpKind kind, Random& random, std::vector<OpCase>& to) {
+  if (kind == OpKind::patch_gather) patch_gather(random, to);
+  if (kind == OpKind::roll || kind == OpKind::unroll) roll(kind, random, to);
+  if (kind == OpKind::loss_sums || kind == OpKind::loss || kind == OpKind::loss_backward)
+    losses(kind, random, to);
+}
+
+}  // namespace isobar::testing

@@ -1,0 +1,35 @@
+// Every op that the GPU's back end claims, against its reference (tests/backend): on a GPU where there is
+// one, and in the emulator.
+#include "model/backend/cuda/cuda_backend.h"
+#include "model/backend/cuda/kernels/workspace.h"
+#include "tests/backend/run_op.h"
+#include "tests/cuda/kernel_check.h"
+
+namespace isobar::cuda::testing {
+namespace {
+
+using isobar::testing::OpCase;
+using isobar::testing::OpInPlan;
+
+class CudaOp : public ::testing::TestWithParam<OpKind> {};
+
+TEST_P(CudaOp, IsItsReferenceInAllTypes) {
+  ISOBAR_NEEDS_KERNELS();
+  Random random;
+  const std::vector<OpCase> cases = isobar::testing::cases_of(GetParam(), random);
+  ASSERT_FALSE(cases.empty()) << name_of(GetParam()) << " has no case in tests/backend";
+  const Streams streams;
+  for (const OpCase& c : cases) {
+    const OpInPlan op(c, cuda_workspace());
+    const DeviceArena arena(op.plan().memory.arena);
+    CudaBackend backend(op.plan(), arena.data(), c.train, nullptr, streams, {});
+    backend.prepare();
+    op.run(backend);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backend, CudaOp, ::testing::ValuesIn(kinds_of(kCuda)),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+}  // namespace
+}  // namespace isobar::cuda::testing
