@@ -1,5 +1,6 @@
 #include "perfmodel/predict.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -33,6 +34,28 @@ std::string short_number(double v) {
   return text;
 }
 
+// What reading is priced as, where its name does not tell.
+void say_how_read(const RunSpec& spec, const StepTerms& terms, const Machine& m, const StepCost& s,
+                  std::vector<std::string>& out) {
+  const Coef decode = Coef::read_decode;
+  const Counts rate = rates(m.values(), terms.where);
+  const auto is_own = [](const std::string& from) {
+    return from.find("/" + std::string(kOwnData)) != std::string::npos;
+  };
+  const std::vector<std::string>& from = m[decode].provenance;
+  if (terms.read[index_of(decode)] > 0 && std::none_of(from.begin(), from.end(), is_own))
+    out.push_back(
+        spec.data.train +
+        " is priced as chunks of one step that zstd compressed: isobar calibrate --for CONFIG times "
+        "it as it is");
+  for (size_t i = 0; i < kCoefs; ++i) {
+    const double share = terms.read[i] * rate[i] / s.total;
+    if (!m.coefficients[i].measured() && share > 0.05)
+      out.push_back(std::string(info_of(i).name) + " was never measured on this machine, and reading takes " +
+                    short_number(std::round(100 * share)) + " % of a step's time by it");
+  }
+}
+
 std::vector<std::string> warnings_on_cores(const RunSpec& spec, const StepTerms& terms, const Machine& m,
                                            const StepCost& s) {
   std::vector<std::string> out = extrapolations(view_of(spec, terms, m), m);
@@ -40,6 +63,7 @@ std::vector<std::string> warnings_on_cores(const RunSpec& spec, const StepTerms&
     if (!m.coefficients[i].measured() && s.parts[i] > 0.05 * s.total)
       out.push_back(std::string(info_of(i).name) + " was never measured on this machine, and sets " +
                     short_number(std::round(100 * s.parts[i] / s.total)) + " % of the step");
+  say_how_read(spec, terms, m, s, out);
   if (spec.policy.amp == "tf32" || spec.policy.amp == "fp16")
     out.push_back("policy.amp " + spec.policy.amp + " is emulated on CPUs: priced as " +
                   (spec.policy.amp == "tf32" ? "fp32" : "bf16") +

@@ -6,6 +6,7 @@
 
 #include "model/base/shared_files.h"
 #include "model/base/shell_quoted.h"
+#include "reports/data_wait.h"
 #include "reports/palette.h"
 #include "reports/report_tables.h"
 #include "reports/statistics.h"
@@ -103,8 +104,9 @@ void bound(const ReportData& d, std::vector<Sentence>& out) {
                   percent(most->second.seconds / all) + " of all op time";
   if (most->second.least > 0)
     s += ", at " + percent(most->second.least / most->second.seconds) + " of the roofline";
-  if (run->run.data_wait_s > 0.02 * step)
-    s += "; the step waits for data during " + percent(run->run.data_wait_s / step) + " of its time";
+  if (waits_for_data(run->run))
+    s += "; the step waits for data during " + percent(run->run.data_wait_s / step) +
+         " of its time: " + why_it_waits(run->run, d.predictor ? &*d.predictor : nullptr);
   const Sum* gain = nullptr;
   std::string gain_name;
   for (const auto& [name, c] : classes)

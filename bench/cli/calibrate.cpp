@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "bench/cli/commands.h"
@@ -15,6 +16,7 @@
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/yaml.h"
+#include "model/data/dataset.h"
 #include "model/engine/host.h"
 #include "perfmodel/fitting/calibrate.h"
 #include "perfmodel/step/shapes.h"
@@ -152,6 +154,21 @@ void measure_shapes(const std::string& config, nlohmann::json& benchmarks) {
                       "leave --for out");
 }
 
+/// The first run that reads fields from files, where they are on this host.
+std::optional<RunSpec> run_with_data(const std::string& config) {
+  for (const RunSpec& spec : specs_of(config)) {
+    if (spec.data.train.empty() || !spec.net.images()) continue;
+    const std::string first = spec.data.train.substr(0, spec.data.train.find(','));
+    if (std::error_code unknown; !fs::exists(first, unknown)) {
+      std::fprintf(stderr, "isobar: %s is not here: reading is timed on files made for it\n", first.c_str());
+      return std::nullopt;
+    }
+    require_data(spec);
+    return spec;
+  }
+  return std::nullopt;
+}
+
 void write_machine(const CalibrateArguments& a, const nlohmann::json& j) {
   const Machine machine = machine_from_benchmarks(j, "benchmarks of this machine");
   save_machine(machine, a.out);
@@ -230,7 +247,8 @@ void run_calibrate(const CalibrateArguments& a) {
     register_op_cases(spec, 1);
     if (all > 1 && spec.train.global_batch == 8) register_op_cases(spec, all);
   }
-  register_read_cases(scratch.path / "data");
+  const std::optional<RunSpec> own = a.config.empty() ? std::nullopt : run_with_data(a.config);
+  register_read_cases(scratch.path / "data", own ? &*own : nullptr);
   const Mpi alone;
   register_checkpoint_cases(scratch.path / "run", alone);
   nlohmann::json j = run_registered("ops");
@@ -251,8 +269,10 @@ void add_calibrate_command(CLI::App& app) {
   c->add_option("--ranks", a->ranks, "Ranks of the cases that need several (1: leave them out)")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  c->add_option("--for", a->config,
-                "Configuration or sweep: time its ops with their own shapes too, on one rank")
+  c->add_option(
+       "--for", a->config,
+       "Configuration or sweep: time its ops with their own shapes too, on one rank, and the reading of "
+       "its data.train")
       ->check(CLI::ExistingFile);
   c->add_option("--device", a->device, "cuda: this host's GPU, by its own clock")
       ->check(CLI::IsMember({"cpu", "cuda"}))

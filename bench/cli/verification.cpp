@@ -20,7 +20,6 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kClimatologyFields = 20000;  // of more, every so many
-constexpr int64_t kMapRows = 90, kMapColumns = 180;
 
 void check(const NetAndData& n) {
   const SampleShape shape = n.set->shape();
@@ -137,44 +136,6 @@ int64_t mean_of(const Dataset& set, Climatology& usual, bool bar) {
   return fields;
 }
 
-ErrorMap blocks_of(const FieldShape& s, const Coordinates& at) {
-  const auto middles = [](int64_t blocks, int64_t points, const std::vector<double>& known) {
-    std::vector<double> out;
-    for (int64_t b = 0; b < blocks; ++b) {
-      const int64_t first = b * points / blocks, last = (b + 1) * points / blocks - 1;
-      const bool told = static_cast<int64_t>(known.size()) > last;
-      const auto of = [&](int64_t i) {
-        return told ? known[static_cast<size_t>(i)] : static_cast<double>(i);
-      };
-      out.push_back((of(first) + of(last)) / 2);
-    }
-    return out;
-  };
-  ErrorMap m{.rows = std::min(s.height, kMapRows), .columns = std::min(s.width, kMapColumns)};
-  m.latitude = middles(m.rows, s.height, at.latitude);
-  m.longitude = middles(m.columns, s.width, at.longitude);
-  m.squares.assign(static_cast<size_t>(s.channels),
-                   std::vector<double>(static_cast<size_t>(m.rows * m.columns)));
-  return m;
-}
-
-void add_to(ErrorMap& m, const FieldShape& s, const float* prediction, const float* truth, double samples) {
-  std::vector<double> points(static_cast<size_t>(m.rows * m.columns));
-  const auto block = [&](int64_t y, int64_t x) {  // the one whose [first, last] of blocks_of holds it
-    return static_cast<size_t>((((y + 1) * m.rows - 1) / s.height) * m.columns +
-                               ((x + 1) * m.columns - 1) / s.width);
-  };
-  for (int64_t y = 0; y < s.height; ++y)
-    for (int64_t x = 0; x < s.width; ++x) points[block(y, x)] += 1;
-  for (int64_t c = 0; c < s.channels; ++c)
-    for (int64_t y = 0; y < s.height; ++y)
-      for (int64_t x = 0; x < s.width; ++x) {
-        const int64_t i = (c * s.height + y) * s.width + x;
-        const double e = static_cast<double>(prediction[i]) - static_cast<double>(truth[i]);
-        m.squares[static_cast<size_t>(c)][block(y, x)] += e * e / (points[block(y, x)] * samples);
-      }
-}
-
 }  // namespace
 
 Verification verify(const VerifyQuestion& q) {
@@ -187,8 +148,8 @@ Verification verify(const VerifyQuestion& q) {
   const auto size = static_cast<size_t>(out.size());
   const int64_t points = out.height * out.width, leads = shape.steps;
   Forecaster net(n.checkpoint, n.state, 1, q.threads);
-  const Skill none(leads, out.channels, weights_of(q, n, net.region()),
-                   thresholds_of(channels.targets, q.thresholds));
+  const std::vector<double> weights = weights_of(q, n, net.region());
+  const Skill none(leads, out.channels, weights, thresholds_of(channels.targets, q.thresholds));
   Verification v{.checkpoint = n.checkpoint.string(),
                  .of_data = n.state.spec.data.valid.empty() ? n.state.spec.data.train + ", its last part"
                                                             : n.state.spec.data.valid,
@@ -208,8 +169,9 @@ Verification verify(const VerifyQuestion& q) {
   v.predicted.assign(static_cast<size_t>(leads), ZonalSpectrum(out.channels, rows, out.width));
   v.observed = v.predicted;
   const bool masked = !n.state.spec.data.mask.empty();  // what is missing is NaN, and the net reads the mean
-  const bool whole = !net.region() && q.region.empty() && !masked;  // maps and spectra are of whole fields
-  v.map = blocks_of(out, set.coordinates());
+  const bool whole = !net.region() && q.region.empty() && !masked;  // as spectra are
+  v.map = ErrorMap({out.channels, out.height, out.width}, set.coordinates().latitude,
+                   set.coordinates().longitude);
 
   RollForward roll(net, shape.history, shape.known, shape.fixed);
   const std::vector<int64_t> persistent = set.channels().persistent();
@@ -247,7 +209,7 @@ Verification verify(const VerifyQuestion& q) {
       if (then != nullptr) v.climatology.add(k, then, truth, nullptr);
       if (whole) v.predicted[lead].add(field.data()), v.observed[lead].add(truth);
       if (k + 1 == leads) {
-        if (whole) add_to(v.map, out, field.data(), truth, static_cast<double>(set.size()));
+        v.map.add(weights, field.data(), truth);
         double error = 0;
         for (size_t c = 0; c < rmse.size(); ++c)
           error += rmse[c] / static_cast<double>(channels.targets[c].std) / static_cast<double>(rmse.size());
@@ -263,7 +225,6 @@ Verification verify(const VerifyQuestion& q) {
     }
     progress.update(i + 1);
   }
-  if (!whole) v.map = {};
   progress.finish();
   return v;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/cli/net_and_data.h"
+#include "model/skill/error_map.h"
 #include "model/skill/skill.h"
 #include "model/skill/spectrum.h"
 
@@ -25,13 +26,6 @@ struct VerifyQuestion {
   bool bar = true;
 };
 
-/// RMSE by place, in blocks of the grid so that a page can show it
-struct ErrorMap {
-  int64_t rows = 0, columns = 0;             // of blocks
-  std::vector<double> latitude, longitude;   // of their middles: degrees, or rows and columns of the grid
-  std::vector<std::vector<double>> squares;  // [C][rows][columns], mean over samples and points
-};
-
 struct Verification {
   std::string checkpoint, of_data;
   int64_t trained_steps = 0, samples = 0;
@@ -45,8 +39,8 @@ struct Verification {
     double error;  // RMSE at the last lead, mean over normalised channels
   };
   std::vector<Case> cases;                         // in the order of the samples
-  std::vector<ZonalSpectrum> predicted, observed;  // by lead
-  ErrorMap map;                                    // at the last lead
+  std::vector<ZonalSpectrum> predicted, observed;  // by lead; of whole fields alone
+  ErrorMap map;                                    // at the last lead, of what counts
 };
 
 /// Throws ConfigError, also for a net that cannot be rolled forward so far.

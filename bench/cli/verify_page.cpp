@@ -80,13 +80,15 @@ Figure against_lead(const Verification& v, size_t channel, const char* id, const
 Figure error_map(const Verification& v, size_t channel) {
   json rows = json::array();
   const ErrorMap& m = v.map;
-  for (int64_t y = 0; y < m.rows; ++y)
-    for (int64_t x = 0; x < m.columns; ++x)
-      rows.push_back({{"row", y},
-                      {"column", x},
-                      {"latitude", m.latitude[static_cast<size_t>(y)]},
-                      {"longitude", m.longitude[static_cast<size_t>(x)]},
-                      {"rmse", std::sqrt(m.squares[channel][static_cast<size_t>(y * m.columns + x)])}});
+  for (int64_t y = 0; y < m.rows(); ++y)
+    for (int64_t x = 0; x < m.columns(); ++x)
+      if (const double rmse = m.rmse(channel, y * m.columns() + x); std::isfinite(rmse))
+        rows.push_back({{"row", y},
+                        {"column", x},
+                        {"latitude", m.latitude()[static_cast<size_t>(y)]},
+                        {"longitude", m.longitude()[static_cast<size_t>(x)]},
+                        {"rmse", rmse}});
+  if (rows.empty()) return {};
   json spec = base_spec(rows);
   spec["height"] = 300;
   const auto side = [](const char* field, const char* title, const std::vector<double>& middles) {
@@ -101,8 +103,8 @@ Figure error_map(const Verification& v, size_t channel) {
   json colour = quantity("rmse", with_units("RMSE", v.channels[channel]));
   colour["scale"] = {{"scheme", "viridis"}, {"reverse", true}};
   spec["mark"] = "rect";
-  spec["encoding"] = {{"x", side("column", "longitude", m.longitude)},
-                      {"y", side("row", "latitude", m.latitude)},
+  spec["encoding"] = {{"x", side("column", "longitude", m.longitude())},
+                      {"y", side("row", "latitude", m.latitude())},
                       {"color", colour},
                       {"tooltip",
                        {tip("latitude", "latitude", ".4~g"), tip("longitude", "longitude", ".4~g"),
@@ -110,7 +112,9 @@ Figure error_map(const Verification& v, size_t channel) {
   return {"map" + std::to_string(channel), "maps",
           "Where the errors of " + v.channels[channel].name + " are, " +
               text_of_lead(v, v.lead_hours.size() - 1) + " ahead",
-          "Root of the mean squared error over all samples at each place (blocks of a large grid).", spec};
+          "Root of the mean squared error over all samples at each place (blocks of a large grid); blank: "
+          "nothing there counts.",
+          spec};
 }
 
 Figure spectra(const Verification& v, size_t channel) {
@@ -271,7 +275,8 @@ void write_verify_page(const std::filesystem::path& out, const Verification& v, 
         against_lead(v, c, "acc", "Anomaly correlation",
                      "With the anomalies from the climatology; 1 is perfect, above 0.6 is held to be useful.",
                      "ACC", &SkillScore::acc));
-    if (v.map.rows > 0) keep(error_map(v, c)), keep(spectra(v, c));
+    keep(error_map(v, c));
+    keep(spectra(v, c));
   }
   keep(by_date(v));
   Table skill = skill_table(v);

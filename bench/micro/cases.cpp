@@ -13,9 +13,6 @@
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/backend/cpu/kernels.h"
 #include "model/base/progress.h"
-#include "model/data/dataset.h"
-#include "model/data/loader.h"
-#include "model/data/synth.h"
 #include "model/engine/executor.h"
 #include "model/engine/host.h"
 #include "model/inference/arena.h"
@@ -47,32 +44,6 @@ void set_counters(benchmark::State& state, const Work& w, int threads, int64_t r
 template <class F>
 void add_case(const std::string& name, F&& body) {
   register_case(name, std::forward<F>(body))->MinTime(kMinTime)->Repetitions(kRepetitions)->UseRealTime();
-}
-
-// Rows, which an emulator reads thousands of for a step, as its loader gives them.
-void register_row_cases() {
-  add_case("read_table/f32", [](benchmark::State& state) {
-    constexpr int64_t kInputs = 14, kOutputs = 1, kBatch = 1024;
-    MlpSpec mlp;
-    mlp.in_features = kInputs, mlp.out_features = kOutputs;
-    RunSpec spec;
-    spec.net.set_kind(MlpSpec::kKind);
-    spec.net.mlp() = mlp;
-    const auto set = open_dataset(spec.data, "", Split::train, sample_shape(spec));
-    Loader loader(*set, {.batch = kBatch,
-                         .per_step = 1,
-                         .dp = 1,
-                         .rank = 0,
-                         .seed = 1,
-                         .workers = 0,
-                         .prefetch = 0,
-                         .shuffle = true});
-    for (auto _ : state) benchmark::DoNotOptimize(loader.next().data);
-    state.counters["bytes"] = 4.0 * (kInputs + kOutputs) * kBatch;
-    state.counters["samples"] = kBatch;
-    state.counters["threads"] = 1;
-    state.counters["ranks"] = 1;
-  });
 }
 
 }  // namespace
@@ -145,32 +116,6 @@ void register_peak_cases(int threads) {
     w.bytes_written = 1.0 * n * sizeof(float);
     set_counters(state, w, threads, 1);
   });
-}
-
-void register_read_cases(const std::filesystem::path& scratch) {
-  SyntheticOptions options;
-  options.channels = 4;
-  options.height = 64;
-  options.width = 128;
-  options.samples_per_year = 40;
-  options.train_years = options.valid_years = 1;
-  options.show_progress = false;
-  make_synthetic(scratch.string(), options);
-  for (const bool noise : {true, false}) {
-    add_case(noise ? "read_noise/f32" : "read_hdf5/f32", [noise, scratch](benchmark::State& state) {
-      const FieldShape shape{4, 64, 128};
-      const auto set =
-          open_dataset(DataSpec{}, noise ? "" : (scratch / "train").string(), Split::train, shape);
-      std::vector<float> input(shape.size()), target(shape.size());
-      int64_t i = 0;
-      for (auto _ : state) set->read(i++ % set->size(), input.data(), target.data());
-      state.counters["bytes"] = 2.0 * static_cast<double>(shape.size()) * sizeof(float);
-      state.counters["samples"] = 1;
-      state.counters["threads"] = 1;
-      state.counters["ranks"] = 1;
-    });
-  }
-  register_row_cases();
 }
 
 // The plan of one collective over all ranks, its operands as nets place them: parts lie in their whole.

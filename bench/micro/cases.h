@@ -29,8 +29,9 @@ bool register_shape_cases(const RunSpec& spec, int threads, std::set<std::string
 /// Largest rates that the libraries reach here: products that stay in cache, and a pass over memory that does
 /// not.
 void register_peak_cases(int threads);
-/// One loader thread: noise, and HDF5 files made under `scratch`.
-void register_read_cases(const std::filesystem::path& scratch);
+/// One loader thread: noise, and files of each format made under `scratch`, in place of one of which come the
+/// fields of `own`, a run at hand. Throws ConfigError for what of these cannot be read.
+void register_read_cases(const std::filesystem::path& scratch, const RunSpec* own = nullptr);
 /// Checkpoints of two sizes as the engine writes them, on the disk that holds `scratch`; it is removed. Every
 /// rank registers and runs the same.
 void register_checkpoint_cases(const std::filesystem::path& scratch, const Mpi& mpi);

@@ -218,14 +218,14 @@ std::optional<Counts> counts_of(const Case& c, double cache, const std::string& 
     if (const auto source = coef_named("read." + c.kind.substr(5));
         source && *source != Coef::read_sample && *source != Coef::read_row) {
       n[index_of(*source)] = c.work.bytes();
+      if (*source == Coef::read_decode) n[index_of(Coef::read_zarr)] = c.work.bytes();
       n[index_of(*source == Coef::read_table ? Coef::read_row : Coef::read_sample)] = c.samples;
       return n;
     }
   }
   throw ConfigError(file, c.name, "is of the unknown kind '" + c.kind + "'",
-                    "use the name of an op, read_noise, read_hdf5, read_netcdf, read_table, "
-                    "checkpoint, step, "
-                    "launch, peak or stream");
+                    "use the name of an op, read_noise, read_hdf5, read_netcdf, read_zarr, read_decode, "
+                    "read_table, checkpoint, step, launch, peak or stream");
 }
 
 // A coefficient of the machine from what was solved for. The benchmarks that feel it most are its source;

@@ -36,6 +36,8 @@ constexpr CoefficientInfo kCoefficients[] = {
     {"read.noise", "s/B", "data", "read", nullptr, Coef::read_noise, R::read},
     {"read.hdf5", "s/B", "data", "read", nullptr, Coef::read_hdf5, R::read},
     {"read.netcdf", "s/B", "data", "read", nullptr, Coef::read_netcdf, R::read},
+    {"read.zarr", "s/B", "data", "read", nullptr, Coef::read_zarr, R::read},
+    {"read.decode", "s/B", "data", "read_decode", nullptr, Coef::read_decode, R::read},
     {"read.sample", "s", "data", "read_sample", nullptr, Coef::read_sample, R::read},
     {"read.table", "s/B", "data", "read_rows", nullptr, Coef::read_table, R::read},
     {"read.row", "s", "data", "read_row", nullptr, Coef::read_row, R::read},

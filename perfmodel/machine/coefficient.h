@@ -45,6 +45,8 @@ enum class Coef : int32_t {
   read_noise,
   read_hdf5,
   read_netcdf,
+  read_zarr,
+  read_decode,
   read_sample,
   read_table,
   read_row,

@@ -66,6 +66,10 @@ Default default_of(Coef c, const Identity& id, const std::map<std::string, Peak>
       return {1e-9, 0.8};
     case Coef::read_netcdf:
       return {2e-9, 0.8};
+    case Coef::read_zarr:  // a file to open for each chunk
+      return {1e-9, 0.8};
+    case Coef::read_decode:  // of bytes delivered: lz4 takes a third of what zstd does
+      return {1e-9, 1.0};
     case Coef::read_sample:
       return {1e-4, 1.0};
     case Coef::read_table:  // rows in random order: a miss in the cache for every 64 bytes

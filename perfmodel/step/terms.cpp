@@ -1,6 +1,7 @@
 #include "perfmodel/step/terms.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 namespace isobar {
@@ -10,8 +11,15 @@ void add(Counts& to, const Counts& from) {
   for (size_t i = 0; i < kCoefs; ++i) to[i] += from[i];
 }
 
-bool ends_with(const std::string& s, const std::string& tail) {
-  return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
+/// By how its name ends; of several, joined by commas, the first.
+Coef format_of(const DataSpec& data) {
+  if (data.train.empty()) return Coef::read_noise;
+  std::string path = data.train.substr(0, data.train.find(','));
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  const auto is = [&](std::initializer_list<const char*> endings) {
+    return std::any_of(endings.begin(), endings.end(), [&](const char* e) { return path.ends_with(e); });
+  };
+  return is({".nc", ".nc4"}) ? Coef::read_netcdf : is({".zarr", ".zip"}) ? Coef::read_zarr : Coef::read_hdf5;
 }
 
 }  // namespace
@@ -30,12 +38,18 @@ Counts count_read(const RunSpec& spec, int64_t samples) {
     n[index_of(Coef::read_row)] = static_cast<double>(samples);
     return n;
   }
-  const Coef source = spec.data.train.empty()             ? Coef::read_noise
-                      : ends_with(spec.data.train, ".nc") ? Coef::read_netcdf
-                                                          : Coef::read_hdf5;
+  const Coef source = format_of(spec.data);
   n[index_of(source)] = bytes;
+  if (source == Coef::read_zarr) n[index_of(Coef::read_decode)] = bytes;
   n[index_of(Coef::read_sample)] = static_cast<double>(samples);
   return n;
+}
+
+std::string read_kind(const RunSpec& spec) {
+  const Coef format = format_of(spec.data);
+  const std::string name =
+      info_of(format == Coef::read_zarr ? Coef::read_decode : format).name;  // "read.hdf5"
+  return "read_" + name.substr(5);
 }
 
 StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& program, const Conditions& where,

@@ -8,6 +8,7 @@
 // all; stages of a pipeline are not, and are brought together in pipeline.h.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "model/base/spec.h"
@@ -46,7 +47,14 @@ struct StepTerms {
 StepTerms count_terms(const RunSpec& spec, const Plan& plan, const Program& program, const Conditions& where,
                       double cache_share);
 
-/// Counts of reading `samples` samples of this run's data.
+/// Counts of reading `samples` samples of this run's data. Their format is what the name of data.train says,
+/// and a Zarr's chunks are taken as compressed.
 Counts count_read(const RunSpec& spec, int64_t samples);
+
+/// The kind of benchmark that times it (fitting/calibrate.h), of a run that reads fields: read_hdf5 …
+std::string read_kind(const RunSpec& spec);
+
+/// What benchmarks of a run's own data are named behind their kind and type.
+constexpr const char* kOwnData = "own";
 
 }  // namespace isobar

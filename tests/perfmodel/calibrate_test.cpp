@@ -74,6 +74,15 @@ json benchmarks(const Machine& truth, double noise, std::mt19937_64& random) {
     add("read_hdf5/f32/" + std::to_string(bytes), {{"bytes", bytes}, {"samples", samples}},
         seconds(n, truth.values()));
   }
+  for (const double bytes : {1e6, 2e7}) {
+    Counts n{};
+    n[index_of(Coef::read_zarr)] = bytes;
+    n[index_of(Coef::read_sample)] = 1;
+    const json counters{{"bytes", bytes}, {"samples", 1}};
+    add("read_zarr/f32/" + std::to_string(bytes), counters, seconds(n, truth.values()));
+    n[index_of(Coef::read_decode)] = bytes;  // what is decoded has been read
+    add("read_decode/f32/" + std::to_string(bytes), counters, seconds(n, truth.values()));
+  }
   for (const double width : {15.0, 300.0}) {  // numbers of a row
     Counts n{};
     n[index_of(Coef::read_table)] = 4 * width * 1024;
@@ -96,7 +105,7 @@ TEST(Calibrate, FindsTheMachineThatWasTimed) {
     const Machine truth = test::perturbed(test::machine(), 0.5, random);
     const Machine m = machine_from_benchmarks(benchmarks(truth, 0.02, random));
     for (Coef c : {Coef::gemm_f32, Coef::gemm_bf16, Coef::attention_f32, Coef::attention_backward_bf16,
-                   Coef::wire_host, Coef::read_hdf5, Coef::read_table})
+                   Coef::wire_host, Coef::read_hdf5, Coef::read_zarr, Coef::read_decode, Coef::read_table})
       EXPECT_NEAR(std::log(m[c].value / truth[c].value), 0, 0.15) << info_of(c).name << " seed " << seed;
     EXPECT_NEAR(m.peaks.at("f32").value / truth.peaks.at("f32").value, 1.25, 0.1);
     EXPECT_NEAR(m.peaks.at("memory").value / truth.peaks.at("memory").value, 1, 0.1);

@@ -320,6 +320,31 @@ TEST(Cost, SmallOpsAreNotCutOverThreads) {
   EXPECT_GT(compute(65536, 8, 1e-3), compute(65536, 8, 1e-9) + 10 * 3 * 1e-3);  // log2(8), some ten ops
 }
 
+// By the name of data.train; a Zarr's chunks are read and decoded.
+TEST(Cost, FieldsAreReadAtThePriceOfTheirFormat) {
+  Machine m = test::machine();
+  m[Coef::read_sample].value = 1e-9;
+  m[Coef::read_hdf5].value = 1e-10, m[Coef::read_netcdf].value = 2e-10;
+  m[Coef::read_zarr].value = 3e-10, m[Coef::read_decode].value = 7e-10;
+  RunSpec s = test::tiny();
+  s.data.workers = 0;
+  const double bytes = 4.0 * static_cast<double>(s.net.sample_numbers() * s.train.global_batch);
+  for (const auto& [path, price] : {std::pair{"era5/train", 1e-10},
+                                    {"2019.h5", 1e-10},
+                                    {"era5.nc", 2e-10},
+                                    {"single.nc,levels.zarr", 2e-10},
+                                    {"era5.zarr", 1e-9},
+                                    {"era5.zarr/", 1e-9},
+                                    {"era5.zarr.zip", 1e-9}}) {
+    s.data.train = path;
+    EXPECT_NEAR(step_cost(terms_of(s, m, 1, 1), m.values()).read_serial / (bytes * price), 1, 1e-3) << path;
+  }
+  s.data.train = "era5.zarr";
+  EXPECT_EQ(read_kind(s), "read_decode");
+  s.data.train = "era5.nc";
+  EXPECT_EQ(read_kind(s), "read_netcdf");
+}
+
 // A row of 14 numbers and its target is no image: neither its bytes nor its fixed part cost the same.
 TEST(Cost, RowsAreReadAtTheirOwnPrices) {
   Machine m = test::machine();

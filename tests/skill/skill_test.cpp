@@ -6,11 +6,13 @@
 
 #include <cmath>
 #include <complex>
+#include <map>
 #include <numbers>
 #include <random>
 
 #include "model/base/latitude.h"
 #include "model/skill/climatology.h"
+#include "model/skill/error_map.h"
 #include "model/skill/spectrum.h"
 
 namespace isobar {
@@ -33,6 +35,10 @@ Fields random_fields(int64_t n, float mean, float deviation) {
   Fields f(static_cast<size_t>(n));
   for (float& x : f) x = d(random_bits());
   return f;
+}
+
+double uniform(double low, double high) {
+  return std::uniform_real_distribution<double>(low, high)(random_bits());
 }
 
 struct Points {  // of one channel, those that count
@@ -217,6 +223,59 @@ TEST(ZonalSpectrum, IsTheFourierTransformsAndItsPowersAreTheVariance) {
       }
       EXPECT_NEAR(static_cast<double>(all / variance[static_cast<size_t>(c)]), 1, 1e-8);
     }
+  }
+}
+
+// Blocks of a grid that is larger than a map, whatever its size; points that do not count; a block of none.
+TEST(ErrorMap, IsTheRootMeanSquareOfWhatCountsInEachBlock) {
+  for (const auto& [height, width] : {std::pair<int64_t, int64_t>{7, 9}, {181, 360}, {97, 401}}) {
+    const int64_t points = height * width;
+    std::vector<double> latitude(static_cast<size_t>(height)), weights(static_cast<size_t>(points));
+    for (int64_t y = 0; y < height; ++y) latitude[static_cast<size_t>(y)] = 90 - static_cast<double>(y);
+    for (double& w : weights) w = uniform(0, 1) < 0.2 ? 0 : 1;
+    ErrorMap map({2, height, width}, latitude, {});
+    struct Sum {
+      double squares = 0;
+      int64_t points = 0;
+    };
+    std::map<std::pair<int64_t, int64_t>, Sum> want;  // by channel and block
+    const auto first_of = [](int64_t block, int64_t blocks, int64_t of) { return block * of / blocks; };
+    for (int sample = 0; sample < 3; ++sample) {
+      std::vector<float> p(static_cast<size_t>(2 * points)), t(p.size());
+      for (size_t i = 0; i < p.size(); ++i)
+        p[i] = static_cast<float>(uniform(-1, 1)),
+        t[i] = uniform(0, 1) < 0.1 ? NAN : static_cast<float>(uniform(-1, 1));
+      for (int64_t i = 0; i < std::min<int64_t>(3, width); ++i) t[static_cast<size_t>(i)] = NAN;
+      map.add(weights, p.data(), t.data());
+      for (int64_t c = 0; c < 2; ++c)
+        for (int64_t by = 0; by < map.rows(); ++by)
+          for (int64_t bx = 0; bx < map.columns(); ++bx)
+            for (int64_t y = first_of(by, map.rows(), height); y < first_of(by + 1, map.rows(), height); ++y)
+              for (int64_t x = first_of(bx, map.columns(), width); x < first_of(bx + 1, map.columns(), width);
+                   ++x) {
+                const auto at = static_cast<size_t>(c * points + y * width + x);
+                if (weights[static_cast<size_t>(y * width + x)] == 0 || std::isnan(t[at])) continue;
+                Sum& s = want[{c, by * map.columns() + bx}];
+                const double e = static_cast<double>(p[at]) - static_cast<double>(t[at]);
+                s.squares += e * e, ++s.points;
+              }
+    }
+    EXPECT_LE(map.rows(), 90);
+    EXPECT_LE(map.columns(), 180);
+    for (int64_t c = 0; c < 2; ++c)
+      for (int64_t b = 0; b < map.rows() * map.columns(); ++b) {
+        const double got = map.rmse(static_cast<size_t>(c), b);
+        const auto found = want.find({c, b});
+        if (found == want.end()) {
+          EXPECT_TRUE(std::isnan(got));
+        } else {
+          const double mean = found->second.squares / static_cast<double>(found->second.points);
+          ASSERT_NEAR(got, std::sqrt(mean), 1e-12);
+        }
+      }
+    EXPECT_TRUE(height > 90 || std::isnan(map.rmse(0, 0)));  // missing in every sample
+    EXPECT_EQ(map.latitude().front(),
+              height > 90 ? (90.0 + 90.0 - static_cast<double>(height / 90 - 1)) / 2 : 90);
   }
 }
 

@@ -1,0 +1,125 @@
+// One loader thread: what reading, decoding and normalising a sample costs, by format.
+#include <benchmark/benchmark.h>
+
+#include <memory>
+#include <numeric>
+
+#include "bench/micro/cases.h"
+#include "model/data/convert.h"
+#include "model/data/loader.h"
+#include "model/data/synth.h"
+#include "perfmodel/step/terms.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+
+benchmark::internal::Benchmark* add(const std::string& name, std::function<void(benchmark::State&)> body) {
+  constexpr double kMinTime = 0.012;
+  constexpr int kRepetitions = 3;
+  return register_case(name, std::move(body))->MinTime(kMinTime)->Repetitions(kRepetitions)->UseRealTime();
+}
+
+void set_counters(benchmark::State& state, double bytes, int64_t samples) {
+  state.counters["bytes"] = bytes;
+  state.counters["samples"] = static_cast<double>(samples);
+  state.counters["threads"] = 1;
+  state.counters["ranks"] = 1;
+}
+
+// Samples in no order, as training reads them
+void read_samples(benchmark::State& state, const Dataset& set, double bytes) {
+  std::vector<std::vector<float>> tensors;
+  std::vector<float*> to;
+  for (const SampleTensor& t : set.tensors()) tensors.emplace_back(static_cast<size_t>(t.size));
+  for (std::vector<float>& t : tensors) to.push_back(t.data());
+  int64_t far = std::max<int64_t>(1, set.size() * 2 / 5);
+  while (std::gcd(far, set.size()) > 1) ++far;
+  int64_t i = 0;
+  for (auto _ : state) set.read_tensors(i = (i + far) % set.size(), to);
+  set_counters(state, bytes, 1);
+}
+
+void add_made(const std::string& name, const std::string& path, FieldShape shape) {
+  add(name, [path, shape](benchmark::State& state) {
+    DataSpec data;
+    data.train = path;
+    read_samples(state, *open_dataset(data, path, Split::train, shape),
+                 2.0 * 4.0 * static_cast<double>(shape.size()));
+  });
+}
+
+void add_own(const RunSpec& spec) {
+  const SampleShape shape = sample_shape(spec);
+  const Statistics known =
+      needs_statistics(spec.data, shape) ? begin_statistics(spec.data, shape)() : Statistics{};
+  const Counts counts = count_read(spec, 1);
+  const double bytes = counts[index_of(*coef_named("read." + read_kind(spec).substr(5)))];
+  add(read_kind(spec) + "/f32/" + kOwnData, [=](benchmark::State& state) {
+    const bool computed = !known.mean.empty();
+    read_samples(state,
+                 *open_dataset(spec.data, spec.data.train, Split::train, shape, computed ? &known : nullptr),
+                 bytes);
+  });
+}
+
+SyntheticOptions fields_of(int64_t height, int64_t width, int64_t steps) {
+  SyntheticOptions o;
+  o.channels = 4;
+  o.height = height, o.width = width;
+  o.samples_per_year = steps;
+  o.train_years = 1, o.valid_years = 0, o.test_years = 0;
+  o.show_progress = false;
+  return o;
+}
+
+// Rows, which an emulator reads thousands of for a step, as its loader gives them.
+void register_row_cases() {
+  add("read_table/f32", [](benchmark::State& state) {
+    constexpr int64_t kInputs = 14, kOutputs = 1, kBatch = 1024;
+    MlpSpec mlp;
+    mlp.in_features = kInputs, mlp.out_features = kOutputs;
+    RunSpec spec;
+    spec.net.set_kind(MlpSpec::kKind);
+    spec.net.mlp() = mlp;
+    const auto set = open_dataset(spec.data, "", Split::train, sample_shape(spec));
+    Loader loader(*set, {.batch = kBatch,
+                         .per_step = 1,
+                         .dp = 1,
+                         .rank = 0,
+                         .seed = 1,
+                         .workers = 0,
+                         .prefetch = 0,
+                         .shuffle = true});
+    for (auto _ : state) benchmark::DoNotOptimize(loader.next().data);
+    set_counters(state, 4.0 * (kInputs + kOutputs) * kBatch, kBatch);
+  });
+}
+
+}  // namespace
+
+void register_read_cases(const fs::path& scratch, const RunSpec* own) {
+  const FieldShape small{4, 64, 128}, large{4, 181, 360};  // what a sample costs, and what its bytes do
+  make_synthetic((scratch / "small").string(), fields_of(small.height, small.width, 40));
+  make_synthetic((scratch / "large").string(), fields_of(large.height, large.width, 12));
+  const std::string source = (scratch / "large/train").string(), own_kind = own ? read_kind(*own) : "";
+  add_made("read_noise/f32", "", small);
+  add_made("read_hdf5/f32/small", (scratch / "small/train").string(), small);
+  if (own_kind != "read_hdf5") add_made("read_hdf5/f32/large", source, large);
+  struct Made {
+    const char *kind, *file, *format, *compressor;
+  };
+  for (const Made& m : {Made{"read_netcdf", "large.nc", "netcdf4", ""},
+                        {"read_zarr", "none.zarr", "zarr2", "none"},
+                        {"read_decode", "zstd.zarr", "zarr2", "zstd"}}) {
+    if (own_kind == m.kind) continue;
+    const std::string path = (scratch / m.file).string();
+    convert(source, {}, path, {.format = m.format, .chunks = {.compressor = m.compressor}});
+    add_made(std::string(m.kind) + "/f32/" + m.file, path, large);
+  }
+  if (own) add_own(*own);
+  register_row_cases();
+}
+
+}  // namespace isobar

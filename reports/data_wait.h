@@ -1,0 +1,20 @@
+// Why a run's steps wait for data, and what would help.
+//
+//   why_it_waits(run, predictor)   // "2 loader threads deliver 85 samples/s, 0.15 GB/s each; 3 would keep up
+//   …"
+#pragma once
+#include <string>
+
+#include "bench/sweep/results.h"
+#include "perfmodel/machine/machine.h"
+
+namespace isobar {
+
+/// The part of a step above which a report speaks of it
+constexpr double kWaitsForData = 0.02;
+bool waits_for_data(const RunRecord& r);
+
+/// Of a run that does. `predictor`: whose prices say what reading is spent on; null: nobody does.
+std::string why_it_waits(const RunRecord& r, const Machine* predictor);
+
+}  // namespace isobar
