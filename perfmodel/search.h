@@ -73,6 +73,8 @@ SearchResult search(const RunSpec& spec, const Machine& machine, const SearchOpt
 /// A machine that is faster or slower in one respect: "nvlink_bw*2", "net_bw*0.5", "flops*2",
 /// "memory_bw*1.5", "memory_size*0.5", "nvlink_ranks*8", "latency*0.5", "price*0.5". Throws ConfigError.
 Machine what_if(Machine machine, const std::string& change);
+/// By how much such a change makes a training longer: "tokens*2", "samples/4" (the machine stays); others: 1.
+double training_what_if(const std::string& change);
 const std::vector<std::string>& what_if_quantities();
 
 /// What would have to change for another of the candidates to be the best: the least factor by which each

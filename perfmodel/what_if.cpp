@@ -63,34 +63,57 @@ const std::vector<std::string>& what_if_quantities() {
   return names;
 }
 
+namespace {
+
+struct WhatIfChange {
+  std::string quantity;
+  double factor = 1;
+};
+
+[[noreturn]] void refuse_change(const std::string& change, const std::string& what, const std::string& mend) {
+  throw ConfigError("--whatif", change, what, mend);
+}
+
 // "nvlink_bw*2": a quantity, how it changes, a number, and nothing else.
-Machine what_if(Machine machine, const std::string& change) {
-  const auto refuse = [&](const std::string& what, const std::string& mend) {
-    throw ConfigError("--whatif", change, what, mend);
-  };
-  const size_t sign = change.find_first_of("*/");
-  const std::string quantity = change.substr(0, sign);
-  const auto& known = what_if_quantities();
-  if (std::find(known.begin(), known.end(), quantity) == known.end())
-    refuse("'" + quantity + "' is no quantity of a machine",
-           "did you mean " + nearest(quantity, known) + "?");
-  if (sign == std::string::npos) refuse("has no factor", "write e.g. nvlink_bw*2");
-  const char *begin = change.data() + sign + 1, *end = change.data() + change.size();
-  double factor = 0;
-  const auto [rest, failed] = std::from_chars(begin, end, factor);
-  if (failed != std::errc() || !(factor > 0) || !std::isfinite(factor))
-    refuse("'" + std::string(begin, end) + "' is no factor", "give a number above 0, e.g. nvlink_bw*2");
+WhatIfChange change_in(const std::string& text) {
+  const size_t sign = text.find_first_of("*/");
+  WhatIfChange c{text.substr(0, sign), 1};
+  std::vector<std::string> known = what_if_quantities();
+  known.emplace_back("tokens");
+  known.emplace_back("samples");
+  if (std::find(known.begin(), known.end(), c.quantity) == known.end())
+    refuse_change(text, "'" + c.quantity + "' is no quantity of a machine or a training",
+                  "did you mean " + nearest(c.quantity, known) + "?");
+  if (sign == std::string::npos) refuse_change(text, "has no factor", "write e.g. nvlink_bw*2");
+  const char *begin = text.data() + sign + 1, *end = text.data() + text.size();
+  const auto [rest, failed] = std::from_chars(begin, end, c.factor);
+  if (failed != std::errc() || !(c.factor > 0) || !std::isfinite(c.factor))
+    refuse_change(text, "'" + std::string(begin, end) + "' is no factor",
+                  "give a number above 0, e.g. nvlink_bw*2");
   if (rest != end)
-    refuse("'" + std::string(rest, end) + "' stands behind the factor",
-           "write one change, e.g. nvlink_bw*2; --whatif may be repeated");
-  if ((quantity == "nvlink_ranks" || quantity == "price") && !machine.accelerator)
-    refuse("is of accelerators, and " + machine.file + " has none", "leave it out");
-  if (quantity == "price" && machine.accelerator->price_per_hour == 0)
-    refuse("changes a price that " + machine.file + " does not say", "give accelerator.price_per_hour there");
-  if (change[sign] == '/') factor = 1 / factor;
-  apply(machine, quantity, factor);
+    refuse_change(text, "'" + std::string(rest, end) + "' stands behind the factor",
+                  "write one change, e.g. nvlink_bw*2; --whatif may be repeated");
+  if (text[sign] == '/') c.factor = 1 / c.factor;
+  return c;
+}
+
+}  // namespace
+
+Machine what_if(Machine machine, const std::string& change) {
+  const WhatIfChange c = change_in(change);
+  if ((c.quantity == "nvlink_ranks" || c.quantity == "price") && !machine.accelerator)
+    refuse_change(change, "is of accelerators, and " + machine.file + " has none", "leave it out");
+  if (c.quantity == "price" && machine.accelerator->price_per_hour == 0)
+    refuse_change(change, "changes a price that " + machine.file + " does not say",
+                  "give accelerator.price_per_hour there");
+  apply(machine, c.quantity, c.factor);  // what is of a training changes nothing of it
   machine.name += " with " + change;
   return machine;
+}
+
+double training_what_if(const std::string& change) {
+  const WhatIfChange c = change_in(change);
+  return c.quantity == "tokens" || c.quantity == "samples" ? c.factor : 1;
 }
 
 std::vector<Turn> turns(const RunSpec& spec, const Machine& machine,

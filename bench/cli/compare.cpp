@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "bench/cli/step_text.h"
+#include "model/base/error.h"
 #include "perfmodel/fitting/statistics.h"
 
 namespace isobar {
@@ -71,6 +72,11 @@ Table compared(const std::vector<ComparedRow>& rows) {
       .note =
           "In brackets 80 % intervals. Faster, cheaper: the chance to beat the first row, if their "
           "errors are independent. Prices and watts are the machine files'."};
+  const bool trains = rows.front().training.has_value();
+  if (trains) {
+    t.columns.insert(t.columns.end() - 1, {text_column("days"), text_column(currency + " in all")});
+    t.note += " Days and what they cost: of the whole training, failures counted.";
+  }
   const auto money = [&](const Known& k) { return k.value > 0 ? text(with_interval(k)) : text("-"); };
   for (const ComparedRow& r : rows) {
     const LayoutChoice& c = r.choice;
@@ -78,8 +84,12 @@ Table compared(const std::vector<ComparedRow>& rows) {
     t.rows.push_back({text(r.name), integer(c.ranks()), text(with_interval(c.step.scaled(u.per_second))),
                       percent(c.mfu), text(rounded(c.memory.scaled(1e-9))), percent(c.fits),
                       text(with_interval(c.samples_per_s())), money(c.price().scaled(paid.samples)),
-                      money(c.kwh().scaled(paid.samples)), percent(b.faster), percent(b.cheaper),
-                      text(text_of(layout_of(c.spec)))});
+                      money(c.kwh().scaled(paid.samples)), percent(b.faster), percent(b.cheaper)});
+    if (trains) {
+      t.rows.back().push_back(text(with_interval(r.training->days)));
+      t.rows.back().push_back(money(r.training->price));
+    }
+    t.rows.back().push_back(text(text_of(layout_of(c.spec))));
   }
   return t;
 }
@@ -94,6 +104,10 @@ Table compared_numbers(const std::vector<ComparedRow>& rows) {
   for (const char* what : {"price_per_", "kwh_per_"})
     for (const char* end : {"", "_lower", "_upper"}) names.push_back(std::string(what) + paid.key + end);
   names.insert(names.end(), {"chance_faster", "chance_cheaper"});
+  const bool trains = rows.front().training.has_value();
+  for (const char* what : {"training_days", "training_price"})
+    for (const char* end : {"", "_lower", "_upper"})
+      if (trains) names.push_back(std::string(what) + end);
   for (const std::string& n : names) t.columns.push_back(number_column(n));
   for (const ComparedRow& r : rows) {
     const LayoutChoice& c = r.choice;
@@ -108,19 +122,26 @@ Table compared_numbers(const std::vector<ComparedRow>& rows) {
       for (const double v : {k.value, k.lower, k.upper}) add(v > 0 ? v : kNone);
     add(b.faster);
     add(b.cheaper);
+    if (trains)
+      for (const Known& k : {r.training->days, r.training->price})
+        for (const double v : {k.value, k.lower, k.upper}) add(v > 0 ? v : kNone);
     t.rows.push_back(std::move(cells));
   }
   return t;
 }
 
-std::vector<Machine> with_changes(const Machine& machine, const std::vector<std::string>& changes) {
-  std::vector<Machine> out{machine};
-  for (const std::string& one : changes) out.push_back(what_if(machine, one));
-  if (changes.size() > 1) {
-    Machine all = machine;
-    for (const std::string& one : changes) all = what_if(all, one);
-    out.push_back(all);
+std::vector<Variant> with_changes(const Machine& machine, const std::vector<std::string>& changes,
+                                  const LayoutQuestion& q) {
+  std::vector<Variant> out{{machine}};
+  Variant all{machine};
+  for (const std::string& one : changes) {
+    const double longer = training_what_if(one);
+    if (longer != 1 && !has_training(q))
+      throw ConfigError("--whatif", one, "changes a training that nobody has asked for", "add --tokens 1T");
+    out.push_back({what_if(machine, one), longer});
+    all = {what_if(all.machine, one), all.longer * longer};
   }
+  if (changes.size() > 1) out.push_back(all);
   return out;
 }
 

@@ -10,6 +10,7 @@
 
 #include "bench/cli/predict_layouts.h"
 #include "perfmodel/score/engine_model.h"
+#include "perfmodel/ties.h"
 
 namespace isobar {
 
@@ -44,6 +45,8 @@ class EngineOn {
   /// What it makes of a search for Isobar's own engine: least score first, one for each (dp, tp, cp, pp).
   /// Throws DoesNotFit.
   std::vector<EngineLayout> best(const RunSpec& spec, const LayoutQuestion& q, SearchResult& found) const;
+  /// Of these, which are the fastest with 80 %, likeliest first; the two likeliest would tell most.
+  Ties ties(const std::vector<EngineLayout>& layouts) const;
 
  private:
   struct Parts;

@@ -38,7 +38,8 @@ Runs on accelerators, yours or others', come in by `isobar import` and are fitte
 closed form of layouts prices them. Several tables may go into one directory: what sets one campaign's engine and
 cluster apart is then kept from the coefficients, and a prediction for yet another allows for as much.
 
-With --engine the runs are of somebody else's engine, in a CSV table, and what is written is what `isobar predict
+With --engine the runs are of somebody else's engine, in a CSV table or as logs of Megatron-LM, NeMo, torchtitan,
+MLPerf or PyTorch traces (isobar import --help; --config RUN.yaml says what they leave out), and what is written is what `isobar predict
 --fit` answers from: the published runs of that engine and its like say what is probable, one row moves the whole, a
 few more the coefficients. Columns: arch layers hidden heads seq_len, gpus, tp, pp, micro_batch, global_batch, and
 one of step_time_s, tokens_per_s_per_gpu, samples_per_s; dp, cp, vpp, kv_heads, ffn_hidden, vocab, precision, recompute,
@@ -48,6 +49,7 @@ campaign --points 1,3,10,20.
 
 Examples:
   isobar fit mine.csv --machine dgx-h100 --engine nemo -o mine-fit.json
+  isobar fit tp4.log tp8.log --machine dgx-h100 --engine megatron -o mine-fit.json
   isobar predict configs/models/llama3-70b.yaml --machine dgx-h100 --fit mine-fit.json --gpus 64
   isobar import runs.csv -o results/mine
   isobar fit results/mine --machine configs/machines/dgx-a100.yaml -o results/fitted.yaml --holdout 0.5 --by layout
@@ -56,7 +58,8 @@ Examples:
   isobar predict configs/models/vit-384.yaml --machine results/fitted.yaml)";
 
 struct FitArguments {
-  std::string dir, machine, out;
+  std::vector<std::string> files;
+  std::string dir, machine, out, config;  // dir: the only one of the files
   double holdout = -1, fraction = -1;
   uint64_t seed = 0;
   std::vector<std::string> train_ids;
@@ -219,7 +222,8 @@ void add_fit_command(CLI::App& app) {
   auto a = std::make_shared<FitArguments>();
   CLI::App* fit = app.add_subcommand("fit", "Fit a machine's coefficients to measured runs, with intervals");
   fit->footer(kFitHelp);
-  fit->add_option("DIR", a->dir, "Results of a sweep; with --engine a table of runs (CSV)")->required();
+  fit->add_option("DIR", a->files, "Results of a sweep; with --engine a table of runs (CSV), or their logs")
+      ->required();
   add_machine_option(*fit, a->machine, "Machine file to start from (isobar calibrate)")->required();
   fit->add_option("-o,--out", a->out, "Machine file to write; with --engine the fit")->required();
   auto* holdout =
@@ -242,10 +246,12 @@ void add_fit_command(CLI::App& app) {
   add_statistic_option(*fit, a->statistic, "; p10 or min on a machine that others use");
   fit->add_option("--engine", a->engine,
                   "Whose software ran the table's runs: a file of configs/engines, or unknown");
+  fit->add_option("--config", a->config, "Run configuration that says what the logs of --engine leave out");
   fit->add_option("--tuned", a->tuned, "How tuned that engine is: 0 research code … 1 MLPerf")
       ->check(number_in(0, 1));
   fit->add_flag("--json", a->json, "Print JSON on stdout instead of tables");
   fit->callback([a, fit] {
+    a->dir = a->files.front();
     const bool all = a->train_ids.empty() && a->holdout <= 0 && (a->fraction < 0 || a->fraction == 1);
     const bool by_chance = !all && a->train_ids.empty();
     for (const char* option : {"--seed", "--splits", "--by"})
@@ -260,8 +266,12 @@ void add_fit_command(CLI::App& app) {
                         "name it, or import the table and fit the directory");
     for (const char* option : {"--holdout", "--fraction", "--train-ids", "--statistic"})
       refuse_unused(*fit, {{option, foreign, "is of a sweep's runs", "leave it or --engine out"}});
-    refuse_unused(*fit, {{"--tuned", !foreign, "is of other engines", "name one with --engine"}});
-    if (foreign) return fit_own_runs({a->dir, a->machine, a->engine, a->out, a->tuned, a->json});
+    for (const char* option : {"--tuned", "--config"})
+      refuse_unused(*fit, {{option, !foreign, "is of other engines", "name one with --engine"}});
+    if (foreign) return fit_own_runs({a->files, a->config, a->machine, a->engine, a->out, a->tuned, a->json});
+    if (a->files.size() > 1)
+      throw ConfigError(a->files[1], "", "comes behind the results of a sweep",
+                        "fit one directory at a time");
     run_fit(*a);
   });
 }

@@ -1,9 +1,12 @@
 #include "bench/cli/fit_engine.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "bench/import/training_log.h"
 #include "model/base/error.h"
+#include "model/base/files.h"
 #include "perfmodel/score/engine_model.h"
 #include "perfmodel/score/own_runs.h"
 
@@ -24,6 +27,24 @@ void print_scores(const char* how, const std::vector<ScoredRow>& rows) {
               100 * score_rows(rows).mape, inside, rows.size());
 }
 
+/// The table that was given, or that the logs make.
+std::string table_of(const OwnRunsQuestion& q) {
+  if (std::filesystem::path(q.files.front()).extension() == ".csv") {
+    if (q.files.size() > 1)
+      throw ConfigError(q.files[1], "", "comes behind a table", "put all runs into one table");
+    if (!q.config.empty())
+      throw ConfigError(q.files.front(), "--config", "is for logs", "the table's columns say what was run");
+    return read_file(q.files.front(), most::table);
+  }
+  std::vector<LoggedRun> runs;
+  // A trace is a rank's; several are of one run.
+  if (log_kind(read_file(q.files.front())) == LogKind::kineto)
+    runs.push_back(read_training_log(q.files, q.config));
+  else
+    for (const std::string& f : q.files) runs.push_back(read_training_log({f}, q.config));
+  return isobar::table_of(runs);
+}
+
 }  // namespace
 
 void fit_own_runs(const OwnRunsQuestion& q) {
@@ -32,7 +53,8 @@ void fit_own_runs(const OwnRunsQuestion& q) {
     throw ConfigError(q.machine, "accelerator", "is missing: --engine is of runs on accelerators",
                       "name a machine like configs/machines/dgx-h100.yaml");
   const ChipSpec chip = chip_of(machine);
-  const OwnRuns own = read_own_runs(q.table, q.engine, q.tuned, machine);
+  const std::string& name = q.files.front();
+  const OwnRuns own = own_runs(table_of(q), name, q.engine, q.tuned, machine);
   const ForeignEngine* engine = q.engine == "unknown" ? nullptr : &engine_named(q.engine);
   EngineModel model = EngineModel::shipped(engine, q.tuned);
   const std::vector<PublishedRun> runs = runs_of(own, machine, chip);
@@ -51,7 +73,7 @@ void fit_own_runs(const OwnRunsQuestion& q) {
     std::printf("%s\n", j.dump(1).c_str());
     return;
   }
-  std::printf("%zu runs of %s as %s runs them on %s; step time predicted\n", runs.size(), q.table.c_str(),
+  std::printf("%zu runs of %s as %s runs them on %s; step time predicted\n", runs.size(), name.c_str(),
               q.engine.c_str(), machine.name.c_str());
   print_scores("without any of them", before);
   print_scores("each from the others", left_out);

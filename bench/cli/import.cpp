@@ -13,6 +13,7 @@
 #include "bench/cli/net_and_data.h"
 #include "bench/cli/options.h"
 #include "bench/import/import.h"
+#include "bench/import/training_log.h"
 #include "model/base/error.h"
 #include "model/base/files.h"
 #include "model/base/json.h"
@@ -29,6 +30,9 @@ constexpr const char* kImportHelp =
       -> a results directory, for isobar fit and isobar report; --only A100 takes rows of that accelerator
   PyTorch's profiler: traces (export_chrome_trace) with a schedule and step() marks, one a rank, with --config RUN.yaml
       -> a run in a results directory
+  logs of Megatron-LM, NeMo, torchtitan and MLPerf's loggers, one a run: arguments, step times, memory
+      -> a CSV for isobar fit --engine, a row a log; --config RUN.yaml says what a log leaves out
+         (NeMo 2 and MLPerf: net and layout), and what both say has to agree
   nccl-tests: the text it printed
       -> a CSV for isobar score; or, with --machine M.yaml, that machine with the measured latency and bandwidth
 
@@ -39,6 +43,8 @@ Examples:
   isobar import systems/a100_80g.json -o a100.yaml
   isobar import models/megatron-1T.json examples/3072_t4_p64_d12_mbs4_full.json -o run.yaml
   isobar import my_megatron_runs.csv --only H100 -o results/megatron
+  isobar import tp4.log tp8.log -o mine.csv
+  isobar import nemo.log --config configs/models/llama3-8b.yaml -o mine.csv
   isobar import trace.rank0.json trace.rank1.json --config run.yaml -o results/torch
   isobar import aurora-0.25-small-pretrained.ckpt --config configs/models/aurora-small.yaml -o small.safetensors
   isobar import all_reduce.log --machine configs/machines/dgx-h100.yaml -o mine.yaml)";
@@ -111,6 +117,18 @@ void weights(const ImportArguments& a) {
               a.out.c_str());
 }
 
+void logs(const ImportArguments& a) {
+  std::vector<LoggedRun> runs;
+  for (const std::string& f : a.files) runs.push_back(read_training_log({f}, a.config));
+  write(a, table_of(runs));
+  if (a.out.empty()) return;
+  for (const LoggedRun& r : runs)
+    std::printf("%s: %s, %.4g s a step, the median of %zu\n", r.file.c_str(), name_of(r.kind), r.seconds(),
+                r.steps.size());
+  std::printf("%zu runs in %s: isobar fit %s --machine M --engine E -o mine-fit.json\n", runs.size(),
+              a.out.c_str(), a.out.c_str());
+}
+
 void run_import(const ImportArguments& a, const CLI::App& command) {
   const std::string& file = a.files[0];
   if (is_weights(file)) {
@@ -133,9 +151,15 @@ void run_import(const ImportArguments& a, const CLI::App& command) {
     only_one(a, "a table");
     needs(a.out, file, "--output", "say where the runs go, e.g. -o results/mine");
     tell(import_published(file, {.out = a.out, .only = a.only}), file, a.out);
-  } else {
+  } else if (log_kind(text)) {
+    refuse_others(command, "a log of a training", "--config");
+    logs(a);
+  } else if (text.find('{') != std::string::npos) {
     refuse_others(command, "a machine or model of another program", "");
     peers(a);
+  } else {
+    throw ConfigError(file, "", "is of no kind that is known",
+                      "see isobar import --help for those there are");
   }
 }
 
@@ -148,8 +172,10 @@ void add_import_command(CLI::App& app) {
   c->footer(kImportHelp);
   c->add_option("FILE", a->files, "Files to import")->required();
   c->add_option("-o,--output", a->out, "File or directory to write [text goes to stdout]");
-  c->add_option("--config", a->config,
-                "Run configuration of what a PyTorch trace shows, or of the net that weights are of");
+  c->add_option(
+      "--config", a->config,
+      "Run configuration of what a PyTorch trace shows or a log leaves out, or of the net that weights "
+      "are of");
   add_machine_option(*c, a->machine, "Machine file that gets the links of an nccl-tests log");
   c->add_flag("--force", a->force, "Replace a file of weights");
   c->add_option("--only", a->only, "Rows of a table whose gpu_type holds this text");

@@ -120,17 +120,21 @@ PredictOptions options_of(const PredictArguments& a, const RunSpec& spec) {
 }
 
 // A row of each machine and number of accelerators; those without an answer are said beside the others.
-std::vector<ComparedRow> side_by_side(const std::vector<Machine>& machines, const RunSpec& given,
+std::vector<ComparedRow> side_by_side(const std::vector<Variant>& machines, const RunSpec& given,
                                       const PredictArguments& a, const LayoutQuestion& q, json& none,
                                       Unanswered& unanswered) {
   std::vector<ComparedRow> rows;
-  for (const Machine& m : machines) {
+  for (const auto& [m, longer] : machines) {
     RunSpec spec = given;
+    LayoutQuestion own = q;
+    own.tokens *= longer;
+    own.samples *= longer;
     const Chooser chooser(spec, m, a.engine, options_of(a, spec));
     const std::vector<int64_t> numbers = q.gpus.empty() ? std::vector<int64_t>{0} : q.gpus;
     for (const int64_t gpus : numbers) try {
         const std::string name = m.name.empty() ? m.file : m.name;
         rows.push_back({name, gpus > 0 ? chooser.best(spec, gpus, q).front() : chooser.own(spec)});
+        if (has_training(own)) rows.back().training = training_of(rows.back().choice, own);
       } catch (const ConfigError& e) {
         unanswered.say(m.name, gpus, e, none);
       }
@@ -148,7 +152,7 @@ void print_compared(const std::vector<ComparedRow>& rows, const json& none, bool
   }
 }
 
-void compare_machines(const std::vector<Machine>& machines, const RunSpec& spec, const PredictArguments& a,
+void compare_machines(const std::vector<Variant>& machines, const RunSpec& spec, const PredictArguments& a,
                       const LayoutQuestion& q) {
   json none = json::array();
   Unanswered unanswered(q.json);
@@ -202,9 +206,17 @@ void run_predict(PredictArguments a, const std::vector<std::string>& user) {
     question.keep = given_layout(spec, user);
   for (const std::string& list : a.fix) question.keep.fix(list);
   for (const std::string& list : a.exclude) question.keep.exclude(list);
-  if (machines.size() > 1) return compare_machines(machines, spec, a, question);
-  const std::vector<Machine> changed = with_changes(machines.front(), a.what_if);
-  const Machine& m = changed.back();
+  if (machines.size() > 1) {
+    std::vector<Variant> all;
+    for (const Machine& m : machines) all.push_back({m});
+    return compare_machines(all, spec, a, question);
+  }
+  const std::vector<Variant> changed = with_changes(machines.front(), a.what_if, question);
+  const Machine& m = changed.back().machine;
+  if (changed.size() > 1) {  // what is answered first has all of the changes
+    question.tokens *= changed.back().longer;
+    question.samples *= changed.back().longer;
+  }
   if (!a.emit.empty()) {
     const Chooser chooser(spec, m, a.engine, options_of(a, spec));
     const LayoutChoice c = question.gpus.empty()
@@ -225,6 +237,8 @@ void run_predict(PredictArguments a, const std::vector<std::string>& user) {
     write_search_page(a.out, Chooser(spec, m, a.engine, options_of(a, spec)), spec, question);
   if (changed.size() > 1 && !question.json) {
     std::printf("\nwith the changes, beside what it is:\n\n");
+    question.tokens /= changed.back().longer;
+    question.samples /= changed.back().longer;
     compare_machines(changed, spec, a, question);
   }
 }
@@ -265,7 +279,8 @@ void add_predict_command(CLI::App& app) {
       ->add_option(
           "--whatif", a->what_if,
           "Change the machine: flops, memory_bw, nvlink_bw, net_bw, latency, memory_size, nvlink_ranks, "
-          "price, e.g. nvlink_bw*2; may be repeated: all together, and each beside the machine as it is")
+          "price, or the training: tokens, samples; e.g. nvlink_bw*2; may be repeated: all together, and "
+          "each beside the machine as it is")
       ->allow_extra_args(false);
   auto* tokens = predict_command
                      ->add_option("--tokens", a->question.tokens,
@@ -326,8 +341,6 @@ void add_predict_command(CLI::App& app) {
          {"--pareto", several, one, alone},
          {"--whatif", several, one, alone},
          {"--top", several, one, alone},
-         {"--tokens", several, one, alone},
-         {"--samples", several, one, alone},
          {"--deadline", several, one, alone},
          {"--budget", several, one, alone},
          {"--emit", several, one, alone},

@@ -95,6 +95,23 @@ void print_ranked(const std::vector<EngineLayout>& ranked, size_t shown, double 
       1e-9 * memory);
 }
 
+/// Among so many of the best, those that are the same within what is known.
+Ties ties_of(const EngineOn& on, const std::vector<EngineLayout>& ranked) {
+  constexpr size_t kVariants = 24;
+  return on.ties(
+      {ranked.begin(), ranked.begin() + static_cast<std::ptrdiff_t>(std::min(kVariants, ranked.size()))});
+}
+
+void print_ties(const Ties& t, const std::vector<EngineLayout>& ranked) {
+  std::printf(
+      "  with 80 %% the fastest is one of these %zu; the first is expected to lose %.2g %% to the best\n",
+      t.members.size(), 100 * t.loss);
+  for (const Ties::Member& m : t.members)
+    std::printf("    %3.0f %%  %s\n", 100 * m.chance, text_of(layout_of(ranked[m.index].spec)).c_str());
+  if (t.members.size() > 1) std::printf("  runs of the first two would tell most\n");
+  std::printf("\n");
+}
+
 void best_layouts(const RunSpec& given, const EngineOn& on, const Machine& m, const LayoutQuestion& q) {
   json out = json::array();
   Unanswered unanswered(q.json);
@@ -116,6 +133,11 @@ void best_layouts(const RunSpec& given, const EngineOn& on, const Machine& m, co
       j["repriced"] = found.best.size();
       if (has_training(q)) j["budget"] = json_of(training_of(choice_of(ranked[0], on, m), q));
       for (size_t i = 0; i < shown; ++i) j["best"].push_back(json_of(on, m, ranked[i]));
+      const Ties t = ties_of(on, ranked);
+      j["ties"] = {{"expected_loss", t.loss}, {"members", json::array()}};
+      for (const Ties::Member& one : t.members)
+        j["ties"]["members"].push_back(
+            {{"layout", text_of(layout_of(ranked[one.index].spec))}, {"chance", one.chance}});
       out.push_back(std::move(j));
       continue;
     }
@@ -128,6 +150,7 @@ void best_layouts(const RunSpec& given, const EngineOn& on, const Machine& m, co
         "pp) priced as %s runs it\n\n",
         found.considered, found.best.size(), on.name().c_str());
     print_ranked(ranked, shown, on.memory());
+    print_ties(ties_of(on, ranked), ranked);
     if (has_training(q))
       std::printf("  %s\n\n", text_of(training_of(choice_of(ranked[0], on, m), q), m).c_str());
   }

@@ -64,7 +64,8 @@ Several values are an axis, one is for all trials; --print shows the sweep file 
 A value that no run can have is an error. A combination that the net cannot take is skipped: each reason is told with
 the first such combination and their number (--json lists all). A sweep has up to 200,000 combinations and 100,000
 trials. With a machine file every trial has a forecast: --dry-run prints time, memory and cost; a trial that does not
-fit in memory is skipped, and a measurement above the machine's peaks is recorded as implausible.
+fit in memory is skipped, and a measurement above the machine's peaks is recorded as implausible. --dry-run --engine
+nemo forecasts them as another's software would run them, which nothing here can.
 
 Stop it with Ctrl-C or kill it at any moment: the same command goes on where it was, runs no finished trial again
 and keeps the files of an unfinished one. A trial that crashes, hangs or runs out of memory is recorded as such:
@@ -99,6 +100,7 @@ Examples:
   isobar sweep configs/sweeps/demo.yaml --results results/demo
   isobar sweep configs/sweeps/demo.yaml --results results/demo --machine results/machine.yaml --suggest 4
   isobar sweep configs/sweeps/demo.yaml --results results/demo --machine results/machine.yaml --until 'regret<2%'
+  isobar sweep configs/models/llama3-8b.yaml gpus=64 tp=1,2,4,8 --dry-run --machine dgx-h100 --engine nemo
   isobar sweep configs/sweeps/demo.yaml --results results/demo --launcher slurm --machine mine.yaml
   sqlite3 results/demo/index.sqlite "SELECT ranks, policy_amp, step_s_median FROM runs WHERE class = 'ok'")";
 
@@ -106,6 +108,7 @@ struct SweepArguments {
   std::vector<std::string> words;  // KEY=VALUES
   int64_t repeat = 0;
   std::string file, results, trainer, self, machine, launcher = "local", rank_output = "first", after, job;
+  EngineQuestion engine{"isobar", {}, {}};
   SuggestArguments suggest;
   About about;
   bool print = false, dry_run = false, json = false, retry_failed = false, no_wait = false, cancel = false;
@@ -158,6 +161,10 @@ void refuse_contradictions(const SweepArguments& a, const CLI::App& command) {
        {"--after", !runs, none, leave},
        {"--retry-failed", !runs, none, leave},
        {"--rank-output", !runs, none, leave},
+       {"--engine", !a.dry_run, "is of trials that do not run here", "add --dry-run"},
+       {"--tuned", a.engine.engine == "isobar", "is of other engines", "name one with --engine"},
+       {"--launcher", a.engine.engine != "isobar", "is of trials that run, which another engine's do not",
+        leave},
        {"--name", !runs, none, leave},
        {"--tag", !runs, none, leave},
        {"--note", !runs, none, leave},
@@ -181,7 +188,12 @@ int start_sweep(const SweepArguments& a, const CLI::App& command) {
   std::optional<ClusterSpec> cluster;
   if (a.launcher != "local") cluster = cluster_of("isobar sweep", a.launcher, machine);
   Matrix matrix = expand(sweep, !a.json);
-  if (!machine.empty())
+  if (a.engine.engine != "isobar") {
+    if (machine.empty())
+      throw ConfigError("isobar sweep", "--machine", "is missing: --engine prices runs on accelerators",
+                        "name a machine like dgx-h100");
+    forecast(matrix, sweep, load_machine(machine), a.engine);
+  } else if (!machine.empty())
     forecast(matrix, sweep, load_machine(machine), cluster ? cluster->ranks_per_node : 0, !a.json);
   if (a.dry_run) {
     const std::string text = a.json ? show(dry_run_json(matrix, sweep)) : dry_run_table(matrix);
@@ -241,6 +253,11 @@ void add_sweep_command(CLI::App& app) {
       ->capture_default_str();
   add_machine_option(*sweep, a->machine,
                      "Machine file: forecasts, suggestions, and its `cluster:` section for a launcher");
+  sweep
+      ->add_option("--engine", a->engine.engine, "Whose software --dry-run forecasts (isobar predict --help)")
+      ->capture_default_str();
+  sweep->add_option("--tuned", a->engine.tuned, "How tuned that is: 0 research code … 1 MLPerf")
+      ->check(number_in(0, 1));
   add_rank_output_option(*sweep, a->rank_output, "the trial's folder/ranks");
   sweep->add_flag("--no-wait", a->no_wait, "Submit the jobs that can be submitted now, and return");
   sweep->add_option("--after", a->after, "Submitted jobs start when the job of this id has ended");

@@ -1,7 +1,9 @@
 #include "bench/cli/sweep_forecast.h"
 
 #include <cmath>
+#include <cstdio>
 #include <map>
+#include <memory>
 
 #include "model/backend/cpu/cpu_backend.h"
 #include "model/base/error.h"
@@ -35,7 +37,6 @@ Forecast forecast_of(const RunSpec& spec, const Machine& m, int64_t ranks_per_no
   f.closed_form = p.device == Device::cores && closed_form;
   if (micro_batch.chosen) f.micro_batch = micro_batch.spec.policy.micro_batch;
   f.infeasible = shortfall(p);
-  if (m.accelerator) f.currency = m.accelerator->currency;
   return f;
 }
 
@@ -47,6 +48,36 @@ std::string key_of(const RunSpec& spec) {
     j["train"].erase(name);
   j.erase("run");
   return j.dump() + " " + std::to_string(spec.run.threads) + " " + spec.run.device;
+}
+
+Forecast forecast_of(const RunSpec& spec, const EngineOn& engine) {
+  const EngineLayout l = engine.own(spec);
+  Forecast f{.step_s = l.answer.step.value,
+             .upper_s = l.answer.step.upper,
+             .memory_bytes = std::llround(l.answer.memory.value)};
+  if (spec.policy.micro_batch == 0) f.micro_batch = l.spec.policy.micro_batch;
+  if (l.answer.memory.value > engine.memory()) {
+    char s[120];
+    std::snprintf(s, sizeof s, "does not fit as %s runs it: a rank needs %.3g GB of %.3g",
+                  engine.name().c_str(), 1e-9 * l.answer.memory.value, 1e-9 * engine.memory());
+    f.infeasible = s;
+  }
+  return f;
+}
+
+void refuse_if_empty(const Matrix& matrix, const SweepSpec& sweep, const Machine& machine) {
+  if (!matrix.trials.empty()) return;
+  throw ConfigError(
+      sweep.file, "axes", "leave no trial that is predicted to run on " + machine.file,
+      matrix.skipped.empty() ? "change the axes" : "the first reason is: " + matrix.skipped.back().reason);
+}
+
+void extend(Forecast& f, const Trial& t, const Machine& machine) {
+  f.trial_s = f.step_s * static_cast<double>(t.spec.train.steps);
+  f.rank_hours = f.trial_s * static_cast<double>(t.ranks()) / 3600;
+  if (!machine.accelerator) return;
+  f.cost = f.rank_hours * machine.accelerator->price_per_hour;
+  f.currency = machine.accelerator->currency;
 }
 
 }  // namespace
@@ -68,9 +99,7 @@ void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, in
     const auto [at, fresh] = known.try_emplace(key_of(t.spec));
     if (fresh) at->second = forecast_of(t.spec, machine, ranks_per_node, closed_form);
     t.forecast = at->second;
-    t.forecast->trial_s = t.forecast->step_s * static_cast<double>(t.spec.train.steps);
-    t.forecast->rank_hours = t.forecast->trial_s * static_cast<double>(t.ranks()) / 3600;
-    if (machine.accelerator) t.forecast->cost = t.forecast->rank_hours * machine.accelerator->price_per_hour;
+    extend(*t.forecast, t, machine);
     // The same trials every time: a sweep that goes on must not choose others.
     const double dice = uniform(sweep.seed, std::stoull(t.id, nullptr, 16), 0);
     if (t.forecast->infeasible.empty() || dice < sweep.probe_infeasible)
@@ -81,10 +110,34 @@ void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine, in
   bar.update(done);
   bar.finish();
   matrix.trials = std::move(run);
-  if (matrix.trials.empty())
-    throw ConfigError(
-        sweep.file, "axes", "leave no trial that is predicted to run on " + machine.file,
-        matrix.skipped.empty() ? "change the axes" : "the first reason is: " + matrix.skipped.back().reason);
+  refuse_if_empty(matrix, sweep, machine);
+}
+
+void forecast(Matrix& matrix, const SweepSpec& sweep, const Machine& machine,
+              const EngineQuestion& question) {
+  std::vector<Trial> run;
+  std::unique_ptr<EngineOn> engine;  // what computes is said by a trial
+  for (Trial& t : matrix.trials) {
+    RunSpec spec = t.spec;
+    spec.run.device = "auto";  // the machine file's accelerators, whatever would train here
+    if (!engine) engine = std::make_unique<EngineOn>(spec, machine, question);
+    Forecast f;
+    try {
+      f = forecast_of(spec, *engine);
+    } catch (const ConfigError& e) {  // an axis or a policy that the engine has not
+      matrix.skipped.push_back({t.axes, e.what(), {}});
+      continue;
+    }
+    extend(f, t, machine);
+    if (f.infeasible.empty()) {
+      t.forecast = f;
+      run.push_back(std::move(t));
+    } else {
+      matrix.skipped.push_back({t.axes, f.infeasible, f});
+    }
+  }
+  matrix.trials = std::move(run);
+  refuse_if_empty(matrix, sweep, machine);
 }
 
 }  // namespace isobar

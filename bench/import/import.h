@@ -37,6 +37,9 @@ Imported import_published(const std::string& csv, const PublishedImport& options
 Imported import_kineto(const std::vector<std::string>& traces, const std::string& config,
                        const std::filesystem::path& out);
 
+/// Seconds of their steps alone, the slowest rank's, in order.
+std::vector<double> kineto_steps(const std::vector<std::string>& traces);
+
 struct CollectiveTime {
   std::string collective;  // all_reduce | all_gather | reduce_scatter | alltoall | broadcast
   int64_t ranks = 0, hosts = 0;

@@ -164,6 +164,16 @@ bool is_kineto(const std::string& text) {
   return text.find("\"traceEvents\"") != std::string::npos;
 }
 
+std::vector<double> kineto_steps(const std::vector<std::string>& traces) {
+  std::map<int64_t, double> steps;
+  for (const std::string& file : traces)
+    for (const auto& [number, seconds] : read_rank(file).steps)
+      steps[number] = std::max(steps[number], seconds);
+  std::vector<double> out;
+  for (const auto& [number, seconds] : steps) out.push_back(seconds);
+  return out;
+}
+
 Imported import_kineto(const std::vector<std::string>& traces, const std::string& config,
                        const std::filesystem::path& out) {
   RunRecord r;

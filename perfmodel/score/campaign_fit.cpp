@@ -20,6 +20,7 @@ using Eigen::VectorXd;
 constexpr double kFewErrors = 12;
 constexpr double kFew = 5;  // different runs, that the fit of everything else takes up
 constexpr size_t kScaleRows = 160, kProcessRows = 900;
+constexpr double kScale = 3;  // of lengths, in octaves, before any run has said otherwise
 constexpr double kRoot3 = 1.7320508075688772;
 
 /// Runs of one group deviate together. Before any run has said otherwise by as many misfits as `share`.
@@ -50,7 +51,7 @@ CampaignFit::CampaignFit(const Quantity& quantity, const Samples& training, cons
   features_.resize(static_cast<Eigen::Index>(rows_.size()), rows_[0]->features.size());
   for (size_t i = 0; i < rows_.size(); ++i)
     features_.row(static_cast<Eigen::Index>(i)) = rows_[i]->features.transpose();
-  scales_ = VectorXd::Constant(features_.cols(), 3.0);
+  scales_ = VectorXd::Constant(features_.cols(), kScale);
   for (const Level& l : kLevels) {
     auto& known = group_of_.emplace_back();
     auto& of_rows = groups_.emplace_back();
@@ -195,6 +196,29 @@ VectorXd CampaignFit::kernel(const Sample& s) const {
       if (groups_[l][i] == own->second) k[static_cast<Eigen::Index>(i)] += shared;
   }
   return k;
+}
+
+double CampaignFit::kernel(const Sample& a, const Sample& b) const {
+  Eigen::ArrayXd z = (a.features - b.features).array();
+  if (scales_.size() == z.size())
+    z /= scales_.array();
+  else
+    z /= kScale;
+  const double d = kRoot3 * std::sqrt(z.square().sum() + 1e-12);
+  double k = amplitude_ * amplitude_ * (1 + d) * std::exp(-d);
+  for (size_t l = 0; l < kLevels.size(); ++l)
+    if (a.values.at(kLevels[l].name) == b.values.at(kLevels[l].name)) k += levels_[l] * levels_[l];
+  return k;
+}
+
+double CampaignFit::covariance(const Sample& a, const Sample& b) const {
+  const VectorXd ja = gradient(quantity_, a, prices_), jb = gradient(quantity_, b, prices_);
+  const double before = ja.dot(belief_.covariance * jb) + offset2_ + kernel(a, b);
+  if (rows_.empty()) return before;
+  VectorXd ka = kernel(a) + spread_ * ja, kb = kernel(b) + spread_ * jb;
+  ka.array() += offset2_;
+  kb.array() += offset2_;
+  return before - ka.dot(inverse_ * kb);
 }
 
 /// The process given the training runs; runs that no neighbour agrees with are taken for noisier.

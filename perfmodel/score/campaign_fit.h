@@ -35,6 +35,8 @@ class CampaignFit {
   CampaignFit(const Quantity& quantity, const Samples& training, const PriceBelief& belief);
   Estimated predict(const Sample& s) const;
   const Eigen::VectorXd& log_prices() const { return prices_; }
+  /// Of the errors of two predictions, in logarithms: what they share cancels between them.
+  double covariance(const Sample& a, const Sample& b) const;
 
  private:
   void learn_scales();
@@ -43,7 +45,8 @@ class CampaignFit {
   void hold_out(const std::string& what, const std::set<std::string>& sources);
   /// What of it no training run had: "model", "gpus", ...
   std::vector<std::string> news_of(const Sample& s) const;
-  Eigen::VectorXd kernel(const Sample& s) const;                              // with every training run
+  Eigen::VectorXd kernel(const Sample& s) const;  // with every training run
+  double kernel(const Sample& a, const Sample& b) const;
   double width(const Sample& s, const std::vector<std::string>& news) const;  // sigmas of the 80 % interval
 
   const Quantity& quantity_;

@@ -71,7 +71,13 @@ Habits habits_of(const Section& s) {
           has("gradients"),
           s.has("sequence_parallel") && s.yes("sequence_parallel"),
           s.has("autocast") && s.yes("autocast"),
-          s.has("tensor_traffic") ? s.number("tensor_traffic", 0.25, 8) : 1};
+          s.has("tensor_traffic") ? s.number("tensor_traffic", 0.25, 8) : 1,
+          s.has("compiled") && s.yes("compiled"),
+          s.has("hopper_attention") && s.yes("hopper_attention"),
+          s.has("device_memory") && s.yes("device_memory"),
+          s.has("selective_operators") && s.yes("selective_operators"),
+          s.has("eager_loss") && s.yes("eager_loss"),
+          s.has("own_collectives") && s.yes("own_collectives")};
 }
 
 std::vector<ForeignEngine> engines_in(const std::string& folder) {
@@ -92,7 +98,8 @@ ForeignEngine load_engine(const std::string& path) {
   const json j = load_yaml(path);
   const Section s(j, path, "",
                   {"family", "campaigns", "tuned", "overlaps", "sequence_parallel", "autocast",
-                   "tensor_traffic", "axes", "provenance"});
+                   "tensor_traffic", "compiled", "hopper_attention", "device_memory", "selective_operators",
+                   "eager_loss", "own_collectives", "axes", "provenance"});
   ForeignEngine e;
   e.name = std::filesystem::path(path).stem().string();
   e.file = path;

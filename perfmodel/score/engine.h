@@ -19,6 +19,13 @@ struct Habits {
   bool sequence_parallel = false;  // with tensor parallelism, where a table does not say
   bool autocast = false;           // the residual stream stays in fp32
   double tensor_traffic = 1;       // bytes over those of one 2-byte reduction each way
+  bool compiled = false;           // pointwise work is compiled into few kernels, where a table does not say
+  bool hopper_attention = false;   // flash kernels of the chip's generation (cuDNN's), not FlashAttention-2
+  bool device_memory = false;      // memory is read of the driver: context and communicators besides
+  bool selective_operators =
+      false;                     // selective recomputation keeps every second product's result (torchtitan)
+  bool eager_loss = false;       // of logits in fp32 and their gradient lie in memory, not fused
+  bool own_collectives = false;  // written by hand: they copy operands, and end what is compiled
 };
 
 /// How tuned an engine's runs are: a latent of each campaign, from 0 (research code) to 1 (a submission to

@@ -1,5 +1,9 @@
 #include "perfmodel/score/engine_model.h"
 
+#include <Eigen/Cholesky>
+#include <cmath>
+#include <random>
+
 #include "perfmodel/machine/shipped.h"
 #include "perfmodel/score/referee.h"
 #include "perfmodel/score/splits.h"
@@ -60,6 +64,38 @@ void EngineModel::condition() {
 
 EngineAnswer EngineModel::predict(const PublishedRun& run) const {
   return {step_fit_->predict(sample_of(run)), memory_fit_->predict(memory_sample_of(run))};
+}
+
+EngineModel::Fastest EngineModel::fastest(const std::vector<PublishedRun>& runs) const {
+  constexpr int kDraws = 4000;
+  const auto n = static_cast<Eigen::Index>(runs.size());
+  std::vector<Sample> samples;
+  for (const PublishedRun& r : runs) samples.push_back(sample_of(r));
+  Eigen::MatrixXd covariance(n, n);
+  Eigen::VectorXd mean(n);
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const Sample& a = samples[static_cast<size_t>(i)];
+    mean[i] = std::log(step_fit_->predict(a).value);
+    for (Eigen::Index k = 0; k <= i; ++k)
+      covariance(i, k) = covariance(k, i) = step_fit_->covariance(a, samples[static_cast<size_t>(k)]);
+  }
+  covariance.diagonal().array() += 1e-9;
+  const Eigen::LDLT<Eigen::MatrixXd> ldlt(covariance);
+  const Eigen::MatrixXd root = ldlt.transpositionsP().transpose() * Eigen::MatrixXd(ldlt.matrixL()) *
+                               ldlt.vectorD().cwiseMax(0).cwiseSqrt().asDiagonal().toDenseMatrix();
+  Fastest out{std::vector<double>(runs.size()), 0};
+  std::mt19937 random(1);
+  std::normal_distribution<double> normal;
+  Eigen::VectorXd z(n);
+  for (int draw = 0; draw < kDraws; ++draw) {
+    for (Eigen::Index i = 0; i < n; ++i) z[i] = normal(random);
+    const Eigen::VectorXd log_s = mean + root * z;
+    Eigen::Index first = 0;
+    const double least = log_s.minCoeff(&first);
+    out.chances[static_cast<size_t>(first)] += 1.0 / kDraws;
+    out.loss += (1 - std::exp(least - log_s[0])) / kDraws;
+  }
+  return out;
 }
 
 std::vector<ScoredRow> EngineModel::left_out() const {

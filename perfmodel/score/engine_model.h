@@ -34,6 +34,13 @@ class EngineModel {
   void learn(std::vector<PublishedRun> own);
   const std::vector<PublishedRun>& own_runs() const { return runs_; }
   EngineAnswer predict(const PublishedRun& run) const;
+  /// Chances that each of these is the fastest, and the share of its throughput by which the first is
+  /// expected to fall short of the fastest: what is wrong for all of them cancels.
+  struct Fastest {
+    std::vector<double> chances;
+    double loss = 0;
+  };
+  Fastest fastest(const std::vector<PublishedRun>& runs) const;
   /// The step of each run that was learnt, predicted from the others but for its repetitions.
   std::vector<ScoredRow> left_out() const;
   /// Rows that were fitted to: of the engine's own campaigns, and of all others.

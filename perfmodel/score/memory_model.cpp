@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/base/nccl_resources.h"
 #include "perfmodel/score/campaign_fit.h"
 #include "perfmodel/score/step_model.h"
 
@@ -10,6 +11,7 @@ namespace isobar {
 namespace {
 
 constexpr double kGiB = 1073741824.0;
+constexpr double kContext = 0.5 * kGiB;  // of CUDA, with the kernels' code
 
 // In the order of MemoryPrice.
 constexpr std::array<PriceInfo, kMemoryPrices> kMemoryInfo{{
@@ -52,6 +54,12 @@ MemoryCounts count_memory(const PublishedRun& r) {
   const double gradient_shards = r.zero >= 2 ? r.dp * r.cp : 1, weight_shards = r.zero >= 3 ? r.dp * r.cp : 1;
   const double layer = layer_parameters(r) / r.tp;
   const double table = r.hidden * r.vocab / r.tp;
+  // Under autocast norms keep their fp32 inputs, and linears a 2-byte copy of what each of them reads: q, k,
+  // v and the first of the feed-forward part. Where collectives by hand end a compiled graph, norms' fp32
+  // results are kept too, and keys and values as they were gathered.
+  const bool by_hand = r.habits.own_collectives && r.tp * r.cp > 1;
+  const double stream = r.autocast ? (by_hand && r.habits.compiled ? 24 : 16) : llama ? 8 : 10;
+  const double gathered = r.habits.own_collectives ? r.cp : 1;
   for (int i = 0; i < 2; ++i) {
     StageMemory& s = out.stages[static_cast<size_t>(i)];
     const double stage = i == 0 ? 0 : r.pp - 1;
@@ -65,19 +73,38 @@ MemoryCounts count_memory(const PublishedRun& r) {
     s.weights = bytes * parameters / weight_shards;
     s.gradients = r.frozen_weights ? 0 : 4 * parameters / gradient_shards;
     s.optimizer = r.frozen_weights ? 0 : (bytes == 4 ? 8 : 12) * parameters / shards;
-    s.stream = T * r.hidden * (llama ? 8 : 10) * scale / spread;
-    s.attention = T * (2 * (q + 2 * kv) + 2 * q) * scale / r.tp;
+    s.stream = T * r.hidden * stream * scale / spread;
+    s.attention = T * (2 * (q + 2 * kv * gathered) + 2 * q) * scale / r.tp;
     const double f = r.experts > 0 ? r.top_k * r.expert_ffn : r.ffn;
     s.ffn = T * f * (llama ? 6 : 4) * scale / r.tp;
+    if (r.recompute == Recompute::selective && r.habits.selective_operators) {
+      // Kept are the block's input and, of its products in their order, every second one's result: of q, v,
+      // the first of the feed-forward part and its last (Llama), of qkv and the first (GPT); and attention's.
+      s.stream = T * r.hidden * (llama ? 4 : 2) * scale / spread;
+      s.attention = T * (llama ? 4 * q + 2 * kv : 4 * q + 4 * kv) * scale / r.tp;
+      s.ffn = T * f * 2 * scale / r.tp;
+    }
     if (r.attention == AttentionKernel::unfused || r.attention == AttentionKernel::fused_softmax) {
       s.scores = 5 * r.micro_batch * r.heads / r.tp * r.seq * r.seq / r.cp * scale;
       s.scores_again = r.recompute == Recompute::selective;
     }
+    if (r.autocast) {  // operand by operand, as autograd keeps them: nothing is left to prices
+      s.exact = s.stream + s.attention + s.ffn;
+      s.stream = s.attention = s.ffn = 0;
+    }
     s.kept_layers = std::max(1.0, layers - r.offloaded_layers) * in_flight(r, stage);
     s.recomputed = r.recomputed;
     s.checkpoint = full ? 2 * scale * T * r.hidden / spread : 0;
-    s.logits = i == 1 ? 4 * T * r.vocab / r.tp : 0;
+    // In 2 and 4 bytes, the loss's result and the gradient: three times what a fused loss has.
+    s.logits = i == 1 ? 4 * T * r.vocab / r.tp * (r.habits.eager_loss ? 3 : 1) : 0;
+    // A layer at work and the next one, in 2 bytes, and one's gradient in 2 and, to be reduced, in 4.
+    if (r.zero >= 3) s.gathered = 10 * layer;
     s.vocabulary = 2 * table;
+  }
+  if (r.habits.device_memory) {
+    int64_t groups = r.gpus > 1 ? 1 : 0;  // the world
+    for (const double n : {r.dp, r.tp, r.cp, r.pp}) groups += n > 1 ? 1 : 0;
+    out.outside = kContext + static_cast<double>(nccl_buffer_bytes(groups));
   }
   return out;
 }
@@ -86,11 +113,11 @@ double peak_bytes(const MemoryCounts& m, const MemoryPrices& price) {
   const auto p = [&](MemoryPrice x) { return price[static_cast<size_t>(x)]; };
   double peak = 0;
   for (const StageMemory& s : m.stages) {
-    const double persistent =
-        s.weights + s.gradients * p(MemoryPrice::gradients) + s.optimizer * p(MemoryPrice::optimizer);
+    const double persistent = s.weights + s.gradients * p(MemoryPrice::gradients) +
+                              s.optimizer * p(MemoryPrice::optimizer) + s.gathered;
     const double scores = s.scores * p(MemoryPrice::scores);
     const double dense = s.stream * p(MemoryPrice::stream) + s.attention * p(MemoryPrice::attention) +
-                         s.ffn * p(MemoryPrice::ffn);
+                         s.ffn * p(MemoryPrice::ffn) + s.exact;
     const double layer = dense + (s.scores_again ? 0 : scores);
     double activations = s.kept_layers * layer;
     double working = p(MemoryPrice::transient) * (dense + scores);
@@ -104,7 +131,7 @@ double peak_bytes(const MemoryCounts& m, const MemoryPrices& price) {
     peak = std::max(peak, persistent + (activations + top) * p(MemoryPrice::fragments) +
                               s.vocabulary * p(MemoryPrice::vocabulary));
   }
-  return peak + p(MemoryPrice::runtime);
+  return peak + p(MemoryPrice::runtime) + m.outside;
 }
 
 MemoryPrices spec_memory_prices() {

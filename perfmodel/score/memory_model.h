@@ -35,14 +35,17 @@ using MemoryPrices = std::array<double, kMemoryPrices>;
 struct StageMemory {  // bytes
   double weights = 0, gradients = 0, optimizer = 0;
   double stream = 0, attention = 0, ffn = 0, scores = 0;  // of one layer and micro-batch
+  double exact = 0;                                       // the same, where every operand is known
   double kept_layers = 0;                                 // layers times micro-batches in flight
   double checkpoint = 0;                                  // one layer input; 0: nothing is computed again
   double recomputed = 1;                                  // share of the layers that it is of
   bool scores_again = false;                              // selective recomputation: scores are not kept
   double logits = 0, vocabulary = 0;
+  double gathered = 0;  // ZeRO 3: whole layers
 };
 struct MemoryCounts {
   std::array<StageMemory, 2> stages;  // first, last
+  double outside = 0;                 // of the allocator, where the driver's reading counts
 };
 
 MemoryCounts count_memory(const PublishedRun& run);

@@ -16,10 +16,10 @@ constexpr const char* kMend = "write it anew: isobar fit RUNS.csv --machine M --
 
 }  // namespace
 
-OwnRuns read_own_runs(const std::string& csv, const std::string& engine, std::optional<double> tuned,
-                      const Machine& machine) {
+OwnRuns own_runs(std::string table, const std::string& file, const std::string& engine,
+                 std::optional<double> tuned, const Machine& machine) {
   if (engine != "unknown") engine_named(engine);  // or says which there are
-  return {engine, tuned, machine.name, csv, read_file(csv, most::table)};
+  return {engine, tuned, machine.name, file, std::move(table)};
 }
 
 void save_own_runs(const OwnRuns& own, const std::string& path) {

@@ -1,6 +1,6 @@
 // Somebody's own runs of an engine on a machine: what a few of them are worth is in README.md.
 //
-//   OwnRuns mine = read_own_runs("mine.csv", "nemo", {}, machine);
+//   OwnRuns mine = own_runs(read_file("mine.csv"), "mine.csv", "nemo", {}, machine);
 //   save_own_runs(mine, "mine-fit.json");              // the rows themselves; fitted when it is read again
 //   EngineModel model = ...; model.learn(runs_of(mine, machine, chip));
 //
@@ -22,8 +22,9 @@ struct OwnRuns {
   std::string file, table;      // the table's path, and its text
 };
 
-OwnRuns read_own_runs(const std::string& csv, const std::string& engine, std::optional<double> tuned,
-                      const Machine& machine);
+/// `table`: its text; `file`: where that came from, for messages.
+OwnRuns own_runs(std::string table, const std::string& file, const std::string& engine,
+                 std::optional<double> tuned, const Machine& machine);
 void save_own_runs(const OwnRuns& own, const std::string& path);
 /// Throws ConfigError where the file is none, or of another machine.
 OwnRuns load_own_runs(const std::string& path, const Machine& machine);

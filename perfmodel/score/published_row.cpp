@@ -149,6 +149,7 @@ void read_policy(const CsvRow& row, PublishedRun& r) {
   r.offloaded_layers = std::min(optional(row, "offloaded_layers", 0, 0), std::ceil(r.layers / r.pp));
   r.attention = attention_of(row, r);
   r.rms_kernel = said(row, "rms_kernel");
+  r.compiled = is_compiled(r, row.text("compiled").empty() ? r.habits.compiled : said(row, "compiled"));
   r.frozen_weights = said(row, "frozen_weights");
   if (said(row, "loader_bound")) throw Refused("the data loader is the bottleneck");
 }

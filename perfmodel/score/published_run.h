@@ -51,6 +51,7 @@ struct PublishedRun {
   double micro_batch = 0, global_batch = 0;
   bool sequence_parallel = false, rms_kernel = false, frozen_weights = false, balanced_embedding = false;
   bool autocast = false;          // AMP's: the residual stream stays in fp32, products cast what they read
+  bool compiled = false;          // pointwise work is compiled into few kernels
   bool block_scaled = false;      // mxfp8, nvfp4: a scale every 16 or 32 values
   bool short_end_stages = false;  // first and last stage hold one layer less
   AttentionKernel attention = AttentionKernel::flash2;
@@ -72,6 +73,11 @@ struct PublishedRun {
   /// Model, machine, GPUs and batch: inside such a group a planner chooses.
   std::string choice_group() const;
 };
+
+/// What comes of a compiler: collectives by hand end its graphs, and leave it little.
+inline bool is_compiled(const PublishedRun& r, bool asked) {
+  return asked && !(r.habits.own_collectives && r.tp * r.cp > 1);
+}
 
 /// A row that leaves inputs open (open_run.h): the runs that it may be of.
 struct OpenRun {

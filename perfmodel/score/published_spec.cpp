@@ -132,6 +132,7 @@ PublishedRun run_of(const RunSpec& s, const Machine& machine, const ChipSpec& ch
   r.vpp = static_cast<double>(s.layout.vpp);
   r.gpus = static_cast<double>(s.layout.world());
   r.node = machine.accelerator->host.ranks;
+  r.compiled = is_compiled(r, habits.compiled);
   r.zero = static_cast<double>(s.policy.zero);
   r.micro_batch = static_cast<double>(s.micro_batch());
   r.global_batch = static_cast<double>(s.train.global_batch);

@@ -14,11 +14,12 @@ namespace {
 constexpr std::array<PriceInfo, kPrices> kStepInfo{{
     {"gemm", 1.08, 0.15, 0.10, -0.10},      {"gemm.low", 1.2, 0.15, 0.10, -0.15},
     {"gemm.fp4", 1.6, 0.2, 0.15, -0.15},    {"gemm.width", 60, 0.8, 0.6, 0},
-    {"gemm.tokens", 200, 0.8, 0.8, 0},      {"attention", 2.0, 0.4, 0.3, -0.3},
-    {"attention.v1", 1.5, 0.3, 0.2, 0},     {"scores", 1.4, 0.3, 0.2, -0.2},
-    {"ragged_heads", 2.0, 0.5, 0.3, 0},     {"scores.torch", 1.15, 0.5, 0.4, -0.3},
-    {"scores.fused", 1.15, 0.5, 0.4, -0.2}, {"pointwise", 1.5, 0.4, 0.4, -0.8},
-    {"rms.saved", 0.7, 0.3, 0.2, 0},        {"launch", 600e-6, 0.8, 0.8, -1.5},
+    {"gemm.tokens", 200, 0.8, 0.8, 0},      {"attention", 1.7, 0.4, 0.3, -0.3},
+    {"attention.keys", 200, 0.5, 0.3, 0},   {"attention.v1", 1.5, 0.3, 0.2, 0},
+    {"scores", 1.4, 0.3, 0.2, -0.2},        {"ragged_heads", 2.0, 0.5, 0.3, 0},
+    {"scores.torch", 1.15, 0.5, 0.4, -0.3}, {"scores.fused", 1.15, 0.5, 0.4, -0.2},
+    {"pointwise", 1.5, 0.4, 0.4, -0.8},     {"rms.saved", 0.7, 0.3, 0.2, 0},
+    {"compiled", 0.65, 0.3, 0.2, 0},        {"launch", 600e-6, 0.8, 0.8, -1.5},
     {"launch.tp", 100e-6, 1.0, 1.5, -1.5},  {"tp.link", 1.5, 0.4, 0.3, -0.3},
     {"tp.nic", 1.6, 0.5, 0.5, -0.3},        {"tp.exposed", 0.35, 0.6, 0.5, -0.5},
     {"tp.latency", 30e-6, 0.8, 0.6, -0.6},  {"tp.hop", 50e-6, 0.8, 1.5, -0.6},
@@ -86,6 +87,15 @@ double layer_parameters(const PublishedRun& r) {
   return r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * ffn;
 }
 
+/// What flash kernels compute at, of the peak: those written for Ampere (FlashAttention-2: 200 of an A100's
+/// 312 TFLOP/s) reach on Hopper, whose products they do not use, half as large a share (335 of 989; Dao
+/// 2023).
+double flash_rate(const PublishedRun& r, Precision p) {
+  constexpr double kOldOnNew = 0.53;
+  const bool of_hopper = r.gpu->fp8 > 1.5 * r.gpu->half;
+  return r.gpu->peak(p) * (of_hopper && !r.habits.hopper_attention ? kOldOnNew : 1);
+}
+
 StepCounts count_step(const PublishedRun& r) {
   StepCounts c;
   const ChipSpec& g = *r.gpu;
@@ -97,8 +107,10 @@ StepCounts count_step(const PublishedRun& r) {
       r.hidden * (2 * q + 2 * kv) + matrices * r.hidden * ffn_active;     // that a token meets
   const double full = r.recompute == Recompute::full ? r.recomputed : 0;  // share of the layers
   const bool selective = r.recompute == Recompute::selective;
-  // Frozen weights need no weight gradients.
-  const double passes = (r.frozen_weights ? 2 : 3) + full;
+  // Frozen weights need no weight gradients. Where every second product's result is kept, those of the others
+  // are computed again, a good third of a block's, and all that is pointwise.
+  const bool operators = selective && r.habits.selective_operators;
+  const double passes = (r.frozen_weights ? 2 : 3) + (operators ? 0.37 : full);
   const double bytes = r.precision == Precision::fp32 || r.precision == Precision::tf32 ? 4 : 2;
   const Precision wide = std::min(r.precision, Precision::bf16);
 
@@ -120,8 +132,9 @@ StepCounts count_step(const PublishedRun& r) {
   const double score_passes = 1 + (flash ? 2.5 : 2) + (selective && !flash ? 1 : full);
   (flash ? c.attention_s : c.scores_s) = score_flops * score_passes /
                                          (r.attention == AttentionKernel::memory_efficient ? g.accurate_fp32()
-                                          : flash                                          ? g.peak(wide)
-                                                                                           : g.reached(wide));
+                                          : flash ? flash_rate(r, wide)
+                                                  : g.reached(wide));
+  c.keys = r.attended / r.cp * causal;
   c.ragged = std::fmod(r.head_dim, 8) != 0 ? 1 : 0;
   c.v1 = r.attention == AttentionKernel::flash1 ? 1 : 0;
   if (!flash) {
@@ -131,12 +144,16 @@ StepCounts count_step(const PublishedRun& r) {
         scores * (r.attention == AttentionKernel::unfused ? 8 : 5) / g.memory_rate;
   }
   const double spread = r.sequence_parallel ? r.tp : 1;
-  const double stream = r.autocast ? 2 * 14 : 14;  // fp32
-  c.pointwise_s = (stream * T * r.hidden / spread + 6 * T * q / r.tp +
+  // Under autocast it is fp32; a collective by hand copies its operand, and rows' products add their bias
+  // behind it.
+  const double copies = r.tp > 1 && r.habits.own_collectives ? 8 * r.habits.tensor_traffic * 2 / 3 : 0;
+  const double stream = r.autocast ? 2 * 14 : 14;
+  c.pointwise_s = ((stream + copies) * T * r.hidden / spread + 6 * T * q / r.tp +
                    (r.arch == Arch::llama ? 6 : 4) * T * ffn_active / r.tp) *
-                  bytes * (3 + full) / g.memory_rate;
+                  bytes * (operators ? 4 : 3 + full) / g.memory_rate;
   c.rms = r.rms_kernel ? 1 : 0;
-  c.launches = (3 + full) / 3.0;
+  c.compiled = r.compiled ? 1 : 0;
+  c.launches = (operators ? 4 : 3 + full) / 3.0;
   c.peers = r.pp > 1 ? r.tp - 1 : 0;
 
   if (r.tp > 1) {
@@ -175,7 +192,8 @@ StepCounts count_step(const PublishedRun& r) {
   const double together = std::max(1.0, std::min(r.dp * r.cp, domain_of(r) / r.tp));
   const double replicas = r.dp * r.cp;
   const auto ring = [&](double operand, double passes) {
-    return ring_seconds(r, operand * bytes, passes, replicas, together, c.dp_far);
+    // Autocast's parameters are fp32, and so are their gradients.
+    return ring_seconds(r, operand * (r.autocast ? 4 : bytes), passes, replicas, together, c.dp_far);
   };
   const bool fsdp = r.zero >= 3;
   if (replicas > 1 && !r.frozen_weights) {
@@ -197,7 +215,8 @@ StepCounts count_step(const PublishedRun& r) {
   }
   if (r.offloaded_layers > 0) {
     const StageMemory kept = count_memory(r).stages[0];
-    c.offload_s = r.offloaded_layers * 2 * (kept.stream + kept.attention + kept.ffn) / g.host_rate;
+    c.offload_s =
+        r.offloaded_layers * 2 * (kept.stream + kept.attention + kept.ffn + kept.exact) / g.host_rate;
   }
   if (r.pp > 1) {
     const bool far = r.gpus > domain_of(r);
@@ -232,10 +251,12 @@ double device_seconds(const StepCounts& c, const Prices& price) {
   const double gemm =
       p(Price::gemm) * (c.low > 0 ? p(Price::gemm_low) : 1) * (c.fp4 > 0 ? p(Price::gemm_fp4) : 1);
   return c.gemm_s * gemm * shape +
-         c.attention_s * p(Price::attention) * (c.v1 > 0 ? p(Price::attention_v1) : 1) +
+         c.attention_s * p(Price::attention) * (1 + p(Price::attention_keys) / c.keys) *
+             (c.v1 > 0 ? p(Price::attention_v1) : 1) +
          c.scores_s * p(Price::scores) * (c.ragged > 0 ? p(Price::ragged_heads) : 1) +
          c.torch_s * p(Price::scores_torch) + c.fused_s * p(Price::scores_fused) +
-         c.pointwise_s * p(Price::pointwise) * (c.rms > 0 ? p(Price::rms_saved) : 1);
+         c.pointwise_s * p(Price::pointwise) * (c.rms > 0 ? p(Price::rms_saved) : 1) *
+             (c.compiled > 0 ? p(Price::compiled) : 1);
 }
 
 double host_seconds(const StepCounts& c, const Prices& price) {

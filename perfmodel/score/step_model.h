@@ -18,20 +18,22 @@
 namespace isobar {
 
 enum class Price : int {
-  gemm,          // slowdown against the best large matrix product
-  gemm_low,      // further factor of fp8 and fp4 products
-  gemm_fp4,      // and of fp4 products on top
-  gemm_width,    // matrix width at which half of the efficiency is left
-  gemm_tokens,   // rows at which half of the efficiency is left
-  attention,     // 1/efficiency of flash-attention 2
-  attention_v1,  // further factor of flash-attention 1
-  scores,        // 1/efficiency of unfused products with the T x T scores
-  ragged_heads,  // further factor when the head dimension is no multiple of 8: no tensor cores
-  scores_torch,  // passes over the T x T scores, beyond the counted ones
-  scores_fused,  // the same with a fused softmax
-  pointwise,     // bytes actually moved over bytes counted
-  rms_saved,     // share of them that a fused RMS norm leaves
-  launch,        // host seconds a layer's forward and backward need to be launched
+  gemm,            // slowdown against the best large matrix product
+  gemm_low,        // further factor of fp8 and fp4 products
+  gemm_fp4,        // and of fp4 products on top
+  gemm_width,      // matrix width at which half of the efficiency is left
+  gemm_tokens,     // rows at which half of the efficiency is left
+  attention,       // 1/efficiency of flash-attention 2 over many keys
+  attention_keys,  // that a query meets at which half of it is left: tiles begin, end and are masked in part
+  attention_v1,    // further factor of flash-attention 1
+  scores,          // 1/efficiency of unfused products with the T x T scores
+  ragged_heads,    // further factor when the head dimension is no multiple of 8: no tensor cores
+  scores_torch,    // passes over the T x T scores, beyond the counted ones
+  scores_fused,    // the same with a fused softmax
+  pointwise,       // bytes actually moved over bytes counted
+  rms_saved,       // share of them that a fused RMS norm leaves
+  compiled,        // ... that a compiler leaves, which makes few kernels of many
+  launch,          // host seconds a layer's forward and backward need to be launched
   launch_tp,  // further host seconds a tensor-parallel peer, of engines whose pipelines wait for every call
   tp_link,
   tp_nic,      // 1/share of the rate
@@ -68,17 +70,18 @@ Prices spec_prices();
 
 /// Counts of one step of the busiest stage. Times are at spec-sheet rates.
 struct StepCounts {
-  double layers = 1;             // of the stage
-  double gemm_s = 0;             // a layer and micro-batch, all passes
-  double low = 0, fp4 = 0;       // 1: fp8 or fp4; fp4
-  double width = 1, tokens = 1;  // of the local products
-  double attention_s = 0;
-  double scores_s = 0;              // unfused attention, at the matrix peak
-  double v1 = 0;                    // 1: flash-attention 1
-  double ragged = 0;                // 1: head dimension no multiple of 8
-  double torch_s = 0, fused_s = 0;  // traffic of unfused scores
+  double layers = 1;                 // of the stage
+  double gemm_s = 0;                 // a layer and micro-batch, all passes
+  double low = 0, fp4 = 0;           // 1: fp8 or fp4; fp4
+  double width = 1, tokens = 1;      // of the local products
+  double attention_s = 0, keys = 1;  // keys that a query meets on the mean
+  double scores_s = 0;               // unfused attention, at the matrix peak
+  double v1 = 0;                     // 1: flash-attention 1
+  double ragged = 0;                 // 1: head dimension no multiple of 8
+  double torch_s = 0, fused_s = 0;   // traffic of unfused scores
   double pointwise_s = 0;
   double rms = 0;       // 1: fused RMS norm
+  double compiled = 0;  // 1: pointwise work is compiled
   double launches = 1;  // layer passes: forward + backward = 1
   double peers = 0;     // tensor-parallel peers inside a pipeline
   double tp_s = 0, tp_calls = 0, tp_hops = 0;

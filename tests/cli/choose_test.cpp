@@ -113,6 +113,26 @@ TEST_F(Choose, WhatIfsStandBesideTheMachineAsItIs) {
     EXPECT_NE(a.out.find(row), std::string::npos) << row << a.out;
 }
 
+// A training that is twice as long takes twice the days at the same rate; half the price costs half.
+TEST_F(Choose, WhatIfsOfTokensAndPricesChangeDaysAndBills) {
+  const Answer a =
+      isobar(kLlama + "--gpus 16 --machine dgx-h100 --tokens 10B --whatif tokens*2 --whatif price/2");
+  EXPECT_EQ(a.code, 0) << a.out;
+  for (const char* part :
+       {"days", "USD in all", "dgx-h100 with tokens*2 ", "dgx-h100 with tokens*2 with price/2"})
+    EXPECT_NE(a.out.find(part), std::string::npos) << part << a.out;
+  const Answer none = isobar(kLlama + "--gpus 16 --machine dgx-h100 --whatif tokens*2");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.out.find("--tokens"), std::string::npos) << none.out;
+  const json rows = data(kLlama + "--gpus 16 --machine dgx-h100 --machine dgx-a100 --tokens 10B");
+  ASSERT_EQ(rows.size(), 2u);
+  for (const json& r : rows) {
+    const double steps = std::ceil(1e10 / 8192 / 64);
+    EXPECT_GE(r.at("training_days").get<double>(), r.at("step_s").get<double>() * steps / 86400 * 0.999);
+    EXPECT_GT(r.at("training_price").get<double>(), 0);
+  }
+}
+
 TEST_F(Choose, TheFewestThatMakeADeadline) {
   const std::string words = kLlama + "--machine dgx-h100 --tokens 100B --deadline 10d ";
   const json all = data(words);

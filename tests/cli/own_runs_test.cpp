@@ -57,6 +57,40 @@ class OwnRunsCommand : public InDirectory {
       "--set train.global_batch=192 ";
 };
 
+// A log goes in as it is, and as the row that `import` makes of it: the same fit.
+TEST_F(OwnRunsCommand, LogsAreFittedAsTheirRowsAre) {
+  const std::string log = source_dir() + "/tests/fixtures/logs/megatron.log";
+  const std::string on = " --machine dgx-h100 --engine megatron --json -o ";
+  const Answer direct = isobar("fit " + log + on + "a.json");
+  ASSERT_EQ(direct.code, 0) << direct.out;
+  ASSERT_EQ(isobar("import " + log + " -o mine.csv").code, 0);
+  const Answer table = isobar("fit mine.csv" + on + "b.json");
+  ASSERT_EQ(table.code, 0) << table.out;
+  json a = json::parse(direct.out), b = json::parse(table.out);
+  EXPECT_EQ(a.at("runs"), 1);
+  EXPECT_EQ(a.at("without"), b.at("without"));
+  EXPECT_LT(a.at("without").at("mape"), 60);
+  const std::string asked =
+      "predict configs/models/llama3-70b.yaml --machine dgx-h100 --json --set layout.dp=4 --set layout.tp=4 "
+      "--set layout.pp=4 --set layout.vpp=5 --set policy.schedule=interleaved --set policy.micro_batch=1 "
+      "--set train.global_batch=128 --set policy.amp=bf16 --set policy.sequence_parallel=true "
+      "--set policy.zero=1 --set policy.recompute=selective --fit ";
+  const Answer answer = isobar(asked + "a.json");
+  ASSERT_EQ(answer.code, 0) << answer.out;
+  EXPECT_NEAR(json::parse(answer.out).at("step_s").get<double>(), 15.29, 0.2 * 15.29);
+  EXPECT_EQ(answer.out, isobar(asked + "b.json").out);
+  // What it cannot know it asks for, and a table takes no configuration.
+  const std::string nemo = source_dir() + "/tests/fixtures/logs/nemo2.log";
+  const Answer missing = isobar("fit " + nemo + " --machine dgx-h100 --engine nemo -o c.json");
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_NE(missing.out.find("--config"), std::string::npos) << missing.out;
+  EXPECT_EQ(isobar("fit mine.csv --config x.yaml" + on + "c.json").code, 2);
+  write_atomically(dir_ / "notes.txt", "nothing of the kind");
+  const Answer other = isobar("import notes.txt");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.out.find("notes.txt"), std::string::npos) << other.out;
+}
+
 TEST_F(OwnRunsCommand, FromTheTableToTheAnswer) {
   constexpr double kMeasured = 5.9553;  // of the paper's 1F1B run with 192 samples
   write_atomically(dir_ / "mine.csv", rows_without("192"));

@@ -285,6 +285,33 @@ TEST(PredictCommand, RefusesWhatAnEngineHasNot) {
   refused({kMachines + "example-2core.yaml", "--engine", "nemo"}, "--engine", "example-2core.yaml");
 }
 
+// A dry run's forecasts are what predict says of each trial; what the engine has not is skipped with its
+// reason.
+TEST(SweepCommand, ForecastsAnotherEnginesRuns) {
+  const Words common = {"--machine", "dgx-h100", "--engine", "nemo", "--json"};
+  const Ended e = run(Words{"sweep", kModels + "llama3-8b.yaml", "gpus=16", "tp=2,4", "zero=1,3",
+                            "train.global_batch=32", "policy.amp=bf16", "policy.micro_batch=1", "--dry-run"} +
+                      common);
+  ASSERT_EQ(e.code, 0) << e.text;
+  const json j = json::parse(e.text);
+  ASSERT_EQ(j.at("trials").size(), 2u) << e.text;
+  EXPECT_EQ(j.at("skipped").size(), 2u) << e.text;
+  EXPECT_NE(e.text.find("has no ZeRO stage 3"), std::string::npos) << e.text;
+  for (const json& trial : j.at("trials")) {
+    const std::string tp = trial.at("axes").at("layout.tp").dump();
+    const Ended p =
+        run(Words{"predict", kModels + "llama3-8b.yaml", "--set", "layout.tp=" + tp, "--set",
+                  "layout.dp=" + std::to_string(16 / std::stoi(tp)), "--set", "policy.zero=1", "--set",
+                  "train.global_batch=32", "--set", "policy.amp=bf16", "--set", "policy.micro_batch=1"} +
+            common);
+    ASSERT_EQ(p.code, 0) << p.text;
+    EXPECT_DOUBLE_EQ(trial.at("forecast").at("step_s").get<double>(),
+                     json::parse(p.text).at("step_s").get<double>());
+  }
+  EXPECT_EQ(run({"sweep", kModels + "llama3-8b.yaml", "gpus=16", "--dry-run", "--engine", "nemo"}).code, 2);
+  EXPECT_EQ(run(Words{"sweep", kModels + "llama3-8b.yaml", "gpus=16", "--results", "r"} + common).code, 2);
+}
+
 TEST(ScoreCommand, LeavesWholeCampaignsOut) {
   const std::string tables = source_dir() + "/configs/published/";
   const Ended e = run({"score", tables + "mlperf_gpt3.csv", "--leave-out", "campaign", "--json"});

@@ -119,7 +119,8 @@ TEST(OwnRuns, TheFileHoldsTheRowsAndItsMachine) {
       "arch,layers,hidden,heads,seq_len,gpus,tp,pp,micro_batch,global_batch,step_time_s\n";
   const auto keep = [&](const std::string& rows) {
     write_atomically(folder / "mine.csv", head + rows);
-    save_own_runs(read_own_runs(folder / "mine.csv", "megatron", 0.5, m), folder / "fit.json");
+    save_own_runs(own_runs(read_file(folder / "mine.csv"), "mine.csv", "megatron", 0.5, m),
+                  folder / "fit.json");
     return load_own_runs(folder / "fit.json", m);
   };
   const OwnRuns own = keep("gpt,30,4096,32,1024,8,1,2,3,96,3.5\n");

@@ -1,0 +1,149 @@
+// What Megatron-LM prints: its arguments, one "iteration" line every --log-interval steps, and memory by
+// rank.
+#include <algorithm>
+#include <cmath>
+
+#include "bench/import/log_text.h"
+#include "bench/import/training_log.h"
+#include "model/base/error.h"
+
+namespace isobar {
+namespace {
+
+constexpr double kMiBInGiB = 1024;
+
+/// Lines like "  tensor_model_parallel_size ...... 4" between the marks.
+class Arguments {
+ public:
+  explicit Arguments(const std::vector<std::string>& lines, const std::string& file) {
+    bool inside = false;
+    for (const std::string& line : lines) {
+      if (line.find("end of arguments ---") != std::string::npos) {
+        inside = false;
+      } else if (line.find(" arguments ---") != std::string::npos) {
+        if (!values_.empty())
+          throw ConfigError(file, "arguments", "are printed twice: the log holds several runs",
+                            "give each run's part as a file of its own");
+        inside = true;
+      } else if (inside) {
+        take(line);
+      }
+    }
+  }
+  bool empty() const { return values_.empty(); }
+  /// "" where it is not there, or None.
+  std::string text(const std::string& name) const {
+    const auto at = values_.find(name);
+    return at == values_.end() || at->second == "None" ? "" : at->second;
+  }
+  bool yes(const std::string& name) const { return text(name) == "True"; }
+  double number(const std::string& name, double otherwise) const {
+    const std::string t = text(name);
+    char* end = nullptr;
+    const double v = std::strtod(t.c_str(), &end);
+    return t.empty() || *end != 0 ? otherwise : v;
+  }
+
+ private:
+  void take(const std::string& line) {
+    const size_t dots = line.find(" ...");
+    if (dots == std::string::npos) return;
+    const size_t begin = line.find_last_of(" \t", dots - 1);
+    const size_t end = line.find_first_not_of(". ", dots);
+    values_[line.substr(begin + 1, dots - begin - 1)] = end == std::string::npos ? "" : line.substr(end);
+  }
+  std::map<std::string, std::string> values_;
+};
+
+std::string precision_of(const Arguments& a) {
+  if (!a.text("fp4").empty() && a.text("fp4") != "False") return "nvfp4";
+  if (!a.text("fp8").empty() && a.text("fp8") != "False") return "fp8";
+  return a.yes("bf16") ? "bf16" : a.yes("fp16") ? "fp16" : "fp32";
+}
+
+std::string zero_of(const Arguments& a) {
+  if (a.yes("use_torch_fsdp2")) return "3";
+  if (a.yes("use_megatron_fsdp") || a.yes("use_custom_fsdp")) {
+    const std::string s = a.text("data_parallel_sharding_strategy");
+    return s == "optim_grads_params" ? "3" : s == "optim_grads" ? "2" : s == "optim" ? "1" : "0";
+  }
+  return a.yes("use_distributed_optimizer") ? "1" : "0";
+}
+
+/// Transformer Engine takes flash kernels unless it is told otherwise; Megatron's own layers fuse the
+/// softmax.
+std::string attention_of(const Arguments& a) {
+  const std::string backend = a.text("attention_backend");
+  if (backend.find("unfused") != std::string::npos) return "fused";
+  if (a.yes("use_flash_attn") || backend.find("flash") != std::string::npos) return "flash2";
+  return a.text("transformer_impl") == "transformer_engine" ? "flash2" : "fused";
+}
+
+void read_arguments(const Arguments& a, LoggedRun& r) {
+  const auto count = [&](const char* column, const char* name, double otherwise = 0) {
+    if (const double v = a.number(name, otherwise); v > 0) r.set(column, v);
+  };
+  const bool experts = a.number("num_experts", 0) > 0;
+  r.set("arch", experts ? "moe" : a.yes("swiglu") ? "llama" : "gpt");
+  count("layers", "num_layers");
+  count("hidden", "hidden_size");
+  count("ffn_hidden", "ffn_hidden_size");
+  count("heads", "num_attention_heads");
+  count("head_dim", "kv_channels");
+  if (a.yes("group_query_attention")) count("kv_heads", "num_query_groups");
+  count("vocab", "padded_vocab_size");
+  count("seq_len", "seq_length");
+  count("gpus", "world_size");
+  count("tp", "tensor_model_parallel_size");
+  count("cp", "context_parallel_size", 1);
+  count("pp", "pipeline_model_parallel_size");
+  count("vpp", "virtual_pipeline_model_parallel_size", 1);
+  count("micro_batch", "micro_batch_size");
+  count("global_batch", "global_batch_size");
+  if (experts) {
+    count("ep", "expert_model_parallel_size", 1);
+    count("experts", "num_experts");
+    count("top_k", "moe_router_topk");
+    count("expert_ffn", "moe_ffn_hidden_size");
+  }
+  r.set("schedule", a.number("virtual_pipeline_model_parallel_size", 1) > 1 ? "interleaved-1F1B" : "1F1B");
+  r.set("sequence_parallel", a.yes("sequence_parallel") ? "y" : "n");
+  r.set("zero_stage", zero_of(a));
+  r.set("precision", precision_of(a));
+  r.set("attention_kernel", attention_of(a));
+  const std::string recompute = a.text("recompute_granularity");
+  r.set("recompute", recompute.empty() ? "none" : recompute);
+  if (recompute == "full" && a.text("recompute_method") == "block")
+    count("recomputed_layers", "recompute_num_layers");
+}
+
+}  // namespace
+
+void read_megatron_log(const std::string& text, LoggedRun& r) {
+  const std::vector<std::string> lines = log_lines(text);
+  const Arguments arguments(lines, r.file);
+  if (!arguments.empty()) read_arguments(arguments, r);
+  const double batch = arguments.number("global_batch_size", 0);
+  double memory = 0, last = 0;
+  for (const std::string& line : lines) {
+    // "> padded vocab (size: 50257) with 431 dummy tokens (new size: 50688)"
+    if (line.find("padded vocab") != std::string::npos)
+      if (const auto v = number_after(line, "new size:")) r.set("vocab", *v);
+    if (const auto m = number_after(line, "max reserved:")) memory = std::max(memory, *m);
+    const auto ms = number_after(line, "elapsed time per iteration (ms):");
+    if (!ms) continue;
+    const auto own = number_after(line, "global batch size:");
+    if (own) last = *own;
+    // Batches that grow at a training's begin are no steps of the batch that the arguments name.
+    if (own && batch > 0 && *own != batch) continue;
+    r.steps.push_back(1e-3 * *ms);
+  }
+  if (r.steps.empty() && last > 0)
+    throw ConfigError(r.file, "global batch size",
+                      "of no iteration is that of the arguments, " + std::to_string(std::llround(batch)),
+                      "take a log that reaches the full batch");
+  if (batch == 0 && last > 0) r.set("global_batch", last);
+  if (memory > 0) r.set("memory_gb", memory / kMiBInGiB);
+}
+
+}  // namespace isobar

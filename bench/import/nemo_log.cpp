@@ -1,0 +1,121 @@
+// What NeMo prints: the timing of steps (in lines of its own since NeMo 2, in a progress bar before), groups
+// of ranks, and before NeMo 2 the experiment's configuration. NeMo 2's says nothing of the net.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "bench/import/log_text.h"
+#include "bench/import/training_log.h"
+#include "model/base/yaml.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+
+/// Ranks of a group like "[0, 1, 2, 3]".
+double size_of_group(const std::string& text) {
+  const size_t begin = text.find('['), end = text.find(']');
+  if (begin == std::string::npos || end == std::string::npos || end < begin) return 0;
+  return 1 + static_cast<double>(std::count(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                                            text.begin() + static_cast<std::ptrdiff_t>(end), ','));
+}
+
+void read_groups(const std::string& line, LoggedRun& r) {
+  const auto take = [&](const char* column, const char* words) {
+    if (const auto rest = text_after(line, words))
+      if (const double n = size_of_group(*rest); n > 0) r.set(column, n);
+  };
+  take("dp", "has data parallel group:");
+  take("dp", "has data parallel group :");
+  take("tp", "has tensor model parallel group:");
+  take("cp", "has context parallel group:");
+  take("pp", "has pipeline model parallel group:");
+  if (line.find("distributed processes registered") != std::string::npos)
+    if (const auto n = number_after(line, "Starting with")) r.set("gpus", *n);
+}
+
+/// The YAML between "Experiment configuration" and the next line of the log.
+json experiment_in(const std::vector<std::string>& lines, const std::string& file) {
+  std::string yaml;
+  bool inside = false;
+  for (const std::string& line : lines) {
+    if (line.find("Experiment configuration") != std::string::npos) {
+      inside = true;
+    } else if (inside) {
+      const bool log = line.find("[NeMo ") != std::string::npos;
+      if (log && !yaml.empty()) break;
+      if (!log) yaml += line + "\n";
+    }
+  }
+  return yaml.empty() ? json() : parse_yaml(yaml, file);
+}
+
+void read_experiment(const json& j, LoggedRun& r) {
+  if (!j.is_object() || !j.contains("model") || !j["model"].is_object()) return;
+  const json& m = j["model"];
+  const auto count = [&](const char* column, const char* key) {
+    if (m.contains(key) && m[key].is_number()) r.set(column, m[key].get<double>());
+  };
+  const auto word = [](const json& from, const char* key) {
+    return from.is_object() && from.contains(key) && from[key].is_string() ? from[key].get<std::string>()
+                                                                           : std::string();
+  };
+  r.set("arch", word(m, "activation").find("swiglu") != std::string::npos ? "llama" : "gpt");
+  for (const auto& [column, key] : {std::pair{"layers", "num_layers"},
+                                    {"hidden", "hidden_size"},
+                                    {"ffn_hidden", "ffn_hidden_size"},
+                                    {"heads", "num_attention_heads"},
+                                    {"kv_heads", "num_query_groups"},
+                                    {"head_dim", "kv_channels"},
+                                    {"seq_len", "encoder_seq_length"},
+                                    {"tp", "tensor_model_parallel_size"},
+                                    {"cp", "context_parallel_size"},
+                                    {"pp", "pipeline_model_parallel_size"},
+                                    {"vpp", "virtual_pipeline_model_parallel_size"},
+                                    {"micro_batch", "micro_batch_size"},
+                                    {"global_batch", "global_batch_size"}})
+    count(column, key);
+  const auto yes = [&](const char* key) {
+    return m.contains(key) && m[key].is_boolean() && m[key].get<bool>();
+  };
+  r.set("sequence_parallel", yes("sequence_parallel") ? "y" : "n");
+  r.set("precision", yes("fp8") ? "fp8" : "bf16");
+  if (j.contains("trainer") && !yes("fp8")) {
+    const json& p = j["trainer"].is_object() ? j["trainer"].value("precision", json()) : json();
+    if (p.is_string() && p.get<std::string>().starts_with("16")) r.set("precision", "fp16");
+    if (p == 16) r.set("precision", "fp16");
+    if (p == 32) r.set("precision", "fp32");
+  }
+  const std::string recompute = word(m, "activations_checkpoint_granularity");
+  r.set("recompute", recompute.empty() ? "none" : recompute);
+  if (recompute == "full" && word(m, "activations_checkpoint_method") == "block")
+    count("recomputed_layers", "activations_checkpoint_num_layers");
+  const std::string optimizer = m.contains("optim") ? word(m["optim"], "name") : "";
+  r.set("zero_stage", optimizer.find("distributed") != std::string::npos ? "1" : "0");
+  r.set("attention_kernel", yes("use_flash_attention") || yes("transformer_engine") ? "flash2" : "fused");
+  if (r.cells["vpp"].empty()) r.set("vpp", 1);
+  r.set("schedule", r.cells["vpp"] != "1" ? "interleaved-1F1B" : "1F1B");
+}
+
+}  // namespace
+
+void read_nemo_log(const std::string& text, LoggedRun& r) {
+  const std::vector<std::string> lines = log_lines(text);
+  read_experiment(experiment_in(lines, r.file), r);
+  std::set<double> seen;  // a progress bar is drawn again within a step
+  for (const std::string& line : lines) {
+    read_groups(line, r);
+    auto s = number_after(line, "train_step_timing in s:");
+    if (!s) s = number_after(line, "train_step_timing in s=");
+    if (!s || !(*s > 0)) continue;
+    auto step = number_after(line, "global_step:");
+    if (!step) step = number_after(line, "global_step=");
+    if (step && !seen.insert(*step).second) continue;
+    if (const auto batch = number_after(line, "global_batch_size:")) r.set("global_batch", *batch);
+    r.steps.push_back(*s);
+  }
+}
+
+}  // namespace isobar

@@ -1,0 +1,137 @@
+// What torchtitan prints: the model's arguments, the device mesh, what was applied to the model, and a line
+// every metrics.log_freq steps with memory and tokens per second of a GPU.
+#include <algorithm>
+#include <cmath>
+
+#include "bench/import/log_text.h"
+#include "bench/import/training_log.h"
+#include "model/base/error.h"
+
+namespace isobar {
+namespace {
+
+bool has(const std::string& line, const char* words) {
+  return line.find(words) != std::string::npos;
+}
+
+/// Of ModelArgs(dim=4096, n_layers=32, …); none: it is not there, or None.
+std::optional<double> argument(const std::string& line, const std::string& name) {
+  for (const char* before : {"(", " "})
+    if (const auto v = number_after(line, before + name + "=")) return v;
+  return std::nullopt;
+}
+
+/// The width of the feed-forward part, as its Llama computes it.
+double ffn_of(double dim, double multiplier, double multiple) {
+  double f = std::floor(2 * 4 * dim / 3);
+  if (multiplier > 0) f = std::floor(multiplier * f);
+  return std::ceil(f / multiple) * multiple;
+}
+
+void read_model(const std::string& line, LoggedRun& r) {
+  const auto dim = argument(line, "dim");
+  if (!dim) return;
+  r.set("arch", "llama");
+  r.set("hidden", *dim);
+  const auto take = [&](const char* column, const char* name) {
+    if (const auto v = argument(line, name)) r.set(column, *v);
+  };
+  take("layers", "n_layers");
+  take("heads", "n_heads");
+  take("kv_heads", "n_kv_heads");
+  take("vocab", "vocab_size");
+  take("seq_len", "max_seq_len");
+  if (const auto multiple = argument(line, "multiple_of"); multiple && *multiple > 0)
+    r.set("ffn_hidden", ffn_of(*dim, argument(line, "ffn_dim_multiplier").value_or(0), *multiple));
+}
+
+/// "Building 2-D device mesh with ['dp_shard', 'tp'], [4, 2]", or "… parallelism: pp=1, dp_replicate=1, …"
+std::map<std::string, double> mesh_of(const std::string& line) {
+  std::map<std::string, double> out;
+  if (const auto named = text_after(line, "parallelism:")) {
+    for (const char* axis : {"pp", "dp_replicate", "dp_shard", "cp", "tp", "ep"})
+      if (const auto v = number_after(" " + *named, std::string(" ") + axis + "=")) out[axis] = *v;
+    return out;
+  }
+  const size_t sizes = line.rfind('[');
+  if (sizes == std::string::npos) return out;
+  size_t at = sizes + 1, name = line.find('\'');
+  while (name != std::string::npos && name < sizes) {
+    const size_t end = line.find('\'', name + 1);
+    if (end == std::string::npos) break;
+    char* rest = nullptr;
+    const double n = std::strtod(line.c_str() + at, &rest);
+    out[line.substr(name + 1, end - name - 1)] = n;
+    at = static_cast<size_t>(rest - line.c_str()) + 1;
+    if (at > line.size()) break;
+    name = line.find('\'', end + 1);
+  }
+  return out;
+}
+
+/// The world has every axis of the mesh; a world of one has none.
+void read_mesh(const std::map<std::string, double>& mesh, LoggedRun& r, double& replicas) {
+  const auto of = [&](const char* axis) {
+    const auto at = mesh.find(axis);
+    return at == mesh.end() ? 1.0 : std::max(at->second, 1.0);
+  };
+  replicas = of("dp") * of("dp_replicate") * of("dp_shard");
+  r.set("dp", replicas);
+  r.set("tp", of("tp"));
+  r.set("cp", of("cp"));
+  r.set("pp", of("pp"));
+  r.set("gpus", replicas * of("tp") * of("cp") * of("pp"));
+  r.set("sequence_parallel", of("tp") > 1 ? "y" : "n");
+}
+
+}  // namespace
+
+void read_torchtitan_log(const std::string& text, LoggedRun& r) {
+  double memory = 0, replicas = 1, local = 0;
+  std::vector<double> rates;  // tokens a second of a GPU
+  read_mesh({}, r, replicas);
+  r.set("precision", "bf16");
+  r.set("recompute", "none");
+  r.set("schedule", "1F1B");
+  r.set("zero_stage", 0);
+  for (const std::string& line : log_lines(text)) {
+    if (has(line, "Args(")) read_model(line, r);
+    if (has(line, "device mesh with")) read_mesh(mesh_of(line), r, replicas);
+    if (has(line, "Applied FSDP") || has(line, "Applied HSDP")) r.set("zero_stage", 3);
+    if (has(line, "activation checkpointing to the model"))
+      r.set("recompute", has(line, "elective") ? "selective" : "full");
+    if (has(line, "Float8Linear") || has(line, "Float8 training active")) r.set("precision", "fp8");
+    if (const auto v = number_after(line, "local batch size")) {
+      local = *v;
+      if (const auto all = number_after(line, "global batch size")) r.set("global_batch", *all);
+      if (const auto s = number_after(line, "sequence length")) r.set("seq_len", *s);
+    }
+    if (has(line, "Using pipeline schedule")) {
+      const std::string name = *text_after(line, "Using pipeline schedule");
+      const double micro_batches = number_after(line, " with").value_or(0);
+      const double stages = number_after(line, " and").value_or(0);
+      if (!name.starts_with("1F1B") && !name.starts_with("Interleaved1F1B"))
+        throw ConfigError(r.file, "pipeline schedule", "is '" + name.substr(0, name.find(' ')) + "'",
+                          "give a run of 1F1B or Interleaved1F1B: no other is priced");
+      if (micro_batches > 0) local /= micro_batches;
+      if (name.starts_with("Interleaved") && stages > 0) {
+        r.set("schedule", "interleaved-1F1B");
+        r.set("vpp", stages / std::max(1.0, std::atof(r.cells["pp"].c_str())));
+      }
+    }
+    const auto rate = number_after(line, "tps:");
+    if (!rate || !has(line, "step:") || !(*rate > 0)) continue;
+    rates.push_back(*rate);
+    if (const auto m = number_after(line, "memory:")) memory = std::max(memory, *m);
+  }
+  if (local > 0) r.set("micro_batch", local);
+  if (memory > 0) r.set("memory_gb", memory);
+  // Until the batch is known the rates are no times: training_log.cpp asks for what is missing.
+  const double batch = std::atof(r.cells["global_batch"].c_str()),
+               seq = std::atof(r.cells["seq_len"].c_str());
+  const double gpus = std::atof(r.cells["gpus"].c_str());
+  for (const double rate : rates)
+    if (batch > 0 && seq > 0) r.steps.push_back(batch * seq / (rate * gpus));
+}
+
+}  // namespace isobar

@@ -1,0 +1,197 @@
+#include "bench/import/training_log.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "bench/import/import.h"
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "perfmodel/fitting/statistics.h"
+
+namespace isobar {
+namespace {
+
+// In the order in which the table has them.
+constexpr std::array<const char*, 34> kColumns{"row_id",       "source",
+                                               "framework",    "model_name",
+                                               "arch",         "layers",
+                                               "hidden",       "ffn_hidden",
+                                               "heads",        "kv_heads",
+                                               "head_dim",     "vocab",
+                                               "seq_len",      "experts",
+                                               "top_k",        "expert_ffn",
+                                               "gpus",         "dp",
+                                               "tp",           "cp",
+                                               "pp",           "vpp",
+                                               "ep",           "sequence_parallel",
+                                               "zero_stage",   "micro_batch",
+                                               "global_batch", "precision",
+                                               "recompute",    "recomputed_layers",
+                                               "schedule",     "attention_kernel",
+                                               "step_time_s",  "memory_gb"};
+
+constexpr std::array<const char*, 9> kNeeded{"arch", "layers", "hidden",      "heads",       "seq_len",
+                                             "gpus", "tp",     "micro_batch", "global_batch"};
+
+std::string number_cell(double v) {
+  char s[32];
+  std::snprintf(s, sizeof s, "%.10g", v);
+  return s;
+}
+
+/// What the log does not say the configuration does; where both say it, they agree.
+void add_config(LoggedRun& r, const std::string& config) {
+  const RunSpec spec = load_run_spec(config);
+  validate(spec);
+  for (const auto& [column, cell] : cells_of(spec)) {
+    const auto [at, is_new] = r.cells.try_emplace(column, cell);
+    if (is_new || at->second == cell) continue;
+    // How attention is computed and what is sharded is the engine's, whose names are not ours; padded
+    // vocabularies are the layout's.
+    if (column == "attention_kernel" || column == "schedule" || column == "vocab") continue;
+    throw ConfigError(r.file, column, "is " + at->second + " by the log and " + cell + " by " + config,
+                      "give the configuration of this run");
+  }
+}
+
+std::string quoted(const std::string& cell) {
+  if (cell.find_first_of(",\"\n") == std::string::npos) return cell;
+  std::string out = "\"";
+  for (const char c : cell) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+}  // namespace
+
+double LoggedRun::seconds() const {
+  return quantile(steps, 0.5);
+}
+void LoggedRun::set(const std::string& column, double value) {
+  cells[column] = number_cell(value);
+}
+void LoggedRun::set(const std::string& column, const std::string& value) {
+  cells[column] = value;
+}
+
+const char* name_of(LogKind kind) {
+  switch (kind) {
+    case LogKind::megatron:
+      return "Megatron-LM";
+    case LogKind::nemo:
+      return "NeMo";
+    case LogKind::torchtitan:
+      return "torchtitan";
+    case LogKind::mlperf:
+      return "MLPerf";
+    case LogKind::kineto:
+      break;
+  }
+  return "PyTorch";
+}
+
+std::optional<LogKind> log_kind(const std::string& text) {
+  const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
+  if (is_kineto(text)) return LogKind::kineto;
+  if (has("elapsed time per iteration (ms):")) return LogKind::megatron;
+  if (has("train_step_timing in s")) return LogKind::nemo;
+  if (has(":::MLLOG")) return LogKind::mlperf;
+  if (has("tps:") && has("step:")) return LogKind::torchtitan;
+  return std::nullopt;
+}
+
+std::map<std::string, std::string> cells_of(const RunSpec& s) {
+  std::map<std::string, std::string> c;
+  const auto count = [&](const char* column, int64_t v) { c[column] = std::to_string(v); };
+  const WordsSpec* words = s.net.words();
+  if (!words && s.net.kind() != "vit")
+    throw ConfigError(s.file, "net.kind", "'" + s.net.kind() + "' is no net of other engines' that is priced",
+                      "give a vit, gpt or llama");
+  c["arch"] = s.net.kind();
+  count("layers", s.net.blocks());
+  count("hidden", s.net.width());
+  count("ffn_hidden", words ? words->hidden() : s.net.vit().hidden());
+  count("heads", s.net.heads());
+  count("kv_heads", words ? words->kv_heads() : s.net.heads());
+  if (words) count("vocab", words->vocab_size);
+  count("seq_len", s.net.tokens());
+  count("gpus", s.layout.world());
+  count("dp", s.layout.dp);
+  count("tp", s.layout.tp);
+  count("cp", s.layout.cp);
+  count("pp", s.layout.pp);
+  count("vpp", s.layout.vpp);
+  c["sequence_parallel"] = s.policy.sequence_parallel && s.layout.tp > 1 ? "y" : "n";
+  count("zero_stage", s.policy.zero);
+  count("micro_batch", s.micro_batch());
+  count("global_batch", s.train.global_batch);
+  c["precision"] = s.policy.amp == "none" ? "fp32" : s.policy.amp;
+  c["recompute"] = s.policy.recompute;
+  if (s.policy.recompute == "full" && s.policy.recompute_method == "block")
+    count("recomputed_layers", s.policy.recompute_num_layers);
+  c["schedule"] = s.policy.schedule == "zb-h1" ? "ZB-H1" : s.layout.vpp > 1 ? "interleaved-1F1B" : "1F1B";
+  c["attention_kernel"] = s.policy.attention == "flash" ? "sdpa" : "fused";
+  return c;
+}
+
+LoggedRun read_training_log(const std::vector<std::string>& files, const std::string& config) {
+  LoggedRun r;
+  r.file = files.front();
+  const std::string text = read_file(r.file);
+  const std::optional<LogKind> kind = log_kind(text);
+  if (!kind)
+    throw ConfigError(r.file, "",
+                      "is no log of Megatron-LM, NeMo, torchtitan or MLPerf, and no PyTorch trace",
+                      "give one with its steps' times in it, or a table in the columns of configs/published");
+  r.kind = *kind;
+  if (files.size() > 1 && r.kind != LogKind::kineto)
+    throw ConfigError(files[1], "", "is a second file of one run", "give one log a run");
+  switch (r.kind) {
+    case LogKind::megatron:
+      read_megatron_log(text, r);
+      break;
+    case LogKind::nemo:
+      read_nemo_log(text, r);
+      break;
+    case LogKind::torchtitan:
+      read_torchtitan_log(text, r);
+      break;
+    case LogKind::mlperf:
+      read_mlperf_log(text, r);
+      break;
+    case LogKind::kineto:
+      r.steps = kineto_steps(files);
+      break;
+  }
+  if (!config.empty()) add_config(r, config);
+  for (const char* column : kNeeded)
+    if (r.cells[column].empty())
+      throw ConfigError(r.file, column, std::string("is nowhere in this log of ") + name_of(r.kind),
+                        config.empty() ? "say what was trained: --config RUN.yaml" : "add it to " + config);
+  if (r.steps.empty())
+    throw ConfigError(r.file, "", "has no time of a step", "give the log of a run that trained for some");
+  if (r.steps.size() > 1) r.steps.erase(r.steps.begin());  // it compiles, allocates and connects
+  r.set("row_id", r.file);
+  r.set("source", r.file);
+  r.set("framework", name_of(r.kind));
+  r.set("step_time_s", r.seconds());
+  return r;
+}
+
+std::string table_of(const std::vector<LoggedRun>& runs) {
+  std::string out;
+  for (const char* c : kColumns) out += (out.empty() ? "" : ",") + std::string(c);
+  out += "\n";
+  for (const LoggedRun& r : runs) {
+    std::string line;
+    for (const char* c : kColumns) {
+      const auto at = r.cells.find(c);
+      line += (c == kColumns.front() ? "" : ",") + (at == r.cells.end() ? "" : quoted(at->second));
+    }
+    out += line + "\n";
+  }
+  return out;
+}
+
+}  // namespace isobar

@@ -1,0 +1,175 @@
+// Logs of other engines, in the forms that they print (tests/fixtures/logs): the row that each makes, what is
+// missing or contradicted, and files that are damaged.
+#include "bench/import/training_log.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+
+#include "model/base/csv_table.h"
+#include "model/base/error.h"
+#include "model/base/files.h"
+#include "perfmodel/machine/machine.h"
+#include "perfmodel/score/own_runs.h"
+#include "tests/engine/command.h"
+#include "tests/paths.h"
+
+namespace isobar {
+namespace {
+
+
+std::string log(const std::string& name) {
+  return source_dir() + "/tests/fixtures/logs/" + name + ".log";
+}
+
+/// The first run of a table, as fit --engine reads it.
+PublishedRun row_of(const LoggedRun& r, const std::string& machine) {
+  static std::vector<std::unique_ptr<ChipSpec>> chips;
+  const Machine m = load_machine(source_dir() + "/configs/machines/" + machine);
+  chips.push_back(std::make_unique<ChipSpec>(chip_of(m)));
+  return runs_of(own_runs(table_of({r}), "logs", "unknown", {}, m), m, *chips.back()).at(0);
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(TrainingLog, MegatronSaysAllOfIt) {
+  const LoggedRun r = read_training_log({log("megatron")}, "");
+  EXPECT_EQ(r.kind, LogKind::megatron);
+  EXPECT_EQ(r.steps.size(), 3u);  // the first is left out
+  const PublishedRun p = row_of(r, "dgx-h100.yaml");
+  EXPECT_DOUBLE_EQ(p.step_s, 15.2907);
+  EXPECT_NEAR(p.memory_gb, 68112.0 / 1024, 1e-6);
+  EXPECT_EQ(p.arch, Arch::llama);
+  EXPECT_EQ(p.layers, 80);
+  EXPECT_EQ(p.hidden, 8192);
+  EXPECT_EQ(p.ffn, 28672);
+  EXPECT_EQ(p.kv_heads, 8);
+  EXPECT_EQ(p.vocab, 128512);
+  EXPECT_EQ(p.layout(), "dp4 tp4 cp1 pp4 v5");
+  EXPECT_EQ(p.schedule, Schedule::interleaved);
+  EXPECT_EQ(p.zero, 1);
+  EXPECT_TRUE(p.sequence_parallel);
+  EXPECT_EQ(p.recompute, Recompute::selective);
+  EXPECT_EQ(p.attention, AttentionKernel::flash2);
+  EXPECT_EQ(p.micro_batches(), 32);
+}
+
+TEST(TrainingLog, TorchtitansColoursAndMeshesAreRead) {
+  const PublishedRun p = row_of(read_training_log({log("torchtitan")}, ""), "dgx-h100.yaml");
+  EXPECT_NEAR(p.step_s, 16 * 8192 / (2693.0 * 16), 1e-6);  // tokens per second of a GPU
+  EXPECT_NEAR(p.memory_gb, 45.12, 1e-9);
+  EXPECT_EQ(p.layout(), "dp8 tp2 cp1 pp1 v1");
+  EXPECT_EQ(p.ffn, 14336);
+  EXPECT_EQ(p.kv_heads, 8);
+  EXPECT_EQ(p.vocab, 128256);
+  EXPECT_EQ(p.zero, 3);
+  EXPECT_EQ(p.micro_batch, 2);
+  EXPECT_EQ(p.recompute, Recompute::selective);
+  EXPECT_EQ(p.precision, Precision::bf16);
+}
+
+TEST(TrainingLog, NemosExperimentAndProgressBarAreRead) {
+  const LoggedRun r = read_training_log({log("nemo1")}, "");
+  EXPECT_EQ(r.steps, (std::vector<double>{4.31, 4.27, 4.29}));  // a bar that is drawn twice counts once
+  const PublishedRun p = row_of(r, "dgx-a100.yaml");
+  EXPECT_EQ(p.step_s, 4.29);
+  EXPECT_EQ(p.layout(), "dp4 tp4 cp1 pp2 v1");
+  EXPECT_EQ(p.arch, Arch::gpt);
+  EXPECT_EQ(p.zero, 1);
+  EXPECT_EQ(p.micro_batch, 2);
+  EXPECT_EQ(p.precision, Precision::bf16);
+}
+
+TEST(TrainingLog, WhatALogLeavesOutAConfigurationSays) {
+  const Folder folder;
+  const std::string net =
+      "net: {kind: llama, embed_dim: 4096, depth: 32, num_heads: 32, num_kv_heads: 8, "
+      "ffn_dim: 14336, seq_length: 8192, vocab_size: 128256}\n";
+  const auto config = [&](const std::string& rest) {
+    write_atomically(folder / "run.yaml", net + rest);
+    return folder / "run.yaml";
+  };
+  EXPECT_NE(error_of([&] { read_training_log({log("nemo2")}, ""); }).find("--config"), std::string::npos);
+  const std::string good =
+      config("train: {global_batch: 64}\nlayout: {dp: 8, tp: 2}\npolicy: {amp: bf16, micro_batch: 1}\n");
+  const PublishedRun p = row_of(read_training_log({log("nemo2")}, good), "dgx-h100.yaml");
+  EXPECT_EQ(p.step_s, 3.092);
+  EXPECT_EQ(p.layout(), "dp8 tp2 cp1 pp1 v1");
+  EXPECT_EQ(p.micro_batches(), 8);
+  // What both say has to agree.
+  const std::string other =
+      config("train: {global_batch: 64}\nlayout: {dp: 4, tp: 4}\npolicy: {amp: bf16, micro_batch: 1}\n");
+  const std::string error = error_of([&] { read_training_log({log("nemo2")}, other); });
+  for (const char* word : {"nemo2.log", "run.yaml", "by the log"})
+    EXPECT_NE(error.find(word), std::string::npos) << error;
+
+  // MLPerf's logger counts samples between evaluations.
+  const std::string lora = config("train: {global_batch: 8}\nlayout: {dp: 2, tp: 4}\npolicy: {amp: bf16}\n");
+  const LoggedRun m = read_training_log({log("mlperf")}, lora);
+  EXPECT_EQ(m.steps.size(), 3u);
+  EXPECT_NEAR(row_of(m, "dgx-h100.yaml").step_s, 202.8 * 8 / 192, 1e-9);
+}
+
+TEST(TrainingLog, TracesOfPyTorchGiveSteps) {
+  const Folder folder;
+  nlohmann::json trace = {{"traceEvents", nlohmann::json::array()}};
+  for (int step = 0; step < 4; ++step)
+    trace["traceEvents"].push_back({{"ph", "X"},
+                                    {"cat", "user_annotation"},
+                                    {"name", "ProfilerStep#" + std::to_string(step)},
+                                    {"ts", 1e6 * step},
+                                    {"dur", 1e5 * (step + 1)},
+                                    {"tid", 1}});
+  write_atomically(folder / "trace.json", trace.dump());
+  write_atomically(folder / "run.yaml",
+                   "net: {embed_dim: 64, depth: 2, num_heads: 4}\ntrain: {global_batch: 16}\n");
+  const LoggedRun r = read_training_log({folder / "trace.json"}, folder / "run.yaml");
+  EXPECT_EQ(r.kind, LogKind::kineto);
+  EXPECT_NEAR(row_of(r, "dgx-a100.yaml").step_s, 0.3, 1e-9);
+}
+
+TEST(TrainingLog, OtherFilesAreRefusedByName) {
+  const Folder folder;
+  write_atomically(folder / "notes.txt", "nothing of the kind\n");
+  const std::string error = error_of([&] { read_training_log({folder / "notes.txt"}, ""); });
+  EXPECT_NE(error.find("notes.txt"), std::string::npos) << error;
+  EXPECT_NE(error.find("Megatron-LM"), std::string::npos) << error;
+  // Two runs in one file would be one row of neither.
+  const std::string twice = read_file(log("megatron")) + read_file(log("megatron"));
+  write_atomically(folder / "twice.log", twice);
+  EXPECT_NE(error_of([&] { read_training_log({folder / "twice.log"}, ""); }).find("several runs"),
+            std::string::npos);
+}
+
+// Whatever is cut off or changed: an answer or a refusal.
+TEST(TrainingLog, DamagedLogsAreAnsweredOrRefused) {
+  const Folder folder;
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  for (const char* name : {"megatron", "nemo1", "nemo2", "torchtitan", "mlperf"}) {
+    const std::string good = read_file(log(name));
+    for (int i = 0; i < 60; ++i) {
+      std::string bad = good.substr(0, random() % good.size());
+      for (int k = 0; k < 4 && !bad.empty(); ++k)
+        bad[random() % bad.size()] = static_cast<char>(random() % 256);
+      write_atomically(folder / "bad.log", bad);
+      try {
+        table_of({read_training_log({folder / "bad.log"}, "")});
+      } catch (const ConfigError& e) {
+        EXPECT_NE(std::string(e.what()).find("bad.log"), std::string::npos) << e.what();
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace isobar
